@@ -1,0 +1,53 @@
+/**
+ * A Kubernetes-shaped object API. Drivers: `files/` (a directory of YAML and a state directory), `memory/`
+ * (for tests and single-process use); `kube/` will follow. One compliance suite: test/compliance/cluster-api.ts.
+ */
+import type { Kind, KubeObject, ObjectKinds } from '../model/objects.ts'
+
+export type ObjectChange<T> =
+  | { readonly type: 'set'; readonly object: T; readonly previous: T | undefined }
+  | { readonly type: 'removed'; readonly object: T }
+
+/** A live, read-only copy of all objects of one kind. */
+export interface ObjectCache<T> {
+  /** False until everything that exists has been read once. Never becomes false again. */
+  readonly synced: boolean
+  list(): readonly T[]
+  /** Without a namespace for cluster-scoped kinds. */
+  get(name: string, namespace?: string): T | undefined
+  /**
+   * Calls back after each change, once the cache shows it; also for each object found by the first read, and once
+   * with undefined when the cache becomes synced. Must not throw or block. Gives the function that ends it.
+   */
+  onChange(listener: (change: ObjectChange<T> | undefined) => void): () => void
+  /** Resolves once synced; rejects with the signal's reason. */
+  whenSynced(signal: AbortSignal): Promise<void>
+}
+
+export interface ClusterApi {
+  /** The cache of a kind, started by the first call and shared by all. */
+  cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]>
+  /**
+   * Server-side apply as manager "sealane": creates or replaces what we own of the object (labels, annotations,
+   * spec, endpoints, ports). Status is left alone. Does nothing when nothing differs. The file driver only takes
+   * objects that it does not find among the user's own. Throws ClusterApiError.
+   */
+  apply(object: KubeObject, signal?: AbortSignal): Promise<void>
+  /** Replaces `.status` of an existing object. Throws ClusterApiError NotFound. */
+  applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void>
+  /** Removes an object that apply() made. Absent is fine. Throws ClusterApiError Forbidden for the user's own. */
+  remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void>
+  /** Ends watches and waits for writes under way. */
+  close(): Promise<void>
+}
+
+export type ClusterApiErrorCode = 'NotFound' | 'Forbidden' | 'Invalid' | 'Unavailable'
+
+export class ClusterApiError extends Error {
+  readonly code: ClusterApiErrorCode
+  constructor(code: ClusterApiErrorCode, message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.name = 'ClusterApiError'
+    this.code = code
+  }
+}

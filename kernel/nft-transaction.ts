@@ -1,0 +1,52 @@
+/**
+ * nftables changes as data. A transaction prints exactly what `nft -f -` gets; nothing else is ever sent.
+ * Names and expressions are checked for characters that could end a statement: KernelError EINVAL.
+ */
+
+export interface NftBaseChain {
+  readonly type: 'filter' | 'nat' | 'route'
+  readonly hook: 'prerouting' | 'input' | 'forward' | 'output' | 'postrouting'
+  readonly priority: number
+}
+
+export interface NftMapType {
+  readonly kind: 'map' | 'set'
+  /** `ipv4_addr . inet_proto . inet_service` */
+  readonly key: string
+  /** `ipv4_addr . inet_service` or `verdict`; absent for a set. */
+  readonly value?: string
+  readonly flags?: readonly ('interval' | 'timeout' | 'dynamic')[]
+}
+
+export interface NftElement {
+  /** As nft prints it: `245.0.0.7 . tcp . 80`. */
+  readonly key: string
+  /** As nft prints it: `244.1.0.9 . 8080`, `goto pick-2`; absent in a set. */
+  readonly value?: string
+}
+
+/** One statement. `family` is always ip in this release. */
+export type NftStatement =
+  | { readonly verb: 'add-table' | 'delete-table' | 'flush-table'; readonly table: string }
+  | { readonly verb: 'add-chain'; readonly table: string; readonly chain: string; readonly base?: NftBaseChain }
+  | { readonly verb: 'flush-chain' | 'delete-chain'; readonly table: string; readonly chain: string }
+  | {
+      readonly verb: 'add-rule'
+      readonly table: string
+      readonly chain: string
+      readonly rule: string
+      readonly comment?: string
+    }
+  | { readonly verb: 'add-map'; readonly table: string; readonly map: string; readonly type: NftMapType }
+  | {
+      readonly verb: 'flush-map' | 'delete-map'
+      readonly table: string
+      readonly map: string
+      readonly kind: 'map' | 'set'
+    }
+  | {
+      readonly verb: 'add-elements' | 'delete-elements'
+      readonly table: string
+      readonly map: string
+      readonly elements: readonly NftElement[]
+    }

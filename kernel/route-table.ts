@@ -1,0 +1,130 @@
+/**
+ * Links, addresses, routes, rules, neighbours and forwarding entries of this network namespace, as plain data.
+ * Drivers: rtnetlink.ts (npm netlink) and fake-route-table.ts. Compliance: test/compliance/route-table.ts.
+ * Every item prints as the `ip` or `bridge` command that would make it: see format-ip.ts.
+ */
+
+export interface Link {
+  readonly name: string
+  readonly index: number
+  /** 'vxlan', 'wireguard', 'tun', 'veth', 'bridge', … or '' for hardware. */
+  readonly kind: string
+  readonly mtu: number
+  readonly up: boolean
+  /** Lower-case colon form; '' where the link has none. */
+  readonly mac: string
+}
+
+export type NewLink =
+  | {
+      readonly kind: 'vxlan'
+      readonly name: string
+      readonly vni: number
+      readonly port: number
+      /** Local underlay address. Learning is always off: entries are ours. */
+      readonly local: string
+      readonly mac: string
+      readonly mtu: number
+    }
+  | { readonly kind: 'wireguard'; readonly name: string; readonly mtu: number }
+  | { readonly kind: 'dummy'; readonly name: string; readonly mtu: number }
+
+/** Vxlan details of an existing link, to tell whether it is what is desired. */
+export interface VxlanLink extends Link {
+  readonly kind: 'vxlan'
+  readonly vni: number
+  readonly port: number
+  readonly local: string
+}
+
+export interface InterfaceAddress {
+  readonly device: string
+  /** address/length. */
+  readonly address: string
+}
+
+export interface NextHop {
+  readonly device: string
+  /** Gateway address; absent for a route straight out of the device. */
+  readonly via?: string
+  readonly onlink?: boolean
+  /** 1 to 256; multipath routes only. */
+  readonly weight?: number
+}
+
+export interface Route {
+  readonly table: number
+  /** CIDR. 'default' is 0.0.0.0/0. */
+  readonly destination: string
+  readonly type: 'unicast' | 'unreachable'
+  /** One or more for unicast (several make a multipath route), none for unreachable. */
+  readonly nextHops: readonly NextHop[]
+  readonly metric?: number
+  readonly mtu?: number
+  /** Preferred source address of packets made on this node. */
+  readonly source?: string
+}
+
+export interface Rule {
+  readonly priority: number
+  readonly table: number
+  /** Incoming device; absent matches all. */
+  readonly inputDevice?: string
+}
+
+export interface Neighbour {
+  readonly device: string
+  readonly address: string
+  readonly mac: string
+}
+
+export interface ForwardingEntry {
+  readonly device: string
+  readonly mac: string
+  /** Underlay address of the far VTEP. */
+  readonly destination: string
+}
+
+/**
+ * All calls throw KernelError. dump calls on routes and rules give only those with our protocol number
+ * (kernel-ids.ts ROUTE_PROTOCOL), and add calls set it; the rest of the node's state is never listed or touched.
+ */
+export interface RouteTable {
+  links(signal?: AbortSignal): Promise<readonly (Link | VxlanLink)[]>
+  addLink(link: NewLink, signal?: AbortSignal): Promise<void>
+  setLink(name: string, change: { readonly up?: boolean; readonly mtu?: number }, signal?: AbortSignal): Promise<void>
+  deleteLink(name: string, signal?: AbortSignal): Promise<void>
+
+  /** IPv4 and IPv6 addresses of all devices. */
+  addresses(signal?: AbortSignal): Promise<readonly InterfaceAddress[]>
+  addAddress(address: InterfaceAddress, signal?: AbortSignal): Promise<void>
+  deleteAddress(address: InterfaceAddress, signal?: AbortSignal): Promise<void>
+
+  /** Ours only. */
+  routes(signal?: AbortSignal): Promise<readonly Route[]>
+  /** Adds, or replaces the route of equal table, destination and metric. */
+  replaceRoute(route: Route, signal?: AbortSignal): Promise<void>
+  deleteRoute(route: Route, signal?: AbortSignal): Promise<void>
+  /** What the kernel would do with a packet to `destination`: `ip route get`. */
+  lookup(
+    destination: string,
+    signal?: AbortSignal,
+  ): Promise<{ readonly device: string; readonly source?: string; readonly mtu: number }>
+
+  /** Ours only. */
+  rules(signal?: AbortSignal): Promise<readonly Rule[]>
+  addRule(rule: Rule, signal?: AbortSignal): Promise<void>
+  deleteRule(rule: Rule, signal?: AbortSignal): Promise<void>
+
+  /** Permanent entries of the named device. */
+  neighbours(device: string, signal?: AbortSignal): Promise<readonly Neighbour[]>
+  replaceNeighbour(neighbour: Neighbour, signal?: AbortSignal): Promise<void>
+  deleteNeighbour(neighbour: Neighbour, signal?: AbortSignal): Promise<void>
+  forwardingEntries(device: string, signal?: AbortSignal): Promise<readonly ForwardingEntry[]>
+  replaceForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void>
+  deleteForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void>
+
+  /** Calls back (coalesced) when links, addresses, routes or rules change, by anyone. */
+  onChange(listener: () => void): () => void
+  close(): void
+}

@@ -1,0 +1,8 @@
+/** /proc/sys, by dotted name; '/' separates parts that contain dots (net/ipv4/conf/eth0.5/rp_filter). */
+
+export interface Sysctl {
+  /** Undefined when there is no such setting. */
+  read(name: string): Promise<string | undefined>
+  /** Throws KernelError. */
+  write(name: string, value: string): Promise<void>
+}

@@ -1,0 +1,62 @@
+/**
+ * WireGuard devices of this network namespace. Drivers: wg-command.ts (the `wg` tool, which speaks to kernel
+ * devices and to wireguard-go alike; the device is made as a kernel link where the kernel can, else by starting
+ * wireguard-go) and fake-wireguard.ts. Compliance: test/compliance/wireguard.ts.
+ */
+
+export interface PeerConfig {
+  /** base64. */
+  readonly publicKey: string
+  /** address:port. Absent: leave whatever the device has (roaming), or wait to be called. */
+  readonly endpoint?: string
+  readonly allowedIps: readonly string[]
+  /** Seconds; 0 is off. */
+  readonly keepaliveSeconds: number
+}
+
+export interface DeviceConfig {
+  readonly listenPort: number
+  readonly peers: readonly PeerConfig[]
+}
+
+export interface PeerState {
+  readonly publicKey: string
+  readonly endpoint?: string
+  readonly allowedIps: readonly string[]
+  readonly keepaliveSeconds: number
+  /** Milliseconds since 1970; absent before the first handshake. */
+  readonly lastHandshakeMs?: number
+  readonly rxBytes: number
+  readonly txBytes: number
+}
+
+export interface DeviceState {
+  readonly name: string
+  readonly publicKey: string
+  readonly listenPort: number
+  readonly peers: readonly PeerState[]
+}
+
+export type WireguardDriver = 'kernel' | 'userspace'
+
+export interface Wireguard {
+  /** Which implementation ensureDevice() uses here. */
+  driver(signal?: AbortSignal): Promise<WireguardDriver>
+  /**
+   * Makes sure that the device exists, is up, and has the key in `privateKeyFile`. Gives its state. A device of
+   * that name which is already there is kept with its sessions. Throws KernelError.
+   */
+  ensureDevice(
+    name: string,
+    init: { readonly privateKeyFile: string; readonly mtu: number },
+    signal?: AbortSignal,
+  ): Promise<DeviceState>
+  /** Undefined when there is no such device. */
+  read(name: string, signal?: AbortSignal): Promise<DeviceState | undefined>
+  /** Changes only what differs: sessions of unchanged peers live on. Peers not named are removed. */
+  sync(name: string, config: DeviceConfig, signal?: AbortSignal): Promise<void>
+  /** Removes the device, and with it a userspace process. Absent is fine. */
+  deleteDevice(name: string, signal?: AbortSignal): Promise<void>
+  /** A new private key, base64, and its public key. */
+  generateKey(): { readonly privateKey: string; readonly publicKey: string }
+}

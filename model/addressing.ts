@@ -1,0 +1,62 @@
+/** Which addresses the other clusters use for a cluster, and how its own map onto them. Pure. */
+import type { ClusterSpec } from './objects.ts'
+import {
+  type Address,
+  type Prefix,
+  containsAddress,
+  formatAddress,
+  parseAddress,
+  parsePrefix,
+  translate,
+} from './ip.ts'
+import { LANE_ADDRESS_RANGE } from './kernel-ids.ts'
+
+export interface PrefixPair {
+  /** The cluster's own prefix. */
+  readonly own: Prefix
+  /** What everyone else calls it; same length. */
+  readonly global: Prefix
+}
+
+/** The one-to-one translation of a cluster; empty when its addresses are used as they are. */
+export function prefixPairs(spec: Pick<ClusterSpec, 'podCIDRs' | 'globalCIDRs'>): PrefixPair[] {
+  return spec.globalCIDRs.map((global, i) => ({
+    own: parsePrefix(spec.podCIDRs[i] ?? '', `podCIDRs[${i}]`),
+    global: parsePrefix(global, `globalCIDRs[${i}]`),
+  }))
+}
+
+/** Prefixes under which the other clusters reach this one's pods. */
+export function routedPrefixes(spec: Pick<ClusterSpec, 'podCIDRs' | 'globalCIDRs'>): Prefix[] {
+  const texts = spec.globalCIDRs.length > 0 ? spec.globalCIDRs : spec.podCIDRs
+  return texts.map((text) => parsePrefix(text))
+}
+
+/** A pod's own address, as the other clusters must write it; unchanged when nothing is translated. */
+export function toGlobalAddress(pairs: readonly PrefixPair[], address: Address): Address {
+  const pair = pairs.find((p) => containsAddress(p.own, address))
+  return pair === undefined ? address : translate(address, pair.own, pair.global)
+}
+
+/** The same for text, as it stands in an EndpointSlice. Throws InvalidAddressError. */
+export function toGlobalText(pairs: readonly PrefixPair[], text: string): string {
+  return formatAddress(toGlobalAddress(pairs, parseAddress(text)))
+}
+
+const MAX_CLUSTER_INDEX = 0xffff
+const MAX_LANE = 0xff
+
+/**
+ * Address of a cluster's lane device: 246.<index high byte>.<index low byte>.<lane>. It answers the probes
+ * inside the tunnel. Throws RangeError for an index above 65535 or a lane above 255.
+ */
+export function laneAddress(clusterIndex: number, lane: number): Address {
+  if (!Number.isInteger(clusterIndex) || clusterIndex < 0 || clusterIndex > MAX_CLUSTER_INDEX) {
+    throw new RangeError(`cluster index ${clusterIndex}: expected 0 to ${MAX_CLUSTER_INDEX}`)
+  }
+  if (!Number.isInteger(lane) || lane < 0 || lane > MAX_LANE) {
+    throw new RangeError(`lane ${lane}: expected 0 to ${MAX_LANE}`)
+  }
+  const base = parsePrefix(LANE_ADDRESS_RANGE)
+  return { family: 4, value: base.value + BigInt(clusterIndex * 256 + lane) }
+}

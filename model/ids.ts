@@ -1,0 +1,50 @@
+/**
+ * Names that identify things across the clusterset: clusters, services, records.
+ * All parsing here throws InvalidNameError with the field, the value and what was expected.
+ */
+
+/** RFC 1123 label. A cluster id is a single label: it is a label value and one DNS label (mcs.md 1.5). */
+export type ClusterId = string & { readonly __brand: 'ClusterId' }
+
+/** `namespace/name` of a Service, ServiceExport or ServiceImport. */
+export type ServiceKey = `${string}/${string}`
+
+export class InvalidNameError extends Error {
+  static readonly code = 'INVALID_NAME'
+  readonly field: string
+  readonly value: string
+  constructor(field: string, value: string, expected: string) {
+    super(`${field} ${JSON.stringify(value.slice(0, 300))}: expected ${expected}`)
+    this.name = 'InvalidNameError'
+    this.field = field
+    this.value = value
+  }
+}
+
+const LABEL = /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/
+
+/** True for an RFC 1123 label: 1 to 63 of a-z, 0-9 and '-', not starting or ending with '-'. */
+export function isDnsLabel(value: string): boolean {
+  return LABEL.test(value)
+}
+
+/** True for an RFC 1123 subdomain of at most 253 characters (the form of most Kubernetes object names). */
+export function isDnsSubdomain(value: string): boolean {
+  return value.length <= 253 && value.split('.').every((label) => isDnsLabel(label))
+}
+
+/** Takes any string, gives a ClusterId. Throws InvalidNameError. KEP-2149 and mcs.md 1.5. */
+export function parseClusterId(value: string, field = 'cluster id'): ClusterId {
+  if (!isDnsLabel(value)) throw new InvalidNameError(field, value, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
+  return value as ClusterId
+}
+
+/** Throws InvalidNameError unless the value is an RFC 1123 label. Gives it back. */
+export function parseDnsLabel(value: string, field: string): string {
+  if (!isDnsLabel(value)) throw new InvalidNameError(field, value, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
+  return value
+}
+
+export function serviceKey(namespace: string, name: string): ServiceKey {
+  return `${namespace}/${name}`
+}

@@ -1,0 +1,132 @@
+/**
+ * Addresses and prefixes as values: a family and a number. The only file that touches the IP library.
+ */
+import ipaddr from 'ipaddr.js'
+
+export type Family = 4 | 6
+
+export interface Address {
+  readonly family: Family
+  readonly value: bigint
+}
+
+/** A network: host bits of `value` are always zero. */
+export interface Prefix extends Address {
+  readonly length: number
+}
+
+export class InvalidAddressError extends Error {
+  static readonly code = 'INVALID_ADDRESS'
+  readonly field: string
+  readonly value: string
+  constructor(field: string, value: string, expected: string) {
+    super(`${field} ${JSON.stringify(value.slice(0, 100))}: expected ${expected}`)
+    this.name = 'InvalidAddressError'
+    this.field = field
+    this.value = value
+  }
+}
+
+export function addressBits(family: Family): number {
+  return family === 4 ? 32 : 128
+}
+
+/** Dotted quad or RFC 4291 text, nothing shorter, no zone. Throws InvalidAddressError. */
+export function parseAddress(text: string, field = 'address'): Address {
+  if (ipaddr.IPv4.isValidFourPartDecimal(text)) return fromBytes(ipaddr.IPv4.parse(text).toByteArray())
+  if (text.includes(':') && !text.includes('%') && ipaddr.IPv6.isValid(text)) {
+    return fromBytes(ipaddr.IPv6.parse(text).toByteArray())
+  }
+  throw new InvalidAddressError(field, text, 'an IPv4 or IPv6 address such as 10.42.0.7')
+}
+
+/** `address/length`; host bits must be zero. Throws InvalidAddressError. */
+export function parsePrefix(text: string, field = 'prefix'): Prefix {
+  const match = /^([^/]+)\/(\d{1,3})$/.exec(text)
+  if (match === null) throw new InvalidAddressError(field, text, 'a CIDR such as 10.42.0.0/16')
+  const address = parseAddress(match[1] ?? '', field)
+  const length = Number(match[2])
+  if (length > addressBits(address.family)) {
+    throw new InvalidAddressError(field, text, `a prefix length of at most ${addressBits(address.family)}`)
+  }
+  const prefix = prefixOf(address, length)
+  if (prefix.value !== address.value) {
+    throw new InvalidAddressError(field, text, `no host bits set, as in ${formatPrefix(prefix)}`)
+  }
+  return prefix
+}
+
+export function prefixOf(address: Address, length: number): Prefix {
+  const shift = BigInt(addressBits(address.family) - length)
+  return { family: address.family, value: (address.value >> shift) << shift, length }
+}
+
+export function formatAddress(address: Address): string {
+  if (address.family === 4) return new ipaddr.IPv4(toBytes(address)).toString()
+  return new ipaddr.IPv6(toBytes(address)).toRFC5952String()
+}
+
+export function formatPrefix(prefix: Prefix): string {
+  return `${formatAddress(prefix)}/${prefix.length}`
+}
+
+export function containsAddress(prefix: Prefix, address: Address): boolean {
+  return prefix.family === address.family && prefixOf(address, prefix.length).value === prefix.value
+}
+
+export function containsPrefix(outer: Prefix, inner: Prefix): boolean {
+  return inner.length >= outer.length && containsAddress(outer, inner)
+}
+
+export function overlaps(a: Prefix, b: Prefix): boolean {
+  return containsPrefix(a, b) || containsPrefix(b, a)
+}
+
+/** Number of addresses in the prefix. */
+export function prefixSize(prefix: Prefix): bigint {
+  return 1n << BigInt(addressBits(prefix.family) - prefix.length)
+}
+
+/** IPv4 before IPv6, then by number, then shorter prefixes first. */
+export function compareAddresses(a: Address, b: Address): number {
+  if (a.family !== b.family) return a.family - b.family
+  return a.value < b.value ? -1 : a.value > b.value ? 1 : 0
+}
+
+/** Replaces the network part: the same host in another network of the same length. */
+export function translate(address: Address, from: Prefix, to: Prefix): Address {
+  return { family: to.family, value: to.value + (address.value - from.value) }
+}
+
+export type AddressClass = 'unspecified' | 'loopback' | 'linkLocal' | 'multicast' | 'broadcast' | 'usable'
+
+/** Sorts an address by what it may be used for. IPv4-mapped IPv6 is judged by the IPv4 inside. */
+export function classifyAddress(address: Address): AddressClass {
+  if (address.family === 6 && address.value >> 32n === 0xffffn) {
+    return classifyAddress({ family: 4, value: address.value & 0xffffffffn })
+  }
+  for (const row of SPECIAL) if (containsAddress(row.prefix, address)) return row.is
+  return 'usable'
+}
+
+const SPECIAL: readonly { readonly prefix: Prefix; readonly is: AddressClass }[] = [
+  { prefix: parsePrefix('0.0.0.0/8'), is: 'unspecified' },
+  { prefix: parsePrefix('127.0.0.0/8'), is: 'loopback' },
+  { prefix: parsePrefix('169.254.0.0/16'), is: 'linkLocal' },
+  { prefix: parsePrefix('224.0.0.0/4'), is: 'multicast' },
+  { prefix: parsePrefix('255.255.255.255/32'), is: 'broadcast' },
+  { prefix: parsePrefix('::/128'), is: 'unspecified' },
+  { prefix: parsePrefix('::1/128'), is: 'loopback' },
+  { prefix: parsePrefix('fe80::/10'), is: 'linkLocal' },
+  { prefix: parsePrefix('ff00::/8'), is: 'multicast' },
+]
+
+function fromBytes(bytes: readonly number[]): Address {
+  const value = bytes.reduce((sum, byte) => (sum << 8n) | BigInt(byte), 0n)
+  return { family: bytes.length === 4 ? 4 : 6, value }
+}
+
+function toBytes(address: Address): number[] {
+  const count = addressBits(address.family) / 8
+  return Array.from({ length: count }, (_, i) => Number((address.value >> BigInt(8 * (count - 1 - i))) & 0xffn))
+}

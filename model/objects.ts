@@ -1,0 +1,273 @@
+/**
+ * Kubernetes-shaped objects as the components use them: the fields that Sealane reads or writes, no more.
+ * Fields of objects that others write (Service, Node, Pod, EndpointSlice …) are optional wherever the API
+ * lets them be absent. Sealane's own kinds belong to sealane.io/v1alpha1.
+ */
+
+export interface ObjectMeta {
+  readonly name: string
+  readonly namespace?: string
+  readonly uid?: string
+  readonly resourceVersion?: string
+  readonly generation?: number
+  /** RFC 3339. */
+  readonly creationTimestamp?: string
+  readonly deletionTimestamp?: string
+  readonly labels?: Readonly<Record<string, string>>
+  readonly annotations?: Readonly<Record<string, string>>
+}
+
+/** metav1.Condition. */
+export interface Condition {
+  readonly type: string
+  readonly status: 'True' | 'False' | 'Unknown'
+  /** CamelCase words, comma-joined where several apply. */
+  readonly reason: string
+  readonly message: string
+  /** RFC 3339, seconds. */
+  readonly lastTransitionTime: string
+  readonly observedGeneration?: number
+}
+
+interface Base<K extends string, V extends string> {
+  readonly apiVersion: V
+  readonly kind: K
+  readonly metadata: ObjectMeta
+}
+
+export type Namespace = Base<'Namespace', 'v1'> & { readonly status?: { readonly phase?: string } }
+
+export type Node = Base<'Node', 'v1'> & {
+  readonly spec?: { readonly podCIDR?: string; readonly podCIDRs?: readonly string[] }
+  readonly status?: { readonly addresses?: readonly { readonly type: string; readonly address: string }[] }
+}
+
+export type Pod = Base<'Pod', 'v1'> & {
+  readonly spec?: { readonly nodeName?: string; readonly hostname?: string; readonly hostNetwork?: boolean }
+  readonly status?: {
+    readonly phase?: string
+    readonly podIP?: string
+    readonly podIPs?: readonly { readonly ip: string }[]
+  }
+}
+
+export type Protocol = 'TCP' | 'UDP' | 'SCTP'
+
+export interface ServicePort {
+  readonly name?: string
+  readonly protocol?: Protocol
+  readonly port: number
+  readonly targetPort?: number | string
+  readonly appProtocol?: string
+}
+
+export interface SessionAffinityConfig {
+  readonly clientIP?: { readonly timeoutSeconds?: number }
+}
+
+export type Service = Base<'Service', 'v1'> & {
+  readonly spec?: {
+    readonly type?: 'ClusterIP' | 'NodePort' | 'LoadBalancer' | 'ExternalName'
+    readonly clusterIP?: string
+    readonly clusterIPs?: readonly string[]
+    readonly ipFamilies?: readonly ('IPv4' | 'IPv6')[]
+    readonly ports?: readonly ServicePort[]
+    readonly sessionAffinity?: 'ClientIP' | 'None'
+    readonly sessionAffinityConfig?: SessionAffinityConfig
+    readonly internalTrafficPolicy?: string
+    readonly trafficDistribution?: string
+  }
+}
+
+export interface EndpointPort {
+  readonly name?: string
+  readonly protocol?: Protocol
+  /** The target port: what the pod listens on. */
+  readonly port?: number
+  readonly appProtocol?: string
+}
+
+export interface SliceEndpoint {
+  readonly addresses: readonly string[]
+  readonly hostname?: string
+  readonly nodeName?: string
+  readonly zone?: string
+  readonly conditions?: { readonly ready?: boolean; readonly serving?: boolean; readonly terminating?: boolean }
+}
+
+/** discovery.k8s.io/v1. Imported ones carry LABEL_SERVICE_NAME and LABEL_SOURCE_CLUSTER. */
+export type EndpointSlice = Base<'EndpointSlice', 'discovery.k8s.io/v1'> & {
+  readonly addressType: 'IPv4' | 'IPv6' | 'FQDN'
+  readonly endpoints?: readonly SliceEndpoint[]
+  readonly ports?: readonly EndpointPort[]
+}
+
+export type ServiceExport = Base<'ServiceExport', 'multicluster.x-k8s.io/v1beta1'> & {
+  readonly spec?: {
+    readonly exportedLabels?: Readonly<Record<string, string>>
+    readonly exportedAnnotations?: Readonly<Record<string, string>>
+  }
+  readonly status?: { readonly conditions?: readonly Condition[] }
+}
+
+export type ServiceImportType = 'ClusterSetIP' | 'Headless'
+
+export interface ImportPort {
+  readonly name?: string
+  readonly protocol: Protocol
+  readonly port: number
+  readonly appProtocol?: string
+}
+
+export interface ServiceImportSpec {
+  /** Always written, also when empty. */
+  readonly ports: readonly ImportPort[]
+  readonly type: ServiceImportType
+  readonly ips?: readonly string[]
+  readonly ipFamilies?: readonly ('IPv4' | 'IPv6')[]
+  readonly sessionAffinity?: 'ClientIP' | 'None'
+  readonly sessionAffinityConfig?: SessionAffinityConfig
+  readonly internalTrafficPolicy?: string
+  readonly trafficDistribution?: string
+}
+
+export type ServiceImport = Base<'ServiceImport', 'multicluster.x-k8s.io/v1beta1'> & {
+  readonly spec: ServiceImportSpec
+  readonly status?: {
+    readonly clusters?: readonly { readonly cluster: string }[]
+    readonly conditions?: readonly Condition[]
+    readonly endpointSliceObjects?: 'Present' | 'Absent'
+  }
+}
+
+/** A member of the clusterset, this one included. Cluster-scoped; metadata.name is the cluster id. */
+export type Cluster = Base<'Cluster', 'sealane.io/v1alpha1'> & {
+  readonly spec: ClusterSpec
+  readonly status?: { readonly conditions?: readonly Condition[] }
+}
+
+export interface ClusterSpec {
+  readonly id: string
+  /** Small number given by the broker, unique in the clusterset; lane addresses follow from it. */
+  readonly index: number
+  readonly podCIDRs: readonly string[]
+  readonly serviceCIDRs: readonly string[]
+  /** Same order and sizes as podCIDRs; empty when the cluster's own addresses are unique. */
+  readonly globalCIDRs: readonly string[]
+  readonly labels: Readonly<Record<string, string>>
+}
+
+export interface EndpointCandidate {
+  readonly kind: 'private' | 'public' | 'observed' | 'loadBalancer'
+  readonly address: string
+  readonly port: number
+}
+
+/** One gateway of one cluster on one lane. Cluster-scoped; metadata.name is endpointName(). */
+export type Endpoint = Base<'Endpoint', 'sealane.io/v1alpha1'> & { readonly spec: EndpointSpec }
+
+export interface EndpointSpec {
+  readonly cluster: string
+  readonly node: string
+  readonly lane: number
+  /** WireGuard public key, base64. */
+  readonly publicKey: string
+  /** Best first. Empty when nobody can call this gateway: it calls the others. */
+  readonly candidates: readonly EndpointCandidate[]
+  readonly capabilities: readonly string[]
+}
+
+export type ConnectionState = 'connecting' | 'up' | 'down'
+
+export interface ConnectionStatus {
+  readonly cluster: string
+  readonly lane: number
+  /** metadata.name of the remote Endpoint. */
+  readonly endpoint: string
+  readonly state: ConnectionState
+  readonly message: string
+  /** address:port that the tunnel really uses; absent while unknown. */
+  readonly usingAddress?: string
+  /** The far end's address is not one of its candidates: it is behind address translation. */
+  readonly usingNat: boolean
+  readonly rttMs?: number
+  /** Share of the last probes without an answer, 0 to 1. */
+  readonly loss?: number
+  readonly handshakeAgeSeconds?: number
+  readonly rxBytes: number
+  readonly txBytes: number
+}
+
+/** Written by the gateway process of one node, status only. Cluster-scoped; metadata.name is the node. */
+export type Gateway = Base<'Gateway', 'sealane.io/v1alpha1'> & {
+  readonly status?: {
+    readonly version: string
+    readonly lanes: readonly {
+      readonly lane: number
+      readonly device: string
+      readonly mtu: number
+      readonly driver: string
+    }[]
+    readonly connections: readonly ConnectionStatus[]
+    readonly failure?: string
+  }
+}
+
+/** Written by the routeagent process of one node, status only. Cluster-scoped; metadata.name is the node. */
+export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
+  readonly status?: {
+    readonly version: string
+    readonly clusters: readonly {
+      readonly cluster: string
+      readonly gateways: readonly string[]
+      readonly mtu: number
+    }[]
+    readonly failure?: string
+  }
+}
+
+/** Whether this site belongs to a clusterset. Cluster-scoped, one object named "self". */
+export type Membership = Base<'Membership', 'sealane.io/v1alpha1'> & {
+  readonly spec: {
+    readonly clusterId: string
+    /** leaving: every node takes Sealane out of its kernel, then removes its Gateway or RouteAgent object. */
+    readonly phase: 'joined' | 'leaving'
+    readonly clusterset: string
+    readonly globalRange: string
+    readonly clustersetIpRange: string
+  }
+}
+
+/** Every kind that a ClusterApi serves. */
+export interface ObjectKinds {
+  readonly Namespace: Namespace
+  readonly Node: Node
+  readonly Pod: Pod
+  readonly Service: Service
+  readonly EndpointSlice: EndpointSlice
+  readonly ServiceExport: ServiceExport
+  readonly ServiceImport: ServiceImport
+  readonly Cluster: Cluster
+  readonly Endpoint: Endpoint
+  readonly Gateway: Gateway
+  readonly RouteAgent: RouteAgent
+  readonly Membership: Membership
+}
+export type Kind = keyof ObjectKinds
+export type KubeObject = ObjectKinds[Kind]
+
+export const CLUSTER_SCOPED: ReadonlySet<Kind> = new Set<Kind>([
+  'Namespace',
+  'Node',
+  'Cluster',
+  'Endpoint',
+  'Gateway',
+  'RouteAgent',
+  'Membership',
+])
+
+export const MEMBERSHIP_NAME = 'self'
+
+export function endpointName(cluster: string, node: string, lane: number): string {
+  return `${cluster}-${node}-lane${lane}`
+}

@@ -1,0 +1,89 @@
+/**
+ * What clusters tell each other through the broker. Facts only, as the owner sees them: pod addresses are
+ * the owner's own, untranslated; whoever imports them translates by the owner's Cluster record.
+ */
+import type { ClusterId } from './ids.ts'
+import type {
+  ClusterSpec,
+  EndpointPort,
+  EndpointSpec,
+  ImportPort,
+  ServiceImportType,
+  SliceEndpoint,
+} from './objects.ts'
+
+export interface ServiceExportBody {
+  readonly kind: 'ServiceExport'
+  /** uid of the ServiceExport object: a re-created export is a new one. */
+  readonly uid: string
+  readonly type: ServiceImportType
+  readonly ports: readonly ImportPort[]
+  readonly sessionAffinity: 'ClientIP' | 'None'
+  /** Seconds, 1 to 86400; only with ClientIP. */
+  readonly sessionAffinityTimeoutSeconds?: number
+  readonly internalTrafficPolicy?: string
+  readonly trafficDistribution?: string
+  readonly ipFamilies: readonly ('IPv4' | 'IPv6')[]
+  readonly exportedLabels: Readonly<Record<string, string>>
+  readonly exportedAnnotations: Readonly<Record<string, string>>
+}
+
+export interface EndpointSliceBody {
+  readonly kind: 'EndpointSlice'
+  /** Name of the exported Service in the record's namespace. */
+  readonly service: string
+  readonly addressType: 'IPv4' | 'IPv6'
+  readonly ports: readonly EndpointPort[]
+  readonly endpoints: readonly SliceEndpoint[]
+}
+
+export interface EndpointBody {
+  readonly kind: 'Endpoint'
+  readonly spec: EndpointSpec
+}
+
+/** Written by the broker from what the member joined with and what was allocated to it. */
+export interface ClusterBody {
+  readonly kind: 'Cluster'
+  readonly spec: ClusterSpec
+}
+
+/** Written by the broker: the address of an exported service, the same in every cluster. Owner cluster is ''. */
+export interface ClusterSetIpBody {
+  readonly kind: 'ClusterSetIP'
+  readonly ips: readonly string[]
+}
+
+export type RecordBody = ServiceExportBody | EndpointSliceBody | EndpointBody | ClusterBody | ClusterSetIpBody
+export type RecordKind = RecordBody['kind']
+/** Kinds that a member may publish. */
+export type MemberRecordKind = 'ServiceExport' | 'EndpointSlice' | 'Endpoint'
+
+export interface RecordKey {
+  /** '' for the broker's own records. */
+  readonly cluster: ClusterId | ''
+  readonly kind: RecordKind
+  /** '' for records without a namespace. */
+  readonly namespace: string
+  readonly name: string
+}
+
+/** What a member publishes: the broker adds the cluster (from the certificate), the revision and the time. */
+export interface MemberRecord {
+  readonly namespace: string
+  readonly name: string
+  readonly body: ServiceExportBody | EndpointSliceBody | EndpointBody
+}
+
+export interface StoredRecord {
+  readonly key: RecordKey
+  readonly revision: number
+  /** When the broker first saw this record (for a ServiceExport: this uid), milliseconds since 1970. */
+  readonly createdAtMs: number
+  readonly body: RecordBody
+}
+
+/** One string per key; '/' cannot occur in any part. */
+export function recordKeyText(key: RecordKey): string {
+  return `${key.cluster}/${key.kind}/${key.namespace}/${key.name}`
+}

@@ -1,0 +1,158 @@
+/**
+ * What a broker offers, without the wire: the seam between the transport (protocol/) and the broker's own logic
+ * (broker/). The transport has verified the peer's certificate, so `peer.cluster` can be believed; everything
+ * inside the messages cannot, and admission judges it.
+ */
+import type { ClusterId } from '../model/ids.ts'
+import type { MemberRecord, RecordKey, StoredRecord } from '../model/records.ts'
+
+export interface Peer {
+  /** From the URI SAN of the client certificate. */
+  readonly cluster: ClusterId
+  /** Where the connection comes from, as the broker sees it. */
+  readonly address: string
+  /** Serial number of the certificate, hex. */
+  readonly serial: string
+}
+
+/** Facts that a cluster states about itself when joining, and again whenever they change. */
+export interface ClusterFacts {
+  readonly podCIDRs: readonly string[]
+  readonly serviceCIDRs: readonly string[]
+  readonly labels: Readonly<Record<string, string>>
+  readonly version: string
+}
+
+export interface JoinRequest {
+  /** The secret part of the join token. */
+  readonly secret: string
+  /** Wished cluster id. */
+  readonly cluster: string
+  /** PKCS #10, DER. */
+  readonly csr: Uint8Array
+  readonly facts: ClusterFacts
+  /** The member's clock, milliseconds since 1970: a clock far off is refused with that reason. */
+  readonly nowMs: number
+}
+
+export interface JoinResponse {
+  /** X.509, DER; the URI SAN is sealane://<clusterset>/cluster/<id>. */
+  readonly certificate: Uint8Array
+  /** CA certificates to trust, DER. */
+  readonly caBundle: readonly Uint8Array[]
+  readonly clusterset: string
+  readonly clusterIndex: number
+  readonly globalCIDRs: readonly string[]
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+  /** The member's address as the broker sees it: tells a gateway whether it is behind address translation. */
+  readonly observedAddress: string
+}
+
+export interface RenewResponse {
+  readonly certificate: Uint8Array
+  readonly caBundle: readonly Uint8Array[]
+}
+
+/** Refusals that a user can act on. `field` names what is wrong. Sent as gRPC status INVALID_ARGUMENT, UNAUTHENTICATED, … */
+export type RefusalCode =
+  | 'InvalidArgument'
+  | 'Unauthenticated'
+  | 'PermissionDenied'
+  | 'AlreadyExists'
+  | 'ResourceExhausted'
+  | 'FailedPrecondition'
+
+export class RefusedError extends Error {
+  readonly code: RefusalCode
+  readonly field: string
+  constructor(code: RefusalCode, field: string, message: string) {
+    super(message)
+    this.name = 'RefusedError'
+    this.code = code
+    this.field = field
+  }
+}
+
+/** A member's record as it identifies it: the cluster is implied. */
+export type MemberKey = Pick<RecordKey, 'kind' | 'namespace' | 'name'>
+
+/** Member to broker. The first message of a stream is `declare`. */
+export type PublishMessage =
+  /** "My whole set has this hash." SHA-256 over the sorted per-record hashes: see set-hash.ts. */
+  | { readonly t: 'declare'; readonly setHash: Uint8Array; readonly count: number }
+  /** Answer to `sendDigest`: every record of the set with the hash of its content. May come in parts; `last` ends it. */
+  | {
+      readonly t: 'digest'
+      readonly entries: readonly { readonly key: MemberKey; readonly hash: Uint8Array }[]
+      readonly last: boolean
+    }
+  | { readonly t: 'put'; readonly sequence: number; readonly record: MemberRecord }
+  | { readonly t: 'remove'; readonly sequence: number; readonly key: MemberKey }
+  /** Sent when the cluster's facts change. */
+  | { readonly t: 'facts'; readonly sequence: number; readonly facts: ClusterFacts }
+
+/** Broker to member. */
+export type PublishReply =
+  /** The declared set is what the broker has. */
+  | { readonly t: 'inSync' }
+  | { readonly t: 'sendDigest' }
+  /** Send `put` for these; records of yours that were not in the digest are already removed. */
+  | { readonly t: 'need'; readonly keys: readonly MemberKey[] }
+  /** Everything up to and including `sequence` is stored durably or refused. */
+  | { readonly t: 'ack'; readonly sequence: number }
+  | {
+      readonly t: 'refused'
+      readonly sequence: number
+      readonly key: MemberKey
+      readonly field: string
+      readonly reason: string
+    }
+
+export interface WatchRequest {
+  /** Epoch and revision of the last state seen; absent for everything. */
+  readonly resume?: { readonly epoch: string; readonly revision: number }
+}
+
+export type RecordEvent =
+  | { readonly t: 'put'; readonly record: StoredRecord }
+  | { readonly t: 'remove'; readonly key: RecordKey; readonly revision: number }
+
+/**
+ * Broker to member. `reset` comes first: with `resumed` false a whole snapshot follows up to `synced`, with true only
+ * what changed since. Batches carry RecordEvents already encoded (records-codec.ts), once for all subscribers.
+ */
+export type WatchMessage =
+  | { readonly t: 'reset'; readonly epoch: string; readonly resumed: boolean }
+  | { readonly t: 'batch'; readonly events: readonly Uint8Array[]; readonly revision: number }
+  /**
+   * Absence counts from here on, but only for owners that this epoch knows completely: `complete` are those that
+   * have declared their whole set in this epoch, `departed` those that left or were evicted. A record of any other
+   * owner that the snapshot lacks is kept (unseen is not gone).
+   */
+  | {
+      readonly t: 'synced'
+      readonly revision: number
+      readonly complete: readonly string[]
+      readonly departed: readonly string[]
+    }
+
+/** The broker's side of one Publish stream. */
+export interface PublishSession {
+  /** Handles one message; replies by the callback given to openPublish, in order. Throws RefusedError to end the stream. */
+  onMessage(message: PublishMessage): Promise<void>
+  /** The stream has ended, for whatever reason. Nothing is withdrawn. */
+  onEnd(): void
+}
+
+export interface BrokerApi {
+  /** Throws RefusedError. */
+  join(request: JoinRequest, peerAddress: string): Promise<JoinResponse>
+  renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse>
+  /** Withdraws all records of the cluster and ends its membership. */
+  leave(peer: Peer): Promise<void>
+  /** Throws RefusedError when the cluster is no member any more. */
+  openPublish(peer: Peer, reply: (message: PublishReply) => void): PublishSession
+  /** Yields until the signal; the transport pulls only as fast as the peer takes. */
+  watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage>
+}

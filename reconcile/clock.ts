@@ -1,0 +1,52 @@
+/** Time and chance, injected everywhere. The only file that may touch Date.now, timers and Math.random. */
+
+export interface Clock {
+  /** Milliseconds since 1970. */
+  now(): number
+  /** Milliseconds from an arbitrary start; never goes back. */
+  monotonic(): number
+  /** Resolves after `ms`; rejects with the signal's reason when aborted first. */
+  sleep(ms: number, signal: AbortSignal): Promise<void>
+  /** Calls back once after `ms`; the function given back cancels. Does not keep the process alive. */
+  setTimer(ms: number, callback: () => void): () => void
+  /** 0 inclusive to 1 exclusive. */
+  random(): number
+}
+
+export class SystemClock implements Clock {
+  now(): number {
+    return Date.now()
+  }
+  monotonic(): number {
+    return performance.now()
+  }
+  sleep(ms: number, signal: AbortSignal): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (signal.aborted) {
+        reject(abortReason(signal))
+        return
+      }
+      const timer = setTimeout(() => {
+        signal.removeEventListener('abort', onAbort)
+        resolve()
+      }, ms)
+      const onAbort = (): void => {
+        clearTimeout(timer)
+        reject(abortReason(signal))
+      }
+      signal.addEventListener('abort', onAbort, { once: true })
+    })
+  }
+  setTimer(ms: number, callback: () => void): () => void {
+    const timer = setTimeout(callback, ms)
+    timer.unref()
+    return () => clearTimeout(timer)
+  }
+  random(): number {
+    return Math.random()
+  }
+}
+
+function abortReason(signal: AbortSignal): Error {
+  return signal.reason instanceof Error ? signal.reason : new Error('aborted')
+}

@@ -1,0 +1,12 @@
+/** What components log with. JSON lines on stderr through pino; a capturing one for tests. pino is imported here only. */
+
+export type LogFields = Readonly<Record<string, unknown>>
+
+export interface Logger {
+  debug(message: string, fields?: LogFields): void
+  info(message: string, fields?: LogFields): void
+  warn(message: string, fields?: LogFields): void
+  error(message: string, fields?: LogFields): void
+  /** A logger that adds these fields (usually `{ component: 'gateway' }`) to every line. */
+  child(fields: LogFields): Logger
+}

@@ -1,0 +1,40 @@
+/** System packages by what they are needed for, in Debian's names. The command tells whether one is there. */
+
+export interface SystemPackage {
+  readonly name: string
+  readonly command: string
+}
+
+export type Purpose = 'demo' | 'test' | 'kernel' | 'bench'
+
+const NODE_PACKAGES: readonly SystemPackage[] = [
+  { name: 'iproute2', command: 'ip' },
+  { name: 'nftables', command: 'nft' },
+  { name: 'wireguard-tools', command: 'wg' },
+  { name: 'wireguard-go', command: 'wireguard-go' },
+]
+
+const CLIENTS: readonly SystemPackage[] = [
+  { name: 'curl', command: 'curl' },
+  { name: 'bind9-dnsutils', command: 'dig' },
+  { name: 'iputils-ping', command: 'ping' },
+  { name: 'iperf3', command: 'iperf3' },
+  { name: 'busybox-static', command: 'busybox' },
+]
+
+const VIRTUAL_MACHINE: readonly SystemPackage[] = [
+  { name: 'qemu-system-x86', command: 'qemu-system-x86_64' },
+  { name: 'busybox-static', command: 'busybox' },
+  { name: 'cpio', command: 'cpio' },
+  { name: 'kmod', command: 'modprobe' },
+  { name: 'xz-utils', command: 'xz' },
+  { name: 'zstd', command: 'zstd' },
+  { name: 'binutils', command: 'strip' },
+]
+
+export const SYSTEM_PACKAGES: Readonly<Record<Purpose, readonly SystemPackage[]>> = {
+  demo: [...NODE_PACKAGES, ...CLIENTS],
+  test: [...NODE_PACKAGES, ...CLIENTS],
+  kernel: [...NODE_PACKAGES, ...CLIENTS, ...VIRTUAL_MACHINE],
+  bench: [...NODE_PACKAGES, ...CLIENTS, { name: 'knot', command: 'knotd' }, { name: 'dnsperf', command: 'dnsperf' }],
+}
