@@ -9,7 +9,8 @@ export type KernelErrorCode =
   | 'EPERM'
   | 'ENODEV'
   | 'EOPNOTSUPP'
-  | 'EADDRINUSE'
+  | 'EADDRINUSE' | 'EADDRNOTAVAIL'
+  | 'ENETDOWN' | 'ENETUNREACH' | 'EHOSTUNREACH'
   | 'EINTR'
   | 'MISSING_TOOL'
   | 'TIMEOUT'
@@ -27,9 +28,9 @@ export class KernelError extends Error {
   }
 }
 
-/** The thing is not there: no such route, device, table, element. */
+/** The thing is not there: no such route, device, address, table, element. */
 export function isNotFound(error: unknown): boolean {
-  return error instanceof KernelError && ['ENOENT', 'ESRCH', 'ENODEV'].includes(error.code)
+  return error instanceof KernelError && ['ENOENT', 'ESRCH', 'ENODEV', 'EADDRNOTAVAIL'].includes(error.code)
 }
 
 export function isExists(error: unknown): boolean {

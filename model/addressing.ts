@@ -1,6 +1,8 @@
 /** Which addresses the other clusters use for a cluster, and how its own map onto them. Pure. */
 import type { ClusterSpec } from './objects.ts'
 import {
+  InvalidAddressError,
+  formatPrefix,
   type Address,
   type Prefix,
   containsAddress,
@@ -18,12 +20,25 @@ export interface PrefixPair {
   readonly global: Prefix
 }
 
-/** The one-to-one translation of a cluster; empty when its addresses are used as they are. */
+/**
+ * The one-to-one translation of a cluster; empty when its addresses are used as they are. Throws InvalidAddressError
+ * unless there is a global CIDR of the same family and size for each pod CIDR, or none at all.
+ */
 export function prefixPairs(spec: Pick<ClusterSpec, 'podCIDRs' | 'globalCIDRs'>): PrefixPair[] {
-  return spec.globalCIDRs.map((global, i) => ({
-    own: parsePrefix(spec.podCIDRs[i] ?? '', `podCIDRs[${i}]`),
-    global: parsePrefix(global, `globalCIDRs[${i}]`),
-  }))
+  const { podCIDRs, globalCIDRs } = spec
+  if (globalCIDRs.length === 0) return []
+  if (globalCIDRs.length !== podCIDRs.length) {
+    throw new InvalidAddressError('globalCIDRs', globalCIDRs.join(','), 'one for each of podCIDRs, or none')
+  }
+  return podCIDRs.map((text, i) => {
+    const own = parsePrefix(text, `podCIDRs[${i}]`)
+    const global = parsePrefix(globalCIDRs[i] ?? '', `globalCIDRs[${i}]`)
+    if (global.family !== own.family || global.length !== own.length) {
+      const expected = `the size and family of podCIDRs[${i}], ${formatPrefix(own)}`
+      throw new InvalidAddressError(`globalCIDRs[${i}]`, formatPrefix(global), expected)
+    }
+    return { own, global }
+  })
 }
 
 /** Prefixes under which the other clusters reach this one's pods. */

@@ -42,7 +42,7 @@ export function parseAddress(text: string, field = 'address'): Address {
 
 /** `address/length`; host bits must be zero. Throws InvalidAddressError. */
 export function parsePrefix(text: string, field = 'prefix'): Prefix {
-  const match = /^([^/]+)\/(\d{1,3})$/.exec(text)
+  const match = /^([^/]+)\/(0|[1-9]\d{0,2})$/.exec(text)
   if (match === null) throw new InvalidAddressError(field, text, 'a CIDR such as 10.42.0.0/16')
   const address = parseAddress(match[1] ?? '', field)
   const length = Number(match[2])
@@ -100,14 +100,17 @@ export function translate(address: Address, from: Prefix, to: Prefix): Address {
 
 export type AddressClass = 'unspecified' | 'loopback' | 'linkLocal' | 'multicast' | 'broadcast' | 'usable'
 
-/** Sorts an address by what it may be used for. IPv4-mapped IPv6 is judged by the IPv4 inside. */
+/** Sorts an address by what it may be used for. IPv6 forms that carry an IPv4 address are judged by that one. */
 export function classifyAddress(address: Address): AddressClass {
-  if (address.family === 6 && address.value >> 32n === 0xffffn) {
+  if (WITH_IPV4.some((prefix) => containsAddress(prefix, address)) && address.value > 1n) {
     return classifyAddress({ family: 4, value: address.value & 0xffffffffn })
   }
   for (const row of SPECIAL) if (containsAddress(row.prefix, address)) return row.is
   return 'usable'
 }
+
+/** IPv4-mapped, IPv4-compatible (RFC 4291 section 2.5.5) and NAT64 (RFC 6052). */
+const WITH_IPV4: readonly Prefix[] = ['::ffff:0:0/96', '::/96', '64:ff9b::/96'].map((text) => parsePrefix(text))
 
 const SPECIAL: readonly { readonly prefix: Prefix; readonly is: AddressClass }[] = [
   { prefix: parsePrefix('0.0.0.0/8'), is: 'unspecified' },

@@ -97,7 +97,7 @@ export type PublishReply =
   /** The declared set is what the broker has. */
   | { readonly t: 'inSync' }
   | { readonly t: 'sendDigest' }
-  /** Send `put` for these; records of yours that were not in the digest are already removed. */
+  /** Exactly once after the last digest part, also when empty. Send `put` for these; records of yours that were not in the digest are already removed. */
   | { readonly t: 'need'; readonly keys: readonly MemberKey[] }
   /** Everything up to and including `sequence` is stored durably or refused. */
   | { readonly t: 'ack'; readonly sequence: number }
@@ -128,7 +128,9 @@ export type WatchMessage =
   /**
    * Absence counts from here on, but only for owners that this epoch knows completely: `complete` are those that
    * have declared their whole set in this epoch, `departed` those that left or were evicted. A record of any other
-   * owner that the snapshot lacks is kept (unseen is not gone).
+   * owner that the snapshot lacks is kept (unseen is not gone). Sent again, at any time after the first, whenever an
+   * owner newly belongs to one of the two lists; both lists are always whole. The broker's own records have the
+   * owner '': it belongs to `complete` as soon as they are all there.
    */
   | {
       readonly t: 'synced'

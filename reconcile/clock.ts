@@ -47,6 +47,7 @@ export class SystemClock implements Clock {
   }
 }
 
-function abortReason(signal: AbortSignal): Error {
+/** The reason as an Error, whatever abort() was given. */
+export function abortReason(signal: AbortSignal): Error {
   return signal.reason instanceof Error ? signal.reason : new Error('aborted')
 }

@@ -1,0 +1,47 @@
+/**
+ * The broker as the agent's loops see it: a set of records to keep published, and a copy of everybody's records.
+ * Connections, retries and the wire are behind it (protocol-link.ts).
+ */
+import type { MemberRecord, StoredRecord } from '../model/records.ts'
+
+export type PublishState =
+  /** Not told to the broker yet, or no answer yet. */
+  | { readonly t: 'pending' }
+  /** The broker has it durably, exactly as desired now. */
+  | { readonly t: 'stored' }
+  /** The broker does not take it as it is now. */
+  | { readonly t: 'refused'; readonly field: string; readonly reason: string }
+
+export interface Publisher {
+  /** False until the broker has answered a declaration once in the life of this process: until then nothing is known. */
+  readonly answered: boolean
+  /**
+   * The whole set to publish, by memberKey text. Records whose object is the very same as last time are taken as
+   * unchanged without a look inside.
+   */
+  setDesired(records: ReadonlyMap<string, MemberRecord>): void
+  /** What became of a record of the set last given. */
+  state(key: string): PublishState
+  /** Calls back after any state has changed. Gives the function that ends it. */
+  onChange(listener: () => void): () => void
+}
+
+export interface ReplicaView {
+  /** False until one snapshot was received whole. Stays true when the broker goes away: the copy then stands still. */
+  readonly synced: boolean
+  /** Owners whose absent records are gone for certain ('' is the broker itself): see WatchMessage `synced`. */
+  readonly complete: ReadonlySet<string>
+  readonly departed: ReadonlySet<string>
+  /** A record that has not changed is the very same object as before. */
+  records(): Iterable<StoredRecord>
+  onChange(listener: () => void): () => void
+}
+
+export interface BrokerLink {
+  readonly publisher: Publisher
+  readonly replica: ReplicaView
+  /** What is wrong with the connection, in words; undefined while all is well. */
+  problem(): string | undefined
+  /** Connects, and again whenever the connection breaks, until the signal. */
+  run(signal: AbortSignal): Promise<void>
+}

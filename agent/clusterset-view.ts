@@ -1,0 +1,94 @@
+/** The broker's records sorted by what they are about. Pure but for the memory of which records were found good. */
+import { serviceKey, type ServiceKey } from '../model/ids.ts'
+import type { ClusterSpec, EndpointSpec } from '../model/objects.ts'
+import type { ClusterSetIpBody, EndpointSliceBody, ServiceExportBody, StoredRecord } from '../model/records.ts'
+import { recordKeyText } from '../model/records.ts'
+import { recordProblem } from './check-record.ts'
+
+type Of<B> = StoredRecord & { readonly body: B }
+export type ExportRecord = Of<ServiceExportBody>
+export type SliceRecord = Of<EndpointSliceBody>
+export type ClusterSetIpRecord = Of<ClusterSetIpBody>
+
+export interface ServiceFacts {
+  readonly exports: ExportRecord[]
+  readonly slices: SliceRecord[]
+  ips?: ClusterSetIpRecord
+}
+
+export interface RemoteEndpoint {
+  readonly cluster: string
+  readonly recordName: string
+  readonly spec: EndpointSpec
+}
+
+/** Something received that is not used. */
+export interface Dropped {
+  /** Which record, in short. */
+  readonly what: string
+  readonly reason: string
+}
+
+export interface ClustersetView {
+  readonly services: ReadonlyMap<ServiceKey, ServiceFacts>
+  readonly clusters: ReadonlyMap<string, ClusterSpec>
+  readonly endpoints: readonly RemoteEndpoint[]
+  readonly dropped: readonly Dropped[]
+}
+
+/** Records never change once received: each is judged once. */
+export class RecordJudge {
+  readonly #verdicts = new WeakMap<StoredRecord, { readonly problem: string | undefined }>()
+  readonly #kubeNamespaces: boolean
+  constructor(init: { readonly kubeNamespaces: boolean }) {
+    this.#kubeNamespaces = init.kubeNamespaces
+  }
+  problem(record: StoredRecord): string | undefined {
+    let verdict = this.#verdicts.get(record)
+    if (verdict === undefined) {
+      verdict = { problem: recordProblem(record, this.#kubeNamespaces) }
+      this.#verdicts.set(record, verdict)
+    }
+    return verdict.problem
+  }
+}
+
+/** Sorts records in whatever order they come; the result does not depend on it. */
+export function viewClusterset(records: Iterable<StoredRecord>, judge: RecordJudge): ClustersetView {
+  const services = new Map<ServiceKey, ServiceFacts>()
+  const clusters = new Map<string, ClusterSpec>()
+  const endpoints: RemoteEndpoint[] = []
+  const dropped: Dropped[] = []
+  for (const record of records) {
+    const { key, body } = record
+    const problem = judge.problem(record)
+    if (problem !== undefined) dropped.push({ what: recordKeyText(key), reason: problem })
+    else if (body.kind === 'Cluster') clusters.set(body.spec.id, body.spec)
+    else if (body.kind === 'Endpoint') endpoints.push({ cluster: key.cluster, recordName: key.name, spec: body.spec })
+    else addToService(services, record)
+  }
+  for (const facts of services.values()) {
+    facts.exports.sort(byKey)
+    facts.slices.sort(byKey)
+  }
+  endpoints.sort((a, b) => compare(a.cluster, b.cluster) || compare(a.recordName, b.recordName))
+  return { services, clusters, endpoints, dropped }
+}
+
+function addToService(services: Map<ServiceKey, ServiceFacts>, record: StoredRecord): void {
+  const { body, key } = record
+  const at = serviceKey(key.namespace, body.kind === 'EndpointSlice' ? body.service : key.name)
+  let facts = services.get(at)
+  if (facts === undefined) services.set(at, (facts = { exports: [], slices: [] }))
+  if (body.kind === 'ServiceExport') facts.exports.push(record as ExportRecord)
+  else if (body.kind === 'EndpointSlice') facts.slices.push(record as SliceRecord)
+  else if (body.kind === 'ClusterSetIP') facts.ips = record as ClusterSetIpRecord
+}
+
+function byKey(a: StoredRecord, b: StoredRecord): number {
+  return compare(a.key.cluster, b.key.cluster) || compare(a.key.name, b.key.name)
+}
+
+function compare(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}

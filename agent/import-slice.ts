@@ -1,0 +1,103 @@
+/** A published slice as an object of the importing cluster (mcs.md 78-88). Pure. */
+import { type PrefixPair, prefixPairs, toGlobalText } from '../model/addressing.ts'
+import { endpointHostname } from '../model/endpoint-hostname.ts'
+import type { ServiceKey } from '../model/ids.ts'
+import { type Prefix, parsePrefix } from '../model/ip.ts'
+import type { ExposedPort } from '../model/merge-services.ts'
+import { nameHash } from '../model/name-hash.ts'
+import type { ClusterSpec, EndpointPort, EndpointSlice, ServiceImportType, SliceEndpoint } from '../model/objects.ts'
+import type { EndpointSliceBody } from '../model/records.ts'
+import { LABEL_MANAGED_BY, LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER, MANAGED_BY_SEALANE } from '../model/spec-constants.ts'
+import type { Dropped } from './clusterset-view.ts'
+import { addressProblem } from './member-records.ts'
+
+export interface SliceSource {
+  readonly key: ServiceKey
+  readonly cluster: string
+  /** Name of the slice in its own cluster. */
+  readonly name: string
+  readonly body: EndpointSliceBody
+  /** Of the source cluster; undefined for this cluster itself, whose addresses are used as they are. */
+  readonly spec: ClusterSpec | undefined
+}
+
+interface Translation {
+  readonly pairs: readonly PrefixPair[]
+  readonly inside: readonly Prefix[]
+}
+
+/**
+ * The slice with translated addresses, a hostname on every endpoint, and only the ports that its cluster exposes,
+ * under their merged names. Undefined when it has nothing left to offer.
+ */
+export function importedSlice(
+  source: SliceSource,
+  exposure: { readonly ports: readonly ExposedPort[]; readonly type: ServiceImportType },
+  dropped: Dropped[],
+): EndpointSlice | undefined {
+  const { body, cluster, spec } = source
+  const [namespace = '', service = ''] = source.key.split('/')
+  const ports = body.ports.flatMap((port) => exposedPort(port, exposure.ports) ?? [])
+  // Behind a clusterset IP such a slice serves nothing; of a headless service the addresses still count.
+  if (exposure.type === 'ClusterSetIP' && body.ports.length > 0 && ports.length === 0) return undefined
+  const translation: Translation = {
+    pairs: spec === undefined ? [] : prefixPairs(spec),
+    inside: spec === undefined ? [] : spec.podCIDRs.map((text) => parsePrefix(text)),
+  }
+  return {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: {
+      name: `${service}-${cluster}-${nameHash(service, cluster, source.name)}`,
+      namespace,
+      labels: {
+        [LABEL_SERVICE_NAME]: service,
+        [LABEL_SOURCE_CLUSTER]: cluster,
+        [LABEL_MANAGED_BY]: MANAGED_BY_SEALANE,
+      },
+    },
+    addressType: body.addressType,
+    ports,
+    endpoints: body.endpoints.flatMap((endpoint) => importedEndpoint(source, endpoint, translation, dropped)),
+  }
+}
+
+function exposedPort(port: EndpointPort, exposed: readonly ExposedPort[]): EndpointPort | undefined {
+  const protocol = port.protocol ?? 'TCP'
+  const match = exposed.find((one) => one.ownName === (port.name ?? '') && one.protocol === protocol)
+  if (match === undefined) return undefined
+  return {
+    ...(match.mergedName === '' ? {} : { name: match.mergedName }),
+    protocol,
+    ...(port.port === undefined ? {} : { port: port.port }),
+    ...(port.appProtocol === undefined ? {} : { appProtocol: port.appProtocol }),
+  }
+}
+
+function importedEndpoint(
+  source: SliceSource,
+  endpoint: SliceEndpoint,
+  { pairs, inside }: Translation,
+  dropped: Dropped[],
+): SliceEndpoint[] {
+  const good = endpoint.addresses.filter((text) => {
+    const problem = addressProblem(text, source.body.addressType, inside)
+    const what = `${source.cluster}/EndpointSlice/${source.key}/${source.name}`
+    if (problem !== undefined) dropped.push({ what, reason: `endpoint ${JSON.stringify(text)}: ${problem}` })
+    return problem === undefined
+  })
+  if (good.length === 0) return []
+  const { conditions, zone, nodeName } = endpoint
+  // From the original address: the name must be the same whoever asks, and before and after renumbering.
+  const hostname = endpointHostname({ ...endpoint, addresses: good })
+  return [
+    {
+      addresses: good.map((text) => toGlobalText(pairs, text)),
+      ...(hostname === undefined ? {} : { hostname }),
+      ...(zone === undefined ? {} : { zone }),
+      // Another cluster's node names mean nothing here, or worse, the wrong node.
+      ...(source.spec === undefined && nodeName !== undefined ? { nodeName } : {}),
+      ...(conditions === undefined ? {} : { conditions }),
+    },
+  ]
+}

@@ -1,0 +1,108 @@
+/** Judges an EndpointSlice: its addresses become the targets of other clusters' packets and DNS answers. Pure. */
+import { isDnsSubdomain } from '../model/ids.ts'
+import { type Prefix, containsAddress, formatPrefix } from '../model/ip.ts'
+import type { EndpointSliceBody } from '../model/records.ts'
+import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
+import {
+  type Refusal,
+  checkCount,
+  checkLabel,
+  checkOneOf,
+  checkPort,
+  checkText,
+  describeUnusable,
+  first,
+  parseOrUndefined,
+  quote,
+  refusal,
+} from './admission-checks.ts'
+
+export interface SliceContext {
+  readonly cluster: string
+  readonly namespace: string
+  readonly podCIDRs: readonly Prefix[]
+}
+
+/** discovery.k8s.io/v1: an endpoint has 1 to 100 addresses, a slice at most 1000 endpoints and 100 ports. */
+const MAX_ENDPOINTS = 1000
+const MAX_ADDRESSES = 100
+const MAX_PORTS = 100
+
+/** What `.svc.clusterset.local` and the dots between four labels leave for the labels: mcs.md 1.5. */
+const MAX_NAME_CHARACTERS = 253 - `.svc.${CLUSTERSET_ZONE}`.length - 3
+
+export function admitSlice(body: EndpointSliceBody, context: SliceContext): Refusal | undefined {
+  return first(
+    () => checkLabel('service', body.service),
+    () => checkOneOf('addressType', body.addressType, ['IPv4', 'IPv6']),
+    () => checkCount('ports', body.ports.length, 0, MAX_PORTS),
+    ...body.ports.map((port, i) => () => admitSlicePort(`ports[${i}]`, port)),
+    () => checkCount('endpoints', body.endpoints.length, 0, MAX_ENDPOINTS),
+    ...body.endpoints.map((endpoint, i) => () => admitSliceEndpoint(`endpoints[${i}]`, endpoint, body, context)),
+  )
+}
+
+function admitSlicePort(field: string, port: EndpointSliceBody['ports'][number]): Refusal | undefined {
+  return first(
+    () => (port.port === undefined ? undefined : checkPort(`${field}.port`, port.port)),
+    () => checkOneOf(`${field}.protocol`, port.protocol ?? 'TCP', ['TCP', 'UDP', 'SCTP']),
+    () => (port.name === undefined || port.name === '' ? undefined : checkLabel(`${field}.name`, port.name)),
+    () => checkText(`${field}.appProtocol`, port.appProtocol ?? '', 0, 316),
+  )
+}
+
+function admitSliceEndpoint(
+  field: string,
+  endpoint: EndpointSliceBody['endpoints'][number],
+  body: EndpointSliceBody,
+  context: SliceContext,
+): Refusal | undefined {
+  return first(
+    () => checkCount(`${field}.addresses`, endpoint.addresses.length, 1, MAX_ADDRESSES),
+    ...endpoint.addresses.map((text, i) => () => admitAddress(`${field}.addresses[${i}]`, text, body, context)),
+    () => admitHostname(`${field}.hostname`, endpoint.hostname, body, context),
+    () =>
+      endpoint.nodeName === undefined || isDnsSubdomain(endpoint.nodeName)
+        ? undefined
+        : refusal(`${field}.nodeName`, `${quote(endpoint.nodeName)}: expected an RFC 1123 subdomain`),
+    () => checkText(`${field}.zone`, endpoint.zone ?? '', 0, 63),
+  )
+}
+
+function admitAddress(
+  field: string,
+  text: string,
+  body: EndpointSliceBody,
+  context: SliceContext,
+): Refusal | undefined {
+  const address = parseOrUndefined(text)
+  if (address === undefined || `IPv${address.family}` !== body.addressType) {
+    return refusal(field, `${quote(text)}: expected an ${body.addressType} address`)
+  }
+  const own = context.podCIDRs.map(formatPrefix).join(', ')
+  const unusable = describeUnusable(address)
+  if (unusable !== undefined)
+    return refusal(field, `${quote(text)} is ${unusable}: expected one inside the cluster's pod CIDRs ${own}`)
+  if (context.podCIDRs.some((prefix) => containsAddress(prefix, address))) return undefined
+  return refusal(field, `${quote(text)} is outside the cluster's pod CIDRs: expected one inside ${own}`)
+}
+
+/** A hostname becomes a DNS name of its own, which must fit. */
+function admitHostname(
+  field: string,
+  hostname: string | undefined,
+  body: EndpointSliceBody,
+  context: SliceContext,
+): Refusal | undefined {
+  if (hostname === undefined || hostname === '') return undefined
+  const bad = checkLabel(field, hostname)
+  if (bad !== undefined) return bad
+  const labels = [hostname, context.cluster, body.service, context.namespace]
+  const characters = labels.reduce((sum, label) => sum + label.length, 0)
+  if (characters <= MAX_NAME_CHARACTERS) return undefined
+  return refusal(
+    field,
+    `${quote(hostname)}: the name ${quote(`${labels.slice(0, 3).join('.')}.…`)} needs ${characters} characters ` +
+      `in hostname, cluster, service and namespace: expected at most ${MAX_NAME_CHARACTERS} together`,
+  )
+}

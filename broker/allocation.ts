@@ -1,0 +1,119 @@
+/**
+ * Which cluster gets which addresses. Pure: takes what was given before and gives what is to be added; nothing is
+ * ever taken back from a member.
+ */
+import { PoolFullError, allocateBlock } from '../model/address-pool.ts'
+import { type Prefix, formatPrefix, overlaps, parsePrefix } from '../model/ip.ts'
+
+export interface AddressClaims {
+  readonly id: string
+  readonly podCIDRs: readonly string[]
+  readonly serviceCIDRs: readonly string[]
+  /** Once true it stays. */
+  readonly translated: boolean
+  /** Every block ever given, by pod CIDR. */
+  readonly blocks: Readonly<Record<string, string>>
+  /** Has left: its blocks are kept for its return as long as there is room without them. */
+  readonly departed: boolean
+}
+
+export type AddressPlan = ReadonlyMap<string, Pick<AddressClaims, 'translated' | 'blocks'>>
+
+/** Highest cluster index: see laneAddress() in model/addressing.ts. */
+const MAX_INDEX = 0xffff
+
+/** No block, index or address is left. `field` names what ran out. */
+export class NoRoomError extends Error {
+  readonly field: string
+  constructor(field: string, message: string) {
+    super(message)
+    this.name = 'NoRoomError'
+    this.field = field
+  }
+}
+
+/**
+ * Gives the clusters whose addresses change, in order of their ids. A cluster is translated when its pods' addresses
+ * mean something else in another member: its pod CIDRs overlap that member's pod or service CIDRs. Then every
+ * member of the overlap is translated that has to be, not only the one that came last. Throws NoRoomError.
+ */
+export function planAddresses(clusters: readonly AddressClaims[], globalRange: string): AddressPlan {
+  const sorted = [...clusters].sort((a, b) => (a.id < b.id ? -1 : 1))
+  try {
+    return plan(sorted, parsePrefix(globalRange), new Set())
+  } catch (error) {
+    if (!(error instanceof PoolFullError)) throw error
+  }
+  // Only now those who have left lose what was kept for them.
+  const departed = new Set(sorted.filter((one) => one.departed).map((one) => one.id))
+  try {
+    return plan(sorted, parsePrefix(globalRange), departed)
+  } catch (error) {
+    if (error instanceof PoolFullError) throw noBlock(sorted, globalRange)
+    throw error
+  }
+}
+
+/** globalCIDRs of a Cluster record: in the order of podCIDRs, or empty. */
+export function globalCIDRs(row: Pick<AddressClaims, 'podCIDRs' | 'translated' | 'blocks'>): string[] {
+  return row.translated ? row.podCIDRs.map((cidr) => row.blocks[cidr] ?? '') : []
+}
+
+/** Smallest free number from 1. Throws NoRoomError. */
+export function nextIndex(taken: Iterable<number>): number {
+  const used = new Set(taken)
+  for (let index = 1; index <= MAX_INDEX; index += 1) if (!used.has(index)) return index
+  throw new NoRoomError('cluster', `all ${MAX_INDEX} cluster numbers are taken`)
+}
+
+function plan(clusters: readonly AddressClaims[], range: Prefix, forgotten: ReadonlySet<string>): AddressPlan {
+  const changed = new Map<string, { translated: boolean; blocks: Record<string, string> }>()
+  const taken = clusters
+    .filter((one) => !forgotten.has(one.id))
+    .flatMap((one) => Object.values(one.blocks).map((text) => parsePrefix(text)))
+  for (const one of clusters) {
+    if (forgotten.has(one.id)) {
+      if (Object.keys(one.blocks).length > 0) changed.set(one.id, { translated: false, blocks: {} })
+      continue
+    }
+    if (one.departed || !(one.translated || isAmbiguous(one, clusters))) continue
+    const missing = one.podCIDRs.filter((cidr) => one.blocks[cidr] === undefined)
+    if (one.translated && missing.length === 0) continue
+    const blocks: Record<string, string> = { ...one.blocks }
+    for (const cidr of missing) {
+      const block = blockFor(cidr, range, taken)
+      taken.push(block)
+      blocks[cidr] = formatPrefix(block)
+    }
+    changed.set(one.id, { translated: true, blocks })
+  }
+  return changed
+}
+
+function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[]): Prefix {
+  const { length } = parsePrefix(cidr)
+  if (length < range.length) {
+    throw new NoRoomError(
+      'podCIDRs',
+      `pod CIDR ${cidr} overlaps another cluster's and is larger than the global range ${formatPrefix(range)}`,
+    )
+  }
+  return allocateBlock(range, length, taken)
+}
+
+/** True when somebody else's address is spelt like one of this cluster's pods. */
+function isAmbiguous(one: AddressClaims, clusters: readonly AddressClaims[]): boolean {
+  const own = one.podCIDRs.map((text) => parsePrefix(text))
+  return clusters
+    .filter((other) => other.id !== one.id && !other.departed)
+    .flatMap((other) => [...other.podCIDRs, ...other.serviceCIDRs])
+    .some((text) => own.some((prefix) => overlaps(prefix, parsePrefix(text))))
+}
+
+function noBlock(clusters: readonly AddressClaims[], range: string): NoRoomError {
+  const given = clusters.filter((one) => !one.departed).reduce((sum, one) => sum + Object.keys(one.blocks).length, 0)
+  return new NoRoomError(
+    'podCIDRs',
+    `the global range ${range} is exhausted (${given} blocks given): choose pod CIDRs that no other cluster uses, or smaller ones`,
+  )
+}

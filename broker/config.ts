@@ -1,0 +1,110 @@
+/** What a broker is told, and what holds where nothing is said. */
+import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../model/kernel-ids.ts'
+import { isDnsLabel } from '../model/ids.ts'
+import { addressBits, overlaps, parsePrefix } from '../model/ip.ts'
+import { LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
+
+export interface BrokerConfig {
+  /** Directory for the database, the CA and the keys; made with mode 0700. */
+  readonly stateDir: string
+  /** Name of the clusterset: one DNS label. Part of every certificate, so fixed at the first start. */
+  readonly clusterset: string
+  /** host:port to listen on; '[::]:7443' for IPv6. */
+  readonly listen: string
+  /** host:port under which members reach the broker, best first: goes into join tokens and the server certificate. */
+  readonly advertise: readonly string[]
+  /** Clusters with overlapping pod CIDRs get blocks of this; fixed at the first start. */
+  readonly globalRange: string
+  /** Exported services get addresses of this; fixed at the first start. */
+  readonly clustersetIpRange: string
+  /** System namespaces (kube-*, openshift*) from which services may be exported all the same. */
+  readonly allowedNamespaces: readonly string[]
+  readonly limits: BrokerLimits
+}
+
+/** Bounds on what one member can make the broker hold. */
+export interface BrokerLimits {
+  readonly recordsPerCluster: number
+  readonly membersPerClusterset: number
+  readonly watchesPerCluster: number
+  /** Encoded size of one record. */
+  readonly recordBytes: number
+}
+
+export const DEFAULT_LIMITS: BrokerLimits = {
+  recordsPerCluster: 50_000,
+  membersPerClusterset: 1000,
+  watchesPerCluster: 8,
+  recordBytes: 512 * 1024,
+}
+
+export const DEFAULT_BROKER_PORT = 7443
+
+export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'> = {
+  clusterset: 'default',
+  listen: `0.0.0.0:${DEFAULT_BROKER_PORT}`,
+  globalRange: DEFAULT_GLOBAL_RANGE,
+  clustersetIpRange: DEFAULT_CLUSTERSET_IP_RANGE,
+  allowedNamespaces: [],
+  limits: DEFAULT_LIMITS,
+}
+
+/** Join tokens: 15 minutes, one use. */
+export const DEFAULT_TOKEN_TTL_MS = 15 * 60_000
+export const DEFAULT_TOKEN_USES = 1
+/** Member certificates; members renew at two thirds. */
+export const MEMBER_CERTIFICATE_MS = 24 * 3_600_000
+
+export class BrokerConfigError extends Error {
+  readonly field: string
+  constructor(field: string, value: string, expected: string) {
+    super(`${field} ${JSON.stringify(value)}: expected ${expected}`)
+    this.name = 'BrokerConfigError'
+    this.field = field
+  }
+}
+
+/** `host:port` or `[IPv6]:port`. Throws BrokerConfigError. */
+export function parseHostPort(text: string, field: string): { readonly host: string; readonly port: number } {
+  const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(text)
+  const port = Number(match?.[3])
+  if (match === null || port > 65_535) {
+    throw new BrokerConfigError(field, text, 'host:port such as broker.example.org:7443')
+  }
+  return { host: match[1] ?? match[2] ?? '', port }
+}
+
+/** Throws BrokerConfigError or InvalidAddressError at the first thing that is wrong. Gives the config back. */
+export function checkBrokerConfig(config: BrokerConfig): BrokerConfig {
+  if (!isDnsLabel(config.clusterset)) {
+    throw new BrokerConfigError('clusterset', config.clusterset, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
+  }
+  parseHostPort(config.listen, 'listen')
+  if (config.advertise.length === 0) throw new BrokerConfigError('advertise', '', 'at least one host:port')
+  for (const [i, one] of config.advertise.entries()) {
+    if (parseHostPort(one, `advertise[${i}]`).port === 0) {
+      throw new BrokerConfigError(`advertise[${i}]`, one, 'a port from 1 to 65535')
+    }
+  }
+  checkRanges(config)
+  return config
+}
+
+function checkRanges(config: BrokerConfig): void {
+  const global = parsePrefix(config.globalRange, 'globalRange')
+  const services = parsePrefix(config.clustersetIpRange, 'clustersetIpRange')
+  const lanes = parsePrefix(LANE_ADDRESS_RANGE)
+  for (const [field, range] of [['globalRange', global] as const, ['clustersetIpRange', services] as const]) {
+    if (range.family !== 4) throw new BrokerConfigError(field, config[field], 'an IPv4 range')
+    if (range.length > addressBits(4) - 2) throw new BrokerConfigError(field, config[field], 'at least 4 addresses')
+    if (overlaps(range, lanes))
+      throw new BrokerConfigError(field, config[field], `no overlap with ${LANE_ADDRESS_RANGE}`)
+  }
+  if (overlaps(global, services)) {
+    throw new BrokerConfigError(
+      'clustersetIpRange',
+      config.clustersetIpRange,
+      `no overlap with globalRange ${config.globalRange}`,
+    )
+  }
+}

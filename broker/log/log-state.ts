@@ -1,0 +1,140 @@
+/** The rows of a log in memory, with the order of their revisions. Shared by the drivers. */
+import type { Scope, Scopes } from '../state.ts'
+import type { Change, LogView } from './record-log.ts'
+
+type Rows = Map<string, Change>
+
+export class LogState implements LogView {
+  revision = 0
+  compactedRevision = 0
+  readonly #scopes = new Map<Scope, Map<string, Rows>>()
+  /** Removed rows, oldest first: what a reader needs to learn of a removal. */
+  readonly #gone = new Map<string, Change>()
+  /** Record changes by revision. Overwritten ones stay until the next sweep and are skipped. */
+  #order: Change<'record'>[] = []
+  #recordCount = 0
+
+  get<S extends Scope>(scope: S, key: string): Scopes[S] | undefined {
+    return this.change(scope, key)?.value
+  }
+
+  change<S extends Scope>(scope: S, key: string): Change<S> | undefined {
+    return this.#scopes.get(scope)?.get(groupOf(key))?.get(key) as Change<S> | undefined
+  }
+
+  list<S extends Scope>(scope: S, group?: string): { readonly key: string; readonly value: Scopes[S] }[] {
+    const groups = this.#scopes.get(scope)
+    const maps = group === undefined ? [...(groups?.values() ?? [])] : [groups?.get(group) ?? new Map<string, Change>()]
+    const rows = maps.flatMap((map) => [...map.values()]) as Change<S>[]
+    return rows
+      .map((row) => ({ key: row.key, value: row.value as Scopes[S] }))
+      .sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0))
+  }
+
+  count(scope: Scope, group?: string): number {
+    const groups = this.#scopes.get(scope)
+    if (groups === undefined) return 0
+    if (group !== undefined) return groups.get(group)?.size ?? 0
+    let sum = 0
+    for (const rows of groups.values()) sum += rows.size
+    return sum
+  }
+
+  get removedCount(): number {
+    return this.#gone.size
+  }
+
+  /** Takes changes in order of their revisions. */
+  apply(changes: readonly Change[]): void {
+    for (const change of changes) this.#applyOne(change)
+    if (this.#order.length > 2 * (this.#recordCount + this.#gone.size) + 1024) this.#sweep()
+  }
+
+  recordsAfter(revision: number, limit: number): Change<'record'>[] {
+    const found: Change<'record'>[] = []
+    for (let i = this.#firstAfter(revision); i < this.#order.length && found.length < limit; i += 1) {
+      const change = this.#order[i]
+      if (change !== undefined && this.#isCurrent(change)) found.push(change)
+    }
+    return found
+  }
+
+  /** Revision up to which removals must be forgotten so that at most `keep` remain; undefined when few enough. */
+  compactionPoint(keep: number): number | undefined {
+    let excess = this.#gone.size - keep
+    if (excess <= 0) return undefined
+    for (const change of this.#gone.values()) {
+      excess -= 1
+      if (excess === 0) return change.revision
+    }
+    return undefined
+  }
+
+  forgetRemoved(upTo: number): void {
+    for (const [id, change] of this.#gone) {
+      if (change.revision > upTo) break
+      this.#gone.delete(id)
+    }
+    this.compactedRevision = Math.max(this.compactedRevision, upTo)
+  }
+
+  clear(): void {
+    this.#scopes.clear()
+    this.#gone.clear()
+    this.#order = []
+    this.#recordCount = 0
+  }
+
+  #applyOne(change: Change): void {
+    const id = `${change.scope} ${change.key}`
+    const rows = this.#rows(change.scope, groupOf(change.key))
+    const had = rows.has(change.key)
+    this.#gone.delete(id)
+    if (change.value === undefined) {
+      rows.delete(change.key)
+      if (rows.size === 0) this.#scopes.get(change.scope)?.delete(groupOf(change.key))
+      this.#gone.set(id, change)
+    } else {
+      rows.set(change.key, change)
+    }
+    if (change.scope === 'record') {
+      this.#recordCount += (change.value === undefined ? 0 : 1) - (had ? 1 : 0)
+      this.#order.push(change as Change<'record'>)
+    }
+    this.revision = Math.max(this.revision, change.revision)
+  }
+
+  #rows(scope: Scope, group: string): Rows {
+    let groups = this.#scopes.get(scope)
+    if (groups === undefined) this.#scopes.set(scope, (groups = new Map()))
+    let rows = groups.get(group)
+    if (rows === undefined) groups.set(group, (rows = new Map()))
+    return rows
+  }
+
+  #isCurrent(change: Change<'record'>): boolean {
+    if (change.value === undefined) return this.#gone.get(`record ${change.key}`) === change
+    return this.change('record', change.key) === change
+  }
+
+  #firstAfter(revision: number): number {
+    let low = 0
+    let high = this.#order.length
+    while (low < high) {
+      const middle = (low + high) >> 1
+      if ((this.#order[middle]?.revision ?? 0) > revision) high = middle
+      else low = middle + 1
+    }
+    return low
+  }
+
+  #sweep(): void {
+    this.#order = this.#order.filter((change) => this.#isCurrent(change))
+  }
+}
+
+/** The part of a key before its first '/'. */
+export function groupOf(key: string): string {
+  const slash = key.indexOf('/')
+  return slash < 0 ? key : key.slice(0, slash)
+}

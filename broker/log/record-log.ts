@@ -1,0 +1,79 @@
+/**
+ * The broker's store: rows under (scope, key), each with the revision that last wrote it. Drivers: memory-log.ts,
+ * sqlite-log.ts; one compliance suite runs on both.
+ */
+import type { Scope, Scopes } from '../state.ts'
+
+export interface Row<S extends Scope> {
+  readonly key: string
+  readonly revision: number
+  readonly value: Scopes[S]
+}
+
+/** What changed: the value after `revision`, or undefined where the row is gone. */
+export interface Change<S extends Scope = Scope> {
+  readonly scope: S
+  readonly key: string
+  readonly revision: number
+  readonly value: Scopes[S] | undefined
+}
+
+/** Reads. `group` is the part of a key before its first '/': for records the owning cluster. */
+export interface LogView {
+  get<S extends Scope>(scope: S, key: string): Scopes[S] | undefined
+  /** In order of keys. */
+  list<S extends Scope>(scope: S, group?: string): { readonly key: string; readonly value: Scopes[S] }[]
+  count(scope: Scope, group?: string): number
+}
+
+/** Reads see the writes before them. Nothing is kept when the function that was given it throws. */
+export interface Transaction extends LogView {
+  put<S extends Scope>(scope: S, key: string, value: Scopes[S]): void
+  remove(scope: Scope, key: string): void
+}
+
+export interface RecordLog extends LogView {
+  /** Changes when the store is made anew: revisions of different epochs cannot be compared. */
+  readonly epoch: string
+  /** Revision of the last durable write; 0 when empty. */
+  readonly revision: number
+  /** changesAfter() cannot answer for revisions below this one: removals up to here are forgotten. */
+  readonly compactedRevision: number
+
+  /**
+   * Runs `decide` at once after all earlier ones, and writes what it put and removed as one unit. Resolves with its
+   * result when that is durable; rejects with what it threw, or with a StateError when the store failed.
+   * `decide` must be synchronous and free of other effects. Several share one disk write.
+   */
+  transact<T>(decide: (transaction: Transaction) => T): Promise<T>
+
+  /** Row with its revision. */
+  row<S extends Scope>(scope: S, key: string): Row<S> | undefined
+
+  /**
+   * Records written or removed after `revision`, oldest first, at most `limit`: of each record only the latest
+   * state. Whoever is slow therefore skips what has been overwritten meanwhile.
+   */
+  recordsAfter(revision: number, limit: number): Change<'record'>[]
+
+  /** Looks for writes by other processes on the same store. */
+  refresh(): Promise<void>
+
+  /** Called after each durable write, also by another process. The function given back stops it. */
+  onCommit(callback: (changes: readonly Change[]) => void): () => void
+
+  /** Waits for writes under way. */
+  close(): Promise<void>
+}
+
+/** The store cannot be opened, read or written. The message names the file and what to do. */
+export class StateError extends Error {
+  readonly code: 'Unwritable' | 'Damaged' | 'Locked' | 'Full' | 'TooNew' | 'Foreign' | 'Failed'
+  readonly file: string
+  constructor(code: StateError['code'], file: string, message: string, cause?: unknown) {
+    super(message, cause === undefined ? undefined : { cause })
+    this.name = 'StateError'
+    this.code = code
+    this.file = file
+  }
+}

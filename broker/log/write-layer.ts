@@ -1,0 +1,77 @@
+/** Writes that are not durable yet, laid over what is: reads through it see both. */
+import type { Scope, Scopes } from '../state.ts'
+import { groupOf } from './log-state.ts'
+import type { LogView, Transaction } from './record-log.ts'
+
+export interface Write {
+  readonly scope: Scope
+  readonly key: string
+  readonly value: Scopes[Scope] | undefined
+}
+
+export class WriteLayer implements Transaction {
+  readonly #below: LogView
+  readonly #writes = new Map<string, Write>()
+  constructor(below: LogView) {
+    this.#below = below
+  }
+
+  get writes(): Iterable<Write> {
+    return this.#writes.values()
+  }
+
+  get size(): number {
+    return this.#writes.size
+  }
+
+  get<S extends Scope>(scope: S, key: string): Scopes[S] | undefined {
+    const write = this.#writes.get(`${scope} ${key}`)
+    return write === undefined ? this.#below.get(scope, key) : (write.value as Scopes[S] | undefined)
+  }
+
+  list<S extends Scope>(scope: S, group?: string): { readonly key: string; readonly value: Scopes[S] }[] {
+    const own = [...this.#writes.values()].filter((write) => isIn(write, scope, group))
+    const below = this.#below.list(scope, group)
+    if (own.length === 0) return below
+    const rows = new Map(below.map((row) => [row.key, row.value]))
+    for (const write of own) {
+      if (write.value === undefined) rows.delete(write.key)
+      else rows.set(write.key, write.value as Scopes[S])
+    }
+    return [...rows].sort(([a], [b]) => (a < b ? -1 : a > b ? 1 : 0)).map(([key, value]) => ({ key, value }))
+  }
+
+  count(scope: Scope, group?: string): number {
+    let count = this.#below.count(scope, group)
+    for (const write of this.#writes.values()) {
+      if (!isIn(write, scope, group)) continue
+      const before = this.#below.get(scope, write.key) !== undefined
+      count += Number(write.value !== undefined) - Number(before)
+    }
+    return count
+  }
+
+  put<S extends Scope>(scope: S, key: string, value: Scopes[S]): void {
+    this.#write({ scope, key, value })
+  }
+
+  remove(scope: Scope, key: string): void {
+    if (this.get(scope, key) !== undefined) this.#write({ scope, key, value: undefined })
+  }
+
+  /** Takes over the writes of a layer that lay above this one. */
+  absorb(layer: WriteLayer): void {
+    for (const write of layer.writes) this.#write(write)
+  }
+
+  #write(write: Write): void {
+    const id = `${write.scope} ${write.key}`
+    // Deleted first, so that the order of the map is the order of the last writes.
+    this.#writes.delete(id)
+    this.#writes.set(id, write)
+  }
+}
+
+function isIn(write: Write, scope: Scope, group: string | undefined): boolean {
+  return write.scope === scope && (group === undefined || groupOf(write.key) === group)
+}

@@ -1,0 +1,124 @@
+/**
+ * What the broker keeps, as rows of one revisioned log. A scope is a table, a key is one string. Everything that
+ * decides something is here, so that a restarted broker, or a second process on the same database, knows the same.
+ */
+import type { RecordBody, RecordKey, RecordKind, StoredRecord } from '../model/records.ts'
+import type { ClusterId } from '../model/ids.ts'
+import type { ClusterFacts } from '../protocol/broker-api.ts'
+
+/** Key: recordKeyText(). The only scope that goes out by Watch. */
+export interface RecordRow {
+  readonly createdAtMs: number
+  readonly body: RecordBody
+  /** SHA-256 of the content, hex: what Publish compares. Absent on the broker's own records. */
+  readonly hash?: string
+}
+
+export interface IssuedCertificate {
+  /** Hex, as in Peer.serial. */
+  readonly serial: string
+  readonly expiresAtMs: number
+}
+
+/** Key: cluster id. Kept after the member has gone, so that it gets the same addresses when it comes back. */
+export interface MemberRow {
+  readonly index: number
+  readonly facts: ClusterFacts
+  /** Once true it stays: a prefix that others have learnt must not change under them. */
+  readonly translated: boolean
+  /** Every block ever given, by pod CIDR. */
+  readonly blocks: Readonly<Record<string, string>>
+  readonly joinedAtMs: number
+  readonly lastSeenMs: number
+  /** Certificates that may be used now, newest last. */
+  readonly certificates: readonly IssuedCertificate[]
+  /** The member has declared its whole record set since it joined. */
+  readonly complete: boolean
+  readonly departedAtMs?: number
+  readonly departure?: 'left' | 'evicted'
+}
+
+export interface TokenUse {
+  readonly cluster: string
+  readonly atMs: number
+  /** SHA-256 of the public key in the signing request, hex: tells a repeated request from a second one. */
+  readonly keyHash: string
+}
+
+/** Key: token id, the first 8 hex digits of the hash. */
+export interface TokenRow {
+  /** SHA-256 of the secret, hex. The secret itself is never stored. */
+  readonly hash: string
+  readonly createdAtMs: number
+  readonly expiresAtMs: number
+  readonly usesLeft: number
+  readonly uses: readonly TokenUse[]
+  readonly cluster?: string
+  readonly revokedAtMs?: number
+}
+
+/** Key: cluster/namespace/name. When the broker first saw this ServiceExport uid: decides conflicts. */
+export interface StampRow {
+  readonly uid: string
+  readonly createdAtMs: number
+  /** The export has been withdrawn; if the same uid comes back it keeps its place for a while. */
+  readonly withdrawnAtMs?: number
+}
+
+/** Key: namespace/name. */
+export interface ServiceIpRow {
+  readonly ip: string
+  /** Clusters that export the service with type ClusterSetIP, sorted. */
+  readonly exporters: readonly string[]
+  readonly releasedAtMs?: number
+}
+
+/** Key: an address of the clusterset IP range. */
+export interface AddressRow {
+  readonly service: string
+}
+
+/** Key: WireGuard public key, base64. */
+export interface PublicKeyRow {
+  readonly cluster: string
+  /** Names of the Endpoint records that use it, sorted. */
+  readonly endpoints: readonly string[]
+}
+
+/** Key 'settings': fixed at the first start, since allocations depend on them. */
+export interface SettingsRow {
+  readonly clusterset: string
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+  /** host:port, best first: what join tokens tell members. */
+  readonly advertise: readonly string[]
+}
+
+export interface Scopes {
+  record: RecordRow
+  member: MemberRow
+  token: TokenRow
+  stamp: StampRow
+  serviceIp: ServiceIpRow
+  address: AddressRow
+  publicKey: PublicKeyRow
+  settings: SettingsRow
+}
+export type Scope = keyof Scopes
+
+export const SETTINGS_KEY = 'settings'
+
+/** The reverse of recordKeyText(). */
+export function parseRecordKey(text: string): RecordKey {
+  const [cluster = '', kind = '', namespace = '', ...name] = text.split('/')
+  return { cluster: cluster as ClusterId | '', kind: kind as RecordKind, namespace, name: name.join('/') }
+}
+
+export function storedRecord(key: string, revision: number, row: RecordRow): StoredRecord {
+  return { key: parseRecordKey(key), revision, createdAtMs: row.createdAtMs, body: row.body }
+}
+
+/** A member that has neither left nor been evicted. */
+export function isLive(row: MemberRow | undefined): row is MemberRow {
+  return row !== undefined && row.departedAtMs === undefined
+}

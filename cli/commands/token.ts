@@ -1,0 +1,83 @@
+/** `sealane token create|list|revoke`, on the broker's host, beside a running broker or not. */
+import type { Command } from 'commander'
+import { parseClusterId } from '../../model/ids.ts'
+import { parseDuration } from '../../runtime/duration.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import { withTokenStore } from '../compose-broker.ts'
+import { type CommandContext, outputOption, parsed, stateOption, subcommand } from '../context.ts'
+import { type OutputFormat, printItems, printOne } from '../output.ts'
+
+interface CreateOptions {
+  readonly state: string
+  readonly ttl: number
+  readonly uses: number
+  readonly clusterId?: string
+  readonly output: OutputFormat
+}
+
+interface CommonOptions {
+  readonly state: string
+  readonly output: OutputFormat
+}
+
+const MAX_USES = 1000
+
+export function addTokenCommand(program: Command, context: CommandContext): void {
+  const token = subcommand(program, 'token', 'Makes, lists and revokes join tokens.', 'sealane token create --ttl 15m')
+  addCreate(token, context)
+  addList(token, context)
+  addRevoke(token, context)
+}
+
+function addCreate(token: Command, { output }: CommandContext): void {
+  subcommand(token, 'create', 'Makes a token and prints the command that uses it.', 'sealane token create --cluster-id paris')
+    .addOption(stateOption())
+    .option('--ttl <duration>', 'how long it can be used', parsed((text) => parseDuration(text, '--ttl', { minMs: 1000 })), 900_000)
+    .option('--uses <count>', 'how many clusters may use it', parsed(parseUses), 1)
+    .option('--cluster-id <id>', 'the only cluster that may use it', parsed((text: string) => parseClusterId(text, '--cluster-id')))
+    .addOption(outputOption())
+    .action(async ({ state, ttl, uses, clusterId, output: format }: CreateOptions) => {
+      const made = await withTokenStore(state, (store) =>
+        store.create({ ttlMs: ttl, uses, ...(clusterId === undefined ? {} : { clusterId }) }),
+      )
+      const expires = new Date(made.expiresAtMs).toISOString()
+      const value = { id: made.id, token: made.text(), expires }
+      output.remark(`token ${made.id}, ${uses === 1 ? 'for one join' : `for ${uses} joins`}, until ${expires}\n`)
+      printOne(output, format, value, `sealane join --site site.yaml --token ${value.token}\n`)
+    })
+}
+
+function addList(token: Command, { output }: CommandContext): void {
+  subcommand(token, 'list', 'Lists tokens; their secrets are not kept.', 'sealane token list -o yaml')
+    .addOption(stateOption())
+    .addOption(outputOption())
+    .action(async ({ state, output: format }: CommonOptions) => {
+      const rows = await withTokenStore(state, (store) => store.list())
+      printItems(output, format, rows, [
+        { title: 'ID', cell: (row) => row.id },
+        { title: 'STATE', cell: (row) => row.state },
+        { title: 'USES LEFT', cell: (row) => String(row.usesLeft), align: 'right' },
+        { title: 'CLUSTER', cell: (row) => row.clusterId ?? 'any' },
+        { title: 'EXPIRES', cell: (row) => new Date(row.expiresAtMs).toISOString() },
+      ])
+    })
+}
+
+function addRevoke(token: Command, { output }: CommandContext): void {
+  subcommand(token, 'revoke', 'Makes a token worthless at once.', 'sealane token revoke 4f0c2a9b11')
+    .argument('<id>', 'as token list prints it')
+    .addOption(stateOption())
+    .action(async (id: string, { state }: { state: string }) => {
+      const found = await withTokenStore(state, (store) => store.revoke(id))
+      if (!found) throw new UserError(`token ${JSON.stringify(id)}: not found`, { hint: 'see: sealane token list' })
+      output.answer(`token ${id} revoked\n`)
+    })
+}
+
+function parseUses(text: string): number {
+  const uses = Number(text)
+  if (!Number.isInteger(uses) || uses < 1 || uses > MAX_USES) {
+    throw new UserError(`--uses ${JSON.stringify(text)}: expected 1 to ${MAX_USES}`)
+  }
+  return uses
+}

@@ -1,0 +1,41 @@
+/** `sealane up`: runs the parts of a site, together in one process or one by one. */
+import type { Command } from 'commander'
+import { parseDnsLabel } from '../../model/ids.ts'
+import type { LogThreshold } from '../../runtime/pino-logger.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import { COMPONENTS, type ComponentName, printPlans, runSite } from '../compose-site.ts'
+import { type CommandContext, collect, parsed, siteOption, subcommand } from '../context.ts'
+import { withSite } from '../site.ts'
+import { parseLogLevel } from './broker.ts'
+
+interface UpOptions {
+  readonly site: string
+  readonly node: string
+  readonly component?: readonly ComponentName[]
+  readonly statusListen: string
+  readonly dryRun: boolean
+  readonly logLevel: LogThreshold
+}
+
+export function addUpCommand(program: Command, { signal, output }: CommandContext): void {
+  subcommand(program, 'up', 'Runs the parts of this site on this node until stopped.', 'sealane up --site site.yaml --node gw --component gateway')
+    .addOption(siteOption())
+    .requiredOption('--node <name>', 'which Node of the site this machine is', parsed((text) => parseDnsLabel(text, '--node')))
+    .option('--component <name>', `${COMPONENTS.join(', ')}; may be given several times (default: all that this node needs)`, collect(parseComponent))
+    .option('--status-listen <host:port>', 'where /readyz, /metrics and /debug/plan are', '127.0.0.1:9471')
+    .option('--dry-run', 'print the nft, ip and wg text that would be applied, and end', false)
+    .option('--log-level <level>', 'debug, info, warn, error, silent', parsed(parseLogLevel), 'info')
+    .action(async (options: UpOptions) => {
+      await withSite(options.site, signal, async (site) => {
+        const run = { ...options, components: options.component, signal }
+        if (options.dryRun) output.answer(await printPlans(site, run))
+        else await runSite(site, run)
+      })
+    })
+}
+
+function parseComponent(text: string): ComponentName {
+  const component = COMPONENTS.find((candidate) => candidate === text)
+  if (component === undefined) throw new UserError(`--component ${JSON.stringify(text)}: expected ${COMPONENTS.join(', ')}`)
+  return component
+}

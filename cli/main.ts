@@ -1,0 +1,6 @@
+/** `sealane`: reads the command line, runs one command, sets the exit code: 0 done, 1 failed, 2 wrong usage. */
+import { runProcess } from '../runtime/run-process.ts'
+import { buildProgram } from './program.ts'
+import { parseWith } from './parse-command-line.ts'
+
+await runProcess('sealane', (signal) => parseWith(buildProgram(signal), process.argv.slice(2)))

@@ -1,0 +1,36 @@
+/** Where commands write: answers to stdout, remarks to stderr; a table for people or JSON/YAML for programs. */
+import { formatYaml } from '../cluster/yaml.ts'
+import { type Column, renderTable } from './render-table.ts'
+
+export const OUTPUT_FORMATS = ['table', 'json', 'yaml'] as const
+export type OutputFormat = (typeof OUTPUT_FORMATS)[number]
+
+export interface Output {
+  answer(text: string): void
+  remark(text: string): void
+}
+
+export const processOutput: Output = {
+  answer: (text) => void process.stdout.write(text),
+  remark: (text) => void process.stderr.write(text),
+}
+
+/** JSON and YAML carry whole objects under `items`; the table shows what people look for. */
+export function printItems<T>(output: Output, format: OutputFormat, items: readonly T[], columns: readonly Column<T>[]): void {
+  switch (format) {
+    case 'json':
+      output.answer(`${JSON.stringify({ items }, undefined, 2)}\n`)
+      return
+    case 'yaml':
+      output.answer(formatYaml({ items }))
+      return
+    case 'table':
+      if (items.length === 0) output.remark('none\n')
+      else output.answer(renderTable(columns, items))
+  }
+}
+
+export function printOne(output: Output, format: OutputFormat, value: object, text: string): void {
+  if (format === 'table') output.answer(text)
+  else output.answer(format === 'json' ? `${JSON.stringify(value, undefined, 2)}\n` : formatYaml(value))
+}

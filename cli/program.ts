@@ -1,0 +1,33 @@
+/** The tree of commands. Each lives in commands/, with its help and one example. */
+import { Command } from 'commander'
+import { addBrokerCommand } from './commands/broker.ts'
+import { addExportCommands } from './commands/export.ts'
+import { addJoinCommand } from './commands/join.ts'
+import { addLeaveCommand } from './commands/leave.ts'
+import { addShowCommand } from './commands/show.ts'
+import { addTokenCommand } from './commands/token.ts'
+import { addUpCommand } from './commands/up.ts'
+import { addVersionCommand } from './commands/version.ts'
+import type { CommandContext } from './context.ts'
+import { processOutput } from './output.ts'
+
+export function buildProgram(signal: AbortSignal, context: CommandContext = { signal, output: processOutput }): Command {
+  const program = new Command('sealane')
+    .description('Joins clusters and plain Linux sites into one network and one set of services.')
+    .exitOverride()
+    .configureOutput({
+      writeOut: (text) => context.output.answer(text),
+      // Errors are printed once, by the frame of the process.
+      writeErr: () => undefined,
+    })
+    .helpCommand(false)
+  addBrokerCommand(program, context)
+  addTokenCommand(program, context)
+  addJoinCommand(program, context)
+  addLeaveCommand(program, context)
+  addUpCommand(program, context)
+  addExportCommands(program, context)
+  addShowCommand(program, context)
+  addVersionCommand(program, context)
+  return program
+}

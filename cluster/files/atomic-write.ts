@@ -1,0 +1,75 @@
+/**
+ * Files that are either the old or the new one, never half: temporary file in the same folder, fsync, rename.
+ * Temporary names start with a dot; every reader here passes those by.
+ */
+import { randomBytes } from 'node:crypto'
+import { linkSync, mkdirSync, unlinkSync, writeFileSync } from 'node:fs'
+import { mkdir, open, rename, rm } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+
+export function isTemporaryName(name: string): boolean {
+  return name.startsWith('.')
+}
+
+function temporaryPath(path: string): string {
+  // Long names keep only their start: the temporary name must not exceed the limit that the real one just meets.
+  return join(dirname(path), `.${basename(path).slice(0, 100)}.${process.pid}.${randomBytes(6).toString('hex')}.tmp`)
+}
+
+/** Makes the folder where needed. Throws the system's error, for the caller to classify. */
+export async function writeFileAtomic(path: string, text: string, mode = 0o644): Promise<void> {
+  const temporary = temporaryPath(path)
+  const file = await openInFolder(temporary, mode)
+  try {
+    try {
+      await file.writeFile(text)
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    await rename(temporary, path)
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+}
+
+async function openInFolder(path: string, mode: number): Promise<Awaited<ReturnType<typeof open>>> {
+  try {
+    return await open(path, 'wx', mode)
+  } catch (error) {
+    if (errorCode(error) !== 'ENOENT') throw error
+    await mkdir(dirname(path), { recursive: true })
+    return await open(path, 'wx', mode)
+  }
+}
+
+/**
+ * Writes the file only if there is none: false where another process was first. Synchronous, as it decides
+ * which of several processes names an object. Not synced to disk: what is lost is decided anew.
+ */
+export function createFileOnce(path: string, text: string): boolean {
+  const temporary = temporaryPath(path)
+  mkdirSync(dirname(path), { recursive: true })
+  writeFileSync(temporary, text)
+  try {
+    linkSync(temporary, path)
+    return true
+  } catch (error) {
+    if (errorCode(error) === 'EEXIST') return false
+    throw error
+  } finally {
+    unlinkSync(temporary)
+  }
+}
+
+export function errorCode(error: unknown): string | undefined {
+  const code = error instanceof Error ? (error as NodeJS.ErrnoException).code : undefined
+  return typeof code === 'string' ? code : undefined
+}
+
+/** The path or a part of it does not exist. */
+export function isMissing(error: unknown): boolean {
+  const code = errorCode(error)
+  return code === 'ENOENT' || code === 'ENOTDIR'
+}

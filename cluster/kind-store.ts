@@ -1,0 +1,131 @@
+/**
+ * One kind's objects in layers: what the user wrote, what we applied, what is implied, and a status on top.
+ * The cache shows the merged view. Both drivers keep their state in it.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import type { Kind, KubeObject, ObjectKinds, ObjectMeta } from '../model/objects.ts'
+import { LiveCache } from './live-cache.ts'
+import type { ObjectKey } from './object-key.ts'
+
+export interface StoredStatus {
+  /** The object that the status was written for: a re-created object starts without one. */
+  readonly uid: string
+  readonly status: unknown
+}
+
+export interface ObjectLayers {
+  /** The user's own: wins over ours. */
+  user?: KubeObject | undefined
+  /** Made by apply(). */
+  ours?: KubeObject | undefined
+  /** A namespace that exists because an object lives in it. */
+  implied?: KubeObject | undefined
+  status?: StoredStatus | undefined
+}
+
+export class KindStore<K extends Kind> {
+  readonly cache = new LiveCache<ObjectKinds[K]>()
+  readonly #layers = new Map<ObjectKey, ObjectLayers>()
+  readonly #views = new Map<ObjectKey, ObjectKinds[K]>()
+  #open = false
+
+  layers(key: ObjectKey): Readonly<ObjectLayers> {
+    return this.#layers.get(key) ?? {}
+  }
+
+  keys(): ObjectKey[] {
+    return [...this.#layers.keys()]
+  }
+
+  /** The merged view, also before the cache shows it. */
+  current(key: ObjectKey): ObjectKinds[K] | undefined {
+    return this.#views.get(key)
+  }
+
+  /** The first read is complete: shows everything in the cache and marks it synced. */
+  open(): void {
+    if (this.#open) return
+    this.#open = true
+    for (const [key, view] of this.#views) this.cache.replace(key, view)
+    this.cache.markSynced()
+  }
+
+  /** Changes some layers (undefined clears one). True when the merged view differs now. */
+  update(key: ObjectKey, change: ObjectLayers): boolean {
+    const layers = { ...this.#layers.get(key), ...change }
+    if (Object.values(layers).every((layer) => layer === undefined)) this.#layers.delete(key)
+    else this.#layers.set(key, layers)
+    const view = viewOf(layers) as ObjectKinds[K] | undefined
+    if (isDeepStrictEqual(this.#views.get(key), view)) return false
+    if (view === undefined) this.#views.delete(key)
+    else this.#views.set(key, deepFreeze(view))
+    if (this.#open) this.cache.replace(key, view)
+    return true
+  }
+}
+
+function viewOf(layers: ObjectLayers): KubeObject | undefined {
+  const base = layers.user ?? layers.ours ?? layers.implied
+  if (base === undefined || layers.status === undefined || layers.status.uid !== base.metadata.uid) return base
+  return { ...base, status: layers.status.status } as KubeObject
+}
+
+type Loose = KubeObject & { readonly status?: unknown }
+
+/** The parts of an object that apply() owns: all but the status and the metadata that the driver fills in. */
+export function ownedParts(object: KubeObject): Record<string, unknown> {
+  const { status: _status, metadata, ...rest } = object as Loose
+  const { name, namespace, labels, annotations } = metadata
+  return {
+    ...rest,
+    metadata: {
+      name,
+      ...(namespace === undefined ? {} : { namespace }),
+      labels: labels ?? {},
+      annotations: annotations ?? {},
+    },
+  }
+}
+
+export function sameOwnedParts(a: KubeObject, b: KubeObject): boolean {
+  return isDeepStrictEqual(ownedParts(a), ownedParts(b))
+}
+
+/** All but metadata and status: a change of it is a new generation. */
+export function specParts(object: KubeObject): Record<string, unknown> {
+  const { status: _status, metadata: _metadata, ...rest } = object as Loose
+  return rest
+}
+
+export interface Birth {
+  readonly uid: string
+  /** RFC 3339. */
+  readonly creationTimestamp: string
+}
+
+/** `object` without status, with the metadata a server fills in: kept from `previous`, or new from `birth`. */
+export function withServerMetadata<T extends KubeObject>(
+  object: T,
+  previous: KubeObject | undefined,
+  birth: () => Birth,
+): T {
+  const { status: _status, metadata, ...rest } = object as Loose
+  const kept = previous?.metadata
+  const born = kept?.uid === undefined ? birth() : undefined
+  const { resourceVersion: _version, deletionTimestamp: _deleted, ...stated } = metadata
+  const changed = previous !== undefined && !isDeepStrictEqual(specParts(previous), rest)
+  const filled: ObjectMeta = {
+    ...stated,
+    uid: kept?.uid ?? born?.uid ?? '',
+    creationTimestamp: kept?.creationTimestamp ?? born?.creationTimestamp ?? '',
+    generation: (kept?.generation ?? 1) + (changed ? 1 : 0),
+  }
+  return structuredClone({ ...rest, metadata: filled }) as unknown as T
+}
+
+function deepFreeze<T>(value: T): T {
+  if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value
+  Object.freeze(value)
+  for (const part of Object.values(value)) deepFreeze(part)
+  return value
+}

@@ -1,0 +1,65 @@
+/** What a check can look at, and the small questions that several checks ask. */
+import type { Cluster } from '../../model/objects.ts'
+import type { Lab } from '../lab.ts'
+import type { Sites } from '../sites.ts'
+import { type SiteRow, podAddress } from '../topology.ts'
+
+export interface World {
+  readonly lab: Lab
+  readonly sites: Sites
+  readonly rows: readonly SiteRow[]
+  readonly flat: boolean
+}
+
+export interface Check {
+  readonly name: string
+  /** Gives what was seen, in a few words; throws when it is not what it must be. */
+  run(world: World): Promise<string>
+}
+
+export const ZONE = 'svc.clusterset.local'
+export const WEB = `web.shop.${ZONE}`
+export const DB = `db.shop.${ZONE}`
+
+export function siteRow(world: World, site: string): SiteRow {
+  const row = world.rows.find((candidate) => candidate.name === site)
+  if (row === undefined) throw new Error(`no site ${site}`)
+  return row
+}
+
+/** The address under which the other sites reach a pod, worked out from the Cluster object in milano. */
+export async function globalAddress(world: World, site: string, pod: string): Promise<string> {
+  const own = podAddress(siteRow(world, site), pod)
+  const clusters = await world.sites.show<Cluster>('milano', 'clusters')
+  const cluster = clusters.find((candidate) => candidate.metadata.name === site)
+  if (cluster === undefined) throw new Error(`milano does not know ${site}`)
+  const network = cluster.spec.globalCIDRs[0] ?? cluster.spec.podCIDRs[0] ?? ''
+  return [...network.split('.').slice(0, 2), ...own.split('.').slice(2)].join('.')
+}
+
+/** Body of a page, or a throw with curl's reason. */
+export async function fetchPage(world: World, from: string, url: string, timeout = '3'): Promise<string> {
+  const page = await world.lab.exec(from, 'curl', ['-sS', '-m', timeout, url])
+  if (page.status !== 0) throw new Error(`${from}: curl ${url}: ${page.stderr.trim()}`)
+  return page.stdout.trim()
+}
+
+/** `dig +short`, one line per record, sorted. */
+export async function digShort(world: World, from: string, type: string, name: string): Promise<string[]> {
+  const text = await world.lab.must(from, 'dig', ['+short', '+tries=1', '+time=2', type, name])
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .sort()
+}
+
+/** NOERROR, NXDOMAIN, SERVFAIL … */
+export async function digStatus(world: World, from: string, name: string): Promise<string> {
+  const text = await world.lab.exec(from, 'dig', ['+tries=1', '+time=2', 'A', name])
+  return /status: (\w+)/.exec(text.stdout)?.[1] ?? 'no answer'
+}
+
+export function expectEqual(what: string, got: unknown, want: unknown): void {
+  const [a, b] = [JSON.stringify(got), JSON.stringify(want)]
+  if (a !== b) throw new Error(`${what}: got ${a}, want ${b}`)
+}

@@ -1,0 +1,120 @@
+/** `npm run demo`: three sites on one machine, joined for real. See README.md, "The demo". */
+import { parseArgs } from 'node:util'
+import { requirePackages } from '../scripts/install-system-packages.ts'
+import { PARIS_NODES, kernelDump, leaves, lifeChecks } from './checks/life.ts'
+import { serviceChecks } from './checks/services.ts'
+import { trafficChecks } from './checks/traffic.ts'
+import type { Check, World } from './checks/world.ts'
+import { keepText } from './keep.ts'
+import { Lab } from './lab.ts'
+import { startPrograms } from './programs.ts'
+import { type Report, jsonReport, personReport } from './report.ts'
+import { Sites, siteProcesses } from './sites.ts'
+import { buildTopology, siteRows } from './topology.ts'
+import { until } from './until.ts'
+
+const PREFIX = 'sealane'
+
+interface Options {
+  readonly json: boolean
+  readonly flat: boolean
+  readonly keep: boolean
+}
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      json: { type: 'boolean' },
+      flat: { type: 'boolean' },
+      keep: { type: 'boolean' },
+      sweep: { type: 'boolean' },
+    },
+  })
+  if (values.sweep === true) {
+    await Lab.sweep(PREFIX)
+    return
+  }
+  const options: Options = { json: values.json ?? false, flat: values.flat ?? false, keep: values.keep ?? false }
+  const report = options.json ? jsonReport(process.stdout, process.stderr) : personReport(process.stdout)
+  if (process.getuid?.() !== 0) throw new Error('the demo makes network namespaces: run it as root')
+  requirePackages('demo')
+  const stop = new AbortController()
+  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+    process.on(signal, () => stop.abort(new Error(`stopped by ${signal}`)))
+  const lab = await Lab.open(PREFIX)
+  let failure: string | undefined
+  try {
+    await Promise.race([story(lab, options, report), aborted(stop.signal)])
+  } catch (error) {
+    failure = (error as Error).message
+  }
+  process.exitCode = report.finish(failure)
+  if (options.keep && failure === undefined) process.stdout.write(keepText(lab))
+  else await lab.close()
+  // Whatever was under way when the demo was stopped would go on in a world that is gone.
+  process.exit()
+}
+
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    signal.addEventListener('abort', () => reject(signal.reason as Error))
+  })
+}
+
+async function story(lab: Lab, options: Options, report: Report): Promise<void> {
+  const rows = siteRows(options.flat)
+  const sites = new Sites(lab)
+  const world: World = { lab, sites, rows, flat: options.flat }
+  report.step(
+    `building an internet and three sites, pod ranges ${rows.map((row) => `${row.podNet}.0.0/16`).join(', ')}`,
+  )
+  await buildTopology(lab, rows)
+  await startPrograms(lab, rows)
+  const before = new Map<string, string>()
+  for (const node of PARIS_NODES) before.set(node, await kernelDump(world, node))
+  report.step('starting the broker')
+  await sites.startBroker()
+  report.step('joining milano, paris and tokyo, each with its own token')
+  for (const row of rows) {
+    await sites.copyExample(row)
+    await sites.join(row.name)
+  }
+  report.step('starting agent, gateway, routeagent and dns of each site')
+  const processes = rows.flatMap((row) => siteProcesses(row.name).map((process) => ({ process, site: row.name })))
+  for (const { process, site } of processes) sites.start(process, site)
+  await Promise.all(processes.map(({ process }) => sites.ready(process)))
+  await lanesUp(world, report)
+  const checks = [...serviceChecks, ...trafficChecks, ...lifeChecks, ...(options.keep ? [] : [leaves(before)])]
+  for (const check of checks) await runCheck(world, check, report)
+}
+
+interface ConnectionRow {
+  readonly state: string
+}
+
+async function lanesUp(world: World, report: Report): Promise<void> {
+  for (const { name } of world.rows) {
+    await until(`the lanes of ${name} to be up`, 20_000, async () => {
+      const rows = await world.sites.show<ConnectionRow>(name, 'connections')
+      return rows.length === 2 && rows.every((row) => row.state === 'up') ? true : JSON.stringify(rows)
+    })
+  }
+  report.step('all lanes are up')
+}
+
+async function runCheck(world: World, check: Check, report: Report): Promise<void> {
+  const started = performance.now()
+  const done = (ok: boolean, detail: string): void => {
+    report.check({ name: check.name, ok, detail, ms: Math.round(performance.now() - started) })
+  }
+  try {
+    done(true, await check.run(world))
+  } catch (error) {
+    done(false, (error as Error).message)
+  }
+}
+
+main().catch((error: unknown) => {
+  process.stderr.write(`${(error as Error).message}\n`)
+  process.exitCode = 1
+})

@@ -1,0 +1,111 @@
+/** Copies the example sites, joins them and runs Sealane's processes, all by the command line a user has. */
+import { cp, readFile, readdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Lab } from './lab.ts'
+import { BROKER_ADDRESS, BROKER_PORT, type SiteRow } from './topology.ts'
+import { until } from './until.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+export const SEALANE = join(ROOT, 'bin', 'sealane')
+const EXAMPLES = join(ROOT, 'examples', 'three-sites')
+
+/** Each process answers /readyz and /metrics here, on the loopback of its own namespace. */
+const STATUS_PORT = { broker: 9470, agent: 9471, gateway: 9472, routeagent: 9473, dns: 9474 } as const
+export type Part = keyof typeof STATUS_PORT
+
+export interface ProcessRow {
+  readonly name: string
+  readonly namespace: string
+  readonly part: Part
+  readonly node: string
+}
+
+export function siteProcesses(site: string): readonly ProcessRow[] {
+  const row = (part: Part, node: string): ProcessRow => ({
+    name: `${site}-${node}-${part}`,
+    namespace: `${site}-${node}`,
+    part,
+    node,
+  })
+  return [row('agent', 'gw'), row('gateway', 'gw'), row('routeagent', 'gw'), row('routeagent', 'w1'), row('dns', 'gw')]
+}
+
+export class Sites {
+  readonly #lab: Lab
+  constructor(lab: Lab) {
+    this.#lab = lab
+  }
+
+  siteFile(site: string): string {
+    return join(this.#lab.directory, site, 'site.yaml')
+  }
+
+  brokerState(): string {
+    return join(this.#lab.directory, 'broker-state')
+  }
+
+  /** A site's folder as in examples/, with the pod range of this run. */
+  async copyExample(site: SiteRow): Promise<void> {
+    const folder = join(this.#lab.directory, site.name)
+    await cp(join(EXAMPLES, site.name), folder, { recursive: true })
+    const objects = join(folder, 'objects')
+    const files = [...(await readdir(objects)).map((name) => join(objects, name)), join(folder, 'site.yaml')]
+    for (const file of files) {
+      await writeFile(file, (await readFile(file, 'utf8')).replaceAll('10.42.', `${site.podNet}.`))
+    }
+  }
+
+  async startBroker(): Promise<void> {
+    this.#lab.spawn('broker', 'broker', SEALANE, [
+      ...['broker', 'serve', '--state', this.brokerState(), '--listen', `0.0.0.0:${BROKER_PORT}`],
+      ...['--advertise', `${BROKER_ADDRESS}:${BROKER_PORT}`, '--status-listen', `127.0.0.1:${STATUS_PORT.broker}`],
+    ])
+    await this.ready({ name: 'broker', namespace: 'broker', part: 'broker', node: '' })
+  }
+
+  async join(site: string): Promise<void> {
+    const token = await this.sealane('broker', ['token', 'create', '--state', this.brokerState(), '-o', 'json'])
+    const { token: text } = JSON.parse(token) as { token: string }
+    const args = ['join', '--site', this.siteFile(site), '--token-file', '-']
+    await this.#lab.must(`${site}-gw`, SEALANE, args, { input: text })
+  }
+
+  start(row: ProcessRow, site: string): void {
+    this.#lab.spawn(row.namespace, row.name, SEALANE, [
+      ...['up', '--site', this.siteFile(site), '--node', row.node, '--component', row.part],
+      ...['--status-listen', `127.0.0.1:${STATUS_PORT[row.part]}`],
+    ])
+  }
+
+  /** Waits until a process says that it is ready; throws with the end of its log when it has died. */
+  async ready(row: ProcessRow): Promise<void> {
+    const url = `http://127.0.0.1:${STATUS_PORT[row.part]}/readyz`
+    await until(`${row.name} to be ready`, 20_000, async () => {
+      const daemon = this.#lab.daemons().find((candidate) => candidate.name === row.name)
+      if (daemon === undefined || daemon.process.exitCode !== null) {
+        throw new Error(`${row.name} ended:\n${await this.#lab.tail(row.name)}`)
+      }
+      const answer = await this.#lab.exec(row.namespace, 'curl', ['-s', '-m', '2', '-w', '%{http_code}', url])
+      return answer.stdout.endsWith('200') ? true : answer.stdout.trim()
+    })
+  }
+
+  /** Value of a metric summed over its labels; 0 where it is absent. */
+  async metric(row: ProcessRow, name: string): Promise<number> {
+    const url = `http://127.0.0.1:${STATUS_PORT[row.part]}/metrics`
+    const text = await this.#lab.must(row.namespace, 'curl', ['-sf', '-m', '2', url])
+    const lines = text.split('\n').filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`))
+    return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0)
+  }
+
+  /** Runs the command line in a namespace; throws with what it said. */
+  sealane(namespace: string, args: readonly string[]): Promise<string> {
+    return this.#lab.must(namespace, SEALANE, args)
+  }
+
+  /** `sealane show WHAT -o json` of a site. */
+  async show<T>(site: string, what: string): Promise<readonly T[]> {
+    const text = await this.sealane(`${site}-gw`, ['show', what, '--site', this.siteFile(site), '-o', 'json'])
+    return (JSON.parse(text) as { items: readonly T[] }).items
+  }
+}

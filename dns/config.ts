@@ -1,0 +1,81 @@
+/** Configuration of the DNS server. cli/compose.ts fills it from site.yaml. */
+import { type Address, formatAddress, parseAddress } from '../model/ip.ts'
+import { formatHostPort, parseHostPort } from '../runtime/host-port.ts'
+import { UserError } from '../runtime/user-error.ts'
+
+export const DNS_PORT = 53
+
+export interface SocketAddress {
+  readonly address: Address
+  readonly port: number
+}
+
+export interface DnsConfig {
+  /** Id of the cluster that this server works in. */
+  readonly clusterId: string
+  /** Where to listen, UDP and TCP on each. Port 0 takes a free one. */
+  readonly listen: readonly SocketAddress[]
+  /** Who is asked for names outside clusterset.local, first one first. Empty: such names are REFUSED. */
+  readonly upstreams: readonly SocketAddress[]
+  /** How long one upstream may take. */
+  readonly upstreamTimeoutMs: number
+  /** Questions under way to the upstreams at most; the next ones get SERVFAIL. */
+  readonly maxForwards: number
+  /** Open TCP connections at most; a new one ends the one that was quiet longest. */
+  readonly maxConnections: number
+  /** How long a TCP connection may be quiet. RFC 7766 section 6.2.3. */
+  readonly idleTimeoutMs: number
+  /** Pause before a listen address that the node does not have yet is tried again. */
+  readonly listenRetryMs: number
+  /** SO_REUSEPORT: a new process may take over before the old one has gone. */
+  readonly reusePort: boolean
+}
+
+export const DNS_DEFAULTS = {
+  upstreams: [],
+  upstreamTimeoutMs: 1500,
+  maxForwards: 512,
+  maxConnections: 256,
+  idleTimeoutMs: 10_000,
+  listenRetryMs: 1000,
+  reusePort: true,
+} as const satisfies Partial<DnsConfig>
+
+/** What people write: `dns.listen` and `dns.upstreams` of site.yaml, and overrides of the other settings. */
+export interface DnsConfigInput extends Partial<Omit<DnsConfig, 'listen' | 'upstreams'>> {
+  readonly clusterId: string
+  readonly listen: readonly string[]
+  readonly upstreams?: readonly string[]
+}
+
+/** Throws UserError, InvalidValueError or InvalidAddressError; the message names the field, the value and what was expected. */
+export function dnsConfig(input: DnsConfigInput): DnsConfig {
+  const listen = input.listen.map((text, i) => parseSocketAddress(text, `dns.listen[${i}]`, true))
+  const upstreams = (input.upstreams ?? []).map((text, i) => parseSocketAddress(text, `dns.upstreams[${i}]`, false))
+  if (listen.length === 0) throw new UserError('dns.listen: expected at least one address:port', { exitCode: 2 })
+  for (const [i, upstream] of upstreams.entries()) {
+    if (listen.some((own) => isSamePlace(own, upstream))) {
+      throw new UserError(`dns.upstreams[${i}] ${formatSocketAddress(upstream)}: this server listens there itself`)
+    }
+  }
+  return { ...DNS_DEFAULTS, ...input, listen, upstreams }
+}
+
+/** `address`, `address:port` or `[address]:port`; port 53 where none is given. Throws InvalidValueError. */
+function parseSocketAddress(text: string, field: string, allowZero: boolean): SocketAddress {
+  const hasPort = /^[^:]+:|\]:/.test(text)
+  const bracketed = text.includes(':') && !text.startsWith('[') ? `[${text}]` : text
+  const { host, port } = parseHostPort(hasPort ? text : `${bracketed}:${DNS_PORT}`, field, allowZero)
+  return { address: parseAddress(host, field), port }
+}
+
+export function formatSocketAddress({ address, port }: SocketAddress): string {
+  return formatHostPort({ host: formatAddress(address), port })
+}
+
+function isSamePlace(own: SocketAddress, other: SocketAddress): boolean {
+  if (own.port !== other.port || own.address.family !== other.address.family) return false
+  // A server on the unspecified address also answers on every address of this node; loopback is the one known here.
+  const isLoopback = other.address.family === 4 ? other.address.value >> 24n === 127n : other.address.value === 1n
+  return own.address.value === other.address.value || (own.address.value === 0n && isLoopback)
+}

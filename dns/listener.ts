@@ -1,0 +1,92 @@
+/**
+ * One listen address: UDP and TCP on the same port. An address that the node does not have yet (a bridge that comes
+ * later) is tried again until it is there; a port that is taken ends the start with a clear message.
+ */
+import type { Clock } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { UserError } from '../runtime/user-error.ts'
+import { type DnsConfig, type SocketAddress, formatSocketAddress } from './config.ts'
+import type { DnsMetrics } from './metrics.ts'
+import type { PacketHandler } from './packet-handler.ts'
+import { type TcpServer, openTcp } from './tcp-server.ts'
+import { type UdpServer, openUdp } from './udp-server.ts'
+
+export class ListenError extends UserError {
+  readonly code: string
+  constructor(code: string, message: string, init: { readonly cause: unknown }) {
+    super(message, init)
+    this.name = 'ListenError'
+    this.code = code
+  }
+}
+
+export interface ListenerDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: DnsMetrics
+  readonly handler: PacketHandler
+}
+
+export interface Listener {
+  /** The address asked for, with the port that was given. */
+  readonly at: SocketAddress
+  close(): Promise<void>
+}
+
+export type ListenerConfig = Pick<
+  DnsConfig, 'reusePort' | 'maxConnections' | 'idleTimeoutMs' | 'listenRetryMs' | 'maxForwards'
+>
+
+/** Resolves when both sockets are open. Rejects with ListenError, or with the signal's reason. */
+export async function openListener(
+  deps: ListenerDeps, init: { readonly listen: SocketAddress; readonly config: ListenerConfig }, signal: AbortSignal,
+): Promise<Listener> {
+  const { listen, config } = init
+  for (let attempt = 0; ; attempt += 1) {
+    signal.throwIfAborted()
+    try {
+      return await openBoth(deps, listen, config)
+    } catch (error) {
+      if (!(error instanceof ListenError) || error.code !== 'EADDRNOTAVAIL') throw error
+      if (attempt === 0) deps.logger.warn(`${error.message}; waiting for it`, { listen: formatSocketAddress(listen) })
+    }
+    await deps.clock.sleep(config.listenRetryMs, signal)
+  }
+}
+
+async function openBoth(deps: ListenerDeps, listen: SocketAddress, config: ListenerConfig): Promise<Listener> {
+  const onError = (error: Error): void => {
+    deps.metrics.dropped('socket_error')
+    deps.logger.debug('socket error', { listen: formatSocketAddress(listen), error: error.message })
+  }
+  const { handler } = deps
+  const udp: UdpServer = await openUdp({
+    listen, reusePort: config.reusePort, onError,
+    onQuery: (query, source) => handler.datagram(query, source, (answer) => udp.send(answer, source)),
+  }).catch((error: unknown) => { throw listenError(error, listen, 'udp') })
+  const at = { address: listen.address, port: udp.port }
+  try {
+    const tcp: TcpServer = await openTcp({
+      ...config, listen: at, onError,
+      onQuery: (query) => handler.message(query),
+      onEvicted: () => deps.metrics.dropped('connection_limit'),
+    })
+    return { at, close: async () => { await Promise.all([udp.close(), tcp.close()]) } }
+  } catch (error) {
+    await udp.close()
+    throw listenError(error, listen, 'tcp')
+  }
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'the port is taken by another process',
+  EADDRNOTAVAIL: 'this node does not have the address',
+  EACCES: 'not allowed: ports below 1024 need root or CAP_NET_BIND_SERVICE',
+}
+
+function listenError(error: unknown, listen: SocketAddress, transport: 'udp' | 'tcp'): unknown {
+  if (!(error instanceof Error) || !('code' in error)) return error
+  const code = String(error.code)
+  const reason = REASONS[code] ?? error.message
+  return new ListenError(code, `dns: cannot listen on ${formatSocketAddress(listen)}/${transport}: ${reason}`, { cause: error })
+}

@@ -1,0 +1,108 @@
+/** The DNS server of a cluster: answers clusterset.local from the local API, and hands everything else on. */
+import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { formatAddress } from '../model/ip.ts'
+import type { ComponentDeps } from '../runtime/component.ts'
+import { type DnsConfig, formatSocketAddress } from './config.ts'
+import { Forwarder } from './forwarder.ts'
+import { type Listener, openListener } from './listener.ts'
+import { type DnsMetrics, dnsMetrics } from './metrics.ts'
+import { PacketHandler } from './packet-handler.ts'
+import { Responder } from './responder.ts'
+import { ServiceIndex } from './service-index.ts'
+import { printZone } from './zone-text.ts'
+
+export interface DnsDeps extends ComponentDeps {
+  readonly cluster: Pick<ClusterApi, 'cache'>
+  /** Called with each address once it is open, with the port that was given. */
+  readonly onListening?: (address: string) => void
+}
+
+const FLUSH_MS = 1000
+
+/** Runs until the signal. Rejects with ListenError where a port cannot be opened. */
+export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSignal): Promise<void> {
+  const logger = deps.logger.child({ component: 'dns' })
+  const metrics = dnsMetrics(deps.metrics)
+  const stop = new AbortController()
+  const stopped = AbortSignal.any([signal, stop.signal])
+
+  const index = new ServiceIndex({
+    clusterId: config.clusterId, nameServers: nameServers(config), serial: Math.floor(deps.clock.now() / 1000),
+  })
+  const responder = new Responder(
+    { index, count: (type, rcode) => rcode === undefined ? metrics.dropped('not_a_query') : metrics.answered(type, rcode) },
+    { recursion: config.upstreams.length > 0 },
+  )
+  const forwarder = config.upstreams.length === 0 ? undefined : newForwarder({ ...deps, logger }, metrics, config)
+  const handler = new PacketHandler({ clock: deps.clock, logger, metrics, responder, forwarder, signal: stopped })
+
+  const listeners: Listener[] = []
+  deps.status.readiness('dns synced', () => (index.synced ? undefined : 'services have not been read yet'))
+  deps.status.readiness('dns listening', () => waitingFor(config, listeners))
+  deps.status.plan('dns', () => printZone(index, index.services()))
+
+  const unfollow = index.follow(deps.cluster)
+  try {
+    const opening = config.listen.map(async (listen) => {
+      const listener = await openListener({ clock: deps.clock, logger, metrics, handler }, { listen, config }, stopped)
+      listeners.push(listener)
+      logger.info('listening', { address: formatSocketAddress(listener.at) })
+      deps.onListening?.(formatSocketAddress(listener.at))
+    })
+    const flushing = flushMetrics(deps, stopped, () =>
+      metrics.flush({ services: index.size, kept: responder.kept, synced: index.synced }),
+    )
+    await untilStopped([...opening, flushing], signal, stop)
+  } finally {
+    stop.abort()
+    unfollow()
+    await Promise.all(listeners.map((listener) => listener.close()))
+  }
+}
+
+/** Waits for all tasks, which end by the signal. The first that fails before stops the others and is thrown. */
+async function untilStopped(tasks: readonly Promise<void>[], signal: AbortSignal, stop: AbortController): Promise<void> {
+  const failures: unknown[] = []
+  await Promise.all(
+    tasks.map((task) =>
+      task.catch((error: unknown) => {
+        if (!signal.aborted && !stop.signal.aborted) failures.push(error)
+        stop.abort()
+      }),
+    ),
+  )
+  if (failures.length > 0) throw failures[0]
+}
+
+async function flushMetrics(deps: DnsDeps, signal: AbortSignal, flush: () => void): Promise<void> {
+  while (!signal.aborted) {
+    flush()
+    await deps.clock.sleep(FLUSH_MS, signal)
+  }
+}
+
+function newForwarder(deps: DnsDeps, metrics: DnsMetrics, config: DnsConfig): Forwarder {
+  return new Forwarder(
+    {
+      clock: deps.clock,
+      onResult: (result, seconds) => metrics.forwarded(result, seconds),
+      onFailure: (upstream, error) => deps.logger.debug('upstream did not answer', { upstream, error: error.message }),
+    },
+    { upstreams: config.upstreams, timeoutMs: config.upstreamTimeoutMs, maxInFlight: config.maxForwards },
+  )
+}
+
+/** The listen addresses that others can use as well. */
+function nameServers(config: DnsConfig): { a: string[]; aaaa: string[] } {
+  const addresses = config.listen.map((listen) => listen.address).filter(({ value }) => value !== 0n)
+  const of = (family: 4 | 6): string[] => [
+    ...new Set(addresses.flatMap((a) => (a.family === family ? [formatAddress(a)] : []))),
+  ]
+  return { a: of(4), aaaa: of(6) }
+}
+
+function waitingFor(config: DnsConfig, listeners: readonly Listener[]): string | undefined {
+  const open = new Set(listeners.map((listener) => formatAddress(listener.at.address)))
+  const missing = config.listen.filter((listen) => !open.has(formatAddress(listen.address)))
+  return missing.length === 0 ? undefined : `waiting for ${missing.map(formatSocketAddress).join(', ')}`
+}

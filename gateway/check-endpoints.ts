@@ -1,0 +1,116 @@
+/** Endpoints that other clusters claim, checked like their Clusters (check-remotes.ts). Pure. */
+import { type Prefix, classifyAddress, containsAddress, formatAddress, formatPrefix, parseAddress } from '../model/ip.ts'
+import { type Endpoint, type EndpointCandidate, endpointName } from '../model/objects.ts'
+import { type Refusal, type RemoteCluster, lanePrefix, reservedPrefixes } from './check-remotes.ts'
+import type { GatewayWorld } from './world.ts'
+
+/** One remote gateway on one lane that may become a WireGuard peer. */
+export interface RemotePeer {
+  readonly cluster: string
+  readonly node: string
+  readonly lane: number
+  /** metadata.name of its Endpoint. */
+  readonly endpoint: string
+  readonly publicKey: string
+  /** The far end's address inside the tunnel, which answers the probes. */
+  readonly laneAddress: string
+  /** The cluster's prefixes and the lane address, as WireGuard takes them. */
+  readonly allowedIps: readonly string[]
+  readonly prefixes: readonly string[]
+  readonly candidates: readonly EndpointCandidate[]
+}
+
+const MAX_CANDIDATES = 8
+
+/**
+ * Peers for the lanes that this node serves, sorted by lane and cluster. One per lane and cluster (the first by
+ * name), and one per key: a key names one peer of a device.
+ */
+export function checkEndpoints(
+  world: GatewayWorld,
+  clusters: readonly RemoteCluster[],
+): { peers: RemotePeer[]; refusals: Refusal[] } {
+  const lanes = new Set(world.lanes.map((lane) => lane.lane))
+  const byId = new Map(clusters.map((cluster) => [cluster.id, cluster]))
+  // An address inside the lanes cannot be called from outside them: the call would go round in a circle.
+  const inside = [...clusters.flatMap((c) => c.prefixes), ...reservedPrefixes(world.own.spec).map((r) => r.prefix)]
+  const peers: RemotePeer[] = []
+  const refusals: Refusal[] = []
+  const keys = new Map([...world.devices.values()].map((device) => [device.publicKey, 'this node']))
+  const served = new Map<string, string>()
+  for (const endpoint of [...world.endpoints].sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))) {
+    const { spec } = endpoint
+    const cluster = byId.get(spec.cluster)
+    // Endpoints of a refused cluster are covered by its refusal; an unknown cluster's Cluster object is still to come.
+    if (cluster === undefined || !lanes.has(spec.lane)) continue
+    const reason =
+      endpointProblem(endpoint) ?? keyProblem(spec.publicKey, keys) ?? laneProblem(endpoint, served)
+    if (reason !== undefined) {
+      refusals.push({ subject: `Endpoint ${endpoint.metadata.name}`, reason })
+      continue
+    }
+    keys.set(spec.publicKey, `Endpoint ${endpoint.metadata.name}`)
+    served.set(`${spec.lane}/${spec.cluster}`, spec.node)
+    peers.push(toPeer(endpoint, cluster, inside))
+  }
+  peers.sort((a, b) => a.lane - b.lane || (a.cluster < b.cluster ? -1 : 1))
+  return { peers, refusals }
+}
+
+function endpointProblem(endpoint: Endpoint): string | undefined {
+  const { spec, metadata } = endpoint
+  const name = endpointName(spec.cluster, spec.node, spec.lane)
+  if (metadata.name !== name) return `its name does not follow from its spec: expected ${name}`
+  if (!isPublicKey(spec.publicKey)) return `publicKey ${JSON.stringify(spec.publicKey.slice(0, 60))}: expected 32 bytes in base64`
+  return undefined
+}
+
+function keyProblem(publicKey: string, keys: ReadonlyMap<string, string>): string | undefined {
+  const owner = keys.get(publicKey)
+  return owner === undefined ? undefined : `publicKey is that of ${owner}`
+}
+
+function laneProblem({ spec }: Endpoint, served: ReadonlyMap<string, string>): string | undefined {
+  const node = served.get(`${spec.lane}/${spec.cluster}`)
+  return node === undefined ? undefined : `lane ${spec.lane} of ${spec.cluster} is served by node ${node}`
+}
+
+function toPeer(endpoint: Endpoint, cluster: RemoteCluster, inside: readonly Prefix[]): RemotePeer {
+  const { spec } = endpoint
+  const lanePrefixText = formatPrefix(lanePrefix(cluster.index, spec.lane))
+  const prefixes = cluster.prefixes.map(formatPrefix)
+  return {
+    cluster: spec.cluster,
+    node: spec.node,
+    lane: spec.lane,
+    endpoint: endpoint.metadata.name,
+    publicKey: spec.publicKey,
+    laneAddress: lanePrefixText.replace('/32', ''),
+    allowedIps: [...prefixes, lanePrefixText],
+    prefixes,
+    candidates: spec.candidates.filter((candidate) => isCallable(candidate, inside)).slice(0, MAX_CANDIDATES),
+  }
+}
+
+/** 32 bytes in canonical base64: exactly what `wg` prints. */
+export function isPublicKey(text: string): boolean {
+  return /^[A-Za-z0-9+/]{43}=$/.test(text) && Buffer.from(text, 'base64').toString('base64') === text
+}
+
+/** IPv4, an address that a packet can be sent to outside the lanes, a real port. */
+function isCallable(candidate: EndpointCandidate, inside: readonly Prefix[]): boolean {
+  try {
+    const address = parseAddress(candidate.address)
+    return (
+      address.family === 4 &&
+      classifyAddress(address) === 'usable' &&
+      formatAddress(address) === candidate.address &&
+      !inside.some((prefix) => containsAddress(prefix, address)) &&
+      Number.isInteger(candidate.port) &&
+      candidate.port > 0 &&
+      candidate.port <= 0xffff
+    )
+  } catch {
+    return false
+  }
+}

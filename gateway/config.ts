@@ -1,0 +1,79 @@
+/** What the gateway of one node is told, with defaults. compose.ts (cli) fills it from site.yaml and flags. */
+import { parseAddress } from '../model/ip.ts'
+import { lanePort } from '../model/kernel-ids.ts'
+
+export interface GatewayLaneConfig {
+  readonly lane: number
+  /** UDP port that WireGuard listens on. */
+  readonly port: number
+  /** Address under which others reach this node, when that is not an address of its own (port forwarding, 1:1 NAT). */
+  readonly publicAddress?: string
+}
+
+export interface GatewayConfig {
+  readonly node: string
+  /** Sealane's version, told in Gateway.status. */
+  readonly version: string
+  readonly lanes: readonly GatewayLaneConfig[]
+  /** This node's private directory; made with mode 0700. Holds lane<k>.key. */
+  readonly stateDir: string
+  /** The address from which the broker saw this site call. Not an address of this node: it is behind NAT. */
+  readonly observedAddress?: string
+  readonly probeIntervalMs: number
+  /** Probe intervals without an answer until a connection counts as down. */
+  readonly missesUntilDown: number
+  /** Answers in a row until a connection that was down counts as up again. */
+  readonly answersUntilUp: number
+  /** How long one candidate address is tried before the next. */
+  readonly rotateMs: number
+  /** Gateway.status is written at once when a connection changes state, else at most this often. */
+  readonly statusMs: number
+}
+
+/** What has no default. */
+export type GatewayConfigInit = Pick<GatewayConfig, 'node' | 'version' | 'stateDir'> &
+  Partial<Omit<GatewayConfig, 'lanes'>> & {
+    readonly lanes: readonly { readonly lane: number; readonly port?: number; readonly publicAddress?: string }[]
+  }
+
+export const GATEWAY_DEFAULTS = {
+  probeIntervalMs: 200,
+  missesUntilDown: 3,
+  answersUntilUp: 2,
+  rotateMs: 5000,
+  statusMs: 2000,
+} as const
+
+const MAX_LANE = 0xff
+
+export class GatewayConfigError extends Error {
+  constructor(field: string, value: unknown, expected: string) {
+    super(`gateway ${field} ${JSON.stringify(value)}: expected ${expected}`)
+    this.name = 'GatewayConfigError'
+  }
+}
+
+/** Fills in the defaults. Throws GatewayConfigError or InvalidAddressError with field, value and what was expected. */
+export function gatewayConfig(init: GatewayConfigInit): GatewayConfig {
+  const lanes = [...init.lanes].sort((a, b) => a.lane - b.lane).map((lane) => ({ port: lanePort(lane.lane), ...lane }))
+  lanes.forEach((lane, i) => checkLane(lane, lanes[i - 1]))
+  if (init.observedAddress !== undefined) parseAddress(init.observedAddress, 'gateway observedAddress')
+  const config: GatewayConfig = { ...GATEWAY_DEFAULTS, ...init, lanes }
+  for (const field of ['probeIntervalMs', 'missesUntilDown', 'answersUntilUp', 'rotateMs', 'statusMs'] as const) {
+    if (!(Number.isInteger(config[field]) && config[field] > 0)) {
+      throw new GatewayConfigError(field, config[field], 'a whole number above 0')
+    }
+  }
+  return config
+}
+
+function checkLane(lane: GatewayLaneConfig, before: GatewayLaneConfig | undefined): void {
+  if (!Number.isInteger(lane.lane) || lane.lane < 0 || lane.lane > MAX_LANE) {
+    throw new GatewayConfigError('lane', lane.lane, `a number from 0 to ${MAX_LANE}`)
+  }
+  if (before?.lane === lane.lane) throw new GatewayConfigError('lane', lane.lane, 'each lane once')
+  if (!Number.isInteger(lane.port) || lane.port < 1 || lane.port > 0xffff) {
+    throw new GatewayConfigError(`port of lane ${lane.lane}`, lane.port, 'a number from 1 to 65535')
+  }
+  if (lane.publicAddress !== undefined) parseAddress(lane.publicAddress, `gateway publicAddress of lane ${lane.lane}`)
+}

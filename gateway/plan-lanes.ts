@@ -1,0 +1,107 @@
+/** Lane devices and their WireGuard peers. Pure. */
+import { laneAddress } from '../model/addressing.ts'
+import { formatAddress } from '../model/ip.ts'
+import { laneDevice } from '../model/kernel-ids.ts'
+import { WIREGUARD_OVERHEAD_IPV4 } from '../model/spec-constants.ts'
+import type { DeviceConfig, PeerConfig } from '../kernel/wireguard.ts'
+import { type RemotePeer, checkEndpoints } from './check-endpoints.ts'
+import { type Refusal, type RemoteCluster, checkClusters } from './check-remotes.ts'
+import { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
+import type { GatewayLaneConfig } from './config.ts'
+import { type GatewayWorld, healthKey } from './world.ts'
+
+export interface PlannedPeer extends RemotePeer {
+  readonly choice: EndpointChoice
+}
+
+export interface LanePlan {
+  readonly lane: number
+  readonly device: string
+  readonly mtu: number
+  /** address/32 of the device. */
+  readonly address: string
+  readonly config: DeviceConfig
+  readonly peers: readonly PlannedPeer[]
+}
+
+export interface LanesPlan {
+  readonly lanes: readonly LanePlan[]
+  readonly clusters: readonly RemoteCluster[]
+  readonly refusals: readonly Refusal[]
+  /** When a candidate's turn ends: plan again then. Milliseconds since 1970. */
+  readonly nextAtMs?: number
+}
+
+/** Underlay MTU where no peer's path is known yet. */
+const DEFAULT_PATH_MTU = 1500
+/** IPv4 needs no more (RFC 791: 576); below this the path is broken, not small. */
+const SMALLEST_MTU = 576
+/** NAT entries for UDP live 30 s and more (RFC 4787 REQ-5 asks for 120); some keep them for 20. */
+const KEEPALIVE_BEHIND_NAT_SECONDS = 10
+/** For firewalls that keep state; also lets a device that has nothing to send shake hands again. */
+const KEEPALIVE_SECONDS = 25
+
+/** From the world to one plan per lane that this node serves. */
+export function planLanes(world: GatewayWorld): LanesPlan {
+  const { clusters, refusals } = checkClusters(world)
+  const endpoints = checkEndpoints(world, clusters)
+  const keepaliveSeconds = isBehindNat(world) ? KEEPALIVE_BEHIND_NAT_SECONDS : KEEPALIVE_SECONDS
+  const lanes = [...world.lanes]
+    .sort((a, b) => a.lane - b.lane)
+    .map((lane) => planLane(world, lane, endpoints.peers.filter((peer) => peer.lane === lane.lane), keepaliveSeconds))
+  const due = lanes.flatMap((lane) => lane.peers.flatMap((peer) => peer.choice.nextAtMs ?? []))
+  return {
+    lanes,
+    clusters,
+    refusals: [...refusals, ...endpoints.refusals],
+    ...(due.length === 0 ? {} : { nextAtMs: Math.min(...due) }),
+  }
+}
+
+/** True when the broker saw this site under an address that this node does not have. */
+export function isBehindNat(world: Pick<GatewayWorld, 'observedAddress' | 'addresses'>): boolean {
+  const { observedAddress } = world
+  if (observedAddress === undefined) return false
+  return !world.addresses.some((entry) => entry.address.split('/')[0] === observedAddress)
+}
+
+function planLane(
+  world: GatewayWorld,
+  lane: GatewayLaneConfig,
+  remotes: readonly RemotePeer[],
+  keepaliveSeconds: number,
+): LanePlan {
+  const states = new Map(world.devices.get(lane.lane)?.peers.map((peer) => [peer.publicKey, peer]))
+  const peers = remotes.map((remote): PlannedPeer => {
+    const health = world.health.get(healthKey(remote.lane, remote.cluster))
+    const { nowMs, rotateMs } = world
+    const peer = states.get(remote.publicKey)
+    return { ...remote, choice: chooseEndpoint({ nowMs, rotateMs, candidates: remote.candidates, peer, health }) }
+  })
+  const configs = peers.map((peer): PeerConfig => {
+    const call = peer.choice.how === 'try' && peer.choice.address !== states.get(peer.publicKey)?.endpoint
+    return {
+      publicKey: peer.publicKey,
+      ...(call && peer.choice.address !== undefined ? { endpoint: peer.choice.address } : {}),
+      allowedIps: peer.allowedIps,
+      keepaliveSeconds,
+    }
+  })
+  return {
+    lane: lane.lane,
+    device: laneDevice(lane.lane),
+    mtu: planMtu(peers, world.pathMtu),
+    address: `${formatAddress(laneAddress(world.own.spec.index, lane.lane))}/32`,
+    config: { listenPort: lane.port, peers: configs },
+    peers,
+  }
+}
+
+/**
+ * MTU of a lane device: the smallest path MTU to an address in use on it, less what WireGuard adds over IPv4. One
+ * device serves all peers of the lane, so the narrowest path decides for all.
+ */
+export function planMtu(peers: readonly PlannedPeer[], pathMtu: ReadonlyMap<string, number>): number {
+  const known = peers.flatMap((peer) => pathMtu.get(peer.choice.address?.split(':')[0] ?? '') ?? [])
+  return Math.max(SMALLEST_MTU, Math.min(...(known.length === 0 ? [DEFAULT_PATH_MTU] : known)) - WIREGUARD_OVERHEAD_IPV4)
+}

@@ -1,0 +1,185 @@
+/**
+ * The nft table of a gateway: one-to-one translation of this cluster's own prefixes, connection tracking left out
+ * where packets only pass through, and the policy of what may go into and come out of a lane. Pure. design.md 6.
+ *
+ *  in:  lane ─► prerouting -300: is it for us? ─► global to own ─► notrack ─► (conntrack -200, nat) ─► forward 0
+ *  out: forward 0 ─► (nat 100) ─► postrouting 300: own to global ─► is it known to the others? ─► lane
+ *
+ * Both rewrites lie outside connection tracking (before it on the way in, after it on the way out), so a tracked
+ * connection of a local pod sees the pod's own address in both directions.
+ */
+import type { PrefixPair } from '../model/addressing.ts'
+import { type Prefix, containsPrefix, formatAddress, formatPrefix, parsePrefix } from '../model/ip.ts'
+import { LANE_ADDRESS_RANGE, LANE_PROBE_PORT, NFT_TABLE_GATEWAY, VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import type { NftBaseChain, NftStatement } from '../kernel/nft-transaction.ts'
+import {
+  ICMP_ERROR_TYPES,
+  INNER_DESTINATION,
+  INNER_SOURCE,
+  hostMask,
+  innerMatch,
+  innerRewriteRules,
+} from './icmp-errors.ts'
+
+export interface TranslationInit {
+  /** Own prefixes and what the others call them; empty when nothing is translated. */
+  readonly pairs: readonly PrefixPair[]
+  readonly podCIDRs: readonly Prefix[]
+  /** This node's share of them. Empty: not known, so everything is tracked. */
+  readonly nodePodCIDRs: readonly Prefix[]
+  readonly lanes: readonly { readonly device: string; readonly address: string }[]
+  /** Prefixes of all remote clusters; disjoint. */
+  readonly remotes: readonly Prefix[]
+}
+
+interface Rule {
+  readonly text: string
+  readonly comment?: string
+}
+
+const TABLE = NFT_TABLE_GATEWAY
+/** Before connection tracking (-200) and after everything of source NAT (100). */
+const RAW: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -300 }
+const FORWARD: NftBaseChain = { type: 'filter', hook: 'forward', priority: 0 }
+const INPUT: NftBaseChain = { type: 'filter', hook: 'input', priority: 0 }
+const LAST: NftBaseChain = { type: 'filter', hook: 'postrouting', priority: 300 }
+
+/** Statements that replace the whole table in one transaction; its removal alone when there is no lane. */
+export function planTranslation(init: TranslationInit): NftStatement[] {
+  // add before delete: deletion of a table that is not there would be refused.
+  const clear: NftStatement[] = [
+    { verb: 'add-table', table: TABLE },
+    { verb: 'delete-table', table: TABLE },
+  ]
+  if (init.lanes.length === 0) return clear
+  const devices = nftSet(init.lanes.map((lane) => lane.device))
+  return [
+    ...clear,
+    { verb: 'add-table', table: TABLE },
+    ...errorChains(init),
+    ...chain('from-lane', undefined, fromLane(init)),
+    ...chain('to-lane', undefined, toLane(init)),
+    ...chain('translate-in', RAW, [
+      { text: `iifname ${devices} jump from-lane` },
+      ...(init.remotes.length === 0 ? [] : [passesThrough(init)]),
+    ]),
+    ...chain('policy', FORWARD, forwardPolicy(init, devices)),
+    ...chain('lane-address', INPUT, inputPolicy(init, devices)),
+    ...chain('translate-out', LAST, [{ text: `oifname ${devices} jump to-lane` }]),
+  ]
+}
+
+/** Connections of other nodes' pods are tracked on their own node, if at all; here they may use several paths. */
+function passesThrough(init: TranslationInit): Rule {
+  return { text: `iifname ${VXLAN_DEVICE} ip daddr ${prefixSet(init.remotes)} notrack` }
+}
+
+function fromLane(init: TranslationInit): Rule[] {
+  const laneAddresses = init.lanes.map((lane) => lane.address)
+  const known = [...routed(init).map(formatPrefix), ...laneAddresses]
+  const local = init.nodePodCIDRs.map(formatPrefix)
+  return [
+    { text: `ip daddr != ${nftSet(known)} counter drop`, comment: 'dropped: not for an address of this cluster' },
+    {
+      text: `ip saddr != ${prefixSet([...init.remotes, parsePrefix(LANE_ADDRESS_RANGE)])} counter drop`,
+      comment: 'dropped: from an address of no other cluster',
+    },
+    ...init.pairs.map((pair, i) => ({
+      text: `icmp type ${ICMP_ERROR_TYPES} ${innerMatch(INNER_SOURCE, pair.global)} jump errors-in-${i}`,
+    })),
+    ...init.pairs.map(({ own, global }) => ({ text: rewriteRule('daddr', global, own) })),
+    // A local pod's connection may have been sent here by address translation on this node: it must be tracked.
+    ...(local.length === 0 ? [] : [{ text: `ip daddr != ${nftSet([...local, ...laneAddresses])} notrack` }]),
+  ]
+}
+
+function toLane(init: TranslationInit): Rule[] {
+  const known = nftSet([...routed(init).map(formatPrefix), ...init.lanes.map((lane) => lane.address)])
+  return [
+    ...init.pairs.map((pair, i) => ({
+      text: `icmp type ${ICMP_ERROR_TYPES} ${innerMatch(INNER_DESTINATION, pair.own)} jump errors-out-${i}`,
+    })),
+    ...init.pairs.map(({ own, global }) => ({ text: rewriteRule('saddr', own, global) })),
+    { text: `ip saddr != ${known} counter drop`, comment: 'dropped: from an address that the others do not know' },
+  ]
+}
+
+function errorChains(init: TranslationInit): NftStatement[] {
+  const lost: Rule = { text: 'counter drop', comment: 'dropped: an ICMP error that cannot be translated' }
+  return init.pairs.flatMap(({ own, global }, i) => [
+    ...chain(`errors-in-${i}`, undefined, [...asRules(innerRewriteRules(INNER_SOURCE, global, own)), lost]),
+    ...chain(`errors-out-${i}`, undefined, [...asRules(innerRewriteRules(INNER_DESTINATION, own, global)), lost]),
+  ])
+}
+
+function forwardPolicy(init: TranslationInit, devices: string): Rule[] {
+  const own = prefixSet(init.podCIDRs)
+  const outward =
+    init.remotes.length === 0 ? [] : [`oifname ${devices} ip daddr != ${prefixSet(init.remotes)} counter drop`]
+  return [
+    { text: `iifname ${devices} oifname ${devices} counter drop`, comment: 'dropped: from lane to lane' },
+    { text: `iifname ${devices} ip daddr != ${own} counter drop`, comment: 'dropped: from a lane to no pod of ours' },
+    { text: `iifname ${devices} icmp type redirect counter drop`, comment: 'dropped: redirect from a lane' },
+    { text: `oifname ${devices} ip saddr != ${own} counter drop`, comment: 'dropped: to a lane from no pod of ours' },
+    ...outward.map((text) => ({ text, comment: 'dropped: to a lane, for no other cluster' })),
+    { text: `iifname ${devices} tcp flags syn tcp option maxseg size set rt mtu` },
+    { text: `oifname ${devices} tcp flags syn tcp option maxseg size set rt mtu` },
+    { text: `iifname ${devices} counter`, comment: 'passed: from a lane' },
+    { text: `oifname ${devices} counter`, comment: 'passed: to a lane' },
+  ]
+}
+
+/** Lane addresses are for probes, and for what this node itself sends from one; they are reached over lanes only. */
+function inputPolicy(init: TranslationInit, devices: string): Rule[] {
+  const addresses = nftSet(init.lanes.map((lane) => lane.address))
+  return [
+    {
+      text: `iifname != ${nftSet(['lo', ...init.lanes.map((lane) => lane.device)])} ip daddr ${addresses} counter drop`,
+      comment: 'dropped: for a lane address, but not from a lane',
+    },
+    { text: `iifname ${devices} ip daddr ${addresses} udp dport ${LANE_PROBE_PORT} accept` },
+    { text: `iifname ${devices} ip daddr ${addresses} meta l4proto icmp accept` },
+    { text: `iifname ${devices} ip daddr ${addresses} ct state established,related accept` },
+    {
+      text: `iifname ${devices} ip daddr ${addresses} counter drop`,
+      comment: 'dropped: for a lane address, but not a probe',
+    },
+  ]
+}
+
+/** `ip saddr 10.42.0.0/16 ip saddr set ip saddr & 0.0.255.255 | 244.0.0.0`; nft mends the checksums. */
+function rewriteRule(field: 'saddr' | 'daddr', from: Prefix, to: Prefix): string {
+  const mask = formatAddress({ family: 4, value: hostMask(from) })
+  return `ip ${field} ${formatPrefix(from)} ip ${field} set ip ${field} & ${mask} | ${formatAddress(to)}`
+}
+
+/** Prefixes under which the others know this cluster. */
+function routed(init: TranslationInit): readonly Prefix[] {
+  return init.pairs.length > 0 ? init.pairs.map((pair) => pair.global) : init.podCIDRs
+}
+
+function chain(name: string, base: NftBaseChain | undefined, rules: readonly Rule[]): NftStatement[] {
+  return [
+    { verb: 'add-chain', table: TABLE, chain: name, ...(base === undefined ? {} : { base }) },
+    ...rules.map(({ text, comment }): NftStatement => {
+      const statement = { verb: 'add-rule', table: TABLE, chain: name, rule: text } as const
+      return comment === undefined ? statement : { ...statement, comment }
+    }),
+  ]
+}
+
+function asRules(texts: readonly string[]): Rule[] {
+  return texts.map((text) => ({ text }))
+}
+
+/** Prefixes without those that lie in another: nft refuses overlapping intervals. */
+function prefixSet(prefixes: readonly Prefix[]): string {
+  const outer = prefixes.filter(
+    (prefix, i) => !prefixes.some((other, j) => containsPrefix(other, prefix) && (other.length < prefix.length || j < i)),
+  )
+  return nftSet(outer.map(formatPrefix))
+}
+
+function nftSet(items: readonly string[]): string {
+  return items.length === 1 ? (items[0] ?? '') : `{ ${[...items].join(', ')} }`
+}

@@ -1,0 +1,36 @@
+/** All that the gateway's plans depend on, read at one moment: objects, the node's kernel, health. Plain data. */
+import type { Cluster, ConnectionState, Endpoint, Node } from '../model/objects.ts'
+import type { InterfaceAddress } from '../kernel/route-table.ts'
+import type { DeviceState } from '../kernel/wireguard.ts'
+import type { GatewayLaneConfig } from './config.ts'
+
+/** What the probes say about one peer. */
+export interface PeerHealthView {
+  readonly state: ConnectionState
+  /** When it came into this state, milliseconds since 1970. */
+  readonly sinceMs: number
+}
+
+export interface GatewayWorld {
+  readonly nowMs: number
+  readonly node: string
+  readonly own: Cluster
+  /** Every Cluster and Endpoint object there is; our own among them. */
+  readonly clusters: readonly Cluster[]
+  readonly endpoints: readonly Endpoint[]
+  readonly nodes: readonly Node[]
+  readonly lanes: readonly GatewayLaneConfig[]
+  readonly observedAddress?: string
+  readonly rotateMs: number
+  readonly addresses: readonly InterfaceAddress[]
+  /** Lane devices that exist, by lane number. */
+  readonly devices: ReadonlyMap<number, DeviceState>
+  /** MTU of the route to an underlay address; absent where there is no route. */
+  readonly pathMtu: ReadonlyMap<string, number>
+  /** By healthKey(). */
+  readonly health: ReadonlyMap<string, PeerHealthView>
+}
+
+export function healthKey(lane: number, cluster: string): string {
+  return `${lane}/${cluster}`
+}

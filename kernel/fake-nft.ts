@@ -1,0 +1,102 @@
+/**
+ * nftables in memory. Interprets transactions as the kernel does, all or nothing, and refuses what it refuses:
+ * missing tables, chains, maps and jump targets (ENOENT), an element with another value and overlapping intervals
+ * (EEXIST), chains and maps that are in use (EBUSY), a jump to a base chain (EOPNOTSUPP). Rules are kept as text.
+ */
+import { KernelError } from './errors.ts'
+import { formatStatement } from './format-nft.ts'
+import { type FakeNftTable, newTable, printTable } from './fake-nft-table.ts'
+import { applyStatement, type Undo } from './fake-nft-apply.ts'
+import type { NftElement, NftStatement } from './nft-transaction.ts'
+import type { Nft } from './nft.ts'
+
+export class FakeNft implements Nft {
+  readonly #tables = new Map<string, FakeNftTable>()
+  #nextFailure: KernelError | undefined
+  /** Transactions that were accepted, in order; for tests of how much was changed. */
+  readonly accepted: (readonly NftStatement[])[] = []
+
+  run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
+    return attempt(signal, () => {
+      const failure = this.#nextFailure
+      this.#nextFailure = undefined
+      if (failure !== undefined) throw failure
+      this.#apply(statements)
+      this.accepted.push(statements)
+    })
+  }
+
+  check(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
+    return attempt(signal, () => rollBack(this.#apply(statements)))
+  }
+
+  tables(prefix: string, signal?: AbortSignal): Promise<readonly string[]> {
+    return attempt(signal, () => [...this.#tables.keys()].filter((name) => name.startsWith(prefix)).sort())
+  }
+
+  listTable(table: string, signal?: AbortSignal): Promise<string | undefined> {
+    return attempt(signal, () => {
+      const found = this.#tables.get(table)
+      return found === undefined ? undefined : printTable(found)
+    })
+  }
+
+  elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]> {
+    return attempt(signal, () => {
+      const found = this.#tables.get(table)?.maps.get(map)
+      if (found === undefined) {
+        throw new KernelError('ENOENT', `nft list map ip ${table} ${map}`, 'no such table or map')
+      }
+      return [...found.elements]
+        .sort(([a], [b]) => (a < b ? -1 : 1))
+        .map(([key, value]): NftElement => (value === undefined ? { key } : { key, value }))
+    })
+  }
+
+  /** The next run() throws this instead. */
+  failNext(error: KernelError): void {
+    this.#nextFailure = error
+  }
+
+  /** The state of one table, for the packet tracer. */
+  table(name: string): FakeNftTable | undefined {
+    return this.#tables.get(name)
+  }
+
+  tableNames(): readonly string[] {
+    return [...this.#tables.keys()].sort()
+  }
+
+  /** All tables, sorted, as nft would list them. */
+  toString(): string {
+    return [...this.#tables.values()]
+      .sort((a, b) => (a.name < b.name ? -1 : 1))
+      .map(printTable)
+      .join('\n')
+  }
+
+  #apply(statements: readonly NftStatement[]): Undo[] {
+    const undo: Undo[] = []
+    try {
+      for (const statement of statements) {
+        formatStatement(statement)
+        applyStatement(this.#tables, statement, undo, newTable)
+      }
+    } catch (error) {
+      rollBack(undo)
+      throw error
+    }
+    return undo
+  }
+}
+
+function rollBack(undo: readonly Undo[]): void {
+  for (let i = undo.length - 1; i >= 0; i--) undo[i]?.()
+}
+
+// Promises settle later, as the real driver's do, and an aborted signal refuses before anything is done.
+async function attempt<T>(signal: AbortSignal | undefined, action: () => T): Promise<T> {
+  await Promise.resolve()
+  if (signal?.aborted === true) throw new KernelError('EINTR', 'nft', 'stopped before it began')
+  return action()
+}

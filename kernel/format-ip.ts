@@ -1,0 +1,78 @@
+/**
+ * Links, addresses, routes, rules, neighbours and forwarding entries as the `ip` or `bridge` command that makes
+ * them. Nothing runs these texts: they are the log line, the dry run and the golden test.
+ */
+import { ROUTE_PROTOCOL } from '../model/kernel-ids.ts'
+import type { ForwardingEntry, InterfaceAddress, Neighbour, NewLink, NextHop, Route, Rule } from './route-table.ts'
+
+export function formatLink(link: NewLink): string {
+  const head = `ip link add ${link.name}`
+  if (link.kind !== 'vxlan') return `${head} mtu ${link.mtu} type ${link.kind}`
+  return (
+    `${head} address ${link.mac} mtu ${link.mtu} type vxlan id ${link.vni} local ${link.local} ` +
+    `dstport ${link.port} nolearning`
+  )
+}
+
+export function formatLinkChange(name: string, change: { readonly up?: boolean; readonly mtu?: number }): string {
+  const mtu = change.mtu === undefined ? '' : ` mtu ${change.mtu}`
+  const up = change.up === undefined ? '' : change.up ? ' up' : ' down'
+  return `ip link set ${name}${mtu}${up}`
+}
+
+export function formatAddress(address: InterfaceAddress): string {
+  return `ip address add ${address.address} dev ${address.device}`
+}
+
+/** `ip route replace …`, with our protocol number. */
+export function formatRoute(route: Route): string {
+  const only = route.nextHops.length === 1 ? ` ${formatNextHop(route.nextHops[0] as NextHop)}` : ''
+  const several = route.nextHops.length > 1 ? route.nextHops.map(formatWeightedHop).join('') : ''
+  return (
+    `ip route replace ${routeKey(route)}${only} table ${route.table} proto ${ROUTE_PROTOCOL}` +
+    (route.metric === undefined ? '' : ` metric ${route.metric}`) +
+    (route.source === undefined ? '' : ` src ${route.source}`) +
+    (route.mtu === undefined ? '' : ` mtu ${route.mtu}`) +
+    several
+  )
+}
+
+export function formatRouteDeletion(route: Route): string {
+  const metric = route.metric === undefined ? '' : ` metric ${route.metric}`
+  return `ip route del ${routeKey(route)} table ${route.table} proto ${ROUTE_PROTOCOL}${metric}`
+}
+
+export function formatRule(rule: Rule): string {
+  return `ip rule add ${ruleWords(rule)}`
+}
+
+export function formatRuleDeletion(rule: Rule): string {
+  return `ip rule del ${ruleWords(rule)}`
+}
+
+export function formatNeighbour(neighbour: Neighbour): string {
+  return `ip neighbour replace ${neighbour.address} lladdr ${neighbour.mac} dev ${neighbour.device} nud permanent`
+}
+
+export function formatForwardingEntry(entry: ForwardingEntry): string {
+  return `bridge fdb replace ${entry.mac} dev ${entry.device} dst ${entry.destination} self permanent`
+}
+
+function routeKey(route: Route): string {
+  return route.type === 'unicast' ? route.destination : `${route.type} ${route.destination}`
+}
+
+function formatNextHop(hop: NextHop): string {
+  const via = hop.via === undefined ? '' : `via ${hop.via} `
+  return `${via}dev ${hop.device}${hop.onlink === true ? ' onlink' : ''}`
+}
+
+function formatWeightedHop(hop: NextHop): string {
+  const via = hop.via === undefined ? '' : `via ${hop.via} `
+  return ` nexthop ${via}dev ${hop.device} weight ${hop.weight ?? 1}${hop.onlink === true ? ' onlink' : ''}`
+}
+
+function ruleWords(rule: Rule): string {
+  const iif = rule.inputDevice === undefined ? '' : ` iif ${rule.inputDevice}`
+  return `priority ${rule.priority}${iif} lookup ${rule.table} protocol ${ROUTE_PROTOCOL}`
+}

@@ -1,0 +1,58 @@
+/** metav1.Condition lists, keyed by type. Pure. */
+import type { Condition } from './objects.ts'
+
+/** What a controller finds; when it became so is remembered by setCondition. */
+export type ConditionFinding = Omit<Condition, 'lastTransitionTime'>
+
+/** The API's limit for a condition's message, characters. */
+const MAX_MESSAGE_LENGTH = 32_768
+
+/**
+ * The list with this condition in it, in the place of its predecessor of the same type, else at the end.
+ * lastTransitionTime is `nowMs` (milliseconds since 1970) only when the status changes. Gives the very same list
+ * back when nothing changes.
+ */
+export function setCondition(
+  list: readonly Condition[],
+  finding: ConditionFinding,
+  nowMs: number,
+): readonly Condition[] {
+  const previous = list.find(({ type }) => type === finding.type)
+  const wanted = { ...finding, message: finding.message.slice(0, MAX_MESSAGE_LENGTH) }
+  if (previous !== undefined && sameFinding(previous, wanted)) return list
+  const since = previous?.status === finding.status ? previous.lastTransitionTime : formatSeconds(nowMs)
+  const next: Condition = { ...wanted, lastTransitionTime: since }
+  return previous === undefined ? [...list, next] : list.map((item) => (item === previous ? next : item))
+}
+
+/** Sets several, in order. */
+export function setConditions(
+  list: readonly Condition[],
+  findings: readonly ConditionFinding[],
+  nowMs: number,
+): readonly Condition[] {
+  return findings.reduce((current, finding) => setCondition(current, finding, nowMs), list)
+}
+
+export function findCondition(list: readonly Condition[] | undefined, type: string): Condition | undefined {
+  return list?.find((condition) => condition.type === type)
+}
+
+/** Absent counts as not true. */
+export function isConditionTrue(list: readonly Condition[] | undefined, type: string): boolean {
+  return findCondition(list, type)?.status === 'True'
+}
+
+function sameFinding(a: ConditionFinding, b: ConditionFinding): boolean {
+  return (
+    a.status === b.status &&
+    a.reason === b.reason &&
+    a.message === b.message &&
+    a.observedGeneration === b.observedGeneration
+  )
+}
+
+/** metav1.Time: RFC 3339 in UTC, whole seconds. */
+function formatSeconds(ms: number): string {
+  return new Date(ms).toISOString().replace(/\.\d{3}Z$/, 'Z')
+}

@@ -1,0 +1,75 @@
+/**
+ * What a member calls: the broker as seen from the other end of the wire. Drivers: transport/grpc-client.ts (TLS)
+ * and in-memory.ts (no sockets). Failures are normalised here, once: BrokerUnreachableError, CertificateError,
+ * RefusedError (broker-api.ts), ProtocolError. Nothing else is thrown, except the signal's own reason.
+ */
+import type {
+  JoinRequest,
+  JoinResponse,
+  PublishMessage,
+  PublishReply,
+  RenewResponse,
+  WatchMessage,
+  WatchRequest,
+} from './broker-api.ts'
+
+/** No answer, or the connection broke. Trying again later is right. */
+export class BrokerUnreachableError extends Error {
+  readonly retryable = true
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.name = 'BrokerUnreachableError'
+  }
+}
+
+export type CertificateProblem =
+  /** The far end's certificate was not issued by a CA that we trust. */
+  | 'untrusted'
+  /** It was issued for another clusterset. */
+  | 'otherClusterset'
+  | 'expired'
+  /** The clock of one side is wrong, or the certificate is from the future. */
+  | 'notYetValid'
+  /** Trusted, but for another name or another use. */
+  | 'wrongIdentity'
+  /** A certificate was needed and none was shown. */
+  | 'missing'
+
+/** One of the two certificates is not accepted. Trying again does not help until somebody changes something. */
+export class CertificateError extends Error {
+  readonly retryable = false
+  readonly problem: CertificateProblem
+  constructor(problem: CertificateProblem, message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.name = 'CertificateError'
+    this.problem = problem
+  }
+}
+
+/** The other end does not keep to the protocol (a bug or a version far apart). */
+export class ProtocolError extends Error {
+  readonly retryable = true
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.name = 'ProtocolError'
+  }
+}
+
+export interface PublishStream {
+  /** Resolves as soon as the transport takes more (back-pressure). Throws when the stream has ended. */
+  send(message: PublishMessage): Promise<void>
+  /** Ends without an error only after the broker or `close()` ended the stream in order. To be iterated once. */
+  readonly replies: AsyncIterable<PublishReply>
+  close(): void
+}
+
+export interface BrokerClient {
+  join(request: JoinRequest, signal: AbortSignal): Promise<JoinResponse>
+  /** `csr` is PKCS #10, DER. */
+  renew(csr: Uint8Array, signal: AbortSignal): Promise<RenewResponse>
+  /** Withdraws everything and ends the membership. */
+  leave(signal: AbortSignal): Promise<void>
+  publish(signal: AbortSignal): PublishStream
+  watch(request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage>
+  close(): void
+}

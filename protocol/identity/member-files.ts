@@ -1,0 +1,143 @@
+/**
+ * A member's identity on disk, below `<state>/identity` (mode 0700): written by `sealane join` and by the renewal,
+ * read by the agent. The private key has mode 0600 and never leaves this folder.
+ *   cluster.key   PKCS #8 PEM      cluster.crt  PEM      ca.crt  PEM, one or more      broker.json  see BrokerFile
+ */
+import { randomBytes } from 'node:crypto'
+import type { KeyObject } from 'node:crypto'
+import { chmod, mkdir, open, readFile, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { parseClusterId } from '../../model/ids.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import { formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
+import { keyFromPem, keyToPem } from './keys.ts'
+import { certificateToPem, certificatesFromPem } from './read-certificate.ts'
+
+export interface MemberIdentity {
+  readonly cluster: ClusterId
+  readonly clusterset: string
+  readonly brokerAddresses: readonly string[]
+  /** This site's address as the broker saw it when joining. */
+  readonly observedAddress: string
+  readonly key: KeyObject
+  /** DER. */
+  readonly certificate: Uint8Array
+  readonly caBundle: readonly Uint8Array[]
+}
+
+interface BrokerFile {
+  readonly cluster: string
+  readonly clusterset: string
+  readonly addresses: readonly string[]
+  readonly observedAddress: string
+}
+
+export class IdentityFileError extends Error {
+  constructor(file: string, problem: string, options?: { cause?: unknown }) {
+    super(`${file}: ${problem}`, options)
+    this.name = 'IdentityFileError'
+  }
+}
+
+/** Undefined when this site has not joined. Throws IdentityFileError naming the file. */
+export async function readMemberIdentity(directory: string): Promise<MemberIdentity | undefined> {
+  const broker = await readIfThere(join(directory, 'broker.json'))
+  if (broker === undefined) return undefined
+  const facts = parseBrokerFile(join(directory, 'broker.json'), broker)
+  return {
+    cluster: parseClusterId(facts.cluster),
+    clusterset: facts.clusterset,
+    brokerAddresses: facts.addresses,
+    observedAddress: facts.observedAddress,
+    key: await readPart(join(directory, 'cluster.key'), keyFromPem, true),
+    certificate: first(join(directory, 'cluster.crt'), await readPart(join(directory, 'cluster.crt'), certificatesFromPem)),
+    caBundle: await readPart(join(directory, 'ca.crt'), certificatesFromPem),
+  }
+}
+
+/** broker.json comes last: before it is there, the site has not joined. Throws IdentityFileError. */
+export async function writeMemberIdentity(directory: string, identity: MemberIdentity): Promise<void> {
+  await mkdir(directory, { recursive: true, mode: 0o700 }).catch((error: unknown) => {
+    throw new IdentityFileError(directory, (error as Error).message, { cause: error })
+  })
+  await chmod(directory, 0o700)
+  const facts: BrokerFile = {
+    cluster: identity.cluster,
+    clusterset: identity.clusterset,
+    addresses: identity.brokerAddresses.map((text) => formatBrokerAddress(parseBrokerAddress(text))),
+    observedAddress: identity.observedAddress,
+  }
+  await replaceFile(join(directory, 'cluster.key'), keyToPem(identity.key))
+  await replaceFile(join(directory, 'cluster.crt'), certificateToPem(identity.certificate))
+  await replaceFile(join(directory, 'ca.crt'), identity.caBundle.map((der) => certificateToPem(der)).join(''))
+  await replaceFile(join(directory, 'broker.json'), `${JSON.stringify(facts, undefined, 2)}\n`)
+}
+
+/** After leaving: nothing of the identity stays. */
+export async function removeMemberIdentity(directory: string): Promise<void> {
+  await rm(directory, { recursive: true, force: true })
+}
+
+function parseBrokerFile(file: string, text: string): BrokerFile {
+  let value: unknown
+  try {
+    value = JSON.parse(text)
+  } catch (cause) {
+    throw new IdentityFileError(file, 'not JSON: join again, or restore it from a backup', { cause })
+  }
+  const facts = value as Partial<BrokerFile> | null
+  const isText = (part: unknown): part is string => typeof part === 'string' && part !== ''
+  if (!isText(facts?.cluster) || !isText(facts.clusterset) || !isText(facts.observedAddress)) {
+    throw new IdentityFileError(file, 'expected cluster, clusterset, observedAddress and addresses')
+  }
+  if (!Array.isArray(facts.addresses) || facts.addresses.length === 0 || !facts.addresses.every(isText)) {
+    throw new IdentityFileError(file, 'addresses: expected at least one host:port')
+  }
+  return facts as BrokerFile
+}
+
+async function readPart<T>(file: string, parse: (text: string) => T, secret = false): Promise<T> {
+  const text = await readIfThere(file)
+  if (text === undefined) throw new IdentityFileError(file, 'missing: join again, or restore it from a backup')
+  if (secret && ((await stat(file)).mode & 0o077) !== 0) {
+    throw new IdentityFileError(file, 'readable by others; make it mode 0600, and join again if others had access')
+  }
+  try {
+    return parse(text)
+  } catch (cause) {
+    throw new IdentityFileError(file, (cause as Error).message, { cause })
+  }
+}
+
+async function readIfThere(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, 'utf8')
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw new IdentityFileError(file, `cannot be read: ${(cause as Error).message}`, { cause })
+  }
+}
+
+function first(file: string, certificates: readonly Uint8Array[]): Uint8Array {
+  const certificate = certificates[0]
+  if (certificate === undefined) throw new IdentityFileError(file, 'no certificate in it')
+  return certificate
+}
+
+/** A crash leaves the old file or the new one, never half of one. */
+async function replaceFile(file: string, text: string): Promise<void> {
+  const temporary = `${file}.${randomBytes(4).toString('hex')}.tmp`
+  try {
+    const handle = await open(temporary, 'wx', 0o600)
+    try {
+      await handle.writeFile(text)
+      await handle.sync()
+    } finally {
+      await handle.close()
+    }
+    await rename(temporary, file)
+  } catch (cause) {
+    await rm(temporary, { force: true })
+    throw new IdentityFileError(file, `cannot be written: ${(cause as Error).message}`, { cause })
+  }
+}

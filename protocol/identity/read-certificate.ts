@@ -1,0 +1,79 @@
+/** What a certificate says. Reading is not trusting: whether the CA signed it, TLS has checked (or not). */
+import './reflect-metadata.ts'
+import { createHash, X509Certificate as NodeCertificate } from 'node:crypto'
+import * as x509 from '@peculiar/x509'
+import { isDnsLabel, isDnsSubdomain, type ClusterId } from '../../model/ids.ts'
+
+export interface CertificateFacts {
+  /** Hex. */
+  readonly serial: string
+  readonly notBeforeMs: number
+  readonly notAfterMs: number
+  /** When to renew: after two thirds of the lifetime. */
+  readonly renewAtMs: number
+  readonly isCa: boolean
+  readonly dnsNames: readonly string[]
+  /** From the URI; absent in certificates that are none of ours. */
+  readonly clusterset?: string
+  /** The member that the certificate is for. */
+  readonly cluster?: ClusterId
+}
+
+/** Takes DER. Throws an Error when it is no X.509 certificate. */
+export function readCertificate(der: Uint8Array): CertificateFacts {
+  const certificate = parse(der)
+  const notBeforeMs = certificate.notBefore.getTime()
+  const notAfterMs = certificate.notAfter.getTime()
+  const names = certificate.getExtension(x509.SubjectAlternativeNameExtension)?.names.items ?? []
+  return {
+    serial: certificate.serialNumber,
+    notBeforeMs,
+    notAfterMs,
+    renewAtMs: notAfterMs - Math.floor((notAfterMs - notBeforeMs) / 3),
+    isCa: certificate.getExtension(x509.BasicConstraintsExtension)?.ca ?? false,
+    dnsNames: names.filter((name) => name.type === 'dns').map((name) => name.value),
+    ...identityOf(names.filter((name) => name.type === 'url').map((name) => name.value)),
+  }
+}
+
+/** SHA-256 of the DER form, 64 hex digits: the pin in a join token. */
+export function fingerprint(der: Uint8Array): string {
+  return createHash('sha256').update(der).digest('hex')
+}
+
+export function certificateToPem(der: Uint8Array): string {
+  const lines = Buffer.from(der).toString('base64').match(/.{1,64}/g) ?? []
+  return `-----BEGIN CERTIFICATE-----\n${lines.join('\n')}\n-----END CERTIFICATE-----\n`
+}
+
+/** Every certificate in the text, as DER. Throws an Error when there is none or one is broken. */
+export function certificatesFromPem(pem: string): Uint8Array[] {
+  const blocks = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []
+  if (blocks.length === 0) throw new Error('no certificate in PEM form')
+  return blocks.map((block) => {
+    try {
+      return new Uint8Array(new NodeCertificate(block).raw)
+    } catch {
+      throw new Error('a certificate in PEM form is broken')
+    }
+  })
+}
+
+function parse(der: Uint8Array): x509.X509Certificate {
+  try {
+    return new x509.X509Certificate(Uint8Array.from(der))
+  } catch {
+    throw new Error('not an X.509 certificate')
+  }
+}
+
+/** Exactly one of our URIs must be there: a certificate that says two things says nothing. */
+function identityOf(uris: readonly string[]): Pick<CertificateFacts, 'clusterset' | 'cluster'> {
+  const [uri, ...others] = uris.filter((candidate) => candidate.startsWith('sealane://'))
+  const match = /^sealane:\/\/([^/]+)(?:\/broker|\/cluster\/([^/]+))?$/.exec(uri ?? '')
+  const clusterset = match?.[1]
+  const cluster = match?.[2]
+  if (others.length > 0 || clusterset === undefined || !isDnsSubdomain(clusterset)) return {}
+  if (cluster === undefined) return { clusterset }
+  return isDnsLabel(cluster) ? { clusterset, cluster: cluster as ClusterId } : {}
+}

@@ -1,0 +1,165 @@
+/**
+ * Join tokens: `sealane1.<base64url>`, to be copied by people. Inside is JSON with a checksum behind it, so that a
+ * token cut short by a terminal is told from one that was never valid. The secret never stands in an error text,
+ * in JSON or in a log: it is behind a method.
+ */
+import { createHash, randomBytes } from 'node:crypto'
+import { inspect } from 'node:util'
+import { isDnsSubdomain } from '../../model/ids.ts'
+import { parseBrokerAddress } from '../broker-address.ts'
+
+const PREFIX = 'sealane1.'
+const CHECKSUM_BYTES = 4
+const MAX_TOKEN = 4096
+const MAX_ADDRESSES = 16
+
+export type TokenProblem = 'malformed' | 'version' | 'damaged' | 'expired'
+
+export class TokenError extends Error {
+  readonly problem: TokenProblem
+  constructor(problem: TokenProblem, message: string) {
+    super(`join token: ${message}`)
+    this.name = 'TokenError'
+    this.problem = problem
+  }
+}
+
+export interface TokenInit {
+  /** host:port, at least one. */
+  readonly addresses: readonly string[]
+  /** fingerprint() of the CA certificate. */
+  readonly caPin: string
+  readonly clusterset: string
+  readonly expiresAtMs: number
+  /** What `token list` and `token revoke` call it; made up when absent. */
+  readonly id?: string
+}
+
+export class JoinToken {
+  readonly id: string
+  readonly addresses: readonly string[]
+  readonly caPin: string
+  readonly clusterset: string
+  readonly expiresAtMs: number
+  readonly #secret: string
+
+  constructor(init: TokenInit & { readonly id: string }, secret: string) {
+    this.id = init.id
+    this.addresses = init.addresses
+    this.caPin = init.caPin
+    this.clusterset = init.clusterset
+    this.expiresAtMs = init.expiresAtMs
+    this.#secret = secret
+  }
+
+  /** 256 bits, base64url: JoinRequest.secret. */
+  secret(): string {
+    return this.#secret
+  }
+
+  /** The text to hand over. As secret as the secret. */
+  text(): string {
+    const { id, addresses, caPin, clusterset, expiresAtMs } = this
+    const payload = Buffer.from(
+      JSON.stringify({ i: id, a: addresses, p: caPin, c: clusterset, e: expiresAtMs, s: this.#secret }),
+    )
+    return PREFIX + Buffer.concat([payload, checksum(payload)]).toString('base64url')
+  }
+
+  [inspect.custom](): string {
+    return `JoinToken ${this.id}`
+  }
+}
+
+/** A token with a fresh 256-bit secret. */
+export function createJoinToken(init: TokenInit): JoinToken {
+  const id = init.id ?? randomBytes(5).toString('hex')
+  return new JoinToken({ ...init, id }, randomBytes(32).toString('base64url'))
+}
+
+/** What the broker keeps instead of the secret: SHA-256, hex. The secret is random, so no salt is needed. */
+export function hashTokenSecret(secret: string): string {
+  return createHash('sha256').update(secret).digest('hex')
+}
+
+/** Reads what a person pasted. Throws TokenError. `nowMs` decides about the expiry. */
+export function parseJoinToken(pasted: string, nowMs: number): JoinToken {
+  const text = pasted.trim()
+  const version = /^sealane(\d+)\./.exec(text)
+  if (version === null || text.length > MAX_TOKEN) {
+    throw new TokenError('malformed', `expected text that begins with "${PREFIX}"`)
+  }
+  if (version[1] !== '1') {
+    throw new TokenError('version', `made by a broker of another version (token format ${version[1] ?? ''}, expected 1)`)
+  }
+  const token = readPayload(verifiedPayload(text.slice(PREFIX.length)))
+  if (token.expiresAtMs <= nowMs) {
+    const ago = durationText(nowMs - token.expiresAtMs)
+    throw new TokenError('expired', `expired ${ago} ago by this machine's clock: create a new one with "sealane token create"`)
+  }
+  return token
+}
+
+function verifiedPayload(encoded: string): string {
+  if (!/^[A-Za-z0-9_-]*$/.test(encoded)) {
+    throw new TokenError('malformed', `expected only A-Z, a-z, 0-9, - and _ after "${PREFIX}"`)
+  }
+  const bytes = Buffer.from(encoded, 'base64url')
+  const payload = bytes.subarray(0, -CHECKSUM_BYTES)
+  if (bytes.length <= CHECKSUM_BYTES || !checksum(payload).equals(bytes.subarray(-CHECKSUM_BYTES))) {
+    throw new TokenError('damaged', 'its checksum is wrong: the token was cut short or changed while being copied')
+  }
+  return payload.toString()
+}
+
+function readPayload(payload: string): JoinToken {
+  const value = parseJson(payload)
+  const addresses = value['a']
+  const [id, caPin, clusterset, secret] = [value['i'], value['p'], value['c'], value['s']]
+  const expiresAtMs = value['e']
+  if (!Array.isArray(addresses) || addresses.length === 0 || addresses.length > MAX_ADDRESSES) fail('broker addresses')
+  if (!addresses.every((address): address is string => typeof address === 'string' && isAddress(address))) {
+    fail('broker addresses')
+  }
+  if (typeof id !== 'string' || !/^[A-Za-z0-9-]{1,64}$/.test(id)) fail('id')
+  if (typeof caPin !== 'string' || !/^[0-9a-f]{64}$/.test(caPin)) fail('CA pin')
+  if (typeof clusterset !== 'string' || !isDnsSubdomain(clusterset)) fail('clusterset')
+  if (typeof secret !== 'string' || !/^[A-Za-z0-9_-]{43}$/.test(secret)) fail('secret')
+  if (typeof expiresAtMs !== 'number' || !Number.isSafeInteger(expiresAtMs)) fail('expiry')
+  return new JoinToken({ id, addresses, caPin, clusterset, expiresAtMs }, secret)
+}
+
+function fail(part: string): never {
+  throw new TokenError('malformed', `its ${part} cannot be read`)
+}
+
+function parseJson(payload: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(payload)
+    if (typeof value === 'object' && value !== null) return value as Record<string, unknown>
+  } catch {
+    // Said below.
+  }
+  throw new TokenError('malformed', 'its content cannot be read')
+}
+
+function isAddress(text: string): boolean {
+  try {
+    parseBrokerAddress(text)
+    return true
+  } catch {
+    return false
+  }
+}
+
+function checksum(payload: Uint8Array): Buffer {
+  return createHash('sha256').update(payload).digest().subarray(0, CHECKSUM_BYTES)
+}
+
+/** The largest unit that fits: "42 s", "15 min", "3 h", "2 d". */
+function durationText(ms: number): string {
+  const seconds = Math.floor(ms / 1000)
+  if (seconds < 60) return `${seconds} s`
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} min`
+  return seconds < 86_400 ? `${Math.floor(seconds / 3600)} h` : `${Math.floor(seconds / 86_400)} d`
+}

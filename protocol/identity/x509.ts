@@ -1,0 +1,204 @@
+/**
+ * Certificates of a clusterset: one CA, a server certificate for the broker and one client certificate per member.
+ * Every certificate names the clusterset in a URI, so that a stranger's certificate can be told from a broken one:
+ *   CA      sealane://<clusterset>
+ *   broker  sealane://<clusterset>/broker
+ *   member  sealane://<clusterset>/cluster/<cluster id>
+ */
+import './reflect-metadata.ts'
+import { type KeyObject, createPublicKey, randomBytes } from 'node:crypto'
+import { isIP } from 'node:net'
+import * as x509 from '@peculiar/x509'
+import { type ClusterId, InvalidNameError, isDnsSubdomain } from '../../model/ids.ts'
+import { KEY_ALGORITHM } from './keys.ts'
+
+export const SERVER_NAME = 'broker.sealane.internal'
+export const MEMBER_VALIDITY_MS = 24 * 3600_000
+export const CA_VALIDITY_MS = 10 * 365 * 24 * 3600_000
+export const SERVER_VALIDITY_MS = 90 * 24 * 3600_000
+/** Certificates begin a little in the past: clocks differ. */
+export const BACKDATE_MS = 5 * 60_000
+
+const SIGNING = { name: 'ECDSA', hash: 'SHA-256' }
+
+/** A certificate (DER) with its private key. */
+export interface Identity {
+  readonly certificate: Uint8Array
+  readonly key: KeyObject
+}
+
+/** A certificate request that cannot be used. The text is fit for the requester. */
+export class CsrError extends Error {
+  constructor(problem: string) {
+    super(`certificate request: ${problem}`)
+    this.name = 'CsrError'
+  }
+}
+
+export interface CaInit {
+  readonly clusterset: string
+  readonly key: KeyObject
+  readonly nowMs: number
+  readonly validMs?: number
+}
+
+/** Self-signed. Throws InvalidNameError for a clusterset that is not an RFC 1123 subdomain. */
+export async function createCa(init: CaInit): Promise<Identity> {
+  const { key, nowMs, validMs = CA_VALIDITY_MS } = init
+  const clusterset = checkClusterset(init.clusterset)
+  const keys = await cryptoPair(key)
+  const certificate = await x509.X509CertificateGenerator.createSelfSigned({
+    serialNumber: newSerial(),
+    name: [{ CN: [`Sealane CA ${clusterset}`] }],
+    ...lifetime(nowMs, validMs),
+    signingAlgorithm: SIGNING,
+    keys,
+    extensions: [
+      // Path length 0: this CA signs broker and members, never another CA.
+      new x509.BasicConstraintsExtension(true, 0, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.keyCertSign | x509.KeyUsageFlags.cRLSign, true),
+      await x509.SubjectKeyIdentifierExtension.create(keys.publicKey),
+      uriName(`sealane://${clusterset}`),
+    ],
+  })
+  return { certificate: new Uint8Array(certificate.rawData), key }
+}
+
+export interface ServerCertificateInit {
+  readonly clusterset: string
+  readonly key: KeyObject
+  /** Host names and addresses beside SERVER_NAME, for people who connect with other tools. */
+  readonly hosts?: readonly string[]
+  readonly nowMs: number
+  readonly validMs?: number
+}
+
+/** The broker's certificate: server use only. */
+export async function createServerCertificate(ca: Identity, init: ServerCertificateInit): Promise<Identity> {
+  const hosts = [SERVER_NAME, ...(init.hosts ?? []).filter((host) => host !== SERVER_NAME)]
+  const certificate = await issue(ca, {
+    publicKey: (await cryptoPair(init.key)).publicKey,
+    commonName: SERVER_NAME,
+    usage: x509.ExtendedKeyUsage.serverAuth,
+    names: [
+      ...hosts.map((host): x509.JsonGeneralName => ({ type: isIP(host) === 0 ? 'dns' : 'ip', value: host })),
+      { type: 'url', value: `sealane://${checkClusterset(init.clusterset)}/broker` },
+    ],
+    nowMs: init.nowMs,
+    validMs: init.validMs ?? SERVER_VALIDITY_MS,
+  })
+  return { certificate, key: init.key }
+}
+
+export interface MemberCertificateInit {
+  readonly clusterset: string
+  readonly cluster: ClusterId
+  /** PKCS #10, DER: only its public key is used, and its proof that the sender has the private one. */
+  readonly csr: Uint8Array
+  readonly nowMs: number
+  readonly validMs?: number
+}
+
+/** A member's certificate (DER): client use only, for one cluster. Throws CsrError. */
+export async function issueMemberCertificate(ca: Identity, init: MemberCertificateInit): Promise<Uint8Array> {
+  return issue(ca, {
+    publicKey: await verifiedCsrKey(init.csr),
+    commonName: init.cluster,
+    usage: x509.ExtendedKeyUsage.clientAuth,
+    names: [{ type: 'url', value: `sealane://${checkClusterset(init.clusterset)}/cluster/${init.cluster}` }],
+    nowMs: init.nowMs,
+    validMs: init.validMs ?? MEMBER_VALIDITY_MS,
+  })
+}
+
+/** PKCS #10, DER. Carries nothing but the key: who the member is, the broker decides. */
+export async function createCsr(key: KeyObject): Promise<Uint8Array> {
+  const keys = await cryptoPair(key)
+  const csr = await x509.Pkcs10CertificateRequestGenerator.create({ keys, signingAlgorithm: SIGNING })
+  return new Uint8Array(csr.rawData)
+}
+
+/** Throws CsrError unless the request is well formed, for P-256, and signed by its own key. */
+export async function verifyCsr(csr: Uint8Array): Promise<void> {
+  await verifiedCsrKey(csr)
+}
+
+async function verifiedCsrKey(der: Uint8Array): Promise<x509.PublicKey> {
+  const csr = readCsr(der)
+  const { name, namedCurve } = csr.publicKey.algorithm as { name?: string; namedCurve?: string }
+  if (name !== 'ECDSA' || namedCurve !== 'P-256') {
+    throw new CsrError(`key of type ${String(namedCurve ?? name)}: expected ECDSA P-256`)
+  }
+  if (!(await csr.verify().catch(() => false))) throw new CsrError('its signature does not fit its key')
+  return csr.publicKey
+}
+
+function readCsr(der: Uint8Array): x509.Pkcs10CertificateRequest {
+  try {
+    const csr = new x509.Pkcs10CertificateRequest(Uint8Array.from(der))
+    // The key is decoded on first use: have that happen here, where failures are caught.
+    void csr.publicKey.algorithm
+    return csr
+  } catch {
+    throw new CsrError('not PKCS #10 in DER form')
+  }
+}
+
+interface IssueInit {
+  readonly publicKey: x509.PublicKeyType
+  readonly commonName: string
+  readonly usage: x509.ExtendedKeyUsage
+  readonly names: x509.JsonGeneralNames
+  readonly nowMs: number
+  readonly validMs: number
+}
+
+async function issue(ca: Identity, init: IssueInit): Promise<Uint8Array> {
+  const issuer = new x509.X509Certificate(Uint8Array.from(ca.certificate))
+  const certificate = await x509.X509CertificateGenerator.create({
+    serialNumber: newSerial(),
+    subject: [{ CN: [init.commonName] }],
+    issuer: issuer.subjectName,
+    ...lifetime(init.nowMs, init.validMs),
+    signingAlgorithm: SIGNING,
+    publicKey: init.publicKey,
+    signingKey: (await cryptoPair(ca.key)).privateKey,
+    extensions: [
+      new x509.BasicConstraintsExtension(false, undefined, true),
+      new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
+      new x509.ExtendedKeyUsageExtension([init.usage], true),
+      await x509.SubjectKeyIdentifierExtension.create(init.publicKey),
+      await x509.AuthorityKeyIdentifierExtension.create(issuer.publicKey),
+      new x509.SubjectAlternativeNameExtension(init.names),
+    ],
+  })
+  return new Uint8Array(certificate.rawData)
+}
+
+function lifetime(nowMs: number, validMs: number): { notBefore: Date; notAfter: Date } {
+  return { notBefore: new Date(nowMs - BACKDATE_MS), notAfter: new Date(nowMs + validMs) }
+}
+
+function uriName(value: string): x509.SubjectAlternativeNameExtension {
+  return new x509.SubjectAlternativeNameExtension([{ type: 'url', value }])
+}
+
+/** 127 random bits: positive in DER, and unique without a counter that could be lost. */
+function newSerial(): string {
+  const bytes = randomBytes(16)
+  bytes[0] = ((bytes[0] ?? 0) & 0x7f) | 0x40
+  return bytes.toString('hex')
+}
+
+function checkClusterset(name: string): string {
+  if (!isDnsSubdomain(name)) throw new InvalidNameError('clusterset', name, 'an RFC 1123 subdomain')
+  return name
+}
+
+async function cryptoPair(key: KeyObject): Promise<CryptoKeyPair> {
+  const publicKey = createPublicKey(key)
+  return {
+    privateKey: key.toCryptoKey(KEY_ALGORITHM, true, ['sign']),
+    publicKey: publicKey.toCryptoKey(KEY_ALGORITHM, true, ['verify']),
+  }
+}

@@ -1,0 +1,205 @@
+/** The five calls: bytes in, BrokerApi, bytes out. Every failure becomes a status; nothing is thrown at grpc-js. */
+import {
+  type Metadata,
+  type ServerDuplexStream,
+  type ServerUnaryCall,
+  type ServerWritableStream,
+  type UntypedServiceImplementation,
+  type sendUnaryData,
+} from '@grpc/grpc-js'
+import { once } from 'node:events'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logger.ts'
+import type { BrokerApi, Peer, PublishReply, PublishSession } from '../broker-api.ts'
+import { RefusedError } from '../broker-api.ts'
+import { BrokerUnreachableError } from '../broker-client.ts'
+import * as codec from '../messages-codec.ts'
+import { splitBatch, splitNeed } from '../split-message.ts'
+import { type PeerVerdict, expiredError, requireMember } from './peer-check.ts'
+import { asBuffer } from './raw-service.ts'
+import { errorToStatus, isForPeer } from './status-codes.ts'
+import type { ServerMetrics } from './server-metrics.ts'
+
+/** Replies that a member may leave unread before its stream is ended. */
+const MAX_UNREAD_REPLIES = 10_000
+/** Node's timers cannot wait longer. */
+const MAX_TIMER_MS = 0x7fffffff
+
+export interface BrokerServiceDeps {
+  readonly api: BrokerApi
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: ServerMetrics
+  /** Aborted when the server stops. */
+  readonly stopping: AbortSignal
+  /** Takes grpc-js' peer text `address:port`. */
+  readonly verdictOf: (peer: string) => PeerVerdict
+}
+
+type Unary = ServerUnaryCall<Buffer, Buffer>
+type Duplex = ServerDuplexStream<Buffer, Buffer>
+type Writer = ServerWritableStream<Buffer, Buffer>
+
+export function brokerService(deps: BrokerServiceDeps): UntypedServiceImplementation {
+  return {
+    join: unary(deps, 'join', async (call) => {
+      const request = codec.decodeJoinRequest(call.request)
+      return codec.encodeJoinResponse(await deps.api.join(request, peerAddress(call.getPeer())))
+    }),
+    renew: unary(deps, 'renew', async (call) => {
+      const peer = memberOf(deps, call)
+      return codec.encodeRenewResponse(await deps.api.renew(peer, codec.decodeRenewRequest(call.request)))
+    }),
+    leave: unary(deps, 'leave', async (call) => {
+      await deps.api.leave(memberOf(deps, call))
+      return new Uint8Array()
+    }),
+    publish: (call: Duplex): void => {
+      void streaming(deps, 'publish', call, (signal) => publish(deps, call, signal))
+    },
+    watch: (call: Writer): void => {
+      void streaming(deps, 'watch', call, (signal) => watch(deps, call, signal))
+    },
+  }
+}
+
+function unary(deps: BrokerServiceDeps, method: string, run: (call: Unary) => Promise<Uint8Array>) {
+  return (call: Unary, callback: sendUnaryData<Buffer>): void => {
+    const answer = async (): Promise<Uint8Array> => run(call)
+    answer().then(
+      (bytes) => {
+        deps.metrics.called(method, 'ok')
+        callback(null, asBuffer(bytes))
+      },
+      (error: unknown) => {
+        report(deps, method, call.getPeer(), error)
+        callback(errorToStatus(error))
+      },
+    )
+  }
+}
+
+/** Runs one stream to its end: by the peer, by an error, by the certificate's expiry, or because the server stops. */
+async function streaming(
+  deps: BrokerServiceDeps,
+  method: string,
+  call: Duplex | Writer,
+  run: (signal: AbortSignal) => Promise<void>,
+): Promise<void> {
+  const ended = new AbortController()
+  // Cancelled: the peer or the connection is gone. Destroying ends the reading side, which grpc-js leaves open.
+  call.on('cancelled', () => {
+    ended.abort(new Error('the peer has gone'))
+    call.destroy()
+  })
+  call.on('error', () => ended.abort(new Error('the stream broke')))
+  const onStop = (): void => ended.abort(new BrokerUnreachableError('the broker is stopping'))
+  if (deps.stopping.aborted) onStop()
+  deps.stopping.addEventListener('abort', onStop, { once: true })
+  const cancelExpiry = expireWith(deps, call, ended)
+  deps.metrics.streams(method, 1)
+  try {
+    await run(ended.signal)
+    ended.signal.throwIfAborted()
+    deps.metrics.called(method, 'ok')
+    if (!call.cancelled) call.end()
+  } catch (error) {
+    const cause: unknown = ended.signal.aborted ? ended.signal.reason : error
+    if (!call.cancelled) {
+      report(deps, method, call.getPeer(), cause)
+      call.destroy(Object.assign(new Error('stream ended'), errorToStatus(cause) as { metadata: Metadata }))
+    }
+  } finally {
+    deps.metrics.streams(method, -1)
+    cancelExpiry()
+    deps.stopping.removeEventListener('abort', onStop)
+    ended.abort(new Error('the stream has ended'))
+  }
+}
+
+function expireWith(deps: BrokerServiceDeps, call: Duplex | Writer, ended: AbortController): () => void {
+  const verdict = deps.verdictOf(call.getPeer())
+  if (verdict.t === 'stranger') return () => undefined
+  const ms = Math.min(MAX_TIMER_MS, Math.max(0, verdict.notAfterMs - deps.clock.now()))
+  return deps.clock.setTimer(ms, () => ended.abort(expiredError(verdict.notAfterMs)))
+}
+
+async function publish(deps: BrokerServiceDeps, call: Duplex, signal: AbortSignal): Promise<void> {
+  const peer = memberOf(deps, call)
+  const fail = new AbortController()
+  const reply = (message: PublishReply): void => {
+    if (call.destroyed || call.cancelled || signal.aborted) return
+    if (call.writableLength > MAX_UNREAD_REPLIES) {
+      fail.abort(new RefusedError('ResourceExhausted', 'replies', 'too many replies were left unread'))
+      return
+    }
+    for (const part of splitNeed(message)) call.write(asBuffer(codec.encodePublishReply(part)))
+  }
+  const session = deps.api.openPublish(peer, reply)
+  const ended = AbortSignal.any([signal, fail.signal])
+  try {
+    await readAll(deps, call, session, ended)
+  } finally {
+    session.onEnd()
+  }
+}
+
+/** One message at a time: the next is read when the broker has taken this one and the peer has taken the replies. */
+async function readAll(deps: BrokerServiceDeps, call: Duplex, session: PublishSession, signal: AbortSignal): Promise<void> {
+  const messages = call[Symbol.asyncIterator]() as AsyncIterator<Buffer>
+  for (;;) {
+    const next = await orAbort(messages.next(), signal)
+    if (next.done === true) return
+    deps.metrics.received(next.value.length)
+    await session.onMessage(codec.decodePublishMessage(next.value))
+    signal.throwIfAborted()
+    if (call.writableNeedDrain) await once(call, 'drain', { signal }).catch((error: unknown) => rethrow(signal, error))
+  }
+}
+
+async function watch(deps: BrokerServiceDeps, call: Writer, signal: AbortSignal): Promise<void> {
+  const peer = memberOf(deps, call)
+  const request = codec.decodeWatchRequest(call.request)
+  let revision = request.resume?.revision ?? 0
+  for await (const message of deps.api.watch(peer, request, signal)) {
+    // A new snapshot starts over: the numbers before it mean nothing any more.
+    if (message.t === 'reset' && !message.resumed) revision = 0
+    for (const part of splitBatch(message, revision)) {
+      signal.throwIfAborted()
+      const bytes = asBuffer(codec.encodeWatchMessage(part))
+      deps.metrics.sent(bytes.length)
+      if (!call.write(bytes)) await once(call, 'drain', { signal }).catch((error: unknown) => rethrow(signal, error))
+    }
+    if (message.t === 'batch') revision = message.revision
+  }
+}
+
+function memberOf(deps: BrokerServiceDeps, call: Unary | Duplex | Writer): Peer {
+  const { cluster, serial } = requireMember(deps.verdictOf(call.getPeer()), deps.clock.now())
+  return { cluster, serial, address: peerAddress(call.getPeer()) }
+}
+
+/** grpc-js writes `address:port`; the address of an IPv4 peer on a dual-stack socket comes as ::ffff:a.b.c.d. */
+function peerAddress(peer: string): string {
+  return peer.replace(/:\d+$/, '').replace(/^::ffff:/, '')
+}
+
+function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason as Error)
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
+  })
+}
+
+function rethrow(signal: AbortSignal, error: unknown): never {
+  throw signal.aborted ? signal.reason : error
+}
+
+function report(deps: BrokerServiceDeps, method: string, peer: string, error: unknown): void {
+  const { code, details } = errorToStatus(error)
+  deps.metrics.called(method, isForPeer(error) ? 'refused' : 'failed')
+  if (isForPeer(error)) deps.logger.info('call refused', { method, peer, code, reason: details })
+  else deps.logger.error('call failed', { method, peer, error: error instanceof Error ? error.stack : String(error) })
+}

@@ -1,0 +1,69 @@
+/**
+ * Who is at the other end of a TLS connection to the broker. TLS asks for a client certificate but lets the handshake
+ * pass without a good one, because Join needs none; the verdict is taken here, once per connection, and every other
+ * call is refused with the reason.
+ */
+import type { TLSSocket } from 'node:tls'
+import type { ClusterId } from '../../model/ids.ts'
+import { CertificateError } from '../broker-client.ts'
+import { type CertificateFacts, readCertificate } from '../identity/read-certificate.ts'
+
+export type PeerVerdict =
+  | { readonly t: 'member'; readonly cluster: ClusterId; readonly serial: string; readonly notAfterMs: number }
+  | { readonly t: 'stranger'; readonly error: CertificateError }
+
+/** `clusterset` is the broker's own. */
+export function judgePeer(socket: TLSSocket, clusterset: string): PeerVerdict {
+  const der = socket.getPeerX509Certificate()?.raw
+  if (der === undefined) {
+    return stranger('missing', 'this call needs the certificate that a cluster gets by joining; none was shown')
+  }
+  const facts = readOrUndefined(der)
+  if (facts === undefined) return stranger('wrongIdentity', 'the certificate cannot be read')
+  if (facts.clusterset !== undefined && facts.clusterset !== clusterset) {
+    return stranger(
+      'otherClusterset',
+      `the certificate belongs to clusterset "${facts.clusterset}", this broker to "${clusterset}"`,
+    )
+  }
+  if (!socket.authorized) return judgeFailure(socket, facts)
+  if (facts.cluster === undefined || facts.clusterset === undefined) {
+    return stranger('wrongIdentity', 'the certificate names no cluster of this clusterset')
+  }
+  return { t: 'member', cluster: facts.cluster, serial: facts.serial, notAfterMs: facts.notAfterMs }
+}
+
+/** Throws CertificateError for a stranger, and for a member whose certificate has meanwhile expired. */
+export function requireMember(verdict: PeerVerdict, nowMs: number): PeerVerdict & { readonly t: 'member' } {
+  if (verdict.t === 'stranger') throw verdict.error
+  if (nowMs >= verdict.notAfterMs) throw expiredError(verdict.notAfterMs)
+  return verdict
+}
+
+export function expiredError(notAfterMs: number): CertificateError {
+  return new CertificateError('expired', `the certificate expired at ${new Date(notAfterMs).toISOString()}`)
+}
+
+function judgeFailure(socket: TLSSocket, facts: CertificateFacts): PeerVerdict {
+  // OpenSSL's verify codes, as Node names them. The typings say Error; it is the code's name.
+  const code = String(socket.authorizationError)
+  if (code.includes('CERT_HAS_EXPIRED')) return { t: 'stranger', error: expiredError(facts.notAfterMs) }
+  if (code.includes('CERT_NOT_YET_VALID')) {
+    const from = new Date(facts.notBeforeMs).toISOString()
+    return stranger('notYetValid', `the certificate is valid from ${from}: check the clocks`)
+  }
+  if (code.includes('INVALID_PURPOSE')) return stranger('wrongIdentity', 'the certificate is not for clients')
+  return stranger('untrusted', `the certificate was not issued by this broker's CA (${code})`)
+}
+
+function stranger(problem: CertificateError['problem'], message: string): PeerVerdict {
+  return { t: 'stranger', error: new CertificateError(problem, message) }
+}
+
+function readOrUndefined(der: Uint8Array): CertificateFacts | undefined {
+  try {
+    return readCertificate(der)
+  } catch {
+    return undefined
+  }
+}

@@ -1,0 +1,42 @@
+/**
+ * The service as paths with raw bytes: decoding is ours (messages-codec.ts), so that what cannot be decoded is
+ * answered with the field's name instead of a broken call.
+ */
+import type { ServiceDefinition } from '@grpc/grpc-js'
+import { BrokerService } from '../gen/broker.ts'
+
+export function identity(bytes: Buffer): Buffer {
+  return bytes
+}
+
+type MethodName = keyof typeof BrokerService
+
+function raw(name: MethodName): ServiceDefinition[string] {
+  const { path, requestStream, responseStream } = BrokerService[name]
+  return {
+    path,
+    requestStream,
+    responseStream,
+    requestSerialize: identity,
+    requestDeserialize: identity,
+    responseSerialize: identity,
+    responseDeserialize: identity,
+  }
+}
+
+export const RAW_SERVICE = {
+  join: raw('join'),
+  renew: raw('renew'),
+  leave: raw('leave'),
+  publish: raw('publish'),
+  watch: raw('watch'),
+} satisfies ServiceDefinition
+
+export function methodPath(name: MethodName): string {
+  return BrokerService[name].path
+}
+
+/** The same bytes as a Buffer, without copying: what grpc-js wants to write. */
+export function asBuffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+}

@@ -1,0 +1,39 @@
+/** What the broker's transport counts. */
+import type { Metrics } from '../../runtime/metrics.ts'
+
+export interface ServerMetrics {
+  called(method: string, result: 'ok' | 'refused' | 'failed'): void
+  /** +1 when a stream opens, -1 when it ends. */
+  streams(method: string, by: 1 | -1): void
+  connections(count: number): void
+  sent(bytes: number): void
+  received(bytes: number): void
+}
+
+/** Without a registry nothing is counted. */
+export function serverMetrics(metrics: Metrics | undefined): ServerMetrics {
+  const calls = metrics?.counter({
+    name: 'sealane_broker_calls_total',
+    help: 'Calls answered by the broker, streams when they end.',
+    labels: ['method', 'result'],
+  })
+  const open = metrics?.gauge({ name: 'sealane_broker_streams', help: 'Open streams.', labels: ['method'] })
+  const connections = metrics?.gauge({ name: 'sealane_broker_connections', help: 'Open TLS connections.' })
+  const bytes = metrics?.counter({
+    name: 'sealane_broker_stream_bytes_total',
+    help: 'Bytes of stream messages: sent by Watch, received by Publish.',
+    labels: ['direction'],
+  })
+  const counts = new Map<string, number>()
+  return {
+    called: (method, result) => calls?.inc({ method, result }),
+    streams: (method, by) => {
+      const now = (counts.get(method) ?? 0) + by
+      counts.set(method, now)
+      open?.set(now, { method })
+    },
+    connections: (count) => connections?.set(count),
+    sent: (count) => bytes?.inc({ direction: 'sent' }, count),
+    received: (count) => bytes?.inc({ direction: 'received' }, count),
+  }
+}

@@ -1,0 +1,93 @@
+/** Refusals and certificate problems as gRPC statuses, both ways. The only place that knows the numbers. */
+import { type Metadata as GrpcMetadata, Metadata, status } from '@grpc/grpc-js'
+import { toUSVString } from 'node:util'
+import { RefusedError, type RefusalCode } from '../broker-api.ts'
+import { BrokerUnreachableError, CertificateError, type CertificateProblem, ProtocolError } from '../broker-client.ts'
+import { CodecError } from '../codec-checks.ts'
+
+const MAX_DETAILS = 1000
+const FIELD = 'sealane-field-bin'
+const CERTIFICATE = 'sealane-certificate'
+
+const CODES: Readonly<Record<RefusalCode, status>> = {
+  InvalidArgument: status.INVALID_ARGUMENT,
+  Unauthenticated: status.UNAUTHENTICATED,
+  PermissionDenied: status.PERMISSION_DENIED,
+  AlreadyExists: status.ALREADY_EXISTS,
+  ResourceExhausted: status.RESOURCE_EXHAUSTED,
+  FailedPrecondition: status.FAILED_PRECONDITION,
+}
+const PROBLEMS: readonly CertificateProblem[] = [
+  'untrusted',
+  'otherClusterset',
+  'expired',
+  'notYetValid',
+  'wrongIdentity',
+  'missing',
+]
+
+export interface CallStatus {
+  readonly code: status
+  readonly details: string
+  readonly metadata: GrpcMetadata
+}
+
+/** What the peer is told. Errors that are not meant for it become "internal error": the caller logs them. */
+export function errorToStatus(error: unknown): CallStatus {
+  const metadata = new Metadata()
+  if (error instanceof RefusedError) {
+    metadata.set(FIELD, Buffer.from(error.field))
+    return { code: CODES[error.code], details: fit(error.message), metadata }
+  }
+  if (error instanceof CodecError) {
+    metadata.set(FIELD, Buffer.from(error.field))
+    return { code: status.INVALID_ARGUMENT, details: fit(error.message), metadata }
+  }
+  if (error instanceof CertificateError) {
+    metadata.set(CERTIFICATE, error.problem)
+    return { code: status.UNAUTHENTICATED, details: fit(error.message), metadata }
+  }
+  if (error instanceof BrokerUnreachableError) return { code: status.UNAVAILABLE, details: fit(error.message), metadata }
+  return { code: status.INTERNAL, details: 'internal error', metadata }
+}
+
+export function isForPeer(error: unknown): boolean {
+  return errorToStatus(error).code !== status.INTERNAL
+}
+
+/** The shape of grpc-js' ServiceError. */
+export interface GrpcFailure {
+  readonly code: status
+  readonly details: string
+  readonly metadata?: GrpcMetadata
+}
+
+export function isGrpcFailure(error: unknown): error is GrpcFailure {
+  return typeof error === 'object' && error !== null && 'code' in error && 'details' in error
+}
+
+/** What a failed call means for the caller. `where` is the broker's address, for the text. */
+export function statusToError(failure: GrpcFailure, where: string): Error {
+  const problem = failure.metadata?.get(CERTIFICATE)[0]?.toString()
+  const known = PROBLEMS.find((candidate) => candidate === problem)
+  if (known !== undefined) return new CertificateError(known, failure.details)
+  const code = (Object.keys(CODES) as RefusalCode[]).find((name) => CODES[name] === failure.code)
+  const field = failure.metadata?.get(FIELD)[0]
+  if (code !== undefined && (field !== undefined || failure.code !== status.RESOURCE_EXHAUSTED)) {
+    return new RefusedError(code, field?.toString() ?? '', failure.details)
+  }
+  switch (failure.code) {
+    case status.RESOURCE_EXHAUSTED:
+      return new RefusedError('ResourceExhausted', 'message', failure.details)
+    case status.UNIMPLEMENTED:
+    case status.INTERNAL:
+      return new ProtocolError(`broker at ${where}: ${failure.details}`)
+    default:
+      return new BrokerUnreachableError(`broker at ${where}: ${failure.details}`)
+  }
+}
+
+/** Header values have a limit, and grpc-js cannot send half a surrogate pair. */
+function fit(details: string): string {
+  return toUSVString(details.slice(0, MAX_DETAILS))
+}

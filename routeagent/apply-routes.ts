@@ -1,0 +1,205 @@
+/** Makes the kernel agree with a route plan: reads what is there, adds before it deletes, goes on past failures. */
+import { ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import { isExists, isNotFound } from '../kernel/errors.ts'
+import type { Link, Route, RouteTable, Rule, VxlanLink } from '../kernel/route-table.ts'
+import type { Sysctl } from '../kernel/sysctl.ts'
+import { keyedDiff } from '../reconcile/diff.ts'
+import type { NodeRoutes } from './plan-node-routes.ts'
+
+export interface ApplyRoutesDeps {
+  readonly routes: RouteTable
+  readonly sysctl: Sysctl
+}
+
+export interface RouteApplication {
+  /** Commands that were given; 0 when the kernel already agreed. */
+  readonly changed: number
+  readonly failures: readonly unknown[]
+}
+
+const OUR_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_NODE])
+
+/** Idempotent. What failed is told, not thrown; the next run reads the kernel again. */
+export async function applyNodeRoutes(
+  deps: ApplyRoutesDeps,
+  plan: NodeRoutes,
+  signal: AbortSignal,
+): Promise<RouteApplication> {
+  const steps = new Steps()
+  await ensureLink(deps.routes, plan.link, steps, signal)
+  await ensureSysctls(deps.sysctl, plan, steps)
+  const stale: (() => Promise<void>)[] = []
+  await applyNeighbours(deps.routes, plan, steps, stale, signal)
+  await applyRoutes(deps.routes, plan.routes, steps, stale, signal)
+  await applyRules(deps.routes, plan.rules, steps, stale, signal)
+  for (const remove of stale) await steps.run(remove, isNotFound)
+  return steps
+}
+
+/** Takes out everything that applyNodeRoutes() may have made. ip_forward stays: others rely on it by now. */
+export async function removeNodeRoutes(routes: RouteTable, signal: AbortSignal): Promise<RouteApplication> {
+  const steps = new Steps()
+  for (const rule of await ourRules(routes, signal)) {
+    await steps.run(() => routes.deleteRule(rule, signal), isNotFound)
+  }
+  for (const route of await ourRoutes(routes, signal)) {
+    await steps.run(() => routes.deleteRoute(route, signal), isNotFound)
+  }
+  const links = await routes.links(signal)
+  if (links.some((link) => link.name === VXLAN_DEVICE)) {
+    await steps.run(() => routes.deleteLink(VXLAN_DEVICE, signal), isNotFound)
+  }
+  return steps
+}
+
+/** Runs one command after another and keeps count. */
+class Steps implements RouteApplication {
+  changed = 0
+  readonly failures: unknown[] = []
+
+  /** `fine` says which failures mean that the kernel already is as it should be. */
+  async run(step: () => Promise<void>, fine: (error: unknown) => boolean): Promise<void> {
+    try {
+      await step()
+      this.changed += 1
+    } catch (error) {
+      if (!fine(error)) this.failures.push(error)
+    }
+  }
+}
+
+async function ensureLink(
+  routes: RouteTable,
+  link: NodeRoutes['link'],
+  steps: Steps,
+  signal: AbortSignal,
+): Promise<void> {
+  const found = (await routes.links(signal)).find((l) => l.name === link.name)
+  const keep = found !== undefined && isSameOverlay(found, link)
+  if (found !== undefined && !keep) await steps.run(() => routes.deleteLink(link.name, signal), isNotFound)
+  if (!keep) await steps.run(() => routes.addLink(link, signal), isExists)
+  if (keep && found.mtu !== link.mtu) await steps.run(() => routes.setLink(link.name, { mtu: link.mtu }, signal), never)
+  if (!keep || !found.up) await steps.run(() => routes.setLink(link.name, { up: true }, signal), never)
+}
+
+function isSameOverlay(found: Link | VxlanLink, link: NodeRoutes['link']): boolean {
+  if (found.kind !== 'vxlan' || !('vni' in found)) return false
+  return found.vni === link.vni && found.port === link.port && found.local === link.local && found.mac === link.mac
+}
+
+async function ensureSysctls(sysctl: Sysctl, plan: NodeRoutes, steps: Steps): Promise<void> {
+  for (const { name, value } of plan.sysctls) {
+    if ((await sysctl.read(name))?.trim() === value) continue
+    await steps.run(() => sysctl.write(name, value), never)
+  }
+}
+
+type Stale = (() => Promise<void>)[]
+
+async function applyNeighbours(
+  routes: RouteTable,
+  plan: NodeRoutes,
+  steps: Steps,
+  stale: Stale,
+  signal: AbortSignal,
+): Promise<void> {
+  const neighbours = keyedDiff({
+    desired: plan.neighbours,
+    observed: await present(() => routes.neighbours(VXLAN_DEVICE, signal)),
+    desiredKey: (n) => n.address,
+    observedKey: (n) => n.address,
+    equal: (a, b) => a.mac === b.mac,
+  })
+  for (const n of [...neighbours.add, ...neighbours.change.map((c) => c.desired)]) {
+    await steps.run(() => routes.replaceNeighbour(n, signal), never)
+  }
+  stale.push(...neighbours.remove.map((n) => () => routes.deleteNeighbour(n, signal)))
+  const entries = keyedDiff({
+    desired: plan.forwarding,
+    observed: await present(() => routes.forwardingEntries(VXLAN_DEVICE, signal)),
+    desiredKey: (e) => e.mac,
+    observedKey: (e) => e.mac,
+    equal: (a, b) => a.destination === b.destination,
+  })
+  for (const e of [...entries.add, ...entries.change.map((c) => c.desired)]) {
+    await steps.run(() => routes.replaceForwardingEntry(e, signal), never)
+  }
+  stale.push(...entries.remove.map((e) => () => routes.deleteForwardingEntry(e, signal)))
+}
+
+async function applyRoutes(
+  routes: RouteTable,
+  desired: readonly Route[],
+  steps: Steps,
+  stale: Stale,
+  signal: AbortSignal,
+): Promise<void> {
+  const diff = keyedDiff({
+    desired,
+    observed: await ourRoutes(routes, signal),
+    desiredKey: routeKey,
+    observedKey: routeKey,
+    equal: (a, b) => routeText(a) === routeText(b),
+  })
+  const wanted = [...diff.add, ...diff.change.map((c) => c.desired)]
+  // Refusals first: in between, a packet may be refused but never leak.
+  const inOrder = [...wanted.filter((r) => r.type === 'unreachable'), ...wanted.filter((r) => r.type === 'unicast')]
+  for (const route of inOrder) await steps.run(() => routes.replaceRoute(route, signal), never)
+  stale.push(...diff.remove.map((route) => () => routes.deleteRoute(route, signal)))
+}
+
+async function applyRules(
+  routes: RouteTable,
+  desired: readonly Rule[],
+  steps: Steps,
+  stale: Stale,
+  signal: AbortSignal,
+): Promise<void> {
+  const diff = keyedDiff({
+    desired,
+    observed: await ourRules(routes, signal),
+    desiredKey: ruleKey,
+    observedKey: ruleKey,
+    equal: () => true,
+  })
+  for (const rule of diff.add) await steps.run(() => routes.addRule(rule, signal), isExists)
+  stale.push(...diff.remove.map((rule) => () => routes.deleteRule(rule, signal)))
+}
+
+// The gateway's table has the same protocol number; only the table tells whose a route is.
+async function ourRoutes(routes: RouteTable, signal: AbortSignal): Promise<Route[]> {
+  return (await routes.routes(signal)).filter((route) => OUR_TABLES.has(route.table))
+}
+
+async function ourRules(routes: RouteTable, signal: AbortSignal): Promise<Rule[]> {
+  return (await routes.rules(signal)).filter((rule) => OUR_TABLES.has(rule.table))
+}
+
+/** Nothing, where the device could not be made. */
+async function present<T>(read: () => Promise<readonly T[]>): Promise<readonly T[]> {
+  try {
+    return await read()
+  } catch (error) {
+    if (isNotFound(error)) return []
+    throw error
+  }
+}
+
+function routeKey(route: Route): string {
+  return `${route.table} ${route.destination} ${route.metric ?? 0}`
+}
+
+function routeText(route: Route): string {
+  const hops = route.nextHops.map((hop) =>
+    [hop.device, hop.via ?? '', hop.onlink === true, route.nextHops.length > 1 ? (hop.weight ?? 1) : 1].join(' '),
+  )
+  return JSON.stringify([route.type, hops.sort(), route.mtu ?? 0, route.source ?? ''])
+}
+
+function ruleKey(rule: Rule): string {
+  return `${rule.table} ${rule.priority} ${rule.inputDevice ?? ''}`
+}
+
+function never(): boolean {
+  return false
+}

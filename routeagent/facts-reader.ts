@@ -1,0 +1,35 @@
+/** Reads the facts about this machine that the plans need, and keeps them until the kernel says something changed. */
+import type { RouteTable } from '../kernel/route-table.ts'
+import type { Sysctl } from '../kernel/sysctl.ts'
+import type { KernelFacts } from './node-facts.ts'
+
+export interface FactsReaderDeps {
+  readonly routes: RouteTable
+  readonly sysctl: Sysctl
+}
+
+export class FactsReader {
+  readonly #deps: FactsReaderDeps
+  #kept: KernelFacts | undefined
+
+  constructor(deps: FactsReaderDeps) {
+    this.#deps = deps
+  }
+
+  /** Forgets what is kept: the next read() asks the kernel. */
+  invalidate(): void {
+    this.#kept = undefined
+  }
+
+  async read(signal: AbortSignal): Promise<KernelFacts> {
+    if (this.#kept !== undefined) return this.#kept
+    const { routes, sysctl } = this.#deps
+    const [links, addresses, bridgeNetfilter] = await Promise.all([
+      routes.links(signal),
+      routes.addresses(signal),
+      sysctl.read('net/bridge/bridge-nf-call-iptables'),
+    ])
+    this.#kept = { links, addresses, bridgeNetfilter: bridgeNetfilter?.trim() }
+    return this.#kept
+  }
+}

@@ -1,0 +1,58 @@
+/** Everything the routeagent counts. */
+import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics.ts'
+
+export interface RouteAgentMetrics {
+  readonly runs: Counter
+  readonly runSeconds: Histogram
+  readonly driftRepairs: Counter
+  readonly transactions: Counter
+  readonly servicePorts: Gauge
+  readonly pathGateways: Gauge
+  readonly pathMtu: Gauge
+  readonly planProblems: Gauge
+}
+
+export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
+  return {
+    runs: metrics.counter({
+      name: 'sealane_routeagent_runs_total',
+      help: 'Runs of a loop by result',
+      labels: ['loop', 'result'],
+    }),
+    runSeconds: metrics.histogram({
+      name: 'sealane_routeagent_run_seconds',
+      help: 'Time one run of a loop took',
+      labels: ['loop'],
+      buckets: [0.001, 0.005, 0.015, 0.05, 0.15, 0.5, 1.5, 5],
+    }),
+    driftRepairs: metrics.counter({
+      name: 'sealane_routeagent_drift_repairs_total',
+      help: 'Times something of ours was found changed by others and was put right, by what it was',
+      labels: ['what'],
+    }),
+    transactions: metrics.counter({
+      name: 'sealane_routeagent_nft_transactions_total',
+      help: 'Transactions sent to nftables: full replaces the table, delta changes elements',
+      labels: ['kind'],
+    }),
+    servicePorts: metrics.gauge({
+      name: 'sealane_routeagent_service_ports',
+      help: 'Ports of clusterset IPs by whether they have backends (served) or refuse connections (refused)',
+      labels: ['state'],
+    }),
+    pathGateways: metrics.gauge({
+      name: 'sealane_routeagent_path_gateways',
+      help: 'Gateway nodes in use towards a cluster; 0 means unreachable',
+      labels: ['cluster'],
+    }),
+    pathMtu: metrics.gauge({
+      name: 'sealane_routeagent_path_mtu_bytes',
+      help: 'Largest packet towards a cluster',
+      labels: ['cluster'],
+    }),
+    planProblems: metrics.gauge({
+      name: 'sealane_routeagent_plan_problems',
+      help: 'Nodes and clusters that the plan had to leave out; the log says why',
+    }),
+  }
+}

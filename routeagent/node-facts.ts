@@ -1,0 +1,52 @@
+/** What this machine's kernel says about itself, as far as the plans need it. Pure. */
+import {
+  type Address,
+  type Prefix,
+  compareAddresses,
+  containsAddress,
+  formatAddress,
+  parseAddress,
+} from '../model/ip.ts'
+import type { InterfaceAddress, Link } from '../kernel/route-table.ts'
+
+export interface KernelFacts {
+  readonly links: readonly Link[]
+  readonly addresses: readonly InterfaceAddress[]
+  /** net/bridge/bridge-nf-call-iptables; undefined where the module is not loaded. */
+  readonly bridgeNetfilter: string | undefined
+}
+
+/** The device that carries the address; undefined when there is none. */
+export function deviceOf(facts: KernelFacts, address: Address): Link | undefined {
+  const text = formatAddress(address)
+  const carrier = facts.addresses.find((a) => addressText(a) === text)
+  return carrier === undefined ? undefined : facts.links.find((link) => link.name === carrier.device)
+}
+
+/**
+ * An address of this node inside its own pod networks, usually the bridge's: what the node itself must call remote
+ * pods with, because only pod addresses are translated and routed back.
+ */
+export function ownPodAddress(facts: KernelFacts, podCidrs: readonly Prefix[]): string | undefined {
+  const inside = facts.addresses
+    .map((a) => parseAddress(addressText(a)))
+    .filter((address) => podCidrs.some((prefix) => containsAddress(prefix, address)))
+    .sort(compareAddresses)
+  return inside[0] === undefined ? undefined : formatAddress(inside[0])
+}
+
+/**
+ * True when pods of this node hang on a bridge whose traffic netfilter does not see. An answer from one pod to its
+ * neighbour then takes the short way over the bridge and would never have its address turned back.
+ */
+export function bridgeHidesAnswers(facts: KernelFacts, podCidrs: readonly Prefix[]): boolean {
+  if (facts.bridgeNetfilter === '1') return false
+  const bridges = new Set(facts.links.filter((link) => link.kind === 'bridge').map((link) => link.name))
+  return facts.addresses.some(
+    (a) => bridges.has(a.device) && podCidrs.some((p) => containsAddress(p, parseAddress(addressText(a)))),
+  )
+}
+
+function addressText(address: InterfaceAddress): string {
+  return address.address.split('/')[0] ?? ''
+}

@@ -1,0 +1,151 @@
+/**
+ * The fixed part of table sealane_node: base chains and their rules. Pure. The maps that they look into are filled
+ * by balance-elements.ts; a packet's way through them is drawn in README.md.
+ */
+import { type Prefix, containsPrefix, formatPrefix, parsePrefix } from '../model/ip.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import type { Cluster } from '../model/objects.ts'
+import type { NftBaseChain, NftElement, NftStatement } from '../kernel/nft-transaction.ts'
+import { MAP_SERVICES, NO_BACKENDS_TYPE, SERVICES_TYPE, SET_NO_BACKENDS } from './balance-elements.ts'
+import { HAIRPIN_TYPE, SET_HAIRPIN } from './local-backends.ts'
+import { type KernelFacts, bridgeHidesAnswers } from './node-facts.ts'
+import { remoteClusters } from './plan-node-routes.ts'
+import { overlayNodes } from './plan-nodes.ts'
+import type { NodeRouteWorld } from './plan-node-routes.ts'
+
+const TABLE = NFT_TABLE_NODE
+export const SET_REMOTE = 'remote'
+
+export interface NodeNftWorld {
+  /** Pod networks of this cluster, IPv4. */
+  readonly podCidrs: readonly string[]
+  /** Pod networks of this node, IPv4. */
+  readonly nodePodCidrs: readonly string[]
+  /** Prefixes that lead to the other clusters, IPv4. */
+  readonly remote: readonly string[]
+  readonly clustersetIpRange: string
+  /** Pods of this node share a bridge that netfilter does not see: node-facts.ts. */
+  readonly bridgeHidesAnswers: boolean
+}
+
+/** The part of the routes' world that matters here. */
+export function nodeNftWorld(world: NodeRouteWorld & { readonly facts: KernelFacts }): NodeNftWorld {
+  const own = world.clusters.find((cluster) => cluster.metadata.name === world.self)
+  const nodeCidrs = overlayNodes(world.nodes).nodes.get(world.node)?.podCidrs ?? []
+  const remote = remoteClusters(world).flatMap((cluster) => cluster.destinations)
+  return {
+    podCidrs: own === undefined ? [] : ipv4PodCidrs(own),
+    nodePodCidrs: nodeCidrs.map(formatPrefix),
+    remote: withoutContained(remote).map(formatPrefix),
+    clustersetIpRange: world.clustersetIpRange,
+    bridgeHidesAnswers: bridgeHidesAnswers(world.facts, nodeCidrs),
+  }
+}
+
+/** Everything but the elements of the service maps: to be sent after `add table` into an empty table. */
+export function planNodeNft(world: NodeNftWorld): NftStatement[] {
+  return [
+    { verb: 'add-map', table: TABLE, map: SET_REMOTE, type: { kind: 'set', key: 'ipv4_addr', flags: ['interval'] } },
+    { verb: 'add-elements', table: TABLE, map: SET_REMOTE, elements: world.remote.map((key): NftElement => ({ key })) },
+    { verb: 'add-map', table: TABLE, map: MAP_SERVICES, type: SERVICES_TYPE },
+    { verb: 'add-map', table: TABLE, map: SET_NO_BACKENDS, type: NO_BACKENDS_TYPE },
+    { verb: 'add-map', table: TABLE, map: SET_HAIRPIN, type: HAIRPIN_TYPE },
+    ...CHAINS.map(({ chain, base }): NftStatement => ({
+      verb: 'add-chain',
+      table: TABLE,
+      chain,
+      ...(base === undefined ? {} : { base }),
+    })),
+    ...ruleRows(world).map((row): NftStatement => ({ verb: 'add-rule', table: TABLE, ...row })),
+  ]
+}
+
+interface ChainRow {
+  readonly chain: string
+  readonly base?: NftBaseChain
+}
+
+const CHAINS: readonly ChainRow[] = [
+  { chain: 'refuse' },
+  // One before the usual priorities: a connection to a clusterset IP is ours before kube-proxy or a CNI looks at it.
+  { chain: 'balance-forwarded', base: { type: 'nat', hook: 'prerouting', priority: -101 } },
+  { chain: 'balance-local', base: { type: 'nat', hook: 'output', priority: -101 } },
+  { chain: 'keep-source', base: { type: 'nat', hook: 'postrouting', priority: 99 } },
+  { chain: 'forward-guard', base: { type: 'filter', hook: 'forward', priority: -1 } },
+  { chain: 'local-guard', base: { type: 'filter', hook: 'output', priority: 0 } },
+  // Postrouting sees forwarded and local packets alike, after a local one was routed anew.
+  { chain: 'clamp-mss', base: { type: 'filter', hook: 'postrouting', priority: -150 } },
+]
+
+interface RuleRow {
+  readonly chain: string
+  readonly rule: string
+  readonly comment?: string
+}
+
+function ruleRows(world: NodeNftWorld): RuleRow[] {
+  const range = world.clustersetIpRange
+  const port = 'ip daddr . meta l4proto . th dport'
+  const balance = `ip daddr ${range} ${port} vmap @${MAP_SERVICES}`
+  return [
+    { chain: 'balance-forwarded', rule: balance },
+    { chain: 'balance-local', rule: balance },
+    {
+      chain: 'keep-source',
+      rule: `ct status dnat ip saddr . ip daddr @${SET_HAIRPIN} masquerade`,
+      comment: 'a pod that was balanced to itself',
+    },
+    ...sameNodeRows(world),
+    // A connection is translated once: this claims it, so that a masquerade rule of the CNI, later, does not.
+    ...world.podCidrs.map((own) => ({
+      chain: 'keep-source',
+      rule: `ip saddr ${own} ip daddr @${SET_REMOTE} snat to ip saddr`,
+      comment: 'remote pods see the real source',
+    })),
+    // Two gateway nodes that each believe the other has a way would play ball with a packet.
+    {
+      chain: 'forward-guard',
+      rule: `iifname "${VXLAN_DEVICE}" oifname "${VXLAN_DEVICE}" counter drop`,
+      comment: 'no loops between gateway nodes',
+    },
+    // What still has a clusterset IP here was not balanced. It must not leave by the route that exists for lookups.
+    { chain: 'forward-guard', rule: `ip daddr ${range} goto refuse` },
+    { chain: 'local-guard', rule: `ip daddr ${range} goto refuse` },
+    {
+      chain: 'refuse',
+      rule: `meta l4proto tcp ${port} @${SET_NO_BACKENDS} reject with tcp reset`,
+      comment: 'no backend is ready',
+    },
+    { chain: 'refuse', rule: `${port} @${SET_NO_BACKENDS} reject`, comment: 'no backend is ready' },
+    { chain: 'refuse', rule: 'reject with icmp type host-unreachable', comment: 'nobody has this address or port' },
+    {
+      chain: 'clamp-mss',
+      rule: `ip daddr @${SET_REMOTE} tcp flags syn tcp option maxseg size set rt mtu`,
+      comment: 'segments that fit the lane',
+    },
+  ]
+}
+
+// Without this, an answer between two pods on one bridge would reach the caller with the pod's own address.
+function sameNodeRows(world: NodeNftWorld): RuleRow[] {
+  if (!world.bridgeHidesAnswers) return []
+  return world.nodePodCidrs.map((own) => ({
+    chain: 'keep-source',
+    rule: `ct status dnat ct original ip daddr ${world.clustersetIpRange} ip saddr ${own} ip daddr ${own} masquerade`,
+    comment: 'the bridge hides answers from netfilter',
+  }))
+}
+
+function ipv4PodCidrs(cluster: Cluster): string[] {
+  return cluster.spec.podCIDRs
+    .map((text) => parsePrefix(text, 'podCIDR'))
+    .filter((p) => p.family === 4)
+    .map(formatPrefix)
+}
+
+// The kernel refuses intervals that overlap, and one refusal would take the whole table with it.
+function withoutContained(prefixes: readonly Prefix[]): Prefix[] {
+  return prefixes.filter(
+    (p, i) => !prefixes.some((other, j) => i !== j && containsPrefix(other, p) && (other.length < p.length || j < i)),
+  )
+}

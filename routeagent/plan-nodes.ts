@@ -1,0 +1,78 @@
+/** The nodes of this cluster as the overlay sees them: underlay address, MAC, pod networks. Pure. */
+import {
+  type Address,
+  type Prefix,
+  InvalidAddressError,
+  classifyAddress,
+  formatAddress,
+  parseAddress,
+  parsePrefix,
+} from '../model/ip.ts'
+import type { Node } from '../model/objects.ts'
+
+/** Something that is left out of the plan, and why, in words an operator can act on. */
+export interface PlanProblem {
+  /** `Node worker-2`, `Cluster paris`. */
+  readonly subject: string
+  readonly reason: string
+}
+
+export interface OverlayNode {
+  readonly name: string
+  readonly address: Address
+  readonly podCidrs: readonly Prefix[]
+}
+
+export interface OverlayNodes {
+  readonly nodes: ReadonlyMap<string, OverlayNode>
+  readonly problems: readonly PlanProblem[]
+}
+
+/** Reads every Node; one that cannot be used is named among the problems and does not disturb the others. */
+export function overlayNodes(nodes: readonly Node[]): OverlayNodes {
+  const found = new Map<string, OverlayNode>()
+  const problems: PlanProblem[] = []
+  const owners = new Map<string, string>()
+  for (const node of [...nodes].sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))) {
+    const subject = `Node ${node.metadata.name}`
+    try {
+      const address = internalAddress(node)
+      const text = formatAddress(address)
+      const owner = owners.get(text)
+      if (owner !== undefined) throw new Unusable(`InternalIP ${text} already belongs to node ${owner}`)
+      owners.set(text, node.metadata.name)
+      const podCidrs = podNetworks(node)
+      if (podCidrs.length === 0) problems.push({ subject, reason: 'spec.podCIDR is missing: expected an IPv4 CIDR' })
+      found.set(node.metadata.name, { name: node.metadata.name, address, podCidrs })
+    } catch (error) {
+      if (!(error instanceof Unusable || error instanceof InvalidAddressError)) throw error
+      problems.push({ subject, reason: error.message })
+    }
+  }
+  return { nodes: found, problems }
+}
+
+/** MAC of a node's sealane-vx: locally administered, 0a:5e, then the four bytes of its InternalIP. */
+export function overlayMac(address: Address): string {
+  const hex = address.value.toString(16).padStart(8, '0')
+  return ['0a', '5e', ...(hex.match(/../g) ?? [])].join(':')
+}
+
+class Unusable extends Error {}
+
+function internalAddress(node: Node): Address {
+  const texts = (node.status?.addresses ?? []).filter((a) => a.type === 'InternalIP').map((a) => a.address)
+  if (texts.length === 0) throw new Unusable('status.addresses has no InternalIP')
+  const addresses = texts.map((text) => parseAddress(text, 'InternalIP'))
+  const found = addresses.find((address) => address.family === 4)
+  if (found === undefined) throw new Unusable(`InternalIP ${texts.join(', ')}: expected one IPv4 address`)
+  const is = classifyAddress(found)
+  if (is !== 'usable') throw new Unusable(`InternalIP ${formatAddress(found)} is a ${is} address`)
+  return found
+}
+
+function podNetworks(node: Node): Prefix[] {
+  const single = node.spec?.podCIDR === undefined ? [] : [node.spec.podCIDR]
+  const texts = node.spec?.podCIDRs ?? single
+  return texts.map((text) => parsePrefix(text, 'spec.podCIDR')).filter((prefix) => prefix.family === 4)
+}

@@ -1,0 +1,103 @@
+/** Drives the routes: world → plan → kernel → RouteAgent status. */
+import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { RouteTable } from '../kernel/route-table.ts'
+import type { Sysctl } from '../kernel/sysctl.ts'
+import type { RouteAgent } from '../model/objects.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { applyNodeRoutes } from './apply-routes.ts'
+import { DEFAULT_VERSION, type RouteAgentConfig } from './config.ts'
+import type { FactsReader } from './facts-reader.ts'
+import type { RouteAgentMetrics } from './metrics.ts'
+import { type NodeRoutePlan, planNodeRoutes } from './plan-node-routes.ts'
+import { type RouteAgentCaches, readWorld, withFacts } from './world.ts'
+
+export interface RouteLoopDeps {
+  readonly cluster: ClusterApi
+  readonly caches: RouteAgentCaches
+  readonly routes: RouteTable
+  readonly sysctl: Sysctl
+  readonly facts: FactsReader
+  readonly logger: Logger
+  readonly metrics: RouteAgentMetrics
+}
+
+export class RouteLoop {
+  readonly #deps: RouteLoopDeps
+  readonly #config: RouteAgentConfig
+  /** What was planned last, for /debug/plan. */
+  plan: NodeRoutePlan | undefined
+  /** Why the node is not ready; undefined once a plan is in the kernel. */
+  notReady: string | undefined = 'nothing planned yet'
+  #applied = false
+  #reported = ''
+  #told = ''
+
+  constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
+    this.#deps = deps
+    this.#config = config
+  }
+
+  /** One run. Throws AggregateError when some of the commands failed; the others are done. */
+  async reconcile(signal: AbortSignal): Promise<void> {
+    const reading = readWorld(this.#deps.caches, this.#config.node)
+    if (!reading.ok) {
+      this.notReady = `waiting for ${reading.waitingFor}`
+      return
+    }
+    // Routes follow devices and addresses that others make, so they are always read afresh here.
+    this.#deps.facts.invalidate()
+    const plan = planNodeRoutes(withFacts(reading.world, await this.#deps.facts.read(signal)))
+    this.plan = plan
+    this.#tell(plan)
+    if (!plan.ok) {
+      this.notReady = plan.reason
+      return this.#report(plan, plan.reason, signal)
+    }
+    const { changed, failures } = await applyNodeRoutes(this.#deps, plan, signal)
+    if (changed > 0) this.#deps.logger.info('routes changed', { commands: changed })
+    this.#applied ||= failures.length === 0
+    const failure = failures.length === 0 ? undefined : failures.map(messageOf).join('; ')
+    this.notReady = this.#applied ? undefined : failure
+    await this.#report(plan, failure, signal)
+    if (failures.length > 0) throw new AggregateError(failures, `routes: ${failure}`)
+  }
+
+  async #report(plan: NodeRoutePlan, failure: string | undefined, signal: AbortSignal): Promise<void> {
+    const paths = plan.ok ? plan.paths : []
+    const object: RouteAgent = {
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'RouteAgent',
+      metadata: { name: this.#config.node },
+      status: {
+        version: this.#config.version ?? DEFAULT_VERSION,
+        clusters: paths,
+        ...(failure === undefined ? {} : { failure }),
+      },
+    }
+    const text = JSON.stringify(object)
+    if (text === this.#reported) return
+    const { pathGateways, pathMtu, planProblems } = this.#deps.metrics
+    pathGateways.reset()
+    pathMtu.reset()
+    for (const path of paths) {
+      pathGateways.set(path.gateways.length, { cluster: path.cluster })
+      pathMtu.set(path.mtu, { cluster: path.cluster })
+    }
+    planProblems.set(plan.ok ? plan.problems.length : 1)
+    await this.#deps.cluster.apply<'RouteAgent'>(object, signal)
+    await this.#deps.cluster.applyStatus<'RouteAgent'>(object, signal)
+    this.#reported = text
+  }
+
+  // Each set of problems is logged once, not at every run.
+  #tell(plan: NodeRoutePlan): void {
+    const lines = plan.ok ? plan.problems.map((p) => `${p.subject}: ${p.reason}`) : [plan.reason]
+    const text = lines.join('; ')
+    if (text !== this.#told && text !== '') this.#deps.logger.warn('left out of the routes', { reasons: lines })
+    this.#told = text
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,75 @@
+/** What the routeagent reads from the cluster's objects, as one value; and why there is none yet. */
+import type { ClusterApi, ObjectCache } from '../cluster/cluster-api.ts'
+import {
+  MEMBERSHIP_NAME,
+  type Cluster,
+  type Endpoint,
+  type EndpointSlice,
+  type Gateway,
+  type Membership,
+  type Node,
+  type ServiceImport,
+} from '../model/objects.ts'
+import type { KernelFacts } from './node-facts.ts'
+import type { NodeRouteWorld } from './plan-node-routes.ts'
+
+export interface RouteAgentCaches {
+  readonly memberships: ObjectCache<Membership>
+  readonly nodes: ObjectCache<Node>
+  readonly clusters: ObjectCache<Cluster>
+  readonly endpoints: ObjectCache<Endpoint>
+  readonly gateways: ObjectCache<Gateway>
+  readonly imports: ObjectCache<ServiceImport>
+  readonly slices: ObjectCache<EndpointSlice>
+}
+
+export function routeAgentCaches(cluster: ClusterApi): RouteAgentCaches {
+  return {
+    memberships: cluster.cache('Membership'),
+    nodes: cluster.cache('Node'),
+    clusters: cluster.cache('Cluster'),
+    endpoints: cluster.cache('Endpoint'),
+    gateways: cluster.cache('Gateway'),
+    imports: cluster.cache('ServiceImport'),
+    slices: cluster.cache('EndpointSlice'),
+  }
+}
+
+export type ClusterWorld = Omit<NodeRouteWorld, 'facts'>
+export type WorldReading =
+  { readonly ok: true; readonly world: ClusterWorld } | { readonly ok: false; readonly waitingFor: string }
+
+/**
+ * Unseen is not gone: while anything that the plans rest on has not been read, there is no world, and whatever the
+ * kernel has stays as it is.
+ */
+export function readWorld(caches: RouteAgentCaches, node: string): WorldReading {
+  const unsynced = Object.entries(caches).filter(([, cache]) => !(cache as ObjectCache<unknown>).synced)
+  if (unsynced.length > 0) return waiting(`first reading of ${unsynced.map(([name]) => name).join(', ')}`)
+  const membership = caches.memberships.get(MEMBERSHIP_NAME)
+  if (membership === undefined) return waiting('this site to join a clusterset')
+  const self = membership.spec.clusterId
+  const clusters = caches.clusters.list()
+  if (!clusters.some((cluster) => cluster.metadata.name === self)) return waiting(`Cluster ${self}, this cluster's own`)
+  return {
+    ok: true,
+    world: {
+      node,
+      self,
+      nodes: caches.nodes.list(),
+      clusters,
+      endpoints: caches.endpoints.list(),
+      gateways: caches.gateways.list(),
+      globalRange: membership.spec.globalRange,
+      clustersetIpRange: membership.spec.clustersetIpRange,
+    },
+  }
+}
+
+export function withFacts(world: ClusterWorld, facts: KernelFacts): NodeRouteWorld {
+  return { ...world, facts }
+}
+
+function waiting(waitingFor: string): WorldReading {
+  return { ok: false, waitingFor }
+}

@@ -1,0 +1,47 @@
+/** A Logger that keeps its lines, for tests. Redacts as the real one does. */
+import type { LogFields, Logger } from './logger.ts'
+import { redact } from './redaction.ts'
+
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error'
+
+export interface LogLine {
+  readonly level: LogLevel
+  readonly message: string
+  readonly fields: LogFields
+}
+
+export class CapturingLogger implements Logger {
+  /** Oldest first; shared with all children. */
+  readonly lines: LogLine[]
+  readonly #fields: LogFields
+
+  constructor(lines: LogLine[] = [], fields: LogFields = {}) {
+    this.lines = lines
+    this.#fields = fields
+  }
+
+  debug(message: string, fields?: LogFields): void {
+    this.#add('debug', message, fields)
+  }
+  info(message: string, fields?: LogFields): void {
+    this.#add('info', message, fields)
+  }
+  warn(message: string, fields?: LogFields): void {
+    this.#add('warn', message, fields)
+  }
+  error(message: string, fields?: LogFields): void {
+    this.#add('error', message, fields)
+  }
+  child(fields: LogFields): CapturingLogger {
+    return new CapturingLogger(this.lines, { ...this.#fields, ...fields })
+  }
+
+  /** Messages, of one level or of all. */
+  messages(level?: LogLevel): string[] {
+    return this.lines.filter((line) => level === undefined || line.level === level).map((line) => line.message)
+  }
+
+  #add(level: LogLevel, message: string, fields: LogFields = {}): void {
+    this.lines.push({ level, message, fields: redact({ ...this.#fields, ...fields }) as LogFields })
+  }
+}

@@ -1,0 +1,45 @@
+/** The Logger of running processes: JSON lines, one write each, so that a crash loses nothing. */
+import { type Logger as Pino, destination, pino, stdTimeFunctions } from 'pino'
+import type { LogFields, Logger } from './logger.ts'
+import { redact } from './redaction.ts'
+
+export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
+export type LogThreshold = (typeof LOG_LEVELS)[number]
+
+/** Where lines go; a WriteStream or a test's array. */
+export interface LogSink {
+  write(line: string): void
+}
+
+/** Lines `{"time":"…","level":"info","component":"gateway","msg":"…",…}` to the sink, stderr by default. */
+export function createLogger(component: string, level: LogThreshold = 'info', sink?: LogSink): Logger {
+  const options = {
+    level,
+    base: { component },
+    timestamp: stdTimeFunctions.isoTime,
+    formatters: { level: (label: string) => ({ level: label }) },
+  }
+  return new PinoLogger(pino(options, sink ?? destination({ dest: 2, sync: true })))
+}
+
+class PinoLogger implements Logger {
+  readonly #pino: Pino
+  constructor(inner: Pino) {
+    this.#pino = inner
+  }
+  debug(message: string, fields?: LogFields): void {
+    if (this.#pino.isLevelEnabled('debug')) this.#pino.debug(redact(fields ?? {}), message)
+  }
+  info(message: string, fields?: LogFields): void {
+    if (this.#pino.isLevelEnabled('info')) this.#pino.info(redact(fields ?? {}), message)
+  }
+  warn(message: string, fields?: LogFields): void {
+    if (this.#pino.isLevelEnabled('warn')) this.#pino.warn(redact(fields ?? {}), message)
+  }
+  error(message: string, fields?: LogFields): void {
+    if (this.#pino.isLevelEnabled('error')) this.#pino.error(redact(fields ?? {}), message)
+  }
+  child(fields: LogFields): Logger {
+    return new PinoLogger(this.#pino.child(redact(fields) as LogFields))
+  }
+}

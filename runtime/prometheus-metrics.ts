@@ -1,0 +1,137 @@
+/** Metrics on prom-client, with a registry of its own per process (or per test). */
+import * as prom from 'prom-client'
+import type { Counter, Gauge, Histogram, MetricInit, Metrics } from './metrics.ts'
+
+export interface MetricDescription {
+  readonly name: string
+  readonly type: 'counter' | 'gauge' | 'histogram'
+  readonly help: string
+  readonly labels: readonly string[]
+}
+
+/** Metrics that can also tell what they are: docs/metrics.md is made from it. */
+export interface DescribedMetrics extends Metrics {
+  describe(): MetricDescription[]
+}
+
+/**
+ * A private registry; every series carries `component`. Names are linted: a bad one throws at declaration.
+ * Declaring the same metric twice gives the first one again.
+ */
+export function createMetrics(component: string): DescribedMetrics {
+  return new PrometheusMetrics(component)
+}
+
+const NAME = /^sealane_[a-z][a-z0-9]*(_[a-z0-9]+)*$/
+const LABEL = /^[a-z][a-z0-9_]*$/
+/** Units that are not base units, and what to write instead (prometheus.io, "Metric and label naming"). */
+const WRONG_UNITS: Readonly<Record<string, string>> = {
+  ms: 'seconds',
+  milliseconds: 'seconds',
+  us: 'seconds',
+  microseconds: 'seconds',
+  ns: 'seconds',
+  minutes: 'seconds',
+  hours: 'seconds',
+  kb: 'bytes',
+  kilobytes: 'bytes',
+  mb: 'bytes',
+  megabytes: 'bytes',
+  bits: 'bytes',
+  percent: 'ratio',
+}
+const TYPE_SUFFIXES = ['_count', '_sum', '_bucket', '_info'] as const
+
+/** Gives the complaint about a metric's declaration, or undefined. */
+export function lintMetric(type: MetricDescription['type'], init: MetricInit): string | undefined {
+  const { name, help, labels = [] } = init
+  if (!NAME.test(name)) return 'expected sealane_ and then lower-case words joined by _'
+  const wrong = name.split('_').find((word) => word in WRONG_UNITS)
+  if (wrong !== undefined) return `expected the base unit ${WRONG_UNITS[wrong] ?? ''} instead of ${wrong}`
+  if (type === 'counter' && !name.endsWith('_total')) return 'expected a counter to end in _total'
+  if (type !== 'counter' && name.endsWith('_total')) return `expected only counters to end in _total, this is a ${type}`
+  const suffix = TYPE_SUFFIXES.find((end) => name.endsWith(end) && !(end === '_info' && type === 'gauge'))
+  if (suffix !== undefined) return `expected no ${suffix} at the end: the exposition format uses it`
+  if (help.trim() === '') return 'expected a help text'
+  const bad = labels.find(
+    (label) => !LABEL.test(label) || label === 'le' || label === 'component' || label.startsWith('__'),
+  )
+  return bad === undefined ? undefined : `label ${bad}: expected lower-case words, not le or component`
+}
+
+class PrometheusMetrics implements DescribedMetrics {
+  readonly #registry = new prom.Registry()
+  readonly #declared = new Map<string, { readonly description: MetricDescription; readonly metric: unknown }>()
+
+  constructor(component: string) {
+    this.#registry.setDefaultLabels({ component })
+    const registers = [this.#registry]
+    new prom.Gauge({
+      name: 'process_resident_memory_bytes',
+      help: 'Resident memory size in bytes.',
+      registers,
+      collect() {
+        this.set(process.memoryUsage.rss())
+      },
+    })
+    new prom.Gauge({
+      name: 'process_cpu_seconds_total',
+      help: 'Total user and system CPU time spent in seconds.',
+      registers,
+      collect() {
+        const { user, system } = process.cpuUsage()
+        this.set((user + system) / 1e6)
+      },
+    })
+  }
+
+  counter(init: MetricInit): Counter {
+    return this.#declare('counter', init, () => {
+      const counter = new prom.Counter(this.#config(init))
+      return { inc: (labels, by = 1) => counter.inc({ ...labels }, by) }
+    })
+  }
+
+  gauge(init: MetricInit): Gauge {
+    return this.#declare('gauge', init, () => {
+      const gauge = new prom.Gauge(this.#config(init))
+      return { set: (value, labels) => gauge.set({ ...labels }, value), reset: () => gauge.reset() }
+    })
+  }
+
+  histogram(init: MetricInit & { readonly buckets: readonly number[] }): Histogram {
+    return this.#declare('histogram', init, () => {
+      const histogram = new prom.Histogram({ ...this.#config(init), buckets: [...init.buckets] })
+      return { observe: (value, labels) => histogram.observe({ ...labels }, value) }
+    })
+  }
+
+  text(): Promise<string> {
+    return this.#registry.metrics()
+  }
+
+  describe(): MetricDescription[] {
+    return [...this.#declared.values()].map(({ description }) => description).sort((a, b) => (a.name < b.name ? -1 : 1))
+  }
+
+  #config(init: MetricInit): { name: string; help: string; labelNames: string[]; registers: prom.Registry[] } {
+    return { name: init.name, help: init.help, labelNames: [...(init.labels ?? [])], registers: [this.#registry] }
+  }
+
+  #declare<T>(type: MetricDescription['type'], init: MetricInit, make: () => T): T {
+    const { name, help, labels = [] } = init
+    const known = this.#declared.get(name)
+    const description: MetricDescription = { name, type, help, labels }
+    if (known !== undefined) {
+      if (known.description.type === type && known.description.labels.join() === labels.join()) return known.metric as T
+      throw new Error(
+        `metric ${name}: declared twice, as ${known.description.type} and as ${type} or with other labels`,
+      )
+    }
+    const complaint = lintMetric(type, init)
+    if (complaint !== undefined) throw new Error(`metric ${name}: ${complaint}`)
+    const metric = make()
+    this.#declared.set(name, { description, metric })
+    return metric
+  }
+}

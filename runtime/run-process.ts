@@ -1,0 +1,84 @@
+/** The outermost frame of every process: signals, exit code, and how an error reaches a person. */
+import { UserError } from './user-error.ts'
+
+export interface RunProcessInit {
+  /** Where complaints go; stderr by default. */
+  readonly complain?: (text: string) => void
+  /** Ends the process at once, on a second signal; process.exit by default. */
+  readonly exitNow?: (code: number) => void
+  /** Whose signals to follow; the process by default. */
+  readonly signals?: Pick<NodeJS.EventEmitter, 'on' | 'off'>
+}
+
+const SIGNALS = { SIGTERM: 15, SIGINT: 2 } as const
+
+/**
+ * Runs `build` until it resolves. SIGTERM and SIGINT abort its signal; a second one exits at once with 128 + number.
+ * Sets process.exitCode and gives it: 0 done or stopped by a signal, 1 failed, 2 wrong usage.
+ */
+export async function runProcess(
+  name: string,
+  build: (signal: AbortSignal) => Promise<void>,
+  init: RunProcessInit = {},
+): Promise<number> {
+  const { complain = toStderr, exitNow = (code: number) => process.exit(code), signals = process } = init
+  const stop = new AbortController()
+  const handlers = Object.entries(SIGNALS).map(([signal, number]) => {
+    const handler = (): void => {
+      if (stop.signal.aborted) exitNow(128 + number)
+      else stop.abort(new StoppedError(signal))
+    }
+    signals.on(signal, handler)
+    return { signal, handler }
+  })
+  let code = 0
+  try {
+    await build(stop.signal)
+  } catch (error) {
+    code = isStop(error, stop.signal) ? 0 : report(name, error, complain)
+  } finally {
+    for (const { signal, handler } of handlers) signals.off(signal, handler)
+  }
+  process.exitCode = code
+  return code
+}
+
+/** The reason of the signal that runProcess hands out. */
+export class StoppedError extends Error {
+  constructor(signal: string) {
+    super(`stopped by ${signal}`)
+    this.name = 'StoppedError'
+  }
+}
+
+/** Expected failures carry a message of their own; only a programming mistake is worth a stack trace. */
+export function describeFailure(name: string, error: unknown): string {
+  if (!(error instanceof Error)) return `${name}: ${String(error)}\n`
+  const hint = error instanceof UserError && error.hint !== undefined ? `${error.hint}\n` : ''
+  if (isExpected(error)) return `${name}: ${error.message}\n${hint}`
+  return `${name}: ${error.message}\nThis is a fault in Sealane; please report it with the lines below.\n${error.stack ?? ''}\n`
+}
+
+function report(name: string, error: unknown, complain: (text: string) => void): number {
+  complain(describeFailure(name, error))
+  return error instanceof UserError ? error.exitCode : 1
+}
+
+function isExpected(error: Error): boolean {
+  return error instanceof UserError || !BUILT_IN.has(error.constructor) || 'syscall' in error
+}
+
+/** Thrown by the language rather than by code that knew what was wrong. */
+const BUILT_IN: ReadonlySet<unknown> = new Set([TypeError, ReferenceError, RangeError, SyntaxError, Error])
+
+function isStop(error: unknown, signal: AbortSignal): boolean {
+  if (!signal.aborted) return false
+  return (
+    error === signal.reason ||
+    (error instanceof Error && (error.name === 'AbortError' || error.cause === signal.reason))
+  )
+}
+
+function toStderr(text: string): void {
+  process.stderr.write(text)
+}

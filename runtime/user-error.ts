@@ -1,0 +1,20 @@
+/** A mistake of the person at the keyboard, or something they must mend: told without a stack trace. */
+
+export interface UserErrorInit {
+  /** What to do about it, one line. */
+  readonly hint?: string
+  /** 1 failed (default), 2 wrong usage. */
+  readonly exitCode?: 1 | 2
+  readonly cause?: unknown
+}
+
+export class UserError extends Error {
+  readonly hint: string | undefined
+  readonly exitCode: 1 | 2
+  constructor(message: string, init: UserErrorInit = {}) {
+    super(message, init.cause === undefined ? {} : { cause: init.cause })
+    this.name = 'UserError'
+    this.hint = init.hint
+    this.exitCode = init.exitCode ?? 1
+  }
+}

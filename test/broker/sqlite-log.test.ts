@@ -1,0 +1,157 @@
+import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import t, { type Test } from 'tap'
+import { openSqliteLog } from '../../broker/log/sqlite-log.ts'
+import { recordLogCompliance, row } from '../compliance/record-log.ts'
+
+function directory(t: Test): string {
+  const path = mkdtempSync(join(tmpdir(), 'sealane-log-'))
+  t.teardown(() => rmSync(path, { recursive: true, force: true }))
+  return path
+}
+
+t.test('compliance', async (t) => {
+  const path = directory(t)
+  let n = 0
+  recordLogCompliance(t, { open: (init) => openSqliteLog({ file: join(path, `${(n += 1)}.db`), ...init }) })
+})
+
+t.test('a reopened log has the same rows, revisions, removals and epoch', async (t) => {
+  const file = join(directory(t), 'broker.db')
+  const first = openSqliteLog({ file })
+  await first.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
+  await first.transact((tx) => tx.put('record', 'a/K/n/y', row('2')))
+  await first.transact((tx) => tx.remove('record', 'a/K/n/x'))
+  await first.close()
+  const second = openSqliteLog({ file })
+  t.teardown(() => second.close())
+  t.equal(second.epoch, first.epoch)
+  t.equal(second.revision, 3)
+  t.same(
+    second.recordsAfter(0, 9).map((change) => [change.key, change.revision, change.value]),
+    [
+      ['a/K/n/y', 2, row('2')],
+      ['a/K/n/x', 3, undefined],
+    ],
+  )
+  t.equal(statSync(file).mode & 0o777, 0o600)
+})
+
+t.test('two processes on one file see each other', async (t) => {
+  const file = join(directory(t), 'broker.db')
+  const broker = openSqliteLog({ file, keepRemoved: 2 })
+  const command = openSqliteLog({ file, keepRemoved: 2 })
+  t.teardown(() => Promise.all([broker.close(), command.close()]))
+  await broker.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
+  t.equal(await command.transact((tx) => tx.count('record')), 1)
+  const told: string[] = []
+  broker.onCommit((changes) => told.push(...changes.map((change) => change.key)))
+  await command.transact((tx) => tx.put('record', 'a/K/n/y', row('2')))
+  await broker.refresh()
+  t.same(told, ['a/K/n/y'])
+  t.equal(broker.revision, 2)
+
+  // One that falls behind compaction reads everything anew.
+  for (let i = 0; i < 5; i += 1) {
+    await command.transact((tx) => tx.put('record', `a/K/n/${i}`, row('1')))
+    await command.transact((tx) => tx.remove('record', `a/K/n/${i}`))
+  }
+  await command.transact((tx) => tx.remove('record', 'a/K/n/x'))
+  await broker.refresh()
+  t.same(
+    broker.list('record').map((one) => one.key),
+    ['a/K/n/y'],
+  )
+  t.equal(broker.revision, command.revision)
+  t.equal(broker.compactedRevision, command.compactedRevision)
+})
+
+t.test('a file that cannot be used is named', async (t) => {
+  const path = directory(t)
+  const rows: { name: string; prepare: (file: string) => void; message: RegExp; code: string }[] = [
+    {
+      name: 'not a database',
+      prepare: (file) => writeFileSync(file, 'x'.repeat(8192)),
+      code: 'Damaged',
+      message: /^FILE is damaged \(file is not a database\): restore it from a backup, or move it away to start empty/,
+    },
+    {
+      name: 'damaged pages',
+      prepare: (file) => {
+        const database = new DatabaseSync(file)
+        database.exec('PRAGMA application_id = 1397506642; PRAGMA user_version = 1')
+        database.exec('CREATE TABLE entry (a TEXT); CREATE INDEX i ON entry (a)')
+        for (let i = 0; i < 500; i += 1) database.prepare('INSERT INTO entry VALUES (?)').run('y'.repeat(100) + i)
+        const pages = Number(database.prepare('PRAGMA page_count').get()?.['page_count'])
+        database.close()
+        t.ok(pages > 4)
+        damage(file, 4096, pages)
+      },
+      code: 'Damaged',
+      message: /^FILE is damaged \(/,
+    },
+    {
+      name: 'another program',
+      prepare: (file) => {
+        const database = new DatabaseSync(file)
+        database.exec('CREATE TABLE a (b TEXT)')
+        database.close()
+      },
+      code: 'Foreign',
+      message: /^FILE is not a Sealane broker database: choose another state directory$/,
+    },
+    {
+      name: 'a newer version',
+      prepare: (file) => {
+        void openSqliteLog({ file }).close()
+        const database = new DatabaseSync(file)
+        database.exec('PRAGMA user_version = 9')
+        database.close()
+      },
+      code: 'TooNew',
+      message: /^FILE has schema version 9, this broker knows up to 1: use the newer version of Sealane$/,
+    },
+    {
+      name: 'a directory',
+      prepare: (file) => mkdirSync(file),
+      code: 'Unwritable',
+      message: /^FILE cannot be written \(unable to open database file\): check the directory and its permissions$/,
+    },
+  ]
+  for (const [i, one] of rows.entries()) {
+    const file = join(path, `${i}.db`)
+    one.prepare(file)
+    const want = new RegExp(one.message.source.replace('FILE', file.replaceAll('.', '\\.')))
+    t.throws(() => openSqliteLog({ file }), { code: one.code, file, message: want }, one.name)
+  }
+  t.throws(() => openSqliteLog({ file: join(path, 'none.db'), create: false }), {
+    message: `no broker state in ${join(path, 'none.db')}: start the broker once before`,
+  })
+})
+
+t.test('locked by another process: refused after the wait, and nothing is lost', async (t) => {
+  const file = join(directory(t), 'broker.db')
+  const log = openSqliteLog({ file })
+  t.teardown(() => log.close())
+  const other = new DatabaseSync(file)
+  other.exec('BEGIN IMMEDIATE')
+  const write = log.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
+  await t.rejects(write, {
+    code: 'Locked',
+    message: /^.*broker\.db is locked by another process \(database is locked\)/,
+  })
+  other.exec('ROLLBACK')
+  other.close()
+  await log.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
+  t.equal(log.revision, 1)
+})
+
+/** Overwrites everything from the third page on. */
+function damage(file: string, pageSize: number, pages: number): void {
+  const bytes = Buffer.alloc(pageSize * (pages - 2), 0xff)
+  const handle = openSync(file, 'r+')
+  writeSync(handle, bytes, 0, bytes.length, 2 * pageSize)
+  closeSync(handle)
+}

@@ -1,0 +1,21 @@
+/** Writes records as fast as it can and prints each acknowledged one; made to be killed. Argument: the file. */
+import { writeSync } from 'node:fs'
+import { openSqliteLog } from '../../../broker/log/sqlite-log.ts'
+
+const log = openSqliteLog({ file: process.argv[2] ?? '', keepRemoved: 50 })
+
+async function write(lane: number): Promise<never> {
+  for (let i = 0; ; i += 1) {
+    const key = `c${lane}/ClusterSetIP/n/${i % 40}`
+    const value = `${process.pid}-${lane}-${i}`
+    await log.transact((tx) => {
+      if (i % 7 === 6) tx.remove('record', key)
+      else tx.put('record', key, { createdAtMs: i, body: { kind: 'ClusterSetIP', ips: [value] } })
+      // The second half of a unit: it must never be there without the first.
+      tx.put('address', key, { service: i % 7 === 6 ? 'gone' : value })
+    })
+    writeSync(1, `${key} ${i % 7 === 6 ? 'gone' : value}\n`)
+  }
+}
+
+await Promise.all([0, 1, 2, 3].map((lane) => write(lane)))

@@ -1,0 +1,158 @@
+/** What every driver of the broker's log must do. Run on memory-log and sqlite-log. */
+import type { Test } from 'tap'
+import type { RecordLog } from '../../broker/log/record-log.ts'
+import type { RecordRow } from '../../broker/state.ts'
+
+export interface LogFactory {
+  /** A fresh, empty log that remembers at most `keepRemoved` removals. */
+  open(init: { keepRemoved: number }): RecordLog
+}
+
+export function row(ip: string): RecordRow {
+  return { createdAtMs: 1, body: { kind: 'ClusterSetIP', ips: [ip] } }
+}
+
+export function recordLogCompliance(t: Test, factory: LogFactory): void {
+  const open = (test: Test, keepRemoved = 100): RecordLog => {
+    const log = factory.open({ keepRemoved })
+    test.teardown(() => log.close())
+    return log
+  }
+
+  t.test('a new log is empty', async (t) => {
+    const log = open(t)
+    t.equal(log.revision, 0)
+    t.equal(log.compactedRevision, 0)
+    t.match(log.epoch, /^[0-9a-f-]{36}$/)
+    t.same(log.recordsAfter(0, 10), [])
+    t.equal(log.get('record', 'a/K/n/x'), undefined)
+  })
+
+  t.test('writes get revisions in order, in every scope', async (t) => {
+    const log = open(t)
+    await log.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
+    await log.transact((tx) => {
+      tx.put('address', '245.0.0.1', { service: 'n/x' })
+      tx.put('record', 'a/K/n/y', row('2'))
+    })
+    t.equal(log.revision, 3)
+    t.equal(log.row('record', 'a/K/n/x')?.revision, 1)
+    t.equal(log.row('address', '245.0.0.1')?.revision, 2)
+    t.equal(log.row('record', 'a/K/n/y')?.revision, 3)
+    t.same(
+      log.recordsAfter(0, 10).map((change) => [change.revision, change.key]),
+      [
+        [1, 'a/K/n/x'],
+        [3, 'a/K/n/y'],
+      ],
+    )
+  })
+
+  t.test('a transaction sees its own writes and those of earlier ones in the same group', async (t) => {
+    const log = open(t)
+    const first = log.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
+    const second = log.transact((tx) => {
+      tx.put('record', 'a/K/n/y', row('2'))
+      const seen = [tx.get('record', 'a/K/n/x'), tx.get('record', 'a/K/n/y')]
+      tx.remove('record', 'a/K/n/x')
+      return { seen, count: tx.count('record', 'a'), keys: tx.list('record', 'a').map((one) => one.key) }
+    })
+    await first
+    t.same(await second, { seen: [row('1'), row('2')], count: 1, keys: ['a/K/n/y'] })
+    t.equal(log.get('record', 'a/K/n/x'), undefined)
+  })
+
+  t.test('a transaction that throws leaves nothing, and does not harm its group', async (t) => {
+    const log = open(t)
+    const before = log.transact((tx) => tx.put('record', 'a/K/n/1', row('1')))
+    const bad = log.transact((tx) => {
+      tx.put('record', 'a/K/n/2', row('2'))
+      throw new Error('refused')
+    })
+    const after = log.transact((tx) => tx.put('record', 'a/K/n/3', row('3')))
+    await t.rejects(bad, { message: 'refused' })
+    await Promise.all([before, after])
+    t.same(
+      log.list('record').map((one) => one.key),
+      ['a/K/n/1', 'a/K/n/3'],
+    )
+    t.equal(log.revision, 2)
+  })
+
+  t.test('of each record only the latest state is given, removals included', async (t) => {
+    const log = open(t)
+    for (const ip of ['1', '2', '3']) await log.transact((tx) => tx.put('record', 'a/K/n/x', row(ip)))
+    await log.transact((tx) => tx.put('record', 'a/K/n/y', row('9')))
+    await log.transact((tx) => tx.remove('record', 'a/K/n/y'))
+    t.same(
+      log.recordsAfter(0, 10).map((change) => [change.key, change.revision, change.value?.body]),
+      [
+        ['a/K/n/x', 3, row('3').body],
+        ['a/K/n/y', 5, undefined],
+      ],
+    )
+    t.same(log.recordsAfter(3, 10).length, 1)
+    t.same(log.recordsAfter(5, 10), [])
+    t.same(log.recordsAfter(0, 1).length, 1)
+  })
+
+  t.test('removing what is not there is no write', async (t) => {
+    const log = open(t)
+    await log.transact((tx) => tx.remove('record', 'a/K/n/x'))
+    await log.transact((tx) => {
+      tx.put('record', 'a/K/n/x', row('1'))
+      tx.remove('record', 'a/K/n/x')
+    })
+    t.equal(log.revision, 0)
+  })
+
+  t.test('groups and counts', async (t) => {
+    const log = open(t)
+    await log.transact((tx) => {
+      for (const key of ['a/K/n/x', 'a/K/n/y', 'ab/K/n/z']) tx.put('record', key, row(key))
+    })
+    t.equal(log.count('record'), 3)
+    t.equal(log.count('record', 'a'), 2)
+    t.same(
+      log.list('record', 'a').map((one) => one.key),
+      ['a/K/n/x', 'a/K/n/y'],
+    )
+    await log.transact((tx) => tx.remove('record', 'ab/K/n/z'))
+    t.equal(log.count('record', 'ab'), 0)
+  })
+
+  t.test('compaction forgets the oldest removals and says up to where', async (t) => {
+    const log = open(t, 4)
+    for (let i = 0; i < 5; i += 1) {
+      await log.transact((tx) => tx.put('record', `a/K/n/${i}`, row('1')))
+      await log.transact((tx) => tx.remove('record', `a/K/n/${i}`))
+    }
+    t.equal(log.compactedRevision, 0)
+    await log.transact((tx) => tx.put('record', 'a/K/n/kept', row('1')))
+    t.ok(log.compactedRevision > 0)
+    t.equal(log.recordsAfter(0, 100).filter((change) => change.value === undefined).length, 2)
+    t.ok(log.get('record', 'a/K/n/kept'))
+  })
+
+  t.test('commits are told once each, after they are durable', async (t) => {
+    const log = open(t)
+    const told: number[] = []
+    const stop = log.onCommit((changes) => told.push(...changes.map((change) => change.revision)))
+    await log.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
+    await log.transact((tx) => tx.get('record', 'a/K/n/x'))
+    stop()
+    await log.transact((tx) => tx.put('record', 'a/K/n/x', row('2')))
+    t.same(told, [1])
+  })
+
+  t.test('a closed log refuses', async (t) => {
+    const log = open(t)
+    const last = log.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
+    await log.close()
+    await last
+    await t.rejects(
+      log.transact(() => 1),
+      { message: 'the log is closed' },
+    )
+  })
+}

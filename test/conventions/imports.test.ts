@@ -1,0 +1,108 @@
+/** design.md section 2: who may know whom. Each ban says why. */
+import { dirname, join, normalize } from 'node:path'
+import t from 'tap'
+import { importsOf, sourceFiles } from '../support/source-tree.ts'
+
+const FOUNDATIONS = ['model', 'protocol', 'cluster', 'kernel', 'reconcile', 'runtime']
+const COMPONENTS = ['broker', 'agent', 'gateway', 'routeagent', 'dns', 'cli']
+
+/** Folder → what it may import besides itself. */
+const MAY: Readonly<Record<string, readonly string[]>> = {
+  model: [],
+  reconcile: ['runtime'],
+  runtime: ['model', 'reconcile'],
+  protocol: ['model', 'reconcile', 'runtime'],
+  cluster: ['model', 'reconcile', 'runtime'],
+  kernel: ['model', 'reconcile', 'runtime'],
+  broker: ['model', 'protocol', 'reconcile', 'runtime'],
+  agent: ['model', 'protocol', 'cluster', 'reconcile', 'runtime'],
+  gateway: ['model', 'cluster', 'kernel', 'reconcile', 'runtime'],
+  routeagent: ['model', 'cluster', 'kernel', 'reconcile', 'runtime'],
+  dns: ['model', 'cluster', 'reconcile', 'runtime'],
+  cli: ['model', 'protocol', 'cluster', 'reconcile', 'runtime'],
+}
+
+const WHY: Readonly<Record<string, string>> = {
+  model: 'the vocabulary depends on nothing, so that everything can depend on it',
+  broker: 'the broker needs no API server and touches no kernel',
+  agent: 'the agent runs without privileges: no kernel',
+  gateway: 'a gateway must work while the broker is away: no protocol',
+  routeagent: 'a routeagent must work while the broker is away: no protocol',
+  dns: 'dns answers from the local API alone: no protocol, no kernel',
+  cli: 'the command line composes components in compose*.ts only',
+}
+
+/** Files that put components together, and nothing else. */
+const COMPOSERS = /^cli\/compose[-a-z]*\.ts$/
+
+const PACKAGE_HOME: Readonly<Record<string, string>> = {
+  netlink: 'kernel',
+  '@grpc/grpc-js': 'protocol',
+  '@peculiar/x509': 'protocol',
+  '@bufbuild/protobuf': 'protocol',
+  'reflect-metadata': 'protocol',
+  dns2: 'dns',
+  pino: 'runtime',
+  'prom-client': 'runtime',
+  yaml: 'cluster',
+  zod: 'cluster',
+  commander: 'cli',
+  'ipaddr.js': 'model',
+}
+
+/** Pure files: only vocabulary, value types and their own pure neighbours. */
+const PURE = /(^|\/)(plan-[a-z0-9-]+|answer|admission|allocation)\.ts$/
+
+function folderOf(path: string): string {
+  return path.split('/')[0] ?? ''
+}
+
+const files = sourceFiles(/\.ts$/, [...FOUNDATIONS, ...COMPONENTS])
+
+function localTargets(path: string, text: string): string[] {
+  return importsOf(text)
+    .filter((name) => name.startsWith('.'))
+    .map((name) => normalize(join(dirname(path), name)))
+}
+
+t.test('folders import only what design.md lets them', async (t) => {
+  for (const { path, text } of files) {
+    const from = folderOf(path)
+    for (const target of localTargets(path, text)) {
+      const to = folderOf(target)
+      if (to === from || MAY[from]?.includes(to) || COMPOSERS.test(path)) continue
+      t.fail(`${path} imports ${target}: ${WHY[from] ?? 'foundations do not know each other this way'}`)
+    }
+  }
+  t.ok(files.length > 50, 'there are files to judge')
+})
+
+t.test('each npm package is imported from one folder', async (t) => {
+  for (const { path, text } of files) {
+    for (const name of importsOf(text).filter((name) => !name.startsWith('.') && !name.startsWith('node:'))) {
+      const home = Object.keys(PACKAGE_HOME).find((known) => name === known || name.startsWith(`${known}/`))
+      if (home === undefined) t.fail(`${path} imports ${name}, which has no home in this test`)
+      else if (PACKAGE_HOME[home] !== folderOf(path))
+        t.fail(`${path} imports ${name}: only ${PACKAGE_HOME[home] ?? ''}/ may`)
+    }
+  }
+})
+
+t.test('plans are pure: no effects, clocks or drivers', async (t) => {
+  for (const { path, text } of files.filter(({ path }) => PURE.test(path))) {
+    for (const name of importsOf(text).filter((name) => !name.startsWith('.'))) {
+      if (name !== 'node:crypto') t.fail(`${path} imports ${name}: a plan is a function of its inputs`)
+    }
+    for (const call of text.matchAll(/\b(Date\.now|Math\.random|setTimeout|process\.env)\b/g)) {
+      t.fail(`${path} uses ${call[0]}: a plan is a function of its inputs`)
+    }
+  }
+})
+
+t.test('time and chance come from the injected clock', async (t) => {
+  for (const { path, text } of files.filter(({ path }) => path !== 'reconcile/clock.ts')) {
+    for (const call of text.matchAll(/\b(Date\.now|Math\.random|setTimeout|setInterval)\(/g)) {
+      t.fail(`${path} uses ${call[0]}: take a Clock`)
+    }
+  }
+})

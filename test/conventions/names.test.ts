@@ -1,0 +1,67 @@
+/** Names of files, and what must stand beside them. */
+import { existsSync } from 'node:fs'
+import { basename, join } from 'node:path'
+import t from 'tap'
+import { ROOT, sourceFiles } from '../support/source-tree.ts'
+
+const FOLDERS = [
+  'model',
+  'protocol',
+  'cluster',
+  'kernel',
+  'reconcile',
+  'runtime',
+  'broker',
+  'agent',
+  'gateway',
+  'routeagent',
+  'dns',
+  'cli',
+  'test',
+  'bench',
+  'demo',
+  'scripts',
+]
+const BANNED = /^(utils?|helpers?|common|managers?|misc)$/
+const HEADINGS = ['Purpose', 'Inputs', 'Outputs', 'Configuration', 'Metrics', 'Readiness', 'Failure behaviour']
+
+const files = sourceFiles(/\.ts$/, FOLDERS).filter(({ path }) => !path.startsWith('protocol/gen/'))
+
+t.test('files are kebab-case and say what they are', async (t) => {
+  for (const { path } of files) {
+    const name = basename(path).replace(/(\.test)?\.ts$/, '')
+    t.match(name, /^[a-z0-9]+(-[a-z0-9]+)*$/, path)
+    for (const part of [...path.split('/').slice(0, -1), name]) {
+      if (BANNED.test(part)) t.fail(`${path}: "${part}" says nothing about what is in it`)
+    }
+  }
+})
+
+t.test('exports are named', async (t) => {
+  for (const { path, text } of files) if (/^export default/m.test(text)) t.fail(`${path} has a default export`)
+})
+
+t.test('files stay short', async (t) => {
+  for (const { path, text } of files) {
+    const lines = text.split('\n').length
+    if (lines > 400) t.fail(`${path} has ${lines} lines; split it where its parts have names`)
+  }
+})
+
+t.test('every component has a README with the same headings', async (t) => {
+  for (const component of ['broker', 'agent', 'gateway', 'routeagent', 'dns']) {
+    const readme = sourceFiles(/^[a-z]+\/README\.md$/, [component])[0]?.text ?? ''
+    for (const heading of HEADINGS) t.match(readme, new RegExp(`^## ${heading}$`, 'm'), `${component}: ${heading}`)
+  }
+  for (const foundation of ['protocol', 'cluster', 'kernel', 'cli']) {
+    t.ok(existsSync(join(ROOT, foundation, 'README.md')), `${foundation}/README.md`)
+  }
+})
+
+t.test('no registry host and no machine path in any file', async (t) => {
+  const texts = sourceFiles(/(\.(ts|js|json|md|yaml|yml|sh|proto)|\/(run|sealane))$/)
+  for (const { path, text } of texts.filter(({ path }) => path !== 'test/conventions/names.test.ts')) {
+    if (/registry\.npmjs|proxy\.golang\.org|deb\.debian\.org/.test(text)) t.fail(`${path} names a registry host`)
+    if (/(^|[\s"'`(])\/(work|root)\//.test(text)) t.fail(`${path} has a path of one machine`)
+  }
+})

@@ -1,0 +1,97 @@
+/**
+ * `node test/run-tiers.ts TIER…`: runs the tiers, then prints the table of what ran and what was skipped and why.
+ * SEALANE_REQUIRE_TIERS=unit,netns,… turns a skip into a failure.
+ */
+import { spawn } from 'node:child_process'
+import { existsSync, readdirSync, statSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import { TIERS, type Tier } from './tiers.ts'
+
+const ROOT = join(import.meta.dirname, '..')
+
+interface Outcome {
+  readonly tier: string
+  readonly state: 'passed' | 'failed' | 'skipped'
+  readonly detail: string
+  readonly passed: number
+  readonly failed: number
+  readonly seconds: number
+}
+
+function testFiles(folder: string): string[] {
+  if (!existsSync(folder)) return []
+  return readdirSync(folder).flatMap((name) => {
+    const path = join(folder, name)
+    if (statSync(path).isDirectory()) return testFiles(path)
+    return name.endsWith('.test.ts') ? [relative(ROOT, path)] : []
+  })
+}
+
+async function runTier(tier: Tier): Promise<Outcome> {
+  const skip = await tier.skip()
+  if (skip !== undefined) return { tier: tier.name, state: 'skipped', detail: skip, passed: 0, failed: 0, seconds: 0 }
+  const files = tier.folders.flatMap((folder) => testFiles(join(ROOT, folder))).sort()
+  const started = performance.now()
+  const { code, output } = await tier.run(files)
+  const seconds = (performance.now() - started) / 1000
+  const { passed, failed } = assertions(output)
+  const ok = code === 0 && failed === 0 && passed > 0
+  const detail = `${files.length} files, ${passed} assertions${passed === 0 ? ' (nothing ran)' : ''}`
+  return {
+    tier: tier.name,
+    state: ok ? 'passed' : 'failed',
+    detail,
+    passed,
+    failed: ok ? 0 : Math.max(1, failed),
+    seconds,
+  }
+}
+
+/** tap's closing line: `# { total: 12, pass: 11, fail: 1 }`. */
+function assertions(output: string): { passed: number; failed: number } {
+  const sums = [...output.matchAll(/# \{ total: \d+(?:, pass: (\d+))?(?:, fail: (\d+))?/g)]
+  const last = sums.at(-1)
+  return { passed: Number(last?.[1] ?? 0), failed: Number(last?.[2] ?? 0) }
+}
+
+function printTable(outcomes: readonly Outcome[]): void {
+  console.log('\ntier         result    time     detail')
+  for (const row of outcomes) {
+    console.log(`${row.tier.padEnd(12)} ${row.state.padEnd(8)} ${row.seconds.toFixed(1).padStart(6)} s  ${row.detail}`)
+  }
+}
+
+async function main(): Promise<void> {
+  const names = process.argv.slice(2)
+  const unknown = names.filter((name) => !TIERS.some((tier) => tier.name === name))
+  if (names.length === 0 || unknown.length > 0) {
+    console.error(`usage: run-tiers ${TIERS.map((tier) => tier.name).join('|')} …`)
+    process.exitCode = 2
+    return
+  }
+  const outcomes: Outcome[] = []
+  for (const tier of TIERS.filter((candidate) => names.includes(candidate.name))) outcomes.push(await runTier(tier))
+  printTable(outcomes)
+  const required = (process.env['SEALANE_REQUIRE_TIERS'] ?? '').split(',')
+  const missing = outcomes.filter((row) => row.state === 'skipped' && required.includes(row.tier))
+  for (const row of missing) console.log(`tier ${row.tier} is required here but was skipped: ${row.detail}`)
+  const passed = outcomes.reduce((sum, row) => sum + row.passed, 0)
+  const failed = outcomes.reduce((sum, row) => sum + row.failed, 0) + missing.length
+  console.log(`${passed} passed, ${failed} failed`)
+  process.exitCode = failed > 0 ? 1 : 0
+}
+
+/** Runs a program with its output shown and kept. */
+export function run(command: string, args: readonly string[]): Promise<{ code: number; output: string }> {
+  return new Promise((resolve) => {
+    const child = spawn(command, args, { cwd: ROOT, stdio: ['ignore', 'pipe', 'inherit'] })
+    let output = ''
+    child.stdout.on('data', (chunk: Buffer) => {
+      output += chunk.toString()
+      process.stdout.write(chunk)
+    })
+    child.on('close', (code) => resolve({ code: code ?? 1, output }))
+  })
+}
+
+if (import.meta.main) await main()

@@ -1,0 +1,154 @@
+/**
+ * Network namespaces for tests. withNetns() gives a named one (`sl-<random>`) that outlives nothing: its processes
+ * are ended and it is removed when the story ends, fails, or the test is interrupted. inPrivateNetns() runs a whole
+ * test file inside a nameless one, for drivers that act on their own namespace.
+ */
+import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { fileURLToPath } from 'node:url'
+import type { Test } from 'tap'
+
+export interface ExecResult {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export interface ExecOptions {
+  readonly input?: string
+  readonly timeoutMs?: number
+  readonly env?: NodeJS.ProcessEnv
+  readonly cwd?: string
+}
+
+export interface Netns {
+  readonly name: string
+  /** Runs a program inside and gives its standard output. Throws, with standard error, when it fails. */
+  exec(command: string, args?: readonly string[], options?: ExecOptions): Promise<string>
+  /** The same, but failure is a result. */
+  tryExec(command: string, args?: readonly string[], options?: ExecOptions): Promise<ExecResult>
+  /** Starts a program inside and leaves it running; it is ended with the namespace. */
+  spawn(command: string, args?: readonly string[], options?: { readonly env?: NodeJS.ProcessEnv; readonly cwd?: string }): ChildProcess
+}
+
+const INSIDE = 'SEALANE_TEST_PRIVATE_NETNS'
+const living = new Set<string>()
+
+/** Why namespaces cannot be made here; undefined when they can. A test's `skip` option takes it as it is. */
+export function netnsMissing(): string | undefined {
+  if (process.getuid?.() !== 0) return 'needs root'
+  if (process.platform !== 'linux') return 'needs Linux'
+  try {
+    execFileSync('ip', ['-V'], { stdio: 'ignore' })
+    execFileSync('unshare', ['--net', 'true'], { stdio: 'ignore' })
+    return undefined
+  } catch {
+    return 'needs the programs ip and unshare, and the right to make network namespaces'
+  }
+}
+
+/** Makes a namespace with its loopback up, runs the story in it, and takes it away again whatever happens. */
+export async function withNetns<T>(story: (ns: Netns) => Promise<T>): Promise<T> {
+  const name = `sl-${randomBytes(4).toString('hex')}`
+  watchForInterruption()
+  living.add(name)
+  try {
+    await run('ip', ['netns', 'add', name])
+    await run('ip', ['-n', name, 'link', 'set', 'lo', 'up'])
+    return await story(netns(name))
+  } finally {
+    removeNetns(name)
+  }
+}
+
+/** Two namespaces joined by a veth pair: `left` has 192.0.2.1/24 on `wire`, `right` has 192.0.2.2/24 on `wire`. */
+export function withJoinedNetns<T>(story: (left: Netns, right: Netns) => Promise<T>): Promise<T> {
+  return withNetns((left) =>
+    withNetns(async (right) => {
+      await run('ip', ['-n', left.name, 'link', 'add', 'wire', 'type', 'veth', 'peer', 'name', 'wire', 'netns', right.name])
+      for (const [ns, address] of [[left, '192.0.2.1/24'], [right, '192.0.2.2/24']] as const) {
+        await run('ip', ['-n', ns.name, 'address', 'add', address, 'dev', 'wire'])
+        await run('ip', ['-n', ns.name, 'link', 'set', 'wire', 'up'])
+      }
+      return await story(left, right)
+    }),
+  )
+}
+
+/**
+ * For a file whose tests act on their own namespace: `inPrivateNetns(t, import.meta.url, () => { t.test(…) })`.
+ * Outside, the file is started again in new network, mount and process namespaces with an empty /run, and its tests
+ * count as one subtest; inside, `tests` runs. Nothing that is done inside outlives it.
+ */
+export function inPrivateNetns(t: Test, fileUrl: string, tests: () => void | Promise<void>): void | Promise<void> {
+  if (process.env[INSIDE] === '1') return tests()
+  const missing = netnsMissing()
+  if (missing !== undefined) {
+    t.test('in a private network namespace', { skip: missing }, () => undefined)
+    return
+  }
+  // The shell is process 1 inside: it takes in the daemons that tests leave, so that ended ones are really gone.
+  const init = 'mount -t tmpfs tmpfs /run && mkdir -p /run/netns && ip link set lo up && "$@"; exit $?'
+  const args = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc', 'sh', '-c', init, 'sh']
+  t.spawn('unshare', [...args, process.execPath, fileURLToPath(fileUrl)], { env: { ...process.env, [INSIDE]: '1' } }, 'in a private network namespace')
+}
+
+function netns(name: string): Netns {
+  const inside = (command: string, args: readonly string[]): string[] => ['netns', 'exec', name, command, ...args]
+  return {
+    name,
+    exec: (command, args = [], options = {}) => run('ip', inside(command, args), options),
+    tryExec: (command, args = [], options = {}) => tryRun('ip', inside(command, args), options),
+    spawn: (command, args = [], options = {}) => spawn('ip', inside(command, args), { stdio: ['ignore', 'pipe', 'pipe'], ...options }),
+  }
+}
+
+async function run(command: string, args: readonly string[], options: ExecOptions = {}): Promise<string> {
+  const result = await tryRun(command, args, options)
+  if (result.code === 0) return result.stdout
+  throw new Error(`${command} ${args.join(' ')} ended with ${result.code}: ${result.stderr.trim()}`)
+}
+
+function tryRun(command: string, args: readonly string[], options: ExecOptions): Promise<ExecResult> {
+  const { input, timeoutMs = 30_000, env, cwd } = options
+  return new Promise((resolve) => {
+    const settings = { timeout: timeoutMs, maxBuffer: 64 << 20, env: env ?? process.env, ...(cwd === undefined ? {} : { cwd }) }
+    const child = execFile(command, [...args], settings, (error, stdout, stderr) => {
+      const code = error === null ? 0 : typeof error.code === 'number' ? error.code : 255
+      resolve({ code, stdout, stderr: stderr === '' && error !== null ? error.message : stderr })
+    })
+    child.stdin?.on('error', () => undefined)
+    child.stdin?.end(input ?? '')
+  })
+}
+
+// Synchronous, so that it also works in an exit handler. Every process in the namespace was started by the story.
+function removeNetns(name: string): void {
+  if (!living.delete(name)) return
+  try {
+    const pids = execFileSync('ip', ['netns', 'pids', name], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
+    for (const pid of pids.split('\n').filter((text) => text !== '')) {
+      try {
+        process.kill(Number(pid), 'SIGKILL')
+      } catch {
+        // It has ended by itself.
+      }
+    }
+    execFileSync('ip', ['netns', 'del', name], { stdio: 'ignore' })
+  } catch {
+    // It was never made, or is gone.
+  }
+}
+
+let watching = false
+function watchForInterruption(): void {
+  if (watching) return
+  watching = true
+  process.on('exit', () => [...living].forEach(removeNetns))
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
+    process.once(signal, () => {
+      ;[...living].forEach(removeNetns)
+      process.exit(128 + (signal === 'SIGINT' ? 2 : signal === 'SIGTERM' ? 15 : 1))
+    })
+  }
+}

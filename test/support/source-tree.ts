@@ -1,0 +1,38 @@
+/** The project's own files, for tests about the project itself. */
+import { readFileSync, readdirSync, statSync } from 'node:fs'
+import { join, relative } from 'node:path'
+
+export const ROOT = join(import.meta.dirname, '..', '..')
+const SKIPPED = new Set(['node_modules', '.git', '.tap', 'dist'])
+
+export interface SourceFile {
+  /** From the root, with '/'. */
+  readonly path: string
+  readonly text: string
+}
+
+/** Files below the given folders (or the root) whose path matches. */
+export function sourceFiles(matching: RegExp, folders: readonly string[] = ['.']): SourceFile[] {
+  return folders
+    .flatMap((folder) => walk(join(ROOT, folder)))
+    .map((path) => relative(ROOT, path))
+    .filter((path) => matching.test(path))
+    .sort()
+    .map((path) => ({ path, text: readFileSync(join(ROOT, path), 'utf8') }))
+}
+
+function walk(folder: string): string[] {
+  return readdirSync(folder).flatMap((name) => {
+    if (SKIPPED.has(name)) return []
+    const path = join(folder, name)
+    return statSync(path).isDirectory() ? walk(path) : [path]
+  })
+}
+
+/** What a module imports, type-only imports included, as written. */
+export function importsOf(text: string): string[] {
+  const found = text.matchAll(
+    /(?:^|\n)\s*(?:import|export)\s(?:[^'"]*?\sfrom\s)?['"]([^'"]+)['"]|import\(\s*['"]([^'"]+)['"]/g,
+  )
+  return [...found].map((match) => match[1] ?? match[2] ?? '')
+}
