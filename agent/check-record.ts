@@ -13,21 +13,24 @@ const LABEL_NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/
 /** appProtocol (a label name, possibly prefixed), traffic policies: words that API servers accept. */
 const WORD = /^[A-Za-z0-9]([-A-Za-z0-9_./]{0,251}[A-Za-z0-9])?$/
 
-/** Takes a record as it came; `kubeNamespaces` allows namespaces that begin with kube-. */
-export function recordProblem(record: StoredRecord, kubeNamespaces: boolean): string | undefined {
+/** Takes a record as it came; `allowed` lists system namespaces that may be used all the same. */
+export function recordProblem(record: StoredRecord, allowed: readonly string[]): string | undefined {
   const { key, body } = record
-  if (body.kind !== 'ClusterSetIP' && !isDnsLabel(key.cluster)) return `cluster id ${quote(key.cluster)} is not a DNS label`
+  if (body.kind !== 'ClusterSetIP' && !isDnsLabel(key.cluster))
+    return `cluster id ${quote(key.cluster)} is not a DNS label`
   switch (body.kind) {
     case 'ServiceExport':
-      return namespaceProblem(key.namespace, kubeNamespaces) ?? serviceProblem(key.name) ?? exportProblem(body)
+      return namespaceProblem(key.namespace, allowed) ?? serviceProblem(key.name) ?? exportProblem(body)
     case 'ClusterSetIP':
-      return namespaceProblem(key.namespace, kubeNamespaces) ?? serviceProblem(key.name)
+      return namespaceProblem(key.namespace, allowed) ?? serviceProblem(key.name)
     case 'EndpointSlice':
-      return namespaceProblem(key.namespace, kubeNamespaces) ?? serviceProblem(body.service)
+      return namespaceProblem(key.namespace, allowed) ?? serviceProblem(body.service)
     case 'Endpoint':
       return endpointProblem(body.spec, key.cluster)
     case 'Cluster':
-      return body.spec.id === '' || !isDnsLabel(body.spec.id) ? `cluster id ${quote(body.spec.id)} is not a DNS label` : undefined
+      return body.spec.id === '' || !isDnsLabel(body.spec.id)
+        ? `cluster id ${quote(body.spec.id)} is not a DNS label`
+        : undefined
   }
 }
 
@@ -47,10 +50,11 @@ export function clusterProblem(spec: ClusterSpec, ownPodPrefixes: readonly Prefi
   }
 }
 
-function namespaceProblem(namespace: string, kubeNamespaces: boolean): string | undefined {
+function namespaceProblem(namespace: string, allowed: readonly string[]): string | undefined {
   if (!isDnsLabel(namespace)) return `namespace ${quote(namespace)} is not a DNS label`
-  if (!kubeNamespaces && namespace.startsWith('kube-')) return `namespace ${quote(namespace)} is reserved`
-  return undefined
+  // A name in these would be believed by the platform itself.
+  if (!/^(kube-|openshift)/.test(namespace) || allowed.includes(namespace)) return undefined
+  return `namespace ${quote(namespace)} is a system namespace`
 }
 
 function serviceProblem(name: string): string | undefined {
@@ -59,7 +63,8 @@ function serviceProblem(name: string): string | undefined {
 
 function exportProblem(body: ServiceExportBody): string | undefined {
   const policy = body.internalTrafficPolicy
-  if (policy !== undefined && policy !== 'Cluster' && policy !== 'Local') return `internalTrafficPolicy ${quote(policy)}`
+  if (policy !== undefined && policy !== 'Cluster' && policy !== 'Local')
+    return `internalTrafficPolicy ${quote(policy)}`
   const distribution = body.trafficDistribution
   if (distribution !== undefined && !WORD.test(distribution)) return `trafficDistribution ${quote(distribution)}`
   const port = body.ports.find((one) => !isGoodPort(one))

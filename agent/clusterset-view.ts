@@ -39,14 +39,14 @@ export interface ClustersetView {
 /** Records never change once received: each is judged once. */
 export class RecordJudge {
   readonly #verdicts = new WeakMap<StoredRecord, { readonly problem: string | undefined }>()
-  readonly #kubeNamespaces: boolean
-  constructor(init: { readonly kubeNamespaces: boolean }) {
-    this.#kubeNamespaces = init.kubeNamespaces
+  readonly #allowed: readonly string[]
+  constructor(init: { readonly allowedNamespaces: readonly string[] }) {
+    this.#allowed = init.allowedNamespaces
   }
   problem(record: StoredRecord): string | undefined {
     let verdict = this.#verdicts.get(record)
     if (verdict === undefined) {
-      verdict = { problem: recordProblem(record, this.#kubeNamespaces) }
+      verdict = { problem: recordProblem(record, this.#allowed) }
       this.#verdicts.set(record, verdict)
     }
     return verdict.problem

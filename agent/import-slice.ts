@@ -7,7 +7,12 @@ import type { ExposedPort } from '../model/merge-services.ts'
 import { nameHash } from '../model/name-hash.ts'
 import type { ClusterSpec, EndpointPort, EndpointSlice, ServiceImportType, SliceEndpoint } from '../model/objects.ts'
 import type { EndpointSliceBody } from '../model/records.ts'
-import { LABEL_MANAGED_BY, LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER, MANAGED_BY_SEALANE } from '../model/spec-constants.ts'
+import {
+  LABEL_MANAGED_BY,
+  LABEL_SERVICE_NAME,
+  LABEL_SOURCE_CLUSTER,
+  MANAGED_BY_SEALANE,
+} from '../model/spec-constants.ts'
 import type { Dropped } from './clusterset-view.ts'
 import { addressProblem } from './member-records.ts'
 
@@ -23,7 +28,7 @@ export interface SliceSource {
 
 interface Translation {
   readonly pairs: readonly PrefixPair[]
-  readonly inside: readonly Prefix[]
+  readonly inside: readonly Prefix[] | undefined
 }
 
 /**
@@ -42,7 +47,7 @@ export function importedSlice(
   if (exposure.type === 'ClusterSetIP' && body.ports.length > 0 && ports.length === 0) return undefined
   const translation: Translation = {
     pairs: spec === undefined ? [] : prefixPairs(spec),
-    inside: spec === undefined ? [] : spec.podCIDRs.map((text) => parsePrefix(text)),
+    inside: spec?.podCIDRs.map((text) => parsePrefix(text)),
   }
   return {
     apiVersion: 'discovery.k8s.io/v1',

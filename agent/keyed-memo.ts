@@ -25,6 +25,8 @@ export class KeyedMemo<V> {
 function sameItems(a: readonly unknown[], b: readonly unknown[]): boolean {
   return (
     a.length === b.length &&
-    a.every((item, i) => item === b[i] || (Array.isArray(item) && Array.isArray(b[i]) && sameItems(item, b[i] as unknown[])))
+    a.every(
+      (item, i) => item === b[i] || (Array.isArray(item) && Array.isArray(b[i]) && sameItems(item, b[i] as unknown[])),
+    )
   )
 }

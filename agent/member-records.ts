@@ -18,7 +18,7 @@ export function exportBody(
   const sticky = spec.sessionAffinity === 'ClientIP'
   return {
     kind: 'ServiceExport',
-    uid: object.metadata.uid ?? object.metadata.creationTimestamp ?? '',
+    uid: object.metadata.uid ?? object.metadata.creationTimestamp ?? 'none',
     type: spec.clusterIP === 'None' ? 'Headless' : 'ClusterSetIP',
     ports: (spec.ports ?? []).map(servicePort),
     sessionAffinity: sticky ? 'ClientIP' : 'None',
@@ -35,7 +35,7 @@ export interface SlicePlace {
   readonly cluster: string
   readonly namespace: string
   readonly service: string
-  /** Addresses outside these cannot be reached from other clusters; empty for no limit. */
+  /** Addresses outside these cannot be reached from other clusters. */
   readonly podPrefixes: readonly Prefix[]
 }
 
@@ -46,10 +46,12 @@ export interface SlicePlace {
 export function sliceBody(slice: EndpointSlice, place: SlicePlace, notes: string[]): EndpointSliceBody | undefined {
   const { addressType } = slice
   if (addressType !== 'IPv4' && addressType !== 'IPv6') {
-    notes.push(`EndpointSlice ${slice.metadata.name} has address type ${String(addressType)} and is left out`)
+    notes.push(`EndpointSlice ${slice.metadata.name} has address type ${addressType} and is left out`)
     return undefined
   }
-  const endpoints = (slice.endpoints ?? []).flatMap((endpoint) => publishedEndpoint(endpoint, addressType, place, notes))
+  const endpoints = (slice.endpoints ?? []).flatMap((endpoint) =>
+    publishedEndpoint(endpoint, addressType, place, notes),
+  )
   return {
     kind: 'EndpointSlice',
     service: place.service,
@@ -93,14 +95,18 @@ function publishedEndpoint(
   ]
 }
 
-/** Why other clusters cannot use the address; undefined when they can. */
-export function addressProblem(text: string, addressType: 'IPv4' | 'IPv6', inside: readonly Prefix[]): string | undefined {
+/** Why other clusters cannot use the address; undefined when they can. Without `inside`, any place is fine. */
+export function addressProblem(
+  text: string,
+  addressType: 'IPv4' | 'IPv6',
+  inside: readonly Prefix[] | undefined,
+): string | undefined {
   const address = tryParse(text)
   if (address === undefined) return 'not an IP address'
   if (address.family !== (addressType === 'IPv4' ? 4 : 6)) return `not an ${addressType} address`
   const kind = classifyAddress(address)
   if (kind !== 'usable') return `a ${kind} address`
-  if (inside.length > 0 && !inside.some((prefix) => containsAddress(prefix, address))) return 'outside the pod CIDRs'
+  if (inside !== undefined && !inside.some((prefix) => containsAddress(prefix, address))) return 'outside the pod CIDRs'
   return undefined
 }
 
@@ -113,7 +119,12 @@ function publishedHostname(hostname: string | undefined, place: SlicePlace, note
   return undefined
 }
 
-function servicePort({ name, protocol, port, appProtocol }: NonNullable<NonNullable<Service['spec']>['ports']>[number]): ImportPort {
+function servicePort({
+  name,
+  protocol,
+  port,
+  appProtocol,
+}: NonNullable<NonNullable<Service['spec']>['ports']>[number]): ImportPort {
   return {
     ...(name === undefined || name === '' ? {} : { name }),
     protocol: protocol ?? 'TCP',

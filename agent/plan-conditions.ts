@@ -49,7 +49,11 @@ function planReady(planned: PlannedExport, published: PublishedView): ConditionF
   if (states[0]?.state.t !== 'stored') return ready('False', 'Pending', 'not confirmed by the broker yet')
   const { notes } = planned
   const more = notes.length > MAX_NOTES ? `; and ${notes.length - MAX_NOTES} more` : ''
-  return ready('True', 'Exported', notes.length === 0 ? 'exported' : `exported; ${notes.slice(0, MAX_NOTES).join('; ')}${more}`)
+  return ready(
+    'True',
+    'Exported',
+    notes.length === 0 ? 'exported' : `exported; ${notes.slice(0, MAX_NOTES).join('; ')}${more}`,
+  )
 }
 
 function ready(status: 'True' | 'False', reason: string, message: string): ConditionFinding {

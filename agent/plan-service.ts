@@ -8,7 +8,7 @@ import type { MemberRecord } from '../model/records.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
 import type { Dropped, ExportRecord, ServiceFacts } from './clusterset-view.ts'
 import { importedSlice } from './import-slice.ts'
-import { planAddresses } from './plan-addresses.ts'
+import { type AddressPlan, planAddresses } from './plan-addresses.ts'
 
 export interface ServiceInput {
   readonly key: ServiceKey
@@ -52,7 +52,8 @@ export function planService(input: ServiceInput): ServicePlan {
   const type = held?.type ?? merged.spec.type
   const slices = facts.exports.flatMap((exported) => {
     const cluster = exported.key.cluster
-    const ports = held === undefined ? (merged.portsOf.get(cluster) ?? []) : exposedPorts(held.ports, exported.body.ports)
+    const ports =
+      held === undefined ? (merged.portsOf.get(cluster) ?? []) : exposedPorts(held.ports, exported.body.ports)
     return planSlices(input, exported, { ports, type }, dropped)
   })
   return {
@@ -68,7 +69,7 @@ export function planService(input: ServiceInput): ServicePlan {
 function importObject(
   key: ServiceKey,
   merged: MergedService,
-  { ips, ipFamilies }: Pick<ServiceImport['spec'], 'ips' | 'ipFamilies'>,
+  { ips, ipFamilies }: Pick<AddressPlan, 'ips' | 'ipFamilies'>,
 ): ServiceImport {
   const [namespace = '', name = ''] = key.split('/')
   return {
@@ -80,11 +81,7 @@ function importObject(
       ...(Object.keys(merged.labels).length === 0 ? {} : { labels: merged.labels }),
       ...(Object.keys(merged.annotations).length === 0 ? {} : { annotations: merged.annotations }),
     },
-    spec: {
-      ...merged.spec,
-      ...(ips === undefined ? {} : { ips }),
-      ...(ipFamilies === undefined ? {} : { ipFamilies }),
-    },
+    spec: { ...merged.spec, ipFamilies, ...(ips === undefined ? {} : { ips }) },
   }
 }
 

@@ -51,6 +51,7 @@ async function serve(): Promise<void> {
     dnsConfig({ clusterId: 'east', listen: ['127.0.0.1:0'] }),
     stop.signal,
   )
+  process.disconnect?.()
 }
 
 interface Server { readonly port: number; readonly process: ChildProcess }

@@ -51,7 +51,6 @@ export function checkText(field: string, value: string, min: number, max: number
   if (value.length < min || value.length > max) {
     return refusal(field, `has ${value.length} characters: expected ${min} to ${max}`)
   }
-  // eslint-disable-next-line no-control-regex
   return /[\u0000-\u001f\u007f]/.test(value)
     ? refusal(field, `${quote(value)}: expected no control characters`)
     : undefined

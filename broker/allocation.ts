@@ -21,6 +21,7 @@ export type AddressPlan = ReadonlyMap<string, Pick<AddressClaims, 'translated' |
 
 /** Highest cluster index: see laneAddress() in model/addressing.ts. */
 const MAX_INDEX = 0xffff
+const MAX_FORMER_BLOCKS = 16
 
 /** No block, index or address is left. `field` names what ran out. */
 export class NoRoomError extends Error {
@@ -67,6 +68,7 @@ export function nextIndex(taken: Iterable<number>): number {
 }
 
 function plan(clusters: readonly AddressClaims[], range: Prefix, forgotten: ReadonlySet<string>): AddressPlan {
+  const parsed = clusters.filter((one) => !one.departed).map(parseRanges)
   const changed = new Map<string, { translated: boolean; blocks: Record<string, string> }>()
   const taken = clusters
     .filter((one) => !forgotten.has(one.id))
@@ -76,7 +78,7 @@ function plan(clusters: readonly AddressClaims[], range: Prefix, forgotten: Read
       if (Object.keys(one.blocks).length > 0) changed.set(one.id, { translated: false, blocks: {} })
       continue
     }
-    if (one.departed || !(one.translated || isAmbiguous(one, clusters))) continue
+    if (one.departed || !(one.translated || isAmbiguous(one.id, parsed))) continue
     const missing = one.podCIDRs.filter((cidr) => one.blocks[cidr] === undefined)
     if (one.translated && missing.length === 0) continue
     const blocks: Record<string, string> = { ...one.blocks }
@@ -85,9 +87,16 @@ function plan(clusters: readonly AddressClaims[], range: Prefix, forgotten: Read
       taken.push(block)
       blocks[cidr] = formatPrefix(block)
     }
-    changed.set(one.id, { translated: true, blocks })
+    changed.set(one.id, { translated: true, blocks: boundBlocks(blocks, one.podCIDRs) })
   }
   return changed
+}
+
+/** Blocks of former pod CIDRs are kept for their return, but not without end. */
+function boundBlocks(blocks: Readonly<Record<string, string>>, podCIDRs: readonly string[]): Record<string, string> {
+  const former = Object.keys(blocks).filter((cidr) => !podCIDRs.includes(cidr))
+  const dropped = new Set(former.slice(0, Math.max(0, former.length - MAX_FORMER_BLOCKS)))
+  return Object.fromEntries(Object.entries(blocks).filter(([cidr]) => !dropped.has(cidr)))
 }
 
 function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[]): Prefix {
@@ -101,13 +110,28 @@ function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[]): Prefix
   return allocateBlock(range, length, taken)
 }
 
+interface ParsedRanges {
+  readonly id: string
+  readonly pods: readonly Prefix[]
+  readonly services: readonly Prefix[]
+}
+
+function parseRanges(one: AddressClaims): ParsedRanges {
+  return {
+    id: one.id,
+    pods: one.podCIDRs.map((text) => parsePrefix(text)),
+    services: one.serviceCIDRs.map((text) => parsePrefix(text)),
+  }
+}
+
 /** True when somebody else's address is spelt like one of this cluster's pods. */
-function isAmbiguous(one: AddressClaims, clusters: readonly AddressClaims[]): boolean {
-  const own = one.podCIDRs.map((text) => parsePrefix(text))
-  return clusters
-    .filter((other) => other.id !== one.id && !other.departed)
-    .flatMap((other) => [...other.podCIDRs, ...other.serviceCIDRs])
-    .some((text) => own.some((prefix) => overlaps(prefix, parsePrefix(text))))
+function isAmbiguous(id: string, members: readonly ParsedRanges[]): boolean {
+  const own = members.find((member) => member.id === id)?.pods ?? []
+  return members.some(
+    (other) =>
+      other.id !== id &&
+      [...other.pods, ...other.services].some((range) => own.some((prefix) => overlaps(prefix, range))),
+  )
 }
 
 function noBlock(clusters: readonly AddressClaims[], range: string): NoRoomError {

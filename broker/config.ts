@@ -1,8 +1,10 @@
 /** What a broker is told, and what holds where nothing is said. */
-import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../model/kernel-ids.ts'
+import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
 import { isDnsLabel } from '../model/ids.ts'
 import { addressBits, overlaps, parsePrefix } from '../model/ip.ts'
-import { LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
+import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../protocol/broker-address.ts'
+import { MEMBER_VALIDITY_MS } from '../protocol/identity/x509.ts'
+import { UserError } from '../runtime/user-error.ts'
 
 export interface BrokerConfig {
   /** Directory for the database, the CA and the keys; made with mode 0700. */
@@ -19,6 +21,8 @@ export interface BrokerConfig {
   readonly clustersetIpRange: string
   /** System namespaces (kube-*, openshift*) from which services may be exported all the same. */
   readonly allowedNamespaces: readonly string[]
+  /** Lifetime of member certificates; members renew at two thirds. */
+  readonly memberCertificateMs: number
   readonly limits: BrokerLimits
 }
 
@@ -27,18 +31,13 @@ export interface BrokerLimits {
   readonly recordsPerCluster: number
   readonly membersPerClusterset: number
   readonly watchesPerCluster: number
-  /** Encoded size of one record. */
-  readonly recordBytes: number
 }
 
 export const DEFAULT_LIMITS: BrokerLimits = {
   recordsPerCluster: 50_000,
   membersPerClusterset: 1000,
   watchesPerCluster: 8,
-  recordBytes: 512 * 1024,
 }
-
-export const DEFAULT_BROKER_PORT = 7443
 
 export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'> = {
   clusterset: 'default',
@@ -46,16 +45,15 @@ export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'>
   globalRange: DEFAULT_GLOBAL_RANGE,
   clustersetIpRange: DEFAULT_CLUSTERSET_IP_RANGE,
   allowedNamespaces: [],
+  memberCertificateMs: MEMBER_VALIDITY_MS,
   limits: DEFAULT_LIMITS,
 }
 
 /** Join tokens: 15 minutes, one use. */
 export const DEFAULT_TOKEN_TTL_MS = 15 * 60_000
 export const DEFAULT_TOKEN_USES = 1
-/** Member certificates; members renew at two thirds. */
-export const MEMBER_CERTIFICATE_MS = 24 * 3_600_000
 
-export class BrokerConfigError extends Error {
+export class BrokerConfigError extends UserError {
   readonly field: string
   constructor(field: string, value: string, expected: string) {
     super(`${field} ${JSON.stringify(value)}: expected ${expected}`)
@@ -64,28 +62,24 @@ export class BrokerConfigError extends Error {
   }
 }
 
-/** `host:port` or `[IPv6]:port`. Throws BrokerConfigError. */
-export function parseHostPort(text: string, field: string): { readonly host: string; readonly port: number } {
+/** `host:port` or `[IPv6]:port`; port 0 takes a free one. Throws BrokerConfigError. */
+export function parseListen(text: string): { readonly host: string; readonly port: number } {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:/[\]]+)):(\d{1,5})$/.exec(text)
   const port = Number(match?.[3])
   if (match === null || port > 65_535) {
-    throw new BrokerConfigError(field, text, 'host:port such as broker.example.org:7443')
+    throw new BrokerConfigError('listen', text, `address:port such as 0.0.0.0:${DEFAULT_BROKER_PORT}`)
   }
   return { host: match[1] ?? match[2] ?? '', port }
 }
 
-/** Throws BrokerConfigError or InvalidAddressError at the first thing that is wrong. Gives the config back. */
+/** Throws BrokerConfigError, BrokerAddressError or InvalidAddressError at the first thing that is wrong. Gives the config back. */
 export function checkBrokerConfig(config: BrokerConfig): BrokerConfig {
   if (!isDnsLabel(config.clusterset)) {
     throw new BrokerConfigError('clusterset', config.clusterset, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
   }
-  parseHostPort(config.listen, 'listen')
+  parseListen(config.listen)
   if (config.advertise.length === 0) throw new BrokerConfigError('advertise', '', 'at least one host:port')
-  for (const [i, one] of config.advertise.entries()) {
-    if (parseHostPort(one, `advertise[${i}]`).port === 0) {
-      throw new BrokerConfigError(`advertise[${i}]`, one, 'a port from 1 to 65535')
-    }
-  }
+  for (const [i, one] of config.advertise.entries()) parseBrokerAddress(one, `advertise[${i}]`)
   checkRanges(config)
   return config
 }

@@ -45,7 +45,7 @@ export interface TokenUse {
   readonly keyHash: string
 }
 
-/** Key: token id, the first 8 hex digits of the hash. */
+/** Key: token id. */
 export interface TokenRow {
   /** SHA-256 of the secret, hex. The secret itself is never stored. */
   readonly hash: string

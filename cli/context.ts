@@ -12,11 +12,7 @@ export interface CommandContext {
 
 /** A subcommand that reports errors like the program does and ends its help with an example. */
 export function subcommand(parent: Command, name: string, description: string, example: string): Command {
-  return parent
-    .command(name)
-    .description(description)
-    .exitOverride()
-    .addHelpText('after', `\nExample:\n  ${example}`)
+  return parent.command(name).description(description).exitOverride().addHelpText('after', `\nExample:\n  ${example}`)
 }
 
 export function siteOption(): Option {
@@ -24,7 +20,9 @@ export function siteOption(): Option {
 }
 
 export function outputOption(): Option {
-  return new Option('-o, --output <format>', 'how to print').choices(OUTPUT_FORMATS).default('table' satisfies OutputFormat)
+  return new Option('-o, --output <format>', 'how to print')
+    .choices(OUTPUT_FORMATS)
+    .default('table' satisfies OutputFormat)
 }
 
 export function stateOption(): Option {
@@ -42,7 +40,9 @@ export function parsed<T>(parse: (text: string) => T): (text: string) => T {
   }
 }
 
-export function collect<T>(parse: (text: string) => T): (text: string, before: readonly T[] | undefined) => readonly T[] {
+export function collect<T>(
+  parse: (text: string) => T,
+): (text: string, before: readonly T[] | undefined) => readonly T[] {
   return (text, before = []) => [...before, parsed(parse)(text)]
 }
 

@@ -1,5 +1,4 @@
 /** Joining: key and request made here, certificate from the broker, everything written before success is claimed. */
-import { join } from 'node:path'
 import type { ClusterId } from '../model/ids.ts'
 import { type Cluster, MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import type { JoinResponse } from '../protocol/broker-api.ts'
@@ -7,8 +6,9 @@ import { createKey } from '../protocol/identity/keys.ts'
 import { readMemberIdentity, writeMemberIdentity } from '../protocol/identity/member-files.ts'
 import { parseJoinToken } from '../protocol/identity/token.ts'
 import { createCsr } from '../protocol/identity/x509.ts'
-import { connectForJoin } from '../protocol/transport/join-client.ts'
+import { connectForJoin } from '../protocol/transport/grpc-client.ts'
 import type { Clock } from '../reconcile/clock.ts'
+import { createLogger } from '../runtime/pino-logger.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { sealaneVersion } from './context.ts'
 import type { OpenSite } from './site.ts'
@@ -26,15 +26,14 @@ export interface Joined {
   readonly globalCIDRs: readonly string[]
 }
 
-export function identityDirectory(state: string): string {
-  return join(state, 'identity')
-}
-
 /** Throws TokenError, RefusedError, BrokerUnreachableError, UserError; a failed join leaves the site as it was. */
-export async function joinClusterset(site: OpenSite, { token: text, clusterId, clock, signal }: JoinInit): Promise<Joined> {
+export async function joinClusterset(
+  site: OpenSite,
+  { token: text, clusterId, clock, signal }: JoinInit,
+): Promise<Joined> {
   const { config, cluster } = site
   const token = parseJoinToken(text, clock.now())
-  const directory = identityDirectory(config.state)
+  const directory = config.identity
   const known = await readMemberIdentity(directory)
   if (known !== undefined && known.cluster !== clusterId) {
     throw new UserError(`this site is already joined as ${known.cluster} in clusterset ${known.clusterset}`, {
@@ -42,7 +41,7 @@ export async function joinClusterset(site: OpenSite, { token: text, clusterId, c
     })
   }
   const key = createKey()
-  const client = await connectForJoin(token, signal)
+  const client = await connectForJoin({ token, clock, logger: createLogger('cli', 'warn') }, signal)
   let response: JoinResponse
   try {
     response = await client.join(

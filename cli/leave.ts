@@ -6,8 +6,9 @@ import type { Gateway, RouteAgent } from '../model/objects.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import { type MemberIdentity, readMemberIdentity, removeMemberIdentity } from '../protocol/identity/member-files.ts'
 import { connectBroker } from '../protocol/transport/grpc-client.ts'
+import { SystemClock } from '../reconcile/clock.ts'
+import { createLogger } from '../runtime/pino-logger.ts'
 import { UserError } from '../runtime/user-error.ts'
-import { identityDirectory } from './join.ts'
 import type { OpenSite } from './site.ts'
 
 export interface LeaveInit {
@@ -20,7 +21,7 @@ export interface LeaveInit {
 /** Throws UserError when this site is no member, the broker cannot be told, or a node does not clean up in time. */
 export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<void> {
   const { config, cluster } = site
-  const directory = identityDirectory(config.state)
+  const directory = config.identity
   const identity = await readMemberIdentity(directory)
   const memberships = cluster.cache('Membership')
   await memberships.whenSynced(init.signal)
@@ -36,7 +37,14 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
 }
 
 async function tellBroker(identity: MemberIdentity, { force, signal, say }: LeaveInit): Promise<void> {
-  const client = connectBroker(identity)
+  const client = connectBroker({
+    addresses: identity.brokerAddresses,
+    clusterset: identity.clusterset,
+    ca: identity.caBundle,
+    identity: { certificate: identity.certificate, key: identity.key },
+    clock: new SystemClock(),
+    logger: createLogger('cli', 'warn'),
+  })
   try {
     await client.leave(AbortSignal.any([signal, AbortSignal.timeout(10_000)]))
     say('the broker has withdrawn everything of this cluster')

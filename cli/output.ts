@@ -16,7 +16,12 @@ export const processOutput: Output = {
 }
 
 /** JSON and YAML carry whole objects under `items`; the table shows what people look for. */
-export function printItems<T>(output: Output, format: OutputFormat, items: readonly T[], columns: readonly Column<T>[]): void {
+export function printItems<T>(
+  output: Output,
+  format: OutputFormat,
+  items: readonly T[],
+  columns: readonly Column<T>[],
+): void {
   switch (format) {
     case 'json':
       output.answer(`${JSON.stringify({ items }, undefined, 2)}\n`)

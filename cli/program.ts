@@ -11,7 +11,10 @@ import { addVersionCommand } from './commands/version.ts'
 import type { CommandContext } from './context.ts'
 import { processOutput } from './output.ts'
 
-export function buildProgram(signal: AbortSignal, context: CommandContext = { signal, output: processOutput }): Command {
+export function buildProgram(
+  signal: AbortSignal,
+  context: CommandContext = { signal, output: processOutput },
+): Command {
   const program = new Command('sealane')
     .description('Joins clusters and plain Linux sites into one network and one set of services.')
     .exitOverride()

@@ -88,7 +88,7 @@ export function ownedParts(object: KubeObject): Record<string, unknown> {
 }
 
 export function sameOwnedParts(a: KubeObject, b: KubeObject): boolean {
-  return isDeepStrictEqual(ownedParts(a), ownedParts(b))
+  return isDeepStrictEqual(plain(ownedParts(a)), plain(ownedParts(b)))
 }
 
 /** All but metadata and status: a change of it is a new generation. */
@@ -113,14 +113,19 @@ export function withServerMetadata<T extends KubeObject>(
   const kept = previous?.metadata
   const born = kept?.uid === undefined ? birth() : undefined
   const { resourceVersion: _version, deletionTimestamp: _deleted, ...stated } = metadata
-  const changed = previous !== undefined && !isDeepStrictEqual(specParts(previous), rest)
+  const changed = previous !== undefined && !isDeepStrictEqual(plain(specParts(previous)), plain(rest))
   const filled: ObjectMeta = {
     ...stated,
     uid: kept?.uid ?? born?.uid ?? '',
     creationTimestamp: kept?.creationTimestamp ?? born?.creationTimestamp ?? '',
     generation: (kept?.generation ?? 1) + (changed ? 1 : 0),
   }
-  return structuredClone({ ...rest, metadata: filled }) as unknown as T
+  return plain({ ...rest, metadata: filled }) as unknown as T
+}
+
+/** As JSON gives it back: fields that are undefined are absent. */
+export function plain<T>(value: T): T {
+  return value === undefined ? value : (JSON.parse(JSON.stringify(value)) as T)
 }
 
 function deepFreeze<T>(value: T): T {

@@ -61,19 +61,18 @@ interface Attempt {
 }
 
 function settleOnce({ clock, timeoutMs, signal }: Exchange, attempt: Attempt): Promise<Buffer> {
-  const { promise, resolve, reject } = Promise.withResolvers<Buffer>()
-  const cancel = clock.setTimer(timeoutMs, () => reject(new Error(`no answer within ${timeoutMs} ms`)))
-  const onAbort = (): void => reject(new Error('stopped'))
-  signal.addEventListener('abort', onAbort, { once: true })
-  try {
+  let release = (): void => undefined
+  const settled = new Promise<Buffer>((resolve, reject) => {
+    const cancel = clock.setTimer(timeoutMs, () => reject(new Error(`no answer within ${timeoutMs} ms`)))
+    const onAbort = (): void => reject(new Error('stopped'))
+    signal.addEventListener('abort', onAbort, { once: true })
+    release = () => {
+      cancel()
+      signal.removeEventListener('abort', onAbort)
+      attempt.stop()
+    }
     if (signal.aborted) onAbort()
     else attempt.start(resolve, reject)
-  } catch (error) {
-    reject(error as Error)
-  }
-  return promise.finally(() => {
-    cancel()
-    signal.removeEventListener('abort', onAbort)
-    attempt.stop()
   })
+  return settled.finally(release)
 }

@@ -63,7 +63,7 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
       { text: `iifname ${devices} jump from-lane` },
       ...(init.remotes.length === 0 ? [] : [passesThrough(init)]),
     ]),
-    ...chain('policy', FORWARD, forwardPolicy(init, devices)),
+    ...chain('forward-policy', FORWARD, forwardPolicy(init, devices)),
     ...chain('lane-address', INPUT, inputPolicy(init, devices)),
     ...chain('translate-out', LAST, [{ text: `oifname ${devices} jump to-lane` }]),
   ]
@@ -113,15 +113,15 @@ function errorChains(init: TranslationInit): NftStatement[] {
 }
 
 function forwardPolicy(init: TranslationInit, devices: string): Rule[] {
-  const own = prefixSet(init.podCIDRs)
-  const outward =
-    init.remotes.length === 0 ? [] : [`oifname ${devices} ip daddr != ${prefixSet(init.remotes)} counter drop`]
   return [
     { text: `iifname ${devices} oifname ${devices} counter drop`, comment: 'dropped: from lane to lane' },
-    { text: `iifname ${devices} ip daddr != ${own} counter drop`, comment: 'dropped: from a lane to no pod of ours' },
+    { text: `iifname ${devices} ${notIn('daddr', init.podCIDRs)}counter drop`, comment: 'dropped: from a lane to no pod of ours' },
     { text: `iifname ${devices} icmp type redirect counter drop`, comment: 'dropped: redirect from a lane' },
-    { text: `oifname ${devices} ip saddr != ${own} counter drop`, comment: 'dropped: to a lane from no pod of ours' },
-    ...outward.map((text) => ({ text, comment: 'dropped: to a lane, for no other cluster' })),
+    { text: `oifname ${devices} ${notIn('saddr', init.podCIDRs)}counter drop`, comment: 'dropped: to a lane from no pod of ours' },
+    {
+      text: `oifname ${devices} ${notIn('daddr', init.remotes)}counter drop`,
+      comment: 'dropped: to a lane, for no other cluster',
+    },
     { text: `iifname ${devices} tcp flags syn tcp option maxseg size set rt mtu` },
     { text: `oifname ${devices} tcp flags syn tcp option maxseg size set rt mtu` },
     { text: `iifname ${devices} counter`, comment: 'passed: from a lane' },
@@ -170,6 +170,11 @@ function chain(name: string, base: NftBaseChain | undefined, rules: readonly Rul
 
 function asRules(texts: readonly string[]): Rule[] {
   return texts.map((text) => ({ text }))
+}
+
+/** `ip saddr != { … } `; everything where there is no prefix. */
+function notIn(field: 'saddr' | 'daddr', prefixes: readonly Prefix[]): string {
+  return prefixes.length === 0 ? '' : `ip ${field} != ${prefixSet(prefixes)} `
 }
 
 /** Prefixes without those that lie in another: nft refuses overlapping intervals. */

@@ -2,21 +2,26 @@
 import { InvalidAddressError, parseAddress, parsePrefix } from '../model/ip.ts'
 import { KernelError } from './errors.ts'
 import { formatRoute } from './format-ip.ts'
-import type { InterfaceAddress, Route } from './route-table.ts'
+import type { InterfaceAddress, NextHop, Route } from './route-table.ts'
 
 export function checkRoute(route: Route): void {
   const operation = formatRoute(route)
   refuseInvalid(operation, () => {
-    parsePrefix(route.destination, 'destination')
+    const { family } = parsePrefix(route.destination, 'destination')
+    if (family !== 4) throw new InvalidAddressError('destination', route.destination, 'an IPv4 prefix')
     if (route.source !== undefined) parseAddress(route.source, 'source')
     for (const hop of route.nextHops) if (hop.via !== undefined) parseAddress(hop.via, 'via')
   })
   const problem =
-    route.type === 'unicast' && route.nextHops.length === 0 ? 'a unicast route needs a next hop'
-    : route.type === 'unreachable' && route.nextHops.length > 0 ? 'an unreachable route has no next hop'
-    : !Number.isInteger(route.table) || route.table < 1 || route.table > 0xffffffff ? `table ${route.table}: expected 1 to 4294967295`
-    : route.nextHops.some((hop) => hop.weight !== undefined && !(hop.weight >= 1 && hop.weight <= 256)) ? 'weight: expected 1 to 256'
-    : undefined
+    route.type === 'unicast' && route.nextHops.length === 0
+      ? 'a unicast route needs a next hop'
+      : route.type === 'unreachable' && route.nextHops.length > 0
+        ? 'an unreachable route has no next hop'
+        : !Number.isInteger(route.table) || route.table < 1 || route.table > 0xffffffff
+          ? `table ${route.table}: expected 1 to 4294967295`
+          : route.nextHops.some((hop) => hop.weight !== undefined && !(hop.weight >= 1 && hop.weight <= 256))
+            ? 'weight: expected 1 to 256'
+            : undefined
   if (problem !== undefined) throw new KernelError('EINVAL', operation, problem)
 }
 
@@ -30,12 +35,43 @@ export function checkInterfaceAddress(address: InterfaceAddress, operation: stri
   })
 }
 
+/** Six bytes in colon form, lower case. */
+export function checkMac(mac: string, operation: string): void {
+  if (/^[0-9a-f]{2}(?::[0-9a-f]{2}){5}$/.test(mac)) return
+  throw new KernelError('EINVAL', operation, `MAC ${JSON.stringify(mac)}: expected six bytes such as 0a:5e:c0:00:02:01`)
+}
+
+/** Device names: 1 to 15 characters without '/', ':' or space (net/core/dev.c dev_valid_name). */
+export function checkDeviceName(name: string, operation: string): void {
+  if (!/^[^\s/:]{1,15}$/.test(name) || name === '.' || name === '..') {
+    throw new KernelError(
+      'EINVAL',
+      operation,
+      `device name ${JSON.stringify(name)}: expected 1 to 15 characters without space, / or :`,
+    )
+  }
+}
+
+/** The route as a listing gives it: what is default or means nothing is left out. */
+export function normalRoute(route: Route): Route {
+  const { metric, ...rest } = route
+  const several = route.nextHops.length > 1
+  const nextHops = route.nextHops.map(({ device, via, onlink, weight }): NextHop => ({
+    device,
+    ...(via === undefined ? {} : { via }),
+    ...(onlink === true ? { onlink } : {}),
+    ...(several && weight !== undefined && weight !== 1 ? { weight } : {}),
+  }))
+  return { ...rest, nextHops, ...(metric === undefined || metric === 0 ? {} : { metric }) }
+}
+
 /** Turns what model/ip.ts says about text into a KernelError. */
 export function refuseInvalid<T>(operation: string, parse: () => T): T {
   try {
     return parse()
   } catch (error) {
-    if (error instanceof InvalidAddressError) throw new KernelError('EINVAL', operation, error.message, { cause: error })
+    if (error instanceof InvalidAddressError)
+      throw new KernelError('EINVAL', operation, error.message, { cause: error })
     throw error
   }
 }

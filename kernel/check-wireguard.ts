@@ -18,6 +18,16 @@ export function checkDeviceConfig(name: string, config: DeviceConfig): void {
   }
 }
 
+/** The name is an argument and a file name: `wg` allows no others. */
+export function checkWireguardName(name: string): void {
+  if (/^[A-Za-z0-9_=+][A-Za-z0-9_=+.-]{0,14}$/.test(name)) return
+  throw new KernelError(
+    'EINVAL',
+    'wg',
+    `device name ${JSON.stringify(name)}: expected 1 to 15 letters, digits or _=+.-`,
+  )
+}
+
 /** 32 bytes in base64. */
 export function isWireguardKey(text: string): boolean {
   return KEY.test(text)
@@ -25,7 +35,11 @@ export function isWireguardKey(text: string): boolean {
 
 function checkPeer(operation: string, peer: PeerConfig): void {
   if (!isWireguardKey(peer.publicKey)) {
-    throw new KernelError('EINVAL', operation, `public key ${JSON.stringify(peer.publicKey.slice(0, 60))}: expected 32 bytes in base64`)
+    throw new KernelError(
+      'EINVAL',
+      operation,
+      `public key ${JSON.stringify(peer.publicKey.slice(0, 60))}: expected 32 bytes in base64`,
+    )
   }
   if (!Number.isInteger(peer.keepaliveSeconds) || peer.keepaliveSeconds < 0 || peer.keepaliveSeconds > 65535) {
     throw new KernelError('EINVAL', operation, `keepalive ${peer.keepaliveSeconds}: expected 0 to 65535 seconds`)
@@ -34,7 +48,8 @@ function checkPeer(operation: string, peer: PeerConfig): void {
     for (const prefix of peer.allowedIps) parsePrefix(prefix, 'allowed IPs')
     if (peer.endpoint !== undefined) checkEndpoint(peer.endpoint)
   } catch (error) {
-    if (error instanceof InvalidAddressError) throw new KernelError('EINVAL', operation, error.message, { cause: error })
+    if (error instanceof InvalidAddressError)
+      throw new KernelError('EINVAL', operation, error.message, { cause: error })
     throw error
   }
 }
@@ -42,6 +57,7 @@ function checkPeer(operation: string, peer: PeerConfig): void {
 function checkEndpoint(endpoint: string): void {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([\d.]+)):(\d{1,5})$/.exec(endpoint)
   const port = Number(match?.[3])
-  if (match === null || port < 1 || port > 65535) throw new InvalidAddressError('endpoint', endpoint, 'address:port such as 192.0.2.1:4500')
+  if (match === null || port < 1 || port > 65535)
+    throw new InvalidAddressError('endpoint', endpoint, 'address:port such as 192.0.2.1:4500')
   parseAddress(match[1] ?? match[2] ?? '', 'endpoint')
 }

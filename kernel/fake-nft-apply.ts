@@ -10,7 +10,11 @@ import type { NftElement, NftStatement } from './nft-transaction.ts'
 
 export type Undo = () => void
 /** The statements that may have one of these verbs. */
-type Of<V extends NftStatement['verb'], S = NftStatement> = S extends { readonly verb: infer W } ? ([Extract<W, V>] extends [never] ? never : S) : never
+type Of<V extends NftStatement['verb'], S = NftStatement> = S extends { readonly verb: infer W }
+  ? [Extract<W, V>] extends [never]
+    ? never
+    : S
+  : never
 
 /** Throws KernelError as the kernel would; changes made before the failure are in `undo`. */
 export function applyStatement(
@@ -26,29 +30,49 @@ export function applyStatement(
   const table = tables.get(statement.table)
   if (table === undefined) throw refuse('ENOENT', statement, `no table ${statement.table}`)
   switch (statement.verb) {
-    case 'delete-table':
-      return remove(tables, statement.table, undo)
+    case 'delete-table': {
+      remove(tables, statement.table, undo)
+      return
+    }
     case 'flush-table':
       for (const chain of table.chains.values()) flushChain(table, chain, undo)
       return
-    case 'add-chain':
-      return addChain(table, statement, undo)
-    case 'flush-chain':
-      return flushChain(table, needChain(table, statement), undo)
-    case 'delete-chain':
-      return deleteChain(table, statement, undo)
-    case 'add-rule':
-      return addRule(table, statement, undo)
-    case 'add-map':
-      return addMap(table, statement, undo)
-    case 'flush-map':
-      return flushMap(table, needMap(table, statement), undo)
-    case 'delete-map':
-      return deleteMap(table, statement, undo)
-    case 'add-elements':
-      return addElements(table, statement, undo)
-    case 'delete-elements':
-      return deleteElements(table, statement, undo)
+    case 'add-chain': {
+      addChain(table, statement, undo)
+      return
+    }
+    case 'flush-chain': {
+      flushChain(table, needChain(table, statement), undo)
+      return
+    }
+    case 'delete-chain': {
+      deleteChain(table, statement, undo)
+      return
+    }
+    case 'add-rule': {
+      addRule(table, statement, undo)
+      return
+    }
+    case 'add-map': {
+      addMap(table, statement, undo)
+      return
+    }
+    case 'flush-map': {
+      flushMap(table, needMap(table, statement), undo)
+      return
+    }
+    case 'delete-map': {
+      deleteMap(table, statement, undo)
+      return
+    }
+    case 'add-elements': {
+      addElements(table, statement, undo)
+      return
+    }
+    case 'delete-elements': {
+      deleteElements(table, statement, undo)
+      return
+    }
   }
 }
 
@@ -161,7 +185,12 @@ function checkShape(map: FakeNftMap, element: NftElement, statement: NftStatemen
     throw refuseElement('EINVAL', statement, element, `invalid data type, expected ${map.type.key}`)
   }
   if ((element.value === undefined) !== (map.type.value === undefined)) {
-    throw refuseElement('EINVAL', statement, element, map.type.value === undefined ? 'a set has no values' : 'the value is missing')
+    throw refuseElement(
+      'EINVAL',
+      statement,
+      element,
+      map.type.value === undefined ? 'a set has no values' : 'the value is missing',
+    )
   }
   if (element.value === undefined || map.type.value === undefined) return
   if (element.value.split(' . ').length !== map.type.value.split(' . ').length) {
@@ -223,7 +252,12 @@ function refuse(code: KernelErrorCode, statement: NftStatement, detail: string):
   return new KernelError(code, `nft ${shortText(statement)}`, detail)
 }
 
-function refuseElement(code: KernelErrorCode, statement: NftStatement, element: NftElement, detail: string): KernelError {
+function refuseElement(
+  code: KernelErrorCode,
+  statement: NftStatement,
+  element: NftElement,
+  detail: string,
+): KernelError {
   const only = { ...statement, elements: [element] } as NftStatement
   return new KernelError(code, `nft ${shortText(only)}`, detail)
 }

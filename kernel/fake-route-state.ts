@@ -1,6 +1,5 @@
 /** Checks and look-ups of the fake route table, without state of their own. */
 import { containsAddress, parseAddress, parsePrefix, prefixOf } from '../model/ip.ts'
-import { KernelError } from './errors.ts'
 import type { InterfaceAddress, Route, Rule } from './route-table.ts'
 
 export function routeKey(route: Route): string {
@@ -11,13 +10,6 @@ export function ruleKey(rule: Rule): string {
   return `${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}`
 }
 
-/** Device names: 1 to 15 characters without '/', ':' or space (net/core/dev.c dev_valid_name). */
-export function checkDeviceName(name: string, operation: string): void {
-  if (!/^[^\s/:]{1,15}$/.test(name) || name === '.' || name === '..') {
-    throw new KernelError('EINVAL', operation, `device name ${JSON.stringify(name)}: expected 1 to 15 characters without space, / or :`)
-  }
-}
-
 /** Whether `address` is on a network that one of the device's addresses is in. */
 export function isConnected(addresses: readonly InterfaceAddress[], device: string, address: string): boolean {
   const wanted = parseAddress(address)
@@ -25,7 +17,10 @@ export function isConnected(addresses: readonly InterfaceAddress[], device: stri
 }
 
 /** The device whose connected network holds the address, longest prefix first. */
-export function connectedDevice(addresses: readonly InterfaceAddress[], destination: string): InterfaceAddress | undefined {
+export function connectedDevice(
+  addresses: readonly InterfaceAddress[],
+  destination: string,
+): InterfaceAddress | undefined {
   const wanted = parseAddress(destination)
   return addresses
     .filter((entry) => containsAddress(networkOf(entry.address), wanted))
@@ -37,7 +32,10 @@ export function bestRoute(routes: readonly Route[], table: number, destination: 
   const wanted = parseAddress(destination)
   return routes
     .filter((route) => route.table === table && containsAddress(parsePrefix(route.destination), wanted))
-    .sort((a, b) => parsePrefix(b.destination).length - parsePrefix(a.destination).length || (a.metric ?? 0) - (b.metric ?? 0))[0]
+    .sort(
+      (a, b) =>
+        parsePrefix(b.destination).length - parsePrefix(a.destination).length || (a.metric ?? 0) - (b.metric ?? 0),
+    )[0]
 }
 
 function networkOf(address: string): ReturnType<typeof prefixOf> {

@@ -3,21 +3,48 @@
  * that no address reaches, foreign source addresses, doubles, deletion of what is not there), drops what the kernel
  * drops when a device goes, and prints itself as the commands that would make it.
  */
-import { checkInterfaceAddress, checkRoute, refuseInvalid } from './check-route.ts'
-import { KernelError } from './errors.ts'
-import { bestRoute, checkDeviceName, connectedDevice, isConnected, routeKey, ruleKey } from './fake-route-state.ts'
 import {
-  formatAddress, formatForwardingEntry, formatLink, formatLinkChange, formatNeighbour, formatRoute, formatRouteDeletion,
-  formatRule, formatRuleDeletion,
+  checkDeviceName,
+  checkInterfaceAddress,
+  checkMac,
+  checkRoute,
+  normalRoute,
+  refuseInvalid,
+} from './check-route.ts'
+import { KernelError } from './errors.ts'
+import { bestRoute, connectedDevice, isConnected, routeKey, ruleKey } from './fake-route-state.ts'
+import {
+  formatAddress,
+  formatForwardingEntry,
+  formatLink,
+  formatLinkChange,
+  formatNeighbour,
+  formatRoute,
+  formatRouteDeletion,
+  formatRule,
+  formatRuleDeletion,
 } from './format-ip.ts'
 import type {
-  ForwardingEntry, InterfaceAddress, Link, Neighbour, NewLink, Route, RouteTable, Rule, VxlanLink,
+  ForwardingEntry,
+  InterfaceAddress,
+  Link,
+  Neighbour,
+  NewLink,
+  Route,
+  RouteTable,
+  Rule,
+  VxlanLink,
 } from './route-table.ts'
 import { parseAddress } from '../model/ip.ts'
 
 export interface FakeNode {
   /** Devices that are there from the start and are not ours. */
-  readonly links?: readonly { readonly name: string; readonly mtu?: number; readonly kind?: string; readonly mac?: string }[]
+  readonly links?: readonly {
+    readonly name: string
+    readonly mtu?: number
+    readonly kind?: string
+    readonly mac?: string
+  }[]
   readonly addresses?: readonly InterfaceAddress[]
   /** Where packets go that no rule and no connected network wants. */
   readonly defaultDevice?: string
@@ -61,11 +88,17 @@ export class FakeRouteTable implements RouteTable {
       checkDeviceName(link.name, operation)
       if (this.#links.has(link.name)) throw new KernelError('EEXIST', operation, 'the device exists')
       const plain = { name: link.name, kind: link.kind, mtu: link.mtu, up: false }
-      if (link.kind !== 'vxlan') return this.#insert({ ...plain, mac: link.kind === 'dummy' ? '02:00:00:00:00:01' : '' }, link)
+      if (link.kind !== 'vxlan') {
+        this.#insert({ ...plain, mac: link.kind === 'wireguard' ? '' : '02:00:00:00:00:01' }, link)
+        return
+      }
+      checkMac(link.mac, operation)
       refuseInvalid(operation, () => parseAddress(link.local, 'local'))
-      const taken = [...this.#links.values()].find((other) => other.made?.kind === 'vxlan' && other.made.vni === link.vni && other.made.port === link.port)
+      const taken = [...this.#links.values()].find(
+        (other) => other.made?.kind === 'vxlan' && other.made.vni === link.vni && other.made.port === link.port,
+      )
       if (taken !== undefined) throw new KernelError('EEXIST', operation, `${taken.link.name} has this VNI and port`)
-      this.#insert({ ...plain, kind: 'vxlan', mac: link.mac, vni: link.vni, port: link.port, local: link.local } as Omit<VxlanLink, 'index'>, link)
+      this.#insert({ ...plain, kind: 'vxlan', mac: link.mac, vni: link.vni, port: link.port, local: link.local }, link)
     })
   }
 
@@ -105,7 +138,8 @@ export class FakeRouteTable implements RouteTable {
     const operation = `ip address del ${address.address} dev ${address.device}`
     return this.#change(operation, signal, () => {
       this.#needLink(address.device, operation)
-      if (!this.#addresses.delete(addressKey(address))) throw new KernelError('EADDRNOTAVAIL', operation, 'no such address')
+      if (!this.#addresses.delete(addressKey(address)))
+        throw new KernelError('EADDRNOTAVAIL', operation, 'no such address')
     })
   }
 
@@ -118,7 +152,8 @@ export class FakeRouteTable implements RouteTable {
     return this.#change(operation, signal, () => {
       checkRoute(route)
       for (const hop of route.nextHops) {
-        if (!this.#needLink(hop.device, operation).link.up) throw new KernelError('ENETDOWN', operation, `${hop.device} is down`)
+        if (!this.#needLink(hop.device, operation).link.up)
+          throw new KernelError('ENETDOWN', operation, `${hop.device} is down`)
         if (hop.via !== undefined && hop.onlink !== true && !isConnected(this.#addressList(), hop.device, hop.via)) {
           throw new KernelError('ENETUNREACH', operation, `no address of ${hop.device} reaches ${hop.via}`)
         }
@@ -126,22 +161,30 @@ export class FakeRouteTable implements RouteTable {
       if (route.source !== undefined && !this.#isLocal(route.source)) {
         throw new KernelError('EINVAL', operation, `source ${route.source} is not an address of this node`)
       }
-      this.#routes.set(routeKey(route), route)
+      this.#routes.set(routeKey(route), normalRoute(route))
     })
   }
 
   deleteRoute(route: Route, signal?: AbortSignal): Promise<void> {
     const operation = formatRouteDeletion(route)
     return this.#change(operation, signal, () => {
-      if (!this.#routes.delete(routeKey(route))) throw new KernelError('ESRCH', operation, 'no such route')
+      checkRoute(route)
+      const present = this.#routes.get(routeKey(route))
+      if (present?.type !== route.type) throw new KernelError('ESRCH', operation, 'no such route')
+      this.#routes.delete(routeKey(route))
     })
   }
 
-  lookup(destination: string, signal?: AbortSignal): Promise<{ readonly device: string; readonly source?: string; readonly mtu: number }> {
+  lookup(
+    destination: string,
+    signal?: AbortSignal,
+  ): Promise<{ readonly device: string; readonly source?: string; readonly mtu: number }> {
     const operation = `ip route get ${destination}`
     return this.#attempt(operation, signal, () => {
       refuseInvalid(operation, () => parseAddress(destination, 'destination'))
-      const rules = [...this.#rules.values()].filter((rule) => rule.inputDevice === undefined).sort((a, b) => a.priority - b.priority)
+      const rules = [...this.#rules.values()]
+        .filter((rule) => rule.inputDevice === undefined)
+        .sort((a, b) => a.priority - b.priority)
       for (const rule of rules) {
         const route = bestRoute([...this.#routes.values()], rule.table, destination)
         if (route === undefined) continue
@@ -156,7 +199,9 @@ export class FakeRouteTable implements RouteTable {
   }
 
   rules(signal?: AbortSignal): Promise<readonly Rule[]> {
-    return this.#attempt('ip rule show', signal, () => [...this.#rules.values()].sort((a, b) => a.priority - b.priority))
+    return this.#attempt('ip rule show', signal, () =>
+      [...this.#rules.values()].sort((a, b) => a.priority - b.priority),
+    )
   }
 
   addRule(rule: Rule, signal?: AbortSignal): Promise<void> {
@@ -185,8 +230,10 @@ export class FakeRouteTable implements RouteTable {
   replaceNeighbour(neighbour: Neighbour, signal?: AbortSignal): Promise<void> {
     const operation = formatNeighbour(neighbour)
     return this.#change(operation, signal, () => {
-      if (!this.#needLink(neighbour.device, operation).link.up) throw new KernelError('ENETDOWN', operation, `${neighbour.device} is down`)
+      checkMac(neighbour.mac, operation)
       refuseInvalid(operation, () => parseAddress(neighbour.address))
+      if (!this.#needLink(neighbour.device, operation).link.up)
+        throw new KernelError('ENETDOWN', operation, `${neighbour.device} is down`)
       this.#neighbours.set(`${neighbour.device}|${neighbour.address}`, neighbour)
     })
   }
@@ -195,7 +242,8 @@ export class FakeRouteTable implements RouteTable {
     const operation = `ip neighbour del ${neighbour.address} dev ${neighbour.device}`
     return this.#change(operation, signal, () => {
       this.#needLink(neighbour.device, operation)
-      if (!this.#neighbours.delete(`${neighbour.device}|${neighbour.address}`)) throw new KernelError('ENOENT', operation, 'no such neighbour')
+      if (!this.#neighbours.delete(`${neighbour.device}|${neighbour.address}`))
+        throw new KernelError('ENOENT', operation, 'no such neighbour')
     })
   }
 
@@ -210,7 +258,9 @@ export class FakeRouteTable implements RouteTable {
   replaceForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void> {
     const operation = formatForwardingEntry(entry)
     return this.#change(operation, signal, () => {
-      if (this.#needLink(entry.device, operation).link.kind !== 'vxlan') throw new KernelError('EOPNOTSUPP', operation, 'not a vxlan device')
+      if (this.#needLink(entry.device, operation).link.kind !== 'vxlan')
+        throw new KernelError('EOPNOTSUPP', operation, 'not a vxlan device')
+      checkMac(entry.mac, operation)
       refuseInvalid(operation, () => parseAddress(entry.destination))
       this.#entries.set(`${entry.device}|${entry.mac}`, entry)
     })
@@ -221,7 +271,8 @@ export class FakeRouteTable implements RouteTable {
     return this.#change(operation, signal, () => {
       this.#needLink(entry.device, operation)
       const key = `${entry.device}|${entry.mac}`
-      if (this.#entries.get(key)?.destination !== entry.destination) throw new KernelError('ENOENT', operation, 'no such entry')
+      if (this.#entries.get(key)?.destination !== entry.destination)
+        throw new KernelError('ENOENT', operation, 'no such entry')
       this.#entries.delete(key)
     })
   }
@@ -242,7 +293,10 @@ export class FakeRouteTable implements RouteTable {
 
   /** A device that another tool made: a fake WireGuard device, a pod's veth. */
   putLink(link: Omit<Link, 'index'>): void {
-    const made = link.kind === 'wireguard' || link.kind === 'tun' ? ({ kind: 'wireguard', name: link.name, mtu: link.mtu } as const) : undefined
+    const made =
+      link.kind === 'wireguard' || link.kind === 'tun'
+        ? ({ kind: 'wireguard', name: link.name, mtu: link.mtu } as const)
+        : undefined
     this.#insert(link, made)
     this.#notify()
   }
@@ -255,7 +309,8 @@ export class FakeRouteTable implements RouteTable {
       lines.push(formatLink({ ...made, mtu: link.mtu }))
       if (link.up) lines.push(formatLinkChange(link.name, { up: true }))
     }
-    for (const [key, address] of this.#addresses) if (!this.#foreignAddresses.has(key)) lines.push(formatAddress(address))
+    for (const [key, address] of this.#addresses)
+      if (!this.#foreignAddresses.has(key)) lines.push(formatAddress(address))
     lines.push(...[...this.#routes.values()].map(formatRoute))
     lines.push(...[...this.#rules.values()].map(formatRule))
     lines.push(...[...this.#neighbours.values()].map(formatNeighbour))
@@ -264,7 +319,7 @@ export class FakeRouteTable implements RouteTable {
   }
 
   #insert(link: Omit<Link, 'index'> | Omit<VxlanLink, 'index'>, made: NewLink | undefined): void {
-    this.#links.set(link.name, { link: { ...link, index: this.#nextIndex++ } as Link | VxlanLink, made })
+    this.#links.set(link.name, { link: { ...link, index: this.#nextIndex++ }, made })
   }
 
   #needLink(name: string, operation: string): LinkEntry {
@@ -281,8 +336,16 @@ export class FakeRouteTable implements RouteTable {
     return this.#addressList().some((entry) => entry.address.startsWith(`${address}/`))
   }
 
-  #result(device: string, source: string | undefined, mtu: number | undefined): { device: string; source?: string; mtu: number } {
-    const own = source ?? this.#addressList().find((entry) => entry.device === device)?.address.split('/')[0]
+  #result(
+    device: string,
+    source: string | undefined,
+    mtu: number | undefined,
+  ): { device: string; source?: string; mtu: number } {
+    const own =
+      source ??
+      this.#addressList()
+        .find((entry) => entry.device === device)
+        ?.address.split('/')[0]
     return { device, ...(own === undefined ? {} : { source: own }), mtu: mtu ?? this.#links.get(device)?.link.mtu ?? 0 }
   }
 
@@ -291,7 +354,10 @@ export class FakeRouteTable implements RouteTable {
     for (const [key, route] of this.#routes) {
       if (route.nextHops.length === 0) continue
       const dead = (name: string): boolean => name === device || this.#links.get(name)?.link.up !== true
-      const lost = how === 'gone' ? route.nextHops.some((hop) => hop.device === device) : route.nextHops.every((hop) => dead(hop.device))
+      const lost =
+        how === 'gone'
+          ? route.nextHops.some((hop) => hop.device === device)
+          : route.nextHops.every((hop) => dead(hop.device))
       if (lost) this.#routes.delete(key)
     }
     for (const [key, entry] of this.#neighbours) if (entry.device === device) this.#neighbours.delete(key)

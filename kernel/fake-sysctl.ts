@@ -36,10 +36,18 @@ export class FakeSysctl implements Sysctl {
 
   /** `sysctl -a`, in order. */
   toString(): string {
-    return [...this.#settings].map(([path, value]) => `${path} = ${value}`).sort().join('\n')
+    return [...this.#settings]
+      .map(([path, value]) => `${path} = ${value}`)
+      .sort()
+      .join('\n')
   }
 }
 
 const DEVICE_SETTINGS: Readonly<Record<string, string>> = {
-  rp_filter: '0', forwarding: '0', accept_redirects: '1', send_redirects: '1', accept_local: '0', src_valid_mark: '0',
+  rp_filter: '0',
+  forwarding: '0',
+  accept_redirects: '1',
+  send_redirects: '1',
+  accept_local: '0',
+  src_valid_mark: '0',
 }

@@ -3,7 +3,7 @@
  * peer that names it last, as the kernel does. Tests bring peers to life with handshake() and traffic().
  */
 import { readFile } from 'node:fs/promises'
-import { checkDeviceConfig } from './check-wireguard.ts'
+import { checkDeviceConfig, checkWireguardName } from './check-wireguard.ts'
 import { KernelError } from './errors.ts'
 import type { FakeRouteTable } from './fake-route-table.ts'
 import { formatDevice } from './format-wg.ts'
@@ -55,9 +55,7 @@ export class FakeWireguard implements Wireguard {
     signal?: AbortSignal,
   ): Promise<DeviceState> {
     await this.#begin(`wg set ${name} private-key`, signal)
-    if (!/^[A-Za-z0-9_=+.-]{1,15}$/.test(name)) {
-      throw new KernelError('EINVAL', 'ip link add', `device name ${JSON.stringify(name)}: expected 1 to 15 letters, digits or _=+.-`)
-    }
+    checkWireguardName(name)
     const publicKey = publicKeyOf(await this.#readKey(name, init.privateKeyFile))
     const device = this.#devices.get(name) ?? { publicKey, listenPort: 0, peers: new Map<string, FakePeer>() }
     device.publicKey = publicKey
@@ -80,7 +78,7 @@ export class FakeWireguard implements Wireguard {
     if (config.listenPort !== 0 && others.some(([, other]) => other.listenPort === config.listenPort)) {
       throw new KernelError('EADDRINUSE', `wg set ${name} listen-port ${config.listenPort}`, 'the port is taken')
     }
-    device.listenPort = config.listenPort
+    if (config.listenPort !== 0) device.listenPort = config.listenPort
     for (const key of device.peers.keys()) {
       if (config.peers.some((peer) => peer.publicKey === key)) continue
       device.peers.delete(key)
@@ -205,5 +203,10 @@ function stateOf(name: string, device: FakeDevice): DeviceState {
     rxBytes: peer.rxBytes,
     txBytes: peer.txBytes,
   }))
-  return { name, publicKey: device.publicKey, listenPort: device.listenPort, peers: peers.sort((a, b) => (a.publicKey < b.publicKey ? -1 : 1)) }
+  return {
+    name,
+    publicKey: device.publicKey,
+    listenPort: device.listenPort,
+    peers: peers.sort((a, b) => (a.publicKey < b.publicKey ? -1 : 1)),
+  }
 }

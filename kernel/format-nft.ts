@@ -65,9 +65,14 @@ export function formatBase(base: NftBaseChain): string {
 /** `type ipv4_addr . inet_service : verdict; flags interval;` */
 export function formatMapType(type: NftMapType): string {
   if (!TYPE.test(type.key)) throw invalid('key type', type.key, 'nft type names joined by " . "')
-  if (type.value !== undefined && !TYPE.test(type.value)) throw invalid('value type', type.value, 'nft type names joined by " . "')
+  if (type.value !== undefined && !TYPE.test(type.value))
+    throw invalid('value type', type.value, 'nft type names joined by " . "')
   if ((type.kind === 'map') !== (type.value !== undefined)) {
-    throw invalid('value type', type.value ?? '', type.kind === 'map' ? 'a type, as this is a map' : 'none, as this is a set')
+    throw invalid(
+      'value type',
+      type.value ?? '',
+      type.kind === 'map' ? 'a type, as this is a map' : 'none, as this is a set',
+    )
   }
   const flags = type.flags === undefined || type.flags.length === 0 ? '' : ` flags ${type.flags.join(',')};`
   return `type ${type.key}${type.value === undefined ? '' : ` : ${type.value}`};${flags}`
@@ -77,7 +82,8 @@ export function formatMapType(type: NftMapType): string {
 export function formatRule(rule: string, comment?: string): string {
   checkExpression(rule)
   if (comment === undefined) return rule
-  if (!COMMENT.test(comment)) throw invalid('comment', comment, 'up to 120 characters without quotes, backslashes or line ends')
+  if (!COMMENT.test(comment))
+    throw invalid('comment', comment, 'up to 120 characters without quotes, backslashes or line ends')
   return `${rule} comment "${comment}"`
 }
 

@@ -55,7 +55,11 @@ export class NftCommand implements Nft {
     return parseElements(await listing)
   }
 
-  async #feed(args: readonly string[], statements: readonly NftStatement[], signal: AbortSignal | undefined): Promise<void> {
+  async #feed(
+    args: readonly string[],
+    statements: readonly NftStatement[],
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
     const text = formatNft(statements)
     if (text === '') return
     const result = await this.#run('nft', args, { input: text, signal, timeoutMs: this.#timeoutMs })
@@ -101,7 +105,10 @@ const MESSAGES: readonly (readonly [RegExp, KernelErrorCode])[] = [
   [/Operation not permitted|must be root|Permission denied/i, 'EPERM'],
   [/Operation not supported|not supported/i, 'EOPNOTSUPP'],
   [/Interrupted system call/i, 'EINTR'],
-  [/syntax error|invalid|unexpected|No symbol type|Too many links|mismatch|Invalid argument|unknown|Could not resolve|expected/i, 'EINVAL'],
+  [
+    /syntax error|invalid|unexpected|No symbol type|Too many links|mismatch|Invalid argument|unknown|Could not resolve|expected/i,
+    'EINVAL',
+  ],
 ]
 
 function classify(detail: string): KernelErrorCode {

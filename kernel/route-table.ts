@@ -27,7 +27,7 @@ export type NewLink =
       readonly mtu: number
     }
   | { readonly kind: 'wireguard'; readonly name: string; readonly mtu: number }
-  | { readonly kind: 'dummy'; readonly name: string; readonly mtu: number }
+  | { readonly kind: 'dummy' | 'bridge'; readonly name: string; readonly mtu: number }
 
 /** Vxlan details of an existing link, to tell whether it is what is desired. */
 export interface VxlanLink extends Link {

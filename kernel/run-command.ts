@@ -36,7 +36,10 @@ export type RunCommand = (tool: string, args: readonly string[], options?: Comma
 /** Administrators' folders are in nobody's default PATH on Debian, but the tools are there. */
 export function toolEnvironment(): NodeJS.ProcessEnv {
   const path = process.env['PATH'] ?? ''
-  return { PATH: [path, '/usr/local/sbin', '/usr/sbin', '/sbin', '/usr/bin', '/bin'].filter((part) => part !== '').join(':'), LC_ALL: 'C' }
+  return {
+    PATH: [path, '/usr/local/sbin', '/usr/sbin', '/sbin', '/usr/bin', '/bin'].filter((part) => part !== '').join(':'),
+    LC_ALL: 'C',
+  }
 }
 
 /**
@@ -46,7 +49,8 @@ export function toolEnvironment(): NodeJS.ProcessEnv {
 export const runCommand: RunCommand = (tool, args, options = {}) => {
   const operation = [tool, ...args].join(' ')
   const timeoutMs = options.timeoutMs ?? DEFAULT_TIMEOUT_MS
-  if (options.signal?.aborted === true) return Promise.reject(new KernelError('EINTR', operation, 'stopped before it began'))
+  if (options.signal?.aborted === true)
+    return Promise.reject(new KernelError('EINTR', operation, 'stopped before it began'))
   return new Promise((resolve, reject) => {
     const settings = {
       env: toolEnvironment(),
@@ -57,8 +61,14 @@ export const runCommand: RunCommand = (tool, args, options = {}) => {
       ...(options.signal === undefined ? {} : { signal: options.signal }),
     }
     const child = execFile(tool, [...args], settings, (error, stdout, stderr) => {
-      if (error === null) return resolve({ code: 0, stdout, stderr })
-      if (typeof error.code === 'number') return resolve({ code: error.code, stdout, stderr })
+      if (error === null) {
+        resolve({ code: 0, stdout, stderr })
+        return
+      }
+      if (typeof error.code === 'number') {
+        resolve({ code: error.code, stdout, stderr })
+        return
+      }
       reject(startError(tool, operation, error, options.signal, timeoutMs))
     })
     // A tool that ends before it has read everything closes the pipe; its exit status says why.

@@ -16,7 +16,8 @@ export function generateWireguardKey(): { readonly privateKey: string; readonly 
 /** Throws KernelError EINVAL, without the key, when the text is not 32 bytes in base64. */
 export function publicKeyOf(privateKey: string): string {
   const bytes = Buffer.from(privateKey.trim(), 'base64')
-  if (bytes.length !== KEY_BYTES) throw new KernelError('EINVAL', 'wg pubkey', 'the private key is not 32 bytes in base64')
+  if (bytes.length !== KEY_BYTES)
+    throw new KernelError('EINVAL', 'wg pubkey', 'the private key is not 32 bytes in base64')
   const key = createPrivateKey({ key: Buffer.concat([PKCS8_HEAD, bytes]), format: 'der', type: 'pkcs8' })
   return createPublicKey(key).export({ type: 'spki', format: 'der' }).subarray(-KEY_BYTES).toString('base64')
 }

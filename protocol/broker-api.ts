@@ -99,7 +99,7 @@ export type PublishReply =
   | { readonly t: 'sendDigest' }
   /** Exactly once after the last digest part, also when empty. Send `put` for these; records of yours that were not in the digest are already removed. */
   | { readonly t: 'need'; readonly keys: readonly MemberKey[] }
-  /** Everything up to and including `sequence` is stored durably or refused. */
+  /** Everything up to and including `sequence` is stored durably or refused; a `refused` comes before its ack. */
   | { readonly t: 'ack'; readonly sequence: number }
   | {
       readonly t: 'refused'

@@ -29,7 +29,7 @@ export class SystemClock implements Clock {
       const timer = setTimeout(() => {
         signal.removeEventListener('abort', onAbort)
         resolve()
-      }, ms)
+      }, timerMs(ms))
       const onAbort = (): void => {
         clearTimeout(timer)
         reject(abortReason(signal))
@@ -38,13 +38,20 @@ export class SystemClock implements Clock {
     })
   }
   setTimer(ms: number, callback: () => void): () => void {
-    const timer = setTimeout(callback, ms)
+    const timer = setTimeout(callback, timerMs(ms))
     timer.unref()
     return () => clearTimeout(timer)
   }
   random(): number {
     return Math.random()
   }
+}
+
+/** Node fires longer timers at once; 24.8 days are the most that one wait can take. */
+const MAX_TIMER_MS = 2 ** 31 - 1
+
+function timerMs(ms: number): number {
+  return Math.min(ms, MAX_TIMER_MS)
 }
 
 /** The reason as an Error, whatever abort() was given. */

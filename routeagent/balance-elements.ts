@@ -37,13 +37,13 @@ export function pickName(plan: PortPlan): string {
 /** All elements of these ports. */
 export function balanceElements(ports: ReadonlyMap<string, PortPlan>): ElementMaps {
   const maps = new Map<string, Map<string, string | undefined>>([
-    [MAP_SERVICES, new Map()],
-    [SET_NO_BACKENDS, new Map()],
+    [MAP_SERVICES, new Map<string, string | undefined>()],
+    [SET_NO_BACKENDS, new Map<string, string | undefined>()],
   ])
   for (const [key, plan] of ports) {
     for (const { map, value } of portElements(plan)) {
       let elements = maps.get(map)
-      if (elements === undefined) maps.set(map, (elements = new Map()))
+      if (elements === undefined) maps.set(map, (elements = new Map<string, string | undefined>()))
       elements.set(key, value)
     }
   }

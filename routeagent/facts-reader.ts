@@ -11,6 +11,8 @@ export interface FactsReaderDeps {
 export class FactsReader {
   readonly #deps: FactsReaderDeps
   #kept: KernelFacts | undefined
+  /** What was read last, even if it may be out of date. */
+  known: KernelFacts | undefined
 
   constructor(deps: FactsReaderDeps) {
     this.#deps = deps
@@ -30,6 +32,7 @@ export class FactsReader {
       sysctl.read('net/bridge/bridge-nf-call-iptables'),
     ])
     this.#kept = { links, addresses, bridgeNetfilter: bridgeNetfilter?.trim() }
+    this.known = this.#kept
     return this.#kept
   }
 }

@@ -84,8 +84,8 @@ export class RouteLoop {
       pathMtu.set(path.mtu, { cluster: path.cluster })
     }
     planProblems.set(plan.ok ? plan.problems.length : 1)
-    await this.#deps.cluster.apply<'RouteAgent'>(object, signal)
-    await this.#deps.cluster.applyStatus<'RouteAgent'>(object, signal)
+    await this.#deps.cluster.apply(object, signal)
+    await this.#deps.cluster.applyStatus(object, signal)
     this.#reported = text
   }
 

@@ -2,7 +2,7 @@
 import { InvalidValueError } from './host-port.ts'
 
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 }
-const DURATION = /^(\d{1,9}(?:\.\d{1,3})?)(ms|s|m|h)$/
+const DURATION = /^(\d{1,15}(?:\.\d{1,3})?)(ms|s|m|h)$/
 const MAX_MS = 366 * 24 * 3_600_000
 
 export interface DurationRange {

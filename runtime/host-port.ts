@@ -26,14 +26,23 @@ export function parseHostPort(text: string, field = 'address', allowZero = false
   const host = text.slice(0, Math.max(colon, 0))
   const bare = BRACKETED.exec(host)?.[1] ?? (HOST.test(host) ? host : undefined)
   if (bare === undefined) throw new InvalidValueError(field, text, 'host:port such as 10.0.0.1:53 or [2001:db8::1]:53')
-  return { host: bare, port: parsePort(text.slice(colon + 1), field, allowZero) }
+  return { host: bare, port: portOf(text.slice(colon + 1), { field, text, allowZero }) }
 }
 
 /** Decimal port number. Throws InvalidValueError. */
 export function parsePort(text: string, field = 'port', allowZero = false): number {
-  const port = /^\d{1,5}$/.test(text) ? Number(text) : -1
-  const lowest = allowZero ? 0 : 1
-  if (port < lowest || port > 65_535) throw new InvalidValueError(field, text, `a port from ${lowest} to 65535`)
+  return portOf(text, { field, text, allowZero })
+}
+
+/** `shown.text` is all that the user wrote. */
+function portOf(
+  digits: string,
+  shown: { readonly field: string; readonly text: string; readonly allowZero: boolean },
+): number {
+  const port = /^\d{1,5}$/.test(digits) ? Number(digits) : -1
+  const lowest = shown.allowZero ? 0 : 1
+  if (port < lowest || port > 65_535)
+    throw new InvalidValueError(shown.field, shown.text, `a port from ${lowest} to 65535`)
   return port
 }
 

@@ -106,9 +106,9 @@ export class LogState implements LogView {
 
   #rows(scope: Scope, group: string): Rows {
     let groups = this.#scopes.get(scope)
-    if (groups === undefined) this.#scopes.set(scope, (groups = new Map()))
+    if (groups === undefined) this.#scopes.set(scope, (groups = new Map<string, Rows>()))
     let rows = groups.get(group)
-    if (rows === undefined) groups.set(group, (rows = new Map()))
+    if (rows === undefined) groups.set(group, (rows = new Map<string, Change>()))
     return rows
   }
 

@@ -2,6 +2,7 @@
  * The broker's store: rows under (scope, key), each with the revision that last wrote it. Drivers: memory-log.ts,
  * sqlite-log.ts; one compliance suite runs on both.
  */
+import { UserError } from '../../runtime/user-error.ts'
 import type { Scope, Scopes } from '../state.ts'
 
 export interface Row<S extends Scope> {
@@ -67,11 +68,11 @@ export interface RecordLog extends LogView {
 }
 
 /** The store cannot be opened, read or written. The message names the file and what to do. */
-export class StateError extends Error {
+export class StateError extends UserError {
   readonly code: 'Unwritable' | 'Damaged' | 'Locked' | 'Full' | 'TooNew' | 'Foreign' | 'Failed'
   readonly file: string
   constructor(code: StateError['code'], file: string, message: string, cause?: unknown) {
-    super(message, cause === undefined ? undefined : { cause })
+    super(message, cause === undefined ? {} : { cause })
     this.name = 'StateError'
     this.code = code
     this.file = file

@@ -1,6 +1,7 @@
 /** Opens the database file and turns what SQLite says into what the operator can do. node:sqlite is used here only. */
 import { randomUUID } from 'node:crypto'
 import { chmodSync, existsSync } from 'node:fs'
+import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { StateError } from './record-log.ts'
 
@@ -39,6 +40,29 @@ export function openDatabase(file: string, create: boolean): DatabaseSync {
       database.close()
       throw error
     }
+  })
+}
+
+/**
+ * Holds `<directory>/broker.lock` until released, or until the process is gone, however it went. Throws StateError
+ * (Locked) while another process holds it.
+ */
+export function lockDirectory(directory: string): () => void {
+  const file = join(directory, 'broker.lock')
+  return classify(file, () => {
+    const lock = new DatabaseSync(file, { timeout: 0 })
+    try {
+      lock.exec('BEGIN EXCLUSIVE')
+    } catch (error) {
+      lock.close()
+      if ((error as { errcode?: number }).errcode !== SQLITE_BUSY) throw error
+      throw new StateError(
+        'Locked',
+        file,
+        `${directory} is in use by another broker: stop it, or choose another state directory`,
+      )
+    }
+    return () => lock.close()
   })
 }
 

@@ -18,27 +18,49 @@ interface ServeOptions {
   readonly logLevel: LogThreshold
 }
 
-const address = (flag: string) => (text: string): string => {
-  parseBrokerAddress(text, flag)
-  return text
-}
+const address =
+  (flag: string) =>
+  (text: string): string => {
+    parseBrokerAddress(text, flag)
+    return text
+  }
 
 export function addBrokerCommand(program: Command, { signal }: CommandContext): void {
-  const broker = subcommand(program, 'broker', 'Runs the broker.', 'sealane broker serve --advertise broker.example.org:7443')
-  subcommand(broker, 'serve', 'Serves until stopped. State and certificate authority are made on first start.', 'sealane broker serve --state /var/lib/sealane/broker --advertise 192.0.2.1:7443')
+  const broker = subcommand(
+    program,
+    'broker',
+    'Runs the broker.',
+    'sealane broker serve --advertise broker.example.org:7443',
+  )
+  subcommand(
+    broker,
+    'serve',
+    'Serves until stopped. State and certificate authority are made on first start.',
+    'sealane broker serve --state /var/lib/sealane/broker --advertise 192.0.2.1:7443',
+  )
     .addOption(stateOption())
     .option('--listen <host:port>', 'where to listen', parsed(address('--listen')), `0.0.0.0:${DEFAULT_BROKER_PORT}`)
-    .option('--advertise <host:port>', 'where members find it; goes into tokens; may be given several times', collect(address('--advertise')))
+    .option(
+      '--advertise <host:port>',
+      'where members find it; goes into tokens; may be given several times',
+      collect(address('--advertise')),
+    )
     .option('--status-listen <host:port>', 'where /readyz and /metrics are', '127.0.0.1:9470')
     .option('--clusterset <name>', 'name of the clusterset, on first start', 'default')
     .option('--global-range <cidr>', 'range of global addresses, on first start')
     .option('--clusterset-ip-range <cidr>', 'range of clusterset IPs, on first start')
-    .option('--allow-namespace <name>', 'a kube-* namespace that may be exported all the same', collect((text) => text))
+    .option(
+      '--allow-namespace <name>',
+      'a kube-* namespace that may be exported all the same',
+      collect((text) => text),
+    )
     .option('--log-level <level>', LOG_LEVELS.join(', '), parsed(parseLogLevel), 'info')
     .action(async (options: ServeOptions) => {
       const advertise = options.advertise ?? []
       if (advertise.length === 0) {
-        throw new UserError('--advertise: expected at least one host:port under which members reach this broker', { exitCode: 2 })
+        throw new UserError('--advertise: expected at least one host:port under which members reach this broker', {
+          exitCode: 2,
+        })
       }
       await serveBrokerProcess({ ...options, advertise }, signal)
     })

@@ -13,10 +13,23 @@ interface ExportOptions {
 }
 
 export function addExportCommands(program: Command, { signal, output }: CommandContext): void {
-  const add = (name: string, description: string, work: (site: OpenSite, object: ServiceExport) => Promise<string>): void => {
+  const add = (
+    name: string,
+    description: string,
+    work: (site: OpenSite, object: ServiceExport) => Promise<string>,
+  ): void => {
     subcommand(program, name, description, `sealane ${name} web --namespace shop --site site.yaml`)
-      .argument('<service>', 'name of the Service', parsed((text) => parseDnsLabel(text, 'service')))
-      .option('-n, --namespace <name>', 'its namespace', parsed((text: string) => parseDnsLabel(text, 'namespace')), 'default')
+      .argument(
+        '<service>',
+        'name of the Service',
+        parsed((text) => parseDnsLabel(text, 'service')),
+      )
+      .option(
+        '-n, --namespace <name>',
+        'its namespace',
+        parsed((text: string) => parseDnsLabel(text, 'namespace')),
+        'default',
+      )
       .addOption(siteOption())
       .action(async (service: string, { site, namespace }: ExportOptions) => {
         output.answer(await withSite(site, signal, (open) => work(open, serviceExport(namespace, service))))
@@ -32,10 +45,11 @@ export function addExportCommands(program: Command, { signal, output }: CommandC
     await writeUserObject(config.objects, object)
     return `service ${namespace}/${name} exported\n`
   })
-  add('unexport', 'Withdraws a Service from the clusterset.', async ({ config }, object) => {
+  add('unexport', 'Withdraws a Service from the clusterset.', ({ config }, object) => {
     const { name, namespace = '' } = object.metadata
-    await removeUserObject(config.objects, { kind: 'ServiceExport', name, namespace })
-    return `service ${namespace}/${name} no longer exported\n`
+    const removed = removeUserObject(config.objects, 'ServiceExport', name, namespace)
+    const state = removed === undefined ? 'was not exported' : 'no longer exported'
+    return Promise.resolve(`service ${namespace}/${name} ${state}\n`)
   })
 }
 

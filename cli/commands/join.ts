@@ -13,11 +13,20 @@ interface JoinOptions extends TokenOptions {
 }
 
 export function addJoinCommand(program: Command, { signal, output }: CommandContext): void {
-  subcommand(program, 'join', 'Joins this site to a clusterset.', 'sealane join --site site.yaml --token-file token.txt')
+  subcommand(
+    program,
+    'join',
+    'Joins this site to a clusterset.',
+    'sealane join --site site.yaml --token-file token.txt',
+  )
     .addOption(siteOption())
     .option('--token <token>', 'the token itself; --token-file keeps it off the process list')
     .option('--token-file <file>', 'a file with the token, - for standard input')
-    .option('--cluster-id <id>', "this cluster's id (default: the site's name)", parsed((text: string) => parseClusterId(text, '--cluster-id')))
+    .option(
+      '--cluster-id <id>',
+      "this cluster's id (default: the site's name)",
+      parsed((text: string) => parseClusterId(text, '--cluster-id')),
+    )
     .action(async (options: JoinOptions) => {
       const token = await readTokenText(options, process.env)
       await withSite(options.site, signal, async (site) => {
@@ -27,7 +36,8 @@ export function addJoinCommand(program: Command, { signal, output }: CommandCont
           clock: new SystemClock(),
           signal,
         })
-        const global = joined.globalCIDRs.length === 0 ? 'its own addresses' : `global addresses ${joined.globalCIDRs.join(', ')}`
+        const global =
+          joined.globalCIDRs.length === 0 ? 'its own addresses' : `global addresses ${joined.globalCIDRs.join(', ')}`
         output.answer(`${joined.cluster} has joined clusterset ${joined.clusterset} with ${global}\n`)
         output.remark(`next, on each node: sealane up --site ${options.site} --node NAME\n`)
       })

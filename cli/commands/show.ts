@@ -45,7 +45,11 @@ const endpoints: View<Endpoint> = {
     { title: 'CLUSTER', cell: (row) => row.spec.cluster },
     { title: 'NODE', cell: (row) => row.spec.node },
     { title: 'LANE', cell: (row) => String(row.spec.lane) },
-    { title: 'CANDIDATES', cell: (row) => row.spec.candidates.map((c) => `${c.kind} ${c.address}:${c.port}`).join(', ') || '- (calls the others)' },
+    {
+      title: 'CANDIDATES',
+      cell: (row) =>
+        row.spec.candidates.map((c) => `${c.kind} ${c.address}:${c.port}`).join(', ') || '- (calls the others)',
+    },
     { title: 'PUBLIC KEY', cell: (row) => row.spec.publicKey },
   ],
   items: (cluster, signal) => sorted(cluster.cache('Endpoint'), signal),
@@ -61,8 +65,16 @@ const connections: View<ConnectionRow> = {
     { title: 'ADDRESS', cell: (row) => row.usingAddress ?? '-' },
     { title: 'NAT', cell: (row) => (row.usingNat ? 'yes' : 'no') },
     { title: 'RTT', cell: (row) => (row.rttMs === undefined ? '-' : `${row.rttMs.toFixed(2)} ms`), align: 'right' },
-    { title: 'LOSS', cell: (row) => (row.loss === undefined ? '-' : `${Math.round(row.loss * 100)} %`), align: 'right' },
-    { title: 'HANDSHAKE', cell: (row) => (row.handshakeAgeSeconds === undefined ? '-' : `${Math.round(row.handshakeAgeSeconds)} s ago`), align: 'right' },
+    {
+      title: 'LOSS',
+      cell: (row) => (row.loss === undefined ? '-' : `${Math.round(row.loss * 100)} %`),
+      align: 'right',
+    },
+    {
+      title: 'HANDSHAKE',
+      cell: (row) => (row.handshakeAgeSeconds === undefined ? '-' : `${Math.round(row.handshakeAgeSeconds)} s ago`),
+      align: 'right',
+    },
     { title: 'MESSAGE', cell: (row) => row.message },
   ],
   async items(cluster, signal) {

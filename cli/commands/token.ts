@@ -30,18 +30,32 @@ export function addTokenCommand(program: Command, context: CommandContext): void
 }
 
 function addCreate(token: Command, { output }: CommandContext): void {
-  subcommand(token, 'create', 'Makes a token and prints the command that uses it.', 'sealane token create --cluster-id paris')
+  subcommand(
+    token,
+    'create',
+    'Makes a token and prints the command that uses it.',
+    'sealane token create --cluster-id paris',
+  )
     .addOption(stateOption())
-    .option('--ttl <duration>', 'how long it can be used', parsed((text) => parseDuration(text, '--ttl', { minMs: 1000 })), 900_000)
+    .option(
+      '--ttl <duration>',
+      'how long it can be used',
+      parsed((text) => parseDuration(text, '--ttl', { minMs: 1000 })),
+      900_000,
+    )
     .option('--uses <count>', 'how many clusters may use it', parsed(parseUses), 1)
-    .option('--cluster-id <id>', 'the only cluster that may use it', parsed((text: string) => parseClusterId(text, '--cluster-id')))
+    .option(
+      '--cluster-id <id>',
+      'the only cluster that may use it',
+      parsed((text: string) => parseClusterId(text, '--cluster-id')),
+    )
     .addOption(outputOption())
     .action(async ({ state, ttl, uses, clusterId, output: format }: CreateOptions) => {
       const made = await withTokenStore(state, (store) =>
-        store.create({ ttlMs: ttl, uses, ...(clusterId === undefined ? {} : { clusterId }) }),
+        store.create({ ttlMs: ttl, uses, ...(clusterId === undefined ? {} : { cluster: clusterId }) }),
       )
       const expires = new Date(made.expiresAtMs).toISOString()
-      const value = { id: made.id, token: made.text(), expires }
+      const value = { id: made.id, token: made.text, expires }
       output.remark(`token ${made.id}, ${uses === 1 ? 'for one join' : `for ${uses} joins`}, until ${expires}\n`)
       printOne(output, format, value, `sealane join --site site.yaml --token ${value.token}\n`)
     })
@@ -57,7 +71,8 @@ function addList(token: Command, { output }: CommandContext): void {
         { title: 'ID', cell: (row) => row.id },
         { title: 'STATE', cell: (row) => row.state },
         { title: 'USES LEFT', cell: (row) => String(row.usesLeft), align: 'right' },
-        { title: 'CLUSTER', cell: (row) => row.clusterId ?? 'any' },
+        { title: 'CLUSTER', cell: (row) => row.cluster ?? 'any' },
+        { title: 'USED BY', cell: (row) => row.usedBy.join(',') || '-' },
         { title: 'EXPIRES', cell: (row) => new Date(row.expiresAtMs).toISOString() },
       ])
     })
@@ -68,8 +83,7 @@ function addRevoke(token: Command, { output }: CommandContext): void {
     .argument('<id>', 'as token list prints it')
     .addOption(stateOption())
     .action(async (id: string, { state }: { state: string }) => {
-      const found = await withTokenStore(state, (store) => store.revoke(id))
-      if (!found) throw new UserError(`token ${JSON.stringify(id)}: not found`, { hint: 'see: sealane token list' })
+      await withTokenStore(state, (store) => store.revoke(id))
       output.answer(`token ${id} revoked\n`)
     })
 }

@@ -18,10 +18,23 @@ interface UpOptions {
 }
 
 export function addUpCommand(program: Command, { signal, output }: CommandContext): void {
-  subcommand(program, 'up', 'Runs the parts of this site on this node until stopped.', 'sealane up --site site.yaml --node gw --component gateway')
+  subcommand(
+    program,
+    'up',
+    'Runs the parts of this site on this node until stopped.',
+    'sealane up --site site.yaml --node gw --component gateway',
+  )
     .addOption(siteOption())
-    .requiredOption('--node <name>', 'which Node of the site this machine is', parsed((text) => parseDnsLabel(text, '--node')))
-    .option('--component <name>', `${COMPONENTS.join(', ')}; may be given several times (default: all that this node needs)`, collect(parseComponent))
+    .requiredOption(
+      '--node <name>',
+      'which Node of the site this machine is',
+      parsed((text) => parseDnsLabel(text, '--node')),
+    )
+    .option(
+      '--component <name>',
+      `${COMPONENTS.join(', ')}; may be given several times (default: all that this node needs)`,
+      collect(parseComponent),
+    )
     .option('--status-listen <host:port>', 'where /readyz, /metrics and /debug/plan are', '127.0.0.1:9471')
     .option('--dry-run', 'print the nft, ip and wg text that would be applied, and end', false)
     .option('--log-level <level>', 'debug, info, warn, error, silent', parsed(parseLogLevel), 'info')
@@ -36,6 +49,7 @@ export function addUpCommand(program: Command, { signal, output }: CommandContex
 
 function parseComponent(text: string): ComponentName {
   const component = COMPONENTS.find((candidate) => candidate === text)
-  if (component === undefined) throw new UserError(`--component ${JSON.stringify(text)}: expected ${COMPONENTS.join(', ')}`)
+  if (component === undefined)
+    throw new UserError(`--component ${JSON.stringify(text)}: expected ${COMPONENTS.join(', ')}`)
   return component
 }

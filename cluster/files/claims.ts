@@ -34,33 +34,41 @@ export class Claims {
     return [...this.#files.values()].reduce((sum, { ignored }) => sum + ignored, 0)
   }
 
-  /** Objects of one kind that count now. */
-  objects(kind: Kind): ObjectUpdate[] {
+  /** The objects that count now, of one kind or of all. */
+  objects(kind?: Kind): ObjectUpdate[] {
     return [...this.#claims.keys()].flatMap((id) => {
       const winner = this.#winner(id)
-      return winner?.parsed.kind === kind ? [updateOf(winner.parsed, winner.parsed.object)] : []
+      if (winner === undefined || (kind !== undefined && winner.parsed.kind !== kind)) return []
+      return [updateOf(winner.parsed, winner.parsed.object)]
     })
   }
 
   /** The file as it is now, undefined when it is gone. Gives what changed for the objects. */
   set(file: string, parsed: ParsedFile | undefined): ObjectUpdate[] {
-    const touched = new Map<string, ParsedObject>()
-    for (const object of this.#files.get(file)?.objects ?? []) touched.set(idOf(object), object)
-    for (const object of parsed?.objects ?? []) touched.set(idOf(object), object)
-    const before = new Map([...touched.keys()].map((id) => [id, this.#winner(id)?.parsed]))
-    for (const object of this.#files.get(file)?.objects ?? []) this.#retract(idOf(object), file)
-    if (parsed === undefined) this.#files.delete(file)
-    else this.#files.set(file, parsed)
-    for (const object of parsed?.objects ?? []) this.#claim(idOf(object), file, object)
-    this.#yielding.delete(file)
-    return [...touched].flatMap(([id, object]) => {
-      const winner = this.#winner(id)?.parsed
-      return winner === before.get(id) ? [] : [updateOf(object, winner?.object)]
+    const touched = [...(this.#files.get(file)?.objects ?? []), ...(parsed?.objects ?? [])]
+    return this.#during(touched, () => {
+      for (const object of this.#files.get(file)?.objects ?? []) this.#retract(idOf(object), file)
+      if (parsed === undefined) this.#files.delete(file)
+      else this.#files.set(file, parsed)
+      for (const object of parsed?.objects ?? []) this.#claim(idOf(object), file, object)
+      this.#yielding.delete(file)
     })
   }
 
-  yield(file: string): void {
-    this.#yielding.add(file)
+  /** The file is missing, perhaps only for a moment: its objects stay unless another file holds them too. */
+  yield(file: string): ObjectUpdate[] {
+    return this.#during(this.#files.get(file)?.objects ?? [], () => this.#yielding.add(file))
+  }
+
+  /** What changes for these objects while `change` runs. */
+  #during(touched: readonly ParsedObject[], change: () => void): ObjectUpdate[] {
+    const objects = new Map(touched.map((object) => [idOf(object), object]))
+    const before = new Map([...objects.keys()].map((id) => [id, this.#winner(id)?.parsed]))
+    change()
+    return [...objects].flatMap(([id, object]) => {
+      const winner = this.#winner(id)?.parsed
+      return winner === before.get(id) ? [] : [updateOf(object, winner?.object)]
+    })
   }
 
   /** Each object that a second file holds too, reported at the place that does not count. */

@@ -45,6 +45,12 @@ export class TreeWatcher {
     if (!this.#closed) this.#addFolder(this.#init.root, true)
   }
 
+  /** False while the root is missing, or another folder stands in its place: then a rescan is due. */
+  get rooted(): boolean {
+    const watched = this.#folders.get(this.#init.root)
+    return watched !== undefined && this.#stat(this.#init.root)?.ino === watched.inode
+  }
+
   close(): void {
     this.#closed = true
     for (const path of [...this.#folders.keys()]) this.#dropFolder(path)

@@ -2,7 +2,7 @@
  * The user's folder of YAML: follows its files and tells which objects changed. A file counts as a whole or not at
  * all; one that is broken, unreadable or half-written keeps its last good state, and no other file is touched.
  */
-import { join, relative } from 'node:path'
+import { join, relative, resolve } from 'node:path'
 import type { Clock } from '../../reconcile/clock.ts'
 import { Claims, type ObjectUpdate } from './claims.ts'
 import { type GoodFile, LastGood } from './last-good.ts'
@@ -25,8 +25,8 @@ export interface UserFolderInit {
   readonly folder: string
   /** Where last good readings are kept. */
   readonly state: string
-  /** Absolute paths that are not read even if they lie inside the folder. */
-  readonly exclude: readonly string[]
+  /** Absolute path that is not read even if it lies inside the folder: the state. */
+  readonly exclude: string
 }
 
 /** Milliseconds without a further event before a file that was written in place is read. */
@@ -56,6 +56,7 @@ export class UserFolder {
   readonly #waiting = new Map<string, Waiting>()
   #loading = true
   #duplicates = ''
+  #cancelDuplicates: (() => void) | undefined
 
   constructor(deps: UserFolderDeps, init: UserFolderInit) {
     this.#deps = deps
@@ -66,7 +67,7 @@ export class UserFolder {
         onFile: (path, event) => this.#onFile(path, event),
         onError: (path, error) => this.#onFolderError(path, error),
       },
-      { root: init.folder, skip: (name, path) => name.startsWith('.') || init.exclude.includes(path) },
+      { root: init.folder, skip: (name, path) => name.startsWith('.') || init.exclude === resolve(path) },
     )
   }
 
@@ -84,15 +85,21 @@ export class UserFolder {
 
   /** Looks for what the watches missed. */
   rescan(): void {
-    this.#deps.onProblems(this.#init.folder, [])
+    if (!this.#folderGone()) this.#deps.onProblems(this.#init.folder, [])
     this.#watcher.rescan()
     for (const file of this.#claims.files()) {
-      if (stampAt(this.#path(file)) === undefined) this.#onFile(this.#path(file), 'touched')
+      if (stampAt(this.#path(file)) === undefined && !this.#waiting.has(file)) this.#onFile(this.#path(file), 'touched')
     }
+  }
+
+  /** False while the folder is missing or has been replaced. */
+  get rooted(): boolean {
+    return this.#watcher.rooted
   }
 
   async close(): Promise<void> {
     this.#watcher.close()
+    this.#cancelDuplicates?.()
     for (const { cancel } of this.#waiting.values()) cancel()
     await this.#lastGood.settled()
   }
@@ -114,9 +121,13 @@ export class UserFolder {
     }
     if (event === 'found') {
       if (this.#loading) this.#examine(file, 'first')
-      else if (stampAt(path) !== this.#stamps.get(file)) this.#wait(file, SETTLE_MS, 'settled')
+      else if (!this.#waiting.has(file) && stampAt(path) !== this.#stamps.get(file))
+        this.#wait(file, SETTLE_MS, 'settled')
     } else if (event === 'moved') {
       this.#examine(file, 'complete')
+    } else if (stampAt(path) === undefined) {
+      // At once, so that a file renamed to another name never seems to stand twice.
+      this.#examine(file, 'settled')
     } else {
       this.#wait(file, SETTLE_MS, 'settled')
     }
@@ -203,13 +214,16 @@ export class UserFolder {
 
   #onMissing(file: string, how: Confidence): void {
     this.#stamps.delete(file)
-    if (how === 'vanished') {
+    if (this.#folderGone()) {
+      // An unmounted or replaced folder says nothing about its objects.
+      this.#onFolderError(this.#init.folder, new Error('no such folder'))
+    } else if (how === 'vanished') {
       this.#hashes.delete(file)
       this.#lastGood.forget(file)
       this.#deps.onProblems(file, [])
       this.#publish(this.#claims.set(file, undefined))
     } else if (this.#claims.file(file) !== undefined) {
-      this.#claims.yield(file)
+      this.#publish(this.#claims.yield(file))
       this.#wait(file, VANISH_MS, 'vanished')
     } else {
       this.#deps.onProblems(file, [])
@@ -224,7 +238,9 @@ export class UserFolder {
   #publish(updates: readonly ObjectUpdate[]): void {
     if (this.#loading) return
     if (updates.length > 0) this.#deps.onUpdate(updates)
-    this.#tellDuplicates()
+    // Later: while a folder is being moved, its files seem to stand in both places.
+    this.#cancelDuplicates?.()
+    this.#cancelDuplicates = this.#deps.clock.setTimer(VANISH_MS, () => this.#tellDuplicates())
   }
 
   #tellDuplicates(): void {
@@ -237,13 +253,17 @@ export class UserFolder {
 
   /** Files that were deleted while nobody looked lose their note; a folder that is gone loses nothing. */
   #restoreMissing(): void {
-    const folderGone = stampAt(this.#init.folder) === undefined
+    const folderGone = this.#folderGone()
     for (const file of this.#lastGood.files()) {
       if (this.#claims.file(file) !== undefined || this.#stamps.has(file)) continue
       const good = this.#lastGood.read(file)
       if (folderGone && good !== undefined) this.#set(file, good)
       else if (stampAt(this.#path(file)) === undefined) this.#lastGood.forget(file)
     }
+  }
+
+  #folderGone(): boolean {
+    return stampAt(this.#init.folder) === undefined
   }
 
   #onFolderError(path: string, error: unknown): void {

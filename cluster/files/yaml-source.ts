@@ -93,7 +93,7 @@ function offsetOf(document: Document, path: FieldPath): number {
     const node = document.getIn(path.slice(0, length), true)
     if (isNode(node) && node.range) return node.range[0]
   }
-  return document.range[0]
+  return document.contents?.range?.[0] ?? 0
 }
 
 function position(lines: LineCounter, offset: number): { line: number; column: number } {

@@ -6,7 +6,7 @@ import { randomUUID } from 'node:crypto'
 import { type Kind, type KubeObject, type Namespace, type ObjectKinds } from '../../model/objects.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 import { type ClusterApi, ClusterApiError, type ObjectCache } from '../cluster-api.ts'
-import { type Birth, KindStore, sameOwnedParts, withServerMetadata } from '../kind-store.ts'
+import { type Birth, KindStore, plain, sameOwnedParts, withServerMetadata } from '../kind-store.ts'
 import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
 
 export interface MemoryClusterInit {
@@ -72,7 +72,7 @@ export class MemoryCluster implements ClusterApi {
     const user = {
       ...filled,
       metadata,
-      ...(status === undefined ? {} : { status: structuredClone(status) }),
+      ...(status === undefined ? {} : { status: plain(status) }),
     } as KubeObject
     store.update(key, status === undefined ? { user } : { user, status: undefined })
     if (existing === undefined) this.#countResident(object.metadata.namespace, 1)
@@ -113,7 +113,7 @@ export class MemoryCluster implements ClusterApi {
     const store = this.#store(kind)
     const current = store.current(keyOf(object))
     if (current === undefined) throw new ClusterApiError('NotFound', `${titleOf(object)} does not exist`)
-    const status = structuredClone((object as { status?: unknown }).status)
+    const status = plain((object as { status?: unknown }).status)
     if (store.update(keyOf(object), { status: { uid: current.metadata.uid ?? '', status } })) {
       this.#log('applyStatus', kind, metadata.name, metadata.namespace)
     }

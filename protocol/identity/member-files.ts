@@ -50,7 +50,10 @@ export async function readMemberIdentity(directory: string): Promise<MemberIdent
     brokerAddresses: facts.addresses,
     observedAddress: facts.observedAddress,
     key: await readPart(join(directory, 'cluster.key'), keyFromPem, true),
-    certificate: first(join(directory, 'cluster.crt'), await readPart(join(directory, 'cluster.crt'), certificatesFromPem)),
+    certificate: first(
+      join(directory, 'cluster.crt'),
+      await readPart(join(directory, 'cluster.crt'), certificatesFromPem),
+    ),
     caBundle: await readPart(join(directory, 'ca.crt'), certificatesFromPem),
   }
 }

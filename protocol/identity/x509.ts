@@ -6,7 +6,7 @@
  *   member  sealane://<clusterset>/cluster/<cluster id>
  */
 import './reflect-metadata.ts'
-import { type KeyObject, createPublicKey, randomBytes } from 'node:crypto'
+import { type KeyObject, createPublicKey, randomBytes, type webcrypto } from 'node:crypto'
 import { isIP } from 'node:net'
 import * as x509 from '@peculiar/x509'
 import { type ClusterId, InvalidNameError, isDnsSubdomain } from '../../model/ids.ts'
@@ -46,7 +46,7 @@ export interface CaInit {
 export async function createCa(init: CaInit): Promise<Identity> {
   const { key, nowMs, validMs = CA_VALIDITY_MS } = init
   const clusterset = checkClusterset(init.clusterset)
-  const keys = await cryptoPair(key)
+  const keys = cryptoPair(key)
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
     serialNumber: newSerial(),
     name: [{ CN: [`Sealane CA ${clusterset}`] }],
@@ -77,7 +77,7 @@ export interface ServerCertificateInit {
 export async function createServerCertificate(ca: Identity, init: ServerCertificateInit): Promise<Identity> {
   const hosts = [SERVER_NAME, ...(init.hosts ?? []).filter((host) => host !== SERVER_NAME)]
   const certificate = await issue(ca, {
-    publicKey: (await cryptoPair(init.key)).publicKey,
+    publicKey: cryptoPair(init.key).publicKey,
     commonName: SERVER_NAME,
     usage: x509.ExtendedKeyUsage.serverAuth,
     names: [
@@ -113,7 +113,7 @@ export async function issueMemberCertificate(ca: Identity, init: MemberCertifica
 
 /** PKCS #10, DER. Carries nothing but the key: who the member is, the broker decides. */
 export async function createCsr(key: KeyObject): Promise<Uint8Array> {
-  const keys = await cryptoPair(key)
+  const keys = cryptoPair(key)
   const csr = await x509.Pkcs10CertificateRequestGenerator.create({ keys, signingAlgorithm: SIGNING })
   return new Uint8Array(csr.rawData)
 }
@@ -162,7 +162,7 @@ async function issue(ca: Identity, init: IssueInit): Promise<Uint8Array> {
     ...lifetime(init.nowMs, init.validMs),
     signingAlgorithm: SIGNING,
     publicKey: init.publicKey,
-    signingKey: (await cryptoPair(ca.key)).privateKey,
+    signingKey: cryptoPair(ca.key).privateKey,
     extensions: [
       new x509.BasicConstraintsExtension(false, undefined, true),
       new x509.KeyUsagesExtension(x509.KeyUsageFlags.digitalSignature, true),
@@ -195,7 +195,7 @@ function checkClusterset(name: string): string {
   return name
 }
 
-async function cryptoPair(key: KeyObject): Promise<CryptoKeyPair> {
+function cryptoPair(key: KeyObject): webcrypto.CryptoKeyPair {
   const publicKey = createPublicKey(key)
   return {
     privateKey: key.toCryptoKey(KEY_ALGORITHM, true, ['sign']),

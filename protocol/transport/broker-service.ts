@@ -1,6 +1,5 @@
 /** The five calls: bytes in, BrokerApi, bytes out. Every failure becomes a status; nothing is thrown at grpc-js. */
 import {
-  type Metadata,
   type ServerDuplexStream,
   type ServerUnaryCall,
   type ServerWritableStream,
@@ -87,11 +86,7 @@ async function streaming(
   run: (signal: AbortSignal) => Promise<void>,
 ): Promise<void> {
   const ended = new AbortController()
-  // Cancelled: the peer or the connection is gone. Destroying ends the reading side, which grpc-js leaves open.
-  call.on('cancelled', () => {
-    ended.abort(new Error('the peer has gone'))
-    call.destroy()
-  })
+  call.on('cancelled', () => ended.abort(new Error('the peer has gone')))
   call.on('error', () => ended.abort(new Error('the stream broke')))
   const onStop = (): void => ended.abort(new BrokerUnreachableError('the broker is stopping'))
   if (deps.stopping.aborted) onStop()
@@ -107,7 +102,8 @@ async function streaming(
     const cause: unknown = ended.signal.aborted ? ended.signal.reason : error
     if (!call.cancelled) {
       report(deps, method, call.getPeer(), cause)
-      call.destroy(Object.assign(new Error('stream ended'), errorToStatus(cause) as { metadata: Metadata }))
+      // grpc-js' way to end a stream with a status: replies already written go out first.
+      call.emit('error', errorToStatus(cause))
     }
   } finally {
     deps.metrics.streams(method, -1)

@@ -108,7 +108,10 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
   tls.on('tlsClientError', (error: Error) => logger.debug('TLS handshake failed', { reason: error.message }))
   tls.on('secureConnection', (socket: TLSSocket) => {
     socket.on('error', (error) => logger.debug('connection broke', { reason: error.message }))
-    if (socket.alpnProtocol !== 'h2') return socket.destroy()
+    if (socket.alpnProtocol !== 'h2') {
+      socket.destroy()
+      return
+    }
     connections.judge(socket)
     injector.injectConnection(socket)
   })

@@ -40,3 +40,11 @@ export function methodPath(name: MethodName): string {
 export function asBuffer(bytes: Uint8Array): Buffer {
   return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
 }
+
+/**
+ * Cancels a call of ours, in the next turn of the event loop: grpc-js loses a cancellation that comes in the turn in
+ * which the call began, and the stream would then stay open at the broker.
+ */
+export function cancelSoon(call: { cancel(): void }): void {
+  setImmediate(() => call.cancel())
+}

@@ -83,7 +83,7 @@ t.test('a file that cannot be used is named', async (t) => {
         const database = new DatabaseSync(file)
         database.exec('PRAGMA application_id = 1397506642; PRAGMA user_version = 1')
         database.exec('CREATE TABLE entry (a TEXT); CREATE INDEX i ON entry (a)')
-        for (let i = 0; i < 500; i += 1) database.prepare('INSERT INTO entry VALUES (?)').run('y'.repeat(100) + i)
+        for (let i = 0; i < 500; i += 1) database.prepare('INSERT INTO entry VALUES (?)').run(`${'y'.repeat(100)}${i}`)
         const pages = Number(database.prepare('PRAGMA page_count').get()?.['page_count'])
         database.close()
         t.ok(pages > 4)

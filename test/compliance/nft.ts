@@ -6,17 +6,41 @@ import type { Nft } from '../../kernel/nft.ts'
 
 const table = 'sealane_test'
 const SLOT_KEY = 'ipv4_addr . inet_proto . inet_service'
-const services = { verb: 'add-map', table, map: 'services', type: { kind: 'map', key: SLOT_KEY, value: 'verdict' } } as const
-const slot = { verb: 'add-map', table, map: 'slot-0', type: { kind: 'map', key: SLOT_KEY, value: 'ipv4_addr . inet_service' } } as const
-const remote = { verb: 'add-map', table, map: 'remote', type: { kind: 'set', key: 'ipv4_addr', flags: ['interval'] } } as const
+const services = {
+  verb: 'add-map',
+  table,
+  map: 'services',
+  type: { kind: 'map', key: SLOT_KEY, value: 'verdict' },
+} as const
+const slot = {
+  verb: 'add-map',
+  table,
+  map: 'slot-0',
+  type: { kind: 'map', key: SLOT_KEY, value: 'ipv4_addr . inet_service' },
+} as const
+const remote = {
+  verb: 'add-map',
+  table,
+  map: 'remote',
+  type: { kind: 'set', key: 'ipv4_addr', flags: ['interval'] },
+} as const
 const chain = (name: string): NftStatement => ({ verb: 'add-chain', table, chain: name })
 const rule = (name: string, text: string): NftStatement => ({ verb: 'add-rule', table, chain: name, rule: text })
 const add = (map: string, ...elements: NftElement[]): NftStatement => ({ verb: 'add-elements', table, map, elements })
-const del = (map: string, ...elements: NftElement[]): NftStatement => ({ verb: 'delete-elements', table, map, elements })
+const del = (map: string, ...elements: NftElement[]): NftStatement => ({
+  verb: 'delete-elements',
+  table,
+  map,
+  elements,
+})
 const web: NftElement = { key: '245.0.0.7 . tcp . 80', value: 'goto pick-2' }
 const backend: NftElement = { key: '245.0.0.7 . tcp . 80', value: '10.1.2.3 . 8080' }
 const dnat: NftStatement = {
-  verb: 'add-rule', table, chain: 'pick-2', rule: 'dnat ip to ip daddr . meta l4proto . th dport map @slot-0', comment: 'slot 0',
+  verb: 'add-rule',
+  table,
+  chain: 'pick-2',
+  rule: 'dnat ip to ip daddr . meta l4proto . th dport map @slot-0',
+  comment: 'slot 0',
 }
 
 /** A table with one base chain that looks into `services`, and one service. */
@@ -50,17 +74,33 @@ const REFUSALS: readonly Refusal[] = [
   { say: 'deletion of a missing table', run: [{ verb: 'delete-table', table: 'sealane_none' }], code: 'ENOENT' },
   { say: 'deletion of a missing chain', run: [{ verb: 'delete-chain', table, chain: 'none' }], code: 'ENOENT' },
   { say: 'deletion of a chain in use', run: [{ verb: 'delete-chain', table, chain: 'pick-2' }], code: 'EBUSY' },
-  { say: 'deletion of a map in use', run: [{ verb: 'delete-map', table, map: 'services', kind: 'map' }], code: 'EBUSY' },
+  {
+    say: 'deletion of a map in use',
+    run: [{ verb: 'delete-map', table, map: 'services', kind: 'map' }],
+    code: 'EBUSY',
+  },
   { say: 'deletion of a missing map', run: [{ verb: 'delete-map', table, map: 'none', kind: 'map' }], code: 'ENOENT' },
   { say: 'flush of a missing set', run: [{ verb: 'flush-map', table, map: 'none', kind: 'set' }], code: 'ENOENT' },
   { say: 'element in a missing map', run: [add('none', web)], code: 'ENOENT' },
-  { say: 'verdict to a missing chain', run: [add('services', { key: '245.0.0.8 . tcp . 80', value: 'goto none' })], code: 'ENOENT' },
+  {
+    say: 'verdict to a missing chain',
+    run: [add('services', { key: '245.0.0.8 . tcp . 80', value: 'goto none' })],
+    code: 'ENOENT',
+  },
   { say: 'element with another value', run: [add('slot-0', { ...backend, value: '10.1.2.4 . 8080' })], code: 'EEXIST' },
   { say: 'overlapping interval', run: [add('remote', { key: '10.2.5.0/24' })], code: 'EEXIST' },
   { say: 'deletion of an absent element', run: [del('slot-0', { key: '245.0.0.9 . tcp . 80' })], code: 'ENOENT' },
   { say: 'deletion of an absent interval', run: [del('remote', { key: '10.9.0.0/16' })], code: 'ENOENT' },
-  { say: 'element of another shape', run: [add('slot-0', { key: '245.0.0.9', value: '10.1.2.3 . 80' })], code: 'EINVAL' },
-  { say: 'map that exists with another type', run: [{ ...services, type: { ...services.type, key: 'ipv4_addr' } }], code: 'EEXIST' },
+  {
+    say: 'element of another shape',
+    run: [add('slot-0', { key: '245.0.0.9', value: '10.1.2.3 . 80' })],
+    code: 'EINVAL',
+  },
+  {
+    say: 'map that exists with another type',
+    run: [{ ...services, type: { ...services.type, key: 'ipv4_addr' } }],
+    code: 'EEXIST',
+  },
   {
     say: 'base chain that exists with another priority',
     run: [{ verb: 'add-chain', table, chain: 'pre', base: { type: 'nat', hook: 'prerouting', priority: -102 } }],
@@ -69,7 +109,11 @@ const REFUSALS: readonly Refusal[] = [
   { say: 'name with a line end', run: [chain('a\nflush ruleset')], code: 'EINVAL' },
   { say: 'name that is a word of nft', run: [chain('fwd')], code: 'EINVAL' },
   { say: 'rule with a second statement', run: [rule('spare', 'accept; flush ruleset')], code: 'EINVAL' },
-  { say: 'element with a bracket', run: [add('slot-0', { key: '1.2.3.4 . tcp . 1', value: '1.2.3.4 . 5 }' })], code: 'EINVAL' },
+  {
+    say: 'element with a bracket',
+    run: [add('slot-0', { key: '1.2.3.4 . tcp . 1', value: '1.2.3.4 . 5 }' })],
+    code: 'EINVAL',
+  },
 ]
 
 /** `make` gives a driver on an empty ruleset. */
@@ -94,11 +138,18 @@ async function tablesComeAndGo(t: Test, fresh: Fresh): Promise<void> {
   const nft = await fresh()
   t.same(await nft.tables('sealane_'), [])
   t.equal(await nft.listTable(table), undefined)
-  await nft.run([{ verb: 'add-table', table: 'sealane_b' }, { verb: 'add-table', table: 'sealane_a' }, { verb: 'add-table', table: 'other' }])
+  await nft.run([
+    { verb: 'add-table', table: 'sealane_b' },
+    { verb: 'add-table', table: 'sealane_a' },
+    { verb: 'add-table', table: 'other' },
+  ])
   t.same(await nft.tables('sealane_'), ['sealane_a', 'sealane_b'])
   await nft.check([{ verb: 'delete-table', table: 'sealane_a' }])
   t.same(await nft.tables('sealane_'), ['sealane_a', 'sealane_b'], 'check() changes nothing')
-  await nft.run([{ verb: 'delete-table', table: 'sealane_a' }, { verb: 'delete-table', table: 'other' }])
+  await nft.run([
+    { verb: 'delete-table', table: 'sealane_a' },
+    { verb: 'delete-table', table: 'other' },
+  ])
   t.same(await nft.tables('sealane_'), ['sealane_b'])
   await nft.run([])
 }
@@ -113,14 +164,21 @@ async function elementsStory(t: Test, fresh: Fresh): Promise<void> {
   await nft.run([add('slot-0', dns)])
   t.same(await nft.elements(table, 'slot-0'), [dns, backend], 'sorted by key')
   await nft.run([del('slot-0', backend), add('slot-0', { ...backend, value: '10.1.2.4 . 8080' })])
-  t.same(await nft.elements(table, 'slot-0'), [dns, { ...backend, value: '10.1.2.4 . 8080' }], 'a value is changed by taking and giving')
+  t.same(
+    await nft.elements(table, 'slot-0'),
+    [dns, { ...backend, value: '10.1.2.4 . 8080' }],
+    'a value is changed by taking and giving',
+  )
   await nft.run([{ verb: 'flush-map', table, map: 'slot-0', kind: 'map' }, add('slot-0')])
   t.same(await nft.elements(table, 'slot-0'), [])
   await nft.run([{ verb: 'flush-map', table, map: 'remote', kind: 'set' }])
   t.same(await nft.elements(table, 'remote'), [])
   await t.rejects(nft.elements(table, 'none'), { code: 'ENOENT' })
   await t.rejects(nft.elements('sealane_none', 'none'), { code: 'ENOENT' })
-  await nft.run([{ verb: 'add-map', table, map: 'lane-devices', type: { kind: 'set', key: 'ifname' } }, add('lane-devices', { key: '"sealane0"' })])
+  await nft.run([
+    { verb: 'add-map', table, map: 'lane-devices', type: { kind: 'set', key: 'ifname' } },
+    add('lane-devices', { key: '"sealane0"' }),
+  ])
   t.same(await nft.elements(table, 'lane-devices'), [{ key: '"sealane0"' }])
 }
 
@@ -129,7 +187,10 @@ async function refusals(t: Test, fresh: Fresh): Promise<void> {
   await nft.run(base)
   const before = await nft.listTable(table)
   for (const row of REFUSALS) {
-    const error = await nft.run(row.run).then(() => undefined, (reason: unknown) => reason)
+    const error = await nft.run(row.run).then(
+      () => undefined,
+      (reason: unknown) => reason,
+    )
     t.type(error, KernelError, row.say)
     t.equal((error as KernelError | undefined)?.code, row.code, `${row.say}: ${row.code}`)
     t.match((error as KernelError | undefined)?.operation, /^nft/)
@@ -173,7 +234,10 @@ async function takingApart(t: Test, fresh: Fresh): Promise<void> {
   await nft.run(base)
   await nft.run([del('services', web), { verb: 'delete-chain', table, chain: 'pick-2' }])
   t.notMatch(await nft.listTable(table), /pick-2/)
-  await nft.run([{ verb: 'delete-chain', table, chain: 'pre' }, { verb: 'delete-map', table, map: 'services', kind: 'map' }])
+  await nft.run([
+    { verb: 'delete-chain', table, chain: 'pre' },
+    { verb: 'delete-map', table, map: 'services', kind: 'map' },
+  ])
   await nft.run([{ verb: 'add-table', table }, { verb: 'delete-table', table }, ...base])
   t.same(await nft.elements(table, 'services'), [web], 'a whole table is replaced in one transaction')
 }
@@ -188,8 +252,14 @@ async function manyElements(t: Test, fresh: Fresh): Promise<void> {
   const listed = await nft.elements(table, 'slot-0')
   t.equal(listed.length, 30_000)
   t.same(listed[0], elements[0])
-  const error = await nft.run([add('slot-0', { key: '1.2.3.4 . tcp . 1', value: '1.2.3.4 . 1' }, { ...elements[20_000]!, value: '9.9.9.9 . 9' })])
-    .then(() => undefined, (reason: unknown) => reason)
+  const error = await nft
+    .run([
+      add('slot-0', { key: '1.2.3.4 . tcp . 1', value: '1.2.3.4 . 1' }, { ...elements[20_000]!, value: '9.9.9.9 . 9' }),
+    ])
+    .then(
+      () => undefined,
+      (reason: unknown) => reason,
+    )
   t.match(error, { code: 'EEXIST' })
   t.ok((error as KernelError).message.length < 1000, 'the message quotes the refused part only')
 }

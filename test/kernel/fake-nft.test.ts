@@ -8,9 +8,24 @@ t.test('prints itself sorted', async (t) => {
   const nft = new FakeNft()
   await nft.run([
     { verb: 'add-table', table: 'sealane_node' },
-    { verb: 'add-chain', table: 'sealane_node', chain: 'pre', base: { type: 'nat', hook: 'prerouting', priority: -101 } },
-    { verb: 'add-map', table: 'sealane_node', map: 'remote', type: { kind: 'set', key: 'ipv4_addr', flags: ['interval'] } },
-    { verb: 'add-elements', table: 'sealane_node', map: 'remote', elements: [{ key: '244.0.0.0/16' }, { key: '10.2.0.0/15' }] },
+    {
+      verb: 'add-chain',
+      table: 'sealane_node',
+      chain: 'pre',
+      base: { type: 'nat', hook: 'prerouting', priority: -101 },
+    },
+    {
+      verb: 'add-map',
+      table: 'sealane_node',
+      map: 'remote',
+      type: { kind: 'set', key: 'ipv4_addr', flags: ['interval'] },
+    },
+    {
+      verb: 'add-elements',
+      table: 'sealane_node',
+      map: 'remote',
+      elements: [{ key: '244.0.0.0/16' }, { key: '10.2.0.0/15' }],
+    },
     { verb: 'add-rule', table: 'sealane_node', chain: 'pre', rule: 'ip daddr @remote accept', comment: 'remote pods' },
   ])
   const want = `table ip sealane_node {

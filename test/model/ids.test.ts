@@ -30,7 +30,7 @@ t.test('refusals name field, value and expectation', async (t) => {
 
 t.test('any text is taken whole or refused', async (t) => {
   fc.assert(
-    fc.property(fc.string({ unit: fc.constantFrom(...'ab0-.A_/\n'), maxLength: 70 }), (text) => {
+    fc.property(fc.string({ unit: fc.constantFrom(...Array.from('ab0-.A_/\n')), maxLength: 70 }), (text) => {
       const ok = isDnsLabel(text)
       return (
         ok ===

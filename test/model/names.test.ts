@@ -16,7 +16,12 @@ t.test('length of an endpoint name', async (t) => {
     [63, 40, 63, 63, 0],
   ]
   for (const [hostname, cluster, service, namespace, excess] of rows) {
-    const parts = { hostname: part(hostname), cluster: part(cluster), service: part(service), namespace: part(namespace) }
+    const parts = {
+      hostname: part(hostname),
+      cluster: part(cluster),
+      service: part(service),
+      namespace: part(namespace),
+    }
     t.equal(excessNameLength(parts), excess, `${hostname}+${cluster}+${service}+${namespace}`)
     const whole = `${parts.hostname}.${parts.cluster}.${parts.service}.${parts.namespace}.svc.clusterset.local`
     t.equal(Math.max(0, whole.length - 253), excess, 'counted by hand')

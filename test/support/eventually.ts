@@ -14,14 +14,17 @@ export interface EventuallyOptions {
  * Calls `check` until it neither throws nor gives false or undefined, and resolves with what it gave. After the
  * deadline it rejects with the last error.
  */
-export async function eventually<T>(check: () => T | Promise<T>, options: EventuallyOptions = {}): Promise<T> {
+export async function eventually<T>(
+  check: () => T | Promise<T>,
+  options: EventuallyOptions = {},
+): Promise<Exclude<T, undefined | false>> {
   const { deadlineMs = 5000, intervalMs = 20, say = 'the condition' } = options
   const end = performance.now() + deadlineMs
   let last: unknown
   for (;;) {
     try {
       const result = await check()
-      if (result !== false && result !== undefined) return result
+      if (result !== false && result !== undefined) return result as Exclude<T, undefined | false>
       last = undefined
     } catch (error) {
       last = error
@@ -29,5 +32,8 @@ export async function eventually<T>(check: () => T | Promise<T>, options: Eventu
     if (performance.now() >= end) break
     await sleep(intervalMs)
   }
-  throw new Error(`${say} did not come true within ${deadlineMs} ms${last instanceof Error ? `: ${last.message}` : ''}`, { cause: last })
+  throw new Error(
+    `${say} did not come true within ${deadlineMs} ms${last instanceof Error ? `: ${last.message}` : ''}`,
+    { cause: last },
+  )
 }

@@ -28,7 +28,11 @@ export interface Netns {
   /** The same, but failure is a result. */
   tryExec(command: string, args?: readonly string[], options?: ExecOptions): Promise<ExecResult>
   /** Starts a program inside and leaves it running; it is ended with the namespace. */
-  spawn(command: string, args?: readonly string[], options?: { readonly env?: NodeJS.ProcessEnv; readonly cwd?: string }): ChildProcess
+  spawn(
+    command: string,
+    args?: readonly string[],
+    options?: { readonly env?: NodeJS.ProcessEnv; readonly cwd?: string },
+  ): ChildProcess
 }
 
 const INSIDE = 'SEALANE_TEST_PRIVATE_NETNS'
@@ -65,8 +69,24 @@ export async function withNetns<T>(story: (ns: Netns) => Promise<T>): Promise<T>
 export function withJoinedNetns<T>(story: (left: Netns, right: Netns) => Promise<T>): Promise<T> {
   return withNetns((left) =>
     withNetns(async (right) => {
-      await run('ip', ['-n', left.name, 'link', 'add', 'wire', 'type', 'veth', 'peer', 'name', 'wire', 'netns', right.name])
-      for (const [ns, address] of [[left, '192.0.2.1/24'], [right, '192.0.2.2/24']] as const) {
+      await run('ip', [
+        '-n',
+        left.name,
+        'link',
+        'add',
+        'wire',
+        'type',
+        'veth',
+        'peer',
+        'name',
+        'wire',
+        'netns',
+        right.name,
+      ])
+      for (const [ns, address] of [
+        [left, '192.0.2.1/24'],
+        [right, '192.0.2.2/24'],
+      ] as const) {
         await run('ip', ['-n', ns.name, 'address', 'add', address, 'dev', 'wire'])
         await run('ip', ['-n', ns.name, 'link', 'set', 'wire', 'up'])
       }
@@ -90,7 +110,12 @@ export function inPrivateNetns(t: Test, fileUrl: string, tests: () => void | Pro
   // The shell is process 1 inside: it takes in the daemons that tests leave, so that ended ones are really gone.
   const init = 'mount -t tmpfs tmpfs /run && mkdir -p /run/netns && ip link set lo up && "$@"; exit $?'
   const args = ['--net', '--mount', '--pid', '--fork', '--kill-child', '--mount-proc', 'sh', '-c', init, 'sh']
-  t.spawn('unshare', [...args, process.execPath, fileURLToPath(fileUrl)], { env: { ...process.env, [INSIDE]: '1' } }, 'in a private network namespace')
+  t.spawn(
+    'unshare',
+    [...args, process.execPath, fileURLToPath(fileUrl)],
+    { env: { ...process.env, [INSIDE]: '1' } },
+    'in a private network namespace',
+  )
 }
 
 function netns(name: string): Netns {
@@ -99,7 +124,8 @@ function netns(name: string): Netns {
     name,
     exec: (command, args = [], options = {}) => run('ip', inside(command, args), options),
     tryExec: (command, args = [], options = {}) => tryRun('ip', inside(command, args), options),
-    spawn: (command, args = [], options = {}) => spawn('ip', inside(command, args), { stdio: ['ignore', 'pipe', 'pipe'], ...options }),
+    spawn: (command, args = [], options = {}) =>
+      spawn('ip', inside(command, args), { stdio: ['ignore', 'pipe', 'pipe'], ...options }),
   }
 }
 
@@ -112,7 +138,12 @@ async function run(command: string, args: readonly string[], options: ExecOption
 function tryRun(command: string, args: readonly string[], options: ExecOptions): Promise<ExecResult> {
   const { input, timeoutMs = 30_000, env, cwd } = options
   return new Promise((resolve) => {
-    const settings = { timeout: timeoutMs, maxBuffer: 64 << 20, env: env ?? process.env, ...(cwd === undefined ? {} : { cwd }) }
+    const settings = {
+      timeout: timeoutMs,
+      maxBuffer: 64 << 20,
+      env: env ?? process.env,
+      ...(cwd === undefined ? {} : { cwd }),
+    }
     const child = execFile(command, [...args], settings, (error, stdout, stderr) => {
       const code = error === null ? 0 : typeof error.code === 'number' ? error.code : 255
       resolve({ code, stdout, stderr: stderr === '' && error !== null ? error.message : stderr })

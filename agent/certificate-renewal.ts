@@ -1,0 +1,96 @@
+/**
+ * Renews this cluster's certificate after two thirds of its lifetime, with the key it has: writing one file is atomic,
+ * writing a key and its certificate is not. Failures are tried again until the certificate ends.
+ */
+import type { BrokerClient } from '../protocol/broker-client.ts'
+import { type MemberIdentity, writeMemberIdentity } from '../protocol/identity/member-files.ts'
+import { readCertificate } from '../protocol/identity/read-certificate.ts'
+import { createCsr } from '../protocol/identity/x509.ts'
+import { Backoff } from '../reconcile/backoff.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logger.ts'
+import type { AgentMetrics } from './metrics.ts'
+
+export interface CertificateRenewalDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly agentMetrics: AgentMetrics
+  /** The client in use now. */
+  readonly client: () => BrokerClient
+  /** The new certificate is on disk; from now on it is to be used. */
+  readonly onRenewed: (identity: MemberIdentity) => void
+}
+
+export interface CertificateRenewalInit {
+  /** Where the identity is kept. */
+  readonly directory: string
+  readonly identity: MemberIdentity
+}
+
+/** The clock is looked at this often, so that a machine that slept, or whose clock was set, is not late. */
+const LOOK_EVERY_MS = 60_000
+
+export class CertificateRenewal {
+  readonly #deps: CertificateRenewalDeps
+  readonly #directory: string
+  #identity: MemberIdentity
+  #failure: string | undefined
+
+  constructor(deps: CertificateRenewalDeps, init: CertificateRenewalInit) {
+    this.#deps = deps
+    this.#directory = init.directory
+    this.#identity = init.identity
+  }
+
+  /** Why the certificate was not renewed in time; undefined while all is well. */
+  problem(): string | undefined {
+    return this.#failure
+  }
+
+  /** Until the signal. Never rejects. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, agentMetrics } = this.#deps
+    const backoff = new Backoff(clock, { minMs: 5000, maxMs: 10 * 60_000 })
+    while (!signal.aborted) {
+      const { renewAtMs, notAfterMs } = readCertificate(this.#identity.certificate)
+      agentMetrics.certificateExpiry.set(Math.floor(notAfterMs / 1000))
+      const dueInMs = renewAtMs - clock.now()
+      if (dueInMs > 0) {
+        await clock.sleep(Math.min(dueInMs, LOOK_EVERY_MS), signal).catch(() => undefined)
+      } else if (await this.#renew(notAfterMs, signal)) {
+        backoff.reset()
+      } else {
+        await clock.sleep(backoff.next(), signal).catch(() => undefined)
+      }
+    }
+  }
+
+  async #renew(notAfterMs: number, signal: AbortSignal): Promise<boolean> {
+    const { client, clock, logger, onRenewed } = this.#deps
+    try {
+      const { certificate, caBundle } = await client().renew(await createCsr(this.#identity.key), signal)
+      const renewed = { ...this.#identity, certificate, caBundle }
+      await writeMemberIdentity(this.#directory, renewed)
+      this.#identity = renewed
+      this.#failure = undefined
+      logger.info('certificate renewed', { until: endOf(readCertificate(certificate).notAfterMs) })
+      onRenewed(renewed)
+      return true
+    } catch (error) {
+      if (signal.aborted) return false
+      const ended = clock.now() >= notAfterMs
+      const state = ended
+        ? `ended at ${endOf(notAfterMs)}; join again with a new token`
+        : `ends at ${endOf(notAfterMs)}`
+      const reason = error instanceof Error ? error.message : String(error)
+      this.#failure = `the certificate ${state}: ${reason}`
+      if (ended) logger.error('certificate not renewed and no longer valid', { reason: this.#failure })
+      else logger.warn('certificate not renewed yet', { reason: this.#failure })
+      return false
+    }
+  }
+}
+
+function endOf(ms: number): string {
+  return new Date(ms).toISOString()
+}

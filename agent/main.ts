@@ -1,0 +1,99 @@
+/** The agent: the only part that talks to the broker. Publishes what this cluster exports, mirrors the rest. */
+import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
+import { Backoff } from '../reconcile/backoff.ts'
+import type { ComponentDeps } from '../runtime/component.ts'
+import type { BrokerLink } from './broker-link.ts'
+import type { AgentConfig } from './config.ts'
+import { agentMetrics } from './metrics.ts'
+import { MirrorLoop } from './mirror-loop.ts'
+import { MirrorWriter } from './mirror-writer.ts'
+import { type LinkDeps, openBrokerLink } from './protocol-link.ts'
+import { PublishLoop } from './publish-loop.ts'
+import { SharedFindings } from './shared-findings.ts'
+
+export interface AgentDeps extends ComponentDeps {
+  readonly cluster: ClusterApi
+  /** How to reach the broker; by default with the identity that `sealane join` left (protocol-link.ts). */
+  readonly openLink?: (deps: LinkDeps, config: AgentConfig) => Promise<BrokerLink>
+}
+
+/**
+ * Runs until the signal, or until this cluster has left: then everything mirrored is removed first. Before the cluster
+ * has joined, it waits. Throws what openLink throws; the broker's absence is no error.
+ */
+export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: AbortSignal): Promise<void> {
+  const { cluster, status, clock } = deps
+  const logger = deps.logger.child({ component: 'agent' })
+  const metrics = agentMetrics(deps.metrics)
+  let phase: string | undefined = 'waits until this cluster has joined a clusterset'
+  status.readiness('agent', () => phase)
+
+  const membership = await joined(cluster, signal)
+  if (membership === undefined) return
+  const own = membership.spec.clusterId
+  const link = await (deps.openLink ?? openBrokerLink)({ ...deps, logger, agentMetrics: metrics }, config)
+
+  const parts = { cluster, clock, logger, metrics, findings: new SharedFindings() }
+  const writer = new MirrorWriter(parts)
+  const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher }, { ...config, own })
+  const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, { ...config, own })
+
+  phase = undefined
+  status.readiness('agent', () => phase ?? publish.notReady() ?? mirror.notReady())
+  status.plan('agent', () => `broker: ${link.problem() ?? 'connected'}\n${mirror.print()}`)
+
+  const leaving = watchLeaving(cluster)
+  const stop = AbortSignal.any([signal, leaving])
+  logger.info('agent started', { cluster: own, clusterset: membership.spec.clusterset })
+  await Promise.all([link.run(stop), publish.run(stop), mirror.run(stop)])
+  if (signal.aborted) return
+
+  phase = 'is leaving the clusterset'
+  logger.info('leaving: removes what was mirrored')
+  await untilDone(deps, signal, () => mirror.removeAll(signal))
+  logger.info('left')
+}
+
+/** The membership, once there is one; undefined when the signal came first. */
+async function joined(cluster: ClusterApi, signal: AbortSignal): Promise<Membership | undefined> {
+  const cache = cluster.cache('Membership')
+  return new Promise((resolve) => {
+    const look = (): void => {
+      const found = cache.synced ? cache.get(MEMBERSHIP_NAME) : undefined
+      if (found === undefined && !signal.aborted) return
+      stop()
+      signal.removeEventListener('abort', look)
+      resolve(signal.aborted ? undefined : found)
+    }
+    const stop = cache.onChange(look)
+    signal.addEventListener('abort', look, { once: true })
+    look()
+  })
+}
+
+/** Aborts when the membership says "leaving" or is no more. */
+function watchLeaving(cluster: ClusterApi): AbortSignal {
+  const cache = cluster.cache('Membership')
+  const left = new AbortController()
+  const look = (): void => {
+    if (cache.get(MEMBERSHIP_NAME)?.spec.phase !== 'joined') left.abort(new Error('this cluster is leaving'))
+  }
+  cache.onChange(look)
+  look()
+  return left.signal
+}
+
+/** Again and again, with growing pauses, until it works or the signal comes. */
+async function untilDone(deps: AgentDeps, signal: AbortSignal, work: () => Promise<void>): Promise<void> {
+  const backoff = new Backoff(deps.clock, { minMs: 100, maxMs: 5000 })
+  while (!signal.aborted) {
+    const failure = await work().then(
+      () => undefined,
+      (error: unknown) => String(error),
+    )
+    if (failure === undefined) return
+    deps.logger.error('cannot remove what was mirrored, will be tried again', { reason: failure })
+    await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
+  }
+}

@@ -1,0 +1,55 @@
+/** Everything that the agent counts itself; the sessions with the broker count in protocol/. */
+import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics.ts'
+
+export interface AgentMetrics {
+  readonly exports: Gauge
+  readonly imports: Gauge
+  readonly members: Gauge
+  readonly notUsed: Gauge
+  readonly writes: Counter
+  readonly writeFailures: Counter
+  readonly loopSeconds: Histogram
+  readonly loopFailures: Counter
+  readonly certificateExpiry: Gauge
+}
+
+export function agentMetrics(metrics: Metrics): AgentMetrics {
+  return {
+    exports: metrics.gauge({
+      name: 'sealane_agent_exports',
+      help: 'ServiceExports of this cluster, by what became of them: exported, pending, failed or invalid.',
+      labels: ['state'],
+    }),
+    imports: metrics.gauge({ name: 'sealane_agent_imports', help: 'Services imported into this cluster.' }),
+    members: metrics.gauge({ name: 'sealane_agent_clusters', help: 'Clusters of the clusterset, this one included.' }),
+    notUsed: metrics.gauge({
+      name: 'sealane_agent_records_not_used',
+      help: 'Parts of records from the broker that are left out now because they are malformed or not allowed.',
+    }),
+    writes: metrics.counter({
+      name: 'sealane_agent_writes_total',
+      help: 'Objects written to the local API.',
+      labels: ['verb', 'kind'],
+    }),
+    writeFailures: metrics.counter({
+      name: 'sealane_agent_write_failures_total',
+      help: 'Objects that the local API did not take.',
+      labels: ['verb', 'kind'],
+    }),
+    loopSeconds: metrics.histogram({
+      name: 'sealane_agent_loop_seconds',
+      help: 'Duration of one round of a loop.',
+      labels: ['loop'],
+      buckets: [0.001, 0.005, 0.02, 0.1, 0.5, 2, 10],
+    }),
+    loopFailures: metrics.counter({
+      name: 'sealane_agent_loop_failures_total',
+      help: 'Rounds of a loop that failed and are tried again.',
+      labels: ['loop'],
+    }),
+    certificateExpiry: metrics.gauge({
+      name: 'sealane_agent_certificate_expiry_timestamp_seconds',
+      help: "When this cluster's certificate ends, seconds since 1970.",
+    }),
+  }
+}

@@ -1,0 +1,172 @@
+/** The BrokerLink over protocol/: identity and replica from disk, two sessions, one client, certificate renewal. */
+import { connectBroker } from '../protocol/transport/grpc-client.ts'
+import type { BrokerClient } from '../protocol/broker-client.ts'
+import { CodecError } from '../protocol/codec-checks.ts'
+import { IdentityFileError, type MemberIdentity, readMemberIdentity } from '../protocol/identity/member-files.ts'
+import { PublishSession } from '../protocol/publish-session.ts'
+import { type ReplicaStore, replicaFile } from '../protocol/replica-file.ts'
+import { Replica } from '../protocol/replica.ts'
+import { WatchSession } from '../protocol/watch-session.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logger.ts'
+import type { Metrics } from '../runtime/metrics.ts'
+import type { BrokerLink, Publisher, ReplicaView } from './broker-link.ts'
+import type { AgentConfig } from './config.ts'
+import type { AgentMetrics } from './metrics.ts'
+import { CertificateRenewal } from './certificate-renewal.ts'
+
+export interface LinkDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: Metrics
+  readonly agentMetrics: AgentMetrics
+}
+
+/** Refused records are offered again after this time: an operator may have changed the broker's rules. */
+const RETRY_REFUSED_MS = 5 * 60_000
+
+/**
+ * Throws IdentityFileError when this site has not joined or its identity cannot be read. A damaged replica file is
+ * told and replaced: the broker has everything, and the local API keeps what it holds.
+ */
+export async function openBrokerLink(deps: LinkDeps, config: AgentConfig): Promise<BrokerLink> {
+  const identity = await readMemberIdentity(config.identityDirectory)
+  if (identity === undefined) {
+    throw new IdentityFileError(config.identityDirectory, 'no identity in it: join with "sealane join"')
+  }
+  const store = replicaFile(config.replicaFile)
+  return new ProtocolLink(deps, config, { identity, store, replica: await loadReplica(store, deps.logger) })
+}
+
+async function loadReplica(store: ReplicaStore, logger: Logger): Promise<Replica> {
+  try {
+    return await store.load()
+  } catch (error) {
+    if (!(error instanceof CodecError)) throw error
+    logger.error('saved replica is damaged, a new one will be fetched from the broker', { reason: error.message })
+    return new Replica()
+  }
+}
+
+interface LinkInit {
+  readonly identity: MemberIdentity
+  readonly store: ReplicaStore
+  readonly replica: Replica
+}
+
+class ProtocolLink implements BrokerLink {
+  readonly publisher: Publisher
+  readonly replica: ReplicaView
+  readonly #deps: LinkDeps
+  readonly #publish: PublishSession
+  readonly #watch: WatchSession
+  readonly #renewal: CertificateRenewal
+  #client: BrokerClient
+
+  constructor(deps: LinkDeps, config: AgentConfig, { identity, store, replica }: LinkInit) {
+    const { clock, logger, metrics } = deps
+    const published = new Listeners()
+    const watched = new Listeners()
+    const connect = (): BrokerClient => this.#client
+    this.#deps = deps
+    this.#client = this.#open(identity)
+    this.#publish = new PublishSession({ connect, clock, logger, metrics, onChange: () => published.call() })
+    this.#watch = new WatchSession({ connect, replica, store, clock, logger, metrics, onChange: () => watched.call() })
+    this.#renewal = new CertificateRenewal(
+      { ...deps, client: connect, onRenewed: (renewed) => this.#replaceClient(renewed) },
+      { directory: config.identityDirectory, identity },
+    )
+    if (config.facts !== undefined) this.#publish.setFacts(config.facts)
+    this.publisher = publisherOf(this.#publish, published)
+    this.replica = replicaViewOf(replica, watched)
+  }
+
+  problem(): string | undefined {
+    const states = [this.#publish.state(), this.#watch.state()]
+    const failed = states.find((state) => state.t === 'waiting' && state.error !== undefined)
+    if (failed?.t === 'waiting' && failed.error !== undefined) return failed.error.message
+    return states.every(({ t }) => t === 'live') ? this.#renewal.problem() : 'not connected yet'
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const runs = [
+      this.#publish.run(signal),
+      this.#watch.run(signal),
+      this.#renewal.run(signal),
+      this.#retryRefused(signal),
+    ]
+    await Promise.all(runs)
+    this.#client.close()
+  }
+
+  async #retryRefused(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const slept = await this.#deps.clock.sleep(RETRY_REFUSED_MS, signal).then(
+        () => true,
+        () => false,
+      )
+      if (slept) this.#publish.retryRefused()
+    }
+  }
+
+  /** The sessions' streams break with the old client; they resume at once with the new one. */
+  #replaceClient(identity: MemberIdentity): void {
+    const old = this.#client
+    this.#client = this.#open(identity)
+    old.close()
+  }
+
+  #open({ brokerAddresses, clusterset, caBundle, certificate, key }: MemberIdentity): BrokerClient {
+    const { clock, logger } = this.#deps
+    return connectBroker({
+      addresses: brokerAddresses,
+      clusterset,
+      ca: caBundle,
+      identity: { certificate, key },
+      clock,
+      logger,
+    })
+  }
+}
+
+function publisherOf(session: PublishSession, listeners: Listeners): Publisher {
+  return {
+    get answered() {
+      return session.answered
+    },
+    setDesired: (records) => session.setDesired(records),
+    state: (key) => session.recordState(key),
+    onChange: (listener) => listeners.add(listener),
+  }
+}
+
+function replicaViewOf(replica: Replica, listeners: Listeners): ReplicaView {
+  return {
+    get synced() {
+      return replica.synced
+    },
+    get complete() {
+      return replica.complete
+    },
+    get departed() {
+      return replica.departed
+    },
+    records: () => replica.records.values(),
+    onChange: (listener) => listeners.add(listener),
+  }
+}
+
+class Listeners {
+  readonly #all = new Set<() => void>()
+
+  add(listener: () => void): () => void {
+    this.#all.add(listener)
+    return () => {
+      this.#all.delete(listener)
+    }
+  }
+
+  call(): void {
+    for (const listener of this.#all) listener()
+  }
+}

@@ -1,0 +1,101 @@
+/**
+ * `npm run bench:lane -- [--json] [--rounds N] [--seconds N]`: TCP from a pod on milano's worker to a pod on paris'
+ * worker, both 10.42.0.0/16, against plain WireGuard (the same implementation, no Sealane) between the two gateway
+ * nodes. The two are measured in turn, so that a change of the machine's speed meets both.
+ */
+import { parseArgs } from 'node:util'
+import { DB, globalAddress } from '../demo/checks/world.ts'
+import type { Lab } from '../demo/lab.ts'
+import { until } from '../demo/until.ts'
+import { median, round, tell } from './figures.ts'
+import { type JoinedSites, withJoinedSites } from './joined-sites.ts'
+
+const BARE = { device: 'bare0', port: 51820, milano: '10.99.0.1', paris: '10.99.0.2' }
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: { json: { type: 'boolean' }, rounds: { type: 'string' }, seconds: { type: 'string' } },
+  })
+  const rounds = Number(values.rounds ?? 5)
+  const seconds = Number(values.seconds ?? 5)
+  const result = await withJoinedSites({ names: ['milano', 'paris'] }, (joined) => measure(joined, rounds, seconds))
+  tell(
+    result,
+    `pod to pod across two overlapping sites: ${result.gbps} Gbit/s, round trip ${result.rttMs} ms\n` +
+      `plain WireGuard between the gateways:   ${result.bareGbps} Gbit/s, round trip ${result.bareRttMs} ms\n` +
+      `ratio ${result.ratio}, added round trip ${result.addedRttMs} ms (${rounds} rounds of ${seconds} s)`,
+  )
+}
+
+async function measure(joined: JoinedSites, rounds: number, seconds: number) {
+  const { lab } = joined
+  await setUpBare(lab)
+  const world = { ...joined, flat: false }
+  const server = await globalAddress(world, 'paris', 'web-0')
+  const laneGbps: number[] = []
+  const bareGbps: number[] = []
+  lab.spawn('paris-gw', 'bare-iperf3', 'iperf3', ['-s', '-B', BARE.paris])
+  await until(`${DB} side to listen`, 5000, async () => (await iperf(lab, 'milano-gw', BARE.paris, 1)) > 0)
+  for (let i = 0; i < rounds; i += 1) {
+    laneGbps.push(await iperf(lab, 'milano-web-1', server, seconds))
+    bareGbps.push(await iperf(lab, 'milano-gw', BARE.paris, seconds))
+  }
+  const rttMs = await roundTrip(lab, 'milano-web-1', server)
+  const bareRttMs = await roundTrip(lab, 'milano-gw', BARE.paris)
+  return {
+    gbps: round(median(laneGbps), 3),
+    bareGbps: round(median(bareGbps), 3),
+    ratio: round(median(laneGbps.map((value, i) => value / (bareGbps[i] ?? NaN))), 3),
+    rttMs: round(rttMs, 3),
+    bareRttMs: round(bareRttMs, 3),
+    addedRttMs: round(rttMs - bareRttMs, 3),
+  }
+}
+
+/** One WireGuard device on each gateway node beside Sealane's, made with `wg` alone. */
+async function setUpBare(lab: Lab): Promise<void> {
+  const sides = [
+    { node: 'milano-gw', own: BARE.milano, far: BARE.paris, farAddress: '192.0.2.6' },
+    { node: 'paris-gw', own: BARE.paris, far: BARE.milano, farAddress: '192.0.2.2' },
+  ] as const
+  const keys: { secret: string; shown: string }[] = []
+  for (const { node } of sides) {
+    const secret = (await lab.must(node, 'wg', ['genkey'])).trim()
+    keys.push({ secret, shown: (await lab.must(node, 'wg', ['pubkey'], { input: secret })).trim() })
+    const made = await lab.exec(node, 'ip', ['link', 'add', BARE.device, 'type', 'wireguard'])
+    if (made.status !== 0) await lab.must(node, 'wireguard-go', [BARE.device])
+  }
+  for (const [i, { node, own, far, farAddress }] of sides.entries()) {
+    const lines = [
+      '[Interface]',
+      `ListenPort = ${BARE.port}`,
+      `PrivateKey = ${keys[i]?.secret ?? ''}`,
+      '[Peer]',
+      `PublicKey = ${keys[1 - i]?.shown ?? ''}`,
+      `Endpoint = ${farAddress}:${BARE.port}`,
+      `AllowedIPs = ${far}/32`,
+    ]
+    await lab.must(node, 'wg', ['setconf', BARE.device, '/dev/stdin'], { input: `${lines.join('\n')}\n` })
+    await lab.ip(node, `addr add ${own}/24 dev ${BARE.device}`)
+    await lab.ip(node, `link set ${BARE.device} mtu 1420 up`)
+  }
+}
+
+interface IperfReport {
+  readonly end?: { readonly sum_received?: { readonly bits_per_second: number } }
+}
+
+/** Received Gbit/s of one TCP stream; 0 when the server does not answer yet. */
+async function iperf(lab: Lab, from: string, address: string, seconds: number): Promise<number> {
+  const args = ['-c', address, '-t', String(seconds), '-O', '1', '-J']
+  const done = await lab.exec(from, 'iperf3', args, { timeoutMs: (seconds + 20) * 1000 })
+  const report = JSON.parse(done.stdout === '' ? '{}' : done.stdout) as IperfReport
+  return (report.end?.sum_received?.bits_per_second ?? 0) / 1e9
+}
+
+async function roundTrip(lab: Lab, from: string, address: string): Promise<number> {
+  const text = await lab.must(from, 'ping', ['-q', '-c', '50', '-i', '0.02', address])
+  return Number(/= [\d.]+\/([\d.]+)\//.exec(text)?.[1] ?? NaN)
+}
+
+await main()

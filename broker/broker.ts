@@ -1,0 +1,248 @@
+/** The broker itself, without the wire and without its process: BrokerApi on a log and a certificate authority. */
+import { type ClusterId, InvalidNameError, parseClusterId } from '../model/ids.ts'
+import {
+  type BrokerApi,
+  type JoinRequest,
+  type JoinResponse,
+  type Peer,
+  type PublishReply,
+  type PublishSession,
+  RefusedError,
+  type RenewResponse,
+  type WatchMessage,
+  type WatchRequest,
+} from '../protocol/broker-api.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { admitFacts } from './admission-facts.ts'
+import { globalCIDRs } from './allocation.ts'
+import type { CertificateAuthority } from './certificate-authority.ts'
+import type { BrokerLimits } from './config.ts'
+import type { RecordLog, Transaction } from './log/record-log.ts'
+import { addCertificate, departMember, joinMember, normalSerial, requireMember } from './membership.ts'
+import type { BrokerMetrics } from './metrics.ts'
+import { MemberPublishSession } from './publish-session.ts'
+import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
+import { type MemberRow, isLive } from './state.ts'
+import { checkSecretForm, checkToken, pruneTokens, spendToken, timeText } from './tokens.ts'
+import { WatchHub } from './watch-hub.ts'
+
+/** More than this and certificates, tokens and conflicts would be judged by the wrong time. */
+const MAX_CLOCK_SKEW_MS = 5 * 60_000
+
+export interface BrokerDeps {
+  readonly log: RecordLog
+  readonly authority: CertificateAuthority
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: BrokerMetrics
+}
+
+export interface BrokerInit {
+  readonly clusterset: string
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+  readonly allowedNamespaces: readonly string[]
+  readonly limits: BrokerLimits
+}
+
+export class Broker implements BrokerApi {
+  readonly #deps: BrokerDeps
+  readonly #init: BrokerInit
+  readonly #rules: WriteRules & { readonly globalRange: string }
+  readonly #hub: WatchHub
+  readonly #sessions = new Map<ClusterId, MemberPublishSession>()
+  readonly #stopCommits: () => void
+
+  constructor(deps: BrokerDeps, init: BrokerInit) {
+    this.#deps = deps
+    this.#init = init
+    const { globalRange, clustersetIpRange, allowedNamespaces, limits } = init
+    this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster: limits.recordsPerCluster }
+    this.#hub = new WatchHub(deps, { watchesPerCluster: limits.watchesPerCluster })
+    this.#stopCommits = deps.log.onCommit((changes) => {
+      const membersChanged = changes.some((change) => change.scope === 'member')
+      this.#hub.wake(membersChanged)
+      this.#count(membersChanged)
+    })
+    this.#count(true)
+  }
+
+  async join(request: JoinRequest, peerAddress: string): Promise<JoinResponse> {
+    const { logger, metrics } = this.#deps
+    try {
+      const response = await this.#join(request, peerAddress)
+      metrics.joins.inc({ result: 'ok' })
+      logger.info('cluster joined', { cluster: request.cluster, address: peerAddress, index: response.clusterIndex })
+      return response
+    } catch (error) {
+      const result = error instanceof RefusedError ? error.code : 'failed'
+      metrics.joins.inc({ result })
+      const reason = error instanceof Error ? error.message : String(error)
+      logger.warn('join refused', { cluster: request.cluster.slice(0, 63), address: peerAddress, reason })
+      throw error
+    }
+  }
+
+  async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
+    const { log, authority, clock } = this.#deps
+    requireMember(log, peer, clock.now())
+    const { certificate, serial, expiresAtMs } = await authority.issue(peer.cluster, csr)
+    await log.transact((tx) => {
+      requireMember(tx, peer, clock.now())
+      addCertificate(tx, peer.cluster, { serial, expiresAtMs }, clock.now())
+    })
+    return { certificate, caBundle: [authority.caCertificate] }
+  }
+
+  async leave(peer: Peer): Promise<void> {
+    const { log, clock, logger } = this.#deps
+    await log.transact((tx) => {
+      const row = tx.get('member', peer.cluster)
+      // The answer to an earlier leave was lost: there is nothing left to do.
+      if (row?.departure === 'left' && row.departedAtMs !== undefined) return
+      requireMember(tx, peer, clock.now())
+      departMember(tx, 'left', this.#context(peer.cluster))
+    })
+    logger.info('cluster left', { cluster: peer.cluster })
+  }
+
+  /** Withdraws a member's records for it and refuses its certificates from now on. */
+  async evict(cluster: ClusterId): Promise<void> {
+    await this.#deps.log.transact((tx) => departMember(tx, 'evicted', this.#context(cluster)))
+    this.#deps.logger.warn('cluster evicted', { cluster })
+  }
+
+  openPublish(peer: Peer, reply: (message: PublishReply) => void): PublishSession {
+    requireMember(this.#deps.log, peer, this.#deps.clock.now())
+    const session: MemberPublishSession = new MemberPublishSession(this.#deps, {
+      peer,
+      rules: this.#rules,
+      reply,
+      isCurrent: (): boolean => this.#sessions.get(peer.cluster) === session,
+      onEnd: () => {
+        if (this.#sessions.get(peer.cluster) === session) this.#sessions.delete(peer.cluster)
+        this.#seen(peer.cluster)
+      },
+    })
+    this.#sessions.set(peer.cluster, session)
+    this.#seen(peer.cluster)
+    return session
+  }
+
+  watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage> {
+    return this.#hub.watch(peer, request, signal)
+  }
+
+  /** To be called now and then: forgets what has had its time and notes who is here. */
+  async tidy(): Promise<void> {
+    const { log, clock } = this.#deps
+    const connected = [...this.#sessions.keys()]
+    await log.transact((tx) => {
+      pruneTokens(tx, clock.now())
+      pruneStamps(tx, clock.now())
+      for (const cluster of connected) markSeen(tx, cluster, clock.now())
+    })
+  }
+
+  close(): void {
+    this.#stopCommits()
+  }
+
+  async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {
+    const { log, authority, clock } = this.#deps
+    const { globalRange, clustersetIpRange, clusterset, limits } = this.#init
+    checkSecretForm(request.secret)
+    // First the token alone: who has none learns nothing else and costs no signature check.
+    await log.transact((tx) => checkToken(tx, request.secret, { cluster: request.cluster, nowMs: clock.now() }))
+    checkClock(request.nowMs, clock.now())
+    const cluster = clusterId(request.cluster)
+    const refused = admitFacts(request.facts, { globalRange, clustersetIpRange })
+    if (refused !== undefined) {
+      throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
+    }
+    const { certificate, keyHash, serial, expiresAtMs } = await authority.issue(cluster, request.csr)
+    const row = await log.transact((tx) => {
+      const bearer = { cluster, keyHash, nowMs: clock.now() }
+      const token = checkToken(tx, request.secret, bearer)
+      spendToken(tx, token, bearer)
+      const entitled = token.repeated || token.row.cluster === cluster
+      const connected = this.#sessions.has(cluster) || this.#hub.openWatches(cluster) > 0
+      return joinMember(
+        tx,
+        {
+          cluster,
+          facts: request.facts,
+          certificate: { serial: normalSerial(serial), expiresAtMs },
+          entitled,
+          connected,
+          globalRange,
+          membersLimit: limits.membersPerClusterset,
+        },
+        this.#context(cluster),
+      )
+    })
+    return {
+      certificate,
+      caBundle: [authority.caCertificate],
+      clusterset,
+      clusterIndex: row.index,
+      globalCIDRs: globalCIDRs({ podCIDRs: row.facts.podCIDRs, translated: row.translated, blocks: row.blocks }),
+      globalRange,
+      clustersetIpRange,
+      observedAddress,
+    }
+  }
+
+  #seen(cluster: ClusterId): void {
+    const { log, clock, logger } = this.#deps
+    log
+      .transact((tx) => markSeen(tx, cluster, clock.now()))
+      .catch((error: unknown) => logger.debug('last seen not noted', { cluster, reason: String(error) }))
+  }
+
+  #context(cluster: ClusterId): WriteContext {
+    return { cluster, rules: this.#rules, nowMs: this.#deps.clock.now() }
+  }
+
+  #count(membersChanged: boolean): void {
+    const { log, metrics } = this.#deps
+    metrics.records.set(log.count('record'))
+    metrics.revision.set(log.revision)
+    if (!membersChanged) return
+    const members: readonly MemberRow[] = log.list('member').map(({ value }) => value)
+    const live = members.filter(isLive)
+    metrics.members.set(live.length, { state: 'live' })
+    metrics.members.set(live.filter((row) => row.complete).length, { state: 'complete' })
+    metrics.members.set(members.length - live.length, { state: 'departed' })
+  }
+}
+
+function markSeen(tx: Transaction, cluster: ClusterId, nowMs: number): void {
+  const row = tx.get('member', cluster)
+  if (isLive(row)) tx.put('member', cluster, { ...row, lastSeenMs: nowMs })
+}
+
+function checkClock(memberMs: number, brokerMs: number): void {
+  if (Math.abs(memberMs - brokerMs) <= MAX_CLOCK_SKEW_MS) return
+  throw new RefusedError(
+    'FailedPrecondition',
+    'clock',
+    `clock: this machine says ${clockText(memberMs)}, the broker says ${clockText(brokerMs)}: ` +
+      'set the clock of the one that is wrong (they may differ by 5 minutes)',
+  )
+}
+
+/** What a member claims may be no time at all. */
+function clockText(ms: number): string {
+  return Math.abs(ms) <= 8.64e15 ? timeText(ms) : String(ms)
+}
+
+function clusterId(text: string): ClusterId {
+  try {
+    return parseClusterId(text, 'cluster')
+  } catch (error) {
+    if (error instanceof InvalidNameError) throw new RefusedError('InvalidArgument', 'cluster', error.message)
+    throw error
+  }
+}

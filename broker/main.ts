@@ -1,0 +1,95 @@
+/** The broker's process: open the state, serve until the signal, close in reverse. */
+import { join } from 'node:path'
+import { parseBrokerAddress } from '../protocol/broker-address.ts'
+import { serveBroker } from '../protocol/transport/grpc-server.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
+import type { ComponentDeps } from '../runtime/component.ts'
+import { Broker } from './broker.ts'
+import { CertificateAuthority, makeStateDir } from './certificate-authority.ts'
+import { type BrokerConfig, checkBrokerConfig, parseListen } from './config.ts'
+import type { RecordLog } from './log/record-log.ts'
+import { lockDirectory } from './log/sqlite-file.ts'
+import { openSqliteLog } from './log/sqlite-log.ts'
+import { brokerMetrics } from './metrics.ts'
+import { fixSettings } from './settings.ts'
+import { DATABASE_FILE } from './token-store.ts'
+
+/** How soon a change by the CLI (an eviction) reaches the members. */
+const REFRESH_MS = 1000
+const TIDY_MS = 60_000
+
+export interface BrokerDeps extends ComponentDeps {
+  /** Called when the port is open: the way to learn it where the configuration says 0. */
+  readonly onListening?: (address: { readonly host: string; readonly port: number }) => void
+}
+
+/**
+ * Resolves after the signal. Throws StateError, ListenError or a configuration error when it cannot start; each
+ * names the file, the port or the field.
+ */
+export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: AbortSignal): Promise<void> {
+  const { clock, status } = deps
+  const logger = deps.logger.child({ component: 'broker' })
+  const { stateDir, clusterset, advertise } = checkBrokerConfig(config)
+  const metrics = brokerMetrics(deps.metrics)
+
+  await makeStateDir(stateDir)
+  await using stack = new AsyncDisposableStack()
+  stack.defer(lockDirectory(stateDir))
+  const hosts = advertise.map((one) => parseBrokerAddress(one).host)
+  const authority = await CertificateAuthority.open(
+    { clock },
+    { stateDir, clusterset, hosts, memberMs: config.memberCertificateMs },
+  )
+  const log = openSqliteLog({
+    file: join(stateDir, DATABASE_FILE),
+    onGroup: (changes) => metrics.commits.observe(changes),
+  })
+  stack.defer(() => log.close())
+  await fixSettings(log, config)
+  const broker = new Broker({ log, authority, clock, logger, metrics }, config)
+  stack.defer(() => broker.close())
+
+  const tls = () => ({ ...authority.server, ca: [authority.caCertificate], clusterset })
+  const server = await serveBroker({
+    api: broker,
+    tls: tls(),
+    listen: parseListen(config.listen),
+    clock,
+    logger,
+    metrics: deps.metrics,
+  })
+  stack.defer(() => server.close())
+  logger.info('listening', { ...server.address, clusterset, epoch: log.epoch, revision: log.revision })
+  deps.onListening?.(server.address)
+
+  const health = new StoreHealth(log)
+  status.readiness('state', () => health.reason)
+  const onError = (error: unknown): void => logger.error('broker upkeep failed', { reason: String(error) })
+  const refresh = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: REFRESH_MS }, () => health.check())
+  const tidy = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: TIDY_MS }, async () => {
+    await broker.tidy()
+    if (await authority.renewServer()) server.setTls(tls())
+  })
+  await Promise.all([refresh.run(signal), tidy.run(signal)])
+  logger.info('stopping')
+}
+
+/** Whether the store can be written, looked at together with what others have written to it. */
+class StoreHealth {
+  reason: string | undefined
+  readonly #log: RecordLog
+  constructor(log: RecordLog) {
+    this.#log = log
+  }
+
+  async check(): Promise<void> {
+    try {
+      await this.#log.refresh()
+      this.reason = undefined
+    } catch (error) {
+      this.reason = error instanceof Error ? error.message : String(error)
+      throw error
+    }
+  }
+}

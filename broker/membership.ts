@@ -1,0 +1,239 @@
+/**
+ * Who belongs to the clusterset: joining, renewing, changing facts, leaving, eviction. Each function decides and
+ * writes inside one transaction.
+ */
+import type { ClusterId } from '../model/ids.ts'
+import type { ClusterBody } from '../model/records.ts'
+import { recordKeyText } from '../model/records.ts'
+import { type ClusterFacts, type Peer, RefusedError } from '../protocol/broker-api.ts'
+import { canonicalJson } from '../protocol/content-hash.ts'
+import { quote } from './admission-checks.ts'
+import { admitRecord } from './admission.ts'
+import { NoRoomError, globalCIDRs, nextIndex, planAddresses } from './allocation.ts'
+import type { LogView, Transaction } from './log/record-log.ts'
+import { type WriteContext, memberRecords, removeRecord } from './record-writes.ts'
+import { type IssuedCertificate, type MemberRow, isLive } from './state.ts'
+import { timeText } from './tokens.ts'
+import { parsePrefix } from '../model/ip.ts'
+
+/** A member may hold this many valid certificates at a time: those of renewals whose answer was lost count too. */
+const MAX_CERTIFICATES = 8
+
+/**
+ * The row of the peer. Throws RefusedError (PermissionDenied, Unauthenticated) unless the peer is a member now and
+ * shows a certificate of its present membership.
+ */
+export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberRow {
+  const row = view.get('member', peer.cluster)
+  const name = quote(peer.cluster)
+  if (row === undefined) throw denied(`cluster ${name} is not a member of this clusterset: join with a token`)
+  if (row.departedAtMs !== undefined) {
+    const how = row.departure === 'evicted' ? 'was evicted' : 'left'
+    throw denied(`cluster ${name} ${how} at ${timeText(row.departedAtMs)}: join again with a new token`)
+  }
+  const serial = normalSerial(peer.serial)
+  const certificate = row.certificates.find((one) => one.serial === serial)
+  if (certificate === undefined) {
+    throw denied(
+      `certificate ${serial} of cluster ${name} has been replaced: another site has joined as ${name}, or this one has joined again`,
+    )
+  }
+  if (certificate.expiresAtMs <= nowMs) {
+    throw new RefusedError(
+      'Unauthenticated',
+      'certificate',
+      `certificate ${serial} of cluster ${name} expired at ${timeText(certificate.expiresAtMs)}: join again with a new token`,
+    )
+  }
+  return row
+}
+
+/** Serial numbers come from several libraries: upper or lower case, with or without leading zeros. */
+export function normalSerial(hex: string): string {
+  return hex.toLowerCase().replace(/^0+(?=.)/, '')
+}
+
+export interface JoinDecision {
+  readonly cluster: ClusterId
+  readonly facts: ClusterFacts
+  readonly certificate: IssuedCertificate
+  /** The token was made for this very cluster id, or this request repeats one that was granted. */
+  readonly entitled: boolean
+  /** The member has streams open at this moment. */
+  readonly connected: boolean
+  readonly globalRange: string
+  readonly membersLimit: number
+}
+
+/** Writes the membership and gives its row. Throws RefusedError. */
+export function joinMember(tx: Transaction, join: JoinDecision, context: WriteContext): MemberRow {
+  const { cluster, facts, certificate } = join
+  const old = tx.get('member', cluster)
+  if (isLive(old)) checkTakeover(cluster, old, join, context.nowMs)
+  else checkMembers(tx, join.membersLimit)
+  const row: MemberRow = {
+    index: old?.index ?? newIndex(tx),
+    facts,
+    translated: old?.translated ?? false,
+    blocks: old?.blocks ?? {},
+    joinedAtMs: context.nowMs,
+    lastSeenMs: context.nowMs,
+    certificates: [certificate],
+    complete: isLive(old) && old.complete,
+  }
+  writeMember(tx, row, join.globalRange, context)
+  return tx.get('member', cluster) ?? row
+}
+
+/** Takes new facts of a member: addresses may be added, and its records are judged anew. Throws RefusedError. */
+export function changeFacts(tx: Transaction, facts: ClusterFacts, globalRange: string, context: WriteContext): void {
+  const row = tx.get('member', context.cluster)
+  if (!isLive(row) || canonicalJson(row.facts) === canonicalJson(facts)) return
+  writeMember(tx, { ...row, facts }, globalRange, context)
+}
+
+/** Adds a certificate to those that the member may show. */
+export function addCertificate(
+  tx: Transaction,
+  cluster: ClusterId,
+  certificate: IssuedCertificate,
+  nowMs: number,
+): void {
+  const row = tx.get('member', cluster)
+  if (!isLive(row)) return
+  const valid = row.certificates.filter((one) => one.expiresAtMs > nowMs)
+  tx.put('member', cluster, {
+    ...row,
+    certificates: [...valid, certificate].slice(-MAX_CERTIFICATES),
+    lastSeenMs: nowMs,
+  })
+}
+
+/** Ends a membership and withdraws all its records. Index and blocks are kept for its return. */
+export function departMember(tx: Transaction, how: 'left' | 'evicted', context: WriteContext): void {
+  const row = tx.get('member', context.cluster)
+  if (!isLive(row)) return
+  for (const { key } of memberRecords(tx, context.cluster)) removeRecord(tx, key, context)
+  tx.remove('record', clusterKey(context.cluster))
+  tx.put('member', context.cluster, {
+    ...row,
+    certificates: [],
+    complete: false,
+    departedAtMs: context.nowMs,
+    departure: how,
+  })
+}
+
+/** Owners whose absent records are really gone, for the `synced` message. */
+export function completeness(view: LogView): { readonly complete: string[]; readonly departed: string[] } {
+  const members = view.list('member')
+  const live = members.filter(({ value }) => isLive(value))
+  const complete = live.filter(({ value }) => value.complete).map(({ key }) => key)
+  // The broker's own records follow from those of the members.
+  if (live.every(({ value }) => value.complete)) complete.unshift('')
+  return { complete, departed: members.filter(({ value }) => !isLive(value)).map(({ key }) => key) }
+}
+
+function checkTakeover(cluster: ClusterId, old: MemberRow, join: JoinDecision, nowMs: number): void {
+  const expired = old.certificates.every((one) => one.expiresAtMs <= nowMs)
+  if (join.entitled || (expired && !join.connected)) return
+  const name = quote(cluster)
+  throw new RefusedError(
+    'AlreadyExists',
+    'cluster',
+    `cluster: ${name} is a member already (joined ${timeText(old.joinedAtMs)}, last seen ${timeText(old.lastSeenMs)}): ` +
+      `choose another cluster id; or, if this is the same cluster, run "sealane leave" there first ` +
+      `or join with a token made for it: "sealane token create --cluster ${cluster}"`,
+  )
+}
+
+function checkMembers(tx: Transaction, limit: number): void {
+  const live = tx.list('member').filter(({ value }) => isLive(value)).length
+  if (live < limit) return
+  throw new RefusedError(
+    'ResourceExhausted',
+    'cluster',
+    `cluster: the clusterset has ${live} members already, which is the limit`,
+  )
+}
+
+function newIndex(tx: Transaction): number {
+  return refusing(() => nextIndex(tx.list('member').map(({ value }) => value.index)))
+}
+
+/**
+ * Stores the row with what the address plan adds, to it and to those it overlaps, and the Cluster records.
+ * Throws RefusedError before anything is written.
+ */
+function writeMember(tx: Transaction, row: MemberRow, globalRange: string, context: WriteContext): void {
+  const members = new Map(tx.list('member').map(({ key, value }) => [key, value])).set(context.cluster, row)
+  const claims = [...members].map(([id, member]) => ({
+    id,
+    podCIDRs: member.facts.podCIDRs,
+    serviceCIDRs: member.facts.serviceCIDRs,
+    translated: member.translated,
+    blocks: member.blocks,
+    departed: !isLive(member),
+  }))
+  const plan = refusing(() => planAddresses(claims, globalRange))
+  for (const [id, member] of members) {
+    const added = plan.get(id)
+    if (id === context.cluster || added !== undefined) tx.put('member', id, { ...member, ...added })
+    if (isLive(member)) writeClusterRecord(tx, id as ClusterId)
+  }
+  withdrawForeignAddresses(tx, row, context)
+}
+
+/** The pod CIDRs may have shrunk: what was admitted under the old ones must not stand for another's addresses. */
+function withdrawForeignAddresses(tx: Transaction, row: MemberRow, context: WriteContext): void {
+  const admission = {
+    cluster: context.cluster,
+    podCIDRs: row.facts.podCIDRs.map((text) => parsePrefix(text)),
+    allowedNamespaces: context.rules.allowedNamespaces,
+    publicKeyOwner: () => undefined,
+  }
+  for (const { key, row: record } of memberRecords(tx, context.cluster)) {
+    if (record.body.kind !== 'EndpointSlice') continue
+    const { namespace, name } = key
+    if (admitRecord({ namespace, name, body: record.body }, admission) !== undefined) removeRecord(tx, key, context)
+  }
+}
+
+function writeClusterRecord(tx: Transaction, cluster: ClusterId): void {
+  const row = tx.get('member', cluster)
+  if (!isLive(row)) return
+  const { podCIDRs, serviceCIDRs, labels } = row.facts
+  const { translated, blocks, index } = row
+  const body: ClusterBody = {
+    kind: 'Cluster',
+    spec: {
+      id: cluster,
+      index,
+      podCIDRs,
+      serviceCIDRs,
+      globalCIDRs: globalCIDRs({ podCIDRs, translated, blocks }),
+      labels,
+    },
+  }
+  const old = tx.get('record', clusterKey(cluster))
+  if (old !== undefined && canonicalJson(old.body) === canonicalJson(body)) return
+  tx.put('record', clusterKey(cluster), { createdAtMs: old?.createdAtMs ?? row.joinedAtMs, body })
+}
+
+function clusterKey(cluster: ClusterId): string {
+  return recordKeyText({ cluster, kind: 'Cluster', namespace: '', name: cluster })
+}
+
+function refusing<T>(work: () => T): T {
+  try {
+    return work()
+  } catch (error) {
+    if (error instanceof NoRoomError)
+      throw new RefusedError('ResourceExhausted', error.field, `${error.field}: ${error.message}`)
+    throw error
+  }
+}
+
+function denied(message: string): RefusedError {
+  return new RefusedError('PermissionDenied', 'certificate', message)
+}

@@ -1,0 +1,65 @@
+/** What the broker counts. The transport adds calls, streams, connections and bytes. */
+import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics.ts'
+
+export interface BrokerMetrics {
+  readonly members: Gauge
+  readonly records: Gauge
+  readonly revision: Gauge
+  readonly commits: Histogram
+  readonly commitFailures: Counter
+  readonly refused: Counter
+  readonly joins: Counter
+  readonly resyncs: Counter
+  readonly snapshots: Counter
+  readonly encoded: Counter
+  readonly delivered: Counter
+}
+
+export function brokerMetrics(metrics: Metrics): BrokerMetrics {
+  return {
+    members: metrics.gauge({
+      name: 'sealane_broker_members',
+      help: 'Clusters by state: live, complete (has published its whole set), departed.',
+      labels: ['state'],
+    }),
+    records: metrics.gauge({ name: 'sealane_broker_records', help: "Records held, the broker's own included." }),
+    revision: metrics.gauge({ name: 'sealane_broker_revision', help: 'Revision of the last durable write.' }),
+    commits: metrics.histogram({
+      name: 'sealane_broker_commit_changes',
+      help: 'Rows written together in one durable commit.',
+      buckets: [1, 2, 5, 10, 50, 100, 500, 1000],
+    }),
+    commitFailures: metrics.counter({
+      name: 'sealane_broker_commit_failures_total',
+      help: 'Commits that the store refused; nothing of them was acknowledged.',
+    }),
+    refused: metrics.counter({
+      name: 'sealane_broker_refused_records_total',
+      help: 'Records that admission refused, by kind.',
+      labels: ['kind'],
+    }),
+    joins: metrics.counter({
+      name: 'sealane_broker_joins_total',
+      help: 'Join requests by result: ok or the refusal code.',
+      labels: ['result'],
+    }),
+    resyncs: metrics.counter({
+      name: 'sealane_broker_publish_declares_total',
+      help: 'Record sets declared by members, by result: same or different.',
+      labels: ['result'],
+    }),
+    snapshots: metrics.counter({
+      name: 'sealane_broker_watch_starts_total',
+      help: 'Watches by how they began: resumed, or with a whole snapshot.',
+      labels: ['from'],
+    }),
+    encoded: metrics.counter({
+      name: 'sealane_broker_encoded_events_total',
+      help: 'Record events encoded; each once for all watchers.',
+    }),
+    delivered: metrics.counter({
+      name: 'sealane_broker_delivered_events_total',
+      help: 'Record events handed to watchers.',
+    }),
+  }
+}

@@ -1,0 +1,301 @@
+/**
+ * One Publish stream: first the member's set is compared by hashes and only the difference is asked for, then changes
+ * come as they happen. Changes are taken in groups, written together, and acknowledged together once durable.
+ *
+ *   new ──declare──► digest ──last part──► filling ──all needed are here──► open
+ *    └─────────────────same set───────────────────────────────────────────►┘
+ */
+import { memberKey, memberKeyText } from '../protocol/content-hash.ts'
+import { CodecError } from '../protocol/codec-checks.ts'
+import {
+  type MemberKey,
+  type Peer,
+  type PublishMessage,
+  type PublishReply,
+  type PublishSession,
+  RefusedError,
+} from '../protocol/broker-api.ts'
+import { checkMemberRecord } from '../protocol/records-codec.ts'
+import { setHash } from '../protocol/set-hash.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { admitFacts } from './admission-facts.ts'
+import type { Refusal } from './admission-checks.ts'
+import { type RecordLog, StateError, type Transaction } from './log/record-log.ts'
+import { changeFacts, requireMember } from './membership.ts'
+import type { BrokerMetrics } from './metrics.ts'
+import { type WriteContext, type WriteRules, memberRecords, putRecord, removeRecord } from './record-writes.ts'
+
+/** Changes that may wait for the disk; more, and the member is made to wait. */
+const MAX_WAITING = 1024
+/** Changes written in one transaction: keeps the steps short, so that members take turns. */
+const MAX_GROUP = 256
+const RETRY_MS = 1000
+
+export interface PublishSessionDeps {
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: BrokerMetrics
+}
+
+export interface PublishSessionInit {
+  readonly peer: Peer
+  readonly rules: WriteRules & { readonly globalRange: string }
+  readonly reply: (message: PublishReply) => void
+  /** False when a newer stream of the same cluster has taken over. */
+  readonly isCurrent: () => boolean
+  readonly onEnd: () => void
+}
+
+type Change = Extract<PublishMessage, { t: 'put' | 'remove' | 'facts' }>
+
+export class MemberPublishSession implements PublishSession {
+  readonly #deps: PublishSessionDeps
+  readonly #init: PublishSessionInit
+  readonly #ended = new AbortController()
+  #phase: 'new' | 'digest' | 'filling' | 'open' = 'new'
+  /** Keys of the digest under way, or keys still to come. */
+  #digest = new Map<string, { readonly key: MemberKey; readonly hash: string }>()
+  #needed = new Set<string>()
+  #waiting: Change[] = []
+  #writing: Promise<void> | undefined
+  #failure: Error | undefined
+
+  constructor(deps: PublishSessionDeps, init: PublishSessionInit) {
+    this.#deps = deps
+    this.#init = init
+  }
+
+  async onMessage(message: PublishMessage): Promise<void> {
+    this.#check()
+    switch (message.t) {
+      case 'declare':
+        await this.#settled()
+        return this.#onDeclare(message.setHash, message.count)
+      case 'digest':
+        return this.#onDigest(message)
+      case 'put':
+      case 'remove':
+      case 'facts':
+        return this.#onChange(message)
+    }
+  }
+
+  onEnd(): void {
+    this.#ended.abort(new Error('the stream has ended'))
+    this.#init.onEnd()
+  }
+
+  #check(): void {
+    this.#throwFailure()
+    if (!this.#init.isCurrent()) throw this.#replaced()
+    requireMember(this.#deps.log, this.#init.peer, this.#deps.clock.now())
+  }
+
+  #replaced(): RefusedError {
+    const { cluster } = this.#init.peer
+    return new RefusedError(
+      'FailedPrecondition',
+      'stream',
+      `stream: a newer publish stream of cluster "${cluster}" has taken over; if this repeats, two sites use one identity`,
+    )
+  }
+
+  async #onDeclare(hash: Uint8Array, count: number): Promise<void> {
+    const { cluster } = this.#init.peer
+    // In a transaction, so that the writes of an earlier stream are before it.
+    const same = await this.#transact((tx) => {
+      const rows = memberRecords(tx, cluster)
+      const stored = setHash(rows.map(({ row }) => Buffer.from(row.hash ?? '', 'hex')))
+      const equal = rows.length === count && Buffer.compare(stored, hash) === 0
+      if (equal) markComplete(tx, this.#init.peer)
+      return equal
+    })
+    this.#deps.metrics.resyncs.inc({ result: same ? 'same' : 'different' })
+    this.#digest = new Map()
+    this.#needed = new Set()
+    this.#phase = same ? 'open' : 'digest'
+    this.#init.reply(same ? { t: 'inSync' } : { t: 'sendDigest' })
+  }
+
+  async #onDigest(message: Extract<PublishMessage, { t: 'digest' }>): Promise<void> {
+    if (this.#phase !== 'digest') throw unexpected('digest', 'it was not asked for')
+    for (const { key, hash } of message.entries) {
+      this.#digest.set(memberKeyText(key), { key, hash: Buffer.from(hash).toString('hex') })
+    }
+    const { recordsPerCluster } = this.#init.rules
+    if (this.#digest.size > 2 * recordsPerCluster) {
+      throw new RefusedError(
+        'ResourceExhausted',
+        'digest',
+        `digest: more than ${2 * recordsPerCluster} records, the limit is ${recordsPerCluster}`,
+      )
+    }
+    if (!message.last) return
+    const digest = this.#digest
+    this.#digest = new Map()
+    const keys = await this.#transact((tx) => this.#compare(tx, digest))
+    this.#needed = new Set(keys.map(memberKeyText))
+    this.#phase = keys.length === 0 ? 'open' : 'filling'
+    this.#init.reply({ t: 'need', keys })
+  }
+
+  /** Removes what the member no longer has and gives what it must send. */
+  #compare(
+    tx: Transaction,
+    digest: ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>,
+  ): MemberKey[] {
+    const context = this.#context()
+    const stored = new Map<string, string | undefined>()
+    for (const { key, row } of memberRecords(tx, context.cluster)) {
+      if (digest.has(memberKeyText(key))) stored.set(memberKeyText(key), row.hash)
+      else removeRecord(tx, key, context)
+    }
+    const needed = [...digest].filter(([text, { hash }]) => stored.get(text) !== hash).map(([, { key }]) => key)
+    if (needed.length === 0) markComplete(tx, this.#init.peer)
+    return needed
+  }
+
+  async #onChange(change: Change): Promise<void> {
+    if (this.#phase === 'new') throw unexpected(change.t, 'the first message of a stream is declare')
+    if (this.#phase === 'digest') throw unexpected(change.t, 'the digest comes first')
+    this.#waiting.push(change)
+    this.#writing ??= this.#write()
+    if (this.#waiting.length >= MAX_WAITING) await this.#settled()
+  }
+
+  /** Writes groups until nothing waits. */
+  async #write(): Promise<void> {
+    try {
+      while (this.#waiting.length > 0) {
+        const group = this.#waiting.slice(0, MAX_GROUP)
+        const filled = this.#isFilledBy(group)
+        const refusals = await this.#transact((tx) => {
+          if (filled) markComplete(tx, this.#init.peer)
+          return this.#apply(tx, group)
+        })
+        this.#waiting.splice(0, group.length)
+        this.#answer(group, refusals)
+        if (filled) this.#phase = 'open'
+      }
+    } catch (error) {
+      this.#failure = error instanceof Error ? error : new Error(String(error))
+      this.#waiting = []
+    } finally {
+      this.#writing = undefined
+    }
+  }
+
+  async #settled(): Promise<void> {
+    await this.#writing
+    this.#throwFailure()
+  }
+
+  #throwFailure(): void {
+    if (this.#failure !== undefined) throw this.#failure
+  }
+
+  #apply(tx: Transaction, group: readonly Change[]): (Refusal | undefined)[] {
+    const context = this.#context()
+    return group.map((change) => this.#applyOne(tx, change, context))
+  }
+
+  #applyOne(tx: Transaction, change: Change, context: WriteContext): Refusal | undefined {
+    switch (change.t) {
+      case 'put':
+        return checkForm(change.record) ?? putRecord(tx, change.record, context)
+      case 'remove':
+        removeRecord(tx, change.key, context)
+        return undefined
+      case 'facts': {
+        const { globalRange, clustersetIpRange } = this.#init.rules
+        const refused = admitFacts(change.facts, { globalRange, clustersetIpRange })
+        if (refused !== undefined) return refused
+        try {
+          changeFacts(tx, change.facts, globalRange, context)
+          return undefined
+        } catch (error) {
+          if (error instanceof RefusedError) return { field: error.field, reason: afterField(error) }
+          throw error
+        }
+      }
+    }
+  }
+
+  #answer(group: readonly Change[], refusals: readonly (Refusal | undefined)[]): void {
+    for (const [i, change] of group.entries()) {
+      const refused = refusals[i]
+      if (refused === undefined) continue
+      const key = keyOf(change)
+      this.#deps.metrics.refused.inc({ kind: change.t === 'facts' ? 'facts' : key.kind })
+      this.#deps.logger.warn('record refused', { cluster: this.#init.peer.cluster, ...key, ...refused })
+      this.#init.reply({ t: 'refused', sequence: change.sequence, key, ...refused })
+    }
+    const last = group.at(-1)
+    if (last !== undefined) this.#init.reply({ t: 'ack', sequence: last.sequence })
+  }
+
+  /** True when nothing is needed after these. What is refused counts: it will not come again as it is. */
+  #isFilledBy(group: readonly Change[]): boolean {
+    if (this.#phase !== 'filling') return false
+    for (const change of group) if (change.t !== 'facts') this.#needed.delete(memberKeyText(keyOf(change)))
+    return this.#needed.size === 0
+  }
+
+  /** While the store refuses, the member waits for its acknowledgement; the stream's end ends the waiting. */
+  async #transact<T>(decide: (tx: Transaction) => T): Promise<T> {
+    const { log, clock, logger, metrics } = this.#deps
+    for (;;) {
+      try {
+        return await log.transact((tx) => {
+          if (!this.#init.isCurrent()) throw this.#replaced()
+          requireMember(tx, this.#init.peer, clock.now())
+          return decide(tx)
+        })
+      } catch (error) {
+        if (!(error instanceof StateError)) throw error
+        metrics.commitFailures.inc()
+        logger.error('state not written, trying again', { reason: error.message })
+        await clock.sleep(RETRY_MS, this.#ended.signal)
+      }
+    }
+  }
+
+  #context(): WriteContext {
+    return { cluster: this.#init.peer.cluster, rules: this.#init.rules, nowMs: this.#deps.clock.now() }
+  }
+}
+
+function markComplete(tx: Transaction, peer: Peer): void {
+  const row = tx.get('member', peer.cluster)
+  if (row !== undefined && !row.complete) tx.put('member', peer.cluster, { ...row, complete: true })
+}
+
+/** Bounds of the wire, so that what is stored can be sent. */
+function checkForm(record: Extract<Change, { t: 'put' }>['record']): Refusal | undefined {
+  try {
+    checkMemberRecord(record)
+    return undefined
+  } catch (error) {
+    if (error instanceof CodecError) return { field: error.field, reason: afterField(error) }
+    throw error
+  }
+}
+
+/** A refusal's reason reads on after its field, which the text of an error repeats. */
+function afterField(error: RefusedError | CodecError): string {
+  const start = `${error.field}: `
+  return error.message.startsWith(start) ? error.message.slice(start.length) : error.message
+}
+
+function keyOf(change: Change): MemberKey {
+  if (change.t === 'put') return memberKey(change.record)
+  if (change.t === 'remove') return change.key
+  // Stands for "no record": the refusal is about the facts.
+  return { kind: 'Endpoint', namespace: '', name: '' }
+}
+
+function unexpected(what: string, why: string): RefusedError {
+  return new RefusedError('FailedPrecondition', what, `${what}: ${why}`)
+}

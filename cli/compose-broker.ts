@@ -1,0 +1,43 @@
+/** Puts the broker together; one of the few places where the command line knows a component. */
+import { DEFAULT_BROKER_CONFIG } from '../broker/config.ts'
+import { runBroker } from '../broker/main.ts'
+import { type TokenStore, openTokenStore } from '../broker/token-store.ts'
+import { SystemClock } from '../reconcile/clock.ts'
+import type { LogThreshold } from '../runtime/pino-logger.ts'
+import { withProcess } from './compose-process.ts'
+
+export interface BrokerProcessInit {
+  readonly state: string
+  readonly listen: string
+  readonly advertise: readonly string[]
+  readonly statusListen: string
+  readonly clusterset: string
+  readonly globalRange?: string
+  readonly clustersetIpRange?: string
+  readonly allowNamespace?: readonly string[]
+  readonly logLevel: LogThreshold
+}
+
+export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortSignal): Promise<void> {
+  const config = {
+    ...DEFAULT_BROKER_CONFIG,
+    stateDir: init.state,
+    clusterset: init.clusterset,
+    listen: init.listen,
+    advertise: init.advertise,
+    globalRange: init.globalRange ?? DEFAULT_BROKER_CONFIG.globalRange,
+    clustersetIpRange: init.clustersetIpRange ?? DEFAULT_BROKER_CONFIG.clustersetIpRange,
+    allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
+  }
+  await withProcess({ name: 'broker', ...init }, (deps) => runBroker(deps, config, signal))
+}
+
+/** Opens the token table beside a running broker. Throws when no broker has ever started on this state. */
+export async function withTokenStore<T>(state: string, work: (store: TokenStore) => Promise<T> | T): Promise<T> {
+  const store = await openTokenStore(state, new SystemClock())
+  try {
+    return await work(store)
+  } finally {
+    await store.close()
+  }
+}

@@ -1,0 +1,28 @@
+/** What every process of Sealane has around its components: log, metrics, status page. */
+import { SystemClock } from '../reconcile/clock.ts'
+import type { ComponentDeps } from '../runtime/component.ts'
+import { serveStatus } from '../runtime/http-status.ts'
+import { type LogThreshold, createLogger } from '../runtime/pino-logger.ts'
+import { createMetrics } from '../runtime/prometheus-metrics.ts'
+import { StatusBoard } from '../runtime/status-board.ts'
+import { formatHostPort } from '../runtime/host-port.ts'
+
+export interface ProcessInit {
+  readonly name: string
+  readonly statusListen: string
+  readonly logLevel: LogThreshold
+}
+
+/** Runs `work` with the status page up; takes it down afterwards, also on failure. */
+export async function withProcess(init: ProcessInit, work: (deps: ComponentDeps) => Promise<void>): Promise<void> {
+  const logger = createLogger(init.name, init.logLevel)
+  const metrics = createMetrics(init.name)
+  const status = new StatusBoard()
+  const server = await serveStatus({ listen: init.statusListen, status, metrics })
+  logger.info('status page is up', { address: formatHostPort(server.address) })
+  try {
+    await work({ clock: new SystemClock(), logger, metrics, status })
+  } finally {
+    await server.close()
+  }
+}

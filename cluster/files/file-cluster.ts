@@ -1,0 +1,263 @@
+/**
+ * The ClusterApi of a site without Kubernetes: a folder of the user's YAML and a state folder. The folders are the
+ * API: several processes share them, each follows them by itself, and nobody serves.
+ */
+import { randomUUID } from 'node:crypto'
+import { mkdirSync } from 'node:fs'
+import { join, resolve } from 'node:path'
+import { isDeepStrictEqual } from 'node:util'
+import { CLUSTER_SCOPED, type Kind, type KubeObject, type Namespace, type ObjectKinds } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logger.ts'
+import { type ClusterApi, ClusterApiError, type ObjectCache } from '../cluster-api.ts'
+import { type Birth, plain, sameOwnedParts, withServerMetadata } from '../kind-store.ts'
+import { type ObjectKey, checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
+import type { ObjectUpdate } from './claims.ts'
+import { KindFiles } from './kind-files.ts'
+import type { FileProblem } from './problem.ts'
+import { ProblemBoard } from './problem-board.ts'
+import { UserFolder } from './user-folder.ts'
+import { WriteQueue } from './write-queue.ts'
+
+export interface FileClusterDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+}
+
+export interface FileClusterInit {
+  /** The user's folder. Only read here; `sealane export` writes to it through user-objects.ts. */
+  readonly objects: string
+  /** Our folder: objects/, files/ (last good readings). Made where it is missing. */
+  readonly state: string
+  /** Milliseconds between full looks, for events that the kernel lost. */
+  readonly rescanMs?: number
+}
+
+const DEFAULT_RESCAN_MS = 30_000
+const ROOT_CHECK_MS = 1000
+/** More at once only queues in the kernel. */
+const MAX_WRITES = 16
+
+export class FileCluster implements ClusterApi {
+  readonly #deps: FileClusterDeps
+  readonly #init: FileClusterInit
+  readonly #problems: ProblemBoard
+  readonly #kinds = new Map<Kind, KindFiles>()
+  readonly #writes = new WriteQueue(MAX_WRITES)
+  readonly #user: UserFolder
+  readonly #residents = new Map<string, Set<string>>()
+  #userLoaded = false
+  readonly #stop = new AbortController()
+  #cancelRescan: (() => void) | undefined
+
+  constructor(deps: FileClusterDeps, init: FileClusterInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#problems = new ProblemBoard(deps.logger)
+    this.#user = new UserFolder(
+      {
+        clock: deps.clock,
+        onUpdate: (updates) => this.#onUserUpdates(updates),
+        onProblems: (place, problems) => this.#problems.set(place, problems),
+        onStateError: (path, error) => this.#problems.stateError(path, error),
+      },
+      {
+        folder: init.objects,
+        state: join(init.state, 'files'),
+        exclude: resolve(init.state),
+      },
+    )
+  }
+
+  /** What is wrong in the user's files now. */
+  problems(): readonly FileProblem[] {
+    return this.#problems.list()
+  }
+
+  /** How many of the user's objects are of kinds that Sealane does not read. */
+  ignoredObjects(): number {
+    return this.#user.claims.ignored
+  }
+
+  cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {
+    let files = this.#kinds.get(kind)
+    if (files === undefined) {
+      files = this.#createKind(kind)
+      // Not at once: whoever asked first must be able to register a listener before the first read.
+      setImmediate(() => this.#load(kind))
+    }
+    return files.store.cache as unknown as ObjectCache<ObjectKinds[K]>
+  }
+
+  async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
+    const { kind, metadata } = object
+    const files = await this.#ready(kind, metadata.name, metadata.namespace, signal)
+    const key = keyOf(object)
+    await this.#writes.run(`${kind} ${key}`, async () => {
+      this.#checkOpen(signal)
+      const { user, ours } = files.store.layers(key)
+      if (user !== undefined) {
+        throw new ClusterApiError('Forbidden', `${titleOf(object)} is the user's own and is not overwritten`)
+      }
+      if (ours !== undefined && sameOwnedParts(ours, object)) return
+      const next = withServerMetadata(object, ours, () => this.#birth())
+      await files.folder.write(key, 'object', next)
+      files.refresh(key, 'object')
+    })
+  }
+
+  async applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void> {
+    const { kind, metadata } = object
+    const files = await this.#ready(kind, metadata.name, metadata.namespace, signal)
+    const key = keyOf(object)
+    await this.#writes.run(`${kind} ${key}`, async () => {
+      this.#checkOpen(signal)
+      const current = files.store.current(key)
+      if (current === undefined) throw new ClusterApiError('NotFound', `${titleOf(object)} does not exist`)
+      const status = plain((object as { status?: unknown }).status)
+      if (isDeepStrictEqual((current as { status?: unknown }).status, status)) return
+      await files.folder.write(key, 'status', { uid: current.metadata.uid ?? '', status })
+      files.refresh(key, 'status')
+    })
+  }
+
+  async remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void> {
+    const files = await this.#ready(kind, name, namespace, signal)
+    const key = objectKey(name, namespace)
+    await this.#writes.run(`${kind} ${key}`, () => {
+      this.#checkOpen(signal)
+      if (files.store.layers(key).user !== undefined) {
+        throw new ClusterApiError(
+          'Forbidden',
+          `${objectTitle(kind, name, namespace)} is the user's own and is not removed`,
+        )
+      }
+      files.folder.remove(key, 'object')
+      files.folder.remove(key, 'status')
+      files.refresh(key, 'object')
+      files.refresh(key, 'status')
+      return Promise.resolve()
+    })
+  }
+
+  async close(): Promise<void> {
+    this.#stop.abort(new ClusterApiError('Unavailable', 'the cluster API is closed'))
+    this.#cancelRescan?.()
+    await this.#writes.settled()
+    await this.#user.close()
+    for (const files of this.#kinds.values()) files.close()
+  }
+
+  #createKind(kind: Kind): KindFiles {
+    const files = new KindFiles(
+      {
+        clock: this.#deps.clock,
+        onCorrupt: (path, reason) => this.#problems.corrupt(path, reason),
+        onStateError: (path, error) => this.#problems.stateError(path, error),
+      },
+      { kind, path: join(this.#init.state, 'objects', kind) },
+    )
+    this.#kinds.set(kind, files)
+    return files
+  }
+
+  #load(kind: Kind): void {
+    if (this.#stop.signal.aborted) return
+    if (!this.#userLoaded) {
+      this.#userLoaded = true
+      this.#user.load()
+      for (const { kind: resident, key } of this.#user.claims.objects()) this.#noteResident(resident, key, true)
+      this.#scheduleRescan(this.#deps.clock.monotonic())
+    }
+    const files = this.#kinds.get(kind)
+    if (files === undefined) return
+    this.#makeFolder(files.folder.path)
+    if (kind === 'Namespace') this.#implyAll(files)
+    files.load(this.#user.claims.objects(kind))
+  }
+
+  /** Made before it is watched; where that fails, reads see nothing and writes say why. */
+  #makeFolder(path: string): void {
+    try {
+      mkdirSync(path, { recursive: true })
+    } catch (error) {
+      this.#problems.stateError(path, error)
+    }
+  }
+
+  /** A full look every rescanMs; every second, a look whether the watched folders are still the ones we know. */
+  #scheduleRescan(lastMs: number): void {
+    const { clock } = this.#deps
+    const rescanMs = this.#init.rescanMs ?? DEFAULT_RESCAN_MS
+    this.#cancelRescan = clock.setTimer(Math.min(rescanMs, ROOT_CHECK_MS), () => {
+      if (this.#stop.signal.aborted) return
+      const now = clock.monotonic()
+      const due = now - lastMs >= rescanMs
+      if (due || !this.#user.rooted) this.#user.rescan()
+      for (const files of this.#kinds.values()) if (due || !files.rooted) files.rescan()
+      this.#scheduleRescan(due ? now : lastMs)
+    })
+  }
+
+  #onUserUpdates(updates: readonly ObjectUpdate[]): void {
+    for (const { kind, key, object } of updates) {
+      this.#noteResident(kind, key, object !== undefined)
+      const files = this.#kinds.get(kind)
+      if (files?.store.cache.synced === true) files.setUser(key, object)
+    }
+  }
+
+  /** A namespace exists while a Namespace object does, or while anything of the user lives in it. */
+  #noteResident(kind: Kind, key: ObjectKey, exists: boolean): void {
+    if (CLUSTER_SCOPED.has(kind)) return
+    const namespace = key.slice(0, key.indexOf('/'))
+    const residents = this.#residents.get(namespace) ?? new Set()
+    if (exists) residents.add(`${kind} ${key}`)
+    else residents.delete(`${kind} ${key}`)
+    this.#residents.set(namespace, residents)
+    const files = this.#kinds.get('Namespace')
+    if (files !== undefined) this.#imply(files, namespace)
+  }
+
+  #implyAll(files: KindFiles): void {
+    for (const namespace of this.#residents.keys()) this.#imply(files, namespace)
+  }
+
+  #imply(files: KindFiles, namespace: string): void {
+    const lived = (this.#residents.get(namespace)?.size ?? 0) > 0
+    const object: Namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } }
+    files.imply(objectKey(namespace), lived ? object : undefined)
+  }
+
+  /** The kind's files, read at least once. */
+  async #ready(
+    kind: Kind,
+    name: string,
+    namespace: string | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<KindFiles> {
+    this.#checkOpen(signal)
+    checkAddress(kind, name, namespace)
+    await this.#synced(this.cache(kind), signal)
+    return this.#kinds.get(kind) ?? this.#createKind(kind)
+  }
+
+  async #synced(cache: ObjectCache<KubeObject>, signal: AbortSignal | undefined): Promise<void> {
+    if (cache.synced) return
+    await cache.whenSynced(signal === undefined ? this.#stop.signal : AbortSignal.any([signal, this.#stop.signal]))
+  }
+
+  #checkOpen(signal: AbortSignal | undefined): void {
+    signal?.throwIfAborted()
+    this.#stop.signal.throwIfAborted()
+  }
+
+  #birth(): Birth {
+    const creationTimestamp = new Date(this.#deps.clock.now()).toISOString().replace(/\.\d+Z$/, 'Z')
+    return { uid: randomUUID(), creationTimestamp }
+  }
+}
+
+function titleOf({ kind, metadata }: KubeObject): string {
+  return objectTitle(kind, metadata.name, metadata.namespace)
+}

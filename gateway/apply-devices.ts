@@ -1,0 +1,110 @@
+/** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
+import { LANE_DEVICE_PREFIX } from '../model/kernel-ids.ts'
+import { formatAddress, formatLinkChange } from '../kernel/format-ip.ts'
+import { formatDevice } from '../kernel/format-wg.ts'
+import type { Link } from '../kernel/route-table.ts'
+import type { DeviceConfig, DeviceState } from '../kernel/wireguard.ts'
+import type { GatewayDeps } from './gateway-deps.ts'
+import { ensureLaneKey } from './lane-key.ts'
+import type { LanePlan } from './plan-lanes.ts'
+import type { Round } from './round.ts'
+
+const LANE_DEVICE = new RegExp(`^${LANE_DEVICE_PREFIX}\\d+$`)
+
+export type DeviceDeps = Pick<GatewayDeps, 'routes' | 'wireguard' | 'sysctl'>
+
+/** Reverse path filter: loose (2). Packets may come in on another lane than the answer leaves by. RFC 3704 2.4. */
+const LOOSE = '2'
+
+export interface ApplyLaneInit {
+  readonly stateDir: string
+  readonly plan: LanePlan
+  /** Whether the device was there when the world was read. */
+  readonly present: boolean
+  readonly round: Round
+  readonly signal: AbortSignal
+}
+
+/** Gives the device's state before its peers were brought to the plan; undefined when there is no device. */
+export async function applyLane(deps: DeviceDeps, init: ApplyLaneInit): Promise<DeviceState | undefined> {
+  const { routes, wireguard } = deps
+  const { plan, round, signal } = init
+  const key = await round.attempt(() => ensureLaneKey(init.stateDir, plan.lane, () => wireguard.generateKey().privateKey))
+  if (key === undefined) return undefined
+  const ensure = () => wireguard.ensureDevice(plan.device, { privateKeyFile: key.value, mtu: plan.mtu }, signal)
+  const state = await round.attempt(ensure)
+  if (state === undefined) return undefined
+  if (!init.present) round.note('device', `ip link add ${plan.device}`)
+  const link = await round.attempt(async () => (await routes.links(signal)).find((one) => one.name === plan.device))
+  await applyLink(deps, plan, link?.value, round, signal)
+  await applyAddress(deps, plan, round, signal)
+  if (!isSynced(state.value, plan.config)) {
+    await round.change('peers', formatDevice(plan.config), () => wireguard.sync(plan.device, plan.config, signal))
+  }
+  return state.value
+}
+
+async function applyLink(
+  { routes, sysctl }: DeviceDeps,
+  plan: LanePlan,
+  link: Link | undefined,
+  round: Round,
+  signal: AbortSignal,
+): Promise<void> {
+  if (link !== undefined && (link.mtu !== plan.mtu || !link.up)) {
+    const change = { mtu: plan.mtu, up: true }
+    await round.change('device', formatLinkChange(plan.device, change), () => routes.setLink(plan.device, change, signal))
+  }
+  await ensureSetting(sysctl, round, `net/ipv4/conf/${plan.device}/rp_filter`, LOOSE)
+}
+
+async function applyAddress(deps: DeviceDeps, plan: LanePlan, round: Round, signal: AbortSignal): Promise<void> {
+  const { routes } = deps
+  const all = await round.attempt(() => routes.addresses(signal))
+  const present = (all?.value ?? []).filter((entry) => entry.device === plan.device && !entry.address.includes(':'))
+  const wanted = { device: plan.device, address: plan.address }
+  if (!present.some((entry) => entry.address === plan.address)) {
+    await round.change('address', formatAddress(wanted), () => routes.addAddress(wanted, signal))
+  }
+  for (const stale of present.filter((entry) => entry.address !== plan.address)) {
+    const text = `ip address del ${stale.address} dev ${stale.device}`
+    await round.change('address', text, () => routes.deleteAddress(stale, signal))
+  }
+}
+
+/** Writes a setting that differs. True when it had to. A setting that does not exist is none of ours. */
+export async function ensureSetting(
+  sysctl: DeviceDeps['sysctl'],
+  round: Round,
+  name: string,
+  value: string,
+): Promise<boolean> {
+  const current = await round.attempt(() => sysctl.read(name))
+  if (current?.value === undefined || current.value.trim() === value) return false
+  return round.change('sysctl', `sysctl -w ${name}=${value}`, () => sysctl.write(name, value))
+}
+
+/** Removes lane devices that no lane of the plan uses. */
+export async function sweepDevices(
+  deps: Pick<DeviceDeps, 'routes' | 'wireguard'>,
+  keep: readonly string[],
+  round: Round,
+  signal: AbortSignal,
+): Promise<void> {
+  const links = await round.attempt(() => deps.routes.links(signal))
+  for (const { name } of links?.value ?? []) {
+    if (!LANE_DEVICE.test(name) || keep.includes(name)) continue
+    await round.change('device', `ip link del ${name}`, () => deps.wireguard.deleteDevice(name, signal))
+  }
+}
+
+function isSynced(state: DeviceState, config: DeviceConfig): boolean {
+  if (state.listenPort !== config.listenPort || state.peers.length !== config.peers.length) return false
+  const peers = new Map(state.peers.map((peer) => [peer.publicKey, peer]))
+  return config.peers.every((wanted) => {
+    const peer = peers.get(wanted.publicKey)
+    if (peer === undefined || peer.keepaliveSeconds !== wanted.keepaliveSeconds) return false
+    if (wanted.endpoint !== undefined && wanted.endpoint !== peer.endpoint) return false
+    return [...peer.allowedIps].sort().join() === [...wanted.allowedIps].sort().join()
+  })
+}

@@ -1,0 +1,66 @@
+/** Brings the lanes' route table and its rule to the plan. Other tables are never looked at. */
+import { ROUTE_TABLE_LANES } from '../model/kernel-ids.ts'
+import { keyedDiff } from '../reconcile/diff.ts'
+import { formatRoute, formatRouteDeletion, formatRule, formatRuleDeletion } from '../kernel/format-ip.ts'
+import { isExists, isNotFound } from '../kernel/errors.ts'
+import type { Route, RouteTable, Rule } from '../kernel/route-table.ts'
+import type { LaneRoutesPlan } from './plan-lane-routes.ts'
+import type { Round } from './round.ts'
+
+/** Adds and replaces first, then removes what is not in the plan. An undefined plan removes everything. */
+export async function applyRoutes(
+  routes: RouteTable,
+  plan: LaneRoutesPlan | undefined,
+  round: Round,
+  signal: AbortSignal,
+): Promise<void> {
+  const observed = await round.attempt(() => routes.routes(signal))
+  if (observed !== undefined) {
+    const diff = keyedDiff<Route, Route>({
+      desired: plan?.routes ?? [],
+      observed: observed.value.filter((route) => route.table === ROUTE_TABLE_LANES),
+      desiredKey: routeKey,
+      observedKey: routeKey,
+      equal: (a, b) => formatRoute(a) === formatRoute(b),
+    })
+    for (const route of [...diff.add, ...diff.change.map((change) => change.desired)]) {
+      await round.change('route', formatRoute(route), () => routes.replaceRoute(route, signal))
+    }
+    if (plan !== undefined) await applyRule(routes, [plan.rule], round, signal)
+    for (const route of diff.remove) {
+      await round.change('route', formatRouteDeletion(route), () => ignore(isNotFound, routes.deleteRoute(route, signal)))
+    }
+  }
+  if (plan === undefined) await applyRule(routes, [], round, signal)
+}
+
+async function applyRule(routes: RouteTable, wanted: readonly Rule[], round: Round, signal: AbortSignal): Promise<void> {
+  const observed = await round.attempt(() => routes.rules(signal))
+  if (observed === undefined) return
+  const diff = keyedDiff<Rule, Rule>({
+    desired: wanted,
+    observed: observed.value.filter((rule) => rule.table === ROUTE_TABLE_LANES),
+    desiredKey: formatRule,
+    observedKey: formatRule,
+    equal: () => true,
+  })
+  for (const rule of diff.add) {
+    await round.change('rule', formatRule(rule), () => ignore(isExists, routes.addRule(rule, signal)))
+  }
+  for (const rule of diff.remove) {
+    await round.change('rule', formatRuleDeletion(rule), () => ignore(isNotFound, routes.deleteRule(rule, signal)))
+  }
+}
+
+function routeKey(route: Route): string {
+  return `${route.destination}|${route.metric ?? 0}`
+}
+
+/** The kernel was faster: a device that goes takes its routes along. */
+async function ignore(expected: (error: unknown) => boolean, action: Promise<void>): Promise<void> {
+  try {
+    await action
+  } catch (error) {
+    if (!expected(error)) throw error
+  }
+}

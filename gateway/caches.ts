@@ -1,0 +1,27 @@
+/** The object caches that the gateway lives on, taken together. */
+import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { GATEWAY_KINDS, whenCachesSynced } from './read-world.ts'
+
+export interface WatchedCaches {
+  /** Undefined when all have been read once, else which have not. */
+  readonly notSynced: () => string | undefined
+  readonly whenSynced: (signal: AbortSignal) => Promise<void>
+  /** Calls back after each change of an object that the plan depends on. Gives the function that ends it. */
+  readonly onChange: (listener: () => void) => () => void
+}
+
+export function watchedCaches(cluster: ClusterApi): WatchedCaches {
+  // Started by the first call, so that it is watched when the first status is written.
+  cluster.cache('Gateway')
+  return {
+    notSynced: () => {
+      const missing = GATEWAY_KINDS.filter((kind) => !cluster.cache(kind).synced)
+      return missing.length === 0 ? undefined : `not read yet: ${missing.join(', ')}`
+    },
+    whenSynced: (signal) => whenCachesSynced(cluster, signal),
+    onChange: (listener) => {
+      const ends = GATEWAY_KINDS.map((kind) => cluster.cache(kind).onChange(() => listener()))
+      return () => ends.forEach((end) => end())
+    },
+  }
+}

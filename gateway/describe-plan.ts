@@ -1,0 +1,31 @@
+/** A gateway's plan in the words of ip, wg and nft: dry run, /debug/plan and golden tests. */
+import { formatAddress, formatLink, formatRoute, formatRule } from '../kernel/format-ip.ts'
+import { formatNft } from '../kernel/format-nft.ts'
+import { formatPeer } from '../kernel/format-wg.ts'
+import { type GatewayPlan, planGateway } from './plan-gateway.ts'
+import type { LanePlan } from './plan-lanes.ts'
+import type { GatewayWorld } from './world.ts'
+
+/** From the world to the text of all that would be applied. Holds no private key. */
+export function describeGatewayPlan(world: GatewayWorld): string {
+  return gatewayPlanText(planGateway(world))
+}
+
+export function gatewayPlanText(plan: GatewayPlan): string {
+  const refusals = plan.lanes.refusals.map((refusal) => `# refused: ${refusal.subject}: ${refusal.reason}\n`)
+  const routes = [formatRule(plan.routes.rule), ...plan.routes.routes.map(formatRoute)]
+  return [...refusals, ...plan.lanes.lanes.map(laneText), `${routes.join('\n')}\n`, formatNft(plan.nft)].join('\n')
+}
+
+/** A lane device: the `ip` commands, then what `wg showconf` would print, without the private key. */
+export function laneText(lane: LanePlan): string {
+  const { device, mtu, address, config } = lane
+  const ip = [formatLink({ kind: 'wireguard', name: device, mtu }), formatAddress({ device, address })]
+  const peers = config.peers.map((peer, i) => {
+    const planned = lane.peers[i]
+    const choice = planned?.choice
+    const why = `${choice?.how ?? ''}${choice?.address === undefined ? '' : ` ${choice.address}`}: ${choice?.why ?? ''}`
+    return `\n# ${planned?.cluster ?? ''}, node ${planned?.node ?? ''}: ${why}\n${formatPeer(peer)}`
+  })
+  return `${ip.join('\n')}\n# wg syncconf ${device}\n[Interface]\nListenPort = ${config.listenPort}\n${peers.join('')}`
+}

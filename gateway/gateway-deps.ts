@@ -1,0 +1,18 @@
+/** What the gateway works with. */
+import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { Nft } from '../kernel/nft.ts'
+import type { RouteTable } from '../kernel/route-table.ts'
+import type { Sysctl } from '../kernel/sysctl.ts'
+import type { Wireguard } from '../kernel/wireguard.ts'
+import type { ComponentDeps } from '../runtime/component.ts'
+import type { OpenProbeSocket } from './probe-socket.ts'
+
+export interface GatewayDeps extends ComponentDeps {
+  readonly cluster: ClusterApi
+  readonly routes: RouteTable
+  readonly nft: Nft
+  readonly wireguard: Wireguard
+  readonly sysctl: Sysctl
+  /** The real UDP socket where absent. */
+  readonly openProbeSocket?: OpenProbeSocket
+}

@@ -1,0 +1,86 @@
+/**
+ * Whether one peer on one lane answers, judged by probes.
+ *
+ *   connecting ──answer──► up ◄──answers in a row── down
+ *                          │ ▲                       ▲
+ *                     miss └─┘ answer                │
+ *                          └────misses in a row──────┘
+ *
+ * connecting: nothing has ever been heard; traffic is not sent this way.
+ * up:         the last answers came in time; counts the misses since.
+ * down:       it answered once and does not now; counts the answers since, so that one lucky packet does not bring
+ *             traffic back to a path that loses most.
+ *
+ * A miss is one probe interval of this process without an answer. Intervals are counted, not time: when this process
+ * itself was held up, the answers that have piled up are read before the next interval ends.
+ */
+import type { ConnectionState } from '../model/objects.ts'
+import type { Clock } from '../reconcile/clock.ts'
+
+export type HealthState =
+  | { readonly is: 'connecting'; readonly sinceMs: number }
+  | { readonly is: 'up'; readonly sinceMs: number; readonly misses: number }
+  | { readonly is: 'down'; readonly sinceMs: number; readonly answers: number }
+
+export interface PeerHealthDeps {
+  readonly clock: Clock
+  /** Called at once, from within the event that caused it. */
+  readonly onTransition: (from: ConnectionState, to: ConnectionState) => void
+}
+
+export interface PeerHealthInit {
+  readonly missesUntilDown: number
+  readonly answersUntilUp: number
+}
+
+export class PeerHealth {
+  readonly #deps: PeerHealthDeps
+  readonly #init: PeerHealthInit
+  #state: HealthState
+
+  constructor(deps: PeerHealthDeps, init: PeerHealthInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#state = { is: 'connecting', sinceMs: deps.clock.now() }
+  }
+
+  get state(): HealthState {
+    return this.#state
+  }
+
+  onAnswer(): void {
+    const state = this.#state
+    switch (state.is) {
+      case 'connecting':
+        { this.#setState({ is: 'up', sinceMs: this.#deps.clock.now(), misses: 0 }); return; }
+      case 'up':
+        { this.#setState({ ...state, misses: 0 }); return; }
+      case 'down': {
+        const answers = state.answers + 1
+        if (answers < this.#init.answersUntilUp) { this.#setState({ ...state, answers }); return; }
+        this.#setState({ is: 'up', sinceMs: this.#deps.clock.now(), misses: 0 }); return;
+      }
+    }
+  }
+
+  onMiss(): void {
+    const state = this.#state
+    switch (state.is) {
+      case 'connecting':
+        return
+      case 'up': {
+        const misses = state.misses + 1
+        if (misses < this.#init.missesUntilDown) { this.#setState({ ...state, misses }); return; }
+        this.#setState({ is: 'down', sinceMs: this.#deps.clock.now(), answers: 0 }); return;
+      }
+      case 'down':
+        { this.#setState({ ...state, answers: 0 }); return; }
+    }
+  }
+
+  #setState(next: HealthState): void {
+    const before = this.#state.is
+    this.#state = next
+    if (before !== next.is) this.#deps.onTransition(before, next.is)
+  }
+}

@@ -1,0 +1,107 @@
+/** The private key of a lane: made on first start, mode 0600 in a directory of mode 0700, never read into a log. */
+import { link, mkdir, open, readFile, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+
+/** What the file holds is not looked at further than this; WireGuard keys are 32 bytes in base64. */
+const KEY = /^[A-Za-z0-9+/]{43}=\n?$/
+
+/** A key file that cannot be used. Says which file, what is wrong and what to do. */
+export class LaneKeyError extends Error {
+  constructor(message: string, options?: { cause?: unknown }) {
+    super(message, options)
+    this.name = 'LaneKeyError'
+  }
+}
+
+export function laneKeyPath(stateDir: string, lane: number): string {
+  return join(stateDir, `lane${lane}.key`)
+}
+
+/**
+ * Gives the path of the lane's key file; makes the file, and the directory, when they are not there. Throws
+ * LaneKeyError. An unusable key is never replaced: it may be all that the other clusters know this gateway by.
+ */
+export async function ensureLaneKey(stateDir: string, lane: number, newKey: () => string): Promise<string> {
+  await ensureDirectory(stateDir)
+  const path = laneKeyPath(stateDir, lane)
+  try {
+    await checkKey(path)
+  } catch (error) {
+    if (!isCode(error, 'ENOENT')) throw error
+    await writeKey(path, newKey())
+    await checkKey(path)
+  }
+  return path
+}
+
+/** Takes the key away when the cluster leaves. */
+export async function removeLaneKey(stateDir: string, lane: number): Promise<void> {
+  await rm(laneKeyPath(stateDir, lane), { force: true })
+}
+
+async function ensureDirectory(stateDir: string): Promise<void> {
+  try {
+    await mkdir(stateDir, { recursive: true, mode: 0o700 })
+    const mode = (await stat(stateDir)).mode & 0o777
+    if ((mode & 0o077) !== 0) {
+      throw new LaneKeyError(`state directory ${stateDir}: mode ${octal(mode)}, expected 0700 (chmod 700 ${stateDir})`)
+    }
+  } catch (error) {
+    if (error instanceof LaneKeyError) throw error
+    throw new LaneKeyError(`state directory ${stateDir}: ${reason(error)}`, { cause: error })
+  }
+}
+
+async function checkKey(path: string): Promise<void> {
+  let text: string
+  try {
+    const mode = (await stat(path)).mode & 0o777
+    if ((mode & 0o077) !== 0) throw new LaneKeyError(`lane key ${path}: mode ${octal(mode)}, expected 0600 (chmod 600 ${path})`)
+    text = await readFile(path, 'utf8')
+  } catch (error) {
+    if (error instanceof LaneKeyError || isCode(error, 'ENOENT')) throw error
+    throw new LaneKeyError(`lane key ${path}: ${reason(error)}`, { cause: error })
+  }
+  if (!KEY.test(text)) {
+    throw new LaneKeyError(
+      `lane key ${path}: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one`,
+    )
+  }
+}
+
+/** All or nothing, also when the power goes: written aside, then linked into place. The first of two writers wins. */
+async function writeKey(path: string, key: string): Promise<void> {
+  const aside = `${path}.new`
+  try {
+    await rm(aside, { force: true })
+    const file = await open(aside, 'wx', 0o600)
+    try {
+      await file.writeFile(`${key}\n`)
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    await link(aside, path)
+  } catch (error) {
+    if (!isCode(error, 'EEXIST')) throw new LaneKeyError(`lane key ${path}: ${reason(error)}`, { cause: error })
+  } finally {
+    await rm(aside, { force: true })
+  }
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof Error && 'code' in error && error.code === code
+}
+
+function reason(error: unknown): string {
+  if (isCode(error, 'EACCES')) return 'permission denied'
+  if (isCode(error, 'EROFS')) return 'the file system is read-only'
+  if (isCode(error, 'ENOSPC')) return 'no space left'
+  if (isCode(error, 'ENOTDIR') || isCode(error, 'EEXIST')) return 'a file stands where a directory is expected'
+  if (isCode(error, 'EISDIR')) return 'a directory stands where a file is expected'
+  return error instanceof Error ? error.message : String(error)
+}
+
+function octal(mode: number): string {
+  return mode.toString(8).padStart(4, '0')
+}

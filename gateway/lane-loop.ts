@@ -1,0 +1,147 @@
+/**
+ * The loop that brings this node's kernel to the plan: world → plan → apply → probes and Endpoint objects. Runs when
+ * poked (an object changed, the kernel changed, a connection changed state, a candidate's turn is over) and every
+ * 30 s to repair what somebody else changed.
+ */
+import type { DeviceState } from '../kernel/wireguard.ts'
+import type { Endpoint } from '../model/objects.ts'
+import { applyLane, sweepDevices } from './apply-devices.ts'
+import { NftApplier } from './apply-nft.ts'
+import { applyRoutes } from './apply-routes.ts'
+import type { GatewayConfig } from './config.ts'
+import { ensureForwarding } from './forwarding.ts'
+import type { GatewayDeps } from './gateway-deps.ts'
+import { ensureLaneKey } from './lane-key.ts'
+import type { GatewayMetrics } from './metrics.ts'
+import { type GatewayPlan, planGateway } from './plan-gateway.ts'
+import { planEndpoints } from './plan-endpoints.ts'
+import type { Refusal } from './check-remotes.ts'
+import type { Probing } from './probing.ts'
+import { readGatewayWorld } from './read-world.ts'
+import { Round } from './round.ts'
+import type { GatewayWorld } from './world.ts'
+
+export interface LaneLoopInit {
+  readonly config: GatewayConfig
+  readonly metrics: GatewayMetrics
+  readonly probing: Probing
+  /** Asks for another round at that time or earlier. */
+  readonly wakeAt: (atMs: number) => void
+}
+
+export class LaneReconciler {
+  readonly #deps: GatewayDeps
+  readonly #init: LaneLoopInit
+  readonly #nft: NftApplier
+  #refusals = ''
+  #plan: GatewayPlan | undefined
+  #routed: ReadonlySet<string> = new Set()
+
+  constructor(deps: GatewayDeps, init: LaneLoopInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#nft = new NftApplier(deps.nft, deps.clock)
+  }
+
+  /** The plan of the last round; undefined before the first. */
+  get plan(): GatewayPlan | undefined {
+    return this.#plan
+  }
+
+  /** Connections, by healthKey(), that the last good round knew to be up: traffic can use them. */
+  get routed(): ReadonlySet<string> {
+    return this.#routed
+  }
+
+  /** One round. Throws what failed, after everything else was done. */
+  async reconcile(signal: AbortSignal): Promise<void> {
+    const { config, probing, metrics } = this.#init
+    const world = await readGatewayWorld(this.#deps, config, signal, probing.health())
+    if (world === undefined) return
+    const plan = planGateway(world)
+    this.#plan = plan
+    this.#report(plan.lanes.refusals)
+    const round = new Round(this.#deps.logger, metrics)
+    const devices = await this.#apply(world, plan, round, signal)
+    probing.setLanes(plan.lanes.lanes)
+    await round.attempt(() => this.#publish({ ...world, devices }, signal))
+    for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, { lane: String(lane.lane) })
+    if (plan.lanes.nextAtMs !== undefined) this.#init.wakeAt(plan.lanes.nextAtMs)
+    round.finish()
+    this.#routed = new Set([...world.health].filter(([, view]) => view.state === 'up').map(([key]) => key))
+  }
+
+  // The policy is there before the first device, so that nothing passes a lane untranslated, not even once.
+  async #apply(
+    world: GatewayWorld,
+    plan: GatewayPlan,
+    round: Round,
+    signal: AbortSignal,
+  ): Promise<Map<number, DeviceState>> {
+    const { config } = this.#init
+    const { lanes } = plan.lanes
+    await this.#nft.apply(plan.nft, round, signal)
+    const devices = new Map<number, DeviceState>()
+    for (const lane of lanes) {
+      const present = world.devices.has(lane.lane)
+      const state = await applyLane(this.#deps, { stateDir: config.stateDir, plan: lane, present, round, signal })
+      if (state !== undefined) devices.set(lane.lane, state)
+    }
+    if (lanes.length > 0) {
+      const on = await round.attempt(() => ensureForwarding(this.#deps.sysctl, config.stateDir))
+      if (on?.value === true) this.#deps.logger.info('switched on IP forwarding')
+    }
+    await applyRoutes(this.#deps.routes, plan.routes, round, signal)
+    await sweepDevices(this.#deps, lanes.map((lane) => lane.device), round, signal)
+    return devices
+  }
+
+  /** Tells the other clusters about our lanes, and no longer about lanes that we do not serve. */
+  async #publish(world: GatewayWorld, signal: AbortSignal): Promise<void> {
+    const { cluster } = this.#deps
+    const wanted = planEndpoints(world)
+    for (const endpoint of wanted) {
+      const present = cluster.cache('Endpoint').get(endpoint.metadata.name)
+      if (present === undefined || !sameSpec(present, endpoint)) await cluster.apply(endpoint, signal)
+    }
+    const names = new Set(wanted.map((endpoint) => endpoint.metadata.name))
+    const served = new Set(world.lanes.map((lane) => lane.lane))
+    for (const endpoint of ownEndpoints(this.#deps, world.own.spec.id, world.node)) {
+      if (names.has(endpoint.metadata.name) || served.has(endpoint.spec.lane)) continue
+      await cluster.remove('Endpoint', endpoint.metadata.name, undefined, signal)
+    }
+  }
+
+  #report(refusals: readonly Refusal[]): void {
+    this.#init.metrics.refusals.set(refusals.length)
+    const text = JSON.stringify(refusals)
+    if (text === this.#refusals) return
+    this.#refusals = text
+    for (const { subject, reason } of refusals) this.#deps.logger.warn('refused', { subject, reason })
+  }
+}
+
+export function ownEndpoints(deps: Pick<GatewayDeps, 'cluster'>, clusterId: string, node: string): Endpoint[] {
+  const all = deps.cluster.cache('Endpoint').list()
+  return all.filter((endpoint) => endpoint.spec.cluster === clusterId && endpoint.spec.node === node)
+}
+
+function sameSpec(a: Endpoint, b: Endpoint): boolean {
+  return canonical(a.spec) === canonical(b.spec)
+}
+
+/** JSON with keys in order, so that equal values have equal text. */
+function canonical(value: unknown): string {
+  return JSON.stringify(value, (_key, item: unknown) =>
+    item !== null && typeof item === 'object' && !Array.isArray(item)
+      ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)))
+      : item,
+  )
+}
+
+/** Makes the keys of all lanes. Called once before the first round, so that a bad key file stops the start. */
+export async function ensureLaneKeys(deps: Pick<GatewayDeps, 'wireguard'>, config: GatewayConfig): Promise<void> {
+  for (const { lane } of config.lanes) {
+    await ensureLaneKey(config.stateDir, lane, () => deps.wireguard.generateKey().privateKey)
+  }
+}

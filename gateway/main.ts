@@ -1,0 +1,138 @@
+/**
+ * The gateway of one node: lanes to the other clusters, their health, and the translation of this cluster's
+ * addresses. Runs until the signal (the kernel stays as it is) or until the cluster has left (nothing stays).
+ */
+import { Backoff } from '../reconcile/backoff.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
+import { watchedCaches } from './caches.ts'
+import type { GatewayConfig } from './config.ts'
+import { gatewayPlanText } from './describe-plan.ts'
+import type { GatewayDeps } from './gateway-deps.ts'
+import { LaneReconciler, ensureLaneKeys } from './lane-loop.ts'
+import { leaveNode } from './leave-node.ts'
+import { watchMembership } from './membership.ts'
+import { type GatewayMetrics, gatewayMetrics } from './metrics.ts'
+import { openUdpProbeSocket } from './probe-socket.ts'
+import { Probing } from './probing.ts'
+import { StatusReconciler } from './status-loop.ts'
+import { WakeTimer } from './wake-timer.ts'
+
+export type { GatewayDeps } from './gateway-deps.ts'
+export { type GatewayConfig, type GatewayConfigInit, gatewayConfig } from './config.ts'
+export { describeGatewayPlan } from './describe-plan.ts'
+export { readGatewayWorld, whenCachesSynced } from './read-world.ts'
+
+/** Throws LaneKeyError when a lane's key file is there but not usable. */
+export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
+  const { cluster, logger, status } = deps
+  const metrics = gatewayMetrics(deps.metrics)
+  await ensureLaneKeys(deps, config)
+  const caches = watchedCaches(cluster)
+  status.readiness('gateway caches', caches.notSynced)
+  if (!(await finished(caches.whenSynced(signal), signal))) return
+
+  const leaving = new AbortController()
+  const membership = watchMembership(cluster, (clusterId) => leaving.abort(clusterId))
+  try {
+    await serve(deps, config, metrics, AbortSignal.any([signal, leaving.signal]))
+    if (!leaving.signal.aborted || signal.aborted) return
+    logger.info('the cluster leaves; taking the lanes down')
+    await leave(deps, config, metrics, { clusterId: String(leaving.signal.reason), signal })
+    logger.info('left')
+  } finally {
+    membership.close()
+  }
+}
+
+/** Keeps the kernel at the plan and the status true, until the signal. */
+async function serve(
+  deps: GatewayDeps,
+  config: GatewayConfig,
+  metrics: GatewayMetrics,
+  signal: AbortSignal,
+): Promise<void> {
+  const { clock, logger, cluster, status } = deps
+  let failure: string | undefined = 'no round has ended yet'
+  const onTransition = (): void => {
+    lanes.poke()
+    reports.poke()
+  }
+  const openSocket = deps.openProbeSocket ?? openUdpProbeSocket
+  const probing = new Probing({ clock, logger, metrics, openSocket, onTransition }, config)
+  const wake = new WakeTimer(clock, () => lanes.poke())
+  const laneRounds = new LaneReconciler(deps, { config, metrics, probing, wakeAt: (atMs) => wake.at(atMs) })
+  const statusRounds = new StatusReconciler(deps, {
+    config,
+    metrics,
+    probing,
+    lanes: () => laneRounds.plan?.lanes.lanes,
+    routed: () => laneRounds.routed,
+    failure: () => failure,
+  })
+  const lanes = new ReconcileLoop(
+    {
+      clock,
+      onError: (error) => {
+        failure = error instanceof Error ? error.message : String(error)
+        logger.error('lanes: round failed', { error: failure })
+      },
+      onRun: ({ ok, ms }) => {
+        if (ok) failure = undefined
+        metrics.rounds.inc({ result: ok ? 'ok' : 'failed' })
+        metrics.roundDuration.observe(ms / 1000)
+        reports.poke()
+      },
+    },
+    DEFAULT_LOOP,
+    (s) => laneRounds.reconcile(s),
+  )
+  const onError = (error: unknown): void => {
+    logger.error('status: round failed', { error: error instanceof Error ? error.message : String(error) })
+  }
+  const reports = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: config.statusMs }, (s) => statusRounds.reconcile(s))
+  status.readiness('gateway', () => failure ?? (laneRounds.plan === undefined ? 'this cluster has no Cluster object yet' : undefined))
+  status.plan('gateway', () => (laneRounds.plan === undefined ? '' : gatewayPlanText(laneRounds.plan)))
+  const stopCaches = watchedCaches(cluster).onChange(() => lanes.poke())
+  const stopKernel = deps.routes.onChange(() => wake.at(clock.now() + KERNEL_SETTLE_MS))
+  try {
+    await Promise.all([lanes.run(signal), reports.run(signal)])
+  } finally {
+    stopCaches()
+    stopKernel()
+    wake.close()
+    probing.close()
+  }
+}
+
+/** Other programs change routes and links in bursts, and so do our own rounds. */
+const KERNEL_SETTLE_MS = 200
+
+/** Tries until the kernel is clean, or until the signal. */
+async function leave(
+  deps: GatewayDeps,
+  config: GatewayConfig,
+  metrics: GatewayMetrics,
+  init: { readonly clusterId: string; readonly signal: AbortSignal },
+): Promise<void> {
+  const backoff = new Backoff(deps.clock, { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs })
+  for (;;) {
+    try {
+      await finished(leaveNode(deps, { config, metrics, clusterId: init.clusterId }, init.signal), init.signal)
+      return
+    } catch (error) {
+      deps.logger.error('leaving: not clean yet', { error: error instanceof Error ? error.message : String(error) })
+    }
+    if (!(await finished(deps.clock.sleep(backoff.next(), init.signal), init.signal))) return
+  }
+}
+
+/** True when the action ended by itself, false when the signal ended it. Throws what else it throws. */
+async function finished(action: Promise<unknown>, signal: AbortSignal): Promise<boolean> {
+  try {
+    await action
+    return true
+  } catch (error) {
+    if (signal.aborted) return false
+    throw error
+  }
+}

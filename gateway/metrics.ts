@@ -1,0 +1,52 @@
+/** Every metric of the gateway. */
+import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics.ts'
+
+export interface GatewayMetrics {
+  readonly connectionUp: Gauge
+  readonly connectionRtt: Gauge
+  readonly connectionJitter: Gauge
+  readonly connectionLoss: Gauge
+  readonly handshakeAge: Gauge
+  readonly receivedBytes: Gauge
+  readonly sentBytes: Gauge
+  readonly transitions: Counter
+  readonly laneMtu: Gauge
+  readonly refusals: Gauge
+  readonly probesSent: Counter
+  readonly probesAnswered: Counter
+  readonly probesIgnored: Counter
+  readonly rounds: Counter
+  readonly roundDuration: Histogram
+  readonly changes: Counter
+}
+
+const PEER = ['cluster', 'lane'] as const
+
+export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
+  const gauge = (name: string, help: string, labels: readonly string[] = PEER): Gauge =>
+    metrics.gauge({ name: `sealane_gateway_${name}`, help, labels })
+  const counter = (name: string, help: string, labels: readonly string[]): Counter =>
+    metrics.counter({ name: `sealane_gateway_${name}_total`, help, labels })
+  return {
+    connectionUp: gauge('connection_up', '1 when the peer answers probes on this lane, else 0.'),
+    connectionRtt: gauge('connection_rtt_seconds', 'Smoothed round-trip time of probes inside the tunnel.'),
+    connectionJitter: gauge('connection_jitter_seconds', 'Smoothed variation of the round-trip time.'),
+    connectionLoss: gauge('connection_loss_ratio', 'Share of the last 50 probes without an answer, 0 to 1.'),
+    handshakeAge: gauge('handshake_age_seconds', 'Time since the last WireGuard handshake with the peer.'),
+    receivedBytes: gauge('received_bytes', 'Bytes received from the peer since the lane device was made.'),
+    sentBytes: gauge('sent_bytes', 'Bytes sent to the peer since the lane device was made.'),
+    transitions: counter('transitions', 'Changes of state of a connection, by the new state.', [...PEER, 'state']),
+    laneMtu: gauge('lane_mtu_bytes', 'MTU of the lane device.', ['lane']),
+    refusals: gauge('refusals', 'Cluster and Endpoint objects that are not used because what they claim is wrong.', []),
+    probesSent: counter('probes_sent', 'Probes sent.', ['lane']),
+    probesAnswered: counter('probes_answered', 'Answers to our probes.', ['lane']),
+    probesIgnored: counter('probes_ignored', 'Packets on the probe port that are no valid probe of a peer.', ['lane']),
+    rounds: counter('rounds', 'Rounds of the loop that brings the kernel to the plan, by result.', ['result']),
+    roundDuration: metrics.histogram({
+      name: 'sealane_gateway_round_duration_seconds',
+      help: 'Duration of such a round.',
+      buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
+    }),
+    changes: counter('changes', 'Changes made to the kernel, by kind.', ['kind']),
+  }
+}

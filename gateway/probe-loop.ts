@@ -1,0 +1,166 @@
+/**
+ * Sends probes to the peers of one lane and answers theirs, through one socket bound to the lane address. Every
+ * packet is checked: only a peer's lane address and port, only whole probes of this lane, only answers that wait.
+ */
+import { LANE_PROBE_PORT } from '../model/kernel-ids.ts'
+import type { ConnectionState } from '../model/objects.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logger.ts'
+import type { GatewayMetrics } from './metrics.ts'
+import { PeerHealth, type PeerHealthInit } from './lane-health.ts'
+import { type Probe, decodeProbe, encodeProbe } from './probe-packet.ts'
+import type { OpenProbeSocket, ProbeSocket } from './probe-socket.ts'
+import { type ProbeFigures, ProbeStats } from './probe-stats.ts'
+import type { PeerHealthView } from './world.ts'
+
+export interface LaneProberDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: GatewayMetrics
+  readonly openSocket: OpenProbeSocket
+  readonly onTransition: (cluster: string, from: ConnectionState, to: ConnectionState) => void
+}
+
+export interface LaneProberInit extends PeerHealthInit {
+  readonly lane: number
+  /** Own lane address. */
+  readonly address: string
+  readonly intervalMs: number
+}
+
+export interface ProbedPeer {
+  readonly cluster: string
+  readonly laneAddress: string
+}
+
+interface PeerEntry {
+  readonly peer: ProbedPeer
+  readonly health: PeerHealth
+  readonly stats: ProbeStats
+  sequence: number
+  answered: boolean
+}
+
+const REOPEN_MS = 1000
+
+export class LaneProber {
+  readonly #deps: LaneProberDeps
+  readonly #init: LaneProberInit
+  readonly #session: number
+  readonly #peers = new Map<string, PeerEntry>()
+  #socket: ProbeSocket | undefined
+  #reopenAtMs = 0
+
+  constructor(deps: LaneProberDeps, init: LaneProberInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#session = Math.floor(deps.clock.random() * 0x1_0000_0000)
+  }
+
+  get address(): string {
+    return this.#init.address
+  }
+
+  /** Peers from now on; those that stay keep their state. */
+  setPeers(peers: readonly ProbedPeer[]): void {
+    const wanted = new Map(peers.map((peer) => [peer.laneAddress, peer]))
+    for (const [address, entry] of this.#peers) {
+      if (wanted.get(address)?.cluster !== entry.peer.cluster) this.#peers.delete(address)
+    }
+    for (const peer of peers) if (!this.#peers.has(peer.laneAddress)) this.#peers.set(peer.laneAddress, this.#newPeer(peer))
+  }
+
+  /** By cluster id. */
+  health(): Map<string, PeerHealthView & { readonly figures: ProbeFigures }> {
+    return new Map(
+      [...this.#peers.values()].map(({ peer, health, stats }) => [
+        peer.cluster,
+        { state: health.state.is, sinceMs: health.state.sinceMs, figures: stats.figures() },
+      ]),
+    )
+  }
+
+  /** Probes every interval until the signal. */
+  async run(signal: AbortSignal): Promise<void> {
+    try {
+      while (!signal.aborted) {
+        this.#tick()
+        await this.#deps.clock.sleep(this.#init.intervalMs, signal)
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error
+    } finally {
+      this.#socket?.close()
+      this.#socket = undefined
+    }
+  }
+
+  #newPeer(peer: ProbedPeer): PeerEntry {
+    const { clock } = this.#deps
+    const onTransition = (from: ConnectionState, to: ConnectionState): void => {
+      this.#deps.onTransition(peer.cluster, from, to)
+    }
+    const health = new PeerHealth({ clock, onTransition }, this.#init)
+    return { peer, health, stats: new ProbeStats(), sequence: 0, answered: false }
+  }
+
+  #tick(): void {
+    this.#openSocket()
+    for (const entry of [...this.#peers.values()]) {
+      // The first interval has no probe behind it.
+      if (entry.sequence > 0 && !entry.answered) entry.health.onMiss()
+      entry.answered = false
+      entry.sequence = (entry.sequence + 1) >>> 0
+      this.#ask(entry)
+    }
+  }
+
+  #ask(entry: PeerEntry): void {
+    const { clock, metrics } = this.#deps
+    const nowMs = clock.monotonic()
+    const sentMicros = BigInt(Math.floor(nowMs * 1000))
+    const { lane } = this.#init
+    const probe: Probe = { type: 'question', lane, session: this.#session, sequence: entry.sequence, sentMicros }
+    entry.stats.onSent(entry.sequence, nowMs)
+    this.#socket?.send(encodeProbe(probe), entry.peer.laneAddress, LANE_PROBE_PORT)
+    metrics.probesSent.inc({ lane: String(lane) })
+  }
+
+  #openSocket(): void {
+    const { clock, logger, openSocket } = this.#deps
+    if (this.#socket !== undefined || clock.monotonic() < this.#reopenAtMs) return
+    const { lane, address } = this.#init
+    this.#socket = openSocket(address, LANE_PROBE_PORT, {
+      onMessage: (bytes, from) => {
+        this.#onMessage(bytes, from)
+      },
+      onError: (error) => {
+        logger.warn('probe socket failed; it will be opened again', { lane, address, error: error.message })
+        this.#socket = undefined
+        this.#reopenAtMs = clock.monotonic() + REOPEN_MS
+      },
+    })
+  }
+
+  #onMessage(bytes: Buffer, from: { readonly address: string; readonly port: number }): void {
+    const { metrics, clock } = this.#deps
+    const lane = String(this.#init.lane)
+    const entry = this.#peers.get(from.address)
+    const probe = decodeProbe(bytes)
+    if (entry === undefined || from.port !== LANE_PROBE_PORT || probe?.lane !== this.#init.lane) {
+      metrics.probesIgnored.inc({ lane })
+      return
+    }
+    if (probe.type === 'question') {
+      this.#socket?.send(encodeProbe({ ...probe, type: 'answer' }), from.address, from.port)
+      return
+    }
+    if (probe.session !== this.#session || !entry.stats.onAnswer(probe.sequence, clock.monotonic())) {
+      metrics.probesIgnored.inc({ lane })
+      return
+    }
+    metrics.probesAnswered.inc({ lane })
+    entry.answered = true
+    entry.health.onAnswer()
+  }
+}

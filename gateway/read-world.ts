@@ -1,0 +1,103 @@
+/** Reads the world (world.ts) from the object caches and from this node's kernel. Changes nothing. */
+import { laneDevice } from '../model/kernel-ids.ts'
+import { MEMBERSHIP_NAME, type Endpoint, type Membership } from '../model/objects.ts'
+import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { KernelError } from '../kernel/errors.ts'
+import type { RouteTable } from '../kernel/route-table.ts'
+import type { DeviceState } from '../kernel/wireguard.ts'
+import type { GatewayConfig } from './config.ts'
+import type { GatewayDeps } from './gateway-deps.ts'
+import type { GatewayWorld, PeerHealthView } from './world.ts'
+
+export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'wireguard' | 'clock'>
+
+/** The kinds that a gateway watches. */
+export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
+
+export function readMembership(cluster: ClusterApi): Membership | undefined {
+  return cluster.cache('Membership').get(MEMBERSHIP_NAME)
+}
+
+/** Resolves when everything that the plan depends on has been read once. */
+export async function whenCachesSynced(cluster: ClusterApi, signal: AbortSignal): Promise<void> {
+  await Promise.all(GATEWAY_KINDS.map((kind) => cluster.cache(kind).whenSynced(signal)))
+}
+
+/**
+ * Undefined while this cluster's own Cluster object is not there: nothing can be planned without its index and
+ * prefixes. `health` is what the probes know; leave it out for a dry run. Throws KernelError.
+ */
+export async function readGatewayWorld(
+  deps: WorldDeps,
+  config: GatewayConfig,
+  signal: AbortSignal,
+  health: ReadonlyMap<string, PeerHealthView> = new Map(),
+): Promise<GatewayWorld | undefined> {
+  const { cluster, routes } = deps
+  const membership = readMembership(cluster)
+  const own = membership === undefined ? undefined : cluster.cache('Cluster').get(membership.spec.clusterId)
+  if (own === undefined) return undefined
+  const endpoints = cluster.cache('Endpoint').list()
+  const devices = await readDevices(deps, config, signal)
+  const remotes = endpoints.filter((endpoint) => endpoint.spec.cluster !== own.spec.id)
+  return {
+    nowMs: deps.clock.now(),
+    node: config.node,
+    own,
+    clusters: cluster.cache('Cluster').list(),
+    endpoints: remotes,
+    nodes: cluster.cache('Node').list(),
+    lanes: config.lanes,
+    ...(config.observedAddress === undefined ? {} : { observedAddress: config.observedAddress }),
+    rotateMs: config.rotateMs,
+    addresses: await routes.addresses(signal),
+    devices,
+    pathMtu: await readPathMtus(routes, underlayTargets(remotes, config, devices), signal),
+    health,
+  }
+}
+
+/** Lane devices of this node that exist, by lane. */
+export async function readDevices(
+  deps: Pick<WorldDeps, 'wireguard'>,
+  config: GatewayConfig,
+  signal: AbortSignal,
+): Promise<Map<number, DeviceState>> {
+  const devices = new Map<number, DeviceState>()
+  for (const { lane } of config.lanes) {
+    const state = await deps.wireguard.read(laneDevice(lane), signal)
+    if (state !== undefined) devices.set(lane, state)
+  }
+  return devices
+}
+
+function underlayTargets(
+  remotes: readonly Endpoint[],
+  config: GatewayConfig,
+  devices: ReadonlyMap<number, DeviceState>,
+): Set<string> {
+  const lanes = new Set(config.lanes.map((lane) => lane.lane))
+  const candidates = remotes
+    .filter((endpoint) => lanes.has(endpoint.spec.lane))
+    .flatMap((endpoint) => endpoint.spec.candidates.map((candidate) => candidate.address))
+  const used = [...devices.values()].flatMap((device) => device.peers.map((peer) => peer.endpoint?.split(':')[0] ?? ''))
+  return new Set([...candidates, ...used].filter((address) => /^\d+\.\d+\.\d+\.\d+$/.test(address)))
+}
+
+async function readPathMtus(
+  routes: RouteTable,
+  targets: ReadonlySet<string>,
+  signal: AbortSignal,
+): Promise<Map<string, number>> {
+  const mtus = new Map<string, number>()
+  for (const target of targets) {
+    try {
+      mtus.set(target, (await routes.lookup(target, signal)).mtu)
+    } catch (error) {
+      // No route to it, or not an address: its path says nothing about the MTU.
+      if (!(error instanceof KernelError) || error.code === 'EINTR') throw error
+    }
+  }
+  return mtus
+}
+

@@ -1,0 +1,85 @@
+/** Writes Gateway.status: at once when poked by a change of state, else every `statusMs`, and only when it differs. */
+import type { Gateway } from '../model/objects.ts'
+import { ClusterApiError } from '../cluster/cluster-api.ts'
+import type { GatewayConfig } from './config.ts'
+import type { GatewayDeps } from './gateway-deps.ts'
+import type { GatewayMetrics } from './metrics.ts'
+import type { LanePlan } from './plan-lanes.ts'
+import { planStatus } from './plan-status.ts'
+import type { MeasuredHealth, Probing } from './probing.ts'
+import { readDevices } from './read-world.ts'
+
+export interface StatusInit {
+  readonly config: GatewayConfig
+  readonly metrics: GatewayMetrics
+  readonly probing: Probing
+  readonly lanes: () => readonly LanePlan[] | undefined
+  readonly routed: () => ReadonlySet<string>
+  readonly failure: () => string | undefined
+}
+
+export class StatusReconciler {
+  readonly #deps: GatewayDeps
+  readonly #init: StatusInit
+  #written: string | undefined
+  #driver: string | undefined
+
+  constructor(deps: GatewayDeps, init: StatusInit) {
+    this.#deps = deps
+    this.#init = init
+  }
+
+  async reconcile(signal: AbortSignal): Promise<void> {
+    const { config, probing } = this.#init
+    const lanes = this.#init.lanes()
+    if (lanes === undefined) return
+    this.#driver ??= await this.#deps.wireguard.driver(signal)
+    const devices = await readDevices(this.#deps, config, signal)
+    const health = probing.health()
+    const gateway = planStatus({
+      node: config.node,
+      version: config.version,
+      driver: `wireguard-${this.#driver}`,
+      nowMs: this.#deps.clock.now(),
+      lanes,
+      devices,
+      health,
+      routed: this.#init.routed(),
+      failure: this.#init.failure(),
+    })
+    this.#measure(gateway, health)
+    await this.#write(gateway, signal)
+  }
+
+  async #write(gateway: Gateway, signal: AbortSignal): Promise<void> {
+    const text = JSON.stringify(gateway.status)
+    const { cluster } = this.#deps
+    if (text === this.#written && cluster.cache('Gateway').get(gateway.metadata.name) !== undefined) return
+    try {
+      await cluster.applyStatus(gateway, signal)
+    } catch (error) {
+      if (!(error instanceof ClusterApiError && error.code === 'NotFound')) throw error
+      await cluster.apply({ apiVersion: gateway.apiVersion, kind: gateway.kind, metadata: gateway.metadata }, signal)
+      await cluster.applyStatus(gateway, signal)
+    }
+    this.#written = text
+  }
+
+  #measure(gateway: Gateway, health: ReadonlyMap<string, MeasuredHealth>): void {
+    const { metrics } = this.#init
+    const { connectionUp, connectionRtt, connectionJitter, connectionLoss, handshakeAge, receivedBytes, sentBytes } = metrics
+    const gauges = [connectionUp, connectionRtt, connectionJitter, connectionLoss, handshakeAge, receivedBytes, sentBytes]
+    for (const gauge of gauges) gauge.reset()
+    for (const connection of gateway.status?.connections ?? []) {
+      const labels = { cluster: connection.cluster, lane: String(connection.lane) }
+      const jitterMs = health.get(`${connection.lane}/${connection.cluster}`)?.figures.jitterMs
+      connectionUp.set(connection.state === 'up' ? 1 : 0, labels)
+      if (connection.rttMs !== undefined) connectionRtt.set(connection.rttMs / 1000, labels)
+      if (jitterMs !== undefined) connectionJitter.set(jitterMs / 1000, labels)
+      if (connection.loss !== undefined) connectionLoss.set(connection.loss, labels)
+      if (connection.handshakeAgeSeconds !== undefined) handshakeAge.set(connection.handshakeAgeSeconds, labels)
+      receivedBytes.set(connection.rxBytes, labels)
+      sentBytes.set(connection.txBytes, labels)
+    }
+  }
+}

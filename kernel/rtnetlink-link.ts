@@ -1,0 +1,137 @@
+/** Links and addresses as rtnetlink messages: struct ifinfomsg and ifaddrmsg, linux/if_link.h and if_addr.h. */
+import {
+  addressBytes,
+  AF_INET,
+  AF_INET6,
+  attributes,
+  body,
+  cString,
+  macBytes,
+  readAddress,
+  readCString,
+  readMac,
+  readU32,
+  u16be,
+  u32,
+  u8,
+  type Attribute,
+} from './rtnetlink-codec.ts'
+import type { InterfaceAddress, Link, NewLink, VxlanLink } from './route-table.ts'
+
+export const RTM_NEWLINK = 16
+export const RTM_DELLINK = 17
+export const RTM_GETLINK = 18
+export const RTM_NEWADDR = 20
+export const RTM_DELADDR = 21
+export const RTM_GETADDR = 22
+
+const IFF_UP = 1
+const IFINFO_BYTES = 16
+const IFADDR_BYTES = 8
+
+const IFLA = { ADDRESS: 1, IFNAME: 3, MTU: 4, LINKINFO: 18, EXT_MASK: 29 } as const
+const INFO = { KIND: 1, DATA: 2 } as const
+const VXLAN = { ID: 1, LOCAL: 4, LEARNING: 7, PORT: 15 } as const
+const IFA = { ADDRESS: 1, LOCAL: 2 } as const
+/** Statistics would be most of every answer. */
+const RTEXT_FILTER_SKIP_STATS = 1 << 3
+
+export function encodeNewLink(link: NewLink): Uint8Array[] {
+  const info: Attribute[] = [[INFO.KIND, Buffer.from(link.kind)]]
+  const list: Attribute[] = [
+    [IFLA.IFNAME, cString(link.name)],
+    [IFLA.MTU, u32(link.mtu)],
+  ]
+  if (link.kind === 'vxlan') {
+    list.push([IFLA.ADDRESS, macBytes(link.mac)])
+    info.push([
+      INFO.DATA,
+      [
+        [VXLAN.ID, u32(link.vni)],
+        [VXLAN.LOCAL, addressBytes(link.local)],
+        [VXLAN.LEARNING, u8(0)],
+        [VXLAN.PORT, u16be(link.port)],
+      ],
+    ])
+  }
+  return body(ifinfo(0, 0, 0), [...list, [IFLA.LINKINFO, info]])
+}
+
+export function encodeLinkChange(
+  index: number,
+  change: { readonly up?: boolean; readonly mtu?: number },
+): Uint8Array[] {
+  const head = change.up === undefined ? ifinfo(index, 0, 0) : ifinfo(index, change.up ? IFF_UP : 0, IFF_UP)
+  return body(head, change.mtu === undefined ? [] : [[IFLA.MTU, u32(change.mtu)]])
+}
+
+/** For deletion and for the listing (index 0). */
+export function encodeLinkIndex(index: number): Uint8Array[] {
+  return body(ifinfo(index, 0, 0), index === 0 ? [[IFLA.EXT_MASK, u32(RTEXT_FILTER_SKIP_STATS)]] : [])
+}
+
+export function encodeLinkName(name: string): Uint8Array[] {
+  return body(ifinfo(0, 0, 0), [
+    [IFLA.IFNAME, cString(name)],
+    [IFLA.EXT_MASK, u32(RTEXT_FILTER_SKIP_STATS)],
+  ])
+}
+
+export function decodeLink(data: Buffer): Link | VxlanLink {
+  const found = attributes(data, IFINFO_BYTES)
+  const info = found.get(IFLA.LINKINFO)
+  const parts = info === undefined ? new Map<number, Buffer>() : attributes(info, 0)
+  const mtu = found.get(IFLA.MTU)
+  const link: Link = {
+    name: readCString(found.get(IFLA.IFNAME) ?? Buffer.alloc(0)),
+    index: readU32(data, 4),
+    kind: readCString(parts.get(INFO.KIND) ?? Buffer.alloc(0)),
+    mtu: mtu === undefined ? 0 : readU32(mtu),
+    up: (readU32(data, 8) & IFF_UP) !== 0,
+    mac: readMac(found.get(IFLA.ADDRESS)),
+  }
+  const details = parts.get(INFO.DATA)
+  return link.kind === 'vxlan' && details !== undefined ? decodeVxlan(link, details) : link
+}
+
+function decodeVxlan(link: Link, details: Buffer): VxlanLink {
+  const found = attributes(details, 0)
+  const id = found.get(VXLAN.ID)
+  const local = found.get(VXLAN.LOCAL)
+  return {
+    ...link,
+    kind: 'vxlan',
+    vni: id === undefined ? 0 : readU32(id),
+    port: found.get(VXLAN.PORT)?.readUInt16BE(0) ?? 0,
+    local: local === undefined ? '' : readAddress(local),
+  }
+}
+
+/** `address` as address/length, of a device by index. */
+export function encodeAddress(address: string, index: number): Uint8Array[] {
+  const [host = '', length] = address.split('/')
+  const bytes = addressBytes(host)
+  const head = Buffer.concat([Buffer.from([bytes.length === 4 ? AF_INET : AF_INET6, Number(length), 0, 0]), u32(index)])
+  return body(head, [
+    [IFA.LOCAL, bytes],
+    [IFA.ADDRESS, bytes],
+  ])
+}
+
+export function encodeAddressDump(): Uint8Array[] {
+  return body(Buffer.alloc(IFADDR_BYTES), [])
+}
+
+/** Undefined for an address of a device that is not among `names`: it came after the links were listed. */
+export function decodeAddress(data: Buffer, names: ReadonlyMap<number, string>): InterfaceAddress | undefined {
+  const found = attributes(data, IFADDR_BYTES)
+  // On a point-to-point device ADDRESS is the far end.
+  const bytes = found.get(IFA.LOCAL) ?? found.get(IFA.ADDRESS)
+  const device = names.get(readU32(data, 4))
+  if (bytes === undefined || device === undefined) return undefined
+  return { device, address: `${readAddress(bytes)}/${data.readUInt8(1)}` }
+}
+
+function ifinfo(index: number, flags: number, change: number): Buffer {
+  return Buffer.concat([Buffer.alloc(4), u32(index), u32(flags), u32(change)])
+}

@@ -1,0 +1,223 @@
+/** Routes and rules as rtnetlink messages: struct rtmsg, rtnexthop and fib_rule_hdr, linux/rtnetlink.h, fib_rules.h. */
+import { ROUTE_PROTOCOL } from '../model/kernel-ids.ts'
+import {
+  addressBytes,
+  AF_INET,
+  attributes,
+  body,
+  cString,
+  readAddress,
+  readCString,
+  readU16,
+  readU32,
+  u16,
+  u32,
+  u8,
+  type Attribute,
+} from './rtnetlink-codec.ts'
+import type { NextHop, Route, Rule } from './route-table.ts'
+
+export const RTM_NEWROUTE = 24
+export const RTM_DELROUTE = 25
+export const RTM_GETROUTE = 26
+export const RTM_NEWRULE = 32
+export const RTM_DELRULE = 33
+export const RTM_GETRULE = 34
+
+const RTMSG_BYTES = 12
+const RULE_BYTES = 12
+const NEXT_HOP_BYTES = 8
+
+const RTA = { DST: 1, OIF: 4, GATEWAY: 5, PRIORITY: 6, PREFSRC: 7, METRICS: 8, MULTIPATH: 9, TABLE: 15 } as const
+const RTAX_MTU = 2
+const FRA = { IIFNAME: 3, PRIORITY: 6, TABLE: 15, PROTOCOL: 21 } as const
+
+const RT_TABLE_COMPAT = 252
+const RT_SCOPE_UNIVERSE = 0
+const RT_SCOPE_LINK = 253
+const RT_SCOPE_NOWHERE = 255
+const RTN_UNICAST = 1
+const RTN_UNREACHABLE = 7
+const RTNH_F_ONLINK = 4
+/** A cached exception (path MTU) of a route, not a route. */
+const RTM_F_CLONED = 0x200
+const FR_ACT_TO_TBL = 1
+
+/** `index` gives the number of a device. */
+export function encodeRoute(route: Route, index: (device: string) => number): Uint8Array[] {
+  const only = route.nextHops.length === 1 ? route.nextHops[0] : undefined
+  const list = routeKey(route)
+  if (route.source !== undefined) list.push([RTA.PREFSRC, addressBytes(route.source)])
+  if (route.mtu !== undefined) list.push([RTA.METRICS, [[RTAX_MTU, u32(route.mtu)]]])
+  if (only !== undefined) {
+    list.push([RTA.OIF, u32(index(only.device))])
+    if (only.via !== undefined) list.push([RTA.GATEWAY, addressBytes(only.via)])
+  } else if (route.nextHops.length > 1) {
+    list.push([RTA.MULTIPATH, Buffer.concat(route.nextHops.map((hop) => encodeNextHop(hop, index(hop.device))))])
+  }
+  const scope = only !== undefined && only.via === undefined ? RT_SCOPE_LINK : RT_SCOPE_UNIVERSE
+  return body(rtmsg(route, scope, only?.onlink === true ? RTNH_F_ONLINK : 0), list)
+}
+
+/** Names the route by destination, table, metric, kind and our protocol number. */
+export function encodeRouteDeletion(route: Route): Uint8Array[] {
+  return body(rtmsg(route, RT_SCOPE_NOWHERE, 0), routeKey(route))
+}
+
+export function encodeRouteDump(): Uint8Array[] {
+  return body(Buffer.concat([u8(AF_INET), Buffer.alloc(RTMSG_BYTES - 1)]), [])
+}
+
+/** A question for the route to one address. */
+export function encodeLookup(destination: string): Uint8Array[] {
+  const bytes = addressBytes(destination)
+  return body(Buffer.concat([Buffer.from([AF_INET, bytes.length * 8]), Buffer.alloc(RTMSG_BYTES - 2)]), [
+    [RTA.DST, bytes],
+  ])
+}
+
+export function decodeLookup(data: Buffer): {
+  readonly index: number
+  readonly source?: string
+  readonly mtu?: number
+} {
+  const found = attributes(data, RTMSG_BYTES)
+  const device = found.get(RTA.OIF)
+  const source = found.get(RTA.PREFSRC)
+  const mtu = readMtu(found.get(RTA.METRICS))
+  return {
+    index: device === undefined ? 0 : readU32(device),
+    ...(source === undefined ? {} : { source: readAddress(source) }),
+    ...(mtu === undefined ? {} : { mtu }),
+  }
+}
+
+/** Undefined for a route that is not ours, or is of a sort that we never make. */
+export function decodeRoute(data: Buffer, name: (index: number) => string | undefined): Route | undefined {
+  const type = data.readUInt8(7)
+  const cloned = (readU32(data, 8) & RTM_F_CLONED) !== 0
+  if (data.readUInt8(0) !== AF_INET || data.readUInt8(5) !== ROUTE_PROTOCOL || cloned) return undefined
+  if (type !== RTN_UNICAST && type !== RTN_UNREACHABLE) return undefined
+  const found = attributes(data, RTMSG_BYTES)
+  const destination = found.get(RTA.DST)
+  const table = found.get(RTA.TABLE)
+  const metric = found.get(RTA.PRIORITY)
+  const source = found.get(RTA.PREFSRC)
+  const mtu = readMtu(found.get(RTA.METRICS))
+  return {
+    table: table === undefined ? data.readUInt8(4) : readU32(table),
+    destination: `${destination === undefined ? '0.0.0.0' : readAddress(destination)}/${data.readUInt8(1)}`,
+    type: type === RTN_UNICAST ? 'unicast' : 'unreachable',
+    nextHops: type === RTN_UNICAST ? decodeNextHops(data, found, name) : [],
+    ...(metric === undefined ? {} : { metric: readU32(metric) }),
+    ...(mtu === undefined ? {} : { mtu }),
+    ...(source === undefined ? {} : { source: readAddress(source) }),
+  }
+}
+
+export function encodeRule(rule: Rule): Uint8Array[] {
+  const list: Attribute[] = [
+    [FRA.PRIORITY, u32(rule.priority)],
+    [FRA.TABLE, u32(rule.table)],
+    [FRA.PROTOCOL, u8(ROUTE_PROTOCOL)],
+  ]
+  if (rule.inputDevice !== undefined) list.push([FRA.IIFNAME, cString(rule.inputDevice)])
+  const head = Buffer.from([AF_INET, 0, 0, 0, tableByte(rule.table), 0, 0, FR_ACT_TO_TBL, 0, 0, 0, 0])
+  return body(head, list)
+}
+
+export function encodeRuleDump(): Uint8Array[] {
+  return body(Buffer.concat([u8(AF_INET), Buffer.alloc(RULE_BYTES - 1)]), [])
+}
+
+/** Undefined for a rule that is not ours. */
+export function decodeRule(data: Buffer): Rule | undefined {
+  const found = attributes(data, RULE_BYTES)
+  if (found.get(FRA.PROTOCOL)?.readUInt8(0) !== ROUTE_PROTOCOL) return undefined
+  const table = found.get(FRA.TABLE)
+  const priority = found.get(FRA.PRIORITY)
+  const device = found.get(FRA.IIFNAME)
+  return {
+    priority: priority === undefined ? 0 : readU32(priority),
+    table: table === undefined ? data.readUInt8(4) : readU32(table),
+    ...(device === undefined ? {} : { inputDevice: readCString(device) }),
+  }
+}
+
+function routeKey(route: Route): Attribute[] {
+  const [address = ''] = route.destination.split('/')
+  const list: Attribute[] = [[RTA.TABLE, u32(route.table)]]
+  if (!route.destination.endsWith('/0')) list.push([RTA.DST, addressBytes(address)])
+  if (route.metric !== undefined && route.metric !== 0) list.push([RTA.PRIORITY, u32(route.metric)])
+  return list
+}
+
+function rtmsg(route: Route, scope: number, flags: number): Buffer {
+  const type = route.type === 'unicast' ? RTN_UNICAST : RTN_UNREACHABLE
+  const length = Number(route.destination.split('/')[1])
+  return Buffer.concat([
+    Buffer.from([AF_INET, length, 0, 0, tableByte(route.table), ROUTE_PROTOCOL, scope, type]),
+    u32(flags),
+  ])
+}
+
+/** The old one-byte field; bigger numbers go in the attribute alone. */
+function tableByte(table: number): number {
+  return table < 256 ? table : RT_TABLE_COMPAT
+}
+
+function encodeNextHop(hop: NextHop, index: number): Buffer {
+  const tail =
+    hop.via === undefined
+      ? Buffer.alloc(0)
+      : Buffer.concat(body(Buffer.alloc(0), [[RTA.GATEWAY, addressBytes(hop.via)]]))
+  const flags = hop.onlink === true ? RTNH_F_ONLINK : 0
+  const head = Buffer.concat([
+    u16(NEXT_HOP_BYTES + tail.length),
+    Buffer.from([flags, (hop.weight ?? 1) - 1]),
+    u32(index),
+  ])
+  return Buffer.concat([head, tail])
+}
+
+function decodeNextHops(
+  data: Buffer,
+  found: ReadonlyMap<number, Buffer>,
+  name: (index: number) => string | undefined,
+): NextHop[] {
+  const several = found.get(RTA.MULTIPATH)
+  if (several === undefined) {
+    const device = found.get(RTA.OIF)
+    return [nextHop(name, device === undefined ? 0 : readU32(device), found.get(RTA.GATEWAY), readU32(data, 8), 1)]
+  }
+  const hops: NextHop[] = []
+  for (let rest = several; rest.length >= NEXT_HOP_BYTES;) {
+    const length = readU16(rest)
+    if (length < NEXT_HOP_BYTES || length > rest.length) break
+    const inner = attributes(rest.subarray(0, length), NEXT_HOP_BYTES)
+    hops.push(nextHop(name, readU32(rest, 4), inner.get(RTA.GATEWAY), rest.readUInt8(2), rest.readUInt8(3) + 1))
+    rest = rest.subarray((length + 3) & ~3)
+  }
+  return hops
+}
+
+function nextHop(
+  name: (index: number) => string | undefined,
+  index: number,
+  gateway: Buffer | undefined,
+  flags: number,
+  weight: number,
+): NextHop {
+  return {
+    device: name(index) ?? `if${index}`,
+    ...(gateway === undefined ? {} : { via: readAddress(gateway) }),
+    ...((flags & RTNH_F_ONLINK) === 0 ? {} : { onlink: true }),
+    ...(weight === 1 ? {} : { weight }),
+  }
+}
+
+function readMtu(metrics: Buffer | undefined): number | undefined {
+  if (metrics === undefined) return undefined
+  const mtu = attributes(metrics, 0).get(RTAX_MTU)
+  return mtu === undefined ? undefined : readU32(mtu)
+}

@@ -1,0 +1,289 @@
+/** The route table of this network namespace, by rtnetlink (npm `netlink`, the repository called node_netlink). */
+import { parseAddress } from '../model/ip.ts'
+import { checkDeviceName, checkInterfaceAddress, checkMac, checkRoute, refuseInvalid } from './check-route.ts'
+import { isNotFound, KernelError } from './errors.ts'
+import {
+  formatAddress,
+  formatForwardingEntry,
+  formatLink,
+  formatLinkChange,
+  formatNeighbour,
+  formatRoute,
+  formatRouteDeletion,
+  formatRule,
+  formatRuleDeletion,
+} from './format-ip.ts'
+import {
+  NLM_F_CREATE,
+  NLM_F_EXCL,
+  NLM_F_REPLACE,
+  RtnetlinkSocket,
+  watchGroups,
+  type KernelMessage,
+} from './netlink-socket.ts'
+import type {
+  ForwardingEntry,
+  InterfaceAddress,
+  Link,
+  Neighbour,
+  NewLink,
+  Route,
+  RouteTable,
+  Rule,
+  VxlanLink,
+} from './route-table.ts'
+import * as link from './rtnetlink-link.ts'
+import * as neigh from './rtnetlink-neighbour.ts'
+import * as route from './rtnetlink-route.ts'
+
+/** Multicast groups: links, IPv4 addresses, routes and rules, IPv6 addresses. */
+const WATCHED_GROUPS = [1, 5, 7, 8, 9]
+
+export interface RtnetlinkInit {
+  /** For each request; default 5,000. */
+  readonly timeoutMs?: number
+}
+
+export class Rtnetlink implements RouteTable {
+  readonly #socket: RtnetlinkSocket
+  readonly #watches = new Set<() => void>()
+
+  /** The namespace is that of the process at this moment. Throws KernelError. */
+  constructor(init: RtnetlinkInit = {}) {
+    this.#socket = new RtnetlinkSocket(init.timeoutMs)
+  }
+
+  async links(signal?: AbortSignal): Promise<readonly (Link | VxlanLink)[]> {
+    const messages = await this.#dump(link.RTM_GETLINK, link.encodeLinkIndex(0), 'ip link show', signal)
+    return messages.map((message) => link.decodeLink(message.data))
+  }
+
+  async addLink(item: NewLink, signal?: AbortSignal): Promise<void> {
+    const operation = formatLink(item)
+    checkDeviceName(item.name, operation)
+    if (item.kind === 'vxlan') {
+      checkMac(item.mac, operation)
+      refuseInvalid(operation, () => parseAddress(item.local, 'local'))
+    }
+    await this.#change(link.RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, link.encodeNewLink(item), operation, signal)
+  }
+
+  async setLink(
+    name: string,
+    change: { readonly up?: boolean; readonly mtu?: number },
+    signal?: AbortSignal,
+  ): Promise<void> {
+    const operation = formatLinkChange(name, change)
+    const { index } = await this.#needLink(name, operation, signal)
+    await this.#change(link.RTM_NEWLINK, 0, link.encodeLinkChange(index, change), operation, signal)
+  }
+
+  async deleteLink(name: string, signal?: AbortSignal): Promise<void> {
+    const operation = `ip link del ${name}`
+    const { index } = await this.#needLink(name, operation, signal)
+    await this.#change(link.RTM_DELLINK, 0, link.encodeLinkIndex(index), operation, signal)
+  }
+
+  async addresses(signal?: AbortSignal): Promise<readonly InterfaceAddress[]> {
+    const names = await this.#names(signal)
+    const messages = await this.#dump(link.RTM_GETADDR, link.encodeAddressDump(), 'ip address show', signal)
+    return messages.map((message) => link.decodeAddress(message.data, names)).filter((item) => item !== undefined)
+  }
+
+  async addAddress(address: InterfaceAddress, signal?: AbortSignal): Promise<void> {
+    const operation = formatAddress(address)
+    checkInterfaceAddress(address, operation)
+    const { index } = await this.#needLink(address.device, operation, signal)
+    const body = link.encodeAddress(address.address, index)
+    await this.#change(link.RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, body, operation, signal)
+  }
+
+  async deleteAddress(address: InterfaceAddress, signal?: AbortSignal): Promise<void> {
+    const operation = `ip address del ${address.address} dev ${address.device}`
+    checkInterfaceAddress(address, operation)
+    const { index } = await this.#needLink(address.device, operation, signal)
+    await this.#change(link.RTM_DELADDR, 0, link.encodeAddress(address.address, index), operation, signal)
+  }
+
+  async routes(signal?: AbortSignal): Promise<readonly Route[]> {
+    const names = await this.#names(signal)
+    const messages = await this.#dump(route.RTM_GETROUTE, route.encodeRouteDump(), 'ip route show table all', signal)
+    return messages
+      .map((message) => route.decodeRoute(message.data, (index) => names.get(index)))
+      .filter((item) => item !== undefined)
+  }
+
+  async replaceRoute(item: Route, signal?: AbortSignal): Promise<void> {
+    const operation = formatRoute(item)
+    checkRoute(item)
+    const indexes = new Map<string, number>()
+    for (const { device } of item.nextHops) indexes.set(device, (await this.#needLink(device, operation, signal)).index)
+    const body = route.encodeRoute(item, (device) => indexes.get(device) ?? 0)
+    await this.#change(route.RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, body, operation, signal)
+  }
+
+  async deleteRoute(item: Route, signal?: AbortSignal): Promise<void> {
+    const operation = formatRouteDeletion(item)
+    checkRoute(item)
+    // To the kernel no metric means any metric: make sure that it is this route that goes.
+    if ((item.metric ?? 0) === 0 && !(await this.routes(signal)).some((other) => isSameRoute(other, item))) {
+      throw new KernelError('ESRCH', operation, 'no such route')
+    }
+    await this.#change(route.RTM_DELROUTE, 0, route.encodeRouteDeletion(item), operation, signal)
+  }
+
+  async lookup(
+    destination: string,
+    signal?: AbortSignal,
+  ): Promise<{ readonly device: string; readonly source?: string; readonly mtu: number }> {
+    const operation = `ip route get ${destination}`
+    const family = refuseInvalid(operation, () => parseAddress(destination, 'destination').family)
+    if (family !== 4) throw new KernelError('EINVAL', operation, 'expected an IPv4 address')
+    const request = { type: route.RTM_GETROUTE, body: route.encodeLookup(destination), operation, signal }
+    const [answer] = await this.#socket.request(request)
+    if (answer === undefined) throw new KernelError('UNKNOWN', operation, 'the kernel gave no route')
+    const found = route.decodeLookup(answer.data)
+    const device = (await this.links(signal)).find((item) => item.index === found.index)
+    if (device === undefined) throw new KernelError('ENODEV', operation, `the device ${found.index} has gone`)
+    return {
+      device: device.name,
+      ...(found.source === undefined ? {} : { source: found.source }),
+      mtu: found.mtu ?? device.mtu,
+    }
+  }
+
+  async rules(signal?: AbortSignal): Promise<readonly Rule[]> {
+    const messages = await this.#dump(route.RTM_GETRULE, route.encodeRuleDump(), 'ip rule show', signal)
+    return messages.map((message) => route.decodeRule(message.data)).filter((item) => item !== undefined)
+  }
+
+  async addRule(rule: Rule, signal?: AbortSignal): Promise<void> {
+    const operation = formatRule(rule)
+    if (rule.inputDevice !== undefined) checkDeviceName(rule.inputDevice, operation)
+    await this.#change(route.RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, route.encodeRule(rule), operation, signal)
+  }
+
+  async deleteRule(rule: Rule, signal?: AbortSignal): Promise<void> {
+    const operation = formatRuleDeletion(rule)
+    if (rule.inputDevice !== undefined) checkDeviceName(rule.inputDevice, operation)
+    await this.#change(route.RTM_DELRULE, 0, route.encodeRule(rule), operation, signal)
+  }
+
+  async neighbours(device: string, signal?: AbortSignal): Promise<readonly Neighbour[]> {
+    const entries = await this.#neighbourDump(device, 'neighbours', `ip neighbour show dev ${device}`, signal)
+    return entries.map(({ address, mac }) => ({ device, address, mac }))
+  }
+
+  async replaceNeighbour(neighbour: Neighbour, signal?: AbortSignal): Promise<void> {
+    const operation = formatNeighbour(neighbour)
+    checkMac(neighbour.mac, operation)
+    refuseInvalid(operation, () => parseAddress(neighbour.address))
+    const { index } = await this.#needUp(neighbour.device, operation, signal)
+    const body = neigh.encodeNeighbour(neighbour, index)
+    await this.#change(neigh.RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, body, operation, signal)
+  }
+
+  async deleteNeighbour(neighbour: Neighbour, signal?: AbortSignal): Promise<void> {
+    const operation = `ip neighbour del ${neighbour.address} dev ${neighbour.device}`
+    refuseInvalid(operation, () => parseAddress(neighbour.address))
+    const { index } = await this.#needLink(neighbour.device, operation, signal)
+    await this.#change(neigh.RTM_DELNEIGH, 0, neigh.encodeNeighbour(neighbour, index), operation, signal)
+  }
+
+  async forwardingEntries(device: string, signal?: AbortSignal): Promise<readonly ForwardingEntry[]> {
+    const entries = await this.#neighbourDump(device, 'forwarding', `bridge fdb show dev ${device}`, signal)
+    return entries.map(({ address, mac }) => ({ device, mac, destination: address }))
+  }
+
+  async replaceForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void> {
+    const operation = formatForwardingEntry(entry)
+    checkMac(entry.mac, operation)
+    refuseInvalid(operation, () => parseAddress(entry.destination))
+    const { index, kind } = await this.#needLink(entry.device, operation, signal)
+    if (kind !== 'vxlan') throw new KernelError('EOPNOTSUPP', operation, 'not a vxlan device')
+    const body = neigh.encodeForwardingEntry(entry, index)
+    await this.#change(neigh.RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, body, operation, signal)
+  }
+
+  async deleteForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void> {
+    const operation = `bridge fdb del ${entry.mac} dev ${entry.device} dst ${entry.destination} self`
+    checkMac(entry.mac, operation)
+    refuseInvalid(operation, () => parseAddress(entry.destination))
+    const { index } = await this.#needLink(entry.device, operation, signal)
+    await this.#change(neigh.RTM_DELNEIGH, 0, neigh.encodeForwardingEntry(entry, index), operation, signal)
+  }
+
+  onChange(listener: () => void): () => void {
+    const stop = watchGroups(WATCHED_GROUPS, listener)
+    this.#watches.add(stop)
+    return () => {
+      this.#watches.delete(stop)
+      stop()
+    }
+  }
+
+  close(): void {
+    for (const stop of this.#watches) stop()
+    this.#watches.clear()
+    this.#socket.close()
+  }
+
+  #dump(
+    type: number,
+    body: Uint8Array[],
+    operation: string,
+    signal: AbortSignal | undefined,
+  ): Promise<readonly KernelMessage[]> {
+    return this.#socket.dump({ type, body, operation, signal })
+  }
+
+  async #change(
+    type: number,
+    flags: number,
+    body: Uint8Array[],
+    operation: string,
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    await this.#socket.request({ type, flags, body, operation, signal })
+  }
+
+  async #needLink(name: string, operation: string, signal: AbortSignal | undefined): Promise<Link | VxlanLink> {
+    checkDeviceName(name, operation)
+    try {
+      const request = { type: link.RTM_GETLINK, body: link.encodeLinkName(name), operation, signal }
+      const [answer] = await this.#socket.request(request)
+      if (answer !== undefined) return link.decodeLink(answer.data)
+    } catch (error) {
+      if (!isNotFound(error)) throw error
+    }
+    throw new KernelError('ENODEV', operation, `no device ${name}`)
+  }
+
+  // The kernel takes neighbours of a device that is down, and forgets them when it comes up.
+  async #needUp(name: string, operation: string, signal: AbortSignal | undefined): Promise<Link | VxlanLink> {
+    const found = await this.#needLink(name, operation, signal)
+    if (!found.up) throw new KernelError('ENETDOWN', operation, `${name} is down`)
+    return found
+  }
+
+  async #names(signal: AbortSignal | undefined): Promise<ReadonlyMap<number, string>> {
+    return new Map((await this.links(signal)).map((item) => [item.index, item.name]))
+  }
+
+  async #neighbourDump(
+    device: string,
+    family: 'neighbours' | 'forwarding',
+    operation: string,
+    signal: AbortSignal | undefined,
+  ): Promise<readonly { readonly mac: string; readonly address: string }[]> {
+    const { index } = await this.#needLink(device, operation, signal)
+    const messages = await this.#dump(neigh.RTM_GETNEIGH, neigh.encodeNeighbourDump(family), operation, signal)
+    return messages.map((message) => neigh.decodeNeighbour(message.data, index)).filter((item) => item !== undefined)
+  }
+}
+
+function isSameRoute(a: Route, b: Route): boolean {
+  return (
+    a.table === b.table && a.destination === b.destination && (a.metric ?? 0) === (b.metric ?? 0) && a.type === b.type
+  )
+}

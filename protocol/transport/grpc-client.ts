@@ -1,0 +1,259 @@
+/** The broker over TLS: BrokerClient with several addresses, and the first contact by join token. */
+import { Client, type ClientDuplexStream, type ClientOptions, Metadata, credentials, status } from '@grpc/grpc-js'
+import { isIP } from 'node:net'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logger.ts'
+import type { JoinRequest, JoinResponse, RenewResponse, WatchMessage, WatchRequest } from '../broker-api.ts'
+import { type BrokerAddress, formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
+import { type BrokerClient, BrokerUnreachableError, ProtocolError, type PublishStream } from '../broker-client.ts'
+import { CodecError } from '../codec-checks.ts'
+import { keyToPem } from '../identity/keys.ts'
+import { certificateToPem } from '../identity/read-certificate.ts'
+import type { JoinToken } from '../identity/token.ts'
+import { type Identity, SERVER_NAME } from '../identity/x509.ts'
+import { MAX_MESSAGE_BYTES } from '../limits.ts'
+import * as codec from '../messages-codec.ts'
+import { GrpcPublishStream } from './grpc-publish-stream.ts'
+import { fetchPinnedCa, probeServer } from './probe-server.ts'
+import { asBuffer, cancelSoon, identity, methodPath } from './raw-service.ts'
+import { isGrpcFailure, statusToError } from './status-codes.ts'
+
+export interface ClientLimits {
+  /** For Join, Renew and Leave. */
+  readonly callTimeoutMs: number
+  readonly probeTimeoutMs: number
+  /** A broker that answers no ping for keepaliveMs + keepaliveTimeoutMs is taken as gone. */
+  readonly keepaliveMs: number
+  readonly keepaliveTimeoutMs: number
+}
+
+export const DEFAULT_CLIENT_LIMITS: ClientLimits = {
+  callTimeoutMs: 15_000,
+  probeTimeoutMs: 5000,
+  keepaliveMs: 10_000,
+  keepaliveTimeoutMs: 5000,
+}
+
+export interface ConnectBrokerInit {
+  /** host:port, in the order of preference. */
+  readonly addresses: readonly string[]
+  readonly clusterset: string
+  /** CA certificates, DER. */
+  readonly ca: readonly Uint8Array[]
+  /** Certificate and key of this cluster; absent only for Join. */
+  readonly identity?: Identity
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly limits?: Partial<ClientLimits>
+}
+
+/** Connects on the first call. Throws BrokerAddressError. */
+export function connectBroker(init: ConnectBrokerInit): BrokerClient {
+  return new GrpcBrokerClient(init)
+}
+
+export interface ConnectForJoinInit {
+  readonly token: JoinToken
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly limits?: Partial<ClientLimits>
+}
+
+/**
+ * A client that may only join: takes the CA certificate from the first address that shows the one pinned in the
+ * token. Throws CertificateError or BrokerUnreachableError of the last address.
+ */
+export async function connectForJoin(init: ConnectForJoinInit, signal: AbortSignal): Promise<BrokerClient> {
+  const { token, clock, logger } = init
+  const limits = { ...DEFAULT_CLIENT_LIMITS, ...init.limits }
+  let failure: unknown
+  for (const [i, text] of token.addresses.entries()) {
+    const address = parseBrokerAddress(text)
+    const probe = { address, ca: [], clusterset: token.clusterset, clock, timeoutMs: limits.probeTimeoutMs }
+    try {
+      const ca = await fetchPinnedCa(probe, token.caPin, signal)
+      const addresses = [...token.addresses.slice(i), ...token.addresses.slice(0, i)]
+      return connectBroker({ addresses, clusterset: token.clusterset, ca: [ca], clock, logger, limits })
+    } catch (error) {
+      if (signal.aborted) throw error
+      failure = error
+    }
+  }
+  throw failure
+}
+
+class GrpcBrokerClient implements BrokerClient {
+  readonly #init: ConnectBrokerInit
+  readonly #limits: ClientLimits
+  readonly #addresses: readonly BrokerAddress[]
+  #at = 0
+  #channel: Client | undefined
+  #closed = false
+
+  constructor(init: ConnectBrokerInit) {
+    this.#init = init
+    this.#limits = { ...DEFAULT_CLIENT_LIMITS, ...init.limits }
+    this.#addresses = init.addresses.map((address) => parseBrokerAddress(address))
+    if (this.#addresses.length === 0) throw new BrokerUnreachableError('no broker address is known')
+  }
+
+  async join(request: JoinRequest, signal: AbortSignal): Promise<JoinResponse> {
+    return decoded(codec.decodeJoinResponse, await this.#call('join', codec.encodeJoinRequest(request), signal))
+  }
+
+  async renew(csr: Uint8Array, signal: AbortSignal): Promise<RenewResponse> {
+    return decoded(codec.decodeRenewResponse, await this.#call('renew', codec.encodeRenewRequest(csr), signal))
+  }
+
+  async leave(signal: AbortSignal): Promise<void> {
+    await this.#call('leave', new Uint8Array(), signal)
+  }
+
+  publish(signal: AbortSignal): PublishStream {
+    const call = this.#open().makeBidiStreamRequest(methodPath('publish'), identity, identity, new Metadata())
+    return new GrpcPublishStream(call as ClientDuplexStream<Buffer, Buffer>, signal, (error, answered) =>
+      this.#explain(error, answered, signal),
+    )
+  }
+
+  async *watch(request: WatchRequest, signal: AbortSignal): AsyncGenerator<WatchMessage> {
+    signal.throwIfAborted()
+    const bytes = asBuffer(codec.encodeWatchRequest(request))
+    const call = this.#open().makeServerStreamRequest(methodPath('watch'), identity, identity, bytes, new Metadata())
+    // The reader below gets the error; one that comes after it has stopped reading must not crash the process.
+    call.on('error', () => undefined)
+    const onAbort = (): void => cancelSoon(call)
+    signal.addEventListener('abort', onAbort, { once: true })
+    let answered = false
+    try {
+      for await (const message of call as AsyncIterable<Buffer>) {
+        answered = true
+        const known = decoded(codec.decodeWatchMessage, message)
+        if (known !== undefined) yield known
+      }
+    } catch (error) {
+      throw await this.#explain(error, answered, signal)
+    } finally {
+      signal.removeEventListener('abort', onAbort)
+      cancelSoon(call)
+    }
+  }
+
+  close(): void {
+    this.#closed = true
+    this.#drop()
+  }
+
+  /** Tries every address once, while the failure is that nobody answers. */
+  async #call(method: 'join' | 'renew' | 'leave', bytes: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
+    for (let attempt = 1; ; attempt++) {
+      signal.throwIfAborted()
+      try {
+        return await this.#unary(method, asBuffer(bytes), signal)
+      } catch (error) {
+        const failure = await this.#explain(error, false, signal)
+        if (!(failure instanceof BrokerUnreachableError) || attempt >= this.#addresses.length) throw failure
+        this.#init.logger.debug('next broker address', { reason: failure.message })
+      }
+    }
+  }
+
+  #unary(method: 'join' | 'renew' | 'leave', bytes: Buffer, signal: AbortSignal): Promise<Buffer> {
+    const channel = this.#open()
+    return new Promise((resolve, reject) => {
+      const deadline = this.#init.clock.now() + this.#limits.callTimeoutMs
+      const call = channel.makeUnaryRequest(
+        methodPath(method),
+        identity,
+        identity,
+        bytes,
+        new Metadata(),
+        { deadline },
+        (error, response) => {
+          signal.removeEventListener('abort', onAbort)
+          if (error !== null) reject(error)
+          else resolve(response ?? Buffer.alloc(0))
+        },
+      )
+      const onAbort = (): void => cancelSoon(call)
+      signal.addEventListener('abort', onAbort, { once: true })
+    })
+  }
+
+  #open(): Client {
+    if (this.#closed) throw new BrokerUnreachableError('the connection to the broker was closed')
+    this.#channel ??= new Client(this.#target(), this.#credentials(), clientOptions(this.#limits))
+    return this.#channel
+  }
+
+  #address(): BrokerAddress {
+    return this.#addresses[this.#at % this.#addresses.length] as BrokerAddress
+  }
+
+  #target(): string {
+    const address = this.#address()
+    const scheme = { 0: 'dns', 4: 'ipv4', 6: 'ipv6' }[isIP(address.host)] ?? 'dns'
+    return `${scheme}:${formatBrokerAddress(address)}`
+  }
+
+  #credentials(): ReturnType<typeof credentials.createSsl> {
+    const roots = Buffer.from(this.#init.ca.map(certificateToPem).join(''))
+    const own = this.#init.identity
+    if (own === undefined) return credentials.createSsl(roots)
+    return credentials.createSsl(roots, Buffer.from(keyToPem(own.key)), Buffer.from(certificateToPem(own.certificate)))
+  }
+
+  /**
+   * Turns what grpc-js threw into one of our errors. When nobody answered, a probe of the same address says why; the
+   * channel is then dropped (grpc-js would make the next call wait for its own backoff) and the next address is due.
+   */
+  async #explain(error: unknown, answered: boolean, signal: AbortSignal): Promise<Error> {
+    if (signal.aborted) return signal.reason instanceof Error ? signal.reason : new Error('aborted')
+    if (!isGrpcFailure(error)) return error instanceof Error ? error : new ProtocolError(String(error))
+    const address = this.#address()
+    const failure = statusToError(error, formatBrokerAddress(address))
+    if (!(failure instanceof BrokerUnreachableError)) return failure
+    this.#drop()
+    this.#at += 1
+    if (answered || error.code !== status.UNAVAILABLE || this.#closed) return failure
+    const { clusterset, ca, clock } = this.#init
+    try {
+      await probeServer({ address, clusterset, ca, clock, timeoutMs: this.#limits.probeTimeoutMs }, signal)
+    } catch (cause) {
+      return cause instanceof Error ? cause : failure
+    }
+    return failure
+  }
+
+  #drop(): void {
+    this.#channel?.close()
+    this.#channel = undefined
+  }
+}
+
+function decoded<T>(decode: (bytes: Uint8Array) => T, bytes: Uint8Array): T {
+  try {
+    return decode(bytes)
+  } catch (error) {
+    if (error instanceof CodecError) throw new ProtocolError(`the broker sent what cannot be read: ${error.message}`)
+    throw error
+  }
+}
+
+function clientOptions(limits: ClientLimits): ClientOptions {
+  return {
+    // The certificate says this name whatever address the broker has.
+    'grpc.ssl_target_name_override': SERVER_NAME,
+    'grpc.default_authority': SERVER_NAME,
+    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+    'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
+    'grpc.keepalive_time_ms': limits.keepaliveMs,
+    'grpc.keepalive_timeout_ms': limits.keepaliveTimeoutMs,
+    'grpc.keepalive_permit_without_calls': 1,
+    'grpc.enable_http_proxy': 0,
+    'grpc.enable_retries': 0,
+    'grpc.use_local_subchannel_pool': 1,
+    'grpc.service_config_disable_resolution': 1,
+    'grpc.enable_channelz': 0,
+  }
+}

@@ -1,0 +1,154 @@
+/**
+ * A TLS handshake with a broker, nothing sent. Says precisely why a connection cannot be made (grpc-js only says that
+ * it cannot), and fetches the CA certificate that a join token pins.
+ */
+import { X509Certificate } from 'node:crypto'
+import { type TLSSocket, checkServerIdentity, connect } from 'node:tls'
+import { isIP } from 'node:net'
+import type { Clock } from '../../reconcile/clock.ts'
+import { type BrokerAddress, formatBrokerAddress } from '../broker-address.ts'
+import { BrokerUnreachableError, CertificateError } from '../broker-client.ts'
+import { type CertificateFacts, certificateToPem, fingerprint, readCertificate } from '../identity/read-certificate.ts'
+import { SERVER_NAME } from '../identity/x509.ts'
+
+export interface ProbeInit {
+  readonly address: BrokerAddress
+  /** CA certificates to trust, DER; empty for none yet. */
+  readonly ca: readonly Uint8Array[]
+  /** Named in the error when the broker belongs to another one. */
+  readonly clusterset: string
+  readonly clock: Clock
+  readonly timeoutMs: number
+}
+
+/** Resolves when the broker's certificate is good. Throws BrokerUnreachableError or CertificateError. */
+export async function probeServer(init: ProbeInit, signal: AbortSignal): Promise<void> {
+  await handshake(init, signal, (socket) => judgeServer(socket, init))
+}
+
+/** The CA certificate (DER) that the broker sends along, if it has the pinned fingerprint. Throws as above. */
+export function fetchPinnedCa(init: ProbeInit, pin: string, signal: AbortSignal): Promise<Uint8Array> {
+  return handshake(init, signal, (socket) => {
+    const chain = peerChain(socket)
+    const ca = chain.find((der) => fingerprint(der) === pin)
+    if (ca === undefined) throw wrongPin(init, chain[0])
+    return ca
+  })
+}
+
+/** The verdict on the broker's certificate; undefined error when it is good. */
+function judgeServer(socket: TLSSocket, init: ProbeInit): void {
+  const where = formatBrokerAddress(init.address)
+  const der = socket.getPeerX509Certificate()?.raw
+  const facts = der === undefined ? undefined : readOrUndefined(der)
+  if (der === undefined || facts === undefined) {
+    throw new CertificateError('wrongIdentity', `${where} shows no certificate that can be read`)
+  }
+  if (facts.clusterset !== undefined && facts.clusterset !== init.clusterset) throw otherClusterset(init, facts)
+  if (!socket.authorized) throw untrusted(where, String(socket.authorizationError), facts)
+  if (checkServerIdentity(SERVER_NAME, socket.getPeerCertificate()) !== undefined) {
+    throw new CertificateError('wrongIdentity', `the certificate of ${where} is not for ${SERVER_NAME}: not a broker`)
+  }
+}
+
+function untrusted(where: string, code: string, facts: CertificateFacts): CertificateError {
+  if (code.includes('CERT_HAS_EXPIRED')) {
+    const at = new Date(facts.notAfterMs).toISOString()
+    return new CertificateError('expired', `the certificate of the broker at ${where} expired at ${at}`)
+  }
+  if (code.includes('CERT_NOT_YET_VALID')) {
+    const from = new Date(facts.notBeforeMs).toISOString()
+    return new CertificateError('notYetValid', `the certificate of the broker at ${where} is valid from ${from}: check the clocks`)
+  }
+  return new CertificateError('untrusted', `the certificate of the broker at ${where} is not from the CA of this clusterset (${code})`)
+}
+
+function otherClusterset(init: ProbeInit, facts: CertificateFacts): CertificateError {
+  const where = formatBrokerAddress(init.address)
+  return new CertificateError(
+    'otherClusterset',
+    `the broker at ${where} belongs to clusterset "${facts.clusterset ?? ''}", expected "${init.clusterset}"`,
+  )
+}
+
+function wrongPin(init: ProbeInit, leaf: Uint8Array | undefined): CertificateError {
+  const facts = leaf === undefined ? undefined : readOrUndefined(leaf)
+  if (facts?.clusterset !== undefined && facts.clusterset !== init.clusterset) return otherClusterset(init, facts)
+  const where = formatBrokerAddress(init.address)
+  return new CertificateError(
+    'untrusted',
+    `the broker at ${where} does not have the CA that the join token names: the token is of another broker, or somebody is in between`,
+  )
+}
+
+/** Every certificate that the server sent, leaf first. */
+function peerChain(socket: TLSSocket): Uint8Array[] {
+  const chain: Uint8Array[] = []
+  let at: X509Certificate | undefined = socket.getPeerX509Certificate()
+  while (at !== undefined && chain.length < 8) {
+    chain.push(new Uint8Array(at.raw))
+    at = at.issuerCertificate
+  }
+  return chain
+}
+
+function handshake<T>(init: ProbeInit, signal: AbortSignal, use: (socket: TLSSocket) => T): Promise<T> {
+  const { host, port } = init.address
+  const where = formatBrokerAddress(init.address)
+  return new Promise<T>((resolve, reject) => {
+    if (signal.aborted) return reject(signal.reason as Error)
+    // Every certificate is let through and then judged by `use`: only so can the refusal say what is wrong.
+    // Nothing is ever sent over this connection.
+    const socket = connect({
+      host,
+      port,
+      servername: SERVER_NAME,
+      ALPNProtocols: ['h2'],
+      rejectUnauthorized: false,
+      ...(init.ca.length > 0 ? { ca: init.ca.map(certificateToPem) } : {}),
+    })
+    const finish = (settle: () => void): void => {
+      cancelTimer()
+      signal.removeEventListener('abort', onAbort)
+      socket.destroy()
+      settle()
+    }
+    const onAbort = (): void => finish(() => reject(signal.reason as Error))
+    const cancelTimer = init.clock.setTimer(init.timeoutMs, () =>
+      finish(() => reject(new BrokerUnreachableError(`broker at ${where}: no answer within ${init.timeoutMs} ms`))),
+    )
+    signal.addEventListener('abort', onAbort, { once: true })
+    socket.on('error', (error: NodeJS.ErrnoException) => finish(() => reject(unreachable(where, host, error))))
+    socket.on('secureConnect', () => {
+      try {
+        // Before the socket is destroyed: it forgets the certificate then.
+        const result = use(socket)
+        finish(() => resolve(result))
+      } catch (error) {
+        finish(() => reject(error as Error))
+      }
+    })
+  })
+}
+
+function unreachable(where: string, host: string, error: NodeJS.ErrnoException): BrokerUnreachableError {
+  const reasons: Readonly<Record<string, string>> = {
+    ECONNREFUSED: 'connection refused: nothing listens there',
+    ECONNRESET: 'the connection was closed at once',
+    EHOSTUNREACH: 'no route to that host',
+    ENETUNREACH: 'no route to that network',
+    ETIMEDOUT: 'no answer',
+    ENOTFOUND: 'no such host name',
+    EAI_AGAIN: 'the host name cannot be looked up now',
+  }
+  const reason = reasons[error.code ?? ''] ?? (isIP(host) === 0 ? error.message : `TLS failed: ${error.message}`)
+  return new BrokerUnreachableError(`broker at ${where}: ${reason}`, { cause: error })
+}
+
+function readOrUndefined(der: Uint8Array): CertificateFacts | undefined {
+  try {
+    return readCertificate(der)
+  } catch {
+    return undefined
+  }
+}

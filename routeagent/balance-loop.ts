@@ -1,0 +1,213 @@
+/**
+ * Drives table sealane_node. The first run replaces the table at one stroke; later ones send only the elements of
+ * the services that changed; a look at the kernel every RESYNC_MS repairs what others did to it.
+ */
+import type { Nft } from '../kernel/nft.ts'
+import { formatNft } from '../kernel/format-nft.ts'
+import { isNotFound } from '../kernel/errors.ts'
+import type { NftElement, NftStatement } from '../kernel/nft-transaction.ts'
+import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logger.ts'
+import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
+import { type TableShape, elementRepair, parseShape, sameShape, shapeOf } from './check-table.ts'
+import { RESYNC_MS } from './config.ts'
+import type { FactsReader } from './facts-reader.ts'
+import type { LocalBackends } from './local-backends.ts'
+import type { RouteAgentMetrics } from './metrics.ts'
+import { BalancePlanner, type PortChange } from './plan-balancing.ts'
+import { type NodeNftWorld, nodeNftWorld, planNodeNft } from './plan-node-nft.ts'
+import { desiredElements, planTable, serviceContext } from './plan-table.ts'
+import { type ClusterWorld, type RouteAgentCaches, readWorld, withFacts } from './world.ts'
+
+export interface BalanceLoopDeps {
+  readonly caches: RouteAgentCaches
+  readonly nft: Nft
+  readonly facts: FactsReader
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: RouteAgentMetrics
+}
+
+/** What the kernel has, as far as we know. */
+interface Applied {
+  world: NodeNftWorld
+  /** The fixed part as text: when it changes, the table is made anew. */
+  readonly fixedText: string
+  readonly localBackends: LocalBackends
+  scaffold: Scaffold
+  shape: TableShape
+}
+
+export class BalanceLoop {
+  readonly #deps: BalanceLoopDeps
+  readonly #node: string
+  #planner: BalancePlanner | undefined
+  #world: NodeNftWorld | undefined
+  /** Undefined: not known what the kernel has, so the next run replaces the table. */
+  #applied: Applied | undefined
+  #lastCheckMs = 0
+  #worldChanged = true
+  notReady: string | undefined = 'nothing applied yet'
+
+  constructor(deps: BalanceLoopDeps, init: { readonly node: string }) {
+    this.#deps = deps
+    this.#node = init.node
+  }
+
+  /** Follows the caches; calls `poke` after each change. Gives the function that ends it. */
+  follow(poke: () => void): () => void {
+    const { caches } = this.#deps
+    const poked = (act: () => void): void => {
+      act()
+      poke()
+    }
+    const onWorld = (): void => poked(() => (this.#worldChanged = true))
+    const stops = [
+      caches.imports.onChange((change) =>
+        poked(() => {
+          const meta = change?.object.metadata
+          if (change?.type === 'set') this.#planner?.setImport(change.object)
+          else if (meta !== undefined) this.#planner?.removeImport(meta.namespace ?? '', meta.name)
+        }),
+      ),
+      caches.slices.onChange((change) =>
+        poked(() => {
+          const meta = change?.object.metadata
+          if (change?.type === 'set') this.#planner?.setSlice(change.object)
+          else if (meta !== undefined) this.#planner?.removeSlice(meta.namespace ?? '', meta.name)
+        }),
+      ),
+      ...[caches.memberships, caches.nodes, caches.clusters, caches.gateways].map((c) => c.onChange(onWorld)),
+    ]
+    return () => stops.forEach((stop) => stop())
+  }
+
+  /** A device or an address of this machine changed. */
+  factsChanged(): void {
+    this.#worldChanged = true
+  }
+
+  /** One run. Throws KernelError; the next run then starts from nothing known. */
+  async reconcile(signal: AbortSignal): Promise<void> {
+    const checking = this.#deps.clock.monotonic() - this.#lastCheckMs >= RESYNC_MS
+    if (this.#worldChanged || checking || this.#planner === undefined) {
+      if (!(await this.#readWorld(checking, signal))) return
+    }
+    const planner = this.#planner
+    const world = this.#world
+    if (planner === undefined || world === undefined) return
+    const changes = planner.takeChanges()
+    try {
+      const applied = this.#applied
+      if (applied === undefined || !this.#isStillFixed(applied, world)) {
+        await this.#replaceTable(world, planner, signal)
+      } else {
+        await this.#applyChanges(applied, changes, signal)
+        if (checking) await this.#repairDrift(applied, planner, signal)
+      }
+    } catch (error) {
+      this.#applied = undefined
+      throw error
+    }
+    if (checking) this.#lastCheckMs = this.#deps.clock.monotonic()
+    this.notReady = undefined
+    if (changes.length > 0) this.#countPorts(planner)
+  }
+
+  async #readWorld(checking: boolean, signal: AbortSignal): Promise<boolean> {
+    const { caches, facts } = this.#deps
+    const reading = readWorld(caches, this.#node)
+    if (!reading.ok) {
+      if (this.#applied === undefined) this.notReady = `waiting for ${reading.waitingFor}`
+      return false
+    }
+    this.#worldChanged = false
+    this.#planner = this.#updatePlanner(reading.world, checking)
+    this.#world = nodeNftWorld(withFacts(reading.world, await facts.read(signal)))
+    return true
+  }
+
+  // Events keep the planner up to date; reading the whole lists now and then makes up for one that was missed.
+  #updatePlanner(world: ClusterWorld, checking: boolean): BalancePlanner {
+    const context = serviceContext(world)
+    const known = this.#planner
+    const planner = known ?? new BalancePlanner(context)
+    planner.setContext(context)
+    if (known === undefined || checking) {
+      planner.replaceAll(this.#deps.caches.imports.list(), this.#deps.caches.slices.list())
+    }
+    return planner
+  }
+
+  #isStillFixed(applied: Applied, world: NodeNftWorld): boolean {
+    if (applied.world !== world && applied.fixedText !== formatNft(planNodeNft(world))) return false
+    applied.world = world
+    return true
+  }
+
+  async #replaceTable(world: NodeNftWorld, planner: BalancePlanner, signal: AbortSignal): Promise<void> {
+    const plan = planTable(world, planner.ports())
+    await this.#send('full', plan.statements, signal)
+    this.#applied = {
+      world,
+      fixedText: formatNft(planNodeNft(world)),
+      localBackends: plan.localBackends,
+      scaffold: plan.scaffold,
+      shape: shapeOf(plan.statements),
+    }
+    this.#deps.logger.info('table replaced', { ports: planner.ports().size })
+  }
+
+  async #applyChanges(applied: Applied, changes: readonly PortChange[], signal: AbortSignal): Promise<void> {
+    if (changes.length === 0) return
+    const plans = changes.flatMap(({ after }) => (after === undefined ? [] : [after]))
+    const chains = scaffold(plans, applied.scaffold)
+    const elements: ElementChange[] = [...elementChanges(changes), applied.localBackends.apply(changes)]
+    await this.#send('delta', [...chains.statements, ...elementStatements(elements)], signal)
+    applied.scaffold = chains.result
+    if (chains.statements.length > 0) applied.shape = shapeOf(chains.statements, applied.shape)
+  }
+
+  /** Chains or maps that are not as they were sent: throws, so that the table is replaced. Elements: sets them right. */
+  async #repairDrift(applied: Applied, planner: BalancePlanner, signal: AbortSignal): Promise<void> {
+    const { nft, metrics, logger } = this.#deps
+    const listing = await nft.listTable(NFT_TABLE_NODE, signal)
+    if (listing === undefined || !sameShape(parseShape(listing), applied.shape)) {
+      metrics.driftRepairs.inc({ what: 'nft-table' })
+      logger.warn('someone changed our table; replacing it', { table: NFT_TABLE_NODE })
+      return this.#replaceTable(applied.world, planner, signal)
+    }
+    const repairs: ElementChange[] = []
+    for (const [map, desired] of desiredElements(applied.world, planner.ports(), applied.localBackends)) {
+      const repair = elementRepair(map, desired, await this.#elements(map, signal))
+      if (repair !== undefined) repairs.push(repair)
+    }
+    if (repairs.length === 0) return
+    metrics.driftRepairs.inc({ what: 'nft-elements' })
+    logger.warn('someone changed elements of our table; putting them right', { maps: repairs.map((r) => r.map) })
+    await this.#send('delta', elementStatements(repairs), signal)
+  }
+
+  async #elements(map: string, signal: AbortSignal): Promise<readonly NftElement[]> {
+    try {
+      return await this.#deps.nft.elements(NFT_TABLE_NODE, map, signal)
+    } catch (error) {
+      if (isNotFound(error)) return []
+      throw error
+    }
+  }
+
+  async #send(kind: 'full' | 'delta', statements: readonly NftStatement[], signal: AbortSignal): Promise<void> {
+    if (statements.length === 0) return
+    await this.#deps.nft.run(statements, signal)
+    this.#deps.metrics.transactions.inc({ kind })
+  }
+
+  #countPorts(planner: BalancePlanner): void {
+    let served = 0
+    for (const plan of planner.ports().values()) if (plan.slots.length > 0) served += 1
+    this.#deps.metrics.servicePorts.set(served, { state: 'served' })
+    this.#deps.metrics.servicePorts.set(planner.ports().size - served, { state: 'refused' })
+  }
+}

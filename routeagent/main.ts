@@ -1,0 +1,160 @@
+/** The routeagent of one node: the way to the gateways, and clusterset IPs balanced where the client is. */
+import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { isNotFound } from '../kernel/errors.ts'
+import type { Nft } from '../kernel/nft.ts'
+import type { RouteTable } from '../kernel/route-table.ts'
+import type { Sysctl } from '../kernel/sysctl.ts'
+import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
+import { MEMBERSHIP_NAME } from '../model/objects.ts'
+import { Backoff } from '../reconcile/backoff.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
+import type { ComponentDeps } from '../runtime/component.ts'
+import { removeNodeRoutes } from './apply-routes.ts'
+import { BalanceLoop } from './balance-loop.ts'
+import { MIN_INTERVAL_MS, RESYNC_MS, type RouteAgentConfig } from './config.ts'
+import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
+import { FactsReader } from './facts-reader.ts'
+import { type RouteAgentMetrics, routeAgentMetrics } from './metrics.ts'
+import { RouteLoop } from './route-loop.ts'
+import { type RouteAgentCaches, readWorld, routeAgentCaches, withFacts } from './world.ts'
+
+export interface RouteAgentDeps extends ComponentDeps {
+  readonly cluster: ClusterApi
+  readonly routes: RouteTable
+  readonly nft: Nft
+  readonly sysctl: Sysctl
+}
+
+/**
+ * Runs until the signal and then leaves the kernel as it is: traffic goes on over a restart. Resolves by itself
+ * only when the membership says `leaving` or is gone, after everything of this component has been taken out.
+ */
+export async function runRouteAgent(
+  deps: RouteAgentDeps,
+  config: RouteAgentConfig,
+  signal: AbortSignal,
+): Promise<void> {
+  const caches = routeAgentCaches(deps.cluster)
+  const metrics = routeAgentMetrics(deps.metrics)
+  const logger = deps.logger.child({ component: 'routeagent', node: config.node })
+  const facts = new FactsReader(deps)
+  const routeLoop = new RouteLoop({ ...deps, caches, facts, logger, metrics }, config)
+  const balanceLoop = new BalanceLoop({ ...deps, caches, facts, logger, metrics }, config)
+  const routes = reconcileLoop({ ...deps, logger }, metrics, 'routes', (s) => routeLoop.reconcile(s))
+  const balance = reconcileLoop({ ...deps, logger }, metrics, 'balance', (s) => balanceLoop.reconcile(s))
+
+  deps.status.readiness('routes', () => routeLoop.notReady)
+  deps.status.readiness('balance', () => balanceLoop.notReady)
+  deps.status.plan('routeagent', () => describeNow(caches, facts, config))
+
+  const leaving = new AbortController()
+  const stops = [
+    onLeaving(caches, () => leaving.abort()),
+    balanceLoop.follow(() => balance.poke()),
+    ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints, caches.gateways].map((cache) =>
+      cache.onChange(() => routes.poke()),
+    ),
+    deps.routes.onChange(() => {
+      facts.invalidate()
+      balanceLoop.factsChanged()
+      routes.poke()
+      balance.poke()
+    }),
+  ]
+  const until = AbortSignal.any([signal, leaving.signal])
+  await Promise.all([routes.run(until), balance.run(until)])
+  for (const stop of stops) stop()
+  if (leaving.signal.aborted) await tearDown(deps, config, signal)
+}
+
+/** What `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */
+export async function planRouteAgent(
+  deps: Pick<RouteAgentDeps, 'cluster' | 'routes' | 'sysctl'>,
+  config: RouteAgentConfig,
+  signal: AbortSignal,
+): Promise<string> {
+  const caches = routeAgentCaches(deps.cluster)
+  const all = Object.values(caches) as { whenSynced(signal: AbortSignal): Promise<void> }[]
+  await Promise.all(all.map((cache) => cache.whenSynced(signal)))
+  const facts = new FactsReader(deps)
+  await facts.read(signal)
+  return describeNow(caches, facts, config)
+}
+
+function describeNow(caches: RouteAgentCaches, facts: FactsReader, config: RouteAgentConfig): string {
+  const reading = readWorld(caches, config.node)
+  if (!reading.ok) return `# waiting for ${reading.waitingFor}\n`
+  if (facts.known === undefined) return '# waiting for a look at the devices of this machine\n'
+  const world: RouteAgentWorld = {
+    ...withFacts(reading.world, facts.known),
+    imports: caches.imports.list(),
+    slices: caches.slices.list(),
+  }
+  return describeRouteAgentPlan(world)
+}
+
+function reconcileLoop(
+  deps: ComponentDeps,
+  metrics: RouteAgentMetrics,
+  loop: string,
+  reconcile: (signal: AbortSignal) => Promise<void>,
+): ReconcileLoop {
+  return new ReconcileLoop(
+    {
+      clock: deps.clock,
+      onError: (error) => deps.logger.error(`${loop} failed; trying again`, { error: messageOf(error) }),
+      onRun: ({ ok, ms }) => {
+        metrics.runs.inc({ loop, result: ok ? 'ok' : 'failed' })
+        metrics.runSeconds.observe(ms / 1000, { loop })
+      },
+    },
+    { ...DEFAULT_LOOP, minMs: MIN_INTERVAL_MS, resyncMs: RESYNC_MS },
+    reconcile,
+  )
+}
+
+/** Calls back when this site leaves: the phase says so, or a membership that was there is gone. */
+function onLeaving(caches: RouteAgentCaches, leave: () => void): () => void {
+  let joined = false
+  const check = (): void => {
+    const membership = caches.memberships.get(MEMBERSHIP_NAME)
+    if (membership?.spec.phase === 'leaving' || (membership === undefined && joined)) leave()
+    joined ||= membership !== undefined
+  }
+  const stop = caches.memberships.onChange(check)
+  check()
+  return stop
+}
+
+/**
+ * Takes out whatever the loops may have made, then says so by removing this node's RouteAgent object. Tries until it
+ * has worked or the signal comes: `sealane leave` waits for the object to go.
+ */
+async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: AbortSignal): Promise<void> {
+  const backoff = new Backoff(deps.clock, { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs })
+  while (!signal.aborted) {
+    try {
+      await removeTable(deps.nft, signal)
+      const { failures } = await removeNodeRoutes(deps.routes, signal)
+      if (failures.length > 0) throw new Error(failures.map(messageOf).join('; '))
+      await deps.cluster.remove('RouteAgent', config.node, undefined, signal)
+      deps.logger.info('left: everything of ours is out of this kernel', { component: 'routeagent' })
+      return
+    } catch (error) {
+      deps.logger.error('leaving failed; trying again', { error: messageOf(error) })
+      await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
+    }
+  }
+}
+
+async function removeTable(nft: Nft, signal: AbortSignal): Promise<void> {
+  try {
+    await nft.run([{ verb: 'delete-table', table: NFT_TABLE_NODE }], signal)
+  } catch (error) {
+    if (!isNotFound(error)) throw error
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,67 @@
+/** The whole table sealane_node as one transaction, and what it has to look like afterwards. Pure. */
+import type { NftStatement } from '../kernel/nft-transaction.ts'
+import { parsePrefix } from '../model/ip.ts'
+import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
+import { reachableClusters } from '../model/reachability.ts'
+import {
+  type ElementMaps,
+  NO_SCAFFOLD,
+  type Scaffold,
+  balanceElements,
+  elementStatements,
+  scaffold,
+} from './balance-elements.ts'
+import { LocalBackends, SET_HAIRPIN } from './local-backends.ts'
+import { type NodeNftWorld, SET_REMOTE, planNodeNft } from './plan-node-nft.ts'
+import type { NodeRouteWorld } from './plan-node-routes.ts'
+import type { PortPlan, ServiceContext } from './plan-service.ts'
+
+export interface TablePlan {
+  readonly statements: readonly NftStatement[]
+  readonly scaffold: Scaffold
+  readonly localBackends: LocalBackends
+}
+
+/** Makes the table from nothing, or in place of an older one, at one stroke: no packet sees half of it. */
+export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPlan>): TablePlan {
+  const localBackends = new LocalBackends(world.nodePodCidrs.map((text) => parsePrefix(text)))
+  localBackends.apply([...ports].map(([key, after]) => ({ key, before: undefined, after })))
+  const chains = scaffold(ports.values(), NO_SCAFFOLD)
+  const additions = [...serviceElements(ports, localBackends)].map(([map, elements]) => ({
+    map,
+    remove: [],
+    add: [...elements].map(([key, value]) => (value === undefined ? { key } : { key, value })),
+  }))
+  const statements: NftStatement[] = [
+    // "add" first, so that "delete" finds a table whether or not there was one.
+    { verb: 'add-table', table: NFT_TABLE_NODE },
+    { verb: 'delete-table', table: NFT_TABLE_NODE },
+    { verb: 'add-table', table: NFT_TABLE_NODE },
+    ...planNodeNft(world),
+    ...chains.statements,
+    ...elementStatements(additions),
+  ]
+  return { statements, scaffold: chains.result, localBackends }
+}
+
+/** Every map and set of the table with the elements it must have. */
+export function desiredElements(
+  world: NodeNftWorld,
+  ports: ReadonlyMap<string, PortPlan>,
+  localBackends: LocalBackends,
+): ElementMaps {
+  const remote = new Map(world.remote.map((prefix) => [prefix, undefined]))
+  return new Map([...serviceElements(ports, localBackends), [SET_REMOTE, remote]])
+}
+
+export function serviceContext(world: Omit<NodeRouteWorld, 'facts'>): ServiceContext {
+  return {
+    node: world.node,
+    clustersetIpRange: parsePrefix(world.clustersetIpRange, 'clustersetIpRange'),
+    reachable: reachableClusters(world.self, world.gateways),
+  }
+}
+
+function serviceElements(ports: ReadonlyMap<string, PortPlan>, localBackends: LocalBackends): ElementMaps {
+  return new Map([...balanceElements(ports), [SET_HAIRPIN, localBackends.elements()]])
+}

@@ -1,0 +1,162 @@
+/** A member site for stories: an in-memory API, an agent, and short ways to write and read objects. */
+import { runAgent } from '../../agent/main.ts'
+import { agentConfig } from '../../agent/config.ts'
+import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import type { EndpointSlice, KubeObject, Service, ServiceExport, SliceEndpoint } from '../../model/objects.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { StatusBoard } from '../../runtime/status-board.ts'
+import type { ToyClusterset } from './toy-clusterset.ts'
+
+export interface SiteInit {
+  readonly id: string
+  readonly podCIDR: string
+  readonly globalCIDR?: string
+}
+
+export class Site {
+  readonly api = new MemoryCluster()
+  readonly id: string
+  logger = new CapturingLogger()
+  status = new StatusBoard()
+  readonly #set: ToyClusterset
+  #stop: AbortController | undefined
+  #run: Promise<void> = Promise.resolve()
+
+  constructor(set: ToyClusterset, init: SiteInit) {
+    this.#set = set
+    this.id = init.id
+    const globalCIDRs = init.globalCIDR === undefined ? [] : [init.globalCIDR]
+    const spec = { id: init.id, podCIDRs: [init.podCIDR], globalCIDRs }
+    set.join(spec)
+    this.#spec = { ...spec, index: init.id.length, serviceCIDRs: [], labels: {} }
+  }
+  readonly #spec: Extract<KubeObject, { kind: 'Cluster' }>['spec']
+
+  /** What `sealane join` leaves behind. */
+  async join(): Promise<void> {
+    await this.api.apply({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Cluster',
+      metadata: { name: this.id },
+      spec: this.#spec,
+    })
+    await this.setPhase('joined')
+  }
+
+  async setPhase(phase: 'joined' | 'leaving'): Promise<void> {
+    await this.api.apply({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Membership',
+      metadata: { name: 'self' },
+      spec: {
+        clusterId: this.id,
+        phase,
+        clusterset: 'test',
+        globalRange: '244.0.0.0/8',
+        clustersetIpRange: '245.0.0.0/16',
+      },
+    })
+  }
+
+  start(): void {
+    const stop = new AbortController()
+    this.#stop = stop
+    this.logger = new CapturingLogger()
+    this.status = new StatusBoard()
+    const link = this.#set.link(this.id)
+    const deps = {
+      cluster: this.api,
+      clock: new SystemClock(),
+      logger: this.logger,
+      metrics: createMetrics('agent'),
+      status: this.status,
+      openLink: () => Promise.resolve(link),
+    }
+    this.#run = runAgent(deps, agentConfig('unused'), stop.signal)
+  }
+
+  async stop(): Promise<void> {
+    this.#stop?.abort()
+    await this.#run
+  }
+
+  /** Resolves when the agent ends by itself. */
+  ended(): Promise<void> {
+    return this.#run
+  }
+
+  export(namespace: string, name: string): void {
+    this.api.put(serviceExport(namespace, name))
+  }
+
+  show(): string[] {
+    return this.api.cache('ServiceImport').list().map(showImport)
+  }
+
+  slices(): string[] {
+    return this.api
+      .cache('EndpointSlice')
+      .list()
+      .filter(({ metadata }) => metadata.labels?.['multicluster.kubernetes.io/source-cluster'] !== undefined)
+      .map(showSlice)
+      .sort()
+  }
+
+  conditions(namespace: string, name: string): string {
+    const found = this.api.get('ServiceExport', name, namespace)?.status?.conditions ?? []
+    return found.map(({ type, status, reason }) => `${type}=${status}/${reason}`).join(' ')
+  }
+}
+
+export function serviceExport(namespace: string, name: string): ServiceExport {
+  return { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', metadata: { name, namespace } }
+}
+
+export function service(namespace: string, name: string, spec: Service['spec'] = {}): Service {
+  const ports = [{ name: 'http', port: 80, targetPort: 8080 }]
+  return { apiVersion: 'v1', kind: 'Service', metadata: { name, namespace }, spec: { ports, ...spec } }
+}
+
+/** Endpoints as `address` or `hostname@address`, with a leading '!' when not ready; port 8080, called http. */
+export function slice(
+  namespace: string,
+  name: string,
+  endpoints: string,
+  change: Partial<EndpointSlice> = {},
+): EndpointSlice {
+  return {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: { name: `${name}-1`, namespace, labels: { 'kubernetes.io/service-name': name } },
+    addressType: 'IPv4',
+    ports: [{ name: 'http', port: 8080 }],
+    endpoints: endpoints.split(' ').filter(Boolean).map(endpoint),
+    ...change,
+  }
+}
+
+function endpoint(text: string): SliceEndpoint {
+  const ready = !text.startsWith('!')
+  const [hostname, address] = text.includes('@') ? text.replace('!', '').split('@') : [undefined, text.replace('!', '')]
+  return { addresses: [address ?? ''], ...(hostname === undefined ? {} : { hostname }), conditions: { ready } }
+}
+
+/** `shop/web ClusterSetIP 245.0.0.1 http:80 from milano,paris Ready`. */
+export function showImport({ metadata, spec, status }: Extract<KubeObject, { kind: 'ServiceImport' }>): string {
+  const ports = spec.ports.map((port) => `${port.name ?? ''}:${port.port}`).join(',')
+  const from = (status?.clusters ?? []).map(({ cluster }) => cluster).join(',')
+  const ready = status?.conditions?.map(({ reason }) => reason).join() ?? 'no status'
+  return `${metadata.namespace ?? ''}/${metadata.name} ${spec.type} ${spec.ips?.join(',') ?? '-'} ${ports} from ${from} ${ready}`
+}
+
+/** `web<-milano http:8080 244.1.0.5(10-42-0-5) !244.1.0.6(db-0)`. */
+export function showSlice({ metadata, ports, endpoints }: EndpointSlice): string {
+  const shownPorts = (ports ?? []).map((port) => `${port.name ?? ''}:${port.port ?? ''}`).join(',')
+  const shown = (endpoints ?? []).map(
+    (one) => `${one.conditions?.ready === false ? '!' : ''}${one.addresses.join('+')}(${one.hostname ?? ''})`,
+  )
+  const label = (name: string): string => metadata.labels?.[`multicluster.kubernetes.io/${name}`] ?? '?'
+  return `${label('service-name')}<-${label('source-cluster')} ${shownPorts} ${shown.join(' ')}`.trim()
+}

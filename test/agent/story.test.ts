@@ -1,0 +1,330 @@
+import t, { type Test } from 'tap'
+import { eventually } from '../support/eventually.ts'
+import { Site, service, slice } from './site.ts'
+import { ToyClusterset } from './toy-clusterset.ts'
+
+/** milano and paris overlap, tokyo exports nothing and has namespace shop. */
+async function threeSites(): Promise<{ set: ToyClusterset; milano: Site; paris: Site; tokyo: Site; all: Site[] }> {
+  const set = new ToyClusterset()
+  const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', globalCIDR: '244.1.0.0/16' })
+  const paris = new Site(set, { id: 'paris', podCIDR: '10.42.0.0/16', globalCIDR: '244.2.0.0/16' })
+  const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.42.0.0/16', globalCIDR: '244.3.0.0/16' })
+  const all = [milano, paris, tokyo]
+  for (const site of all) {
+    await site.join()
+    site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+  }
+  return { set, milano, paris, tokyo, all }
+}
+
+async function until(t: Test, read: () => unknown, want: unknown, say: string): Promise<void> {
+  await eventually(() => JSON.stringify(read()) === JSON.stringify(want), { deadlineMs: 3000, intervalMs: 5 }).catch(
+    () => undefined,
+  )
+  t.strictSame(read(), want, say)
+}
+
+t.test('a service is exported, joined, changed and withdrawn', async (t) => {
+  const { milano, paris, tokyo, all } = await threeSites()
+  all.forEach((site) => site.start())
+  t.teardown(() => Promise.all(all.map((site) => site.stop())))
+
+  milano.api.put(service('shop', 'web'))
+  milano.api.put(slice('shop', 'web', '10.42.0.5 !10.42.1.6'))
+  milano.export('shop', 'web')
+  await until(t, () => tokyo.show(), ['shop/web ClusterSetIP 245.0.0.1 http:80 from milano Ready'], 'tokyo finds it')
+  await until(
+    t,
+    () => tokyo.slices(),
+    ['web<-milano http:8080 244.1.0.5(10-42-0-5) !244.1.1.6(10-42-1-6)'],
+    'translated',
+  )
+  await until(
+    t,
+    () => milano.slices(),
+    ['web<-milano http:8080 10.42.0.5(10-42-0-5) !10.42.1.6(10-42-1-6)'],
+    'milano uses its own',
+  )
+  await until(
+    t,
+    () => milano.conditions('shop', 'web'),
+    'Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts',
+    'conditions',
+  )
+
+  paris.api.put(
+    service('shop', 'web', {
+      ports: [
+        { name: 'www', port: 80 },
+        { name: 'admin', port: 81 },
+      ],
+    }),
+  )
+  paris.api.put(
+    slice('shop', 'web', '10.42.0.7', {
+      ports: [
+        { name: 'www', port: 3000 },
+        { name: 'admin', port: 3001 },
+      ],
+    }),
+  )
+  paris.export('shop', 'web')
+  await until(
+    t,
+    () => tokyo.show(),
+    ['shop/web ClusterSetIP 245.0.0.1 http:80,admin:81 from milano,paris Ready'],
+    'both, under the same address',
+  )
+  await until(
+    t,
+    () => tokyo.slices(),
+    [
+      'web<-milano http:8080 244.1.0.5(10-42-0-5) !244.1.1.6(10-42-1-6)',
+      'web<-paris http:3000,admin:3001 244.2.0.7(10-42-0-7)',
+    ],
+    "paris' port is renamed to the older one's name",
+  )
+  for (const site of [milano, paris]) {
+    await until(
+      t,
+      () => site.conditions('shop', 'web'),
+      'Valid=True/Valid Ready=True/Exported Conflict=True/PortConflict',
+      `${site.id} hears it`,
+    )
+  }
+
+  milano.api.drop('ServiceExport', 'web', 'shop')
+  await until(
+    t,
+    () => tokyo.show(),
+    ['shop/web ClusterSetIP 245.0.0.1 www:80,admin:81 from paris Ready'],
+    'milano is out',
+  )
+  await until(t, () => tokyo.slices(), ['web<-paris www:3000,admin:3001 244.2.0.7(10-42-0-7)'], 'with its endpoints')
+  await until(
+    t,
+    () => paris.conditions('shop', 'web'),
+    'Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts',
+    'the conflict ends',
+  )
+
+  paris.api.drop('ServiceExport', 'web', 'shop')
+  for (const site of all) {
+    await until(t, () => [site.show(), site.slices()], [[], []], `${site.id} has forgotten the service`)
+  }
+  t.same(
+    all.flatMap((site) => site.logger.lines.filter(({ level }) => level !== 'info')),
+    [],
+    'no complaints',
+  )
+})
+
+t.test('the broker vanishes, everything else restarts', async (t) => {
+  const { set, milano, tokyo, paris, all } = await threeSites()
+  for (const site of [milano, paris]) {
+    site.api.put(service('shop', 'web'))
+    site.api.put(slice('shop', 'web', '10.42.0.5'))
+    site.export('shop', 'web')
+  }
+  all.forEach((site) => site.start())
+  t.teardown(() => Promise.all(all.map((site) => site.stop())))
+  const imports = ['shop/web ClusterSetIP 245.0.0.1 http:80 from milano,paris Ready']
+  const slices = ['web<-milano http:8080 244.1.0.5(10-42-0-5)', 'web<-paris http:8080 244.2.0.5(10-42-0-5)']
+  const exported = 'Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts'
+  await until(t, () => [tokyo.show(), tokyo.slices()], [imports, slices], 'at first')
+  await until(
+    t,
+    () => [milano.conditions('shop', 'web'), tokyo.api.cache('Cluster').list().length],
+    [exported, 3],
+    'at first',
+  )
+
+  set.online = false
+  for (const site of all) await site.stop()
+  for (const site of all) site.api.writes.length = 0
+  all.forEach((site) => site.start())
+  milano.api.put(service('shop', 'other'))
+  milano.export('shop', 'other')
+  await until(
+    t,
+    () => milano.conditions('shop', 'other'),
+    'Valid=True/Valid Ready=False/Pending Conflict=False/NoConflicts',
+    'a new export waits',
+  )
+  t.equal(milano.conditions('shop', 'web'), exported, 'the old one is believed to be exported still')
+  t.same([tokyo.show(), tokyo.slices()], [imports, slices], 'nothing is lost')
+  t.same(tokyo.api.writes, [], 'nothing was written')
+  t.same(tokyo.status.notReady(), [], 'ready without the broker')
+  t.match(tokyo.status.plans().get('agent'), 'broker: the broker cannot be reached')
+
+  // It comes back with an empty memory, and tokyo is the first to hear it.
+  set.forget()
+  await milano.stop()
+  await paris.stop()
+  set.online = true
+  set.spread()
+  t.same([tokyo.show(), tokyo.slices()], [imports, slices], 'unseen is not gone')
+  paris.start()
+  await until(t, () => [...set.complete].sort().includes('paris'), true, 'paris has declared')
+  await until(t, () => tokyo.show(), imports, 'the service keeps milano')
+  t.same(tokyo.slices(), slices, 'with its endpoints')
+  milano.start()
+  await until(
+    t,
+    () => tokyo.show(),
+    [...imports.map((line) => line), 'shop/other ClusterSetIP 245.0.0.2 http:80 from milano Ready'].sort(),
+    'the new export arrives',
+  )
+  set.departed.add('paris')
+  for (const [key, record] of [...set.records]) if (record.key.cluster === 'paris') set.records.delete(key)
+  await paris.stop()
+  set.spread()
+  await until(t, () => tokyo.slices().filter((line) => line.includes('paris')), [], 'who has left is gone')
+  await until(t, () => tokyo.api.get('Cluster', 'paris'), undefined, 'for good')
+})
+
+t.test('namespaces: only those that exist here, and not while they end', async (t) => {
+  const { milano, tokyo, paris, all } = await threeSites()
+  all.forEach((site) => site.start())
+  t.teardown(() => Promise.all(all.map((site) => site.stop())))
+  milano.api.put(service('extra', 'web'))
+  milano.api.put(slice('extra', 'web', '10.42.0.5'))
+  milano.export('extra', 'web')
+  await until(t, () => milano.show().length, 1, 'at home')
+  t.same(tokyo.show(), [])
+  tokyo.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'extra' } })
+  await until(
+    t,
+    () => tokyo.show(),
+    ['extra/web ClusterSetIP 245.0.0.1 http:80 from milano Ready'],
+    'the namespace comes',
+  )
+  tokyo.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'extra' }, status: { phase: 'Terminating' } })
+  await until(t, () => [tokyo.show(), tokyo.slices()], [[], []], 'and goes')
+  t.same(paris.show(), [])
+})
+
+t.test('somebody meddles with what was mirrored', async (t) => {
+  const { milano, tokyo, all } = await threeSites()
+  all.forEach((site) => site.start())
+  t.teardown(() => Promise.all(all.map((site) => site.stop())))
+  milano.api.put(service('shop', 'web'))
+  milano.api.put(slice('shop', 'web', '10.42.0.5'))
+  milano.export('shop', 'web')
+  const want = ['shop/web ClusterSetIP 245.0.0.1 http:80 from milano Ready']
+  await until(t, () => [tokyo.show(), tokyo.slices().length], [want, 1], 'at first')
+  await tokyo.api.remove('ServiceImport', 'web', 'shop')
+  await until(t, () => tokyo.show(), want, 'a removed ServiceImport comes back')
+  const found = tokyo.api.get('ServiceImport', 'web', 'shop')!
+  await tokyo.api.apply({ ...found, spec: { ...found.spec, ips: ['1.2.3.4'] } })
+  await until(t, () => tokyo.show(), want, 'an edited one is put right')
+  tokyo.api.writes.length = 0
+  milano.api.put(slice('shop', 'web', '10.42.0.5 10.42.0.6'))
+  await until(
+    t,
+    () => tokyo.slices(),
+    ['web<-milano http:8080 244.1.0.5(10-42-0-5) 244.1.0.6(10-42-0-6)'],
+    'a pod more',
+  )
+  t.same(
+    tokyo.api.writes.map(({ verb, kind }) => `${verb} ${kind}`),
+    ['apply EndpointSlice'],
+    'one write for one change',
+  )
+})
+
+t.test('gateways of the others are mirrored, our own are published', async (t) => {
+  const { set, milano, tokyo, all } = await threeSites()
+  all.forEach((site) => site.start())
+  t.teardown(() => Promise.all(all.map((site) => site.stop())))
+  const spec = {
+    cluster: 'milano',
+    node: 'gw',
+    lane: 0,
+    publicKey: 'k',
+    capabilities: [],
+    candidates: [
+      { kind: 'public', address: '192.0.2.10', port: 4500 },
+      { kind: 'private', address: '127.0.0.1', port: 4500 },
+    ],
+  } as const
+  await milano.api.apply({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Endpoint',
+    metadata: { name: 'milano-gw-lane0' },
+    spec,
+  })
+  await until(
+    t,
+    () => tokyo.api.get('Endpoint', 'milano-gw-lane0')?.spec.candidates.map(({ address }) => address),
+    ['192.0.2.10'],
+    'without the candidate that points at ourselves',
+  )
+  t.match(
+    tokyo.logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields),
+    [{ record: 'milano/Endpoint/milano-gw-lane0', reason: 'candidate "127.0.0.1" is a loopback address' }],
+  )
+  t.equal(milano.api.get('Endpoint', 'milano-gw-lane0')?.spec.candidates.length, 2, 'the own object is untouched')
+  set.complete.delete('milano')
+  await milano.stop()
+  await milano.api.remove('Endpoint', 'milano-gw-lane0')
+  milano.start()
+  await until(t, () => tokyo.api.get('Endpoint', 'milano-gw-lane0'), undefined, 'withdrawn')
+})
+
+t.test('leaving takes everything mirrored away and ends the agent', async (t) => {
+  const { milano, tokyo, all } = await threeSites()
+  all.forEach((site) => site.start())
+  t.teardown(() => Promise.all(all.map((site) => site.stop())))
+  milano.api.put(service('shop', 'web'))
+  milano.api.put(slice('shop', 'web', '10.42.0.5'))
+  milano.export('shop', 'web')
+  await until(t, () => tokyo.show().length, 1, 'at first')
+  await tokyo.setPhase('leaving')
+  await tokyo.ended()
+  t.same([tokyo.show(), tokyo.slices()], [[], []])
+  t.same(
+    tokyo.api
+      .cache('Cluster')
+      .list()
+      .map(({ metadata }) => metadata.name),
+    ['tokyo'],
+  )
+  t.match(tokyo.status.notReady(), ['agent: is leaving the clusterset'])
+})
+
+t.test('before joining, the agent waits and says so', async (t) => {
+  const set = new ToyClusterset()
+  const site = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16' })
+  site.start()
+  await until(t, () => site.status.notReady(), ['agent: waits until this cluster has joined a clusterset'], 'waits')
+  await site.join()
+  await until(t, () => site.status.notReady(), [], 'ready once joined')
+  await site.stop()
+})
+
+t.test('a refusal stands in the export', async (t) => {
+  const { set, milano, all } = await threeSites()
+  set.admit = (_cluster, record) => (record.name === 'web' ? 'namespace "shop" is not allowed' : undefined)
+  all.forEach((site) => site.start())
+  t.teardown(() => Promise.all(all.map((site) => site.stop())))
+  milano.api.put(service('shop', 'web'))
+  milano.export('shop', 'web')
+  await until(
+    t,
+    () => milano.conditions('shop', 'web'),
+    'Valid=True/Valid Ready=False/Failed Conflict=False/NoConflicts',
+    'refused',
+  )
+  t.match(
+    milano.api.get('ServiceExport', 'web', 'shop')?.status?.conditions?.find(({ type }) => type === 'Ready')?.message,
+    'the broker refuses ServiceExport/shop/web: record: namespace "shop" is not allowed',
+  )
+  milano.export('shop', 'ghost')
+  await until(
+    t,
+    () => milano.conditions('shop', 'ghost'),
+    'Valid=False/NoService Ready=False/Pending Conflict=False/NoConflicts',
+    'no Service',
+  )
+})

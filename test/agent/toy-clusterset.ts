@@ -1,0 +1,197 @@
+/** A clusterset without wire or disk: what the broker does, in a few lines, and a BrokerLink for each member. */
+import type { BrokerLink, PublishState } from '../../agent/broker-link.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import type { ClusterSpec } from '../../model/objects.ts'
+import { type MemberRecord, type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
+
+export class ToyClusterset {
+  readonly links: ToyLink[] = []
+  records = new Map<string, StoredRecord>()
+  complete = new Set<string>([''])
+  departed = new Set<string>()
+  /** False: nobody reaches the broker. */
+  online = true
+  /** Says why a record is refused. */
+  admit: (cluster: string, record: MemberRecord) => string | undefined = () => undefined
+  #revision = 0
+  readonly #ips = new Map<string, string>()
+
+  join(spec: Omit<ClusterSpec, 'index' | 'serviceCIDRs' | 'labels'>): void {
+    const whole = { ...spec, index: spec.id.length, serviceCIDRs: [], labels: {} }
+    this.put(
+      { cluster: spec.id as ClusterId, kind: 'Cluster', namespace: '', name: spec.id },
+      { kind: 'Cluster', spec: whole },
+    )
+  }
+
+  put(key: RecordKey, body: StoredRecord['body'], createdAtMs?: number): void {
+    this.#revision += 1
+    const before = this.records.get(recordKeyText(key))
+    const same = before?.body.kind === 'ServiceExport' && body.kind === 'ServiceExport' && before.body.uid === body.uid
+    const born = createdAtMs ?? (same ? before.createdAtMs : this.#revision)
+    this.records.set(recordKeyText(key), { key, revision: this.#revision, createdAtMs: born, body })
+    if (body.kind === 'ServiceExport' || body.kind === 'ClusterSetIP') this.#allocate(key)
+  }
+
+  remove(key: RecordKey): void {
+    this.records.delete(recordKeyText(key))
+    const left = [...this.records.values()].some(
+      (one) => one.key.kind === 'ServiceExport' && one.key.namespace === key.namespace && one.key.name === key.name,
+    )
+    if (key.kind === 'ServiceExport' && !left) {
+      this.records.delete(recordKeyText({ ...key, cluster: '', kind: 'ClusterSetIP' }))
+    }
+  }
+
+  /** The whole set of a member, as after a declaration. */
+  declare(cluster: string, desired: ReadonlyMap<string, MemberRecord>): Map<string, PublishState> {
+    const states = new Map<string, PublishState>()
+    const keep = new Set<string>()
+    for (const [at, record] of desired) {
+      const reason = this.admit(cluster, record)
+      if (reason !== undefined) {
+        states.set(at, { t: 'refused', field: 'record', reason })
+        continue
+      }
+      const key: RecordKey = {
+        cluster: cluster as ClusterId,
+        kind: record.body.kind,
+        namespace: record.namespace,
+        name: record.name,
+      }
+      keep.add(recordKeyText(key))
+      states.set(at, { t: 'stored' })
+      if (this.records.get(recordKeyText(key))?.body !== record.body) this.put(key, record.body)
+    }
+    for (const { key } of [...this.records.values()]) {
+      if (key.cluster === cluster && key.kind !== 'Cluster' && !keep.has(recordKeyText(key))) this.remove(key)
+    }
+    this.complete.add(cluster)
+    return states
+  }
+
+  link(cluster: string): ToyLink {
+    const link = new ToyLink(this, cluster)
+    this.links.push(link)
+    return link
+  }
+
+  /** Brings every link that is connected up to date. */
+  spread(): void {
+    if (!this.online) return
+    for (const link of this.links) link.receive()
+  }
+
+  /** The broker has lost its memory: another epoch, nobody has declared yet. */
+  forget(): void {
+    for (const { key } of [...this.records.values()]) {
+      if (key.cluster !== '' && key.kind !== 'Cluster') this.records.delete(recordKeyText(key))
+    }
+    this.complete = new Set()
+  }
+
+  #allocate({ namespace, name }: RecordKey): void {
+    const at = `${namespace}/${name}`
+    const ip = this.#ips.get(at) ?? `245.0.0.${this.#ips.size + 1}`
+    this.#ips.set(at, ip)
+    const key: RecordKey = { cluster: '', kind: 'ClusterSetIP', namespace, name }
+    if (this.records.has(recordKeyText(key))) return
+    this.records.set(recordKeyText(key), {
+      key,
+      revision: this.#revision,
+      createdAtMs: 0,
+      body: { kind: 'ClusterSetIP', ips: [ip] },
+    })
+  }
+}
+
+export class ToyLink implements BrokerLink {
+  readonly #set: ToyClusterset
+  readonly #cluster: string
+  readonly #published = new Set<() => void>()
+  readonly #watched = new Set<() => void>()
+  #desired: ReadonlyMap<string, MemberRecord> | undefined
+  #states = new Map<string, PublishState>()
+  #copy: readonly StoredRecord[] = []
+  #answered = false
+  #running = false
+  synced = false
+  complete: ReadonlySet<string> = new Set()
+  departed: ReadonlySet<string> = new Set()
+
+  constructor(set: ToyClusterset, cluster: string) {
+    this.#set = set
+    this.#cluster = cluster
+  }
+
+  readonly publisher = ((self: ToyLink) => ({
+    get answered() {
+      return self.#answered
+    },
+    setDesired: (records: ReadonlyMap<string, MemberRecord>) => {
+      self.#desired = records
+      self.send()
+    },
+    state: (key: string): PublishState => self.#states.get(key) ?? { t: 'pending' },
+    onChange: (listener: () => void) => {
+      self.#published.add(listener)
+      return () => void self.#published.delete(listener)
+    },
+  }))(this)
+
+  readonly replica = ((self: ToyLink) => ({
+    get synced() {
+      return self.synced
+    },
+    get complete() {
+      return self.complete
+    },
+    get departed() {
+      return self.departed
+    },
+    records: () => self.#copy,
+    onChange: (listener: () => void) => {
+      self.#watched.add(listener)
+      return () => void self.#watched.delete(listener)
+    },
+  }))(this)
+
+  problem(): string | undefined {
+    return this.#set.online ? undefined : 'the broker cannot be reached'
+  }
+
+  send(): void {
+    if (this.#desired === undefined || !this.#set.online || !this.#running) return
+    const before = JSON.stringify([...this.#states])
+    this.#states = this.#set.declare(this.#cluster, this.#desired)
+    const changed = !this.#answered || before !== JSON.stringify([...this.#states])
+    this.#answered = true
+    if (changed) for (const listener of this.#published) listener()
+    this.#set.spread()
+  }
+
+  receive(): void {
+    if (!this.#running) return
+    const copy = [...this.#set.records.values()]
+    // Owners whose set is not complete keep what was known of them.
+    const certain = new Set([...this.#set.complete, ...this.#set.departed])
+    const present = new Set(copy.map(({ key }) => recordKeyText(key)))
+    const kept = this.#copy.filter(({ key }) => !present.has(recordKeyText(key)) && !certain.has(key.cluster))
+    this.#copy = [...copy, ...kept]
+    this.synced = true
+    this.complete = new Set(this.#set.complete)
+    this.departed = new Set(this.#set.departed)
+    for (const listener of this.#watched) listener()
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    this.#running = true
+    if (this.#set.online) this.receive()
+    this.send()
+    await new Promise<void>((resolve) => {
+      if (signal.aborted) resolve()
+      signal.addEventListener('abort', () => resolve(), { once: true })
+    })
+    this.#running = false
+  }
+}

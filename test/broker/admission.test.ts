@@ -1,0 +1,301 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { type AdmissionContext, admitRecord } from '../../broker/admission.ts'
+import { admitFacts } from '../../broker/admission-facts.ts'
+import { containsAddress, formatAddress, parseAddress, parsePrefix } from '../../model/ip.ts'
+import type { EndpointSpec, SliceEndpoint } from '../../model/objects.ts'
+import type { EndpointSliceBody, MemberRecord, ServiceExportBody } from '../../model/records.ts'
+import type { ClusterFacts } from '../../protocol/broker-api.ts'
+
+const KEY = Buffer.alloc(32, 7).toString('base64')
+const OTHER_KEY = Buffer.alloc(32, 8).toString('base64')
+const LONG = 'x'.repeat(63)
+
+const context: AdmissionContext = {
+  cluster: 'milano',
+  podCIDRs: [parsePrefix('10.42.0.0/16')],
+  allowedNamespaces: ['kube-public'],
+  publicKeyOwner: (key) => (key === OTHER_KEY ? 'paris' : undefined),
+}
+
+function anExport(change: Partial<ServiceExportBody> = {}, namespace = 'shop', name = 'web'): MemberRecord {
+  const body: ServiceExportBody = {
+    kind: 'ServiceExport',
+    uid: 'u1',
+    type: 'ClusterSetIP',
+    ports: [{ name: 'http', protocol: 'TCP', port: 80 }],
+    sessionAffinity: 'None',
+    ipFamilies: ['IPv4'],
+    exportedLabels: {},
+    exportedAnnotations: {},
+    ...change,
+  }
+  return { namespace, name, body }
+}
+
+function aSlice(
+  endpoint: Partial<SliceEndpoint> = {},
+  change: Partial<EndpointSliceBody> = {},
+  namespace = 'shop',
+): MemberRecord {
+  const body: EndpointSliceBody = {
+    kind: 'EndpointSlice',
+    service: 'web',
+    addressType: 'IPv4',
+    ports: [{ name: 'http', protocol: 'TCP', port: 8080 }],
+    endpoints: [{ addresses: ['10.42.1.7'], conditions: { ready: true }, ...endpoint }],
+    ...change,
+  }
+  return { namespace, name: 'web-abc', body }
+}
+
+function anEndpoint(change: Partial<EndpointSpec> = {}, name = 'milano-gw-lane0', namespace = ''): MemberRecord {
+  const spec: EndpointSpec = {
+    cluster: 'milano',
+    node: 'gw',
+    lane: 0,
+    publicKey: KEY,
+    candidates: [{ kind: 'public', address: '192.0.2.10', port: 4500 }],
+    capabilities: [],
+    ...change,
+  }
+  return { namespace, name, body: { kind: 'Endpoint', spec } }
+}
+
+const candidate = (address: string, port = 4500): Partial<EndpointSpec> => ({
+  candidates: [{ kind: 'public', address, port }],
+})
+
+t.test('what is right is admitted', async (t) => {
+  const rows = [
+    anExport(),
+    anExport({ ports: [], type: 'Headless' }),
+    anExport({}, 'kube-public'),
+    anExport({ exportedLabels: { 'app.example.org/tier': 'front' }, exportedAnnotations: { note: 'a\nb' } }),
+    aSlice(),
+    aSlice({ hostname: 'db-0' }),
+    aSlice({}, { endpoints: [] }),
+    anEndpoint(),
+    anEndpoint({ candidates: [] }),
+    anEndpoint({ lane: 255 }, 'milano-gw-lane255'),
+  ]
+  for (const record of rows) t.equal(admitRecord(record, context), undefined, JSON.stringify(record).slice(0, 80))
+})
+
+t.test('every refusal names the field and the reason', async (t) => {
+  const rows: [MemberRecord, string][] = [
+    [
+      anExport({}, 'kube-system'),
+      `namespace: "kube-system" is a system namespace: export from another one, or list it in the broker's allowedNamespaces`,
+    ],
+    [
+      anExport({}, 'openshift-dns'),
+      `namespace: "openshift-dns" is a system namespace: export from another one, or list it in the broker's allowedNamespaces`,
+    ],
+    [anExport({}, ''), 'namespace: "": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'],
+    [anExport({}, 'a/b'), 'namespace: "a/b": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'],
+    [anExport({}, 'shop', `${LONG}x`), `name: "${LONG}x" has 64 characters: expected at most 63`],
+    [anExport({}, 'shop', 'Web'), 'name: "Web": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'],
+    [anExport({ uid: '' }), 'uid: has 0 characters: expected 1 to 128'],
+    [anExport({ type: 'NodePort' as 'Headless' }), 'type: "NodePort": expected ClusterSetIP or Headless'],
+    [anExport({ ports: [{ protocol: 'TCP', port: 0 }] }), 'ports[0].port: 0: expected 1 to 65535'],
+    [anExport({ ports: [{ protocol: 'TCP', port: 65_536 }] }), 'ports[0].port: 65536: expected 1 to 65535'],
+    [
+      anExport({ ports: [{ protocol: 'ICMP' as 'TCP', port: 1 }] }),
+      'ports[0].protocol: "ICMP": expected TCP or UDP or SCTP',
+    ],
+    [
+      anExport({
+        ports: [
+          { name: 'a', protocol: 'TCP', port: 80 },
+          { name: 'a', protocol: 'TCP', port: 81 },
+        ],
+      }),
+      'ports[1].name: "a" is the name of ports[0] as well',
+    ],
+    [
+      anExport({
+        ports: [
+          { name: 'a', protocol: 'TCP', port: 80 },
+          { name: 'b', protocol: 'TCP', port: 80 },
+        ],
+      }),
+      'ports[1].port: TCP 80 is the port of ports[0] as well',
+    ],
+    [
+      anExport({ ports: Array.from({ length: 101 }, (_, i) => ({ name: `p${i}`, protocol: 'TCP', port: i + 1 })) }),
+      'ports: has 101 entries: expected 0 to 100',
+    ],
+    [
+      anExport({ sessionAffinity: 'ClientIP', sessionAffinityTimeoutSeconds: 90_000 }),
+      'sessionAffinityTimeoutSeconds: 90000: expected 1 to 86400',
+    ],
+    [anExport({ exportedLabels: { 'a b': 'c' } }), 'exportedLabels: key "a b": expected a Kubernetes label key'],
+    [
+      anExport({ exportedAnnotations: { a: 'x'.repeat(70_000) } }),
+      'exportedAnnotations: has 70001 characters: expected at most 65536',
+    ],
+    [
+      aSlice({ addresses: ['127.0.0.1'] }),
+      `endpoints[0].addresses[0]: "127.0.0.1" is a loopback address: expected one inside the cluster's pod CIDRs 10.42.0.0/16`,
+    ],
+    [
+      aSlice({ addresses: ['169.254.1.1'] }),
+      `endpoints[0].addresses[0]: "169.254.1.1" is a link-local address: expected one inside the cluster's pod CIDRs 10.42.0.0/16`,
+    ],
+    [
+      aSlice({ addresses: ['224.0.0.1'] }),
+      `endpoints[0].addresses[0]: "224.0.0.1" is a multicast address: expected one inside the cluster's pod CIDRs 10.42.0.0/16`,
+    ],
+    [
+      aSlice({ addresses: ['0.0.0.0'] }),
+      `endpoints[0].addresses[0]: "0.0.0.0" is an unspecified address: expected one inside the cluster's pod CIDRs 10.42.0.0/16`,
+    ],
+    [
+      aSlice({ addresses: ['10.43.0.1'] }),
+      `endpoints[0].addresses[0]: "10.43.0.1" is outside the cluster's pod CIDRs: expected one inside 10.42.0.0/16`,
+    ],
+    [aSlice({ addresses: ['10.42.0.1', 'x'] }), 'endpoints[0].addresses[1]: "x": expected an IPv4 address'],
+    [aSlice({ addresses: ['fd00::1'] }), 'endpoints[0].addresses[0]: "fd00::1": expected an IPv4 address'],
+    [aSlice({ addresses: [] }), 'endpoints[0].addresses: has 0 entries: expected 1 to 100'],
+    [aSlice({ hostname: 'A' }), 'endpoints[0].hostname: "A": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'],
+    [aSlice({ nodeName: 'a b' }), 'endpoints[0].nodeName: "a b": expected an RFC 1123 subdomain'],
+    [aSlice({ zone: 'a\u0007' }), 'endpoints[0].zone: "a\\u0007": expected no control characters'],
+    [aSlice({}, { service: 'a.b' }), 'service: "a.b": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'],
+    [aSlice({}, { addressType: 'FQDN' as 'IPv4' }), 'addressType: "FQDN": expected IPv4 or IPv6'],
+    [
+      aSlice({}, {}, 'kube-system'),
+      `namespace: "kube-system" is a system namespace: export from another one, or list it in the broker's allowedNamespaces`,
+    ],
+    [anEndpoint({ cluster: 'paris' }), 'spec.cluster: "paris": expected "milano", the cluster of the certificate'],
+    [anEndpoint({}, 'milano-gw'), 'name: "milano-gw": expected "milano-gw-lane0"'],
+    [anEndpoint({ lane: 256 }, 'milano-gw-lane256'), 'spec.lane: 256: expected 0 to 255'],
+    [anEndpoint({ lane: -1 }, 'milano-gw-lane-1'), 'spec.lane: -1: expected 0 to 255'],
+    [anEndpoint({ publicKey: 'AAAA' }), 'spec.publicKey: "AAAA": expected 32 bytes in base64'],
+    [
+      anEndpoint({ publicKey: Buffer.alloc(32).toString('base64') }),
+      'spec.publicKey: is all zeros: expected a Curve25519 public key',
+    ],
+    [
+      anEndpoint({ publicKey: OTHER_KEY }),
+      `spec.publicKey: "${OTHER_KEY}" is in use by cluster "paris": expected a key of its own for each gateway`,
+    ],
+    [
+      anEndpoint(candidate('127.0.0.1')),
+      'spec.candidates[0].address: "127.0.0.1" is a loopback address: expected one that other clusters can reach',
+    ],
+    [
+      anEndpoint(candidate('::ffff:127.0.0.1')),
+      'spec.candidates[0].address: "::ffff:127.0.0.1" is a loopback address: expected one that other clusters can reach',
+    ],
+    [
+      anEndpoint(candidate('ff02::1')),
+      'spec.candidates[0].address: "ff02::1" is a multicast address: expected one that other clusters can reach',
+    ],
+    [
+      anEndpoint(candidate('gw.example.org')),
+      'spec.candidates[0].address: "gw.example.org": expected an IPv4 or IPv6 address',
+    ],
+    [anEndpoint(candidate('192.0.2.1', 0)), 'spec.candidates[0].port: 0: expected 1 to 65535'],
+    [anEndpoint({}, 'milano-gw-lane0', 'shop'), 'namespace: "shop": expected none, an Endpoint has no namespace'],
+    [
+      { namespace: '', name: 'x', body: { kind: 'Cluster' } as unknown as MemberRecord['body'] },
+      'kind: "Cluster": only the broker writes this kind',
+    ],
+  ]
+  for (const [record, want] of rows) {
+    const got = admitRecord(record, context)
+    t.equal(`${got?.field}: ${got?.reason}`, want)
+  }
+})
+
+t.test('an over-long name: mcs.md 1.5', async (t) => {
+  const record = (hostname: string): MemberRecord => aSlice({ hostname }, { service: LONG }, LONG)
+  const room = 229 - 2 * 63 - 'milano'.length
+  t.equal(admitRecord(record('h'.repeat(Math.min(63, room))), context), undefined)
+  const cluster = 'c'.repeat(50)
+  t.equal(admitRecord(record('h'.repeat(53)), { ...context, cluster }), undefined)
+  t.match(admitRecord(record('h'.repeat(54)), { ...context, cluster }), {
+    field: 'endpoints[0].hostname',
+    reason: /needs 230 characters in hostname, cluster, service and namespace: expected at most 229 together$/,
+  })
+})
+
+t.test('whatever is admitted has only addresses of its own', async () => {
+  const octet = fc.oneof(fc.integer({ min: 0, max: 255 }), fc.constantFrom(0, 10, 42, 127, 169, 224, 254, 255))
+  const address = fc.oneof(
+    fc.tuple(octet, octet, octet, octet).map((parts) => parts.join('.')),
+    fc.ipV6(),
+    fc.string(),
+  )
+  fc.assert(
+    fc.property(fc.array(address, { maxLength: 4 }), (addresses) => {
+      if (admitRecord(aSlice({ addresses }), context) !== undefined) return true
+      return addresses.every((text) => {
+        const parsed = parseAddress(text)
+        return containsAddress(parsePrefix('10.42.0.0/16'), parsed) && formatAddress(parsed) === text
+      })
+    }),
+    { numRuns: 500 },
+  )
+})
+
+t.test('no text that passes could stand for another key', async () => {
+  const label = fc.oneof(fc.string(), fc.constantFrom('a', 'kube-x', 'a/b', '', 'openshift', '-'))
+  fc.assert(
+    fc.property(label, label, (namespace, name) => {
+      if (admitRecord(anExport({}, namespace, name), context) !== undefined) return true
+      return /^[a-z0-9-]+$/.test(namespace) && /^[a-z0-9-]+$/.test(name) && !namespace.startsWith('kube-x')
+    }),
+  )
+})
+
+t.test('facts of a member', async (t) => {
+  const ranges = { globalRange: '244.0.0.0/8', clustersetIpRange: '245.0.0.0/16' }
+  const facts = (change: Partial<ClusterFacts>): ClusterFacts => ({
+    podCIDRs: ['10.42.0.0/16'],
+    serviceCIDRs: ['10.43.0.0/16'],
+    labels: { region: 'eu-south' },
+    version: '0.1.0',
+    ...change,
+  })
+  t.equal(admitFacts(facts({}), ranges), undefined)
+  t.equal(admitFacts(facts({ podCIDRs: ['240.10.0.0/16'], serviceCIDRs: [] }), ranges), undefined)
+  const rows: [Partial<ClusterFacts>, string][] = [
+    [{ podCIDRs: [] }, 'podCIDRs: has 0 entries: expected 1 to 16'],
+    [{ podCIDRs: ['10.42.0.0'] }, 'podCIDRs[0]: "10.42.0.0": expected a CIDR such as 10.42.0.0/16'],
+    [{ podCIDRs: ['10.42.0.1/16'] }, 'podCIDRs[0]: "10.42.0.1/16": expected no host bits set, as in 10.42.0.0/16'],
+    [{ podCIDRs: ['10.42.0.0/33'] }, 'podCIDRs[0]: "10.42.0.0/33": expected a prefix length of at most 32'],
+    [{ podCIDRs: ['10.0.0.0/7'] }, 'podCIDRs[0]: "10.0.0.0/7" is too large: expected /8 to /28'],
+    [{ podCIDRs: ['10.42.0.0/29'] }, 'podCIDRs[0]: "10.42.0.0/29" is too small: expected /8 to /28'],
+    [{ podCIDRs: ['fd00::/64'] }, 'podCIDRs[0]: "fd00::/64": expected IPv4, this version does not connect IPv6 pods'],
+    [
+      { podCIDRs: ['127.1.0.0/16'] },
+      `podCIDRs[0]: "127.1.0.0/16" overlaps 127.0.0.0/8 (loopback addresses): expected pod addresses of the cluster's own`,
+    ],
+    [
+      { podCIDRs: ['169.0.0.0/8'] },
+      `podCIDRs[0]: "169.0.0.0/8" overlaps 169.254.0.0/16 (link-local addresses): expected pod addresses of the cluster's own`,
+    ],
+    [
+      { podCIDRs: ['244.1.0.0/16'] },
+      `podCIDRs[0]: "244.1.0.0/16" overlaps 244.0.0.0/8 (the clusterset's global range): expected pod addresses of the cluster's own`,
+    ],
+    [
+      { podCIDRs: ['10.42.0.0/16', '10.42.1.0/24'] },
+      'podCIDRs[1]: "10.42.1.0/24" overlaps podCIDRs[0] "10.42.0.0/16": expected ranges apart from each other',
+    ],
+    [
+      { serviceCIDRs: ['10.42.0.0/20'] },
+      'serviceCIDRs[0]: "10.42.0.0/20" overlaps podCIDRs[0] "10.42.0.0/16": expected ranges apart from each other',
+    ],
+    [{ serviceCIDRs: ['x'] }, 'serviceCIDRs[0]: "x": expected a CIDR such as 10.42.0.0/16'],
+    [{ labels: { 'a b': 'c' } }, 'labels: key "a b": expected a Kubernetes label key'],
+    [{ labels: { a: 'b c' } }, 'labels[a]: "b c": expected a Kubernetes label value'],
+    [{ version: 'v\n' }, 'version: "v\\n": expected no control characters'],
+  ]
+  for (const [change, want] of rows) {
+    const got = admitFacts(facts(change), ranges)
+    t.equal(`${got?.field}: ${got?.reason}`, want)
+  }
+})

@@ -1,0 +1,126 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { type AddressClaims, NoRoomError, globalCIDRs, nextIndex, planAddresses } from '../../broker/allocation.ts'
+import { overlaps, parsePrefix } from '../../model/ip.ts'
+
+const RANGE = '244.0.0.0/8'
+
+function claims(id: string, podCIDRs: string[], change: Partial<AddressClaims> = {}): AddressClaims {
+  return { id, podCIDRs, serviceCIDRs: [], translated: false, blocks: {}, departed: false, ...change }
+}
+
+/** `id pod→global, …` for each cluster that changes. */
+function show(clusters: AddressClaims[], range = RANGE): string[] {
+  return [...planAddresses(clusters, range)].map(
+    ([id, { translated, blocks }]) =>
+      `${id} ${translated ? '' : 'flat '}${Object.entries(blocks)
+        .map(([own, global]) => `${own}→${global}`)
+        .join(', ')}`,
+  )
+}
+
+t.test('who is translated', async (t) => {
+  const a = claims('a', ['10.42.0.0/16'])
+  const rows: [string, AddressClaims[], string[]][] = [
+    ['alone', [a], []],
+    ['apart', [a, claims('b', ['10.44.0.0/16'])], []],
+    [
+      'the same: both sides',
+      [a, claims('b', ['10.42.0.0/16'])],
+      ['a 10.42.0.0/16→244.0.0.0/16', 'b 10.42.0.0/16→244.1.0.0/16'],
+    ],
+    [
+      'a part: both sides, each its own size',
+      [a, claims('b', ['10.42.8.0/24'])],
+      ['a 10.42.0.0/16→244.0.0.0/16', 'b 10.42.8.0/24→244.1.0.0/24'],
+    ],
+    [
+      'one of two CIDRs: the whole cluster',
+      [a, claims('b', ['10.50.0.0/16', '10.42.0.0/16'])],
+      ['a 10.42.0.0/16→244.0.0.0/16', 'b 10.50.0.0/16→244.1.0.0/16, 10.42.0.0/16→244.2.0.0/16'],
+    ],
+    [
+      "pods where another's services are: only the pods' side",
+      [a, claims('b', ['10.44.0.0/16'], { serviceCIDRs: ['10.42.0.0/20'] })],
+      ['a 10.42.0.0/16→244.0.0.0/16'],
+    ],
+    [
+      'services alike: nobody',
+      [
+        claims('a', ['10.1.0.0/16'], { serviceCIDRs: ['10.43.0.0/16'] }),
+        claims('b', ['10.2.0.0/16'], { serviceCIDRs: ['10.43.0.0/16'] }),
+      ],
+      [],
+    ],
+    ['one who has left does not count', [a, claims('b', ['10.42.0.0/16'], { departed: true })], []],
+  ]
+  for (const [name, clusters, want] of rows) t.same(show(clusters), want, name)
+})
+
+t.test('what was given stays, and what is kept for those who left is spared', async (t) => {
+  const a = claims('a', ['10.42.0.0/16'], { translated: true, blocks: { '10.42.0.0/16': '244.9.0.0/16' } })
+  t.same(show([a]), [], 'no more overlap, still translated')
+  t.same(show([a, claims('b', ['10.42.0.0/16'])]), ['b 10.42.0.0/16→244.0.0.0/16'])
+  t.same(
+    show([{ ...a, podCIDRs: ['10.42.0.0/16', '10.60.0.0/16'] }]),
+    ['a 10.42.0.0/16→244.9.0.0/16, 10.60.0.0/16→244.0.0.0/16'],
+    'a new CIDR gets one too',
+  )
+  const left = claims('l', ['10.42.0.0/16'], {
+    departed: true,
+    translated: true,
+    blocks: { '10.42.0.0/16': '244.0.0.0/16' },
+  })
+  t.same(show([left, a, claims('b', ['10.42.0.0/16'])]), ['b 10.42.0.0/16→244.1.0.0/16'])
+  t.same(
+    show([left, a, claims('b', ['10.42.0.0/16'])], '244.0.0.0/16'),
+    ['b 10.42.0.0/16→244.0.0.0/16', 'l flat '],
+    'until there is no other room',
+  )
+})
+
+t.test('no room', async (t) => {
+  const full = ['a', 'b', 'c'].map((id) => claims(id, ['10.42.0.0/16']))
+  t.throws(() => planAddresses(full, '244.0.0.0/15'), {
+    name: 'NoRoomError',
+    field: 'podCIDRs',
+    message:
+      'the global range 244.0.0.0/15 is exhausted (0 blocks given): choose pod CIDRs that no other cluster uses, or smaller ones',
+  })
+  t.throws(() => planAddresses([claims('a', ['10.0.0.0/8']), claims('b', ['10.42.0.0/16'])], '244.0.0.0/12'), {
+    name: 'NoRoomError',
+    message: "pod CIDR 10.0.0.0/8 overlaps another cluster's and is larger than the global range 244.0.0.0/12",
+  })
+})
+
+t.test('cluster numbers', async (t) => {
+  t.equal(nextIndex([]), 1)
+  t.equal(nextIndex([1, 2, 4]), 3)
+  t.throws(() => nextIndex(Array.from({ length: 65_535 }, (_, i) => i + 1)), NoRoomError)
+})
+
+t.test('for any members: no two share an address, order does not matter, again changes nothing', async (t) => {
+  const cidr = fc
+    .tuple(fc.integer({ min: 0, max: 15 }), fc.integer({ min: 16, max: 20 }))
+    .map(([n, length]) => `10.${n}.0.0/${length}`)
+  const members = fc.uniqueArray(fc.record({ id: fc.stringMatching(/^[a-z]{1,3}$/), cidr }), {
+    selector: (member) => member.id,
+    maxLength: 12,
+  })
+  fc.assert(
+    fc.property(members, (list) => {
+      const start = list.map((member) => claims(member.id, [member.cidr]))
+      const plan = planAddresses(start, RANGE)
+      t.strictSame([...planAddresses([...start].reverse(), RANGE)], [...plan])
+      const after = start.map((one) => ({ ...one, ...plan.get(one.id) }))
+      t.equal(planAddresses(after, RANGE).size, 0)
+      const seen = after.map((one) =>
+        (one.translated ? globalCIDRs(one) : one.podCIDRs).map((text) => parsePrefix(text)),
+      )
+      return seen.every((own, i) =>
+        seen.every((other, j) => i === j || !own.some((a) => other.some((b) => overlaps(a, b)))),
+      )
+    }),
+    { numRuns: 200 },
+  )
+})

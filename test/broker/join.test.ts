@@ -1,0 +1,264 @@
+import t from 'tap'
+import type { RefusedError } from '../../protocol/broker-api.ts'
+import { createKey } from '../../protocol/identity/keys.ts'
+import { readCertificate } from '../../protocol/identity/read-certificate.ts'
+import { createCsr } from '../../protocol/identity/x509.ts'
+import { type Harness, Publisher, Watcher, facts, joinRequest, join_, peerOf, startBroker } from './support/harness.ts'
+
+const HOUR = 3_600_000
+
+async function refusal(work: Promise<unknown>): Promise<string> {
+  try {
+    await work
+    return 'no refusal'
+  } catch (error) {
+    const { code, field, message } = error as RefusedError
+    return `${code} ${field} | ${message}`
+  }
+}
+
+/** 2026-01-01T00:00:00Z is where the clock starts. */
+t.test('a member joins', async (t) => {
+  const harness = await startBroker(t)
+  const { response } = await join_(harness, 'milano')
+  t.match(response, {
+    clusterset: 'demo',
+    clusterIndex: 1,
+    globalCIDRs: [],
+    globalRange: '244.0.0.0/8',
+    clustersetIpRange: '245.0.0.0/16',
+    observedAddress: '192.0.2.1',
+  })
+  const certificate = readCertificate(response.certificate)
+  t.match(certificate, { clusterset: 'demo', cluster: 'milano', isCa: false })
+  t.equal(certificate.notAfterMs, harness.clock.now() + 24 * HOUR)
+  t.equal(readCertificate(response.caBundle[0] ?? new Uint8Array()).isCa, true)
+  t.match(await harness.tokens.list(), [{ state: 'used', usesLeft: 0, usedBy: ['milano'] }])
+})
+
+t.test('token refusals', async (t) => {
+  const harness = await startBroker(t)
+  const { tokens, clock, broker } = harness
+  const again = 'create a new one with "sealane token create"'
+  const attempt = async (change: Parameters<typeof joinRequest>[1]): Promise<string> =>
+    refusal(broker.join(await joinRequest(harness, change), '192.0.2.1'))
+
+  t.equal(await attempt({ secret: 'nonsense' }), `Unauthenticated token | token: malformed: ${again}`)
+  t.equal(
+    await attempt({ secret: 'A'.repeat(43) }),
+    `Unauthenticated token | token: not known to this broker: it was made by another broker, or removed; ${again}`,
+  )
+  const used = await tokens.create({})
+  await join_(harness, 'milano', { token: used.text })
+  t.equal(
+    await attempt({ token: used.text, cluster: 'paris' }),
+    `Unauthenticated token | token: ${used.id} has been used already by cluster "milano" at 2026-01-01T00:00:00Z: ${again}`,
+  )
+  const revoked = await tokens.create({})
+  await tokens.revoke(revoked.id)
+  t.equal(
+    await attempt({ token: revoked.text }),
+    `Unauthenticated token | token: ${revoked.id} was revoked at 2026-01-01T00:00:00Z: ${again}`,
+  )
+  const bound = await tokens.create({ cluster: 'tokyo' })
+  t.equal(
+    await attempt({ token: bound.text, cluster: 'paris' }),
+    `PermissionDenied token | token: ${bound.id} is for cluster "tokyo", not "paris"`,
+  )
+  const old = await tokens.create({})
+  await clock.advance(15 * 60_000)
+  t.equal(
+    await attempt({ token: old.text }),
+    `Unauthenticated token | token: ${old.id} expired at 2026-01-01T00:15:00Z: ${again}`,
+  )
+  t.notMatch(JSON.stringify(harness.logger.lines), new RegExp(old.text.slice(20, 60)), 'no secret in the log')
+})
+
+t.test('a token of another broker', async (t) => {
+  const [here, there] = await Promise.all([startBroker(t), startBroker(t)])
+  const { text } = await there.tokens.create({})
+  t.match(
+    await refusal(join_(here, 'milano', { token: text })),
+    /^Unauthenticated token \| token: not known to this broker: it was made by another broker/,
+  )
+})
+
+t.test('a token for several clusters', async (t) => {
+  const harness = await startBroker(t)
+  const { text } = await harness.tokens.create({ uses: 2 })
+  await join_(harness, 'milano', { token: text })
+  await join_(harness, 'paris', { token: text })
+  t.match(await refusal(join_(harness, 'tokyo', { token: text })), /has been used already by cluster "paris"/)
+})
+
+t.test('a lost answer: the same request again is granted, another key is not', async (t) => {
+  const harness = await startBroker(t)
+  const { text } = await harness.tokens.create({})
+  const csr = await createCsr(createKey())
+  const first = await join_(harness, 'milano', { token: text, csr })
+  const second = await join_(harness, 'milano', { token: text, csr })
+  t.equal(second.response.clusterIndex, first.response.clusterIndex)
+  t.match(await refusal(join_(harness, 'milano', { token: text })), /has been used already/)
+})
+
+t.test('other refusals of a join', async (t) => {
+  const harness = await startBroker(t)
+  const { clock } = harness
+  const rows: [Parameters<typeof joinRequest>[1], string][] = [
+    [
+      { nowMs: clock.now() + HOUR },
+      'FailedPrecondition clock | clock: this machine says 2026-01-01T01:00:00Z, the broker says 2026-01-01T00:00:00Z: set the clock of the one that is wrong (they may differ by 5 minutes)',
+    ],
+    [
+      { nowMs: clock.now() - HOUR },
+      'FailedPrecondition clock | clock: this machine says 2025-12-31T23:00:00Z, the broker says 2026-01-01T00:00:00Z: set the clock of the one that is wrong (they may differ by 5 minutes)',
+    ],
+    [
+      { nowMs: 1e300 },
+      'FailedPrecondition clock | clock: this machine says 1e+300, the broker says 2026-01-01T00:00:00Z: set the clock of the one that is wrong (they may differ by 5 minutes)',
+    ],
+    [
+      { cluster: 'Milano' },
+      'InvalidArgument cluster | cluster "Milano": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -',
+    ],
+    [
+      { cluster: 'a.b' },
+      'InvalidArgument cluster | cluster "a.b": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -',
+    ],
+    [
+      { facts: facts(['10.42.0.0/33']) },
+      'InvalidArgument podCIDRs[0] | podCIDRs[0]: "10.42.0.0/33": expected a prefix length of at most 32',
+    ],
+    [{ csr: Buffer.from('nonsense') }, 'InvalidArgument csr | certificate request: not PKCS #10 in DER form'],
+  ]
+  for (const [change, want] of rows) t.equal(await refusal(join_(harness, 'milano', change)), want)
+  t.equal(harness.log.count('member'), 0)
+  t.same(
+    (await harness.tokens.list()).map((token) => token.usesLeft),
+    rows.map(() => 1),
+    'a refused join costs no use of the token',
+  )
+})
+
+t.test('two sites with one id', async (t) => {
+  const harness = await startBroker(t)
+  const { clock, tokens } = harness
+  const first = await join_(harness, 'milano')
+  const taken =
+    'AlreadyExists cluster | cluster: "milano" is a member already (joined 2026-01-01T00:00:00Z, last seen 2026-01-01T00:00:00Z): ' +
+    'choose another cluster id; or, if this is the same cluster, run "sealane leave" there first or join with a token made for it: ' +
+    '"sealane token create --cluster milano"'
+  t.equal(await refusal(join_(harness, 'milano')), taken)
+  await clock.advance(23 * HOUR)
+  t.equal(await refusal(join_(harness, 'milano')), taken, 'as long as its certificate is good')
+
+  // A token made for it is the operator's word.
+  const second = await join_(harness, 'milano', { token: (await tokens.create({ cluster: 'milano' })).text })
+  t.equal(second.response.clusterIndex, first.response.clusterIndex)
+  t.match(
+    await refusal(harness.broker.renew(first.peer, await createCsr(createKey()))),
+    /^PermissionDenied certificate \| certificate [0-9a-f]+ of cluster "milano" has been replaced: another site has joined as "milano", or this one has joined again$/,
+  )
+
+  // Once all its certificates have expired, it has to join again anyway.
+  await clock.advance(24 * HOUR)
+  const third = await join_(harness, 'milano')
+  t.equal(third.response.clusterIndex, first.response.clusterIndex)
+})
+
+t.test('a member that is connected keeps its id, whatever its certificates say', async (t) => {
+  const harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  const stream = new Publisher(harness, peer)
+  await harness.clock.advance(25 * HOUR)
+  t.match(await refusal(join_(harness, 'milano')), /^AlreadyExists cluster/)
+  stream.end()
+  await join_(harness, 'milano')
+})
+
+t.test('renewal', async (t) => {
+  const harness = await startBroker(t)
+  const { broker, clock } = harness
+  const { peer } = await join_(harness, 'milano')
+  await clock.advance(16 * HOUR)
+  const renewed = await broker.renew(peer, await createCsr(createKey()))
+  t.equal(readCertificate(renewed.certificate).notAfterMs, clock.now() + 24 * HOUR)
+  const next = peerOf('milano', renewed)
+  await broker.renew(next, await createCsr(createKey()))
+  t.ok(new Publisher(harness, peer), 'the old one is good until it expires: the answer may have been lost')
+  await clock.advance(9 * HOUR)
+  t.match(
+    await refusal(broker.renew(peer, await createCsr(createKey()))),
+    /^Unauthenticated certificate \| certificate [0-9a-f]+ of cluster "milano" expired at 2026-01-02T00:00:00Z: join again with a new token$/,
+  )
+  await broker.renew(next, await createCsr(createKey()))
+})
+
+t.test('overlapping members are all translated, and keep their blocks over leaving and coming back', async (t) => {
+  const harness = await startBroker(t)
+  const milano = await join_(harness, 'milano')
+  const watcher = new Watcher(harness, milano.peer)
+  await watcher.line('put milano/Cluster//milano')
+  const paris = await join_(harness, 'paris')
+  t.same(paris.response.globalCIDRs, ['244.1.0.0/16'])
+  await watcher.line('put milano/Cluster//milano 244.0.0.0/16')
+  await watcher.line('put paris/Cluster//paris 244.1.0.0/16')
+
+  await harness.broker.leave(paris.peer)
+  await watcher.line('remove paris/Cluster//paris')
+  t.match(
+    await refusal(harness.broker.renew(paris.peer, await createCsr(createKey()))),
+    /^PermissionDenied certificate \| cluster "paris" left at 2026-01-01T00:00:00Z: join again with a new token$/,
+  )
+  await harness.broker.leave(paris.peer)
+  t.pass('leaving twice is leaving once: the first answer may have been lost')
+
+  const tokyo = await join_(harness, 'tokyo')
+  t.same(tokyo.response.globalCIDRs, ['244.2.0.0/16'])
+  const back = await join_(harness, 'paris')
+  t.equal(back.response.clusterIndex, paris.response.clusterIndex)
+  t.same(back.response.globalCIDRs, ['244.1.0.0/16'])
+  await watcher.stop()
+})
+
+t.test('an exhausted global range', async (t) => {
+  const harness = await startBroker(t, { config: { globalRange: '244.0.0.0/16' } })
+  await join_(harness, 'milano')
+  t.equal(
+    await refusal(join_(harness, 'paris')),
+    'ResourceExhausted podCIDRs | podCIDRs: the global range 244.0.0.0/16 is exhausted (0 blocks given): choose pod CIDRs that no other cluster uses, or smaller ones',
+  )
+  t.equal(harness.log.count('member'), 1, 'nothing of it stays')
+  await join_(harness, 'paris', { facts: facts(['10.50.0.0/16']) })
+})
+
+t.test('eviction by the CLI ends streams and certificates', async (t) => {
+  const harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  const paris = await join_(harness, 'paris', { facts: facts(['10.50.0.0/16']) })
+  const [victim, other] = [new Watcher(harness, peer), new Watcher(harness, paris.peer)]
+  await other.line('put milano/Cluster//milano')
+  await harness.tokens.evict('milano')
+  await harness.log.refresh()
+  await other.line('remove milano/Cluster//milano')
+  await other.line(/^synced complete= departed=milano$/)
+  t.match(await victim.ended(), {
+    code: 'PermissionDenied',
+    message: 'cluster "milano" was evicted at 2026-01-01T00:00:00Z: join again with a new token',
+  })
+  t.match(
+    await refusal(harness.tokens.evict('milano')),
+    'FailedPrecondition cluster | cluster "milano" is not a member',
+  )
+  await other.stop()
+})
+
+t.test('a certificate of the CA for a cluster that never joined', async (t) => {
+  const harness: Harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  const stranger = { ...peer, cluster: 'paris' as typeof peer.cluster }
+  t.throws(() => new Publisher(harness, stranger), {
+    code: 'PermissionDenied',
+    message: 'cluster "paris" is not a member of this clusterset: join with a token',
+  })
+})

@@ -1,0 +1,253 @@
+/** The whole broker: its own process' script, real TLS and gRPC on loopback. */
+import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { createServer } from 'node:net'
+import type { AddressInfo } from 'node:net'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
+import { runBroker } from '../../broker/main.ts'
+import { openTokenStore } from '../../broker/token-store.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import type { MemberRecord } from '../../model/records.ts'
+import type { BrokerClient } from '../../protocol/broker-client.ts'
+import { memberKey, memberKeyText } from '../../protocol/content-hash.ts'
+import { createKey } from '../../protocol/identity/keys.ts'
+import { parseJoinToken } from '../../protocol/identity/token.ts'
+import { createCa, createCsr, issueMemberCertificate } from '../../protocol/identity/x509.ts'
+import { PublishSession } from '../../protocol/publish-session.ts'
+import { Replica } from '../../protocol/replica.ts'
+import { connectBroker, connectForJoin } from '../../protocol/transport/grpc-client.ts'
+import { WatchSession } from '../../protocol/watch-session.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { StatusBoard } from '../../runtime/status-board.ts'
+import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { aSlice, anExport, facts } from './support/harness.ts'
+
+const clock = new SystemClock()
+
+async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}
+
+function config(stateDir: string, port: number, change: Partial<BrokerConfig> = {}): BrokerConfig {
+  const at = `127.0.0.1:${port}`
+  return { ...DEFAULT_BROKER_CONFIG, stateDir, listen: at, advertise: [at], clusterset: 'demo', ...change }
+}
+
+interface Running {
+  readonly status: StatusBoard
+  readonly logger: CapturingLogger
+  stop(): Promise<void>
+}
+
+/** Resolves when it listens; rejects when it cannot start. */
+async function start(t: Test, with_: BrokerConfig): Promise<Running> {
+  const stop = new AbortController()
+  const logger = new CapturingLogger()
+  const status = new StatusBoard()
+  const listening = Promise.withResolvers<void>()
+  const done = runBroker(
+    { clock, logger, status, metrics: createMetrics('broker'), onListening: () => listening.resolve() },
+    with_,
+    stop.signal,
+  )
+  await Promise.race([listening.promise, done])
+  const end = async (): Promise<void> => {
+    stop.abort()
+    await done
+  }
+  t.teardown(end)
+  return { status, logger, stop: end }
+}
+
+async function token(stateDir: string): Promise<string> {
+  const store = await openTokenStore(stateDir, clock)
+  const { text } = await store.create({})
+  await store.close()
+  return text
+}
+
+interface Member {
+  readonly connect: () => BrokerClient
+  readonly publish: PublishSession
+  readonly replica: Replica
+  readonly client: BrokerClient
+  stop(): Promise<void>
+}
+
+async function member(t: Test, stateDir: string, cluster: string): Promise<Member> {
+  const logger = new CapturingLogger()
+  const signal = AbortSignal.timeout(20_000)
+  const key = createKey()
+  const joinToken = parseJoinToken(await token(stateDir), clock.now())
+  const joining = await connectForJoin({ token: joinToken, clock, logger }, signal)
+  const request = { secret: joinToken.secret(), cluster, csr: await createCsr(key), facts: facts(), nowMs: clock.now() }
+  const { certificate, caBundle } = await joining.join(request, signal)
+  joining.close()
+  const { addresses } = joinToken
+  const client = connectBroker({
+    addresses,
+    clusterset: 'demo',
+    ca: caBundle,
+    identity: { certificate, key },
+    clock,
+    logger,
+  })
+  const stop = new AbortController()
+  const replica = new Replica()
+  const connect = (): BrokerClient => client
+  const publish = new PublishSession({ connect, clock, logger })
+  publish.setDesired(new Map())
+  const watch = new WatchSession({ connect, replica, clock, logger, onChange: () => undefined })
+  const running = Promise.all([publish.run(stop.signal), watch.run(stop.signal)])
+  const end = async (): Promise<void> => {
+    stop.abort()
+    await running
+    client.close()
+  }
+  t.teardown(end)
+  return { connect, publish, replica, client, stop: end }
+}
+
+const desired = (...records: MemberRecord[]): Map<string, MemberRecord> =>
+  new Map(records.map((record) => [memberKeyText(memberKey(record)), record]))
+
+t.test('two members over TLS, through a restart of the broker', async (t) => {
+  const stateDir = join(temporaryFolder(t), 'state')
+  const port = await freePort()
+  const first = await start(t, config(stateDir, port))
+  t.equal(statSync(stateDir).mode & 0o777, 0o700)
+  for (const name of ['ca.key', 'server.key', 'broker.db'])
+    t.equal(statSync(join(stateDir, name)).mode & 0o777, 0o600, name)
+  t.same(first.status.notReady(), [])
+
+  const milano = await member(t, stateDir, 'milano')
+  const paris = await member(t, stateDir, 'paris')
+  milano.publish.setDesired(desired(anExport('web'), aSlice('web', '10.42.1.7')))
+  const has =
+    (key: string): (() => boolean) =>
+    () =>
+      paris.replica.records.has(key)
+  await eventually(has('milano/EndpointSlice/shop/web-1'))
+  await eventually(has('/ClusterSetIP/shop/web'))
+  t.match(paris.replica.records.get('milano/Cluster//milano')?.body, { spec: { globalCIDRs: ['244.0.0.0/16'] } })
+  t.match(paris.replica.records.get('paris/Cluster//paris')?.body, { spec: { globalCIDRs: ['244.1.0.0/16'] } })
+  await eventually(() => paris.replica.complete.has(''))
+
+  const revision = paris.replica.revision
+  await first.stop()
+  t.equal(paris.replica.records.size, 5, 'the broker is away, nothing is forgotten')
+  const second = await start(t, config(stateDir, port))
+  milano.publish.setDesired(desired(anExport('web'), aSlice('web', '10.42.1.7'), anExport('db')))
+  await eventually(has('milano/ServiceExport/shop/db'), { deadlineMs: 10_000 })
+  t.ok(paris.replica.revision > revision)
+  t.match(second.logger.messages('warn'), [])
+
+  await milano.client.leave(AbortSignal.timeout(5000))
+  await eventually(() => [...paris.replica.records.keys()].join() === 'paris/Cluster//paris')
+  t.ok(paris.replica.departed.has('milano'))
+  await Promise.all([milano.stop(), paris.stop()])
+  await second.stop()
+})
+
+t.test('a certificate of another clusterset', async (t) => {
+  const stateDir = temporaryFolder(t)
+  const port = await freePort()
+  const broker = await start(t, config(stateDir, port))
+  const key = createKey()
+  const logger = new CapturingLogger()
+  const strangerCa = await createCa({ clusterset: 'elsewhere', key: createKey(), nowMs: clock.now() })
+  const certificate = await issueMemberCertificate(strangerCa, {
+    clusterset: 'elsewhere',
+    cluster: 'milano' as ClusterId,
+    csr: await createCsr(key),
+    nowMs: clock.now(),
+  })
+  const ca = readFileSync(join(stateDir, 'ca.crt'), 'utf8')
+  const der = Buffer.from(ca.replace(/-----[^-]+-----|\s/g, ''), 'base64')
+  const client = connectBroker({
+    addresses: [`127.0.0.1:${port}`],
+    clusterset: 'demo',
+    ca: [der],
+    identity: { certificate, key },
+    clock,
+    logger,
+  })
+  await t.rejects(client.leave(AbortSignal.timeout(5000)), { name: 'CertificateError', message: /elsewhere/ })
+  client.close()
+  await broker.stop()
+})
+
+t.test('what keeps a broker from starting is named', async (t) => {
+  const folder = temporaryFolder(t)
+  const good = join(folder, 'good')
+  const port = await freePort()
+  const running = await start(t, config(good, port))
+
+  await t.rejects(start(t, config(good, await freePort())), {
+    message: `${good} is in use by another broker: stop it, or choose another state directory`,
+  })
+  await t.rejects(start(t, config(join(folder, 'other'), port)), {
+    message: `cannot listen on 127.0.0.1:${port}: another process listens there`,
+  })
+  await running.stop()
+
+  const rows: [string, (dir: string) => void, RegExp][] = [
+    [
+      'unwritable',
+      (dir) => writeFileSync(dir, ''),
+      /^DIR cannot be made \(EEXIST: .*\): check the directory and its permissions$/,
+    ],
+    [
+      'corrupt database',
+      (dir) => writeFileSync(join(dir, 'broker.db'), 'x'.repeat(9000)),
+      /^DIR\/broker\.db is damaged \(file is not a database\): restore it from a backup, or move it away/,
+    ],
+    [
+      'corrupt key',
+      (dir) => writeFileSync(join(dir, 'ca.key'), 'x', { mode: 0o600 }),
+      /^DIR\/ca\.key is damaged \(no private key in PEM form\): restore it from a backup$/,
+    ],
+    [
+      'corrupt certificate',
+      (dir) => writeFileSync(join(dir, 'ca.crt'), 'x'),
+      /^DIR\/ca\.crt is damaged \(no CA certificate in PEM form\): restore it from a backup$/,
+    ],
+  ]
+  for (const [name, prepare, want] of rows) {
+    const dir = join(folder, name.replaceAll(' ', '-'))
+    if (name !== 'unwritable') mkdirSync(dir)
+    prepare(dir)
+    await t.rejects(start(t, config(dir, port)), { message: new RegExp(want.source.replace('DIR', dir)) }, name)
+  }
+
+  chmodSync(join(good, 'ca.key'), 0o644)
+  await t.rejects(start(t, config(good, port)), {
+    message: `${join(good, 'ca.key')} can be read by others (mode 0644): make it mode 0600, and replace it if others had access`,
+  })
+  chmodSync(join(good, 'ca.key'), 0o600)
+  await t.rejects(start(t, config(good, port, { clusterset: 'other' })), {
+    message: `${join(good, 'ca.crt')} belongs to clusterset "demo", not "other": a clusterset cannot be renamed`,
+  })
+  await t.rejects(start(t, config(good, port, { globalRange: '248.0.0.0/8' })), {
+    message: 'globalRange "248.0.0.0/8": expected "244.0.0.0/8" as at the first start: members rely on it',
+  })
+  await t.rejects(start(t, config(good, port, { listen: 'nowhere' })), {
+    message: 'listen "nowhere": expected address:port such as 0.0.0.0:7443',
+  })
+  await t.rejects(start(t, config(good, port, { globalRange: '246.0.0.0/8' })), {
+    message: 'globalRange "246.0.0.0/8": expected no overlap with 246.0.0.0/8',
+  })
+  await t.rejects(openTokenStore(join(folder, 'none'), clock), {
+    message: `no broker state in ${join(folder, 'none', 'broker.db')}: start the broker once before`,
+  })
+})

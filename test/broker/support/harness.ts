@@ -1,0 +1,261 @@
+/** A broker on a real database and a real CA in a folder of its own, with a clock that stands still. */
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { Broker } from '../../../broker/broker.ts'
+import { CertificateAuthority } from '../../../broker/certificate-authority.ts'
+import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../../broker/config.ts'
+import { openSqliteLog } from '../../../broker/log/sqlite-log.ts'
+import type { RecordLog } from '../../../broker/log/record-log.ts'
+import { brokerMetrics } from '../../../broker/metrics.ts'
+import { fixSettings } from '../../../broker/settings.ts'
+import { DATABASE_FILE, type TokenStore, openTokenStore } from '../../../broker/token-store.ts'
+import type { ClusterId } from '../../../model/ids.ts'
+import { recordKeyText } from '../../../model/records.ts'
+import type { EndpointSliceBody, MemberRecord, ServiceExportBody } from '../../../model/records.ts'
+import type {
+  ClusterFacts,
+  JoinRequest,
+  JoinResponse,
+  Peer,
+  PublishMessage,
+  PublishReply,
+  PublishSession,
+  WatchMessage,
+  WatchRequest,
+} from '../../../protocol/broker-api.ts'
+import { contentHash, memberKey, memberKeyText } from '../../../protocol/content-hash.ts'
+import { createKey } from '../../../protocol/identity/keys.ts'
+import { readCertificate } from '../../../protocol/identity/read-certificate.ts'
+import { parseJoinToken } from '../../../protocol/identity/token.ts'
+import { createCsr } from '../../../protocol/identity/x509.ts'
+import { decodeRecordEvent } from '../../../protocol/records-codec.ts'
+import { setHash } from '../../../protocol/set-hash.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { CapturingLogger } from '../../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
+import { eventually } from '../../support/eventually.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+export interface Harness {
+  readonly broker: Broker
+  readonly log: RecordLog
+  readonly clock: FakeClock
+  readonly logger: CapturingLogger
+  readonly tokens: TokenStore
+  readonly stateDir: string
+  stop(): Promise<void>
+}
+
+export interface HarnessInit {
+  readonly config?: Partial<BrokerConfig>
+  readonly clock?: FakeClock
+  readonly stateDir?: string
+  readonly keepRemoved?: number
+}
+
+export async function startBroker(t: Test, init: HarnessInit = {}): Promise<Harness> {
+  const stateDir = init.stateDir ?? temporaryFolder(t)
+  const clock = init.clock ?? new FakeClock()
+  const logger = new CapturingLogger()
+  const config: BrokerConfig = {
+    ...DEFAULT_BROKER_CONFIG,
+    stateDir,
+    clusterset: 'demo',
+    advertise: ['127.0.0.1:7443'],
+    ...init.config,
+  }
+  const { clusterset, memberCertificateMs } = config
+  const authority = await CertificateAuthority.open(
+    { clock },
+    { stateDir, clusterset, hosts: ['127.0.0.1'], memberMs: memberCertificateMs },
+  )
+  const log = openSqliteLog({ file: join(stateDir, DATABASE_FILE), keepRemoved: init.keepRemoved ?? 1000 })
+  await fixSettings(log, config)
+  const broker = new Broker({ log, authority, clock, logger, metrics: brokerMetrics(createMetrics('broker')) }, config)
+  const tokens = await openTokenStore(stateDir, clock)
+  const stop = async (): Promise<void> => {
+    broker.close()
+    await Promise.all([log.close(), tokens.close()])
+  }
+  t.teardown(stop)
+  return { broker, log, clock, logger, tokens, stateDir, stop }
+}
+
+export function facts(podCIDRs: string[] = ['10.42.0.0/16'], change: Partial<ClusterFacts> = {}): ClusterFacts {
+  return { podCIDRs, serviceCIDRs: ['10.43.0.0/16'], labels: {}, version: '0.1.0', ...change }
+}
+
+/** A join request with a fresh key; everything can be replaced. */
+export async function joinRequest(
+  harness: Harness,
+  change: Partial<JoinRequest> & { token?: string } = {},
+): Promise<JoinRequest> {
+  const text = change.token ?? (await harness.tokens.create({})).text
+  return {
+    secret: parseJoinToken(text, 0).secret(),
+    cluster: 'milano',
+    csr: await createCsr(createKey()),
+    facts: facts(),
+    nowMs: harness.clock.now(),
+    ...change,
+  }
+}
+
+export function peerOf(cluster: string, response: { readonly certificate: Uint8Array }): Peer {
+  return { cluster: cluster as ClusterId, address: '192.0.2.1', serial: readCertificate(response.certificate).serial }
+}
+
+export interface Joined {
+  readonly peer: Peer
+  readonly response: JoinResponse
+}
+
+export async function join_(
+  harness: Harness,
+  cluster: string,
+  change: Partial<JoinRequest> & { token?: string } = {},
+): Promise<Joined> {
+  const response = await harness.broker.join(await joinRequest(harness, { cluster, ...change }), '192.0.2.1')
+  return { response, peer: peerOf(cluster, response) }
+}
+
+export function anExport(name: string, change: Partial<ServiceExportBody> = {}, namespace = 'shop'): MemberRecord {
+  const body: ServiceExportBody = {
+    kind: 'ServiceExport',
+    uid: `uid-${name}`,
+    type: 'ClusterSetIP',
+    ports: [{ name: 'http', protocol: 'TCP', port: 80 }],
+    sessionAffinity: 'None',
+    ipFamilies: ['IPv4'],
+    exportedLabels: {},
+    exportedAnnotations: {},
+    ...change,
+  }
+  return { namespace, name, body }
+}
+
+export function aSlice(name: string, address: string, namespace = 'shop'): MemberRecord {
+  const body: EndpointSliceBody = {
+    kind: 'EndpointSlice',
+    service: name,
+    addressType: 'IPv4',
+    ports: [{ name: 'http', protocol: 'TCP', port: 8080 }],
+    endpoints: [{ addresses: [address] }],
+  }
+  return { namespace, name: `${name}-1`, body }
+}
+
+export function declaration(records: readonly MemberRecord[]): PublishMessage {
+  return { t: 'declare', setHash: setHash(records.map(contentHash)), count: records.length }
+}
+
+export function digest(records: readonly MemberRecord[]): PublishMessage {
+  const entries = records.map((record) => ({ key: memberKey(record), hash: contentHash(record) }))
+  return { t: 'digest', entries, last: true }
+}
+
+/** One publish stream, as a member drives it. */
+export class Publisher {
+  readonly replies: PublishReply[] = []
+  readonly #session: PublishSession
+  #sequence = 0
+  constructor(harness: Harness, peer: Peer) {
+    this.#session = harness.broker.openPublish(peer, (reply) => this.replies.push(reply))
+  }
+  send(message: PublishMessage): Promise<void> {
+    return this.#session.onMessage(message)
+  }
+  end(): void {
+    this.#session.onEnd()
+  }
+  /** Declares the set, sends what is asked for, and waits for the acknowledgement. */
+  async publish(records: readonly MemberRecord[]): Promise<void> {
+    await this.send(declaration(records))
+    const answer = this.replies.at(-1)
+    if (answer?.t === 'inSync') return
+    await this.send(digest(records))
+    const need = this.replies.at(-1)
+    const keys = need?.t === 'need' ? need.keys.map(memberKeyText) : []
+    for (const record of records) if (keys.includes(memberKeyText(memberKey(record)))) await this.put(record)
+    if (keys.length > 0) await this.acknowledged()
+  }
+  put(record: MemberRecord): Promise<void> {
+    return this.send({ t: 'put', sequence: (this.#sequence += 1), record })
+  }
+  remove(record: MemberRecord): Promise<void> {
+    return this.send({ t: 'remove', sequence: (this.#sequence += 1), key: memberKey(record) })
+  }
+  facts(next: ClusterFacts): Promise<void> {
+    return this.send({ t: 'facts', sequence: (this.#sequence += 1), facts: next })
+  }
+  /** Until all that was sent is answered. */
+  async acknowledged(): Promise<void> {
+    await eventually(() => this.replies.some((reply) => reply.t === 'ack' && reply.sequence === this.#sequence), {
+      say: `acknowledgement of ${this.#sequence}`,
+      intervalMs: 2,
+    })
+  }
+  /** `field: reason` of every refusal so far. */
+  refusals(): string[] {
+    return this.replies.flatMap((reply) => (reply.t === 'refused' ? [`${reply.field}: ${reply.reason}`] : []))
+  }
+}
+
+/** A watch as lines of text; `failure` is what it ended with. */
+export class Watcher {
+  readonly lines: string[] = []
+  readonly batches: Uint8Array[] = []
+  failure: unknown
+  revision = 0
+  epoch = ''
+  readonly #stop = new AbortController()
+  readonly #done: Promise<void>
+  constructor(harness: Harness, peer: Peer, request: WatchRequest = {}) {
+    this.#done = this.#run(harness.broker.watch(peer, request, this.#stop.signal))
+  }
+  async line(want: string | RegExp): Promise<void> {
+    await eventually(() => this.lines.some((line) => (typeof want === 'string' ? line === want : want.test(line))), {
+      say: `${String(want)} in ${JSON.stringify(this.lines, undefined, 1)}`,
+      intervalMs: 2,
+    })
+  }
+  async stop(): Promise<void> {
+    this.#stop.abort()
+    await this.#done
+  }
+  async ended(): Promise<unknown> {
+    await this.#done
+    return this.failure
+  }
+  async #run(messages: AsyncIterable<WatchMessage>): Promise<void> {
+    try {
+      for await (const message of messages) this.#take(message)
+    } catch (error) {
+      this.failure = error
+    }
+  }
+  #take(message: WatchMessage): void {
+    if (message.t === 'reset') {
+      this.epoch = message.epoch
+      this.lines.push(`reset ${message.resumed ? 'resumed' : 'whole'}`)
+      return
+    }
+    this.revision = message.revision
+    if (message.t === 'synced') {
+      this.lines.push(`synced complete=${message.complete.join(',')} departed=${message.departed.join(',')}`)
+      return
+    }
+    for (const bytes of message.events) {
+      this.batches.push(bytes)
+      const event = decodeRecordEvent(bytes)
+      if (event?.t === 'put')
+        this.lines.push(`put ${recordKeyText(event.record.key)} ${told(event.record.body)}`.trim())
+      if (event?.t === 'remove') this.lines.push(`remove ${recordKeyText(event.key)}`)
+    }
+  }
+}
+
+function told(body: { readonly kind: string }): string {
+  const any = body as { ips?: string[]; spec?: { globalCIDRs?: string[] } }
+  return (any.ips ?? any.spec?.globalCIDRs ?? []).join(' ')
+}

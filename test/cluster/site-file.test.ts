@@ -1,0 +1,141 @@
+import { join } from 'node:path'
+import fc from 'fast-check'
+import t from 'tap'
+import { parseSiteFile, readSiteFile } from '../../cluster/files/site-file.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const GOOD = `apiVersion: sealane.io/v1alpha1
+kind: Site
+metadata: { name: milano }
+spec:
+  objects: ./objects
+  state: /var/lib/sealane
+  podCIDRs: [10.42.0.0/16]
+  serviceCIDRs: [10.43.0.0/16]
+  labels: { region: eu-south }
+  gateways:
+    - { node: gw, lane: 0, publicAddress: 192.0.2.10 }
+    - { node: gw2, lane: 1 }
+  dns: { listen: ['10.42.0.1:53'], upstreams: [192.0.2.53, '[fd00::1]:5353', 'fd00::2'] }
+`
+
+t.test('a whole site file', async (t) => {
+  t.same(parseSiteFile('/etc/sealane/site.yaml', GOOD), {
+    file: '/etc/sealane/site.yaml',
+    folder: '/etc/sealane',
+    name: 'milano',
+    objects: '/etc/sealane/objects',
+    state: '/var/lib/sealane',
+    identity: '/var/lib/sealane/identity',
+    podCIDRs: ['10.42.0.0/16'],
+    serviceCIDRs: ['10.43.0.0/16'],
+    labels: { region: 'eu-south' },
+    gateways: [
+      { node: 'gw', lane: 0, publicAddress: '192.0.2.10' },
+      { node: 'gw2', lane: 1 },
+    ],
+    dns: { listen: ['10.42.0.1:53'], upstreams: ['192.0.2.53:53', '[fd00::1]:5353', '[fd00::2]:53'] },
+  })
+})
+
+t.test('only what is needed', async (t) => {
+  const text = 'apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec: {podCIDRs: [10.1.0.0/16]}\n'
+  t.match(parseSiteFile('/s/site.yaml', text), {
+    objects: '/s/objects',
+    state: '/s/state',
+    serviceCIDRs: [],
+    gateways: [],
+    dns: { listen: [], upstreams: [] },
+  })
+})
+
+t.test('mistakes, with place and reason', async (t) => {
+  const rows: readonly (readonly [from: string, to: string, want: string])[] = [
+    [
+      'milano',
+      'Milano',
+      'site.yaml:3:19: metadata.name: expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -, got "Milano"',
+    ],
+    ['kind: Site', 'kind: Cluster', 'site.yaml:2:7: kind: expected one of Site, got "Cluster"'],
+    [
+      '[10.42.0.0/16]',
+      '[10.42.0.0/33]',
+      'site.yaml:7:14: spec.podCIDRs[0]: expected a CIDR without host bits such as 10.42.0.0/16, got "10.42.0.0/33"',
+    ],
+    ['[10.42.0.0/16]', '10.42.0.0/16', 'site.yaml:7:13: spec.podCIDRs: expected a list, got "10.42.0.0/16"'],
+    ['[10.42.0.0/16]', '[]', 'site.yaml:7:13: spec.podCIDRs: expected at least one CIDR'],
+    [
+      '10.43.0.0/16',
+      '10.42.128.0/17',
+      'site.yaml:8:18: spec.serviceCIDRs[0]: 10.42.128.0/17 overlaps spec.podCIDRs[0], 10.42.0.0/16',
+    ],
+    [
+      'lane: 1',
+      'lane: 0',
+      'site.yaml:12:26: spec.gateways[1].lane: expected a lane of its own, spec.gateways[0] has lane 0 already',
+    ],
+    ['lane: 1', 'lane: 256', 'site.yaml:12:26: spec.gateways[1].lane: expected 0 to 255, got 256'],
+    [
+      '192.0.2.10',
+      'gw.example.org',
+      'site.yaml:11:43: spec.gateways[0].publicAddress: expected an IPv4 or IPv6 address such as 10.42.0.7, got "gw.example.org"',
+    ],
+    [
+      '10.42.0.1:53',
+      '10.42.0.1:dns',
+      'site.yaml:13:19: spec.dns.listen[0]: expected address:port such as 10.42.0.1:53, got "10.42.0.1:dns"',
+    ],
+    [
+      '10.42.0.1:53',
+      '10.42.0.1',
+      'site.yaml:13:19: spec.dns.listen[0]: expected address:port such as 10.42.0.1:53, got "10.42.0.1"',
+    ],
+    [
+      '10.42.0.1:53',
+      '10.42.0.1:99999',
+      'site.yaml:13:19: spec.dns.listen[0]: expected address:port such as 10.42.0.1:53, got "10.42.0.1:99999"',
+    ],
+    ['eu-south', '7', 'site.yaml:9:21: spec.labels.region: expected text, got 7'],
+    ['serviceCIDRs', 'serviceCidrs', 'site.yaml:8:17: spec.serviceCidrs: no such field'],
+    ['  state: /var', '   state: /var', 'site.yaml:6:1: All mapping items must start at the same column'],
+  ]
+  for (const [from, to, want] of rows) {
+    t.throws(() => parseSiteFile('site.yaml', GOOD.replace(from, to)), { name: 'InvalidFileError' }, to)
+    try {
+      parseSiteFile('site.yaml', GOOD.replace(from, to))
+    } catch (error) {
+      t.equal((error as Error).message.split('\n')[0], want)
+    }
+  }
+  t.throws(() => parseSiteFile('site.yaml', `${GOOD}---\n${GOOD}`), {
+    message: 'site.yaml:1:1: expected one document of kind Site, got 2',
+  })
+  t.throws(() => parseSiteFile('site.yaml', ''), {
+    message: 'site.yaml:1:1: expected one document of kind Site, got 0',
+  })
+})
+
+t.test('all mistakes are told together', async (t) => {
+  const text = GOOD.replace('milano', 'M').replace('lane: 1', 'lane: x')
+  t.throws(() => parseSiteFile('site.yaml', text), { message: /metadata\.name[^]*\n.*gateways\[1\]\.lane/ })
+})
+
+t.test('a file that is not there', async (t) => {
+  const path = join(temporaryFolder(t), 'site.yaml')
+  await t.rejects(readSiteFile(path), { name: 'InvalidFileError', message: `${path}:1:1: no such file` })
+})
+
+t.test('no text makes it throw anything else', async () => {
+  const edits = fc.tuple(fc.nat(GOOD.length), fc.nat(6), fc.string({ maxLength: 4 }))
+  fc.assert(
+    fc.property(edits, ([at, cut, put]) => {
+      try {
+        parseSiteFile('site.yaml', GOOD.slice(0, at) + put + GOOD.slice(at + cut))
+        return true
+      } catch (error) {
+        return (error as Error).name === 'InvalidFileError'
+      }
+    }),
+    { numRuns: 500 },
+  )
+})

@@ -1,0 +1,143 @@
+/** The state folder: shared by processes, damaged, unwritable, large. */
+import { mkdirSync, readdirSync, unlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { serviceImport } from '../compliance/cluster-api.ts'
+import { eventually } from '../support/eventually.ts'
+import { FileSite, names, serviceYaml, synced, wait } from './file-site.ts'
+
+const IMPORT = 'objects/ServiceImport/shop/web.json'
+
+t.test('a damaged state file is reported and ignored, and written anew by its writer', async (t) => {
+  const site = new FileSite(t)
+  const first = site.open()
+  await first.apply(serviceImport('web'))
+  await first.apply(serviceImport('api'))
+  await first.close()
+  writeFileSync(join(site.state, IMPORT), '{"apiVersion": "multi')
+  writeFileSync(join(site.state, 'objects/ServiceImport/shop/api.json'), JSON.stringify(serviceImport('other')))
+  writeFileSync(join(site.state, 'objects/ServiceImport/shop/.left.over.tmp'), 'x')
+  const cluster = site.open()
+  const cache = await synced(cluster, 'ServiceImport')
+  t.equal(names(cache), '')
+  t.match(site.warnings(), [
+    /^state file is damaged and ignored: state\/objects\/ServiceImport\/shop\/api\.json: metadata: expected the name and namespace of its path$/,
+    /^state file is damaged and ignored: state\/objects\/ServiceImport\/shop\/web\.json: .*JSON/,
+  ])
+  await cluster.apply(serviceImport('web'))
+  t.equal(names(cache), 'web')
+  t.match(JSON.parse(site.readState(IMPORT)), serviceImport('web'))
+})
+
+t.test('a state file damaged while we run is healed by whoever still knows it', async (t) => {
+  const site = new FileSite(t)
+  const cluster = site.open()
+  await cluster.apply(serviceImport('web'))
+  const cache = await synced(cluster, 'ServiceImport')
+  writeFileSync(join(site.state, IMPORT), 'rubbish')
+  await eventually(() => site.readState(IMPORT).startsWith('{'))
+  await eventually(() => names(cache) === 'web')
+})
+
+t.test('an unwritable state is Unavailable and names the path', async (t) => {
+  const site = new FileSite(t)
+  mkdirSync(site.state)
+  writeFileSync(join(site.state, 'objects'), 'in the way')
+  site.write('a.yaml', serviceYaml('web'))
+  const cluster = site.open()
+  await t.rejects(cluster.apply(serviceImport('web')), {
+    code: 'Unavailable',
+    message: `cannot write ${join(site.state, IMPORT)}: something that is not a folder is in the way`,
+  })
+  const cache = await synced(cluster, 'Service')
+  t.match(cache.list(), [{ metadata: { name: 'web', uid: /./ } }], "the user's objects are there all the same")
+})
+
+t.test('uids are the same in every process and after restarts, and new for what was deleted meanwhile', async (t) => {
+  const site = new FileSite(t)
+  site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two')}`)
+  const uids = async (count: number): Promise<(string | undefined)[]> => {
+    const cluster = site.open()
+    const cache = await synced(cluster, 'Service')
+    await eventually(() => cache.list().length === count)
+    const result = cache.list().map(({ metadata }) => metadata.uid)
+    await cluster.close()
+    return result
+  }
+  const [first, second] = await Promise.all([uids(2), uids(2)])
+  t.same(first, second)
+  t.same(await uids(2), first)
+  site.write('a.yaml', serviceYaml('one'))
+  t.same(await uids(1), first.slice(0, 1))
+  site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two')}`)
+  const third = await uids(2)
+  t.equal(third[0], first[0])
+  t.not(third[1], first[1])
+})
+
+t.test('a lost note is made anew and all processes agree on it', async (t) => {
+  const site = new FileSite(t)
+  site.write('a.yaml', serviceYaml('web'))
+  const [a, b] = [site.open(), site.open()]
+  const caches = [await synced(a, 'Service'), await synced(b, 'Service')]
+  const uid = caches[0]?.get('web', 'shop')?.metadata.uid
+  unlinkSync(join(site.state, 'objects/Service/shop/web@user.json'))
+  await eventually(() => caches.every((cache) => cache.get('web', 'shop')?.metadata.uid !== uid))
+  await eventually(() => caches[0]?.get('web', 'shop')?.metadata.uid === caches[1]?.get('web', 'shop')?.metadata.uid)
+})
+
+t.test('two writers of one object: the last wins, no reader ever sees half a file', async (t) => {
+  const site = new FileSite(t)
+  const [a, b, reader] = [site.open(), site.open(), site.open()]
+  const cache = await synced(reader, 'ServiceImport')
+  await Promise.all([synced(a, 'ServiceImport'), synced(b, 'ServiceImport')])
+  for (let port = 1; port <= 100; port += 1) {
+    await Promise.all([a.apply(serviceImport('web', port)), b.apply(serviceImport('web', 1000 + port))])
+    const stored = JSON.parse(site.readState(IMPORT)) as { spec: { ports: { port: number }[] } }
+    t.ok([port, 1000 + port].includes(stored.spec.ports[0]?.port ?? 0))
+  }
+  await a.apply(serviceImport('web', 7))
+  await eventually(() => cache.get('web', 'shop')?.spec.ports[0]?.port === 7)
+  await eventually(async () => (await synced(b, 'ServiceImport')).get('web', 'shop')?.spec.ports[0]?.port === 7)
+  t.same(site.warnings(), [])
+  t.same(readdirSync(join(site.state, 'objects/ServiceImport/shop')), ['web.json'], 'no temporary file is left')
+})
+
+t.test('10,000 mirrored objects load in less than 2 s and one change is seen at once', async (t) => {
+  const site = new FileSite(t)
+  const folder = join(site.state, 'objects/ServiceImport/shop')
+  mkdirSync(folder, { recursive: true })
+  for (let i = 0; i < 10_000; i += 1) writeFileSync(join(folder, `s${i}.json`), JSON.stringify(serviceImport(`s${i}`)))
+  const [cluster, other] = [site.open(), site.open()]
+  const start = performance.now()
+  const cache = await synced(cluster, 'ServiceImport')
+  const ms = performance.now() - start
+  t.equal(cache.list().length, 10_000)
+  t.ok(ms < 2000, `${Math.round(ms)} ms`)
+  await synced(other, 'ServiceImport')
+  const delays: number[] = []
+  for (let port = 1; port <= 20; port += 1) {
+    const begun = performance.now()
+    const seen = new Promise<void>((resolve) => {
+      const stop = cache.onChange(() => {
+        stop()
+        resolve()
+      })
+    })
+    await other.apply(serviceImport('s77', port))
+    await seen
+    delays.push(performance.now() - begun)
+  }
+  delays.sort((x, y) => x - y)
+  t.ok((delays[10] ?? 99) < 25, `median ${delays[10]?.toFixed(1)} ms`)
+})
+
+t.test('nothing happens after close', async (t) => {
+  const site = new FileSite(t)
+  const cluster = site.open({ rescanMs: 10 })
+  const cache = await synced(cluster, 'Service')
+  await cluster.close()
+  site.write('a.yaml', serviceYaml('web'))
+  await wait(100)
+  t.equal(names(cache), '')
+})

@@ -1,0 +1,50 @@
+import { existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { findUserObject, removeUserObject, writeUserObject } from '../../cluster/files/user-objects.ts'
+import { serviceExport } from '../compliance/cluster-api.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { serviceYaml } from './file-site.ts'
+
+t.test('an object gets a file of its own, and the same file again', async (t) => {
+  const folder = join(temporaryFolder(t), 'objects')
+  const path = await writeUserObject(folder, serviceExport('web'))
+  t.equal(path, join(folder, 'serviceexport-shop-web.yaml'))
+  t.equal(
+    readFileSync(path, 'utf8'),
+    'apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata:\n  name: web\n  namespace: shop\n',
+  )
+  t.equal(await writeUserObject(folder, serviceExport('web')), path)
+  t.same(readdirSync(folder), ['serviceexport-shop-web.yaml'])
+  t.equal(removeUserObject(folder, 'ServiceExport', 'web', 'shop'), path)
+  t.equal(existsSync(path), false)
+  t.equal(removeUserObject(folder, 'ServiceExport', 'web', 'shop'), undefined)
+})
+
+t.test('an object is found wherever it stands, and shared files are left to their owner', async (t) => {
+  const folder = temporaryFolder(t)
+  mkdirSync(join(folder, 'shop'))
+  const shared = join(folder, 'shop/all.yaml')
+  const before = `${serviceYaml('web')}---\napiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: {name: web, namespace: shop}\n`
+  writeFileSync(shared, before)
+  t.same(findUserObject(folder, 'ServiceExport', 'web', 'shop'), { path: shared, line: 10, alone: false })
+  t.throws(() => removeUserObject(folder, 'ServiceExport', 'web', 'shop'), {
+    name: 'UserObjectError',
+    message: `ServiceExport shop/web shares ${shared} with other objects; remove it there by hand, at line 10`,
+  })
+  await t.rejects(writeUserObject(folder, serviceExport('web')), { message: /all\.yaml holds other things too/ })
+  t.equal(readFileSync(shared, 'utf8'), before)
+})
+
+t.test('a file in the way, or a broken one, is not overwritten', async (t) => {
+  const folder = temporaryFolder(t)
+  const path = join(folder, 'serviceexport-shop-web.yaml')
+  writeFileSync(path, 'apiVersion: [')
+  await t.rejects(writeUserObject(folder, serviceExport('web')), {
+    message: `${path} holds other things too and is not overwritten; add ServiceExport shop/web to it by hand`,
+  })
+  await t.rejects(writeUserObject(folder, { ...serviceExport('web'), metadata: { name: '../web', namespace: 'shop' } }), { code: 'Invalid' })
+  const file = join(folder, 'file')
+  writeFileSync(file, '')
+  await t.rejects(writeUserObject(join(file, 'x'), serviceExport('web')), { name: 'UserObjectError', message: /^cannot (write|read) / })
+})

@@ -1,0 +1,208 @@
+/** What every Wireguard driver does. Runs on the fake and, in a namespace, on the wg command. */
+import { randomBytes } from 'node:crypto'
+import { chmodSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import type { RouteTable } from '../../kernel/route-table.ts'
+import { publicKeyOf } from '../../kernel/wireguard-key.ts'
+import type { PeerConfig, Wireguard } from '../../kernel/wireguard.ts'
+
+export interface WireguardUnderTest {
+  readonly wireguard: Wireguard
+  /** Of the same namespace. */
+  readonly routes: RouteTable
+}
+
+interface Story extends WireguardUnderTest {
+  /** A device name that nothing else has. */
+  readonly name: string
+  /** Path of a file with a private key, and its public key. */
+  readonly key: { readonly file: string; readonly publicKey: string }
+}
+
+export function wireguardCompliance(t: Test, make: () => WireguardUnderTest | Promise<WireguardUnderTest>): void {
+  const story = (title: string, body: (t: Test, story: Story) => Promise<void>): void => {
+    t.test(title, async (t) => {
+      const under = await make()
+      const name = deviceName()
+      t.teardown(async () => {
+        await under.wireguard.deleteDevice(name)
+        under.routes.close()
+      })
+      await body(t, { ...under, name, key: keyFile(t, under.wireguard) })
+    })
+  }
+  story('a device comes and goes', comesAndGoes)
+  story('peers are brought to the configuration', peersStory)
+  story('an endpoint that is not named stays', endpoints)
+  story('what is refused', refusals)
+  story('two devices want one port', portTaken)
+  story('keys', keys)
+}
+
+const deviceName = (): string => `slt${randomBytes(4).toString('hex')}`
+
+function keyFile(t: Test, wireguard: Wireguard): { readonly file: string; readonly publicKey: string } {
+  const { privateKey, publicKey } = wireguard.generateKey()
+  const file = join(t.testdir({ key: `${privateKey}\n` }), 'key')
+  chmodSync(file, 0o600)
+  return { file, publicKey }
+}
+
+function peer(wireguard: Wireguard, octet: number, rest: Partial<PeerConfig> = {}): PeerConfig {
+  return {
+    publicKey: wireguard.generateKey().publicKey,
+    allowedIps: [`244.${octet}.0.0/16`, `246.0.${octet}.1/32`],
+    keepaliveSeconds: 0,
+    ...rest,
+  }
+}
+
+async function comesAndGoes(t: Test, { wireguard, routes, name, key }: Story): Promise<void> {
+  t.equal(await wireguard.read(name), undefined)
+  await wireguard.deleteDevice(name)
+  await t.rejects(wireguard.sync(name, { listenPort: 4500, peers: [] }), { code: 'ENODEV' })
+
+  const state = await wireguard.ensureDevice(name, { privateKeyFile: key.file, mtu: 1380 })
+  t.match(state, { name, publicKey: key.publicKey, peers: [] })
+  t.match(
+    (await routes.links()).find((link) => link.name === name),
+    { up: true, mtu: 1380 },
+  )
+
+  await wireguard.sync(name, { listenPort: 45_871, peers: [peer(wireguard, 1)] })
+  await routes.setLink(name, { up: false })
+  const again = await wireguard.ensureDevice(name, { privateKeyFile: key.file, mtu: 1400 })
+  t.match(again, { publicKey: key.publicKey, listenPort: 45_871 }, 'it is kept')
+  t.equal(again.peers.length, 1, 'with its peers')
+  t.match(
+    (await routes.links()).find((link) => link.name === name),
+    { up: true, mtu: 1400 },
+  )
+
+  const other = keyFile(t, wireguard)
+  t.equal(
+    (await wireguard.ensureDevice(name, { privateKeyFile: other.file, mtu: 1400 })).publicKey,
+    other.publicKey,
+    'a new key is taken over',
+  )
+
+  await wireguard.deleteDevice(name)
+  t.equal(await wireguard.read(name), undefined)
+  t.notOk((await routes.links()).some((link) => link.name === name))
+  await wireguard.deleteDevice(name)
+  await wireguard.ensureDevice(name, { privateKeyFile: key.file, mtu: 1380 })
+  t.match(await wireguard.read(name), { peers: [] }, 'made anew it is empty')
+}
+
+async function peersStory(t: Test, { wireguard, name, key }: Story): Promise<void> {
+  await wireguard.ensureDevice(name, { privateKeyFile: key.file, mtu: 1380 })
+  const a = peer(wireguard, 1, { endpoint: '192.0.2.1:4500', keepaliveSeconds: 15 })
+  const b = peer(wireguard, 2)
+  const c = peer(wireguard, 3)
+  const peersNow = async (): Promise<unknown> => (await wireguard.read(name))?.peers
+  const asState = (...peers: PeerConfig[]): unknown =>
+    peers
+      .map((item) => ({ ...item, allowedIps: [...item.allowedIps].sort(), rxBytes: 0, txBytes: 0 }))
+      .sort((x, y) => (x.publicKey < y.publicKey ? -1 : 1))
+
+  await wireguard.sync(name, { listenPort: 45_872, peers: [a, b] })
+  t.same(await peersNow(), asState(a, b))
+  t.equal((await wireguard.read(name))?.listenPort, 45_872)
+
+  await wireguard.sync(name, { listenPort: 45_872, peers: [b, c] })
+  t.same(await peersNow(), asState(b, c), 'a peer that is not named goes')
+
+  const wider: PeerConfig = { ...b, allowedIps: ['244.2.0.0/16'], keepaliveSeconds: 25 }
+  await wireguard.sync(name, { listenPort: 45_873, peers: [wider, c] })
+  t.same(await peersNow(), asState(wider, c))
+  t.equal((await wireguard.read(name))?.listenPort, 45_873)
+
+  const swapped = [
+    { ...wider, allowedIps: c.allowedIps },
+    { ...c, allowedIps: wider.allowedIps },
+  ]
+  await wireguard.sync(name, { listenPort: 45_873, peers: swapped })
+  t.same(await peersNow(), asState(...swapped), 'prefixes change places')
+
+  const bare = { ...wider, allowedIps: [], keepaliveSeconds: 0 }
+  await wireguard.sync(name, { listenPort: 45_873, peers: [bare] })
+  t.same(await peersNow(), asState(bare))
+  await wireguard.sync(name, { listenPort: 45_873, peers: [] })
+  t.same(await peersNow(), [])
+}
+
+async function endpoints(t: Test, { wireguard, name, key }: Story): Promise<void> {
+  await wireguard.ensureDevice(name, { privateKeyFile: key.file, mtu: 1380 })
+  const quiet = peer(wireguard, 1)
+  const endpoint = async (): Promise<string | undefined> => (await wireguard.read(name))?.peers[0]?.endpoint
+  await wireguard.sync(name, { listenPort: 45_874, peers: [quiet] })
+  t.equal(await endpoint(), undefined)
+  await wireguard.sync(name, { listenPort: 45_874, peers: [{ ...quiet, endpoint: '192.0.2.1:4500' }] })
+  t.equal(await endpoint(), '192.0.2.1:4500')
+  await wireguard.sync(name, { listenPort: 45_874, peers: [{ ...quiet, keepaliveSeconds: 5 }] })
+  t.equal(await endpoint(), '192.0.2.1:4500', 'stays, though another thing changed')
+  await wireguard.sync(name, { listenPort: 45_874, peers: [{ ...quiet, endpoint: '192.0.2.9:4501' }] })
+  t.equal(await endpoint(), '192.0.2.9:4501')
+}
+
+async function refusals(t: Test, { wireguard, name, key }: Story): Promise<void> {
+  const init = { privateKeyFile: key.file, mtu: 1380 }
+  for (const bad of ['', 'a/b', '../x', '-x', '.x', 'a b', 'a-name-that-is-too-long']) {
+    await t.rejects(wireguard.ensureDevice(bad, init), { code: 'EINVAL' }, `device name ${JSON.stringify(bad)}`)
+  }
+  await wireguard.ensureDevice(name, init)
+  await t.rejects(wireguard.ensureDevice(name, { ...init, privateKeyFile: `${key.file}.none` }), { code: 'ENOENT' })
+  const broken = `${key.file}.broken`
+  writeFileSync(broken, 'not a key\n', { mode: 0o600 })
+  await t.rejects(wireguard.ensureDevice(name, { ...init, privateKeyFile: broken }), { code: 'EINVAL' })
+
+  const good = peer(wireguard, 1)
+  const rows: readonly (readonly [string, Partial<PeerConfig>])[] = [
+    ['a key of the wrong length', { publicKey: 'AAAA' }],
+    ['an option for a key', { publicKey: 'remove' }],
+    ['a host as endpoint', { endpoint: 'example.org:4500' }],
+    ['an endpoint without port', { endpoint: '192.0.2.1' }],
+    ['an endpoint with port 0', { endpoint: '192.0.2.1:0' }],
+    ['a prefix with host bits', { allowedIps: ['244.1.0.1/16'] }],
+    ['a prefix that is none', { allowedIps: ['+0.0.0.0/0'] }],
+    ['keepalive below zero', { keepaliveSeconds: -1 }],
+    ['keepalive that is no whole number', { keepaliveSeconds: 2.5 }],
+  ]
+  for (const [say, change] of rows) {
+    await t.rejects(
+      wireguard.sync(name, { listenPort: 45_875, peers: [{ ...good, ...change }] }),
+      { code: 'EINVAL' },
+      say,
+    )
+  }
+  await t.rejects(wireguard.sync(name, { listenPort: 65_536, peers: [] }), { code: 'EINVAL' })
+  await t.rejects(
+    wireguard.sync(name, { listenPort: 45_875, peers: [good, good] }),
+    { code: 'EINVAL' },
+    'a peer that is named twice',
+  )
+  t.match(await wireguard.read(name), { publicKey: key.publicKey, peers: [] }, 'nothing was changed')
+  await t.rejects(wireguard.read(name, AbortSignal.abort()), { code: 'EINTR' })
+}
+
+async function portTaken(t: Test, { wireguard, name, key }: Story): Promise<void> {
+  const second = deviceName()
+  t.teardown(() => wireguard.deleteDevice(second))
+  await wireguard.ensureDevice(name, { privateKeyFile: key.file, mtu: 1380 })
+  await wireguard.ensureDevice(second, { privateKeyFile: keyFile(t, wireguard).file, mtu: 1380 })
+  await wireguard.sync(name, { listenPort: 45_876, peers: [] })
+  await t.rejects(wireguard.sync(second, { listenPort: 45_876, peers: [] }), { code: 'EADDRINUSE' })
+  await wireguard.sync(second, { listenPort: 45_877, peers: [] })
+  t.equal((await wireguard.read(second))?.listenPort, 45_877)
+}
+
+async function keys(t: Test, { wireguard }: Story): Promise<void> {
+  const made = Array.from({ length: 20 }, () => wireguard.generateKey())
+  for (const { privateKey, publicKey } of made) {
+    t.equal(Buffer.from(privateKey, 'base64').length, 32)
+    t.equal(publicKeyOf(privateKey), publicKey)
+  }
+  t.equal(new Set(made.map((pair) => pair.privateKey)).size, made.length)
+  t.ok(['kernel', 'userspace'].includes(await wireguard.driver()))
+}

@@ -1,0 +1,15 @@
+/** Texts that are kept in files: SEALANE_UPDATE_GOLDEN=1 writes them anew, to be read in the diff. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+
+export const GOLDEN = join(import.meta.dirname, '..', '..', 'golden', 'gateway')
+
+export function equalsGolden(t: Test, text: string, file: string): void {
+  const path = join(GOLDEN, file)
+  if (process.env['SEALANE_UPDATE_GOLDEN'] === '1') {
+    mkdirSync(GOLDEN, { recursive: true })
+    writeFileSync(path, text)
+  }
+  t.equal(text, readFileSync(path, 'utf8'), file)
+}

@@ -1,0 +1,218 @@
+/**
+ * Two sites joined by an "internet", each with a gateway, a pod on the gateway's node and a pod of another node:
+ *
+ *   pod ── br-pods ─┐                                                     ┌─ br-pods ── pod
+ *                   gateway ── uplink ── internet (router) ── uplink ── gateway
+ *   far ─ sealane-vx┘                                                     └sealane-vx ─ far
+ *
+ * Both sites may have the same pod CIDR. `sealane-vx` is a plain veth here: it stands for the overlay between nodes.
+ */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { Cluster, Endpoint, Gateway, KubeObject, Kind } from '../../../model/objects.ts'
+import { eventually } from '../../support/eventually.ts'
+import { type Netns, withNetns } from '../../support/netns.ts'
+import { node } from './worlds.ts'
+
+export interface SiteInit {
+  readonly cluster: Cluster
+  /** First two numbers of its pod addresses: '10.42'. */
+  readonly pods: string
+  /** Address on the internet and the router's there. */
+  readonly address: string
+  readonly router: string
+  readonly lane: { readonly lane: number; readonly publicAddress?: string }
+  readonly observedAddress?: string
+}
+
+export interface Site {
+  readonly init: SiteInit
+  readonly gateway: Netns
+  /** On the gateway's node: <pods>.0.5. */
+  readonly pod: Netns
+  /** On another node: <pods>.1.5. */
+  readonly far: Netns
+  readonly folder: string
+}
+
+export async function withSites<T>(
+  inits: readonly [SiteInit, SiteInit],
+  folder: string,
+  story: (sites: readonly [Site, Site], internet: Netns) => Promise<T>,
+): Promise<T> {
+  return withNetns((internet) =>
+    withSite(inits[0], internet, folder, (left) =>
+      withSite(inits[1], internet, folder, async (right) => {
+        await internet.exec('sysctl', ['-qw', 'net.ipv4.ip_forward=1'])
+        await internet.exec('nft', ['-f', '-'], { input: WATCH })
+        return story([left, right], internet)
+      }),
+    ),
+  )
+}
+
+/** Counted by the internet itself: packets of inner addresses, of the tunnels, and of anything else. */
+const WATCH = `table ip watch {
+  counter inner { }
+  counter tunnel { }
+  counter other { }
+  chain seen {
+    type filter hook prerouting priority -500;
+    ip saddr { 10.0.0.0/8, 244.0.0.0/6 } counter name inner
+    ip daddr { 10.0.0.0/8, 244.0.0.0/6 } counter name inner
+    udp dport 4500 udp sport 4500 counter name tunnel accept
+    counter name other
+  }
+}`
+
+export async function watched(internet: Netns): Promise<{ inner: number; tunnel: number; other: number }> {
+  const text = await internet.exec('nft', ['list', 'counters', 'table', 'ip', 'watch'])
+  const count = (name: string): number => Number(new RegExp(`counter ${name} \\{\\s+packets (\\d+)`).exec(text)?.[1] ?? NaN)
+  return { inner: count('inner'), tunnel: count('tunnel'), other: count('other') }
+}
+
+function withSite<T>(init: SiteInit, internet: Netns, folder: string, story: (site: Site) => Promise<T>): Promise<T> {
+  return withNetns((gateway) =>
+    withNetns((pod) =>
+      withNetns(async (far) => {
+        const own = join(folder, init.cluster.spec.id)
+        mkdirSync(join(own, 'wireguard'), { recursive: true })
+        await wireSite(init, { internet, gateway, pod, far })
+        return story({ init, gateway, pod, far, folder: own })
+      }),
+    ),
+  )
+}
+
+async function wireSite(
+  init: SiteInit,
+  { internet, gateway, pod, far }: { internet: Netns; gateway: Netns; pod: Netns; far: Netns },
+): Promise<void> {
+  const { pods } = init
+  const ip = (ns: Netns, text: string): Promise<string> => ns.exec('ip', text.split(' '))
+  const port = `to-${init.cluster.spec.id}`
+  await ip(gateway, `link add uplink type veth peer name ${port} netns ${internet.name}`)
+  await ip(internet, `address add ${init.router}/24 dev ${port}`)
+  await ip(internet, `link set ${port} up`)
+  await ip(gateway, `address add ${init.address}/24 dev uplink`)
+  await ip(gateway, 'link set uplink up')
+  await ip(gateway, `route add default via ${init.router}`)
+  // As the routeagent has it: what no lane carries stays here.
+  await ip(gateway, 'route add unreachable 244.0.0.0/8')
+  await ip(gateway, 'link add br-pods type bridge')
+  await ip(gateway, `address add ${pods}.0.1/24 dev br-pods`)
+  await ip(gateway, 'link set br-pods up')
+  await ip(gateway, `link add pod0 type veth peer name eth0 netns ${pod.name}`)
+  await ip(gateway, 'link set pod0 master br-pods up')
+  await ip(gateway, `link add sealane-vx type veth peer name eth0 netns ${far.name}`)
+  await ip(gateway, `address add ${pods}.1.1/24 dev sealane-vx`)
+  await ip(gateway, 'link set sealane-vx up')
+  for (const [ns, subnet] of [[pod, 0], [far, 1]] as const) {
+    await ip(ns, `address add ${pods}.${subnet}.5/24 dev eth0`)
+    await ip(ns, 'link set eth0 up')
+    await ip(ns, `route add default via ${pods}.${subnet}.1`)
+  }
+}
+
+/** A gateway process in a site. */
+export class GatewayProcess {
+  readonly #child: ChildProcess
+  readonly objects = new Map<string, KubeObject>()
+  readonly gone: string[] = []
+  left = false
+  errors = ''
+  readonly #listeners: ((object: KubeObject) => void)[] = []
+
+  constructor(site: Site) {
+    const { init } = site
+    const runner = join(import.meta.dirname, 'run-gateway.ts')
+    const lanes = { lanes: [init.lane], ...(init.observedAddress === undefined ? {} : { observedAddress: init.observedAddress }) }
+    // wireguard-go's control sockets are files: each site gets its own folder for them.
+    const script = 'mount -t tmpfs tmpfs /run && mkdir /run/wireguard && mount --bind "$0" /run/wireguard && exec "$@"'
+    const command = [process.execPath, runner, 'gw', join(site.folder, 'nodes'), JSON.stringify(lanes)]
+    this.#child = spawn(
+      'ip',
+      ['netns', 'exec', site.gateway.name, 'unshare', '-m', 'sh', '-c', script, join(site.folder, 'wireguard'), ...command],
+      { stdio: ['pipe', 'pipe', 'pipe'] },
+    )
+    this.#child.stderr?.on('data', (chunk: Buffer) => {
+      this.errors += chunk.toString()
+      if (process.env['SEALANE_TEST_LOG'] === '1') process.stderr.write(chunk)
+    })
+    createInterface({ input: this.#child.stdout! }).on('line', (line) => this.#onLine(line))
+    for (const object of siteObjects(site)) this.put(object)
+  }
+
+  put(object: KubeObject): void {
+    this.#child.stdin?.write(`${JSON.stringify({ put: object })}\n`)
+  }
+
+  drop(kind: Kind, name: string): void {
+    this.#child.stdin?.write(`${JSON.stringify({ drop: [kind, name] })}\n`)
+  }
+
+  onObject(listener: (object: KubeObject) => void): void {
+    this.#listeners.push(listener)
+    for (const object of this.objects.values()) listener(object)
+  }
+
+  get status(): Gateway['status'] {
+    return (this.objects.get('Gateway/gw') as Gateway | undefined)?.status
+  }
+
+  stateOf(cluster: string): string | undefined {
+    return this.status?.connections.find((connection) => connection.cluster === cluster)?.state
+  }
+
+  /** Ends it as a service manager would, and waits. */
+  async stop(signal: NodeJS.Signals = 'SIGTERM'): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
+    const ended = new Promise((resolve) => this.#child.once('exit', resolve))
+    this.#child.kill(signal)
+    await ended
+  }
+
+  #onLine(line: string): void {
+    const told = JSON.parse(line) as { object?: KubeObject; gone?: [Kind, string]; left?: boolean }
+    if (told.left === true) this.left = true
+    if (told.gone !== undefined) this.gone.push(told.gone.join('/'))
+    if (told.object === undefined) return
+    this.objects.set(`${told.object.kind}/${told.object.metadata.name}`, told.object)
+    for (const listener of this.#listeners) listener(told.object)
+  }
+}
+
+function siteObjects({ init }: Site): KubeObject[] {
+  return [
+    membership(init.cluster.spec.id, 'joined'),
+    init.cluster,
+    node('gw', init.address, `${init.pods}.0.0/24`),
+    node('worker', `${init.address}9`, `${init.pods}.1.0/24`),
+  ]
+}
+
+export function membership(clusterId: string, phase: 'joined' | 'leaving'): KubeObject {
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Membership',
+    metadata: { name: 'self' },
+    spec: { clusterId, phase, clusterset: 'test', globalRange: '244.0.0.0/8', clustersetIpRange: '245.0.0.0/16' },
+  }
+}
+
+/** Does the broker's and the agents' work: each gets the other's Cluster and Endpoints. */
+export function introduce(a: { process: GatewayProcess; site: Site }, b: { process: GatewayProcess; site: Site }): void {
+  for (const [from, to] of [[a, b], [b, a]] as const) {
+    to.process.put(from.site.init.cluster)
+    from.process.onObject((object) => {
+      const own = object.kind === 'Endpoint' && (object as Endpoint).spec.cluster === from.site.init.cluster.spec.id
+      if (own) to.process.put(object)
+    })
+  }
+}
+
+export async function untilUp(process: GatewayProcess, cluster: string): Promise<void> {
+  await eventually(() => process.stateOf(cluster) === 'up', { deadlineMs: 20_000, say: `connection to ${cluster} up (${process.errors})` })
+}

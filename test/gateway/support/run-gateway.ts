@@ -1,0 +1,55 @@
+/**
+ * One gateway process for tests in network namespaces: real kernel drivers, objects in memory. Told what to hold by
+ * JSON lines on standard input (`{"put": object}`, `{"drop": [kind, name]}`), tells on standard output what it writes
+ * (`{"object": …}`, `{"gone": [kind, name]}`, `{"left": true}`). Arguments: node, state directory, lanes as JSON.
+ */
+import { createInterface } from 'node:readline'
+import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+import { gatewayConfig, runGateway } from '../../../gateway/main.ts'
+import { NftCommand } from '../../../kernel/nft-command.ts'
+import { ProcSysctl } from '../../../kernel/proc-sysctl.ts'
+import { Rtnetlink } from '../../../kernel/rtnetlink.ts'
+import { WgCommand } from '../../../kernel/wg-command.ts'
+import type { Kind, KubeObject } from '../../../model/objects.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { createLogger } from '../../../runtime/pino-logger.ts'
+import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
+import { StatusBoard } from '../../../runtime/status-board.ts'
+
+const [node = '', stateDir = '', init = '{}'] = process.argv.slice(2)
+const say = (line: unknown): void => {
+  process.stdout.write(`${JSON.stringify(line)}\n`)
+}
+
+const cluster = new MemoryCluster()
+for (const kind of ['Endpoint', 'Gateway'] as const) {
+  cluster.cache(kind).onChange((change) => {
+    if (change?.type === 'set') say({ object: change.object })
+    if (change?.type === 'removed') say({ gone: [kind, change.object.metadata.name] })
+  })
+}
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const order = JSON.parse(line) as { put?: KubeObject; drop?: [Kind, string] }
+  if (order.put !== undefined) cluster.put(order.put)
+  if (order.drop !== undefined) cluster.drop(order.drop[0], order.drop[1])
+})
+
+const stopping = new AbortController()
+process.once('SIGTERM', () => stopping.abort())
+const clock = new SystemClock()
+const routes = new Rtnetlink()
+const deps = {
+  clock,
+  logger: createLogger('gateway', process.env['SEALANE_TEST_LOG'] === '1' ? 'debug' : 'warn'),
+  metrics: createMetrics('gateway'),
+  status: new StatusBoard(),
+  cluster,
+  routes,
+  nft: new NftCommand(),
+  wireguard: new WgCommand({ routes, clock }),
+  sysctl: new ProcSysctl(),
+}
+await runGateway(deps, gatewayConfig({ node, version: 'test', stateDir, ...(JSON.parse(init) as { lanes: [] }) }), stopping.signal)
+say({ left: true })
+routes.close()
+process.exit(0)

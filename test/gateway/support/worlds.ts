@@ -1,0 +1,76 @@
+/** Worlds as one-liners for tests. */
+import type { PeerState } from '../../../kernel/wireguard.ts'
+import { type Cluster, type Endpoint, type EndpointCandidate, type Node, endpointName } from '../../../model/objects.ts'
+import type { GatewayWorld } from '../../../gateway/world.ts'
+
+export const NOW = Date.parse('2026-11-20T12:00:00Z')
+
+/** A public key that is told apart by its first letters. */
+export function key(name: string): string {
+  return Buffer.from(name.padEnd(32, '.').slice(0, 32)).toString('base64')
+}
+
+export function cluster(id: string, index: number, podCIDR: string | readonly string[], globalCIDR?: string | readonly string[]): Cluster {
+  const list = (texts: string | readonly string[] | undefined): readonly string[] =>
+    texts === undefined ? [] : typeof texts === 'string' ? [texts] : texts
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Cluster',
+    metadata: { name: id },
+    spec: { id, index, podCIDRs: list(podCIDR), serviceCIDRs: ['10.43.0.0/16'], globalCIDRs: list(globalCIDR), labels: {} },
+  }
+}
+
+/** Candidates as `public 192.0.2.20:4500`. */
+export function endpoint(clusterId: string, node: string, lane: number, candidates: readonly string[], publicKey = key(`${clusterId}${lane}`)): Endpoint {
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Endpoint',
+    metadata: { name: endpointName(clusterId, node, lane) },
+    spec: { cluster: clusterId, node, lane, publicKey, candidates: candidates.map(candidate), capabilities: ['wireguard'] },
+  }
+}
+
+function candidate(text: string): EndpointCandidate {
+  const [kind = '', place = ''] = text.split(' ')
+  const [address = '', port = ''] = place.split(':')
+  return { kind: kind as EndpointCandidate['kind'], address, port: Number(port) }
+}
+
+export function node(name: string, internalIp: string, podCIDR?: string): Node {
+  return {
+    apiVersion: 'v1',
+    kind: 'Node',
+    metadata: { name },
+    ...(podCIDR === undefined ? {} : { spec: { podCIDR, podCIDRs: [podCIDR] } }),
+    status: { addresses: [{ type: 'InternalIP', address: internalIp }] },
+  }
+}
+
+export function peerState(publicKey: string, facts: Partial<PeerState> = {}): PeerState {
+  return { publicKey, allowedIps: [], keepaliveSeconds: 25, rxBytes: 0, txBytes: 0, ...facts }
+}
+
+/** Milano with one lane on node gw, and whatever else is said. */
+export function world(facts: Partial<GatewayWorld> = {}): GatewayWorld {
+  const own = facts.own ?? cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
+  return {
+    nowMs: NOW,
+    node: 'gw',
+    own,
+    clusters: [own],
+    endpoints: [],
+    nodes: [node('gw', '192.0.2.10', '10.42.0.0/24'), node('worker', '192.0.2.11', '10.42.1.0/24')],
+    lanes: [{ lane: 0, port: 4500, publicAddress: '192.0.2.10' }],
+    rotateMs: 5000,
+    addresses: [
+      { device: 'lo', address: '127.0.0.1/8' },
+      { device: 'eth0', address: '192.0.2.10/24' },
+      { device: 'cni0', address: '10.42.0.1/24' },
+    ],
+    devices: new Map(),
+    pathMtu: new Map(),
+    health: new Map(),
+    ...facts,
+  }
+}

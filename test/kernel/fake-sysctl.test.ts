@@ -1,0 +1,16 @@
+import t from 'tap'
+import { FakeSysctl } from '../../kernel/fake-sysctl.ts'
+import { sysctlCompliance } from '../compliance/sysctl.ts'
+
+const make = (): FakeSysctl => {
+  const sysctl = new FakeSysctl()
+  sysctl.provideDevice('lo')
+  return sysctl
+}
+
+sysctlCompliance(t, make)
+
+t.test('prints itself', (t) => {
+  t.match(make().toString(), /^net\/ipv4\/conf\/lo\/accept_local = 0\n[^]*net\/ipv4\/ip_forward = 0$/)
+  t.end()
+})

@@ -1,0 +1,149 @@
+import { execFileSync } from 'node:child_process'
+import t from 'tap'
+import {
+  formatAddress,
+  formatForwardingEntry,
+  formatLink,
+  formatLinkChange,
+  formatNeighbour,
+  formatRoute,
+  formatRouteDeletion,
+  formatRule,
+  formatRuleDeletion,
+} from '../../kernel/format-ip.ts'
+import type { NewLink, Route } from '../../kernel/route-table.ts'
+import { Rtnetlink } from '../../kernel/rtnetlink.ts'
+import { routeTableCompliance } from '../compliance/route-table.ts'
+import { inPrivateNetns } from '../support/netns.ts'
+
+/** Runs one printed command as it stands. */
+const sh = (line: string): string => {
+  const [tool = '', ...args] = line.split(' ')
+  return execFileSync(tool, args, { encoding: 'utf8' })
+}
+const json = (line: string): Record<string, unknown>[] => JSON.parse(sh(line)) as Record<string, unknown>[]
+
+inPrivateNetns(t, import.meta.url, () => {
+  routeTableCompliance(t, () => new Rtnetlink())
+
+  const vx: NewLink = {
+    kind: 'vxlan',
+    name: 'sl-vx',
+    vni: 7300,
+    port: 4810,
+    local: '192.0.2.1',
+    mac: '0a:5e:c0:00:02:01',
+    mtu: 1450,
+  }
+  const hop = { device: 'sl-vx', onlink: true }
+  const routes: readonly Route[] = [
+    {
+      table: 7312,
+      destination: '244.1.0.0/16',
+      type: 'unicast',
+      nextHops: [{ ...hop, via: '192.0.2.2' }],
+      mtu: 1370,
+      source: '192.0.2.1',
+    },
+    {
+      table: 7312,
+      destination: '244.2.0.0/16',
+      type: 'unicast',
+      nextHops: [
+        { ...hop, via: '192.0.2.2', weight: 3 },
+        { ...hop, via: '192.0.2.3' },
+      ],
+      metric: 7,
+    },
+    { table: 7312, destination: '244.0.0.0/8', type: 'unreachable', nextHops: [], metric: 4278198272 },
+    { table: 7311, destination: '0.0.0.0/0', type: 'unicast', nextHops: [{ device: 'sl-vx' }] },
+  ]
+
+  t.test('what the printed commands make is what the driver makes and lists', async (t) => {
+    const table = new Rtnetlink()
+    t.teardown(() => table.close())
+    const snapshot = (): unknown => ({
+      links: json('ip -j -d link show dev sl-vx').map(({ ifindex: _ifindex, ...rest }) => rest),
+      routes: json('ip -j -d route show table all proto 173'),
+      rules: json('ip -j rule show').filter(
+        (rule) => Number(rule['priority']) > 7000 && Number(rule['priority']) < 8000,
+      ),
+      neighbours: json('ip -j neighbour show dev sl-vx nud permanent'),
+      forwarding: json('bridge -j fdb show dev sl-vx'),
+    })
+    sh('ip link add sl-wire type bridge')
+    sh('ip link set sl-wire up')
+    sh('ip address add 192.0.2.1/24 dev sl-wire')
+    const address = { device: 'sl-vx', address: '246.0.0.1/32' }
+    const neighbour = { device: 'sl-vx', address: '192.0.2.2', mac: '0a:5e:c0:00:02:02' }
+    const entry = { device: 'sl-vx', mac: '0a:5e:c0:00:02:02', destination: '192.0.2.2' }
+    const rules = [
+      { priority: 7310, table: 7310, inputDevice: 'sealane0' },
+      { priority: 7312, table: 7312 },
+    ]
+    const print = (route: Route): string => formatRoute(route)
+    const commands = [
+      formatLink(vx),
+      formatLinkChange('sl-vx', { up: true }),
+      formatAddress(address),
+      ...routes.map(print),
+      ...rules.map((rule) => formatRule(rule)),
+      formatNeighbour(neighbour),
+      formatForwardingEntry(entry),
+    ]
+    commands.forEach(sh)
+    const byTools = snapshot()
+    t.strictSame((await table.routes()).map(print).sort(), routes.map(print).sort(), 'routes made by ip are read right')
+    t.strictSame(await table.rules(), rules)
+    t.strictSame(await table.neighbours('sl-vx'), [neighbour])
+    t.strictSame(await table.forwardingEntries('sl-vx'), [entry])
+    rules.forEach((rule) => sh(formatRuleDeletion(rule)))
+    routes.forEach((route) => sh(formatRouteDeletion(route)))
+    t.same(await table.routes(), [], 'the printed deletions delete')
+    sh('ip link del sl-vx')
+
+    await table.addLink(vx)
+    await table.setLink('sl-vx', { up: true })
+    await table.addAddress(address)
+    for (const route of routes) await table.replaceRoute(route)
+    for (const rule of rules) await table.addRule(rule)
+    await table.replaceNeighbour(neighbour)
+    await table.replaceForwardingEntry(entry)
+    t.strictSame(snapshot(), byTools, 'and the driver makes the same')
+  })
+
+  t.test('routes and rules of others are not listed', async (t) => {
+    const table = new Rtnetlink()
+    t.teardown(() => table.close())
+    const before = [(await table.routes()).length, (await table.rules()).length]
+    sh('ip route add 198.51.100.0/24 dev lo table 7312')
+    sh('ip rule add priority 7399 lookup 7312')
+    t.same([(await table.routes()).length, (await table.rules()).length], before)
+  })
+
+  t.test('1,000 routes are listed whole', async (t) => {
+    const table = new Rtnetlink()
+    t.teardown(() => table.close())
+    for (let i = 0; i < 1000; i++) {
+      await table.replaceRoute({
+        table: 7313,
+        destination: `245.1.${i >> 8}.${i & 255}/32`,
+        type: 'unreachable',
+        nextHops: [],
+      })
+    }
+    t.equal((await table.routes()).filter((route) => route.table === 7313).length, 1000)
+    const many = await Promise.all(Array.from({ length: 20 }, () => table.routes()))
+    t.ok(
+      many.every((list) => list.length === many[0]?.length),
+      'also by many callers at once',
+    )
+  })
+
+  t.test('a closed driver says so', async (t) => {
+    const table = new Rtnetlink()
+    table.close()
+    table.close()
+    await t.rejects(table.links(), { code: 'EINTR' })
+  })
+})

@@ -1,0 +1,182 @@
+/**
+ * WireGuard for real. The story with two devices:
+ *
+ *   this namespace                        sl-<random>
+ *   WgCommand  slt…  246.0.0.1/32         wg by hand  slf…  246.0.0.2/32
+ *        wire 192.0.2.1/24 ───── veth ───── wire 192.0.2.2/24
+ */
+import { execFileSync, spawnSync } from 'node:child_process'
+import { randomBytes } from 'node:crypto'
+import { readdirSync, readlinkSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { Rtnetlink } from '../../kernel/rtnetlink.ts'
+import { WgCommand } from '../../kernel/wg-command.ts'
+import { daemonsOf } from '../../kernel/wireguard-go.ts'
+import { generateWireguardKey } from '../../kernel/wireguard-key.ts'
+import { wireguardCompliance, type WireguardUnderTest } from '../compliance/wireguard.ts'
+import { eventually } from '../support/eventually.ts'
+import { inPrivateNetns, withNetns, type Netns } from '../support/netns.ts'
+
+const make = (): WireguardUnderTest => {
+  const routes = new Rtnetlink()
+  return { routes, wireguard: new WgCommand({ routes }) }
+}
+
+inPrivateNetns(t, import.meta.url, () => {
+  wireguardCompliance(t, make)
+  t.test('keys are those of wg', (t) => {
+    const { privateKey, publicKey } = generateWireguardKey()
+    t.equal(execFileSync('wg', ['pubkey'], { input: privateKey, encoding: 'utf8' }).trim(), publicKey)
+    t.end()
+  })
+  t.test('a name that another device has', async (t) => {
+    const { wireguard, routes } = make()
+    t.teardown(() => routes.close())
+    await routes.addLink({ kind: 'bridge', name: 'sl-br', mtu: 1500 })
+    const file = keyFile(t, generateWireguardKey().privateKey)
+    await t.rejects(wireguard.ensureDevice('sl-br', { privateKeyFile: file, mtu: 1420 }), { code: 'EEXIST' })
+    await t.rejects(wireguard.deleteDevice('sl-br'), { code: 'EEXIST' })
+    t.equal(await wireguard.read('sl-br'), undefined)
+    await routes.deleteLink('sl-br')
+  })
+  t.test('a device outlives the process that made it', outlives)
+  t.test('two devices: with the right key nothing is lost', (t) => twoDevices(t, 'right key'))
+  t.test('two devices: with a wrong key nothing arrives', (t) => twoDevices(t, 'wrong key'))
+})
+
+function keyFile(t: Test, privateKey: string): string {
+  const file = join(t.testdir({}), 'key')
+  writeFileSync(file, `${privateKey}\n`, { mode: 0o600 })
+  return file
+}
+
+async function outlives(t: Test): Promise<void> {
+  const { wireguard, routes } = make()
+  const name = `slt${randomBytes(4).toString('hex')}`
+  t.teardown(async () => {
+    await wireguard.deleteDevice(name)
+    routes.close()
+  })
+  const { privateKey, publicKey } = generateWireguardKey()
+  const script = `
+    import { Rtnetlink } from ${JSON.stringify(new URL('../../kernel/rtnetlink.ts', import.meta.url).href)}
+    import { WgCommand } from ${JSON.stringify(new URL('../../kernel/wg-command.ts', import.meta.url).href)}
+    const routes = new Rtnetlink()
+    await new WgCommand({ routes }).ensureDevice(${JSON.stringify(name)}, { privateKeyFile: ${JSON.stringify(keyFile(t, privateKey))}, mtu: 1420 })
+    routes.close()
+  `
+  const child = spawnSync(process.execPath, ['--input-type=module', '-e', script], {
+    encoding: 'utf8',
+    timeout: 20_000,
+  })
+  t.equal(child.status, 0, child.stderr)
+  t.match(await wireguard.read(name), { name, publicKey })
+  if ((await wireguard.driver()) === 'kernel') return
+
+  const [pid, ...more] = await daemonsOf(name)
+  t.same(more, [])
+  for (const fd of ['0', '1', '2']) t.equal(readlinkSync(`/proc/${pid ?? 0}/fd/${fd}`), '/dev/null')
+  const files = readdirSync(`/proc/${pid ?? 0}/fd`).map((fd) => linkOf(`/proc/${pid ?? 0}/fd/${fd}`))
+  t.same(
+    files.filter((file) => file.startsWith('/') && !file.startsWith('/dev/')),
+    [],
+    'no file of ours is held open',
+  )
+  t.equal(readlinkSync(`/proc/${pid ?? 0}/cwd`), '/')
+  await wireguard.deleteDevice(name)
+  t.same(await daemonsOf(name), [], 'and ends with its device')
+}
+
+function linkOf(path: string): string {
+  try {
+    return readlinkSync(path)
+  } catch {
+    return ''
+  }
+}
+
+async function twoDevices(t: Test, story: 'right key' | 'wrong key'): Promise<void> {
+  const { wireguard, routes } = make()
+  t.teardown(() => routes.close())
+  const near = generateWireguardKey()
+  const far = generateWireguardKey()
+  const name = `slt${randomBytes(4).toString('hex')}`
+  await withNetns(async (ns) => {
+    execFileSync('ip', ['link', 'add', 'wire', 'type', 'veth', 'peer', 'name', 'wire', 'netns', ns.name])
+    await routes.addAddress({ device: 'wire', address: '192.0.2.1/24' })
+    await routes.setLink('wire', { up: true })
+    const believed = story === 'right key' ? near.publicKey : generateWireguardKey().publicKey
+    await farSide(t, ns, far.privateKey, believed, await wireguard.driver())
+
+    await wireguard.ensureDevice(name, { privateKeyFile: keyFile(t, near.privateKey), mtu: 1420 })
+    await wireguard.sync(name, {
+      listenPort: 4500,
+      peers: [
+        { publicKey: far.publicKey, endpoint: '192.0.2.2:4500', allowedIps: ['246.0.0.2/32'], keepaliveSeconds: 0 },
+      ],
+    })
+    await routes.addAddress({ device: name, address: '246.0.0.1/32' })
+    await routes.replaceRoute({
+      table: 254,
+      destination: '246.0.0.2/32',
+      type: 'unicast',
+      nextHops: [{ device: name }],
+    })
+    const ping = spawnSync('ping', ['-n', '-c', '5', '-i', '0.2', '-W', '2', '246.0.0.2'], { encoding: 'utf8' })
+    const peer = async () => (await wireguard.read(name))?.peers[0]
+    if (story === 'right key') {
+      t.match(ping.stdout, / 0% packet loss/)
+      const state = await eventually(
+        async () => ((await peer())?.lastHandshakeMs === undefined ? undefined : await peer()),
+        { say: 'a handshake' },
+      )
+      t.ok((state.lastHandshakeMs ?? 0) > Date.now() - 60_000)
+      t.ok(state.rxBytes >= 5 * 84 && state.txBytes >= 5 * 84, 'bytes are counted')
+
+      await wireguard.sync(name, {
+        listenPort: 4500,
+        peers: [
+          { publicKey: far.publicKey, allowedIps: ['246.0.0.2/32'], keepaliveSeconds: 0 },
+          { publicKey: generateWireguardKey().publicKey, allowedIps: ['246.0.0.9/32'], keepaliveSeconds: 0 },
+        ],
+      })
+      const after = (await wireguard.read(name))?.peers.find((item) => item.publicKey === far.publicKey)
+      t.equal(after?.lastHandshakeMs, state.lastHandshakeMs, 'the session lives through a sync that adds a peer')
+      t.ok((after?.rxBytes ?? 0) >= state.rxBytes)
+    } else {
+      t.match(ping.stdout, / 100% packet loss/)
+      t.equal((await peer())?.lastHandshakeMs, undefined)
+      t.equal((await peer())?.rxBytes, 0)
+    }
+    await wireguard.deleteDevice(name)
+    t.equal(await wireguard.read(name), undefined)
+    await routes.deleteLink('wire')
+  })
+}
+
+/** The other end, by the tools alone. */
+async function farSide(t: Test, ns: Netns, privateKey: string, peerKey: string, driver: string): Promise<void> {
+  const device = `slf${randomBytes(4).toString('hex')}`
+  const file = join(t.testdir({}), 'far-key')
+  writeFileSync(file, `${privateKey}\n`, { mode: 0o600 })
+  await ns.exec('ip', ['address', 'add', '192.0.2.2/24', 'dev', 'wire'])
+  await ns.exec('ip', ['link', 'set', 'wire', 'up'])
+  if (driver === 'kernel') await ns.exec('ip', ['link', 'add', device, 'type', 'wireguard'])
+  else await ns.exec('wireguard-go', [device])
+  await ns.exec('wg', [
+    'set',
+    device,
+    'private-key',
+    file,
+    'listen-port',
+    '4500',
+    'peer',
+    peerKey,
+    'allowed-ips',
+    '246.0.0.1/32',
+  ])
+  await ns.exec('ip', ['address', 'add', '246.0.0.2/32', 'dev', device])
+  await ns.exec('ip', ['link', 'set', device, 'up', 'mtu', '1420'])
+  await ns.exec('ip', ['route', 'add', '246.0.0.1/32', 'dev', device])
+}

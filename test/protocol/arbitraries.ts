@@ -1,0 +1,93 @@
+/** Every record that the wire allows, for property tests. */
+import fc from 'fast-check'
+import type { MemberRecord, RecordBody, StoredRecord } from '../../model/records.ts'
+
+const name = fc.string({ minLength: 1, maxLength: 40, unit: fc.constantFrom(...'abcxyz019-.') })
+const words = fc.string({ unit: 'grapheme', maxLength: 20 })
+const port = fc.integer({ min: 1, max: 65_535 })
+const protocol = fc.constantFrom('TCP' as const, 'UDP' as const, 'SCTP' as const)
+const family = fc.constantFrom('IPv4' as const, 'IPv6' as const)
+const address = fc.oneof(fc.ipV4(), fc.ipV6())
+const labelKey = fc.oneof(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 }), fc.constantFrom('__proto__', 'toString'))
+const labels = fc.dictionary(labelKey, words, { maxKeys: 5 })
+const maybe = { requiredKeys: [] as [] }
+
+const serviceExport = fc.record(
+  {
+    kind: fc.constant('ServiceExport' as const),
+    uid: words,
+    type: fc.constantFrom('ClusterSetIP' as const, 'Headless' as const),
+    ports: fc.array(fc.record({ name: words, protocol, port, appProtocol: words }, { requiredKeys: ['protocol', 'port'] }), { maxLength: 5 }),
+    sessionAffinity: fc.constantFrom('ClientIP' as const, 'None' as const),
+    sessionAffinityTimeoutSeconds: fc.integer({ min: 1, max: 86_400 }),
+    internalTrafficPolicy: words,
+    trafficDistribution: words,
+    ipFamilies: fc.array(family, { maxLength: 2 }),
+    exportedLabels: labels,
+    exportedAnnotations: labels,
+  },
+  { requiredKeys: ['kind', 'uid', 'type', 'ports', 'sessionAffinity', 'ipFamilies', 'exportedLabels', 'exportedAnnotations'] },
+)
+
+const endpoint = fc.record(
+  {
+    addresses: fc.array(address, { maxLength: 3 }),
+    hostname: name,
+    nodeName: name,
+    zone: words,
+    conditions: fc.record({ ready: fc.boolean(), serving: fc.boolean(), terminating: fc.boolean() }, maybe),
+  },
+  { requiredKeys: ['addresses'] },
+)
+
+const endpointSlice = fc.record({
+  kind: fc.constant('EndpointSlice' as const),
+  service: name,
+  addressType: family,
+  ports: fc.array(fc.record({ name: words, protocol, port, appProtocol: words }, maybe), { maxLength: 5 }),
+  endpoints: fc.array(endpoint, { maxLength: 10 }),
+})
+
+const laneEndpoint = fc.record({
+  kind: fc.constant('Endpoint' as const),
+  spec: fc.record({
+    cluster: name,
+    node: name,
+    lane: fc.nat(255),
+    publicKey: fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Buffer.from(bytes).toString('base64')),
+    candidates: fc.array(
+      fc.record({ kind: fc.constantFrom('private' as const, 'public' as const, 'observed' as const, 'loadBalancer' as const), address, port }),
+      { maxLength: 4 },
+    ),
+    capabilities: fc.array(name, { maxLength: 4 }),
+  }),
+})
+
+const cluster = fc.record({
+  kind: fc.constant('Cluster' as const),
+  spec: fc.record({
+    id: name,
+    index: fc.nat(0xffff),
+    podCIDRs: fc.array(address, { maxLength: 3 }),
+    serviceCIDRs: fc.array(address, { maxLength: 3 }),
+    globalCIDRs: fc.array(address, { maxLength: 3 }),
+    labels,
+  }),
+})
+
+const clusterSetIp = fc.record({ kind: fc.constant('ClusterSetIP' as const), ips: fc.array(address, { maxLength: 2 }) })
+
+const memberBody = fc.oneof(serviceExport, endpointSlice, laneEndpoint) as fc.Arbitrary<MemberRecord['body']>
+const body = fc.oneof(memberBody, cluster, clusterSetIp) as fc.Arbitrary<RecordBody>
+const namespace = fc.oneof(fc.constant(''), name)
+
+export const anyMemberRecord: fc.Arbitrary<MemberRecord> = fc.record({ namespace, name, body: memberBody })
+
+export const anyStoredRecord: fc.Arbitrary<StoredRecord> = fc
+  .record({ cluster: namespace, namespace, name, body, revision: fc.maxSafeNat(), createdAtMs: fc.maxSafeNat() })
+  .map(({ cluster: owner, namespace: space, name: called, body: what, revision, createdAtMs }) => ({
+    key: { cluster: owner as StoredRecord['key']['cluster'], kind: what.kind, namespace: space, name: called },
+    revision,
+    createdAtMs,
+    body: what,
+  }))

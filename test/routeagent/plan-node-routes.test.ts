@@ -1,0 +1,183 @@
+/** Plans as the commands they stand for, and the answers to awkward worlds. */
+import t from 'tap'
+import { describeRouteAgentPlan, describeRoutes } from '../../routeagent/describe-plan.ts'
+import type { KernelFacts } from '../../routeagent/node-facts.ts'
+import { type NodeRouteWorld, planNodeRoutes } from '../../routeagent/plan-node-routes.ts'
+import { equalsGolden } from './support/golden.ts'
+import { cluster, endpoint, gateway, node, serviceImport, slice } from './support/site.ts'
+
+const FACTS: KernelFacts = {
+  links: [
+    { name: 'lo', index: 1, kind: '', mtu: 65536, up: true, mac: '' },
+    { name: 'eth0', index: 2, kind: 'veth', mtu: 1500, up: true, mac: '02:00:00:00:00:02' },
+    { name: 'cni0', index: 3, kind: 'bridge', mtu: 1500, up: true, mac: '02:00:00:00:00:03' },
+  ],
+  addresses: [
+    { device: 'lo', address: '127.0.0.1/8' },
+    { device: 'eth0', address: '192.168.7.11/24' },
+    { device: 'cni0', address: '10.42.1.1/24' },
+    { device: 'cni0', address: 'fe80::1/64' },
+  ],
+  bridgeNetfilter: '1',
+}
+
+const NODES = [
+  node('gw-a', '192.168.7.1', '10.42.0.0/24'),
+  node('gw-b', '192.168.7.2', '10.42.2.0/24'),
+  node('worker', '192.168.7.11', '10.42.1.0/24'),
+]
+
+function world(change: Partial<NodeRouteWorld> = {}): NodeRouteWorld {
+  return {
+    node: 'worker',
+    self: 'milano',
+    nodes: NODES,
+    clusters: [
+      cluster('tokyo', 3, '244.2.0.0/16'),
+      cluster('milano', 1, '244.0.0.0/16'),
+      cluster('paris', 2, '244.1.0.0/16'),
+    ],
+    endpoints: [endpoint('milano', 'gw-a'), endpoint('milano', 'gw-b'), endpoint('paris', 'gw')],
+    gateways: [
+      gateway('gw-a', { paris: 'up', tokyo: 'up' }),
+      gateway('gw-b', { paris: ['up', 'up'], tokyo: 'down' }, 1380),
+    ],
+    globalRange: '244.0.0.0/8',
+    clustersetIpRange: '245.0.0.0/16',
+    facts: FACTS,
+    ...change,
+  }
+}
+
+const onGateway = (change: Partial<NodeRouteWorld> = {}): NodeRouteWorld =>
+  world({
+    node: 'gw-a',
+    facts: {
+      ...FACTS,
+      addresses: [
+        { device: 'eth0', address: '192.168.7.1/24' },
+        { device: 'cni0', address: '10.42.0.1/24' },
+      ],
+    },
+    ...change,
+  })
+
+t.test('a worker, two gateways, services', async (t) => {
+  const imports = [serviceImport('web', '245.0.0.7'), serviceImport('empty', '245.0.0.8')]
+  const slices = [slice('web', 'milano', ['10.42.1.5', '10.42.0.6']), slice('web', 'paris', ['244.1.0.5'])]
+  equalsGolden(t, describeRouteAgentPlan({ ...world(), imports, slices }), 'worker.txt')
+})
+
+t.test(
+  'a gateway node: out of its lane to the other nodes, and by the other gateway where its own lane is down',
+  async (t) => {
+    const gateways = [gateway('gw-a', { paris: 'up', tokyo: 'down' }), gateway('gw-b', { paris: 'up', tokyo: 'up' })]
+    equalsGolden(t, describeRouteAgentPlan({ ...onGateway({ gateways }), imports: [], slices: [] }), 'gateway.txt')
+  },
+)
+
+t.test('a flat clusterset on a bridge that hides answers', async (t) => {
+  const clusters = [cluster('milano', 1), cluster('paris', 2, undefined, '10.44.0.0/16')]
+  const facts = { ...FACTS, bridgeNetfilter: undefined }
+  equalsGolden(t, describeRouteAgentPlan({ ...world({ clusters, facts }), imports: [], slices: [] }), 'flat.txt')
+})
+
+const via = (w: NodeRouteWorld): Record<string, string> => {
+  const plan = planNodeRoutes(w)
+  if (!plan.ok) return { plan: plan.reason }
+  return Object.fromEntries(
+    plan.routes
+      .filter((r) => r.type === 'unicast' && /^244/.test(r.destination))
+      .map((r) => [
+        r.destination,
+        r.nextHops.map((h) => `${h.via}${h.weight === undefined ? '' : `*${h.weight}`}`).join(' '),
+      ]),
+  )
+}
+
+t.test('which gateways lead to a cluster', async (t) => {
+  const rows: { say: string; change: Partial<NodeRouteWorld>; want: Record<string, string> }[] = [
+    {
+      say: 'lanes up count as weight',
+      change: {},
+      want: { '244.1.0.0/16': '192.168.7.1*1 192.168.7.2*2', '244.2.0.0/16': '192.168.7.1' },
+    },
+    {
+      say: 'nobody has reported: unseen is not gone, all that serve a lane are used',
+      change: { gateways: [gateway('gw-a')] },
+      want: { '244.1.0.0/16': '192.168.7.1 192.168.7.2', '244.2.0.0/16': '192.168.7.1 192.168.7.2' },
+    },
+    {
+      say: 'one reports down, the other not yet: the other stands in',
+      change: { gateways: [gateway('gw-a', { paris: 'down', tokyo: 'up' })] },
+      want: { '244.1.0.0/16': '192.168.7.2', '244.2.0.0/16': '192.168.7.1' },
+    },
+    {
+      say: 'all report down: nothing but unreachable',
+      change: { gateways: [gateway('gw-a', { paris: 'down' }), gateway('gw-b', { tokyo: 'connecting' })] },
+      want: {},
+    },
+    {
+      say: 'a gateway node that cannot be used is left out',
+      change: { nodes: [NODES[0]!, node('gw-b'), NODES[2]!] },
+      want: { '244.1.0.0/16': '192.168.7.1', '244.2.0.0/16': '192.168.7.1' },
+    },
+  ]
+  for (const { say, change, want } of rows) t.strictSame(via(world(change)), want, say)
+})
+
+t.test('what is wrong is said, and disturbs nobody else', async (t) => {
+  const rows: { change: Partial<NodeRouteWorld>; want: string }[] = [
+    { change: { nodes: [] }, want: '# Node worker does not exist\n' },
+    { change: { nodes: [node('worker')] }, want: '# Node worker: status.addresses has no InternalIP\n' },
+    {
+      change: { nodes: [node('worker', '10.0.0.300')] },
+      want: '# Node worker: InternalIP "10.0.0.300": expected an IPv4 or IPv6 address such as 10.42.0.7\n',
+    },
+    {
+      change: { nodes: [node('worker', '127.0.0.1')] },
+      want: '# Node worker: InternalIP 127.0.0.1 is a loopback address\n',
+    },
+    {
+      change: { nodes: [node('worker', '192.168.7.99')] },
+      want: '# Node worker: no device of this machine has its InternalIP 192.168.7.99\n',
+    },
+  ]
+  for (const { change, want } of rows) t.equal(describeRoutes(planNodeRoutes(world(change))), want)
+
+  const others = [
+    ...NODES,
+    node('x1'),
+    node('x2', '192.168.7.1', '10.42.9.0/24'),
+    node('x3', '192.168.7.13'),
+    node('x4', '192.168.7.14', '10.42.0.1/24'),
+  ]
+  const plan = planNodeRoutes(
+    world({
+      nodes: others,
+      clusters: [...world().clusters, cluster('bad', 4, '244.0.0.1/16'), cluster('twin', 5, '244.1.0.0/16')],
+    }),
+  )
+  if (!plan.ok) throw new Error(plan.reason)
+  t.strictSame(
+    plan.problems.map((p) => `${p.subject}: ${p.reason}`),
+    [
+      'Node x1: status.addresses has no InternalIP',
+      'Node x2: InternalIP 192.168.7.1 already belongs to node gw-a',
+      'Node x3: spec.podCIDR is missing: expected an IPv4 CIDR',
+      'Node x4: spec.podCIDR "10.42.0.1/24": expected no host bits set, as in 10.42.0.0/24',
+      'Cluster bad: prefix "244.0.0.1/16": expected no host bits set, as in 244.0.0.0/16',
+      'Cluster twin: 244.1.0.0/16 already leads to another cluster',
+    ],
+  )
+  t.strictSame(
+    plan.neighbours.map((n) => n.address),
+    ['192.168.7.1', '192.168.7.2', '192.168.7.13'],
+  )
+})
+
+t.test('without an address in its pod network the node still routes, with no source to offer', async (t) => {
+  const addresses = FACTS.addresses.filter((a) => a.device === 'eth0')
+  const plan = planNodeRoutes(world({ facts: { ...FACTS, addresses } }))
+  t.ok(plan.ok && plan.routes.every((r) => r.source === undefined))
+})

@@ -1,0 +1,315 @@
+/** One routeagent through its life: joined, balanced, disturbed, restarted, gone. All drivers are the fakes. */
+import t from 'tap'
+import type { Test } from 'tap'
+import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { KernelError } from '../../kernel/errors.ts'
+import { FakeNft } from '../../kernel/fake-nft.ts'
+import { FakeRouteTable } from '../../kernel/fake-route-table.ts'
+import { FakeSysctl } from '../../kernel/fake-sysctl.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
+import type { RouteAgent } from '../../model/objects.ts'
+import { type Clock, SystemClock } from '../../reconcile/clock.ts'
+import { planRouteAgent, runRouteAgent } from '../../routeagent/main.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { StatusBoard } from '../../runtime/status-board.ts'
+import { eventually } from '../support/eventually.ts'
+import { cluster, endpoint, gateway, membership, node, serviceImport, slice } from './support/site.ts'
+
+/** Real time, but 30 s pass whenever the test says so. */
+class JumpingClock extends SystemClock {
+  #offset = 0
+  readonly #sleepers = new Set<AbortController>()
+  override monotonic(): number {
+    return super.monotonic() + this.#offset
+  }
+  override async sleep(ms: number, signal: AbortSignal): Promise<void> {
+    const jump = new AbortController()
+    this.#sleepers.add(jump)
+    try {
+      await super.sleep(ms, AbortSignal.any([signal, jump.signal]))
+    } catch (error) {
+      if (signal.aborted) throw error
+    } finally {
+      this.#sleepers.delete(jump)
+    }
+  }
+  jump(ms: number): void {
+    this.#offset += ms
+    for (const sleeper of this.#sleepers) sleeper.abort()
+  }
+}
+
+class Machine {
+  readonly cluster = new MemoryCluster()
+  readonly nft = new FakeNft()
+  readonly routes = new FakeRouteTable({
+    links: [{ name: 'eth0' }, { name: 'cni0', kind: 'bridge' }],
+    addresses: [
+      { device: 'eth0', address: '192.168.7.11/24' },
+      { device: 'cni0', address: '10.42.1.1/24' },
+    ],
+    defaultDevice: 'eth0',
+  })
+  readonly sysctl = new FakeSysctl({ 'net/ipv4/ip_forward': '0', 'net/bridge/bridge-nf-call-iptables': '1' })
+  readonly logger = new CapturingLogger()
+  readonly clock = new JumpingClock()
+  status = new StatusBoard()
+  readonly before: string
+
+  constructor() {
+    // The kernel makes these with the device; the two fakes do not know each other.
+    this.sysctl.provideDevice(VXLAN_DEVICE)
+    this.before = this.kernel()
+  }
+
+  kernel(): string {
+    return `${this.routes.toString()}\n${this.nft.toString()}`
+  }
+
+  start(t: Test, cluster = this.cluster): { stop(): Promise<void>; ended: Promise<void> } {
+    const stopping = new AbortController()
+    this.status = new StatusBoard()
+    const deps = {
+      ...this,
+      cluster,
+      clock: this.clock as Clock,
+      metrics: createMetrics('routeagent'),
+      status: this.status,
+    }
+    const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3' }, stopping.signal)
+    const stop = (): Promise<void> => {
+      stopping.abort(new Error('stopped by the test'))
+      return ended
+    }
+    t.teardown(stop)
+    return { stop, ended }
+  }
+
+  ready(): Promise<unknown> {
+    return eventually(() => this.status.notReady().length === 0, { say: `ready: ${this.status.notReady().join('; ')}` })
+  }
+
+  join(): void {
+    this.cluster.put(membership())
+    this.cluster.put(node('gw', '192.168.7.1', '10.42.0.0/24'))
+    this.cluster.put(node('worker', '192.168.7.11', '10.42.1.0/24'))
+    this.cluster.put(cluster('milano', 1, '244.0.0.0/16'))
+    this.cluster.put(cluster('paris', 2, '244.1.0.0/16'))
+    this.cluster.put(endpoint('milano', 'gw'))
+  }
+
+  async backends(vip: string): Promise<string[]> {
+    const found: string[] = []
+    for (const slot of ['slot-0', 'slot-1', 'slot-2']) {
+      const elements = await this.nft.elements(NFT_TABLE_NODE, slot).catch(() => [])
+      found.push(...elements.filter((e) => e.key.startsWith(`${vip} `)).map((e) => e.value ?? ''))
+    }
+    return found
+  }
+
+  /** Waits until the address leads to these backends. */
+  serves(vip: string, ...want: string[]): Promise<unknown> {
+    return eventually(async () => (await this.backends(vip)).join(', ') === want.join(', '), {
+      say: `${vip} → ${want.join(', ')}`,
+    })
+  }
+}
+
+/** A table that grew keeps the chains of service sizes that no longer occur; one that is made anew has not got them. */
+function withoutPicks(kernel: string): string {
+  return kernel.replaceAll(/\tchain pick-\d+ \{\n(?:\t\t.*\n)*\t\}\n\n?/g, '')
+}
+
+t.test('a life', async (t) => {
+  const machine = new Machine()
+  const { cluster: api, nft, routes } = machine
+  const first = machine.start(t)
+  await eventually(() =>
+    machine.status.notReady().some((r) => r === 'routes: waiting for this site to join a clusterset'),
+  )
+  t.equal(machine.kernel(), machine.before, 'nothing is touched before the site has joined')
+
+  machine.join()
+  await machine.ready()
+  t.match(
+    routes.toString(),
+    'ip route replace 244.1.0.0/16 via 192.168.7.1 dev sealane-vx onlink table 7312',
+    'before any report: by the node that serves a lane',
+  )
+  t.equal(await machine.sysctl.read('net/ipv4/ip_forward'), '1')
+  const status = (): RouteAgent['status'] => api.get('RouteAgent', 'worker')?.status
+  t.strictSame(status(), { version: '1.2.3', clusters: [{ cluster: 'paris', gateways: ['gw'], mtu: 1420 }] })
+
+  api.put(gateway('gw', { paris: 'up' }))
+  await eventually(() => status()?.clusters[0]?.mtu === 1440)
+
+  api.put(serviceImport('web', '245.0.0.7'))
+  await eventually(async () => (await nft.elements(NFT_TABLE_NODE, 'no-backends')).length === 1, {
+    say: 'refused while nobody serves',
+  })
+  api.put(slice('web', 'paris', ['244.1.0.5', '244.1.0.6']))
+  await machine.serves('245.0.0.7', '244.1.0.5 . 8080', '244.1.0.6 . 8080')
+  t.strictSame(await nft.elements(NFT_TABLE_NODE, 'no-backends'), [])
+
+  const sent = nft.accepted.length
+  api.put(slice('web', 'paris', ['244.1.0.5', '244.1.0.9']))
+  await machine.serves('245.0.0.7', '244.1.0.5 . 8080', '244.1.0.9 . 8080')
+  t.strictSame(
+    nft.accepted.slice(sent),
+    [
+      [
+        { verb: 'delete-elements', table: NFT_TABLE_NODE, map: 'slot-1', elements: [{ key: '245.0.0.7 . tcp . 80' }] },
+        {
+          verb: 'add-elements',
+          table: NFT_TABLE_NODE,
+          map: 'slot-1',
+          elements: [{ key: '245.0.0.7 . tcp . 80', value: '244.1.0.9 . 8080' }],
+        },
+      ],
+    ],
+    'one changed endpoint is one transaction of two elements',
+  )
+
+  api.put(slice('web', 'milano', ['10.42.1.5']))
+  await machine.serves('245.0.0.7', '10.42.1.5 . 8080', '244.1.0.5 . 8080', '244.1.0.9 . 8080')
+  t.strictSame(await nft.elements(NFT_TABLE_NODE, 'hairpin'), [{ key: '10.42.1.5 . 10.42.1.5' }])
+  api.put(gateway('gw', { paris: 'down' }))
+  await machine.serves('245.0.0.7', '10.42.1.5 . 8080')
+  await eventually(() => !routes.toString().includes('244.1.0.0/16 via'), { say: 'no way to paris' })
+  t.match(routes.toString(), 'ip route replace unreachable 244.1.0.0/16')
+  api.put(gateway('gw', { paris: 'up' }))
+  await machine.serves('245.0.0.7', '10.42.1.5 . 8080', '244.1.0.5 . 8080', '244.1.0.9 . 8080')
+
+  await first.stop()
+  const standing = machine.kernel()
+  t.match(standing, 'sealane-vx', 'stopping leaves the data path as it is')
+  const second = machine.start(t)
+  await machine.ready()
+  t.equal(withoutPicks(machine.kernel()), withoutPicks(standing), 'a restart comes to the same')
+
+  api.put(membership('leaving'))
+  await second.ended
+  t.equal(machine.kernel(), machine.before, 'leaving takes everything out')
+  t.equal(api.get('RouteAgent', 'worker'), undefined)
+})
+
+t.test('what others break is repaired', async (t) => {
+  const machine = new Machine()
+  machine.join()
+  machine.cluster.put(serviceImport('web', '245.0.0.7'))
+  machine.cluster.put(slice('web', 'paris', ['244.1.0.5']))
+  machine.start(t)
+  await machine.ready()
+  const right = machine.kernel()
+
+  const breakages: { say: string; act: () => Promise<void> }[] = [
+    { say: 'the table is gone', act: () => machine.nft.run([{ verb: 'delete-table', table: NFT_TABLE_NODE }]) },
+    {
+      say: 'a chain was flushed',
+      act: () => machine.nft.run([{ verb: 'flush-chain', table: NFT_TABLE_NODE, chain: 'balance-local' }]),
+    },
+    {
+      say: 'an element is gone and another is new',
+      act: () =>
+        machine.nft.run([
+          {
+            verb: 'delete-elements',
+            table: NFT_TABLE_NODE,
+            map: 'slot-0',
+            elements: [{ key: '245.0.0.7 . tcp . 80' }],
+          },
+          {
+            verb: 'add-elements',
+            table: NFT_TABLE_NODE,
+            map: 'slot-0',
+            elements: [{ key: '245.0.0.99 . tcp . 80', value: '1.2.3.4 . 80' }],
+          },
+        ]),
+    },
+    {
+      say: 'a prefix more',
+      act: () =>
+        machine.nft.run([
+          { verb: 'add-elements', table: NFT_TABLE_NODE, map: 'remote', elements: [{ key: '192.0.2.0/24' }] },
+        ]),
+    },
+    { say: 'the overlay is gone', act: () => machine.routes.deleteLink(VXLAN_DEVICE) },
+    { say: 'a rule is gone', act: () => machine.routes.deleteRule({ priority: 7312, table: 7312 }) },
+    {
+      say: 'a neighbour is wrong',
+      act: () =>
+        machine.routes.replaceNeighbour({ device: VXLAN_DEVICE, address: '192.168.7.1', mac: '02:00:00:00:00:99' }),
+    },
+    {
+      say: 'a route of another cluster',
+      act: () =>
+        machine.routes.replaceRoute({ table: 7312, destination: '244.9.0.0/16', type: 'unreachable', nextHops: [] }),
+    },
+  ]
+  for (const { say, act } of breakages) {
+    await act()
+    machine.clock.jump(31_000)
+    await eventually(() => machine.kernel() === right, { say })
+    t.pass(say)
+  }
+})
+
+t.test('a refusal by the kernel is tried again, from nothing known', async (t) => {
+  const machine = new Machine()
+  machine.join()
+  machine.cluster.put(serviceImport('web', '245.0.0.7'))
+  machine.nft.failNext(new KernelError('EBUSY', 'nft', 'not now'))
+  machine.routes.failNext(new KernelError('EBUSY', 'ip', 'not now'))
+  machine.start(t)
+  await machine.ready()
+  t.match(machine.logger.messages('error').join(), 'failed; trying again')
+  machine.nft.failNext(new KernelError('UNKNOWN', 'nft', 'odd'))
+  machine.cluster.put(slice('web', 'paris', ['244.1.0.5']))
+  await machine.serves('245.0.0.7', '244.1.0.5 . 8080')
+})
+
+t.test('unseen is not gone: nothing is planned on half a view', async (t) => {
+  const machine = new Machine()
+  machine.join()
+  machine.cluster.put(serviceImport('web', '245.0.0.7'))
+  machine.cluster.put(slice('web', 'paris', ['244.1.0.5']))
+  const first = machine.start(t)
+  await machine.ready()
+  await first.stop()
+  const standing = machine.kernel()
+
+  const half = new MemoryCluster({ hold: true })
+  half.put(membership())
+  const second = machine.start(t, half)
+  await eventually(() =>
+    machine.status.notReady().some((r) => r.startsWith('routes: waiting for first reading of memberships')),
+  )
+  half.release()
+  await eventually(() =>
+    machine.status.notReady().some((r) => r.includes("waiting for Cluster milano, this cluster's own")),
+  )
+  t.equal(machine.kernel(), standing)
+  await second.stop()
+})
+
+t.test('a membership that vanishes is a leave, and leaving waits until it has worked', async (t) => {
+  const machine = new Machine()
+  machine.join()
+  const run = machine.start(t)
+  await machine.ready()
+  machine.nft.failNext(new KernelError('EBUSY', 'nft', 'not now'))
+  machine.cluster.drop('Membership', 'self')
+  await run.ended
+  t.equal(machine.kernel(), machine.before)
+  t.match(machine.logger.messages('error').join(), 'leaving failed; trying again')
+})
+
+t.test('a dry run changes nothing', async (t) => {
+  const machine = new Machine()
+  machine.join()
+  const text = await planRouteAgent(machine, { node: 'worker' }, new AbortController().signal)
+  t.match(text, 'ip link add sealane-vx')
+  t.match(text, 'add table ip sealane_node')
+  t.equal(machine.kernel(), machine.before)
+})

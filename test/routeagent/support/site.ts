@@ -1,0 +1,128 @@
+/** Objects of a small site, short to write: milano with gateways and workers, among paris and tokyo. */
+import type {
+  Cluster,
+  ConnectionState,
+  Endpoint,
+  EndpointSlice,
+  Gateway,
+  ImportPort,
+  Membership,
+  Node,
+  ServiceImport,
+  SliceEndpoint,
+} from '../../../model/objects.ts'
+import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../../model/spec-constants.ts'
+
+export function membership(phase: 'joined' | 'leaving' = 'joined'): Membership {
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Membership',
+    metadata: { name: 'self' },
+    spec: {
+      clusterId: 'milano',
+      phase,
+      clusterset: 'demo',
+      globalRange: '244.0.0.0/8',
+      clustersetIpRange: '245.0.0.0/16',
+    },
+  }
+}
+
+export function node(name: string, internalIp?: string, podCIDR?: string): Node {
+  return {
+    apiVersion: 'v1',
+    kind: 'Node',
+    metadata: { name },
+    spec: podCIDR === undefined ? {} : { podCIDR },
+    status: { addresses: internalIp === undefined ? [] : [{ type: 'InternalIP', address: internalIp }] },
+  }
+}
+
+export function cluster(id: string, index: number, globalCIDR?: string, podCIDR = '10.42.0.0/16'): Cluster {
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Cluster',
+    metadata: { name: id },
+    spec: {
+      id,
+      index,
+      podCIDRs: [podCIDR],
+      serviceCIDRs: ['10.43.0.0/16'],
+      globalCIDRs: globalCIDR === undefined ? [] : [globalCIDR],
+      labels: {},
+    },
+  }
+}
+
+export function endpoint(clusterId: string, nodeName: string, lane = 0): Endpoint {
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Endpoint',
+    metadata: { name: `${clusterId}-${nodeName}-lane${lane}` },
+    spec: { cluster: clusterId, node: nodeName, lane, publicKey: 'k', candidates: [], capabilities: [] },
+  }
+}
+
+/** `{ paris: 'up' }` on lane 0; `{ paris: ['up', 'down'] }` on lanes 0 and 1. */
+export function gateway(
+  nodeName: string,
+  states?: Readonly<Record<string, ConnectionState | readonly ConnectionState[]>>,
+  mtu = 1440,
+): Gateway {
+  const base = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: nodeName } } as const
+  if (states === undefined) return base
+  const connections = Object.entries(states).flatMap(([id, lanes]) =>
+    [lanes].flat().map((state, lane) => ({
+      cluster: id,
+      lane,
+      endpoint: `${id}-gw-lane${lane}`,
+      state,
+      message: '',
+      usingNat: false,
+      rxBytes: 0,
+      txBytes: 0,
+    })),
+  )
+  const numbers = [...new Set(connections.map((c) => c.lane))]
+  const lanes = numbers.map((lane) => ({ lane, device: `sealane${lane}`, mtu, driver: 'kernel' }))
+  return { ...base, status: { version: 'test', lanes, connections } }
+}
+
+const HTTP: ImportPort = { name: 'http', protocol: 'TCP', port: 80 }
+
+export function serviceImport(name: string, ip: string, spec: Partial<ServiceImport['spec']> = {}): ServiceImport {
+  return {
+    apiVersion: 'multicluster.x-k8s.io/v1beta1',
+    kind: 'ServiceImport',
+    metadata: { name, namespace: 'shop' },
+    spec: { type: 'ClusterSetIP', ips: [ip], ports: [HTTP], ...spec },
+  }
+}
+
+/** Addresses: `244.1.0.5` is ready, `244.1.0.5!` is not, `244.1.0.5~` serves while it terminates. */
+export function slice(
+  service: string,
+  clusterId: string,
+  addresses: readonly string[],
+  ports: EndpointSlice['ports'] = [{ name: 'http', protocol: 'TCP', port: 8080 }],
+): EndpointSlice {
+  return {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: {
+      name: `${service}-${clusterId}`,
+      namespace: 'shop',
+      labels: { [LABEL_SERVICE_NAME]: service, [LABEL_SOURCE_CLUSTER]: clusterId },
+    },
+    addressType: 'IPv4',
+    endpoints: addresses.map(sliceEndpoint),
+    ports,
+  }
+}
+
+function sliceEndpoint(text: string): SliceEndpoint {
+  const addresses = [text.replace(/[!~]$/, '')]
+  if (text.endsWith('!')) return { addresses, conditions: { ready: false, serving: false, terminating: false } }
+  if (text.endsWith('~')) return { addresses, conditions: { ready: false, serving: true, terminating: true } }
+  return { addresses, conditions: { ready: true } }
+}

@@ -1,0 +1,68 @@
+/**
+ * A program for the namespaces of a test. Prints one JSON line per answer.
+ *   serve ADDRESS:PORT…           TCP and UDP: answers each line or datagram with "own address, caller's address"
+ *   call tcp|udp ADDRESS PORT N   N connections or sockets, one after the other; prints a JSON array of answers
+ *   hold ADDRESS PORT             one TCP connection; asks once per line on standard input
+ */
+import { createSocket } from 'node:dgram'
+import { createServer, connect } from 'node:net'
+import { createInterface } from 'node:readline'
+
+const [mode = '', ...args] = process.argv.slice(2)
+if (mode === 'serve') for (const where of args) serve(where)
+else if (mode === 'hold') hold(args[0] ?? '', Number(args[1]))
+else {
+  const ask = args[0] === 'udp' ? askUdp : askTcp
+  const answers: string[] = []
+  for (let i = 0; i < Number(args[3]); i++) answers.push(await ask(args[1] ?? '', Number(args[2])))
+  console.log(JSON.stringify(answers))
+}
+
+function serve(where: string): void {
+  const [address = '', port = ''] = where.split(':')
+  createServer((socket) => {
+    socket.on('error', () => undefined)
+    socket.on('data', () => socket.write(`${address} ${socket.remoteAddress}\n`))
+  }).listen(Number(port), address, () => console.log(`serving ${where}`))
+  const udp = createSocket('udp4')
+  udp.on('message', (_, from) => udp.send(`${address} ${from.address}`, from.port, from.address))
+  udp.bind(Number(port), address)
+}
+
+function askTcp(address: string, port: number): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: address, port, timeout: 3000 }, () => socket.write('hello\n'))
+    socket.on('data', (data) => {
+      resolve(data.toString().trim())
+      socket.destroy()
+    })
+    socket.on('error', (error: NodeJS.ErrnoException) => resolve(error.code ?? 'error'))
+    socket.on('timeout', () => {
+      resolve('timeout')
+      socket.destroy()
+    })
+  })
+}
+
+function askUdp(address: string, port: number): Promise<string> {
+  return new Promise((resolve) => {
+    const socket = createSocket('udp4')
+    const finish = (answer: string): void => {
+      clearTimeout(timer)
+      resolve(answer)
+      socket.close()
+    }
+    const timer = setTimeout(() => finish('timeout'), 3000)
+    socket.on('error', (error: NodeJS.ErrnoException) => finish(error.code ?? 'error'))
+    socket.on('message', (message) => finish(message.toString()))
+    // Connected, so that an ICMP refusal reaches the program. 3,000 bytes do not fit any packet here.
+    socket.connect(port, address, () => socket.send(Buffer.alloc(3000)))
+  })
+}
+
+function hold(address: string, port: number): void {
+  const socket = connect(port, address)
+  socket.on('data', (data) => console.log(data.toString().trim()))
+  socket.on('error', (error: NodeJS.ErrnoException) => console.log(error.code))
+  createInterface({ input: process.stdin }).on('line', (line) => socket.write(`${line}\n`))
+}

@@ -1,0 +1,84 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { ConfigValues } from '../../runtime/config-values.ts'
+import { formatDuration, parseDuration } from '../../runtime/duration.ts'
+import { formatHostPort, parseHostPort } from '../../runtime/host-port.ts'
+
+t.test('durations', async (t) => {
+  const good = { '500ms': 500, '10s': 10_000, '5m': 300_000, '24h': 86_400_000, '0s': 0, '1.5s': 1500 }
+  for (const [text, ms] of Object.entries(good)) t.equal(parseDuration(text), ms, text)
+  for (const text of ['', '5', 's', '-5s', '5 s', '5sec', '1e3s', '5s ', '1h30m', '٥s']) {
+    t.throws(() => parseDuration(text, '--ttl'), {
+      message: `--ttl ${JSON.stringify(text)}: expected a duration such as 500ms, 10s, 5m or 24h`,
+    })
+  }
+  t.throws(() => parseDuration('2s', '--ttl', { minMs: 60_000, maxMs: 86_400_000 }), {
+    message: '--ttl "2s": expected 1m to 24h',
+  })
+  t.throws(() => parseDuration('999999999h'), { message: 'duration "999999999h": expected 0ms to 8784h' })
+  fc.assert(fc.property(fc.integer({ min: 0, max: 3_000_000_000 }), (ms) => parseDuration(formatDuration(ms)) === ms))
+})
+
+t.test('host and port', async (t) => {
+  const good = [
+    { text: '10.0.0.1:53', want: { host: '10.0.0.1', port: 53 } },
+    { text: 'broker.example.org:7443', want: { host: 'broker.example.org', port: 7443 } },
+    { text: '[2001:db8::1]:53', want: { host: '2001:db8::1', port: 53 } },
+  ]
+  for (const { text, want } of good) {
+    t.same(parseHostPort(text), want)
+    t.equal(formatHostPort(want), text)
+  }
+  for (const text of ['', ':53', '10.0.0.1', '2001:db8::1:53', 'a b:1', '-x:1', '[::1:53']) {
+    t.throws(() => parseHostPort(text, '--broker'), {
+      message: `--broker ${JSON.stringify(text)}: expected host:port such as 10.0.0.1:53 or [2001:db8::1]:53`,
+    })
+  }
+  for (const text of ['h:0', 'h:65536', 'h:', 'h:1x', 'h:+1']) {
+    t.throws(() => parseHostPort(text, '--broker'), {
+      message: `--broker ${JSON.stringify(text)}: expected a port from 1 to 65535`,
+    })
+  }
+  t.equal(parseHostPort('h:0', 'x', true).port, 0)
+})
+
+t.test('parsers never throw anything but InvalidValueError', async () => {
+  fc.assert(
+    fc.property(fc.string(), (text) => {
+      for (const parse of [parseDuration, parseHostPort]) {
+        try {
+          parse(text)
+        } catch (error) {
+          if ((error as Error).name !== 'InvalidValueError') return false
+        }
+      }
+      return true
+    }),
+  )
+})
+
+t.test('all wrong settings are told together', async (t) => {
+  const values = new ConfigValues({ A: 'x', B: '12', C: 'maybe', D: '5x', E: 'loud', F: 'h:0', SEALANE_TYPO: '1' })
+  t.equal(values.integer('A', 7, { min: 1, max: 9 }), 7)
+  t.equal(values.integer('B', 7, { min: 1, max: 20 }), 12)
+  values.flag('C', false)
+  values.duration('D', 1000)
+  values.oneOf('E', 'info', ['info', 'debug'])
+  values.hostPort('F', { host: 'h', port: 1 })
+  values.required('G')
+  t.equal(values.text('H', 'fallback'), 'fallback')
+  values.rejectUnknown('SEALANE_')
+  t.throws(() => values.finish(), {
+    exitCode: 2,
+    message: [
+      'configuration: A "x": expected a whole number from 1 to 9',
+      'C "maybe": expected true or false',
+      'D "5x": expected a duration such as 500ms, 10s, 5m or 24h',
+      'E "loud": expected one of info, debug',
+      'F "h:0": expected a port from 1 to 65535',
+      'G: is required',
+      'SEALANE_TYPO: no such setting',
+    ].join('\n  '),
+  })
+  t.doesNotThrow(() => new ConfigValues({}).finish())
+})
