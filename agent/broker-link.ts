@@ -44,4 +44,6 @@ export interface BrokerLink {
   problem(): string | undefined
   /** Connects, and again whenever the connection breaks, until the signal. */
   run(signal: AbortSignal): Promise<void>
+  /** After run(): removes what is kept for the next start. This cluster has left. */
+  forget(): Promise<void>
 }

@@ -4,7 +4,7 @@
  */
 import type { BrokerClient } from '../protocol/broker-client.ts'
 import { type MemberIdentity, writeMemberIdentity } from '../protocol/identity/member-files.ts'
-import { readCertificate } from '../protocol/identity/read-certificate.ts'
+import { type CertificateFacts, readCertificate } from '../protocol/identity/read-certificate.ts'
 import { createCsr } from '../protocol/identity/x509.ts'
 import { Backoff } from '../reconcile/backoff.ts'
 import type { Clock } from '../reconcile/clock.ts'
@@ -34,12 +34,14 @@ export class CertificateRenewal {
   readonly #deps: CertificateRenewalDeps
   readonly #directory: string
   #identity: MemberIdentity
+  #facts: CertificateFacts
   #failure: string | undefined
 
   constructor(deps: CertificateRenewalDeps, init: CertificateRenewalInit) {
     this.#deps = deps
     this.#directory = init.directory
     this.#identity = init.identity
+    this.#facts = readCertificate(init.identity.certificate)
   }
 
   /** Why the certificate was not renewed in time; undefined while all is well. */
@@ -52,7 +54,7 @@ export class CertificateRenewal {
     const { clock, agentMetrics } = this.#deps
     const backoff = new Backoff(clock, { minMs: 5000, maxMs: 10 * 60_000 })
     while (!signal.aborted) {
-      const { renewAtMs, notAfterMs } = readCertificate(this.#identity.certificate)
+      const { renewAtMs, notAfterMs } = this.#facts
       agentMetrics.certificateExpiry.set(Math.floor(notAfterMs / 1000))
       const dueInMs = renewAtMs - clock.now()
       if (dueInMs > 0) {
@@ -72,8 +74,9 @@ export class CertificateRenewal {
       const renewed = { ...this.#identity, certificate, caBundle }
       await writeMemberIdentity(this.#directory, renewed)
       this.#identity = renewed
+      this.#facts = readCertificate(certificate)
       this.#failure = undefined
-      logger.info('certificate renewed', { until: endOf(readCertificate(certificate).notAfterMs) })
+      logger.info('certificate renewed', { until: endOf(this.#facts.notAfterMs) })
       onRenewed(renewed)
       return true
     } catch (error) {

@@ -7,7 +7,7 @@ export interface AgentConfig {
   /** `<state>/identity`: key, certificate, CA and broker address, as written by `sealane join`. */
   readonly identityDirectory: string
   /** The replica is kept here across restarts. */
-  readonly replicaFile: string
+  readonly replicaDirectory: string
   /** What this cluster states about itself; told to the broker whenever it differs. Undefined: as it joined. */
   readonly facts: ClusterFacts | undefined
   /** System namespaces (kube-*, openshift*) whose services may be imported all the same. */
@@ -22,7 +22,7 @@ export const AGENT_LOOP: LoopInit = { minMs: 2, resyncMs: 30_000, retryMinMs: 10
 export function agentConfig(stateDirectory: string, change: Partial<AgentConfig> = {}): AgentConfig {
   return {
     identityDirectory: join(stateDirectory, 'identity'),
-    replicaFile: join(stateDirectory, 'agent', 'replica'),
+    replicaDirectory: join(stateDirectory, 'agent'),
     facts: undefined,
     allowedNamespaces: [],
     loop: AGENT_LOOP,

@@ -51,7 +51,11 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
 
   phase = 'is leaving the clusterset'
   logger.info('leaving: removes what was mirrored')
-  await untilDone(deps, signal, () => mirror.removeAll(signal))
+  await untilDone(deps, signal, async () => {
+    await publish.tellLeft(signal)
+    await mirror.removeAll(signal)
+    await link.forget()
+  })
   logger.info('left')
 }
 

@@ -79,10 +79,9 @@ export class MirrorLoop {
   /** Removes everything that was mirrored: this cluster is leaving. */
   async removeAll(signal: AbortSignal): Promise<void> {
     const owned = ownedByMirror({ ...this.#mirrored(), own: this.#own })
-    await this.#deps.writer.remove(
-      [...owned.serviceImports, ...owned.slices, ...owned.endpoints, ...owned.clusters],
-      signal,
-    )
+    const all = [...owned.serviceImports, ...owned.slices, ...owned.endpoints, ...owned.clusters]
+    const [failure] = await this.#deps.writer.remove(all, signal)
+    if (failure !== undefined) throw failure
   }
 
   async #round(signal: AbortSignal): Promise<void> {
@@ -96,11 +95,13 @@ export class MirrorLoop {
     this.#plan = plan
     findings.setOwnVerdicts(plan.ownVerdicts)
     this.#report(plan)
-    await writer.apply(plan.objects, signal)
-    await writer.applyStatuses(this.#statuses(plan), signal)
+    // One object that cannot be written now holds nothing else up.
+    const failures = await writer.apply(plan.objects, signal)
+    failures.push(...(await writer.applyStatuses(this.#statuses(plan), signal)))
     const mirrored = this.#mirrored()
     const gone = planPrune({ ...mirrored, own: this.#own, desired: plan.objects, kept: plan.services, certain })
-    await writer.remove(gone, signal)
+    failures.push(...(await writer.remove(gone, signal)))
+    if (failures[0] !== undefined) throw failures[0]
   }
 
   #world(certain: ReadonlySet<string>): ImportWorld | undefined {

@@ -37,32 +37,30 @@ export class MirrorWriter {
     this.#deps = deps
   }
 
-  /** Applies what differs, in order of the groups. Goes on past failures, then throws the first that may pass. */
-  async apply(objects: ReadonlyMap<string, KubeObject>, signal: AbortSignal): Promise<void> {
+  /** Applies what differs, endpoints first. Goes on past failures and gives those that may pass. */
+  async apply(objects: ReadonlyMap<string, KubeObject>, signal: AbortSignal): Promise<ClusterApiError[]> {
     const slices: KubeObject[] = []
     const others: KubeObject[] = []
     for (const [key, object] of objects) {
       if (!this.#isRight(key, object)) (object.kind === 'EndpointSlice' ? slices : others).push(object)
     }
     // Endpoints first: who finds a new service finds its endpoints.
-    const failures = [...(await this.#all('apply', slices, signal)), ...(await this.#all('apply', others, signal))]
-    if (failures[0] !== undefined) throw failures[0]
+    return [...(await this.#all('apply', slices, signal)), ...(await this.#all('apply', others, signal))]
   }
 
-  /** Replaces the status of each object where it differs. */
-  async applyStatuses(objects: readonly KubeObject[], signal: AbortSignal): Promise<void> {
-    const failures = await this.#all('applyStatus', objects, signal)
-    if (failures[0] !== undefined) throw failures[0]
+  /** Replaces the status of each object. Failures as with apply. */
+  applyStatuses(objects: readonly KubeObject[], signal: AbortSignal): Promise<ClusterApiError[]> {
+    return this.#all('applyStatus', objects, signal)
   }
 
-  /** Removes objects, kind after kind in the order given. */
-  async remove(objects: readonly KubeObject[], signal: AbortSignal): Promise<void> {
-    const failures: Error[] = []
+  /** Removes objects, kind after kind in the order given. Failures as with apply. */
+  async remove(objects: readonly KubeObject[], signal: AbortSignal): Promise<ClusterApiError[]> {
+    const failures: ClusterApiError[] = []
     for (const kind of new Set(objects.map((object) => object.kind))) {
       const group = objects.filter((object) => object.kind === kind)
       failures.push(...(await this.#all('remove', group, signal)))
     }
-    if (failures[0] !== undefined) throw failures[0]
+    return failures
   }
 
   #isRight(key: string, desired: KubeObject): boolean {
@@ -82,8 +80,8 @@ export class MirrorWriter {
     return this.#deps.cluster.cache(kind).get(metadata.name, metadata.namespace)
   }
 
-  async #all(verb: Verb, objects: readonly KubeObject[], signal: AbortSignal): Promise<Error[]> {
-    const failures: Error[] = []
+  async #all(verb: Verb, objects: readonly KubeObject[], signal: AbortSignal): Promise<ClusterApiError[]> {
+    const failures: ClusterApiError[] = []
     let next = 0
     const worker = async (): Promise<void> => {
       for (;;) {
@@ -99,7 +97,7 @@ export class MirrorWriter {
   }
 
   /** Gives the error when trying again later may help. What the API will never take is only told. */
-  async #one(verb: Verb, object: KubeObject, signal: AbortSignal): Promise<Error | undefined> {
+  async #one(verb: Verb, object: KubeObject, signal: AbortSignal): Promise<ClusterApiError | undefined> {
     const { metrics, logger } = this.#deps
     const key = objectKeyText(object)
     try {

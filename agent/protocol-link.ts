@@ -1,8 +1,12 @@
 /** The BrokerLink over protocol/: identity and replica from disk, two sessions, one client, certificate renewal. */
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { nameHash } from '../model/name-hash.ts'
 import { connectBroker } from '../protocol/transport/grpc-client.ts'
 import type { BrokerClient } from '../protocol/broker-client.ts'
 import { CodecError } from '../protocol/codec-checks.ts'
 import { IdentityFileError, type MemberIdentity, readMemberIdentity } from '../protocol/identity/member-files.ts'
+import { fingerprint } from '../protocol/identity/read-certificate.ts'
 import { PublishSession } from '../protocol/publish-session.ts'
 import { type ReplicaStore, replicaFile } from '../protocol/replica-file.ts'
 import { Replica } from '../protocol/replica.ts'
@@ -34,8 +38,14 @@ export async function openBrokerLink(deps: LinkDeps, config: AgentConfig): Promi
   if (identity === undefined) {
     throw new IdentityFileError(config.identityDirectory, 'no identity in it: join with "sealane join"')
   }
-  const store = replicaFile(config.replicaFile)
-  return new ProtocolLink(deps, config, { identity, store, replica: await loadReplica(store, deps.logger) })
+  const file = join(config.replicaDirectory, replicaName(identity))
+  const store = replicaFile(file)
+  return new ProtocolLink(deps, config, { identity, file, store, replica: await loadReplica(store, deps.logger) })
+}
+
+/** Another clusterset, or another id in it, must never see the records of this one. */
+function replicaName({ cluster, clusterset, caBundle }: MemberIdentity): string {
+  return `replica-${nameHash(cluster, clusterset, ...caBundle.slice(0, 1).map(fingerprint))}`
 }
 
 async function loadReplica(store: ReplicaStore, logger: Logger): Promise<Replica> {
@@ -50,6 +60,8 @@ async function loadReplica(store: ReplicaStore, logger: Logger): Promise<Replica
 
 interface LinkInit {
   readonly identity: MemberIdentity
+  /** Of the saved replica. */
+  readonly file: string
   readonly store: ReplicaStore
   readonly replica: Replica
 }
@@ -61,14 +73,16 @@ class ProtocolLink implements BrokerLink {
   readonly #publish: PublishSession
   readonly #watch: WatchSession
   readonly #renewal: CertificateRenewal
+  readonly #file: string
   #client: BrokerClient
 
-  constructor(deps: LinkDeps, config: AgentConfig, { identity, store, replica }: LinkInit) {
+  constructor(deps: LinkDeps, config: AgentConfig, { identity, file, store, replica }: LinkInit) {
     const { clock, logger, metrics } = deps
     const published = new Listeners()
     const watched = new Listeners()
     const connect = (): BrokerClient => this.#client
     this.#deps = deps
+    this.#file = file
     this.#client = this.#open(identity)
     this.#publish = new PublishSession({ connect, clock, logger, metrics, onChange: () => published.call() })
     this.#watch = new WatchSession({ connect, replica, store, clock, logger, metrics, onChange: () => watched.call() })
@@ -97,6 +111,10 @@ class ProtocolLink implements BrokerLink {
     ]
     await Promise.all(runs)
     this.#client.close()
+  }
+
+  async forget(): Promise<void> {
+    await rm(this.#file, { force: true })
   }
 
   async #retryRefused(signal: AbortSignal): Promise<void> {

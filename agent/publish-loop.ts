@@ -1,6 +1,6 @@
 /** Keeps what the broker is told equal to this cluster's exports, and tells each export what became of it. */
-import { type ClusterApi, ClusterApiError } from '../cluster/cluster-api.ts'
-import { setConditions } from '../model/conditions.ts'
+import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { type ConditionFinding, setConditions } from '../model/conditions.ts'
 import { parsePrefix, type Prefix } from '../model/ip.ts'
 import type { ServiceExport } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
@@ -31,6 +31,11 @@ export interface PublishLoopInit {
   readonly loop: LoopInit
 }
 
+const LEFT: readonly ConditionFinding[] = [
+  { type: 'Ready', status: 'False', reason: 'Pending', message: 'this cluster has left the clusterset' },
+  { type: 'Conflict', status: 'False', reason: 'NoConflicts', message: '' },
+]
+
 export class PublishLoop {
   readonly #deps: PublishLoopDeps
   readonly #own: string
@@ -60,6 +65,21 @@ export class PublishLoop {
       if (!cluster.cache(kind).synced) return `${kind} objects are not read yet`
     }
     return cluster.cache('Cluster').get(this.#own) === undefined ? `Cluster ${this.#own} does not exist` : undefined
+  }
+
+  /** Says on every export that it is no longer one: this cluster has left. */
+  async tellLeft(signal: AbortSignal): Promise<void> {
+    const { cluster, clock } = this.#deps
+    const changed = cluster
+      .cache('ServiceExport')
+      .list()
+      .flatMap((object): ServiceExport[] => {
+        const present = object.status?.conditions
+        if (present === undefined) return []
+        const conditions = setConditions(present, LEFT, clock.now())
+        return conditions === present ? [] : [{ ...object, status: { ...object.status, conditions } }]
+      })
+    await this.#writeStatuses(changed, signal)
   }
 
   async #round(signal: AbortSignal): Promise<void> {
@@ -107,10 +127,14 @@ export class PublishLoop {
       if (conditions !== present) changed.push({ ...planned.object, status: { ...planned.object.status, conditions } })
     }
     for (const [state, count] of Object.entries(counts)) metrics.exports.set(count, { state })
-    await this.#deps.writer.applyStatuses(changed, signal).catch((error: unknown) => {
-      // Deleted in the meantime: the cache will say so.
-      if (!(error instanceof ClusterApiError && error.code === 'NotFound')) throw error
-    })
+    await this.#writeStatuses(changed, signal)
+  }
+
+  async #writeStatuses(changed: readonly ServiceExport[], signal: AbortSignal): Promise<void> {
+    const failures = await this.#deps.writer.applyStatuses(changed, signal)
+    // Deleted in the meantime: the cache will say so.
+    const failure = failures.find(({ code }) => code !== 'NotFound')
+    if (failure !== undefined) throw failure
   }
 }
 

@@ -14,12 +14,15 @@ import { routeAgentMetrics } from '../routeagent/metrics.ts'
 import { CapturingLogger } from '../runtime/capturing-logger.ts'
 import { createMetrics } from '../runtime/prometheus-metrics.ts'
 
-/** Sends for real and keeps the text. */
+/** Sends for real and keeps what was sent. */
 class RecordingNft extends NftSession {
-  lastText = ''
-  override async run(statements: readonly NftStatement[], s?: AbortSignal): Promise<void> {
-    this.lastText = formatNft(statements)
-    await super.run(statements, s)
+  #last: readonly NftStatement[] = []
+  override async run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
+    this.#last = statements
+    await super.run(statements, signal)
+  }
+  lastText(): string {
+    return formatNft(this.#last)
   }
 }
 

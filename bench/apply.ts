@@ -63,11 +63,11 @@ async function measure({ services, repeat }: Options): Promise<Result> {
     const site = new BenchSite(services)
     await bareNft('add table ip sealane_node\ndelete table ip sealane_node\n')
     fullMs.push(await timed(() => site.loop.reconcile(signal)))
-    const full = site.nft.lastText
+    const full = site.nft.lastText()
     if (round === 2) {
       for (let i = 0; i < repeat; i++) {
         deltaMs.push(await timed(() => site.changeOneEndpoint(i)))
-        const there = site.nft.lastText
+        const there = site.nft.lastText()
         // The peer's turn: the same statements, on the next service's elements, so that both meet a fresh change.
         bareDeltaMs.push(await timed(() => bareNft(site.textForOther(there, i))))
       }

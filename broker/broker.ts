@@ -19,10 +19,11 @@ import { globalCIDRs } from './allocation.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
 import type { BrokerLimits } from './config.ts'
 import type { RecordLog, Transaction } from './log/record-log.ts'
-import { addCertificate, departMember, joinMember, normalSerial, requireMember } from './membership.ts'
+import type { MemberRules } from './member-changes.ts'
+import { addCertificate, departMember, joinMember, normalSerial, pruneDeparted, requireMember } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { MemberPublishSession } from './publish-session.ts'
-import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
+import { type WriteContext, pruneStamps } from './record-writes.ts'
 import { type MemberRow, isLive } from './state.ts'
 import { checkSecretForm, checkToken, pruneTokens, spendToken, timeText } from './tokens.ts'
 import { WatchHub } from './watch-hub.ts'
@@ -49,7 +50,7 @@ export interface BrokerInit {
 export class Broker implements BrokerApi {
   readonly #deps: BrokerDeps
   readonly #init: BrokerInit
-  readonly #rules: WriteRules & { readonly globalRange: string }
+  readonly #rules: MemberRules
   readonly #hub: WatchHub
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
   readonly #stopCommits: () => void
@@ -107,12 +108,6 @@ export class Broker implements BrokerApi {
     logger.info('cluster left', { cluster: peer.cluster })
   }
 
-  /** Withdraws a member's records for it and refuses its certificates from now on. */
-  async evict(cluster: ClusterId): Promise<void> {
-    await this.#deps.log.transact((tx) => departMember(tx, 'evicted', this.#context(cluster)))
-    this.#deps.logger.warn('cluster evicted', { cluster })
-  }
-
   openPublish(peer: Peer, reply: (message: PublishReply) => void): PublishSession {
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const session: MemberPublishSession = new MemberPublishSession(this.#deps, {
@@ -141,6 +136,7 @@ export class Broker implements BrokerApi {
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
       pruneStamps(tx, clock.now())
+      pruneDeparted(tx, clock.now())
       for (const cluster of connected) markSeen(tx, cluster, clock.now())
     })
   }

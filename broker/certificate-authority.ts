@@ -4,6 +4,7 @@
  */
 import { type KeyObject, X509Certificate, createHash, createPublicKey } from 'node:crypto'
 import { chmod, mkdir, open, readFile, rename, stat } from 'node:fs/promises'
+import { isIP } from 'node:net'
 import { join } from 'node:path'
 import type { ClusterId } from '../model/ids.ts'
 import { RefusedError } from '../protocol/broker-api.ts'
@@ -122,7 +123,9 @@ export class CertificateAuthority {
     if (der.length === 0) return false
     const certificate = new X509Certificate(der)
     const ours = certificate.verify(createPublicKey(this.#ca.key)) && certificate.checkPrivateKey(this.#server.key)
-    const named = this.#init.hosts.every((host) => certificate.checkHost(host) ?? certificate.checkIP(host))
+    const named = this.#init.hosts.every(
+      (host) => (isIP(host) === 0 ? certificate.checkHost(host) : certificate.checkIP(host)) !== undefined,
+    )
     const facts = readCertificate(der)
     const now = this.#clock.now()
     return ours && named && facts.notBeforeMs <= now && now < facts.renewAtMs

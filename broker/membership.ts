@@ -124,6 +124,20 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
   })
 }
 
+/** Who has left is remembered for its return, and told to watchers, but not without end. */
+const KEEP_DEPARTED_MS = 90 * 24 * 3_600_000
+const MAX_DEPARTED = 5000
+
+export function pruneDeparted(tx: Transaction, nowMs: number): void {
+  const departed = tx.list('member').flatMap(({ key, value }) => {
+    return value.departedAtMs === undefined ? [] : [{ key, atMs: value.departedAtMs }]
+  })
+  departed.sort((a, b) => b.atMs - a.atMs)
+  for (const [i, { key, atMs }] of departed.entries()) {
+    if (i >= MAX_DEPARTED || atMs < nowMs - KEEP_DEPARTED_MS) tx.remove('member', key)
+  }
+}
+
 /** Owners whose absent records are really gone, for the `synced` message. */
 export function completeness(view: LogView): { readonly complete: string[]; readonly departed: string[] } {
   const members = view.list('member')
@@ -143,7 +157,7 @@ function checkTakeover(cluster: ClusterId, old: MemberRow, join: JoinDecision, n
     'cluster',
     `cluster: ${name} is a member already (joined ${timeText(old.joinedAtMs)}, last seen ${timeText(old.lastSeenMs)}): ` +
       `choose another cluster id; or, if this is the same cluster, run "sealane leave" there first ` +
-      `or join with a token made for it: "sealane token create --cluster ${cluster}"`,
+      `or join with a token made for it: "sealane token create --cluster-id ${cluster}"`,
   )
 }
 

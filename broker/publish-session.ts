@@ -5,32 +5,37 @@
  *   new ──declare──► digest ──last part──► filling ──all needed are here──► open
  *    └─────────────────same set───────────────────────────────────────────►┘
  */
-import { memberKey, memberKeyText } from '../protocol/content-hash.ts'
-import { CodecError } from '../protocol/codec-checks.ts'
 import {
-  type MemberKey,
   type Peer,
   type PublishMessage,
   type PublishReply,
   type PublishSession,
   RefusedError,
 } from '../protocol/broker-api.ts'
-import { checkMemberRecord } from '../protocol/records-codec.ts'
+import { memberKeyText } from '../protocol/content-hash.ts'
 import { setHash } from '../protocol/set-hash.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
-import { admitFacts } from './admission-facts.ts'
+import type { LogFields, Logger } from '../runtime/logger.ts'
 import type { Refusal } from './admission-checks.ts'
 import { type RecordLog, StateError, type Transaction } from './log/record-log.ts'
-import { changeFacts, requireMember } from './membership.ts'
+import {
+  type DeclaredSet,
+  type MemberChange,
+  type MemberRules,
+  applyChange,
+  compareSets,
+  keyOf,
+} from './member-changes.ts'
+import { requireMember } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
-import { type WriteContext, type WriteRules, memberRecords, putRecord, removeRecord } from './record-writes.ts'
+import { type WriteContext, memberRecords } from './record-writes.ts'
 
 /** Changes that may wait for the disk; more, and the member is made to wait. */
 const MAX_WAITING = 1024
 /** Changes written in one transaction: keeps the steps short, so that members take turns. */
 const MAX_GROUP = 256
 const RETRY_MS = 1000
+const MAX_LOGGED_REFUSALS = 100
 
 export interface PublishSessionDeps {
   readonly log: RecordLog
@@ -41,24 +46,24 @@ export interface PublishSessionDeps {
 
 export interface PublishSessionInit {
   readonly peer: Peer
-  readonly rules: WriteRules & { readonly globalRange: string }
+  readonly rules: MemberRules
   readonly reply: (message: PublishReply) => void
   /** False when a newer stream of the same cluster has taken over. */
   readonly isCurrent: () => boolean
   readonly onEnd: () => void
 }
 
-type Change = Extract<PublishMessage, { t: 'put' | 'remove' | 'facts' }>
-
 export class MemberPublishSession implements PublishSession {
   readonly #deps: PublishSessionDeps
   readonly #init: PublishSessionInit
   readonly #ended = new AbortController()
   #phase: 'new' | 'digest' | 'filling' | 'open' = 'new'
-  /** Keys of the digest under way, or keys still to come. */
-  #digest = new Map<string, { readonly key: MemberKey; readonly hash: string }>()
+  /** The parts of the digest that have come. */
+  #digest: DeclaredSet = new Map()
+  /** Keys of records still to come. */
   #needed = new Set<string>()
-  #waiting: Change[] = []
+  #refusals = 0
+  #waiting: MemberChange[] = []
   #writing: Promise<void> | undefined
   #failure: Error | undefined
 
@@ -121,11 +126,13 @@ export class MemberPublishSession implements PublishSession {
 
   async #onDigest(message: Extract<PublishMessage, { t: 'digest' }>): Promise<void> {
     if (this.#phase !== 'digest') throw unexpected('digest', 'it was not asked for')
+    const digest = new Map(this.#digest)
     for (const { key, hash } of message.entries) {
-      this.#digest.set(memberKeyText(key), { key, hash: Buffer.from(hash).toString('hex') })
+      digest.set(memberKeyText(key), { key, hash: Buffer.from(hash).toString('hex') })
     }
+    this.#digest = digest
     const { recordsPerCluster } = this.#init.rules
-    if (this.#digest.size > 2 * recordsPerCluster) {
+    if (digest.size > 2 * recordsPerCluster) {
       throw new RefusedError(
         'ResourceExhausted',
         'digest',
@@ -133,31 +140,18 @@ export class MemberPublishSession implements PublishSession {
       )
     }
     if (!message.last) return
-    const digest = this.#digest
     this.#digest = new Map()
-    const keys = await this.#transact((tx) => this.#compare(tx, digest))
+    const keys = await this.#transact((tx) => {
+      const needed = compareSets(tx, digest, this.#context())
+      if (needed.length === 0) markComplete(tx, this.#init.peer)
+      return needed
+    })
     this.#needed = new Set(keys.map(memberKeyText))
     this.#phase = keys.length === 0 ? 'open' : 'filling'
     this.#init.reply({ t: 'need', keys })
   }
 
-  /** Removes what the member no longer has and gives what it must send. */
-  #compare(
-    tx: Transaction,
-    digest: ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>,
-  ): MemberKey[] {
-    const context = this.#context()
-    const stored = new Map<string, string | undefined>()
-    for (const { key, row } of memberRecords(tx, context.cluster)) {
-      if (digest.has(memberKeyText(key))) stored.set(memberKeyText(key), row.hash)
-      else removeRecord(tx, key, context)
-    }
-    const needed = [...digest].filter(([text, { hash }]) => stored.get(text) !== hash).map(([, { key }]) => key)
-    if (needed.length === 0) markComplete(tx, this.#init.peer)
-    return needed
-  }
-
-  async #onChange(change: Change): Promise<void> {
+  async #onChange(change: MemberChange): Promise<void> {
     if (this.#phase === 'new') throw unexpected(change.t, 'the first message of a stream is declare')
     if (this.#phase === 'digest') throw unexpected(change.t, 'the digest comes first')
     this.#waiting.push(change)
@@ -196,48 +190,33 @@ export class MemberPublishSession implements PublishSession {
     if (this.#failure !== undefined) throw this.#failure
   }
 
-  #apply(tx: Transaction, group: readonly Change[]): (Refusal | undefined)[] {
+  #apply(tx: Transaction, group: readonly MemberChange[]): (Refusal | undefined)[] {
     const context = this.#context()
-    return group.map((change) => this.#applyOne(tx, change, context))
+    return group.map((change) => applyChange(tx, change, context, this.#init.rules))
   }
 
-  #applyOne(tx: Transaction, change: Change, context: WriteContext): Refusal | undefined {
-    switch (change.t) {
-      case 'put':
-        return checkForm(change.record) ?? putRecord(tx, change.record, context)
-      case 'remove':
-        removeRecord(tx, change.key, context)
-        return undefined
-      case 'facts': {
-        const { globalRange, clustersetIpRange } = this.#init.rules
-        const refused = admitFacts(change.facts, { globalRange, clustersetIpRange })
-        if (refused !== undefined) return refused
-        try {
-          changeFacts(tx, change.facts, globalRange, context)
-          return undefined
-        } catch (error) {
-          if (error instanceof RefusedError) return { field: error.field, reason: afterField(error) }
-          throw error
-        }
-      }
-    }
-  }
-
-  #answer(group: readonly Change[], refusals: readonly (Refusal | undefined)[]): void {
+  #answer(group: readonly MemberChange[], refusals: readonly (Refusal | undefined)[]): void {
     for (const [i, change] of group.entries()) {
       const refused = refusals[i]
       if (refused === undefined) continue
       const key = keyOf(change)
       this.#deps.metrics.refused.inc({ kind: change.t === 'facts' ? 'facts' : key.kind })
-      this.#deps.logger.warn('record refused', { cluster: this.#init.peer.cluster, ...key, ...refused })
+      this.#log('record refused', { cluster: this.#init.peer.cluster, ...key, ...refused })
       this.#init.reply({ t: 'refused', sequence: change.sequence, key, ...refused })
     }
     const last = group.at(-1)
     if (last !== undefined) this.#init.reply({ t: 'ack', sequence: last.sequence })
   }
 
+  /** A member that goes on sending nonsense must not fill the log. */
+  #log(message: string, fields: LogFields): void {
+    this.#refusals += 1
+    if (this.#refusals <= MAX_LOGGED_REFUSALS) this.#deps.logger.warn(message, fields)
+    else this.#deps.logger.debug(message, fields)
+  }
+
   /** True when nothing is needed after these. What is refused counts: it will not come again as it is. */
-  #isFilledBy(group: readonly Change[]): boolean {
+  #isFilledBy(group: readonly MemberChange[]): boolean {
     if (this.#phase !== 'filling') return false
     for (const change of group) if (change.t !== 'facts') this.#needed.delete(memberKeyText(keyOf(change)))
     return this.#needed.size === 0
@@ -270,30 +249,6 @@ export class MemberPublishSession implements PublishSession {
 function markComplete(tx: Transaction, peer: Peer): void {
   const row = tx.get('member', peer.cluster)
   if (row !== undefined && !row.complete) tx.put('member', peer.cluster, { ...row, complete: true })
-}
-
-/** Bounds of the wire, so that what is stored can be sent. */
-function checkForm(record: Extract<Change, { t: 'put' }>['record']): Refusal | undefined {
-  try {
-    checkMemberRecord(record)
-    return undefined
-  } catch (error) {
-    if (error instanceof CodecError) return { field: error.field, reason: afterField(error) }
-    throw error
-  }
-}
-
-/** A refusal's reason reads on after its field, which the text of an error repeats. */
-function afterField(error: RefusedError | CodecError): string {
-  const start = `${error.field}: `
-  return error.message.startsWith(start) ? error.message.slice(start.length) : error.message
-}
-
-function keyOf(change: Change): MemberKey {
-  if (change.t === 'put') return memberKey(change.record)
-  if (change.t === 'remove') return change.key
-  // Stands for "no record": the refusal is about the facts.
-  return { kind: 'Endpoint', namespace: '', name: '' }
 }
 
 function unexpected(what: string, why: string): RefusedError {

@@ -6,6 +6,8 @@ import { SystemClock } from '../reconcile/clock.ts'
 import type { LogThreshold } from '../runtime/pino-logger.ts'
 import { withProcess } from './compose-process.ts'
 
+export type { TokenStore }
+
 export interface BrokerProcessInit {
   readonly state: string
   readonly listen: string

@@ -1,5 +1,5 @@
 /** What every command gets, and the pieces of command lines that several share. */
-import { readFileSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Command, InvalidArgumentError, Option } from 'commander'
 import type { Output, OutputFormat } from './output.ts'
@@ -46,8 +46,10 @@ export function collect<T>(
   return (text, before = []) => [...before, parsed(parse)(text)]
 }
 
-/** From package.json, the one place that knows. */
+/** From package.json, the one place that knows; one folder further up when this is the compiled copy in dist/. */
 export function sealaneVersion(): string {
-  const file = join(import.meta.dirname, '..', 'package.json')
+  const root = [join(import.meta.dirname, '..'), join(import.meta.dirname, '..', '..')]
+  const file = root.map((folder) => join(folder, 'package.json')).find((path) => existsSync(path))
+  if (file === undefined) throw new Error(`no package.json above ${import.meta.dirname}`)
   return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version
 }

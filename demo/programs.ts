@@ -22,7 +22,7 @@ async function startPod(lab: Lab, site: SiteRow, row: PodRow): Promise<void> {
   await writeFile(join(folder, 'index.html'), `${site.name}/${row.name}\n`)
   await writeFile(join(folder, 'cgi-bin', 'whoami'), WHOAMI)
   await chmod(join(folder, 'cgi-bin', 'whoami'), 0o755)
-  lab.spawn(name, `${name}-httpd`, 'busybox', ['httpd', '-f', '-p', port, '-h', folder])
+  lab.spawn(name, `${name}-httpd`, 'busybox', ['httpd', '-f', '-p', `0.0.0.0:${port}`, '-h', folder])
   await until(`${name} to serve its page`, 5000, async () => {
     const page = await lab.exec(name, 'curl', ['-s', '-m', '1', `http://127.0.0.1:${port}/`])
     return page.stdout.trim() === `${site.name}/${row.name}`

@@ -90,11 +90,12 @@ export class Sites {
     })
   }
 
-  /** Value of a metric summed over its labels; 0 where it is absent. */
-  async metric(row: ProcessRow, name: string): Promise<number> {
+  /** Value of a metric summed over its labels, or over those lines with `label` (`type="put"`); 0 where it is absent. */
+  async metric(row: ProcessRow, name: string, label = ''): Promise<number> {
     const url = `http://127.0.0.1:${STATUS_PORT[row.part]}/metrics`
     const text = await this.#lab.must(row.namespace, 'curl', ['-sf', '-m', '2', url])
-    const lines = text.split('\n').filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`))
+    const named = text.split('\n').filter((line) => line.startsWith(`${name} `) || line.startsWith(`${name}{`))
+    const lines = named.filter((line) => line.includes(label))
     return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(' ') + 1)), 0)
   }
 

@@ -174,7 +174,13 @@ function serviceRecords(service: DnsService, owner: string, wanted: (port: Named
   const unique = [...new Map(places.map((place) => [`${place.target}:${place.port}`, place])).values()]
   const weight = Math.max(1, Math.floor(100 / unique.length))
   return unique.map(({ target, port }) => ({
-    owner, ttl: TTL_SECONDS, type: 'SRV', priority: 0, weight, port, target,
+    owner,
+    ttl: TTL_SECONDS,
+    type: 'SRV',
+    priority: 0,
+    weight,
+    port,
+    target,
   }))
 }
 
@@ -183,7 +189,10 @@ function hostOwner(service: DnsService, host: DnsHost): string {
   return formatZoneName({ kind: 'endpoint', namespace, service: name, cluster: host.cluster, hostname: host.hostname })
 }
 
-interface Addresses { readonly a: readonly string[]; readonly aaaa: readonly string[] }
+interface Addresses {
+  readonly a: readonly string[]
+  readonly aaaa: readonly string[]
+}
 
 function addressRecords(owner: string, addresses: Addresses): DnsRecord[] {
   return [
@@ -193,7 +202,12 @@ function addressRecords(owner: string, addresses: Addresses): DnsRecord[] {
 }
 
 const TYPE_NUMBERS: Readonly<Record<DnsRecord['type'], number>> = {
-  A: TYPE_A, NS: TYPE_NS, SOA: TYPE_SOA, TXT: TYPE_TXT, AAAA: TYPE_AAAA, SRV: TYPE_SRV,
+  A: TYPE_A,
+  NS: TYPE_NS,
+  SOA: TYPE_SOA,
+  TXT: TYPE_TXT,
+  AAAA: TYPE_AAAA,
+  SRV: TYPE_SRV,
 }
 
 /** The number of a record's type on the wire. */
@@ -227,6 +241,12 @@ function additionalFor(zone: ZoneView, name: ZoneName, records: readonly DnsReco
 
 export function soaRecord(serial: number): SoaRecord {
   return {
-    owner: ZONE, ttl: TTL_SECONDS, type: 'SOA', primary: NAME_SERVER, admin: `hostmaster.${ZONE}`, serial, ...SOA_TIMERS,
+    owner: ZONE,
+    ttl: TTL_SECONDS,
+    type: 'SOA',
+    primary: NAME_SERVER,
+    admin: `hostmaster.${ZONE}`,
+    serial,
+    ...SOA_TIMERS,
   }
 }

@@ -41,7 +41,9 @@ const MAX_BODY = MAX_TCP_SIZE - HEADER_LENGTH - 255 - 4 - 11
  * octet after the question. Records that no answer could hold are left out.
  */
 export function compileAnswer(
-  answer: Exclude<DnsAnswer, { kind: 'servFail' }>, questionName: string, questionEnd: number,
+  answer: Exclude<DnsAnswer, { kind: 'servFail' }>,
+  questionName: string,
+  questionEnd: number,
 ): CompiledAnswer {
   const writer = new SectionWriter(questionName, questionEnd)
   if (answer.kind !== 'answer') {
@@ -49,7 +51,12 @@ export function compileAnswer(
     const body = writer.bytes()
     return {
       rcode: answer.kind === 'noData' ? RCODE.noError : RCODE.nxDomain,
-      body, answerEnds: [], authorityCount: 1, mainEnd: body.length, additionalCount: 0, stride: 0,
+      body,
+      answerEnds: [],
+      authorityCount: 1,
+      mainEnd: body.length,
+      additionalCount: 0,
+      stride: 0,
       serialAt: writer.serialAt,
     }
   }
@@ -67,7 +74,12 @@ export function compileAnswer(
   }
   const first = answer.records[0]
   return {
-    rcode: RCODE.noError, body: writer.bytes(), answerEnds, authorityCount: 0, mainEnd, additionalCount,
+    rcode: RCODE.noError,
+    body: writer.bytes(),
+    answerEnds,
+    authorityCount: 0,
+    mainEnd,
+    additionalCount,
     stride: first?.type === 'A' || first?.type === 'AAAA' ? (answerEnds[0] ?? 0) : 0,
     serialAt: writer.serialAt,
   }
@@ -161,4 +173,3 @@ function dns2Record(record: Exclude<DnsRecord, AddressRecord>): InstanceType<typ
     }
   }
 }
-

@@ -63,10 +63,11 @@ export function dnsConfig(input: DnsConfigInput): DnsConfig {
 
 /** `address`, `address:port` or `[address]:port`; port 53 where none is given. Throws InvalidValueError. */
 function parseSocketAddress(text: string, field: string, allowZero: boolean): SocketAddress {
-  const hasPort = /^[^:]+:|\]:/.test(text)
-  const bracketed = text.includes(':') && !text.startsWith('[') ? `[${text}]` : text
-  const { host, port } = parseHostPort(hasPort ? text : `${bracketed}:${DNS_PORT}`, field, allowZero)
-  return { address: parseAddress(host, field), port }
+  const isBareIpv6 = text.includes('::') || text.split(':').length > 2
+  const hasPort = text.startsWith('[') ? text.includes(']:') : text.includes(':') && !isBareIpv6
+  const host = isBareIpv6 && !text.startsWith('[') ? `[${text}]` : text
+  const parsed = parseHostPort(hasPort ? text : `${host}:${DNS_PORT}`, field, allowZero)
+  return { address: parseAddress(parsed.host, field), port: parsed.port }
 }
 
 export function formatSocketAddress({ address, port }: SocketAddress): string {

@@ -91,7 +91,7 @@ export class Forwarder {
     else this.#sameQuestion.set(question, left)
   }
 
-  #refuse(result: ForwardResult): undefined {
+  #refuse(result: ForwardResult): Buffer | undefined {
     this.#deps.onResult(result, 0)
     return undefined
   }
@@ -99,7 +99,7 @@ export class Forwarder {
   async #askInTurn(request: ForwardRequest, signal: AbortSignal): Promise<Buffer | undefined> {
     const { upstreams } = this.#init
     const first = this.#preferred
-    for (let i = 0; i < upstreams.length && !signal.aborted; i += 1) {
+    for (let i = 0; i < upstreams.length; i += 1) {
       const index = (first + i) % upstreams.length
       const upstream = upstreams[index]
       if (upstream === undefined) continue
@@ -114,9 +114,17 @@ export class Forwarder {
     return undefined
   }
 
-  async #ask(upstream: SocketAddress, { asked, questionEnd, transport }: ForwardRequest, signal: AbortSignal): Promise<Buffer> {
+  async #ask(
+    upstream: SocketAddress,
+    { asked, questionEnd, transport }: ForwardRequest,
+    signal: AbortSignal,
+  ): Promise<Buffer> {
     const exchange = {
-      upstream, query: asked, signal, clock: this.#deps.clock, timeoutMs: this.#init.timeoutMs,
+      upstream,
+      query: asked,
+      signal,
+      clock: this.#deps.clock,
+      timeoutMs: this.#init.timeoutMs,
       isAnswer: (message: Buffer) => isAnswerTo(asked, questionEnd, message),
     }
     const answer = await exchangeUdp(exchange)

@@ -34,12 +34,15 @@ export interface Listener {
 }
 
 export type ListenerConfig = Pick<
-  DnsConfig, 'reusePort' | 'maxConnections' | 'idleTimeoutMs' | 'listenRetryMs' | 'maxForwards'
+  DnsConfig,
+  'reusePort' | 'maxConnections' | 'idleTimeoutMs' | 'listenRetryMs' | 'maxForwards'
 >
 
 /** Resolves when both sockets are open. Rejects with ListenError, or with the signal's reason. */
 export async function openListener(
-  deps: ListenerDeps, init: { readonly listen: SocketAddress; readonly config: ListenerConfig }, signal: AbortSignal,
+  deps: ListenerDeps,
+  init: { readonly listen: SocketAddress; readonly config: ListenerConfig },
+  signal: AbortSignal,
 ): Promise<Listener> {
   const { listen, config } = init
   for (let attempt = 0; ; attempt += 1) {
@@ -61,17 +64,29 @@ async function openBoth(deps: ListenerDeps, listen: SocketAddress, config: Liste
   }
   const { handler } = deps
   const udp: UdpServer = await openUdp({
-    listen, reusePort: config.reusePort, onError,
+    listen,
+    reusePort: config.reusePort,
+    onError,
     onQuery: (query, source) => handler.datagram(query, source, (answer) => udp.send(answer, source)),
-  }).catch((error: unknown) => { throw listenError(error, listen, 'udp') })
+  }).catch((error: unknown) => {
+    throw listenError(error, listen, 'udp')
+  })
   const at = { address: listen.address, port: udp.port }
   try {
     const tcp: TcpServer = await openTcp({
-      ...config, listen: at, onError,
+      ...config,
+      clock: deps.clock,
+      listen: at,
+      onError,
       onQuery: (query) => handler.message(query),
       onEvicted: () => deps.metrics.dropped('connection_limit'),
     })
-    return { at, close: async () => { await Promise.all([udp.close(), tcp.close()]) } }
+    return {
+      at,
+      close: async () => {
+        await Promise.all([udp.close(), tcp.close()])
+      },
+    }
   } catch (error) {
     await udp.close()
     throw listenError(error, listen, 'tcp')
@@ -88,5 +103,7 @@ function listenError(error: unknown, listen: SocketAddress, transport: 'udp' | '
   if (!(error instanceof Error) || !('code' in error)) return error
   const code = String(error.code)
   const reason = REASONS[code] ?? error.message
-  return new ListenError(code, `dns: cannot listen on ${formatSocketAddress(listen)}/${transport}: ${reason}`, { cause: error })
+  return new ListenError(code, `dns: cannot listen on ${formatSocketAddress(listen)}/${transport}: ${reason}`, {
+    cause: error,
+  })
 }

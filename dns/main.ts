@@ -27,10 +27,15 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
   const stopped = AbortSignal.any([signal, stop.signal])
 
   const index = new ServiceIndex({
-    clusterId: config.clusterId, nameServers: nameServers(config), serial: Math.floor(deps.clock.now() / 1000),
+    clusterId: config.clusterId,
+    nameServers: nameServers(config),
+    serial: Math.floor(deps.clock.now() / 1000),
   })
   const responder = new Responder(
-    { index, count: (type, rcode) => rcode === undefined ? metrics.dropped('not_a_query') : metrics.answered(type, rcode) },
+    {
+      index,
+      count: (type, rcode) => (rcode === undefined ? metrics.dropped('not_a_query') : metrics.answered(type, rcode)),
+    },
     { recursion: config.upstreams.length > 0 },
   )
   const forwarder = config.upstreams.length === 0 ? undefined : newForwarder({ ...deps, logger }, metrics, config)
@@ -61,7 +66,11 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
 }
 
 /** Waits for all tasks, which end by the signal. The first that fails before stops the others and is thrown. */
-async function untilStopped(tasks: readonly Promise<void>[], signal: AbortSignal, stop: AbortController): Promise<void> {
+async function untilStopped(
+  tasks: readonly Promise<void>[],
+  signal: AbortSignal,
+  stop: AbortController,
+): Promise<void> {
   const failures: unknown[] = []
   await Promise.all(
     tasks.map((task) =>

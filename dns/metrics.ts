@@ -4,13 +4,25 @@ import { TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } fr
 import { RCODE } from './query.ts'
 
 const TYPE_NAMES: readonly (readonly [number, string])[] = [
-  [TYPE_A, 'A'], [TYPE_AAAA, 'AAAA'], [TYPE_SRV, 'SRV'], [TYPE_TXT, 'TXT'], [TYPE_NS, 'NS'], [TYPE_SOA, 'SOA'],
-  [12, 'PTR'], [65, 'HTTPS'], [TYPE_ANY, 'ANY'],
+  [TYPE_A, 'A'],
+  [TYPE_AAAA, 'AAAA'],
+  [TYPE_SRV, 'SRV'],
+  [TYPE_TXT, 'TXT'],
+  [TYPE_NS, 'NS'],
+  [TYPE_SOA, 'SOA'],
+  [12, 'PTR'],
+  [65, 'HTTPS'],
+  [TYPE_ANY, 'ANY'],
 ]
 const OTHER_TYPE = TYPE_NAMES.length
 const RCODE_NAMES: Readonly<Record<number, string>> = {
-  [RCODE.noError]: 'NOERROR', [RCODE.formErr]: 'FORMERR', [RCODE.servFail]: 'SERVFAIL', [RCODE.nxDomain]: 'NXDOMAIN',
-  [RCODE.notImp]: 'NOTIMP', [RCODE.refused]: 'REFUSED', [RCODE.badVers]: 'BADVERS',
+  [RCODE.noError]: 'NOERROR',
+  [RCODE.formErr]: 'FORMERR',
+  [RCODE.servFail]: 'SERVFAIL',
+  [RCODE.nxDomain]: 'NXDOMAIN',
+  [RCODE.notImp]: 'NOTIMP',
+  [RCODE.refused]: 'REFUSED',
+  [RCODE.badVers]: 'BADVERS',
 }
 const RCODES = RCODE.badVers + 1
 /** Row of each type below 256; all others count as `other`. */
@@ -41,17 +53,24 @@ export function dnsMetrics(metrics: Metrics): DnsMetrics {
     labels: ['type', 'rcode'],
   })
   const dropped = metrics.counter({
-    name: 'sealane_dns_dropped_total', help: 'Packets and connections given no answer, by reason', labels: ['reason'],
+    name: 'sealane_dns_dropped_total',
+    help: 'Packets and connections given no answer, by reason',
+    labels: ['reason'],
   })
   const seconds = metrics.histogram({
-    name: 'sealane_dns_answer_seconds', help: 'Time from a packet to its answer, sampled: one packet in 64',
+    name: 'sealane_dns_answer_seconds',
+    help: 'Time from a packet to its answer, sampled: one packet in 64',
     buckets: LATENCY_BUCKETS,
   })
   const forwarded = metrics.counter({
-    name: 'sealane_dns_forwarded_total', help: 'Queries handed to the upstreams, by result', labels: ['result'],
+    name: 'sealane_dns_forwarded_total',
+    help: 'Queries handed to the upstreams, by result',
+    labels: ['result'],
   })
   const forwardSeconds = metrics.histogram({
-    name: 'sealane_dns_forward_seconds', help: 'Time an upstream answer took', buckets: LATENCY_BUCKETS,
+    name: 'sealane_dns_forward_seconds',
+    help: 'Time an upstream answer took',
+    buckets: LATENCY_BUCKETS,
   })
   const services = metrics.gauge({ name: 'sealane_dns_services', help: 'Services known' })
   const kept = metrics.gauge({ name: 'sealane_dns_kept_answers', help: 'Answers kept ready as bytes' })

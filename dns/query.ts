@@ -12,7 +12,13 @@ export const CLASS_IN = 1
 
 /** RFC 1035 section 4.1.1 and RFC 6891 section 9. */
 export const RCODE = {
-  noError: 0, formErr: 1, servFail: 2, nxDomain: 3, notImp: 4, refused: 5, badVers: 16,
+  noError: 0,
+  formErr: 1,
+  servFail: 2,
+  nxDomain: 3,
+  notImp: 4,
+  refused: 5,
+  badVers: 16,
 } as const
 
 /** RFC 1035 section 4.2.1: what every client takes over UDP. */

@@ -28,9 +28,7 @@ const TYPE_HTTPS = 65
 /** Zone transfers and mail agents of old, RFC 1035 section 3.2.3 and RFC 1995. */
 const FIRST_TRANSFER_TYPE = 251
 const LAST_TRANSFER_TYPE = 254
-const KEPT_TYPES: ReadonlySet<number> = new Set([
-  TYPE_A, TYPE_AAAA, TYPE_SRV, TYPE_HTTPS, TYPE_TXT, TYPE_NS, TYPE_SOA,
-])
+const KEPT_TYPES: ReadonlySet<number> = new Set([TYPE_A, TYPE_AAAA, TYPE_SRV, TYPE_HTTPS, TYPE_TXT, TYPE_NS, TYPE_SOA])
 /** Only names that exist are kept, so the zone itself bounds this; the limit is for a very large zone. */
 const MAX_KEPT = 200_000
 const CLASS_AND_TYPE_LENGTH = 4
@@ -75,7 +73,8 @@ export class Responder {
   #respondSlowly(query: Buffer, transport: Transport): Verdict {
     const { type, questionEnd } = this.#reader
     const typeAt = questionEnd - CLASS_AND_TYPE_LENGTH
-    const key = query.toString('latin1', HEADER_LENGTH, typeAt).toLowerCase() + query.toString('latin1', typeAt, typeAt + 2)
+    const key =
+      query.toString('latin1', HEADER_LENGTH, typeAt).toLowerCase() + query.toString('latin1', typeAt, typeAt + 2)
     const kept = this.#kept.get(key)
     if (kept !== undefined) return this.#send(query, kept, transport)
     const text = questionName(query)
@@ -96,7 +95,10 @@ export class Responder {
     this.#rotation = (this.#rotation + 1) & 0xffff
     this.#count(reader.type, compiled.rcode)
     return writeAnswer(query, reader, compiled, {
-      maxSize, rotation: this.#rotation, serial: this.#index.serial, recursion: this.#recursion,
+      maxSize,
+      rotation: this.#rotation,
+      serial: this.#index.serial,
+      recursion: this.#recursion,
     })
   }
 
@@ -116,7 +118,7 @@ export class Responder {
     return writeCode(query, this.#reader, rcode, this.#recursion)
   }
 
-  #ignore(): undefined {
+  #ignore(): Verdict {
     this.#count(0, undefined)
     return undefined
   }

@@ -105,7 +105,10 @@ function samePort(a: NamedPort, b: NamedPort): boolean {
   return a.name === b.name && a.protocol === b.protocol && a.port === b.port
 }
 
-interface AddressText { readonly family: Family; readonly text: string }
+interface AddressText {
+  readonly family: Family
+  readonly text: string
+}
 
 /** None for what is not an address, or one that must not be handed out, such as a loopback address. */
 function usableAddress(text: string): AddressText[] {
@@ -143,7 +146,10 @@ function subset(hosts: readonly HostParts[]): readonly HostParts[] {
     rank.set(host.cluster, place + 1)
     return { host, place }
   })
-  const chosen = ranked.sort((a, b) => a.place - b.place).slice(0, MAX_HOSTS).map((entry) => entry.host)
+  const chosen = ranked
+    .sort((a, b) => a.place - b.place)
+    .slice(0, MAX_HOSTS)
+    .map((entry) => entry.host)
   return chosen.sort(compareHosts)
 }
 

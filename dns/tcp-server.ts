@@ -4,9 +4,11 @@
  */
 import { type Server, type Socket, createServer } from 'node:net'
 import { formatAddress } from '../model/ip.ts'
+import type { Clock } from '../reconcile/clock.ts'
 import type { SocketAddress } from './config.ts'
 
 export interface TcpServerInit {
+  readonly clock: Clock
   readonly listen: SocketAddress
   readonly reusePort: boolean
   readonly maxConnections: number
@@ -75,8 +77,7 @@ function serveConnection(socket: Socket, init: TcpServerInit, onWholeQuery: () =
   let pending: Buffer = Buffer.alloc(0)
   let waiting = 0
   let ended = false
-  // Also ends a connection whose client never reads its answers.
-  socket.setTimeout(init.idleTimeoutMs, () => socket.destroy())
+  const touch = endWhenQuiet(socket, init)
   socket.on('error', () => socket.destroy())
 
   const settle = (answer: Buffer | undefined): void => {
@@ -111,6 +112,7 @@ function serveConnection(socket: Socket, init: TcpServerInit, onWholeQuery: () =
       waiting += 1
       void answer.then((late) => {
         waiting -= 1
+        touch()
         settle(late)
         proceed()
       })
@@ -121,12 +123,34 @@ function serveConnection(socket: Socket, init: TcpServerInit, onWholeQuery: () =
     finish()
   }
   socket.on('data', (chunk: Buffer) => {
+    touch()
     pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk])
     proceed()
   })
-  socket.on('drain', proceed)
+  socket.on('drain', () => {
+    touch()
+    proceed()
+  })
   socket.on('end', () => {
     ended = true
     finish()
   })
+}
+
+/**
+ * Ends a connection on which nothing has moved for the idle time; so also one whose client never reads its answers.
+ * Gives the function to call when something moved.
+ */
+function endWhenQuiet(socket: Socket, { clock, idleTimeoutMs }: TcpServerInit): () => void {
+  let moved = clock.monotonic()
+  const look = (): void => {
+    const left = moved + idleTimeoutMs - clock.monotonic()
+    if (left <= 0) socket.destroy()
+    else cancel = clock.setTimer(left, look)
+  }
+  let cancel = clock.setTimer(idleTimeoutMs, look)
+  socket.on('close', () => cancel())
+  return () => {
+    moved = clock.monotonic()
+  }
 }

@@ -25,7 +25,16 @@ export function exchangeUdp(exchange: Exchange): Promise<Buffer> {
       socket.on('message', (message) => {
         if (exchange.isAnswer(message)) resolve(message)
       })
-      socket.connect(upstream.port, formatAddress(upstream.address), () => socket.send(query))
+      socket.connect(upstream.port, formatAddress(upstream.address), () => {
+        try {
+          socket.send(query, (error) => {
+            if (error !== null) reject(error)
+          })
+        } catch (error) {
+          // Closed meanwhile.
+          reject(error as Error)
+        }
+      })
     },
     stop: () => socket.close(),
   })

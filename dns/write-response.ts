@@ -54,7 +54,11 @@ export function writeAnswer(query: Buffer, reader: QueryReader, compiled: Compil
   return response
 }
 
-interface BodyPlace { readonly at: number; readonly end: number; readonly rotation: number }
+interface BodyPlace {
+  readonly at: number
+  readonly end: number
+  readonly rotation: number
+}
 
 function putBody(response: Buffer, compiled: CompiledAnswer, { at, end, rotation }: BodyPlace): void {
   const { body, stride, mainEnd } = compiled

@@ -1,7 +1,14 @@
 /** Records and answers as zone-file text (RFC 1035 section 5), one line per record: for tests and /debug/plan. Pure. */
 import type { ZoneName } from '../model/dns-name.ts'
 import {
-  type DnsAnswer, type DnsRecord, type DnsService, TYPE_A, TYPE_AAAA, TYPE_SRV, type ZoneView, answer,
+  type DnsAnswer,
+  type DnsRecord,
+  type DnsService,
+  TYPE_A,
+  TYPE_AAAA,
+  TYPE_SRV,
+  type ZoneView,
+  answer,
 } from './answer.ts'
 
 /** `owner ttl IN type rdata`. */
@@ -48,7 +55,11 @@ export function printZone(zone: ZoneView, services: readonly DnsService[]): stri
     .flatMap((service) => {
       const { namespace, name } = service
       const hosts = service.hosts.map(({ cluster, hostname }): ZoneName => ({
-        kind: 'endpoint', namespace, service: name, cluster, hostname,
+        kind: 'endpoint',
+        namespace,
+        service: name,
+        cluster,
+        hostname,
       }))
       const names: ZoneName[] = [{ kind: 'service', namespace, service: name }, ...hosts]
       return names.flatMap((owner) => PRINTED_TYPES.map((type) => answer(zone, { name: owner, type }, 0)))

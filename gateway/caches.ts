@@ -11,8 +11,6 @@ export interface WatchedCaches {
 }
 
 export function watchedCaches(cluster: ClusterApi): WatchedCaches {
-  // Started by the first call, so that it is watched when the first status is written.
-  cluster.cache('Gateway')
   return {
     notSynced: () => {
       const missing = GATEWAY_KINDS.filter((kind) => !cluster.cache(kind).synced)

@@ -21,12 +21,21 @@ export interface EndpointChoiceInit {
   readonly nowMs: number
   /** How long one candidate is tried. */
   readonly rotateMs: number
+  /** Of the two ends, this one calls at once; the other gives it a moment. See CALL_FIRST_MS. */
+  readonly callsFirst: boolean
   /** Best first. */
   readonly candidates: readonly EndpointCandidate[]
   /** The peer as the device has it; absent when it is new. */
   readonly peer: PeerState | undefined
   readonly health: PeerHealthView | undefined
 }
+
+/**
+ * When both ends send a handshake initiation before they got the other's, WireGuard answers both and completes
+ * neither, and both wait 5 s (REKEY_TIMEOUT) before they try again. Endpoints reach both ends at about the same
+ * time, so this would be the rule, not the exception. Longer than most one-way delays, shorter than a person notices.
+ */
+const CALL_FIRST_MS = 300
 
 /**
  * A peer that is up, or shook hands a moment ago, keeps its address. One that went down keeps it for one round,
@@ -36,10 +45,16 @@ export interface EndpointChoiceInit {
 export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   const { candidates, peer, health, nowMs, rotateMs } = init
   const current = peer?.endpoint === undefined ? {} : { address: peer.endpoint }
-  if (health?.state === 'up') return { how: 'keep', ...current, why: 'it answers' }
+  // A device that was made anew has forgotten where its peers are, whatever the probes said a moment ago.
+  if (health?.state === 'up' && peer?.endpoint !== undefined) return { how: 'keep', ...current, why: 'it answers' }
   if (candidates.length === 0) {
     if (peer?.endpoint !== undefined) return { how: 'keep', ...current, why: 'it called from there; it has no candidates' }
     return { how: 'wait', why: 'it has no candidates; it calls us' }
+  }
+  const knownForMs = health === undefined ? 0 : nowMs - health.sinceMs
+  const unheard = peer?.lastHandshakeMs === undefined && (health === undefined || health.state === 'connecting')
+  if (!init.callsFirst && unheard && knownForMs >= 0 && knownForMs < CALL_FIRST_MS) {
+    return { how: 'wait', why: 'it calls first', nextAtMs: nowMs - knownForMs + CALL_FIRST_MS }
   }
   const round = health === undefined ? 0 : Math.max(0, Math.floor((nowMs - health.sinceMs) / rotateMs))
   const nextAtMs = (health?.sinceMs ?? nowMs) + (round + 1) * rotateMs

@@ -31,6 +31,8 @@ export interface PeerHealthDeps {
 export interface PeerHealthInit {
   readonly missesUntilDown: number
   readonly answersUntilUp: number
+  /** Start as up, without a transition: this process takes over a connection that an earlier one knew to be up. */
+  readonly startsUp?: boolean
 }
 
 export class PeerHealth {
@@ -41,7 +43,8 @@ export class PeerHealth {
   constructor(deps: PeerHealthDeps, init: PeerHealthInit) {
     this.#deps = deps
     this.#init = init
-    this.#state = { is: 'connecting', sinceMs: deps.clock.now() }
+    const sinceMs = deps.clock.now()
+    this.#state = init.startsUp === true ? { is: 'up', sinceMs, misses: 0 } : { is: 'connecting', sinceMs }
   }
 
   get state(): HealthState {

@@ -1,4 +1,5 @@
 /** The private key of a lane: made on first start, mode 0600 in a directory of mode 0700, never read into a log. */
+import { randomUUID } from 'node:crypto'
 import { link, mkdir, open, readFile, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 
@@ -71,9 +72,8 @@ async function checkKey(path: string): Promise<void> {
 
 /** All or nothing, also when the power goes: written aside, then linked into place. The first of two writers wins. */
 async function writeKey(path: string, key: string): Promise<void> {
-  const aside = `${path}.new`
+  const aside = `${path}.${randomUUID()}.new`
   try {
-    await rm(aside, { force: true })
     const file = await open(aside, 'wx', 0o600)
     try {
       await file.writeFile(`${key}\n`)

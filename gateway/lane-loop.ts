@@ -11,6 +11,7 @@ import { applyRoutes } from './apply-routes.ts'
 import type { GatewayConfig } from './config.ts'
 import { ensureForwarding } from './forwarding.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
+import { inheritedHealth } from './inherited-health.ts'
 import { ensureLaneKey } from './lane-key.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
@@ -56,19 +57,30 @@ export class LaneReconciler {
   /** One round. Throws what failed, after everything else was done. */
   async reconcile(signal: AbortSignal): Promise<void> {
     const { config, probing, metrics } = this.#init
-    const world = await readGatewayWorld(this.#deps, config, signal, probing.health())
-    if (world === undefined) return
+    const seen = await readGatewayWorld(this.#deps, config, signal, probing.health())
+    if (seen === undefined) return
+    const first = this.#plan === undefined
+    const world = first ? this.#withInherited(seen) : seen
+    if (first) this.#routed = upKeys(world)
     const plan = planGateway(world)
-    this.#plan = plan
     this.#report(plan.lanes.refusals)
     const round = new Round(this.#deps.logger, metrics)
     const devices = await this.#apply(world, plan, round, signal)
-    probing.setLanes(plan.lanes.lanes)
+    probing.setLanes(plan.lanes.lanes, upKeys(world))
+    // Told only now: who reads the plan finds the probers of its peers.
+    this.#plan = plan
     await round.attempt(() => this.#publish({ ...world, devices }, signal))
     for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, { lane: String(lane.lane) })
     if (plan.lanes.nextAtMs !== undefined) this.#init.wakeAt(plan.lanes.nextAtMs)
     round.finish()
-    this.#routed = new Set([...world.health].filter(([, view]) => view.state === 'up').map(([key]) => key))
+    this.#routed = upKeys(world)
+  }
+
+  /** In the first round nothing has been probed yet: what the last run of this process knew still counts. */
+  #withInherited(world: GatewayWorld): GatewayWorld {
+    const gateway = this.#deps.cluster.cache('Gateway').get(world.node)
+    const health = inheritedHealth({ nowMs: world.nowMs, gateway, endpoints: world.endpoints, devices: world.devices })
+    return { ...world, health }
   }
 
   // The policy is there before the first device, so that nothing passes a lane untranslated, not even once.
@@ -119,6 +131,10 @@ export class LaneReconciler {
     this.#refusals = text
     for (const { subject, reason } of refusals) this.#deps.logger.warn('refused', { subject, reason })
   }
+}
+
+function upKeys(world: GatewayWorld): Set<string> {
+  return new Set([...world.health].filter(([, view]) => view.state === 'up').map(([key]) => key))
 }
 
 export function ownEndpoints(deps: Pick<GatewayDeps, 'cluster'>, clusterId: string, node: string): Endpoint[] {

@@ -6,6 +6,7 @@ import { WIREGUARD_OVERHEAD_IPV4 } from '../model/spec-constants.ts'
 import type { DeviceConfig, PeerConfig } from '../kernel/wireguard.ts'
 import { type RemotePeer, checkEndpoints } from './check-endpoints.ts'
 import { type Refusal, type RemoteCluster, checkClusters } from './check-remotes.ts'
+import { isBehindNat, planCandidates } from './plan-candidates.ts'
 import { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 import type { GatewayLaneConfig } from './config.ts'
 import { type GatewayWorld, healthKey } from './world.ts'
@@ -58,13 +59,6 @@ export function planLanes(world: GatewayWorld): LanesPlan {
   }
 }
 
-/** True when the broker saw this site under an address that this node does not have. */
-export function isBehindNat(world: Pick<GatewayWorld, 'observedAddress' | 'addresses'>): boolean {
-  const { observedAddress } = world
-  if (observedAddress === undefined) return false
-  return !world.addresses.some((entry) => entry.address.split('/')[0] === observedAddress)
-}
-
 function planLane(
   world: GatewayWorld,
   lane: GatewayLaneConfig,
@@ -76,7 +70,10 @@ function planLane(
     const health = world.health.get(healthKey(remote.lane, remote.cluster))
     const { nowMs, rotateMs } = world
     const peer = states.get(remote.publicKey)
-    return { ...remote, choice: chooseEndpoint({ nowMs, rotateMs, candidates: remote.candidates, peer, health }) }
+    // Whoever cannot be called must call; else the order of ids decides, so that both ends agree.
+    const callsFirst = planCandidates(world, lane).length === 0 || world.own.spec.id < remote.cluster
+    const { candidates } = remote
+    return { ...remote, choice: chooseEndpoint({ nowMs, rotateMs, callsFirst, candidates, peer, health }) }
   })
   const configs = peers.map((peer): PeerConfig => {
     const call = peer.choice.how === 'try' && peer.choice.address !== states.get(peer.publicKey)?.endpoint

@@ -61,13 +61,16 @@ export class LaneProber {
     return this.#init.address
   }
 
-  /** Peers from now on; those that stay keep their state. */
-  setPeers(peers: readonly ProbedPeer[]): void {
+  /** Peers from now on; those that stay keep their state. New ones that are in `up` (cluster ids) start as up. */
+  setPeers(peers: readonly ProbedPeer[], up: ReadonlySet<string> = new Set()): void {
     const wanted = new Map(peers.map((peer) => [peer.laneAddress, peer]))
     for (const [address, entry] of this.#peers) {
       if (wanted.get(address)?.cluster !== entry.peer.cluster) this.#peers.delete(address)
     }
-    for (const peer of peers) if (!this.#peers.has(peer.laneAddress)) this.#peers.set(peer.laneAddress, this.#newPeer(peer))
+    for (const peer of peers) {
+      if (this.#peers.has(peer.laneAddress)) continue
+      this.#peers.set(peer.laneAddress, this.#newPeer(peer, up.has(peer.cluster)))
+    }
   }
 
   /** By cluster id. */
@@ -95,12 +98,12 @@ export class LaneProber {
     }
   }
 
-  #newPeer(peer: ProbedPeer): PeerEntry {
+  #newPeer(peer: ProbedPeer, startsUp: boolean): PeerEntry {
     const { clock } = this.#deps
     const onTransition = (from: ConnectionState, to: ConnectionState): void => {
       this.#deps.onTransition(peer.cluster, from, to)
     }
-    const health = new PeerHealth({ clock, onTransition }, this.#init)
+    const health = new PeerHealth({ clock, onTransition }, { ...this.#init, startsUp })
     return { peer, health, stats: new ProbeStats(), sequence: 0, answered: false }
   }
 

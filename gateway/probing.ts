@@ -36,15 +36,16 @@ export class Probing {
     this.#config = config
   }
 
-  /** Lanes and peers from now on. Those that stay keep their state. */
-  setLanes(lanes: readonly LanePlan[]): void {
+  /** Lanes and peers from now on. Those that stay keep their state; new ones in `up`, by healthKey(), start as up. */
+  setLanes(lanes: readonly LanePlan[], up: ReadonlySet<string>): void {
     for (const [lane, running] of this.#probers) {
       const plan = lanes.find((candidate) => candidate.lane === lane)
       if (plan === undefined || laneAddressOf(plan) !== running.prober.address) this.#stop(lane)
     }
     for (const plan of lanes) {
       const running = this.#probers.get(plan.lane) ?? this.#start(plan)
-      running.prober.setPeers(plan.peers)
+      const clusters = plan.peers.map((peer) => peer.cluster)
+      running.prober.setPeers(plan.peers, new Set(clusters.filter((id) => up.has(healthKey(plan.lane, id)))))
     }
   }
 

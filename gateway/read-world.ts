@@ -11,7 +11,7 @@ import type { GatewayWorld, PeerHealthView } from './world.ts'
 
 export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'wireguard' | 'clock'>
 
-/** The kinds that a gateway watches. */
+/** The kinds whose changes make a gateway plan again. */
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
 
 export function readMembership(cluster: ClusterApi): Membership | undefined {
@@ -20,7 +20,9 @@ export function readMembership(cluster: ClusterApi): Membership | undefined {
 
 /** Resolves when everything that the plan depends on has been read once. */
 export async function whenCachesSynced(cluster: ClusterApi, signal: AbortSignal): Promise<void> {
-  await Promise.all(GATEWAY_KINDS.map((kind) => cluster.cache(kind).whenSynced(signal)))
+  // This node's own Gateway object tells what an earlier run of the process knew; its changes are our own.
+  const kinds = [...GATEWAY_KINDS, 'Gateway'] as const
+  await Promise.all(kinds.map((kind) => cluster.cache(kind).whenSynced(signal)))
 }
 
 /**

@@ -22,6 +22,7 @@ export interface NftSessionInit extends NftCommandInit {
 
 /** Longer transactions go to `nft -f -`: there the start no longer counts. */
 const MAX_LINE_LENGTH = 16 * 1024
+const MAX_ITEMS = 400
 /** The tool remembers every line it was given. */
 const MAX_LINES = 2000
 const ANSWER_TIMEOUT_MS = 5000
@@ -39,8 +40,10 @@ export class NftSession extends NftCommand {
   override run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
     const turn = this.#queue.then(async () => {
       if (signal?.aborted === true) throw new KernelError('EINTR', 'nft -i', 'stopped before it began')
-      const line = oneLine(statements)
-      if (line === '' || (line.length <= MAX_LINE_LENGTH && (await this.#say(line)))) return
+      if (isShort(statements)) {
+        const line = oneLine(statements)
+        if (line === '' || (line.length <= MAX_LINE_LENGTH && (await this.#say(line)))) return
+      }
       await super.run(statements, signal)
     })
     this.#queue = turn.catch(() => undefined)
@@ -63,6 +66,13 @@ export class NftSession extends NftCommand {
     if (answer !== '') this.close()
     return answer === ''
   }
+}
+
+/** Counted before anything is formatted: a transaction of a hundred thousand elements is not to be printed twice. */
+function isShort(statements: readonly NftStatement[]): boolean {
+  let items = 0
+  for (const statement of statements) items += 'elements' in statement ? statement.elements.length : 1
+  return items <= MAX_ITEMS
 }
 
 /** All statements on one line, '' when there is nothing to do. */

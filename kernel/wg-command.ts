@@ -9,7 +9,7 @@ import { parseDump } from './parse-wg.ts'
 import { planWgSync } from './plan-wg-sync.ts'
 import type { Link, RouteTable } from './route-table.ts'
 import { type RunCommand, runCommand } from './run-command.ts'
-import { endWireguardGo, startWireguardGo } from './wireguard-go.ts'
+import { daemonsOf, endWireguardGo, startWireguardGo } from './wireguard-go.ts'
 import { generateWireguardKey } from './wireguard-key.ts'
 import type { DeviceConfig, DeviceState, Wireguard, WireguardDriver } from './wireguard.ts'
 
@@ -33,17 +33,24 @@ export class WgCommand implements Wireguard {
   readonly #routes: RouteTable
   readonly #clock: Clock
   readonly #run: RunCommand
-  #driver: WireguardDriver | undefined
+  #driver: Promise<WireguardDriver> | undefined
 
   constructor(deps: WgCommandDeps, init: WgCommandInit = {}) {
     this.#routes = deps.routes
     this.#clock = deps.clock ?? new SystemClock()
     this.#run = deps.run ?? runCommand
-    this.#driver = init.driver
+    if (init.driver !== undefined) this.#driver = Promise.resolve(init.driver)
   }
 
-  async driver(signal?: AbortSignal): Promise<WireguardDriver> {
-    this.#driver ??= (await this.#kernelCan(signal)) ? 'kernel' : 'userspace'
+  driver(signal?: AbortSignal): Promise<WireguardDriver> {
+    this.#driver ??= this.#kernelCan(signal).then(
+      (can) => (can ? 'kernel' : 'userspace'),
+      (error: unknown) => {
+        // Asked again next time: it may have been the signal.
+        this.#driver = undefined
+        throw error
+      },
+    )
     return this.#driver
   }
 
@@ -53,7 +60,7 @@ export class WgCommand implements Wireguard {
     signal?: AbortSignal,
   ): Promise<DeviceState> {
     checkWireguardName(name)
-    const link = (await this.#link(name, signal)) ?? (await this.#make(name, init.mtu, signal))
+    const link = (await this.#reachable(name, signal)) ?? (await this.#make(name, init.mtu, signal))
     await this.#wg(['set', name, 'private-key', init.privateKeyFile], signal)
     if (link.mtu !== init.mtu || !link.up) await this.#routes.setLink(name, { up: true, mtu: init.mtu }, signal)
     const state = await this.read(name, signal)
@@ -82,11 +89,7 @@ export class WgCommand implements Wireguard {
   async deleteDevice(name: string, signal?: AbortSignal): Promise<void> {
     checkWireguardName(name)
     const link = await this.#link(name, signal)
-    if (link !== undefined) {
-      await this.#routes.deleteLink(name, signal).catch((error: unknown) => {
-        if (!isNotFound(error)) throw error
-      })
-    }
+    if (link !== undefined) await this.#deleteLink(name, signal)
     if (link?.kind !== 'wireguard') await endWireguardGo(name, this.#clock, signal ?? never)
   }
 
@@ -106,12 +109,19 @@ export class WgCommand implements Wireguard {
   /** Undefined when there is none. Throws EEXIST for a device of that name that is something else. */
   async #link(name: string, signal: AbortSignal | undefined): Promise<Link | undefined> {
     const link = (await this.#routes.links(signal)).find((item) => item.name === name)
-    if (link === undefined || link.kind === 'wireguard' || link.kind === 'tun') return link
-    throw new KernelError(
-      'EEXIST',
-      `ip link add ${name} type wireguard`,
-      `${name} is a ${link.kind || 'hardware'} device, not WireGuard`,
-    )
+    if (link === undefined || link.kind === 'wireguard') return link
+    if (link.kind === 'tun' && ((await daemonsOf(name)).length > 0 || (await this.read(name, signal)) !== undefined))
+      return link
+    const kind = link.kind === '' ? 'hardware' : link.kind
+    throw new KernelError('EEXIST', `ip link add ${name} type wireguard`, `${name} is a ${kind} device, not WireGuard`)
+  }
+
+  // A wireguard-go whose socket is out of reach (removed, or in another mount namespace) can only be replaced.
+  async #reachable(name: string, signal: AbortSignal | undefined): Promise<Link | undefined> {
+    const link = await this.#link(name, signal)
+    if (link?.kind !== 'tun' || (await this.read(name, signal)) !== undefined) return link
+    await this.deleteDevice(name, signal)
+    return undefined
   }
 
   // The kernel loads its module when it is asked for such a device, so asking is the one sure test.
@@ -122,8 +132,16 @@ export class WgCommand implements Wireguard {
       if (error instanceof KernelError && (error.code === 'EOPNOTSUPP' || isNotFound(error))) return false
       if (!isExists(error)) throw error
     }
-    await this.#routes.deleteLink(PROBE_DEVICE, signal)
+    await this.#deleteLink(PROBE_DEVICE, signal)
     return true
+  }
+
+  async #deleteLink(name: string, signal: AbortSignal | undefined): Promise<void> {
+    try {
+      await this.#routes.deleteLink(name, signal)
+    } catch (error) {
+      if (!isNotFound(error)) throw error
+    }
   }
 
   async #wg(args: readonly string[], signal: AbortSignal | undefined): Promise<string> {
@@ -140,8 +158,9 @@ export class WgCommand implements Wireguard {
 }
 
 const MESSAGES: readonly (readonly [RegExp, KernelErrorCode])[] = [
-  // Without WireGuard in the kernel and without a socket of wireguard-go, wg says that the protocol is missing.
-  [/No such device|Protocol not supported|Connection refused/, 'ENODEV'],
+  // Without a socket of wireguard-go, wg says that the protocol is missing if the kernel has no WireGuard, and that the
+  // operation is not supported if it has but the device is something else.
+  [/No such device|Protocol not supported|Operation not supported|Connection refused/, 'ENODEV'],
   [/No such file/, 'ENOENT'],
   [/not permitted|Permission denied/i, 'EPERM'],
   [/already in use/, 'EADDRINUSE'],

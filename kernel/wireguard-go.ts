@@ -32,12 +32,20 @@ export async function endWireguardGo(name: string, clock: Clock, signal: AbortSi
   // It ends by itself when its device goes. One that does not is told to.
   const ended = async (): Promise<boolean> => (await daemonsOf(name)).length === 0
   if (!(await until(clock, END_DEADLINE_MS, signal, ended))) {
-    for (const pid of await daemonsOf(name)) process.kill(pid, 'SIGTERM')
+    for (const pid of await daemonsOf(name)) tell(pid)
     if (!(await until(clock, END_DEADLINE_MS, signal, ended))) {
       throw new KernelError('TIMEOUT', `end wireguard-go ${name}`, `it runs on after ${END_DEADLINE_MS} ms`)
     }
   }
   await rm(socketPath(name), { force: true })
+}
+
+function tell(pid: number): void {
+  try {
+    process.kill(pid, 'SIGTERM')
+  } catch {
+    // It ended in the meantime; if it may not be told, the deadline says so.
+  }
 }
 
 /** The process numbers of wireguard-go for this device in our network namespace. */
@@ -129,6 +137,10 @@ async function until(
   for (;;) {
     if (await check()) return true
     if (clock.monotonic() >= end) return false
-    await clock.sleep(POLL_MS, signal)
+    try {
+      await clock.sleep(POLL_MS, signal)
+    } catch (cause) {
+      throw new KernelError('EINTR', 'wireguard-go', 'stopped while waiting for it', { cause })
+    }
   }
 }

@@ -11,7 +11,9 @@ export interface BrokerAddress {
 
 export class BrokerAddressError extends Error {
   constructor(field: string, value: string) {
-    super(`${field} ${JSON.stringify(value.slice(0, 300))}: expected host:port, such as 192.0.2.1:7443 or [2001:db8::1]:7443`)
+    super(
+      `${field} ${JSON.stringify(value.slice(0, 300))}: expected host:port, such as 192.0.2.1:7443 or [2001:db8::1]:7443`,
+    )
     this.name = 'BrokerAddressError'
   }
 }

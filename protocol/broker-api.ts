@@ -88,6 +88,7 @@ export type PublishMessage =
       readonly last: boolean
     }
   | { readonly t: 'put'; readonly sequence: number; readonly record: MemberRecord }
+  /** What is not there is removed all the same: acknowledged, not refused. */
   | { readonly t: 'remove'; readonly sequence: number; readonly key: MemberKey }
   /** Sent when the cluster's facts change. */
   | { readonly t: 'facts'; readonly sequence: number; readonly facts: ClusterFacts }

@@ -8,10 +8,13 @@ export class CodecError extends Error {
   static readonly code = 'CODEC'
   /** Path of the offending value, for example `body.ports[2].protocol`. */
   readonly field: string
+  /** The message without the field. */
+  readonly problem: string
   constructor(field: string, problem: string) {
     super(`${field}: ${problem}`)
     this.name = 'CodecError'
     this.field = field
+    this.problem = problem
   }
 }
 
@@ -69,7 +72,12 @@ export function bytes(value: Uint8Array, field: string, max: number, min = 0): U
   return value
 }
 
-export function list<W, T>(values: readonly W[], field: string, max: number, item: (value: W, field: string) => T): T[] {
+export function list<W, T>(
+  values: readonly W[],
+  field: string,
+  max: number,
+  item: (value: W, field: string) => T,
+): T[] {
   if (values.length > max) throw new CodecError(field, `${values.length} entries: expected at most ${max}`)
   return values.map((value, i) => item(value, `${field}[${i}]`))
 }

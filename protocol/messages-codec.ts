@@ -157,7 +157,10 @@ export function decodePublishReply(bytes: Uint8Array): PublishReply | undefined 
     case 'sendDigest':
       return { t: 'sendDigest' }
     case 'need':
-      return { t: 'need', keys: check.list(known.value.keys, 'keys', limits.MAX_NEED_KEYS, (k, p) => memberKeyFromWire(k, p)) }
+      return {
+        t: 'need',
+        keys: check.list(known.value.keys, 'keys', limits.MAX_NEED_KEYS, (k, p) => memberKeyFromWire(k, p)),
+      }
     case 'ack':
       return { t: 'ack', sequence: sequence(known.value) }
     case 'refused':
@@ -212,7 +215,11 @@ export function decodeWatchMessage(bytes: Uint8Array): WatchMessage | undefined 
     case undefined:
       return undefined
     case 'reset':
-      return { t: 'reset', epoch: check.text(known.value.epoch, 'epoch', limits.MAX_NAME, 1), resumed: known.value.resumed }
+      return {
+        t: 'reset',
+        epoch: check.text(known.value.epoch, 'epoch', limits.MAX_NAME, 1),
+        resumed: known.value.resumed,
+      }
     case 'batch':
       return {
         t: 'batch',

@@ -38,6 +38,9 @@ export interface Declaration {
 /** Content hashes as hex: compared by value. */
 type Hash = string
 
+/** The broker may hold an earlier version, or none: equal to no content, so that a refused put is followed by a remove. */
+const UNKNOWN: Hash = 'unknown'
+
 interface Wanted {
   readonly record: MemberRecord
   readonly hash: Hash
@@ -131,12 +134,16 @@ export class PublishLedger {
   /** The broker holds the declared set, except `needed`. Forgets what an earlier stream had on its way. */
   begin(declaration: Declaration, needed: readonly MemberKey[]): void {
     this.#held = new Map(declaration.entries.map(({ key, hash }) => [memberKeyText(key), hex(hash)]))
-    for (const { key } of declaration.entries) this.#keys.set(memberKeyText(key), key)
+    for (const key of [...declaration.entries.map((entry) => entry.key), ...needed])
+      this.#keys.set(memberKeyText(key), key)
     this.#inFlight.length = 0
     this.#dirty.clear()
     this.#removals.clear()
-    for (const key of needed) this.#held.delete(memberKeyText(key))
     this.#stored = new Map(this.#held)
+    for (const key of needed) {
+      this.#held.set(memberKeyText(key), UNKNOWN)
+      this.#stored.delete(memberKeyText(key))
+    }
     for (const key of new Set([...this.#wanted.keys(), ...this.#held.keys()])) this.#dirty.add(key)
   }
 
@@ -146,7 +153,8 @@ export class PublishLedger {
       const text = memberKeyText(key)
       // What is on its way arrives all the same.
       if (this.#inFlight.some((item) => item.key === text)) continue
-      this.#held.delete(text)
+      this.#held.set(text, UNKNOWN)
+      this.#keys.set(text, key)
       this.#stored.delete(text)
       this.#dirty.add(text)
     }
@@ -183,6 +191,8 @@ export class PublishLedger {
       this.#inFlight.shift()
       any = true
       setOrDelete(this.#stored, item.key, item.after)
+      // Taken in between: what was refused before it may be asked again.
+      if (item.after !== undefined && this.#wanted.get(item.key)?.hash === item.after) this.#refused.delete(item.key)
       if (item.after === undefined && !this.#held.has(item.key)) this.#keys.delete(item.key)
     }
     return any
@@ -220,7 +230,7 @@ function refusalOf(record: MemberRecord): Refusal | undefined {
     checkMemberRecord(record)
     return undefined
   } catch (error) {
-    if (error instanceof CodecError) return { field: error.field, reason: error.message }
+    if (error instanceof CodecError) return { field: error.field, reason: error.problem }
     throw error
   }
 }

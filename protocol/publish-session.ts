@@ -20,9 +20,10 @@ import type { Metrics } from '../runtime/metrics.ts'
 import type { MemberRecord } from '../model/records.ts'
 import type { ClusterFacts, PublishReply } from './broker-api.ts'
 import { type BrokerClient, BrokerUnreachableError, ProtocolError, type PublishStream } from './broker-client.ts'
-import { canonicalJson } from './content-hash.ts'
+import { FactsLedger } from './facts-ledger.ts'
 import { type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
 import { type PublishMetrics, publishMetrics } from './session-metrics.ts'
+import { Watchdog, orAborted } from './session-timing.ts'
 
 export type PublishSessionState =
   | { readonly t: 'closed' }
@@ -75,15 +76,12 @@ export class PublishSession {
   readonly #init: PublishSessionInit
   readonly #metrics: PublishMetrics
   readonly #ledger = new PublishLedger()
+  readonly #facts = new FactsLedger()
   readonly #watchers = new Set<() => void>()
   #state: PublishSessionState = { t: 'closed' }
   #known = false
   #answered = false
   #sequence = 0
-  #facts: ClusterFacts | undefined
-  /** canonicalJson of the facts that the broker has answered for, taken or refused. */
-  #factsTold: string | undefined
-  #factsInFlight: { readonly sequence: number; readonly text: string } | undefined
   /** Wakes the sender of the current stream. */
   #wake: () => void = () => undefined
 
@@ -120,14 +118,14 @@ export class PublishSession {
 
   /** Told to the broker once after each start, and whenever they differ from what it was told. */
   setFacts(facts: ClusterFacts): void {
-    this.#facts = facts
+    this.#facts.set(facts)
     this.#poke()
   }
 
   /** Sends refused records once more. */
   retryRefused(): void {
     this.#ledger.forgetRefusals()
-    this.#factsTold = undefined
+    this.#facts.forgetTold()
     this.#poke()
   }
 
@@ -141,10 +139,11 @@ export class PublishSession {
     const { clock, logger } = this.#deps
     const backoff = new Backoff(clock, { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs })
     this.#setState({ t: 'waiting' })
-    while (!this.#known && !signal.aborted) await this.#nextChange(signal).catch(() => undefined)
-    while (!signal.aborted) {
+    const stopped = (): boolean => signal.aborted
+    while (!this.#known && !stopped()) await this.#nextChange(signal).catch(() => undefined)
+    while (!stopped()) {
       const error = await this.#once(signal, () => backoff.reset())
-      if (signal.aborted) break
+      if (stopped()) break
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
       logger.info('publish interrupted', { reason: error.message })
@@ -186,7 +185,7 @@ export class PublishSession {
       stop.abort(new BrokerUnreachableError('the stream has ended'))
       stream?.close()
       await sender
-      this.#factsInFlight = undefined
+      this.#facts.forgetInFlight()
     }
   }
 
@@ -202,20 +201,29 @@ export class PublishSession {
       case 'sendDigest':
         if (state !== 'connecting') throw new ProtocolError(`"${reply.t}" came in state ${state}`)
         this.#metrics.declared(reply.t)
-        if (reply.t === 'inSync') return this.#becomeLive(declaration, [])
+        if (reply.t === 'inSync') {
+          this.#becomeLive(declaration, [])
+          return
+        }
         this.#setState({ t: 'declaring' })
         watchdog.expect()
         return this.#sendDigest(declaration, stream)
       case 'need':
-        if (state === 'declaring') return this.#becomeLive(declaration, reply.keys)
+        if (state === 'declaring') {
+          this.#becomeLive(declaration, reply.keys)
+          return
+        }
         if (state !== 'live') throw new ProtocolError(`"need" came in state ${state}`)
         // A long list comes in several parts.
         this.#ledger.need(reply.keys)
-        return this.#poke()
+        this.#poke()
+        return
       case 'ack':
-        return this.#onAck(reply.sequence, watchdog)
+        this.#onAck(reply.sequence, watchdog)
+        return
       case 'refused':
-        return this.#onRefusal(reply)
+        this.#onRefusal(reply)
+        return
     }
   }
 
@@ -228,11 +236,7 @@ export class PublishSession {
   }
 
   #onAck(sequence: number, watchdog: Watchdog): void {
-    const facts = this.#factsInFlight
-    if (facts !== undefined && facts.sequence <= sequence) {
-      this.#factsTold = facts.text
-      this.#factsInFlight = undefined
-    }
+    this.#facts.acknowledge(sequence)
     const changed = this.#ledger.acknowledge(sequence)
     if (this.#unanswered() > 0) watchdog.expect()
     this.#poke()
@@ -241,7 +245,7 @@ export class PublishSession {
 
   #onRefusal(reply: PublishReply & { readonly t: 'refused' }): void {
     const { field, reason } = reply
-    if (reply.sequence === this.#factsInFlight?.sequence) {
+    if (this.#facts.isInFlight(reply.sequence)) {
       this.#refused({ key: undefined, field, reason })
     } else {
       const key = this.#ledger.refuse(reply.sequence, { field, reason })
@@ -252,7 +256,11 @@ export class PublishSession {
 
   #refused(refused: RefusedRecord): void {
     this.#metrics.refused()
-    this.#deps.logger.warn('record refused', { record: refused.key ?? 'cluster facts', field: refused.field, reason: refused.reason })
+    this.#deps.logger.warn('record refused', {
+      record: refused.key ?? 'cluster facts',
+      field: refused.field,
+      reason: refused.reason,
+    })
     this.#deps.onRefused?.(refused)
     this.#deps.onChange?.()
   }
@@ -272,9 +280,10 @@ export class PublishSession {
 
   /** Sends differences while there are any and the window allows; then waits to be woken. */
   async #sendChanges(stream: PublishStream, watchdog: Watchdog, signal: AbortSignal): Promise<void> {
-    while (!signal.aborted) {
+    const ended = (): boolean => signal.aborted
+    while (!ended()) {
       const woken = new Promise<void>((resolve) => (this.#wake = resolve))
-      while (!signal.aborted && this.#unanswered() < this.#init.window) {
+      while (!ended() && this.#unanswered() < this.#init.window) {
         const idle = this.#unanswered() === 0
         if (!(await this.#sendOne(stream))) break
         if (idle) watchdog.expect()
@@ -286,30 +295,22 @@ export class PublishSession {
 
   /** Gives false when there is nothing to send. */
   async #sendOne(stream: PublishStream): Promise<boolean> {
-    const facts = this.#facts
-    const text = facts === undefined ? undefined : canonicalJson(facts)
-    if (facts !== undefined && text !== undefined && this.#factsInFlight === undefined && text !== this.#factsTold) {
-      this.#sequence += 1
-      this.#factsInFlight = { sequence: this.#sequence, text }
-      this.#metrics.sent('facts')
-      await stream.send({ t: 'facts', sequence: this.#sequence, facts })
-      return true
-    }
-    const change = this.#ledger.next(this.#sequence + 1)
-    if (change === undefined) return false
-    this.#sequence += 1
-    this.#metrics.sent(change.t)
-    await stream.send(change)
+    const sequence = this.#sequence + 1
+    const facts = this.#facts.next(sequence)
+    const message = facts === undefined ? this.#ledger.next(sequence) : { t: 'facts' as const, sequence, facts }
+    if (message === undefined) return false
+    this.#sequence = sequence
+    this.#metrics.sent(message.t)
+    await stream.send(message)
     return true
   }
 
   #unanswered(): number {
-    return this.#ledger.inFlight + (this.#factsInFlight === undefined ? 0 : 1)
+    return this.#ledger.inFlight + this.#facts.inFlight
   }
 
   #settled(): boolean {
-    const factsTold = this.#facts === undefined || canonicalJson(this.#facts) === this.#factsTold
-    return this.#state.t === 'live' && this.#ledger.settled && factsTold
+    return this.#state.t === 'live' && this.#ledger.settled && this.#facts.settled
   }
 
   #setState(state: PublishSessionState): void {
@@ -338,49 +339,7 @@ export class PublishSession {
   }
 }
 
-/** Ends a stream on which an answer is overdue. */
-class Watchdog {
-  readonly #clock: Clock
-  readonly #ms: number
-  readonly #onOverdue: () => void
-  #cancel: (() => void) | undefined
-
-  constructor(clock: Clock, ms: number, onOverdue: () => void) {
-    this.#clock = clock
-    this.#ms = ms
-    this.#onOverdue = onOverdue
-  }
-
-  /** From now on an answer is due. */
-  expect(): void {
-    this.stop()
-    this.#cancel = this.#clock.setTimer(this.#ms, this.#onOverdue)
-  }
-
-  answered(): void {
-    this.stop()
-  }
-
-  stop(): void {
-    this.#cancel?.()
-    this.#cancel = undefined
-  }
-}
-
 /** Before the first answer nothing counts as stored, whatever an earlier process did. */
 function refusedOrPending(state: RecordState): RecordState {
   return state.t === 'refused' ? state : { t: 'pending' }
-}
-
-/** Resolves with the promise or when the signal aborts, whichever comes first. */
-function orAborted(promise: Promise<void>, signal: AbortSignal): Promise<void> {
-  if (signal.aborted) return Promise.resolve()
-  return new Promise((resolve) => {
-    const done = (): void => {
-      signal.removeEventListener('abort', done)
-      resolve()
-    }
-    signal.addEventListener('abort', done, { once: true })
-    void promise.then(done)
-  })
 }

@@ -91,7 +91,9 @@ function serviceExportFromWire(body: wire.ServiceExport, field: string): Service
     ),
     ...optional('internalTrafficPolicy', policy),
     ...optional('trafficDistribution', distribution),
-    ipFamilies: list(body.ipFamilies, `${field}.ipFamilies`, limits.MAX_FAMILIES, (f, path) => oneOf(f, path, FAMILIES)),
+    ipFamilies: list(body.ipFamilies, `${field}.ipFamilies`, limits.MAX_FAMILIES, (f, path) =>
+      oneOf(f, path, FAMILIES),
+    ),
     exportedLabels: pairsToRecord(body.exportedLabels, `${field}.exportedLabels`, limits.MAX_LABEL_VALUE),
     exportedAnnotations: pairsToRecord(
       body.exportedAnnotations,

@@ -66,7 +66,10 @@ export function memberRecordFromWire(record: wire.MemberRecord | undefined, fiel
   const { namespace, name, body } = present(record, field)
   const decoded = bodyFromWire(body, `${field}.body`)
   if (decoded.kind === 'Cluster' || decoded.kind === 'ClusterSetIP') {
-    throw new CodecError(`${field}.body`, `${decoded.kind} records are the broker's: expected one of ${MEMBER_KINDS.join(', ')}`)
+    throw new CodecError(
+      `${field}.body`,
+      `${decoded.kind} records are the broker's: expected one of ${MEMBER_KINDS.join(', ')}`,
+    )
   }
   return {
     namespace: keyPart(namespace, `${field}.namespace`, 0),

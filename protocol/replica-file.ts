@@ -64,8 +64,8 @@ export function decodeReplica(bytes: Uint8Array): Replica {
 export function replicaFile(path: string): ReplicaStore {
   return {
     async load() {
-      const bytes = await readFile(path).catch((error: NodeJS.ErrnoException) => {
-        if (error.code === 'ENOENT') return undefined
+      const bytes = await readFile(path).catch((error: unknown) => {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
         throw error
       })
       return bytes === undefined ? new Replica() : decodeReplica(bytes)

@@ -123,7 +123,9 @@ export class Replica {
 
   #reset(epoch: string, resumed: boolean): void {
     if (resumed && epoch !== this.#position?.epoch) {
-      throw new ReplicaError(`epoch "${epoch}" cannot be resumed: the last one seen is "${this.#position?.epoch ?? ''}"`)
+      throw new ReplicaError(
+        `epoch "${epoch}" cannot be resumed: the last one seen is "${this.#position?.epoch ?? ''}"`,
+      )
     }
     this.#staging = resumed ? undefined : { epoch, records: new Map(), removed: new Set(), revision: 0 }
     this.#started = true

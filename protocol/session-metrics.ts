@@ -11,7 +11,10 @@ export interface WatchMetrics {
 }
 
 export function watchMetrics(metrics: Metrics | undefined): WatchMetrics {
-  const events = metrics?.counter({ name: 'sealane_watch_events_total', help: 'Record events received from the broker.' })
+  const events = metrics?.counter({
+    name: 'sealane_watch_events_total',
+    help: 'Record events received from the broker.',
+  })
   const bytes = metrics?.counter({ name: 'sealane_watch_bytes_total', help: 'Bytes of record events received.' })
   const invalid = metrics?.counter({
     name: 'sealane_watch_invalid_events_total',
@@ -22,13 +25,19 @@ export function watchMetrics(metrics: Metrics | undefined): WatchMetrics {
     help: 'Watch streams begun: with a whole snapshot, or resumed with the difference.',
     labels: ['start'],
   })
-  const lost = metrics?.counter({ name: 'sealane_watch_disconnects_total', help: 'Watch streams that broke or could not begin.' })
+  const lost = metrics?.counter({
+    name: 'sealane_watch_disconnects_total',
+    help: 'Watch streams that broke or could not begin.',
+  })
   const live = metrics?.gauge({ name: 'sealane_watch_live', help: '1 while the replica follows the broker.' })
   const records = metrics?.gauge({ name: 'sealane_replica_records', help: 'Records in the replica.' })
   return {
     received: (batch) => {
       events?.inc({}, batch.length)
-      bytes?.inc({}, batch.reduce((sum, event) => sum + event.length, 0))
+      bytes?.inc(
+        {},
+        batch.reduce((sum, event) => sum + event.length, 0),
+      )
     },
     invalid: () => invalid?.inc(),
     reset: (resumed) => streams?.inc({ start: resumed ? 'resumed' : 'snapshot' }),
@@ -65,7 +74,10 @@ export function publishMetrics(metrics: Metrics | undefined): PublishMetrics {
     help: 'Publish streams that broke or could not begin.',
   })
   const live = metrics?.gauge({ name: 'sealane_publish_live', help: '1 while the broker takes changes.' })
-  const records = metrics?.gauge({ name: 'sealane_publish_records', help: 'Records that this cluster wants published.' })
+  const records = metrics?.gauge({
+    name: 'sealane_publish_records',
+    help: 'Records that this cluster wants published.',
+  })
   return {
     sent: (type) => sent?.inc({ type }),
     declared: (answer) => declared?.inc({ answer: answer === 'inSync' ? 'in_sync' : 'digest' }),

@@ -81,9 +81,10 @@ export class WatchSession {
   async run(signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps
     const backoff = new Backoff(clock, { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs })
-    while (!signal.aborted) {
+    const stopped = (): boolean => signal.aborted
+    while (!stopped()) {
       const error = await this.#once(signal, () => backoff.reset())
-      if (signal.aborted) break
+      if (stopped()) break
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
       logger.info('watch interrupted', { reason: error.message })

@@ -4,13 +4,12 @@
  */
 import type { Nft } from '../kernel/nft.ts'
 import { formatNft } from '../kernel/format-nft.ts'
-import { isNotFound } from '../kernel/errors.ts'
-import type { NftElement, NftStatement } from '../kernel/nft-transaction.ts'
+import type { NftStatement } from '../kernel/nft-transaction.ts'
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
-import { type TableShape, elementRepair, parseShape, sameShape, shapeOf } from './check-table.ts'
+import { type TableShape, elementRepair, parseListing, sameShape, shapeOf } from './check-table.ts'
 import { RESYNC_MS } from './config.ts'
 import type { FactsReader } from './facts-reader.ts'
 import type { LocalBackends } from './local-backends.ts'
@@ -90,7 +89,9 @@ export class BalanceLoop {
 
   /** One run. Throws KernelError; the next run then starts from nothing known. */
   async reconcile(signal: AbortSignal): Promise<void> {
-    const checking = this.#deps.clock.monotonic() - this.#lastCheckMs >= RESYNC_MS
+    const started = this.#deps.clock.monotonic()
+    // A little early counts: the loop's own half minute begins before this one's.
+    const checking = started - this.#lastCheckMs >= 0.9 * RESYNC_MS
     if (this.#worldChanged || checking || this.#planner === undefined) {
       if (!(await this.#readWorld(checking, signal))) return
     }
@@ -110,7 +111,7 @@ export class BalanceLoop {
       this.#applied = undefined
       throw error
     }
-    if (checking) this.#lastCheckMs = this.#deps.clock.monotonic()
+    if (checking) this.#lastCheckMs = started
     this.notReady = undefined
     if (changes.length > 0) this.#countPorts(planner)
   }
@@ -173,29 +174,22 @@ export class BalanceLoop {
   async #repairDrift(applied: Applied, planner: BalancePlanner, signal: AbortSignal): Promise<void> {
     const { nft, metrics, logger } = this.#deps
     const listing = await nft.listTable(NFT_TABLE_NODE, signal)
-    if (listing === undefined || !sameShape(parseShape(listing), applied.shape)) {
+    const found = listing === undefined ? undefined : parseListing(listing)
+    if (found === undefined || !sameShape(found.shape, applied.shape)) {
       metrics.driftRepairs.inc({ what: 'nft-table' })
       logger.warn('someone changed our table; replacing it', { table: NFT_TABLE_NODE })
       return this.#replaceTable(applied.world, planner, signal)
     }
     const repairs: ElementChange[] = []
-    for (const [map, desired] of desiredElements(applied.world, planner.ports(), applied.localBackends)) {
-      const repair = elementRepair(map, desired, await this.#elements(map, signal))
+    const all = desiredElements(applied.world, planner.ports(), applied.localBackends)
+    for (const [map, observed] of found.elements) {
+      const repair = elementRepair(map, all.get(map) ?? new Map<string, undefined>(), observed)
       if (repair !== undefined) repairs.push(repair)
     }
     if (repairs.length === 0) return
     metrics.driftRepairs.inc({ what: 'nft-elements' })
     logger.warn('someone changed elements of our table; putting them right', { maps: repairs.map((r) => r.map) })
     await this.#send('delta', elementStatements(repairs), signal)
-  }
-
-  async #elements(map: string, signal: AbortSignal): Promise<readonly NftElement[]> {
-    try {
-      return await this.#deps.nft.elements(NFT_TABLE_NODE, map, signal)
-    } catch (error) {
-      if (isNotFound(error)) return []
-      throw error
-    }
   }
 
   async #send(kind: 'full' | 'delta', statements: readonly NftStatement[], signal: AbortSignal): Promise<void> {

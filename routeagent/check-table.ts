@@ -1,5 +1,6 @@
 /** Compares what nft lists with what was sent: finds what others changed in our table. Pure. */
 import type { NftElement, NftStatement } from '../kernel/nft-transaction.ts'
+import { parseElements } from '../kernel/parse-nft.ts'
 import type { ElementChange } from './balance-elements.ts'
 
 /** Names of the maps and sets, and how many rules each chain has. */
@@ -20,23 +21,44 @@ export function shapeOf(statements: readonly NftStatement[], before?: TableShape
   return { maps, rules }
 }
 
-/** Reads the shape from the text of `nft list table`. */
-export function parseShape(listing: string): TableShape {
+export interface TableListing {
+  readonly shape: TableShape
+  /** By name of the map or set. */
+  readonly elements: ReadonlyMap<string, readonly NftElement[]>
+}
+
+/** Reads the text of `nft list table`: one listing tells everything, where one for each map would take that often as long. */
+export function parseListing(listing: string): TableListing {
   const maps = new Set<string>()
   const rules = new Map<string, number>()
-  let chain: string | undefined
-  for (const line of listing.split('\n')) {
-    const head = /^\t(map|set|chain) (\S+) \{$/.exec(line)
-    if (head !== null) {
-      chain = head[1] === 'chain' ? head[2] : undefined
-      if (chain === undefined) maps.add(head[2] ?? '')
-      else rules.set(chain, 0)
-    } else if (line === '\t}') chain = undefined
-    else if (chain !== undefined && line.startsWith('\t\t') && !line.startsWith('\t\ttype ')) {
-      rules.set(chain, (rules.get(chain) ?? 0) + 1)
+  const elements = new Map<string, readonly NftElement[]>()
+  for (const { kind, name, body } of blocks(listing)) {
+    if (kind === 'chain') {
+      rules.set(name, body.filter((line) => !line.startsWith('\t\ttype ')).length)
+    } else {
+      maps.add(name)
+      elements.set(name, parseElements(body.join('\n')))
     }
   }
-  return { maps, rules }
+  return { shape: { maps, rules }, elements }
+}
+
+interface Block {
+  readonly kind: string
+  readonly name: string
+  readonly body: readonly string[]
+}
+
+function* blocks(listing: string): Generator<Block> {
+  let open: { kind: string; name: string; body: string[] } | undefined
+  for (const line of listing.split('\n')) {
+    const head = open === undefined ? /^\t(map|set|chain) (\S+) \{$/.exec(line) : null
+    if (head !== null) open = { kind: head[1] ?? '', name: head[2] ?? '', body: [] }
+    else if (line === '\t}') {
+      if (open !== undefined) yield open
+      open = undefined
+    } else open?.body.push(line)
+  }
 }
 
 export function sameShape(a: TableShape, b: TableShape): boolean {

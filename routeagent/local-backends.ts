@@ -3,9 +3,10 @@
  * packet that claims to come from its own address, so such a connection gets the node's address as source. nft
  * cannot compare source with destination, so each local backend is an element `address . address`. Pure.
  */
-import { type Prefix, containsAddress, parseAddress } from '../model/ip.ts'
+import type { Prefix } from '../model/ip.ts'
 import type { NftMapType } from '../kernel/nft-transaction.ts'
 import type { ElementChange } from './balance-elements.ts'
+import { type Ipv4Range, inRange, ipv4Number, ipv4Range } from './ipv4-number.ts'
 import type { PortChange } from './plan-balancing.ts'
 import type { PortPlan } from './plan-service.ts'
 
@@ -14,11 +15,11 @@ export const HAIRPIN_TYPE: NftMapType = { kind: 'set', key: 'ipv4_addr . ipv4_ad
 
 /** Counts how many service ports use each local backend: its element goes with the last of them. */
 export class LocalBackends {
-  readonly #podCidrs: readonly Prefix[]
+  readonly #ranges: readonly Ipv4Range[]
   readonly #uses = new Map<string, number>()
 
   constructor(nodePodCidrs: readonly Prefix[]) {
-    this.#podCidrs = nodePodCidrs
+    this.#ranges = nodePodCidrs.map(ipv4Range)
   }
 
   /** Counts the changes in; gives what they mean for the set. */
@@ -43,15 +44,14 @@ export class LocalBackends {
     return new Map([...this.#uses.keys()].sort().map((address) => [elementKey(address), undefined]))
   }
 
-  #localAddresses(plan: PortPlan | undefined): Set<string> {
-    const addresses = new Set<string>()
-    if (this.#podCidrs.length === 0) return addresses
+  #localAddresses(plan: PortPlan | undefined): ReadonlySet<string> {
+    let found: Set<string> | undefined
     for (const slot of plan?.slots ?? []) {
       const text = slot.slice(0, slot.indexOf(' '))
-      const address = parseAddress(text)
-      if (this.#podCidrs.some((prefix) => containsAddress(prefix, address))) addresses.add(text)
+      const value = ipv4Number(text)
+      if (value !== undefined && this.#ranges.some((range) => inRange(range, value))) (found ??= new Set()).add(text)
     }
-    return addresses
+    return found ?? NONE
   }
 
   #count(address: string, by: number, touched: Map<string, boolean>): void {
@@ -61,6 +61,8 @@ export class LocalBackends {
     else this.#uses.delete(address)
   }
 }
+
+const NONE: ReadonlySet<string> = new Set()
 
 function elementKey(address: string): string {
   return `${address} . ${address}`

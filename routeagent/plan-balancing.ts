@@ -126,10 +126,15 @@ export class BalancePlanner {
     }
     for (const port of after.keys()) {
       touched.add(port)
-      if (before?.has(port) !== true) this.#claims.set(port, [...(this.#claims.get(port) ?? []), key].sort())
+      if (before?.has(port) !== true) this.#claim(port, key)
     }
     if (after.size === 0) this.#plans.delete(key)
     else this.#plans.set(key, after)
+  }
+
+  #claim(port: string, key: ServiceKey): void {
+    const others = this.#claims.get(port)
+    this.#claims.set(port, others === undefined ? [key] : [...others, key].sort())
   }
 
   #unclaim(port: string, key: ServiceKey): void {

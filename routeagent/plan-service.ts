@@ -1,12 +1,5 @@
 /** One imported service: which backends each of its ports leads to. Pure. */
-import {
-  type Prefix,
-  InvalidAddressError,
-  classifyAddress,
-  containsAddress,
-  formatAddress,
-  parseAddress,
-} from '../model/ip.ts'
+import type { Prefix } from '../model/ip.ts'
 import type {
   EndpointPort,
   EndpointSlice,
@@ -16,6 +9,7 @@ import type {
   SliceEndpoint,
 } from '../model/objects.ts'
 import { LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
+import { type Ipv4Range, inRange, ipv4Number, ipv4Range, isUsableIpv4 } from './ipv4-number.ts'
 import { type WeightedBackend, clientSlots, randomSlots } from './plan-slots.ts'
 
 /** What becomes of connections to one (clusterset IP, protocol, port). */
@@ -42,7 +36,8 @@ export function planService(
 ): ReadonlyMap<string, PortPlan> {
   const plans = new Map<string, PortPlan>()
   if (service.spec.type !== 'ClusterSetIP') return plans
-  const addresses = (service.spec.ips ?? []).flatMap((text) => clustersetIp(text, context.clustersetIpRange))
+  const range = ipv4Range(context.clustersetIpRange)
+  const addresses = (service.spec.ips ?? []).flatMap((text) => clustersetIp(text, range))
   if (addresses.length === 0) return plans
   const reachable = slices.filter((slice) => slice.addressType === 'IPv4' && isReachable(slice, context))
   const pick = service.spec.sessionAffinity === 'ClientIP' ? 'client' : 'random'
@@ -60,14 +55,9 @@ export function portKey(address: string, protocol: Protocol, port: number): stri
   return `${address} . ${protocol.toLowerCase()} . ${port}`
 }
 
-function clustersetIp(text: string, range: Prefix): string[] {
-  try {
-    const address = parseAddress(text)
-    return containsAddress(range, address) ? [formatAddress(address)] : []
-  } catch (error) {
-    if (error instanceof InvalidAddressError) return []
-    throw error
-  }
+function clustersetIp(text: string, range: Ipv4Range): string[] {
+  const value = ipv4Number(text)
+  return value !== undefined && inRange(range, value) ? [text] : []
 }
 
 function isReachable(slice: EndpointSlice, context: ServiceContext): boolean {
@@ -110,13 +100,8 @@ function isServingOut(endpoint: SliceEndpoint): boolean {
 }
 
 function isPodAddress(text: string): boolean {
-  try {
-    const address = parseAddress(text)
-    return address.family === 4 && classifyAddress(address) === 'usable' && formatAddress(address) === text
-  } catch (error) {
-    if (error instanceof InvalidAddressError) return false
-    throw error
-  }
+  const value = ipv4Number(text)
+  return value !== undefined && isUsableIpv4(value)
 }
 
 function isPortNumber(port: number): boolean {

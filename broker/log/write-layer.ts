@@ -12,6 +12,8 @@ export interface Write {
 export class WriteLayer implements Transaction {
   readonly #below: LogView
   readonly #writes = new Map<string, Write>()
+  /** How many rows there are more (or less) than below, by scope and group. */
+  readonly #added = new Map<string, number>()
   constructor(below: LogView) {
     this.#below = below
   }
@@ -42,13 +44,7 @@ export class WriteLayer implements Transaction {
   }
 
   count(scope: Scope, group?: string): number {
-    let count = this.#below.count(scope, group)
-    for (const write of this.#writes.values()) {
-      if (!isIn(write, scope, group)) continue
-      const before = this.#below.get(scope, write.key) !== undefined
-      count += Number(write.value !== undefined) - Number(before)
-    }
-    return count
+    return this.#below.count(scope, group) + (this.#added.get(countKey(scope, group)) ?? 0)
   }
 
   put<S extends Scope>(scope: S, key: string, value: Scopes[S]): void {
@@ -66,10 +62,19 @@ export class WriteLayer implements Transaction {
 
   #write(write: Write): void {
     const id = `${write.scope} ${write.key}`
+    const by = Number(write.value !== undefined) - Number(this.get(write.scope, write.key) !== undefined)
+    for (const key of [countKey(write.scope), countKey(write.scope, groupOf(write.key))]) {
+      if (by !== 0) this.#added.set(key, (this.#added.get(key) ?? 0) + by)
+    }
     // Deleted first, so that the order of the map is the order of the last writes.
     this.#writes.delete(id)
     this.#writes.set(id, write)
   }
+}
+
+/** A group may be '': the broker's own records. */
+function countKey(scope: Scope, group?: string): string {
+  return group === undefined ? scope : `${scope} ${group}`
 }
 
 function isIn(write: Write, scope: Scope, group: string | undefined): boolean {

@@ -3,7 +3,6 @@ import type { Command } from 'commander'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-address.ts'
 import { LOG_LEVELS, type LogThreshold } from '../../runtime/pino-logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import { serveBrokerProcess } from '../compose-broker.ts'
 import { type CommandContext, collect, parsed, stateOption, subcommand } from '../context.ts'
 
 interface ServeOptions {
@@ -62,6 +61,7 @@ export function addBrokerCommand(program: Command, { signal }: CommandContext): 
           exitCode: 2,
         })
       }
+      const { serveBrokerProcess } = await import('../compose-broker.ts')
       await serveBrokerProcess({ ...options, advertise }, signal)
     })
 }

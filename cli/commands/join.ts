@@ -3,7 +3,6 @@ import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { type CommandContext, parsed, siteOption, subcommand } from '../context.ts'
-import { joinClusterset } from '../join.ts'
 import { type TokenOptions, readTokenText } from '../read-token.ts'
 import { withSite } from '../site.ts'
 
@@ -30,6 +29,7 @@ export function addJoinCommand(program: Command, { signal, output }: CommandCont
     .action(async (options: JoinOptions) => {
       const token = await readTokenText(options, process.env)
       await withSite(options.site, signal, async (site) => {
+        const { joinClusterset } = await import('../join.ts')
         const joined = await joinClusterset(site, {
           token,
           clusterId: parseClusterId(options.clusterId ?? site.config.name, 'site name'),

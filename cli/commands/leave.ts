@@ -3,7 +3,6 @@ import type { Command } from 'commander'
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import { parseDuration } from '../../runtime/duration.ts'
 import { type CommandContext, parsed, siteOption, subcommand } from '../context.ts'
-import { leaveClusterset } from '../leave.ts'
 import { withSite } from '../site.ts'
 
 interface LeaveOptions {
@@ -29,6 +28,7 @@ export function addLeaveCommand(program: Command, { signal, output }: CommandCon
     .option('--force', 'leave although the broker cannot be told (it must evict this cluster)', false)
     .action(async (options: LeaveOptions) => {
       await withSite(options.site, signal, async (site) => {
+        const { leaveClusterset } = await import('../leave.ts')
         const id = site.cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clusterId
         await leaveClusterset(site, {
           timeoutMs: options.timeout,

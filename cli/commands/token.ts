@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { parseDuration } from '../../runtime/duration.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import { withTokenStore } from '../compose-broker.ts'
+import type { TokenStore } from '../compose-broker.ts'
 import { type CommandContext, outputOption, parsed, stateOption, subcommand } from '../context.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 
@@ -86,6 +86,12 @@ function addRevoke(token: Command, { output }: CommandContext): void {
       await withTokenStore(state, (store) => store.revoke(id))
       output.answer(`token ${id} revoked\n`)
     })
+}
+
+/** Loaded only when a token command runs: the store brings the broker's database along. */
+async function withTokenStore<T>(state: string, work: (store: TokenStore) => Promise<T>): Promise<T> {
+  const composed = await import('../compose-broker.ts')
+  return composed.withTokenStore(state, work)
 }
 
 function parseUses(text: string): number {

@@ -3,13 +3,11 @@
  * Temporary names start with a dot; every reader here passes those by.
  */
 import { randomBytes } from 'node:crypto'
-import { linkSync, mkdirSync, unlinkSync, writeFileSync } from 'node:fs'
+import { linkSync, mkdirSync, readdirSync, statSync, unlinkSync, writeFileSync } from 'node:fs'
 import { mkdir, open, rename, rm } from 'node:fs/promises'
 import { basename, dirname, join } from 'node:path'
 
-export function isTemporaryName(name: string): boolean {
-  return name.startsWith('.')
-}
+const TEMPORARY = /^\..*\.\d+\.[0-9a-f]{12}\.tmp$/
 
 function temporaryPath(path: string): string {
   // Long names keep only their start: the temporary name must not exceed the limit that the real one just meets.
@@ -60,6 +58,21 @@ export function createFileOnce(path: string, text: string): boolean {
     throw error
   } finally {
     unlinkSync(temporary)
+  }
+}
+
+const STALE_MS = 3_600_000
+
+/** Removes what killed processes left half-written in a folder and the folders below it, an hour ago or earlier. */
+export function removeStaleTemporaries(folder: string, now: number): void {
+  try {
+    for (const entry of readdirSync(folder, { withFileTypes: true })) {
+      const path = join(folder, entry.name)
+      if (entry.isDirectory()) removeStaleTemporaries(path, now)
+      else if (TEMPORARY.test(entry.name) && now - statSync(path).mtimeMs > STALE_MS) unlinkSync(path)
+    }
+  } catch {
+    // Tidiness only: another process may be doing the same, or the folder is not ours to tidy.
   }
 }
 

@@ -6,12 +6,13 @@ import { randomUUID } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import { CLUSTER_SCOPED, type Kind, type KubeObject, type Namespace, type ObjectKinds } from '../../model/objects.ts'
+import { type Kind, type KubeObject, type ObjectKinds } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
 import { type ClusterApi, ClusterApiError, type ObjectCache } from '../cluster-api.ts'
 import { type Birth, plain, sameOwnedParts, withServerMetadata } from '../kind-store.ts'
-import { type ObjectKey, checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
+import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
+import { ResidentNamespaces } from '../resident-namespaces.ts'
 import type { ObjectUpdate } from './claims.ts'
 import { KindFiles } from './kind-files.ts'
 import type { FileProblem } from './problem.ts'
@@ -45,7 +46,7 @@ export class FileCluster implements ClusterApi {
   readonly #kinds = new Map<Kind, KindFiles>()
   readonly #writes = new WriteQueue(MAX_WRITES)
   readonly #user: UserFolder
-  readonly #residents = new Map<string, Set<string>>()
+  readonly #residents = new ResidentNamespaces((key, object) => this.#kinds.get('Namespace')?.imply(key, object))
   #userLoaded = false
   readonly #stop = new AbortController()
   #cancelRescan: (() => void) | undefined
@@ -145,7 +146,7 @@ export class FileCluster implements ClusterApi {
     this.#cancelRescan?.()
     await this.#writes.settled()
     await this.#user.close()
-    for (const files of this.#kinds.values()) files.close()
+    await Promise.all([...this.#kinds.values()].map((files) => files.close()))
   }
 
   #createKind(kind: Kind): KindFiles {
@@ -166,13 +167,13 @@ export class FileCluster implements ClusterApi {
     if (!this.#userLoaded) {
       this.#userLoaded = true
       this.#user.load()
-      for (const { kind: resident, key } of this.#user.claims.objects()) this.#noteResident(resident, key, true)
+      for (const { kind: resident, key } of this.#user.claims.objects()) this.#residents.note(resident, key, true)
       this.#scheduleRescan(this.#deps.clock.monotonic())
     }
     const files = this.#kinds.get(kind)
     if (files === undefined) return
     this.#makeFolder(files.folder.path)
-    if (kind === 'Namespace') this.#implyAll(files)
+    if (kind === 'Namespace') this.#residents.tellAll()
     files.load(this.#user.claims.objects(kind))
   }
 
@@ -201,32 +202,10 @@ export class FileCluster implements ClusterApi {
 
   #onUserUpdates(updates: readonly ObjectUpdate[]): void {
     for (const { kind, key, object } of updates) {
-      this.#noteResident(kind, key, object !== undefined)
+      this.#residents.note(kind, key, object !== undefined)
       const files = this.#kinds.get(kind)
       if (files?.store.cache.synced === true) files.setUser(key, object)
     }
-  }
-
-  /** A namespace exists while a Namespace object does, or while anything of the user lives in it. */
-  #noteResident(kind: Kind, key: ObjectKey, exists: boolean): void {
-    if (CLUSTER_SCOPED.has(kind)) return
-    const namespace = key.slice(0, key.indexOf('/'))
-    const residents = this.#residents.get(namespace) ?? new Set()
-    if (exists) residents.add(`${kind} ${key}`)
-    else residents.delete(`${kind} ${key}`)
-    this.#residents.set(namespace, residents)
-    const files = this.#kinds.get('Namespace')
-    if (files !== undefined) this.#imply(files, namespace)
-  }
-
-  #implyAll(files: KindFiles): void {
-    for (const namespace of this.#residents.keys()) this.#imply(files, namespace)
-  }
-
-  #imply(files: KindFiles, namespace: string): void {
-    const lived = (this.#residents.get(namespace)?.size ?? 0) > 0
-    const object: Namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } }
-    files.imply(objectKey(namespace), lived ? object : undefined)
   }
 
   /** The kind's files, read at least once. */

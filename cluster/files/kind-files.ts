@@ -7,6 +7,7 @@ import type { Kind, KubeObject } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { KindStore, specParts } from '../kind-store.ts'
 import type { ObjectKey } from '../object-key.ts'
+import { removeStaleTemporaries } from './atomic-write.ts'
 import type { ObjectUpdate } from './claims.ts'
 import { type StatePart, StateFolder, type UserNote } from './state-folder.ts'
 import { type FileEvent, TreeWatcher } from './tree-watcher.ts'
@@ -36,6 +37,7 @@ export class KindFiles {
   readonly #users = new Map<ObjectKey, KubeObject>()
   readonly #notes = new Map<ObjectKey, UserNote>()
   readonly #stamps = new Map<string, string>()
+  readonly #writes = new Set<Promise<void>>()
   #closed = false
 
   constructor(deps: KindFilesDeps, init: KindFilesInit) {
@@ -49,6 +51,7 @@ export class KindFiles {
 
   /** First read: the state's files, then the user's objects. */
   load(users: readonly ObjectUpdate[]): void {
+    removeStaleTemporaries(this.folder.path, this.#deps.clock.now())
     this.#watcher.rescan()
     for (const { key, object } of users) this.setUser(key, object)
     for (const key of this.#orphans()) this.#forgetUser(key)
@@ -65,9 +68,11 @@ export class KindFiles {
     return this.#watcher.rooted
   }
 
-  close(): void {
+  /** Ends the watches and waits for notes under way. */
+  async close(): Promise<void> {
     this.#closed = true
     this.#watcher.close()
+    await Promise.all(this.#writes)
   }
 
   /** The user's object as the YAML says; undefined when it is gone. */
@@ -88,12 +93,19 @@ export class KindFiles {
 
   /** Reads one file again and shows what it says. */
   refresh(key: ObjectKey, part: StatePart): void {
-    const stamp = this.folder.stamp(this.folder.pathOf(key, part))
-    if (stamp === undefined) this.#stamps.delete(this.folder.pathOf(key, part))
-    else this.#stamps.set(this.folder.pathOf(key, part), stamp)
-    if (part === 'object') this.store.update(key, { ours: this.folder.read(key, 'object') })
-    else if (part === 'status') this.store.update(key, { status: this.folder.read(key, 'status') })
-    else this.#refreshNote(key)
+    const path = this.folder.pathOf(key, part)
+    const stamp = this.folder.stamp(path)
+    if (stamp === undefined) this.#stamps.delete(path)
+    else this.#stamps.set(path, stamp)
+    if (part === 'object') {
+      const ours = this.folder.read(key, 'object')
+      // There but damaged: what we know stays, and is written again by #onCorrupt().
+      if (ours !== undefined || stamp === undefined) this.store.update(key, { ours })
+    } else if (part === 'status') {
+      this.store.update(key, { status: this.folder.read(key, 'status') })
+    } else {
+      this.#refreshNote(key)
+    }
   }
 
   #onFile(path: string, event: FileEvent): void {
@@ -141,9 +153,7 @@ export class KindFiles {
       if (known === undefined) note = this.folder.createNote(key, note)
       if (note.specHash !== specHash) {
         note = { ...note, generation: note.generation + 1, specHash }
-        void this.folder
-          .write(key, 'user', note)
-          .catch((error: unknown) => this.#deps.onStateError(this.folder.path, error))
+        this.#write(key, 'user', note)
       }
     } catch (error) {
       this.#deps.onStateError(this.folder.path, error)
@@ -183,7 +193,16 @@ export class KindFiles {
     const file = this.folder.identify(path)
     const good = file?.part === 'object' ? this.store.layers(file.key).ours : undefined
     if (file === undefined || good === undefined) return
-    void this.folder.write(file.key, 'object', good).catch((error: unknown) => this.#deps.onStateError(path, error))
+    this.#write(file.key, 'object', good)
+  }
+
+  /** In the background: nobody waits for notes and repairs. */
+  #write(...[key, part, value]: Parameters<StateFolder['write']>): void {
+    const write = this.folder.write(key, part, value).catch((error: unknown) => {
+      this.#deps.onStateError(this.folder.path, error)
+    })
+    this.#writes.add(write)
+    void write.then(() => this.#writes.delete(write))
   }
 }
 

@@ -3,7 +3,7 @@ import { CLUSTER_SCOPED, type Kind, type KubeObject } from '../../model/objects.
 import { type ObjectKey, keyOf, objectTitle } from '../object-key.ts'
 import { userKind } from './object-schemas.ts'
 import type { FileProblem } from './problem.ts'
-import { type FieldPath, type SourceDocument, readSource, schemaProblems } from './yaml-source.ts'
+import { type FieldPath, MAX_PROBLEMS, type SourceDocument, readSource, schemaProblems } from './yaml-source.ts'
 
 export interface ParsedObject {
   readonly kind: Kind
@@ -32,7 +32,7 @@ export function parseObjects(file: string, text: string): ParseResult {
   if ('problems' in source) return source
   const reading = new Reading(file)
   for (const document of source.documents) reading.read(document, document.value, [], undefined)
-  if (reading.problems.length > 0) return { problems: reading.problems }
+  if (reading.problems.length > 0) return { problems: reading.problems.slice(0, MAX_PROBLEMS) }
   return { file: { objects: [...reading.objects.values()], ignored: reading.ignored } }
 }
 

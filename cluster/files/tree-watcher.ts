@@ -71,7 +71,12 @@ export class TreeWatcher {
     if (known !== undefined && known.inode !== stats.ino) this.#dropFolder(path)
     else if (known !== undefined && !always) return
     try {
+      // Without a watch (the kernel's limit, perhaps) the rescans still find what changes.
       if (!this.#folders.has(path)) this.#watch(path, stats.ino)
+    } catch (error) {
+      this.#deps.onError(path, error)
+    }
+    try {
       this.#list(path, always)
     } catch (error) {
       if (!isMissing(error)) this.#deps.onError(path, error)

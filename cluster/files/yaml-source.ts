@@ -40,7 +40,7 @@ export function readSource(file: string, text: string): Source {
 }
 
 /** A file that is all wrong would otherwise fill the log. */
-const MAX_PROBLEMS = 20
+export const MAX_PROBLEMS = 20
 
 /**
  * Turns the schema's complaints into problems. Every schema here gives, as its message, only what was expected.

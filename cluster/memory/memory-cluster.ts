@@ -3,11 +3,12 @@
  * the same compliance suite. put() and drop() are the user's hand.
  */
 import { randomUUID } from 'node:crypto'
-import { type Kind, type KubeObject, type Namespace, type ObjectKinds } from '../../model/objects.ts'
+import { type Kind, type KubeObject, type ObjectKinds } from '../../model/objects.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 import { type ClusterApi, ClusterApiError, type ObjectCache } from '../cluster-api.ts'
 import { type Birth, KindStore, plain, sameOwnedParts, withServerMetadata } from '../kind-store.ts'
 import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
+import { ResidentNamespaces } from '../resident-namespaces.ts'
 
 export interface MemoryClusterInit {
   readonly clock?: Clock
@@ -35,7 +36,7 @@ export class MemoryCluster implements ClusterApi {
   #held: boolean
   #closed = false
   readonly #shown = new Set<Kind>()
-  readonly #residents = new Map<string, number>()
+  readonly #residents = new ResidentNamespaces((key, implied) => this.#store('Namespace').update(key, { implied }))
 
   constructor(init: MemoryClusterInit = {}) {
     this.#clock = init.clock ?? new SystemClock()
@@ -75,7 +76,7 @@ export class MemoryCluster implements ClusterApi {
       ...(status === undefined ? {} : { status: plain(status) }),
     } as KubeObject
     store.update(key, status === undefined ? { user } : { user, status: undefined })
-    if (existing === undefined) this.#countResident(object.metadata.namespace, 1)
+    this.#residents.note(object.kind, key, true)
   }
 
   /** As the user: removes an object that put() made. */
@@ -84,7 +85,7 @@ export class MemoryCluster implements ClusterApi {
     const key = objectKey(name, namespace)
     if (store.layers(key).user === undefined) return
     store.update(key, { user: undefined })
-    this.#countResident(namespace, -1)
+    this.#residents.note(kind, key, false)
   }
 
   /** What is stored now, synced or not. */
@@ -153,15 +154,6 @@ export class MemoryCluster implements ClusterApi {
   #sync(open: () => void): void {
     if (this.#held) this.#waiting.push(open)
     else open()
-  }
-
-  /** A namespace exists while a Namespace object does, or while anything of the user lives in it. */
-  #countResident(namespace: string | undefined, change: 1 | -1): void {
-    if (namespace === undefined) return
-    const count = (this.#residents.get(namespace) ?? 0) + change
-    this.#residents.set(namespace, count)
-    const implied: Namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } }
-    this.#store('Namespace').update(objectKey(namespace), { implied: count > 0 ? implied : undefined })
   }
 
   #checkWritable(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): void {

@@ -4,7 +4,8 @@ import { siteProcesses } from '../sites.ts'
 import { until } from '../until.ts'
 import { DB, WEB, type Check, type World, digShort, digStatus, expectEqual, fetchPage, globalAddress } from './world.ts'
 
-const SENT = 'sealane_agent_records_sent_total'
+const SENT = 'sealane_publish_messages_total'
+const CONNECTED = 'sealane_publish_live'
 
 async function callsBothWays(world: World): Promise<void> {
   expectEqual('db-0 in paris', await fetchPage(world, 'tokyo-client-1', `http://db-0.paris.${DB}:5432/`), 'paris/db-0')
@@ -53,16 +54,15 @@ const brokerReturns: Check = {
   async run(world) {
     const agent = siteProcesses('milano')[0]
     if (agent === undefined) throw new Error('milano has no agent')
-    const connected = 'sealane_agent_broker_connected'
-    await until('milano to notice', 20_000, async () => (await world.sites.metric(agent, connected)) === 0)
-    const before = await world.sites.metric(agent, SENT)
+    await until('milano to notice', 20_000, async () => (await world.sites.metric(agent, CONNECTED)) === 0)
+    const before = await world.sites.metric(agent, SENT, 'type="put"')
     await world.sites.startBroker()
     const ms = await until(
       'milano to be connected',
       20_000,
-      async () => (await world.sites.metric(agent, connected)) === 1,
+      async () => (await world.sites.metric(agent, CONNECTED)) === 1,
     )
-    const after = await world.sites.metric(agent, SENT)
+    const after = await world.sites.metric(agent, SENT, 'type="put"')
     expectEqual('records that milano sent again', after - before, 0)
     return `connected after ${Math.round(ms)} ms, 0 records sent again`
   },

@@ -49,7 +49,7 @@ const headlessRecords: Check = {
     }
     const targets = pods.map(([site, pod]) => `5432 ${pod}.${site}.${DB}.`)
     const records = await digShort(world, 'tokyo-client-1', 'SRV', `_pg._tcp.${DB}`)
-    expectEqual('SRV targets', records.map((line) => line.split(' ').slice(2).join(' ')).sort(), targets)
+    expectEqual('SRV targets', records.map((line) => line.split(' ').slice(2).join(' ')).sort(), [...targets].sort())
     expectEqual('AAAA', await digShort(world, 'tokyo-client-1', 'AAAA', DB), [])
     const hosts = await world.lab.must('tokyo-client-1', 'getent', ['ahostsv4', `db-0.paris.${DB}`])
     return `${addresses.join(', ')}; getent says ${hosts.split(/\s/)[0] ?? ''}`

@@ -31,7 +31,7 @@ interface UdpReport {
 
 /** Datagrams of 3,000 bytes at a rate that no machine drops for want of speed. */
 async function udp(world: World, from: string, address: string): Promise<string> {
-  const args = ['-c', address, '-u', '-l', LARGE, '-b', '5M', '-t', '0.5', '-J']
+  const args = ['-c', address, '-u', '-l', LARGE, '-b', '5M', '-t', '1', '-J']
   const done = await world.lab.exec(from, 'iperf3', args)
   const sum = (JSON.parse(done.stdout) as UdpReport).end?.sum
   if (done.status !== 0 || sum === undefined)

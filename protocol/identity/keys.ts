@@ -9,7 +9,7 @@ export function createKey(): KeyObject {
 
 /** PKCS #8 PEM, for a file of mode 0600. */
 export function keyToPem(key: KeyObject): string {
-  return key.export({ type: 'pkcs8', format: 'pem' }).toString()
+  return key.export({ type: 'pkcs8', format: 'pem' })
 }
 
 /** Throws an Error without the text when it is not a P-256 private key in PEM. */

@@ -90,12 +90,18 @@ export function parseJoinToken(pasted: string, nowMs: number): JoinToken {
     throw new TokenError('malformed', `expected text that begins with "${PREFIX}"`)
   }
   if (version[1] !== '1') {
-    throw new TokenError('version', `made by a broker of another version (token format ${version[1] ?? ''}, expected 1)`)
+    throw new TokenError(
+      'version',
+      `made by a broker of another version (token format ${version[1] ?? ''}, expected 1)`,
+    )
   }
   const token = readPayload(verifiedPayload(text.slice(PREFIX.length)))
   if (token.expiresAtMs <= nowMs) {
     const ago = durationText(nowMs - token.expiresAtMs)
-    throw new TokenError('expired', `expired ${ago} ago by this machine's clock: create a new one with "sealane token create"`)
+    throw new TokenError(
+      'expired',
+      `expired ${ago} ago by this machine's clock: create a new one with "sealane token create"`,
+    )
   }
   return token
 }

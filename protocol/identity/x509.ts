@@ -124,21 +124,26 @@ export async function verifyCsr(csr: Uint8Array): Promise<void> {
 }
 
 async function verifiedCsrKey(der: Uint8Array): Promise<x509.PublicKey> {
-  const csr = readCsr(der)
-  const { name, namedCurve } = csr.publicKey.algorithm as { name?: string; namedCurve?: string }
+  const { csr, publicKey, algorithm } = readCsr(der)
+  const { name, namedCurve } = algorithm
   if (name !== 'ECDSA' || namedCurve !== 'P-256') {
     throw new CsrError(`key of type ${String(namedCurve ?? name)}: expected ECDSA P-256`)
   }
   if (!(await csr.verify().catch(() => false))) throw new CsrError('its signature does not fit its key')
-  return csr.publicKey
+  return publicKey
 }
 
-function readCsr(der: Uint8Array): x509.Pkcs10CertificateRequest {
+interface ReadCsr {
+  readonly csr: x509.Pkcs10CertificateRequest
+  readonly publicKey: x509.PublicKey
+  readonly algorithm: { readonly name?: string; readonly namedCurve?: string }
+}
+
+function readCsr(der: Uint8Array): ReadCsr {
   try {
     const csr = new x509.Pkcs10CertificateRequest(Uint8Array.from(der))
     // The key is decoded on first use: have that happen here, where failures are caught.
-    void csr.publicKey.algorithm
-    return csr
+    return { csr, publicKey: csr.publicKey, algorithm: csr.publicKey.algorithm as ReadCsr['algorithm'] }
   } catch {
     throw new CsrError('not PKCS #10 in DER form')
   }

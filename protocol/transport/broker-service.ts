@@ -141,7 +141,12 @@ async function publish(deps: BrokerServiceDeps, call: Duplex, signal: AbortSigna
 }
 
 /** One message at a time: the next is read when the broker has taken this one and the peer has taken the replies. */
-async function readAll(deps: BrokerServiceDeps, call: Duplex, session: PublishSession, signal: AbortSignal): Promise<void> {
+async function readAll(
+  deps: BrokerServiceDeps,
+  call: Duplex,
+  session: PublishSession,
+  signal: AbortSignal,
+): Promise<void> {
   const messages = call[Symbol.asyncIterator]() as AsyncIterator<Buffer>
   for (;;) {
     const next = await orAbort(messages.next(), signal)
@@ -157,6 +162,8 @@ async function watch(deps: BrokerServiceDeps, call: Writer, signal: AbortSignal)
   const peer = memberOf(deps, call)
   const request = codec.decodeWatchRequest(call.request)
   let revision = request.resume?.revision ?? 0
+  // At most two messages wait for a slow reader: grpc-js' own mark would let sixteen pile up.
+  let flushed = Promise.resolve()
   for await (const message of deps.api.watch(peer, request, signal)) {
     // A new snapshot starts over: the numbers before it mean nothing any more.
     if (message.t === 'reset' && !message.resumed) revision = 0
@@ -164,7 +171,8 @@ async function watch(deps: BrokerServiceDeps, call: Writer, signal: AbortSignal)
       signal.throwIfAborted()
       const bytes = asBuffer(codec.encodeWatchMessage(part))
       deps.metrics.sent(bytes.length)
-      if (!call.write(bytes)) await once(call, 'drain', { signal }).catch((error: unknown) => rethrow(signal, error))
+      await orAbort(flushed, signal)
+      flushed = new Promise((resolve) => call.write(bytes, () => resolve()))
     }
     if (message.t === 'batch') revision = message.revision
   }

@@ -1,5 +1,5 @@
 /** The broker over TLS: BrokerClient with several addresses, and the first contact by join token. */
-import { Client, type ClientDuplexStream, type ClientOptions, Metadata, credentials, status } from '@grpc/grpc-js'
+import { Client, type ClientOptions, Metadata, credentials, status } from '@grpc/grpc-js'
 import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
@@ -82,12 +82,18 @@ export async function connectForJoin(init: ConnectForJoinInit, signal: AbortSign
   throw failure
 }
 
+/** A connection, made or to be made by the first call, that several calls share. */
+interface Attempt {
+  readonly address: BrokerAddress
+  readonly channel: Client
+}
+
 class GrpcBrokerClient implements BrokerClient {
   readonly #init: ConnectBrokerInit
   readonly #limits: ClientLimits
   readonly #addresses: readonly BrokerAddress[]
   #at = 0
-  #channel: Client | undefined
+  #attempt: Attempt | undefined
   #closed = false
 
   constructor(init: ConnectBrokerInit) {
@@ -110,16 +116,17 @@ class GrpcBrokerClient implements BrokerClient {
   }
 
   publish(signal: AbortSignal): PublishStream {
-    const call = this.#open().makeBidiStreamRequest(methodPath('publish'), identity, identity, new Metadata())
-    return new GrpcPublishStream(call as ClientDuplexStream<Buffer, Buffer>, signal, (error, answered) =>
-      this.#explain(error, answered, signal),
-    )
+    const attempt = this.#open()
+    const call = attempt.channel.makeBidiStreamRequest(methodPath('publish'), identity, identity, new Metadata())
+    return new GrpcPublishStream(call, signal, (error, answered) => this.#explain(error, attempt, answered, signal))
   }
 
   async *watch(request: WatchRequest, signal: AbortSignal): AsyncGenerator<WatchMessage> {
     signal.throwIfAborted()
     const bytes = asBuffer(codec.encodeWatchRequest(request))
-    const call = this.#open().makeServerStreamRequest(methodPath('watch'), identity, identity, bytes, new Metadata())
+    const attempt = this.#open()
+    const path = methodPath('watch')
+    const call = attempt.channel.makeServerStreamRequest(path, identity, identity, bytes, new Metadata())
     // The reader below gets the error; one that comes after it has stopped reading must not crash the process.
     call.on('error', () => undefined)
     const onAbort = (): void => cancelSoon(call)
@@ -132,7 +139,7 @@ class GrpcBrokerClient implements BrokerClient {
         if (known !== undefined) yield known
       }
     } catch (error) {
-      throw await this.#explain(error, answered, signal)
+      throw await this.#explain(error, attempt, answered, signal)
     } finally {
       signal.removeEventListener('abort', onAbort)
       cancelSoon(call)
@@ -146,20 +153,20 @@ class GrpcBrokerClient implements BrokerClient {
 
   /** Tries every address once, while the failure is that nobody answers. */
   async #call(method: 'join' | 'renew' | 'leave', bytes: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
-    for (let attempt = 1; ; attempt++) {
+    for (let tries = 1; ; tries++) {
       signal.throwIfAborted()
+      const attempt = this.#open()
       try {
-        return await this.#unary(method, asBuffer(bytes), signal)
+        return await this.#unary(attempt.channel, method, asBuffer(bytes), signal)
       } catch (error) {
-        const failure = await this.#explain(error, false, signal)
-        if (!(failure instanceof BrokerUnreachableError) || attempt >= this.#addresses.length) throw failure
+        const failure = await this.#explain(error, attempt, false, signal)
+        if (!(failure instanceof BrokerUnreachableError) || tries >= this.#addresses.length) throw failure
         this.#init.logger.debug('next broker address', { reason: failure.message })
       }
     }
   }
 
-  #unary(method: 'join' | 'renew' | 'leave', bytes: Buffer, signal: AbortSignal): Promise<Buffer> {
-    const channel = this.#open()
+  #unary(channel: Client, method: 'join' | 'renew' | 'leave', bytes: Buffer, signal: AbortSignal): Promise<Buffer> {
     return new Promise((resolve, reject) => {
       const deadline = this.#init.clock.now() + this.#limits.callTimeoutMs
       const call = channel.makeUnaryRequest(
@@ -180,20 +187,14 @@ class GrpcBrokerClient implements BrokerClient {
     })
   }
 
-  #open(): Client {
+  #open(): Attempt {
     if (this.#closed) throw new BrokerUnreachableError('the connection to the broker was closed')
-    this.#channel ??= new Client(this.#target(), this.#credentials(), clientOptions(this.#limits))
-    return this.#channel
-  }
-
-  #address(): BrokerAddress {
-    return this.#addresses[this.#at % this.#addresses.length] as BrokerAddress
-  }
-
-  #target(): string {
-    const address = this.#address()
-    const scheme = { 0: 'dns', 4: 'ipv4', 6: 'ipv6' }[isIP(address.host)] ?? 'dns'
-    return `${scheme}:${formatBrokerAddress(address)}`
+    if (this.#attempt === undefined) {
+      const address = this.#addresses[this.#at % this.#addresses.length] as BrokerAddress
+      const channel = new Client(targetOf(address), this.#credentials(), clientOptions(this.#limits))
+      this.#attempt = { address, channel }
+    }
+    return this.#attempt
   }
 
   #credentials(): ReturnType<typeof credentials.createSsl> {
@@ -207,14 +208,17 @@ class GrpcBrokerClient implements BrokerClient {
    * Turns what grpc-js threw into one of our errors. When nobody answered, a probe of the same address says why; the
    * channel is then dropped (grpc-js would make the next call wait for its own backoff) and the next address is due.
    */
-  async #explain(error: unknown, answered: boolean, signal: AbortSignal): Promise<Error> {
+  async #explain(error: unknown, attempt: Attempt, answered: boolean, signal: AbortSignal): Promise<Error> {
     if (signal.aborted) return signal.reason instanceof Error ? signal.reason : new Error('aborted')
     if (!isGrpcFailure(error)) return error instanceof Error ? error : new ProtocolError(String(error))
-    const address = this.#address()
+    const { address } = attempt
     const failure = statusToError(error, formatBrokerAddress(address))
     if (!(failure instanceof BrokerUnreachableError)) return failure
-    this.#drop()
-    this.#at += 1
+    // Only once, when several calls fail with the same connection.
+    if (this.#attempt === attempt) {
+      this.#drop()
+      this.#at += 1
+    }
     if (answered || error.code !== status.UNAVAILABLE || this.#closed) return failure
     const { clusterset, ca, clock } = this.#init
     try {
@@ -226,9 +230,14 @@ class GrpcBrokerClient implements BrokerClient {
   }
 
   #drop(): void {
-    this.#channel?.close()
-    this.#channel = undefined
+    this.#attempt?.channel.close()
+    this.#attempt = undefined
   }
+}
+
+function targetOf(address: BrokerAddress): string {
+  const scheme = { 0: 'dns', 4: 'ipv4', 6: 'ipv6' }[isIP(address.host)] ?? 'dns'
+  return `${scheme}:${formatBrokerAddress(address)}`
 }
 
 function decoded<T>(decode: (bytes: Uint8Array) => T, bytes: Uint8Array): T {

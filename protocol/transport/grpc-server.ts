@@ -105,7 +105,11 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
   })
   tls.maxConnections = limits.maxConnections
   tls.on('connection', (socket: Socket) => connections.track(socket))
-  tls.on('tlsClientError', (error: Error) => logger.debug('TLS handshake failed', { reason: error.message }))
+  tls.on('tlsClientError', (error: Error, socket: TLSSocket) => {
+    logger.debug('TLS handshake failed', { reason: error.message })
+    // Node reports a handshake that takes too long, and leaves the connection open.
+    socket.destroy()
+  })
   tls.on('secureConnection', (socket: TLSSocket) => {
     socket.on('error', (error) => logger.debug('connection broke', { reason: error.message }))
     if (socket.alpnProtocol !== 'h2') {

@@ -2,7 +2,7 @@
  * A TLS handshake with a broker, nothing sent. Says precisely why a connection cannot be made (grpc-js only says that
  * it cannot), and fetches the CA certificate that a join token pins.
  */
-import { X509Certificate } from 'node:crypto'
+import type { X509Certificate } from 'node:crypto'
 import { type TLSSocket, checkServerIdentity, connect } from 'node:tls'
 import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -58,9 +58,15 @@ function untrusted(where: string, code: string, facts: CertificateFacts): Certif
   }
   if (code.includes('CERT_NOT_YET_VALID')) {
     const from = new Date(facts.notBeforeMs).toISOString()
-    return new CertificateError('notYetValid', `the certificate of the broker at ${where} is valid from ${from}: check the clocks`)
+    return new CertificateError(
+      'notYetValid',
+      `the certificate of the broker at ${where} is valid from ${from}: check the clocks`,
+    )
   }
-  return new CertificateError('untrusted', `the certificate of the broker at ${where} is not from the CA of this clusterset (${code})`)
+  return new CertificateError(
+    'untrusted',
+    `the certificate of the broker at ${where} is not from the CA of this clusterset (${code})`,
+  )
 }
 
 function otherClusterset(init: ProbeInit, facts: CertificateFacts): CertificateError {
@@ -96,7 +102,7 @@ function handshake<T>(init: ProbeInit, signal: AbortSignal, use: (socket: TLSSoc
   const { host, port } = init.address
   const where = formatBrokerAddress(init.address)
   return new Promise<T>((resolve, reject) => {
-    if (signal.aborted) return reject(signal.reason as Error)
+    signal.throwIfAborted()
     // Every certificate is let through and then judged by `use`: only so can the refusal say what is wrong.
     // Nothing is ever sent over this connection.
     const socket = connect({
@@ -125,7 +131,7 @@ function handshake<T>(init: ProbeInit, signal: AbortSignal, use: (socket: TLSSoc
         const result = use(socket)
         finish(() => resolve(result))
       } catch (error) {
-        finish(() => reject(error as Error))
+        finish(() => reject(error))
       }
     })
   })

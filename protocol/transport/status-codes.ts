@@ -47,7 +47,8 @@ export function errorToStatus(error: unknown): CallStatus {
     metadata.set(CERTIFICATE, error.problem)
     return { code: status.UNAUTHENTICATED, details: fit(error.message), metadata }
   }
-  if (error instanceof BrokerUnreachableError) return { code: status.UNAVAILABLE, details: fit(error.message), metadata }
+  if (error instanceof BrokerUnreachableError)
+    return { code: status.UNAVAILABLE, details: fit(error.message), metadata }
   return { code: status.INTERNAL, details: 'internal error', metadata }
 }
 
@@ -76,15 +77,11 @@ export function statusToError(failure: GrpcFailure, where: string): Error {
   if (code !== undefined && (field !== undefined || failure.code !== status.RESOURCE_EXHAUSTED)) {
     return new RefusedError(code, field?.toString() ?? '', failure.details)
   }
-  switch (failure.code) {
-    case status.RESOURCE_EXHAUSTED:
-      return new RefusedError('ResourceExhausted', 'message', failure.details)
-    case status.UNIMPLEMENTED:
-    case status.INTERNAL:
-      return new ProtocolError(`broker at ${where}: ${failure.details}`)
-    default:
-      return new BrokerUnreachableError(`broker at ${where}: ${failure.details}`)
-  }
+  if (failure.code === status.RESOURCE_EXHAUSTED)
+    return new RefusedError('ResourceExhausted', 'message', failure.details)
+  const text = `broker at ${where}: ${failure.details}`
+  const broken = failure.code === status.UNIMPLEMENTED || failure.code === status.INTERNAL
+  return broken ? new ProtocolError(text) : new BrokerUnreachableError(text)
 }
 
 /** Header values have a limit, and grpc-js cannot send half a surrogate pair. */

@@ -138,9 +138,11 @@ export function slice(
 }
 
 function endpoint(text: string): SliceEndpoint {
-  const ready = !text.startsWith('!')
-  const [hostname, address] = text.includes('@') ? text.replace('!', '').split('@') : [undefined, text.replace('!', '')]
-  return { addresses: [address ?? ''], ...(hostname === undefined ? {} : { hostname }), conditions: { ready } }
+  const conditions = { ready: !text.startsWith('!') }
+  const [first = '', second] = text.replace('!', '').split('@')
+  return second === undefined
+    ? { addresses: [first], conditions }
+    : { addresses: [second], hostname: first, conditions }
 }
 
 /** `shop/web ClusterSetIP 245.0.0.1 http:80 from milano,paris Ready`. */

@@ -18,7 +18,7 @@ async function threeSites(): Promise<{ set: ToyClusterset; milano: Site; paris: 
 }
 
 async function until(t: Test, read: () => unknown, want: unknown, say: string): Promise<void> {
-  await eventually(() => JSON.stringify(read()) === JSON.stringify(want), { deadlineMs: 3000, intervalMs: 5 }).catch(
+  await eventually(() => JSON.stringify(read()) === JSON.stringify(want), { deadlineMs: 8000, intervalMs: 5 }).catch(
     () => undefined,
   )
   t.strictSame(read(), want, say)
@@ -273,15 +273,20 @@ t.test('gateways of the others are mirrored, our own are published', async (t) =
 })
 
 t.test('leaving takes everything mirrored away and ends the agent', async (t) => {
-  const { milano, tokyo, all } = await threeSites()
+  const { set, milano, tokyo, all } = await threeSites()
   all.forEach((site) => site.start())
   t.teardown(() => Promise.all(all.map((site) => site.stop())))
   milano.api.put(service('shop', 'web'))
   milano.api.put(slice('shop', 'web', '10.42.0.5'))
   milano.export('shop', 'web')
   await until(t, () => tokyo.show().length, 1, 'at first')
+  tokyo.api.put(service('shop', 'own'))
+  tokyo.export('shop', 'own')
+  await until(t, () => tokyo.conditions('shop', 'own').includes('Exported'), true, 'tokyo exports something too')
   await tokyo.setPhase('leaving')
   await tokyo.ended()
+  t.equal(tokyo.conditions('shop', 'own'), 'Valid=True/Valid Ready=False/Pending Conflict=False/NoConflicts')
+  t.ok(set.links[2]?.forgotten, 'the saved copy is gone')
   t.same([tokyo.show(), tokyo.slices()], [[], []])
   t.same(
     tokyo.api

@@ -160,6 +160,12 @@ export class ToyLink implements BrokerLink {
     return this.#set.online ? undefined : 'the broker cannot be reached'
   }
 
+  forgotten = false
+  forget(): Promise<void> {
+    this.forgotten = true
+    return Promise.resolve()
+  }
+
   send(): void {
     if (this.#desired === undefined || !this.#set.online || !this.#running) return
     const before = JSON.stringify([...this.#states])

@@ -147,7 +147,7 @@ t.test('two sites with one id', async (t) => {
   const taken =
     'AlreadyExists cluster | cluster: "milano" is a member already (joined 2026-01-01T00:00:00Z, last seen 2026-01-01T00:00:00Z): ' +
     'choose another cluster id; or, if this is the same cluster, run "sealane leave" there first or join with a token made for it: ' +
-    '"sealane token create --cluster milano"'
+    '"sealane token create --cluster-id milano"'
   t.equal(await refusal(join_(harness, 'milano')), taken)
   await clock.advance(23 * HOUR)
   t.equal(await refusal(join_(harness, 'milano')), taken, 'as long as its certificate is good')

@@ -54,13 +54,10 @@ async function start(t: Test, with_: BrokerConfig): Promise<Running> {
   const stop = new AbortController()
   const logger = new CapturingLogger()
   const status = new StatusBoard()
-  const listening = Promise.withResolvers<void>()
-  const done = runBroker(
-    { clock, logger, status, metrics: createMetrics('broker'), onListening: () => listening.resolve() },
-    with_,
-    stop.signal,
-  )
-  await Promise.race([listening.promise, done])
+  let onListening: () => void = () => undefined
+  const listening = new Promise<void>((resolve) => (onListening = resolve))
+  const done = runBroker({ clock, logger, status, metrics: createMetrics('broker'), onListening }, with_, stop.signal)
+  await Promise.race([listening, done])
   const end = async (): Promise<void> => {
     stop.abort()
     await done
@@ -154,7 +151,7 @@ t.test('two members over TLS, through a restart of the broker', async (t) => {
 
   await milano.client.leave(AbortSignal.timeout(5000))
   await eventually(() => [...paris.replica.records.keys()].join() === 'paris/Cluster//paris')
-  t.ok(paris.replica.departed.has('milano'))
+  await eventually(() => paris.replica.departed.has('milano'))
   await Promise.all([milano.stop(), paris.stop()])
   await second.stop()
 })

@@ -179,6 +179,34 @@ t.test('the broker stamps the age of an export', async (t) => {
   t.equal(log.count('stamp'), 0, 'a stamp without export goes after a day')
 })
 
+t.test('an oversized record', async (t) => {
+  const harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  const stream = new Publisher(harness, peer)
+  await stream.publish([])
+  const endpoint = {
+    addresses: ['10.42.0.1'],
+    hostname: 'h'.repeat(63),
+    nodeName: 'n'.repeat(63),
+    zone: 'z'.repeat(63),
+  }
+  const addresses = Array.from({ length: 100 }, () => '10.42.100.100')
+  const big = aSlice('web', '10.42.0.1')
+  await stream.put({
+    ...big,
+    body: { ...big.body, endpoints: Array.from({ length: 1001 }, () => endpoint) } as typeof big.body,
+  })
+  await stream.put({
+    ...big,
+    body: {
+      ...big.body,
+      endpoints: Array.from({ length: 1000 }, () => ({ ...endpoint, addresses })),
+    } as typeof big.body,
+  })
+  await stream.acknowledged()
+  t.match(stream.refusals(), [/^record\.body\.endpoints: .*1000/, /^record: 1\d{6} bytes: expected at most 524288$/])
+})
+
 t.test('a clusterset IP lives as long as somebody exports the service, and comes back', async (t) => {
   const harness = await startBroker(t)
   const [milano, paris] = [await join_(harness, 'milano'), await join_(harness, 'paris')]

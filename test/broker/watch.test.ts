@@ -1,7 +1,13 @@
 import t from 'tap'
-import { Publisher, Watcher, anExport, join_, startBroker } from './support/harness.ts'
+import type { Peer, WatchMessage } from '../../protocol/broker-api.ts'
+import { type Harness, Publisher, Watcher, anExport, join_, startBroker } from './support/harness.ts'
 
 const headless = (name: string, uid = 'u'): ReturnType<typeof anExport> => anExport(name, { type: 'Headless', uid })
+
+/** Message by message, at the reader's pace. */
+function open(harness: Harness, peer: Peer, signal: AbortSignal): AsyncIterator<WatchMessage, undefined> {
+  return harness.broker.watch(peer, {}, signal)[Symbol.asyncIterator]() as AsyncIterator<WatchMessage, undefined>
+}
 
 t.test('snapshot, synced, deltas', async (t) => {
   const harness = await startBroker(t)
@@ -95,7 +101,7 @@ t.test('a slow reader skips to the latest state', async (t) => {
   const publisher = new Publisher(harness, peer)
   await publisher.publish([])
   const stop = new AbortController()
-  const messages = harness.broker.watch(peer, {}, stop.signal)[Symbol.asyncIterator]()
+  const messages = open(harness, peer, stop.signal)
   while ((await messages.next()).value?.t !== 'synced');
   for (let i = 0; i < 500; i += 1) await publisher.put(headless('a', `u${i}`))
   await publisher.acknowledged()
@@ -112,7 +118,7 @@ t.test('one that falls behind compaction starts anew, also in the middle of a sn
   const many = Array.from({ length: 600 }, (_, i) => headless(`s${i}`))
   await publisher.publish(many)
   const stop = new AbortController()
-  const messages = harness.broker.watch(peer, {}, stop.signal)[Symbol.asyncIterator]()
+  const messages = open(harness, peer, stop.signal)
   const idle = new Watcher(harness, peer)
   await idle.line(/^synced/)
   await messages.next()

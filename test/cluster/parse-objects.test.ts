@@ -140,9 +140,10 @@ t.test('what is refused, with place and reason', async (t) => {
 })
 
 t.test('all problems of a file are told, but not without end', async (t) => {
-  t.equal(read(doc('Service', 'spec: {clusterIP: x, ports: [{port: 0}, {port: -1}]}')).length, 4)
+  t.equal(read(doc('Service', 'spec: {clusterIP: x, ports: [{port: 0}, {port: -1}]}')).length, 3)
   const many = doc('Service', `spec: {ports: [${'{port: 0}, '.repeat(500)}]}`)
   t.equal(read(many).length, 20)
+  t.equal(read(`${serviceYaml('web', 0)}---\n`.repeat(100)).length, 20)
 })
 
 t.test('an alias bomb is refused quickly', async (t) => {

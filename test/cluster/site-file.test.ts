@@ -97,7 +97,7 @@ t.test('mistakes, with place and reason', async (t) => {
     ],
     ['eu-south', '7', 'site.yaml:9:21: spec.labels.region: expected text, got 7'],
     ['serviceCIDRs', 'serviceCidrs', 'site.yaml:8:17: spec.serviceCidrs: no such field'],
-    ['  state: /var', '   state: /var', 'site.yaml:6:1: All mapping items must start at the same column'],
+    ['  state: /var', '   state: /var', 'site.yaml:5:12: Nested mappings are not allowed in compact mappings'],
   ]
   for (const [from, to, want] of rows) {
     t.throws(() => parseSiteFile('site.yaml', GOOD.replace(from, to)), { name: 'InvalidFileError' }, to)

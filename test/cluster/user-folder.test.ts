@@ -94,9 +94,9 @@ t.test('an object taken out of a file in place goes, after a pause', async (t) =
   site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two')}`)
   const cache = await synced(site.open(), 'Service')
   site.write('a.yaml', serviceYaml('one'))
-  await eventually(() => names(cache) === 'one', { deadlineMs: 1500 })
+  await eventually(() => names(cache) === 'one')
   site.write('a.yaml', '')
-  await eventually(() => names(cache) === '', { deadlineMs: 1500 })
+  await eventually(() => names(cache) === '')
 })
 
 t.test('saves of editors are changes, not removals', async (t) => {

@@ -43,8 +43,14 @@ t.test('a file in the way, or a broken one, is not overwritten', async (t) => {
   await t.rejects(writeUserObject(folder, serviceExport('web')), {
     message: `${path} holds other things too and is not overwritten; add ServiceExport shop/web to it by hand`,
   })
-  await t.rejects(writeUserObject(folder, { ...serviceExport('web'), metadata: { name: '../web', namespace: 'shop' } }), { code: 'Invalid' })
+  await t.rejects(
+    writeUserObject(folder, { ...serviceExport('web'), metadata: { name: '../web', namespace: 'shop' } }),
+    { code: 'Invalid' },
+  )
   const file = join(folder, 'file')
   writeFileSync(file, '')
-  await t.rejects(writeUserObject(join(file, 'x'), serviceExport('web')), { name: 'UserObjectError', message: /^cannot (write|read) / })
+  await t.rejects(writeUserObject(join(file, 'x'), serviceExport('web')), {
+    name: 'UserObjectError',
+    message: /^cannot (write|read) /,
+  })
 })

@@ -9,8 +9,8 @@ export interface ClusterUnderTest {
   readonly api: ClusterApi
   /** Another process's view of the same cluster; the same object where the driver has only one. */
   readonly other: ClusterApi
-  put(object: KubeObject): Promise<void>
-  drop(kind: Kind, name: string, namespace?: string): Promise<void>
+  readonly put: (object: KubeObject) => Promise<void>
+  readonly drop: (kind: Kind, name: string, namespace?: string) => Promise<void>
 }
 
 export type ClusterFactory = (t: Test) => Promise<ClusterUnderTest>
@@ -218,7 +218,7 @@ function statusTests(t: Test, factory: ClusterFactory): void {
     const seen = other.cache('ServiceExport')
     await Promise.all([cache.whenSynced(deadline()), seen.whenSynced(deadline())])
     await put(serviceExport('web'))
-    const first = (await eventually(() => cache.get('web', 'shop')))!
+    const first = await eventually(() => cache.get('web', 'shop'))
     const conditions = [
       { type: 'Valid', status: 'True', reason: 'Valid', message: '', lastTransitionTime: '2026-01-01T00:00:00Z' },
     ] as const
@@ -230,7 +230,7 @@ function statusTests(t: Test, factory: ClusterFactory): void {
     await drop('ServiceExport', 'web', 'shop')
     await eventually(() => cache.get('web', 'shop') === undefined && seen.get('web', 'shop') === undefined)
     await put(serviceExport('web'))
-    const second = (await eventually(() => cache.get('web', 'shop')))!
+    const second = await eventually(() => cache.get('web', 'shop'))
     t.not(second.metadata.uid, first.metadata.uid, 're-created: a new uid')
     t.equal(second.status, undefined)
     await eventually(() => seen.get('web', 'shop')?.metadata.uid === cache.get('web', 'shop')?.metadata.uid)
@@ -277,7 +277,7 @@ function userTests(t: Test, factory: ClusterFactory): void {
     const cache = api.cache('Service')
     await cache.whenSynced(deadline())
     await put(service('web'))
-    const first = (await eventually(() => cache.get('web', 'shop')))!
+    const first = await eventually(() => cache.get('web', 'shop'))
     t.ok(first.metadata.uid)
     t.match(first.metadata.creationTimestamp, /^\d{4}-\d{2}-\d{2}T/)
     t.equal(first.metadata.generation, 1)

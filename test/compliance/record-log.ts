@@ -1,6 +1,7 @@
 /** What every driver of the broker's log must do. Run on memory-log and sqlite-log. */
+import fc from 'fast-check'
 import type { Test } from 'tap'
-import type { RecordLog } from '../../broker/log/record-log.ts'
+import type { RecordLog, Transaction } from '../../broker/log/record-log.ts'
 import type { RecordRow } from '../../broker/state.ts'
 
 export interface LogFactory {
@@ -117,8 +118,14 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
       log.list('record', 'a').map((one) => one.key),
       ['a/K/n/x', 'a/K/n/y'],
     )
-    await log.transact((tx) => tx.remove('record', 'ab/K/n/z'))
-    t.equal(log.count('record', 'ab'), 0)
+    const seen = await log.transact((tx) => {
+      tx.remove('record', 'ab/K/n/z')
+      tx.put('record', '/K/n/own', row('1'))
+      tx.put('record', '/K/n/own', row('2'))
+      return [tx.count('record'), tx.count('record', ''), tx.count('record', 'a'), tx.count('record', 'ab')]
+    })
+    t.same(seen, [3, 1, 2, 0])
+    t.same([log.count('record'), log.count('record', ''), log.count('record', 'ab')], [3, 1, 0])
   })
 
   t.test('compaction forgets the oldest removals and says up to where', async (t) => {
@@ -132,6 +139,31 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
     t.ok(log.compactedRevision > 0)
     t.equal(log.recordsAfter(0, 100).filter((change) => change.value === undefined).length, 2)
     t.ok(log.get('record', 'a/K/n/kept'))
+  })
+
+  t.test('a reader that follows at any pace ends with what the log has', async (t) => {
+    const step = fc.oneof(
+      fc.record({ t: fc.constant('put' as const), key: fc.integer({ min: 0, max: 8 }), value: fc.nat(9) }),
+      fc.record({ t: fc.constant('remove' as const), key: fc.integer({ min: 0, max: 8 }) }),
+      fc.record({ t: fc.constant('fail' as const), key: fc.integer({ min: 0, max: 8 }) }),
+      fc.record({ t: fc.constant('read' as const), limit: fc.integer({ min: 1, max: 3 }) }),
+    )
+    await fc.assert(
+      fc.asyncProperty(fc.array(step, { maxLength: 60 }), async (steps) => {
+        const log = factory.open({ keepRemoved: 3 })
+        const reader = new Reader(log)
+        for (const one of steps) {
+          if (one.t === 'read') reader.read(one.limit)
+          else await log.transact((tx) => write(tx, one)).catch(() => undefined)
+        }
+        while (reader.read(2));
+        const want = log.list('record').map(({ key, value }) => [key, value])
+        await log.close()
+        return JSON.stringify([...reader.copy].sort()) === JSON.stringify(want)
+      }),
+      { numRuns: 60 },
+    )
+    t.pass('whatever was written, removed, refused and forgotten meanwhile')
   })
 
   t.test('commits are told once each, after they are durable', async (t) => {
@@ -155,4 +187,41 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
       { message: 'the log is closed' },
     )
   })
+}
+
+type Step =
+  | { readonly t: 'put'; readonly key: number; readonly value: number }
+  | { readonly t: 'remove' | 'fail'; readonly key: number }
+
+function write(tx: Transaction, step: Step): void {
+  const key = `a/K/n/${step.key}`
+  if (step.t === 'put') return tx.put('record', key, row(String(step.value)))
+  tx.remove('record', key)
+  if (step.t === 'fail') throw new Error('refused')
+}
+
+/** What a watcher does, in miniature. */
+class Reader {
+  readonly copy = new Map<string, RecordRow>()
+  readonly #log: RecordLog
+  #revision = 0
+  #floor = 0
+  constructor(log: RecordLog) {
+    this.#log = log
+  }
+  /** False when there is nothing new. */
+  read(limit: number): boolean {
+    if (this.#log.compactedRevision > Math.max(this.#revision, this.#floor)) {
+      this.copy.clear()
+      this.#revision = 0
+      this.#floor = this.#log.revision
+    }
+    const changes = this.#log.recordsAfter(this.#revision, limit)
+    for (const { key, value, revision } of changes) {
+      if (value === undefined) this.copy.delete(key)
+      else this.copy.set(key, value)
+      this.#revision = revision
+    }
+    return changes.length > 0
+  }
 }

@@ -195,6 +195,14 @@ async function routesGoWithDevice(t: Test, table: RouteTable): Promise<void> {
   await table.setLink('sl-two', { up: true })
   await table.deleteLink('sl-two')
   t.same(await table.routes(), [], 'a device that goes takes all that use it')
+
+  await table.addAddress({ device: 'sl-wire', address: '10.42.0.1/24' })
+  const sourced = unicast('244.3.0.0/16', { nextHops: [{ device: 'sl-wire' }], source: '10.42.0.1' })
+  await table.replaceRoute(sourced)
+  await table.deleteAddress({ device: 'sl-wire', address: '10.42.0.1/24' })
+  t.strictSame(await table.routes(), [sourced], 'a route in a table of ours outlives its source address')
+  await table.deleteAddress({ device: 'sl-wire', address: '192.0.2.1/24' })
+  t.same(await table.routes(), [], 'a device that loses its last address takes its routes')
 }
 
 async function rules(t: Test, table: RouteTable): Promise<void> {

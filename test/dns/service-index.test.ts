@@ -17,18 +17,43 @@ t.test('the index follows the objects', async (t) => {
   index.onServiceChange((key) => touched.push(key))
   const moved = slice('db', 'west', [{ addresses: ['10.2.0.9'] }])
   const steps: { say: string; act: () => void; want: string; touched: string }[] = [
-    { say: 'endpoint gone', act: () => cluster.put(slice('db', 'east', [{ addresses: ['10.1.0.5'] }])), want: '10.1.0.5 10.2.0.9', touched: 'shop/db' },
-    { say: 'slice gone', act: () => cluster.drop('EndpointSlice', 'db-west-v4', 'shop'), want: '10.1.0.5', touched: 'shop/db' },
+    {
+      say: 'endpoint gone',
+      act: () => cluster.put(slice('db', 'east', [{ addresses: ['10.1.0.5'] }])),
+      want: '10.1.0.5 10.2.0.9',
+      touched: 'shop/db',
+    },
+    {
+      say: 'slice gone',
+      act: () => cluster.drop('EndpointSlice', 'db-west-v4', 'shop'),
+      want: '10.1.0.5',
+      touched: 'shop/db',
+    },
     { say: 'slice back', act: () => cluster.put(moved), want: '10.1.0.5 10.2.0.9', touched: 'shop/db' },
     {
       say: 'slice of another service now',
-      act: () => cluster.put({ ...moved, metadata: { ...moved.metadata, labels: { ...moved.metadata.labels, [LABEL_SERVICE_NAME]: 'raw' } } }),
-      want: '10.1.0.5', touched: 'shop/db shop/raw',
+      act: () =>
+        cluster.put({
+          ...moved,
+          metadata: { ...moved.metadata, labels: { ...moved.metadata.labels, [LABEL_SERVICE_NAME]: 'raw' } },
+        }),
+      want: '10.1.0.5',
+      touched: 'shop/db shop/raw',
     },
     { say: 'unexported', act: () => cluster.drop('ServiceImport', 'db', 'shop'), want: 'unknown', touched: 'shop/db' },
     { say: 'exported again', act: () => cluster.put(headless('db', [])), want: '10.1.0.5', touched: 'shop/db' },
-    { say: 'another type', act: () => cluster.put(clusterSetIp('db', ['243.0.0.9'], [])), want: '243.0.0.9', touched: 'shop/db' },
-    { say: 'someone else changed', act: () => cluster.put(clusterSetIp('web', ['243.0.0.70'], [])), want: '243.0.0.9', touched: 'shop/web' },
+    {
+      say: 'another type',
+      act: () => cluster.put(clusterSetIp('db', ['243.0.0.9'], [])),
+      want: '243.0.0.9',
+      touched: 'shop/db',
+    },
+    {
+      say: 'someone else changed',
+      act: () => cluster.put(clusterSetIp('web', ['243.0.0.70'], [])),
+      want: '243.0.0.9',
+      touched: 'shop/web',
+    },
   ]
   for (const step of steps) {
     const before = index.serial
@@ -72,28 +97,43 @@ t.test('fields that others got wrong are passed over', async (t) => {
   const entry = serviceEntry(
     headless('db', [{ name: 'PG', protocol: 'TCP', port: 5432 }]),
     [
-      slice('db', 'east', [
-        { addresses: ['nonsense', '127.0.0.1', '169.254.169.254', '0.0.0.0', '10.1.0.5'], hostname: 'Db_0' },
-        { addresses: [], hostname: 'empty' },
-        { addresses: ['10.1.0.6'], hostname: 'DB-1' },
-      ], [{ name: 'PG', protocol: 'TCP' }]),
+      slice(
+        'db',
+        'east',
+        [
+          { addresses: ['nonsense', '127.0.0.1', '169.254.169.254', '0.0.0.0', '10.1.0.5'], hostname: 'Db_0' },
+          { addresses: [], hostname: 'empty' },
+          { addresses: ['10.1.0.6'], hostname: 'DB-1' },
+        ],
+        [{ name: 'PG', protocol: 'TCP' }],
+      ),
       slice('db', 'not a label', [{ addresses: ['10.9.0.1'] }]),
     ],
     undefined,
   )
   t.same(entry.a, ['10.1.0.5', '10.1.0.6'])
-  t.same(entry.hosts.map((host) => `${host.hostname}.${host.cluster}`), ['10-1-0-5.east', 'db-1.east'])
+  t.same(
+    entry.hosts.map((host) => `${host.hostname}.${host.cluster}`),
+    ['10-1-0-5.east', 'db-1.east'],
+  )
   t.same(entry.hosts[0]?.ports, [{ name: 'pg', protocol: 'tcp', port: 5432 }])
 })
 
 t.test('a very large service tells one subset, fair to every cluster', async (t) => {
-  const many = (cluster: string, net: number, count: number) => slice(
-    'db', cluster, Array.from({ length: count }, (_, i) => ({ addresses: [`10.${net}.${i >> 8}.${i & 255}`] })),
-  )
+  const many = (cluster: string, net: number, count: number) =>
+    slice(
+      'db',
+      cluster,
+      Array.from({ length: count }, (_, i) => ({ addresses: [`10.${net}.${i >> 8}.${i & 255}`] })),
+    )
   const entry = serviceEntry(headless('db', []), [many('east', 1, 5000), many('west', 2, 10)], undefined)
   t.equal(entry.hosts.length, MAX_HOSTS)
   t.equal(entry.hosts.filter((host) => host.cluster === 'west').length, 10)
-  t.same(entry.a, entry.hosts.flatMap((host) => host.a), 'A and hostname records come from the same subset')
+  t.same(
+    entry.a,
+    entry.hosts.flatMap((host) => host.a),
+    'A and hostname records come from the same subset',
+  )
 })
 
 t.test('10,000 services: a change costs its own service', async (t) => {

@@ -1,46 +1,74 @@
 /** The clusterset of the worked examples: clusters east and west, asked in west. */
-import type { EndpointPort, EndpointSlice, Gateway, ImportPort, ServiceImport, SliceEndpoint } from '../../model/objects.ts'
+import type {
+  EndpointPort,
+  EndpointSlice,
+  Gateway,
+  ImportPort,
+  ServiceImport,
+  SliceEndpoint,
+} from '../../model/objects.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import { MemoryCluster, type MemoryClusterInit } from '../../cluster/memory/memory-cluster.ts'
 import { ServiceIndex } from '../../dns/service-index.ts'
 
 export function clusterSetIp(name: string, ips: readonly string[], ports: readonly ImportPort[]): ServiceImport {
   return {
-    apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceImport', metadata: { name, namespace: 'shop' },
+    apiVersion: 'multicluster.x-k8s.io/v1beta1',
+    kind: 'ServiceImport',
+    metadata: { name, namespace: 'shop' },
     spec: { type: 'ClusterSetIP', ips, ports },
   }
 }
 
 export function headless(name: string, ports: readonly ImportPort[]): ServiceImport {
   return {
-    apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceImport', metadata: { name, namespace: 'shop' },
+    apiVersion: 'multicluster.x-k8s.io/v1beta1',
+    kind: 'ServiceImport',
+    metadata: { name, namespace: 'shop' },
     spec: { type: 'Headless', ports },
   }
 }
 
 export function slice(
-  service: string, cluster: string, endpoints: readonly SliceEndpoint[], ports: readonly EndpointPort[] = [],
+  service: string,
+  cluster: string,
+  endpoints: readonly SliceEndpoint[],
+  ports: readonly EndpointPort[] = [],
   family: 4 | 6 = 4,
 ): EndpointSlice {
   return {
-    apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', addressType: family === 4 ? 'IPv4' : 'IPv6',
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    addressType: family === 4 ? 'IPv4' : 'IPv6',
     metadata: {
-      name: `${service}-${cluster}-v${family}`, namespace: 'shop',
+      name: `${service}-${cluster}-v${family}`,
+      namespace: 'shop',
       labels: { [LABEL_SERVICE_NAME]: service, [LABEL_SOURCE_CLUSTER]: cluster },
     },
-    endpoints, ports,
+    endpoints,
+    ports,
   }
 }
 
 /** A Gateway object whose lanes to these clusters are up. */
 export function gateway(up: readonly string[], down: readonly string[] = []): Gateway {
   const connection = (cluster: string, state: 'up' | 'down') => ({
-    cluster, lane: 0, endpoint: `${cluster}-gw-lane0`, state, message: '', usingNat: false, rxBytes: 0, txBytes: 0,
+    cluster,
+    lane: 0,
+    endpoint: `${cluster}-gw-lane0`,
+    state,
+    message: '',
+    usingNat: false,
+    rxBytes: 0,
+    txBytes: 0,
   })
   return {
-    apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'gw' },
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Gateway',
+    metadata: { name: 'gw' },
     status: {
-      version: '0.1.0', lanes: [],
+      version: '0.1.0',
+      lanes: [],
       connections: [...up.map((c) => connection(c, 'up')), ...down.map((c) => connection(c, 'down'))],
     },
   }
@@ -51,23 +79,42 @@ const PG: ImportPort = { name: 'pg', protocol: 'TCP', port: 5432 }
 export function workedExamples(init: MemoryClusterInit = {}): MemoryCluster {
   const cluster = new MemoryCluster(init)
   const objects = [
-    clusterSetIp('web', ['243.0.0.7'], [
-      { name: 'http', protocol: 'TCP', port: 80 }, { name: 'https', protocol: 'TCP', port: 443 },
-    ]),
+    clusterSetIp(
+      'web',
+      ['243.0.0.7'],
+      [
+        { name: 'http', protocol: 'TCP', port: 80 },
+        { name: 'https', protocol: 'TCP', port: 443 },
+      ],
+    ),
     headless('db', [PG]),
-    slice('db', 'east', [
-      { addresses: ['10.1.0.5'], hostname: 'db-0', conditions: { ready: true } },
-      { addresses: ['10.1.0.6'], hostname: 'db-1' },
-    ], [PG]),
-    slice('db', 'west', [
-      { addresses: ['10.2.0.9'], hostname: 'db-0', conditions: { ready: true } },
-      { addresses: ['10.2.0.10'], hostname: 'db-1', conditions: { ready: false } },
-    ], [PG]),
+    slice(
+      'db',
+      'east',
+      [
+        { addresses: ['10.1.0.5'], hostname: 'db-0', conditions: { ready: true } },
+        { addresses: ['10.1.0.6'], hostname: 'db-1' },
+      ],
+      [PG],
+    ),
+    slice(
+      'db',
+      'west',
+      [
+        { addresses: ['10.2.0.9'], hostname: 'db-0', conditions: { ready: true } },
+        { addresses: ['10.2.0.10'], hostname: 'db-1', conditions: { ready: false } },
+      ],
+      [PG],
+    ),
     headless('raw', [{ protocol: 'TCP', port: 9000 }]),
     slice('raw', 'east', [{ addresses: ['10.1.0.8'] }], [{ port: 9000 }]),
     headless('idle', [PG]),
     slice('idle', 'east', [{ addresses: ['10.1.0.9'], hostname: 'idle-0', conditions: { ready: false } }], [PG]),
-    headless('dual', [PG, { name: 'metrics', protocol: 'TCP', port: 5432 }, { name: 'gone', protocol: 'TCP', port: 1 }]),
+    headless('dual', [
+      PG,
+      { name: 'metrics', protocol: 'TCP', port: 5432 },
+      { name: 'gone', protocol: 'TCP', port: 1 },
+    ]),
     slice('dual', 'east', [{ addresses: ['10.1.0.20'], hostname: 'd' }], [PG, { name: 'metrics', port: 5432 }]),
     slice('dual', 'east', [{ addresses: ['fd00:1::20'], hostname: 'd' }], [PG], 6),
     clusterSetIp('both', ['243.0.0.8', 'fd00:ffff::8'], [{ name: 'dns', protocol: 'UDP', port: 53 }]),
@@ -82,6 +129,7 @@ export async function syncedIndex(cluster: MemoryCluster, clusterId = 'west'): P
   const index = new ServiceIndex({ clusterId, nameServers: { a: ['10.2.0.53'], aaaa: [] }, serial: 100 })
   index.follow(cluster)
   const signal = AbortSignal.timeout(5000)
-  for (const kind of ['ServiceImport', 'EndpointSlice', 'Gateway'] as const) await cluster.cache(kind).whenSynced(signal)
+  for (const kind of ['ServiceImport', 'EndpointSlice', 'Gateway'] as const)
+    await cluster.cache(kind).whenSynced(signal)
   return index
 }

@@ -1,3 +1,4 @@
+import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
 import { type ZoneName, formatZoneName, parseDnsName } from '../../model/dns-name.ts'
@@ -66,8 +67,8 @@ const zoneName: fc.Arbitrary<ZoneName> = fc.oneof(
 t.test('a name is read as it was written, in any letter case', async () => {
   fc.assert(
     fc.property(zoneName, fc.infiniteStream(fc.boolean()), (name, upper) => {
-      const text = [...formatZoneName(name)].map((c) => (upper.next().value ? c.toUpperCase() : c)).join('')
-      t.same(parseDnsName(text), name)
+      const text = formatZoneName(name).replace(/[a-z]/g, (c) => (upper.next().value ? c.toUpperCase() : c))
+      assert.deepEqual(parseDnsName(text), { ...name })
     }),
     { numRuns: 500 },
   )
@@ -83,7 +84,7 @@ t.test('every string is some kind of name', async () => {
   )
   fc.assert(
     fc.property(anything, fc.constantFrom('', '.', `.${Z}`, `.svc.${Z}.`), (text, end) => {
-      t.type(parseDnsName(text + end).kind, 'string')
+      assert.equal(typeof parseDnsName(text + end).kind, 'string')
     }),
     { numRuns: 2000 },
   )

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { NftCommand } from '../../kernel/nft-command.ts'
+import { runCommand } from '../../kernel/run-command.ts'
 import { nftCompliance } from '../compliance/nft.ts'
 import { inPrivateNetns } from '../support/netns.ts'
 
@@ -7,11 +8,8 @@ inPrivateNetns(t, import.meta.url, () => {
   nftCompliance(t, () => new NftCommand())
 
   t.test('a missing tool is named with its package', async (t) => {
-    const before = process.env['PATH']
-    const { runCommand } = await import('../../kernel/run-command.ts')
     const nft = new NftCommand({ run: (_tool, args, options) => runCommand('nft-is-not-here', args, options) })
     await t.rejects(nft.tables(''), { code: 'MISSING_TOOL' })
-    process.env['PATH'] = before
   })
 
   t.test('an abort ends the tool', async (t) => {

@@ -7,7 +7,7 @@
  */
 import { execFileSync, spawnSync } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { readdirSync, readlinkSync, writeFileSync } from 'node:fs'
+import { readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { Rtnetlink } from '../../kernel/rtnetlink.ts'
@@ -39,6 +39,34 @@ inPrivateNetns(t, import.meta.url, () => {
     await t.rejects(wireguard.deleteDevice('sl-br'), { code: 'EEXIST' })
     t.equal(await wireguard.read('sl-br'), undefined)
     await routes.deleteLink('sl-br')
+  })
+  t.test('a tun device of something else', async (t) => {
+    const { wireguard, routes } = make()
+    t.teardown(() => routes.close())
+    execFileSync('ip', ['tuntap', 'add', 'mode', 'tun', 'name', 'sl-tun'])
+    const file = keyFile(t, generateWireguardKey().privateKey)
+    await t.rejects(wireguard.ensureDevice('sl-tun', { privateKeyFile: file, mtu: 1420 }), { code: 'EEXIST' })
+    await t.rejects(wireguard.deleteDevice('sl-tun'), { code: 'EEXIST' })
+    await routes.deleteLink('sl-tun')
+  })
+  t.test('a wireguard-go whose socket was removed is replaced', async (t) => {
+    const { wireguard, routes } = make()
+    t.teardown(() => routes.close())
+    if ((await wireguard.driver()) === 'kernel') return t.pass('the kernel has its own')
+    const name = `slt${randomBytes(4).toString('hex')}`
+    const init = { privateKeyFile: keyFile(t, generateWireguardKey().privateKey), mtu: 1420 }
+    await wireguard.ensureDevice(name, init)
+    const before = await daemonsOf(name)
+    // Stopped, it cannot notice that its socket goes.
+    for (const pid of before) process.kill(pid, 'SIGSTOP')
+    rmSync(`/var/run/wireguard/${name}.sock`)
+    for (const pid of before) process.kill(pid, 'SIGCONT')
+    await eventually(async () => (await wireguard.ensureDevice(name, init)).name === name, {
+      say: 'the device is back',
+    })
+    t.notSame(await daemonsOf(name), before)
+    await wireguard.deleteDevice(name)
+    t.same(await daemonsOf(name), [])
   })
   t.test('a device outlives the process that made it', outlives)
   t.test('two devices: with the right key nothing is lost', (t) => twoDevices(t, 'right key'))

@@ -82,6 +82,12 @@ inPrivateNetns(t, import.meta.url, () => {
         const first = await held.ask()
         const [mine, other] = first.startsWith('244.1.0.5') ? ['244.1.0.5', '244.1.0.6'] : ['244.1.0.6', '244.1.0.5']
         t.equal(await held.ask(), first, 'a connection stays where it is')
+        const sockets = await far.exec('ss', ['-tinH', 'state', 'established'])
+        const segments = [...sockets.matchAll(/ mss:(\d+)/g)].map((match) => Number(match[1]))
+        t.ok(
+          segments.length > 0 && Math.max(...segments) <= 1360,
+          `segments of ${segments.join()} bytes fit a lane of 1400`,
+        )
         site.api.put(slice('web', 'paris', [other], PORTS))
         await eventually(async () => !(await site.elements()).join(' ').includes(mine), { say: 'the backend is gone' })
         t.equal(await held.ask(), first, 'also when its backend takes no new ones')
@@ -173,6 +179,7 @@ interface Site {
   readonly status: StatusBoard
   readonly ended: Promise<void>
   readonly clock: LateClock
+  readonly logger: CapturingLogger
   /** `slot-0: 245.0.0.7 . tcp . 80 244.1.0.5 . 8080`, of all maps that there are. */
   elements(): Promise<string[]>
 }
@@ -191,6 +198,9 @@ function startRouteAgent(): Site {
   api.put(node('worker', '192.168.7.11', '10.42.1.0/24'))
   api.put(cluster('milano', 1, '244.0.0.0/16'))
   api.put(cluster('paris', 2, '244.1.0.0/16'))
+  // Neighbours in the interval set, which nft must give back as they were sent.
+  api.put(cluster('rome', 3, '244.2.0.0/16'))
+  api.put(cluster('tokyo', 4, '244.3.0.0/16'))
   api.put(endpoint('milano', 'gw'))
   api.put(gateway('gw', { paris: 'up' }, 1400))
   api.put(serviceImport('web', VIP, { ports: IMPORT_PORTS }))
@@ -224,6 +234,7 @@ function startRouteAgent(): Site {
     status,
     ended,
     clock,
+    logger,
     async elements() {
       const found: string[] = []
       for (const map of ['no-backends', 'hairpin', 'slot-0', 'slot-1', 'slot-63']) {
@@ -235,14 +246,24 @@ function startRouteAgent(): Site {
   }
 }
 
-/** Others flush a chain; half a minute passes; something pokes the loop. */
+/** Half a minute passes and something pokes the loop, first with nothing wrong, then twice with something broken. */
 async function breakAndRepair(site: Site): Promise<void> {
+  const warnings = (): string[] => site.logger.messages('warn').filter((m) => m.startsWith('someone'))
+  const check = async (turn: number): Promise<void> => {
+    site.clock.lateMs += 31_000
+    site.api.put(serviceImport('other', `245.0.1.${turn}`))
+    await eventually(async () => (await site.elements()).join(' ').includes(`no-backends: 245.0.1.${turn} `))
+    await eventually(() => warnings().length === turn, { say: `${turn} warnings` })
+  }
+  await check(0)
   await here('nft', 'flush', 'chain', 'ip', 'sealane_node', 'balance-forwarded')
-  site.clock.lateMs += 31_000
-  site.api.put(serviceImport('other', '245.0.0.8'))
-  await eventually(async () =>
-    (await here('nft', 'list', 'chain', 'ip', 'sealane_node', 'balance-forwarded')).includes('@services'),
-  )
+  await check(1)
+  await here('nft', 'delete', 'element', 'ip', 'sealane_node', 'slot-7', `{ ${VIP} . tcp . 80 }`)
+  await here('nft', 'add', 'element', 'ip', 'sealane_node', 'remote', '{ 192.0.2.0/24 }')
+  await check(2)
+  const all = ['someone changed our table; replacing it', 'someone changed elements of our table; putting them right']
+  await eventually(() => warnings().join() === all.join())
+  await check(2)
 }
 
 async function kernelDump(): Promise<string> {

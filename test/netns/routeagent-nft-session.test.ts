@@ -1,6 +1,8 @@
+import { spawnSync } from 'node:child_process'
 import t from 'tap'
 import { NftSession } from '../../kernel/nft-session.ts'
 import { nftCompliance } from '../compliance/nft.ts'
+import { eventually } from '../support/eventually.ts'
 import { inPrivateNetns } from '../support/netns.ts'
 
 inPrivateNetns(t, import.meta.url, () => {
@@ -34,5 +36,24 @@ inPrivateNetns(t, import.meta.url, () => {
     t.match(results[9], { status: 'rejected', reason: { code: 'ENOENT' } })
     t.equal((await nft.elements('sealane_many', 'm')).length, 54, 'a refused transaction left nothing')
     await nft.run([{ verb: 'delete-table', table: 'sealane_many' }])
+  })
+
+  t.test('a tool that was killed is started again, and one that is closed leaves no process', async (t) => {
+    const nft = session()
+    const children = (): number[] =>
+      spawnSync('pgrep', ['-x', '-P', String(process.pid), 'nft'], { encoding: 'utf8' })
+        .stdout.split('\n')
+        .filter((line) => line !== '')
+        .map(Number)
+    const others = new Set(children())
+    const mine = (): number[] => children().filter((pid) => !others.has(pid))
+    await nft.run([{ verb: 'add-table', table: 'sealane_killed' }])
+    t.equal(mine().length, 1)
+    process.kill(mine()[0] ?? 0, 'SIGKILL')
+    await nft.run([{ verb: 'add-chain', table: 'sealane_killed', chain: 'c' }])
+    t.match(await nft.listTable('sealane_killed'), 'chain c {')
+    await nft.run([{ verb: 'delete-table', table: 'sealane_killed' }])
+    nft.close()
+    await eventually(() => mine().length === 0)
   })
 })

@@ -2,13 +2,16 @@
 import fc from 'fast-check'
 import type { MemberRecord, RecordBody, StoredRecord } from '../../model/records.ts'
 
-const name = fc.string({ minLength: 1, maxLength: 40, unit: fc.constantFrom(...'abcxyz019-.') })
+const name = fc.string({ minLength: 1, maxLength: 40, unit: fc.constantFrom('a', 'b', 'z', '0', '9', '-', '.') })
 const words = fc.string({ unit: 'grapheme', maxLength: 20 })
 const port = fc.integer({ min: 1, max: 65_535 })
 const protocol = fc.constantFrom('TCP' as const, 'UDP' as const, 'SCTP' as const)
 const family = fc.constantFrom('IPv4' as const, 'IPv6' as const)
 const address = fc.oneof(fc.ipV4(), fc.ipV6())
-const labelKey = fc.oneof(fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 }), fc.constantFrom('__proto__', 'toString'))
+const labelKey = fc.oneof(
+  fc.string({ unit: 'grapheme', minLength: 1, maxLength: 20 }),
+  fc.constantFrom('__proto__', 'toString'),
+)
 const labels = fc.dictionary(labelKey, words, { maxKeys: 5 })
 const maybe = { requiredKeys: [] as [] }
 
@@ -17,7 +20,10 @@ const serviceExport = fc.record(
     kind: fc.constant('ServiceExport' as const),
     uid: words,
     type: fc.constantFrom('ClusterSetIP' as const, 'Headless' as const),
-    ports: fc.array(fc.record({ name: words, protocol, port, appProtocol: words }, { requiredKeys: ['protocol', 'port'] }), { maxLength: 5 }),
+    ports: fc.array(
+      fc.record({ name: words, protocol, port, appProtocol: words }, { requiredKeys: ['protocol', 'port'] }),
+      { maxLength: 5 },
+    ),
     sessionAffinity: fc.constantFrom('ClientIP' as const, 'None' as const),
     sessionAffinityTimeoutSeconds: fc.integer({ min: 1, max: 86_400 }),
     internalTrafficPolicy: words,
@@ -26,7 +32,18 @@ const serviceExport = fc.record(
     exportedLabels: labels,
     exportedAnnotations: labels,
   },
-  { requiredKeys: ['kind', 'uid', 'type', 'ports', 'sessionAffinity', 'ipFamilies', 'exportedLabels', 'exportedAnnotations'] },
+  {
+    requiredKeys: [
+      'kind',
+      'uid',
+      'type',
+      'ports',
+      'sessionAffinity',
+      'ipFamilies',
+      'exportedLabels',
+      'exportedAnnotations',
+    ],
+  },
 )
 
 const endpoint = fc.record(
@@ -56,7 +73,11 @@ const laneEndpoint = fc.record({
     lane: fc.nat(255),
     publicKey: fc.uint8Array({ minLength: 32, maxLength: 32 }).map((bytes) => Buffer.from(bytes).toString('base64')),
     candidates: fc.array(
-      fc.record({ kind: fc.constantFrom('private' as const, 'public' as const, 'observed' as const, 'loadBalancer' as const), address, port }),
+      fc.record({
+        kind: fc.constantFrom('private' as const, 'public' as const, 'observed' as const, 'loadBalancer' as const),
+        address,
+        port,
+      }),
       { maxLength: 4 },
     ),
     capabilities: fc.array(name, { maxLength: 4 }),

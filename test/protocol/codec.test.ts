@@ -33,8 +33,11 @@ t.test('a put survives the wire', (t) => {
       records.checkMemberRecord(record)
       const message: PublishMessage = { t: 'put', sequence, record }
       const back = messages.decodePublishMessage(messages.encodePublishMessage(message))
-      return canonicalJson(back) === canonicalJson(message) && back.t === 'put' &&
+      return (
+        canonicalJson(back) === canonicalJson(message) &&
+        back.t === 'put' &&
         Buffer.from(contentHash(back.record)).equals(contentHash(record))
+      )
     }),
     { numRuns: 300 },
   )
@@ -82,22 +85,52 @@ t.test('what is beyond the limits is named', (t) => {
     [{ ...record, name: 'x'.repeat(254) }, 'record.name: 254 characters: expected at most 253'],
     [{ ...record, name: '' }, 'record.name: empty: expected a value'],
     [{ ...record, name: 'a/b' }, `record.name: "a/b": expected no '/'`],
-    [{ ...record, body: { ...body, ports: Array.from({ length: 101 }, () => port) } }, 'record.body.ports: 101 entries: expected at most 100'],
-    [{ ...record, body: { ...body, ports: [{ ...port, port: 65_536 }] } }, 'record.body.ports[0].port: 65536: expected a whole number from 1 to 65535'],
-    [{ ...record, body: { ...body, ports: [{ ...port, protocol: 'ICMP' as never }] } }, 'record.body.ports[0].protocol: "ICMP": expected one of TCP, UDP, SCTP'],
-    [{ ...record, body: { ...body, addressType: 'FQDN' as never } }, 'record.body.addressType: "FQDN": expected one of IPv4, IPv6'],
-    [{ ...record, body: { ...body, endpoints: [{ addresses: ['x'.repeat(65)] }] } }, 'record.body.endpoints[0].addresses[0]: 65 characters: expected at most 64'],
-    [{ ...record, body: { ...body, service: 'half \ud800' } }, 'record.body.service: not valid Unicode text'],
-    [{ ...record, body: { kind: 'ClusterSetIP', ips: ['245.0.0.1'] } as never }, "record.body: ClusterSetIP records are the broker's: expected one of ServiceExport, EndpointSlice, Endpoint"],
     [
-      { ...record, body: { ...body, endpoints: Array.from({ length: 1000 }, (_, i) => ({ addresses: Array.from({ length: 100 }, (_, j) => `10.${i >> 8}.${i & 255}.${j}`) })) } },
+      { ...record, body: { ...body, ports: Array.from({ length: 101 }, () => port) } },
+      'record.body.ports: 101 entries: expected at most 100',
+    ],
+    [
+      { ...record, body: { ...body, ports: [{ ...port, port: 65_536 }] } },
+      'record.body.ports[0].port: 65536: expected a whole number from 1 to 65535',
+    ],
+    [
+      { ...record, body: { ...body, ports: [{ ...port, protocol: 'ICMP' as never }] } },
+      'record.body.ports[0].protocol: "ICMP": expected one of TCP, UDP, SCTP',
+    ],
+    [
+      { ...record, body: { ...body, addressType: 'FQDN' as never } },
+      'record.body.addressType: "FQDN": expected one of IPv4, IPv6',
+    ],
+    [
+      { ...record, body: { ...body, endpoints: [{ addresses: ['x'.repeat(65)] }] } },
+      'record.body.endpoints[0].addresses[0]: 65 characters: expected at most 64',
+    ],
+    [{ ...record, body: { ...body, service: 'half \ud800' } }, 'record.body.service: not valid Unicode text'],
+    [
+      { ...record, body: { kind: 'ClusterSetIP', ips: ['245.0.0.1'] } as never },
+      "record.body: ClusterSetIP records are the broker's: expected one of ServiceExport, EndpointSlice, Endpoint",
+    ],
+    [
+      {
+        ...record,
+        body: {
+          ...body,
+          endpoints: Array.from({ length: 1000 }, (_, i) => ({
+            addresses: Array.from({ length: 100 }, (_, j) => `10.${i >> 8}.${i & 255}.${j}`),
+          })),
+        },
+      },
       'record: 1249048 bytes: expected at most 524288',
     ],
   ]
   for (const [bad, want] of cases) t.throws(() => records.checkMemberRecord(bad), { name: 'CodecError', message: want })
-  t.throws(() => messages.decodePublishMessage(Buffer.alloc(5 * 1024 * 1024)), { message: /5242880 bytes: expected at most 4194304/ })
+  t.throws(() => messages.decodePublishMessage(Buffer.alloc(5 * 1024 * 1024)), {
+    message: /5242880 bytes: expected at most 4194304/,
+  })
   t.throws(() => messages.decodeJoinRequest(Buffer.alloc(65 * 1024)), { message: /expected at most 65536/ })
-  t.throws(() => messages.encodeWatchMessage({ t: 'batch', events: [Buffer.alloc(5_000_000)], revision: 1 }), { message: /expected at most 4194304/ })
+  t.throws(() => messages.encodeWatchMessage({ t: 'batch', events: [Buffer.alloc(5_000_000)], revision: 1 }), {
+    message: /expected at most 4194304/,
+  })
   t.end()
 })
 
@@ -146,14 +179,21 @@ t.test('bytes that nobody meant never crash a decoder', (t) => {
     }
   }
   const mutated = fc
-    .tuple(fc.constantFrom(...seeds), fc.array(fc.tuple(fc.nat(), fc.nat(255)), { minLength: 1, maxLength: 8 }), fc.nat())
+    .tuple(
+      fc.constantFrom(...seeds),
+      fc.array(fc.tuple(fc.nat(), fc.nat(255)), { minLength: 1, maxLength: 8 }),
+      fc.nat(),
+    )
     .map(([seed, changes, cut]) => {
       const bytes = Uint8Array.from(seed)
       for (const [at, value] of changes) bytes[at % bytes.length] = value
       return cut % 4 === 0 ? bytes.subarray(0, cut % bytes.length) : bytes
     })
   const bytes = fc.oneof(fc.uint8Array({ maxLength: 300 }), mutated)
-  fc.assert(fc.property(bytes, (b) => decoders.every((decode) => tolerant(decode, b))), { numRuns: 20_000 })
+  fc.assert(
+    fc.property(bytes, (b) => decoders.every((decode) => tolerant(decode, b))),
+    { numRuns: 20_000 },
+  )
   t.end()
 })
 

@@ -18,19 +18,42 @@ function key(cluster: string, name: string): RecordKey {
 }
 
 function stored(cluster: string, name: string, revision: number): StoredRecord {
-  return { key: key(cluster, name), revision, createdAtMs: revision, body: slice(name, `10.0.0.${revision % 250}`).body }
+  return {
+    key: key(cluster, name),
+    revision,
+    createdAtMs: revision,
+    body: slice(name, `10.0.0.${revision % 250}`).body,
+  }
 }
 
 const reset = (epoch: string, resumed = false): WatchMessage => ({ t: 'reset', epoch, resumed })
-const batch = (revision: number, ...events: RecordEvent[]): WatchMessage => ({ t: 'batch', events: events.map(encodeRecordEvent), revision })
-const put = (cluster: string, name: string, revision: number): RecordEvent => ({ t: 'put', record: stored(cluster, name, revision) })
-const remove = (cluster: string, name: string, revision: number): RecordEvent => ({ t: 'remove', key: key(cluster, name), revision })
-const synced = (revision: number, complete: string[], departed: string[] = []): WatchMessage => ({ t: 'synced', revision, complete, departed })
+const batch = (revision: number, ...events: RecordEvent[]): WatchMessage => ({
+  t: 'batch',
+  events: events.map(encodeRecordEvent),
+  revision,
+})
+const put = (cluster: string, name: string, revision: number): RecordEvent => ({
+  t: 'put',
+  record: stored(cluster, name, revision),
+})
+const remove = (cluster: string, name: string, revision: number): RecordEvent => ({
+  t: 'remove',
+  key: key(cluster, name),
+  revision,
+})
+const synced = (revision: number, complete: string[], departed: string[] = []): WatchMessage => ({
+  t: 'synced',
+  revision,
+  complete,
+  departed,
+})
 
 /** `milano/web@3`, sorted; `?` marks what is kept unconfirmed. */
 function shown(replica: Replica): string {
   return [...replica.records]
-    .map(([text, { key: k, revision }]) => `${k.cluster}/${k.name}@${revision}${replica.unconfirmed.has(text) ? '?' : ''}`)
+    .map(
+      ([text, { key: k, revision }]) => `${k.cluster}/${k.name}@${revision}${replica.unconfirmed.has(text) ? '?' : ''}`,
+    )
     .sort()
     .join(' ')
 }
@@ -129,12 +152,24 @@ t.test('changes tell the whole difference, and unchanged records stay the same o
   const replica = new Replica()
   replica.apply(reset('e1'))
   replica.apply(batch(2, put('milano', 'web', 1), put('milano', 'db', 2)))
-  t.same(replica.apply(synced(2, ['milano'])).map((c) => [c.t, c.record.key.name]), [['put', 'web'], ['put', 'db']])
+  t.same(
+    replica.apply(synced(2, ['milano'])).map((c) => [c.t, c.record.key.name]),
+    [
+      ['put', 'web'],
+      ['put', 'db'],
+    ],
+  )
   const web = replica.records.get(recordKeyText(key('milano', 'web')))
   replica.begin()
   replica.apply(reset('e1'))
   replica.apply(batch(3, put('milano', 'web', 1), put('milano', 'api', 3)))
-  t.same(replica.apply(synced(3, ['milano'])).map((c) => [c.t, c.record.key.name]), [['put', 'api'], ['removed', 'db']])
+  t.same(
+    replica.apply(synced(3, ['milano'])).map((c) => [c.t, c.record.key.name]),
+    [
+      ['put', 'api'],
+      ['removed', 'db'],
+    ],
+  )
   t.equal(replica.records.get(recordKeyText(key('milano', 'web'))), web)
   t.end()
 })
@@ -170,8 +205,22 @@ t.test('a record that cannot be read does not hide the others', (t) => {
 const owners = ['', 'milano', 'paris']
 const names = ['a', 'b', 'c', 'd']
 const step = fc.oneof(
-  { weight: 6, arbitrary: fc.record({ t: fc.constant('put' as const), owner: fc.constantFrom(...owners), name: fc.constantFrom(...names) }) },
-  { weight: 3, arbitrary: fc.record({ t: fc.constant('remove' as const), owner: fc.constantFrom(...owners), name: fc.constantFrom(...names) }) },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      t: fc.constant('put' as const),
+      owner: fc.constantFrom(...owners),
+      name: fc.constantFrom(...names),
+    }),
+  },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      t: fc.constant('remove' as const),
+      owner: fc.constantFrom(...owners),
+      name: fc.constantFrom(...names),
+    }),
+  },
   { weight: 3, arbitrary: fc.record({ t: fc.constant('deliver' as const), events: fc.integer({ min: 1, max: 5 }) }) },
   { weight: 2, arbitrary: fc.constant({ t: 'reconnect' as const }) },
   { weight: 1, arbitrary: fc.constant({ t: 'compact' as const }) },
@@ -195,7 +244,9 @@ t.test('whatever the interruptions, the copy ends up as the broker has it', (t) 
         at = resumed ? resume.revision : 0
         queue = resumed
           ? log.filter((event) => revisionOf(event) > at)
-          : [...world.values()].map((record): RecordEvent => ({ t: 'put', record })).sort((a, b) => revisionOf(a) - revisionOf(b))
+          : [...world.values()]
+              .map((record): RecordEvent => ({ t: 'put', record }))
+              .sort((a, b) => revisionOf(a) - revisionOf(b))
       }
       const deliver = (count: number): void => {
         const events = queue.splice(0, count)
@@ -247,7 +298,9 @@ function revisionOf(event: RecordEvent): number {
 t.test('unseen is not gone: nothing vanishes that was not removed, completed or departed', (t) => {
   const message = fc.oneof(
     fc.constantFrom('e1', 'e2').map((epoch) => reset(epoch)),
-    fc.record({ owner: fc.constantFrom(...owners), name: fc.constantFrom(...names) }).map(({ owner, name }) => ({ owner, name })),
+    fc
+      .record({ owner: fc.constantFrom(...owners), name: fc.constantFrom(...names) })
+      .map(({ owner, name }) => ({ owner, name })),
     fc.subarray(owners).map((complete) => ({ complete })),
   )
   fc.assert(

@@ -20,4 +20,9 @@ export function byKey(...records: MemberRecord[]): Map<string, MemberRecord> {
   return new Map(records.map((record) => [memberKeyText(memberKey(record)), record]))
 }
 
-export const FACTS = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'], labels: { region: 'eu' }, version: '0.1.0' }
+export const FACTS = {
+  podCIDRs: ['10.42.0.0/16'],
+  serviceCIDRs: ['10.43.0.0/16'],
+  labels: { region: 'eu' },
+  version: '0.1.0',
+}

@@ -56,7 +56,10 @@ export interface Site {
   readonly api: ToyBroker
   readonly server: BrokerServer
   readonly address: string
-  client(identity?: Identity, init?: { ca?: Uint8Array; address?: string; limits?: Partial<ClientLimits> }): BrokerClient
+  client(
+    identity?: Identity,
+    init?: { ca?: Uint8Array; address?: string; limits?: Partial<ClientLimits> },
+  ): BrokerClient
   close(): Promise<void>
 }
 

@@ -117,7 +117,8 @@ export class ToyBroker implements BrokerApi {
     if (message.t === 'declare') {
       const same = Buffer.from(setHash([...own.values()].map(storedContentHash))).equals(message.setHash)
       if (same) this.#completed(peer)
-      return reply(same ? { t: 'inSync' } : { t: 'sendDigest' })
+      reply(same ? { t: 'inSync' } : { t: 'sendDigest' })
+      return
     }
     if (message.t === 'digest') {
       const keys = new Map<string, MemberKey>()
@@ -133,7 +134,8 @@ export class ToyBroker implements BrokerApi {
         return stored === undefined || Buffer.from(storedContentHash(stored)).toString('hex') !== hash
       })
       reply({ t: 'need', keys: need.map(([text]) => this.#digestKeys.get(text) as MemberKey) })
-      return this.#completed(peer)
+      this.#completed(peer)
+      return
     }
     if (message.t === 'facts') this.facts.push(message.facts)
     if (message.t === 'remove') this.removeKey(peer.cluster, message.key)
@@ -162,7 +164,8 @@ export class ToyBroker implements BrokerApi {
     this.openStreams += 1
     try {
       const { resume } = request
-      const resumed = resume?.epoch === this.epoch && resume.revision >= this.compacted && resume.revision <= this.revision
+      const resumed =
+        resume?.epoch === this.epoch && resume.revision >= this.compacted && resume.revision <= this.revision
       let at = resumed ? resume.revision : 0
       yield { t: 'reset', epoch: this.epoch, resumed }
       if (!resumed) {

@@ -63,10 +63,13 @@ t.test('join works without a certificate, with the CA pinned by the token', asyn
   site.api.joinAnswer = () => {
     throw new RefusedError('Unauthenticated', 'token', 'the join token is not known')
   }
-  const refused = await failure(
-    client.join({ secret: 'x', cluster: 'milano', csr, facts: FACTS, nowMs: 1 }, signal),
-  )
-  t.match(refused, { name: 'RefusedError', code: 'Unauthenticated', field: 'token', message: 'the join token is not known' })
+  const refused = await failure(client.join({ secret: 'x', cluster: 'milano', csr, facts: FACTS, nowMs: 1 }, signal))
+  t.match(refused, {
+    name: 'RefusedError',
+    code: 'Unauthenticated',
+    field: 'token',
+    message: 'the join token is not known',
+  })
 })
 
 t.test('a token of another broker is told from a broker that does not answer', async (t) => {
@@ -103,7 +106,12 @@ t.test('certificates that are not good enough, and why', async (t) => {
   const stranger = await member(other, 'milano')
   const namesake = await member(await authority('demo'), 'milano')
   const cases = [
-    { say: 'none', identity: undefined, problem: 'missing', want: /this call needs the certificate that a cluster gets by joining/ },
+    {
+      say: 'none',
+      identity: undefined,
+      problem: 'missing',
+      want: /this call needs the certificate that a cluster gets by joining/,
+    },
     { say: 'expired', identity: expired, problem: 'expired', want: /the certificate expired at 20/ },
     { say: 'from the future', identity: early, problem: 'notYetValid', want: /valid from 20.*check the clocks/ },
     {
@@ -112,7 +120,12 @@ t.test('certificates that are not good enough, and why', async (t) => {
       problem: 'otherClusterset',
       want: /the certificate belongs to clusterset "other", this broker to "demo"/,
     },
-    { say: 'of a CA with the same name', identity: namesake, problem: 'untrusted', want: /not issued by this broker's CA/ },
+    {
+      say: 'of a CA with the same name',
+      identity: namesake,
+      problem: 'untrusted',
+      want: /not issued by this broker's CA/,
+    },
     { say: 'of the broker itself', identity: by.server, problem: 'wrongIdentity', want: /not for clients/ },
   ]
   for (const { say, identity, problem, want } of cases) {
@@ -140,8 +153,18 @@ async function readReplies(client: ReturnType<Site['client']>): Promise<PublishR
 
 t.test('a broker that is not ours is not believed', async (t) => {
   const cases = [
-    { say: 'another clusterset', by: other, problem: 'otherClusterset', want: /belongs to clusterset "other", expected "demo"/ },
-    { say: 'same name, other CA', by: await authority('demo'), problem: 'untrusted', want: /not from the CA of this clusterset/ },
+    {
+      say: 'another clusterset',
+      by: other,
+      problem: 'otherClusterset',
+      want: /belongs to clusterset "other", expected "demo"/,
+    },
+    {
+      say: 'same name, other CA',
+      by: await authority('demo'),
+      problem: 'untrusted',
+      want: /not from the CA of this clusterset/,
+    },
     {
       say: 'a member that plays the broker',
       by: { ...by, server: await member(by, 'paris') },
@@ -152,7 +175,10 @@ t.test('a broker that is not ours is not believed', async (t) => {
   for (const { say, by: foreign, want } of cases) {
     const imposter = await startSite(foreign)
     const client = site.client(milano, { address: imposter.address })
-    for (const error of [await failure(client.renew(Buffer.from('csr'), signal)), await failure(firstWatched(client))]) {
+    for (const error of [
+      await failure(client.renew(Buffer.from('csr'), signal)),
+      await failure(firstWatched(client)),
+    ]) {
       t.ok(error instanceof CertificateError, `${say}: ${String(error)}`)
       t.match(error.message, want, say)
     }
@@ -180,6 +206,22 @@ t.test('the next address is tried', async (t) => {
   await client.renew(Buffer.from('csr'), signal)
 })
 
+t.test('two streams that fail together move on by one address, not by two', async (t) => {
+  const client = connectBroker({
+    addresses: ['127.0.0.1:1', site.address],
+    clusterset: 'demo',
+    ca: [by.ca.certificate],
+    identity: milano,
+    clock,
+    logger: silent,
+  })
+  t.teardown(() => client.close())
+  const failures = await Promise.all([failure(firstWatched(client)), failure(readReplies(client))])
+  for (const error of failures)
+    t.equal(error.message, 'broker at 127.0.0.1:1: connection refused: nothing listens there')
+  t.equal((await firstWatched(client)).length, 1)
+})
+
 t.test('port taken', async (t) => {
   const error = await failure(startSite(by, { listen: { host: '127.0.0.1', port: site.server.address.port } }))
   t.ok(error instanceof ListenError)
@@ -193,7 +235,11 @@ t.test('publish: bytes that say nothing, and a message that is too large', async
   const record = slice('web-1')
   const tooMany = { ...record, body: { ...record.body, endpoints } } as typeof record
   await stream.send({ t: 'put', sequence: 1, record: tooMany })
-  const error = await failure((async () => { for await (const _ of stream.replies) t.fail('no reply is due') })())
+  const error = await failure(
+    (async () => {
+      for await (const _ of stream.replies) t.fail('no reply is due')
+    })(),
+  )
   t.match(error, {
     name: 'RefusedError',
     code: 'InvalidArgument',
@@ -246,11 +292,21 @@ t.test('a signal ends calls with its own reason', async (t) => {
   const stop = new AbortController()
   const client = site.client(milano)
   const watching = (async () => {
-    for await (const message of client.watch({}, stop.signal)) if (message.t === 'synced') stop.abort(new Error('enough'))
+    for await (const message of client.watch({}, stop.signal))
+      if (message.t === 'synced') stop.abort(new Error('enough'))
   })()
   t.equal((await failure(watching)).message, 'enough')
   const publishing = client.publish(stop.signal)
-  t.equal((await failure((async () => { for await (const _ of publishing.replies) t.fail('no reply') })())).message, 'enough')
+  t.equal(
+    (
+      await failure(
+        (async () => {
+          for await (const _ of publishing.replies) t.fail('no reply')
+        })(),
+      )
+    ).message,
+    'enough',
+  )
   await eventually(() => site.api.openStreams === 0)
 })
 
@@ -258,7 +314,11 @@ t.test('a stream ends when its certificate expires', async (t) => {
   // The 24 h are over in about a second.
   const brief = await member(by, 'milano', 3600_000, 3600_000 + 1500)
   const client = site.client(brief)
-  const error = await failure((async () => { for await (const _ of client.watch({}, signal)); })())
+  const error = await failure(
+    (async () => {
+      for await (const _ of client.watch({}, signal));
+    })(),
+  )
   t.match(error, { name: 'CertificateError', problem: 'expired' })
 })
 

@@ -6,7 +6,7 @@ import { redact } from '../../runtime/redaction.ts'
 function lines(level?: 'debug' | 'info' | 'warn'): {
   logger: ReturnType<typeof createLogger>
   lines: string[]
-  parsed(): unknown[]
+  readonly parsed: () => unknown[]
 } {
   const written: string[] = []
   const logger = createLogger('gateway', level, { write: (line) => void written.push(line) })

@@ -1,0 +1,66 @@
+/** What one message of a Publish stream does to the log. Runs inside a transaction; gives a refusal or undefined. */
+import { type MemberKey, type PublishMessage, RefusedError } from '../protocol/broker-api.ts'
+import { CodecError } from '../protocol/codec-checks.ts'
+import { memberKey, memberKeyText } from '../protocol/content-hash.ts'
+import { checkMemberRecord } from '../protocol/records-codec.ts'
+import type { Refusal } from './admission-checks.ts'
+import { admitFacts } from './admission-facts.ts'
+import type { Transaction } from './log/record-log.ts'
+import { changeFacts } from './membership.ts'
+import { type WriteContext, type WriteRules, memberRecords, putRecord, removeRecord } from './record-writes.ts'
+
+export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'facts' }>
+export type MemberRules = WriteRules & { readonly globalRange: string }
+
+/** By memberKeyText; hashes in hex. */
+export type DeclaredSet = ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>
+
+/** Applies a change, or gives the reason why not; then nothing was written. */
+export function applyChange(
+  tx: Transaction,
+  change: MemberChange,
+  context: WriteContext,
+  rules: MemberRules,
+): Refusal | undefined {
+  switch (change.t) {
+    case 'put':
+      // Bounds of the wire: what is stored must be fit to be sent.
+      return refusing(() => checkMemberRecord(change.record)) ?? putRecord(tx, change.record, context)
+    case 'remove':
+      removeRecord(tx, change.key, context)
+      return undefined
+    case 'facts':
+      return (
+        admitFacts(change.facts, rules) ?? refusing(() => changeFacts(tx, change.facts, rules.globalRange, context))
+      )
+  }
+}
+
+/** The record that the change is about; for facts a key that stands for none. */
+export function keyOf(change: MemberChange): MemberKey {
+  if (change.t === 'put') return memberKey(change.record)
+  if (change.t === 'remove') return change.key
+  return { kind: 'Endpoint', namespace: '', name: '' }
+}
+
+/** Removes what the member no longer has and gives what it must send. */
+export function compareSets(tx: Transaction, declared: DeclaredSet, context: WriteContext): MemberKey[] {
+  const stored = new Map<string, string | undefined>()
+  for (const { key, row } of memberRecords(tx, context.cluster)) {
+    if (declared.has(memberKeyText(key))) stored.set(memberKeyText(key), row.hash)
+    else removeRecord(tx, key, context)
+  }
+  return [...declared].filter(([text, { hash }]) => stored.get(text) !== hash).map(([, { key }]) => key)
+}
+
+/** A refusal's reason reads on after its field, which the text of an error repeats. */
+function refusing(work: () => void): Refusal | undefined {
+  try {
+    work()
+    return undefined
+  } catch (error) {
+    if (!(error instanceof RefusedError || error instanceof CodecError)) throw error
+    const { field, message } = error
+    return { field, reason: message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message }
+  }
+}

@@ -1,0 +1,24 @@
+/** Starts the DNS server of a site. */
+import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { dnsConfig } from '../dns/config.ts'
+import { runDns } from '../dns/main.ts'
+import { MEMBERSHIP_NAME } from '../model/objects.ts'
+import type { ComponentDeps } from '../runtime/component.ts'
+import type { SiteRun } from './compose-run.ts'
+
+export function run(deps: ComponentDeps, { cluster, config, identity }: SiteRun, signal: AbortSignal): Promise<void> {
+  const dns = dnsConfig({ clusterId: identity.cluster, ...config.dns })
+  return runDns({ ...deps, cluster }, dns, untilLeft(cluster, signal))
+}
+
+/** DNS has nothing to take down; it ends when the membership does. */
+function untilLeft(cluster: ClusterApi, signal: AbortSignal): AbortSignal {
+  const left = new AbortController()
+  const memberships = cluster.cache('Membership')
+  const look = (): void => {
+    if (memberships.synced && memberships.get(MEMBERSHIP_NAME) === undefined) left.abort(new Error('the site has left'))
+  }
+  memberships.onChange(look)
+  look()
+  return AbortSignal.any([signal, left.signal])
+}

@@ -1,0 +1,141 @@
+/** Links and addresses of the fake route table: what is there, and what the kernel refuses about them. */
+import { parseAddress } from '../model/ip.ts'
+import { checkDeviceName, checkInterfaceAddress, checkMac, refuseInvalid } from './check-route.ts'
+import { KernelError } from './errors.ts'
+import { formatAddress, formatLink, formatLinkChange } from './format-ip.ts'
+import type { InterfaceAddress, Link, NewLink, VxlanLink } from './route-table.ts'
+
+export interface FakeNode {
+  /** Devices that are there from the start and are not ours. */
+  readonly links?: readonly {
+    readonly name: string
+    readonly mtu?: number
+    readonly kind?: string
+    readonly mac?: string
+  }[]
+  readonly addresses?: readonly InterfaceAddress[]
+  /** Where packets go that no rule and no connected network wants. */
+  readonly defaultDevice?: string
+}
+
+interface LinkEntry {
+  link: Link | VxlanLink
+  readonly made: NewLink | undefined
+}
+
+export class FakeLinks {
+  readonly #links = new Map<string, LinkEntry>()
+  readonly #addresses = new Map<string, InterfaceAddress>()
+  readonly #foreign = new Set<string>()
+  #nextIndex = 1
+
+  constructor(node: FakeNode) {
+    this.put({ name: 'lo', kind: '', mtu: 65_536, up: true, mac: '' })
+    for (const { name, mtu = 1500, kind = '', mac = '' } of node.links ?? [])
+      this.put({ name, kind, mtu, up: true, mac })
+    for (const address of node.addresses ?? []) {
+      this.#addresses.set(addressKey(address), address)
+      this.#foreign.add(addressKey(address))
+    }
+  }
+
+  list(): readonly (Link | VxlanLink)[] {
+    return [...this.#links.values()].map((entry) => entry.link)
+  }
+
+  addresses(): readonly InterfaceAddress[] {
+    return [...this.#addresses.values()]
+  }
+
+  find(name: string): Link | VxlanLink | undefined {
+    return this.#links.get(name)?.link
+  }
+
+  need(name: string, operation: string): Link | VxlanLink {
+    return this.#entry(name, operation).link
+  }
+
+  needUp(name: string, operation: string): void {
+    if (!this.need(name, operation).up) throw new KernelError('ENETDOWN', operation, `${name} is down`)
+  }
+
+  /** A device as it is; `made` if toString() is to print it. */
+  put(link: Omit<Link, 'index'> | Omit<VxlanLink, 'index'>, made?: NewLink): void {
+    this.#links.set(link.name, { link: { ...link, index: this.#nextIndex++ }, made })
+  }
+
+  add(link: NewLink): void {
+    const operation = formatLink(link)
+    checkDeviceName(link.name, operation)
+    if (this.#links.has(link.name)) throw new KernelError('EEXIST', operation, 'the device exists')
+    const plain = { name: link.name, kind: link.kind, mtu: link.mtu, up: false }
+    if (link.kind !== 'vxlan') {
+      this.put({ ...plain, mac: link.kind === 'wireguard' ? '' : '02:00:00:00:00:01' }, link)
+      return
+    }
+    checkMac(link.mac, operation)
+    refuseInvalid(operation, () => parseAddress(link.local, 'local'))
+    const taken = [...this.#links.values()].find(
+      ({ made }) => made?.kind === 'vxlan' && made.vni === link.vni && made.port === link.port,
+    )
+    if (taken !== undefined) throw new KernelError('EEXIST', operation, `${taken.link.name} has this VNI and port`)
+    this.put({ ...plain, kind: 'vxlan', mac: link.mac, vni: link.vni, port: link.port, local: link.local }, link)
+  }
+
+  change(name: string, change: { readonly up?: boolean; readonly mtu?: number }): void {
+    const entry = this.#entry(name, formatLinkChange(name, change))
+    entry.link = { ...entry.link, ...change }
+  }
+
+  delete(name: string, operation: string): void {
+    this.need(name, operation)
+    this.#links.delete(name)
+    for (const [key, address] of this.#addresses) if (address.device === name) this.#addresses.delete(key)
+  }
+
+  addAddress(address: InterfaceAddress): void {
+    const operation = formatAddress(address)
+    checkInterfaceAddress(address, operation)
+    this.need(address.device, operation)
+    if (this.#addresses.has(addressKey(address))) throw new KernelError('EEXIST', operation, 'the address exists')
+    this.#addresses.set(addressKey(address), address)
+  }
+
+  deleteAddress(address: InterfaceAddress, operation: string): void {
+    this.need(address.device, operation)
+    if (this.#addresses.delete(addressKey(address))) return
+    throw new KernelError('EADDRNOTAVAIL', operation, 'no such address')
+  }
+
+  /** The device's first address, without its length. */
+  addressOf(device: string): string | undefined {
+    return this.addresses()
+      .find((entry) => entry.device === device)
+      ?.address.split('/')[0]
+  }
+
+  isLocal(address: string): boolean {
+    return this.addresses().some((entry) => entry.address.startsWith(`${address}/`))
+  }
+
+  /** Ours, as commands; devices that are up get a second one. */
+  commands(): readonly string[] {
+    const links = [...this.#links.values()].flatMap(({ link, made }) => {
+      if (made === undefined) return []
+      const add = formatLink({ ...made, mtu: link.mtu })
+      return link.up ? [add, formatLinkChange(link.name, { up: true })] : [add]
+    })
+    const ours = [...this.#addresses].filter(([key]) => !this.#foreign.has(key))
+    return [...links, ...ours.map(([, address]) => formatAddress(address))]
+  }
+
+  #entry(name: string, operation: string): LinkEntry {
+    const entry = this.#links.get(name)
+    if (entry === undefined) throw new KernelError('ENODEV', operation, `no device ${name}`)
+    return entry
+  }
+}
+
+function addressKey(address: InterfaceAddress): string {
+  return `${address.device}|${address.address}`
+}

@@ -1,0 +1,99 @@
+import { mkdtemp, rm } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t from 'tap'
+import { CertificateRenewal } from '../../agent/certificate-renewal.ts'
+import { agentMetrics } from '../../agent/metrics.ts'
+import { parseClusterId } from '../../model/ids.ts'
+import { type BrokerClient, BrokerUnreachableError } from '../../protocol/broker-client.ts'
+import { createKey } from '../../protocol/identity/keys.ts'
+import { type MemberIdentity, readMemberIdentity, writeMemberIdentity } from '../../protocol/identity/member-files.ts'
+import { readCertificate } from '../../protocol/identity/read-certificate.ts'
+import { createCa, createCsr, issueMemberCertificate } from '../../protocol/identity/x509.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { eventually } from '../support/eventually.ts'
+
+const HOUR = 3_600_000
+
+t.test('a certificate of a day is renewed after two thirds, and again', async (t) => {
+  const clock = new FakeClock()
+  const start = clock.now()
+  const directory = await mkdtemp(join(tmpdir(), 'sealane-renewal-'))
+  t.teardown(() => rm(directory, { recursive: true, force: true }))
+  const cluster = parseClusterId('milano')
+  const ca = await createCa({ clusterset: 'default', key: createKey(), nowMs: clock.now() })
+  const issue = (csr: Uint8Array): Promise<Uint8Array> =>
+    issueMemberCertificate(ca, { clusterset: 'default', cluster, csr, nowMs: clock.now() })
+  const key = createKey()
+  const identity: MemberIdentity = {
+    cluster,
+    clusterset: 'default',
+    brokerAddresses: ['127.0.0.1:7443'],
+    observedAddress: '127.0.0.1',
+    key,
+    certificate: await issue(await createCsr(key)),
+    caBundle: [ca.certificate],
+  }
+  await writeMemberIdentity(directory, identity)
+
+  let online = true
+  const asked: number[] = []
+  const client = {
+    renew: async (csr: Uint8Array) => {
+      asked.push(clock.now() - start)
+      if (!online) throw new BrokerUnreachableError('connection refused')
+      return { certificate: await issue(csr), caBundle: [ca.certificate] }
+    },
+  } as unknown as BrokerClient
+  const renewed: MemberIdentity[] = []
+  const logger = new CapturingLogger()
+  const metrics = createMetrics('agent')
+  const renewal = new CertificateRenewal(
+    { clock, logger, agentMetrics: agentMetrics(metrics), client: () => client, onRenewed: (one) => renewed.push(one) },
+    { directory, identity },
+  )
+  const stop = new AbortController()
+  const done = renewal.run(stop.signal)
+
+  await clock.advance(15.9 * HOUR)
+  t.same(asked, [], 'not before its time')
+  await clock.advance(0.2 * HOUR)
+  await eventually(() => renewed.length === 1, { say: 'renewed' })
+  t.ok(asked[0]! >= 15.9 * HOUR && asked[0]! <= 16.1 * HOUR, 'at two thirds')
+  const onDisk = await readMemberIdentity(directory)
+  t.same(onDisk?.certificate, renewed[0]?.certificate, 'kept on disk')
+  t.ok(readCertificate(renewed[0]!.certificate).notAfterMs > clock.now() + 23 * HOUR)
+  t.match(await metrics.text(), /sealane_agent_certificate_expiry_timestamp_seconds\S* \d+/)
+  t.equal(renewal.problem(), undefined)
+
+  online = false
+  // Signing takes real time, so the clock goes on step by step and waits for each attempt.
+  const attempts = async (hours: number): Promise<void> => {
+    const end = clock.now() + hours * HOUR
+    while (clock.now() < end) {
+      const before = asked.length
+      await clock.advance(0.25 * HOUR)
+      await eventually(() => clock.pending('sleep').length > 0, { intervalMs: 1, say: `an attempt after ${before}` })
+    }
+  }
+  await attempts(18)
+  const inTime = asked.length
+  t.ok(inTime > 3, 'tries on while the broker is away')
+  t.match(renewal.problem(), /^the certificate ends at 2026-01-02T\d\d:\d\d:\d\d.000Z: connection refused$/)
+  await attempts(8)
+  t.ok(asked.length > inTime, 'also afterwards')
+  t.match(
+    renewal.problem(),
+    /^the certificate ended at 2026-01-02T\d\d:\d\d:\d\d.000Z; join again with a new token: connection refused$/,
+  )
+  t.match(logger.lines.at(-1), { level: 'error', message: 'certificate not renewed and no longer valid' })
+  online = true
+  await attempts(1)
+  await eventually(() => renewed.length === 2, { say: 'renewed late' })
+  t.equal(renewal.problem(), undefined)
+  stop.abort()
+  await clock.advance(1)
+  await done
+})

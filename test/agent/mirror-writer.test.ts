@@ -1,0 +1,83 @@
+import t from 'tap'
+import { agentMetrics } from '../../agent/metrics.ts'
+import { MirrorWriter } from '../../agent/mirror-writer.ts'
+import { objectKeyText } from '../../agent/object-key-text.ts'
+import { ClusterApiError } from '../../cluster/cluster-api.ts'
+import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import type { KubeObject, ServiceImport } from '../../model/objects.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { eventually } from '../support/eventually.ts'
+import { slice } from './site.ts'
+
+const NEVER = new AbortController().signal
+
+function imported(name: string, port = 80): ServiceImport {
+  const ports = [{ protocol: 'TCP' as const, port }]
+  return {
+    apiVersion: 'multicluster.x-k8s.io/v1beta1',
+    kind: 'ServiceImport',
+    metadata: { name, namespace: 'shop' },
+    spec: { type: 'Headless', ports },
+  }
+}
+
+function keyed(...objects: KubeObject[]): Map<string, KubeObject> {
+  return new Map(objects.map((object) => [objectKeyText(object), object]))
+}
+
+async function setup(): Promise<{
+  api: MemoryCluster
+  writer: MirrorWriter
+  logger: CapturingLogger
+  log: () => string[]
+}> {
+  const api = new MemoryCluster()
+  const logger = new CapturingLogger()
+  const writer = new MirrorWriter({ cluster: api, logger, metrics: agentMetrics(createMetrics('agent')) })
+  for (const kind of ['ServiceImport', 'EndpointSlice'] as const) {
+    const cache = api.cache(kind)
+    await eventually(() => cache.synced)
+  }
+  const log = (): string[] => api.writes.splice(0).map(({ verb, kind, name }) => `${verb} ${kind} ${name}`)
+  return { api, writer, logger, log }
+}
+
+t.test('writes only what differs, endpoints first', async (t) => {
+  const { api, writer, log } = await setup()
+  t.same(await writer.apply(keyed(imported('a'), slice('shop', 'b', '')), NEVER), [])
+  t.same(log(), ['apply EndpointSlice b-1', 'apply ServiceImport a'])
+  await writer.apply(keyed(imported('a'), slice('shop', 'b', '')), NEVER)
+  t.same(log(), [], 'equal objects')
+  await writer.apply(keyed(imported('a', 81), slice('shop', 'b', '')), NEVER)
+  t.same(log(), ['apply ServiceImport a'])
+  await api.apply({ ...imported('a', 81), metadata: { name: 'a', namespace: 'shop', labels: { edited: 'yes' } } })
+  log()
+  await writer.apply(keyed(imported('a', 81)), NEVER)
+  t.same(log(), ['apply ServiceImport a'], 'an edit is undone')
+})
+
+t.test("what is the user's own is told once; the rest is written", async (t) => {
+  const { api, writer, logger, log } = await setup()
+  api.put(imported('mine', 99))
+  for (let i = 0; i < 3; i++) t.same(await writer.apply(keyed(imported('mine'), imported('other')), NEVER), [])
+  t.same(log(), ['apply ServiceImport other'])
+  t.same(
+    logger.lines.map(({ level, fields }) => [level, fields['object'], fields['reason']]),
+    [['warn', 'ServiceImport/shop/mine', "ServiceImport shop/mine is the user's own and is not overwritten"]],
+  )
+})
+
+t.test('what may pass is given back, after everything was tried', async (t) => {
+  const { api, writer, logger } = await setup()
+  api.failure = new ClusterApiError('Unavailable', 'disk full')
+  const failures = await writer.apply(keyed(imported('a'), imported('b')), NEVER)
+  t.same(
+    failures.map(({ message }) => message),
+    ['disk full', 'disk full'],
+  )
+  t.same(logger.lines, [], 'the loop tells it')
+  api.failure = undefined
+  t.same(await writer.apply(keyed(imported('a'), imported('b')), NEVER), [])
+  t.equal(api.cache('ServiceImport').list().length, 2)
+})

@@ -1,0 +1,27 @@
+import t from 'tap'
+import { dnsConfig, formatSocketAddress } from '../../dns/config.ts'
+
+t.test('addresses as people write them', async (t) => {
+  const { listen, upstreams } = dnsConfig({
+    clusterId: 'west',
+    listen: ['10.42.0.1:53', '10.42.0.1', '[fd00::1]:5353', '127.0.0.1:0'],
+    upstreams: ['192.0.2.1', 'fd00::53'],
+  })
+  t.same(listen.map(formatSocketAddress), ['10.42.0.1:53', '10.42.0.1:53', '[fd00::1]:5353', '127.0.0.1:0'])
+  t.same(upstreams.map(formatSocketAddress), ['192.0.2.1:53', '[fd00::53]:53'])
+})
+
+t.test('mistakes name the field, the value and what was expected', async (t) => {
+  const rows: [string[], string[], string][] = [
+    [[], [], 'dns.listen: expected at least one address:port'],
+    [['dns.example:53'], [], 'dns.listen[0] "dns.example": expected an IPv4 or IPv6 address such as 10.42.0.7'],
+    [['[fd00::1'], [], 'dns.listen[0] "[fd00::1:53": expected host:port such as 10.0.0.1:53 or [2001:db8::1]:53'],
+    [['10.0.0.1:70000'], [], 'dns.listen[0] "10.0.0.1:70000": expected a port from 0 to 65535'],
+    [['10.0.0.1:53'], ['192.0.2.1:0'], 'dns.upstreams[0] "192.0.2.1:0": expected a port from 1 to 65535'],
+    [['10.0.0.1:53'], ['192.0.2.1', '10.0.0.1'], 'dns.upstreams[1] 10.0.0.1:53: this server listens there itself'],
+    [['0.0.0.0:53'], ['127.0.0.53'], 'dns.upstreams[0] 127.0.0.53:53: this server listens there itself'],
+  ]
+  for (const [listen, upstreams, message] of rows) {
+    t.throws(() => dnsConfig({ clusterId: 'west', listen, upstreams }), { message }, message)
+  }
+})
