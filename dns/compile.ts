@@ -7,7 +7,8 @@
  */
 import { Packet } from 'dns2'
 import { parseAddress } from '../model/ip.ts'
-import { type DnsAnswer, type DnsRecord, TYPE_A, TYPE_AAAA } from './answer.ts'
+import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
+import { type DnsAnswer, type DnsRecord, type SoaData, TYPE_A, TYPE_AAAA } from './answer.ts'
 import { HEADER_LENGTH, MAX_TCP_SIZE, RCODE } from './query.ts'
 
 export interface CompiledAnswer {
@@ -33,6 +34,9 @@ const FIXED_LENGTH = 10
 const SRV_FIXED_LENGTH = 6
 /** The last five numbers of an SOA record. */
 const SOA_TIMERS_LENGTH = 20
+/** Type and class after the question's name; and the zone's name with its lengths and final zero. */
+const QUESTION_TAIL = 4
+const ZONE_OCTETS = CLUSTERSET_ZONE.length + 2
 /** What a TCP answer has room for after the longest question and our EDNS record. */
 const MAX_BODY = MAX_TCP_SIZE - HEADER_LENGTH - 255 - 4 - 11
 
@@ -96,7 +100,11 @@ class SectionWriter {
 
   constructor(questionName: string, questionEnd: number) {
     this.#start = questionEnd
-    this.#names = new Map([[questionName, HEADER_LENGTH]])
+    // Every question that is answered here ends with the zone.
+    this.#names = new Map([
+      [`${CLUSTERSET_ZONE}.`, questionEnd - QUESTION_TAIL - ZONE_OCTETS],
+      [questionName, HEADER_LENGTH],
+    ])
   }
 
   /** False, and nothing added, when it does not fit in any answer. */
@@ -131,6 +139,17 @@ class SectionWriter {
 /** Type, class, TTL, length and data: all of a record but its owner. */
 function recordData(record: DnsRecord): Uint8Array {
   if (isAddress(record)) return addressData(record)
+  return record.type === 'SOA' ? soaData(record) : encodedData(record)
+}
+
+/** The SOA goes with every negative answer and changes only with the zone: the last one is kept. */
+function soaData(record: Extract<DnsRecord, SoaData>): Uint8Array {
+  if (lastSoa?.serial !== record.serial) lastSoa = { serial: record.serial, data: encodedData(record) }
+  return lastSoa.data
+}
+let lastSoa: { readonly serial: number; readonly data: Uint8Array } | undefined
+
+function encodedData(record: Exclude<DnsRecord, AddressRecord>): Uint8Array {
   // An empty owner is one octet on the wire, taken off again. Without a table of names dns2 compresses nothing.
   const writer = new Packet.Writer()
   Packet.Resource.encode(dns2Record(record), writer)

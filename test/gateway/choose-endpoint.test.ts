@@ -61,5 +61,5 @@ t.test('the turn ends when it is said to end', async (t) => {
   const health = { state: 'connecting', sinceMs: NOW - 7000 } as const
   t.equal(chooseEndpoint({ nowMs: NOW, rotateMs: 5000, callsFirst: true, candidates: TWO, peer: undefined, health }).nextAtMs, NOW + 3000)
   const up = { state: 'up', sinceMs: NOW - 7000 } as const
-  t.equal(chooseEndpoint({ nowMs: NOW, rotateMs: 5000, callsFirst: true, candidates: TWO, peer: undefined, health: up }).nextAtMs, undefined)
+  t.equal(chooseEndpoint({ nowMs: NOW, rotateMs: 5000, callsFirst: true, candidates: TWO, peer: peerState(key('paris'), { endpoint: ROAMED }), health: up }).nextAtMs, undefined)
 })

@@ -4,9 +4,9 @@
  */
 import t from 'tap'
 import { cluster } from '../gateway/support/worlds.ts'
-import { GatewayProcess, type Site, type SiteInit, introduce, untilUp, watched, withSites } from '../gateway/support/netns-sites.ts'
-import { CLIENTS } from '../gateway/support/pod-programs.ts'
-import { type Netns, netnsMissing } from '../support/netns.ts'
+import { type SiteInit, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
+import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
+import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
@@ -20,29 +20,9 @@ const PARIS: SiteInit = {
   pods: '10.42', address: '198.51.100.20', router: '198.51.100.1', lane: { lane: 0, publicAddress: '198.51.100.20' },
 }
 
-async function pings(from: Netns, to: string, ...options: string[]): Promise<string> {
-  const { stdout, stderr } = await from.tryExec('ping', ['-n', '-c', '1', '-W', '5', ...options, to])
-  return stdout + stderr
-}
-
-function node(ns: Netns, script: keyof typeof CLIENTS, ...args: string[]): Promise<string> {
-  return ns.exec(process.execPath, ['-e', CLIENTS[script], ...args]).then((text) => text.trim())
-}
-
-async function joined(sites: readonly [Site, Site], story: (a: GatewayProcess, b: GatewayProcess) => Promise<void>): Promise<void> {
-  const [a, b] = [new GatewayProcess(sites[0]), new GatewayProcess(sites[1])]
-  try {
-    introduce({ process: a, site: sites[0] }, { process: b, site: sites[1] })
-    await Promise.all([untilUp(a, sites[1].init.cluster.spec.id), untilUp(b, sites[0].init.cluster.spec.id)])
-    await story(a, b)
-  } finally {
-    await Promise.all([a.stop(), b.stop()])
-  }
-}
-
 t.test('overlapping sites', { skip, timeout: 120_000 }, async (t) => {
   await withSites([MILANO, PARIS], temporaryFolder(t), async (sites, internet) => {
-    await joined(sites, async () => {
+    await withGateways(sites, async () => {
       const [milano, paris] = sites
       await t.test('ping by global address, every pair of nodes', async (t) => {
         for (const [say, from] of [['pod', milano.pod], ['far pod', milano.far], ['node', milano.gateway]] as const) {
@@ -55,21 +35,21 @@ t.test('overlapping sites', { skip, timeout: 120_000 }, async (t) => {
 
       await t.test('TCP and UDP; the server sees the global address of the caller', async (t) => {
         for (const [say, server, address] of [['pod', paris.pod, '244.1.0.5'], ['far pod', paris.far, '244.1.1.5']] as const) {
-          const running = server.spawn(process.execPath, ['-e', CLIENTS.server])
+          const running = server.spawn(process.execPath, ['-e', POD_PROGRAMS.server])
           await new Promise((resolve) => running.stdout?.once('data', resolve))
-          t.equal(await node(milano.pod, 'tcp', address), '244.0.0.5 200000', `TCP, 200,000 bytes, to ${say}`)
-          t.equal(await node(milano.far, 'tcp', address), '244.0.1.5 200000', `TCP from the far pod to ${say}`)
-          t.equal(await node(milano.pod, 'udp', address, '3000'), '244.0.0.5 3000', `UDP, 3,000 bytes, to ${say}`)
+          t.equal(await inPod(milano.pod, 'tcp', address), '244.0.0.5 200000', `TCP, 200,000 bytes, to ${say}`)
+          t.equal(await inPod(milano.far, 'tcp', address), '244.0.1.5 200000', `TCP from the far pod to ${say}`)
+          t.equal(await inPod(milano.pod, 'udp', address, '3000'), '244.0.0.5 3000', `UDP, 3,000 bytes, to ${say}`)
           running.kill()
         }
       })
 
       await t.test('errors come back to the socket that they are about', async (t) => {
-        t.equal(await node(milano.pod, 'closed', '244.1.0.5'), 'ECONNREFUSED', 'port unreachable from a pod')
-        t.equal(await node(milano.pod, 'closed', '244.1.1.5'), 'ECONNREFUSED', 'from a far pod')
-        t.equal(await node(milano.far, 'closed', '244.1.1.5'), 'ECONNREFUSED', 'from far pod to far pod')
-        t.equal(await node(milano.pod, 'closed', '244.1.0.1'), 'ECONNREFUSED', 'from the other node itself')
-        t.equal(await node(milano.gateway, 'closed', '244.1.0.5'), 'ECONNREFUSED', 'to this node')
+        t.equal(await inPod(milano.pod, 'closed', '244.1.0.5'), 'ECONNREFUSED', 'port unreachable from a pod')
+        t.equal(await inPod(milano.pod, 'closed', '244.1.1.5'), 'ECONNREFUSED', 'from a far pod')
+        t.equal(await inPod(milano.far, 'closed', '244.1.1.5'), 'ECONNREFUSED', 'from far pod to far pod')
+        t.equal(await inPod(milano.pod, 'closed', '244.1.0.1'), 'ECONNREFUSED', 'from the other node itself')
+        t.equal(await inPod(milano.gateway, 'closed', '244.1.0.5'), 'ECONNREFUSED', 'to this node')
         t.match(await pings(milano.pod, '244.1.0.5', '-t', '2'), /From 244\.1\.0\.1 .*Time to live exceeded/, 'TTL exceeded')
         t.match(await pings(milano.pod, '244.1.0.99'), /From 244\.1\.0\.1 .*Destination Host Unreachable/, 'no such pod')
       })

@@ -10,11 +10,9 @@ const root = join(import.meta.dirname, '../..')
 const bin = join(root, 'node_modules/.bin')
 const buf = join(bin, 'buf')
 
-t.test('protocol/gen is what broker.proto says', async (t) => {
-  if (!existsSync(buf)) {
-    t.skip('buf is not installed')
-    return
-  }
+const skip = existsSync(buf) ? false : 'buf is not installed'
+
+t.test('protocol/gen is what broker.proto says', { skip }, async (t) => {
   const folder = await mkdtemp(join(tmpdir(), 'sealane-proto-'))
   t.teardown(() => rm(folder, { recursive: true }))
   await promisify(execFile)(buf, ['generate', '--output', folder], {

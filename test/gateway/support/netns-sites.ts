@@ -216,3 +216,18 @@ export function introduce(a: { process: GatewayProcess; site: Site }, b: { proce
 export async function untilUp(process: GatewayProcess, cluster: string): Promise<void> {
   await eventually(() => process.stateOf(cluster) === 'up', { deadlineMs: 20_000, say: `connection to ${cluster} up (${process.errors})` })
 }
+
+/** Runs a gateway in each site, lets them know each other, and tells the story when both are up. */
+export async function withGateways(
+  sites: readonly [Site, Site],
+  story: (left: GatewayProcess, right: GatewayProcess) => Promise<void>,
+): Promise<void> {
+  const [left, right] = [new GatewayProcess(sites[0]), new GatewayProcess(sites[1])]
+  try {
+    introduce({ process: left, site: sites[0] }, { process: right, site: sites[1] })
+    await Promise.all([untilUp(left, sites[1].init.cluster.spec.id), untilUp(right, sites[0].init.cluster.spec.id)])
+    await story(left, right)
+  } finally {
+    await Promise.all([left.stop(), right.stop()])
+  }
+}

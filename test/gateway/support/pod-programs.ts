@@ -1,5 +1,18 @@
-/** Small programs for pods, run as `node -e`. */
-export const CLIENTS = {
+/** Small programs for pods, run as `node -e`, and ping. */
+import type { Netns } from '../../support/netns.ts'
+
+/** Runs one inside and gives what it prints. */
+export async function inPod(ns: Netns, program: keyof typeof POD_PROGRAMS, ...args: string[]): Promise<string> {
+  return (await ns.exec(process.execPath, ['-e', POD_PROGRAMS[program], ...args])).trim()
+}
+
+/** One ping; all that it prints, whatever comes of it. */
+export async function pings(from: Netns, to: string, ...options: string[]): Promise<string> {
+  const { stdout, stderr } = await from.tryExec('ping', ['-n', '-c', '1', '-W', '5', ...options, to])
+  return stdout + stderr
+}
+
+export const POD_PROGRAMS = {
   /** Answers each TCP connection and each datagram with who called and how many bytes came. */
   server: `
     const net = require('node:net'), dgram = require('node:dgram')

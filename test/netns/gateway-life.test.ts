@@ -1,0 +1,137 @@
+/** Gateways over time: restarts, a NAT whose mapping changes, the far end going away, leaving; and sites without overlap. */
+import t from 'tap'
+import { cluster } from '../gateway/support/worlds.ts'
+import { GatewayProcess, type Site, type SiteInit, introduce, membership, untilUp, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
+import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
+import { eventually } from '../support/eventually.ts'
+import { type Netns, netnsMissing } from '../support/netns.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const skip = netnsMissing() ?? false
+
+const MILANO: SiteInit = {
+  cluster: cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16'),
+  pods: '10.42', address: '192.0.2.10', router: '192.0.2.1', lane: { lane: 0, publicAddress: '192.0.2.10' },
+}
+/** Behind the internet router's address translation; cannot be called. */
+const TOKYO: SiteInit = {
+  cluster: cluster('tokyo', 3, '10.42.0.0/16', '244.2.0.0/16'),
+  pods: '10.42', address: '198.51.100.30', router: '198.51.100.1', lane: { lane: 0 }, observedAddress: '192.0.2.1',
+}
+
+const NAT = `table ip nat {
+  chain out { type nat hook postrouting priority 100; oifname to-milano masquerade random; }
+  chain in { type filter hook forward priority 0; oifname to-tokyo ct state new drop; }
+}`
+
+/** Everything that Sealane could have left in the kernel. */
+async function kernelOf(ns: Netns): Promise<string> {
+  const dumps = [['ip', '-br', 'link'], ['ip', 'address'], ['ip', 'route', 'show', 'table', 'all'], ['ip', 'rule'], ['nft', 'list', 'ruleset'], ['sysctl', 'net.ipv4.ip_forward']]
+  const texts = await Promise.all(dumps.map(([command = '', ...args]) => ns.exec(command, args)))
+  // Lifetimes and counters run on by themselves.
+  return texts.join('\n').replaceAll(/packets \d+ bytes \d+|expires \d+sec/g, '')
+}
+
+async function wireguardProcesses(site: Site): Promise<string[]> {
+  const pids = (await site.gateway.exec('ip', ['netns', 'pids', site.gateway.name])).split('\n').filter((pid) => pid !== '')
+  const names = await Promise.all(pids.map((pid) => site.gateway.tryExec('cat', [`/proc/${pid}/comm`])))
+  return names.map(({ stdout }) => stdout.trim()).filter((name) => name.startsWith('wireguard'))
+}
+
+t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
+  await withSites([MILANO, TOKYO], temporaryFolder(t), async (sites, internet) => {
+    const [milano, tokyo] = sites
+    await internet.exec('nft', ['-f', '-'], { input: NAT })
+    const before = await kernelOf(tokyo.gateway)
+    await withGateways(sites, async (left, right) => {
+      const connection = () => left.status?.connections[0]
+      t.match(connection()?.usingAddress, /^192\.0\.2\.1:\d+$/, 'seen at the address of the NAT')
+      t.equal(connection()?.usingNat, true)
+      t.equal(right.status?.connections[0]?.usingAddress, '192.0.2.10:4500')
+      t.equal(right.status?.connections[0]?.usingNat, false)
+      t.match(await pings(milano.pod, '244.2.0.5'), '1 received', 'called from outside')
+      t.match(await pings(tokyo.pod, '244.0.0.5'), '1 received', 'and from inside')
+
+      await t.test('the mapping changes: the lane follows', async (t) => {
+        const address = connection()?.usingAddress
+        await internet.exec('conntrack', ['-F'])
+        await eventually(() => connection()?.usingAddress !== address, { deadlineMs: 10_000, say: 'another port' })
+        await untilUp(left, 'tokyo')
+        t.match(await pings(milano.pod, '244.2.0.5'), '1 received')
+      })
+
+      await t.test('the far end falls silent, and comes back', async (t) => {
+        await internet.exec('ip', ['link', 'set', 'to-tokyo', 'down'])
+        const start = performance.now()
+        await eventually(() => left.stateOf('tokyo') === 'down', { deadlineMs: 10_000, say: 'down' })
+        t.comment(`down after ${Math.round(performance.now() - start)} ms`)
+        const { stdout } = await milano.gateway.exec('ip', ['route', 'show', 'table', '7311']).then((stdout) => ({ stdout }))
+        t.notMatch(stdout, '244.2.0.0/16', 'its prefix has left the lane')
+        t.match(await pings(milano.pod, '244.2.0.5', '-W', '1'), 'Destination Host Unreachable', 'and callers are told at once')
+        await internet.exec('ip', ['link', 'set', 'to-tokyo', 'up'])
+        await untilUp(left, 'tokyo')
+        await untilUp(right, 'milano')
+        t.match(await pings(milano.pod, '244.2.0.5'), '1 received')
+      })
+
+      await t.test('what does not belong on a lane does not get there', async (t) => {
+        t.notMatch(await pings(milano.gateway, '244.2.0.5', '-I', '192.0.2.10', '-W', '1'), '1 received', 'a node address as source')
+        t.notMatch(await pings(milano.pod, '246.0.1.0', '-W', '1'), '1 received', 'a lane address from a pod')
+        const table = await milano.gateway.exec('nft', ['list', 'table', 'ip', 'sealane_gateway'])
+        for (const reason of ['from an address that the others do not know', 'for a lane address, but not from a lane']) {
+          t.match(table, new RegExp(`packets 1 bytes \\d+ drop comment "dropped: ${reason}"`), reason)
+        }
+      })
+
+      await t.test('leaving takes everything along', async (t) => {
+        right.put(membership('tokyo', 'leaving'))
+        await eventually(() => right.left, { deadlineMs: 10_000, say: 'left' })
+        t.equal(await kernelOf(tokyo.gateway), before, 'the kernel is as it was')
+        t.strictSame(await wireguardProcesses(tokyo), [])
+        t.strictSame(right.gone.sort(), ['Endpoint/tokyo-gw-lane0', 'Gateway/gw'])
+      })
+    })
+    t.strictSame(await wireguardProcesses(milano), ['wireguard-go'], 'stopping leaves the tunnel')
+    t.equal((await watched(internet)).inner, 0, 'in all that, the internet saw no inner address')
+  })
+})
+
+t.test('restarts', { skip, timeout: 120_000 }, async (t) => {
+  const paris: SiteInit = { ...TOKYO, cluster: cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16'), lane: { lane: 0, publicAddress: '198.51.100.30' }, observedAddress: '198.51.100.30' }
+  await withSites([MILANO, paris], temporaryFolder(t), async (sites) => {
+    await withGateways(sites, async (left, right) => {
+      const stream = sites[0].pod.exec('ping', ['-n', '-i', '0.05', '-c', '100', '244.1.0.5'])
+      const [endpoint, status] = [left.objects.get('Endpoint/milano-gw-lane0')!, left.objects.get('Gateway/gw')!]
+      await left.stop()
+      const again = new GatewayProcess(sites[0])
+      try {
+        again.put(endpoint)
+        again.put(status)
+        introduce({ process: again, site: sites[0] }, { process: right, site: sites[1] })
+        for (const object of right.objects.values()) if (object.kind === 'Endpoint' && object.metadata.name.startsWith('paris')) again.put(object)
+        t.match(await stream, '100 packets transmitted, 100 received', 'not a packet is lost')
+        t.equal(again.stateOf('paris'), 'up')
+      } finally {
+        await again.stop()
+      }
+    })
+  })
+})
+
+t.test('sites without overlap', { skip, timeout: 120_000 }, async (t) => {
+  const left: SiteInit = { ...MILANO, cluster: cluster('milano', 1, '10.10.0.0/16'), pods: '10.10' }
+  const right: SiteInit = { ...MILANO, cluster: cluster('paris', 2, '10.20.0.0/16'), pods: '10.20', address: '198.51.100.20', router: '198.51.100.1', lane: { lane: 0, publicAddress: '198.51.100.20' } }
+  await withSites([left, right], temporaryFolder(t), async (sites) => {
+    await withGateways(sites, async () => {
+      const [milano, paris] = sites
+      t.match(await pings(milano.pod, '10.20.0.5'), '1 received')
+      t.match(await pings(milano.far, '10.20.1.5'), '1 received')
+      const server = paris.far.spawn(process.execPath, ['-e', POD_PROGRAMS.server])
+      await new Promise((resolve) => server.stdout?.once('data', resolve))
+      t.equal(await inPod(milano.far, 'tcp', '10.20.1.5'), '10.10.1.5 200000', 'the server sees the pod\'s own address')
+      t.equal(await inPod(milano.far, 'closed', '10.20.1.5'), 'ECONNREFUSED')
+      t.match(await pings(milano.pod, '10.20.0.5', '-t', '2'), /From 10\.20\.0\.1 .*Time to live exceeded/)
+      server.kill()
+    })
+  })
+})
