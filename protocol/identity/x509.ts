@@ -77,7 +77,7 @@ export interface ServerCertificateInit {
 export async function createServerCertificate(ca: Identity, init: ServerCertificateInit): Promise<Identity> {
   const hosts = [SERVER_NAME, ...(init.hosts ?? []).filter((host) => host !== SERVER_NAME)]
   const certificate = await issue(ca, {
-    publicKey: cryptoPair(init.key).publicKey,
+    publicKey: new x509.PublicKey(new Uint8Array(createPublicKey(init.key).export({ type: 'spki', format: 'der' }))),
     commonName: SERVER_NAME,
     usage: x509.ExtendedKeyUsage.serverAuth,
     names: [
@@ -150,7 +150,7 @@ function readCsr(der: Uint8Array): ReadCsr {
 }
 
 interface IssueInit {
-  readonly publicKey: x509.PublicKeyType
+  readonly publicKey: x509.PublicKey
   readonly commonName: string
   readonly usage: x509.ExtendedKeyUsage
   readonly names: x509.JsonGeneralNames

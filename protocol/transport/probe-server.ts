@@ -131,7 +131,7 @@ function handshake<T>(init: ProbeInit, signal: AbortSignal, use: (socket: TLSSoc
         const result = use(socket)
         finish(() => resolve(result))
       } catch (error) {
-        finish(() => reject(error))
+        finish(() => reject(error instanceof Error ? error : new Error(String(error))))
       }
     })
   })

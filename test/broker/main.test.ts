@@ -156,6 +156,35 @@ t.test('two members over TLS, through a restart of the broker', async (t) => {
   await second.stop()
 })
 
+t.test('an oversized message ends the stream, not the broker', async (t) => {
+  const stateDir = temporaryFolder(t)
+  const broker = await start(t, config(stateDir, await freePort()))
+  const milano = await member(t, stateDir, 'milano')
+  await milano.stop()
+  const { client } = await member(t, stateDir, 'paris')
+  const signal = AbortSignal.timeout(10_000)
+  const stream = client.publish(signal)
+  const entries = Array.from({ length: 60_000 }, (_, i) => ({
+    key: { kind: 'ServiceExport' as const, namespace: 'shop', name: `service-number-${i}-${'x'.repeat(40)}` },
+    hash: new Uint8Array(32),
+  }))
+  const replies = (async (): Promise<string[]> => {
+    const seen: string[] = []
+    for await (const reply of stream.replies) seen.push(reply.t)
+    return seen
+  })()
+  replies.catch(() => undefined)
+  await stream.send({ t: 'declare', setHash: new Uint8Array(32), count: 60_000 })
+  await stream.send({ t: 'digest', entries, last: true }).catch(() => undefined)
+  const failure = await replies.then(
+    () => undefined,
+    (error: unknown) => error,
+  )
+  console.error(failure)
+  t.match(failure, Error)
+  await broker.stop()
+})
+
 t.test('a certificate of another clusterset', async (t) => {
   const stateDir = temporaryFolder(t)
   const port = await freePort()
