@@ -1,5 +1,6 @@
 /** The whole broker: its own process' script, real TLS and gRPC on loopback. */
 import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
+import { type IncomingHttpHeaders, connect as connectHttp2 } from 'node:http2'
 import { createServer } from 'node:net'
 import type { AddressInfo } from 'node:net'
 import { once } from 'node:events'
@@ -12,9 +13,10 @@ import type { ClusterId } from '../../model/ids.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import type { BrokerClient } from '../../protocol/broker-client.ts'
 import { memberKey, memberKeyText } from '../../protocol/content-hash.ts'
-import { createKey } from '../../protocol/identity/keys.ts'
+import { createKey, keyToPem } from '../../protocol/identity/keys.ts'
+import { certificateToPem } from '../../protocol/identity/read-certificate.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
-import { createCa, createCsr, issueMemberCertificate } from '../../protocol/identity/x509.ts'
+import { SERVER_NAME, createCa, createCsr, issueMemberCertificate } from '../../protocol/identity/x509.ts'
 import { PublishSession } from '../../protocol/publish-session.ts'
 import { Replica } from '../../protocol/replica.ts'
 import { connectBroker, connectForJoin } from '../../protocol/transport/grpc-client.ts'
@@ -74,7 +76,7 @@ async function token(stateDir: string): Promise<string> {
 }
 
 interface Member {
-  readonly connect: () => BrokerClient
+  readonly tls: { readonly cert: string; readonly key: string; readonly ca: string[] }
   readonly publish: PublishSession
   readonly replica: Replica
   readonly client: BrokerClient
@@ -112,7 +114,8 @@ async function member(t: Test, stateDir: string, cluster: string): Promise<Membe
     client.close()
   }
   t.teardown(end)
-  return { connect, publish, replica, client, stop: end }
+  const tls = { cert: certificateToPem(certificate), key: keyToPem(key), ca: caBundle.map(certificateToPem) }
+  return { publish, replica, client, tls, stop: end }
 }
 
 const desired = (...records: MemberRecord[]): Map<string, MemberRecord> =>
@@ -158,32 +161,58 @@ t.test('two members over TLS, through a restart of the broker', async (t) => {
 
 t.test('an oversized message ends the stream, not the broker', async (t) => {
   const stateDir = temporaryFolder(t)
-  const broker = await start(t, config(stateDir, await freePort()))
-  const milano = await member(t, stateDir, 'milano')
-  await milano.stop()
-  const { client } = await member(t, stateDir, 'paris')
-  const signal = AbortSignal.timeout(10_000)
-  const stream = client.publish(signal)
-  const entries = Array.from({ length: 60_000 }, (_, i) => ({
-    key: { kind: 'ServiceExport' as const, namespace: 'shop', name: `service-number-${i}-${'x'.repeat(40)}` },
-    hash: new Uint8Array(32),
-  }))
-  const replies = (async (): Promise<string[]> => {
-    const seen: string[] = []
-    for await (const reply of stream.replies) seen.push(reply.t)
-    return seen
-  })()
-  replies.catch(() => undefined)
-  await stream.send({ t: 'declare', setHash: new Uint8Array(32), count: 60_000 })
-  await stream.send({ t: 'digest', entries, last: true }).catch(() => undefined)
-  const failure = await replies.then(
-    () => undefined,
-    (error: unknown) => error,
+  const port = await freePort()
+  const broker = await start(t, config(stateDir, port))
+  const paris = await member(t, stateDir, 'paris')
+  await t.rejects(
+    paris.client
+      .publish(AbortSignal.timeout(5000))
+      .send({ t: 'declare', setHash: new Uint8Array(5_000_000), count: 1 }),
+    { message: 'message: 5000012 bytes: expected at most 4194304' },
+    'our own client does not even send it',
   )
-  console.error(failure)
-  t.match(failure, Error)
+  t.equal(
+    await sendRaw(port, paris.tls, Buffer.alloc(5_000_000)),
+    '8 Received message larger than max (5000000 vs 4194304)',
+  )
+  t.match(await sendRaw(port, paris.tls, Buffer.from('nonsense')), /^3 /, 'a message that is none')
+  await paris.client.renew(await createCsr(createKey()), AbortSignal.timeout(5000))
+  await paris.stop()
   await broker.stop()
 })
+
+/** One gRPC message on a Publish stream, by hand. Gives the status it ends with. */
+async function sendRaw(port: number, tls: Member['tls'], message: Buffer): Promise<string> {
+  const session = connectHttp2(`https://127.0.0.1:${port}`, {
+    ...tls,
+    servername: SERVER_NAME,
+    ALPNProtocols: ['h2'],
+  })
+  const stream = session.request({
+    ':method': 'POST',
+    ':path': '/sealane.v1.Broker/Publish',
+    'content-type': 'application/grpc',
+    te: 'trailers',
+  })
+  const header = Buffer.alloc(5)
+  header.writeUInt32BE(message.length, 1)
+  stream.on('error', () => undefined)
+  const status = new Promise<string>((resolve) => {
+    const onHeaders = (headers: IncomingHttpHeaders): void => {
+      if (headers['grpc-status'] !== undefined) {
+        resolve(`${String(headers['grpc-status'])} ${decodeURIComponent(String(headers['grpc-message'] ?? ''))}`)
+      }
+    }
+    stream.on('response', onHeaders)
+    stream.on('trailers', onHeaders)
+    stream.on('close', () => resolve('closed'))
+  })
+  stream.resume()
+  stream.write(Buffer.concat([header, message]))
+  const text = await status
+  session.destroy()
+  return text
+}
 
 t.test('a certificate of another clusterset', async (t) => {
   const stateDir = temporaryFolder(t)
