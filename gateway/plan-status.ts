@@ -2,7 +2,8 @@
 import type { ConnectionStatus, Gateway } from '../model/objects.ts'
 import type { DeviceState, PeerState } from '../kernel/wireguard.ts'
 import type { LanePlan, PlannedPeer } from './plan-lanes.ts'
-import { type PeerHealthView, healthKey } from './world.ts'
+import type { MeasuredHealth } from './probe-loop.ts'
+import { healthKey } from './world.ts'
 
 export interface StatusInit {
   readonly node: string
@@ -11,7 +12,7 @@ export interface StatusInit {
   readonly nowMs: number
   readonly lanes: readonly LanePlan[]
   readonly devices: ReadonlyMap<number, DeviceState>
-  readonly health: ReadonlyMap<string, PeerHealthView & { readonly figures: { rttMs?: number; loss?: number } }>
+  readonly health: ReadonlyMap<string, MeasuredHealth>
   /** Connections, by healthKey(), whose routes are in place. */
   readonly routed: ReadonlySet<string>
   /** Why the last round failed; undefined when it did not. */
@@ -32,6 +33,8 @@ export function planStatus(init: StatusInit): Gateway {
   }
 }
 
+const PROCESS_SILENT = 'the lane carries traffic, but the gateway process at its other end does not answer'
+
 function connection(init: StatusInit, lane: LanePlan, planned: PlannedPeer): ConnectionStatus {
   const peer = init.devices.get(lane.lane)?.peers.find((one) => one.publicKey === planned.publicKey)
   const health = init.health.get(healthKey(lane.lane, planned.cluster))
@@ -43,7 +46,7 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedPeer): Con
     lane: lane.lane,
     endpoint: planned.endpoint,
     state,
-    message: message(state, planned, peer),
+    message: state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(state, planned, peer),
     ...(peer?.endpoint === undefined ? {} : { usingAddress: peer.endpoint }),
     usingNat: isBehindNat(planned, peer),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),

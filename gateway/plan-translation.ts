@@ -137,7 +137,7 @@ function inputPolicy(init: TranslationInit, devices: string): Rule[] {
       text: `iifname != ${nftSet(['lo', ...init.lanes.map((lane) => lane.device)])} ip daddr ${addresses} counter drop`,
       comment: 'dropped: for a lane address, but not from a lane',
     },
-    { text: `iifname ${devices} ip daddr ${addresses} udp dport ${LANE_PROBE_PORT} accept` },
+    { text: `iifname ${devices} ip daddr ${addresses} meta l4proto { tcp, udp } th dport ${LANE_PROBE_PORT} accept` },
     { text: `iifname ${devices} ip daddr ${addresses} meta l4proto icmp accept` },
     { text: `iifname ${devices} ip daddr ${addresses} ct state established,related accept` },
     {

@@ -1,6 +1,9 @@
 /**
  * Sends probes to the peers of one lane and answers theirs, through one socket bound to the lane address. Every
  * packet is checked: only a peer's lane address and port, only whole probes of this lane, only answers that wait.
+ *
+ * A gateway process that is restarted, or has died, answers nothing, while its kernel carries traffic as before. So
+ * a known peer that is silent is also knocked at (ProbeSocket.knock): if its kernel answers, the lane is not down.
  */
 import { LANE_PROBE_PORT } from '../model/kernel-ids.ts'
 import type { ConnectionState } from '../model/objects.ts'
@@ -33,12 +36,21 @@ export interface ProbedPeer {
   readonly laneAddress: string
 }
 
+export type MeasuredHealth = PeerHealthView & {
+  readonly figures: ProbeFigures
+  /** The far gateway's process does not answer, but its kernel does. */
+  readonly kernelOnly: boolean
+}
+
 interface PeerEntry {
   readonly peer: ProbedPeer
   readonly health: PeerHealth
   readonly stats: ProbeStats
   sequence: number
-  answered: boolean
+  /** In this interval: by a probe, or by the kernel alone. */
+  answered: 'no' | 'probe' | 'kernel'
+  /** The last interval was answered by the kernel alone. */
+  kernelOnly: boolean
 }
 
 const REOPEN_MS = 1000
@@ -74,11 +86,11 @@ export class LaneProber {
   }
 
   /** By cluster id. */
-  health(): Map<string, PeerHealthView & { readonly figures: ProbeFigures }> {
+  health(): Map<string, MeasuredHealth> {
     return new Map(
-      [...this.#peers.values()].map(({ peer, health, stats }) => [
+      [...this.#peers.values()].map(({ peer, health, stats, kernelOnly }) => [
         peer.cluster,
-        { state: health.state.is, sinceMs: health.state.sinceMs, figures: stats.figures() },
+        { state: health.state.is, sinceMs: health.state.sinceMs, figures: stats.figures(), kernelOnly },
       ]),
     )
   }
@@ -104,17 +116,21 @@ export class LaneProber {
       this.#deps.onTransition(peer.cluster, from, to)
     }
     const health = new PeerHealth({ clock, onTransition }, { ...this.#init, startsUp })
-    return { peer, health, stats: new ProbeStats(), sequence: 0, answered: false }
+    return { peer, health, stats: new ProbeStats(), sequence: 0, answered: 'no', kernelOnly: false }
   }
 
   #tick(): void {
     this.#openSocket()
     for (const entry of [...this.#peers.values()]) {
       // The first interval has no probe behind it.
-      if (entry.sequence > 0 && !entry.answered) entry.health.onMiss()
-      entry.answered = false
+      const { answered } = entry
+      if (entry.sequence > 0 && answered === 'no') entry.health.onMiss()
+      const silent = entry.sequence > 0 && answered !== 'probe' && entry.health.state.is !== 'connecting'
+      entry.kernelOnly = answered === 'kernel'
+      entry.answered = 'no'
       entry.sequence = (entry.sequence + 1) >>> 0
       this.#ask(entry)
+      if (silent) this.#knock(entry)
     }
   }
 
@@ -127,6 +143,14 @@ export class LaneProber {
     entry.stats.onSent(entry.sequence, nowMs)
     this.#socket?.send(encodeProbe(probe), entry.peer.laneAddress, LANE_PROBE_PORT)
     metrics.probesSent.inc({ lane: String(lane) })
+  }
+
+  #knock(entry: PeerEntry): void {
+    this.#socket?.knock(entry.peer.laneAddress, LANE_PROBE_PORT, this.#init.intervalMs, () => {
+      if (entry.answered !== 'no' || this.#peers.get(entry.peer.laneAddress) !== entry) return
+      entry.answered = 'kernel'
+      entry.health.onAnswer()
+    })
   }
 
   #openSocket(): void {
@@ -163,7 +187,7 @@ export class LaneProber {
       return
     }
     metrics.probesAnswered.inc({ lane })
-    entry.answered = true
+    entry.answered = 'probe'
     entry.health.onAnswer()
   }
 }

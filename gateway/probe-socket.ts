@@ -1,9 +1,15 @@
-/** The UDP socket that probes travel through, as an interface, and the real one. */
+/** The UDP socket that probes travel through, and the knock at a far kernel, as an interface, and the real ones. */
 import { createSocket } from 'node:dgram'
+import { connect } from 'node:net'
 
 export interface ProbeSocket {
   /** Never throws: what cannot be sent is a probe that gets no answer. */
   send(bytes: Buffer, address: string, port: number): void
+  /**
+   * Asks the far kernel, not the far process: a TCP connection to a port where nobody listens is refused by the
+   * kernel at once (RFC 9293 3.10.7.1). Calls back if that comes within `timeoutMs`; never throws.
+   */
+  knock(address: string, port: number, timeoutMs: number, onAnswer: () => void): void
   close(): void
 }
 
@@ -41,6 +47,16 @@ export const openUdpProbeSocket: OpenProbeSocket = (address, port, events) => {
     // ENOKEY, EDESTADDRREQ and the like: WireGuard has no session with that peer yet.
     send: (bytes, to, toPort) => {
       if (open && bound) socket.send(bytes, toPort, to, () => undefined)
+    },
+    knock: (to, toPort, timeoutMs, onAnswer) => {
+      if (!open) return
+      const caller = connect({ host: to, port: toPort, localAddress: address })
+      caller.unref()
+      caller.setTimeout(timeoutMs, () => caller.destroy())
+      caller.on('connect', () => caller.destroy())
+      caller.on('error', (error: NodeJS.ErrnoException) => {
+        if (open && error.code === 'ECONNREFUSED') onAnswer()
+      })
     },
     close,
   }

@@ -5,10 +5,9 @@ import type { Logger } from '../runtime/logger.ts'
 import type { GatewayConfig } from './config.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import type { LanePlan } from './plan-lanes.ts'
-import { LaneProber } from './probe-loop.ts'
+import { LaneProber, type MeasuredHealth } from './probe-loop.ts'
 import type { OpenProbeSocket } from './probe-socket.ts'
-import type { ProbeFigures } from './probe-stats.ts'
-import { type PeerHealthView, healthKey } from './world.ts'
+import { healthKey } from './world.ts'
 
 export interface ProbingDeps {
   readonly clock: Clock
@@ -18,8 +17,6 @@ export interface ProbingDeps {
   /** Called at once on each change of state. */
   readonly onTransition: () => void
 }
-
-export type MeasuredHealth = PeerHealthView & { readonly figures: ProbeFigures }
 
 interface RunningProber {
   readonly prober: LaneProber

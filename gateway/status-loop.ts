@@ -6,7 +6,8 @@ import type { GatewayDeps } from './gateway-deps.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import type { LanePlan } from './plan-lanes.ts'
 import { planStatus } from './plan-status.ts'
-import type { MeasuredHealth, Probing } from './probing.ts'
+import type { MeasuredHealth } from './probe-loop.ts'
+import type { Probing } from './probing.ts'
 import { readDevices } from './read-world.ts'
 
 export interface StatusInit {

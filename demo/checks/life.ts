@@ -126,8 +126,11 @@ async function residentMemory(pid: number): Promise<{ part: string; mib: number 
   return [{ part: name, mib: Math.round(Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024) }]
 }
 
-/** Everything of a node's kernel that Sealane could have touched, as text. */
+/** Everything of a node's kernel that Sealane could have touched, as text, once its own devices have come to rest. */
 export async function kernelDump(world: World, node: string): Promise<string> {
+  await until(`the IPv6 addresses of ${node} to be settled`, 10_000, async () => {
+    return !(await world.lab.must(node, 'ip', ['-6', '-o', 'address'])).includes('tentative')
+  })
   const questions: readonly (readonly [string, ...string[]])[] = [
     ['ip', '-o', 'link'],
     ['ip', '-o', 'address'],

@@ -102,16 +102,18 @@ t.test('restarts', { skip, timeout: 120_000 }, async (t) => {
   const paris: SiteInit = { ...TOKYO, cluster: cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16'), lane: { lane: 0, publicAddress: '198.51.100.30' }, observedAddress: '198.51.100.30' }
   await withSites([MILANO, paris], temporaryFolder(t), async (sites) => {
     await withGateways(sites, async (left, right) => {
-      const stream = sites[0].pod.exec('ping', ['-n', '-i', '0.05', '-c', '100', '244.1.0.5'])
+      const stream = sites[0].pod.exec('ping', ['-n', '-i', '0.05', '-c', '150', '244.1.0.5'])
       const [endpoint, status] = [left.objects.get('Endpoint/milano-gw-lane0')!, left.objects.get('Gateway/gw')!]
-      await left.stop()
+      await left.stop('SIGKILL')
+      await eventually(() => right.status?.connections[0]?.message !== '', { say: 'the silence is noticed' })
+      t.equal(right.stateOf('milano'), 'up', 'but the lane is up: the kernel answers')
       const again = new GatewayProcess(sites[0])
       try {
         again.put(endpoint)
         again.put(status)
         introduce({ process: again, site: sites[0] }, { process: right, site: sites[1] })
         for (const object of right.objects.values()) if (object.kind === 'Endpoint' && object.metadata.name.startsWith('paris')) again.put(object)
-        t.match(await stream, '100 packets transmitted, 100 received', 'not a packet is lost')
+        t.match(await stream, '150 packets transmitted, 150 received', 'not a packet is lost')
         t.equal(again.stateOf('paris'), 'up')
       } finally {
         await again.stop()

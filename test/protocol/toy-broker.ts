@@ -113,8 +113,8 @@ export class ToyBroker implements BrokerApi {
   }
 
   #handle(peer: Peer, message: PublishMessage, digest: Map<string, string>, reply: (m: PublishReply) => void): void {
-    const own = this.recordsOf(peer.cluster)
     if (message.t === 'declare') {
+      const own = this.recordsOf(peer.cluster)
       const same = Buffer.from(setHash([...own.values()].map(storedContentHash))).equals(message.setHash)
       if (same) this.#completed(peer)
       reply(same ? { t: 'inSync' } : { t: 'sendDigest' })
@@ -128,6 +128,7 @@ export class ToyBroker implements BrokerApi {
       }
       this.#digestKeys = new Map([...this.#digestKeys, ...keys])
       if (!message.last) return
+      const own = this.recordsOf(peer.cluster)
       for (const [text, record] of own) if (!digest.has(text)) this.#remove(record)
       const need = [...digest].filter(([text, hash]) => {
         const stored = own.get(text)

@@ -6,6 +6,8 @@ import { LANE_PROBE_PORT } from '../../../model/kernel-ids.ts'
 export class FakeProbes {
   /** Lane addresses that answer. */
   readonly alive = new Set<string>()
+  /** Lane addresses whose kernel answers a knock. */
+  readonly kernels = new Set<string>()
   /** Sockets that are open now, by own address. */
   readonly open = new Map<string, ProbeSocketEvents>()
   readonly sent: { readonly from: string; readonly to: string; readonly bytes: Buffer }[] = []
@@ -20,6 +22,9 @@ export class FakeProbes {
         const probe = decodeProbe(bytes)
         if (probe?.type !== 'question' || port !== LANE_PROBE_PORT || !this.alive.has(to)) return
         queueMicrotask(() => this.receive(address, to, encodeProbe({ ...probe, type: 'answer' })))
+      },
+      knock: (to, port, _timeoutMs, onAnswer) => {
+        if (port === LANE_PROBE_PORT && this.kernels.has(to)) queueMicrotask(onAnswer)
       },
       close: () => {
         if (this.open.get(address) === events) this.open.delete(address)
