@@ -2,6 +2,7 @@
  * Puts the parts of a site together: which run on this node, in one process or alone. Each part is loaded only where
  * it runs: what a process does not need costs it no memory.
  */
+import type { SiteConfig } from '../cluster/files/site-file.ts'
 import { readMemberIdentity } from '../protocol/identity/member-files.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import type { LogThreshold } from '../runtime/pino-logger.ts'
@@ -32,16 +33,17 @@ const MODULES: Readonly<Record<ComponentName, () => Promise<ComponentModule>>> =
 /** Parts that change the kernel need root. */
 const PRIVILEGED: ReadonlySet<ComponentName> = new Set(['gateway', 'routeagent'])
 
-/** The first gateway's node also carries what a site needs once. */
+/** The first gateway's node also carries what a site needs once; dns only where the site file says where to listen. */
 export function componentsOf({ config }: OpenSite, node: string): ComponentName[] {
   const once: ComponentName[] = config.gateways[0]?.node === node ? ['agent', 'dns'] : []
   const gateway: ComponentName[] = config.gateways.some((row) => row.node === node) ? ['gateway'] : []
-  return [...once, ...gateway, 'routeagent']
+  const wanted: ComponentName[] = [...once, ...gateway, 'routeagent']
+  return wanted.filter((name) => name !== 'dns' || config.dns.listen.length > 0)
 }
 
 /** Runs until stopped, or until the site has left. Throws UserError for what is missing; the rest is the parts' own. */
 export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> {
-  const components = init.components ?? componentsOf(site, init.node)
+  const components = [...new Set(init.components ?? componentsOf(site, init.node))]
   const run = await siteRun(site, init.node, components)
   const name = components.length === 1 ? (components[0] ?? '') : 'site'
   await withProcess({ name, ...init }, async (deps) => {
@@ -65,7 +67,7 @@ export async function printPlans(
   site: OpenSite,
   init: Pick<RunSiteInit, 'node' | 'components' | 'signal'>,
 ): Promise<string> {
-  const components = init.components ?? componentsOf(site, init.node)
+  const components = [...new Set(init.components ?? componentsOf(site, init.node))]
   const run = await siteRun(site, init.node, components)
   const texts: string[] = []
   for (const component of components) {
@@ -77,15 +79,25 @@ export async function printPlans(
 
 async function siteRun(site: OpenSite, node: string, components: readonly ComponentName[]): Promise<SiteRun> {
   const { config } = site
-  if (components.some((name) => PRIVILEGED.has(name)) && process.getuid?.() !== 0) {
-    throw new UserError(`${components.join(', ')}: must run as root (it changes routes, nftables and WireGuard)`)
-  }
-  if (components.includes('gateway') && !config.gateways.some((row) => row.node === node)) {
-    throw new UserError(`node ${JSON.stringify(node)}: not among spec.gateways of ${config.file}`, { exitCode: 2 })
+  if (components.includes('gateway')) checkGatewayNode(config, node)
+  const privileged = components.filter((name) => PRIVILEGED.has(name))
+  if (privileged.length > 0 && process.getuid?.() !== 0) {
+    throw new UserError(`${privileged.join(', ')}: must run as root: it changes routes, nftables and WireGuard`, {
+      hint: 'agent and dns need no root: choose with --component',
+    })
   }
   const identity = await readMemberIdentity(config.identity)
   if (identity === undefined) {
     throw new UserError('this site has not joined a clusterset', { hint: 'first: sealane join --token-file FILE' })
   }
   return { ...site, node, identity }
+}
+
+function checkGatewayNode({ gateways, file }: SiteConfig, node: string): void {
+  const nodes = [...new Set(gateways.map((row) => row.node))]
+  if (nodes.includes(node)) return
+  const expected = nodes.length === 0 ? 'spec.gateways to name it, but it is empty' : `one of ${nodes.join(', ')}`
+  throw new UserError(`--node ${JSON.stringify(node)}: expected ${expected} (spec.gateways of ${file})`, {
+    exitCode: 2,
+  })
 }

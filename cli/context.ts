@@ -2,8 +2,13 @@
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Command, InvalidArgumentError, Option } from 'commander'
+import { type DurationRange, formatDuration, parseDuration } from '../runtime/duration.ts'
+import { parseHostPort } from '../runtime/host-port.ts'
+import { LOG_LEVELS, type LogThreshold } from '../runtime/pino-logger.ts'
+import { UserError } from '../runtime/user-error.ts'
 import type { Output, OutputFormat } from './output.ts'
 import { OUTPUT_FORMATS } from './output.ts'
+import { throwingUsageErrors } from './parse-command-line.ts'
 
 export interface CommandContext {
   readonly signal: AbortSignal
@@ -12,7 +17,8 @@ export interface CommandContext {
 
 /** A subcommand that reports errors like the program does and ends its help with an example. */
 export function subcommand(parent: Command, name: string, description: string, example: string): Command {
-  return parent.command(name).description(description).exitOverride().addHelpText('after', `\nExample:\n  ${example}`)
+  const command = parent.command(name).description(description).addHelpText('after', `\nExample:\n  ${example}`)
+  return throwingUsageErrors(command)
 }
 
 export function siteOption(): Option {
@@ -22,7 +28,47 @@ export function siteOption(): Option {
 export function outputOption(): Option {
   return new Option('-o, --output <format>', 'how to print')
     .choices(OUTPUT_FORMATS)
+    .argParser(parsed(parseFormat))
     .default('table' satisfies OutputFormat)
+}
+
+function parseFormat(text: string): OutputFormat {
+  const format = OUTPUT_FORMATS.find((candidate) => candidate === text)
+  if (format === undefined) throw new UserError(`--output ${quoted(text)}: expected ${OUTPUT_FORMATS.join(', ')}`)
+  return format
+}
+
+/** A duration flag in milliseconds; help shows the default as people write it. */
+export function durationOption(flag: string, description: string, defaultMs: number, range: DurationRange = {}): Option {
+  return new Option(`${flag} <duration>`, description)
+    .argParser(parsed((text) => parseDuration(text, flag, range)))
+    .default(defaultMs, formatDuration(defaultMs))
+}
+
+export function statusListenOption(description: string, standard: string): Option {
+  return new Option('--status-listen <host:port>', description)
+    .argParser(
+      parsed((text) => {
+        parseHostPort(text.startsWith(':') ? `127.0.0.1${text}` : text, '--status-listen', true)
+        return text
+      }),
+    )
+    .default(standard)
+}
+
+export function logLevelOption(): Option {
+  return new Option('--log-level <level>', LOG_LEVELS.join(', ')).argParser(parsed(parseLogLevel)).default('info')
+}
+
+function parseLogLevel(text: string): LogThreshold {
+  const level = LOG_LEVELS.find((candidate) => candidate === text)
+  if (level === undefined) throw new UserError(`--log-level ${quoted(text)}: expected ${LOG_LEVELS.join(', ')}`)
+  return level
+}
+
+/** A value in a message: quoted, control characters escaped, not longer than a line. */
+export function quoted(text: string): string {
+  return JSON.stringify(text.slice(0, 100))
 }
 
 export function stateOption(): Option {

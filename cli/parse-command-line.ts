@@ -2,16 +2,40 @@
 import { type Command, CommanderError } from 'commander'
 import { UserError } from '../runtime/user-error.ts'
 
-const NO_FAILURE = new Set(['commander.helpDisplayed', 'commander.help', 'commander.version'])
-
 /** Throws UserError with exit code 2 for wrong usage; whatever the command throws passes through. */
 export async function parseWith(program: Command, args: readonly string[]): Promise<void> {
   try {
     await program.parseAsync([...args], { from: 'user' })
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error
-    if (NO_FAILURE.has(error.code) && error.exitCode === 0) return
-    const message = error.code === 'commander.help' ? 'a command is missing' : error.message.replace(/^error: /, '')
-    throw new UserError(message, { exitCode: 2, hint: 'see: sealane --help' })
   }
+}
+
+/** Makes commander throw instead of ending the process: CommanderError after help, UserError for wrong usage. */
+export function throwingUsageErrors(command: Command): Command {
+  return command.exitOverride((error) => {
+    if (error.exitCode === 0) throw error
+    throw new UserError(usageMessage(error, command), { exitCode: 2, hint: `see: ${fullName(command)} --help` })
+  })
+}
+
+function usageMessage({ code, message }: CommanderError, command: Command): string {
+  const expected = command.commands.map((one) => one.name()).join(', ')
+  const [first = ''] = message.split('\n')
+  switch (code) {
+    case 'commander.help':
+      return `${fullName(command)}: expected a command: ${expected}`
+    case 'commander.unknownCommand':
+      return `${first.replace('error: ', '')}: expected ${expected}`
+    case 'commander.invalidArgument':
+      // Our parsers name the flag and the value themselves.
+      return message.replace(/^error: .*? is invalid(?: for argument '[^']*')?\. /s, '')
+    default:
+      return message.replace(/^error: /, '')
+  }
+}
+
+/** `sealane token create` */
+function fullName(command: Command): string {
+  return command.parent === null ? command.name() : `${fullName(command.parent)} ${command.name()}`
 }

@@ -8,16 +8,17 @@ import { addShowCommand } from './commands/show.ts'
 import { addTokenCommand } from './commands/token.ts'
 import { addUpCommand } from './commands/up.ts'
 import { addVersionCommand } from './commands/version.ts'
-import type { CommandContext } from './context.ts'
+import { type CommandContext, sealaneVersion } from './context.ts'
 import { processOutput } from './output.ts'
+import { throwingUsageErrors } from './parse-command-line.ts'
 
 export function buildProgram(
   signal: AbortSignal,
   context: CommandContext = { signal, output: processOutput },
 ): Command {
-  const program = new Command('sealane')
+  const program = throwingUsageErrors(new Command('sealane'))
     .description('Joins clusters and plain Linux sites into one network and one set of services.')
-    .exitOverride()
+    .version(sealaneVersion(), '--version')
     .configureOutput({
       writeOut: (text) => context.output.answer(text),
       // Errors are printed once, by the frame of the process.

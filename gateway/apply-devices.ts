@@ -29,7 +29,9 @@ export interface ApplyLaneInit {
 export async function applyLane(deps: DeviceDeps, init: ApplyLaneInit): Promise<DeviceState | undefined> {
   const { routes, wireguard } = deps
   const { plan, round, signal } = init
-  const key = await round.attempt(() => ensureLaneKey(init.stateDir, plan.lane, () => wireguard.generateKey().privateKey))
+  const key = await round.attempt(() =>
+    ensureLaneKey(init.stateDir, plan.lane, () => wireguard.generateKey().privateKey),
+  )
   if (key === undefined) return undefined
   const ensure = () => wireguard.ensureDevice(plan.device, { privateKeyFile: key.value, mtu: plan.mtu }, signal)
   const state = await round.attempt(ensure)
@@ -53,7 +55,9 @@ async function applyLink(
 ): Promise<void> {
   if (link !== undefined && (link.mtu !== plan.mtu || !link.up)) {
     const change = { mtu: plan.mtu, up: true }
-    await round.change('device', formatLinkChange(plan.device, change), () => routes.setLink(plan.device, change, signal))
+    await round.change('device', formatLinkChange(plan.device, change), () =>
+      routes.setLink(plan.device, change, signal),
+    )
   }
   await ensureSetting(sysctl, round, `net/ipv4/conf/${plan.device}/rp_filter`, LOOSE)
 }

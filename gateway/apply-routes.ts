@@ -28,13 +28,20 @@ export async function applyRoutes(
     }
     if (plan !== undefined) await applyRule(routes, [plan.rule], round, signal)
     for (const route of diff.remove) {
-      await round.change('route', formatRouteDeletion(route), () => ignore(isNotFound, routes.deleteRoute(route, signal)))
+      await round.change('route', formatRouteDeletion(route), () =>
+        ignore(isNotFound, routes.deleteRoute(route, signal)),
+      )
     }
   }
   if (plan === undefined) await applyRule(routes, [], round, signal)
 }
 
-async function applyRule(routes: RouteTable, wanted: readonly Rule[], round: Round, signal: AbortSignal): Promise<void> {
+async function applyRule(
+  routes: RouteTable,
+  wanted: readonly Rule[],
+  round: Round,
+  signal: AbortSignal,
+): Promise<void> {
   const observed = await round.attempt(() => routes.rules(signal))
   if (observed === undefined) return
   const diff = keyedDiff<Rule, Rule>({

@@ -1,5 +1,12 @@
 /** Endpoints that other clusters claim, checked like their Clusters (check-remotes.ts). Pure. */
-import { type Prefix, classifyAddress, containsAddress, formatAddress, formatPrefix, parseAddress } from '../model/ip.ts'
+import {
+  type Prefix,
+  classifyAddress,
+  containsAddress,
+  formatAddress,
+  formatPrefix,
+  parseAddress,
+} from '../model/ip.ts'
 import { type Endpoint, type EndpointCandidate, endpointName } from '../model/objects.ts'
 import { type Refusal, type RemoteCluster, lanePrefix, reservedPrefixes } from './check-remotes.ts'
 import type { GatewayWorld } from './world.ts'
@@ -43,8 +50,7 @@ export function checkEndpoints(
     const cluster = byId.get(spec.cluster)
     // Endpoints of a refused cluster are covered by its refusal; an unknown cluster's Cluster object is still to come.
     if (cluster === undefined || !lanes.has(spec.lane)) continue
-    const reason =
-      endpointProblem(endpoint) ?? keyProblem(spec.publicKey, keys) ?? laneProblem(endpoint, served)
+    const reason = endpointProblem(endpoint) ?? keyProblem(spec.publicKey, keys) ?? laneProblem(endpoint, served)
     if (reason !== undefined) {
       refusals.push({ subject: `Endpoint ${endpoint.metadata.name}`, reason })
       continue
@@ -61,7 +67,8 @@ function endpointProblem(endpoint: Endpoint): string | undefined {
   const { spec, metadata } = endpoint
   const name = endpointName(spec.cluster, spec.node, spec.lane)
   if (metadata.name !== name) return `its name does not follow from its spec: expected ${name}`
-  if (!isPublicKey(spec.publicKey)) return `publicKey ${JSON.stringify(spec.publicKey.slice(0, 60))}: expected 32 bytes in base64`
+  if (!isPublicKey(spec.publicKey))
+    return `publicKey ${JSON.stringify(spec.publicKey.slice(0, 60))}: expected 32 bytes in base64`
   return undefined
 }
 

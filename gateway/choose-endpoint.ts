@@ -48,7 +48,8 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   // A device that was made anew has forgotten where its peers are, whatever the probes said a moment ago.
   if (health?.state === 'up' && peer?.endpoint !== undefined) return { how: 'keep', ...current, why: 'it answers' }
   if (candidates.length === 0) {
-    if (peer?.endpoint !== undefined) return { how: 'keep', ...current, why: 'it called from there; it has no candidates' }
+    if (peer?.endpoint !== undefined)
+      return { how: 'keep', ...current, why: 'it called from there; it has no candidates' }
     return { how: 'wait', why: 'it has no candidates; it calls us' }
   }
   const knownForMs = health === undefined ? 0 : nowMs - health.sinceMs

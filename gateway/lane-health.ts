@@ -54,14 +54,22 @@ export class PeerHealth {
   onAnswer(): void {
     const state = this.#state
     switch (state.is) {
-      case 'connecting':
-        { this.#setState({ is: 'up', sinceMs: this.#deps.clock.now(), misses: 0 }); return; }
-      case 'up':
-        { this.#setState({ ...state, misses: 0 }); return; }
+      case 'connecting': {
+        this.#setState({ is: 'up', sinceMs: this.#deps.clock.now(), misses: 0 })
+        return
+      }
+      case 'up': {
+        this.#setState({ ...state, misses: 0 })
+        return
+      }
       case 'down': {
         const answers = state.answers + 1
-        if (answers < this.#init.answersUntilUp) { this.#setState({ ...state, answers }); return; }
-        this.#setState({ is: 'up', sinceMs: this.#deps.clock.now(), misses: 0 }); return;
+        if (answers < this.#init.answersUntilUp) {
+          this.#setState({ ...state, answers })
+          return
+        }
+        this.#setState({ is: 'up', sinceMs: this.#deps.clock.now(), misses: 0 })
+        return
       }
     }
   }
@@ -73,11 +81,17 @@ export class PeerHealth {
         return
       case 'up': {
         const misses = state.misses + 1
-        if (misses < this.#init.missesUntilDown) { this.#setState({ ...state, misses }); return; }
-        this.#setState({ is: 'down', sinceMs: this.#deps.clock.now(), answers: 0 }); return;
+        if (misses < this.#init.missesUntilDown) {
+          this.#setState({ ...state, misses })
+          return
+        }
+        this.#setState({ is: 'down', sinceMs: this.#deps.clock.now(), answers: 0 })
+        return
       }
-      case 'down':
-        { this.#setState({ ...state, answers: 0 }); return; }
+      case 'down': {
+        this.#setState({ ...state, answers: 0 })
+        return
+      }
     }
   }
 

@@ -57,7 +57,8 @@ async function checkKey(path: string): Promise<void> {
   let text: string
   try {
     const mode = (await stat(path)).mode & 0o777
-    if ((mode & 0o077) !== 0) throw new LaneKeyError(`lane key ${path}: mode ${octal(mode)}, expected 0600 (chmod 600 ${path})`)
+    if ((mode & 0o077) !== 0)
+      throw new LaneKeyError(`lane key ${path}: mode ${octal(mode)}, expected 0600 (chmod 600 ${path})`)
     text = await readFile(path, 'utf8')
   } catch (error) {
     if (error instanceof LaneKeyError || isCode(error, 'ENOENT')) throw error

@@ -104,7 +104,12 @@ export class LaneReconciler {
       if (on?.value === true) this.#deps.logger.info('switched on IP forwarding')
     }
     await applyRoutes(this.#deps.routes, plan.routes, round, signal)
-    await sweepDevices(this.#deps, lanes.map((lane) => lane.device), round, signal)
+    await sweepDevices(
+      this.#deps,
+      lanes.map((lane) => lane.device),
+      round,
+      signal,
+    )
     return devices
   }
 

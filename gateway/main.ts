@@ -89,8 +89,13 @@ async function serve(
   const onError = (error: unknown): void => {
     logger.error('status: round failed', { error: error instanceof Error ? error.message : String(error) })
   }
-  const reports = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: config.statusMs }, (s) => statusRounds.reconcile(s))
-  status.readiness('gateway', () => failure ?? (laneRounds.plan === undefined ? 'this cluster has no Cluster object yet' : undefined))
+  const reports = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: config.statusMs }, (s) =>
+    statusRounds.reconcile(s),
+  )
+  status.readiness(
+    'gateway',
+    () => failure ?? (laneRounds.plan === undefined ? 'this cluster has no Cluster object yet' : undefined),
+  )
   status.plan('gateway', () => (laneRounds.plan === undefined ? '' : gatewayPlanText(laneRounds.plan)))
   const stopCaches = watchedCaches(cluster).onChange(() => lanes.poke())
   const stopKernel = deps.routes.onChange(() => wake.at(clock.now() + KERNEL_SETTLE_MS))

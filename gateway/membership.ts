@@ -6,7 +6,10 @@ import { readMembership } from './read-world.ts'
  * Calls back once, with the cluster id, when the Membership says that the cluster leaves, or vanishes after it has
  * been seen. A Membership that was never there is not a departure: the site may not have joined yet.
  */
-export function watchMembership(cluster: ClusterApi, onLeave: (clusterId: string) => void): { readonly close: () => void } {
+export function watchMembership(
+  cluster: ClusterApi,
+  onLeave: (clusterId: string) => void,
+): { readonly close: () => void } {
   let clusterId: string | undefined
   let told = false
   const look = (): void => {

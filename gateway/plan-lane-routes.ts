@@ -53,7 +53,13 @@ export function nodePodCIDRs(world: Pick<GatewayWorld, 'nodes' | 'node'>): reado
 }
 
 function laneRoute(destination: string, nextHops: readonly NextHop[], source: string | undefined): Route {
-  return { table: ROUTE_TABLE_LANES, destination, type: 'unicast', nextHops, ...(source === undefined ? {} : { source }) }
+  return {
+    table: ROUTE_TABLE_LANES,
+    destination,
+    type: 'unicast',
+    nextHops,
+    ...(source === undefined ? {} : { source }),
+  }
 }
 
 function compareDestinations(a: string, b: string): number {

@@ -49,7 +49,14 @@ export function planLanes(world: GatewayWorld): LanesPlan {
   const keepaliveSeconds = isBehindNat(world) ? KEEPALIVE_BEHIND_NAT_SECONDS : KEEPALIVE_SECONDS
   const lanes = [...world.lanes]
     .sort((a, b) => a.lane - b.lane)
-    .map((lane) => planLane(world, lane, endpoints.peers.filter((peer) => peer.lane === lane.lane), keepaliveSeconds))
+    .map((lane) =>
+      planLane(
+        world,
+        lane,
+        endpoints.peers.filter((peer) => peer.lane === lane.lane),
+        keepaliveSeconds,
+      ),
+    )
   const due = lanes.flatMap((lane) => lane.peers.flatMap((peer) => peer.choice.nextAtMs ?? []))
   return {
     lanes,
@@ -100,5 +107,8 @@ function planLane(
  */
 export function planMtu(peers: readonly PlannedPeer[], pathMtu: ReadonlyMap<string, number>): number {
   const known = peers.flatMap((peer) => pathMtu.get(peer.choice.address?.split(':')[0] ?? '') ?? [])
-  return Math.max(SMALLEST_MTU, Math.min(...(known.length === 0 ? [DEFAULT_PATH_MTU] : known)) - WIREGUARD_OVERHEAD_IPV4)
+  return Math.max(
+    SMALLEST_MTU,
+    Math.min(...(known.length === 0 ? [DEFAULT_PATH_MTU] : known)) - WIREGUARD_OVERHEAD_IPV4,
+  )
 }

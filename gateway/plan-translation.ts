@@ -115,9 +115,15 @@ function errorChains(init: TranslationInit): NftStatement[] {
 function forwardPolicy(init: TranslationInit, devices: string): Rule[] {
   return [
     { text: `iifname ${devices} oifname ${devices} counter drop`, comment: 'dropped: from lane to lane' },
-    { text: `iifname ${devices} ${notIn('daddr', init.podCIDRs)}counter drop`, comment: 'dropped: from a lane to no pod of ours' },
+    {
+      text: `iifname ${devices} ${notIn('daddr', init.podCIDRs)}counter drop`,
+      comment: 'dropped: from a lane to no pod of ours',
+    },
     { text: `iifname ${devices} icmp type redirect counter drop`, comment: 'dropped: redirect from a lane' },
-    { text: `oifname ${devices} ${notIn('saddr', init.podCIDRs)}counter drop`, comment: 'dropped: to a lane from no pod of ours' },
+    {
+      text: `oifname ${devices} ${notIn('saddr', init.podCIDRs)}counter drop`,
+      comment: 'dropped: to a lane from no pod of ours',
+    },
     {
       text: `oifname ${devices} ${notIn('daddr', init.remotes)}counter drop`,
       comment: 'dropped: to a lane, for no other cluster',
@@ -180,7 +186,8 @@ function notIn(field: 'saddr' | 'daddr', prefixes: readonly Prefix[]): string {
 /** Prefixes without those that lie in another: nft refuses overlapping intervals. */
 function prefixSet(prefixes: readonly Prefix[]): string {
   const outer = prefixes.filter(
-    (prefix, i) => !prefixes.some((other, j) => containsPrefix(other, prefix) && (other.length < prefix.length || j < i)),
+    (prefix, i) =>
+      !prefixes.some((other, j) => containsPrefix(other, prefix) && (other.length < prefix.length || j < i)),
   )
   return nftSet(outer.map(formatPrefix))
 }

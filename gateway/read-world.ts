@@ -102,4 +102,3 @@ async function readPathMtus(
   }
   return mtus
 }
-

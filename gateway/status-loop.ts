@@ -68,8 +68,17 @@ export class StatusReconciler {
 
   #measure(gateway: Gateway, health: ReadonlyMap<string, MeasuredHealth>): void {
     const { metrics } = this.#init
-    const { connectionUp, connectionRtt, connectionJitter, connectionLoss, handshakeAge, receivedBytes, sentBytes } = metrics
-    const gauges = [connectionUp, connectionRtt, connectionJitter, connectionLoss, handshakeAge, receivedBytes, sentBytes]
+    const { connectionUp, connectionRtt, connectionJitter, connectionLoss, handshakeAge, receivedBytes, sentBytes } =
+      metrics
+    const gauges = [
+      connectionUp,
+      connectionRtt,
+      connectionJitter,
+      connectionLoss,
+      handshakeAge,
+      receivedBytes,
+      sentBytes,
+    ]
     for (const gauge of gauges) gauge.reset()
     for (const connection of gateway.status?.connections ?? []) {
       const labels = { cluster: connection.cluster, lane: String(connection.lane) }

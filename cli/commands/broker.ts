@@ -1,9 +1,20 @@
 /** `sealane broker serve` */
 import type { Command } from 'commander'
+import { parseDnsLabel } from '../../model/ids.ts'
+import { parsePrefix } from '../../model/ip.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-address.ts'
-import { LOG_LEVELS, type LogThreshold } from '../../runtime/pino-logger.ts'
+import { parseHostPort } from '../../runtime/host-port.ts'
+import type { LogThreshold } from '../../runtime/pino-logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import { type CommandContext, collect, parsed, stateOption, subcommand } from '../context.ts'
+import {
+  type CommandContext,
+  collect,
+  logLevelOption,
+  parsed,
+  stateOption,
+  statusListenOption,
+  subcommand,
+} from '../context.ts'
 
 interface ServeOptions {
   readonly state: string
@@ -17,12 +28,30 @@ interface ServeOptions {
   readonly logLevel: LogThreshold
 }
 
+/** Parsers that check and give the text itself: the broker reads it again. */
 const address =
   (flag: string) =>
   (text: string): string => {
     parseBrokerAddress(text, flag)
     return text
   }
+
+const listenAddress = (text: string): string => {
+  parseHostPort(text, '--listen', true)
+  return text
+}
+
+const range =
+  (flag: string) =>
+  (text: string): string => {
+    parsePrefix(text, flag)
+    return text
+  }
+
+const label =
+  (flag: string) =>
+  (text: string): string =>
+    parseDnsLabel(text, flag)
 
 export function addBrokerCommand(program: Command, { signal }: CommandContext): void {
   const broker = subcommand(
@@ -38,22 +67,26 @@ export function addBrokerCommand(program: Command, { signal }: CommandContext): 
     'sealane broker serve --state /var/lib/sealane/broker --advertise 192.0.2.1:7443',
   )
     .addOption(stateOption())
-    .option('--listen <host:port>', 'where to listen', parsed(address('--listen')), `0.0.0.0:${DEFAULT_BROKER_PORT}`)
+    .option('--listen <host:port>', 'where to listen', parsed(listenAddress), `0.0.0.0:${DEFAULT_BROKER_PORT}`)
     .option(
       '--advertise <host:port>',
       'where members find it; goes into tokens; may be given several times',
       collect(address('--advertise')),
     )
-    .option('--status-listen <host:port>', 'where /readyz and /metrics are', '127.0.0.1:9470')
-    .option('--clusterset <name>', 'name of the clusterset, on first start', 'default')
-    .option('--global-range <cidr>', 'range of global addresses, on first start')
-    .option('--clusterset-ip-range <cidr>', 'range of clusterset IPs, on first start')
+    .addOption(statusListenOption('where /readyz and /metrics are', '127.0.0.1:9470'))
+    .option('--clusterset <name>', 'name of the clusterset, on first start', parsed(label('--clusterset')), 'default')
+    .option('--global-range <cidr>', 'range of global addresses, on first start', parsed(range('--global-range')))
+    .option(
+      '--clusterset-ip-range <cidr>',
+      'range of clusterset IPs, on first start',
+      parsed(range('--clusterset-ip-range')),
+    )
     .option(
       '--allow-namespace <name>',
       'a kube-* namespace that may be exported all the same',
-      collect((text) => text),
+      collect(label('--allow-namespace')),
     )
-    .option('--log-level <level>', LOG_LEVELS.join(', '), parsed(parseLogLevel), 'info')
+    .addOption(logLevelOption())
     .action(async (options: ServeOptions) => {
       const advertise = options.advertise ?? []
       if (advertise.length === 0) {
@@ -64,10 +97,4 @@ export function addBrokerCommand(program: Command, { signal }: CommandContext): 
       const { serveBrokerProcess } = await import('../compose-broker.ts')
       await serveBrokerProcess({ ...options, advertise }, signal)
     })
-}
-
-export function parseLogLevel(text: string): LogThreshold {
-  const level = LOG_LEVELS.find((candidate) => candidate === text)
-  if (level === undefined) throw new UserError(`--log-level ${JSON.stringify(text)}: expected ${LOG_LEVELS.join(', ')}`)
-  return level
 }

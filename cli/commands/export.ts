@@ -32,7 +32,7 @@ export function addExportCommands(program: Command, { signal, output }: CommandC
       )
       .addOption(siteOption())
       .action(async (service: string, { site, namespace }: ExportOptions) => {
-        output.answer(await withSite(site, signal, (open) => work(open, serviceExport(namespace, service))))
+        output.answer(await withSite(site, { signal, output }, (open) => work(open, serviceExport(namespace, service))))
       })
   }
   add('export', 'Offers a Service of this site to all clusters.', async ({ config, cluster }, object) => {

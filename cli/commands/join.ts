@@ -27,14 +27,15 @@ export function addJoinCommand(program: Command, { signal, output }: CommandCont
       parsed((text: string) => parseClusterId(text, '--cluster-id')),
     )
     .action(async (options: JoinOptions) => {
-      const token = await readTokenText(options, process.env)
-      await withSite(options.site, signal, async (site) => {
+      const token = await readTokenText(options, { env: process.env, stdin: process.stdin, signal })
+      await withSite(options.site, { signal, output }, async (site) => {
         const { joinClusterset } = await import('../join.ts')
         const joined = await joinClusterset(site, {
           token,
           clusterId: parseClusterId(options.clusterId ?? site.config.name, 'site name'),
           clock: new SystemClock(),
           signal,
+          say: (text) => output.remark(`${text}\n`),
         })
         const global =
           joined.globalCIDRs.length === 0 ? 'its own addresses' : `global addresses ${joined.globalCIDRs.join(', ')}`

@@ -128,7 +128,7 @@ function addView<T>(show: Command, { signal, output }: CommandContext, name: str
     .addOption(siteOption())
     .addOption(outputOption())
     .action(async (options: { site: string; output: OutputFormat }) => {
-      const items = await withSite(options.site, signal, ({ cluster }) => view.items(cluster, signal))
+      const items = await withSite(options.site, { signal, output }, ({ cluster }) => view.items(cluster, signal))
       printItems(output, options.output, items, view.columns)
     })
 }

@@ -1,10 +1,9 @@
 /** `sealane token create|list|revoke`, on the broker's host, beside a running broker or not. */
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
-import { parseDuration } from '../../runtime/duration.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import type { TokenStore } from '../compose-broker.ts'
-import { type CommandContext, outputOption, parsed, stateOption, subcommand } from '../context.ts'
+import { type CommandContext, durationOption, outputOption, parsed, quoted, stateOption, subcommand } from '../context.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 
 interface CreateOptions {
@@ -21,6 +20,7 @@ interface CommonOptions {
 }
 
 const MAX_USES = 1000
+const MAX_TTL_MS = 30 * 24 * 3_600_000
 
 export function addTokenCommand(program: Command, context: CommandContext): void {
   const token = subcommand(program, 'token', 'Makes, lists and revokes join tokens.', 'sealane token create --ttl 15m')
@@ -37,12 +37,7 @@ function addCreate(token: Command, { output }: CommandContext): void {
     'sealane token create --cluster-id paris',
   )
     .addOption(stateOption())
-    .option(
-      '--ttl <duration>',
-      'how long it can be used',
-      parsed((text) => parseDuration(text, '--ttl', { minMs: 1000 })),
-      900_000,
-    )
+    .addOption(durationOption('--ttl', 'how long it can be used', 900_000, { minMs: 1000, maxMs: MAX_TTL_MS }))
     .option('--uses <count>', 'how many clusters may use it', parsed(parseUses), 1)
     .option(
       '--cluster-id <id>',
@@ -97,7 +92,7 @@ async function withTokenStore<T>(state: string, work: (store: TokenStore) => Pro
 function parseUses(text: string): number {
   const uses = Number(text)
   if (!Number.isInteger(uses) || uses < 1 || uses > MAX_USES) {
-    throw new UserError(`--uses ${JSON.stringify(text)}: expected 1 to ${MAX_USES}`)
+    throw new UserError(`--uses ${quoted(text)}: expected 1 to ${MAX_USES}`)
   }
   return uses
 }

@@ -1,12 +1,20 @@
 /** `sealane up`: runs the parts of a site, together in one process or one by one. */
 import type { Command } from 'commander'
 import { parseDnsLabel } from '../../model/ids.ts'
-import type { LogThreshold } from '../../runtime/pino-logger.ts'
+import { type LogThreshold, createLogger } from '../../runtime/pino-logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { COMPONENTS, type ComponentName, printPlans, runSite } from '../compose-site.ts'
-import { type CommandContext, collect, parsed, siteOption, subcommand } from '../context.ts'
+import {
+  type CommandContext,
+  collect,
+  logLevelOption,
+  parsed,
+  quoted,
+  siteOption,
+  statusListenOption,
+  subcommand,
+} from '../context.ts'
 import { withSite } from '../site.ts'
-import { parseLogLevel } from './broker.ts'
 
 interface UpOptions {
   readonly site: string
@@ -35,11 +43,12 @@ export function addUpCommand(program: Command, { signal, output }: CommandContex
       `${COMPONENTS.join(', ')}; may be given several times (default: all that this node needs)`,
       collect(parseComponent),
     )
-    .option('--status-listen <host:port>', 'where /readyz, /metrics and /debug/plan are', '127.0.0.1:9471')
+    .addOption(statusListenOption('where /readyz, /metrics and /debug/plan are', '127.0.0.1:9471'))
     .option('--dry-run', 'print the nft, ip and wg text that would be applied, and end', false)
-    .option('--log-level <level>', 'debug, info, warn, error, silent', parsed(parseLogLevel), 'info')
+    .addOption(logLevelOption())
     .action(async (options: UpOptions) => {
-      await withSite(options.site, signal, async (site) => {
+      const logger = options.dryRun ? undefined : createLogger('site', options.logLevel)
+      await withSite(options.site, { signal, output, logger }, async (site) => {
         const run = { ...options, components: options.component, signal }
         if (options.dryRun) output.answer(await printPlans(site, run))
         else await runSite(site, run)
@@ -49,7 +58,6 @@ export function addUpCommand(program: Command, { signal, output }: CommandContex
 
 function parseComponent(text: string): ComponentName {
   const component = COMPONENTS.find((candidate) => candidate === text)
-  if (component === undefined)
-    throw new UserError(`--component ${JSON.stringify(text)}: expected ${COMPONENTS.join(', ')}`)
+  if (component === undefined) throw new UserError(`--component ${quoted(text)}: expected ${COMPONENTS.join(', ')}`)
   return component
 }

@@ -12,29 +12,89 @@ const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
 
 const clusterRows: [say: string, others: Cluster[], want: string[]][] = [
   ['nothing wrong', [PARIS, cluster('tokyo', 3, '10.50.0.0/16')], []],
-  ['our pods', [cluster('paris', 2, '10.42.0.0/16')], ['Cluster paris: 10.42.0.0/16 overlaps 10.42.0.0/16, a pod CIDR of this cluster']],
-  ['a part of our services', [cluster('paris', 2, '10.43.7.0/24')], ['Cluster paris: 10.43.7.0/24 overlaps 10.43.0.0/16, a service CIDR of this cluster']],
-  ['our global prefix', [cluster('paris', 2, '10.42.0.0/16', '244.0.0.0/16')], ['Cluster paris: 244.0.0.0/16 overlaps 244.0.0.0/16, a global CIDR of this cluster']],
-  ['clusterset IPs', [cluster('paris', 2, '245.0.0.0/16')], ['Cluster paris: 245.0.0.0/16 overlaps 245.0.0.0/16, the range of clusterset IPs']],
-  ['lane addresses', [cluster('paris', 2, '246.0.2.0/24')], ['Cluster paris: 246.0.2.0/24 overlaps 246.0.0.0/8, the range of lane addresses']],
-  ['everything', [cluster('paris', 2, '0.0.0.0/0')], ['Cluster paris: 0.0.0.0/0: expected a prefix length of at least 8']],
-  ['loopback', [cluster('paris', 2, '127.1.0.0/16')], ['Cluster paris: 127.1.0.0/16: loopback addresses cannot be routed']],
-  ['our node', [cluster('paris', 2, '192.0.2.0/24')], ['Cluster paris: 192.0.2.0/24 holds 192.0.2.10, which this node needs outside the tunnels']],
-  ['our worker', [cluster('paris', 2, '192.0.2.11/32')], ['Cluster paris: 192.0.2.11/32 holds 192.0.2.11, which this node needs outside the tunnels']],
-  ['another cluster: the first by id keeps', [cluster('tokyo', 3, '10.50.0.0/16'), cluster('paris', 2, '10.50.128.0/17')], ['Cluster tokyo: 10.50.0.0/16 overlaps 10.50.128.0/17 of cluster paris']],
+  [
+    'our pods',
+    [cluster('paris', 2, '10.42.0.0/16')],
+    ['Cluster paris: 10.42.0.0/16 overlaps 10.42.0.0/16, a pod CIDR of this cluster'],
+  ],
+  [
+    'a part of our services',
+    [cluster('paris', 2, '10.43.7.0/24')],
+    ['Cluster paris: 10.43.7.0/24 overlaps 10.43.0.0/16, a service CIDR of this cluster'],
+  ],
+  [
+    'our global prefix',
+    [cluster('paris', 2, '10.42.0.0/16', '244.0.0.0/16')],
+    ['Cluster paris: 244.0.0.0/16 overlaps 244.0.0.0/16, a global CIDR of this cluster'],
+  ],
+  [
+    'clusterset IPs',
+    [cluster('paris', 2, '245.0.0.0/16')],
+    ['Cluster paris: 245.0.0.0/16 overlaps 245.0.0.0/16, the range of clusterset IPs'],
+  ],
+  [
+    'lane addresses',
+    [cluster('paris', 2, '246.0.2.0/24')],
+    ['Cluster paris: 246.0.2.0/24 overlaps 246.0.0.0/8, the range of lane addresses'],
+  ],
+  [
+    'everything',
+    [cluster('paris', 2, '0.0.0.0/0')],
+    ['Cluster paris: 0.0.0.0/0: expected a prefix length of at least 8'],
+  ],
+  [
+    'loopback',
+    [cluster('paris', 2, '127.1.0.0/16')],
+    ['Cluster paris: 127.1.0.0/16: loopback addresses cannot be routed'],
+  ],
+  [
+    'our node',
+    [cluster('paris', 2, '192.0.2.0/24')],
+    ['Cluster paris: 192.0.2.0/24 holds 192.0.2.10, which this node needs outside the tunnels'],
+  ],
+  [
+    'our worker',
+    [cluster('paris', 2, '192.0.2.11/32')],
+    ['Cluster paris: 192.0.2.11/32 holds 192.0.2.11, which this node needs outside the tunnels'],
+  ],
+  [
+    'another cluster: the first by id keeps',
+    [cluster('tokyo', 3, '10.50.0.0/16'), cluster('paris', 2, '10.50.128.0/17')],
+    ['Cluster tokyo: 10.50.0.0/16 overlaps 10.50.128.0/17 of cluster paris'],
+  ],
   ['our index', [cluster('paris', 1, '10.50.0.0/16')], ['Cluster paris: index 1 belongs to cluster milano']],
   ['another index', [PARIS, cluster('tokyo', 2, '10.50.0.0/16')], ['Cluster tokyo: index 2 belongs to cluster paris']],
-  ['an index out of range', [cluster('paris', 70000, '10.50.0.0/16')], ['Cluster paris: cluster index 70000: expected 0 to 65535']],
+  [
+    'an index out of range',
+    [cluster('paris', 70000, '10.50.0.0/16')],
+    ['Cluster paris: cluster index 70000: expected 0 to 65535'],
+  ],
   ['no CIDR', [cluster('paris', 2, 'ten')], ['Cluster paris: prefix "ten": expected a CIDR such as 10.42.0.0/16']],
-  ['too many globals', [cluster('paris', 2, '10.42.0.0/16', ['244.1.0.0/16', '244.2.0.0/16'])], ['Cluster paris: 2 globalCIDRs for 1 podCIDRs: expected one each']],
-  ['twice the same', [cluster('paris', 2, ['10.50.0.0/16', '10.50.0.0/24'])], ['Cluster paris: 10.50.0.0/24 is claimed twice']],
-  ['another name', [{ ...PARIS, metadata: { name: 'lyon' } }], ['Cluster lyon: spec.id "paris": expected the object\'s name']],
+  [
+    'too many globals',
+    [cluster('paris', 2, '10.42.0.0/16', ['244.1.0.0/16', '244.2.0.0/16'])],
+    ['Cluster paris: 2 globalCIDRs for 1 podCIDRs: expected one each'],
+  ],
+  [
+    'twice the same',
+    [cluster('paris', 2, ['10.50.0.0/16', '10.50.0.0/24'])],
+    ['Cluster paris: 10.50.0.0/24 is claimed twice'],
+  ],
+  [
+    'another name',
+    [{ ...PARIS, metadata: { name: 'lyon' } }],
+    ['Cluster lyon: spec.id "paris": expected the object\'s name'],
+  ],
 ]
 
 t.test('clusters', async (t) => {
   for (const [say, others, want] of clusterRows) {
     const plan = planLanes(world({ own: MILANO, clusters: [MILANO, ...others] }))
-    t.strictSame(plan.refusals.map((r) => `${r.subject}: ${r.reason}`), want, say)
+    t.strictSame(
+      plan.refusals.map((r) => `${r.subject}: ${r.reason}`),
+      want,
+      say,
+    )
   }
 })
 
@@ -42,11 +102,36 @@ const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: 
   ['nothing wrong', [endpoint('paris', 'gw', 0, [])], [], ['paris-gw-lane0']],
   ['another lane is not ours', [endpoint('paris', 'gw', 1, [])], [], []],
   ['cluster not known yet', [endpoint('oslo', 'gw', 0, [])], [], []],
-  ['no key', [endpoint('paris', 'gw', 0, [], 'short')], ['Endpoint paris-gw-lane0: publicKey "short": expected 32 bytes in base64'], []],
-  ['our key', [endpoint('paris', 'gw', 0, [], key('own'))], ['Endpoint paris-gw-lane0: publicKey is that of this node'], []],
-  ['a key twice', [endpoint('paris', 'gw', 0, [], key('x')), endpoint('tokyo', 'gw', 0, [], key('x'))], ['Endpoint tokyo-gw-lane0: publicKey is that of Endpoint paris-gw-lane0'], ['paris-gw-lane0']],
-  ['a lane twice', [endpoint('paris', 'b', 0, [], key('b')), endpoint('paris', 'a', 0, [], key('a'))], ['Endpoint paris-b-lane0: lane 0 of paris is served by node a'], ['paris-a-lane0']],
-  ['a false name', [{ ...endpoint('paris', 'gw', 0, []), metadata: { name: 'tokyo-gw-lane0' } }], ['Endpoint tokyo-gw-lane0: its name does not follow from its spec: expected paris-gw-lane0'], []],
+  [
+    'no key',
+    [endpoint('paris', 'gw', 0, [], 'short')],
+    ['Endpoint paris-gw-lane0: publicKey "short": expected 32 bytes in base64'],
+    [],
+  ],
+  [
+    'our key',
+    [endpoint('paris', 'gw', 0, [], key('own'))],
+    ['Endpoint paris-gw-lane0: publicKey is that of this node'],
+    [],
+  ],
+  [
+    'a key twice',
+    [endpoint('paris', 'gw', 0, [], key('x')), endpoint('tokyo', 'gw', 0, [], key('x'))],
+    ['Endpoint tokyo-gw-lane0: publicKey is that of Endpoint paris-gw-lane0'],
+    ['paris-gw-lane0'],
+  ],
+  [
+    'a lane twice',
+    [endpoint('paris', 'b', 0, [], key('b')), endpoint('paris', 'a', 0, [], key('a'))],
+    ['Endpoint paris-b-lane0: lane 0 of paris is served by node a'],
+    ['paris-a-lane0'],
+  ],
+  [
+    'a false name',
+    [{ ...endpoint('paris', 'gw', 0, []), metadata: { name: 'tokyo-gw-lane0' } }],
+    ['Endpoint tokyo-gw-lane0: its name does not follow from its spec: expected paris-gw-lane0'],
+    [],
+  ],
 ]
 
 t.test('endpoints', async (t) => {
@@ -54,37 +139,85 @@ t.test('endpoints', async (t) => {
   const devices = new Map([[0, { name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers: [] }]])
   for (const [say, endpoints, want, peers] of endpointRows) {
     const plan = planLanes(world({ own: MILANO, clusters, endpoints, devices }))
-    t.strictSame(plan.refusals.map((r) => `${r.subject}: ${r.reason}`), want, say)
-    t.strictSame(plan.lanes[0]!.peers.map((peer) => peer.endpoint), peers, `${say}: peers`)
+    t.strictSame(
+      plan.refusals.map((r) => `${r.subject}: ${r.reason}`),
+      want,
+      say,
+    )
+    t.strictSame(
+      plan.lanes[0]!.peers.map((peer) => peer.endpoint),
+      peers,
+      `${say}: peers`,
+    )
   }
 })
 
 t.test('candidates that cannot be called are left out', async (t) => {
-  const bad = ['public 127.0.0.1:4500', 'public 0.0.0.0:4500', 'public 224.0.0.1:4500', 'public nowhere:4500', 'public 198.51.100.1:0', 'public 198.51.100.1:70000', 'private 10.42.0.7:4500', 'private 244.1.0.9:4500', 'public 246.0.2.0:4500']
-  const plan = planLanes(world({ own: MILANO, clusters: [MILANO, PARIS], endpoints: [endpoint('paris', 'gw', 0, [...bad, 'public 198.51.100.20:4500'])] }))
-  t.strictSame(plan.lanes[0]!.peers[0]!.candidates.map((c) => c.address), ['198.51.100.20'])
+  const bad = [
+    'public 127.0.0.1:4500',
+    'public 0.0.0.0:4500',
+    'public 224.0.0.1:4500',
+    'public nowhere:4500',
+    'public 198.51.100.1:0',
+    'public 198.51.100.1:70000',
+    'private 10.42.0.7:4500',
+    'private 244.1.0.9:4500',
+    'public 246.0.2.0:4500',
+  ]
+  const plan = planLanes(
+    world({
+      own: MILANO,
+      clusters: [MILANO, PARIS],
+      endpoints: [endpoint('paris', 'gw', 0, [...bad, 'public 198.51.100.20:4500'])],
+    }),
+  )
+  t.strictSame(
+    plan.lanes[0]!.peers[0]!.candidates.map((c) => c.address),
+    ['198.51.100.20'],
+  )
 })
 
 t.test('whatever is claimed, allowed addresses are disjoint and none is ours; order does not matter', async (t) => {
-  const claim = fc.record({ index: fc.integer({ min: 0, max: 6 }), base: fc.nat(), length: fc.integer({ min: 0, max: 32 }), more: fc.boolean() })
+  const claim = fc.record({
+    index: fc.integer({ min: 0, max: 6 }),
+    base: fc.nat(),
+    length: fc.integer({ min: 0, max: 32 }),
+    more: fc.boolean(),
+  })
   const toCidr = (base: number, length: number): string => {
     const value = length === 0 ? 0 : (base << (32 - length)) >>> 0
     return `${[24, 16, 8, 0].map((shift) => (value >>> shift) & 255).join('.')}/${length}`
   }
   fc.assert(
-    fc.property(fc.array(claim, { maxLength: 6 }), fc.array(fc.nat(), { minLength: 6, maxLength: 6 }), (claims, order) => {
-      const others = claims.map((c, i) => cluster(`c${i}`, c.index, c.more ? [toCidr(c.base, c.length), toCidr(c.base + 1, c.length)] : [toCidr(c.base, c.length)]))
-      const endpoints = others.map((other) => endpoint(other.spec.id, 'gw', 0, []))
-      const plan = planLanes(world({ own: MILANO, clusters: [MILANO, ...others], endpoints }))
-      const all = plan.lanes[0]!.config.peers.flatMap((peer) => peer.allowedIps.map((text) => parsePrefix(text)))
-      for (const [i, a] of all.entries()) {
-        if (all.some((b, j) => j < i && overlaps(a, b))) throw new Error('two peers, one address')
-        for (const ours of ['10.42.0.0/16', '10.43.0.0/16', '244.0.0.0/16', '246.0.1.0/32']) if (overlaps(a, parsePrefix(ours))) throw new Error(`ours: ${ours}`)
-      }
-      const shuffled = others.map((other, i) => [order[i]!, other] as const).sort((a, b) => a[0] - b[0]).map(([, other]) => other)
-      const again = planLanes(world({ own: MILANO, clusters: [...shuffled, MILANO], endpoints: [...endpoints].reverse() }))
-      if (!isDeepStrictEqual(again, plan)) throw new Error('the order of objects shows')
-    }),
+    fc.property(
+      fc.array(claim, { maxLength: 6 }),
+      fc.array(fc.nat(), { minLength: 6, maxLength: 6 }),
+      (claims, order) => {
+        const others = claims.map((c, i) =>
+          cluster(
+            `c${i}`,
+            c.index,
+            c.more ? [toCidr(c.base, c.length), toCidr(c.base + 1, c.length)] : [toCidr(c.base, c.length)],
+          ),
+        )
+        const endpoints = others.map((other) => endpoint(other.spec.id, 'gw', 0, []))
+        const plan = planLanes(world({ own: MILANO, clusters: [MILANO, ...others], endpoints }))
+        const all = plan.lanes[0]!.config.peers.flatMap((peer) => peer.allowedIps.map((text) => parsePrefix(text)))
+        for (const [i, a] of all.entries()) {
+          if (all.some((b, j) => j < i && overlaps(a, b))) throw new Error('two peers, one address')
+          for (const ours of ['10.42.0.0/16', '10.43.0.0/16', '244.0.0.0/16', '246.0.1.0/32'])
+            if (overlaps(a, parsePrefix(ours))) throw new Error(`ours: ${ours}`)
+        }
+        const shuffled = others
+          .map((other, i) => [order[i]!, other] as const)
+          .sort((a, b) => a[0] - b[0])
+          .map(([, other]) => other)
+        const again = planLanes(
+          world({ own: MILANO, clusters: [...shuffled, MILANO], endpoints: [...endpoints].reverse() }),
+        )
+        if (!isDeepStrictEqual(again, plan)) throw new Error('the order of objects shows')
+      },
+    ),
     { numRuns: 1000 },
   )
   t.pass()

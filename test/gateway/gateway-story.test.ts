@@ -28,8 +28,14 @@ class Stage {
   readonly clock = new FakeClock()
   readonly objects = new MemoryCluster({ clock: this.clock })
   readonly routes = new FakeRouteTable({
-    links: [{ name: 'eth0', mtu: 1500 }, { name: 'cni0', kind: 'bridge' }],
-    addresses: [{ device: 'eth0', address: '192.0.2.10/24' }, { device: 'cni0', address: '10.42.0.1/24' }],
+    links: [
+      { name: 'eth0', mtu: 1500 },
+      { name: 'cni0', kind: 'bridge' },
+    ],
+    addresses: [
+      { device: 'eth0', address: '192.0.2.10/24' },
+      { device: 'cni0', address: '10.42.0.1/24' },
+    ],
     defaultDevice: 'eth0',
   })
   readonly nft = new FakeNft()
@@ -47,13 +53,25 @@ class Stage {
     this.stateDir = join(temporaryFolder(t), 'gw')
     this.before = this.kernel()
     this.sysctl.provideDevice('sealane0')
-    for (const object of [membership('milano', 'joined'), MILANO, node('gw', '192.0.2.10', '10.42.0.0/24')]) this.objects.put(object)
+    for (const object of [membership('milano', 'joined'), MILANO, node('gw', '192.0.2.10', '10.42.0.0/24')])
+      this.objects.put(object)
     t.teardown(() => this.stop().catch(() => undefined))
   }
 
   start(init: Partial<GatewayConfigInit> = {}): void {
     const { clock, logger, status, routes, nft, wireguard, sysctl } = this
-    const deps = { clock, logger, status, routes, nft, wireguard, sysctl, metrics: createMetrics('gateway'), cluster: this.objects, openProbeSocket: this.probes.openSocket }
+    const deps = {
+      clock,
+      logger,
+      status,
+      routes,
+      nft,
+      wireguard,
+      sysctl,
+      metrics: createMetrics('gateway'),
+      cluster: this.objects,
+      openProbeSocket: this.probes.openSocket,
+    }
     const config = gatewayConfig({ node: 'gw', version: '1', stateDir: this.stateDir, lanes: [{ lane: 0 }], ...init })
     this.#stopping = new AbortController()
     this.#running = runGateway(deps, config, this.#stopping.signal)
@@ -74,7 +92,17 @@ class Stage {
 
   /** Lets fake time pass until the check holds. */
   async until(check: () => boolean, say: string, stepMs = 20): Promise<void> {
-    await eventually(async () => { await this.clock.advance(stepMs); return check() }, { intervalMs: 1, deadlineMs: 10_000, say: `${say}\n${this.kernel()}\n${JSON.stringify(this.logger.lines.slice(-3))}` })
+    await eventually(
+      async () => {
+        await this.clock.advance(stepMs)
+        return check()
+      },
+      {
+        intervalMs: 1,
+        deadlineMs: 10_000,
+        say: `${say}\n${this.kernel()}\n${JSON.stringify(this.logger.lines.slice(-3))}`,
+      },
+    )
   }
 
   /** Lets time pass in steps, so that what is started in between can finish. */
@@ -87,7 +115,10 @@ class Stage {
   }
 
   routed(): string[] {
-    return this.routes.toString().split('\n').filter((line) => line.includes('table 7311'))
+    return this.routes
+      .toString()
+      .split('\n')
+      .filter((line) => line.includes('table 7311'))
   }
 
   gateway(): Gateway['status'] {
@@ -107,10 +138,17 @@ t.test('from the first start to the last day', async (t) => {
   const stage = new Stage(t)
   stage.start()
 
-  await stage.until(() => stage.gateway() !== undefined && stage.ownEndpoint() !== undefined, 'alone: the lane is there and told about')
+  await stage.until(
+    () => stage.gateway() !== undefined && stage.ownEndpoint() !== undefined,
+    'alone: the lane is there and told about',
+  )
   t.strictSame(stage.ownEndpoint()?.spec.candidates, [{ kind: 'private', address: '192.0.2.10', port: 4500 }])
   t.equal(stage.ownEndpoint()?.spec.publicKey, (await stage.wireguard.read('sealane0'))?.publicKey)
-  t.strictSame(stage.gateway(), { version: '1', lanes: [{ lane: 0, device: 'sealane0', mtu: 1440, driver: 'wireguard-userspace' }], connections: [] })
+  t.strictSame(stage.gateway(), {
+    version: '1',
+    lanes: [{ lane: 0, device: 'sealane0', mtu: 1440, driver: 'wireguard-userspace' }],
+    connections: [],
+  })
   t.equal(await stage.sysctl.read('net.ipv4.ip_forward'), '1')
   t.equal(await stage.sysctl.read('net/ipv4/conf/sealane0/rp_filter'), '2')
   t.strictSame(stage.status.notReady(), [])
@@ -118,20 +156,43 @@ t.test('from the first start to the last day', async (t) => {
   stage.put(PARIS, PARIS_GW)
   await stage.until(() => stage.connection('paris')?.state === 'connecting', 'paris is known')
   t.match(stage.wireguard.toString(), 'Endpoint = 198.51.100.20:4500')
-  t.strictSame(stage.routed().filter((line) => line.includes('route')), ['ip route replace 246.0.2.0/32 dev sealane0 table 7311 proto 173 src 246.0.1.0'], 'probes have a way, traffic has none')
-  t.match(stage.connection('paris')?.message, 'no handshake yet: trying 198.51.100.20:4500 (public address, candidate 1 of 2)')
+  t.strictSame(
+    stage.routed().filter((line) => line.includes('route')),
+    ['ip route replace 246.0.2.0/32 dev sealane0 table 7311 proto 173 src 246.0.1.0'],
+    'probes have a way, traffic has none',
+  )
+  t.match(
+    stage.connection('paris')?.message,
+    'no handshake yet: trying 198.51.100.20:4500 (public address, candidate 1 of 2)',
+  )
 
   await stage.pass(5000)
-  await stage.until(() => stage.wireguard.toString().includes('Endpoint = 10.0.0.2:4500'), 'the second candidate has its turn')
+  await stage.until(
+    () => stage.wireguard.toString().includes('Endpoint = 10.0.0.2:4500'),
+    'the second candidate has its turn',
+  )
 
   const paris = PARIS_GW.spec.publicKey
   stage.wireguard.handshake('sealane0', paris, stage.clock.now(), '203.0.113.9:61000')
   stage.wireguard.traffic('sealane0', paris, 1000, 2000)
   stage.probes.alive.add('246.0.2.0')
   await stage.until(() => stage.connection('paris')?.state === 'up', 'paris answers')
-  t.ok(stage.routed().includes('ip route replace 244.1.0.0/16 dev sealane0 table 7311 proto 173 src 10.42.0.1'), 'traffic has a way')
+  t.ok(
+    stage.routed().includes('ip route replace 244.1.0.0/16 dev sealane0 table 7311 proto 173 src 10.42.0.1'),
+    'traffic has a way',
+  )
   const { rttMs: _rtt, loss: _loss, handshakeAgeSeconds: _age, ...connection } = stage.connection('paris')!
-  t.strictSame(connection, { cluster: 'paris', lane: 0, endpoint: 'paris-gw-lane0', state: 'up', message: '', usingAddress: '203.0.113.9:61000', usingNat: true, rxBytes: 1000, txBytes: 2000 })
+  t.strictSame(connection, {
+    cluster: 'paris',
+    lane: 0,
+    endpoint: 'paris-gw-lane0',
+    state: 'up',
+    message: '',
+    usingAddress: '203.0.113.9:61000',
+    usingNat: true,
+    rxBytes: 1000,
+    txBytes: 2000,
+  })
 
   const touched = stage.wireguard.touched.length
   const transactions = stage.nft.accepted.length
@@ -141,16 +202,28 @@ t.test('from the first start to the last day', async (t) => {
 
   stage.probes.alive.clear()
   await stage.until(() => stage.connection('paris')?.state === 'down', 'paris is silent')
-  await stage.until(() => !stage.routed().some((line) => line.includes('244.1.0.0/16')), 'its prefix has left the lanes')
-  t.ok(stage.routed().some((line) => line.includes('246.0.2.0/32')), 'probes go on')
+  await stage.until(
+    () => !stage.routed().some((line) => line.includes('244.1.0.0/16')),
+    'its prefix has left the lanes',
+  )
+  t.ok(
+    stage.routed().some((line) => line.includes('246.0.2.0/32')),
+    'probes go on',
+  )
   t.match(stage.wireguard.toString(), '203.0.113.9:61000', 'its address is kept for a while')
   await stage.pass(5000)
-  await stage.until(() => stage.wireguard.toString().includes('Endpoint = 198.51.100.20:4500'), 'then the candidates have their turn')
+  await stage.until(
+    () => stage.wireguard.toString().includes('Endpoint = 198.51.100.20:4500'),
+    'then the candidates have their turn',
+  )
 
   stage.probes.alive.add('246.0.2.0')
   await stage.until(() => stage.connection('paris')?.state === 'up', 'paris is back')
   await stage.stop()
-  t.ok(stage.routed().some((line) => line.includes('244.1.0.0/16')), 'stopping leaves the data path')
+  t.ok(
+    stage.routed().some((line) => line.includes('244.1.0.0/16')),
+    'stopping leaves the data path',
+  )
   t.strictSame(stage.nft.tableNames(), ['sealane_gateway'])
 
   stage.start()
@@ -174,24 +247,35 @@ t.test('a restart never takes the traffic away, not even for a moment', async (t
   stage.put(PARIS, PARIS_GW)
   stage.probes.alive.add('246.0.2.0')
   stage.start()
-  await stage.until(() => stage.wireguard.deviceNames().length > 0 && stage.connection('paris') !== undefined, 'connecting')
+  await stage.until(
+    () => stage.wireguard.deviceNames().length > 0 && stage.connection('paris') !== undefined,
+    'connecting',
+  )
   stage.wireguard.handshake('sealane0', PARIS_GW.spec.publicKey, stage.clock.now(), '198.51.100.20:4500')
   await stage.until(() => stage.connection('paris')?.state === 'up', 'up')
   await stage.stop()
   const seen: string[] = []
-  stage.routes.onChange(() => seen.push(stage.routed().some((line) => line.includes('244.1.0.0/16')) ? 'routed' : 'lost'))
+  stage.routes.onChange(() =>
+    seen.push(stage.routed().some((line) => line.includes('244.1.0.0/16')) ? 'routed' : 'lost'),
+  )
   stage.objects.cache('Gateway').onChange((change) => {
     if (change?.type === 'set') seen.push(change.object.status?.connections[0]?.state ?? 'none')
   })
   seen.length = 0
   stage.start()
   await stage.pass(3000)
-  t.strictSame(seen.filter((word) => word !== 'up' && word !== 'routed'), [])
+  t.strictSame(
+    seen.filter((word) => word !== 'up' && word !== 'routed'),
+    [],
+  )
   await stage.stop()
 
   stage.probes.alive.clear()
   stage.start()
-  await stage.until(() => stage.connection('paris')?.state === 'down', 'what is taken over is believed until the probes speak')
+  await stage.until(
+    () => stage.connection('paris')?.state === 'down',
+    'what is taken over is believed until the probes speak',
+  )
   await stage.stop()
 
   stage.probes.alive.add('246.0.2.0')
@@ -247,7 +331,10 @@ t.test('with port forwarding: called at the public address', async (t) => {
   const stage = new Stage(t)
   stage.start({ observedAddress: '203.0.113.1', lanes: [{ lane: 0, publicAddress: '203.0.113.1' }] })
   await stage.until(() => stage.ownEndpoint() !== undefined, 'told')
-  t.strictSame(stage.ownEndpoint()?.spec.candidates.map((c) => `${c.kind} ${c.address}`), ['public 203.0.113.1', 'private 192.0.2.10'])
+  t.strictSame(
+    stage.ownEndpoint()?.spec.candidates.map((c) => `${c.kind} ${c.address}`),
+    ['public 203.0.113.1', 'private 192.0.2.10'],
+  )
 })
 
 t.test('lanes that are taken away are swept, with their endpoints', async (t) => {
@@ -277,7 +364,10 @@ t.test('not joined yet: waits, and says so', async (t) => {
   const stage = new Stage(t)
   stage.objects.drop('Membership', 'self')
   stage.start()
-  await stage.until(() => stage.status.notReady().includes('gateway: this cluster has no Cluster object yet'), 'says so')
+  await stage.until(
+    () => stage.status.notReady().includes('gateway: this cluster has no Cluster object yet'),
+    'says so',
+  )
   t.equal(stage.kernel(), stage.before)
   stage.put(membership('milano', 'joined'))
   await stage.until(() => stage.gateway() !== undefined, 'then it works')
@@ -296,7 +386,7 @@ t.test('an unusable key stops the start', async (t) => {
   await t.rejects(stage.ended, { message: /not a WireGuard private key/ })
 })
 
-t.test('another node\'s object does not matter', async (t) => {
+t.test("another node's object does not matter", async (t) => {
   const stage = new Stage(t)
   stage.start()
   await stage.until(() => stage.gateway() !== undefined, 'up')

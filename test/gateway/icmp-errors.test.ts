@@ -1,7 +1,13 @@
 /** The rewrite of ICMP errors, tried on real packets with a small machine that writes as nft does. */
 import fc from 'fast-check'
 import t from 'tap'
-import { INNER_DESTINATION, INNER_SOURCE, innerMatch, innerRewriteRules, sumDifference } from '../../gateway/icmp-errors.ts'
+import {
+  INNER_DESTINATION,
+  INNER_SOURCE,
+  innerMatch,
+  innerRewriteRules,
+  sumDifference,
+} from '../../gateway/icmp-errors.ts'
 import { type Prefix, containsAddress, formatAddress, parsePrefix, prefixOf, translate } from '../../model/ip.ts'
 import { applyRules, checksumIsRight, icmpError, innerAddress, withoutAddress } from './support/icmp-machine.ts'
 
@@ -27,8 +33,14 @@ t.test('the sum changes by a constant', async (t) => {
 t.test('the rules as nft gets them', async (t) => {
   t.equal(innerMatch(INNER_DESTINATION, OWN), '@th,192,32 & 0xffff0000 == 0x0a2a0000')
   const rules = innerRewriteRules(INNER_DESTINATION, OWN, GLOBAL)
-  t.match(rules[0], 'icmp type 3 icmp code 4 @th,192,32 set @th,192,32 & 0x0000ffff | 0xf4070000 @th,0,16 set 0x1926 icmp type set 3 icmp code set 4 return')
-  t.match(rules.at(-1), 'icmp type 3 icmp code != 4 @th,48,16 0 @th,192,32 set @th,192,32 & 0x0000ffff | 0xf4070000 @th,48,16 set 0x1622 icmp mtu set 0 return')
+  t.match(
+    rules[0],
+    'icmp type 3 icmp code 4 @th,192,32 set @th,192,32 & 0x0000ffff | 0xf4070000 @th,0,16 set 0x1926 icmp type set 3 icmp code set 4 return',
+  )
+  t.match(
+    rules.at(-1),
+    'icmp type 3 icmp code != 4 @th,48,16 0 @th,192,32 set @th,192,32 & 0x0000ffff | 0xf4070000 @th,48,16 set 0x1622 icmp mtu set 0 return',
+  )
   t.equal(rules.length, 7)
 })
 
@@ -42,7 +54,11 @@ const prefixes = fc
 const errors = fc.record({
   kind: fc.constantFrom(
     ...[...Array(16).keys()].map((code) => ({ type: 3, code })),
-    { type: 11, code: 0 }, { type: 11, code: 1 }, { type: 12, code: 0 }, { type: 12, code: 1 }, { type: 12, code: 2 },
+    { type: 11, code: 0 },
+    { type: 11, code: 1 },
+    { type: 12, code: 0 },
+    { type: 12, code: 1 },
+    { type: 12, code: 2 },
   ),
   host: fc.nat(),
   other: fc.nat(),
@@ -54,7 +70,10 @@ const errors = fc.record({
 t.test('the inner address is translated, the checksum stays right, nothing else changes', async () => {
   fc.assert(
     fc.property(prefixes, errors, fc.constantFrom(INNER_SOURCE, INNER_DESTINATION), ([from, to], error, offset) => {
-      const address = { family: 4 as const, value: from.value + (BigInt(error.host) % (1n << BigInt(32 - from.length))) }
+      const address = {
+        family: 4 as const,
+        value: from.value + (BigInt(error.host) % (1n << BigInt(32 - from.length))),
+      }
       const other = { family: 4 as const, value: BigInt(error.other) }
       const before = icmpError({
         ...error.kind,
@@ -70,8 +89,10 @@ t.test('the inner address is translated, the checksum stays right, nothing else 
       if (!containsAddress(from, address) || !checksumIsRight(before)) throw new Error('the test itself is wrong')
       if (!checksumIsRight(after)) throw new Error(`checksum is wrong: ${after.toString('hex')}`)
       const want = formatAddress(translate(address, from, to))
-      if (innerAddress(after, offset) !== want) throw new Error(`inner address ${innerAddress(after, offset)}, want ${want}`)
-      if (!withoutAddress(before, offset).equals(withoutAddress(after, offset))) throw new Error('something else changed')
+      if (innerAddress(after, offset) !== want)
+        throw new Error(`inner address ${innerAddress(after, offset)}, want ${want}`)
+      if (!withoutAddress(before, offset).equals(withoutAddress(after, offset)))
+        throw new Error('something else changed')
     }),
     { numRuns: 5000 },
   )
@@ -80,8 +101,18 @@ t.test('the inner address is translated, the checksum stays right, nothing else 
 t.test('there and back again is the same packet', async () => {
   fc.assert(
     fc.property(prefixes, errors, ([from, to], error) => {
-      const address = { family: 4 as const, value: from.value + (BigInt(error.host) % (1n << BigInt(32 - from.length))) }
-      const before = icmpError({ ...error.kind, source: { family: 4, value: 1n }, destination: address, mtu: error.mtu, pointer: error.pointer, payload: error.payload })
+      const address = {
+        family: 4 as const,
+        value: from.value + (BigInt(error.host) % (1n << BigInt(32 - from.length))),
+      }
+      const before = icmpError({
+        ...error.kind,
+        source: { family: 4, value: 1n },
+        destination: address,
+        mtu: error.mtu,
+        pointer: error.pointer,
+        payload: error.payload,
+      })
       const packet = Buffer.from(before)
       applyRules(innerRewriteRules(INNER_DESTINATION, from, to), packet)
       applyRules(innerRewriteRules(INNER_DESTINATION, to, from), packet)
@@ -97,11 +128,19 @@ t.test('there and back again is the same packet', async () => {
 
 t.test('an error with content where the RFCs want zeros is not touched', async (t) => {
   const packet = icmpError({
-    type: 3, code: 1, source: { family: 4, value: 1n }, destination: { family: 4, value: OWN.value + 5n }, mtu: 0, pointer: 0,
+    type: 3,
+    code: 1,
+    source: { family: 4, value: 1n },
+    destination: { family: 4, value: OWN.value + 5n },
+    mtu: 0,
+    pointer: 0,
     payload: new Uint8Array(8),
   })
   packet.writeUInt16BE(7, 6)
   const before = Buffer.from(packet)
-  t.notOk(applyRules(innerRewriteRules(INNER_DESTINATION, OWN, GLOBAL), packet), 'falls through to the rule that drops it')
+  t.notOk(
+    applyRules(innerRewriteRules(INNER_DESTINATION, OWN, GLOBAL), packet),
+    'falls through to the rule that drops it',
+  )
   t.ok(packet.equals(before))
 })

@@ -14,7 +14,9 @@ t.test('made on first start, kept afterwards', async (t) => {
   t.equal(readFileSync(path, 'utf8'), `${KEY}\n`)
   t.equal(statSync(path).mode & 0o777, 0o600)
   t.equal(statSync(dir).mode & 0o777, 0o700)
-  await ensureLaneKey(dir, 0, () => { throw new Error('not again') })
+  await ensureLaneKey(dir, 0, () => {
+    throw new Error('not again')
+  })
   t.strictSame(readdirSync(dir), ['lane0.key'], 'nothing is left of the writing')
   await removeLaneKey(dir, 0)
   t.notOk(existsSync(path))
@@ -32,11 +34,41 @@ t.test('two starts at once agree on one key', async (t) => {
 })
 
 const ROWS: [say: string, prepare: (dir: string) => void, want: string][] = [
-  ['readable by others', (dir) => { writeFileSync(join(dir, 'lane0.key'), KEY, { mode: 0o644 }) }, 'lane key DIR/lane0.key: mode 0644, expected 0600 (chmod 600 DIR/lane0.key)'],
-  ['corrupt', (dir) => { writeFileSync(join(dir, 'lane0.key'), 'garbage', { mode: 0o600 }) }, 'lane key DIR/lane0.key: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one'],
-  ['empty', (dir) => { writeFileSync(join(dir, 'lane0.key'), '', { mode: 0o600 }) }, 'lane key DIR/lane0.key: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one'],
-  ['a directory', (dir) => { mkdirSync(join(dir, 'lane0.key'), { mode: 0o700 }) }, 'lane key DIR/lane0.key: a directory stands where a file is expected'],
-  ['open directory', (dir) => { chmodSync(dir, 0o755) }, 'state directory DIR: mode 0755, expected 0700 (chmod 700 DIR)'],
+  [
+    'readable by others',
+    (dir) => {
+      writeFileSync(join(dir, 'lane0.key'), KEY, { mode: 0o644 })
+    },
+    'lane key DIR/lane0.key: mode 0644, expected 0600 (chmod 600 DIR/lane0.key)',
+  ],
+  [
+    'corrupt',
+    (dir) => {
+      writeFileSync(join(dir, 'lane0.key'), 'garbage', { mode: 0o600 })
+    },
+    'lane key DIR/lane0.key: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one',
+  ],
+  [
+    'empty',
+    (dir) => {
+      writeFileSync(join(dir, 'lane0.key'), '', { mode: 0o600 })
+    },
+    'lane key DIR/lane0.key: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one',
+  ],
+  [
+    'a directory',
+    (dir) => {
+      mkdirSync(join(dir, 'lane0.key'), { mode: 0o700 })
+    },
+    'lane key DIR/lane0.key: a directory stands where a file is expected',
+  ],
+  [
+    'open directory',
+    (dir) => {
+      chmodSync(dir, 0o755)
+    },
+    'state directory DIR: mode 0755, expected 0700 (chmod 700 DIR)',
+  ],
 ]
 
 t.test('unusable files', async (t) => {
@@ -54,5 +86,8 @@ t.test('unusable files', async (t) => {
 t.test('a file where the state directory should be', async (t) => {
   const dir = join(temporaryFolder(t), 'gw')
   writeFileSync(dir, '')
-  await t.rejects(ensureLaneKey(dir, 0, () => KEY), { message: `state directory ${dir}: a file stands where a directory is expected` })
+  await t.rejects(
+    ensureLaneKey(dir, 0, () => KEY),
+    { message: `state directory ${dir}: a file stands where a directory is expected` },
+  )
 })

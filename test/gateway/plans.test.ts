@@ -14,7 +14,12 @@ const TOKYO = cluster('tokyo', 3, '10.42.0.0/16', '244.2.0.0/16')
 const PARIS_GW = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500', 'private 10.0.0.2:4500'])
 const TOKYO_GW = endpoint('tokyo', 'gw', 0, [])
 
-const device = (peers: DeviceState['peers']): DeviceState => ({ name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers })
+const device = (peers: DeviceState['peers']): DeviceState => ({
+  name: 'sealane0',
+  publicKey: key('own'),
+  listenPort: 4500,
+  peers,
+})
 
 const overlapping = (facts: Partial<GatewayWorld> = {}): GatewayWorld =>
   world({ own: OWN, clusters: [OWN, PARIS, TOKYO], endpoints: [PARIS_GW, TOKYO_GW], ...facts })
@@ -26,12 +31,18 @@ t.test('three overlapping sites, nothing heard yet', async (t) => {
 t.test('paris answers; tokyo called from behind NAT', async (t) => {
   const facts: Partial<GatewayWorld> = {
     devices: new Map([
-      [0, device([
-        peerState(PARIS_GW.spec.publicKey, { endpoint: '198.51.100.20:4500', lastHandshakeMs: NOW - 30_000 }),
-        peerState(TOKYO_GW.spec.publicKey, { endpoint: '203.0.113.77:61234', lastHandshakeMs: NOW - 1000 }),
-      ])],
+      [
+        0,
+        device([
+          peerState(PARIS_GW.spec.publicKey, { endpoint: '198.51.100.20:4500', lastHandshakeMs: NOW - 30_000 }),
+          peerState(TOKYO_GW.spec.publicKey, { endpoint: '203.0.113.77:61234', lastHandshakeMs: NOW - 1000 }),
+        ]),
+      ],
     ]),
-    pathMtu: new Map([['198.51.100.20', 1500], ['203.0.113.77', 1400]]),
+    pathMtu: new Map([
+      ['198.51.100.20', 1500],
+      ['203.0.113.77', 1400],
+    ]),
     health: new Map([
       ['0/paris', { state: 'up', sinceMs: NOW - 60_000 }],
       ['0/tokyo', { state: 'up', sinceMs: NOW - 900 }],
@@ -42,15 +53,23 @@ t.test('paris answers; tokyo called from behind NAT', async (t) => {
 
 t.test('two lanes: prefixes over both, over one when the other is down', async (t) => {
   const two: Partial<GatewayWorld> = {
-    lanes: [{ lane: 0, port: 4500 }, { lane: 1, port: 4501 }],
+    lanes: [
+      { lane: 0, port: 4500 },
+      { lane: 1, port: 4501 },
+    ],
     clusters: [OWN, PARIS],
     endpoints: [PARIS_GW, endpoint('paris', 'gw2', 1, ['public 198.51.100.21:4501'])],
   }
   const health = (lane0: 'up' | 'down', lane1: 'up' | 'down'): GatewayWorld['health'] =>
-    new Map([['0/paris', { state: lane0, sinceMs: NOW - 6000 }], ['1/paris', { state: lane1, sinceMs: NOW - 6000 }]])
+    new Map([
+      ['0/paris', { state: lane0, sinceMs: NOW - 6000 }],
+      ['1/paris', { state: lane1, sinceMs: NOW - 6000 }],
+    ])
   equalsGolden(t, describeGatewayPlan(overlapping({ ...two, health: health('up', 'up') })), 'two-lanes.txt')
   const routes = (w: GatewayWorld): string[] =>
-    planGateway(w).routes.routes.filter((r) => r.destination.startsWith('244')).map((r) => r.nextHops.map((h) => h.device).join('+'))
+    planGateway(w)
+      .routes.routes.filter((r) => r.destination.startsWith('244'))
+      .map((r) => r.nextHops.map((h) => h.device).join('+'))
   t.strictSame(routes(overlapping({ ...two, health: health('up', 'down') })), ['sealane0'])
   t.strictSame(routes(overlapping({ ...two, health: health('down', 'up') })), ['sealane1'])
   t.strictSame(routes(overlapping({ ...two, health: health('down', 'down') })), [])
@@ -61,12 +80,18 @@ t.test('the nft table', async (t) => {
   const rows: [file: string, world: GatewayWorld][] = [
     ['translated.nft', overlapping()],
     ['alone.nft', world({ own: OWN })],
-    ['flat.nft', world({ own: flat, clusters: [flat, cluster('paris', 2, '10.20.0.0/16')], endpoints: [PARIS_GW], nodes: [] })],
+    [
+      'flat.nft',
+      world({ own: flat, clusters: [flat, cluster('paris', 2, '10.20.0.0/16')], endpoints: [PARIS_GW], nodes: [] }),
+    ],
     [
       'two-prefixes.nft',
       overlapping({
         own: cluster('milano', 1, ['10.42.0.0/16', '10.99.32.0/20'], ['244.0.0.0/16', '244.9.16.0/20']),
-        lanes: [{ lane: 0, port: 4500 }, { lane: 3, port: 4503 }],
+        lanes: [
+          { lane: 0, port: 4500 },
+          { lane: 3, port: 4503 },
+        ],
       }),
     ],
     ['no-lanes.nft', overlapping({ lanes: [] })],

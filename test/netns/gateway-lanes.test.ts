@@ -13,11 +13,17 @@ const skip = netnsMissing() ?? false
 
 const MILANO: SiteInit = {
   cluster: cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16'),
-  pods: '10.42', address: '192.0.2.10', router: '192.0.2.1', lane: { lane: 0, publicAddress: '192.0.2.10' },
+  pods: '10.42',
+  address: '192.0.2.10',
+  router: '192.0.2.1',
+  lane: { lane: 0, publicAddress: '192.0.2.10' },
 }
 const PARIS: SiteInit = {
   cluster: cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16'),
-  pods: '10.42', address: '198.51.100.20', router: '198.51.100.1', lane: { lane: 0, publicAddress: '198.51.100.20' },
+  pods: '10.42',
+  address: '198.51.100.20',
+  router: '198.51.100.1',
+  lane: { lane: 0, publicAddress: '198.51.100.20' },
 }
 
 t.test('overlapping sites', { skip, timeout: 120_000 }, async (t) => {
@@ -25,7 +31,11 @@ t.test('overlapping sites', { skip, timeout: 120_000 }, async (t) => {
     await withGateways(sites, async () => {
       const [milano, paris] = sites
       await t.test('ping by global address, every pair of nodes', async (t) => {
-        for (const [say, from] of [['pod', milano.pod], ['far pod', milano.far], ['node', milano.gateway]] as const) {
+        for (const [say, from] of [
+          ['pod', milano.pod],
+          ['far pod', milano.far],
+          ['node', milano.gateway],
+        ] as const) {
           t.match(await pings(from, '244.1.0.5'), '1 received', `${say} to pod`)
           t.match(await pings(from, '244.1.1.5'), '1 received', `${say} to far pod`)
           t.match(await pings(from, '244.1.0.1'), '1 received', `${say} to node`)
@@ -34,7 +44,10 @@ t.test('overlapping sites', { skip, timeout: 120_000 }, async (t) => {
       })
 
       await t.test('TCP and UDP; the server sees the global address of the caller', async (t) => {
-        for (const [say, server, address] of [['pod', paris.pod, '244.1.0.5'], ['far pod', paris.far, '244.1.1.5']] as const) {
+        for (const [say, server, address] of [
+          ['pod', paris.pod, '244.1.0.5'],
+          ['far pod', paris.far, '244.1.1.5'],
+        ] as const) {
           const running = server.spawn(process.execPath, ['-e', POD_PROGRAMS.server])
           await new Promise((resolve) => running.stdout?.once('data', resolve))
           t.equal(await inPod(milano.pod, 'tcp', address), '244.0.0.5 200000', `TCP, 200,000 bytes, to ${say}`)
@@ -50,16 +63,32 @@ t.test('overlapping sites', { skip, timeout: 120_000 }, async (t) => {
         t.equal(await inPod(milano.far, 'closed', '244.1.1.5'), 'ECONNREFUSED', 'from far pod to far pod')
         t.equal(await inPod(milano.pod, 'closed', '244.1.0.1'), 'ECONNREFUSED', 'from the other node itself')
         t.equal(await inPod(milano.gateway, 'closed', '244.1.0.5'), 'ECONNREFUSED', 'to this node')
-        t.match(await pings(milano.pod, '244.1.0.5', '-t', '2'), /From 244\.1\.0\.1 .*Time to live exceeded/, 'TTL exceeded')
-        t.match(await pings(milano.pod, '244.1.0.99'), /From 244\.1\.0\.1 .*Destination Host Unreachable/, 'no such pod')
+        t.match(
+          await pings(milano.pod, '244.1.0.5', '-t', '2'),
+          /From 244\.1\.0\.1 .*Time to live exceeded/,
+          'TTL exceeded',
+        )
+        t.match(
+          await pings(milano.pod, '244.1.0.99'),
+          /From 244\.1\.0\.1 .*Destination Host Unreachable/,
+          'no such pod',
+        )
       })
 
       await t.test('path MTU: of the lane, and of a narrow place behind the other gateway', async (t) => {
         t.match(await pings(milano.pod, '244.1.0.5', '-M', 'do', '-s', '1412'), '1 received', '1,440 bytes fit')
         t.match(await pings(milano.pod, '244.1.0.5', '-M', 'do', '-s', '1413'), /mtu = 1440/, '1,441 do not')
         await paris.gateway.exec('ip', ['link', 'set', 'sealane-vx', 'mtu', '1200'])
-        t.match(await pings(milano.far, '244.1.1.5', '-M', 'do', '-s', '1300'), /From 244\.1\.\d\.1 .*mtu = 1200/, 'told by the other gateway')
-        t.match(await pings(milano.far, '244.1.1.5', '-M', 'do', '-s', '1300'), /message too long, mtu=1200/, 'and believed')
+        t.match(
+          await pings(milano.far, '244.1.1.5', '-M', 'do', '-s', '1300'),
+          /From 244\.1\.\d\.1 .*mtu = 1200/,
+          'told by the other gateway',
+        )
+        t.match(
+          await pings(milano.far, '244.1.1.5', '-M', 'do', '-s', '1300'),
+          /message too long, mtu=1200/,
+          'and believed',
+        )
       })
 
       await t.test('nothing is dropped as unfit, nothing is translated for the wrong ones', async (t) => {

@@ -1,7 +1,17 @@
 /** Gateways over time: restarts, a NAT whose mapping changes, the far end going away, leaving; and sites without overlap. */
 import t from 'tap'
 import { cluster } from '../gateway/support/worlds.ts'
-import { GatewayProcess, type Site, type SiteInit, introduce, membership, untilUp, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
+import {
+  GatewayProcess,
+  type Site,
+  type SiteInit,
+  introduce,
+  membership,
+  untilUp,
+  watched,
+  withGateways,
+  withSites,
+} from '../gateway/support/netns-sites.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Netns, netnsMissing } from '../support/netns.ts'
@@ -11,12 +21,19 @@ const skip = netnsMissing() ?? false
 
 const MILANO: SiteInit = {
   cluster: cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16'),
-  pods: '10.42', address: '192.0.2.10', router: '192.0.2.1', lane: { lane: 0, publicAddress: '192.0.2.10' },
+  pods: '10.42',
+  address: '192.0.2.10',
+  router: '192.0.2.1',
+  lane: { lane: 0, publicAddress: '192.0.2.10' },
 }
 /** Behind the internet router's address translation; cannot be called. */
 const TOKYO: SiteInit = {
   cluster: cluster('tokyo', 3, '10.42.0.0/16', '244.2.0.0/16'),
-  pods: '10.42', address: '198.51.100.30', router: '198.51.100.1', lane: { lane: 0 }, observedAddress: '192.0.2.1',
+  pods: '10.42',
+  address: '198.51.100.30',
+  router: '198.51.100.1',
+  lane: { lane: 0 },
+  observedAddress: '192.0.2.1',
 }
 
 const NAT = `table ip nat {
@@ -27,15 +44,21 @@ const NAT = `table ip nat {
 /** Everything that Sealane could have left in the kernel. */
 async function kernelOf(ns: Netns): Promise<string> {
   const dumps = [
-    ['ls', '/sys/class/net'], ['ip', '-4', '-o', 'address'], ['ip', '-4', 'route', 'show', 'table', 'all'], ['ip', '-4', 'rule'],
-    ['nft', 'list', 'ruleset'], ['sysctl', 'net.ipv4.ip_forward'],
+    ['ls', '/sys/class/net'],
+    ['ip', '-4', '-o', 'address'],
+    ['ip', '-4', 'route', 'show', 'table', 'all'],
+    ['ip', '-4', 'rule'],
+    ['nft', 'list', 'ruleset'],
+    ['sysctl', 'net.ipv4.ip_forward'],
   ]
   const texts = await Promise.all(dumps.map(([command = '', ...args]) => ns.exec(command, args)))
   return texts.join('\n')
 }
 
 async function wireguardProcesses(site: Site): Promise<string[]> {
-  const pids = (await site.gateway.exec('ip', ['netns', 'pids', site.gateway.name])).split('\n').filter((pid) => pid !== '')
+  const pids = (await site.gateway.exec('ip', ['netns', 'pids', site.gateway.name]))
+    .split('\n')
+    .filter((pid) => pid !== '')
   const names = await Promise.all(pids.map((pid) => site.gateway.tryExec('cat', [`/proc/${pid}/comm`])))
   return names.map(({ stdout }) => stdout.trim()).filter((name) => name.startsWith('wireguard'))
 }
@@ -68,8 +91,15 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
         await eventually(() => left.stateOf('tokyo') === 'down', { deadlineMs: 10_000, say: 'down' })
         t.comment(`down after ${Math.round(performance.now() - start)} ms`)
         const routes = (): Promise<string> => milano.gateway.exec('ip', ['route', 'show', 'table', '7311'])
-        await eventually(async () => !(await routes()).includes('244.2.0.0/16'), { deadlineMs: 1000, say: 'its prefix has left the lane' })
-        t.match(await pings(milano.pod, '244.2.0.5', '-W', '1'), 'Destination Host Unreachable', 'and callers are told at once')
+        await eventually(async () => !(await routes()).includes('244.2.0.0/16'), {
+          deadlineMs: 1000,
+          say: 'its prefix has left the lane',
+        })
+        t.match(
+          await pings(milano.pod, '244.2.0.5', '-W', '1'),
+          'Destination Host Unreachable',
+          'and callers are told at once',
+        )
         await internet.exec('ip', ['link', 'set', 'to-tokyo', 'up'])
         await untilUp(left, 'tokyo')
         await untilUp(right, 'milano')
@@ -77,10 +107,17 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
       })
 
       await t.test('what does not belong on a lane does not get there', async (t) => {
-        t.notMatch(await pings(milano.gateway, '244.2.0.5', '-I', '192.0.2.10', '-W', '1'), '1 received', 'a node address as source')
+        t.notMatch(
+          await pings(milano.gateway, '244.2.0.5', '-I', '192.0.2.10', '-W', '1'),
+          '1 received',
+          'a node address as source',
+        )
         t.notMatch(await pings(milano.pod, '246.0.1.0', '-W', '1'), '1 received', 'a lane address from a pod')
         const table = await milano.gateway.exec('nft', ['list', 'table', 'ip', 'sealane_gateway'])
-        for (const reason of ['from an address that the others do not know', 'for a lane address, but not from a lane']) {
+        for (const reason of [
+          'from an address that the others do not know',
+          'for a lane address, but not from a lane',
+        ]) {
           t.match(table, new RegExp(`packets 1 bytes \\d+ drop comment "dropped: ${reason}"`), reason)
         }
       })
@@ -99,7 +136,12 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
 })
 
 t.test('restarts', { skip, timeout: 120_000 }, async (t) => {
-  const paris: SiteInit = { ...TOKYO, cluster: cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16'), lane: { lane: 0, publicAddress: '198.51.100.30' }, observedAddress: '198.51.100.30' }
+  const paris: SiteInit = {
+    ...TOKYO,
+    cluster: cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16'),
+    lane: { lane: 0, publicAddress: '198.51.100.30' },
+    observedAddress: '198.51.100.30',
+  }
   await withSites([MILANO, paris], temporaryFolder(t), async (sites) => {
     await withGateways(sites, async (left, right) => {
       const stream = sites[0].pod.exec('ping', ['-n', '-i', '0.05', '-c', '150', '244.1.0.5'])
@@ -112,7 +154,8 @@ t.test('restarts', { skip, timeout: 120_000 }, async (t) => {
         again.put(endpoint)
         again.put(status)
         introduce({ process: again, site: sites[0] }, { process: right, site: sites[1] })
-        for (const object of right.objects.values()) if (object.kind === 'Endpoint' && object.metadata.name.startsWith('paris')) again.put(object)
+        for (const object of right.objects.values())
+          if (object.kind === 'Endpoint' && object.metadata.name.startsWith('paris')) again.put(object)
         t.match(await stream, '150 packets transmitted, 150 received', 'not a packet is lost')
         t.equal(again.stateOf('paris'), 'up')
       } finally {
@@ -124,7 +167,14 @@ t.test('restarts', { skip, timeout: 120_000 }, async (t) => {
 
 t.test('sites without overlap', { skip, timeout: 120_000 }, async (t) => {
   const left: SiteInit = { ...MILANO, cluster: cluster('milano', 1, '10.10.0.0/16'), pods: '10.10' }
-  const right: SiteInit = { ...MILANO, cluster: cluster('paris', 2, '10.20.0.0/16'), pods: '10.20', address: '198.51.100.20', router: '198.51.100.1', lane: { lane: 0, publicAddress: '198.51.100.20' } }
+  const right: SiteInit = {
+    ...MILANO,
+    cluster: cluster('paris', 2, '10.20.0.0/16'),
+    pods: '10.20',
+    address: '198.51.100.20',
+    router: '198.51.100.1',
+    lane: { lane: 0, publicAddress: '198.51.100.20' },
+  }
   await withSites([left, right], temporaryFolder(t), async (sites) => {
     await withGateways(sites, async () => {
       const [milano, paris] = sites
@@ -132,7 +182,7 @@ t.test('sites without overlap', { skip, timeout: 120_000 }, async (t) => {
       t.match(await pings(milano.far, '10.20.1.5'), '1 received')
       const server = paris.far.spawn(process.execPath, ['-e', POD_PROGRAMS.server])
       await new Promise((resolve) => server.stdout?.once('data', resolve))
-      t.equal(await inPod(milano.far, 'tcp', '10.20.1.5'), '10.10.1.5 200000', 'the server sees the pod\'s own address')
+      t.equal(await inPod(milano.far, 'tcp', '10.20.1.5'), '10.10.1.5 200000', "the server sees the pod's own address")
       t.equal(await inPod(milano.far, 'closed', '10.20.1.5'), 'ECONNREFUSED')
       t.match(await pings(milano.pod, '10.20.0.5', '-t', '2'), /From 10\.20\.0\.1 .*Time to live exceeded/)
       server.kill()

@@ -57,11 +57,18 @@ export function applyRules(rules: readonly string[], packet: Buffer): boolean {
 
 type Step = readonly [pattern: RegExp, action: (match: RegExpExecArray, packet: Buffer) => boolean]
 
-const NAMED: Readonly<Record<string, readonly [offset: number, bytes: number]>> = { type: [0, 1], code: [1, 1], mtu: [6, 2] }
+const NAMED: Readonly<Record<string, readonly [offset: number, bytes: number]>> = {
+  type: [0, 1],
+  code: [1, 1],
+  mtu: [6, 2],
+}
 
 const STEPS: readonly Step[] = [
   [/^icmp (type|code|mtu) set (\d+) ?/, (m, p) => writeNamed(p, m[1]!, Number(m[2]))],
-  [/^icmp (type|code) (!= )?(\d+) ?/, (m, p) => (p.readUInt8(m[1] === 'type' ? 0 : 1) === Number(m[3])) === (m[2] === undefined)],
+  [
+    /^icmp (type|code) (!= )?(\d+) ?/,
+    (m, p) => (p.readUInt8(m[1] === 'type' ? 0 : 1) === Number(m[3])) === (m[2] === undefined),
+  ],
   [
     /^@th,(\d+),32 set @th,(\d+),32 & (0x\w+) \| (0x\w+) ?/,
     (m, p) => {
@@ -78,7 +85,9 @@ const STEPS: readonly Step[] = [
 function applyRule(rule: string, packet: Buffer): boolean {
   let rest = rule
   while (rest !== '') {
-    const step = STEPS.map(([pattern, action]) => ({ match: pattern.exec(rest), action })).find(({ match }) => match !== null)
+    const step = STEPS.map(([pattern, action]) => ({ match: pattern.exec(rest), action })).find(
+      ({ match }) => match !== null,
+    )
     if (step?.match == null) throw new Error(`the machine does not know: ${rest}`)
     if (!step.action(step.match, packet)) return false
     rest = rest.slice(step.match[0].length)

@@ -69,7 +69,8 @@ const WATCH = `table ip watch {
 
 export async function watched(internet: Netns): Promise<{ inner: number; tunnel: number; other: number }> {
   const text = await internet.exec('nft', ['list', 'counters', 'table', 'ip', 'watch'])
-  const count = (name: string): number => Number(new RegExp(`counter ${name} \\{\\s+packets (\\d+)`).exec(text)?.[1] ?? NaN)
+  const count = (name: string): number =>
+    Number(new RegExp(`counter ${name} \\{\\s+packets (\\d+)`).exec(text)?.[1] ?? NaN)
   return { inner: count('inner'), tunnel: count('tunnel'), other: count('other') }
 }
 
@@ -109,7 +110,10 @@ async function wireSite(
   await ip(gateway, `link add sealane-vx type veth peer name eth0 netns ${far.name}`)
   await ip(gateway, `address add ${pods}.1.1/24 dev sealane-vx`)
   await ip(gateway, 'link set sealane-vx up')
-  for (const [ns, subnet] of [[pod, 0], [far, 1]] as const) {
+  for (const [ns, subnet] of [
+    [pod, 0],
+    [far, 1],
+  ] as const) {
     await ip(ns, `address add ${pods}.${subnet}.5/24 dev eth0`)
     await ip(ns, 'link set eth0 up')
     await ip(ns, `route add default via ${pods}.${subnet}.1`)
@@ -128,13 +132,27 @@ export class GatewayProcess {
   constructor(site: Site) {
     const { init } = site
     const runner = join(import.meta.dirname, 'run-gateway.ts')
-    const lanes = { lanes: [init.lane], ...(init.observedAddress === undefined ? {} : { observedAddress: init.observedAddress }) }
+    const lanes = {
+      lanes: [init.lane],
+      ...(init.observedAddress === undefined ? {} : { observedAddress: init.observedAddress }),
+    }
     // wireguard-go's control sockets are files: each site gets its own folder for them.
     const script = 'mount -t tmpfs tmpfs /run && mkdir /run/wireguard && mount --bind "$0" /run/wireguard && exec "$@"'
     const command = [process.execPath, runner, 'gw', join(site.folder, 'nodes'), JSON.stringify(lanes)]
     this.#child = spawn(
       'ip',
-      ['netns', 'exec', site.gateway.name, 'unshare', '-m', 'sh', '-c', script, join(site.folder, 'wireguard'), ...command],
+      [
+        'netns',
+        'exec',
+        site.gateway.name,
+        'unshare',
+        '-m',
+        'sh',
+        '-c',
+        script,
+        join(site.folder, 'wireguard'),
+        ...command,
+      ],
       { stdio: ['pipe', 'pipe', 'pipe'] },
     )
     this.#child.stderr?.on('data', (chunk: Buffer) => {
@@ -203,8 +221,14 @@ export function membership(clusterId: string, phase: 'joined' | 'leaving'): Kube
 }
 
 /** Does the broker's and the agents' work: each gets the other's Cluster and Endpoints. */
-export function introduce(a: { process: GatewayProcess; site: Site }, b: { process: GatewayProcess; site: Site }): void {
-  for (const [from, to] of [[a, b], [b, a]] as const) {
+export function introduce(
+  a: { process: GatewayProcess; site: Site },
+  b: { process: GatewayProcess; site: Site },
+): void {
+  for (const [from, to] of [
+    [a, b],
+    [b, a],
+  ] as const) {
     to.process.put(from.site.init.cluster)
     from.process.onObject((object) => {
       const own = object.kind === 'Endpoint' && (object as Endpoint).spec.cluster === from.site.init.cluster.spec.id
@@ -214,7 +238,10 @@ export function introduce(a: { process: GatewayProcess; site: Site }, b: { proce
 }
 
 export async function untilUp(process: GatewayProcess, cluster: string): Promise<void> {
-  await eventually(() => process.stateOf(cluster) === 'up', { deadlineMs: 20_000, say: `connection to ${cluster} up (${process.errors})` })
+  await eventually(() => process.stateOf(cluster) === 'up', {
+    deadlineMs: 20_000,
+    say: `connection to ${cluster} up (${process.errors})`,
+  })
 }
 
 /** Runs a gateway in each site, lets them know each other, and tells the story when both are up. */

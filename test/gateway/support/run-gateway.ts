@@ -49,7 +49,11 @@ const deps = {
   wireguard: new WgCommand({ routes, clock }),
   sysctl: new ProcSysctl(),
 }
-await runGateway(deps, gatewayConfig({ node, version: 'test', stateDir, ...(JSON.parse(init) as { lanes: [] }) }), stopping.signal)
+await runGateway(
+  deps,
+  gatewayConfig({ node, version: 'test', stateDir, ...(JSON.parse(init) as { lanes: [] }) }),
+  stopping.signal,
+)
 say({ left: true })
 routes.close()
 process.exit(0)

@@ -10,24 +10,49 @@ export function key(name: string): string {
   return Buffer.from(name.padEnd(32, '.').slice(0, 32)).toString('base64')
 }
 
-export function cluster(id: string, index: number, podCIDR: string | readonly string[], globalCIDR?: string | readonly string[]): Cluster {
+export function cluster(
+  id: string,
+  index: number,
+  podCIDR: string | readonly string[],
+  globalCIDR?: string | readonly string[],
+): Cluster {
   const list = (texts: string | readonly string[] | undefined): readonly string[] =>
     texts === undefined ? [] : typeof texts === 'string' ? [texts] : texts
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Cluster',
     metadata: { name: id },
-    spec: { id, index, podCIDRs: list(podCIDR), serviceCIDRs: ['10.43.0.0/16'], globalCIDRs: list(globalCIDR), labels: {} },
+    spec: {
+      id,
+      index,
+      podCIDRs: list(podCIDR),
+      serviceCIDRs: ['10.43.0.0/16'],
+      globalCIDRs: list(globalCIDR),
+      labels: {},
+    },
   }
 }
 
 /** Candidates as `public 192.0.2.20:4500`. */
-export function endpoint(clusterId: string, node: string, lane: number, candidates: readonly string[], publicKey = key(`${clusterId}${lane}`)): Endpoint {
+export function endpoint(
+  clusterId: string,
+  node: string,
+  lane: number,
+  candidates: readonly string[],
+  publicKey = key(`${clusterId}${lane}`),
+): Endpoint {
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Endpoint',
     metadata: { name: endpointName(clusterId, node, lane) },
-    spec: { cluster: clusterId, node, lane, publicKey, candidates: candidates.map(candidate), capabilities: ['wireguard'] },
+    spec: {
+      cluster: clusterId,
+      node,
+      lane,
+      publicKey,
+      candidates: candidates.map(candidate),
+      capabilities: ['wireguard'],
+    },
   }
 }
 
