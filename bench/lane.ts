@@ -3,6 +3,8 @@
  * worker, both 10.42.0.0/16, against plain WireGuard (the same implementation, no Sealane) between the two gateway
  * nodes. The two are measured in turn, so that a change of the machine's speed meets both.
  */
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { DB, globalAddress } from '../demo/checks/world.ts'
 import type { Lab } from '../demo/lab.ts'
@@ -75,7 +77,9 @@ async function setUpBare(lab: Lab): Promise<void> {
       `Endpoint = ${farAddress}:${BARE.port}`,
       `AllowedIPs = ${far}/32`,
     ]
-    await lab.must(node, 'wg', ['setconf', BARE.device, '/dev/stdin'], { input: `${lines.join('\n')}\n` })
+    const file = join(lab.directory, `${node}-bare.conf`)
+    await writeFile(file, `${lines.join('\n')}\n`, { mode: 0o600 })
+    await lab.must(node, 'wg', ['setconf', BARE.device, file])
     await lab.ip(node, `addr add ${own}/24 dev ${BARE.device}`)
     await lab.ip(node, `link set ${BARE.device} mtu 1420 up`)
   }

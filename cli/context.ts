@@ -1,7 +1,7 @@
 /** What every command gets, and the pieces of command lines that several share. */
 import { existsSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { Command, InvalidArgumentError, Option } from 'commander'
+import { type Command, InvalidArgumentError, Option } from 'commander'
 import { type DurationRange, formatDuration, parseDuration } from '../runtime/duration.ts'
 import { parseHostPort } from '../runtime/host-port.ts'
 import { LOG_LEVELS, type LogThreshold } from '../runtime/pino-logger.ts'
@@ -39,7 +39,12 @@ function parseFormat(text: string): OutputFormat {
 }
 
 /** A duration flag in milliseconds; help shows the default as people write it. */
-export function durationOption(flag: string, description: string, defaultMs: number, range: DurationRange = {}): Option {
+export function durationOption(
+  flag: string,
+  description: string,
+  defaultMs: number,
+  range: DurationRange = {},
+): Option {
   return new Option(`${flag} <duration>`, description)
     .argParser(parsed((text) => parseDuration(text, flag, range)))
     .default(defaultMs, formatDuration(defaultMs))

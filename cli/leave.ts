@@ -2,14 +2,25 @@
  * Leaving, in the order that hurts least: the broker first (the others stop calling), then every node takes Sealane
  * out of its kernel, and only then the identity goes.
  */
+import type { ObjectCache } from '../cluster/cluster-api.ts'
 import type { Gateway, RouteAgent } from '../model/objects.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
-import { type MemberIdentity, readMemberIdentity, removeMemberIdentity } from '../protocol/identity/member-files.ts'
+import { RefusedError } from '../protocol/broker-api.ts'
+import {
+  IdentityFileError,
+  type MemberIdentity,
+  readMemberIdentity,
+  removeMemberIdentity,
+} from '../protocol/identity/member-files.ts'
 import { connectBroker } from '../protocol/transport/grpc-client.ts'
 import { SystemClock } from '../reconcile/clock.ts'
+import { formatDuration } from '../runtime/duration.ts'
 import { createLogger } from '../runtime/pino-logger.ts'
 import { UserError } from '../runtime/user-error.ts'
 import type { OpenSite } from './site.ts'
+
+/** For one call; nothing else waits for it. */
+const BROKER_TIMEOUT_MS = 10_000
 
 export interface LeaveInit {
   readonly timeoutMs: number
@@ -18,22 +29,38 @@ export interface LeaveInit {
   readonly say: (text: string) => void
 }
 
-/** Throws UserError when this site is no member, the broker cannot be told, or a node does not clean up in time. */
-export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<void> {
+/**
+ * Gives the id under which this site was a member. Throws UserError when it is none, the broker cannot be told, or a
+ * node does not clean up in time; what is done stays done, and leaving again goes on from there.
+ */
+export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<string> {
   const { config, cluster } = site
-  const directory = config.identity
-  const identity = await readMemberIdentity(directory)
+  const identity = await readIdentity(config.identity, init)
   const memberships = cluster.cache('Membership')
   await memberships.whenSynced(init.signal)
   const membership = memberships.get(MEMBERSHIP_NAME)
-  if (identity === undefined && membership === undefined) throw new UserError('this site has not joined a clusterset')
+  if (identity === undefined && membership === undefined && !init.force) {
+    throw new UserError('this site has not joined a clusterset')
+  }
   if (identity !== undefined) await tellBroker(identity, init)
   if (membership !== undefined) {
     await cluster.apply({ ...membership, spec: { ...membership.spec, phase: 'leaving' } }, init.signal)
     await nodesDone(site, init)
-    await removeObjects(site, init.signal)
   }
-  await removeMemberIdentity(directory)
+  await removeObjects(site, init.signal)
+  await removeMemberIdentity(config.identity)
+  return identity?.cluster ?? membership?.spec.clusterId ?? config.name
+}
+
+async function readIdentity(directory: string, { force, say }: LeaveInit): Promise<MemberIdentity | undefined> {
+  try {
+    return await readMemberIdentity(directory)
+  } catch (error) {
+    if (!(error instanceof IdentityFileError)) throw error
+    if (!force) throw notTold(error.message, error)
+    say(`the broker cannot be told (${error.message}); going on because of --force`)
+    return undefined
+  }
 }
 
 async function tellBroker(identity: MemberIdentity, { force, signal, say }: LeaveInit): Promise<void> {
@@ -46,51 +73,79 @@ async function tellBroker(identity: MemberIdentity, { force, signal, say }: Leav
     logger: createLogger('cli', 'warn'),
   })
   try {
-    await client.leave(AbortSignal.any([signal, AbortSignal.timeout(10_000)]))
+    await client.leave(AbortSignal.any([signal, AbortSignal.timeout(BROKER_TIMEOUT_MS)]))
     say('the broker has withdrawn everything of this cluster')
   } catch (error) {
-    const message = (error as Error).message
-    if (!force) {
-      throw new UserError(`the broker could not be told: ${message}`, {
-        hint: 'try again, or use --force and evict this cluster on the broker',
-        cause: error,
-      })
-    }
-    say(`the broker could not be told (${message}); going on because of --force`)
+    signal.throwIfAborted()
+    const message = isTimeout(error)
+      ? `no answer within ${formatDuration(BROKER_TIMEOUT_MS)}`
+      : (error as Error).message
+    // No member any more: it has left before, or was evicted. That is what was wanted.
+    if (error instanceof RefusedError && error.code === 'PermissionDenied') say(`the broker says: ${message}`)
+    else if (force) say(`the broker could not be told (${message}); going on because of --force`)
+    else throw notTold(message, error)
   } finally {
     client.close()
   }
 }
 
-/** A node is done when its processes have removed their Gateway and RouteAgent objects. */
-async function nodesDone({ cluster }: OpenSite, { timeoutMs, signal, say }: LeaveInit): Promise<void> {
-  const gateways = cluster.cache('Gateway')
-  const routeAgents = cluster.cache('RouteAgent')
-  const deadline = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
-  await Promise.all([gateways.whenSynced(signal), routeAgents.whenSynced(signal)])
-  const left = (): (Gateway | RouteAgent)[] => [...gateways.list(), ...routeAgents.list()]
-  await new Promise<void>((resolve, reject) => {
-    const look = (): void => {
-      if (left().length === 0) resolve()
-    }
-    const ends = [gateways.onChange(look), routeAgents.onChange(look)]
-    const end = (): void => {
-      for (const stop of ends) stop()
-      const parts = left().map(({ kind, metadata }) => `${kind.toLowerCase()} on ${metadata.name}`)
-      reject(
-        new UserError(`not cleaned up after ${timeoutMs} ms: ${parts.join(', ')}`, {
-          hint: 'start "sealane up" there once: it cleans up and ends; then leave again',
-        }),
-      )
-    }
-    deadline.addEventListener('abort', end, { once: true })
-    look()
-  })
-  say('every node has taken Sealane out of its kernel')
+function isTimeout(error: unknown): boolean {
+  return error instanceof Error && error.name === 'TimeoutError'
 }
 
+function notTold(message: string, cause: unknown): UserError {
+  return new UserError(`the broker could not be told: ${message}`, {
+    hint: 'try again, or use --force and evict this cluster on the broker',
+    cause,
+  })
+}
+
+/** A node is done when its processes have removed their Gateway and RouteAgent objects. */
+async function nodesDone({ cluster }: OpenSite, { timeoutMs, force, signal, say }: LeaveInit): Promise<void> {
+  const deadline = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
+  const caches = [cluster.cache('Gateway'), cluster.cache('RouteAgent')] as const
+  await Promise.all(caches.map((cache) => cache.whenSynced(signal)))
+  const left = (): (Gateway | RouteAgent)[] =>
+    caches.flatMap((cache): readonly (Gateway | RouteAgent)[] => cache.list())
+  await untilNone(caches, left, deadline)
+  signal.throwIfAborted()
+  if (left().length === 0) {
+    say('every node has taken Sealane out of its kernel')
+    return
+  }
+  const parts = left().map(({ kind, metadata }) => `${kind.toLowerCase()} on ${metadata.name}`)
+  const problem = `not cleaned up after ${formatDuration(timeoutMs)}: ${parts.join(', ')}`
+  if (!force) {
+    throw new UserError(problem, {
+      hint: 'start "sealane up" there once: it cleans up and ends; then leave again, or give the node up with --force',
+    })
+  }
+  say(`${problem}; going on because of --force`)
+}
+
+/** Resolves when nothing is left, or at the signal. */
+function untilNone(
+  caches: readonly Pick<ObjectCache<unknown>, 'onChange'>[],
+  left: () => readonly unknown[],
+  signal: AbortSignal,
+): Promise<void> {
+  return new Promise((resolve) => {
+    const look = (): void => {
+      if (left().length > 0 && !signal.aborted) return
+      for (const stop of stops) stop()
+      signal.removeEventListener('abort', look)
+      resolve()
+    }
+    const stops = caches.map((cache) => cache.onChange(look))
+    signal.addEventListener('abort', look, { once: true })
+    look()
+  })
+}
+
+const OURS = ['ServiceImport', 'EndpointSlice', 'Endpoint', 'Gateway', 'RouteAgent', 'Cluster', 'Membership'] as const
+
 async function removeObjects({ cluster }: OpenSite, signal: AbortSignal): Promise<void> {
-  for (const kind of ['ServiceImport', 'EndpointSlice', 'Endpoint', 'Cluster', 'Membership'] as const) {
+  for (const kind of OURS) {
     const cache = cluster.cache(kind)
     await cache.whenSynced(signal)
     for (const { metadata } of cache.list()) {

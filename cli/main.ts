@@ -6,7 +6,6 @@ import { parseWith } from './parse-command-line.ts'
 // Whoever reads may have enough before all is written: `sealane show services | head -1`.
 process.stdout.on('error', (error: NodeJS.ErrnoException) => {
   if (error.code !== 'EPIPE') throw error
-  process.exit(0)
 })
 
 await runProcess('sealane', (signal) => parseWith(buildProgram(signal), process.argv.slice(2)))

@@ -19,7 +19,7 @@ export class PlainLogger implements Logger {
   error(message: string): void {
     this.#output.remark(`sealane: ${message}\n`)
   }
-  child(): PlainLogger {
+  child(): this {
     return this
   }
 }

@@ -39,7 +39,8 @@ async function readAll(stream: Readable): Promise<string> {
   let text = ''
   for await (const chunk of stream) {
     text += String(chunk)
-    if (text.length > MAX_INPUT) throw new UserError(`standard input: expected a join token, got over ${MAX_INPUT} bytes`)
+    if (text.length > MAX_INPUT)
+      throw new UserError(`standard input: expected a join token, got over ${MAX_INPUT} bytes`)
   }
   return text
 }

@@ -1,5 +1,5 @@
 /** Opens a site for one command: its file, its objects and its state. */
-import { existsSync } from 'node:fs'
+import { mkdirSync, statSync } from 'node:fs'
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import { FileCluster } from '../cluster/files/file-cluster.ts'
 import { type SiteConfig, readSiteFile } from '../cluster/files/site-file.ts'
@@ -25,12 +25,15 @@ export async function withSite<T>(
   { signal, output, logger = new PlainLogger(output) }: OpenSiteInit,
   work: (site: OpenSite) => Promise<T>,
 ): Promise<T> {
-  if (!existsSync(file)) {
-    throw new UserError(`--site ${quoted(file)}: no such file`, {
+  const kind = statSync(file, { throwIfNoEntry: false })
+  if (kind === undefined || kind.isDirectory()) {
+    const problem = kind === undefined ? 'no such file' : 'expected a file, it is a folder'
+    throw new UserError(`--site ${quoted(file)}: ${problem}`, {
       hint: 'name the site file with --site FILE, or run this in the folder that has site.yaml',
     })
   }
   const config = await readSiteFile(file)
+  makeState(config)
   const cluster = new FileCluster(
     { clock: new SystemClock(), logger },
     { objects: config.objects, state: config.state },
@@ -40,5 +43,19 @@ export async function withSite<T>(
     return await work({ config, cluster })
   } finally {
     await cluster.close()
+  }
+}
+
+/** What cannot be read would look like a site that knows nothing. */
+function makeState({ state, file }: SiteConfig): void {
+  try {
+    mkdirSync(state, { recursive: true })
+  } catch (cause) {
+    throw new UserError(
+      `${state}: cannot be used as state folder (spec.state of ${file}): ${(cause as Error).message}`,
+      {
+        cause,
+      },
+    )
   }
 }

@@ -52,7 +52,7 @@ async function serve(
   signal: AbortSignal,
 ): Promise<void> {
   const { clock, logger, cluster, status } = deps
-  let failure: string | undefined = 'no round has ended yet'
+  let failure: string | undefined
   const onTransition = (): void => {
     lanes.poke()
     reports.poke()

@@ -51,6 +51,7 @@ interface PeerEntry {
   answered: 'no' | 'probe' | 'kernel'
   /** The last interval was answered by the kernel alone. */
   kernelOnly: boolean
+  stopKnock: () => void
 }
 
 const REOPEN_MS = 1000
@@ -77,7 +78,9 @@ export class LaneProber {
   setPeers(peers: readonly ProbedPeer[], up: ReadonlySet<string> = new Set()): void {
     const wanted = new Map(peers.map((peer) => [peer.laneAddress, peer]))
     for (const [address, entry] of this.#peers) {
-      if (wanted.get(address)?.cluster !== entry.peer.cluster) this.#peers.delete(address)
+      if (wanted.get(address)?.cluster === entry.peer.cluster) continue
+      entry.stopKnock()
+      this.#peers.delete(address)
     }
     for (const peer of peers) {
       if (this.#peers.has(peer.laneAddress)) continue
@@ -105,6 +108,7 @@ export class LaneProber {
     } catch (error) {
       if (!signal.aborted) throw error
     } finally {
+      for (const entry of this.#peers.values()) entry.stopKnock()
       this.#socket?.close()
       this.#socket = undefined
     }
@@ -116,7 +120,15 @@ export class LaneProber {
       this.#deps.onTransition(peer.cluster, from, to)
     }
     const health = new PeerHealth({ clock, onTransition }, { ...this.#init, startsUp })
-    return { peer, health, stats: new ProbeStats(), sequence: 0, answered: 'no', kernelOnly: false }
+    return {
+      peer,
+      health,
+      stats: new ProbeStats(),
+      sequence: 0,
+      answered: 'no',
+      kernelOnly: false,
+      stopKnock: () => undefined,
+    }
   }
 
   #tick(): void {
@@ -124,6 +136,7 @@ export class LaneProber {
     for (const entry of [...this.#peers.values()]) {
       // The first interval has no probe behind it.
       const { answered } = entry
+      entry.stopKnock()
       if (entry.sequence > 0 && answered === 'no') entry.health.onMiss()
       const silent = entry.sequence > 0 && answered !== 'probe' && entry.health.state.is !== 'connecting'
       entry.kernelOnly = answered === 'kernel'
@@ -146,11 +159,12 @@ export class LaneProber {
   }
 
   #knock(entry: PeerEntry): void {
-    this.#socket?.knock(entry.peer.laneAddress, LANE_PROBE_PORT, this.#init.intervalMs, () => {
+    const stop = this.#socket?.knock(entry.peer.laneAddress, LANE_PROBE_PORT, () => {
       if (entry.answered !== 'no' || this.#peers.get(entry.peer.laneAddress) !== entry) return
       entry.answered = 'kernel'
       entry.health.onAnswer()
     })
+    if (stop !== undefined) entry.stopKnock = stop
   }
 
   #openSocket(): void {

@@ -7,9 +7,10 @@ export interface ProbeSocket {
   send(bytes: Buffer, address: string, port: number): void
   /**
    * Asks the far kernel, not the far process: a TCP connection to a port where nobody listens is refused by the
-   * kernel at once (RFC 9293 3.10.7.1). Calls back if that comes within `timeoutMs`; never throws.
+   * kernel at once (RFC 9293 3.10.7.1). Calls back when that comes; never throws. Gives the function that stops
+   * waiting for it.
    */
-  knock(address: string, port: number, timeoutMs: number, onAnswer: () => void): void
+  knock(address: string, port: number, onAnswer: () => void): () => void
   close(): void
 }
 
@@ -48,15 +49,14 @@ export const openUdpProbeSocket: OpenProbeSocket = (address, port, events) => {
     send: (bytes, to, toPort) => {
       if (open && bound) socket.send(bytes, toPort, to, () => undefined)
     },
-    knock: (to, toPort, timeoutMs, onAnswer) => {
-      if (!open) return
+    knock: (to, toPort, onAnswer) => {
       const caller = connect({ host: to, port: toPort, localAddress: address })
       caller.unref()
-      caller.setTimeout(timeoutMs, () => caller.destroy())
       caller.on('connect', () => caller.destroy())
       caller.on('error', (error: NodeJS.ErrnoException) => {
         if (open && error.code === 'ECONNREFUSED') onAnswer()
       })
+      return () => caller.destroy()
     },
     close,
   }

@@ -3,7 +3,15 @@ import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import type { TokenStore } from '../compose-broker.ts'
-import { type CommandContext, durationOption, outputOption, parsed, quoted, stateOption, subcommand } from '../context.ts'
+import {
+  type CommandContext,
+  durationOption,
+  outputOption,
+  parsed,
+  quoted,
+  stateOption,
+  subcommand,
+} from '../context.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 
 interface CreateOptions {

@@ -23,8 +23,9 @@ export class FakeProbes {
         if (probe?.type !== 'question' || port !== LANE_PROBE_PORT || !this.alive.has(to)) return
         queueMicrotask(() => this.receive(address, to, encodeProbe({ ...probe, type: 'answer' })))
       },
-      knock: (to, port, _timeoutMs, onAnswer) => {
+      knock: (to, port, onAnswer) => {
         if (port === LANE_PROBE_PORT && this.kernels.has(to)) queueMicrotask(onAnswer)
+        return () => undefined
       },
       close: () => {
         if (this.open.get(address) === events) this.open.delete(address)

@@ -11,7 +11,7 @@ import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import type { Cluster, Endpoint, Gateway, KubeObject, Kind } from '../../../model/objects.ts'
+import type { Cluster, Gateway, KubeObject, Kind } from '../../../model/objects.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type Netns, withNetns } from '../../support/netns.ts'
 import { node } from './worlds.ts'
@@ -231,7 +231,7 @@ export function introduce(
   ] as const) {
     to.process.put(from.site.init.cluster)
     from.process.onObject((object) => {
-      const own = object.kind === 'Endpoint' && (object as Endpoint).spec.cluster === from.site.init.cluster.spec.id
+      const own = object.kind === 'Endpoint' && object.spec.cluster === from.site.init.cluster.spec.id
       if (own) to.process.put(object)
     })
   }

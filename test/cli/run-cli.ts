@@ -1,0 +1,95 @@
+/** Runs the command line: in this process, as fast as a function call, or as users do, as a process of its own. */
+import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
+import { EventEmitter, once } from 'node:events'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { parseWith } from '../../cli/parse-command-line.ts'
+import { buildProgram } from '../../cli/program.ts'
+import { runProcess } from '../../runtime/run-process.ts'
+
+export interface CliResult {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+const ROOT = join(import.meta.dirname, '..', '..')
+const LAUNCHER = join(ROOT, 'bin/sealane')
+
+/** The same frame as cli/main.ts, without the process around it. */
+export function runCli(args: readonly string[]): Promise<CliResult> {
+  return startCli(args).result
+}
+
+/** As runCli; `stop` is Ctrl-C. */
+export function startCli(args: readonly string[]): { readonly result: Promise<CliResult>; stop(): void } {
+  const signals = new EventEmitter()
+  const said = { stdout: '', stderr: '' }
+  const output = {
+    answer: (text: string) => void (said.stdout += text),
+    remark: (text: string) => void (said.stderr += text),
+  }
+  const build = (signal: AbortSignal): Promise<void> => parseWith(buildProgram(signal, { signal, output }), args)
+  const before = process.exitCode
+  const result = runProcess('sealane', build, { complain: output.remark, signals, exitNow: () => undefined }).then(
+    (code) => {
+      process.exitCode = before
+      return { code, ...said }
+    },
+  )
+  return { result, stop: () => void signals.emit('SIGINT') }
+}
+
+export interface SpawnInit {
+  readonly env?: Readonly<Record<string, string>>
+  /** All of standard input. */
+  readonly input?: string
+  readonly cwd?: string
+  /** Leaves root first. */
+  readonly uid?: number
+  /** Nobody reads standard output. */
+  readonly closeStdout?: boolean
+  /** Started directly by this test's Node instead of by the launcher, which needs a shell. */
+  readonly direct?: boolean
+}
+
+/** Runs bin/sealane to its end; it is killed after `deadlineMs`. */
+export async function spawnCli(args: readonly string[], init: SpawnInit = {}): Promise<CliResult> {
+  const child = spawnRaw(args, init)
+  const kill = setTimeout(() => child.kill('SIGKILL'), 60_000)
+  const said = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name]?.setEncoding('utf8').on('data', (chunk: string) => (said[name] += chunk))
+  }
+  if (init.closeStdout === true) child.stdout?.destroy()
+  child.stdin?.on('error', () => undefined).end(init.input ?? '')
+  const [code, signal] = (await once(child, 'close')) as [number | null, string | null]
+  clearTimeout(kill)
+  if (signal !== null) throw new Error(`sealane ${args.join(' ')}: ended by ${signal}\n${said.stderr}`)
+  return { code: code ?? -1, ...said }
+}
+
+/** A process that goes on; killed when the test ends, if it is still there. */
+export function spawnServing(t: Test, args: readonly string[]): ChildProcess & { readonly said: () => string } {
+  const child = spawnRaw(args, { input: '' })
+  let text = ''
+  child.stderr?.setEncoding('utf8').on('data', (chunk: string) => (text += chunk))
+  child.stdout?.resume()
+  t.teardown(async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return
+    child.kill('SIGKILL')
+    await once(child, 'close')
+  })
+  return Object.assign(child, { said: () => text })
+}
+
+function spawnRaw(args: readonly string[], { env, cwd, uid, direct }: SpawnInit): ChildProcess {
+  const options: SpawnOptions = {
+    stdio: ['pipe', 'pipe', 'pipe'],
+    env: { PATH: process.env['PATH'], HOME: '/nonexistent', ...env },
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(uid === undefined ? {} : { uid, gid: uid }),
+  }
+  if (direct !== true) return spawn(LAUNCHER, args, options)
+  return spawn(process.execPath, ['--disable-warning=ExperimentalWarning', join(ROOT, 'cli/main.ts'), ...args], options)
+}

@@ -1,0 +1,67 @@
+/** A site without Kubernetes in a temporary folder. */
+import { existsSync, mkdirSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+export class SiteFolder {
+  readonly folder: string
+  readonly file: string
+
+  constructor(t: Test, name = 'milano', spec = '') {
+    this.folder = temporaryFolder(t)
+    this.file = join(this.folder, 'site.yaml')
+    mkdirSync(join(this.folder, 'objects'))
+    writeFileSync(this.file, siteYaml(name, spec))
+  }
+
+  path(file: string): string {
+    return join(this.folder, file)
+  }
+
+  has(file: string): boolean {
+    return existsSync(this.path(file))
+  }
+
+  read(file: string): string {
+    return readFileSync(this.path(file), 'utf8')
+  }
+
+  write(file: string, text: string): void {
+    writeFileSync(this.path(file), text)
+  }
+
+  remove(file: string): void {
+    rmSync(this.path(file))
+  }
+
+  /** `0600 identity/cluster.key` for each file below the state folder that a join leaves. */
+  identity(): string[] {
+    if (!this.has('state/identity')) return []
+    const mode = (path: string): string => `0${(statSync(path).mode & 0o777).toString(8)}`
+    const files = readdirSync(this.path('state/identity')).sort()
+    return [
+      `${mode(this.path('state/identity'))} identity/`,
+      ...files.map((name) => `${mode(this.path(`state/identity/${name}`))} identity/${name}`),
+    ]
+  }
+
+  /** Every object that Sealane has written here, `Kind/namespace or _/name.json`. */
+  objects(): string[] {
+    const root = this.path('state/objects')
+    if (!existsSync(root)) return []
+    const entries = readdirSync(root, { recursive: true, withFileTypes: true })
+    const files = entries.filter((entry) => entry.isFile())
+    return files.map((entry) => join(entry.parentPath, entry.name).slice(root.length + 1)).sort()
+  }
+}
+
+export function siteYaml(name: string, spec = ''): string {
+  return `apiVersion: sealane.io/v1alpha1
+kind: Site
+metadata: { name: ${name} }
+spec:
+  podCIDRs: [10.42.0.0/16]
+  serviceCIDRs: [10.43.0.0/16]
+${spec}`
+}

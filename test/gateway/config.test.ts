@@ -1,0 +1,37 @@
+/** Configuration: defaults, and what is refused, in words. */
+import t from 'tap'
+import { type GatewayConfigInit, gatewayConfig } from '../../gateway/config.ts'
+
+const base = { node: 'gw', version: '1', stateDir: '/state' }
+
+t.test('defaults', async (t) => {
+  t.strictSame(gatewayConfig({ ...base, lanes: [{ lane: 2 }, { lane: 0, publicAddress: '192.0.2.10' }] }), {
+    ...base,
+    lanes: [
+      { port: 4500, lane: 0, publicAddress: '192.0.2.10' },
+      { port: 4502, lane: 2 },
+    ],
+    probeIntervalMs: 200,
+    missesUntilDown: 3,
+    answersUntilUp: 2,
+    rotateMs: 5000,
+    statusMs: 2000,
+  })
+})
+
+const ROWS: [init: Partial<GatewayConfigInit>, want: string][] = [
+  [{ lanes: [{ lane: -1 }] }, 'gateway lane -1: expected a number from 0 to 255'],
+  [{ lanes: [{ lane: 1.5 }] }, 'gateway lane 1.5: expected a number from 0 to 255'],
+  [{ lanes: [{ lane: 1 }, { lane: 1 }] }, 'gateway lane 1: expected each lane once'],
+  [{ lanes: [{ lane: 0, port: 70000 }] }, 'gateway port of lane 0 70000: expected a number from 1 to 65535'],
+  [
+    { lanes: [{ lane: 0, publicAddress: 'gw.example' }] },
+    'gateway publicAddress of lane 0 "gw.example": expected an IPv4 or IPv6 address such as 10.42.0.7',
+  ],
+  [{ observedAddress: 'me' }, 'gateway observedAddress "me": expected an IPv4 or IPv6 address such as 10.42.0.7'],
+  [{ probeIntervalMs: 0 }, 'gateway probeIntervalMs 0: expected a whole number above 0'],
+]
+
+t.test('refused', async (t) => {
+  for (const [init, message] of ROWS) t.throws(() => gatewayConfig({ ...base, lanes: [], ...init }), { message })
+})
