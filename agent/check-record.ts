@@ -3,21 +3,18 @@
  * broker must not be enough to reach into this cluster. Pure. Every function gives the problem in words, or undefined.
  */
 import { prefixPairs, routedPrefixes } from '../model/addressing.ts'
-import { isDnsLabel, isDnsSubdomain } from '../model/ids.ts'
-import { InvalidAddressError, type Prefix, classifyAddress, formatPrefix, overlaps, parsePrefix } from '../model/ip.ts'
+import { isDnsLabel, isDnsSubdomain, isSystemNamespace } from '../model/ids.ts'
+import { InvalidAddressError, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/ip.ts'
+import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import type { ClusterSpec, EndpointSpec, ImportPort } from '../model/objects.ts'
 import type { ServiceExportBody, StoredRecord } from '../model/records.ts'
-
-const LABEL_VALUE = /^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$/
-const LABEL_NAME = /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/
-/** appProtocol (a label name, possibly prefixed), traffic policies: words that API servers accept. */
-const WORD = /^[A-Za-z0-9]([-A-Za-z0-9_./]{0,251}[A-Za-z0-9])?$/
 
 /** Takes a record as it came; `allowed` lists system namespaces that may be used all the same. */
 export function recordProblem(record: StoredRecord, allowed: readonly string[]): string | undefined {
   const { key, body } = record
-  if (body.kind !== 'ClusterSetIP' && !isDnsLabel(key.cluster))
-    return `cluster id ${quote(key.cluster)} is not a DNS label`
+  if (body.kind === 'ClusterSetIP') {
+    if (key.cluster !== '') return `a ClusterSetIP of cluster ${quote(key.cluster)}: only the broker gives them`
+  } else if (!isDnsLabel(key.cluster)) return `cluster id ${quote(key.cluster)} is not a DNS label`
   switch (body.kind) {
     case 'ServiceExport':
       return namespaceProblem(key.namespace, allowed) ?? serviceProblem(key.name) ?? exportProblem(body)
@@ -28,22 +25,28 @@ export function recordProblem(record: StoredRecord, allowed: readonly string[]):
     case 'Endpoint':
       return endpointProblem(body.spec, key.cluster)
     case 'Cluster':
-      return body.spec.id === '' || !isDnsLabel(body.spec.id)
-        ? `cluster id ${quote(body.spec.id)} is not a DNS label`
-        : undefined
+      return body.spec.id === key.cluster ? undefined : `it claims to be cluster ${quote(body.spec.id)}`
   }
 }
 
-/** Takes a remote cluster's facts and this cluster's own pod CIDRs, which nobody else may claim. */
-export function clusterProblem(spec: ClusterSpec, ownPodPrefixes: readonly Prefix[]): string | undefined {
+/** Takes a remote cluster's facts and this cluster's own, whose pod and service addresses nobody else may claim. */
+export function clusterProblem(
+  spec: ClusterSpec,
+  own: Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs'>,
+): string | undefined {
   try {
     prefixPairs(spec)
     for (const text of spec.podCIDRs) parsePrefix(text, 'podCIDRs')
     const routed = routedPrefixes(spec)
-    const unusable = routed.find((prefix) => classifyAddress(prefix) !== 'usable')
+    const unusable = routed.find((prefix) => specialPart(prefix) !== undefined)
     if (unusable !== undefined) return `${formatPrefix(unusable)} is no usable network`
-    const clash = routed.find((prefix) => ownPodPrefixes.some((own) => overlaps(own, prefix)))
-    return clash === undefined ? undefined : `${formatPrefix(clash)} overlaps this cluster's own pod CIDRs`
+    for (const field of ['podCIDRs', 'serviceCIDRs'] as const) {
+      const taken = own[field].map((text) => parsePrefix(text, field))
+      const clash = routed.find((prefix) => taken.some((one) => overlaps(one, prefix)))
+      const words = field === 'podCIDRs' ? 'pod CIDRs' : 'service CIDRs'
+      if (clash !== undefined) return `${formatPrefix(clash)} overlaps this cluster's own ${words}`
+    }
+    return undefined
   } catch (error) {
     if (error instanceof InvalidAddressError) return error.message
     throw error
@@ -52,8 +55,7 @@ export function clusterProblem(spec: ClusterSpec, ownPodPrefixes: readonly Prefi
 
 function namespaceProblem(namespace: string, allowed: readonly string[]): string | undefined {
   if (!isDnsLabel(namespace)) return `namespace ${quote(namespace)} is not a DNS label`
-  // A name in these would be believed by the platform itself.
-  if (!/^(kube-|openshift)/.test(namespace) || allowed.includes(namespace)) return undefined
+  if (!isSystemNamespace(namespace) || allowed.includes(namespace)) return undefined
   return `namespace ${quote(namespace)} is a system namespace`
 }
 
@@ -66,25 +68,21 @@ function exportProblem(body: ServiceExportBody): string | undefined {
   if (policy !== undefined && policy !== 'Cluster' && policy !== 'Local')
     return `internalTrafficPolicy ${quote(policy)}`
   const distribution = body.trafficDistribution
-  if (distribution !== undefined && !WORD.test(distribution)) return `trafficDistribution ${quote(distribution)}`
+  if (distribution !== undefined && !isQualifiedName(distribution)) return `trafficDistribution ${quote(distribution)}`
   const port = body.ports.find((one) => !isGoodPort(one))
   if (port !== undefined) return `port ${quote(port.name ?? '')} ${port.port} is malformed`
-  const label = Object.entries(body.exportedLabels).find(([key, value]) => !isLabelKey(key) || !LABEL_VALUE.test(value))
+  const label = Object.entries(body.exportedLabels).find(
+    ([key, value]) => !isQualifiedName(key) || !isLabelValue(value),
+  )
   if (label !== undefined) return `label ${quote(label.join('='))} is malformed`
-  const annotation = Object.keys(body.exportedAnnotations).find((key) => !isLabelKey(key))
+  const annotation = Object.keys(body.exportedAnnotations).find((key) => !isQualifiedName(key))
   return annotation === undefined ? undefined : `annotation ${quote(annotation)} is malformed`
 }
 
 function isGoodPort({ name, port, appProtocol }: ImportPort): boolean {
   if (name !== undefined && name !== '' && !isDnsLabel(name)) return false
-  if (appProtocol !== undefined && appProtocol !== '' && !WORD.test(appProtocol)) return false
+  if (appProtocol !== undefined && appProtocol !== '' && !isQualifiedName(appProtocol)) return false
   return Number.isInteger(port) && port >= 1 && port <= 65_535
-}
-
-function isLabelKey(key: string): boolean {
-  const slash = key.indexOf('/')
-  if (slash === -1) return LABEL_NAME.test(key)
-  return isDnsSubdomain(key.slice(0, slash)) && LABEL_NAME.test(key.slice(slash + 1))
 }
 
 function endpointProblem(spec: EndpointSpec, cluster: string): string | undefined {

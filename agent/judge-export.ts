@@ -5,14 +5,13 @@ import type { Service, ServiceExport } from '../model/objects.ts'
 
 /** Takes the export and the Service of the same namespace and name, if there is one. */
 export function judgeExport(object: ServiceExport, service: Service | undefined): ConditionFinding {
-  const { namespace = '', name, generation } = object.metadata
+  const { namespace = '', name } = object.metadata
   const title = `Service ${namespace}/${name}`
   const finding = (status: 'True' | 'False', reason: string, message: string): ConditionFinding => ({
     type: 'Valid',
     status,
     reason,
     message,
-    ...(generation === undefined ? {} : { observedGeneration: generation }),
   })
   // A name that is no DNS label cannot be that of a Service that anyone could call.
   const wrong = [namespace, name].find((part) => !isDnsLabel(part))

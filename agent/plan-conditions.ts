@@ -23,6 +23,16 @@ export function planConditions(
   published: PublishedView,
   verdict: ConflictVerdict | undefined,
 ): readonly ConditionFinding[] {
+  const { generation } = planned.object.metadata
+  const findings = judge(planned, published, verdict)
+  return generation === undefined ? findings : findings.map((one) => ({ ...one, observedGeneration: generation }))
+}
+
+function judge(
+  planned: PlannedExport,
+  published: PublishedView,
+  verdict: ConflictVerdict | undefined,
+): readonly ConditionFinding[] {
   const conditions = planned.object.status?.conditions
   if (planned.valid.status !== 'True') {
     const waiting = ready('False', 'Pending', 'waits until the export is valid')

@@ -1,7 +1,6 @@
 /** Everything that this cluster's API should hold about the clusterset, from the broker's records. Pure. */
 import type { ServiceKey } from '../model/ids.ts'
 import type { Prefix } from '../model/ip.ts'
-import { parsePrefix } from '../model/ip.ts'
 import type { ClusterSpec, KubeObject, ServiceImport } from '../model/objects.ts'
 import type { MemberRecord, StoredRecord } from '../model/records.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
@@ -117,10 +116,9 @@ function isHeld(world: ImportWorld, present: ServiceImport, facts: ServiceFacts)
 
 /** Clusters whose addresses can be used: the broker's facts, else those known from before. */
 function usableClusters(world: ImportWorld, view: ClustersetView, dropped: Dropped[]): Map<string, ClusterSpec> {
-  const ownPrefixes = world.ownSpec.podCIDRs.map((text) => parsePrefix(text))
   const usable = new Map<string, ClusterSpec>()
   for (const [id, spec] of [...world.clusters, ...view.clusters]) {
-    const problem = id === world.own ? undefined : clusterProblem(spec, ownPrefixes)
+    const problem = id === world.own ? undefined : clusterProblem(spec, world.ownSpec)
     if (problem === undefined) usable.set(id, spec)
     else dropped.push({ what: `${id}/Cluster`, reason: problem })
   }

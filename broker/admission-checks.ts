@@ -1,6 +1,15 @@
 /** Single checks that admission is made of. Each gives undefined, or what is wrong in one sentence. Pure. */
 import { isDnsLabel } from '../model/ids.ts'
-import { type Address, type AddressClass, classifyAddress, parseAddress } from '../model/ip.ts'
+import {
+  type Address,
+  type AddressClass,
+  classifyAddress,
+  containsAddress,
+  parseAddress,
+  parsePrefix,
+} from '../model/ip.ts'
+import { LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
+import { isQualifiedName } from '../model/label-syntax.ts'
 
 export interface Refusal {
   readonly field: string
@@ -46,6 +55,11 @@ export function checkPort(field: string, value: number): Refusal | undefined {
   return refusal(field, `${value}: expected 1 to 65535`)
 }
 
+export function checkQualifiedName(field: string, value: string | undefined): Refusal | undefined {
+  if (value === undefined || isQualifiedName(value)) return undefined
+  return refusal(field, `${quote(value)}: expected a Kubernetes qualified name such as example.org/name`)
+}
+
 /** Text without control characters. */
 export function checkText(field: string, value: string, min: number, max: number): Refusal | undefined {
   if (value.length < min || value.length > max) {
@@ -70,10 +84,27 @@ export function describeUnusable(address: Address): string | undefined {
   return is === 'usable' ? undefined : `${CLASS_WORDS[is]} address`
 }
 
-export function checkIpv4OrIpv6(field: string, text: string): Refusal | undefined {
+/** What the broker gives out itself. */
+export interface ClustersetRanges {
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+}
+
+/** Ranges that no cluster may use on its own, with what they are for. */
+export function reservedRanges(ranges: ClustersetRanges): readonly (readonly [range: string, what: string])[] {
+  return [
+    [ranges.globalRange, "the clusterset's global range"],
+    [ranges.clustersetIpRange, 'the clusterset IP range'],
+    [LANE_ADDRESS_RANGE, 'the addresses of lane devices'],
+  ]
+}
+
+/** An address outside the tunnels: one inside them would lead a gateway's own packets back to itself. */
+export function checkOuterAddress(field: string, text: string, ranges: ClustersetRanges): Refusal | undefined {
   const address = parseOrUndefined(text)
   if (address === undefined) return refusal(field, `${quote(text)}: expected an IPv4 or IPv6 address`)
-  const unusable = describeUnusable(address)
+  const inside = reservedRanges(ranges).find(([range]) => containsAddress(parsePrefix(range), address))
+  const unusable = inside === undefined ? describeUnusable(address) : `inside ${inside[0]} (${inside[1]})`
   return unusable === undefined
     ? undefined
     : refusal(field, `${quote(text)} is ${unusable}: expected one that other clusters can reach`)

@@ -1,36 +1,40 @@
 /** Judges what a cluster states about itself: its address ranges must be real, its own, and clear of ours. Pure. */
-import { isDnsSubdomain } from '../model/ids.ts'
-import { type Prefix, overlaps, parsePrefix } from '../model/ip.ts'
-import { LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
+import { type AddressClass, type Prefix, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/ip.ts'
+import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
-import { type Refusal, checkCount, checkText, first, quote, refusal } from './admission-checks.ts'
-
-export interface FactRanges {
-  readonly globalRange: string
-  readonly clustersetIpRange: string
-}
+import {
+  type ClustersetRanges,
+  type Refusal,
+  checkCount,
+  checkText,
+  first,
+  quote,
+  refusal,
+  reservedRanges,
+} from './admission-checks.ts'
 
 const MAX_CIDRS = 16
-const MIN_POD_LENGTH = 8
+const MIN_LENGTH = 8
 const MAX_POD_LENGTH = 28
 const MAX_LABELS = 64
 
-const SPECIAL: readonly (readonly [string, string])[] = [
-  ['0.0.0.0/8', 'unspecified addresses'],
-  ['127.0.0.0/8', 'loopback addresses'],
-  ['169.254.0.0/16', 'link-local addresses'],
-  ['224.0.0.0/4', 'multicast addresses'],
-  ['255.255.255.255/32', 'the broadcast address'],
-]
+const CLASS_WORDS: Record<Exclude<AddressClass, 'usable'>, string> = {
+  unspecified: 'unspecified addresses',
+  loopback: 'loopback addresses',
+  linkLocal: 'link-local addresses',
+  multicast: 'multicast addresses',
+  broadcast: 'the broadcast address',
+}
 
 /** Undefined when the cluster may join with these facts. */
-export function admitFacts(facts: ClusterFacts, ranges: FactRanges): Refusal | undefined {
+export function admitFacts(facts: ClusterFacts, ranges: ClustersetRanges): Refusal | undefined {
   return first(
     () => checkCount('podCIDRs', facts.podCIDRs.length, 1, MAX_CIDRS),
     () => checkCount('serviceCIDRs', facts.serviceCIDRs.length, 0, MAX_CIDRS),
     ...facts.podCIDRs.map((text, i) => () => admitPodCidr(`podCIDRs[${i}]`, text)),
     ...facts.serviceCIDRs.map((text, i) => () => admitServiceCidr(`serviceCIDRs[${i}]`, text)),
-    ...facts.podCIDRs.map((text, i) => () => admitClear(`podCIDRs[${i}]`, text, reserved(ranges))),
+    ...facts.podCIDRs.map((text, i) => () => admitClear(`podCIDRs[${i}]`, text, ranges)),
+    ...facts.serviceCIDRs.map((text, i) => () => admitClear(`serviceCIDRs[${i}]`, text, ranges)),
     () => admitDisjoint(facts),
     () => admitLabels(facts.labels),
     () => checkText('version', facts.version, 0, 64),
@@ -42,36 +46,37 @@ function admitPodCidr(field: string, text: string): Refusal | undefined {
   if (!isPrefix(prefix)) return prefix
   if (prefix.family !== 4)
     return refusal(field, `${quote(text)}: expected IPv4, this version does not connect IPv6 pods`)
-  if (prefix.length < MIN_POD_LENGTH)
-    return refusal(field, `${quote(text)} is too large: expected /${MIN_POD_LENGTH} to /${MAX_POD_LENGTH}`)
+  if (prefix.length < MIN_LENGTH)
+    return refusal(field, `${quote(text)} is too large: expected /${MIN_LENGTH} to /${MAX_POD_LENGTH}`)
   if (prefix.length > MAX_POD_LENGTH)
-    return refusal(field, `${quote(text)} is too small: expected /${MIN_POD_LENGTH} to /${MAX_POD_LENGTH}`)
+    return refusal(field, `${quote(text)} is too small: expected /${MIN_LENGTH} to /${MAX_POD_LENGTH}`)
   return undefined
 }
 
-/** Service addresses never leave their cluster; the ranges only tell which addresses a cluster keeps for itself. */
+/**
+ * Service addresses never leave their cluster; the ranges only tell which addresses a cluster keeps for itself. But
+ * whoever's pods they overlap is translated for good, so they must not cover half the world.
+ */
 function admitServiceCidr(field: string, text: string): Refusal | undefined {
   const prefix = parse(field, text)
   if (!isPrefix(prefix)) return prefix
-  if (prefix.length === 0) return refusal(field, `${quote(text)} is too large: expected a service range`)
-  return undefined
+  if (prefix.length >= MIN_LENGTH) return undefined
+  return refusal(field, `${quote(text)} is too large: expected /${MIN_LENGTH} or smaller`)
 }
 
-function admitClear(field: string, text: string, taken: readonly (readonly [string, string])[]): Refusal | undefined {
+function admitClear(field: string, text: string, ranges: ClustersetRanges): Refusal | undefined {
   const prefix = parsePrefix(text)
-  const clash = taken.find(([range]) => overlaps(parsePrefix(range), prefix))
-  return clash === undefined
-    ? undefined
-    : refusal(field, `${quote(text)} overlaps ${clash[0]} (${clash[1]}): expected pod addresses of the cluster's own`)
-}
-
-function reserved(ranges: FactRanges): readonly (readonly [string, string])[] {
-  return [
-    ...SPECIAL,
-    [ranges.globalRange, "the clusterset's global range"],
-    [ranges.clustersetIpRange, 'the clusterset IP range'],
-    [LANE_ADDRESS_RANGE, 'the addresses of lane devices'],
-  ]
+  const special = specialPart(prefix)
+  const clash =
+    special === undefined
+      ? reservedRanges(ranges).find(([range]) => overlaps(parsePrefix(range), prefix))
+      : [formatPrefix(special.prefix), CLASS_WORDS[special.is]]
+  if (clash === undefined) return undefined
+  const what = field.startsWith('pod') ? 'pod' : 'service'
+  return refusal(
+    field,
+    `${quote(text)} overlaps ${clash[0]} (${clash[1]}): expected ${what} addresses of the cluster's own`,
+  )
 }
 
 /** Inside one cluster an address must mean one thing. */
@@ -96,19 +101,12 @@ function admitLabels(labels: Readonly<Record<string, string>>): Refusal | undefi
   return first(
     () => checkCount('labels', entries.length, 0, MAX_LABELS),
     ...entries.map(([key, value]) => () => {
-      if (!/^([^/]{1,253}\/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/.test(key) || !isPrefixOfKey(key)) {
-        return refusal('labels', `key ${quote(key)}: expected a Kubernetes label key`)
-      }
-      return /^([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?$/.test(value)
+      if (!isQualifiedName(key)) return refusal('labels', `key ${quote(key)}: expected a Kubernetes label key`)
+      return isLabelValue(value)
         ? undefined
         : refusal(`labels[${key}]`, `${quote(value)}: expected a Kubernetes label value`)
     }),
   )
-}
-
-function isPrefixOfKey(key: string): boolean {
-  const slash = key.indexOf('/')
-  return slash < 0 || isDnsSubdomain(key.slice(0, slash))
 }
 
 function parse(field: string, text: string): Prefix | Refusal {

@@ -1,14 +1,15 @@
 /** Judges an EndpointSlice: its addresses become the targets of other clusters' packets and DNS answers. Pure. */
+import { excessNameLength } from '../model/dns-name-length.ts'
 import { isDnsSubdomain } from '../model/ids.ts'
 import { type Prefix, containsAddress, formatPrefix } from '../model/ip.ts'
 import type { EndpointSliceBody } from '../model/records.ts'
-import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
 import {
   type Refusal,
   checkCount,
   checkLabel,
   checkOneOf,
   checkPort,
+  checkQualifiedName,
   checkText,
   describeUnusable,
   first,
@@ -28,9 +29,6 @@ const MAX_ENDPOINTS = 1000
 const MAX_ADDRESSES = 100
 const MAX_PORTS = 100
 
-/** What `.svc.clusterset.local` and the dots between four labels leave for the labels: mcs.md 1.5. */
-const MAX_NAME_CHARACTERS = 253 - `.svc.${CLUSTERSET_ZONE}`.length - 3
-
 export function admitSlice(body: EndpointSliceBody, context: SliceContext): Refusal | undefined {
   return first(
     () => checkLabel('service', body.service),
@@ -47,7 +45,7 @@ function admitSlicePort(field: string, port: EndpointSliceBody['ports'][number])
     () => (port.port === undefined ? undefined : checkPort(`${field}.port`, port.port)),
     () => checkOneOf(`${field}.protocol`, port.protocol ?? 'TCP', ['TCP', 'UDP', 'SCTP']),
     () => (port.name === undefined || port.name === '' ? undefined : checkLabel(`${field}.name`, port.name)),
-    () => checkText(`${field}.appProtocol`, port.appProtocol ?? '', 0, 316),
+    () => checkQualifiedName(`${field}.appProtocol`, port.appProtocol),
   )
 }
 
@@ -97,12 +95,14 @@ function admitHostname(
   if (hostname === undefined || hostname === '') return undefined
   const bad = checkLabel(field, hostname)
   if (bad !== undefined) return bad
-  const labels = [hostname, context.cluster, body.service, context.namespace]
-  const characters = labels.reduce((sum, label) => sum + label.length, 0)
-  if (characters <= MAX_NAME_CHARACTERS) return undefined
+  const { cluster, namespace } = context
+  const { service } = body
+  const excess = excessNameLength({ hostname, cluster, service, namespace })
+  if (excess === 0) return undefined
+  const characters = hostname.length + cluster.length + service.length + namespace.length
   return refusal(
     field,
-    `${quote(hostname)}: the name ${quote(`${labels.slice(0, 3).join('.')}.…`)} needs ${characters} characters ` +
-      `in hostname, cluster, service and namespace: expected at most ${MAX_NAME_CHARACTERS} together`,
+    `${quote(hostname)}: the name ${quote(`${hostname}.${cluster}.${service}.…`)} needs ${characters} characters ` +
+      `in hostname, cluster, service and namespace: expected at most ${characters - excess} together`,
   )
 }

@@ -3,17 +3,20 @@
  * what is refused here never reaches another cluster's kernel or DNS.
  */
 import { endpointName } from '../model/objects.ts'
-import { isDnsSubdomain } from '../model/ids.ts'
+import { isDnsSubdomain, isSystemNamespace } from '../model/ids.ts'
 import type { Prefix } from '../model/ip.ts'
+import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import type { EndpointBody, MemberRecord, ServiceExportBody } from '../model/records.ts'
 import { admitSlice } from './admission-slice.ts'
 import {
+  type ClustersetRanges,
   type Refusal,
   checkCount,
-  checkIpv4OrIpv6,
   checkLabel,
   checkOneOf,
+  checkOuterAddress,
   checkPort,
+  checkQualifiedName,
   checkText,
   first,
   quote,
@@ -26,6 +29,7 @@ export interface AdmissionContext {
   /** The publisher's own, parsed. */
   readonly podCIDRs: readonly Prefix[]
   readonly allowedNamespaces: readonly string[]
+  readonly ranges: ClustersetRanges
   /** The cluster that already uses this WireGuard key, if any. */
   readonly publicKeyOwner: (publicKey: string) => string | undefined
 }
@@ -62,8 +66,7 @@ export function admitRecord(record: MemberRecord, context: AdmissionContext): Re
 export function admitNamespace(namespace: string, allowed: readonly string[]): Refusal | undefined {
   const bad = checkLabel('namespace', namespace)
   if (bad !== undefined) return bad
-  if (!(namespace.startsWith('kube-') || namespace.startsWith('openshift')) || allowed.includes(namespace))
-    return undefined
+  if (!isSystemNamespace(namespace) || allowed.includes(namespace)) return undefined
   return refusal(
     'namespace',
     `${quote(namespace)} is a system namespace: export from another one, or list it in the broker's allowedNamespaces`,
@@ -90,11 +93,18 @@ function admitExport(body: ServiceExportBody): Refusal | undefined {
     () => admitUniquePorts(body.ports),
     () => checkOneOf('sessionAffinity', body.sessionAffinity, ['ClientIP', 'None']),
     () => admitAffinitySeconds(body.sessionAffinityTimeoutSeconds),
-    () => checkText('internalTrafficPolicy', body.internalTrafficPolicy ?? '', 0, 64),
-    () => checkText('trafficDistribution', body.trafficDistribution ?? '', 0, 64),
+    () => checkOneOf('internalTrafficPolicy', body.internalTrafficPolicy ?? 'Cluster', ['Cluster', 'Local']),
+    () => checkQualifiedName('trafficDistribution', body.trafficDistribution),
     () => checkCount('ipFamilies', body.ipFamilies.length, 0, 2),
     ...body.ipFamilies.map((family, i) => () => checkOneOf(`ipFamilies[${i}]`, family, ['IPv4', 'IPv6'])),
     () => admitMetadata('exportedLabels', body.exportedLabels, MAX_LABELS),
+    ...Object.entries(body.exportedLabels).map(
+      ([key, value]) =>
+        () =>
+          isLabelValue(value)
+            ? undefined
+            : refusal(`exportedLabels[${key}]`, `${quote(value)}: expected a Kubernetes label value`),
+    ),
     () => admitMetadata('exportedAnnotations', body.exportedAnnotations, MAX_ANNOTATIONS),
   )
 }
@@ -104,7 +114,7 @@ function admitPort(field: string, port: ServiceExportBody['ports'][number]): Ref
     () => checkPort(`${field}.port`, port.port),
     () => checkOneOf(`${field}.protocol`, port.protocol, ['TCP', 'UDP', 'SCTP']),
     () => (port.name === undefined ? undefined : checkLabel(`${field}.name`, port.name)),
-    () => checkText(`${field}.appProtocol`, port.appProtocol ?? '', 0, 316),
+    () => checkQualifiedName(`${field}.appProtocol`, port.appProtocol),
   )
 }
 
@@ -145,16 +155,8 @@ function admitMetadata(field: string, entries: Readonly<Record<string, string>>,
     ...list.map(
       ([key]) =>
         () =>
-          isMetadataKey(key) ? undefined : refusal(field, `key ${quote(key)}: expected a Kubernetes label key`),
+          isQualifiedName(key) ? undefined : refusal(field, `key ${quote(key)}: expected a Kubernetes label key`),
     ),
-  )
-}
-
-function isMetadataKey(key: string): boolean {
-  const slash = key.indexOf('/')
-  const name = key.slice(slash + 1)
-  return (
-    (slash < 0 || isDnsSubdomain(key.slice(0, slash))) && /^[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$/.test(name)
   )
 }
 
@@ -188,7 +190,7 @@ function admitEndpoint(record: MemberRecord, body: EndpointBody, context: Admiss
     () => (record.name === wanted ? undefined : refusal('name', `${quote(record.name)}: expected ${quote(wanted)}`)),
     () => admitPublicKey(spec.publicKey, context),
     () => checkCount('spec.candidates', spec.candidates.length, 0, MAX_CANDIDATES),
-    ...spec.candidates.map((candidate, i) => () => admitCandidate(`spec.candidates[${i}]`, candidate)),
+    ...spec.candidates.map((candidate, i) => () => admitCandidate(`spec.candidates[${i}]`, candidate, context)),
     () => checkCount('spec.capabilities', spec.capabilities.length, 0, MAX_CAPABILITIES),
     ...spec.capabilities.map((one, i) => () => checkText(`spec.capabilities[${i}]`, one, 1, 64)),
   )
@@ -210,10 +212,14 @@ function admitPublicKey(key: string, context: AdmissionContext): Refusal | undef
   )
 }
 
-function admitCandidate(field: string, candidate: EndpointBody['spec']['candidates'][number]): Refusal | undefined {
+function admitCandidate(
+  field: string,
+  candidate: EndpointBody['spec']['candidates'][number],
+  { ranges }: AdmissionContext,
+): Refusal | undefined {
   return first(
     () => checkOneOf(`${field}.kind`, candidate.kind, ['private', 'public', 'observed', 'loadBalancer']),
-    () => checkIpv4OrIpv6(`${field}.address`, candidate.address),
+    () => checkOuterAddress(`${field}.address`, candidate.address, ranges),
     () => checkPort(`${field}.port`, candidate.port),
   )
 }

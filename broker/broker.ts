@@ -19,11 +19,10 @@ import { globalCIDRs } from './allocation.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
 import type { BrokerLimits } from './config.ts'
 import type { RecordLog, Transaction } from './log/record-log.ts'
-import type { MemberRules } from './member-changes.ts'
 import { addCertificate, departMember, joinMember, normalSerial, pruneDeparted, requireMember } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { MemberPublishSession } from './publish-session.ts'
-import { type WriteContext, pruneStamps } from './record-writes.ts'
+import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
 import { type MemberRow, isLive } from './state.ts'
 import { checkSecretForm, checkToken, pruneTokens, spendToken, timeText } from './tokens.ts'
 import { WatchHub } from './watch-hub.ts'
@@ -50,7 +49,7 @@ export interface BrokerInit {
 export class Broker implements BrokerApi {
   readonly #deps: BrokerDeps
   readonly #init: BrokerInit
-  readonly #rules: MemberRules
+  readonly #rules: WriteRules
   readonly #hub: WatchHub
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
   readonly #stopCommits: () => void
@@ -153,7 +152,7 @@ export class Broker implements BrokerApi {
     await log.transact((tx) => checkToken(tx, request.secret, { cluster: request.cluster, nowMs: clock.now() }))
     checkClock(request.nowMs, clock.now())
     const cluster = clusterId(request.cluster)
-    const refused = admitFacts(request.facts, { globalRange, clustersetIpRange })
+    const refused = admitFacts(request.facts, this.#rules)
     if (refused !== undefined) {
       throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
     }
@@ -170,9 +169,9 @@ export class Broker implements BrokerApi {
           cluster,
           facts: request.facts,
           certificate: { serial: normalSerial(serial), expiresAtMs },
+          keyHash,
           entitled,
           connected,
-          globalRange,
           membersLimit: limits.membersPerClusterset,
         },
         this.#context(cluster),

@@ -32,6 +32,8 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   const logger = deps.logger.child({ component: 'broker' })
   const { stateDir, clusterset, advertise } = checkBrokerConfig(config)
   const metrics = brokerMetrics(deps.metrics)
+  let health: StoreHealth | undefined
+  status.readiness('state', () => (health === undefined ? 'the broker is starting' : health.reason))
 
   await makeStateDir(stateDir)
   await using stack = new AsyncDisposableStack()
@@ -63,10 +65,10 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   logger.info('listening', { ...server.address, clusterset, epoch: log.epoch, revision: log.revision })
   deps.onListening?.(server.address)
 
-  const health = new StoreHealth(log)
-  status.readiness('state', () => health.reason)
+  const store = new StoreHealth(log)
+  health = store
   const onError = (error: unknown): void => logger.error('broker upkeep failed', { reason: String(error) })
-  const refresh = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: REFRESH_MS }, () => health.check())
+  const refresh = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: REFRESH_MS }, () => store.check())
   const tidy = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: TIDY_MS }, async () => {
     await broker.tidy()
     if (await authority.renewServer()) server.setTls(tls())

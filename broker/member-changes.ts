@@ -7,21 +7,15 @@ import type { Refusal } from './admission-checks.ts'
 import { admitFacts } from './admission-facts.ts'
 import type { Transaction } from './log/record-log.ts'
 import { changeFacts } from './membership.ts'
-import { type WriteContext, type WriteRules, memberRecords, putRecord, removeRecord } from './record-writes.ts'
+import { type WriteContext, memberRecords, putRecord, removeRecord } from './record-writes.ts'
 
 export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'facts' }>
-export type MemberRules = WriteRules & { readonly globalRange: string }
 
 /** By memberKeyText; hashes in hex. */
 export type DeclaredSet = ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>
 
 /** Applies a change, or gives the reason why not; then nothing was written. */
-export function applyChange(
-  tx: Transaction,
-  change: MemberChange,
-  context: WriteContext,
-  rules: MemberRules,
-): Refusal | undefined {
+export function applyChange(tx: Transaction, change: MemberChange, context: WriteContext): Refusal | undefined {
   switch (change.t) {
     case 'put':
       // Bounds of the wire: what is stored must be fit to be sent.
@@ -30,9 +24,7 @@ export function applyChange(
       removeRecord(tx, change.key, context)
       return undefined
     case 'facts':
-      return (
-        admitFacts(change.facts, rules) ?? refusing(() => changeFacts(tx, change.facts, rules.globalRange, context))
-      )
+      return admitFacts(change.facts, context.rules) ?? refusing(() => changeFacts(tx, change.facts, context))
   }
 }
 

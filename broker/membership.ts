@@ -11,10 +11,9 @@ import { quote } from './admission-checks.ts'
 import { admitRecord } from './admission.ts'
 import { NoRoomError, globalCIDRs, nextIndex, planAddresses } from './allocation.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
-import { type WriteContext, memberRecords, removeRecord } from './record-writes.ts'
+import { type WriteContext, admissionContext, memberRecords, removeRecord } from './record-writes.ts'
 import { type IssuedCertificate, type MemberRow, isLive } from './state.ts'
 import { timeText } from './tokens.ts'
-import { parsePrefix } from '../model/ip.ts'
 
 /** A member may hold this many valid certificates at a time: those of renewals whose answer was lost count too. */
 const MAX_CERTIFICATES = 8
@@ -57,17 +56,18 @@ export interface JoinDecision {
   readonly cluster: ClusterId
   readonly facts: ClusterFacts
   readonly certificate: IssuedCertificate
+  /** SHA-256 of the certificate's public key, hex. */
+  readonly keyHash: string
   /** The token was made for this very cluster id, or this request repeats one that was granted. */
   readonly entitled: boolean
   /** The member has streams open at this moment. */
   readonly connected: boolean
-  readonly globalRange: string
   readonly membersLimit: number
 }
 
 /** Writes the membership and gives its row. Throws RefusedError. */
 export function joinMember(tx: Transaction, join: JoinDecision, context: WriteContext): MemberRow {
-  const { cluster, facts, certificate } = join
+  const { cluster, facts, certificate, keyHash } = join
   const old = tx.get('member', cluster)
   if (isLive(old)) checkTakeover(cluster, old, join, context.nowMs)
   else checkMembers(tx, join.membersLimit)
@@ -77,19 +77,20 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     translated: old?.translated ?? false,
     blocks: old?.blocks ?? {},
     joinedAtMs: context.nowMs,
+    joinKeyHash: keyHash,
     lastSeenMs: context.nowMs,
     certificates: [certificate],
     complete: isLive(old) && old.complete,
   }
-  writeMember(tx, row, join.globalRange, context)
+  writeMember(tx, row, context)
   return tx.get('member', cluster) ?? row
 }
 
 /** Takes new facts of a member: addresses may be added, and its records are judged anew. Throws RefusedError. */
-export function changeFacts(tx: Transaction, facts: ClusterFacts, globalRange: string, context: WriteContext): void {
+export function changeFacts(tx: Transaction, facts: ClusterFacts, context: WriteContext): void {
   const row = tx.get('member', context.cluster)
   if (!isLive(row) || canonicalJson(row.facts) === canonicalJson(facts)) return
-  writeMember(tx, { ...row, facts }, globalRange, context)
+  writeMember(tx, { ...row, facts }, context)
 }
 
 /** Adds a certificate to those that the member may show. */
@@ -179,7 +180,7 @@ function newIndex(tx: Transaction): number {
  * Stores the row with what the address plan adds, to it and to those it overlaps, and the Cluster records.
  * Throws RefusedError before anything is written.
  */
-function writeMember(tx: Transaction, row: MemberRow, globalRange: string, context: WriteContext): void {
+function writeMember(tx: Transaction, row: MemberRow, context: WriteContext): void {
   const members = new Map(tx.list('member').map(({ key, value }) => [key, value])).set(context.cluster, row)
   const claims = [...members].map(([id, member]) => ({
     id,
@@ -189,23 +190,18 @@ function writeMember(tx: Transaction, row: MemberRow, globalRange: string, conte
     blocks: member.blocks,
     departed: !isLive(member),
   }))
-  const plan = refusing(() => planAddresses(claims, globalRange))
+  const plan = refusing(() => planAddresses(claims, context.rules.globalRange))
   for (const [id, member] of members) {
     const added = plan.get(id)
     if (id === context.cluster || added !== undefined) tx.put('member', id, { ...member, ...added })
     if (isLive(member)) writeClusterRecord(tx, id as ClusterId)
   }
-  withdrawForeignAddresses(tx, row, context)
+  withdrawForeignAddresses(tx, context)
 }
 
 /** The pod CIDRs may have shrunk: what was admitted under the old ones must not stand for another's addresses. */
-function withdrawForeignAddresses(tx: Transaction, row: MemberRow, context: WriteContext): void {
-  const admission = {
-    cluster: context.cluster,
-    podCIDRs: row.facts.podCIDRs.map((text) => parsePrefix(text)),
-    allowedNamespaces: context.rules.allowedNamespaces,
-    publicKeyOwner: () => undefined,
-  }
+function withdrawForeignAddresses(tx: Transaction, context: WriteContext): void {
+  const admission = admissionContext(tx, context)
   for (const { key, row: record } of memberRecords(tx, context.cluster)) {
     if (record.body.kind !== 'EndpointSlice') continue
     const { namespace, name } = key

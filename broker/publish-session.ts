@@ -6,6 +6,7 @@
  *    └─────────────────same set───────────────────────────────────────────►┘
  */
 import {
+  type MemberKey,
   type Peer,
   type PublishMessage,
   type PublishReply,
@@ -18,17 +19,10 @@ import type { Clock } from '../reconcile/clock.ts'
 import type { LogFields, Logger } from '../runtime/logger.ts'
 import type { Refusal } from './admission-checks.ts'
 import { type RecordLog, StateError, type Transaction } from './log/record-log.ts'
-import {
-  type DeclaredSet,
-  type MemberChange,
-  type MemberRules,
-  applyChange,
-  compareSets,
-  keyOf,
-} from './member-changes.ts'
+import { type MemberChange, applyChange, compareSets, keyOf } from './member-changes.ts'
 import { requireMember } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
-import { type WriteContext, memberRecords } from './record-writes.ts'
+import { type WriteContext, type WriteRules, memberRecords } from './record-writes.ts'
 
 /** Changes that may wait for the disk; more, and the member is made to wait. */
 const MAX_WAITING = 1024
@@ -46,7 +40,7 @@ export interface PublishSessionDeps {
 
 export interface PublishSessionInit {
   readonly peer: Peer
-  readonly rules: MemberRules
+  readonly rules: WriteRules
   readonly reply: (message: PublishReply) => void
   /** False when a newer stream of the same cluster has taken over. */
   readonly isCurrent: () => boolean
@@ -59,7 +53,7 @@ export class MemberPublishSession implements PublishSession {
   readonly #ended = new AbortController()
   #phase: 'new' | 'digest' | 'filling' | 'open' = 'new'
   /** The parts of the digest that have come. */
-  #digest: DeclaredSet = new Map()
+  #digest = new Map<string, { readonly key: MemberKey; readonly hash: string }>()
   /** Keys of records still to come. */
   #needed = new Set<string>()
   #refusals = 0
@@ -126,11 +120,10 @@ export class MemberPublishSession implements PublishSession {
 
   async #onDigest(message: Extract<PublishMessage, { t: 'digest' }>): Promise<void> {
     if (this.#phase !== 'digest') throw unexpected('digest', 'it was not asked for')
-    const digest = new Map(this.#digest)
+    const digest = this.#digest
     for (const { key, hash } of message.entries) {
       digest.set(memberKeyText(key), { key, hash: Buffer.from(hash).toString('hex') })
     }
-    this.#digest = digest
     const { recordsPerCluster } = this.#init.rules
     if (digest.size > 2 * recordsPerCluster) {
       throw new RefusedError(
@@ -192,7 +185,7 @@ export class MemberPublishSession implements PublishSession {
 
   #apply(tx: Transaction, group: readonly MemberChange[]): (Refusal | undefined)[] {
     const context = this.#context()
-    return group.map((change) => applyChange(tx, change, context, this.#init.rules))
+    return group.map((change) => applyChange(tx, change, context))
   }
 
   #answer(group: readonly MemberChange[], refusals: readonly (Refusal | undefined)[]): void {

@@ -9,13 +9,12 @@ import { recordKeyText } from '../model/records.ts'
 import type { ClusterId } from '../model/ids.ts'
 import type { MemberKey } from '../protocol/broker-api.ts'
 import { contentHash, memberKey } from '../protocol/content-hash.ts'
-import { type Refusal, refusal } from './admission-checks.ts'
-import { admitRecord } from './admission.ts'
+import { type ClustersetRanges, type Refusal, refusal } from './admission-checks.ts'
+import { type AdmissionContext, admitRecord } from './admission.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
 import { type RecordRow, parseRecordKey } from './state.ts'
 
-export interface WriteRules {
-  readonly clustersetIpRange: string
+export interface WriteRules extends ClustersetRanges {
   readonly allowedNamespaces: readonly string[]
   readonly recordsPerCluster: number
 }
@@ -78,11 +77,13 @@ export function memberRecords(
     .filter(({ key }) => key.kind !== 'Cluster')
 }
 
-function admissionContext(tx: Transaction, { cluster, rules }: WriteContext): Parameters<typeof admitRecord>[1] {
+/** What the cluster's records are judged by now. */
+export function admissionContext(tx: Transaction, { cluster, rules }: WriteContext): AdmissionContext {
   return {
     cluster,
     podCIDRs: (tx.get('member', cluster)?.facts.podCIDRs ?? []).map((text) => parsePrefix(text)),
     allowedNamespaces: rules.allowedNamespaces,
+    ranges: rules,
     publicKeyOwner: (publicKey) => tx.get('publicKey', publicKey)?.cluster,
   }
 }

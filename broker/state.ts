@@ -29,6 +29,8 @@ export interface MemberRow {
   /** Every block ever given, by pod CIDR. */
   readonly blocks: Readonly<Record<string, string>>
   readonly joinedAtMs: number
+  /** SHA-256 of the public key that the present membership began with, hex. Absent in rows of earlier versions. */
+  readonly joinKeyHash?: string
   readonly lastSeenMs: number
   /** Certificates that may be used now, newest last. */
   readonly certificates: readonly IssuedCertificate[]

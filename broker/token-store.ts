@@ -124,7 +124,8 @@ class SqliteTokenStore implements TokenStore {
   }
 
   async evict(cluster: string): Promise<void> {
-    const rules = { clustersetIpRange: this.#settings.clustersetIpRange, allowedNamespaces: [], recordsPerCluster: 0 }
+    const { globalRange, clustersetIpRange } = this.#settings
+    const rules = { globalRange, clustersetIpRange, allowedNamespaces: [], recordsPerCluster: 0 }
     const id: ClusterId = parseClusterId(cluster, 'cluster')
     await this.#log.transact((tx) => {
       if (!isLive(tx.get('member', id))) {

@@ -4,7 +4,7 @@ import { RefusedError } from '../protocol/broker-api.ts'
 import { hashTokenSecret } from '../protocol/identity/token.ts'
 import { quote } from './admission-checks.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
-import type { TokenRow } from './state.ts'
+import { type TokenRow, isLive } from './state.ts'
 
 export interface TokenBearer {
   readonly cluster: string
@@ -22,8 +22,9 @@ export function checkSecretForm(secret: string): void {
 }
 
 /**
- * The row of this secret if it may be used now by this bearer. A spent token is good once more for the same cluster
- * with the same key: then the answer to the first request was lost on its way. Throws RefusedError.
+ * The row of this secret if it may be used now by this bearer. A spent token is good again for the same cluster with
+ * the same key, while the membership that it began lasts: then the answer to the first request was lost on its way.
+ * Throws RefusedError.
  */
 export function checkToken(
   view: LogView,
@@ -42,13 +43,21 @@ export function checkToken(
     const message = `token: ${id} is for cluster ${quote(row.cluster)}, not ${quote(bearer.cluster)}`
     throw new RefusedError('PermissionDenied', 'token', message)
   }
-  const repeated = row.uses.some((use) => use.cluster === bearer.cluster && use.keyHash === bearer.keyHash)
+  const repeated = isRepeated(view, row, bearer)
   if (row.usesLeft <= 0 && !repeated && bearer.keyHash !== undefined) {
     const last = row.uses.at(-1)
     const by = last === undefined ? '' : ` by cluster ${quote(last.cluster)} at ${timeText(last.atMs)}`
     throw refuse(`${id} has been used already${by}: ${CREATE_ANOTHER}`)
   }
   return { id, row, repeated }
+}
+
+/** Who has left, was evicted or has been succeeded must not come back with the old request. */
+function isRepeated(view: LogView, row: TokenRow, { cluster, keyHash }: TokenBearer): boolean {
+  if (keyHash === undefined) return false
+  const member = view.get('member', cluster)
+  if (!isLive(member) || member.joinKeyHash !== keyHash) return false
+  return row.uses.some((use) => use.cluster === cluster && use.keyHash === keyHash)
 }
 
 /** Takes one use off the token. */

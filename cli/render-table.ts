@@ -19,7 +19,7 @@ export function renderTable<T>(columns: readonly Column<T>[], rows: readonly T[]
   return `${lines.join('\n')}\n`
 }
 
-/** What a far cluster calls itself must not steer the reader's terminal. */
+/** What a far cluster calls itself must not steer the reader's terminal, break a line or turn the text round. */
 function printable(text: string): string {
-  return text.replaceAll(/\p{Cc}/gu, '?')
+  return text.replaceAll(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, '?')
 }

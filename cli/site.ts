@@ -17,12 +17,14 @@ export interface OpenSite {
 export interface OpenSiteInit extends CommandContext {
   /** Who hears of files that cannot be read; the reader of stderr by default. */
   readonly logger?: Logger | undefined
+  /** Runs until the signal. Everything else has failed when the signal comes first. */
+  readonly serves?: boolean
 }
 
 /** Opens, works, closes, also on failure. Throws what the site file or the state have to say. */
 export async function withSite<T>(
   file: string,
-  { signal, output, logger = new PlainLogger(output) }: OpenSiteInit,
+  { signal, output, logger = new PlainLogger(output), serves = false }: OpenSiteInit,
   work: (site: OpenSite) => Promise<T>,
 ): Promise<T> {
   const kind = statSync(file, { throwIfNoEntry: false })
@@ -41,6 +43,9 @@ export async function withSite<T>(
   try {
     signal.throwIfAborted()
     return await work({ config, cluster })
+  } catch (error) {
+    // No cause: the frame of the process takes a signal's own reason for success.
+    throw signal.aborted && !serves ? new UserError('interrupted before it was done') : error
   } finally {
     await cluster.close()
   }

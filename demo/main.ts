@@ -49,7 +49,7 @@ async function main(): Promise<void> {
     failure = (error as Error).message
   }
   process.exitCode = report.finish(failure)
-  if (options.keep && failure === undefined) process.stdout.write(keepText(lab))
+  if (options.keep) process.stdout.write(keepText(lab))
   else await lab.close()
   // Whatever was under way when the demo was stopped would go on in a world that is gone.
   process.exit()

@@ -33,6 +33,14 @@ export function isDnsSubdomain(value: string): boolean {
   return value.length <= 253 && value.split('.').every((label) => isDnsLabel(label))
 }
 
+/**
+ * True for namespaces that belong to the platform itself (kube-*, openshift*): names in them are believed, so nobody
+ * exports from or into them unless an operator allows it.
+ */
+export function isSystemNamespace(namespace: string): boolean {
+  return namespace.startsWith('kube-') || namespace.startsWith('openshift')
+}
+
 /** Takes any string, gives a ClusterId. Throws InvalidNameError. KEP-2149 and mcs.md 1.5. */
 export function parseClusterId(value: string, field = 'cluster id'): ClusterId {
   if (!isDnsLabel(value)) throw new InvalidNameError(field, value, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')

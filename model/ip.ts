@@ -109,10 +109,17 @@ export function classifyAddress(address: Address): AddressClass {
   return 'usable'
 }
 
+/** The first special network that overlaps this one; undefined when all of its addresses can be used. */
+export function specialPart(
+  prefix: Prefix,
+): { readonly prefix: Prefix; readonly is: Exclude<AddressClass, 'usable'> } | undefined {
+  return SPECIAL.find((row) => overlaps(row.prefix, prefix))
+}
+
 /** IPv4-mapped, IPv4-compatible (RFC 4291 section 2.5.5) and NAT64 (RFC 6052). */
 const WITH_IPV4: readonly Prefix[] = ['::ffff:0:0/96', '::/96', '64:ff9b::/96'].map((text) => parsePrefix(text))
 
-const SPECIAL: readonly { readonly prefix: Prefix; readonly is: AddressClass }[] = [
+const SPECIAL: readonly { readonly prefix: Prefix; readonly is: Exclude<AddressClass, 'usable'> }[] = [
   { prefix: parsePrefix('0.0.0.0/8'), is: 'unspecified' },
   { prefix: parsePrefix('127.0.0.0/8'), is: 'loopback' },
   { prefix: parsePrefix('169.254.0.0/16'), is: 'linkLocal' },

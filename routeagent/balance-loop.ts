@@ -31,8 +31,8 @@ export interface BalanceLoopDeps {
 /** What the kernel has, as far as we know. */
 interface Applied {
   world: NodeNftWorld
-  /** The fixed part as text: when it changes, the table is made anew. */
-  readonly fixedText: string
+  /** What the fixed part follows from: when it changes, the table is made anew. */
+  readonly ground: string
   readonly localBackends: LocalBackends
   scaffold: Scaffold
   shape: TableShape
@@ -124,8 +124,14 @@ export class BalanceLoop {
       return false
     }
     this.#worldChanged = false
-    this.#planner = this.#updatePlanner(reading.world, checking)
-    this.#world = nodeNftWorld(withFacts(reading.world, await facts.read(signal)))
+    try {
+      this.#planner = this.#updatePlanner(reading.world, checking)
+      this.#world = nodeNftWorld(withFacts(reading.world, await facts.read(signal)))
+    } catch (error) {
+      // Else the next run would go on with the old world, or with none, until the next look at everything.
+      this.#worldChanged = true
+      throw error
+    }
     return true
   }
 
@@ -142,7 +148,7 @@ export class BalanceLoop {
   }
 
   #isStillFixed(applied: Applied, world: NodeNftWorld): boolean {
-    if (applied.world !== world && applied.fixedText !== formatNft(planNodeNft(world))) return false
+    if (applied.world !== world && applied.ground !== groundOf(world)) return false
     applied.world = world
     return true
   }
@@ -152,7 +158,7 @@ export class BalanceLoop {
     await this.#send('full', plan.statements, signal)
     this.#applied = {
       world,
-      fixedText: formatNft(planNodeNft(world)),
+      ground: groundOf(world),
       localBackends: plan.localBackends,
       scaffold: plan.scaffold,
       shape: shapeOf(plan.statements),
@@ -204,4 +210,9 @@ export class BalanceLoop {
     this.#deps.metrics.servicePorts.set(served, { state: 'served' })
     this.#deps.metrics.servicePorts.set(planner.ports().size - served, { state: 'refused' })
   }
+}
+
+// Which backends are local follows from the node's pod networks, also where no rule names them.
+function groundOf(world: NodeNftWorld): string {
+  return `${world.nodePodCidrs.join(' ')}\n${formatNft(planNodeNft(world))}`
 }

@@ -11,6 +11,8 @@ export interface FactsReaderDeps {
 export class FactsReader {
   readonly #deps: FactsReaderDeps
   #kept: KernelFacts | undefined
+  /** Counts invalidate(): what a look found that began before the last one is not kept. */
+  #changes = 0
   /** What was read last, even if it may be out of date. */
   known: KernelFacts | undefined
 
@@ -20,19 +22,22 @@ export class FactsReader {
 
   /** Forgets what is kept: the next read() asks the kernel. */
   invalidate(): void {
+    this.#changes += 1
     this.#kept = undefined
   }
 
   async read(signal: AbortSignal): Promise<KernelFacts> {
     if (this.#kept !== undefined) return this.#kept
     const { routes, sysctl } = this.#deps
+    const changes = this.#changes
     const [links, addresses, bridgeNetfilter] = await Promise.all([
       routes.links(signal),
       routes.addresses(signal),
       sysctl.read('net/bridge/bridge-nf-call-iptables'),
     ])
-    this.#kept = { links, addresses, bridgeNetfilter: bridgeNetfilter?.trim() }
-    this.known = this.#kept
-    return this.#kept
+    const facts = { links, addresses, bridgeNetfilter: bridgeNetfilter?.trim() }
+    this.known = facts
+    if (changes === this.#changes) this.#kept = facts
+    return facts
   }
 }

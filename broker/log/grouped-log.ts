@@ -49,6 +49,8 @@ export class GroupedLog implements RecordLog {
   readonly #state = new LogState()
   readonly #callbacks = new Set<(changes: readonly Change[]) => void>()
   #waiting: Waiting[] = []
+  /** By other processes, not told yet: they are durable even when the group that met them fails. */
+  #foreign: readonly Change[] = []
   #scheduled: NodeJS.Immediate | undefined
   #closed = false
 
@@ -144,9 +146,9 @@ export class GroupedLog implements RecordLog {
 
   /** Gives the changes that became visible: this group's and those of other processes. */
   #writeGroup(waiting: readonly Waiting[]): readonly Change[] {
-    const foreign = this.#begin()
-    const group = new WriteLayer(this.#state)
     try {
+      this.#begin()
+      const group = new WriteLayer(this.#state)
       for (const one of waiting) one.run(group)
       const changes = this.#changesOf(group)
       if (changes.length > 0) this.#journal.write(changes)
@@ -156,19 +158,21 @@ export class GroupedLog implements RecordLog {
       this.#state.apply(changes)
       if (compactTo !== undefined) this.#state.forgetRemoved(compactTo)
       if (changes.length > 0) this.#init.onGroup?.(changes.length)
-      return [...foreign, ...changes]
+      const visible = [...this.#foreign, ...changes]
+      this.#foreign = []
+      return visible
     } catch (error) {
       this.#journal.rollback()
       throw error
     }
   }
 
-  #begin(): readonly Change[] {
+  #begin(): void {
     const foreign = this.#journal.begin(this.#state.revision)
-    if (foreign === undefined) return []
+    if (foreign === undefined) return
     if (foreign.whole) this.#state.clear()
     this.#take(foreign)
-    return foreign.changes
+    this.#foreign = [...this.#foreign, ...foreign.changes]
   }
 
   #take(content: JournalContent): void {

@@ -69,10 +69,12 @@ class SqliteJournal implements Journal {
       this.#open = true
       const version = this.#version()
       if (version === this.#seenVersion) return undefined
-      this.#seenVersion = version
       const compacted = Number(this.#meta('compacted'))
       const whole = compacted > revision
-      return { ...this.#read(whole ? 0 : revision), whole }
+      const content = { ...this.#read(whole ? 0 : revision), whole }
+      // Only now: what could not be read has not been seen.
+      this.#seenVersion = version
+      return content
     })
   }
 

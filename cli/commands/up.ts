@@ -48,7 +48,7 @@ export function addUpCommand(program: Command, { signal, output }: CommandContex
     .addOption(logLevelOption())
     .action(async (options: UpOptions) => {
       const logger = options.dryRun ? undefined : createLogger('site', options.logLevel)
-      await withSite(options.site, { signal, output, logger }, async (site) => {
+      await withSite(options.site, { signal, output, logger, serves: true }, async (site) => {
         const run = { ...options, components: options.component, signal }
         if (options.dryRun) output.answer(await printPlans(site, run))
         else await runSite(site, run)

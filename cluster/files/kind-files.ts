@@ -9,7 +9,8 @@ import { KindStore, specParts } from '../kind-store.ts'
 import type { ObjectKey } from '../object-key.ts'
 import { removeStaleTemporaries } from './atomic-write.ts'
 import type { ObjectUpdate } from './claims.ts'
-import { type StatePart, StateFolder, type UserNote } from './state-folder.ts'
+import { StateFolder, type UserNote } from './state-folder.ts'
+import type { StatePart } from './state-shapes.ts'
 import { type FileEvent, TreeWatcher } from './tree-watcher.ts'
 
 export interface KindFilesDeps {
@@ -95,6 +96,11 @@ export class KindFiles {
   refresh(key: ObjectKey, part: StatePart): void {
     const path = this.folder.pathOf(key, part)
     const stamp = this.folder.stamp(path)
+    if (stamp === undefined && !this.folder.lacks(path)) {
+      // Not gone, only out of sight. Reading it tells why, where there is something to tell.
+      this.folder.read(key, part)
+      return
+    }
     if (stamp === undefined) this.#stamps.delete(path)
     else this.#stamps.set(path, stamp)
     if (part === 'object') {
@@ -102,7 +108,8 @@ export class KindFiles {
       // There but damaged: what we know stays, and is written again by #onCorrupt().
       if (ours !== undefined || stamp === undefined) this.store.update(key, { ours })
     } else if (part === 'status') {
-      this.store.update(key, { status: this.folder.read(key, 'status') })
+      const status = this.folder.read(key, 'status')
+      if (status !== undefined || stamp === undefined) this.store.update(key, { status })
     } else {
       this.#refreshNote(key)
     }
@@ -191,9 +198,10 @@ export class KindFiles {
   #onCorrupt(path: string, reason: string): void {
     this.#deps.onCorrupt(path, reason)
     const file = this.folder.identify(path)
-    const good = file?.part === 'object' ? this.store.layers(file.key).ours : undefined
-    if (file === undefined || good === undefined) return
-    this.#write(file.key, 'object', good)
+    if (file === undefined) return
+    const { ours, status } = this.store.layers(file.key)
+    if (file.part === 'object' && ours !== undefined) this.#write(file.key, 'object', ours)
+    if (file.part === 'status' && status !== undefined) this.#write(file.key, 'status', status)
   }
 
   /** In the background: nobody waits for notes and repairs. */

@@ -10,9 +10,8 @@ import { ClusterApiError } from '../cluster-api.ts'
 import type { StoredStatus } from '../kind-store.ts'
 import { NO_NAMESPACE, type ObjectKey, keyOf } from '../object-key.ts'
 import { createFileOnce, errorCode, isMissing, writeFileAtomic } from './atomic-write.ts'
+import { type StatePart, shapeComplaint } from './state-shapes.ts'
 import { stampOf } from './user-file.ts'
-
-export type StatePart = 'object' | 'status' | 'user'
 
 /** What is known of a user's object that the YAML does not say. */
 export interface UserNote {
@@ -124,21 +123,20 @@ export class StateFolder {
     }
   }
 
+  /** Whether a file is surely not there. A folder that is gone as a whole, or cannot be read, says nothing. */
+  lacks(path: string): boolean {
+    try {
+      return statSync(path, { throwIfNoEntry: false }) === undefined && statSync(this.path).isDirectory()
+    } catch {
+      return false
+    }
+  }
+
   #complaint(value: unknown, key: ObjectKey, part: StatePart): string | undefined {
     if (typeof value !== 'object' || value === null) return 'expected a JSON object'
-    if (part === 'status') {
-      return typeof (value as StoredStatus).uid === 'string' ? undefined : 'uid: expected text'
-    }
-    if (part === 'user') {
-      const note = value as Partial<UserNote>
-      return typeof note.uid === 'string' && typeof note.generation === 'number'
-        ? undefined
-        : 'expected uid and generation'
-    }
-    const object = value as Partial<KubeObject>
-    if (object.kind !== this.#kind) return `kind: expected ${this.#kind}`
-    if (typeof object.metadata?.name !== 'string') return 'metadata.name: expected text'
-    return keyOf(object as KubeObject) === key ? undefined : 'metadata: expected the name and namespace of its path'
+    const complaint = shapeComplaint(this.#kind, part, value)
+    if (complaint !== undefined || part !== 'object') return complaint
+    return keyOf(value as KubeObject) === key ? undefined : 'metadata: expected the name and namespace of its path'
   }
 }
 

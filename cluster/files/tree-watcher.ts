@@ -2,7 +2,7 @@
  * Tells which files below a folder changed. One inotify watch per folder, set before the folder is listed, so that
  * nothing falls in between; rescan() finds what the kernel's queue may have lost.
  */
-import { type FSWatcher, type Stats, readdirSync, statSync, watch } from 'node:fs'
+import { type FSWatcher, type Stats, lstatSync, readdirSync, statSync, watch } from 'node:fs'
 import { join } from 'node:path'
 import { isMissing } from './atomic-write.ts'
 
@@ -109,8 +109,8 @@ export class TreeWatcher {
     watched.lastRenamed = type === 'rename' ? name : undefined
     const path = join(folder, name)
     if (this.#init.skip(name, path)) return
-    const stats = this.#stat(path)
-    if (stats?.isDirectory() === true) {
+    // Links to folders are not followed, as #list() does not: they may lead in circles.
+    if (this.#stat(path, lstatSync)?.isDirectory() === true) {
       this.#addFolder(path, false)
       return
     }
@@ -134,9 +134,9 @@ export class TreeWatcher {
     return this.#stat(path) !== undefined
   }
 
-  #stat(path: string): Stats | undefined {
+  #stat(path: string, stat: typeof statSync = statSync): Stats | undefined {
     try {
-      return statSync(path, { throwIfNoEntry: false })
+      return stat(path, { throwIfNoEntry: false })
     } catch {
       return undefined
     }

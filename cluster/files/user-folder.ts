@@ -35,8 +35,9 @@ const SETTLE_MS = 15
 const PATIENCE_MS = 300
 /** How long a file may be missing: editors remove and write anew. */
 const VANISH_MS = 100
-/** Between looks at a file that another process still has open for writing. */
+/** Between looks at a file that another process has open for writing; twice as long each time. A look is not cheap. */
 const WRITER_MS = 50
+const MAX_WRITER_MS = 1000
 
 const DUPLICATES = 'duplicates'
 
@@ -54,6 +55,8 @@ export class UserFolder {
   readonly #stamps = new Map<string, string>()
   readonly #hashes = new Map<string, string>()
   readonly #waiting = new Map<string, Waiting>()
+  /** The next pause of files that somebody is writing. */
+  readonly #writerMs = new Map<string, number>()
   #loading = true
   #duplicates = ''
   #cancelDuplicates: (() => void) | undefined
@@ -115,6 +118,7 @@ export class UserFolder {
 
   #onFile(path: string, event: FileEvent): void {
     const file = relative(this.#init.folder, path)
+    if (event !== 'found') this.#writerMs.delete(file)
     if (!/\.(ya?ml|json)$/.test(file)) {
       this.#onFolderGone(file)
       return
@@ -178,15 +182,15 @@ export class UserFolder {
       this.#accept(file, { file, sha256, parsed: before }, how)
       return
     }
-    if (how === 'settled' && isOpenForWriting(this.#path(file))) {
-      this.#wait(file, WRITER_MS, 'settled')
-      return
-    }
+    if (how === 'settled' && this.#waitForWriter(file)) return
     const result = parseUserFile(this.title(file), text)
+    const doubtful = 'problems' in result || looksUnfinished(text, result.file, before)
+    // A file made anew right after another was removed looks as if it had been renamed.
+    if (how === 'complete' && doubtful && this.#waitForWriter(file)) return
     if ('problems' in result) {
       if (how === 'settled') this.#wait(file, PATIENCE_MS, 'patient')
       else this.#keep(file, result.problems, how)
-    } else if (how === 'settled' && looksUnfinished(text, result.file, before)) {
+    } else if (how === 'settled' && doubtful) {
       this.#wait(file, PATIENCE_MS, 'patient')
     } else if (how === 'first' && known !== undefined && looksUnfinished(text, result.file, known.parsed)) {
       // Started in the middle of a save, perhaps: the last good state until it has stood still.
@@ -195,6 +199,15 @@ export class UserFolder {
     } else {
       this.#accept(file, { file, sha256, parsed: result.file }, how)
     }
+  }
+
+  /** True when somebody is writing the file: it is looked at again later. */
+  #waitForWriter(file: string): boolean {
+    if (!isOpenForWriting(this.#path(file))) return false
+    const ms = this.#writerMs.get(file) ?? WRITER_MS
+    this.#writerMs.set(file, Math.min(2 * ms, MAX_WRITER_MS))
+    this.#wait(file, ms, 'settled')
+    return true
   }
 
   #accept(file: string, good: GoodFile, how: Confidence): void {
@@ -214,6 +227,7 @@ export class UserFolder {
 
   #onMissing(file: string, how: Confidence): void {
     this.#stamps.delete(file)
+    this.#writerMs.delete(file)
     if (this.#folderGone()) {
       // An unmounted or replaced folder says nothing about its objects.
       this.#onFolderError(this.#init.folder, new Error('no such folder'))
@@ -231,6 +245,7 @@ export class UserFolder {
   }
 
   #set(file: string, good: GoodFile): void {
+    this.#writerMs.delete(file)
     this.#hashes.set(file, good.sha256)
     this.#publish(this.#claims.set(file, good.parsed))
   }

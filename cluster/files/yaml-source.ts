@@ -22,7 +22,7 @@ export function readSource(file: string, text: string): Source {
   const parsed = parseAllDocuments(text, { lineCounter: lines, prettyErrors: false, merge: true, logLevel: 'silent' })
   const documents: readonly Document[] = Array.isArray(parsed) ? parsed : []
   const problems = documents.flatMap((document) =>
-    document.errors.map((error) => ({ file, ...position(lines, error.pos[0]), reason: firstLine(error.message) })),
+    document.errors.map((error) => ({ file, ...position(lines, error.pos[0]), reason: reasonOf(error) })),
   )
   if (problems.length > 0) return { problems: problems.slice(0, MAX_PROBLEMS) }
   const sources: SourceDocument[] = []
@@ -32,7 +32,7 @@ export function readSource(file: string, text: string): Source {
       sources.push({ value: withoutNulls(document.toJS({ maxAliasCount: 100 })), place })
     } catch (error) {
       return {
-        problems: [{ file, ...place([]), reason: firstLine(error instanceof Error ? error.message : String(error)) }],
+        problems: [{ file, ...place([]), reason: reasonOf(error) }],
       }
     }
   }
@@ -101,7 +101,10 @@ function position(lines: LineCounter, offset: number): { line: number; column: n
   return { line: Math.max(line, 1), column: Math.max(col, 1) }
 }
 
-function firstLine(message: string): string {
+function reasonOf(error: unknown): string {
+  const message = error instanceof Error ? error.message : String(error)
+  // The parser descends one call for each level.
+  if (/call stack|stack overflow/i.test(message)) return 'nested too deeply, or an alias that contains itself'
   return message.split('\n', 1)[0] ?? message
 }
 

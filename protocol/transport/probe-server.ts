@@ -45,13 +45,13 @@ function judgeServer(socket: TLSSocket, init: ProbeInit): void {
     throw new CertificateError('wrongIdentity', `${where} shows no certificate that can be read`)
   }
   if (facts.clusterset !== undefined && facts.clusterset !== init.clusterset) throw otherClusterset(init, facts)
-  if (!socket.authorized) throw untrusted(where, String(socket.authorizationError), facts)
+  if (!socket.authorized) throw untrusted(where, String(socket.authorizationError), facts, init.clock.now())
   if (checkServerIdentity(SERVER_NAME, socket.getPeerCertificate()) !== undefined) {
     throw new CertificateError('wrongIdentity', `the certificate of ${where} is not for ${SERVER_NAME}: not a broker`)
   }
 }
 
-function untrusted(where: string, code: string, facts: CertificateFacts): CertificateError {
+function untrusted(where: string, code: string, facts: CertificateFacts, nowMs: number): CertificateError {
   if (code.includes('CERT_HAS_EXPIRED')) {
     const at = new Date(facts.notAfterMs).toISOString()
     return new CertificateError('expired', `the certificate of the broker at ${where} expired at ${at}`)
@@ -60,7 +60,7 @@ function untrusted(where: string, code: string, facts: CertificateFacts): Certif
     const from = new Date(facts.notBeforeMs).toISOString()
     return new CertificateError(
       'notYetValid',
-      `the certificate of the broker at ${where} is valid from ${from}: check the clocks`,
+      `the certificate of the broker at ${where} is valid from ${from}, this machine says ${new Date(nowMs).toISOString()}: check the clocks`,
     )
   }
   return new CertificateError(

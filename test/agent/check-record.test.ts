@@ -1,8 +1,11 @@
+import fc from 'fast-check'
 import t from 'tap'
+import { recordProblem } from '../../agent/check-record.ts'
 import { newImportMemory, planImports } from '../../agent/plan-imports.ts'
+import { admitRecord } from '../../broker/admission.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { RecordBody, ServiceExportBody, StoredRecord } from '../../model/records.ts'
-import { FLAT, IP, MILANO, cluster, exported, plan, record, show, sliceOf, world } from './import-fixtures.ts'
+import { FLAT, IP, MILANO, OWN, cluster, exported, plan, record, show, sliceOf, world } from './import-fixtures.ts'
 
 t.test('bad records are left out, with a reason, and only they', async (t) => {
   const bad = (change: Partial<StoredRecord['key']>, body: RecordBody): StoredRecord => {
@@ -33,6 +36,16 @@ t.test('bad records are left out, with a reason, and only they', async (t) => {
     ],
     [cluster('bad', ['10.42.0.0/16'], []), "10.42.0.0/16 overlaps this cluster's own pod CIDRs"],
     [cluster('bad', ['127.0.0.0/8'], []), '127.0.0.0/8 is no usable network'],
+    [cluster('bad', ['64.0.0.0/2'], []), '64.0.0.0/2 is no usable network'],
+    [cluster('bad', ['10.43.128.0/17'], []), "10.43.128.0/17 overlaps this cluster's own service CIDRs"],
+    [
+      bad({ name: 'bad', namespace: '' }, { kind: 'Cluster', spec: { ...OWN, id: 'paris' } }),
+      'it claims to be cluster "paris"',
+    ],
+    [
+      bad({}, { kind: 'ClusterSetIP', ips: ['245.0.0.9'] }),
+      'a ClusterSetIP of cluster "milano": only the broker gives them',
+    ],
     [
       cluster('bad', ['10.1.0.0/16'], ['244.9.0.0/24']),
       'globalCIDRs[0] "244.9.0.0/24": expected the size and family of podCIDRs[0], 10.1.0.0/16',
@@ -65,4 +78,50 @@ t.test('bad records are left out, with a reason, and only they', async (t) => {
     [],
     'allowed',
   )
+})
+
+t.test('what the broker admits no importer leaves out: else the owner would believe it exported', async (t) => {
+  const context = {
+    cluster: 'milano',
+    podCIDRs: [],
+    allowedNamespaces: [],
+    ranges: { globalRange: '244.0.0.0/8', clustersetIpRange: '245.0.0.0/16' },
+    publicKeyOwner: () => undefined,
+  }
+  const word = fc.constantFrom('', 'a', 'Cluster', 'example.org/x', 'a b', 'A', '-', 'a/b/c', 'x'.repeat(64))
+  const text = fc.oneof({ arbitrary: word, weight: 5 }, fc.string())
+  const good = exported('milano').body as ServiceExportBody
+  let admitted = 0
+  fc.assert(
+    fc.property(
+      fc.constantFrom('shop', 'kube-x', 'openshift', 'a/b'),
+      fc.record(
+        {
+          internalTrafficPolicy: fc.constantFrom('Cluster', 'Local', 'x', ''),
+          trafficDistribution: text,
+          exportedLabels: fc.dictionary(text, text, { maxKeys: 2 }),
+          exportedAnnotations: fc.dictionary(text, text, { maxKeys: 2 }),
+          ports: fc.array(
+            fc.record({
+              name: word,
+              protocol: fc.constant('TCP' as const),
+              port: fc.integer({ min: 0, max: 65_536 }),
+              appProtocol: text,
+            }),
+            { maxLength: 2 },
+          ),
+        },
+        { requiredKeys: [] },
+      ),
+      (namespace, change) => {
+        const body = { ...good, ...change }
+        if (admitRecord({ namespace, name: 'web', body }, context) !== undefined) return true
+        admitted += 1
+        const one = record('milano', 'web', body)
+        return recordProblem({ ...one, key: { ...one.key, namespace } }, []) === undefined
+      },
+    ),
+    { numRuns: 2000 },
+  )
+  t.ok(admitted > 50, `${admitted} were admitted`)
 })

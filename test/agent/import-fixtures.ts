@@ -12,7 +12,7 @@ export const OWN: ClusterSpec = {
   id: 'tokyo',
   index: 3,
   podCIDRs: ['10.42.0.0/16'],
-  serviceCIDRs: [],
+  serviceCIDRs: ['10.43.0.0/16'],
   globalCIDRs: ['244.3.0.0/16'],
   labels: {},
 }

@@ -15,6 +15,7 @@ const context: AdmissionContext = {
   cluster: 'milano',
   podCIDRs: [parsePrefix('10.42.0.0/16')],
   allowedNamespaces: ['kube-public'],
+  ranges: { globalRange: '244.0.0.0/8', clustersetIpRange: '245.0.0.0/16' },
   publicKeyOwner: (key) => (key === OTHER_KEY ? 'paris' : undefined),
 }
 
@@ -131,6 +132,16 @@ t.test('every refusal names the field and the reason', async (t) => {
       'sessionAffinityTimeoutSeconds: 90000: expected 1 to 86400',
     ],
     [anExport({ exportedLabels: { 'a b': 'c' } }), 'exportedLabels: key "a b": expected a Kubernetes label key'],
+    [anExport({ exportedLabels: { a: 'b c' } }), 'exportedLabels[a]: "b c": expected a Kubernetes label value'],
+    [anExport({ internalTrafficPolicy: 'x' }), 'internalTrafficPolicy: "x": expected Cluster or Local'],
+    [
+      anExport({ trafficDistribution: 'Prefer Close' }),
+      'trafficDistribution: "Prefer Close": expected a Kubernetes qualified name such as example.org/name',
+    ],
+    [
+      anExport({ ports: [{ protocol: 'TCP', port: 80, appProtocol: 'HTTP 2' }] }),
+      'ports[0].appProtocol: "HTTP 2": expected a Kubernetes qualified name such as example.org/name',
+    ],
     [
       anExport({ exportedAnnotations: { a: 'x'.repeat(70_000) } }),
       'exportedAnnotations: has 70001 characters: expected at most 65536',
@@ -193,6 +204,14 @@ t.test('every refusal names the field and the reason', async (t) => {
       'spec.candidates[0].address: "ff02::1" is a multicast address: expected one that other clusters can reach',
     ],
     [
+      anEndpoint(candidate('244.1.0.5')),
+      `spec.candidates[0].address: "244.1.0.5" is inside 244.0.0.0/8 (the clusterset's global range): expected one that other clusters can reach`,
+    ],
+    [
+      anEndpoint(candidate('246.0.1.0')),
+      'spec.candidates[0].address: "246.0.1.0" is inside 246.0.0.0/8 (the addresses of lane devices): expected one that other clusters can reach',
+    ],
+    [
       anEndpoint(candidate('gw.example.org')),
       'spec.candidates[0].address: "gw.example.org": expected an IPv4 or IPv6 address',
     ],
@@ -221,16 +240,19 @@ t.test('an over-long name: mcs.md 1.5', async (t) => {
   })
 })
 
-t.test('whatever is admitted has only addresses of its own', async () => {
+t.test('whatever is admitted has only addresses of its own', async (t) => {
   const octet = fc.oneof(fc.integer({ min: 0, max: 255 }), fc.constantFrom(0, 10, 42, 127, 169, 224, 254, 255))
   const address = fc.oneof(
+    { arbitrary: fc.tuple(octet, octet).map(([a, b]) => `10.42.${a}.${b}`), weight: 6 },
     fc.tuple(octet, octet, octet, octet).map((parts) => parts.join('.')),
     fc.ipV6(),
     fc.string(),
   )
+  let admitted = 0
   fc.assert(
     fc.property(fc.array(address, { maxLength: 4 }), (addresses) => {
       if (admitRecord(aSlice({ addresses }), context) !== undefined) return true
+      admitted += 1
       return addresses.every((text) => {
         const parsed = parseAddress(text)
         return containsAddress(parsePrefix('10.42.0.0/16'), parsed) && formatAddress(parsed) === text
@@ -238,6 +260,7 @@ t.test('whatever is admitted has only addresses of its own', async () => {
     }),
     { numRuns: 500 },
   )
+  t.ok(admitted > 20, `${admitted} were admitted`)
 })
 
 t.test('no text that passes could stand for another key', async () => {
@@ -288,6 +311,15 @@ t.test('facts of a member', async (t) => {
     [
       { serviceCIDRs: ['10.42.0.0/20'] },
       'serviceCIDRs[0]: "10.42.0.0/20" overlaps podCIDRs[0] "10.42.0.0/16": expected ranges apart from each other',
+    ],
+    [{ serviceCIDRs: ['0.0.0.0/1'] }, 'serviceCIDRs[0]: "0.0.0.0/1" is too large: expected /8 or smaller'],
+    [
+      { serviceCIDRs: ['245.0.0.0/20'] },
+      `serviceCIDRs[0]: "245.0.0.0/20" overlaps 245.0.0.0/16 (the clusterset IP range): expected service addresses of the cluster's own`,
+    ],
+    [
+      { serviceCIDRs: ['224.0.0.0/16'] },
+      `serviceCIDRs[0]: "224.0.0.0/16" overlaps 224.0.0.0/4 (multicast addresses): expected service addresses of the cluster's own`,
     ],
     [{ serviceCIDRs: ['x'] }, 'serviceCIDRs[0]: "x": expected a CIDR such as 10.42.0.0/16'],
     [{ labels: { 'a b': 'c' } }, 'labels: key "a b": expected a Kubernetes label key'],

@@ -101,6 +101,24 @@ t.test('a lost answer: the same request again is granted, another key is not', a
   t.match(await refusal(join_(harness, 'milano', { token: text })), /has been used already/)
 })
 
+t.test('a spent token is no way back: not after leaving, not after an eviction, not past a successor', async (t) => {
+  const harness = await startBroker(t)
+  const { broker, tokens } = harness
+  const { text } = await tokens.create({})
+  const csr = await createCsr(createKey())
+  const attempt = { token: text, csr }
+  const first = await join_(harness, 'milano', attempt)
+  await broker.leave(first.peer)
+  t.match(await refusal(join_(harness, 'milano', attempt)), /has been used already by cluster "milano"/, 'left')
+  const bound = await tokens.create({ cluster: 'milano' })
+  const again = { token: bound.text, csr }
+  await join_(harness, 'milano', again)
+  await tokens.evict('milano')
+  t.match(await refusal(join_(harness, 'milano', again)), /has been used already by cluster "milano"/, 'evicted')
+  await join_(harness, 'milano')
+  t.match(await refusal(join_(harness, 'milano', again)), /has been used already by cluster "milano"/, 'succeeded')
+})
+
 t.test('other refusals of a join', async (t) => {
   const harness = await startBroker(t)
   const { clock } = harness

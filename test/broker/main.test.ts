@@ -242,6 +242,23 @@ t.test('a certificate of another clusterset', async (t) => {
   await broker.stop()
 })
 
+t.test('not ready before the port is open', async (t) => {
+  const status = new StatusBoard()
+  const stop = new AbortController()
+  const deps = { clock, logger: new CapturingLogger(), metrics: createMetrics('broker'), status }
+  const listening = Promise.withResolvers<void>()
+  const running = runBroker(
+    { ...deps, onListening: () => listening.resolve() },
+    config(join(temporaryFolder(t), 'state'), 0),
+    stop.signal,
+  )
+  t.same(status.notReady(), ['state: the broker is starting'])
+  await listening.promise
+  await eventually(() => status.notReady().length === 0, { deadlineMs: 5000 })
+  stop.abort()
+  await running
+})
+
 t.test('what keeps a broker from starting is named', async (t) => {
   const folder = temporaryFolder(t)
   const good = join(folder, 'good')

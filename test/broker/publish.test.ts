@@ -81,6 +81,22 @@ t.test('the order of messages', async (t) => {
   await t.rejects(stream.put(web), { message: 'put: the digest comes first' })
 })
 
+t.test('a digest in very many parts costs no more than its entries', async (t) => {
+  const harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  const stream = new Publisher(harness, peer)
+  const records = Array.from({ length: 20_000 }, (_, i) => anExport(`web-${i}`))
+  await stream.send(declaration(records))
+  const parts = records.map((record) => digest([record]))
+  const started = performance.now()
+  for (const part of parts) await stream.send({ ...part, last: false } as typeof part)
+  await stream.send(digest([]))
+  const ms = performance.now() - started
+  const needed = stream.replies.find((reply) => reply.t === 'need')
+  t.equal(needed?.t === 'need' ? needed.keys.length : 0, records.length)
+  t.ok(ms < 5000, `${Math.round(ms)} ms`)
+})
+
 t.test('refusals of records, by the broker itself', async (t) => {
   const harness = await startBroker(t, {
     config: { limits: { recordsPerCluster: 5, membersPerClusterset: 2, watchesPerCluster: 1 } },

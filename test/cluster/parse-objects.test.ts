@@ -156,6 +156,20 @@ t.test('an alias bomb is refused quickly', async (t) => {
   t.ok(performance.now() - start < 1000)
 })
 
+t.test('what has no end, or nearly none, is refused with a reason', async (t) => {
+  const texts: Record<string, string> = {
+    'a flow list': '['.repeat(100_000),
+    'a flow map': '{a: '.repeat(20_000),
+    'a block list': '- '.repeat(20_000),
+    'an alias of itself': 'kind: &a [*a]',
+  }
+  for (const [say, text] of Object.entries(texts)) {
+    const found = read(text)
+    t.match(found[0], /^x\.yaml:1:\d+: nested too deeply, or an alias that contains itself$/, say)
+    t.ok(found.length <= 20, say)
+  }
+})
+
 t.test('no text makes the parser throw', async () => {
   const seed = `${serviceYaml('web')}---\n${doc('EndpointSlice', 'addressType: IPv4\nendpoints: [{addresses: [10.0.0.1]}]', SLICE)}`
   const mutated = fc

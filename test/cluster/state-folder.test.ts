@@ -1,9 +1,19 @@
 /** The state folder: shared by processes, damaged, unwritable, large. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdirSync, utimesSync, readdirSync, unlinkSync, writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import {
+  existsSync,
+  mkdirSync,
+  utimesSync,
+  readdirSync,
+  renameSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
 import t from 'tap'
+import type { Kind } from '../../model/objects.ts'
 import { serviceImport } from '../compliance/cluster-api.ts'
 import { eventually } from '../support/eventually.ts'
 import { FileSite, names, serviceYaml, synced, wait } from './file-site.ts'
@@ -46,6 +56,78 @@ t.test('a state file damaged while we run is healed by whoever still knows it', 
   t.equal(names(cache), 'web')
   await wait(50)
   t.same(changes, [], 'nobody noticed')
+})
+
+t.test('a state file that is JSON but not what was written is damaged too, and ends no process', async (t) => {
+  const slice = {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: { name: 'web', namespace: 'shop' },
+    addressType: 'IPv4',
+  }
+  const self = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', metadata: { name: 'self' } }
+  const import_ = serviceImport('web')
+  const spoilt: { file: string; value: unknown; reason: string }[] = [
+    { file: IMPORT, value: 5, reason: 'expected a JSON object' },
+    { file: IMPORT, value: [], reason: 'document: expected a map' },
+    { file: IMPORT, value: { ...import_, kind: 'Service' }, reason: 'kind: expected ServiceImport' },
+    { file: IMPORT, value: { ...import_, metadata: null }, reason: 'metadata: expected a map' },
+    { file: IMPORT, value: { ...import_, spec: undefined }, reason: 'spec: expected a map' },
+    {
+      file: IMPORT,
+      value: { ...import_, spec: { type: 'Headless', ports: [{ port: 'x' }] } },
+      reason: 'spec.ports[0].protocol: expected one of TCP, UDP, SCTP',
+    },
+    {
+      file: 'objects/EndpointSlice/shop/web.json',
+      value: { ...slice, endpoints: [{ addresses: null }] },
+      reason: 'endpoints[0].addresses: expected a list',
+    },
+    {
+      file: 'objects/Membership/_/self.json',
+      value: { ...self, spec: { clusterId: 'milano', phase: 'joined', globalRange: '244/8' } },
+      reason: 'spec.globalRange: expected a CIDR without host bits such as 10.42.0.0/16',
+    },
+    {
+      file: 'objects/Gateway/_/gw@status.json',
+      value: { uid: 'x', status: { lanes: [], connections: 'none' } },
+      reason: 'status.connections: expected a list',
+    },
+  ]
+  for (const { file, value, reason } of spoilt) {
+    const site = new FileSite(t)
+    mkdirSync(dirname(join(site.state, file)), { recursive: true })
+    writeFileSync(join(site.state, file), JSON.stringify(value))
+    const cache = await synced(site.open(), (file.split('/')[1] ?? '') as Kind)
+    t.equal(names(cache), '')
+    t.same(site.warnings(), [`state file is damaged and ignored: state/${file}: ${reason}`])
+  }
+})
+
+t.test('a state that is gone as a whole, or cannot be read, says nothing about its objects', async (t) => {
+  const site = new FileSite(t)
+  const cluster = site.open({ rescanMs: 30 })
+  await cluster.apply(serviceImport('web'))
+  await cluster.applyStatus({ ...serviceImport('web'), status: { clusters: [{ cluster: 'milano' }] } })
+  const cache = await synced(cluster, 'ServiceImport')
+  const before = cache.get('web', 'shop')
+  const away = join(site.folder, 'away')
+  renameSync(site.state, away)
+  const told = (): boolean => site.warnings().some((line) => line.includes('objects/ServiceImport: no such folder'))
+  await eventually(told, { say: 'it is told' })
+  await wait(100)
+  t.equal(cache.get('web', 'shop'), before, 'what was mounted there may come back')
+  renameSync(away, site.state)
+  await cluster.remove('ServiceImport', 'web', 'shop')
+  t.equal(names(cache), '')
+
+  await cluster.apply(serviceImport('api'))
+  renameSync(join(site.state, 'objects/ServiceImport/shop/api.json'), join(site.folder, 'api.json'))
+  symlinkSync('api.json', join(site.state, 'objects/ServiceImport/shop/api.json'))
+  await eventually(() => site.warnings().some((line) => line.includes('shop/api.json: ELOOP')), {
+    say: 'ELOOP is told',
+  })
+  t.equal(names(cache), 'api')
 })
 
 t.test('an unwritable state is Unavailable and names the path', async (t) => {

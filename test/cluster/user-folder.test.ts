@@ -1,6 +1,16 @@
 /** How the file driver follows a person's files: broken, half-written, saved by editors, moved, removed. */
 import { execFileSync } from 'node:child_process'
-import { closeSync, mkdirSync, openSync, renameSync, rmSync, unlinkSync, writeFileSync, writeSync } from 'node:fs'
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { eventually } from '../support/eventually.ts'
@@ -87,6 +97,39 @@ t.test('a file somebody is still writing is never taken half', async (t) => {
   closeSync(again)
   await eventually(() => cache.get('one', 'shop')?.spec?.ports?.[0]?.port === 81)
   t.same([...seen], ['one two'])
+})
+
+t.test('files removed and written anew: the one that is being written is not taken half', async (t) => {
+  const site = new FileSite(t)
+  site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two')}`)
+  site.write('b.yaml', serviceYaml('three'))
+  const cache = await synced(site.open(), 'Service')
+  const seen = new Set<string>()
+  cache.onChange(() => queueMicrotask(() => seen.add(names(cache))))
+  unlinkSync(site.path('a.yaml'))
+  unlinkSync(site.path('b.yaml'))
+  // To inotify this looks like a rename of b.yaml to a.yaml.
+  const file = openSync(site.path('a.yaml'), 'w')
+  writeSync(file, serviceYaml('one'))
+  await eventually(() => seen.size > 0, { say: 'b.yaml is gone' })
+  await wait(300)
+  writeSync(file, `---\n${serviceYaml('two', 81)}`)
+  closeSync(file)
+  await eventually(() => cache.get('two', 'shop')?.spec?.ports?.[0]?.port === 81)
+  t.same([...seen], ['one two'])
+})
+
+t.test('a link to a folder is not followed, whenever it is made', async (t) => {
+  const site = new FileSite(t)
+  mkdirSync(join(site.folder, 'elsewhere'))
+  writeFileSync(join(site.folder, 'elsewhere', 'a.yaml'), serviceYaml('linked'))
+  symlinkSync('../elsewhere', site.path('before'))
+  const cache = await synced(site.open(), 'Service')
+  symlinkSync('../elsewhere', site.path('after'))
+  symlinkSync('.', site.path('circle'))
+  site.write('b.yaml', serviceYaml('web'))
+  await eventually(() => names(cache) !== '')
+  t.equal(names(cache), 'web')
 })
 
 t.test('an object taken out of a file in place goes, after a pause', async (t) => {

@@ -16,7 +16,7 @@ const GUEST_SECONDS = '420'
 
 const SUITES = [
   ...readdirSync(join(ROOT, 'test', 'netns')).filter((name) => /^kernel-.*\.test\.ts$/.test(name)),
-  'gateway-two-sites.test.ts',
+  'gateway-lanes.test.ts',
 ].sort()
 
 function run(command: string, args: readonly string[]): Promise<{ status: number; output: string }> {

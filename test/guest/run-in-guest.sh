@@ -6,7 +6,7 @@ folder=$(realpath "$1"); shift
 out=$(mktemp -d); trap 'rm -rf "$out"' EXIT
 {
   printf 'cd %q || exit 125\n' "$PWD"
-  printf 'export SEALANE_GUEST=1 PATH=%q\n' "$PATH"
+  printf 'export SEALANE_GUEST=1 TAP_TIMEOUT=%q PATH=%q\n' "${GUEST_TIMEOUT:-300}" "$PATH"
   printf '%q ' "$@"; echo
 } > "$out/job.sh"
 echo "$folder/kernel/lib/modules" > "$out/modules"

@@ -3,6 +3,7 @@
  * is told to it, and the internet between sees nothing but the tunnel.
  */
 import t from 'tap'
+import { SLOWNESS } from '../support/eventually.ts'
 import { cluster } from '../gateway/support/worlds.ts'
 import { type SiteInit, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
@@ -26,7 +27,7 @@ const PARIS: SiteInit = {
   lane: { lane: 0, publicAddress: '198.51.100.20' },
 }
 
-t.test('overlapping sites', { skip, timeout: 120_000 }, async (t) => {
+t.test('overlapping sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
   await withSites([MILANO, PARIS], temporaryFolder(t), async (sites, internet) => {
     await withGateways(sites, async () => {
       const [milano, paris] = sites

@@ -270,6 +270,20 @@ t.test('a refusal by the kernel is tried again, from nothing known', async (t) =
   await machine.serves('245.0.0.7', '244.1.0.5 . 8080')
 })
 
+t.test('a node that gets another pod network gets other local backends', async (t) => {
+  const machine = new Machine()
+  machine.join()
+  machine.cluster.put(serviceImport('web', '245.0.0.7'))
+  machine.cluster.put(slice('web', 'milano', ['10.42.9.5']))
+  machine.start(t)
+  await machine.ready()
+  t.strictSame(await machine.nft.elements(NFT_TABLE_NODE, 'hairpin'), [])
+  machine.cluster.put(node('worker', '192.168.7.11', '10.42.9.0/24'))
+  const hairpin = async (): Promise<boolean> =>
+    (await machine.nft.elements(NFT_TABLE_NODE, 'hairpin'))[0]?.key === '10.42.9.5 . 10.42.9.5'
+  await eventually(hairpin, { say: 'the pod counts as local' })
+})
+
 t.test('unseen is not gone: nothing is planned on half a view', async (t) => {
   const machine = new Machine()
   machine.join()

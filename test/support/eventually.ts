@@ -10,6 +10,9 @@ export interface EventuallyOptions {
   readonly say?: string
 }
 
+/** Under emulation everything takes 5 to 40 times as long; deadlines there must not be about speed. */
+export const SLOWNESS = process.env['SEALANE_GUEST'] === '1' ? 8 : 1
+
 /**
  * Calls `check` until it neither throws nor gives false or undefined, and resolves with what it gave. After the
  * deadline it rejects with the last error.
@@ -18,7 +21,8 @@ export async function eventually<T>(
   check: () => T | Promise<T>,
   options: EventuallyOptions = {},
 ): Promise<Exclude<T, undefined | false>> {
-  const { deadlineMs = 5000, intervalMs = 20, say = 'the condition' } = options
+  const { intervalMs = 20, say = 'the condition' } = options
+  const deadlineMs = (options.deadlineMs ?? 5000) * SLOWNESS
   const end = performance.now() + deadlineMs
   let last: unknown
   for (;;) {

@@ -1,0 +1,72 @@
+/** Every command explains itself, and its example is one that this very program takes. */
+import type { Command } from 'commander'
+import t from 'tap'
+import { buildProgram } from '../../cli/program.ts'
+import { runCli } from './run-cli.ts'
+
+const COMMANDS = [
+  'broker',
+  'broker serve',
+  'token',
+  'token create',
+  'token list',
+  'token revoke',
+  'join',
+  'leave',
+  'up',
+  'export',
+  'unexport',
+  'show',
+  'show clusters',
+  'show endpoints',
+  'show connections',
+  'show services',
+  'show exports',
+  'version',
+]
+
+function tree(command: Command, path: readonly string[] = []): [string, Command][] {
+  return command.commands.flatMap((one): [string, Command][] => {
+    const name = [...path, one.name()]
+    return [[name.join(' '), one], ...tree(one, name)]
+  })
+}
+
+t.test('the commands are the ones that the documentation names', (t) => {
+  const program = buildProgram(new AbortController().signal)
+  t.same(
+    tree(program).map(([name]) => name),
+    COMMANDS,
+  )
+  t.end()
+})
+
+t.test('each has help with an example that parses', async (t) => {
+  for (const name of COMMANDS) {
+    const { code, stdout, stderr } = await runCli([...name.split(' '), '--help'])
+    t.equal(code, 0, name)
+    t.equal(stderr, '', `${name}: nothing on stderr`)
+    t.match(stdout, new RegExp(`^Usage: sealane ${name} `), name)
+    const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []
+    t.ok(example.startsWith(name), `${name}: has an example, and it is its own: ${example}`)
+    t.equal(await problemWith(example.split(' ')), undefined, `${name}: the example is right`)
+  }
+})
+
+/** What the command line says to these words, without doing what they ask for. */
+async function problemWith(args: string[]): Promise<string | undefined> {
+  const program = buildProgram(new AbortController().signal)
+  for (const [, command] of tree(program)) {
+    if (command.commands.length === 0) command.action(() => undefined)
+  }
+  return program.parseAsync(args, { from: 'user' }).then(
+    () => undefined,
+    (error: unknown) => String(error),
+  )
+}
+
+t.test('--version', async (t) => {
+  const { code, stdout } = await runCli(['--version'])
+  t.equal(code, 0)
+  t.match(stdout, /^\d+\.\d+\.\d+\n$/)
+})

@@ -1,0 +1,85 @@
+/** The real broker on a loopback port, and tokens for it. */
+import { once } from 'node:events'
+import { type AddressInfo, createServer } from 'node:net'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
+import { runBroker } from '../../broker/main.ts'
+import { type TokenInit, type TokenStore, openTokenStore } from '../../broker/token-store.ts'
+import { type Clock, SystemClock } from '../../reconcile/clock.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { StatusBoard } from '../../runtime/status-board.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+export class LoopbackBroker {
+  readonly state: string
+  readonly port: number
+  #stop: (() => Promise<void>) | undefined
+
+  /** Of the broker and its tokens, from the next start on. */
+  clock: Clock = new SystemClock()
+
+  private constructor(state: string, port: number) {
+    this.state = state
+    this.port = port
+  }
+
+  static async start(t: Test, change: Partial<BrokerConfig> = {}, clock?: Clock): Promise<LoopbackBroker> {
+    const broker = new LoopbackBroker(join(temporaryFolder(t), 'broker'), await freePort())
+    if (clock !== undefined) broker.clock = clock
+    await broker.start(change)
+    t.teardown(() => broker.stop())
+    return broker
+  }
+
+  async start(change: Partial<BrokerConfig> = {}): Promise<void> {
+    const { state: stateDir, port } = this
+    const at = `127.0.0.1:${port}`
+    const config = { ...DEFAULT_BROKER_CONFIG, clusterset: 'demo', stateDir, listen: at, advertise: [at], ...change }
+    const deps = {
+      clock: this.clock,
+      logger: new CapturingLogger(),
+      metrics: createMetrics('broker'),
+      status: new StatusBoard(),
+    }
+    const stopping = new AbortController()
+    let onListening = (): void => undefined
+    const listening = new Promise<void>((resolve) => (onListening = resolve))
+    const done = runBroker({ ...deps, onListening }, config, stopping.signal)
+    await Promise.race([listening, done])
+    this.#stop = async () => {
+      stopping.abort()
+      await done
+    }
+  }
+
+  async stop(): Promise<void> {
+    await this.#stop?.()
+    this.#stop = undefined
+  }
+
+  /** The text of a new token. */
+  async token(init: TokenInit = {}): Promise<string> {
+    return (await this.tokens((store) => store.create(init))).text
+  }
+
+  async tokens<T>(work: (store: TokenStore) => Promise<T>): Promise<T> {
+    const store = await openTokenStore(this.state, this.clock)
+    try {
+      return await work(store)
+    } finally {
+      await store.close()
+    }
+  }
+}
+
+/** A port that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1')
+  await once(server, 'listening')
+  const { port } = server.address() as AddressInfo
+  server.close()
+  await once(server, 'close')
+  return port
+}

@@ -1,0 +1,165 @@
+/** What `show`, `export` and `unexport` print and write, for people and for programs. */
+import { existsSync, readdirSync } from 'node:fs'
+import t, { type Test } from 'tap'
+import { FileCluster } from '../../cluster/files/file-cluster.ts'
+import { parse as parseYaml } from 'yaml'
+import type { KubeObject } from '../../model/objects.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { runCli } from './run-cli.ts'
+import { SiteFolder } from './site-folder.ts'
+
+const GATEWAY: KubeObject = {
+  apiVersion: 'sealane.io/v1alpha1',
+  kind: 'Gateway',
+  metadata: { name: 'gw' },
+  status: {
+    version: '0.1.0',
+    lanes: [{ lane: 0, device: 'sealane0', mtu: 1420, driver: 'kernel' }],
+    connections: [
+      {
+        cluster: 'paris',
+        lane: 0,
+        endpoint: 'paris-gw-0',
+        state: 'up',
+        message: '',
+        usingAddress: '198.51.100.7:4500',
+        usingNat: true,
+        rttMs: 12.345,
+        loss: 0.05,
+        handshakeAgeSeconds: 61.4,
+        rxBytes: 1,
+        txBytes: 2,
+      },
+      {
+        cluster: 'tokyo',
+        lane: 0,
+        endpoint: 'tokyo-gw-0',
+        state: 'connecting',
+        message: 'no answer yet',
+        usingNat: false,
+        rxBytes: 0,
+        txBytes: 0,
+      },
+    ],
+  },
+}
+
+const OBJECTS: readonly KubeObject[] = [
+  {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Cluster',
+    metadata: { name: 'paris' },
+    spec: {
+      id: 'paris',
+      index: 2,
+      podCIDRs: ['10.42.0.0/16'],
+      serviceCIDRs: ['10.43.0.0/16'],
+      globalCIDRs: ['244.1.0.0/16'],
+      labels: { zone: 'a', region: 'eu' },
+    },
+  },
+  {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Cluster',
+    metadata: { name: 'oslo' },
+    spec: { id: 'oslo', index: 3, podCIDRs: ['10.50.0.0/16'], serviceCIDRs: [], globalCIDRs: [], labels: {} },
+  },
+  {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Endpoint',
+    metadata: { name: 'paris-gw-0' },
+    spec: {
+      cluster: 'paris',
+      node: 'gw',
+      lane: 0,
+      publicKey: 'xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=',
+      candidates: [{ kind: 'public', address: '198.51.100.7', port: 4500 }],
+      capabilities: [],
+    },
+  },
+  GATEWAY,
+  {
+    apiVersion: 'multicluster.x-k8s.io/v1beta1',
+    kind: 'ServiceImport',
+    metadata: { name: 'web', namespace: 'shop' },
+    spec: { type: 'ClusterSetIP', ips: ['245.0.0.1'], ports: [{ name: 'http', protocol: 'TCP', port: 80 }] },
+    status: { clusters: [{ cluster: 'paris' }, { cluster: 'tokyo' }] },
+  },
+]
+
+async function filledSite(t: Test): Promise<SiteFolder> {
+  const site = new SiteFolder(t)
+  site.write('objects/web.yaml', 'apiVersion: v1\nkind: Service\nmetadata: { name: web, namespace: shop }\n')
+  const init = { objects: site.path('objects'), state: site.path('state') }
+  const cluster = new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
+  for (const object of OBJECTS) {
+    await cluster.apply(object)
+    if ('status' in object) await cluster.applyStatus(object)
+  }
+  await cluster.close()
+  return site
+}
+
+t.test('tables for people', async (t) => {
+  const site = await filledSite(t)
+  const want: Record<string, string> = {
+    clusters: `
+CLUSTER  PODS          GLOBAL        SERVICES      LABELS
+oslo     10.50.0.0/16  -             -             -
+paris    10.42.0.0/16  244.1.0.0/16  10.43.0.0/16  region=eu,zone=a
+`,
+    endpoints: `
+CLUSTER  NODE  LANE  CANDIDATES                PUBLIC KEY
+paris    gw    0     public 198.51.100.7:4500  xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=
+`,
+    connections: `
+NODE  LANE  CLUSTER  STATE       ADDRESS            NAT       RTT  LOSS  HANDSHAKE  MESSAGE
+gw    0     paris    up          198.51.100.7:4500  yes  12.35 ms   5 %   61 s ago
+gw    0     tokyo    connecting  -                  no          -     -          -  no answer yet
+`,
+    services: `
+NAMESPACE  NAME  TYPE          IP         PORTS   CLUSTERS
+shop       web   ClusterSetIP  245.0.0.1  80/TCP  paris,tokyo
+`,
+  }
+  for (const [view, table] of Object.entries(want)) {
+    const { code, stdout, stderr } = await runCli(['show', view, '--site', site.file])
+    t.equal(`\n${stdout}`, table, view)
+    t.same({ code, stderr }, { code: 0, stderr: '' }, view)
+  }
+})
+
+t.test('JSON and YAML for programs: the same whole objects', async (t) => {
+  const site = await filledSite(t)
+  for (const view of ['clusters', 'endpoints', 'connections', 'services', 'exports']) {
+    const show = (format: string) => runCli(['show', view, '--site', site.file, '-o', format])
+    const [json, yaml] = [await show('json'), await show('yaml')]
+    const value = JSON.parse(json.stdout) as { items: unknown[] }
+    t.same(parseYaml(yaml.stdout), value, view)
+    t.equal(json.stderr + yaml.stderr, '', `${view}: nothing on stderr, also when there are none`)
+  }
+  const { stdout } = await runCli(['show', 'connections', '--site', site.file, '-o', 'json'])
+  t.match(JSON.parse(stdout), { items: [{ node: 'gw', cluster: 'paris', rttMs: 12.345 }, { state: 'connecting' }] })
+})
+
+t.test('export, twice, and unexport, twice', async (t) => {
+  const site = await filledSite(t)
+  const at = ['-n', 'shop', '--site', site.file]
+  const rows: [string, string][] = [
+    ['export', 'service shop/web exported\n'],
+    ['export', 'service shop/web exported\n'],
+    ['unexport', 'service shop/web no longer exported\n'],
+    ['unexport', 'service shop/web was not exported\n'],
+  ]
+  for (const [i, [verb, want]] of rows.entries()) {
+    const { code, stdout, stderr } = await runCli([verb, 'web', ...at])
+    t.same({ code, stdout, stderr }, { code: 0, stdout: want, stderr: '' }, `${i}: ${verb}`)
+    t.equal(existsSync(site.path('objects/serviceexport-shop-web.yaml')), verb === 'export', `${i}: the file`)
+    const shown = await runCli(['show', 'exports', '--site', site.file])
+    const table = verb === 'export' ? /^NAMESPACE .*\nshop +web +- +- +-\n$/ : /^$/
+    t.match(shown.stdout, table)
+    t.equal(shown.stderr, verb === 'export' ? '' : 'none\n')
+  }
+  t.same(readdirSync(site.path('objects')), ['web.yaml'], 'the rest is as it was')
+})

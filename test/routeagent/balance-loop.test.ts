@@ -1,0 +1,49 @@
+/** Runs of the balancing loop one by one, where the order of things matters. */
+import t from 'tap'
+import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { KernelError } from '../../kernel/errors.ts'
+import { FakeNft } from '../../kernel/fake-nft.ts'
+import { FakeRouteTable } from '../../kernel/fake-route-table.ts'
+import { FakeSysctl } from '../../kernel/fake-sysctl.ts'
+import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { BalanceLoop } from '../../routeagent/balance-loop.ts'
+import { FactsReader } from '../../routeagent/facts-reader.ts'
+import { routeAgentMetrics } from '../../routeagent/metrics.ts'
+import { routeAgentCaches } from '../../routeagent/world.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { cluster, membership, node } from './support/site.ts'
+
+t.test('a look at the machine that fails is repeated by the next run', async (t) => {
+  const { signal } = new AbortController()
+  const api = new MemoryCluster()
+  for (const object of [membership(), node('worker', '192.168.7.11', '10.42.1.0/24')]) api.put(object)
+  api.put(cluster('milano', 1, '244.0.0.0/16'))
+  const caches = routeAgentCaches(api)
+  await caches.slices.whenSynced(signal)
+  const routes = new FakeRouteTable({ links: [{ name: 'eth0' }] })
+  const nft = new FakeNft()
+  const facts = new FactsReader({ routes, sysctl: new FakeSysctl({}) })
+  const metrics = routeAgentMetrics(createMetrics('routeagent'))
+  const deps = { caches, nft, facts, clock: new FakeClock(), logger: new CapturingLogger(), metrics }
+  const loop = new BalanceLoop(deps, { node: 'worker' })
+  loop.follow(() => undefined)
+
+  const links = routes.links.bind(routes)
+  const remote = (): Promise<string> =>
+    nft.elements(NFT_TABLE_NODE, 'remote').then((elements) => elements.map(({ key }) => key).join(' '))
+  for (const { say, change, want } of [
+    { say: 'at the start', change: () => undefined, want: '' },
+    { say: 'later', change: () => api.put(cluster('paris', 2, '244.1.0.0/16')), want: '244.1.0.0/16' },
+  ]) {
+    change()
+    facts.invalidate()
+    routes.links = () => Promise.reject(new KernelError('EBUSY', 'ip link', 'not now'))
+    await t.rejects(loop.reconcile(signal), { code: 'EBUSY' })
+    routes.links = links
+    await loop.reconcile(signal)
+    t.equal(await remote(), want, say)
+  }
+  t.equal(loop.notReady, undefined)
+})

@@ -1,0 +1,158 @@
+/** A site in a story: its folder, its agent and its DNS, each with its own view of the folder as in real life. */
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs'
+import type { Test } from 'tap'
+import { agentConfig } from '../../agent/config.ts'
+import { runAgent } from '../../agent/main.ts'
+import { FileCluster } from '../../cluster/files/file-cluster.ts'
+import { dnsConfig } from '../../dns/config.ts'
+import { runDns } from '../../dns/main.ts'
+import type { ConnectionState, Gateway } from '../../model/objects.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import type { ComponentDeps } from '../../runtime/component.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { StatusBoard } from '../../runtime/status-board.ts'
+import { showImport, showSlice } from '../agent/site.ts'
+import type { LoopbackBroker } from '../cli/loopback-broker.ts'
+import { runCli } from '../cli/run-cli.ts'
+import { SiteFolder } from '../cli/site-folder.ts'
+import { askUdp } from '../dns/dns-server.ts'
+import { TYPE, query } from '../dns/wire.ts'
+import { eventually } from '../support/eventually.ts'
+
+interface Part {
+  readonly deps: ComponentDeps & { readonly logger: CapturingLogger }
+  stop(): Promise<void>
+}
+
+export class StorySite {
+  readonly id: string
+  readonly folder: SiteFolder
+  #agent: Part | undefined
+  #dns: Part | undefined
+  #dnsPort = 0
+  readonly #reader: FileCluster
+
+  /** Joins by the command line, with a token from that broker. */
+  static async join(t: Test, id: string, broker: LoopbackBroker): Promise<StorySite> {
+    const site = new StorySite(t, id)
+    const joined = await runCli(['join', '--site', site.folder.file, '--token', await broker.token()])
+    t.equal(joined.code, 0, joined.stdout + joined.stderr)
+    return site
+  }
+
+  private constructor(t: Test, id: string) {
+    this.id = id
+    this.folder = new SiteFolder(t, id)
+    this.#reader = this.#open()
+    for (const kind of ['ServiceImport', 'EndpointSlice', 'ServiceExport'] as const) this.#reader.cache(kind)
+    t.teardown(async () => {
+      await this.stop()
+      await this.#reader.close()
+    })
+  }
+
+  async start(): Promise<void> {
+    this.#agent = this.#run('agent', (deps, cluster, signal) =>
+      runAgent({ ...deps, cluster }, agentConfig(this.folder.path('state')), signal),
+    )
+    const listen = { clusterId: this.id, listen: ['127.0.0.1:0'] }
+    this.#dns = this.#run('dns', (deps, cluster, signal) => {
+      const onListening = (at: string): void => void (this.#dnsPort = Number(at.split(':')[1]))
+      return runDns({ ...deps, cluster, onListening }, dnsConfig(listen), signal)
+    })
+    const ready = (part: Part): boolean => part.deps.status.notReady().length === 0
+    await eventually(() => ready(this.agent) && ready(this.dns), { deadlineMs: 15_000, say: `${this.id} is ready` })
+  }
+
+  async stop(): Promise<void> {
+    await Promise.all([this.#agent?.stop(), this.#dns?.stop()])
+    this.#agent = undefined
+    this.#dns = undefined
+  }
+
+  get agent(): Part {
+    return this.#agent ?? notRunning()
+  }
+
+  get dns(): Part {
+    return this.#dns ?? notRunning()
+  }
+
+  /** A file among the site's objects; several documents with '---' between them. */
+  write(file: string, text: string): void {
+    mkdirSync(this.folder.path('objects'), { recursive: true })
+    writeFileSync(this.folder.path(`objects/${file}`), text)
+  }
+
+  remove(file: string): void {
+    rmSync(this.folder.path(`objects/${file}`))
+  }
+
+  /** What the site's gateway would say about its tunnel. */
+  async tunnel(cluster: string, state: ConnectionState): Promise<void> {
+    const gateway: Gateway = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'gw' } }
+    const traffic = { usingNat: false, rxBytes: 0, txBytes: 0 }
+    const connections = [{ cluster, lane: 0, endpoint: `${cluster}-gw-0`, state, message: '', ...traffic }]
+    await this.#reader.apply(gateway)
+    await this.#reader.applyStatus({ ...gateway, status: { version: '0', lanes: [], connections } })
+  }
+
+  /** Imported services and their slices, as lines. */
+  imports(): string[] {
+    const slices = this.#reader.cache('EndpointSlice').list()
+    const imported = slices.filter(({ metadata }) => metadata.labels?.['multicluster.kubernetes.io/source-cluster'])
+    return [...this.#reader.cache('ServiceImport').list().map(showImport).sort(), ...imported.map(showSlice).sort()]
+  }
+
+  /** `Valid=True/Valid Ready=…` of one export. */
+  conditions(name: string): string {
+    const found = this.#reader.cache('ServiceExport').get(name, 'shop')?.status?.conditions ?? []
+    return found.map(({ type, status, reason }) => `${type}=${status}/${reason}`).join(' ')
+  }
+
+  /** Sorted data of the answers, or the response code where there are none. */
+  async dig(name: string, type: keyof typeof TYPE = 'A'): Promise<string> {
+    const { answers, flags } = await askUdp(this.#dnsPort, query(name, { type: TYPE[type] }))
+    return answers.map(({ data }) => data).sort().join(' ') || (flags.split(' ').at(-1) ?? '')
+  }
+
+  /** The sum of one metric of the agent over all series that have the label. */
+  async count(metric: string, label: string): Promise<number> {
+    const lines = (await this.agent.deps.metrics.text()).split('\n')
+    const series = lines.filter((line) => line.startsWith(`${metric}{`) && line.includes(label))
+    return series.reduce((sum, line) => sum + Number(line.split(' ').at(-1)), 0)
+  }
+
+  #open(): FileCluster {
+    const init = { objects: this.folder.path('objects'), state: this.folder.path('state') }
+    return new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
+  }
+
+  #run(
+    name: string,
+    work: (deps: ComponentDeps, cluster: FileCluster, signal: AbortSignal) => Promise<void>,
+  ): Part {
+    const cluster = this.#open()
+    const stopping = new AbortController()
+    const deps = {
+      clock: new SystemClock(),
+      logger: new CapturingLogger(),
+      metrics: createMetrics(name),
+      status: new StatusBoard(),
+    }
+    const done = work(deps, cluster, stopping.signal)
+    return {
+      deps,
+      async stop() {
+        stopping.abort()
+        await done
+        await cluster.close()
+      },
+    }
+  }
+}
+
+function notRunning(): never {
+  throw new Error('this site is not running')
+}
