@@ -71,6 +71,8 @@ export class CertificateRenewal {
     const { client, clock, logger, onRenewed } = this.#deps
     try {
       const { certificate, caBundle } = await client().renew(await createCsr(this.#identity.key), signal)
+      // "sealane leave" removes the identity: it must not come back.
+      signal.throwIfAborted()
       const renewed = { ...this.#identity, certificate, caBundle }
       await writeMemberIdentity(this.#directory, renewed)
       this.#identity = renewed

@@ -3,7 +3,7 @@
  * ever taken back from a member.
  */
 import { PoolFullError, allocateBlock } from '../model/address-pool.ts'
-import { type Prefix, formatPrefix, overlaps, parsePrefix } from '../model/ip.ts'
+import { type Prefix, compareAddresses, formatPrefix, overlaps, parsePrefix } from '../model/ip.ts'
 
 export interface AddressClaims {
   readonly id: string
@@ -68,7 +68,7 @@ export function nextIndex(taken: Iterable<number>): number {
 }
 
 function plan(clusters: readonly AddressClaims[], range: Prefix, forgotten: ReadonlySet<string>): AddressPlan {
-  const parsed = clusters.filter((one) => !one.departed).map(parseRanges)
+  const ambiguous = ambiguousClusters(clusters.filter((one) => !one.departed))
   const changed = new Map<string, { translated: boolean; blocks: Record<string, string> }>()
   const taken = clusters
     .filter((one) => !forgotten.has(one.id))
@@ -78,7 +78,7 @@ function plan(clusters: readonly AddressClaims[], range: Prefix, forgotten: Read
       if (Object.keys(one.blocks).length > 0) changed.set(one.id, { translated: false, blocks: {} })
       continue
     }
-    if (one.departed || !(one.translated || isAmbiguous(one.id, parsed))) continue
+    if (one.departed || !(one.translated || ambiguous.has(one.id))) continue
     const missing = one.podCIDRs.filter((cidr) => one.blocks[cidr] === undefined)
     if (one.translated && missing.length === 0) continue
     const blocks: Record<string, string> = { ...one.blocks }
@@ -110,28 +110,39 @@ function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[]): Prefix
   return allocateBlock(range, length, taken)
 }
 
-interface ParsedRanges {
+interface ClaimedRange {
   readonly id: string
-  readonly pods: readonly Prefix[]
-  readonly services: readonly Prefix[]
+  readonly prefix: Prefix
+  readonly isPods: boolean
 }
 
-function parseRanges(one: AddressClaims): ParsedRanges {
-  return {
-    id: one.id,
-    pods: one.podCIDRs.map((text) => parsePrefix(text)),
-    services: one.serviceCIDRs.map((text) => parsePrefix(text)),
+/**
+ * Clusters whose pods' addresses are somebody else's too. Prefixes lie inside one another or apart, so in order of
+ * their addresses the ones that overlap a range are those still open before it.
+ */
+function ambiguousClusters(clusters: readonly AddressClaims[]): ReadonlySet<string> {
+  const ranges = clusters.flatMap((one) => [
+    ...claimed(one, one.podCIDRs, true),
+    ...claimed(one, one.serviceCIDRs, false),
+  ])
+  ranges.sort((a, b) => compareAddresses(a.prefix, b.prefix) || a.prefix.length - b.prefix.length)
+  const ambiguous = new Set<string>()
+  const open: ClaimedRange[] = []
+  for (const range of ranges) {
+    for (let last = open.at(-1); last !== undefined && !overlaps(last.prefix, range.prefix); last = open.at(-1))
+      open.pop()
+    for (const outer of open) {
+      if (outer.id === range.id) continue
+      if (range.isPods) ambiguous.add(range.id)
+      if (outer.isPods) ambiguous.add(outer.id)
+    }
+    open.push(range)
   }
+  return ambiguous
 }
 
-/** True when somebody else's address is spelt like one of this cluster's pods. */
-function isAmbiguous(id: string, members: readonly ParsedRanges[]): boolean {
-  const own = members.find((member) => member.id === id)?.pods ?? []
-  return members.some(
-    (other) =>
-      other.id !== id &&
-      [...other.pods, ...other.services].some((range) => own.some((prefix) => overlaps(prefix, range))),
-  )
+function claimed({ id }: AddressClaims, texts: readonly string[], isPods: boolean): ClaimedRange[] {
+  return texts.map((text) => ({ id, prefix: parsePrefix(text), isPods }))
 }
 
 function noBlock(clusters: readonly AddressClaims[], range: string): NoRoomError {

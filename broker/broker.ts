@@ -29,6 +29,8 @@ import { WatchHub } from './watch-hub.ts'
 
 /** More than this and certificates, tokens and conflicts would be judged by the wrong time. */
 const MAX_CLOCK_SKEW_MS = 5 * 60_000
+/** Refused joins logged between two calls of tidy(); all are counted. */
+const MAX_LOGGED_JOINS = 100
 
 export interface BrokerDeps {
   readonly log: RecordLog
@@ -53,6 +55,8 @@ export class Broker implements BrokerApi {
   readonly #hub: WatchHub
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
   readonly #stopCommits: () => void
+  /** Since the last tidy(). */
+  #refusedJoins = 0
 
   constructor(deps: BrokerDeps, init: BrokerInit) {
     this.#deps = deps
@@ -79,7 +83,10 @@ export class Broker implements BrokerApi {
       const result = error instanceof RefusedError ? error.code : 'failed'
       metrics.joins.inc({ result })
       const reason = error instanceof Error ? error.message : String(error)
-      logger.warn('join refused', { cluster: request.cluster.slice(0, 63), address: peerAddress, reason })
+      // Anybody can ask: strangers must not fill the log.
+      this.#refusedJoins += 1
+      const level = this.#refusedJoins <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
+      logger[level]('join refused', { cluster: request.cluster.slice(0, 63), address: peerAddress, reason })
       throw error
     }
   }
@@ -132,6 +139,7 @@ export class Broker implements BrokerApi {
   async tidy(): Promise<void> {
     const { log, clock } = this.#deps
     const connected = [...this.#sessions.keys()]
+    this.#refusedJoins = 0
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
       pruneStamps(tx, clock.now())

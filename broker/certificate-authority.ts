@@ -3,7 +3,7 @@
  * server.crt. The CA's key signs members and the broker's own server certificate; it never leaves this folder.
  */
 import { type KeyObject, X509Certificate, createHash, createPublicKey } from 'node:crypto'
-import { chmod, mkdir, open, readFile, rename, stat } from 'node:fs/promises'
+import { mkdir, open, readFile, rename, stat } from 'node:fs/promises'
 import { isIP } from 'node:net'
 import { join } from 'node:path'
 import type { ClusterId } from '../model/ids.ts'
@@ -132,12 +132,12 @@ export class CertificateAuthority {
   }
 }
 
-/** Makes the directory with mode 0700. Throws StateError. */
+/**
+ * Makes the directory with mode 0700. One that is there already keeps its mode: it may serve others too, and each of
+ * our files in it is private by itself. Throws StateError.
+ */
 export async function makeStateDir(stateDir: string): Promise<void> {
-  await onFile(stateDir, 'cannot be made', async () => {
-    await mkdir(stateDir, { recursive: true, mode: 0o700 })
-    await chmod(stateDir, 0o700)
-  })
+  await onFile(stateDir, 'cannot be made', () => mkdir(stateDir, { recursive: true, mode: 0o700 }))
 }
 
 async function openCa(clock: Clock, init: CertificateAuthorityInit): Promise<Identity> {

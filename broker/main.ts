@@ -32,8 +32,8 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   const logger = deps.logger.child({ component: 'broker' })
   const { stateDir, clusterset, advertise } = checkBrokerConfig(config)
   const metrics = brokerMetrics(deps.metrics)
-  let health: StoreHealth | undefined
-  status.readiness('state', () => (health === undefined ? 'the broker is starting' : health.reason))
+  const health = new StoreHealth()
+  status.readiness('state', () => health.reason)
 
   await makeStateDir(stateDir)
   await using stack = new AsyncDisposableStack()
@@ -62,13 +62,14 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
     metrics: deps.metrics,
   })
   stack.defer(() => server.close())
+  health.reason = undefined
   logger.info('listening', { ...server.address, clusterset, epoch: log.epoch, revision: log.revision })
   deps.onListening?.(server.address)
 
-  const store = new StoreHealth(log)
-  health = store
   const onError = (error: unknown): void => logger.error('broker upkeep failed', { reason: String(error) })
-  const refresh = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: REFRESH_MS }, () => store.check())
+  const refresh = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: REFRESH_MS }, () =>
+    health.check(log),
+  )
   const tidy = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: TIDY_MS }, async () => {
     await broker.tidy()
     if (await authority.renewServer()) server.setTls(tls())
@@ -79,15 +80,11 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
 
 /** Whether the store can be written, looked at together with what others have written to it. */
 class StoreHealth {
-  reason: string | undefined
-  readonly #log: RecordLog
-  constructor(log: RecordLog) {
-    this.#log = log
-  }
+  reason: string | undefined = 'the broker is starting'
 
-  async check(): Promise<void> {
+  async check(log: RecordLog): Promise<void> {
     try {
-      await this.#log.refresh()
+      await log.refresh()
       this.reason = undefined
     } catch (error) {
       this.reason = error instanceof Error ? error.message : String(error)

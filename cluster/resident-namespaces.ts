@@ -21,7 +21,8 @@ export class ResidentNamespaces {
     const before = residents.size > 0
     if (exists) residents.add(`${kind} ${key}`)
     else residents.delete(`${kind} ${key}`)
-    this.#residents.set(namespace, residents)
+    if (residents.size > 0) this.#residents.set(namespace, residents)
+    else this.#residents.delete(namespace)
     if (residents.size > 0 !== before) this.#tell(namespace)
   }
 

@@ -1,14 +1,12 @@
 /** Configuration of the DNS server. cli/compose.ts fills it from site.yaml. */
-import { type Address, formatAddress, parseAddress } from '../model/ip.ts'
-import { formatHostPort, parseHostPort } from '../runtime/host-port.ts'
+import { formatAddress } from '../model/ip.ts'
+import { type AddressPort, parseAddressPort } from '../runtime/address-port.ts'
+import { formatHostPort } from '../runtime/host-port.ts'
 import { UserError } from '../runtime/user-error.ts'
 
 export const DNS_PORT = 53
 
-export interface SocketAddress {
-  readonly address: Address
-  readonly port: number
-}
+export type SocketAddress = AddressPort
 
 export interface DnsConfig {
   /** Id of the cluster that this server works in. */
@@ -48,10 +46,14 @@ export interface DnsConfigInput extends Partial<Omit<DnsConfig, 'listen' | 'upst
   readonly upstreams?: readonly string[]
 }
 
-/** Throws UserError, InvalidValueError or InvalidAddressError; the message names the field, the value and what was expected. */
+/** Throws UserError or InvalidValueError; the message names the field, the value and what was expected. */
 export function dnsConfig(input: DnsConfigInput): DnsConfig {
-  const listen = input.listen.map((text, i) => parseSocketAddress(text, `dns.listen[${i}]`, true))
-  const upstreams = (input.upstreams ?? []).map((text, i) => parseSocketAddress(text, `dns.upstreams[${i}]`, false))
+  const listen = input.listen.map((text, i) =>
+    parseAddressPort(text, `dns.listen[${i}]`, { defaultPort: DNS_PORT, allowZero: true }),
+  )
+  const upstreams = (input.upstreams ?? []).map((text, i) =>
+    parseAddressPort(text, `dns.upstreams[${i}]`, { defaultPort: DNS_PORT }),
+  )
   if (listen.length === 0) throw new UserError('dns.listen: expected at least one address:port', { exitCode: 2 })
   for (const [i, upstream] of upstreams.entries()) {
     if (listen.some((own) => isSamePlace(own, upstream))) {
@@ -59,15 +61,6 @@ export function dnsConfig(input: DnsConfigInput): DnsConfig {
     }
   }
   return { ...DNS_DEFAULTS, ...input, listen, upstreams }
-}
-
-/** `address`, `address:port` or `[address]:port`; port 53 where none is given. Throws InvalidValueError. */
-function parseSocketAddress(text: string, field: string, allowZero: boolean): SocketAddress {
-  const isBareIpv6 = text.includes('::') || text.split(':').length > 2
-  const hasPort = text.startsWith('[') ? text.includes(']:') : text.includes(':') && !isBareIpv6
-  const host = isBareIpv6 && !text.startsWith('[') ? `[${text}]` : text
-  const parsed = parseHostPort(hasPort ? text : `${host}:${DNS_PORT}`, field, allowZero)
-  return { address: parseAddress(parsed.host, field), port: parsed.port }
 }
 
 export function formatSocketAddress({ address, port }: SocketAddress): string {

@@ -38,6 +38,8 @@ export type ListenerConfig = Pick<
   'reusePort' | 'maxConnections' | 'idleTimeoutMs' | 'listenRetryMs' | 'maxForwards'
 >
 
+const MAX_FREE_PORT_TRIES = 20
+
 /** Resolves when both sockets are open. Rejects with ListenError, or with the signal's reason. */
 export async function openListener(
   deps: ListenerDeps,
@@ -50,7 +52,10 @@ export async function openListener(
     try {
       return await openBoth(deps, listen, config)
     } catch (error) {
-      if (!(error instanceof ListenError) || error.code !== 'EADDRNOTAVAIL') throw error
+      if (!(error instanceof ListenError)) throw error
+      // The free port that UDP was given may be taken for TCP: another one then.
+      if (error.code === 'EADDRINUSE' && listen.port === 0 && attempt < MAX_FREE_PORT_TRIES) continue
+      if (error.code !== 'EADDRNOTAVAIL') throw error
       if (attempt === 0) deps.logger.warn(`${error.message}; waiting for it`, { listen: formatSocketAddress(listen) })
     }
     await deps.clock.sleep(config.listenRetryMs, signal)

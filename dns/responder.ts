@@ -4,6 +4,7 @@
  */
 import { type ZoneName, parseDnsName } from '../model/dns-name.ts'
 import { type ServiceKey, serviceKey } from '../model/ids.ts'
+import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
 import { TYPE_A, TYPE_AAAA, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT, answer } from './answer.ts'
 import { type CompiledAnswer, compileAnswer } from './compile.ts'
 import { CLASS_IN, HEADER_LENGTH, MAX_TCP_SIZE, MAX_UDP_SIZE, QueryReader, RCODE, questionName } from './query.ts'
@@ -32,6 +33,12 @@ const KEPT_TYPES: ReadonlySet<number> = new Set([TYPE_A, TYPE_AAAA, TYPE_SRV, TY
 /** Only names that exist are kept, so the zone itself bounds this; the limit is for a very large zone. */
 const MAX_KEPT = 200_000
 const CLASS_AND_TYPE_LENGTH = 4
+/**
+ * A name of ours with a search domain behind it, such as `web.shop.svc.clusterset.local.shop.svc.cluster.local.`: no
+ * such name, at once. Clients with musl wait for seconds on any other refusal, and an upstream may be slow or have a
+ * wildcard.
+ */
+const INSIDE_ANOTHER_NAME = `.${CLUSTERSET_ZONE}.`
 
 export class Responder {
   readonly #index: ServiceIndex
@@ -80,7 +87,9 @@ export class Responder {
     const text = questionName(query)
     const name = parseDnsName(text)
     if (name.kind === 'malformed') return this.#code(query, RCODE.formErr)
-    if (name.kind === 'notOurs') return this.#forward(query)
+    if (name.kind === 'notOurs') {
+      return text.includes(INSIDE_ANOTHER_NAME) ? this.#code(query, RCODE.nxDomain) : this.#forward(query)
+    }
     if (type >= FIRST_TRANSFER_TYPE && type <= LAST_TRANSFER_TYPE) return this.#code(query, RCODE.refused)
     const result = answer(this.#index, { name, type }, 0)
     if (result.kind === 'servFail') return this.#code(query, RCODE.servFail)

@@ -3,7 +3,7 @@ import { LANE_DEVICE_PREFIX } from '../model/kernel-ids.ts'
 import { formatAddress, formatLinkChange } from '../kernel/format-ip.ts'
 import { formatDevice } from '../kernel/format-wg.ts'
 import type { Link } from '../kernel/route-table.ts'
-import type { DeviceConfig, DeviceState } from '../kernel/wireguard.ts'
+import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from '../kernel/wireguard.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import { ensureLaneKey } from './lane-key.ts'
 import type { LanePlan } from './plan-lanes.ts'
@@ -19,8 +19,10 @@ const LOOSE = '2'
 export interface ApplyLaneInit {
   readonly stateDir: string
   readonly plan: LanePlan
-  /** Whether the device was there when the world was read. */
-  readonly present: boolean
+  /** The device as it was when the plan was made; undefined when it was not there. */
+  readonly seen: DeviceState | undefined
+  /** Public keys of the peers to make anew, so that WireGuard calls them at once. */
+  readonly callAnew: ReadonlySet<string>
   readonly round: Round
   readonly signal: AbortSignal
 }
@@ -36,14 +38,28 @@ export async function applyLane(deps: DeviceDeps, init: ApplyLaneInit): Promise<
   const ensure = () => wireguard.ensureDevice(plan.device, { privateKeyFile: key.value, mtu: plan.mtu }, signal)
   const state = await round.attempt(ensure)
   if (state === undefined) return undefined
-  if (!init.present) round.note('device', `ip link add ${plan.device}`)
+  if (init.seen === undefined) round.note('device', `ip link add ${plan.device}`)
   const link = await round.attempt(async () => (await routes.links(signal)).find((one) => one.name === plan.device))
   await applyLink(deps, plan, link?.value, round, signal)
   await applyAddress(deps, plan, round, signal)
-  if (!isSynced(state.value, plan.config)) {
-    await round.change('peers', formatDevice(plan.config), () => wireguard.sync(plan.device, plan.config, signal))
-  }
+  await applyPeers(deps, init, state.value)
   return state.value
+}
+
+/** A peer that is called anew is taken out first: that ends WireGuard's wait for an answer to its last call. */
+async function applyPeers({ wireguard }: DeviceDeps, init: ApplyLaneInit, state: DeviceState): Promise<void> {
+  const { plan, round, signal } = init
+  const { device } = plan
+  const shaken = newlyShaken(init.seen, state)
+  const config = withoutEndpoints(plan.config, shaken)
+  const gone = state.peers.filter(({ publicKey }) => init.callAnew.has(publicKey) && !shaken.has(publicKey))
+  if (gone.length === 0 && isSynced(state, config)) return
+  if (gone.length > 0) {
+    const others = { ...config, peers: config.peers.filter((peer) => !gone.some(isSamePeer(peer))) }
+    const text = `wg set ${device} ${gone.map((peer) => `peer ${peer.publicKey} remove`).join(' ')}`
+    await round.change('peers', text, () => wireguard.sync(device, others, signal))
+  }
+  await round.change('peers', formatDevice(config), () => wireguard.sync(device, config, signal))
 }
 
 async function applyLink(
@@ -100,6 +116,28 @@ export async function sweepDevices(
     if (!LANE_DEVICE.test(name) || keep.includes(name)) continue
     await round.change('device', `ip link del ${name}`, () => deps.wireguard.deleteDevice(name, signal))
   }
+}
+
+/** Peers that shook hands since the plan was made: whatever it wants to try with them, they are where they are. */
+function newlyShaken(seen: DeviceState | undefined, state: DeviceState): Set<string> {
+  const before = new Map(seen?.peers.map((peer) => [peer.publicKey, peer.lastHandshakeMs]))
+  const shaken = state.peers.filter(
+    ({ publicKey, lastHandshakeMs }) => lastHandshakeMs !== undefined && lastHandshakeMs !== before.get(publicKey),
+  )
+  return new Set(shaken.map((peer) => peer.publicKey))
+}
+
+function withoutEndpoints(config: DeviceConfig, keys: ReadonlySet<string>): DeviceConfig {
+  const peers = config.peers.map((peer): PeerConfig => {
+    if (!keys.has(peer.publicKey)) return peer
+    const { publicKey, allowedIps, keepaliveSeconds } = peer
+    return { publicKey, allowedIps, keepaliveSeconds }
+  })
+  return { ...config, peers }
+}
+
+function isSamePeer(peer: PeerConfig): (other: PeerState) => boolean {
+  return (other) => other.publicKey === peer.publicKey
 }
 
 function isSynced(state: DeviceState, config: DeviceConfig): boolean {

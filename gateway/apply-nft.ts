@@ -20,14 +20,16 @@ export class NftApplier {
     this.#clock = clock
   }
 
-  async apply(statements: readonly NftStatement[], round: Round, signal: AbortSignal): Promise<void> {
+  /** True when the table is as planned. */
+  async apply(statements: readonly NftStatement[], round: Round, signal: AbortSignal): Promise<boolean> {
     const text = formatNft(statements)
-    if (this.#applied?.text === text && (await this.#isUntouched(round, signal))) return
+    if (this.#applied?.text === text && (await this.#isUntouched(round, signal))) return true
     const done = await round.change('nft', text, () => this.#nft.run(statements, signal))
     this.#applied = undefined
-    if (!done) return
+    if (!done) return false
     const listed = await round.attempt(() => this.#nft.listTable(NFT_TABLE_GATEWAY, signal))
     if (listed !== undefined) this.#applied = { text, listed: listed.value, atMs: this.#clock.monotonic() }
+    return true
   }
 
   async #isUntouched(round: Round, signal: AbortSignal): Promise<boolean> {

@@ -1,5 +1,6 @@
-/** Which underlay address a peer is called at, and why. Pure. */
+/** Which underlay address a peer is called at, when it is called again, and why. Pure. */
 import type { EndpointCandidate } from '../model/objects.ts'
+import { WIREGUARD_REJECT_AFTER_SECONDS } from '../model/spec-constants.ts'
 import type { PeerState } from '../kernel/wireguard.ts'
 import type { PeerHealthView } from './world.ts'
 
@@ -13,16 +14,28 @@ export interface EndpointChoice {
   readonly address?: string
   /** In words, for logs and status. */
   readonly why: string
-  /** When the next candidate is due, milliseconds since 1970. */
+  /**
+   * Which call this is, from 0, since the connection came into its state. When it advances, the peer is made anew
+   * on the device: see CallSchedule. Absent: the peer and its session are left alone.
+   */
+  readonly attempt?: number
+  /** When to choose again, in milliseconds of the monotonic clock. */
   readonly nextAtMs?: number
 }
 
 export interface EndpointChoiceInit {
+  /** Milliseconds since 1970, which handshakes are dated in. */
   readonly nowMs: number
-  /** How long one candidate is tried. */
+  /** The clock that turns and calls go by: it never jumps. */
+  readonly monotonicMs: number
+  /** How long one candidate is tried, once there is no hurry. */
   readonly rotateMs: number
+  /** 0 to 1, drawn by this process: gateways that started together do not stay in step. */
+  readonly jitter: number
   /** Of the two ends, this one calls at once; the other gives it a moment. See CALL_FIRST_MS. */
   readonly callsFirst: boolean
+  /** The peer knows an address of ours, so it calls too. */
+  readonly callable: boolean
   /** Best first. */
   readonly candidates: readonly EndpointCandidate[]
   /** The peer as the device has it; absent when it is new. */
@@ -37,42 +50,102 @@ export interface EndpointChoiceInit {
  */
 const CALL_FIRST_MS = 300
 
+/** A handshake this young is given time to show in the probes: it takes two answers. */
+const SETTLE_MS = 3000
+
+/** A session this young still carries traffic, when the path is back and the far end has kept it too. */
+const SESSION_MS = WIREGUARD_REJECT_AFTER_SECONDS * 1000
+
 /**
- * A peer that is up, or shook hands a moment ago, keeps its address. One that went down keeps it for one round,
- * since most breaks end where they began; then, and from the start for one that never answered, the candidates
- * take turns.
+ * A peer that is up, or shook hands a moment ago, keeps its address. One that went silent but has a session keeps
+ * the session: most breaks end where they began, and a far gateway that has lost it calls us. All others are called,
+ * their candidates in turn, and so is one that has nowhere to call us.
  */
 export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
-  const { candidates, peer, health, nowMs, rotateMs } = init
-  const current = peer?.endpoint === undefined ? {} : { address: peer.endpoint }
+  const { candidates, peer, health, monotonicMs } = init
+  const current = peer?.endpoint
   // A device that was made anew has forgotten where its peers are, whatever the probes said a moment ago.
-  if (health?.state === 'up' && peer?.endpoint !== undefined) return { how: 'keep', ...current, why: 'it answers' }
+  if (health?.state === 'up' && current !== undefined) return keep(current, 'it answers')
   if (candidates.length === 0) {
-    if (peer?.endpoint !== undefined)
-      return { how: 'keep', ...current, why: 'it called from there; it has no candidates' }
+    if (current !== undefined) return keep(current, 'it called from there; it has no candidates')
     return { how: 'wait', why: 'it has no candidates; it calls us' }
   }
-  const knownForMs = health === undefined ? 0 : nowMs - health.sinceMs
-  const unheard = peer?.lastHandshakeMs === undefined && (health === undefined || health.state === 'connecting')
-  if (!init.callsFirst && unheard && knownForMs >= 0 && knownForMs < CALL_FIRST_MS) {
-    return { how: 'wait', why: 'it calls first', nextAtMs: nowMs - knownForMs + CALL_FIRST_MS }
+  const sinceMs = health === undefined || health.state === 'up' ? monotonicMs : health.sinceMs
+  const elapsedMs = Math.max(0, monotonicMs - sinceMs)
+  const unheard = peer?.lastHandshakeMs === undefined && health?.state !== 'up' && health?.state !== 'down'
+  if (!init.callsFirst && unheard && elapsedMs < CALL_FIRST_MS) {
+    return { how: 'wait', why: 'it calls first', nextAtMs: sinceMs + CALL_FIRST_MS }
   }
-  const round = health === undefined ? 0 : Math.max(0, Math.floor((nowMs - health.sinceMs) / rotateMs))
-  const nextAtMs = (health?.sinceMs ?? nowMs) + (round + 1) * rotateMs
-  const handshakeAgeMs = peer?.lastHandshakeMs === undefined ? Infinity : nowMs - peer.lastHandshakeMs
-  if (peer?.endpoint !== undefined && health?.state === 'connecting' && handshakeAgeMs < rotateMs) {
-    return { how: 'keep', ...current, why: 'it shook hands just now', nextAtMs }
+  const ageMs = handshakeAgeMs(init)
+  if (current !== undefined && ageMs < SETTLE_MS) {
+    return { ...keep(current, 'it shook hands just now'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
   }
-  const wasUp = health?.state === 'down'
-  if (wasUp && round === 0 && peer?.endpoint !== undefined) {
-    return { how: 'keep', ...current, why: 'it answered there until now', nextAtMs }
-  }
-  return tryCandidate(candidates, wasUp ? round - 1 : round, nextAtMs)
+  if (current !== undefined && ageMs < SESSION_MS && init.callable)
+    return keepSession(init, current, sinceMs, elapsedMs)
+  const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))
+  return { ...tryCandidate(candidates, attempt), attempt, nextAtMs: sinceMs + endsMs }
 }
 
-function tryCandidate(candidates: readonly EndpointCandidate[], turn: number, nextAtMs: number): EndpointChoice {
-  const place = Math.max(0, turn) % candidates.length
+function keep(address: string, why: string): EndpointChoice {
+  return { how: 'keep', address, why }
+}
+
+/** The address may have changed, so candidates take turns; but in the session that there is. */
+function keepSession(
+  { candidates, rotateMs }: EndpointChoiceInit,
+  current: string,
+  sinceMs: number,
+  elapsedMs: number,
+): EndpointChoice {
+  const turn = Math.floor(elapsedMs / rotateMs)
+  const choice = turn === 0 ? keep(current, 'it answered there until now') : tryCandidate(candidates, turn - 1)
+  return { ...choice, nextAtMs: sinceMs + (turn + 1) * rotateMs }
+}
+
+function tryCandidate(candidates: readonly EndpointCandidate[], turn: number): EndpointChoice {
+  const place = turn % candidates.length
   const candidate = candidates[place] as EndpointCandidate
   const why = `${candidate.kind} address, candidate ${place + 1} of ${candidates.length}`
-  return { how: 'try', address: `${candidate.address}:${candidate.port}`, why, nextAtMs }
+  return { how: 'try', address: `${candidate.address}:${candidate.port}`, why }
+}
+
+/** A clock that was set back makes a handshake of the future: its age is not known, so it does not count. */
+function handshakeAgeMs({ peer, nowMs }: EndpointChoiceInit): number {
+  const ageMs = peer?.lastHandshakeMs === undefined ? Infinity : nowMs - peer.lastHandshakeMs
+  return ageMs < 0 ? Infinity : ageMs
+}
+
+/**
+ * WireGuard drops the call of a key that it does not know yet, and repeats a call that got no answer after 5 s only.
+ * That is long for a person who has just joined a site, so a peer is called anew every `eagerMs` at first: made anew
+ * on the device, it is sent a handshake at once. After EAGER_FOR_MS the other end is taken for dead, and the pace is
+ * that of WireGuard itself.
+ */
+interface CallSchedule {
+  readonly eagerMs: number
+  readonly calmMs: number
+}
+
+const EAGER_MS = 1000
+const EAGER_FOR_MS = 15_000
+/** The two ends call at different paces: calls that crossed once do not cross again. */
+const SECOND_END = 1.7
+const JITTER = 0.2
+
+function callSchedule({ callsFirst, jitter, rotateMs }: EndpointChoiceInit): CallSchedule {
+  const stretch = (callsFirst ? 1 : SECOND_END) * (1 + JITTER * jitter)
+  const eagerMs = EAGER_MS * stretch
+  return { eagerMs, calmMs: Math.max(eagerMs, rotateMs * stretch) }
+}
+
+/** The call under way, and when its turn ends, both counted from the beginning. */
+function callTurn(elapsedMs: number, { eagerMs, calmMs }: CallSchedule): { attempt: number; endsMs: number } {
+  const eagerCalls = Math.ceil(EAGER_FOR_MS / eagerMs)
+  const calmFromMs = eagerCalls * eagerMs
+  if (elapsedMs < calmFromMs) {
+    const attempt = Math.floor(elapsedMs / eagerMs)
+    return { attempt, endsMs: (attempt + 1) * eagerMs }
+  }
+  const calmCalls = Math.floor((elapsedMs - calmFromMs) / calmMs)
+  return { attempt: eagerCalls + calmCalls, endsMs: calmFromMs + (calmCalls + 1) * calmMs }
 }

@@ -17,6 +17,7 @@
 import type { ConnectionState } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 
+/** `sinceMs` is of the monotonic clock. */
 export type HealthState =
   | { readonly is: 'connecting'; readonly sinceMs: number }
   | { readonly is: 'up'; readonly sinceMs: number; readonly misses: number }
@@ -43,7 +44,7 @@ export class PeerHealth {
   constructor(deps: PeerHealthDeps, init: PeerHealthInit) {
     this.#deps = deps
     this.#init = init
-    const sinceMs = deps.clock.now()
+    const sinceMs = deps.clock.monotonic()
     this.#state = init.startsUp === true ? { is: 'up', sinceMs, misses: 0 } : { is: 'connecting', sinceMs }
   }
 
@@ -55,7 +56,7 @@ export class PeerHealth {
     const state = this.#state
     switch (state.is) {
       case 'connecting': {
-        this.#setState({ is: 'up', sinceMs: this.#deps.clock.now(), misses: 0 })
+        this.#setState({ is: 'up', sinceMs: this.#deps.clock.monotonic(), misses: 0 })
         return
       }
       case 'up': {
@@ -68,7 +69,7 @@ export class PeerHealth {
           this.#setState({ ...state, answers })
           return
         }
-        this.#setState({ is: 'up', sinceMs: this.#deps.clock.now(), misses: 0 })
+        this.#setState({ is: 'up', sinceMs: this.#deps.clock.monotonic(), misses: 0 })
         return
       }
     }
@@ -85,7 +86,7 @@ export class PeerHealth {
           this.#setState({ ...state, misses })
           return
         }
-        this.#setState({ is: 'down', sinceMs: this.#deps.clock.now(), answers: 0 })
+        this.#setState({ is: 'down', sinceMs: this.#deps.clock.monotonic(), answers: 0 })
         return
       }
       case 'down': {

@@ -14,6 +14,7 @@ import type { GatewayDeps } from './gateway-deps.ts'
 import { inheritedHealth } from './inherited-health.ts'
 import { ensureLaneKey } from './lane-key.ts'
 import type { GatewayMetrics } from './metrics.ts'
+import { PeerCalls } from './peer-calls.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import { planEndpoints } from './plan-endpoints.ts'
 import type { Refusal } from './check-remotes.ts'
@@ -34,6 +35,8 @@ export class LaneReconciler {
   readonly #deps: GatewayDeps
   readonly #init: LaneLoopInit
   readonly #nft: NftApplier
+  readonly #calls = new PeerCalls()
+  readonly #callJitter: number
   #refusals = ''
   #plan: GatewayPlan | undefined
   #routed: ReadonlySet<string> = new Set()
@@ -42,6 +45,7 @@ export class LaneReconciler {
     this.#deps = deps
     this.#init = init
     this.#nft = new NftApplier(deps.nft, deps.clock)
+    this.#callJitter = deps.clock.random()
   }
 
   /** The plan of the last round; undefined before the first. */
@@ -57,7 +61,8 @@ export class LaneReconciler {
   /** One round. Throws what failed, after everything else was done. */
   async reconcile(signal: AbortSignal): Promise<void> {
     const { config, probing, metrics } = this.#init
-    const seen = await readGatewayWorld(this.#deps, config, signal, probing.health())
+    const known = { health: probing.health(), callJitter: this.#callJitter }
+    const seen = await readGatewayWorld(this.#deps, config, signal, known)
     if (seen === undefined) return
     const first = this.#plan === undefined
     const world = first ? this.#withInherited(seen) : seen
@@ -66,7 +71,8 @@ export class LaneReconciler {
     this.#report(plan.lanes.refusals)
     const round = new Round(this.#deps.logger, metrics)
     const devices = await this.#apply(world, plan, round, signal)
-    probing.setLanes(plan.lanes.lanes, upKeys(world))
+    const probed = plan.lanes.lanes.filter(({ lane }) => world.devices.has(lane) || devices.has(lane))
+    probing.setLanes(probed, upKeys(world))
     // Told only now: who reads the plan finds the probers of its peers.
     this.#plan = plan
     await round.attempt(() => this.#publish({ ...world, devices }, signal))
@@ -79,11 +85,12 @@ export class LaneReconciler {
   /** In the first round nothing has been probed yet: what the last run of this process knew still counts. */
   #withInherited(world: GatewayWorld): GatewayWorld {
     const gateway = this.#deps.cluster.cache('Gateway').get(world.node)
-    const health = inheritedHealth({ nowMs: world.nowMs, gateway, endpoints: world.endpoints, devices: world.devices })
+    const health = inheritedHealth({ ...world, gateway })
     return { ...world, health }
   }
 
-  // The policy is there before the first device, so that nothing passes a lane untranslated, not even once.
+  // The policy is there before the first device, so that nothing passes a lane untranslated or unchecked, not even
+  // once. Where it cannot be had, no device is made; one that is there was made under a policy.
   async #apply(
     world: GatewayWorld,
     plan: GatewayPlan,
@@ -92,24 +99,23 @@ export class LaneReconciler {
   ): Promise<Map<number, DeviceState>> {
     const { config } = this.#init
     const { lanes } = plan.lanes
-    await this.#nft.apply(plan.nft, round, signal)
+    const guarded = await this.#nft.apply(plan.nft, round, signal)
+    const callAnew = this.#calls.due(lanes.flatMap((lane) => lane.peers))
     const devices = new Map<number, DeviceState>()
     for (const lane of lanes) {
-      const present = world.devices.has(lane.lane)
-      const state = await applyLane(this.#deps, { stateDir: config.stateDir, plan: lane, present, round, signal })
+      const seen = world.devices.get(lane.lane)
+      if (seen === undefined && !guarded) continue
+      const init = { stateDir: config.stateDir, plan: lane, seen, callAnew, round, signal }
+      const state = await applyLane(this.#deps, init)
       if (state !== undefined) devices.set(lane.lane, state)
     }
-    if (lanes.length > 0) {
+    if (devices.size > 0) {
       const on = await round.attempt(() => ensureForwarding(this.#deps.sysctl, config.stateDir))
       if (on?.value === true) this.#deps.logger.info('switched on IP forwarding')
     }
-    await applyRoutes(this.#deps.routes, plan.routes, round, signal)
-    await sweepDevices(
-      this.#deps,
-      lanes.map((lane) => lane.device),
-      round,
-      signal,
-    )
+    if (devices.size > 0 || lanes.length === 0) await applyRoutes(this.#deps.routes, plan.routes, round, signal)
+    const keep = lanes.map((lane) => lane.device)
+    await sweepDevices(this.#deps, keep, round, signal)
     return devices
   }
 

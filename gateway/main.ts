@@ -73,8 +73,9 @@ async function serve(
     {
       clock,
       onError: (error) => {
-        failure = error instanceof Error ? error.message : String(error)
-        logger.error('lanes: round failed', { error: failure })
+        const text = error instanceof Error ? error.message : String(error)
+        if (text !== failure) logger.error('lanes: round failed; it is tried again', { error: text })
+        failure = text
       },
       onRun: ({ ok, ms }) => {
         if (ok) failure = undefined
@@ -83,7 +84,7 @@ async function serve(
         reports.poke()
       },
     },
-    DEFAULT_LOOP,
+    { ...DEFAULT_LOOP, retryMaxMs: LANE_RETRY_MAX_MS },
     (s) => laneRounds.reconcile(s),
   )
   const onError = (error: unknown): void => {
@@ -98,7 +99,7 @@ async function serve(
   )
   status.plan('gateway', () => (laneRounds.plan === undefined ? '' : gatewayPlanText(laneRounds.plan)))
   const stopCaches = watchedCaches(cluster).onChange(() => lanes.poke())
-  const stopKernel = deps.routes.onChange(() => wake.at(clock.now() + KERNEL_SETTLE_MS))
+  const stopKernel = deps.routes.onChange(() => wake.at(clock.monotonic() + KERNEL_SETTLE_MS))
   try {
     await Promise.all([lanes.run(signal), reports.run(signal)])
   } finally {
@@ -108,6 +109,9 @@ async function serve(
     probing.close()
   }
 }
+
+/** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */
+const LANE_RETRY_MAX_MS = 1000
 
 /** Other programs change routes and links in bursts, and so do our own rounds. */
 const KERNEL_SETTLE_MS = 200

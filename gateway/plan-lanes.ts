@@ -29,7 +29,7 @@ export interface LanesPlan {
   readonly lanes: readonly LanePlan[]
   readonly clusters: readonly RemoteCluster[]
   readonly refusals: readonly Refusal[]
-  /** When a candidate's turn ends: plan again then. Milliseconds since 1970. */
+  /** When a call is due or a candidate's turn ends: plan again then. Milliseconds of the monotonic clock. */
   readonly nextAtMs?: number
 }
 
@@ -73,24 +73,23 @@ function planLane(
   keepaliveSeconds: number,
 ): LanePlan {
   const states = new Map(world.devices.get(lane.lane)?.peers.map((peer) => [peer.publicKey, peer]))
+  const callable = planCandidates(world, lane).length > 0
   const peers = remotes.map((remote): PlannedPeer => {
     const health = world.health.get(healthKey(remote.lane, remote.cluster))
-    const { nowMs, rotateMs } = world
+    const { nowMs, monotonicMs, rotateMs, callJitter: jitter } = world
     const peer = states.get(remote.publicKey)
     // Whoever cannot be called must call; else the order of ids decides, so that both ends agree.
-    const callsFirst = planCandidates(world, lane).length === 0 || world.own.spec.id < remote.cluster
+    const callsFirst = !callable || world.own.spec.id < remote.cluster
     const { candidates } = remote
-    return { ...remote, choice: chooseEndpoint({ nowMs, rotateMs, callsFirst, candidates, peer, health }) }
+    const turn = { nowMs, monotonicMs, rotateMs, jitter, callsFirst, callable }
+    return { ...remote, choice: chooseEndpoint({ ...turn, candidates, peer, health }) }
   })
-  const configs = peers.map((peer): PeerConfig => {
-    const call = peer.choice.how === 'try' && peer.choice.address !== states.get(peer.publicKey)?.endpoint
-    return {
-      publicKey: peer.publicKey,
-      ...(call && peer.choice.address !== undefined ? { endpoint: peer.choice.address } : {}),
-      allowedIps: peer.allowedIps,
-      keepaliveSeconds,
-    }
-  })
+  const configs = peers.map(({ publicKey, allowedIps, choice }): PeerConfig => ({
+    publicKey,
+    ...(choice.how === 'try' && choice.address !== undefined ? { endpoint: choice.address } : {}),
+    allowedIps,
+    keepaliveSeconds,
+  }))
   return {
     lane: lane.lane,
     device: laneDevice(lane.lane),
@@ -103,10 +102,15 @@ function planLane(
 
 /**
  * MTU of a lane device: the smallest path MTU to an address in use on it, less what WireGuard adds over IPv4. One
- * device serves all peers of the lane, so the narrowest path decides for all.
+ * device serves all peers of the lane, so the narrowest path decides for all. An address that is only being tried
+ * decides while there is none in use: candidates take turns every second, and the lanes of others shall not follow.
  */
 export function planMtu(peers: readonly PlannedPeer[], pathMtu: ReadonlyMap<string, number>): number {
-  const known = peers.flatMap((peer) => pathMtu.get(peer.choice.address?.split(':')[0] ?? '') ?? [])
+  const pathMtus = (choices: readonly EndpointChoice[]): number[] =>
+    choices.flatMap((choice) => pathMtu.get(choice.address?.split(':')[0] ?? '') ?? [])
+  const choices = peers.map((peer) => peer.choice)
+  const used = pathMtus(choices.filter((choice) => choice.how === 'keep'))
+  const known = used.length > 0 ? used : pathMtus(choices)
   return Math.max(
     SMALLEST_MTU,
     Math.min(...(known.length === 0 ? [DEFAULT_PATH_MTU] : known)) - WIREGUARD_OVERHEAD_IPV4,

@@ -102,7 +102,7 @@ export class LaneProber {
   async run(signal: AbortSignal): Promise<void> {
     try {
       while (!signal.aborted) {
-        this.#tick()
+        this.#tickSafely()
         await this.#deps.clock.sleep(this.#init.intervalMs, signal)
       }
     } catch (error) {
@@ -128,6 +128,16 @@ export class LaneProber {
       answered: 'no',
       kernelOnly: false,
       stopKnock: () => undefined,
+    }
+  }
+
+  /** One bad interval must not be the last: without probes, a dead lane would stay up for ever. */
+  #tickSafely(): void {
+    try {
+      this.#tick()
+    } catch (error) {
+      const text = error instanceof Error ? error.message : String(error)
+      this.#deps.logger.error('an interval of probing failed', { lane: this.#init.lane, error: text })
     }
   }
 

@@ -7,8 +7,8 @@ export interface ProbeSocket {
   send(bytes: Buffer, address: string, port: number): void
   /**
    * Asks the far kernel, not the far process: a TCP connection to a port where nobody listens is refused by the
-   * kernel at once (RFC 9293 3.10.7.1). Calls back when that comes; never throws. Gives the function that stops
-   * waiting for it.
+   * kernel at once (RFC 9293 3.10.7.1), and taken by it where somebody does. Calls back when either comes; never
+   * throws. Gives the function that stops waiting for it.
    */
   knock(address: string, port: number, onAnswer: () => void): () => void
   close(): void
@@ -52,7 +52,10 @@ export const openUdpProbeSocket: OpenProbeSocket = (address, port, events) => {
     knock: (to, toPort, onAnswer) => {
       const caller = connect({ host: to, port: toPort, localAddress: address })
       caller.unref()
-      caller.on('connect', () => caller.destroy())
+      caller.on('connect', () => {
+        caller.destroy()
+        if (open) onAnswer()
+      })
       caller.on('error', (error: NodeJS.ErrnoException) => {
         if (open && error.code === 'ECONNREFUSED') onAnswer()
       })

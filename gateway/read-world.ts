@@ -7,12 +7,14 @@ import type { RouteTable } from '../kernel/route-table.ts'
 import type { DeviceState } from '../kernel/wireguard.ts'
 import type { GatewayConfig } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
-import type { GatewayWorld, PeerHealthView } from './world.ts'
+import type { GatewayWorld } from './world.ts'
 
 export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'wireguard' | 'clock'>
 
 /** The kinds whose changes make a gateway plan again. */
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
+
+const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const
 
 export function readMembership(cluster: ClusterApi): Membership | undefined {
   return cluster.cache('Membership').get(MEMBERSHIP_NAME)
@@ -27,13 +29,13 @@ export async function whenCachesSynced(cluster: ClusterApi, signal: AbortSignal)
 
 /**
  * Undefined while this cluster's own Cluster object is not there: nothing can be planned without its index and
- * prefixes. `health` is what the probes know; leave it out for a dry run. Throws KernelError.
+ * prefixes. `known` is what this process has found out; leave it out for a dry run. Throws KernelError.
  */
 export async function readGatewayWorld(
   deps: WorldDeps,
   config: GatewayConfig,
   signal: AbortSignal,
-  health: ReadonlyMap<string, PeerHealthView> = new Map(),
+  known: Pick<GatewayWorld, 'health' | 'callJitter'> = NOTHING_KNOWN,
 ): Promise<GatewayWorld | undefined> {
   const { cluster, routes } = deps
   const membership = readMembership(cluster)
@@ -43,7 +45,9 @@ export async function readGatewayWorld(
   const devices = await readDevices(deps, config, signal)
   const remotes = endpoints.filter((endpoint) => endpoint.spec.cluster !== own.spec.id)
   return {
+    ...known,
     nowMs: deps.clock.now(),
+    monotonicMs: deps.clock.monotonic(),
     node: config.node,
     own,
     clusters: cluster.cache('Cluster').list(),
@@ -55,7 +59,6 @@ export async function readGatewayWorld(
     addresses: await routes.addresses(signal),
     devices,
     pathMtu: await readPathMtus(routes, underlayTargets(remotes, config, devices), signal),
-    health,
   }
 }
 

@@ -14,11 +14,11 @@ export class WakeTimer {
     this.#wake = wake
   }
 
-  /** Wakes at that time (milliseconds since 1970), or earlier where an earlier time is already set. */
+  /** Wakes at that time (milliseconds of the monotonic clock), or earlier where an earlier time is already set. */
   at(atMs: number): void {
     if (this.#pending !== undefined && this.#pending.atMs <= atMs) return
     this.#pending?.cancel()
-    const cancel = this.#clock.setTimer(Math.max(SOONEST_MS, atMs - this.#clock.now()), () => {
+    const cancel = this.#clock.setTimer(Math.max(SOONEST_MS, atMs - this.#clock.monotonic()), () => {
       this.#pending = undefined
       this.#wake()
     })

@@ -7,12 +7,16 @@ import type { GatewayLaneConfig } from './config.ts'
 /** What the probes say about one peer. */
 export interface PeerHealthView {
   readonly state: ConnectionState
-  /** When it came into this state, milliseconds since 1970. */
+  /** When it came into this state, in milliseconds of the monotonic clock. */
   readonly sinceMs: number
 }
 
 export interface GatewayWorld {
+  /** Milliseconds since 1970, and of the clock that never jumps. */
   readonly nowMs: number
+  readonly monotonicMs: number
+  /** 0 to 1: EndpointChoiceInit.jitter. */
+  readonly callJitter: number
   readonly node: string
   readonly own: Cluster
   /** Every Cluster and Endpoint object there is; our own among them. */

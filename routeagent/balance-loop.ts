@@ -9,7 +9,7 @@ import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
-import { type TableShape, elementRepair, parseListing, sameShape, shapeOf } from './check-table.ts'
+import { type TableShape, elementRepair, parseListing, sameShape, sameTexts, shapeOf } from './check-table.ts'
 import { RESYNC_MS } from './config.ts'
 import type { FactsReader } from './facts-reader.ts'
 import type { LocalBackends } from './local-backends.ts'
@@ -36,6 +36,8 @@ interface Applied {
   readonly localBackends: LocalBackends
   scaffold: Scaffold
   shape: TableShape
+  /** Chains as nft listed them at the last look; none before the first. */
+  texts: ReadonlyMap<string, string>
 }
 
 export class BalanceLoop {
@@ -162,6 +164,7 @@ export class BalanceLoop {
       localBackends: plan.localBackends,
       scaffold: plan.scaffold,
       shape: shapeOf(plan.statements),
+      texts: new Map(),
     }
     this.#deps.logger.info('table replaced', { ports: planner.ports().size })
   }
@@ -181,11 +184,12 @@ export class BalanceLoop {
     const { nft, metrics, logger } = this.#deps
     const listing = await nft.listTable(NFT_TABLE_NODE, signal)
     const found = listing === undefined ? undefined : parseListing(listing)
-    if (found === undefined || !sameShape(found.shape, applied.shape)) {
+    if (found === undefined || !sameShape(found.shape, applied.shape) || !sameTexts(applied.texts, found.texts)) {
       metrics.driftRepairs.inc({ what: 'nft-table' })
       logger.warn('someone changed our table; replacing it', { table: NFT_TABLE_NODE })
       return this.#replaceTable(applied.world, planner, signal)
     }
+    applied.texts = found.texts
     const repairs: ElementChange[] = []
     const all = desiredElements(applied.world, planner.ports(), applied.localBackends)
     for (const [map, observed] of found.elements) {

@@ -23,6 +23,8 @@ export function shapeOf(statements: readonly NftStatement[], before?: TableShape
 
 export interface TableListing {
   readonly shape: TableShape
+  /** By name of the chain: its hook and rules as nft writes them, counters at zero. */
+  readonly texts: ReadonlyMap<string, string>
   /** By name of the map or set. */
   readonly elements: ReadonlyMap<string, readonly NftElement[]>
 }
@@ -31,16 +33,18 @@ export interface TableListing {
 export function parseListing(listing: string): TableListing {
   const maps = new Set<string>()
   const rules = new Map<string, number>()
+  const texts = new Map<string, string>()
   const elements = new Map<string, readonly NftElement[]>()
   for (const { kind, name, body } of blocks(listing)) {
     if (kind === 'chain') {
       rules.set(name, body.filter((line) => !line.startsWith('\t\ttype ')).length)
+      texts.set(name, body.join('\n').replaceAll(/packets \d+ bytes \d+/g, 'packets 0 bytes 0'))
     } else {
       maps.add(name)
       elements.set(name, parseElements(body.join('\n')))
     }
   }
-  return { shape: { maps, rules }, elements }
+  return { shape: { maps, rules }, texts, elements }
 }
 
 interface Block {
@@ -68,6 +72,11 @@ export function sameShape(a: TableShape, b: TableShape): boolean {
     [...a.maps].every((map) => b.maps.has(map)) &&
     [...a.rules].every(([chain, count]) => b.rules.get(chain) === count)
   )
+}
+
+/** Whether the chains that were seen before still read the same. nft writes rules in its own way, so only its own listings compare. */
+export function sameTexts(before: ReadonlyMap<string, string>, now: ReadonlyMap<string, string>): boolean {
+  return [...before].every(([chain, text]) => now.get(chain) === text)
 }
 
 /** What has to be done to one map; undefined when it is as desired. */

@@ -31,7 +31,7 @@ export function parseAddressPort(text: string, field: string, init: AddressPortI
     const expected = defaultPort === undefined ? 'address:port' : 'an address or address:port'
     throw new InvalidValueError(field, text, `${expected} such as 10.42.0.1:53 or [fd00::1]:53`)
   }
-  return { address, port: parsePort(digits, field, { allowZero, shown: text }) }
+  return { address, port: parsePort(digits, field, { shown: text, allowZero }) }
 }
 
 function addressOf(text: string): Address | undefined {

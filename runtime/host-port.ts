@@ -26,23 +26,18 @@ export function parseHostPort(text: string, field = 'address', allowZero = false
   const host = text.slice(0, Math.max(colon, 0))
   const bare = BRACKETED.exec(host)?.[1] ?? (HOST.test(host) ? host : undefined)
   if (bare === undefined) throw new InvalidValueError(field, text, 'host:port such as 10.0.0.1:53 or [2001:db8::1]:53')
-  return { host: bare, port: portOf(text.slice(colon + 1), { field, text, allowZero }) }
+  return { host: bare, port: parsePort(text.slice(colon + 1), field, { shown: text, allowZero }) }
 }
 
-/** Decimal port number. Throws InvalidValueError. */
-export function parsePort(text: string, field = 'port', allowZero = false): number {
-  return portOf(text, { field, text, allowZero })
-}
-
-/** `shown.text` is all that the user wrote. */
-function portOf(
+/** Decimal port number; `shown` is all that the user wrote. Throws InvalidValueError. */
+export function parsePort(
   digits: string,
-  shown: { readonly field: string; readonly text: string; readonly allowZero: boolean },
+  field = 'port',
+  { shown = digits, allowZero = false }: { readonly shown?: string; readonly allowZero?: boolean } = {},
 ): number {
   const port = /^\d{1,5}$/.test(digits) ? Number(digits) : -1
-  const lowest = shown.allowZero ? 0 : 1
-  if (port < lowest || port > 65_535)
-    throw new InvalidValueError(shown.field, shown.text, `a port from ${lowest} to 65535`)
+  const lowest = allowZero ? 0 : 1
+  if (port < lowest || port > 65_535) throw new InvalidValueError(field, shown, `a port from ${lowest} to 65535`)
   return port
 }
 

@@ -52,6 +52,8 @@ export function lockDirectory(directory: string): () => void {
   return classify(file, () => {
     const lock = new DatabaseSync(file, { timeout: 0 })
     try {
+      // Nobody else may hold it in our place.
+      chmodSync(file, 0o600)
       lock.exec('BEGIN EXCLUSIVE')
     } catch (error) {
       lock.close()

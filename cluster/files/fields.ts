@@ -64,7 +64,7 @@ function isCidr(value: unknown): boolean {
   return isText(value) && !throws(() => parsePrefix(value))
 }
 
-function throws(action: () => unknown): boolean {
+export function throws(action: () => unknown): boolean {
   try {
     action()
     return false

@@ -7,6 +7,7 @@ import { readFileSync, readdirSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorCode, isMissing, writeFileAtomic } from './atomic-write.ts'
 import type { ParsedFile } from './parse-objects.ts'
+import { WriteQueue } from './write-queue.ts'
 
 export interface GoodFile {
   /** Path below the user's folder. */
@@ -18,11 +19,13 @@ export interface GoodFile {
 
 /** Raised when the parser or the schemas change: older readings are then not trusted as parses. */
 const FORMAT = 1
+const MAX_WRITES = 4
 
 export class LastGood {
   readonly #folder: string
   readonly #onError: (path: string, error: unknown) => void
-  readonly #writes = new Set<Promise<void>>()
+  /** One write at a time for each file, so that the newest reading is the one that stays. */
+  readonly #writes = new WriteQueue(MAX_WRITES)
 
   constructor(folder: string, onError: (path: string, error: unknown) => void) {
     this.#folder = folder
@@ -47,13 +50,15 @@ export class LastGood {
 
   /** In the background: nobody waits for it, and losing one only costs a parse. */
   write(good: GoodFile): void {
-    if (this.read(good.file)?.sha256 === good.sha256) return
     const path = this.#path(good.file)
-    const write = writeFileAtomic(path, JSON.stringify({ format: FORMAT, ...good })).catch((error: unknown) => {
-      this.#onError(path, error)
+    void this.#writes.run(path, async () => {
+      try {
+        if (this.#load(path)?.sha256 !== good.sha256)
+          await writeFileAtomic(path, JSON.stringify({ format: FORMAT, ...good }))
+      } catch (error) {
+        this.#onError(path, error)
+      }
     })
-    this.#writes.add(write)
-    void write.then(() => this.#writes.delete(write))
   }
 
   forget(file: string): void {
@@ -66,7 +71,7 @@ export class LastGood {
   }
 
   async settled(): Promise<void> {
-    await Promise.all(this.#writes)
+    await this.#writes.settled()
   }
 
   #path(file: string): string {

@@ -2,7 +2,9 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
-import { overlaps, parseAddress, parsePrefix } from '../../model/ip.ts'
+import { formatAddress, overlaps, parsePrefix } from '../../model/ip.ts'
+import { parseAddressPort } from '../../runtime/address-port.ts'
+import { formatHostPort } from '../../runtime/host-port.ts'
 import { isMissing } from './atomic-write.ts'
 import {
   cidr,
@@ -11,12 +13,12 @@ import {
   field,
   integer,
   ipAddress,
-  isAddress,
   isText,
   list,
   oneOf,
   text,
   textMap,
+  throws,
 } from './fields.ts'
 import { type FileProblem, InvalidFileError } from './problem.ts'
 import { type FieldPath, type SourceDocument, readSource, schemaProblems } from './yaml-source.ts'
@@ -52,14 +54,10 @@ export interface SiteConfig {
 }
 
 const folderPath = field<string>('a path', (value) => isText(value) && value !== '')
-const listenAddress = field<string>(
-  'address:port such as 10.42.0.1:53',
-  (v) => isText(v) && splitAddressPort(v)?.port !== undefined,
-)
-const upstream = field<string>(
-  'an address or address:port such as 192.0.2.53',
-  (v) => isText(v) && splitAddressPort(v) !== undefined,
-)
+const listenAddress = field<string>('address:port such as 10.42.0.1:53', (v) => isAddressPort(v))
+const upstream = field<string>('an address or address:port such as 192.0.2.53', (v) => isAddressPort(v, DNS_PORT))
+
+const DNS_PORT = 53
 
 const siteSchema = z.strictObject(
   {
@@ -171,21 +169,13 @@ function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
   }
 }
 
-const DNS_PORT = 53
-
-function withPort(value: string): string {
-  const { address, port } = splitAddressPort(value) ?? { address: value, port: undefined }
-  const host = parseAddress(address).family === 6 ? `[${address}]` : address
-  return `${host}:${port ?? DNS_PORT}`
+function isAddressPort(value: unknown, defaultPort?: number): boolean {
+  return isText(value) && !throws(() => parseAddressPort(value, '', defaultPort === undefined ? {} : { defaultPort }))
 }
 
-/** `10.0.0.1`, `10.0.0.1:53`, `[fd00::1]:53`, `fd00::1`; undefined for anything else. */
-function splitAddressPort(value: string): { readonly address: string; readonly port: number | undefined } | undefined {
-  if (isAddress(value)) return { address: value, port: undefined }
-  const match = /^(?:\[([^\]]+)\]|([^:]+)):(\d{1,5})$/.exec(value)
-  const address = match?.[1] ?? match?.[2] ?? ''
-  const port = Number(match?.[3])
-  return isAddress(address) && port >= 1 && port <= 65_535 ? { address, port } : undefined
+function withPort(value: string): string {
+  const { address, port } = parseAddressPort(value, 'upstream', { defaultPort: DNS_PORT })
+  return formatHostPort({ host: formatAddress(address), port })
 }
 
 function problemAt(file: string, document: SourceDocument, at: FieldPath, reason: string): FileProblem {

@@ -2,7 +2,7 @@
  * What the state's files must look like before they are believed: the fields that the components go by. Sealane
  * wrote them, but a disk or a hand may have spoilt them since, and no process may end over that.
  */
-import { z } from 'zod'
+import type { z } from 'zod'
 import type { Kind } from '../../model/objects.ts'
 import { cidr, dnsLabel, flag, integer, list, map, oneOf, port, text, textMap } from './fields.ts'
 import { pathText } from './yaml-source.ts'

@@ -174,12 +174,12 @@ export class UserFolder {
   #judge(file: string, how: Confidence, { text, sha256 }: { readonly text: string; readonly sha256: string }): void {
     const known = how === 'first' ? this.#lastGood.read(file) : undefined
     if (known?.sha256 === sha256) {
-      this.#accept(file, known, how)
+      this.#set(file, known)
       return
     }
     const before = this.#claims.file(file)
     if (before !== undefined && this.#hashes.get(file) === sha256) {
-      this.#accept(file, { file, sha256, parsed: before }, how)
+      this.#accept({ file, sha256, parsed: before })
       return
     }
     if (how === 'settled' && this.#waitForWriter(file)) return
@@ -197,7 +197,7 @@ export class UserFolder {
       this.#set(file, known)
       this.#wait(file, PATIENCE_MS, 'patient')
     } else {
-      this.#accept(file, { file, sha256, parsed: result.file }, how)
+      this.#accept({ file, sha256, parsed: result.file })
     }
   }
 
@@ -210,10 +210,10 @@ export class UserFolder {
     return true
   }
 
-  #accept(file: string, good: GoodFile, how: Confidence): void {
-    this.#deps.onProblems(file, [])
-    this.#set(file, good)
-    if (how !== 'first' || this.#lastGood.read(file)?.sha256 !== good.sha256) this.#lastGood.write(good)
+  #accept(good: GoodFile): void {
+    this.#deps.onProblems(good.file, [])
+    this.#set(good.file, good)
+    this.#lastGood.write(good)
   }
 
   /** The file is no good: its last good state stays. */

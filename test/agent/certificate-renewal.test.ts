@@ -97,3 +97,36 @@ t.test('a certificate of a day is renewed after two thirds, and again', async (t
   await clock.advance(1)
   await done
 })
+
+t.test('an answer that comes after the end is not written: the identity may be gone', async (t) => {
+  const clock = new FakeClock()
+  const directory = await mkdtemp(join(tmpdir(), 'sealane-renewal-'))
+  t.teardown(() => rm(directory, { recursive: true, force: true }))
+  const cluster = parseClusterId('milano')
+  const key = createKey()
+  const ca = await createCa({ clusterset: 'default', key: createKey(), nowMs: clock.now() })
+  const csr = await createCsr(key)
+  const issued = { clusterset: 'default', cluster, csr, nowMs: clock.now() - 20 * HOUR }
+  const certificate = await issueMemberCertificate(ca, issued)
+  const caBundle = [ca.certificate]
+  const files = { brokerAddresses: ['127.0.0.1:7443'], observedAddress: '127.0.0.1', clusterset: 'default' }
+  const stop = new AbortController()
+  const client = {
+    renew: async () => {
+      stop.abort()
+      return { certificate, caBundle }
+    },
+  } as unknown as BrokerClient
+  const renewal = new CertificateRenewal(
+    {
+      clock,
+      logger: new CapturingLogger(),
+      agentMetrics: agentMetrics(createMetrics('agent')),
+      client: () => client,
+      onRenewed: () => t.fail('nothing is to be used any more'),
+    },
+    { directory, identity: { cluster, key, certificate, caBundle, ...files } },
+  )
+  await renewal.run(stop.signal)
+  t.equal(await readMemberIdentity(directory), undefined)
+})

@@ -243,6 +243,15 @@ t.test('conditions that nobody knows are left alone', async (t) => {
     show(planConditions(before, { answered: true, state: pending }, undefined)),
     'Valid:Valid Ready:Pending Conflict:NoConflicts',
   )
+  const third = {
+    ...planned!,
+    object: { ...planned!.object, metadata: { ...planned!.object.metadata, generation: 3 } },
+  }
+  t.same(
+    planConditions(third, { answered: true, state: pending }, undefined).map((one) => one.observedGeneration),
+    [3, 3, 3],
+    'every condition says which generation it speaks of',
+  )
   const verdict = { reasons: ['PortConflict', 'TypeConflict'] as const, message: 'm' }
   const stored = () => ({ t: 'stored' as const })
   t.equal(

@@ -124,3 +124,35 @@ t.test('for any members: no two share an address, order does not matter, again c
     { numRuns: 200 },
   )
 })
+
+t.test('translated is exactly who overlaps another, pair by pair', async () => {
+  const cidr = fc
+    .tuple(fc.integer({ min: 0, max: 7 }), fc.integer({ min: 13, max: 18 }))
+    .map(([n, length]) => `10.${length < 16 ? n & ~7 : n}.0.0/${length}`)
+  const list = fc.array(cidr, { minLength: 1, maxLength: 3 })
+  const members = fc.array(fc.record({ podCIDRs: list, serviceCIDRs: list }), { maxLength: 6 })
+  fc.assert(
+    fc.property(members, (given) => {
+      const all = given.map((one, i) => claims(`c${i}`, one.podCIDRs, { serviceCIDRs: one.serviceCIDRs }))
+      const plan = planAddresses(all, RANGE)
+      const meet = (a: string, b: string): boolean => overlaps(parsePrefix(a), parsePrefix(b))
+      return all.every((one) => {
+        const others = all.filter((other) => other !== one).flatMap((o) => [...o.podCIDRs, ...o.serviceCIDRs])
+        return plan.has(one.id) === one.podCIDRs.some((own) => others.some((other) => meet(own, other)))
+      })
+    }),
+    { numRuns: 300 },
+  )
+})
+
+t.test('a thousand members of sixteen ranges each are planned while others wait', async (t) => {
+  const range = (first: number, x: number): string => `${first}.${(x >> 8) & 255}.${x & 255}.0/24`
+  const sixteen = (first: number, i: number): string[] => Array.from({ length: 16 }, (_, j) => range(first, i * 16 + j))
+  const members = Array.from({ length: 1000 }, (_, i) =>
+    claims(`c${i}`, sixteen(10, i), { serviceCIDRs: sixteen(11, i) }),
+  )
+  const started = performance.now()
+  t.equal(planAddresses(members, RANGE).size, 0)
+  const ms = performance.now() - started
+  t.ok(ms < 3000, `${Math.round(ms)} ms`)
+})

@@ -1,4 +1,4 @@
-import { rmSync, statSync, writeFileSync } from 'node:fs'
+import { chmodSync, rmSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { CertificateAuthority } from '../../broker/certificate-authority.ts'
@@ -39,6 +39,18 @@ t.test('made once, read ever after', async (t) => {
   await t.rejects(open(), {
     message: `${join(stateDir, 'ca.key')} is missing, but ${join(stateDir, 'ca.crt')} is there: restore the key from a backup`,
   })
+})
+
+t.test('the state directory is made private; one that is there already is nobody to change', async (t) => {
+  const folder = temporaryFolder(t)
+  const mode = (path: string): number => statSync(path).mode & 0o777
+  chmodSync(folder, 0o755)
+  const init = { clusterset: 'demo', hosts: [], memberMs: DAY }
+  await CertificateAuthority.open({ clock: new FakeClock() }, { ...init, stateDir: folder })
+  t.equal(mode(folder), 0o755)
+  t.equal(mode(join(folder, 'ca.key')), 0o600)
+  await CertificateAuthority.open({ clock: new FakeClock() }, { ...init, stateDir: join(folder, 'new') })
+  t.equal(mode(join(folder, 'new')), 0o700)
 })
 
 t.test('a first start that was interrupted is taken up again', async (t) => {

@@ -74,6 +74,18 @@ t.test('token refusals', async (t) => {
   t.notMatch(JSON.stringify(harness.logger.lines), new RegExp(old.text.slice(20, 60)), 'no secret in the log')
 })
 
+t.test('strangers cannot fill the log', async (t) => {
+  const harness = await startBroker(t)
+  const request = await joinRequest(harness, { secret: 'nonsense' })
+  const told = async (): Promise<number> => {
+    for (let i = 0; i < 150; i += 1) await refusal(harness.broker.join(request, '192.0.2.1'))
+    return harness.logger.lines.filter(({ level, message }) => level === 'warn' && message === 'join refused').length
+  }
+  t.equal(await told(), 100)
+  await harness.broker.tidy()
+  t.equal(await told(), 200)
+})
+
 t.test('a token of another broker', async (t) => {
   const [here, there] = await Promise.all([startBroker(t), startBroker(t)])
   const { text } = await there.tokens.create({})

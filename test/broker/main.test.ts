@@ -126,6 +126,7 @@ t.test('two members over TLS, through a restart of the broker', async (t) => {
   const port = await freePort()
   const first = await start(t, config(stateDir, port))
   t.equal(statSync(stateDir).mode & 0o777, 0o700)
+  t.equal(statSync(join(stateDir, 'broker.lock')).mode & 0o777, 0o600)
   for (const name of ['ca.key', 'server.key', 'broker.db'])
     t.equal(statSync(join(stateDir, name)).mode & 0o777, 0o600, name)
   t.same(first.status.notReady(), [])
@@ -246,15 +247,15 @@ t.test('not ready before the port is open', async (t) => {
   const status = new StatusBoard()
   const stop = new AbortController()
   const deps = { clock, logger: new CapturingLogger(), metrics: createMetrics('broker'), status }
-  const listening = Promise.withResolvers<void>()
+  let isListening = false
   const running = runBroker(
-    { ...deps, onListening: () => listening.resolve() },
-    config(join(temporaryFolder(t), 'state'), 0),
+    { ...deps, onListening: () => (isListening = true) },
+    config(join(temporaryFolder(t), 'state'), await freePort()),
     stop.signal,
   )
   t.same(status.notReady(), ['state: the broker is starting'])
-  await listening.promise
   await eventually(() => status.notReady().length === 0, { deadlineMs: 5000 })
+  t.ok(isListening)
   stop.abort()
   await running
 })

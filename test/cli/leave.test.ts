@@ -14,7 +14,7 @@ interface Member {
   readonly site: SiteFolder
   /** The site's API, as its nodes' processes have it. */
   readonly api: FileCluster
-  leave(...more: string[]): Promise<CliResult>
+  readonly leave: (...more: string[]) => Promise<CliResult>
 }
 
 async function member(t: Test): Promise<Member> {

@@ -90,6 +90,10 @@ function spawnRaw(args: readonly string[], { env, cwd, uid, direct }: SpawnInit)
     ...(cwd === undefined ? {} : { cwd }),
     ...(uid === undefined ? {} : { uid, gid: uid }),
   }
-  if (direct !== true) return spawn(LAUNCHER, args, options)
-  return spawn(process.execPath, ['--disable-warning=ExperimentalWarning', join(ROOT, 'cli/main.ts'), ...args], options)
+  const program =
+    direct === true
+      ? [process.execPath, '--disable-warning=ExperimentalWarning', join(ROOT, 'cli/main.ts')]
+      : [LAUNCHER]
+  // The test runner adds itself to every Node that is started; users have no such thing.
+  return spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', ...program, ...args], options)
 }

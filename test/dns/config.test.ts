@@ -14,8 +14,16 @@ t.test('addresses as people write them', async (t) => {
 t.test('mistakes name the field, the value and what was expected', async (t) => {
   const rows: [string[], string[], string][] = [
     [[], [], 'dns.listen: expected at least one address:port'],
-    [['dns.example:53'], [], 'dns.listen[0] "dns.example": expected an IPv4 or IPv6 address such as 10.42.0.7'],
-    [['[fd00::1'], [], 'dns.listen[0] "[fd00::1:53": expected host:port such as 10.0.0.1:53 or [2001:db8::1]:53'],
+    [
+      ['dns.example:53'],
+      [],
+      'dns.listen[0] "dns.example:53": expected an address or address:port such as 10.42.0.1:53 or [fd00::1]:53',
+    ],
+    [
+      ['[fd00::1'],
+      [],
+      'dns.listen[0] "[fd00::1": expected an address or address:port such as 10.42.0.1:53 or [fd00::1]:53',
+    ],
     [['10.0.0.1:70000'], [], 'dns.listen[0] "10.0.0.1:70000": expected a port from 0 to 65535'],
     [['10.0.0.1:53'], ['192.0.2.1:0'], 'dns.upstreams[0] "192.0.2.1:0": expected a port from 1 to 65535'],
     [['10.0.0.1:53'], ['192.0.2.1', '10.0.0.1'], 'dns.upstreams[1] 10.0.0.1:53: this server listens there itself'],

@@ -183,7 +183,9 @@ t.test('queries that are not in order', async (t) => {
     ['outside the zone', query('example.org.'), 'forwarded'],
     ['outside the zone, no recursion wanted', query('example.org.', { recursionDesired: false }), 'qr ra REFUSED'],
     ['reverse names', query('7.0.42.10.in-addr.arpa.', { type: TYPE.PTR }), 'forwarded'],
-    ['search list', query(`hello.ns.svc.${Z}ns.svc.cluster.local.`), 'forwarded'],
+    ['search list', query(`hello.ns.svc.${Z}ns.svc.cluster.local.`), 'qr rd ra NXDOMAIN'],
+    ['search list, any letter case', query('web.shop.svc.ClusterSet.LOCAL.cluster.local.'), 'qr rd ra NXDOMAIN'],
+    ['a name that only starts alike', query('web.clusterset.localhost.'), 'forwarded'],
   ]
   for (const [say, bytes, want] of rows) {
     const verdict = responder.respond(bytes, 'udp')
@@ -191,6 +193,12 @@ t.test('queries that are not in order', async (t) => {
       verdict === FORWARD ? 'forwarded' : verdict === undefined ? 'ignored' : decode(verdict).flags.replace(' qr', 'qr')
     t.equal(got, want, say)
   }
+})
+
+t.test('without upstreams other names are REFUSED, but names of ours with a search domain are NXDOMAIN', async (t) => {
+  const responder = newResponder(await syncedIndex(workedExamples()))
+  t.equal(respond(responder, query('example.org.')).flags, 'qr rd REFUSED')
+  t.equal(respond(responder, query(`web.${S}shop.svc.cluster.local.`)).flags, 'qr rd NXDOMAIN')
 })
 
 t.test('before the first sync: SERVFAIL', async (t) => {

@@ -110,6 +110,12 @@ class Stage {
     for (let i = 0; i < ms; i += 20) await this.clock.advance(20)
   }
 
+  /** Lets time pass no faster than the rounds, which read files, can follow. */
+  async passSlowly(ms: number): Promise<void> {
+    const endMs = this.clock.monotonic() + ms
+    await this.until(() => this.clock.monotonic() >= endMs, 'time passes', 50)
+  }
+
   kernel(): string {
     return [this.routes.toString(), this.wireguard.toString(), this.nft.tableNames().join()].join('\n')
   }
@@ -303,7 +309,8 @@ t.test('drift is repaired', async (t) => {
   await stage.until(() => stage.nft.toString().includes('jump from-lane'), 'the table is back after a resync')
   await stage.wireguard.deleteDevice('sealane0')
   await stage.until(() => stage.kernel() === good, 'the device is back')
-  t.equal(stage.wireguard.touched.length, sessions + 1, 'its peer was told where to call, once')
+  await stage.until(() => stage.wireguard.toString().includes('Endpoint = 198.51.100.20:4500'), 'its peer is called')
+  t.ok(stage.wireguard.touched.length <= sessions + 2, 'once, or at first without the address')
 })
 
 t.test('a failure is told, the rest is done, and it is tried again', async (t) => {
@@ -313,9 +320,59 @@ t.test('a failure is told, the rest is done, and it is tried again', async (t) =
   await stage.until(() => stage.gateway()?.failure !== undefined, 'failure in the status')
   t.equal(stage.gateway()?.failure, 'nft -f -: operation not permitted')
   t.strictSame(stage.status.notReady(), ['gateway: nft -f -: operation not permitted'])
-  t.strictSame(stage.wireguard.deviceNames(), ['sealane0'], 'the device was made all the same')
+  t.strictSame(stage.wireguard.deviceNames(), [], 'no lane without its policy')
+  t.equal(await stage.sysctl.read('net.ipv4.ip_forward'), '0')
   await stage.until(() => stage.gateway()?.failure === undefined, 'mended by itself')
   t.strictSame(stage.status.notReady(), [])
+  t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
+})
+
+t.test('a failure that stays does not keep a dead lane in the routes', async (t) => {
+  const stage = new Stage(t)
+  stage.put(PARIS, PARIS_GW)
+  stage.probes.alive.add('246.0.2.0')
+  stage.start()
+  const routed = (): boolean => stage.routed().some((line) => line.includes('244.1.0.0/16'))
+  await stage.until(() => stage.connection('paris')?.state === 'up' && routed(), 'up')
+  stage.sysctl.read = () => Promise.reject(new KernelError('EPERM', 'sysctl', 'permission denied'))
+  stage.put(node('worker', '192.0.2.11', '10.42.1.0/24'))
+  await stage.until(() => stage.gateway()?.failure !== undefined, 'failing')
+  await stage.pass(20_000)
+  stage.probes.alive.clear()
+  await stage.until(() => stage.connection('paris')?.state === 'down', 'silent')
+  const start = stage.clock.monotonic()
+  await stage.until(() => !routed(), 'its prefix has left the lanes')
+  t.ok(stage.clock.monotonic() - start <= 1500, `after ${stage.clock.monotonic() - start} ms`)
+  t.equal(stage.logger.messages('error').length, 1, 'told once, not at each try')
+})
+
+t.test('a peer that does not answer is called anew every second, one that shook hands is left alone', async (t) => {
+  const stage = new Stage(t)
+  stage.put(PARIS, endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500']))
+  const key = PARIS_GW.spec.publicKey
+  stage.start()
+  await stage.until(() => stage.connection('paris') !== undefined, 'known')
+  const calls = (): number => stage.wireguard.touched.filter((one) => one === `sealane0 ${key}`).length
+  const during = async (ms: number): Promise<number> => {
+    const before = calls()
+    await stage.passSlowly(ms)
+    return (calls() - before) / 2 // taken out, and put back
+  }
+  const session = async () => (await stage.wireguard.read('sealane0'))?.peers[0]?.lastHandshakeMs
+  const eager = await during(10_000)
+  t.ok(eager >= 7 && eager <= 10, `${eager} calls in the first 10 s`)
+  await stage.passSlowly(10_000)
+  const calm = await during(30_000)
+  t.ok(calm >= 4 && calm <= 6, `${calm} calls in 30 s after that`)
+  const shakenMs = stage.clock.now()
+  stage.wireguard.handshake('sealane0', key, shakenMs, '203.0.113.9:61000')
+  t.equal(await during(2500), 0, 'none just after a handshake')
+  await stage.passSlowly(30_000)
+  t.match(stage.wireguard.toString(), '198.51.100.20:4500', 'its candidates take turns')
+  t.equal(await session(), shakenMs, 'but the session is kept: it can call us')
+  stage.probes.alive.add('246.0.2.0')
+  await stage.until(() => stage.connection('paris')?.state === 'up', 'up')
+  t.equal(await during(30_000), 0, 'nor when it is up')
 })
 
 t.test('behind NAT: calls and is not called, keeps the mapping alive', async (t) => {

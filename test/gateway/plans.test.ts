@@ -6,7 +6,7 @@ import { formatNft } from '../../kernel/format-nft.ts'
 import type { DeviceState } from '../../kernel/wireguard.ts'
 import type { GatewayWorld } from '../../gateway/world.ts'
 import { equalsGolden } from './support/golden.ts'
-import { NOW, cluster, endpoint, key, peerState, world } from './support/worlds.ts'
+import { NOW, UPTIME, cluster, endpoint, key, peerState, world } from './support/worlds.ts'
 
 const OWN = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
@@ -44,8 +44,8 @@ t.test('paris answers; tokyo called from behind NAT', async (t) => {
       ['203.0.113.77', 1400],
     ]),
     health: new Map([
-      ['0/paris', { state: 'up', sinceMs: NOW - 60_000 }],
-      ['0/tokyo', { state: 'up', sinceMs: NOW - 900 }],
+      ['0/paris', { state: 'up', sinceMs: UPTIME - 60_000 }],
+      ['0/tokyo', { state: 'up', sinceMs: UPTIME - 900 }],
     ]),
   }
   equalsGolden(t, describeGatewayPlan(overlapping(facts)), 'overlapping-up.txt')
@@ -62,8 +62,8 @@ t.test('two lanes: prefixes over both, over one when the other is down', async (
   }
   const health = (lane0: 'up' | 'down', lane1: 'up' | 'down'): GatewayWorld['health'] =>
     new Map([
-      ['0/paris', { state: lane0, sinceMs: NOW - 6000 }],
-      ['1/paris', { state: lane1, sinceMs: NOW - 6000 }],
+      ['0/paris', { state: lane0, sinceMs: UPTIME - 6000 }],
+      ['1/paris', { state: lane1, sinceMs: UPTIME - 6000 }],
     ])
   equalsGolden(t, describeGatewayPlan(overlapping({ ...two, health: health('up', 'up') })), 'two-lanes.txt')
   const routes = (w: GatewayWorld): string[] =>

@@ -231,6 +231,14 @@ t.test('what others break is repaired', async (t) => {
           { verb: 'add-elements', table: NFT_TABLE_NODE, map: 'remote', elements: [{ key: '192.0.2.0/24' }] },
         ]),
     },
+    {
+      say: 'a rule is another one',
+      act: () =>
+        machine.nft.run([
+          { verb: 'flush-chain', table: NFT_TABLE_NODE, chain: 'local-guard' },
+          { verb: 'add-rule', table: NFT_TABLE_NODE, chain: 'local-guard', rule: 'ip daddr 192.0.2.1 drop' },
+        ]),
+    },
     { say: 'the overlay is gone', act: () => machine.routes.deleteLink(VXLAN_DEVICE) },
     { say: 'a rule is gone', act: () => machine.routes.deleteRule({ priority: 7312, table: 7312 }) },
     {

@@ -13,7 +13,6 @@ import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { showImport, showSlice } from '../agent/site.ts'
-import type { LoopbackBroker } from '../cli/loopback-broker.ts'
 import { runCli } from '../cli/run-cli.ts'
 import { SiteFolder } from '../cli/site-folder.ts'
 import { askUdp } from '../dns/dns-server.ts'
@@ -34,7 +33,7 @@ export class StorySite {
   readonly #reader: FileCluster
 
   /** Joins by the command line, with a token from that broker. */
-  static async join(t: Test, id: string, broker: LoopbackBroker): Promise<StorySite> {
+  static async join(t: Test, id: string, broker: { token(): Promise<string> }): Promise<StorySite> {
     const site = new StorySite(t, id)
     const joined = await runCli(['join', '--site', site.folder.file, '--token', await broker.token()])
     t.equal(joined.code, 0, joined.stdout + joined.stderr)
@@ -105,6 +104,15 @@ export class StorySite {
     return [...this.#reader.cache('ServiceImport').list().map(showImport).sort(), ...imported.map(showSlice).sort()]
   }
 
+  /** Names of the services that the broker has taken from here, as the agent has told so far. */
+  exported(): string[] {
+    const rows = this.#reader.cache('ServiceExport').list()
+    const ready = rows.filter(({ status }) =>
+      status?.conditions?.some((one) => one.type === 'Ready' && one.status === 'True'),
+    )
+    return ready.map(({ metadata }) => metadata.name).sort()
+  }
+
   /** `Valid=True/Valid Ready=…` of one export. */
   conditions(name: string): string {
     const found = this.#reader.cache('ServiceExport').get(name, 'shop')?.status?.conditions ?? []
@@ -114,7 +122,13 @@ export class StorySite {
   /** Sorted data of the answers, or the response code where there are none. */
   async dig(name: string, type: keyof typeof TYPE = 'A'): Promise<string> {
     const { answers, flags } = await askUdp(this.#dnsPort, query(name, { type: TYPE[type] }))
-    return answers.map(({ data }) => data).sort().join(' ') || (flags.split(' ').at(-1) ?? '')
+    return (
+      answers
+        .map(({ data }) => data)
+        .sort()
+        .join(' ') ||
+      (flags.split(' ').at(-1) ?? '')
+    )
   }
 
   /** The sum of one metric of the agent over all series that have the label. */
@@ -129,10 +143,7 @@ export class StorySite {
     return new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
   }
 
-  #run(
-    name: string,
-    work: (deps: ComponentDeps, cluster: FileCluster, signal: AbortSignal) => Promise<void>,
-  ): Part {
+  #run(name: string, work: (deps: ComponentDeps, cluster: FileCluster, signal: AbortSignal) => Promise<void>): Part {
     const cluster = this.#open()
     const stopping = new AbortController()
     const deps = {

@@ -3,7 +3,9 @@ import type { PeerState } from '../../../kernel/wireguard.ts'
 import { type Cluster, type Endpoint, type EndpointCandidate, type Node, endpointName } from '../../../model/objects.ts'
 import type { GatewayWorld } from '../../../gateway/world.ts'
 
+/** The two clocks: milliseconds since 1970, and since an arbitrary start. */
 export const NOW = Date.parse('2026-11-20T12:00:00Z')
+export const UPTIME = 7_200_000
 
 /** A public key that is told apart by its first letters. */
 export function key(name: string): string {
@@ -81,6 +83,8 @@ export function world(facts: Partial<GatewayWorld> = {}): GatewayWorld {
   const own = facts.own ?? cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
   return {
     nowMs: NOW,
+    monotonicMs: UPTIME,
+    callJitter: 0,
     node: 'gw',
     own,
     clusters: [own],

@@ -1,0 +1,55 @@
+/** `sealane broker serve` as a process of its own, to be killed and started again. */
+import { once } from 'node:events'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { freePort } from '../cli/loopback-broker.ts'
+import { runCli, spawnServing } from '../cli/run-cli.ts'
+import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+export class BrokerProcess {
+  readonly state: string
+  readonly #t: Test
+  readonly #ports: readonly number[]
+  #child: ReturnType<typeof spawnServing> | undefined
+
+  static async start(t: Test): Promise<BrokerProcess> {
+    const broker = new BrokerProcess(t, [await freePort(), await freePort()])
+    await broker.start()
+    return broker
+  }
+
+  private constructor(t: Test, ports: readonly number[]) {
+    this.#t = t
+    this.#ports = ports
+    this.state = join(temporaryFolder(t), 'broker')
+  }
+
+  async start(): Promise<void> {
+    const [at = '', status = ''] = this.#ports.map((port) => `127.0.0.1:${port}`)
+    const child = spawnServing(this.#t, [
+      ...['broker', 'serve', '--state', this.state, '--clusterset', 'demo'],
+      ...['--listen', at, '--advertise', at, '--status-listen', status],
+    ])
+    this.#child = child
+    const isReady = async (): Promise<boolean> => (await fetch(`http://${status}/readyz`)).ok
+    await eventually(isReady, { deadlineMs: 30_000, say: 'the broker is ready' }).catch((error: unknown) => {
+      throw new Error(`${String(error)}\n${child.said()}`)
+    })
+  }
+
+  /** kill -9; resolves when nothing of it runs any more. */
+  async kill(): Promise<void> {
+    const child = this.#child
+    if (child === undefined) return
+    const ended = once(child, 'close')
+    child.kill('SIGKILL')
+    await ended
+    this.#child = undefined
+  }
+
+  async token(): Promise<string> {
+    const { stdout } = await runCli(['token', 'create', '--state', this.state, '-o', 'json'])
+    return (JSON.parse(stdout) as { token: string }).token
+  }
+}
