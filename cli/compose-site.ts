@@ -80,6 +80,7 @@ export async function printPlans(
 async function siteRun(site: OpenSite, node: string, components: readonly ComponentName[]): Promise<SiteRun> {
   const { config } = site
   if (components.includes('gateway')) checkGatewayNode(config, node)
+  if (components.includes('dns')) checkDnsListen(config)
   const privileged = components.filter((name) => PRIVILEGED.has(name))
   if (privileged.length > 0 && process.getuid?.() !== 0) {
     throw new UserError(`${privileged.join(', ')}: must run as root: it changes routes, nftables and WireGuard`, {
@@ -100,4 +101,9 @@ function checkGatewayNode({ gateways, file }: SiteConfig, node: string): void {
   throw new UserError(`--node ${JSON.stringify(node)}: expected ${expected} (spec.gateways of ${file})`, {
     exitCode: 2,
   })
+}
+
+function checkDnsListen({ dns, file }: SiteConfig): void {
+  if (dns.listen.length > 0) return
+  throw new UserError(`spec.dns.listen of ${file}: expected at least one address:port such as 10.42.0.1:53`)
 }

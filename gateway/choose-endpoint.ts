@@ -134,8 +134,8 @@ const JITTER = 0.2
 
 function callSchedule({ callsFirst, jitter, rotateMs }: EndpointChoiceInit): CallSchedule {
   const stretch = (callsFirst ? 1 : SECOND_END) * (1 + JITTER * jitter)
-  const eagerMs = EAGER_MS * stretch
-  return { eagerMs, calmMs: Math.max(eagerMs, rotateMs * stretch) }
+  const eagerMs = Math.round(EAGER_MS * stretch)
+  return { eagerMs, calmMs: Math.max(eagerMs, Math.round(rotateMs * stretch)) }
 }
 
 /** The call under way, and when its turn ends, both counted from the beginning. */

@@ -56,7 +56,8 @@ interface InFlight {
 
 export class PublishLedger {
   #wanted = new Map<string, Wanted>()
-  readonly #refused = new Map<string, Refusal & { readonly hash: Hash }>()
+  /** `final`: by our own limits, not by the broker's rules. */
+  readonly #refused = new Map<string, Refusal & { readonly hash: Hash; readonly final: boolean }>()
   /** On the broker once everything in flight has arrived. */
   #held = new Map<string, Hash>()
   /** On the broker for certain. */
@@ -99,7 +100,7 @@ export class PublishLedger {
       if (known?.hash === hash) continue
       const refusal = refusalOf(record)
       if (refusal !== undefined) {
-        this.#refused.set(key, { ...refusal, hash })
+        this.#refused.set(key, { ...refusal, hash, final: true })
         refusals.push({ key, refusal })
       }
       this.#dirty.add(key)
@@ -117,10 +118,16 @@ export class PublishLedger {
     return this.#stored.get(key) === wanted.hash ? { t: 'stored' } : { t: 'pending' }
   }
 
-  /** Gives every refused record another chance, for example after an operator has changed the broker's rules. */
+  /**
+   * Gives records that the broker refused another chance, for example after an operator has changed its rules. What is
+   * beyond the limits of the wire stays refused until its content changes: sending it would end the stream.
+   */
   forgetRefusals(): void {
-    for (const key of this.#refused.keys()) this.#dirty.add(key)
-    this.#refused.clear()
+    for (const [key, { final }] of this.#refused) {
+      if (final) continue
+      this.#dirty.add(key)
+      this.#refused.delete(key)
+    }
   }
 
   /** What to tell the broker first on a new stream. */
@@ -207,7 +214,7 @@ export class PublishLedger {
     const later = this.#inFlight.find((other) => other.key === item.key && other.sequence > sequence)
     if (later !== undefined) later.before = item.before
     else setOrDelete(this.#held, item.key, item.before)
-    if (item.after !== undefined) this.#refused.set(item.key, { ...refusal, hash: item.after })
+    if (item.after !== undefined) this.#refused.set(item.key, { ...refusal, hash: item.after, final: false })
     // Add before delete does not matter here: what is left to do is to withdraw the earlier version.
     if (item.after !== undefined) this.#dirty.add(item.key)
     return item.key

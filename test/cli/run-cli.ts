@@ -13,8 +13,7 @@ export interface CliResult {
   readonly stderr: string
 }
 
-const ROOT = join(import.meta.dirname, '..', '..')
-const LAUNCHER = join(ROOT, 'bin/sealane')
+const LAUNCHER = join(import.meta.dirname, '../../bin/sealane')
 
 /** The same frame as cli/main.ts, without the process around it. */
 export function runCli(args: readonly string[]): Promise<CliResult> {
@@ -49,8 +48,6 @@ export interface SpawnInit {
   readonly uid?: number
   /** Nobody reads standard output. */
   readonly closeStdout?: boolean
-  /** Started directly by this test's Node instead of by the launcher, which needs a shell. */
-  readonly direct?: boolean
 }
 
 /** Runs bin/sealane to its end; it is killed after `deadlineMs`. */
@@ -83,17 +80,13 @@ export function spawnServing(t: Test, args: readonly string[]): ChildProcess & {
   return Object.assign(child, { said: () => text })
 }
 
-function spawnRaw(args: readonly string[], { env, cwd, uid, direct }: SpawnInit): ChildProcess {
+function spawnRaw(args: readonly string[], { env, cwd, uid }: SpawnInit): ChildProcess {
   const options: SpawnOptions = {
     stdio: ['pipe', 'pipe', 'pipe'],
     env: { PATH: process.env['PATH'], HOME: '/nonexistent', ...env },
     ...(cwd === undefined ? {} : { cwd }),
     ...(uid === undefined ? {} : { uid, gid: uid }),
   }
-  const program =
-    direct === true
-      ? [process.execPath, '--disable-warning=ExperimentalWarning', join(ROOT, 'cli/main.ts')]
-      : [LAUNCHER]
   // The test runner adds itself to every Node that is started; users have no such thing.
-  return spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', ...program, ...args], options)
+  return spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', LAUNCHER, ...args], options)
 }

@@ -149,6 +149,11 @@ t.test('publish: refusals are told once and not repeated', async (t) => {
     { field: 'record.body.service', reason: /300 characters: expected at most 253/ },
     'without asking the broker',
   )
+  await session.whenSettled(signal)
+  taken(api)
+  session.retryRefused()
+  await session.whenSettled(signal)
+  t.same(taken(api), [], 'nor is it offered again: it would end the stream')
   await stop()
 })
 

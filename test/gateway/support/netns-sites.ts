@@ -220,21 +220,24 @@ export function membership(clusterId: string, phase: 'joined' | 'leaving'): Kube
   }
 }
 
+interface Running {
+  readonly process: GatewayProcess
+  readonly site: Site
+}
+
 /** Does the broker's and the agents' work: each gets the other's Cluster and Endpoints. */
-export function introduce(
-  a: { process: GatewayProcess; site: Site },
-  b: { process: GatewayProcess; site: Site },
-): void {
-  for (const [from, to] of [
-    [a, b],
-    [b, a],
-  ] as const) {
-    to.process.put(from.site.init.cluster)
-    from.process.onObject((object) => {
-      const own = object.kind === 'Endpoint' && object.spec.cluster === from.site.init.cluster.spec.id
-      if (own) to.process.put(object)
-    })
-  }
+export function introduce(a: Running, b: Running): void {
+  tell(a, b)
+  tell(b, a)
+}
+
+/** `to` gets the Cluster and the Endpoints of `from`, from now on. */
+export function tell(from: Running, to: Running): void {
+  to.process.put(from.site.init.cluster)
+  from.process.onObject((object) => {
+    const own = object.kind === 'Endpoint' && object.spec.cluster === from.site.init.cluster.spec.id
+    if (own) to.process.put(object)
+  })
 }
 
 export async function untilUp(process: GatewayProcess, cluster: string): Promise<void> {

@@ -1,0 +1,78 @@
+/** `up` in a joined site: starting, not starting, stopping. Nothing here touches the kernel. */
+import { once } from 'node:events'
+import { createSocket } from 'node:dgram'
+import t, { type Test } from 'tap'
+import { componentsOf } from '../../cli/compose-site.ts'
+import { parseSiteFile } from '../../cluster/files/site-file.ts'
+import type { ClusterApi } from '../../cluster/cluster-api.ts'
+import { eventually } from '../support/eventually.ts'
+import { LoopbackBroker, freePort } from './loopback-broker.ts'
+import { runCli, spawnCli, startCli } from './run-cli.ts'
+import { SiteFolder, siteYaml } from './site-folder.ts'
+
+async function joinedSite(t: Test, spec = ''): Promise<SiteFolder> {
+  const broker = await LoopbackBroker.start(t)
+  const site = new SiteFolder(t, 'milano', spec)
+  const { code } = await runCli(['join', '--site', site.file, '--token', await broker.token()])
+  t.equal(code, 0)
+  return site
+}
+
+const notRoot = process.getuid?.() === 0 ? false : 'needs root'
+const GATEWAY = '  gateways: [{ node: gw, lane: 0 }]\n'
+
+t.test('what a node needs', (t) => {
+  const parts = (spec: string, node: string): string => {
+    const config = parseSiteFile('site.yaml', siteYaml('milano', spec))
+    return componentsOf({ config, cluster: {} as ClusterApi }, node).join()
+  }
+  const dns = '  dns: { listen: ["10.42.0.1:53"] }\n'
+  t.equal(parts(GATEWAY + dns, 'gw'), 'agent,dns,gateway,routeagent')
+  t.equal(parts(GATEWAY, 'gw'), 'agent,gateway,routeagent', 'no place to listen, no dns')
+  t.equal(parts(GATEWAY + dns, 'w1'), 'routeagent')
+  t.equal(parts('  gateways: [{ node: gw, lane: 0 }, { node: gw2, lane: 1 }]\n', 'gw2'), 'gateway,routeagent')
+  t.end()
+})
+
+t.test('the agent serves until it is stopped, and that is no failure', async (t) => {
+  const site = await joinedSite(t)
+  const port = await freePort()
+  const up = ['up', '--site', site.file, '--node', 'gw', '--component', 'agent', '--component', 'agent']
+  const running = startCli([...up, '--status-listen', `:${port}`, '--log-level', 'silent'])
+  await eventually(async () => (await fetch(`http://127.0.0.1:${port}/readyz`)).ok)
+  t.match(await (await fetch(`http://127.0.0.1:${port}/debug/plan?name=agent`)).text(), 'broker: connected\n')
+  running.stop()
+  t.same(await running.result, { code: 0, stdout: '', stderr: '' })
+  await t.rejects(fetch(`http://127.0.0.1:${port}/healthz`), 'the status page is gone')
+})
+
+t.test('the port of dns is taken', async (t) => {
+  const socket = createSocket('udp4').bind(0, '127.0.0.1')
+  await once(socket, 'listening')
+  t.teardown(() => socket.close())
+  const { port } = socket.address()
+  const site = await joinedSite(t, `  dns: { listen: ["127.0.0.1:${port}"] }\n`)
+  const up = ['up', '--site', site.file, '--node', 'gw', '--component', 'dns', '--log-level', 'silent']
+  t.same(await runCli([...up, '--status-listen', ':0']), {
+    code: 1,
+    stdout: '',
+    stderr: `sealane: dns: cannot listen on 127.0.0.1:${port}/udp: the port is taken by another process\n`,
+  })
+})
+
+t.test('dns without a place to listen', async (t) => {
+  const site = await joinedSite(t)
+  const up = ['up', '--site', site.file, '--node', 'gw', '--component', 'dns', '--log-level', 'silent']
+  const { code, stderr } = await runCli([...up, '--status-listen', ':0'])
+  t.equal(stderr, `sealane: spec.dns.listen of ${site.file}: expected at least one address:port such as 10.42.0.1:53\n`)
+  t.equal(code, 1)
+})
+
+t.test('a dry run prints what would be applied, and applies nothing', { skip: notRoot }, async (t) => {
+  const site = await joinedSite(t, GATEWAY)
+  const { code, stdout, stderr } = await spawnCli(['up', '--site', site.file, '--node', 'w1', '--dry-run'])
+  t.same({ code, stderr }, { code: 0, stderr: '' })
+  t.match(stdout, '# Node w1 does not exist\n')
+  t.match(stdout, '# nft -f -\nadd table ip sealane_node\n')
+  t.same(site.objects(), ['Cluster/_/milano.json', 'Membership/_/self.json'], 'no RouteAgent object either')
+})
