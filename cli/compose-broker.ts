@@ -31,7 +31,9 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     clustersetIpRange: init.clustersetIpRange ?? DEFAULT_BROKER_CONFIG.clustersetIpRange,
     allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
   }
-  await withProcess({ name: 'broker', ...init }, (deps) => runBroker(deps, config, signal))
+  await withProcess({ name: 'broker', ...init }, (deps, started) =>
+    runBroker({ ...deps, onListening: started }, config, signal),
+  )
 }
 
 /** Opens the token table beside a running broker. Throws when no broker has ever started on this state. */

@@ -13,15 +13,23 @@ export interface ProcessInit {
   readonly logLevel: LogThreshold
 }
 
-/** Runs `work` with the status page up; takes it down afterwards, also on failure. */
-export async function withProcess(init: ProcessInit, work: (deps: ComponentDeps) => Promise<void>): Promise<void> {
+/**
+ * Runs `work` with the status page up; takes it down afterwards, also on failure. Not ready until `work` calls
+ * `started`: the page answers before any part has been loaded and could say what it waits for.
+ */
+export async function withProcess(
+  init: ProcessInit,
+  work: (deps: ComponentDeps, started: () => void) => Promise<void>,
+): Promise<void> {
   const logger = createLogger(init.name, init.logLevel)
   const metrics = createMetrics(init.name)
   const status = new StatusBoard()
+  let isStarted = false
+  status.readiness('process', () => (isStarted ? undefined : 'is starting'))
   const server = await serveStatus({ listen: init.statusListen, status, metrics })
   logger.info('status page is up', { address: formatHostPort(server.address) })
   try {
-    await work({ clock: new SystemClock(), logger, metrics, status })
+    await work({ clock: new SystemClock(), logger, metrics, status }, () => (isStarted = true))
   } finally {
     await server.close()
   }

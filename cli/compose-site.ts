@@ -46,12 +46,17 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
   const components = [...new Set(init.components ?? componentsOf(site, init.node))]
   const run = await siteRun(site, init.node, components)
   const name = components.length === 1 ? (components[0] ?? '') : 'site'
-  await withProcess({ name, ...init }, async (deps) => {
+  await withProcess({ name, ...init }, async (deps, started) => {
     const stop = new AbortController()
     const signal = AbortSignal.any([init.signal, stop.signal])
+    let running = 0
     const start = async (component: ComponentName): Promise<void> => {
       try {
-        await (await MODULES[component]()).run(deps, run, signal)
+        const module = await MODULES[component]()
+        const ended = module.run(deps, run, signal)
+        running += 1
+        if (running === components.length) started()
+        await ended
       } catch (error) {
         // One part that fails ends the others: a supervisor restarts the whole.
         stop.abort()

@@ -46,13 +46,19 @@ export async function applyLane(deps: DeviceDeps, init: ApplyLaneInit): Promise<
   return state.value
 }
 
-/** A peer that is called anew is taken out first: that ends WireGuard's wait for an answer to its last call. */
+/**
+ * A peer that is called anew is taken out first: that ends WireGuard's wait for an answer to its last call. So is one
+ * that gets its first address: WireGuard has tried to call it without one, and waits all the same.
+ */
 async function applyPeers({ wireguard }: DeviceDeps, init: ApplyLaneInit, state: DeviceState): Promise<void> {
   const { plan, round, signal } = init
   const { device } = plan
   const shaken = newlyShaken(init.seen, state)
   const config = withoutEndpoints(plan.config, shaken)
-  const gone = state.peers.filter(({ publicKey }) => init.callAnew.has(publicKey) && !shaken.has(publicKey))
+  const called = new Set(config.peers.filter((peer) => peer.endpoint !== undefined).map((peer) => peer.publicKey))
+  const gone = state.peers.filter(
+    ({ publicKey, endpoint }) => called.has(publicKey) && (endpoint === undefined || init.callAnew.has(publicKey)),
+  )
   if (gone.length === 0 && isSynced(state, config)) return
   if (gone.length > 0) {
     const others = { ...config, peers: config.peers.filter((peer) => !gone.some(isSamePeer(peer))) }

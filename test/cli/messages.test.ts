@@ -175,7 +175,7 @@ t.test('what a site cannot do: exit code 1', async (t) => {
       1,
     ],
     [
-      ['up', '--node', 'gw', '--component', 'dns', ...at],
+      ['up', '--node', 'gw', '--component', 'agent', ...at],
       'this site has not joined a clusterset; first: sealane join --token-file FILE',
       1,
     ],

@@ -1,0 +1,72 @@
+/** Two sites, each with a gateway process, for tests of how lanes come up and come back. */
+import type { Test } from 'tap'
+import { eventually } from '../../support/eventually.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { GatewayProcess, type Site, type SiteInit, withSites } from './netns-sites.ts'
+import { cluster } from './worlds.ts'
+
+export const MILANO: SiteInit = {
+  cluster: cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16'),
+  pods: '10.42',
+  address: '192.0.2.10',
+  router: '192.0.2.1',
+  lane: { lane: 0, publicAddress: '192.0.2.10' },
+}
+export const PARIS: SiteInit = {
+  cluster: cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16'),
+  pods: '10.42',
+  address: '198.51.100.20',
+  router: '198.51.100.1',
+  lane: { lane: 0, publicAddress: '198.51.100.20' },
+}
+/** It can call, but not be called. */
+export const TOKYO: SiteInit = {
+  ...PARIS,
+  cluster: cluster('tokyo', 3, '10.42.0.0/16', '244.2.0.0/16'),
+  lane: { lane: 0 },
+  observedAddress: '203.0.113.1',
+}
+
+/** A gateway process and where it runs; a test may put another process in its place. */
+export interface Running {
+  process: GatewayProcess
+  readonly site: Site
+}
+
+/** Runs a gateway in each of two sites, which do not know of each other yet. */
+export async function withTwo(
+  t: Test,
+  inits: readonly [SiteInit, SiteInit],
+  story: (left: Running, right: Running) => Promise<void>,
+): Promise<void> {
+  await withSites(inits, temporaryFolder(t), async (sites) => {
+    const left: Running = { process: new GatewayProcess(sites[0]), site: sites[0] }
+    const right: Running = { process: new GatewayProcess(sites[1]), site: sites[1] }
+    try {
+      await story(left, right)
+    } finally {
+      await Promise.all([left.process.stop(), right.process.stop()])
+    }
+  })
+}
+
+export const idOf = ({ site }: Running): string => site.init.cluster.spec.id
+
+/** Milliseconds until both say that the lane is up. */
+export async function msUntilUp(left: Running, right: Running, deadlineMs = 20_000): Promise<number> {
+  const start = performance.now()
+  const both = (): boolean => left.process.stateOf(idOf(right)) === 'up' && right.process.stateOf(idOf(left)) === 'up'
+  await eventually(both, { deadlineMs, say: `the lane up (${left.process.errors}${right.process.errors})` })
+  return Math.round(performance.now() - start)
+}
+
+/** All of the gateway dies, its WireGuard too; only the key file stays. */
+export async function vanish({ process, site }: Running): Promise<void> {
+  await process.stop('SIGKILL')
+  const pids = (await site.gateway.exec('ip', ['netns', 'pids', site.gateway.name])).split('\n')
+  for (const pid of pids.filter((text) => text !== '')) {
+    const { stdout } = await site.gateway.tryExec('cat', [`/proc/${pid}/comm`])
+    if (stdout.startsWith('wireguard')) await site.gateway.tryExec('kill', ['-KILL', pid])
+  }
+  await site.gateway.tryExec('ip', ['link', 'del', 'sealane0'])
+}
