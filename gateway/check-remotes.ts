@@ -35,6 +35,8 @@ export interface Refusal {
 
 /** Shorter than this is not a network of one cluster. */
 const SHORTEST_PREFIX = 8
+/** They become arguments of one `wg` call; a list without end would take the whole lane along. */
+const MAX_PREFIXES = 64
 
 /**
  * Remote clusters that may be routed, by id. Of two that claim the same address, or the same index, the first by
@@ -82,6 +84,7 @@ function readCluster(cluster: Cluster): RemoteCluster | string {
       return `${spec.globalCIDRs.length} globalCIDRs for ${spec.podCIDRs.length} podCIDRs: expected one each`
     }
     const prefixes = routedPrefixes(spec).filter((prefix) => prefix.family === 4)
+    if (prefixes.length > MAX_PREFIXES) return `${prefixes.length} prefixes: expected at most ${MAX_PREFIXES}`
     prefixes.sort((a, b) => (a.value < b.value ? -1 : 1))
     return { id: spec.id, index: spec.index, prefixes }
   } catch (error) {

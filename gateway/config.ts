@@ -1,5 +1,5 @@
 /** What the gateway of one node is told, with defaults. compose.ts (cli) fills it from site.yaml and flags. */
-import { parseAddress } from '../model/ip.ts'
+import { classifyAddress, parseAddress } from '../model/ip.ts'
 import { lanePort } from '../model/kernel-ids.ts'
 
 export interface GatewayLaneConfig {
@@ -75,5 +75,13 @@ function checkLane(lane: GatewayLaneConfig, before: GatewayLaneConfig | undefine
   if (!Number.isInteger(lane.port) || lane.port < 1 || lane.port > 0xffff) {
     throw new GatewayConfigError(`port of lane ${lane.lane}`, lane.port, 'a number from 1 to 65535')
   }
-  if (lane.publicAddress !== undefined) parseAddress(lane.publicAddress, `gateway publicAddress of lane ${lane.lane}`)
+  if (lane.publicAddress !== undefined) checkPublicAddress(lane.lane, lane.publicAddress)
+}
+
+/** What the other clusters would not call is told here, at the place where it can be mended. */
+function checkPublicAddress(lane: number, text: string): void {
+  const field = `publicAddress of lane ${lane}`
+  const address = parseAddress(text, `gateway ${field}`)
+  if (address.family === 4 && classifyAddress(address) === 'usable') return
+  throw new GatewayConfigError(field, text, 'an IPv4 address at which other sites reach this node')
 }

@@ -53,46 +53,38 @@ export class PeerHealth {
   }
 
   onAnswer(): void {
-    const state = this.#state
+    this.#setState(this.#afterAnswer(this.#state))
+  }
+
+  onMiss(): void {
+    this.#setState(this.#afterMiss(this.#state))
+  }
+
+  #afterAnswer(state: HealthState): HealthState {
+    const up: HealthState = { is: 'up', sinceMs: this.#deps.clock.monotonic(), misses: 0 }
     switch (state.is) {
-      case 'connecting': {
-        this.#setState({ is: 'up', sinceMs: this.#deps.clock.monotonic(), misses: 0 })
-        return
-      }
-      case 'up': {
-        this.#setState({ ...state, misses: 0 })
-        return
-      }
+      case 'connecting':
+        return up
+      case 'up':
+        return { ...state, misses: 0 }
       case 'down': {
         const answers = state.answers + 1
-        if (answers < this.#init.answersUntilUp) {
-          this.#setState({ ...state, answers })
-          return
-        }
-        this.#setState({ is: 'up', sinceMs: this.#deps.clock.monotonic(), misses: 0 })
-        return
+        return answers < this.#init.answersUntilUp ? { ...state, answers } : up
       }
     }
   }
 
-  onMiss(): void {
-    const state = this.#state
+  #afterMiss(state: HealthState): HealthState {
     switch (state.is) {
       case 'connecting':
-        return
+        return state
       case 'up': {
         const misses = state.misses + 1
-        if (misses < this.#init.missesUntilDown) {
-          this.#setState({ ...state, misses })
-          return
-        }
-        this.#setState({ is: 'down', sinceMs: this.#deps.clock.monotonic(), answers: 0 })
-        return
+        if (misses < this.#init.missesUntilDown) return { ...state, misses }
+        return { is: 'down', sinceMs: this.#deps.clock.monotonic(), answers: 0 }
       }
-      case 'down': {
-        this.#setState({ ...state, answers: 0 })
-        return
-      }
+      case 'down':
+        return { ...state, answers: 0 }
     }
   }
 

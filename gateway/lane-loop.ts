@@ -72,7 +72,8 @@ export class LaneReconciler {
     const round = new Round(this.#deps.logger, metrics)
     const devices = await this.#apply(world, plan, round, signal)
     const probed = plan.lanes.lanes.filter(({ lane }) => world.devices.has(lane) || devices.has(lane))
-    probing.setLanes(probed, upKeys(world))
+    // Only what is taken over starts as up. Later, a prober that is new has heard nothing yet.
+    probing.setLanes(probed, first ? upKeys(world) : new Set())
     // Told only now: who reads the plan finds the probers of its peers.
     this.#plan = plan
     await round.attempt(() => this.#publish({ ...world, devices }, signal))

@@ -52,12 +52,12 @@ async function serve(
   signal: AbortSignal,
 ): Promise<void> {
   const { clock, logger, cluster, status } = deps
-  let failure: string | undefined
+  const outcome: Outcome = { failure: undefined }
+  const openSocket = deps.openProbeSocket ?? openUdpProbeSocket
   const onTransition = (): void => {
     lanes.poke()
     reports.poke()
   }
-  const openSocket = deps.openProbeSocket ?? openUdpProbeSocket
   const probing = new Probing({ clock, logger, metrics, openSocket, onTransition }, config)
   const wake = new WakeTimer(clock, () => lanes.poke())
   const laneRounds = new LaneReconciler(deps, { config, metrics, probing, wakeAt: (atMs) => wake.at(atMs) })
@@ -67,36 +67,13 @@ async function serve(
     probing,
     lanes: () => laneRounds.plan?.lanes.lanes,
     routed: () => laneRounds.routed,
-    failure: () => failure,
+    failure: () => outcome.failure,
   })
-  const lanes = new ReconcileLoop(
-    {
-      clock,
-      onError: (error) => {
-        const text = error instanceof Error ? error.message : String(error)
-        if (text !== failure) logger.error('lanes: round failed; it is tried again', { error: text })
-        failure = text
-      },
-      onRun: ({ ok, ms }) => {
-        if (ok) failure = undefined
-        metrics.rounds.inc({ result: ok ? 'ok' : 'failed' })
-        metrics.roundDuration.observe(ms / 1000)
-        reports.poke()
-      },
-    },
-    { ...DEFAULT_LOOP, retryMaxMs: LANE_RETRY_MAX_MS },
-    (s) => laneRounds.reconcile(s),
-  )
-  const onError = (error: unknown): void => {
-    logger.error('status: round failed', { error: error instanceof Error ? error.message : String(error) })
-  }
-  const reports = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: config.statusMs }, (s) =>
-    statusRounds.reconcile(s),
-  )
-  status.readiness(
-    'gateway',
-    () => failure ?? (laneRounds.plan === undefined ? 'this cluster has no Cluster object yet' : undefined),
-  )
+  const lanes = laneLoop(deps, { metrics, outcome, rounds: laneRounds, onRun: () => reports.poke() })
+  const reports = statusLoop(deps, config, statusRounds)
+  const waiting = (): string | undefined =>
+    laneRounds.plan === undefined ? 'this cluster has no Cluster object yet' : undefined
+  status.readiness('gateway', () => outcome.failure ?? waiting())
   status.plan('gateway', () => (laneRounds.plan === undefined ? '' : gatewayPlanText(laneRounds.plan)))
   const stopCaches = watchedCaches(cluster).onChange(() => lanes.poke())
   const stopKernel = deps.routes.onChange(() => wake.at(clock.monotonic() + KERNEL_SETTLE_MS))
@@ -108,6 +85,48 @@ async function serve(
     wake.close()
     probing.close()
   }
+}
+
+/** Why the last round failed; undefined when it went well. */
+interface Outcome {
+  failure: string | undefined
+}
+
+function laneLoop(
+  { clock, logger }: GatewayDeps,
+  init: {
+    readonly metrics: GatewayMetrics
+    readonly outcome: Outcome
+    readonly rounds: LaneReconciler
+    readonly onRun: () => void
+  },
+): ReconcileLoop {
+  const { metrics, outcome, rounds } = init
+  const onError = (error: unknown): void => {
+    const failure = messageOf(error)
+    if (failure !== outcome.failure) logger.error('lanes: round failed; it is tried again', { error: failure })
+    outcome.failure = failure
+  }
+  const onRun = ({ ok, ms }: { readonly ok: boolean; readonly ms: number }): void => {
+    if (ok) outcome.failure = undefined
+    metrics.rounds.inc({ result: ok ? 'ok' : 'failed' })
+    metrics.roundDuration.observe(ms / 1000)
+    init.onRun()
+  }
+  const pace = { ...DEFAULT_LOOP, retryMaxMs: LANE_RETRY_MAX_MS }
+  return new ReconcileLoop({ clock, onError, onRun }, pace, (signal) => rounds.reconcile(signal))
+}
+
+function statusLoop({ clock, logger }: GatewayDeps, config: GatewayConfig, rounds: StatusReconciler): ReconcileLoop {
+  const onError = (error: unknown): void => {
+    logger.error('status: round failed', { error: messageOf(error) })
+  }
+  const pace = { ...DEFAULT_LOOP, resyncMs: config.statusMs }
+  return new ReconcileLoop({ clock, onError }, pace, (signal) => rounds.reconcile(signal))
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
 }
 
 /** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */
@@ -129,7 +148,7 @@ async function leave(
       await finished(leaveNode(deps, { config, metrics, clusterId: init.clusterId }, init.signal), init.signal)
       return
     } catch (error) {
-      deps.logger.error('leaving: not clean yet', { error: error instanceof Error ? error.message : String(error) })
+      deps.logger.error('leaving: not clean yet', { error: messageOf(error) })
     }
     if (!(await finished(deps.clock.sleep(backoff.next(), init.signal), init.signal))) return
   }

@@ -40,7 +40,8 @@ export function declaredMetrics(declare: readonly ((metrics: Metrics) => unknown
 export function metricsDocument(): string {
   const sections = Object.entries(DECLARED).map(([component, declare]) => {
     const rows = declaredMetrics(declare).map(
-      (row) => `| \`${row.name}\` | ${row.type} | ${(row.labels ?? []).map((label) => `\`${label}\``).join(', ') || '-'} | ${row.help} |`,
+      (row) =>
+        `| \`${row.name}\` | ${row.type} | ${(row.labels ?? []).map((label) => `\`${label}\``).join(', ') || '-'} | ${row.help} |`,
     )
     return [`## ${component}`, '', '| metric | type | labels | meaning |', '|---|---|---|---|', ...rows].join('\n')
   })

@@ -48,10 +48,11 @@ export function stampAt(path: string): string | undefined {
 
 /**
  * Whether a file that was written in place looks as if more were to come: it lost objects that it had, or ends
- * in the middle of a line. Such a reading is believed only after it has stood still for a while.
+ * in the middle of a line (JSON that could be read whole has its last bracket, whatever follows it). Such a reading is
+ * believed only after it has stood still for a while.
  */
 export function looksUnfinished(text: string, parsed: ParsedFile, before: ParsedFile | undefined): boolean {
-  if (text !== '' && !text.endsWith('\n')) return true
+  if (text !== '' && !text.endsWith('\n') && !/^\s*[{[]/.test(text)) return true
   const ids = new Set(parsed.objects.map(({ kind, key }) => `${kind} ${key}`))
   return (before?.objects ?? []).some(({ kind, key }) => !ids.has(`${kind} ${key}`))
 }

@@ -13,6 +13,18 @@ const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
 const clusterRows: [say: string, others: Cluster[], want: string[]][] = [
   ['nothing wrong', [PARIS, cluster('tokyo', 3, '10.50.0.0/16')], []],
   [
+    'more prefixes than a lane can take',
+    [
+      cluster(
+        'paris',
+        2,
+        [...Array(65).keys()].map((i) => `10.${100 + i}.0.0/16`),
+      ),
+      cluster('tokyo', 3, '10.50.0.0/16'),
+    ],
+    ['Cluster paris: 65 prefixes: expected at most 64'],
+  ],
+  [
     'our pods',
     [cluster('paris', 2, '10.42.0.0/16')],
     ['Cluster paris: 10.42.0.0/16 overlaps 10.42.0.0/16, a pod CIDR of this cluster'],

@@ -28,6 +28,14 @@ const ROWS: [init: Partial<GatewayConfigInit>, want: string][] = [
     { lanes: [{ lane: 0, publicAddress: 'gw.example' }] },
     'gateway publicAddress of lane 0 "gw.example": expected an IPv4 or IPv6 address such as 10.42.0.7',
   ],
+  [
+    { lanes: [{ lane: 0, publicAddress: '2001:db8::1' }] },
+    'gateway publicAddress of lane 0 "2001:db8::1": expected an IPv4 address at which other sites reach this node',
+  ],
+  [
+    { lanes: [{ lane: 0, publicAddress: '127.0.0.1' }] },
+    'gateway publicAddress of lane 0 "127.0.0.1": expected an IPv4 address at which other sites reach this node',
+  ],
   [{ observedAddress: 'me' }, 'gateway observedAddress "me": expected an IPv4 or IPv6 address such as 10.42.0.7'],
   [{ probeIntervalMs: 0 }, 'gateway probeIntervalMs 0: expected a whole number above 0'],
 ]

@@ -75,6 +75,31 @@ t.test('two lanes: prefixes over both, over one when the other is down', async (
   t.strictSame(routes(overlapping({ ...two, health: health('down', 'down') })), [])
 })
 
+t.test('the MTU of a lane follows the addresses in use, not those that are only tried', async (t) => {
+  const pathMtu = new Map([
+    ['198.51.100.20', 1500],
+    ['10.0.0.2', 1300],
+    ['203.0.113.77', 1400],
+  ])
+  const mtu = (parisSeconds: number, tokyoUp: boolean): number | undefined => {
+    const tokyo = peerState(TOKYO_GW.spec.publicKey, { endpoint: '203.0.113.77:61234', lastHandshakeMs: NOW - 1000 })
+    const facts: Partial<GatewayWorld> = {
+      ...(tokyoUp ? {} : { endpoints: [PARIS_GW] }),
+      devices: new Map([[0, device(tokyoUp ? [tokyo] : [])]]),
+      pathMtu,
+      health: new Map([
+        ['0/paris', { state: 'connecting', sinceMs: UPTIME - parisSeconds * 1000 }],
+        ['0/tokyo', { state: 'up', sinceMs: UPTIME - 9000 }],
+      ]),
+    }
+    return planGateway(overlapping(facts)).lanes.lanes[0]?.mtu
+  }
+  t.equal(mtu(0, true), 1340, 'first candidate tried')
+  t.equal(mtu(1, true), 1340, 'second candidate tried')
+  t.equal(mtu(0, false), 1440, 'nothing in use: the one that is tried')
+  t.equal(mtu(1, false), 1240)
+})
+
 t.test('the nft table', async (t) => {
   const flat = cluster('milano', 1, '10.10.0.0/16')
   const rows: [file: string, world: GatewayWorld][] = [

@@ -24,7 +24,8 @@ function run(command: string, args: readonly string[]): Promise<{ status: number
     const env = { ...process.env, GUEST_TIMEOUT: GUEST_SECONDS }
     const child = spawn(command, args, { cwd: ROOT, env, stdio: ['ignore', 'pipe', 'pipe'] })
     let output = ''
-    for (const stream of [child.stdout, child.stderr]) stream.on('data', (chunk: Buffer) => (output += chunk.toString()))
+    for (const stream of [child.stdout, child.stderr])
+      stream.on('data', (chunk: Buffer) => (output += chunk.toString()))
     child.on('close', (status) => resolve({ status: status ?? 125, output }))
   })
 }
