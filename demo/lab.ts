@@ -57,13 +57,13 @@ export class Lab {
     await Lab.sweep(prefix)
     const socketFolderIsOurs = !existsSync(WIREGUARD_SOCKETS)
     await mkdir(WIREGUARD_SOCKETS, { recursive: true })
-    return new Lab(prefix, await mkdtemp(join(tmpdir(), `${prefix}-`)), socketFolderIsOurs)
+    return new Lab(prefix, await mkdtemp(join(tmpdir(), `${prefix}-lab-`)), socketFolderIsOurs)
   }
 
   /** Removes whatever carries this prefix: namespaces with their processes, and folders. */
   static async sweep(prefix: string): Promise<void> {
     await removeNamespaces(await namespacesOf(prefix))
-    const left = (await readdir(tmpdir())).filter((name) => name.startsWith(`${prefix}-`))
+    const left = (await readdir(tmpdir())).filter((name) => name.startsWith(`${prefix}-lab-`))
     for (const name of left) await rm(join(tmpdir(), name), { recursive: true, force: true })
   }
 

@@ -13,7 +13,7 @@ import { Sites, siteProcesses } from './sites.ts'
 import { buildTopology, siteRows } from './topology.ts'
 import { until } from './until.ts'
 
-const PREFIX = 'sealane'
+const PREFIX = 'sealane-demo'
 
 interface Options {
   readonly json: boolean

@@ -1,144 +1,12 @@
 /** The whole gateway against fakes: a sequence of worlds on one node, and what its kernel and the API then hold. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import t, { type Test } from 'tap'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
-import { type GatewayConfigInit, gatewayConfig, runGateway } from '../../gateway/main.ts'
-import { KernelError } from '../../kernel/errors.ts'
-import { FakeNft } from '../../kernel/fake-nft.ts'
-import { FakeRouteTable } from '../../kernel/fake-route-table.ts'
-import { FakeSysctl } from '../../kernel/fake-sysctl.ts'
-import { FakeWireguard } from '../../kernel/fake-wireguard.ts'
-import type { Endpoint, Gateway, KubeObject, Node } from '../../model/objects.ts'
-import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
-import { StatusBoard } from '../../runtime/status-board.ts'
-import { eventually } from '../support/eventually.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
-import { FakeProbes } from './support/fake-probes.ts'
+import t from 'tap'
+import type { Node } from '../../model/objects.ts'
 import { membership } from './support/netns-sites.ts'
-import { cluster, endpoint, node } from './support/worlds.ts'
+import { node } from './support/worlds.ts'
 
-const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
-const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
-const PARIS_GW = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500', 'private 10.0.0.2:4500'])
-
-class Stage {
-  readonly clock = new FakeClock()
-  readonly objects = new MemoryCluster({ clock: this.clock })
-  readonly routes = new FakeRouteTable({
-    links: [
-      { name: 'eth0', mtu: 1500 },
-      { name: 'cni0', kind: 'bridge' },
-    ],
-    addresses: [
-      { device: 'eth0', address: '192.0.2.10/24' },
-      { device: 'cni0', address: '10.42.0.1/24' },
-    ],
-    defaultDevice: 'eth0',
-  })
-  readonly nft = new FakeNft()
-  readonly wireguard = new FakeWireguard({ routes: this.routes, driver: 'userspace' })
-  readonly sysctl = new FakeSysctl()
-  readonly probes = new FakeProbes()
-  readonly logger = new CapturingLogger()
-  readonly status = new StatusBoard()
-  readonly stateDir: string
-  readonly before: string
-  #stopping = new AbortController()
-  #running: Promise<void> = Promise.resolve()
-
-  constructor(t: Test) {
-    this.stateDir = join(temporaryFolder(t), 'gw')
-    this.before = this.kernel()
-    this.sysctl.provideDevice('sealane0')
-    for (const object of [membership('milano', 'joined'), MILANO, node('gw', '192.0.2.10', '10.42.0.0/24')])
-      this.objects.put(object)
-    t.teardown(() => this.stop().catch(() => undefined))
-  }
-
-  start(init: Partial<GatewayConfigInit> = {}): void {
-    const { clock, logger, status, routes, nft, wireguard, sysctl } = this
-    const deps = {
-      clock,
-      logger,
-      status,
-      routes,
-      nft,
-      wireguard,
-      sysctl,
-      metrics: createMetrics('gateway'),
-      cluster: this.objects,
-      openProbeSocket: this.probes.openSocket,
-    }
-    const config = gatewayConfig({ node: 'gw', version: '1', stateDir: this.stateDir, lanes: [{ lane: 0 }], ...init })
-    this.#stopping = new AbortController()
-    this.#running = runGateway(deps, config, this.#stopping.signal)
-  }
-
-  stop(): Promise<void> {
-    this.#stopping.abort()
-    return this.#running
-  }
-
-  get ended(): Promise<void> {
-    return this.#running
-  }
-
-  put(...objects: KubeObject[]): void {
-    for (const object of objects) this.objects.put(object)
-  }
-
-  /** Lets fake time pass until the check holds. */
-  async until(check: () => boolean, say: string, stepMs = 20): Promise<void> {
-    await eventually(
-      async () => {
-        await this.clock.advance(stepMs)
-        return check()
-      },
-      {
-        intervalMs: 1,
-        deadlineMs: 10_000,
-        say: `${say}\n${this.kernel()}\n${JSON.stringify(this.logger.lines.slice(-3))}`,
-      },
-    )
-  }
-
-  /** Lets time pass in steps, so that what is started in between can finish. */
-  async pass(ms: number): Promise<void> {
-    for (let i = 0; i < ms; i += 20) await this.clock.advance(20)
-  }
-
-  /** Lets time pass no faster than the rounds, which read files, can follow. */
-  async passSlowly(ms: number): Promise<void> {
-    const endMs = this.clock.monotonic() + ms
-    await this.until(() => this.clock.monotonic() >= endMs, 'time passes', 50)
-  }
-
-  kernel(): string {
-    return [this.routes.toString(), this.wireguard.toString(), this.nft.tableNames().join()].join('\n')
-  }
-
-  routed(): string[] {
-    return this.routes
-      .toString()
-      .split('\n')
-      .filter((line) => line.includes('table 7311'))
-  }
-
-  gateway(): Gateway['status'] {
-    return this.objects.cache('Gateway').get('gw')?.status
-  }
-
-  connection(id: string) {
-    return this.gateway()?.connections.find((connection) => connection.cluster === id)
-  }
-
-  ownEndpoint(): Endpoint | undefined {
-    return this.objects.cache('Endpoint').get('milano-gw-lane0')
-  }
-}
+import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
 
 t.test('from the first start to the last day', async (t) => {
   const stage = new Stage(t)
@@ -310,70 +178,8 @@ t.test('drift is repaired', async (t) => {
   await stage.wireguard.deleteDevice('sealane0')
   await stage.until(() => stage.kernel() === good, 'the device is back')
   await stage.until(() => stage.wireguard.toString().includes('Endpoint = 198.51.100.20:4500'), 'its peer is called')
-  t.ok(stage.wireguard.touched.length <= sessions + 2, 'once, or at first without the address')
-})
-
-t.test('a failure is told, the rest is done, and it is tried again', async (t) => {
-  const stage = new Stage(t)
-  stage.nft.failNext(new KernelError('EPERM', 'nft -f -', 'operation not permitted'))
-  stage.start()
-  await stage.until(() => stage.gateway()?.failure !== undefined, 'failure in the status')
-  t.equal(stage.gateway()?.failure, 'nft -f -: operation not permitted')
-  t.strictSame(stage.status.notReady(), ['gateway: nft -f -: operation not permitted'])
-  t.strictSame(stage.wireguard.deviceNames(), [], 'no lane without its policy')
-  t.equal(await stage.sysctl.read('net.ipv4.ip_forward'), '0')
-  await stage.until(() => stage.gateway()?.failure === undefined, 'mended by itself')
-  t.strictSame(stage.status.notReady(), [])
-  t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
-})
-
-t.test('a failure that stays does not keep a dead lane in the routes', async (t) => {
-  const stage = new Stage(t)
-  stage.put(PARIS, PARIS_GW)
-  stage.probes.alive.add('246.0.2.0')
-  stage.start()
-  const routed = (): boolean => stage.routed().some((line) => line.includes('244.1.0.0/16'))
-  await stage.until(() => stage.connection('paris')?.state === 'up' && routed(), 'up')
-  stage.sysctl.read = () => Promise.reject(new KernelError('EPERM', 'sysctl', 'permission denied'))
-  stage.put(node('worker', '192.0.2.11', '10.42.1.0/24'))
-  await stage.until(() => stage.gateway()?.failure !== undefined, 'failing')
-  await stage.pass(20_000)
-  stage.probes.alive.clear()
-  await stage.until(() => stage.connection('paris')?.state === 'down', 'silent')
-  const start = stage.clock.monotonic()
-  await stage.until(() => !routed(), 'its prefix has left the lanes')
-  t.ok(stage.clock.monotonic() - start <= 1500, `after ${stage.clock.monotonic() - start} ms`)
-  t.equal(stage.logger.messages('error').length, 1, 'told once, not at each try')
-})
-
-t.test('a peer that does not answer is called anew every second, one that shook hands is left alone', async (t) => {
-  const stage = new Stage(t)
-  stage.put(PARIS, endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500']))
-  const key = PARIS_GW.spec.publicKey
-  stage.start()
-  await stage.until(() => stage.connection('paris') !== undefined, 'known')
-  const calls = (): number => stage.wireguard.touched.filter((one) => one === `sealane0 ${key}`).length
-  const during = async (ms: number): Promise<number> => {
-    const before = calls()
-    await stage.passSlowly(ms)
-    return (calls() - before) / 2 // taken out, and put back
-  }
-  const session = async () => (await stage.wireguard.read('sealane0'))?.peers[0]?.lastHandshakeMs
-  const eager = await during(10_000)
-  t.ok(eager >= 7 && eager <= 10, `${eager} calls in the first 10 s`)
-  await stage.passSlowly(10_000)
-  stage.clock.setWallClock(stage.clock.now() - 3_600_000)
-  const calm = await during(30_000)
-  t.ok(calm >= 4 && calm <= 6, `${calm} calls in 30 s after that, though the wall clock went back`)
-  const shakenMs = stage.clock.now()
-  stage.wireguard.handshake('sealane0', key, shakenMs, '203.0.113.9:61000')
-  t.equal(await during(2500), 0, 'none just after a handshake')
-  await stage.passSlowly(30_000)
-  t.match(stage.wireguard.toString(), '198.51.100.20:4500', 'its candidates take turns')
-  t.equal(await session(), shakenMs, 'but the session is kept: it can call us')
-  stage.probes.alive.add('246.0.2.0')
-  await stage.until(() => stage.connection('paris')?.state === 'up', 'up')
-  t.equal(await during(30_000), 0, 'nor when it is up')
+  // A round that saw the device before it went puts the peer back without its address; the next one makes it anew.
+  t.ok(stage.wireguard.touched.length <= sessions + 3, 'and not again and again')
 })
 
 t.test('behind NAT: calls and is not called, keeps the mapping alive', async (t) => {
@@ -433,15 +239,6 @@ t.test('not joined yet: waits, and says so', async (t) => {
   await stage.until(() => stage.gateway() === undefined, 'a membership that vanishes is a departure')
   await stage.ended
   t.equal(stage.kernel(), stage.before)
-})
-
-t.test('an unusable key stops the start', async (t) => {
-  const stage = new Stage(t)
-  const { mkdirSync, writeFileSync } = await import('node:fs')
-  mkdirSync(stage.stateDir, { mode: 0o700 })
-  writeFileSync(join(stage.stateDir, 'lane0.key'), 'garbage', { mode: 0o600 })
-  stage.start()
-  await t.rejects(stage.ended, { message: /not a WireGuard private key/ })
 })
 
 t.test("another node's object does not matter", async (t) => {
