@@ -11,7 +11,7 @@ import type { Round } from './round.ts'
 
 const LANE_DEVICE = new RegExp(`^${LANE_DEVICE_PREFIX}\\d+$`)
 
-export type DeviceDeps = Pick<GatewayDeps, 'routes' | 'wireguard' | 'sysctl'>
+export type DeviceDeps = Pick<GatewayDeps, 'routes' | 'wireguard' | 'sysctl' | 'steering'>
 
 /** Reverse path filter: loose (2). Packets may come in on another lane than the answer leaves by. RFC 3704 2.4. */
 const LOOSE = '2'
@@ -69,7 +69,7 @@ async function applyPeers({ wireguard }: DeviceDeps, init: ApplyLaneInit, state:
 }
 
 async function applyLink(
-  { routes, sysctl }: DeviceDeps,
+  { routes, sysctl, steering }: DeviceDeps,
   plan: LanePlan,
   link: Link | undefined,
   round: Round,
@@ -82,6 +82,8 @@ async function applyLink(
     )
   }
   await ensureSetting(sysctl, round, `net/ipv4/conf/${plan.device}/rp_filter`, LOOSE)
+  const spread = await round.attempt(async () => steering?.spread(plan.device))
+  if (spread?.value !== undefined) round.note('sysctl', spread.value)
 }
 
 async function applyAddress(deps: DeviceDeps, plan: LanePlan, round: Round, signal: AbortSignal): Promise<void> {

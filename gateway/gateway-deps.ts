@@ -1,6 +1,7 @@
 /** What the gateway works with. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import type { Nft } from '../kernel/nft.ts'
+import type { PacketSteering } from '../kernel/packet-steering.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
 import type { Wireguard } from '../kernel/wireguard.ts'
@@ -13,6 +14,8 @@ export interface GatewayDeps extends ComponentDeps {
   readonly nft: Nft
   readonly wireguard: Wireguard
   readonly sysctl: Sysctl
+  /** Where absent, the devices keep the kernel's default: one processor each. */
+  readonly steering?: PacketSteering
   /** The real UDP socket where absent. */
   readonly openProbeSocket?: OpenProbeSocket
 }

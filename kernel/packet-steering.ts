@@ -1,0 +1,54 @@
+/**
+ * Receive packet steering (Documentation/networking/scaling.rst): spreads what one receive queue brings in over the
+ * processors. A tunnel device has one queue, and without it everything that happens to a packet after decryption
+ * happens on the processor that decrypted it.
+ */
+import { readFile, readdir, writeFile } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
+import { join } from 'node:path'
+
+export interface PacketSteering {
+  /**
+   * Lets every processor take part for this device. Gives what was written, `echo 3 > …`; undefined when nothing had
+   * to be, or when the kernel does not offer it here (a read-only /sys): that costs speed, nothing else.
+   */
+  spread(device: string): Promise<string | undefined>
+}
+
+export class SysfsPacketSteering implements PacketSteering {
+  readonly #root: string
+  readonly #processors: number
+
+  constructor(root = '/sys/class/net', processors = availableParallelism()) {
+    this.#root = root
+    this.#processors = processors
+  }
+
+  async spread(device: string): Promise<string | undefined> {
+    if (this.#processors < 2) return undefined
+    const mask = processorMask(this.#processors)
+    const queues = join(this.#root, device, 'queues')
+    let written: string | undefined
+    for (const queue of await readdir(queues).catch(() => [])) {
+      if (!/^rx-\d+$/.test(queue)) continue
+      const file = join(queues, queue, 'rps_cpus')
+      const present = await readFile(file, 'utf8').catch(() => undefined)
+      // The first to say something decides: an operator's own mask stays.
+      if (present === undefined || !/^[0,\s]*$/.test(present)) continue
+      const done = await writeFile(file, mask).then(
+        () => true,
+        () => false,
+      )
+      if (done) written = `echo ${mask} > ${file}`
+    }
+    return written
+  }
+}
+
+/** All processors as the kernel writes masks: hexadecimal, in groups of 32 bits. */
+export function processorMask(processors: number): string {
+  const digits = ((1n << BigInt(processors)) - 1n).toString(16)
+  const groups: string[] = []
+  for (let end = digits.length; end > 0; end -= 8) groups.unshift(digits.slice(Math.max(0, end - 8), end))
+  return groups.join(',')
+}
