@@ -17,7 +17,13 @@ export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promi
   const routes = new Rtnetlink()
   const nft = new NftSession()
   try {
-    return await work({ routes, nft, wireguard: new WgCommand({ routes }), sysctl: new ProcSysctl(), steering: new SysfsPacketSteering() })
+    return await work({
+      routes,
+      nft,
+      wireguard: new WgCommand({ routes }),
+      sysctl: new ProcSysctl(),
+      steering: new SysfsPacketSteering(),
+    })
   } finally {
     nft.close()
     routes.close()

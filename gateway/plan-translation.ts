@@ -63,7 +63,12 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
       { text: `iifname ${devices} jump from-lane` },
       ...(init.remotes.length === 0 ? [] : [passesThrough(init)]),
     ]),
-    ...chain('forward-policy', FORWARD, forwardPolicy(init, devices)),
+    ...chain('out-of-lane', undefined, outOfLane(init, devices)),
+    ...chain('into-lane', undefined, intoLane(init)),
+    ...chain('forward-policy', FORWARD, [
+      { text: `iifname ${devices} goto out-of-lane` },
+      { text: `oifname ${devices} goto into-lane` },
+    ]),
     ...chain('lane-address', INPUT, inputPolicy(init, devices)),
     ...chain('translate-out', LAST, [{ text: `oifname ${devices} jump to-lane` }]),
   ]
@@ -112,26 +117,25 @@ function errorChains(init: TranslationInit): NftStatement[] {
   ])
 }
 
-function forwardPolicy(init: TranslationInit, devices: string): Rule[] {
+/** MSS clamping: RFC 4459 section 3.2; `rt mtu` is that of the way that the packet goes. */
+const CLAMP: Rule = { text: 'tcp flags syn tcp option maxseg size set rt mtu' }
+
+function outOfLane(init: TranslationInit, devices: string): Rule[] {
   return [
-    { text: `iifname ${devices} oifname ${devices} counter drop`, comment: 'dropped: from lane to lane' },
-    {
-      text: `iifname ${devices} ${notIn('daddr', init.podCIDRs)}counter drop`,
-      comment: 'dropped: from a lane to no pod of ours',
-    },
-    { text: `iifname ${devices} icmp type redirect counter drop`, comment: 'dropped: redirect from a lane' },
-    {
-      text: `oifname ${devices} ${notIn('saddr', init.podCIDRs)}counter drop`,
-      comment: 'dropped: to a lane from no pod of ours',
-    },
-    {
-      text: `oifname ${devices} ${notIn('daddr', init.remotes)}counter drop`,
-      comment: 'dropped: to a lane, for no other cluster',
-    },
-    { text: `iifname ${devices} tcp flags syn tcp option maxseg size set rt mtu` },
-    { text: `oifname ${devices} tcp flags syn tcp option maxseg size set rt mtu` },
-    { text: `iifname ${devices} counter`, comment: 'passed: from a lane' },
-    { text: `oifname ${devices} counter`, comment: 'passed: to a lane' },
+    { text: `oifname ${devices} counter drop`, comment: 'dropped: from lane to lane' },
+    { text: `${notIn('daddr', init.podCIDRs)}counter drop`, comment: 'dropped: from a lane to no pod of ours' },
+    { text: 'icmp type redirect counter drop', comment: 'dropped: redirect from a lane' },
+    CLAMP,
+    { text: 'counter', comment: 'passed: from a lane' },
+  ]
+}
+
+function intoLane(init: TranslationInit): Rule[] {
+  return [
+    { text: `${notIn('saddr', init.podCIDRs)}counter drop`, comment: 'dropped: to a lane from no pod of ours' },
+    { text: `${notIn('daddr', init.remotes)}counter drop`, comment: 'dropped: to a lane, for no other cluster' },
+    CLAMP,
+    { text: 'counter', comment: 'passed: to a lane' },
   ]
 }
 

@@ -3,7 +3,7 @@
  * by balance-elements.ts; a packet's way through them is drawn in README.md.
  */
 import { type Prefix, containsPrefix, formatPrefix, parsePrefix } from '../model/ip.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../model/kernel-ids.ts'
 import type { Cluster } from '../model/objects.ts'
 import type { NftBaseChain, NftElement, NftStatement } from '../kernel/nft-transaction.ts'
 import { MAP_SERVICES, NO_BACKENDS_TYPE, SERVICES_TYPE, SET_NO_BACKENDS } from './balance-elements.ts'
@@ -67,6 +67,9 @@ interface ChainRow {
 
 const CHAINS: readonly ChainRow[] = [
   { chain: 'refuse' },
+  // The overlay's own packets need no connection tracking; what is inside them has it where it matters.
+  { chain: 'untracked-in', base: { type: 'filter', hook: 'prerouting', priority: -300 } },
+  { chain: 'untracked-out', base: { type: 'filter', hook: 'output', priority: -300 } },
   // One before the usual priorities: a connection to a clusterset IP is ours before kube-proxy or a CNI looks at it.
   { chain: 'balance-forwarded', base: { type: 'nat', hook: 'prerouting', priority: -101 } },
   { chain: 'balance-local', base: { type: 'nat', hook: 'output', priority: -101 } },
@@ -87,7 +90,10 @@ function ruleRows(world: NodeNftWorld): RuleRow[] {
   const range = world.clustersetIpRange
   const port = 'ip daddr . meta l4proto . th dport'
   const balance = `ip daddr ${range} ${port} vmap @${MAP_SERVICES}`
+  const overlay = `udp dport ${VXLAN_PORT} notrack`
   return [
+    { chain: 'untracked-in', rule: overlay },
+    { chain: 'untracked-out', rule: overlay },
     { chain: 'balance-forwarded', rule: balance },
     { chain: 'balance-local', rule: balance },
     {
@@ -120,7 +126,7 @@ function ruleRows(world: NodeNftWorld): RuleRow[] {
     { chain: 'refuse', rule: 'reject with icmp type host-unreachable', comment: 'nobody has this address or port' },
     {
       chain: 'clamp-mss',
-      rule: `ip daddr @${SET_REMOTE} tcp flags syn tcp option maxseg size set rt mtu`,
+      rule: `tcp flags syn ip daddr @${SET_REMOTE} tcp option maxseg size set rt mtu`,
       comment: 'segments that fit the lane',
     },
   ]
