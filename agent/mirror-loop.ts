@@ -122,7 +122,6 @@ export class MirrorLoop {
       ownSlices: (key) => findings.exportPlan?.exports.get(key)?.records.slice(1),
       serviceImport: (key) => this.#serviceImport(key),
       clusters: new Map(clusters.list().map(({ spec }) => [spec.id, spec])),
-      endpointOwner: (name) => cluster.cache('Endpoint').get(name)?.spec.cluster,
       clustersetIpRange: this.#clustersetIpRange(),
     }
   }

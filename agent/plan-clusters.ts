@@ -15,13 +15,9 @@ export function clusterObject(spec: ClusterSpec): Cluster {
 
 export interface EndpointWorld {
   readonly own: string
-  readonly endpointOwner: (name: string) => string | undefined
 }
 
-/**
- * Endpoint objects of the other clusters. Two clusters can have gateways whose object names are equal (`a-b` with
- * node `c`, `a` with node `b-c`): who has the name keeps it, then the smaller cluster id.
- */
+/** Endpoint objects of the other clusters; of two that claim one name, the first record keeps it. */
 export function planEndpoints(
   world: EndpointWorld,
   endpoints: readonly RemoteEndpoint[],
@@ -29,11 +25,9 @@ export function planEndpoints(
 ): Endpoint[] {
   const planned = new Map<string, Endpoint>()
   const remote = endpoints.filter(({ cluster }) => cluster !== world.own)
-  const sittingFirst = (one: RemoteEndpoint): number => (world.endpointOwner(nameOf(one)) === one.cluster ? 0 : 1)
-  for (const one of [...remote].sort((a, b) => sittingFirst(a) - sittingFirst(b))) {
+  for (const one of remote) {
     const name = nameOf(one)
-    const taken = planned.has(name) || world.endpointOwner(name) === world.own
-    if (taken) {
+    if (planned.has(name)) {
       dropped.push({ what: `${one.cluster}/Endpoint/${one.recordName}`, reason: `the name ${name} is taken` })
       continue
     }

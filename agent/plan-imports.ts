@@ -27,8 +27,6 @@ export interface ImportWorld {
   readonly serviceImport: (key: ServiceKey) => ServiceImport | undefined
   /** Facts that are still in the local API, for clusters that the broker does not show (yet). */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
-  /** Cluster that an Endpoint object in the local API belongs to. */
-  readonly endpointOwner: (name: string) => string | undefined
   readonly clustersetIpRange: Prefix | undefined
 }
 

@@ -28,7 +28,7 @@ export interface RemoteCluster {
 
 /** An object that is not used, and why. */
 export interface Refusal {
-  /** `Cluster paris`, `Endpoint paris-gw-lane0`. */
+  /** `Cluster paris`, `Endpoint paris.gw-lane0`. */
   readonly subject: string
   readonly reason: string
 }

@@ -268,6 +268,7 @@ export const CLUSTER_SCOPED: ReadonlySet<Kind> = new Set<Kind>([
 
 export const MEMBERSHIP_NAME = 'self'
 
+/** A cluster id has no dots and a node name may: so no two gateways of the clusterset have equal names. */
 export function endpointName(cluster: string, node: string, lane: number): string {
-  return `${cluster}-${node}-lane${lane}`
+  return `${cluster}.${node}-lane${lane}`
 }

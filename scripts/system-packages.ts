@@ -5,7 +5,7 @@ export interface SystemPackage {
   readonly command: string
 }
 
-export type Purpose = 'demo' | 'test' | 'kernel' | 'bench'
+export type Purpose = 'proto' | 'demo' | 'test' | 'kernel' | 'bench'
 
 const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: 'iproute2', command: 'ip' },
@@ -32,9 +32,12 @@ const VIRTUAL_MACHINE: readonly SystemPackage[] = [
   { name: 'binutils', command: 'strip' },
 ]
 
+const PROTOC: SystemPackage = { name: 'protobuf-compiler', command: 'protoc' }
+
 export const SYSTEM_PACKAGES: Readonly<Record<Purpose, readonly SystemPackage[]>> = {
   demo: [...NODE_PACKAGES, ...CLIENTS],
-  test: [...NODE_PACKAGES, ...CLIENTS],
+  proto: [PROTOC],
+  test: [...NODE_PACKAGES, ...CLIENTS, PROTOC],
   kernel: [...NODE_PACKAGES, ...CLIENTS, ...VIRTUAL_MACHINE],
   bench: [...NODE_PACKAGES, ...CLIENTS, { name: 'knot', command: 'knotd' }, { name: 'dnsperf', command: 'dnsperf' }],
 }

@@ -73,7 +73,6 @@ export function world(records: StoredRecord[], change: Partial<ImportWorld> = {}
     ownSlices: () => undefined,
     serviceImport: () => undefined,
     clusters: new Map([['tokyo', OWN]]),
-    endpointOwner: () => undefined,
     clustersetIpRange: RANGE,
     ...change,
   }

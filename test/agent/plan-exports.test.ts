@@ -197,7 +197,7 @@ t.test('gateways: only our own, exports that are being deleted not at all', asyn
   const endpoint = (cluster: string): Endpoint => ({
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Endpoint',
-    metadata: { name: `${cluster}-gw-lane0` },
+    metadata: { name: `${cluster}.gw-lane0` },
     spec: { cluster, node: 'gw', lane: 0, publicKey: 'k', candidates: [], capabilities: [] },
   })
   const dying: ServiceExport = {
@@ -205,7 +205,7 @@ t.test('gateways: only our own, exports that are being deleted not at all', asyn
     metadata: { name: 'web', namespace: 'shop', deletionTimestamp: 'now' },
   }
   const plan = planExports({ ...WORLD, exports: [dying], endpoints: [endpoint('paris'), endpoint('milano')] })
-  t.same([...plan.records.keys()], ['Endpoint//milano-gw-lane0'])
+  t.same([...plan.records.keys()], ['Endpoint//milano.gw-lane0'])
 })
 
 t.test('with a memory, what has not changed is the very same object', async (t) => {

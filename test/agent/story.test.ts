@@ -251,25 +251,25 @@ t.test('gateways of the others are mirrored, our own are published', async (t) =
   await milano.api.apply({
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Endpoint',
-    metadata: { name: 'milano-gw-lane0' },
+    metadata: { name: 'milano.gw-lane0' },
     spec,
   })
   await until(
     t,
-    () => tokyo.api.get('Endpoint', 'milano-gw-lane0')?.spec.candidates.map(({ address }) => address),
+    () => tokyo.api.get('Endpoint', 'milano.gw-lane0')?.spec.candidates.map(({ address }) => address),
     ['192.0.2.10'],
     'without the candidate that points at ourselves',
   )
   t.match(
     tokyo.logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields),
-    [{ record: 'milano/Endpoint/milano-gw-lane0', reason: 'candidate "127.0.0.1" is a loopback address' }],
+    [{ record: 'milano/Endpoint/milano.gw-lane0', reason: 'candidate "127.0.0.1" is a loopback address' }],
   )
-  t.equal(milano.api.get('Endpoint', 'milano-gw-lane0')?.spec.candidates.length, 2, 'the own object is untouched')
+  t.equal(milano.api.get('Endpoint', 'milano.gw-lane0')?.spec.candidates.length, 2, 'the own object is untouched')
   set.complete.delete('milano')
   await milano.stop()
-  await milano.api.remove('Endpoint', 'milano-gw-lane0')
+  await milano.api.remove('Endpoint', 'milano.gw-lane0')
   milano.start()
-  await until(t, () => tokyo.api.get('Endpoint', 'milano-gw-lane0'), undefined, 'withdrawn')
+  await until(t, () => tokyo.api.get('Endpoint', 'milano.gw-lane0'), undefined, 'withdrawn')
 })
 
 t.test('leaving takes everything mirrored away and ends the agent', async (t) => {

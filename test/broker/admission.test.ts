@@ -50,7 +50,7 @@ function aSlice(
   return { namespace, name: 'web-abc', body }
 }
 
-function anEndpoint(change: Partial<EndpointSpec> = {}, name = 'milano-gw-lane0', namespace = ''): MemberRecord {
+function anEndpoint(change: Partial<EndpointSpec> = {}, name = 'milano.gw-lane0', namespace = ''): MemberRecord {
   const spec: EndpointSpec = {
     cluster: 'milano',
     node: 'gw',
@@ -78,7 +78,7 @@ t.test('what is right is admitted', async (t) => {
     aSlice({}, { endpoints: [] }),
     anEndpoint(),
     anEndpoint({ candidates: [] }),
-    anEndpoint({ lane: 255 }, 'milano-gw-lane255'),
+    anEndpoint({ lane: 255 }, 'milano.gw-lane255'),
   ]
   for (const record of rows) t.equal(admitRecord(record, context), undefined, JSON.stringify(record).slice(0, 80))
 })
@@ -179,9 +179,9 @@ t.test('every refusal names the field and the reason', async (t) => {
       `namespace: "kube-system" is a system namespace: export from another one, or list it in the broker's allowedNamespaces`,
     ],
     [anEndpoint({ cluster: 'paris' }), 'spec.cluster: "paris": expected "milano", the cluster of the certificate'],
-    [anEndpoint({}, 'milano-gw'), 'name: "milano-gw": expected "milano-gw-lane0"'],
-    [anEndpoint({ lane: 256 }, 'milano-gw-lane256'), 'spec.lane: 256: expected 0 to 255'],
-    [anEndpoint({ lane: -1 }, 'milano-gw-lane-1'), 'spec.lane: -1: expected 0 to 255'],
+    [anEndpoint({}, 'milano-gw'), 'name: "milano-gw": expected "milano.gw-lane0"'],
+    [anEndpoint({ lane: 256 }, 'milano.gw-lane256'), 'spec.lane: 256: expected 0 to 255'],
+    [anEndpoint({ lane: -1 }, 'milano.gw-lane-1'), 'spec.lane: -1: expected 0 to 255'],
     [anEndpoint({ publicKey: 'AAAA' }), 'spec.publicKey: "AAAA": expected 32 bytes in base64'],
     [
       anEndpoint({ publicKey: Buffer.alloc(32).toString('base64') }),
@@ -216,7 +216,7 @@ t.test('every refusal names the field and the reason', async (t) => {
       'spec.candidates[0].address: "gw.example.org": expected an IPv4 or IPv6 address',
     ],
     [anEndpoint(candidate('192.0.2.1', 0)), 'spec.candidates[0].port: 0: expected 1 to 65535'],
-    [anEndpoint({}, 'milano-gw-lane0', 'shop'), 'namespace: "shop": expected none, an Endpoint has no namespace'],
+    [anEndpoint({}, 'milano.gw-lane0', 'shop'), 'namespace: "shop": expected none, an Endpoint has no namespace'],
     [
       { namespace: '', name: 'x', body: { kind: 'Cluster' } as unknown as MemberRecord['body'] },
       'kind: "Cluster": only the broker writes this kind',

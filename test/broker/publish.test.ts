@@ -110,7 +110,7 @@ t.test('refusals of records, by the broker itself', async (t) => {
   await stream.publish([])
   const endpoint = (cluster: string): MemberRecord => ({
     namespace: '',
-    name: `${cluster}-gw-lane0`,
+    name: `${cluster}.gw-lane0`,
     body: {
       kind: 'Endpoint',
       spec: {

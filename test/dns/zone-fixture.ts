@@ -55,7 +55,7 @@ export function gateway(up: readonly string[], down: readonly string[] = []): Ga
   const connection = (cluster: string, state: 'up' | 'down') => ({
     cluster,
     lane: 0,
-    endpoint: `${cluster}-gw-lane0`,
+    endpoint: `${cluster}.gw-lane0`,
     state,
     message: '',
     usingNat: false,

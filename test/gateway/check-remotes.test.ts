@@ -111,37 +111,37 @@ t.test('clusters', async (t) => {
 })
 
 const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: string[]][] = [
-  ['nothing wrong', [endpoint('paris', 'gw', 0, [])], [], ['paris-gw-lane0']],
+  ['nothing wrong', [endpoint('paris', 'gw', 0, [])], [], ['paris.gw-lane0']],
   ['another lane is not ours', [endpoint('paris', 'gw', 1, [])], [], []],
   ['cluster not known yet', [endpoint('oslo', 'gw', 0, [])], [], []],
   [
     'no key',
     [endpoint('paris', 'gw', 0, [], 'short')],
-    ['Endpoint paris-gw-lane0: publicKey "short": expected 32 bytes in base64'],
+    ['Endpoint paris.gw-lane0: publicKey "short": expected 32 bytes in base64'],
     [],
   ],
   [
     'our key',
     [endpoint('paris', 'gw', 0, [], key('own'))],
-    ['Endpoint paris-gw-lane0: publicKey is that of this node'],
+    ['Endpoint paris.gw-lane0: publicKey is that of this node'],
     [],
   ],
   [
     'a key twice',
     [endpoint('paris', 'gw', 0, [], key('x')), endpoint('tokyo', 'gw', 0, [], key('x'))],
-    ['Endpoint tokyo-gw-lane0: publicKey is that of Endpoint paris-gw-lane0'],
-    ['paris-gw-lane0'],
+    ['Endpoint tokyo.gw-lane0: publicKey is that of Endpoint paris.gw-lane0'],
+    ['paris.gw-lane0'],
   ],
   [
     'a lane twice',
     [endpoint('paris', 'b', 0, [], key('b')), endpoint('paris', 'a', 0, [], key('a'))],
-    ['Endpoint paris-b-lane0: lane 0 of paris is served by node a'],
-    ['paris-a-lane0'],
+    ['Endpoint paris.b-lane0: lane 0 of paris is served by node a'],
+    ['paris.a-lane0'],
   ],
   [
     'a false name',
-    [{ ...endpoint('paris', 'gw', 0, []), metadata: { name: 'tokyo-gw-lane0' } }],
-    ['Endpoint tokyo-gw-lane0: its name does not follow from its spec: expected paris-gw-lane0'],
+    [{ ...endpoint('paris', 'gw', 0, []), metadata: { name: 'tokyo.gw-lane0' } }],
+    ['Endpoint tokyo.gw-lane0: its name does not follow from its spec: expected paris.gw-lane0'],
     [],
   ],
 ]

@@ -59,7 +59,7 @@ t.test('from the first start to the last day', async (t) => {
   t.strictSame(connection, {
     cluster: 'paris',
     lane: 0,
-    endpoint: 'paris-gw-lane0',
+    endpoint: 'paris.gw-lane0',
     state: 'up',
     message: '',
     usingAddress: '203.0.113.9:61000',
@@ -113,7 +113,7 @@ t.test('from the first start to the last day', async (t) => {
   t.equal(await stage.sysctl.read('net.ipv4.ip_forward'), '0')
   t.equal(stage.ownEndpoint(), undefined)
   t.notOk(existsSync(join(stage.stateDir, 'lane0.key')))
-  t.ok(stage.objects.cache('Endpoint').get('paris-gw-lane0'), 'what is not ours stays')
+  t.ok(stage.objects.cache('Endpoint').get('paris.gw-lane0'), 'what is not ours stays')
 })
 
 t.test('a restart never takes the traffic away, not even for a moment', async (t) => {
@@ -205,10 +205,10 @@ t.test('lanes that are taken away are swept, with their endpoints', async (t) =>
   const stage = new Stage(t)
   stage.sysctl.provideDevice('sealane1')
   stage.start({ lanes: [{ lane: 0 }, { lane: 1 }] })
-  await stage.until(() => stage.objects.cache('Endpoint').get('milano-gw-lane1') !== undefined, 'two lanes')
+  await stage.until(() => stage.objects.cache('Endpoint').get('milano.gw-lane1') !== undefined, 'two lanes')
   await stage.stop()
   stage.start()
-  await stage.until(() => stage.objects.cache('Endpoint').get('milano-gw-lane1') === undefined, 'one lane')
+  await stage.until(() => stage.objects.cache('Endpoint').get('milano.gw-lane1') === undefined, 'one lane')
   t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
 })
 

@@ -16,7 +16,7 @@ t.test('keys as text', async (t) => {
     recordKeyText({ cluster: '', kind: 'ClusterSetIP', namespace: 'shop', name: 'web' }),
     '/ClusterSetIP/shop/web',
   )
-  t.equal(endpointName('milano', 'gw', 0), 'milano-gw-lane0')
+  t.equal(endpointName('milano', 'gw', 0), 'milano.gw-lane0')
 })
 
 t.test('kernel ids do not collide', async (t) => {

@@ -127,7 +127,7 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
         await eventually(() => right.left, { deadlineMs: 10_000, say: 'left' })
         t.equal(await kernelOf(tokyo.gateway), before, 'the kernel is as it was')
         t.strictSame(await wireguardProcesses(tokyo), [])
-        t.strictSame(right.gone.sort(), ['Endpoint/tokyo-gw-lane0', 'Gateway/gw'])
+        t.strictSame(right.gone.sort(), ['Endpoint/tokyo.gw-lane0', 'Gateway/gw'])
       })
     })
     t.strictSame(await wireguardProcesses(milano), ['wireguard-go'], 'stopping leaves the tunnel')
@@ -145,7 +145,7 @@ t.test('restarts', { skip, timeout: 120_000 }, async (t) => {
   await withSites([MILANO, paris], temporaryFolder(t), async (sites) => {
     await withGateways(sites, async (left, right) => {
       const stream = sites[0].pod.exec('ping', ['-n', '-i', '0.05', '-c', '150', '244.1.0.5'])
-      const [endpoint, status] = [left.objects.get('Endpoint/milano-gw-lane0')!, left.objects.get('Gateway/gw')!]
+      const [endpoint, status] = [left.objects.get('Endpoint/milano.gw-lane0')!, left.objects.get('Gateway/gw')!]
       await left.stop('SIGKILL')
       await eventually(() => right.status?.connections[0]?.message !== '', { say: 'the silence is noticed' })
       t.equal(right.stateOf('milano'), 'up', 'but the lane is up: the kernel answers')

@@ -135,6 +135,6 @@ export class Stage {
   }
 
   ownEndpoint(): Endpoint | undefined {
-    return this.objects.cache('Endpoint').get('milano-gw-lane0')
+    return this.objects.cache('Endpoint').get('milano.gw-lane0')
   }
 }
