@@ -1,4 +1,4 @@
-/** A published slice as an object of the importing cluster (mcs.md 78-88). Pure. */
+/** A published slice as an object of the importing cluster (KEP-1645 "Tracking Endpoints"). Pure. */
 import { type PrefixPair, prefixPairs, toGlobalText } from '../model/addressing.ts'
 import { endpointHostname } from '../model/endpoint-hostname.ts'
 import type { ServiceKey } from '../model/ids.ts'

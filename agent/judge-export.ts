@@ -1,4 +1,4 @@
-/** The condition Valid of a ServiceExport (mcs.md 1.2, 50-56). Pure. */
+/** The condition Valid of a ServiceExport (KEP-1645 "Service Types"). Pure. */
 import type { ConditionFinding } from '../model/conditions.ts'
 import { isDnsLabel } from '../model/ids.ts'
 import type { Service, ServiceExport } from '../model/objects.ts'

@@ -7,7 +7,7 @@ import type { EndpointSliceBody, ServiceExportBody } from '../model/records.ts'
 
 type Families = ServiceExportBody['ipFamilies']
 
-/** mcs.md 20-23: settings from the Service, labels and annotations from the export's spec alone. */
+/** KEP-1645 "Exporting Services": settings from the Service, labels and annotations from the export's spec alone. */
 export function exportBody(
   object: ServiceExport,
   service: Service,

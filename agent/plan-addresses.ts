@@ -1,4 +1,4 @@
-/** Which clusterset IPs a ServiceImport carries (mcs.md 24-27, 42, 57-61). Pure. */
+/** Which clusterset IPs a ServiceImport carries (KEP-1645 "Exporting Services", "ClusterSetIP"). Pure. */
 import type { ConditionFinding } from '../model/conditions.ts'
 import { type Address, type Prefix, classifyAddress, containsAddress, formatPrefix, parseAddress } from '../model/ip.ts'
 import type { ServiceImportSpec } from '../model/objects.ts'

@@ -10,6 +10,7 @@ import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { runCommand } from '../kernel/run-command.ts'
 import { BenchSite } from './apply-site.ts'
+import { median, round } from './figures.ts'
 
 const INSIDE = 'SEALANE_BENCH_PRIVATE_NETNS'
 const TARGET_FULL_MS = 1500
@@ -59,12 +60,12 @@ async function measure({ services, repeat }: Options): Promise<Result> {
   const bareFullMs: number[] = []
   const deltaMs: number[] = []
   const bareDeltaMs: number[] = []
-  for (let round = 0; round < 3; round++) {
+  for (let turn = 0; turn < 3; turn++) {
     const site = new BenchSite(services)
     await bareNft('add table ip sealane_node\ndelete table ip sealane_node\n')
     fullMs.push(await timed(() => site.loop.reconcile(signal)))
     const full = site.nft.lastText()
-    if (round === 2) {
+    if (turn === 2) {
       for (let i = 0; i < repeat; i++) {
         deltaMs.push(await timed(() => site.changeOneEndpoint(i)))
         const there = site.nft.lastText()
@@ -77,10 +78,10 @@ async function measure({ services, repeat }: Options): Promise<Result> {
     await bareNft('delete table ip sealane_node\n')
   }
   return {
-    fullMs: median(fullMs),
-    deltaMs: median(deltaMs),
-    bareFullMs: median(bareFullMs),
-    bareDeltaMs: median(bareDeltaMs),
+    fullMs: round(median(fullMs)),
+    deltaMs: round(median(deltaMs)),
+    bareFullMs: round(median(bareFullMs)),
+    bareDeltaMs: round(median(bareDeltaMs)),
     services,
     repeat,
   }
@@ -95,11 +96,6 @@ async function timed(action: () => Promise<void>): Promise<number> {
   const start = performance.now()
   await action()
   return performance.now() - start
-}
-
-function median(values: readonly number[]): number {
-  const sorted = [...values].sort((a, b) => a - b)
-  return Math.round((sorted[Math.floor(sorted.length / 2)] ?? Number.NaN) * 100) / 100
 }
 
 function print(result: Result, { json }: Options): void {

@@ -18,6 +18,7 @@ import { SystemClock } from '../reconcile/clock.ts'
 import { createLogger } from '../runtime/pino-logger.ts'
 import { createMetrics } from '../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../runtime/status-board.ts'
+import { median } from './figures.ts'
 
 const SERVICES = 10_000
 const NAMESPACES = 100
@@ -172,10 +173,6 @@ async function dnsperf({ port, queries, seconds, pin }: Load): Promise<number> {
   if (number(/NOERROR (\d+)/) !== completed) throw new Error(`wrong answers:\n${report}`)
   if (number(/Queries lost:\s+(\d+)/) > completed / 1000) throw new Error(`lost answers:\n${report}`)
   return number(/Queries per second:\s+([\d.]+)/)
-}
-
-function median(values: readonly number[]): number {
-  return [...values].sort((a, b) => a - b)[Math.floor(values.length / 2)] ?? Number.NaN
 }
 
 async function main(): Promise<void> {

@@ -6,7 +6,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseArgs } from 'node:util'
-import { DB, globalAddress } from '../demo/checks/world.ts'
+import { globalAddress } from '../demo/checks/world.ts'
 import type { Lab } from '../demo/lab.ts'
 import { until } from '../demo/until.ts'
 import { median, round, tell } from './figures.ts'
@@ -37,7 +37,11 @@ async function measure(joined: JoinedSites, rounds: number, seconds: number) {
   const laneGbps: number[] = []
   const bareGbps: number[] = []
   lab.spawn('paris-gw', 'bare-iperf3', 'iperf3', ['-s', '-B', BARE.paris])
-  await until(`${DB} side to listen`, 5000, async () => (await iperf(lab, 'milano-gw', BARE.paris, 1)) > 0)
+  await until(
+    'iperf3 on the plain tunnel to listen',
+    5000,
+    async () => (await iperf(lab, 'milano-gw', BARE.paris, 1)) > 0,
+  )
   for (let i = 0; i < rounds; i += 1) {
     laneGbps.push(await iperf(lab, 'milano-web-1', server, seconds))
     bareGbps.push(await iperf(lab, 'milano-gw', BARE.paris, seconds))

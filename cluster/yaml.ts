@@ -5,8 +5,3 @@ import { stringify } from 'yaml'
 export function formatYaml(value: unknown): string {
   return stringify(value, { lineWidth: 0, indentSeq: true, aliasDuplicateObjects: false })
 }
-
-/** Several documents, parted by `---`. */
-export function formatYamlDocuments(values: readonly unknown[]): string {
-  return values.map(formatYaml).join('---\n')
-}

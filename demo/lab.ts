@@ -45,6 +45,7 @@ export class Lab {
   readonly #namespaces = new Set<string>()
   readonly #daemons = new Map<string, Daemon>()
   readonly #socketFolderIsOurs: boolean
+  #isClosed = false
 
   private constructor(prefix: string, directory: string, socketFolderIsOurs: boolean) {
     this.prefix = prefix
@@ -73,6 +74,7 @@ export class Lab {
   }
 
   async namespace(name: string, sysctls: Readonly<Record<string, string>> = {}): Promise<void> {
+    this.#mustBeOpen()
     this.#namespaces.add(this.full(name))
     await must('ip', ['netns', 'add', this.full(name)])
     await this.ip(name, 'link set lo up')
@@ -96,6 +98,7 @@ export class Lab {
 
   /** What programs in this namespace see as /etc/resolv.conf. */
   async resolvConf(namespace: string, text: string): Promise<void> {
+    this.#mustBeOpen()
     const file = `/etc/netns/${this.full(namespace)}/resolv.conf`
     await mkdir(dirname(file), { recursive: true })
     await writeFile(file, text)
@@ -103,6 +106,7 @@ export class Lab {
 
   /** Runs a program in a namespace to its end. Never throws for its exit status; -1 is a time-out. */
   exec(namespace: string, command: string, args: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
+    this.#mustBeOpen()
     return run('ip', ['netns', 'exec', this.full(namespace), ...this.#inNode(namespace), command, ...args], options)
   }
 
@@ -115,6 +119,7 @@ export class Lab {
 
   /** Starts a program that stays; its output goes to a file of the lab. */
   spawn(namespace: string, name: string, command: string, args: readonly string[]): Daemon {
+    this.#mustBeOpen()
     const logFile = join(this.directory, `${name}.log`)
     const log = openSync(logFile, 'a')
     const argv = ['netns', 'exec', this.full(namespace), ...this.#inNode(namespace), command, ...args]
@@ -145,8 +150,11 @@ export class Lab {
     return text.trimEnd().split('\n').slice(-lines).join('\n')
   }
 
+  /** Takes everything away, also what a story that was interrupted is just making; nothing more can be made after it. */
   async close(): Promise<void> {
+    this.#isClosed = true
     await removeNamespaces([...this.#namespaces])
+    await removeNamespaces(await namespacesOf(this.prefix))
     await rm(this.directory, { recursive: true, force: true })
     if (this.#socketFolderIsOurs) await rmdir(WIREGUARD_SOCKETS).catch(() => undefined)
   }
@@ -154,6 +162,10 @@ export class Lab {
   /** Makes a folder of the lab the place of a node's WireGuard control sockets. */
   async ownSockets(namespace: string): Promise<void> {
     await mkdir(this.#socketFolder(namespace), { recursive: true })
+  }
+
+  #mustBeOpen(): void {
+    if (this.#isClosed) throw new Error('the lab is closed')
   }
 
   #socketFolder(namespace: string): string {

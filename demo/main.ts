@@ -36,10 +36,10 @@ async function main(): Promise<void> {
   }
   const options: Options = { json: values.json ?? false, flat: values.flat ?? false, keep: values.keep ?? false }
   const report = options.json ? jsonReport(process.stdout, process.stderr) : personReport(process.stdout)
-  if (process.getuid?.() !== 0) throw new Error('the demo makes network namespaces: run it as root')
   requirePackages('demo')
+  if (process.getuid?.() !== 0) throw new Error('the demo makes network namespaces; run as root: npm run demo')
   const stop = new AbortController()
-  for (const signal of ['SIGINT', 'SIGTERM'] as const)
+  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const)
     process.on(signal, () => stop.abort(new Error(`stopped by ${signal}`)))
   const lab = await Lab.open(PREFIX)
   let failure: string | undefined
@@ -49,7 +49,7 @@ async function main(): Promise<void> {
     failure = (error as Error).message
   }
   process.exitCode = report.finish(failure)
-  if (options.keep) process.stdout.write(keepText(lab))
+  if (options.keep) (options.json ? process.stderr : process.stdout).write(keepText(lab))
   else await lab.close()
   // Whatever was under way when the demo was stopped would go on in a world that is gone.
   process.exit()
@@ -57,7 +57,9 @@ async function main(): Promise<void> {
 
 function aborted(signal: AbortSignal): Promise<never> {
   return new Promise((_, reject) => {
-    signal.addEventListener('abort', () => reject(signal.reason as Error))
+    const stop = (): void => reject(signal.reason as Error)
+    if (signal.aborted) stop()
+    else signal.addEventListener('abort', stop)
   })
 }
 

@@ -1,6 +1,6 @@
 /**
  * The nft table of a gateway: one-to-one translation of this cluster's own prefixes, connection tracking left out
- * where packets only pass through, and the policy of what may go into and come out of a lane. Pure. design.md 6.
+ * where packets only pass through, and the policy of what may go into and come out of a lane. Pure. docs/decisions/0006.
  *
  *  in:  lane ─► prerouting -300: is it for us? ─► global to own ─► notrack ─► (conntrack -200, nat) ─► forward 0
  *  out: forward 0 ─► (nat 100) ─► postrouting 300: own to global ─► is it known to the others? ─► lane

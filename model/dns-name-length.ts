@@ -1,4 +1,4 @@
-/** Whether the names that DNS builds from several parts fit into one name (RFC 1035 section 2.3.4, mcs.md 1.5). Pure. */
+/** Whether the names that DNS builds from several parts fit into one name (RFC 1035 section 2.3.4, KEP-1645 "DNS"). Pure. */
 import { MAX_DNS_NAME_LENGTH } from './dns-name.ts'
 import { CLUSTERSET_ZONE } from './spec-constants.ts'
 

@@ -1,4 +1,4 @@
-/** The DNS label of an endpoint inside a headless service (KEP-1645 specification.md, mcs.md 3.1). Pure. */
+/** The DNS label of an endpoint inside a headless service (KEP-1645 specification.md). Pure. */
 import { isDnsLabel } from './ids.ts'
 import type { SliceEndpoint } from './objects.ts'
 

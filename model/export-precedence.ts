@@ -8,13 +8,13 @@ export interface ClusterExport {
   readonly body: ServiceExportBody
 }
 
-/** Oldest first (mcs.md 94). The specification names no tie-break; ours is the cluster id, as in Cilium. */
+/** Oldest first (KEP-1645 "Constraints and Conflict Resolution"). The specification names no tie-break; ours is the cluster id, as in Cilium. */
 export function byPrecedence(a: ClusterExport, b: ClusterExport): number {
   if (a.createdAtMs !== b.createdAtMs) return a.createdAtMs - b.createdAtMs
   return a.cluster < b.cluster ? -1 : a.cluster > b.cluster ? 1 : 0
 }
 
-/** Families that the merged service is offered in: those of the oldest export that names any, each once (mcs.md 25). */
+/** Families of the merged service: those of the oldest export that names any, each once (KEP-1645 "Exporting Services"). */
 export function mergedFamilies(ordered: readonly ClusterExport[]): readonly ('IPv4' | 'IPv6')[] {
   const named = ordered.find(({ body }) => body.ipFamilies.length > 0)
   return named === undefined ? ['IPv4'] : [...new Set(named.body.ipFamilies)]

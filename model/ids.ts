@@ -3,7 +3,7 @@
  * All parsing here throws InvalidNameError with the field, the value and what was expected.
  */
 
-/** RFC 1123 label. A cluster id is a single label: it is a label value and one DNS label (mcs.md 1.5). */
+/** RFC 1123 label. A cluster id is a single label: it is a label value and one DNS label (KEP-1645 "DNS"). */
 export type ClusterId = string & { readonly __brand: 'ClusterId' }
 
 /** `namespace/name` of a Service, ServiceExport or ServiceImport. */
@@ -41,7 +41,7 @@ export function isSystemNamespace(namespace: string): boolean {
   return namespace.startsWith('kube-') || namespace.startsWith('openshift')
 }
 
-/** Takes any string, gives a ClusterId. Throws InvalidNameError. KEP-2149 and mcs.md 1.5. */
+/** Takes any string, gives a ClusterId. Throws InvalidNameError. Stricter than KEP-2149, which allows dots. */
 export function parseClusterId(value: string, field = 'cluster id'): ClusterId {
   if (!isDnsLabel(value)) throw new InvalidNameError(field, value, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
   return value as ClusterId

@@ -27,9 +27,6 @@ export const ROUTE_TABLE_FROM_LANES = 7310
 export const ROUTE_TABLE_LANES = 7311
 export const ROUTE_TABLE_NODE = 7312
 
-/** Bits of the packet mark that Sealane may set. */
-export const MARK_MASK = 0x00f00000
-
 /** Address ranges that Sealane brings along (class E, so that no real network has them). */
 export const DEFAULT_GLOBAL_RANGE = '244.0.0.0/8'
 export const DEFAULT_CLUSTERSET_IP_RANGE = '245.0.0.0/16'

@@ -1,6 +1,6 @@
 /**
  * Joins what several clusters export under one namespace and name into one service (KEP-1645 "Constraints and
- * Conflict Resolution", mcs.md 92-108). Pure: every cluster that knows the same exports computes the same result.
+ * Conflict Resolution"). Pure: every cluster that knows the same exports computes the same result.
  */
 import { type ClusterExport, byPrecedence, mergedFamilies } from './export-precedence.ts'
 import type { ImportPort, ServiceImportSpec } from './objects.ts'
@@ -23,7 +23,7 @@ export interface MergedService {
   readonly annotations: Readonly<Record<string, string>>
   /** Exporting clusters, sorted. */
   readonly clusters: readonly string[]
-  /** The same verdict for every exporting cluster (mcs.md 93: Conflict is set on all of them). */
+  /** The same verdict for every exporting cluster (KEP-1645: Conflict is set on all of them). */
   readonly conflicts: ReadonlyMap<string, ConflictVerdict>
   /** Per cluster the merged ports that its endpoints may serve; all others must not be sent there. */
   readonly portsOf: ReadonlyMap<string, readonly ExposedPort[]>
@@ -49,7 +49,7 @@ export function mergeServices(exports: readonly ClusterExport[]): MergedService 
 
 /**
  * Which of a cluster's own service ports stand behind which merged port: those of equal protocol and number, under
- * whatever name. A port that lost its name to another number exposes nothing (mcs.md 99 and 2.10).
+ * whatever name. A port that lost its name to another number exposes nothing.
  */
 export function exposedPorts(merged: readonly ImportPort[], own: readonly ImportPort[]): ExposedPort[] {
   const byNumber = new Map(merged.map((port) => [numberKey(port), port]))
@@ -63,7 +63,7 @@ export function exposedPorts(merged: readonly ImportPort[], own: readonly Import
   return [...exposed.values()]
 }
 
-/** Union, oldest first: neither a name nor a protocol and number may occur twice (mcs.md 98-103). */
+/** Union, oldest first: neither a name nor a protocol and number may occur twice (KEP-1645 "Service Port"). */
 function mergePorts(ordered: readonly ClusterExport[]): ImportPort[] {
   const names = new Set<string>()
   const numbers = new Set<string>()
@@ -78,7 +78,7 @@ function mergePorts(ordered: readonly ClusterExport[]): ImportPort[] {
   return merged
 }
 
-/** The properties that cannot be joined: the oldest export's value counts (mcs.md 104-107). */
+/** The properties that cannot be joined: the oldest export's value counts. */
 function mergeSettings(
   ordered: readonly ClusterExport[],
   oldest: ServiceExportBody,

@@ -1,4 +1,4 @@
-/** Where the exports of one service disagree, in the words of the MCS API (mcs.md 1.2, 93). Pure. */
+/** Where the exports of one service disagree, in the words of the MCS API (condition Conflict). Pure. */
 import { type ClusterExport, mergedFamilies } from './export-precedence.ts'
 import type { ImportPort } from './objects.ts'
 import type { ServiceExportBody } from './records.ts'
@@ -82,7 +82,7 @@ function describe(field: string, ordered: readonly ClusterExport[], show: Show):
 }
 
 /**
- * Only a family that is offered and that some cluster lacks leaves part of the endpoints out of reach (mcs.md 27);
+ * Only a family that is offered and that some cluster lacks leaves part of the endpoints out of reach (KEP-1645 "Exporting Services");
  * a family that a younger export has in addition harms nobody.
  */
 function describeFamilies(ordered: readonly ClusterExport[]): string | undefined {

@@ -1,8 +1,6 @@
 /** Names and numbers that specifications fix. Our own numbers live in kernel-ids.ts and beside their use. */
 
 /** Multi-Cluster Services API, KEP-1645 and sigs.k8s.io/mcs-api. */
-export const MCS_GROUP = 'multicluster.x-k8s.io'
-export const MCS_VERSION = 'v1beta1'
 export const LABEL_SERVICE_NAME = 'multicluster.kubernetes.io/service-name'
 export const LABEL_SOURCE_CLUSTER = 'multicluster.kubernetes.io/source-cluster'
 export const LABEL_MANAGED_BY = 'endpointslice.kubernetes.io/managed-by'
@@ -13,17 +11,7 @@ export const CLUSTERSET_ZONE = 'clusterset.local'
 /** specification.md of KEP-1645: schema version told by the TXT record dns-version.<zone>. */
 export const MCS_DNS_SCHEMA_VERSION = '1.0.0'
 
-/** About API, KEP-2149. */
-export const PROPERTY_CLUSTER_ID = 'cluster.clusterset.k8s.io'
-export const PROPERTY_CLUSTERSET = 'clusterset.k8s.io'
-
-/** Our own API group. */
-export const SEALANE_GROUP = 'sealane.io'
-export const SEALANE_VERSION = 'v1alpha1'
-export const LABEL_CLUSTER_ID = 'sealane.io/cluster-id'
-
-/** WireGuard: whitepaper section 6.1 (REKEY_AFTER_TIME, REJECT_AFTER_TIME), seconds. */
-export const WIREGUARD_REKEY_AFTER_SECONDS = 120
+/** WireGuard: whitepaper section 6.1 (REJECT_AFTER_TIME), seconds. */
 export const WIREGUARD_REJECT_AFTER_SECONDS = 180
 /** Bytes a WireGuard data packet adds: outer IP + UDP + 16 header + 16 tag. */
 export const WIREGUARD_OVERHEAD_IPV4 = 60

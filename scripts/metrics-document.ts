@@ -3,6 +3,7 @@ import { agentMetrics } from '../agent/metrics.ts'
 import { brokerMetrics } from '../broker/metrics.ts'
 import { dnsMetrics } from '../dns/metrics.ts'
 import { gatewayMetrics } from '../gateway/metrics.ts'
+import { publishMetrics, watchMetrics } from '../protocol/session-metrics.ts'
 import { serverMetrics } from '../protocol/transport/server-metrics.ts'
 import { routeAgentMetrics } from '../routeagent/metrics.ts'
 import type { Counter, Gauge, Histogram, MetricInit, Metrics } from '../runtime/metrics.ts'
@@ -14,7 +15,7 @@ export interface MetricRow extends MetricInit {
 /** What each component declares when it starts. */
 export const DECLARED: Readonly<Record<string, readonly ((metrics: Metrics) => unknown)[]>> = {
   broker: [brokerMetrics, serverMetrics],
-  agent: [agentMetrics],
+  agent: [agentMetrics, publishMetrics, watchMetrics],
   gateway: [gatewayMetrics],
   routeagent: [routeAgentMetrics],
   dns: [dnsMetrics],

@@ -10,6 +10,7 @@ export type Purpose = 'proto' | 'demo' | 'test' | 'kernel' | 'bench'
 const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: 'iproute2', command: 'ip' },
   { name: 'nftables', command: 'nft' },
+  { name: 'procps', command: 'sysctl' },
   { name: 'wireguard-tools', command: 'wg' },
   { name: 'wireguard-go', command: 'wireguard-go' },
 ]
@@ -32,12 +33,13 @@ const VIRTUAL_MACHINE: readonly SystemPackage[] = [
   { name: 'binutils', command: 'strip' },
 ]
 
+const CONNTRACK: SystemPackage = { name: 'conntrack', command: 'conntrack' }
 const PROTOC: SystemPackage = { name: 'protobuf-compiler', command: 'protoc' }
 
 export const SYSTEM_PACKAGES: Readonly<Record<Purpose, readonly SystemPackage[]>> = {
   demo: [...NODE_PACKAGES, ...CLIENTS],
   proto: [PROTOC],
-  test: [...NODE_PACKAGES, ...CLIENTS, PROTOC],
-  kernel: [...NODE_PACKAGES, ...CLIENTS, ...VIRTUAL_MACHINE],
+  test: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, PROTOC],
+  kernel: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...VIRTUAL_MACHINE],
   bench: [...NODE_PACKAGES, ...CLIENTS, { name: 'knot', command: 'knotd' }, { name: 'dnsperf', command: 'dnsperf' }],
 }

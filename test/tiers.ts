@@ -1,4 +1,4 @@
-/** The tiers of tests: what each needs and how it is run. design.md section 10. */
+/** The tiers of tests: what each needs and how it is run. */
 import { spawnSync } from 'node:child_process'
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'

@@ -4,7 +4,7 @@ import { type Check, DB, WEB, ZONE, digShort, expectEqual, fetchPage, globalAddr
 
 const CALLS = 40
 
-/** Point 5a. Chance that one of three servers is never picked in 40 calls: 3 × (2/3)^40, one in three million. */
+/** Chance that one of three servers is never picked in 40 calls: 3 × (2/3)^40, one in three million. */
 const callsAreSpread: Check = {
   name: 'tokyo calls web and is answered by milano and paris',
   async run(world) {
@@ -32,7 +32,6 @@ const exportersCall: Check = {
   },
 }
 
-/** Point 5b. */
 const headlessRecords: Check = {
   name: 'headless db: A, SRV and one name per pod',
   async run(world) {
@@ -56,7 +55,6 @@ const headlessRecords: Check = {
   },
 }
 
-/** Point 5c. */
 const callerIsSeen: Check = {
   name: "servers see each caller's own address, the same everywhere",
   async run(world) {
@@ -78,7 +76,7 @@ const callerIsSeen: Check = {
   },
 }
 
-/** DNS tells the truth: mcs.md 3.2. */
+/** DNS tells the truth (KEP-1645 specification.md; RFC 2308 section 2.1). */
 const unknownNames: Check = {
   name: 'dns: unknown is NXDOMAIN, the version is told',
   async run(world) {

@@ -29,35 +29,34 @@ interface UdpReport {
   readonly end?: { readonly sum?: { readonly lost_packets: number; readonly packets: number } }
 }
 
-/** Datagrams of 3,000 bytes at a rate that no machine drops for want of speed. */
-async function udp(world: World, from: string, address: string): Promise<string> {
-  const args = ['-c', address, '-u', '-l', LARGE, '-b', '5M', '-t', '1', '-J']
+/** Sends 50 datagrams of 3,000 bytes at a rate that no machine drops for want of speed; gives how many there were. */
+async function udp(world: World, from: string, address: string): Promise<number> {
+  const args = ['-c', address, '-u', '-l', LARGE, '-b', '5M', '-k', '50', '-J']
   const done = await world.lab.exec(from, 'iperf3', args)
   const sum = (JSON.parse(done.stdout) as UdpReport).end?.sum
   if (done.status !== 0 || sum === undefined)
     throw new Error(`${from}: iperf3 ${address}: ${done.stdout.slice(0, 300)}`)
   if (sum.packets === 0 || sum.lost_packets > 0) throw new Error(`${from}: lost ${sum.lost_packets} of ${sum.packets}`)
-  return `${sum.packets} datagrams`
+  return sum.packets
 }
 
-/** Point 5e. */
 const everyWay: Check = {
   name: 'TCP, UDP and 3,000 bytes pass on every way',
   async run(world) {
+    let datagrams = 0
+    let rtt = '?'
     for (const way of WAYS) {
       const address = await globalAddress(world, way.to[0], way.to[1])
       const page = await fetchPage(world, way.from, `http://${address}:5432/`)
       if (page !== way.to.join('/')) throw new Error(`${way.name}: answered by ${page}`)
-      await ping(world, way.from, address)
+      rtt = await ping(world, way.from, address)
+      datagrams += await udp(world, way.from, address)
     }
-    const address = await globalAddress(world, 'milano', 'db-0')
-    const datagrams = await udp(world, 'tokyo-client-1', address)
-    const rtt = await ping(world, 'tokyo-client-1', address)
-    return `${WAYS.map((way) => way.name).join(', ')}; ${datagrams} of 3,000 bytes, none lost; ping ${rtt} ms`
+    return `${WAYS.map((way) => way.name).join(', ')}; ${datagrams} datagrams of 3,000 bytes, none lost; ping ${rtt} ms`
   },
 }
 
-/** A node is a client too: its own resolver setting aside, the clusterset IP must work from it. */
+/** A node is a client too: whatever its own resolver is, the clusterset IP must work from it. */
 const nodeUsesClustersetIp: Check = {
   name: 'a node itself calls the clusterset IP',
   async run(world) {
@@ -89,13 +88,12 @@ const errorsComeBack: Check = {
 }
 
 /** Packets per counter on the internet. */
-export async function internetCounters(world: World): Promise<Readonly<Record<string, number>>> {
+async function internetCounters(world: World): Promise<Readonly<Record<string, number>>> {
   const text = await world.lab.must('internet', 'nft', ['-j', 'list', 'counters', 'table', 'ip', 'watch'])
   const { nftables } = JSON.parse(text) as { nftables: { counter?: { name: string; packets: number } }[] }
   return Object.fromEntries(nftables.flatMap(({ counter }) => (counter ? [[counter.name, counter.packets]] : [])))
 }
 
-/** Point 5d. */
 const onlyTunnels: Check = {
   name: 'the internet sees tunnels only',
   async run(world) {

@@ -2,7 +2,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { parseObjects } from '../../cluster/files/parse-objects.ts'
 import { formatProblem } from '../../cluster/files/problem.ts'
-import { formatYaml, formatYamlDocuments } from '../../cluster/yaml.ts'
+import { formatYaml } from '../../cluster/yaml.ts'
 import { serviceYaml } from './file-site.ts'
 
 /** What a file says: `Kind namespace/name@line`, or its problems. */
@@ -185,7 +185,7 @@ t.test('what formatYaml writes is read back the same', async (t) => {
   fc.assert(
     fc.property(fc.dictionary(fc.stringMatching(/^[a-z]{1,8}$/), fc.string()), (labels) => {
       const object = { apiVersion: 'v1', kind: 'Pod', metadata: { name: 'a', namespace: 'shop', labels } }
-      const result = parseObjects('x', formatYamlDocuments([object]))
+      const result = parseObjects('x', formatYaml(object))
       return (
         'file' in result && JSON.stringify(result.file.objects[0]?.object.metadata.labels) === JSON.stringify(labels)
       )

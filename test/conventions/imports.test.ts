@@ -1,4 +1,4 @@
-/** design.md section 2: who may know whom. Each ban says why. */
+/** Who may know whom (docs/architecture.md). Each ban says why. */
 import { dirname, join, normalize } from 'node:path'
 import t from 'tap'
 import { importsOf, sourceFiles } from '../support/source-tree.ts'
@@ -65,7 +65,7 @@ function localTargets(path: string, text: string): string[] {
     .map((name) => normalize(join(dirname(path), name)))
 }
 
-t.test('folders import only what design.md lets them', async (t) => {
+t.test('folders import only what the table lets them', async (t) => {
   for (const { path, text } of files) {
     const from = folderOf(path)
     for (const target of localTargets(path, text)) {

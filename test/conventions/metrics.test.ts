@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { DECLARED, declaredMetrics, metricsDocument } from '../../scripts/metrics-document.ts'
-import { ROOT } from '../support/source-tree.ts'
+import { ROOT, sourceFiles } from '../support/source-tree.ts'
 
 const rows = Object.values(DECLARED).flatMap((declare) => declaredMetrics(declare))
 
@@ -15,6 +15,27 @@ t.test('names, units and help follow the rules', async (t) => {
     t.notMatch(name, /_(ms|milliseconds|minutes|kib|mib|percent)(_|$)/, `${name}: base units only`)
     t.ok(help.length > 10 && !help.endsWith('  '), `${name} is explained`)
     for (const label of labels) t.match(label, /^[a-z]+(_[a-z]+)*$/, `${name}{${label}}`)
+  }
+})
+
+t.test('every metric that is made somewhere is declared here', async (t) => {
+  const declared = new Set(rows.map(({ name }) => name))
+  const sources = sourceFiles(/\.ts$/, [
+    'protocol',
+    'cluster',
+    'kernel',
+    'runtime',
+    'broker',
+    'agent',
+    'gateway',
+    'routeagent',
+    'dns',
+    'cli',
+  ])
+  for (const { path, text } of sources) {
+    for (const [, name = ''] of text.matchAll(/name: '(sealane_[a-z0-9_]+)'/g)) {
+      if (!declared.has(name)) t.fail(`${path}: ${name} is missing in scripts/metrics-document.ts`)
+    }
   }
 })
 

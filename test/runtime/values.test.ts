@@ -2,7 +2,6 @@ import fc from 'fast-check'
 import t from 'tap'
 import { formatAddress } from '../../model/ip.ts'
 import { type AddressPortInit, parseAddressPort } from '../../runtime/address-port.ts'
-import { ConfigValues } from '../../runtime/config-values.ts'
 import { formatDuration, parseDuration } from '../../runtime/duration.ts'
 import { formatHostPort, parseHostPort } from '../../runtime/host-port.ts'
 
@@ -87,30 +86,4 @@ t.test('parsers never throw anything but InvalidValueError', async () => {
       return true
     }),
   )
-})
-
-t.test('all wrong settings are told together', async (t) => {
-  const values = new ConfigValues({ A: 'x', B: '12', C: 'maybe', D: '5x', E: 'loud', F: 'h:0', SEALANE_TYPO: '1' })
-  t.equal(values.integer('A', 7, { min: 1, max: 9 }), 7)
-  t.equal(values.integer('B', 7, { min: 1, max: 20 }), 12)
-  values.flag('C', false)
-  values.duration('D', 1000)
-  values.oneOf('E', 'info', ['info', 'debug'])
-  values.hostPort('F', { host: 'h', port: 1 })
-  values.required('G')
-  t.equal(values.text('H', 'fallback'), 'fallback')
-  values.rejectUnknown('SEALANE_')
-  t.throws(() => values.finish(), {
-    exitCode: 2,
-    message: [
-      'configuration: A "x": expected a whole number from 1 to 9',
-      'C "maybe": expected true or false',
-      'D "5x": expected a duration such as 500ms, 10s, 5m or 24h',
-      'E "loud": expected one of info, debug',
-      'F "h:0": expected a port from 1 to 65535',
-      'G: is required',
-      'SEALANE_TYPO: no such setting',
-    ].join('\n  '),
-  })
-  t.doesNotThrow(() => new ConfigValues({}).finish())
 })

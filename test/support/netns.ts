@@ -65,36 +65,6 @@ export async function withNetns<T>(story: (ns: Netns) => Promise<T>): Promise<T>
   }
 }
 
-/** Two namespaces joined by a veth pair: `left` has 192.0.2.1/24 on `wire`, `right` has 192.0.2.2/24 on `wire`. */
-export function withJoinedNetns<T>(story: (left: Netns, right: Netns) => Promise<T>): Promise<T> {
-  return withNetns((left) =>
-    withNetns(async (right) => {
-      await run('ip', [
-        '-n',
-        left.name,
-        'link',
-        'add',
-        'wire',
-        'type',
-        'veth',
-        'peer',
-        'name',
-        'wire',
-        'netns',
-        right.name,
-      ])
-      for (const [ns, address] of [
-        [left, '192.0.2.1/24'],
-        [right, '192.0.2.2/24'],
-      ] as const) {
-        await run('ip', ['-n', ns.name, 'address', 'add', address, 'dev', 'wire'])
-        await run('ip', ['-n', ns.name, 'link', 'set', 'wire', 'up'])
-      }
-      return await story(left, right)
-    }),
-  )
-}
-
 /**
  * For a file whose tests act on their own namespace: `inPrivateNetns(t, import.meta.url, () => { t.test(…) })`.
  * Outside, the file is started again in new network, mount and process namespaces with an empty /run, and its tests
