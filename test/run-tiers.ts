@@ -34,9 +34,9 @@ async function runTier(tier: Tier): Promise<Outcome> {
   const started = performance.now()
   const { code, output } = await tier.run(files)
   const seconds = (performance.now() - started) / 1000
-  const { passed, failed } = assertions(output)
+  const { passed, failed, skipped } = assertions(output)
   const ok = code === 0 && failed === 0 && passed > 0
-  const detail = `${files.length} files, ${passed} assertions${passed === 0 ? ' (nothing ran)' : ''}`
+  const detail = `${files.length} files, ${passed} assertions${passed === 0 ? ' (nothing ran)' : ''}${skipped > 0 ? `, ${skipped} skipped (each says why above)` : ''}`
   return {
     tier: tier.name,
     state: ok ? 'passed' : 'failed',
@@ -47,11 +47,12 @@ async function runTier(tier: Tier): Promise<Outcome> {
   }
 }
 
-/** tap's closing line: `# { total: 12, pass: 11, fail: 1 }`. */
-function assertions(output: string): { passed: number; failed: number } {
+/** tap's closing line: `# { total: 13, pass: 11, fail: 1, skip: 1 }`. */
+function assertions(output: string): { passed: number; failed: number; skipped: number } {
   const sums = [...output.matchAll(/# \{ total: \d+(?:, pass: (\d+))?(?:, fail: (\d+))?/g)]
   const last = sums.at(-1)
-  return { passed: Number(last?.[1] ?? 0), failed: Number(last?.[2] ?? 0) }
+  const skipped = /, skip: (\d+)/.exec(output.slice(last?.index ?? 0))?.[1]
+  return { passed: Number(last?.[1] ?? 0), failed: Number(last?.[2] ?? 0), skipped: Number(skipped ?? 0) }
 }
 
 function printTable(outcomes: readonly Outcome[]): void {
