@@ -1,6 +1,6 @@
 /**
- * A Kubernetes-shaped object API. Drivers: `files/` (a directory of YAML and a state directory), `memory/`
- * (for tests and single-process use); `kube/` will follow. One compliance suite: test/compliance/cluster-api.ts.
+ * A Kubernetes-shaped object API. Drivers: `kube/` (an API server), `files/` (a directory of YAML and a state
+ * directory), `memory/` (for tests and single-process use). One compliance suite: test/compliance/cluster-api.ts.
  */
 import type { Kind, KubeObject, ObjectKinds } from '../model/objects.ts'
 
@@ -24,6 +24,21 @@ export interface ObjectCache<T> {
   whenSynced(signal: AbortSignal): Promise<void>
 }
 
+/** What happened to an object, for the one who looks at it (`kubectl describe`): events.k8s.io/v1. */
+export interface ObjectEvent {
+  readonly regarding: {
+    readonly kind: Kind
+    readonly name: string
+    readonly namespace?: string | undefined
+    readonly uid?: string | undefined
+  }
+  readonly type: 'Normal' | 'Warning'
+  /** CamelCase, at most 128 characters. */
+  readonly reason: string
+  /** A sentence, at most 1024 characters; cut when longer. */
+  readonly note: string
+}
+
 export interface ClusterApi {
   /** The cache of a kind, started by the first call and shared by all. */
   cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]>
@@ -37,11 +52,17 @@ export interface ClusterApi {
   applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void>
   /** Removes an object that apply() made. Absent is fine. Throws ClusterApiError Forbidden for the user's own. */
   remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void>
+  /** Tells the user. Best effort: never throws, never waits; the same event again within ten minutes is dropped. */
+  tell(event: ObjectEvent): void
   /** Ends watches and waits for writes under way. */
   close(): Promise<void>
 }
 
-export type ClusterApiErrorCode = 'NotFound' | 'Forbidden' | 'Invalid' | 'Unavailable'
+/**
+ * Conflict: someone else was faster, or the namespace is being ended; reading again and trying again helps.
+ * Unauthorized: the server does not know who we are. Unavailable: no answer, or none that counts; trying again helps.
+ */
+export type ClusterApiErrorCode = 'NotFound' | 'Forbidden' | 'Invalid' | 'Unavailable' | 'Conflict' | 'Unauthorized'
 
 export class ClusterApiError extends Error {
   readonly code: ClusterApiErrorCode

@@ -128,7 +128,8 @@ export function plain<T>(value: T): T {
   return value === undefined ? value : (JSON.parse(JSON.stringify(value)) as T)
 }
 
-function deepFreeze<T>(value: T): T {
+/** Gives the value itself, with all that is in it unchangeable. */
+export function deepFreeze<T>(value: T): T {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value
   Object.freeze(value)
   for (const part of Object.values(value)) deepFreeze(part)

@@ -1,6 +1,6 @@
 /** How objects are addressed, and what every object must have before a driver takes it. */
 import { CLUSTER_SCOPED, type Kind, type KubeObject } from '../model/objects.ts'
-import { isDnsLabel, isDnsSubdomain } from '../model/ids.ts'
+import { isDnsLabel, isObjectName } from '../model/ids.ts'
 import { ClusterApiError } from './cluster-api.ts'
 
 /** `namespace/name`, or `_/name` for cluster-scoped kinds: '_' is no legal namespace. */
@@ -24,7 +24,7 @@ export function objectTitle(kind: string, name: string, namespace?: string): str
 /** Throws ClusterApiError Invalid unless name and namespace fit the kind. They become file names: no '/', no '..'. */
 export function checkAddress(kind: Kind, name: string, namespace?: string): void {
   const title = objectTitle(kind, name, namespace)
-  if (!isDnsSubdomain(name)) {
+  if (!isObjectName(name)) {
     throw new ClusterApiError(
       'Invalid',
       `${title}: metadata.name ${JSON.stringify(name)}: expected an RFC 1123 subdomain`,

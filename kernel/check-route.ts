@@ -15,8 +15,8 @@ export function checkRoute(route: Route): void {
   const problem =
     route.type === 'unicast' && route.nextHops.length === 0
       ? 'a unicast route needs a next hop'
-      : route.type === 'unreachable' && route.nextHops.length > 0
-        ? 'an unreachable route has no next hop'
+      : route.type !== 'unicast' && route.nextHops.length > 0
+        ? `a route of type ${route.type} has no next hop`
         : !Number.isInteger(route.table) || route.table < 1 || route.table > 0xffffffff
           ? `table ${route.table}: expected 1 to 4294967295`
           : route.nextHops.some((hop) => hop.weight !== undefined && !(hop.weight >= 1 && hop.weight <= 256))

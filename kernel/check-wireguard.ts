@@ -10,6 +10,10 @@ export function checkDeviceConfig(name: string, config: DeviceConfig): void {
   if (!Number.isInteger(config.listenPort) || config.listenPort < 0 || config.listenPort > 65535) {
     throw new KernelError('EINVAL', operation, `listen port ${config.listenPort}: expected 0 to 65535`)
   }
+  const { mark = 0 } = config
+  if (!Number.isInteger(mark) || mark < 0 || mark > 0xffffffff) {
+    throw new KernelError('EINVAL', operation, `mark ${mark}: expected 0 to 4294967295`)
+  }
   const seen = new Set<string>()
   for (const peer of config.peers) {
     checkPeer(operation, peer)

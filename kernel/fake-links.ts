@@ -3,7 +3,7 @@ import { parseAddress } from '../model/ip.ts'
 import { checkDeviceName, checkInterfaceAddress, checkMac, refuseInvalid } from './check-route.ts'
 import { KernelError } from './errors.ts'
 import { formatAddress, formatLink, formatLinkChange } from './format-ip.ts'
-import type { InterfaceAddress, Link, NewLink, VxlanLink } from './route-table.ts'
+import type { InterfaceAddress, Link, MainRoute, NewLink, VxlanLink } from './route-table.ts'
 
 export interface FakeNode {
   /** Devices that are there from the start and are not ours. */
@@ -14,6 +14,8 @@ export interface FakeNode {
     readonly mac?: string
   }[]
   readonly addresses?: readonly InterfaceAddress[]
+  /** What others have in the main table. */
+  readonly mainRoutes?: readonly MainRoute[]
   /** Where packets go that no rule and no connected network wants. */
   readonly defaultDevice?: string
 }

@@ -53,6 +53,10 @@ export function applyStatement(
       addRule(table, statement, undo)
       return
     }
+    case 'add-counter': {
+      if (!table.counters.has(statement.counter)) put(table.counters, statement.counter, 0, undo)
+      return
+    }
     case 'add-map': {
       addMap(table, statement, undo)
       return
@@ -114,10 +118,14 @@ function addRule(table: FakeNftTable, statement: Of<'add-rule'>, undo: Undo[]): 
     rule: statement.rule,
     ...(statement.comment === undefined ? {} : { comment: statement.comment }),
     targets: [...statement.rule.matchAll(/\b(?:goto|jump) ([A-Za-z_][\w.-]*)/g)].map((match) => match[1] ?? ''),
+    counters: [...statement.rule.matchAll(/\bcounter name ([\w.-]+)/g)].map((match) => match[1] ?? ''),
     // `@th,32,16` and its like are raw payload, not maps.
     maps: [...statement.rule.matchAll(/@([A-Za-z_][\w.-]*)(?![\w.,-])/g)].map((match) => match[1] ?? ''),
   }
   for (const target of rule.targets) needTarget(table, target, statement)
+  for (const name of rule.counters) {
+    if (!table.counters.has(name)) throw refuse('ENOENT', statement, `no counter ${name}`)
+  }
   for (const map of rule.maps) if (!table.maps.has(map)) throw refuse('ENOENT', statement, `no map or set ${map}`)
   countRule(table, rule, 1, undo)
   const before = chain.rules

@@ -8,6 +8,8 @@ export interface FakeNftRule {
   /** Chains that the rule jumps or goes to, and maps that it looks into. */
   readonly targets: readonly string[]
   readonly maps: readonly string[]
+  /** Named counters that it counts with. */
+  readonly counters: readonly string[]
 }
 
 export interface FakeNftChain {
@@ -26,18 +28,21 @@ export interface FakeNftTable {
   readonly name: string
   readonly chains: Map<string, FakeNftChain>
   readonly maps: Map<string, FakeNftMap>
+  /** Packets by counter. */
+  readonly counters: Map<string, number>
   /** How often each chain is the target of a rule or of a verdict, and each map is used in a rule. */
   readonly chainUse: Map<string, number>
   readonly mapUse: Map<string, number>
 }
 
 export function newTable(name: string): FakeNftTable {
-  return { name, chains: new Map(), maps: new Map(), chainUse: new Map(), mapUse: new Map() }
+  return { name, chains: new Map(), maps: new Map(), counters: new Map(), chainUse: new Map(), mapUse: new Map() }
 }
 
 /** Ends with a newline, as nft's own listing does. */
 export function printTable(table: FakeNftTable): string {
-  const blocks = [...byName(table.maps).map(printMap), ...byName(table.chains).map(printChain)]
+  const counters = [...table.counters.keys()].sort().map((name) => `\tcounter ${name} {\n\t}\n`)
+  const blocks = [...counters, ...byName(table.maps).map(printMap), ...byName(table.chains).map(printChain)]
   return `table ip ${table.name} {\n${blocks.join('\n')}}\n`
 }
 

@@ -103,6 +103,10 @@ function walkRule(table: FakeNftTable, chain: FakeNftChain, rule: string, walk: 
 
 /** One match or one statement. */
 function step(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match' {
+  if (text.take('counter', 'name')) {
+    text.word()
+    return 'continue'
+  }
   if (text.take('counter')) return 'continue'
   if (text.take('accept')) return 'accept'
   if (text.take('drop')) return 'drop'

@@ -41,6 +41,10 @@ export class FakeNft implements Nft {
     })
   }
 
+  counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>> {
+    return attempt(signal, () => new Map(this.#need(table, 'counters').counters))
+  }
+
   elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]> {
     return attempt(signal, () => {
       const found = this.#tables.get(table)?.maps.get(map)
@@ -51,6 +55,15 @@ export class FakeNft implements Nft {
         .sort(([a], [b]) => (a < b ? -1 : 1))
         .map(([key, value]): NftElement => (value === undefined ? { key } : { key, value }))
     })
+  }
+
+  /** Packets arrive at a named counter. Throws KernelError ENOENT when there is none. */
+  count(table: string, counter: string, packets: number): void {
+    const { counters } = this.#need(table, 'counters')
+    const before = counters.get(counter)
+    if (before === undefined)
+      throw new KernelError('ENOENT', `nft list counter ip ${table} ${counter}`, 'no such counter')
+    counters.set(counter, before + packets)
   }
 
   /** The next run() throws this instead. */
@@ -73,6 +86,12 @@ export class FakeNft implements Nft {
       .sort((a, b) => (a.name < b.name ? -1 : 1))
       .map(printTable)
       .join('\n')
+  }
+
+  #need(table: string, what: string): FakeNftTable {
+    const found = this.#tables.get(table)
+    if (found === undefined) throw new KernelError('ENOENT', `nft list ${what} table ip ${table}`, 'no such table')
+    return found
   }
 
   #apply(statements: readonly NftStatement[]): Undo[] {

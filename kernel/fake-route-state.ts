@@ -7,7 +7,7 @@ export function routeKey(route: Route): string {
 }
 
 export function ruleKey(rule: Rule): string {
-  return `${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}`
+  return `${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}|${rule.exceptMark ?? ''}`
 }
 
 /** Whether `address` is on a network that one of the device's addresses is in. */

@@ -21,12 +21,14 @@ export class FakeRouteTable implements item.RouteTable {
   readonly #entries = new Map<string, item.ForwardingEntry>()
   readonly #listeners = new Set<() => void>()
   readonly #defaultDevice: string | undefined
+  #mainRoutes: readonly item.MainRoute[]
   #notifying = false
   #nextFailure: KernelError | undefined
 
   constructor(node: FakeNode = {}) {
     this.#links = new FakeLinks(node)
     this.#defaultDevice = node.defaultDevice
+    this.#mainRoutes = node.mainRoutes ?? []
   }
 
   links(signal?: AbortSignal): Promise<readonly (item.Link | item.VxlanLink)[]> {
@@ -95,15 +97,21 @@ export class FakeRouteTable implements item.RouteTable {
     })
   }
 
+  mainRoutes(signal?: AbortSignal): Promise<readonly item.MainRoute[]> {
+    return this.#read('ip route show', signal, () => this.#mainRoutes)
+  }
+
   lookup(
     destination: string,
     signal?: AbortSignal,
+    mark = 0,
   ): Promise<{ readonly device: string; readonly source?: string; readonly mtu: number }> {
     return this.#read(`ip route get ${destination}`, signal, (operation) => {
       refuseInvalid(operation, () => parseAddress(destination, 'destination'))
-      for (const rule of this.#sortedRules().filter((entry) => entry.inputDevice === undefined)) {
+      const matching = this.#sortedRules().filter((r) => r.inputDevice === undefined && r.exceptMark !== mark)
+      for (const rule of matching) {
         const route = bestRoute([...this.#routes.values()], rule.table, destination)
-        if (route === undefined) continue
+        if (route === undefined || route.type === 'throw') continue
         if (route.type === 'unreachable') throw new KernelError('EHOSTUNREACH', operation, 'no route to host')
         return this.#way(route.nextHops[0]?.device ?? '', route.source, route.mtu)
       }
@@ -203,6 +211,12 @@ export class FakeRouteTable implements item.RouteTable {
       link,
       link.kind === 'wireguard' || link.kind === 'tun' ? { kind: 'wireguard', name, mtu } : undefined,
     )
+    this.#notify()
+  }
+
+  /** Another tool, a CNI say, changes the main table. */
+  putMainRoutes(routes: readonly item.MainRoute[]): void {
+    this.#mainRoutes = routes
     this.#notify()
   }
 

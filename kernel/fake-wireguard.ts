@@ -22,6 +22,7 @@ interface FakePeer {
 interface FakeDevice {
   publicKey: string
   listenPort: number
+  mark: number
   readonly peers: Map<string, FakePeer>
 }
 
@@ -57,7 +58,7 @@ export class FakeWireguard implements Wireguard {
     await this.#begin(`wg set ${name} private-key`, signal)
     checkWireguardName(name)
     const publicKey = publicKeyOf(await this.#readKey(name, init.privateKeyFile))
-    const device = this.#devices.get(name) ?? { publicKey, listenPort: 0, peers: new Map<string, FakePeer>() }
+    const device = this.#devices.get(name) ?? { publicKey, listenPort: 0, mark: 0, peers: new Map<string, FakePeer>() }
     device.publicKey = publicKey
     this.#devices.set(name, device)
     await this.#ensureLink(name, init.mtu)
@@ -79,6 +80,7 @@ export class FakeWireguard implements Wireguard {
       throw new KernelError('EADDRINUSE', `wg set ${name} listen-port ${config.listenPort}`, 'the port is taken')
     }
     if (config.listenPort !== 0) device.listenPort = config.listenPort
+    device.mark = config.mark ?? 0
     for (const key of device.peers.keys()) {
       if (config.peers.some((peer) => peer.publicKey === key)) continue
       device.peers.delete(key)
@@ -132,7 +134,7 @@ export class FakeWireguard implements Wireguard {
           allowedIps: peer.allowedIps,
           keepaliveSeconds: peer.config.keepaliveSeconds,
         }))
-        return `# ${name}\n${formatDevice({ listenPort: device.listenPort, peers })}`
+        return `# ${name}\n${formatDevice({ listenPort: device.listenPort, mark: device.mark, peers })}`
       })
       .join('\n')
   }
@@ -207,6 +209,7 @@ function stateOf(name: string, device: FakeDevice): DeviceState {
     name,
     publicKey: device.publicKey,
     listenPort: device.listenPort,
+    ...(device.mark === 0 ? {} : { mark: device.mark }),
     peers: peers.sort((a, b) => (a.publicKey < b.publicKey ? -1 : 1)),
   }
 }

@@ -74,5 +74,6 @@ function formatWeightedHop(hop: NextHop): string {
 
 function ruleWords(rule: Rule): string {
   const iif = rule.inputDevice === undefined ? '' : ` iif ${rule.inputDevice}`
-  return `priority ${rule.priority}${iif} lookup ${rule.table} protocol ${ROUTE_PROTOCOL}`
+  const except = rule.exceptMark === undefined ? '' : `not fwmark 0x${rule.exceptMark.toString(16)} `
+  return `${except}priority ${rule.priority}${iif} lookup ${rule.table} protocol ${ROUTE_PROTOCOL}`
 }

@@ -41,6 +41,8 @@ export function formatStatement(statement: NftStatement): string {
       return `${verbWord(statement.verb)} chain ${table} ${checkName('chain', statement.chain)}`
     case 'add-rule':
       return `add rule ${table} ${checkName('chain', statement.chain)} ${formatRule(statement.rule, statement.comment)}`
+    case 'add-counter':
+      return `add counter ${table} ${checkName('counter', statement.counter)}`
     case 'add-map':
       return `add ${statement.type.kind} ${table} ${checkName('map', statement.map)} { ${formatMapType(statement.type)} }`
     case 'flush-map':

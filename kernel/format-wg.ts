@@ -4,7 +4,13 @@ import type { DeviceConfig, PeerConfig } from './wireguard.ts'
 /** Peers in the order of their keys. */
 export function formatDevice(config: DeviceConfig): string {
   const peers = [...config.peers].sort((a, b) => (a.publicKey < b.publicKey ? -1 : 1))
-  return `[Interface]\nListenPort = ${config.listenPort}\n${peers.map((peer) => `\n${formatPeer(peer)}`).join('')}`
+  return `${formatInterface(config)}${peers.map((peer) => `\n${formatPeer(peer)}`).join('')}`
+}
+
+/** The section of the device itself, without its key. */
+export function formatInterface({ listenPort, mark = 0 }: DeviceConfig): string {
+  const markLine = mark === 0 ? '' : `FwMark = 0x${mark.toString(16)}\n`
+  return `[Interface]\nListenPort = ${listenPort}\n${markLine}`
 }
 
 export function formatPeer(peer: PeerConfig): string {

@@ -6,7 +6,7 @@ import { isNotFound, KernelError, type KernelErrorCode } from './errors.ts'
 import { formatNft } from './format-nft.ts'
 import type { NftElement, NftStatement } from './nft-transaction.ts'
 import type { Nft } from './nft.ts'
-import { parseElements } from './parse-nft.ts'
+import { parseCounters, parseElements } from './parse-nft.ts'
 import { type RunCommand, runCommand } from './run-command.ts'
 
 export interface NftCommandInit {
@@ -44,6 +44,10 @@ export class NftCommand implements Nft {
       if (isNotFound(error)) return undefined
       throw error
     }
+  }
+
+  async counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>> {
+    return parseCounters(await this.#list(['list', 'counters', 'table', 'ip', table], signal))
   }
 
   async elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]> {

@@ -37,6 +37,8 @@ export type NftStatement =
       readonly rule: string
       readonly comment?: string
     }
+  /** For rules that say `counter name …`. One that is there already is kept with what it has counted. */
+  | { readonly verb: 'add-counter'; readonly table: string; readonly counter: string }
   | { readonly verb: 'add-map'; readonly table: string; readonly map: string; readonly type: NftMapType }
   | {
       readonly verb: 'flush-map' | 'delete-map'

@@ -13,6 +13,8 @@ export interface Nft {
   tables(prefix: string, signal?: AbortSignal): Promise<readonly string[]>
   /** `nft list table ip NAME` without handles and counters; undefined when there is none. */
   listTable(table: string, signal?: AbortSignal): Promise<string | undefined>
+  /** Packets that each named counter has seen, by name. Throws KernelError ENOENT without the table. */
+  counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>>
   /** Throws KernelError ENOENT. */
   elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]>
 }

@@ -1,7 +1,7 @@
-/** Reads the elements out of what `nft list set` prints. */
+/** Reads what `nft list` prints. */
 import type { NftElement } from './nft-transaction.ts'
 
-/** Sorted by key. Quoted device names keep their quotes. */
+/** Elements out of `nft list set` or `map`, sorted by key. Quoted device names keep their quotes. */
 export function parseElements(listing: string): readonly NftElement[] {
   const start = listing.indexOf('elements = {')
   if (start < 0) return []
@@ -16,4 +16,10 @@ export function parseElements(listing: string): readonly NftElement[] {
     elements.push(colon < 0 ? { key: text } : { key: text.slice(0, colon), value: text.slice(colon + 3) })
   }
   return elements.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0))
+}
+
+/** Packets by name, out of `nft list counters`. */
+export function parseCounters(listing: string): ReadonlyMap<string, number> {
+  const found = listing.matchAll(/\bcounter (\S+) \{\s+packets (\d+) bytes \d+/g)
+  return new Map([...found].map(([, name = '', packets]) => [name, Number(packets)]))
 }

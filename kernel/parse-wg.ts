@@ -5,13 +5,14 @@ import type { DeviceState, PeerState } from './wireguard.ts'
 /** Throws KernelError UNKNOWN when the text is not a dump. */
 export function parseDump(name: string, dump: string): DeviceState {
   const [head = '', ...lines] = dump.split('\n').filter((line) => line !== '')
-  const [, publicKey, listenPort] = head.split('\t')
+  const [, publicKey, listenPort, mark] = head.split('\t')
   if (publicKey === undefined || !/^\d+$/.test(listenPort ?? '')) throw notADump(name)
   const peers = lines.map((line) => parsePeer(name, line))
   return {
     name,
     publicKey: publicKey === '(none)' ? '' : publicKey,
     listenPort: Number(listenPort),
+    ...(mark === undefined || mark === 'off' ? {} : { mark: Number(mark) }),
     peers: peers.sort((a, b) => (a.publicKey < b.publicKey ? -1 : 1)),
   }
 }

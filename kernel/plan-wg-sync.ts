@@ -6,6 +6,7 @@ export function planWgSync(state: DeviceState, config: DeviceConfig): readonly s
   const words: string[] = []
   if (config.listenPort !== 0 && config.listenPort !== state.listenPort)
     words.push('listen-port', String(config.listenPort))
+  if ((config.mark ?? 0) !== (state.mark ?? 0)) words.push('fwmark', markText(config.mark ?? 0))
   for (const peer of state.peers) {
     if (!config.peers.some((wanted) => wanted.publicKey === peer.publicKey))
       words.push('peer', peer.publicKey, 'remove')
@@ -20,6 +21,11 @@ export function planWgSync(state: DeviceState, config: DeviceConfig): readonly s
     )
   }
   return words
+}
+
+/** As `wg` prints it: `0x1073`, or `off`. */
+export function markText(mark: number): string {
+  return mark === 0 ? 'off' : `0x${mark.toString(16)}`
 }
 
 function planPeer(present: PeerState | undefined, peer: PeerConfig): readonly string[] {

@@ -7,14 +7,16 @@ import { sysctlParts } from './sysctl-path.ts'
 
 export class ProcSysctl implements Sysctl {
   readonly #root: string
+  readonly #net: string
 
-  /** `root` is /proc/sys unless a test says otherwise. */
-  constructor(root = '/proc/sys') {
+  /** `root` is /proc/sys unless a test says otherwise; `net` is where names below net/ are, `<root>/net` by default. */
+  constructor(root = '/proc/sys', net = join(root, 'net')) {
     this.#root = root
+    this.#net = net
   }
 
   async read(name: string): Promise<string | undefined> {
-    const path = join(this.#root, ...sysctlParts(name))
+    const path = this.#path(name)
     try {
       return (await readFile(path, 'utf8')).trimEnd()
     } catch (error) {
@@ -27,13 +29,18 @@ export class ProcSysctl implements Sysctl {
   async write(name: string, value: string): Promise<void> {
     const operation = `sysctl -w ${name}=${value}`
     if (!/^[\w. \t-]+$/.test(value)) throw new KernelError('EINVAL', `sysctl -w ${name}`, 'not a value')
-    const path = join(this.#root, ...sysctlParts(name))
+    const path = this.#path(name)
     try {
       // r+: never makes a file.
       await writeFile(path, `${value}\n`, { flag: 'r+' })
     } catch (error) {
       throw classify(operation, codeOf(error), error)
     }
+  }
+
+  #path(name: string): string {
+    const [first, ...rest] = sysctlParts(name)
+    return first === 'net' ? join(this.#net, ...rest) : join(this.#root, first ?? '', ...rest)
   }
 }
 

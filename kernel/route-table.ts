@@ -56,8 +56,9 @@ export interface Route {
   readonly table: number
   /** CIDR. 'default' is 0.0.0.0/0. */
   readonly destination: string
-  readonly type: 'unicast' | 'unreachable'
-  /** One or more for unicast (several make a multipath route), none for unreachable. */
+  /** throw: the look-up goes on at the next rule, as if the table did not know the destination. */
+  readonly type: 'unicast' | 'unreachable' | 'throw'
+  /** One or more for unicast (several make a multipath route), none for the others. */
   readonly nextHops: readonly NextHop[]
   readonly metric?: number
   readonly mtu?: number
@@ -65,11 +66,24 @@ export interface Route {
   readonly source?: string
 }
 
+/** A route of the main table that is not ours, as far as it tells where pods are. */
+export interface MainRoute {
+  /** CIDR. 'default' is 0.0.0.0/0. */
+  readonly destination: string
+  readonly type: 'unicast' | 'blackhole' | 'other'
+  /** Of the first next hop; absent where there is none. */
+  readonly device?: string
+  /** Gateway address of the first next hop; absent for a route straight out of the device. */
+  readonly via?: string
+}
+
 export interface Rule {
   readonly priority: number
   readonly table: number
   /** Incoming device; absent matches all. */
   readonly inputDevice?: string
+  /** Packets with this mark do not match; absent: the mark does not matter. */
+  readonly exceptMark?: number
 }
 
 export interface Neighbour {
@@ -105,10 +119,13 @@ export interface RouteTable {
   /** Adds, or replaces the route of equal table, destination and metric. */
   replaceRoute(route: Route, signal?: AbortSignal): Promise<void>
   deleteRoute(route: Route, signal?: AbortSignal): Promise<void>
-  /** What the kernel would do with a packet to `destination`: `ip route get`. */
+  /** IPv4 routes of the main table that are not ours. */
+  mainRoutes(signal?: AbortSignal): Promise<readonly MainRoute[]>
+  /** What the kernel would do with a packet to `destination` that has the mark (0: none): `ip route get`. */
   lookup(
     destination: string,
     signal?: AbortSignal,
+    mark?: number,
   ): Promise<{ readonly device: string; readonly source?: string; readonly mtu: number }>
 
   /** Ours only. */

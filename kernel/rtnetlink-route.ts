@@ -15,7 +15,7 @@ import {
   u8,
   type Attribute,
 } from './rtnetlink-codec.ts'
-import type { NextHop, Route, Rule } from './route-table.ts'
+import type { MainRoute, NextHop, Route, Rule } from './route-table.ts'
 
 export const RTM_NEWROUTE = 24
 export const RTM_DELROUTE = 25
@@ -28,20 +28,39 @@ const RTMSG_BYTES = 12
 const RULE_BYTES = 12
 const NEXT_HOP_BYTES = 8
 
-const RTA = { DST: 1, OIF: 4, GATEWAY: 5, PRIORITY: 6, PREFSRC: 7, METRICS: 8, MULTIPATH: 9, TABLE: 15 } as const
+const RTA = {
+  DST: 1,
+  OIF: 4,
+  GATEWAY: 5,
+  PRIORITY: 6,
+  PREFSRC: 7,
+  METRICS: 8,
+  MULTIPATH: 9,
+  TABLE: 15,
+  MARK: 16,
+  VIA: 18,
+} as const
 const RTAX_MTU = 2
-const FRA = { IIFNAME: 3, PRIORITY: 6, TABLE: 15, PROTOCOL: 21 } as const
+const FRA = { IIFNAME: 3, PRIORITY: 6, FWMARK: 10, TABLE: 15, FWMASK: 16, PROTOCOL: 21 } as const
 
 const RT_TABLE_COMPAT = 252
+const RT_TABLE_MAIN = 254
 const RT_SCOPE_UNIVERSE = 0
 const RT_SCOPE_LINK = 253
 const RT_SCOPE_NOWHERE = 255
 const RTN_UNICAST = 1
+const RTN_BLACKHOLE = 6
 const RTN_UNREACHABLE = 7
+const RTN_THROW = 9
+/** The types of routes that we make. */
+const TYPE_NUMBERS = { unicast: RTN_UNICAST, unreachable: RTN_UNREACHABLE, throw: RTN_THROW } as const
 const RTNH_F_ONLINK = 4
 /** A cached exception (path MTU) of a route, not a route. */
 const RTM_F_CLONED = 0x200
 const FR_ACT_TO_TBL = 1
+/** `not`: the rule is for packets that do not match. */
+const FIB_RULE_INVERT = 2
+const WHOLE_MARK = 0xffffffff
 
 /** `index` gives the number of a device. */
 export function encodeRoute(route: Route, index: (device: string) => number): Uint8Array[] {
@@ -68,12 +87,12 @@ export function encodeRouteDump(): Uint8Array[] {
   return body(Buffer.concat([u8(AF_INET), Buffer.alloc(RTMSG_BYTES - 1)]), [])
 }
 
-/** A question for the route to one address. */
-export function encodeLookup(destination: string): Uint8Array[] {
+/** A question for the route of a packet to one address, with a mark or without (0). */
+export function encodeLookup(destination: string, mark: number): Uint8Array[] {
   const bytes = addressBytes(destination)
-  return body(Buffer.concat([Buffer.from([AF_INET, bytes.length * 8]), Buffer.alloc(RTMSG_BYTES - 2)]), [
-    [RTA.DST, bytes],
-  ])
+  const list: Attribute[] = [[RTA.DST, bytes]]
+  if (mark !== 0) list.push([RTA.MARK, u32(mark)])
+  return body(Buffer.concat([Buffer.from([AF_INET, bytes.length * 8]), Buffer.alloc(RTMSG_BYTES - 2)]), list)
 }
 
 export function decodeLookup(data: Buffer): {
@@ -94,10 +113,9 @@ export function decodeLookup(data: Buffer): {
 
 /** Undefined for a route that is not ours, or is of a sort that we never make. */
 export function decodeRoute(data: Buffer, name: (index: number) => string | undefined): Route | undefined {
-  const type = data.readUInt8(7)
-  const cloned = (readU32(data, 8) & RTM_F_CLONED) !== 0
-  if (data.readUInt8(0) !== AF_INET || data.readUInt8(5) !== ROUTE_PROTOCOL || cloned) return undefined
-  if (type !== RTN_UNICAST && type !== RTN_UNREACHABLE) return undefined
+  const number = data.readUInt8(7)
+  const type = (Object.keys(TYPE_NUMBERS) as Route['type'][]).find((name) => TYPE_NUMBERS[name] === number)
+  if (!isRoute(data) || data.readUInt8(5) !== ROUTE_PROTOCOL || type === undefined) return undefined
   const found = attributes(data, RTMSG_BYTES)
   const destination = found.get(RTA.DST)
   const table = found.get(RTA.TABLE)
@@ -107,12 +125,37 @@ export function decodeRoute(data: Buffer, name: (index: number) => string | unde
   return {
     table: table === undefined ? data.readUInt8(4) : readU32(table),
     destination: `${destination === undefined ? '0.0.0.0' : readAddress(destination)}/${data.readUInt8(1)}`,
-    type: type === RTN_UNICAST ? 'unicast' : 'unreachable',
-    nextHops: type === RTN_UNICAST ? decodeNextHops(data, found, name) : [],
+    type,
+    nextHops: type === 'unicast' ? decodeNextHops(data, found, name) : [],
     ...(metric === undefined ? {} : { metric: readU32(metric) }),
     ...(mtu === undefined ? {} : { mtu }),
     ...(source === undefined ? {} : { source: readAddress(source) }),
   }
+}
+
+/** Undefined for a route that is ours or not in the main table. */
+export function decodeMainRoute(data: Buffer, name: (index: number) => string | undefined): MainRoute | undefined {
+  if (!isRoute(data) || data.readUInt8(5) === ROUTE_PROTOCOL) return undefined
+  const found = attributes(data, RTMSG_BYTES)
+  const table = found.get(RTA.TABLE)
+  if ((table === undefined ? data.readUInt8(4) : readU32(table)) !== RT_TABLE_MAIN) return undefined
+  const number = data.readUInt8(7)
+  const type = number === RTN_UNICAST ? 'unicast' : number === RTN_BLACKHOLE ? 'blackhole' : 'other'
+  const hop = type === 'unicast' ? decodeNextHops(data, found, name)[0] : undefined
+  const destination = found.get(RTA.DST)
+  const ipv6Gateway = found.has(RTA.VIA) ? '::' : undefined
+  const via = hop?.via ?? ipv6Gateway
+  return {
+    destination: `${destination === undefined ? '0.0.0.0' : readAddress(destination)}/${data.readUInt8(1)}`,
+    type,
+    ...(hop === undefined ? {} : { device: hop.device }),
+    ...(via === undefined ? {} : { via }),
+  }
+}
+
+/** IPv4, and no cached exception. */
+function isRoute(data: Buffer): boolean {
+  return data.readUInt8(0) === AF_INET && (readU32(data, 8) & RTM_F_CLONED) === 0
 }
 
 export function encodeRule(rule: Rule): Uint8Array[] {
@@ -122,8 +165,10 @@ export function encodeRule(rule: Rule): Uint8Array[] {
     [FRA.PROTOCOL, u8(ROUTE_PROTOCOL)],
   ]
   if (rule.inputDevice !== undefined) list.push([FRA.IIFNAME, cString(rule.inputDevice)])
-  const head = Buffer.from([AF_INET, 0, 0, 0, tableByte(rule.table), 0, 0, FR_ACT_TO_TBL, 0, 0, 0, 0])
-  return body(head, list)
+  if (rule.exceptMark !== undefined) list.push([FRA.FWMARK, u32(rule.exceptMark)], [FRA.FWMASK, u32(WHOLE_MARK)])
+  const flags = rule.exceptMark === undefined ? 0 : FIB_RULE_INVERT
+  const head = Buffer.from([AF_INET, 0, 0, 0, tableByte(rule.table), 0, 0, FR_ACT_TO_TBL])
+  return body(Buffer.concat([head, u32(flags)]), list)
 }
 
 export function encodeRuleDump(): Uint8Array[] {
@@ -137,10 +182,12 @@ export function decodeRule(data: Buffer): Rule | undefined {
   const table = found.get(FRA.TABLE)
   const priority = found.get(FRA.PRIORITY)
   const device = found.get(FRA.IIFNAME)
+  const mark = (readU32(data, 8) & FIB_RULE_INVERT) === 0 ? undefined : found.get(FRA.FWMARK)
   return {
     priority: priority === undefined ? 0 : readU32(priority),
     table: table === undefined ? data.readUInt8(4) : readU32(table),
     ...(device === undefined ? {} : { inputDevice: readCString(device) }),
+    ...(mark === undefined ? {} : { exceptMark: readU32(mark) }),
   }
 }
 
@@ -153,10 +200,9 @@ function routeKey(route: Route): Attribute[] {
 }
 
 function rtmsg(route: Route, scope: number, flags: number): Buffer {
-  const type = route.type === 'unicast' ? RTN_UNICAST : RTN_UNREACHABLE
   const length = Number(route.destination.split('/')[1])
   return Buffer.concat([
-    Buffer.from([AF_INET, length, 0, 0, tableByte(route.table), ROUTE_PROTOCOL, scope, type]),
+    Buffer.from([AF_INET, length, 0, 0, tableByte(route.table), ROUTE_PROTOCOL, scope, TYPE_NUMBERS[route.type]]),
     u32(flags),
   ])
 }

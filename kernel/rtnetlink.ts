@@ -25,6 +25,7 @@ import type {
   ForwardingEntry,
   InterfaceAddress,
   Link,
+  MainRoute,
   Neighbour,
   NewLink,
   Route,
@@ -132,14 +133,23 @@ export class Rtnetlink implements RouteTable {
     await this.#change(route.RTM_DELROUTE, 0, route.encodeRouteDeletion(item), operation, signal)
   }
 
+  async mainRoutes(signal?: AbortSignal): Promise<readonly MainRoute[]> {
+    const names = await this.#names(signal)
+    const messages = await this.#dump(route.RTM_GETROUTE, route.encodeRouteDump(), 'ip route show', signal)
+    return messages
+      .map((message) => route.decodeMainRoute(message.data, (index) => names.get(index)))
+      .filter((item) => item !== undefined)
+  }
+
   async lookup(
     destination: string,
     signal?: AbortSignal,
+    mark = 0,
   ): Promise<{ readonly device: string; readonly source?: string; readonly mtu: number }> {
     const operation = `ip route get ${destination}`
     const family = refuseInvalid(operation, () => parseAddress(destination, 'destination').family)
     if (family !== 4) throw new KernelError('EINVAL', operation, 'expected an IPv4 address')
-    const request = { type: route.RTM_GETROUTE, body: route.encodeLookup(destination), operation, signal }
+    const request = { type: route.RTM_GETROUTE, body: route.encodeLookup(destination, mark), operation, signal }
     const [answer] = await this.#socket.request(request)
     if (answer === undefined) throw new KernelError('UNKNOWN', operation, 'the kernel gave no route')
     const found = route.decodeLookup(answer.data)

@@ -16,6 +16,8 @@ export interface PeerConfig {
 
 export interface DeviceConfig {
   readonly listenPort: number
+  /** On each packet that the device itself sends (SO_MARK); 0 or absent: none. */
+  readonly mark?: number
   readonly peers: readonly PeerConfig[]
 }
 
@@ -34,6 +36,8 @@ export interface DeviceState {
   readonly name: string
   readonly publicKey: string
   readonly listenPort: number
+  /** DeviceConfig.mark; absent: none. */
+  readonly mark?: number
   readonly peers: readonly PeerState[]
 }
 

@@ -9,16 +9,17 @@ import { isDeepStrictEqual } from 'node:util'
 import { type Kind, type KubeObject, type ObjectKinds } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
-import { type ClusterApi, ClusterApiError, type ObjectCache } from '../cluster-api.ts'
+import { type ClusterApi, ClusterApiError, type ObjectCache, type ObjectEvent } from '../cluster-api.ts'
+import { EventFilter } from '../event-filter.ts'
 import { type Birth, plain, sameOwnedParts, withServerMetadata } from '../kind-store.ts'
 import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
 import { ResidentNamespaces } from '../resident-namespaces.ts'
+import { WriteQueue } from '../write-queue.ts'
 import type { ObjectUpdate } from './claims.ts'
 import { KindFiles } from './kind-files.ts'
 import type { FileProblem } from './problem.ts'
 import { ProblemBoard } from './problem-board.ts'
 import { UserFolder } from './user-folder.ts'
-import { WriteQueue } from './write-queue.ts'
 
 export interface FileClusterDeps {
   readonly clock: Clock
@@ -32,6 +33,11 @@ export interface FileClusterInit {
   readonly state: string
   /** Milliseconds between full looks, for events that the kernel lost. */
   readonly rescanMs?: number
+  /**
+   * Shows what could be read even where a folder of the state could not, for a command that looks once and then asks
+   * troubledState(). Else a kind is not synced before all of its folders have been read.
+   */
+  readonly once?: boolean
 }
 
 const DEFAULT_RESCAN_MS = 30_000
@@ -45,6 +51,7 @@ export class FileCluster implements ClusterApi {
   readonly #problems: ProblemBoard
   readonly #kinds = new Map<Kind, KindFiles>()
   readonly #writes = new WriteQueue(MAX_WRITES)
+  readonly #events: EventFilter
   readonly #user: UserFolder
   readonly #residents = new ResidentNamespaces((key, object) => this.#kinds.get('Namespace')?.imply(key, object))
   #userLoaded = false
@@ -55,6 +62,7 @@ export class FileCluster implements ClusterApi {
     this.#deps = deps
     this.#init = init
     this.#problems = new ProblemBoard(deps.logger)
+    this.#events = new EventFilter(deps.clock)
     this.#user = new UserFolder(
       {
         clock: deps.clock,
@@ -73,6 +81,11 @@ export class FileCluster implements ClusterApi {
   /** What is wrong in the user's files now. */
   problems(): readonly FileProblem[] {
     return this.#problems.list()
+  }
+
+  /** Paths in the state folder that could not be read or written so far. */
+  troubledState(): readonly string[] {
+    return this.#problems.troubledState()
   }
 
   /** How many of the user's objects are of kinds that Sealane does not read. */
@@ -141,6 +154,16 @@ export class FileCluster implements ClusterApi {
     })
   }
 
+  /** There is no one to keep events here: the log tells. */
+  tell(event: ObjectEvent): void {
+    const passed = this.#stop.signal.aborted ? undefined : this.#events.pass(event)
+    if (passed === undefined) return
+    const { regarding, type, reason, note } = passed
+    const text = `${objectTitle(regarding.kind, regarding.name, regarding.namespace)}: ${note}`
+    if (type === 'Warning') this.#deps.logger.warn(text, { reason })
+    else this.#deps.logger.info(text, { reason })
+  }
+
   async close(): Promise<void> {
     this.#stop.abort(new ClusterApiError('Unavailable', 'the cluster API is closed'))
     this.#cancelRescan?.()
@@ -174,7 +197,7 @@ export class FileCluster implements ClusterApi {
     if (files === undefined) return
     this.#makeFolder(files.folder.path)
     if (kind === 'Namespace') this.#residents.tellAll()
-    files.load(this.#user.claims.objects(kind))
+    files.load(this.#user.claims.objects(kind), this.#init.once)
   }
 
   /** Made before it is watched; where that fails, reads see nothing and writes say why. */
@@ -195,7 +218,10 @@ export class FileCluster implements ClusterApi {
       const now = clock.monotonic()
       const due = now - lastMs >= rescanMs
       if (due || !this.#user.rooted) this.#user.rescan()
-      for (const files of this.#kinds.values()) if (due || !files.rooted) files.rescan()
+      for (const [kind, files] of this.#kinds) {
+        if (!files.loaded) this.#load(kind)
+        else if (due || !files.rooted) files.rescan()
+      }
       this.#scheduleRescan(due ? now : lastMs)
     })
   }

@@ -50,10 +50,15 @@ export class KindFiles {
     )
   }
 
-  /** First read: the state's files, then the user's objects. */
-  load(users: readonly ObjectUpdate[]): void {
+  /**
+   * First read: the state's files, then the user's objects. Nothing is shown while a folder of the state cannot be
+   * read, unless `anyway`: unseen is not gone. It may then be tried again; after a complete read it does nothing.
+   */
+  load(users: readonly ObjectUpdate[], anyway = false): void {
+    if (this.loaded) return
     removeStaleTemporaries(this.folder.path, this.#deps.clock.now())
     this.#watcher.rescan()
+    if (!this.#watcher.complete && !anyway) return
     for (const { key, object } of users) this.setUser(key, object)
     for (const key of this.#orphans()) this.#forgetUser(key)
     this.store.open()
@@ -63,6 +68,10 @@ export class KindFiles {
   rescan(): void {
     this.#watcher.rescan()
     for (const path of [...this.#stamps.keys()]) this.#onFile(path, 'found')
+  }
+
+  get loaded(): boolean {
+    return this.store.cache.synced
   }
 
   get rooted(): boolean {

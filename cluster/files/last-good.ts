@@ -7,7 +7,7 @@ import { readFileSync, readdirSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import { errorCode, isMissing, writeFileAtomic } from './atomic-write.ts'
 import type { ParsedFile } from './parse-objects.ts'
-import { WriteQueue } from './write-queue.ts'
+import { WriteQueue } from '../write-queue.ts'
 
 export interface GoodFile {
   /** Path below the user's folder. */

@@ -21,7 +21,7 @@ export interface ParsedFile {
 export type ParseResult = { readonly file: ParsedFile } | { readonly problems: readonly FileProblem[] }
 
 /** Bytes. A larger file is refused rather than stalling the process. */
-export const MAX_FILE_BYTES = 32 * 1024 * 1024
+export const MAX_FILE_BYTES = 8 * 1024 * 1024
 
 /**
  * Takes a whole file: one or many documents, YAML or JSON, `List` kinds unfolded. All or nothing: one wrong object

@@ -5,7 +5,7 @@ import { type FileProblem, formatProblem } from './problem.ts'
 export class ProblemBoard {
   readonly #logger: Logger
   readonly #places = new Map<string, readonly FileProblem[]>()
-  /** Complaints about the state folder, by path. */
+  /** Complaints about the state folder, by path and reason. */
   readonly #state = new Map<string, string>()
 
   constructor(logger: Logger) {
@@ -40,11 +40,17 @@ export class ProblemBoard {
     this.#once(path, error instanceof Error ? error.message : String(error), 'state folder cannot be used')
   }
 
+  /** Paths in the state folder that there were complaints about, sorted. */
+  troubledState(): string[] {
+    return [...new Set(this.#state.values())].sort()
+  }
+
   #once(path: string, reason: string, message: string): void {
-    if (this.#state.get(path) === reason) return
-    // Bounded: after very many different paths the oldest may be told again.
+    const key = `${path}: ${reason}`
+    if (this.#state.has(key)) return
+    // Bounded: after very many complaints the oldest may be told again.
     if (this.#state.size >= 1000) this.#state.delete([...this.#state.keys()][0] ?? '')
-    this.#state.set(path, reason)
-    this.#logger.warn(`${message}: ${path}: ${reason}`, { path, reason })
+    this.#state.set(key, path)
+    this.#logger.warn(`${message}: ${key}`, { path, reason })
   }
 }

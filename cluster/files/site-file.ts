@@ -30,6 +30,15 @@ export interface SiteGateway {
   readonly publicAddress?: string
 }
 
+/** The API server behind a site that is a real cluster. */
+export interface KubernetesAccess {
+  /** Absolute path; absent: the default rules, in a pod its own ServiceAccount. */
+  readonly kubeconfig?: string
+  readonly context?: string
+  /** Where Sealane's own objects are. */
+  readonly namespace: string
+}
+
 export interface SiteConfig {
   /** Absolute path of the site file, and the folder it lies in. */
   readonly file: string
@@ -44,6 +53,9 @@ export interface SiteConfig {
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
+  /** Absent: a site without Kubernetes, whose objects are files. */
+  readonly kubernetes?: KubernetesAccess
+  /** Of a site without Kubernetes; in a real cluster the label sealane.io/gateway of its Nodes says it. */
   readonly gateways: readonly SiteGateway[]
   readonly dns: {
     /** `address:port` */
@@ -58,6 +70,9 @@ const listenAddress = field<string>('address:port such as 10.42.0.1:53', (v) => 
 const upstream = field<string>('an address or address:port such as 192.0.2.53', (v) => isAddressPort(v, DNS_PORT))
 
 const DNS_PORT = 53
+const NAMESPACE = 'sealane-system'
+/** What a node keeps for itself in a real cluster: lane keys. */
+const NODE_STATE = '/var/lib/sealane'
 
 const siteSchema = z.strictObject(
   {
@@ -69,8 +84,14 @@ const siteSchema = z.strictObject(
     ),
     spec: z.strictObject(
       {
-        objects: folderPath.default('./objects'),
-        state: folderPath.default('./state'),
+        objects: folderPath.optional(),
+        state: folderPath.optional(),
+        kubernetes: z
+          .strictObject(
+            { kubeconfig: folderPath.optional(), context: text.optional(), namespace: dnsLabel.default(NAMESPACE) },
+            { error: 'a map' },
+          )
+          .optional(),
         podCIDRs: list(cidr),
         serviceCIDRs: list(cidr).default([]),
         labels: textMap.default({}),
@@ -124,6 +145,13 @@ interface Complaint {
 
 /** What one field alone cannot show. */
 function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
+  if (spec.kubernetes !== undefined) {
+    const elsewhere = { objects: 'its objects are in the API server', gateways: 'label Nodes with sealane.io/gateway' }
+    for (const [name, where] of Object.entries(elsewhere)) {
+      const stated = name === 'gateways' ? spec.gateways.length > 0 : spec.objects !== undefined
+      if (stated) yield { at: ['spec', name], reason: `spec.${name}: not with spec.kubernetes: ${where}` }
+    }
+  }
   if (spec.podCIDRs.length === 0)
     yield { at: ['spec', 'podCIDRs'], reason: 'spec.podCIDRs: expected at least one CIDR' }
   const ranges = [
@@ -149,23 +177,35 @@ function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
 function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
   const file = resolve(path)
   const folder = dirname(file)
-  const state = resolve(folder, spec.state)
+  const state = resolve(folder, spec.state ?? (spec.kubernetes === undefined ? './state' : NODE_STATE))
   return {
     file,
     folder,
     name: metadata.name,
-    objects: resolve(folder, spec.objects),
+    objects: resolve(folder, spec.objects ?? './objects'),
     state,
     identity: resolve(state, 'identity'),
     podCIDRs: spec.podCIDRs,
     serviceCIDRs: spec.serviceCIDRs,
     labels: spec.labels,
+    ...(spec.kubernetes === undefined ? {} : { kubernetes: kubernetesAccess(folder, spec.kubernetes) }),
     gateways: spec.gateways.map(({ node, lane, publicAddress }) => ({
       node,
       lane,
       ...(publicAddress === undefined ? {} : { publicAddress }),
     })),
     dns: { listen: spec.dns.listen, upstreams: spec.dns.upstreams.map(withPort) },
+  }
+}
+
+function kubernetesAccess(
+  folder: string,
+  { kubeconfig, context, namespace }: NonNullable<SiteDocument['spec']['kubernetes']>,
+): KubernetesAccess {
+  return {
+    namespace,
+    ...(kubeconfig === undefined ? {} : { kubeconfig: resolve(folder, kubeconfig) }),
+    ...(context === undefined ? {} : { context }),
   }
 }
 

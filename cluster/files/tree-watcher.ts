@@ -33,6 +33,8 @@ export class TreeWatcher {
   readonly #deps: TreeWatcherDeps
   readonly #init: TreeWatcherInit
   readonly #folders = new Map<string, WatchedFolder>()
+  /** Folders that the last look could not list, the root among them while it is missing. */
+  readonly #unlisted = new Set<string>()
   #closed = false
 
   constructor(deps: TreeWatcherDeps, init: TreeWatcherInit) {
@@ -42,13 +44,20 @@ export class TreeWatcher {
 
   /** Starts, or looks again at everything: onFile('found') for each file, new watches where folders are new. */
   rescan(): void {
-    if (!this.#closed) this.#addFolder(this.#init.root, true)
+    if (this.#closed) return
+    this.#unlisted.clear()
+    this.#addFolder(this.#init.root, true)
   }
 
   /** False while the root is missing, or another folder stands in its place: then a rescan is due. */
   get rooted(): boolean {
     const watched = this.#folders.get(this.#init.root)
     return watched !== undefined && this.#stat(this.#init.root)?.ino === watched.inode
+  }
+
+  /** False while the root, or a folder below, cannot be listed: what is in it is not known. */
+  get complete(): boolean {
+    return this.#unlisted.size === 0
   }
 
   close(): void {
@@ -60,11 +69,11 @@ export class TreeWatcher {
     const stats = this.#stat(path)
     if (stats === undefined) {
       this.#dropFolder(path)
-      if (path === this.#init.root) this.#deps.onError(path, new Error('no such folder'))
+      if (path === this.#init.root) this.#failed(path, new Error('no such folder'))
       return
     }
     if (!stats.isDirectory()) {
-      this.#deps.onError(path, new Error('not a folder'))
+      this.#failed(path, new Error('not a folder'))
       return
     }
     const known = this.#folders.get(path)
@@ -79,9 +88,14 @@ export class TreeWatcher {
     try {
       this.#list(path, always)
     } catch (error) {
-      if (!isMissing(error)) this.#deps.onError(path, error)
+      if (!isMissing(error)) this.#failed(path, error)
       this.#dropFolder(path)
     }
+  }
+
+  #failed(path: string, error: unknown): void {
+    this.#unlisted.add(path)
+    this.#deps.onError(path, error)
   }
 
   #list(path: string, always: boolean): void {

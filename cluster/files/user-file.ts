@@ -16,7 +16,7 @@ export function readUserFile(path: string, title: string): Reading {
     const stats = statSync(path)
     if (!stats.isFile()) return { is: 'unreadable', problem: { ...atStart(title), reason: 'not a regular file' } }
     if (stats.size > MAX_FILE_BYTES) {
-      const reason = `${stats.size} bytes: expected at most ${MAX_FILE_BYTES}; split the file`
+      const reason = `${inMiB(stats.size)} MiB: expected at most ${inMiB(MAX_FILE_BYTES)} MiB; split the file`
       return { is: 'unreadable', problem: { ...atStart(title), reason } }
     }
     const bytes = readFileSync(path)
@@ -64,4 +64,9 @@ function atStart(file: string): { file: string; line: number; column: number } {
 function decode(bytes: Buffer): string {
   // Editors on other systems put a byte order mark in front.
   return bytes.toString('utf8').replace(/^\uFEFF/, '')
+}
+
+/** Rounded up, so that what is too large never reads as the limit. */
+function inMiB(bytes: number): number {
+  return Math.ceil((bytes / (1024 * 1024)) * 10) / 10
 }

@@ -5,7 +5,8 @@
 import { randomUUID } from 'node:crypto'
 import { type Kind, type KubeObject, type ObjectKinds } from '../../model/objects.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
-import { type ClusterApi, ClusterApiError, type ObjectCache } from '../cluster-api.ts'
+import { type ClusterApi, ClusterApiError, type ObjectCache, type ObjectEvent } from '../cluster-api.ts'
+import { EventFilter } from '../event-filter.ts'
 import { type Birth, KindStore, plain, sameOwnedParts, withServerMetadata } from '../kind-store.ts'
 import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
 import { ResidentNamespaces } from '../resident-namespaces.ts'
@@ -23,9 +24,14 @@ export interface MemoryWrite {
   readonly namespace?: string
 }
 
+/** tell() keeps this many; older ones go. */
+const MAX_EVENTS = 1000
+
 export class MemoryCluster implements ClusterApi {
   /** Every call that changed something, oldest first. Tests may empty it. */
   readonly writes: MemoryWrite[] = []
+  /** What tell() let through, oldest first. Tests may empty it. */
+  readonly events: ObjectEvent[] = []
   /** While set, every write fails with it. */
   failure: ClusterApiError | undefined
 
@@ -33,6 +39,7 @@ export class MemoryCluster implements ClusterApi {
   readonly #stores = new Map<Kind, KindStore<Kind>>()
   /** First reads put off by `hold`. */
   readonly #waiting: (() => void)[] = []
+  readonly #eventFilter: EventFilter
   #held: boolean
   #closed = false
   readonly #shown = new Set<Kind>()
@@ -40,6 +47,7 @@ export class MemoryCluster implements ClusterApi {
 
   constructor(init: MemoryClusterInit = {}) {
     this.#clock = init.clock ?? new SystemClock()
+    this.#eventFilter = new EventFilter(this.#clock)
     this.#held = init.hold ?? false
   }
 
@@ -135,6 +143,13 @@ export class MemoryCluster implements ClusterApi {
     if (layers.ours === undefined) return
     store.update(key, { ours: undefined, status: undefined })
     this.#log('remove', kind, name, namespace)
+  }
+
+  tell(event: ObjectEvent): void {
+    const passed = this.#closed ? undefined : this.#eventFilter.pass(event)
+    if (passed === undefined) return
+    this.events.push(passed)
+    if (this.events.length > MAX_EVENTS) this.events.shift()
   }
 
   close(): Promise<void> {

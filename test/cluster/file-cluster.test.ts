@@ -4,7 +4,7 @@ import t from 'tap'
 import { FileCluster } from '../../cluster/files/file-cluster.ts'
 import { removeUserObject, writeUserObject } from '../../cluster/files/user-objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger, type LogLine } from '../../runtime/capturing-logger.ts'
 import { clusterApiCompliance } from '../compliance/cluster-api.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
@@ -12,8 +12,9 @@ clusterApiCompliance(t, async (t) => {
   const folder = temporaryFolder(t)
   const objects = join(folder, 'objects')
   mkdirSync(objects)
+  const logger = new CapturingLogger()
   const open = (): FileCluster => {
-    const deps = { clock: new SystemClock(), logger: new CapturingLogger() }
+    const deps = { clock: new SystemClock(), logger }
     const cluster = new FileCluster(deps, { objects, state: join(folder, 'state') })
     t.teardown(() => cluster.close())
     return cluster
@@ -27,5 +28,12 @@ clusterApiCompliance(t, async (t) => {
     drop: async (kind, name, namespace) => {
       removeUserObject(objects, kind, name, namespace)
     },
+    told: async () => logger.lines.flatMap(asEvent),
   }
 })
+
+/** `warn ServiceExport shop/web: the note {reason}` as the compliance suite wants it. */
+function asEvent({ level, message, fields }: LogLine): string[] {
+  const note = /^ServiceExport \S+: (.*)$/.exec(message)?.[1]
+  return note === undefined ? [] : [`${level === 'warn' ? 'Warning' : 'Normal'} ${String(fields['reason'])}: ${note}`]
+}

@@ -24,7 +24,7 @@ export class FileSite {
     mkdirSync(this.objects)
   }
 
-  open(init: { readonly rescanMs?: number } = {}): FileCluster {
+  open(init: { readonly rescanMs?: number; readonly once?: boolean } = {}): FileCluster {
     const deps = { clock: new SystemClock(), logger: this.logger }
     const cluster = new FileCluster(deps, { objects: this.objects, state: this.state, ...init })
     this.#t.teardown(() => cluster.close())

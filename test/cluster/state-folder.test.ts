@@ -130,12 +130,36 @@ t.test('a state that is gone as a whole, or cannot be read, says nothing about i
   t.equal(names(cache), 'api')
 })
 
+t.test('a folder that cannot be read when it is first looked at is not taken for empty', async (t) => {
+  const site = new FileSite(t)
+  const folder = join(site.state, 'objects/ServiceImport')
+  await site.open().apply(serviceImport('web'))
+  const away = join(site.folder, 'away')
+  renameSync(folder, away)
+  writeFileSync(folder, 'in the way')
+  const cluster = site.open({ rescanMs: 20 })
+  const cache = cluster.cache('ServiceImport')
+  const told = 'state folder cannot be used: state/objects/ServiceImport: not a folder'
+  await eventually(() => site.warnings().includes(told), { say: told })
+  await wait(60)
+  t.equal(cache.synced, false, 'also after it has looked again')
+  const onceOnly = site.open({ once: true })
+  t.equal(names(await synced(onceOnly, 'ServiceImport')), '', 'who looks only once gets what there is')
+  t.same(onceOnly.troubledState(), [folder])
+  t.equal(site.warnings().filter((line) => line === told).length, 2, 'each of the two says it once')
+
+  unlinkSync(folder)
+  renameSync(away, folder)
+  await cache.whenSynced(AbortSignal.timeout(5000))
+  t.equal(names(cache), 'web', 'read as soon as it can be')
+})
+
 t.test('an unwritable state is Unavailable and names the path', async (t) => {
   const site = new FileSite(t)
   mkdirSync(site.state)
   writeFileSync(join(site.state, 'objects'), 'in the way')
   site.write('a.yaml', serviceYaml('web'))
-  const cluster = site.open()
+  const cluster = site.open({ once: true })
   await t.rejects(cluster.apply(serviceImport('web')), {
     code: 'Unavailable',
     message: `cannot write ${join(site.state, IMPORT)}: something that is not a folder is in the way`,

@@ -275,3 +275,18 @@ t.test('an unreadable entry is reported by name', async (t) => {
   await synced(cluster, 'Service')
   t.match(cluster.problems(), [{ file: site.path('folder.yaml'), reason: 'not a regular file' }])
 })
+
+t.test('a file that is too large is not read', async (t) => {
+  const site = new FileSite(t)
+  const fits = 8 * 1024 * 1024
+  const filled = (size: number): string => serviceYaml('web').padEnd(size, '#')
+  site.write('fits.yaml', filled(fits))
+  site.write('large.yaml', filled(fits + 1).replaceAll('web', 'api'))
+  const cluster = site.open()
+  const cache = await synced(cluster, 'Service')
+  t.equal(names(cache), 'web')
+  t.same(
+    cluster.problems().map(({ file, reason }) => `${file}: ${reason}`),
+    [`${site.path('large.yaml')}: 8.1 MiB: expected at most 8 MiB; split the file`],
+  )
+})

@@ -129,6 +129,7 @@ export function nftCompliance(t: Test, make: () => Nft | Promise<Nft>, many = 30
   t.test('doing it again', (t) => repetition(t, fresh))
   t.test('all or nothing', (t) => atomicity(t, fresh))
   t.test('taking apart in one transaction', (t) => takingApart(t, fresh))
+  t.test('named counters', (t) => namedCounters(t, fresh))
   t.test(`${many} elements`, (t) => manyElements(t, fresh, many))
 }
 
@@ -152,6 +153,27 @@ async function tablesComeAndGo(t: Test, fresh: Fresh): Promise<void> {
   ])
   t.same(await nft.tables('sealane_'), ['sealane_b'])
   await nft.run([])
+}
+
+async function namedCounters(t: Test, fresh: Fresh): Promise<void> {
+  const nft = await fresh()
+  const counter = (name: string): NftStatement => ({ verb: 'add-counter', table, counter: name })
+  await t.rejects(nft.counters(table), { code: 'ENOENT' })
+  await nft.run([{ verb: 'add-table', table }, chain('a')])
+  t.same([...(await nft.counters(table))], [])
+  await t.rejects(nft.run([rule('a', 'counter name dropped-x drop')]), { code: 'ENOENT' })
+  await nft.run([counter('dropped-x'), counter('dropped-y'), rule('a', 'counter name dropped-x drop')])
+  await nft.run([counter('dropped-x')])
+  t.same(
+    [...(await nft.counters(table))].sort(),
+    [
+      ['dropped-x', 0],
+      ['dropped-y', 0],
+    ],
+    'made again it is the same',
+  )
+  t.notMatch(await nft.listTable(table), 'packets', 'a listing does not change with the traffic')
+  await t.rejects(nft.run([counter('no name')]), { code: 'EINVAL' })
 }
 
 async function elementsStory(t: Test, fresh: Fresh): Promise<void> {

@@ -138,6 +138,7 @@ async function routes(t: Test, table: RouteTable): Promise<void> {
     unicast('0.0.0.0/0', { table: 100, nextHops: [{ device: 'sl-wire', via: '192.0.2.9' }] }),
     { table: 7312, destination: '244.0.0.0/8', type: 'unreachable', nextHops: [], metric: 4278198272 },
     { table: 7312, destination: '244.1.0.0/16', type: 'unreachable', nextHops: [], metric: 4278198272 },
+    { table: 7310, destination: '10.42.5.9/32', type: 'throw', nextHops: [] },
   ]
   for (const route of wanted) await table.replaceRoute(route)
   t.strictSame(sorted(await table.routes()), sorted(wanted))
@@ -177,6 +178,7 @@ async function refusedRoutes(t: Test, table: RouteTable): Promise<void> {
     [{ ...unicast('244.1.0.0/16'), type: 'unreachable' }, 'EINVAL', 'an unreachable route with a next hop'],
     [unicast('244.1.0.1/16'), 'EINVAL', 'host bits'],
     [unicast('fd00::/64'), 'EINVAL', 'IPv6'],
+    [{ ...unicast('244.1.0.0/16'), type: 'throw' }, 'EINVAL', 'a throw route with a next hop'],
   ]
   for (const [route, code, say] of rows) await t.rejects(table.replaceRoute(route), { code }, `${say}: ${code}`)
   t.same(await table.routes(), [])
@@ -210,6 +212,7 @@ async function rules(t: Test, table: RouteTable): Promise<void> {
     { priority: 7310, table: 7310, inputDevice: 'sealane0' },
     { priority: 7310, table: 7310, inputDevice: 'sealane1' },
     { priority: 7312, table: 7312 },
+    { priority: 74, table: 7311, exceptMark: 0x1073 },
   ]
   for (const rule of wanted) await table.addRule(rule)
   const byText = (list: readonly Rule[]): unknown => list.map((rule) => JSON.stringify(rule)).sort()
@@ -263,6 +266,14 @@ async function lookup(t: Test, table: RouteTable): Promise<void> {
   await table.replaceRoute({ table: 7312, destination: '244.0.0.0/8', type: 'unreachable', nextHops: [] })
   t.match(await table.lookup('244.1.0.7'), { device: 'sl-vx', source: '192.0.2.1', mtu: 1370 })
   await t.rejects(table.lookup('244.2.0.7'), { code: 'EHOSTUNREACH' })
+  await table.replaceRoute({ table: 7312, destination: '192.0.2.0/24', type: 'throw', nextHops: [] })
+  t.match(await table.lookup('192.0.2.77'), { device: 'sl-wire' }, 'thrown back to the tables that follow')
+
+  await table.addRule({ priority: 74, table: 7311, exceptMark: 0x1073 })
+  await table.replaceRoute({ ...unicast('192.0.2.64/26'), table: 7311, mtu: 1300 })
+  t.match(await table.lookup('192.0.2.77'), { device: 'sl-vx', mtu: 1300 })
+  t.match(await table.lookup('192.0.2.77', undefined, 0x1073), { device: 'sl-wire', mtu: 1500 }, 'by its mark')
+  t.match(await table.lookup('192.0.2.77', undefined, 7), { device: 'sl-vx' }, 'another mark')
 }
 
 async function badInput(t: Test, table: RouteTable): Promise<void> {

@@ -118,6 +118,11 @@ async function peersStory(t: Test, { wireguard, name, key }: Story): Promise<voi
   t.same(await peersNow(), asState(wider, c))
   t.equal((await wireguard.read(name))?.listenPort, 45_873)
 
+  await wireguard.sync(name, { listenPort: 45_873, mark: 0x1073, peers: [wider, c] })
+  t.equal((await wireguard.read(name))?.mark, 0x1073)
+  await wireguard.sync(name, { listenPort: 45_873, peers: [wider, c] })
+  t.equal((await wireguard.read(name))?.mark, undefined, 'a mark that is not named goes')
+
   const swapped = [
     { ...wider, allowedIps: c.allowedIps },
     { ...c, allowedIps: wider.allowedIps },
@@ -177,6 +182,7 @@ async function refusals(t: Test, { wireguard, name, key }: Story): Promise<void>
     )
   }
   await t.rejects(wireguard.sync(name, { listenPort: 65_536, peers: [] }), { code: 'EINVAL' })
+  await t.rejects(wireguard.sync(name, { listenPort: 45_875, mark: -1, peers: [] }), { code: 'EINVAL' })
   await t.rejects(
     wireguard.sync(name, { listenPort: 45_875, peers: [good, good] }),
     { code: 'EINVAL' },

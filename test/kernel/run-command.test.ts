@@ -1,5 +1,6 @@
 import t from 'tap'
 import { runCommand } from '../../kernel/run-command.ts'
+import { failure } from '../support/failure.ts'
 
 t.test('gives status and both outputs, and feeds standard input', async (t) => {
   t.same(await runCommand('sh', ['-c', 'cat; echo no >&2; exit 3'], { input: 'yes' }), {
@@ -14,10 +15,12 @@ t.test('standard input that nobody reads', async (t) => {
 })
 
 t.test('a missing tool is named with its package', async (t) => {
-  await t.rejects(runCommand('sealane-no-such-tool', ['-x']), {
-    code: 'MISSING_TOOL',
-    message: 'sealane-no-such-tool -x: sealane-no-such-tool is not installed: apt-get install sealane-no-such-tool',
-  })
+  const error = await failure(runCommand('sealane-no-such-tool', ['-x']))
+  t.match(error, { code: 'MISSING_TOOL' })
+  t.equal(
+    error.message,
+    'sealane-no-such-tool -x: sealane-no-such-tool is not installed: apt-get install sealane-no-such-tool',
+  )
 })
 
 t.test('a deadline ends it', async (t) => {

@@ -2,6 +2,7 @@ import t, { type Test } from 'tap'
 import { serveStatus } from '../../runtime/http-status.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
+import { failure, messageOf } from '../support/failure.ts'
 
 async function start(
   t: Test,
@@ -54,15 +55,15 @@ t.test('metrics, strangers and wrong methods', async (t) => {
 t.test('a taken port, a foreign address and nonsense are told plainly', async (t) => {
   const { port } = await start(t)
   const init = { status: new StatusBoard(), metrics: createMetrics('test') }
-  await t.rejects(serveStatus({ ...init, listen: `:${port}` }), {
-    name: 'UserError',
-    message: `status address 127.0.0.1:${port}: the port is taken by another process`,
-    hint: `see who has it with: ss -ltnp 'sport = :${port}'`,
-  })
-  await t.rejects(serveStatus({ ...init, listen: '192.0.2.1:0' }), {
-    message: 'status address 192.0.2.1:0: this machine has no such address',
-  })
-  await t.rejects(serveStatus({ ...init, listen: '127.0.0.1:http' }), {
-    message: 'status address "127.0.0.1:http": expected a port from 0 to 65535',
-  })
+  const error = await failure(serveStatus({ ...init, listen: `:${port}` }))
+  t.equal(error.message, `status address 127.0.0.1:${port}: the port is taken by another process`)
+  t.match(error, { name: 'UserError', hint: `see who has it with: ss -ltnp 'sport = :${port}'` })
+  t.equal(
+    await messageOf(serveStatus({ ...init, listen: '192.0.2.1:0' })),
+    'status address 192.0.2.1:0: this machine has no such address',
+  )
+  t.equal(
+    await messageOf(serveStatus({ ...init, listen: '127.0.0.1:http' })),
+    'status address "127.0.0.1:http": expected a port from 0 to 65535',
+  )
 })

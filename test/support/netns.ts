@@ -1,12 +1,12 @@
 /**
- * Network namespaces for tests. withNetns() gives a named one (`sl-<random>`) that outlives nothing: its processes
- * are ended and it is removed when the story ends, fails, or the test is interrupted. inPrivateNetns() runs a whole
- * test file inside a nameless one, for drivers that act on their own namespace.
+ * Network namespaces for tests. withNetns() gives a named one that outlives nothing: its processes are ended
+ * and it is removed when the story ends, fails, or the test is interrupted, and by the next test when this one was
+ * killed. inPrivateNetns() runs a whole test file inside a nameless one, for drivers that act on their own namespace.
  */
 import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process'
-import { randomBytes } from 'node:crypto'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
+import { ownedNetnsName, removeNetns } from './netns-names.ts'
 
 export interface ExecResult {
   readonly code: number
@@ -53,7 +53,7 @@ export function netnsMissing(): string | undefined {
 
 /** Makes a namespace with its loopback up, runs the story in it, and takes it away again whatever happens. */
 export async function withNetns<T>(story: (ns: Netns) => Promise<T>): Promise<T> {
-  const name = `sl-${randomBytes(4).toString('hex')}`
+  const name = ownedNetnsName()
   watchForInterruption()
   living.add(name)
   try {
@@ -61,7 +61,7 @@ export async function withNetns<T>(story: (ns: Netns) => Promise<T>): Promise<T>
     await run('ip', ['-n', name, 'link', 'set', 'lo', 'up'])
     return await story(netns(name))
   } finally {
-    removeNetns(name)
+    forget(name)
   }
 }
 
@@ -127,32 +127,18 @@ function tryRun(command: string, args: readonly string[], options: ExecOptions):
   })
 }
 
-// Synchronous, so that it also works in an exit handler. Every process in the namespace was started by the story.
-function removeNetns(name: string): void {
-  if (!living.delete(name)) return
-  try {
-    const pids = execFileSync('ip', ['netns', 'pids', name], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
-    for (const pid of pids.split('\n').filter((text) => text !== '')) {
-      try {
-        process.kill(Number(pid), 'SIGKILL')
-      } catch {
-        // It has ended by itself.
-      }
-    }
-    execFileSync('ip', ['netns', 'del', name], { stdio: 'ignore' })
-  } catch {
-    // It was never made, or is gone.
-  }
+function forget(name: string): void {
+  if (living.delete(name)) removeNetns(name)
 }
 
 let watching = false
 function watchForInterruption(): void {
   if (watching) return
   watching = true
-  process.on('exit', () => [...living].forEach(removeNetns))
+  process.on('exit', () => [...living].forEach(forget))
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
     process.once(signal, () => {
-      ;[...living].forEach(removeNetns)
+      ;[...living].forEach(forget)
       process.exit(128 + (signal === 'SIGINT' ? 2 : signal === 'SIGTERM' ? 15 : 1))
     })
   }

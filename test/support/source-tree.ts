@@ -3,6 +3,13 @@ import { readFileSync, readdirSync, statSync } from 'node:fs'
 import { join, relative } from 'node:path'
 
 export const ROOT = join(import.meta.dirname, '..', '..')
+/** Folders of the root that know no component. */
+export const FOUNDATIONS = ['model', 'protocol', 'cluster', 'kernel', 'reconcile', 'runtime', 'install'] as const
+/** Folders of the root that know no other component. */
+export const COMPONENTS = ['broker', 'agent', 'gateway', 'routeagent', 'dns', 'cli'] as const
+/** All that is shipped. */
+export const PRODUCT: readonly string[] = [...FOUNDATIONS, ...COMPONENTS]
+
 const SKIPPED = new Set(['node_modules', '.git', '.tap', 'dist'])
 
 export interface SourceFile {

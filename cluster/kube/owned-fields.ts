@@ -1,0 +1,96 @@
+/**
+ * What we own of an object, read from the server's own account of it (metadata.managedFields, server-side apply,
+ * KEP-555): the entry of our manager lists the fields, and their present values are what we applied, unless someone
+ * changed them. So one fingerprint tells, also after a restart, whether applying would change anything: a field that
+ * somebody overwrote is no longer ours and missing, and a field that we no longer want is still there.
+ */
+import { createHash } from 'node:crypto'
+
+/** The manager that all our writes name. */
+export const FIELD_MANAGER = 'sealane'
+
+/** `f:name`, `k:{"port":80}`, `v:"x"` or `.`: to what is below; an empty object owns the whole value. */
+export type FieldSet = { readonly [key: string]: FieldSet }
+
+export interface ManagedFieldsEntry {
+  readonly manager?: string
+  readonly operation?: string
+  readonly apiVersion?: string
+  readonly subresource?: string
+  readonly fieldsV1?: FieldSet
+}
+
+/** The fields that we applied, in this version of the API; undefined when we applied none. */
+export function appliedFields(
+  entries: readonly ManagedFieldsEntry[] | undefined,
+  apiVersion: string,
+  subresource?: string,
+): FieldSet | undefined {
+  return entries?.find(
+    (entry) =>
+      entry.manager === FIELD_MANAGER &&
+      entry.operation === 'Apply' &&
+      entry.apiVersion === apiVersion &&
+      (entry.subresource ?? '') === (subresource ?? ''),
+  )?.fieldsV1
+}
+
+/** The owned part of a value. What is owned and absent stays absent. */
+export function ownedPart(value: unknown, fields: FieldSet): unknown {
+  const below = Object.entries(fields).filter(([key]) => key !== '.')
+  if (below.length === 0) return fields['.'] === undefined ? value : emptied(value)
+  if (Array.isArray(value)) return ownedItems(value, below)
+  if (typeof value !== 'object' || value === null) return value
+  const part: Record<string, unknown> = {}
+  for (const [key, inner] of below) {
+    if (!key.startsWith('f:')) continue
+    const name = key.slice(2)
+    const found = (value as Record<string, unknown>)[name]
+    if (found !== undefined) part[name] = ownedPart(found, inner)
+  }
+  return part
+}
+
+/** Owned is that it exists, not what is in it. */
+function emptied(value: unknown): unknown {
+  if (Array.isArray(value)) return []
+  return typeof value === 'object' && value !== null ? {} : value
+}
+
+/** In the order of the list. */
+function ownedItems(list: readonly unknown[], below: readonly (readonly [string, FieldSet])[]): unknown[] {
+  const keys = below.flatMap(([key, inner]) => {
+    const wanted = key.startsWith('k:') || key.startsWith('v:') ? parse(key.slice(2)) : undefined
+    return wanted === undefined ? [] : [{ byValue: key.startsWith('v:'), wanted, inner }]
+  })
+  return list.flatMap((item) => {
+    const match = keys.find(({ byValue, wanted }) => (byValue ? item === wanted : hasFields(item, wanted)))
+    if (match === undefined) return []
+    return [match.byValue ? item : ownedPart(item, match.inner)]
+  })
+}
+
+function hasFields(item: unknown, wanted: unknown): boolean {
+  if (typeof item !== 'object' || item === null || typeof wanted !== 'object' || wanted === null) return false
+  return Object.entries(wanted).every(([name, value]) => (item as Record<string, unknown>)[name] === value)
+}
+
+function parse(json: string): unknown {
+  try {
+    return JSON.parse(json)
+  } catch {
+    return undefined
+  }
+}
+
+/** Equal for values that are equal as JSON, whatever the order of their fields. */
+export function fingerprint(value: unknown): string {
+  return createHash('sha1').update(sortedJson(value)).digest('base64')
+}
+
+function sortedJson(value: unknown): string {
+  return JSON.stringify(value, (_key, inner: unknown) => {
+    if (typeof inner !== 'object' || inner === null || Array.isArray(inner)) return inner
+    return Object.fromEntries(Object.entries(inner).sort(([a], [b]) => (a < b ? -1 : 1)))
+  })
+}

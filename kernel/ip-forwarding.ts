@@ -1,0 +1,46 @@
+/**
+ * IP forwarding of a node: switched on while Sealane needs it, and off again on leaving only where it was Sealane
+ * that switched it on. That it was is kept in a marker file, so that it outlives a restart of the process, and with
+ * the boot it belongs to: after the next one the setting may be somebody else's.
+ *
+ * Each part that needs forwarding has a marker of its own. While one of two parts has left and the other still runs,
+ * the other finds the setting off, switches it on and remembers that: the last one out leaves it as it was.
+ */
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { IP_FORWARDING } from '../model/kernel-ids.ts'
+import type { Sysctl } from './sysctl.ts'
+
+const BOOT_ID = 'kernel/random/boot_id'
+
+/** True when it had to be switched on; the marker's folder is made (0700) if absent. Throws KernelError. */
+export async function ensureForwarding(sysctl: Sysctl, marker: string): Promise<boolean> {
+  if ((await sysctl.read(IP_FORWARDING))?.trim() === '1') return false
+  await mkdir(dirname(marker), { recursive: true, mode: 0o700 })
+  await writeFile(marker, await bootOf(sysctl), { mode: 0o600 })
+  await sysctl.write(IP_FORWARDING, '1')
+  return true
+}
+
+/** True when it was switched off. Without a marker nothing is done. Throws KernelError. */
+export async function restoreForwarding(sysctl: Sysctl, marker: string): Promise<boolean> {
+  const boot = await readIfThere(marker)
+  if (boot === undefined) return false
+  const ours = boot === (await bootOf(sysctl))
+  if (ours) await sysctl.write(IP_FORWARDING, '0')
+  await rm(marker, { force: true })
+  return ours
+}
+
+async function bootOf(sysctl: Sysctl): Promise<string> {
+  return (await sysctl.read(BOOT_ID))?.trim() ?? ''
+}
+
+async function readIfThere(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+    throw error
+  }
+}

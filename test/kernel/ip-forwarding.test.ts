@@ -1,0 +1,60 @@
+/** Who switched IP forwarding on, and who switches it off. */
+import { existsSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { FakeSysctl } from '../../kernel/fake-sysctl.ts'
+import { ensureForwarding, restoreForwarding } from '../../kernel/ip-forwarding.ts'
+import { IP_FORWARDING } from '../../model/kernel-ids.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const BOOT = 'kernel/random/boot_id'
+
+function node(t: Parameters<typeof temporaryFolder>[0], forwarding: '0' | '1') {
+  const folder = join(temporaryFolder(t), 'state', 'nodes', 'gw')
+  const sysctl = new FakeSysctl({ [IP_FORWARDING]: forwarding, [BOOT]: 'first\n' })
+  return { folder, sysctl, one: join(folder, 'one'), two: join(folder, 'two') }
+}
+
+t.test('switched on by us: switched off by us', async (t) => {
+  const { sysctl, folder, one } = node(t, '0')
+  t.equal(await ensureForwarding(sysctl, one), true)
+  t.equal(await sysctl.read(IP_FORWARDING), '1')
+  t.equal(statSync(folder).mode & 0o777, 0o700)
+  t.equal(await ensureForwarding(sysctl, one), false, 'once')
+  t.equal(await restoreForwarding(sysctl, one), true)
+  t.equal(await sysctl.read(IP_FORWARDING), '0')
+  t.notOk(existsSync(one))
+  t.equal(await restoreForwarding(sysctl, one), false, 'once')
+})
+
+t.test('on before us: it stays on', async (t) => {
+  const { sysctl, one } = node(t, '1')
+  t.equal(await ensureForwarding(sysctl, one), false)
+  t.equal(await restoreForwarding(sysctl, one), false)
+  t.equal(await sysctl.read(IP_FORWARDING), '1')
+})
+
+t.test('two parts, in every order: the last one out leaves it as it was', async (t) => {
+  for (const [first, last] of [
+    ['one', 'two'],
+    ['two', 'one'],
+  ] as const) {
+    const { sysctl, folder } = node(t, '0')
+    await ensureForwarding(sysctl, join(folder, 'one'))
+    await ensureForwarding(sysctl, join(folder, 'two'))
+    await restoreForwarding(sysctl, join(folder, first))
+    await ensureForwarding(sysctl, join(folder, last))
+    t.equal(await sysctl.read(IP_FORWARDING), '1', `${last} still needs it`)
+    await restoreForwarding(sysctl, join(folder, last))
+    t.equal(await sysctl.read(IP_FORWARDING), '0', `${last} was the last`)
+  }
+})
+
+t.test('after a restart of the machine the setting is not ours to change', async (t) => {
+  const { sysctl, one } = node(t, '0')
+  await ensureForwarding(sysctl, one)
+  await sysctl.write(BOOT, 'second')
+  t.equal(await restoreForwarding(sysctl, one), false)
+  t.equal(await sysctl.read(IP_FORWARDING), '1')
+  t.notOk(existsSync(one), 'the marker of another boot goes all the same')
+})

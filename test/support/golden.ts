@@ -1,0 +1,16 @@
+/** Texts that are kept in files: SEALANE_UPDATE_GOLDEN=1 writes them anew, to be read in the diff. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import type { Test } from 'tap'
+
+const GOLDEN = join(import.meta.dirname, '..', 'golden')
+
+/** `file` is below test/golden. */
+export function equalsGolden(t: Test, text: string, file: string): void {
+  const path = join(GOLDEN, file)
+  if (process.env['SEALANE_UPDATE_GOLDEN'] === '1') {
+    mkdirSync(dirname(path), { recursive: true })
+    writeFileSync(path, text)
+  }
+  t.equal(text, readFileSync(path, 'utf8'), file)
+}

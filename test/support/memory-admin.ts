@@ -1,0 +1,98 @@
+/** A ClusterAdmin over objects in memory: what was asked of it is kept, what it should refuse can be said. */
+import { isDeepStrictEqual } from 'node:util'
+import { type Applied, type ClusterAdmin, type ObjectRef, refOf, titleOf } from '../../cli/kube/admin.ts'
+import type { ManifestObject } from '../../install/manifest-object.ts'
+
+export class MemoryAdmin implements ClusterAdmin {
+  readonly title = 'context "c1" of kubeconfig'
+  readonly contextName: string | undefined = 'c1'
+  /** `apply Deployment sealane-system/sealane-agent`, oldest first; dry runs with `(dry)` behind. */
+  readonly done: string[] = []
+  /** Verb and resource (`patch nodes`) that reviews deny. */
+  readonly denied = new Set<string>()
+  readonly #objects = new Map<string, ManifestObject>()
+
+  constructor(objects: readonly ManifestObject[] = []) {
+    for (const object of objects) this.put(object)
+  }
+
+  put(object: ManifestObject): void {
+    this.#objects.set(keyOf(refOf(object)), object)
+  }
+
+  version(): Promise<unknown> {
+    return Promise.resolve({ gitVersion: 'v1.36.0' })
+  }
+
+  get(ref: ObjectRef): Promise<ManifestObject | undefined> {
+    return Promise.resolve(this.#objects.get(keyOf(ref)))
+  }
+
+  list(apiVersion: string, kind: string, scope: { readonly namespace?: string }): Promise<readonly ManifestObject[]> {
+    const all = [...this.#objects.values()].filter((object) => object.apiVersion === apiVersion && object.kind === kind)
+    return Promise.resolve(
+      all.filter(({ metadata }) => scope.namespace === undefined || metadata.namespace === scope.namespace),
+    )
+  }
+
+  apply(object: ManifestObject, { dryRun }: { readonly dryRun: boolean }): Promise<Applied> {
+    this.done.push(`apply ${titleOf(refOf(object))}${dryRun ? ' (dry)' : ''}`)
+    const before = this.#objects.get(keyOf(refOf(object)))
+    if (!dryRun) this.put(object)
+    return Promise.resolve(
+      before === undefined ? 'created' : isDeepStrictEqual(before, object) ? 'unchanged' : 'changed',
+    )
+  }
+
+  create(object: ManifestObject): Promise<ManifestObject> {
+    if (object.kind === 'SelfSubjectAccessReview') return Promise.resolve(this.#reviewed(object))
+    this.done.push(`create ${titleOf(refOf(object))}`)
+    this.put(object)
+    return Promise.resolve(object)
+  }
+
+  merge(ref: ObjectRef, patch: unknown): Promise<void> {
+    this.done.push(`merge ${titleOf(ref)}`)
+    const before = this.#objects.get(keyOf(ref))
+    if (before === undefined) return Promise.reject(new Error(`${titleOf(ref)} does not exist`))
+    this.put(merged(before, patch) as ManifestObject)
+    return Promise.resolve()
+  }
+
+  replace(ref: ObjectRef, _before: ManifestObject | undefined, after: ManifestObject | undefined): Promise<boolean> {
+    this.done.push(`replace ${titleOf(ref)}`)
+    if (after === undefined) this.#objects.delete(keyOf(ref))
+    else this.put(after)
+    return Promise.resolve(true)
+  }
+
+  remove(ref: ObjectRef): Promise<boolean> {
+    this.done.push(`remove ${titleOf(ref)}`)
+    return Promise.resolve(this.#objects.delete(keyOf(ref)))
+  }
+
+  exec(): Promise<never> {
+    return Promise.reject(new Error('there are no pods here'))
+  }
+
+  #reviewed(review: ManifestObject): ManifestObject {
+    const { resourceAttributes } = review['spec'] as { resourceAttributes: { verb: string; resource: string } }
+    const { verb, resource } = resourceAttributes
+    return { ...review, status: { allowed: !this.denied.has(`${verb} ${resource}`) } }
+  }
+}
+
+function keyOf({ apiVersion, kind, namespace = '', name }: ObjectRef): string {
+  return `${apiVersion} ${kind} ${namespace}/${name}`
+}
+
+/** RFC 7386. */
+function merged(target: unknown, patch: unknown): unknown {
+  if (typeof patch !== 'object' || patch === null || Array.isArray(patch)) return patch
+  const result: Record<string, unknown> = { ...(typeof target === 'object' && target !== null ? target : {}) }
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) Reflect.deleteProperty(result, key)
+    else result[key] = merged(result[key], value)
+  }
+  return result
+}

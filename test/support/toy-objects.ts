@@ -1,0 +1,278 @@
+/** What a toy API server keeps: objects with versions, events, and an account of who applied which fields. */
+import { randomUUID } from 'node:crypto'
+import { isDeepStrictEqual } from 'node:util'
+
+type Json = Record<string, unknown>
+type Fields = { [key: string]: Fields }
+
+interface Entry {
+  manager: string
+  operation: 'Apply' | 'Update'
+  apiVersion: string
+  subresource?: string
+  fieldsV1: Fields
+}
+
+export interface ToyObject {
+  apiVersion: string
+  kind: string
+  metadata: {
+    name: string
+    namespace?: string
+    uid: string
+    resourceVersion: string
+    generation: number
+    creationTimestamp: string
+    labels?: Record<string, string>
+    finalizers?: string[]
+    deletionTimestamp?: string
+    managedFields: Entry[]
+  }
+  [field: string]: unknown
+}
+
+export interface ToyEvent {
+  readonly version: number
+  readonly resource: string
+  readonly type: 'ADDED' | 'MODIFIED' | 'DELETED'
+  readonly object: ToyObject
+}
+
+/** A refusal, as metav1.Status tells it. */
+export class ToyRefusal extends Error {
+  readonly status: number
+  readonly reason: string
+  constructor(status: number, reason: string, message: string) {
+    super(message)
+    this.status = status
+    this.reason = reason
+  }
+}
+
+/** `services` of `shop`, `web`, and where it stands in URLs. */
+export interface ToyPlace {
+  /** `v1/services`. */
+  readonly resource: string
+  readonly apiVersion: string
+  readonly kind: string
+  readonly namespace: string | undefined
+  readonly name: string
+}
+
+export class ToyObjects {
+  version = 100
+  /** Watches from before this version are refused. */
+  compacted = 0
+  readonly #objects = new Map<string, ToyObject>()
+  readonly #events: ToyEvent[] = []
+  readonly #listeners = new Set<(event: ToyEvent) => void>()
+
+  list(resource: string, namespace: string | undefined): ToyObject[] {
+    const prefix = `${resource} ${namespace === undefined ? '' : `${namespace}/`}`
+    const keys = [...this.#objects.keys()].filter((key) => key.startsWith(prefix)).sort()
+    return keys.flatMap((key) => this.#objects.get(key) ?? [])
+  }
+
+  get(place: ToyPlace): ToyObject | undefined {
+    return this.#objects.get(keyOf(place))
+  }
+
+  eventsAfter(version: number): readonly ToyEvent[] {
+    return this.#events.filter((event) => event.version > version)
+  }
+
+  onEvent(listener: (event: ToyEvent) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /** As a user: creates or replaces all but the status. What changes is no applier's any more. */
+  put(place: ToyPlace, body: Json): ToyObject {
+    const present = this.get(place)
+    const { metadata, status: _status, ...rest } = body
+    const { labels, finalizers } = metadata as { labels?: Record<string, string>; finalizers?: string[] }
+    const next = structuredClone(present ?? this.#born(place))
+    for (const field of Object.keys(next)) if (!FIXED.has(field)) Reflect.deleteProperty(next, field)
+    Object.assign(next, structuredClone(rest))
+    if (labels === undefined) delete next.metadata.labels
+    else next.metadata.labels = labels
+    if (finalizers !== undefined) next.metadata.finalizers = finalizers
+    if (present !== undefined) {
+      for (const entry of next.metadata.managedFields) keepUnchanged(entry.fieldsV1, present, next)
+    }
+    setEntry(next, {
+      manager: 'user',
+      operation: 'Update',
+      apiVersion: place.apiVersion,
+      fieldsV1: fieldsOf(described(next)),
+    })
+    return this.#store(place, present, next)
+  }
+
+  /** Server-side apply, of the object or of its status. */
+  apply(
+    place: ToyPlace,
+    body: Json,
+    init: { manager: string; force: boolean; status: boolean },
+  ): { object: ToyObject; created: boolean } {
+    const present = this.get(place)
+    const wanted = init.status ? { status: body['status'] ?? {} } : described(body)
+    if (present === undefined && init.status) throw absent(place)
+    const uid = (body['metadata'] as { uid?: string }).uid
+    if (uid !== undefined && uid !== present?.metadata.uid) {
+      throw new ToyRefusal(409, 'Conflict', `the UID in the precondition (${uid}) is not that of the object`)
+    }
+    const next = structuredClone(present ?? this.#born(place))
+    const subresource = init.status ? 'status' : undefined
+    const fields = fieldsOf(wanted)
+    for (const entry of next.metadata.managedFields) {
+      if (entry.manager === init.manager && entry.operation === 'Apply') continue
+      const before = JSON.stringify(entry.fieldsV1)
+      keepUnchanged(entry.fieldsV1, next, merged(structuredClone(next), wanted))
+      if (JSON.stringify(entry.fieldsV1) !== before && !init.force) {
+        throw new ToyRefusal(409, 'Conflict', `Apply failed with a conflict with "${entry.manager}"`)
+      }
+    }
+    const last = next.metadata.managedFields.find(
+      (entry) => entry.manager === init.manager && entry.operation === 'Apply' && entry.subresource === subresource,
+    )
+    if (last !== undefined) prune(next, last.fieldsV1, fields)
+    merged(next, wanted)
+    setEntry(next, {
+      manager: init.manager,
+      operation: 'Apply',
+      apiVersion: place.apiVersion,
+      ...(subresource === undefined ? {} : { subresource }),
+      fieldsV1: fields,
+    })
+    return { object: this.#store(place, present, next), created: present === undefined }
+  }
+
+  /** Gives the object when finalizers keep it, undefined when it is gone. */
+  delete(place: ToyPlace, uid?: string): ToyObject | undefined {
+    const present = this.get(place)
+    if (present === undefined) throw absent(place)
+    if (uid !== undefined && uid !== present.metadata.uid) {
+      throw new ToyRefusal(409, 'Conflict', `the UID in the precondition (${uid}) is not that of the object`)
+    }
+    if ((present.metadata.finalizers ?? []).length > 0) {
+      const next = structuredClone(present)
+      next.metadata.deletionTimestamp = '2026-01-01T00:00:00Z'
+      return this.#store(place, present, next)
+    }
+    this.#objects.delete(keyOf(place))
+    const gone = structuredClone(present)
+    gone.metadata.resourceVersion = String(++this.version)
+    this.#emit({ version: this.version, resource: place.resource, type: 'DELETED', object: gone })
+    return undefined
+  }
+
+  #born({ apiVersion, kind, namespace, name }: ToyPlace): ToyObject {
+    return {
+      apiVersion,
+      kind,
+      metadata: {
+        name,
+        ...(namespace === undefined ? {} : { namespace }),
+        uid: randomUUID(),
+        resourceVersion: '',
+        generation: 0,
+        creationTimestamp: '2026-01-01T00:00:00Z',
+        managedFields: [],
+      },
+    }
+  }
+
+  #store(place: ToyPlace, present: ToyObject | undefined, next: ToyObject): ToyObject {
+    if (present !== undefined && isDeepStrictEqual(present, next)) return present
+    if (!isDeepStrictEqual(specOf(present), specOf(next))) next.metadata.generation += 1
+    next.metadata.resourceVersion = String(++this.version)
+    this.#objects.set(keyOf(place), next)
+    const type = present === undefined ? 'ADDED' : 'MODIFIED'
+    this.#emit({ version: this.version, resource: place.resource, type, object: next })
+    return next
+  }
+
+  #emit(event: ToyEvent): void {
+    this.#events.push(event)
+    for (const listener of [...this.#listeners]) listener(event)
+  }
+}
+
+const FIXED = new Set(['apiVersion', 'kind', 'metadata', 'status'])
+
+function keyOf({ resource, namespace, name }: ToyPlace): string {
+  return `${resource} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+}
+
+export function absent({ resource, name }: ToyPlace): ToyRefusal {
+  return new ToyRefusal(404, 'NotFound', `${resource} "${name}" not found`)
+}
+
+/** What an applier describes: all but the name and the status. */
+function described(body: Json): Json {
+  const { apiVersion: _a, kind: _k, status: _s, metadata, ...rest } = body
+  const { labels, annotations } = metadata as { labels?: unknown; annotations?: unknown }
+  return structuredClone({
+    ...rest,
+    metadata: { ...(labels === undefined ? {} : { labels }), ...(annotations === undefined ? {} : { annotations }) },
+  })
+}
+
+function specOf(object: ToyObject | undefined): unknown {
+  if (object === undefined) return undefined
+  const { metadata: _m, status: _s, ...rest } = object
+  return rest
+}
+
+function isMap(value: unknown): value is Json {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}
+
+/** Maps are owned field by field, lists as a whole. */
+function fieldsOf(value: Json): Fields {
+  return Object.fromEntries(
+    Object.entries(value)
+      .filter(([, inner]) => inner !== undefined && !(isMap(inner) && Object.keys(inner).length === 0))
+      .map(([name, inner]) => [`f:${name}`, isMap(inner) ? fieldsOf(inner) : {}]),
+  )
+}
+
+/** Takes the fields out whose value is another one now. */
+function keepUnchanged(fields: Fields, before: unknown, after: unknown): void {
+  for (const [key, inner] of Object.entries(fields)) {
+    const name = key.slice(2)
+    const old = isMap(before) ? before[name] : undefined
+    const now = isMap(after) ? after[name] : undefined
+    if (Object.keys(inner).length > 0) keepUnchanged(inner, old, now)
+    const empty = Object.keys(inner).length === 0
+    if (empty && !isDeepStrictEqual(old, now)) Reflect.deleteProperty(fields, key)
+  }
+}
+
+/** Takes out of `object` what was owned and is not any more. */
+function prune(object: Json, before: Fields, after: Fields): void {
+  for (const [key, inner] of Object.entries(before)) {
+    const name = key.slice(2)
+    const still = after[key]
+    const value = object[name]
+    if (still === undefined && Object.keys(inner).length === 0) Reflect.deleteProperty(object, name)
+    else if (isMap(value)) prune(value, inner, still ?? {})
+  }
+}
+
+function merged(object: Json, wanted: Json): Json {
+  for (const [name, value] of Object.entries(wanted)) {
+    const present = object[name]
+    if (isMap(value)) object[name] = merged(isMap(present) ? present : {}, value)
+    else if (value !== undefined) object[name] = structuredClone(value)
+  }
+  return object
+}
+
+function setEntry(object: ToyObject, entry: Entry): void {
+  const same = (other: Entry): boolean =>
+    other.manager === entry.manager && other.operation === entry.operation && other.subresource === entry.subresource
+  const others = object.metadata.managedFields.filter((other) => !same(other))
+  object.metadata.managedFields = Object.keys(entry.fieldsV1).length === 0 ? others : [...others, entry]
+}
