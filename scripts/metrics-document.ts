@@ -1,6 +1,7 @@
 /** The text of docs/metrics.md: every metric of every component, with its meaning. */
 import { agentMetrics } from '../agent/metrics.ts'
 import { brokerMetrics } from '../broker/metrics.ts'
+import { kubeMetrics } from '../cluster/kube/metrics.ts'
 import { dnsMetrics } from '../dns/metrics.ts'
 import { gatewayMetrics } from '../gateway/metrics.ts'
 import { publishMetrics, watchMetrics } from '../protocol/session-metrics.ts'
@@ -12,13 +13,14 @@ export interface MetricRow extends MetricInit {
   readonly type: 'counter' | 'gauge' | 'histogram'
 }
 
-/** What each component declares when it starts. */
+/** What each component declares when it starts, and what all of them do in a real cluster. */
 export const DECLARED: Readonly<Record<string, readonly ((metrics: Metrics) => unknown)[]>> = {
   broker: [brokerMetrics, serverMetrics],
   agent: [agentMetrics, publishMetrics, watchMetrics],
   gateway: [gatewayMetrics],
   routeagent: [routeAgentMetrics],
   dns: [dnsMetrics],
+  'agent, gateway, routeagent, dns in a Kubernetes cluster': [kubeMetrics],
 }
 
 /** The metrics that a function declares, by name. */

@@ -5,7 +5,7 @@ export interface SystemPackage {
   readonly command: string
 }
 
-export type Purpose = 'proto' | 'demo' | 'test' | 'kernel' | 'bench'
+export type Purpose = 'proto' | 'demo' | 'test' | 'kernel' | 'kube' | 'bench'
 
 const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: 'iproute2', command: 'ip' },
@@ -33,6 +33,13 @@ const VIRTUAL_MACHINE: readonly SystemPackage[] = [
   { name: 'binutils', command: 'strip' },
 ]
 
+const CLUSTER: readonly SystemPackage[] = [
+  { name: 'etcd-server', command: 'etcd' },
+  // What the pods of the conformance suite call, and how a test reaches into a network namespace.
+  { name: 'socat', command: 'socat' },
+  { name: 'netcat-openbsd', command: 'nc' },
+]
+
 const CONNTRACK: SystemPackage = { name: 'conntrack', command: 'conntrack' }
 const PROTOC: SystemPackage = { name: 'protobuf-compiler', command: 'protoc' }
 
@@ -41,5 +48,6 @@ export const SYSTEM_PACKAGES: Readonly<Record<Purpose, readonly SystemPackage[]>
   proto: [PROTOC],
   test: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, PROTOC],
   kernel: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...VIRTUAL_MACHINE],
+  kube: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...CLUSTER],
   bench: [...NODE_PACKAGES, ...CLIENTS, { name: 'knot', command: 'knotd' }, { name: 'dnsperf', command: 'dnsperf' }],
 }

@@ -1,0 +1,60 @@
+/** CRD of Gateway: how the lanes of one node do (model/objects.ts). Status only. */
+import { objectSchema } from './custom-resource.ts'
+import { dnsLabel, flag, integer, list, map, number, text } from './schema.ts'
+import { sealaneCrd } from './sealane-kind.ts'
+
+const MAX_BYTES = Number.MAX_SAFE_INTEGER
+
+const lane = map('A lane that this node serves.', {
+  lane: integer('Lane number.', 0, 255),
+  device: text('Network device.', { maxLength: 15 }),
+  mtu: integer('Largest packet of the device.', 0, 65_535),
+  driver: text('What carries the lane, such as kernel or userspace WireGuard.', { maxLength: 63 }),
+})
+
+const connection = map(
+  'A tunnel from this gateway to one of another cluster.',
+  {
+    cluster: dnsLabel('Cluster id of the far end.'),
+    lane: integer('Lane number.', 0, 255),
+    endpoint: text('Name of the Endpoint at the far end.', { maxLength: 253 }),
+    state: text('As the probes inside the tunnel find it.', { enum: ['connecting', 'up', 'down'] }),
+    message: text('The same for people.', { maxLength: 1024 }),
+    usingAddress: text('address:port that the tunnel really uses; absent while unknown.', { maxLength: 128 }),
+    usingNat: flag('The far end calls from an address that is none of its candidates.'),
+    rttMs: number('Round trip of the last probes, milliseconds.', { minimum: 0 }),
+    loss: number('Share of the last probes without an answer.', { minimum: 0, maximum: 1 }),
+    handshakeAgeSeconds: number('Time since the last WireGuard handshake, seconds.', { minimum: 0 }),
+    rxBytes: integer('Bytes received.', 0, MAX_BYTES),
+    txBytes: integer('Bytes sent.', 0, MAX_BYTES),
+  },
+  ['usingAddress', 'rttMs', 'loss', 'handshakeAgeSeconds'],
+)
+
+const status = map(
+  'Written by the gateway of this node.',
+  {
+    version: text('Version of Sealane on this node.', { maxLength: 63 }),
+    lanes: list('Lanes of this node.', lane, 256),
+    connections: list('Tunnels to other clusters.', connection, 4096),
+    failure: text('What keeps the gateway from working; absent when nothing does.', { maxLength: 4096 }),
+  },
+  ['failure'],
+)
+
+/** Not `gtw` or `gw`: those belong to Gateway API and to Istio. */
+const SHORT_NAMES = ['slgateway']
+
+export const GATEWAY = sealaneCrd({
+  kind: 'Gateway',
+  plural: 'gateways',
+  shortNames: SHORT_NAMES,
+  columns: [
+    { name: 'Lane', type: 'integer', jsonPath: '.status.lanes[0].lane' },
+    { name: 'Driver', type: 'string', jsonPath: '.status.lanes[0].driver' },
+    { name: 'MTU', type: 'integer', jsonPath: '.status.lanes[0].mtu', priority: 1 },
+    { name: 'Failure', type: 'string', jsonPath: '.status.failure' },
+    { name: 'Version', type: 'string', jsonPath: '.status.version', priority: 1 },
+  ],
+  schema: objectSchema('How the lanes of one node do. metadata.name is the name of the Node.', { status }, []),
+})

@@ -1,0 +1,40 @@
+/** CRD of RouteAgent: which ways one node has to the other clusters (model/objects.ts). Status only. */
+import { MAX_POD_RANGES } from '../../model/pod-ranges.ts'
+import { objectSchema } from './custom-resource.ts'
+import { dnsLabel, integer, list, map, text } from './schema.ts'
+import { sealaneCrd } from './sealane-kind.ts'
+
+const cluster = map('The way to one other cluster.', {
+  cluster: dnsLabel('Cluster id.'),
+  gateways: list('Nodes of this cluster that carry it now.', text('Name of a Node.', { maxLength: 253 }), 256),
+  mtu: integer('Largest packet that gets there.', 0, 65_535),
+})
+
+// A pattern costs the API server less than CEL, and this list may change with every pod. Readers check it anyway.
+const ipv4Range = text('A range of their addresses.', { pattern: '^\\d{1,3}(\\.\\d{1,3}){3}/\\d{1,2}$', maxLength: 18 })
+
+const status = map(
+  'Written by the routeagent of this node.',
+  {
+    version: text('Version of Sealane on this node.', { maxLength: 63 }),
+    clusters: list('Ways to other clusters.', cluster, 4096),
+    podRanges: list('Where the pods of this node are, IPv4.', ipv4Range, MAX_POD_RANGES),
+    failure: text('What keeps the routeagent from working; absent when nothing does.', { maxLength: 4096 }),
+  },
+  ['podRanges', 'failure'],
+)
+
+export const ROUTE_AGENT = sealaneCrd({
+  kind: 'RouteAgent',
+  plural: 'routeagents',
+  shortNames: ['slroute'],
+  columns: [
+    { name: 'Failure', type: 'string', jsonPath: '.status.failure' },
+    { name: 'Version', type: 'string', jsonPath: '.status.version', priority: 1 },
+  ],
+  schema: objectSchema(
+    'Which ways one node has to the other clusters. metadata.name is the name of the Node.',
+    { status },
+    [],
+  ),
+})

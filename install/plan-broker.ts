@@ -1,0 +1,94 @@
+/** Every object of the broker's installation on the hub. */
+import type { ManifestObject } from './manifest-object.ts'
+import { BROKER_CLAIM, type InstallPart, namespaceObject, objectName, partLabels, selectorLabels } from './names.ts'
+import { type Mount, mountOf, unprivilegedPod, volumeOf } from './pod.ts'
+import { BROKER_PORT, STATUS_PORTS } from './ports.ts'
+import { each, optional, when } from './template-value.ts'
+import type { InstallValues } from './values.ts'
+import { type Place, disruptionBudget, metadataOf, serviceAccount } from './workload.ts'
+
+/** The broker makes its own folder in the volume, mode 0700. */
+const DATA: Mount = {
+  name: 'data',
+  path: '/var/lib/sealane',
+  source: { persistentVolumeClaim: { claimName: BROKER_CLAIM } },
+}
+/** SQLite sorts large results in a file. */
+const SCRATCH: Mount = { name: 'scratch', path: '/tmp', source: { emptyDir: { sizeLimit: '256Mi' } } }
+
+export function planBroker(values: InstallValues): readonly InstallPart[] {
+  const { broker } = values
+  const place: Place = { part: 'broker', namespace: broker.namespace }
+  const objects = [
+    ...when(broker.createNamespace, namespaceObject(broker.namespace, 'restricted')),
+    serviceAccount(place),
+    claim(values, place),
+    service(values, place),
+    statefulSet(values, place),
+    disruptionBudget(place),
+  ]
+  return [{ name: 'broker', objects }]
+}
+
+function claim({ broker: { storage } }: InstallValues, { namespace }: Place): ManifestObject {
+  return {
+    apiVersion: 'v1',
+    kind: 'PersistentVolumeClaim',
+    metadata: { name: BROKER_CLAIM, namespace, labels: partLabels('broker') },
+    spec: {
+      accessModes: ['ReadWriteOnce'],
+      storageClassName: optional(storage.storageClassName),
+      resources: { requests: { storage: storage.size } },
+    },
+  }
+}
+
+function service({ broker }: InstallValues, { namespace }: Place): ManifestObject {
+  return {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: {
+      name: objectName('broker'),
+      namespace,
+      labels: partLabels('broker'),
+      annotations: broker.service.annotations,
+    },
+    spec: {
+      type: broker.service.type,
+      loadBalancerClass: optional(broker.service.loadBalancerClass),
+      selector: selectorLabels('broker'),
+      ports: [{ name: 'broker', port: BROKER_PORT, protocol: 'TCP', targetPort: 'broker' }],
+    },
+  }
+}
+
+/** A StatefulSet, because two brokers on one database must never be: a Deployment does not promise that. */
+function statefulSet(values: InstallValues, place: Place): ManifestObject {
+  const { broker } = values
+  const args = ['broker', 'serve', '--state', `${DATA.path}/broker`, '--listen', `0.0.0.0:${BROKER_PORT}`]
+  const template = unprivilegedPod({
+    part: 'broker',
+    values,
+    pod: broker,
+    priority: 'system-cluster-critical',
+    args: [...args, '--clusterset', broker.clusterset, ...each(broker.advertise, (one) => ['--advertise', one])],
+    ports: [
+      { name: 'broker', containerPort: BROKER_PORT },
+      { name: 'status', containerPort: STATUS_PORTS.broker },
+    ],
+    volumes: [DATA, SCRATCH].map(volumeOf),
+    volumeMounts: [DATA, SCRATCH].map(mountOf),
+  })
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'StatefulSet',
+    metadata: metadataOf(place),
+    spec: {
+      replicas: 1,
+      revisionHistoryLimit: 3,
+      serviceName: objectName('broker'),
+      selector: { matchLabels: selectorLabels('broker') },
+      template,
+    },
+  }
+}

@@ -1,0 +1,235 @@
+/** Every object of a member cluster's installation, but the CRDs (plan-crds.ts) and what joining makes. */
+import { LABEL_GATEWAY } from '../model/gateway-node.ts'
+import { agentNamespaceAccess, clusterAccess, userAccess } from './member-access.ts'
+import { memberPolicies } from './member-policies.ts'
+import type { ManifestObject } from './manifest-object.ts'
+import {
+  IDENTITY_SECRET,
+  IDENTITY_SECRET_TYPE,
+  type InstallPart,
+  SITE_CONFIG,
+  SITE_KEY,
+  namespaceObject,
+  objectName,
+  partLabels,
+  selectorLabels,
+} from './names.ts'
+import { type Mount, NODE_NAME, SITE_MOUNT, mountOf, nodeNetworkPod, unprivilegedPod, upArgs, volumeOf } from './pod.ts'
+import { DNS_CONTAINER_PORT, STATUS_PORTS } from './ports.ts'
+import { optional, when } from './template-value.ts'
+import type { InstallValues } from './values.ts'
+import { type Place, daemonSet, deployment, disruptionBudget, serviceAccount, spread } from './workload.ts'
+
+/** In the order in which they should be applied. */
+export function planMember(values: InstallValues): readonly InstallPart[] {
+  return [
+    { name: 'shared', objects: planShared(values) },
+    { name: 'policies', objects: when(values.member.admissionPolicies, ...memberPolicies(values.member.namespace)) },
+    { name: 'agent', objects: planAgent(values) },
+    { name: 'gateway', objects: planGateway(values) },
+    { name: 'routeagent', objects: planRouteagent(values) },
+    { name: 'dns', objects: planDns(values) },
+  ]
+}
+
+/** `site` is the text of site.yaml. */
+export function siteConfigMap(namespace: string, site: string): ManifestObject {
+  return {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name: SITE_CONFIG, namespace, labels: partLabels(undefined) },
+    data: { [SITE_KEY]: site },
+  }
+}
+
+/** `files` are those of the identity folder, by name: cluster.key, cluster.crt, ca.crt, broker.json. */
+export function identitySecret(namespace: string, files: Readonly<Record<string, string>>): ManifestObject {
+  return {
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: { name: IDENTITY_SECRET, namespace, labels: partLabels('agent') },
+    type: IDENTITY_SECRET_TYPE,
+    data: Object.fromEntries(
+      Object.entries(files).map(([name, text]) => [name, Buffer.from(text, 'utf8').toString('base64')]),
+    ),
+  }
+}
+
+function planShared({ member }: InstallValues): readonly ManifestObject[] {
+  return [
+    // The gateway and the routeagent are on the node's own network, which only this level allows.
+    ...when(member.createNamespace, namespaceObject(member.namespace, 'privileged')),
+    ...when(member.criticalPodsQuota, criticalPodsQuota(member.namespace)),
+    ...when(member.site, siteConfigMap(member.namespace, member.site)),
+    ...userAccess(),
+  ]
+}
+
+/** GKE refuses critical pods outside kube-system unless a quota lets them in. */
+function criticalPodsQuota(namespace: string): ManifestObject {
+  const classes = ['system-node-critical', 'system-cluster-critical']
+  return {
+    apiVersion: 'v1',
+    kind: 'ResourceQuota',
+    metadata: { name: 'sealane-critical-pods', namespace, labels: partLabels(undefined) },
+    spec: {
+      hard: { pods: '10000' },
+      scopeSelector: { matchExpressions: [{ scopeName: 'PriorityClass', operator: 'In', values: classes }] },
+    },
+  }
+}
+
+function planAgent(values: InstallValues): readonly ManifestObject[] {
+  const place: Place = { part: 'agent', namespace: values.member.namespace }
+  const state: Mount = {
+    name: 'state',
+    path: '/var/lib/sealane',
+    source: { emptyDir: { sizeLimit: '256Mi' } },
+  }
+  const template = unprivilegedPod({
+    part: 'agent',
+    values,
+    pod: values.agent,
+    priority: 'system-cluster-critical',
+    args: upArgs('agent'),
+    env: [NODE_NAME],
+    ports: [{ name: 'status', containerPort: STATUS_PORTS.agent }],
+    volumes: [SITE_MOUNT, state].map(volumeOf),
+    volumeMounts: [SITE_MOUNT, state].map(mountOf),
+    spec: { topologySpreadConstraints: spread('agent') },
+  })
+  return [
+    serviceAccount(place),
+    ...clusterAccess(place),
+    ...agentNamespaceAccess(place.namespace),
+    deployment(place, values.agent.replicas, template),
+    disruptionBudget(place),
+  ]
+}
+
+/**
+ * The runtime shows /proc/sys read-only to containers; these are the settings of the node's own network namespace. Only
+ * net/: with the rest of /proc/sys root in the container could take over the node.
+ */
+const SYSCTLS: Mount = {
+  name: 'sysctls',
+  path: '/host/proc/sys/net',
+  source: { hostPath: { path: '/proc/sys/net', type: 'Directory' } },
+}
+/** Receive queues of lanes and overlay, read-only in containers too. */
+const DEVICES: Mount = {
+  name: 'devices',
+  path: '/host/sys/devices/virtual/net',
+  source: { hostPath: { path: '/sys/devices/virtual/net', type: 'Directory' } },
+}
+/** Lane keys, made on the node and never leaving it, and what was switched on there. */
+const NODE_STATE: Mount = {
+  name: 'state',
+  path: '/var/lib/sealane',
+  source: { hostPath: { path: '/var/lib/sealane', type: 'DirectoryOrCreate' } },
+}
+const NODE_MOUNTS = [SITE_MOUNT, NODE_STATE, SYSCTLS, DEVICES]
+const NODE_ENV = [
+  NODE_NAME,
+  { name: 'SEALANE_SYSCTL_NET', value: SYSCTLS.path },
+  { name: 'SEALANE_NET_DEVICES', value: DEVICES.path },
+]
+
+/** Sockets of WireGuard in user space. */
+const SOCKETS: Mount = { name: 'wireguard', path: '/var/run/wireguard', source: { emptyDir: { medium: 'Memory' } } }
+const TUN: Mount = {
+  name: 'tun',
+  path: '/dev/net/tun',
+  source: { hostPath: { path: '/dev/net/tun', type: 'CharDevice' } },
+}
+
+function planGateway(values: InstallValues): readonly ManifestObject[] {
+  const place: Place = { part: 'gateway', namespace: values.member.namespace }
+  const userSpace = values.gateway.userSpaceWireguard
+  const onGatewayNodes = [
+    { key: LABEL_GATEWAY, operator: 'Exists' },
+    { key: 'kubernetes.io/os', operator: 'In', values: ['linux'] },
+  ]
+  const template = nodeNetworkPod({
+    part: 'gateway',
+    values,
+    pod: values.gateway,
+    priority: 'system-node-critical',
+    args: upArgs('gateway'),
+    env: NODE_ENV,
+    volumes: [...NODE_MOUNTS.map(volumeOf), ...when(userSpace, volumeOf(SOCKETS), volumeOf(TUN))],
+    volumeMounts: [...NODE_MOUNTS.map(mountOf), ...when(userSpace, mountOf(SOCKETS), mountOf(TUN))],
+    spec: { affinity: nodeAffinity(onGatewayNodes) },
+  })
+  return [serviceAccount(place), ...clusterAccess(place), daemonSet(place, 1, template)]
+}
+
+function planRouteagent(values: InstallValues): readonly ManifestObject[] {
+  const place: Place = { part: 'routeagent', namespace: values.member.namespace }
+  const template = nodeNetworkPod({
+    part: 'routeagent',
+    values,
+    pod: values.routeagent,
+    priority: 'system-node-critical',
+    args: upArgs('routeagent'),
+    env: NODE_ENV,
+    volumes: NODE_MOUNTS.map(volumeOf),
+    volumeMounts: NODE_MOUNTS.map(mountOf),
+    spec: { affinity: nodeAffinity([{ key: 'kubernetes.io/os', operator: 'In', values: ['linux'] }]) },
+  })
+  return [serviceAccount(place), ...clusterAccess(place), daemonSet(place, '10%', template)]
+}
+
+function nodeAffinity(matchExpressions: readonly unknown[]): unknown {
+  return {
+    nodeAffinity: { requiredDuringSchedulingIgnoredDuringExecution: { nodeSelectorTerms: [{ matchExpressions }] } },
+  }
+}
+
+function planDns(values: InstallValues): readonly ManifestObject[] {
+  const place: Place = { part: 'dns', namespace: values.member.namespace }
+  const protocols = ['UDP', 'TCP'] as const
+  const template = unprivilegedPod({
+    part: 'dns',
+    values,
+    pod: values.dns,
+    priority: 'system-cluster-critical',
+    args: upArgs('dns'),
+    env: [NODE_NAME],
+    ports: [
+      ...protocols.map((protocol) => ({
+        name: `dns-${protocol.toLowerCase()}`,
+        containerPort: DNS_CONTAINER_PORT,
+        protocol,
+      })),
+      { name: 'status', containerPort: STATUS_PORTS.dns },
+    ],
+    volumes: [volumeOf(SITE_MOUNT)],
+    volumeMounts: [mountOf(SITE_MOUNT)],
+    // Upstreams are named in the site file; cluster DNS forwards here, so it must not be asked back.
+    spec: { topologySpreadConstraints: spread('dns'), dnsPolicy: 'Default' },
+  })
+  const service: ManifestObject = {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name: objectName('dns'), namespace: place.namespace, labels: partLabels('dns') },
+    spec: {
+      type: 'ClusterIP',
+      clusterIP: optional(values.dns.clusterIP),
+      selector: selectorLabels('dns'),
+      ports: protocols.map((protocol) => ({
+        name: `dns-${protocol.toLowerCase()}`,
+        port: 53,
+        protocol,
+        targetPort: `dns-${protocol.toLowerCase()}`,
+      })),
+    },
+  }
+  return [
+    serviceAccount(place),
+    ...clusterAccess(place),
+    service,
+    deployment(place, values.dns.replicas, template),
+    disruptionBudget(place),
+  ]
+}

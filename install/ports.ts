@@ -1,0 +1,12 @@
+/** Ports of the pods. Two of them share the node's network, so each status page has a port of its own. */
+
+export const DNS_CONTAINER_PORT = 5353
+export const BROKER_PORT = 7443
+
+export const STATUS_PORTS = {
+  broker: 9470,
+  agent: 9471,
+  gateway: 9472,
+  routeagent: 9473,
+  dns: 9474,
+} as const

@@ -1,0 +1,96 @@
+/**
+ * One source for objects and for chart templates. The planners get values; for the chart they get places where values
+ * will stand instead. A text becomes `{{ .Values.path }}`, so that it can be joined with other text as usual; everything
+ * else becomes a TemplateValue. A planner never looks into a value: it asks when(), each(), optional() or digest().
+ */
+import { createHash } from 'node:crypto'
+
+/** A number, a flag, a list or a map that the chart's user gives. */
+export class TemplateValue {
+  readonly path: string
+  constructor(path: string) {
+    this.path = path
+  }
+}
+
+/** List items, or whole objects, that are there when the value is true or not empty. */
+export class Conditional {
+  readonly path: string
+  readonly items: readonly unknown[]
+  constructor(path: string, items: readonly unknown[]) {
+    this.path = path
+    this.items = items
+  }
+}
+
+/** List items, once for each text of a list; `{{ . }}` is that text. */
+export class Repeated {
+  readonly path: string
+  readonly items: readonly string[]
+  constructor(path: string, items: readonly string[]) {
+    this.path = path
+    this.items = items
+  }
+}
+
+/** The value of a map entry that is left out when the text is empty. */
+export class OptionalText {
+  readonly path: string
+  constructor(path: string) {
+    this.path = path
+  }
+}
+
+/** Maps whose keys the user chooses: they are given whole. */
+const OPAQUE = new Set(['resources', 'nodeSelector', 'annotations'])
+
+/** The same shape, with a place instead of each value. */
+export function placeholders<T extends object>(values: T, under = ''): T {
+  const entries = Object.entries(values).map(([key, value]: [string, unknown]) => {
+    const path = under === '' ? key : `${under}.${key}`
+    if (typeof value === 'string') return [key, textPlaceholder(path)]
+    const isGroup = typeof value === 'object' && value !== null && !Array.isArray(value) && !OPAQUE.has(key)
+    return [key, isGroup ? placeholders(value, path) : new TemplateValue(path)]
+  })
+  return Object.fromEntries(entries) as T
+}
+
+const TEXT_PLACEHOLDER = /^\{\{ \.Values\.([A-Za-z0-9.]+) \}\}$/
+
+function textPlaceholder(path: string): string {
+  return `{{ .Values.${path} }}`
+}
+
+/** The path of a place; undefined for a plain value. */
+export function placeholderPath(value: unknown): string | undefined {
+  if (value instanceof TemplateValue) return value.path
+  return typeof value === 'string' ? TEXT_PLACEHOLDER.exec(value)?.[1] : undefined
+}
+
+/** The items when the flag is true or the text is not empty. To be spread into a list. */
+export function when<T>(value: boolean | string, ...items: readonly T[]): readonly T[] {
+  const path = placeholderPath(value)
+  if (path !== undefined) return [new Conditional(path, items) as T]
+  return value === true || (typeof value === 'string' && value !== '') ? items : []
+}
+
+/** What `make` gives for each text of the list. To be spread into a list. */
+export function each(values: readonly string[], make: (value: string) => readonly string[]): readonly string[] {
+  const path = placeholderPath(values)
+  // The only list of texts that is no list of texts: a chart's loop.
+  if (path !== undefined) return [new Repeated(path, make('{{ . }}')) as unknown as string]
+  return values.flatMap(make)
+}
+
+/** Undefined for the empty text: the field is left out. */
+export function optional(value: string): string | undefined {
+  const path = placeholderPath(value)
+  if (path !== undefined) return new OptionalText(path) as unknown as string
+  return value === '' ? undefined : value
+}
+
+/** SHA-256 of a text, in hexadecimal. */
+export function digest(text: string): string {
+  const path = placeholderPath(text)
+  return path === undefined ? createHash('sha256').update(text).digest('hex') : `{{ .Values.${path} | sha256sum }}`
+}

@@ -1,0 +1,103 @@
+/** What can be said about an installation, and what holds where nothing is said. The chart's values.yaml is this. */
+import { SYSTEM_NAMESPACE } from '../model/spec-constants.ts'
+
+export interface ResourceValues {
+  readonly requests?: Readonly<Record<string, string>>
+  readonly limits?: Readonly<Record<string, string>>
+}
+
+export interface TolerationValues {
+  readonly key?: string
+  readonly operator?: 'Exists' | 'Equal'
+  readonly value?: string
+  readonly effect?: string
+}
+
+export interface PodValues {
+  readonly resources: ResourceValues
+  readonly nodeSelector: Readonly<Record<string, string>>
+  readonly tolerations: readonly TolerationValues[]
+}
+
+export type ServiceType = 'LoadBalancer' | 'NodePort' | 'ClusterIP'
+
+export interface InstallValues {
+  readonly image: { readonly repository: string; readonly tag: string; readonly pullPolicy: string }
+  readonly imagePullSecrets: readonly { readonly name: string }[]
+  readonly logLevel: string
+  readonly member: {
+    /** Only the chart looks at this. */
+    readonly enabled: boolean
+    readonly namespace: string
+    readonly createNamespace: boolean
+    /** Text of site.yaml; empty: ConfigMap sealane-site comes from elsewhere, such as `sealane join`. */
+    readonly site: string
+    readonly admissionPolicies: boolean
+    readonly criticalPodsQuota: boolean
+  }
+  readonly agent: PodValues & { readonly replicas: number }
+  readonly dns: PodValues & { readonly replicas: number; readonly clusterIP: string }
+  readonly gateway: PodValues & { readonly userSpaceWireguard: boolean }
+  readonly routeagent: PodValues
+  readonly broker: PodValues & {
+    /** Only the chart looks at this. */
+    readonly enabled: boolean
+    readonly namespace: string
+    readonly createNamespace: boolean
+    /** host:port under which members reach the broker. */
+    readonly advertise: readonly string[]
+    readonly clusterset: string
+    readonly service: {
+      readonly type: string
+      readonly annotations: Readonly<Record<string, string>>
+      readonly loadBalancerClass: string
+    }
+    readonly storage: { readonly size: string; readonly storageClassName: string }
+  }
+}
+
+/** Every process holds about 100 MiB resident; an agent with 1,000 services up to 200 (docs/benchmarks.md). */
+const RESIDENT = '128Mi'
+
+/** No limit of processor time: throttled probes would look like a dead lane, throttled DNS like a dead service. */
+function resources(cpu: string, memoryLimit: string, memory = RESIDENT): ResourceValues {
+  return { requests: { cpu, memory }, limits: { memory: memoryLimit } }
+}
+
+/** These pods are the node's network: they run wherever there is one. */
+const EVERYWHERE: readonly TolerationValues[] = [{ operator: 'Exists' }]
+
+export const DEFAULT_VALUES: InstallValues = {
+  image: { repository: 'localhost/sealane', tag: '0.1.0', pullPolicy: 'IfNotPresent' },
+  imagePullSecrets: [],
+  logLevel: 'info',
+  member: {
+    enabled: true,
+    namespace: SYSTEM_NAMESPACE,
+    createNamespace: true,
+    site: '',
+    admissionPolicies: true,
+    criticalPodsQuota: false,
+  },
+  agent: { replicas: 2, resources: resources('50m', '512Mi', '200Mi'), nodeSelector: {}, tolerations: [] },
+  dns: { replicas: 2, clusterIP: '', resources: resources('50m', '256Mi'), nodeSelector: {}, tolerations: [] },
+  gateway: {
+    userSpaceWireguard: true,
+    resources: resources('100m', '512Mi'),
+    nodeSelector: {},
+    tolerations: EVERYWHERE,
+  },
+  routeagent: { resources: resources('50m', '256Mi'), nodeSelector: {}, tolerations: EVERYWHERE },
+  broker: {
+    enabled: false,
+    namespace: 'sealane-broker',
+    createNamespace: true,
+    advertise: ['sealane-broker.sealane-broker.svc:7443'],
+    clusterset: 'default',
+    service: { type: 'LoadBalancer', annotations: {}, loadBalancerClass: '' },
+    storage: { size: '1Gi', storageClassName: '' },
+    resources: resources('100m', '512Mi'),
+    nodeSelector: {},
+    tolerations: [],
+  },
+}

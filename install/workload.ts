@@ -1,0 +1,70 @@
+/** Deployments, their disruption budgets, and ServiceAccounts. */
+import type { ManifestObject } from './manifest-object.ts'
+import { type PartName, objectName, partLabels, selectorLabels } from './names.ts'
+
+export interface Place {
+  readonly part: PartName
+  readonly namespace: string
+}
+
+export function metadataOf({ part, namespace }: Place): ManifestObject['metadata'] {
+  return { name: objectName(part), namespace, labels: partLabels(part) }
+}
+
+/** Pods that need a token ask for it themselves; nobody else gets one by using this account. */
+export function serviceAccount(place: Place): ManifestObject {
+  return { apiVersion: 'v1', kind: 'ServiceAccount', metadata: metadataOf(place), automountServiceAccountToken: false }
+}
+
+export function deployment(place: Place, replicas: number, template: unknown): ManifestObject {
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'Deployment',
+    metadata: metadataOf(place),
+    spec: {
+      replicas,
+      revisionHistoryLimit: 3,
+      selector: { matchLabels: selectorLabels(place.part) },
+      strategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable: 0, maxSurge: 1 } },
+      template,
+    },
+  }
+}
+
+export function daemonSet(place: Place, maxUnavailable: number | string, template: unknown): ManifestObject {
+  return {
+    apiVersion: 'apps/v1',
+    kind: 'DaemonSet',
+    metadata: metadataOf(place),
+    spec: {
+      revisionHistoryLimit: 3,
+      selector: { matchLabels: selectorLabels(place.part) },
+      updateStrategy: { type: 'RollingUpdate', rollingUpdate: { maxUnavailable } },
+      template,
+    },
+  }
+}
+
+/** One pod at a time may be moved away. Pods that are not ready do not hold a drain up. */
+export function disruptionBudget(place: Place): ManifestObject {
+  return {
+    apiVersion: 'policy/v1',
+    kind: 'PodDisruptionBudget',
+    metadata: metadataOf(place),
+    spec: {
+      maxUnavailable: 1,
+      unhealthyPodEvictionPolicy: 'AlwaysAllow',
+      selector: { matchLabels: selectorLabels(place.part) },
+    },
+  }
+}
+
+/** Over zones and nodes where there are several; never a reason not to run. */
+export function spread(part: PartName): readonly unknown[] {
+  return ['topology.kubernetes.io/zone', 'kubernetes.io/hostname'].map((topologyKey) => ({
+    maxSkew: 1,
+    topologyKey,
+    whenUnsatisfiable: 'ScheduleAnyway',
+    labelSelector: { matchLabels: selectorLabels(part) },
+  }))
+}

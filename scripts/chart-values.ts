@@ -1,0 +1,135 @@
+/** values.yaml and values.schema.json of the chart, from install/values.ts. */
+import { DEFAULT_VALUES } from '../install/values.ts'
+
+/** What each value is for. A value without a note fails the test of the manifests. */
+export const NOTES: Readonly<Record<string, string>> = {
+  image: 'One image has all parts.',
+  'image.repository': 'Where your cluster finds it. No image is published: see the Containerfile.',
+  'image.tag': 'Version.',
+  'image.pullPolicy': 'Always, IfNotPresent or Never.',
+  imagePullSecrets: 'Secrets for a private registry: [{ name: … }].',
+  logLevel: 'trace, debug, info, warn, error, fatal or silent.',
+  member: 'What makes this cluster a member of a clusterset.',
+  'member.enabled': 'Install agent, gateway, routeagent and dns.',
+  'member.namespace': 'Where they live.',
+  'member.createNamespace':
+    'The chart makes the namespace, with its pod security level (privileged: the gateway is on the node network).',
+  'member.site': 'Text of site.yaml. Empty: ConfigMap sealane-site is made elsewhere, as sealane join does.',
+  'member.admissionPolicies': 'Hold ServiceAccounts to their own objects, and the About API to its promises.',
+  'member.criticalPodsQuota': 'A ResourceQuota that lets critical pods in; GKE wants one.',
+  agent: 'Talks to the broker. One leads, the others wait.',
+  'agent.replicas': 'Pods.',
+  dns: 'Answers clusterset.local.',
+  'dns.replicas': 'Pods.',
+  'dns.clusterIP': 'A fixed address for the Service, for a cluster DNS that must be told one. Empty: any.',
+  gateway: 'On every node with label sealane.io/gateway.',
+  'gateway.userSpaceWireguard': 'Mount /dev/net/tun, for nodes whose kernel has no WireGuard. The device must exist.',
+  routeagent: 'On every Linux node.',
+  broker: 'The meeting point of a clusterset; one cluster, the hub, has it.',
+  'broker.enabled': 'Install the broker.',
+  'broker.namespace': 'Where it lives.',
+  'broker.createNamespace': 'The chart makes the namespace, with pod security level restricted.',
+  'broker.advertise': 'host:port under which members reach the broker, best first. Set this.',
+  'broker.clusterset': 'Name of the clusterset, fixed at the first start.',
+  'broker.service': 'How members get in.',
+  'broker.service.type': 'LoadBalancer, NodePort or ClusterIP.',
+  'broker.service.annotations': 'For the cloud.',
+  'broker.service.loadBalancerClass': 'Empty: the default class.',
+  'broker.storage': 'State and certificate authority of the clusterset.',
+  'broker.storage.size': 'Size of the volume.',
+  'broker.storage.storageClassName': 'Empty: the default class.',
+}
+
+const POD_NOTES: Readonly<Record<string, string>> = {
+  resources: 'Measured: about 100 MiB resident each, an agent with 1,000 services up to 200.',
+  nodeSelector: 'Labels of the nodes to run on.',
+  tolerations: 'Taints to put up with.',
+}
+
+export function noteOf(path: string): string | undefined {
+  return NOTES[path] ?? POD_NOTES[path.split('.').at(-1) ?? '']
+}
+
+const IMAGE_TEXT = '^[A-Za-z0-9][A-Za-z0-9._:/@-]*$'
+const DNS_LABEL = '^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$'
+
+/** Beyond the type that the default has. */
+const LIMITS: Readonly<Record<string, object>> = {
+  'image.repository': { pattern: IMAGE_TEXT },
+  'image.tag': { pattern: IMAGE_TEXT },
+  'image.pullPolicy': { enum: ['Always', 'IfNotPresent', 'Never'] },
+  imagePullSecrets: { items: { type: 'object', required: ['name'], properties: { name: { type: 'string' } } } },
+  logLevel: { enum: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] },
+  'member.namespace': { pattern: DNS_LABEL },
+  'agent.replicas': { minimum: 0 },
+  'dns.replicas': { minimum: 0 },
+  'broker.namespace': { pattern: DNS_LABEL },
+  'broker.clusterset': { pattern: DNS_LABEL },
+  'broker.advertise': { minItems: 1, items: { type: 'string', minLength: 1 } },
+  'broker.service.type': { enum: ['LoadBalancer', 'NodePort', 'ClusterIP'] },
+}
+
+const TEXT_MAP = { additionalProperties: { type: 'string' } }
+const FREE: Readonly<Record<string, object>> = {
+  resources: {
+    properties: { requests: { type: 'object' }, limits: { type: 'object' } },
+    additionalProperties: false,
+  },
+  nodeSelector: TEXT_MAP,
+  annotations: TEXT_MAP,
+  tolerations: { items: { type: 'object' } },
+}
+
+function schemaOf(value: unknown, path: string): object {
+  const key = path.split('.').at(-1) ?? ''
+  const note = noteOf(path)
+  const description = note === undefined ? {} : { description: note }
+  const limits = LIMITS[path] ?? FREE[key] ?? {}
+  if (Array.isArray(value)) return { type: 'array', ...description, ...limits }
+  if (typeof value === 'number') return { type: 'integer', ...description, ...limits }
+  if (typeof value !== 'object' || value === null) return { type: typeof value, ...description, ...limits }
+  if (key in FREE) return { type: 'object', ...description, ...limits }
+  const properties = Object.entries(value).map(([name, inner]: [string, unknown]) => [
+    name,
+    schemaOf(inner, path === '' ? name : `${path}.${name}`),
+  ])
+  return {
+    type: 'object',
+    ...description,
+    properties: Object.fromEntries(properties) as object,
+    additionalProperties: false,
+  }
+}
+
+export function valuesSchema(): string {
+  const root = schemaOf(DEFAULT_VALUES, '') as { properties: object }
+  // A chart that has this one as a part hands its own `global` down.
+  const properties = { ...root.properties, global: { type: 'object' } }
+  return `${JSON.stringify({ $schema: 'http://json-schema.org/draft-07/schema#', title: 'Values of sealane', ...root, properties }, undefined, 2)}\n`
+}
+
+export function valuesYaml(): string {
+  return `# Defaults. Every value is checked against values.schema.json.\n${valueLines(DEFAULT_VALUES, '').join('\n')}\n`
+}
+
+function valueLines(values: object, under: string): string[] {
+  const indent = '  '.repeat(under === '' ? 0 : under.split('.').length)
+  return Object.entries(values).flatMap(([key, value]: [string, unknown]) => {
+    const path = under === '' ? key : `${under}.${key}`
+    const note = noteOf(path)
+    const lines = note === undefined ? [] : [`${indent}# ${note}`]
+    const isGroup = typeof value === 'object' && value !== null && !Array.isArray(value) && !(key in FREE)
+    if (isGroup) return [...lines, `${indent}${key}:`, ...valueLines(value, path)]
+    return [...lines, `${indent}${key}: ${flow(value)}`]
+  })
+}
+
+/** On one line, as people write small lists and maps. */
+function flow(value: unknown): string {
+  if (Array.isArray(value)) return `[${value.map(flow).join(', ')}]`
+  if (typeof value !== 'object' || value === null) {
+    return typeof value === 'string' && /^[A-Za-z][\w/.-]*$/.test(value) ? value : JSON.stringify(value)
+  }
+  const entries = Object.entries(value).map(([key, inner]: [string, unknown]) => `${key}: ${flow(inner)}`)
+  return entries.length === 0 ? '{}' : `{ ${entries.join(', ')} }`
+}

@@ -1,0 +1,89 @@
+/** Every generated file below manifests/, as text by path. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { formatYaml } from '../cluster/yaml.ts'
+import { ALL_CRDS } from '../install/crds/all-crds.ts'
+import type { InstallPart } from '../install/names.ts'
+import { planBroker } from '../install/plan-broker.ts'
+import { planMember } from '../install/plan-member.ts'
+import { placeholders } from '../install/template-value.ts'
+import { DEFAULT_VALUES } from '../install/values.ts'
+import { chartTemplate } from './chart-yaml.ts'
+import { valuesSchema, valuesYaml } from './chart-values.ts'
+
+const HEADER = '# Written by `npm run manifests` from install/. Change it there.\n'
+
+/** Parts that the chart installs when broker.enabled is set; the others are the member's. */
+const BROKER_PARTS: ReadonlySet<string> = new Set(['broker'])
+
+/** Paths are relative to manifests/. */
+export function manifestFiles(): ReadonlyMap<string, string> {
+  return new Map([
+    ...crdFiles('crds', true),
+    ...kustomizeFiles('base', planMember(DEFAULT_VALUES)),
+    ...kustomizeFiles('broker', planBroker(DEFAULT_VALUES)),
+    ...chartFiles(),
+  ])
+}
+
+function documents(objects: readonly unknown[]): string {
+  return HEADER + objects.map((object) => `---\n${formatYaml(object)}`).join('')
+}
+
+function crdFiles(folder: string, hasKustomization: boolean): [string, string][] {
+  const names = ALL_CRDS.map(({ metadata }) => `${metadata.name}.yaml`)
+  const files = ALL_CRDS.map((crd, i): [string, string] => [`${folder}/${names[i] ?? ''}`, documents([crd])])
+  return hasKustomization ? [...files, [`${folder}/kustomization.yaml`, kustomization(names)]] : files
+}
+
+function kustomizeFiles(folder: string, parts: readonly InstallPart[]): [string, string][] {
+  const used = parts.filter(({ objects }) => objects.length > 0)
+  return [
+    ...used.map(({ name, objects }): [string, string] => [`${folder}/${name}.yaml`, documents(objects)]),
+    [`${folder}/kustomization.yaml`, kustomization(used.map(({ name }) => `${name}.yaml`))],
+  ]
+}
+
+function kustomization(resources: readonly string[]): string {
+  return documents([{ apiVersion: 'kustomize.config.k8s.io/v1beta1', kind: 'Kustomization', resources }])
+}
+
+function chartFiles(): [string, string][] {
+  const values = placeholders(DEFAULT_VALUES)
+  const templates = [...planMember(values), ...planBroker(values)].map(({ name, objects }): [string, string] => [
+    `chart/templates/${name}.yaml`,
+    HEADER + chartTemplate(objects, BROKER_PARTS.has(name) ? 'broker.enabled' : 'member.enabled'),
+  ])
+  return [
+    ...templates,
+    ...crdFiles('chart/crds', false),
+    ['chart/Chart.yaml', chartYaml()],
+    ['chart/values.yaml', HEADER + valuesYaml()],
+    ['chart/values.schema.json', valuesSchema()],
+    ['chart/templates/NOTES.txt', CHART_NOTES],
+  ]
+}
+
+function chartYaml(): string {
+  const file = join(import.meta.dirname, '..', 'package.json')
+  const { version, description } = JSON.parse(readFileSync(file, 'utf8')) as { version: string; description: string }
+  const chart = { apiVersion: 'v2', name: 'sealane', description, type: 'application', version, appVersion: version }
+  // Admission policies and the CEL functions of the CRDs.
+  return HEADER + formatYaml({ ...chart, kubeVersion: '>=1.31.0-0' })
+}
+
+const CHART_NOTES = `Sealane {{ .Chart.AppVersion }} is in.
+{{- if .Values.member.enabled }}
+
+Pods in {{ .Values.member.namespace }} wait until this cluster has joined. On the hub:
+  sealane token create
+and then, with a kubeconfig of this cluster, the line that it prints.
+{{- end }}
+{{- if .Values.broker.enabled }}
+
+The broker is in {{ .Values.broker.namespace }}. Members reach it at {{ join ", " .Values.broker.advertise }}.
+{{- end }}
+
+Helm installs CRDs once and never changes them: sealane join brings them up to date, without taking anything
+from other products that use them.
+`

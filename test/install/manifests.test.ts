@@ -1,0 +1,258 @@
+/** What is installed: generated files are as committed, and each component may do what it needs and no more. */
+import { readFileSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { ALL_CRDS } from '../../install/crds/all-crds.ts'
+import type { ManifestObject } from '../../install/manifest-object.ts'
+import { planBroker } from '../../install/plan-broker.ts'
+import { identitySecret, planMember } from '../../install/plan-member.ts'
+import { STATUS_PORTS } from '../../install/ports.ts'
+import { placeholders } from '../../install/template-value.ts'
+import { DEFAULT_VALUES } from '../../install/values.ts'
+import { noteOf } from '../../scripts/chart-values.ts'
+import { manifestFiles } from '../../scripts/manifest-files.ts'
+import { ROOT, sourceFiles } from '../support/source-tree.ts'
+
+const MEMBER = ['agent', 'gateway', 'routeagent', 'dns'] as const
+const ON_THE_NODE: readonly string[] = ['gateway', 'routeagent']
+
+interface Container {
+  readonly args: readonly string[]
+  readonly securityContext: object
+  readonly resources: { readonly requests?: object; readonly limits?: object }
+  readonly readinessProbe: { readonly httpGet: { readonly port: number; readonly host?: string } }
+}
+
+interface PodSpec {
+  readonly automountServiceAccountToken: boolean
+  readonly hostNetwork?: boolean
+  readonly priorityClassName: string
+  readonly securityContext: Readonly<Record<string, unknown>>
+  readonly containers: readonly [Container]
+  readonly volumes: readonly { readonly name: string; readonly hostPath?: { readonly path: string } }[]
+}
+
+interface Rule {
+  readonly apiGroups: readonly [string]
+  readonly resources: readonly string[]
+  readonly verbs: readonly string[]
+}
+
+/** As it goes to an API server: without fields that are undefined. */
+function plain<T>(value: T): T {
+  return JSON.parse(JSON.stringify(value)) as T
+}
+
+const objects = plain([...planMember(DEFAULT_VALUES), ...planBroker(DEFAULT_VALUES)].flatMap((part) => part.objects))
+
+function find(kind: string, name: string): ManifestObject | undefined {
+  return objects.find((object) => object.kind === kind && object.metadata.name === name)
+}
+
+function podOf(part: string): PodSpec {
+  const workload = objects.find(
+    ({ kind, metadata }) =>
+      ['Deployment', 'DaemonSet', 'StatefulSet'].includes(kind) && metadata.name === `sealane-${part}`,
+  )
+  return (workload as unknown as { spec: { template: { spec: PodSpec } } }).spec.template.spec
+}
+
+t.test('manifests/ is what npm run manifests writes', async (t) => {
+  const files = manifestFiles()
+  for (const [path, text] of files) {
+    t.equal(read(path), text, `${path}: run npm run manifests`)
+  }
+  for (const folder of ['base', 'broker', 'chart', 'crds']) {
+    for (const name of readdirSync(join(ROOT, 'manifests', folder), { recursive: true, encoding: 'utf8' })) {
+      if (/\.(ya?ml|json|txt)$/.test(name)) t.ok(files.has(join(folder, name)), `${folder}/${name} is generated`)
+    }
+  }
+})
+
+function read(path: string): string {
+  try {
+    return readFileSync(join(ROOT, 'manifests', path), 'utf8')
+  } catch {
+    return 'missing'
+  }
+}
+
+t.test('every value of the chart is explained, and the image is of this version', async (t) => {
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }
+  t.equal(DEFAULT_VALUES.image.tag, version, 'image.tag')
+  const paths = JSON.stringify(placeholders(DEFAULT_VALUES)).matchAll(/(?:\.Values\.|"path":")([A-Za-z.]+)/g)
+  for (const [, path = ''] of paths) t.ok(noteOf(path), path)
+})
+
+t.test('the image has the Node that the project pins, and every folder that is compiled', async (t) => {
+  const containerfile = readFileSync(join(ROOT, 'Containerfile'), 'utf8')
+  const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
+    dependencies: { node: string }
+  }
+  t.match(containerfile, `/node:${dependencies.node}-`)
+  const { include } = JSON.parse(readFileSync(join(ROOT, 'tsconfig.build.json'), 'utf8')) as { include: string[] }
+  const context = readFileSync(join(ROOT, '.dockerignore'), 'utf8').split('\n')
+  for (const folder of include) {
+    t.match(containerfile, `COPY ${folder} ./${folder}\n`, folder)
+    t.ok(context.includes(`!${folder}`), `.dockerignore lets ${folder} in`)
+  }
+})
+
+t.test('pods that need no power have none', async (t) => {
+  for (const part of [...MEMBER, 'broker']) {
+    const pod = podOf(part)
+    const [container] = pod.containers
+    const onNode = ON_THE_NODE.includes(part)
+    t.same(
+      container.securityContext,
+      {
+        allowPrivilegeEscalation: false,
+        readOnlyRootFilesystem: true,
+        capabilities: onNode ? { drop: ['ALL'], add: ['NET_ADMIN'] } : { drop: ['ALL'] },
+      },
+      `${part}: container`,
+    )
+    t.equal(pod.securityContext['runAsNonRoot'] === true, !onNode, `${part}: runAsNonRoot`)
+    t.same(pod.securityContext['seccompProfile'], { type: 'RuntimeDefault' }, `${part}: seccomp`)
+    t.equal(pod.hostNetwork === true, onNode, `${part}: hostNetwork`)
+    t.equal(pod.automountServiceAccountToken, part !== 'broker', `${part}: token`)
+    t.equal(pod.volumes.filter(({ hostPath }) => hostPath !== undefined).length > 0, onNode, `${part}: hostPath`)
+    t.equal(pod.priorityClassName, onNode ? 'system-node-critical' : 'system-cluster-critical', `${part}: priority`)
+    t.ok(container.resources.requests && container.resources.limits, `${part}: resources`)
+  }
+})
+
+t.test('each status page has a port of its own, on loopback where the node has the address', async (t) => {
+  t.equal(new Set(Object.values(STATUS_PORTS)).size, Object.keys(STATUS_PORTS).length)
+  for (const part of [...MEMBER, 'broker'] as const) {
+    const [container] = podOf(part).containers
+    const host = ON_THE_NODE.includes(part) ? '127.0.0.1' : '0.0.0.0'
+    t.equal(container.args[container.args.indexOf('--status-listen') + 1], `${host}:${STATUS_PORTS[part]}`, part)
+    const { port, host: probed = '0.0.0.0' } = container.readinessProbe.httpGet
+    t.same([port, probed], [STATUS_PORTS[part], host], `${part}: probe`)
+  }
+})
+
+const READ = ['get', 'list', 'watch']
+const WRITE = ['create', 'patch', 'delete']
+
+/** What each component applies and removes; of ClusterProperties, two by their names. */
+const WRITTEN: Readonly<Record<(typeof MEMBER)[number], readonly string[]>> = {
+  agent: ['EndpointSlice', 'ServiceImport', 'Cluster', 'Endpoint', 'Lease', 'Membership'],
+  gateway: ['Endpoint', 'Gateway'],
+  routeagent: ['RouteAgent'],
+  dns: [],
+}
+
+t.test('each component reads the kinds that its sources have caches of, writes its own, and no others', async (t) => {
+  for (const part of MEMBER) {
+    const used = new Set<string>()
+    for (const { text } of sourceFiles(new RegExp(`^(${part}/.*|cli/compose-${part})\\.ts$`), [part, 'cli'])) {
+      for (const [, kind = ''] of text.matchAll(/\bcache\('(\w+)'\)/g)) used.add(kind)
+      // A loop over kinds: `for (const kind of ['Cluster', 'Lease'] as const) … cache(kind)`.
+      for (const [, kinds = ''] of text.matchAll(/for \(const kind of \[([^\]]*)\]/g)) {
+        for (const [, kind = ''] of kinds.matchAll(/'(\w+)'/g)) used.add(kind)
+      }
+    }
+    // Every component asks what this cluster is a member of, and what it writes it compares with what there is.
+    const read = [...new Set([...used, 'Membership', ...WRITTEN[part]])]
+    t.same(allowed(part, READ).sort(), resourcesOf(read), `${part} reads`)
+    t.same(allowed(part, WRITE).sort(), resourcesOf(WRITTEN[part]), `${part} writes`)
+  }
+})
+
+/** As RBAC names them. */
+const RESOURCES: Readonly<Record<string, string>> = {
+  Namespace: '/namespaces',
+  Node: '/nodes',
+  Pod: '/pods',
+  Service: '/services',
+  EndpointSlice: 'discovery.k8s.io/endpointslices',
+  ServiceExport: 'multicluster.x-k8s.io/serviceexports',
+  ServiceImport: 'multicluster.x-k8s.io/serviceimports',
+  Cluster: 'sealane.io/clusters',
+  Endpoint: 'sealane.io/endpoints',
+  Gateway: 'sealane.io/gateways',
+  RouteAgent: 'sealane.io/routeagents',
+  Membership: 'sealane.io/memberships',
+  ClusterProperty: 'about.k8s.io/clusterproperties',
+  Lease: 'coordination.k8s.io/leases',
+}
+
+function resourcesOf(kinds: readonly string[]): string[] {
+  return kinds.map((kind) => RESOURCES[kind] ?? kind).sort()
+}
+
+/** `group/resource` of each rule that has all of the verbs, without rules for single objects. */
+function allowed(part: string, verbs: readonly string[]): string[] {
+  return ['ClusterRole', 'Role']
+    .flatMap(
+      (kind) => (find(kind, `sealane-${part}`)?.['rules'] ?? []) as readonly (Rule & { resourceNames?: unknown })[],
+    )
+    .filter((rule) => rule.resourceNames === undefined && verbs.every((verb) => rule.verbs.includes(verb)))
+    .flatMap(({ apiGroups, resources }) => resources.map((resource) => `${apiGroups[0]}/${resource}`))
+}
+
+t.test('nobody may do everything', async (t) => {
+  const roles = objects.filter(({ kind }) => /Role$/.test(kind))
+  t.ok(roles.length >= 6)
+  for (const { kind, metadata, rules } of roles as unknown as (ManifestObject & { rules: Rule[] })[]) {
+    for (const { apiGroups, resources, verbs } of rules) {
+      t.notOk([...apiGroups, ...resources, ...verbs].includes('*'), `${kind} ${metadata.name}`)
+    }
+  }
+  t.same(allowed('dns', ['patch']), [], 'dns writes nothing')
+  t.notOk(JSON.stringify(objects).includes('"privileged":true'), 'no privileged container')
+})
+
+t.test(
+  'CRDs have descriptions, columns, short names of their own, and a status subresource with each status',
+  async (t) => {
+    const taken = new Set(['gtw', 'gw', 'ep', 'svc', 'no', 'cm'])
+    for (const { metadata, spec } of ALL_CRDS) {
+      for (const name of spec.names.shortNames ?? []) {
+        t.notOk(taken.has(name), `${metadata.name}: short name ${name}`)
+        taken.add(name)
+      }
+      t.equal(metadata.name, `${spec.names.plural}.${spec.group}`)
+      t.equal(spec.versions.filter(({ storage }) => storage).length, 1, `${metadata.name}: one stored version`)
+      for (const { name, schema, subresources, additionalPrinterColumns } of spec.versions) {
+        const fields = schema?.openAPIV3Schema?.properties ?? {}
+        t.equal(subresources?.status !== undefined, 'status' in fields, `${metadata.name} ${name}: status`)
+        t.ok(
+          additionalPrinterColumns?.some(({ type }) => type === 'date'),
+          `${metadata.name} ${name}: age`,
+        )
+      }
+      if (spec.group === 'sealane.io') t.same(spec.names.categories, ['sealane'], metadata.name)
+    }
+  },
+)
+
+t.test('the identity goes into a Secret of its own type', async (t) => {
+  const secret = identitySecret('sealane-system', { 'ca.crt': 'PEM', 'broker.json': '{}' })
+  t.same(
+    [secret.metadata.name, secret['type'], secret['data']],
+    ['sealane-identity', 'sealane.io/identity', { 'ca.crt': 'UEVN', 'broker.json': 'e30=' }],
+  )
+})
+
+t.test('values change what they say they change', async (t) => {
+  const member = { ...DEFAULT_VALUES.member, createNamespace: false, admissionPolicies: false, site: 'kind: Site' }
+  const gateway = { ...DEFAULT_VALUES.gateway, userSpaceWireguard: false }
+  const parts = planMember({
+    ...DEFAULT_VALUES,
+    member,
+    gateway,
+    dns: { ...DEFAULT_VALUES.dns, clusterIP: '10.43.0.9' },
+  })
+  const kinds = parts.flatMap((part) => part.objects).map(({ kind }) => kind)
+  t.notOk(kinds.includes('Namespace'))
+  t.notOk(kinds.includes('ValidatingAdmissionPolicy'))
+  t.ok(kinds.includes('ConfigMap'))
+  const text = JSON.stringify(parts)
+  t.notOk(text.includes('/dev/net/tun'))
+  t.match(text, '"clusterIP":"10.43.0.9"')
+  const broker = planBroker({ ...DEFAULT_VALUES, broker: { ...DEFAULT_VALUES.broker, advertise: ['a:1', 'b:2'] } })
+  t.match(JSON.stringify(broker), '"--advertise","a:1","--advertise","b:2"')
+})
