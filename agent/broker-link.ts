@@ -3,6 +3,7 @@
  * Connections, retries and the wire are behind it (protocol-link.ts).
  */
 import type { MemberRecord, StoredRecord } from '../model/records.ts'
+import type { ReplicaChange } from '../protocol/replica.ts'
 
 export type PublishState =
   /** Not told to the broker yet, or no answer yet. */
@@ -22,8 +23,8 @@ export interface Publisher {
   setDesired(records: ReadonlyMap<string, MemberRecord>): void
   /** What became of a record of the set last given. */
   state(key: string): PublishState
-  /** Calls back after any state has changed. Gives the function that ends it. */
-  onChange(listener: () => void): () => void
+  /** Calls back after states have changed: of these records, or of any when undefined. Gives the function that ends it. */
+  onChange(listener: (keys: readonly string[] | undefined) => void): () => void
 }
 
 export interface ReplicaView {
@@ -34,12 +35,23 @@ export interface ReplicaView {
   readonly departed: ReadonlySet<string>
   /** A record that has not changed is the very same object as before. */
   records(): Iterable<StoredRecord>
+  /** Calls back with all that has changed in the records since the last call. */
+  onChange(listener: (changes: readonly ReplicaChange[]) => void): () => void
+}
+
+export interface ContactView {
+  /**
+   * Members that the broker does not hear, and for how many milliseconds, as it said a moment ago; all others it hears.
+   * Undefined while the broker itself is not heard: then nothing is known.
+   */
+  silent(): ReadonlyMap<string, number> | undefined
   onChange(listener: () => void): () => void
 }
 
 export interface BrokerLink {
   readonly publisher: Publisher
   readonly replica: ReplicaView
+  readonly contact: ContactView
   /** What is wrong with the connection, in words; undefined while all is well. */
   problem(): string | undefined
   /** Connects, and again whenever the connection breaks, until the signal. */

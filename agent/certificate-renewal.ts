@@ -3,7 +3,8 @@
  * writing a key and its certificate is not. Failures are tried again until the certificate ends.
  */
 import type { BrokerClient } from '../protocol/broker-client.ts'
-import { type MemberIdentity, writeMemberIdentity } from '../protocol/identity/member-files.ts'
+import type { IdentityStore } from '../protocol/identity/identity-store.ts'
+import type { MemberIdentity } from '../protocol/identity/member-files.ts'
 import { type CertificateFacts, readCertificate } from '../protocol/identity/read-certificate.ts'
 import { createCsr } from '../protocol/identity/x509.ts'
 import { Backoff } from '../reconcile/backoff.ts'
@@ -17,13 +18,13 @@ export interface CertificateRenewalDeps {
   readonly agentMetrics: AgentMetrics
   /** The client in use now. */
   readonly client: () => BrokerClient
-  /** The new certificate is on disk; from now on it is to be used. */
+  /** The new certificate is stored; from now on it is to be used. */
   readonly onRenewed: (identity: MemberIdentity) => void
 }
 
 export interface CertificateRenewalInit {
   /** Where the identity is kept. */
-  readonly directory: string
+  readonly store: IdentityStore
   readonly identity: MemberIdentity
 }
 
@@ -32,14 +33,14 @@ const LOOK_EVERY_MS = 60_000
 
 export class CertificateRenewal {
   readonly #deps: CertificateRenewalDeps
-  readonly #directory: string
+  readonly #store: IdentityStore
   #identity: MemberIdentity
   #facts: CertificateFacts
   #failure: string | undefined
 
   constructor(deps: CertificateRenewalDeps, init: CertificateRenewalInit) {
     this.#deps = deps
-    this.#directory = init.directory
+    this.#store = init.store
     this.#identity = init.identity
     this.#facts = readCertificate(init.identity.certificate)
   }
@@ -74,7 +75,7 @@ export class CertificateRenewal {
       // "sealane leave" removes the identity: it must not come back.
       signal.throwIfAborted()
       const renewed = { ...this.#identity, certificate, caBundle }
-      await writeMemberIdentity(this.#directory, renewed)
+      await this.#store.write(renewed)
       this.#identity = renewed
       this.#facts = readCertificate(certificate)
       this.#failure = undefined

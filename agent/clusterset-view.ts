@@ -3,6 +3,7 @@ import { serviceKey, type ServiceKey } from '../model/ids.ts'
 import type { ClusterSpec, EndpointSpec } from '../model/objects.ts'
 import type { ClusterSetIpBody, EndpointSliceBody, ServiceExportBody, StoredRecord } from '../model/records.ts'
 import { recordKeyText } from '../model/records.ts'
+import type { ReplicaChange } from '../protocol/replica.ts'
 import { recordProblem } from './check-record.ts'
 
 type Of<B> = StoredRecord & { readonly body: B }
@@ -76,13 +77,67 @@ export function viewClusterset(records: Iterable<StoredRecord>, judge: RecordJud
 }
 
 function addToService(services: Map<ServiceKey, ServiceFacts>, record: StoredRecord): void {
-  const { body, key } = record
-  const at = serviceKey(key.namespace, body.kind === 'EndpointSlice' ? body.service : key.name)
+  const { body } = record
+  const at = serviceOf(record)
   let facts = services.get(at)
   if (facts === undefined) services.set(at, (facts = { exports: [], slices: [] }))
   if (body.kind === 'ServiceExport') facts.exports.push(record as ExportRecord)
   else if (body.kind === 'EndpointSlice') facts.slices.push(record as SliceRecord)
   else if (body.kind === 'ClusterSetIP') facts.ips = record as ClusterSetIpRecord
+}
+
+/**
+ * Brings the services of a view up to date and gives the keys of those that changed. Undefined when the change concerns
+ * more than single services, or something that is not used: then the view has to be made anew, and is left as it was.
+ */
+export function changeServices(
+  view: ClustersetView,
+  changes: readonly ReplicaChange[],
+  judge: RecordJudge,
+): ReadonlySet<ServiceKey> | undefined {
+  const isPlain = ({ body }: StoredRecord): boolean => body.kind !== 'Cluster' && body.kind !== 'Endpoint'
+  const isKnown = (record: StoredRecord): boolean => isPlain(record) && judge.problem(record) === undefined
+  const known = changes.every((change) => {
+    return (
+      isKnown(change.record) && (change.t === 'removed' || change.previous === undefined || isKnown(change.previous))
+    )
+  })
+  if (!known) return undefined
+  const services = view.services as Map<ServiceKey, ServiceFacts>
+  const touched = new Set<ServiceKey>()
+  for (const change of changes) {
+    const previous = change.t === 'removed' ? change.record : change.previous
+    // Also where nothing is taken: this makes lists of its own.
+    touched.add(takeFromService(services, previous ?? change.record))
+    if (change.t === 'put') {
+      addToService(services, change.record)
+      touched.add(serviceOf(change.record))
+    }
+  }
+  for (const key of touched) {
+    const facts = services.get(key)
+    facts?.exports.sort(byKey)
+    facts?.slices.sort(byKey)
+  }
+  return touched
+}
+
+/** Lists are made anew: whoever holds the old ones compares them. */
+function takeFromService(services: Map<ServiceKey, ServiceFacts>, record: StoredRecord): ServiceKey {
+  const at = serviceOf(record)
+  const facts = services.get(at)
+  if (facts === undefined) return at
+  const text = recordKeyText(record.key)
+  const isOther = (one: StoredRecord): boolean => recordKeyText(one.key) !== text
+  const left: ServiceFacts = { exports: facts.exports.filter(isOther), slices: facts.slices.filter(isOther) }
+  if (facts.ips !== undefined && isOther(facts.ips)) left.ips = facts.ips
+  if (left.exports.length + left.slices.length === 0 && left.ips === undefined) services.delete(at)
+  else services.set(at, left)
+  return at
+}
+
+function serviceOf({ key, body }: StoredRecord): ServiceKey {
+  return serviceKey(key.namespace, body.kind === 'EndpointSlice' ? body.service : key.name)
 }
 
 function byKey(a: StoredRecord, b: StoredRecord): number {

@@ -1,17 +1,23 @@
 /** What the agent can be told; compose.ts fills it from site.yaml and flags. */
 import { join } from 'node:path'
+import { SYSTEM_NAMESPACE } from '../model/spec-constants.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
+import { type IdentityStore, folderIdentity } from '../protocol/identity/identity-store.ts'
 import type { LoopInit } from '../reconcile/loop.ts'
 
 export interface AgentConfig {
-  /** `<state>/identity`: key, certificate, CA and broker address, as written by `sealane join`. */
-  readonly identityDirectory: string
+  /** Key, certificate, CA and broker address, as `sealane join` left them. */
+  readonly identity: IdentityStore
   /** The replica is kept here across restarts. */
   readonly replicaDirectory: string
   /** What this cluster states about itself; told to the broker whenever it differs. Undefined: as it joined. */
   readonly facts: ClusterFacts | undefined
   /** System namespaces (kube-*, openshift*) whose services may be imported all the same. */
   readonly allowedNamespaces: readonly string[]
+  /** A cluster that neither the broker nor a lane has heard for so long loses its endpoints here. */
+  readonly leaseMs: number
+  /** Where the Leases of the other clusters are kept. */
+  readonly leaseNamespace: string
   readonly loop: LoopInit
 }
 
@@ -21,10 +27,13 @@ export const AGENT_LOOP: LoopInit = { minMs: 2, resyncMs: 30_000, retryMinMs: 10
 /** Defaults for a site whose state is in `stateDirectory`. */
 export function agentConfig(stateDirectory: string, change: Partial<AgentConfig> = {}): AgentConfig {
   return {
-    identityDirectory: join(stateDirectory, 'identity'),
+    identity: folderIdentity(join(stateDirectory, 'identity')),
     replicaDirectory: join(stateDirectory, 'agent'),
     facts: undefined,
     allowedNamespaces: [],
+    // Unseen is not gone: lanes' probes take a dead cluster out of DNS and balancing within a second anyway.
+    leaseMs: 10 * 60_000,
+    leaseNamespace: SYSTEM_NAMESPACE,
     loop: AGENT_LOOP,
     ...change,
   }

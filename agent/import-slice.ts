@@ -8,6 +8,8 @@ import { nameHash } from '../model/name-hash.ts'
 import type { ClusterSpec, EndpointPort, EndpointSlice, ServiceImportType, SliceEndpoint } from '../model/objects.ts'
 import type { EndpointSliceBody } from '../model/records.ts'
 import {
+  APP_MANAGED_BY_SEALANE,
+  LABEL_APP_MANAGED_BY,
   LABEL_MANAGED_BY,
   LABEL_SERVICE_NAME,
   LABEL_SOURCE_CLUSTER,
@@ -59,6 +61,7 @@ export function importedSlice(
         [LABEL_SERVICE_NAME]: service,
         [LABEL_SOURCE_CLUSTER]: cluster,
         [LABEL_MANAGED_BY]: MANAGED_BY_SEALANE,
+        [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE,
       },
     },
     addressType: body.addressType,

@@ -8,7 +8,7 @@ export class KeyedMemo<V> {
 
   /** The remembered value, or that of `make` when any input is another one than last time. */
   get(key: string, inputs: readonly unknown[], make: () => V): V {
-    const known = this.#entries.get(key)
+    const known = this.#used.get(key) ?? this.#entries.get(key)
     const entry = known !== undefined && sameItems(known.inputs, inputs) ? known : { inputs, value: make() }
     this.#used.set(key, entry)
     return entry.value

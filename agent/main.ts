@@ -3,8 +3,10 @@ import type { ClusterApi } from '../cluster/cluster-api.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import { Backoff } from '../reconcile/backoff.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import { AboutLoop } from './about-loop.ts'
 import type { BrokerLink } from './broker-link.ts'
 import type { AgentConfig } from './config.ts'
+import { ContactLoop } from './contact-loop.ts'
 import { agentMetrics } from './metrics.ts'
 import { MirrorLoop } from './mirror-loop.ts'
 import { MirrorWriter } from './mirror-writer.ts'
@@ -18,9 +20,21 @@ export interface AgentDeps extends ComponentDeps {
   readonly openLink?: (deps: LinkDeps, config: AgentConfig) => Promise<BrokerLink>
 }
 
+/** The cluster has been joined under another id while the agent ran under the old one. */
+export class MembershipChangedError extends Error {
+  constructor(before: string, now: string) {
+    super(
+      `Membership ${MEMBERSHIP_NAME} says cluster id ${JSON.stringify(now)}, this agent runs as ${JSON.stringify(before)}: ` +
+        'an id does not change during a membership; the agent has to start anew',
+    )
+    this.name = 'MembershipChangedError'
+  }
+}
+
 /**
  * Runs until the signal, or until this cluster has left: then everything mirrored is removed first. Before the cluster
- * has joined, it waits. Throws what openLink throws; the broker's absence is no error.
+ * has joined, it waits. May be ended at any point and run again, here or in another process, one at a time. Throws what
+ * openLink throws, and MembershipChangedError; the broker's absence is no error.
  */
 export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: AbortSignal): Promise<void> {
   const { cluster, status, clock } = deps
@@ -31,29 +45,41 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
 
   const membership = await joined(cluster, signal)
   if (membership === undefined) return
-  const own = membership.spec.clusterId
+  const { clusterId: own, clusterset } = membership.spec
   const link = await (deps.openLink ?? openBrokerLink)({ ...deps, logger, agentMetrics: metrics }, config)
 
   const parts = { cluster, clock, logger, metrics, findings: new SharedFindings() }
   const writer = new MirrorWriter(parts)
+  const about = new AboutLoop({ ...parts, writer }, { ...config, own, clusterset })
+  const contact = new ContactLoop({ ...parts, writer, contact: link.contact }, { ...config, own })
   const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher }, { ...config, own })
   const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, { ...config, own })
 
   phase = undefined
-  status.readiness('agent', () => phase ?? publish.notReady() ?? mirror.notReady())
+  const notReady = (): string | undefined =>
+    phase ?? about.problem() ?? publish.notReady() ?? mirror.notReady() ?? contact.notReady()
+  status.readiness('agent', notReady)
   status.plan('agent', () => `broker: ${link.problem() ?? 'connected'}\n${mirror.print()}`)
 
-  const leaving = watchLeaving(cluster)
-  const stop = AbortSignal.any([signal, leaving])
-  logger.info('agent started', { cluster: own, clusterset: membership.spec.clusterset })
-  await Promise.all([link.run(stop), publish.run(stop), mirror.run(stop)])
+  const leaving = watchLeaving(cluster, own)
+  const stop = AbortSignal.any([signal, leaving.signal])
+  logger.info('agent started', { cluster: own, clusterset })
+  await Promise.all([
+    about.run(stop),
+    // Nothing is published or mirrored under an id that the cluster itself contradicts.
+    about.whenAccepted().then(() => Promise.all([link, contact, publish, mirror].map((part) => part.run(stop)))),
+  ])
+  leaving.end()
+  status.plan('agent', () => 'does not run here')
   if (signal.aborted) return
 
   phase = 'is leaving the clusterset'
   logger.info('leaving: removes what was mirrored')
   await untilDone(deps, signal, async () => {
+    await about.removeAll(signal)
     await publish.tellLeft(signal)
     await mirror.removeAll(signal)
+    await contact.removeAll(signal)
     await link.forget()
   })
   logger.info('left')
@@ -76,16 +102,32 @@ async function joined(cluster: ClusterApi, signal: AbortSignal): Promise<Members
   })
 }
 
-/** Aborts when the membership says "leaving" or is no more. */
-function watchLeaving(cluster: ClusterApi): AbortSignal {
+interface Leaving {
+  /** Aborts when the membership says "leaving" or is no more. */
+  readonly signal: AbortSignal
+  /** Throws MembershipChangedError when that is why it has aborted. */
+  end(): void
+}
+
+function watchLeaving(cluster: ClusterApi, own: string): Leaving {
   const cache = cluster.cache('Membership')
   const left = new AbortController()
+  let changed: MembershipChangedError | undefined
   const look = (): void => {
-    if (cache.get(MEMBERSHIP_NAME)?.spec.phase !== 'joined') left.abort(new Error('this cluster is leaving'))
+    const spec = cache.get(MEMBERSHIP_NAME)?.spec
+    if (spec?.phase === 'joined' && spec.clusterId === own) return
+    if (spec?.phase === 'joined') changed ??= new MembershipChangedError(own, spec.clusterId)
+    left.abort(new Error('this cluster is leaving'))
   }
-  cache.onChange(look)
+  const stop = cache.onChange(look)
   look()
-  return left.signal
+  return {
+    signal: left.signal,
+    end: () => {
+      stop()
+      if (changed !== undefined) throw changed
+    },
+  }
 }
 
 /** Again and again, with growing pauses, until it works or the signal comes. */

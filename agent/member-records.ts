@@ -40,13 +40,18 @@ export interface SlicePlace {
 }
 
 /**
- * A slice without what is of no use elsewhere; each omission is told in `notes`. Undefined for address type FQDN.
+ * A slice without what is of no use elsewhere; each omission is told in `notes`. Undefined for address type FQDN, and
+ * for a family of which the cluster has no pod CIDR.
  * Endpoints come sorted by address, so that a mere change of order publishes nothing.
  */
 export function sliceBody(slice: EndpointSlice, place: SlicePlace, notes: string[]): EndpointSliceBody | undefined {
   const { addressType } = slice
   if (addressType !== 'IPv4' && addressType !== 'IPv6') {
     notes.push(`EndpointSlice ${slice.metadata.name} has address type ${addressType} and is left out`)
+    return undefined
+  }
+  if (!place.podPrefixes.some(({ family }) => family === (addressType === 'IPv4' ? 4 : 6))) {
+    notes.push(`${addressType} endpoints are left out: this cluster's pods are connected by other addresses only`)
     return undefined
   }
   const endpoints = (slice.endpoints ?? []).flatMap((endpoint) =>

@@ -5,6 +5,7 @@ export interface AgentMetrics {
   readonly exports: Gauge
   readonly imports: Gauge
   readonly members: Gauge
+  readonly silent: Gauge
   readonly notUsed: Gauge
   readonly writes: Counter
   readonly writeFailures: Counter
@@ -22,6 +23,10 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
     }),
     imports: metrics.gauge({ name: 'sealane_agent_imports', help: 'Services imported into this cluster.' }),
     members: metrics.gauge({ name: 'sealane_agent_clusters', help: 'Clusters of the clusterset, this one included.' }),
+    silent: metrics.gauge({
+      name: 'sealane_agent_silent_clusters',
+      help: 'Clusters taken as dead: neither the broker nor a lane has heard them for the time of a lease.',
+    }),
     notUsed: metrics.gauge({
       name: 'sealane_agent_records_not_used',
       help: 'Parts of records from the broker that are left out now because they are malformed or not allowed.',

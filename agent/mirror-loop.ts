@@ -1,22 +1,32 @@
 /** Keeps the local API's view of the clusterset equal to the replica. */
-import { isDeepStrictEqual } from 'node:util'
 import type { ClusterApi } from '../cluster/cluster-api.ts'
-import { setConditions } from '../model/conditions.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import { parsePrefix, type Prefix } from '../model/ip.ts'
-import { type KubeObject, MEMBERSHIP_NAME, type ServiceImport } from '../model/objects.ts'
+import { type EndpointSlice, type KubeObject, MEMBERSHIP_NAME, type ServiceImport } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ReplicaView } from './broker-link.ts'
-import type { Dropped } from './clusterset-view.ts'
+import { type Dropped, changeServices } from './clusterset-view.ts'
+import { ImportStatuses } from './import-statuses.ts'
 import { loopDeps } from './loop-deps.ts'
 import type { AgentMetrics } from './metrics.ts'
+import { objectKeyText } from './object-key-text.ts'
 import type { MirrorWriter } from './mirror-writer.ts'
-import { type ImportMemory, type ImportPlan, type ImportWorld, newImportMemory, planImports } from './plan-imports.ts'
+import { DirtyServices, type Touched } from './dirty-services.ts'
+import {
+  type ImportMemory,
+  type ImportPlan,
+  type ImportWorld,
+  newImportMemory,
+  objectsOf,
+  planImports,
+  replanServices,
+} from './plan-imports.ts'
 import { type MirroredObjects, ownedByMirror, planPrune } from './plan-prune.ts'
 import type { ServicePlan } from './plan-service.ts'
 import type { SharedFindings } from './shared-findings.ts'
+import { Subscriptions } from './subscriptions.ts'
 
 export interface MirrorLoopDeps {
   readonly cluster: ClusterApi
@@ -35,6 +45,18 @@ export interface MirrorLoopInit {
   readonly loop: LoopInit
 }
 
+interface LastPlan {
+  readonly world: ImportWorld
+  readonly plan: ImportPlan
+}
+
+interface Round extends LastPlan {
+  /** What of the plan is looked at. */
+  readonly part: Pick<ImportPlan, 'objects' | 'services'>
+  /** What there is in the local API of that part. */
+  readonly mirrored: MirroredObjects
+}
+
 /** Log lines about bad records in one round; a member could send any number of them. */
 const MAX_LINES = 20
 
@@ -46,23 +68,37 @@ export class MirrorLoop {
   readonly #loop: ReconcileLoop
   readonly #memory: ImportMemory
   #told: ReadonlySet<string> = new Set()
-  #plan: ImportPlan | undefined
+  readonly #dirty = new DirtyServices()
+  #last: LastPlan | undefined
   #range: { readonly text: string; readonly prefix: Prefix } | undefined
-  /** The status that was last found right for a plan. */
-  readonly #rightStatus = new WeakMap<ServicePlan, ServiceImport['status']>()
+  readonly #statuses: ImportStatuses
+  readonly #subscriptions = new Subscriptions()
 
   constructor(deps: MirrorLoopDeps, init: MirrorLoopInit) {
     this.#deps = deps
     this.#own = init.own
+    this.#statuses = new ImportStatuses(deps)
     this.#memory = newImportMemory(init)
     this.#loop = new ReconcileLoop(loopDeps(deps, 'mirror'), init.loop, (signal) => this.#round(signal))
-    for (const kind of KINDS) deps.cluster.cache(kind).onChange(() => this.#loop.poke())
-    deps.replica.onChange(() => this.#loop.poke())
-    deps.findings.onExports(() => this.#loop.poke())
+    for (const kind of KINDS) this.#follow(kind)
+    const stop = deps.replica.onChange((changes) => {
+      this.#dirty.noteRecords(changes)
+      this.#loop.poke()
+    })
+    this.#subscriptions.add(stop)
+    deps.findings.onExports((keys) => {
+      this.#dirty.noteServices(keys)
+      this.#loop.poke()
+    })
+    deps.findings.onExpired(() => {
+      this.#dirty.noteAll()
+      this.#loop.poke()
+    })
   }
 
-  run(signal: AbortSignal): Promise<void> {
-    return this.#loop.run(signal)
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
   }
 
   notReady(): string | undefined {
@@ -72,8 +108,9 @@ export class MirrorLoop {
 
   /** Objects of the latest plan, one line each. */
   print(): string {
-    if (this.#plan === undefined) return 'nothing received from the broker yet'
-    return [...this.#plan.objects.keys(), ...this.#plan.dropped.map((one) => `left out: ${tell(one)}`)].join('\n')
+    const plan = this.#last?.plan
+    if (plan === undefined) return 'nothing received from the broker yet'
+    return [...plan.objects.keys(), ...plan.dropped.map((one) => `left out: ${tell(one)}`)].join('\n')
   }
 
   /** Removes everything that was mirrored: this cluster is leaving. */
@@ -84,27 +121,84 @@ export class MirrorLoop {
     if (failure !== undefined) throw failure
   }
 
+  #follow(kind: (typeof KINDS)[number]): void {
+    const { cluster, writer } = this.#deps
+    const stop = cluster.cache(kind).onChange((change) => {
+      if (change?.type === 'removed') {
+        writer.forget(change.object)
+        if (kind === 'ServiceImport') this.#statuses.forget(change.object)
+      }
+      if (this.#dirty.noteObject(change)) this.#loop.poke()
+    })
+    this.#subscriptions.add(stop)
+  }
+
   async #round(signal: AbortSignal): Promise<void> {
-    const { replica, writer, findings } = this.#deps
+    const { replica, findings } = this.#deps
     // Until a whole snapshot was seen, everything stays as it was before.
-    if (!replica.synced || this.notReady() !== undefined) return
-    const certain = new Set([...replica.complete, ...replica.departed])
-    const world = this.#world(certain)
+    const { expired } = findings
+    if (!replica.synced || expired === undefined || this.notReady() !== undefined) return
+    const taken = this.#dirty.take(replica)
+    try {
+      const last = this.#last
+      if (taken === undefined || last === undefined) await this.#all(expired, signal)
+      else await this.#some(last, taken, signal)
+    } catch (error) {
+      // What was left undone is found by looking at everything.
+      this.#dirty.noteAll()
+      throw error
+    }
+  }
+
+  async #all(expired: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
+    const { replica } = this.#deps
+    const world = this.#world(new Set([...replica.complete, ...replica.departed]), expired)
     if (world === undefined) return
     const plan = planImports(world, this.#memory)
-    this.#plan = plan
-    findings.setOwnVerdicts(plan.ownVerdicts)
+    this.#last = { world, plan }
+    await this.#apply({ world, plan, part: plan, mirrored: this.#mirrored() }, signal)
+  }
+
+  /** Costs what has changed, not what there is. */
+  async #some({ world, plan: before }: LastPlan, { keys, changes }: Touched, signal: AbortSignal): Promise<void> {
+    const fromBroker = changeServices(before.basis.view, changes, this.#memory.judge)
+    if (fromBroker === undefined) return this.#all(world.expired, signal)
+    const touched = [...new Set([...keys.keys(), ...fromBroker])].sort()
+    const old = touched.flatMap((key) => objectsOf(before.services.get(`ServiceImport/${key}`)))
+    const plan = replanServices(world, this.#memory, before, touched)
+    this.#last = { world, plan }
+    const services = new Map<string, ServicePlan>()
+    for (const key of touched) {
+      const service = plan.services.get(`ServiceImport/${key}`)
+      if (service !== undefined) services.set(`ServiceImport/${key}`, service)
+    }
+    const objects = new Map([...services.values()].flatMap(objectsOf).map((object) => [objectKeyText(object), object]))
+    const mirrored = this.#mirroredOf(touched, [...old, ...[...keys.values()].flat()])
+    await this.#apply({ world, plan, part: { objects, services }, mirrored }, signal)
+  }
+
+  async #apply({ world, plan, part, mirrored }: Round, signal: AbortSignal): Promise<void> {
+    const { writer, findings } = this.#deps
+    findings.setOwnVerdicts(new Map(plan.ownVerdicts))
     this.#report(plan)
     // One object that cannot be written now holds nothing else up.
-    const failures = await writer.apply(plan.objects, signal)
-    failures.push(...(await writer.applyStatuses(this.#statuses(plan), signal)))
-    const mirrored = this.#mirrored()
-    const gone = planPrune({ ...mirrored, own: this.#own, desired: plan.objects, kept: plan.services, certain })
+    const failures = await writer.apply(part.objects, signal)
+    failures.push(...(await this.#statuses.write(part.services.values(), signal)))
+    const { own, certain, expired, namespaces } = world
+    const gone = planPrune({
+      ...mirrored,
+      own,
+      desired: plan.objects,
+      kept: plan.services,
+      certain,
+      expired,
+      namespaces,
+    })
     failures.push(...(await writer.remove(gone, signal)))
     if (failures[0] !== undefined) throw failures[0]
   }
 
-  #world(certain: ReadonlySet<string>): ImportWorld | undefined {
+  #world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {
     const { cluster, replica, findings } = this.#deps
     const clusters = cluster.cache('Cluster')
     const ownSpec = clusters.get(this.#own)?.spec
@@ -123,6 +217,7 @@ export class MirrorLoop {
       serviceImport: (key) => this.#serviceImport(key),
       clusters: new Map(clusters.list().map(({ spec }) => [spec.id, spec])),
       clustersetIpRange: this.#clustersetIpRange(),
+      expired,
     }
   }
 
@@ -132,28 +227,6 @@ export class MirrorLoop {
     if (text === undefined || text === '') return undefined
     if (this.#range?.text !== text) this.#range = { text, prefix: parsePrefix(text, 'clustersetIpRange') }
     return this.#range.prefix
-  }
-
-  #statuses(plan: ImportPlan): ServiceImport[] {
-    const changed: ServiceImport[] = []
-    for (const service of plan.services.values()) {
-      if (service.serviceImport === undefined) continue
-      const { namespace = '', name } = service.serviceImport.metadata
-      const present = this.#serviceImport(`${namespace}/${name}`)?.status
-      if (present !== undefined && this.#rightStatus.get(service) === present) continue
-      const status = this.#status(service, present)
-      if (isDeepStrictEqual(status, present)) this.#rightStatus.set(service, present)
-      else changed.push({ ...service.serviceImport, status })
-    }
-    return changed
-  }
-
-  #status(plan: ServicePlan, present: ServiceImport['status']): NonNullable<ServiceImport['status']> {
-    return {
-      clusters: plan.clusters.map((cluster) => ({ cluster })),
-      conditions: setConditions(present?.conditions ?? [], [plan.ready], this.#deps.clock.now()),
-      endpointSliceObjects: 'Present',
-    }
   }
 
   #serviceImport(key: ServiceKey): ServiceImport | undefined {
@@ -171,11 +244,26 @@ export class MirrorLoop {
     }
   }
 
+  /** What there is of some services: their ServiceImports, and the slices among `candidates`. */
+  #mirroredOf(keys: readonly ServiceKey[], candidates: readonly KubeObject[]): MirroredObjects {
+    const { cluster } = this.#deps
+    const slices = new Map<string, EndpointSlice>()
+    for (const { kind, metadata } of candidates) {
+      const found = kind === 'EndpointSlice' ? cluster.cache(kind).get(metadata.name, metadata.namespace) : undefined
+      if (found !== undefined) slices.set(objectKeyText(found), found)
+    }
+    return {
+      serviceImports: keys.flatMap((key) => this.#serviceImport(key) ?? []),
+      slices: [...slices.values()],
+      clusters: cluster.cache('Cluster').list(),
+      endpoints: [],
+    }
+  }
+
   #report(plan: ImportPlan): void {
     const { metrics, logger } = this.#deps
-    const members = [...plan.objects.values()].filter((object: KubeObject) => object.kind === 'Cluster').length
     metrics.imports.set(plan.services.size)
-    metrics.members.set(members)
+    metrics.members.set(plan.basis.clusters.size)
     metrics.notUsed.set(plan.dropped.length)
     const fresh = plan.dropped.filter((one) => !this.#told.has(tell(one)))
     for (const one of fresh.slice(0, MAX_LINES)) {

@@ -4,7 +4,8 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import { type ClusterApi, ClusterApiError } from '../cluster/cluster-api.ts'
-import type { KubeObject } from '../model/objects.ts'
+import type { Kind, KubeObject, ObjectMeta } from '../model/objects.ts'
+import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { AgentMetrics } from './metrics.ts'
 import { holdsAtLeast, holdsExactly } from './object-match.ts'
@@ -12,29 +13,57 @@ import { objectKeyText } from './object-key-text.ts'
 
 export interface MirrorWriterDeps {
   readonly cluster: ClusterApi
+  readonly clock: Clock
   readonly logger: Logger
   readonly metrics: AgentMetrics
 }
 
 interface Remembered {
   readonly desired: KubeObject
-  /** The cached object that was found to be right; undefined until the cache has shown our write. */
+  /** The cached object that was found to be right, or that our write was about; the cache may lag behind. */
   readonly present: KubeObject | undefined
+  /** When it was written, monotonic; undefined when it was found to be right. */
+  readonly writtenAt: number | undefined
+}
+
+interface Refused {
+  readonly desired: KubeObject
+  readonly present: KubeObject | undefined
+  readonly namespace: KubeObject | undefined
+  readonly at: number
 }
 
 type Verb = 'apply' | 'applyStatus' | 'remove'
 
 /** Writes under way at once. */
 const PARALLEL_WRITES = 16
+/** The cache shows a write sooner than this, unless something undid it unseen. */
+const LAG_MS = 30_000
+/** What the API has refused is offered again after this time, or when something about it has changed. */
+const REFUSED_MS = 30_000
+/** How an API server says that a namespace ends, or is no more. */
+const NAMESPACE_GONE = /being terminated|namespaces "[^"]*" not found/
 
 export class MirrorWriter {
   readonly #deps: MirrorWriterDeps
   readonly #remembered = new Map<string, Remembered>()
   /** Refusals already told, by object: the same one is not logged in every round. */
   readonly #told = new Map<string, string>()
+  /** By verb and object. */
+  readonly #refused = new Map<string, Refused>()
 
   constructor(deps: MirrorWriterDeps) {
     this.#deps = deps
+  }
+
+  /** To be told when an object has vanished from the cache: our write may be what has vanished. */
+  forget(object: { readonly kind: Kind; readonly metadata: ObjectMeta }): void {
+    this.#remembered.delete(objectKeyText(object))
+  }
+
+  /** True while the API does not take the object as it is. */
+  isRefused(object: KubeObject): boolean {
+    return this.#isHeld('apply', object)
   }
 
   /** Applies what differs, endpoints first. Goes on past failures and gives those that may pass. */
@@ -42,7 +71,8 @@ export class MirrorWriter {
     const slices: KubeObject[] = []
     const others: KubeObject[] = []
     for (const [key, object] of objects) {
-      if (!this.#isRight(key, object)) (object.kind === 'EndpointSlice' ? slices : others).push(object)
+      if (!this.#isRight(key, object) && !this.#isHeld('apply', object))
+        (object.kind === 'EndpointSlice' ? slices : others).push(object)
     }
     // Endpoints first: who finds a new service finds its endpoints.
     return [...(await this.#all('apply', slices, signal)), ...(await this.#all('apply', others, signal))]
@@ -50,7 +80,11 @@ export class MirrorWriter {
 
   /** Replaces the status of each object. Failures as with apply. */
   applyStatuses(objects: readonly KubeObject[], signal: AbortSignal): Promise<ClusterApiError[]> {
-    return this.#all('applyStatus', objects, signal)
+    return this.#all(
+      'applyStatus',
+      objects.filter((object) => !this.#isHeld('applyStatus', object)),
+      signal,
+    )
   }
 
   /** Removes objects, kind after kind in the order given. Failures as with apply. */
@@ -66,14 +100,33 @@ export class MirrorWriter {
   #isRight(key: string, desired: KubeObject): boolean {
     const present = this.#present(desired)
     const last = this.#remembered.get(key)
+    if (last !== undefined && last.present === present && isSame(last.desired, desired)) {
+      // Written, and the cache does not show it yet; or it shows what others added, which writing again will not change.
+      if (last.writtenAt === undefined || this.#deps.clock.monotonic() - last.writtenAt < LAG_MS) return true
+    }
     if (present === undefined) return false
-    if (last?.desired === desired && last.present === present) return true
     // An API server may add defaults to a slice, so there our own part decides, once it has been written as it is.
-    const written = last !== undefined && isDeepStrictEqual(last.desired, desired)
+    const written = last !== undefined && isSame(last.desired, desired)
     const right =
       desired.kind === 'EndpointSlice' && written ? holdsAtLeast(present, desired) : holdsExactly(present, desired)
-    if (right) this.#remembered.set(key, { desired, present })
+    if (right) this.#remembered.set(key, { desired, present, writtenAt: undefined })
     return right
+  }
+
+  #isHeld(verb: Verb, desired: KubeObject): boolean {
+    const held = this.#refused.get(`${verb} ${objectKeyText(desired)}`)
+    return (
+      held !== undefined &&
+      held.present === this.#present(desired) &&
+      held.namespace === this.#namespace(desired) &&
+      this.#deps.clock.monotonic() - held.at < REFUSED_MS &&
+      isSame(held.desired, desired)
+    )
+  }
+
+  #namespace({ metadata }: KubeObject): KubeObject | undefined {
+    const { namespace } = metadata
+    return namespace === undefined ? undefined : this.#deps.cluster.cache('Namespace').get(namespace)
   }
 
   #present({ kind, metadata }: KubeObject): KubeObject | undefined {
@@ -100,22 +153,42 @@ export class MirrorWriter {
   async #one(verb: Verb, object: KubeObject, signal: AbortSignal): Promise<ClusterApiError | undefined> {
     const { metrics, logger } = this.#deps
     const key = objectKeyText(object)
+    const present = this.#present(object)
     try {
       await this.#write(verb, object, signal)
     } catch (error) {
       if (!(error instanceof ClusterApiError)) throw error
       metrics.writeFailures.inc({ verb, kind: object.kind })
-      if (error.code !== 'Forbidden' && error.code !== 'Invalid') return error
+      const ending = verb === 'apply' && this.#isNamespaceGone(object, error)
+      if (!ending && error.code !== 'Forbidden' && error.code !== 'Invalid') return error
       const text = `${verb}: ${error.message}`
-      if (this.#told.get(key) !== text) logger.warn('object not written', { object: key, verb, reason: error.message })
+      // That a namespace ends is no failure, and its end is seen in the cache a moment later.
+      const level = ending ? 'debug' : 'warn'
+      if (this.#told.get(key) !== text)
+        logger[level]('object not written', { object: key, verb, reason: error.message })
       this.#told.set(key, text)
+      const namespace = this.#namespace(object)
+      this.#refused.set(`${verb} ${key}`, { desired: object, present, namespace, at: this.#deps.clock.monotonic() })
       return undefined
     }
     this.#told.delete(key)
+    this.#refused.delete(`${verb} ${key}`)
     metrics.writes.inc({ verb, kind: object.kind })
-    if (verb === 'apply') this.#remembered.set(key, { desired: object, present: undefined })
+    if (verb === 'apply') {
+      this.#remembered.set(key, { desired: object, present, writtenAt: this.#deps.clock.monotonic() })
+    }
     if (verb === 'remove') this.#remembered.delete(key)
     return undefined
+  }
+
+  #isNamespaceGone(object: KubeObject, { code, message }: ClusterApiError): boolean {
+    if (object.metadata.namespace === undefined || (code !== 'Forbidden' && code !== 'NotFound')) return false
+    const namespace = this.#deps.cluster.cache('Namespace').get(object.metadata.namespace)
+    return (
+      NAMESPACE_GONE.test(message) ||
+      namespace?.metadata.deletionTimestamp !== undefined ||
+      namespace?.status?.phase === 'Terminating'
+    )
   }
 
   async #write(verb: Verb, object: KubeObject, signal: AbortSignal): Promise<void> {
@@ -125,4 +198,8 @@ export class MirrorWriter {
     else if (verb === 'applyStatus') await cluster.applyStatus(object, signal)
     else await cluster.remove(kind, metadata.name, metadata.namespace, signal)
   }
+}
+
+function isSame(a: KubeObject, b: KubeObject): boolean {
+  return a === b || isDeepStrictEqual(a, b)
 }

@@ -2,6 +2,7 @@
 import type { ConditionFinding } from '../model/conditions.ts'
 import { type Address, type Prefix, classifyAddress, containsAddress, formatPrefix, parseAddress } from '../model/ip.ts'
 import type { ServiceImportSpec } from '../model/objects.ts'
+import { CARRIED_FAMILIES } from '../model/spec-constants.ts'
 import type { Dropped, ServiceFacts } from './clusterset-view.ts'
 
 export interface AddressInput {
@@ -25,6 +26,10 @@ export function planAddresses(
   dropped: Dropped[],
 ): AddressPlan {
   const families = spec.ipFamilies ?? ['IPv4']
+  if (!families.some((family) => CARRIED_FAMILIES.includes(family))) {
+    const message = `the service is offered by ${families.join(' and ')} only, the clusterset carries ${CARRIED_FAMILIES.join(' and ')}`
+    return { ips: undefined, ipFamilies: families, ready: finding('False', 'IPFamilyNotSupported', message) }
+  }
   if (spec.type === 'Headless') {
     return { ips: undefined, ipFamilies: families, ready: finding('True', 'Ready', 'consumed by DNS') }
   }
@@ -33,16 +38,11 @@ export function planAddresses(
     if (problem !== undefined) dropped.push({ what: `/ClusterSetIP/${input.key}`, reason: problem })
     return problem === undefined
   })
-  if (usable.length === 0) {
+  const ips = families.flatMap((family) => usable.find((text) => familyOf(text) === family) ?? [])
+  if (ips.length === 0) {
     return { ips: undefined, ipFamilies: families, ready: finding('False', 'Pending', 'has no clusterset IP yet') }
   }
-  const offered = families.filter((family) => usable.some((text) => familyOf(text) === family))
-  if (offered.length === 0) {
-    const message = `the service is offered by ${families.join(' and ')} only, its clusterset IP is ${usable.join(', ')}`
-    return { ips: undefined, ipFamilies: families, ready: finding('False', 'IPFamilyNotSupported', message) }
-  }
-  const ips = offered.map((family) => usable.find((text) => familyOf(text) === family) ?? '')
-  return { ips, ipFamilies: offered, ready: finding('True', 'Ready', 'has its clusterset IP') }
+  return { ips, ipFamilies: ips.map(familyOf), ready: finding('True', 'Ready', 'has its clusterset IP') }
 }
 
 function ipProblem(text: string, range: Prefix | undefined): string | undefined {

@@ -7,10 +7,13 @@ import {
   type EndpointCandidate,
   endpointName,
 } from '../model/objects.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { Dropped, RemoteEndpoint } from './clusterset-view.ts'
 
+const LABELS = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
+
 export function clusterObject(spec: ClusterSpec): Cluster {
-  return { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: spec.id }, spec }
+  return { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: spec.id, labels: LABELS }, spec }
 }
 
 export interface EndpointWorld {
@@ -33,7 +36,7 @@ export function planEndpoints(
     }
     const candidates = one.spec.candidates.filter((candidate) => isUsable(candidate, one, dropped))
     const spec = candidates.length === one.spec.candidates.length ? one.spec : { ...one.spec, candidates }
-    planned.set(name, { apiVersion: 'sealane.io/v1alpha1', kind: 'Endpoint', metadata: { name }, spec })
+    planned.set(name, { apiVersion: 'sealane.io/v1alpha1', kind: 'Endpoint', metadata: { name, labels: LABELS }, spec })
   }
   return [...planned.values()].sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))
 }

@@ -2,12 +2,13 @@
 import { serviceKey, type ServiceKey } from '../model/ids.ts'
 import type { Prefix } from '../model/ip.ts'
 import type { Endpoint, EndpointSlice, Service, ServiceExport } from '../model/objects.ts'
-import type { MemberRecord } from '../model/records.ts'
+import type { EndpointSliceBody, MemberRecord } from '../model/records.ts'
 import { LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 import type { ConditionFinding } from '../model/conditions.ts'
 import { judgeExport } from './judge-export.ts'
 import { KeyedMemo } from './keyed-memo.ts'
-import { exportBody, sliceBody } from './member-records.ts'
+import { type SlicePlace, exportBody, sliceBody } from './member-records.ts'
+import { type NamedSlice, packSlices } from './pack-slices.ts'
 
 export interface ExportWorld {
   /** Id of this cluster. */
@@ -42,10 +43,29 @@ export interface ExportPlan {
   readonly exports: ReadonlyMap<ServiceKey, PlannedExport>
 }
 
-export type ExportMemo = KeyedMemo<PlannedRecords | MemberRecord>
+/** What a slice came out as, while the slice, the pod CIDRs and the cluster are the same. */
+interface SliceResult {
+  readonly podPrefixes: readonly Prefix[]
+  readonly cluster: string
+  readonly body: EndpointSliceBody | undefined
+  readonly notes: readonly string[]
+}
 
-/** Takes the world and, to save work, the memo of the round before. Everything comes out sorted by key. */
-export function planExports(world: ExportWorld, memo: ExportMemo = new KeyedMemo()): ExportPlan {
+/** Spares work from round to round; the result is the same without. */
+export interface ExportMemory {
+  readonly plans: KeyedMemo<PlannedRecords | MemberRecord>
+  /** One pod of 5,000 changes one slice: the others are not looked at again. */
+  readonly slices: WeakMap<EndpointSlice, SliceResult>
+  readonly records: WeakMap<EndpointSliceBody, MemberRecord>
+}
+
+export function newExportMemory(): ExportMemory {
+  return { plans: new KeyedMemo(), slices: new WeakMap(), records: new WeakMap() }
+}
+
+/** Takes the world and, to save work, the memory of the round before. Everything comes out sorted by key. */
+export function planExports(world: ExportWorld, memory: ExportMemory = newExportMemory()): ExportPlan {
+  const memo = memory.plans
   const services = new Map(world.services.map((service) => [keyOf(service), service]))
   const slices = groupOwnSlices(world.slices)
   const records = new Map<string, MemberRecord>()
@@ -57,7 +77,7 @@ export function planExports(world: ExportWorld, memo: ExportMemo = new KeyedMemo
     const own = slices.get(key) ?? []
     // Not the object itself: a change of its status, which we write, must not look like a change of what is exported.
     const inputs = [object.metadata, object.spec, service, own, world.podPrefixes, world.cluster]
-    const planned = memo.get(key, inputs, () => planExport(world, object, service, own)) as PlannedRecords
+    const planned = memo.get(key, inputs, () => planExport(world, memory, { object, service, own })) as PlannedRecords
     exports.set(key, { object, ...planned })
     planned.records.forEach((record, i) => records.set(planned.recordKeys[i] ?? '', record))
   }
@@ -70,24 +90,42 @@ export function planExports(world: ExportWorld, memo: ExportMemo = new KeyedMemo
   return { records, exports }
 }
 
-function planExport(
-  world: ExportWorld,
-  object: ServiceExport,
-  service: Service | undefined,
-  slices: readonly EndpointSlice[],
-): PlannedRecords {
+interface ExportAtHand {
+  readonly object: ServiceExport
+  readonly service: Service | undefined
+  readonly own: readonly EndpointSlice[]
+}
+
+function planExport(world: ExportWorld, memory: ExportMemory, { object, service, own }: ExportAtHand): PlannedRecords {
   const valid = judgeExport(object, service)
   if (service === undefined || valid.status !== 'True') return { valid, recordKeys: [], records: [], notes: [] }
   const namespace = object.metadata.namespace ?? ''
   const { name } = object.metadata
   const notes: string[] = []
   const place = { cluster: world.cluster, namespace, service: name, podPrefixes: world.podPrefixes }
-  const records: MemberRecord[] = [{ namespace, name, body: exportBody(object, service, slices) }]
-  for (const slice of sortedByKey(slices)) {
-    const body = sliceBody(slice, place, notes)
-    if (body !== undefined) records.push({ namespace, name: slice.metadata.name, body })
+  const records: MemberRecord[] = [{ namespace, name, body: exportBody(object, service, own) }]
+  const slices: NamedSlice[] = []
+  for (const slice of sortedByKey(own)) {
+    const result = rememberedSlice(memory, slice, place)
+    notes.push(...result.notes)
+    if (result.body !== undefined) slices.push({ name: slice.metadata.name, body: result.body })
   }
-  return { valid, records, recordKeys: records.map(keyTextOf), notes }
+  for (const { name: sliceName, body } of packSlices(slices)) {
+    let record = memory.records.get(body)
+    if (record === undefined) memory.records.set(body, (record = { namespace, name: sliceName, body }))
+    records.push(record)
+  }
+  return { valid, records, recordKeys: records.map(keyTextOf), notes: [...new Set(notes)] }
+}
+
+function rememberedSlice(memory: ExportMemory, slice: EndpointSlice, place: SlicePlace): SliceResult {
+  const { podPrefixes, cluster } = place
+  const known = memory.slices.get(slice)
+  if (known?.podPrefixes === podPrefixes && known.cluster === cluster) return known
+  const notes: string[] = []
+  const result = { podPrefixes, cluster, body: sliceBody(slice, place, notes), notes }
+  memory.slices.set(slice, result)
+  return result
 }
 
 function endpointRecord({ metadata, spec }: Endpoint): MemberRecord {

@@ -9,7 +9,7 @@ import { type ClustersetView, type Dropped, RecordJudge, type ServiceFacts, view
 import { KeyedMemo } from './keyed-memo.ts'
 import { objectKeyText } from './object-key-text.ts'
 import { clusterObject, planEndpoints } from './plan-clusters.ts'
-import { type ServicePlan, planService } from './plan-service.ts'
+import { type ServicePlan, type SliceMemo, planService } from './plan-service.ts'
 
 export interface ImportWorld {
   /** Id of this cluster. */
@@ -28,58 +28,122 @@ export interface ImportWorld {
   /** Facts that are still in the local API, for clusters that the broker does not show (yet). */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   readonly clustersetIpRange: Prefix | undefined
+  /** Clusters taken as dead: plan-contact.ts. */
+  readonly expired: ReadonlySet<string>
 }
 
+/** replanServices changes the maps in place. */
 export interface ImportPlan {
-  /** By objectKeyText, sorted. */
-  readonly objects: ReadonlyMap<string, KubeObject>
+  /** By objectKeyText. */
+  readonly objects: Map<string, KubeObject>
   /** By objectKeyText of the ServiceImport. */
-  readonly services: ReadonlyMap<string, ServicePlan>
+  readonly services: Map<string, ServicePlan>
   /** Conflicts that this cluster's own exports are part of. */
-  readonly ownVerdicts: ReadonlyMap<ServiceKey, ConflictVerdict>
+  readonly ownVerdicts: Map<ServiceKey, ConflictVerdict>
   readonly dropped: readonly Dropped[]
+  readonly basis: PlanBasis
+}
+
+/** What all services are planned from. */
+export interface PlanBasis {
+  readonly view: ClustersetView
+  /** Whose addresses can be used. */
+  readonly clusters: ReadonlyMap<string, ClusterSpec>
+  /** What is left out beside services. */
+  readonly others: readonly Dropped[]
+  /** Services of which something is left out. */
+  readonly dropping: Map<ServiceKey, readonly Dropped[]>
 }
 
 export interface ImportMemory {
   readonly judge: RecordJudge
   readonly services: KeyedMemo<ServicePlan>
+  /** By service. */
+  readonly slices: Map<ServiceKey, SliceMemo>
   readonly clusters: KeyedMemo<KubeObject>
 }
 
 export function newImportMemory(init: { readonly allowedNamespaces: readonly string[] }): ImportMemory {
-  return { judge: new RecordJudge(init), services: new KeyedMemo(), clusters: new KeyedMemo() }
+  return { judge: new RecordJudge(init), services: new KeyedMemo(), slices: new Map(), clusters: new KeyedMemo() }
 }
 
 /** Takes the world and, to save work, what the round before remembers. */
 export function planImports(world: ImportWorld, memory: ImportMemory): ImportPlan {
   const view = viewClusterset(world.records, memory.judge)
-  const dropped = [...view.dropped]
-  const clusters = usableClusters(world, view, dropped)
-  const objects = new Map<string, KubeObject>()
-  const services = new Map<string, ServicePlan>()
-  const ownVerdicts = new Map<ServiceKey, ConflictVerdict>()
-  const add = (object: KubeObject): void => void objects.set(objectKeyText(object), object)
-
+  const others = [...view.dropped]
+  const clusters = usableClusters(world, view, others)
+  const plan = { objects: new Map(), services: new Map(), ownVerdicts: new Map(), dropped: others }
   for (const [id, spec] of [...clusters].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    if (view.clusters.has(id)) add(memory.clusters.get(`Cluster/${id}`, [spec], () => clusterObject(spec)))
+    if (view.clusters.has(id))
+      add(
+        plan,
+        memory.clusters.get(`Cluster/${id}`, [spec], () => clusterObject(spec)),
+      )
   }
-  for (const endpoint of planEndpoints(world, view.endpoints, dropped)) {
-    add(memory.clusters.get(`Endpoint/${endpoint.metadata.name}`, [endpoint.spec], () => endpoint))
+  for (const endpoint of planEndpoints(world, view.endpoints, others)) {
+    add(
+      plan,
+      memory.clusters.get(`Endpoint/${endpoint.metadata.name}`, [endpoint.spec], () => endpoint),
+    )
   }
-  for (const key of [...view.services.keys()].sort()) {
-    const facts = view.services.get(key)
-    if (facts === undefined || facts.exports.length === 0 || !world.namespaces.has(namespaceOf(key))) continue
-    const plan = planRemembered(world, memory, { key, facts, clusters })
-    services.set(`ServiceImport/${key}`, plan)
-    // Slices before the ServiceImport: who finds the service finds its endpoints.
-    plan.slices.forEach(add)
-    if (plan.serviceImport !== undefined) add(plan.serviceImport)
-    if (plan.ownVerdict !== undefined) ownVerdicts.set(key, plan.ownVerdict)
-    dropped.push(...plan.dropped)
-  }
+  const basis: PlanBasis = { view, clusters, others, dropping: new Map() }
+  for (const key of [...view.services.keys()].sort()) replan(world, memory, { plan, basis }, key)
+  for (const key of memory.slices.keys()) if (!plan.services.has(`ServiceImport/${key}`)) memory.slices.delete(key)
   memory.services.endRound()
   memory.clusters.endRound()
-  return { objects, services, ownVerdicts, dropped }
+  return { ...plan, dropped: allDropped(basis), basis }
+}
+
+/**
+ * The plan with some services planned anew, changed in place: valid while nothing but these services, the facts of the
+ * view about them, and their objects in the local API has changed.
+ */
+export function replanServices(
+  world: ImportWorld,
+  memory: ImportMemory,
+  plan: ImportPlan,
+  keys: Iterable<ServiceKey>,
+): ImportPlan {
+  for (const key of keys) {
+    for (const object of objectsOf(plan.services.get(`ServiceImport/${key}`)))
+      plan.objects.delete(objectKeyText(object))
+    plan.services.delete(`ServiceImport/${key}`)
+    plan.ownVerdicts.delete(key)
+    plan.basis.dropping.delete(key)
+    replan(world, memory, { plan, basis: plan.basis }, key)
+  }
+  return { ...plan, dropped: allDropped(plan.basis) }
+}
+
+/** Slices before the ServiceImport: who finds the service finds its endpoints. */
+export function objectsOf(plan: ServicePlan | undefined): KubeObject[] {
+  if (plan === undefined) return []
+  return plan.serviceImport === undefined ? [...plan.slices] : [...plan.slices, plan.serviceImport]
+}
+
+type OpenPlan = Pick<ImportPlan, 'objects' | 'services' | 'ownVerdicts'>
+
+function replan(
+  world: ImportWorld,
+  memory: ImportMemory,
+  { plan, basis }: { readonly plan: OpenPlan; readonly basis: PlanBasis },
+  key: ServiceKey,
+): void {
+  const facts = basis.view.services.get(key)
+  if (facts === undefined || facts.exports.length === 0 || !world.namespaces.has(namespaceOf(key))) return
+  const service = planRemembered(world, memory, { key, facts, clusters: basis.clusters })
+  plan.services.set(`ServiceImport/${key}`, service)
+  for (const object of objectsOf(service)) add(plan, object)
+  if (service.dropped.length > 0) basis.dropping.set(key, service.dropped)
+  if (service.ownVerdict !== undefined) plan.ownVerdicts.set(key, service.ownVerdict)
+}
+
+function add(plan: OpenPlan, object: KubeObject): void {
+  plan.objects.set(objectKeyText(object), object)
+}
+
+function allDropped({ others, dropping }: PlanBasis): Dropped[] {
+  return [...others, ...[...dropping.values()].flat()]
 }
 
 interface ServiceAtHand {
@@ -98,12 +162,16 @@ function planRemembered(
   const held = present !== undefined && isHeld(world, present, facts) ? present.spec : undefined
   // Once the broker knows all of its own records, an address that is missing is none.
   const previousIps = world.certain.has('') ? [] : (present?.spec.ips ?? [])
-  const { own, clustersetIpRange } = world
+  const { own, clustersetIpRange, expired } = world
   const specs = facts.exports.map((record) => clusters.get(record.key.cluster))
-  const inputs = [facts.exports, facts.slices, facts.ips, ownSlices, specs, held, previousIps, own, clustersetIpRange]
-  return memory.services.get(key, inputs, () =>
-    planService({ key, facts, own, ownSlices, clusters, held, previousIps, clustersetIpRange }),
-  )
+  const dead = facts.exports.map((record) => expired.has(record.key.cluster))
+  const { exports, slices, ips } = facts
+  const inputs = [exports, slices, ips, ownSlices, specs, held, previousIps, own, clustersetIpRange, dead]
+  return memory.services.get(key, inputs, () => {
+    let memo = memory.slices.get(key)
+    if (memo === undefined) memory.slices.set(key, (memo = new KeyedMemo()))
+    return planService({ key, facts, own, ownSlices, clusters, held, previousIps, clustersetIpRange, expired }, memo)
+  })
 }
 
 /** A cluster that was part of the service is missing, and nobody knows whether it has withdrawn. */

@@ -6,8 +6,10 @@ import { type ExposedPort, type MergedService, exposedPorts, mergeServices } fro
 import type { ClusterSpec, EndpointSlice, ImportPort, ServiceImport, ServiceImportType } from '../model/objects.ts'
 import type { MemberRecord } from '../model/records.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { Dropped, ExportRecord, ServiceFacts } from './clusterset-view.ts'
 import { importedSlice } from './import-slice.ts'
+import { KeyedMemo } from './keyed-memo.ts'
 import { type AddressPlan, planAddresses } from './plan-addresses.ts'
 
 export interface ServiceInput {
@@ -27,7 +29,18 @@ export interface ServiceInput {
   /** Addresses to keep while the broker has not said which are right. */
   readonly previousIps: readonly string[]
   readonly clustersetIpRange: Prefix | undefined
+  /** Clusters taken as dead: their endpoints are left out. */
+  readonly expired: ReadonlySet<string>
 }
+
+/** One slice and what was left out of it. */
+interface PlannedSlice {
+  readonly slice: EndpointSlice | undefined
+  readonly dropped: readonly Dropped[]
+}
+
+/** Slices of one service as they came out last time: of 5,000 endpoints one changes, and 49 slices stay. */
+export type SliceMemo = KeyedMemo<PlannedSlice>
 
 export interface ServicePlan {
   /** Undefined while held. */
@@ -41,8 +54,8 @@ export interface ServicePlan {
   readonly dropped: readonly Dropped[]
 }
 
-/** Takes a service with at least one export. */
-export function planService(input: ServiceInput): ServicePlan {
+/** Takes a service with at least one export and, to save work, what the last plan of this service remembers. */
+export function planService(input: ServiceInput, memo: SliceMemo = new KeyedMemo()): ServicePlan {
   const { facts, own, held } = input
   const merged = mergeServices(
     facts.exports.map(({ key, createdAtMs, body }) => ({ cluster: key.cluster, createdAtMs, body })),
@@ -54,8 +67,9 @@ export function planService(input: ServiceInput): ServicePlan {
     const cluster = exported.key.cluster
     const ports =
       held === undefined ? (merged.portsOf.get(cluster) ?? []) : exposedPorts(held.ports, exported.body.ports)
-    return planSlices(input, exported, { ports, type }, dropped)
+    return planSlices({ input, memo, dropped }, exported, { ports, type })
   })
+  memo.endRound()
   return {
     serviceImport: held === undefined ? importObject(input.key, merged, addresses) : undefined,
     ready: addresses.ready,
@@ -78,31 +92,44 @@ function importObject(
     metadata: {
       name,
       namespace,
-      ...(Object.keys(merged.labels).length === 0 ? {} : { labels: merged.labels }),
+      // Ours by this label, whatever an exporter says.
+      labels: { ...merged.labels, [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
       ...(Object.keys(merged.annotations).length === 0 ? {} : { annotations: merged.annotations }),
     },
     spec: { ...merged.spec, ipFamilies, ...(ips === undefined ? {} : { ips }) },
   }
 }
 
+interface SlicePlanning {
+  readonly input: ServiceInput
+  readonly memo: SliceMemo
+  readonly dropped: Dropped[]
+}
+
 function planSlices(
-  input: ServiceInput,
+  { input, memo, dropped }: SlicePlanning,
   exported: ExportRecord,
   exposure: { readonly ports: readonly ExposedPort[]; readonly type: ServiceImportType },
-  dropped: Dropped[],
 ): EndpointSlice[] {
   const cluster = exported.key.cluster
   const isOwn = cluster === input.own
+  if (!isOwn && input.expired.has(cluster)) return []
   const spec = input.clusters.get(cluster)
   if (!isOwn && spec === undefined) {
     dropped.push({ what: `${cluster}/${input.key}`, reason: `nothing is known about cluster ${cluster}'s addresses` })
     return []
   }
   const received = input.facts.slices.filter(({ key }) => key.cluster === cluster)
+  const exposed = JSON.stringify(exposure.ports)
   const bodies = (isOwn ? input.ownSlices : undefined) ?? received.map(({ key, body }) => ({ name: key.name, body }))
   return bodies.flatMap(({ name, body }) => {
     if (body.kind !== 'EndpointSlice') return []
     const source = { key: input.key, cluster, name, body, spec: isOwn ? undefined : spec }
-    return importedSlice(source, exposure, dropped) ?? []
+    const planned = memo.get(`${cluster}/${name}`, [body, source.spec, exposed, exposure.type], () => {
+      const left: Dropped[] = []
+      return { slice: importedSlice(source, exposure, left), dropped: left }
+    })
+    dropped.push(...planned.dropped)
+    return planned.slice ?? []
   })
 }

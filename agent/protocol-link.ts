@@ -3,18 +3,19 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { nameHash } from '../model/name-hash.ts'
 import { connectBroker } from '../protocol/transport/grpc-client.ts'
+import type { SilentMember } from '../protocol/broker-api.ts'
 import type { BrokerClient } from '../protocol/broker-client.ts'
 import { CodecError } from '../protocol/codec-checks.ts'
-import { IdentityFileError, type MemberIdentity, readMemberIdentity } from '../protocol/identity/member-files.ts'
+import { IdentityFileError, type MemberIdentity } from '../protocol/identity/member-files.ts'
 import { fingerprint } from '../protocol/identity/read-certificate.ts'
 import { PublishSession } from '../protocol/publish-session.ts'
 import { type ReplicaStore, replicaFile } from '../protocol/replica-file.ts'
-import { Replica } from '../protocol/replica.ts'
+import { Replica, type ReplicaChange } from '../protocol/replica.ts'
 import { WatchSession } from '../protocol/watch-session.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Metrics } from '../runtime/metrics.ts'
-import type { BrokerLink, Publisher, ReplicaView } from './broker-link.ts'
+import type { BrokerLink, ContactView, Publisher, ReplicaView } from './broker-link.ts'
 import type { AgentConfig } from './config.ts'
 import type { AgentMetrics } from './metrics.ts'
 import { CertificateRenewal } from './certificate-renewal.ts'
@@ -34,9 +35,9 @@ const RETRY_REFUSED_MS = 5 * 60_000
  * told and replaced: the broker has everything, and the local API keeps what it holds.
  */
 export async function openBrokerLink(deps: LinkDeps, config: AgentConfig): Promise<BrokerLink> {
-  const identity = await readMemberIdentity(config.identityDirectory)
+  const identity = await config.identity.read()
   if (identity === undefined) {
-    throw new IdentityFileError(config.identityDirectory, 'no identity in it: join with "sealane join"')
+    throw new IdentityFileError(config.identity.place, 'no identity in it: join with "sealane join"')
   }
   const file = join(config.replicaDirectory, replicaName(identity))
   const store = replicaFile(file)
@@ -69,6 +70,7 @@ interface LinkInit {
 class ProtocolLink implements BrokerLink {
   readonly publisher: Publisher
   readonly replica: ReplicaView
+  readonly contact: ContactView
   readonly #deps: LinkDeps
   readonly #publish: PublishSession
   readonly #watch: WatchSession
@@ -78,17 +80,31 @@ class ProtocolLink implements BrokerLink {
 
   constructor(deps: LinkDeps, config: AgentConfig, { identity, file, store, replica }: LinkInit) {
     const { clock, logger, metrics } = deps
-    const published = new Listeners()
-    const watched = new Listeners()
+    const published = new Listeners<[readonly string[] | undefined]>()
+    const watched = new Listeners<[readonly ReplicaChange[]]>()
     const connect = (): BrokerClient => this.#client
     this.#deps = deps
     this.#file = file
     this.#client = this.#open(identity)
-    this.#publish = new PublishSession({ connect, clock, logger, metrics, onChange: () => published.call() })
-    this.#watch = new WatchSession({ connect, replica, store, clock, logger, metrics, onChange: () => watched.call() })
+    this.#publish = new PublishSession({ connect, clock, logger, metrics, onChange: (keys) => published.call(keys) })
+    const contact = new LatestContact(clock)
+    this.#watch = new WatchSession({
+      connect,
+      replica,
+      store,
+      clock,
+      logger,
+      metrics,
+      onChange: (changes) => watched.call(changes),
+      onContact: (silent) => contact.set(silent),
+      onState: ({ t }) => {
+        if (t !== 'live') contact.forget()
+      },
+    })
+    this.contact = contact
     this.#renewal = new CertificateRenewal(
       { ...deps, client: connect, onRenewed: (renewed) => this.#replaceClient(renewed) },
-      { directory: config.identityDirectory, identity },
+      { store: config.identity, identity },
     )
     if (config.facts !== undefined) this.#publish.setFacts(config.facts)
     this.publisher = publisherOf(this.#publish, published)
@@ -147,7 +163,7 @@ class ProtocolLink implements BrokerLink {
   }
 }
 
-function publisherOf(session: PublishSession, listeners: Listeners): Publisher {
+function publisherOf(session: PublishSession, listeners: Listeners<[readonly string[] | undefined]>): Publisher {
   return {
     get answered() {
       return session.answered
@@ -158,7 +174,7 @@ function publisherOf(session: PublishSession, listeners: Listeners): Publisher {
   }
 }
 
-function replicaViewOf(replica: Replica, listeners: Listeners): ReplicaView {
+function replicaViewOf(replica: Replica, listeners: Listeners<[readonly ReplicaChange[]]>): ReplicaView {
   return {
     get synced() {
       return replica.synced
@@ -174,17 +190,49 @@ function replicaViewOf(replica: Replica, listeners: Listeners): ReplicaView {
   }
 }
 
-class Listeners {
-  readonly #all = new Set<() => void>()
+/** The broker speaks every few seconds; after so long without a word, what it said is no news. */
+const CONTACT_STALE_MS = 60_000
 
-  add(listener: () => void): () => void {
+class LatestContact implements ContactView {
+  readonly #clock: Clock
+  readonly #listeners = new Listeners()
+  #latest: { readonly at: number; readonly silent: ReadonlyMap<string, number> } | undefined
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  set(silent: readonly SilentMember[]): void {
+    const known = new Map(silent.map(({ cluster, forMs }) => [cluster, forMs]))
+    this.#latest = { at: this.#clock.monotonic(), silent: known }
+    this.#listeners.call()
+  }
+
+  forget(): void {
+    this.#latest = undefined
+  }
+
+  silent(): ReadonlyMap<string, number> | undefined {
+    const latest = this.#latest
+    return latest === undefined || this.#clock.monotonic() - latest.at > CONTACT_STALE_MS ? undefined : latest.silent
+  }
+
+  onChange(listener: () => void): () => void {
+    return this.#listeners.add(listener)
+  }
+}
+
+class Listeners<A extends readonly unknown[] = []> {
+  readonly #all = new Set<(...args: A) => void>()
+
+  add(listener: (...args: A) => void): () => void {
     this.#all.add(listener)
     return () => {
       this.#all.delete(listener)
     }
   }
 
-  call(): void {
-    for (const listener of this.#all) listener()
+  call(...args: A): void {
+    for (const listener of this.#all) listener(...args)
   }
 }

@@ -1,18 +1,19 @@
-/** Keeps what the broker is told equal to this cluster's exports, and tells each export what became of it. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
-import { type ConditionFinding, setConditions } from '../model/conditions.ts'
+/** Keeps what the broker is told equal to this cluster's exports. */
+import type { ClusterApi, ObjectChange } from '../cluster/cluster-api.ts'
+import { type ServiceKey, serviceKey } from '../model/ids.ts'
 import { parsePrefix, type Prefix } from '../model/ip.ts'
 import type { ServiceExport } from '../model/objects.ts'
+import { LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Publisher } from './broker-link.ts'
-import { KeyedMemo } from './keyed-memo.ts'
+import { ExportConditions } from './export-conditions.ts'
 import { loopDeps } from './loop-deps.ts'
 import type { AgentMetrics } from './metrics.ts'
-import { planConditions } from './plan-conditions.ts'
-import { type ExportMemo, type ExportPlan, type ExportWorld, type PlannedExport, planExports } from './plan-exports.ts'
+import { type ExportPlan, type ExportWorld, newExportMemory, planExports } from './plan-exports.ts'
 import type { MirrorWriter } from './mirror-writer.ts'
+import { Subscriptions } from './subscriptions.ts'
 import type { SharedFindings } from './shared-findings.ts'
 
 export interface PublishLoopDeps {
@@ -31,31 +32,50 @@ export interface PublishLoopInit {
   readonly loop: LoopInit
 }
 
-const LEFT: readonly ConditionFinding[] = [
-  { type: 'Ready', status: 'False', reason: 'Pending', message: 'this cluster has left the clusterset' },
-  { type: 'Conflict', status: 'False', reason: 'NoConflicts', message: '' },
-]
-
 export class PublishLoop {
   readonly #deps: PublishLoopDeps
   readonly #own: string
   readonly #loop: ReconcileLoop
-  readonly #memo: ExportMemo = new KeyedMemo()
+  readonly #memory = newExportMemory()
+  readonly #conditions: ExportConditions
+  readonly #subscriptions = new Subscriptions()
   #podPrefixes: { readonly text: string; readonly prefixes: readonly Prefix[] } | undefined
+  /** The plan in force; undefined when what it was made from has changed. */
+  #plan: ExportPlan | undefined
+  #last: ExportPlan | undefined
+  /** Which export each record belongs to, by the record's key. */
+  #exportOf = new Map<string, ServiceKey>()
+  /** Exports whose conditions may not be right any more; undefined for all. */
+  #untold: Set<ServiceKey> | undefined
 
   constructor(deps: PublishLoopDeps, init: PublishLoopInit) {
     this.#deps = deps
     this.#own = init.own
+    this.#conditions = new ExportConditions(deps)
     this.#loop = new ReconcileLoop(loopDeps(deps, 'publish'), init.loop, (signal) => this.#round(signal))
-    for (const kind of ['ServiceExport', 'Service', 'EndpointSlice', 'Endpoint', 'Cluster'] as const) {
-      deps.cluster.cache(kind).onChange(() => this.#loop.poke())
+    const { cluster, publisher, findings } = deps
+    for (const kind of ['Service', 'Endpoint', 'Cluster'] as const) {
+      this.#subscriptions.add(cluster.cache(kind).onChange(() => this.#changed()))
     }
-    deps.publisher.onChange(() => this.#loop.poke())
-    deps.findings.onVerdicts(() => this.#loop.poke())
+    const exports = cluster.cache('ServiceExport').onChange((change) => {
+      if (change !== undefined && isStatusAlone(change)) this.#tell([keyOf(change.object)])
+      else this.#changed()
+    })
+    const slices = cluster.cache('EndpointSlice').onChange((change) => {
+      // What was imported is not exported again.
+      if (change?.object.metadata.labels?.[LABEL_SOURCE_CLUSTER] === undefined) this.#changed()
+    })
+    const published = publisher.onChange((keys) => {
+      if (keys === undefined) this.#tell(undefined)
+      else this.#tell(keys.flatMap((key) => this.#exportOf.get(key) ?? []))
+    })
+    for (const stop of [exports, slices, published]) this.#subscriptions.add(stop)
+    findings.onVerdicts((keys) => this.#tell(keys))
   }
 
-  run(signal: AbortSignal): Promise<void> {
-    return this.#loop.run(signal)
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
   }
 
   /** Why nothing can be published yet; undefined once it can. */
@@ -68,34 +88,65 @@ export class PublishLoop {
   }
 
   /** Says on every export that it is no longer one: this cluster has left. */
-  async tellLeft(signal: AbortSignal): Promise<void> {
-    const { cluster, clock } = this.#deps
-    const changed = cluster
-      .cache('ServiceExport')
-      .list()
-      .flatMap((object): ServiceExport[] => {
-        const present = object.status?.conditions
-        if (present === undefined) return []
-        const conditions = setConditions(present, LEFT, clock.now())
-        return conditions === present ? [] : [{ ...object, status: { ...object.status, conditions } }]
-      })
-    await this.#writeStatuses(changed, signal)
+  tellLeft(signal: AbortSignal): Promise<void> {
+    return this.#conditions.tellLeft(signal)
+  }
+
+  #changed(): void {
+    this.#plan = undefined
+    this.#loop.poke()
+  }
+
+  #tell(keys: Iterable<ServiceKey> | undefined): void {
+    if (keys === undefined) this.#untold = undefined
+    else for (const key of keys) this.#untold?.add(key)
+    this.#loop.poke()
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    const world = this.#world()
     // Publishing half of the exports would withdraw the other half.
-    if (world === undefined) return
-    const plan = planExports(world, this.#memo)
-    this.#deps.publisher.setDesired(plan.records)
-    this.#deps.findings.setExportPlan(plan)
-    await this.#tellExports(plan, signal)
+    if (this.notReady() !== undefined) return
+    // Nothing is known to have changed: then drift may have.
+    if (this.#plan !== undefined && this.#untold?.size === 0) {
+      this.#plan = undefined
+      this.#untold = undefined
+    }
+    const plan = this.#plan ?? this.#planAnew()
+    if (plan === undefined) return
+    const untold = this.#untold ?? new Set([...plan.exports.keys(), ...(this.#last?.exports.keys() ?? [])])
+    this.#last = plan
+    this.#untold = new Set()
+    try {
+      await this.#conditions.tell(plan, untold, signal)
+    } catch (error) {
+      this.#untold = undefined
+      throw error
+    }
+  }
+
+  #planAnew(): ExportPlan | undefined {
+    const { publisher, findings } = this.#deps
+    const world = this.#world()
+    if (world === undefined) return undefined
+    const before = this.#last
+    const plan = planExports(world, this.#memory)
+    this.#plan = plan
+    this.#exportOf = new Map()
+    for (const [key, { records, recordKeys, valid }] of plan.exports) {
+      for (const record of recordKeys) this.#exportOf.set(record, key)
+      const old = before?.exports.get(key)
+      if (old?.records !== records || old.valid !== valid) this.#untold?.add(key)
+    }
+    for (const key of before?.exports.keys() ?? []) if (!plan.exports.has(key)) this.#untold?.add(key)
+    publisher.setDesired(plan.records)
+    findings.setExportPlan(plan)
+    return plan
   }
 
   #world(): ExportWorld | undefined {
     const { cluster } = this.#deps
     const own = cluster.cache('Cluster').get(this.#own)
-    if (this.notReady() !== undefined || own === undefined) return undefined
+    if (own === undefined) return undefined
     return {
       cluster: this.#own,
       podPrefixes: this.#parsePodPrefixes(own.spec.podCIDRs),
@@ -114,32 +165,20 @@ export class PublishLoop {
     this.#podPrefixes = { text, prefixes }
     return prefixes
   }
-
-  async #tellExports(plan: ExportPlan, signal: AbortSignal): Promise<void> {
-    const { publisher, findings, clock, metrics } = this.#deps
-    const counts = { exported: 0, pending: 0, failed: 0, invalid: 0 }
-    const changed: ServiceExport[] = []
-    for (const [key, planned] of plan.exports) {
-      const present = planned.object.status?.conditions ?? []
-      const wanted = planConditions(planned, publisher, findings.ownVerdicts.get(key))
-      const conditions = setConditions(present, wanted, clock.now())
-      counts[stateOf(planned, wanted.find(({ type }) => type === 'Ready')?.reason)] += 1
-      if (conditions !== present) changed.push({ ...planned.object, status: { ...planned.object.status, conditions } })
-    }
-    for (const [state, count] of Object.entries(counts)) metrics.exports.set(count, { state })
-    await this.#writeStatuses(changed, signal)
-  }
-
-  async #writeStatuses(changed: readonly ServiceExport[], signal: AbortSignal): Promise<void> {
-    const failures = await this.#deps.writer.applyStatuses(changed, signal)
-    // Deleted in the meantime: the cache will say so.
-    const failure = failures.find(({ code }) => code !== 'NotFound')
-    if (failure !== undefined) throw failure
-  }
 }
 
-function stateOf(planned: PlannedExport, ready: string | undefined): 'exported' | 'pending' | 'failed' | 'invalid' {
-  if (planned.valid.status !== 'True') return 'invalid'
-  if (ready === 'Failed') return 'failed'
-  return ready === 'Pending' ? 'pending' : 'exported'
+/** Mostly our own doing: what is exported is still the same. */
+function isStatusAlone(change: ObjectChange<ServiceExport>): boolean {
+  const before = change.type === 'set' ? change.previous?.metadata : undefined
+  const now = change.object.metadata
+  return (
+    before?.generation !== undefined &&
+    before.generation === now.generation &&
+    before.uid === now.uid &&
+    before.deletionTimestamp === now.deletionTimestamp
+  )
+}
+
+function keyOf({ metadata }: ServiceExport): ServiceKey {
+  return serviceKey(metadata.namespace ?? '', metadata.name)
 }

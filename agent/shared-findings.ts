@@ -1,4 +1,4 @@
-/** What the two loops tell each other: each side's latest result and a call when it has changed. */
+/** What the loops tell each other: each side's latest result and a call when it has changed. */
 import type { ServiceKey } from '../model/ids.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
 import type { ExportPlan } from './plan-exports.ts'
@@ -8,33 +8,53 @@ export class SharedFindings {
   exportPlan: ExportPlan | undefined
   /** From the mirror loop: conflicts that own exports are part of. */
   ownVerdicts: ReadonlyMap<ServiceKey, ConflictVerdict> = new Map()
-  readonly #onExports = new Set<() => void>()
-  readonly #onVerdicts = new Set<() => void>()
+  /** From the contact loop: clusters taken as dead. Undefined until it has looked once. */
+  expired: ReadonlySet<string> | undefined
+  readonly #onExpired = new Set<() => void>()
+  readonly #onExports = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
+  readonly #onVerdicts = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
 
   setExportPlan(plan: ExportPlan): void {
-    const changed = this.exportPlan === undefined || !sameValues(this.exportPlan.records, plan.records)
+    const changed = changedExports(this.exportPlan, plan)
     this.exportPlan = plan
-    if (changed) for (const listener of this.#onExports) listener()
+    if (changed.size > 0) for (const listener of this.#onExports) listener(changed)
   }
 
   setOwnVerdicts(verdicts: ReadonlyMap<ServiceKey, ConflictVerdict>): void {
-    const changed = !sameValues(this.ownVerdicts, verdicts)
+    const before = this.ownVerdicts
+    const changed = new Set<ServiceKey>()
+    // Plans hand out the very same objects while nothing has changed.
+    for (const [key, verdict] of verdicts) if (before.get(key) !== verdict) changed.add(key)
+    for (const key of before.keys()) if (!verdicts.has(key)) changed.add(key)
     this.ownVerdicts = verdicts
-    if (changed) for (const listener of this.#onVerdicts) listener()
+    if (changed.size > 0) for (const listener of this.#onVerdicts) listener(changed)
   }
 
-  onExports(listener: () => void): void {
+  setExpired(expired: ReadonlySet<string>): void {
+    const before = this.expired
+    const changed = before?.size !== expired.size || ![...expired].every((id) => before.has(id))
+    if (!changed) return
+    this.expired = expired
+    for (const listener of this.#onExpired) listener()
+  }
+
+  /** Called with the services whose published records are not what they were. */
+  onExports(listener: (keys: ReadonlySet<ServiceKey>) => void): void {
     this.#onExports.add(listener)
   }
 
-  onVerdicts(listener: () => void): void {
+  onExpired(listener: () => void): void {
+    this.#onExpired.add(listener)
+  }
+
+  onVerdicts(listener: (keys: ReadonlySet<ServiceKey>) => void): void {
     this.#onVerdicts.add(listener)
   }
 }
 
-/** Plans hand out the very same objects while nothing has changed. */
-function sameValues<K, V>(a: ReadonlyMap<K, V>, b: ReadonlyMap<K, V>): boolean {
-  if (a.size !== b.size) return false
-  for (const [key, value] of b) if (a.get(key) !== value) return false
-  return true
+function changedExports(before: ExportPlan | undefined, now: ExportPlan): ReadonlySet<ServiceKey> {
+  const changed = new Set<ServiceKey>()
+  for (const [key, { records }] of now.exports) if (before?.exports.get(key)?.records !== records) changed.add(key)
+  for (const key of before?.exports.keys() ?? []) if (!now.exports.has(key)) changed.add(key)
+  return changed
 }

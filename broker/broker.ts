@@ -57,10 +57,14 @@ export class Broker implements BrokerApi {
   readonly #stopCommits: () => void
   /** Since the last tidy(). */
   #refusedJoins = 0
+  readonly #startedAt: number
+  /** When each member was last heard, by the monotonic clock: the time that this broker was away does not count. */
+  readonly #heard = new Map<string, number>()
 
   constructor(deps: BrokerDeps, init: BrokerInit) {
     this.#deps = deps
     this.#init = init
+    this.#startedAt = deps.clock.monotonic()
     const { globalRange, clustersetIpRange, allowedNamespaces, limits } = init
     this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster: limits.recordsPerCluster }
     this.#hub = new WatchHub(deps, { watchesPerCluster: limits.watchesPerCluster })
@@ -76,6 +80,7 @@ export class Broker implements BrokerApi {
     const { logger, metrics } = this.#deps
     try {
       const response = await this.#join(request, peerAddress)
+      this.#heard.set(request.cluster, this.#deps.clock.monotonic())
       metrics.joins.inc({ result: 'ok' })
       logger.info('cluster joined', { cluster: request.cluster, address: peerAddress, index: response.clusterIndex })
       return response
@@ -148,6 +153,23 @@ export class Broker implements BrokerApi {
     })
   }
 
+  /** To be called every few seconds: tells all watchers which members have no stream open, and since when. */
+  tellContact(): void {
+    const { log, clock } = this.#deps
+    const now = clock.monotonic()
+    const members = log.list('member').filter(({ value }) => isLive(value))
+    const silent = members.flatMap(({ key: cluster }) => {
+      if (this.#isConnected(cluster as ClusterId)) {
+        this.#heard.set(cluster, now)
+        return []
+      }
+      return [{ cluster, forMs: Math.floor(now - (this.#heard.get(cluster) ?? this.#startedAt)) }]
+    })
+    const live = new Set(members.map(({ key }) => key))
+    for (const cluster of this.#heard.keys()) if (!live.has(cluster)) this.#heard.delete(cluster)
+    this.#hub.tellContact(silent)
+  }
+
   close(): void {
     this.#stopCommits()
   }
@@ -170,7 +192,7 @@ export class Broker implements BrokerApi {
       const token = checkToken(tx, request.secret, bearer)
       spendToken(tx, token, bearer)
       const entitled = token.repeated || token.row.cluster === cluster
-      const connected = this.#sessions.has(cluster) || this.#hub.openWatches(cluster) > 0
+      const connected = this.#isConnected(cluster)
       return joinMember(
         tx,
         {
@@ -197,8 +219,13 @@ export class Broker implements BrokerApi {
     }
   }
 
+  #isConnected(cluster: ClusterId): boolean {
+    return this.#sessions.has(cluster) || this.#hub.openWatches(cluster) > 0
+  }
+
   #seen(cluster: ClusterId): void {
     const { log, clock, logger } = this.#deps
+    this.#heard.set(cluster, clock.monotonic())
     log
       .transact((tx) => markSeen(tx, cluster, clock.now()))
       .catch((error: unknown) => logger.debug('last seen not noted', { cluster, reason: String(error) }))

@@ -23,6 +23,8 @@ export interface BrokerConfig {
   readonly allowedNamespaces: readonly string[]
   /** Lifetime of member certificates; members renew at two thirds. */
   readonly memberCertificateMs: number
+  /** Members are told this often which of them are not heard of. */
+  readonly contactMs: number
   readonly limits: BrokerLimits
 }
 
@@ -46,6 +48,7 @@ export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'>
   clustersetIpRange: DEFAULT_CLUSTERSET_IP_RANGE,
   allowedNamespaces: [],
   memberCertificateMs: MEMBER_VALIDITY_MS,
+  contactMs: 15_000,
   limits: DEFAULT_LIMITS,
 }
 

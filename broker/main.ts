@@ -74,7 +74,11 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
     await broker.tidy()
     if (await authority.renewServer()) server.setTls(tls())
   })
-  await Promise.all([refresh.run(signal), tidy.run(signal)])
+  const contact = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: config.contactMs }, () => {
+    broker.tellContact()
+    return Promise.resolve()
+  })
+  await Promise.all([refresh.run(signal), tidy.run(signal), contact.run(signal)])
   logger.info('stopping')
 }
 

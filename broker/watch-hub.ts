@@ -4,7 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterId } from '../model/ids.ts'
-import type { Peer, RecordEvent, WatchMessage, WatchRequest } from '../protocol/broker-api.ts'
+import type { Peer, RecordEvent, SilentMember, WatchMessage, WatchRequest } from '../protocol/broker-api.ts'
 import { RefusedError } from '../protocol/broker-api.ts'
 import { encodeRecordEvent } from '../protocol/records-codec.ts'
 import type { Clock } from '../reconcile/clock.ts'
@@ -23,12 +23,15 @@ export interface WatchHubDeps {
   readonly metrics: BrokerMetrics
 }
 
+type ContactMessage = Extract<WatchMessage, { t: 'contact' }>
+
 interface Cursor {
   /** Everything up to here has been handed over. */
   revision: number
   /** Removals from here on are needed: a snapshot begun at this revision cannot hold what was removed before. */
   floor: number
   told: ReturnType<typeof completeness> | undefined
+  contact: ContactMessage | undefined
 }
 
 export class WatchHub {
@@ -39,6 +42,8 @@ export class WatchHub {
   readonly #open = new Map<ClusterId, number>()
   /** The same for all watchers until a membership changes. */
   #lists: ReturnType<typeof completeness> | undefined
+  /** The latest; each watcher gets it once, and only the latest. */
+  #contact: ContactMessage | undefined
 
   constructor(deps: WatchHubDeps, init: { readonly watchesPerCluster: number }) {
     this.#deps = deps
@@ -51,6 +56,12 @@ export class WatchHub {
     for (const sleeper of [...this.#sleepers]) sleeper()
   }
 
+  /** Tells every watcher which members are not heard of. */
+  tellContact(silent: readonly SilentMember[]): void {
+    this.#contact = { t: 'contact', silent }
+    for (const sleeper of [...this.#sleepers]) sleeper()
+  }
+
   openWatches(cluster: ClusterId): number {
     return this.#open.get(cluster) ?? 0
   }
@@ -60,7 +71,8 @@ export class WatchHub {
     this.#admit(peer)
     this.#count(peer.cluster, 1)
     try {
-      const cursor: Cursor = { revision: 0, floor: 0, told: undefined }
+      // What was said before the watch began is old news.
+      const cursor: Cursor = { revision: 0, floor: 0, told: undefined, contact: this.#contact }
       yield this.#start(cursor, request.resume)
       while (!signal.aborted) {
         requireMember(this.#deps.log, peer, this.#deps.clock.now())
@@ -124,7 +136,7 @@ export class WatchHub {
       return { t: 'batch', events, revision }
     }
     cursor.revision = log.revision
-    return this.#synced(cursor)
+    return this.#synced(cursor) ?? this.#news(cursor)
   }
 
   #synced(cursor: Cursor): WatchMessage | undefined {
@@ -132,6 +144,12 @@ export class WatchHub {
     if (cursor.told !== undefined && (cursor.told === lists || isDeepStrictEqual(cursor.told, lists))) return undefined
     cursor.told = lists
     return { t: 'synced', revision: cursor.revision, ...lists }
+  }
+
+  #news(cursor: Cursor): WatchMessage | undefined {
+    if (cursor.contact === this.#contact) return undefined
+    cursor.contact = this.#contact
+    return this.#contact
   }
 
   #bytesOf(change: Change<'record'>): Uint8Array {

@@ -1,6 +1,7 @@
 /**
  * Asks the upstreams for names that are not ours: one socket with a random port and a random id for each query
  * (RFC 5452), one upstream after the other, UDP first and TCP where an answer was cut and the client can take it.
+ * Clients that ask the same at the same time wait for one answer together.
  */
 import { randomInt } from 'node:crypto'
 import type { Clock } from '../reconcile/clock.ts'
@@ -25,9 +26,16 @@ export interface ForwarderInit {
   readonly maxInFlight: number
 }
 
-/** The same question under way this often is a loop through another server, or a flood. */
-const MAX_SAME_QUESTION = 64
+/** Clients that may wait for one answer, and in all for each query that may be under way. */
+const MAX_WAITERS = 1024
+const MAX_WAITERS_ON_AVERAGE = 16
 const FLAG_TC = 0x02
+
+/** One question to the upstreams, and all who wait for its answer. */
+interface Flight {
+  readonly answer: Promise<Buffer | undefined>
+  waiters: number
+}
 
 export class Forwarder {
   readonly #deps: ForwarderDeps
@@ -35,8 +43,9 @@ export class Forwarder {
   readonly #reader = new QueryReader()
   /** Queries under way, by our own id and question: one that comes back to us proves a loop. */
   readonly #ownIds = new Set<string>()
-  readonly #sameQuestion = new Map<string, number>()
-  #inFlight = 0
+  /** By all of the query but its id, letter case aside: equal ones share an answer. */
+  readonly #flights = new Map<string, Flight>()
+  #waiting = 0
   /** Index of the upstream that answered last. */
   #preferred = 0
 
@@ -45,8 +54,9 @@ export class Forwarder {
     this.#init = init
   }
 
+  /** Questions under way, not counting those that share an answer. */
   get inFlight(): number {
-    return this.#inFlight
+    return this.#flights.size
   }
 
   /**
@@ -58,37 +68,44 @@ export class Forwarder {
     if (this.#reader.read(query) !== 'ok') return undefined
     const { questionEnd, clientSize } = this.#reader
     const question = query.toString('latin1', HEADER_LENGTH, questionEnd).toLowerCase()
-    const same = this.#sameQuestion.get(question) ?? 0
-    if (same >= MAX_SAME_QUESTION || this.#ownIds.has(ownId(uint16(query, 0), question))) return this.#refuse('loop')
-    if (this.#inFlight >= this.#init.maxInFlight) return this.#refuse('overloaded')
+    if (this.#ownIds.has(ownId(uint16(query, 0), question))) return this.#refuse('loop')
+    const flight = this.#join({ query, question, questionEnd, transport }, signal)
+    if (flight === undefined) return this.#refuse('overloaded')
 
     const started = this.#deps.clock.monotonic()
+    this.#waiting += 1
+    flight.waiters += 1
+    const answer = await flight.answer
+    this.#waiting -= 1
+    this.#deps.onResult(answer === undefined ? 'failed' : 'answered', (this.#deps.clock.monotonic() - started) / 1000)
+    if (answer === undefined) return undefined
+    const maxSize = transport === 'tcp' ? MAX_TCP_SIZE : clientSize
+    return restore(Buffer.from(answer), { query, questionEnd, maxSize })
+  }
+
+  /** The flight of an equal question, or a new one; undefined when there is no room. */
+  #join({ query, question, questionEnd, transport }: Question, signal: AbortSignal): Flight | undefined {
+    const { maxInFlight } = this.#init
+    if (this.#waiting >= maxInFlight * MAX_WAITERS_ON_AVERAGE) return undefined
+    // Flags and EDNS options decide about the answer as well.
+    const flags = query.toString('latin1', 2, HEADER_LENGTH)
+    const key = `${transport} ${flags}${question}${query.toString('latin1', questionEnd)}`
+    const known = this.#flights.get(key)
+    if (known !== undefined) return known.waiters < MAX_WAITERS ? known : undefined
+    if (this.#flights.size >= maxInFlight) return undefined
+
     const asked = Buffer.from(query)
     const id = randomInt(0x10000)
     asked.writeUInt16BE(id, 0)
-    this.#enter(ownId(id, question), question)
-    try {
-      const answer = await this.#askInTurn({ asked, questionEnd, transport }, signal)
-      this.#deps.onResult(answer === undefined ? 'failed' : 'answered', (this.#deps.clock.monotonic() - started) / 1000)
-      if (answer === undefined) return undefined
-      return restore(answer, { query, questionEnd, maxSize: transport === 'tcp' ? MAX_TCP_SIZE : clientSize })
-    } finally {
-      this.#leave(ownId(id, question), question)
-    }
-  }
-
-  #enter(own: string, question: string): void {
-    this.#inFlight += 1
+    const own = ownId(id, question)
     this.#ownIds.add(own)
-    this.#sameQuestion.set(question, (this.#sameQuestion.get(question) ?? 0) + 1)
-  }
-
-  #leave(own: string, question: string): void {
-    this.#inFlight -= 1
-    this.#ownIds.delete(own)
-    const left = (this.#sameQuestion.get(question) ?? 1) - 1
-    if (left === 0) this.#sameQuestion.delete(question)
-    else this.#sameQuestion.set(question, left)
+    const answer = this.#askInTurn({ asked, questionEnd, transport }, signal).finally(() => {
+      this.#ownIds.delete(own)
+      this.#flights.delete(key)
+    })
+    const flight = { answer, waiters: 0 }
+    this.#flights.set(key, flight)
+    return flight
   }
 
   #refuse(result: ForwardResult): Buffer | undefined {
@@ -134,6 +151,14 @@ export class Forwarder {
   }
 }
 
+interface Question {
+  readonly query: Buffer
+  /** Name, type and class, in small letters. */
+  readonly question: string
+  readonly questionEnd: number
+  readonly transport: Transport
+}
+
 interface ForwardRequest {
   readonly asked: Buffer
   readonly questionEnd: number
@@ -159,7 +184,7 @@ interface RestoreInit {
   readonly maxSize: number
 }
 
-/** Puts the client's id and question back; an answer too large for the client becomes a cut one. */
+/** Puts the client's id and question back, in place; an answer too large for the client becomes a cut one. */
 function restore(answer: Buffer, { query, questionEnd, maxSize }: RestoreInit): Buffer {
   answer.writeUInt16BE(uint16(query, 0), 0)
   if (answer.length < questionEnd) return answer

@@ -5,8 +5,9 @@
  */
 import type { ClusterApi, ObjectCache, ObjectChange } from '../cluster/cluster-api.ts'
 import { type ServiceKey, serviceKey } from '../model/ids.ts'
-import type { EndpointSlice, Gateway, ServiceImport } from '../model/objects.ts'
-import { reachableClusters } from '../model/reachability.ts'
+import type { Cluster, EndpointSlice, Gateway, Node, ServiceImport } from '../model/objects.ts'
+import { usableClusters } from '../model/reachability.ts'
+import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../model/remote-clusters.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 import type { DnsService, ZoneView } from './answer.ts'
 import { serviceEntry } from './service-entry.ts'
@@ -28,7 +29,8 @@ export class ServiceIndex implements ZoneView {
   readonly #namespaces = new Map<string, number>()
   readonly #entries = new Map<ServiceKey, DnsService>()
   readonly #listeners = new Set<(key: ServiceKey) => void>()
-  #reachable: ReadonlySet<string> | undefined
+  #usable: ReadonlySet<string> | undefined
+  #verdicts: ClusterVerdicts | undefined
   #serial: number
   #synced: () => boolean = () => false
 
@@ -56,13 +58,21 @@ export class ServiceIndex implements ZoneView {
     const imports = cluster.cache('ServiceImport')
     const slices = cluster.cache('EndpointSlice')
     const gateways = cluster.cache('Gateway')
+    const clusters = cluster.cache('Cluster')
+    const nodes = cluster.cache('Node')
+    const reconsider = (): void => {
+      const isKnown = clusters.synced && nodes.synced
+      this.#verdicts = isKnown ? this.#judgeClusters(clusters.list(), nodes.list()) : undefined
+      this.#judge(gateways.list())
+    }
     this.#synced = () => imports.synced && slices.synced && gateways.synced
     const stops = [
       followCache(imports, (change) => this.#importChanged(change)),
       followCache(slices, (change) => this.#sliceChanged(change)),
-      gateways.onChange(() => this.gatewaysChanged(gateways.list())),
+      gateways.onChange(() => this.#judge(gateways.list())),
+      ...[clusters, nodes].map((cache) => cache.onChange(() => reconsider())),
     ]
-    this.gatewaysChanged(gateways.list())
+    reconsider()
     return () => {
       for (const stop of stops) stop()
     }
@@ -78,7 +88,7 @@ export class ServiceIndex implements ZoneView {
     if (known !== undefined) return known
     const serviceImport = this.#imports.get(key)
     if (serviceImport === undefined) return undefined
-    const entry = serviceEntry(serviceImport, this.#sortedSlices(key), this.#reachable)
+    const entry = serviceEntry(serviceImport, this.#sortedSlices(key), this.#usable)
     this.#entries.set(key, entry)
     return entry
   }
@@ -98,12 +108,18 @@ export class ServiceIndex implements ZoneView {
     return () => this.#listeners.delete(listener)
   }
 
-  /** Leaves out, or takes back, the endpoints of clusters that went down or came up. */
-  gatewaysChanged(gateways: readonly Gateway[]): void {
-    const before = this.#reachable
-    const now = reachableClusters(this.#clusterId, gateways)
+  /** Undefined while this cluster's own Cluster object has not been seen. */
+  #judgeClusters(clusters: readonly Cluster[], nodes: readonly Node[]): ClusterVerdicts | undefined {
+    const own = clusters.find((cluster) => cluster.metadata.name === this.#clusterId)
+    return own && checkRemoteClusters({ own, clusters, underlay: underlayAddresses(nodes) })
+  }
+
+  /** Leaves out, or takes back, the endpoints of clusters that are refused, went down or came up. */
+  #judge(gateways: readonly Gateway[]): void {
+    const before = this.#usable
+    const now = usableClusters(this.#clusterId, gateways, this.#verdicts)
     if (sameClusters(before, now)) return
-    this.#reachable = now
+    this.#usable = now
     const judgedAlike = (cluster: string): boolean => (before?.has(cluster) ?? true) === (now?.has(cluster) ?? true)
     for (const key of this.#headless) {
       for (const slice of this.#slices.get(key)?.values() ?? []) {

@@ -33,6 +33,13 @@ export function isDnsSubdomain(value: string): boolean {
   return value.length <= 253 && value.split('.').every((label) => isDnsLabel(label))
 }
 
+const NAME_PART = /^[a-z0-9]([a-z0-9-]*[a-z0-9])?$/
+
+/** True for what API servers take as a name: as a subdomain, but its parts may be longer than DNS allows. */
+export function isObjectName(value: string): boolean {
+  return value.length <= 253 && value.split('.').every((part) => NAME_PART.test(part))
+}
+
 /**
  * True for namespaces that belong to the platform itself (kube-*, openshift*): names in them are believed, so nobody
  * exports from or into them unless an operator allows it.

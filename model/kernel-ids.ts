@@ -19,13 +19,32 @@ export const NFT_TABLE_NODE = 'sealane_node'
 export const ROUTE_PROTOCOL = 173
 
 /**
- * Route tables; the rule that leads to a table has the same number as its priority. In lookup order:
- * out of a lane towards another node's pods (routeagent), remote prefixes over this node's own lanes (gateway),
- * remote prefixes over the gateway nodes, then unreachable so that nothing leaks (routeagent).
+ * Route tables. In lookup order: out of a lane towards another node's pods (routeagent), remote prefixes over this
+ * node's own lanes (gateway), remote prefixes over the gateway nodes, then unreachable so that nothing leaks
+ * (routeagent).
  */
 export const ROUTE_TABLE_FROM_LANES = 7310
 export const ROUTE_TABLE_LANES = 7311
 export const ROUTE_TABLE_NODE = 7312
+
+/**
+ * Priorities of the rules that lead to these tables. Below 99 (WireGuard of Calico), 110 (Cilium with addresses of a
+ * cloud) and 512 (Amazon VPC CNI), whose rules lead packets of pods out of the node; above 9 to 20, where Cilium leads
+ * marked packets to its proxy. Cilium moves the table `local` from 0 to 100: nothing is lost by coming before it,
+ * since no table of ours ever holds an address of this node.
+ */
+export const RULE_FROM_LANES = 73
+export const RULE_LANES = 74
+export const RULE_NODE = 75
+/** Priority of the rule to ROUTE_TABLE_NODE in releases up to 0.1; that of the gateway's was one less. */
+export const RULE_NODE_BEFORE = 7312
+
+/**
+ * On what WireGuard itself sends: the rules of tables 7311 and 7312 leave such packets alone. Else a gateway whose
+ * address lies in its cluster's pod CIDR would be called through the lane to it. Compared as a whole number; its bits
+ * are none that kube-proxy (0xc000), Cilium (0x0f00), the Amazon VPC CNI (0x80) or Calico (the upper 16) look at.
+ */
+export const LANE_MARK = 0x1073
 
 /** Address ranges that Sealane brings along (class E, so that no real network has them). */
 export const DEFAULT_GLOBAL_RANGE = '244.0.0.0/8'
@@ -43,3 +62,6 @@ export function laneDevice(lane: number): string {
 export function lanePort(lane: number): number {
   return LANE_BASE_PORT + lane
 }
+
+/** The kernel's switch for forwarding IPv4 between devices, by its name below /proc/sys. */
+export const IP_FORWARDING = 'net/ipv4/ip_forward'

@@ -222,6 +222,8 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
       readonly gateways: readonly string[]
       readonly mtu: number
     }[]
+    /** Where this node's pods are, IPv4, sorted: model/pod-ranges.ts. Absent from releases that did not tell. */
+    readonly podRanges?: readonly string[]
     readonly failure?: string
   }
 }
@@ -235,6 +237,25 @@ export type Membership = Base<'Membership', 'sealane.io/v1alpha1'> & {
     readonly clusterset: string
     readonly globalRange: string
     readonly clustersetIpRange: string
+    /** This cluster's address as the broker saw it when joining: a gateway without it is behind translation. */
+    readonly observedAddress?: string
+  }
+}
+
+/** About API (KEP-2149): a fact about this cluster. Cluster-scoped. */
+export type ClusterProperty = Base<'ClusterProperty', 'about.k8s.io/v1beta1'> & {
+  readonly spec: { readonly value: string }
+}
+
+/** coordination.k8s.io/v1: something that holds for a time and has to be renewed. */
+export type Lease = Base<'Lease', 'coordination.k8s.io/v1'> & {
+  readonly spec?: {
+    readonly holderIdentity?: string
+    readonly leaseDurationSeconds?: number
+    /** RFC 3339 with microseconds. */
+    readonly acquireTime?: string
+    readonly renewTime?: string
+    readonly leaseTransitions?: number
   }
 }
 
@@ -252,6 +273,8 @@ export interface ObjectKinds {
   readonly Gateway: Gateway
   readonly RouteAgent: RouteAgent
   readonly Membership: Membership
+  readonly ClusterProperty: ClusterProperty
+  readonly Lease: Lease
 }
 export type Kind = keyof ObjectKinds
 export type KubeObject = ObjectKinds[Kind]
@@ -264,6 +287,7 @@ export const CLUSTER_SCOPED: ReadonlySet<Kind> = new Set<Kind>([
   'Gateway',
   'RouteAgent',
   'Membership',
+  'ClusterProperty',
 ])
 
 export const MEMBERSHIP_NAME = 'self'

@@ -1,5 +1,6 @@
 /** Which clusters answer, judged by the gateways' probes. Pure. */
 import type { Gateway } from './objects.ts'
+import type { ClusterVerdicts } from './remote-clusters.ts'
 
 /**
  * Clusters that some gateway of this cluster has a lane to that is up, plus this cluster itself.
@@ -16,4 +17,20 @@ export function reachableClusters(self: string, gateways: readonly Gateway[]): R
     }
   }
   return reachable
+}
+
+/**
+ * As reachableClusters(), without those that are refused. While no gateway has reported: all that are not refused, or
+ * undefined where none is.
+ */
+export function usableClusters(
+  self: string,
+  gateways: readonly Gateway[],
+  verdicts: ClusterVerdicts | undefined,
+): ReadonlySet<string> | undefined {
+  const reachable = reachableClusters(self, gateways)
+  if (verdicts === undefined || verdicts.refused.length === 0) return reachable
+  const refused = new Set(verdicts.refused.map((one) => one.name))
+  const all = reachable ?? [self, ...verdicts.clusters.map((one) => one.id)]
+  return new Set([...all].filter((cluster) => !refused.has(cluster)))
 }

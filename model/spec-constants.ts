@@ -7,6 +7,16 @@ export const LABEL_MANAGED_BY = 'endpointslice.kubernetes.io/managed-by'
 /** The Service that an EndpointSlice belongs to (discovery.k8s.io/v1). */
 export const LABEL_K8S_SERVICE_NAME = 'kubernetes.io/service-name'
 export const MANAGED_BY_SEALANE = 'agent.sealane.io'
+/** Recommended by Kubernetes for everything that a tool makes. */
+export const LABEL_APP_MANAGED_BY = 'app.kubernetes.io/managed-by'
+export const APP_MANAGED_BY_SEALANE = 'sealane'
+/** Where the components of a member cluster, and what belongs to no user's namespace, live. */
+export const SYSTEM_NAMESPACE = 'sealane-system'
+/** About API, KEP-2149: names of the two properties that membership in a clusterset defines. */
+export const PROPERTY_CLUSTER_ID = 'cluster.clusterset.k8s.io'
+export const PROPERTY_CLUSTERSET = 'clusterset.k8s.io'
+/** Families that lanes carry and clusterset IPs have. */
+export const CARRIED_FAMILIES: readonly ('IPv4' | 'IPv6')[] = ['IPv4']
 export const CLUSTERSET_ZONE = 'clusterset.local'
 /** specification.md of KEP-1645: schema version told by the TXT record dns-version.<zone>. */
 export const MCS_DNS_SCHEMA_VERSION = '1.0.0'

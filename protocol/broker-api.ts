@@ -139,6 +139,17 @@ export type WatchMessage =
       readonly complete: readonly string[]
       readonly departed: readonly string[]
     }
+  /**
+   * Comes at intervals after the first `synced`: members that the broker hears nothing of, and for how long by its own
+   * clock, not counting its own absence. All others are in contact with it now. What hears no such message knows
+   * nothing: its own connection, or the broker, may be what is missing.
+   */
+  | { readonly t: 'contact'; readonly silent: readonly SilentMember[] }
+
+export interface SilentMember {
+  readonly cluster: string
+  readonly forMs: number
+}
 
 /** The broker's side of one Publish stream. */
 export interface PublishSession {

@@ -203,6 +203,8 @@ function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
       const { revision, complete, departed } = message
       return { $case: 'synced', value: { revision, complete: [...complete], departed: [...departed] } }
     }
+    case 'contact':
+      return { $case: 'contact', value: { silent: message.silent.map((one) => ({ ...one })) } }
   }
 }
 
@@ -232,6 +234,14 @@ export function decodeWatchMessage(bytes: Uint8Array): WatchMessage | undefined 
         revision: check.count(known.value.revision, 'revision'),
         complete: check.texts(known.value.complete, 'complete', limits.MAX_CLUSTERS, limits.MAX_NAME),
         departed: check.texts(known.value.departed, 'departed', limits.MAX_CLUSTERS, limits.MAX_NAME),
+      }
+    case 'contact':
+      return {
+        t: 'contact',
+        silent: check.list(known.value.silent, 'silent', limits.MAX_CLUSTERS, ({ cluster, forMs }, path) => ({
+          cluster: check.text(cluster, `${path}.cluster`, limits.MAX_NAME, 1),
+          forMs: check.count(forMs, `${path}.forMs`),
+        })),
       }
   }
 }

@@ -191,18 +191,18 @@ export class PublishLedger {
     return undefined
   }
 
-  /** Everything up to `sequence` is stored, unless it was refused before. Gives true when anything was. */
-  acknowledge(sequence: number): boolean {
-    let any = false
+  /** Everything up to `sequence` is stored, unless it was refused before. Gives the keys of what was. */
+  acknowledge(sequence: number): string[] {
+    const keys: string[] = []
     for (let item = this.#inFlight[0]; item !== undefined && item.sequence <= sequence; item = this.#inFlight[0]) {
       this.#inFlight.shift()
-      any = true
+      keys.push(item.key)
       setOrDelete(this.#stored, item.key, item.after)
       // Taken in between: what was refused before it may be asked again.
       if (item.after !== undefined && this.#wanted.get(item.key)?.hash === item.after) this.#refused.delete(item.key)
       if (item.after === undefined && !this.#held.has(item.key)) this.#keys.delete(item.key)
     }
-    return any
+    return keys
   }
 
   /** The broker did not take what `sequence` brought. Gives the record's key, undefined when it was none of these. */

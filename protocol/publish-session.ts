@@ -47,8 +47,8 @@ export interface PublishSessionDeps {
   readonly metrics?: Metrics
   /** Once per refusal; the same content is not sent again. Must not throw. */
   readonly onRefused?: (refused: RefusedRecord) => void
-  /** After the state of any record (recordState) may have changed. Must not throw. */
-  readonly onChange?: () => void
+  /** After the state of records (recordState) may have changed: of these, or of any when undefined. Must not throw. */
+  readonly onChange?: (keys: readonly string[] | undefined) => void
   readonly onState?: (state: PublishSessionState) => void
 }
 
@@ -232,7 +232,7 @@ export class PublishSession {
     this.#answered = true
     this.#setState({ t: 'live' })
     this.#poke()
-    this.#deps.onChange?.()
+    this.#deps.onChange?.(undefined)
   }
 
   #onAck(sequence: number, watchdog: Watchdog): void {
@@ -240,7 +240,7 @@ export class PublishSession {
     const changed = this.#ledger.acknowledge(sequence)
     if (this.#unanswered() > 0) watchdog.expect()
     this.#poke()
-    if (changed) this.#deps.onChange?.()
+    if (changed.length > 0) this.#deps.onChange?.(changed)
   }
 
   #onRefusal(reply: PublishReply & { readonly t: 'refused' }): void {
@@ -262,7 +262,7 @@ export class PublishSession {
       reason: refused.reason,
     })
     this.#deps.onRefused?.(refused)
-    this.#deps.onChange?.()
+    this.#deps.onChange?.(refused.key === undefined ? undefined : [refused.key])
   }
 
   async #sendDigest(declaration: Declaration, stream: PublishStream): Promise<void> {

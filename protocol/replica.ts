@@ -118,6 +118,9 @@ export class Replica {
         return this.#batch(decodeEvents(message.events, onInvalid), message.revision)
       case 'synced':
         return this.#synced(message.revision, message.complete, message.departed)
+      case 'contact':
+        // About the present moment: nothing to keep.
+        return []
     }
   }
 

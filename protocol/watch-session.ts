@@ -16,7 +16,7 @@ import { Backoff } from '../reconcile/backoff.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Metrics } from '../runtime/metrics.ts'
-import type { WatchMessage } from './broker-api.ts'
+import type { SilentMember, WatchMessage } from './broker-api.ts'
 import { type BrokerClient, BrokerUnreachableError } from './broker-client.ts'
 import { type Replica, type ReplicaChange, ReplicaError } from './replica.ts'
 import type { ReplicaStore } from './replica-file.ts'
@@ -41,6 +41,8 @@ export interface WatchSessionDeps {
   /** After the replica has changed: records, `synced`, or which owners are complete. Must not throw. */
   readonly onChange: (changes: readonly ReplicaChange[]) => void
   readonly onState?: (state: WatchState) => void
+  /** The broker has said which members it hears nothing of. Must not throw. */
+  readonly onContact?: (silent: readonly SilentMember[]) => void
 }
 
 export interface WatchSessionInit {
@@ -126,6 +128,10 @@ export class WatchSession {
 
   #take(message: WatchMessage): void {
     const { replica, logger, onChange } = this.#deps
+    if (message.t === 'contact') {
+      if (this.#state.t === 'live') this.#deps.onContact?.(message.silent)
+      return
+    }
     const changes = replica.apply(message, (error) => {
       this.#metrics.invalid()
       logger.error('record from the broker skipped', { field: error.field, reason: error.message })

@@ -86,7 +86,7 @@ function prepare(database: DatabaseSync, file: string): void {
   }
   if (empty) create(database)
   const check = database.prepare('PRAGMA quick_check(1)').get()?.['quick_check']
-  if (check !== 'ok') throw new StateError('Damaged', file, damaged(file, String(check)))
+  if (check !== 'ok') throw new StateError('Damaged', file, damaged(file, oneLine(String(check))))
 }
 
 function create(database: DatabaseSync): void {
@@ -156,6 +156,11 @@ function toStateError(file: string, error: unknown): StateError {
     default:
       return new StateError('Failed', file, `${file}: ${reason}`, error)
   }
+}
+
+/** SQLite's report begins with a heading of its own. */
+function oneLine(report: string): string {
+  return report.replace(/^\*\*\*.*\*\*\*\n/, '').replaceAll('\n', '; ')
 }
 
 function damaged(file: string, reason: string): string {

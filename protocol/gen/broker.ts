@@ -154,10 +154,12 @@ export interface WatchRequest_Resume {
 }
 
 export interface WatchMessage {
-  message: { $case: "reset"; value: WatchMessage_Reset } | { $case: "batch"; value: WatchMessage_Batch } | {
-    $case: "synced";
-    value: WatchMessage_Synced;
-  } | undefined;
+  message:
+    | { $case: "reset"; value: WatchMessage_Reset }
+    | { $case: "batch"; value: WatchMessage_Batch }
+    | { $case: "synced"; value: WatchMessage_Synced }
+    | { $case: "contact"; value: WatchMessage_Contact }
+    | undefined;
 }
 
 export interface WatchMessage_Reset {
@@ -175,6 +177,16 @@ export interface WatchMessage_Synced {
   revision: number;
   complete: string[];
   departed: string[];
+}
+
+/** Members that the broker hears nothing of; all others are in contact with it. */
+export interface WatchMessage_Contact {
+  silent: WatchMessage_Silent[];
+}
+
+export interface WatchMessage_Silent {
+  cluster: string;
+  forMs: number;
 }
 
 export interface RecordEvent {
@@ -1791,6 +1803,9 @@ export const WatchMessage: MessageFns<WatchMessage> = {
       case "synced":
         WatchMessage_Synced.encode(message.message.value, writer.uint32(26).fork()).join();
         break;
+      case "contact":
+        WatchMessage_Contact.encode(message.message.value, writer.uint32(34).fork()).join();
+        break;
     }
     return writer;
   },
@@ -1830,6 +1845,14 @@ export const WatchMessage: MessageFns<WatchMessage> = {
             }
 
             message.message = { $case: "synced", value: WatchMessage_Synced.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.message = { $case: "contact", value: WatchMessage_Contact.decode(reader, reader.uint32()) };
             continue;
           }
         }
@@ -2012,6 +2035,109 @@ export const WatchMessage_Synced: MessageFns<WatchMessage_Synced> = {
             }
 
             message.departed.push(reader.string());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseWatchMessage_Contact(): WatchMessage_Contact {
+  return { silent: [] };
+}
+
+export const WatchMessage_Contact: MessageFns<WatchMessage_Contact> = {
+  encode(message: WatchMessage_Contact, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.silent) {
+      WatchMessage_Silent.encode(v!, writer.uint32(10).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchMessage_Contact {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchMessage_Contact();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.silent.push(WatchMessage_Silent.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseWatchMessage_Silent(): WatchMessage_Silent {
+  return { cluster: "", forMs: 0 };
+}
+
+export const WatchMessage_Silent: MessageFns<WatchMessage_Silent> = {
+  encode(message: WatchMessage_Silent, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.cluster !== "") {
+      writer.uint32(10).string(message.cluster);
+    }
+    if (message.forMs !== 0) {
+      writer.uint32(16).uint64(message.forMs);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): WatchMessage_Silent {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseWatchMessage_Silent();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.cluster = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.forMs = longToNumber(reader.uint64());
             continue;
           }
         }

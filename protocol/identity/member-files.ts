@@ -39,22 +39,59 @@ export class IdentityFileError extends Error {
   }
 }
 
+/** The parts of an identity by file name, in the order in which they are written. */
+export const IDENTITY_PARTS = ['cluster.key', 'cluster.crt', 'ca.crt', 'broker.json'] as const
+export type IdentityPart = (typeof IDENTITY_PARTS)[number]
+
 /** Undefined when this site has not joined. Throws IdentityFileError naming the file. */
 export async function readMemberIdentity(directory: string): Promise<MemberIdentity | undefined> {
-  const broker = await readIfThere(join(directory, 'broker.json'))
+  const parts: Partial<Record<IdentityPart, string>> = {}
+  for (const part of IDENTITY_PARTS) {
+    const text = await readIfThere(join(directory, part))
+    if (text !== undefined) parts[part] = text
+  }
+  if (parts['cluster.key'] !== undefined && parts['broker.json'] !== undefined) {
+    await checkPrivate(join(directory, 'cluster.key'))
+  }
+  return decodeMemberIdentity(parts, (part) => join(directory, part))
+}
+
+/**
+ * Undefined without broker.json, the part that comes last. `place` says what messages call a part. Throws
+ * IdentityFileError.
+ */
+export function decodeMemberIdentity(
+  parts: Readonly<Partial<Record<IdentityPart, string>>>,
+  place: (part: IdentityPart) => string,
+): MemberIdentity | undefined {
+  const broker = parts['broker.json']
   if (broker === undefined) return undefined
-  const facts = parseBrokerFile(join(directory, 'broker.json'), broker)
+  const facts = parseBrokerFile(place('broker.json'), broker)
+  const decode = <T>(part: IdentityPart, parse: (text: string) => T): T => decodePart(place(part), parts[part], parse)
   return {
     cluster: parseClusterId(facts.cluster),
     clusterset: facts.clusterset,
     brokerAddresses: facts.addresses,
     observedAddress: facts.observedAddress,
-    key: await readPart(join(directory, 'cluster.key'), keyFromPem, true),
-    certificate: first(
-      join(directory, 'cluster.crt'),
-      await readPart(join(directory, 'cluster.crt'), certificatesFromPem),
-    ),
-    caBundle: await readPart(join(directory, 'ca.crt'), certificatesFromPem),
+    key: decode('cluster.key', keyFromPem),
+    certificate: first(place('cluster.crt'), decode('cluster.crt', certificatesFromPem)),
+    caBundle: decode('ca.crt', certificatesFromPem),
+  }
+}
+
+/** PEM and JSON texts. The key is in it: only for a place that keeps secrets. */
+export function encodeMemberIdentity(identity: MemberIdentity): Record<IdentityPart, string> {
+  const facts: BrokerFile = {
+    cluster: identity.cluster,
+    clusterset: identity.clusterset,
+    addresses: identity.brokerAddresses.map((text) => formatBrokerAddress(parseBrokerAddress(text))),
+    observedAddress: identity.observedAddress,
+  }
+  return {
+    'cluster.key': keyToPem(identity.key),
+    'cluster.crt': certificateToPem(identity.certificate),
+    'ca.crt': identity.caBundle.map((der) => certificateToPem(der)).join(''),
+    'broker.json': `${JSON.stringify(facts, undefined, 2)}\n`,
   }
 }
 
@@ -64,16 +101,8 @@ export async function writeMemberIdentity(directory: string, identity: MemberIde
     throw new IdentityFileError(directory, (error as Error).message, { cause: error })
   })
   await chmod(directory, 0o700)
-  const facts: BrokerFile = {
-    cluster: identity.cluster,
-    clusterset: identity.clusterset,
-    addresses: identity.brokerAddresses.map((text) => formatBrokerAddress(parseBrokerAddress(text))),
-    observedAddress: identity.observedAddress,
-  }
-  await replaceFile(join(directory, 'cluster.key'), keyToPem(identity.key))
-  await replaceFile(join(directory, 'cluster.crt'), certificateToPem(identity.certificate))
-  await replaceFile(join(directory, 'ca.crt'), identity.caBundle.map((der) => certificateToPem(der)).join(''))
-  await replaceFile(join(directory, 'broker.json'), `${JSON.stringify(facts, undefined, 2)}\n`)
+  const parts = encodeMemberIdentity(identity)
+  for (const part of IDENTITY_PARTS) await replaceFile(join(directory, part), parts[part])
 }
 
 /** After leaving: nothing of the identity stays. */
@@ -99,12 +128,13 @@ function parseBrokerFile(file: string, text: string): BrokerFile {
   return facts as BrokerFile
 }
 
-async function readPart<T>(file: string, parse: (text: string) => T, secret = false): Promise<T> {
-  const text = await readIfThere(file)
+async function checkPrivate(file: string): Promise<void> {
+  if (((await stat(file)).mode & 0o077) === 0) return
+  throw new IdentityFileError(file, 'readable by others; make it mode 0600, and join again if others had access')
+}
+
+function decodePart<T>(file: string, text: string | undefined, parse: (text: string) => T): T {
   if (text === undefined) throw new IdentityFileError(file, 'missing: join again, or restore it from a backup')
-  if (secret && ((await stat(file)).mode & 0o077) !== 0) {
-    throw new IdentityFileError(file, 'readable by others; make it mode 0600, and join again if others had access')
-  }
   try {
     return parse(text)
   } catch (cause) {

@@ -7,6 +7,7 @@ import { agentMetrics } from '../../agent/metrics.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import { type BrokerClient, BrokerUnreachableError } from '../../protocol/broker-client.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
+import { folderIdentity } from '../../protocol/identity/identity-store.ts'
 import { type MemberIdentity, readMemberIdentity, writeMemberIdentity } from '../../protocol/identity/member-files.ts'
 import { readCertificate } from '../../protocol/identity/read-certificate.ts'
 import { createCa, createCsr, issueMemberCertificate } from '../../protocol/identity/x509.ts'
@@ -52,7 +53,7 @@ t.test('a certificate of a day is renewed after two thirds, and again', async (t
   const metrics = createMetrics('agent')
   const renewal = new CertificateRenewal(
     { clock, logger, agentMetrics: agentMetrics(metrics), client: () => client, onRenewed: (one) => renewed.push(one) },
-    { directory, identity },
+    { store: folderIdentity(directory), identity },
   )
   const stop = new AbortController()
   const done = renewal.run(stop.signal)
@@ -125,7 +126,7 @@ t.test('an answer that comes after the end is not written: the identity may be g
       client: () => client,
       onRenewed: () => t.fail('nothing is to be used any more'),
     },
-    { directory, identity: { cluster, key, certificate, caBundle, ...files } },
+    { store: folderIdentity(directory), identity: { cluster, key, certificate, caBundle, ...files } },
   )
   await renewal.run(stop.signal)
   t.equal(await readMemberIdentity(directory), undefined)

@@ -74,6 +74,7 @@ export function world(records: StoredRecord[], change: Partial<ImportWorld> = {}
     serviceImport: () => undefined,
     clusters: new Map([['tokyo', OWN]]),
     clustersetIpRange: RANGE,
+    expired: new Set(),
     ...change,
   }
 }
@@ -99,7 +100,7 @@ export function show({ objects, services }: ImportPlan): string[] {
 export const PRESENT: ServiceImport = {
   apiVersion: 'multicluster.x-k8s.io/v1beta1',
   kind: 'ServiceImport',
-  metadata: { name: 'web', namespace: 'shop' },
+  metadata: { name: 'web', namespace: 'shop', labels: { 'app.kubernetes.io/managed-by': 'sealane' } },
   spec: {
     type: 'ClusterSetIP',
     ports: [{ name: 'old', protocol: 'TCP', port: 80 }],

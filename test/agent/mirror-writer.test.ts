@@ -5,6 +5,7 @@ import { objectKeyText } from '../../agent/object-key-text.ts'
 import { ClusterApiError } from '../../cluster/cluster-api.ts'
 import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
 import type { KubeObject, ServiceImport } from '../../model/objects.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { eventually } from '../support/eventually.ts'
@@ -31,16 +32,18 @@ async function setup(): Promise<{
   writer: MirrorWriter
   logger: CapturingLogger
   log: () => string[]
+  clock: FakeClock
 }> {
   const api = new MemoryCluster()
+  const clock = new FakeClock()
   const logger = new CapturingLogger()
-  const writer = new MirrorWriter({ cluster: api, logger, metrics: agentMetrics(createMetrics('agent')) })
+  const writer = new MirrorWriter({ cluster: api, clock, logger, metrics: agentMetrics(createMetrics('agent')) })
   for (const kind of ['ServiceImport', 'EndpointSlice'] as const) {
     const cache = api.cache(kind)
     await eventually(() => cache.synced)
   }
   const log = (): string[] => api.writes.splice(0).map(({ verb, kind, name }) => `${verb} ${kind} ${name}`)
-  return { api, writer, logger, log }
+  return { api, writer, logger, log, clock }
 }
 
 t.test('writes only what differs, endpoints first', async (t) => {
@@ -80,4 +83,47 @@ t.test('what may pass is given back, after everything was tried', async (t) => {
   api.failure = undefined
   t.same(await writer.apply(keyed(imported('a'), imported('b')), NEVER), [])
   t.equal(api.cache('ServiceImport').list().length, 2)
+})
+
+t.test('what the API refuses is not offered in every round, but again when something has changed', async (t) => {
+  const { api, writer, clock } = await setup()
+  let attempts = 0
+  api.apply = () => {
+    attempts += 1
+    return Promise.reject(new ClusterApiError('Invalid', 'spec.ports: too many'))
+  }
+  const round = async (port = 80): Promise<number> => {
+    t.same(await writer.apply(keyed(imported('a', port)), NEVER), [], 'nothing to try again soon')
+    return attempts
+  }
+  t.equal(await round(), 1)
+  t.ok(writer.isRefused(imported('a')))
+  t.equal(await round(), 1, 'not again')
+  t.equal(await round(81), 2, 'another content')
+  t.equal(await round(81), 2)
+  api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+  const cache = api.cache('Namespace')
+  await eventually(() => cache.get('shop') !== undefined)
+  t.equal(await round(81), 3, 'the namespace is another one')
+  await clock.advance(30_000)
+  t.equal(await round(81), 4, 'now and then')
+})
+
+t.test('while the cache lags behind nothing is written twice; what vanishes is written again', async (t) => {
+  const { api, writer, clock } = await setup()
+  let writes = 0
+  api.apply = () => {
+    writes += 1
+    return Promise.resolve()
+  }
+  const round = async (): Promise<number> => {
+    await writer.apply(keyed(imported('a')), NEVER)
+    return writes
+  }
+  t.equal(await round(), 1)
+  t.equal(await round(), 1, 'the cache will show it')
+  writer.forget(imported('a'))
+  t.equal(await round(), 2, 'it was removed meanwhile')
+  await clock.advance(30_000)
+  t.equal(await round(), 3, 'it never came to be seen')
 })

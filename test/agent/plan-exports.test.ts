@@ -1,7 +1,6 @@
 import t from 'tap'
 import { planConditions } from '../../agent/plan-conditions.ts'
-import { type ExportWorld, planExports } from '../../agent/plan-exports.ts'
-import { KeyedMemo } from '../../agent/keyed-memo.ts'
+import { type ExportWorld, newExportMemory, planExports } from '../../agent/plan-exports.ts'
 import { parsePrefix } from '../../model/ip.ts'
 import type { Endpoint, Service, ServiceExport } from '../../model/objects.ts'
 import type { EndpointSliceBody, ServiceExportBody } from '../../model/records.ts'
@@ -36,6 +35,25 @@ t.test('which exports are valid', async (t) => {
       'headless',
       { services: [service('shop', 'web', { clusterIP: 'None' })] },
       'True Valid Service shop/web can be exported',
+    ],
+    [
+      'a name that no Service can have',
+      { exports: [serviceExport('shop', 'x'.repeat(64))], services: [service('shop', 'x'.repeat(64))] },
+      `False NoService Service shop/${'x'.repeat(64)} cannot have a DNS name: "${'x'.repeat(64)}": expected 1 to 63 of a-z, 0-9 and -`,
+    ],
+    [
+      'LoadBalancer',
+      { services: [service('shop', 'web', { type: 'LoadBalancer', clusterIP: '10.43.0.9' })] },
+      'True Valid Service shop/web can be exported',
+    ],
+    [
+      'a Service that is being deleted',
+      {
+        services: [
+          { ...service('shop', 'web'), metadata: { name: 'web', namespace: 'shop', deletionTimestamp: 'now' } },
+        ],
+      },
+      'False NoService Service shop/web does not exist',
     ],
     [
       'a name of two labels',
@@ -193,6 +211,18 @@ t.test('a hostname whose whole DNS name would not fit is left out', async (t) =>
   ])
 })
 
+t.test('IPv6 endpoints are left out as a whole where pods have only IPv4 addresses', async (t) => {
+  const six = slice('shop', 'web', 'fd00::5 fd00::6', {
+    addressType: 'IPv6',
+    metadata: { name: 'web-6', namespace: 'shop', labels: { 'kubernetes.io/service-name': 'web' } },
+  })
+  const plan = planExports({ ...WORLD, slices: [...WORLD.slices, six] })
+  t.same([...plan.records.keys()], ['ServiceExport/shop/web', 'EndpointSlice/shop/web-1'])
+  t.same(plan.exports.get('shop/web')?.notes, [
+    "IPv6 endpoints are left out: this cluster's pods are connected by other addresses only",
+  ])
+})
+
 t.test('gateways: only our own, exports that are being deleted not at all', async (t) => {
   const endpoint = (cluster: string): Endpoint => ({
     apiVersion: 'sealane.io/v1alpha1',
@@ -209,7 +239,7 @@ t.test('gateways: only our own, exports that are being deleted not at all', asyn
 })
 
 t.test('with a memory, what has not changed is the very same object', async (t) => {
-  const memo = new KeyedMemo<never>() as never
+  const memo = newExportMemory()
   const first = planExports(WORLD, memo)
   const [exported] = WORLD.exports
   // Our own status write makes a new object with the same metadata and spec.

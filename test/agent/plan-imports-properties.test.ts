@@ -1,8 +1,10 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { type ImportPlan, newImportMemory, planImports } from '../../agent/plan-imports.ts'
+import { changeServices } from '../../agent/clusterset-view.ts'
+import { type ImportPlan, newImportMemory, planImports, replanServices } from '../../agent/plan-imports.ts'
 import type { ServiceImport } from '../../model/objects.ts'
-import type { StoredRecord } from '../../model/records.ts'
+import { type StoredRecord, recordKeyText } from '../../model/records.ts'
+import type { ReplicaChange } from '../../protocol/replica.ts'
 import { FLAT, INIT, IP, MILANO, exported, plan, sliceOf, world } from './import-fixtures.ts'
 
 t.test('properties', async (t) => {
@@ -67,4 +69,37 @@ t.test('properties', async (t) => {
     { numRuns: 300 },
   )
   t.pass('slices carry only ports of the service, and only addresses of their cluster')
+
+  const byKey = (list: readonly StoredRecord[]): Map<string, StoredRecord> =>
+    new Map([...list, MILANO, FLAT].map((one) => [recordKeyText(one.key), one]))
+  const show = (found: ImportPlan): string =>
+    JSON.stringify([
+      [...found.objects].sort(([a], [b]) => (a < b ? -1 : 1)),
+      [...found.ownVerdicts],
+      found.dropped.length,
+    ])
+  let partial = 0
+  fc.assert(
+    fc.property(fc.array(arbRecords, { minLength: 2, maxLength: 6 }), (states) => {
+      const memory = newImportMemory(INIT)
+      let before = byKey(states[0] ?? [])
+      let current = planImports(world([...before.values()]), memory)
+      for (const state of states.slice(1)) {
+        const now = byKey(state)
+        const changes: ReplicaChange[] = [...now].flatMap(([key, record]) =>
+          before.get(key) === record ? [] : [{ t: 'put', record, previous: before.get(key) }],
+        )
+        for (const [key, record] of before) if (!now.has(key)) changes.push({ t: 'removed', record })
+        const touched = changeServices(current.basis.view, changes, memory.judge)
+        const next = world([...now.values()])
+        if (touched !== undefined) partial += 1
+        current = touched === undefined ? planImports(next, memory) : replanServices(next, memory, current, touched)
+        if (show(current) !== show(plan([...now.values()]))) return false
+        before = now
+      }
+      return true
+    }),
+    { numRuns: 500 },
+  )
+  t.ok(partial > 50, `planning what has changed gives what planning everything gives (${partial} times)`)
 })

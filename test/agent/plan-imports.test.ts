@@ -95,7 +95,12 @@ t.test('the objects in full', async (t) => {
   t.strictSame(objects.get('ServiceImport/shop/web'), {
     apiVersion: 'multicluster.x-k8s.io/v1beta1',
     kind: 'ServiceImport',
-    metadata: { name: 'web', namespace: 'shop', labels: { a: 'b' }, annotations: { c: 'd' } },
+    metadata: {
+      name: 'web',
+      namespace: 'shop',
+      labels: { a: 'b', 'app.kubernetes.io/managed-by': 'sealane' },
+      annotations: { c: 'd' },
+    },
     spec: {
       type: 'ClusterSetIP',
       ports: [{ name: 'http', protocol: 'TCP', port: 80 }],
@@ -118,6 +123,7 @@ t.test('the objects in full', async (t) => {
           'multicluster.kubernetes.io/service-name': 'web',
           'multicluster.kubernetes.io/source-cluster': 'milano',
           'endpointslice.kubernetes.io/managed-by': 'agent.sealane.io',
+          'app.kubernetes.io/managed-by': 'sealane',
         },
       },
       addressType: 'IPv4',
@@ -126,6 +132,51 @@ t.test('the objects in full', async (t) => {
     },
     'no node name of another cluster',
   )
+})
+
+t.test('IP families: what the clusterset does not carry is not promised', async (t) => {
+  const six = sliceOf('milano', 'fd00::5', { addressType: 'IPv6' })
+  const rows: [name: string, records: StoredRecord[], want: string][] = [
+    [
+      'dual-stack',
+      [exported('milano', { ipFamilies: ['IPv6', 'IPv4'] }), sliceOf('milano', '10.42.0.5')],
+      'IPv4 245.0.0.7 Ready',
+    ],
+    [
+      'headless dual-stack',
+      [exported('milano', { ipFamilies: ['IPv6', 'IPv4'], type: 'Headless' }), sliceOf('milano', '10.42.0.5')],
+      'IPv4 - Ready',
+    ],
+    [
+      'headless IPv6',
+      [exported('milano', { ipFamilies: ['IPv6'], type: 'Headless' }), six],
+      'IPv6 - IPFamilyNotSupported',
+    ],
+    ['IPv6', [exported('milano', { ipFamilies: ['IPv6'] }), six], 'IPv6 - IPFamilyNotSupported'],
+    [
+      'the oldest has only IPv6, another IPv4',
+      [exported('flat', { ipFamilies: ['IPv6'] }), exported('milano', {}, 2)],
+      'IPv4 245.0.0.7 Ready',
+    ],
+    ['nothing said', [exported('milano', { ipFamilies: [] })], 'IPv4 245.0.0.7 Ready'],
+  ]
+  for (const [name, records, want] of rows) {
+    const { services } = plan([MILANO, FLAT, IP, ...records])
+    const found = services.get('ServiceImport/shop/web')
+    const spec = found?.serviceImport?.spec
+    t.equal(`${spec?.ipFamilies?.join()} ${spec?.ips?.join() ?? '-'} ${found?.ready.reason}`, want, name)
+  }
+})
+
+t.test('a cluster that is taken as dead loses its endpoints and nothing else', async (t) => {
+  const records = [MILANO, FLAT, IP, exported('milano'), exported('flat'), exported('tokyo')]
+  const slices = [sliceOf('milano', '10.42.0.5'), sliceOf('flat', '10.99.0.5'), sliceOf('tokyo', '10.42.0.9')]
+  const found = plan([...records, ...slices], { expired: new Set(['milano', 'tokyo']) })
+  t.same(show(found).slice(2), [
+    'web<-flat http:8080 10.99.0.5(10-99-0-5)',
+    'web<-tokyo http:8080 10.42.0.9(10-42-0-9)',
+    'shop/web ClusterSetIP 245.0.0.7 http:80 from flat,milano,tokyo Ready',
+  ])
 })
 
 t.test('no two gateways have equal names, however clusters and nodes are called', async (t) => {

@@ -1,6 +1,6 @@
 import t from 'tap'
-import { planPrune } from '../../agent/plan-prune.ts'
-import type { Cluster, EndpointSlice } from '../../model/objects.ts'
+import { type PruneWorld, planPrune } from '../../agent/plan-prune.ts'
+import type { Cluster, EndpointSlice, ServiceImport } from '../../model/objects.ts'
 import { OWN, PRESENT } from './import-fixtures.ts'
 
 t.test('pruning', async (t) => {
@@ -14,6 +14,7 @@ t.test('pruning', async (t) => {
     addressType: 'IPv4',
     metadata: { name, namespace: 'shop', labels: of },
   })
+  const imported = (name: string): ServiceImport => ({ ...PRESENT, metadata: { ...PRESENT.metadata, name } })
   const object = (id: string): Cluster => ({
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Cluster',
@@ -23,8 +24,9 @@ t.test('pruning', async (t) => {
   const present = {
     serviceImports: [
       PRESENT,
-      { ...PRESENT, metadata: { name: 'kept', namespace: 'shop' } },
-      { ...PRESENT, metadata: { name: 'bare', namespace: 'shop' }, status: {} },
+      imported('kept'),
+      { ...imported('bare'), status: {} },
+      { ...PRESENT, metadata: { name: 'of another product', namespace: 'shop' } },
     ],
     slices: [
       slice('m', labels('milano')),
@@ -36,6 +38,8 @@ t.test('pruning', async (t) => {
     clusters: [object('tokyo'), object('milano'), object('flat')],
     endpoints: [],
     own: 'tokyo',
+    expired: new Set<string>(),
+    namespaces: new Set(['shop']),
     desired: new Map<string, unknown>([['Cluster/milano', 1]]),
     kept: new Map<string, unknown>([['ServiceImport/shop/kept', 1]]),
   }
@@ -58,4 +62,12 @@ t.test('pruning', async (t) => {
       certain.join(),
     )
   }
+  const names = (change: Partial<PruneWorld>): string[] =>
+    planPrune({ ...present, certain: new Set(), ...change }).map(({ metadata }) => metadata.name)
+  t.same(names({ expired: new Set(['milano']) }), ['m'], 'of a dead cluster only the slices go')
+  t.same(
+    names({ namespaces: new Set() }),
+    ['web', 'kept', 'bare', 'm', 'f', 't'],
+    'a namespace that is no more takes everything along, whoever is heard or not',
+  )
 })

@@ -10,6 +10,7 @@ import { runBroker } from '../../broker/main.ts'
 import { openTokenStore } from '../../broker/token-store.ts'
 import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
 import { parseClusterId } from '../../model/ids.ts'
+import type { EndpointSlice } from '../../model/objects.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
 import { writeMemberIdentity } from '../../protocol/identity/member-files.ts'
 import { certificatesFromPem } from '../../protocol/identity/read-certificate.ts'
@@ -193,4 +194,70 @@ t.test('export, broker outage with restart of an agent, unexport', async (t) => 
   milano.api.drop('ServiceExport', 'web', 'shop')
   await eventually(() => paris.shown().length === 0, { say: 'unexported' })
   t.match(paris.status.plans().get('agent'), 'broker: connected')
+})
+
+t.test('a service of 5,000 endpoints: slices of at most 100, one flip is one write', async (t) => {
+  const directory = await mkdtemp(join(tmpdir(), 'sealane-agent-'))
+  const broker = await startBroker(join(directory, 'broker'), 0)
+  const milano = new Member('milano', directory)
+  const paris = new Member('paris', directory)
+  t.teardown(async () => {
+    await Promise.all([milano.stop(), paris.stop()])
+    await broker.stop()
+    await rm(directory, { recursive: true, force: true })
+  })
+  for (const site of [milano, paris]) {
+    await site.join(join(directory, 'broker'), broker.port)
+    site.start()
+  }
+  // As the EndpointSlice controller divides them, and one slice as large as the API allows.
+  const part = (i: number, size: number, flipped = -1): EndpointSlice => {
+    const pods = Array.from(
+      { length: size },
+      (_, j) => `${j === flipped ? '!' : ''}10.42.${i * 4 + (j >> 8)}.${j & 255}`,
+    )
+    const metadata = { name: `web-${i}`, namespace: 'shop', labels: { 'kubernetes.io/service-name': 'web' } }
+    return slice('shop', 'web', pods.join(' '), { metadata })
+  }
+  milano.api.put(service('shop', 'web', { clusterIP: 'None' }))
+  for (let i = 0; i < 40; i += 1) milano.api.put(part(i, 100))
+  milano.api.put(part(40, 1000))
+  milano.api.put(serviceExport('shop', 'web'))
+  const imported = (site: Member): readonly EndpointSlice[] =>
+    site.api
+      .cache('EndpointSlice')
+      .list()
+      .filter(({ metadata }) => metadata.labels?.['multicluster.kubernetes.io/source-cluster'] === 'milano')
+  const sizes = (site: Member): string => {
+    const counts = imported(site).map(({ endpoints }) => endpoints?.length ?? 0)
+    return `${counts.length} slices, largest ${Math.max(...counts)}, ${counts.reduce((sum, one) => sum + one, 0)} in all`
+  }
+  for (const site of [milano, paris]) {
+    await eventually(() => sizes(site) === '50 slices, largest 100, 5000 in all', { deadlineMs: 30_000 }).catch(
+      () => undefined,
+    )
+    t.equal(sizes(site), '50 slices, largest 100, 5000 in all', `in ${site.id}`)
+  }
+  await eventually(() => paris.api.get('ServiceImport', 'web', 'shop')?.status !== undefined)
+  for (const [i, size] of [
+    [7, 100],
+    [40, 1000],
+  ] as const) {
+    paris.api.writes.length = 0
+    milano.api.put(part(i, size, 50))
+    const notReady = (): number =>
+      imported(paris)
+        .flatMap(({ endpoints }) => endpoints ?? [])
+        .filter(({ conditions }) => conditions?.ready === false).length
+    await eventually(() => notReady() === (i === 7 ? 1 : 2), { intervalMs: 2, deadlineMs: 30_000 })
+    t.same(
+      paris.api.writes.map(({ verb, kind }) => `${verb} ${kind}`),
+      ['apply EndpointSlice'],
+      'one write',
+    )
+  }
+  t.same(
+    paris.logger.lines.filter(({ level }) => level === 'error'),
+    [],
+  )
 })

@@ -1,9 +1,9 @@
 /** A member site for stories: an in-memory API, an agent, and short ways to write and read objects. */
 import { runAgent } from '../../agent/main.ts'
-import { agentConfig } from '../../agent/config.ts'
+import { type AgentConfig, agentConfig } from '../../agent/config.ts'
 import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
 import type { EndpointSlice, KubeObject, Service, ServiceExport, SliceEndpoint } from '../../model/objects.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
+import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
@@ -13,19 +13,26 @@ export interface SiteInit {
   readonly id: string
   readonly podCIDR: string
   readonly globalCIDR?: string
+  readonly api?: MemoryCluster
+  readonly config?: Partial<AgentConfig>
+  readonly clock?: Clock
 }
 
 export class Site {
-  readonly api = new MemoryCluster()
+  readonly api: MemoryCluster
   readonly id: string
   logger = new CapturingLogger()
   status = new StatusBoard()
+  #metrics = createMetrics('agent')
   readonly #set: ToyClusterset
+  readonly #init: SiteInit
   #stop: AbortController | undefined
   #run: Promise<void> = Promise.resolve()
 
   constructor(set: ToyClusterset, init: SiteInit) {
     this.#set = set
+    this.#init = init
+    this.api = init.api ?? new MemoryCluster()
     this.id = init.id
     const globalCIDRs = init.globalCIDR === undefined ? [] : [init.globalCIDR]
     const spec = { id: init.id, podCIDRs: [init.podCIDR], globalCIDRs }
@@ -65,21 +72,23 @@ export class Site {
     this.#stop = stop
     this.logger = new CapturingLogger()
     this.status = new StatusBoard()
+    this.#metrics = createMetrics('agent')
     const link = this.#set.link(this.id)
     const deps = {
       cluster: this.api,
-      clock: new SystemClock(),
+      clock: this.#init.clock ?? new SystemClock(),
       logger: this.logger,
-      metrics: createMetrics('agent'),
+      metrics: this.#metrics,
       status: this.status,
       openLink: () => Promise.resolve(link),
     }
-    this.#run = runAgent(deps, agentConfig('unused'), stop.signal)
+    this.#run = runAgent(deps, agentConfig('unused', this.#init.config), stop.signal)
   }
 
   async stop(): Promise<void> {
     this.#stop?.abort()
-    await this.#run
+    // How it ended is said by ended().
+    await this.#run.catch(() => undefined)
   }
 
   /** Resolves when the agent ends by itself. */
@@ -102,6 +111,17 @@ export class Site {
       .filter(({ metadata }) => metadata.labels?.['multicluster.kubernetes.io/source-cluster'] !== undefined)
       .map(showSlice)
       .sort()
+  }
+
+  metrics(): Promise<string> {
+    return this.#metrics.text()
+  }
+
+  /** What users were told, without the texts, since the last call: `ServiceExport web Normal Exported`. */
+  told(): string[] {
+    return this.api.events
+      .splice(0)
+      .map(({ regarding, type, reason }) => `${regarding.kind} ${regarding.name} ${type} ${reason}`)
   }
 
   conditions(namespace: string, name: string): string {

@@ -1,7 +1,7 @@
-import t, { type Test } from 'tap'
-import { eventually } from '../support/eventually.ts'
+import t from 'tap'
 import { Site, service, slice } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'
+import { until } from './until.ts'
 
 /** milano and paris overlap, tokyo exports nothing and has namespace shop. */
 async function threeSites(): Promise<{ set: ToyClusterset; milano: Site; paris: Site; tokyo: Site; all: Site[] }> {
@@ -15,13 +15,6 @@ async function threeSites(): Promise<{ set: ToyClusterset; milano: Site; paris: 
     site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
   }
   return { set, milano, paris, tokyo, all }
-}
-
-async function until(t: Test, read: () => unknown, want: unknown, say: string): Promise<void> {
-  await eventually(() => JSON.stringify(read()) === JSON.stringify(want), { deadlineMs: 8000, intervalMs: 5 }).catch(
-    () => undefined,
-  )
-  t.strictSame(read(), want, say)
 }
 
 t.test('a service is exported, joined, changed and withdrawn', async (t) => {
@@ -138,6 +131,7 @@ t.test('the broker vanishes, everything else restarts', async (t) => {
     [exported, 3],
     'at first',
   )
+  for (const site of all) await until(t, () => site.api.cache('Lease').list().length, 2, 'leases of the others')
 
   set.online = false
   for (const site of all) await site.stop()

@@ -1,7 +1,9 @@
 /** A clusterset without wire or disk: what the broker does, in a few lines, and a BrokerLink for each member. */
+import { isDeepStrictEqual } from 'node:util'
 import type { BrokerLink, PublishState } from '../../agent/broker-link.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { ClusterSpec } from '../../model/objects.ts'
+import type { ReplicaChange } from '../../protocol/replica.ts'
 import { type MemberRecord, type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
 
 export class ToyClusterset {
@@ -9,6 +11,8 @@ export class ToyClusterset {
   records = new Map<string, StoredRecord>()
   complete = new Set<string>([''])
   departed = new Set<string>()
+  /** Members that the broker does not hear, milliseconds. */
+  silent: ReadonlyMap<string, number> | undefined = new Map()
   /** False: nobody reaches the broker. */
   online = true
   /** Says why a record is refused. */
@@ -108,8 +112,8 @@ export class ToyClusterset {
 export class ToyLink implements BrokerLink {
   readonly #set: ToyClusterset
   readonly #cluster: string
-  readonly #published = new Set<() => void>()
-  readonly #watched = new Set<() => void>()
+  readonly #published = new Set<(keys: readonly string[] | undefined) => void>()
+  readonly #watched = new Set<(changes: readonly ReplicaChange[]) => void>()
   #desired: ReadonlyMap<string, MemberRecord> | undefined
   #states = new Map<string, PublishState>()
   #copy: readonly StoredRecord[] = []
@@ -133,7 +137,7 @@ export class ToyLink implements BrokerLink {
       self.send()
     },
     state: (key: string): PublishState => self.#states.get(key) ?? { t: 'pending' },
-    onChange: (listener: () => void) => {
+    onChange: (listener: (keys: readonly string[] | undefined) => void) => {
       self.#published.add(listener)
       return () => void self.#published.delete(listener)
     },
@@ -150,11 +154,24 @@ export class ToyLink implements BrokerLink {
       return self.departed
     },
     records: () => self.#copy,
-    onChange: (listener: () => void) => {
+    onChange: (listener: (changes: readonly ReplicaChange[]) => void) => {
       self.#watched.add(listener)
       return () => void self.#watched.delete(listener)
     },
   }))(this)
+
+  readonly #heard = new Set<() => void>()
+  readonly contact = {
+    silent: () => (this.#set.online ? this.#set.silent : undefined),
+    onChange: (listener: () => void) => {
+      this.#heard.add(listener)
+      return () => void this.#heard.delete(listener)
+    },
+  }
+  /** The broker has said who is silent. */
+  hear(): void {
+    for (const listener of this.#heard) listener()
+  }
 
   problem(): string | undefined {
     return this.#set.online ? undefined : 'the broker cannot be reached'
@@ -168,11 +185,12 @@ export class ToyLink implements BrokerLink {
 
   send(): void {
     if (this.#desired === undefined || !this.#set.online || !this.#running) return
-    const before = JSON.stringify([...this.#states])
+    const before = this.#states
     this.#states = this.#set.declare(this.#cluster, this.#desired)
-    const changed = !this.#answered || before !== JSON.stringify([...this.#states])
+    const changed = [...this.#states].filter(([key, state]) => !isDeepStrictEqual(before.get(key), state))
+    const keys = this.#answered ? changed.map(([key]) => key) : undefined
     this.#answered = true
-    if (changed) for (const listener of this.#published) listener()
+    if (keys === undefined || keys.length > 0) for (const listener of this.#published) listener(keys)
     this.#set.spread()
   }
 
@@ -183,11 +201,12 @@ export class ToyLink implements BrokerLink {
     const certain = new Set([...this.#set.complete, ...this.#set.departed])
     const present = new Set(copy.map(({ key }) => recordKeyText(key)))
     const kept = this.#copy.filter(({ key }) => !present.has(recordKeyText(key)) && !certain.has(key.cluster))
+    const changes = changesOf(this.#copy, [...copy, ...kept])
     this.#copy = [...copy, ...kept]
     this.synced = true
     this.complete = new Set(this.#set.complete)
     this.departed = new Set(this.#set.departed)
-    for (const listener of this.#watched) listener()
+    for (const listener of this.#watched) listener(changes)
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -200,4 +219,15 @@ export class ToyLink implements BrokerLink {
     })
     this.#running = false
   }
+}
+
+function changesOf(before: readonly StoredRecord[], now: readonly StoredRecord[]): ReplicaChange[] {
+  const old = new Map(before.map((record) => [recordKeyText(record.key), record]))
+  const changes: ReplicaChange[] = []
+  for (const record of now) {
+    const previous = old.get(recordKeyText(record.key))
+    old.delete(recordKeyText(record.key))
+    if (previous !== record) changes.push({ t: 'put', record, previous })
+  }
+  return [...changes, ...[...old.values()].map((record) => ({ t: 'removed' as const, record }))]
 }

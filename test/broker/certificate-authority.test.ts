@@ -4,6 +4,7 @@ import t from 'tap'
 import { CertificateAuthority } from '../../broker/certificate-authority.ts'
 import { fingerprint, readCertificate } from '../../protocol/identity/read-certificate.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { messageOf } from '../support/failure.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const DAY = 24 * 3_600_000
@@ -36,9 +37,10 @@ t.test('made once, read ever after', async (t) => {
   t.equal((await open()).pin, first.pin, 'a damaged server certificate is made again')
 
   rmSync(join(stateDir, 'ca.key'))
-  await t.rejects(open(), {
-    message: `${join(stateDir, 'ca.key')} is missing, but ${join(stateDir, 'ca.crt')} is there: restore the key from a backup`,
-  })
+  t.equal(
+    await messageOf(open()),
+    `${join(stateDir, 'ca.key')} is missing, but ${join(stateDir, 'ca.crt')} is there: restore the key from a backup`,
+  )
 })
 
 t.test('the state directory is made private; one that is there already is nobody to change', async (t) => {
@@ -63,7 +65,8 @@ t.test('a first start that was interrupted is taken up again', async (t) => {
   rmSync(join(stateDir, 'server.crt'))
   await open()
   await clock.advance(11 * 365 * DAY)
-  await t.rejects(open(), {
-    message: new RegExp(`^${join(stateDir, 'ca.crt')} expired at 2035-.*: check this machine's clock$`),
-  })
+  t.equal(
+    await messageOf(open()),
+    `${join(stateDir, 'ca.crt')} expired at 2035-12-30T00:00:00.000Z: check this machine's clock`,
+  )
 })

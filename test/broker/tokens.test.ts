@@ -1,4 +1,5 @@
 import t from 'tap'
+import { messageOf } from '../support/failure.ts'
 import { facts, join_, startBroker } from './support/harness.ts'
 
 const MINUTE = 60_000
@@ -19,7 +20,7 @@ t.test('the life of a token', async (t) => {
   )
   t.equal((await tokens.revoke(second.id)).state, 'revoked')
   t.equal((await tokens.revoke(second.id)).state, 'revoked', 'twice is once')
-  await t.rejects(tokens.revoke('nope'), { message: 'token "nope": not known' })
+  t.equal(await messageOf(tokens.revoke('nope')), 'token "nope": not known')
   await clock.advance(8 * 24 * 60 * MINUTE)
   await broker.tidy()
   t.same(await tokens.list(), [], 'a week later it is forgotten')
@@ -38,11 +39,12 @@ t.test('only the hash is stored', async (t) => {
 
 t.test('wishes that cannot be met', async (t) => {
   const { tokens } = await startBroker(t)
-  await t.rejects(tokens.create({ ttlMs: 10 }), { message: 'ttl 0.01 s: expected 1 second to 30 days' })
-  await t.rejects(tokens.create({ uses: 0 }), { message: 'uses 0: expected 1 to 1000' })
-  await t.rejects(tokens.create({ cluster: 'Milano' }), {
-    message: 'cluster "Milano": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -',
-  })
+  t.equal(await messageOf(tokens.create({ ttlMs: 10 })), 'ttl 0.01 s: expected 1 second to 30 days')
+  t.equal(await messageOf(tokens.create({ uses: 0 })), 'uses 0: expected 1 to 1000')
+  t.equal(
+    await messageOf(tokens.create({ cluster: 'Milano' })),
+    'cluster "Milano": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -',
+  )
 })
 
 t.test('the broker sees at once what the CLI did', async (t) => {
@@ -50,6 +52,9 @@ t.test('the broker sees at once what the CLI did', async (t) => {
   const { text, id } = await harness.tokens.create({ uses: 5 })
   await join_(harness, 'milano', { token: text })
   await harness.tokens.revoke(id)
-  await t.rejects(join_(harness, 'paris', { token: text, facts: facts(['10.50.0.0/16']) }), { message: /was revoked/ })
+  t.equal(
+    await messageOf(join_(harness, 'paris', { token: text, facts: facts(['10.50.0.0/16']) })),
+    `token: ${id} was revoked at 2026-01-01T00:00:00Z: create a new one with "sealane token create"`,
+  )
   t.match(await harness.tokens.list(), [{ state: 'revoked', usedBy: ['milano'], usesLeft: 4 }])
 })

@@ -3,7 +3,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { connect } from 'node:net'
 import type { Test } from 'tap'
-import type { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import type { ClusterApi } from '../../cluster/cluster-api.ts'
 import { type DnsConfigInput, dnsConfig } from '../../dns/config.ts'
 import { runDns } from '../../dns/main.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
@@ -22,7 +22,7 @@ export interface RunningDns {
 
 export async function startDns(
   t: Test,
-  cluster: MemoryCluster,
+  cluster: Pick<ClusterApi, 'cache'>,
   input: Partial<DnsConfigInput> = {},
 ): Promise<RunningDns> {
   const stopping = new AbortController()

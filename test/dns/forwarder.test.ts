@@ -2,8 +2,12 @@ import { type Socket, createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { createServer } from 'node:net'
 import t, { type Test } from 'tap'
+import { eventually } from '../support/eventually.ts'
+import { Forwarder } from '../../dns/forwarder.ts'
+import { dnsConfig } from '../../dns/config.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
 import { askTcp, askUdp, startDns } from './dns-server.ts'
-import { TYPE, query, uint16s } from './wire.ts'
+import { TYPE, decode, query, uint16s } from './wire.ts'
 import { workedExamples } from './zone-fixture.ts'
 
 type Reply = (query: Buffer, send: (answer: Buffer) => void) => void
@@ -139,6 +143,61 @@ t.test('questions under way are bounded', async (t) => {
     (await Promise.all(first)).map((got) => got.flags),
     Array(3).fill('qr rd ra SERVFAIL'),
   )
+})
+
+t.test('clients that ask the same at the same time wait for one answer', async (t) => {
+  const upstream = await startUpstream(t, good, (asked, send) => send(positive(asked)))
+  const { upstreams } = dnsConfig({ clusterId: 'west', listen: ['127.0.0.1:0'], upstreams: [upstream.address] })
+  const results: string[] = []
+  const forwarder = new Forwarder(
+    { clock: new SystemClock(), onResult: (result) => results.push(result), onFailure: () => undefined },
+    { upstreams, timeoutMs: 5000, maxInFlight: 100 },
+  )
+  const ask = async (bytes: Buffer, transport: 'udp' | 'tcp' = 'udp'): Promise<string> => {
+    const answer = await forwarder.forward(bytes, transport, new AbortController().signal)
+    if (answer === undefined) return 'none'
+    const got = decode(answer)
+    return `${got.id} ${got.question} ${got.answers[0]?.data}`
+  }
+  const spell = (id: number): string => (id % 2 === 0 ? 'Busy.example.' : 'busy.EXAMPLE.')
+  const many = Array.from({ length: 300 }, (_, id) => ask(query(spell(id), { id })))
+  const others = [
+    ask(query('busy.example.', { type: TYPE.TXT })),
+    ask(query('busy.example.', { edns: { size: 1232 } })),
+    ask(query('busy.example.', { recursionDesired: false })),
+    ask(query('busy.example.'), 'tcp'),
+  ]
+  t.equal(forwarder.inFlight, 5, 'another type, EDNS, flag or transport is another question')
+  t.same(
+    await Promise.all(many),
+    many.map((_, id) => `${id} ${spell(id)} 192.0.2.80`),
+    'each under its own id and letter case',
+  )
+  t.notOk((await Promise.all(others)).includes('none'))
+  t.equal(upstream.seen.length, 5, 'one query for all 300')
+  t.same(results, Array(304).fill('answered'))
+  t.equal(forwarder.inFlight, 0)
+  await ask(query('busy.example.'))
+  t.equal(upstream.seen.length, 6, 'nothing is kept: the next one is asked anew')
+})
+
+t.test('those who wait together are bounded too', async (t) => {
+  const held: (() => void)[] = []
+  const upstream = await startUpstream(t, (asked, send) => void held.push(() => send(positive(asked))))
+  const { port, metrics } = await startDns(t, workedExamples(), {
+    upstreams: [upstream.address],
+    upstreamTimeoutMs: 5000,
+    maxForwards: 2,
+  })
+  const many = Array.from({ length: 40 }, (_, id) => askUdp(port, query('busy.example.', { id })))
+  const overloaded = async (): Promise<boolean> =>
+    (await metrics.text()).includes('sealane_dns_forwarded_total{result="overloaded",component="dns"} 8')
+  await eventually(overloaded, { say: '2 x 16 may wait, the rest is told at once' })
+  held[0]?.()
+  const flags = (await Promise.all(many)).map((one) => one.flags)
+  t.equal(flags.filter((one) => one === 'qr rd ra SERVFAIL').length, 8)
+  t.equal(flags.filter((one) => one === 'qr rd ra NOERROR').length, 32)
+  t.equal(upstream.seen.length, 1)
 })
 
 t.test('a loop ends: an upstream that sends our own question back to us', async (t) => {

@@ -93,6 +93,38 @@ t.test('endpoints of clusters that do not answer are left out at once', async (t
   t.equal(touched.includes('shop/web'), false)
 })
 
+t.test('endpoints of a cluster whose pods would hide our own nodes are left out', async (t) => {
+  const cluster = workedExamples()
+  const index = await syncedIndex(cluster, 'west')
+  const member = (id: string, at: number, podCIDR: string) =>
+    cluster.put({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Cluster',
+      metadata: { name: id },
+      spec: { id, index: at, podCIDRs: [podCIDR], serviceCIDRs: [], globalCIDRs: [], labels: {} },
+    })
+  const node = (address: string) =>
+    cluster.put({
+      apiVersion: 'v1',
+      kind: 'Node',
+      metadata: { name: 'gw' },
+      status: { addresses: [{ type: 'InternalIP', address }] },
+    })
+  const everything = '10.1.0.5 10.1.0.6 10.2.0.9'
+  const steps: { say: string; act: () => void; want: string }[] = [
+    { say: 'east, whose Cluster is not known yet', act: () => member('west', 1, '10.2.0.0/16'), want: everything },
+    { say: 'east is flat and far away', act: () => member('east', 2, '10.1.0.0/16'), want: everything },
+    { say: 'a node of ours lives there', act: () => node('10.1.0.200'), want: '10.2.0.9' },
+    { say: 'though its lane is up', act: () => cluster.put(gateway(['east'])), want: '10.2.0.9' },
+    { say: 'the node has moved', act: () => node('192.0.2.1'), want: everything },
+    { say: 'it claims our pods', act: () => member('east', 2, '10.2.128.0/17'), want: '10.2.0.9' },
+  ]
+  for (const { say, act, want } of steps) {
+    act()
+    t.equal(addresses(index, 'db'), want, say)
+  }
+})
+
 t.test('fields that others got wrong are passed over', async (t) => {
   const entry = serviceEntry(
     headless('db', [{ name: 'PG', protocol: 'TCP', port: 5432 }]),

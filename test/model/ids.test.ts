@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { isDnsLabel, isDnsSubdomain, parseClusterId, parseDnsLabel, serviceKey } from '../../model/ids.ts'
+import { isDnsLabel, isDnsSubdomain, isObjectName, parseClusterId, parseDnsLabel, serviceKey } from '../../model/ids.ts'
 
 t.test('labels', async (t) => {
   const good = ['a', '0', 'web', 'web-1', 'a--b', 'x'.repeat(63)]
@@ -13,6 +13,13 @@ t.test('subdomains', async (t) => {
   t.ok(isDnsSubdomain('a.b.c'))
   t.ok(isDnsSubdomain(`${'a'.repeat(63)}.${'b'.repeat(63)}.${'c'.repeat(63)}.${'d'.repeat(61)}`))
   for (const text of ['', '.', 'a.', '.a', 'a..b', 'a.B', `${'a.'.repeat(126)}aa`]) t.notOk(isDnsSubdomain(text), text)
+})
+
+t.test('names of objects: longer parts than DNS has', async (t) => {
+  for (const text of ['a', 'a.b', 'x'.repeat(70), 'x'.repeat(253), `a.${'x'.repeat(200)}`])
+    t.ok(isObjectName(text), text)
+  for (const text of ['', '.', 'a..b', 'A', '../x', 'a/b', '-a', 'a-', 'x'.repeat(254)])
+    t.notOk(isObjectName(text), text)
 })
 
 t.test('refusals name field, value and expectation', async (t) => {

@@ -110,7 +110,10 @@ t.test('settings: the oldest export wins and the difference is told', async (t) 
     [{ internalTrafficPolicy: 'Cluster' }, {}, '', { internalTrafficPolicy: 'Cluster' }],
     [{}, { trafficDistribution: 'PreferClose' }, 'TrafficDistributionConflict', {}],
     [{ ipFamilies: ['IPv4'] }, { ipFamilies: ['IPv6', 'IPv4'] }, '', { ipFamilies: ['IPv4'] }],
-    [{ ipFamilies: ['IPv4', 'IPv6'] }, { ipFamilies: ['IPv4'] }, 'IPFamilyConflict', { ipFamilies: ['IPv4', 'IPv6'] }],
+    // Only IPv4 is carried: nobody is left out by what is offered.
+    [{ ipFamilies: ['IPv6', 'IPv4'] }, { ipFamilies: ['IPv4'] }, '', { ipFamilies: ['IPv4'] }],
+    [{ ipFamilies: ['IPv6'] }, { ipFamilies: ['IPv4'] }, 'IPFamilyConflict', { ipFamilies: ['IPv4'] }],
+    [{ ipFamilies: ['IPv6'] }, { ipFamilies: ['IPv6'] }, '', { ipFamilies: ['IPv6'] }],
     [{ ipFamilies: ['IPv4'] }, { ipFamilies: ['IPv6'] }, 'IPFamilyConflict', { ipFamilies: ['IPv4'] }],
     [{ ipFamilies: [] }, { ipFamilies: ['IPv6'] }, '', { ipFamilies: ['IPv6'] }],
     [{ ipFamilies: ['IPv4', 'IPv4'] }, {}, '', { ipFamilies: ['IPv4'] }],

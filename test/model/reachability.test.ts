@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { ConnectionState, Gateway } from '../../model/objects.ts'
-import { reachableClusters } from '../../model/reachability.ts'
+import { reachableClusters, usableClusters } from '../../model/reachability.ts'
 
 function gateway(name: string, connections?: Record<string, ConnectionState>): Gateway {
   const base = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name } } as const
@@ -36,5 +36,28 @@ t.test('who answers', async (t) => {
   for (const [name, gateways, want] of rows) {
     const found = reachableClusters('own', gateways)
     t.same(found === undefined ? undefined : [...found].sort(), want, name)
+  }
+})
+
+t.test('who is used', async (t) => {
+  const verdicts = (accepted: string, refused: string) => ({
+    clusters: accepted.split(' ').map((id, index) => ({ id, index, prefixes: [] })),
+    refused: refused.split(' ').flatMap((name) => (name === '' ? [] : [{ name, reason: 'no' }])),
+  })
+  const rows: [name: string, gateways: Gateway[], given: ReturnType<typeof verdicts> | undefined, want: string][] = [
+    ['nothing known', [], undefined, 'all'],
+    ['nobody refused', [], verdicts('x y', ''), 'all'],
+    ['no report: all but the refused', [], verdicts('x y', 'z'), 'own x y'],
+    [
+      'a report: what is up but not refused',
+      [gateway('a', { x: 'up', y: 'down', z: 'up' })],
+      verdicts('x y', 'z'),
+      'own x',
+    ],
+    ['a report and no verdict', [gateway('a', { x: 'up', z: 'up' })], undefined, 'own x z'],
+  ]
+  for (const [name, gateways, given, want] of rows) {
+    const found = usableClusters('own', gateways, given)
+    t.equal(found === undefined ? 'all' : [...found].sort().join(' '), want, name)
   }
 })

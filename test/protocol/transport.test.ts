@@ -9,22 +9,17 @@ import { connectBroker, connectForJoin } from '../../protocol/transport/grpc-cli
 import { ListenError } from '../../protocol/transport/grpc-server.ts'
 import type { PublishReply, WatchMessage } from '../../protocol/broker-api.ts'
 import { eventually } from '../support/eventually.ts'
+import { failure } from '../support/failure.ts'
 import { FACTS, slice } from './samples.ts'
 import { type Site, authority, clock, member, silent, startSite } from './site.ts'
 
 const signal = AbortSignal.timeout(60_000)
+const TIME = /\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{3})?Z/g
 const by = await authority('demo')
 const other = await authority('other')
 const site: Site = await startSite(by)
 t.teardown(() => site.close())
 const milano = await member(by, 'milano')
-
-async function failure(promise: Promise<unknown>): Promise<Error> {
-  return promise.then(
-    () => new Error('no error'),
-    (error: unknown) => error as Error,
-  )
-}
 
 async function firstWatched(client: ReturnType<Site['client']>, count = 1): Promise<WatchMessage[]> {
   const messages: WatchMessage[] = []
@@ -110,23 +105,33 @@ t.test('certificates that are not good enough, and why', async (t) => {
       say: 'none',
       identity: undefined,
       problem: 'missing',
-      want: /this call needs the certificate that a cluster gets by joining/,
+      want: 'this call needs the certificate that a cluster gets by joining; none was shown',
     },
-    { say: 'expired', identity: expired, problem: 'expired', want: /the certificate expired at 20/ },
-    { say: 'from the future', identity: early, problem: 'notYetValid', want: /valid from 20.*check the clocks/ },
+    { say: 'expired', identity: expired, problem: 'expired', want: 'the certificate expired at TIME' },
+    {
+      say: 'from the future',
+      identity: early,
+      problem: 'notYetValid',
+      want: 'the certificate is valid from TIME: check the clocks',
+    },
     {
       say: 'of another clusterset',
       identity: stranger,
       problem: 'otherClusterset',
-      want: /the certificate belongs to clusterset "other", this broker to "demo"/,
+      want: 'the certificate belongs to clusterset "other", this broker to "demo"',
     },
     {
       say: 'of a CA with the same name',
       identity: namesake,
       problem: 'untrusted',
-      want: /not issued by this broker's CA/,
+      want: "the certificate was not issued by this broker's CA (UNABLE_TO_VERIFY_LEAF_SIGNATURE)",
     },
-    { say: 'of the broker itself', identity: by.server, problem: 'wrongIdentity', want: /not for clients/ },
+    {
+      say: 'of the broker itself',
+      identity: by.server,
+      problem: 'wrongIdentity',
+      want: 'the certificate is not for clients',
+    },
   ]
   for (const { say, identity, problem, want } of cases) {
     const client = site.client(identity)
@@ -138,7 +143,8 @@ t.test('certificates that are not good enough, and why', async (t) => {
     ]
     for (const error of failures) {
       t.ok(error instanceof CertificateError, `${say}: ${error.message}`)
-      t.match(error, { problem, message: want }, say)
+      t.equal(error.message.replaceAll(TIME, 'TIME'), want, say)
+      t.match(error, { problem }, say)
     }
   }
   t.equal(site.api.openStreams, 0)
@@ -157,19 +163,19 @@ t.test('a broker that is not ours is not believed', async (t) => {
       say: 'another clusterset',
       by: other,
       problem: 'otherClusterset',
-      want: /belongs to clusterset "other", expected "demo"/,
+      want: 'the broker at BROKER belongs to clusterset "other", expected "demo"',
     },
     {
       say: 'same name, other CA',
       by: await authority('demo'),
       problem: 'untrusted',
-      want: /not from the CA of this clusterset/,
+      want: 'the certificate of the broker at BROKER is not from the CA of this clusterset (SELF_SIGNED_CERT_IN_CHAIN)',
     },
     {
       say: 'a member that plays the broker',
       by: { ...by, server: await member(by, 'paris') },
       problem: 'untrusted',
-      want: /not from the CA|not a broker/,
+      want: 'the certificate of the broker at BROKER is not from the CA of this clusterset (INVALID_PURPOSE)',
     },
   ]
   for (const { say, by: foreign, want } of cases) {
@@ -180,7 +186,7 @@ t.test('a broker that is not ours is not believed', async (t) => {
       await failure(firstWatched(client)),
     ]) {
       t.ok(error instanceof CertificateError, `${say}: ${String(error)}`)
-      t.match(error.message, want, say)
+      t.equal(error.message.replaceAll(imposter.address, 'BROKER'), want, say)
     }
     t.equal(imposter.api.peers.length, 0, 'no call went through')
     await imposter.close()
@@ -250,10 +256,8 @@ t.test('publish: bytes that say nothing, and a message that is too large', async
 
   const huge = { ...record, body: { ...record.body, service: 'x'.repeat(5 * 1024 * 1024) } } as typeof record
   const next = client.publish(signal)
-  t.match(await failure(next.send({ t: 'put', sequence: 1, record: huge })), {
-    name: 'CodecError',
-    message: /bytes: expected at most 4194304/,
-  })
+  const tooLarge = await failure(next.send({ t: 'put', sequence: 1, record: huge }))
+  t.equal(`${tooLarge.name} ${tooLarge.message}`, 'CodecError message: 5242959 bytes: expected at most 4194304')
   next.close()
 })
 

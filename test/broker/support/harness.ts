@@ -240,6 +240,10 @@ export class Watcher {
       this.lines.push(`reset ${message.resumed ? 'resumed' : 'whole'}`)
       return
     }
+    if (message.t === 'contact') {
+      this.lines.push(`contact ${message.silent.map(({ cluster, forMs }) => `${cluster}:${forMs}`).join(' ')}`.trim())
+      return
+    }
     this.revision = message.revision
     if (message.t === 'synced') {
       this.lines.push(`synced complete=${message.complete.join(',')} departed=${message.departed.join(',')}`)

@@ -1,0 +1,155 @@
+/**
+ * What other clusters claim, checked by each part that acts on it. The broker checks too; this is the last door, and
+ * it holds when the broker or a member lies: no prefix of ours, none twice, nothing that would catch what the nodes
+ * say to each other outside the tunnels. Pure.
+ */
+import { laneAddress, routedPrefixes } from './addressing.ts'
+import { parseClusterId } from './ids.ts'
+import {
+  type Prefix,
+  classifyAddress,
+  containsAddress,
+  formatPrefix,
+  overlaps,
+  parseAddress,
+  parsePrefix,
+} from './ip.ts'
+import { DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE } from './kernel-ids.ts'
+import type { Cluster, ClusterSpec, Node } from './objects.ts'
+
+export interface RemoteCluster {
+  readonly id: string
+  readonly index: number
+  /** IPv4 prefixes under which its pods are reached, sorted. */
+  readonly prefixes: readonly Prefix[]
+}
+
+/** A cluster that is not used, and why. */
+export interface RefusedCluster {
+  /** Name of the Cluster object. */
+  readonly name: string
+  readonly reason: string
+}
+
+export interface ClusterVerdicts {
+  /** Sorted by id. */
+  readonly clusters: readonly RemoteCluster[]
+  readonly refused: readonly RefusedCluster[]
+}
+
+export interface RemoteClustersInit {
+  readonly own: Cluster
+  /** Every Cluster object there is; our own among them or not. */
+  readonly clusters: readonly Cluster[]
+  /** Addresses that must stay reachable beside the lanes: underlayAddresses(). */
+  readonly underlay: readonly string[]
+}
+
+/** Shorter than this is not a network of one cluster. */
+const SHORTEST_PREFIX = 8
+/** They become arguments of one `wg` call; a list without end would take the whole lane along. */
+const MAX_PREFIXES = 64
+
+/**
+ * Remote clusters that may be routed. Of two that claim the same address, or the same index, the first by name is
+ * kept and the other refused as a whole.
+ */
+export function checkRemoteClusters({ own, clusters: all, underlay }: RemoteClustersInit): ClusterVerdicts {
+  const clusters: RemoteCluster[] = []
+  const refused: RefusedCluster[] = []
+  const reserved = reservedPrefixes(own.spec)
+  const taken: { readonly prefix: Prefix; readonly by: string }[] = []
+  const indexes = new Map([[own.spec.index, own.spec.id]])
+  const remotes = all.filter((cluster) => cluster.metadata.name !== own.metadata.name)
+  for (const cluster of remotes.sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))) {
+    const result = readCluster(cluster)
+    const reason = typeof result === 'string' ? result : conflict(result, { reserved, underlay, taken, indexes })
+    if (typeof result === 'string' || reason !== undefined) {
+      refused.push({ name: cluster.metadata.name, reason: reason ?? '' })
+      continue
+    }
+    clusters.push(result)
+    indexes.set(result.index, result.id)
+    for (const prefix of result.prefixes) taken.push({ prefix, by: result.id })
+  }
+  return { clusters, refused }
+}
+
+/**
+ * What the nodes of this cluster need outside the tunnels, sorted: their InternalIPs, and `addresses` (with or without
+ * a prefix length), where the caller knows those of its own machine.
+ */
+export function underlayAddresses(nodes: readonly Node[], addresses: readonly string[] = []): string[] {
+  const internal = nodes.flatMap((node) => node.status?.addresses ?? []).filter((entry) => entry.type === 'InternalIP')
+  const all = [...internal.map((entry) => entry.address), ...addresses.map((text) => text.split('/')[0] ?? '')]
+  return [...new Set(all.filter(isUnderlay))].sort()
+}
+
+function isUnderlay(text: string): boolean {
+  try {
+    const address = parseAddress(text)
+    return address.family === 4 && classifyAddress(address) === 'usable'
+  } catch {
+    return false
+  }
+}
+
+/** The cluster's facts, or what is wrong with them. */
+function readCluster(cluster: Cluster): RemoteCluster | string {
+  const { spec } = cluster
+  try {
+    parseClusterId(spec.id)
+    if (spec.id !== cluster.metadata.name) return `spec.id ${JSON.stringify(spec.id)}: expected the object's name`
+    laneAddress(spec.index, 0)
+    if (spec.globalCIDRs.length > 0 && spec.globalCIDRs.length !== spec.podCIDRs.length) {
+      return `${spec.globalCIDRs.length} globalCIDRs for ${spec.podCIDRs.length} podCIDRs: expected one each`
+    }
+    const prefixes = routedPrefixes(spec).filter((prefix) => prefix.family === 4)
+    if (prefixes.length > MAX_PREFIXES) return `${prefixes.length} prefixes: expected at most ${MAX_PREFIXES}`
+    prefixes.sort((a, b) => (a.value < b.value ? -1 : 1))
+    return { id: spec.id, index: spec.index, prefixes }
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+interface Claims {
+  readonly reserved: readonly { readonly prefix: Prefix; readonly what: string }[]
+  readonly underlay: readonly string[]
+  readonly taken: readonly { readonly prefix: Prefix; readonly by: string }[]
+  readonly indexes: ReadonlyMap<number, string>
+}
+
+function conflict(cluster: RemoteCluster, claims: Claims): string | undefined {
+  const sameIndex = claims.indexes.get(cluster.index)
+  if (sameIndex !== undefined) return `index ${cluster.index} belongs to cluster ${sameIndex}`
+  for (const [i, prefix] of cluster.prefixes.entries()) {
+    const text = formatPrefix(prefix)
+    if (prefix.length < SHORTEST_PREFIX) return `${text}: expected a prefix length of at least ${SHORTEST_PREFIX}`
+    const kind = classifyAddress(prefix)
+    if (kind !== 'usable') return `${text}: ${kind} addresses cannot be routed`
+    const ours = claims.reserved.find((entry) => overlaps(entry.prefix, prefix))
+    if (ours !== undefined) return `${text} overlaps ${formatPrefix(ours.prefix)}, ${ours.what}`
+    const other = claims.taken.find((entry) => overlaps(entry.prefix, prefix))
+    if (other !== undefined) return `${text} overlaps ${formatPrefix(other.prefix)} of cluster ${other.by}`
+    if (cluster.prefixes.some((twin, j) => j < i && overlaps(twin, prefix))) return `${text} is claimed twice`
+    const caught = claims.underlay.find((address) => containsAddress(prefix, parseAddress(address)))
+    if (caught !== undefined) return `${text} holds ${caught}, which this node needs outside the tunnels`
+  }
+  return undefined
+}
+
+/** Prefixes that no other cluster may claim, and what they are. */
+export function reservedPrefixes(own: ClusterSpec): { prefix: Prefix; what: string }[] {
+  const rows = [
+    ...own.podCIDRs.map((text) => ({ text, what: 'a pod CIDR of this cluster' })),
+    ...own.serviceCIDRs.map((text) => ({ text, what: 'a service CIDR of this cluster' })),
+    ...own.globalCIDRs.map((text) => ({ text, what: 'a global CIDR of this cluster' })),
+    { text: DEFAULT_CLUSTERSET_IP_RANGE, what: 'the range of clusterset IPs' },
+    { text: LANE_ADDRESS_RANGE, what: 'the range of lane addresses' },
+    { text: '127.0.0.0/8', what: 'loopback' },
+    { text: '169.254.0.0/16', what: 'link-local' },
+    { text: '224.0.0.0/4', what: 'multicast' },
+  ]
+  return rows.map(({ text, what }) => ({ prefix: parsePrefix(text), what }))
+}

@@ -1,0 +1,96 @@
+/** Joining, for whoever holds a token: `sealane join` on a plain site, the agent in a real cluster. */
+import type { KeyObject } from 'node:crypto'
+import type { ClusterId } from '../model/ids.ts'
+import { type Cluster, MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logger.ts'
+import type { ClusterFacts, JoinResponse } from './broker-api.ts'
+import type { MemberIdentity } from './identity/member-files.ts'
+import type { JoinToken } from './identity/token.ts'
+import { createCsr } from './identity/x509.ts'
+import { connectForJoin } from './transport/grpc-client.ts'
+
+/** What the one who installs left, and where he looks for an answer. */
+export interface JoiningDesk {
+  /** Undefined while nobody has brought one. */
+  token(): Promise<string | undefined>
+  /** Made and kept before it is given, the same one until the join is over. */
+  key(): Promise<KeyObject>
+  /** Takes the place of what was told before. */
+  problem(problem: JoinProblem): Promise<void>
+  /** True while problem() says of this token that it is refused; whoever installs may take that away again. */
+  isRefused(token: string): Promise<boolean>
+}
+
+export interface JoinProblem {
+  /** A sentence. */
+  readonly text: string
+  /** The token that will not work, however often it is shown; absent where time may mend it. */
+  readonly refused?: string
+}
+
+export interface JoinAsk {
+  readonly token: JoinToken
+  readonly cluster: ClusterId
+  /** Kept by the caller before asking: where the answer is lost, the broker takes the token again from the same key. */
+  readonly key: KeyObject
+  readonly facts: ClusterFacts
+  /** Called when the broker is about to be asked; before that, the token is certainly unspent. */
+  readonly onAsking?: () => void
+}
+
+/** Trades a token for a certificate. Throws CertificateError, BrokerUnreachableError, RefusedError. */
+export async function askToJoin(
+  { token, cluster, key, facts, onAsking }: JoinAsk,
+  { clock, logger }: { readonly clock: Clock; readonly logger: Logger },
+  signal: AbortSignal,
+): Promise<JoinResponse> {
+  const client = await connectForJoin({ token, clock, logger }, signal)
+  try {
+    const request = { secret: token.secret(), cluster, csr: await createCsr(key), facts }
+    onAsking?.()
+    return await client.join({ ...request, nowMs: clock.now() }, signal)
+  } finally {
+    client.close()
+  }
+}
+
+/** What is kept of a broker's yes. */
+export function joinedIdentity({ token, cluster, key }: JoinAsk, response: JoinResponse): MemberIdentity {
+  return {
+    cluster,
+    clusterset: response.clusterset,
+    brokerAddresses: token.addresses,
+    observedAddress: response.observedAddress,
+    key,
+    certificate: response.certificate,
+    caBundle: response.caBundle,
+  }
+}
+
+/** The cluster's own Cluster object as the broker's answer makes it. */
+export function ownCluster(id: ClusterId, facts: ClusterFacts, response: JoinResponse): Cluster {
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Cluster',
+    metadata: { name: id },
+    spec: {
+      id,
+      index: response.clusterIndex,
+      podCIDRs: facts.podCIDRs,
+      serviceCIDRs: facts.serviceCIDRs,
+      globalCIDRs: response.globalCIDRs,
+      labels: facts.labels,
+    },
+  }
+}
+
+export function joinedMembership(id: ClusterId, response: JoinResponse): Membership {
+  const { clusterset, globalRange, clustersetIpRange, observedAddress } = response
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Membership',
+    metadata: { name: MEMBERSHIP_NAME },
+    spec: { clusterId: id, phase: 'joined', clusterset, globalRange, clustersetIpRange, observedAddress },
+  }
+}

@@ -1,0 +1,202 @@
+import t, { type Test } from 'tap'
+import type { ObjectCache } from '../../cluster/cluster-api.ts'
+import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import type { Gateway, Kind, ObjectKinds } from '../../model/objects.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { eventually } from '../support/eventually.ts'
+import { Site, service, slice } from './site.ts'
+import { ToyClusterset } from './toy-clusterset.ts'
+import { until } from './until.ts'
+
+const MINUTE = 60_000
+const IMPORTED = ['shop/web ClusterSetIP 245.0.0.1 http:80 from milano,paris Ready']
+const MILANO = 'web<-milano http:8080 244.1.0.5(10-42-0-5)'
+const PARIS = 'web<-paris http:8080 244.2.0.6(10-42-0-6)'
+
+interface Stage {
+  readonly set: ToyClusterset
+  readonly clock: FakeClock
+  readonly tokyo: Site
+  /** Minutes pass, the broker speaking every quarter; `silent` says whom it does not hear. */
+  readonly pass: (minutes: number, silent?: Readonly<Record<string, number>>) => Promise<void>
+}
+
+/** milano and paris export shop/web, tokyo watches; tokyo's clock stands still until told. */
+async function start(t: Test): Promise<Stage> {
+  const set = new ToyClusterset()
+  const clock = new FakeClock()
+  const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', globalCIDR: '244.1.0.0/16' })
+  const paris = new Site(set, { id: 'paris', podCIDR: '10.42.0.0/16', globalCIDR: '244.2.0.0/16' })
+  const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.42.0.0/16', globalCIDR: '244.3.0.0/16', clock })
+  for (const [site, address] of [
+    [milano, '10.42.0.5'],
+    [paris, '10.42.0.6'],
+    [tokyo, ''],
+  ] as const) {
+    await site.join()
+    site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    if (address === '') continue
+    site.api.put(service('shop', 'web'))
+    site.api.put(slice('shop', 'web', address))
+    site.export('shop', 'web')
+  }
+  const all = [milano, paris, tokyo]
+  all.forEach((site) => site.start())
+  t.teardown(async () => {
+    const stopped = Promise.all(all.map((site) => site.stop()))
+    await clock.advance(1)
+    await stopped
+  })
+  const stage: Stage = {
+    set,
+    clock,
+    tokyo,
+    pass: async (minutes, silent = {}) => {
+      const start = clock.now()
+      for (let i = 0; i < minutes * 4; i += 1) {
+        const since = (clock.now() - start) / MINUTE
+        set.silent = new Map(Object.entries(silent).map(([id, before]) => [id, (before + since) * MINUTE]))
+        for (const link of set.links) link.hear()
+        await clock.advance(MINUTE / 4)
+      }
+    },
+  }
+  await eventually(async () => {
+    await clock.advance(10)
+    return JSON.stringify([tokyo.show(), tokyo.slices()]) === JSON.stringify([IMPORTED, [MILANO, PARIS]])
+  })
+  await stage.pass(1)
+  t.equal(tokyo.api.cache('Lease').list().length, 2, 'a lease for each of the others')
+  tokyo.told()
+  return stage
+}
+
+const lanes = (state: 'up' | 'down', rxBytes: number): NonNullable<Gateway['status']> => ({
+  version: '0',
+  lanes: [],
+  connections: [
+    {
+      cluster: 'paris',
+      lane: 0,
+      endpoint: 'paris.gw-lane0',
+      state,
+      message: '',
+      usingNat: false,
+      rxBytes,
+      txBytes: 0,
+    },
+  ],
+})
+
+t.test('a cluster that dies loses its endpoints after the time of a lease, and gets them back', async (t) => {
+  const { tokyo, pass, clock } = await start(t)
+  await pass(9, { paris: 0 })
+  t.same(tokyo.slices(), [MILANO, PARIS], 'unseen is not gone')
+  await pass(2, { paris: 9 })
+  await until(t, () => tokyo.slices(), [MILANO], 'its endpoints go')
+  t.same(tokyo.show(), IMPORTED, 'what it exports is remembered')
+  t.same(tokyo.told(), ['Cluster paris Warning ContactLost'])
+  t.match(await tokyo.metrics(), /sealane_agent_silent_clusters\S* 1/)
+
+  const stopped = tokyo.stop()
+  await clock.advance(1)
+  await stopped
+  tokyo.start()
+  await pass(1, { paris: 11 })
+  t.same(tokyo.slices(), [MILANO], 'a restart does not bring it back')
+  t.same(tokyo.api.writes.filter(({ verb, kind }) => verb === 'apply' && kind === 'EndpointSlice').length, 2)
+
+  await pass(1)
+  await until(t, () => tokyo.slices(), [MILANO, PARIS], 'heard again')
+  t.same(tokyo.told().at(-1), 'Cluster paris Normal ContactRestored')
+})
+
+t.test('whoever is cut off itself removes nothing', async (t) => {
+  const { set, tokyo, pass } = await start(t)
+  set.online = false
+  await pass(60, { paris: 0, milano: 0 })
+  t.same(tokyo.slices(), [MILANO, PARIS], 'an hour without the broker')
+  set.online = true
+  await pass(3, { paris: 0, milano: 0 })
+  t.same(tokyo.slices(), [MILANO, PARIS], 'the broker is back and has itself heard nobody yet')
+  await pass(1)
+  t.same(tokyo.slices(), [MILANO, PARIS])
+  t.same(tokyo.told(), [])
+})
+
+t.test('a lane that is up proves life, as long as a gateway really says so', async (t) => {
+  const { tokyo, pass } = await start(t)
+  const gateway = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'gw' } } as const
+  await tokyo.api.apply(gateway)
+  for (let minute = 0; minute < 20; minute += 1) {
+    await tokyo.api.applyStatus({ ...gateway, status: lanes('up', minute) })
+    await pass(1, { paris: minute })
+  }
+  t.same(tokyo.slices(), [MILANO, PARIS], 'the broker does not hear it, the lanes do')
+  await pass(12, { paris: 20 })
+  await until(t, () => tokyo.slices(), [MILANO], 'the gateway has stopped writing: what it said last proves nothing')
+})
+
+t.test('who leaves the clusterset takes its lease along; leaving takes all', async (t) => {
+  const { set, clock, tokyo, pass } = await start(t)
+  set.departed.add('paris')
+  for (const [key, record] of [...set.records]) if (record.key.cluster === 'paris') set.records.delete(key)
+  set.spread()
+  await pass(1)
+  const names = (): string[] =>
+    tokyo.api
+      .cache('Lease')
+      .list()
+      .map(({ metadata }) => metadata.name)
+  await until(t, names, ['sealane-cluster-milano'], 'paris has left')
+  await tokyo.setPhase('leaving')
+  const ended = tokyo.ended()
+  await clock.advance(1000)
+  await ended
+  t.same(names(), [])
+})
+
+/** Leases cannot be read here, as without the right to. */
+class WithoutLeases extends MemoryCluster {
+  override cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {
+    const cache = super.cache(kind)
+    if (kind !== 'Lease') return cache
+    return {
+      synced: false,
+      list: () => [],
+      get: () => undefined,
+      onChange: () => () => undefined,
+      whenSynced: () => new Promise(() => undefined),
+    }
+  }
+}
+
+t.test('leases that cannot be read do not hold up the import', async (t) => {
+  const set = new ToyClusterset()
+  const clock = new FakeClock()
+  const api = new WithoutLeases()
+  const milano = new Site(set, { id: 'milano', podCIDR: '10.1.0.0/16' })
+  const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.2.0.0/16', clock, api })
+  for (const site of [milano, tokyo]) {
+    await site.join()
+    site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    site.start()
+  }
+  t.teardown(async () => {
+    const stopped = Promise.all([milano.stop(), tokyo.stop()])
+    await clock.advance(1)
+    await stopped
+  })
+  milano.api.put(service('shop', 'web'))
+  milano.export('shop', 'web')
+  await until(t, () => milano.show().length, 1, 'exported')
+  await clock.advance(4000)
+  t.same(tokyo.show(), [], 'waits a little')
+  await clock.advance(2000)
+  await until(t, () => tokyo.show().length, 1, 'then goes on')
+  t.same(tokyo.status.notReady(), ['agent: Lease objects are not read yet'], 'and says what is missing')
+  t.match(
+    tokyo.logger.lines.filter(({ level }) => level === 'warn').map(({ message }) => message),
+    ['goes on without knowing which clusters are dead'],
+  )
+})

@@ -1,0 +1,54 @@
+import t from 'tap'
+import { Publisher, Watcher, join_, startBroker } from './support/harness.ts'
+
+t.test('members are told who is not heard of, and for how long', async (t) => {
+  const harness = await startBroker(t)
+  const { broker, clock } = harness
+  const milano = await join_(harness, 'milano')
+  const paris = await join_(harness, 'paris')
+  const tokyo = await join_(harness, 'tokyo')
+  const watcher = new Watcher(harness, milano.peer)
+  await watcher.line(/^synced/)
+  const publisher = new Publisher(harness, paris.peer)
+  await publisher.publish([])
+  await harness.broker.leave(tokyo.peer)
+  await clock.advance(60_000)
+  broker.tellContact()
+  await watcher.line('contact')
+  publisher.end()
+  await clock.advance(60_000)
+  broker.tellContact()
+  await watcher.line('contact paris:60000')
+  const again = new Publisher(harness, paris.peer)
+  await again.publish([])
+  watcher.lines.length = 0
+  broker.tellContact()
+  await watcher.line('contact')
+  await watcher.stop()
+  again.end()
+  await clock.advance(5000)
+  const late = new Watcher(harness, paris.peer)
+  await late.line(/^synced/)
+  t.notOk(
+    late.lines.some((line) => line.startsWith('contact')),
+    'what was said before it came is old news',
+  )
+  broker.tellContact()
+  await late.line('contact milano:5000')
+  await late.stop()
+})
+
+t.test('a broker counts its own life only', async (t) => {
+  const first = await startBroker(t)
+  await join_(first, 'milano')
+  const { peer } = await join_(first, 'paris')
+  await first.stop()
+  await first.clock.advance(3_600_000)
+  const second = await startBroker(t, { stateDir: first.stateDir, clock: first.clock })
+  const watcher = new Watcher(second, peer)
+  await watcher.line(/^synced/)
+  await second.clock.advance(1000)
+  second.broker.tellContact()
+  await watcher.line('contact milano:1000')
+  await watcher.stop()
+})
