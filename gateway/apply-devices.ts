@@ -149,6 +149,7 @@ function isSamePeer(peer: PeerConfig): (other: PeerState) => boolean {
 }
 
 function isSynced(state: DeviceState, config: DeviceConfig): boolean {
+  if ((state.mark ?? 0) !== (config.mark ?? 0)) return false
   if (state.listenPort !== config.listenPort || state.peers.length !== config.peers.length) return false
   const peers = new Map(state.peers.map((peer) => [peer.publicKey, peer]))
   return config.peers.every((wanted) => {

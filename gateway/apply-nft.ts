@@ -1,4 +1,7 @@
-/** Brings the gateway's nft table to the plan: in one transaction, only when the plan or the table changed. */
+/**
+ * Brings the gateway's nft table to the plan: in one transaction, only when the plan or the table changed. Where
+ * nothing but elements of a set differ, the transaction has these alone.
+ */
 import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { formatNft } from '../kernel/format-nft.ts'
@@ -9,11 +12,21 @@ import type { Round } from './round.ts'
 /** Reading the table back costs a process; somebody else's hand in it is rare. */
 const VERIFY_MS = 25_000
 
+type ElementStatement = Extract<NftStatement, { readonly verb: 'add-elements' | 'delete-elements' }>
+
+interface Applied {
+  /** What was applied. */
+  readonly statements: readonly NftStatement[]
+  readonly text: string
+  /** How the kernel lists it. */
+  readonly listed: string | undefined
+  readonly atMs: number
+}
+
 export class NftApplier {
   readonly #nft: Nft
   readonly #clock: Clock
-  /** What was applied, and how the kernel lists it. */
-  #applied: { readonly text: string; readonly listed: string | undefined; readonly atMs: number } | undefined
+  #applied: Applied | undefined
 
   constructor(nft: Nft, clock: Clock) {
     this.#nft = nft
@@ -23,12 +36,18 @@ export class NftApplier {
   /** True when the table is as planned. */
   async apply(statements: readonly NftStatement[], round: Round, signal: AbortSignal): Promise<boolean> {
     const text = formatNft(statements)
-    if (this.#applied?.text === text && (await this.#isUntouched(round, signal))) return true
-    const done = await round.change('nft', text, () => this.#nft.run(statements, signal))
+    const known = this.#applied
+    if (known?.text === text && (await this.#isUntouched(round, signal))) return true
+    const same = known === undefined || known.text === text
+    const changes = (same ? undefined : elementChanges(known.statements, statements)) ?? statements
+    const done = await round.change('nft', formatNft(changes), () => this.#nft.run(changes, signal))
+    // After a refusal, too: then the table is not what it was thought to be, and the next round makes it anew.
     this.#applied = undefined
     if (!done) return false
     const listed = await round.attempt(() => this.#nft.listTable(NFT_TABLE_GATEWAY, signal))
-    if (listed !== undefined) this.#applied = { text, listed: listed.value, atMs: this.#clock.monotonic() }
+    if (listed !== undefined) {
+      this.#applied = { statements, text, listed: listed.value, atMs: this.#clock.monotonic() }
+    }
     return true
   }
 
@@ -42,4 +61,34 @@ export class NftApplier {
     this.#applied = { ...applied, atMs: nowMs }
     return listed.value === applied.listed
   }
+}
+
+/** What turns the elements of one plan into those of the other; undefined when more than elements differs. */
+function elementChanges(before: readonly NftStatement[], after: readonly NftStatement[]): NftStatement[] | undefined {
+  if (formatNft(before.filter((s) => !isElements(s))) !== formatNft(after.filter((s) => !isElements(s))))
+    return undefined
+  const [had, wanted] = [elementsByMap(before), elementsByMap(after)]
+  const changes: NftStatement[] = []
+  for (const map of new Set([...had.keys(), ...wanted.keys()])) {
+    const [old, elements] = [had.get(map) ?? [], wanted.get(map) ?? []]
+    const table = NFT_TABLE_GATEWAY
+    const [oldKeys, keys] = [keysOf(old), keysOf(elements)]
+    const gone = old.filter(({ key }) => !keys.has(key))
+    const added = elements.filter(({ key }) => !oldKeys.has(key))
+    if (gone.length > 0) changes.push({ verb: 'delete-elements', table, map, elements: gone })
+    if (added.length > 0) changes.push({ verb: 'add-elements', table, map, elements: added })
+  }
+  return changes
+}
+
+function elementsByMap(statements: readonly NftStatement[]): Map<string, ElementStatement['elements']> {
+  return new Map(statements.filter(isElements).map(({ map, elements }) => [map, elements]))
+}
+
+function keysOf(elements: ElementStatement['elements']): Set<string> {
+  return new Set(elements.map((element) => element.key))
+}
+
+function isElements(statement: NftStatement): statement is ElementStatement {
+  return statement.verb === 'add-elements'
 }

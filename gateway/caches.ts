@@ -1,5 +1,6 @@
 /** The object caches that the gateway lives on, taken together. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { toldOtherRanges } from '../model/pod-ranges.ts'
 import { GATEWAY_KINDS, whenCachesSynced } from './read-world.ts'
 
 export interface WatchedCaches {
@@ -8,12 +9,14 @@ export interface WatchedCaches {
   readonly whenSynced: (signal: AbortSignal) => Promise<void>
   /** Calls back after each change of an object that the plan depends on. Gives the function that ends it. */
   readonly onChange: (listener: () => void) => () => void
+  /** Calls back after a node told other ranges of pods than before. Gives the function that ends it. */
+  readonly onRanges: (listener: () => void) => () => void
 }
 
 export function watchedCaches(cluster: ClusterApi): WatchedCaches {
   return {
     notSynced: () => {
-      const missing = GATEWAY_KINDS.filter((kind) => !cluster.cache(kind).synced)
+      const missing = [...GATEWAY_KINDS, 'RouteAgent' as const].filter((kind) => !cluster.cache(kind).synced)
       return missing.length === 0 ? undefined : `not read yet: ${missing.join(', ')}`
     },
     whenSynced: (signal) => whenCachesSynced(cluster, signal),
@@ -21,5 +24,9 @@ export function watchedCaches(cluster: ClusterApi): WatchedCaches {
       const ends = GATEWAY_KINDS.map((kind) => cluster.cache(kind).onChange(() => listener()))
       return () => ends.forEach((end) => end())
     },
+    onRanges: (listener) =>
+      cluster.cache('RouteAgent').onChange((change) => {
+        if (toldOtherRanges(change)) listener()
+      }),
   }
 }

@@ -8,7 +8,8 @@ import {
   parseAddress,
 } from '../model/ip.ts'
 import { type Endpoint, type EndpointCandidate, endpointName } from '../model/objects.ts'
-import { type Refusal, type RemoteCluster, lanePrefix, reservedPrefixes } from './check-remotes.ts'
+import { type RemoteCluster, reservedPrefixes } from '../model/remote-clusters.ts'
+import { type Refusal, lanePrefix } from './check-remotes.ts'
 import type { GatewayWorld } from './world.ts'
 
 /** One remote gateway on one lane that may become a WireGuard peer. */
@@ -39,8 +40,7 @@ export function checkEndpoints(
 ): { peers: RemotePeer[]; refusals: Refusal[] } {
   const lanes = new Set(world.lanes.map((lane) => lane.lane))
   const byId = new Map(clusters.map((cluster) => [cluster.id, cluster]))
-  // An address inside the lanes cannot be called from outside them: the call would go round in a circle.
-  const inside = [...clusters.flatMap((c) => c.prefixes), ...reservedPrefixes(world.own.spec).map((r) => r.prefix)]
+  const reserved = reservedPrefixes(world.own.spec).map((r) => r.prefix)
   const peers: RemotePeer[] = []
   const refusals: Refusal[] = []
   const keys = new Map([...world.devices.values()].map((device) => [device.publicKey, 'this node']))
@@ -57,10 +57,21 @@ export function checkEndpoints(
     }
     keys.set(spec.publicKey, `Endpoint ${endpoint.metadata.name}`)
     served.set(`${spec.lane}/${spec.cluster}`, spec.node)
-    peers.push(toPeer(endpoint, cluster, inside))
+    peers.push(toPeer(endpoint, cluster, [...reserved, ...lanePrefixes(world, clusters, cluster)]))
   }
   peers.sort((a, b) => a.lane - b.lane || (a.cluster < b.cluster ? -1 : 1))
   return { peers, refusals }
+}
+
+/**
+ * Where a gateway of the cluster cannot be: an address that leads into a lane is nobody's outside the lanes. But
+ * a cluster that is not translated may have pods with addresses of the network that its nodes are in; then its gateway
+ * is among them. What WireGuard sends does not go into lanes (LANE_MARK).
+ */
+function lanePrefixes(world: GatewayWorld, all: readonly RemoteCluster[], cluster: RemoteCluster): readonly Prefix[] {
+  const spec = world.clusters.find((one) => one.metadata.name === cluster.id)?.spec
+  const flat = spec !== undefined && spec.globalCIDRs.length === 0
+  return all.filter((one) => !(flat && one.id === cluster.id)).flatMap((one) => one.prefixes)
 }
 
 function endpointProblem(endpoint: Endpoint): string | undefined {

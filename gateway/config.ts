@@ -1,4 +1,5 @@
 /** What the gateway of one node is told, with defaults. compose.ts (cli) fills it from site.yaml and flags. */
+import { join } from 'node:path'
 import { classifyAddress, parseAddress } from '../model/ip.ts'
 import { lanePort } from '../model/kernel-ids.ts'
 
@@ -51,6 +52,11 @@ export class GatewayConfigError extends Error {
     super(`gateway ${field} ${JSON.stringify(value)}: expected ${expected}`)
     this.name = 'GatewayConfigError'
   }
+}
+
+/** File that remembers that IP forwarding was switched on by the gateway. */
+export function forwardingMarker({ stateDir }: Pick<GatewayConfig, 'stateDir'>): string {
+  return join(stateDir, 'gateway-switched-on-forwarding')
 }
 
 /** Fills in the defaults. Throws GatewayConfigError or InvalidAddressError with field, value and what was expected. */

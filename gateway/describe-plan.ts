@@ -1,7 +1,7 @@
 /** A gateway's plan in the words of ip, wg and nft: dry run, /debug/plan and golden tests. */
 import { formatAddress, formatLink, formatRoute, formatRule } from '../kernel/format-ip.ts'
 import { formatNft } from '../kernel/format-nft.ts'
-import { formatPeer } from '../kernel/format-wg.ts'
+import { formatInterface, formatPeer } from '../kernel/format-wg.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import type { LanePlan } from './plan-lanes.ts'
 import type { GatewayWorld } from './world.ts'
@@ -27,5 +27,5 @@ export function laneText(lane: LanePlan): string {
     const why = `${choice?.how ?? ''}${choice?.address === undefined ? '' : ` ${choice.address}`}: ${choice?.why ?? ''}`
     return `\n# ${planned?.cluster ?? ''}, node ${planned?.node ?? ''}: ${why}\n${formatPeer(peer)}`
   })
-  return `${ip.join('\n')}\n# wg syncconf ${device}\n[Interface]\nListenPort = ${config.listenPort}\n${peers.join('')}`
+  return `${ip.join('\n')}\n# wg syncconf ${device}\n${formatInterface(config)}${peers.join('')}`
 }

@@ -3,13 +3,13 @@
  * poked (an object changed, the kernel changed, a connection changed state, a candidate's turn is over) and every
  * 30 s to repair what somebody else changed.
  */
+import { ensureForwarding } from '../kernel/ip-forwarding.ts'
 import type { DeviceState } from '../kernel/wireguard.ts'
 import type { Endpoint } from '../model/objects.ts'
 import { applyLane, sweepDevices } from './apply-devices.ts'
 import { NftApplier } from './apply-nft.ts'
 import { applyRoutes } from './apply-routes.ts'
-import type { GatewayConfig } from './config.ts'
-import { ensureForwarding } from './forwarding.ts'
+import { type GatewayConfig, forwardingMarker } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import { inheritedHealth } from './inherited-health.ts'
 import { ensureLaneKey } from './lane-key.ts'
@@ -111,7 +111,7 @@ export class LaneReconciler {
       if (state !== undefined) devices.set(lane.lane, state)
     }
     if (devices.size > 0) {
-      const on = await round.attempt(() => ensureForwarding(this.#deps.sysctl, config.stateDir))
+      const on = await round.attempt(() => ensureForwarding(this.#deps.sysctl, forwardingMarker(config)))
       if (on?.value === true) this.#deps.logger.info('switched on IP forwarding')
     }
     if (devices.size > 0 || lanes.length === 0) await applyRoutes(this.#deps.routes, plan.routes, round, signal)

@@ -1,9 +1,9 @@
 /** Takes everything of the gateway out of this node and out of the API, when the cluster leaves the clusterset. */
+import { restoreForwarding } from '../kernel/ip-forwarding.ts'
 import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import { sweepDevices } from './apply-devices.ts'
 import { applyRoutes } from './apply-routes.ts'
-import type { GatewayConfig } from './config.ts'
-import { restoreForwarding } from './forwarding.ts'
+import { type GatewayConfig, forwardingMarker } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import { removeLaneKey } from './lane-key.ts'
 import { ownEndpoints } from './lane-loop.ts'
@@ -30,7 +30,7 @@ export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: Abor
     const statement = { verb: 'delete-table', table: NFT_TABLE_GATEWAY } as const
     await round.change('nft', `delete table ip ${NFT_TABLE_GATEWAY}`, () => deps.nft.run([statement], signal))
   }
-  const restored = await round.attempt(() => restoreForwarding(deps.sysctl, config.stateDir))
+  const restored = await round.attempt(() => restoreForwarding(deps.sysctl, forwardingMarker(config)))
   if (restored?.value === true) deps.logger.info('switched IP forwarding off again')
   for (const { lane } of config.lanes) await round.attempt(() => removeLaneKey(config.stateDir, lane))
   round.finish()

@@ -44,6 +44,15 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
   }
 }
 
+/**
+ * Takes everything of the gateway out of this node once, for a cluster that is no member any more. Throws what failed,
+ * after everything else has been done.
+ */
+export async function cleanGatewayNode(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
+  await watchedCaches(deps.cluster).whenSynced(signal)
+  await leaveNode(deps, { config, metrics: gatewayMetrics(deps.metrics), clusterId: '' }, signal)
+}
+
 /** Keeps the kernel at the plan and the status true, until the signal. */
 async function serve(
   deps: GatewayDeps,
@@ -76,11 +85,13 @@ async function serve(
   status.readiness('gateway', () => outcome.failure ?? waiting())
   status.plan('gateway', () => (laneRounds.plan === undefined ? '' : gatewayPlanText(laneRounds.plan)))
   const stopCaches = watchedCaches(cluster).onChange(() => lanes.poke())
+  const stopRanges = watchedCaches(cluster).onRanges(() => wake.at(clock.monotonic() + RANGES_SETTLE_MS))
   const stopKernel = deps.routes.onChange(() => wake.at(clock.monotonic() + KERNEL_SETTLE_MS))
   try {
     await Promise.all([lanes.run(signal), reports.run(signal)])
   } finally {
     stopCaches()
+    stopRanges()
     stopKernel()
     wake.close()
     probing.close()
@@ -134,6 +145,9 @@ const LANE_RETRY_MAX_MS = 1000
 
 /** Other programs change routes and links in bursts, and so do our own rounds. */
 const KERNEL_SETTLE_MS = 200
+
+/** Each pod may change the ranges of its node; what is not known yet is tracked, which does no harm. */
+const RANGES_SETTLE_MS = 1000
 
 /** Tries until the kernel is clean, or until the signal. */
 async function leave(

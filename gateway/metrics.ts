@@ -18,6 +18,7 @@ export interface GatewayMetrics {
   readonly rounds: Counter
   readonly roundDuration: Histogram
   readonly changes: Counter
+  readonly packetsDropped: Counter
 }
 
 const PEER = ['cluster', 'lane'] as const
@@ -48,5 +49,10 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
       buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
     }),
     changes: counter('changes', 'Changes made to the kernel, by kind.', ['kind']),
+    packetsDropped: counter(
+      'packets_dropped',
+      "Packets that the node's policy kept out of a lane, or that came out of one and went no further, by reason.",
+      ['reason'],
+    ),
   }
 }

@@ -29,12 +29,14 @@ export function planCandidates(world: GatewayWorld, lane: GatewayLaneConfig): En
   return candidates.filter((one, i) => candidates.findIndex((other) => other.address === one.address) === i)
 }
 
-/** This node's first IPv4 InternalIP that is not a pod address. */
+/**
+ * This node's first IPv4 InternalIP, rather one outside the pod CIDRs. Where pods have addresses of the nodes' own
+ * network there is none; the others can call it there unless this cluster is translated.
+ */
 function nodeAddress(world: GatewayWorld): string | undefined {
   const pods = world.own.spec.podCIDRs.map((text) => parsePrefix(text))
   const node = world.nodes.find((entry) => entry.metadata.name === world.node)
   const internal = (node?.status?.addresses ?? []).filter((entry) => entry.type === 'InternalIP')
-  return internal
-    .map((entry) => entry.address)
-    .find((text) => !text.includes(':') && !pods.some((pod) => containsAddress(pod, parseAddress(text))))
+  const addresses = internal.map((entry) => entry.address).filter((text) => !text.includes(':'))
+  return addresses.find((text) => !pods.some((pod) => containsAddress(pod, parseAddress(text)))) ?? addresses[0]
 }

@@ -1,12 +1,13 @@
 /** The whole plan of a gateway node from one world. Pure. */
 import { type PrefixPair, prefixPairs } from '../model/addressing.ts'
-import { formatPrefix, parsePrefix } from '../model/ip.ts'
+import { formatPrefix } from '../model/ip.ts'
 import type { Endpoint } from '../model/objects.ts'
 import type { NftStatement } from '../kernel/nft-transaction.ts'
 import { planEndpoints } from './plan-endpoints.ts'
-import { type LaneRoutesPlan, nodePodCIDRs, planLaneRoutes } from './plan-lane-routes.ts'
+import { type LaneRoutesPlan, planLaneRoutes } from './plan-lane-routes.ts'
 import { type LanesPlan, planLanes } from './plan-lanes.ts'
 import { planTranslation } from './plan-translation.ts'
+import { podPrefixes, podsElsewhere } from './pod-claims.ts'
 import type { GatewayWorld } from './world.ts'
 
 export interface GatewayPlan {
@@ -19,11 +20,10 @@ export interface GatewayPlan {
 /** Throws InvalidAddressError or InvalidClusterError when this cluster's own Cluster object is not usable. */
 export function planGateway(world: GatewayWorld): GatewayPlan {
   const lanes = planLanes(world)
-  const ipv4 = (texts: readonly string[]) => texts.map((text) => parsePrefix(text)).filter((p) => p.family === 4)
   const nft = planTranslation({
     pairs: checkedPairs(world),
-    podCIDRs: ipv4(world.own.spec.podCIDRs),
-    nodePodCIDRs: ipv4(nodePodCIDRs(world)),
+    podCIDRs: podPrefixes(world.own),
+    elsewhere: podsElsewhere(world),
     lanes: lanes.lanes.map(({ device, address }) => ({ device, address: address.replace('/32', '') })),
     remotes: lanes.clusters.flatMap((cluster) => cluster.prefixes),
   })

@@ -1,8 +1,9 @@
 /** Routes over the lanes and the rule that leads to them. Pure. */
-import { containsAddress, parseAddress, parsePrefix } from '../model/ip.ts'
-import { ROUTE_TABLE_LANES } from '../model/kernel-ids.ts'
+import { type Prefix, containsAddress, parseAddress, parsePrefix } from '../model/ip.ts'
+import { LANE_MARK, ROUTE_TABLE_LANES, RULE_LANES } from '../model/kernel-ids.ts'
 import type { NextHop, Route, Rule } from '../kernel/route-table.ts'
 import type { LanePlan } from './plan-lanes.ts'
+import { podClaims, podPrefixes } from './pod-claims.ts'
 import { type GatewayWorld, healthKey } from './world.ts'
 
 export interface LaneRoutesPlan {
@@ -29,27 +30,21 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
   }
   for (const [prefix, nextHops] of hops) routes.push(laneRoute(prefix, nextHops, source))
   routes.sort((a, b) => compareDestinations(a.destination, b.destination))
-  return { rule: { priority: ROUTE_TABLE_LANES, table: ROUTE_TABLE_LANES }, routes }
+  return { rule: { priority: RULE_LANES, table: ROUTE_TABLE_LANES, exceptMark: LANE_MARK }, routes }
 }
 
 /**
  * An IPv4 address of this node inside its cluster's pod CIDRs, preferably inside the node's own: what the node sends
  * from there can be translated, and answered, like a pod's. Undefined when it has none.
  */
-export function podSideAddress(world: Pick<GatewayWorld, 'addresses' | 'own' | 'nodes' | 'node'>): string | undefined {
+export function podSideAddress(
+  world: Pick<GatewayWorld, 'addresses' | 'own' | 'nodes' | 'node' | 'routeAgents'>,
+): string | undefined {
   const addresses = world.addresses.map((entry) => entry.address.split('/')[0] ?? '').sort()
-  const inside = (cidrs: readonly string[]): string | undefined => {
-    const prefixes = cidrs.map((text) => parsePrefix(text)).filter((prefix) => prefix.family === 4)
-    return addresses.find((text) => prefixes.some((prefix) => containsAddress(prefix, parseAddress(text))))
-  }
-  return inside(nodePodCIDRs(world)) ?? inside(world.own.spec.podCIDRs)
-}
-
-/** The pod CIDRs of this node by its Node object; empty when it names none. */
-export function nodePodCIDRs(world: Pick<GatewayWorld, 'nodes' | 'node'>): readonly string[] {
-  const spec = world.nodes.find((node) => node.metadata.name === world.node)?.spec
-  if (spec?.podCIDRs !== undefined && spec.podCIDRs.length > 0) return spec.podCIDRs
-  return spec?.podCIDR === undefined ? [] : [spec.podCIDR]
+  const inside = (prefixes: readonly Prefix[]): string | undefined =>
+    addresses.find((text) => prefixes.some((prefix) => containsAddress(prefix, parseAddress(text))))
+  const own = podClaims(world).find((claim) => claim.node === world.node)
+  return inside(own?.ranges ?? []) ?? inside(podPrefixes(world.own))
 }
 
 function laneRoute(destination: string, nextHops: readonly NextHop[], source: string | undefined): Route {

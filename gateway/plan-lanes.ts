@@ -1,11 +1,12 @@
 /** Lane devices and their WireGuard peers. Pure. */
 import { laneAddress } from '../model/addressing.ts'
 import { formatAddress } from '../model/ip.ts'
-import { laneDevice } from '../model/kernel-ids.ts'
+import { LANE_MARK, laneDevice } from '../model/kernel-ids.ts'
 import { WIREGUARD_OVERHEAD_IPV4 } from '../model/spec-constants.ts'
 import type { DeviceConfig, PeerConfig } from '../kernel/wireguard.ts'
 import { type RemotePeer, checkEndpoints } from './check-endpoints.ts'
-import { type Refusal, type RemoteCluster, checkClusters } from './check-remotes.ts'
+import type { RemoteCluster } from '../model/remote-clusters.ts'
+import { type Refusal, checkClusters } from './check-remotes.ts'
 import { isBehindNat, planCandidates } from './plan-candidates.ts'
 import { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 import type { GatewayLaneConfig } from './config.ts'
@@ -95,7 +96,7 @@ function planLane(
     device: laneDevice(lane.lane),
     mtu: planMtu(peers, world.pathMtu),
     address: `${formatAddress(laneAddress(world.own.spec.index, lane.lane))}/32`,
-    config: { listenPort: lane.port, peers: configs },
+    config: { listenPort: lane.port, mark: LANE_MARK, peers: configs },
     peers,
   }
 }

@@ -12,6 +12,7 @@ import type { PrefixPair } from '../model/addressing.ts'
 import { type Prefix, containsPrefix, formatAddress, formatPrefix, parsePrefix } from '../model/ip.ts'
 import { LANE_ADDRESS_RANGE, LANE_PROBE_PORT, NFT_TABLE_GATEWAY, VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import type { NftBaseChain, NftStatement } from '../kernel/nft-transaction.ts'
+import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'
 import {
   ICMP_ERROR_TYPES,
   INNER_DESTINATION,
@@ -25,8 +26,8 @@ export interface TranslationInit {
   /** Own prefixes and what the others call them; empty when nothing is translated. */
   readonly pairs: readonly PrefixPair[]
   readonly podCIDRs: readonly Prefix[]
-  /** This node's share of them. Empty: not known, so everything is tracked. */
-  readonly nodePodCIDRs: readonly Prefix[]
+  /** Where pods of other nodes are, disjoint. What is not known to be there is tracked. */
+  readonly elsewhere: readonly Prefix[]
   readonly lanes: readonly { readonly device: string; readonly address: string }[]
   /** Prefixes of all remote clusters; disjoint. */
   readonly remotes: readonly Prefix[]
@@ -38,6 +39,7 @@ interface Rule {
 }
 
 const TABLE = NFT_TABLE_GATEWAY
+const SET_ELSEWHERE = 'elsewhere'
 /** Before connection tracking (-200) and after everything of source NAT (100). */
 const RAW: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -300 }
 const FORWARD: NftBaseChain = { type: 'filter', hook: 'forward', priority: 0 }
@@ -56,6 +58,12 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
   return [
     ...clear,
     { verb: 'add-table', table: TABLE },
+    ...(Object.keys(DROP_REASONS) as DropReason[]).map((reason): NftStatement => ({
+      verb: 'add-counter',
+      table: TABLE,
+      counter: dropCounter(reason),
+    })),
+    ...elsewhereSet(init),
     ...errorChains(init),
     ...chain('from-lane', undefined, fromLane(init)),
     ...chain('to-lane', undefined, toLane(init)),
@@ -74,6 +82,21 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
   ]
 }
 
+// A set of its own: where pods have addresses one by one it is long.
+function elsewhereSet({ elsewhere }: TranslationInit): NftStatement[] {
+  const set = { table: TABLE, map: SET_ELSEWHERE } as const
+  const elements = elsewhere.map((prefix) => ({ key: elementText(prefix) }))
+  return [
+    { verb: 'add-map', ...set, type: { kind: 'set', key: 'ipv4_addr', flags: ['interval'] } },
+    ...(elsewhere.length === 0 ? [] : [{ verb: 'add-elements', ...set, elements } as const]),
+  ]
+}
+
+/** As nft prints it: a single address without its length. */
+function elementText(prefix: Prefix): string {
+  return prefix.length === 32 ? formatAddress(prefix) : formatPrefix(prefix)
+}
+
 /** Connections of other nodes' pods are tracked on their own node, if at all; here they may use several paths. */
 function passesThrough(init: TranslationInit): Rule {
   return { text: `iifname ${VXLAN_DEVICE} ip daddr ${prefixSet(init.remotes)} notrack` }
@@ -82,19 +105,15 @@ function passesThrough(init: TranslationInit): Rule {
 function fromLane(init: TranslationInit): Rule[] {
   const laneAddresses = init.lanes.map((lane) => lane.address)
   const known = [...routed(init).map(formatPrefix), ...laneAddresses]
-  const local = init.nodePodCIDRs.map(formatPrefix)
   return [
-    { text: `ip daddr != ${nftSet(known)} counter drop`, comment: 'dropped: not for an address of this cluster' },
-    {
-      text: `ip saddr != ${prefixSet([...init.remotes, parsePrefix(LANE_ADDRESS_RANGE)])} counter drop`,
-      comment: 'dropped: from an address of no other cluster',
-    },
+    dropped(`ip daddr != ${nftSet(known)} `, 'in-not-ours'),
+    dropped(`ip saddr != ${prefixSet([...init.remotes, parsePrefix(LANE_ADDRESS_RANGE)])} `, 'in-unknown-source'),
     ...init.pairs.map((pair, i) => ({
       text: `icmp type ${ICMP_ERROR_TYPES} ${innerMatch(INNER_SOURCE, pair.global)} jump errors-in-${i}`,
     })),
     ...init.pairs.map(({ own, global }) => ({ text: rewriteRule('daddr', global, own) })),
     // A local pod's connection may have been sent here by address translation on this node: it must be tracked.
-    ...(local.length === 0 ? [] : [{ text: `ip daddr != ${nftSet([...local, ...laneAddresses])} notrack` }]),
+    { text: `ip daddr @${SET_ELSEWHERE} notrack` },
   ]
 }
 
@@ -105,16 +124,22 @@ function toLane(init: TranslationInit): Rule[] {
       text: `icmp type ${ICMP_ERROR_TYPES} ${innerMatch(INNER_DESTINATION, pair.own)} jump errors-out-${i}`,
     })),
     ...init.pairs.map(({ own, global }) => ({ text: rewriteRule('saddr', own, global) })),
-    { text: `ip saddr != ${known} counter drop`, comment: 'dropped: from an address that the others do not know' },
+    dropped(`ip saddr != ${known} `, 'out-unknown-source'),
   ]
 }
 
 function errorChains(init: TranslationInit): NftStatement[] {
-  const lost: Rule = { text: 'counter drop', comment: 'dropped: an ICMP error that cannot be translated' }
+  const lost = dropped('', 'icmp-error')
   return init.pairs.flatMap(({ own, global }, i) => [
     ...chain(`errors-in-${i}`, undefined, [...asRules(innerRewriteRules(INNER_SOURCE, global, own)), lost]),
     ...chain(`errors-out-${i}`, undefined, [...asRules(innerRewriteRules(INNER_DESTINATION, own, global)), lost]),
   ])
+}
+
+/** `match` ends with a space, or is empty for every packet. */
+function dropped(match: string, reason: DropReason): Rule {
+  const comment = `dropped: ${DROP_REASONS[reason]}`
+  return { text: `${match}counter name ${dropCounter(reason)} drop`, comment }
 }
 
 /** MSS clamping: RFC 4459 section 3.2; `rt mtu` is that of the way that the packet goes. */
@@ -122,9 +147,9 @@ const CLAMP: Rule = { text: 'tcp flags syn tcp option maxseg size set rt mtu' }
 
 function outOfLane(init: TranslationInit, devices: string): Rule[] {
   return [
-    { text: `oifname ${devices} counter drop`, comment: 'dropped: from lane to lane' },
-    { text: `${notIn('daddr', init.podCIDRs)}counter drop`, comment: 'dropped: from a lane to no pod of ours' },
-    { text: 'icmp type redirect counter drop', comment: 'dropped: redirect from a lane' },
+    dropped(`oifname ${devices} `, 'lane-to-lane'),
+    dropped(notIn('daddr', init.podCIDRs), 'in-no-pod'),
+    dropped('icmp type redirect ', 'redirect'),
     CLAMP,
     { text: 'counter', comment: 'passed: from a lane' },
   ]
@@ -132,8 +157,8 @@ function outOfLane(init: TranslationInit, devices: string): Rule[] {
 
 function intoLane(init: TranslationInit): Rule[] {
   return [
-    { text: `${notIn('saddr', init.podCIDRs)}counter drop`, comment: 'dropped: to a lane from no pod of ours' },
-    { text: `${notIn('daddr', init.remotes)}counter drop`, comment: 'dropped: to a lane, for no other cluster' },
+    dropped(notIn('saddr', init.podCIDRs), 'out-no-pod'),
+    dropped(notIn('daddr', init.remotes), 'out-unknown-destination'),
     CLAMP,
     { text: 'counter', comment: 'passed: to a lane' },
   ]
@@ -143,17 +168,14 @@ function intoLane(init: TranslationInit): Rule[] {
 function inputPolicy(init: TranslationInit, devices: string): Rule[] {
   const addresses = nftSet(init.lanes.map((lane) => lane.address))
   return [
-    {
-      text: `iifname != ${nftSet(['lo', ...init.lanes.map((lane) => lane.device)])} ip daddr ${addresses} counter drop`,
-      comment: 'dropped: for a lane address, but not from a lane',
-    },
+    dropped(
+      `iifname != ${nftSet(['lo', ...init.lanes.map((lane) => lane.device)])} ip daddr ${addresses} `,
+      'lane-address-outside',
+    ),
     { text: `iifname ${devices} ip daddr ${addresses} meta l4proto { tcp, udp } th dport ${LANE_PROBE_PORT} accept` },
     { text: `iifname ${devices} ip daddr ${addresses} meta l4proto icmp accept` },
     { text: `iifname ${devices} ip daddr ${addresses} ct state established,related accept` },
-    {
-      text: `iifname ${devices} ip daddr ${addresses} counter drop`,
-      comment: 'dropped: for a lane address, but not a probe',
-    },
+    dropped(`iifname ${devices} ip daddr ${addresses} `, 'lane-address-no-probe'),
   ]
 }
 

@@ -1,5 +1,5 @@
 /** Reads the world (world.ts) from the object caches and from this node's kernel. Changes nothing. */
-import { laneDevice } from '../model/kernel-ids.ts'
+import { LANE_MARK, laneDevice } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME, type Endpoint, type Membership } from '../model/objects.ts'
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import { KernelError } from '../kernel/errors.ts'
@@ -23,7 +23,7 @@ export function readMembership(cluster: ClusterApi): Membership | undefined {
 /** Resolves when everything that the plan depends on has been read once. */
 export async function whenCachesSynced(cluster: ClusterApi, signal: AbortSignal): Promise<void> {
   // This node's own Gateway object tells what an earlier run of the process knew; its changes are our own.
-  const kinds = [...GATEWAY_KINDS, 'Gateway'] as const
+  const kinds = [...GATEWAY_KINDS, 'RouteAgent', 'Gateway'] as const
   await Promise.all(kinds.map((kind) => cluster.cache(kind).whenSynced(signal)))
 }
 
@@ -53,6 +53,7 @@ export async function readGatewayWorld(
     clusters: cluster.cache('Cluster').list(),
     endpoints: remotes,
     nodes: cluster.cache('Node').list(),
+    routeAgents: cluster.cache('RouteAgent').list(),
     lanes: config.lanes,
     ...(config.observedAddress === undefined ? {} : { observedAddress: config.observedAddress }),
     rotateMs: config.rotateMs,
@@ -97,7 +98,7 @@ async function readPathMtus(
   const mtus = new Map<string, number>()
   for (const target of targets) {
     try {
-      mtus.set(target, (await routes.lookup(target, signal)).mtu)
+      mtus.set(target, (await routes.lookup(target, signal, LANE_MARK)).mtu)
     } catch (error) {
       // No route to it, or not an address: its path says nothing about the MTU.
       if (!(error instanceof KernelError) || error.code === 'EINTR') throw error

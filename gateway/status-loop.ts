@@ -1,7 +1,9 @@
 /** Writes Gateway.status: at once when poked by a change of state, else every `statusMs`, and only when it differs. */
 import type { Gateway } from '../model/objects.ts'
 import { ClusterApiError } from '../cluster/cluster-api.ts'
+import { isNotFound } from '../kernel/errors.ts'
 import type { GatewayConfig } from './config.ts'
+import { DropCounts } from './drop-counts.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import type { LanePlan } from './plan-lanes.ts'
@@ -24,10 +26,12 @@ export class StatusReconciler {
   readonly #init: StatusInit
   #written: string | undefined
   #driver: string | undefined
+  readonly #drops: DropCounts
 
   constructor(deps: GatewayDeps, init: StatusInit) {
     this.#deps = deps
     this.#init = init
+    this.#drops = new DropCounts({ nft: deps.nft, clock: deps.clock, metrics: init.metrics })
   }
 
   async reconcile(signal: AbortSignal): Promise<void> {
@@ -49,7 +53,17 @@ export class StatusReconciler {
       failure: this.#init.failure(),
     })
     this.#measure(gateway, health)
+    await this.#countDrops(signal)
     await this.#write(gateway, signal)
+  }
+
+  async #countDrops(signal: AbortSignal): Promise<void> {
+    try {
+      await this.#drops.look(signal)
+    } catch (error) {
+      // Without lanes there is no table. Whatever else it is, the lane loop meets it too and tells.
+      if (!isNotFound(error)) this.#deps.logger.debug('dropped packets not counted', { reason: String(error) })
+    }
   }
 
   async #write(gateway: Gateway, signal: AbortSignal): Promise<void> {

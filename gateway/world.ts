@@ -1,5 +1,5 @@
 /** All that the gateway's plans depend on, read at one moment: objects, the node's kernel, health. Plain data. */
-import type { Cluster, ConnectionState, Endpoint, Node } from '../model/objects.ts'
+import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../model/objects.ts'
 import type { InterfaceAddress } from '../kernel/route-table.ts'
 import type { DeviceState } from '../kernel/wireguard.ts'
 import type { GatewayLaneConfig } from './config.ts'
@@ -23,6 +23,8 @@ export interface GatewayWorld {
   readonly clusters: readonly Cluster[]
   readonly endpoints: readonly Endpoint[]
   readonly nodes: readonly Node[]
+  /** What the nodes tell about their pods. */
+  readonly routeAgents: readonly RouteAgent[]
   readonly lanes: readonly GatewayLaneConfig[]
   readonly observedAddress?: string
   readonly rotateMs: number

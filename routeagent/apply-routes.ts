@@ -1,6 +1,15 @@
 /** Makes the kernel agree with a route plan: reads what is there, adds before it deletes, goes on past failures. */
-import { ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import {
+  IP_FORWARDING,
+  ROUTE_TABLE_FROM_LANES,
+  ROUTE_TABLE_LANES,
+  ROUTE_TABLE_NODE,
+  RULE_NODE,
+  RULE_NODE_BEFORE,
+  VXLAN_DEVICE,
+} from '../model/kernel-ids.ts'
 import { isExists, isNotFound } from '../kernel/errors.ts'
+import { ensureForwarding, restoreForwarding } from '../kernel/ip-forwarding.ts'
 import type { Link, Route, RouteTable, Rule, VxlanLink } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
 import { keyedDiff } from '../reconcile/diff.ts'
@@ -9,6 +18,8 @@ import type { NodeRoutes } from './plan-node-routes.ts'
 export interface ApplyRoutesDeps {
   readonly routes: RouteTable
   readonly sysctl: Sysctl
+  /** File that remembers that IP forwarding was switched on by the routeagent. */
+  readonly forwardingMarker: string
 }
 
 export interface RouteApplication {
@@ -27,7 +38,7 @@ export async function applyNodeRoutes(
 ): Promise<RouteApplication> {
   const steps = new Steps()
   await ensureLink(deps.routes, plan.link, steps, signal)
-  await ensureSysctls(deps.sysctl, plan, steps)
+  await ensureSysctls(deps, plan, steps)
   const stale: (() => Promise<void>)[] = []
   await applyNeighbours(deps.routes, plan, steps, stale, signal)
   await applyRoutes(deps.routes, plan.routes, steps, stale, signal)
@@ -36,8 +47,9 @@ export async function applyNodeRoutes(
   return steps
 }
 
-/** Takes out everything that applyNodeRoutes() may have made. ip_forward stays: others rely on it by now. */
-export async function removeNodeRoutes(routes: RouteTable, signal: AbortSignal): Promise<RouteApplication> {
+/** Takes out everything that applyNodeRoutes() may have made. */
+export async function removeNodeRoutes(deps: ApplyRoutesDeps, signal: AbortSignal): Promise<RouteApplication> {
+  const { routes, sysctl, forwardingMarker } = deps
   const steps = new Steps()
   for (const rule of await ourRules(routes, signal)) {
     await steps.run(() => routes.deleteRule(rule, signal), isNotFound)
@@ -49,6 +61,7 @@ export async function removeNodeRoutes(routes: RouteTable, signal: AbortSignal):
   if (links.some((link) => link.name === VXLAN_DEVICE)) {
     await steps.run(() => routes.deleteLink(VXLAN_DEVICE, signal), isNotFound)
   }
+  await steps.run(() => restoreForwarding(sysctl, forwardingMarker), never)
   return steps
 }
 
@@ -58,7 +71,7 @@ class Steps implements RouteApplication {
   readonly failures: unknown[] = []
 
   /** `fine` says which failures mean that the kernel already is as it should be. */
-  async run(step: () => Promise<void>, fine: (error: unknown) => boolean): Promise<void> {
+  async run(step: () => Promise<unknown>, fine: (error: unknown) => boolean): Promise<void> {
     try {
       await step()
       this.changed += 1
@@ -87,10 +100,12 @@ function isSameOverlay(found: Link | VxlanLink, link: NodeRoutes['link']): boole
   return found.vni === link.vni && found.port === link.port && found.local === link.local && found.mac === link.mac
 }
 
-async function ensureSysctls(sysctl: Sysctl, plan: NodeRoutes, steps: Steps): Promise<void> {
+async function ensureSysctls(deps: ApplyRoutesDeps, plan: NodeRoutes, steps: Steps): Promise<void> {
+  const { sysctl, forwardingMarker } = deps
   for (const { name, value } of plan.sysctls) {
     if ((await sysctl.read(name))?.trim() === value) continue
-    await steps.run(() => sysctl.write(name, value), never)
+    if (name === IP_FORWARDING) await steps.run(() => ensureForwarding(sysctl, forwardingMarker), never)
+    else await steps.run(() => sysctl.write(name, value), never)
   }
 }
 
@@ -143,7 +158,7 @@ async function applyRoutes(
   })
   const wanted = [...diff.add, ...diff.change.map((c) => c.desired)]
   // Refusals first: in between, a packet may be refused but never leak.
-  const inOrder = [...wanted.filter((r) => r.type === 'unreachable'), ...wanted.filter((r) => r.type === 'unicast')]
+  const inOrder = [...wanted.filter((r) => r.type !== 'unicast'), ...wanted.filter((r) => r.type === 'unicast')]
   for (const route of inOrder) await steps.run(() => routes.replaceRoute(route, signal), never)
   stale.push(...diff.remove.map((route) => () => routes.deleteRoute(route, signal)))
 }
@@ -155,15 +170,25 @@ async function applyRules(
   stale: Stale,
   signal: AbortSignal,
 ): Promise<void> {
+  const all = await routes.rules(signal)
   const diff = keyedDiff({
-    desired,
-    observed: await ourRules(routes, signal),
+    desired: afterLanes(desired, all),
+    observed: all.filter((rule) => OUR_TABLES.has(rule.table)),
     desiredKey: ruleKey,
     observedKey: ruleKey,
     equal: () => true,
   })
   for (const rule of diff.add) await steps.run(() => routes.addRule(rule, signal), isExists)
   stale.push(...diff.remove.map((rule) => () => routes.deleteRule(rule, signal)))
+}
+
+// A gateway process of an earlier release has its rule further back. This node's own lanes must stay before the way
+// over the other gateway nodes, so the rule to that way waits where that release had it, until the gateway follows.
+function afterLanes(desired: readonly Rule[], all: readonly Rule[]): Rule[] {
+  const waits = all.some((rule) => rule.table === ROUTE_TABLE_LANES && rule.priority > RULE_NODE)
+  return desired.map((rule) =>
+    waits && rule.table === ROUTE_TABLE_NODE ? { ...rule, priority: RULE_NODE_BEFORE } : rule,
+  )
 }
 
 // The gateway's table has the same protocol number; only the table tells whose a route is.
@@ -197,7 +222,7 @@ function routeText(route: Route): string {
 }
 
 function ruleKey(rule: Rule): string {
-  return `${rule.table} ${rule.priority} ${rule.inputDevice ?? ''}`
+  return [rule.table, rule.priority, rule.inputDevice ?? '', rule.exceptMark ?? ''].join(' ')
 }
 
 function never(): boolean {

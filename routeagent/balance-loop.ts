@@ -16,8 +16,9 @@ import type { LocalBackends } from './local-backends.ts'
 import type { RouteAgentMetrics } from './metrics.ts'
 import { BalancePlanner, type PortChange } from './plan-balancing.ts'
 import { type NodeNftWorld, nodeNftWorld, planNodeNft } from './plan-node-nft.ts'
+import type { NodeRouteWorld } from './plan-node-routes.ts'
 import { desiredElements, planTable, serviceContext } from './plan-table.ts'
-import { type ClusterWorld, type RouteAgentCaches, readWorld, withFacts } from './world.ts'
+import { type RouteAgentCaches, readWorld, withFacts } from './world.ts'
 
 export interface BalanceLoopDeps {
   readonly caches: RouteAgentCaches
@@ -127,8 +128,9 @@ export class BalanceLoop {
     }
     this.#worldChanged = false
     try {
-      this.#planner = this.#updatePlanner(reading.world, checking)
-      this.#world = nodeNftWorld(withFacts(reading.world, await facts.read(signal)))
+      const world = withFacts(reading.world, await facts.read(signal))
+      this.#planner = this.#updatePlanner(world, checking)
+      this.#world = nodeNftWorld(world)
     } catch (error) {
       // Else the next run would go on with the old world, or with none, until the next look at everything.
       this.#worldChanged = true
@@ -138,7 +140,7 @@ export class BalanceLoop {
   }
 
   // Events keep the planner up to date; reading the whole lists now and then makes up for one that was missed.
-  #updatePlanner(world: ClusterWorld, checking: boolean): BalancePlanner {
+  #updatePlanner(world: NodeRouteWorld, checking: boolean): BalancePlanner {
     const context = serviceContext(world)
     const known = this.#planner
     const planner = known ?? new BalancePlanner(context)
@@ -218,5 +220,5 @@ export class BalanceLoop {
 
 // Which backends are local follows from the node's pod networks, also where no rule names them.
 function groundOf(world: NodeNftWorld): string {
-  return `${world.nodePodCidrs.join(' ')}\n${formatNft(planNodeNft(world))}`
+  return `${world.localCidrs.join(' ')}\n${formatNft(planNodeNft(world))}`
 }

@@ -1,9 +1,18 @@
 /** What the routeagent of one node is told; everything else it reads from the cluster's objects. */
+import { join } from 'node:path'
+
 export interface RouteAgentConfig {
   /** metadata.name of this machine's Node object. */
   readonly node: string
   /** Written into RouteAgent.status. */
   readonly version?: string
+  /** Private directory of this node, where it is remembered that IP forwarding was switched on here. */
+  readonly stateDir: string
+}
+
+/** File that remembers that IP forwarding was switched on by the routeagent. */
+export function forwardingMarker({ stateDir }: Pick<RouteAgentConfig, 'stateDir'>): string {
+  return join(stateDir, 'routeagent-switched-on-forwarding')
 }
 
 export const DEFAULT_VERSION = 'dev'
@@ -11,3 +20,6 @@ export const DEFAULT_VERSION = 'dev'
 export const RESYNC_MS = 30_000
 /** Shortest time between the starts of two runs of a loop. */
 export const MIN_INTERVAL_MS = 10
+
+/** How long the overlay device may hold a segment back to join it with the next: short beside any lane's round trip. */
+export const OVERLAY_HOLD_MICROSECONDS = 100

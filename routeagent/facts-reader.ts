@@ -30,12 +30,13 @@ export class FactsReader {
     if (this.#kept !== undefined) return this.#kept
     const { routes, sysctl } = this.#deps
     const changes = this.#changes
-    const [links, addresses, bridgeNetfilter] = await Promise.all([
+    const [links, addresses, mainRoutes, bridgeNetfilter] = await Promise.all([
       routes.links(signal),
       routes.addresses(signal),
+      routes.mainRoutes(signal),
       sysctl.read('net/bridge/bridge-nf-call-iptables'),
     ])
-    const facts = { links, addresses, bridgeNetfilter: bridgeNetfilter?.trim() }
+    const facts = { links, addresses, mainRoutes, bridgeNetfilter: bridgeNetfilter?.trim() }
     this.known = facts
     if (changes === this.#changes) this.#kept = facts
     return facts

@@ -2,16 +2,18 @@
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import { isNotFound } from '../kernel/errors.ts'
 import type { Nft } from '../kernel/nft.ts'
+import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
+import { toldOtherRanges } from '../model/pod-ranges.ts'
 import { Backoff } from '../reconcile/backoff.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { removeNodeRoutes } from './apply-routes.ts'
 import { BalanceLoop } from './balance-loop.ts'
-import { MIN_INTERVAL_MS, RESYNC_MS, type RouteAgentConfig } from './config.ts'
+import { MIN_INTERVAL_MS, RESYNC_MS, type RouteAgentConfig, forwardingMarker } from './config.ts'
 import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
 import { FactsReader } from './facts-reader.ts'
 import { type RouteAgentMetrics, routeAgentMetrics } from './metrics.ts'
@@ -23,6 +25,8 @@ export interface RouteAgentDeps extends ComponentDeps {
   readonly routes: RouteTable
   readonly nft: Nft
   readonly sysctl: Sysctl
+  /** Absent: segments off the overlay are not held back to be joined. */
+  readonly coalescing?: ReceiveCoalescing
 }
 
 /**
@@ -54,6 +58,9 @@ export async function runRouteAgent(
     ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints, caches.gateways].map((cache) =>
       cache.onChange(() => routes.poke()),
     ),
+    caches.routeAgents.onChange((change) => {
+      if (toldOtherRanges(change)) routes.poke()
+    }),
     deps.routes.onChange(() => {
       facts.invalidate()
       balanceLoop.factsChanged()
@@ -70,18 +77,19 @@ export async function runRouteAgent(
 /** What `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */
 export async function planRouteAgent(
   deps: Pick<RouteAgentDeps, 'cluster' | 'routes' | 'sysctl'>,
-  config: RouteAgentConfig,
+  config: Pick<RouteAgentConfig, 'node'>,
   signal: AbortSignal,
 ): Promise<string> {
   const caches = routeAgentCaches(deps.cluster)
-  const all = Object.values(caches) as { whenSynced(signal: AbortSignal): Promise<void> }[]
+  const { routeAgents, ...others } = caches
+  const all = [...Object.values(others), routeAgents.open()] as { whenSynced(signal: AbortSignal): Promise<void> }[]
   await Promise.all(all.map((cache) => cache.whenSynced(signal)))
   const facts = new FactsReader(deps)
   await facts.read(signal)
   return describeNow(caches, facts, config)
 }
 
-function describeNow(caches: RouteAgentCaches, facts: FactsReader, config: RouteAgentConfig): string {
+function describeNow(caches: RouteAgentCaches, facts: FactsReader, config: Pick<RouteAgentConfig, 'node'>): string {
   const reading = readWorld(caches, config.node)
   if (!reading.ok) return `# waiting for ${reading.waitingFor}\n`
   if (facts.known === undefined) return '# waiting for a look at the devices of this machine\n'
@@ -134,10 +142,7 @@ async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: 
   const backoff = new Backoff(deps.clock, { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs })
   while (!signal.aborted) {
     try {
-      await removeTable(deps.nft, signal)
-      const { failures } = await removeNodeRoutes(deps.routes, signal)
-      if (failures.length > 0) throw new Error(failures.map(messageOf).join('; '))
-      await deps.cluster.remove('RouteAgent', config.node, undefined, signal)
+      await cleanRouteAgentNode(deps, config, signal)
       deps.logger.info('left: everything of ours is out of this kernel', { component: 'routeagent' })
       return
     } catch (error) {
@@ -145,6 +150,21 @@ async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: 
       await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
     }
   }
+}
+
+/**
+ * Takes out of this node whatever the loops may have made, once, then its RouteAgent object. Throws what failed, after
+ * everything else has been done.
+ */
+export async function cleanRouteAgentNode(
+  deps: RouteAgentDeps,
+  config: RouteAgentConfig,
+  signal: AbortSignal,
+): Promise<void> {
+  await removeTable(deps.nft, signal)
+  const { failures } = await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, signal)
+  if (failures.length > 0) throw new Error(failures.map(messageOf).join('; '))
+  await deps.cluster.remove('RouteAgent', config.node, undefined, signal)
 }
 
 async function removeTable(nft: Nft, signal: AbortSignal): Promise<void> {

@@ -10,6 +10,8 @@ export interface RouteAgentMetrics {
   readonly pathGateways: Gauge
   readonly pathMtu: Gauge
   readonly planProblems: Gauge
+  readonly podRanges: Gauge
+  readonly podRangesCut: Gauge
 }
 
 export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
@@ -53,6 +55,14 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     planProblems: metrics.gauge({
       name: 'sealane_routeagent_plan_problems',
       help: 'Nodes and clusters that the plan had to leave out; the log says why',
+    }),
+    podRanges: metrics.gauge({
+      name: 'sealane_routeagent_pod_ranges',
+      help: 'Address ranges of pods that this node tells the others to be its own',
+    }),
+    podRangesCut: metrics.gauge({
+      name: 'sealane_routeagent_pod_ranges_cut',
+      help: 'Ranges of pods that are not told because they are too many: gateways hand their packets to the CNI',
     }),
   }
 }

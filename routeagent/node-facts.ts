@@ -7,11 +7,13 @@ import {
   formatAddress,
   parseAddress,
 } from '../model/ip.ts'
-import type { InterfaceAddress, Link } from '../kernel/route-table.ts'
+import type { InterfaceAddress, Link, MainRoute } from '../kernel/route-table.ts'
 
 export interface KernelFacts {
   readonly links: readonly Link[]
   readonly addresses: readonly InterfaceAddress[]
+  /** What others have in the main table. */
+  readonly mainRoutes: readonly MainRoute[]
   /** net/bridge/bridge-nf-call-iptables; undefined where the module is not loaded. */
   readonly bridgeNetfilter: string | undefined
 }
@@ -24,7 +26,7 @@ export function deviceOf(facts: KernelFacts, address: Address): Link | undefined
 }
 
 /**
- * An address of this node inside its own pod networks, usually the bridge's: what the node itself must call remote
+ * An address of this node inside these pod networks, usually the bridge's: what the node itself must call remote
  * pods with, because only pod addresses are translated and routed back.
  */
 export function ownPodAddress(facts: KernelFacts, podCidrs: readonly Prefix[]): string | undefined {

@@ -2,16 +2,14 @@
  * The fixed part of table sealane_node: base chains and their rules. Pure. The maps that they look into are filled
  * by balance-elements.ts; a packet's way through them is drawn in README.md.
  */
-import { type Prefix, containsPrefix, formatPrefix, parsePrefix } from '../model/ip.ts'
+import { type Prefix, containsPrefix, formatPrefix } from '../model/ip.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../model/kernel-ids.ts'
-import type { Cluster } from '../model/objects.ts'
 import type { NftBaseChain, NftElement, NftStatement } from '../kernel/nft-transaction.ts'
 import { MAP_SERVICES, NO_BACKENDS_TYPE, SERVICES_TYPE, SET_NO_BACKENDS } from './balance-elements.ts'
 import { HAIRPIN_TYPE, SET_HAIRPIN } from './local-backends.ts'
-import { type KernelFacts, bridgeHidesAnswers } from './node-facts.ts'
-import { remoteClusters } from './plan-node-routes.ts'
-import { overlayNodes } from './plan-nodes.ts'
-import type { NodeRouteWorld } from './plan-node-routes.ts'
+import { bridgeHidesAnswers } from './node-facts.ts'
+import { podPrefixes, rangeTexts, rangesOfNode } from './own-ranges.ts'
+import { type NodeRouteWorld, clusterVerdicts } from './plan-node-routes.ts'
 
 const TABLE = NFT_TABLE_NODE
 export const SET_REMOTE = 'remote'
@@ -21,6 +19,8 @@ export interface NodeNftWorld {
   readonly podCidrs: readonly string[]
   /** Pod networks of this node, IPv4. */
   readonly nodePodCidrs: readonly string[]
+  /** Where backends may be that run on this node: these networks; all pods where they have no network of their own. */
+  readonly localCidrs: readonly string[]
   /** Prefixes that lead to the other clusters, IPv4. */
   readonly remote: readonly string[]
   readonly clustersetIpRange: string
@@ -29,16 +29,19 @@ export interface NodeNftWorld {
 }
 
 /** The part of the routes' world that matters here. */
-export function nodeNftWorld(world: NodeRouteWorld & { readonly facts: KernelFacts }): NodeNftWorld {
+export function nodeNftWorld(world: NodeRouteWorld): NodeNftWorld {
   const own = world.clusters.find((cluster) => cluster.metadata.name === world.self)
-  const nodeCidrs = overlayNodes(world.nodes).nodes.get(world.node)?.podCidrs ?? []
-  const remote = remoteClusters(world).flatMap((cluster) => cluster.destinations)
+  const podCidrs = podPrefixes(own)
+  const { networks, scattered } = rangesOfNode(world)
+  const remote = clusterVerdicts(world).clusters.flatMap((cluster) => cluster.prefixes)
   return {
-    podCidrs: own === undefined ? [] : ipv4PodCidrs(own),
-    nodePodCidrs: nodeCidrs.map(formatPrefix),
+    podCidrs: rangeTexts(podCidrs),
+    nodePodCidrs: rangeTexts(networks),
+    // An element too many matches nothing; a table that is made anew with each pod would cost.
+    localCidrs: rangeTexts(scattered ? podCidrs : networks),
     remote: withoutContained(remote).map(formatPrefix),
     clustersetIpRange: world.clustersetIpRange,
-    bridgeHidesAnswers: bridgeHidesAnswers(world.facts, nodeCidrs),
+    bridgeHidesAnswers: bridgeHidesAnswers(world.facts, networks),
   }
 }
 
@@ -73,7 +76,8 @@ const CHAINS: readonly ChainRow[] = [
   // One before the usual priorities: a connection to a clusterset IP is ours before kube-proxy or a CNI looks at it.
   { chain: 'balance-forwarded', base: { type: 'nat', hook: 'prerouting', priority: -101 } },
   { chain: 'balance-local', base: { type: 'nat', hook: 'output', priority: -101 } },
-  { chain: 'keep-source', base: { type: 'nat', hook: 'postrouting', priority: 99 } },
+  // Before whatever masquerades: iptables and most CNIs at 100, kindnet at 90.
+  { chain: 'keep-source', base: { type: 'nat', hook: 'postrouting', priority: 50 } },
   { chain: 'forward-guard', base: { type: 'filter', hook: 'forward', priority: -1 } },
   { chain: 'local-guard', base: { type: 'filter', hook: 'output', priority: 0 } },
   // Postrouting sees forwarded and local packets alike, after a local one was routed anew.
@@ -140,13 +144,6 @@ function sameNodeRows(world: NodeNftWorld): RuleRow[] {
     rule: `ct status dnat ct original ip daddr ${world.clustersetIpRange} ip saddr ${own} ip daddr ${own} masquerade`,
     comment: 'the bridge hides answers from netfilter',
   }))
-}
-
-function ipv4PodCidrs(cluster: Cluster): string[] {
-  return cluster.spec.podCIDRs
-    .map((text) => parsePrefix(text, 'podCIDR'))
-    .filter((p) => p.family === 4)
-    .map(formatPrefix)
 }
 
 // The kernel refuses intervals that overlap, and one refusal would take the whole table with it.

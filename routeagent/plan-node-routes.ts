@@ -1,25 +1,38 @@
 /**
  * The way from this node to the other clusters: overlay device, neighbours, routes, rules. Pure.
- * Tables are looked up in the order of their numbers (model/kernel-ids.ts): 7310 takes what comes out of a lane to
+ * Tables are looked up in the order of their rules (model/kernel-ids.ts): 7310 takes what comes out of a lane to
  * other nodes' pods, 7311 (the gateway's own) leads into this node's lanes, 7312 leads to the gateway nodes and
  * ends in `unreachable`, so that nothing of ours ever falls through to the underlay.
  */
-import { routedPrefixes } from '../model/addressing.ts'
-import { type Prefix, InvalidAddressError, formatAddress, formatPrefix } from '../model/ip.ts'
+import { formatAddress, formatPrefix } from '../model/ip.ts'
 import {
+  IP_FORWARDING,
+  LANE_MARK,
   ROUTE_TABLE_FROM_LANES,
   ROUTE_TABLE_NODE,
+  RULE_FROM_LANES,
+  RULE_NODE,
   VXLAN_DEVICE,
   VXLAN_PORT,
   VXLAN_VNI,
   laneDevice,
 } from '../model/kernel-ids.ts'
-import type { Cluster, Endpoint, Gateway, Node } from '../model/objects.ts'
+import type { Cluster, Endpoint, Gateway, Node, RouteAgent } from '../model/objects.ts'
+import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../model/remote-clusters.ts'
 import { VXLAN_OVERHEAD_IPV4 } from '../model/spec-constants.ts'
 import type { ForwardingEntry, Neighbour, NewLink, NextHop, Route, Rule } from '../kernel/route-table.ts'
 import { type KernelFacts, deviceOf, ownPodAddress } from './node-facts.ts'
+import { type OwnRanges, rangesOfNode } from './own-ranges.ts'
 import { type GatewayNode, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
-import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from './plan-nodes.ts'
+import {
+  METRIC_VIA_GATEWAY,
+  type OverlayNode,
+  type PlanProblem,
+  hopTo,
+  overlayMac,
+  overlayNodes,
+} from './plan-nodes.ts'
+import { NO_POD_ROUTES, planPodRoutes } from './plan-pod-routes.ts'
 
 export interface NodeRouteWorld {
   /** This node's name. */
@@ -32,6 +45,8 @@ export interface NodeRouteWorld {
   /** Of all clusters; only this cluster's own say which node serves which lane. */
   readonly endpoints: readonly Endpoint[]
   readonly gateways: readonly Gateway[]
+  /** What the other nodes tell about their pods; only read, and only of use, on a node that serves lanes. */
+  readonly routeAgents: readonly RouteAgent[]
   readonly globalRange: string
   readonly clustersetIpRange: string
   readonly facts: KernelFacts
@@ -58,6 +73,7 @@ export interface NodeRoutes {
   readonly sysctls: readonly SysctlSetting[]
   /** For RouteAgent.status. */
   readonly paths: readonly RemotePath[]
+  readonly ownRanges: OwnRanges
   /** Nodes and clusters that are left out, with the reason. */
   readonly problems: readonly PlanProblem[]
 }
@@ -65,8 +81,7 @@ export interface NodeRoutes {
 /** Either the whole plan, or the one reason why this node can have none; then what is in the kernel stays. */
 export type NodeRoutePlan = NodeRoutes | { readonly ok: false; readonly reason: string }
 
-/** Routes that lead somewhere; those that end in `unreachable` come after every other. */
-export const METRIC_VIA_GATEWAY = 100
+/** Those that end in `unreachable` come after every other. */
 export const METRIC_UNREACHABLE = 0x7fffffff
 
 interface Ground {
@@ -86,14 +101,16 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
     const reason = `Node ${world.node}: no device of this machine has its InternalIP ${formatAddress(self.address)}`
     return { ok: false, reason }
   }
+  const own = rangesOfNode(world)
   const ground: Ground = {
     self,
     others: [...overlay.nodes.values()].filter((node) => node.name !== world.node),
     underlayMtu: device.mtu,
     overlayMtu: device.mtu - VXLAN_OVERHEAD_IPV4,
-    source: ownPodAddress(world.facts, self.podCidrs),
+    source: ownPodAddress(world.facts, own.ranges),
   }
   const lanes = ownLanes(world)
+  const pods = lanes.length === 0 ? NO_POD_ROUTES : planPodRoutes(world, { ...ground, own: own.ranges })
   const remote = remoteRoutes(world, ground)
   return {
     ok: true,
@@ -108,20 +125,16 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
       mac: overlayMac(node.address),
       destination: formatAddress(node.address),
     })),
-    routes: [
-      ...(lanes.length === 0 ? [] : podRoutes(ground)),
-      ...remote.routes,
-      clustersetIpRoute(world, ground, remote),
-      ...lastResort(world, remote),
-    ],
+    routes: [...pods.routes, ...remote.routes, clustersetIpRoute(world, ground, remote), ...lastResort(world, remote)],
     rules: rulesFor(lanes),
     sysctls: [
-      { name: 'net/ipv4/ip_forward', value: '1' },
+      { name: IP_FORWARDING, value: '1' },
       // Answers may come in by another way than the one the question took.
       { name: `net/ipv4/conf/${VXLAN_DEVICE}/rp_filter`, value: '2' },
     ],
     paths: remote.paths,
-    problems: [...overlay.problems, ...remote.problems],
+    ownRanges: own,
+    problems: [...overlay.problems, ...pods.problems, ...remote.problems],
   }
 }
 
@@ -143,23 +156,10 @@ function overlayLink(ground: Ground): NodeRoutes['link'] {
   }
 }
 
-function ownLanes(world: NodeRouteWorld): number[] {
+/** Lanes that this node serves, by this cluster's own Endpoints. */
+export function ownLanes(world: Pick<NodeRouteWorld, 'endpoints' | 'self' | 'node'>): number[] {
   const own = world.endpoints.filter((e) => e.spec.cluster === world.self && e.spec.node === world.node)
   return [...new Set(own.map((e) => e.spec.lane))].sort((a, b) => a - b)
-}
-
-// Out of a lane, pods of other nodes are reached over the overlay: the underlay need not know pod addresses.
-function podRoutes(ground: Ground): Route[] {
-  return ground.others.flatMap((node) =>
-    node.podCidrs.map((prefix): Route => ({
-      table: ROUTE_TABLE_FROM_LANES,
-      destination: formatPrefix(prefix),
-      type: 'unicast',
-      nextHops: [hopTo(node)],
-      metric: METRIC_VIA_GATEWAY,
-      mtu: ground.overlayMtu,
-    })),
-  )
 }
 
 interface RemoteRoutes {
@@ -175,18 +175,14 @@ function remoteRoutes(world: NodeRouteWorld, ground: Ground): RemoteRoutes {
   const paths: RemotePath[] = []
   const problems: PlanProblem[] = []
   const ownEndpoints = world.endpoints.filter((e) => e.spec.cluster === world.self)
-  for (const { id, destinations, problem } of remoteClusters(world)) {
-    if (problem !== undefined) problems.push({ subject: `Cluster ${id}`, reason: problem })
+  const { clusters, refused } = clusterVerdicts(world)
+  problems.push(...refused.map(({ name, reason }) => ({ subject: `Cluster ${name}`, reason })))
+  for (const { id, prefixes: claimed } of clusters) {
     const gateways = gatewaysTowards(id, ownEndpoints, world.gateways)
     const mtu = pathMtu(ground, gateways)
     paths.push({ cluster: id, gateways: gateways.map((g) => g.node), mtu })
     const hops = nextHops(ground, gateways)
-    for (const prefix of destinations) {
-      const destination = formatPrefix(prefix)
-      if (prefixes.includes(destination)) {
-        problems.push({ subject: `Cluster ${id}`, reason: `${destination} already leads to another cluster` })
-        continue
-      }
+    for (const destination of claimed.map(formatPrefix)) {
       prefixes.push(destination)
       if (hops.length > 0) routes.push(viaGateways(ground, destination, hops, mtu))
     }
@@ -199,22 +195,15 @@ function viaGateways(ground: Ground, destination: string, nextHops: readonly Nex
   return { table: ROUTE_TABLE_NODE, destination, type: 'unicast', nextHops, metric: METRIC_VIA_GATEWAY, mtu, ...source }
 }
 
-/** The other clusters in order of their ids, with the IPv4 prefixes that lead to them. */
-export function remoteClusters(
-  world: Pick<NodeRouteWorld, 'clusters' | 'self'>,
-): { readonly id: string; readonly destinations: readonly Prefix[]; readonly problem?: string }[] {
-  return world.clusters
-    .filter((cluster) => cluster.metadata.name !== world.self)
-    .sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))
-    .map((cluster) => {
-      const id = cluster.metadata.name
-      try {
-        return { id, destinations: routedPrefixes(cluster.spec).filter((prefix) => prefix.family === 4) }
-      } catch (error) {
-        if (!(error instanceof InvalidAddressError)) throw error
-        return { id, destinations: [], problem: error.message }
-      }
-    })
+/** Which other clusters may be routed, and which not. */
+export function clusterVerdicts(world: Pick<NodeRouteWorld, 'clusters' | 'self' | 'nodes' | 'facts'>): ClusterVerdicts {
+  const own = world.clusters.find((cluster) => cluster.metadata.name === world.self)
+  if (own === undefined) return { clusters: [], refused: [] }
+  const underlay = underlayAddresses(
+    world.nodes,
+    world.facts.addresses.map((entry) => entry.address),
+  )
+  return checkRemoteClusters({ own, clusters: world.clusters, underlay })
 }
 
 function pathMtu(ground: Ground, gateways: readonly GatewayNode[]): number {
@@ -230,10 +219,6 @@ function nextHops(ground: Ground, gateways: readonly GatewayNode[]): NextHop[] {
   })
   const even = new Set(usable.map((u) => u.lanes)).size <= 1
   return usable.map(({ hop, lanes }) => (even ? hop : { ...hop, weight: Math.min(lanes, 256) }))
-}
-
-function hopTo(node: OverlayNode): NextHop {
-  return { device: VXLAN_DEVICE, via: formatAddress(node.address), onlink: true }
 }
 
 function lastResort(world: NodeRouteWorld, remote: RemoteRoutes): Route[] {
@@ -267,9 +252,9 @@ function clustersetIpRoute(world: NodeRouteWorld, ground: Ground, remote: Remote
 
 function rulesFor(lanes: readonly number[]): Rule[] {
   const fromLanes = lanes.map((lane): Rule => ({
-    priority: ROUTE_TABLE_FROM_LANES,
+    priority: RULE_FROM_LANES,
     table: ROUTE_TABLE_FROM_LANES,
     inputDevice: laneDevice(lane),
   }))
-  return [...fromLanes, { priority: ROUTE_TABLE_NODE, table: ROUTE_TABLE_NODE }]
+  return [...fromLanes, { priority: RULE_NODE, table: ROUTE_TABLE_NODE, exceptMark: LANE_MARK }]
 }

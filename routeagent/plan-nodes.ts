@@ -1,14 +1,9 @@
-/** The nodes of this cluster as the overlay sees them: underlay address, MAC, pod networks. Pure. */
-import {
-  type Address,
-  type Prefix,
-  InvalidAddressError,
-  classifyAddress,
-  formatAddress,
-  parseAddress,
-  parsePrefix,
-} from '../model/ip.ts'
+/** The nodes of this cluster as the overlay sees them: underlay address, MAC. Pure. */
+import { type Address, InvalidAddressError, classifyAddress, formatAddress, parseAddress } from '../model/ip.ts'
+import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import type { Node } from '../model/objects.ts'
+import { specRanges } from '../model/pod-ranges.ts'
+import type { NextHop } from '../kernel/route-table.ts'
 
 /** Something that is left out of the plan, and why, in words an operator can act on. */
 export interface PlanProblem {
@@ -20,7 +15,7 @@ export interface PlanProblem {
 export interface OverlayNode {
   readonly name: string
   readonly address: Address
-  readonly podCidrs: readonly Prefix[]
+  readonly object: Node
 }
 
 export interface OverlayNodes {
@@ -41,15 +36,23 @@ export function overlayNodes(nodes: readonly Node[]): OverlayNodes {
       const owner = owners.get(text)
       if (owner !== undefined) throw new Unusable(`InternalIP ${text} already belongs to node ${owner}`)
       owners.set(text, node.metadata.name)
-      const podCidrs = podNetworks(node)
-      if (podCidrs.length === 0) problems.push({ subject, reason: 'spec.podCIDR is missing: expected an IPv4 CIDR' })
-      found.set(node.metadata.name, { name: node.metadata.name, address, podCidrs })
+      // Thrown now, so that a Node with a bad range is left out here and nowhere else.
+      specRanges(node, [])
+      found.set(node.metadata.name, { name: node.metadata.name, address, object: node })
     } catch (error) {
       if (!(error instanceof Unusable || error instanceof InvalidAddressError)) throw error
       problems.push({ subject, reason: error.message })
     }
   }
   return { nodes: found, problems }
+}
+
+/** Of routes that lead somewhere. */
+export const METRIC_VIA_GATEWAY = 100
+
+/** Over the overlay to that node. */
+export function hopTo(node: OverlayNode): NextHop {
+  return { device: VXLAN_DEVICE, via: formatAddress(node.address), onlink: true }
 }
 
 /** MAC of a node's sealane-vx: locally administered, 0a:5e, then the four bytes of its InternalIP. */
@@ -69,10 +72,4 @@ function internalAddress(node: Node): Address {
   const is = classifyAddress(found)
   if (is !== 'usable') throw new Unusable(`InternalIP ${formatAddress(found)} is a ${is} address`)
   return found
-}
-
-function podNetworks(node: Node): Prefix[] {
-  const single = node.spec?.podCIDR === undefined ? [] : [node.spec.podCIDR]
-  const texts = node.spec?.podCIDRs ?? single
-  return texts.map((text) => parsePrefix(text, 'spec.podCIDR')).filter((prefix) => prefix.family === 4)
 }

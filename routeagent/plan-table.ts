@@ -2,7 +2,7 @@
 import type { NftStatement } from '../kernel/nft-transaction.ts'
 import { parsePrefix } from '../model/ip.ts'
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
-import { reachableClusters } from '../model/reachability.ts'
+import { usableClusters } from '../model/reachability.ts'
 import {
   type ElementMaps,
   NO_SCAFFOLD,
@@ -13,7 +13,7 @@ import {
 } from './balance-elements.ts'
 import { LocalBackends, SET_HAIRPIN } from './local-backends.ts'
 import { type NodeNftWorld, SET_REMOTE, planNodeNft } from './plan-node-nft.ts'
-import type { NodeRouteWorld } from './plan-node-routes.ts'
+import { type NodeRouteWorld, clusterVerdicts } from './plan-node-routes.ts'
 import type { PortPlan, ServiceContext } from './plan-service.ts'
 
 export interface TablePlan {
@@ -24,7 +24,7 @@ export interface TablePlan {
 
 /** Makes the table from nothing, or in place of an older one, at one stroke: no packet sees half of it. */
 export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPlan>): TablePlan {
-  const localBackends = new LocalBackends(world.nodePodCidrs.map((text) => parsePrefix(text)))
+  const localBackends = new LocalBackends(world.localCidrs.map((text) => parsePrefix(text)))
   localBackends.apply([...ports].map(([key, after]) => ({ key, before: undefined, after })))
   const chains = scaffold(ports.values(), NO_SCAFFOLD)
   const additions = [...serviceElements(ports, localBackends)].map(([map, elements]) => ({
@@ -54,11 +54,11 @@ export function desiredElements(
   return new Map([...serviceElements(ports, localBackends), [SET_REMOTE, remote]])
 }
 
-export function serviceContext(world: Omit<NodeRouteWorld, 'facts'>): ServiceContext {
+export function serviceContext(world: NodeRouteWorld): ServiceContext {
   return {
     node: world.node,
     clustersetIpRange: parsePrefix(world.clustersetIpRange, 'clustersetIpRange'),
-    reachable: reachableClusters(world.self, world.gateways),
+    reachable: usableClusters(world.self, world.gateways, clusterVerdicts(world)),
   }
 }
 

@@ -1,13 +1,16 @@
 /** Drives the routes: world → plan → kernel → RouteAgent status. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
+import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import type { RouteAgent } from '../model/objects.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { applyNodeRoutes } from './apply-routes.ts'
-import { DEFAULT_VERSION, type RouteAgentConfig } from './config.ts'
+import { DEFAULT_VERSION, OVERLAY_HOLD_MICROSECONDS, type RouteAgentConfig, forwardingMarker } from './config.ts'
 import type { FactsReader } from './facts-reader.ts'
 import type { RouteAgentMetrics } from './metrics.ts'
+import { rangeTexts } from './own-ranges.ts'
 import { type NodeRoutePlan, planNodeRoutes } from './plan-node-routes.ts'
 import { type RouteAgentCaches, readWorld, withFacts } from './world.ts'
 
@@ -16,6 +19,7 @@ export interface RouteLoopDeps {
   readonly caches: RouteAgentCaches
   readonly routes: RouteTable
   readonly sysctl: Sysctl
+  readonly coalescing?: ReceiveCoalescing | undefined
   readonly facts: FactsReader
   readonly logger: Logger
   readonly metrics: RouteAgentMetrics
@@ -53,8 +57,14 @@ export class RouteLoop {
       this.notReady = plan.reason
       return this.#report(plan, plan.reason, signal)
     }
-    const { changed, failures } = await applyNodeRoutes(this.#deps, plan, signal)
+    const { changed, failures } = await applyNodeRoutes(
+      { ...this.#deps, forwardingMarker: forwardingMarker(this.#config) },
+      plan,
+      signal,
+    )
     if (changed > 0) this.#deps.logger.info('routes changed', { commands: changed })
+    const held = await this.#deps.coalescing?.hold(VXLAN_DEVICE, OVERLAY_HOLD_MICROSECONDS)
+    if (held !== undefined) this.#deps.logger.info('overlay device joins segments', { command: held })
     this.#applied ||= failures.length === 0
     const failure = failures.length === 0 ? undefined : failures.map(messageOf).join('; ')
     this.notReady = this.#applied ? undefined : failure
@@ -71,12 +81,13 @@ export class RouteLoop {
       status: {
         version: this.#config.version ?? DEFAULT_VERSION,
         clusters: paths,
+        ...(plan.ok ? { podRanges: rangeTexts(plan.ownRanges.ranges) } : {}),
         ...(failure === undefined ? {} : { failure }),
       },
     }
     const text = JSON.stringify(object)
     if (text === this.#reported) return
-    const { pathGateways, pathMtu, planProblems } = this.#deps.metrics
+    const { pathGateways, pathMtu, planProblems, podRanges, podRangesCut } = this.#deps.metrics
     pathGateways.reset()
     pathMtu.reset()
     for (const path of paths) {
@@ -84,6 +95,10 @@ export class RouteLoop {
       pathMtu.set(path.mtu, { cluster: path.cluster })
     }
     planProblems.set(plan.ok ? plan.problems.length : 1)
+    if (plan.ok) {
+      podRanges.set(plan.ownRanges.ranges.length)
+      podRangesCut.set(plan.ownRanges.cut)
+    }
     await this.#deps.cluster.apply(object, signal)
     await this.#deps.cluster.applyStatus(object, signal)
     this.#reported = text

@@ -8,10 +8,12 @@ import {
   type Gateway,
   type Membership,
   type Node,
+  type RouteAgent,
   type ServiceImport,
 } from '../model/objects.ts'
+import { LateCache } from './late-cache.ts'
 import type { KernelFacts } from './node-facts.ts'
-import type { NodeRouteWorld } from './plan-node-routes.ts'
+import { type NodeRouteWorld, ownLanes } from './plan-node-routes.ts'
 
 export interface RouteAgentCaches {
   readonly memberships: ObjectCache<Membership>
@@ -21,6 +23,8 @@ export interface RouteAgentCaches {
   readonly gateways: ObjectCache<Gateway>
   readonly imports: ObjectCache<ServiceImport>
   readonly slices: ObjectCache<EndpointSlice>
+  /** Read by nodes that serve lanes alone: there is one of each node, and each may change with every pod. */
+  readonly routeAgents: LateCache<RouteAgent>
 }
 
 export function routeAgentCaches(cluster: ClusterApi): RouteAgentCaches {
@@ -32,6 +36,7 @@ export function routeAgentCaches(cluster: ClusterApi): RouteAgentCaches {
     gateways: cluster.cache('Gateway'),
     imports: cluster.cache('ServiceImport'),
     slices: cluster.cache('EndpointSlice'),
+    routeAgents: new LateCache(() => cluster.cache('RouteAgent')),
   }
 }
 
@@ -44,13 +49,17 @@ export type WorldReading =
  * kernel has stays as it is.
  */
 export function readWorld(caches: RouteAgentCaches, node: string): WorldReading {
-  const unsynced = Object.entries(caches).filter(([, cache]) => !(cache as ObjectCache<unknown>).synced)
+  const { routeAgents, ...others } = caches
+  const unsynced = Object.entries(others).filter(([, cache]) => !(cache as ObjectCache<unknown>).synced)
   if (unsynced.length > 0) return waiting(`first reading of ${unsynced.map(([name]) => name).join(', ')}`)
   const membership = caches.memberships.get(MEMBERSHIP_NAME)
   if (membership === undefined) return waiting('this site to join a clusterset')
   const self = membership.spec.clusterId
   const clusters = caches.clusters.list()
   if (!clusters.some((cluster) => cluster.metadata.name === self)) return waiting(`Cluster ${self}, this cluster's own`)
+  const endpoints = caches.endpoints.list()
+  const servesLanes = ownLanes({ node, self, endpoints }).length > 0
+  if (servesLanes && !routeAgents.open().synced) return waiting('first reading of routeAgents')
   return {
     ok: true,
     world: {
@@ -58,7 +67,8 @@ export function readWorld(caches: RouteAgentCaches, node: string): WorldReading 
       self,
       nodes: caches.nodes.list(),
       clusters,
-      endpoints: caches.endpoints.list(),
+      endpoints,
+      routeAgents: servesLanes ? routeAgents.open().list() : [],
       gateways: caches.gateways.list(),
       globalRange: membership.spec.globalRange,
       clustersetIpRange: membership.spec.clustersetIpRange,

@@ -2,10 +2,11 @@
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
+import { planCandidates } from '../../gateway/plan-candidates.ts'
 import { planLanes } from '../../gateway/plan-lanes.ts'
 import type { Cluster, Endpoint } from '../../model/objects.ts'
 import { overlaps, parsePrefix } from '../../model/ip.ts'
-import { cluster, endpoint, key, world } from './support/worlds.ts'
+import { cluster, endpoint, key, node, world } from './support/worlds.ts'
 
 const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
@@ -162,6 +163,39 @@ t.test('endpoints', async (t) => {
       `${say}: peers`,
     )
   }
+})
+
+t.test(
+  'a gateway among its pods is called there, unless its cluster is translated or the address is of another',
+  async (t) => {
+    const called = (paris: ReturnType<typeof cluster>, ...candidates: string[]): string[] => {
+      const own = cluster('milano', 1, '10.42.0.0/16')
+      const clusters = [own, paris, cluster('tokyo', 3, '10.50.0.0/16')]
+      const endpoints = [endpoint('paris', 'gw', 0, candidates)]
+      return planLanes(world({ own, clusters, endpoints })).lanes[0]!.peers[0]!.candidates.map((c) => c.address)
+    }
+    const flat = cluster('paris', 2, '10.44.0.0/16')
+    t.strictSame(called(flat, 'private 10.44.200.20:4500', 'private 10.50.0.1:4500', 'private 10.42.0.9:4500'), [
+      '10.44.200.20',
+    ])
+    t.strictSame(called(cluster('paris', 2, '10.44.0.0/16', '244.1.0.0/16'), 'private 244.1.0.20:4500'), [])
+  },
+)
+
+t.test('where a node among its own pods can be called', async (t) => {
+  const own = cluster('milano', 1, '10.42.0.0/16')
+  const offered = (...addresses: string[]): string[] => {
+    const nodes = [
+      {
+        ...node('gw', ''),
+        status: { addresses: addresses.map((address) => ({ type: 'InternalIP', address })) },
+      },
+    ]
+    return planCandidates(world({ own, nodes }), { lane: 0, port: 4500 }).map((c) => `${c.kind} ${c.address}`)
+  }
+  t.strictSame(offered('fd00::1', '10.42.200.10'), ['private 10.42.200.10'])
+  t.strictSame(offered('10.42.200.10', '192.0.2.10'), ['private 192.0.2.10'], 'rather elsewhere')
+  t.strictSame(offered('fd00::1'), [])
 })
 
 t.test('candidates that cannot be called are left out', async (t) => {

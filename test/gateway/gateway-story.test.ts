@@ -2,7 +2,8 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import type { Node } from '../../model/objects.ts'
+import { formatNft } from '../../kernel/format-nft.ts'
+import type { Node, RouteAgent } from '../../model/objects.ts'
 import { membership } from './support/netns-sites.ts'
 import { node } from './support/worlds.ts'
 
@@ -241,13 +242,29 @@ t.test('not joined yet: waits, and says so', async (t) => {
   t.equal(stage.kernel(), stage.before)
 })
 
-t.test("another node's object does not matter", async (t) => {
+t.test('where the pods of another node are is one element; the table stays', async (t) => {
   const stage = new Stage(t)
   stage.start()
   await stage.until(() => stage.gateway() !== undefined, 'up')
   const changes = stage.nft.accepted.length
   const other: Node = node('worker', '192.0.2.11', '10.42.1.0/24')
+  const sent = (): string[] => stage.nft.accepted.slice(changes).map((statements) => formatNft(statements).trim())
   stage.put(other)
-  await stage.pass(1000)
-  t.equal(stage.nft.accepted.length, changes)
+  await stage.until(() => sent().length > 0, 'its range is told')
+  const tells = (podRanges: string[]): RouteAgent => ({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'RouteAgent',
+    metadata: { name: 'worker' },
+    status: { version: '1', clusters: [], podRanges },
+  })
+  stage.put(tells(['10.42.7.0/26', '10.42.0.9/32', '10.99.0.0/16', 'nonsense']))
+  await stage.until(() => sent().length > 1, 'its RouteAgent knows better')
+  stage.put({ ...tells(['10.42.7.0/26', '10.42.0.9/32']), metadata: { name: 'worker', generation: 2 } })
+  await stage.passSlowly(2000)
+  const element = (verb: string, elements: string): string =>
+    `${verb} element ip sealane_gateway elsewhere {\n${elements}\n}`
+  t.strictSame(sent(), [
+    element('add', '10.42.1.0/24'),
+    `${element('delete', '10.42.1.0/24')}\n${element('add', '10.42.0.9,\n10.42.7.0/26')}`,
+  ])
 })

@@ -4,6 +4,8 @@
  */
 import { join } from 'node:path'
 import t from 'tap'
+import { type DropReason, dropCounter } from '../../gateway/drop-reasons.ts'
+import { parseCounters } from '../../kernel/parse-nft.ts'
 import { introduce } from '../gateway/support/netns-sites.ts'
 import { pings } from '../gateway/support/pod-programs.ts'
 import { MILANO, PARIS, type Running, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
@@ -25,8 +27,8 @@ const FORBIDDEN: readonly (readonly [what: string, address: string])[] = [
   ['a lane address of a third cluster', '246.0.9.0'],
 ]
 
-const NOT_FOR_US = 'dropped: not for an address of this cluster'
-const NOT_A_PROBE = 'dropped: for a lane address, but not a probe'
+const NOT_FOR_US = 'in-not-ours'
+const NOT_A_PROBE = 'lane-address-no-probe'
 
 async function takeOver({ process, site }: Running): Promise<void> {
   const { gateway, folder } = site
@@ -44,9 +46,9 @@ async function takeOver({ process, site }: Running): Promise<void> {
   }
 }
 
-async function dropped({ site }: Running, reason: string): Promise<number> {
-  const table = await site.gateway.exec('nft', ['list', 'table', 'ip', 'sealane_gateway'])
-  return Number(new RegExp(`packets (\\d+) bytes \\d+ drop comment "${reason}"`).exec(table)?.[1] ?? NaN)
+async function dropped({ site }: Running, reason: DropReason): Promise<number> {
+  const text = await site.gateway.exec('nft', ['list', 'counters', 'table', 'ip', 'sealane_gateway'])
+  return parseCounters(text).get(dropCounter(reason)) ?? NaN
 }
 
 t.test('what an evil gateway cannot reach', { skip, timeout: 60_000 }, async (t) => {

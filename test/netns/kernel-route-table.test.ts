@@ -57,6 +57,7 @@ inPrivateNetns(t, import.meta.url, () => {
     },
     { table: 7312, destination: '244.0.0.0/8', type: 'unreachable', nextHops: [], metric: 4278198272 },
     { table: 7311, destination: '0.0.0.0/0', type: 'unicast', nextHops: [{ device: 'sl-vx' }] },
+    { table: 7310, destination: '10.42.5.9/32', type: 'throw', nextHops: [] },
   ]
 
   t.test('what the printed commands make is what the driver makes and lists', async (t) => {
@@ -80,6 +81,7 @@ inPrivateNetns(t, import.meta.url, () => {
     const rules = [
       { priority: 7310, table: 7310, inputDevice: 'sealane0' },
       { priority: 7312, table: 7312 },
+      { priority: 7399, table: 7311, exceptMark: 0x1073 },
     ]
     const print = (route: Route): string => formatRoute(route)
     const commands = [
@@ -119,6 +121,33 @@ inPrivateNetns(t, import.meta.url, () => {
     sh('ip route add 198.51.100.0/24 dev lo table 7312')
     sh('ip rule add priority 7399 lookup 7312')
     t.same([(await table.routes()).length, (await table.rules()).length], before)
+  })
+
+  t.test('what others have in the main table', async (t) => {
+    const table = new Rtnetlink()
+    t.teardown(() => table.close())
+    sh('ip link add sl-pods type bridge')
+    sh('ip link set sl-pods up')
+    sh('ip address add 10.42.5.1/24 dev sl-pods')
+    sh('ip route add 10.42.6.0/24 via 10.42.5.9 dev sl-pods')
+    sh('ip route add 10.42.8.0/24 nexthop via 10.42.5.9 dev sl-pods nexthop via 10.42.5.10 dev sl-pods')
+    sh('ip route add blackhole 10.42.7.0/26 proto 80')
+    sh('ip route add prohibit 10.42.9.0/26')
+    sh('ip route add 10.42.10.0/24 dev sl-pods table 100')
+    sh('ip route add 10.42.11.0/24 dev sl-pods proto 173')
+    const device = 'sl-pods'
+    t.strictSame(
+      (await table.mainRoutes()).filter((route) => route.destination.startsWith('10.42.')),
+      [
+        { destination: '10.42.5.0/24', type: 'unicast', device },
+        { destination: '10.42.6.0/24', type: 'unicast', device, via: '10.42.5.9' },
+        { destination: '10.42.7.0/26', type: 'blackhole' },
+        { destination: '10.42.8.0/24', type: 'unicast', device, via: '10.42.5.9' },
+        { destination: '10.42.9.0/26', type: 'other' },
+      ],
+    )
+    sh('ip route del 10.42.11.0/24 proto 173')
+    sh('ip link del sl-pods')
   })
 
   t.test('1,000 routes are listed whole', async (t) => {

@@ -21,6 +21,7 @@ import { StatusBoard } from '../../runtime/status-board.ts'
 import { cluster, endpoint, gateway, membership, node, serviceImport, slice } from '../routeagent/support/site.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Netns, inPrivateNetns, withNetns } from '../support/netns.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const TALKER = join(import.meta.dirname, '..', 'routeagent', 'support', 'talker.ts')
 const VIP = '245.0.0.7'
@@ -33,8 +34,9 @@ inPrivateNetns(t, import.meta.url, () => {
         await buildGateway(far)
         await serving(far.spawn(process.execPath, [TALKER, 'serve', '244.1.0.5:8080', '244.1.0.6:8080']))
         await serving(client.spawn(process.execPath, [TALKER, 'serve', '10.42.1.5:8080']))
+        await new ProcSysctl().write('net/ipv4/ip_forward', '0')
         const before = await kernelDump()
-        const site = startRouteAgent()
+        const site = startRouteAgent(temporaryFolder(t))
         await eventually(() => site.status.notReady().length === 0, { say: site.status.notReady().join('; ') })
 
         const fromPod = (kind: string, count: number, port = 80): Promise<string[]> => call(client, kind, count, port)
@@ -191,7 +193,7 @@ class LateClock extends SystemClock {
   }
 }
 
-function startRouteAgent(): Site {
+function startRouteAgent(stateDir: string): Site {
   const api = new MemoryCluster()
   api.put(membership())
   api.put(node('gw', '192.168.7.1', '10.42.0.0/24'))
@@ -220,7 +222,7 @@ function startRouteAgent(): Site {
     metrics: createMetrics('routeagent'),
     status,
   }
-  const ended = runRouteAgent(deps, { node: 'worker' }, stopping.signal).finally(() => {
+  const ended = runRouteAgent(deps, { node: 'worker', stateDir }, stopping.signal).finally(() => {
     nft.close()
     routes.close()
   })
@@ -273,6 +275,7 @@ async function kernelDump(): Promise<string> {
     ip('address'),
     ip('rule'),
     ip('route show table all'),
+    here('sysctl', 'net.ipv4.ip_forward'),
   ])
   // How far a device has come up is not of interest.
   return parts.join('\n').replaceAll(/ (state [A-Z]+|valid_lft \S+|preferred_lft \S+)/g, '')

@@ -19,6 +19,7 @@ const CONTEXT: ServiceContext = { node: 'worker', clustersetIpRange: parsePrefix
 const NFT_WORLD: NodeNftWorld = {
   podCidrs: ['10.42.0.0/16'],
   nodePodCidrs: ['10.42.1.0/24'],
+  localCidrs: ['10.42.1.0/24'],
   remote: ['244.1.0.0/16'],
   clustersetIpRange: '245.0.0.0/16',
   bridgeHidesAnswers: false,

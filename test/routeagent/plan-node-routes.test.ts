@@ -18,6 +18,7 @@ const FACTS: KernelFacts = {
     { device: 'cni0', address: '10.42.1.1/24' },
     { device: 'cni0', address: 'fe80::1/64' },
   ],
+  mainRoutes: [{ destination: '10.42.1.0/24', type: 'unicast', device: 'cni0' }],
   bridgeNetfilter: '1',
 }
 
@@ -42,6 +43,7 @@ function world(change: Partial<NodeRouteWorld> = {}): NodeRouteWorld {
       gateway('gw-a', { paris: 'up', tokyo: 'up' }),
       gateway('gw-b', { paris: ['up', 'up'], tokyo: 'down' }, 1380),
     ],
+    routeAgents: [],
     globalRange: '244.0.0.0/8',
     clustersetIpRange: '245.0.0.0/16',
     facts: FACTS,
@@ -58,6 +60,7 @@ const onGateway = (change: Partial<NodeRouteWorld> = {}): NodeRouteWorld =>
         { device: 'eth0', address: '192.168.7.1/24' },
         { device: 'cni0', address: '10.42.0.1/24' },
       ],
+      mainRoutes: [{ destination: '10.42.0.0/24', type: 'unicast', device: 'cni0' }],
     },
     ...change,
   })
@@ -164,10 +167,9 @@ t.test('what is wrong is said, and disturbs nobody else', async (t) => {
     [
       'Node x1: status.addresses has no InternalIP',
       'Node x2: InternalIP 192.168.7.1 already belongs to node gw-a',
-      'Node x3: spec.podCIDR is missing: expected an IPv4 CIDR',
       'Node x4: spec.podCIDR "10.42.0.1/24": expected no host bits set, as in 10.42.0.0/24',
       'Cluster bad: prefix "244.0.0.1/16": expected no host bits set, as in 244.0.0.0/16',
-      'Cluster twin: 244.1.0.0/16 already leads to another cluster',
+      'Cluster twin: 244.1.0.0/16 overlaps 244.1.0.0/16 of cluster paris',
     ],
   )
   t.strictSame(
@@ -180,4 +182,28 @@ t.test('without an address in its pod network the node still routes, with no sou
   const addresses = FACTS.addresses.filter((a) => a.device === 'eth0')
   const plan = planNodeRoutes(world({ facts: { ...FACTS, addresses } }))
   t.ok(plan.ok && plan.routes.every((r) => r.source === undefined))
+})
+
+t.test('a cluster whose pods would hide our own nodes leads nowhere: no route, no exemption, no backend', (t) => {
+  const trap = (podCIDR: string) => cluster('oslo', 4, undefined, podCIDR)
+  const rows: [podCIDR: string, problem: string][] = [
+    ['192.168.7.0/24', '192.168.7.0/24 holds 192.168.7.1, which this node needs outside the tunnels'],
+    ['192.168.7.11/32', '192.168.7.11/32 holds 192.168.7.11, which this node needs outside the tunnels'],
+    ['10.42.9.0/24', '10.42.9.0/24 overlaps 10.42.0.0/16, a pod CIDR of this cluster'],
+    ['10.43.9.0/24', '10.43.9.0/24 overlaps 10.43.0.0/16, a service CIDR of this cluster'],
+  ]
+  for (const [podCIDR, problem] of rows) {
+    const addresses = [podCIDR.replace(/\d+\/\d+$/, '77')]
+    const given = {
+      ...world({ clusters: [...world().clusters, trap(podCIDR)], gateways: [] }),
+      imports: [serviceImport('web', '245.0.0.7')],
+      slices: [slice('web', 'oslo', addresses), slice('web', 'paris', ['244.1.0.5'])],
+    }
+    const text = describeRouteAgentPlan(given)
+    t.match(text, `# left out: Cluster oslo: ${problem}\n`)
+    t.notMatch(text.replace(/^#.*$/gm, ''), addresses[0], `${podCIDR}: nobody is sent there`)
+    t.notMatch(text.replace(/^#.*$/gm, ''), podCIDR, `${podCIDR}: not routed, not exempt from NAT`)
+    t.match(text, '244.1.0.5', 'paris serves on')
+  }
+  t.end()
 })

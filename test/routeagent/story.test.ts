@@ -14,6 +14,7 @@ import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { cluster, endpoint, gateway, membership, node, serviceImport, slice } from './support/site.ts'
 
 /** Real time, but 30 s pass whenever the test says so. */
@@ -56,15 +57,17 @@ class Machine {
   readonly clock = new JumpingClock()
   status = new StatusBoard()
   readonly before: string
+  readonly stateDir: string
 
-  constructor() {
+  constructor(t: Test) {
+    this.stateDir = temporaryFolder(t)
     // The kernel makes these with the device; the two fakes do not know each other.
     this.sysctl.provideDevice(VXLAN_DEVICE)
     this.before = this.kernel()
   }
 
   kernel(): string {
-    return `${this.routes.toString()}\n${this.nft.toString()}`
+    return `${this.routes.toString()}\n${this.nft.toString()}\n${/.*ip_forward.*/.exec(this.sysctl.toString())?.[0]}`
   }
 
   start(t: Test, cluster = this.cluster): { stop(): Promise<void>; ended: Promise<void> } {
@@ -74,7 +77,7 @@ class Machine {
     const clock: Clock = this.clock
     const metrics = createMetrics('routeagent')
     const deps = { cluster, nft, routes, sysctl, logger, status, clock, metrics }
-    const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3' }, stopping.signal)
+    const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3', stateDir: this.stateDir }, stopping.signal)
     const stop = (): Promise<void> => {
       stopping.abort(new Error('stopped by the test'))
       return ended
@@ -119,7 +122,7 @@ function withoutPicks(kernel: string): string {
 }
 
 t.test('a life', async (t) => {
-  const machine = new Machine()
+  const machine = new Machine(t)
   const { cluster: api, nft, routes } = machine
   const first = machine.start(t)
   await eventually(() =>
@@ -136,7 +139,11 @@ t.test('a life', async (t) => {
   )
   t.equal(await machine.sysctl.read('net/ipv4/ip_forward'), '1')
   const status = (): RouteAgent['status'] => api.get('RouteAgent', 'worker')?.status
-  t.strictSame(status(), { version: '1.2.3', clusters: [{ cluster: 'paris', gateways: ['gw'], mtu: 1420 }] })
+  t.strictSame(status(), {
+    version: '1.2.3',
+    clusters: [{ cluster: 'paris', gateways: ['gw'], mtu: 1420 }],
+    podRanges: ['10.42.1.0/24'],
+  })
 
   api.put(gateway('gw', { paris: 'up' }))
   await eventually(() => status()?.clusters[0]?.mtu === 1440)
@@ -192,7 +199,7 @@ t.test('a life', async (t) => {
 })
 
 t.test('what others break is repaired', async (t) => {
-  const machine = new Machine()
+  const machine = new Machine(t)
   machine.join()
   machine.cluster.put(serviceImport('web', '245.0.0.7'))
   machine.cluster.put(slice('web', 'paris', ['244.1.0.5']))
@@ -240,7 +247,7 @@ t.test('what others break is repaired', async (t) => {
         ]),
     },
     { say: 'the overlay is gone', act: () => machine.routes.deleteLink(VXLAN_DEVICE) },
-    { say: 'a rule is gone', act: () => machine.routes.deleteRule({ priority: 7312, table: 7312 }) },
+    { say: 'a rule is gone', act: () => machine.routes.deleteRule({ priority: 75, table: 7312, exceptMark: 0x1073 }) },
     {
       say: 'a neighbour is wrong',
       act: () =>
@@ -264,8 +271,49 @@ t.test('what others break is repaired', async (t) => {
   }
 })
 
+t.test('rules of an earlier release', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  const { routes } = machine
+  const rules = async (): Promise<string> =>
+    (await routes.rules()).map(({ priority, table }) => `${priority}:${table}`).join(' ')
+  await routes.addRule({ priority: 7310, table: 7310, inputDevice: 'sealane0' })
+  await routes.addRule({ priority: 7311, table: 7311 })
+  await routes.addRule({ priority: 7312, table: 7312 })
+  machine.start(t)
+  await machine.ready()
+  t.equal(await rules(), '7311:7311 7312:7312', 'the way over other gateways stays behind the lanes of this node')
+  await routes.addRule({ priority: 74, table: 7311, exceptMark: 0x1073 })
+  await routes.deleteRule({ priority: 7311, table: 7311 })
+  await eventually(async () => (await rules()) === '74:7311 75:7312', { say: 'the gateway has been upgraded, too' })
+})
+
+t.test('ranges of the other nodes are read on nodes that serve lanes alone, and followed', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  const tells = (podRanges: string[]): RouteAgent => ({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'RouteAgent',
+    metadata: { name: 'gw' },
+    status: { version: '1', clusters: [], podRanges },
+  })
+  const { cluster: api, routes } = machine
+  const from = (): string[] => routes.toString().match(/replace .*(?= table 7310)/g) ?? []
+  api.put(tells(['10.42.7.0/26']))
+  machine.start(t)
+  await machine.ready()
+  t.strictSame(from(), [])
+  api.put(endpoint('milano', 'worker'))
+  await eventually(() => from().join() === 'replace 10.42.7.0/26 via 192.168.7.1 dev sealane-vx onlink')
+  api.put(tells(['10.42.0.0/16']))
+  await eventually(() => from().includes('replace throw 10.42.1.0/24'), { say: 'what is ours stays ours' })
+  routes.putMainRoutes([{ destination: '10.42.9.64/26', type: 'blackhole' }])
+  await eventually(() => from().includes('replace throw 10.42.9.64/26'), { say: 'the kernel shows another block' })
+  t.strictSame(api.get('RouteAgent', 'worker')?.status?.podRanges, ['10.42.1.1/32', '10.42.9.64/26'])
+})
+
 t.test('a refusal by the kernel is tried again, from nothing known', async (t) => {
-  const machine = new Machine()
+  const machine = new Machine(t)
   machine.join()
   machine.cluster.put(serviceImport('web', '245.0.0.7'))
   machine.nft.failNext(new KernelError('EBUSY', 'nft', 'not now'))
@@ -279,7 +327,7 @@ t.test('a refusal by the kernel is tried again, from nothing known', async (t) =
 })
 
 t.test('a node that gets another pod network gets other local backends', async (t) => {
-  const machine = new Machine()
+  const machine = new Machine(t)
   machine.join()
   machine.cluster.put(serviceImport('web', '245.0.0.7'))
   machine.cluster.put(slice('web', 'milano', ['10.42.9.5']))
@@ -293,7 +341,7 @@ t.test('a node that gets another pod network gets other local backends', async (
 })
 
 t.test('unseen is not gone: nothing is planned on half a view', async (t) => {
-  const machine = new Machine()
+  const machine = new Machine(t)
   machine.join()
   machine.cluster.put(serviceImport('web', '245.0.0.7'))
   machine.cluster.put(slice('web', 'paris', ['244.1.0.5']))
@@ -317,7 +365,7 @@ t.test('unseen is not gone: nothing is planned on half a view', async (t) => {
 })
 
 t.test('a membership that vanishes is a leave, and leaving waits until it has worked', async (t) => {
-  const machine = new Machine()
+  const machine = new Machine(t)
   machine.join()
   const run = machine.start(t)
   await machine.ready()
@@ -329,7 +377,7 @@ t.test('a membership that vanishes is a leave, and leaving waits until it has wo
 })
 
 t.test('a dry run changes nothing', async (t) => {
-  const machine = new Machine()
+  const machine = new Machine(t)
   machine.join()
   const text = await planRouteAgent(machine, { node: 'worker' }, new AbortController().signal)
   t.match(text, 'ip link add sealane-vx')

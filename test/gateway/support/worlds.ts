@@ -90,6 +90,7 @@ export function world(facts: Partial<GatewayWorld> = {}): GatewayWorld {
     clusters: [own],
     endpoints: [],
     nodes: [node('gw', '192.0.2.10', '10.42.0.0/24'), node('worker', '192.0.2.11', '10.42.1.0/24')],
+    routeAgents: [],
     lanes: [{ lane: 0, port: 4500, publicAddress: '192.0.2.10' }],
     rotateMs: 5000,
     addresses: [

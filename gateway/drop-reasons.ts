@@ -1,0 +1,20 @@
+/** Why the gateway's table drops a packet, and the named counter of each reason. */
+export const DROP_REASONS = {
+  'in-not-ours': 'not for an address of this cluster',
+  'in-unknown-source': 'from an address of no other cluster',
+  'in-no-pod': 'from a lane to no pod of ours',
+  'lane-to-lane': 'from lane to lane',
+  redirect: 'redirect from a lane',
+  'out-no-pod': 'to a lane from no pod of ours',
+  'out-unknown-destination': 'to a lane, for no other cluster',
+  'out-unknown-source': 'from an address that the others do not know',
+  'icmp-error': 'an ICMP error that cannot be translated',
+  'lane-address-outside': 'for a lane address, but not from a lane',
+  'lane-address-no-probe': 'for a lane address, but not a probe',
+} as const
+
+export type DropReason = keyof typeof DROP_REASONS
+
+export function dropCounter(reason: DropReason): string {
+  return `dropped-${reason}`
+}

@@ -1,0 +1,30 @@
+/** A cache that is opened when it is needed, and not before: who asks for nothing costs the API server nothing. */
+import type { ObjectCache, ObjectChange } from '../cluster/cluster-api.ts'
+
+export type CacheListener<T> = (change: ObjectChange<T> | undefined) => void
+
+export class LateCache<T> {
+  readonly #make: () => ObjectCache<T>
+  readonly #listeners = new Set<CacheListener<T>>()
+  #cache: ObjectCache<T> | undefined
+
+  constructor(make: () => ObjectCache<T>) {
+    this.#make = make
+  }
+
+  /** The cache; started by the first call. */
+  open(): ObjectCache<T> {
+    if (this.#cache !== undefined) return this.#cache
+    this.#cache = this.#make()
+    this.#cache.onChange((change) => {
+      for (const listener of [...this.#listeners]) listener(change)
+    })
+    return this.#cache
+  }
+
+  /** As ObjectCache.onChange(), from when it is open. Gives the function that ends it. */
+  onChange(listener: CacheListener<T>): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+}

@@ -1,0 +1,44 @@
+import t from 'tap'
+import { DropCounts } from '../../gateway/drop-counts.ts'
+import { gatewayMetrics } from '../../gateway/metrics.ts'
+import { FakeNft } from '../../kernel/fake-nft.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+
+const TABLE = 'sealane_gateway'
+const COUNTER = 'dropped-in-no-pod'
+const signal = new AbortController().signal
+
+t.test('what the kernel drops is seen in the metrics, over replaced tables', async (t) => {
+  const nft = new FakeNft()
+  const clock = new FakeClock()
+  const registry = createMetrics('gateway')
+  const drops = new DropCounts({ nft, clock, metrics: gatewayMetrics(registry) })
+  const shown = async (): Promise<string | undefined> =>
+    /^sealane_gateway_packets_dropped_total\{reason="in-no-pod",.*\} (\d+)$/m.exec(await registry.text())?.[1]
+  const make = (): Promise<void> =>
+    nft.run([
+      { verb: 'add-table', table: TABLE },
+      { verb: 'delete-table', table: TABLE },
+      { verb: 'add-table', table: TABLE },
+      { verb: 'add-counter', table: TABLE, counter: COUNTER },
+    ])
+  t.equal(await shown(), '0', 'there from the start')
+  await t.rejects(drops.look(signal), { code: 'ENOENT' }, 'no table yet')
+  await make()
+  const steps: { say: string; act: () => unknown; want: string }[] = [
+    { say: 'five packets', act: () => nft.count(TABLE, COUNTER, 5), want: '5' },
+    { say: 'two more', act: () => nft.count(TABLE, COUNTER, 2), want: '7' },
+    { say: 'a new table', act: make, want: '7' },
+    { say: 'and one packet', act: () => nft.count(TABLE, COUNTER, 1), want: '8' },
+  ]
+  for (const { say, act, want } of steps) {
+    await clock.advance(10_000)
+    await act()
+    await drops.look(signal)
+    t.equal(await shown(), want, say)
+  }
+  nft.count(TABLE, COUNTER, 1)
+  await drops.look(signal)
+  t.equal(await shown(), '8', 'not looked at more often than every ten seconds')
+})

@@ -1,0 +1,65 @@
+/** The processes of one node in a namespace (run-node.ts), and how several of them share what they tell. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import type { KubeObject } from '../../../model/objects.ts'
+import type { Netns } from '../../support/netns.ts'
+
+export interface NodeProcessInit {
+  readonly node: string
+  readonly netns: Netns
+  readonly folder: string
+  /** Lane numbers and public addresses; none: no gateway runs there. */
+  readonly lanes?: readonly { readonly lane: number; readonly publicAddress?: string }[]
+}
+
+export class NodeProcess {
+  readonly #child: ChildProcess
+  readonly #listeners: ((object: KubeObject) => void)[] = []
+  readonly #objects = new Map<string, KubeObject>()
+  errors = ''
+
+  constructor({ node, netns, folder, lanes = [] }: NodeProcessInit) {
+    const sockets = join(folder, 'wireguard')
+    for (const name of ['wireguard', 'state']) mkdirSync(join(folder, name), { recursive: true })
+    // wireguard-go's control sockets are files: each node gets its own folder for them.
+    const script = 'mount -t tmpfs tmpfs /run && mkdir /run/wireguard && mount --bind "$0" /run/wireguard && exec "$@"'
+    const program = [process.execPath, join(import.meta.dirname, 'run-node.ts')]
+    const command = [...program, node, join(folder, 'state'), JSON.stringify(lanes)]
+    const inside = ['netns', 'exec', netns.name, 'unshare', '-m', 'sh', '-c', script, sockets]
+    this.#child = spawn('ip', [...inside, ...command], { stdio: ['pipe', 'pipe', 'pipe'] })
+    this.#child.stderr?.on('data', (chunk: Buffer) => (this.errors += chunk.toString()))
+    createInterface({ input: this.#child.stdout! }).on('line', (line) => {
+      if (process.env['SEALANE_TEST_LOG'] === '1') process.stderr.write(`${line}\n`)
+      const { object } = JSON.parse(line) as { object?: KubeObject }
+      if (object === undefined) return
+      this.#objects.set(`${object.kind}/${object.metadata.name}`, object)
+      for (const listener of this.#listeners) listener(object)
+    })
+  }
+
+  put(...objects: readonly KubeObject[]): void {
+    for (const object of objects) this.#child.stdin?.write(`${JSON.stringify({ put: object })}\n`)
+  }
+
+  get(kind: string, name: string): KubeObject | undefined {
+    return this.#objects.get(`${kind}/${name}`)
+  }
+
+  /** What this node tells about itself goes to the other, from now on. */
+  tell(other: NodeProcess, isOurs: (object: KubeObject) => boolean): void {
+    const pass = (object: KubeObject): void => {
+      if (isOurs(object)) other.put(object)
+    }
+    for (const object of this.#objects.values()) pass(object)
+    this.#listeners.push(pass)
+  }
+
+  async stop(): Promise<void> {
+    if (this.#child.exitCode !== null || this.#child.signalCode !== null) return
+    const ended = new Promise((resolve) => this.#child.once('exit', resolve))
+    this.#child.kill('SIGTERM')
+    await ended
+  }
+}

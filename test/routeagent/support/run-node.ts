@@ -1,0 +1,60 @@
+/**
+ * The processes of one node for tests in network namespaces: routeagent and, where lanes are given, gateway. Real
+ * kernel drivers, objects in memory. Told what to hold by JSON lines on standard input (`{"put": object}`), tells on
+ * standard output what it writes (`{"object": …}`). Arguments: node, state directory, lanes as JSON.
+ */
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+import { type GatewayConfigInit, gatewayConfig, runGateway } from '../../../gateway/main.ts'
+import { NftCommand } from '../../../kernel/nft-command.ts'
+import { ProcSysctl } from '../../../kernel/proc-sysctl.ts'
+import { Rtnetlink } from '../../../kernel/rtnetlink.ts'
+import { WgCommand } from '../../../kernel/wg-command.ts'
+import type { KubeObject } from '../../../model/objects.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { runRouteAgent } from '../../../routeagent/main.ts'
+import { createLogger } from '../../../runtime/pino-logger.ts'
+import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
+import { StatusBoard } from '../../../runtime/status-board.ts'
+
+const [node = '', stateDir = '', lanesText = '[]'] = process.argv.slice(2)
+const lanes = JSON.parse(lanesText) as GatewayConfigInit['lanes']
+
+const cluster = new MemoryCluster()
+for (const kind of ['Endpoint', 'Gateway', 'RouteAgent'] as const) {
+  cluster.cache(kind).onChange((change) => {
+    if (change?.type === 'set') process.stdout.write(`${JSON.stringify({ object: change.object })}\n`)
+  })
+}
+createInterface({ input: process.stdin }).on('line', (line) =>
+  cluster.put((JSON.parse(line) as { put: KubeObject }).put),
+)
+
+const stopping = new AbortController()
+process.once('SIGTERM', () => stopping.abort())
+const clock = new SystemClock()
+const routes = new Rtnetlink()
+const common = {
+  clock,
+  logger: createLogger('node', process.env['SEALANE_TEST_LOG'] === '1' ? 'debug' : 'warn'),
+  cluster,
+  routes,
+  nft: new NftCommand(),
+  sysctl: new ProcSysctl(),
+}
+const deps = (name: string) => ({ ...common, metrics: createMetrics(name), status: new StatusBoard() })
+await Promise.all([
+  runRouteAgent(deps('routeagent'), { node, stateDir: join(stateDir, 'routeagent') }, stopping.signal),
+  ...(lanes.length === 0
+    ? []
+    : [
+        runGateway(
+          { ...deps('gateway'), wireguard: new WgCommand({ routes, clock }) },
+          gatewayConfig({ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes }),
+          stopping.signal,
+        ),
+      ]),
+])
+routes.close()
+process.exit(0)
