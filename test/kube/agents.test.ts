@@ -1,0 +1,198 @@
+/**
+ * Two agents, of which one acts: its end, in good order and by force, loses nothing that is exported or imported, and
+ * the other one goes on soon. On real clusters, with the Lease of a real API server.
+ */
+import { execFileSync } from 'node:child_process'
+import t, { type Test } from 'tap'
+import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { type Site, helloDeployment, helloService, openNamespace, readyPods } from './support/callers.ts'
+import { startJoinedClusters } from './support/joined-clusters.ts'
+import type { KubeObject } from './support/kube-request.ts'
+import { refusedByApiServer } from './support/pod-logs.ts'
+import { awaitImport, exportService, findImport } from './support/service-imports.ts'
+import { FLAT } from './support/two-clusters.ts'
+import { type ObjectWatch, watchObjects } from './support/watch-objects.ts'
+
+t.setTimeout(1_800_000)
+
+const SYSTEM = 'sealane-system'
+const IMPORTS = '/apis/multicluster.x-k8s.io/v1beta1/serviceimports'
+const SLICES = '/apis/discovery.k8s.io/v1/endpointslices'
+const SERVICES = ['one', 'two', 'three']
+
+interface Pod extends KubeObject {
+  readonly status: {
+    readonly podIP?: string
+    readonly conditions?: readonly { readonly type: string; readonly status: string }[]
+  }
+}
+
+t.test('two agents', { timeout: 900_000 }, async (t) => {
+  const world = await startJoinedClusters({ directory: temporaryFolder(t), rows: FLAT })
+  t.teardown(() => world.stop())
+  const sites = world.clusters.map(({ row, plane }): Site => ({
+    name: row.name,
+    api: plane.api,
+    kubeconfig: plane.kubeconfig,
+  }))
+  const [here, there] = sites
+  if (here === undefined || there === undefined) throw new Error('two clusters were asked for')
+  await Promise.all(sites.map(openSite))
+  for (const name of SERVICES) await exportService(here, 'demo', name)
+  await exportService(there, 'demo', 'back')
+  for (const name of SERVICES) await awaitImport(there, 'demo', name)
+  await awaitImport(here, 'demo', 'back')
+
+  const story = { here, there }
+  await t.test('the leader stops in good order', (t) =>
+    takenOver(t, story, { name: 'stopped', limitMs: 5000, end: deletePod }),
+  )
+  await t.test('the leader is killed', (t) => takenOver(t, story, { name: 'killed', limitMs: 15_000, end: killPod }))
+  for (const { name, api } of sites)
+    t.strictSame(await refusedByApiServer(api, SYSTEM), [], `${name}: nothing was refused`)
+})
+
+async function openSite(site: Site): Promise<void> {
+  await openNamespace(site, 'demo', helloDeployment(site.name))
+  for (const name of [...SERVICES, 'back', 'stopped', 'killed']) {
+    await site.api.apply(`/api/v1/namespaces/demo/services/${name}`, helloService(name))
+  }
+  await readyPods(site, 'demo', 2)
+}
+
+interface Takeover {
+  /** Of the Service that is exported while nobody leads. */
+  readonly name: string
+  readonly limitMs: number
+  readonly end: (site: Site, pod: Pod) => Promise<void>
+}
+
+async function takenOver(
+  t: Test,
+  { here, there }: { readonly here: Site; readonly there: Site },
+  { name, limitMs, end }: Takeover,
+): Promise<void> {
+  await bothReady(here)
+  const before = await leader(here)
+  const watches = await Promise.all(
+    [here, there].flatMap(({ kubeconfig }) => [watchObjects(kubeconfig, IMPORTS), watchObjects(kubeconfig, SLICES)]),
+  )
+  const began = performance.now()
+  await end(here, before)
+  await exportService(here, 'demo', name)
+  const after = await eventually(
+    async () => {
+      const found = await leaderName(here)
+      return found !== before.metadata.name && found !== '' ? found : undefined
+    },
+    { deadlineMs: 60_000, intervalMs: 20, say: 'another one leads' },
+  )
+  const ledMs = performance.now() - began
+  await eventually(() => findImport(there, 'demo', name), {
+    deadlineMs: 60_000,
+    intervalMs: 10,
+    say: 'the new export is imported',
+  })
+  const ms = performance.now() - began
+  t.comment(`${name}: another agent led after ${seconds(ledMs)}, and a new export was imported after ${seconds(ms)}`)
+  t.not(after, before.metadata.name, 'another pod leads')
+  t.ok(ms < limitMs, `a new export is imported within ${limitMs / 1000} s`)
+  await bothReady(here)
+  t.strictSame(watches.flatMap(lost), [], 'no import and no endpoint of one went away in either cluster meanwhile')
+  for (const service of SERVICES) t.ok(await findImport(there, 'demo', service), `${service} is imported`)
+  t.ok(await findImport(here, 'demo', 'back'), 'back is imported')
+}
+
+function seconds(ms: number): string {
+  return `${(ms / 1000).toFixed(1)} s`
+}
+
+/** Imports and slices of other clusters that were deleted, or had nobody behind them for a moment. */
+function lost(watch: ObjectWatch): string[] {
+  watch.stop()
+  return watch.events.flatMap(({ type, object }) => {
+    const { kind, metadata } = object
+    const isImported =
+      kind === 'ServiceImport' || metadata.labels?.['multicluster.kubernetes.io/source-cluster'] !== undefined
+    if (!isImported) return []
+    const title = `${kind} ${metadata.name}`
+    if (type === 'DELETED') return [`${title} was deleted`]
+    return type === 'MODIFIED' && isEmpty(object) ? [`${title} was empty`] : []
+  })
+}
+
+function isEmpty(object: KubeObject): boolean {
+  const { status, endpoints } = object as KubeObject & {
+    status?: { clusters?: readonly unknown[] }
+    endpoints?: readonly unknown[] | null
+  }
+  return object.kind === 'ServiceImport' ? status?.clusters?.length === 0 : (endpoints ?? []).length === 0
+}
+
+/** Who leads, and one that waits. */
+async function bothReady({ api, name }: Site): Promise<void> {
+  const isReady = ({ status, metadata }: Pod): boolean =>
+    metadata['deletionTimestamp'] === undefined &&
+    status.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True') === true
+  await eventually(async () => (await agents(api)).filter(isReady).length === 2, {
+    deadlineMs: 60_000,
+    say: `two agents of ${name} are ready`,
+  })
+}
+
+function agents(api: Site['api']): Promise<readonly Pod[]> {
+  const selector = encodeURIComponent('app.kubernetes.io/component=agent')
+  return api.list<Pod>(`/api/v1/namespaces/${SYSTEM}/pods?labelSelector=${selector}`)
+}
+
+interface LeaseObject extends KubeObject {
+  readonly spec: { readonly holderIdentity?: string }
+}
+
+/** The name of the pod in the Lease; '' when it was given back. */
+async function leaderName({ api }: Site): Promise<string> {
+  const { spec } = await api.get<LeaseObject>(`/apis/coordination.k8s.io/v1/namespaces/${SYSTEM}/leases/sealane-agent`)
+  return (spec.holderIdentity ?? '').replace(/-[0-9a-f]{8}$/, '')
+}
+
+async function leader(site: Site): Promise<Pod> {
+  const name = await leaderName(site)
+  const found = (await agents(site.api)).find(({ metadata }) => metadata.name === name)
+  if (found === undefined) throw new Error(`the Lease names ${JSON.stringify(name)}, which is no agent’s pod`)
+  return found
+}
+
+/** SIGTERM, as any rollout or drain does. */
+async function deletePod({ api }: Site, { metadata }: Pod): Promise<void> {
+  await api.delete(`/api/v1/namespaces/${SYSTEM}/pods/${metadata.name}`)
+}
+
+/** As when its machine burns: SIGKILL, and the pod is gone. */
+async function killPod({ api }: Site, { metadata, status }: Pod): Promise<void> {
+  const pids = processesAt(status.podIP ?? '')
+  if (pids.length === 0) throw new Error(`no process is found of pod ${metadata.name}`)
+  // The kubelet must not start it again before the pod is gone.
+  const gone = api.raw('DELETE', `/api/v1/namespaces/${SYSTEM}/pods/${metadata.name}?gracePeriodSeconds=0`)
+  for (const pid of pids) process.kill(pid, 'SIGKILL')
+  await gone
+}
+
+/** Those in the network namespace with that address. */
+function processesAt(address: string): readonly number[] {
+  const ip = (...args: string[]): string =>
+    execFileSync('ip', args, { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
+  const names = ip('netns', 'list')
+    .split('\n')
+    .map((line) => line.split(' ')[0] ?? '')
+    .filter((name) => name.startsWith('sl-'))
+  const found = names.find((name) => {
+    try {
+      return ip('-n', name, '-4', '-o', 'address').includes(` ${address}/`)
+    } catch {
+      // It was removed meanwhile.
+      return false
+    }
+  })
+  return found === undefined ? [] : ip('netns', 'pids', found).split('\n').filter(Boolean).map(Number)
+}

@@ -1,0 +1,98 @@
+/** One API server for a file of tests: kinds of ours installed, emptied between tests; and the user's hand on it. */
+import { existsSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { parse } from 'yaml'
+import { KIND_PLACES, kindPath } from '../../../cluster/kube/kinds.ts'
+import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../../../cluster/kube/kube-cluster.ts'
+import type { Kind, KubeObject } from '../../../model/objects.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { CapturingLogger } from '../../../runtime/capturing-logger.ts'
+import { eventually } from '../../support/eventually.ts'
+import { ROOT } from '../../support/source-tree.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { type ControlPlane, startControlPlane } from '../support/control-plane.ts'
+import type { KubeRequest } from '../support/kube-request.ts'
+
+/** Namespaces that stories use. */
+const NAMESPACES = ['shop', 'aaa', 'sealane-system']
+/** What stories make; emptied between two of them. */
+const EMPTIED: readonly Kind[] = [
+  'Service',
+  'EndpointSlice',
+  'ServiceExport',
+  'ServiceImport',
+  'Cluster',
+  'Gateway',
+  'RouteAgent',
+  'Membership',
+]
+
+/** Without controllers: nothing moves but what a test moves. */
+export async function startApiServer(t: Test): Promise<ControlPlane> {
+  const plane = await startControlPlane({
+    name: 'c1',
+    directory: temporaryFolder(t),
+    serviceCIDR: '10.43.0.0/16',
+    controllers: false,
+  })
+  t.teardown(() => plane.stop())
+  await installKinds(plane.api)
+  for (const name of NAMESPACES) {
+    await plane.api.apply(`/api/v1/namespaces/${name}`, { apiVersion: 'v1', kind: 'Namespace', metadata: { name } })
+  }
+  return plane
+}
+
+/** The kinds of ours that these stories use. */
+async function installKinds(api: KubeRequest): Promise<void> {
+  const folder = join(ROOT, 'manifests', 'crds')
+  const names = EMPTIED.map((kind) => `${KIND_PLACES[kind].plural}.${KIND_PLACES[kind].apiVersion.split('/')[0] ?? ''}`)
+  for (const name of names.filter((name) => existsSync(join(folder, `${name}.yaml`)))) {
+    const crd = parse(readFileSync(join(folder, `${name}.yaml`), 'utf8')) as Record<string, unknown>
+    await api.apply(`/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${name}`, crd)
+  }
+  await eventually(
+    async () => {
+      for (const kind of EMPTIED) if ((await api.raw('GET', kindPath(kind))).status !== 200) return false
+      return true
+    },
+    { deadlineMs: 30_000, say: 'all kinds are served' },
+  )
+}
+
+export async function empty(api: KubeRequest): Promise<void> {
+  for (const kind of EMPTIED) {
+    for (const object of await api.list<KubeObject>(kindPath(kind))) {
+      const { name, namespace } = object.metadata
+      if (kind === 'Service' && name === 'kubernetes') continue
+      await api.delete(kindPath(kind, namespace, name))
+    }
+  }
+  for (const event of await api.list<KubeObject>('/apis/events.k8s.io/v1/namespaces/shop/events')) {
+    await api.delete(`/apis/events.k8s.io/v1/namespaces/shop/events/${event.metadata.name}`)
+  }
+}
+
+/** As kubectl: creates or replaces. */
+export async function put(api: KubeRequest, object: KubeObject): Promise<void> {
+  const { kind, metadata } = object
+  const body = { ...object, apiVersion: KIND_PLACES[kind].apiVersion }
+  const path = kindPath(kind, metadata.namespace, metadata.name)
+  const present = await api.find<KubeObject>(path)
+  if (present === undefined) await api.post(kindPath(kind, metadata.namespace), body)
+  else await api.put(path, { ...body, metadata: { ...present.metadata, ...metadata } })
+}
+
+export interface OpenedCluster {
+  readonly cluster: KubeCluster
+  readonly logger: CapturingLogger
+}
+
+export async function open(t: Test, init: Partial<KubeClusterInit> & { kubeconfig: string }): Promise<OpenedCluster> {
+  const logger = new CapturingLogger()
+  const deps = { clock: new SystemClock(), logger }
+  const cluster = await openKubeCluster(deps, { namespace: 'sealane-system', ...init })
+  t.teardown(() => cluster.close())
+  return { cluster, logger }
+}

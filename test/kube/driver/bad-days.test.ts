@@ -1,0 +1,142 @@
+/** What a real API server does to its clients on bad days costs them time and nothing else. */
+import t from 'tap'
+import type { KubeCluster } from '../../../cluster/kube/kube-cluster.ts'
+import { service, serviceImport } from '../../compliance/cluster-api.ts'
+import { eventually } from '../../support/eventually.ts'
+import { silentProxy } from '../../support/silent-proxy.ts'
+import { kubeProgramsMissing } from '../support/kube-programs.ts'
+import { writeKubeconfig } from '../support/kubeconfig-file.ts'
+import { empty, open, put, startApiServer } from './api-server.ts'
+import { faultProxy } from './fault-proxy.ts'
+
+t.setTimeout(1_200_000)
+
+const LONG = { deadlineMs: 60_000 }
+const SHOP = '/api/v1/namespaces/shop/services'
+
+t.test('one API server', { skip: kubeProgramsMissing() ?? false }, async (t) => {
+  const plane = await startApiServer(t)
+  const { api } = plane
+  const selectors = { Service: { namespace: 'shop' } }
+
+  /** Applies until it goes through, as a loop does. */
+  const applied = (cluster: KubeCluster, name: string): Promise<boolean> =>
+    eventually(async () => (await cluster.apply(serviceImport(name)), true), LONG)
+
+  await t.test('it is killed, changes while nobody looks, and comes back', async (t) => {
+    await empty(api)
+    await put(api, service('stays'))
+    await put(api, service('goes'))
+    const { cluster } = await open(t, { ...plane, selectors })
+    const cache = cluster.cache('Service')
+    await cache.whenSynced(AbortSignal.timeout(10_000))
+    const told: string[] = []
+    cache.onChange((change) => told.push(`${change?.type ?? ''} ${change?.object.metadata.name ?? ''}`))
+    await plane.kill('kube-apiserver')
+    t.equal(cache.list().length, 2, 'what is known stays known')
+    await t.rejects(cluster.apply(serviceImport('web')), { code: 'Unavailable' })
+    await plane.restart('kube-apiserver')
+    await api.delete(`${SHOP}/goes`)
+    await put(api, service('new'))
+    await eventually(() => cache.get('new', 'shop') !== undefined && cache.get('goes', 'shop') === undefined, LONG)
+    await applied(cluster, 'web')
+    t.same(told.sort(), ['removed goes', 'set new'], 'and nothing else')
+  })
+
+  await t.test('it is killed again and again while everything is written', async (t) => {
+    await empty(api)
+    const { cluster } = await open(t, plane)
+    const names = Array.from({ length: 40 }, (_one, i) => `s${i}`)
+    const writing = Promise.all(names.map((name) => applied(cluster, name)))
+    for (let i = 0; i < 2; i += 1) await plane.restart('kube-apiserver')
+    await writing
+    t.equal((await api.list('/apis/multicluster.x-k8s.io/v1beta1/serviceimports')).length, names.length)
+    await eventually(() => cluster.cache('ServiceImport').list().length === names.length, LONG)
+  })
+
+  await t.test('it loses its etcd, which comes back', async (t) => {
+    await empty(api)
+    await put(api, service('stays'))
+    const { cluster, logger } = await open(t, { ...plane, selectors })
+    const cache = cluster.cache('Service')
+    await cache.whenSynced(AbortSignal.timeout(10_000))
+    await plane.kill('etcd')
+    await t.rejects(cluster.apply(serviceImport('web')), { code: 'Unavailable' })
+    t.equal(cache.list().length, 1)
+    await plane.restart('etcd')
+    await applied(cluster, 'web')
+    await put(api, service('new'))
+    await eventually(() => cache.get('new', 'shop'), LONG)
+    t.ok(logger.messages('warn').length <= 10, 'troubles are told, not repeated')
+  })
+
+  await t.test('it answers 429 and 500 for a while', async (t) => {
+    await empty(api)
+    await put(api, service('stays'))
+    const proxy = await faultProxy(t, plane)
+    const { cluster } = await open(t, { kubeconfig: proxy.kubeconfig, selectors })
+    const cache = cluster.cache('Service')
+    await cache.whenSynced(AbortSignal.timeout(10_000))
+    for (const status of [429, 500]) {
+      proxy.status = status
+      proxy.refused = 0
+      proxy.cut()
+      const writing = applied(cluster, `s${status}`)
+      await eventually(() => proxy.refused >= 6, LONG)
+      t.same(
+        cache.list().map(({ metadata }) => metadata.name),
+        status === 429 ? ['stays'] : ['during429', 'stays'],
+      )
+      await put(api, service(`during${status}`))
+      proxy.status = undefined
+      await writing
+      await eventually(() => cache.get(`during${status}`, 'shop'), LONG)
+    }
+  })
+
+  await t.test('the way to it goes silent: noticed within 30 s', async (t) => {
+    await empty(api)
+    const proxy = await silentProxy(t, { host: '127.0.0.1', port: Number(new URL(plane.url).port) })
+    const admin = await plane.ca.issue({ name: 'kubernetes-admin', groups: ['system:masters'] })
+    const kubeconfig = writeKubeconfig(`${plane.kubeconfig}-silent`, {
+      cluster: 'c1',
+      user: 'admin',
+      url: `https://127.0.0.1:${proxy.port}`,
+      ca: plane.ca.certificate,
+      credentials: admin,
+    })
+    const { cluster } = await open(t, { kubeconfig, selectors })
+    const cache = cluster.cache('Service')
+    await cache.whenSynced(AbortSignal.timeout(10_000))
+    const before = proxy.accepted()
+    proxy.silence()
+    const silent = performance.now()
+    await put(api, service('unheard'))
+    await eventually(() => cache.get('unheard', 'shop'), { deadlineMs: 30_000 })
+    t.comment(`noticed after ${Math.round(performance.now() - silent)} ms`)
+    t.equal(proxy.accepted(), before + 1, 'one new connection for everything')
+  })
+
+  await t.test('it has forgotten the version that a watch goes on from', async (t) => {
+    await empty(api)
+    const proxy = await faultProxy(t, plane)
+    const { cluster, logger } = await open(t, { kubeconfig: proxy.kubeconfig, selectors })
+    const cache = cluster.cache('Service')
+    await cache.whenSynced(AbortSignal.timeout(10_000))
+    // The watch must have lived for a second, or its end would be a failure.
+    await put(api, service('old'))
+    await eventually(() => cache.get('old', 'shop'))
+    await new Promise((resolve) => setTimeout(resolve, 1100))
+    let release = (): void => undefined
+    proxy.held = new Promise((resolve) => (release = resolve))
+    proxy.end()
+    await api.delete(`${SHOP}/old`)
+    await put(api, service('new'))
+    // Starts with what is now, and knows nothing of what was before.
+    await plane.restart('kube-apiserver')
+    release()
+    await eventually(() => cache.get('new', 'shop') !== undefined && cache.get('old', 'shop') === undefined, LONG)
+    t.ok(logger.messages('debug').some((line) => /too old resource version.*\(410 Expired\)$/.test(line)))
+    t.same(logger.messages('warn'), [])
+  })
+})

@@ -1,0 +1,35 @@
+/** The Kubernetes driver does what every ClusterApi driver does, on a real API server. */
+import t from 'tap'
+import { kindPath } from '../../../cluster/kube/kinds.ts'
+import { clusterApiCompliance } from '../../compliance/cluster-api.ts'
+import { kubeProgramsMissing } from '../support/kube-programs.ts'
+import { empty, open, put, startApiServer } from './api-server.ts'
+
+interface Event {
+  readonly type: string
+  readonly reason: string
+  readonly note: string
+}
+
+t.setTimeout(600_000)
+
+t.test('the compliance suite', { skip: kubeProgramsMissing() ?? false }, async (t) => {
+  const plane = await startApiServer(t)
+  const { api } = plane
+  // The API server's own Service is there always.
+  const selectors = { Service: { fieldSelector: 'metadata.namespace!=default' } }
+  clusterApiCompliance(t, async (t) => {
+    await empty(api)
+    return {
+      api: (await open(t, { ...plane, selectors })).cluster,
+      other: (await open(t, { ...plane, selectors })).cluster,
+      put: (object) => put(api, object),
+      drop: (kind, name, namespace) => api.delete(kindPath(kind, namespace, name)),
+      told: async () => {
+        const events = await api.list<Event>('/apis/events.k8s.io/v1/namespaces/shop/events')
+        return events.map(({ type, reason, note }) => `${type} ${reason}: ${note}`)
+      },
+      differences: { namespacesAreMade: true, oneLayer: true, servicesWithoutGeneration: true },
+    }
+  })
+})

@@ -1,0 +1,92 @@
+/** An API server's bad day: a proxy that passes requests on, or answers with an error of one's choice. */
+import {
+  type Http2ServerRequest,
+  type Http2ServerResponse,
+  type IncomingHttpHeaders,
+  createSecureServer,
+} from 'node:http2'
+import { Agent, request } from 'node:https'
+import type { AddressInfo, Socket } from 'node:net'
+import type { Test } from 'tap'
+import type { ControlPlane } from '../support/control-plane.ts'
+import { writeKubeconfig } from '../support/kubeconfig-file.ts'
+
+export interface FaultProxy {
+  readonly kubeconfig: string
+  /** While set, every request is answered with this status. */
+  status: number | undefined
+  /** Requests that were answered with an error. */
+  refused: number
+  /** While set, requests wait for it. */
+  held: Promise<void> | undefined
+  /** Ends all connections. */
+  cut(): void
+  /** Ends all answers in good order. */
+  end(): void
+}
+
+/** The certificate of the administrator is the proxy's; whoever comes through it is the administrator. */
+export async function faultProxy(t: Test, plane: ControlPlane): Promise<FaultProxy> {
+  const own = await plane.ca.issue({ name: 'proxy', hosts: ['127.0.0.1'] })
+  const admin = await plane.ca.issue({ name: 'kubernetes-admin', groups: ['system:masters'] })
+  const agent = new Agent({ ca: plane.ca.certificate, cert: admin.certificate, key: admin.key, keepAlive: true })
+  const sockets = new Set<Socket>()
+  const server = createSecureServer({ cert: own.certificate, key: own.key })
+  const answers = new Set<Http2ServerResponse>()
+  const proxy: FaultProxy = {
+    kubeconfig: '',
+    status: undefined,
+    refused: 0,
+    held: undefined,
+    cut: () => sockets.forEach((socket) => socket.destroy()),
+    end: () => answers.forEach((answer) => answer.end()),
+  }
+  server.on('connection', (socket: Socket) => {
+    sockets.add(socket)
+    socket.on('error', () => undefined)
+    socket.once('close', () => sockets.delete(socket))
+  })
+  server.on('sessionError', () => undefined)
+  const pass = async (inside: Http2ServerRequest, answer: Http2ServerResponse): Promise<void> => {
+    await proxy.held
+    if (proxy.status !== undefined) {
+      proxy.refused += 1
+      answer.writeHead(proxy.status, { 'retry-after': '1', 'content-type': 'application/json' })
+      answer.end(JSON.stringify({ kind: 'Status', code: proxy.status, message: 'the server has a bad day' }))
+      return
+    }
+    const options = { method: inside.method, agent, headers: plain(inside.headers) }
+    const outside = request(new URL(inside.url, plane.url), options)
+    answers.add(answer)
+    outside.on('response', (response) => {
+      answer.writeHead(response.statusCode ?? 500, { 'content-type': response.headers['content-type'] ?? '' })
+      response.pipe(answer)
+      response.on('error', () => answer.stream.destroy())
+    })
+    outside.on('error', () => answer.stream.destroy())
+    answer.on('close', () => {
+      answers.delete(answer)
+      outside.destroy()
+    })
+    inside.pipe(outside)
+  }
+  server.on('request', (inside, answer) => void pass(inside, answer))
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => {
+    proxy.cut()
+    server.close()
+    agent.destroy()
+  })
+  const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const credentials = { token: 'anything' }
+  const path = `${plane.kubeconfig}-proxy`
+  return Object.assign(proxy, {
+    kubeconfig: writeKubeconfig(path, { cluster: 'c1', user: 'any', url, ca: plane.ca.certificate, credentials }),
+  })
+}
+
+/** Without HTTP/2's own, and without who asks. */
+function plain(headers: IncomingHttpHeaders): Record<string, string> {
+  const kept = Object.entries(headers).filter(([name]) => !name.startsWith(':') && name !== 'authorization')
+  return Object.fromEntries(kept.map(([name, value]) => [name, String(value)]))
+}

@@ -1,0 +1,451 @@
+/**
+ * A platform engineer's day, on two real clusters: from nothing to the first call between them, joining again, joining
+ * by files, a join that breaks off, and leaving in good and in bad order. Everything runs under its own ServiceAccount.
+ */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { parseAllDocuments } from 'yaml'
+import { eventually } from '../support/eventually.ts'
+import { equalsGolden } from '../support/golden.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { type Site, callers, helloDeployment, helloService, openNamespace, readyPods } from './support/callers.ts'
+import type { Json, KubeObject } from './support/kube-request.ts'
+import { dumpNode, sealaneFiles } from './support/node-dump.ts'
+import { dumpDifference, dumpObjects } from './support/object-dump.ts'
+import { refusedByApiServer } from './support/pod-logs.ts'
+import { type CommandResult, sealane, startSealane, trySealane } from './support/sealane-command.ts'
+import { FLAT, SEALANE_IMAGE, type TestCluster, type TestClusters, startClusters } from './support/two-clusters.ts'
+
+const IMAGE = ['--image', SEALANE_IMAGE]
+const SYSTEM = 'sealane-system'
+
+/** A cluster, and what it was before anything of ours came. */
+interface Place {
+  readonly name: string
+  readonly cluster: TestCluster
+  readonly site: Site
+  /** Flags that name it. */
+  readonly at: readonly string[]
+  readonly objects: ReadonlyMap<string, string>
+  readonly kernel: string
+}
+
+interface World {
+  readonly directory: string
+  readonly clusters: TestClusters
+  readonly hub: Place
+  readonly member: Place
+}
+
+async function startWorld(t: Test): Promise<World> {
+  const directory = temporaryFolder(t)
+  const clusters = await startClusters({ directory, rows: FLAT })
+  t.teardown(() => clusters.stop())
+  const [hub, member] = await Promise.all(clusters.clusters.map(bareCluster))
+  if (hub === undefined || member === undefined) throw new Error('two clusters were asked for')
+  return { directory, clusters, hub, member }
+}
+
+/** With something to call and to call from in it; then what it is like is noted. */
+async function bareCluster(cluster: TestCluster): Promise<Place> {
+  const { row, plane, nodes } = cluster
+  const { kubeconfig, api } = plane
+  const site = { name: row.name, api, kubeconfig }
+  await openNamespace(site, 'demo', helloDeployment(row.name))
+  await api.apply('/api/v1/namespaces/demo/services/hello', helloService('hello'))
+  await readyPods(site, 'demo', 2)
+  await readyPods(site, 'kube-system', 1)
+  const [node] = nodes
+  if (node === undefined) throw new Error(`${row.name} has no node`)
+  const at = ['--kubeconfig', kubeconfig]
+  return { name: row.name, cluster, site, at, objects: await dumpObjects(api), kernel: dumpNode(node) }
+}
+
+/** As a user would type it for this cluster; `--cluster-id` because both contexts could be called anything. */
+function joinWords({ at, name, cluster }: Place): readonly string[] {
+  return ['join', ...at, '--cluster-id', name, '--pod-cidr', cluster.row.podCIDR, '--yes', ...IMAGE]
+}
+
+/** Makes a token on the hub and joins with it. */
+async function joinAgain(world: World, place: Place): Promise<CommandResult> {
+  return await sealane([...joinWords(place), '--token-file', await tokenFile(world, ['--cluster-id', place.name])])
+}
+
+async function tokenFile({ hub, directory }: World, more: readonly string[] = []): Promise<string> {
+  const made = await sealane(['token', 'create', ...hub.at, ...more])
+  const file = join(directory, 'token')
+  writeFileSync(file, made.stdout.trim().split(' ').at(-1) ?? '', { mode: 0o600 })
+  return file
+}
+
+/** The request pod of the other cluster reaches the hub's pods by their name in the clusterset. */
+async function answered({ member }: World, want = 'c1'): Promise<void> {
+  const call = { namespace: 'demo', host: 'hello.demo.svc.clusterset.local', times: 1 }
+  await eventually(async () => (await callers(member.site, call)) === want, {
+    deadlineMs: 60_000,
+    intervalMs: 100,
+    say: `a call from c2 is answered by ${want}`,
+  })
+}
+
+/** Everything is as it was before Sealane came, but for the CRDs. */
+async function isBare(t: Test, place: Place, directory: string, crds: 'kept' | 'gone' = 'kept'): Promise<void> {
+  const { cluster, name, objects, kernel, site } = place
+  const [node] = cluster.nodes
+  if (node === undefined) return
+  const difference = dumpDifference(objects, await dumpObjects(site.api))
+  const others = difference.filter((line) => !isCrd(line) && !isVolume(line))
+  t.strictSame(
+    others,
+    [],
+    `${name}: all objects are as before: node labels, cluster DNS to the byte, nothing Terminating`,
+  )
+  t.equal(difference.some(isCrd), crds === 'kept', `${name}: the CRDs are ${crds}`)
+  t.equal(dumpNode(node), kernel, `${name}: the node's kernel is as before`)
+  t.strictSame(sealaneFiles(join(directory, name), node.name), [], `${name}: nothing of ours is in its files`)
+}
+
+/** The claim is gone; what becomes of the volume behind it is the storage's to say. */
+function isVolume(line: string): boolean {
+  return line.startsWith('~ /api/v1/persistentvolumes ')
+}
+
+function isCrd(line: string): boolean {
+  const crd =
+    /^\+ \/apis\/(apiextensions\.k8s\.io\/v1\/customresourcedefinitions|apiregistration\.k8s\.io\/v1\/apiservices) /
+  return crd.test(line) && /(sealane|x-k8s|about\.k8s)\.io/.test(line)
+}
+
+async function noRefusals(t: Test, ...places: readonly Place[]): Promise<void> {
+  for (const { name, site } of places) {
+    t.strictSame(
+      await refusedByApiServer(site.api, SYSTEM),
+      [],
+      `${name}: no part was refused anything by RBAC or policies`,
+    )
+  }
+}
+
+t.setTimeout(900_000)
+
+t.test('from nothing to leaving', { timeout: 900_000 }, async (t) => {
+  const world = await startWorld(t)
+  await firstCall(t, world)
+  await nothingNew(t, world)
+  await t.test('exports that cannot work', (t) => wrongExports(t, world))
+  await t.test('leaving', (t) => leaving(t, world))
+  await t.test('a join by files', (t) => joinByFiles(t, world))
+  await t.test('a cluster that does not let us in', (t) => notLetIn(t, world))
+  await t.test('a join that is refused', (t) => refusedJoin(t, world))
+  await t.test('a join that breaks off', (t) => brokenOff(t, world))
+  await t.test('leaving with a broken part', (t) => brokenPart(t, world))
+  await t.test('leaving while the broker is away', (t) => brokerAway(t, world))
+  await t.test('uninstalling', (t) => uninstalling(t, world))
+})
+
+async function firstCall(t: Test, world: World): Promise<void> {
+  const { hub, member, directory } = world
+  const dry = await sealane(['broker', 'deploy', ...hub.at, '--service-type', 'NodePort', '--dry-run', ...IMAGE])
+  t.match(dry.stderr, /created {3}StatefulSet sealane-broker\/sealane-broker/)
+  t.strictSame(
+    dumpDifference(hub.objects, await dumpObjects(hub.site.api)),
+    [],
+    'a dry run of the broker changes nothing',
+  )
+
+  const began = performance.now()
+  const deployed = await sealane(['broker', 'deploy', ...hub.at, '--service-type', 'NodePort', ...IMAGE])
+  t.equal(deployed.stdout, `sealane token create ${hub.at.join(' ')}\n`, 'it prints the command to run next')
+  const token = await tokenFile(world, ['--uses', '2'])
+  const first = await sealane([...joinWords(hub), '--token-file', token])
+  const dryAt = performance.now()
+  const dryJoin = await sealane([...joinWords(member), '--dry-run'])
+  t.match(dryJoin.stderr, /created {3}DaemonSet sealane-system\/sealane-gateway/)
+  t.match(dryJoin.stderr, /changed {3}Node c2n1 {2}\(sealane.io\/gateway=0\)/)
+  t.match(dryJoin.stderr, /changed {3}ConfigMap kube-system\/coredns/)
+  t.equal(dryJoin.stdout, 'nothing was changed\n')
+  t.strictSame(
+    dumpDifference(member.objects, await dumpObjects(member.site.api)),
+    [],
+    'a dry run of a join changes nothing',
+  )
+  const dryMs = performance.now() - dryAt
+  const second = await sealane([...joinWords(member), '--token-file', token])
+  await sealane(['export', 'hello', '--namespace', 'demo', ...hub.at])
+  await answered(world)
+  const ms = performance.now() - began - dryMs
+  const parts = [deployed, first, second].map((done) => (done.ms / 1000).toFixed(1))
+  t.comment(
+    `from two bare clusters to the first answered call: ${(ms / 1000).toFixed(1)} s (deploy, join, join: ${parts.join(', ')} s)`,
+  )
+  t.ok(ms < 60_000, 'in less than a minute')
+  t.equal(first.stdout, 'c1 has joined with gateway c1n1; it is the first member\n')
+  t.equal(second.stdout, 'c2 has joined with gateway c2n1; it reaches c1\n')
+  equalsGolden(t, masked(second.stderr, directory), 'install/join.txt')
+  await noRefusals(t, hub, member)
+}
+
+async function nothingNew(t: Test, world: World): Promise<void> {
+  const { member, directory } = world
+  const before = await dumpObjects(member.site.api)
+  const again = await sealane([...joinWords(member), '--token-file', join(directory, 'token')])
+  t.match(again.stderr, /already joined as c2: the token is not used/)
+  t.notMatch(again.stderr, /^ {2}(created|changed) /m, 'the second join has nothing to do')
+  t.strictSame(dumpDifference(before, await dumpObjects(member.site.api)), [], 'and changes nothing')
+  t.comment(`a second join: ${(again.ms / 1000).toFixed(1)} s`)
+}
+
+interface ExportObject extends KubeObject {
+  readonly status?: {
+    readonly conditions?: readonly { readonly type: string; readonly status: string; readonly message: string }[]
+  }
+}
+
+/** What is wrong with an export stands on it, and what is right about it afterwards. */
+async function wrongExports(t: Test, { hub, member }: World): Promise<void> {
+  const { api } = hub.site
+  const long = 'x'.repeat(70)
+  const mcs = '/apis/multicluster.x-k8s.io/v1beta1/namespaces/demo'
+  await api.apply('/api/v1/namespaces/demo/services/elsewhere', {
+    ...helloService('elsewhere'),
+    spec: { type: 'ExternalName', externalName: 'example.org' },
+  })
+  for (const name of ['nothing', 'elsewhere', long]) {
+    const body = { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', metadata: { name } }
+    await api.apply(`${mcs}/serviceexports/${name}`, body)
+  }
+  const invalid = async (name: string): Promise<string> =>
+    await eventually(
+      async () => {
+        const found = await api.get<ExportObject>(`${mcs}/serviceexports/${name}`)
+        return found.status?.conditions?.find(({ type, status }) => type === 'Valid' && status === 'False')?.message
+      },
+      { deadlineMs: 20_000, say: `${name} is not valid` },
+    )
+  t.equal(await invalid('nothing'), 'Service demo/nothing does not exist')
+  t.equal(await invalid('elsewhere'), 'Service demo/elsewhere is of type ExternalName, which cannot be exported')
+  t.match(await invalid(long), new RegExp(`^Service demo/${long} cannot have a DNS name: "${long}": `))
+  const shown = await sealane(['show', 'exports', ...hub.at])
+  t.match(shown.stdout, /^demo +elsewhere +False \(InvalidServiceType\)/m)
+  t.match(shown.stdout, /^demo +nothing +False \(NoService\)/m)
+  await api.apply('/api/v1/namespaces/demo/services/nothing', helloService('nothing'))
+  await eventually(() => member.site.api.find(`${mcs}/serviceimports/nothing`), {
+    deadlineMs: 20_000,
+    say: 'it is imported',
+  })
+  for (const name of ['nothing', 'elsewhere', long]) await api.delete(`${mcs}/serviceexports/${name}`)
+  for (const name of ['nothing', 'elsewhere']) await api.delete(`/api/v1/namespaces/demo/services/${name}`)
+}
+
+async function leaving(t: Test, world: World): Promise<void> {
+  const { member, directory } = world
+  const left = await sealane(['leave', ...member.at])
+  t.equal(left.stdout, 'c2 has left the clusterset; Sealane is removed\n')
+  t.comment(`leaving: ${(left.ms / 1000).toFixed(1)} s`)
+  await isBare(t, member, directory)
+  const again = await trySealane(['leave', ...member.at])
+  t.equal(again.code, 1)
+  t.match(again.stderr, /Sealane is not installed there/)
+}
+
+/** What an agent for GitOps does: applies each document under its own name, several times. */
+async function applyAll({ site }: Place, text: string): Promise<void> {
+  const objects = parseAllDocuments(text).map((document) => document.toJS() as KubeObject)
+  for (const object of objects) {
+    await eventually(() => applyOne(site, object), { deadlineMs: 20_000, say: `${object.kind} is taken` })
+  }
+}
+
+async function applyOne({ api }: Site, object: KubeObject): Promise<Json> {
+  const { apiVersion, kind, metadata } = object
+  const root = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
+  const { resources } = await api.get<{ resources: { name: string; kind: string; namespaced: boolean }[] }>(root)
+  const resource = resources.find((one) => one.kind === kind && !one.name.includes('/'))
+  if (resource === undefined) throw new Error(`${kind} is not served yet`)
+  const within = resource.namespaced ? `/namespaces/${metadata.namespace ?? ''}` : ''
+  return await api.apply(`${root}${within}/${resource.name}/${metadata.name}`, object)
+}
+
+async function joinByFiles(t: Test, world: World): Promise<void> {
+  const { hub, member, directory } = world
+  const printed = await sealane([...joinWords(member), '--output', 'yaml'])
+  t.notMatch(printed.stdout, /sealane1\./, 'no token is in the files')
+  t.match(printed.stderr, /kubectl label node c2n1 sealane\.io\/gateway=0/, 'what files cannot carry is said')
+  const token = readFileSync(await tokenFile(world, ['--cluster-id', 'c2']), 'utf8')
+  await applyAll(member, printed.stdout)
+  const data = { token: Buffer.from(token).toString('base64') }
+  const metadata = { name: 'sealane-identity', namespace: SYSTEM }
+  const secret = { apiVersion: 'v1', kind: 'Secret', type: 'sealane.io/identity', metadata, data }
+  await member.site.api.apply(`/api/v1/namespaces/${SYSTEM}/secrets/sealane-identity`, secret)
+  await member.site.api.merge('/api/v1/nodes/c2n1', { metadata: { labels: { 'sealane.io/gateway': '0' } } })
+  await eventually(async () => (await connections(member)) === 'c1 up', { deadlineMs: 60_000, say: 'the lane is up' })
+  // The same files again, as such agents do all day: the identity stays.
+  await applyAll(member, printed.stdout)
+  t.equal(await connections(member), 'c1 up')
+  const joined = await sealane([...joinWords(member), '--token-file', join(directory, 'token')])
+  t.match(joined.stderr, /already joined as c2/, 'and the command line finds nothing but cluster DNS to do')
+  await answered(world)
+  await noRefusals(t, hub, member)
+  await sealane(['leave', ...member.at])
+  await isBare(t, member, directory)
+}
+
+interface GatewayObject extends KubeObject {
+  readonly status?: { readonly connections?: readonly { readonly cluster: string; readonly state: string }[] }
+}
+
+async function connections({ site }: Place): Promise<string> {
+  const gateways = await site.api.list<GatewayObject>('/apis/sealane.io/v1alpha1/gateways').catch(() => [])
+  return gateways
+    .flatMap(({ status }) => (status?.connections ?? []).map((one) => `${one.cluster} ${one.state}`))
+    .join(', ')
+}
+
+/** A real API server's answers; test/cli/kube/access.test.ts has more of them. */
+async function notLetIn(t: Test, world: World): Promise<void> {
+  const { member } = world
+  const { plane } = member.cluster
+  const token = ['--token-file', await tokenFile(world)]
+  const before = await dumpObjects(member.site.api)
+  const said = async (kubeconfig: string): Promise<string> => {
+    const done = await trySealane([
+      ...joinWords(member).map((word) => (word === plane.kubeconfig ? kubeconfig : word)),
+      ...token,
+    ])
+    t.equal(done.code, 1)
+    return done.stderr
+  }
+  const expired = await plane.kubeconfigFor({ user: 'ana', groups: ['system:masters'], validMs: -3_600_000 })
+  t.match(await said(expired), /^sealane: context "c2" of .*: its client certificate expired at .*\nlog in anew/)
+  const reader = await plane.kubeconfigFor({ user: 'reader' })
+  t.match(
+    await said(reader),
+    /: this user may not patch customresourcedefinitions\..*, create secrets\nuse a kubeconfig of a/,
+  )
+  await member.site.api.apply('/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/reader', {
+    apiVersion: 'rbac.authorization.k8s.io/v1',
+    kind: 'ClusterRoleBinding',
+    metadata: { name: 'reader' },
+    roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'view' },
+    subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'User', name: 'reader' }],
+  })
+  t.match(await said(reader), /: this user may not patch customresourcedefinitions\./, 'also when it may read')
+  await member.site.api.delete('/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/reader')
+  t.strictSame(dumpDifference(before, await dumpObjects(member.site.api)), [], 'nothing was changed')
+}
+
+/** What is half there afterwards is finished by the next join. */
+async function refusedJoin(t: Test, world: World): Promise<void> {
+  const { member } = world
+  const token = await tokenFile(world)
+  const asHub = joinWords(member).map((word) => (word === 'c2' ? 'c1' : word))
+  const began = performance.now()
+  const refused = await trySealane([...asHub, '--token-file', token])
+  t.equal(refused.code, 1)
+  t.match(refused.stderr, /\nsealane: cluster: "c1" is a member already \(joined .*\): choose another cluster id; /)
+  t.comment(`an id that is taken is told after ${((performance.now() - began) / 1000).toFixed(1)} s`)
+  const done = await sealane([...joinWords(member), '--token-file', token])
+  t.equal(done.stdout, 'c2 has joined with gateway c2n1; it reaches c1\n', 'the same token, another id')
+  await sealane(['leave', ...member.at])
+}
+
+async function brokenOff(t: Test, world: World): Promise<void> {
+  const { member } = world
+  const words = [...joinWords(member), '--token-file', await tokenFile(world, ['--cluster-id', 'c2'])]
+  for (const line of ['ClusterRole sealane-view', 'Deployment sealane-system/sealane-agent', 'joined']) {
+    const running = startSealane(words)
+    await eventually(() => running.said().includes(line), { deadlineMs: 60_000, intervalMs: 5, say: `it says ${line}` })
+    running.process.kill('SIGINT')
+    const { code, stderr } = await running.result
+    t.equal(code, 1, `broken off after "${line}"`)
+    t.match(stderr, /sealane: interrupted before it was done\n$/)
+  }
+  const done = await sealane(words)
+  t.equal(done.stdout, 'c2 has joined with gateway c2n1; it reaches c1\n', 'the same command goes on')
+  await answered(world)
+}
+
+async function brokenPart(t: Test, world: World): Promise<void> {
+  const { member, directory } = world
+  const path = `/apis/apps/v1/namespaces/${SYSTEM}/daemonsets/sealane-routeagent`
+  const containers = [{ name: 'routeagent', image: 'localhost/nothing:there' }]
+  await member.site.api.apply(path, {
+    apiVersion: 'apps/v1',
+    kind: 'DaemonSet',
+    metadata: { name: 'sealane-routeagent', namespace: SYSTEM },
+    spec: { template: { spec: { containers } } },
+  })
+  await eventually(async () => !(await isReady(member, 'routeagent')), { deadlineMs: 30_000, say: 'its pod is gone' })
+  const refused = await trySealane(['leave', ...member.at, '--timeout', '5s'])
+  t.equal(refused.code, 1)
+  t.match(
+    refused.stderr,
+    /waited 5s for every node to take Sealane out of its kernel: routeagent on c2n1/,
+    'what is broken is named',
+  )
+  const forced = await sealane(['leave', ...member.at, '--timeout', '10s', '--force'])
+  t.match(forced.stderr, /mended {4}DaemonSet sealane-system\/sealane-routeagent/)
+  t.equal(forced.stdout, 'c2 has left the clusterset; Sealane is removed\n')
+  t.comment(`leaving by force with a broken part: ${(forced.ms / 1000).toFixed(1)} s`)
+  await isBare(t, member, directory)
+}
+
+interface PodObject extends KubeObject {
+  readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] }
+}
+
+async function isReady({ site }: Place, part: string): Promise<boolean> {
+  const selector = encodeURIComponent(`app.kubernetes.io/component=${part}`)
+  const pods = await site.api.list<PodObject>(`/api/v1/namespaces/${SYSTEM}/pods?labelSelector=${selector}`)
+  return pods.some(({ status }) =>
+    status?.conditions?.some(({ type, status: is }) => type === 'Ready' && is === 'True'),
+  )
+}
+
+async function brokerAway(t: Test, world: World): Promise<void> {
+  const { hub, member, directory } = world
+  await joinAgain(world, member)
+  const broker = '/apis/apps/v1/namespaces/sealane-broker/statefulsets/sealane-broker'
+  await hub.site.api.merge(broker, { spec: { replicas: 0 } })
+  await eventually(async () => (await hub.site.api.list('/api/v1/namespaces/sealane-broker/pods')).length === 0, {
+    deadlineMs: 30_000,
+    say: 'the broker is away',
+  })
+  const refused = await trySealane(['leave', ...member.at, '--timeout', '4s'])
+  t.equal(refused.code, 1)
+  t.match(refused.stderr, /waited 4s for the broker to be told: agent: broker at 192\.0\.2\.11:\d+: /)
+  const forced = await sealane(['leave', ...member.at, '--force'])
+  t.equal(forced.stdout, 'c2 has left the clusterset; Sealane is removed\n')
+  t.comment(`leaving by force without a broker: ${(forced.ms / 1000).toFixed(1)} s`)
+  await isBare(t, member, directory)
+  await hub.site.api.merge(broker, { spec: { replicas: 1 } })
+}
+
+async function uninstalling(t: Test, world: World): Promise<void> {
+  const { hub, member, directory } = world
+  await eventually(() => joinAgain(world, member), { deadlineMs: 60_000, intervalMs: 1000 })
+  await answered(world)
+  const there = await sealane(['uninstall', ...member.at, '--crds'])
+  t.equal(there.stdout, 'c2 has left the clusterset; the CRDs are gone\n')
+  await isBare(t, member, directory, 'gone')
+  await sealane(['unexport', 'hello', '--namespace', 'demo', ...hub.at])
+  const here = await sealane(['uninstall', ...hub.at, '--crds'])
+  t.equal(here.stdout, 'c1 has left the clusterset; the broker is gone; the CRDs are gone\n')
+  await isBare(t, hub, directory, 'gone')
+  const nothing = await sealane(['uninstall', ...hub.at])
+  t.equal(nothing.stdout, 'Sealane was not there; the CRDs stay (--crds)\n')
+}
+
+/** Without what differs from run to run: how long things take decides what is waited for. */
+function masked(text: string, directory: string): string {
+  return text
+    .split('\n')
+    .filter((line) => !/^(waiting for| {2}(agent|gateway|routeagent|dns|to c1)[,:])/.test(line))
+    .join('\n')
+    .replaceAll(directory, 'FOLDER')
+    .replace(/v1\.\d+\.\d+\S*/, (version) => 'VERSION'.padEnd(version.length))
+    .replaceAll(/10\.53\.\d+\.\d+/g, (address) =>
+      address === '10.53.0.0' || address === '10.53.0.10' ? address : 'DNS',
+    )
+}

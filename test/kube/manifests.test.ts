@@ -1,0 +1,351 @@
+/** What is installed, as a real API server takes it: schemas, rights, policies, pod security. */
+import { mkdirSync, readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { ALL_CRDS } from '../../install/crds/all-crds.ts'
+import type { CustomResourceDefinition } from '../../install/crds/custom-resource.ts'
+import { LABEL_MCS_RELEASE, SERVICE_EXPORT } from '../../install/crds/multicluster.ts'
+import { planBroker } from '../../install/plan-broker.ts'
+import { planCrds } from '../../install/plan-crds.ts'
+import { planMember } from '../../install/plan-member.ts'
+import { DEFAULT_VALUES } from '../../install/values.ts'
+import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { startControlPlane } from './support/control-plane.ts'
+import { brokerObjects, memberObjects } from './support/installed-objects.ts'
+import { kubeProgramsMissing } from './support/kube-programs.ts'
+import { type Json, type KubeObject, type KubeRequest, kubeRequest } from './support/kube-request.ts'
+import { SCHEMA_ROWS, endpoint, membership } from './support/manifest-objects.ts'
+
+t.setTimeout(1_800_000)
+
+const SYSTEM = 'sealane-system'
+
+const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+const PLURALS: Readonly<Record<string, string>> = {
+  NetworkPolicy: 'networkpolicies',
+  ValidatingAdmissionPolicy: 'validatingadmissionpolicies',
+}
+
+function pathOf({ apiVersion, kind, metadata }: KubeObject): string {
+  const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
+  const scope = metadata.namespace === undefined ? '' : `/namespaces/${metadata.namespace}`
+  return `${group}${scope}/${PLURALS[kind] ?? `${kind.toLowerCase()}s`}/${metadata.name}`
+}
+
+t.test('a real API server takes it all', { skip: kubeProgramsMissing() ?? false }, async (t) => {
+  const directory = join(temporaryFolder(t), 'plane')
+  mkdirSync(directory)
+  const cluster = await startControlPlane({ name: 'c1', directory, serviceCIDR: '10.43.0.0/16' })
+  t.teardown(() => cluster.stop())
+  const { api } = cluster
+  await api.apply('/api/v1/namespaces/shop', { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+
+  await t.test('CRDs: an older one of another product is brought up to date, its objects stay', async (t) => {
+    const [alpha] = SERVICE_EXPORT.spec.versions
+    const labels = { [LABEL_MCS_RELEASE]: 'v0.2.0' }
+    const older = {
+      ...SERVICE_EXPORT,
+      metadata: { ...SERVICE_EXPORT.metadata, labels },
+      spec: { ...SERVICE_EXPORT.spec, versions: [{ ...alpha, storage: true }] },
+    }
+    await api.apply(`${CRDS}/${older.metadata.name}`, older)
+    const path = '/apis/multicluster.x-k8s.io/v1alpha1/namespaces/shop/serviceexports/web'
+    const webExport = { apiVersion: 'multicluster.x-k8s.io/v1alpha1', kind: 'ServiceExport', metadata: { name: 'web' } }
+    await eventually(() => api.apply(path, webExport), { deadlineMs: 30_000 })
+    const actions = await applyCrds(api)
+    t.equal(actions.get('serviceexports.multicluster.x-k8s.io'), 'update')
+    t.equal(actions.get('clusters.sealane.io'), 'create')
+    await eventually(() => api.get(path.replace('v1alpha1', 'v1beta1')), { deadlineMs: 30_000 })
+    t.same(new Set((await applyCrds(api)).values()), new Set(['leave']), 'the next time nothing is written')
+  })
+
+  await t.test('CRDs are established, structural, and their names are accepted', async (t) => {
+    for (const { metadata } of ALL_CRDS) {
+      const conditions = await eventually(async () => {
+        const { status } = await api.get<{ status: { conditions: { type: string; status: string }[] } }>(
+          `${CRDS}/${metadata.name}`,
+        )
+        if (status.conditions.find(({ type }) => type === 'Established')?.status !== 'True') return false
+        return status.conditions
+      })
+      const text = conditions.map(({ type, status }) => `${type}=${status}`).sort()
+      const approved = metadata.name.endsWith('.k8s.io') && !metadata.name.includes('.x-k8s.io')
+      const want = ['Established=True', ...(approved ? ['KubernetesAPIApprovalPolicyConformant=True'] : [])]
+      t.same(text, [...want, 'NamesAccepted=True'], metadata.name)
+    }
+  })
+
+  await t.test('what the schemas take and refuse', async (t) => {
+    for (const row of SCHEMA_ROWS) {
+      const { object, want } = row
+      const { status, text } = await api.raw('PATCH', `${pathOf(object)}?fieldManager=test&force=true&dryRun=All`, {
+        body: object,
+        contentType: 'application/apply-patch+yaml',
+      })
+      if (want === '') t.ok(status < 300, `${object.kind} ${object.metadata.name} is taken: ${text.slice(0, 300)}`)
+      else t.match((JSON.parse(text) as { message?: string }).message, want, `${object.kind}: ${want}`)
+    }
+  })
+
+  await t.test('the id of a cluster cannot change', async (t) => {
+    const path = '/apis/sealane.io/v1alpha1/memberships/self'
+    await api.apply(path, membership({}))
+    await api.apply(path, membership({ phase: 'leaving' }))
+    await t.rejects(api.apply(path, membership({ clusterId: 'roma' })), /the id of a member cannot change/)
+    await t.rejects(api.apply(path, membership({ clusterset: 'other' })), /the clusterset of a member cannot change/)
+    await api.delete(path)
+  })
+
+  await t.test('all objects, first as a dry run, then for real', async (t) => {
+    const broker = { ...DEFAULT_VALUES.broker, enabled: true }
+    const values = { ...DEFAULT_VALUES, broker }
+    const parts = [...planMember(values), ...planBroker(values)]
+    const objects = parts.flatMap((part) => JSON.parse(JSON.stringify(part.objects)) as KubeObject[])
+    for (const object of objects.filter(({ kind }) => kind === 'Namespace')) await api.apply(pathOf(object), object)
+    for (const object of objects) {
+      const done = await api.apply(`${pathOf(object)}?dryRun=All&fieldValidation=Strict`, object)
+      t.equal(done.kind, object.kind, `${object.kind} ${object.metadata.name}`)
+    }
+    for (const object of objects) await api.apply(pathOf(object), object)
+    const warned = await Promise.all(
+      objects.filter(({ kind }) => kind === 'ValidatingAdmissionPolicy').map((one) => typeWarnings(api, pathOf(one))),
+    )
+    t.same(warned.flat(), [], 'the expressions of the policies fit the types')
+  })
+
+  await t.test('pods of all parts pass the pod security levels of their namespaces', async (t) => {
+    for (const part of ['agent', 'gateway', 'routeagent', 'dns', 'broker']) {
+      const namespace = part === 'broker' ? 'sealane-broker' : SYSTEM
+      const { template } = templateOf([...memberObjects(), ...brokerObjects()], part)
+      const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name: `try-${part}`, namespace }, spec: template.spec }
+      const path = `/api/v1/namespaces/${namespace}/pods?dryRun=All&fieldValidation=Strict`
+      await eventually(() => api.post(path, pod), { deadlineMs: 30_000, say: `a pod of ${part}` })
+      t.pass(part)
+    }
+    // Away from the node's network, the parts of a member would pass the strictest level as well.
+    const restricted = { 'pod-security.kubernetes.io/enforce': 'restricted' }
+    await api.merge('/api/v1/namespaces/shop', { metadata: { labels: restricted } })
+    for (const part of ['agent', 'dns']) {
+      const { template } = templateOf(memberObjects(), part)
+      const spec = { ...template.spec, serviceAccountName: 'default' }
+      const pod = { apiVersion: 'v1', kind: 'Pod', metadata: { name: part, namespace: 'shop' }, spec }
+      await eventually(() => api.post('/api/v1/namespaces/shop/pods?dryRun=All', pod), { deadlineMs: 30_000 })
+      t.pass(`${part} is restricted`)
+    }
+  })
+
+  await t.test('each account may do its work and nothing else', async (t) => {
+    for (const [part, verb, resource, namespace, want] of ACCESS_ROWS) {
+      const account = await cluster.apiAs({ serviceAccount: { namespace: SYSTEM, name: `sealane-${part}` } })
+      t.equal(await allows(account, verb, resource, namespace), want, `${part} ${verb} ${resource} ${namespace}`)
+      account.close()
+    }
+  })
+
+  await t.test('who edits a namespace exports its services, and only reads imports', async (t) => {
+    await api.apply('/apis/rbac.authorization.k8s.io/v1/namespaces/shop/rolebindings/editor', {
+      apiVersion: 'rbac.authorization.k8s.io/v1',
+      kind: 'RoleBinding',
+      metadata: { name: 'editor', namespace: 'shop' },
+      roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'edit' },
+      subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'User', name: 'ana' }],
+    })
+    const ana = await cluster.apiAs({ user: 'ana' })
+    t.teardown(() => ana.close())
+    const mcs = 'multicluster.x-k8s.io'
+    await eventually(() => allows(ana, 'create', `${mcs}/serviceexports`, 'shop'), { deadlineMs: 30_000 })
+    t.equal(await allows(ana, 'list', `${mcs}/serviceimports`, 'shop'), true)
+    t.equal(await allows(ana, 'create', `${mcs}/serviceimports`, 'shop'), false)
+    t.equal(await allows(ana, 'patch', `${mcs}/serviceimports`, 'shop'), false)
+  })
+
+  await t.test('the agent writes its own EndpointSlices only', async (t) => {
+    const agent = await cluster.apiAs({ serviceAccount: { namespace: SYSTEM, name: 'sealane-agent' } })
+    t.teardown(() => agent.close())
+    const path = (name: string): string => `/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices/${name}`
+    await api.apply(path('theirs'), slice('theirs', 'endpointslice-controller.k8s.io'))
+    await agent.apply(path('ours'), slice('ours', 'agent.sealane.io'))
+    const refusal = /the agent writes only EndpointSlices with label/
+    await eventuallyRefused(t, () => agent.apply(path('new'), slice('new', 'someone')), refusal, 'creates')
+    await t.rejects(agent.apply(path('theirs'), slice('theirs', 'agent.sealane.io')), refusal, 'takes over')
+    await t.rejects(agent.delete(path('theirs')), refusal, 'deletes')
+    await agent.delete(path('ours'))
+    await api.delete(path('theirs'))
+  })
+
+  await t.test('a pod on a node writes the objects of that node only', async (t) => {
+    const token = await nodeToken(api, 'n1', 'sealane-gateway')
+    const { url, caFile } = cluster
+    const gateway = kubeRequest({ url, ca: readFileSync(caFile, 'utf8'), credentials: { token } })
+    t.teardown(() => gateway.close())
+    const group = '/apis/sealane.io/v1alpha1'
+    const own = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'n1' } }
+    await gateway.apply(`${group}/gateways/n1`, own)
+    const status = { version: '1', lanes: [], connections: [] }
+    await gateway.apply(`${group}/gateways/n1/status`, { ...own, status })
+    await gateway.apply(`${group}/endpoints/roma.n1-lane0`, endpoint({ name: 'roma.n1-lane0', node: 'n1' }))
+    const refusal = /a pod on node n1 writes only the objects of that node/
+    const other = { ...own, metadata: { name: 'n2' } }
+    await eventuallyRefused(t, () => gateway.apply(`${group}/gateways/n2`, other), refusal, 'another gateway')
+    await api.apply(`${group}/gateways/n3`, { ...own, metadata: { name: 'n3' } })
+    await t.rejects(gateway.delete(`${group}/gateways/n3`), refusal, 'deletes another')
+    await t.rejects(
+      gateway.apply(`${group}/endpoints/roma.n2-lane0`, endpoint({ name: 'roma.n2-lane0', node: 'n2' })),
+      refusal,
+      'an endpoint of another node',
+    )
+    await gateway.delete(`${group}/endpoints/roma.n1-lane0`)
+    await gateway.delete(`${group}/gateways/n1`)
+  })
+
+  await t.test('id and clusterset stay while this cluster is a member, and can go when it leaves', async (t) => {
+    const path = (name: string): string => `/apis/about.k8s.io/v1beta1/clusterproperties/${name}`
+    const set = (name: string, value: string): Promise<unknown> =>
+      api.apply(path(name), {
+        apiVersion: 'about.k8s.io/v1beta1',
+        kind: 'ClusterProperty',
+        metadata: { name },
+        spec: { value },
+      })
+    const [id, clusterset] = ['cluster.clusterset.k8s.io', 'clusterset.k8s.io']
+    const member = '/apis/sealane.io/v1alpha1/memberships/self'
+    await set(id, 'milano')
+    await set(id, 'roma')
+    await api.apply(member, membership({}))
+    await set(clusterset, 'default')
+    await eventuallyRefused(t, () => set(id, 'milano'), /must not change while this cluster is a member/, 'id')
+    await t.rejects(api.delete(path(id)), /leave it first with sealane leave/, 'id, deleted')
+    await eventuallyRefused(t, () => set(clusterset, 'x'), /must not change while this cluster/, 'clusterset')
+    await t.rejects(api.delete(path(clusterset)), /leave first with sealane leave/, 'clusterset, deleted')
+    await set('other.example.org', 'free')
+    await set('other.example.org', 'to change')
+    await api.apply(member, membership({ phase: 'leaving' }))
+    await eventually(() => api.delete(path(clusterset)).then(() => true), { deadlineMs: 30_000 })
+    await eventually(() => api.delete(path(id)).then(() => true), { deadlineMs: 30_000 })
+    t.pass('both are gone')
+  })
+})
+
+/** What the policies' informers have not seen yet is let through; sooner or later they refuse. */
+async function eventuallyRefused(
+  t: Test,
+  attempt: () => Promise<unknown>,
+  message: RegExp,
+  name: string,
+): Promise<void> {
+  const found = await eventually(
+    () =>
+      attempt().then(
+        () => false,
+        (error: unknown) => error as Error,
+      ),
+    {
+      deadlineMs: 60_000,
+      say: `a refusal: ${name}`,
+    },
+  )
+  t.match((found as Error).message, message, name)
+}
+
+async function applyCrds(api: KubeRequest): Promise<Map<string, string>> {
+  const present = await api.list<CustomResourceDefinition>(CRDS)
+  const decisions = planCrds(ALL_CRDS, new Map(present.map((crd) => [crd.metadata.name, crd])))
+  for (const { name, crd } of decisions) {
+    if (crd !== undefined) await api.apply(`${CRDS}/${name}`, crd as unknown as Json)
+  }
+  return new Map(decisions.map(({ name, action }) => [name, action]))
+}
+
+interface PolicyStatus {
+  readonly status?: {
+    readonly observedGeneration?: number
+    readonly typeChecking?: { readonly expressionWarnings?: readonly { warning: string }[] }
+  }
+}
+
+async function typeWarnings(api: KubeRequest, path: string): Promise<string[]> {
+  const { status } = await eventually(
+    async () => {
+      const policy = await api.get<PolicyStatus>(path)
+      return policy.status?.observedGeneration === undefined ? false : policy
+    },
+    { deadlineMs: 60_000, say: 'type checking' },
+  )
+  return (status?.typeChecking?.expressionWarnings ?? []).map(({ warning }) => warning)
+}
+
+interface Template {
+  readonly template: { readonly spec: Json }
+}
+
+function templateOf(objects: readonly KubeObject[], part: string): Template {
+  const found = objects.find((one) => one.metadata.name === `sealane-${part}` && 'template' in Object(one['spec']))
+  return found?.['spec'] as Template
+}
+
+async function allows(api: KubeRequest, verb: string, resource: string, namespace: string): Promise<boolean> {
+  const [group = '', plural = '', subresource = ''] = resource.split('/')
+  const [name, at = ''] = plural.split('@').reverse()
+  const resourceAttributes = {
+    verb,
+    group,
+    resource: at === '' ? name : at,
+    subresource,
+    namespace,
+    ...(at === '' ? {} : { name }),
+  }
+  const review = await api.post<{ status: { allowed: boolean } }>(
+    '/apis/authorization.k8s.io/v1/selfsubjectaccessreviews',
+    { apiVersion: 'authorization.k8s.io/v1', kind: 'SelfSubjectAccessReview', spec: { resourceAttributes } },
+  )
+  return review.status.allowed
+}
+
+/** part, verb, group/resource[@name][/subresource], namespace ('' all), may it */
+const ACCESS_ROWS: readonly (readonly [string, string, string, string, boolean])[] = [
+  ['agent', 'create', 'multicluster.x-k8s.io/serviceimports', '', true],
+  ['agent', 'patch', 'multicluster.x-k8s.io/serviceexports/status', '', true],
+  ['agent', 'patch', 'multicluster.x-k8s.io/serviceexports', '', false],
+  ['agent', 'patch', '/services', '', false],
+  ['agent', 'get', '/secrets@sealane-identity', SYSTEM, true],
+  ['agent', 'get', '/secrets@other', SYSTEM, false],
+  ['agent', 'list', '/secrets', SYSTEM, false],
+  ['agent', 'create', '/pods', SYSTEM, false],
+  ['agent', 'update', 'coordination.k8s.io/leases', SYSTEM, true],
+  ['agent', 'update', 'coordination.k8s.io/leases', 'kube-system', false],
+  ['gateway', 'patch', 'sealane.io/gateways/status', '', true],
+  ['gateway', 'get', '/secrets@sealane-identity', SYSTEM, false],
+  ['gateway', 'list', '/services', '', false],
+  ['gateway', 'patch', '/nodes', '', false],
+  ['routeagent', 'watch', 'discovery.k8s.io/endpointslices', '', true],
+  ['routeagent', 'patch', 'discovery.k8s.io/endpointslices', '', false],
+  ['routeagent', 'patch', 'sealane.io/gateways', '', false],
+  ['dns', 'watch', 'multicluster.x-k8s.io/serviceimports', '', true],
+  ['dns', 'patch', 'multicluster.x-k8s.io/serviceimports', '', false],
+  ['dns', 'list', '/configmaps', SYSTEM, false],
+]
+
+function slice(name: string, managedBy: string): Json {
+  const labels = { 'endpointslice.kubernetes.io/managed-by': managedBy }
+  const metadata = { name, namespace: 'shop', labels }
+  return { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', metadata, addressType: 'IPv4', endpoints: [] }
+}
+
+/** A token as a pod of that account on that node gets it. */
+async function nodeToken(api: KubeRequest, node: string, account: string): Promise<string> {
+  await api.apply(`/api/v1/nodes/${node}`, { apiVersion: 'v1', kind: 'Node', metadata: { name: node } })
+  const containers = [{ name: 'c', image: 'localhost/none' }]
+  const pod = await api.post(`/api/v1/namespaces/${SYSTEM}/pods`, {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'bound', namespace: SYSTEM },
+    spec: { nodeName: node, serviceAccountName: account, containers },
+  })
+  const boundObjectRef = { apiVersion: 'v1', kind: 'Pod', name: 'bound', uid: pod.metadata.uid }
+  const { status } = await api.post<{ status: { token: string } }>(
+    `/api/v1/namespaces/${SYSTEM}/serviceaccounts/${account}/token`,
+    { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: { boundObjectRef } },
+  )
+  return status.token
+}

@@ -1,0 +1,42 @@
+/** What the stories share: names in the zone, and waiting for a value. */
+import type { Test } from 'tap'
+import { eventually } from '../../support/eventually.ts'
+import { type Call, type Site, callers } from '../support/callers.ts'
+import type { Json } from '../support/kube-request.ts'
+
+const ZONE = 'clusterset.local'
+const SOON = { deadlineMs: 20_000, intervalMs: 50 }
+
+/** The name of a service of the shop. */
+export function inZone(name: string): string {
+  return `${name}.shop.svc.${ZONE}`
+}
+
+export function namespace(name: string): Json {
+  return { apiVersion: 'v1', kind: 'Namespace', metadata: { name } }
+}
+
+/** Waits for it; what it was at last stands in the test's output. */
+export async function same<T>(t: Test, read: () => Promise<T>, wanted: T, says: string): Promise<void> {
+  let last: T | undefined
+  await eventually(async () => (last = await read()) === wanted, SOON).catch(() => undefined)
+  t.equal(last, wanted, says)
+}
+
+export interface Expected {
+  readonly name: string
+  readonly port: number
+  readonly protocol: Call['protocol']
+  readonly wanted: string
+  readonly says: string
+}
+
+/** Twenty calls, and who answered them. */
+export async function expectCallers(
+  t: Test,
+  site: Site,
+  { name, port, protocol = 'tcp', wanted, says }: Expected,
+): Promise<void> {
+  const answered = await callers(site, { namespace: 'shop', host: inZone(name), port, protocol, times: 20 })
+  t.equal(answered, wanted, `${says}: ${name} ${port}/${protocol} from ${site.name}`)
+}

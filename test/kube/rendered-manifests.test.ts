@@ -1,0 +1,125 @@
+/** Kustomize and Helm make the same objects of manifests/ as install/ does; Argo CD understands how they do. */
+import { execFile } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import t from 'tap'
+import { formatYaml } from '../../cluster/yaml.ts'
+import { ALL_CRDS } from '../../install/crds/all-crds.ts'
+import { SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/multicluster.ts'
+import type { InstallValues } from '../../install/values.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { HEALTH_ROWS, healthScripts } from './support/argocd-health.ts'
+import { buildGoModule, goVersion } from './support/build-programs.ts'
+import { MANIFESTS, brokerObjects, memberObjects, sorted } from './support/installed-objects.ts'
+import type { KubeObject } from './support/kube-request.ts'
+
+t.setTimeout(1_800_000)
+
+t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? false }, async (t) => {
+  const { render } = await buildGoModule(join(import.meta.dirname, 'render'))
+  const run = async (...args: string[]): Promise<KubeObject[]> => {
+    const { stdout } = await promisify(execFile)(render ?? '', args, { maxBuffer: 64 << 20 })
+    return sorted(JSON.parse(stdout) as unknown[])
+  }
+  const helm = async (values?: object): Promise<KubeObject[]> => {
+    if (values === undefined) return run('helm', join(MANIFESTS, 'chart'))
+    const file = join(temporaryFolder(t), 'values.yaml')
+    writeFileSync(file, formatYaml(values))
+    return run('helm', join(MANIFESTS, 'chart'), file)
+  }
+
+  await t.test('with default values', async (t) => {
+    t.same(await run('kustomize', join(MANIFESTS, 'base')), memberObjects(), 'kustomize, member')
+    t.same(await run('kustomize', join(MANIFESTS, 'broker')), brokerObjects(), 'kustomize, broker')
+    t.same(await run('kustomize', join(MANIFESTS, 'crds')), sorted(ALL_CRDS), 'kustomize, CRDs')
+    t.same(await helm(), sorted([...ALL_CRDS, ...memberObjects()]), 'helm')
+  })
+
+  await t.test('with every value another one', async (t) => {
+    const values = otherValues()
+    t.same(await helm(values), sorted([...ALL_CRDS, ...memberObjects(values), ...brokerObjects(values)]))
+    const neither = { member: { enabled: false } }
+    t.same(await helm(neither), sorted(ALL_CRDS), 'nothing but the CRDs')
+  })
+
+  await t.test("Argo CD's health scripts", async (t) => {
+    const scripts = healthScripts()
+    const questions = HEALTH_ROWS.map(({ kind, object }) => ({ script: scripts.get(kind) ?? kind, object }))
+    const asked = promisify(execFile)(render ?? '', ['health'])
+    asked.child.stdin?.end(JSON.stringify(questions))
+    const answers = JSON.parse((await asked).stdout) as { status: string; message: string }[]
+    for (const [i, { kind, want }] of HEALTH_ROWS.entries()) {
+      t.equal(`${answers[i]?.status ?? ''}: ${answers[i]?.message ?? ''}`, want, kind)
+    }
+    t.same(new Set(HEALTH_ROWS.map(({ kind }) => kind)), new Set(scripts.keys()), 'each script is tried')
+  })
+
+  await t.test('values that cannot be right are refused', async (t) => {
+    for (const values of [
+      { gatway: {} },
+      { image: { tag: '1" evil: "' } },
+      { agent: { replicas: 'two' } },
+      { logLevel: 'loud' },
+      { broker: { service: { type: 'ExternalName' } } },
+    ]) {
+      await t.rejects(helm(values), /values don't meet the specifications/, JSON.stringify(values))
+    }
+  })
+
+  await t.test('the CRDs of the Multi-Cluster Services API are those of its project', async (t) => {
+    const facts = (crds: readonly unknown[]): unknown => withoutWords(sorted(crds))
+    t.same(facts([SERVICE_EXPORT, SERVICE_IMPORT]), facts(await run('mcs')))
+  })
+})
+function noGo(): string | undefined {
+  return goVersion() === undefined ? 'needs Go to build the renderers' : undefined
+}
+
+function otherValues(): InstallValues {
+  const pods = {
+    // Helm merges maps into the defaults: each entry of the defaults is given anew.
+    resources: { requests: { cpu: '1', memory: '64Mi' }, limits: { memory: '1Gi' } },
+    nodeSelector: { 'disk type': 'fast "one"' },
+    tolerations: [{ key: 'a', operator: 'Equal' as const, value: 'b', effect: 'NoSchedule' }],
+  }
+  const site = 'apiVersion: sealane.io/v1alpha1\nkind: Site # "quoted" {{ not a template }}\n\n'
+  return {
+    image: { repository: 'registry.example.org:5000/net/sealane', tag: 'v2', pullPolicy: 'Always' },
+    imagePullSecrets: [{ name: 'registry' }],
+    logLevel: 'debug',
+    member: {
+      enabled: true,
+      namespace: 'net',
+      createNamespace: false,
+      site,
+      admissionPolicies: false,
+      criticalPodsQuota: true,
+    },
+    agent: { replicas: 3, ...pods },
+    dns: { replicas: 1, clusterIP: '10.43.0.11', ...pods },
+    gateway: { userSpaceWireguard: false, ...pods },
+    routeagent: pods,
+    broker: {
+      enabled: true,
+      namespace: 'hub',
+      createNamespace: false,
+      advertise: ['one.example.org:7443', '[2001:db8::1]:443'],
+      clusterset: 'prod',
+      service: { type: 'NodePort', annotations: { 'example.org/lb': 'a: b' }, loadBalancerClass: 'x' },
+      storage: { size: '5Gi', storageClassName: 'fast' },
+      ...pods,
+    },
+  }
+}
+
+/** Without descriptions, which are in our own words, and with lists that mean sets in one order. */
+function withoutWords(value: unknown, key = ''): unknown {
+  if (Array.isArray(value)) {
+    const items = value.map((item) => withoutWords(item))
+    return key === 'required' || key === 'enum' ? items.sort() : items
+  }
+  if (typeof value !== 'object' || value === null) return value
+  const entries = Object.entries(value).filter(([name, inner]) => name !== 'description' || typeof inner !== 'string')
+  return Object.fromEntries(entries.map(([name, inner]) => [name, withoutWords(inner, name)]))
+}

@@ -1,0 +1,132 @@
+/**
+ * `npm run test:conformance -- [--overlapping] [--report FILE]`: the published suite of the Multi-Cluster Services API on
+ * two real clusters that the command line has joined. Ends with 0 when every spec passed, with 1 when one did not, and
+ * with 2 when the suite could not be run.
+ */
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs'
+import { tmpdir } from 'node:os'
+import { dirname, join, resolve } from 'node:path'
+import { parseArgs } from 'node:util'
+import { eventually } from '../support/eventually.ts'
+import { ROOT } from '../support/source-tree.ts'
+import { ownChecks } from './conformance/own-checks.ts'
+import { judge, tableOf } from './conformance/report.ts'
+import { suiteProgram } from './conformance/suite-program.ts'
+import { UNDER_TRANSLATION } from './conformance/under-translation.ts'
+import { type JoinedClusters, startJoinedClusters } from './support/joined-clusters.ts'
+import { podletMissing } from './support/podlet-world.ts'
+import { afterPrograms, makeProgram } from './support/program.ts'
+import { FLAT, OVERLAPPING } from './support/two-clusters.ts'
+
+const SUITE_DEADLINE_MS = 45 * 60_000
+
+interface Wishes {
+  readonly overlapping: boolean
+  readonly report: string
+}
+
+function wishes(): Wishes {
+  const options = { overlapping: { type: 'boolean', default: false }, report: { type: 'string' } } as const
+  const { overlapping, report } = parseArgs({ options, allowPositionals: false }).values
+  const name = overlapping ? 'report-overlapping.yaml' : 'report.yaml'
+  return { overlapping, report: resolve(report ?? join(ROOT, 'build/conformance', name)) }
+}
+
+async function main(): Promise<number> {
+  const { overlapping, report } = wishes()
+  const missing = podletMissing()
+  if (missing !== undefined) throw new Error(`this machine ${missing}`)
+  const directory = realpathSync(mkdtempSync(join(tmpdir(), 'sealane-conformance-')))
+  afterPrograms(() => rmSync(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }))
+  const say = stopwatch()
+  const checkout = process.env['SEALANE_MCS_SUITE']
+  say('building the suite')
+  const suite = await suiteProgram({ directory, ...(checkout === undefined ? {} : { checkout }) })
+  const rows = overlapping ? OVERLAPPING : FLAT
+  const clusters = await startJoinedClusters({ directory: makeFolder(directory, 'clusters'), rows, say })
+  try {
+    say(`running ${suite.origin}`)
+    const folder = makeFolder(directory, 'run')
+    const log = await runSuite(suite.path, clusters, folder)
+    keep(folder, report, log)
+    say('checking what the suite rests on')
+    const own = await ownChecks(sitesOf(clusters))
+    return conclude(report, overlapping, own)
+  } finally {
+    await clusters.stop()
+    say('everything is stopped')
+  }
+}
+
+function makeFolder(parent: string, name: string): string {
+  const path = join(parent, name)
+  mkdirSync(path)
+  return path
+}
+
+/** Runs it to its end, which is known by its report; gives its log. */
+async function runSuite(path: string, { clusters, kubeconfig }: JoinedClusters, directory: string): Promise<string> {
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string }
+  const args = [
+    '-test.timeout=40m',
+    '-ginkgo.no-color',
+    '-ginkgo.v',
+    `-contexts=${clusters.map(({ row }) => row.name).join(',')}`,
+    '-organization=Sealane',
+    '-project=Sealane',
+    `-version=${version}`,
+    '-url=https://sealane.io',
+  ]
+  const env = { ...process.env, KUBECONFIG: kubeconfig }
+  const program = makeProgram({ name: 'suite', path, args, directory, env })
+  program.start()
+  await eventually(() => program.failure, {
+    deadlineMs: SUITE_DEADLINE_MS,
+    intervalMs: 500,
+    say: 'the end of the suite',
+  })
+  const log = join(directory, 'suite.log')
+  if (existsSync(join(directory, 'report.yaml'))) return log
+  throw new Error(`the suite ${program.failure ?? ''} without a report:\n${program.log().slice(-4000)}`)
+}
+
+/** The reports and the log stand beside each other, under the name that was asked for. */
+function keep(folder: string, report: string, log: string): void {
+  mkdirSync(dirname(report), { recursive: true })
+  const stem = report.replace(/\.ya?ml$/, '')
+  copyFileSync(join(folder, 'report.yaml'), report)
+  copyFileSync(join(folder, 'report.html'), `${stem}.html`)
+  writeFileSync(`${stem}.log`, readFileSync(log))
+}
+
+function conclude(report: string, overlapping: boolean, own: ReturnType<typeof judge>['rows']): number {
+  const { rows, faults } = judge(readFileSync(report, 'utf8'), overlapping ? UNDER_TRANSLATION : [])
+  process.stdout.write(`\n${tableOf([...rows, ...own])}`)
+  const all = [...faults, ...own.filter(({ result }) => result !== 'passed').map(({ spec }) => `failed: ${spec}`)]
+  for (const fault of all) console.log(fault)
+  console.log(`the report is ${report}`)
+  return all.length === 0 ? 0 : 1
+}
+
+function sitesOf({ clusters }: JoinedClusters): Parameters<typeof ownChecks>[0] {
+  return clusters.map(({ row, plane }) => ({ name: row.name, api: plane.api, kubeconfig: plane.kubeconfig }))
+}
+
+function stopwatch(): (line: string) => void {
+  const started = performance.now()
+  return (line) => console.log(`${((performance.now() - started) / 1000).toFixed(1).padStart(6)} s  ${line}`)
+}
+
+process.exitCode = await main().catch((error: unknown) => {
+  console.error(`the conformance suite was not run: ${(error as Error).message}`)
+  return 2
+})

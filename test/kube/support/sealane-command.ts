@@ -1,0 +1,52 @@
+/** The command line as a user of a test cluster runs it: a process of its own, with its two outputs and how long it took. */
+import { type ChildProcess, spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { join } from 'node:path'
+import { ROOT } from '../../support/source-tree.ts'
+
+export interface CommandResult {
+  readonly code: number
+  readonly stdout: string
+  readonly stderr: string
+  readonly ms: number
+}
+
+export interface RunningCommand {
+  readonly process: ChildProcess
+  /** What it has said so far on stderr. */
+  said(): string
+  /** Resolves at its end, whatever its code. */
+  readonly result: Promise<CommandResult>
+}
+
+const CLI = join(ROOT, 'bin/sealane')
+const DEADLINE_MS = 240_000
+
+/** Starts `sealane …`. It is killed when it does not end within four minutes. */
+export function startSealane(args: readonly string[]): RunningCommand {
+  const began = performance.now()
+  // The test runner adds itself to every Node that is started; users have no such thing.
+  const child = spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', CLI, ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const said = { stdout: '', stderr: '' }
+  for (const name of ['stdout', 'stderr'] as const) {
+    child[name].setEncoding('utf8').on('data', (chunk: string) => (said[name] += chunk))
+  }
+  const kill = setTimeout(() => child.kill('SIGKILL'), DEADLINE_MS)
+  const result = once(child, 'close').then(([code]) => {
+    clearTimeout(kill)
+    return { code: (code as number | null) ?? -1, ...said, ms: performance.now() - began }
+  })
+  return { process: child, said: () => said.stderr, result }
+}
+
+/** Runs it to its end, whatever its code. */
+export function trySealane(args: readonly string[]): Promise<CommandResult> {
+  return startSealane(args).result
+}
+
+/** Throws with all that it said when its code is not 0. */
+export async function sealane(args: readonly string[]): Promise<CommandResult> {
+  const done = await trySealane(args)
+  if (done.code === 0) return done
+  throw new Error(`sealane ${args.slice(0, 2).join(' ')} ended with ${done.code}:\n${done.stdout}${done.stderr}`)
+}

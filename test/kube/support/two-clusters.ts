@@ -1,0 +1,212 @@
+/**
+ * Real clusters that can reach each other: control planes, nodes with pods, kube-proxy and CoreDNS, each node a network
+ * namespace on one bridge. What a CNI would do is done with routes and a masquerade rule, as flannel's host-gw does.
+ */
+import { execFileSync } from 'node:child_process'
+import { mkdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { eventually } from '../../support/eventually.ts'
+import { ROOT } from '../../support/source-tree.ts'
+import { coreDnsProgram } from '../coredns/run-coredns.ts'
+import { CORE_DNS_IMAGE, coreDnsObjects } from './core-dns-objects.ts'
+import { type ControlPlane, startControlPlane } from './control-plane.ts'
+import { type Etcd, startEtcd } from './etcd.ts'
+import { type KubeProxy, startKubeProxy } from './kube-proxy.ts'
+import { type Image, type KubeNode, startNode } from './node.ts'
+import { type Underlay, makeUnderlay } from './underlay.ts'
+
+export interface ClusterRow {
+  readonly name: string
+  readonly podCIDR: string
+  readonly serviceCIDR: string
+  /** Names of its nodes; the control plane runs on the first. */
+  readonly nodes: readonly string[]
+}
+
+export interface TestCluster {
+  readonly row: ClusterRow
+  readonly plane: ControlPlane
+  readonly nodes: readonly KubeNode[]
+}
+
+export interface TestClusters {
+  readonly underlay: Underlay
+  readonly clusters: readonly TestCluster[]
+  /** Ends everything and removes the namespaces. */
+  stop(): Promise<void>
+}
+
+/** The image that installs refer to: this checkout. */
+export const SEALANE_IMAGE = 'localhost/sealane:test'
+
+/** Two clusters of one node each, pods and Services apart. */
+export const FLAT: readonly ClusterRow[] = [
+  { name: 'c1', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['c1n1'] },
+  { name: 'c2', podCIDR: '10.52.0.0/16', serviceCIDR: '10.53.0.0/16', nodes: ['c2n1'] },
+]
+
+/** The same with everything overlapping. */
+export const OVERLAPPING: readonly ClusterRow[] = FLAT.map((row) => ({
+  ...row,
+  podCIDR: '10.42.0.0/16',
+  serviceCIDR: '10.43.0.0/16',
+}))
+
+export interface TestClustersInit {
+  readonly directory: string
+  readonly rows: readonly ClusterRow[]
+}
+
+/** Throws with the log of what failed, and leaves nothing behind. */
+export async function startClusters({ directory, rows }: TestClustersInit): Promise<TestClusters> {
+  const underlay = makeUnderlay()
+  const stops: (() => Promise<void>)[] = []
+  const stop = async (): Promise<void> => {
+    for (const end of stops.splice(0).reverse()) await end().catch(() => undefined)
+    underlay.remove()
+  }
+  try {
+    const etcd = await startEtcd({ directory: join(directory, 'etcd') })
+    stops.push(() => etcd.stop())
+    const images = await testImages()
+    const clusters = await Promise.all(
+      rows.map((row, i) =>
+        startCluster({ row, index: i + 1, underlay, etcd, images, directory: join(directory, row.name), stops }),
+      ),
+    )
+    return { underlay, clusters, stop }
+  } catch (error) {
+    await stop()
+    throw error
+  }
+}
+
+interface ClusterInit {
+  readonly row: ClusterRow
+  readonly index: number
+  readonly underlay: Underlay
+  readonly etcd: Etcd
+  readonly images: Readonly<Record<string, Image>>
+  readonly directory: string
+  readonly stops: (() => Promise<void>)[]
+}
+
+async function startCluster({
+  row,
+  index,
+  underlay,
+  etcd,
+  images,
+  directory,
+  stops,
+}: ClusterInit): Promise<TestCluster> {
+  mkdirSync(directory, { recursive: true })
+  const places = row.nodes.map((name, i) => ({ name, address: `192.0.2.${index * 10 + i + 1}`, netns: '' }))
+  for (const place of places) place.netns = underlay.addNode(place.name, `${place.address}/24`)
+  const [first] = places
+  if (first === undefined) throw new Error(`cluster ${row.name} has no node`)
+  const plane = await startControlPlane({
+    name: row.name,
+    directory,
+    etcd,
+    serviceCIDR: row.serviceCIDR,
+    podCIDR: row.podCIDR,
+    netns: first.netns,
+    listen: first.address,
+    scheduler: true,
+  })
+  stops.push(() => plane.stop())
+  const clusterDns = row.serviceCIDR.replace(/\.0\/\d+$/, '.10')
+  const nodes: KubeNode[] = []
+  for (const place of places) {
+    const node = await startNode({
+      name: place.name,
+      cluster: plane,
+      netns: place.netns,
+      addresses: [place.address],
+      directory,
+      images,
+      clusterDns: [clusterDns],
+      sharedHostPaths: ['/proc/sys/net', '/sys/devices/virtual/net', '/dev/net/tun'],
+      maxGraceSeconds: 5,
+    })
+    stops.push(() => node.stop())
+    nodes.push(node)
+    const proxy: KubeProxy = await startKubeProxy({
+      cluster: plane,
+      node: place.name,
+      netns: place.netns,
+      directory,
+      podCIDR: row.podCIDR,
+    })
+    stops.push(() => proxy.stop())
+  }
+  await actAsCni(plane, row, places, underlay)
+  for (const object of coreDnsObjects(clusterDns)) await plane.api.apply(object.path, { ...object.body })
+  for (const name of VOLUMES) await plane.api.apply(`/api/v1/persistentvolumes/${name}`, volume(name))
+  return { row, plane, nodes }
+}
+
+/** What a storage class would make: a claim takes one of them, and none twice. */
+const VOLUMES = ['disk-1', 'disk-2', 'disk-3', 'disk-4']
+
+function volume(name: string): Readonly<Record<string, unknown>> {
+  return {
+    apiVersion: 'v1',
+    kind: 'PersistentVolume',
+    metadata: { name },
+    spec: {
+      capacity: { storage: '1Gi' },
+      accessModes: ['ReadWriteOnce'],
+      persistentVolumeReclaimPolicy: 'Retain',
+      // In the node's own folder of the test.
+      hostPath: { path: `/disks/${name}` },
+    },
+  }
+}
+
+interface NodeObject {
+  readonly spec: { readonly podCIDR?: string }
+}
+
+/** Routes between the nodes' pods, and masquerading of what leaves the pod range. */
+async function actAsCni(
+  plane: ControlPlane,
+  { podCIDR }: ClusterRow,
+  places: readonly { readonly name: string; readonly address: string; readonly netns: string }[],
+  underlay: Underlay,
+): Promise<void> {
+  for (const place of places) {
+    const own = await eventually(
+      async () => (await plane.api.get<NodeObject>(`/api/v1/nodes/${place.name}`)).spec.podCIDR,
+    )
+    for (const other of places) if (other !== place) underlay.route(other.name, own, place.address)
+    const rules = `table ip cni {
+      chain post { type nat hook postrouting priority srcnat; ip saddr ${podCIDR} ip daddr != ${podCIDR} masquerade; }
+    }`
+    inNode(place.netns, ['sysctl', '-qw', 'net.ipv4.ip_forward=1'])
+    inNode(place.netns, ['nft', '-f', '-'], rules)
+  }
+}
+
+function inNode(netns: string, argv: readonly string[], input = ''): string {
+  return execFileSync('ip', ['netns', 'exec', netns, ...argv], {
+    input,
+    encoding: 'utf8',
+    stdio: ['pipe', 'pipe', 'pipe'],
+  })
+}
+
+async function testImages(): Promise<Readonly<Record<string, Image>>> {
+  const coreDns = await coreDnsProgram()
+  return {
+    [SEALANE_IMAGE]: {
+      root: 'host',
+      entrypoint: [join(ROOT, 'bin/sealane')],
+      env: { PATH: `${join(ROOT, 'bin')}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin` },
+      paths: [ROOT],
+      devices: ['/dev/net/tun'],
+    },
+    [CORE_DNS_IMAGE]: { root: 'host', entrypoint: [coreDns], paths: [coreDns] },
+  }
+}

@@ -1,0 +1,72 @@
+/**
+ * The network that nodes stand in: one namespace with a bridge, and one namespace per node with eth0 on that bridge.
+ * All names begin with the underlay's own prefix, and everything that begins with it is removed at the end, whoever
+ * made it: so pods of a podlet that was killed do not stay behind. If this process is killed, the next one does it.
+ */
+import { execFileSync } from 'node:child_process'
+import { namedNetns, ownedNetnsName, removeNetns } from '../../support/netns-names.ts'
+
+export interface Underlay {
+  /** What all namespaces begin with; see ownedNetnsName(). */
+  readonly prefix: string
+  /** Namespace of the bridge `wan`, for what stands between the nodes. */
+  readonly wan: string
+  /** Makes a node's namespace with `address`, such as 192.0.2.11/24, on eth0, and gives its name. */
+  addNode(name: string, address: string): string
+  /** In one node's namespace: packets for `prefix` go to the node with that address. */
+  route(node: string, prefix: string, via: string): void
+  /** Ends all processes in the namespaces and removes them. Also happens when this process exits. */
+  remove(): void
+}
+
+const living = new Set<string>()
+
+/** Makes an underlay without nodes. Needs root. */
+export function makeUnderlay(): Underlay {
+  const prefix = ownedNetnsName()
+  const wan = `${prefix}-wan`
+  removeAtExit()
+  living.add(prefix)
+  ip('netns', 'add', wan)
+  ip('-n', wan, 'link', 'add', 'wan', 'type', 'bridge')
+  ip('-n', wan, 'link', 'set', 'wan', 'up')
+  ip('-n', wan, 'link', 'set', 'lo', 'up')
+  let count = 0
+  return {
+    prefix,
+    wan,
+    addNode(name, address) {
+      const netns = `${prefix}-${name}`
+      const port = `port${count++}`
+      ip('netns', 'add', netns)
+      ip('-n', wan, 'link', 'add', port, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', netns)
+      ip('-n', wan, 'link', 'set', port, 'master', 'wan', 'up')
+      ip('-n', netns, 'link', 'set', 'lo', 'up')
+      ip('-n', netns, 'address', 'add', address, 'dev', 'eth0', ...(address.includes(':') ? ['nodad'] : []))
+      ip('-n', netns, 'link', 'set', 'eth0', 'up')
+      return netns
+    },
+    route(node, to, via) {
+      ip('-n', `${prefix}-${node}`, 'route', 'replace', to, 'via', via)
+    },
+    remove: () => removeAll(prefix),
+  }
+}
+
+function ip(...args: readonly string[]): string {
+  return execFileSync('ip', [...args], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] })
+}
+
+function removeAll(prefix: string): void {
+  if (!living.delete(prefix)) return
+  namedNetns()
+    .filter((name) => name.startsWith(`${prefix}-`))
+    .forEach(removeNetns)
+}
+
+let watching = false
+function removeAtExit(): void {
+  if (watching) return
+  watching = true
+  process.on('exit', () => [...living].forEach(removeAll))
+}
