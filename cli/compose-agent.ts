@@ -1,12 +1,50 @@
-/** Starts the agent of a site. */
+/** Starts the agent of a site. In a real cluster one of several acts, and joins by itself with the token it finds. */
 import { agentConfig } from '../agent/config.ts'
+import { joinWithToken } from '../agent/join-with-token.ts'
 import { runAgent } from '../agent/main.ts'
+import { parseClusterId } from '../model/ids.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { SiteRun } from './compose-run.ts'
 import { sealaneVersion } from './context.ts'
+import { tellBrokerWhenLeaving } from './leave-by-agent.ts'
+import type { KubeSite } from './kube-site.ts'
 
-export function run(deps: ComponentDeps, { config, cluster }: SiteRun, signal: AbortSignal): Promise<void> {
-  const { podCIDRs, serviceCIDRs, labels } = config
-  const facts = { podCIDRs, serviceCIDRs, labels, version: sealaneVersion() }
-  return runAgent({ ...deps, cluster }, agentConfig(config.state, { facts }), signal)
+export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
+  if (site.kube === undefined) return runMember(deps, site, signal)
+  const { kube } = site
+  // Standing by is ready: the other one serves.
+  await kube.elect((leading) => joinAndRun(deps, { ...site, kube }, leading), signal)
+}
+
+async function joinAndRun(
+  deps: ComponentDeps,
+  site: SiteRun & { readonly kube: KubeSite },
+  signal: AbortSignal,
+): Promise<void> {
+  const { cluster, config, kube } = site
+  const init = {
+    cluster: parseClusterId(config.name, `metadata.name of ${config.file}`),
+    facts: factsOf(site),
+    identity: kube.identity,
+    desk: kube.identity,
+  }
+  await joinWithToken({ ...deps, cluster }, init, signal)
+  const stop = new AbortController()
+  const until = AbortSignal.any([signal, stop.signal])
+  // A part that fails ends the other: the pod is started anew, and goes on from there.
+  const part = (work: Promise<void>): Promise<void> =>
+    work.catch((error: unknown) => (stop.abort(), Promise.reject(error as Error)))
+  await Promise.all([
+    part(runMember(deps, site, until)),
+    part(tellBrokerWhenLeaving({ ...deps, cluster }, kube.identity, until)),
+  ])
+}
+
+function runMember(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
+  const { cluster, config, identity } = site
+  return runAgent({ ...deps, cluster }, agentConfig(config.state, { facts: factsOf(site), identity }), signal)
+}
+
+function factsOf({ config: { podCIDRs, serviceCIDRs, labels } }: SiteRun) {
+  return { podCIDRs, serviceCIDRs, labels, version: sealaneVersion() }
 }

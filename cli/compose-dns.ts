@@ -6,8 +6,12 @@ import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { SiteRun } from './compose-run.ts'
 
-export function run(deps: ComponentDeps, { cluster, config, identity }: SiteRun, signal: AbortSignal): Promise<void> {
-  const dns = dnsConfig({ clusterId: identity.cluster, ...config.dns })
+export async function run(
+  deps: ComponentDeps,
+  { cluster, config, standing }: SiteRun,
+  signal: AbortSignal,
+): Promise<void> {
+  const dns = dnsConfig({ clusterId: (await standing(signal)).cluster, ...config.dns })
   return runDns({ ...deps, cluster }, dns, untilLeft(cluster, signal))
 }
 

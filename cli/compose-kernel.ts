@@ -1,7 +1,11 @@
-/** The real drivers of this node's kernel, opened for one piece of work and closed after it. */
+/**
+ * The real drivers of this node's kernel, opened for one piece of work and closed after it. In a container /proc/sys
+ * and /sys are read-only; two variables say where the parts that we write are mounted (install/plan-member.ts).
+ */
 import { NftSession } from '../kernel/nft-session.ts'
 import { type PacketSteering, SysfsPacketSteering } from '../kernel/packet-steering.ts'
 import { ProcSysctl } from '../kernel/proc-sysctl.ts'
+import { type ReceiveCoalescing, SysfsReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import { Rtnetlink } from '../kernel/rtnetlink.ts'
 import { WgCommand } from '../kernel/wg-command.ts'
 
@@ -11,6 +15,7 @@ export interface Kernel {
   readonly wireguard: WgCommand
   readonly sysctl: ProcSysctl
   readonly steering: PacketSteering
+  readonly coalescing: ReceiveCoalescing
 }
 
 export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promise<T> {
@@ -21,8 +26,9 @@ export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promi
       routes,
       nft,
       wireguard: new WgCommand({ routes }),
-      sysctl: new ProcSysctl(),
-      steering: new SysfsPacketSteering(),
+      sysctl: new ProcSysctl('/proc/sys', process.env['SEALANE_SYSCTL_NET']),
+      steering: new SysfsPacketSteering(process.env['SEALANE_NET_DEVICES']),
+      coalescing: new SysfsReceiveCoalescing(process.env['SEALANE_NET_DEVICES']),
     })
   } finally {
     nft.close()

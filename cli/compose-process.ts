@@ -3,6 +3,7 @@ import { SystemClock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { serveStatus } from '../runtime/http-status.ts'
 import { type LogThreshold, createLogger } from '../runtime/pino-logger.ts'
+import type { Metrics } from '../runtime/metrics.ts'
 import { createMetrics } from '../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../runtime/status-board.ts'
 import { formatHostPort } from '../runtime/host-port.ts'
@@ -11,6 +12,8 @@ export interface ProcessInit {
   readonly name: string
   readonly statusListen: string
   readonly logLevel: LogThreshold
+  /** What was counted with before; a new registry by default. */
+  readonly metrics?: Metrics | undefined
 }
 
 /**
@@ -22,7 +25,7 @@ export async function withProcess(
   work: (deps: ComponentDeps, started: () => void) => Promise<void>,
 ): Promise<void> {
   const logger = createLogger(init.name, init.logLevel)
-  const metrics = createMetrics(init.name)
+  const metrics = init.metrics ?? createMetrics(init.name)
   const status = new StatusBoard()
   let isStarted = false
   status.readiness('process', () => (isStarted ? undefined : 'is starting'))

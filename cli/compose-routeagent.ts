@@ -1,4 +1,5 @@
 /** Starts the routeagent of one node, or prints what it would apply. */
+import { join } from 'node:path'
 import type { Clock } from '../reconcile/clock.ts'
 import { planRouteAgent, runRouteAgent } from '../routeagent/main.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
@@ -6,8 +7,8 @@ import { withKernel } from './compose-kernel.ts'
 import type { SiteRun } from './compose-run.ts'
 import { sealaneVersion } from './context.ts'
 
-export function run(deps: ComponentDeps, { cluster, node }: SiteRun, signal: AbortSignal): Promise<void> {
-  const config = { node, version: sealaneVersion() }
+export function run(deps: ComponentDeps, { config: site, cluster, node }: SiteRun, signal: AbortSignal): Promise<void> {
+  const config = { node, version: sealaneVersion(), stateDir: join(site.state, 'nodes', node) }
   return withKernel((kernel) => runRouteAgent({ ...deps, ...kernel, cluster }, config, signal))
 }
 

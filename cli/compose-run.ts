@@ -1,12 +1,22 @@
 /** What a part of a site is started with, and the shape of the modules that start one. */
-import type { MemberIdentity } from '../protocol/identity/member-files.ts'
+import type { ClusterId } from '../model/ids.ts'
+import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { OpenSite } from './site.ts'
 
+/** What this cluster is in its clusterset. */
+export interface Standing {
+  readonly cluster: ClusterId
+  /** Its address as the broker saw it when joining. */
+  readonly observedAddress?: string
+}
+
 export interface SiteRun extends OpenSite {
   readonly node: string
-  readonly identity: MemberIdentity
+  readonly identity: IdentityStore
+  /** Resolves once this cluster has joined. Rejects with the signal's reason. */
+  readonly standing: (signal: AbortSignal) => Promise<Standing>
 }
 
 export interface ComponentModule {

@@ -3,12 +3,16 @@
  * it runs: what a process does not need costs it no memory.
  */
 import type { SiteConfig } from '../cluster/files/site-file.ts'
-import { readMemberIdentity } from '../protocol/identity/member-files.ts'
+import { folderIdentity } from '../protocol/identity/identity-store.ts'
 import { SystemClock } from '../reconcile/clock.ts'
+import type { Metrics } from '../runtime/metrics.ts'
 import type { LogThreshold } from '../runtime/pino-logger.ts'
+import { createMetrics } from '../runtime/prometheus-metrics.ts'
+import type { StatusBoard } from '../runtime/status-board.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { withProcess } from './compose-process.ts'
-import type { ComponentModule, SiteRun } from './compose-run.ts'
+import type { ComponentModule, SiteRun, Standing } from './compose-run.ts'
+import { standingByIdentity, standingByMembership } from './site-standing.ts'
 import type { OpenSite } from './site.ts'
 
 export const COMPONENTS = ['agent', 'gateway', 'routeagent', 'dns'] as const
@@ -34,26 +38,40 @@ const MODULES: Readonly<Record<ComponentName, () => Promise<ComponentModule>>> =
 const PRIVILEGED: ReadonlySet<ComponentName> = new Set(['gateway', 'routeagent'])
 
 /** The first gateway's node also carries what a site needs once; dns only where the site file says where to listen. */
-export function componentsOf({ config }: OpenSite, node: string): ComponentName[] {
+export function componentsOf({ config }: Pick<OpenSite, 'config'>, node: string): ComponentName[] {
   const once: ComponentName[] = config.gateways[0]?.node === node ? ['agent', 'dns'] : []
   const gateway: ComponentName[] = config.gateways.some((row) => row.node === node) ? ['gateway'] : []
   const wanted: ComponentName[] = [...once, ...gateway, 'routeagent']
   return wanted.filter((name) => name !== 'dns' || config.dns.listen.length > 0)
 }
 
+type Parts = Pick<RunSiteInit, 'node' | 'components'>
+
+function partsOf(site: Pick<OpenSite, 'config'>, { node, components }: Parts): ComponentName[] {
+  return [...new Set(components ?? componentsOf(site, node))]
+}
+
+function processName(components: readonly ComponentName[]): string {
+  return components.length === 1 ? (components[0] ?? '') : 'site'
+}
+
+/** What the process that will run these parts counts with. */
+export function processMetrics(config: SiteConfig, parts: Parts): Metrics {
+  return createMetrics(processName(partsOf({ config }, parts)))
+}
+
 /** Runs until stopped, or until the site has left. Throws UserError for what is missing; the rest is the parts' own. */
 export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> {
-  const components = [...new Set(init.components ?? componentsOf(site, init.node))]
+  const components = partsOf(site, init)
   const run = await siteRun(site, init.node, components)
-  const name = components.length === 1 ? (components[0] ?? '') : 'site'
-  await withProcess({ name, ...init }, async (deps, started) => {
+  await withProcess({ ...init, name: processName(components), metrics: site.metrics }, async (deps, started) => {
     const stop = new AbortController()
     const signal = AbortSignal.any([init.signal, stop.signal])
     let running = 0
     const start = async (component: ComponentName): Promise<void> => {
       try {
         const module = await MODULES[component]()
-        const ended = module.run(deps, run, signal)
+        const ended = module.run(deps, { ...run, standing: toldStanding(run, deps.status) }, signal)
         running += 1
         if (running === components.length) started()
         await ended
@@ -67,12 +85,20 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
   })
 }
 
+/** Whoever waits for the join is not ready, and the status page says so. */
+function toldStanding({ standing }: SiteRun, status: StatusBoard): SiteRun['standing'] {
+  return async (signal) => {
+    let joined = false
+    status.readiness('membership', () => (joined ? undefined : 'waits for this cluster to join a clusterset'))
+    const found = await standing(signal)
+    joined = true
+    return found
+  }
+}
+
 /** What `up --dry-run` prints: the text that gateway and routeagent would apply now. */
-export async function printPlans(
-  site: OpenSite,
-  init: Pick<RunSiteInit, 'node' | 'components' | 'signal'>,
-): Promise<string> {
-  const components = [...new Set(init.components ?? componentsOf(site, init.node))]
+export async function printPlans(site: OpenSite, init: Parts & Pick<RunSiteInit, 'signal'>): Promise<string> {
+  const components = partsOf(site, init)
   const run = await siteRun(site, init.node, components)
   const texts: string[] = []
   for (const component of components) {
@@ -84,7 +110,7 @@ export async function printPlans(
 
 async function siteRun(site: OpenSite, node: string, components: readonly ComponentName[]): Promise<SiteRun> {
   const { config } = site
-  if (components.includes('gateway')) checkGatewayNode(config, node)
+  if (components.includes('gateway') && site.kube === undefined) checkGatewayNode(config, node)
   if (components.includes('dns')) checkDnsListen(config)
   const privileged = components.filter((name) => PRIVILEGED.has(name))
   if (privileged.length > 0 && process.getuid?.() !== 0) {
@@ -92,11 +118,14 @@ async function siteRun(site: OpenSite, node: string, components: readonly Compon
       hint: 'agent and dns need no root: choose with --component',
     })
   }
-  const identity = await readMemberIdentity(config.identity)
-  if (identity === undefined) {
-    throw new UserError('this site has not joined a clusterset', { hint: 'first: sealane join --token-file FILE' })
+  if (site.kube !== undefined) {
+    const standing = (signal: AbortSignal): Promise<Standing> => standingByMembership(site.cluster, signal)
+    return { ...site, node, identity: site.kube.identity, standing }
   }
-  return { ...site, node, identity }
+  const identity = folderIdentity(config.identity)
+  const leftOver = `; what an earlier membership left on this node goes with: sealane leave --node ${node} --site ${config.file}`
+  const standing = await standingByIdentity(identity, privileged.length > 0 ? leftOver : '')
+  return { ...site, node, identity, standing: () => Promise.resolve(standing) }
 }
 
 function checkGatewayNode({ gateways, file }: SiteConfig, node: string): void {

@@ -26,16 +26,24 @@ export function siteOption(): Option {
 }
 
 export function outputOption(): Option {
-  return new Option('-o, --output <format>', 'how to print')
-    .choices(OUTPUT_FORMATS)
-    .argParser(parsed(parseFormat))
-    .default('table' satisfies OutputFormat)
+  return choiceOption('-o, --output <format>', 'how to print', OUTPUT_FORMATS, 'table' satisfies OutputFormat)
 }
 
-function parseFormat(text: string): OutputFormat {
-  const format = OUTPUT_FORMATS.find((candidate) => candidate === text)
-  if (format === undefined) throw new UserError(`--output ${quoted(text)}: expected ${OUTPUT_FORMATS.join(', ')}`)
-  return format
+/** A flag with a few values; the message names flag and value, as those of the other flags do. */
+export function choiceOption(
+  flags: string,
+  description: string,
+  choices: readonly string[],
+  standard?: string,
+): Option {
+  const [name = ''] = flags.split(' ').filter((word) => word.startsWith('--'))
+  const option = new Option(flags, description).choices(choices).argParser(
+    parsed((text) => {
+      if (choices.includes(text)) return text
+      throw new UserError(`${name} ${quoted(text)}: expected ${choices.join(', ')}`)
+    }),
+  )
+  return standard === undefined ? option : option.default(standard)
 }
 
 /** A duration flag in milliseconds; help shows the default as people write it. */

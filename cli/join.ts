@@ -1,11 +1,9 @@
 /** Joining: key and request made here, certificate from the broker, everything written before success is claimed. */
 import type { ClusterId } from '../model/ids.ts'
-import { type Cluster, MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
-import { type JoinResponse, RefusedError } from '../protocol/broker-api.ts'
+import { type ClusterFacts, type JoinResponse, RefusedError } from '../protocol/broker-api.ts'
 import { IdentityFileError, readMemberIdentity, writeMemberIdentity } from '../protocol/identity/member-files.ts'
 import { type JoinToken, parseJoinToken } from '../protocol/identity/token.ts'
-import { createCsr } from '../protocol/identity/x509.ts'
-import { connectForJoin } from '../protocol/transport/grpc-client.ts'
+import { askToJoin, joinedIdentity, joinedMembership, ownCluster } from '../protocol/join.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { createLogger } from '../runtime/pino-logger.ts'
 import { UserError } from '../runtime/user-error.ts'
@@ -39,17 +37,10 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   await checkNotElsewhere(config.identity, token, init)
   const joining = await openJoiningKey(config.identity)
   const response = await askBroker(site, { ...init, token, joining })
-  await cluster.apply(ownCluster(site, clusterId, response), signal)
-  await cluster.apply(membership(clusterId, response), signal)
-  await writeMemberIdentity(config.identity, {
-    cluster: clusterId,
-    clusterset: response.clusterset,
-    brokerAddresses: token.addresses,
-    observedAddress: response.observedAddress,
-    key: joining.key,
-    certificate: response.certificate,
-    caBundle: response.caBundle,
-  })
+  await cluster.apply(ownCluster(clusterId, factsOf(site), response), signal)
+  await cluster.apply(joinedMembership(clusterId, response), signal)
+  const ask = { token, cluster: clusterId, key: joining.key, facts: factsOf(site) }
+  await writeMemberIdentity(config.identity, joinedIdentity(ask, response))
   await joining.forget()
   return { cluster: clusterId, clusterset: response.clusterset, globalCIDRs: response.globalCIDRs }
 }
@@ -68,50 +59,22 @@ async function checkNotElsewhere(directory: string, token: JoinToken, { clusterI
 }
 
 async function askBroker(
-  { config }: OpenSite,
+  site: OpenSite,
   { token, joining, clusterId, clock, signal }: Omit<JoinInit, 'token'> & { token: JoinToken; joining: JoiningKey },
 ): Promise<JoinResponse> {
-  let asked = false
+  const progress = { asked: false }
+  const onAsking = (): void => void (progress.asked = true)
+  const ask = { token, cluster: clusterId, key: joining.key, facts: factsOf(site), onAsking }
   try {
-    const client = await connectForJoin({ token, clock, logger: createLogger('cli', 'warn') }, signal)
-    const { podCIDRs, serviceCIDRs, labels } = config
-    const facts = { podCIDRs, serviceCIDRs, labels, version: sealaneVersion() }
-    const request = { secret: token.secret(), cluster: clusterId, csr: await createCsr(joining.key), facts }
-    try {
-      asked = true
-      return await client.join({ ...request, nowMs: clock.now() }, signal)
-    } finally {
-      client.close()
-    }
+    return await askToJoin(ask, { clock, logger: createLogger('cli', 'warn') }, signal)
   } catch (error) {
     // Only then is it certain that the broker has not taken the request.
-    if (!asked || error instanceof RefusedError) await joining.forget()
+    if (!progress.asked || error instanceof RefusedError) await joining.forget()
     throw error
   }
 }
 
-function ownCluster({ config }: OpenSite, id: ClusterId, response: JoinResponse): Cluster {
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Cluster',
-    metadata: { name: id },
-    spec: {
-      id,
-      index: response.clusterIndex,
-      podCIDRs: config.podCIDRs,
-      serviceCIDRs: config.serviceCIDRs,
-      globalCIDRs: response.globalCIDRs,
-      labels: config.labels,
-    },
-  }
-}
-
-function membership(id: ClusterId, response: JoinResponse): Membership {
-  const { clusterset, globalRange, clustersetIpRange } = response
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Membership',
-    metadata: { name: MEMBERSHIP_NAME },
-    spec: { clusterId: id, phase: 'joined', clusterset, globalRange, clustersetIpRange },
-  }
+function factsOf({ config }: OpenSite): ClusterFacts {
+  const { podCIDRs, serviceCIDRs, labels } = config
+  return { podCIDRs, serviceCIDRs, labels, version: sealaneVersion() }
 }

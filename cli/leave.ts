@@ -5,22 +5,18 @@
 import type { ObjectCache } from '../cluster/cluster-api.ts'
 import type { Gateway, RouteAgent } from '../model/objects.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
-import { RefusedError } from '../protocol/broker-api.ts'
 import {
   IdentityFileError,
   type MemberIdentity,
   readMemberIdentity,
   removeMemberIdentity,
 } from '../protocol/identity/member-files.ts'
-import { connectBroker } from '../protocol/transport/grpc-client.ts'
+import { LEAVE_TIMEOUT_MS, askToLeave } from '../protocol/leave.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import { formatDuration } from '../runtime/duration.ts'
 import { createLogger } from '../runtime/pino-logger.ts'
 import { UserError } from '../runtime/user-error.ts'
 import type { OpenSite } from './site.ts'
-
-/** For one call; nothing else waits for it. */
-const BROKER_TIMEOUT_MS = 10_000
 
 export interface LeaveInit {
   readonly timeoutMs: number
@@ -64,28 +60,15 @@ async function readIdentity(directory: string, { force, say }: LeaveInit): Promi
 }
 
 async function tellBroker(identity: MemberIdentity, { force, signal, say }: LeaveInit): Promise<void> {
-  const client = connectBroker({
-    addresses: identity.brokerAddresses,
-    clusterset: identity.clusterset,
-    ca: identity.caBundle,
-    identity: { certificate: identity.certificate, key: identity.key },
-    clock: new SystemClock(),
-    logger: createLogger('cli', 'warn'),
-  })
   try {
-    await client.leave(AbortSignal.any([signal, AbortSignal.timeout(BROKER_TIMEOUT_MS)]))
-    say('the broker has withdrawn everything of this cluster')
+    const done = await askToLeave(identity, { clock: new SystemClock(), logger: createLogger('cli', 'warn') }, signal)
+    if (done.t === 'left') say('the broker has withdrawn everything of this cluster')
+    else say(`the broker says: ${done.said}`)
   } catch (error) {
     signal.throwIfAborted()
-    const message = isTimeout(error)
-      ? `no answer within ${formatDuration(BROKER_TIMEOUT_MS)}`
-      : (error as Error).message
-    // No member any more: it has left before, or was evicted. That is what was wanted.
-    if (error instanceof RefusedError && error.code === 'PermissionDenied') say(`the broker says: ${message}`)
-    else if (force) say(`the broker could not be told (${message}); going on because of --force`)
-    else throw notTold(message, error)
-  } finally {
-    client.close()
+    const message = isTimeout(error) ? `no answer within ${formatDuration(LEAVE_TIMEOUT_MS)}` : (error as Error).message
+    if (!force) throw notTold(message, error)
+    say(`the broker could not be told (${message}); going on because of --force`)
   }
 }
 
@@ -101,7 +84,7 @@ function notTold(message: string, cause: unknown): UserError {
 }
 
 /** A node is done when its processes have removed their Gateway and RouteAgent objects. */
-async function nodesDone({ cluster }: OpenSite, { timeoutMs, force, signal, say }: LeaveInit): Promise<void> {
+async function nodesDone({ config, cluster }: OpenSite, { timeoutMs, force, signal, say }: LeaveInit): Promise<void> {
   const deadline = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
   const caches = [cluster.cache('Gateway'), cluster.cache('RouteAgent')] as const
   await Promise.all(caches.map((cache) => cache.whenSynced(signal)))
@@ -121,6 +104,8 @@ async function nodesDone({ cluster }: OpenSite, { timeoutMs, force, signal, say 
     })
   }
   say(`${problem}; going on because of --force`)
+  const nodes = [...new Set(left().map(({ metadata }) => metadata.name))]
+  for (const node of nodes) say(`when ${node} is back, run there: sealane leave --node ${node} --site ${config.file}`)
 }
 
 /** Resolves when nothing is left, or at the signal. */
@@ -142,7 +127,17 @@ function untilNone(
   })
 }
 
-const OURS = ['ServiceImport', 'EndpointSlice', 'Endpoint', 'Gateway', 'RouteAgent', 'Cluster', 'Membership'] as const
+const OURS = [
+  'ServiceImport',
+  'EndpointSlice',
+  'Endpoint',
+  'Gateway',
+  'RouteAgent',
+  'Lease',
+  'ClusterProperty',
+  'Cluster',
+  'Membership',
+] as const
 
 async function removeObjects({ cluster }: OpenSite, signal: AbortSignal): Promise<void> {
   for (const kind of OURS) {

@@ -6,6 +6,7 @@ import { addJoinCommand } from './commands/join.ts'
 import { addLeaveCommand } from './commands/leave.ts'
 import { addShowCommand } from './commands/show.ts'
 import { addTokenCommand } from './commands/token.ts'
+import { addUninstallCommand } from './commands/uninstall.ts'
 import { addUpCommand } from './commands/up.ts'
 import { addVersionCommand } from './commands/version.ts'
 import { type CommandContext, sealaneVersion } from './context.ts'
@@ -29,6 +30,7 @@ export function buildProgram(
   addTokenCommand(program, context)
   addJoinCommand(program, context)
   addLeaveCommand(program, context)
+  addUninstallCommand(program, context)
   addUpCommand(program, context)
   addExportCommands(program, context)
   addShowCommand(program, context)

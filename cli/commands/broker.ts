@@ -16,6 +16,8 @@ import {
   subcommand,
 } from '../context.ts'
 
+import { addBrokerDeployCommand } from './broker-deploy.ts'
+
 interface ServeOptions {
   readonly state: string
   readonly listen: string
@@ -53,11 +55,12 @@ const label =
   (text: string): string =>
     parseDnsLabel(text, flag)
 
-export function addBrokerCommand(program: Command, { signal }: CommandContext): void {
+export function addBrokerCommand(program: Command, context: CommandContext): void {
+  const { signal } = context
   const broker = subcommand(
     program,
     'broker',
-    'Runs the broker.',
+    'Runs the broker, here or on a cluster.',
     'sealane broker serve --advertise broker.example.org:7443',
   )
   subcommand(
@@ -97,4 +100,5 @@ export function addBrokerCommand(program: Command, { signal }: CommandContext): 
       const { serveBrokerProcess } = await import('../compose-broker.ts')
       await serveBrokerProcess({ ...options, advertise }, signal)
     })
+  addBrokerDeployCommand(broker, context)
 }

@@ -4,11 +4,12 @@ import { removeUserObject, writeUserObject } from '../../cluster/files/user-obje
 import { parseDnsLabel } from '../../model/ids.ts'
 import type { ServiceExport } from '../../model/objects.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import { type CommandContext, parsed, siteOption, subcommand } from '../context.ts'
-import { type OpenSite, withSite } from '../site.ts'
+import { type CommandContext, parsed, subcommand } from '../context.ts'
+import { refOf } from '../kube/admin.ts'
+import type { OpenSite } from '../site.ts'
+import { type TargetOptions, addTargetOptions, withTarget } from '../target.ts'
 
-interface ExportOptions {
-  readonly site: string
+interface ExportOptions extends TargetOptions {
   readonly namespace: string
 }
 
@@ -18,7 +19,7 @@ export function addExportCommands(program: Command, { signal, output }: CommandC
     description: string,
     work: (site: OpenSite, object: ServiceExport) => Promise<string>,
   ): void => {
-    subcommand(program, name, description, `sealane ${name} web --namespace shop --site site.yaml`)
+    addTargetOptions(subcommand(program, name, description, `sealane ${name} web --namespace shop --site site.yaml`))
       .argument(
         '<service>',
         'name of the Service',
@@ -30,26 +31,30 @@ export function addExportCommands(program: Command, { signal, output }: CommandC
         parsed((text: string) => parseDnsLabel(text, 'namespace')),
         'default',
       )
-      .addOption(siteOption())
-      .action(async (service: string, { site, namespace }: ExportOptions) => {
-        output.answer(await withSite(site, { signal, output }, (open) => work(open, serviceExport(namespace, service))))
+      .action(async (service: string, options: ExportOptions) => {
+        const object = serviceExport(options.namespace, service)
+        output.answer(await withTarget(options, { signal, output }, (open) => work(open, object)))
       })
   }
-  add('export', 'Offers a Service of this site to all clusters.', async ({ config, cluster }, object) => {
+  add('export', 'Offers a Service of this site to all clusters.', async ({ config, cluster, admin }, object) => {
     const { name, namespace = '' } = object.metadata
     const services = cluster.cache('Service')
     await services.whenSynced(signal)
     if (services.get(name, namespace) === undefined) {
-      throw new UserError(`service ${namespace}/${name}: not found among the objects of this site (${config.objects})`)
+      const where = admin === undefined ? `among the objects of this site (${config.objects})` : `in ${admin.title}`
+      throw new UserError(`service ${namespace}/${name}: not found ${where}`)
     }
-    await writeUserObject(config.objects, object)
+    if (admin === undefined) await writeUserObject(config.objects, object)
+    else await admin.apply({ ...object }, { dryRun: false }, signal)
     return `service ${namespace}/${name} exported\n`
   })
-  add('unexport', 'Withdraws a Service from the clusterset.', ({ config }, object) => {
+  add('unexport', 'Withdraws a Service from the clusterset.', async ({ config, admin }, object) => {
     const { name, namespace = '' } = object.metadata
-    const removed = removeUserObject(config.objects, 'ServiceExport', name, namespace)
-    const state = removed === undefined ? 'was not exported' : 'no longer exported'
-    return Promise.resolve(`service ${namespace}/${name} ${state}\n`)
+    const removed =
+      admin === undefined
+        ? removeUserObject(config.objects, 'ServiceExport', name, namespace) !== undefined
+        : await admin.remove(refOf({ ...object }), signal)
+    return `service ${namespace}/${name} ${removed ? 'no longer exported' : 'was not exported'}\n`
   })
 }
 

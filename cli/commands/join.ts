@@ -2,31 +2,35 @@
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { type CommandContext, parsed, siteOption, subcommand } from '../context.ts'
+import { type CommandContext, parsed, subcommand } from '../context.ts'
+import { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from '../kube/join-options.ts'
 import { type TokenOptions, readTokenText } from '../read-token.ts'
 import { withSite } from '../site.ts'
+import { type KubeTarget, type TargetOptions, addTargetOptions, kubeTarget } from '../target.ts'
 
-interface JoinOptions extends TokenOptions {
-  readonly site: string
+interface JoinOptions extends TokenOptions, TargetOptions, JoinKubeOptions {
   readonly clusterId?: string
 }
 
 export function addJoinCommand(program: Command, { signal, output }: CommandContext): void {
-  subcommand(
+  const command = subcommand(
     program,
     'join',
-    'Joins this site to a clusterset.',
-    'sealane join --site site.yaml --token-file token.txt',
+    'Joins a cluster, or a site without Kubernetes, to a clusterset.',
+    'sealane join --context c1 --token-file token.txt',
   )
-    .addOption(siteOption())
+  addJoinKubeOptions(addTargetOptions(command))
     .option('--token <token>', 'the token itself; --token-file keeps it off the process list')
     .option('--token-file <file>', 'a file with the token, - for standard input')
     .option(
       '--cluster-id <id>',
-      "this cluster's id (default: the site's name)",
+      "this cluster's id (default: the site's, or the context's, name)",
       parsed((text: string) => parseClusterId(text, '--cluster-id')),
     )
     .action(async (options: JoinOptions) => {
+      const target = kubeTarget(options)
+      if (target !== undefined) return joinKube(target, options, { signal, output })
+      refuseKubeOptions(command)
       const token = await readTokenText(options, { env: process.env, stdin: process.stdin, signal })
       await withSite(options.site, { signal, output }, async (site) => {
         const { joinClusterset } = await import('../join.ts')
@@ -43,4 +47,10 @@ export function addJoinCommand(program: Command, { signal, output }: CommandCont
         output.remark(`next, on each node: sealane up --site ${options.site} --node NAME\n`)
       })
     })
+}
+
+/** Loaded only then: a plain site needs none of it. */
+async function joinKube(target: KubeTarget, options: JoinOptions, context: CommandContext): Promise<void> {
+  const { runJoinKube } = await import('../kube/run-join.ts')
+  await runJoinKube(target, options, context)
 }

@@ -2,10 +2,10 @@
 import type { Command } from 'commander'
 import type { ClusterApi } from '../../cluster/cluster-api.ts'
 import type { Cluster, ConnectionStatus, Endpoint, ServiceExport, ServiceImport } from '../../model/objects.ts'
-import { type CommandContext, outputOption, siteOption, subcommand } from '../context.ts'
+import { type CommandContext, outputOption, subcommand } from '../context.ts'
 import { type OutputFormat, printItems } from '../output.ts'
 import type { Column } from '../render-table.ts'
-import { withSite } from '../site.ts'
+import { type TargetOptions, addTargetOptions, withTarget } from '../target.ts'
 
 interface View<T> {
   readonly description: string
@@ -124,12 +124,12 @@ export function addShowCommand(program: Command, context: CommandContext): void 
 }
 
 function addView<T>(show: Command, { signal, output }: CommandContext, name: string, view: View<T>): void {
-  subcommand(show, name, view.description, `sealane show ${name} --site site.yaml -o json`)
-    .addOption(siteOption())
+  addTargetOptions(subcommand(show, name, view.description, `sealane show ${name} --site site.yaml -o json`))
     .addOption(outputOption())
-    .action(async (options: { site: string; output: OutputFormat }) => {
-      const items = await withSite(options.site, { signal, output }, ({ cluster }) => view.items(cluster, signal))
-      printItems(output, options.output, items, view.columns)
+    .action(async (options: TargetOptions & { output: OutputFormat }) => {
+      await withTarget(options, { signal, output, wantsAll: true }, async ({ cluster }) => {
+        printItems(output, options.output, await view.items(cluster, signal), view.columns)
+      })
     })
 }
 

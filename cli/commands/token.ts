@@ -2,7 +2,6 @@
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import type { TokenStore } from '../compose-broker.ts'
 import {
   type CommandContext,
   durationOption,
@@ -13,16 +12,16 @@ import {
   subcommand,
 } from '../context.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
+import type { Tokens } from '../kube/pod-tokens.ts'
+import { type KubeTarget, addKubeOptions, kubeTarget } from '../target.ts'
 
-interface CreateOptions {
-  readonly state: string
+interface CreateOptions extends CommonOptions {
   readonly ttl: number
   readonly uses: number
   readonly clusterId?: string
-  readonly output: OutputFormat
 }
 
-interface CommonOptions {
+interface CommonOptions extends KubeTarget {
   readonly state: string
   readonly output: OutputFormat
 }
@@ -37,13 +36,15 @@ export function addTokenCommand(program: Command, context: CommandContext): void
   addRevoke(token, context)
 }
 
-function addCreate(token: Command, { output }: CommandContext): void {
-  subcommand(
+function addCreate(token: Command, context: CommandContext): void {
+  const { output } = context
+  const command = subcommand(
     token,
     'create',
     'Makes a token and prints the command that uses it.',
     'sealane token create --cluster-id paris',
   )
+  addKubeOptions(command)
     .addOption(stateOption())
     .addOption(durationOption('--ttl', 'how long it can be used', 900_000, { minMs: 1000, maxMs: MAX_TTL_MS }))
     .option('--uses <count>', 'how many clusters may use it', parsed(parseUses), 1)
@@ -53,23 +54,27 @@ function addCreate(token: Command, { output }: CommandContext): void {
       parsed((text: string) => parseClusterId(text, '--cluster-id')),
     )
     .addOption(outputOption())
-    .action(async ({ state, ttl, uses, clusterId, output: format }: CreateOptions) => {
-      const made = await withTokenStore(state, (store) =>
-        store.create({ ttlMs: ttl, uses, ...(clusterId === undefined ? {} : { cluster: clusterId }) }),
+    .action(async (options: CreateOptions) => {
+      const { ttl, uses, clusterId, output: format } = options
+      const made = await withTokens(options, context, (tokens) =>
+        tokens.create({ ttlMs: ttl, uses, ...(clusterId === undefined ? {} : { cluster: clusterId }) }),
       )
       const expires = new Date(made.expiresAtMs).toISOString()
       const value = { id: made.id, token: made.text, expires }
       output.remark(`token ${made.id}, ${uses === 1 ? 'for one join' : `for ${uses} joins`}, until ${expires}\n`)
-      printOne(output, format, value, `sealane join --site site.yaml --token ${value.token}\n`)
+      const where = kubeTarget(options) === undefined ? '--site site.yaml' : '--context CONTEXT'
+      printOne(output, format, value, `sealane join ${where} --token ${value.token}\n`)
     })
 }
 
-function addList(token: Command, { output }: CommandContext): void {
-  subcommand(token, 'list', 'Lists tokens; their secrets are not kept.', 'sealane token list -o yaml')
+function addList(token: Command, context: CommandContext): void {
+  const { output } = context
+  addKubeOptions(subcommand(token, 'list', 'Lists tokens; their secrets are not kept.', 'sealane token list -o yaml'))
     .addOption(stateOption())
     .addOption(outputOption())
-    .action(async ({ state, output: format }: CommonOptions) => {
-      const rows = await withTokenStore(state, (store) => store.list())
+    .action(async (options: CommonOptions) => {
+      const format = options.output
+      const rows = await withTokens(options, context, (tokens) => tokens.list())
       printItems(output, format, rows, [
         { title: 'ID', cell: (row) => row.id },
         { title: 'STATE', cell: (row) => row.state },
@@ -81,20 +86,33 @@ function addList(token: Command, { output }: CommandContext): void {
     })
 }
 
-function addRevoke(token: Command, { output }: CommandContext): void {
-  subcommand(token, 'revoke', 'Makes a token worthless at once.', 'sealane token revoke 4f0c2a9b11')
+function addRevoke(token: Command, context: CommandContext): void {
+  const { output } = context
+  addKubeOptions(subcommand(token, 'revoke', 'Makes a token worthless at once.', 'sealane token revoke 4f0c2a9b11'))
     .argument('<id>', 'as token list prints it')
     .addOption(stateOption())
-    .action(async (id: string, { state }: { state: string }) => {
-      await withTokenStore(state, (store) => store.revoke(id))
+    .action(async (id: string, options: Omit<CommonOptions, 'output'>) => {
+      await withTokens(options, context, (tokens) => tokens.revoke(id))
       output.answer(`token ${id} revoked\n`)
     })
 }
 
-/** Loaded only when a token command runs: the store brings the broker's database along. */
-async function withTokenStore<T>(state: string, work: (store: TokenStore) => Promise<T>): Promise<T> {
+/**
+ * The tokens of a broker on this host, or of one on a cluster. Loaded only when a token command runs: the store brings
+ * the broker's database along.
+ */
+async function withTokens<T>(
+  options: Omit<CommonOptions, 'output'>,
+  context: CommandContext,
+  work: (tokens: Tokens) => Promise<T>,
+): Promise<T> {
+  const target = kubeTarget(options)
+  if (target !== undefined) {
+    const { withPodTokens } = await import('../kube/pod-tokens.ts')
+    return withPodTokens(target, context, work)
+  }
   const composed = await import('../compose-broker.ts')
-  return composed.withTokenStore(state, work)
+  return composed.withTokenStore(options.state, work)
 }
 
 function parseUses(text: string): number {

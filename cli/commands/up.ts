@@ -1,9 +1,10 @@
 /** `sealane up`: runs the parts of a site, together in one process or one by one. */
 import type { Command } from 'commander'
-import { parseDnsLabel } from '../../model/ids.ts'
+import type { SiteConfig } from '../../cluster/files/site-file.ts'
+import { InvalidNameError, isDnsSubdomain } from '../../model/ids.ts'
 import { type LogThreshold, createLogger } from '../../runtime/pino-logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import { COMPONENTS, type ComponentName, printPlans, runSite } from '../compose-site.ts'
+import { COMPONENTS, type ComponentName, printPlans, processMetrics, runSite } from '../compose-site.ts'
 import {
   type CommandContext,
   collect,
@@ -33,11 +34,7 @@ export function addUpCommand(program: Command, { signal, output }: CommandContex
     'sealane up --site site.yaml --node gw --component gateway',
   )
     .addOption(siteOption())
-    .requiredOption(
-      '--node <name>',
-      'which Node of the site this machine is',
-      parsed((text) => parseDnsLabel(text, '--node')),
-    )
+    .requiredOption('--node <name>', 'which Node of the site this machine is', parsed(parseNodeName))
     .option(
       '--component <name>',
       `${COMPONENTS.join(', ')}; may be given several times (default: all that this node needs)`,
@@ -48,9 +45,11 @@ export function addUpCommand(program: Command, { signal, output }: CommandContex
     .addOption(logLevelOption())
     .action(async (options: UpOptions) => {
       const logger = options.dryRun ? undefined : createLogger('site', options.logLevel)
-      await withSite(options.site, { signal, output, logger, serves: true }, async (site) => {
-        const run = { ...options, components: options.component, signal }
-        if (options.dryRun) output.answer(await printPlans(site, run))
+      const { component: components, node, dryRun } = options
+      const metrics = dryRun ? undefined : (config: SiteConfig) => processMetrics(config, { node, components })
+      await withSite(options.site, { signal, output, logger, serves: true, components, metrics }, async (site) => {
+        const run = { ...options, components, signal }
+        if (dryRun) output.answer(await printPlans(site, run))
         else await runSite(site, run)
       })
     })
@@ -60,4 +59,10 @@ function parseComponent(text: string): ComponentName {
   const component = COMPONENTS.find((candidate) => candidate === text)
   if (component === undefined) throw new UserError(`--component ${quoted(text)}: expected ${COMPONENTS.join(', ')}`)
   return component
+}
+
+/** Names of Nodes may have dots. */
+function parseNodeName(text: string): string {
+  if (!isDnsSubdomain(text)) throw new InvalidNameError('--node', text, 'the name of a Node: RFC 1123 labels and dots')
+  return text
 }

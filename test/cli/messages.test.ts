@@ -1,6 +1,6 @@
 /** What a person reads after a mistake: one line that says what is wrong, one that says what to do. */
 import { once } from 'node:events'
-import { mkdirSync, writeFileSync } from 'node:fs'
+import { mkdirSync, rmdirSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import t from 'tap'
@@ -16,11 +16,11 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
   const rows: [string, string][] = [
     [
       '',
-      'sealane: expected a command: broker, token, join, leave, up, export, unexport, show, version; see: sealane --help',
+      'sealane: expected a command: broker, token, join, leave, uninstall, up, export, unexport, show, version; see: sealane --help',
     ],
     [
       'frobnicate',
-      `unknown command 'frobnicate': expected broker, token, join, leave, up, export, unexport, show, version; see: sealane --help`,
+      `unknown command 'frobnicate': expected broker, token, join, leave, uninstall, up, export, unexport, show, version; see: sealane --help`,
     ],
     [
       'show',
@@ -31,7 +31,7 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
       `unknown command 'clutsers': expected clusters, endpoints, connections, services, exports; see: sealane show --help`,
     ],
     ['token', 'sealane token: expected a command: create, list, revoke; see: sealane token --help'],
-    ['broker', 'sealane broker: expected a command: serve; see: sealane broker --help'],
+    ['broker', 'sealane broker: expected a command: serve, deploy; see: sealane broker --help'],
     ['show clusters --verbose', `unknown option '--verbose'; see: sealane show clusters --help`],
     ['show clusters -o xml', '--output "xml": expected table, json, yaml; see: sealane show clusters --help'],
     [
@@ -40,7 +40,52 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
     ],
     ['up', `required option '--node <name>' not specified; see: sealane up --help`],
     ['up --node', `option '--node <name>' argument missing; see: sealane up --help`],
-    ['up --node Gw', `--node "Gw": expected ${LABEL}; see: sealane up --help`],
+    ['up --node Gw', '--node "Gw": expected the name of a Node: RFC 1123 labels and dots; see: sealane up --help'],
+    [
+      'broker deploy --service-type Web',
+      '--service-type "Web": expected LoadBalancer, NodePort, ClusterIP; see: sealane broker deploy --help',
+    ],
+    [
+      'broker deploy --image-pull-policy x',
+      '--image-pull-policy "x": expected IfNotPresent, Always, Never; see: sealane broker deploy --help',
+    ],
+    [
+      'broker deploy --image foo',
+      '--image "foo": expected a name with a tag, such as registry.example.org/sealane:1.0; see: sealane broker deploy --help',
+    ],
+    ['broker deploy --advertise :1', `--advertise ":1": expected ${HOST_PORT}; see: sealane broker deploy --help`],
+    ['broker deploy --clusterset a.b', `--clusterset "a.b": expected ${LABEL}; see: sealane broker deploy --help`],
+    [
+      'join --context c --pod-cidr 10.0.0.0/33',
+      '--pod-cidr "10.0.0.0/33": expected a prefix length of at most 32; see: sealane join --help',
+    ],
+    [
+      'join --context c --service-cidr 10.0.0.1/16',
+      '--service-cidr "10.0.0.1/16": expected no host bits set, as in 10.0.0.0/16; see: sealane join --help',
+    ],
+    ['join --context c --gateway Bad_', '--gateway "Bad_": expected the name of a Node; see: sealane join --help'],
+    [
+      'join --context c --gateway n1=x',
+      '--gateway "x": expected an IPv4 or IPv6 address such as 10.42.0.7; see: sealane join --help',
+    ],
+    ['join --context c --label x', '--label "x": expected key=value; see: sealane join --help'],
+    ['join --context c -o json', '--output "json": expected yaml; see: sealane join --help'],
+    [
+      'join --context c',
+      'no join token: expected --token, --token-file or SEALANE_TOKEN; on the broker: sealane token create',
+    ],
+    ['join --token x --dry-run', '--dry-run: only for a real cluster, with --context or --kubeconfig'],
+    ['join --token x --gateway n1', '--gateway: only for a real cluster, with --context or --kubeconfig'],
+    [
+      'join --context c --site s --token x',
+      `option '--context <name>' cannot be used with option '--site <file>'; see: sealane join --help`,
+    ],
+    [
+      'token list --kubeconfig k --state s',
+      `option '--kubeconfig <file>' cannot be used with option '--state <directory>'; see: sealane token list --help`,
+    ],
+    ['leave --context c --node n1', '--node: only for a site file: in a real cluster every node cleans up by itself'],
+    ['uninstall', 'uninstall: expected --context or --kubeconfig, so that it is certain which cluster is meant'],
     ['up --node gw --component web', `--component "web": expected ${COMPONENTS}; see: sealane up --help`],
     [
       'up --node gw --log-level loud',
@@ -298,8 +343,31 @@ t.test('state that cannot be used', async (t) => {
   site.remove('state')
   mkdirSync(site.path('state/objects/Cluster/_'), { recursive: true })
   site.write('state/objects/Cluster/_/paris.json', '{"kind": "Clu')
-  const corrupt = await runCli(show)
-  t.match(corrupt.stderr, `${site.path('state/objects/Cluster/_/paris.json')}: `)
-  t.match(corrupt.stderr, /\nnone\n$/)
-  t.equal(corrupt.code, 0)
+  const spec = { id: 'milano', index: 1, podCIDRs: ['10.42.0.0/16'], serviceCIDRs: [], globalCIDRs: [], labels: {} }
+  const milano = { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: 'milano' }, spec }
+  site.write('state/objects/Cluster/_/milano.json', JSON.stringify(milano))
+  const paris = site.path('state/objects/Cluster/_/paris.json')
+  t.same(await runCli(show), {
+    code: 1,
+    stdout: 'CLUSTER  PODS          GLOBAL  SERVICES  LABELS\nmilano   10.42.0.0/16  -       -         -\n',
+    stderr:
+      `sealane: state file is damaged and ignored: ${paris}: Unterminated string in JSON at position 13 (line 1 column 14)\n` +
+      'sealane: the state could not be read in one place: what was there is not shown\n',
+  })
+
+  site.remove('state/objects/Cluster/_/milano.json')
+  site.remove('state/objects/Cluster/_/paris.json')
+  rmdirSync(site.path('state/objects/Cluster/_'))
+  rmdirSync(site.path('state/objects/Cluster'))
+  site.write('state/objects/Cluster', 'in the way')
+  const folder = site.path('state/objects/Cluster')
+  t.same(await runCli(show), {
+    code: 1,
+    stdout: '',
+    stderr:
+      `sealane: state folder cannot be used: ${folder}: EEXIST: file already exists, mkdir '${folder}'\n` +
+      `sealane: state folder cannot be used: ${folder}: not a folder\n` +
+      'none\n' +
+      'sealane: the state could not be read in one place: what was there is not shown\n',
+  })
 })

@@ -1,21 +1,9 @@
 /** bin/sealane as users start it: a process, its exit code, its two outputs. */
-import { chmodSync, statSync } from 'node:fs'
-import { dirname } from 'node:path'
+import { chmodSync } from 'node:fs'
 import t, { type Test } from 'tap'
+import { cannotBeNobody } from '../support/as-nobody.ts'
 import { type CliResult, type SpawnInit, spawnCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
-
-/** Root's files are closed to others, so the unprivileged run needs folders that anybody may enter. */
-const NOBODY = 65_534
-const cannotDrop = whyNotSomebodyElse()
-
-function whyNotSomebodyElse(): string | false {
-  if (process.getuid?.() !== 0) return 'needs root to become somebody else'
-  for (let folder = import.meta.dirname; folder !== '/'; folder = dirname(folder)) {
-    if ((statSync(folder).mode & 0o001) === 0) return `others may not enter ${folder}`
-  }
-  return false
-}
 
 async function sealane(t: Test, args: string[], init: SpawnInit = {}): Promise<CliResult> {
   const result = await spawnCli(args, init)
@@ -91,10 +79,13 @@ t.test('the token may come from standard input or the environment', { jobs: 2 },
   t.end()
 })
 
-t.test('not root', { skip: cannotDrop }, async (t) => {
+t.test('not root', { skip: cannotBeNobody }, async (t) => {
   const site = new SiteFolder(t, 'milano', '  gateways: [{ node: gw, lane: 0 }]\n')
   for (const file of ['.', 'objects']) chmodSync(site.path(file), 0o777)
-  const { code, stderr } = await sealane(t, ['up', '--node', 'gw'], { uid: NOBODY, cwd: site.folder })
+  const { code, stderr } = await sealane(t, ['up', '--node', 'gw'], {
+    nobody: { reads: [site.file] },
+    cwd: site.folder,
+  })
   t.equal(
     stderr,
     'sealane: gateway, routeagent: must run as root: it changes routes, nftables and WireGuard\n' +
@@ -103,10 +94,10 @@ t.test('not root', { skip: cannotDrop }, async (t) => {
   t.equal(code, 1)
 })
 
-t.test('a folder that this user may not write', { skip: cannotDrop }, async (t) => {
+t.test('a folder that this user may not write', { skip: cannotBeNobody }, async (t) => {
   const site = new SiteFolder(t)
   chmodSync(site.path('.'), 0o755)
-  const { code, stderr } = await sealane(t, ['show', 'clusters'], { uid: NOBODY, cwd: site.folder })
+  const { code, stderr } = await sealane(t, ['show', 'clusters'], { nobody: { reads: [site.file] }, cwd: site.folder })
   const state = site.path('state')
   t.equal(
     stderr,

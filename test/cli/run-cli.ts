@@ -6,6 +6,7 @@ import type { Test } from 'tap'
 import { parseWith } from '../../cli/parse-command-line.ts'
 import { buildProgram } from '../../cli/program.ts'
 import { runProcess } from '../../runtime/run-process.ts'
+import { asNobody } from '../support/as-nobody.ts'
 
 export interface CliResult {
   readonly code: number
@@ -44,8 +45,8 @@ export interface SpawnInit {
   /** All of standard input. */
   readonly input?: string
   readonly cwd?: string
-  /** Leaves root first. */
-  readonly uid?: number
+  /** Leaves root first; `reads` are files besides the program that must be readable then. */
+  readonly nobody?: { readonly reads: readonly string[] }
   /** Nobody reads standard output. */
   readonly closeStdout?: boolean
 }
@@ -80,13 +81,13 @@ export function spawnServing(t: Test, args: readonly string[]): ChildProcess & {
   return Object.assign(child, { said: () => text })
 }
 
-function spawnRaw(args: readonly string[], { env, cwd, uid }: SpawnInit): ChildProcess {
+function spawnRaw(args: readonly string[], { env, cwd, nobody }: SpawnInit): ChildProcess {
   const options: SpawnOptions = {
     stdio: ['pipe', 'pipe', 'pipe'],
     env: { PATH: process.env['PATH'], HOME: '/nonexistent', ...env },
     ...(cwd === undefined ? {} : { cwd }),
-    ...(uid === undefined ? {} : { uid, gid: uid }),
   }
+  const who = nobody === undefined ? [] : asNobody([LAUNCHER, ...nobody.reads])
   // The test runner adds itself to every Node that is started; users have no such thing.
-  return spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', LAUNCHER, ...args], options)
+  return spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', ...who, LAUNCHER, ...args], options)
 }

@@ -1,0 +1,74 @@
+/** Reads what a flavour's plan looks at, and carries a plan out. */
+import { ClusterApiError } from '../../cluster/cluster-api.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import {
+  type ClusterDnsClient,
+  type ClusterDnsFlavour,
+  type ClusterDnsPlan,
+  type DnsObject,
+  type ObjectRef,
+  formatRef,
+} from './cluster-dns.ts'
+import { clusterDnsReads } from './plan-cluster-dns.ts'
+
+const TRIES = 5
+
+export interface ClusterDnsResult {
+  /** The plan that was carried out; nothing was, where it has problems. */
+  readonly plan: ClusterDnsPlan
+  /** Workloads that must be restarted by hand before the change is felt. */
+  readonly toRestart: readonly ObjectRef[]
+}
+
+/**
+ * Reads, plans and writes; again where somebody else wrote between. Throws UserError when that does not end, and what
+ * the client throws.
+ */
+export async function applyClusterDns(
+  client: ClusterDnsClient,
+  flavour: ClusterDnsFlavour,
+  plan: (present: readonly DnsObject[]) => ClusterDnsPlan,
+  signal: AbortSignal,
+): Promise<ClusterDnsResult> {
+  const restarts = new Map<string, ObjectRef>()
+  for (let attempt = 0; attempt < TRIES; attempt += 1) {
+    const planned = plan(await readClusterDns(client, flavour, signal))
+    if (planned.problems.length > 0) return { plan: planned, toRestart: [...restarts.values()] }
+    let lost = false
+    for (const change of planned.changes) {
+      lost ||= !(await client.replace(change, signal))
+      if (lost) break
+      if (change.effect.how === 'restart') restarts.set(formatRef(change.effect.workload), change.effect.workload)
+    }
+    if (lost) continue
+    const toRestart: ObjectRef[] = []
+    for (const workload of restarts.values()) {
+      if (!(await restarted(client, workload, signal))) toRestart.push(workload)
+    }
+    return { plan: planned, toRestart }
+  }
+  throw new UserError('the settings of the cluster DNS changed under our hands again and again', {
+    hint: 'see who else writes them (kubectl get -o yaml --show-managed-fields), then try again',
+  })
+}
+
+async function restarted(client: ClusterDnsClient, workload: ObjectRef, signal: AbortSignal): Promise<boolean> {
+  if (client.restart === undefined) return false
+  try {
+    await client.restart(workload, signal)
+    return true
+  } catch (error) {
+    if (error instanceof ClusterApiError && error.code === 'NotFound') return false
+    throw error
+  }
+}
+
+/** The objects of a flavour that exist. */
+export async function readClusterDns(
+  client: ClusterDnsClient,
+  flavour: ClusterDnsFlavour,
+  signal: AbortSignal,
+): Promise<readonly DnsObject[]> {
+  const found = await Promise.all(clusterDnsReads(flavour).map((ref) => client.get(ref, signal)))
+  return found.filter((object) => object !== undefined)
+}

@@ -1,0 +1,217 @@
+/**
+ * Our server block in somebody else's Corefile. It stands between two marker comments at the top level; every other
+ * byte stays as it was, and removing it gives back the text from before, to the byte.
+ */
+import { type Corefile, type CorefileItem, type ServerBlock, parseCorefile } from './corefile.ts'
+import { CorefileError, type Token } from './corefile-tokens.ts'
+
+const BEGIN = 'sealane begin'
+const END = 'sealane end'
+
+/** Seconds. What is not there now may be there in a moment, so neither answer is kept for longer. */
+const CACHE_SECONDS = 5
+
+export interface ForwardBlock {
+  /** `clusterset.local` */
+  readonly domain: string
+  /** `IP` or `IP:port`, IPv6 in brackets where a port follows. */
+  readonly forwardTo: string
+}
+
+/** Where the Corefile's own names are served: ports, and the `bind` lines, which every block of a server needs. */
+export interface Place {
+  /** As written after the names; undefined where none is written. */
+  readonly ports: readonly (string | undefined)[]
+  /** `bind …` as it stands in the Corefile. */
+  readonly binds: readonly string[]
+}
+
+/** Something else answers the domain already. */
+export interface Claim {
+  readonly line: number
+  readonly what: string
+}
+
+/**
+ * Adds our block, or brings the one that is there up to date. Throws CorefileError where the Corefile cannot be
+ * understood, or has no block for ordinary names.
+ */
+export function addForwardBlock(text: string, block: ForwardBlock): string {
+  const corefile = parseCorefile(text)
+  const own = findOwn(text, corefile)
+  const others = own === undefined ? corefile.items : outside(corefile.items, own)
+  const lines = formatForwardBlock(block, placeOf(text, others))
+  if (own !== undefined) {
+    const newline = text.slice(own.start, own.end).endsWith('\n') ? '\n' : ''
+    return text.slice(0, own.start) + lines + newline + text.slice(own.end)
+  }
+  // Without a line end at the end of the file there is none after us either: so removal can tell the two apart.
+  return text.endsWith('\n') ? `${text}${lines}\n` : `${text}\n${lines}`
+}
+
+/** Takes our block out. The same text where there is none. Throws CorefileError where it cannot be told apart. */
+export function removeForwardBlock(text: string): string {
+  if (!text.includes(BEGIN) && !text.includes(END)) return text
+  const own = findOwn(text, parseCorefile(text))
+  if (own === undefined) return text
+  const closed = text.slice(own.start, own.end).endsWith('\n')
+  const start = !closed && text[own.start - 1] === '\n' ? own.start - 1 : own.start
+  return text.slice(0, start) + text.slice(own.end)
+}
+
+/** The block with its markers, without a line end at the end. */
+export function formatForwardBlock({ domain, forwardTo }: ForwardBlock, place: Place): string {
+  const keys = place.ports.map((port) => (port === undefined ? domain : `${domain}:${port}`))
+  // Only settings that every CoreDNS since 1.5 knows: one that it does not know would stop all of DNS at its next start.
+  // No `loop`: it ends the whole server where it finds one. max_fails 1: without an endpoint behind the address,
+  // older versions try again and again until the first health check has failed, at once.
+  const plugins = [
+    ...place.binds,
+    'errors',
+    `cache ${CACHE_SECONDS}`,
+    'loadbalance',
+    `forward . ${forwardTo} {`,
+    '    max_fails 1',
+    '}',
+  ]
+  return [
+    `# ${BEGIN}`,
+    '# Written by sealane; "sealane leave" takes it out again. Changes between these two lines are lost.',
+    `${keys.join(' ')} {`,
+    ...plugins.map((line) => `    ${line}`),
+    '}',
+    `# ${END}`,
+  ].join('\n')
+}
+
+/** Who else answers the domain, or a part of it, in this Corefile. Our own block does not count. */
+export function claimsOn(text: string, domain: string): readonly Claim[] {
+  const corefile = parseCorefile(text)
+  const own = findOwn(text, corefile)
+  const items = own === undefined ? corefile.items : outside(corefile.items, own)
+  return items.flatMap((item) => claimsOfItem(item, domain.toLowerCase()))
+}
+
+/** Whether a CoreDNS with this Corefile notices changes of it, and of what it imports, by itself. */
+export function reloadsItself(text: string): boolean {
+  return parseCorefile(text).items.some(
+    (item) =>
+      (item.kind === 'server' && item.directives.some((directive) => directive.name === 'reload')) ||
+      (item.kind === 'snippet' && hasPlugin(item.tokens, 'reload')),
+  )
+}
+
+/** Whether the body of a snippet has this plugin; not an option of the same name in the braces of another one. */
+function hasPlugin(tokens: readonly Token[], plugin: string): boolean {
+  let depth = 0
+  for (const { text } of tokens) {
+    if (depth === 0 && text === plugin) return true
+    if (text === '{') depth += 1
+    if (text === '}') depth -= 1
+  }
+  return false
+}
+
+/** The patterns of the imports at the top of a Corefile: where other files may add server blocks. */
+export function topImports(text: string): readonly string[] {
+  return parseCorefile(text).items.flatMap((item) => (item.kind === 'import' ? [item.pattern] : []))
+}
+
+/** Ports and addresses of the block that answers ordinary names. Throws CorefileError where there is none. */
+export function placeOfText(text: string): Place {
+  return placeOf(text, parseCorefile(text).items)
+}
+
+interface OwnSpan {
+  readonly start: number
+  readonly end: number
+}
+
+/** From the beginning of the first marker's line to behind the line end of the last one. */
+function findOwn(text: string, corefile: Corefile): OwnSpan | undefined {
+  const markers = corefile.comments.filter((comment) => comment.text === BEGIN || comment.text === END)
+  if (markers.length === 0) return undefined
+  const [begin, end] = markers
+  for (const marker of markers) {
+    const inside = corefile.items.some((item) => item.start < marker.start && marker.start < item.end)
+    if (inside || !marker.alone)
+      throw new CorefileError(marker.line, `the comment "${marker.text}" is not on a line of its own between blocks`)
+  }
+  if (begin?.text !== BEGIN || end?.text !== END || markers.length > 2) {
+    const line = (markers[2] ?? begin)?.line ?? 1
+    throw new CorefileError(
+      line,
+      `expected one comment "${BEGIN}" and one "${END}" after it; take the left-over out by hand`,
+    )
+  }
+  const newline = text.indexOf('\n', end.start)
+  return { start: text.lastIndexOf('\n', begin.start) + 1, end: newline === -1 ? text.length : newline + 1 }
+}
+
+function outside(items: readonly CorefileItem[], { start, end }: OwnSpan): readonly CorefileItem[] {
+  return items.filter((item) => item.end <= start || item.start >= end)
+}
+
+interface Key {
+  readonly zone: string
+  readonly port: string | undefined
+  readonly plain: boolean
+}
+
+/** `dns://example.org.:53`, `.`, `example.org`. */
+function parseKey(key: string): Key {
+  const scheme = /^([a-z0-9]+):\/\//i.exec(key)?.[1]?.toLowerCase()
+  const rest = scheme === undefined ? key : key.slice(scheme.length + 3)
+  const [, zone = '', port] = /^(.*?)(?::(\d+))?$/s.exec(rest) ?? []
+  return { zone: normalZone(zone), port, plain: scheme === undefined || scheme === 'dns' }
+}
+
+function normalZone(name: string): string {
+  return name.toLowerCase().replace(/\.$/, '')
+}
+
+function placeOf(text: string, items: readonly CorefileItem[]): Place {
+  const servers = items.filter((item) => item.kind === 'server')
+  const unclear = servers.find(({ keys }) => keys.some((key) => /\{[$%]/.test(key)))
+  if (unclear !== undefined) {
+    throw new CorefileError(unclear.line, 'a name comes from an environment variable, so it cannot be seen whose it is')
+  }
+  const isRoot = ({ keys }: ServerBlock): boolean =>
+    keys.some((key) => parseKey(key).plain && parseKey(key).zone === '')
+  const anchor =
+    servers.find(
+      (item) => item.directives.some(({ name }) => name === 'kubernetes') && item.keys.some((k) => parseKey(k).plain),
+    ) ?? servers.find(isRoot)
+  if (anchor === undefined) throw new CorefileError(1, 'there is no block for "." and none with the plugin kubernetes')
+  const ports = anchor.keys.map(parseKey).flatMap((key) => (key.plain ? [key.port] : []))
+  const binds = anchor.directives.filter(({ name }) => name === 'bind')
+  return {
+    ports: [...new Set(ports)],
+    binds: binds.map(({ tokens }) => text.slice(tokens[0]?.start, tokens.at(-1)?.end)),
+  }
+}
+
+/** Plugins that may name a domain without answering it. */
+const ONLY_NAME_IT = new Set(['log', 'cache', 'acl', 'errors', 'debug', 'metadata', 'except'])
+
+function claimsOfItem(item: CorefileItem, domain: string): Claim[] {
+  if (item.kind === 'import') return []
+  if (item.kind === 'snippet') return claimsOfWords(`snippet (${item.name})`, item.tokens, domain)
+  const key = item.keys.find((candidate) => isWithin(parseKey(candidate).zone, domain))
+  if (key !== undefined) return [{ line: item.line, what: `server block ${key}` }]
+  return item.directives
+    .filter(({ name }) => !ONLY_NAME_IT.has(name))
+    .flatMap(({ name, tokens }) => claimsOfWords(`plugin ${name}`, tokens, domain))
+}
+
+function claimsOfWords(what: string, tokens: readonly Token[], domain: string): Claim[] {
+  const found = tokens.find(({ text, line }, index) => {
+    const first = tokens.slice(0, index + 1).find((token) => token.line === line)
+    return isWithin(parseKey(text).zone, domain) && !ONLY_NAME_IT.has(first?.text ?? '')
+  })
+  return found === undefined ? [] : [{ line: found.line, what }]
+}
+
+function isWithin(zone: string, domain: string): boolean {
+  return zone === domain || zone.endsWith(`.${domain}`)
+}

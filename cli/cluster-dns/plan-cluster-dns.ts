@@ -1,0 +1,168 @@
+/** How a cluster's own DNS learns where clusterset.local is answered, and unlearns it: one plan for each flavour. */
+import { InvalidAddressError, parseAddress } from '../../model/ip.ts'
+import { parseHostPort } from '../../runtime/host-port.ts'
+import {
+  type ClusterDnsFlavour,
+  type ClusterDnsOptions,
+  type ClusterDnsPlan,
+  type DnsObject,
+  type ObjectRef,
+  NO_CHANGE,
+  configMapRef,
+  problemPlan,
+} from './cluster-dns.ts'
+import { formatForwardBlock } from './corefile-edit.ts'
+import { findClusterCorefile } from './corefile-source.ts'
+import { isProblem, planCorefile, planCorefileRemoval, readable } from './plan-corefile.ts'
+import { customImport, planCustomMap, planCustomMapRemoval } from './plan-custom-map.ts'
+import { RKE2_CHART_CONFIG, planHelmValues, planHelmValuesRemoval } from './plan-helm-values.ts'
+import { OPENSHIFT_DNS, planOpenshift, planOpenshiftRemoval } from './plan-openshift.ts'
+import { KUBE_DNS_MAP, planStubDomains, planStubDomainsRemoval } from './plan-stub-domains.ts'
+
+const workload = (kind: 'Deployment' | 'DaemonSet', name: string): ObjectRef => ({
+  apiVersion: 'apps/v1',
+  kind,
+  namespace: 'kube-system',
+  name,
+})
+const COREDNS = [configMapRef('coredns'), configMapRef('coredns-custom'), workload('Deployment', 'coredns')]
+const NODE_LOCAL = [
+  configMapRef('node-local-dns'),
+  configMapRef('nodelocaldns'),
+  workload('DaemonSet', 'node-local-dns'),
+  workload('DaemonSet', 'nodelocaldns'),
+]
+const RKE2 = [
+  RKE2_CHART_CONFIG,
+  configMapRef('rke2-coredns-rke2-coredns'),
+  configMapRef('node-local-dns'),
+  workload('Deployment', 'rke2-coredns-rke2-coredns'),
+]
+
+const READS: Readonly<Record<ClusterDnsFlavour, readonly ObjectRef[]>> = {
+  coredns: [...COREDNS, ...NODE_LOCAL],
+  k3s: COREDNS,
+  aks: COREDNS,
+  rke2: RKE2,
+  openshift: [OPENSHIFT_DNS],
+  'kube-dns': [KUBE_DNS_MAP],
+  'eks-auto-mode': [],
+  'gke-cloud-dns': [],
+  unknown: [],
+}
+
+/** The objects that the plans of a flavour look at. More of them, such as a Deployment of another name, do no harm. */
+export function clusterDnsReads(flavour: ClusterDnsFlavour): readonly ObjectRef[] {
+  return READS[flavour]
+}
+
+/**
+ * What to change so that names below `domain` are asked of `forwardTo`. Nothing where it is so already. Never throws
+ * for what it finds in the cluster: that is a problem in the plan. Throws InvalidAddressError for a bad `forwardTo`.
+ */
+export function planClusterDns(
+  flavour: ClusterDnsFlavour,
+  present: readonly DnsObject[],
+  options: ClusterDnsOptions,
+): ClusterDnsPlan {
+  checkUpstream(options.forwardTo)
+  switch (flavour) {
+    case 'coredns':
+      // A Corefile that imports additions has an owner who would set it back.
+      return importsAdditions(present) ? planCustomMap(present, options) : planCorefile(present, options)
+    case 'k3s':
+    case 'aks':
+      return planCustomMap(present, options)
+    case 'rke2':
+      return planHelmValues(present, options)
+    case 'openshift':
+      return planOpenshift(present, options)
+    case 'kube-dns':
+      return planStubDomains(present, options)
+    case 'eks-auto-mode':
+    case 'gke-cloud-dns':
+    case 'unknown':
+      return outOfReach(flavour, options)
+  }
+}
+
+/** The way back: every object as it was before planClusterDns, to the byte where nobody else has written it since. */
+export function planClusterDnsRemoval(flavour: ClusterDnsFlavour, present: readonly DnsObject[]): ClusterDnsPlan {
+  switch (flavour) {
+    case 'coredns': {
+      const custom = planCustomMapRemoval(present)
+      const direct = planCorefileRemoval(present)
+      // Where there is no Corefile any more, there is nothing of ours in it.
+      const problems = direct.problems.filter(({ kind }) => kind !== 'absent')
+      return { changes: [...custom.changes, ...direct.changes], notes: direct.notes, problems }
+    }
+    case 'k3s':
+    case 'aks':
+      return planCustomMapRemoval(present)
+    case 'rke2':
+      return planHelmValuesRemoval(present)
+    case 'openshift':
+      return planOpenshiftRemoval(present)
+    case 'kube-dns':
+      return planStubDomainsRemoval(present)
+    case 'eks-auto-mode':
+    case 'gke-cloud-dns':
+    case 'unknown':
+      return NO_CHANGE
+  }
+}
+
+function importsAdditions(present: readonly DnsObject[]): boolean {
+  const source = findClusterCorefile(present)
+  if (isProblem(source)) return false
+  const pattern = readable(source, () => customImport(source.corefile))
+  return typeof pattern === 'string'
+}
+
+function checkUpstream(forwardTo: string): void {
+  try {
+    parseAddress(forwardTo.includes(':') && !/^[^[]*:.*:/.test(forwardTo) ? parseHostPort(forwardTo).host : forwardTo)
+  } catch {
+    throw new InvalidAddressError('forwardTo', forwardTo, 'IP or IP:port, as in 10.43.0.99 or [fd00::99]:53')
+  }
+}
+
+const NODE_BY_NODE =
+  'For single workloads: dnsPolicy: None, and in dnsConfig the nameserver IP, the searches of the cluster and ndots:5; ' +
+  'the dns component hands all other names on to its upstreams, so set dns.upstreams to the address of the cluster DNS.'
+
+function outOfReach(
+  flavour: 'eks-auto-mode' | 'gke-cloud-dns' | 'unknown',
+  { domain, forwardTo }: ClusterDnsOptions,
+): ClusterDnsPlan {
+  const single = NODE_BY_NODE.replace('IP', forwardTo)
+  switch (flavour) {
+    case 'eks-auto-mode':
+      return problemPlan({
+        kind: 'outOfReach',
+        message: 'EKS Auto Mode runs DNS on its nodes, where no settings can be made',
+        advice: [
+          `For the whole cluster: show sealane-dns on an internal load balancer (Network Load Balancer, UDP and TCP 53), and make a Route 53 Resolver rule that forwards ${domain} to its addresses, associated with the cluster's VPC.`,
+          single,
+        ],
+      })
+    case 'gke-cloud-dns':
+      return problemPlan({
+        kind: 'outOfReach',
+        message: 'this GKE cluster resolves names with Cloud DNS, which no object of the cluster configures',
+        advice: [
+          `For the whole cluster: show sealane-dns on an internal load balancer (UDP and TCP 53), and make a Cloud DNS forwarding zone for ${domain} to its address, visible to the cluster's VPC. If GKE's own multi-cluster services are on, they answer ${domain} themselves: use only one of the two.`,
+          single,
+        ],
+      })
+    case 'unknown':
+      return problemPlan({
+        kind: 'outOfReach',
+        message: 'what answers DNS in this cluster is not known to Sealane',
+        advice: [
+          `Make it forward ${domain} to ${forwardTo}. For a CoreDNS, add to its Corefile:\n${formatForwardBlock({ domain, forwardTo }, { ports: ['53'], binds: [] })}`,
+          single,
+        ],
+      })
+  }
+}

@@ -1,0 +1,115 @@
+/** CoreDNS whose Corefile is ours to edit, NodeLocal DNSCache included. */
+import {
+  type ClusterDnsChange,
+  type ClusterDnsOptions,
+  type ClusterDnsPlan,
+  type ClusterDnsProblem,
+  type DnsObject,
+  formatRef,
+  problemPlan,
+  refOf,
+} from './cluster-dns.ts'
+import { type Claim, addForwardBlock, claimsOn, removeForwardBlock } from './corefile-edit.ts'
+import {
+  type CorefileSource,
+  effectOf,
+  findClusterCorefile,
+  findNodeLocalCorefile,
+  otherOwnerNotes,
+} from './corefile-source.ts'
+import { CorefileError } from './corefile-tokens.ts'
+
+export function planCorefile(present: readonly DnsObject[], options: ClusterDnsOptions): ClusterDnsPlan {
+  return planSources(
+    present,
+    (source) => {
+      const claims = claimsOn(source.corefile, options.domain)
+      if (claims.length > 0) return claimProblem(source, options.domain, claims)
+      return addForwardBlock(source.corefile, options)
+    },
+    `names below ${options.domain} are asked of ${options.forwardTo}; all others stay as they are`,
+  )
+}
+
+export function planCorefileRemoval(present: readonly DnsObject[]): ClusterDnsPlan {
+  return planSources(
+    present,
+    (source) => removeForwardBlock(source.corefile),
+    'the block that Sealane added is taken out',
+  )
+}
+
+/** Says who has the zone already. */
+export function claimProblem(source: CorefileSource, domain: string, claims: readonly Claim[]): ClusterDnsProblem {
+  const where = claims.map(({ line, what }) => `line ${line}, ${what}`).join('; ')
+  const submariner = /lighthouse/i.test(source.corefile)
+  return {
+    kind: 'conflict',
+    object: refOf(source.map),
+    message: `${describe(source)}: ${domain} is answered by somebody else already (${where})`,
+    advice: [
+      submariner
+        ? 'This looks like Submariner: take it out of this cluster first (subctl uninstall), or leave cluster DNS to it.'
+        : `Take that out first if nobody needs it. Sealane does not overwrite what it did not write.`,
+    ],
+  }
+}
+
+/** CorefileError becomes a problem that names the object and the line; all else goes on. */
+export function readable<T>(source: CorefileSource, read: () => T): T | ClusterDnsProblem {
+  try {
+    return read()
+  } catch (error) {
+    if (!(error instanceof CorefileError)) throw error
+    return {
+      kind: 'unreadable',
+      object: refOf(source.map),
+      message: `${describe(source)}, ${error.message}`,
+      advice: ['Mend it, or add the block by hand (docs/operations.md, "Cluster DNS"). It was left as it is.'],
+    }
+  }
+}
+
+function describe({ map, key }: CorefileSource): string {
+  return `${formatRef(refOf(map))}, ${key}`
+}
+
+export function isProblem(value: unknown): value is ClusterDnsProblem {
+  return typeof value === 'object' && value !== null && 'advice' in value
+}
+
+function planSources(
+  present: readonly DnsObject[],
+  edit: (source: CorefileSource) => string | ClusterDnsProblem,
+  why: string,
+): ClusterDnsPlan {
+  const changes: ClusterDnsChange[] = []
+  const notes: string[] = []
+  const problems: ClusterDnsProblem[] = []
+  for (const source of [findClusterCorefile(present), findNodeLocalCorefile(present)]) {
+    if (source === undefined) continue
+    if (isProblem(source)) {
+      problems.push(source)
+      continue
+    }
+    const after = readable(source, () => edit(source))
+    if (isProblem(after)) problems.push(after)
+    else if (after !== source.corefile) {
+      changes.push(corefileChange(source, after, why))
+      notes.push(...otherOwnerNotes(source.map))
+    }
+  }
+  return problems.length > 0 ? problemPlan(...problems) : { changes, notes, problems }
+}
+
+function corefileChange(source: CorefileSource, after: string, why: string): ClusterDnsChange {
+  const { map, key, corefile, workload } = source
+  return {
+    object: refOf(map),
+    before: map,
+    after: { ...map, data: { ...map.data, [key]: after } },
+    edit: { field: `data.${key}`, before: corefile, after },
+    why,
+    effect: effectOf(corefile, workload),
+  }
+}

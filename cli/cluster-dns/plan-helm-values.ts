@@ -1,0 +1,167 @@
+/**
+ * RKE2: CoreDNS comes from a Helm chart that the server installs again and again, so the Corefile is no place for us.
+ * HelmChartConfig kube-system/rke2-coredns holds the user's values; ours stand between two marker comments there.
+ * The chart prints each entry of `extraConfig` at the top of the Corefile as `<name> <parameters>`, which makes a
+ * server block of one; unlike the list `servers`, this map is merged, so the chart's own block need not be repeated.
+ */
+import { formatYaml, parseYaml } from '../../cluster/yaml.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import {
+  type ClusterDnsOptions,
+  type ClusterDnsPlan,
+  type DnsObject,
+  type ObjectRef,
+  NO_CHANGE,
+  findObject,
+  problemPlan,
+  refOf,
+} from './cluster-dns.ts'
+import { type Place, claimsOn, formatForwardBlock, placeOfText } from './corefile-edit.ts'
+import { findClusterCorefile, findNodeLocalCorefile } from './corefile-source.ts'
+import { claimProblem, isProblem, readable } from './plan-corefile.ts'
+
+export const RKE2_CHART_CONFIG: ObjectRef = {
+  apiVersion: 'helm.cattle.io/v1',
+  kind: 'HelmChartConfig',
+  namespace: 'kube-system',
+  name: 'rke2-coredns',
+}
+const BEGIN = '# sealane begin'
+const END = '# sealane end'
+const MAP = 'extraConfig'
+/** Helm installs the chart anew, which starts the pods one after the other. */
+const EFFECT = { how: 'by itself', withinSeconds: 180 } as const
+
+export function planHelmValues(present: readonly DnsObject[], options: ClusterDnsOptions): ClusterDnsPlan {
+  const before = findObject(present, RKE2_CHART_CONFIG)
+  const values = valuesOf(before)
+  const clean = cutOurs(values)
+  const rendered = findClusterCorefile(present)
+  if (isProblem(rendered)) return problemPlan(rendered)
+  const place = readable(rendered, () => {
+    // What our own values have put there is no claim of somebody else.
+    const claims = clean === values ? claimsOn(rendered.corefile, options.domain) : []
+    return claims.length > 0 ? claimProblem(rendered, options.domain, claims) : placeOfText(rendered.corefile)
+  })
+  if (isProblem(place)) return problemPlan(place)
+  const after = insertOurs(clean, options, place)
+  if (after === undefined || !addsOnlyOurs(clean, after)) return unreadable()
+  if (after === values) return NO_CHANGE
+  const notes = findNodeLocalCorefile(present) === undefined ? [] : [nodeLocalNote(options.domain)]
+  return change(
+    before,
+    after,
+    `the chart's values make CoreDNS ask ${options.forwardTo} for names below ${options.domain}`,
+    notes,
+  )
+}
+
+export function planHelmValuesRemoval(present: readonly DnsObject[]): ClusterDnsPlan {
+  const before = findObject(present, RKE2_CHART_CONFIG)
+  const values = valuesOf(before)
+  const after = cutOurs(values)
+  if (before === undefined || after === values) return NO_CHANGE
+  return change(before, after, 'the values that Sealane added are taken out', [])
+}
+
+function change(before: DnsObject | undefined, values: string, why: string, notes: readonly string[]): ClusterDnsPlan {
+  const base: DnsObject = before ?? {
+    apiVersion: RKE2_CHART_CONFIG.apiVersion,
+    kind: RKE2_CHART_CONFIG.kind,
+    metadata: {
+      name: RKE2_CHART_CONFIG.name,
+      namespace: 'kube-system',
+      labels: { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
+    },
+  }
+  const ours = base.metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
+  const after = values === '' && ours ? undefined : { ...base, spec: { ...base.spec, valuesContent: values } }
+  const edit = {
+    field: 'spec.valuesContent',
+    before: before === undefined ? undefined : valuesOf(before),
+    after: values,
+  }
+  return { changes: [{ object: refOf(base), before, after, edit, why, effect: EFFECT }], notes, problems: [] }
+}
+
+function valuesOf(config: DnsObject | undefined): string {
+  const values = config?.spec?.['valuesContent']
+  return typeof values === 'string' ? values : ''
+}
+
+/** Undefined where the values are not written in a way that lines can be added to. */
+function insertOurs(values: string, options: ClusterDnsOptions, place: Place): string | undefined {
+  const present = parsed(values)
+  if (present === undefined) return undefined
+  if (Object.hasOwn(present, MAP)) {
+    const line = /^extraConfig:[ \t]*(#.*)?\n(?=( +)\S)/m.exec(values)
+    if (line === null) return undefined
+    const at = line.index + line[0].length
+    return values.slice(0, at) + ourLines(options, place, line[2] ?? '  ').join('\n') + '\n' + values.slice(at)
+  }
+  const lines = ourLines(options, place, '  ')
+  const all = [lines[0], `${MAP}:`, ...lines.slice(1)].join('\n')
+  if (values === '') return `${all}\n`
+  return values.endsWith('\n') ? `${values}${all}\n` : `${values}\n${all}`
+}
+
+function ourLines(options: ClusterDnsOptions, place: Place, indent: string): string[] {
+  const block = formatForwardBlock(options, place).split('\n')
+  const keys = (block.find((line) => line.endsWith(' {')) ?? '').slice(0, -2)
+  const body = block.slice(block.findIndex((line) => line.endsWith(' {')) + 1, -1)
+  // The chart prints this as it is into an indented text, and the indentation must not end before the text does.
+  const parameters = ['{', ...body.map((line) => `    ${line}`)].join('\n')
+  const value = formatYaml({ [keys]: { parameters } }).trimEnd()
+  return [BEGIN, ...value.split('\n').map((line) => indent + line), END]
+}
+
+/** The values without our lines, to the byte. */
+function cutOurs(values: string): string {
+  const pattern = new RegExp(`(^|\\n)${BEGIN}\\n[^]*?\\n${END}(\\n|$)`)
+  return values.replace(pattern, (_all, before: string, after: string) => (after === '\n' ? before : ''))
+}
+
+function parsed(values: string): Readonly<Record<string, unknown>> | undefined {
+  try {
+    const value = parseYaml(values) ?? {}
+    return typeof value === 'object' && !Array.isArray(value) ? (value as Record<string, unknown>) : undefined
+  } catch {
+    return undefined
+  }
+}
+
+/** Read again, the values must be what they were, and one entry more. */
+function addsOnlyOurs(before: string, after: string): boolean {
+  const old = parsed(before)
+  const now = parsed(after)
+  if (old === undefined || now === undefined) return false
+  const { [MAP]: oldMap, ...oldRest } = old
+  const { [MAP]: nowMap, ...nowRest } = now
+  const entries = Object.entries((nowMap ?? {}) as Record<string, unknown>)
+  const oldEntries = Object.entries((oldMap ?? {}) as Record<string, unknown>)
+  const kept = entries.filter(([key]) => oldEntries.some(([old]) => old === key))
+  return (
+    JSON.stringify(oldRest) === JSON.stringify(nowRest) &&
+    JSON.stringify(kept) === JSON.stringify(oldEntries) &&
+    entries.length === oldEntries.length + 1
+  )
+}
+
+function nodeLocalNote(domain: string): string {
+  return (
+    `NodeLocal DNSCache is on: pods ask it, and its Corefile comes from the chart. Set nodelocal.extraClusterDomains: ` +
+    `[${domain}] in the same HelmChartConfig (chart 1.46.003 or newer).`
+  )
+}
+
+function unreadable(): ClusterDnsPlan {
+  return problemPlan({
+    kind: 'unreadable',
+    object: RKE2_CHART_CONFIG,
+    message:
+      'HelmChartConfig kube-system/rke2-coredns, spec.valuesContent: expected a YAML mapping in block style, and extraConfig, if there is one, likewise',
+    advice: [
+      'Write it in block style, or add the block by hand (docs/operations.md, "Cluster DNS"). It was left as it is.',
+    ],
+  })
+}

@@ -1,0 +1,123 @@
+/** Cilium: everything stands in ConfigMap cilium-config; which node has which range in CiliumNode objects. */
+import { type Claim, networks } from '../claim.ts'
+import { daemonSet } from '../containers.ts'
+import { byFamily, prefixesIn, smallestCover } from '../prefix-texts.ts'
+import { textAt, textsAt } from '../raw.ts'
+import { type World, pathOf } from '../snapshot.ts'
+import { type Trait, cniClaim } from './cni-claim.ts'
+
+const WHERE = 'ConfigMap kube-system/cilium-config'
+/** IPAM modes that take pods' addresses out of the cloud's own network. */
+const CLOUD_IPAM = ['eni', 'azure', 'alibabacloud']
+/** IPAM modes in which the pods of a node have addresses of its Node.spec.podCIDRs. */
+const NODE_IPAM = ['kubernetes']
+
+type Setting = (key: string) => string | undefined
+
+export function cilium(world: World): Claim[] {
+  const config = world.get('ConfigMap', 'cilium-config', 'kube-system')
+  const workload = daemonSet(world, 'cilium')
+  // GKE's Dataplane V2 is Cilium too, in Google's hands: cni/cloud.ts.
+  if (daemonSet(world, 'anetd') !== undefined) return []
+  if (config === undefined && workload === undefined) return []
+  const setting: Setting = (key) => textAt(config, 'data', key)
+  const chained = setting('cni-chaining-mode')
+  const other = mesh(setting)
+  // Behind another CNI it enforces policy, and that one moves the packets.
+  if (chained !== undefined && !['none', 'portmap'].includes(chained)) return other
+  const ipam = setting('ipam') ?? 'cluster-pool'
+  return [
+    cniClaim('cilium', {
+      mode: modeOf(setting),
+      how: workload === undefined ? WHERE : `${pathOf(workload)}, ${WHERE} routing-mode`,
+      bypassesNetfilter: hostRoutingInBpf(setting),
+      podRanges: NODE_IPAM.includes(ipam) || rangesAgree(world) ? 'node' : 'own',
+      traits: traitsOf(setting, ipam),
+    }),
+    ...podNetworks(world, setting, ipam),
+    ...proxy(setting),
+    ...other,
+  ]
+}
+
+function modeOf(setting: Setting): string {
+  const routing = setting('routing-mode')
+  const old = setting('tunnel')
+  const native = routing === 'native' || (routing === undefined && old === 'disabled')
+  return native ? 'native routing' : (setting('tunnel-protocol') ?? (old === 'geneve' ? 'geneve' : 'vxlan'))
+}
+
+function replacesProxy(setting: Setting): boolean {
+  return ['true', 'strict'].includes(setting('kube-proxy-replacement') ?? '')
+}
+
+/**
+ * Packets of pods then go from device to device without netfilter. Cilium does so only where it also replaces
+ * kube-proxy and masquerades in BPF, and netkit pods know no other way.
+ */
+function hostRoutingInBpf(setting: Setting): boolean {
+  if (setting('enable-host-legacy-routing') === 'true') return false
+  const netkit = setting('datapath-mode')?.startsWith('netkit') === true
+  return netkit || (replacesProxy(setting) && setting('enable-bpf-masquerade') === 'true')
+}
+
+function traitsOf(setting: Setting, ipam: string): Trait[] {
+  const rows: readonly (readonly [Trait, boolean])[] = [
+    ['cilium-bpf-host-routing', hostRoutingInBpf(setting)],
+    ['cilium-bpf-masquerade', setting('enable-bpf-masquerade') === 'true'],
+    ['cilium-cloud-ipam', CLOUD_IPAM.includes(ipam)],
+    ['cloud-addresses', CLOUD_IPAM.includes(ipam)],
+    ['cilium-host-firewall', setting('enable-host-firewall') === 'true'],
+    ['cilium-wide-devices', (setting('devices') ?? '').split(/[\s,]+/).some(takesOurDevices)],
+  ]
+  return rows.filter(([, is]) => is).map(([trait]) => trait)
+}
+
+/** `devices` takes names and prefixes with `+`. */
+function takesOurDevices(pattern: string): boolean {
+  if (pattern.endsWith('+')) return 'sealane'.startsWith(pattern.slice(0, -1)) || pattern.startsWith('sealane')
+  return pattern.startsWith('sealane')
+}
+
+function podNetworks(world: World, setting: Setting, ipam: string): Claim[] {
+  const pools = byFamily(prefixesIn([setting('cluster-pool-ipv4-cidr'), setting('cluster-pool-ipv6-cidr')]))
+  const inUse = byFamily(smallestCover(nodeRanges(world)))
+  return [
+    ...(ipam === 'cluster-pool' ? networks('podCIDRs', pools, 'certain', `${WHERE} cluster-pool-ipv4-cidr`) : []),
+    ...(NODE_IPAM.includes(ipam)
+      ? []
+      : networks('podCIDRs', inUse, 'guess', 'smallest network around CiliumNode spec.ipam.podCIDRs')),
+  ]
+}
+
+function nodeRanges(world: World): string[] {
+  return prefixesIn(world.list('CiliumNode').flatMap((node) => textsAt(node, 'spec', 'ipam', 'podCIDRs')))
+}
+
+/** Every CiliumNode has the very ranges of its Node. */
+function rangesAgree(world: World): boolean {
+  const nodes = world.list('CiliumNode')
+  return (
+    nodes.length > 0 &&
+    nodes.every((one) => {
+      const own = prefixesIn(textsAt(one, 'spec', 'ipam', 'podCIDRs'))
+      const node = world.get('Node', textAt(one, 'metadata', 'name') ?? '')
+      const given = prefixesIn(textsAt(node, 'spec', 'podCIDRs'))
+      return own.length > 0 && own.every((range) => given.includes(range))
+    })
+  )
+}
+
+function proxy(setting: Setting): Claim[] {
+  if (!replacesProxy(setting)) return []
+  const how = `${WHERE} kube-proxy-replacement`
+  return [{ about: 'kubeProxy', value: { mode: 'none', insteadOf: 'Cilium' }, confidence: 'certain', how }]
+}
+
+function mesh(setting: Setting): Claim[] {
+  const ownsMcs = setting('clustermesh-enable-mcs-api') === 'true'
+  const joined = ownsMcs || !['0', undefined].includes(setting('cluster-id'))
+  if (!joined) return []
+  const how = ownsMcs ? `${WHERE} clustermesh-enable-mcs-api` : `${WHERE} cluster-id`
+  return [{ about: 'other', value: { name: 'Cilium Cluster Mesh', ownsMcs }, confidence: 'certain', how }]
+}

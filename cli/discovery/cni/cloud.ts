@@ -1,0 +1,106 @@
+/** The clouds' own CNIs: Amazon VPC CNI, Azure CNI, GKE. */
+import { type Claim, networks } from '../claim.ts'
+import { nodePodCidrs } from '../detect/node-pod-cidrs.ts'
+import { isDistribution } from '../detect/distribution.ts'
+import { daemonSet, environmentOf } from '../containers.ts'
+import { byFamily, prefixesIn, smallestCover } from '../prefix-texts.ts'
+import { at, labelOf, listAt, nameOf, textAt } from '../raw.ts'
+import { type World, pathOf } from '../snapshot.ts'
+import { cniClaim } from './cni-claim.ts'
+
+/** Pods have addresses of the VPC, and nothing in the cluster says how large that is. */
+export function awsVpc(world: World): Claim[] {
+  const workload = daemonSet(world, 'aws-node')
+  const auto = world.list('Node', '').find((node) => labelOf(node, 'eks.amazonaws.com/compute-type') === 'auto')
+  if (workload === undefined && auto === undefined) return []
+  const prefixes = environmentOf(workload, 'ENABLE_PREFIX_DELEGATION') === 'true'
+  return [
+    cniClaim('aws-vpc', {
+      mode: prefixes ? 'VPC addresses, prefix delegation' : 'VPC addresses',
+      how: workload === undefined ? `Node ${nameOf(auto)} is of EKS Auto Mode` : pathOf(workload),
+      podRanges: 'own',
+      traits: ['cloud-addresses'],
+    }),
+    ...seenAddresses(world),
+  ]
+}
+
+/** A guess to begin with: the network around every address that a node or a pod has now, no longer than /16. */
+function seenAddresses(world: World): Claim[] {
+  const nodes = world.list('Node', '').flatMap((node) =>
+    listAt(node, 'status', 'addresses')
+      .filter((entry) => textAt(entry, 'type') === 'InternalIP')
+      .map((entry) => textAt(entry, 'address')),
+  )
+  const pods = world.list('Pod', '').map((pod) => textAt(pod, 'status', 'podIP'))
+  const hosts = [...nodes, ...pods]
+    .filter((text) => text !== undefined && !text.includes(':'))
+    .map((text) => `${text ?? ''}/16`)
+  const how = 'smallest network, /16 or wider, around the addresses of nodes and pods now'
+  return networks('podCIDRs', smallestCover(prefixesIn(hosts)), 'guess', how)
+}
+
+export function azure(world: World): Claim[] {
+  const workload = daemonSet(world, 'azure-cns')
+  if (workload === undefined) return kubenet(world)
+  // Azure CNI powered by Cilium: Cilium moves the packets, Azure gives the addresses.
+  const moved = daemonSet(world, 'cilium') !== undefined
+  const containers = world.list('NodeNetworkConfig').flatMap((config) => listAt(config, 'status', 'networkContainers'))
+  const overlay =
+    world
+      .list('Node', '')
+      .some(
+        (node) =>
+          labelOf(node, 'kubernetes.azure.com/podnetwork-type') === 'overlay' ||
+          labelOf(node, 'kubernetes.azure.com/azure-cni-overlay') === 'true',
+      ) || containers.some((entry) => textAt(entry, 'type') === 'overlay')
+  const spaces = prefixesIn(containers.map((entry) => textAt(entry, 'subnetAddressSpace')))
+  const how = 'NodeNetworkConfig status.networkContainers subnetAddressSpace'
+  const claim = cniClaim('azure', {
+    mode: overlay ? 'overlay' : 'VNet addresses',
+    how: pathOf(workload),
+    podRanges: nodesHaveRanges(world) ? 'node' : 'own',
+    traits: overlay ? [] : ['cloud-addresses'],
+  })
+  return [...(moved ? [] : [claim]), ...networks('podCIDRs', byFamily(spaces), 'certain', how)]
+}
+
+function kubenet(world: World): Claim[] {
+  if (!isDistribution(world, 'aks') || !nodesHaveRanges(world) || daemonSet(world, 'cilium') !== undefined) return []
+  const how = 'AKS without azure-cns, with Node spec.podCIDRs'
+  return [cniClaim('kubenet', { mode: 'bridge and routes of the VNet', how, confidence: 'likely' })]
+}
+
+export function gke(world: World): Claim[] {
+  if (!isDistribution(world, 'gke')) return []
+  const parameters = world.get('GKENetworkParamSet', 'default')
+  const ranges = listAt(parameters, 'status', 'podCIDRs', 'cidrBlocks').filter((text) => typeof text === 'string')
+  const found = networks(
+    'podCIDRs',
+    byFamily(prefixesIn(ranges)),
+    'certain',
+    'GKENetworkParamSet default status.podCIDRs',
+  )
+  const dataplane = daemonSet(world, 'anetd')
+  // Dataplane V2 is Cilium, run by Google: its settings are not ours to read or change.
+  if (dataplane !== undefined) {
+    const how = pathOf(dataplane)
+    const value = { mode: 'none', insteadOf: 'GKE Dataplane V2' } as const
+    return [
+      cniClaim('gke', { mode: 'Dataplane V2 (eBPF)', how, bypassesNetfilter: true }),
+      { about: 'kubeProxy', value, confidence: 'certain', how },
+      ...found,
+    ]
+  }
+  const how = 'GKE without anetd (Dataplane V2), with Node spec.podCIDRs'
+  const native = nodesHaveRanges(world) && at(world.get('DaemonSet', 'calico-node'), 'metadata') === undefined
+  return [
+    cniClaim('gke', { mode: 'VPC-native', how: native ? how : 'GKE without anetd', confidence: 'likely' }),
+    ...found,
+  ]
+}
+
+function nodesHaveRanges(world: World): boolean {
+  const nodes = world.list('Node', '')
+  return nodes.length > 0 && nodes.every((node) => nodePodCidrs(node).length > 0)
+}

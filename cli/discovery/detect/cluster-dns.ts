@@ -1,0 +1,94 @@
+/** Who answers cluster.local, where, and by what it is changed. */
+import type { Claim, Confidence, DnsFlavour } from '../claim.ts'
+import { labelOf, textAt } from '../raw.ts'
+import { type World, configText } from '../snapshot.ts'
+import { isDistribution } from './distribution.ts'
+
+export function clusterDns(world: World): Claim[] {
+  return [...openshift(world), ...flavour(world), ...address(world), ...domain(world)]
+}
+
+function openshift(world: World): Claim[] {
+  const dns = world.get('DNS', 'default')
+  if (dns === undefined) return []
+  const how = (field: string): string => `DNS.operator.openshift.io default ${field}`
+  const ip = textAt(dns, 'status', 'clusterIP')
+  const zone = textAt(dns, 'status', 'clusterDomain')
+  return [
+    { about: 'dnsFlavour', value: 'openshift', confidence: 'certain', how: 'DNS.operator.openshift.io default' },
+    ...(ip === undefined ? [] : [text('dnsAddress', ip, 'certain', how('status.clusterIP'))]),
+    ...(zone === undefined ? [] : [text('dnsDomain', zone, 'certain', how('status.clusterDomain'))]),
+  ]
+}
+
+interface Row {
+  readonly flavour: DnsFlavour
+  readonly mark: (world: World) => string | undefined
+}
+
+const ROWS: readonly Row[] = [
+  { flavour: 'rke2', mark: (world) => existing(world, 'ConfigMap', 'rke2-coredns-rke2-coredns') },
+  {
+    flavour: 'immutable',
+    mark: (world) =>
+      isDistribution(world, 'eks') &&
+      world.list('Node', '').some((node) => labelOf(node, 'eks.amazonaws.com/compute-type') === 'auto') &&
+      existing(world, 'ConfigMap', 'coredns') === undefined
+        ? 'EKS Auto Mode runs DNS on its nodes, outside Kubernetes'
+        : undefined,
+  },
+  {
+    flavour: 'kube-dns',
+    mark: (world) => (isDistribution(world, 'gke') ? existing(world, 'Deployment', 'kube-dns') : undefined),
+  },
+  {
+    flavour: 'aks',
+    mark: (world) => (isDistribution(world, 'aks') ? existing(world, 'ConfigMap', 'coredns-custom') : undefined),
+  },
+  {
+    flavour: 'k3s',
+    mark: (world) => (isDistribution(world, 'k3s') ? existing(world, 'ConfigMap', 'coredns') : undefined),
+  },
+  { flavour: 'coredns', mark: (world) => existing(world, 'ConfigMap', 'coredns') },
+  { flavour: 'kube-dns', mark: (world) => existing(world, 'Deployment', 'kube-dns') },
+]
+
+function flavour(world: World): Claim[] {
+  for (const row of ROWS) {
+    const how = row.mark(world)
+    if (how !== undefined) return [{ about: 'dnsFlavour', value: row.flavour, confidence: 'likely', how }]
+  }
+  return []
+}
+
+function existing(world: World, kind: string, name: string): string | undefined {
+  return world.get(kind, name, 'kube-system') === undefined ? undefined : `${kind} kube-system/${name}`
+}
+
+const SERVICES = [
+  'kube-system/kube-dns',
+  'kube-system/rke2-coredns-rke2-coredns',
+  'kube-system/coredns',
+  'openshift-dns/dns-default',
+]
+
+function address(world: World): Claim[] {
+  for (const path of SERVICES) {
+    const [namespace = '', name = ''] = path.split('/')
+    const ip = textAt(world.get('Service', name, namespace), 'spec', 'clusterIP')
+    if (ip !== undefined && ip !== 'None') return [text('dnsAddress', ip, 'likely', `Service ${path} spec.clusterIP`)]
+  }
+  return []
+}
+
+/** The first zone of CoreDNS' `kubernetes` plugin is the cluster's own. */
+function domain(world: World): Claim[] {
+  const corefile = configText(world, ['kube-system/coredns', 'kube-system/rke2-coredns-rke2-coredns'], ['Corefile'])
+  const zone = corefile === undefined ? undefined : /^\s*kubernetes\s+([a-zA-Z0-9.-]+)/m.exec(corefile.text)?.[1]
+  if (zone === undefined || corefile === undefined) return []
+  return [text('dnsDomain', zone.replace(/\.$/, ''), 'certain', `${corefile.where} kubernetes plugin`)]
+}
+
+function text(about: 'dnsAddress' | 'dnsDomain', value: string, confidence: Confidence, how: string): Claim {
+  return { about, value, confidence, how }
+}

@@ -1,0 +1,20 @@
+/** The command lines of kube-apiserver and kube-controller-manager, where they run as pods that one may see. */
+import { type Claim, networks } from '../claim.ts'
+import { flagOf, partPods } from '../containers.ts'
+import { prefixesIn } from '../prefix-texts.ts'
+import { type World, pathOf } from '../snapshot.ts'
+
+const ROWS = [
+  { part: 'kube-apiserver', flag: 'service-cluster-ip-range', about: 'serviceCIDRs', confidence: 'certain' },
+  { part: 'kube-controller-manager', flag: 'service-cluster-ip-range', about: 'serviceCIDRs', confidence: 'likely' },
+  // What nodes are given; a CNI with books of its own need not follow it.
+  { part: 'kube-controller-manager', flag: 'cluster-cidr', about: 'podCIDRs', confidence: 'likely' },
+] as const
+
+export function controlPlaneFlags(world: World): Claim[] {
+  return ROWS.flatMap(({ part, flag, about, confidence }) => {
+    const pod = partPods(world, part).find((one) => flagOf(one, flag) !== undefined)
+    if (pod === undefined) return []
+    return networks(about, prefixesIn([flagOf(pod, flag)]), confidence, `${pathOf(pod)} --${flag}`)
+  })
+}

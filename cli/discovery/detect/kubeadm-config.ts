@@ -1,0 +1,20 @@
+/** What kubeadm was told when it made the cluster (kind and others use it too). */
+import { type Claim, networks } from '../claim.ts'
+import { prefixesIn } from '../prefix-texts.ts'
+import { documentIn, textAt } from '../raw.ts'
+import { type World, configText } from '../snapshot.ts'
+
+export function kubeadmConfig(world: World): Claim[] {
+  const found = configText(world, ['kube-system/kubeadm-config'], ['ClusterConfiguration'])
+  if (found === undefined) return []
+  const networking = (field: string): string | undefined => textAt(documentIn(found.text), 'networking', field)
+  const how = (field: string): string => `${found.where} networking.${field}`
+  const domain = networking('dnsDomain')
+  return [
+    ...networks('podCIDRs', prefixesIn([networking('podSubnet')]), 'likely', how('podSubnet')),
+    ...networks('serviceCIDRs', prefixesIn([networking('serviceSubnet')]), 'likely', how('serviceSubnet')),
+    ...(domain === undefined
+      ? []
+      : [{ about: 'dnsDomain', value: domain, confidence: 'likely', how: how('dnsDomain') } as const]),
+  ]
+}

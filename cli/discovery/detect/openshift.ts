@@ -1,0 +1,22 @@
+/** OpenShift says what it is in config.openshift.io. */
+import { type Claim, networks } from '../claim.ts'
+import { byFamily, prefixesIn } from '../prefix-texts.ts'
+import { listAt, textAt, textsAt } from '../raw.ts'
+import type { World } from '../snapshot.ts'
+
+export function openshiftNetwork(world: World): Claim[] {
+  const network = world.list('Network', 'config.openshift.io')[0]
+  if (network === undefined) return []
+  const part = textsAt(network, 'status', 'serviceNetwork').length > 0 ? 'status' : 'spec'
+  const pods = listAt(network, part, 'clusterNetwork').map((entry) => textAt(entry, 'cidr'))
+  const how = (field: string): string => `Network.config.openshift.io cluster ${part}.${field}`
+  return [
+    ...networks('podCIDRs', byFamily(prefixesIn(pods)), 'certain', how('clusterNetwork')),
+    ...networks(
+      'serviceCIDRs',
+      byFamily(prefixesIn(textsAt(network, part, 'serviceNetwork'))),
+      'certain',
+      how('serviceNetwork'),
+    ),
+  ]
+}

@@ -1,0 +1,22 @@
+/** Service networks from the API server itself: its ServiceCIDR objects, and what it says to an address outside. */
+import { type Claim, networks } from '../claim.ts'
+import { byFamily, prefixesIn } from '../prefix-texts.ts'
+import { nameOf, textsAt } from '../raw.ts'
+import type { World } from '../snapshot.ts'
+
+/** networking.k8s.io/v1 ServiceCIDR (Kubernetes 1.33): what addresses are given from. All of them together. */
+export function serviceCidrObjects(world: World): Claim[] {
+  const objects = world.list('ServiceCIDR', 'networking.k8s.io')
+  const found = prefixesIn(objects.flatMap((object) => textsAt(object, 'spec', 'cidrs')))
+  const names = objects.map(nameOf).slice(0, 3).join(', ')
+  return networks('serviceCIDRs', byFamily(found), 'certain', `ServiceCIDR ${names} spec.cidrs`)
+}
+
+/** `… The range of valid IPs is 10.96.0.0/12` */
+export function serviceProbes(world: World): Claim[] {
+  const found = world.snapshot.serviceProbes.flatMap((text) =>
+    [...text.matchAll(/range of valid IPs is (?:CIDR )?([0-9a-fA-F.:/, ]+)/g)].map((match) => match[1]),
+  )
+  const how = 'the API server, asked in a dry run for a Service outside its range'
+  return networks('serviceCIDRs', byFamily(prefixesIn(found)), 'certain', how)
+}

@@ -1,0 +1,195 @@
+/**
+ * From what was read of a cluster to what it is: every detector is asked, the surest answer to each question is
+ * taken, and answers that contradict it are told. Pure: the same snapshot always gives the same discovery.
+ */
+import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../../model/kernel-ids.ts'
+import { overlaps, parsePrefix } from '../../model/ip.ts'
+import {
+  type Claim,
+  type Cni,
+  type Confidence,
+  type Distribution,
+  type DnsFlavour,
+  type Finding,
+  type KubeProxy,
+  type OtherProduct,
+  isAbout,
+} from './claim.ts'
+import { DETECTORS } from './detectors.ts'
+import { type EarlierInstall, earlierInstall } from './earlier-install.ts'
+import { type GatewayNodes, gatewayNodes } from './gateway-candidates.ts'
+import { type KubernetesVersion, kubernetesVersion, tooOld } from './kubernetes-version.ts'
+import { covers } from './prefix-texts.ts'
+import { printable } from './raw.ts'
+import { type ClusterSnapshot, type Unread, openSnapshot } from './snapshot.ts'
+
+/** Something that only a person knows. */
+export interface Ask {
+  readonly field: 'podCIDRs' | 'serviceCIDRs' | 'gateways'
+  /** A sentence. */
+  readonly why: string
+  /** To be offered; empty when there is nothing to offer. Never good enough for `--yes`. */
+  readonly suggestion: readonly string[]
+}
+
+export interface Discovery {
+  readonly version: Finding<KubernetesVersion> | undefined
+  readonly distribution: Finding<Distribution>
+  readonly podCIDRs: Finding<readonly string[]> | undefined
+  readonly serviceCIDRs: Finding<readonly string[]> | undefined
+  readonly cni: Finding<Cni> | undefined
+  readonly kubeProxy: Finding<KubeProxy> | undefined
+  readonly dns: {
+    readonly flavour: Finding<DnsFlavour>
+    readonly address: Finding<string> | undefined
+    readonly domain: Finding<string>
+  }
+  /** Keys of detect/platform.ts. */
+  readonly platform: readonly Finding<string>[]
+  readonly gateways: GatewayNodes
+  readonly others: readonly Finding<OtherProduct>[]
+  readonly earlier: EarlierInstall
+  /** Disagreements, and what could not be read. Sentences. */
+  readonly warnings: readonly string[]
+  /** What makes a join pointless until it is mended. Sentences. */
+  readonly obstacles: readonly string[]
+  readonly asks: readonly Ask[]
+}
+
+const SURENESS: Readonly<Record<Confidence, number>> = { certain: 0, likely: 1, guess: 2 }
+
+export function discover(snapshot: ClusterSnapshot): Discovery {
+  const world = openSnapshot(snapshot)
+  const claims = DETECTORS.flatMap((detect) => detect(world)).map(readable)
+  const podCIDRs = best(claims.filter(isAbout('podCIDRs')))
+  const serviceCIDRs = best(claims.filter(isAbout('serviceCIDRs')))
+  const cni = best(claims.filter(isAbout('cni')))
+  const kubeProxy = best(claims.filter(isAbout('kubeProxy')))
+  const version = kubernetesVersion(snapshot.version)
+  const gateways = gatewayNodes(world)
+  const none = (how: string): { confidence: Confidence; how: string } => ({ confidence: 'guess', how })
+  return {
+    version,
+    distribution: best(claims.filter(isAbout('distribution'))) ?? { value: 'unknown', ...none('no known mark') },
+    podCIDRs,
+    serviceCIDRs,
+    cni,
+    kubeProxy,
+    dns: {
+      flavour: best(claims.filter(isAbout('dnsFlavour'))) ?? { value: 'unknown', ...none('no known cluster DNS') },
+      address: best(claims.filter(isAbout('dnsAddress'))),
+      domain: best(claims.filter(isAbout('dnsDomain'))) ?? { value: 'cluster.local', ...none('the default') },
+    },
+    platform: claims.filter(isAbout('platform')),
+    gateways,
+    others: claims.filter(isAbout('other')),
+    earlier: earlierInstall(world),
+    warnings: [
+      ...networkDisagreements(
+        'pod CIDRs',
+        podCIDRs,
+        claims.filter(isAbout('podCIDRs')),
+        cni?.value.podRanges === 'own',
+      ),
+      ...networkDisagreements('service CIDRs', serviceCIDRs, claims.filter(isAbout('serviceCIDRs')), false),
+      ...disagreements('CNI', (value) => value.name, claims.filter(isAbout('cni'))),
+      ...disagreements('Service proxy', (value) => value.insteadOf ?? value.mode, claims.filter(isAbout('kubeProxy'))),
+      ...collisions(podCIDRs?.value ?? [], serviceCIDRs?.value ?? []),
+      ...snapshot.unread.map(weaker),
+    ],
+    obstacles: obstacles(version?.value, snapshot),
+    asks: asks({ podCIDRs, serviceCIDRs, gateways }),
+  }
+}
+
+/** The surest; of equals the first, in the order of the detectors. */
+function best<T extends Claim>(claims: readonly T[]): T | undefined {
+  return claims.reduce<T | undefined>(
+    (found, claim) => (found === undefined || SURENESS[claim.confidence] < SURENESS[found.confidence] ? claim : found),
+    undefined,
+  )
+}
+
+function readable<T extends Claim>(claim: T): T {
+  return { ...claim, how: printable(claim.how) }
+}
+
+function networkDisagreements(
+  what: string,
+  chosen: Finding<readonly string[]> | undefined,
+  claims: readonly Finding<readonly string[]>[],
+  ownBooks: boolean,
+): string[] {
+  if (chosen === undefined) return []
+  return (
+    claims
+      .filter((claim) => claim.how !== chosen.how && !covers(chosen.value, claim.value))
+      // With books of its own a CNI ignores what nodes were given; that is no contradiction.
+      .filter((claim) => !(ownBooks && claim.confidence !== 'certain'))
+      .map(
+        (claim) =>
+          `${what}: ${claim.how} says ${claim.value.join(', ')}, but ${chosen.how} says ${chosen.value.join(', ')}, which counts for more`,
+      )
+  )
+}
+
+function disagreements<T>(what: string, name: (value: T) => string, claims: readonly (Claim & Finding<T>)[]): string[] {
+  const chosen = best(claims)
+  if (chosen === undefined) return []
+  return claims
+    .filter((claim) => claim.confidence === 'certain' && name(claim.value) !== name(chosen.value))
+    .map((claim) => `${what}: ${claim.how} says ${name(claim.value)}, but ${chosen.how} says ${name(chosen.value)}`)
+}
+
+function collisions(pods: readonly string[], services: readonly string[]): string[] {
+  const reserved = [DEFAULT_GLOBAL_RANGE, DEFAULT_CLUSTERSET_IP_RANGE]
+  const meets = (a: string, b: string): boolean => overlaps(parsePrefix(a), parsePrefix(b))
+  return [
+    ...pods.flatMap((pod) =>
+      services
+        .filter((service) => meets(pod, service))
+        .map((service) => `pod CIDR ${pod} overlaps service CIDR ${service}`),
+    ),
+    ...[...pods, ...services].flatMap((text) =>
+      reserved
+        .filter((range) => meets(text, range))
+        .map((range) => `${text} overlaps ${range}, which Sealane uses itself`),
+    ),
+  ]
+}
+
+function weaker(unread: Unread): string {
+  const what = unread.weaker.length === 0 ? '' : `: detection of ${unread.weaker.join(', ')} is weaker`
+  return printable(`${unread.why === 'not allowed' ? 'not allowed to read' : 'cannot read'} ${unread.what}${what}`)
+}
+
+function obstacles(version: KubernetesVersion | undefined, snapshot: ClusterSnapshot): string[] {
+  const age = version === undefined ? undefined : tooOld(version)
+  const blind = snapshot.unread.find((unread) => unread.what === 'Nodes')
+  return [
+    ...(age === undefined ? [] : [printable(age)]),
+    ...(blind === undefined ? [] : ['Nodes cannot be read: expected a user who may list Nodes, as cluster-admin may']),
+  ]
+}
+
+function asks(found: Pick<Discovery, 'podCIDRs' | 'serviceCIDRs' | 'gateways'>): Ask[] {
+  const network = (field: 'podCIDRs' | 'serviceCIDRs', what: string): Ask[] => {
+    const finding = found[field]
+    if (finding !== undefined && finding.confidence !== 'guess') return []
+    const why =
+      finding === undefined ? `nothing here tells the ${what}` : `the ${what} are only guessed: ${finding.how}`
+    return [{ field, why, suggestion: finding?.value ?? [] }]
+  }
+  const nobody = found.gateways.candidates.length === 0
+  return [
+    ...network('podCIDRs', 'pod CIDRs'),
+    ...network('serviceCIDRs', 'service CIDRs'),
+    ...(nobody ? [{ field: 'gateways', why: whyNoGateway(found.gateways), suggestion: [] } as const] : []),
+  ]
+}
+
+function whyNoGateway({ unfit }: GatewayNodes): string {
+  if (unfit.length === 0) return 'no Node is known'
+  const told = unfit.slice(0, 3).map(({ node, why }) => `${node}: ${why}`)
+  return printable(`no node can be a gateway (${told.join('; ')}${unfit.length > 3 ? '; …' : ''})`)
+}

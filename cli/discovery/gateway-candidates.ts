@@ -1,0 +1,111 @@
+/** Which nodes can be gateways, best first, and why. Pure. */
+import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/gateway-node.ts'
+import { annotationOf, at, keysAt, labelOf, listAt, nameOf, textAt } from './raw.ts'
+import { isLinux } from './detect/platform.ts'
+import type { World } from './snapshot.ts'
+
+export interface GatewayCandidate {
+  readonly node: string
+  /** The lane that its label says; undefined without the label. */
+  readonly lane: number | undefined
+  /** From the annotation, else the Node's ExternalIP. */
+  readonly publicAddress: string | undefined
+  /** The annotation says it. An ExternalIP alone is not known to the gateway: a join has to write it down. */
+  readonly annotated: boolean
+  readonly zone: string | undefined
+  /** In words, the strongest first. */
+  readonly reasons: readonly string[]
+}
+
+export interface GatewayNodes {
+  readonly candidates: readonly GatewayCandidate[]
+  /** Nodes that cannot be one, with the reason. */
+  readonly unfit: readonly { readonly node: string; readonly why: string }[]
+}
+
+export function gatewayNodes(world: World): GatewayNodes {
+  const nodes = world.list('Node', '')
+  const judged = nodes.map((node) => ({ node, why: whyUnfit(node) }))
+  const fit = judged
+    .filter((one) => one.why === undefined)
+    .map(({ node }) => ({ candidate: candidate(node), score: score(node) }))
+  return {
+    candidates: acrossZones(fit.sort((a, b) => b.score - a.score || (a.candidate.node < b.candidate.node ? -1 : 1))),
+    unfit: judged.flatMap(({ node, why }) => (why === undefined ? [] : [{ node: nameOf(node), why }])),
+  }
+}
+
+const CONTROL_PLANE = ['node-role.kubernetes.io/control-plane', 'node-role.kubernetes.io/master']
+
+function whyUnfit(node: unknown): string | undefined {
+  if (!isLinux(node)) return 'not Linux'
+  if (labelOf(node, 'type') === 'virtual-kubelet' || labelOf(node, 'eks.amazonaws.com/compute-type') === 'fargate') {
+    return 'no machine of its own'
+  }
+  if (at(node, 'spec', 'unschedulable') === true) return 'cordoned'
+  const ready = listAt(node, 'status', 'conditions').find((one) => textAt(one, 'type') === 'Ready')
+  if (textAt(ready, 'status') !== 'True') return 'not Ready'
+  return internalIpv4(node) === undefined ? 'no IPv4 InternalIP' : undefined
+}
+
+function candidate(node: unknown): GatewayCandidate {
+  const annotation = annotationOf(node, ANNOTATION_PUBLIC_ADDRESS)
+  const publicAddress = annotation ?? externalIpv4(node)
+  const lane = laneOf(node)
+  const zone = labelOf(node, 'topology.kubernetes.io/zone')
+  const reasons = [
+    ...(lane === undefined ? [] : [`labelled ${LABEL_GATEWAY}=${lane}`]),
+    ...(publicAddress === undefined ? [] : [`public address ${publicAddress}`]),
+    isControlPlane(node) ? 'control plane' : 'not a control plane node',
+    ...(zone === undefined ? [] : [`zone ${zone}`]),
+  ]
+  return { node: nameOf(node), lane, publicAddress, annotated: annotation !== undefined, zone, reasons }
+}
+
+function score(node: unknown): number {
+  const { lane, publicAddress } = candidate(node)
+  return (lane === undefined ? 0 : 4) + (publicAddress === undefined ? 0 : 2) + (isControlPlane(node) ? 0 : 1)
+}
+
+/** Equals are taken zone by zone, so that the first two are not in one zone where that can be helped. */
+function acrossZones(
+  sorted: readonly { readonly candidate: GatewayCandidate; readonly score: number }[],
+): GatewayCandidate[] {
+  const left = [...sorted]
+  const taken = new Map<string, number>()
+  const result: GatewayCandidate[] = []
+  while (left.length > 0) {
+    const best = left.filter((one) => one.score === left[0]?.score)
+    const used = (one: (typeof best)[number]): number => taken.get(one.candidate.zone ?? '') ?? 0
+    const next = best.reduce((a, b) => (used(b) < used(a) ? b : a))
+    left.splice(left.indexOf(next), 1)
+    taken.set(next.candidate.zone ?? '', used(next) + 1)
+    result.push(next.candidate)
+  }
+  return result
+}
+
+function laneOf(node: unknown): number | undefined {
+  const text = labelOf(node, LABEL_GATEWAY)
+  return text !== undefined && /^\d{1,3}$/.test(text) && Number(text) <= 255 ? Number(text) : undefined
+}
+
+function isControlPlane(node: unknown): boolean {
+  const labels = keysAt(node, 'metadata', 'labels')
+  return CONTROL_PLANE.some((label) => labels.includes(label))
+}
+
+function internalIpv4(node: unknown): string | undefined {
+  return addressOf(node, 'InternalIP')
+}
+
+function externalIpv4(node: unknown): string | undefined {
+  return addressOf(node, 'ExternalIP')
+}
+
+function addressOf(node: unknown, type: string): string | undefined {
+  return listAt(node, 'status', 'addresses')
+    .filter((entry) => textAt(entry, 'type') === type)
+    .map((entry) => textAt(entry, 'address'))
+    .find((text) => text !== undefined && /^\d+\.\d+\.\d+\.\d+$/.test(text))
+}

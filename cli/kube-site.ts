@@ -1,0 +1,59 @@
+/** A site that is a real cluster: its objects, its identity's Secret, and the election of its agents. */
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import type { KubernetesAccess } from '../cluster/files/site-file.ts'
+import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../cluster/kube/kube-cluster.ts'
+import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
+import { LABEL_SERVICE_NAME } from '../model/spec-constants.ts'
+import type { IdentityStore } from '../protocol/identity/identity-store.ts'
+import type { JoiningDesk } from '../protocol/join.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logger.ts'
+import type { Metrics } from '../runtime/metrics.ts'
+import { adminOf } from './kube/open-admin.ts'
+import { secretAccess } from './kube/secret-access.ts'
+import { secretIdentity } from './secret-identity.ts'
+
+export interface KubeSite {
+  readonly identity: IdentityStore & JoiningDesk
+  /** Calls `lead` while this process is the one agent that acts. Resolves after the signal, or when `lead` ends. */
+  elect(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void>
+}
+
+export interface OpenKubeSiteInit {
+  readonly access: KubernetesAccess
+  /** Absent: all. */
+  readonly components: readonly string[] | undefined
+  readonly signal: AbortSignal
+}
+
+export async function openKubeSite(
+  deps: { readonly clock: Clock; readonly logger: Logger; readonly metrics: Metrics | undefined },
+  { access, components, signal }: OpenKubeSiteInit,
+): Promise<{ cluster: KubeCluster; kube: KubeSite }> {
+  const cluster = await openKubeCluster(deps, { ...access, selectors: selectorsFor(components, access.namespace) })
+  const place = {
+    namespace: access.namespace,
+    name: IDENTITY_SECRET,
+    type: IDENTITY_SECRET_TYPE,
+    labels: partLabels('agent'),
+  }
+  const candidate = { name: AGENT_LEASE, identity: `${hostname()}-${randomBytes(4).toString('hex')}` }
+  return {
+    cluster,
+    kube: {
+      identity: secretIdentity(secretAccess(adminOf(cluster), place, signal)),
+      elect: (lead, until) => cluster.elect(candidate, lead, until),
+    },
+  }
+}
+
+/** Only the agent looks at the slices that belong to no import; a node's processes would keep the whole cluster's. */
+function selectorsFor(
+  components: readonly string[] | undefined,
+  namespace: string,
+): NonNullable<KubeClusterInit['selectors']> {
+  const own = { Lease: { namespace } }
+  if (components === undefined || components.includes('agent')) return own
+  return { ...own, EndpointSlice: { labelSelector: LABEL_SERVICE_NAME } }
+}

@@ -1,0 +1,74 @@
+/** What installing, joining and leaving need of an API server, as an administrator. cli/kube/open-admin.ts gives one. */
+import type { ManifestObject } from '../../install/manifest-object.ts'
+
+export interface ObjectRef {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly namespace?: string
+  readonly name: string
+}
+
+export interface ListScope {
+  readonly namespace?: string
+  readonly labelSelector?: string
+  readonly limit?: number
+}
+
+export interface PodCommand {
+  readonly namespace: string
+  readonly pod: string
+  readonly container: string
+  readonly command: readonly string[]
+}
+
+export interface CommandResult {
+  readonly status: number
+  readonly stdout: string
+  readonly stderr: string
+}
+
+export type Applied = 'created' | 'changed' | 'unchanged'
+
+/** All of it throws KubeError: what was asked of which object, and what the server said. */
+export interface ClusterAdmin {
+  /** `context "c1" of /home/ana/.kube/config` */
+  readonly title: string
+  /** Name of the kubeconfig's context; undefined without one. */
+  readonly contextName: string | undefined
+  /** `GET /version`. */
+  version(signal: AbortSignal): Promise<unknown>
+  /** Undefined where the object does not exist, its kind included. */
+  get(ref: ObjectRef, signal: AbortSignal): Promise<ManifestObject | undefined>
+  /** Empty where the kind does not exist. */
+  list(apiVersion: string, kind: string, scope: ListScope, signal: AbortSignal): Promise<readonly ManifestObject[]>
+  /** Server-side apply as manager "sealane", by force. With dryRun the server checks and changes nothing. */
+  apply(object: ManifestObject, options: { readonly dryRun: boolean }, signal: AbortSignal): Promise<Applied>
+  /** Creates without applying; for probes and reviews. */
+  create(object: ManifestObject, options: { readonly dryRun: boolean }, signal: AbortSignal): Promise<ManifestObject>
+  /** JSON merge patch (RFC 7386). */
+  merge(ref: ObjectRef, patch: unknown, signal: AbortSignal): Promise<void>
+  /**
+   * Puts `after` in the place of `before`: creates without `before`, deletes without `after`. False, and nothing done,
+   * where the object is not `before` any more.
+   */
+  replace(
+    ref: ObjectRef,
+    before: ManifestObject | undefined,
+    after: ManifestObject | undefined,
+    signal: AbortSignal,
+  ): Promise<boolean>
+  /** Absent is fine. True when there was something. Does not wait for it to go. */
+  remove(ref: ObjectRef, signal: AbortSignal): Promise<boolean>
+  /** Runs a command in a container to its end. */
+  exec(command: PodCommand, signal: AbortSignal): Promise<CommandResult>
+}
+
+export function refOf({ apiVersion, kind, metadata }: ManifestObject): ObjectRef {
+  const { name, namespace } = metadata
+  return { apiVersion, kind, name, ...(namespace === undefined ? {} : { namespace }) }
+}
+
+/** `Deployment sealane-system/sealane-agent` */
+export function titleOf({ kind, namespace, name }: ObjectRef): string {
+  return `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
+}

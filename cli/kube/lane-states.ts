@@ -1,0 +1,29 @@
+/** Which other clusters are reached, by what the gateways' probes say. Pure. */
+import type { Cluster, ConnectionState, Gateway } from '../../model/objects.ts'
+
+export interface LaneState {
+  readonly cluster: string
+  /** The best of all lanes to it: one that is up is enough. */
+  readonly state: ConnectionState
+  readonly message: string
+}
+
+const RANK: Readonly<Record<ConnectionState, number>> = { up: 0, connecting: 1, down: 2 }
+
+export function joinedOthers(clusters: readonly Cluster[], own: string | undefined): readonly string[] {
+  return clusters
+    .map(({ spec }) => spec.id)
+    .filter((id) => id !== own)
+    .sort()
+}
+
+/** A cluster that no gateway speaks of yet is `connecting`. */
+export function laneStates(clusters: readonly string[], gateways: readonly Gateway[]): readonly LaneState[] {
+  const connections = gateways.flatMap(({ status }) => status?.connections ?? [])
+  return clusters.map((cluster) => {
+    const own = connections.filter((connection) => connection.cluster === cluster)
+    const best = [...own].sort((a, b) => RANK[a.state] - RANK[b.state])[0]
+    if (best === undefined) return { cluster, state: 'connecting', message: 'not heard of yet' }
+    return { cluster, state: best.state, message: best.message }
+  })
+}

@@ -1,0 +1,91 @@
+/**
+ * `sealane leave --context`: the agent tells the broker and takes out what it mirrored, every node takes Sealane out of
+ * its kernel, and then the installation goes. What is broken is named; `--force` mends what it can, and goes past the
+ * rest.
+ */
+import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../../install/names.ts'
+import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import { discover } from '../discovery/discover.ts'
+import { readSnapshot } from '../discovery/read-snapshot.ts'
+import { LEAVE_UNTOLD_ANNOTATION } from '../leave-by-agent.ts'
+import { joinProblem, secretIdentity } from '../secret-identity.ts'
+import type { ClusterAdmin, ObjectRef } from './admin.ts'
+import type { OpenAdmin } from './installed-site.ts'
+import { type LeaveClusterInit, step } from './leave-step.ts'
+import { partTrouble } from './pod-trouble.ts'
+import { removeInstallation } from './remove-installation.ts'
+import { mendNodeParts } from './mend-node-parts.ts'
+import { secretAccess } from './secret-access.ts'
+import { snapshotReader } from './snapshot-reader.ts'
+import type { Missing } from './wait-until.ts'
+import { unwireClusterDns } from './wire-cluster-dns.ts'
+
+const MEMBERSHIP: ObjectRef = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
+
+/** Gives the id that the cluster had; undefined when it was no member. Throws UserError. */
+export async function leaveCluster(
+  { admin, cluster }: OpenAdmin,
+  init: LeaveClusterInit,
+  { absentIsFine = false }: { readonly absentIsFine?: boolean } = {},
+): Promise<string | undefined> {
+  const { signal, say } = init
+  const discovery = discover(await readSnapshot(snapshotReader(cluster.dynamic), signal))
+  const membership = await admin.get(MEMBERSHIP, signal)
+  if (membership === undefined && discovery.earlier.state === 'none' && !init.force) {
+    if (absentIsFine) return undefined
+    throw new UserError(`${admin.title}: Sealane is not installed there`)
+  }
+  if (membership !== undefined) await endMembership(admin, init)
+  const dns = await unwireClusterDns(admin, discovery, { ...init, dryRun: false })
+  for (const line of dns.left) say(`cluster DNS: ${line}\n`)
+  await removeInstallation(admin, discovery, init)
+  return (membership?.['spec'] as { clusterId?: string } | undefined)?.clusterId
+}
+
+async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
+  const { signal, force, say } = init
+  const annotations = force ? { [LEAVE_UNTOLD_ANNOTATION]: 'true' } : {}
+  await admin.merge(MEMBERSHIP, { metadata: { annotations }, spec: { phase: 'leaving' } }, signal)
+  await step(init, 'the broker to be told', () => untold(admin, signal))
+  const nodes = (): Promise<Missing | undefined> => nodesLeft(admin, signal)
+  const what = 'every node to take Sealane out of its kernel'
+  let clean = await step(init, what, nodes)
+  if (!clean) {
+    // Whoever cannot clean up by itself is started anew, with an image that runs elsewhere here.
+    await mendNodeParts(admin, init)
+    clean = await step(init, what, nodes)
+  }
+  const left = clean ? undefined : await nodesLeft(admin, signal)
+  if (left === undefined) say('left the clusterset\n')
+  else say(`Sealane stays in the kernel until the node is restarted: ${left.what}\n`)
+}
+
+/** The agent alone has the identity; it is gone when the agent has told, or gives up. */
+async function untold(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
+  const place = {
+    namespace: SYSTEM_NAMESPACE,
+    name: IDENTITY_SECRET,
+    type: IDENTITY_SECRET_TYPE,
+    labels: partLabels('agent'),
+  }
+  const secret = secretAccess(admin, place, signal)
+  if ((await secretIdentity(secret).read()) === undefined) return undefined
+  const trouble = await partTrouble(admin, 'agent', SYSTEM_NAMESPACE, signal)
+  return { what: 'agent', why: joinProblem(await secret.read())?.text ?? trouble }
+}
+
+/** A node that has cleaned up removes its own objects. */
+async function nodesLeft(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
+  for (const [kind, part] of [
+    ['Gateway', 'gateway'],
+    ['RouteAgent', 'routeagent'],
+  ] as const) {
+    const left = await admin.list('sealane.io/v1alpha1', kind, {}, signal)
+    if (left.length === 0) continue
+    const nodes = left.map(({ metadata }) => metadata.name).join(', ')
+    return { what: `${part} on ${nodes}`, why: await partTrouble(admin, part, SYSTEM_NAMESPACE, signal) }
+  }
+  return undefined
+}

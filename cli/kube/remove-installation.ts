@@ -1,0 +1,123 @@
+/** Takes out what was installed: the parts of a member, the broker, the CRDs. Absent is fine; nobody else's is touched. */
+import { ALL_CRDS, OWN_CRDS } from '../../install/crds/all-crds.ts'
+import type { ManifestObject } from '../../install/manifest-object.ts'
+import { planBroker } from '../../install/plan-broker.ts'
+import { planMember } from '../../install/plan-member.ts'
+import { DEFAULT_VALUES } from '../../install/values.ts'
+import { ClusterApiError } from '../../cluster/cluster-api.ts'
+import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/gateway-node.ts'
+import {
+  APP_MANAGED_BY_SEALANE,
+  LABEL_APP_MANAGED_BY,
+  PROPERTY_CLUSTERSET,
+  PROPERTY_CLUSTER_ID,
+} from '../../model/spec-constants.ts'
+import { advice } from '../discovery/advice.ts'
+import type { Discovery } from '../discovery/discover.ts'
+import { type ClusterAdmin, type ObjectRef, refOf, titleOf } from './admin.ts'
+import { type LeaveClusterInit, step } from './leave-step.ts'
+import { conditionsOf } from './object-status.ts'
+
+const OURS = 'sealane.io/v1alpha1'
+
+/** All of a member but the CRDs. Waits until the namespace is gone. */
+export async function removeInstallation(
+  admin: ClusterAdmin,
+  discovery: Discovery,
+  init: LeaveClusterInit,
+): Promise<void> {
+  const { signal } = init
+  const made = [
+    ...planMember(DEFAULT_VALUES).flatMap((part) => part.objects),
+    ...(advice(discovery).flatMap(({ objects }) => objects) as ManifestObject[]),
+  ]
+  await removeObjects(admin, made, init)
+  for (const kind of ['Gateway', 'RouteAgent', 'Endpoint', 'Cluster', 'Membership']) {
+    for (const object of await admin.list(OURS, kind, {}, signal)) {
+      await removeOne(admin, { apiVersion: OURS, kind, name: object.metadata.name }, init)
+    }
+  }
+  await removeMirrored(admin, init)
+  await removeProperties(admin, init)
+  for (const node of await admin.list('v1', 'Node', { labelSelector: LABEL_GATEWAY }, signal)) {
+    const none = { labels: { [LABEL_GATEWAY]: null }, annotations: { [ANNOTATION_PUBLIC_ADDRESS]: null } }
+    await admin.merge({ apiVersion: 'v1', kind: 'Node', name: node.metadata.name }, { metadata: none }, signal)
+  }
+  await gone(admin, { apiVersion: 'v1', kind: 'Namespace', name: DEFAULT_VALUES.member.namespace }, init)
+}
+
+/** False when there was none. Its volume goes too, if the storage class says so. */
+export async function removeBroker(admin: ClusterAdmin, init: LeaveClusterInit): Promise<boolean> {
+  const namespace = { apiVersion: 'v1', kind: 'Namespace', name: DEFAULT_VALUES.broker.namespace }
+  if ((await admin.get(namespace, init.signal)) === undefined) return false
+  const objects = planBroker(DEFAULT_VALUES).flatMap((part) => part.objects)
+  await removeObjects(admin, objects, init)
+  await gone(admin, namespace, init)
+  return true
+}
+
+/** Those that others may use stay while anything is in them; gives their names. */
+export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): Promise<readonly string[]> {
+  const own = new Set(OWN_CRDS.map(({ metadata }) => metadata.name))
+  const kept: string[] = []
+  for (const { metadata, spec } of ALL_CRDS) {
+    const ref = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition', name: metadata.name }
+    const version = spec.versions.find(({ storage }) => storage)?.name ?? ''
+    const left = await admin.list(`${spec.group}/${version}`, spec.names.kind, { limit: 1 }, init.signal)
+    if (left.length > 0 && !own.has(metadata.name)) {
+      init.say(`  kept      ${titleOf(ref)}  (there are objects of it)\n`)
+      kept.push(metadata.name)
+    } else await removeOne(admin, ref, init)
+  }
+  return kept
+}
+
+/** The agent has done it, unless it is broken. */
+async function removeMirrored(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
+  const labelSelector = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
+  for (const [apiVersion, kind] of [
+    ['multicluster.x-k8s.io/v1beta1', 'ServiceImport'],
+    ['discovery.k8s.io/v1', 'EndpointSlice'],
+  ] as const) {
+    for (const object of await admin.list(apiVersion, kind, { labelSelector }, init.signal)) {
+      await removeOne(admin, refOf({ ...object, apiVersion, kind }), init)
+    }
+  }
+}
+
+/** As the agent would: what the user wrote stays. The policies that keep them take a moment to be felt as gone. */
+async function removeProperties(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
+  const labelSelector = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
+  const type = { apiVersion: 'about.k8s.io/v1beta1', kind: 'ClusterProperty' }
+  await step(init, 'the properties of this cluster to go', async () => {
+    const found = await admin.list(type.apiVersion, type.kind, { labelSelector }, init.signal)
+    const names = new Set(found.map(({ metadata }) => metadata.name))
+    for (const name of [PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID].filter((one) => names.has(one))) {
+      try {
+        await removeOne(admin, { ...type, name }, init)
+      } catch (error) {
+        if (!(error instanceof ClusterApiError) || error.code === 'Unavailable') throw error
+        return { what: name, why: error.message }
+      }
+    }
+    return undefined
+  })
+}
+
+/** What was made last goes first; the namespace takes the rest with it. */
+async function removeObjects(admin: ClusterAdmin, objects: readonly ManifestObject[], init: LeaveClusterInit) {
+  for (const object of [...objects].reverse()) await removeOne(admin, refOf(object), init)
+}
+
+async function removeOne(admin: ClusterAdmin, ref: ObjectRef, { signal, say }: LeaveClusterInit): Promise<void> {
+  if (await admin.remove(ref, signal)) say(`  removed   ${titleOf(ref)}\n`)
+}
+
+async function gone(admin: ClusterAdmin, ref: ObjectRef, init: LeaveClusterInit): Promise<void> {
+  await step(init, `${titleOf(ref)} to be gone`, async () => {
+    const object = await admin.get(ref, init.signal)
+    if (object === undefined) return undefined
+    const why = conditionsOf(object).find(({ status, message }) => status === 'True' && message !== undefined)?.message
+    return { what: ref.name, why }
+  })
+}

@@ -1,0 +1,127 @@
+/** The command line of joinCluster(): questions at the terminal, the account, and what to do next. */
+import { createInterface } from 'node:readline/promises'
+import { formatYaml } from '../../cluster/yaml.ts'
+import { ALL_CRDS } from '../../install/crds/all-crds.ts'
+import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install/names.ts'
+import { DEFAULT_VALUES } from '../../install/values.ts'
+import { parseClusterId } from '../../model/ids.ts'
+import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import type { CommandContext } from '../context.ts'
+import type { Ask } from '../discovery/discover.ts'
+import { type TokenOptions, readTokenText } from '../read-token.ts'
+import { TOKEN_PART } from '../secret-identity.ts'
+import { type KubeTarget, targetFlags } from '../target.ts'
+import { withAdmin } from './installed-site.ts'
+import {
+  type JoinClusterInit,
+  type JoinedCluster,
+  type PreparedJoin,
+  adviceObjects,
+  joinCluster,
+  prepareJoin,
+} from './join-cluster.ts'
+import type { JoinKubeOptions } from './join-options.ts'
+import type { JoinWishes } from './plan-join.ts'
+import { withImage } from './values-options.ts'
+
+export type RunJoinOptions = JoinKubeOptions & TokenOptions & { readonly clusterId?: string }
+
+export async function runJoinKube(
+  target: KubeTarget,
+  options: RunJoinOptions,
+  { signal, output }: CommandContext,
+): Promise<void> {
+  const clock = new SystemClock()
+  const say = (text: string): void => output.remark(text)
+  const init: JoinClusterInit = {
+    token: await tokenFor(options, signal),
+    wishes: wishesOf(options),
+    values: withImage(DEFAULT_VALUES, options),
+    dryRun: options.dryRun,
+    force: options.force,
+    timeoutMs: options.timeout,
+    ask: options.yes || !process.stdin.isTTY ? undefined : (question) => askAtTerminal(question, signal),
+    clock,
+    signal,
+    say,
+  }
+  await withAdmin(target, clock, { signal, output }, async ({ cluster, admin }) => {
+    const open = { admin, dynamic: cluster.dynamic }
+    if (options.output === 'yaml') {
+      print(await prepareJoin(open, init), init, output)
+      return
+    }
+    const joined = await joinCluster(open, init)
+    if (options.dryRun) output.answer('nothing was changed\n')
+    else tellJoined(joined, target, output)
+  })
+}
+
+/** Where nothing is done, none is needed. */
+async function tokenFor(options: RunJoinOptions, signal: AbortSignal): Promise<string | undefined> {
+  if (options.output === 'yaml') return undefined
+  const sources = { env: process.env, stdin: process.stdin, signal }
+  const inherited = process.env['SEALANE_TOKEN'] ?? ''
+  const given = options.token !== undefined || options.tokenFile !== undefined || inherited !== ''
+  return options.dryRun && !given ? undefined : readTokenText(options, sources)
+}
+
+/** Everything that is applied, and what a file cannot carry. */
+function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output: CommandContext['output']): void {
+  const { plan, advice, discovery } = prepared
+  const objects = [...ALL_CRDS, ...plan.objects, ...adviceObjects(advice)]
+  output.answer(objects.map((object) => formatYaml(object)).join('---\n'))
+  const { namespace } = values.member
+  const create = `kubectl --namespace ${namespace} create secret generic ${IDENTITY_SECRET} --type=${IDENTITY_SECRET_TYPE}`
+  say('not in these files, and to be done beside them:\n')
+  say(`  the token: ${create} --from-file=${TOKEN_PART}=FILE\n`)
+  for (const { node, labels, annotations } of plan.nodes) {
+    for (const pair of Object.entries(labels)) say(`  a gateway: kubectl label node ${node} ${pair.join('=')}\n`)
+    for (const pair of Object.entries(annotations))
+      say(`  its address: kubectl annotate node ${node} ${pair.join('=')}\n`)
+  }
+  const { value } = discovery.dns.flavour
+  say(
+    `  cluster DNS (${value}): names below ${CLUSTERSET_ZONE} are asked of Service ${namespace}/${objectName('dns')}\n`,
+  )
+}
+
+function wishesOf(options: RunJoinOptions): JoinWishes {
+  const { clusterId, podCidr, serviceCidr, gateway = [], label = [] } = options
+  return {
+    labels: Object.fromEntries(label),
+    gateways: gateway,
+    ...(clusterId === undefined ? {} : { clusterId: parseClusterId(clusterId, '--cluster-id') }),
+    ...(podCidr === undefined ? {} : { podCIDRs: podCidr }),
+    ...(serviceCidr === undefined ? {} : { serviceCIDRs: serviceCidr }),
+  }
+}
+
+async function askAtTerminal({ why, suggestion }: Ask, signal: AbortSignal): Promise<readonly string[]> {
+  const terminal = createInterface({ input: process.stdin, output: process.stderr })
+  try {
+    const offer = suggestion.length === 0 ? '' : ` [${suggestion.join(', ')}]`
+    const said = await terminal.question(`${why}.\nWhich${offer}? `, { signal })
+    const words = said.split(/[\s,]+/).filter((word) => word !== '')
+    return words.length === 0 ? suggestion : words
+  } finally {
+    terminal.close()
+  }
+}
+
+function tellJoined(joined: JoinedCluster, target: KubeTarget, output: CommandContext['output']): void {
+  const { plan, advice, dns, others } = joined
+  const reached = others.length === 0 ? 'it is the first member' : `it reaches ${others.join(', ')}`
+  output.answer(
+    `${plan.clusterId} has joined with gateway ${plan.gateways.map(({ node }) => node).join(', ')}; ${reached}\n`,
+  )
+  for (const { commands } of advice) for (const command of commands) output.remark(`to do: ${command}\n`)
+  for (const line of dns.left) output.remark(`cluster DNS: ${line}\n`)
+  const next =
+    others.length === 0
+      ? 'join another cluster: sealane token create on the broker, then sealane join'
+      : `sealane export SERVICE --namespace NAMESPACE ${targetFlags(target)}`
+  output.remark(`next: ${next}\n`)
+  if (others.length > 0) output.remark(`then, in ${others.join(', ')}: SERVICE.NAMESPACE.svc.${CLUSTERSET_ZONE}\n`)
+}

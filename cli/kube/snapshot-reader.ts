@@ -1,0 +1,28 @@
+/** The hands of cli/discovery on a cluster. */
+import type { DynamicClient, DynamicObject } from '../../cluster/kube/dynamic-client.ts'
+import type { SnapshotReader } from '../discovery/read-snapshot.ts'
+import { ClusterApiError } from '../../cluster/cluster-api.ts'
+
+export function snapshotReader(dynamic: DynamicClient): SnapshotReader {
+  return {
+    get: async (apiVersion, kind, name, namespace, signal) => {
+      const found = await dynamic.get({ apiVersion, kind, name, namespace }, signal)
+      if (found === undefined) throw new ClusterApiError('NotFound', `${kind} ${name} does not exist`)
+      return found
+    },
+    list: async (apiVersion, kind, { namespace, labelSelector, limit, metadataOnly = false }, signal) =>
+      dynamic.list(
+        {
+          metadataOnly,
+          apiVersion,
+          kind,
+          ...(namespace === undefined ? {} : { namespace }),
+          ...(labelSelector === undefined ? {} : { labelSelector }),
+          ...(limit === undefined ? {} : { most: limit }),
+        },
+        signal,
+      ),
+    dryRunCreate: (object, signal) => dynamic.create(object as DynamicObject, { dryRun: true }, signal),
+    version: (signal) => dynamic.read('/version', signal),
+  }
+}

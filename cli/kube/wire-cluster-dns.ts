@@ -1,0 +1,94 @@
+/** Tells the cluster's own DNS where clusterset.local is answered, or takes that back. */
+import { objectName } from '../../install/names.ts'
+import { CLUSTERSET_ZONE, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import { applyClusterDns, readClusterDns } from '../cluster-dns/apply-cluster-dns.ts'
+import {
+  type ClusterDnsClient,
+  type ClusterDnsFlavour,
+  type ClusterDnsPlan,
+  type DnsObject,
+  formatRef,
+} from '../cluster-dns/cluster-dns.ts'
+import { planClusterDns, planClusterDnsRemoval } from '../cluster-dns/plan-cluster-dns.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Discovery } from '../discovery/discover.ts'
+import type { ClusterAdmin } from './admin.ts'
+
+export interface WireInit {
+  readonly dryRun: boolean
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+}
+
+export interface ClusterDnsOutcome {
+  /** Sentences for the end of the account: what could not be done, what is to be done by hand. */
+  readonly left: readonly string[]
+}
+
+/** In a dry run there is no Service yet, and no address of it: one for documentation (RFC 5737) stands for it. */
+const NO_ADDRESS = '192.0.2.53'
+
+export async function wireClusterDns(
+  admin: ClusterAdmin,
+  discovery: Pick<Discovery, 'dns' | 'distribution'>,
+  init: WireInit,
+): Promise<ClusterDnsOutcome> {
+  const service = { apiVersion: 'v1', kind: 'Service', namespace: SYSTEM_NAMESPACE, name: objectName('dns') }
+  const address = (await admin.get(service, init.signal))?.['spec'] as { clusterIP?: string } | undefined
+  const forwardTo = address?.clusterIP ?? NO_ADDRESS
+  const options = { domain: CLUSTERSET_ZONE, forwardTo }
+  const flavour = flavourOf(discovery)
+  const say = (text: string): void =>
+    init.say(text.replaceAll(NO_ADDRESS, `Service ${service.namespace}/${service.name}`))
+  return carryOut(admin, flavour, (present) => planClusterDns(flavour, present, options), { ...init, say })
+}
+
+export function unwireClusterDns(
+  admin: ClusterAdmin,
+  discovery: Pick<Discovery, 'dns' | 'distribution'>,
+  init: WireInit,
+): Promise<ClusterDnsOutcome> {
+  const flavour = flavourOf(discovery)
+  return carryOut(admin, flavour, (present) => planClusterDnsRemoval(flavour, present), init)
+}
+
+async function carryOut(
+  admin: ClusterAdmin,
+  flavour: ClusterDnsFlavour,
+  plan: (present: readonly DnsObject[]) => ClusterDnsPlan,
+  { dryRun, clock, signal, say }: WireInit,
+): Promise<ClusterDnsOutcome> {
+  const client = clientOf(admin, clock)
+  const result = dryRun
+    ? { plan: plan(await readClusterDns(client, flavour, signal)), toRestart: [] }
+    : await applyClusterDns(client, flavour, plan, signal)
+  for (const { object, why } of result.plan.changes) say(`  changed   ${formatRef(object)}  (${why})\n`)
+  for (const note of result.plan.notes) say(`  cluster DNS: ${note}\n`)
+  return {
+    left: [
+      ...result.plan.problems.flatMap(({ message, advice }) => [message, ...advice]),
+      ...result.toRestart.map((workload) => `restart ${formatRef(workload)} for its new DNS settings`),
+    ],
+  }
+}
+
+function clientOf(admin: ClusterAdmin, clock: Clock): ClusterDnsClient {
+  return {
+    get: (ref, signal) => admin.get(ref, signal),
+    replace: ({ object, before, after }, signal) => admin.replace(object, before, after, signal),
+    restart: (workload, signal) => {
+      const annotations = {
+        'sealane.io/restarted-for-dns': new Date(clock.now()).toISOString(),
+      }
+      return admin.merge(workload, { spec: { template: { metadata: { annotations } } } }, signal)
+    },
+  }
+}
+
+/** Which immutable one it is follows from the provider. */
+function flavourOf({ dns, distribution }: Pick<Discovery, 'dns' | 'distribution'>): ClusterDnsFlavour {
+  const { value } = dns.flavour
+  if (value !== 'immutable') return value
+  return distribution.value === 'gke' ? 'gke-cloud-dns' : 'eks-auto-mode'
+}

@@ -1,0 +1,59 @@
+/** Which site a command is about: a site file, or a real cluster by its kubeconfig. */
+import { type Command, Option } from 'commander'
+import { SystemClock } from '../reconcile/clock.ts'
+import { siteOption } from './context.ts'
+import { type OpenSite, type OpenSiteInit, withSite } from './site.ts'
+
+export interface TargetOptions {
+  readonly site: string
+  readonly kubeconfig?: string
+  readonly context?: string
+}
+
+/** A cluster that is meant, of a kubeconfig or of KUBECONFIG. */
+export interface KubeTarget {
+  readonly kubeconfig?: string
+  readonly context?: string
+}
+
+export function addTargetOptions(command: Command): Command {
+  return addKubeOptions(command.addOption(siteOption()))
+}
+
+/** What says where the broker, or the site, is on this machine. */
+const SITE = ['site', 'state']
+
+export function addKubeOptions(command: Command): Command {
+  return command
+    .addOption(
+      new Option('--kubeconfig <file>', 'a kubeconfig, for a real cluster (default: as kubectl)').conflicts(SITE),
+    )
+    .addOption(new Option('--context <name>', 'its context (default: the current one)').conflicts(SITE))
+}
+
+/** Undefined when the command is about a site file. */
+export function kubeTarget({ kubeconfig, context }: Omit<TargetOptions, 'site'>): KubeTarget | undefined {
+  if (kubeconfig === undefined && context === undefined) return undefined
+  return { ...(kubeconfig === undefined ? {} : { kubeconfig }), ...(context === undefined ? {} : { context }) }
+}
+
+/** The flags that name it, as a person would type them: for the command to run next. */
+export function targetFlags({ kubeconfig, context }: KubeTarget): string {
+  const flags = [
+    ...(kubeconfig === undefined ? [] : [`--kubeconfig ${kubeconfig}`]),
+    ...(context === undefined ? [] : [`--context ${context}`]),
+  ]
+  return flags.length === 0 ? '--context NAME' : flags.join(' ')
+}
+
+/** Opens what the options name, works, closes. Throws what the site file, the kubeconfig or the cluster have to say. */
+export async function withTarget<T>(
+  options: TargetOptions,
+  init: OpenSiteInit,
+  work: (site: OpenSite) => Promise<T>,
+): Promise<T> {
+  const target = kubeTarget(options)
+  if (target === undefined) return withSite(options.site, init, work)
+  const { withInstalledSite } = await import('./kube/installed-site.ts')
+  return withInstalledSite(target, new SystemClock(), init, work)
+}

@@ -1,0 +1,42 @@
+/** Objects of clusters, as their API servers give them. */
+import type { DnsObject } from '../../../cli/cluster-dns/cluster-dns.ts'
+
+type Maps = Readonly<Record<string, string>>
+
+export function configMap(name: string, data: Readonly<Record<string, string>>, labels: Maps = {}): DnsObject {
+  return {
+    apiVersion: 'v1',
+    kind: 'ConfigMap',
+    metadata: { name, namespace: 'kube-system', uid: `uid-${name}`, resourceVersion: '41', labels },
+    data,
+  }
+}
+
+/** A workload that mounts a ConfigMap at /etc/coredns and is told to read one file of it. */
+export function coreDnsWorkload(name: string, map: string, file = 'Corefile', items?: readonly object[]): DnsObject {
+  const configMap = { name: map, ...(items === undefined ? {} : { items }) }
+  const container = {
+    name: 'coredns',
+    args: ['-conf', `/etc/coredns/${file}`],
+    volumeMounts: [{ name: 'config-volume', mountPath: '/etc/coredns', readOnly: true }],
+  }
+  return {
+    apiVersion: 'apps/v1',
+    kind: /node-?local/.test(name) ? 'DaemonSet' : 'Deployment',
+    metadata: { name, namespace: 'kube-system' },
+    spec: { template: { spec: { containers: [container], volumes: [{ name: 'config-volume', configMap }] } } },
+  }
+}
+
+export function chartConfig(valuesContent: string): DnsObject {
+  return {
+    apiVersion: 'helm.cattle.io/v1',
+    kind: 'HelmChartConfig',
+    metadata: { name: 'rke2-coredns', namespace: 'kube-system' },
+    spec: { valuesContent },
+  }
+}
+
+export function openshiftDns(spec: Readonly<Record<string, unknown>>): DnsObject {
+  return { apiVersion: 'operator.openshift.io/v1', kind: 'DNS', metadata: { name: 'default' }, spec }
+}

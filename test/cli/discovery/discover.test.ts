@@ -1,0 +1,207 @@
+/** From objects to findings: who wins, what is told, what is asked. */
+import t from 'tap'
+import { discover } from '../../../cli/discovery/discover.ts'
+import type { ClusterSnapshot } from '../../../cli/discovery/snapshot.ts'
+import { fixture } from './support/fixtures.ts'
+
+const EMPTY: ClusterSnapshot = {
+  version: { gitVersion: 'v1.33.5' },
+  objects: [],
+  crds: [],
+  serviceProbes: [],
+  unread: [],
+}
+
+type Raw = Record<string, unknown>
+
+function withObjects(...objects: Raw[]): ClusterSnapshot {
+  return { ...EMPTY, objects }
+}
+
+function without(name: string, matching: (object: Raw & { metadata: Raw }) => boolean): ClusterSnapshot {
+  const snapshot = fixture(name)
+  return { ...snapshot, objects: snapshot.objects.filter((object) => !matching(object as Raw & { metadata: Raw })) }
+}
+
+function configMap(name: string, data: Raw, namespace = 'kube-system'): Raw {
+  return { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name, namespace }, data }
+}
+
+const ROWS: readonly (readonly [
+  fixture: string,
+  distribution: string,
+  cni: string,
+  proxy: string,
+  pods: string,
+  services: string,
+])[] = [
+  ['aks-node-subnet', 'aks', 'azure', 'iptables', '10.224.0.0/16', '10.0.0.0/16'],
+  ['aks-overlay', 'aks', 'azure', 'iptables', '10.244.0.0/16', '10.0.0.0/16'],
+  ['calico-ebpf', 'kubeadm', 'calico', '-', '192.168.0.0/16', '10.96.0.0/12'],
+  ['cilium-mesh-eni', 'eks', 'cilium', 'none', '-', '172.20.0.0/16'],
+  ['eks-auto-mode', 'eks', 'aws-vpc', '-', '10.30.0.0/16', '172.20.0.0/16'],
+  ['eks-vpc-cni', 'eks', 'aws-vpc', 'iptables', '10.20.0.0/16', '172.20.0.0/16'],
+  ['gke', 'gke', 'gke', 'iptables', '10.4.0.0/14', '34.118.224.0/20'],
+  ['gke-dataplane-v2', 'gke', 'gke', 'none', '10.4.2.0/24', '34.118.224.0/20'],
+  ['k3s', 'k3s', 'flannel', 'ipvs', '10.42.0.0/16', '10.43.0.0/16'],
+  ['kind', 'kind', 'kindnet', 'iptables', '10.244.0.0/16', '10.96.0.0/16'],
+  [
+    'kubeadm-antrea',
+    'kubeadm',
+    'antrea',
+    'nftables',
+    '10.244.0.0/16 fd00:10:244::/56',
+    '10.96.0.0/16 fd00:10:96::/112',
+  ],
+  ['kubeadm-calico-bgp-ipvs', 'kubeadm', 'calico', 'ipvs', '10.1.0.0/17 10.3.0.0/16', '10.96.0.0/12'],
+  ['kubeadm-calico-operator', 'kubeadm', 'calico', 'nftables', '192.168.0.0/16', '10.96.0.0/12'],
+  ['kubeadm-calico-vxlan', 'kubeadm', 'calico', 'iptables', '10.1.0.0/16', '10.96.0.0/12'],
+  ['kubeadm-cilium', 'kubeadm', 'cilium', 'iptables', '10.244.0.0/16', '10.96.0.0/12'],
+  ['kubeadm-cilium-kube-proxy-free', 'kubeadm', 'cilium', 'none', '10.0.0.0/8', '10.96.0.0/12'],
+  ['kubeadm-flannel', 'kubeadm', 'flannel', 'iptables', '10.244.0.0/16', '10.96.0.0/12'],
+  ['kubeadm-kube-router', 'kubeadm', 'kube-router', 'ipvs', '10.244.0.0/16', '10.96.0.0/12'],
+  ['kubeadm-weave', 'kubeadm', 'weave', 'iptables', '10.32.0.0/12', '10.96.0.0/12'],
+  ['openshift-ovn', 'openshift', 'ovn-kubernetes', 'none', '10.128.0.0/14', '172.30.0.0/16'],
+  ['rke2-canal', 'rke2', 'canal', 'iptables', '10.42.0.0/16', '10.43.0.0/16'],
+]
+
+for (const [name, ...wanted] of ROWS) {
+  t.test(name, async (t) => {
+    const found = discover(fixture(name))
+    const values = [
+      found.distribution.value,
+      found.cni?.value.name,
+      found.kubeProxy?.value.mode,
+      found.podCIDRs?.value.join(' '),
+      found.serviceCIDRs?.value.join(' '),
+    ].map((value) => value ?? '-')
+    t.same(values, wanted)
+    t.same(found.obstacles, [])
+  })
+}
+
+t.test('the same answers with less to read', async (t) => {
+  const noServiceCidr = discover(without('kubeadm-flannel', ({ kind }) => kind === 'ServiceCIDR')).serviceCIDRs
+  t.equal(noServiceCidr?.how, 'Pod kube-system/kube-apiserver-cp-1 --service-cluster-ip-range')
+  const noPods = discover(
+    without('kubeadm-flannel', ({ kind }) => kind === 'ServiceCIDR' || kind === 'Pod'),
+  ).serviceCIDRs
+  t.equal(noPods?.how, 'ConfigMap kube-system/kubeadm-config ClusterConfiguration networking.serviceSubnet')
+  t.equal(noPods?.confidence, 'likely')
+  const noFlag = discover(without('gke', ({ kind }) => kind === 'GKENetworkParamSet')).podCIDRs
+  t.same(noFlag?.value, ['10.4.0.0/14'])
+  t.equal(noFlag?.how, 'Pod kube-system/kube-proxy-gke-prod-default-pool-2 --cluster-cidr')
+  const noPool = discover(without('kubeadm-calico-operator', ({ kind }) => kind === 'IPPool')).podCIDRs
+  t.equal(noPool?.how, 'Installation default spec.calicoNetwork.ipPools')
+})
+
+t.test('who contradicts whom', async (t) => {
+  const flannel = fixture('kubeadm-flannel')
+  const kubeadm = configMap('kubeadm-config', { ClusterConfiguration: 'networking: {podSubnet: 10.99.0.0/16}' })
+  const rest = without('kubeadm-flannel', ({ metadata }) => metadata['name'] === 'kubeadm-config').objects
+  t.same(discover({ ...flannel, objects: [...rest, kubeadm] }).warnings, [
+    'pod CIDRs: ConfigMap kube-system/kubeadm-config ClusterConfiguration networking.podSubnet says 10.99.0.0/16, but ConfigMap kube-flannel/kube-flannel-cfg net-conf.json Network says 10.244.0.0/16, which counts for more',
+  ])
+  const probed = { ...flannel, serviceProbes: ['The range of valid IPs is 10.97.0.0/16'] }
+  t.match(discover(probed).warnings, [], 'a part of the other is no contradiction')
+  const elsewhere = { ...flannel, serviceProbes: ['The range of valid IPs is 172.20.0.0/16'] }
+  t.match(
+    discover(elsewhere).warnings.join(),
+    /ServiceCIDR kubernetes spec.cidrs says 10.96.0.0\/12, which counts for more/,
+  )
+  const two = {
+    ...flannel,
+    objects: [...flannel.objects, ...fixture('kind').objects.filter((o) => (o as Raw)['kind'] === 'DaemonSet')],
+  }
+  t.same(
+    discover(two).warnings.filter((text) => text.startsWith('CNI')),
+    ['CNI: DaemonSet kube-flannel/kube-flannel-ds says flannel, but DaemonSet kube-system/kindnet says kindnet'],
+  )
+})
+
+t.test('networks that collide', async (t) => {
+  const text = 'networking: {podSubnet: 244.10.0.0/16, serviceSubnet: 244.10.128.0/20}'
+  t.same(discover(withObjects(configMap('kubeadm-config', { ClusterConfiguration: text }))).warnings, [
+    'pod CIDR 244.10.0.0/16 overlaps service CIDR 244.10.128.0/20',
+    '244.10.0.0/16 overlaps 244.0.0.0/8, which Sealane uses itself',
+    '244.10.128.0/20 overlaps 244.0.0.0/8, which Sealane uses itself',
+  ])
+})
+
+t.test('what a tenant made is not believed', async (t) => {
+  const daemonSet = { apiVersion: 'apps/v1', kind: 'DaemonSet', metadata: { name: 'calico-node', namespace: 'team-a' } }
+  t.equal(discover(withObjects(daemonSet)).cni, undefined)
+})
+
+t.test('nothing is known: everything is asked', async (t) => {
+  const found = discover(EMPTY)
+  t.same(found.asks, [
+    { field: 'podCIDRs', why: 'nothing here tells the pod CIDRs', suggestion: [] },
+    { field: 'serviceCIDRs', why: 'nothing here tells the service CIDRs', suggestion: [] },
+    { field: 'gateways', why: 'no Node is known', suggestion: [] },
+  ])
+  t.equal(found.distribution.value, 'unknown')
+  t.equal(found.dns.domain.value, 'cluster.local')
+})
+
+t.test('a guess is asked about, with a suggestion', async (t) => {
+  const [ask] = discover(fixture('eks-vpc-cni')).asks
+  t.equal(ask?.field, 'podCIDRs')
+  t.same(ask?.suggestion, ['10.20.0.0/16'])
+})
+
+t.test('what may not be read is told', async (t) => {
+  const unread = [
+    { what: 'ConfigMap kube-system/kubeadm-config', why: 'not allowed', weaker: ['pod CIDRs', 'service CIDRs'] },
+    { what: 'Nodes', why: 'not allowed', weaker: ['gateways'] },
+    { what: 'IPPools', why: 'the server is on fire', weaker: [] },
+  ]
+  const found = discover({ ...EMPTY, unread })
+  t.same(found.warnings, [
+    'not allowed to read ConfigMap kube-system/kubeadm-config: detection of pod CIDRs, service CIDRs is weaker',
+    'not allowed to read Nodes: detection of gateways is weaker',
+    'cannot read IPPools',
+  ])
+  t.same(found.obstacles, ['Nodes cannot be read: expected a user who may list Nodes, as cluster-admin may'])
+})
+
+t.test('too old a Kubernetes', async (t) => {
+  const told = (version: unknown): readonly string[] => discover({ ...EMPTY, version }).obstacles
+  t.same(told({ gitVersion: 'v1.30.14-eks-1' }), [
+    'Kubernetes v1.30.14-eks-1 is too old: expected 1.31 or newer (CRDs can check addresses and networks since 1.31)',
+  ])
+  t.same(told({ gitVersion: 'v1.31.0' }), [])
+  t.same(told({ major: '1', minor: '33+' }), [])
+  t.equal(told({ major: '1', minor: '20+' }).length, 1)
+  t.same(told('gibberish'), [], 'not known is not too old')
+})
+
+t.test('what an earlier join left', async (t) => {
+  const membership = (phase: string): Raw => ({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Membership',
+    metadata: { name: 'self' },
+    spec: { clusterId: 'milano', phase },
+  })
+  const namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'sealane-system' } }
+  const part = (kind: string, name: string): Raw => ({ kind, metadata: { name, namespace: 'sealane-system' } })
+  const whole = [
+    namespace,
+    part('ConfigMap', 'sealane-site'),
+    part('DaemonSet', 'sealane-gateway'),
+    part('DaemonSet', 'sealane-routeagent'),
+    part('Deployment', 'sealane-agent'),
+    part('Deployment', 'sealane-dns'),
+  ]
+  t.equal(discover(EMPTY).earlier.state, 'none')
+  t.match(discover(withObjects(namespace)).earlier, {
+    state: 'partial',
+    missing: ['Membership', 'ConfigMap sealane-system/sealane-site'],
+  })
+  t.match(discover(withObjects(...whole, membership('joined'))).earlier, {
+    state: 'member',
+    clusterId: 'milano',
+    missing: [],
+  })
+  t.match(discover(withObjects(namespace, membership('leaving'))).earlier, { state: 'leaving', clusterId: 'milano' })
+})

@@ -1,0 +1,18 @@
+/** Clusters in files: the first document says what is no object, the others are objects as the API gives them. */
+import { readFileSync, readdirSync } from 'node:fs'
+import { join } from 'node:path'
+import { parseAllDocuments } from 'yaml'
+import type { ClusterSnapshot } from '../../../../cli/discovery/snapshot.ts'
+
+const FOLDER = join(import.meta.dirname, '..', 'fixtures')
+
+export const FIXTURES = readdirSync(FOLDER)
+  .map((file) => file.replace('.yaml', ''))
+  .sort()
+
+export function fixture(name: string): ClusterSnapshot {
+  const documents = parseAllDocuments(readFileSync(join(FOLDER, `${name}.yaml`), 'utf8'))
+  const [header, ...objects] = Array.from(documents, (document): unknown => document.toJS())
+  const { version, crds, serviceProbes } = header as Pick<ClusterSnapshot, 'version' | 'crds' | 'serviceProbes'>
+  return { version, crds, serviceProbes, objects, unread: [] }
+}

@@ -1,0 +1,166 @@
+/** A cluster that does not let us in, or is none for Sealane: what a person reads, word for word, and the next try. */
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { parse, stringify } from 'yaml'
+import { createJoinToken } from '../../../protocol/identity/token.ts'
+import { makeClusterCa } from '../../kube/support/cluster-certificates.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { type ToyApiServer, toyApiServer } from '../../support/toy-api-server.ts'
+import { runCli } from '../run-cli.ts'
+
+const REVIEWS = '/apis/authorization.k8s.io/v1'
+
+interface Powers {
+  /** Resources that this user may not write. */
+  readonly denied?: readonly string[]
+  readonly version?: string
+}
+
+/** Lets the toy answer what a join asks first: who may do what, and its version. */
+function empower(server: ToyApiServer, { denied = [], version = 'v1.36.0' }: Powers): void {
+  const reviewed = new Map<string, boolean>()
+  server.fault = ({ method, path }) => {
+    if (path === '/version') return { status: 200, body: { gitVersion: version } }
+    if (path === REVIEWS) {
+      const resources = [{ name: 'selfsubjectaccessreviews', kind: 'SelfSubjectAccessReview', namespaced: false }]
+      return { status: 200, body: { kind: 'APIResourceList', resources } }
+    }
+    if (method === 'POST' && path.startsWith(REVIEWS)) {
+      // The toy shows faults no bodies; the reviews come in a known order.
+      const resource = ORDER[reviewed.size % ORDER.length] ?? ''
+      reviewed.set(String(reviewed.size), true)
+      return { status: 201, body: { status: { allowed: !denied.includes(resource) } } }
+    }
+    return undefined
+  }
+}
+
+const ORDER = [
+  'customresourcedefinitions',
+  'namespaces',
+  'nodes',
+  'clusterroles',
+  'clusterrolebindings',
+  'daemonsets',
+  'deployments',
+  'secrets',
+]
+
+async function setUp(t: Test, powers: Powers = {}) {
+  const server = await toyApiServer(t)
+  empower(server, powers)
+  const folder = temporaryFolder(t)
+  const token = join(folder, 'token')
+  const text = createJoinToken({
+    addresses: ['192.0.2.1:7443'],
+    caPin: 'a'.repeat(64),
+    clusterset: 'demo',
+    expiresAtMs: Date.now() + 60_000,
+  }).text()
+  writeFileSync(token, text)
+  const said = async (kubeconfig: string, ...more: string[]): Promise<string> => {
+    const { code, stderr } = await runCli(['join', '--kubeconfig', kubeconfig, '--token-file', token, '--yes', ...more])
+    t.equal(code, 1)
+    const found = stderr.slice(stderr.lastIndexOf('sealane: ') + 'sealane: '.length).trimEnd()
+    return found.replaceAll(kubeconfig, 'FILE').replaceAll(server.url, 'SERVER').replaceAll('\n', '; ')
+  }
+  return { server, folder, said }
+}
+
+const HINT = 'log in anew, or take another kubeconfig or --context; nothing was changed by this request'
+
+t.test('credentials that are not accepted', async (t) => {
+  const { server, said } = await setUp(t)
+  server.fault = undefined
+  server.tokens.add('another')
+  t.equal(
+    await said(server.kubeconfig),
+    `context "toy" of FILE: the API server does not accept these credentials (401 Unauthorized): wrong, or expired; ${HINT}`,
+  )
+  t.strictSame(
+    server.requests.filter((line) => !line.startsWith('GET ')),
+    [],
+    'nothing was written',
+  )
+})
+
+t.test('a client certificate that has expired', async (t) => {
+  const { server, folder, said } = await setUp(t)
+  server.fault = () => ({ status: 401, body: { kind: 'Status', reason: 'Unauthorized', message: 'Unauthorized' } })
+  const ca = await makeClusterCa('toy')
+  const { certificate, key } = await ca.issue({ name: 'ana', validMs: -3_600_000 })
+  const config = parse(readFileSync(server.kubeconfig, 'utf8')) as { users: { user: object }[] }
+  const [user] = config.users
+  if (user === undefined) throw new Error('the kubeconfig names a user')
+  const base64 = (pem: string): string => Buffer.from(pem).toString('base64')
+  user.user = { 'client-certificate-data': base64(certificate), 'client-key-data': base64(key) }
+  const file = join(folder, 'expired')
+  writeFileSync(file, stringify(config))
+  t.match(await said(file), /^context "toy" of FILE: its client certificate expired at \d{4}-[^;]+Z; log in anew/)
+})
+
+t.test('kubeconfigs that lead nowhere', async (t) => {
+  const { server, folder, said } = await setUp(t)
+  t.equal(await said(join(folder, 'none')), 'kubeconfig FILE does not exist')
+  t.equal(await said(server.kubeconfig, '--context', 'moon'), 'kubeconfig FILE has no context "moon"; it has: toy')
+  const away = server.kubeconfigAt('https://127.0.0.1:1')
+  t.equal(
+    await said(away),
+    'context "toy" of FILE: discover authorization.k8s.io/v1: the API server at https://127.0.0.1:1 cannot be reached: ' +
+      'connect ECONNREFUSED 127.0.0.1:1; see that the address in the kubeconfig is right and can be reached from here',
+  )
+})
+
+t.test('a user who may only read', async (t) => {
+  const { server, said } = await setUp(t, { denied: ORDER })
+  t.equal(
+    await said(server.kubeconfig),
+    'context "toy" of FILE: this user may not patch customresourcedefinitions.apiextensions.k8s.io, patch namespaces, ' +
+      'patch nodes, patch clusterroles.rbac.authorization.k8s.io, patch clusterrolebindings.rbac.authorization.k8s.io, ' +
+      'patch daemonsets.apps, patch deployments.apps, create secrets; ' +
+      'use a kubeconfig of a cluster administrator; nothing was changed',
+  )
+})
+
+t.test('a cluster that is too old', async (t) => {
+  const { server, said } = await setUp(t, { version: 'v1.28.15' })
+  t.equal(
+    await said(server.kubeconfig),
+    'Kubernetes v1.28.15 is too old: expected 1.31 or newer (CRDs can check addresses and networks since 1.31)',
+  )
+  t.strictSame(
+    server.requests.filter((line) => line.startsWith('PATCH ')),
+    [],
+    'nothing was written',
+  )
+})
+
+t.test('a token that cannot be one is told before the cluster is looked at', async (t) => {
+  const { server, folder } = await setUp(t)
+  const file = join(folder, 'torn')
+  writeFileSync(file, 'sealane1.abc')
+  const { code, stderr } = await runCli(['join', '--kubeconfig', server.kubeconfig, '--token-file', file, '--yes'])
+  t.equal(code, 1)
+  t.equal(stderr, 'sealane: join token: its checksum is wrong: the token was cut short or changed while being copied\n')
+})
+
+t.test('where Sealane is not installed', async (t) => {
+  const { server } = await setUp(t)
+  const at = ['--kubeconfig', server.kubeconfig]
+  for (const words of [
+    ['show', 'clusters'],
+    ['export', 'web'],
+  ]) {
+    const { code, stderr } = await runCli([...words, ...at])
+    t.equal(code, 1)
+    t.equal(
+      stderr.replaceAll(server.kubeconfig, 'FILE'),
+      'sealane: context "toy" of FILE: Sealane is not installed there: no ConfigMap sealane-system/sealane-site\n' +
+        'first: sealane join --kubeconfig FILE --token-file FILE\n',
+      words.join(' '),
+    )
+  }
+  const token = await runCli(['token', 'create', ...at])
+  t.match(token.stderr, /no broker to ask: there is none\nfirst: sealane broker deploy --kubeconfig /)
+})

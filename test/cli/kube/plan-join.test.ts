@@ -1,0 +1,110 @@
+/** From what was found and said to what a join does. */
+import fc from 'fast-check'
+import t from 'tap'
+import { type JoinWishes, idFromName, openQuestions, planJoin } from '../../../cli/kube/plan-join.ts'
+import type { Discovery } from '../../../cli/discovery/discover.ts'
+import { discover } from '../../../cli/discovery/discover.ts'
+import { parseSiteFile } from '../../../cluster/files/site-file.ts'
+import { DEFAULT_VALUES } from '../../../install/values.ts'
+import { isDnsLabel, parseClusterId } from '../../../model/ids.ts'
+import { fixture } from '../discovery/support/fixtures.ts'
+
+const NOTHING: JoinWishes = { labels: {}, gateways: [] }
+
+t.test('an id made of a context’s name', async (t) => {
+  const rows: [string | undefined, string | undefined][] = [
+    [undefined, undefined],
+    ['', undefined],
+    ['c1', 'c1'],
+    ['Milano', 'milano'],
+    ['kind-east', 'kind-east'],
+    ['arn:aws:eks:eu-south-1:123456789012:cluster/prod', 'prod'],
+    ['gke_my-project_europe-west1-b_blue', 'blue'],
+    ['admin@paris', 'paris'],
+    ['user/api-example-org:6443', '6443'],
+    ['a.b c', 'a-b-c'],
+    ['---', undefined],
+    ['-x-', 'x'],
+    ['x'.repeat(80), 'x'.repeat(63)],
+    [`${'x'.repeat(62)}-yy`, 'x'.repeat(62)],
+    ['日本', undefined],
+  ]
+  for (const [name, want] of rows) t.equal(idFromName(name), want, JSON.stringify(name))
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary', maxLength: 100 }), (name) => {
+      const id = idFromName(name)
+      return id === undefined || (isDnsLabel(id) && idFromName(id) === id && parseClusterId(id) === id)
+    }),
+  )
+  fc.assert(
+    fc.property(fc.stringMatching(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/), (id) => idFromName(id) === id),
+    { examples: [['a']] },
+  )
+})
+
+function plan(discovery: Discovery, wishes: Partial<JoinWishes> = {}) {
+  return planJoin(discovery, { ...NOTHING, ...wishes, clusterId: parseClusterId('c1') }, DEFAULT_VALUES)
+}
+
+t.test('what flags say counts for more than what was found', async (t) => {
+  const found = discover(fixture('kubeadm-flannel'))
+  const own = plan(found)
+  t.strictSame([own.podCIDRs, own.serviceCIDRs], [found.podCIDRs?.value, found.serviceCIDRs?.value])
+  const said = plan(found, { podCIDRs: ['10.9.0.0/16'], labels: { region: 'eu' } })
+  t.strictSame(said.podCIDRs, ['10.9.0.0/16'])
+  const config = said.objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'sealane-site')
+  const { 'site.yaml': text = '' } = config?.['data'] as Record<string, string>
+  const site = parseSiteFile('site.yaml', text)
+  t.equal(site.name, 'c1', 'the site file can be read back')
+  t.strictSame(site.podCIDRs, ['10.9.0.0/16'])
+  t.strictSame(site.labels, { region: 'eu' })
+  t.strictSame(site.dns.listen.length, 1)
+  t.ok(site.kubernetes)
+})
+
+t.test('gateways: those that are asked for, else those that are labelled, else the best', async (t) => {
+  const found = discover(fixture('kubeadm-flannel'))
+  const [best, second] = found.gateways.candidates
+  if (best === undefined || second === undefined) throw new Error('the fixture has two candidates')
+  t.strictSame(
+    plan(found).gateways.map(({ node }) => node),
+    [best.node],
+  )
+  t.strictSame(
+    plan(found).nodes.map(({ node, labels }) => [node, labels]),
+    [[best.node, { 'sealane.io/gateway': '0' }]],
+  )
+  const labelled: Discovery = {
+    ...found,
+    gateways: { ...found.gateways, candidates: [{ ...best }, { ...second, lane: 3 }] },
+  }
+  t.strictSame(
+    plan(labelled).gateways.map(({ node }) => node),
+    [second.node],
+  )
+  t.strictSame(plan(labelled).nodes, [], 'nothing to write: it is labelled already')
+  const asked = plan(labelled, { gateways: [{ node: second.node, publicAddress: '192.0.2.9' }, { node: best.node }] })
+  t.strictSame(asked.nodes, [
+    { node: second.node, labels: {}, annotations: { 'sealane.io/public-address': '192.0.2.9' } },
+    { node: best.node, labels: { 'sealane.io/gateway': '1' }, annotations: {} },
+  ])
+})
+
+t.test('GKE lets critical pods in by a quota', async (t) => {
+  const quotas = (name: string): number =>
+    plan(discover(fixture(name))).objects.filter(({ kind }) => kind === 'ResourceQuota').length
+  t.equal(quotas('gke'), 1)
+  t.equal(quotas('kubeadm-flannel'), 0)
+})
+
+t.test('only what no flag answers is asked', async (t) => {
+  const ask = (field: 'podCIDRs' | 'serviceCIDRs' | 'gateways') => ({ field, why: 'unknown', suggestion: [] })
+  const found = { ...discover(fixture('kind')), asks: [ask('podCIDRs'), ask('serviceCIDRs'), ask('gateways')] }
+  const fields = (wishes: Partial<JoinWishes>): string =>
+    openQuestions(found, { ...NOTHING, ...wishes })
+      .map(({ field }) => field)
+      .join(' ')
+  t.equal(fields({}), 'podCIDRs serviceCIDRs gateways')
+  t.equal(fields({ podCIDRs: ['10.0.0.0/16'] }), 'serviceCIDRs gateways')
+  t.equal(fields({ serviceCIDRs: ['10.0.0.0/16'], gateways: [{ node: 'a' }] }), 'podCIDRs')
+})
