@@ -5,11 +5,12 @@ import { FakeSysctl } from '../kernel/fake-sysctl.ts'
 import { formatNft } from '../kernel/format-nft.ts'
 import { NftSession } from '../kernel/nft-session.ts'
 import type { NftStatement } from '../kernel/nft-transaction.ts'
-import type { Cluster, EndpointSlice, Gateway, Membership, Node, ServiceImport } from '../model/objects.ts'
+import type { Cluster, EndpointSlice, Gateway, Membership, Node, RouteAgent, ServiceImport } from '../model/objects.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import { BalanceLoop } from '../routeagent/balance-loop.ts'
 import { FactsReader } from '../routeagent/facts-reader.ts'
+import { LateCache } from '../routeagent/late-cache.ts'
 import { routeAgentMetrics } from '../routeagent/metrics.ts'
 import { CapturingLogger } from '../runtime/capturing-logger.ts'
 import { createMetrics } from '../runtime/prometheus-metrics.ts'
@@ -78,6 +79,7 @@ export class BenchSite {
       gateways: new BenchCache<Gateway>([]),
       imports: new BenchCache<ServiceImport>(Array.from({ length: services }, (_, i) => importOf(i))),
       slices: this.#slices,
+      routeAgents: new LateCache(() => new BenchCache<RouteAgent>([])),
     }
     const routes = new FakeRouteTable({
       links: [{ name: 'eth0' }],

@@ -1,10 +1,11 @@
 /**
  * `node test/run-tiers.ts TIER…`: runs the tiers, then prints the table of what ran and what was skipped and why.
- * SEALANE_REQUIRE_TIERS=unit,netns,… turns a skip into a failure.
+ * SEALANE_REQUIRE_TIERS=unit,netns,… turns a skip into a failure: of a whole tier, and of a single test inside it.
  */
 import { spawn } from 'node:child_process'
 import { existsSync, readdirSync, statSync } from 'node:fs'
 import { join, relative } from 'node:path'
+import type { SkippedTest } from './support/skipped-tests.ts'
 import { TIERS, type Tier } from './tiers.ts'
 
 const ROOT = join(import.meta.dirname, '..')
@@ -16,6 +17,7 @@ interface Outcome {
   readonly passed: number
   readonly failed: number
   readonly seconds: number
+  readonly skipped: readonly SkippedTest[]
 }
 
 function testFiles(folder: string): string[] {
@@ -29,14 +31,16 @@ function testFiles(folder: string): string[] {
 
 async function runTier(tier: Tier): Promise<Outcome> {
   const skip = await tier.skip()
-  if (skip !== undefined) return { tier: tier.name, state: 'skipped', detail: skip, passed: 0, failed: 0, seconds: 0 }
+  if (skip !== undefined) {
+    return { tier: tier.name, state: 'skipped', detail: skip, passed: 0, failed: 0, seconds: 0, skipped: [] }
+  }
   const files = tier.folders.flatMap((folder) => testFiles(join(ROOT, folder))).sort()
   const started = performance.now()
-  const { code, output } = await tier.run(files)
+  const { code, output, skipped } = await tier.run(files)
   const seconds = (performance.now() - started) / 1000
-  const { passed, failed, skipped } = assertions(output)
+  const { passed, failed } = assertions(output)
   const ok = code === 0 && failed === 0 && passed > 0
-  const detail = `${files.length} files, ${passed} assertions${passed === 0 ? ' (nothing ran)' : ''}${skipped > 0 ? `, ${skipped} skipped (each says why above)` : ''}`
+  const detail = `${files.length} files, ${passed} assertions${passed === 0 ? ' (nothing ran)' : ''}${skipped.length > 0 ? `, ${skipped.length} skipped (each says why above)` : ''}`
   return {
     tier: tier.name,
     state: ok ? 'passed' : 'failed',
@@ -44,15 +48,15 @@ async function runTier(tier: Tier): Promise<Outcome> {
     passed,
     failed: ok ? 0 : Math.max(1, failed),
     seconds,
+    skipped,
   }
 }
 
 /** tap's closing line: `# { total: 13, pass: 11, fail: 1, skip: 1 }`. */
-function assertions(output: string): { passed: number; failed: number; skipped: number } {
+function assertions(output: string): { passed: number; failed: number } {
   const sums = [...output.matchAll(/# \{ total: \d+(?:, pass: (\d+))?(?:, fail: (\d+))?/g)]
   const last = sums.at(-1)
-  const skipped = /, skip: (\d+)/.exec(output.slice(last?.index ?? 0))?.[1]
-  return { passed: Number(last?.[1] ?? 0), failed: Number(last?.[2] ?? 0), skipped: Number(skipped ?? 0) }
+  return { passed: Number(last?.[1] ?? 0), failed: Number(last?.[2] ?? 0) }
 }
 
 function printTable(outcomes: readonly Outcome[]): void {
@@ -73,13 +77,27 @@ async function main(): Promise<void> {
   const outcomes: Outcome[] = []
   for (const tier of TIERS.filter((candidate) => names.includes(candidate.name))) outcomes.push(await runTier(tier))
   printTable(outcomes)
-  const required = (process.env['SEALANE_REQUIRE_TIERS'] ?? '').split(',')
-  const missing = outcomes.filter((row) => row.state === 'skipped' && required.includes(row.tier))
-  for (const row of missing) console.log(`tier ${row.tier} is required here but was skipped: ${row.detail}`)
+  const missing = missingWhereRequired(outcomes, (process.env['SEALANE_REQUIRE_TIERS'] ?? '').split(','))
+  for (const line of missing) console.log(line)
   const passed = outcomes.reduce((sum, row) => sum + row.passed, 0)
   const failed = outcomes.reduce((sum, row) => sum + row.failed, 0) + missing.length
   console.log(`${passed} passed, ${failed} failed`)
   process.exitCode = failed > 0 ? 1 : 0
+}
+
+/** A line for each tier, and each test in a tier, that had to run and did not. */
+export function missingWhereRequired(
+  outcomes: readonly Pick<Outcome, 'tier' | 'state' | 'detail' | 'skipped'>[],
+  required: readonly string[],
+): string[] {
+  return outcomes
+    .filter(({ tier }) => required.includes(tier))
+    .flatMap(({ tier, state, detail, skipped }) => [
+      ...(state === 'skipped' ? [`tier ${tier} is required here but was skipped: ${detail}`] : []),
+      ...skipped.map(
+        ({ file, name, reason }) => `tier ${tier} is required here but ${file} skipped "${name}": ${reason}`,
+      ),
+    ])
 }
 
 /** Runs a program with its output shown and kept. */

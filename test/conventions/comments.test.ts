@@ -1,6 +1,6 @@
 /** Left-overs do not land. */
 import t from 'tap'
-import { sourceFiles } from '../support/source-tree.ts'
+import { PRODUCT, sourceFiles } from '../support/source-tree.ts'
 
 const LEFT_OVERS = new RegExp(['TO' + 'DO', 'FIX' + 'ME', 'XX' + 'X', '@ts-' + 'ignore', '\\.on' + 'ly\\('].join('|'))
 
@@ -13,20 +13,7 @@ t.test('no left-overs, no silenced checks without a rule', async (t) => {
 })
 
 t.test('every module says what it is for', async (t) => {
-  const modules = sourceFiles(/\.ts$/, [
-    'model',
-    'protocol',
-    'cluster',
-    'kernel',
-    'reconcile',
-    'runtime',
-    'broker',
-    'agent',
-    'gateway',
-    'routeagent',
-    'dns',
-    'cli',
-  ])
+  const modules = sourceFiles(/\.ts$/, PRODUCT)
   for (const { path, text } of modules.filter(({ path }) => !path.startsWith('protocol/gen/'))) {
     if (!/^(#!.*\n)?\/\*\*/.test(text)) t.fail(`${path} does not begin with a comment that says what it is for`)
   }

@@ -1,10 +1,7 @@
 /** Who may know whom (docs/architecture.md). Each ban says why. */
 import { dirname, join, normalize } from 'node:path'
 import t from 'tap'
-import { importsOf, sourceFiles } from '../support/source-tree.ts'
-
-const FOUNDATIONS = ['model', 'protocol', 'cluster', 'kernel', 'reconcile', 'runtime']
-const COMPONENTS = ['broker', 'agent', 'gateway', 'routeagent', 'dns', 'cli']
+import { PRODUCT, importsOf, sourceFiles } from '../support/source-tree.ts'
 
 /** Folder → what it may import besides itself. */
 const MAY: Readonly<Record<string, readonly string[]>> = {
@@ -14,16 +11,18 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   protocol: ['model', 'reconcile', 'runtime'],
   cluster: ['model', 'reconcile', 'runtime'],
   kernel: ['model', 'reconcile', 'runtime'],
+  install: ['model'],
   broker: ['model', 'protocol', 'reconcile', 'runtime'],
   agent: ['model', 'protocol', 'cluster', 'reconcile', 'runtime'],
   gateway: ['model', 'cluster', 'kernel', 'reconcile', 'runtime'],
   routeagent: ['model', 'cluster', 'kernel', 'reconcile', 'runtime'],
   dns: ['model', 'cluster', 'reconcile', 'runtime'],
-  cli: ['model', 'protocol', 'cluster', 'reconcile', 'runtime'],
+  cli: ['model', 'protocol', 'cluster', 'install', 'reconcile', 'runtime'],
 }
 
 const WHY: Readonly<Record<string, string>> = {
   model: 'the vocabulary depends on nothing, so that everything can depend on it',
+  install: 'what is installed is a function of values: no drivers',
   broker: 'the broker needs no API server and touches no kernel',
   agent: 'the agent runs without privileges: no kernel',
   gateway: 'a gateway must work while the broker is away: no protocol',
@@ -45,6 +44,8 @@ const PACKAGE_HOME: Readonly<Record<string, string>> = {
   pino: 'runtime',
   'prom-client': 'runtime',
   yaml: 'cluster',
+  '@kubernetes/client-node': 'cluster',
+  ws: 'cluster',
   zod: 'cluster',
   commander: 'cli',
   'ipaddr.js': 'model',
@@ -57,7 +58,7 @@ function folderOf(path: string): string {
   return path.split('/')[0] ?? ''
 }
 
-const files = sourceFiles(/\.ts$/, [...FOUNDATIONS, ...COMPONENTS])
+const files = sourceFiles(/\.ts$/, PRODUCT)
 
 function localTargets(path: string, text: string): string[] {
   return importsOf(text)

@@ -2,26 +2,9 @@
 import { existsSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import t from 'tap'
-import { ROOT, sourceFiles } from '../support/source-tree.ts'
+import { PRODUCT, ROOT, sourceFiles } from '../support/source-tree.ts'
 
-const FOLDERS = [
-  'model',
-  'protocol',
-  'cluster',
-  'kernel',
-  'reconcile',
-  'runtime',
-  'broker',
-  'agent',
-  'gateway',
-  'routeagent',
-  'dns',
-  'cli',
-  'test',
-  'bench',
-  'demo',
-  'scripts',
-]
+const FOLDERS = [...PRODUCT, 'test', 'bench', 'demo', 'scripts']
 const BANNED = /^(utils?|helpers?|common|managers?|misc)$/
 const HEADINGS = ['Purpose', 'Inputs', 'Outputs', 'Configuration', 'Metrics', 'Readiness', 'Failure behaviour']
 

@@ -1,0 +1,146 @@
+/**
+ * Two real control planes on this host's loopback, a broker, and an agent for each cluster under the ServiceAccount
+ * that it has there: every process is one that users have too. Nothing outlives the run, however it ends.
+ */
+import { execFile, execFileSync } from 'node:child_process'
+import { mkdirSync, mkdtempSync, realpathSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { requirePackages } from '../../scripts/install-system-packages.ts'
+import { type ControlPlane, startControlPlane } from '../../test/kube/support/control-plane.ts'
+import { freePort } from '../../test/kube/support/host-port-forward.ts'
+import { memberObjects } from '../../test/kube/support/installed-objects.ts'
+import { kubeProgramsMissing } from '../../test/kube/support/kube-programs.ts'
+import type { KubeObject, KubeRequest } from '../../test/kube/support/kube-request.ts'
+import { makeProgram } from '../../test/kube/support/program.ts'
+import { eventually } from '../../test/support/eventually.ts'
+import { ALL_CRDS } from '../../install/crds/all-crds.ts'
+import { BenchAgent, ROOT, SEALANE, SYSTEM, isReady } from './agent.ts'
+import { PROBE_CRD } from './objects.ts'
+
+export interface BenchCluster {
+  readonly name: string
+  readonly plane: ControlPlane
+  readonly api: KubeRequest
+  readonly agent: BenchAgent
+}
+
+export interface BenchLab {
+  readonly exporter: BenchCluster
+  readonly importer: BenchCluster
+}
+
+interface Row {
+  readonly name: string
+  readonly podCIDR: string
+  readonly serviceCIDR: string
+}
+
+const EXPORTER: Row = { name: 'milano', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16' }
+const IMPORTER: Row = { name: 'paris', podCIDR: '10.52.0.0/16', serviceCIDR: '10.53.0.0/16' }
+
+const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+/** What runs pods; there are none here. */
+const WORKLOADS = new Set(['DaemonSet', 'Deployment', 'PodDisruptionBudget'])
+const PLURALS: Readonly<Record<string, string>> = {
+  ValidatingAdmissionPolicy: 'validatingadmissionpolicies',
+}
+
+/** Starts everything, joins both clusters, works, and ends everything, also when interrupted. */
+export async function withKubeLab<T>(work: (lab: BenchLab) => Promise<T>): Promise<T> {
+  requirePackages('kube')
+  const missing = kubeProgramsMissing()
+  if (missing !== undefined) throw new Error(missing)
+  // The compiled copy is what users run.
+  execFileSync(process.execPath, [join(ROOT, 'scripts', 'build.ts')], { stdio: ['ignore', process.stderr, 'inherit'] })
+  // A short path: sockets are in it.
+  const directory = realpathSync(mkdtempSync(join(tmpdir(), 'slb-')))
+  const stops: (() => Promise<void>)[] = []
+  const stop = async (): Promise<void> => {
+    for (const end of stops.splice(0).reverse()) await end()
+  }
+  try {
+    const token = await startBroker(directory, stops)
+    // Also ends by signals: what runs has been killed by then (program.ts).
+    process.on('exit', () => rmSync(directory, { recursive: true, force: true, maxRetries: 5 }))
+    const [exporter, importer] = await Promise.all([
+      startCluster(EXPORTER, { directory, token, stops }),
+      startCluster(IMPORTER, { directory, token, stops }),
+    ])
+    return await work({ exporter, importer })
+  } finally {
+    await stop()
+  }
+}
+
+/** Gives a token that both clusters may use. */
+async function startBroker(directory: string, stops: (() => Promise<void>)[]): Promise<string> {
+  const [port, status] = [await freePort(), await freePort()]
+  const address = `127.0.0.1:${port}`
+  const state = join(directory, 'broker')
+  const args = ['--state', state, '--listen', address, '--advertise', address, '--status-listen', `127.0.0.1:${status}`]
+  const program = makeProgram({ name: 'broker', path: SEALANE, args: ['broker', 'serve', ...args], directory })
+  program.start()
+  stops.push(() => program.kill('SIGTERM'))
+  await isReady(program, status)
+  const create = ['token', 'create', '--state', state, '--uses', '2', '--ttl', '1h', '-o', 'json']
+  const { stdout } = await promisify(execFile)(SEALANE, create)
+  return (JSON.parse(stdout) as { token: string }).token
+}
+
+interface Shared {
+  readonly directory: string
+  readonly token: string
+  readonly stops: (() => Promise<void>)[]
+}
+
+async function startCluster(row: Row, { directory: parent, token, stops }: Shared): Promise<BenchCluster> {
+  const directory = join(parent, row.name)
+  mkdirSync(directory)
+  const { name, serviceCIDR } = row
+  // Without controllers nothing moves but what the bench moves.
+  const plane = await startControlPlane({ name, directory, serviceCIDR, controllers: false })
+  stops.push(() => plane.stop())
+  const { api } = plane
+  await install(api)
+  await api.post(`/api/v1/namespaces/${SYSTEM}/secrets`, {
+    apiVersion: 'v1',
+    kind: 'Secret',
+    metadata: { name: 'sealane-identity', namespace: SYSTEM },
+    type: 'sealane.io/identity',
+    stringData: { token },
+  })
+  const account = { namespace: SYSTEM, name: 'sealane-agent' }
+  const kubeconfig = await plane.kubeconfigFor({ serviceAccount: account, seconds: 7200 })
+  const agent = new BenchAgent({ ...row, directory, kubeconfig, statusPort: await freePort() })
+  stops.push(() => agent.stop())
+  agent.start()
+  await agent.ready()
+  return { name, plane, api, agent }
+}
+
+/** All that an installation has but the workloads, and the bench's own kind. */
+async function install(api: KubeRequest): Promise<void> {
+  const crds = [...ALL_CRDS, PROBE_CRD] as unknown as KubeObject[]
+  for (const crd of crds) await api.apply(`${CRDS}/${crd.metadata.name}`, crd)
+  const objects = memberObjects().filter(({ kind }) => !WORKLOADS.has(kind))
+  const isNamespace = ({ kind }: KubeObject): boolean => kind === 'Namespace'
+  for (const object of objects.filter(isNamespace)) await api.apply(pathOf(object), object)
+  for (const object of objects.filter((one) => !isNamespace(one))) await api.apply(pathOf(object), object)
+  const names = crds.map(({ metadata }) => metadata.name)
+  await eventually(
+    async () => {
+      const found = await Promise.all(names.map((name) => api.get<{ status?: object }>(`${CRDS}/${name}`)))
+      return found.every(({ status }) => JSON.stringify(status ?? {}).includes('"type":"Established"'))
+    },
+    { deadlineMs: 30_000, say: 'all kinds are served' },
+  )
+}
+
+function pathOf({ apiVersion, kind, metadata }: KubeObject): string {
+  const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
+  const scope = metadata.namespace === undefined ? '' : `/namespaces/${metadata.namespace}`
+  const plural = PLURALS[kind] ?? (kind.endsWith('s') ? `${kind}es` : `${kind}s`)
+  return `${group}${scope}/${plural.toLowerCase()}/${metadata.name}`
+}

@@ -1,0 +1,299 @@
+/** What bench:kube measures, one function each; every one leaves the clusters ready for the next. */
+import { setTimeout as sleep } from 'node:timers/promises'
+import { eventually } from '../../test/support/eventually.ts'
+import type { KubeObject } from '../../test/kube/support/kube-request.ts'
+import {
+  DISCOVERY,
+  MCS,
+  PROBE,
+  PROBES,
+  atOnce,
+  exportObject,
+  namespaceObject,
+  serviceObject,
+  sliceObject,
+} from './objects.ts'
+import type { BenchCluster, BenchLab } from './lab.ts'
+import { Watch } from './watch.ts'
+
+const SHOP = 'shop'
+const LOAD = 'load'
+const FLOOR = 'floor'
+const ENDPOINTS = 10
+const LARGE = 5000
+const COLD_DEADLINE_MS = 180_000
+const CLUSTER_LABEL = 'multicluster.kubernetes.io/source-cluster'
+
+export interface Chained {
+  readonly ms: number[]
+  /** What the two API servers take for the same chain of events with nobody in between. */
+  readonly bareMs: number[]
+}
+
+/** Service names with a number each. */
+export function names(prefix: string, count: number): string[] {
+  return Array.from({ length: count }, (_, i) => `${prefix}-${i}`)
+}
+
+export async function makeNamespaces({ exporter, importer }: BenchLab): Promise<void> {
+  for (const { api } of [exporter, importer]) {
+    for (const name of [SHOP, LOAD, FLOOR]) await api.apply(`/api/v1/namespaces/${name}`, namespaceObject(name))
+  }
+}
+
+/** A ServiceExport is made in one cluster; how long until the other has the ServiceImport? */
+export async function measureExports(lab: BenchLab, count: number): Promise<Chained> {
+  const { exporter, importer } = lab
+  const services = names('web', count)
+  await makeServices(exporter, SHOP, services)
+  const imports = await Watch.open(importer.plane, `${MCS}/namespaces/${SHOP}/serviceimports`)
+  const chain = await BareChain.open(lab)
+  const result: Chained = { ms: [], bareMs: [] }
+  for (const name of services) {
+    result.bareMs.push(await chain.run(name))
+    const seen = imports.next(`ServiceImport ${name}`, ({ type, object }) => {
+      return type === 'ADDED' && object.metadata.name === name
+    })
+    const started = performance.now()
+    await exporter.api.post(`${MCS}/namespaces/${SHOP}/serviceexports`, exportObject(name))
+    result.ms.push((await seen).at - started)
+    // Statuses are still being written: the next one is a case of its own.
+    await sleep(50)
+  }
+  imports.close()
+  chain.close()
+  await withdraw(lab, SHOP)
+  return result
+}
+
+export interface Cold {
+  readonly ms: number
+  readonly bareMs: number
+}
+
+/**
+ * Services with endpoints and exports are there and both agents are not. Both start, the importing one without a
+ * replica: how long until everything is imported? Beside it the same objects, written into both clusters at once by
+ * requests alone.
+ */
+export async function measureCold(lab: BenchLab, count: number): Promise<Cold> {
+  const { exporter, importer } = lab
+  await Promise.all([exporter.agent.stop(), importer.agent.stop()])
+  const services = names('load', count)
+  await makeServices(exporter, LOAD, services)
+  await atOnce(
+    services.map((name) => () => exporter.api.post(`${MCS}/namespaces/${LOAD}/serviceexports`, exportObject(name))),
+  )
+  const bareMs = await measureBareWrites(lab, services)
+  exporter.agent.forgetReplica()
+  importer.agent.forgetReplica()
+  const imports = await Watch.open(importer.plane, `${MCS}/namespaces/${LOAD}/serviceimports`)
+  const slices = await Watch.open(importer.plane, `${DISCOVERY}/namespaces/${LOAD}/endpointslices`)
+  const found = { imports: new Set<string>(), slices: new Set<string>() }
+  const done = Promise.all([
+    imports.next(
+      `${count} ServiceImports`,
+      ({ object }) => found.imports.add(object.metadata.name).size === count,
+      COLD_DEADLINE_MS,
+    ),
+    slices.next(
+      `${count} EndpointSlices`,
+      ({ object }) => {
+        if (endpointsOf(object).length === ENDPOINTS) found.slices.add(object.metadata.name)
+        return found.slices.size === count
+      },
+      COLD_DEADLINE_MS,
+    ),
+  ])
+  const started = performance.now()
+  exporter.agent.start()
+  importer.agent.start()
+  const ended = await done.catch((error: unknown) => {
+    const logs = [exporter, importer].map(({ agent }) => agent.log()).join('\n')
+    throw new Error(`${found.imports.size} ServiceImports, ${found.slices.size} slices: ${String(error)}\n${logs}`)
+  })
+  imports.close()
+  slices.close()
+  await settle(lab)
+  return { ms: Math.max(...ended.map(({ at }) => at)) - started, bareMs }
+}
+
+/** One endpoint of one service goes on and off; how long until the other cluster's slice says so? */
+export async function measureFlips(lab: BenchLab, count: number): Promise<Chained> {
+  const { exporter, importer } = lab
+  const watch = await Watch.open(importer.plane, `${DISCOVERY}/namespaces/${LOAD}/endpointslices`)
+  const chain = await BareChain.open(lab)
+  const result: Chained = { ms: [], bareMs: [] }
+  for (let i = 0; i < count; i++) {
+    result.bareMs.push(await chain.run(`flip-${i}`))
+    const name = `load-${i}`
+    const path = `${DISCOVERY}/namespaces/${LOAD}/endpointslices/${name}-1`
+    const slice = await exporter.api.get(path)
+    const [first, ...rest] = endpointsOf(slice)
+    if (first === undefined) throw new Error(`${path} has no endpoints`)
+    const address = first.addresses[0] ?? ''
+    const off = { ready: false, serving: false, terminating: false }
+    const seen = watch.next(`the change of ${name}`, ({ object }) => {
+      return object.metadata.labels?.[CLUSTER_LABEL] !== undefined && isOff(object, address)
+    })
+    const started = performance.now()
+    await exporter.api.put(path, { ...slice, endpoints: [{ ...first, conditions: off }, ...rest] })
+    result.ms.push((await seen).at - started)
+    await sleep(50)
+  }
+  watch.close()
+  chain.close()
+  return result
+}
+
+export interface Large {
+  /** From the export to all endpoints in the other cluster. */
+  readonly ms: number
+  readonly slices: number
+  /** Endpoints of the largest slice. */
+  readonly largest: number
+}
+
+/** One Service with 5,000 endpoints, in slices ten times as large as those that are published. */
+export async function measureLarge({ exporter, importer }: BenchLab): Promise<Large> {
+  const name = 'large'
+  const path = `/namespaces/${SHOP}`
+  await exporter.api.post(`/api/v1${path}/services`, serviceObject(name))
+  for (let first = 0; first < LARGE; first += 1000) {
+    const slice = sliceObject(`${name}-${first}`, name, { first, count: 1000 })
+    await exporter.api.post(`${DISCOVERY}${path}/endpointslices`, slice)
+  }
+  const watch = await Watch.open(importer.plane, `${DISCOVERY}${path}/endpointslices`)
+  const sizes = new Map<string, number>()
+  const all = watch.next(
+    `${LARGE} endpoints`,
+    ({ type, object }) => {
+      if (type === 'DELETED') sizes.delete(object.metadata.name)
+      else sizes.set(object.metadata.name, endpointsOf(object).length)
+      return [...sizes.values()].reduce((sum, size) => sum + size, 0) === LARGE
+    },
+    COLD_DEADLINE_MS,
+  )
+  const started = performance.now()
+  await exporter.api.post(`${MCS}${path}/serviceexports`, exportObject(name))
+  const { at } = await all
+  watch.close()
+  await eventually(() => importer.api.find(`${MCS}${path}/serviceimports/${name}`), { deadlineMs: 10_000 })
+  return { ms: at - started, slices: sizes.size, largest: Math.max(...sizes.values()) }
+}
+
+/** The same kinds and sizes of objects as the agents write, into both clusters, removed again. */
+async function measureBareWrites({ exporter, importer }: BenchLab, services: readonly string[]): Promise<number> {
+  const started = performance.now()
+  await Promise.all([exporter, importer].map((cluster) => atOnce(bareWrites(cluster, services))))
+  const ms = performance.now() - started
+  for (const { api } of [exporter, importer]) {
+    await api.delete(`${DISCOVERY}/namespaces/${FLOOR}/endpointslices`)
+    await api.delete(`${MCS}/namespaces/${FLOOR}/serviceimports`)
+  }
+  return ms
+}
+
+function bareWrites({ api }: BenchCluster, services: readonly string[]): (() => Promise<unknown>)[] {
+  const ports = [{ name: 'http', protocol: 'TCP', port: 80 }]
+  const slices = services.map((name, i) => () => {
+    const slice = sliceObject(name, name, { first: i * ENDPOINTS, count: ENDPOINTS })
+    return api.apply(`${DISCOVERY}/namespaces/${FLOOR}/endpointslices/${name}`, slice)
+  })
+  const imports = services.map((name) => async () => {
+    const path = `${MCS}/namespaces/${FLOOR}/serviceimports/${name}`
+    const object = { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceImport', metadata: { name } }
+    await api.apply(path, { ...object, spec: { type: 'ClusterSetIP', ips: ['245.0.0.1'], ports } })
+    await api.apply(`${path}/status`, { ...object, status: { clusters: [{ cluster: 'milano' }] } })
+  })
+  return [...slices, ...imports]
+}
+
+/** An object in one cluster, seen by a watch, then one in the other, seen by a watch there. */
+class BareChain {
+  readonly #lab: BenchLab
+  readonly #watches: readonly [Watch, Watch]
+
+  private constructor(lab: BenchLab, watches: readonly [Watch, Watch]) {
+    this.#lab = lab
+    this.#watches = watches
+  }
+
+  static async open(lab: BenchLab): Promise<BareChain> {
+    const path = `${PROBES}/namespaces/${SHOP}/probes`
+    const { exporter, importer } = lab
+    return new BareChain(lab, [await Watch.open(exporter.plane, path), await Watch.open(importer.plane, path)])
+  }
+
+  async run(name: string): Promise<number> {
+    const { exporter, importer } = this.#lab
+    const started = performance.now()
+    const writes: Promise<unknown>[] = []
+    let at = started
+    for (const [i, { api }] of [exporter, importer].entries()) {
+      const seen = (this.#watches[i] as Watch).next(`probe ${name}`, ({ object }) => object.metadata.name === name)
+      writes.push(api.post(`${PROBES}/namespaces/${SHOP}/probes`, { ...PROBE, metadata: { name } }))
+      at = (await seen).at
+    }
+    await Promise.all(writes)
+    return at - started
+  }
+
+  close(): void {
+    for (const watch of this.#watches) watch.close()
+  }
+}
+
+async function makeServices({ api }: BenchCluster, namespace: string, services: readonly string[]): Promise<void> {
+  await atOnce(
+    services.map((name, i) => async () => {
+      const slice = sliceObject(`${name}-1`, name, { first: i * ENDPOINTS, count: ENDPOINTS })
+      await api.post(`/api/v1/namespaces/${namespace}/services`, serviceObject(name))
+      await api.post(`${DISCOVERY}/namespaces/${namespace}/endpointslices`, slice)
+    }),
+  )
+}
+
+/** Takes all exports of a namespace back, and waits until nothing of them is left. */
+async function withdraw({ exporter, importer }: BenchLab, namespace: string): Promise<void> {
+  await exporter.api.delete(`${MCS}/namespaces/${namespace}/serviceexports`)
+  const left = { exporter: 0, importer: 0 }
+  await eventually(
+    async () => {
+      left.exporter = (await exporter.api.list(`${MCS}/namespaces/${namespace}/serviceimports`)).length
+      left.importer = (await importer.api.list(`${MCS}/namespaces/${namespace}/serviceimports`)).length
+      return left.exporter + left.importer === 0
+    },
+    { deadlineMs: 60_000, intervalMs: 200, say: 'what was imported is gone' },
+  )
+  await exporter.api.delete(`${DISCOVERY}/namespaces/${namespace}/endpointslices`)
+}
+
+/** Until the agents write nothing more. */
+async function settle({ exporter, importer }: BenchLab): Promise<void> {
+  let before = -1
+  await eventually(
+    async () => {
+      const now = (await exporter.agent.writes()) + (await importer.agent.writes())
+      const same = now === before
+      before = now
+      return same
+    },
+    { deadlineMs: 120_000, intervalMs: 1500, say: 'all statuses are written' },
+  )
+}
+
+interface SliceEndpoint {
+  readonly addresses: readonly string[]
+  readonly conditions?: { readonly ready?: boolean }
+}
+
+function endpointsOf(slice: KubeObject): readonly SliceEndpoint[] {
+  return (slice['endpoints'] ?? []) as readonly SliceEndpoint[]
+}
+
+function isOff(slice: KubeObject, address: string): boolean {
+  return endpointsOf(slice).some(
+    ({ addresses, conditions }) => addresses.includes(address) && conditions?.ready === false,
+  )
+}
