@@ -63,7 +63,11 @@ export class ContactLoop {
       poke()
     })
     this.#subscriptions.add(stop)
-    this.#subscriptions.add(cluster.cache('Gateway').onChange((change) => this.#gatewayChanged(change?.object)))
+    const gateways = cluster.cache('Gateway').onChange((change) => {
+      if (change?.type === 'removed') this.#changedAt.delete(change.object.metadata.name)
+      else this.#gatewayChanged(change?.object)
+    })
+    this.#subscriptions.add(gateways)
     this.#subscriptions.add(deps.contact.onChange(poke))
   }
 

@@ -15,15 +15,20 @@ export interface Touched {
 
 /** More changes than this are better looked at as a whole. */
 const MAX_CHANGES = 2000
+/** The same of objects of the local API: while nothing is looked at, as before the broker's first snapshot, they pile up. */
+const MAX_NOTED = 20_000
 
 export class DirtyServices {
   #all = true
   #keys = new Map<ServiceKey, KubeObject[]>()
   #changes: ReplicaChange[] = []
+  /** Of the local API, since the last look. */
+  #noted = 0
   #owners: Pick<ReplicaView, 'complete' | 'departed'> | undefined
 
   noteAll(): void {
     this.#all = true
+    this.#noted = 0
     this.#keys.clear()
     this.#changes = []
   }
@@ -54,6 +59,7 @@ export class DirtyServices {
     const nothing = this.#keys.size === 0 && this.#changes.length === 0
     const touched = this.#all || !sameOwners || nothing ? undefined : { keys: this.#keys, changes: this.#changes }
     this.#all = false
+    this.#noted = 0
     this.#keys = new Map()
     this.#changes = []
     this.#owners = { complete: new Set(complete), departed: new Set(departed) }
@@ -75,6 +81,11 @@ export class DirtyServices {
 
   #note(key: ServiceKey, object?: KubeObject): void {
     if (this.#all) return
+    this.#noted += 1
+    if (this.#noted > MAX_NOTED) {
+      this.noteAll()
+      return
+    }
     const objects = this.#keys.get(key) ?? []
     this.#keys.set(key, objects)
     if (object !== undefined) objects.push(object)

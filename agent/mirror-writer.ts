@@ -41,6 +41,8 @@ const PARALLEL_WRITES = 16
 const LAG_MS = 30_000
 /** What the API has refused is offered again after this time, or when something about it has changed. */
 const REFUSED_MS = 30_000
+/** Beyond this many refusals the oldest are forgotten, so they may be told and tried again. */
+const MAX_REFUSED = 2000
 /** How an API server says that a namespace ends, or is no more. */
 const NAMESPACE_GONE = /being terminated|namespaces "[^"]*" not found/
 
@@ -166,9 +168,10 @@ export class MirrorWriter {
       const level = ending ? 'debug' : 'warn'
       if (this.#told.get(key) !== text)
         logger[level]('object not written', { object: key, verb, reason: error.message })
-      this.#told.set(key, text)
+      remember(this.#told, key, text)
       const namespace = this.#namespace(object)
-      this.#refused.set(`${verb} ${key}`, { desired: object, present, namespace, at: this.#deps.clock.monotonic() })
+      const at = this.#deps.clock.monotonic()
+      remember(this.#refused, `${verb} ${key}`, { desired: object, present, namespace, at })
       return undefined
     }
     this.#told.delete(key)
@@ -198,6 +201,14 @@ export class MirrorWriter {
     else if (verb === 'applyStatus') await cluster.applyStatus(object, signal)
     else await cluster.remove(kind, metadata.name, metadata.namespace, signal)
   }
+}
+
+/** The latest comes last. */
+function remember<V>(map: Map<string, V>, key: string, value: V): void {
+  map.delete(key)
+  map.set(key, value)
+  const [oldest] = map.keys()
+  if (map.size > MAX_REFUSED && oldest !== undefined) map.delete(oldest)
 }
 
 function isSame(a: KubeObject, b: KubeObject): boolean {

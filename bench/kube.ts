@@ -6,7 +6,17 @@
 import { parseArgs } from 'node:util'
 import { median, percentile, round, tell } from './figures.ts'
 import { type BenchLab, withKubeLab } from './kube/lab.ts'
-import { type Chained, makeNamespaces, measureCold, measureExports, measureFlips, measureLarge } from './kube/stages.ts'
+import {
+  type Chained,
+  type Cold,
+  makeExports,
+  makeNamespaces,
+  measureCold,
+  measureExports,
+  measureFlips,
+  measureImport,
+  measureLarge,
+} from './kube/stages.ts'
 
 interface Options {
   readonly exports: number
@@ -32,8 +42,12 @@ async function measure(lab: BenchLab, options: Options) {
   const exported = await measureExports(lab, options.exports)
   sayChained(exported)
   say(`${options.services} services from cold`)
+  await makeExports(lab, options.services)
   const cold = await measureCold(lab, options.services)
-  say(`  ${round(cold.ms, 0)} ms, bare ${round(cold.bareMs, 0)} ms`)
+  sayCold(cold)
+  say('the same when they are published already')
+  const imported = await measureImport(lab, options.services)
+  sayCold(imported)
   say('endpoints that change')
   const flips = await measureFlips(lab, options.flips)
   sayChained(flips)
@@ -49,6 +63,8 @@ async function measure(lab: BenchLab, options: Options) {
     bareP99Ms: round(percentile(exported.bareMs, 0.99)),
     coldMs: round(cold.ms, 0),
     bareColdMs: round(cold.bareMs, 0),
+    importMs: round(imported.ms, 0),
+    bareImportMs: round(imported.bareMs, 0),
     flipMs: round(median(flips.ms)),
     bareFlipMs: round(median(flips.bareMs)),
     largeMs: round(large.ms, 0),
@@ -64,7 +80,7 @@ async function measure(lab: BenchLab, options: Options) {
 function memoryOf({ exporter, importer }: BenchLab): { readonly now: number; readonly peak: number } {
   const [a, b] = [exporter.agent.memory(), importer.agent.memory()]
   say(
-    `  resident: exporting ${round(a.now, 0)} (peak ${round(a.peak, 0)}), importing ${round(b.now, 0)} (peak ${round(b.peak, 0)}) MiB`,
+    `  resident: exporting ${round(a.now, 0)} (peak ${round(a.peak, 0)}), importing ${round(b.now, 0)} (peak ${round(b.peak, 0)}) MB`,
   )
   return { now: Math.max(a.now, b.now), peak: Math.max(a.peak, b.peak) }
 }
@@ -74,6 +90,10 @@ function sayChained({ ms, bareMs }: Chained): void {
     (samples) => `p50 ${round(median(samples))} p99 ${round(percentile(samples, 0.99))} ms`,
   )
   say(`  ${texts.join(', bare ')}`)
+}
+
+function sayCold({ ms, bareMs }: Cold): void {
+  say(`  ${round(ms, 0)} ms, bare ${round(bareMs, 0)} ms`)
 }
 
 function say(text: string): void {
@@ -88,8 +108,9 @@ tell(
     `ServiceExport to ServiceImport in the other cluster, ${result.exports} times: p50 ${result.p50Ms} ms, p99 ` +
       `${result.p99Ms} ms (two bare API servers: ${result.bareP50Ms} and ${result.bareP99Ms} ms)`,
     `${result.services} services with 10 endpoints each from cold: ${result.coldMs} ms (bare writes: ${result.bareColdMs} ms)`,
+    `the same when they are published already: ${result.importMs} ms (bare writes: ${result.bareImportMs} ms)`,
     `one endpoint changed then: ${result.flipMs} ms (two bare API servers: ${result.bareFlipMs} ms)`,
     `one service with 5,000 endpoints: ${result.largeMs} ms, ${result.largeSlices} slices, at most ${result.largestSlice} endpoints each`,
-    `the larger agent: ${result.agentRssMb} MiB resident, ${result.agentPeakRssMb} MiB at most`,
+    `the larger agent: ${result.agentRssMb} MB resident, ${result.agentPeakRssMb} MB at most`,
   ].join('\n'),
 )

@@ -22,6 +22,8 @@ export interface KubeSite {
 
 export interface OpenKubeSiteInit {
   readonly access: KubernetesAccess
+  /** Text of the site file. */
+  readonly settings: string
   /** Absent: all. */
   readonly components: readonly string[] | undefined
   readonly signal: AbortSignal
@@ -29,7 +31,7 @@ export interface OpenKubeSiteInit {
 
 export async function openKubeSite(
   deps: { readonly clock: Clock; readonly logger: Logger; readonly metrics: Metrics | undefined },
-  { access, components, signal }: OpenKubeSiteInit,
+  { access, settings, components, signal }: OpenKubeSiteInit,
 ): Promise<{ cluster: KubeCluster; kube: KubeSite }> {
   const cluster = await openKubeCluster(deps, { ...access, selectors: selectorsFor(components, access.namespace) })
   const place = {
@@ -42,7 +44,7 @@ export async function openKubeSite(
   return {
     cluster,
     kube: {
-      identity: secretIdentity(secretAccess(adminOf(cluster), place, signal)),
+      identity: secretIdentity(secretAccess(adminOf(cluster), place, signal), settings),
       elect: (lead, until) => cluster.elect(candidate, lead, until),
     },
   }

@@ -17,7 +17,7 @@ export const TOKEN_PART = 'token'
 export const JOINING_KEY_PART = 'joining.key'
 /** Why the agent could not join, or leave, yet; on the Secret, for `sealane join` and whoever looks. */
 export const PROBLEM_ANNOTATION = 'sealane.io/join-problem'
-/** Beside it where waiting mends nothing: which token was refused (tokenDigest). */
+/** Beside it where waiting mends nothing: which attempt it was. */
 export const REFUSED_ANNOTATION = 'sealane.io/join-refused'
 
 /** Nothing is in the way. */
@@ -44,20 +44,27 @@ export interface SecretChange {
   readonly annotations?: Readonly<Record<string, string | null>>
 }
 
-/** The problem that stands on a Secret; `final` when it is about the token that lies there, and waiting mends nothing. */
-export function joinProblem(content: SecretContent | undefined): { text: string; final: boolean } | undefined {
+/**
+ * The problem that stands on a Secret; `final` when it is about the token that lies there, with these settings, and
+ * waiting mends nothing. An agent of earlier settings may still run and be refused for those.
+ */
+export function joinProblem(
+  content: SecretContent | undefined,
+  settings: string,
+): { readonly text: string; readonly final: boolean } | undefined {
   const text = content?.annotations[PROBLEM_ANNOTATION]
   if (content === undefined || text === undefined) return undefined
   const token = content.data[TOKEN_PART]
-  return { text, final: token !== undefined && content.annotations[REFUSED_ANNOTATION] === tokenDigest(token) }
+  return { text, final: token !== undefined && content.annotations[REFUSED_ANNOTATION] === attempt(token, settings) }
 }
 
-/** Tells tokens apart and tells nothing about them: their secret has 256 bits. */
-function tokenDigest(token: string): string {
-  return createHash('sha256').update(token.trim()).digest('hex').slice(0, 16)
+/** Tells attempts apart and tells nothing about the token: its secret has 256 bits. */
+function attempt(token: string, settings: string): string {
+  return createHash('sha256').update(`${token.trim()}\n${settings}`).digest('hex').slice(0, 16)
 }
 
-export function secretIdentity(secret: SecretAccess): IdentityStore & JoiningDesk {
+/** `settings` is the text of the site file: with another one, a token that was refused may do. */
+export function secretIdentity(secret: SecretAccess, settings = ''): IdentityStore & JoiningDesk {
   const part = async (name: string): Promise<string | undefined> => (await secret.read())?.data[name]
   return {
     place: secret.place,
@@ -88,10 +95,10 @@ export function secretIdentity(secret: SecretAccess): IdentityStore & JoiningDes
       secret.change({
         annotations: {
           [PROBLEM_ANNOTATION]: text,
-          [REFUSED_ANNOTATION]: refused === undefined ? null : tokenDigest(refused),
+          [REFUSED_ANNOTATION]: refused === undefined ? null : attempt(refused, settings),
         },
       }),
-    isRefused: async (token) => (await secret.read())?.annotations[REFUSED_ANNOTATION] === tokenDigest(token),
+    isRefused: async (token) => (await secret.read())?.annotations[REFUSED_ANNOTATION] === attempt(token, settings),
   }
 }
 

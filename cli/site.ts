@@ -1,5 +1,5 @@
 /** Opens a site for one command: its file, its objects and its state. */
-import { mkdirSync, statSync } from 'node:fs'
+import { mkdirSync, readFileSync, statSync } from 'node:fs'
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import { FileCluster } from '../cluster/files/file-cluster.ts'
 import { type SiteConfig, readSiteFile } from '../cluster/files/site-file.ts'
@@ -71,9 +71,10 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
   if (config.kubernetes !== undefined) {
     // Loaded only where there is a cluster: a plain site's processes need none of it.
     const { openKubeSite } = await import('./kube-site.ts')
+    const settings = readFileSync(config.file, 'utf8')
     const { cluster, kube } = await openKubeSite(
       { ...deps, metrics },
-      { access: config.kubernetes, components, signal },
+      { access: config.kubernetes, settings, components, signal },
     )
     return { config, cluster, kube, metrics }
   }

@@ -26,7 +26,6 @@ export { readGatewayWorld, whenCachesSynced } from './read-world.ts'
 export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
   const { cluster, logger, status } = deps
   const metrics = gatewayMetrics(deps.metrics)
-  await ensureLaneKeys(deps, config)
   const caches = watchedCaches(cluster)
   status.readiness('gateway caches', caches.notSynced)
   if (!(await finished(caches.whenSynced(signal), signal))) return
@@ -34,7 +33,11 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
   const leaving = new AbortController()
   const membership = watchMembership(cluster, (clusterId) => leaving.abort(clusterId))
   try {
-    await serve(deps, config, metrics, AbortSignal.any([signal, leaving.signal]))
+    // Started anew while the cluster leaves: the key was removed, and must not come back.
+    if (!leaving.signal.aborted) {
+      await ensureLaneKeys(deps, config)
+      await serve(deps, config, metrics, AbortSignal.any([signal, leaving.signal]))
+    }
     if (!leaving.signal.aborted || signal.aborted) return
     logger.info('the cluster leaves; taking the lanes down')
     await leave(deps, config, metrics, { clusterId: String(leaving.signal.reason), signal })

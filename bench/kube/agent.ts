@@ -18,7 +18,7 @@ export interface BenchAgentInit {
 }
 
 export interface AgentMemory {
-  /** Resident, in MiB. */
+  /** Resident, in megabytes (1,000,000 bytes). */
   readonly now: number
   /** The most it ever was. */
   readonly peak: number
@@ -64,9 +64,9 @@ export class BenchAgent {
     const { pid, failure, name } = this.#program
     if (pid === undefined) throw new Error(`${name} ${failure ?? 'does not run'}: ${this.#program.log()}`)
     const text = readFileSync(`/proc/${pid}/status`, 'utf8')
-    const mebibytes = (field: string): number =>
-      Number(new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(text)?.[1]) / 1024
-    return { now: mebibytes('VmRSS'), peak: mebibytes('VmHWM') }
+    const megabytes = (field: string): number =>
+      (Number(new RegExp(`^${field}:\\s+(\\d+) kB`, 'm').exec(text)?.[1]) * 1024) / 1e6
+    return { now: megabytes('VmRSS'), peak: megabytes('VmHWM') }
   }
 
   /** Objects that it has written to its cluster since it started. */

@@ -5,6 +5,14 @@ export const MCS = '/apis/multicluster.x-k8s.io/v1beta1'
 export const DISCOVERY = '/apis/discovery.k8s.io/v1'
 export const PROBES = '/apis/bench.sealane.io/v1'
 
+/** Namespaces: for single services, for many, and for what is written without agents. */
+export const SHOP = 'shop'
+export const LOAD = 'load'
+export const FLOOR = 'floor'
+
+/** Of each of many services. */
+export const ENDPOINTS = 10
+
 /** A kind that nobody but the bench looks at, for what API servers take by themselves. */
 export const PROBE_CRD = {
   apiVersion: 'apiextensions.k8s.io/v1',

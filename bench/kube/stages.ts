@@ -2,11 +2,14 @@
 import { setTimeout as sleep } from 'node:timers/promises'
 import { eventually } from '../../test/support/eventually.ts'
 import type { KubeObject } from '../../test/kube/support/kube-request.ts'
+import { BareChain, measureBareWrites } from './bare.ts'
 import {
   DISCOVERY,
+  ENDPOINTS,
+  FLOOR,
+  LOAD,
   MCS,
-  PROBE,
-  PROBES,
+  SHOP,
   atOnce,
   exportObject,
   namespaceObject,
@@ -14,12 +17,8 @@ import {
   sliceObject,
 } from './objects.ts'
 import type { BenchCluster, BenchLab } from './lab.ts'
-import { Watch } from './watch.ts'
+import { type Seen, Watch } from './watch.ts'
 
-const SHOP = 'shop'
-const LOAD = 'load'
-const FLOOR = 'floor'
-const ENDPOINTS = 10
 const LARGE = 5000
 const COLD_DEADLINE_MS = 180_000
 const CLUSTER_LABEL = 'multicluster.kubernetes.io/source-cluster'
@@ -31,7 +30,7 @@ export interface Chained {
 }
 
 /** Service names with a number each. */
-export function names(prefix: string, count: number): string[] {
+function names(prefix: string, count: number): string[] {
   return Array.from({ length: count }, (_, i) => `${prefix}-${i}`)
 }
 
@@ -71,43 +70,56 @@ export interface Cold {
   readonly bareMs: number
 }
 
-/**
- * Services with endpoints and exports are there and both agents are not. Both start, the importing one without a
- * replica: how long until everything is imported? Beside it the same objects, written into both clusters at once by
- * requests alone.
- */
-export async function measureCold(lab: BenchLab, count: number): Promise<Cold> {
-  const { exporter, importer } = lab
+/** Services with endpoints and exports, and nobody there to see them. */
+export async function makeExports({ exporter, importer }: BenchLab, count: number): Promise<void> {
   await Promise.all([exporter.agent.stop(), importer.agent.stop()])
   const services = names('load', count)
   await makeServices(exporter, LOAD, services)
   await atOnce(
     services.map((name) => () => exporter.api.post(`${MCS}/namespaces/${LOAD}/serviceexports`, exportObject(name))),
   )
-  const bareMs = await measureBareWrites(lab, services)
-  exporter.agent.forgetReplica()
-  importer.agent.forgetReplica()
+}
+
+/**
+ * Both agents start, and know nothing: how long until everything is published, imported and has its endpoints? Beside
+ * it the same objects, written into both clusters at once by requests alone.
+ */
+export async function measureCold(lab: BenchLab, count: number): Promise<Cold> {
+  const { exporter, importer } = lab
+  const bareMs = await measureBareWrites([exporter, importer], names('load', count))
+  const ms = await measureStart(lab, [exporter, importer], count)
+  return { ms, bareMs }
+}
+
+/** Everything is published already, and only the importing agent starts, into a cluster where nothing is imported. */
+export async function measureImport(lab: BenchLab, count: number): Promise<Cold> {
+  const { importer } = lab
+  await importer.agent.stop()
+  await importer.api.delete(`${MCS}/namespaces/${LOAD}/serviceimports`)
+  await importer.api.delete(`${DISCOVERY}/namespaces/${LOAD}/endpointslices`)
+  const bareMs = await measureBareWrites([importer], names('load', count))
+  const ms = await measureStart(lab, [importer], count)
+  return { ms, bareMs }
+}
+
+/** From the start of these agents until all services are imported. */
+async function measureStart(lab: BenchLab, starting: readonly BenchCluster[], count: number): Promise<number> {
+  const { exporter, importer } = lab
+  for (const { agent } of starting) agent.forgetReplica()
   const imports = await Watch.open(importer.plane, `${MCS}/namespaces/${LOAD}/serviceimports`)
   const slices = await Watch.open(importer.plane, `${DISCOVERY}/namespaces/${LOAD}/endpointslices`)
   const found = { imports: new Set<string>(), slices: new Set<string>() }
+  const allImports = ({ object }: Seen): boolean => found.imports.add(object.metadata.name).size === count
+  const allSlices = ({ object }: Seen): boolean => {
+    if (endpointsOf(object).length === ENDPOINTS) found.slices.add(object.metadata.name)
+    return found.slices.size === count
+  }
   const done = Promise.all([
-    imports.next(
-      `${count} ServiceImports`,
-      ({ object }) => found.imports.add(object.metadata.name).size === count,
-      COLD_DEADLINE_MS,
-    ),
-    slices.next(
-      `${count} EndpointSlices`,
-      ({ object }) => {
-        if (endpointsOf(object).length === ENDPOINTS) found.slices.add(object.metadata.name)
-        return found.slices.size === count
-      },
-      COLD_DEADLINE_MS,
-    ),
+    imports.next(`${count} ServiceImports`, allImports, COLD_DEADLINE_MS),
+    slices.next(`${count} EndpointSlices`, allSlices, COLD_DEADLINE_MS),
   ])
   const started = performance.now()
-  exporter.agent.start()
-  importer.agent.start()
+  for (const { agent } of starting) agent.start()
   const ended = await done.catch((error: unknown) => {
     const logs = [exporter, importer].map(({ agent }) => agent.log()).join('\n')
     throw new Error(`${found.imports.size} ServiceImports, ${found.slices.size} slices: ${String(error)}\n${logs}`)
@@ -115,7 +127,7 @@ export async function measureCold(lab: BenchLab, count: number): Promise<Cold> {
   imports.close()
   slices.close()
   await settle(lab)
-  return { ms: Math.max(...ended.map(({ at }) => at)) - started, bareMs }
+  return Math.max(...ended.map(({ at }) => at)) - started
 }
 
 /** One endpoint of one service goes on and off; how long until the other cluster's slice says so? */
@@ -180,68 +192,6 @@ export async function measureLarge({ exporter, importer }: BenchLab): Promise<La
   watch.close()
   await eventually(() => importer.api.find(`${MCS}${path}/serviceimports/${name}`), { deadlineMs: 10_000 })
   return { ms: at - started, slices: sizes.size, largest: Math.max(...sizes.values()) }
-}
-
-/** The same kinds and sizes of objects as the agents write, into both clusters, removed again. */
-async function measureBareWrites({ exporter, importer }: BenchLab, services: readonly string[]): Promise<number> {
-  const started = performance.now()
-  await Promise.all([exporter, importer].map((cluster) => atOnce(bareWrites(cluster, services))))
-  const ms = performance.now() - started
-  for (const { api } of [exporter, importer]) {
-    await api.delete(`${DISCOVERY}/namespaces/${FLOOR}/endpointslices`)
-    await api.delete(`${MCS}/namespaces/${FLOOR}/serviceimports`)
-  }
-  return ms
-}
-
-function bareWrites({ api }: BenchCluster, services: readonly string[]): (() => Promise<unknown>)[] {
-  const ports = [{ name: 'http', protocol: 'TCP', port: 80 }]
-  const slices = services.map((name, i) => () => {
-    const slice = sliceObject(name, name, { first: i * ENDPOINTS, count: ENDPOINTS })
-    return api.apply(`${DISCOVERY}/namespaces/${FLOOR}/endpointslices/${name}`, slice)
-  })
-  const imports = services.map((name) => async () => {
-    const path = `${MCS}/namespaces/${FLOOR}/serviceimports/${name}`
-    const object = { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceImport', metadata: { name } }
-    await api.apply(path, { ...object, spec: { type: 'ClusterSetIP', ips: ['245.0.0.1'], ports } })
-    await api.apply(`${path}/status`, { ...object, status: { clusters: [{ cluster: 'milano' }] } })
-  })
-  return [...slices, ...imports]
-}
-
-/** An object in one cluster, seen by a watch, then one in the other, seen by a watch there. */
-class BareChain {
-  readonly #lab: BenchLab
-  readonly #watches: readonly [Watch, Watch]
-
-  private constructor(lab: BenchLab, watches: readonly [Watch, Watch]) {
-    this.#lab = lab
-    this.#watches = watches
-  }
-
-  static async open(lab: BenchLab): Promise<BareChain> {
-    const path = `${PROBES}/namespaces/${SHOP}/probes`
-    const { exporter, importer } = lab
-    return new BareChain(lab, [await Watch.open(exporter.plane, path), await Watch.open(importer.plane, path)])
-  }
-
-  async run(name: string): Promise<number> {
-    const { exporter, importer } = this.#lab
-    const started = performance.now()
-    const writes: Promise<unknown>[] = []
-    let at = started
-    for (const [i, { api }] of [exporter, importer].entries()) {
-      const seen = (this.#watches[i] as Watch).next(`probe ${name}`, ({ object }) => object.metadata.name === name)
-      writes.push(api.post(`${PROBES}/namespaces/${SHOP}/probes`, { ...PROBE, metadata: { name } }))
-      at = (await seen).at
-    }
-    await Promise.all(writes)
-    return at - started
-  }
-
-  close(): void {
-    for (const watch of this.#watches) watch.close()
-  }
 }
 
 async function makeServices({ api }: BenchCluster, namespace: string, services: readonly string[]): Promise<void> {

@@ -98,9 +98,9 @@ export async function joinCluster(
   const context: ApplyContext = { admin, dryRun, signal, tell: (change) => say(describeChange(change, dryRun)) }
   await applyCrds(context)
   if (!dryRun) await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
-  await install(plan, context, init)
+  await install(plan, context, { ...init, leaving: discovery.earlier.state === 'leaving' })
   await applyObjects(adviceObjects(given), context)
-  if (!dryRun) await watchStart(admin, init)
+  if (!dryRun) await watchStart(plan, admin, init)
   const dns = await wireClusterDns(admin, discovery, { ...init, dryRun })
   const others = dryRun ? [] : await watchLanes(plan, admin, init)
   return { plan, advice: given, dns, others }
@@ -111,7 +111,9 @@ export function adviceObjects(given: readonly Advice[]): readonly ManifestObject
   return given.flatMap(({ objects }) => objects as readonly ManifestObject[])
 }
 
-async function install(plan: JoinPlan, context: ApplyContext, init: JoinClusterInit): Promise<void> {
+type InstallInit = JoinClusterInit & { readonly leaving: boolean }
+
+async function install(plan: JoinPlan, context: ApplyContext, init: InstallInit): Promise<void> {
   const { admin, dryRun, signal } = context
   const first = plan.objects.filter(({ kind }) => kind === 'Namespace')
   await applyObjects(first, context)
@@ -123,7 +125,7 @@ async function install(plan: JoinPlan, context: ApplyContext, init: JoinClusterI
   )
 }
 
-async function bringToken(admin: ClusterAdmin, init: JoinClusterInit, token: string, signal: AbortSignal) {
+async function bringToken(admin: ClusterAdmin, init: InstallInit, token: string, signal: AbortSignal) {
   const secret = identitySecret(admin, init, signal)
   const known = await secretIdentity(secret).read()
   const { clusterset } = parseJoinToken(token, init.clock.now())
@@ -132,15 +134,23 @@ async function bringToken(admin: ClusterAdmin, init: JoinClusterInit, token: str
       hint: 'leave first: sealane leave --context NAME',
     })
   }
+  // With its identity it would be taken for joined, while every part takes itself out.
+  if (known !== undefined && init.leaving) {
+    throw new UserError(`${admin.title} is leaving clusterset ${known.clusterset}: the broker is not told yet`, {
+      hint: 'finish that first: sealane leave --context NAME; with --force where the broker is gone for good',
+    })
+  }
   if (known !== undefined) init.say(`already joined as ${known.cluster}: the token is not used\n`)
   else await leaveToken(secret, token)
 }
 
-async function watchStart(admin: ClusterAdmin, init: JoinClusterInit): Promise<void> {
+async function watchStart({ site }: JoinPlan, admin: ClusterAdmin, init: JoinClusterInit): Promise<void> {
   const { values, signal, say } = init
   const { namespace } = values.member
   const secret = identitySecret(admin, init, signal)
-  await until(init, 'the broker to take this cluster in', () => joinProgress(admin, secret, namespace, signal))
+  await until(init, 'the broker to take this cluster in', () =>
+    joinProgress(admin, { secret, settings: site, namespace }, signal),
+  )
   say('joined\n')
   await until(init, 'parts to be ready', () => rolloutProgress(admin, namespace, signal))
   say('all parts are ready\n')

@@ -10,7 +10,7 @@ import { UserError } from '../../runtime/user-error.ts'
 import { discover } from '../discovery/discover.ts'
 import { readSnapshot } from '../discovery/read-snapshot.ts'
 import { LEAVE_UNTOLD_ANNOTATION } from '../leave-by-agent.ts'
-import { joinProblem, secretIdentity } from '../secret-identity.ts'
+import { type SecretAccess, joinProblem, secretIdentity } from '../secret-identity.ts'
 import type { ClusterAdmin, ObjectRef } from './admin.ts'
 import type { OpenAdmin } from './installed-site.ts'
 import { type LeaveClusterInit, step } from './leave-step.ts'
@@ -37,16 +37,29 @@ export async function leaveCluster(
     if (absentIsFine) return undefined
     throw new UserError(`${admin.title}: Sealane is not installed there`)
   }
-  if (membership !== undefined) await endMembership(admin, init)
+  if (membership === undefined) await tellForgotten(admin, init)
+  else await endMembership(admin, init)
   const dns = await unwireClusterDns(admin, discovery, { ...init, dryRun: false })
   for (const line of dns.left) say(`cluster DNS: ${line}\n`)
   await removeInstallation(admin, discovery, init)
   return (membership?.['spec'] as { clusterId?: string } | undefined)?.clusterId
 }
 
+/** Without the Membership no agent leaves: the broker goes on knowing this cluster. */
+async function tellForgotten(admin: ClusterAdmin, { signal, say }: LeaveClusterInit): Promise<void> {
+  const identity = await secretIdentity(identitySecret(admin, signal))
+    .read()
+    .catch(() => undefined)
+  if (identity === undefined) return
+  say(
+    `the broker cannot be told without the Membership: there ${identity.cluster} stays a member until it is evicted\n`,
+  )
+}
+
 async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
   const { signal, force, say } = init
-  const annotations = force ? { [LEAVE_UNTOLD_ANNOTATION]: 'true' } : {}
+  // Taken back where an earlier attempt said it.
+  const annotations = { [LEAVE_UNTOLD_ANNOTATION]: force ? 'true' : null }
   await admin.merge(MEMBERSHIP, { metadata: { annotations }, spec: { phase: 'leaving' } }, signal)
   await step(init, 'the broker to be told', () => untold(admin, signal))
   const nodes = (): Promise<Missing | undefined> => nodesLeft(admin, signal)
@@ -64,25 +77,33 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
 
 /** The agent alone has the identity; it is gone when the agent has told, or gives up. */
 async function untold(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
+  const secret = identitySecret(admin, signal)
+  if ((await secretIdentity(secret).read()) === undefined) return undefined
+  const trouble = await partTrouble(admin, 'agent', SYSTEM_NAMESPACE, signal)
+  return { what: 'agent', why: joinProblem(await secret.read(), '')?.text ?? trouble }
+}
+
+function identitySecret(admin: ClusterAdmin, signal: AbortSignal): SecretAccess {
   const place = {
     namespace: SYSTEM_NAMESPACE,
     name: IDENTITY_SECRET,
     type: IDENTITY_SECRET_TYPE,
     labels: partLabels('agent'),
   }
-  const secret = secretAccess(admin, place, signal)
-  if ((await secretIdentity(secret).read()) === undefined) return undefined
-  const trouble = await partTrouble(admin, 'agent', SYSTEM_NAMESPACE, signal)
-  return { what: 'agent', why: joinProblem(await secret.read())?.text ?? trouble }
+  return secretAccess(admin, place, signal)
 }
 
-/** A node that has cleaned up removes its own objects. */
-async function nodesLeft(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
+/** A node that has cleaned up removes its own objects; one that is no more never will. */
+export async function nodesLeft(admin: Pick<ClusterAdmin, 'list'>, signal: AbortSignal): Promise<Missing | undefined> {
+  let present: ReadonlySet<string> | undefined
   for (const [kind, part] of [
     ['Gateway', 'gateway'],
     ['RouteAgent', 'routeagent'],
   ] as const) {
-    const left = await admin.list('sealane.io/v1alpha1', kind, {}, signal)
+    const objects = await admin.list('sealane.io/v1alpha1', kind, {}, signal)
+    if (objects.length === 0) continue
+    present ??= new Set((await admin.list('v1', 'Node', {}, signal)).map(({ metadata }) => metadata.name))
+    const left = objects.filter(({ metadata }) => present?.has(metadata.name))
     if (left.length === 0) continue
     const nodes = left.map(({ metadata }) => metadata.name).join(', ')
     return { what: `${part} on ${nodes}`, why: await partTrouble(admin, part, SYSTEM_NAMESPACE, signal) }

@@ -33,6 +33,8 @@ export interface JoinPlan {
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
   readonly gateways: readonly GatewayWish[]
+  /** Text of the site file. */
+  readonly site: string
   /** Nodes whose label or annotation differs from what is wanted. */
   readonly nodes: readonly NodeChange[]
   /** Everything to apply but CRDs and the Secret, in order. */
@@ -58,13 +60,15 @@ export function planJoin(
   const serviceCIDRs = wishes.serviceCIDRs ?? discovery.serviceCIDRs?.value ?? []
   const gateways = chooseGateways(discovery, wishes.gateways)
   const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
+  const lanes = newLanes(discovery, gateways)
   const site = siteText({ name: wishes.clusterId, podCIDRs, serviceCIDRs, labels: wishes.labels })
   return {
     clusterId: wishes.clusterId,
     podCIDRs,
     serviceCIDRs,
     gateways,
-    nodes: gateways.flatMap((gateway, i) => nodeChange(discovery, gateway, i)),
+    site,
+    nodes: gateways.flatMap((gateway) => nodeChange(discovery, gateway, lanes.get(gateway.node))),
     objects: planMember({ ...values, member: { ...values.member, site, criticalPodsQuota } }).flatMap(
       (part) => part.objects,
     ),
@@ -82,9 +86,28 @@ function chooseGateways(discovery: Discovery, wished: readonly GatewayWish[]): r
   }))
 }
 
-function nodeChange(discovery: Discovery, { node, publicAddress }: GatewayWish, lane: number): NodeChange[] {
+/** Lanes for gateways that have none yet, by node; none that another Node is labelled with. */
+function newLanes(discovery: Discovery, gateways: readonly GatewayWish[]): ReadonlyMap<string, number> {
+  const present = new Map(discovery.gateways.candidates.map(({ node, lane }) => [node, lane]))
+  const taken = new Set(present.values())
+  const lanes = new Map<string, number>()
+  for (const [i, { node }] of gateways.entries()) {
+    if (present.get(node) !== undefined) continue
+    let lane = i
+    while (taken.has(lane)) lane += 1
+    taken.add(lane)
+    lanes.set(node, lane)
+  }
+  return lanes
+}
+
+function nodeChange(
+  discovery: Discovery,
+  { node, publicAddress }: GatewayWish,
+  lane: number | undefined,
+): NodeChange[] {
   const known = discovery.gateways.candidates.find((candidate) => candidate.node === node)
-  const labels = known?.lane === undefined ? { [LABEL_GATEWAY]: String(lane) } : {}
+  const labels = lane === undefined ? {} : { [LABEL_GATEWAY]: String(lane) }
   // An ExternalIP that was found is not stated yet: the gateway reads the annotation alone.
   const same = publicAddress === undefined || (known?.annotated === true && publicAddress === known.publicAddress)
   const annotations = same ? {} : { [ANNOTATION_PUBLIC_ADDRESS]: publicAddress }

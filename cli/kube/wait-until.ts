@@ -1,4 +1,5 @@
 /** Waiting for what a cluster does by itself: asked again and again, told about while it lasts, never for ever. */
+import { ClusterApiError } from '../../cluster/cluster-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { formatDuration } from '../../runtime/duration.ts'
 import { UserError } from '../../runtime/user-error.ts'
@@ -28,20 +29,32 @@ const LOOK_EVERY_MS = 250
 /** Pods restart, lanes shake hands: what passes sooner than this is no news. */
 const LASTS_MS = 5000
 
-/** Throws UserError with what was missing last when the time is over, and whatever the look throws. */
+/**
+ * Throws UserError with what was missing last when the time is over, and whatever the look throws. An API server that
+ * is away for a moment is waited for like everything else.
+ */
 export async function waitUntil(look: Look, init: WaitInit): Promise<void> {
   const { what, timeoutMs, clock, signal, hint } = init
   const end = clock.monotonic() + timeoutMs
   const account = new WaitAccount(init)
   for (;;) {
     signal.throwIfAborted()
-    const missing = await look(signal)
+    const missing = await looked(look, signal)
     if (missing === undefined) return
     if (clock.monotonic() >= end) {
       throw new UserError(`waited ${formatDuration(timeoutMs)} for ${what}: ${sentence(missing)}`, { hint })
     }
     account.hear(missing)
     await clock.sleep(LOOK_EVERY_MS, signal)
+  }
+}
+
+async function looked(look: Look, signal: AbortSignal): Promise<Missing | undefined> {
+  try {
+    return await look(signal)
+  } catch (error) {
+    if (signal.aborted || !(error instanceof ClusterApiError) || error.code !== 'Unavailable') throw error
+    return { what: 'the API server', why: error.message }
   }
 }
 

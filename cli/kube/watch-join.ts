@@ -12,15 +12,21 @@ import type { Missing } from './wait-until.ts'
 
 const OURS = 'sealane.io/v1alpha1'
 
+export interface JoinPlace {
+  readonly secret: SecretAccess
+  /** Text of the site file that the agent has, or will have. */
+  readonly settings: string
+  readonly namespace: string
+}
+
 /** Throws UserError when the broker, or the token itself, says no. */
 export async function joinProgress(
   admin: Pick<ClusterAdmin, 'list'>,
-  secret: SecretAccess,
-  namespace: string,
+  { secret, settings, namespace }: JoinPlace,
   signal: AbortSignal,
 ): Promise<Missing | undefined> {
   if ((await secretIdentity(secret).read()) !== undefined) return undefined
-  const problem = joinProblem(await secret.read())
+  const problem = joinProblem(await secret.read(), settings)
   if (problem?.final === true) {
     throw new UserError(problem.text, {
       hint: 'mend that, or make a new token (sealane token create), and run this again',

@@ -11,6 +11,7 @@ import {
 } from '../cluster-dns/cluster-dns.ts'
 import { planClusterDns, planClusterDnsRemoval } from '../cluster-dns/plan-cluster-dns.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { UserError } from '../../runtime/user-error.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { ClusterAdmin } from './admin.ts'
 
@@ -36,7 +37,11 @@ export async function wireClusterDns(
 ): Promise<ClusterDnsOutcome> {
   const service = { apiVersion: 'v1', kind: 'Service', namespace: SYSTEM_NAMESPACE, name: objectName('dns') }
   const address = (await admin.get(service, init.signal))?.['spec'] as { clusterIP?: string } | undefined
-  const forwardTo = address?.clusterIP ?? NO_ADDRESS
+  const known = address?.clusterIP
+  if (known === undefined && !init.dryRun) {
+    throw new UserError(`${formatRef(service)} has no address that the cluster DNS could forward to`)
+  }
+  const forwardTo = known ?? NO_ADDRESS
   const options = { domain: CLUSTERSET_ZONE, forwardTo }
   const flavour = flavourOf(discovery)
   const say = (text: string): void =>

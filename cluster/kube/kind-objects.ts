@@ -29,8 +29,9 @@ export class KindObjects<K extends Kind> {
   readonly #holdings = new Map<ObjectKey, Holding>()
   /** uid of what we removed while the watch has not told so yet. */
   readonly #removed = new Map<ObjectKey, string>()
-  /** What our own writes changed since the list under way began. */
+  /** What our own writes changed since the list under way began; nothing while there is none. */
   readonly #touched = new Set<ObjectKey>()
+  #listing = false
 
   constructor(kind: K) {
     this.kind = kind
@@ -58,7 +59,7 @@ export class KindObjects<K extends Kind> {
 
   /** The answer to a write of ours. */
   takeOwn(raw: RawObject): Holding | undefined {
-    this.#touched.add(rawKey(raw))
+    if (this.#listing) this.#touched.add(rawKey(raw))
     return this.take(raw)
   }
 
@@ -75,13 +76,14 @@ export class KindObjects<K extends Kind> {
   /** We removed it: it must not come back from events that are still on their way. */
   dropOwn(key: ObjectKey, uid: string): void {
     if (this.#holdings.get(key)?.uid !== uid) return
-    this.#touched.add(key)
+    if (this.#listing) this.#touched.add(key)
     this.#removed.set(key, uid)
     this.#forget(key)
   }
 
   beginList(): ListUnderWay<K> {
     this.#touched.clear()
+    this.#listing = true
     return new ListUnderWay(this.kind)
   }
 
@@ -97,6 +99,7 @@ export class KindObjects<K extends Kind> {
     // What was removed before the list began cannot come any more; what was removed since still can.
     for (const key of [...this.#removed.keys()]) if (!this.#touched.has(key)) this.#removed.delete(key)
     this.#touched.clear()
+    this.#listing = false
     this.cache.markSynced()
   }
 

@@ -42,6 +42,9 @@ const ORDER = [
   'nodes',
   'clusterroles',
   'clusterrolebindings',
+  'roles',
+  'validatingadmissionpolicies',
+  'configmaps',
   'daemonsets',
   'deployments',
   'secrets',
@@ -118,7 +121,8 @@ t.test('a user who may only read', async (t) => {
     await said(server.kubeconfig),
     'context "toy" of FILE: this user may not patch customresourcedefinitions.apiextensions.k8s.io, patch namespaces, ' +
       'patch nodes, patch clusterroles.rbac.authorization.k8s.io, patch clusterrolebindings.rbac.authorization.k8s.io, ' +
-      'patch daemonsets.apps, patch deployments.apps, create secrets; ' +
+      'patch roles.rbac.authorization.k8s.io, patch validatingadmissionpolicies.admissionregistration.k8s.io, ' +
+      'patch configmaps, patch daemonsets.apps, patch deployments.apps, create secrets; ' +
       'use a kubeconfig of a cluster administrator; nothing was changed',
   )
 })

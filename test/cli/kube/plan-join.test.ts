@@ -88,6 +88,15 @@ t.test('gateways: those that are asked for, else those that are labelled, else t
     { node: second.node, labels: {}, annotations: { 'sealane.io/public-address': '192.0.2.9' } },
     { node: best.node, labels: { 'sealane.io/gateway': '1' }, annotations: {} },
   ])
+  const first: Discovery = {
+    ...found,
+    gateways: { ...found.gateways, candidates: [{ ...best }, { ...second, lane: 0 }] },
+  }
+  t.strictSame(
+    plan(first, { gateways: [{ node: best.node }] }).nodes.map(({ labels }) => labels),
+    [{ 'sealane.io/gateway': '1' }],
+    'no lane that another Node is labelled with',
+  )
 })
 
 t.test('GKE lets critical pods in by a quota', async (t) => {

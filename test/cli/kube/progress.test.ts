@@ -164,15 +164,20 @@ t.test("pods' trouble: what keeps them from running, in the order of their names
 
 t.test('joining: refused is final, about the token that lies there; the rest is waited for', async (t) => {
   const admin = new MemoryAdmin()
-  const look = (secret: MemorySecret) => joinProgress(admin, secret, NAMESPACE, signal)
+  const look = (secret: MemorySecret) =>
+    joinProgress(admin, { secret, settings: 'kind: Site', namespace: NAMESPACE }, signal)
   const secret = new MemorySecret({ token: 'sealane1.one' })
-  const desk = secretIdentity(secret)
+  const desk = secretIdentity(secret, 'kind: Site')
   t.strictSame(await look(secret), { what: 'agent', why: undefined })
   await desk.problem({ text: 'broker at b:1: connection refused' })
   t.strictSame(await look(secret), { what: 'agent', why: 'broker at b:1: connection refused' })
   await desk.problem({ text: 'cluster: "c2" is a member already', refused: 'sealane1.one' })
   await t.rejects(look(secret), { message: 'cluster: "c2" is a member already', hint: /make a new token/ })
   t.equal(await desk.isRefused('sealane1.one\n'), true)
+  t.equal(await secretIdentity(secret, 'another').isRefused('sealane1.one'), false, 'with other settings it may do')
+  await secretIdentity(secret, 'another').problem({ text: 'no', refused: 'sealane1.one' })
+  t.strictSame(await look(secret), { what: 'agent', why: 'no' }, 'an agent of earlier settings speaks of those')
+  await desk.problem({ text: 'cluster: "c2" is a member already', refused: 'sealane1.one' })
   await secret.change({ data: { token: 'sealane1.two' } })
   t.strictSame(await look(secret), { what: 'agent', why: 'cluster: "c2" is a member already' }, 'not about this token')
   t.equal(await desk.isRefused('sealane1.two'), false)

@@ -1,14 +1,21 @@
 /** Waiting: each thing is told once, what comes and goes is not, and it ends. */
 import t from 'tap'
+import { ClusterApiError } from '../../../cluster/cluster-api.ts'
 import { type Missing, waitUntil } from '../../../cli/kube/wait-until.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
 /** What is said while the looks of a script come one after the other, every 250 ms; the last one stays. */
-async function account(script: readonly (Missing | undefined)[], timeoutMs = 60_000): Promise<string> {
+async function account(
+  script: readonly (Missing | ClusterApiError | undefined)[],
+  timeoutMs = 60_000,
+): Promise<string> {
   const clock = new FakeClock()
   let said = ''
   let i = 0
-  const look = (): Promise<Missing | undefined> => Promise.resolve(script[Math.min(i++, script.length - 1)])
+  const look = (): Promise<Missing | undefined> => {
+    const next = script[Math.min(i++, script.length - 1)]
+    return next instanceof ClusterApiError ? Promise.reject(next) : Promise.resolve(next)
+  }
   const signal = new AbortController().signal
   const say = (text: string): void => void (said += text)
   const over = new AbortController()
@@ -57,4 +64,14 @@ t.test('a signal ends it', async (t) => {
   const waiting = waitUntil(() => Promise.resolve(GATEWAY), init)
   stop.abort(new Error('stopped'))
   await t.rejects(waiting, { message: 'stopped' })
+})
+
+t.test('an API server that is away is waited for, one that says no is not', async (t) => {
+  const away = new ClusterApiError('Unavailable', 'list pods: cannot be reached')
+  t.equal(
+    await account([GATEWAY, away, away, undefined]),
+    'waiting for parts: gateway\nwaiting for parts: the API server\n',
+  )
+  t.match(await account([away], 1000), /failed: waited 1 ?s for parts: the API server: list pods: cannot be reached/)
+  t.equal(await account([new ClusterApiError('Forbidden', 'not you')]), 'failed: not you\n')
 })

@@ -21,8 +21,9 @@ const BEATING: ReadonlySet<string> = new Set(['nodes'])
 export async function dumpObjects(api: KubeRequest, options: DumpOptions = {}): Promise<ReadonlyMap<string, string>> {
   const found = new Map<string, string>()
   for (const group of await groups(api)) {
-    const { resources } = await api.get<{ resources: readonly Resource[] }>(group)
-    for (const { name, verbs } of resources) {
+    // A group whose CRDs have just gone is still in the list.
+    const known = await api.find<{ resources: readonly Resource[] }>(group)
+    for (const { name, verbs } of known?.resources ?? []) {
       if (name.includes('/') || !verbs.includes('list') || RESTLESS.has(name)) continue
       for (const object of await api.list(`${group}/${name}`)) {
         const { namespace = '-', name: own } = object.metadata

@@ -1,0 +1,122 @@
+/** Two clusters on which Sealane is installed and removed, and what they were before anything of ours came. */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { eventually } from '../../support/eventually.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { type Site, callers, helloDeployment, helloService, openNamespace, readyPods } from './callers.ts'
+import { dumpNode, sealaneFiles } from './node-dump.ts'
+import { dumpDifference, dumpObjects } from './object-dump.ts'
+import { refusedByApiServer } from './pod-logs.ts'
+import { type CommandResult, sealane } from './sealane-command.ts'
+import { FLAT, SEALANE_IMAGE, type TestCluster, type TestClusters, startClusters } from './two-clusters.ts'
+
+export const IMAGE = ['--image', SEALANE_IMAGE]
+export const SYSTEM = 'sealane-system'
+
+/** A cluster, and what it was before anything of ours came. */
+export interface Place {
+  readonly name: string
+  readonly cluster: TestCluster
+  readonly site: Site
+  /** Flags that name it. */
+  readonly at: readonly string[]
+  readonly objects: ReadonlyMap<string, string>
+  readonly kernel: string
+}
+
+export interface World {
+  readonly directory: string
+  readonly clusters: TestClusters
+  readonly hub: Place
+  readonly member: Place
+}
+
+export async function startWorld(t: Test): Promise<World> {
+  const directory = temporaryFolder(t)
+  const clusters = await startClusters({ directory, rows: FLAT })
+  t.teardown(() => clusters.stop())
+  const [hub, member] = await Promise.all(clusters.clusters.map(bareCluster))
+  if (hub === undefined || member === undefined) throw new Error('two clusters were asked for')
+  return { directory, clusters, hub, member }
+}
+
+/** With something to call and to call from in it; then what it is like is noted. */
+async function bareCluster(cluster: TestCluster): Promise<Place> {
+  const { row, plane, nodes } = cluster
+  const { kubeconfig, api } = plane
+  const site = { name: row.name, api, kubeconfig }
+  await openNamespace(site, 'demo', helloDeployment(row.name))
+  await api.apply('/api/v1/namespaces/demo/services/hello', helloService('hello'))
+  await readyPods(site, 'demo', 2)
+  await readyPods(site, 'kube-system', 1)
+  const [node] = nodes
+  if (node === undefined) throw new Error(`${row.name} has no node`)
+  const at = ['--kubeconfig', kubeconfig]
+  return { name: row.name, cluster, site, at, objects: await dumpObjects(api), kernel: dumpNode(node) }
+}
+
+/** As a user would type it for this cluster; `--cluster-id` because both contexts could be called anything. */
+export function joinWords({ at, name, cluster }: Place): readonly string[] {
+  return ['join', ...at, '--cluster-id', name, '--pod-cidr', cluster.row.podCIDR, '--yes', ...IMAGE]
+}
+
+/** Makes a token on the hub and joins with it. */
+export async function joinAgain(world: World, place: Place): Promise<CommandResult> {
+  return await sealane([...joinWords(place), '--token-file', await tokenFile(world, ['--cluster-id', place.name])])
+}
+
+export async function tokenFile({ hub, directory }: World, more: readonly string[] = []): Promise<string> {
+  const made = await sealane(['token', 'create', ...hub.at, ...more])
+  const file = join(directory, 'token')
+  writeFileSync(file, made.stdout.trim().split(' ').at(-1) ?? '', { mode: 0o600 })
+  return file
+}
+
+/** The request pod of the other cluster reaches the hub's pods by their name in the clusterset. */
+export async function answered({ member }: World, want = 'c1'): Promise<void> {
+  const call = { namespace: 'demo', host: 'hello.demo.svc.clusterset.local', times: 1 }
+  await eventually(async () => (await callers(member.site, call)) === want, {
+    deadlineMs: 60_000,
+    intervalMs: 100,
+    say: `a call from c2 is answered by ${want}`,
+  })
+}
+
+/** Everything is as it was before Sealane came, but for the CRDs. */
+export async function isBare(t: Test, place: Place, directory: string, crds: 'kept' | 'gone' = 'kept'): Promise<void> {
+  const { cluster, name, objects, kernel, site } = place
+  const [node] = cluster.nodes
+  if (node === undefined) return
+  const difference = dumpDifference(objects, await dumpObjects(site.api))
+  const others = difference.filter((line) => !isCrd(line) && !isVolume(line))
+  t.strictSame(
+    others,
+    [],
+    `${name}: all objects are as before: node labels, cluster DNS to the byte, nothing Terminating`,
+  )
+  t.equal(difference.some(isCrd), crds === 'kept', `${name}: the CRDs are ${crds}`)
+  t.equal(dumpNode(node), kernel, `${name}: the node's kernel is as before`)
+  t.strictSame(sealaneFiles(join(directory, name), node.name), [], `${name}: nothing of ours is in its files`)
+}
+
+/** The claim is gone; what becomes of the volume behind it is the storage's to say. */
+function isVolume(line: string): boolean {
+  return line.startsWith('~ /api/v1/persistentvolumes ')
+}
+
+function isCrd(line: string): boolean {
+  const crd =
+    /^\+ \/apis\/(apiextensions\.k8s\.io\/v1\/customresourcedefinitions|apiregistration\.k8s\.io\/v1\/apiservices) /
+  return crd.test(line) && /(sealane|x-k8s|about\.k8s)\.io/.test(line)
+}
+
+export async function noRefusals(t: Test, ...places: readonly Place[]): Promise<void> {
+  for (const { name, site } of places) {
+    t.strictSame(
+      await refusedByApiServer(site.api, SYSTEM),
+      [],
+      `${name}: no part was refused anything by RBAC or policies`,
+    )
+  }
+}
