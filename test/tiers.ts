@@ -32,11 +32,28 @@ function tap(jobs: number, seconds: number): Tier['run'] {
       const record = join(folder, 'record.tap')
       const options = ['--reporter=terse', `--output-file=${record}`, `--jobs=${jobs}`, `--timeout=${seconds}`]
       const done = await run(TAP, ['run', ...options, ...files])
-      return { ...done, skipped: existsSync(record) ? skippedTests(readFileSync(record, 'utf8')) : [] }
+      // The reporter says little, or with CI=true nothing: what counts is the record.
+      const output = existsSync(record) ? readFileSync(record, 'utf8') : ''
+      if (done.code !== 0) process.stdout.write(failures(output))
+      return { code: done.code, output, skipped: skippedTests(output) }
     } finally {
       rmSync(folder, { recursive: true, force: true })
     }
   }
+}
+
+const MOST_LINES = 400
+
+/** What failed, each with the lines behind it that say why. */
+function failures(record: string): string {
+  const lines = record.split('\n')
+  const shown = new Set<number>()
+  for (const [i, line] of lines.entries()) {
+    if (!/^ *not ok\b/.test(line)) continue
+    for (let n = i; n < i + 30 && (n === i || !/^ *(not )?ok\b/.test(lines[n] ?? '')); n += 1) shown.add(n)
+  }
+  const text = [...shown].slice(0, MOST_LINES).map((n) => lines[n])
+  return text.length === 0 ? '' : `${text.join('\n')}\n`
 }
 
 const always = (): Promise<undefined> => Promise.resolve(undefined)
