@@ -1,5 +1,6 @@
 /** What both drivers refuse before they ask anything: items that could not be printed or sent. KernelError EINVAL. */
-import { InvalidAddressError, parseAddress, parsePrefix } from '../model/ip.ts'
+import { InvalidAddressError, parseAddress, parsePrefix, type Family } from '../model/ip.ts'
+import { familyOf, usualAddress, usualPrefix } from './address-text.ts'
 import { KernelError } from './errors.ts'
 import { formatRoute } from './format-ip.ts'
 import type { InterfaceAddress, NextHop, Route } from './route-table.ts'
@@ -8,10 +9,10 @@ export function checkRoute(route: Route): void {
   const operation = formatRoute(route)
   refuseInvalid(operation, () => {
     const { family } = parsePrefix(route.destination, 'destination')
-    if (family !== 4) throw new InvalidAddressError('destination', route.destination, 'an IPv4 prefix')
-    if (route.source !== undefined) parseAddress(route.source, 'source')
-    for (const hop of route.nextHops) if (hop.via !== undefined) parseAddress(hop.via, 'via')
+    if (route.source !== undefined) checkFamily('source', route.source, family)
+    for (const hop of route.nextHops) if (hop.via !== undefined) checkFamily('via', hop.via, family)
   })
+  const several = route.nextHops.length > 1
   const problem =
     route.type === 'unicast' && route.nextHops.length === 0
       ? 'a unicast route needs a next hop'
@@ -21,7 +22,9 @@ export function checkRoute(route: Route): void {
           ? `table ${route.table}: expected 1 to 4294967295`
           : route.nextHops.some((hop) => hop.weight !== undefined && !(hop.weight >= 1 && hop.weight <= 256))
             ? 'weight: expected 1 to 256'
-            : undefined
+            : familyOf(route.destination) === 6 && several && route.nextHops.some((hop) => hop.via === undefined)
+              ? 'device only next hops: IPv6 takes several only if each has a gateway'
+              : undefined
   if (problem !== undefined) throw new KernelError('EINVAL', operation, problem)
 }
 
@@ -52,17 +55,39 @@ export function checkDeviceName(name: string, operation: string): void {
   }
 }
 
-/** The route as a listing gives it: what is default or means nothing is left out. */
+function checkFamily(field: string, text: string, family: Family): void {
+  if (parseAddress(text, field).family === family) return
+  throw new InvalidAddressError(field, text, `an IPv${family} address, as the destination is one`)
+}
+
+/** The metric that a route has which says none: IPv6 knows no 0. linux/ipv6_route.h IP6_RT_PRIO_USER. */
+export const IPV6_DEFAULT_METRIC = 1024
+
+/** As the kernel counts: 0 and absent are the default. */
+export function routeMetric({ destination, metric = 0 }: Pick<Route, 'destination' | 'metric'>): number {
+  return familyOf(destination) === 6 && metric === 0 ? IPV6_DEFAULT_METRIC : metric
+}
+
+/** The route as a listing gives it: what is default or means nothing is left out, addresses are in their usual form. */
 export function normalRoute(route: Route): Route {
-  const { metric, ...rest } = route
+  const { metric: _, source, ...rest } = route
+  const metric = routeMetric(route)
+  const isDefault = metric === routeMetric({ destination: route.destination })
+  const destination = usualPrefix(route.destination)
   const several = route.nextHops.length > 1
   const nextHops = route.nextHops.map(({ device, via, onlink, weight }): NextHop => ({
     device,
-    ...(via === undefined ? {} : { via }),
+    ...(via === undefined ? {} : { via: usualAddress(via) }),
     ...(onlink === true ? { onlink } : {}),
     ...(several && weight !== undefined && weight !== 1 ? { weight } : {}),
   }))
-  return { ...rest, nextHops, ...(metric === undefined || metric === 0 ? {} : { metric }) }
+  return {
+    ...rest,
+    destination,
+    nextHops,
+    ...(isDefault ? {} : { metric }),
+    ...(source === undefined ? {} : { source: usualAddress(source) }),
+  }
 }
 
 /** Turns what model/ip.ts says about text into a KernelError. */

@@ -1,5 +1,6 @@
 /** Links and addresses of the fake route table: what is there, and what the kernel refuses about them. */
-import { parseAddress } from '../model/ip.ts'
+import { classifyAddress, parseAddress, type Family } from '../model/ip.ts'
+import { familyOf, usualAddress, usualInterfaceAddress } from './address-text.ts'
 import { checkDeviceName, checkInterfaceAddress, checkMac, refuseInvalid } from './check-route.ts'
 import { KernelError } from './errors.ts'
 import { formatAddress, formatLink, formatLinkChange } from './format-ip.ts'
@@ -16,9 +17,12 @@ export interface FakeNode {
   readonly addresses?: readonly InterfaceAddress[]
   /** What others have in the main table. */
   readonly mainRoutes?: readonly MainRoute[]
-  /** Where packets go that no rule and no connected network wants. */
+  /** Where packets go that no rule and no connected network wants; IPv6 ones only if it has an IPv6 address. */
   readonly defaultDevice?: string
 }
+
+/** With less the kernel ends IPv6 on a device (RFC 8200 section 5). */
+export const IPV6_MIN_MTU = 1280
 
 interface LinkEntry {
   link: Link | VxlanLink
@@ -35,7 +39,7 @@ export class FakeLinks {
     this.put({ name: 'lo', kind: '', mtu: 65_536, up: true, mac: '' })
     for (const { name, mtu = 1500, kind = '', mac = '' } of node.links ?? [])
       this.put({ name, kind, mtu, up: true, mac })
-    for (const address of node.addresses ?? []) {
+    for (const address of (node.addresses ?? []).map(usual)) {
       this.#addresses.set(addressKey(address), address)
       this.#foreign.add(addressKey(address))
     }
@@ -59,6 +63,18 @@ export class FakeLinks {
 
   needUp(name: string, operation: string): void {
     if (!this.need(name, operation).up) throw new KernelError('ENETDOWN', operation, `${name} is down`)
+  }
+
+  /** Whether the device carries packets of that family. */
+  carries(name: string, family: Family): boolean {
+    const link = this.find(name)
+    return link?.up === true && (family === 4 || link.mtu >= IPV6_MIN_MTU)
+  }
+
+  /** Throws ENETDOWN where it is down, ENODEV where it has no IPv6. */
+  needCarries(name: string, family: Family, operation: string): void {
+    this.needUp(name, operation)
+    if (!this.carries(name, family)) throw new KernelError('ENODEV', operation, `the MTU of ${name} is too small`)
   }
 
   /** A device as it is; `made` if toString() is to print it. */
@@ -86,38 +102,55 @@ export class FakeLinks {
 
   change(name: string, change: { readonly up?: boolean; readonly mtu?: number }): void {
     const entry = this.#entry(name, formatLinkChange(name, change))
+    const stops = entry.link.up && change.up === false
     entry.link = { ...entry.link, ...change }
+    if (stops || entry.link.mtu < IPV6_MIN_MTU) this.#dropAddresses(name, 6)
   }
 
   delete(name: string, operation: string): void {
     this.need(name, operation)
     this.#links.delete(name)
-    for (const [key, address] of this.#addresses) if (address.device === name) this.#addresses.delete(key)
+    this.#dropAddresses(name)
   }
 
-  addAddress(address: InterfaceAddress): void {
-    const operation = formatAddress(address)
-    checkInterfaceAddress(address, operation)
-    this.need(address.device, operation)
+  addAddress(wanted: InterfaceAddress): void {
+    const operation = formatAddress(wanted)
+    checkInterfaceAddress(wanted, operation)
+    const address = usual(wanted)
+    const { mtu } = this.need(address.device, operation)
+    if (familyOf(address.address) === 6 && mtu < IPV6_MIN_MTU) {
+      throw new KernelError('EINVAL', operation, `the MTU of ${address.device} is too small`)
+    }
     if (this.#addresses.has(addressKey(address))) throw new KernelError('EEXIST', operation, 'the address exists')
     this.#addresses.set(addressKey(address), address)
   }
 
   deleteAddress(address: InterfaceAddress, operation: string): void {
+    checkInterfaceAddress(address, operation)
     this.need(address.device, operation)
-    if (this.#addresses.delete(addressKey(address))) return
+    if (this.#addresses.delete(addressKey(usual(address)))) return
     throw new KernelError('EADDRNOTAVAIL', operation, 'no such address')
   }
 
-  /** The device's first address, without its length. */
-  addressOf(device: string): string | undefined {
+  /** The device's first address of that family, without its length. */
+  addressOf(device: string, family: Family): string | undefined {
     return this.addresses()
-      .find((entry) => entry.device === device)
+      .find((entry) => entry.device === device && familyOf(entry.address) === family)
       ?.address.split('/')[0]
   }
 
+  /** What a packet out of the device has as source where no route says it. IPv6 takes any that reaches further. */
+  sourceOn(device: string, family: Family): string | undefined {
+    const own = this.addressOf(device, family)
+    if (family === 4) return own
+    const global = this.addresses()
+      .filter((entry) => familyOf(entry.address) === 6 && isGlobal(entry))
+      .sort((a, b) => Number(b.device === device) - Number(a.device === device))
+    return global[0]?.address.split('/')[0] ?? own
+  }
+
   isLocal(address: string): boolean {
-    return this.addresses().some((entry) => entry.address.startsWith(`${address}/`))
+    return this.addresses().some((entry) => entry.address.startsWith(`${usualAddress(address)}/`))
   }
 
   /** Ours, as commands; devices that are up get a second one. */
@@ -131,11 +164,26 @@ export class FakeLinks {
     return [...links, ...ours.map(([, address]) => formatAddress(address))]
   }
 
+  #dropAddresses(device: string, family?: Family): void {
+    for (const [key, entry] of this.#addresses) {
+      if (entry.device !== device || (family !== undefined && familyOf(entry.address) !== family)) continue
+      this.#addresses.delete(key)
+    }
+  }
+
   #entry(name: string, operation: string): LinkEntry {
     const entry = this.#links.get(name)
     if (entry === undefined) throw new KernelError('ENODEV', operation, `no device ${name}`)
     return entry
   }
+}
+
+function usual(address: InterfaceAddress): InterfaceAddress {
+  return { ...address, address: usualInterfaceAddress(address.address) }
+}
+
+function isGlobal({ address }: InterfaceAddress): boolean {
+  return classifyAddress(parseAddress(address.split('/')[0] ?? '')) === 'usable'
 }
 
 function addressKey(address: InterfaceAddress): string {

@@ -4,9 +4,10 @@
  */
 import { KernelError, type KernelErrorCode } from './errors.ts'
 import { formatMapType, formatStatement } from './format-nft.ts'
-import type { FakeNftChain, FakeNftMap, FakeNftRule, FakeNftTable } from './fake-nft-table.ts'
+import { newTable, type FakeNftChain, type FakeNftMap, type FakeNftRule, type FakeNftTable } from './fake-nft-table.ts'
+import { listedElement, listedKey } from './fake-nft-element.ts'
 import { overlappingInterval } from './fake-nft-interval.ts'
-import type { NftElement, NftStatement } from './nft-transaction.ts'
+import type { NftElement, NftFamily, NftStatement } from './nft-transaction.ts'
 
 export type Undo = () => void
 /** The statements that may have one of these verbs. */
@@ -21,8 +22,35 @@ export function applyStatement(
   tables: Map<string, FakeNftTable>,
   statement: NftStatement,
   undo: Undo[],
-  newTable: (name: string) => FakeNftTable,
+  family: NftFamily,
 ): void {
+  try {
+    if (statement.verb === 'add-rule') refuseForeignWords(statement, family)
+    apply(tables, statement, undo)
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error
+    throw new KernelError(error.code, `nft ${shortText(error.statement, family)}`, error.message)
+  }
+}
+
+/** A word of the other family makes a rule one that nft cannot mean. */
+const FOREIGN_WORDS: Readonly<Record<NftFamily, RegExp>> = {
+  ip: /(?<!\S)(?<!protocol )ip6(?!\S)|reject with icmpv6/,
+  ip6: /(?<!\S)(?<!protocol )ip(?!\S)|reject with icmp(?!\S)/,
+}
+
+/** What the kernel refuses, before it is told in the words of a family. */
+class Refusal extends Error {
+  readonly code: KernelErrorCode
+  readonly statement: NftStatement
+  constructor(code: KernelErrorCode, statement: NftStatement, detail: string) {
+    super(detail)
+    this.code = code
+    this.statement = statement
+  }
+}
+
+function apply(tables: Map<string, FakeNftTable>, statement: NftStatement, undo: Undo[]): void {
   if (statement.verb === 'add-table') {
     if (!tables.has(statement.table)) put(tables, statement.table, newTable(statement.table), undo)
     return
@@ -135,6 +163,11 @@ function addRule(table: FakeNftTable, statement: Of<'add-rule'>, undo: Undo[]): 
   })
 }
 
+function refuseForeignWords(statement: Of<'add-rule'>, family: NftFamily): void {
+  if (!FOREIGN_WORDS[family].test(statement.rule.replace(/"[^"]*"/g, '""'))) return
+  throw refuse('EINVAL', statement, `conflicting protocols specified: a rule of family ${family}`)
+}
+
 function addMap(table: FakeNftTable, statement: Of<'add-map'>, undo: Undo[]): void {
   const existing = table.maps.get(statement.map)
   if (existing !== undefined) {
@@ -163,8 +196,9 @@ function deleteMap(table: FakeNftTable, statement: Of<'delete-map' | 'flush-map'
 function addElements(table: FakeNftTable, statement: Of<'add-elements'>, undo: Undo[]): void {
   const map = needMap(table, statement)
   for (const element of statement.elements) {
-    checkShape(map, element, statement)
-    const { key, value } = element
+    const listed = listedElement(element, map.type)
+    if (typeof listed === 'string') throw refuseElement('EINVAL', statement, element, listed)
+    const { key, value } = listed
     if (map.elements.has(key)) {
       if (map.elements.get(key) === value) continue
       throw refuseElement('EEXIST', statement, element, `it has the value ${map.elements.get(key) ?? ''}`)
@@ -181,28 +215,10 @@ function addElements(table: FakeNftTable, statement: Of<'add-elements'>, undo: U
 function deleteElements(table: FakeNftTable, statement: Of<'delete-elements'>, undo: Undo[]): void {
   const map = needMap(table, statement)
   for (const element of statement.elements) {
-    if (!map.elements.has(element.key)) throw refuseElement('ENOENT', statement, element, 'no such element')
-    countVerdict(table, map, map.elements.get(element.key), -1, undo)
-    remove(map.elements, element.key, undo)
-  }
-}
-
-function checkShape(map: FakeNftMap, element: NftElement, statement: NftStatement): void {
-  const wantParts = map.type.key.split(' . ').length
-  if (element.key.split(' . ').length !== wantParts) {
-    throw refuseElement('EINVAL', statement, element, `invalid data type, expected ${map.type.key}`)
-  }
-  if ((element.value === undefined) !== (map.type.value === undefined)) {
-    throw refuseElement(
-      'EINVAL',
-      statement,
-      element,
-      map.type.value === undefined ? 'a set has no values' : 'the value is missing',
-    )
-  }
-  if (element.value === undefined || map.type.value === undefined) return
-  if (element.value.split(' . ').length !== map.type.value.split(' . ').length) {
-    throw refuseElement('EINVAL', statement, element, `invalid data type, expected ${map.type.value}`)
+    const key = listedKey(element.key, map.type)
+    if (!map.elements.has(key)) throw refuseElement('ENOENT', statement, element, 'no such element')
+    countVerdict(table, map, map.elements.get(key), -1, undo)
+    remove(map.elements, key, undo)
   }
 }
 
@@ -256,20 +272,14 @@ function remove<V>(items: Map<string, V>, key: string, undo: Undo[]): void {
   undo.push(() => items.set(key, before))
 }
 
-function refuse(code: KernelErrorCode, statement: NftStatement, detail: string): KernelError {
-  return new KernelError(code, `nft ${shortText(statement)}`, detail)
+function refuse(code: KernelErrorCode, statement: NftStatement, detail: string): Refusal {
+  return new Refusal(code, statement, detail)
 }
 
-function refuseElement(
-  code: KernelErrorCode,
-  statement: NftStatement,
-  element: NftElement,
-  detail: string,
-): KernelError {
-  const only = { ...statement, elements: [element] } as NftStatement
-  return new KernelError(code, `nft ${shortText(only)}`, detail)
+function refuseElement(code: KernelErrorCode, statement: NftStatement, element: NftElement, detail: string): Refusal {
+  return refuse(code, { ...statement, elements: [element] } as NftStatement, detail)
 }
 
-function shortText(statement: NftStatement): string {
-  return formatStatement(statement).replaceAll('\n', ' ').slice(0, 400)
+function shortText(statement: NftStatement, family: NftFamily): string {
+  return formatStatement(statement, family).replaceAll('\n', ' ').slice(0, 400)
 }

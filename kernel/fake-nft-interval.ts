@@ -1,5 +1,6 @@
-/** Intervals of ipv4_addr sets: whether a key overlaps one that is there. Keys of other types never do. */
+/** Intervals of ipv4_addr and ipv6_addr sets: whether a key overlaps one that is there. Keys of other types never do. */
 import { addressBits, parseAddress } from '../model/ip.ts'
+import { familyOf } from './address-text.ts'
 import type { FakeNftMap } from './fake-nft-table.ts'
 
 interface Interval {
@@ -9,7 +10,7 @@ interface Interval {
 
 /** The key that overlaps, or undefined. */
 export function overlappingInterval(map: FakeNftMap, key: string): string | undefined {
-  if (map.type.key !== 'ipv4_addr') return undefined
+  if (map.type.key !== 'ipv4_addr' && map.type.key !== 'ipv6_addr') return undefined
   const wanted = interval(key)
   for (const other of map.elements.keys()) {
     const present = interval(other)
@@ -18,14 +19,15 @@ export function overlappingInterval(map: FakeNftMap, key: string): string | unde
   return undefined
 }
 
-/** Whether the address (dotted quad) lies in the element's interval. */
+/** Whether the address lies in the element's interval. */
 export function intervalContains(key: string, address: string): boolean {
-  const value = parseAddress(address).value
+  const { family, value } = parseAddress(address)
+  if (familyOf(key) !== family) return false
   const { low, high } = interval(key)
   return low <= value && value <= high
 }
 
-/** `a.b.c.d`, `a.b.c.d/n` or `a.b.c.d-e.f.g.h`. */
+/** An address, a prefix or a range: `a.b.c.d-e.f.g.h`. */
 function interval(key: string): Interval {
   const [from = '', to] = key.split('-')
   if (to !== undefined) return { low: parseAddress(from).value, high: parseAddress(to).value }

@@ -1,6 +1,6 @@
 /** What a table of the fake holds, and how it prints: nft's layout, everything sorted, so that texts compare. */
 import { formatBase, formatMapType, formatRule } from './format-nft.ts'
-import type { NftBaseChain, NftMapType } from './nft-transaction.ts'
+import type { NftBaseChain, NftFamily, NftMapType } from './nft-transaction.ts'
 
 export interface FakeNftRule {
   readonly rule: string
@@ -40,10 +40,10 @@ export function newTable(name: string): FakeNftTable {
 }
 
 /** Ends with a newline, as nft's own listing does. */
-export function printTable(table: FakeNftTable): string {
+export function printTable(table: FakeNftTable, family: NftFamily): string {
   const counters = [...table.counters.keys()].sort().map((name) => `\tcounter ${name} {\n\t}\n`)
   const blocks = [...counters, ...byName(table.maps).map(printMap), ...byName(table.chains).map(printChain)]
-  return `table ip ${table.name} {\n${blocks.join('\n')}}\n`
+  return `table ${family} ${table.name} {\n${blocks.join('\n')}}\n`
 }
 
 function printMap(map: FakeNftMap): string {

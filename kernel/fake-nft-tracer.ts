@@ -1,12 +1,15 @@
 /**
  * Sends a packet of the mind through the fake's tables: which rules match, what is rewritten, what becomes of it.
  * Knows the expressions that Sealane writes; a rule that it would have to understand and cannot makes it throw, so
- * a test never passes by luck. A match that fails ends the rule, and the rest of it is not looked at.
+ * a test never passes by luck. Addresses of packets are in their usual form.
+ * A match that fails ends the rule, and the rest of it is not looked at.
  */
 import { formatAddress, parseAddress } from '../model/ip.ts'
+import { familyOf } from './address-text.ts'
 import type { FakeNft } from './fake-nft.ts'
 import { intervalContains } from './fake-nft-interval.ts'
 import type { FakeNftChain, FakeNftTable } from './fake-nft-table.ts'
+import { isIcmpType } from './fake-nft-icmp.ts'
 import { RuleText } from './fake-nft-rule-text.ts'
 import type { NftBaseChain } from './nft-transaction.ts'
 
@@ -15,11 +18,12 @@ export interface TracePacket {
   readonly oif?: string
   readonly saddr: string
   readonly daddr: string
-  readonly l4proto: 'tcp' | 'udp' | 'icmp'
+  readonly l4proto: 'tcp' | 'udp' | 'icmp' | 'icmpv6'
   readonly sport?: number
   readonly dport?: number
   /** tcp: the first packet of a connection. */
   readonly syn?: boolean
+  /** Of icmp and icmpv6. */
   readonly icmpType?: number
   /** `new`, or a later packet of a known connection, which nat chains do not see. Default new. */
   readonly ctState?: 'new' | 'established' | 'related'
@@ -40,13 +44,14 @@ export interface TraceOptions {
   readonly draw?: (modulus: number) => number
 }
 
-/** Through all base chains of the hook, by priority, in all tables. */
+/** Through all base chains of the hook, by priority, in all tables; a packet of another family sees none of them. */
 export function traceNft(
   nft: FakeNft,
   hook: NftBaseChain['hook'],
   packet: TracePacket,
   options: TraceOptions = {},
 ): TraceResult {
+  if (nft.family !== (familyOf(packet.daddr) === 6 ? 'ip6' : 'ip')) return { packet, verdict: 'accept', path: [] }
   const walk: Walk = { packet, path: [], draw: options.draw ?? (() => 0) }
   for (const { table, chain } of baseChains(nft, hook)) {
     const skipped =
@@ -158,11 +163,11 @@ function verdictOf(table: FakeNftTable, verdict: string | undefined, walk: Walk)
   throw new Error(`the tracer does not know the verdict ${verdict}`)
 }
 
-/** `dnat [ip] to 10.0.0.1[:80]`, `… to ip daddr . th dport map @m`, `snat [ip] to ip saddr` */
+/** `dnat [ip] to 10.0.0.1[:80]` or `[fd00::1]:80`, `… to ip daddr . th dport map @m`, `snat [ip] to ip saddr` */
 function translate(table: FakeNftTable, text: RuleText, walk: Walk, field: 'saddr' | 'daddr'): End | 'no match' {
-  text.take('ip')
+  if (!text.take('ip')) text.take('ip6')
   if (!text.take('to')) throw text.unknown()
-  let target = /^[\d.]+(?::\d+)?$/.test(text.peek) ? text.word().replace(':', ' . ') : concat(text, walk)
+  let target = plainTarget(text) ?? concat(text, walk)
   if (target === undefined) return 'no match'
   if (text.take('map')) target = table.maps.get(text.word().slice(1))?.elements.get(target)
   if (target === undefined) return 'no match'
@@ -171,6 +176,16 @@ function translate(table: FakeNftTable, text: RuleText, walk: Walk, field: 'sadd
   const ports = port === undefined ? {} : { [field === 'daddr' ? 'dport' : 'sport']: Number(port) }
   walk.packet = { ...walk.packet, ...original, [field]: address, ...ports }
   return 'accept'
+}
+
+/** An address with or without a port, as a map gives it: `10.0.0.1 . 80`. Undefined, and nothing read, for all else. */
+function plainTarget(text: RuleText): string | undefined {
+  const [, bracketed, plain, port] =
+    /^(?:\[([\da-f:]+)\]|([\d.]+|[\da-f]*:[\da-f:]*:[\da-f]*))(?::(\d+))?$/.exec(text.peek) ?? []
+  const address = bracketed ?? plain
+  if (address === undefined) return undefined
+  text.word()
+  return port === undefined ? address : `${address} . ${port}`
 }
 
 function match(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match' {
@@ -211,8 +226,11 @@ function concat(text: RuleText, walk: Walk): string | undefined {
 function select(text: RuleText, packet: TracePacket): string | undefined {
   if (text.take('iifname')) return packet.iif ?? ''
   if (text.take('oifname')) return packet.oif ?? ''
-  if (text.take('ip', 'saddr')) return packet.saddr
-  if (text.take('ip', 'daddr')) return packet.daddr
+  for (const ip of ['ip', 'ip6'] as const) {
+    if (text.take(ip, 'saddr')) return packet.saddr
+    if (text.take(ip, 'daddr')) return packet.daddr
+    if (text.take('ct', 'original', ip, 'daddr')) return packet.originalDaddr ?? packet.daddr
+  }
   if (text.take('meta', 'l4proto')) return packet.l4proto
   if (text.take('th', 'dport')) return packet.dport?.toString()
   if (text.take('th', 'sport')) return packet.sport?.toString()
@@ -221,24 +239,34 @@ function select(text: RuleText, packet: TracePacket): string | undefined {
     if (text.take(protocol, 'sport')) return packet.l4proto === protocol ? packet.sport?.toString() : undefined
   }
   if (text.take('tcp', 'flags')) return packet.l4proto === 'tcp' && packet.syn === true ? 'syn' : undefined
-  if (text.take('icmp', 'type')) return packet.l4proto === 'icmp' ? packet.icmpType?.toString() : undefined
+  for (const protocol of ['icmp', 'icmpv6'] as const) {
+    if (text.take(protocol, 'type')) return icmpType(packet, protocol)
+  }
   if (text.take('ct', 'state')) return packet.notrack === true ? 'untracked' : (packet.ctState ?? 'new')
   if (text.take('ct', 'status')) return packet.originalDaddr === undefined ? '' : 'dnat'
-  if (text.take('ct', 'original', 'ip', 'daddr')) return packet.originalDaddr ?? packet.daddr
   throw text.unknown()
+}
+
+/** `icmpv6 type 2`: a type is nothing without its protocol. */
+function icmpType({ l4proto, icmpType: type }: TracePacket, protocol: 'icmp' | 'icmpv6'): string | undefined {
+  return l4proto === protocol && type !== undefined ? `${protocol} type ${type}` : undefined
 }
 
 /** `wanted` as it stands in a rule or a set: a name, a number, a prefix, a range, a device with `*` at its end. */
 function equals(wanted: string, value: string): boolean {
   const plain = wanted.replaceAll('"', '')
-  if (plain === value) return true
+  if (plain === value || (ICMPV6_NAMES.includes(plain) && value === 'icmpv6')) return true
+  const [, protocol, type] = /^(icmp|icmpv6) type (\d+)$/.exec(value) ?? []
+  if (type !== undefined) return isIcmpType(protocol as 'icmp' | 'icmpv6', plain, Number(type))
   if (plain.endsWith('*')) return value.startsWith(plain.slice(0, -1))
-  return (
-    /^[\d.]+(?:[/-][\d.]+)$/.test(plain) &&
-    /^[\d.]+$/.test(value) &&
-    value.includes('.') &&
-    intervalContains(plain, value)
-  )
+  return isAddress(value) && isAddress(plain.split(/[/-]/)[0] ?? '') && intervalContains(plain, value)
+}
+
+/** Protocol 58 as rules and listings call it. */
+const ICMPV6_NAMES: readonly string[] = ['ipv6-icmp', '58']
+
+function isAddress(text: string): boolean {
+  return /^\d+(?:\.\d+){3}$|^[\da-f]*:[\da-f]*:[\da-f:]*$/i.test(text)
 }
 
 function namedMap(table: FakeNftTable, reference: string): ReadonlyMap<string, string | undefined> {

@@ -5,16 +5,26 @@
  */
 import { KernelError } from './errors.ts'
 import { formatStatement } from './format-nft.ts'
-import { type FakeNftTable, newTable, printTable } from './fake-nft-table.ts'
+import { type FakeNftTable, printTable } from './fake-nft-table.ts'
 import { applyStatement, type Undo } from './fake-nft-apply.ts'
-import type { NftElement, NftStatement } from './nft-transaction.ts'
+import type { NftElement, NftFamily, NftStatement } from './nft-transaction.ts'
 import type { Nft } from './nft.ts'
 
+export interface FakeNftInit {
+  /** Default ip. */
+  readonly family?: NftFamily
+}
+
 export class FakeNft implements Nft {
+  readonly family: NftFamily
   readonly #tables = new Map<string, FakeNftTable>()
   #nextFailure: KernelError | undefined
   /** Transactions that were accepted, in order; for tests of how much was changed. */
   readonly accepted: (readonly NftStatement[])[] = []
+
+  constructor(init: FakeNftInit = {}) {
+    this.family = init.family ?? 'ip'
+  }
 
   run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
     return attempt(signal, () => {
@@ -37,7 +47,7 @@ export class FakeNft implements Nft {
   listTable(table: string, signal?: AbortSignal): Promise<string | undefined> {
     return attempt(signal, () => {
       const found = this.#tables.get(table)
-      return found === undefined ? undefined : printTable(found)
+      return found === undefined ? undefined : printTable(found, this.family)
     })
   }
 
@@ -49,7 +59,7 @@ export class FakeNft implements Nft {
     return attempt(signal, () => {
       const found = this.#tables.get(table)?.maps.get(map)
       if (found === undefined) {
-        throw new KernelError('ENOENT', `nft list map ip ${table} ${map}`, 'no such table or map')
+        throw new KernelError('ENOENT', `nft list map ${this.family} ${table} ${map}`, 'no such table or map')
       }
       return [...found.elements]
         .sort(([a], [b]) => (a < b ? -1 : 1))
@@ -62,7 +72,7 @@ export class FakeNft implements Nft {
     const { counters } = this.#need(table, 'counters')
     const before = counters.get(counter)
     if (before === undefined)
-      throw new KernelError('ENOENT', `nft list counter ip ${table} ${counter}`, 'no such counter')
+      throw new KernelError('ENOENT', `nft list counter ${this.family} ${table} ${counter}`, 'no such counter')
     counters.set(counter, before + packets)
   }
 
@@ -84,13 +94,14 @@ export class FakeNft implements Nft {
   toString(): string {
     return [...this.#tables.values()]
       .sort((a, b) => (a.name < b.name ? -1 : 1))
-      .map(printTable)
+      .map((table) => printTable(table, this.family))
       .join('\n')
   }
 
   #need(table: string, what: string): FakeNftTable {
     const found = this.#tables.get(table)
-    if (found === undefined) throw new KernelError('ENOENT', `nft list ${what} table ip ${table}`, 'no such table')
+    if (found === undefined)
+      throw new KernelError('ENOENT', `nft list ${what} table ${this.family} ${table}`, 'no such table')
     return found
   }
 
@@ -98,8 +109,8 @@ export class FakeNft implements Nft {
     const undo: Undo[] = []
     try {
       for (const statement of statements) {
-        formatStatement(statement)
-        applyStatement(this.#tables, statement, undo, newTable)
+        formatStatement(statement, this.family)
+        applyStatement(this.#tables, statement, undo, this.family)
       }
     } catch (error) {
       rollBack(undo)

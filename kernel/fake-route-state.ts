@@ -1,18 +1,20 @@
 /** Checks and look-ups of the fake route table, without state of their own. */
-import { containsAddress, parseAddress, parsePrefix, prefixOf } from '../model/ip.ts'
+import { addressBits, classifyAddress, containsAddress, parseAddress, parsePrefix, prefixOf } from '../model/ip.ts'
+import { normalRoute, routeMetric } from './check-route.ts'
 import type { InterfaceAddress, Route, Rule } from './route-table.ts'
 
 export function routeKey(route: Route): string {
-  return `${route.table}|${route.destination}|${route.metric ?? 0}`
+  return `${route.table}|${normalRoute(route).destination}|${routeMetric(route)}`
 }
 
 export function ruleKey(rule: Rule): string {
-  return `${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}|${rule.exceptMark ?? ''}`
+  return `${rule.family ?? 4}|${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}|${rule.exceptMark ?? ''}`
 }
 
-/** Whether `address` is on a network that one of the device's addresses is in. */
+/** Whether `address` is on a network that one of the device's addresses is in. Link-local IPv6 is on every device. */
 export function isConnected(addresses: readonly InterfaceAddress[], device: string, address: string): boolean {
   const wanted = parseAddress(address)
+  if (wanted.family === 6 && classifyAddress(wanted) === 'linkLocal') return true
   return addresses.some((entry) => entry.device === device && containsAddress(networkOf(entry.address), wanted))
 }
 
@@ -34,11 +36,12 @@ export function bestRoute(routes: readonly Route[], table: number, destination: 
     .filter((route) => route.table === table && containsAddress(parsePrefix(route.destination), wanted))
     .sort(
       (a, b) =>
-        parsePrefix(b.destination).length - parsePrefix(a.destination).length || (a.metric ?? 0) - (b.metric ?? 0),
+        parsePrefix(b.destination).length - parsePrefix(a.destination).length || routeMetric(a) - routeMetric(b),
     )[0]
 }
 
 function networkOf(address: string): ReturnType<typeof prefixOf> {
   const [host = '', length] = address.split('/')
-  return prefixOf(parseAddress(host), Number(length ?? 32))
+  const parsed = parseAddress(host)
+  return prefixOf(parsed, Number(length ?? addressBits(parsed.family)))
 }

@@ -3,15 +3,18 @@
  * that no address reaches, foreign source addresses, doubles, deletion of what is not there), drops what the kernel
  * drops when a device goes, and prints itself as the commands that would make it.
  */
-import { parseAddress } from '../model/ip.ts'
+import { parseAddress, type Family } from '../model/ip.ts'
+import { familyOf, usualAddress } from './address-text.ts'
 import { checkMac, checkRoute, normalRoute, refuseInvalid } from './check-route.ts'
 import { KernelError } from './errors.ts'
-import { FakeLinks, type FakeNode } from './fake-links.ts'
+import { FakeLinks, IPV6_MIN_MTU, type FakeNode } from './fake-links.ts'
 import { bestRoute, connectedDevice, isConnected, routeKey, ruleKey } from './fake-route-state.ts'
 import * as format from './format-ip.ts'
 import type * as item from './route-table.ts'
 
 export type { FakeNode } from './fake-links.ts'
+
+const FAMILIES: readonly Family[] = [4, 6]
 
 export class FakeRouteTable implements item.RouteTable {
   readonly #links: FakeLinks
@@ -42,14 +45,16 @@ export class FakeRouteTable implements item.RouteTable {
   setLink(name: string, change: { readonly up?: boolean; readonly mtu?: number }, signal?: AbortSignal): Promise<void> {
     return this.#change(format.formatLinkChange(name, change), signal, () => {
       this.#links.change(name, change)
-      if (change.up === false) this.#stopUsing(name)
+      for (const family of FAMILIES) if (change.up === false) this.#stopUsing(name, family)
+      if (change.mtu !== undefined && change.mtu < IPV6_MIN_MTU) this.#forget(name, 6)
     })
   }
 
   deleteLink(name: string, signal?: AbortSignal): Promise<void> {
     return this.#change(`ip link del ${name}`, signal, (operation) => {
       this.#links.delete(name, operation)
-      this.#forget(name)
+      for (const family of FAMILIES) this.#forget(name, family)
+      remove(this.#entries, (entry) => entry.device === name)
     })
   }
 
@@ -64,8 +69,9 @@ export class FakeRouteTable implements item.RouteTable {
   deleteAddress(address: item.InterfaceAddress, signal?: AbortSignal): Promise<void> {
     return this.#change(`ip address del ${address.address} dev ${address.device}`, signal, (operation) => {
       this.#links.deleteAddress(address, operation)
+      if (familyOf(address.address) === 6) this.#forgetSource(address.address)
       // The kernel ends IPv4 on a device with its last address, as if it were stopped.
-      if (this.#links.addressOf(address.device) === undefined) this.#stopUsing(address.device)
+      else if (this.#links.addressOf(address.device, 4) === undefined) this.#stopUsing(address.device, 4)
     })
   }
 
@@ -76,11 +82,15 @@ export class FakeRouteTable implements item.RouteTable {
   replaceRoute(route: item.Route, signal?: AbortSignal): Promise<void> {
     return this.#change(format.formatRoute(route), signal, (operation) => {
       checkRoute(route)
+      const family = familyOf(route.destination)
       for (const { device, via, onlink } of route.nextHops) {
-        this.#links.needUp(device, operation)
+        this.#links.needCarries(device, family, operation)
         if (via === undefined || onlink === true || isConnected(this.#links.addresses(), device, via)) continue
-        throw new KernelError('ENETUNREACH', operation, `no address of ${device} reaches ${via}`)
+        const code = family === 4 ? 'ENETUNREACH' : 'EHOSTUNREACH'
+        throw new KernelError(code, operation, `no address of ${device} reaches ${via}`)
       }
+      if (family === 6 && hasTwice(route.nextHops))
+        throw new KernelError('EEXIST', operation, 'a next hop is there twice')
       if (route.source !== undefined && !this.#links.isLocal(route.source)) {
         throw new KernelError('EINVAL', operation, `source ${route.source} is not an address of this node`)
       }
@@ -106,19 +116,22 @@ export class FakeRouteTable implements item.RouteTable {
     signal?: AbortSignal,
     mark = 0,
   ): Promise<{ readonly device: string; readonly source?: string; readonly mtu: number }> {
-    return this.#read(`ip route get ${destination}`, signal, (operation) => {
+    return this.#read(format.formatLookup(destination), signal, (operation) => {
       refuseInvalid(operation, () => parseAddress(destination, 'destination'))
-      const matching = this.#sortedRules().filter((r) => r.inputDevice === undefined && r.exceptMark !== mark)
+      const family = familyOf(destination)
+      const matching = this.#sortedRules().filter(
+        (rule) => (rule.family ?? 4) === family && rule.inputDevice === undefined && rule.exceptMark !== mark,
+      )
       for (const rule of matching) {
         const route = bestRoute([...this.#routes.values()], rule.table, destination)
         if (route === undefined || route.type === 'throw') continue
         if (route.type === 'unreachable') throw new KernelError('EHOSTUNREACH', operation, 'no route to host')
-        return this.#way(route.nextHops[0]?.device ?? '', route.source, route.mtu)
+        return this.#way(family, { device: route.nextHops[0]?.device ?? '', source: route.source, mtu: route.mtu })
       }
       const connected = connectedDevice(this.#links.addresses(), destination)
-      const device = connected?.device ?? this.#defaultDevice
+      const device = connected?.device ?? this.#defaultDeviceOf(family)
       if (device === undefined) throw new KernelError('ENETUNREACH', operation, 'network is unreachable')
-      return this.#way(device, connected?.address.split('/')[0], undefined)
+      return this.#way(family, { device, source: connected?.address.split('/')[0] })
     })
   }
 
@@ -129,7 +142,7 @@ export class FakeRouteTable implements item.RouteTable {
   addRule(rule: item.Rule, signal?: AbortSignal): Promise<void> {
     return this.#change(format.formatRule(rule), signal, (operation) => {
       if (this.#rules.has(ruleKey(rule))) throw new KernelError('EEXIST', operation, 'the rule exists')
-      this.#rules.set(ruleKey(rule), rule)
+      this.#rules.set(ruleKey(rule), normalRule(rule))
     })
   }
 
@@ -150,15 +163,21 @@ export class FakeRouteTable implements item.RouteTable {
     return this.#change(format.formatNeighbour(neighbour), signal, (operation) => {
       checkMac(neighbour.mac, operation)
       refuseInvalid(operation, () => parseAddress(neighbour.address))
-      this.#links.needUp(neighbour.device, operation)
-      this.#neighbours.set(`${neighbour.device}|${neighbour.address}`, neighbour)
+      const { device } = neighbour
+      const address = usualAddress(neighbour.address)
+      this.#links.needUp(device, operation)
+      if (!this.#links.carries(device, familyOf(address))) {
+        throw new KernelError('EINVAL', operation, `the MTU of ${device} is too small`)
+      }
+      this.#neighbours.set(`${device}|${address}`, { ...neighbour, address })
     })
   }
 
   deleteNeighbour({ device, address }: item.Neighbour, signal?: AbortSignal): Promise<void> {
-    return this.#change(`ip neighbour del ${address} dev ${device}`, signal, (operation) => {
+    return this.#change(format.formatNeighbourDeletion({ address, device }), signal, (operation) => {
+      refuseInvalid(operation, () => parseAddress(address))
       this.#links.need(device, operation)
-      if (this.#neighbours.delete(`${device}|${address}`)) return
+      if (this.#neighbours.delete(`${device}|${usualAddress(address)}`)) return
       throw new KernelError('ENOENT', operation, 'no such neighbour')
     })
   }
@@ -233,31 +252,54 @@ export class FakeRouteTable implements item.RouteTable {
       .join('\n')
   }
 
+  // IPv4 before IPv6, as the kernel lists them.
   #sortedRules(): readonly item.Rule[] {
-    return [...this.#rules.values()].sort((a, b) => a.priority - b.priority)
+    return [...this.#rules.values()].sort((a, b) => (a.family ?? 4) - (b.family ?? 4) || a.priority - b.priority)
+  }
+
+  #defaultDeviceOf(family: Family): string | undefined {
+    const device = this.#defaultDevice
+    return device !== undefined && family === 6 && this.#links.addressOf(device, 6) === undefined ? undefined : device
   }
 
   #way(
-    device: string,
-    source: string | undefined,
-    mtu: number | undefined,
+    family: Family,
+    way: { readonly device: string; readonly source?: string | undefined; readonly mtu?: number | undefined },
   ): { device: string; source?: string; mtu: number } {
-    const own = source ?? this.#links.addressOf(device)
-    return { device, ...(own === undefined ? {} : { source: own }), mtu: mtu ?? this.#links.find(device)?.mtu ?? 0 }
+    const { device } = way
+    const source = way.source ?? this.#links.sourceOn(device, family)
+    return { device, ...(source === undefined ? {} : { source }), mtu: way.mtu ?? this.#links.find(device)?.mtu ?? 0 }
   }
 
   // A device that stops takes its neighbours and the routes that have no other way left.
-  #stopUsing(device: string): void {
-    const usable = (name: string): boolean => name !== device && this.#links.find(name)?.up === true
-    remove(this.#routes, (route) => route.nextHops.length > 0 && !route.nextHops.some((hop) => usable(hop.device)))
-    remove(this.#neighbours, (entry) => entry.device === device)
+  #stopUsing(device: string, family: Family): void {
+    const usable = (name: string): boolean => name !== device && this.#links.carries(name, family)
+    remove(
+      this.#routes,
+      (route) => isOf(route, family) && route.nextHops.length > 0 && !route.nextHops.some((hop) => usable(hop.device)),
+    )
+    this.#forgetNeighbours(device, family)
   }
 
-  // A device that goes takes every route that uses it.
-  #forget(device: string): void {
-    remove(this.#routes, (route) => route.nextHops.some((hop) => hop.device === device))
-    remove(this.#neighbours, (entry) => entry.device === device)
-    remove(this.#entries, (entry) => entry.device === device)
+  // A device that goes takes every route that uses it; of IPv6 ones that have other ways, only its own.
+  #forget(device: string, family: Family): void {
+    for (const [key, route] of this.#routes) {
+      const rest = route.nextHops.filter((hop) => hop.device !== device)
+      if (!isOf(route, family) || rest.length === route.nextHops.length) continue
+      if (family === 4 || rest.length === 0) this.#routes.delete(key)
+      else this.#routes.set(key, normalRoute({ ...route, nextHops: rest }))
+    }
+    this.#forgetNeighbours(device, family)
+  }
+
+  #forgetNeighbours(device: string, family: Family): void {
+    remove(this.#neighbours, (entry) => entry.device === device && familyOf(entry.address) === family)
+  }
+
+  // An IPv6 address that is taken away, unlike one that goes with its device, is forgotten by all routes.
+  #forgetSource(address: string): void {
+    const gone = usualAddress(address.split('/')[0] ?? '')
+    for (const [key, { source, ...route }] of this.#routes) if (source === gone) this.#routes.set(key, route)
   }
 
   async #read<T>(operation: string, signal: AbortSignal | undefined, action: (operation: string) => T): Promise<T> {
@@ -284,6 +326,19 @@ export class FakeRouteTable implements item.RouteTable {
       for (const listener of [...this.#listeners]) listener()
     })
   }
+}
+
+function isOf(route: item.Route, family: Family): boolean {
+  return familyOf(route.destination) === family
+}
+
+function hasTwice(hops: readonly item.NextHop[]): boolean {
+  return new Set(hops.map(({ device, via = '' }) => `${device}|${usualAddress(via)}`)).size < hops.length
+}
+
+/** As it is listed: IPv4 is not said. */
+function normalRule({ family, ...rule }: item.Rule): item.Rule {
+  return family === 6 ? { family, ...rule } : rule
 }
 
 function remove<V>(items: Map<string, V>, unwanted: (value: V) => boolean): void {

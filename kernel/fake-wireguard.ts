@@ -3,6 +3,7 @@
  * peer that names it last, as the kernel does. Tests bring peers to life with handshake() and traffic().
  */
 import { readFile } from 'node:fs/promises'
+import { usualPrefix } from './address-text.ts'
 import { checkDeviceConfig, checkWireguardName } from './check-wireguard.ts'
 import { KernelError } from './errors.ts'
 import type { FakeRouteTable } from './fake-route-table.ts'
@@ -141,18 +142,19 @@ export class FakeWireguard implements Wireguard {
 
   #syncPeer(name: string, device: FakeDevice, config: PeerConfig): void {
     const peer = device.peers.get(config.publicKey)
-    const sameIps = peer !== undefined && [...peer.allowedIps].sort().join() === [...config.allowedIps].sort().join()
+    const allowedIps = config.allowedIps.map(usualPrefix)
+    const sameIps = peer !== undefined && [...peer.allowedIps].sort().join() === [...allowedIps].sort().join()
     const sameEndpoint = peer !== undefined && (config.endpoint === undefined || config.endpoint === peer.endpoint)
     if (sameIps && sameEndpoint && peer.config.keepaliveSeconds === config.keepaliveSeconds) return
     this.touched.push(`${name} ${config.publicKey}`)
     for (const other of device.peers.values()) {
-      other.allowedIps = other.allowedIps.filter((prefix) => !config.allowedIps.includes(prefix))
+      other.allowedIps = other.allowedIps.filter((prefix) => !allowedIps.includes(prefix))
     }
     device.peers.set(config.publicKey, {
       ...(peer ?? { lastHandshakeMs: undefined, rxBytes: 0, txBytes: 0 }),
       config,
       endpoint: config.endpoint ?? peer?.endpoint,
-      allowedIps: [...config.allowedIps],
+      allowedIps,
     })
   }
 

@@ -3,6 +3,7 @@
  * them. Nothing runs these texts: they are the log line, the dry run and the golden test.
  */
 import { ROUTE_PROTOCOL } from '../model/kernel-ids.ts'
+import { familyOf } from './address-text.ts'
 import type { ForwardingEntry, InterfaceAddress, Neighbour, NewLink, NextHop, Route, Rule } from './route-table.ts'
 
 export function formatLink(link: NewLink): string {
@@ -21,7 +22,9 @@ export function formatLinkChange(name: string, change: { readonly up?: boolean; 
 }
 
 export function formatAddress(address: InterfaceAddress): string {
-  return `ip address add ${address.address} dev ${address.device}`
+  // Ours alone on a device of ours: nobody to ask whether it is taken, and nothing to wait for.
+  const nodad = familyOf(address.address) === 6 ? ' nodad' : ''
+  return `ip address add ${address.address} dev ${address.device}${nodad}`
 }
 
 /** `ip route replace …`, with our protocol number. */
@@ -29,7 +32,7 @@ export function formatRoute(route: Route): string {
   const only = route.nextHops.length === 1 ? ` ${formatNextHop(route.nextHops[0] as NextHop)}` : ''
   const several = route.nextHops.length > 1 ? route.nextHops.map(formatWeightedHop).join('') : ''
   return (
-    `ip route replace ${routeKey(route)}${only} table ${route.table} proto ${ROUTE_PROTOCOL}` +
+    `${tool(route.destination)} route replace ${routeKey(route)}${only} table ${route.table} proto ${ROUTE_PROTOCOL}` +
     (route.metric === undefined ? '' : ` metric ${route.metric}`) +
     (route.source === undefined ? '' : ` src ${route.source}`) +
     (route.mtu === undefined ? '' : ` mtu ${route.mtu}`) +
@@ -39,19 +42,38 @@ export function formatRoute(route: Route): string {
 
 export function formatRouteDeletion(route: Route): string {
   const metric = route.metric === undefined ? '' : ` metric ${route.metric}`
-  return `ip route del ${routeKey(route)} table ${route.table} proto ${ROUTE_PROTOCOL}${metric}`
+  return `${tool(route.destination)} route del ${routeKey(route)} table ${route.table} proto ${ROUTE_PROTOCOL}${metric}`
 }
 
 export function formatRule(rule: Rule): string {
-  return `ip rule add ${ruleWords(rule)}`
+  return `${ruleTool(rule)} rule add ${ruleWords(rule)}`
 }
 
 export function formatRuleDeletion(rule: Rule): string {
-  return `ip rule del ${ruleWords(rule)}`
+  return `${ruleTool(rule)} rule del ${ruleWords(rule)}`
 }
 
 export function formatNeighbour(neighbour: Neighbour): string {
-  return `ip neighbour replace ${neighbour.address} lladdr ${neighbour.mac} dev ${neighbour.device} nud permanent`
+  const { address, device, mac } = neighbour
+  return `${tool(address)} neighbour replace ${address} lladdr ${mac} dev ${device} nud permanent`
+}
+
+export function formatNeighbourDeletion({ address, device }: Pick<Neighbour, 'address' | 'device'>): string {
+  return `${tool(address)} neighbour del ${address} dev ${device}`
+}
+
+/** `ip route get …` */
+export function formatLookup(destination: string): string {
+  return `${tool(destination)} route get ${destination}`
+}
+
+/** `ip`, or `ip -6`, which the tool wants to be told. */
+function tool(address: string): string {
+  return familyOf(address) === 6 ? 'ip -6' : 'ip'
+}
+
+function ruleTool(rule: Rule): string {
+  return rule.family === 6 ? 'ip -6' : 'ip'
 }
 
 export function formatForwardingEntry(entry: ForwardingEntry): string {

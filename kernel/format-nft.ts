@@ -5,28 +5,32 @@
  */
 import { KernelError } from './errors.ts'
 import { NFT_WORDS } from './nft-words.ts'
-import type { NftBaseChain, NftElement, NftMapType, NftStatement } from './nft-transaction.ts'
+import type { NftBaseChain, NftElement, NftFamily, NftMapType, NftStatement } from './nft-transaction.ts'
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_.-]{0,127}$/
 /** Keys and values: addresses, prefixes, ranges, ports, protocol names, quoted device names, `goto name`. */
 const ELEMENT = /^[A-Za-z0-9_./*" -]+$/
+const ELEMENT_FORM = 'letters, digits, spaces and . / * - ", or IPv6 addresses'
+/** A word of them that is an IPv6 address, prefix or range. A colon elsewhere would begin the value. */
+const IPV6 = /^(?=[^:]*:[^:]*:)[0-9a-fA-F:.]+(?:\/\d{1,3}|-(?=[^:]*:[^:]*:)[0-9a-fA-F:.]+)?$/
 const TYPE = /^[a-z0-9_]+(?: \. [a-z0-9_]+)*$/
 const COMMENT = /^[^"\\\p{Cc}]{1,120}$/u
-const EXPRESSION = /^[\p{L}\p{N} _.,:/*@&|!=<>^(){}"+-]+$/u
+/** `[` and `]` stand around an IPv6 address that a port follows. */
+const EXPRESSION = /^[\p{L}\p{N} _.,:/*@&|!=<>^(){}[\]"+-]+$/u
 
-/** Throws KernelError EINVAL when a name or an expression could do more than it says. */
-export function formatNft(statements: readonly NftStatement[]): string {
+/** For tables of `family`. Throws KernelError EINVAL when a name or an expression could do more than it says. */
+export function formatNft(statements: readonly NftStatement[], family: NftFamily = 'ip'): string {
   const lines: string[] = []
   for (const statement of statements) {
-    const line = formatStatement(statement)
+    const line = formatStatement(statement, family)
     if (line !== '') lines.push(line)
   }
   return lines.length === 0 ? '' : `${lines.join('\n')}\n`
 }
 
 /** One statement without a newline at its end; '' for an element list without elements. */
-export function formatStatement(statement: NftStatement): string {
-  const table = `ip ${checkName('table', statement.table)}`
+export function formatStatement(statement: NftStatement, family: NftFamily = 'ip'): string {
+  const table = `${family} ${checkName('table', statement.table)}`
   switch (statement.verb) {
     case 'add-table':
     case 'delete-table':
@@ -94,15 +98,19 @@ function formatElements(elements: readonly NftElement[], withValue: boolean): st
   const lines: string[] = new Array<string>(elements.length)
   for (let i = 0; i < elements.length; i++) {
     const { key, value } = elements[i] as NftElement
-    if (!ELEMENT.test(key)) throw invalid('element key', key, 'letters, digits, spaces and . / * - "')
+    if (!isElementPart(key)) throw invalid('element key', key, ELEMENT_FORM)
     if (value === undefined || !withValue) {
       lines[i] = key
       continue
     }
-    if (!ELEMENT.test(value)) throw invalid('element value', value, 'letters, digits, spaces and . / * - "')
+    if (!isElementPart(value)) throw invalid('element value', value, ELEMENT_FORM)
     lines[i] = `${key} : ${value}`
   }
   return lines.join(',\n')
+}
+
+function isElementPart(text: string): boolean {
+  return ELEMENT.test(text) || text.split(' ').every((word) => ELEMENT.test(word) || IPV6.test(word))
 }
 
 function checkName(what: string, name: string): string {
@@ -118,8 +126,8 @@ function checkExpression(rule: string): void {
   let quoted = false
   for (const char of rule) {
     if (char === '"') quoted = !quoted
-    else if (!quoted && (char === '{' || char === '(')) depth += 1
-    else if (!quoted && (char === '}' || char === ')')) depth -= 1
+    else if (!quoted && (char === '{' || char === '(' || char === '[')) depth += 1
+    else if (!quoted && (char === '}' || char === ')' || char === ']')) depth -= 1
     if (depth < 0) break
   }
   if (depth !== 0 || quoted) throw invalid('rule', rule, 'brackets and quotes in pairs')

@@ -1,10 +1,10 @@
 /**
- * IP forwarding of a node: switched on while Sealane needs it, and off again on leaving only where it was Sealane
- * that switched it on. That it was is kept in a marker file, so that it outlives a restart of the process, and with
- * the boot it belongs to: after the next one the setting may be somebody else's.
+ * IP forwarding of a node, of IPv4 or IPv6 (one switch each): switched on while Sealane needs it, and off again on leaving
+ * only where it was Sealane that switched it on. That it was is kept in a marker file, so that it outlives a restart of
+ * the process, and with the boot it belongs to: after the next one the setting may be somebody else's.
  *
- * Each part that needs forwarding has a marker of its own. While one of two parts has left and the other still runs,
- * the other finds the setting off, switches it on and remembers that: the last one out leaves it as it was.
+ * Each part that needs forwarding has a marker of its own, for each switch. While one of two parts has left and the other
+ * still runs, the other finds the setting off, switches it on and remembers that: the last one out leaves it as it was.
  */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
@@ -13,21 +13,30 @@ import type { Sysctl } from './sysctl.ts'
 
 const BOOT_ID = 'kernel/random/boot_id'
 
-/** True when it had to be switched on; the marker's folder is made (0700) if absent. Throws KernelError. */
-export async function ensureForwarding(sysctl: Sysctl, marker: string): Promise<boolean> {
-  if ((await sysctl.read(IP_FORWARDING))?.trim() === '1') return false
+/**
+ * `setting` is IP_FORWARDING or IPV6_FORWARDING. True when it had to be switched on; the marker's folder is made (0700)
+ * if absent. Throws KernelError.
+ */
+export async function ensureForwarding(sysctl: Sysctl, marker: string, setting = IP_FORWARDING): Promise<boolean> {
+  if ((await sysctl.read(setting))?.trim() === '1') return false
   await mkdir(dirname(marker), { recursive: true, mode: 0o700 })
   await writeFile(marker, await bootOf(sysctl), { mode: 0o600 })
-  await sysctl.write(IP_FORWARDING, '1')
+  try {
+    await sysctl.write(setting, '1')
+  } catch (error) {
+    // Else leaving would switch off what somebody else switched on, or try in vain where there is no such setting.
+    await rm(marker, { force: true })
+    throw error
+  }
   return true
 }
 
-/** True when it was switched off. Without a marker nothing is done. Throws KernelError. */
-export async function restoreForwarding(sysctl: Sysctl, marker: string): Promise<boolean> {
+/** `setting` as it was given to ensureForwarding(). True when it was switched off. Without a marker nothing is done. Throws KernelError. */
+export async function restoreForwarding(sysctl: Sysctl, marker: string, setting = IP_FORWARDING): Promise<boolean> {
   const boot = await readIfThere(marker)
   if (boot === undefined) return false
   const ours = boot === (await bootOf(sysctl))
-  if (ours) await sysctl.write(IP_FORWARDING, '0')
+  if (ours) await sysctl.write(setting, '0')
   await rm(marker, { force: true })
   return ours
 }

@@ -4,21 +4,25 @@
  */
 import { isNotFound, KernelError, type KernelErrorCode } from './errors.ts'
 import { formatNft } from './format-nft.ts'
-import type { NftElement, NftStatement } from './nft-transaction.ts'
+import type { NftElement, NftFamily, NftStatement } from './nft-transaction.ts'
 import type { Nft } from './nft.ts'
 import { parseCounters, parseElements } from './parse-nft.ts'
 import { type RunCommand, runCommand } from './run-command.ts'
 
 export interface NftCommandInit {
+  /** Default ip. */
+  readonly family?: NftFamily
   readonly run?: RunCommand
   readonly timeoutMs?: number
 }
 
 export class NftCommand implements Nft {
+  readonly family: NftFamily
   readonly #run: RunCommand
   readonly #timeoutMs: number
 
   constructor(init: NftCommandInit = {}) {
+    this.family = init.family ?? 'ip'
     this.#run = init.run ?? runCommand
     this.#timeoutMs = init.timeoutMs ?? 30_000
   }
@@ -32,14 +36,14 @@ export class NftCommand implements Nft {
   }
 
   async tables(prefix: string, signal?: AbortSignal): Promise<readonly string[]> {
-    const text = await this.#list(['list', 'tables', 'ip'], signal)
-    const names = text.split('\n').map((line) => /^table ip (\S+)/.exec(line)?.[1] ?? '')
+    const text = await this.#list(['list', 'tables', this.family], signal)
+    const names = text.split('\n').map((line) => /^table \S+ (\S+)/.exec(line)?.[1] ?? '')
     return names.filter((name) => name !== '' && name.startsWith(prefix)).sort()
   }
 
   async listTable(table: string, signal?: AbortSignal): Promise<string | undefined> {
     try {
-      return await this.#list(['-s', 'list', 'table', 'ip', table], signal)
+      return await this.#list(['-s', 'list', 'table', this.family, table], signal)
     } catch (error) {
       if (isNotFound(error)) return undefined
       throw error
@@ -47,14 +51,14 @@ export class NftCommand implements Nft {
   }
 
   async counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>> {
-    return parseCounters(await this.#list(['list', 'counters', 'table', 'ip', table], signal))
+    return parseCounters(await this.#list(['list', 'counters', 'table', this.family, table], signal))
   }
 
   async elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]> {
     // The tool wants to be told which of the two it is. Text, not JSON: there is half as much to print and read.
-    const listing = this.#list(['-s', 'list', 'map', 'ip', table, map], signal).catch((error: unknown) => {
+    const listing = this.#list(['-s', 'list', 'map', this.family, table, map], signal).catch((error: unknown) => {
       if (!isNotFound(error)) throw error
-      return this.#list(['-s', 'list', 'set', 'ip', table, map], signal)
+      return this.#list(['-s', 'list', 'set', this.family, table, map], signal)
     })
     return parseElements(await listing)
   }
@@ -64,7 +68,7 @@ export class NftCommand implements Nft {
     statements: readonly NftStatement[],
     signal: AbortSignal | undefined,
   ): Promise<void> {
-    const text = formatNft(statements)
+    const text = formatNft(statements, this.family)
     if (text === '') return
     const result = await this.#run('nft', args, { input: text, signal, timeoutMs: this.#timeoutMs })
     if (result.code !== 0) throw refusal(text, result.stderr)
@@ -103,6 +107,8 @@ function firstMessage(stderr: string): string {
 }
 
 const MESSAGES: readonly (readonly [RegExp, KernelErrorCode])[] = [
+  // An address of another family: `…: Address family for hostname not supported`.
+  [/Could not resolve hostname/i, 'EINVAL'],
   [/No such file or directory|does not exist/i, 'ENOENT'],
   [/File exists|overlaps with an existing|conflicting intervals/i, 'EEXIST'],
   [/Device or resource busy/i, 'EBUSY'],
@@ -110,7 +116,7 @@ const MESSAGES: readonly (readonly [RegExp, KernelErrorCode])[] = [
   [/Operation not supported|not supported/i, 'EOPNOTSUPP'],
   [/Interrupted system call/i, 'EINTR'],
   [
-    /syntax error|invalid|unexpected|No symbol type|Too many links|mismatch|Invalid argument|unknown|Could not resolve|expected/i,
+    /syntax error|invalid|unexpected|conflicting protocols|Could not parse|No symbol type|Too many links|mismatch|Invalid argument|unknown|Could not resolve|expected/i,
     'EINVAL',
   ],
 ]

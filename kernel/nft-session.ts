@@ -13,7 +13,7 @@ import { type Clock, SystemClock } from '../reconcile/clock.ts'
 import { KernelError } from './errors.ts'
 import { formatStatement } from './format-nft.ts'
 import { NftCommand, type NftCommandInit } from './nft-command.ts'
-import type { NftStatement } from './nft-transaction.ts'
+import type { NftFamily, NftStatement } from './nft-transaction.ts'
 import { toolEnvironment } from './run-command.ts'
 
 export interface NftSessionInit extends NftCommandInit {
@@ -41,7 +41,7 @@ export class NftSession extends NftCommand {
     const turn = this.#queue.then(async () => {
       if (signal?.aborted === true) throw new KernelError('EINTR', 'nft -i', 'stopped before it began')
       if (isShort(statements)) {
-        const line = oneLine(statements)
+        const line = oneLine(statements, this.family)
         if (line === '' || (line.length <= MAX_LINE_LENGTH && (await this.#say(line)))) return
       }
       await super.run(statements, signal)
@@ -76,9 +76,9 @@ function isShort(statements: readonly NftStatement[]): boolean {
 }
 
 /** All statements on one line, '' when there is nothing to do. */
-function oneLine(statements: readonly NftStatement[]): string {
+function oneLine(statements: readonly NftStatement[], family: NftFamily): string {
   return statements
-    .map((statement) => formatStatement(statement).replaceAll('\n', ' '))
+    .map((statement) => formatStatement(statement, family).replaceAll('\n', ' '))
     .filter((text) => text !== '')
     .join('; ')
 }

@@ -3,6 +3,9 @@
  * Names and expressions are checked for characters that could end a statement: KernelError EINVAL.
  */
 
+/** Of a table: a transaction is about tables of one family, that of the Nft it is given to. */
+export type NftFamily = 'ip' | 'ip6'
+
 export interface NftBaseChain {
   readonly type: 'filter' | 'nat' | 'route'
   readonly hook: 'prerouting' | 'input' | 'forward' | 'output' | 'postrouting'
@@ -11,7 +14,7 @@ export interface NftBaseChain {
 
 export interface NftMapType {
   readonly kind: 'map' | 'set'
-  /** `ipv4_addr . inet_proto . inet_service` */
+  /** `ipv4_addr . inet_proto . inet_service`, `ipv6_addr . inet_proto . inet_service` */
   readonly key: string
   /** `ipv4_addr . inet_service` or `verdict`; absent for a set. */
   readonly value?: string
@@ -25,7 +28,7 @@ export interface NftElement {
   readonly value?: string
 }
 
-/** One statement. `family` is always ip in this release. */
+/** One statement. It says nothing of a family: the Nft that runs it has one. */
 export type NftStatement =
   | { readonly verb: 'add-table' | 'delete-table' | 'flush-table'; readonly table: string }
   | { readonly verb: 'add-chain'; readonly table: string; readonly chain: string; readonly base?: NftBaseChain }

@@ -1,4 +1,5 @@
 /** Reads `wg show DEVICE dump`. Its first field is the private key, which goes no further than this function. */
+import { usualPrefix } from './address-text.ts'
 import { KernelError } from './errors.ts'
 import type { DeviceState, PeerState } from './wireguard.ts'
 
@@ -25,11 +26,19 @@ function parsePeer(name: string, line: string): PeerState {
   return {
     publicKey,
     ...(endpoint === '(none)' ? {} : { endpoint }),
-    allowedIps: allowedIps === '(none)' ? [] : allowedIps.split(',').sort(),
+    allowedIps: allowedIps === '(none)' ? [] : readPrefixes(name, allowedIps),
     keepaliveSeconds: keepalive === 'off' ? 0 : Number(keepalive),
     ...(seconds === 0 ? {} : { lastHandshakeMs: seconds * 1000 }),
     rxBytes: Number(rx),
     txBytes: Number(tx),
+  }
+}
+
+function readPrefixes(name: string, text: string): readonly string[] {
+  try {
+    return text.split(',').map(usualPrefix).sort()
+  } catch {
+    throw notADump(name)
   }
 }
 

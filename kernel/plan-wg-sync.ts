@@ -1,4 +1,5 @@
 /** What `wg set` has to be told to bring a device to its configuration: only what differs. */
+import { usualPrefix } from './address-text.ts'
 import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from './wireguard.ts'
 
 /** Arguments after `wg set DEVICE`; empty when nothing differs. Peers are in the order of their keys. */
@@ -33,7 +34,7 @@ function planPeer(present: PeerState | undefined, peer: PeerConfig): readonly st
   if (peer.endpoint !== undefined && peer.endpoint !== present?.endpoint) words.push('endpoint', peer.endpoint)
   if (peer.keepaliveSeconds !== (present?.keepaliveSeconds ?? 0))
     words.push('persistent-keepalive', String(peer.keepaliveSeconds))
-  const allowedIps = [...peer.allowedIps].sort().join(',')
+  const allowedIps = peer.allowedIps.map(usualPrefix).sort().join(',')
   if (allowedIps !== [...(present?.allowedIps ?? [])].sort().join(',')) words.push('allowed-ips', allowedIps)
   return words.length > 0 || present === undefined ? ['peer', peer.publicKey, ...words] : []
 }

@@ -54,12 +54,17 @@ export interface NextHop {
 
 export interface Route {
   readonly table: number
-  /** CIDR. 'default' is 0.0.0.0/0. */
+  /** CIDR; its family is that of the route. 'default' is 0.0.0.0/0, for IPv6 ::/0. */
   readonly destination: string
   /** throw: the look-up goes on at the next rule, as if the table did not know the destination. */
   readonly type: 'unicast' | 'unreachable' | 'throw'
-  /** One or more for unicast (several make a multipath route), none for the others. */
+  /**
+   * One or more for unicast (several make a multipath route), none for the others. Gateways are of the route's own
+   * family. The kernel takes a multipath route of IPv6 only if each of its next hops has a gateway: for a device that
+   * needs none, any link-local one with `onlink` will do.
+   */
   readonly nextHops: readonly NextHop[]
+  /** Absent: 0, for IPv6 1024, the kernel's own default (there is no 0); listed as absent. */
   readonly metric?: number
   readonly mtu?: number
   /** Preferred source address of packets made on this node. */
@@ -68,7 +73,7 @@ export interface Route {
 
 /** A route of the main table that is not ours, as far as it tells where pods are. */
 export interface MainRoute {
-  /** CIDR. 'default' is 0.0.0.0/0. */
+  /** CIDR. 'default' is 0.0.0.0/0, for IPv6 ::/0. */
   readonly destination: string
   readonly type: 'unicast' | 'blackhole' | 'other'
   /** Of the first next hop; absent where there is none. */
@@ -78,6 +83,8 @@ export interface MainRoute {
 }
 
 export interface Rule {
+  /** Absent: 4. Listed only where it is 6. */
+  readonly family?: 4 | 6
   readonly priority: number
   readonly table: number
   /** Incoming device; absent matches all. */
@@ -88,6 +95,7 @@ export interface Rule {
 
 export interface Neighbour {
   readonly device: string
+  /** IPv4 or IPv6. */
   readonly address: string
   readonly mac: string
 }
@@ -109,17 +117,17 @@ export interface RouteTable {
   setLink(name: string, change: { readonly up?: boolean; readonly mtu?: number }, signal?: AbortSignal): Promise<void>
   deleteLink(name: string, signal?: AbortSignal): Promise<void>
 
-  /** IPv4 and IPv6 addresses of all devices. */
+  /** IPv4 and IPv6 addresses of all devices, but for those that the node may not use yet (tentative ones). */
   addresses(signal?: AbortSignal): Promise<readonly InterfaceAddress[]>
   addAddress(address: InterfaceAddress, signal?: AbortSignal): Promise<void>
   deleteAddress(address: InterfaceAddress, signal?: AbortSignal): Promise<void>
 
-  /** Ours only. */
+  /** Ours only, of both families. */
   routes(signal?: AbortSignal): Promise<readonly Route[]>
   /** Adds, or replaces the route of equal table, destination and metric. */
   replaceRoute(route: Route, signal?: AbortSignal): Promise<void>
   deleteRoute(route: Route, signal?: AbortSignal): Promise<void>
-  /** IPv4 routes of the main table that are not ours. */
+  /** Routes of the main table that are not ours, of both families. */
   mainRoutes(signal?: AbortSignal): Promise<readonly MainRoute[]>
   /** What the kernel would do with a packet to `destination` that has the mark (0: none): `ip route get`. */
   lookup(
@@ -128,12 +136,12 @@ export interface RouteTable {
     mark?: number,
   ): Promise<{ readonly device: string; readonly source?: string; readonly mtu: number }>
 
-  /** Ours only. */
+  /** Ours only, of both families. */
   rules(signal?: AbortSignal): Promise<readonly Rule[]>
   addRule(rule: Rule, signal?: AbortSignal): Promise<void>
   deleteRule(rule: Rule, signal?: AbortSignal): Promise<void>
 
-  /** Permanent entries of the named device. */
+  /** Permanent entries of the named device, of both families. */
   neighbours(device: string, signal?: AbortSignal): Promise<readonly Neighbour[]>
   replaceNeighbour(neighbour: Neighbour, signal?: AbortSignal): Promise<void>
   deleteNeighbour(neighbour: Neighbour, signal?: AbortSignal): Promise<void>
@@ -141,7 +149,7 @@ export interface RouteTable {
   replaceForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void>
   deleteForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void>
 
-  /** Calls back (coalesced) when links, addresses, routes or rules change, by anyone. */
+  /** Calls back (coalesced) when links, addresses, routes or rules of either family change, by anyone. */
   onChange(listener: () => void): () => void
   close(): void
 }

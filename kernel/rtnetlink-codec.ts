@@ -9,6 +9,10 @@ export const AF_INET = 2
 export const AF_BRIDGE = 7
 export const AF_INET6 = 10
 
+export function addressFamily(family: Family): number {
+  return family === 4 ? AF_INET : AF_INET6
+}
+
 /** A fixed head followed by attributes, as message body. */
 export function body(head: Uint8Array, attributes: readonly Attribute[]): Uint8Array[] {
   const stream = new AttrStream()

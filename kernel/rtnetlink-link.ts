@@ -33,6 +33,10 @@ const IFLA = { ADDRESS: 1, IFNAME: 3, MTU: 4, LINKINFO: 18, EXT_MASK: 29 } as co
 const INFO = { KIND: 1, DATA: 2 } as const
 const VXLAN = { ID: 1, LOCAL: 4, LEARNING: 7, PORT: 15 } as const
 const IFA = { ADDRESS: 1, LOCAL: 2 } as const
+/** Usable at once: without it the kernel first asks the network whether somebody else has the address. */
+const IFA_F_NODAD = 2
+const IFA_F_OPTIMISTIC = 4
+const IFA_F_TENTATIVE = 0x40
 /** Statistics would be most of every answer. */
 const RTEXT_FILTER_SKIP_STATS = 1 << 3
 
@@ -111,7 +115,8 @@ function decodeVxlan(link: Link, details: Buffer): VxlanLink {
 export function encodeAddress(address: string, index: number): Uint8Array[] {
   const [host = '', length] = address.split('/')
   const bytes = addressBytes(host)
-  const head = Buffer.concat([Buffer.from([bytes.length === 4 ? AF_INET : AF_INET6, Number(length), 0, 0]), u32(index)])
+  const [family, flags] = bytes.length === 4 ? [AF_INET, 0] : [AF_INET6, IFA_F_NODAD]
+  const head = Buffer.concat([Buffer.from([family, Number(length), flags, 0]), u32(index)])
   return body(head, [
     [IFA.LOCAL, bytes],
     [IFA.ADDRESS, bytes],
@@ -122,13 +127,18 @@ export function encodeAddressDump(): Uint8Array[] {
   return body(Buffer.alloc(IFADDR_BYTES), [])
 }
 
-/** Undefined for an address of a device that is not among `names`: it came after the links were listed. */
+/**
+ * Undefined for an address of a device that is not among `names`: it came after the links were listed. Undefined as
+ * well for a tentative one (RFC 4862 section 2): the network is still being asked, or has no carrier, and until then
+ * the kernel refuses it as the source of a route.
+ */
 export function decodeAddress(data: Buffer, names: ReadonlyMap<number, string>): InterfaceAddress | undefined {
   const found = attributes(data, IFADDR_BYTES)
   // On a point-to-point device ADDRESS is the far end.
   const bytes = found.get(IFA.LOCAL) ?? found.get(IFA.ADDRESS)
   const device = names.get(readU32(data, 4))
-  if (bytes === undefined || device === undefined) return undefined
+  const flags = data.readUInt8(2) & (IFA_F_TENTATIVE | IFA_F_OPTIMISTIC)
+  if (bytes === undefined || device === undefined || flags === IFA_F_TENTATIVE) return undefined
   return { device, address: `${readAddress(bytes)}/${data.readUInt8(1)}` }
 }
 

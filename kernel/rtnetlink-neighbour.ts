@@ -1,8 +1,10 @@
 /** Neighbours and forwarding entries: struct ndmsg, linux/neighbour.h. A forwarding entry is a neighbour of AF_BRIDGE. */
+import type { Family } from '../model/ip.ts'
+import { familyOf } from './address-text.ts'
 import {
   addressBytes,
+  addressFamily,
   AF_BRIDGE,
-  AF_INET,
   attributes,
   body,
   macBytes,
@@ -25,7 +27,7 @@ const NUD_PERMANENT = 0x80
 const NTF_SELF = 2
 
 export function encodeNeighbour(neighbour: Neighbour, index: number): Uint8Array[] {
-  return body(ndmsg(AF_INET, index, 0), [
+  return body(ndmsg(addressFamily(familyOf(neighbour.address)), index, 0), [
     [NDA.DST, addressBytes(neighbour.address)],
     [NDA.LLADDR, macBytes(neighbour.mac)],
   ])
@@ -38,22 +40,31 @@ export function encodeForwardingEntry(entry: ForwardingEntry, index: number): Ui
   ])
 }
 
-export function encodeNeighbourDump(family: 'neighbours' | 'forwarding'): Uint8Array[] {
+/** Neighbours of a family, or forwarding entries. */
+export type NeighbourKind = Family | 'forwarding'
+
+export function encodeNeighbourDump(kind: NeighbourKind): Uint8Array[] {
   const head = Buffer.alloc(NDMSG_BYTES)
-  head.writeUInt8(family === 'neighbours' ? AF_INET : AF_BRIDGE, 0)
+  head.writeUInt8(kindNumber(kind), 0)
   return body(head, [])
 }
 
-/** Address and MAC of a permanent entry of that device; undefined for all others. */
+/** Address and MAC of a permanent entry of that kind and device; undefined for all others. */
 export function decodeNeighbour(
   data: Buffer,
+  kind: NeighbourKind,
   index: number,
 ): { readonly mac: string; readonly address: string } | undefined {
-  if (readU32(data, 4) !== index || (readU16(data, 8) & NUD_PERMANENT) === 0) return undefined
+  if (data.readUInt8(0) !== kindNumber(kind) || readU32(data, 4) !== index) return undefined
+  if ((readU16(data, 8) & NUD_PERMANENT) === 0) return undefined
   const found = attributes(data, NDMSG_BYTES)
   const address = found.get(NDA.DST)
   const mac = readMac(found.get(NDA.LLADDR))
   return address === undefined || mac === '' ? undefined : { mac, address: readAddress(address) }
+}
+
+function kindNumber(kind: NeighbourKind): number {
+  return kind === 'forwarding' ? AF_BRIDGE : addressFamily(kind)
 }
 
 function ndmsg(family: number, index: number, flags: number): Buffer {

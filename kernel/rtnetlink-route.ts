@@ -1,8 +1,12 @@
 /** Routes and rules as rtnetlink messages: struct rtmsg, rtnexthop and fib_rule_hdr, linux/rtnetlink.h, fib_rules.h. */
+import type { Family } from '../model/ip.ts'
 import { ROUTE_PROTOCOL } from '../model/kernel-ids.ts'
+import { familyOf } from './address-text.ts'
+import { normalRoute, routeMetric } from './check-route.ts'
 import {
   addressBytes,
-  AF_INET,
+  addressFamily,
+  AF_INET6,
   attributes,
   body,
   cString,
@@ -83,8 +87,8 @@ export function encodeRouteDeletion(route: Route): Uint8Array[] {
   return body(rtmsg(route, RT_SCOPE_NOWHERE, 0), routeKey(route))
 }
 
-export function encodeRouteDump(): Uint8Array[] {
-  return body(Buffer.concat([u8(AF_INET), Buffer.alloc(RTMSG_BYTES - 1)]), [])
+export function encodeRouteDump(family: Family): Uint8Array[] {
+  return body(Buffer.concat([u8(addressFamily(family)), Buffer.alloc(RTMSG_BYTES - 1)]), [])
 }
 
 /** A question for the route of a packet to one address, with a mark or without (0). */
@@ -92,7 +96,8 @@ export function encodeLookup(destination: string, mark: number): Uint8Array[] {
   const bytes = addressBytes(destination)
   const list: Attribute[] = [[RTA.DST, bytes]]
   if (mark !== 0) list.push([RTA.MARK, u32(mark)])
-  return body(Buffer.concat([Buffer.from([AF_INET, bytes.length * 8]), Buffer.alloc(RTMSG_BYTES - 2)]), list)
+  const head = Buffer.from([addressFamily(familyOf(destination)), bytes.length * 8])
+  return body(Buffer.concat([head, Buffer.alloc(RTMSG_BYTES - 2)]), list)
 }
 
 export function decodeLookup(data: Buffer): {
@@ -111,51 +116,59 @@ export function decodeLookup(data: Buffer): {
   }
 }
 
-/** Undefined for a route that is not ours, or is of a sort that we never make. */
-export function decodeRoute(data: Buffer, name: (index: number) => string | undefined): Route | undefined {
+/** Names of devices by number. */
+export type DeviceNames = (index: number) => string | undefined
+
+/** Undefined for a route that is not ours, of another family, or of a sort that we never make. */
+export function decodeRoute(data: Buffer, family: Family, name: DeviceNames): Route | undefined {
   const number = data.readUInt8(7)
   const type = (Object.keys(TYPE_NUMBERS) as Route['type'][]).find((name) => TYPE_NUMBERS[name] === number)
-  if (!isRoute(data) || data.readUInt8(5) !== ROUTE_PROTOCOL || type === undefined) return undefined
+  if (!isRoute(data, family) || data.readUInt8(5) !== ROUTE_PROTOCOL || type === undefined) return undefined
   const found = attributes(data, RTMSG_BYTES)
-  const destination = found.get(RTA.DST)
   const table = found.get(RTA.TABLE)
   const metric = found.get(RTA.PRIORITY)
   const source = found.get(RTA.PREFSRC)
   const mtu = readMtu(found.get(RTA.METRICS))
-  return {
+  return normalRoute({
     table: table === undefined ? data.readUInt8(4) : readU32(table),
-    destination: `${destination === undefined ? '0.0.0.0' : readAddress(destination)}/${data.readUInt8(1)}`,
+    destination: decodeDestination(data, found),
     type,
+    // The kernel leads what is unreachable for IPv6 to the loopback device.
     nextHops: type === 'unicast' ? decodeNextHops(data, found, name) : [],
     ...(metric === undefined ? {} : { metric: readU32(metric) }),
     ...(mtu === undefined ? {} : { mtu }),
     ...(source === undefined ? {} : { source: readAddress(source) }),
-  }
+  })
 }
 
-/** Undefined for a route that is ours or not in the main table. */
-export function decodeMainRoute(data: Buffer, name: (index: number) => string | undefined): MainRoute | undefined {
-  if (!isRoute(data) || data.readUInt8(5) === ROUTE_PROTOCOL) return undefined
+/** Undefined for a route that is ours, of another family, or not in the main table. */
+export function decodeMainRoute(data: Buffer, family: Family, name: DeviceNames): MainRoute | undefined {
+  if (!isRoute(data, family) || data.readUInt8(5) === ROUTE_PROTOCOL) return undefined
   const found = attributes(data, RTMSG_BYTES)
   const table = found.get(RTA.TABLE)
   if ((table === undefined ? data.readUInt8(4) : readU32(table)) !== RT_TABLE_MAIN) return undefined
   const number = data.readUInt8(7)
   const type = number === RTN_UNICAST ? 'unicast' : number === RTN_BLACKHOLE ? 'blackhole' : 'other'
   const hop = type === 'unicast' ? decodeNextHops(data, found, name)[0] : undefined
-  const destination = found.get(RTA.DST)
   const ipv6Gateway = found.has(RTA.VIA) ? '::' : undefined
   const via = hop?.via ?? ipv6Gateway
   return {
-    destination: `${destination === undefined ? '0.0.0.0' : readAddress(destination)}/${data.readUInt8(1)}`,
+    destination: decodeDestination(data, found),
     type,
     ...(hop === undefined ? {} : { device: hop.device }),
     ...(via === undefined ? {} : { via }),
   }
 }
 
-/** IPv4, and no cached exception. */
-function isRoute(data: Buffer): boolean {
-  return data.readUInt8(0) === AF_INET && (readU32(data, 8) & RTM_F_CLONED) === 0
+/** Of that family, and no cached exception. A kernel that does not know a family answers with those of all others. */
+function isRoute(data: Buffer, family: Family): boolean {
+  return data.readUInt8(0) === addressFamily(family) && (readU32(data, 8) & RTM_F_CLONED) === 0
+}
+
+function decodeDestination(data: Buffer, found: ReadonlyMap<number, Buffer>): string {
+  const address = found.get(RTA.DST)
+  const any = data.readUInt8(0) === AF_INET6 ? '::' : '0.0.0.0'
+  return `${address === undefined ? any : readAddress(address)}/${data.readUInt8(1)}`
 }
 
 export function encodeRule(rule: Rule): Uint8Array[] {
@@ -167,23 +180,25 @@ export function encodeRule(rule: Rule): Uint8Array[] {
   if (rule.inputDevice !== undefined) list.push([FRA.IIFNAME, cString(rule.inputDevice)])
   if (rule.exceptMark !== undefined) list.push([FRA.FWMARK, u32(rule.exceptMark)], [FRA.FWMASK, u32(WHOLE_MARK)])
   const flags = rule.exceptMark === undefined ? 0 : FIB_RULE_INVERT
-  const head = Buffer.from([AF_INET, 0, 0, 0, tableByte(rule.table), 0, 0, FR_ACT_TO_TBL])
+  const head = Buffer.from([addressFamily(rule.family ?? 4), 0, 0, 0, tableByte(rule.table), 0, 0, FR_ACT_TO_TBL])
   return body(Buffer.concat([head, u32(flags)]), list)
 }
 
-export function encodeRuleDump(): Uint8Array[] {
-  return body(Buffer.concat([u8(AF_INET), Buffer.alloc(RULE_BYTES - 1)]), [])
+export function encodeRuleDump(family: Family): Uint8Array[] {
+  return body(Buffer.concat([u8(addressFamily(family)), Buffer.alloc(RULE_BYTES - 1)]), [])
 }
 
-/** Undefined for a rule that is not ours. */
-export function decodeRule(data: Buffer): Rule | undefined {
+/** Undefined for a rule that is not ours or of another family. */
+export function decodeRule(data: Buffer, family: Family): Rule | undefined {
   const found = attributes(data, RULE_BYTES)
+  if (data.readUInt8(0) !== addressFamily(family)) return undefined
   if (found.get(FRA.PROTOCOL)?.readUInt8(0) !== ROUTE_PROTOCOL) return undefined
   const table = found.get(FRA.TABLE)
   const priority = found.get(FRA.PRIORITY)
   const device = found.get(FRA.IIFNAME)
   const mark = (readU32(data, 8) & FIB_RULE_INVERT) === 0 ? undefined : found.get(FRA.FWMARK)
   return {
+    ...(family === 6 ? { family } : {}),
     priority: priority === undefined ? 0 : readU32(priority),
     table: table === undefined ? data.readUInt8(4) : readU32(table),
     ...(device === undefined ? {} : { inputDevice: readCString(device) }),
@@ -195,14 +210,16 @@ function routeKey(route: Route): Attribute[] {
   const [address = ''] = route.destination.split('/')
   const list: Attribute[] = [[RTA.TABLE, u32(route.table)]]
   if (!route.destination.endsWith('/0')) list.push([RTA.DST, addressBytes(address)])
-  if (route.metric !== undefined && route.metric !== 0) list.push([RTA.PRIORITY, u32(route.metric)])
+  const metric = routeMetric(route)
+  if (metric !== 0) list.push([RTA.PRIORITY, u32(metric)])
   return list
 }
 
 function rtmsg(route: Route, scope: number, flags: number): Buffer {
   const length = Number(route.destination.split('/')[1])
+  const family = addressFamily(familyOf(route.destination))
   return Buffer.concat([
-    Buffer.from([AF_INET, length, 0, 0, tableByte(route.table), ROUTE_PROTOCOL, scope, TYPE_NUMBERS[route.type]]),
+    Buffer.from([family, length, 0, 0, tableByte(route.table), ROUTE_PROTOCOL, scope, TYPE_NUMBERS[route.type]]),
     u32(flags),
   ])
 }
@@ -226,11 +243,7 @@ function encodeNextHop(hop: NextHop, index: number): Buffer {
   return Buffer.concat([head, tail])
 }
 
-function decodeNextHops(
-  data: Buffer,
-  found: ReadonlyMap<number, Buffer>,
-  name: (index: number) => string | undefined,
-): NextHop[] {
+function decodeNextHops(data: Buffer, found: ReadonlyMap<number, Buffer>, name: DeviceNames): NextHop[] {
   const several = found.get(RTA.MULTIPATH)
   if (several === undefined) {
     const device = found.get(RTA.OIF)
@@ -248,7 +261,7 @@ function decodeNextHops(
 }
 
 function nextHop(
-  name: (index: number) => string | undefined,
+  name: DeviceNames,
   index: number,
   gateway: Buffer | undefined,
   flags: number,

@@ -1,13 +1,24 @@
 /** The route table of this network namespace, by rtnetlink (npm `netlink`, the repository called node_netlink). */
-import { parseAddress } from '../model/ip.ts'
-import { checkDeviceName, checkInterfaceAddress, checkMac, checkRoute, refuseInvalid } from './check-route.ts'
+import { parseAddress, type Family } from '../model/ip.ts'
+import { familyOf } from './address-text.ts'
+import {
+  checkDeviceName,
+  checkInterfaceAddress,
+  checkMac,
+  checkRoute,
+  normalRoute,
+  refuseInvalid,
+  routeMetric,
+} from './check-route.ts'
 import { isNotFound, KernelError } from './errors.ts'
 import {
   formatAddress,
   formatForwardingEntry,
   formatLink,
   formatLinkChange,
+  formatLookup,
   formatNeighbour,
+  formatNeighbourDeletion,
   formatRoute,
   formatRouteDeletion,
   formatRule,
@@ -37,8 +48,9 @@ import * as link from './rtnetlink-link.ts'
 import * as neigh from './rtnetlink-neighbour.ts'
 import * as route from './rtnetlink-route.ts'
 
-/** Multicast groups: links, IPv4 addresses, routes and rules, IPv6 addresses. */
-const WATCHED_GROUPS = [1, 5, 7, 8, 9]
+/** Multicast groups: links, IPv4 addresses, routes and rules, IPv6 addresses, routes and rules. */
+const WATCHED_GROUPS = [1, 5, 7, 8, 9, 11, 19]
+const FAMILIES: readonly Family[] = [4, 6]
 
 export interface RtnetlinkInit {
   /** For each request; default 5,000. */
@@ -107,11 +119,7 @@ export class Rtnetlink implements RouteTable {
   }
 
   async routes(signal?: AbortSignal): Promise<readonly Route[]> {
-    const names = await this.#names(signal)
-    const messages = await this.#dump(route.RTM_GETROUTE, route.encodeRouteDump(), 'ip route show table all', signal)
-    return messages
-      .map((message) => route.decodeRoute(message.data, (index) => names.get(index)))
-      .filter((item) => item !== undefined)
+    return this.#routeDump('route show table all', route.decodeRoute, signal)
   }
 
   async replaceRoute(item: Route, signal?: AbortSignal): Promise<void> {
@@ -127,18 +135,16 @@ export class Rtnetlink implements RouteTable {
     const operation = formatRouteDeletion(item)
     checkRoute(item)
     // To the kernel no metric means any metric: make sure that it is this route that goes.
-    if ((item.metric ?? 0) === 0 && !(await this.routes(signal)).some((other) => isSameRoute(other, item))) {
+    // And for IPv6 the type means nothing to it.
+    const listed = routeMetric(item) === 0 || familyOf(item.destination) === 6
+    if (listed && !(await this.routes(signal)).some((other) => isSameRoute(other, item))) {
       throw new KernelError('ESRCH', operation, 'no such route')
     }
     await this.#change(route.RTM_DELROUTE, 0, route.encodeRouteDeletion(item), operation, signal)
   }
 
   async mainRoutes(signal?: AbortSignal): Promise<readonly MainRoute[]> {
-    const names = await this.#names(signal)
-    const messages = await this.#dump(route.RTM_GETROUTE, route.encodeRouteDump(), 'ip route show', signal)
-    return messages
-      .map((message) => route.decodeMainRoute(message.data, (index) => names.get(index)))
-      .filter((item) => item !== undefined)
+    return this.#routeDump('route show', route.decodeMainRoute, signal)
   }
 
   async lookup(
@@ -146,9 +152,8 @@ export class Rtnetlink implements RouteTable {
     signal?: AbortSignal,
     mark = 0,
   ): Promise<{ readonly device: string; readonly source?: string; readonly mtu: number }> {
-    const operation = `ip route get ${destination}`
-    const family = refuseInvalid(operation, () => parseAddress(destination, 'destination').family)
-    if (family !== 4) throw new KernelError('EINVAL', operation, 'expected an IPv4 address')
+    const operation = formatLookup(destination)
+    refuseInvalid(operation, () => parseAddress(destination, 'destination'))
     const request = { type: route.RTM_GETROUTE, body: route.encodeLookup(destination, mark), operation, signal }
     const [answer] = await this.#socket.request(request)
     if (answer === undefined) throw new KernelError('UNKNOWN', operation, 'the kernel gave no route')
@@ -163,8 +168,13 @@ export class Rtnetlink implements RouteTable {
   }
 
   async rules(signal?: AbortSignal): Promise<readonly Rule[]> {
-    const messages = await this.#dump(route.RTM_GETRULE, route.encodeRuleDump(), 'ip rule show', signal)
-    return messages.map((message) => route.decodeRule(message.data)).filter((item) => item !== undefined)
+    const found: Rule[] = []
+    for (const family of FAMILIES) {
+      const operation = family === 4 ? 'ip rule show' : 'ip -6 rule show'
+      const messages = await this.#dump(route.RTM_GETRULE, route.encodeRuleDump(family), operation, signal)
+      found.push(...messages.map(({ data }) => route.decodeRule(data, family)).filter((item) => item !== undefined))
+    }
+    return found
   }
 
   async addRule(rule: Rule, signal?: AbortSignal): Promise<void> {
@@ -180,7 +190,7 @@ export class Rtnetlink implements RouteTable {
   }
 
   async neighbours(device: string, signal?: AbortSignal): Promise<readonly Neighbour[]> {
-    const entries = await this.#neighbourDump(device, 'neighbours', `ip neighbour show dev ${device}`, signal)
+    const entries = await this.#neighbourDump(device, FAMILIES, `ip neighbour show dev ${device}`, signal)
     return entries.map(({ address, mac }) => ({ device, address, mac }))
   }
 
@@ -194,14 +204,14 @@ export class Rtnetlink implements RouteTable {
   }
 
   async deleteNeighbour(neighbour: Neighbour, signal?: AbortSignal): Promise<void> {
-    const operation = `ip neighbour del ${neighbour.address} dev ${neighbour.device}`
+    const operation = formatNeighbourDeletion(neighbour)
     refuseInvalid(operation, () => parseAddress(neighbour.address))
     const { index } = await this.#needLink(neighbour.device, operation, signal)
     await this.#change(neigh.RTM_DELNEIGH, 0, neigh.encodeNeighbour(neighbour, index), operation, signal)
   }
 
   async forwardingEntries(device: string, signal?: AbortSignal): Promise<readonly ForwardingEntry[]> {
-    const entries = await this.#neighbourDump(device, 'forwarding', `bridge fdb show dev ${device}`, signal)
+    const entries = await this.#neighbourDump(device, ['forwarding'], `bridge fdb show dev ${device}`, signal)
     return entries.map(({ address, mac }) => ({ device, mac, destination: address }))
   }
 
@@ -282,18 +292,45 @@ export class Rtnetlink implements RouteTable {
 
   async #neighbourDump(
     device: string,
-    family: 'neighbours' | 'forwarding',
+    kinds: readonly neigh.NeighbourKind[],
     operation: string,
     signal: AbortSignal | undefined,
   ): Promise<readonly { readonly mac: string; readonly address: string }[]> {
     const { index } = await this.#needLink(device, operation, signal)
-    const messages = await this.#dump(neigh.RTM_GETNEIGH, neigh.encodeNeighbourDump(family), operation, signal)
-    return messages.map((message) => neigh.decodeNeighbour(message.data, index)).filter((item) => item !== undefined)
+    const found: { readonly mac: string; readonly address: string }[] = []
+    for (const kind of kinds) {
+      const messages = await this.#dump(neigh.RTM_GETNEIGH, neigh.encodeNeighbourDump(kind), operation, signal)
+      const entries = messages.map(({ data }) => neigh.decodeNeighbour(data, kind, index))
+      found.push(...entries.filter((item) => item !== undefined))
+    }
+    return found
+  }
+
+  async #routeDump<T>(
+    words: string,
+    decode: (data: Buffer, family: Family, name: route.DeviceNames) => T | undefined,
+    signal: AbortSignal | undefined,
+  ): Promise<readonly T[]> {
+    const names = await this.#names(signal)
+    const found: T[] = []
+    for (const family of FAMILIES) {
+      const operation = family === 4 ? `ip ${words}` : `ip -6 ${words}`
+      const messages = await this.#dump(route.RTM_GETROUTE, route.encodeRouteDump(family), operation, signal)
+      for (const { data } of messages) {
+        const item = decode(data, family, (index) => names.get(index))
+        if (item !== undefined) found.push(item)
+      }
+    }
+    return found
   }
 }
 
-function isSameRoute(a: Route, b: Route): boolean {
+function isSameRoute(listed: Route, route: Route): boolean {
+  const { table, destination, type } = normalRoute(route)
   return (
-    a.table === b.table && a.destination === b.destination && (a.metric ?? 0) === (b.metric ?? 0) && a.type === b.type
+    listed.table === table &&
+    listed.destination === destination &&
+    listed.type === type &&
+    routeMetric(listed) === routeMetric(route)
   )
 }

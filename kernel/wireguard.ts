@@ -9,6 +9,7 @@ export interface PeerConfig {
   readonly publicKey: string
   /** address:port. Absent: leave whatever the device has (roaming), or wait to be called. */
   readonly endpoint?: string
+  /** CIDRs of either family, in their usual form (`fd00::/64`). */
   readonly allowedIps: readonly string[]
   /** Seconds; 0 is off. */
   readonly keepaliveSeconds: number

@@ -154,6 +154,34 @@ function applyTests(t: Test, factory: ClusterFactory): void {
     t.notOk(cache.get('web', 'shop')?.metadata.labels?.['a'], 'labels are replaced')
   })
 
+  t.test(
+    'apply sets the owners of what a node tells, replaces them, and does nothing when they are the same',
+    async (t) => {
+      const { api } = await factory(t)
+      const cache = api.cache('Gateway')
+      await cache.whenSynced(deadline())
+      const owned = (...uids: string[]): Gateway => ({
+        apiVersion: 'sealane.io/v1alpha1',
+        kind: 'Gateway',
+        metadata: {
+          name: 'n1',
+          ownerReferences: uids.map((uid) => ({ apiVersion: 'v1', kind: 'Node', name: 'n1', uid })),
+        },
+      })
+      const owners = (): string[] => (cache.get('n1')?.metadata.ownerReferences ?? []).map(({ uid }) => uid)
+      await api.apply(owned('first'))
+      t.same(owners(), ['first'])
+      let changes = 0
+      cache.onChange(() => (changes += 1))
+      await api.apply(owned('first'))
+      t.equal(changes, 0)
+      await api.apply(owned('second'))
+      t.same(owners(), ['second'], 'a Node of the same name that was made anew')
+      await api.apply(owned())
+      t.same(owners(), [])
+    },
+  )
+
   t.test('apply shows in every process', async (t) => {
     const { api, other } = await factory(t)
     const cache = other.cache('ServiceImport')

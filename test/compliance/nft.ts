@@ -1,63 +1,9 @@
 /** What every Nft driver does. Runs on the fake and, in a namespace, on the nft command. */
 import type { Test } from 'tap'
 import { KernelError, type KernelErrorCode } from '../../kernel/errors.ts'
-import type { NftElement, NftStatement } from '../../kernel/nft-transaction.ts'
+import type { NftElement, NftFamily, NftStatement } from '../../kernel/nft-transaction.ts'
 import type { Nft } from '../../kernel/nft.ts'
-
-const table = 'sealane_test'
-const SLOT_KEY = 'ipv4_addr . inet_proto . inet_service'
-const services = {
-  verb: 'add-map',
-  table,
-  map: 'services',
-  type: { kind: 'map', key: SLOT_KEY, value: 'verdict' },
-} as const
-const slot = {
-  verb: 'add-map',
-  table,
-  map: 'slot-0',
-  type: { kind: 'map', key: SLOT_KEY, value: 'ipv4_addr . inet_service' },
-} as const
-const remote = {
-  verb: 'add-map',
-  table,
-  map: 'remote',
-  type: { kind: 'set', key: 'ipv4_addr', flags: ['interval'] },
-} as const
-const chain = (name: string): NftStatement => ({ verb: 'add-chain', table, chain: name })
-const rule = (name: string, text: string): NftStatement => ({ verb: 'add-rule', table, chain: name, rule: text })
-const add = (map: string, ...elements: NftElement[]): NftStatement => ({ verb: 'add-elements', table, map, elements })
-const del = (map: string, ...elements: NftElement[]): NftStatement => ({
-  verb: 'delete-elements',
-  table,
-  map,
-  elements,
-})
-const web: NftElement = { key: '245.0.0.7 . tcp . 80', value: 'goto pick-2' }
-const backend: NftElement = { key: '245.0.0.7 . tcp . 80', value: '10.1.2.3 . 8080' }
-const dnat: NftStatement = {
-  verb: 'add-rule',
-  table,
-  chain: 'pick-2',
-  rule: 'dnat ip to ip daddr . meta l4proto . th dport map @slot-0',
-  comment: 'slot 0',
-}
-
-/** A table with one base chain that looks into `services`, and one service. */
-const base: readonly NftStatement[] = [
-  { verb: 'add-table', table },
-  chain('pick-2'),
-  chain('spare'),
-  services,
-  slot,
-  remote,
-  { verb: 'add-chain', table, chain: 'pre', base: { type: 'nat', hook: 'prerouting', priority: -101 } },
-  dnat,
-  rule('pre', 'ip daddr 245.0.0.0/16 ip daddr . meta l4proto . th dport vmap @services'),
-  add('services', web),
-  add('slot-0', backend),
-  add('remote', { key: '10.2.0.0/15' }, { key: '244.0.0.0/16' }),
-]
+import { add, castOf, chain, del, rule, table, WORDS, type Cast } from './nft-cast.ts'
 
 interface Refusal {
   readonly say: string
@@ -65,72 +11,112 @@ interface Refusal {
   readonly code: KernelErrorCode
 }
 
-const REFUSALS: readonly Refusal[] = [
-  { say: 'chain in a missing table', run: [{ verb: 'add-chain', table: 'sealane_none', chain: 'a' }], code: 'ENOENT' },
-  { say: 'rule in a missing chain', run: [rule('none', 'accept')], code: 'ENOENT' },
-  { say: 'goto a missing chain', run: [rule('spare', 'goto none')], code: 'ENOENT' },
-  { say: 'goto a base chain', run: [rule('spare', 'goto pre')], code: 'EOPNOTSUPP' },
-  { say: 'rule that looks into a missing map', run: [rule('spare', 'ip daddr vmap @none')], code: 'ENOENT' },
-  { say: 'deletion of a missing table', run: [{ verb: 'delete-table', table: 'sealane_none' }], code: 'ENOENT' },
-  { say: 'deletion of a missing chain', run: [{ verb: 'delete-chain', table, chain: 'none' }], code: 'ENOENT' },
-  { say: 'deletion of a chain in use', run: [{ verb: 'delete-chain', table, chain: 'pick-2' }], code: 'EBUSY' },
-  {
-    say: 'deletion of a map in use',
-    run: [{ verb: 'delete-map', table, map: 'services', kind: 'map' }],
-    code: 'EBUSY',
-  },
-  { say: 'deletion of a missing map', run: [{ verb: 'delete-map', table, map: 'none', kind: 'map' }], code: 'ENOENT' },
-  { say: 'flush of a missing set', run: [{ verb: 'flush-map', table, map: 'none', kind: 'set' }], code: 'ENOENT' },
-  { say: 'element in a missing map', run: [add('none', web)], code: 'ENOENT' },
-  {
-    say: 'verdict to a missing chain',
-    run: [add('services', { key: '245.0.0.8 . tcp . 80', value: 'goto none' })],
-    code: 'ENOENT',
-  },
-  { say: 'element with another value', run: [add('slot-0', { ...backend, value: '10.1.2.4 . 8080' })], code: 'EEXIST' },
-  { say: 'overlapping interval', run: [add('remote', { key: '10.2.5.0/24' })], code: 'EEXIST' },
-  { say: 'deletion of an absent element', run: [del('slot-0', { key: '245.0.0.9 . tcp . 80' })], code: 'ENOENT' },
-  { say: 'deletion of an absent interval', run: [del('remote', { key: '10.9.0.0/16' })], code: 'ENOENT' },
-  {
-    say: 'element of another shape',
-    run: [add('slot-0', { key: '245.0.0.9', value: '10.1.2.3 . 80' })],
-    code: 'EINVAL',
-  },
-  {
-    say: 'map that exists with another type',
-    run: [{ ...services, type: { ...services.type, key: 'ipv4_addr' } }],
-    code: 'EEXIST',
-  },
-  {
-    say: 'base chain that exists with another priority',
-    run: [{ verb: 'add-chain', table, chain: 'pre', base: { type: 'nat', hook: 'prerouting', priority: -102 } }],
-    code: 'EOPNOTSUPP',
-  },
-  { say: 'name with a line end', run: [chain('a\nflush ruleset')], code: 'EINVAL' },
-  { say: 'name that is a word of nft', run: [chain('fwd')], code: 'EINVAL' },
-  { say: 'rule with a second statement', run: [rule('spare', 'accept; flush ruleset')], code: 'EINVAL' },
-  {
-    say: 'element with a bracket',
-    run: [add('slot-0', { key: '1.2.3.4 . tcp . 1', value: '1.2.3.4 . 5 }' })],
-    code: 'EINVAL',
-  },
-]
+function refusalsOf({ family, words, services, web, backend }: Cast): readonly Refusal[] {
+  const foreign = family === 'ip' ? 'ip6' : 'ip'
+  const other = WORDS[foreign]
+  return [
+    {
+      say: 'chain in a missing table',
+      run: [{ verb: 'add-chain', table: 'sealane_none', chain: 'a' }],
+      code: 'ENOENT',
+    },
+    { say: 'rule in a missing chain', run: [rule('none', 'accept')], code: 'ENOENT' },
+    { say: 'goto a missing chain', run: [rule('spare', 'goto none')], code: 'ENOENT' },
+    { say: 'goto a base chain', run: [rule('spare', 'goto pre')], code: 'EOPNOTSUPP' },
+    { say: 'rule that looks into a missing map', run: [rule('spare', `${family} daddr vmap @none`)], code: 'ENOENT' },
+    { say: 'deletion of a missing table', run: [{ verb: 'delete-table', table: 'sealane_none' }], code: 'ENOENT' },
+    { say: 'deletion of a missing chain', run: [{ verb: 'delete-chain', table, chain: 'none' }], code: 'ENOENT' },
+    { say: 'deletion of a chain in use', run: [{ verb: 'delete-chain', table, chain: 'pick-2' }], code: 'EBUSY' },
+    {
+      say: 'deletion of a map in use',
+      run: [{ verb: 'delete-map', table, map: 'services', kind: 'map' }],
+      code: 'EBUSY',
+    },
+    {
+      say: 'deletion of a missing map',
+      run: [{ verb: 'delete-map', table, map: 'none', kind: 'map' }],
+      code: 'ENOENT',
+    },
+    { say: 'flush of a missing set', run: [{ verb: 'flush-map', table, map: 'none', kind: 'set' }], code: 'ENOENT' },
+    { say: 'element in a missing map', run: [add('none', web)], code: 'ENOENT' },
+    {
+      say: 'verdict to a missing chain',
+      run: [add('services', { key: `${words.service(8)} . tcp . 80`, value: 'goto none' })],
+      code: 'ENOENT',
+    },
+    {
+      say: 'element with another value',
+      run: [add('slot-0', { ...backend, value: `${words.pod(4)} . 8080` })],
+      code: 'EEXIST',
+    },
+    { say: 'overlapping interval', run: [add('remote', { key: words.insideRemote })], code: 'EEXIST' },
+    {
+      say: 'deletion of an absent element',
+      run: [del('slot-0', { key: `${words.service(9)} . tcp . 80` })],
+      code: 'ENOENT',
+    },
+    { say: 'deletion of an absent interval', run: [del('remote', { key: words.elsewhere[1] })], code: 'ENOENT' },
+    {
+      say: 'element of another shape',
+      run: [add('slot-0', { key: words.service(9), value: `${words.pod(3)} . 80` })],
+      code: 'EINVAL',
+    },
+    {
+      say: 'map that exists with another type',
+      run: [{ ...services, type: { ...services.type, key: words.addressType } }],
+      code: 'EEXIST',
+    },
+    {
+      say: 'base chain that exists with another priority',
+      run: [{ verb: 'add-chain', table, chain: 'pre', base: { type: 'nat', hook: 'prerouting', priority: -102 } }],
+      code: 'EOPNOTSUPP',
+    },
+    { say: 'name with a line end', run: [chain('a\nflush ruleset')], code: 'EINVAL' },
+    { say: 'name that is a word of nft', run: [chain('fwd')], code: 'EINVAL' },
+    { say: 'rule with a second statement', run: [rule('spare', 'accept; flush ruleset')], code: 'EINVAL' },
+    {
+      say: 'element with a bracket',
+      run: [add('slot-0', { key: `${words.service(4)} . tcp . 1`, value: `${words.pod(4)} . 5 }` })],
+      code: 'EINVAL',
+    },
+    { say: 'element of another family', run: [add('remote', { key: other.remote[1] })], code: 'EINVAL' },
+    {
+      say: 'value of another family',
+      run: [add('slot-0', { key: `${words.service(9)} . tcp . 80`, value: `${other.pod(3)} . 80` })],
+      code: 'EINVAL',
+    },
+    { say: 'match of another family', run: [rule('spare', `${foreign} daddr ${other.pod(3)} drop`)], code: 'EINVAL' },
+    { say: 'dnat of another family', run: [rule('pre', `dnat ${foreign} to ${other.pod(3)}`)], code: 'EINVAL' },
+    {
+      say: 'refusal in the words of another family',
+      run: [rule('spare', `reject with ${foreign === 'ip' ? 'icmp host-unreachable' : 'icmpv6 no-route'}`)],
+      code: 'EINVAL',
+    },
+    { say: 'colon that begins a value', run: [add('remote', { key: `${words.pod(1)} : accept` })], code: 'EINVAL' },
+  ]
+}
 
-/** `make` gives a driver on an empty ruleset; `many` is how many elements the last story uses. */
-export function nftCompliance(t: Test, make: () => Nft | Promise<Nft>, many = 30_000): void {
+/** `make` gives a driver of `family` on an empty ruleset; `many` is how many elements the last story uses. */
+export function nftCompliance(
+  t: Test,
+  make: () => Nft | Promise<Nft>,
+  { many = 30_000, family = 'ip' }: { readonly many?: number; readonly family?: NftFamily } = {},
+): void {
+  const cast = castOf(family)
   const fresh = async (): Promise<Nft> => {
     const nft = await make()
     for (const name of await nft.tables('sealane_')) await nft.run([{ verb: 'delete-table', table: name }])
     return nft
   }
   t.test('tables come and go', (t) => tablesComeAndGo(t, fresh))
-  t.test('elements', (t) => elementsStory(t, fresh))
-  t.test('what is refused leaves no trace', (t) => refusals(t, fresh))
-  t.test('doing it again', (t) => repetition(t, fresh))
-  t.test('all or nothing', (t) => atomicity(t, fresh))
-  t.test('taking apart in one transaction', (t) => takingApart(t, fresh))
+  t.test('elements', (t) => elementsStory(t, fresh, cast))
+  t.test('what is refused leaves no trace', (t) => refusals(t, fresh, cast))
+  t.test('doing it again', (t) => repetition(t, fresh, cast))
+  t.test('all or nothing', (t) => atomicity(t, fresh, cast))
+  t.test('taking apart in one transaction', (t) => takingApart(t, fresh, cast))
   t.test('named counters', (t) => namedCounters(t, fresh))
-  t.test(`${many} elements`, (t) => manyElements(t, fresh, many))
+  t.test(`${many} elements`, (t) => manyElements(t, fresh, cast, many))
+  if (family === 'ip6') t.test('IPv6 addresses', (t) => ipv6Story(t, fresh, cast))
 }
 
 type Fresh = () => Promise<Nft>
@@ -176,19 +162,23 @@ async function namedCounters(t: Test, fresh: Fresh): Promise<void> {
   await t.rejects(nft.run([counter('no name')]), { code: 'EINVAL' })
 }
 
-async function elementsStory(t: Test, fresh: Fresh): Promise<void> {
+async function elementsStory(t: Test, fresh: Fresh, { family, words, web, backend, base }: Cast): Promise<void> {
   const nft = await fresh()
   await nft.run(base)
   t.same(await nft.elements(table, 'services'), [web])
   t.same(await nft.elements(table, 'slot-0'), [backend])
-  t.same(await nft.elements(table, 'remote'), [{ key: '10.2.0.0/15' }, { key: '244.0.0.0/16' }])
-  const dns: NftElement = { key: '245.0.0.10 . udp . 53', value: '10.1.2.9 . 53' }
+  t.same(
+    await nft.elements(table, 'remote'),
+    words.remote.map((key) => ({ key })),
+  )
+  t.equal(nft.family, family)
+  const dns: NftElement = { key: `${words.service(6)} . udp . 53`, value: `${words.pod(9)} . 53` }
   await nft.run([add('slot-0', dns)])
   t.same(await nft.elements(table, 'slot-0'), [dns, backend], 'sorted by key')
-  await nft.run([del('slot-0', backend), add('slot-0', { ...backend, value: '10.1.2.4 . 8080' })])
+  await nft.run([del('slot-0', backend), add('slot-0', { ...backend, value: `${words.pod(4)} . 8080` })])
   t.same(
     await nft.elements(table, 'slot-0'),
-    [dns, { ...backend, value: '10.1.2.4 . 8080' }],
+    [dns, { ...backend, value: `${words.pod(4)} . 8080` }],
     'a value is changed by taking and giving',
   )
   await nft.run([{ verb: 'flush-map', table, map: 'slot-0', kind: 'map' }, add('slot-0')])
@@ -204,11 +194,11 @@ async function elementsStory(t: Test, fresh: Fresh): Promise<void> {
   t.same(await nft.elements(table, 'lane-devices'), [{ key: '"sealane0"' }])
 }
 
-async function refusals(t: Test, fresh: Fresh): Promise<void> {
+async function refusals(t: Test, fresh: Fresh, cast: Cast): Promise<void> {
   const nft = await fresh()
-  await nft.run(base)
+  await nft.run(cast.base)
   const before = await nft.listTable(table)
-  for (const row of REFUSALS) {
+  for (const row of refusalsOf(cast)) {
     const error = await nft.run(row.run).then(
       () => undefined,
       (reason: unknown) => reason,
@@ -221,7 +211,7 @@ async function refusals(t: Test, fresh: Fresh): Promise<void> {
   t.equal(await nft.listTable(table), before)
 }
 
-async function repetition(t: Test, fresh: Fresh): Promise<void> {
+async function repetition(t: Test, fresh: Fresh, { web, base }: Cast): Promise<void> {
   const nft = await fresh()
   await nft.run(base)
   const before = await nft.listTable(table)
@@ -233,13 +223,13 @@ async function repetition(t: Test, fresh: Fresh): Promise<void> {
   t.notMatch(await nft.listTable(table), /vmap @services/)
 }
 
-async function atomicity(t: Test, fresh: Fresh): Promise<void> {
+async function atomicity(t: Test, fresh: Fresh, { words, base }: Cast): Promise<void> {
   const nft = await fresh()
   await nft.run(base)
   const before = await nft.listTable(table)
   await t.rejects(
     nft.run([
-      add('remote', { key: '10.8.0.0/16' }),
+      add('remote', { key: words.elsewhere[0] }),
       { verb: 'flush-map', table, map: 'slot-0', kind: 'map' },
       { verb: 'flush-chain', table, chain: 'pre' },
       { verb: 'delete-map', table, map: 'services', kind: 'map' },
@@ -251,7 +241,7 @@ async function atomicity(t: Test, fresh: Fresh): Promise<void> {
   t.equal(await nft.listTable(table), before)
 }
 
-async function takingApart(t: Test, fresh: Fresh): Promise<void> {
+async function takingApart(t: Test, fresh: Fresh, { web, base }: Cast): Promise<void> {
   const nft = await fresh()
   await nft.run(base)
   await nft.run([del('services', web), { verb: 'delete-chain', table, chain: 'pick-2' }])
@@ -264,22 +254,23 @@ async function takingApart(t: Test, fresh: Fresh): Promise<void> {
   t.same(await nft.elements(table, 'services'), [web], 'a whole table is replaced in one transaction')
 }
 
-async function manyElements(t: Test, fresh: Fresh, many: number): Promise<void> {
+async function manyElements(t: Test, fresh: Fresh, { words, slot }: Cast, many: number): Promise<void> {
   const nft = await fresh()
   const elements = Array.from({ length: many }, (_, i): NftElement => ({
-    key: `245.0.${i >> 8}.${i & 255} . tcp . 80`,
-    value: `10.42.${i >> 8}.${i & 255} . 8080`,
+    key: `${words.service(i)} . tcp . 80`,
+    value: `${words.pod(i)} . 8080`,
   }))
   await nft.run([{ verb: 'add-table', table }, slot, add('slot-0', ...elements)])
   const listed = await nft.elements(table, 'slot-0')
   t.equal(listed.length, many)
-  t.same(listed[0], elements[0])
+  const keys = new Set(listed.map(({ key }) => key))
+  t.ok(elements.every(({ key }) => keys.has(key)))
   const error = await nft
     .run([
       add(
         'slot-0',
-        { key: '1.2.3.4 . tcp . 1', value: '1.2.3.4 . 1' },
-        { ...elements[many - 10]!, value: '9.9.9.9 . 9' },
+        { key: `${words.service(0)} . udp . 1`, value: `${words.pod(0)} . 1` },
+        { ...elements[many - 10]!, value: `${words.pod(9)} . 9` },
       ),
     ])
     .then(
@@ -288,4 +279,49 @@ async function manyElements(t: Test, fresh: Fresh, many: number): Promise<void> 
     )
   t.match(error, { code: 'EEXIST' })
   t.ok((error as KernelError).message.length < 1000, 'the message quotes the refused part only')
+  // The tool reads them all again for whatever is done next, in either family.
+  await nft.run([{ verb: 'delete-table', table }])
+}
+
+/** As nft lists them, which is how plans say them (RFC 5952). */
+const LISTED = [
+  '1:0:1:1:1:1:1:1',
+  '2001:db8:0:1:1:1:1:1',
+  '2001:db8::1:0:0:1',
+  '2001:db8:1::',
+  'fd01:0:0:1::',
+  'fd01:0:0:1::1',
+  'fd53:ea1a:4e00::f5ff:ffff',
+  'fe80::5ea1:c000:202',
+  'ff02::1',
+]
+
+async function ipv6Story(t: Test, fresh: Fresh, { base }: Cast): Promise<void> {
+  const nft = await fresh()
+  await nft.run(base)
+  await nft.run([
+    { verb: 'add-map', table, map: 'hosts', type: { kind: 'set', key: 'ipv6_addr' } },
+    add('hosts', ...LISTED.map((key) => ({ key }))),
+  ])
+  t.same(
+    await nft.elements(table, 'hosts'),
+    LISTED.toSorted().map((key) => ({ key })),
+  )
+  await nft.run([del('hosts', { key: '2001:DB8:0001:0:0:0:0:0' })])
+  t.notOk((await nft.elements(table, 'hosts')).some(({ key }) => key === '2001:db8:1::'))
+  await nft.run([{ verb: 'flush-map', table, map: 'remote', kind: 'set' }])
+  await nft.run([add('remote', { key: 'FD0A::1-fd0a:0::9' }, { key: 'fd0b:0::/64' }, { key: 'fd0c::5/128' })])
+  t.same(await nft.elements(table, 'remote'), [{ key: 'fd0a::1-fd0a::9' }, { key: 'fd0b::/64' }, { key: 'fd0c::5' }])
+  await t.rejects(nft.run([add('remote', { key: 'fd0a::8/125' })]), { code: 'EEXIST' })
+  await t.rejects(nft.run([add('remote', { key: 'fd0b:0:0:0:1::1' })]), { code: 'EEXIST' })
+  await nft.run([
+    { verb: 'add-chain', table, chain: 'post', base: { type: 'nat', hook: 'postrouting', priority: 99 } },
+    rule('pre', 'ip6 daddr fd00::1 meta l4proto tcp dnat ip6 to [fd00::2]:80'),
+    rule('post', 'ip6 saddr @remote snat ip6 to ip6 saddr'),
+    rule('spare', 'icmpv6 type { destination-unreachable, packet-too-big, time-exceeded, parameter-problem } accept'),
+    rule('spare', 'meta l4proto ipv6-icmp icmpv6 type echo-request accept'),
+    rule('spare', 'ct original ip6 daddr fd53:ea1a:4e00::f500:0/112 reject with icmpv6 type addr-unreachable'),
+    rule('spare', 'ip6 daddr != { fd00::/64, fd01::/64 } tcp flags syn tcp option maxseg size set rt mtu'),
+  ])
+  t.match(await nft.listTable(table), /^table ip6 sealane_test \{[^]*dnat (?:ip6 )?to \[fd00::2\]:80/)
 }

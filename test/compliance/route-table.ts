@@ -1,20 +1,11 @@
 /** What every RouteTable driver does. Runs on the fake and, in a namespace, on rtnetlink. */
 import type { Test } from 'tap'
 import type { KernelErrorCode } from '../../kernel/errors.ts'
-import { formatRoute } from '../../kernel/format-ip.ts'
 import type { NewLink, Route, RouteTable, Rule } from '../../kernel/route-table.ts'
 import { eventually } from '../support/eventually.ts'
+import { ipv6RouteTableStories } from './route-table-ipv6.ts'
+import { clear, sorted, underlay, vxlan, wire } from './route-table-stage.ts'
 
-const wire: NewLink = { kind: 'bridge', name: 'sl-wire', mtu: 1500 }
-const vxlan: NewLink = {
-  kind: 'vxlan',
-  name: 'sl-vx',
-  vni: 7399,
-  port: 4811,
-  local: '192.0.2.1',
-  mac: '0a:5e:c0:00:02:01',
-  mtu: 1450,
-}
 const mac = '0a:5e:c0:00:02:02'
 const unicast = (destination: string, rest: Partial<Route> = {}): Route => ({
   table: 7312,
@@ -45,24 +36,10 @@ export function routeTableCompliance(t: Test, make: () => RouteTable | Promise<R
   story('look-up', lookup)
   story('bad names and addresses', badInput)
   story('changes are told, several at once', changes)
+  for (const [name, body] of Object.entries(ipv6RouteTableStories)) story(`IPv6: ${name}`, body)
   story('an aborted signal', async (t, table) => {
     await t.rejects(table.links(AbortSignal.abort()), { code: 'EINTR' })
   })
-}
-
-/** A bridge with 192.0.2.1/24, and a vxlan on it, both up. */
-async function underlay(table: RouteTable): Promise<void> {
-  await table.addLink(wire)
-  await table.setLink('sl-wire', { up: true })
-  await table.addAddress({ device: 'sl-wire', address: '192.0.2.1/24' })
-  await table.addLink(vxlan)
-  await table.setLink('sl-vx', { up: true })
-}
-
-async function clear(table: RouteTable): Promise<void> {
-  for (const rule of await table.rules()) await table.deleteRule(rule)
-  for (const route of await table.routes()) await table.deleteRoute(route)
-  for (const link of await table.links()) if (/^sl-/.test(link.name)) await table.deleteLink(link.name)
 }
 
 async function links(t: Test, table: RouteTable): Promise<void> {
@@ -177,7 +154,7 @@ async function refusedRoutes(t: Test, table: RouteTable): Promise<void> {
     [unicast('244.1.0.0/16', { nextHops: [] }), 'EINVAL', 'no next hop'],
     [{ ...unicast('244.1.0.0/16'), type: 'unreachable' }, 'EINVAL', 'an unreachable route with a next hop'],
     [unicast('244.1.0.1/16'), 'EINVAL', 'host bits'],
-    [unicast('fd00::/64'), 'EINVAL', 'IPv6'],
+    [unicast('fd00::/64'), 'EINVAL', 'a gateway of another family'],
     [{ ...unicast('244.1.0.0/16'), type: 'throw' }, 'EINVAL', 'a throw route with a next hop'],
   ]
   for (const [route, code, say] of rows) await t.rejects(table.replaceRoute(route), { code }, `${say}: ${code}`)
@@ -302,8 +279,4 @@ async function changes(t: Test, table: RouteTable): Promise<void> {
   await table.setLink('sl-wire', { up: true })
   for (let i = 0; i < 5; i++) await table.links()
   t.equal(calls, 0, 'none after it was stopped')
-}
-
-function sorted(routes: readonly Route[]): readonly Route[] {
-  return [...routes].sort((a, b) => (formatRoute(a) < formatRoute(b) ? -1 : 1))
 }

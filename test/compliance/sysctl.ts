@@ -1,6 +1,7 @@
-/** What every Sysctl driver does. `make` gives one that has net.ipv4.ip_forward and the settings of device `lo`. */
+/** What every Sysctl driver does. `make` gives one that has both switches of forwarding and the settings of device `lo`. */
 import type { Test } from 'tap'
 import type { Sysctl } from '../../kernel/sysctl.ts'
+import { IPV6_FORWARDING } from '../../model/kernel-ids.ts'
 
 export function sysctlCompliance(t: Test, make: () => Sysctl): void {
   t.test('reads, writes and reads again', async (t) => {
@@ -10,6 +11,8 @@ export function sysctlCompliance(t: Test, make: () => Sysctl): void {
       'net/ipv4/ip_forward',
       'net.ipv4.conf.lo.rp_filter',
       'net/ipv4/conf/lo/rp_filter',
+      'net.ipv6.conf.all.forwarding',
+      IPV6_FORWARDING,
     ]) {
       for (const value of ['0', '1']) {
         await sysctl.write(name, value)

@@ -52,7 +52,7 @@ function keyFile(t: Test, wireguard: Wireguard): { readonly file: string; readon
 function peer(wireguard: Wireguard, octet: number, rest: Partial<PeerConfig> = {}): PeerConfig {
   return {
     publicKey: wireguard.generateKey().publicKey,
-    allowedIps: [`244.${octet}.0.0/16`, `246.0.${octet}.1/32`],
+    allowedIps: [`244.${octet}.0.0/16`, `246.0.${octet}.1/32`, `fd42:${octet}::/48`],
     keepaliveSeconds: 0,
     ...rest,
   }
@@ -113,7 +113,7 @@ async function peersStory(t: Test, { wireguard, name, key }: Story): Promise<voi
   await wireguard.sync(name, { listenPort: 45_872, peers: [b, c] })
   t.same(await peersNow(), asState(b, c), 'a peer that is not named goes')
 
-  const wider: PeerConfig = { ...b, allowedIps: ['244.2.0.0/16'], keepaliveSeconds: 25 }
+  const wider: PeerConfig = { ...b, allowedIps: ['244.2.0.0/16', 'fd42:2::/48'], keepaliveSeconds: 25 }
   await wireguard.sync(name, { listenPort: 45_873, peers: [wider, c] })
   t.same(await peersNow(), asState(wider, c))
   t.equal((await wireguard.read(name))?.listenPort, 45_873)
@@ -129,6 +129,14 @@ async function peersStory(t: Test, { wireguard, name, key }: Story): Promise<voi
   ]
   await wireguard.sync(name, { listenPort: 45_873, peers: swapped })
   t.same(await peersNow(), asState(...swapped), 'prefixes change places')
+
+  const otherForm = { ...wider, allowedIps: ['FD42:0002:0::/48', 'fd42:9:0:0::5/128'] }
+  await wireguard.sync(name, { listenPort: 45_873, peers: [otherForm] })
+  const listed = asState({ ...wider, allowedIps: ['fd42:2::/48', 'fd42:9::5/128'] })
+  t.same(await peersNow(), listed, 'IPv6 in its usual form')
+  const taker = { ...c, allowedIps: ['fd42:9::5/128'] }
+  await wireguard.sync(name, { listenPort: 45_873, peers: [{ ...wider, allowedIps: ['fd42:2::/48'] }, taker] })
+  t.same(await peersNow(), asState({ ...wider, allowedIps: ['fd42:2::/48'] }, taker), 'it belongs to one peer')
 
   const bare = { ...wider, allowedIps: [], keepaliveSeconds: 0 }
   await wireguard.sync(name, { listenPort: 45_873, peers: [bare] })
@@ -170,6 +178,8 @@ async function refusals(t: Test, { wireguard, name, key }: Story): Promise<void>
     ['an endpoint without port', { endpoint: '192.0.2.1' }],
     ['an endpoint with port 0', { endpoint: '192.0.2.1:0' }],
     ['a prefix with host bits', { allowedIps: ['244.1.0.1/16'] }],
+    ['an IPv6 prefix with host bits', { allowedIps: ['fd42::1/48'] }],
+    ['a prefix that is too long', { allowedIps: ['fd42::/129'] }],
     ['a prefix that is none', { allowedIps: ['+0.0.0.0/0'] }],
     ['keepalive below zero', { keepaliveSeconds: -1 }],
     ['keepalive that is no whole number', { keepaliveSeconds: 2.5 }],

@@ -115,3 +115,65 @@ t.test('what it does not know it does not guess', async (t) => {
     /the tracer does not know "meta" in: meta mark 5 drop/,
   )
 })
+
+/** The same node for IPv6: nothing is translated, and ICMPv6 carries what IPv6 cannot do without. */
+async function node6(): Promise<FakeNft> {
+  const nft = new FakeNft({ family: 'ip6' })
+  const key = 'ipv6_addr . inet_proto . inet_service'
+  const services = 'fd53:ea1a:4e00::f500:0/112'
+  const element = (value: string) => ({ key: 'fd53:ea1a:4e00::f500:7 . tcp . 80', value })
+  await nft.run([
+    { verb: 'add-table', table },
+    chain('pick-1'),
+    { verb: 'add-map', table, map: 'slot-0', type: { kind: 'map', key, value: 'ipv6_addr . inet_service' } },
+    { verb: 'add-elements', table, map: 'slot-0', elements: [element('fd42:1::5 . 8080')] },
+    rule('pick-1', 'dnat ip6 to ip6 daddr . meta l4proto . th dport map @slot-0'),
+    { verb: 'add-map', table, map: 'services', type: { kind: 'map', key, value: 'verdict' } },
+    { verb: 'add-elements', table, map: 'services', elements: [element('goto pick-1')] },
+    { verb: 'add-map', table, map: 'remote', type: { kind: 'set', key: 'ipv6_addr', flags: ['interval'] } },
+    { verb: 'add-elements', table, map: 'remote', elements: [{ key: 'fd42:1::/48' }, { key: 'fd43::1-fd43::9' }] },
+    chain('balance', { type: 'nat', hook: 'prerouting', priority: -101 }),
+    rule('balance', `ip6 daddr ${services} ip6 daddr . meta l4proto . th dport vmap @services`),
+    rule('balance', 'ip6 daddr fd42:9::9 meta l4proto tcp dnat ip6 to [fd42:9::1]:8443'),
+    rule('balance', 'ip6 daddr fd42:9::9 dnat to fd42:9::2'),
+    chain('guard', { type: 'filter', hook: 'forward', priority: 0 }),
+    rule('guard', 'icmpv6 type { packet-too-big, 1 } accept'),
+    rule('guard', 'meta l4proto ipv6-icmp drop'),
+    rule('guard', `ct original ip6 daddr ${services} accept`),
+    rule('guard', 'ip6 saddr != @remote reject with icmpv6 type addr-unreachable'),
+    chain('keep', { type: 'nat', hook: 'postrouting', priority: 99 }),
+    rule('keep', 'ip6 saddr @remote snat ip6 to ip6 saddr'),
+  ])
+  return nft
+}
+
+t.test('IPv6: connections are given their backend', async (t) => {
+  const nft = await node6()
+  const at = (daddr: string, l4proto: TracePacket['l4proto'] = 'tcp'): TracePacket =>
+    traceNft(nft, 'prerouting', { saddr: 'fd42:2::1', daddr, l4proto, dport: 80 }).packet
+  t.match(at('fd53:ea1a:4e00::f500:7'), {
+    daddr: 'fd42:1::5',
+    dport: 8080,
+    originalDaddr: 'fd53:ea1a:4e00::f500:7',
+  })
+  t.match(at('fd53:ea1a:4e00::f500:8'), { daddr: 'fd53:ea1a:4e00::f500:8', dport: 80 })
+  t.match(at('fd42:9::9'), { daddr: 'fd42:9::1', dport: 8443 })
+  t.match(at('fd42:9::9', 'udp'), { daddr: 'fd42:9::2', dport: 80 })
+  const ipv4: TracePacket = { saddr: '10.0.0.1', daddr: '245.0.0.7', l4proto: 'tcp', dport: 80 }
+  t.same(traceNft(nft, 'prerouting', ipv4), { packet: ipv4, verdict: 'accept', path: [] }, 'IPv4 is not its matter')
+})
+
+t.test('IPv6: prefixes, ranges and types of ICMPv6', async (t) => {
+  const nft = await node6()
+  const verdict = (saddr: string, rest: Partial<TracePacket> = {}): string =>
+    traceNft(nft, 'forward', { saddr, daddr: 'fd42:2::1', l4proto: 'tcp', ...rest }).verdict
+  t.equal(verdict('fd42:1:0:5::9'), 'accept')
+  t.equal(verdict('fd43::9'), 'accept', 'the end of a range')
+  for (const saddr of ['fd42:2::9', 'fd43::a', 'fd43::', '::1']) t.equal(verdict(saddr), 'reject', saddr)
+  t.equal(verdict('fd42:2::9', { originalDaddr: 'fd53:ea1a:4e00::f500:7' }), 'accept')
+  const icmp = (icmpType: number): string => verdict('2001:db8::1', { l4proto: 'icmpv6', icmpType })
+  t.same([1, 2, 3, 128].map(icmp), ['accept', 'accept', 'drop', 'drop'])
+  t.same(traceNft(nft, 'postrouting', { saddr: 'fd42:1::9', daddr: 'fd42:2::1', l4proto: 'udp' }).path, [
+    'sealane_node keep: ip6 saddr @remote snat ip6 to ip6 saddr',
+  ])
+})

@@ -3,6 +3,10 @@ import { FakeNft } from '../../kernel/fake-nft.ts'
 import { nftCompliance } from '../compliance/nft.ts'
 
 nftCompliance(t, () => new FakeNft())
+t.test('IPv6', (t) => {
+  nftCompliance(t, () => new FakeNft({ family: 'ip6' }), { family: 'ip6' })
+  t.end()
+})
 
 t.test('prints itself sorted', async (t) => {
   const nft = new FakeNft()

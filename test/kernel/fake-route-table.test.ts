@@ -55,3 +55,44 @@ t.test('prints itself as commands', async (t) => {
   )
   t.match(await table.lookup('203.0.113.9'), { device: 'eth0', source: '192.0.2.1', mtu: 1500 })
 })
+
+t.test('IPv6: prints itself, and leaves by a device that has an address', async (t) => {
+  const table = new FakeRouteTable({
+    links: [{ name: 'eth0' }],
+    addresses: [{ device: 'eth0', address: '192.0.2.1/24' }],
+    defaultDevice: 'eth0',
+  })
+  await t.rejects(table.lookup('2001:db8::9'), {
+    code: 'ENETUNREACH',
+    message: 'ip -6 route get 2001:db8::9: network is unreachable',
+  })
+  await table.addAddress({ device: 'eth0', address: 'fd00::1/64' })
+  t.match(await table.lookup('2001:db8::9'), { device: 'eth0', source: 'fd00::1', mtu: 1500 })
+  t.match(await table.lookup('203.0.113.9'), { device: 'eth0', source: '192.0.2.1' })
+  await table.addRule({ family: 6, priority: 74, table: 7311, exceptMark: 0x1073 })
+  await table.replaceNeighbour({ device: 'eth0', address: 'fe80::5ea1:c000:202', mac: '0a:5e:c0:00:02:02' })
+  const hop = { device: 'eth0', onlink: true }
+  await table.replaceRoute({
+    table: 7312,
+    destination: 'fd01::/48',
+    type: 'unicast',
+    nextHops: [
+      { ...hop, via: 'fe80::1' },
+      { ...hop, via: 'fe80::2', weight: 2 },
+    ],
+    source: 'fd00::1',
+  })
+  await table.replaceRoute({ table: 7312, destination: 'fd00::/8', type: 'unreachable', nextHops: [], metric: 2000 })
+  t.equal(
+    table.toString(),
+    [
+      'ip -6 neighbour replace fe80::5ea1:c000:202 lladdr 0a:5e:c0:00:02:02 dev eth0 nud permanent',
+      'ip -6 route replace fd01::/48 table 7312 proto 173 src fd00::1 nexthop via fe80::1 dev eth0 weight 1 onlink nexthop via fe80::2 dev eth0 weight 2 onlink',
+      'ip -6 route replace unreachable fd00::/8 table 7312 proto 173 metric 2000',
+      'ip -6 rule add not fwmark 0x1073 priority 74 lookup 7311 protocol 173',
+      'ip address add fd00::1/64 dev eth0 nodad',
+    ].join('\n'),
+  )
+  await table.deleteAddress({ device: 'eth0', address: '192.0.2.1/24' })
+  t.match(table.toString(), 'ip -6 neighbour', 'the end of IPv4 is not that of IPv6')
+})

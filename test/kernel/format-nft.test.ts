@@ -4,6 +4,7 @@ import { KernelError } from '../../kernel/errors.ts'
 import { formatNft } from '../../kernel/format-nft.ts'
 import type { NftElement, NftStatement } from '../../kernel/nft-transaction.ts'
 import { parseElements } from '../../kernel/parse-nft.ts'
+import { formatAddress } from '../../model/ip.ts'
 
 const table = 'sealane_node'
 const SLOT = { kind: 'map', key: 'ipv4_addr . inet_proto . inet_service', value: 'ipv4_addr . inet_service' } as const
@@ -50,6 +51,58 @@ t.test('each statement as nft reads it', (t) => {
   t.end()
 })
 
+t.test('for tables of IPv6', (t) => {
+  const backend6 = { key: 'fd53:ea1a:4e00::f500:7 . tcp . 80', value: 'fd42:: . 8080' }
+  const statements: readonly NftStatement[] = [
+    { verb: 'add-table', table },
+    { verb: 'add-rule', table, chain: 'pre', rule: 'meta l4proto tcp dnat ip6 to [fd42::5]:80' },
+    { verb: 'add-elements', table, map: 'slot-0', elements: [backend6, { key: ':: . udp . 53', value: '::1 . 53' }] },
+    { verb: 'add-elements', table, map: 'remote', elements: [{ key: 'fd00::/8' }, { key: 'fe00::1-fe00::9' }] },
+    { verb: 'delete-elements', table, map: 'slot-0', elements: [backend6] },
+  ]
+  t.equal(
+    formatNft(statements, 'ip6'),
+    [
+      'add table ip6 sealane_node',
+      'add rule ip6 sealane_node pre meta l4proto tcp dnat ip6 to [fd42::5]:80',
+      'add element ip6 sealane_node slot-0 {',
+      'fd53:ea1a:4e00::f500:7 . tcp . 80 : fd42:: . 8080,',
+      ':: . udp . 53 : ::1 . 53',
+      '}',
+      'add element ip6 sealane_node remote {',
+      'fd00::/8,',
+      'fe00::1-fe00::9',
+      '}',
+      'delete element ip6 sealane_node slot-0 {',
+      'fd53:ea1a:4e00::f500:7 . tcp . 80',
+      '}',
+      '',
+    ].join('\n'),
+  )
+  for (const key of [
+    ':',
+    ' : ',
+    'a : b',
+    'fd00::1 : accept',
+    'fd00:1',
+    'fd00::/8/9',
+    'x::1',
+    '::1-',
+    'tcp:80',
+    '[::1]',
+  ])
+    t.throws(
+      () => formatNft([{ verb: 'add-elements', table, map: 'm', elements: [{ key }] }], 'ip6'),
+      { code: 'EINVAL', message: /element key ".*": expected letters, digits, .*or IPv6 addresses/ },
+      key,
+    )
+  t.throws(() => formatNft([{ verb: 'add-rule', table, chain: 'c', rule: 'dnat to [::1' }], 'ip6'), {
+    code: 'EINVAL',
+    message: /brackets and quotes in pairs/,
+  })
+  t.end()
+})
+
 t.test('what could do more than it says is refused', (t) => {
   const rows: readonly (readonly [NftStatement, RegExp])[] = [
     [{ verb: 'add-table', table: 'a b' }, /table name "a b": expected a letter or _, then/],
@@ -83,7 +136,7 @@ t.test('no text makes a second statement', (t) => {
   const anything = fc.oneof(
     fc.string(),
     fc.string({ unit: 'binary' }),
-    fc.constantFrom('accept', 'a\n', '";', '}{', 'a"b"'),
+    fc.constantFrom('accept', 'a\n', '";', '}{', 'a"b"', '::1 : accept', 'fd00::1', '[::1]:80'),
   )
   fc.assert(
     fc.property(anything, anything, anything, (name, rule, value) => {
@@ -101,6 +154,8 @@ t.test('no text makes a second statement', (t) => {
           throw error
         }
         const lines = statement.verb === 'add-elements' ? 4 : 2
+        // One colon stands between key and value, and none beside it.
+        if (statement.verb === 'add-elements' && text.match(/ : |^: | :$/gm)?.length !== 1) return false
         if (text.split('\n').length !== lines || /[;#$\\]/.test(text.replace(/comment ".*"$/m, ''))) return false
       }
       return true
@@ -113,10 +168,12 @@ t.test('no text makes a second statement', (t) => {
 t.test('elements that are printed are read back', (t) => {
   const octet = fc.integer({ min: 0, max: 255 })
   const address = fc.tuple(octet, octet, octet, octet).map((parts) => parts.join('.'))
+  const address6 = fc.bigInt({ min: 0n, max: (1n << 128n) - 1n }).map((value) => formatAddress({ family: 6, value }))
   const port = fc.integer({ min: 1, max: 65_535 })
-  const key = fc.tuple(address, fc.constantFrom('tcp', 'udp'), port).map((parts) => parts.join(' . '))
+  const anyAddress = fc.oneof(address, address6)
+  const key = fc.tuple(anyAddress, fc.constantFrom('tcp', 'udp'), port).map((parts) => parts.join(' . '))
   const value = fc.oneof(
-    fc.tuple(address, port).map((parts) => parts.join(' . ')),
+    fc.tuple(anyAddress, port).map((parts) => parts.join(' . ')),
     fc.constant('goto pick-2'),
     fc.constant(undefined),
   )

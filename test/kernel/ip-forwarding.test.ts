@@ -2,16 +2,17 @@
 import { existsSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { KernelError } from '../../kernel/errors.ts'
 import { FakeSysctl } from '../../kernel/fake-sysctl.ts'
 import { ensureForwarding, restoreForwarding } from '../../kernel/ip-forwarding.ts'
-import { IP_FORWARDING } from '../../model/kernel-ids.ts'
+import { IP_FORWARDING, IPV6_FORWARDING } from '../../model/kernel-ids.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const BOOT = 'kernel/random/boot_id'
 
 function node(t: Parameters<typeof temporaryFolder>[0], forwarding: '0' | '1') {
   const folder = join(temporaryFolder(t), 'state', 'nodes', 'gw')
-  const sysctl = new FakeSysctl({ [IP_FORWARDING]: forwarding, [BOOT]: 'first\n' })
+  const sysctl = new FakeSysctl({ [IP_FORWARDING]: forwarding, [IPV6_FORWARDING]: '0', [BOOT]: 'first\n' })
   return { folder, sysctl, one: join(folder, 'one'), two: join(folder, 'two') }
 }
 
@@ -25,6 +26,29 @@ t.test('switched on by us: switched off by us', async (t) => {
   t.equal(await sysctl.read(IP_FORWARDING), '0')
   t.notOk(existsSync(one))
   t.equal(await restoreForwarding(sysctl, one), false, 'once')
+})
+
+t.test('IPv6 has a switch of its own', async (t) => {
+  const { sysctl, one, two } = node(t, '1')
+  t.equal(await ensureForwarding(sysctl, one), false)
+  t.equal(await ensureForwarding(sysctl, two, IPV6_FORWARDING), true)
+  t.equal(await sysctl.read(IPV6_FORWARDING), '1')
+  t.equal(await restoreForwarding(sysctl, one), false)
+  t.equal(await restoreForwarding(sysctl, two, IPV6_FORWARDING), true)
+  t.same([await sysctl.read(IP_FORWARDING), await sysctl.read(IPV6_FORWARDING)], ['1', '0'])
+})
+
+t.test('what could not be switched on is not switched off', async (t) => {
+  const { sysctl, one, two } = node(t, '0')
+  const write = sysctl.write.bind(sysctl)
+  sysctl.write = () => Promise.reject(new KernelError('EPERM', 'sysctl', '/proc/sys is read-only here'))
+  await t.rejects(ensureForwarding(sysctl, one), { code: 'EPERM' })
+  sysctl.write = write
+  await sysctl.write(IP_FORWARDING, '1')
+  t.equal(await restoreForwarding(sysctl, one), false)
+  t.equal(await sysctl.read(IP_FORWARDING), '1', 'somebody else did it')
+  await t.rejects(ensureForwarding(sysctl, two, 'net/ipv6/conf/none/forwarding'), { code: 'ENOENT' })
+  t.equal(await restoreForwarding(sysctl, two, 'net/ipv6/conf/none/forwarding'), false, 'leaving does not fail')
 })
 
 t.test('on before us: it stays on', async (t) => {

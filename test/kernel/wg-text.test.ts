@@ -16,7 +16,7 @@ t.test('a dump', (t) => {
   const dump =
     `${SECRET}\t${A}\t4500\toff\n` +
     `${C}\t(none)\t[2001:db8::1]:4500\t(none)\t0\t0\t0\toff\n` +
-    `${B}\t(none)\t(none)\t246.0.0.2/32,244.1.0.0/16\t1795000000\t10\t20\t15\n`
+    `${B}\t(none)\t(none)\tfd42:1::/48,246.0.0.2/32,244.1.0.0/16\t1795000000\t10\t20\t15\n`
   const state = parseDump('sealane0', dump)
   t.strictSame(state, {
     name: 'sealane0',
@@ -25,7 +25,7 @@ t.test('a dump', (t) => {
     peers: [
       {
         publicKey: B,
-        allowedIps: ['244.1.0.0/16', '246.0.0.2/32'],
+        allowedIps: ['244.1.0.0/16', '246.0.0.2/32', 'fd42:1::/48'],
         keepaliveSeconds: 15,
         lastHandshakeMs: 1_795_000_000_000,
         rxBytes: 10,
@@ -35,6 +35,10 @@ t.test('a dump', (t) => {
     ],
   })
   t.notMatch(JSON.stringify(state), SECRET, 'the private key stays behind')
+  t.throws(() => parseDump('x', `${dump}${A}\t(none)\t(none)\tfd42::zz/48\t0\t0\t0\toff\n`), {
+    code: 'UNKNOWN',
+    message: 'wg show x dump: expected tab-separated fields of a device and its peers',
+  })
   t.match(parseDump('sealane0', '(none)\t(none)\t45904\toff\n'), { publicKey: '', listenPort: 45_904, peers: [] })
   t.end()
 })
@@ -102,6 +106,14 @@ t.test('wg set is told what differs, and no more', (t) => {
     ['a peer less', { listenPort: 4500, peers: [b] }, `peer ${C} remove`],
     ['a peer more', { listenPort: 4500, peers: [b, c, { ...c, publicKey: A, allowedIps: [] }] }, `peer ${A}`],
   ]
+  const six = { ...state, peers: [{ ...state.peers[1]!, allowedIps: ['fd42:2::/48'] }] }
+  const sixes = (...allowedIps: string[]): DeviceConfig => ({ listenPort: 4500, peers: [{ ...c, allowedIps }] })
+  t.equal(planWgSync(six, sixes('FD42:2:0::/48')).join(' '), '', 'the same in another form')
+  t.equal(
+    planWgSync(six, sixes('FD42:2:0::/48', '244.2.0.0/16')).join(' '),
+    `peer ${C} allowed-ips 244.2.0.0/16,fd42:2::/48`,
+    'both families',
+  )
   for (const [say, config, want] of rows) t.equal(planWgSync(state, config).join(' '), want, say)
   t.end()
 })
