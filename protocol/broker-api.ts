@@ -42,6 +42,13 @@ export interface JoinResponse {
   readonly caBundle: readonly Uint8Array[]
   readonly clusterset: string
   readonly clusterIndex: number
+  /**
+   * Of the facts, what the others know the cluster by: IPv6 is left out where it overlaps another member's. Both are
+   * empty from a broker that leaves nothing out.
+   */
+  readonly podCIDRs: readonly string[]
+  readonly serviceCIDRs: readonly string[]
+  /** One for each of podCIDRs, or none. */
   readonly globalCIDRs: readonly string[]
   readonly globalRange: string
   readonly clustersetIpRange: string
@@ -165,8 +172,11 @@ export interface BrokerApi {
   renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse>
   /** Withdraws all records of the cluster and ends its membership. */
   leave(peer: Peer): Promise<void>
-  /** Throws RefusedError when the cluster is no member any more. */
-  openPublish(peer: Peer, reply: (message: PublishReply) => void): PublishSession
+  /**
+   * `end` is called when the stream is to be ended without a message of the peer's: it is no member any more. Throws
+   * RefusedError when that is so already.
+   */
+  openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: RefusedError) => void): PublishSession
   /** Yields until the signal; the transport pulls only as fast as the peer takes. */
   watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage>
 }

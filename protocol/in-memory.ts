@@ -118,13 +118,14 @@ class InMemoryPublishStream implements PublishStream {
   #tail: Promise<void> = Promise.resolve()
 
   constructor(api: BrokerApi, peer: Peer, signal: AbortSignal) {
-    this.#session = api.openPublish(peer, (reply) => {
+    const onReply = (reply: PublishReply): void => {
       for (const part of splitNeed(reply)) {
         const known = codec.decodePublishReply(codec.encodePublishReply(part))
         if (known !== undefined && !this.#ended.signal.aborted) this.#queue.push(known)
       }
       this.#wake()
-    })
+    }
+    this.#session = api.openPublish(peer, onReply, (reason) => this.#end(reason))
     const onAbort = (): void => this.#end(signal.reason)
     signal.addEventListener('abort', onAbort, { once: true })
     this.#ended.signal.addEventListener('abort', () => {

@@ -6,6 +6,7 @@ import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ClusterFacts, JoinResponse } from './broker-api.ts'
 import type { MemberIdentity } from './identity/member-files.ts'
+import { readCertificate } from './identity/read-certificate.ts'
 import type { JoinToken } from './identity/token.ts'
 import { createCsr } from './identity/x509.ts'
 import { connectForJoin } from './transport/grpc-client.ts'
@@ -16,8 +17,10 @@ export interface JoiningDesk {
   token(): Promise<string | undefined>
   /** Made and kept before it is given, the same one until the join is over. */
   key(): Promise<KeyObject>
-  /** Takes the place of what was told before. */
-  problem(problem: JoinProblem): Promise<void>
+  /** Takes a token away that nobody needs any more. False where none lies there. */
+  dropToken(): Promise<boolean>
+  /** Takes the place of what was told before; undefined: all is well. */
+  problem(problem: JoinProblem | undefined): Promise<void>
   /** True while problem() says of this token that it is refused; whoever installs may take that away again. */
   isRefused(token: string): Promise<boolean>
 }
@@ -68,8 +71,14 @@ export function joinedIdentity({ token, cluster, key }: JoinAsk, response: JoinR
   }
 }
 
+/** When its certificate ends: past that it opens no door, and a token has to make another. */
+export function endOfIdentity({ certificate }: MemberIdentity): number {
+  return readCertificate(certificate).notAfterMs
+}
+
 /** The cluster's own Cluster object as the broker's answer makes it. */
 export function ownCluster(id: ClusterId, facts: ClusterFacts, response: JoinResponse): Cluster {
+  const { podCIDRs, serviceCIDRs } = response.podCIDRs.length > 0 ? response : facts
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Cluster',
@@ -77,8 +86,8 @@ export function ownCluster(id: ClusterId, facts: ClusterFacts, response: JoinRes
     spec: {
       id,
       index: response.clusterIndex,
-      podCIDRs: facts.podCIDRs,
-      serviceCIDRs: facts.serviceCIDRs,
+      podCIDRs,
+      serviceCIDRs,
       globalCIDRs: response.globalCIDRs,
       labels: facts.labels,
     },

@@ -65,7 +65,7 @@ export interface PublishSessionInit {
 
 export const DEFAULT_PUBLISH_SESSION: PublishSessionInit = {
   retryMinMs: 100,
-  retryMaxMs: 10_000,
+  retryMaxMs: 5000,
   answerTimeoutMs: 30_000,
   window: 256,
   digestPart: 2000,

@@ -8,6 +8,7 @@ import type {
   ServiceExportBody,
 } from '../model/records.ts'
 import type { EndpointPort, ImportPort, Protocol, SliceEndpoint } from '../model/objects.ts'
+import { MAX_ZONE_HINTS } from '../model/spec-constants.ts'
 import {
   CodecError,
   integer,
@@ -117,7 +118,11 @@ function sliceToWire(body: EndpointSliceBody): wire.EndpointSlice {
     service: body.service,
     addressType: body.addressType,
     ports: body.ports.map((port) => ({ ...port })),
-    endpoints: body.endpoints.map((endpoint) => ({ ...endpoint, addresses: [...endpoint.addresses] })),
+    endpoints: body.endpoints.map(({ hints, ...endpoint }) => ({
+      ...endpoint,
+      addresses: [...endpoint.addresses],
+      zoneHints: (hints?.forZones ?? []).map(({ name }) => name),
+    })),
   }
 }
 
@@ -143,11 +148,13 @@ function slicePort(port: wire.SlicePort, field: string): EndpointPort {
 
 function sliceEndpoint(endpoint: wire.SliceEndpoint, field: string): SliceEndpoint {
   const conditions = endpoint.conditions
+  const zones = texts(endpoint.zoneHints, `${field}.zoneHints`, MAX_ZONE_HINTS, limits.MAX_LABEL_VALUE)
   return {
     addresses: texts(endpoint.addresses, `${field}.addresses`, limits.MAX_ADDRESSES_PER_ENDPOINT, ADDRESS_TEXT),
     ...optional('hostname', optionalText(endpoint.hostname, `${field}.hostname`)),
     ...optional('nodeName', optionalText(endpoint.nodeName, `${field}.nodeName`)),
     ...optional('zone', optionalText(endpoint.zone, `${field}.zone`)),
+    ...optional('hints', zones.length === 0 ? undefined : { forZones: zones.map((name) => ({ name })) }),
     ...optional(
       'conditions',
       conditions === undefined

@@ -56,7 +56,7 @@ export interface WatchSessionInit {
 
 export const DEFAULT_WATCH_SESSION: WatchSessionInit = {
   retryMinMs: 100,
-  retryMaxMs: 10_000,
+  retryMaxMs: 5000,
   answerTimeoutMs: 15_000,
   saveEveryMs: 1000,
 }

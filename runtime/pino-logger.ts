@@ -15,17 +15,21 @@ export interface LogSink {
 export function createLogger(component: string, level: LogThreshold = 'info', sink?: LogSink): Logger {
   const options = {
     level,
-    base: { component },
+    base: null,
     timestamp: stdTimeFunctions.isoTime,
     formatters: { level: (label: string) => ({ level: label }) },
   }
-  return new PinoLogger(pino(options, sink ?? destination({ dest: 2, sync: true })))
+  return new PinoLogger(pino(options, sink ?? destination({ dest: 2, sync: true })), { component })
 }
 
 class PinoLogger implements Logger {
+  readonly #root: Pino
+  readonly #fields: LogFields
   readonly #pino: Pino
-  constructor(inner: Pino) {
-    this.#pino = inner
+  constructor(root: Pino, fields: LogFields) {
+    this.#root = root
+    this.#fields = fields
+    this.#pino = root.child(fields)
   }
   debug(message: string, fields?: LogFields): void {
     if (this.#pino.isLevelEnabled('debug')) this.#pino.debug(redact(fields ?? {}), message)
@@ -40,6 +44,7 @@ class PinoLogger implements Logger {
     if (this.#pino.isLevelEnabled('error')) this.#pino.error(redact(fields ?? {}), message)
   }
   child(fields: LogFields): Logger {
-    return new PinoLogger(this.#pino.child(redact(fields) as LogFields))
+    // Pino writes a field of a child beside its parent's: the name would stand there twice.
+    return new PinoLogger(this.#root, { ...this.#fields, ...(redact(fields) as LogFields) })
   }
 }

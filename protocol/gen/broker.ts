@@ -50,6 +50,9 @@ export interface JoinResponse {
   globalRange: string;
   clustersetIpRange: string;
   observedAddress: string;
+  /** What is carried of the stated ones. Absent from a broker that knows of none that are not. */
+  podCidrs: string[];
+  serviceCidrs: string[];
 }
 
 export interface RenewRequest {
@@ -270,7 +273,11 @@ export interface SliceEndpoint {
   hostname?: string | undefined;
   nodeName?: string | undefined;
   zone?: string | undefined;
-  conditions?: SliceEndpoint_Conditions | undefined;
+  conditions?:
+    | SliceEndpoint_Conditions
+    | undefined;
+  /** Zones that the endpoint is meant for (hints.forZones); empty: none are named. */
+  zoneHints: string[];
 }
 
 export interface SliceEndpoint_Conditions {
@@ -554,6 +561,8 @@ function createBaseJoinResponse(): JoinResponse {
     globalRange: "",
     clustersetIpRange: "",
     observedAddress: "",
+    podCidrs: [],
+    serviceCidrs: [],
   };
 }
 
@@ -582,6 +591,12 @@ export const JoinResponse: MessageFns<JoinResponse> = {
     }
     if (message.observedAddress !== "") {
       writer.uint32(66).string(message.observedAddress);
+    }
+    for (const v of message.podCidrs) {
+      writer.uint32(74).string(v!);
+    }
+    for (const v of message.serviceCidrs) {
+      writer.uint32(82).string(v!);
     }
     return writer;
   },
@@ -661,6 +676,22 @@ export const JoinResponse: MessageFns<JoinResponse> = {
             }
 
             message.observedAddress = reader.string();
+            continue;
+          }
+          case 9: {
+            if (tag !== 74) {
+              break;
+            }
+
+            message.podCidrs.push(reader.string());
+            continue;
+          }
+          case 10: {
+            if (tag !== 82) {
+              break;
+            }
+
+            message.serviceCidrs.push(reader.string());
             continue;
           }
         }
@@ -3003,7 +3034,14 @@ export const SlicePort: MessageFns<SlicePort> = {
 };
 
 function createBaseSliceEndpoint(): SliceEndpoint {
-  return { addresses: [], hostname: undefined, nodeName: undefined, zone: undefined, conditions: undefined };
+  return {
+    addresses: [],
+    hostname: undefined,
+    nodeName: undefined,
+    zone: undefined,
+    conditions: undefined,
+    zoneHints: [],
+  };
 }
 
 export const SliceEndpoint: MessageFns<SliceEndpoint> = {
@@ -3022,6 +3060,9 @@ export const SliceEndpoint: MessageFns<SliceEndpoint> = {
     }
     if (message.conditions !== undefined) {
       SliceEndpoint_Conditions.encode(message.conditions, writer.uint32(42).fork()).join();
+    }
+    for (const v of message.zoneHints) {
+      writer.uint32(50).string(v!);
     }
     return writer;
   },
@@ -3077,6 +3118,14 @@ export const SliceEndpoint: MessageFns<SliceEndpoint> = {
             }
 
             message.conditions = SliceEndpoint_Conditions.decode(reader, reader.uint32());
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.zoneHints.push(reader.string());
             continue;
           }
         }

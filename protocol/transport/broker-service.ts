@@ -131,7 +131,7 @@ async function publish(deps: BrokerServiceDeps, call: Duplex, signal: AbortSigna
     }
     for (const part of splitNeed(message)) call.write(asBuffer(codec.encodePublishReply(part)))
   }
-  const session = deps.api.openPublish(peer, reply)
+  const session = deps.api.openPublish(peer, reply, (reason) => fail.abort(reason))
   const ended = AbortSignal.any([signal, fail.signal])
   try {
     await readAll(deps, call, session, ended)

@@ -14,6 +14,7 @@ import { type Identity, SERVER_NAME } from '../identity/x509.ts'
 import { MAX_MESSAGE_BYTES } from '../limits.ts'
 import * as codec from '../messages-codec.ts'
 import { GrpcPublishStream } from './grpc-publish-stream.ts'
+import { limitHandshake } from './limit-handshake.ts'
 import { fetchPinnedCa, probeServer } from './probe-server.ts'
 import { asBuffer, cancelSoon, identity, methodPath } from './raw-service.ts'
 import { isGrpcFailure, statusToError } from './status-codes.ts'
@@ -22,6 +23,11 @@ export interface ClientLimits {
   /** For Join, Renew and Leave. */
   readonly callTimeoutMs: number
   readonly probeTimeoutMs: number
+  /**
+   * From the first packet to the end of the TLS handshake. Well below what TCP allows itself: packets of a connection
+   * that was begun towards a broker which has moved since go to its old place for minutes.
+   */
+  readonly connectTimeoutMs: number
   /** A broker that answers no ping for keepaliveMs + keepaliveTimeoutMs is taken as gone. */
   readonly keepaliveMs: number
   readonly keepaliveTimeoutMs: number
@@ -30,6 +36,7 @@ export interface ClientLimits {
 export const DEFAULT_CLIENT_LIMITS: ClientLimits = {
   callTimeoutMs: 15_000,
   probeTimeoutMs: 5000,
+  connectTimeoutMs: 3000,
   keepaliveMs: 10_000,
   keepaliveTimeoutMs: 5000,
 }
@@ -86,6 +93,8 @@ export async function connectForJoin(init: ConnectForJoinInit, signal: AbortSign
 interface Attempt {
   readonly address: BrokerAddress
   readonly channel: Client
+  /** Why we gave it up ourselves. */
+  failure?: BrokerUnreachableError
 }
 
 class GrpcBrokerClient implements BrokerClient {
@@ -193,15 +202,28 @@ class GrpcBrokerClient implements BrokerClient {
       const address = this.#addresses[this.#at % this.#addresses.length] as BrokerAddress
       const channel = new Client(targetOf(address), this.#credentials(), clientOptions(this.#limits))
       this.#attempt = { address, channel }
+      this.#expectConnection(this.#attempt)
     }
     return this.#attempt
   }
 
+  /** Gives an attempt up that is not connected in time; its calls fail then. */
+  #expectConnection(attempt: Attempt): void {
+    const { connectTimeoutMs } = this.#limits
+    attempt.channel.waitForReady(this.#init.clock.now() + connectTimeoutMs, (error) => {
+      if (error === undefined || this.#attempt !== attempt) return
+      const where = formatBrokerAddress(attempt.address)
+      attempt.failure = new BrokerUnreachableError(`broker at ${where}: no connection within ${connectTimeoutMs} ms`)
+      this.#next(attempt)
+    })
+  }
+
   #credentials(): ReturnType<typeof credentials.createSsl> {
-    const roots = Buffer.from(this.#init.ca.map(certificateToPem).join(''))
-    const own = this.#init.identity
-    if (own === undefined) return credentials.createSsl(roots)
-    return credentials.createSsl(roots, Buffer.from(keyToPem(own.key)), Buffer.from(certificateToPem(own.certificate)))
+    const { ca, clock, identity: own } = this.#init
+    const roots = Buffer.from(ca.map(certificateToPem).join(''))
+    const shown =
+      own === undefined ? [] : [Buffer.from(keyToPem(own.key)), Buffer.from(certificateToPem(own.certificate))]
+    return limitHandshake(credentials.createSsl(roots, ...shown), clock, this.#limits.connectTimeoutMs)
   }
 
   /**
@@ -210,15 +232,12 @@ class GrpcBrokerClient implements BrokerClient {
    */
   async #explain(error: unknown, attempt: Attempt, answered: boolean, signal: AbortSignal): Promise<Error> {
     if (signal.aborted) return signal.reason instanceof Error ? signal.reason : new Error('aborted')
+    if (attempt.failure !== undefined) return attempt.failure
     if (!isGrpcFailure(error)) return error instanceof Error ? error : new ProtocolError(String(error))
     const { address } = attempt
     const failure = statusToError(error, formatBrokerAddress(address))
     if (!(failure instanceof BrokerUnreachableError)) return failure
-    // Only once, when several calls fail with the same connection.
-    if (this.#attempt === attempt) {
-      this.#drop()
-      this.#at += 1
-    }
+    this.#next(attempt)
     if (answered || error.code !== status.UNAVAILABLE || this.#closed) return failure
     const { clusterset, ca, clock } = this.#init
     try {
@@ -227,6 +246,13 @@ class GrpcBrokerClient implements BrokerClient {
       return cause instanceof Error ? cause : failure
     }
     return failure
+  }
+
+  /** Only once, when several calls fail with the same connection. */
+  #next(attempt: Attempt): void {
+    if (this.#attempt !== attempt) return
+    this.#drop()
+    this.#at += 1
   }
 
   #drop(): void {

@@ -52,6 +52,12 @@ const endpoint = fc.record(
     hostname: name,
     nodeName: name,
     zone: words,
+    hints: fc.record({
+      forZones: fc.array(fc.record({ name: fc.string({ minLength: 1, maxLength: 63 }) }), {
+        minLength: 1,
+        maxLength: 8,
+      }),
+    }),
     conditions: fc.record({ ready: fc.boolean(), serving: fc.boolean(), terminating: fc.boolean() }, maybe),
   },
   { requiredKeys: ['addresses'] },

@@ -36,6 +36,8 @@ t.test('join works without a certificate, with the CA pinned by the token', asyn
     caBundle: [by.ca.certificate],
     clusterset: 'demo',
     clusterIndex: 3,
+    podCIDRs: ['10.42.0.0/16'],
+    serviceCIDRs: ['fd00:9::/108'],
     globalCIDRs: ['244.1.0.0/16'],
     globalRange: '244.0.0.0/8',
     clustersetIpRange: '245.0.0.0/16',
@@ -52,6 +54,7 @@ t.test('join works without a certificate, with the CA pinned by the token', asyn
   const csr = await createCsr(createKey())
   const answer = await client.join({ secret: token.secret(), cluster: 'milano', csr, facts: FACTS, nowMs: 1 }, signal)
   t.equal(answer.clusterIndex, 3)
+  t.same([answer.podCIDRs, answer.serviceCIDRs], [['10.42.0.0/16'], ['fd00:9::/108']])
   t.equal(answer.observedAddress, '127.0.0.1')
   t.same(Buffer.from(answer.certificate), Buffer.from(csr))
 
