@@ -11,6 +11,7 @@ import {
   parsePrefix,
   translate,
 } from './ip.ts'
+import { ipv4Among, ipv6Among } from './ipv6-claims.ts'
 import { LANE_ADDRESS_RANGE } from './kernel-ids.ts'
 
 export interface PrefixPair {
@@ -22,7 +23,8 @@ export interface PrefixPair {
 
 /**
  * The one-to-one translation of a cluster; empty when its addresses are used as they are. Throws InvalidAddressError
- * unless there is a global CIDR of the same family and size for each pod CIDR, or none at all.
+ * unless there is a global CIDR of the same family and size for each pod CIDR, that of an IPv6 one being itself, or
+ * none at all.
  */
 export function prefixPairs(spec: Pick<ClusterSpec, 'podCIDRs' | 'globalCIDRs'>): PrefixPair[] {
   const { podCIDRs, globalCIDRs } = spec
@@ -37,8 +39,20 @@ export function prefixPairs(spec: Pick<ClusterSpec, 'podCIDRs' | 'globalCIDRs'>)
       const expected = `the size and family of podCIDRs[${i}], ${formatPrefix(own)}`
       throw new InvalidAddressError(`globalCIDRs[${i}]`, formatPrefix(global), expected)
     }
+    if (own.family === 6 && global.value !== own.value) {
+      const expected = `podCIDRs[${i}] itself, ${formatPrefix(own)}: IPv6 is not translated`
+      throw new InvalidAddressError(`globalCIDRs[${i}]`, formatPrefix(global), expected)
+    }
     return { own, global }
   })
+}
+
+/** Families of the addresses that a cluster's pods have, as far as they are carried: IPv4 first. */
+export function podFamilies(spec: Pick<ClusterSpec, 'podCIDRs'>): ('IPv4' | 'IPv6')[] {
+  const families: ('IPv4' | 'IPv6')[] = []
+  if (ipv4Among(spec.podCIDRs).length > 0) families.push('IPv4')
+  if (ipv6Among(spec.podCIDRs).length > 0) families.push('IPv6')
+  return families
 }
 
 /** Prefixes under which the other clusters reach this one's pods. */

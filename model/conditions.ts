@@ -4,6 +4,9 @@ import type { Condition } from './objects.ts'
 /** What a controller finds; when it became so is remembered by setCondition. */
 export type ConditionFinding = Omit<Condition, 'lastTransitionTime'>
 
+/** On a Cluster: whether the broker hears it. */
+export const CONDITION_IN_CONTACT = 'InContact'
+
 /** The API's limit for a condition's message, characters. */
 const MAX_MESSAGE_LENGTH = 32_768
 

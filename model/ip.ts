@@ -93,6 +93,11 @@ export function compareAddresses(a: Address, b: Address): number {
   return a.value < b.value ? -1 : a.value > b.value ? 1 : 0
 }
 
+/** Those of one family, in their order. */
+export function ofFamily<T extends Address>(items: readonly T[], family: Family): T[] {
+  return items.filter((item) => item.family === family)
+}
+
 /** Replaces the network part: the same host in another network of the same length. */
 export function translate(address: Address, from: Prefix, to: Prefix): Address {
   return { family: to.family, value: to.value + (address.value - from.value) }

@@ -11,7 +11,7 @@ export const VXLAN_DEVICE = 'sealane-vx'
 export const VXLAN_PORT = 4810
 export const VXLAN_VNI = 7300
 
-/** nft tables, family ip. */
+/** nft tables, of family ip and, where a cluster has IPv6 pod CIDRs, of family ip6. */
 export const NFT_TABLE_GATEWAY = 'sealane_gateway'
 export const NFT_TABLE_NODE = 'sealane_node'
 
@@ -49,6 +49,8 @@ export const LANE_MARK = 0x1073
 /** Address ranges that Sealane brings along (class E, so that no real network has them). */
 export const DEFAULT_GLOBAL_RANGE = '244.0.0.0/8'
 export const DEFAULT_CLUSTERSET_IP_RANGE = '245.0.0.0/16'
+/** Clusterset IPs of family IPv6 (RFC 4193): this prefix and the IPv4 one in the low 32 bits, see clusterset-ip.ts. */
+export const CLUSTERSET_IPV6_PREFIX = 'fd53:ea1a:4e00::/96'
 /** Lane device addresses: see laneAddress() in addressing.ts. */
 export const LANE_ADDRESS_RANGE = '246.0.0.0/8'
 
@@ -65,3 +67,5 @@ export function lanePort(lane: number): number {
 
 /** The kernel's switch for forwarding IPv4 between devices, by its name below /proc/sys. */
 export const IP_FORWARDING = 'net/ipv4/ip_forward'
+/** The same for IPv6. Switching it on makes the kernel ignore router advertisements where accept_ra is 1. */
+export const IPV6_FORWARDING = 'net/ipv6/conf/all/forwarding'

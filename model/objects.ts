@@ -4,6 +4,14 @@
  * lets them be absent. Sealane's own kinds belong to sealane.io/v1alpha1.
  */
 
+/** Whose object it is: a Kubernetes cluster removes what belongs to something that is gone. */
+export interface OwnerReference {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly name: string
+  readonly uid: string
+}
+
 export interface ObjectMeta {
   readonly name: string
   readonly namespace?: string
@@ -15,6 +23,8 @@ export interface ObjectMeta {
   readonly deletionTimestamp?: string
   readonly labels?: Readonly<Record<string, string>>
   readonly annotations?: Readonly<Record<string, string>>
+  /** Of the kinds in OWNED_BY_NODES only. */
+  readonly ownerReferences?: readonly OwnerReference[]
 }
 
 /** metav1.Condition. */
@@ -92,6 +102,8 @@ export interface SliceEndpoint {
   readonly hostname?: string
   readonly nodeName?: string
   readonly zone?: string
+  /** For which zones the endpoint is meant; without it, for its own. */
+  readonly hints?: { readonly forZones?: readonly { readonly name: string }[] }
   readonly conditions?: { readonly ready?: boolean; readonly serving?: boolean; readonly terminating?: boolean }
 }
 
@@ -222,7 +234,7 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
       readonly gateways: readonly string[]
       readonly mtu: number
     }[]
-    /** Where this node's pods are, IPv4, sorted: model/pod-ranges.ts. Absent from releases that did not tell. */
+    /** Where this node's pods are, IPv4 first, sorted: model/pod-ranges.ts. Absent from releases that did not tell. */
     readonly podRanges?: readonly string[]
     readonly failure?: string
   }
@@ -289,6 +301,9 @@ export const CLUSTER_SCOPED: ReadonlySet<Kind> = new Set<Kind>([
   'Membership',
   'ClusterProperty',
 ])
+
+/** What the parts on a node write about it: goes with its Node (model/node-owner.ts). */
+export const OWNED_BY_NODES: ReadonlySet<Kind> = new Set<Kind>(['Endpoint', 'Gateway', 'RouteAgent'])
 
 export const MEMBERSHIP_NAME = 'self'
 

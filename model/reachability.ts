@@ -6,6 +6,8 @@ import type { ClusterVerdicts } from './remote-clusters.ts'
  * Clusters that some gateway of this cluster has a lane to that is up, plus this cluster itself.
  * Takes the Gateway objects of this cluster. Where no gateway has reported yet, the answer is undefined:
  * unseen is not gone, so callers keep everything.
+ *
+ * Which gateway serves a lane makes no difference here: whoever takes one over is up itself (lane-servers.ts).
  */
 export function reachableClusters(self: string, gateways: readonly Gateway[]): ReadonlySet<string> | undefined {
   const reporting = gateways.filter((gateway) => gateway.status !== undefined)

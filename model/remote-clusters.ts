@@ -6,25 +6,31 @@
 import { laneAddress, routedPrefixes } from './addressing.ts'
 import { parseClusterId } from './ids.ts'
 import {
+  type Family,
   type Prefix,
   classifyAddress,
+  compareAddresses,
   containsAddress,
   formatPrefix,
+  ofFamily,
   overlaps,
   parseAddress,
   parsePrefix,
 } from './ip.ts'
-import { DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE } from './kernel-ids.ts'
+import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE } from './kernel-ids.ts'
 import type { Cluster, ClusterSpec, Node } from './objects.ts'
 
 export interface RemoteCluster {
   readonly id: string
   readonly index: number
-  /** IPv4 prefixes under which its pods are reached, sorted. */
+  /**
+   * Prefixes under which its pods are reached; IPv4 first, then by number. IPv6 is among them only where this cluster
+   * has an IPv6 pod CIDR itself. Whoever plans for one family takes its own with ofFamily().
+   */
   readonly prefixes: readonly Prefix[]
 }
 
-/** A cluster that is not used, and why. */
+/** A cluster that is not used, or whose IPv6 is not, and why. */
 export interface RefusedCluster {
   /** Name of the Cluster object. */
   readonly name: string
@@ -46,33 +52,51 @@ export interface RemoteClustersInit {
 }
 
 /** Shorter than this is not a network of one cluster. */
-const SHORTEST_PREFIX = 8
+const SHORTEST_PREFIX: Readonly<Record<Family, number>> = { 4: 8, 6: 16 }
 /** They become arguments of one `wg` call; a list without end would take the whole lane along. */
 const MAX_PREFIXES = 64
 
 /**
  * Remote clusters that may be routed. Of two that claim the same address, or the same index, the first by name is
- * kept and the other refused as a whole.
+ * kept and the other refused. A bad IPv4 claim refuses the cluster as a whole: half a cluster would answer under some
+ * of the addresses that its services are told with, and nobody would be told why not under the rest. A bad IPv6 claim
+ * takes its IPv6 only: IPv6 may go over from one member to another, and for a moment both have it.
+ *
+ * IPv6 claims are not looked at where this cluster has no IPv6 pod CIDR: they lead nowhere then. It may be that they
+ * overlap its pods, so that its own is not carried; nobody did wrong, and IPv4 must go on.
  */
 export function checkRemoteClusters({ own, clusters: all, underlay }: RemoteClustersInit): ClusterVerdicts {
   const clusters: RemoteCluster[] = []
   const refused: RefusedCluster[] = []
-  const reserved = reservedPrefixes(own.spec)
+  const families = familiesOf(own.spec)
   const taken: { readonly prefix: Prefix; readonly by: string }[] = []
   const indexes = new Map([[own.spec.index, own.spec.id]])
+  const claims = { reserved: reservedPrefixes(own.spec), underlay, taken, indexes }
   const remotes = all.filter((cluster) => cluster.metadata.name !== own.metadata.name)
   for (const cluster of remotes.sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))) {
-    const result = readCluster(cluster)
-    const reason = typeof result === 'string' ? result : conflict(result, { reserved, underlay, taken, indexes })
-    if (typeof result === 'string' || reason !== undefined) {
-      refused.push({ name: cluster.metadata.name, reason: reason ?? '' })
-      continue
-    }
-    clusters.push(result)
-    indexes.set(result.index, result.id)
-    for (const prefix of result.prefixes) taken.push({ prefix, by: result.id })
+    const { verdict, reason } = judge(readCluster(cluster, families), claims)
+    if (reason !== undefined) refused.push({ name: cluster.metadata.name, reason })
+    if (verdict === undefined) continue
+    clusters.push(verdict)
+    indexes.set(verdict.index, verdict.id)
+    for (const prefix of verdict.prefixes) taken.push({ prefix, by: verdict.id })
   }
   return { clusters, refused }
+}
+
+interface Judged {
+  /** What may be routed of the cluster; undefined for nothing. */
+  readonly verdict?: RemoteCluster
+  readonly reason?: string
+}
+
+function judge(cluster: RemoteCluster | string, claims: Claims): Judged {
+  if (typeof cluster === 'string') return { reason: cluster }
+  const four = { ...cluster, prefixes: ofFamily(cluster.prefixes, 4) }
+  const reason = conflict(four, claims)
+  if (reason !== undefined) return { reason }
+  const ipv6 = conflict({ ...cluster, prefixes: ofFamily(cluster.prefixes, 6) }, claims)
+  return ipv6 === undefined ? { verdict: cluster } : { verdict: four, reason: `its IPv6 is left out: ${ipv6}` }
 }
 
 /**
@@ -88,14 +112,19 @@ export function underlayAddresses(nodes: readonly Node[], addresses: readonly st
 function isUnderlay(text: string): boolean {
   try {
     const address = parseAddress(text)
-    return address.family === 4 && classifyAddress(address) === 'usable'
+    return classifyAddress(address) === 'usable'
   } catch {
     return false
   }
 }
 
+function familiesOf({ podCIDRs }: ClusterSpec): Family[] {
+  const hasIpv6 = podCIDRs.some((text) => parsePrefix(text).family === 6)
+  return hasIpv6 ? [4, 6] : [4]
+}
+
 /** The cluster's facts, or what is wrong with them. */
-function readCluster(cluster: Cluster): RemoteCluster | string {
+function readCluster(cluster: Cluster, families: readonly Family[]): RemoteCluster | string {
   const { spec } = cluster
   try {
     parseClusterId(spec.id)
@@ -104,9 +133,9 @@ function readCluster(cluster: Cluster): RemoteCluster | string {
     if (spec.globalCIDRs.length > 0 && spec.globalCIDRs.length !== spec.podCIDRs.length) {
       return `${spec.globalCIDRs.length} globalCIDRs for ${spec.podCIDRs.length} podCIDRs: expected one each`
     }
-    const prefixes = routedPrefixes(spec).filter((prefix) => prefix.family === 4)
+    const prefixes = routedPrefixes(spec).filter((prefix) => families.includes(prefix.family))
     if (prefixes.length > MAX_PREFIXES) return `${prefixes.length} prefixes: expected at most ${MAX_PREFIXES}`
-    prefixes.sort((a, b) => (a.value < b.value ? -1 : 1))
+    prefixes.sort((a, b) => compareAddresses(a, b) || a.length - b.length)
     return { id: spec.id, index: spec.index, prefixes }
   } catch (error) {
     return error instanceof Error ? error.message : String(error)
@@ -125,7 +154,8 @@ function conflict(cluster: RemoteCluster, claims: Claims): string | undefined {
   if (sameIndex !== undefined) return `index ${cluster.index} belongs to cluster ${sameIndex}`
   for (const [i, prefix] of cluster.prefixes.entries()) {
     const text = formatPrefix(prefix)
-    if (prefix.length < SHORTEST_PREFIX) return `${text}: expected a prefix length of at least ${SHORTEST_PREFIX}`
+    const shortest = SHORTEST_PREFIX[prefix.family]
+    if (prefix.length < shortest) return `${text}: expected a prefix length of at least ${shortest}`
     const kind = classifyAddress(prefix)
     if (kind !== 'usable') return `${text}: ${kind} addresses cannot be routed`
     const ours = claims.reserved.find((entry) => overlaps(entry.prefix, prefix))
@@ -150,6 +180,11 @@ export function reservedPrefixes(own: ClusterSpec): { prefix: Prefix; what: stri
     { text: '127.0.0.0/8', what: 'loopback' },
     { text: '169.254.0.0/16', what: 'link-local' },
     { text: '224.0.0.0/4', what: 'multicast' },
+    { text: CLUSTERSET_IPV6_PREFIX, what: 'the range of clusterset IPs' },
+    // RFC 4291 2.4 and 2.5.5, RFC 6052.
+    { text: '::/8', what: 'loopback and addresses that stand for IPv4' },
+    { text: 'fe80::/10', what: 'link-local' },
+    { text: 'ff00::/8', what: 'multicast' },
   ]
   return rows.map(({ text, what }) => ({ prefix: parsePrefix(text), what }))
 }

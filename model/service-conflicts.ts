@@ -1,5 +1,5 @@
 /** Where the exports of one service disagree, in the words of the MCS API (condition Conflict). Pure. */
-import { type ClusterExport, mergedFamilies } from './export-precedence.ts'
+import { type ClusterExport, mergedFamilies, reachableFamilies } from './export-precedence.ts'
 import type { ImportPort } from './objects.ts'
 import type { ServiceExportBody } from './records.ts'
 
@@ -78,7 +78,7 @@ function describe(field: string, ordered: readonly ClusterExport[], show: Show):
   if (others.length === 0) return undefined
   const rule =
     field === 'ports' ? 'all ports are offered, the oldest export wins where they clash' : 'the oldest export wins'
-  return `${field}: ${rule}; ${oldest.cluster} has ${clip(used)}; ${tellOthers(others, show)}`
+  return `${field}: ${rule}; ${oldest.cluster} has ${clip(used)}; ${tellOthers(others, ({ body }) => show(body))}`
 }
 
 /**
@@ -87,15 +87,23 @@ function describe(field: string, ordered: readonly ClusterExport[], show: Show):
  */
 function describeFamilies(ordered: readonly ClusterExport[]): string | undefined {
   const offered = mergedFamilies(ordered)
+  const anyReachable = ordered.some((one) => reachableFamilies(one).length > 0)
+  const has = (one: ClusterExport): readonly string[] => (anyReachable ? reachableFamilies(one) : one.body.ipFamilies)
   const lacking = ordered.filter(
-    ({ body }) => body.ipFamilies.length > 0 && !offered.every((family) => body.ipFamilies.includes(family)),
+    (one) => one.body.ipFamilies.length > 0 && !offered.every((family) => has(one).includes(family)),
   )
   if (lacking.length === 0) return undefined
-  return `ipFamilies: ${offered.join(' and ')} offered; ${tellOthers(lacking, (body) => body.ipFamilies.join(' and '))} only`
+  return `ipFamilies: ${offered.join(' and ')} offered; ${tellOthers(lacking, showFamilies)}`
 }
 
-function tellOthers(others: readonly ClusterExport[], show: Show): string {
-  const told = others.slice(0, MAX_CLUSTERS_IN_MESSAGE).map(({ cluster, body }) => `${cluster} has ${clip(show(body))}`)
+function showFamilies(one: ClusterExport): string {
+  const reachable = reachableFamilies(one)
+  if (reachable.length > 0) return `${reachable.join(' and ')} only`
+  return `${one.body.ipFamilies.join(' and ')}, which its cluster is not reached by`
+}
+
+function tellOthers(others: readonly ClusterExport[], show: (one: ClusterExport) => string): string {
+  const told = others.slice(0, MAX_CLUSTERS_IN_MESSAGE).map((one) => `${one.cluster} has ${clip(show(one))}`)
   const more = others.length - told.length
   return told.join('; ') + (more > 0 ? `; and ${more} more` : '')
 }

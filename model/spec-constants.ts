@@ -6,6 +6,10 @@ export const LABEL_SOURCE_CLUSTER = 'multicluster.kubernetes.io/source-cluster'
 export const LABEL_MANAGED_BY = 'endpointslice.kubernetes.io/managed-by'
 /** The Service that an EndpointSlice belongs to (discovery.k8s.io/v1). */
 export const LABEL_K8S_SERVICE_NAME = 'kubernetes.io/service-name'
+/** The zone of a Node (Kubernetes' well-known labels). */
+export const LABEL_ZONE = 'topology.kubernetes.io/zone'
+/** discovery.k8s.io/v1: most zones that the hints of one endpoint may name. */
+export const MAX_ZONE_HINTS = 8
 export const MANAGED_BY_SEALANE = 'agent.sealane.io'
 /** Recommended by Kubernetes for everything that a tool makes. */
 export const LABEL_APP_MANAGED_BY = 'app.kubernetes.io/managed-by'
@@ -16,7 +20,7 @@ export const SYSTEM_NAMESPACE = 'sealane-system'
 export const PROPERTY_CLUSTER_ID = 'cluster.clusterset.k8s.io'
 export const PROPERTY_CLUSTERSET = 'clusterset.k8s.io'
 /** Families that lanes carry and clusterset IPs have. */
-export const CARRIED_FAMILIES: readonly ('IPv4' | 'IPv6')[] = ['IPv4']
+export const CARRIED_FAMILIES: readonly ('IPv4' | 'IPv6')[] = ['IPv4', 'IPv6']
 export const CLUSTERSET_ZONE = 'clusterset.local'
 /** specification.md of KEP-1645: schema version told by the TXT record dns-version.<zone>. */
 export const MCS_DNS_SCHEMA_VERSION = '1.0.0'

@@ -110,19 +110,55 @@ t.test('settings: the oldest export wins and the difference is told', async (t) 
     [{ internalTrafficPolicy: 'Cluster' }, {}, '', { internalTrafficPolicy: 'Cluster' }],
     [{}, { trafficDistribution: 'PreferClose' }, 'TrafficDistributionConflict', {}],
     [{ ipFamilies: ['IPv4'] }, { ipFamilies: ['IPv6', 'IPv4'] }, '', { ipFamilies: ['IPv4'] }],
-    // Only IPv4 is carried: nobody is left out by what is offered.
-    [{ ipFamilies: ['IPv6', 'IPv4'] }, { ipFamilies: ['IPv4'] }, '', { ipFamilies: ['IPv4'] }],
-    [{ ipFamilies: ['IPv6'] }, { ipFamilies: ['IPv4'] }, 'IPFamilyConflict', { ipFamilies: ['IPv4'] }],
-    [{ ipFamilies: ['IPv6'] }, { ipFamilies: ['IPv6'] }, '', { ipFamilies: ['IPv6'] }],
-    [{ ipFamilies: ['IPv4'] }, { ipFamilies: ['IPv6'] }, 'IPFamilyConflict', { ipFamilies: ['IPv4'] }],
-    [{ ipFamilies: [] }, { ipFamilies: ['IPv6'] }, '', { ipFamilies: ['IPv6'] }],
-    [{ ipFamilies: ['IPv4', 'IPv4'] }, {}, '', { ipFamilies: ['IPv4'] }],
   ]
   for (const [older, younger, reasons, want] of rows) {
     const merged = mergeServices([exported('a', 2, younger), exported('b', 1, older)])
     const name = JSON.stringify([older, younger])
     t.equal(merged.conflicts.get('a')?.reasons.join(), reasons, name)
     t.match(merged.spec, want, name)
+  }
+})
+
+t.test('IP families: those of the oldest export that can be reached by any of its own', async (t) => {
+  type Families = ServiceExportBody['ipFamilies']
+  const both: Families = ['IPv6', 'IPv4']
+  const has = (name: string, families: string): string => `; ${name} has ${families} only`
+  const lost = (name: string): string => `; ${name} has IPv6, which its cluster is not reached by`
+  // Oldest first: what the export says, and what its cluster is reached by.
+  const rows: [exports: [says: Families, carried?: Families][], want: Families, conflict?: string][] = [
+    [[[['IPv4']]], ['IPv4']],
+    [[[both]], both],
+    [[[['IPv4', 'IPv4']]], ['IPv4']],
+    [[[[]]], ['IPv4']],
+    [[[[]], [['IPv6']]], ['IPv6']],
+    [[[['IPv4']], [both]], ['IPv4']],
+    [[[both], [['IPv4']]], both, `IPv6 and IPv4 offered${has('b', 'IPv4')}`],
+    [[[both], [['IPv4']], [['IPv6']]], both, `IPv6 and IPv4 offered${has('b', 'IPv4')}${has('c', 'IPv6')}`],
+    [[[['IPv6']], [['IPv4']]], ['IPv6'], `IPv6 offered${has('b', 'IPv4')}`],
+    [[[['IPv4']], [['IPv6']]], ['IPv4'], `IPv4 offered${has('b', 'IPv6')}`],
+    [[[['IPv6']], [['IPv6']]], ['IPv6']],
+    [[[both, ['IPv4']], [both]], ['IPv4']],
+    [[[both], [both, ['IPv4']]], both, `IPv6 and IPv4 offered${has('b', 'IPv4')}`],
+    [[[['IPv6'], ['IPv4']], [['IPv4']]], ['IPv4'], `IPv4 offered${lost('a')}`],
+    [
+      [
+        [['IPv6'], ['IPv4']],
+        [['IPv6'], ['IPv4']],
+      ],
+      ['IPv6'],
+    ],
+    [[[['IPv6']], [['IPv6'], ['IPv4']]], ['IPv6'], `IPv6 offered${lost('b')}`],
+  ]
+  for (const [exports, want, conflict] of rows) {
+    const given = exports.map(([ipFamilies, carried], i) => {
+      return { ...exported('abc'.charAt(i), i, { ipFamilies }), ...(carried === undefined ? {} : { carried }) }
+    })
+    const merged = mergeServices(given.reverse())
+    const name = JSON.stringify(exports)
+    t.strictSame(merged.spec.ipFamilies, want, name)
+    const { reasons, message } = merged.conflicts.get('a')!
+    t.same(reasons, conflict === undefined ? [] : ['IPFamilyConflict'], name)
+    t.equal(message, conflict === undefined ? '' : `ipFamilies: ${conflict}`, name)
   }
 })
 
