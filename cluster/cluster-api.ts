@@ -44,7 +44,7 @@ export interface ClusterApi {
   cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]>
   /**
    * Server-side apply as manager "sealane": creates or replaces what we own of the object (labels, annotations,
-   * spec, endpoints, ports). Status is left alone. Does nothing when nothing differs. The file driver only takes
+   * owners, spec, endpoints, ports). Status is left alone. Does nothing when nothing differs. The file driver only takes
    * objects that it does not find among the user's own. Throws ClusterApiError.
    */
   apply(object: KubeObject, signal?: AbortSignal): Promise<void>

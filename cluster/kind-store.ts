@@ -75,7 +75,7 @@ type Loose = KubeObject & { readonly status?: unknown }
 /** The parts of an object that apply() owns: all but the status and the metadata that the driver fills in. */
 export function ownedParts(object: KubeObject): Record<string, unknown> {
   const { status: _status, metadata, ...rest } = object as Loose
-  const { name, namespace, labels, annotations } = metadata
+  const { name, namespace, labels, annotations, ownerReferences } = metadata
   return {
     ...rest,
     metadata: {
@@ -83,6 +83,7 @@ export function ownedParts(object: KubeObject): Record<string, unknown> {
       ...(namespace === undefined ? {} : { namespace }),
       labels: labels ?? {},
       annotations: annotations ?? {},
+      ownerReferences: ownerReferences ?? [],
     },
   }
 }

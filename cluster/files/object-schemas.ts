@@ -90,6 +90,7 @@ const endpoint = map({
   hostname: dnsLabel.optional(),
   nodeName: dnsSubdomain.optional(),
   zone: text.optional(),
+  hints: map({ forZones: list(map({ name: text })).optional() }).optional(),
   conditions: map({ ready: flag.optional(), serving: flag.optional(), terminating: flag.optional() }).optional(),
 })
 

@@ -22,6 +22,7 @@ import {
 } from './fields.ts'
 import { type FileProblem, InvalidFileError } from './problem.ts'
 import { type FieldPath, type SourceDocument, readSource, schemaProblems } from './yaml-source.ts'
+import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 
 export interface SiteGateway {
   readonly node: string
@@ -70,7 +71,6 @@ const listenAddress = field<string>('address:port such as 10.42.0.1:53', (v) => 
 const upstream = field<string>('an address or address:port such as 192.0.2.53', (v) => isAddressPort(v, DNS_PORT))
 
 const DNS_PORT = 53
-const NAMESPACE = 'sealane-system'
 /** What a node keeps for itself in a real cluster: lane keys. */
 const NODE_STATE = '/var/lib/sealane'
 
@@ -88,7 +88,11 @@ const siteSchema = z.strictObject(
         state: folderPath.optional(),
         kubernetes: z
           .strictObject(
-            { kubeconfig: folderPath.optional(), context: text.optional(), namespace: dnsLabel.default(NAMESPACE) },
+            {
+              kubeconfig: folderPath.optional(),
+              context: text.optional(),
+              namespace: dnsLabel.default(SYSTEM_NAMESPACE),
+            },
             { error: 'a map' },
           )
           .optional(),

@@ -2,6 +2,7 @@
 import { ClusterApiError } from '../cluster-api.ts'
 import { type KindPlace, groupPath, resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
+import { type ObjectRef, type ObjectType, refOf, titleOf } from './object-ref.ts'
 import { FIELD_MANAGER } from './owned-fields.ts'
 import type { Question, Reply, Requester } from './requester.ts'
 
@@ -21,16 +22,6 @@ export interface DynamicObject {
     readonly [field: string]: unknown
   }
   readonly [field: string]: unknown
-}
-
-export interface ObjectType {
-  readonly apiVersion: string
-  readonly kind: string
-}
-
-export interface ObjectRef extends ObjectType {
-  readonly name: string
-  readonly namespace?: string | undefined
 }
 
 export interface ListInit extends ObjectType {
@@ -101,6 +92,21 @@ export class DynamicClient {
       return (await this.#ask<DynamicObject>(question, signal)).body
     } catch (error) {
       if (error instanceof KubeError && error.status === 404) return undefined
+      throw error
+    }
+  }
+
+  /**
+   * For who acts on the answer that it is not there: undefined only when the server itself says so of this object. What
+   * else answers 404, such as a proxy while the server stops, is an error.
+   */
+  async getForSure(ref: ObjectRef, signal?: AbortSignal): Promise<DynamicObject | undefined> {
+    const question = await this.#about('get', 'GET', ref, signal)
+    const { plural } = await this.#resource(ref, signal)
+    try {
+      return (await this.#ask<DynamicObject>(question, signal)).body
+    } catch (error) {
+      if (error instanceof KubeError && error.reason === 'NotFound' && error.about === plural) return undefined
       throw error
     }
   }
@@ -250,14 +256,6 @@ export class DynamicClient {
   #ask<T>(question: Question, signal: AbortSignal | undefined): Promise<Reply<T>> {
     return this.#requester.ask<T>(question, signal === undefined ? this.#stop : AbortSignal.any([signal, this.#stop]))
   }
-}
-
-function refOf({ apiVersion, kind, metadata }: DynamicObject): ObjectRef {
-  return { apiVersion, kind, name: metadata.name, namespace: metadata.namespace }
-}
-
-function titleOf({ kind, name, namespace }: ObjectRef): string {
-  return `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }
 
 function dry({ dryRun }: WriteInit): { dryRun?: string } {

@@ -167,15 +167,23 @@ export class Election {
     const limit = new AbortController()
     const cancel = this.#deps.clock.setTimer(RELEASE_MS, () => limit.abort(new Error('not given back in time')))
     try {
-      const lease = this.#seen?.lease
-      if (lease?.spec?.holderIdentity !== this.#init.identity) return
-      const spec = { ...lease.spec, holderIdentity: '', leaseDurationSeconds: 1, renewTime: this.#microTime() }
-      await this.#write({ ...lease, spec }, limit.signal)
+      if (await this.#attempt(() => this.#giveBack(limit.signal), limit.signal)) return
+      // A renewal that was under way when the term ended may have arrived all the same: what was seen last is old then.
+      await this.#read(limit.signal)
+      await this.#giveBack(limit.signal)
     } catch (error) {
       this.#note(error)
     } finally {
       cancel()
     }
+  }
+
+  /** Does nothing where the lease, as last seen, is another's. */
+  async #giveBack(signal: AbortSignal): Promise<void> {
+    const lease = this.#seen?.lease
+    if (lease?.spec?.holderIdentity !== this.#init.identity) return
+    const spec = { ...lease.spec, holderIdentity: '', leaseDurationSeconds: 1, renewTime: this.#microTime() }
+    await this.#write({ ...lease, spec }, signal)
   }
 
   #taking(lease: LeaseObject | undefined): LeaseObject {

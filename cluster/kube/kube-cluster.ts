@@ -16,6 +16,7 @@ import { type KubeMetrics, UNCOUNTED, kubeMetrics } from './metrics.ts'
 import { ObjectWriter } from './object-writer.ts'
 import { Requester } from './requester.ts'
 import { KubeSecretStore, type SecretStore } from './secret-store.ts'
+import { type CommandResult, type PodCommand, execInPod } from './pod-exec.ts'
 import type { ServerAccess } from './server-access.ts'
 import { ServerConnection } from './server-connection.ts'
 
@@ -35,7 +36,7 @@ export interface KubeClusterInit extends AccessInit {
 /** A write waits this long for the first complete list of its kind. */
 const FIRST_LIST_MS = 10_000
 /** What is under way when the cluster is closed may take this long. */
-const DRAIN_MS = 5000
+export const DRAIN_MS = 5000
 /** More at once only queues at the requester. */
 const MAX_WRITES = 16
 
@@ -111,6 +112,12 @@ export class KubeCluster implements ClusterApi {
     const known = uid ?? this.#desks.get(kind)?.objects.holding(objectKey(name, namespace))?.uid
     if (this.#stop.signal.aborted) return
     this.#teller.tell({ ...event, regarding: { ...event.regarding, uid: known } }, this.#cut.signal)
+  }
+
+  /** Runs a command in a container to its end. See execInPod(). */
+  exec(command: PodCommand, signal: AbortSignal): Promise<CommandResult> {
+    const { clock } = this.#deps
+    return execInPod({ clock, access: this.access }, command, AbortSignal.any([signal, this.#stop.signal]))
   }
 
   /**

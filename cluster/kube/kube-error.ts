@@ -12,6 +12,7 @@ interface Status {
   readonly message?: string
   readonly reason?: string
   readonly details?: {
+    readonly kind?: string
     readonly retryAfterSeconds?: number
     readonly causes?: readonly { readonly reason?: string; readonly message?: string }[]
   }
@@ -23,6 +24,8 @@ export interface KubeErrorInit {
   readonly status: number
   /** metav1.StatusReason, or a word of ours for what is no answer: `NoAnswer`, `NoConnection`, `NoLogin`, `TooLarge`. */
   readonly reason: string
+  /** What the answer is about, as the server says it: `nodes`. Absent from what a proxy says. */
+  readonly about?: string | undefined
   readonly retryAfterMs?: number | undefined
   readonly cause?: unknown
 }
@@ -30,12 +33,14 @@ export interface KubeErrorInit {
 export class KubeError extends ClusterApiError {
   readonly status: number
   readonly reason: string
+  readonly about: string | undefined
   readonly retryAfterMs: number | undefined
   constructor(message: string, init: KubeErrorInit) {
     super(init.code, message, init.cause === undefined ? {} : { cause: init.cause })
     this.name = 'KubeError'
     this.status = init.status
     this.reason = init.reason
+    this.about = init.about
     this.retryAfterMs = init.retryAfterMs
   }
 
@@ -59,6 +64,7 @@ export function errorFromAnswer(asked: Asked, status: number, body: unknown, ret
     code: codeOf(status, said),
     status,
     reason,
+    about: said.details?.kind,
     retryAfterMs: Number.isFinite(seconds) && seconds >= 0 ? seconds * 1000 : undefined,
   })
 }

@@ -5,6 +5,7 @@ import { resolve } from 'node:path'
 import type { Cluster, Context } from '@kubernetes/client-node/dist/config_types.js'
 import type { Clock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
+import { type Impersonation, impersonationHeaders } from './impersonation.ts'
 import type { Kubeconfig, KubeconfigUser } from './kubeconfig.ts'
 import { TokenFile } from './pod-access.ts'
 import type { Credentials, ServerAccess } from './server-access.ts'
@@ -33,6 +34,7 @@ export async function kubeconfigAccess(
   if (!URL.canParse(cluster.server) || !/^https?:/.test(cluster.server)) {
     throw new UserError(`${named}: cluster.server ${JSON.stringify(cluster.server)}: expected an https URL`)
   }
+  const impersonation = user.impersonation()
   const login = needsWholeClient(cluster, user)
     ? await wholeClient(cluster, user)
     : await plainLogin(clock, cluster, user)
@@ -41,7 +43,7 @@ export async function kubeconfigAccess(
     namespace: context.namespace,
     contextName: context.name,
     title: `context ${JSON.stringify(context.name)} of ${config.paths.join(', ')}`,
-    credentials: async (signal) => credentialsFrom(await loggedIn(login, cluster, user, signal), user),
+    credentials: async (signal) => credentialsFrom(await loggedIn(login, cluster, user, signal), impersonation),
     forget: () => login.forget(),
   }
 }
@@ -175,7 +177,7 @@ async function fileOrData(file: string | undefined, data: string | undefined): P
   return file === undefined ? undefined : readFile(file)
 }
 
-function credentialsFrom(options: RequestOptions, user: KubeconfigUser): Credentials {
+function credentialsFrom(options: RequestOptions, impersonation: Impersonation | undefined): Credentials {
   const headers: Record<string, string> = {}
   for (const [name, value] of Object.entries(options.headers ?? {})) {
     if (value !== undefined) headers[name.toLowerCase()] = String(value)
@@ -183,9 +185,8 @@ function credentialsFrom(options: RequestOptions, user: KubeconfigUser): Credent
   if (typeof options.auth === 'string') {
     headers['authorization'] = `Basic ${Buffer.from(options.auth).toString('base64')}`
   }
-  if (user.impersonateUser !== undefined) headers['impersonate-user'] = user.impersonateUser
   return {
-    headers,
+    headers: { ...headers, ...impersonationHeaders(impersonation) },
     ca: options.ca as Credentials['ca'],
     cert: options.cert as Credentials['cert'],
     key: options.key as Credentials['key'],

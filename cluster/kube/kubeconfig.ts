@@ -7,6 +7,7 @@ import { readFileSync } from 'node:fs'
 import { homedir } from 'node:os'
 import { delimiter, dirname, join, resolve } from 'node:path'
 import {
+  ActionOnInvalid,
   type Cluster,
   type Context,
   type User,
@@ -17,6 +18,7 @@ import {
 import { parse } from 'yaml'
 import type { Clock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
+import { type Impersonation, readImpersonation } from './impersonation.ts'
 import { kubeconfigAccess } from './kubeconfig-access.ts'
 import { podAccess } from './pod-access.ts'
 import type { ServerAccess } from './server-access.ts'
@@ -38,8 +40,10 @@ export interface Kubeconfig {
   readonly currentContext: string | undefined
 }
 
-/** client-node's User, with two fields that it leaves out. */
+/** client-node's User, with fields that it leaves out. */
 export interface KubeconfigUser extends User {
+  /** Throws UserError: read only of the user who is meant. */
+  readonly impersonation: () => Impersonation | undefined
   readonly tokenFile?: string | undefined
   /** Folder that the file's relative paths start from. */
   readonly folder: string
@@ -93,7 +97,7 @@ function readKubeconfig(path: string, lenient: boolean): Kubeconfig | undefined 
     return {
       paths: [path],
       clusters: newClusters(document['clusters'] ?? []).map((cluster) => withAbsolutePaths(cluster, folder)),
-      users: usersOf(document['users'] ?? [], folder),
+      users: usersOf(document['users'] ?? [], path),
       contexts: newContexts(document['contexts'] ?? []),
       currentContext: typeof current === 'string' && current !== '' ? current : undefined,
     }
@@ -117,15 +121,19 @@ function withAbsolutePaths(cluster: Cluster, folder: string): Cluster {
   return cluster.caFile === undefined ? cluster : { ...cluster, caFile: resolve(folder, cluster.caFile) }
 }
 
-function usersOf(list: unknown, folder: string): KubeconfigUser[] {
-  const items = Array.isArray(list) ? (list as { name?: unknown; user?: { tokenFile?: unknown } | null }[]) : []
-  return newUsers(list).map((user) => {
-    const tokenFile = items.find(({ name }) => name === user.name)?.user?.tokenFile
+/** Entries that are none are passed by: the one who is meant may be another. */
+function usersOf(list: unknown, path: string): KubeconfigUser[] {
+  const folder = dirname(resolve(path))
+  const items = Array.isArray(list) ? (list as { name?: unknown; user?: Record<string, unknown> | null }[]) : []
+  return newUsers(list, { onInvalidEntry: ActionOnInvalid.FILTER }).map((user) => {
+    const raw = items.find(({ name }) => name === user.name)?.user ?? {}
+    const tokenFile = raw['tokenFile']
     return {
       ...user,
       folder,
-      ...(user.certFile === undefined ? {} : { certFile: resolve(folder, user.certFile) }),
-      ...(user.keyFile === undefined ? {} : { keyFile: resolve(folder, user.keyFile) }),
+      impersonation: () => readImpersonation(raw, `kubeconfig ${path}: user ${JSON.stringify(user.name)}`),
+      ...(typeof user.certFile === 'string' ? { certFile: resolve(folder, user.certFile) } : {}),
+      ...(typeof user.keyFile === 'string' ? { keyFile: resolve(folder, user.keyFile) } : {}),
       ...(typeof tokenFile === 'string' ? { tokenFile: resolve(folder, tokenFile) } : {}),
     }
   })

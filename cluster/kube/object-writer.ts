@@ -199,10 +199,10 @@ interface ApplyBody {
   readonly [field: string]: unknown
 }
 
-/** What is sent: names, labels, annotations and all but the status. Our label says whose it is. */
+/** What is sent: names, labels, annotations, owners and all but the status. Our label says whose it is. */
 function applyBody(object: KubeObject): ApplyBody {
   const { status: _status, metadata, ...rest } = object as KubeObject & { status?: unknown }
-  const { name, namespace, labels, annotations } = metadata
+  const { name, namespace, labels, annotations, ownerReferences } = metadata
   return plain({
     ...rest,
     apiVersion: KIND_PLACES[object.kind].apiVersion,
@@ -211,6 +211,7 @@ function applyBody(object: KubeObject): ApplyBody {
       namespace,
       labels: { ...labels, [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
       ...(Object.keys(annotations ?? {}).length === 0 ? {} : { annotations }),
+      ...((ownerReferences ?? []).length === 0 ? {} : { ownerReferences }),
     },
   })
 }

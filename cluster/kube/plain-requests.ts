@@ -2,12 +2,13 @@
 import { type Agent, type IncomingMessage, request as requestHttp } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import type { Readable } from 'node:stream'
+import type { RequestHeaders } from './server-access.ts'
 
 export interface Exchange {
   readonly method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'
   /** With the query. */
   readonly path: string
-  readonly headers?: Readonly<Record<string, string>>
+  readonly headers?: RequestHeaders
   readonly body?: string | undefined
 }
 

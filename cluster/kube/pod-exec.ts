@@ -2,10 +2,12 @@
  * A command in a container, by the API server's exec subresource over a WebSocket (v4 and v5.channel.k8s.io: the first
  * byte of each message is its stream; stream 3 carries the metav1.Status that ends it).
  */
+import type { IncomingMessage } from 'node:http'
 import WebSocket from 'ws'
-import { KubeError } from './kube-error.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { type Asked, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from './kube-error.ts'
 import { resourcePath } from './kinds.ts'
-import type { ServerAccess } from './server-access.ts'
+import type { Credentials, ServerAccess } from './server-access.ts'
 
 export interface PodCommand {
   readonly namespace: string
@@ -21,6 +23,11 @@ export interface CommandResult {
   readonly stderr: string
 }
 
+export interface PodExecDeps {
+  readonly clock: Clock
+  readonly access: ServerAccess
+}
+
 interface EndStatus {
   readonly status?: string
   readonly message?: string
@@ -32,14 +39,55 @@ const STDOUT = 1
 const STDERR = 2
 const END = 3
 const MAX_OUTPUT_BYTES = 4 << 20
+/** Of an answer that is a refusal. */
+const MAX_SAID_BYTES = 64 << 10
+/** Until the server has taken the connection; as for any other request. */
+const HANDSHAKE_MS = 10_000
+/** Until the command has ended: an API server that has died says nothing. */
+const COMMAND_MS = 60_000
 
-/** Throws KubeError when the command could not be run; a status other than 0 is a result. Rejects with the signal's reason. */
+/**
+ * Throws KubeError when the command could not be run, or does not end in time; a status other than 0 is a result.
+ * Rejects with the signal's reason.
+ */
 export async function execInPod(
-  access: ServerAccess,
-  { namespace, pod, container, command }: PodCommand,
+  { clock, access }: PodExecDeps,
+  command: PodCommand,
   signal: AbortSignal,
 ): Promise<CommandResult> {
-  const title = `Pod ${namespace}/${pod}`
+  const asked: Asked = { verb: 'exec', title: `Pod ${command.namespace}/${command.pod}` }
+  const server = access.server.href.replace(/\/$/, '')
+  const late = new AbortController()
+  const cancel = clock.setTimer(HANDSHAKE_MS, () => late.abort(noAnswer(asked, server, HANDSHAKE_MS)))
+  try {
+    const { headers, ...connection } = await loggedIn(access, AbortSignal.any([signal, late.signal]))
+    const options = Object.fromEntries(Object.entries(connection).filter(([, value]) => value !== undefined))
+    const socket = new WebSocket(execUrl(access.server, command), ['v5.channel.k8s.io', 'v4.channel.k8s.io'], {
+      ...options,
+      headers,
+    })
+    socket.on('open', cancel)
+    return await new Run({ clock, socket, asked, server }).done(signal, late.signal)
+  } finally {
+    cancel()
+  }
+}
+
+/** A credential plugin that hangs hears no signal. */
+function loggedIn(access: ServerAccess, signal: AbortSignal): Promise<Credentials> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason as Error)
+    signal.addEventListener('abort', onAbort, { once: true })
+    if (signal.aborted) onAbort()
+    else
+      access
+        .credentials(signal)
+        .then(resolve, reject)
+        .finally(() => signal.removeEventListener('abort', onAbort))
+  })
+}
+
+function execUrl(server: URL, { namespace, pod, container, command }: PodCommand): URL {
   const query = [
     ['container', container],
     ['stdout', 'true'],
@@ -48,50 +96,108 @@ export async function execInPod(
   ]
   const words = query.map(([name = '', value = '']) => `${name}=${encodeURIComponent(value)}`).join('&')
   const path = resourcePath({ apiVersion: 'v1', plural: 'pods' }, namespace, pod)
-  const base = access.server.pathname.replace(/\/$/, '')
-  const url = new URL(`${base}${path}/exec?${words}`, access.server)
-  url.protocol = access.server.protocol === 'http:' ? 'ws:' : 'wss:'
-  const { headers, ...connection } = await access.credentials(signal)
-  const options = Object.fromEntries(Object.entries(connection).filter(([, value]) => value !== undefined))
-  const socket = new WebSocket(url, ['v5.channel.k8s.io', 'v4.channel.k8s.io'], { ...options, headers })
-  return listen(socket, title, signal)
+  const url = new URL(`${server.pathname.replace(/\/$/, '')}${path}/exec?${words}`, server)
+  url.protocol = server.protocol === 'http:' ? 'ws:' : 'wss:'
+  return url
 }
 
-function listen(socket: WebSocket, title: string, signal: AbortSignal): Promise<CommandResult> {
-  const output = { [STDOUT]: [] as Buffer[], [STDERR]: [] as Buffer[] }
+interface RunInit {
+  readonly clock: Clock
+  readonly socket: WebSocket
+  readonly asked: Asked
+  readonly server: string
+}
+
+/** One command, from the handshake to its end. */
+class Run {
+  readonly #init: RunInit
+  readonly #output = { [STDOUT]: [] as Buffer[], [STDERR]: [] as Buffer[] }
+  #bytes = 0
+  #end: EndStatus | undefined
+
+  constructor(init: RunInit) {
+    this.#init = init
+  }
+
+  /** `late`: the handshake takes too long. */
+  done(signal: AbortSignal, late: AbortSignal): Promise<CommandResult> {
+    const { clock, socket, asked, server } = this.#init
+    return new Promise((resolve, reject) => {
+      const fail = (error: Error): void => {
+        reject(error)
+        socket.terminate()
+      }
+      const either = AbortSignal.any([signal, late])
+      const onAbort = (): void => fail(either.reason as Error)
+      let cancel = (): void => undefined
+      socket.on('open', () => {
+        const tooLong = `the command did not end within ${COMMAND_MS / 1000} s`
+        cancel = clock.setTimer(COMMAND_MS, () => fail(this.#failed(tooLong)))
+      })
+      socket.on('unexpected-response', (_request, response) => void this.#refusal(response).then(fail))
+      socket.on('error', (error) => fail(errorFromConnection(asked, server, error)))
+      socket.on('message', (data: Buffer) => {
+        if (!this.#take(data)) fail(this.#failed(`more than ${MAX_OUTPUT_BYTES} bytes of output`))
+      })
+      socket.on('close', () => {
+        cancel()
+        either.removeEventListener('abort', onAbort)
+        const result = this.#result()
+        if (result instanceof KubeError) reject(result)
+        else resolve(result)
+      })
+      either.addEventListener('abort', onAbort, { once: true })
+      if (either.aborted) onAbort()
+    })
+  }
+
+  /** False when there is too much of it. */
+  #take(data: Buffer): boolean {
+    const channel = data[0]
+    if (channel === END) this.#end = parseEnd(data.subarray(1))
+    if (channel !== STDOUT && channel !== STDERR) return true
+    this.#bytes += data.length
+    if (this.#bytes <= MAX_OUTPUT_BYTES) this.#output[channel].push(data.subarray(1))
+    return this.#bytes <= MAX_OUTPUT_BYTES
+  }
+
+  #result(): CommandResult | KubeError {
+    const status = this.#end === undefined ? undefined : exitStatus(this.#end)
+    if (status === undefined) return this.#failed(this.#end?.message ?? 'the connection ended before the command did')
+    return { status, stdout: text(this.#output[STDOUT]), stderr: text(this.#output[STDERR]) }
+  }
+
+  #failed(message: string): KubeError {
+    const { verb, title } = this.#init.asked
+    return new KubeError(`${verb} ${title}: ${message}`, { code: 'Unavailable', status: 0, reason: 'ExecFailed' })
+  }
+
+  /** The server answers, and does not take the connection. */
+  async #refusal(response: IncomingMessage): Promise<KubeError> {
+    const { asked, server } = this.#init
+    try {
+      return errorFromAnswer(asked, response.statusCode ?? 0, await said(response))
+    } catch (error) {
+      return errorFromConnection(asked, server, error)
+    }
+  }
+}
+
+/** JSON, or text; only the beginning of what is too long. */
+async function said(response: IncomingMessage): Promise<unknown> {
+  const parts: Buffer[] = []
   let bytes = 0
-  let end: EndStatus | undefined
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => {
-      socket.terminate()
-      reject(signal.reason as Error)
-    }
-    const fail = (message: string, status = 0): void => {
-      reject(new KubeError(`exec ${title}: ${message}`, { code: 'Unavailable', status, reason: 'ExecFailed' }))
-      socket.terminate()
-    }
-    if (signal.aborted) {
-      onAbort()
-      return
-    }
-    signal.addEventListener('abort', onAbort, { once: true })
-    socket.on('unexpected-response', (_request, response) => fail(`the API server says ${response.statusCode ?? 0}`))
-    socket.on('error', (error) => fail(error.message))
-    socket.on('message', (data: Buffer) => {
-      const channel = data[0]
-      if (channel === END) end = parseEnd(data.subarray(1))
-      if (channel !== STDOUT && channel !== STDERR) return
-      bytes += data.length
-      if (bytes > MAX_OUTPUT_BYTES) fail(`more than ${MAX_OUTPUT_BYTES} bytes of output`)
-      else output[channel].push(data.subarray(1))
-    })
-    socket.on('close', () => {
-      signal.removeEventListener('abort', onAbort)
-      const status = end === undefined ? undefined : exitStatus(end)
-      if (status === undefined) fail(end?.message ?? 'the connection ended before the command did')
-      else resolve({ status, stdout: text(output[STDOUT]), stderr: text(output[STDERR]) })
-    })
-  })
+  for await (const part of response as AsyncIterable<Buffer>) {
+    bytes += part.length
+    parts.push(part)
+    if (bytes > MAX_SAID_BYTES) break
+  }
+  const whole = text(parts)
+  try {
+    return JSON.parse(whole) as unknown
+  } catch {
+    return whole
+  }
 }
 
 function parseEnd(data: Buffer): EndStatus {

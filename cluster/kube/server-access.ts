@@ -1,9 +1,12 @@
 /** Which API server, and who we are to it. */
 import type { Agent } from 'node:http'
 
+export type RequestHeaders = Readonly<Record<string, string | string[]>>
+
 /** Fresh for each connection and request: tokens turn, certificates are replaced. */
 export interface Credentials {
-  readonly headers: Readonly<Record<string, string>>
+  /** A list is sent as one header for each of its values. */
+  readonly headers: RequestHeaders
   readonly ca?: string | Uint8Array | undefined
   readonly cert?: string | Uint8Array | undefined
   readonly key?: string | Uint8Array | undefined

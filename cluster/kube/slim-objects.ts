@@ -2,7 +2,14 @@
  * Objects as they are kept: the fields of model/objects.ts and no more. The tables are complete by type: a field that
  * is added to the model and not here does not compile.
  */
-import type { Kind, KubeObject, ObjectKinds, ObjectMeta } from '../../model/objects.ts'
+import {
+  OWNED_BY_NODES,
+  type Kind,
+  type KubeObject,
+  type ObjectKinds,
+  type ObjectMeta,
+  type SliceEndpoint,
+} from '../../model/objects.ts'
 
 /** An object as the server sends it. */
 export interface RawObject {
@@ -35,13 +42,15 @@ const SERVICE_SPEC: Fields<Spec<'Service'>> = {
   internalTrafficPolicy: true,
   trafficDistribution: true,
 }
-const ENDPOINT: Fields<NonNullable<ObjectKinds['EndpointSlice']['endpoints']>[number]> = {
+const ENDPOINT: Fields<SliceEndpoint> = {
   addresses: true,
   hostname: true,
   nodeName: true,
   zone: true,
+  hints: true,
   conditions: true,
 }
+const HINTS: Fields<NonNullable<SliceEndpoint['hints']>> = { forZones: true }
 
 /** kubectl's copy of the whole object. */
 const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
@@ -86,6 +95,7 @@ function slimMetadata(kind: Kind, metadata: ObjectMeta): ObjectMeta {
     deletionTimestamp,
     labels,
     annotations: kept,
+    ownerReferences: OWNED_BY_NODES.has(kind) ? metadata.ownerReferences : undefined,
   }) as unknown as ObjectMeta
 }
 
@@ -96,7 +106,13 @@ function withoutLastApplied(annotations: ObjectMeta['annotations']): ObjectMeta[
 }
 
 function slimEndpoints(endpoints: unknown): unknown {
-  return Array.isArray(endpoints) ? endpoints.map((endpoint: unknown) => pick(endpoint, ENDPOINT)) : []
+  return Array.isArray(endpoints) ? endpoints.map(slimEndpoint) : []
+}
+
+/** Hints for nodes go: they are names of one cluster, and a slice's `nodeName` says the same. */
+function slimEndpoint(endpoint: unknown): unknown {
+  const kept = pick(endpoint, ENDPOINT)
+  return kept?.['hints'] === undefined ? kept : given({ ...kept, hints: pick(kept['hints'], HINTS) })
 }
 
 function pick(value: unknown, fields: Readonly<Record<string, true>>): Record<string, unknown> | undefined {

@@ -27,6 +27,41 @@ t.test('apply, get, list, delete, by what the server says it knows', async (t) =
   t.equal(server.requests.filter((line) => line === 'GET /api/v1').length, 1, 'discovered once')
 })
 
+t.test('for sure: not there is only what the server says of this very object', async (t) => {
+  const server = await toyApiServer(t)
+  const { cluster } = await openToy(t, server)
+  const ref = { apiVersion: 'v1', kind: 'Node', name: 'n1' }
+  server.objects.put(
+    { ...ref, resource: 'v1/nodes', namespace: undefined },
+    { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n1' } },
+  )
+  t.match(await cluster.dynamic.getForSure(ref), { metadata: { name: 'n1' } })
+  t.equal(await cluster.dynamic.getForSure({ ...ref, name: 'none' }), undefined)
+  const status = (change: object): object => ({
+    kind: 'Status',
+    code: 404,
+    reason: 'NotFound',
+    message: 'm',
+    ...change,
+  })
+  const rows: [say: string, body: unknown, mark: string][] = [
+    ['a proxy', '404 page not found', '404 page not found (404)'],
+    ['a proxy with a page of its own', {}, 'nothing more (404)'],
+    ['a path that is not served', status({ details: {} }), 'm (404 NotFound)'],
+    ['another kind', status({ details: { name: 'n1', kind: 'pods' } }), 'm (404 NotFound)'],
+    ['another reason', status({ reason: 'Gone', details: { name: 'n1', kind: 'nodes' } }), 'm (404 Gone)'],
+  ]
+  for (const [say, body, mark] of rows) {
+    server.fault = ({ path }) => (path.includes('/nodes/') ? { status: 404, body } : undefined)
+    await t.rejects(
+      cluster.dynamic.getForSure(ref),
+      { code: 'NotFound', message: `get Node n1: the API server says: ${mark}` },
+      say,
+    )
+    t.equal(await cluster.dynamic.get(ref), undefined, 'who only looks need not know')
+  }
+})
+
 t.test('options reach the server', async (t) => {
   const server = await toyApiServer(t)
   const { cluster } = await openToy(t, server)

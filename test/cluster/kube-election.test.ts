@@ -45,6 +45,21 @@ async function candidateBehindProxy(t: Test, server: ToyApiServer) {
   return { cluster, proxy, logger }
 }
 
+/** A server with `a` as its leader. */
+async function oneLeader(t: Test) {
+  const server = await toyApiServer(t)
+  const offices = new Offices()
+  const stopping = new AbortController()
+  const { cluster } = await openToy(t, server)
+  const ran = offices.candidate(cluster, 'a', stopping.signal)
+  await eventually(() => offices.leading.has('a'))
+  const stop = (): Promise<void> => {
+    stopping.abort()
+    return ran
+  }
+  return { server, offices, stop }
+}
+
 t.test('a leader that stops gives the lease back, and the next one leads at once', async (t) => {
   const server = await toyApiServer(t)
   // Whoever waited for the lease to run out would wait for longer than the deadline below.
@@ -63,6 +78,18 @@ t.test('a leader that stops gives the lease back, and the next one leads at once
   t.same(offices.log, ['+a', '-a', '+b'])
   b.abort()
   await other
+  t.match(server.objects.get({ ...LEASE, namespace: 'sealane-system', name: 'agent' }), {
+    spec: { holderIdentity: '' },
+  })
+})
+
+t.test('a leader that stops in the middle of a renewal gives the lease back all the same', async (t) => {
+  const { server, offices, stop } = await oneLeader(t)
+  let renewals = 0
+  server.fault = ({ method }) => (method === 'PUT' && renewals++ === 0 ? 'unheard' : undefined)
+  await eventually(() => renewals === 1, { say: 'a renewal is under way, and the server has taken it' })
+  await stop()
+  t.same(offices.log, ['+a', '-a'])
   t.match(server.objects.get({ ...LEASE, namespace: 'sealane-system', name: 'agent' }), {
     spec: { holderIdentity: '' },
   })
@@ -88,36 +115,24 @@ t.test('a leader that cannot renew stops before another one starts', async (t) =
 })
 
 t.test('a server that fails for less than the time to renew changes nothing', async (t) => {
-  const server = await toyApiServer(t)
-  const offices = new Offices()
-  const stop = new AbortController()
-  const { cluster } = await openToy(t, server)
-  const ran = offices.candidate(cluster, 'a', stop.signal)
-  await eventually(() => offices.leading.has('a'))
+  const { server, offices, stop } = await oneLeader(t)
   let failures = 0
   server.fault = ({ method }) => (method === 'PUT' && failures++ < 1 ? { status: 500 } : undefined)
   const before = server.requests.length
   await eventually(() => server.requests.length > before + 5)
   t.same(offices.log, ['+a'])
-  stop.abort()
-  await ran
+  await stop()
 })
 
 t.test('who is overruled stops at once, and stands again', async (t) => {
-  const server = await toyApiServer(t)
-  const offices = new Offices()
-  const stop = new AbortController()
-  const { cluster } = await openToy(t, server)
-  const ran = offices.candidate(cluster, 'a', stop.signal)
-  await eventually(() => offices.leading.has('a'))
+  const { server, offices, stop } = await oneLeader(t)
   const place = { ...LEASE, namespace: 'sealane-system', name: 'agent' }
   const spec = { holderIdentity: 'admin', leaseDurationSeconds: 1, renewTime: '2026-01-01T00:00:00.000000Z' }
   server.objects.put(place, { metadata: { name: 'agent' }, spec })
   await eventually(() => offices.log.join() === '+a,-a,+a', {
     say: 'stopped, and leading again when the other ran out',
   })
-  stop.abort()
-  await ran
+  await stop()
 })
 
 t.test('what the leader throws ends the candidacy, and the lease is given back', async (t) => {

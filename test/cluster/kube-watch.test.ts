@@ -263,6 +263,27 @@ t.test('objects are kept slim', async (t) => {
   })
 })
 
+t.test('of the hints of an endpoint the zones are kept', async (t) => {
+  const server = await toyApiServer(t)
+  const forZones = [{ name: 'a' }]
+  const endpoints = [
+    { addresses: ['10.42.0.5'], zone: 'b', hints: { forZones, forNodes: [{ name: 'n' }] } },
+    { addresses: ['10.42.0.6'], hints: { forNodes: [{ name: 'n' }] }, targetRef: { name: 'pod' } },
+  ]
+  put(server, {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: { name: 'web-1', namespace: 'shop' },
+    addressType: 'IPv4',
+    endpoints,
+  })
+  const { cluster } = await followed(t, server, 'EndpointSlice')
+  t.strictSame(cluster.cache('EndpointSlice').get('web-1', 'shop')?.endpoints, [
+    { addresses: ['10.42.0.5'], zone: 'b', hints: { forZones } },
+    { addresses: ['10.42.0.6'], hints: {} },
+  ])
+})
+
 t.test('a change of nothing that is kept is no change', async (t) => {
   const server = await toyApiServer(t)
   put(server, service('web'))

@@ -7,6 +7,7 @@ import { type AccessInit, openAccess } from '../../cluster/kube/kubeconfig.ts'
 import { podAccess } from '../../cluster/kube/pod-access.ts'
 import type { Credentials, ServerAccess } from '../../cluster/kube/server-access.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { messageOf } from '../support/failure.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { toyApiServer } from '../support/toy-api-server.ts'
 import { openToy } from './kube-site.ts'
@@ -73,6 +74,28 @@ t.test('the usual ways to log in', async (t) => {
       want: { headers: { authorization: 'Bearer abc', 'impersonate-user': 'ben' }, rejectUnauthorized: false },
     },
     {
+      say: 'as someone else, whole',
+      parts: {
+        user: {
+          token: 'abc',
+          as: 'ben',
+          'as-uid': 'u-1',
+          'as-groups': ['dev', 'ops, all'],
+          'as-user-extra': { scopes: ['view', 'edit'], 'example.org/Team%': ['a'] },
+        },
+      },
+      want: {
+        headers: {
+          authorization: 'Bearer abc',
+          'impersonate-user': 'ben',
+          'impersonate-uid': 'u-1',
+          'impersonate-group': ['dev', 'ops, all'],
+          'impersonate-extra-scopes': ['view', 'edit'],
+          'impersonate-extra-example.org%2FTeam%25': ['a'],
+        },
+      },
+    },
+    {
       say: 'behind a proxy',
       parts: { cluster: { 'proxy-url': 'http://proxy.example:3128' } },
       want: { headers: { authorization: 'Bearer abc' }, agent: { keepAlive: false } },
@@ -83,6 +106,69 @@ t.test('the usual ways to log in', async (t) => {
     t.match(await shown(access), want, say)
     t.match(access, { server: { href: 'https://c1.example:6443/' }, namespace: 'apps', title: /^context "c1" of / })
   }
+})
+
+t.test('as someone else: on the wire, one header for each value', async (t) => {
+  for (const speak of ['h2', 'http1'] as const) {
+    const server = await toyApiServer(t, { speak })
+    const config = parse(readFileSync(server.kubeconfig, 'utf8')) as { users: { name: string; user: object }[] }
+    const [toy] = config.users
+    if (toy === undefined) throw new Error('the kubeconfig names a user')
+    toy.user = {
+      ...toy.user,
+      ...{ as: 'ben', 'as-groups': ['dev', 'ops'], 'as-user-extra': { scopes: ['view', 'edit'] } },
+    }
+    const kubeconfig = join(temporaryFolder(t), 'config')
+    writeFileSync(kubeconfig, stringify(config))
+    const { cluster } = await openToy(t, server, { kubeconfig })
+    await cluster.dynamic.knows({ apiVersion: 'v1', kind: 'Service' })
+    t.same(
+      server.impersonation,
+      [
+        'impersonate-user: ben',
+        'impersonate-group: dev',
+        'impersonate-group: ops',
+        'impersonate-extra-scopes: view',
+        'impersonate-extra-scopes: edit',
+      ],
+      speak,
+    )
+  }
+})
+
+t.test('as someone else: what cannot be meant', async (t) => {
+  const folder = temporaryFolder(t)
+  const rows: readonly (readonly [user: object, want: string])[] = [
+    [{ as: 7 }, 'as: expected a text'],
+    [{ as: 'ben', 'as-uid': ['x'] }, 'as-uid: expected a text'],
+    [{ as: 'ben', 'as-groups': 'dev' }, 'as-groups: expected a list of texts'],
+    [{ as: 'ben', 'as-groups': [1] }, 'as-groups: expected a list of texts'],
+    [{ as: 'ben', 'as-user-extra': ['a'] }, 'as-user-extra: expected a list of texts for each key'],
+    [{ as: 'ben', 'as-user-extra': { scopes: 'a' } }, 'as-user-extra: scopes: expected a list of texts'],
+    [{ as: 'jörg €' }, 'as: "jörg €": expected printable ASCII: it is sent as a header'],
+    [{ as: 'ben', 'as-uid': 'a\nb' }, 'as-uid: "a\\nb": expected printable ASCII: it is sent as a header'],
+    [{ as: 'ben', 'as-groups': ['dev', 'öl'] }, 'as-groups: "öl": expected printable ASCII: it is sent as a header'],
+    [
+      { as: 'ben', 'as-user-extra': { scopes: ['\u0000'] } },
+      'as-user-extra: scopes: "\\u0000": expected printable ASCII: it is sent as a header',
+    ],
+    [{ 'as-groups': ['dev'] }, 'as-groups without as: an API server takes them only with a user'],
+    [{ as: '', 'as-uid': 'x' }, 'as-uid without as: an API server takes them only with a user'],
+  ]
+  for (const [user, want] of rows) {
+    const kubeconfig = write(t, { user }, folder)
+    t.equal(await messageOf(open({ kubeconfig })), `kubeconfig ${kubeconfig}: user "c1-admin": ${want}`)
+  }
+  const nobody = await open({ kubeconfig: write(t, { user: { token: 'abc', 'as-groups': [] } }, folder) })
+  t.same((await shown(nobody)).headers, { authorization: 'Bearer abc' })
+})
+
+t.test('entries of others that are wrong are passed by', async (t) => {
+  const path = write(t)
+  const config = parse(readFileSync(path, 'utf8')) as { users: object[] }
+  const others = [{ user: { token: 'x' } }, { name: 'bad', user: { as: 7 } }, { name: 'empty', user: null }]
+  writeFileSync(path, stringify({ ...config, users: [...others, ...config.users] }))
+  t.same((await shown(await open({ kubeconfig: path }))).headers, { authorization: 'Bearer abc' })
 })
 
 t.test('a credential plugin', async (t) => {

@@ -67,8 +67,11 @@ t.test('fields we do not read are dropped, defaults of the API are filled in, ve
 
 t.test('what is refused, with place and reason', async (t) => {
   const rows = [
-    { text: 'a: [1\nb: 2\n', want: /^x\.yaml:\d+:\d+: .*]/ },
-    { text: '{"apiVersion": "v1", "kind": "Serv', want: /^x\.yaml:1:35: Missing closing "quote/ },
+    {
+      text: 'a: [1\nb: 2\n',
+      want: 'x.yaml:2:1: Flow sequence in block collection must be sufficiently indented and end with a ]',
+    },
+    { text: '{"apiVersion": "v1", "kind": "Serv', want: 'x.yaml:1:35: Missing closing "quote' },
     { text: 'a: 1\na: 2\n', want: 'x.yaml:2:1: Map keys must be unique' },
     { text: 'just words\n', want: 'x.yaml:1:1: expected a Kubernetes object with apiVersion, kind and metadata' },
     { text: 'kind: Service\n', want: 'x.yaml:1:1: apiVersion: expected text, got nothing' },
@@ -132,11 +135,7 @@ t.test('what is refused, with place and reason', async (t) => {
       want: 'x.yaml:10:1: Service shop/a stands twice in this file, first at line 1',
     },
   ]
-  for (const { text, want } of rows) {
-    const [problem] = read(text)
-    if (typeof want === 'string') t.equal(problem, want)
-    else t.match(problem, want)
-  }
+  for (const { text, want } of rows) t.equal(read(text)[0], want)
 })
 
 t.test('all problems of a file are told, but not without end', async (t) => {
@@ -152,7 +151,7 @@ t.test('an alias bomb is refused quickly', async (t) => {
     (_, i) => `l${i}: &l${i} [${i === 0 ? 'x' : `${`*l${i - 1}, `.repeat(9)}*l${i - 1}`}]`,
   )
   const start = performance.now()
-  t.match(read(`${levels.join('\n')}\n`)[0], /^x\.yaml:1:1: Excessive alias count/)
+  t.same(read(`${levels.join('\n')}\n`), ['x.yaml:1:1: Excessive alias count indicates a resource exhaustion attack'])
   t.ok(performance.now() - start < 1000)
 })
 
@@ -165,7 +164,9 @@ t.test('what has no end, or nearly none, is refused with a reason', async (t) =>
   }
   for (const [say, text] of Object.entries(texts)) {
     const found = read(text)
-    t.match(found[0], /^x\.yaml:1:\d+: nested too deeply, or an alias that contains itself$/, say)
+    // How deep is too deep depends on the machine's stack.
+    const [first = ''] = found
+    t.equal(first.replace(/^x\.yaml:1:\d+: /, ''), 'nested too deeply, or an alias that contains itself', say)
     t.ok(found.length <= 20, say)
   }
 })

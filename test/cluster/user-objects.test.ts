@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { findUserObject, removeUserObject, writeUserObject } from '../../cluster/files/user-objects.ts'
 import { serviceExport } from '../compliance/cluster-api.ts'
+import { failure, messageOf } from '../support/failure.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { serviceYaml } from './file-site.ts'
 
@@ -28,11 +29,16 @@ t.test('an object is found wherever it stands, and shared files are left to thei
   const before = `${serviceYaml('web')}---\napiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: {name: web, namespace: shop}\n`
   writeFileSync(shared, before)
   t.same(findUserObject(folder, 'ServiceExport', 'web', 'shop'), { path: shared, line: 10, alone: false })
-  t.throws(() => removeUserObject(folder, 'ServiceExport', 'web', 'shop'), {
-    name: 'UserObjectError',
-    message: `ServiceExport shop/web shares ${shared} with other objects; remove it there by hand, at line 10`,
-  })
-  await t.rejects(writeUserObject(folder, serviceExport('web')), { message: /all\.yaml holds other things too/ })
+  const removing = await failure(() => removeUserObject(folder, 'ServiceExport', 'web', 'shop'))
+  t.match(removing, { name: 'UserObjectError' })
+  t.equal(
+    removing.message,
+    `ServiceExport shop/web shares ${shared} with other objects; remove it there by hand, at line 10`,
+  )
+  t.equal(
+    await messageOf(writeUserObject(folder, serviceExport('web'))),
+    `${shared} holds other things too and is not overwritten; add ServiceExport shop/web to it by hand`,
+  )
   t.equal(readFileSync(shared, 'utf8'), before)
 })
 
@@ -40,17 +46,22 @@ t.test('a file in the way, or a broken one, is not overwritten', async (t) => {
   const folder = temporaryFolder(t)
   const path = join(folder, 'serviceexport-shop-web.yaml')
   writeFileSync(path, 'apiVersion: [')
-  await t.rejects(writeUserObject(folder, serviceExport('web')), {
-    message: `${path} holds other things too and is not overwritten; add ServiceExport shop/web to it by hand`,
-  })
-  await t.rejects(
-    writeUserObject(folder, { ...serviceExport('web'), metadata: { name: '../web', namespace: 'shop' } }),
-    { code: 'Invalid' },
+  t.equal(
+    await messageOf(writeUserObject(folder, serviceExport('web'))),
+    `${path} holds other things too and is not overwritten; add ServiceExport shop/web to it by hand`,
   )
+  const misnamed = await failure(
+    writeUserObject(folder, { ...serviceExport('web'), metadata: { name: '../web', namespace: 'shop' } }),
+  )
+  t.match(misnamed, { code: 'Invalid' })
+  t.equal(misnamed.message, 'ServiceExport shop/../web: metadata.name "../web": expected an RFC 1123 subdomain')
   const file = join(folder, 'file')
   writeFileSync(file, '')
-  await t.rejects(writeUserObject(join(file, 'x'), serviceExport('web')), {
-    name: 'UserObjectError',
-    message: /^cannot (write|read) /,
-  })
+  const unwritable = await failure(writeUserObject(join(file, 'x'), serviceExport('web')))
+  t.match(unwritable, { name: 'UserObjectError' })
+  t.equal(
+    unwritable.message.replace(/\.\d+\.[0-9a-f]+\.tmp'$/, ".TMP'"),
+    `cannot write ${file}/x/serviceexport-shop-web.yaml: ENOTDIR: not a directory, ` +
+      `open '${file}/x/.serviceexport-shop-web.yaml.TMP'`,
+  )
 })
