@@ -8,7 +8,7 @@ import {
   parseAddress,
   parsePrefix,
 } from '../model/ip.ts'
-import { LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
+import { CLUSTERSET_IPV6_PREFIX, LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
 import { isQualifiedName } from '../model/label-syntax.ts'
 
 export interface Refusal {
@@ -95,6 +95,7 @@ export function reservedRanges(ranges: ClustersetRanges): readonly (readonly [ra
   return [
     [ranges.globalRange, "the clusterset's global range"],
     [ranges.clustersetIpRange, 'the clusterset IP range'],
+    [CLUSTERSET_IPV6_PREFIX, 'the range of IPv6 clusterset IPs'],
     [LANE_ADDRESS_RANGE, 'the addresses of lane devices'],
   ]
 }

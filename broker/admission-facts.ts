@@ -1,5 +1,15 @@
 /** Judges what a cluster states about itself: its address ranges must be real, its own, and clear of ours. Pure. */
-import { type AddressClass, type Prefix, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/ip.ts'
+import {
+  type AddressClass,
+  type Family,
+  type Prefix,
+  containsPrefix,
+  formatPrefix,
+  overlaps,
+  parsePrefix,
+  specialPart,
+} from '../model/ip.ts'
+import { ipv4Among } from '../model/ipv6-claims.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
 import {
@@ -14,8 +24,8 @@ import {
 } from './admission-checks.ts'
 
 const MAX_CIDRS = 16
-const MIN_LENGTH = 8
-const MAX_POD_LENGTH = 28
+const MIN_LENGTH: Readonly<Record<Family, number>> = { 4: 8, 6: 16 }
+const MAX_POD_LENGTH: Readonly<Record<Family, number>> = { 4: 28, 6: 124 }
 const MAX_LABELS = 64
 
 const CLASS_WORDS: Record<Exclude<AddressClass, 'usable'>, string> = {
@@ -32,6 +42,7 @@ export function admitFacts(facts: ClusterFacts, ranges: ClustersetRanges): Refus
     () => checkCount('podCIDRs', facts.podCIDRs.length, 1, MAX_CIDRS),
     () => checkCount('serviceCIDRs', facts.serviceCIDRs.length, 0, MAX_CIDRS),
     ...facts.podCIDRs.map((text, i) => () => admitPodCidr(`podCIDRs[${i}]`, text)),
+    () => admitFamilies(facts.podCIDRs),
     ...facts.serviceCIDRs.map((text, i) => () => admitServiceCidr(`serviceCIDRs[${i}]`, text)),
     ...facts.podCIDRs.map((text, i) => () => admitClear(`podCIDRs[${i}]`, text, ranges)),
     ...facts.serviceCIDRs.map((text, i) => () => admitClear(`serviceCIDRs[${i}]`, text, ranges)),
@@ -44,24 +55,42 @@ export function admitFacts(facts: ClusterFacts, ranges: ClustersetRanges): Refus
 function admitPodCidr(field: string, text: string): Refusal | undefined {
   const prefix = parse(field, text)
   if (!isPrefix(prefix)) return prefix
-  if (prefix.family !== 4)
-    return refusal(field, `${quote(text)}: expected IPv4, this version does not connect IPv6 pods`)
-  if (prefix.length < MIN_LENGTH)
-    return refusal(field, `${quote(text)} is too large: expected /${MIN_LENGTH} to /${MAX_POD_LENGTH}`)
-  if (prefix.length > MAX_POD_LENGTH)
-    return refusal(field, `${quote(text)} is too small: expected /${MIN_LENGTH} to /${MAX_POD_LENGTH}`)
-  return undefined
+  const [min, max] = [MIN_LENGTH[prefix.family], MAX_POD_LENGTH[prefix.family]]
+  if (prefix.length < min) return refusal(field, `${quote(text)} is too large: expected /${min} to /${max}`)
+  if (prefix.length > max) return refusal(field, `${quote(text)} is too small: expected /${min} to /${max}`)
+  return admitKind(field, text, prefix)
+}
+
+/**
+ * Unique local (RFC 4193) and global unicast (RFC 4291 section 2.4): what pods and Services can have. Of others, such as
+ * IPv4-mapped ones, API servers do not take every Cluster object.
+ */
+const CLUSTER_IPV6: readonly Prefix[] = ['fc00::/7', '2000::/3'].map((text) => parsePrefix(text))
+
+function admitKind(field: string, text: string, prefix: Prefix): Refusal | undefined {
+  // Of IPv4, admitClear names what is special.
+  if (prefix.family === 4 || specialPart(prefix) !== undefined) return undefined
+  if (CLUSTER_IPV6.some((outer) => containsPrefix(outer, prefix))) return undefined
+  return refusal(field, `${quote(text)}: expected addresses inside ${CLUSTER_IPV6.map(formatPrefix).join(' or ')}`)
+}
+
+/** Gateways and nodes talk to each other by IPv4, and every service has an IPv4 clusterset IP. */
+function admitFamilies(podCIDRs: readonly string[]): Refusal | undefined {
+  if (ipv4Among(podCIDRs).length > 0) return undefined
+  const expected = 'expected an IPv4 CIDR as well, this version does not connect pods without IPv4'
+  return refusal('podCIDRs', `${podCIDRs.join(', ')}: ${expected}`)
 }
 
 /**
  * Service addresses never leave their cluster; the ranges only tell which addresses a cluster keeps for itself. But
- * whoever's pods they overlap is translated for good, so they must not cover half the world.
+ * whoever's pods they overlap is translated for good, or not reached by IPv6: they must not cover half the world.
  */
 function admitServiceCidr(field: string, text: string): Refusal | undefined {
   const prefix = parse(field, text)
   if (!isPrefix(prefix)) return prefix
-  if (prefix.length >= MIN_LENGTH) return undefined
-  return refusal(field, `${quote(text)} is too large: expected /${MIN_LENGTH} or smaller`)
+  const min = MIN_LENGTH[prefix.family]
+  if (prefix.length < min) return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`)
+  return admitKind(field, text, prefix)
 }
 
 function admitClear(field: string, text: string, ranges: ClustersetRanges): Refusal | undefined {

@@ -2,7 +2,9 @@
 import { excessNameLength } from '../model/dns-name-length.ts'
 import { isDnsSubdomain } from '../model/ids.ts'
 import { type Prefix, containsAddress, formatPrefix } from '../model/ip.ts'
+import { isLabelValue } from '../model/label-syntax.ts'
 import type { EndpointSliceBody } from '../model/records.ts'
+import { MAX_ZONE_HINTS } from '../model/spec-constants.ts'
 import {
   type Refusal,
   checkCount,
@@ -10,7 +12,6 @@ import {
   checkOneOf,
   checkPort,
   checkQualifiedName,
-  checkText,
   describeUnusable,
   first,
   parseOrUndefined,
@@ -63,8 +64,24 @@ function admitSliceEndpoint(
       endpoint.nodeName === undefined || isDnsSubdomain(endpoint.nodeName)
         ? undefined
         : refusal(`${field}.nodeName`, `${quote(endpoint.nodeName)}: expected an RFC 1123 subdomain`),
-    () => checkText(`${field}.zone`, endpoint.zone ?? '', 0, 63),
+    () => (endpoint.zone === undefined ? undefined : checkZone(`${field}.zone`, endpoint.zone)),
+    () => checkCount(`${field}.hints.forZones`, zoneHints(endpoint).length, 0, MAX_ZONE_HINTS),
+    ...zoneHints(endpoint).map(
+      ({ name }, i) =>
+        () =>
+          checkZone(`${field}.hints.forZones[${i}]`, name),
+    ),
   )
+}
+
+function zoneHints(endpoint: EndpointSliceBody['endpoints'][number]): readonly { readonly name: string }[] {
+  return endpoint.hints?.forZones ?? []
+}
+
+/** Zones are values of a Node's label. */
+function checkZone(field: string, zone: string): Refusal | undefined {
+  if (zone !== '' && isLabelValue(zone)) return undefined
+  return refusal(field, `${quote(zone)}: expected a Kubernetes label value that is not empty`)
 }
 
 function admitAddress(

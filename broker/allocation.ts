@@ -1,9 +1,10 @@
 /**
  * Which cluster gets which addresses. Pure: takes what was given before and gives what is to be added; nothing is
- * ever taken back from a member.
+ * ever taken back from a member. About IPv4: nobody's IPv6 is translated, nor does it cause a translation.
  */
 import { PoolFullError, allocateBlock } from '../model/address-pool.ts'
 import { type Prefix, compareAddresses, formatPrefix, overlaps, parsePrefix } from '../model/ip.ts'
+import { ipv4Among, ipv6Among } from '../model/ipv6-claims.ts'
 
 export interface AddressClaims {
   readonly id: string
@@ -55,9 +56,11 @@ export function planAddresses(clusters: readonly AddressClaims[], globalRange: s
   }
 }
 
-/** globalCIDRs of a Cluster record: in the order of podCIDRs, or empty. */
+/** globalCIDRs of a Cluster record: in the order of podCIDRs, or empty. That of an IPv6 CIDR is the CIDR itself. */
 export function globalCIDRs(row: Pick<AddressClaims, 'podCIDRs' | 'translated' | 'blocks'>): string[] {
-  return row.translated ? row.podCIDRs.map((cidr) => row.blocks[cidr] ?? '') : []
+  if (!row.translated) return []
+  const kept = new Set(ipv6Among(row.podCIDRs))
+  return row.podCIDRs.map((cidr) => (kept.has(cidr) ? cidr : (row.blocks[cidr] ?? '')))
 }
 
 /** Smallest free number from 1. Throws NoRoomError. */
@@ -79,7 +82,7 @@ function plan(clusters: readonly AddressClaims[], range: Prefix, forgotten: Read
       continue
     }
     if (one.departed || !(one.translated || ambiguous.has(one.id))) continue
-    const missing = one.podCIDRs.filter((cidr) => one.blocks[cidr] === undefined)
+    const missing = ipv4Among(one.podCIDRs).filter((cidr) => one.blocks[cidr] === undefined)
     if (one.translated && missing.length === 0) continue
     const blocks: Record<string, string> = { ...one.blocks }
     for (const cidr of missing) {
@@ -142,7 +145,7 @@ function ambiguousClusters(clusters: readonly AddressClaims[]): ReadonlySet<stri
 }
 
 function claimed({ id }: AddressClaims, texts: readonly string[], isPods: boolean): ClaimedRange[] {
-  return texts.map((text) => ({ id, prefix: parsePrefix(text), isPods }))
+  return ipv4Among(texts).map((text) => ({ id, prefix: parsePrefix(text), isPods }))
 }
 
 function noBlock(clusters: readonly AddressClaims[], range: string): NoRoomError {

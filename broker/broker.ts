@@ -15,10 +15,11 @@ import {
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { admitFacts } from './admission-facts.ts'
-import { globalCIDRs } from './allocation.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
+import { clusterRecordKey } from './cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
-import type { RecordLog, Transaction } from './log/record-log.ts'
+import type { RecordLog } from './log/record-log.ts'
+import { noteContact, noteSeen } from './member-list.ts'
 import { addCertificate, departMember, joinMember, normalSerial, pruneDeparted, requireMember } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { MemberPublishSession } from './publish-session.ts'
@@ -70,6 +71,8 @@ export class Broker implements BrokerApi {
     this.#hub = new WatchHub(deps, { watchesPerCluster: limits.watchesPerCluster })
     this.#stopCommits = deps.log.onCommit((changes) => {
       const membersChanged = changes.some((change) => change.scope === 'member')
+      if (membersChanged) this.#endDeparted()
+      for (const { scope, key } of changes) if (scope === 'record') this.#recordChanged(key)
       this.#hub.wake(membersChanged)
       this.#count(membersChanged)
     })
@@ -82,7 +85,14 @@ export class Broker implements BrokerApi {
       const response = await this.#join(request, peerAddress)
       this.#heard.set(request.cluster, this.#deps.clock.monotonic())
       metrics.joins.inc({ result: 'ok' })
-      logger.info('cluster joined', { cluster: request.cluster, address: peerAddress, index: response.clusterIndex })
+      const notCarried = request.facts.podCIDRs.filter((cidr) => !response.podCIDRs.includes(cidr)).join()
+      const more = notCarried === '' ? {} : { notCarried }
+      logger.info('cluster joined', {
+        cluster: request.cluster,
+        address: peerAddress,
+        index: response.clusterIndex,
+        ...more,
+      })
       return response
     } catch (error) {
       const result = error instanceof RefusedError ? error.code : 'failed'
@@ -119,15 +129,17 @@ export class Broker implements BrokerApi {
     logger.info('cluster left', { cluster: peer.cluster })
   }
 
-  openPublish(peer: Peer, reply: (message: PublishReply) => void): PublishSession {
+  openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: RefusedError) => void): PublishSession {
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const session: MemberPublishSession = new MemberPublishSession(this.#deps, {
       peer,
       rules: this.#rules,
       reply,
+      end,
       isCurrent: (): boolean => this.#sessions.get(peer.cluster) === session,
       onEnd: () => {
-        if (this.#sessions.get(peer.cluster) === session) this.#sessions.delete(peer.cluster)
+        if (this.#sessions.get(peer.cluster) !== session) return
+        this.#sessions.delete(peer.cluster)
         this.#seen(peer.cluster)
       },
     })
@@ -143,13 +155,14 @@ export class Broker implements BrokerApi {
   /** To be called now and then: forgets what has had its time and notes who is here. */
   async tidy(): Promise<void> {
     const { log, clock } = this.#deps
-    const connected = [...this.#sessions.keys()]
+    const members = log.list('member').map(({ key }) => key)
+    const connected = new Set(members.filter((cluster) => this.#isConnected(cluster as ClusterId)))
     this.#refusedJoins = 0
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
       pruneStamps(tx, clock.now())
       pruneDeparted(tx, clock.now())
-      for (const cluster of connected) markSeen(tx, cluster, clock.now())
+      for (const { key } of tx.list('member')) noteContact(tx, key, connected.has(key), clock.now())
     })
   }
 
@@ -187,7 +200,7 @@ export class Broker implements BrokerApi {
       throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
     }
     const { certificate, keyHash, serial, expiresAtMs } = await authority.issue(cluster, request.csr)
-    const row = await log.transact((tx) => {
+    const spec = await log.transact((tx) => {
       const bearer = { cluster, keyHash, nowMs: clock.now() }
       const token = checkToken(tx, request.secret, bearer)
       spendToken(tx, token, bearer)
@@ -211,8 +224,10 @@ export class Broker implements BrokerApi {
       certificate,
       caBundle: [authority.caCertificate],
       clusterset,
-      clusterIndex: row.index,
-      globalCIDRs: globalCIDRs({ podCIDRs: row.facts.podCIDRs, translated: row.translated, blocks: row.blocks }),
+      clusterIndex: spec.index,
+      podCIDRs: spec.podCIDRs,
+      serviceCIDRs: spec.serviceCIDRs,
+      globalCIDRs: spec.globalCIDRs,
       globalRange,
       clustersetIpRange,
       observedAddress,
@@ -223,11 +238,24 @@ export class Broker implements BrokerApi {
     return this.#sessions.has(cluster) || this.#hub.openWatches(cluster) > 0
   }
 
+  /** They may have nothing to say for long; whoever joins under the same id is not in contact by them. */
+  #endDeparted(): void {
+    for (const [cluster, session] of [...this.#sessions]) if (session.endIfGone()) this.#sessions.delete(cluster)
+  }
+
+  #recordChanged(key: string): void {
+    const cluster = key.slice(0, key.indexOf('/')) as ClusterId
+    if (key === clusterRecordKey(cluster)) this.#sessions.get(cluster)?.endIfRegained()
+  }
+
   #seen(cluster: ClusterId): void {
     const { log, clock, logger } = this.#deps
     this.#heard.set(cluster, clock.monotonic())
     log
-      .transact((tx) => markSeen(tx, cluster, clock.now()))
+      .transact((tx) => {
+        noteSeen(tx, cluster, clock.now())
+        noteContact(tx, cluster, this.#isConnected(cluster), clock.now())
+      })
       .catch((error: unknown) => logger.debug('last seen not noted', { cluster, reason: String(error) }))
   }
 
@@ -246,11 +274,6 @@ export class Broker implements BrokerApi {
     metrics.members.set(live.filter((row) => row.complete).length, { state: 'complete' })
     metrics.members.set(members.length - live.length, { state: 'departed' })
   }
-}
-
-function markSeen(tx: Transaction, cluster: ClusterId, nowMs: number): void {
-  const row = tx.get('member', cluster)
-  if (isLive(row)) tx.put('member', cluster, { ...row, lastSeenMs: nowMs })
 }
 
 function checkClock(memberMs: number, brokerMs: number): void {

@@ -10,13 +10,13 @@ import { type BrokerConfig, checkBrokerConfig, parseListen } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { lockDirectory } from './log/sqlite-file.ts'
 import { openSqliteLog } from './log/sqlite-log.ts'
+import { NOTE_CONTACT_MS } from './member-list.ts'
 import { brokerMetrics } from './metrics.ts'
 import { fixSettings } from './settings.ts'
 import { DATABASE_FILE } from './token-store.ts'
 
 /** How soon a change by the CLI (an eviction) reaches the members. */
 const REFRESH_MS = 1000
-const TIDY_MS = 60_000
 
 export interface BrokerDeps extends ComponentDeps {
   /** Called when the port is open: the way to learn it where the configuration says 0. */
@@ -70,7 +70,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   const refresh = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: REFRESH_MS }, () =>
     health.check(log),
   )
-  const tidy = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: TIDY_MS }, async () => {
+  const tidy = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: NOTE_CONTACT_MS }, async () => {
     await broker.tidy()
     if (await authority.renewServer()) server.setTls(tls())
   })

@@ -3,13 +3,13 @@
  * writes inside one transaction.
  */
 import type { ClusterId } from '../model/ids.ts'
-import type { ClusterBody } from '../model/records.ts'
-import { recordKeyText } from '../model/records.ts'
+import type { ClusterSpec } from '../model/objects.ts'
 import { type ClusterFacts, type Peer, RefusedError } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/content-hash.ts'
 import { quote } from './admission-checks.ts'
 import { admitRecord } from './admission.ts'
-import { NoRoomError, globalCIDRs, nextIndex, planAddresses } from './allocation.ts'
+import { NoRoomError, nextIndex, planAddresses } from './allocation.ts'
+import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } from './cluster-records.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
 import { type WriteContext, admissionContext, memberRecords, removeRecord } from './record-writes.ts'
 import { type IssuedCertificate, type MemberRow, isLive } from './state.ts'
@@ -27,8 +27,9 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
   const name = quote(peer.cluster)
   if (row === undefined) throw denied(`cluster ${name} is not a member of this clusterset: join with a token`)
   if (row.departedAtMs !== undefined) {
-    const how = row.departure === 'evicted' ? 'was evicted' : 'left'
-    throw denied(`cluster ${name} ${how} at ${timeText(row.departedAtMs)}: join again with a new token`)
+    const at = timeText(row.departedAtMs)
+    if (row.departure !== 'evicted') throw denied(`cluster ${name} left at ${at}: join again with a new token`)
+    throw denied(`cluster ${name} was evicted at ${at}: after "sealane leave" it can join again, with a new token`)
   }
   const serial = normalSerial(peer.serial)
   const certificate = row.certificates.find((one) => one.serial === serial)
@@ -45,6 +46,15 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
     )
   }
   return row
+}
+
+/**
+ * Whether the certificate that this peer showed belongs to the membership as it is now, ended or not. What an evicted
+ * or succeeded member has left open is not its successor's.
+ */
+export function isOfMembership(view: LogView, { cluster, serial }: Pick<Peer, 'cluster' | 'serial'>): boolean {
+  const row = view.get('member', cluster)
+  return isLive(row) && row.certificates.some((one) => one.serial === normalSerial(serial))
 }
 
 /** Serial numbers come from several libraries: upper or lower case, with or without leading zeros. */
@@ -65,8 +75,8 @@ export interface JoinDecision {
   readonly membersLimit: number
 }
 
-/** Writes the membership and gives its row. Throws RefusedError. */
-export function joinMember(tx: Transaction, join: JoinDecision, context: WriteContext): MemberRow {
+/** Writes the membership and gives what the others know the member as. Throws RefusedError. */
+export function joinMember(tx: Transaction, join: JoinDecision, context: WriteContext): ClusterSpec {
   const { cluster, facts, certificate, keyHash } = join
   const old = tx.get('member', cluster)
   if (isLive(old)) checkTakeover(cluster, old, join, context.nowMs)
@@ -83,7 +93,9 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     complete: isLive(old) && old.complete,
   }
   writeMember(tx, row, context)
-  return tx.get('member', cluster) ?? row
+  const spec = clusterSpec(tx, cluster)
+  if (spec === undefined) throw new Error(`no Cluster record of member ${cluster}`)
+  return spec
 }
 
 /** Takes new facts of a member: addresses may be added, and its records are judged anew. Throws RefusedError. */
@@ -115,14 +127,17 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
   const row = tx.get('member', context.cluster)
   if (!isLive(row)) return
   for (const { key } of memberRecords(tx, context.cluster)) removeRecord(tx, key, context)
-  tx.remove('record', clusterKey(context.cluster))
+  removeClusterRecord(tx, context.cluster)
+  const { connectedSinceMs: _over, ...rest } = row
   tx.put('member', context.cluster, {
-    ...row,
+    ...rest,
     certificates: [],
     complete: false,
     departedAtMs: context.nowMs,
     departure: how,
   })
+  // Somebody's IPv6 may have stood back for its own.
+  if (statesIpv6(row.facts)) writeClusterRecords(tx)
 }
 
 /** Who has left is remembered for its return, and told to watchers, but not without end. */
@@ -194,9 +209,9 @@ function writeMember(tx: Transaction, row: MemberRow, context: WriteContext): vo
   for (const [id, member] of members) {
     const added = plan.get(id)
     if (id === context.cluster || added !== undefined) tx.put('member', id, { ...member, ...added })
-    if (isLive(member)) writeClusterRecord(tx, id as ClusterId)
   }
-  withdrawForeignAddresses(tx, context)
+  const shrunk = writeClusterRecords(tx)
+  for (const cluster of new Set([context.cluster, ...shrunk])) withdrawForeignAddresses(tx, { ...context, cluster })
 }
 
 /** The pod CIDRs may have shrunk: what was admitted under the old ones must not stand for another's addresses. */
@@ -207,31 +222,6 @@ function withdrawForeignAddresses(tx: Transaction, context: WriteContext): void 
     const { namespace, name } = key
     if (admitRecord({ namespace, name, body: record.body }, admission) !== undefined) removeRecord(tx, key, context)
   }
-}
-
-function writeClusterRecord(tx: Transaction, cluster: ClusterId): void {
-  const row = tx.get('member', cluster)
-  if (!isLive(row)) return
-  const { podCIDRs, serviceCIDRs, labels } = row.facts
-  const { translated, blocks, index } = row
-  const body: ClusterBody = {
-    kind: 'Cluster',
-    spec: {
-      id: cluster,
-      index,
-      podCIDRs,
-      serviceCIDRs,
-      globalCIDRs: globalCIDRs({ podCIDRs, translated, blocks }),
-      labels,
-    },
-  }
-  const old = tx.get('record', clusterKey(cluster))
-  if (old !== undefined && canonicalJson(old.body) === canonicalJson(body)) return
-  tx.put('record', clusterKey(cluster), { createdAtMs: old?.createdAtMs ?? row.joinedAtMs, body })
-}
-
-function clusterKey(cluster: ClusterId): string {
-  return recordKeyText({ cluster, kind: 'Cluster', namespace: '', name: cluster })
 }
 
 function refusing<T>(work: () => T): T {

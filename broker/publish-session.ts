@@ -18,9 +18,10 @@ import { setHash } from '../protocol/set-hash.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { LogFields, Logger } from '../runtime/logger.ts'
 import type { Refusal } from './admission-checks.ts'
+import { clusterSpec } from './cluster-records.ts'
 import { type RecordLog, StateError, type Transaction } from './log/record-log.ts'
 import { type MemberChange, applyChange, compareSets, keyOf } from './member-changes.ts'
-import { requireMember } from './membership.ts'
+import { isOfMembership, requireMember } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { type WriteContext, type WriteRules, memberRecords } from './record-writes.ts'
 
@@ -42,8 +43,10 @@ export interface PublishSessionInit {
   readonly peer: Peer
   readonly rules: WriteRules
   readonly reply: (message: PublishReply) => void
-  /** False when a newer stream of the same cluster has taken over. */
+  /** False when a newer stream of the same cluster has taken over; asked after the membership. */
   readonly isCurrent: () => boolean
+  /** Ends the stream with the reason. */
+  readonly end: (reason: RefusedError) => void
   readonly onEnd: () => void
 }
 
@@ -60,10 +63,14 @@ export class MemberPublishSession implements PublishSession {
   #waiting: MemberChange[] = []
   #writing: Promise<void> | undefined
   #failure: Error | undefined
+  /** Pod CIDRs that were carried during this stream and are not now: what the member published in them is gone. */
+  readonly #lost = new Set<string>()
+  #carried: readonly string[]
 
   constructor(deps: PublishSessionDeps, init: PublishSessionInit) {
     this.#deps = deps
     this.#init = init
+    this.#carried = clusterSpec(deps.log, init.peer.cluster)?.podCIDRs ?? []
   }
 
   async onMessage(message: PublishMessage): Promise<void> {
@@ -86,10 +93,38 @@ export class MemberPublishSession implements PublishSession {
     this.#init.onEnd()
   }
 
+  /** To be called when memberships have changed: ends the stream of who is no member any more. True when it did. */
+  endIfGone(): boolean {
+    const { log, clock } = this.#deps
+    const { peer, end } = this.#init
+    if (isOfMembership(log, peer)) return false
+    try {
+      requireMember(log, peer, clock.now())
+    } catch (error) {
+      if (!(error instanceof RefusedError)) throw error
+      end(error)
+    }
+    return true
+  }
+
+  /**
+   * To be called when this member's Cluster record has changed. Where a pod CIDR is carried again, the member may not
+   * have noticed that it was not: it takes for stored what was withdrawn meanwhile. A new stream compares anew.
+   */
+  endIfRegained(): void {
+    const now = clusterSpec(this.#deps.log, this.#init.peer.cluster)?.podCIDRs ?? []
+    for (const cidr of this.#carried) if (!now.includes(cidr)) this.#lost.add(cidr)
+    this.#carried = now
+    const again = now.filter((cidr) => this.#lost.has(cidr))
+    if (again.length === 0) return
+    const text = `podCIDRs: ${again.join(', ')} of this cluster is carried again, what it publishes is compared anew`
+    this.#init.end(new RefusedError('FailedPrecondition', 'podCIDRs', text))
+  }
+
   #check(): void {
     this.#throwFailure()
-    if (!this.#init.isCurrent()) throw this.#replaced()
     requireMember(this.#deps.log, this.#init.peer, this.#deps.clock.now())
+    if (!this.#init.isCurrent()) throw this.#replaced()
   }
 
   #replaced(): RefusedError {
@@ -221,8 +256,8 @@ export class MemberPublishSession implements PublishSession {
     for (;;) {
       try {
         return await log.transact((tx) => {
-          if (!this.#init.isCurrent()) throw this.#replaced()
           requireMember(tx, this.#init.peer, clock.now())
+          if (!this.#init.isCurrent()) throw this.#replaced()
           return decide(tx)
         })
       } catch (error) {

@@ -11,6 +11,7 @@ import type { MemberKey } from '../protocol/broker-api.ts'
 import { contentHash, memberKey } from '../protocol/content-hash.ts'
 import { type ClustersetRanges, type Refusal, refusal } from './admission-checks.ts'
 import { type AdmissionContext, admitRecord } from './admission.ts'
+import { clusterSpec } from './cluster-records.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
 import { type RecordRow, parseRecordKey } from './state.ts'
 
@@ -81,7 +82,8 @@ export function memberRecords(
 export function admissionContext(tx: Transaction, { cluster, rules }: WriteContext): AdmissionContext {
   return {
     cluster,
-    podCIDRs: (tx.get('member', cluster)?.facts.podCIDRs ?? []).map((text) => parsePrefix(text)),
+    // Not those of its facts: of IPv6, some may stand back for another's.
+    podCIDRs: (clusterSpec(tx, cluster)?.podCIDRs ?? []).map((text) => parsePrefix(text)),
     allowedNamespaces: rules.allowedNamespaces,
     ranges: rules,
     publicKeyOwner: (publicKey) => tx.get('publicKey', publicKey)?.cluster,

@@ -32,6 +32,8 @@ export interface MemberRow {
   /** SHA-256 of the public key that the present membership began with, hex. Absent in rows of earlier versions. */
   readonly joinKeyHash?: string
   readonly lastSeenMs: number
+  /** Since when its streams are open; absent while none is. What a broker that was killed left here ages with lastSeenMs. */
+  readonly connectedSinceMs?: number
   /** Certificates that may be used now, newest last. */
   readonly certificates: readonly IssuedCertificate[]
   /** The member has declared its whole record set since it joined. */

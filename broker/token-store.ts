@@ -4,7 +4,7 @@
  */
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { type ClusterId, parseClusterId } from '../model/ids.ts'
+import { parseClusterId } from '../model/ids.ts'
 import { RefusedError } from '../protocol/broker-api.ts'
 import { certificatesFromPem, fingerprint } from '../protocol/identity/read-certificate.ts'
 import { createJoinToken, hashTokenSecret } from '../protocol/identity/token.ts'
@@ -12,8 +12,8 @@ import type { Clock } from '../reconcile/clock.ts'
 import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from './config.ts'
 import { type RecordLog, StateError } from './log/record-log.ts'
 import { openSqliteLog } from './log/sqlite-log.ts'
-import { departMember } from './membership.ts'
-import { SETTINGS_KEY, type SettingsRow, type TokenRow, isLive } from './state.ts'
+import { type EvictInit, type Eviction, type MemberSummary, evictMember, memberSummaries } from './member-list.ts'
+import { SETTINGS_KEY, type SettingsRow, type TokenRow } from './state.ts'
 import { revokeToken } from './tokens.ts'
 
 /** Name of the database in the state directory. */
@@ -50,8 +50,10 @@ export interface TokenStore {
   list(): Promise<TokenSummary[]>
   /** Throws RefusedError when it is not known. */
   revoke(id: string): Promise<TokenSummary>
-  /** Withdraws a member's records and refuses its certificates. Throws RefusedError when it is no member. */
-  evict(cluster: string): Promise<void>
+  /** Who belongs to the clusterset, and who did, by id. */
+  members(): Promise<MemberSummary[]>
+  /** Withdraws a member's records and refuses its certificates. Throws as evictMember() does. */
+  evict(init: EvictInit): Promise<Eviction>
   close(): Promise<void>
 }
 
@@ -123,16 +125,15 @@ class SqliteTokenStore implements TokenStore {
     return summary(id, row, this.#clock.now())
   }
 
-  async evict(cluster: string): Promise<void> {
+  async members(): Promise<MemberSummary[]> {
+    await this.#log.refresh()
+    return memberSummaries(this.#log, this.#clock.now())
+  }
+
+  evict(init: EvictInit): Promise<Eviction> {
     const { globalRange, clustersetIpRange } = this.#settings
     const rules = { globalRange, clustersetIpRange, allowedNamespaces: [], recordsPerCluster: 0 }
-    const id: ClusterId = parseClusterId(cluster, 'cluster')
-    await this.#log.transact((tx) => {
-      if (!isLive(tx.get('member', id))) {
-        throw new RefusedError('FailedPrecondition', 'cluster', `cluster "${id}" is not a member`)
-      }
-      departMember(tx, 'evicted', { cluster: id, rules, nowMs: this.#clock.now() })
-    })
+    return this.#log.transact((tx) => evictMember(tx, init, { rules, nowMs: this.#clock.now() }))
   }
 
   close(): Promise<void> {
@@ -188,5 +189,5 @@ async function readPin(stateDir: string): Promise<string> {
 
 function notStarted(stateDir: string): StateError {
   const file = join(stateDir, DATABASE_FILE)
-  return new StateError('Failed', file, `no broker state in ${file}: start the broker once before`)
+  return new StateError('Absent', file, `no broker state in ${file}: start the broker once before`)
 }

@@ -49,7 +49,21 @@ export function checkToken(
     const by = last === undefined ? '' : ` by cluster ${quote(last.cluster)} at ${timeText(last.atMs)}`
     throw refuse(`${id} has been used already${by}: ${CREATE_ANOTHER}`)
   }
+  if (bearer.keyHash !== undefined) checkNotEvicted(view, { id, row }, bearer)
   return { id, row, repeated }
+}
+
+/** A token of many uses lets in whoever holds it, but not one that was put out since it came in by it. */
+function checkNotEvicted(
+  view: LogView,
+  { id, row }: { readonly id: string; readonly row: TokenRow },
+  { cluster }: TokenBearer,
+): void {
+  const member = view.get('member', cluster)
+  if (member?.departure !== 'evicted' || member.departedAtMs === undefined) return
+  if (!row.uses.some((use) => use.cluster === cluster)) return
+  const at = timeText(member.departedAtMs)
+  throw refuse(`${id} was used by cluster ${quote(cluster)} before it was evicted at ${at}: ${CREATE_ANOTHER}`)
 }
 
 /** Who has left, was evicted or has been succeeded must not come back with the old request. */

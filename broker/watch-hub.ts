@@ -9,7 +9,7 @@ import { RefusedError } from '../protocol/broker-api.ts'
 import { encodeRecordEvent } from '../protocol/records-codec.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Change, RecordLog } from './log/record-log.ts'
-import { completeness, requireMember } from './membership.ts'
+import { completeness, isOfMembership, requireMember } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { parseRecordKey, storedRecord } from './state.ts'
 
@@ -39,7 +39,7 @@ export class WatchHub {
   readonly #perCluster: number
   readonly #encoded = new WeakMap<Change<'record'>, Uint8Array>()
   readonly #sleepers = new Set<() => void>()
-  readonly #open = new Map<ClusterId, number>()
+  readonly #open = new Map<ClusterId, Set<Peer>>()
   /** The same for all watchers until a membership changes. */
   #lists: ReturnType<typeof completeness> | undefined
   /** The latest; each watcher gets it once, and only the latest. */
@@ -62,14 +62,16 @@ export class WatchHub {
     for (const sleeper of [...this.#sleepers]) sleeper()
   }
 
+  /** Of the present membership: a peer that does not read holds its stream open beyond an eviction. */
   openWatches(cluster: ClusterId): number {
-    return this.#open.get(cluster) ?? 0
+    const { log } = this.#deps
+    return [...(this.#open.get(cluster) ?? [])].filter((peer) => isOfMembership(log, peer)).length
   }
 
   /** Yields until the signal. Throws RefusedError when the peer is no member, or none any more. */
   async *watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncGenerator<WatchMessage, void, undefined> {
     this.#admit(peer)
-    this.#count(peer.cluster, 1)
+    const close = this.#opened({ ...peer })
     try {
       // What was said before the watch began is old news.
       const cursor: Cursor = { revision: 0, floor: 0, told: undefined, contact: this.#contact }
@@ -85,7 +87,7 @@ export class WatchHub {
         else yield message
       }
     } finally {
-      this.#count(peer.cluster, -1)
+      close()
     }
   }
 
@@ -162,10 +164,14 @@ export class WatchHub {
     return bytes
   }
 
-  #count(cluster: ClusterId, by: 1 | -1): void {
-    const open = this.openWatches(cluster) + by
-    if (open === 0) this.#open.delete(cluster)
-    else this.#open.set(cluster, open)
+  /** `watch` stands for one stream. Gives what forgets it. */
+  #opened(watch: Peer): () => void {
+    const open = this.#open.get(watch.cluster) ?? new Set()
+    this.#open.set(watch.cluster, open.add(watch))
+    return () => {
+      open.delete(watch)
+      if (open.size === 0 && this.#open.get(watch.cluster) === open) this.#open.delete(watch.cluster)
+    }
   }
 
   #sleep(signal: AbortSignal): Promise<void> {

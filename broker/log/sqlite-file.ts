@@ -1,6 +1,6 @@
 /** Opens the database file and turns what SQLite says into what the operator can do. node:sqlite is used here only. */
 import { randomUUID } from 'node:crypto'
-import { chmodSync, existsSync } from 'node:fs'
+import { chmodSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
 import { StateError } from './record-log.ts'
@@ -26,9 +26,7 @@ const SCHEMA = `
 
 /** Takes a path; `create` makes the file where there is none. Throws StateError. */
 export function openDatabase(file: string, create: boolean): DatabaseSync {
-  if (!create && !existsSync(file)) {
-    throw new StateError('Failed', file, `no broker state in ${file}: start the broker once before`)
-  }
+  if (!create) checkThere(file)
   return classify(file, () => {
     const database = new DatabaseSync(file, { timeout: BUSY_MS })
     try {
@@ -41,6 +39,22 @@ export function openDatabase(file: string, create: boolean): DatabaseSync {
       throw error
     }
   })
+}
+
+/** Of a file that cannot even be looked at, nobody knows whether it is there. */
+function checkThere(file: string): void {
+  try {
+    statSync(file)
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') {
+      throw new StateError('Absent', file, `no broker state in ${file}: start the broker once before`)
+    }
+    if (code === 'EACCES') {
+      throw new StateError('Unwritable', file, `${file}: not permitted: run this as the broker's user`, error)
+    }
+    throw new StateError('Failed', file, `${file}: ${message}`, error)
+  }
 }
 
 /**

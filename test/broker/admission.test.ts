@@ -171,7 +171,22 @@ t.test('every refusal names the field and the reason', async (t) => {
     [aSlice({ addresses: [] }), 'endpoints[0].addresses: has 0 entries: expected 1 to 100'],
     [aSlice({ hostname: 'A' }), 'endpoints[0].hostname: "A": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'],
     [aSlice({ nodeName: 'a b' }), 'endpoints[0].nodeName: "a b": expected an RFC 1123 subdomain'],
-    [aSlice({ zone: 'a\u0007' }), 'endpoints[0].zone: "a\\u0007": expected no control characters'],
+    ...[
+      ['a\u0007', '"a\\u0007"'],
+      ['', '""'],
+      ['z'.repeat(64), `"${'z'.repeat(64)}"`],
+      ['-a', '"-a"'],
+    ].flatMap(([zone = '', told = '']): [MemberRecord, string][] => [
+      [aSlice({ zone }), `endpoints[0].zone: ${told}: expected a Kubernetes label value that is not empty`],
+      [
+        aSlice({ hints: { forZones: [{ name: 'z' }, { name: zone }] } }),
+        `endpoints[0].hints.forZones[1]: ${told}: expected a Kubernetes label value that is not empty`,
+      ],
+    ]),
+    [
+      aSlice({ hints: { forZones: Array.from({ length: 9 }, (_one, i) => ({ name: `z${i}` })) } }),
+      'endpoints[0].hints.forZones: has 9 entries: expected 0 to 8',
+    ],
     [aSlice({}, { service: 'a.b' }), 'service: "a.b": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'],
     [aSlice({}, { addressType: 'FQDN' as 'IPv4' }), 'addressType: "FQDN": expected IPv4 or IPv6'],
     [
@@ -284,6 +299,8 @@ t.test('facts of a member', async (t) => {
   })
   t.equal(admitFacts(facts({}), ranges), undefined)
   t.equal(admitFacts(facts({ podCIDRs: ['240.10.0.0/16'], serviceCIDRs: [] }), ranges), undefined)
+  const both = { podCIDRs: ['10.42.0.0/16', 'fd00::/16', '2001:db8::/124'], serviceCIDRs: ['fd01::/108'] }
+  t.equal(admitFacts(facts(both), ranges), undefined)
   const rows: [Partial<ClusterFacts>, string][] = [
     [{ podCIDRs: [] }, 'podCIDRs: has 0 entries: expected 1 to 16'],
     [{ podCIDRs: ['10.42.0.0'] }, 'podCIDRs[0]: "10.42.0.0": expected a CIDR such as 10.42.0.0/16'],
@@ -291,7 +308,37 @@ t.test('facts of a member', async (t) => {
     [{ podCIDRs: ['10.42.0.0/33'] }, 'podCIDRs[0]: "10.42.0.0/33": expected a prefix length of at most 32'],
     [{ podCIDRs: ['10.0.0.0/7'] }, 'podCIDRs[0]: "10.0.0.0/7" is too large: expected /8 to /28'],
     [{ podCIDRs: ['10.42.0.0/29'] }, 'podCIDRs[0]: "10.42.0.0/29" is too small: expected /8 to /28'],
-    [{ podCIDRs: ['fd00::/64'] }, 'podCIDRs[0]: "fd00::/64": expected IPv4, this version does not connect IPv6 pods'],
+    [
+      { podCIDRs: ['fd00::/64', 'fd01::/64'] },
+      'podCIDRs: fd00::/64, fd01::/64: expected an IPv4 CIDR as well, this version does not connect pods without IPv4',
+    ],
+    [{ podCIDRs: ['10.42.0.0/16', 'fd00::/15'] }, 'podCIDRs[1]: "fd00::/15" is too large: expected /16 to /124'],
+    [{ podCIDRs: ['fd00::/125', '10.42.0.0/16'] }, 'podCIDRs[0]: "fd00::/125" is too small: expected /16 to /124'],
+    [
+      { podCIDRs: ['10.42.0.0/16', 'fd00::1/64'] },
+      'podCIDRs[1]: "fd00::1/64": expected no host bits set, as in fd00::/64',
+    ],
+    [
+      { podCIDRs: ['10.42.0.0/16', '64:ff9b::/96'] },
+      'podCIDRs[1]: "64:ff9b::/96": expected addresses inside fc00::/7 or 2000::/3',
+    ],
+    [
+      { podCIDRs: ['10.42.0.0/16', '::ffff:0:0/96'] },
+      'podCIDRs[1]: "::ffff:0:0/96": expected addresses inside fc00::/7 or 2000::/3',
+    ],
+    [
+      { podCIDRs: ['10.42.0.0/16', 'fe80::/64'] },
+      `podCIDRs[1]: "fe80::/64" overlaps fe80::/10 (link-local addresses): expected pod addresses of the cluster's own`,
+    ],
+    [
+      { podCIDRs: ['10.42.0.0/16', 'fd53:ea1a:4e00::/48'] },
+      `podCIDRs[1]: "fd53:ea1a:4e00::/48" overlaps fd53:ea1a:4e00::/96 (the range of IPv6 clusterset IPs): expected pod addresses of the cluster's own`,
+    ],
+    [
+      { podCIDRs: ['10.42.0.0/16', 'fd00::/48', 'fd00:0:0:7::/64'] },
+      'podCIDRs[2]: "fd00:0:0:7::/64" overlaps podCIDRs[1] "fd00::/48": expected ranges apart from each other',
+    ],
+    [{ serviceCIDRs: ['fd00::/15'] }, 'serviceCIDRs[0]: "fd00::/15" is too large: expected /16 or smaller'],
     [
       { podCIDRs: ['127.1.0.0/16'] },
       `podCIDRs[0]: "127.1.0.0/16" overlaps 127.0.0.0/8 (loopback addresses): expected pod addresses of the cluster's own`,
@@ -320,6 +367,10 @@ t.test('facts of a member', async (t) => {
     [
       { serviceCIDRs: ['224.0.0.0/16'] },
       `serviceCIDRs[0]: "224.0.0.0/16" overlaps 224.0.0.0/4 (multicast addresses): expected service addresses of the cluster's own`,
+    ],
+    [
+      { serviceCIDRs: ['::ffff:10.0.0.0/104'] },
+      'serviceCIDRs[0]: "::ffff:10.0.0.0/104": expected addresses inside fc00::/7 or 2000::/3',
     ],
     [{ serviceCIDRs: ['x'] }, 'serviceCIDRs[0]: "x": expected a CIDR such as 10.42.0.0/16'],
     [{ labels: { 'a b': 'c' } }, 'labels: key "a b": expected a Kubernetes label key'],

@@ -52,6 +52,12 @@ t.test('who is translated', async (t) => {
       ],
       [],
     ],
+    ['IPv6 alike: nobody', [claims('a', ['10.1.0.0/16', 'fd00::/64']), claims('b', ['10.2.0.0/16', 'fd00::/64'])], []],
+    [
+      'of a translated cluster, IPv6 gets no block',
+      [claims('a', ['fd00::/64', '10.42.0.0/16']), claims('b', ['10.42.0.0/16'])],
+      ['a 10.42.0.0/16→244.0.0.0/16', 'b 10.42.0.0/16→244.1.0.0/16'],
+    ],
     ['one who has left does not count', [a, claims('b', ['10.42.0.0/16'], { departed: true })], []],
   ]
   for (const [name, clusters, want] of rows) t.same(show(clusters), want, name)
@@ -77,6 +83,12 @@ t.test('what was given stays, and what is kept for those who left is spared', as
     ['b 10.42.0.0/16→244.0.0.0/16', 'l flat '],
     'until there is no other room',
   )
+})
+
+t.test('the global CIDR of an IPv6 CIDR is the CIDR itself', async (t) => {
+  const row = { podCIDRs: ['fd00::/64', '10.42.0.0/16'], blocks: { '10.42.0.0/16': '244.1.0.0/16' } }
+  t.same(globalCIDRs({ ...row, translated: true }), ['fd00::/64', '244.1.0.0/16'])
+  t.same(globalCIDRs({ ...row, translated: false }), [])
 })
 
 t.test('no room', async (t) => {

@@ -161,6 +161,27 @@ t.test('two members over TLS, through a restart of the broker', async (t) => {
   await second.stop()
 })
 
+t.test('an eviction ends streams that say nothing', async (t) => {
+  const stateDir = join(temporaryFolder(t), 'state')
+  await start(t, config(stateDir, await freePort()))
+  const { client, publish } = await member(t, stateDir, 'milano')
+  await eventually(() => publish.state().t === 'live')
+  const idle = client.publish(new AbortController().signal)
+  const ended = failure(
+    (async () => {
+      for await (const _reply of idle.replies);
+    })(),
+  )
+  const store = await openTokenStore(stateDir, clock)
+  const { evictedAtMs } = await store.evict({ cluster: 'milano', force: true })
+  await store.close()
+  const at = new Date(evictedAtMs).toISOString().replace(/\.\d+Z$/, 'Z')
+  t.equal(
+    (await ended).message,
+    `cluster "milano" was evicted at ${at}: after "sealane leave" it can join again, with a new token`,
+  )
+})
+
 t.test('an oversized message ends the stream, not the broker', async (t) => {
   const stateDir = temporaryFolder(t)
   const port = await freePort()

@@ -195,6 +195,33 @@ t.test('the broker stamps the age of an export', async (t) => {
   t.equal(log.count('stamp'), 0, 'a stamp without export goes after a day')
 })
 
+t.test('the broker stamps the age of a gateway', async (t) => {
+  const harness = await startBroker(t)
+  const { clock, log } = harness
+  const { peer } = await join_(harness, 'milano')
+  const start = clock.now()
+  const name = 'milano.gw-lane0'
+  const gateway = (byte: number): MemberRecord => {
+    const publicKey = Buffer.alloc(32, byte).toString('base64')
+    const spec = { cluster: 'milano', node: 'gw', lane: 0, publicKey, candidates: [], capabilities: [] }
+    return { namespace: '', name, body: { kind: 'Endpoint', spec } }
+  }
+  const stream = new Publisher(harness, peer)
+  await stream.publish([])
+  const steps: [string, () => Promise<void>, number][] = [
+    ['first seen', () => stream.put(gateway(1)), 10],
+    ['another key: as old as before', () => stream.put(gateway(2)), 10],
+    ['withdrawn', () => stream.remove(gateway(2)), NaN],
+    ['it came again: younger', () => stream.put(gateway(2)), 40],
+  ]
+  for (const [say, step, want] of steps) {
+    await clock.advance(10_000)
+    await step()
+    await stream.acknowledged()
+    t.same(((log.get('record', `milano/Endpoint//${name}`)?.createdAtMs ?? NaN) - start) / 1000, want, say)
+  }
+})
+
 t.test('an oversized record', async (t) => {
   const harness = await startBroker(t)
   const { peer } = await join_(harness, 'milano')

@@ -1,4 +1,14 @@
-import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync, statSync, writeFileSync, writeSync } from 'node:fs'
+import {
+  chmodSync,
+  closeSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
@@ -67,6 +77,23 @@ t.test('two processes on one file see each other', async (t) => {
   )
   t.equal(broker.revision, command.revision)
   t.equal(broker.compactedRevision, command.compactedRevision)
+})
+
+t.test('a folder that may not be looked into: not that nothing is there', async (t) => {
+  const closed = join(directory(t), 'closed')
+  mkdirSync(closed, { mode: 0 })
+  const file = join(closed, 'broker.db')
+  const open = (): Promise<unknown> => Promise.resolve().then(() => openSqliteLog({ file, create: false }))
+  const root = process.geteuid?.() === 0
+  // To root no folder is closed.
+  if (root) process.seteuid?.('nobody')
+  const refused = await failure(open()).finally(() => {
+    if (root) process.seteuid?.(0)
+    chmodSync(closed, 0o700)
+  })
+  t.match(refused, { code: 'Unwritable' })
+  t.equal(refused.message, `${file}: not permitted: run this as the broker's user`)
+  t.match(await failure(open()), { code: 'Absent' })
 })
 
 t.test('a file that cannot be used is named', async (t) => {

@@ -157,10 +157,13 @@ export function digest(records: readonly MemberRecord[]): PublishMessage {
 /** One publish stream, as a member drives it. */
 export class Publisher {
   readonly replies: PublishReply[] = []
+  /** What the broker ended the stream with, unasked. */
+  ended: string | undefined
   readonly #session: PublishSession
   #sequence = 0
   constructor(harness: Harness, peer: Peer) {
-    this.#session = harness.broker.openPublish(peer, (reply) => this.replies.push(reply))
+    const onEnd = (reason: Error): void => void (this.ended = reason.message)
+    this.#session = harness.broker.openPublish(peer, (reply) => this.replies.push(reply), onEnd)
   }
   send(message: PublishMessage): Promise<void> {
     return this.#session.onMessage(message)

@@ -1,0 +1,154 @@
+/** Members with IPv6 pod CIDRs: whose are carried, through joining, changing facts, leaving and eviction. */
+import t from 'tap'
+import { clusterSpec } from '../../broker/cluster-records.ts'
+import type { MemberRecord } from '../../model/records.ts'
+import { ownCluster } from '../../protocol/join.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import { Publisher, Watcher, aSlice, anExport, facts, join_, startBroker } from './support/harness.ts'
+import type { Harness } from './support/harness.ts'
+
+const SIX = 'fd00:42::/48'
+
+function dual(pods4: string, pods6: string, services6?: string) {
+  return facts([pods4, pods6], services6 === undefined ? {} : { serviceCIDRs: ['10.43.0.0/16', services6] })
+}
+
+/** `id pods | services | global` of every Cluster record. */
+function records({ log }: Harness): string[] {
+  return log.list('member').flatMap(({ key }) => {
+    const spec = clusterSpec(log, key)
+    if (spec === undefined) return []
+    return [`${key} ${[spec.podCIDRs, spec.serviceCIDRs, spec.globalCIDRs].map((list) => list.join(',')).join(' | ')}`]
+  })
+}
+
+function sixSlice(address: string): MemberRecord {
+  const { namespace, body } = aSlice('web', address)
+  return { namespace, name: 'web-6', body: { ...body, addressType: 'IPv6' } as MemberRecord['body'] }
+}
+
+t.test('IPv6 is carried as it is, also where IPv4 is translated', async (t) => {
+  const harness = await startBroker(t)
+  await join_(harness, 'milano', { facts: dual('10.42.0.0/16', SIX) })
+  const paris = await join_(harness, 'paris', { facts: dual('10.42.0.0/16', 'fd00:50::/48') })
+  t.match(paris.response, {
+    podCIDRs: ['10.42.0.0/16', 'fd00:50::/48'],
+    serviceCIDRs: ['10.43.0.0/16'],
+    globalCIDRs: ['244.1.0.0/16', 'fd00:50::/48'],
+  })
+  t.same(records(harness), [
+    'milano 10.42.0.0/16,fd00:42::/48 | 10.43.0.0/16 | 244.0.0.0/16,fd00:42::/48',
+    'paris 10.42.0.0/16,fd00:50::/48 | 10.43.0.0/16 | 244.1.0.0/16,fd00:50::/48',
+  ])
+})
+
+t.test('IPv6 that overlaps stands back for the member that was first, and IPv4 is as before', async (t) => {
+  const harness = await startBroker(t)
+  await join_(harness, 'milano', { facts: dual('10.42.0.0/16', SIX) })
+  const stated = facts(['fd00:7::/48', '10.50.0.0/16', 'fd00:42:0:8::/64'], { serviceCIDRs: ['fd00:9::/108'] })
+  const paris = await join_(harness, 'paris', { facts: stated })
+  t.match(paris.response, { podCIDRs: ['10.50.0.0/16'], serviceCIDRs: [], globalCIDRs: [] })
+  t.same(ownCluster('paris' as ClusterId, stated, paris.response).spec, clusterSpec(harness.log, 'paris'))
+  t.same(records(harness), ['milano 10.42.0.0/16,fd00:42::/48 | 10.43.0.0/16 | ', 'paris 10.50.0.0/16 |  | '])
+  t.same(
+    (await harness.tokens.members()).map(({ podCIDRs, notCarried }) => [podCIDRs, notCarried]),
+    [
+      [['10.42.0.0/16', SIX], []],
+      [stated.podCIDRs, ['fd00:7::/48', 'fd00:42:0:8::/64']],
+    ],
+  )
+  const tokyo = await join_(harness, 'tokyo', { facts: facts(['10.60.0.0/16'], { serviceCIDRs: ['fd00:42::/112'] }) })
+  t.match(tokyo.response, { podCIDRs: ['10.60.0.0/16'], serviceCIDRs: [], globalCIDRs: [] })
+})
+
+t.test('a broker that says nothing of what it carries carries all', async (t) => {
+  const harness = await startBroker(t)
+  const { response } = await join_(harness, 'milano')
+  const silent = { ...response, podCIDRs: [], serviceCIDRs: [] }
+  t.match(ownCluster('milano' as ClusterId, facts(), silent).spec, {
+    podCIDRs: ['10.42.0.0/16'],
+    serviceCIDRs: ['10.43.0.0/16'],
+  })
+})
+
+t.test('who leaves or is evicted frees its IPv6, and only what differs is sent', async (t) => {
+  const harness = await startBroker(t)
+  const milano = await join_(harness, 'milano', { facts: dual('10.42.0.0/16', SIX) })
+  await join_(harness, 'paris', { facts: dual('10.50.0.0/16', SIX) })
+  await join_(harness, 'tokyo', { facts: dual('10.60.0.0/16', 'fd00:42:0:1::/64', 'fd00:43::/112') })
+  const oslo = await join_(harness, 'oslo', { facts: facts(['10.70.0.0/16']) })
+  const watcher = new Watcher(harness, oslo.peer)
+  await watcher.line(/^synced/)
+  const before = watcher.lines.length
+
+  await harness.broker.leave(milano.peer)
+  await watcher.line('remove milano/Cluster//milano')
+  await watcher.line(/^synced complete=\S* departed=milano$/)
+  const puts = (): string[] => watcher.lines.slice(before).filter((line) => line.startsWith('put'))
+  t.same(puts(), ['put paris/Cluster//paris'])
+  t.same(records(harness), [
+    'oslo 10.70.0.0/16 | 10.43.0.0/16 | ',
+    'paris 10.50.0.0/16,fd00:42::/48 | 10.43.0.0/16 | ',
+    'tokyo 10.60.0.0/16 | 10.43.0.0/16 | ',
+  ])
+  await harness.tokens.evict({ cluster: 'paris', force: true })
+  await harness.log.refresh()
+  await watcher.line('put tokyo/Cluster//tokyo')
+  t.same(puts(), ['put paris/Cluster//paris', 'put tokyo/Cluster//tokyo'])
+  t.same(records(harness)[1], 'tokyo 10.60.0.0/16,fd00:42:0:1::/64 | 10.43.0.0/16,fd00:43::/112 | ')
+  await watcher.stop()
+})
+
+t.test('a change of facts takes IPv6 from a later member, with what it published, and gives it back', async (t) => {
+  const harness = await startBroker(t)
+  const milano = await join_(harness, 'milano', { facts: facts(['10.42.0.0/16']) })
+  const paris = await join_(harness, 'paris', { facts: dual('10.50.0.0/16', SIX) })
+  const [first, second] = [new Publisher(harness, milano.peer), new Publisher(harness, paris.peer)]
+  await first.publish([])
+  const four = aSlice('web', '10.50.0.5')
+  await second.publish([anExport('web', { ipFamilies: ['IPv4', 'IPv6'] }), four, sixSlice('fd00:42::5')])
+  t.same(second.refusals(), [])
+  const slices = (): string[] =>
+    harness.log.list('record', 'paris').flatMap(({ key }) => (key.includes('EndpointSlice') ? [key] : []))
+  t.same(slices(), ['paris/EndpointSlice/shop/web-1', 'paris/EndpointSlice/shop/web-6'])
+
+  await first.facts(dual('10.42.0.0/16', SIX))
+  await first.acknowledged()
+  t.same(records(harness), [
+    'milano 10.42.0.0/16,fd00:42::/48 | 10.43.0.0/16 | ',
+    'paris 10.50.0.0/16 | 10.43.0.0/16 | ',
+  ])
+  t.same(slices(), ['paris/EndpointSlice/shop/web-1'], 'the address is another cluster’s now')
+  await second.put(sixSlice('fd00:42::6'))
+  await second.acknowledged()
+  t.same(second.refusals(), [
+    'endpoints[0].addresses[0]: "fd00:42::6" is outside the cluster\'s pod CIDRs: expected one inside 10.50.0.0/16',
+  ])
+
+  await first.facts(dual('10.42.0.0/16', 'fd00:77::/48'))
+  await first.acknowledged()
+  t.same(records(harness)[1], 'paris 10.50.0.0/16,fd00:42::/48 | 10.43.0.0/16 | ')
+  t.equal(
+    second.ended,
+    'podCIDRs: fd00:42::/48 of this cluster is carried again, what it publishes is compared anew',
+    'paris need not have noticed, and would take for stored what was withdrawn',
+  )
+  t.equal(first.ended, undefined)
+  second.end()
+  const third = new Publisher(harness, paris.peer)
+  await third.publish([anExport('web', { ipFamilies: ['IPv4', 'IPv6'] }), four, sixSlice('fd00:42::5')])
+  t.equal(slices().length, 2)
+  t.equal(third.ended, undefined)
+  first.end()
+  third.end()
+})
+
+t.test('without IPv4 nobody joins', async (t) => {
+  const harness = await startBroker(t)
+  await t.rejects(join_(harness, 'milano', { facts: facts([SIX]) }), {
+    name: 'RefusedError',
+    code: 'InvalidArgument',
+    field: 'podCIDRs',
+    message: 'podCIDRs: fd00:42::/48: expected an IPv4 CIDR as well, this version does not connect pods without IPv4',
+  })
+})

@@ -1,0 +1,199 @@
+/** Members as an operator sees them, and eviction: all of it or nothing, again and again. */
+import t from 'tap'
+import { DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
+import { recordKeyText } from '../../model/records.ts'
+import type { Peer } from '../../protocol/broker-api.ts'
+import { failure, messageOf } from '../support/failure.ts'
+import { Publisher, Watcher, aSlice, anExport, facts, join_, startBroker } from './support/harness.ts'
+import type { Harness } from './support/harness.ts'
+
+const START = '2026-01-01T00:00:00Z'
+
+async function lines({ tokens }: Harness): Promise<string[]> {
+  const time = (ms: number): string => new Date(ms).toISOString().replace('.000Z', 'Z')
+  return (await tokens.members()).map(({ id, state, sinceMs, records, podCIDRs, globalCIDRs }) =>
+    [id, state, time(sinceMs), records, podCIDRs.join(','), globalCIDRs.join(',') || '-'].join(' '),
+  )
+}
+
+t.test('who is there: in contact, silent, gone', async (t) => {
+  const harness = await startBroker(t, { config: { globalRange: '244.0.0.0/8' } })
+  const { broker, clock } = harness
+  const milano = await join_(harness, 'milano')
+  const paris = await join_(harness, 'paris', { facts: facts(['10.50.0.0/16']) })
+  const tokyo = await join_(harness, 'tokyo', { facts: facts(['10.60.0.0/16']) })
+  await broker.leave(tokyo.peer)
+  const publisher = new Publisher(harness, milano.peer)
+  await publisher.publish([anExport('web'), aSlice('web', '10.42.0.5')])
+  await clock.advance(90_000)
+  await broker.tidy()
+  await clock.advance(60_000)
+  t.same(await lines(harness), [
+    `milano in contact ${START} 2 10.42.0.0/16 -`,
+    `paris silent ${START} 0 10.50.0.0/16 -`,
+    `tokyo left ${START} 0 10.60.0.0/16 -`,
+  ])
+  publisher.end()
+  const watcher = new Watcher(harness, paris.peer)
+  await watcher.line(/^synced/)
+  await broker.tidy()
+  t.same(await lines(harness), [
+    'milano silent 2026-01-01T00:02:30Z 2 10.42.0.0/16 -',
+    'paris in contact 2026-01-01T00:02:30Z 0 10.50.0.0/16 -',
+    `tokyo left ${START} 0 10.60.0.0/16 -`,
+  ])
+  await watcher.stop()
+})
+
+t.test('what a broker that was killed has left about contact ages', async (t) => {
+  const first = await startBroker(t)
+  const { peer } = await join_(first, 'milano')
+  const publisher = new Publisher(first, peer)
+  await publisher.publish([])
+  await first.broker.tidy()
+  await first.clock.advance(149_000)
+  const state = async (): Promise<string> => (await first.tokens.members()).map((one) => one.state).join()
+  t.equal(await state(), 'in contact')
+  await first.clock.advance(2000)
+  t.equal(await state(), 'silent')
+  const second = await startBroker(t, { stateDir: first.stateDir, clock: first.clock })
+  await second.broker.tidy()
+  t.equal(second.log.get('member', 'milano')?.connectedSinceMs, undefined, 'the next broker takes it back')
+  await second.stop()
+})
+
+t.test('whoever is in contact is evicted by force alone', async (t) => {
+  const harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  const publisher = new Publisher(harness, peer)
+  await publisher.publish([anExport('web')])
+  await harness.broker.tidy()
+  const refused = await failure(harness.tokens.evict({ cluster: 'milano', force: false }))
+  t.match(refused, { code: 'FailedPrecondition', field: 'cluster' })
+  t.equal(
+    refused.message,
+    `cluster "milano" is in contact with this broker since ${START}: run "sealane leave" there, or evict it all the same with --force`,
+  )
+  t.equal(harness.log.count('record', 'milano'), 2, 'nothing was done')
+  await harness.tokens.evict({ cluster: 'milano', force: true })
+  await harness.log.refresh()
+  t.equal(
+    await messageOf(publisher.put(anExport('api'))),
+    `cluster "milano" was evicted at ${START}: after "sealane leave" it can join again, with a new token`,
+    'no word of it counts any more',
+  )
+  t.equal(
+    await messageOf(harness.broker.renew(peer, new Uint8Array())),
+    await messageOf(publisher.put(anExport('api'))),
+  )
+})
+
+t.test('everything of it goes, and what it had comes back with it', async (t) => {
+  const harness = await startBroker(t)
+  const first = await join_(harness, 'milano')
+  const paris = await join_(harness, 'paris')
+  const [publisher, other] = [new Publisher(harness, first.peer), new Publisher(harness, paris.peer)]
+  await publisher.publish([anExport('web'), aSlice('web', '10.42.0.5')])
+  await other.publish([])
+  const watcher = new Watcher(harness, paris.peer)
+  const ip = recordKeyText({ cluster: '', kind: 'ClusterSetIP', namespace: 'shop', name: 'web' })
+  await watcher.line(/^synced complete=,milano,paris departed=$/)
+  const evicted = await harness.tokens.evict({ cluster: 'milano', force: true })
+  t.same(evicted, { id: 'milano', evictedAtMs: harness.clock.now(), repeated: false })
+  await harness.log.refresh()
+  await watcher.line('synced complete=,paris departed=milano')
+  t.same(
+    watcher.lines.filter((line) => line.startsWith('remove')).sort(),
+    [
+      `remove ${ip}`,
+      'remove milano/Cluster//milano',
+      'remove milano/EndpointSlice/shop/web-1',
+      'remove milano/ServiceExport/shop/web',
+    ].sort(),
+  )
+  await harness.clock.advance(1000)
+  const block = harness.log.get('member', 'milano')?.blocks['10.42.0.0/16']
+  t.ok(block, 'overlapping, it had a block')
+  const again = await harness.tokens.evict({ cluster: 'milano', force: false })
+  t.same(again, { ...evicted, repeated: true }, 'the second time nothing happens')
+  const second = await join_(harness, 'milano')
+  t.equal(second.response.clusterIndex, first.response.clusterIndex)
+  t.same(second.response.globalCIDRs, [block])
+  await harness.broker.tidy()
+  t.equal((await harness.tokens.members())[0]?.state, 'silent', 'the stream of the evicted one is not its own')
+  t.equal(
+    publisher.ended,
+    `cluster "milano" was evicted at ${START}: after "sealane leave" it can join again, with a new token`,
+    'and it has ended',
+  )
+  publisher.end()
+  await watcher.stop()
+})
+
+/** A Watch whose peer reads no more after the first message: its stream stays open. */
+async function unread({ broker }: Harness, peer: Peer): Promise<() => Promise<unknown>> {
+  const stream = broker.watch(peer, {}, new AbortController().signal)[Symbol.asyncIterator]()
+  await stream.next()
+  return () => stream.next()
+}
+
+t.test('streams of an evicted member that reads nothing hold no place of its successor', async (t) => {
+  const { limits } = DEFAULT_BROKER_CONFIG
+  const harness = await startBroker(t)
+  const first = await join_(harness, 'milano')
+  const held = []
+  for (let i = 0; i < limits.watchesPerCluster; i += 1) held.push(await unread(harness, first.peer))
+  const full = `watch: cluster "milano" has ${limits.watchesPerCluster} watches open already, which is the limit`
+  t.equal(await messageOf(unread(harness, first.peer)), full)
+  await harness.tokens.evict({ cluster: 'milano', force: true })
+  const second = await join_(harness, 'milano')
+  await harness.broker.tidy()
+  t.equal((await harness.tokens.members())[0]?.state, 'silent', 'it is not in contact by them')
+  const open = []
+  for (let i = 0; i < limits.watchesPerCluster; i += 1) open.push(await unread(harness, second.peer))
+  t.equal(await messageOf(unread(harness, second.peer)), full, 'its own count')
+  for (const next of held)
+    t.match(await messageOf(next()), /^certificate [0-9a-f]+ of cluster "milano" has been replaced/)
+  t.equal(await messageOf(unread(harness, second.peer)), full, 'the end of the others frees none of its places')
+})
+
+t.test('a stream that another has succeeded says nothing of contact when it ends', async (t) => {
+  const harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  const [older, newer] = [new Publisher(harness, peer), new Publisher(harness, peer)]
+  await newer.publish([])
+  await harness.clock.advance(1000)
+  const before = harness.log.get('member', 'milano')?.lastSeenMs
+  older.end()
+  await harness.log.transact(() => undefined)
+  t.equal(harness.log.get('member', 'milano')?.lastSeenMs, before)
+})
+
+t.test('a token of many uses does not bring back who was evicted; a new one does', async (t) => {
+  const harness = await startBroker(t)
+  const { id, text } = await harness.tokens.create({ uses: 5 })
+  await join_(harness, 'milano', { token: text })
+  await harness.tokens.evict({ cluster: 'milano', force: true })
+  await harness.clock.advance(1000)
+  t.equal(
+    await messageOf(join_(harness, 'milano', { token: text })),
+    `token: ${id} was used by cluster "milano" before it was evicted at ${START}: create a new one with "sealane token create"`,
+  )
+  await join_(harness, 'paris', { token: text, facts: facts(['10.50.0.0/16']) })
+  t.equal((await harness.tokens.list())[0]?.usesLeft, 3, 'for others it is as good as before')
+  await join_(harness, 'milano')
+})
+
+t.test('who is no member', async (t) => {
+  const harness = await startBroker(t)
+  const evict = (cluster: string): Promise<string> => messageOf(harness.tokens.evict({ cluster, force: true }))
+  t.equal(await evict('tokyo'), 'cluster "tokyo" is not a member; there is no member')
+  const { peer } = await join_(harness, 'tokyo')
+  await harness.broker.leave(peer)
+  for (const id of ['paris', 'milano']) await join_(harness, id)
+  t.equal(await evict('tokyo'), `cluster "tokyo" is not a member: it left at ${START}; members are milano, paris`)
+  t.equal(await evict('Tokyo!'), 'cluster "Tokyo!": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
+  for (let i = 10; i < 32; i += 1) await join_(harness, `c${i}`, { facts: facts([`10.1${i}.0.0/16`]) })
+  const named = Array.from({ length: 20 }, (_, i) => `c${i + 10}`).join(', ')
+  t.equal(await evict('kyoto'), `cluster "kyoto" is not a member; members are ${named} and 4 more`)
+})
