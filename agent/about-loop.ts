@@ -1,6 +1,5 @@
 /** Keeps the properties of the About API right for as long as this cluster is a member. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
-import { PROPERTY_CLUSTER_ID } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -77,11 +76,11 @@ export class AboutLoop {
     const { own: clusterId, clusterset } = this.#init
     const plan = planAbout({ clusterId, clusterset, properties: cache.list() })
     if (plan.problem === undefined) this.#accept()
-    else if (plan.problem !== this.#problem) {
-      logger.error('this cluster contradicts its membership', { reason: plan.problem })
-      this.#warn(PROPERTY_CLUSTER_ID, plan.problem)
+    else if (plan.problem.text !== this.#problem) {
+      logger.error('this cluster contradicts its membership', { reason: plan.problem.text })
+      this.#warn(plan.problem.property, plan.problem.text)
     }
-    this.#problem = plan.problem
+    this.#problem = plan.problem?.text
     for (const { name, found, wanted } of plan.changed) {
       const note =
         `${name} was changed to ${JSON.stringify(found.slice(0, 100))} while this cluster is a member as ` +

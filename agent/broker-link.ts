@@ -56,6 +56,8 @@ export interface BrokerLink {
   problem(): string | undefined
   /** Connects, and again whenever the connection breaks, until the signal. */
   run(signal: AbortSignal): Promise<void>
+  /** Keeps what the broker knows this cluster by from ending, until the signal; also while run() is not called. Never rejects. */
+  keepIdentity(signal: AbortSignal): Promise<void>
   /** After run(): removes what is kept for the next start. This cluster has left. */
   forget(): Promise<void>
 }

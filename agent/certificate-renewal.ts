@@ -1,6 +1,7 @@
 /**
  * Renews this cluster's certificate after two thirds of its lifetime, with the key it has: writing one file is atomic,
- * writing a key and its certificate is not. Failures are tried again until the certificate ends.
+ * writing a key and its certificate is not. Failures are tried again; once the certificate has ended, an identity that
+ * somebody stored in its place is used.
  */
 import type { BrokerClient } from '../protocol/broker-client.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
@@ -30,6 +31,8 @@ export interface CertificateRenewalInit {
 
 /** The clock is looked at this often, so that a machine that slept, or whose clock was set, is not late. */
 const LOOK_EVERY_MS = 60_000
+/** And the store so often once the certificate has ended. */
+const LOOK_AT_STORE_MS = 5000
 
 export class CertificateRenewal {
   readonly #deps: CertificateRenewalDeps
@@ -63,9 +66,39 @@ export class CertificateRenewal {
       } else if (await this.#renew(notAfterMs, signal)) {
         backoff.reset()
       } else {
-        await clock.sleep(backoff.next(), signal).catch(() => undefined)
+        await this.#pause(backoff.next(), signal)
       }
     }
+  }
+
+  /** Over before its time when whoever joined anew has stored another identity: one that has ended cannot renew itself. */
+  async #pause(ms: number, signal: AbortSignal): Promise<void> {
+    const { clock } = this.#deps
+    const end = clock.monotonic() + ms
+    for (let left = ms; left > 0 && !signal.aborted; left = end - clock.monotonic()) {
+      if (await this.#adopt()) return
+      await clock.sleep(Math.min(left, LOOK_AT_STORE_MS), signal).catch(() => undefined)
+    }
+  }
+
+  async #adopt(): Promise<boolean> {
+    const { clock, logger, onRenewed } = this.#deps
+    const nowMs = clock.now()
+    if (this.#facts.notAfterMs > nowMs) return false
+    // Where it cannot be read, the next look may.
+    const stored = await this.#store.read().catch(() => undefined)
+    if (stored === undefined || readCertificate(stored.certificate).notAfterMs <= nowMs) return false
+    if (stored.cluster !== this.#identity.cluster || stored.clusterset !== this.#identity.clusterset) return false
+    this.#use(stored)
+    logger.info('joined anew', { until: endOf(this.#facts.notAfterMs) })
+    onRenewed(stored)
+    return true
+  }
+
+  #use(identity: MemberIdentity): void {
+    this.#identity = identity
+    this.#facts = readCertificate(identity.certificate)
+    this.#failure = undefined
   }
 
   async #renew(notAfterMs: number, signal: AbortSignal): Promise<boolean> {
@@ -76,9 +109,7 @@ export class CertificateRenewal {
       signal.throwIfAborted()
       const renewed = { ...this.#identity, certificate, caBundle }
       await this.#store.write(renewed)
-      this.#identity = renewed
-      this.#facts = readCertificate(certificate)
-      this.#failure = undefined
+      this.#use(renewed)
       logger.info('certificate renewed', { until: endOf(this.#facts.notAfterMs) })
       onRenewed(renewed)
       return true

@@ -2,7 +2,7 @@
  * What other members say is checked again before it becomes an object here: the broker judges first, but one broken
  * broker must not be enough to reach into this cluster. Pure. Every function gives the problem in words, or undefined.
  */
-import { prefixPairs, routedPrefixes } from '../model/addressing.ts'
+import { podFamilies, prefixPairs, routedPrefixes } from '../model/addressing.ts'
 import { isDnsLabel, isDnsSubdomain, isSystemNamespace } from '../model/ids.ts'
 import { InvalidAddressError, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
@@ -37,8 +37,11 @@ export function clusterProblem(
   try {
     prefixPairs(spec)
     for (const text of spec.podCIDRs) parsePrefix(text, 'podCIDRs')
-    const routed = routedPrefixes(spec)
-    const unusable = routed.find((prefix) => specialPart(prefix) !== undefined)
+    const all = routedPrefixes(spec)
+    // Where no pod has IPv6, that of others leads nowhere and stands in nobody's way.
+    const families = podFamilies(own).map((family) => (family === 'IPv4' ? 4 : 6))
+    const routed = all.filter(({ family }) => families.includes(family))
+    const unusable = all.find((prefix) => specialPart(prefix) !== undefined)
     if (unusable !== undefined) return `${formatPrefix(unusable)} is no usable network`
     for (const field of ['podCIDRs', 'serviceCIDRs'] as const) {
       const taken = own[field].map((text) => parsePrefix(text, field))

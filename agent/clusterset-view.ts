@@ -20,6 +20,7 @@ export interface ServiceFacts {
 export interface RemoteEndpoint {
   readonly cluster: string
   readonly recordName: string
+  readonly createdAtMs: number
   readonly spec: EndpointSpec
 }
 
@@ -61,11 +62,12 @@ export function viewClusterset(records: Iterable<StoredRecord>, judge: RecordJud
   const endpoints: RemoteEndpoint[] = []
   const dropped: Dropped[] = []
   for (const record of records) {
-    const { key, body } = record
+    const { key, body, createdAtMs } = record
     const problem = judge.problem(record)
     if (problem !== undefined) dropped.push({ what: recordKeyText(key), reason: problem })
     else if (body.kind === 'Cluster') clusters.set(body.spec.id, body.spec)
-    else if (body.kind === 'Endpoint') endpoints.push({ cluster: key.cluster, recordName: key.name, spec: body.spec })
+    else if (body.kind === 'Endpoint')
+      endpoints.push({ cluster: key.cluster, recordName: key.name, createdAtMs, spec: body.spec })
     else addToService(services, record)
   }
   for (const facts of services.values()) {

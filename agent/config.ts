@@ -18,6 +18,10 @@ export interface AgentConfig {
   readonly leaseMs: number
   /** Where the Leases of the other clusters are kept. */
   readonly leaseNamespace: string
+  /** Objects of nodes that are gone: on Kubernetes the garbage collector removes them. */
+  readonly removesOrphans: boolean
+  /** A Node that is away for less than this keeps its objects: editors remove a file and put it back. */
+  readonly orphanGraceMs: number
   readonly loop: LoopInit
 }
 
@@ -34,6 +38,8 @@ export function agentConfig(stateDirectory: string, change: Partial<AgentConfig>
     // Unseen is not gone: lanes' probes take a dead cluster out of DNS and balancing within a second anyway.
     leaseMs: 10 * 60_000,
     leaseNamespace: SYSTEM_NAMESPACE,
+    removesOrphans: false,
+    orphanGraceMs: 5000,
     loop: AGENT_LOOP,
     ...change,
   }

@@ -9,6 +9,7 @@ import { loopDeps } from './loop-deps.ts'
 import type { AgentMetrics } from './metrics.ts'
 import type { MirrorWriter } from './mirror-writer.ts'
 import { objectKeyText } from './object-key-text.ts'
+import { planClusterStatus } from './plan-cluster-status.ts'
 import { isOurs, planContact } from './plan-contact.ts'
 import type { SharedFindings } from './shared-findings.ts'
 import { Subscriptions } from './subscriptions.ts'
@@ -108,23 +109,30 @@ export class ContactLoop {
     if (this.notReady() !== undefined) return
     const { cluster, contact, writer, findings, clock, metrics } = this.#deps
     const { own, leaseMs, leaseNamespace } = this.#init
+    const clusters = cluster
+      .cache('Cluster')
+      .list()
+      .filter(({ spec }) => spec.id !== own)
+    const [nowMs, silent] = [clock.now(), contact.silent()]
     const plan = planContact({
-      nowMs: clock.now(),
+      nowMs,
       durationMs: leaseMs,
       namespace: leaseNamespace,
-      clusters: cluster
-        .cache('Cluster')
-        .list()
-        .flatMap(({ spec }) => (spec.id === own ? [] : [spec.id])),
+      clusters: clusters.map(({ spec }) => spec.id),
       leases: cluster.cache('Lease').list(),
-      silent: contact.silent(),
+      silent,
       connected: this.#connected(),
     })
     this.#tell(new Set(plan.expired))
     findings.setExpired(new Set(plan.expired))
     metrics.silent.set(plan.expired.length)
     const leases = new Map(plan.apply.map((lease: Lease) => [objectKeyText(lease), lease]))
-    const failures = [...(await writer.apply(leases, signal)), ...(await writer.remove(plan.remove, signal))]
+    const statuses = planClusterStatus({ nowMs, clusters, silent })
+    const failures = [
+      ...(await writer.apply(leases, signal)),
+      ...(await writer.remove(plan.remove, signal)),
+      ...(await writer.applyStatuses(statuses, signal)).filter(({ code }) => code !== 'NotFound'),
+    ]
     if (failures[0] !== undefined) throw failures[0]
   }
 

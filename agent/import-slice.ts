@@ -16,6 +16,7 @@ import {
   MANAGED_BY_SEALANE,
 } from '../model/spec-constants.ts'
 import type { Dropped } from './clusterset-view.ts'
+import { usableTopology } from './endpoint-topology.ts'
 import { addressProblem } from './member-records.ts'
 
 export interface SliceSource {
@@ -88,21 +89,23 @@ function importedEndpoint(
   { pairs, inside }: Translation,
   dropped: Dropped[],
 ): SliceEndpoint[] {
+  const what = `${source.cluster}/EndpointSlice/${source.key}/${source.name}`
   const good = endpoint.addresses.filter((text) => {
     const problem = addressProblem(text, source.body.addressType, inside)
-    const what = `${source.cluster}/EndpointSlice/${source.key}/${source.name}`
     if (problem !== undefined) dropped.push({ what, reason: `endpoint ${JSON.stringify(text)}: ${problem}` })
     return problem === undefined
   })
   if (good.length === 0) return []
-  const { conditions, zone, nodeName } = endpoint
+  const { conditions, nodeName } = endpoint
   // From the original address: the name must be the same whoever asks, and before and after renumbering.
   const hostname = endpointHostname({ ...endpoint, addresses: good })
   return [
     {
       addresses: good.map((text) => toGlobalText(pairs, text)),
       ...(hostname === undefined ? {} : { hostname }),
-      ...(zone === undefined ? {} : { zone }),
+      ...usableTopology(endpoint, (reason) =>
+        dropped.push({ what, reason: `endpoint ${JSON.stringify(good[0])}: ${reason}` }),
+      ),
       // Another cluster's node names mean nothing here, or worse, the wrong node.
       ...(source.spec === undefined && nodeName !== undefined ? { nodeName } : {}),
       ...(conditions === undefined ? {} : { conditions }),

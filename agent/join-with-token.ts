@@ -11,6 +11,7 @@ import {
   type JoinAsk,
   type JoiningDesk,
   askToJoin,
+  endOfIdentity,
   joinedIdentity,
   joinedMembership,
   ownCluster,
@@ -27,9 +28,13 @@ export interface JoinWithTokenInit {
 
 /** A token that was refused is looked at again this often: a new one may lie there. */
 const LOOK_MS = 1000
+/** The clock may be set, and the identity renewed, meanwhile. */
+const LOOK_AT_CLOCK_MS = 60_000
+/** A broker, or an API server, that does not answer is asked again after so long. */
+const AWAY_MS = 5000
 
 /**
- * Resolves once this cluster has an identity; at once when it has one. Rejects only with the signal's reason, or when
+ * Resolves once this cluster has an identity; at once when it has one, ended or not. Rejects only with the signal's reason, or when
  * the desk cannot be read or written.
  */
 export async function joinWithToken(
@@ -42,7 +47,8 @@ export async function joinWithToken(
   let state: string | undefined = 'joins the clusterset'
   deps.status.readiness('join', () => state)
   let refused: string | undefined
-  while ((await identity.read()) === undefined) {
+  let known = await identity.read()
+  for (; known === undefined; known = await identity.read()) {
     signal.throwIfAborted()
     const token = await desk.token()
     if (token === undefined || (token === refused && (await desk.isRefused(token)))) {
@@ -59,6 +65,59 @@ export async function joinWithToken(
     if (refused === undefined) await deps.clock.sleep(backoff.next(), signal)
   }
   state = undefined
+  // With one that has ended the agent goes on as it can, and rejoinWhenEnded() needs the token.
+  if (known === undefined || endOfIdentity(known) > deps.clock.now()) await dropToken(deps, desk, signal)
+}
+
+/**
+ * Beside the running agent, until the signal or until the identity is gone: once its certificate has ended, a token
+ * makes another one of the same id. Until one comes everything stays as it is.
+ */
+export async function rejoinWhenEnded(
+  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  init: JoinWithTokenInit,
+  signal: AbortSignal,
+): Promise<void> {
+  const { clock, logger } = deps
+  while (!signal.aborted) {
+    const waitMs = await rejoin(deps, init, signal).catch((error: unknown) => {
+      if (!signal.aborted) logger.warn('the certificate has ended, and no other one is made', { reason: String(error) })
+      return AWAY_MS
+    })
+    if (waitMs === undefined) return
+    await clock.sleep(waitMs, signal).catch(() => undefined)
+  }
+}
+
+/** Gives when to look again; undefined when this cluster has no identity any more. */
+async function rejoin(
+  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  init: JoinWithTokenInit,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const { clock, logger } = deps
+  const { identity, desk } = init
+  const known = await identity.read()
+  if (known === undefined) return undefined
+  const leftMs = endOfIdentity(known) - clock.now()
+  if (leftMs > 0) return Math.min(leftMs, LOOK_AT_CLOCK_MS)
+  const token = await desk.token()
+  if (token === undefined || (await desk.isRefused(token))) return LOOK_MS
+  const failure = await tryToJoin(deps, init, token, signal)
+  if (failure === undefined) return LOOK_MS
+  logger.warn('not joined anew', { reason: failure.message })
+  await desk.problem({ text: failure.message, ...(isFinal(failure) ? { refused: token } : {}) })
+  return isFinal(failure) ? LOOK_MS : AWAY_MS
+}
+
+/** One that came while the identity was made, or was left beside it: it may be good for another cluster still. */
+async function dropToken({ logger }: ComponentDeps, desk: JoiningDesk, signal: AbortSignal): Promise<void> {
+  try {
+    if (await desk.dropToken()) logger.info('this cluster has joined: a token that lay there is removed')
+  } catch (error) {
+    signal.throwIfAborted()
+    logger.warn('a token that is not needed could not be removed', { reason: String(error) })
+  }
 }
 
 /** Asking again with a token that the broker refused changes nothing; a broker that is away comes back. */

@@ -10,12 +10,16 @@ import { ContactLoop } from './contact-loop.ts'
 import { agentMetrics } from './metrics.ts'
 import { MirrorLoop } from './mirror-loop.ts'
 import { MirrorWriter } from './mirror-writer.ts'
+import { OrphanLoop } from './orphan-loop.ts'
 import { type LinkDeps, openBrokerLink } from './protocol-link.ts'
 import { PublishLoop } from './publish-loop.ts'
+import { RefusedMembership } from './refused-membership.ts'
 import { SharedFindings } from './shared-findings.ts'
 
 export interface AgentDeps extends ComponentDeps {
   readonly cluster: ClusterApi
+  /** Hears why the broker takes this cluster for no member; undefined when it takes it for one. */
+  readonly onRefused?: (reason: string | undefined) => void
   /** How to reach the broker; by default with the identity that `sealane join` left (protocol-link.ts). */
   readonly openLink?: (deps: LinkDeps, config: AgentConfig) => Promise<BrokerLink>
 }
@@ -46,7 +50,9 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const membership = await joined(cluster, signal)
   if (membership === undefined) return
   const { clusterId: own, clusterset } = membership.spec
-  const link = await (deps.openLink ?? openBrokerLink)({ ...deps, logger, agentMetrics: metrics }, config)
+  const refused = new RefusedMembership({ cluster, logger, note: deps.onRefused })
+  const linkDeps = { ...deps, logger, agentMetrics: metrics, onRefused: refused.hear.bind(refused) }
+  const link = await (deps.openLink ?? openBrokerLink)(linkDeps, config)
 
   const parts = { cluster, clock, logger, metrics, findings: new SharedFindings() }
   const writer = new MirrorWriter(parts)
@@ -54,6 +60,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const contact = new ContactLoop({ ...parts, writer, contact: link.contact }, { ...config, own })
   const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher }, { ...config, own })
   const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, { ...config, own })
+  const orphans = config.removesOrphans ? [new OrphanLoop({ ...parts, writer }, config)] : []
 
   phase = undefined
   const notReady = (): string | undefined =>
@@ -66,8 +73,12 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   logger.info('agent started', { cluster: own, clusterset })
   await Promise.all([
     about.run(stop),
+    // A contradiction may last longer than the certificate; without it there would be no way back.
+    link.keepIdentity(stop),
     // Nothing is published or mirrored under an id that the cluster itself contradicts.
-    about.whenAccepted().then(() => Promise.all([link, contact, publish, mirror].map((part) => part.run(stop)))),
+    about
+      .whenAccepted()
+      .then(() => Promise.all([link, contact, publish, mirror, ...orphans].map((part) => part.run(stop)))),
   ])
   leaving.end()
   status.plan('agent', () => 'does not run here')

@@ -4,6 +4,7 @@ import { isDnsLabel } from '../model/ids.ts'
 import { type Address, type Prefix, classifyAddress, containsAddress, parseAddress } from '../model/ip.ts'
 import type { EndpointSlice, ImportPort, Service, ServiceExport, SliceEndpoint } from '../model/objects.ts'
 import type { EndpointSliceBody, ServiceExportBody } from '../model/records.ts'
+import { usableTopology } from './endpoint-topology.ts'
 
 type Families = ServiceExportBody['ipFamilies']
 
@@ -37,6 +38,8 @@ export interface SlicePlace {
   readonly service: string
   /** Addresses outside these cannot be reached from other clusters. */
   readonly podPrefixes: readonly Prefix[]
+  /** Why there are none of IPv6, where there should be. */
+  readonly ipv6LeftOut?: string | undefined
 }
 
 /**
@@ -51,7 +54,10 @@ export function sliceBody(slice: EndpointSlice, place: SlicePlace, notes: string
     return undefined
   }
   if (!place.podPrefixes.some(({ family }) => family === (addressType === 'IPv4' ? 4 : 6))) {
-    notes.push(`${addressType} endpoints are left out: this cluster's pods are connected by other addresses only`)
+    const why = addressType === 'IPv6' ? place.ipv6LeftOut : undefined
+    notes.push(
+      `${addressType} endpoints are left out: ${why ?? "this cluster's pods are connected by other addresses only"}`,
+    )
     return undefined
   }
   const endpoints = (slice.endpoints ?? []).flatMap((endpoint) =>
@@ -90,7 +96,7 @@ function publishedEndpoint(
       addresses,
       ...(hostname === undefined ? {} : { hostname }),
       ...(endpoint.nodeName === undefined ? {} : { nodeName: endpoint.nodeName }),
-      ...(endpoint.zone === undefined ? {} : { zone: endpoint.zone }),
+      ...usableTopology(endpoint, (what) => notes.push(`endpoint ${addresses.join()}: ${what}`)),
       conditions: {
         ...(ready === undefined ? {} : { ready }),
         ...(serving === undefined ? {} : { serving }),

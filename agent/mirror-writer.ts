@@ -68,16 +68,20 @@ export class MirrorWriter {
     return this.#isHeld('apply', object)
   }
 
-  /** Applies what differs, endpoints first. Goes on past failures and gives those that may pass. */
+  /**
+   * Applies what differs: endpoints first, since who finds a new service finds its endpoints; then what gives addresses
+   * up, since gateways use no cluster that claims what another one still has. Goes on past failures and gives those
+   * that may pass.
+   */
   async apply(objects: ReadonlyMap<string, KubeObject>, signal: AbortSignal): Promise<ClusterApiError[]> {
-    const slices: KubeObject[] = []
-    const others: KubeObject[] = []
+    const groups: readonly [slices: KubeObject[], givingUp: KubeObject[], others: KubeObject[]] = [[], [], []]
     for (const [key, object] of objects) {
-      if (!this.#isRight(key, object) && !this.#isHeld('apply', object))
-        (object.kind === 'EndpointSlice' ? slices : others).push(object)
+      if (this.#isRight(key, object) || this.#isHeld('apply', object)) continue
+      groups[object.kind === 'EndpointSlice' ? 0 : this.#givesUp(object) ? 1 : 2].push(object)
     }
-    // Endpoints first: who finds a new service finds its endpoints.
-    return [...(await this.#all('apply', slices, signal)), ...(await this.#all('apply', others, signal))]
+    const failures: ClusterApiError[] = []
+    for (const group of groups) failures.push(...(await this.#all('apply', group, signal)))
+    return failures
   }
 
   /** Replaces the status of each object. Failures as with apply. */
@@ -97,6 +101,13 @@ export class MirrorWriter {
       failures.push(...(await this.#all('remove', group, signal)))
     }
     return failures
+  }
+
+  /** A Cluster that loses a pod CIDR. */
+  #givesUp(desired: KubeObject): boolean {
+    if (desired.kind !== 'Cluster') return false
+    const present = this.#deps.cluster.cache('Cluster').get(desired.metadata.name)
+    return present?.spec.podCIDRs.some((cidr) => !desired.spec.podCIDRs.includes(cidr)) ?? false
   }
 
   #isRight(key: string, desired: KubeObject): boolean {

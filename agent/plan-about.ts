@@ -22,8 +22,8 @@ export interface AboutPlan {
   readonly apply: readonly ClusterProperty[]
   /** Our own that said something else. */
   readonly changed: readonly { readonly name: string; readonly found: string; readonly wanted: string }[]
-  /** Why membership is not claimed, and what to do; undefined when all is well. */
-  readonly problem: string | undefined
+  /** Which property keeps membership from being claimed, why, and what to do; undefined when all is well. */
+  readonly problem: { readonly property: string; readonly text: string } | undefined
 }
 
 export function planAbout(world: AboutWorld): AboutPlan {
@@ -40,7 +40,7 @@ export function planAbout(world: AboutWorld): AboutPlan {
     if (found === value) continue
     if (property !== undefined && !isOurs(property)) {
       // Without a right id the clusterset is not claimed either.
-      return { apply: [], changed: [], problem: contradiction(world, name, found ?? '') }
+      return { apply: [], changed: [], problem: { property: name, text: contradiction(world, name, found ?? '') } }
     }
     if (found !== undefined) changed.push({ name, found, wanted: value })
     apply.push(propertyObject(name, value))

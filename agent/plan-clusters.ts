@@ -1,5 +1,6 @@
 /** Clusters and gateways of the clusterset as objects of this cluster. Pure. */
 import { classifyAddress, parseAddress } from '../model/ip.ts'
+import { publishedAt } from '../model/lane-servers.ts'
 import {
   type Cluster,
   type ClusterSpec,
@@ -36,7 +37,8 @@ export function planEndpoints(
     }
     const candidates = one.spec.candidates.filter((candidate) => isUsable(candidate, one, dropped))
     const spec = candidates.length === one.spec.candidates.length ? one.spec : { ...one.spec, candidates }
-    planned.set(name, { apiVersion: 'sealane.io/v1alpha1', kind: 'Endpoint', metadata: { name, labels: LABELS }, spec })
+    const metadata = { name, labels: LABELS, annotations: publishedAt(one.createdAtMs) }
+    planned.set(name, { apiVersion: 'sealane.io/v1alpha1', kind: 'Endpoint', metadata, spec })
   }
   return [...planned.values()].sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))
 }

@@ -15,6 +15,8 @@ export interface ExportWorld {
   readonly cluster: string
   /** Only endpoints inside these can be reached from elsewhere. */
   readonly podPrefixes: readonly Prefix[]
+  /** ipv6LeftOut(). */
+  readonly ipv6LeftOut?: string | undefined
   readonly exports: readonly ServiceExport[]
   readonly services: readonly Service[]
   /** All of the local API; imported ones are left out by their label. */
@@ -43,9 +45,10 @@ export interface ExportPlan {
   readonly exports: ReadonlyMap<ServiceKey, PlannedExport>
 }
 
-/** What a slice came out as, while the slice, the pod CIDRs and the cluster are the same. */
+/** What a slice came out as, while the slice and what is known of the cluster are the same. */
 interface SliceResult {
   readonly podPrefixes: readonly Prefix[]
+  readonly ipv6LeftOut: string | undefined
   readonly cluster: string
   readonly body: EndpointSliceBody | undefined
   readonly notes: readonly string[]
@@ -76,7 +79,8 @@ export function planExports(world: ExportWorld, memory: ExportMemory = newExport
     const service = services.get(key)
     const own = slices.get(key) ?? []
     // Not the object itself: a change of its status, which we write, must not look like a change of what is exported.
-    const inputs = [object.metadata, object.spec, service, own, world.podPrefixes, world.cluster]
+    const { podPrefixes, ipv6LeftOut, cluster } = world
+    const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster]
     const planned = memo.get(key, inputs, () => planExport(world, memory, { object, service, own })) as PlannedRecords
     exports.set(key, { object, ...planned })
     planned.records.forEach((record, i) => records.set(planned.recordKeys[i] ?? '', record))
@@ -102,7 +106,8 @@ function planExport(world: ExportWorld, memory: ExportMemory, { object, service,
   const namespace = object.metadata.namespace ?? ''
   const { name } = object.metadata
   const notes: string[] = []
-  const place = { cluster: world.cluster, namespace, service: name, podPrefixes: world.podPrefixes }
+  const { cluster, podPrefixes, ipv6LeftOut } = world
+  const place = { cluster, namespace, service: name, podPrefixes, ipv6LeftOut }
   const records: MemberRecord[] = [{ namespace, name, body: exportBody(object, service, own) }]
   const slices: NamedSlice[] = []
   for (const slice of sortedByKey(own)) {
@@ -119,11 +124,12 @@ function planExport(world: ExportWorld, memory: ExportMemory, { object, service,
 }
 
 function rememberedSlice(memory: ExportMemory, slice: EndpointSlice, place: SlicePlace): SliceResult {
-  const { podPrefixes, cluster } = place
+  const { podPrefixes, ipv6LeftOut, cluster } = place
   const known = memory.slices.get(slice)
-  if (known?.podPrefixes === podPrefixes && known.cluster === cluster) return known
+  const same = known?.podPrefixes === podPrefixes && known.ipv6LeftOut === ipv6LeftOut && known.cluster === cluster
+  if (same) return known
   const notes: string[] = []
-  const result = { podPrefixes, cluster, body: sliceBody(slice, place, notes), notes }
+  const result = { podPrefixes, ipv6LeftOut, cluster, body: sliceBody(slice, place, notes), notes }
   memory.slices.set(slice, result)
   return result
 }

@@ -1,6 +1,8 @@
 /** Everything that this cluster's API should hold about the clusterset, from the broker's records. Pure. */
+import { podFamilies } from '../model/addressing.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import type { Prefix } from '../model/ip.ts'
+import { ANNOTATION_PUBLISHED_AT } from '../model/lane-servers.ts'
 import type { ClusterSpec, KubeObject, ServiceImport } from '../model/objects.ts'
 import type { MemberRecord, StoredRecord } from '../model/records.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
@@ -81,9 +83,11 @@ export function planImports(world: ImportWorld, memory: ImportMemory): ImportPla
       )
   }
   for (const endpoint of planEndpoints(world, view.endpoints, others)) {
+    const { name, annotations } = endpoint.metadata
+    const inputs = [endpoint.spec, annotations?.[ANNOTATION_PUBLISHED_AT]]
     add(
       plan,
-      memory.clusters.get(`Endpoint/${endpoint.metadata.name}`, [endpoint.spec], () => endpoint),
+      memory.clusters.get(`Endpoint/${name}`, inputs, () => endpoint),
     )
   }
   const basis: PlanBasis = { view, clusters, others, dropping: new Map() }
@@ -166,11 +170,13 @@ function planRemembered(
   const specs = facts.exports.map((record) => clusters.get(record.key.cluster))
   const dead = facts.exports.map((record) => expired.has(record.key.cluster))
   const { exports, slices, ips } = facts
-  const inputs = [exports, slices, ips, ownSlices, specs, held, previousIps, own, clustersetIpRange, dead]
+  const ownFamilies = podFamilies(world.ownSpec)
+  const inputs = [exports, slices, ips, ownSlices, specs, held, previousIps, own, ownFamilies, clustersetIpRange, dead]
   return memory.services.get(key, inputs, () => {
     let memo = memory.slices.get(key)
     if (memo === undefined) memory.slices.set(key, (memo = new KeyedMemo()))
-    return planService({ key, facts, own, ownSlices, clusters, held, previousIps, clustersetIpRange, expired }, memo)
+    const known = { held, previousIps, clustersetIpRange, expired }
+    return planService({ key, facts, own, ownFamilies, ownSlices, clusters, ...known }, memo)
   })
 }
 

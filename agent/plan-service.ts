@@ -1,9 +1,17 @@
 /** One imported service: its ServiceImport and the EndpointSlices behind it. Pure. */
+import { podFamilies } from '../model/addressing.ts'
 import type { ConditionFinding } from '../model/conditions.ts'
+import type { IpFamily } from '../model/export-precedence.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import type { Prefix } from '../model/ip.ts'
 import { type ExposedPort, type MergedService, exposedPorts, mergeServices } from '../model/merge-services.ts'
-import type { ClusterSpec, EndpointSlice, ImportPort, ServiceImport, ServiceImportType } from '../model/objects.ts'
+import type {
+  ClusterSpec,
+  EndpointSlice,
+  ServiceImport,
+  ServiceImportSpec,
+  ServiceImportType,
+} from '../model/objects.ts'
 import type { MemberRecord } from '../model/records.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
@@ -17,15 +25,17 @@ export interface ServiceInput {
   readonly facts: ServiceFacts
   /** Id of this cluster. */
   readonly own: string
+  /** Of the addresses that this cluster's own pods have. */
+  readonly ownFamilies: readonly IpFamily[]
   /** This cluster's slices, fresher than what the broker has; undefined when this cluster does not export it. */
   readonly ownSlices: readonly MemberRecord[] | undefined
   /** Cluster facts by id; a cluster that is missing here cannot be translated, so its slices wait. */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   /**
    * Set while a cluster that was part of the service has not been heard of since the broker lost its memory: the
-   * ServiceImport stays as it is, with these ports and this type.
+   * ServiceImport stays as it is, with these ports, this type and these families.
    */
-  readonly held: { readonly ports: readonly ImportPort[]; readonly type: ServiceImportType } | undefined
+  readonly held: Pick<ServiceImportSpec, 'ports' | 'type' | 'ipFamilies'> | undefined
   /** Addresses to keep while the broker has not said which are right. */
   readonly previousIps: readonly string[]
   readonly clustersetIpRange: Prefix | undefined
@@ -58,16 +68,19 @@ export interface ServicePlan {
 export function planService(input: ServiceInput, memo: SliceMemo = new KeyedMemo()): ServicePlan {
   const { facts, own, held } = input
   const merged = mergeServices(
-    facts.exports.map(({ key, createdAtMs, body }) => ({ cluster: key.cluster, createdAtMs, body })),
+    facts.exports.map(({ key: { cluster }, createdAtMs, body }) => {
+      return { cluster, createdAtMs, body, carried: carriedFamilies(input, cluster) }
+    }),
   )
   const dropped: Dropped[] = []
   const addresses = planAddresses(input, merged.spec, dropped)
   const type = held?.type ?? merged.spec.type
+  const families = held?.ipFamilies ?? addresses.usable
   const slices = facts.exports.flatMap((exported) => {
     const cluster = exported.key.cluster
     const ports =
       held === undefined ? (merged.portsOf.get(cluster) ?? []) : exposedPorts(held.ports, exported.body.ports)
-    return planSlices({ input, memo, dropped }, exported, { ports, type })
+    return planSlices({ input, memo, dropped }, exported, { ports, type, families })
   })
   memo.endRound()
   return {
@@ -78,6 +91,13 @@ export function planService(input: ServiceInput, memo: SliceMemo = new KeyedMemo
     ownVerdict: merged.conflicts.get(own),
     dropped,
   }
+}
+
+/** Undefined while nothing is known about the cluster. */
+function carriedFamilies({ own, ownFamilies, clusters }: ServiceInput, id: string): readonly IpFamily[] | undefined {
+  if (id === own) return ownFamilies
+  const spec = clusters.get(id)
+  return spec === undefined ? undefined : podFamilies(spec)
 }
 
 function importObject(
@@ -109,7 +129,11 @@ interface SlicePlanning {
 function planSlices(
   { input, memo, dropped }: SlicePlanning,
   exported: ExportRecord,
-  exposure: { readonly ports: readonly ExposedPort[]; readonly type: ServiceImportType },
+  exposure: {
+    readonly ports: readonly ExposedPort[]
+    readonly type: ServiceImportType
+    readonly families: readonly IpFamily[]
+  },
 ): EndpointSlice[] {
   const cluster = exported.key.cluster
   const isOwn = cluster === input.own
@@ -123,7 +147,8 @@ function planSlices(
   const exposed = JSON.stringify(exposure.ports)
   const bodies = (isOwn ? input.ownSlices : undefined) ?? received.map(({ key, body }) => ({ name: key.name, body }))
   return bodies.flatMap(({ name, body }) => {
-    if (body.kind !== 'EndpointSlice') return []
+    // DNS would tell addresses that no pod here can use.
+    if (body.kind !== 'EndpointSlice' || !exposure.families.includes(body.addressType)) return []
     const source = { key: input.key, cluster, name, body, spec: isOwn ? undefined : spec }
     const planned = memo.get(`${cluster}/${name}`, [body, source.spec, exposed, exposure.type], () => {
       const left: Dropped[] = []

@@ -3,15 +3,15 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { nameHash } from '../model/name-hash.ts'
 import { connectBroker } from '../protocol/transport/grpc-client.ts'
-import type { SilentMember } from '../protocol/broker-api.ts'
-import type { BrokerClient } from '../protocol/broker-client.ts'
+import { RefusedError, type SilentMember } from '../protocol/broker-api.ts'
+import { type BrokerClient, CertificateError } from '../protocol/broker-client.ts'
 import { CodecError } from '../protocol/codec-checks.ts'
 import { IdentityFileError, type MemberIdentity } from '../protocol/identity/member-files.ts'
 import { fingerprint } from '../protocol/identity/read-certificate.ts'
 import { PublishSession } from '../protocol/publish-session.ts'
 import { type ReplicaStore, replicaFile } from '../protocol/replica-file.ts'
 import { Replica, type ReplicaChange } from '../protocol/replica.ts'
-import { WatchSession } from '../protocol/watch-session.ts'
+import { WatchSession, type WatchState } from '../protocol/watch-session.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Metrics } from '../runtime/metrics.ts'
@@ -25,6 +25,8 @@ export interface LinkDeps {
   readonly logger: Logger
   readonly metrics: Metrics
   readonly agentMetrics: AgentMetrics
+  /** The broker has said why it takes this cluster for no member; undefined when it takes it for one. */
+  readonly onRefused: (reason: string | undefined) => void
 }
 
 /** Refused records are offered again after this time: an operator may have changed the broker's rules. */
@@ -97,8 +99,9 @@ class ProtocolLink implements BrokerLink {
       metrics,
       onChange: (changes) => watched.call(changes),
       onContact: (silent) => contact.set(silent),
-      onState: ({ t }) => {
-        if (t !== 'live') contact.forget()
+      onState: (state) => {
+        if (state.t !== 'live') contact.forget()
+        this.#tellRefused(state)
       },
     })
     this.contact = contact
@@ -115,17 +118,17 @@ class ProtocolLink implements BrokerLink {
     const states = [this.#publish.state(), this.#watch.state()]
     const failed = states.find((state) => state.t === 'waiting' && state.error !== undefined)
     if (failed?.t === 'waiting' && failed.error !== undefined) return failed.error.message
-    return states.every(({ t }) => t === 'live') ? this.#renewal.problem() : 'not connected yet'
+    return this.#renewal.problem() ?? (states.every(({ t }) => t === 'live') ? undefined : 'not connected yet')
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const runs = [
-      this.#publish.run(signal),
-      this.#watch.run(signal),
-      this.#renewal.run(signal),
-      this.#retryRefused(signal),
-    ]
-    await Promise.all(runs)
+    await Promise.all([this.#publish.run(signal), this.#watch.run(signal), this.#retryRefused(signal)])
+    this.#client.close()
+  }
+
+  async keepIdentity(signal: AbortSignal): Promise<void> {
+    await this.#renewal.run(signal)
+    // A renewal at the very end has opened it anew.
     this.#client.close()
   }
 
@@ -141,6 +144,11 @@ class ProtocolLink implements BrokerLink {
       )
       if (slept) this.#publish.retryRefused()
     }
+  }
+
+  #tellRefused(state: WatchState): void {
+    if (state.t === 'live') this.#deps.onRefused(undefined)
+    if (state.t === 'waiting' && isAboutUs(state.error)) this.#deps.onRefused(state.error.message)
   }
 
   /** The sessions' streams break with the old client; they resume at once with the new one. */
@@ -161,6 +169,12 @@ class ProtocolLink implements BrokerLink {
       logger,
     })
   }
+}
+
+/** Other refusals are about a moment; these about who we are, and whom we take for the broker. */
+function isAboutUs(error: Error | undefined): error is RefusedError | CertificateError {
+  if (error instanceof CertificateError) return true
+  return error instanceof RefusedError && (error.code === 'PermissionDenied' || error.code === 'Unauthenticated')
 }
 
 function publisherOf(session: PublishSession, listeners: Listeners<[readonly string[] | undefined]>): Publisher {

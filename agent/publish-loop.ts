@@ -2,13 +2,16 @@
 import type { ClusterApi, ObjectChange } from '../cluster/cluster-api.ts'
 import { type ServiceKey, serviceKey } from '../model/ids.ts'
 import { parsePrefix, type Prefix } from '../model/ip.ts'
-import type { ServiceExport } from '../model/objects.ts'
+import type { ClusterSpec, ServiceExport } from '../model/objects.ts'
 import { LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
+import type { ClusterFacts } from '../protocol/broker-api.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Publisher } from './broker-link.ts'
 import { ExportConditions } from './export-conditions.ts'
+import { ipv6LeftOut } from './ipv6-left-out.ts'
+import { KeyedMemo } from './keyed-memo.ts'
 import { loopDeps } from './loop-deps.ts'
 import type { AgentMetrics } from './metrics.ts'
 import { type ExportPlan, type ExportWorld, newExportMemory, planExports } from './plan-exports.ts'
@@ -29,16 +32,21 @@ export interface PublishLoopDeps {
 export interface PublishLoopInit {
   /** Id of this cluster. */
   readonly own: string
+  /** What this cluster states about itself; undefined: as it joined. */
+  readonly facts: ClusterFacts | undefined
   readonly loop: LoopInit
 }
 
 export class PublishLoop {
   readonly #deps: PublishLoopDeps
   readonly #own: string
+  readonly #facts: ClusterFacts | undefined
   readonly #loop: ReconcileLoop
   readonly #memory = newExportMemory()
   readonly #conditions: ExportConditions
   readonly #subscriptions = new Subscriptions()
+  readonly #leftOut = new KeyedMemo<string | undefined>()
+  #toldLeftOut: string | undefined
   #podPrefixes: { readonly text: string; readonly prefixes: readonly Prefix[] } | undefined
   /** The plan in force; undefined when what it was made from has changed. */
   #plan: ExportPlan | undefined
@@ -51,6 +59,7 @@ export class PublishLoop {
   constructor(deps: PublishLoopDeps, init: PublishLoopInit) {
     this.#deps = deps
     this.#own = init.own
+    this.#facts = init.facts
     this.#conditions = new ExportConditions(deps)
     this.#loop = new ReconcileLoop(loopDeps(deps, 'publish'), init.loop, (signal) => this.#round(signal))
     const { cluster, publisher, findings } = deps
@@ -150,11 +159,26 @@ export class PublishLoop {
     return {
       cluster: this.#own,
       podPrefixes: this.#parsePodPrefixes(own.spec.podCIDRs),
+      ipv6LeftOut: this.#ipv6LeftOut(own.spec),
       exports: cluster.cache('ServiceExport').list(),
       services: cluster.cache('Service').list(),
       slices: cluster.cache('EndpointSlice').list(),
       endpoints: cluster.cache('Endpoint').list(),
     }
+  }
+
+  /** Looked for anew only when a Cluster has changed; the log hears of it once, even where nothing is exported. */
+  #ipv6LeftOut(own: ClusterSpec): string | undefined {
+    const others = this.#deps.cluster
+      .cache('Cluster')
+      .list()
+      .map(({ spec }) => spec)
+    const why = this.#leftOut.get('', [own, others], () => ipv6LeftOut({ facts: this.#facts, own, others }))
+    if (why !== undefined && why !== this.#toldLeftOut) {
+      this.#deps.logger.warn('this cluster is reached by IPv4 only', { reason: why })
+    }
+    this.#toldLeftOut = why
+    return why
   }
 
   /** The same object while the CIDRs are the same: the plan's memory goes by identity. */

@@ -73,6 +73,17 @@ t.test('a cluster that already has another id is not claimed, and the way out wo
   t.same(values(site)(), [`${ID}=kyoto`], "the user's own stays")
 })
 
+t.test('another clusterset: the Event is on the property that says so', async (t) => {
+  const site = await tokyo(t)
+  site.api.put(property('clusterset.k8s.io', 'other'))
+  site.start()
+  const want =
+    'agent: ClusterProperty clusterset.k8s.io is "other", but this cluster has joined clusterset "test": leave the other ' +
+    'clusterset (with the product that wrote the property), or delete the property if nothing stands behind it any more'
+  await until(t, () => site.status.notReady(), [want], 'says what to do')
+  t.same(site.told(), ['ClusterProperty clusterset.k8s.io Warning Refused'])
+})
+
 t.test('another id in the Membership is a clear error', async (t) => {
   const site = await tokyo(t)
   site.start()

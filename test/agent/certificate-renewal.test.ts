@@ -131,3 +131,52 @@ t.test('an answer that comes after the end is not written: the identity may be g
   await renewal.run(stop.signal)
   t.equal(await readMemberIdentity(directory), undefined)
 })
+
+t.test('one that has ended: an identity that is stored in its place is used', async (t) => {
+  const clock = new FakeClock()
+  const directory = await mkdtemp(join(tmpdir(), 'sealane-renewal-'))
+  t.teardown(() => rm(directory, { recursive: true, force: true }))
+  const ca = await createCa({ clusterset: 'default', key: createKey(), nowMs: clock.now() })
+  const made = async (id: string, nowMs: number): Promise<MemberIdentity> => {
+    const [cluster, key] = [parseClusterId(id), createKey()]
+    const issued = { clusterset: 'default', cluster, csr: await createCsr(key), nowMs }
+    const certificate = await issueMemberCertificate(ca, issued)
+    const files = { brokerAddresses: ['127.0.0.1:7443'], observedAddress: '127.0.0.1', clusterset: 'default' }
+    return { cluster, key, certificate, caBundle: [ca.certificate], ...files }
+  }
+  const ended = await made('milano', clock.now() - 25 * HOUR)
+  await writeMemberIdentity(directory, ended)
+  const client = { renew: () => Promise.reject(new Error('the certificate expired')) } as unknown as BrokerClient
+  const used: Uint8Array[] = []
+  const logger = new CapturingLogger()
+  const renewal = new CertificateRenewal(
+    {
+      clock,
+      logger,
+      agentMetrics: agentMetrics(createMetrics('agent')),
+      client: () => client,
+      onRenewed: ({ certificate }) => used.push(certificate),
+    },
+    { store: folderIdentity(directory), identity: ended },
+  )
+  const stop = new AbortController()
+  const done = renewal.run(stop.signal)
+  const waits = (): Promise<unknown> => eventually(() => clock.pending('sleep').length > 0, { intervalMs: 1 })
+  await waits()
+  const since = new Date(clock.now() - HOUR).toISOString()
+  t.equal(renewal.problem(), `the certificate ended at ${since}; join again with a new token: the certificate expired`)
+  await writeMemberIdentity(directory, await made('paris', clock.now()))
+  await clock.advance(5000)
+  await waits()
+  t.same(used, [], 'not that of another cluster')
+  const anew = await made('milano', clock.now())
+  await writeMemberIdentity(directory, anew)
+  await clock.advance(5000)
+  await eventually(() => used.length > 0, { intervalMs: 1 })
+  t.same(used, [anew.certificate])
+  t.equal(renewal.problem(), undefined)
+  t.match(logger.lines.at(-1), { level: 'info', message: 'joined anew' })
+  stop.abort()
+  await clock.advance(1)
+  await done
+})

@@ -90,8 +90,18 @@ const lanes = (state: 'up' | 'down', rxBytes: number): NonNullable<Gateway['stat
 
 t.test('a cluster that dies loses its endpoints after the time of a lease, and gets them back', async (t) => {
   const { tokyo, pass, clock } = await start(t)
+  const contact = (): string[] =>
+    tokyo.api
+      .cache('Cluster')
+      .list()
+      .flatMap(
+        ({ spec, status }) => status?.conditions?.map(({ type, status: is }) => `${spec.id} ${type}=${is}`) ?? [],
+      )
+      .sort()
+  await until(t, contact, ['milano InContact=True', 'paris InContact=True'], 'both are heard')
   await pass(9, { paris: 0 })
   t.same(tokyo.slices(), [MILANO, PARIS], 'unseen is not gone')
+  await until(t, contact, ['milano InContact=True', 'paris InContact=False'], 'said long before')
   await pass(2, { paris: 9 })
   await until(t, () => tokyo.slices(), [MILANO], 'its endpoints go')
   t.same(tokyo.show(), IMPORTED, 'what it exports is remembered')
@@ -109,6 +119,7 @@ t.test('a cluster that dies loses its endpoints after the time of a lease, and g
   await pass(1)
   await until(t, () => tokyo.slices(), [MILANO, PARIS], 'heard again')
   t.same(tokyo.told().at(-1), 'Cluster paris Normal ContactRestored')
+  await until(t, contact, ['milano InContact=True', 'paris InContact=True'], 'on the Cluster, too')
 })
 
 t.test('whoever is cut off itself removes nothing', async (t) => {

@@ -4,7 +4,7 @@ import { MirrorWriter } from '../../agent/mirror-writer.ts'
 import { objectKeyText } from '../../agent/object-key-text.ts'
 import { ClusterApiError } from '../../cluster/cluster-api.ts'
 import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
-import type { KubeObject, ServiceImport } from '../../model/objects.ts'
+import type { Cluster, KubeObject, ServiceImport } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
@@ -38,7 +38,7 @@ async function setup(): Promise<{
   const clock = new FakeClock()
   const logger = new CapturingLogger()
   const writer = new MirrorWriter({ cluster: api, clock, logger, metrics: agentMetrics(createMetrics('agent')) })
-  for (const kind of ['ServiceImport', 'EndpointSlice'] as const) {
+  for (const kind of ['ServiceImport', 'EndpointSlice', 'Cluster'] as const) {
     const cache = api.cache(kind)
     await eventually(() => cache.synced)
   }
@@ -58,6 +58,24 @@ t.test('writes only what differs, endpoints first', async (t) => {
   log()
   await writer.apply(keyed(imported('a', 81)), NEVER)
   t.same(log(), ['apply ServiceImport a'], 'an edit is undone')
+})
+
+t.test('addresses are given up before another cluster gets them', async (t) => {
+  const { writer, log } = await setup()
+  const of = (id: string, index: number, ...podCIDRs: string[]): Cluster => ({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Cluster',
+    metadata: { name: id },
+    spec: { id, index, podCIDRs, serviceCIDRs: [], globalCIDRs: [], labels: {} },
+  })
+  const six = 'fd00:42::/48'
+  await writer.apply(keyed(of('alpha', 1, '10.1.0.0/16'), of('zeta', 2, '10.2.0.0/16', six)), NEVER)
+  log()
+  const next = keyed(of('alpha', 1, '10.1.0.0/16', six), of('zeta', 2, '10.2.0.0/16'), slice('shop', 'b', ''))
+  await writer.apply(next, NEVER)
+  t.same(log(), ['apply EndpointSlice b-1', 'apply Cluster zeta', 'apply Cluster alpha'])
+  await writer.apply(keyed(of('alpha', 1, '10.1.0.0/16'), of('zeta', 2, '10.2.0.0/16', six)), NEVER)
+  t.same(log(), ['apply Cluster alpha', 'apply Cluster zeta'])
 })
 
 t.test("what is the user's own is told once; the rest is written", async (t) => {

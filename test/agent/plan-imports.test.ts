@@ -1,6 +1,20 @@
 import t from 'tap'
+import { newImportMemory, planImports } from '../../agent/plan-imports.ts'
 import type { StoredRecord } from '../../model/records.ts'
-import { FLAT, IP, MILANO, PRESENT, cluster, exported, plan, record, show, sliceOf } from './import-fixtures.ts'
+import {
+  FLAT,
+  INIT,
+  IP,
+  MILANO,
+  PRESENT,
+  cluster,
+  exported,
+  plan,
+  record,
+  show,
+  sliceOf,
+  world,
+} from './import-fixtures.ts'
 
 t.test('what becomes of records', async (t) => {
   const rows: [name: string, records: StoredRecord[], want: string[]][] = [
@@ -134,6 +148,34 @@ t.test('the objects in full', async (t) => {
   )
 })
 
+t.test('where endpoints are travels along; node names mean something at home only', async (t) => {
+  const endpoints = [
+    { addresses: ['10.42.0.5'], nodeName: 'n', zone: 'z', hints: { forZones: [{ name: 'y' }, { name: 'x' }] } },
+    { addresses: ['10.42.0.6'], nodeName: 'n', zone: 'no zone', hints: { forZones: [{ name: 'no zone' }] } },
+  ]
+  const records = ['milano', 'tokyo'].flatMap((from) => [exported(from), sliceOf(from, '', { endpoints })])
+  const { objects, dropped } = plan([MILANO, IP, ...records])
+  const hints = { forZones: [{ name: 'x' }, { name: 'y' }] }
+  t.strictSame(
+    [...objects.values()].flatMap((object) => (object.kind === 'EndpointSlice' ? [object.endpoints] : [])),
+    [
+      [
+        { addresses: ['244.1.0.5'], hostname: '10-42-0-5', zone: 'z', hints },
+        { addresses: ['244.1.0.6'], hostname: '10-42-0-6' },
+      ],
+      [
+        { addresses: ['10.42.0.5'], hostname: '10-42-0-5', zone: 'z', hints, nodeName: 'n' },
+        { addresses: ['10.42.0.6'], hostname: '10-42-0-6', nodeName: 'n' },
+      ],
+    ],
+  )
+  const reason = 'endpoint "10.42.0.6": zone "no zone" is left out: not a label value'
+  t.strictSame(
+    dropped,
+    ['milano', 'milano', 'tokyo', 'tokyo'].map((from) => ({ what: `${from}/EndpointSlice/shop/web/web-1`, reason })),
+  )
+})
+
 t.test('IP families: what the clusterset does not carry is not promised', async (t) => {
   const six = sliceOf('milano', 'fd00::5', { addressType: 'IPv6' })
   const rows: [name: string, records: StoredRecord[], want: string][] = [
@@ -187,6 +229,18 @@ t.test('no two gateways have equal names, however clusters and nodes are called'
     })
   const found = plan([endpoint('a', 'b-c'), endpoint('a-b', 'c')])
   t.same([...found.objects.keys()].sort(), ['Endpoint/a-b.c-lane0', 'Endpoint/a.b-c-lane0'])
+})
+
+t.test('a mirrored gateway has the time at which the broker first had it, and no other', async (t) => {
+  const spec = { cluster: 'milano', node: 'gw', lane: 0, publicKey: 'k', candidates: [], capabilities: [] }
+  const stamped = (createdAtMs: number): StoredRecord =>
+    record('milano', 'milano.gw-lane0', { kind: 'Endpoint', spec }, createdAtMs)
+  const memory = newImportMemory(INIT)
+  const annotations = (createdAtMs: number): unknown =>
+    planImports(world([stamped(createdAtMs)]), memory).objects.get('Endpoint/milano.gw-lane0')?.metadata.annotations
+  t.strictSame(annotations(1_000), { 'sealane.io/published-at': '1970-01-01T00:00:01.000Z' })
+  t.strictSame(annotations(2_000), { 'sealane.io/published-at': '1970-01-01T00:00:02.000Z' }, 'remembered by the stamp')
+  t.strictSame(annotations(0), {}, 'a record without a stamp')
 })
 
 t.test('an exporter that the broker has not heard of yet is waited for', async (t) => {

@@ -2,18 +2,18 @@
 import { mkdtemp, readFile, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { agentConfig } from '../../agent/config.ts'
 import { runAgent } from '../../agent/main.ts'
-import { DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
+import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
 import { openTokenStore } from '../../broker/token-store.ts'
 import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
 import { parseClusterId } from '../../model/ids.ts'
-import type { EndpointSlice } from '../../model/objects.ts'
+import type { ClusterProperty, EndpointSlice } from '../../model/objects.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
-import { writeMemberIdentity } from '../../protocol/identity/member-files.ts'
-import { certificatesFromPem } from '../../protocol/identity/read-certificate.ts'
+import { readMemberIdentity, writeMemberIdentity } from '../../protocol/identity/member-files.ts'
+import { certificatesFromPem, readCertificate } from '../../protocol/identity/read-certificate.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
 import { createCsr } from '../../protocol/identity/x509.ts'
 import { connectBroker } from '../../protocol/transport/grpc-client.ts'
@@ -22,6 +22,7 @@ import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { service, serviceExport, showImport, showSlice, slice } from './site.ts'
 
 const clock = new SystemClock()
@@ -42,7 +43,11 @@ function run(work: (signal: AbortSignal) => Promise<void>): Running {
   }
 }
 
-async function startBroker(directory: string, port: number): Promise<Running & { port: number }> {
+async function startBroker(
+  directory: string,
+  port: number,
+  change: Partial<BrokerConfig> = {},
+): Promise<Running & { port: number }> {
   let address: { port: number } | undefined
   const deps = { clock, logger: new CapturingLogger(), metrics: createMetrics('broker'), status: new StatusBoard() }
   const config = {
@@ -50,6 +55,7 @@ async function startBroker(directory: string, port: number): Promise<Running & {
     stateDir: directory,
     listen: `127.0.0.1:${port}`,
     advertise: ['127.0.0.1:7443'],
+    ...change,
   }
   const broker = run((signal) => runBroker({ ...deps, onListening: (at) => (address = at) }, config, signal))
   await eventually(() => address !== undefined)
@@ -116,6 +122,12 @@ class Member {
 
   async stop(): Promise<void> {
     await this.#running?.stop()
+  }
+
+  /** Serial number of the certificate that lies on disk. */
+  async serial(): Promise<string> {
+    const identity = await readMemberIdentity(join(this.#directory, 'identity'))
+    return identity === undefined ? 'none' : readCertificate(identity.certificate).serial
   }
 
   shown(): string[] {
@@ -260,4 +272,91 @@ t.test('a service of 5,000 endpoints: slices of at most 100, one flip is one wri
     paris.logger.lines.filter(({ level }) => level === 'error'),
     [],
   )
+})
+
+async function oneMember(t: Test, change: Partial<BrokerConfig> = {}): Promise<{ milano: Member; state: string }> {
+  const directory = temporaryFolder(t)
+  const state = join(directory, 'broker')
+  const broker = await startBroker(state, 0, change)
+  const milano = new Member('milano', directory)
+  t.teardown(async () => {
+    await milano.stop()
+    await broker.stop()
+  })
+  await milano.join(state, broker.port)
+  return { milano, state }
+}
+
+t.test('whatever the cluster says about its id, the certificate is renewed', async (t) => {
+  const { milano } = await oneMember(t, { memberCertificateMs: 3000 })
+  const foreign: ClusterProperty = {
+    apiVersion: 'about.k8s.io/v1beta1',
+    kind: 'ClusterProperty',
+    metadata: { name: 'cluster.clusterset.k8s.io' },
+    spec: { value: 'kyoto' },
+  }
+  milano.api.put(foreign)
+  const first = await milano.serial()
+  milano.start()
+  const problem =
+    'ClusterProperty cluster.clusterset.k8s.io is "kyoto", but this cluster has joined as "milano": ' +
+    'set the property to milano, delete it, or run "sealane leave" and join under the id that it names'
+  await eventually(async () => (await milano.serial()) !== first, { deadlineMs: 15_000, say: 'renewed' })
+  t.same(milano.status.notReady(), [`agent: ${problem}`], 'nothing is published meanwhile')
+  t.same(
+    milano.api.events.map(({ regarding, type, reason, note }) => [regarding.name, type, reason, note]),
+    [['cluster.clusterset.k8s.io', 'Warning', 'Refused', problem]],
+  )
+  milano.api.drop('ClusterProperty', 'cluster.clusterset.k8s.io')
+  await eventually(() => milano.status.plans().get('agent')?.startsWith('broker: connected\n'), { say: 'goes on' })
+})
+
+t.test('an evicted cluster says so, and keeps what it knows', async (t) => {
+  const { milano, state } = await oneMember(t)
+  milano.start()
+  await eventually(() => milano.status.plans().get('agent')?.startsWith('broker: connected\n'), { say: 'connected' })
+  const tokens = await openTokenStore(state, clock)
+  t.teardown(() => tokens.close())
+  const { evictedAtMs } = await tokens.evict({ cluster: 'milano', force: true })
+  const at = new Date(evictedAtMs).toISOString().replace(/\.\d+Z$/, 'Z')
+  const said = `cluster "milano" was evicted at ${at}: after "sealane leave" it can join again, with a new token`
+  await eventually(() => milano.api.events.length > 0, { say: 'an Event' })
+  t.same(
+    milano.api.events.map(({ regarding, type, reason, note }) => [regarding.kind, type, reason, note]),
+    [['Membership', 'Warning', 'Refused', `the broker refuses this cluster: ${said}`]],
+  )
+  const errors = milano.logger.lines.filter(({ level }) => level === 'error')
+  t.same(
+    errors.map(({ message, fields }) => [message, fields['reason']]),
+    [['the broker refuses this cluster', said]],
+  )
+  await eventually(() => milano.status.plans().get('agent')?.startsWith(`broker: ${said}\n`), { say: 'in the plan' })
+  t.equal(milano.api.get('Cluster', 'milano')?.spec.id, 'milano', 'unseen is not gone')
+})
+
+t.test('a certificate that has ended: it says so, and a join beside the running agent mends it', async (t) => {
+  const directory = temporaryFolder(t)
+  const state = join(directory, 'broker')
+  const short = await startBroker(state, 0, { memberCertificateMs: 300 })
+  const milano = new Member('milano', directory)
+  await milano.join(state, short.port)
+  await short.stop()
+  const broker = await startBroker(state, short.port)
+  t.teardown(async () => {
+    await milano.stop()
+    await broker.stop()
+  })
+  const identity = await readMemberIdentity(join(directory, 'milano', 'identity'))
+  const endsAtMs = identity === undefined ? Infinity : readCertificate(identity.certificate).notAfterMs
+  await eventually(() => clock.now() > endsAtMs)
+  milano.start()
+  await eventually(() => milano.api.events.length > 0, { say: 'an Event' })
+  const said = `the certificate expired at ${new Date(endsAtMs).toISOString()}`
+  t.same(
+    milano.api.events.map(({ regarding, type, reason, note }) => [regarding.kind, type, reason, note]),
+    [['Membership', 'Warning', 'Refused', `the broker refuses this cluster: ${said}`]],
+  )
+  await milano.join(state, broker.port)
+  const connected = (): boolean => milano.status.plans().get('agent')?.startsWith('broker: connected\n') === true
+  await eventually(connected, { deadlineMs: 30_000, say: 'connected with the new identity' })
 })

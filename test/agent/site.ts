@@ -13,6 +13,8 @@ export interface SiteInit {
   readonly id: string
   readonly podCIDR: string
   readonly globalCIDR?: string
+  /** Of IPv6, carried. */
+  readonly podCIDR6?: string
   readonly api?: MemoryCluster
   readonly config?: Partial<AgentConfig>
   readonly clock?: Clock
@@ -34,8 +36,9 @@ export class Site {
     this.#init = init
     this.api = init.api ?? new MemoryCluster()
     this.id = init.id
-    const globalCIDRs = init.globalCIDR === undefined ? [] : [init.globalCIDR]
-    const spec = { id: init.id, podCIDRs: [init.podCIDR], globalCIDRs }
+    const six = init.podCIDR6 === undefined ? [] : [init.podCIDR6]
+    const globalCIDRs = init.globalCIDR === undefined ? [] : [init.globalCIDR, ...six]
+    const spec = { id: init.id, podCIDRs: [init.podCIDR, ...six], globalCIDRs }
     set.join(spec)
     this.#spec = { ...spec, index: init.id.length, serviceCIDRs: [], labels: {} }
   }

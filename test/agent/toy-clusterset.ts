@@ -209,6 +209,11 @@ export class ToyLink implements BrokerLink {
     for (const listener of this.#watched) listener(changes)
   }
 
+  /** Nothing ends here. */
+  keepIdentity(): Promise<void> {
+    return Promise.resolve()
+  }
+
   async run(signal: AbortSignal): Promise<void> {
     this.#running = true
     if (this.#set.online) this.receive()

@@ -1,0 +1,44 @@
+import t from 'tap'
+import { planClusterStatus } from '../../agent/plan-cluster-status.ts'
+import type { Cluster } from '../../model/objects.ts'
+
+const NOW = Date.parse('2026-11-20T12:00:00.400Z')
+
+function cluster(id: string, ...conditions: (readonly [type: string, status: 'True' | 'False'])[]): Cluster {
+  const spec = { id, index: 1, podCIDRs: [], serviceCIDRs: [], globalCIDRs: [], labels: {} }
+  const said = conditions.map(([type, status]) => ({
+    ...{ type, status, reason: 'Before', message: 'before' },
+    lastTransitionTime: '2026-11-01T00:00:00Z',
+  }))
+  const status = said.length === 0 ? {} : { status: { conditions: said } }
+  return { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: id }, spec, ...status }
+}
+
+function show(clusters: readonly Cluster[], silent: Readonly<Record<string, number>> | undefined): string[] {
+  const known = silent === undefined ? undefined : new Map(Object.entries(silent).map(([id, s]) => [id, s * 1000]))
+  return planClusterStatus({ nowMs: NOW, clusters, silent: known }).flatMap(({ spec, status }) =>
+    (status?.conditions ?? []).map(
+      ({ type, status: is, reason, message, lastTransitionTime }) =>
+        `${spec.id} ${type}=${is} ${reason} (${message}) ${lastTransitionTime}`,
+    ),
+  )
+}
+
+t.test('who is in contact, as the broker says it', (t) => {
+  const HEARD = 'c1 InContact=True Heard (the broker hears it) 2026-11-20T12:00:00Z'
+  const SILENT =
+    'c1 InContact=False Silent (the broker has not heard it since 2026-11-20T11:59:30Z) 2026-11-20T12:00:00Z'
+  t.strictSame(show([cluster('c1')], {}), [HEARD])
+  t.strictSame(show([cluster('c1')], { c1: 29.9 }), [], 'an agent that starts anew is no news')
+  t.strictSame(show([cluster('c1')], { c1: 30 }), [SILENT])
+  t.strictSame(show([cluster('c1', ['InContact', 'True'])], { c1: 30 }), [SILENT])
+  t.strictSame(show([cluster('c1', ['InContact', 'False'])], {}), [HEARD])
+  t.strictSame(show([cluster('c1', ['InContact', 'True'])], {}), [], 'nothing new')
+  t.strictSame(show([cluster('c1', ['InContact', 'False'])], { c1: 60 }), [], 'since when is said once')
+  t.strictSame(show([cluster('c1')], undefined), [], 'without the broker nothing is known')
+  t.strictSame(show([cluster('c1', ['Other', 'True'])], {}), [
+    'c1 Other=True Before (before) 2026-11-01T00:00:00Z',
+    HEARD,
+  ])
+  t.end()
+})
