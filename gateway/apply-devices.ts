@@ -19,6 +19,8 @@ const LOOSE = '2'
 export interface ApplyLaneInit {
   readonly stateDir: string
   readonly plan: LanePlan
+  /** The lane carries IPv6 too. */
+  readonly withIpv6: boolean
   /** The device as it was when the plan was made; undefined when it was not there. */
   readonly seen: DeviceState | undefined
   /** Public keys of the peers to make anew, so that WireGuard calls them at once. */
@@ -41,6 +43,8 @@ export async function applyLane(deps: DeviceDeps, init: ApplyLaneInit): Promise<
   if (init.seen === undefined) round.note('device', `ip link add ${plan.device}`)
   const link = await round.attempt(async () => (await routes.links(signal)).find((one) => one.name === plan.device))
   await applyLink(deps, plan, link?.value, round, signal)
+  // Some machines leave IPv6 off on new devices. Below an MTU of 1280 there is no such setting.
+  if (init.withIpv6) await ensureSetting(deps.sysctl, round, `net/ipv6/conf/${plan.device}/disable_ipv6`, '0')
   await applyAddress(deps, plan, round, signal)
   await applyPeers(deps, init, state.value)
   return state.value

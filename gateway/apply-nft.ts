@@ -27,6 +27,8 @@ export class NftApplier {
   readonly #nft: Nft
   readonly #clock: Clock
   #applied: Applied | undefined
+  /** No table of ours is there. It is looked for once: nobody else makes one. */
+  #isGone = false
 
   constructor(nft: Nft, clock: Clock) {
     this.#nft = nft
@@ -35,12 +37,14 @@ export class NftApplier {
 
   /** True when the table is as planned. */
   async apply(statements: readonly NftStatement[], round: Round, signal: AbortSignal): Promise<boolean> {
-    const text = formatNft(statements)
+    const { family } = this.#nft
+    const text = formatNft(statements, family)
     const known = this.#applied
     if (known?.text === text && (await this.#isUntouched(round, signal))) return true
     const same = known === undefined || known.text === text
     const changes = (same ? undefined : elementChanges(known.statements, statements)) ?? statements
-    const done = await round.change('nft', formatNft(changes), () => this.#nft.run(changes, signal))
+    this.#isGone = false
+    const done = await round.change('nft', formatNft(changes, family), () => this.#nft.run(changes, signal))
     // After a refusal, too: then the table is not what it was thought to be, and the next round makes it anew.
     this.#applied = undefined
     if (!done) return false
@@ -49,6 +53,13 @@ export class NftApplier {
       this.#applied = { statements, text, listed: listed.value, atMs: this.#clock.monotonic() }
     }
     return true
+  }
+
+  /** For a family that nothing is planned for: takes out the table, if an earlier plan or run left one. */
+  async remove(round: Round, signal: AbortSignal): Promise<void> {
+    if (this.#isGone) return
+    this.#applied = undefined
+    this.#isGone = await removeTable(this.#nft, round, signal)
   }
 
   async #isUntouched(round: Round, signal: AbortSignal): Promise<boolean> {
@@ -61,6 +72,15 @@ export class NftApplier {
     this.#applied = { ...applied, atMs: nowMs }
     return listed.value === applied.listed
   }
+}
+
+/** Takes the gateway's table out, where there is one. True when none is there any more. */
+export async function removeTable(nft: Nft, round: Round, signal: AbortSignal): Promise<boolean> {
+  const tables = await round.attempt(() => nft.tables(NFT_TABLE_GATEWAY, signal))
+  if (tables === undefined) return false
+  if (!tables.value.includes(NFT_TABLE_GATEWAY)) return true
+  const statement = { verb: 'delete-table', table: NFT_TABLE_GATEWAY } as const
+  return round.change('nft', formatNft([statement], nft.family).trim(), () => nft.run([statement], signal))
 }
 
 /** What turns the elements of one plan into those of the other; undefined when more than elements differs. */

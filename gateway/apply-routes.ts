@@ -1,4 +1,4 @@
-/** Brings the lanes' route table and its rule to the plan. Other tables are never looked at. */
+/** Brings the lanes' route tables (of both families) and their rules to the plan. Other tables are never looked at. */
 import { ROUTE_TABLE_LANES } from '../model/kernel-ids.ts'
 import { keyedDiff } from '../reconcile/diff.ts'
 import { formatRoute, formatRouteDeletion, formatRule, formatRuleDeletion } from '../kernel/format-ip.ts'
@@ -26,17 +26,17 @@ export async function applyRoutes(
     for (const route of [...diff.add, ...diff.change.map((change) => change.desired)]) {
       await round.change('route', formatRoute(route), () => routes.replaceRoute(route, signal))
     }
-    if (plan !== undefined) await applyRule(routes, [plan.rule], round, signal)
+    if (plan !== undefined) await applyRules(routes, plan.rules, round, signal)
     for (const route of diff.remove) {
       await round.change('route', formatRouteDeletion(route), () =>
         ignore(isNotFound, routes.deleteRoute(route, signal)),
       )
     }
   }
-  if (plan === undefined) await applyRule(routes, [], round, signal)
+  if (plan === undefined) await applyRules(routes, [], round, signal)
 }
 
-async function applyRule(
+async function applyRules(
   routes: RouteTable,
   wanted: readonly Rule[],
   round: Round,

@@ -8,6 +8,7 @@ import {
   parseAddress,
 } from '../model/ip.ts'
 import { type Endpoint, type EndpointCandidate, endpointName } from '../model/objects.ts'
+import { laneServerKey, laneServers } from '../model/lane-servers.ts'
 import { type RemoteCluster, reservedPrefixes } from '../model/remote-clusters.ts'
 import { type Refusal, lanePrefix } from './check-remotes.ts'
 import type { GatewayWorld } from './world.ts'
@@ -31,8 +32,8 @@ export interface RemotePeer {
 const MAX_CANDIDATES = 8
 
 /**
- * Peers for the lanes that this node serves, sorted by lane and cluster. One per lane and cluster (the first by
- * name), and one per key: a key names one peer of a device.
+ * Peers for the lanes that this node serves, sorted by lane and cluster. One per lane and cluster (the one that came
+ * last: laneServers()), and one per key (the first by name): a key names one peer of a device.
  */
 export function checkEndpoints(
   world: GatewayWorld,
@@ -43,20 +44,22 @@ export function checkEndpoints(
   const reserved = reservedPrefixes(world.own.spec).map((r) => r.prefix)
   const peers: RemotePeer[] = []
   const refusals: Refusal[] = []
+  // Endpoints of a refused cluster are covered by its refusal; an unknown cluster's Cluster object is still to come.
+  const claims = world.endpoints.filter(({ spec }) => byId.has(spec.cluster) && lanes.has(spec.lane))
+  const servers = laneServers(claims.filter((endpoint) => endpointProblem(endpoint) === undefined))
   const keys = new Map([...world.devices.values()].map((device) => [device.publicKey, 'this node']))
-  const served = new Map<string, string>()
-  for (const endpoint of [...world.endpoints].sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))) {
+  for (const endpoint of [...claims].sort(byName)) {
     const { spec } = endpoint
     const cluster = byId.get(spec.cluster)
-    // Endpoints of a refused cluster are covered by its refusal; an unknown cluster's Cluster object is still to come.
-    if (cluster === undefined || !lanes.has(spec.lane)) continue
-    const reason = endpointProblem(endpoint) ?? keyProblem(spec.publicKey, keys) ?? laneProblem(endpoint, served)
+    const server = servers.get(laneServerKey(endpoint))
+    if (cluster === undefined) continue
+    // Whoever serves is found before keys are compared: another cluster must not be able to come later with our key.
+    const reason = endpointProblem(endpoint) ?? laneProblem(endpoint, server) ?? keyProblem(spec.publicKey, keys)
     if (reason !== undefined) {
       refusals.push({ subject: `Endpoint ${endpoint.metadata.name}`, reason })
       continue
     }
     keys.set(spec.publicKey, `Endpoint ${endpoint.metadata.name}`)
-    served.set(`${spec.lane}/${spec.cluster}`, spec.node)
     peers.push(toPeer(endpoint, cluster, [...reserved, ...lanePrefixes(world, clusters, cluster)]))
   }
   peers.sort((a, b) => a.lane - b.lane || (a.cluster < b.cluster ? -1 : 1))
@@ -88,9 +91,14 @@ function keyProblem(publicKey: string, keys: ReadonlyMap<string, string>): strin
   return owner === undefined ? undefined : `publicKey is that of ${owner}`
 }
 
-function laneProblem({ spec }: Endpoint, served: ReadonlyMap<string, string>): string | undefined {
-  const node = served.get(`${spec.lane}/${spec.cluster}`)
-  return node === undefined ? undefined : `lane ${spec.lane} of ${spec.cluster} is served by node ${node}`
+function laneProblem(endpoint: Endpoint, server: Endpoint | undefined): string | undefined {
+  if (server === undefined || server === endpoint) return undefined
+  const { lane, cluster } = endpoint.spec
+  return `lane ${lane} of ${cluster} is served by node ${server.spec.node}, which came later or is the first by name`
+}
+
+function byName(a: Endpoint, b: Endpoint): number {
+  return a.metadata.name < b.metadata.name ? -1 : 1
 }
 
 function toPeer(endpoint: Endpoint, cluster: RemoteCluster, inside: readonly Prefix[]): RemotePeer {

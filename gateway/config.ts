@@ -1,7 +1,7 @@
 /** What the gateway of one node is told, with defaults. compose.ts (cli) fills it from site.yaml and flags. */
 import { join } from 'node:path'
-import { classifyAddress, parseAddress } from '../model/ip.ts'
-import { lanePort } from '../model/kernel-ids.ts'
+import { type Family, classifyAddress, parseAddress } from '../model/ip.ts'
+import { IPV6_FORWARDING, IP_FORWARDING, lanePort } from '../model/kernel-ids.ts'
 
 export interface GatewayLaneConfig {
   readonly lane: number
@@ -54,9 +54,19 @@ export class GatewayConfigError extends Error {
   }
 }
 
-/** File that remembers that IP forwarding was switched on by the gateway. */
-export function forwardingMarker({ stateDir }: Pick<GatewayConfig, 'stateDir'>): string {
-  return join(stateDir, 'gateway-switched-on-forwarding')
+export interface Forwarding {
+  /** For the log. */
+  readonly name: 'IP' | 'IPv6'
+  /** The kernel's switch. */
+  readonly setting: string
+  /** File that remembers that the gateway switched it on. */
+  readonly marker: string
+}
+
+export function forwarding({ stateDir }: Pick<GatewayConfig, 'stateDir'>, family: Family): Forwarding {
+  const marker = join(stateDir, 'gateway-switched-on-forwarding')
+  if (family === 4) return { name: 'IP', setting: IP_FORWARDING, marker }
+  return { name: 'IPv6', setting: IPV6_FORWARDING, marker: `${marker}-ipv6` }
 }
 
 /** Fills in the defaults. Throws GatewayConfigError or InvalidAddressError with field, value and what was expected. */

@@ -13,8 +13,9 @@ export function describeGatewayPlan(world: GatewayWorld): string {
 
 export function gatewayPlanText(plan: GatewayPlan): string {
   const refusals = plan.lanes.refusals.map((refusal) => `# refused: ${refusal.subject}: ${refusal.reason}\n`)
-  const routes = [formatRule(plan.routes.rule), ...plan.routes.routes.map(formatRoute)]
-  return [...refusals, ...plan.lanes.lanes.map(laneText), `${routes.join('\n')}\n`, formatNft(plan.nft)].join('\n')
+  const routes = [...plan.routes.rules.map(formatRule), ...plan.routes.routes.map(formatRoute)]
+  const tables = formatNft(plan.nft) + formatNft(plan.nft6, 'ip6')
+  return [...refusals, ...plan.lanes.lanes.map(laneText), `${routes.join('\n')}\n`, tables].join('\n')
 }
 
 /** A lane device: the `ip` commands, then what `wg showconf` would print, without the private key. */

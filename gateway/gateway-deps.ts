@@ -11,7 +11,10 @@ import type { OpenProbeSocket } from './probe-socket.ts'
 export interface GatewayDeps extends ComponentDeps {
   readonly cluster: ClusterApi
   readonly routes: RouteTable
+  /** Family ip. */
   readonly nft: Nft
+  /** Family ip6. */
+  readonly nft6: Nft
   readonly wireguard: Wireguard
   readonly sysctl: Sysctl
   /** Where absent, the devices keep the kernel's default: one processor each. */

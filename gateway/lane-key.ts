@@ -1,7 +1,7 @@
 /** The private key of a lane: made on first start, mode 0600 in a directory of mode 0700, never read into a log. */
 import { randomUUID } from 'node:crypto'
-import { link, mkdir, open, readFile, rm, stat } from 'node:fs/promises'
-import { join } from 'node:path'
+import { link, mkdir, open, readFile, readdir, rm, stat } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 
 /** What the file holds is not looked at further than this; WireGuard keys are 32 bytes in base64. */
 const KEY = /^[A-Za-z0-9+/]{43}=\n?$/
@@ -35,9 +35,21 @@ export async function ensureLaneKey(stateDir: string, lane: number, newKey: () =
   return path
 }
 
-/** Takes the key away when the cluster leaves. */
-export async function removeLaneKey(stateDir: string, lane: number): Promise<void> {
-  await rm(laneKeyPath(stateDir, lane), { force: true })
+/** Takes the keys of all other lanes away: this node serves them no more. None of the files is read. */
+export async function removeOtherLaneKeys(stateDir: string, lanes: readonly number[]): Promise<void> {
+  const keep = new Set(lanes.map((lane) => basename(laneKeyPath(stateDir, lane))))
+  for (const name of await namesIn(stateDir)) {
+    if (/^lane\d+\.key$/.test(name) && !keep.has(name)) await rm(join(stateDir, name), { force: true })
+  }
+}
+
+async function namesIn(directory: string): Promise<readonly string[]> {
+  try {
+    return await readdir(directory)
+  } catch (error) {
+    if (isCode(error, 'ENOENT')) return []
+    throw error
+  }
 }
 
 async function ensureDirectory(stateDir: string): Promise<void> {

@@ -5,15 +5,18 @@
  */
 import { ensureForwarding } from '../kernel/ip-forwarding.ts'
 import type { DeviceState } from '../kernel/wireguard.ts'
+import type { Family } from '../model/ip.ts'
+import { isNodeOfSite, sameOwners } from '../model/node-owner.ts'
 import type { Endpoint } from '../model/objects.ts'
 import { applyLane, sweepDevices } from './apply-devices.ts'
 import { NftApplier } from './apply-nft.ts'
 import { applyRoutes } from './apply-routes.ts'
-import { type GatewayConfig, forwardingMarker } from './config.ts'
+import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import { inheritedHealth } from './inherited-health.ts'
-import { ensureLaneKey } from './lane-key.ts'
+import { ensureLaneKey, removeOtherLaneKeys } from './lane-key.ts'
 import type { GatewayMetrics } from './metrics.ts'
+import { OwnerDoubt } from './owner-doubt.ts'
 import { PeerCalls } from './peer-calls.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import { planEndpoints } from './plan-endpoints.ts'
@@ -35,7 +38,9 @@ export class LaneReconciler {
   readonly #deps: GatewayDeps
   readonly #init: LaneLoopInit
   readonly #nft: NftApplier
+  readonly #nft6: NftApplier
   readonly #calls = new PeerCalls()
+  readonly #owners: OwnerDoubt
   readonly #callJitter: number
   #refusals = ''
   #plan: GatewayPlan | undefined
@@ -45,6 +50,8 @@ export class LaneReconciler {
     this.#deps = deps
     this.#init = init
     this.#nft = new NftApplier(deps.nft, deps.clock)
+    this.#nft6 = new NftApplier(deps.nft6, deps.clock)
+    this.#owners = new OwnerDoubt(deps.clock)
     this.#callJitter = deps.clock.random()
   }
 
@@ -100,33 +107,46 @@ export class LaneReconciler {
   ): Promise<Map<number, DeviceState>> {
     const { config } = this.#init
     const { lanes } = plan.lanes
-    const guarded = await this.#nft.apply(plan.nft, round, signal)
+    const withIpv6 = plan.nft6.length > 0
+    const guarded4 = await this.#nft.apply(plan.nft, round, signal)
+    const guarded = (!withIpv6 || (await this.#nft6.apply(plan.nft6, round, signal))) && guarded4
     const callAnew = this.#calls.due(lanes.flatMap((lane) => lane.peers))
     const devices = new Map<number, DeviceState>()
     for (const lane of lanes) {
       const seen = world.devices.get(lane.lane)
       if (seen === undefined && !guarded) continue
-      const init = { stateDir: config.stateDir, plan: lane, seen, callAnew, round, signal }
+      const init = { stateDir: config.stateDir, plan: lane, withIpv6, seen, callAnew, round, signal }
       const state = await applyLane(this.#deps, init)
       if (state !== undefined) devices.set(lane.lane, state)
     }
-    if (devices.size > 0) {
-      const on = await round.attempt(() => ensureForwarding(this.#deps.sysctl, forwardingMarker(config)))
-      if (on?.value === true) this.#deps.logger.info('switched on IP forwarding')
-    }
+    if (devices.size > 0) await this.#switchOnForwarding(withIpv6 ? [4, 6] : [4], round)
     if (devices.size > 0 || lanes.length === 0) await applyRoutes(this.#deps.routes, plan.routes, round, signal)
     const keep = lanes.map((lane) => lane.device)
     await sweepDevices(this.#deps, keep, round, signal)
+    // Last: until here, lanes may still have carried it.
+    if (!withIpv6) await this.#nft6.remove(round, signal)
     return devices
+  }
+
+  async #switchOnForwarding(families: readonly Family[], round: Round): Promise<void> {
+    const { sysctl, logger } = this.#deps
+    for (const family of families) {
+      const { name, setting, marker } = forwarding(this.#init.config, family)
+      const on = await round.attempt(() => ensureForwarding(sysctl, marker, setting))
+      if (on?.value === true) logger.info(`switched on ${name} forwarding`)
+    }
   }
 
   /** Tells the other clusters about our lanes, and no longer about lanes that we do not serve. */
   async #publish(world: GatewayWorld, signal: AbortSignal): Promise<void> {
     const { cluster } = this.#deps
-    const wanted = planEndpoints(world)
-    for (const endpoint of wanted) {
-      const present = cluster.cache('Endpoint').get(endpoint.metadata.name)
-      if (present === undefined || !sameSpec(present, endpoint)) await cluster.apply(endpoint, signal)
+    // A node that was removed from the site has lanes no more, whatever still runs there.
+    const wanted = isNodeOfSite(world.node, world.nodes) ? planEndpoints(world) : []
+    for (const planned of wanted) {
+      const present = cluster.cache('Endpoint').get(planned.metadata.name)
+      const endpoint = this.#owners.checked(planned, present)
+      const isTold = present !== undefined && sameSpec(present, endpoint) && sameOwners(present, endpoint)
+      if (!isTold) await cluster.apply(endpoint, signal)
     }
     const names = new Set(wanted.map((endpoint) => endpoint.metadata.name))
     const served = new Set(world.lanes.map((lane) => lane.lane))
@@ -167,9 +187,14 @@ function canonical(value: unknown): string {
   )
 }
 
-/** Makes the keys of all lanes. Called once before the first round, so that a bad key file stops the start. */
+/**
+ * Makes the keys of all lanes, and takes away those of lanes that this node serves no more. Called once before the first
+ * round, so that a bad key file stops the start.
+ */
 export async function ensureLaneKeys(deps: Pick<GatewayDeps, 'wireguard'>, config: GatewayConfig): Promise<void> {
   for (const { lane } of config.lanes) {
     await ensureLaneKey(config.stateDir, lane, () => deps.wireguard.generateKey().privateKey)
   }
+  const lanes = config.lanes.map(({ lane }) => lane)
+  await removeOtherLaneKeys(config.stateDir, lanes)
 }

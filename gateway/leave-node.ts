@@ -1,11 +1,14 @@
-/** Takes everything of the gateway out of this node and out of the API, when the cluster leaves the clusterset. */
+/**
+ * Takes everything of the gateway out of this node and out of the API: when the cluster leaves the clusterset, and when
+ * the node is a gateway no more.
+ */
 import { restoreForwarding } from '../kernel/ip-forwarding.ts'
-import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import { sweepDevices } from './apply-devices.ts'
+import { removeTable } from './apply-nft.ts'
 import { applyRoutes } from './apply-routes.ts'
-import { type GatewayConfig, forwardingMarker } from './config.ts'
+import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
-import { removeLaneKey } from './lane-key.ts'
+import { removeOtherLaneKeys } from './lane-key.ts'
 import { ownEndpoints } from './lane-loop.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { Round } from './round.ts'
@@ -25,14 +28,13 @@ export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: Abor
   const round = new Round(deps.logger, init.metrics)
   await applyRoutes(deps.routes, undefined, round, signal)
   await sweepDevices(deps, [], round, signal)
-  const tables = await round.attempt(() => deps.nft.tables(NFT_TABLE_GATEWAY, signal))
-  if (tables?.value.includes(NFT_TABLE_GATEWAY) === true) {
-    const statement = { verb: 'delete-table', table: NFT_TABLE_GATEWAY } as const
-    await round.change('nft', `delete table ip ${NFT_TABLE_GATEWAY}`, () => deps.nft.run([statement], signal))
+  for (const nft of [deps.nft, deps.nft6]) await removeTable(nft, round, signal)
+  for (const family of [4, 6] as const) {
+    const { name, setting, marker } = forwarding(config, family)
+    const restored = await round.attempt(() => restoreForwarding(deps.sysctl, marker, setting))
+    if (restored?.value === true) deps.logger.info(`switched ${name} forwarding off again`)
   }
-  const restored = await round.attempt(() => restoreForwarding(deps.sysctl, forwardingMarker(config)))
-  if (restored?.value === true) deps.logger.info('switched IP forwarding off again')
-  for (const { lane } of config.lanes) await round.attempt(() => removeLaneKey(config.stateDir, lane))
+  await round.attempt(() => removeOtherLaneKeys(config.stateDir, []))
   round.finish()
   for (const endpoint of ownEndpoints(deps, init.clusterId, config.node)) {
     await deps.cluster.remove('Endpoint', endpoint.metadata.name, undefined, signal)

@@ -2,7 +2,6 @@
  * The gateway of one node: lanes to the other clusters, their health, and the translation of this cluster's
  * addresses. Runs until the signal (the kernel stays as it is) or until the cluster has left (nothing stays).
  */
-import { Backoff } from '../reconcile/backoff.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { watchedCaches } from './caches.ts'
 import type { GatewayConfig } from './config.ts'
@@ -10,6 +9,7 @@ import { gatewayPlanText } from './describe-plan.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import { LaneReconciler, ensureLaneKeys } from './lane-loop.ts'
 import { leaveNode } from './leave-node.ts'
+import { finished, leaveUntilDone } from './leave-until-done.ts'
 import { watchMembership } from './membership.ts'
 import { type GatewayMetrics, gatewayMetrics } from './metrics.ts'
 import { openUdpProbeSocket } from './probe-socket.ts'
@@ -40,8 +40,9 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
     }
     if (!leaving.signal.aborted || signal.aborted) return
     logger.info('the cluster leaves; taking the lanes down')
-    await leave(deps, config, metrics, { clusterId: String(leaving.signal.reason), signal })
-    logger.info('left')
+    if (await leaveUntilDone(deps, { config, metrics, clusterId: String(leaving.signal.reason) }, signal)) {
+      logger.info('left')
+    }
   } finally {
     membership.close()
   }
@@ -78,6 +79,7 @@ async function serve(
     metrics,
     probing,
     lanes: () => laneRounds.plan?.lanes.lanes,
+    hasTable6: () => (laneRounds.plan?.nft6.length ?? 0) > 0,
     routed: () => laneRounds.routed,
     failure: () => outcome.failure,
   })
@@ -151,33 +153,3 @@ const KERNEL_SETTLE_MS = 200
 
 /** Each pod may change the ranges of its node; what is not known yet is tracked, which does no harm. */
 const RANGES_SETTLE_MS = 1000
-
-/** Tries until the kernel is clean, or until the signal. */
-async function leave(
-  deps: GatewayDeps,
-  config: GatewayConfig,
-  metrics: GatewayMetrics,
-  init: { readonly clusterId: string; readonly signal: AbortSignal },
-): Promise<void> {
-  const backoff = new Backoff(deps.clock, { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs })
-  for (;;) {
-    try {
-      await finished(leaveNode(deps, { config, metrics, clusterId: init.clusterId }, init.signal), init.signal)
-      return
-    } catch (error) {
-      deps.logger.error('leaving: not clean yet', { error: messageOf(error) })
-    }
-    if (!(await finished(deps.clock.sleep(backoff.next(), init.signal), init.signal))) return
-  }
-}
-
-/** True when the action ended by itself, false when the signal ended it. Throws what else it throws. */
-async function finished(action: Promise<unknown>, signal: AbortSignal): Promise<boolean> {
-  try {
-    await action
-    return true
-  } catch (error) {
-    if (signal.aborted) return false
-    throw error
-  }
-}

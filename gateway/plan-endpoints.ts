@@ -1,10 +1,12 @@
 /** What this node tells the other clusters about its lanes. Pure. */
+import { ownedByNode } from '../model/node-owner.ts'
 import { type Endpoint, endpointName } from '../model/objects.ts'
 import { planCandidates } from './plan-candidates.ts'
 import type { GatewayWorld } from './world.ts'
 
-/** One Endpoint for each lane whose device exists: its public key is read from the device. */
+/** One Endpoint for each lane whose device exists: its public key is read from the device. They go with the Node. */
 export function planEndpoints(world: GatewayWorld): Endpoint[] {
+  const owned = ownedByNode(world.nodes.find(({ metadata }) => metadata.name === world.node))
   return world.lanes.flatMap((lane) => {
     const device = world.devices.get(lane.lane)
     if (device === undefined) return []
@@ -12,7 +14,7 @@ export function planEndpoints(world: GatewayWorld): Endpoint[] {
     return {
       apiVersion: 'sealane.io/v1alpha1',
       kind: 'Endpoint',
-      metadata: { name: endpointName(cluster, world.node, lane.lane) },
+      metadata: { name: endpointName(cluster, world.node, lane.lane), ...owned },
       spec: {
         cluster,
         node: world.node,

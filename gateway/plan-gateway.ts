@@ -1,49 +1,53 @@
 /** The whole plan of a gateway node from one world. Pure. */
 import { type PrefixPair, prefixPairs } from '../model/addressing.ts'
-import { formatPrefix } from '../model/ip.ts'
+import { type Family, ofFamily } from '../model/ip.ts'
 import type { Endpoint } from '../model/objects.ts'
+import { podPrefixes } from '../model/pod-ranges.ts'
 import type { NftStatement } from '../kernel/nft-transaction.ts'
 import { planEndpoints } from './plan-endpoints.ts'
 import { type LaneRoutesPlan, planLaneRoutes } from './plan-lane-routes.ts'
 import { type LanesPlan, planLanes } from './plan-lanes.ts'
 import { planTranslation } from './plan-translation.ts'
-import { podPrefixes, podsElsewhere } from './pod-claims.ts'
+import { hasIpv6, podsElsewhere } from './pod-claims.ts'
 import type { GatewayWorld } from './world.ts'
 
 export interface GatewayPlan {
   readonly lanes: LanesPlan
   readonly routes: LaneRoutesPlan
   readonly nft: readonly NftStatement[]
+  /** The table of family ip6; no statement where there is no IPv6 to carry, and so no table. */
+  readonly nft6: readonly NftStatement[]
   readonly endpoints: readonly Endpoint[]
 }
 
-/** Throws InvalidAddressError or InvalidClusterError when this cluster's own Cluster object is not usable. */
+/** Throws InvalidAddressError when this cluster's own Cluster object is not usable. */
 export function planGateway(world: GatewayWorld): GatewayPlan {
   const lanes = planLanes(world)
-  const nft = planTranslation({
-    pairs: checkedPairs(world),
-    podCIDRs: podPrefixes(world.own),
-    elsewhere: podsElsewhere(world),
-    lanes: lanes.lanes.map(({ device, address }) => ({ device, address: address.replace('/32', '') })),
-    remotes: lanes.clusters.flatMap((cluster) => cluster.prefixes),
+  const pairs = prefixPairs(world.own.spec)
+  const table = (family: Family): NftStatement[] => planTable({ world, lanes, pairs, family })
+  const nft6 = hasIpv6(world.own) && lanes.lanes.length > 0 ? table(6) : []
+  return { lanes, routes: planLaneRoutes(world, lanes.lanes), nft: table(4), nft6, endpoints: planEndpoints(world) }
+}
+
+interface TableInit {
+  readonly world: GatewayWorld
+  readonly lanes: LanesPlan
+  /** Of both families. */
+  readonly pairs: readonly PrefixPair[]
+  readonly family: Family
+}
+
+function planTable({ world, lanes, pairs, family }: TableInit): NftStatement[] {
+  return planTranslation({
+    family,
+    pairs: pairs.filter((pair) => pair.own.family === family),
+    podCIDRs: podPrefixes(world.own, family),
+    elsewhere: podsElsewhere(world, family),
+    // Lane addresses are IPv4.
+    lanes: lanes.lanes.map(({ device, address }) => ({
+      device,
+      ...(family === 4 ? { address: address.replace('/32', '') } : {}),
+    })),
+    remotes: lanes.clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family)),
   })
-  return { lanes, routes: planLaneRoutes(world, lanes.lanes), nft, endpoints: planEndpoints(world) }
-}
-
-export class InvalidClusterError extends Error {
-  constructor(message: string) {
-    super(message)
-    this.name = 'InvalidClusterError'
-  }
-}
-
-function checkedPairs({ own }: GatewayWorld): PrefixPair[] {
-  const pairs = prefixPairs(own.spec)
-  for (const pair of pairs) {
-    if (pair.own.family === pair.global.family && pair.own.length === pair.global.length) continue
-    throw new InvalidClusterError(
-      `Cluster ${own.metadata.name}: global CIDR ${formatPrefix(pair.global)} for pod CIDR ${formatPrefix(pair.own)}: expected the same size`,
-    )
-  }
-  return pairs.filter((pair) => pair.own.family === 4)
 }

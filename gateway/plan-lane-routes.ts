@@ -1,50 +1,78 @@
 /** Routes over the lanes and the rule that leads to them. Pure. */
-import { type Prefix, containsAddress, parseAddress, parsePrefix } from '../model/ip.ts'
+import { type Family, type Prefix, containsAddress, parseAddress, parsePrefix } from '../model/ip.ts'
 import { LANE_MARK, ROUTE_TABLE_LANES, RULE_LANES } from '../model/kernel-ids.ts'
+import { comparePrefixes, podPrefixes } from '../model/pod-ranges.ts'
 import type { NextHop, Route, Rule } from '../kernel/route-table.ts'
 import type { LanePlan } from './plan-lanes.ts'
-import { podClaims, podPrefixes } from './pod-claims.ts'
+import { hasIpv6, podClaims } from './pod-claims.ts'
 import { type GatewayWorld, healthKey } from './world.ts'
 
 export interface LaneRoutesPlan {
-  readonly rule: Rule
+  /** One for each family that there are lanes for. */
+  readonly rules: readonly Rule[]
+  /** Of both families, IPv4 first. */
   readonly routes: readonly Route[]
 }
+
+/** RFC 8200 section 5: a link with less carries no IPv6. */
+const IPV6_MINIMUM_MTU = 1280
+/** A lane device has no neighbours; the kernel wants a gateway all the same where IPv6 goes over several. */
+const ANY_NEIGHBOUR = 'fe80::1'
 
 /**
  * A remote prefix is routed over every lane whose connection to its cluster is up, and over none when none is: the
  * node's table then sends it to another gateway or says that it is unreachable. Lane addresses are always routed,
- * since the probes that find out whether a connection is up need them.
+ * since the probes that find out whether a connection is up need them. A device with an MTU too small for IPv6 does
+ * not exist for the kernel's IPv6, and gets no such routes.
  */
 export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]): LaneRoutesPlan {
-  const source = podSideAddress(world)
+  const sources = { 4: podSideAddress(world, 4), 6: podSideAddress(world, 6) }
   const routes: Route[] = []
-  const hops = new Map<string, NextHop[]>()
+  const devices = new Map<string, string[]>()
   for (const lane of lanes) {
     const laneAddress = lane.address.replace('/32', '')
     for (const peer of lane.peers) {
       routes.push(laneRoute(`${peer.laneAddress}/32`, [{ device: lane.device }], laneAddress))
       if (world.health.get(healthKey(lane.lane, peer.cluster))?.state !== 'up') continue
-      for (const prefix of peer.prefixes) hops.set(prefix, [...(hops.get(prefix) ?? []), { device: lane.device }])
+      for (const prefix of peer.prefixes) {
+        if (familyOf(prefix) === 6 && lane.mtu < IPV6_MINIMUM_MTU) continue
+        devices.set(prefix, [...(devices.get(prefix) ?? []), lane.device])
+      }
     }
   }
-  for (const [prefix, nextHops] of hops) routes.push(laneRoute(prefix, nextHops, source))
-  routes.sort((a, b) => compareDestinations(a.destination, b.destination))
-  return { rule: { priority: RULE_LANES, table: ROUTE_TABLE_LANES, exceptMark: LANE_MARK }, routes }
+  for (const [prefix, over] of devices) {
+    const family = familyOf(prefix)
+    routes.push(laneRoute(prefix, nextHops(over, family), sources[family]))
+  }
+  routes.sort((a, b) => comparePrefixes(parsePrefix(a.destination), parsePrefix(b.destination)))
+  return { rules: planRules(hasIpv6(world.own) && lanes.length > 0), routes }
+}
+
+function planRules(withIpv6: boolean): Rule[] {
+  const rule: Rule = { priority: RULE_LANES, table: ROUTE_TABLE_LANES, exceptMark: LANE_MARK }
+  return withIpv6 ? [rule, { family: 6, ...rule }] : [rule]
+}
+
+/** The kernel refuses several next hops of IPv6 that are devices alone. */
+function nextHops(devices: readonly string[], family: Family): NextHop[] {
+  const several = family === 6 && devices.length > 1
+  return devices.map((device) => (several ? { device, via: ANY_NEIGHBOUR, onlink: true } : { device }))
 }
 
 /**
- * An IPv4 address of this node inside its cluster's pod CIDRs, preferably inside the node's own: what the node sends
- * from there can be translated, and answered, like a pod's. Undefined when it has none.
+ * An address of this node inside its cluster's pod CIDRs of that family, preferably inside the node's own: what the
+ * node sends from there can be translated, and answered, like a pod's. So can its ICMP errors: from another address
+ * they would not pass a lane. Undefined when it has none.
  */
 export function podSideAddress(
   world: Pick<GatewayWorld, 'addresses' | 'own' | 'nodes' | 'node' | 'routeAgents'>,
+  family: Family,
 ): string | undefined {
   const addresses = world.addresses.map((entry) => entry.address.split('/')[0] ?? '').sort()
   const inside = (prefixes: readonly Prefix[]): string | undefined =>
     addresses.find((text) => prefixes.some((prefix) => containsAddress(prefix, parseAddress(text))))
-  const own = podClaims(world).find((claim) => claim.node === world.node)
-  return inside(own?.ranges ?? []) ?? inside(podPrefixes(world.own))
+  const own = podClaims(world, family).find((claim) => claim.node === world.node)
+  return inside(own?.ranges ?? []) ?? inside(podPrefixes(world.own, family))
 }
 
 function laneRoute(destination: string, nextHops: readonly NextHop[], source: string | undefined): Route {
@@ -57,7 +85,6 @@ function laneRoute(destination: string, nextHops: readonly NextHop[], source: st
   }
 }
 
-function compareDestinations(a: string, b: string): number {
-  const [x, y] = [parsePrefix(a), parsePrefix(b)]
-  return x.value < y.value ? -1 : x.value > y.value ? 1 : x.length - y.length
+function familyOf(prefix: string): Family {
+  return parsePrefix(prefix).family
 }

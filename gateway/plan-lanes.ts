@@ -62,9 +62,14 @@ export function planLanes(world: GatewayWorld): LanesPlan {
   return {
     lanes,
     clusters,
-    refusals: [...refusals, ...endpoints.refusals],
+    refusals: [...leftOut(world), ...refusals, ...endpoints.refusals],
     ...(due.length === 0 ? {} : { nextAtMs: Math.min(...due) }),
   }
+}
+
+function leftOut({ node, ipv6LeftOut }: GatewayWorld): Refusal[] {
+  if (ipv6LeftOut === undefined) return []
+  return [{ subject: `Node ${node}`, reason: 'this kernel has no IPv6, so its lanes carry only IPv4' }]
 }
 
 function planLane(

@@ -1,6 +1,7 @@
 /**
  * The nft table of a gateway: one-to-one translation of this cluster's own prefixes, connection tracking left out
- * where packets only pass through, and the policy of what may go into and come out of a lane. Pure. docs/decisions/0006.
+ * where packets only pass through, and the policy of what may go into and come out of a lane. One table for each family;
+ * IPv6 is never translated. Pure. docs/decisions/0006.
  *
  *  in:  lane ─► prerouting -300: is it for us? ─► global to own ─► notrack ─► (conntrack -200, nat) ─► forward 0
  *  out: forward 0 ─► (nat 100) ─► postrouting 300: own to global ─► is it known to the others? ─► lane
@@ -9,10 +10,19 @@
  * connection of a local pod sees the pod's own address in both directions.
  */
 import type { PrefixPair } from '../model/addressing.ts'
-import { type Prefix, containsPrefix, formatAddress, formatPrefix, parsePrefix } from '../model/ip.ts'
+import {
+  type Family,
+  type Prefix,
+  addressBits,
+  containsPrefix,
+  formatAddress,
+  formatPrefix,
+  parsePrefix,
+} from '../model/ip.ts'
 import { LANE_ADDRESS_RANGE, LANE_PROBE_PORT, NFT_TABLE_GATEWAY, VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import type { NftBaseChain, NftStatement } from '../kernel/nft-transaction.ts'
 import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'
+import { FAMILY_WORDS } from './family-words.ts'
 import {
   ICMP_ERROR_TYPES,
   INNER_DESTINATION,
@@ -22,13 +32,16 @@ import {
   innerRewriteRules,
 } from './icmp-errors.ts'
 
+/** All prefixes and addresses are of the one family. */
 export interface TranslationInit {
-  /** Own prefixes and what the others call them; empty when nothing is translated. */
+  readonly family: Family
+  /** Own prefixes and what the others call them; empty when nothing is translated. Where both are the same, no rule. */
   readonly pairs: readonly PrefixPair[]
   readonly podCIDRs: readonly Prefix[]
   /** Where pods of other nodes are, disjoint. What is not known to be there is tracked. */
   readonly elsewhere: readonly Prefix[]
-  readonly lanes: readonly { readonly device: string; readonly address: string }[]
+  /** The address is IPv4: without it, the family has none on that device. */
+  readonly lanes: readonly { readonly device: string; readonly address?: string }[]
   /** Prefixes of all remote clusters; disjoint. */
   readonly remotes: readonly Prefix[]
 }
@@ -55,6 +68,7 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
   ]
   if (init.lanes.length === 0) return clear
   const devices = nftSet(init.lanes.map((lane) => lane.device))
+  const addresses = laneAddresses(init)
   return [
     ...clear,
     { verb: 'add-table', table: TABLE },
@@ -77,60 +91,60 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
       { text: `iifname ${devices} goto out-of-lane` },
       { text: `oifname ${devices} goto into-lane` },
     ]),
-    ...chain('lane-address', INPUT, inputPolicy(init, devices)),
+    ...(addresses.length === 0 ? [] : chain('lane-address', INPUT, inputPolicy(init, nftSet(addresses)))),
     ...chain('translate-out', LAST, [{ text: `oifname ${devices} jump to-lane` }]),
   ]
 }
 
 // A set of its own: where pods have addresses one by one it is long.
-function elsewhereSet({ elsewhere }: TranslationInit): NftStatement[] {
+function elsewhereSet({ elsewhere, family }: TranslationInit): NftStatement[] {
   const set = { table: TABLE, map: SET_ELSEWHERE } as const
   const elements = elsewhere.map((prefix) => ({ key: elementText(prefix) }))
   return [
-    { verb: 'add-map', ...set, type: { kind: 'set', key: 'ipv4_addr', flags: ['interval'] } },
+    { verb: 'add-map', ...set, type: { kind: 'set', key: FAMILY_WORDS[family].addressType, flags: ['interval'] } },
     ...(elsewhere.length === 0 ? [] : [{ verb: 'add-elements', ...set, elements } as const]),
   ]
 }
 
 /** As nft prints it: a single address without its length. */
 function elementText(prefix: Prefix): string {
-  return prefix.length === 32 ? formatAddress(prefix) : formatPrefix(prefix)
+  return prefix.length === addressBits(prefix.family) ? formatAddress(prefix) : formatPrefix(prefix)
 }
 
 /** Connections of other nodes' pods are tracked on their own node, if at all; here they may use several paths. */
 function passesThrough(init: TranslationInit): Rule {
-  return { text: `iifname ${VXLAN_DEVICE} ip daddr ${prefixSet(init.remotes)} notrack` }
+  return { text: `iifname ${VXLAN_DEVICE} ${ipWord(init)} daddr ${prefixSet(init.remotes)} notrack` }
 }
 
 function fromLane(init: TranslationInit): Rule[] {
-  const laneAddresses = init.lanes.map((lane) => lane.address)
-  const known = [...routed(init).map(formatPrefix), ...laneAddresses]
+  const ip = ipWord(init)
+  const senders = laneAddresses(init).length === 0 ? init.remotes : [...init.remotes, parsePrefix(LANE_ADDRESS_RANGE)]
   return [
-    dropped(`ip daddr != ${nftSet(known)} `, 'in-not-ours'),
-    dropped(`ip saddr != ${prefixSet([...init.remotes, parsePrefix(LANE_ADDRESS_RANGE)])} `, 'in-unknown-source'),
-    ...init.pairs.map((pair, i) => ({
+    dropped(`${ip} daddr != ${ownAddresses(init)} `, 'in-not-ours'),
+    dropped(notIn(init, 'saddr', senders), 'in-unknown-source'),
+    ...translated(init).map((pair, i) => ({
       text: `icmp type ${ICMP_ERROR_TYPES} ${innerMatch(INNER_SOURCE, pair.global)} jump errors-in-${i}`,
     })),
-    ...init.pairs.map(({ own, global }) => ({ text: rewriteRule('daddr', global, own) })),
+    ...translated(init).map(({ own, global }) => ({ text: rewriteRule('daddr', global, own) })),
     // A local pod's connection may have been sent here by address translation on this node: it must be tracked.
-    { text: `ip daddr @${SET_ELSEWHERE} notrack` },
+    { text: `${ip} daddr @${SET_ELSEWHERE} notrack` },
   ]
 }
 
 function toLane(init: TranslationInit): Rule[] {
-  const known = nftSet([...routed(init).map(formatPrefix), ...init.lanes.map((lane) => lane.address)])
   return [
-    ...init.pairs.map((pair, i) => ({
+    ...(init.family === 6 ? [KERNEL_CHATTER] : []),
+    ...translated(init).map((pair, i) => ({
       text: `icmp type ${ICMP_ERROR_TYPES} ${innerMatch(INNER_DESTINATION, pair.own)} jump errors-out-${i}`,
     })),
-    ...init.pairs.map(({ own, global }) => ({ text: rewriteRule('saddr', own, global) })),
-    dropped(`ip saddr != ${known} `, 'out-unknown-source'),
+    ...translated(init).map(({ own, global }) => ({ text: rewriteRule('saddr', own, global) })),
+    dropped(`${ipWord(init)} saddr != ${ownAddresses(init)} `, 'out-unknown-source'),
   ]
 }
 
 function errorChains(init: TranslationInit): NftStatement[] {
   const lost = dropped('', 'icmp-error')
-  return init.pairs.flatMap(({ own, global }, i) => [
+  return translated(init).flatMap(({ own, global }, i) => [
     ...chain(`errors-in-${i}`, undefined, [...asRules(innerRewriteRules(INNER_SOURCE, global, own)), lost]),
     ...chain(`errors-out-${i}`, undefined, [...asRules(innerRewriteRules(INNER_DESTINATION, own, global)), lost]),
   ])
@@ -142,14 +156,20 @@ function dropped(match: string, reason: DropReason): Rule {
   return { text: `${match}counter name ${dropCounter(reason)} drop`, comment }
 }
 
+/**
+ * What the kernel's IPv6 says of itself on every device (RFC 3810, RFC 4861): nobody listens on a lane, and it is no
+ * packet that somebody misses.
+ */
+const KERNEL_CHATTER: Rule = { text: 'ip6 daddr ff00::/8 drop', comment: 'multicast of this node itself' }
+
 /** MSS clamping: RFC 4459 section 3.2; `rt mtu` is that of the way that the packet goes. */
 const CLAMP: Rule = { text: 'tcp flags syn tcp option maxseg size set rt mtu' }
 
 function outOfLane(init: TranslationInit, devices: string): Rule[] {
   return [
     dropped(`oifname ${devices} `, 'lane-to-lane'),
-    dropped(notIn('daddr', init.podCIDRs), 'in-no-pod'),
-    dropped('icmp type redirect ', 'redirect'),
+    dropped(notIn(init, 'daddr', init.podCIDRs), 'in-no-pod'),
+    dropped(`${FAMILY_WORDS[init.family].redirect} `, 'redirect'),
     CLAMP,
     { text: 'counter', comment: 'passed: from a lane' },
   ]
@@ -157,21 +177,19 @@ function outOfLane(init: TranslationInit, devices: string): Rule[] {
 
 function intoLane(init: TranslationInit): Rule[] {
   return [
-    dropped(notIn('saddr', init.podCIDRs), 'out-no-pod'),
-    dropped(notIn('daddr', init.remotes), 'out-unknown-destination'),
+    dropped(notIn(init, 'saddr', init.podCIDRs), 'out-no-pod'),
+    dropped(notIn(init, 'daddr', init.remotes), 'out-unknown-destination'),
     CLAMP,
     { text: 'counter', comment: 'passed: to a lane' },
   ]
 }
 
 /** Lane addresses are for probes, and for what this node itself sends from one; they are reached over lanes only. */
-function inputPolicy(init: TranslationInit, devices: string): Rule[] {
-  const addresses = nftSet(init.lanes.map((lane) => lane.address))
+function inputPolicy({ lanes }: TranslationInit, addresses: string): Rule[] {
+  const names = lanes.map((lane) => lane.device)
+  const devices = nftSet(names)
   return [
-    dropped(
-      `iifname != ${nftSet(['lo', ...init.lanes.map((lane) => lane.device)])} ip daddr ${addresses} `,
-      'lane-address-outside',
-    ),
+    dropped(`iifname != ${nftSet(['lo', ...names])} ip daddr ${addresses} `, 'lane-address-outside'),
     { text: `iifname ${devices} ip daddr ${addresses} meta l4proto { tcp, udp } th dport ${LANE_PROBE_PORT} accept` },
     { text: `iifname ${devices} ip daddr ${addresses} meta l4proto icmp accept` },
     { text: `iifname ${devices} ip daddr ${addresses} ct state established,related accept` },
@@ -185,9 +203,22 @@ function rewriteRule(field: 'saddr' | 'daddr', from: Prefix, to: Prefix): string
   return `ip ${field} ${formatPrefix(from)} ip ${field} set ip ${field} & ${mask} | ${formatAddress(to)}`
 }
 
-/** Prefixes under which the others know this cluster. */
-function routed(init: TranslationInit): readonly Prefix[] {
-  return init.pairs.length > 0 ? init.pairs.map((pair) => pair.global) : init.podCIDRs
+/** Where the others reach this node and what is behind it, as a set: the cluster's prefixes and the lane addresses. */
+function ownAddresses(init: TranslationInit): string {
+  const routed = init.pairs.length > 0 ? init.pairs.map((pair) => pair.global) : init.podCIDRs
+  return nftSet([...routed.map(formatPrefix), ...laneAddresses(init)])
+}
+
+function translated({ pairs }: TranslationInit): readonly PrefixPair[] {
+  return pairs.filter(({ own, global }) => own.value !== global.value)
+}
+
+function laneAddresses({ lanes }: TranslationInit): string[] {
+  return lanes.flatMap(({ address }) => address ?? [])
+}
+
+function ipWord({ family }: TranslationInit): string {
+  return FAMILY_WORDS[family].ip
 }
 
 function chain(name: string, base: NftBaseChain | undefined, rules: readonly Rule[]): NftStatement[] {
@@ -205,8 +236,8 @@ function asRules(texts: readonly string[]): Rule[] {
 }
 
 /** `ip saddr != { … } `; everything where there is no prefix. */
-function notIn(field: 'saddr' | 'daddr', prefixes: readonly Prefix[]): string {
-  return prefixes.length === 0 ? '' : `ip ${field} != ${prefixSet(prefixes)} `
+function notIn(init: TranslationInit, field: 'saddr' | 'daddr', prefixes: readonly Prefix[]): string {
+  return prefixes.length === 0 ? '' : `${ipWord(init)} ${field} != ${prefixSet(prefixes)} `
 }
 
 /** Prefixes without those that lie in another: nft refuses overlapping intervals. */

@@ -1,18 +1,19 @@
 /** What the nodes of this cluster say about where their pods are, as the gateway uses it. Pure. */
-import { InvalidAddressError, type Prefix, parsePrefix } from '../model/ip.ts'
+import { type Family, InvalidAddressError, type Prefix } from '../model/ip.ts'
 import type { Cluster } from '../model/objects.ts'
-import { type NodeRanges, claimedRanges, elsewherePrefixes, podPlaces } from '../model/pod-ranges.ts'
+import { type NodeRanges, elsewherePrefixes, nodeClaim, podPlaces, podPrefixes } from '../model/pod-ranges.ts'
 import type { GatewayWorld } from './world.ts'
 
 type ClaimWorld = Pick<GatewayWorld, 'own' | 'nodes' | 'node' | 'routeAgents'>
 
-export function podClaims({ own, nodes, routeAgents }: ClaimWorld): NodeRanges[] {
-  const podCIDRs = podPrefixes(own)
+/** Of one family: ranges inside the cluster's pod CIDRs of that family. */
+export function podClaims({ own, nodes, routeAgents }: ClaimWorld, family: Family): NodeRanges[] {
+  const podCIDRs = podPrefixes(own, family)
   const agents = new Map(routeAgents.map((agent) => [agent.metadata.name, agent]))
   return nodes.map((node) => {
     const { name } = node.metadata
     try {
-      return { node: name, ranges: claimedRanges(node, agents.get(name), podCIDRs) }
+      return nodeClaim(node, agents.get(name), podCIDRs)
     } catch (error) {
       // Of a Node that cannot be read nothing is known; the routeagent names it.
       if (error instanceof InvalidAddressError) return { node: name, ranges: [] }
@@ -21,12 +22,12 @@ export function podClaims({ own, nodes, routeAgents }: ClaimWorld): NodeRanges[]
   })
 }
 
-/** Where pods of other nodes are for sure, as disjoint prefixes. */
-export function podsElsewhere(world: ClaimWorld): Prefix[] {
-  return elsewherePrefixes(podPlaces(world.node, podClaims(world)))
+/** Where pods of other nodes are for sure, as disjoint prefixes of one family. */
+export function podsElsewhere(world: ClaimWorld, family: Family): Prefix[] {
+  return elsewherePrefixes(podPlaces(world.node, podClaims(world, family)))
 }
 
-/** Pod CIDRs of the cluster, IPv4. Throws InvalidAddressError. */
-export function podPrefixes(cluster: Cluster): Prefix[] {
-  return cluster.spec.podCIDRs.map((text) => parsePrefix(text)).filter((prefix) => prefix.family === 4)
+/** Whether the cluster has pods with IPv6 addresses that the others can reach: else nothing of ours is about IPv6. */
+export function hasIpv6(cluster: Cluster): boolean {
+  return podPrefixes(cluster, 6).length > 0
 }

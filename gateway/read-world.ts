@@ -1,15 +1,18 @@
 /** Reads the world (world.ts) from the object caches and from this node's kernel. Changes nothing. */
-import { LANE_MARK, laneDevice } from '../model/kernel-ids.ts'
-import { MEMBERSHIP_NAME, type Endpoint, type Membership } from '../model/objects.ts'
+import { IPV6_FORWARDING, LANE_MARK, laneDevice } from '../model/kernel-ids.ts'
+import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../model/objects.ts'
+import { withoutIpv6Pods } from '../model/pod-ranges.ts'
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import { KernelError } from '../kernel/errors.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
+import type { Sysctl } from '../kernel/sysctl.ts'
 import type { DeviceState } from '../kernel/wireguard.ts'
 import type { GatewayConfig } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
+import { hasIpv6 } from './pod-claims.ts'
 import type { GatewayWorld } from './world.ts'
 
-export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'wireguard' | 'clock'>
+export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'sysctl' | 'wireguard' | 'clock'>
 
 /** The kinds whose changes make a gateway plan again. */
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
@@ -49,7 +52,7 @@ export async function readGatewayWorld(
     nowMs: deps.clock.now(),
     monotonicMs: deps.clock.monotonic(),
     node: config.node,
-    own,
+    ...(await ownAsSeenHere(own, deps.sysctl)),
     clusters: cluster.cache('Cluster').list(),
     endpoints: remotes,
     nodes: cluster.cache('Node').list(),
@@ -61,6 +64,12 @@ export async function readGatewayWorld(
     devices,
     pathMtu: await readPathMtus(routes, underlayTargets(remotes, config, devices), signal),
   }
+}
+
+/** Without IPv6 pods where the kernel has no IPv6: each of its routes would fail, and no connection be told as up. */
+async function ownAsSeenHere(own: Cluster, sysctl: Sysctl): Promise<Pick<GatewayWorld, 'own' | 'ipv6LeftOut'>> {
+  if (!hasIpv6(own) || (await sysctl.read(IPV6_FORWARDING)) !== undefined) return { own }
+  return { own: withoutIpv6Pods(own), ipv6LeftOut: true }
 }
 
 /** Lane devices of this node that exist, by lane. */

@@ -1,11 +1,14 @@
 /** Writes Gateway.status: at once when poked by a change of state, else every `statusMs`, and only when it differs. */
+import { isNodeOfSite, ownedByNode, sameOwners } from '../model/node-owner.ts'
 import type { Gateway } from '../model/objects.ts'
 import { ClusterApiError } from '../cluster/cluster-api.ts'
 import { isNotFound } from '../kernel/errors.ts'
+import type { Nft } from '../kernel/nft.ts'
 import type { GatewayConfig } from './config.ts'
 import { DropCounts } from './drop-counts.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import type { GatewayMetrics } from './metrics.ts'
+import { OwnerDoubt } from './owner-doubt.ts'
 import type { LanePlan } from './plan-lanes.ts'
 import { planStatus } from './plan-status.ts'
 import type { MeasuredHealth } from './probe-loop.ts'
@@ -17,6 +20,8 @@ export interface StatusInit {
   readonly metrics: GatewayMetrics
   readonly probing: Probing
   readonly lanes: () => readonly LanePlan[] | undefined
+  /** Whether the plan has a table of family ip6. */
+  readonly hasTable6: () => boolean
   readonly routed: () => ReadonlySet<string>
   readonly failure: () => string | undefined
 }
@@ -27,11 +32,15 @@ export class StatusReconciler {
   #written: string | undefined
   #driver: string | undefined
   readonly #drops: DropCounts
+  readonly #owners: OwnerDoubt
 
   constructor(deps: GatewayDeps, init: StatusInit) {
     this.#deps = deps
     this.#init = init
-    this.#drops = new DropCounts({ nft: deps.nft, clock: deps.clock, metrics: init.metrics })
+    this.#owners = new OwnerDoubt(deps.clock)
+    const { nft, nft6, clock } = deps
+    const nfts = (): readonly Nft[] => (init.hasTable6() ? [nft, nft6] : [nft])
+    this.#drops = new DropCounts({ nfts, clock, metrics: init.metrics })
   }
 
   async reconcile(signal: AbortSignal): Promise<void> {
@@ -69,12 +78,21 @@ export class StatusReconciler {
   async #write(gateway: Gateway, signal: AbortSignal): Promise<void> {
     const text = JSON.stringify(gateway.status)
     const { cluster } = this.#deps
-    if (text === this.#written && cluster.cache('Gateway').get(gateway.metadata.name) !== undefined) return
+    const nodes = cluster.cache('Node').list()
+    const name = gateway.metadata.name
+    if (!isNodeOfSite(name, nodes)) return
+    const metadata = { name, ...ownedByNode(nodes.find((node) => node.metadata.name === name)) }
+    const present = cluster.cache('Gateway').get(name)
+    const wanted: Gateway = { apiVersion: gateway.apiVersion, kind: gateway.kind, metadata }
+    const object = this.#owners.checked(wanted, present)
+    const isOwned = present !== undefined && sameOwners(present, object)
+    if (text === this.#written && isOwned) return
+    if (!isOwned) await cluster.apply(object, signal)
     try {
       await cluster.applyStatus(gateway, signal)
     } catch (error) {
       if (!(error instanceof ClusterApiError && error.code === 'NotFound')) throw error
-      await cluster.apply({ apiVersion: gateway.apiVersion, kind: gateway.kind, metadata: gateway.metadata }, signal)
+      await cluster.apply(object, signal)
       await cluster.applyStatus(gateway, signal)
     }
     this.#written = text

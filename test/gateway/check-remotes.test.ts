@@ -5,7 +5,7 @@ import t from 'tap'
 import { planCandidates } from '../../gateway/plan-candidates.ts'
 import { planLanes } from '../../gateway/plan-lanes.ts'
 import type { Cluster, Endpoint } from '../../model/objects.ts'
-import { overlaps, parsePrefix } from '../../model/ip.ts'
+import { formatPrefix, overlaps, parsePrefix, prefixOf } from '../../model/ip.ts'
 import { cluster, endpoint, key, node, world } from './support/worlds.ts'
 
 const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
@@ -93,6 +93,7 @@ const clusterRows: [say: string, others: Cluster[], want: string[]][] = [
     [cluster('paris', 2, ['10.50.0.0/16', '10.50.0.0/24'])],
     ['Cluster paris: 10.50.0.0/24 is claimed twice'],
   ],
+  ['both families', [cluster('paris', 2, ['10.42.0.0/16', 'fd42:2::/48'], ['244.1.0.0/16', 'fd42:2::/48'])], []],
   [
     'another name',
     [{ ...PARIS, metadata: { name: 'lyon' } }],
@@ -110,6 +111,10 @@ t.test('clusters', async (t) => {
     )
   }
 })
+
+function cameAt(creationTimestamp: string, one: Endpoint): Endpoint {
+  return { ...one, metadata: { ...one.metadata, creationTimestamp } }
+}
 
 const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: string[]][] = [
   ['nothing wrong', [endpoint('paris', 'gw', 0, [])], [], ['paris.gw-lane0']],
@@ -136,8 +141,32 @@ const endpointRows: [say: string, endpoints: Endpoint[], want: string[], peers: 
   [
     'a lane twice',
     [endpoint('paris', 'b', 0, [], key('b')), endpoint('paris', 'a', 0, [], key('a'))],
-    ['Endpoint paris.b-lane0: lane 0 of paris is served by node a'],
+    ['Endpoint paris.b-lane0: lane 0 of paris is served by node a, which came later or is the first by name'],
     ['paris.a-lane0'],
+  ],
+  [
+    'a lane that a later gateway has taken over',
+    [
+      cameAt('2026-11-20T11:00:00Z', endpoint('paris', 'b', 0, [], key('b'))),
+      cameAt('2026-11-20T10:00:00Z', endpoint('paris', 'a', 0, [], key('a'))),
+    ],
+    ['Endpoint paris.a-lane0: lane 0 of paris is served by node b, which came later or is the first by name'],
+    ['paris.b-lane0'],
+  ],
+  [
+    'whoever came last must be usable',
+    [cameAt('2026-11-20T11:00:00Z', endpoint('paris', 'b', 0, [], 'short')), endpoint('paris', 'a', 0, [], key('a'))],
+    ['Endpoint paris.b-lane0: publicKey "short": expected 32 bytes in base64'],
+    ['paris.a-lane0'],
+  ],
+  [
+    'another cluster cannot come later with a key',
+    [
+      cameAt('2026-11-20T11:00:00Z', endpoint('tokyo', 'gw', 0, [], key('x'))),
+      cameAt('2026-11-20T10:00:00Z', endpoint('paris', 'gw', 0, [], key('x'))),
+    ],
+    ['Endpoint tokyo.gw-lane0: publicKey is that of Endpoint paris.gw-lane0'],
+    ['paris.gw-lane0'],
   ],
   [
     'a false name',
@@ -229,42 +258,47 @@ t.test('whatever is claimed, allowed addresses are disjoint and none is ours; or
     base: fc.nat(),
     length: fc.integer({ min: 0, max: 32 }),
     more: fc.boolean(),
+    six: fc.option(fc.record({ net: fc.integer({ min: 0, max: 7 }), length: fc.integer({ min: 14, max: 128 }) })),
   })
+  const own = cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:1::/48'])
+  const ours = ['10.42.0.0/16', '10.43.0.0/16', '244.0.0.0/16', '246.0.1.0/32', 'fd42:1::/48']
+  /** Within fd42:0::/32 to fd42:7::/32, so that many meet. */
+  const toCidr6 = ({ net, length }: { net: number; length: number }): string =>
+    formatPrefix(prefixOf({ family: 6, value: (0xfd42n << 112n) | (BigInt(net) << 96n) }, length))
   const toCidr = (base: number, length: number): string => {
     const value = length === 0 ? 0 : (base << (32 - length)) >>> 0
     return `${[24, 16, 8, 0].map((shift) => (value >>> shift) & 255).join('.')}/${length}`
   }
+  let carried6 = 0
   fc.assert(
     fc.property(
       fc.array(claim, { maxLength: 6 }),
       fc.array(fc.nat(), { minLength: 6, maxLength: 6 }),
       (claims, order) => {
         const others = claims.map((c, i) =>
-          cluster(
-            `c${i}`,
-            c.index,
-            c.more ? [toCidr(c.base, c.length), toCidr(c.base + 1, c.length)] : [toCidr(c.base, c.length)],
-          ),
+          cluster(`c${i}`, c.index, [
+            toCidr(c.base, c.length),
+            ...(c.more ? [toCidr(c.base + 1, c.length)] : []),
+            ...(c.six === null ? [] : [toCidr6(c.six)]),
+          ]),
         )
         const endpoints = others.map((other) => endpoint(other.spec.id, 'gw', 0, []))
-        const plan = planLanes(world({ own: MILANO, clusters: [MILANO, ...others], endpoints }))
+        const plan = planLanes(world({ own, clusters: [own, ...others], endpoints }))
         const all = plan.lanes[0]!.config.peers.flatMap((peer) => peer.allowedIps.map((text) => parsePrefix(text)))
         for (const [i, a] of all.entries()) {
           if (all.some((b, j) => j < i && overlaps(a, b))) throw new Error('two peers, one address')
-          for (const ours of ['10.42.0.0/16', '10.43.0.0/16', '244.0.0.0/16', '246.0.1.0/32'])
-            if (overlaps(a, parsePrefix(ours))) throw new Error(`ours: ${ours}`)
+          for (const one of ours) if (overlaps(a, parsePrefix(one))) throw new Error(`ours: ${one}`)
+          if (a.family === 6) carried6 += 1
         }
         const shuffled = others
           .map((other, i) => [order[i]!, other] as const)
           .sort((a, b) => a[0] - b[0])
           .map(([, other]) => other)
-        const again = planLanes(
-          world({ own: MILANO, clusters: [...shuffled, MILANO], endpoints: [...endpoints].reverse() }),
-        )
+        const again = planLanes(world({ own, clusters: [...shuffled, own], endpoints: [...endpoints].reverse() }))
         if (!isDeepStrictEqual(again, plan)) throw new Error('the order of objects shows')
       },
     ),
     { numRuns: 1000 },
   )
-  t.pass()
+  t.ok(carried6 > 0, `prefixes of IPv6 that were let through: ${carried6}`)
 })

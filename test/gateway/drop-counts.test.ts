@@ -13,11 +13,13 @@ t.test('what the kernel drops is seen in the metrics, over replaced tables', asy
   const nft = new FakeNft()
   const clock = new FakeClock()
   const registry = createMetrics('gateway')
-  const drops = new DropCounts({ nft, clock, metrics: gatewayMetrics(registry) })
+  const nft6 = new FakeNft({ family: 'ip6' })
+  let nfts = [nft]
+  const drops = new DropCounts({ nfts: () => nfts, clock, metrics: gatewayMetrics(registry) })
   const shown = async (): Promise<string | undefined> =>
     /^sealane_gateway_packets_dropped_total\{reason="in-no-pod",.*\} (\d+)$/m.exec(await registry.text())?.[1]
-  const make = (): Promise<void> =>
-    nft.run([
+  const make = (family = nft): Promise<void> =>
+    family.run([
       { verb: 'add-table', table: TABLE },
       { verb: 'delete-table', table: TABLE },
       { verb: 'add-table', table: TABLE },
@@ -29,7 +31,7 @@ t.test('what the kernel drops is seen in the metrics, over replaced tables', asy
   const steps: { say: string; act: () => unknown; want: string }[] = [
     { say: 'five packets', act: () => nft.count(TABLE, COUNTER, 5), want: '5' },
     { say: 'two more', act: () => nft.count(TABLE, COUNTER, 2), want: '7' },
-    { say: 'a new table', act: make, want: '7' },
+    { say: 'a new table', act: () => make(), want: '7' },
     { say: 'and one packet', act: () => nft.count(TABLE, COUNTER, 1), want: '8' },
   ]
   for (const { say, act, want } of steps) {
@@ -38,7 +40,13 @@ t.test('what the kernel drops is seen in the metrics, over replaced tables', asy
     await drops.look(signal)
     t.equal(await shown(), want, say)
   }
+  nfts = [nft, nft6]
+  await make(nft6)
+  nft6.count(TABLE, COUNTER, 3)
+  await clock.advance(10_000)
+  await drops.look(signal)
+  t.equal(await shown(), '11', 'what IPv6 drops is added')
   nft.count(TABLE, COUNTER, 1)
   await drops.look(signal)
-  t.equal(await shown(), '8', 'not looked at more often than every ten seconds')
+  t.equal(await shown(), '11', 'not looked at more often than every ten seconds')
 })

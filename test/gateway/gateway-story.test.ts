@@ -2,12 +2,12 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { KernelError } from '../../kernel/errors.ts'
 import { formatNft } from '../../kernel/format-nft.ts'
 import type { Node, RouteAgent } from '../../model/objects.ts'
 import { membership } from './support/netns-sites.ts'
-import { node } from './support/worlds.ts'
-
-import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
+import { cluster, node } from './support/worlds.ts'
+import { MILANO, PARIS, PARIS_GW, Stage } from './support/stage.ts'
 
 t.test('from the first start to the last day', async (t) => {
   const stage = new Stage(t)
@@ -163,6 +163,99 @@ t.test('a restart never takes the traffic away, not even for a moment', async (t
   await stage.until(() => stage.connection('paris')?.state === 'connecting', 'nor is a tunnel without a session')
 })
 
+const DUAL_MILANO = cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:1::/48'])
+const DUAL_PARIS = cluster('paris', 2, ['10.42.0.0/16', 'fd42:2::/48'], ['244.1.0.0/16', 'fd42:2::/48'])
+
+const OFF = 'net/ipv6/conf/sealane0/disable_ipv6'
+
+t.test('IPv6 comes and goes with the pod CIDR', async (t) => {
+  const stage = new Stage(t)
+  const sixes = (): string[] =>
+    stage
+      .kernel()
+      .split('\n')
+      .filter((line) => /-6 |ip6/.test(line))
+  const forwarding = async (): Promise<string | undefined> => stage.sysctl.read('net.ipv6.conf.all.forwarding')
+  await stage.routes.addAddress({ device: 'cni0', address: 'fd42:1::1/64' })
+  // As where net.ipv6.conf.default.disable_ipv6 is 1.
+  stage.sysctl.provide(OFF, '1')
+  const before = stage.kernel()
+  // As an earlier process left it that was killed.
+  await stage.nft6.run([{ verb: 'add-table', table: 'sealane_gateway' }])
+  stage.put(DUAL_PARIS, PARIS_GW)
+  stage.probes.alive.add('246.0.2.0')
+  stage.start()
+  await stage.until(() => stage.connection('paris')?.state === 'up', 'up')
+  const alone = stage.kernel()
+  t.strictSame(sixes(), [], 'nothing of IPv6 without a pod CIDR of it')
+  t.notMatch(alone, 'fd42:2')
+  t.strictSame([await forwarding(), await stage.sysctl.read(OFF)], ['0', '1'])
+
+  stage.put(DUAL_MILANO)
+  await stage.until(() => stage.kernel().includes('fd42:2::/48 dev sealane0'), 'IPv6 is carried')
+  t.strictSame(sixes(), [
+    'ip -6 route replace fd42:2::/48 dev sealane0 table 7311 proto 173 src fd42:1::1',
+    'ip -6 rule add not fwmark 0x1073 priority 74 lookup 7311 protocol 173',
+    'ip6 sealane_gateway',
+  ])
+  t.match(stage.wireguard.toString(), 'AllowedIPs = 244.1.0.0/16, fd42:2::/48, 246.0.2.0/32')
+  t.strictSame([await forwarding(), await stage.sysctl.read(OFF)], ['1', '0'])
+  const transactions = stage.nft6.accepted.length
+  await stage.pass(65_000)
+  t.equal(stage.nft6.accepted.length, transactions, 'the table is left alone')
+
+  stage.put(MILANO)
+  await stage.until(() => stage.nft6.tableNames().length === 0, 'the table is gone')
+  t.equal(stage.kernel(), alone, 'and so is all the rest')
+  stage.put(DUAL_MILANO)
+  await stage.until(() => sixes().length === 3, 'it is back')
+
+  stage.put(membership('milano', 'leaving'))
+  await stage.ended
+  t.equal(stage.kernel(), before, 'the kernel is as it was')
+  t.equal(await forwarding(), '0')
+})
+
+t.test('a kernel without IPv6 carries IPv4, and says so', async (t) => {
+  const stage = new Stage(t)
+  const read = stage.sysctl.read.bind(stage.sysctl)
+  stage.sysctl.read = (name) => (name.startsWith('net/ipv6/') ? Promise.resolve(undefined) : read(name))
+  stage.routes.replaceRoute = notIpv6(stage.routes.replaceRoute.bind(stage.routes))
+  stage.put(DUAL_MILANO, DUAL_PARIS, PARIS_GW)
+  stage.probes.alive.add('246.0.2.0')
+  stage.start()
+  await stage.until(() => stage.connection('paris')?.state === 'up', 'up')
+  t.equal(stage.gateway()?.failure, undefined)
+  t.strictSame(stage.status.notReady(), [])
+  t.notMatch(stage.kernel(), /-6 |ip6|fd42/)
+  t.match(stage.wireguard.toString(), 'AllowedIPs = 244.1.0.0/16, 246.0.2.0/32')
+  const reason = 'this kernel has no IPv6, so its lanes carry only IPv4'
+  t.strictSame(
+    stage.logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields),
+    [{ subject: 'Node gw', reason }],
+  )
+})
+
+/** As a kernel does that does not know it. */
+function notIpv6(replace: Stage['routes']['replaceRoute']): Stage['routes']['replaceRoute'] {
+  return (route, signal) =>
+    route.destination.includes(':')
+      ? Promise.reject(new KernelError('EOPNOTSUPP', 'ip -6 route replace', 'not supported by this kernel'))
+      : replace(route, signal)
+}
+
+t.test('without the policy of IPv6 there is no lane', async (t) => {
+  const stage = new Stage(t)
+  stage.put(DUAL_MILANO)
+  stage.nft6.failNext(new KernelError('EPERM', 'nft -f -', 'operation not permitted'))
+  stage.start()
+  await stage.until(() => stage.gateway()?.failure !== undefined, 'failure in the status')
+  t.equal(stage.gateway()?.failure, 'nft -f -: operation not permitted')
+  t.strictSame(stage.wireguard.deviceNames(), [])
+  await stage.until(() => stage.gateway()?.failure === undefined, 'mended by itself')
+  t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
+})
+
 t.test('drift is repaired', async (t) => {
   const stage = new Stage(t)
   stage.put(PARIS, PARIS_GW)
@@ -265,6 +358,6 @@ t.test('where the pods of another node are is one element; the table stays', asy
     `${verb} element ip sealane_gateway elsewhere {\n${elements}\n}`
   t.strictSame(sent(), [
     element('add', '10.42.1.0/24'),
-    `${element('delete', '10.42.1.0/24')}\n${element('add', '10.42.0.9,\n10.42.7.0/26')}`,
+    `${element('delete', '10.42.1.0/24')}\n${element('add', '10.42.7.0/26')}`,
   ])
 })

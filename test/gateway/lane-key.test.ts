@@ -2,7 +2,7 @@
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { LaneKeyError, ensureLaneKey, removeLaneKey } from '../../gateway/lane-key.ts'
+import { LaneKeyError, ensureLaneKey, removeOtherLaneKeys } from '../../gateway/lane-key.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const KEY = Buffer.alloc(32, 7).toString('base64')
@@ -18,8 +18,19 @@ t.test('made on first start, kept afterwards', async (t) => {
     throw new Error('not again')
   })
   t.strictSame(readdirSync(dir), ['lane0.key'], 'nothing is left of the writing')
-  await removeLaneKey(dir, 0)
+  await removeOtherLaneKeys(dir, [])
   t.notOk(existsSync(path))
+})
+
+t.test('keys of other lanes are taken away, and nothing else', async (t) => {
+  const dir = join(temporaryFolder(t), 'gw')
+  await removeOtherLaneKeys(dir, [0])
+  t.notOk(existsSync(dir), 'no folder is fine')
+  for (const lane of [0, 1, 12]) await ensureLaneKey(dir, lane, () => KEY)
+  for (const name of ['lane1.key.old', 'xlane1.key', 'gateway-switched-on-forwarding'])
+    writeFileSync(join(dir, name), '')
+  await removeOtherLaneKeys(dir, [1])
+  t.strictSame(readdirSync(dir).sort(), ['gateway-switched-on-forwarding', 'lane1.key', 'lane1.key.old', 'xlane1.key'])
 })
 
 t.test('two starts at once agree on one key', async (t) => {

@@ -1,12 +1,14 @@
 /** Whole plans as text: what a dry run prints. */
 import t from 'tap'
 import { describeGatewayPlan } from '../../gateway/describe-plan.ts'
+import { podSideAddress } from '../../gateway/plan-lane-routes.ts'
 import { planGateway } from '../../gateway/plan-gateway.ts'
 import { formatNft } from '../../kernel/format-nft.ts'
 import type { DeviceState } from '../../kernel/wireguard.ts'
 import type { GatewayWorld } from '../../gateway/world.ts'
+import { messageOf } from '../support/failure.ts'
 import { equalsGolden } from './support/golden.ts'
-import { NOW, UPTIME, cluster, endpoint, key, peerState, world } from './support/worlds.ts'
+import { NOW, UPTIME, cluster, endpoint, key, node, peerState, world } from './support/worlds.ts'
 
 const OWN = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
@@ -121,5 +123,113 @@ t.test('the nft table', async (t) => {
     ],
     ['no-lanes.nft', overlapping({ lanes: [] })],
   ]
-  for (const [file, w] of rows) equalsGolden(t, formatNft(planGateway(w).nft), file)
+  for (const [file, w] of rows) {
+    const { nft, nft6 } = planGateway(w)
+    equalsGolden(t, formatNft(nft), file)
+    t.strictSame(nft6, [], `${file}: nothing of IPv6`)
+  }
+})
+
+const DUAL_OWN = cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:1::/48'])
+const DUAL_PARIS = cluster('paris', 2, ['10.42.0.0/16', 'fd42:2::/48'], ['244.1.0.0/16', 'fd42:2::/48'])
+const UP: GatewayWorld['health'] = new Map([
+  ['0/paris', { state: 'up', sinceMs: UPTIME - 6000 }],
+  ['1/paris', { state: 'up', sinceMs: UPTIME - 6000 }],
+])
+
+/** Milano and paris are dual-stack, tokyo is not. Both gateways of milano's one node serve a lane. */
+const dual = (facts: Partial<GatewayWorld> = {}): GatewayWorld =>
+  overlapping({
+    own: DUAL_OWN,
+    clusters: [DUAL_OWN, DUAL_PARIS, TOKYO],
+    nodes: [
+      node('gw', '192.0.2.10', '10.42.0.0/24', 'fd42:1::/64'),
+      node('worker', '192.0.2.11', '10.42.1.0/24', 'fd42:1:0:1::/64'),
+    ],
+    addresses: [
+      { device: 'eth0', address: '192.0.2.10/24' },
+      { device: 'eth0', address: '2001:db8:5::10/64' },
+      { device: 'eth0', address: 'fe80::5054:ff:fe00:1/64' },
+      { device: 'cni0', address: '10.42.0.1/24' },
+      { device: 'cni0', address: 'fd42:1::1/64' },
+    ],
+    health: UP,
+    ...facts,
+  })
+
+const TWO_LANES: Partial<GatewayWorld> = {
+  lanes: [
+    { lane: 0, port: 4500 },
+    { lane: 1, port: 4501 },
+  ],
+  endpoints: [PARIS_GW, TOKYO_GW, endpoint('paris', 'gw2', 1, ['public 198.51.100.21:4501'])],
+}
+
+t.test('dual-stack', async (t) => {
+  equalsGolden(t, describeGatewayPlan(dual()), 'dual-stack.txt')
+  equalsGolden(t, describeGatewayPlan(dual(TWO_LANES)), 'dual-stack-two-lanes.txt')
+  const rows: [file: string, world: GatewayWorld][] = [
+    ['dual-stack.nft', dual(TWO_LANES)],
+    ['dual-stack-alone.nft', dual({ clusters: [DUAL_OWN], endpoints: [] })],
+  ]
+  for (const [file, w] of rows) {
+    const { nft, nft6 } = planGateway(w)
+    equalsGolden(t, formatNft(nft) + formatNft(nft6, 'ip6'), file)
+  }
+})
+
+t.test('IPv6 of others is nothing to a cluster without, and IPv4 is planned as if there were none', async (t) => {
+  const others = [OWN, DUAL_PARIS, TOKYO]
+  t.equal(
+    describeGatewayPlan(overlapping({ clusters: others, health: UP })),
+    describeGatewayPlan(overlapping({ health: UP })),
+  )
+  const { nft } = planGateway(dual())
+  t.equal(formatNft(nft), formatNft(planGateway(dual({ own: OWN, clusters: others })).nft))
+})
+
+t.test('without a lane there is no IPv6 in the plan', async (t) => {
+  const { routes, nft6 } = planGateway(dual({ lanes: [] }))
+  t.strictSame(
+    routes.rules.map((rule) => rule.family),
+    [undefined],
+  )
+  t.strictSame(nft6, [])
+})
+
+t.test('a lane that is too narrow for IPv6 carries IPv4 alone', async (t) => {
+  const over = (pathMtu: number): string[] => {
+    const facts = { ...TWO_LANES, pathMtu: new Map([['198.51.100.21', pathMtu]]) }
+    const route = planGateway(dual(facts)).routes.routes.find(({ destination }) => destination === 'fd42:2::/48')
+    return route?.nextHops.map(({ device, via }) => `${via ?? ''} ${device}`) ?? []
+  }
+  t.strictSame(over(1340), ['fe80::1 sealane0', 'fe80::1 sealane1'], 'an MTU of 1280')
+  t.strictSame(over(1339), [' sealane0'], 'an MTU of 1279')
+})
+
+t.test('pod CIDRs that are called by their own name are not rewritten', async (t) => {
+  const mixed = cluster('milano', 1, ['10.42.0.0/16', '10.99.0.0/16'], ['244.0.0.0/16', '10.99.0.0/16'])
+  const text = formatNft(planGateway(overlapping({ own: mixed, clusters: [mixed, PARIS] })).nft)
+  t.match(text, 'ip daddr != { 244.0.0.0/16, 10.99.0.0/16, 246.0.1.0 }')
+  t.strictSame(
+    [...text.matchAll(/ip (?:saddr|daddr) \S+ ip (?:saddr|daddr) set .*/g)].map(([rule]) => rule),
+    [
+      'ip daddr 244.0.0.0/16 ip daddr set ip daddr & 0.0.255.255 | 10.42.0.0',
+      'ip saddr 10.42.0.0/16 ip saddr set ip saddr & 0.0.255.255 | 244.0.0.0',
+    ],
+  )
+  const moved = cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:9::/48'])
+  t.equal(
+    await messageOf(() => planGateway(dual({ own: moved, clusters: [moved] }))),
+    'globalCIDRs[1] "fd42:9::/48": expected podCIDRs[1] itself, fd42:1::/48: IPv6 is not translated',
+  )
+})
+
+t.test('the node sends from an address of its pods, in each family', async (t) => {
+  const w = dual()
+  t.equal(podSideAddress(w, 4), '10.42.0.1')
+  t.equal(podSideAddress(w, 6), 'fd42:1::1')
+  const elsewhere = { ...w, addresses: [...w.addresses.slice(0, 4), { device: 'cni0', address: 'fd42:1:0:7::1/64' }] }
+  t.equal(podSideAddress(elsewhere, 6), 'fd42:1:0:7::1', 'outside its own range, inside the cluster')
+  t.equal(podSideAddress({ ...w, addresses: w.addresses.slice(0, 4) }, 6), undefined)
 })

@@ -5,7 +5,7 @@
  *                   gateway ── uplink ── internet (router) ── uplink ── gateway
  *   far ─ sealane-vx┘                                                     └sealane-vx ─ far
  *
- * Both sites may have the same pod CIDR. `sealane-vx` is a plain veth here: it stands for the overlay between nodes.
+ * Both sites may have the same pod CIDR. With `pods6` they are dual-stack; what is between them is IPv4 all the same. `sealane-vx` is a plain veth here: it stands for the overlay between nodes.
  */
 import { type ChildProcess, spawn } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
@@ -20,19 +20,23 @@ export interface SiteInit {
   readonly cluster: Cluster
   /** First two numbers of its pod addresses: '10.42'. */
   readonly pods: string
+  /** The same for IPv6, where it has that: 'fd42:1:0'. */
+  readonly pods6?: string
   /** Address on the internet and the router's there. */
   readonly address: string
   readonly router: string
   readonly lane: { readonly lane: number; readonly publicAddress?: string }
+  /** Others that the same gateway serves. */
+  readonly moreLanes?: readonly { readonly lane: number; readonly publicAddress?: string }[]
   readonly observedAddress?: string
 }
 
 export interface Site {
   readonly init: SiteInit
   readonly gateway: Netns
-  /** On the gateway's node: <pods>.0.5. */
+  /** On the gateway's node: <pods>.0.5, <pods6>:0::5. */
   readonly pod: Netns
-  /** On another node: <pods>.1.5. */
+  /** On another node: <pods>.1.5, <pods6>:1::5. */
   readonly far: Netns
   readonly folder: string
 }
@@ -65,13 +69,23 @@ const WATCH = `table ip watch {
     udp dport 4500 udp sport 4500 counter name tunnel accept
     counter name other
   }
+}
+table ip6 watch {
+  counter inner { }
+  chain seen {
+    type filter hook prerouting priority -500;
+    ip6 saddr fd00::/8 counter name inner
+    ip6 daddr fd00::/8 counter name inner
+  }
 }`
 
 export async function watched(internet: Netns): Promise<{ inner: number; tunnel: number; other: number }> {
-  const text = await internet.exec('nft', ['list', 'counters', 'table', 'ip', 'watch'])
-  const count = (name: string): number =>
-    Number(new RegExp(`counter ${name} \\{\\s+packets (\\d+)`).exec(text)?.[1] ?? NaN)
-  return { inner: count('inner'), tunnel: count('tunnel'), other: count('other') }
+  const [text = '', text6 = ''] = await Promise.all(
+    ['ip', 'ip6'].map((family) => internet.exec('nft', ['list', 'counters', 'table', family, 'watch'])),
+  )
+  const count = (name: string, from = text): number =>
+    Number(new RegExp(`counter ${name} \\{\\s+packets (\\d+)`).exec(from)?.[1] ?? NaN)
+  return { inner: count('inner') + count('inner', text6), tunnel: count('tunnel'), other: count('other') }
 }
 
 function withSite<T>(init: SiteInit, internet: Netns, folder: string, story: (site: Site) => Promise<T>): Promise<T> {
@@ -118,6 +132,23 @@ async function wireSite(
     await ip(ns, 'link set eth0 up')
     await ip(ns, `route add default via ${pods}.${subnet}.1`)
   }
+  if (init.pods6 !== undefined) await wirePods6(init.pods6, { gateway, pod, far })
+}
+
+/** No duplicate address detection: it takes a second, and nobody else is there. */
+async function wirePods6(
+  pods6: string,
+  { gateway, pod, far }: { gateway: Netns; pod: Netns; far: Netns },
+): Promise<void> {
+  const ip = (ns: Netns, text: string): Promise<string> => ns.exec('ip', ['-6', ...text.split(' ')])
+  for (const [ns, subnet, device] of [
+    [pod, 0, 'br-pods'],
+    [far, 1, 'sealane-vx'],
+  ] as const) {
+    await ip(gateway, `address add ${pods6}:${subnet}::1/64 dev ${device} nodad`)
+    await ip(ns, `address add ${pods6}:${subnet}::5/64 dev eth0 nodad`)
+    await ip(ns, `route add default via ${pods6}:${subnet}::1`)
+  }
 }
 
 /** A gateway process in a site. */
@@ -133,7 +164,7 @@ export class GatewayProcess {
     const { init } = site
     const runner = join(import.meta.dirname, 'run-gateway.ts')
     const lanes = {
-      lanes: [init.lane],
+      lanes: [init.lane, ...(init.moreLanes ?? [])],
       ...(init.observedAddress === undefined ? {} : { observedAddress: init.observedAddress }),
     }
     // wireguard-go's control sockets are files: each site gets its own folder for them.
@@ -203,11 +234,15 @@ export class GatewayProcess {
 }
 
 function siteObjects({ init }: Site): KubeObject[] {
+  const podCIDRs = (subnet: number): [string, ...string[]] => {
+    const { pods, pods6 } = init
+    return [`${pods}.${subnet}.0/24`, ...(pods6 === undefined ? [] : [`${pods6}:${subnet}::/64`])]
+  }
   return [
     membership(init.cluster.spec.id, 'joined'),
     init.cluster,
-    node('gw', init.address, `${init.pods}.0.0/24`),
-    node('worker', `${init.address}9`, `${init.pods}.1.0/24`),
+    node('gw', init.address, ...podCIDRs(0)),
+    node('worker', `${init.address}9`, ...podCIDRs(1)),
   ]
 }
 

@@ -13,18 +13,18 @@ export async function pings(from: Netns, to: string, ...options: string[]): Prom
 }
 
 export const POD_PROGRAMS = {
-  /** Answers each TCP connection and each datagram with who called and how many bytes came. */
+  /** Answers each TCP connection and each datagram with who called and how many bytes came. Argument: '::' for IPv6. */
   server: `
-    const net = require('node:net'), dgram = require('node:dgram')
+    const net = require('node:net'), dgram = require('node:dgram'), host = process.argv[1] ?? '0.0.0.0'
     net.createServer({ allowHalfOpen: true }, (socket) => {
       let bytes = 0
       socket.on('error', () => undefined)
       socket.on('data', (chunk) => { bytes += chunk.length })
       socket.on('end', () => socket.end(socket.remoteAddress + ' ' + bytes))
-    }).listen(8080, '0.0.0.0', () => {
-      const udp = dgram.createSocket('udp4')
+    }).listen(8080, host, () => {
+      const udp = dgram.createSocket(host === '::' ? 'udp6' : 'udp4')
       udp.on('message', (bytes, from) => udp.send(Buffer.concat([Buffer.from(from.address + ' ' + bytes.length), Buffer.alloc(bytes.length)]), from.port, from.address))
-      udp.bind(8080, () => console.log('ready'))
+      udp.bind(8080, host, () => console.log('ready'))
     })`,
   tcp: `
     const socket = require('node:net').connect(8080, process.argv[1], () => socket.end(Buffer.alloc(200000)))
@@ -32,13 +32,13 @@ export const POD_PROGRAMS = {
     socket.on('error', (error) => { console.log(error.code ?? error.message); process.exit() })
     socket.pipe(process.stdout)`,
   udp: `
-    const socket = require('node:dgram').createSocket('udp4')
+    const socket = require('node:dgram').createSocket(process.argv[1].includes(':') ? 'udp6' : 'udp4')
     socket.on('message', (bytes) => { console.log(bytes.toString().replace(/\\0.*$/s, '')); process.exit() })
     socket.send(Buffer.alloc(Number(process.argv[2])), 8080, process.argv[1])
     setTimeout(() => { console.log('timeout'); process.exit() }, 5000)`,
   /** What a datagram to a port that nobody listens on brings. */
   closed: `
-    const socket = require('node:dgram').createSocket('udp4')
+    const socket = require('node:dgram').createSocket(process.argv[1].includes(':') ? 'udp6' : 'udp4')
     socket.on('error', (error) => { console.log(error.code); process.exit() })
     socket.connect(9, process.argv[1], () => socket.send('x'))
     setTimeout(() => { console.log('timeout'); process.exit() }, 3000)`,

@@ -46,6 +46,7 @@ const deps = {
   cluster,
   routes,
   nft: new NftCommand(),
+  nft6: new NftCommand({ family: 'ip6' }),
   wireguard: new WgCommand({ routes, clock }),
   sysctl: new ProcSysctl(),
 }

@@ -2,12 +2,14 @@
 import { join } from 'node:path'
 import type { Test } from 'tap'
 import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
-import { type GatewayConfigInit, gatewayConfig, runGateway } from '../../../gateway/main.ts'
+import { runLabelledGateway } from '../../../gateway/labelled-gateway.ts'
+import { type GatewayConfigInit, type GatewayDeps, gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { FakeNft } from '../../../kernel/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake-sysctl.ts'
 import { FakeWireguard } from '../../../kernel/fake-wireguard.ts'
-import type { Endpoint, Gateway, KubeObject } from '../../../model/objects.ts'
+import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../../../model/gateway-node.ts'
+import type { Endpoint, Gateway, KubeObject, Node } from '../../../model/objects.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
@@ -38,8 +40,9 @@ export class Stage {
     defaultDevice: 'eth0',
   })
   readonly nft = new FakeNft()
+  readonly nft6 = new FakeNft({ family: 'ip6' })
   readonly wireguard = new FakeWireguard({ routes: this.routes, driver: 'userspace' })
-  readonly sysctl = new FakeSysctl()
+  readonly sysctl = new FakeSysctl({ 'net.ipv4.ip_forward': '0', 'net.ipv6.conf.all.forwarding': '0' })
   readonly probes = new FakeProbes()
   readonly logger = new CapturingLogger()
   readonly status = new StatusBoard()
@@ -52,28 +55,62 @@ export class Stage {
     this.stateDir = join(temporaryFolder(t), 'gw')
     this.before = this.kernel()
     this.sysctl.provideDevice('sealane0')
+    this.sysctl.provideDevice('sealane1')
     for (const object of [membership('milano', 'joined'), MILANO, node('gw', '192.0.2.10', '10.42.0.0/24')])
       this.objects.put(object)
     t.teardown(() => this.stop().catch(() => undefined))
   }
 
   start(init: Partial<GatewayConfigInit> = {}): void {
-    const { clock, logger, status, routes, nft, wireguard, sysctl } = this
-    const deps = {
+    this.#stopping = new AbortController()
+    this.#running = runGateway(this.#deps(), this.#config(init), this.#stopping.signal)
+  }
+
+  /** As on a real cluster: the lane is that of the Node's label. `askNode` is the API at the end of the process. */
+  startLabelled(
+    askNode: (signal: AbortSignal) => Promise<Node | undefined> = () => Promise.resolve(this.node()),
+  ): void {
+    this.#stopping = new AbortController()
+    const init = {
+      node: 'gw',
+      askNode,
+      configOf: (lanes: readonly GatewayLane[]) => this.#config({ lanes }),
+    }
+    const node = this.node()
+    const first = node === undefined ? undefined : gatewayLane(node)
+    this.#running = runLabelledGateway(this.#deps(), init, first, this.#stopping.signal)
+  }
+
+  /** The Node with that label; undefined takes the label off. */
+  label(lane: string | undefined, annotations: Record<string, string> = {}): void {
+    const { metadata, ...rest } = this.node() ?? node('gw', '192.0.2.10', '10.42.0.0/24')
+    const labels = lane === undefined ? {} : { [LABEL_GATEWAY]: lane }
+    this.put({ ...rest, metadata: { ...metadata, labels, annotations } })
+  }
+
+  node(): Node | undefined {
+    return this.objects.get('Node', 'gw')
+  }
+
+  #config(init: Partial<GatewayConfigInit>) {
+    return gatewayConfig({ node: 'gw', version: '1', stateDir: this.stateDir, lanes: [{ lane: 0 }], ...init })
+  }
+
+  #deps(): GatewayDeps {
+    const { clock, logger, status, routes, nft, nft6, wireguard, sysctl } = this
+    return {
       clock,
       logger,
       status,
       routes,
       nft,
+      nft6,
       wireguard,
       sysctl,
       metrics: createMetrics('gateway'),
       cluster: this.objects,
       openProbeSocket: this.probes.openSocket,
     }
-    const config = gatewayConfig({ node: 'gw', version: '1', stateDir: this.stateDir, lanes: [{ lane: 0 }], ...init })
-    this.#stopping = new AbortController()
-    this.#running = runGateway(deps, config, this.#stopping.signal)
   }
 
   stop(): Promise<void> {
@@ -116,7 +153,12 @@ export class Stage {
   }
 
   kernel(): string {
-    return [this.routes.toString(), this.wireguard.toString(), this.nft.tableNames().join()].join('\n')
+    return [
+      this.routes.toString(),
+      this.wireguard.toString(),
+      ...this.nft.tableNames(),
+      ...this.nft6.tableNames().map((name) => `ip6 ${name}`),
+    ].join('\n')
   }
 
   routed(): string[] {

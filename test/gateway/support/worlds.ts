@@ -64,12 +64,13 @@ function candidate(text: string): EndpointCandidate {
   return { kind: kind as EndpointCandidate['kind'], address, port: Number(port) }
 }
 
-export function node(name: string, internalIp: string, podCIDR?: string): Node {
+export function node(name: string, internalIp: string, ...podCIDRs: readonly string[]): Node {
+  const [podCIDR] = podCIDRs
   return {
     apiVersion: 'v1',
     kind: 'Node',
     metadata: { name },
-    ...(podCIDR === undefined ? {} : { spec: { podCIDR, podCIDRs: [podCIDR] } }),
+    ...(podCIDR === undefined ? {} : { spec: { podCIDR, podCIDRs } }),
     status: { addresses: [{ type: 'InternalIP', address: internalIp }] },
   }
 }

@@ -1,0 +1,39 @@
+/** A gateway that has been taken over: no policy of its own, routes and WireGuard as it likes. */
+import { join } from 'node:path'
+import { type DropReason, dropCounter } from '../../../gateway/drop-reasons.ts'
+import { parseCounters } from '../../../kernel/parse-nft.ts'
+import type { Running } from './two-gateways.ts'
+
+export interface TakeOverInit {
+  /** Addresses that it gives itself. */
+  readonly own: readonly string[]
+  /** What it sends into the lane, before its own routes and addresses are asked. */
+  readonly targets: readonly string[]
+}
+
+export async function takeOver({ process, site }: Running, { own, targets }: TakeOverInit): Promise<void> {
+  const { gateway, folder } = site
+  await process.stop('SIGKILL')
+  await gateway.exec('nft', ['delete', 'table', 'ip', 'sealane_gateway'])
+  // Only there where the site is dual-stack.
+  await gateway.tryExec('nft', ['delete', 'table', 'ip6', 'sealane_gateway'])
+  const inside = 'mount -t tmpfs tmpfs /run && mkdir /run/wireguard && mount --bind "$0" /run/wireguard && exec "$@"'
+  const wg = (...args: string[]): Promise<string> =>
+    gateway.exec('unshare', ['-m', 'sh', '-c', inside, join(folder, 'wireguard'), 'wg', ...args])
+  const key = (await wg('show', 'sealane0', 'peers')).trim()
+  await wg('set', 'sealane0', 'peer', key, 'allowed-ips', '0.0.0.0/0,::/0')
+  for (const address of own) await gateway.exec('ip', ['address', 'add', host(address), 'dev', 'lo'])
+  for (const address of targets) {
+    await gateway.exec('ip', ['route', 'replace', host(address), 'dev', 'sealane0', 'table', '7311'])
+  }
+}
+
+/** What the policy of a gateway has dropped for that reason. */
+export async function dropped({ site }: Running, reason: DropReason, family: 'ip' | 'ip6' = 'ip'): Promise<number> {
+  const text = await site.gateway.exec('nft', ['list', 'counters', 'table', family, 'sealane_gateway'])
+  return parseCounters(text).get(dropCounter(reason)) ?? NaN
+}
+
+function host(address: string): string {
+  return `${address}/${address.includes(':') ? 128 : 32}`
+}
