@@ -1,5 +1,6 @@
 /** Makes the kernel agree with a route plan: reads what is there, adds before it deletes, goes on past failures. */
 import {
+  IPV6_FORWARDING,
   IP_FORWARDING,
   ROUTE_TABLE_FROM_LANES,
   ROUTE_TABLE_LANES,
@@ -18,7 +19,7 @@ import type { NodeRoutes } from './plan-node-routes.ts'
 export interface ApplyRoutesDeps {
   readonly routes: RouteTable
   readonly sysctl: Sysctl
-  /** File that remembers that IP forwarding was switched on by the routeagent. */
+  /** File that remembers that forwarding of IPv4 was switched on by the routeagent; that of IPv6 has one beside it. */
   readonly forwardingMarker: string
 }
 
@@ -29,6 +30,8 @@ export interface RouteApplication {
 }
 
 const OUR_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_NODE])
+
+const FORWARDING: readonly string[] = [IP_FORWARDING, IPV6_FORWARDING]
 
 /** Idempotent. What failed is told, not thrown; the next run reads the kernel again. */
 export async function applyNodeRoutes(
@@ -61,7 +64,9 @@ export async function removeNodeRoutes(deps: ApplyRoutesDeps, signal: AbortSigna
   if (links.some((link) => link.name === VXLAN_DEVICE)) {
     await steps.run(() => routes.deleteLink(VXLAN_DEVICE, signal), isNotFound)
   }
-  await steps.run(() => restoreForwarding(sysctl, forwardingMarker), never)
+  for (const name of FORWARDING) {
+    await steps.run(() => restoreForwarding(sysctl, markerOf(forwardingMarker, name), name), never)
+  }
   return steps
 }
 
@@ -104,9 +109,14 @@ async function ensureSysctls(deps: ApplyRoutesDeps, plan: NodeRoutes, steps: Ste
   const { sysctl, forwardingMarker } = deps
   for (const { name, value } of plan.sysctls) {
     if ((await sysctl.read(name))?.trim() === value) continue
-    if (name === IP_FORWARDING) await steps.run(() => ensureForwarding(sysctl, forwardingMarker), never)
-    else await steps.run(() => sysctl.write(name, value), never)
+    if (FORWARDING.includes(name)) {
+      await steps.run(() => ensureForwarding(sysctl, markerOf(forwardingMarker, name), name), never)
+    } else await steps.run(() => sysctl.write(name, value), never)
   }
+}
+
+function markerOf(forwardingMarker: string, setting: string): string {
+  return setting === IPV6_FORWARDING ? `${forwardingMarker}-ipv6` : forwardingMarker
 }
 
 type Stale = (() => Promise<void>)[]
@@ -182,12 +192,13 @@ async function applyRules(
   stale.push(...diff.remove.map((rule) => () => routes.deleteRule(rule, signal)))
 }
 
-// A gateway process of an earlier release has its rule further back. This node's own lanes must stay before the way
-// over the other gateway nodes, so the rule to that way waits where that release had it, until the gateway follows.
+// A gateway process of an earlier release, which knows IPv4 alone, has its rule further back. This node's own lanes must
+// stay before the way over the other gateway nodes, so the rule to that way waits where that release had it, until the
+// gateway follows.
 function afterLanes(desired: readonly Rule[], all: readonly Rule[]): Rule[] {
   const waits = all.some((rule) => rule.table === ROUTE_TABLE_LANES && rule.priority > RULE_NODE)
   return desired.map((rule) =>
-    waits && rule.table === ROUTE_TABLE_NODE ? { ...rule, priority: RULE_NODE_BEFORE } : rule,
+    waits && rule.table === ROUTE_TABLE_NODE && rule.family !== 6 ? { ...rule, priority: RULE_NODE_BEFORE } : rule,
   )
 }
 
@@ -222,7 +233,7 @@ function routeText(route: Route): string {
 }
 
 function ruleKey(rule: Rule): string {
-  return [rule.table, rule.priority, rule.inputDevice ?? '', rule.exceptMark ?? ''].join(' ')
+  return [rule.family ?? 4, rule.table, rule.priority, rule.inputDevice ?? '', rule.exceptMark ?? ''].join(' ')
 }
 
 function never(): boolean {

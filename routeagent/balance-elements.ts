@@ -5,23 +5,38 @@
  *   pick-N    : draws one of N slots at random; client-N: by the client's address
  *   slot-K    : address . protocol . port → backend address . port
  *   no-backends: address . protocol . port of services that nobody serves: refused
+ *   none-here  : address . protocol . port of services that only other nodes may use: dropped
  *
  * Maps only: the number of chains follows from the largest service, not from the number of services.
  */
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import type { NftElement, NftMapType, NftStatement } from '../kernel/nft-transaction.ts'
+import type { AddressFamily } from './address-family.ts'
 import type { PortChange } from './plan-balancing.ts'
 import type { PortPlan } from './plan-service.ts'
 
 const TABLE = NFT_TABLE_NODE
 export const MAP_SERVICES = 'services'
 export const SET_NO_BACKENDS = 'no-backends'
-const PORT_KEY = 'ipv4_addr . inet_proto . inet_service'
-const LOOKUP = 'ip daddr . meta l4proto . th dport'
+export const SET_NONE_HERE = 'none-here'
 
-export const SERVICES_TYPE: NftMapType = { kind: 'map', key: PORT_KEY, value: 'verdict' }
-export const NO_BACKENDS_TYPE: NftMapType = { kind: 'set', key: PORT_KEY }
-const SLOT_TYPE: NftMapType = { kind: 'map', key: PORT_KEY, value: 'ipv4_addr . inet_service' }
+export function servicesType(family: AddressFamily): NftMapType {
+  return { kind: 'map', key: portKeyType(family), value: 'verdict' }
+}
+
+/** Of the sets of ports that are not balanced. */
+export function unservedType(family: AddressFamily): NftMapType {
+  return { kind: 'set', key: portKeyType(family) }
+}
+
+/** What is looked up in all of these maps. */
+export function portLookup({ nft }: AddressFamily): string {
+  return `${nft} daddr . meta l4proto . th dport`
+}
+
+function portKeyType({ type }: AddressFamily): string {
+  return `${type} . inet_proto . inet_service`
+}
 
 /** Desired elements by map name, then by key; the value of a set's element is undefined. */
 export type ElementMaps = ReadonlyMap<string, ReadonlyMap<string, string | undefined>>
@@ -39,6 +54,7 @@ export function balanceElements(ports: ReadonlyMap<string, PortPlan>): ElementMa
   const maps = new Map<string, Map<string, string | undefined>>([
     [MAP_SERVICES, new Map<string, string | undefined>()],
     [SET_NO_BACKENDS, new Map<string, string | undefined>()],
+    [SET_NONE_HERE, new Map<string, string | undefined>()],
   ])
   for (const [key, plan] of ports) {
     for (const { map, value } of portElements(plan)) {
@@ -105,6 +121,7 @@ export const NO_SCAFFOLD: Scaffold = { slots: 0, picks: new Set() }
 export function scaffold(
   plans: Iterable<PortPlan>,
   existing: Scaffold,
+  family: AddressFamily,
 ): { readonly statements: readonly NftStatement[]; readonly result: Scaffold } {
   const picks = new Map<string, PortPlan>()
   let slots = existing.slots
@@ -115,24 +132,28 @@ export function scaffold(
     if (!existing.picks.has(name)) picks.set(name, plan)
   }
   const statements: NftStatement[] = []
-  for (let slot = existing.slots; slot < slots; slot++) statements.push(...slotStatements(slot))
-  for (const name of [...picks.keys()].sort()) statements.push(...pickStatements(name, picks.get(name) as PortPlan))
+  for (let slot = existing.slots; slot < slots; slot++) statements.push(...slotStatements(slot, family))
+  for (const name of [...picks.keys()].sort()) {
+    statements.push(...pickStatements(name, picks.get(name) as PortPlan, family))
+  }
   return { statements, result: { slots, picks: new Set([...existing.picks, ...picks.keys()]) } }
 }
 
-function slotStatements(slot: number): NftStatement[] {
+function slotStatements(slot: number, family: AddressFamily): NftStatement[] {
   const name = slotName(slot)
+  const type = { kind: 'map', key: portKeyType(family), value: `${family.type} . inet_service` } as const
+  const rule = `dnat ${family.nft} to ${portLookup(family)} map @${name}`
   return [
-    { verb: 'add-map', table: TABLE, map: name, type: SLOT_TYPE },
+    { verb: 'add-map', table: TABLE, map: name, type },
     { verb: 'add-chain', table: TABLE, chain: name },
-    { verb: 'add-rule', table: TABLE, chain: name, rule: `dnat ip to ${LOOKUP} map @${name}` },
+    { verb: 'add-rule', table: TABLE, chain: name, rule },
   ]
 }
 
-function pickStatements(name: string, plan: PortPlan): NftStatement[] {
+function pickStatements(name: string, plan: PortPlan, { nft }: AddressFamily): NftStatement[] {
   const count = plan.slots.length
   // The seed only has to be the same on all nodes, so that a client finds its pod again from another node.
-  const draw = plan.pick === 'client' ? `jhash ip saddr mod ${count} seed 0x5ea1a9e` : `numgen random mod ${count}`
+  const draw = plan.pick === 'client' ? `jhash ${nft} saddr mod ${count} seed 0x5ea1a9e` : `numgen random mod ${count}`
   const verdicts = Array.from({ length: count }, (_, slot) => `${slot} : goto ${slotName(slot)}`).join(', ')
   // numgen and jhash modulo 1 are refused by the kernel, and there is nothing to draw.
   const rule = count === 1 ? `goto ${slotName(0)}` : `${draw} vmap { ${verdicts} }`
@@ -143,7 +164,9 @@ function pickStatements(name: string, plan: PortPlan): NftStatement[] {
 }
 
 function portElements(plan: PortPlan): { readonly map: string; readonly value: string | undefined }[] {
-  if (plan.slots.length === 0) return [{ map: SET_NO_BACKENDS, value: undefined }]
+  if (plan.slots.length === 0) {
+    return [{ map: plan.dropped === true ? SET_NONE_HERE : SET_NO_BACKENDS, value: undefined }]
+  }
   return [
     { map: MAP_SERVICES, value: `goto ${pickName(plan)}` },
     ...plan.slots.map((target, slot) => ({ map: slotName(slot), value: target })),

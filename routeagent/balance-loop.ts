@@ -1,19 +1,23 @@
 /**
- * Drives table sealane_node. The first run replaces the table at one stroke; later ones send only the elements of
- * the services that changed; a look at the kernel every RESYNC_MS repairs what others did to it.
+ * Drives table sealane_node of one family. The first run replaces the table at one stroke; later ones send only the
+ * elements of the services that changed; a look at the kernel every RESYNC_MS repairs what others did to it. While the
+ * cluster has no pods of the family there is no table.
  */
+import { isNotFound } from '../kernel/errors.ts'
 import type { Nft } from '../kernel/nft.ts'
 import { formatNft } from '../kernel/format-nft.ts'
 import type { NftStatement } from '../kernel/nft-transaction.ts'
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
+import { type AddressFamily, addressFamily, plannedFamilies } from './address-family.ts'
 import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
 import { type TableShape, elementRepair, parseListing, sameShape, sameTexts, shapeOf } from './check-table.ts'
 import { RESYNC_MS } from './config.ts'
 import type { FactsReader } from './facts-reader.ts'
 import type { LocalBackends } from './local-backends.ts'
 import type { RouteAgentMetrics } from './metrics.ts'
+import { ownCluster } from './own-ranges.ts'
 import { BalancePlanner, type PortChange } from './plan-balancing.ts'
 import { type NodeNftWorld, nodeNftWorld, planNodeNft } from './plan-node-nft.ts'
 import type { NodeRouteWorld } from './plan-node-routes.ts'
@@ -22,6 +26,7 @@ import { type RouteAgentCaches, readWorld, withFacts } from './world.ts'
 
 export interface BalanceLoopDeps {
   readonly caches: RouteAgentCaches
+  /** Its family is the one that is balanced. */
   readonly nft: Nft
   readonly facts: FactsReader
   readonly clock: Clock
@@ -44,17 +49,21 @@ interface Applied {
 export class BalanceLoop {
   readonly #deps: BalanceLoopDeps
   readonly #node: string
+  readonly #family: AddressFamily
   #planner: BalancePlanner | undefined
   #world: NodeNftWorld | undefined
   /** Undefined: not known what the kernel has, so the next run replaces the table. */
   #applied: Applied | undefined
   #lastCheckMs = 0
   #worldChanged = true
+  /** No pods of the family, and no table. */
+  #resting = false
   notReady: string | undefined = 'nothing applied yet'
 
   constructor(deps: BalanceLoopDeps, init: { readonly node: string }) {
     this.#deps = deps
     this.#node = init.node
+    this.#family = addressFamily(deps.nft.family === 'ip' ? 4 : 6)
   }
 
   /** Follows the caches; calls `poke` after each change. Gives the function that ends it. */
@@ -95,12 +104,19 @@ export class BalanceLoop {
     const started = this.#deps.clock.monotonic()
     // A little early counts: the loop's own half minute begins before this one's.
     const checking = started - this.#lastCheckMs >= 0.9 * RESYNC_MS
-    if (this.#worldChanged || checking || this.#planner === undefined) {
+    if (this.#worldChanged || checking || (this.#planner === undefined && !this.#resting)) {
       if (!(await this.#readWorld(checking, signal))) return
     }
     const planner = this.#planner
     const world = this.#world
-    if (planner === undefined || world === undefined) return
+    if (planner === undefined || world === undefined) {
+      if (!this.#resting) await this.#rest(signal)
+      // Also when it rested before: the world may have been away in between.
+      this.notReady = undefined
+      if (checking) this.#lastCheckMs = started
+      return
+    }
+    this.#resting = false
     const changes = planner.takeChanges()
     try {
       const applied = this.#applied
@@ -128,9 +144,11 @@ export class BalanceLoop {
     }
     this.#worldChanged = false
     try {
+      const { family } = this.#family
       const world = withFacts(reading.world, await facts.read(signal))
-      this.#planner = this.#updatePlanner(world, checking)
-      this.#world = nodeNftWorld(world)
+      const isPlanned = plannedFamilies(ownCluster(world)).includes(family)
+      this.#planner = isPlanned ? this.#updatePlanner(world, checking) : undefined
+      this.#world = isPlanned ? nodeNftWorld(world, family) : undefined
     } catch (error) {
       // Else the next run would go on with the old world, or with none, until the next look at everything.
       this.#worldChanged = true
@@ -141,7 +159,7 @@ export class BalanceLoop {
 
   // Events keep the planner up to date; reading the whole lists now and then makes up for one that was missed.
   #updatePlanner(world: NodeRouteWorld, checking: boolean): BalancePlanner {
-    const context = serviceContext(world)
+    const context = serviceContext(world, this.#family.family)
     const known = this.#planner
     const planner = known ?? new BalancePlanner(context)
     planner.setContext(context)
@@ -152,7 +170,7 @@ export class BalanceLoop {
   }
 
   #isStillFixed(applied: Applied, world: NodeNftWorld): boolean {
-    if (applied.world !== world && applied.ground !== groundOf(world)) return false
+    if (applied.world !== world && applied.ground !== this.#groundOf(world)) return false
     applied.world = world
     return true
   }
@@ -162,7 +180,7 @@ export class BalanceLoop {
     await this.#send('full', plan.statements, signal)
     this.#applied = {
       world,
-      ground: groundOf(world),
+      ground: this.#groundOf(world),
       localBackends: plan.localBackends,
       scaffold: plan.scaffold,
       shape: shapeOf(plan.statements),
@@ -174,7 +192,7 @@ export class BalanceLoop {
   async #applyChanges(applied: Applied, changes: readonly PortChange[], signal: AbortSignal): Promise<void> {
     if (changes.length === 0) return
     const plans = changes.flatMap(({ after }) => (after === undefined ? [] : [after]))
-    const chains = scaffold(plans, applied.scaffold)
+    const chains = scaffold(plans, applied.scaffold, this.#family)
     const elements: ElementChange[] = [...elementChanges(changes), applied.localBackends.apply(changes)]
     await this.#send('delta', [...chains.statements, ...elementStatements(elements)], signal)
     applied.scaffold = chains.result
@@ -211,14 +229,34 @@ export class BalanceLoop {
   }
 
   #countPorts(planner: BalancePlanner): void {
-    let served = 0
-    for (const plan of planner.ports().values()) if (plan.slots.length > 0) served += 1
-    this.#deps.metrics.servicePorts.set(served, { state: 'served' })
-    this.#deps.metrics.servicePorts.set(planner.ports().size - served, { state: 'refused' })
+    const counts = { served: 0, refused: 0, dropped: 0 }
+    for (const { slots, dropped } of planner.ports().values()) {
+      counts[slots.length > 0 ? 'served' : dropped === true ? 'dropped' : 'refused'] += 1
+    }
+    this.#deps.metrics.servicePorts.set(this.#family.family, counts)
+  }
+
+  /** The pods of the family went, or there never were any: a table may be there from another time. */
+  async #rest(signal: AbortSignal): Promise<void> {
+    const { nft, metrics } = this.#deps
+    this.#applied = undefined
+    await removeNodeTable(nft, signal)
+    metrics.servicePorts.set(this.#family.family, { served: 0, refused: 0, dropped: 0 })
+    this.#resting = true
+  }
+
+  // Which backends are local follows from the node's pod networks, also where no rule names them.
+  #groundOf(world: NodeNftWorld): string {
+    return `${world.localCidrs.join(' ')}\n${formatNft(planNodeNft(world), this.#family.nft)}`
   }
 }
 
-// Which backends are local follows from the node's pod networks, also where no rule names them.
-function groundOf(world: NodeNftWorld): string {
-  return `${world.localCidrs.join(' ')}\n${formatNft(planNodeNft(world))}`
+/** Fine where there is none: nothing is sent then. Throws KernelError. */
+export async function removeNodeTable(nft: Nft, signal: AbortSignal): Promise<void> {
+  if (!(await nft.tables(NFT_TABLE_NODE, signal)).includes(NFT_TABLE_NODE)) return
+  try {
+    await nft.run([{ verb: 'delete-table', table: NFT_TABLE_NODE }], signal)
+  } catch (error) {
+    if (!isNotFound(error)) throw error
+  }
 }

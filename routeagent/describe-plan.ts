@@ -8,7 +8,10 @@ import {
   formatRule,
 } from '../kernel/format-ip.ts'
 import { formatNft } from '../kernel/format-nft.ts'
+import type { Family } from '../model/ip.ts'
 import type { EndpointSlice, ServiceImport } from '../model/objects.ts'
+import { addressFamily, plannedFamilies } from './address-family.ts'
+import { ownCluster } from './own-ranges.ts'
 import { BalancePlanner } from './plan-balancing.ts'
 import { nodeNftWorld } from './plan-node-nft.ts'
 import { type NodeRoutePlan, type NodeRouteWorld, planNodeRoutes } from './plan-node-routes.ts'
@@ -19,12 +22,18 @@ export interface RouteAgentWorld extends NodeRouteWorld {
   readonly slices: readonly EndpointSlice[]
 }
 
-/** What `up` would do on this node, as `ip`, `bridge`, `sysctl` and `nft` text. */
+/** What `up` would do on this node, as `ip`, `bridge`, `sysctl` and `nft` text; one transaction for each family. */
 export function describeRouteAgentPlan(world: RouteAgentWorld): string {
-  const planner = new BalancePlanner(serviceContext(world))
+  const families = plannedFamilies(ownCluster(world))
+  return [describeRoutes(planNodeRoutes(world)), ...families.map((family) => describeTable(world, family))].join('\n')
+}
+
+function describeTable(world: RouteAgentWorld, family: Family): string {
+  const planner = new BalancePlanner(serviceContext(world, family))
   planner.replaceAll(world.imports, world.slices)
   planner.takeChanges()
-  return `${describeRoutes(planNodeRoutes(world))}\n# nft -f -\n${formatNft(planTable(nodeNftWorld(world), planner.ports()).statements)}`
+  const { statements } = planTable(nodeNftWorld(world, family), planner.ports())
+  return `# nft -f -\n${formatNft(statements, addressFamily(family).nft)}`
 }
 
 export function describeRoutes(plan: NodeRoutePlan): string {

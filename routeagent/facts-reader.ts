@@ -1,6 +1,7 @@
 /** Reads the facts about this machine that the plans need, and keeps them until the kernel says something changed. */
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
+import { IPV6_FORWARDING } from '../model/kernel-ids.ts'
 import type { KernelFacts } from './node-facts.ts'
 
 export interface FactsReaderDeps {
@@ -30,13 +31,22 @@ export class FactsReader {
     if (this.#kept !== undefined) return this.#kept
     const { routes, sysctl } = this.#deps
     const changes = this.#changes
-    const [links, addresses, mainRoutes, bridgeNetfilter] = await Promise.all([
+    const [links, addresses, mainRoutes, bridgeNetfilter, bridgeNetfilter6, ipv6] = await Promise.all([
       routes.links(signal),
       routes.addresses(signal),
       routes.mainRoutes(signal),
       sysctl.read('net/bridge/bridge-nf-call-iptables'),
+      sysctl.read('net/bridge/bridge-nf-call-ip6tables'),
+      sysctl.read(IPV6_FORWARDING),
     ])
-    const facts = { links, addresses, mainRoutes, bridgeNetfilter: bridgeNetfilter?.trim() }
+    const facts = {
+      links,
+      addresses,
+      mainRoutes,
+      bridgeNetfilter: bridgeNetfilter?.trim(),
+      bridgeNetfilter6: bridgeNetfilter6?.trim(),
+      hasIpv6: ipv6 !== undefined,
+    }
     this.known = facts
     if (changes === this.#changes) this.#kept = facts
     return facts

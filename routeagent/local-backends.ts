@@ -5,21 +5,24 @@
  */
 import type { Prefix } from '../model/ip.ts'
 import type { NftMapType } from '../kernel/nft-transaction.ts'
+import type { AddressFamily } from './address-family.ts'
 import type { ElementChange } from './balance-elements.ts'
-import { type Ipv4Range, inRange, ipv4Number, ipv4Range } from './ipv4-number.ts'
 import type { PortChange } from './plan-balancing.ts'
 import type { PortPlan } from './plan-service.ts'
 
 export const SET_HAIRPIN = 'hairpin'
-export const HAIRPIN_TYPE: NftMapType = { kind: 'set', key: 'ipv4_addr . ipv4_addr' }
+
+export function hairpinType({ type }: AddressFamily): NftMapType {
+  return { kind: 'set', key: `${type} . ${type}` }
+}
 
 /** Counts how many service ports use each local backend: its element goes with the last of them. */
 export class LocalBackends {
-  readonly #ranges: readonly Ipv4Range[]
+  readonly #isLocal: (address: string) => boolean
   readonly #uses = new Map<string, number>()
 
-  constructor(nodePodCidrs: readonly Prefix[]) {
-    this.#ranges = nodePodCidrs.map(ipv4Range)
+  constructor(nodePodCidrs: readonly Prefix[], family: AddressFamily) {
+    this.#isLocal = family.within(nodePodCidrs)
   }
 
   /** Counts the changes in; gives what they mean for the set. */
@@ -48,8 +51,7 @@ export class LocalBackends {
     let found: Set<string> | undefined
     for (const slot of plan?.slots ?? []) {
       const text = slot.slice(0, slot.indexOf(' '))
-      const value = ipv4Number(text)
-      if (value !== undefined && this.#ranges.some((range) => inRange(range, value))) (found ??= new Set()).add(text)
+      if (this.#isLocal(text)) (found ??= new Set()).add(text)
     }
     return found ?? NONE
   }

@@ -1,18 +1,16 @@
 /** The routeagent of one node: the way to the gateways, and clusterset IPs balanced where the client is. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
-import { isNotFound } from '../kernel/errors.ts'
 import type { Nft } from '../kernel/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
-import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import { toldOtherRanges } from '../model/pod-ranges.ts'
 import { Backoff } from '../reconcile/backoff.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { removeNodeRoutes } from './apply-routes.ts'
-import { BalanceLoop } from './balance-loop.ts'
+import { BalanceLoop, removeNodeTable } from './balance-loop.ts'
 import { MIN_INTERVAL_MS, RESYNC_MS, type RouteAgentConfig, forwardingMarker } from './config.ts'
 import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
 import { FactsReader } from './facts-reader.ts'
@@ -23,7 +21,10 @@ import { type RouteAgentCaches, readWorld, routeAgentCaches, withFacts } from '.
 export interface RouteAgentDeps extends ComponentDeps {
   readonly cluster: ClusterApi
   readonly routes: RouteTable
+  /** Tables of family ip. */
   readonly nft: Nft
+  /** Tables of family ip6. */
+  readonly nft6: Nft
   readonly sysctl: Sysctl
   /** Absent: segments off the overlay are not held back to be joined. */
   readonly coalescing?: ReceiveCoalescing
@@ -43,18 +44,25 @@ export async function runRouteAgent(
   const logger = deps.logger.child({ component: 'routeagent', node: config.node })
   const facts = new FactsReader(deps)
   const routeLoop = new RouteLoop({ ...deps, caches, facts, logger, metrics }, config)
-  const balanceLoop = new BalanceLoop({ ...deps, caches, facts, logger, metrics }, config)
   const routes = reconcileLoop({ ...deps, logger }, metrics, 'routes', (s) => routeLoop.reconcile(s))
-  const balance = reconcileLoop({ ...deps, logger }, metrics, 'balance', (s) => balanceLoop.reconcile(s))
+  const balancing = [
+    { loop: 'balance', nft: deps.nft, logger },
+    { loop: 'balance-ipv6', nft: deps.nft6, logger: logger.child({ family: 'IPv6' }) },
+  ].map(({ loop, nft, logger }) => {
+    const balance = new BalanceLoop({ ...deps, nft, caches, facts, logger, metrics }, config)
+    return { balance, runs: reconcileLoop({ ...deps, logger }, metrics, loop, (s) => balance.reconcile(s)) }
+  })
 
   deps.status.readiness('routes', () => routeLoop.notReady)
-  deps.status.readiness('balance', () => balanceLoop.notReady)
+  deps.status.readiness('balance', () =>
+    balancing.map(({ balance }) => balance.notReady).find((why) => why !== undefined),
+  )
   deps.status.plan('routeagent', () => describeNow(caches, facts, config))
 
   const leaving = new AbortController()
   const stops = [
     onLeaving(caches, () => leaving.abort()),
-    balanceLoop.follow(() => balance.poke()),
+    ...balancing.map(({ balance, runs }) => balance.follow(() => runs.poke())),
     ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints, caches.gateways].map((cache) =>
       cache.onChange(() => routes.poke()),
     ),
@@ -63,13 +71,15 @@ export async function runRouteAgent(
     }),
     deps.routes.onChange(() => {
       facts.invalidate()
-      balanceLoop.factsChanged()
       routes.poke()
-      balance.poke()
+      for (const { balance, runs } of balancing) {
+        balance.factsChanged()
+        runs.poke()
+      }
     }),
   ]
   const until = AbortSignal.any([signal, leaving.signal])
-  await Promise.all([routes.run(until), balance.run(until)])
+  await Promise.all([routes, ...balancing.map(({ runs }) => runs)].map((loop) => loop.run(until)))
   for (const stop of stops) stop()
   if (leaving.signal.aborted) await tearDown(deps, config, signal)
 }
@@ -161,18 +171,10 @@ export async function cleanRouteAgentNode(
   config: RouteAgentConfig,
   signal: AbortSignal,
 ): Promise<void> {
-  await removeTable(deps.nft, signal)
+  for (const nft of [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
   const { failures } = await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, signal)
   if (failures.length > 0) throw new Error(failures.map(messageOf).join('; '))
   await deps.cluster.remove('RouteAgent', config.node, undefined, signal)
-}
-
-async function removeTable(nft: Nft, signal: AbortSignal): Promise<void> {
-  try {
-    await nft.run([{ verb: 'delete-table', table: NFT_TABLE_NODE }], signal)
-  } catch (error) {
-    if (!isNotFound(error)) throw error
-  }
 }
 
 function messageOf(error: unknown): string {

@@ -1,4 +1,5 @@
 /** Everything the routeagent counts. */
+import type { Family } from '../model/ip.ts'
 import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics.ts'
 
 export interface RouteAgentMetrics {
@@ -6,12 +7,36 @@ export interface RouteAgentMetrics {
   readonly runSeconds: Histogram
   readonly driftRepairs: Counter
   readonly transactions: Counter
-  readonly servicePorts: Gauge
+  readonly servicePorts: ServicePorts
   readonly pathGateways: Gauge
   readonly pathMtu: Gauge
   readonly planProblems: Gauge
   readonly podRanges: Gauge
   readonly podRangesCut: Gauge
+}
+
+export interface PortCounts {
+  readonly served: number
+  readonly refused: number
+  readonly dropped: number
+}
+
+/** The tables of both families have ports; told is how many there are in all. */
+export class ServicePorts {
+  readonly #gauge: Gauge
+  readonly #counts = new Map<Family, PortCounts>()
+
+  constructor(gauge: Gauge) {
+    this.#gauge = gauge
+  }
+
+  set(family: Family, counts: PortCounts): void {
+    this.#counts.set(family, counts)
+    for (const state of ['served', 'refused', 'dropped'] as const) {
+      const sum = [...this.#counts.values()].reduce((all, one) => all + one[state], 0)
+      this.#gauge.set(sum, { state })
+    }
+  }
 }
 
 export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
@@ -37,11 +62,13 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
       help: 'Transactions sent to nftables: full replaces the table, delta changes elements',
       labels: ['kind'],
     }),
-    servicePorts: metrics.gauge({
-      name: 'sealane_routeagent_service_ports',
-      help: 'Ports of clusterset IPs by whether they have backends (served) or refuse connections (refused)',
-      labels: ['state'],
-    }),
+    servicePorts: new ServicePorts(
+      metrics.gauge({
+        name: 'sealane_routeagent_service_ports',
+        help: 'Ports of clusterset IPs by what becomes of connections: served, refused for want of backends, or dropped because no backend is on this node and internalTrafficPolicy is Local',
+        labels: ['state'],
+      }),
+    ),
     pathGateways: metrics.gauge({
       name: 'sealane_routeagent_path_gateways',
       help: 'Gateway nodes in use towards a cluster; 0 means unreachable',

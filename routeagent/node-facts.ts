@@ -1,6 +1,7 @@
 /** What this machine's kernel says about itself, as far as the plans need it. Pure. */
 import {
   type Address,
+  type Family,
   type Prefix,
   compareAddresses,
   containsAddress,
@@ -16,6 +17,10 @@ export interface KernelFacts {
   readonly mainRoutes: readonly MainRoute[]
   /** net/bridge/bridge-nf-call-iptables; undefined where the module is not loaded. */
   readonly bridgeNetfilter: string | undefined
+  /** The same for IPv6, bridge-nf-call-ip6tables. */
+  readonly bridgeNetfilter6?: string | undefined
+  /** False where the kernel has no IPv6 (`ipv6.disable=1`). A device where it is switched off is another matter. */
+  readonly hasIpv6?: boolean
 }
 
 /** The device that carries the address; undefined when there is none. */
@@ -34,15 +39,19 @@ export function ownPodAddress(facts: KernelFacts, podCidrs: readonly Prefix[]): 
     .map((a) => parseAddress(addressText(a)))
     .filter((address) => podCidrs.some((prefix) => containsAddress(prefix, address)))
     .sort(compareAddresses)
-  return inside[0] === undefined ? undefined : formatAddress(inside[0])
+  // The first address of an IPv6 network is that of all its routers (RFC 4291 section 2.6.1). Flannel has it, too.
+  const isShared = (address: Address): boolean =>
+    address.family === 6 && podCidrs.some((prefix) => prefix.length < 128 && prefix.value === address.value)
+  const found = inside.find((address) => !isShared(address)) ?? inside[0]
+  return found === undefined ? undefined : formatAddress(found)
 }
 
 /**
  * True when pods of this node hang on a bridge whose traffic netfilter does not see. An answer from one pod to its
  * neighbour then takes the short way over the bridge and would never have its address turned back.
  */
-export function bridgeHidesAnswers(facts: KernelFacts, podCidrs: readonly Prefix[]): boolean {
-  if (facts.bridgeNetfilter === '1') return false
+export function bridgeHidesAnswers(facts: KernelFacts, podCidrs: readonly Prefix[], family: Family): boolean {
+  if ((family === 4 ? facts.bridgeNetfilter : facts.bridgeNetfilter6) === '1') return false
   const bridges = new Set(facts.links.filter((link) => link.kind === 'bridge').map((link) => link.name))
   return facts.addresses.some(
     (a) => bridges.has(a.device) && podCidrs.some((p) => containsAddress(p, parseAddress(addressText(a)))),

@@ -1,10 +1,11 @@
 /**
- * Every imported service port of this node, kept up to date piece by piece. Holds what it was told and nothing
+ * Every imported service port of this node of one family, kept up to date piece by piece. Holds what it was told and nothing
  * else: no clock, no kernel. A change of one service costs the work of one service.
  */
 import { type ServiceKey, serviceKey } from '../model/ids.ts'
 import type { EndpointSlice, ServiceImport } from '../model/objects.ts'
 import { LABEL_SERVICE_NAME } from '../model/spec-constants.ts'
+import { addressFamily } from './address-family.ts'
 import { type PortPlan, type ServiceContext, planService } from './plan-service.ts'
 
 /** One port of one service that is not what it was. */
@@ -50,11 +51,12 @@ export class BalancePlanner {
     if (this.#imports.delete(key)) this.#dirty.add(key)
   }
 
-  /** Slices without the service label are none of ours. */
+  /** Slices without the service label, or of the other family, are none of ours. */
   setSlice(slice: EndpointSlice): void {
     const namespace = slice.metadata.namespace ?? ''
     const id = `${namespace}/${slice.metadata.name}`
-    const service = slice.metadata.labels?.[LABEL_SERVICE_NAME]
+    const isOurs = slice.addressType === addressFamily(this.#context.clustersetIpRange.family).slices
+    const service = isOurs ? slice.metadata.labels?.[LABEL_SERVICE_NAME] : undefined
     const key = service === undefined ? undefined : serviceKey(namespace, service)
     const before = this.#serviceOfSlice.get(id)
     if (before !== undefined && before !== key) this.removeSlice(namespace, slice.metadata.name)
@@ -151,12 +153,15 @@ export class BalancePlanner {
 
 export function samePlan(a: PortPlan | undefined, b: PortPlan | undefined): boolean {
   if (a === undefined || b === undefined) return a === b
-  return a.pick === b.pick && a.slots.length === b.slots.length && a.slots.every((slot, i) => slot === b.slots[i])
+  if (a.pick !== b.pick || a.dropped !== b.dropped || a.slots.length !== b.slots.length) return false
+  return a.slots.every((slot, i) => slot === b.slots[i])
 }
 
 function sameContext(a: ServiceContext, b: ServiceContext): boolean {
   return (
     a.node === b.node &&
+    a.self === b.self &&
+    a.zone === b.zone &&
     a.clustersetIpRange.value === b.clustersetIpRange.value &&
     a.clustersetIpRange.length === b.clustersetIpRange.length &&
     sameSet(a.reachable, b.reachable)

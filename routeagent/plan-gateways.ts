@@ -1,4 +1,5 @@
 /** Which nodes of this cluster lead to a remote cluster, judged by what the gateways report. Pure. */
+import { lanesUp } from '../model/lane-servers.ts'
 import type { Endpoint, Gateway } from '../model/objects.ts'
 import { WIREGUARD_OVERHEAD_IPV6 } from '../model/spec-constants.ts'
 
@@ -21,8 +22,8 @@ export function gatewaysTowards(
   gateways: readonly Gateway[],
 ): GatewayNode[] {
   const reporting = gateways.filter((gateway) => gateway.status !== undefined)
-  const up = reporting.flatMap((gateway) => upLanes(cluster, gateway))
-  if (up.length > 0) return up.sort(byNode)
+  const up = lanesUp(cluster, gateways, ownEndpoints)
+  if (up.size > 0) return reporting.flatMap((gateway) => gatewayNode(gateway, up)).sort(byNode)
   const reported = new Set(reporting.map((gateway) => gateway.metadata.name))
   const unknown = new Set(ownEndpoints.map((e) => e.spec.node).filter((node) => !reported.has(node)))
   return [...unknown].map((node): GatewayNode => ({ node, lanes: 1, mtu: undefined })).sort(byNode)
@@ -33,13 +34,11 @@ export function assumedLaneMtu(underlayMtu: number): number {
   return underlayMtu - WIREGUARD_OVERHEAD_IPV6
 }
 
-function upLanes(cluster: string, gateway: Gateway): GatewayNode[] {
-  const lanes = new Set(
-    (gateway.status?.connections ?? []).filter((c) => c.cluster === cluster && c.state === 'up').map((c) => c.lane),
-  )
-  if (lanes.size === 0) return []
-  const mtus = (gateway.status?.lanes ?? []).filter((lane) => lanes.has(lane.lane)).map((lane) => lane.mtu)
-  return [{ node: gateway.metadata.name, lanes: lanes.size, mtu: mtus.length === 0 ? undefined : Math.min(...mtus) }]
+function gatewayNode({ metadata, status }: Gateway, up: ReturnType<typeof lanesUp>): GatewayNode[] {
+  const lanes = up.get(metadata.name)
+  if (lanes === undefined) return []
+  const mtus = (status?.lanes ?? []).filter((lane) => lanes.has(lane.lane)).map((lane) => lane.mtu)
+  return [{ node: metadata.name, lanes: lanes.size, mtu: mtus.length === 0 ? undefined : Math.min(...mtus) }]
 }
 
 function byNode(a: GatewayNode, b: GatewayNode): number {

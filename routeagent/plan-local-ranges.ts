@@ -9,7 +9,15 @@
  * | addresses of a cloud | `10.1.3.9 dev eni…`, `dev azv…`, `dev lxc…` for each pod |
  * | a bridge or Open vSwitch (Flannel, kube-router, Antrea, OVN-Kubernetes) | the network of the device |
  */
-import { type Prefix, containsAddress, containsPrefix, parseAddress, parsePrefix, prefixOf } from '../model/ip.ts'
+import {
+  type Prefix,
+  addressBits,
+  containsAddress,
+  containsPrefix,
+  parseAddress,
+  parsePrefix,
+  prefixOf,
+} from '../model/ip.ts'
 import { comparePrefixes, isInside } from '../model/pod-ranges.ts'
 import type { InterfaceAddress, Link, MainRoute } from '../kernel/route-table.ts'
 
@@ -17,7 +25,7 @@ export interface KernelRangesInit {
   readonly links: readonly Link[]
   readonly addresses: readonly InterfaceAddress[]
   readonly mainRoutes: readonly MainRoute[]
-  /** Pod CIDRs of the cluster, IPv4. */
+  /** Pod CIDRs of the cluster; what is not of their family is not looked at. */
   readonly podCIDRs: readonly Prefix[]
   /** Device that has the node's InternalIP. */
   readonly underlay: string
@@ -27,9 +35,9 @@ export interface KernelRangesInit {
 export interface KernelRanges {
   /** Networks that the CNI gave to this node. */
   readonly networks: readonly Prefix[]
-  /** Single pods, /32. */
+  /** Single pods. */
   readonly pods: readonly Prefix[]
-  /** Addresses that the machine itself has, /32. */
+  /** Addresses that the machine itself has. */
   readonly addresses: readonly Prefix[]
 }
 
@@ -60,7 +68,7 @@ export function planLocalRanges(init: KernelRangesInit): KernelRanges {
     if (route.via !== undefined) {
       const throughItself = own.includes(route.via) && containsAddress(prefix, parseAddress(route.via))
       if (throughItself) networks.push(...within(prefix, podCIDRs))
-    } else if (prefix.length === 32) {
+    } else if (prefix.length === addressBits(prefix.family)) {
       if (POD_DEVICES.has(kinds.get(device) ?? '') || isSwitch) pods.push(...within(prefix, podCIDRs))
     } else if (isSwitch && own.some((text) => containsAddress(prefix, parseAddress(text)))) {
       networks.push(...within(prefix, podCIDRs))
@@ -68,8 +76,7 @@ export function planLocalRanges(init: KernelRangesInit): KernelRanges {
   }
   const addresses = init.addresses
     .map((entry) => parseAddress(hostOf(entry)))
-    .filter((address) => address.family === 4)
-    .flatMap((address) => within(prefixOf(address, 32), podCIDRs))
+    .flatMap((address) => within(prefixOf(address, addressBits(address.family)), podCIDRs))
   return { networks: distinct(networks), pods: distinct(pods), addresses: distinct(addresses) }
 }
 

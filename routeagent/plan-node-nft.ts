@@ -1,27 +1,39 @@
 /**
- * The fixed part of table sealane_node: base chains and their rules. Pure. The maps that they look into are filled
- * by balance-elements.ts; a packet's way through them is drawn in README.md.
+ * The fixed part of table sealane_node of one family: base chains and their rules. Pure. The maps that they look into are
+ * filled by balance-elements.ts; a packet's way through them is drawn in README.md.
  */
-import { type Prefix, containsPrefix, formatPrefix } from '../model/ip.ts'
+import { type Family, type Prefix, containsPrefix, formatPrefix, ofFamily } from '../model/ip.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../model/kernel-ids.ts'
+import { podPrefixes } from '../model/pod-ranges.ts'
 import type { NftBaseChain, NftElement, NftStatement } from '../kernel/nft-transaction.ts'
-import { MAP_SERVICES, NO_BACKENDS_TYPE, SERVICES_TYPE, SET_NO_BACKENDS } from './balance-elements.ts'
-import { HAIRPIN_TYPE, SET_HAIRPIN } from './local-backends.ts'
+import { type AddressFamily, addressFamily } from './address-family.ts'
+import {
+  MAP_SERVICES,
+  SET_NONE_HERE,
+  SET_NO_BACKENDS,
+  portLookup,
+  servicesType,
+  unservedType,
+} from './balance-elements.ts'
+import { SET_HAIRPIN, hairpinType } from './local-backends.ts'
 import { bridgeHidesAnswers } from './node-facts.ts'
-import { podPrefixes, rangeTexts, rangesOfNode } from './own-ranges.ts'
+import { ownCluster, rangeTexts, rangesOfNode } from './own-ranges.ts'
+import { clustersetRange } from './plan-family-routes.ts'
 import { type NodeRouteWorld, clusterVerdicts } from './plan-node-routes.ts'
 
 const TABLE = NFT_TABLE_NODE
 export const SET_REMOTE = 'remote'
 
+/** All addresses are of the family. */
 export interface NodeNftWorld {
-  /** Pod networks of this cluster, IPv4. */
+  readonly family: Family
+  /** Pod networks of this cluster. */
   readonly podCidrs: readonly string[]
-  /** Pod networks of this node, IPv4. */
+  /** Pod networks of this node. */
   readonly nodePodCidrs: readonly string[]
   /** Where backends may be that run on this node: these networks; all pods where they have no network of their own. */
   readonly localCidrs: readonly string[]
-  /** Prefixes that lead to the other clusters, IPv4. */
+  /** Prefixes that lead to the other clusters. */
   readonly remote: readonly string[]
   readonly clustersetIpRange: string
   /** Pods of this node share a bridge that netfilter does not see: node-facts.ts. */
@@ -29,37 +41,39 @@ export interface NodeNftWorld {
 }
 
 /** The part of the routes' world that matters here. */
-export function nodeNftWorld(world: NodeRouteWorld): NodeNftWorld {
-  const own = world.clusters.find((cluster) => cluster.metadata.name === world.self)
-  const podCidrs = podPrefixes(own)
-  const { networks, scattered } = rangesOfNode(world)
-  const remote = clusterVerdicts(world).clusters.flatMap((cluster) => cluster.prefixes)
+export function nodeNftWorld(world: NodeRouteWorld, family: Family): NodeNftWorld {
+  const podCidrs = podPrefixes(ownCluster(world), family)
+  const { networks, scattered } = rangesOfNode(world, family)
+  const remote = clusterVerdicts(world).clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family))
   return {
+    family,
     podCidrs: rangeTexts(podCidrs),
     nodePodCidrs: rangeTexts(networks),
     // An element too many matches nothing; a table that is made anew with each pod would cost.
     localCidrs: rangeTexts(scattered ? podCidrs : networks),
     remote: withoutContained(remote).map(formatPrefix),
-    clustersetIpRange: world.clustersetIpRange,
-    bridgeHidesAnswers: bridgeHidesAnswers(world.facts, networks),
+    clustersetIpRange: formatPrefix(clustersetRange(world, family)),
+    bridgeHidesAnswers: bridgeHidesAnswers(world.facts, networks, family),
   }
 }
 
 /** Everything but the elements of the service maps: to be sent after `add table` into an empty table. */
 export function planNodeNft(world: NodeNftWorld): NftStatement[] {
+  const family = addressFamily(world.family)
   return [
-    { verb: 'add-map', table: TABLE, map: SET_REMOTE, type: { kind: 'set', key: 'ipv4_addr', flags: ['interval'] } },
+    { verb: 'add-map', table: TABLE, map: SET_REMOTE, type: { kind: 'set', key: family.type, flags: ['interval'] } },
     { verb: 'add-elements', table: TABLE, map: SET_REMOTE, elements: world.remote.map((key): NftElement => ({ key })) },
-    { verb: 'add-map', table: TABLE, map: MAP_SERVICES, type: SERVICES_TYPE },
-    { verb: 'add-map', table: TABLE, map: SET_NO_BACKENDS, type: NO_BACKENDS_TYPE },
-    { verb: 'add-map', table: TABLE, map: SET_HAIRPIN, type: HAIRPIN_TYPE },
-    ...CHAINS.map(({ chain, base }): NftStatement => ({
+    { verb: 'add-map', table: TABLE, map: MAP_SERVICES, type: servicesType(family) },
+    { verb: 'add-map', table: TABLE, map: SET_NO_BACKENDS, type: unservedType(family) },
+    { verb: 'add-map', table: TABLE, map: SET_NONE_HERE, type: unservedType(family) },
+    { verb: 'add-map', table: TABLE, map: SET_HAIRPIN, type: hairpinType(family) },
+    ...chainRows(family).map(({ chain, base }): NftStatement => ({
       verb: 'add-chain',
       table: TABLE,
       chain,
       ...(base === undefined ? {} : { base }),
     })),
-    ...ruleRows(world).map((row): NftStatement => ({ verb: 'add-rule', table: TABLE, ...row })),
+    ...ruleRows(world, family).map((row): NftStatement => ({ verb: 'add-rule', table: TABLE, ...row })),
   ]
 }
 
@@ -68,11 +82,13 @@ interface ChainRow {
   readonly base?: NftBaseChain
 }
 
-const CHAINS: readonly ChainRow[] = [
-  { chain: 'refuse' },
-  // The overlay's own packets need no connection tracking; what is inside them has it where it matters.
+// The overlay's own packets, which are IPv4 whatever is in them, need no connection tracking; that has it where it matters.
+const UNTRACKED: readonly ChainRow[] = [
   { chain: 'untracked-in', base: { type: 'filter', hook: 'prerouting', priority: -300 } },
   { chain: 'untracked-out', base: { type: 'filter', hook: 'output', priority: -300 } },
+]
+
+const CHAINS: readonly ChainRow[] = [
   // One before the usual priorities: a connection to a clusterset IP is ours before kube-proxy or a CNI looks at it.
   { chain: 'balance-forwarded', base: { type: 'nat', hook: 'prerouting', priority: -101 } },
   { chain: 'balance-local', base: { type: 'nat', hook: 'output', priority: -101 } },
@@ -84,32 +100,36 @@ const CHAINS: readonly ChainRow[] = [
   { chain: 'clamp-mss', base: { type: 'filter', hook: 'postrouting', priority: -150 } },
 ]
 
+function chainRows({ family }: AddressFamily): ChainRow[] {
+  return [{ chain: 'refuse' }, ...(family === 4 ? UNTRACKED : []), ...CHAINS]
+}
+
 interface RuleRow {
   readonly chain: string
   readonly rule: string
   readonly comment?: string
 }
 
-function ruleRows(world: NodeNftWorld): RuleRow[] {
+function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
+  const ip = family.nft
   const range = world.clustersetIpRange
-  const port = 'ip daddr . meta l4proto . th dport'
-  const balance = `ip daddr ${range} ${port} vmap @${MAP_SERVICES}`
+  const port = portLookup(family)
+  const balance = `${ip} daddr ${range} ${port} vmap @${MAP_SERVICES}`
   const overlay = `udp dport ${VXLAN_PORT} notrack`
   return [
-    { chain: 'untracked-in', rule: overlay },
-    { chain: 'untracked-out', rule: overlay },
+    ...(family.family === 4 ? UNTRACKED.map(({ chain }) => ({ chain, rule: overlay })) : []),
     { chain: 'balance-forwarded', rule: balance },
     { chain: 'balance-local', rule: balance },
     {
       chain: 'keep-source',
-      rule: `ct status dnat ip saddr . ip daddr @${SET_HAIRPIN} masquerade`,
+      rule: `ct status dnat ${ip} saddr . ${ip} daddr @${SET_HAIRPIN} masquerade`,
       comment: 'a pod that was balanced to itself',
     },
-    ...sameNodeRows(world),
+    ...sameNodeRows(world, ip),
     // A connection is translated once: this claims it, so that a masquerade rule of the CNI, later, does not.
     ...world.podCidrs.map((own) => ({
       chain: 'keep-source',
-      rule: `ip saddr ${own} ip daddr @${SET_REMOTE} snat to ip saddr`,
+      rule: `${ip} saddr ${own} ${ip} daddr @${SET_REMOTE} snat to ${ip} saddr`,
       comment: 'remote pods see the real source',
     })),
     // Two gateway nodes that each believe the other has a way would play ball with a packet.
@@ -119,29 +139,30 @@ function ruleRows(world: NodeNftWorld): RuleRow[] {
       comment: 'no loops between gateway nodes',
     },
     // What still has a clusterset IP here was not balanced. It must not leave by the route that exists for lookups.
-    { chain: 'forward-guard', rule: `ip daddr ${range} goto refuse` },
-    { chain: 'local-guard', rule: `ip daddr ${range} goto refuse` },
+    { chain: 'forward-guard', rule: `${ip} daddr ${range} goto refuse` },
+    { chain: 'local-guard', rule: `${ip} daddr ${range} goto refuse` },
+    { chain: 'refuse', rule: `${port} @${SET_NONE_HERE} drop`, comment: 'backends, but none that this node may use' },
     {
       chain: 'refuse',
       rule: `meta l4proto tcp ${port} @${SET_NO_BACKENDS} reject with tcp reset`,
       comment: 'no backend is ready',
     },
     { chain: 'refuse', rule: `${port} @${SET_NO_BACKENDS} reject`, comment: 'no backend is ready' },
-    { chain: 'refuse', rule: 'reject with icmp type host-unreachable', comment: 'nobody has this address or port' },
+    { chain: 'refuse', rule: `reject with ${family.unreachable}`, comment: 'nobody has this address or port' },
     {
       chain: 'clamp-mss',
-      rule: `tcp flags syn ip daddr @${SET_REMOTE} tcp option maxseg size set rt mtu`,
+      rule: `tcp flags syn ${ip} daddr @${SET_REMOTE} tcp option maxseg size set rt mtu`,
       comment: 'segments that fit the lane',
     },
   ]
 }
 
 // Without this, an answer between two pods on one bridge would reach the caller with the pod's own address.
-function sameNodeRows(world: NodeNftWorld): RuleRow[] {
+function sameNodeRows(world: NodeNftWorld, ip: string): RuleRow[] {
   if (!world.bridgeHidesAnswers) return []
   return world.nodePodCidrs.map((own) => ({
     chain: 'keep-source',
-    rule: `ct status dnat ct original ip daddr ${world.clustersetIpRange} ip saddr ${own} ip daddr ${own} masquerade`,
+    rule: `ct status dnat ct original ${ip} daddr ${world.clustersetIpRange} ${ip} saddr ${own} ${ip} daddr ${own} masquerade`,
     comment: 'the bridge hides answers from netfilter',
   }))
 }

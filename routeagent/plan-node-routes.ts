@@ -2,37 +2,20 @@
  * The way from this node to the other clusters: overlay device, neighbours, routes, rules. Pure.
  * Tables are looked up in the order of their rules (model/kernel-ids.ts): 7310 takes what comes out of a lane to
  * other nodes' pods, 7311 (the gateway's own) leads into this node's lanes, 7312 leads to the gateway nodes and
- * ends in `unreachable`, so that nothing of ours ever falls through to the underlay.
+ * ends in `unreachable`, so that nothing of ours ever falls through to the underlay. Both families have tables and rules
+ * of these numbers; IPv6 is planned only while this cluster has IPv6 pod CIDRs.
  */
-import { formatAddress, formatPrefix } from '../model/ip.ts'
-import {
-  IP_FORWARDING,
-  LANE_MARK,
-  ROUTE_TABLE_FROM_LANES,
-  ROUTE_TABLE_NODE,
-  RULE_FROM_LANES,
-  RULE_NODE,
-  VXLAN_DEVICE,
-  VXLAN_PORT,
-  VXLAN_VNI,
-  laneDevice,
-} from '../model/kernel-ids.ts'
+import { type Prefix, formatAddress } from '../model/ip.ts'
+import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI } from '../model/kernel-ids.ts'
 import type { Cluster, Endpoint, Gateway, Node, RouteAgent } from '../model/objects.ts'
 import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../model/remote-clusters.ts'
 import { VXLAN_OVERHEAD_IPV4 } from '../model/spec-constants.ts'
-import type { ForwardingEntry, Neighbour, NewLink, NextHop, Route, Rule } from '../kernel/route-table.ts'
-import { type KernelFacts, deviceOf, ownPodAddress } from './node-facts.ts'
-import { type OwnRanges, rangesOfNode } from './own-ranges.ts'
+import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../kernel/route-table.ts'
+import { type KernelFacts, deviceOf } from './node-facts.ts'
+import { ownCluster, rangesByFamily } from './own-ranges.ts'
+import { type ClusterPath, type RouteGround, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
 import { type GatewayNode, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
-import {
-  METRIC_VIA_GATEWAY,
-  type OverlayNode,
-  type PlanProblem,
-  hopTo,
-  overlayMac,
-  overlayNodes,
-} from './plan-nodes.ts'
-import { NO_POD_ROUTES, planPodRoutes } from './plan-pod-routes.ts'
+import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from './plan-nodes.ts'
 
 export interface NodeRouteWorld {
   /** This node's name. */
@@ -50,6 +33,8 @@ export interface NodeRouteWorld {
   readonly globalRange: string
   readonly clustersetIpRange: string
   readonly facts: KernelFacts
+  /** This cluster has IPv6 pods, but this kernel no IPv6: `clusters` tells of our IPv4 alone. */
+  readonly ipv6LeftOut?: true
 }
 
 export interface RemotePath {
@@ -71,9 +56,11 @@ export interface NodeRoutes {
   readonly routes: readonly Route[]
   readonly rules: readonly Rule[]
   readonly sysctls: readonly SysctlSetting[]
-  /** For RouteAgent.status. */
+  /** For RouteAgent.status, as podRanges. */
   readonly paths: readonly RemotePath[]
-  readonly ownRanges: OwnRanges
+  readonly podRanges: readonly Prefix[]
+  /** How many ranges there would be more. */
+  readonly podRangesCut: number
   /** Nodes and clusters that are left out, with the reason. */
   readonly problems: readonly PlanProblem[]
 }
@@ -81,16 +68,8 @@ export interface NodeRoutes {
 /** Either the whole plan, or the one reason why this node can have none; then what is in the kernel stays. */
 export type NodeRoutePlan = NodeRoutes | { readonly ok: false; readonly reason: string }
 
-/** Those that end in `unreachable` come after every other. */
-export const METRIC_UNREACHABLE = 0x7fffffff
-
-interface Ground {
-  readonly self: OverlayNode
-  readonly others: readonly OverlayNode[]
-  readonly underlayMtu: number
-  readonly overlayMtu: number
-  readonly source: string | undefined
-}
+/** RFC 8200 section 5. The kernel takes IPv6 off a device that carries less. */
+const IPV6_MIN_MTU = 1280
 
 export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
   const overlay = overlayNodes(world.nodes)
@@ -101,40 +80,36 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
     const reason = `Node ${world.node}: no device of this machine has its InternalIP ${formatAddress(self.address)}`
     return { ok: false, reason }
   }
-  const own = rangesOfNode(world)
-  const ground: Ground = {
-    self,
-    others: [...overlay.nodes.values()].filter((node) => node.name !== world.node),
-    underlayMtu: device.mtu,
-    overlayMtu: device.mtu - VXLAN_OVERHEAD_IPV4,
-    source: ownPodAddress(world.facts, own.ranges),
-  }
-  const lanes = ownLanes(world)
-  const pods = lanes.length === 0 ? NO_POD_ROUTES : planPodRoutes(world, { ...ground, own: own.ranges })
-  const remote = remoteRoutes(world, ground)
+  const others = [...overlay.nodes.values()].filter((node) => node.name !== world.node)
+  const mtus = { underlayMtu: device.mtu, overlayMtu: device.mtu - VXLAN_OVERHEAD_IPV4 }
+  const verdicts = clusterVerdicts(world)
+  const clusters = clusterPaths(world, verdicts, mtus)
+  const ground = { self, others, ...mtus, lanes: ownLanes(world), clusters }
+  const ranges = rangesByFamily(world)
+  const tooNarrow = ranges.has(6) && mtus.overlayMtu < IPV6_MIN_MTU
+  const families = [...ranges].map(([family, own]) =>
+    family === 6 && tooNarrow ? planNoWay(world, ground, family) : planFamilyRoutes(world, ground, family, own),
+  )
   return {
     ok: true,
     link: overlayLink(ground),
-    neighbours: ground.others.map((node) => ({
-      device: VXLAN_DEVICE,
-      address: formatAddress(node.address),
-      mac: overlayMac(node.address),
-    })),
-    forwarding: ground.others.map((node) => ({
-      device: VXLAN_DEVICE,
-      mac: overlayMac(node.address),
-      destination: formatAddress(node.address),
-    })),
-    routes: [...pods.routes, ...remote.routes, clustersetIpRoute(world, ground, remote), ...lastResort(world, remote)],
-    rules: rulesFor(lanes),
-    sysctls: [
-      { name: IP_FORWARDING, value: '1' },
-      // Answers may come in by another way than the one the question took.
-      { name: `net/ipv4/conf/${VXLAN_DEVICE}/rp_filter`, value: '2' },
+    neighbours: families.flatMap((plan) => plan.neighbours),
+    forwarding: forwardingEntries(others),
+    routes: families.flatMap((plan) => plan.routes),
+    rules: families.flatMap((plan) => plan.rules),
+    sysctls: families.flatMap((plan) => plan.sysctls),
+    paths: clusters.map(({ cluster, gateways, mtu }) => ({ cluster, gateways: gateways.map((g) => g.node), mtu })),
+    podRanges: [...ranges.values()].flatMap((own) => own.ranges),
+    podRangesCut: [...ranges.values()].reduce((sum, own) => sum + own.cut, 0),
+    problems: [
+      ...overlay.problems,
+      ...(tooNarrow
+        ? [onlyIpv4(self, `MTU ${mtus.overlayMtu} of the overlay: IPv6 needs at least ${IPV6_MIN_MTU}`)]
+        : []),
+      ...(world.ipv6LeftOut === true ? [onlyIpv4(self, 'this kernel has no IPv6')] : []),
+      ...families.flatMap((plan) => plan.problems),
+      ...verdicts.refused.map(({ name, reason }) => ({ subject: `Cluster ${name}`, reason })),
     ],
-    paths: remote.paths,
-    ownRanges: own,
-    problems: [...overlay.problems, ...pods.problems, ...remote.problems],
   }
 }
 
@@ -144,16 +119,28 @@ function whyNoNode(world: NodeRouteWorld, problems: readonly PlanProblem[]): str
   return problem === undefined ? `${subject} does not exist` : `${subject}: ${problem.reason}`
 }
 
-function overlayLink(ground: Ground): NodeRoutes['link'] {
+function onlyIpv4({ name }: OverlayNode, why: string): PlanProblem {
+  return { subject: `Node ${name}`, reason: `${why}, so only IPv4 is routed` }
+}
+
+function overlayLink({ self, overlayMtu }: Pick<RouteGround, 'self' | 'overlayMtu'>): NodeRoutes['link'] {
   return {
     kind: 'vxlan',
     name: VXLAN_DEVICE,
     vni: VXLAN_VNI,
     port: VXLAN_PORT,
-    local: formatAddress(ground.self.address),
-    mac: overlayMac(ground.self.address),
-    mtu: ground.overlayMtu,
+    local: formatAddress(self.address),
+    mac: overlayMac(self.address),
+    mtu: overlayMtu,
   }
+}
+
+function forwardingEntries(others: readonly OverlayNode[]): ForwardingEntry[] {
+  return others.map((node) => ({
+    device: VXLAN_DEVICE,
+    mac: overlayMac(node.address),
+    destination: formatAddress(node.address),
+  }))
 }
 
 /** Lanes that this node serves, by this cluster's own Endpoints. */
@@ -162,42 +149,19 @@ export function ownLanes(world: Pick<NodeRouteWorld, 'endpoints' | 'self' | 'nod
   return [...new Set(own.map((e) => e.spec.lane))].sort((a, b) => a - b)
 }
 
-interface RemoteRoutes {
-  readonly routes: readonly Route[]
-  readonly prefixes: readonly string[]
-  readonly paths: readonly RemotePath[]
-  readonly problems: readonly PlanProblem[]
-}
+type Mtus = Pick<RouteGround, 'underlayMtu' | 'overlayMtu'>
 
-function remoteRoutes(world: NodeRouteWorld, ground: Ground): RemoteRoutes {
-  const routes: Route[] = []
-  const prefixes: string[] = []
-  const paths: RemotePath[] = []
-  const problems: PlanProblem[] = []
+function clusterPaths(world: NodeRouteWorld, { clusters }: ClusterVerdicts, mtus: Mtus): ClusterPath[] {
   const ownEndpoints = world.endpoints.filter((e) => e.spec.cluster === world.self)
-  const { clusters, refused } = clusterVerdicts(world)
-  problems.push(...refused.map(({ name, reason }) => ({ subject: `Cluster ${name}`, reason })))
-  for (const { id, prefixes: claimed } of clusters) {
+  return clusters.map(({ id, prefixes }) => {
     const gateways = gatewaysTowards(id, ownEndpoints, world.gateways)
-    const mtu = pathMtu(ground, gateways)
-    paths.push({ cluster: id, gateways: gateways.map((g) => g.node), mtu })
-    const hops = nextHops(ground, gateways)
-    for (const destination of claimed.map(formatPrefix)) {
-      prefixes.push(destination)
-      if (hops.length > 0) routes.push(viaGateways(ground, destination, hops, mtu))
-    }
-  }
-  return { routes, prefixes, paths, problems }
-}
-
-function viaGateways(ground: Ground, destination: string, nextHops: readonly NextHop[], mtu: number): Route {
-  const source = ground.source === undefined ? {} : { source: ground.source }
-  return { table: ROUTE_TABLE_NODE, destination, type: 'unicast', nextHops, metric: METRIC_VIA_GATEWAY, mtu, ...source }
+    return { cluster: id, prefixes, gateways, mtu: pathMtu(mtus, gateways) }
+  })
 }
 
 /** Which other clusters may be routed, and which not. */
 export function clusterVerdicts(world: Pick<NodeRouteWorld, 'clusters' | 'self' | 'nodes' | 'facts'>): ClusterVerdicts {
-  const own = world.clusters.find((cluster) => cluster.metadata.name === world.self)
+  const own = ownCluster(world)
   if (own === undefined) return { clusters: [], refused: [] }
   const underlay = underlayAddresses(
     world.nodes,
@@ -206,55 +170,7 @@ export function clusterVerdicts(world: Pick<NodeRouteWorld, 'clusters' | 'self' 
   return checkRemoteClusters({ own, clusters: world.clusters, underlay })
 }
 
-function pathMtu(ground: Ground, gateways: readonly GatewayNode[]): number {
-  const lanes = gateways.map((gateway) => gateway.mtu ?? assumedLaneMtu(ground.underlayMtu))
-  return Math.min(ground.overlayMtu, ...lanes)
-}
-
-// This node's own lanes are the gateway's business (table 7311); here only the other gateway nodes count.
-function nextHops(ground: Ground, gateways: readonly GatewayNode[]): NextHop[] {
-  const usable = gateways.flatMap((gateway) => {
-    const node = ground.others.find((other) => other.name === gateway.node)
-    return node === undefined ? [] : [{ hop: hopTo(node), lanes: gateway.lanes }]
-  })
-  const even = new Set(usable.map((u) => u.lanes)).size <= 1
-  return usable.map(({ hop, lanes }) => (even ? hop : { ...hop, weight: Math.min(lanes, 256) }))
-}
-
-function lastResort(world: NodeRouteWorld, remote: RemoteRoutes): Route[] {
-  const destinations = new Set([world.globalRange, world.clustersetIpRange, ...remote.prefixes])
-  return [...destinations].map((destination) => ({
-    table: ROUTE_TABLE_NODE,
-    destination,
-    type: 'unreachable',
-    nextHops: [],
-    metric: METRIC_UNREACHABLE,
-  }))
-}
-
-/**
- * A program on the node itself calls a clusterset IP: the kernel looks for a route, and picks the source address,
- * before the output hook balances the connection and routes it anew. So the range needs a route that is no refusal.
- * Nothing ever leaves by it: what nobody balanced is refused in the nft table (plan-node-nft.ts).
- */
-function clustersetIpRoute(world: NodeRouteWorld, ground: Ground, remote: RemoteRoutes): Route {
-  const mtus = remote.paths.map((path) => path.mtu)
-  return {
-    table: ROUTE_TABLE_NODE,
-    destination: world.clustersetIpRange,
-    type: 'unicast',
-    nextHops: [{ device: VXLAN_DEVICE }],
-    metric: METRIC_VIA_GATEWAY,
-    ...(mtus.length === 0 ? {} : { mtu: Math.min(...mtus) }),
-    ...(ground.source === undefined ? {} : { source: ground.source }),
-  }
-}
-
-function rulesFor(lanes: readonly number[]): Rule[] {
-  const fromLanes = lanes.map((lane): Rule => ({
-    priority: RULE_FROM_LANES,
-    table: ROUTE_TABLE_FROM_LANES,
-    inputDevice: laneDevice(lane),
-  }))
-  return [...fromLanes, { priority: RULE_NODE, table: ROUTE_TABLE_NODE, exceptMark: LANE_MARK }]
+function pathMtu({ underlayMtu, overlayMtu }: Mtus, gateways: readonly GatewayNode[]): number {
+  const lanes = gateways.map((gateway) => gateway.mtu ?? assumedLaneMtu(underlayMtu))
+  return Math.min(overlayMtu, ...lanes)
 }

@@ -1,5 +1,12 @@
-/** The nodes of this cluster as the overlay sees them: underlay address, MAC. Pure. */
-import { type Address, InvalidAddressError, classifyAddress, formatAddress, parseAddress } from '../model/ip.ts'
+/** The nodes of this cluster as the overlay sees them: underlay address, next hops, MAC. Pure. */
+import {
+  type Address,
+  type Family,
+  InvalidAddressError,
+  classifyAddress,
+  formatAddress,
+  parseAddress,
+} from '../model/ip.ts'
 import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import type { Node } from '../model/objects.ts'
 import { specRanges } from '../model/pod-ranges.ts'
@@ -50,10 +57,25 @@ export function overlayNodes(nodes: readonly Node[]): OverlayNodes {
 /** Of routes that lead somewhere. */
 export const METRIC_VIA_GATEWAY = 100
 
-/** Over the overlay to that node. */
-export function hopTo(node: OverlayNode): NextHop {
-  return { device: VXLAN_DEVICE, via: formatAddress(node.address), onlink: true }
+/** Over the overlay to that node, for packets of that family. */
+export function hopTo(node: OverlayNode, family: Family): NextHop {
+  return { device: VXLAN_DEVICE, via: overlayGateway(node, family), onlink: true }
 }
+
+/**
+ * What a node is called in routes over the overlay. No device needs to have the address: the permanent neighbour of
+ * that name has the node's MAC.
+ */
+export function overlayGateway(node: OverlayNode, family: Family): string {
+  return formatAddress(family === 4 ? node.address : overlayLinkLocal(node.address))
+}
+
+/** Link-local, made of the node's InternalIP: fe80::5ea1:c0a8:70b. */
+export function overlayLinkLocal(address: Address): Address {
+  return { family: 6, value: OVERLAY_LINK_LOCAL + address.value }
+}
+
+const OVERLAY_LINK_LOCAL = 0xfe80_0000_0000_0000_0000_5ea1_0000_0000n
 
 /** MAC of a node's sealane-vx: locally administered, 0a:5e, then the four bytes of its InternalIP. */
 export function overlayMac(address: Address): string {

@@ -9,7 +9,8 @@ import type {
   SliceEndpoint,
 } from '../model/objects.ts'
 import { LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
-import { type Ipv4Range, inRange, ipv4Number, ipv4Range, isUsableIpv4 } from './ipv4-number.ts'
+import { type AddressFamily, addressFamily } from './address-family.ts'
+import { type LocalityRule, type Nearness, type NodePlace, isNear, localityRule } from './plan-locality.ts'
 import { type WeightedBackend, clientSlots, randomSlots } from './plan-slots.ts'
 
 /** What becomes of connections to one (clusterset IP, protocol, port). */
@@ -18,11 +19,13 @@ export interface PortPlan {
   readonly pick: 'random' | 'client'
   /** Backends as nft writes them, `244.1.0.9 . 8080`; empty: connections are refused. */
   readonly slots: readonly string[]
+  /** Only without slots: there are backends, but none that this node may use. Connections are dropped, not refused. */
+  readonly dropped?: true
 }
 
-export interface ServiceContext {
-  /** Seeds the choice among more than 256 backends. */
-  readonly node: string
+/** The node's name also seeds the choice among more than 256 backends. */
+export interface ServiceContext extends NodePlace {
+  /** Its family is the one that is planned: its addresses of the service, its slices. */
   readonly clustersetIpRange: Prefix
   /** Clusters that answer; undefined while nobody knows: then all count. */
   readonly reachable: ReadonlySet<string> | undefined
@@ -36,16 +39,19 @@ export function planService(
 ): ReadonlyMap<string, PortPlan> {
   const plans = new Map<string, PortPlan>()
   if (service.spec.type !== 'ClusterSetIP') return plans
-  const range = ipv4Range(context.clustersetIpRange)
-  const addresses = (service.spec.ips ?? []).flatMap((text) => clustersetIp(text, range))
+  const family = addressFamily(context.clustersetIpRange.family)
+  const isInRange = family.within([context.clustersetIpRange])
+  const addresses = (service.spec.ips ?? []).flatMap((text) => clustersetIp(text, family, isInRange))
   if (addresses.length === 0) return plans
-  const reachable = slices.filter((slice) => slice.addressType === 'IPv4' && isReachable(slice, context))
+  const reachable = slices.flatMap((slice) => reachableSlice(slice, family, context))
+  const rule = localityRule(service.spec)
   const pick = service.spec.sessionAffinity === 'ClientIP' ? 'client' : 'random'
   for (const port of service.spec.ports) {
     if (!isPortNumber(port.port)) continue
-    const backends = portBackends(port, reachable)
+    const { backends, elsewhere } = portBackends(port, reachable, rule, family, context)
     const slots = pick === 'client' ? clientSlots(backends, context.node) : randomSlots(backends, context.node)
-    for (const address of addresses) plans.set(portKey(address, port.protocol, port.port), { pick, slots })
+    const plan: PortPlan = elsewhere ? { pick, slots, dropped: true } : { pick, slots }
+    for (const address of addresses) plans.set(portKey(address, port.protocol, port.port), plan)
   }
   return plans
 }
@@ -55,35 +61,83 @@ export function portKey(address: string, protocol: Protocol, port: number): stri
   return `${address} . ${protocol.toLowerCase()} . ${port}`
 }
 
-function clustersetIp(text: string, range: Ipv4Range): string[] {
-  const value = ipv4Number(text)
-  return value !== undefined && inRange(range, value) ? [text] : []
+function clustersetIp(text: string, family: AddressFamily, isInRange: (address: string) => boolean): string[] {
+  const address = family.canonical(text)
+  return address !== undefined && isInRange(address) ? [address] : []
 }
 
-function isReachable(slice: EndpointSlice, context: ServiceContext): boolean {
-  const source = slice.metadata.labels?.[LABEL_SOURCE_CLUSTER]
-  return source !== undefined && (context.reachable === undefined || context.reachable.has(source))
+interface SourcedSlice {
+  readonly slice: EndpointSlice
+  readonly cluster: string
+}
+
+function reachableSlice(slice: EndpointSlice, family: AddressFamily, context: ServiceContext): SourcedSlice[] {
+  const cluster = slice.metadata.labels?.[LABEL_SOURCE_CLUSTER]
+  if (cluster === undefined || slice.addressType !== family.slices) return []
+  return context.reachable === undefined || context.reachable.has(cluster) ? [{ slice, cluster }] : []
+}
+
+interface Backends {
+  readonly backends: readonly WeightedBackend[]
+  /** There are backends, but this node may use none of them. */
+  readonly elsewhere: boolean
 }
 
 /**
- * Ready endpoints; when there are none at all, those that still serve while they terminate, as kube-proxy does.
+ * Ready endpoints, the nearest ones where the rule asks for it; when there are none at all, those that still serve
+ * while they terminate, wherever they are. Where only this node counts, both are looked for on this node alone. All as
+ * kube-proxy does.
+ */
+function portBackends(
+  port: ImportPort,
+  slices: readonly SourcedSlice[],
+  rule: LocalityRule,
+  family: AddressFamily,
+  place: NodePlace,
+): Backends {
+  const { ready, lastResort } = candidates(port, slices, family)
+  const near = (nearness: Nearness, from: readonly Candidate[]): readonly Candidate[] =>
+    from.filter(({ endpoint, cluster }) => isNear(nearness, endpoint, cluster, place))
+  const all = ready.length > 0 ? ready : lastResort
+  const choices =
+    rule.kind === 'node'
+      ? [near('node', ready), near('node', lastResort)]
+      : [...rule.order.map((nearness) => near(nearness, ready)), all]
+  const chosen = choices.find((some) => some.length > 0) ?? []
+  const backends = [...new Set(chosen.map(({ target }) => target))].sort().map((target) => ({ target, weight: 1 }))
+  return { backends, elsewhere: chosen.length === 0 && all.length > 0 }
+}
+
+interface Candidate {
+  readonly target: string
+  readonly endpoint: SliceEndpoint
+  readonly cluster: string
+}
+
+/**
  * A slice counts only where it has the port by name and protocol: that is how a cluster exposes a port (the merge
  * took out what it does not expose).
  */
-function portBackends(port: ImportPort, slices: readonly EndpointSlice[]): WeightedBackend[] {
-  const ready = new Set<string>()
-  const lastResort = new Set<string>()
-  for (const slice of slices) {
-    const target = slice.ports?.find((p) => isSamePort(p, port))?.port
-    if (target === undefined || !isPortNumber(target)) continue
+function candidates(
+  port: ImportPort,
+  slices: readonly SourcedSlice[],
+  family: AddressFamily,
+): { readonly ready: readonly Candidate[]; readonly lastResort: readonly Candidate[] } {
+  const ready: Candidate[] = []
+  const lastResort: Candidate[] = []
+  for (const { slice, cluster } of slices) {
+    const targetPort = slice.ports?.find((p) => isSamePort(p, port))?.port
+    if (targetPort === undefined || !isPortNumber(targetPort)) continue
     for (const endpoint of slice.endpoints ?? []) {
       const into = isReady(endpoint) ? ready : isServingOut(endpoint) ? lastResort : undefined
       if (into === undefined) continue
-      for (const address of endpoint.addresses) if (isPodAddress(address)) into.add(`${address} . ${target}`)
+      for (const text of endpoint.addresses) {
+        const address = family.podAddress(text)
+        if (address !== undefined) into.push({ target: `${address} . ${targetPort}`, endpoint, cluster })
+      }
     }
   }
-  const targets = [...(ready.size > 0 ? ready : lastResort)].sort()
-  return targets.map((target) => ({ target, weight: 1 }))
+  return { ready, lastResort }
 }
 
 function isSamePort(p: EndpointPort, port: ImportPort): boolean {
@@ -97,11 +151,6 @@ function isReady(endpoint: SliceEndpoint): boolean {
 
 function isServingOut(endpoint: SliceEndpoint): boolean {
   return endpoint.conditions?.serving === true && endpoint.conditions.terminating === true
-}
-
-function isPodAddress(text: string): boolean {
-  const value = ipv4Number(text)
-  return value !== undefined && isUsableIpv4(value)
 }
 
 function isPortNumber(port: number): boolean {

@@ -1,8 +1,11 @@
-/** The whole table sealane_node as one transaction, and what it has to look like afterwards. Pure. */
+/** The whole table sealane_node of one family as one transaction, and what it has to look like afterwards. Pure. */
 import type { NftStatement } from '../kernel/nft-transaction.ts'
-import { parsePrefix } from '../model/ip.ts'
+import { type Family, parsePrefix } from '../model/ip.ts'
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
+import type { Node } from '../model/objects.ts'
 import { usableClusters } from '../model/reachability.ts'
+import { LABEL_ZONE } from '../model/spec-constants.ts'
+import { addressFamily } from './address-family.ts'
 import {
   type ElementMaps,
   NO_SCAFFOLD,
@@ -12,6 +15,7 @@ import {
   scaffold,
 } from './balance-elements.ts'
 import { LocalBackends, SET_HAIRPIN } from './local-backends.ts'
+import { clustersetRange } from './plan-family-routes.ts'
 import { type NodeNftWorld, SET_REMOTE, planNodeNft } from './plan-node-nft.ts'
 import { type NodeRouteWorld, clusterVerdicts } from './plan-node-routes.ts'
 import type { PortPlan, ServiceContext } from './plan-service.ts'
@@ -24,9 +28,13 @@ export interface TablePlan {
 
 /** Makes the table from nothing, or in place of an older one, at one stroke: no packet sees half of it. */
 export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPlan>): TablePlan {
-  const localBackends = new LocalBackends(world.localCidrs.map((text) => parsePrefix(text)))
+  const family = addressFamily(world.family)
+  const localBackends = new LocalBackends(
+    world.localCidrs.map((text) => parsePrefix(text)),
+    family,
+  )
   localBackends.apply([...ports].map(([key, after]) => ({ key, before: undefined, after })))
-  const chains = scaffold(ports.values(), NO_SCAFFOLD)
+  const chains = scaffold(ports.values(), NO_SCAFFOLD, family)
   const additions = [...serviceElements(ports, localBackends)].map(([map, elements]) => ({
     map,
     remove: [],
@@ -54,12 +62,19 @@ export function desiredElements(
   return new Map([...serviceElements(ports, localBackends), [SET_REMOTE, remote]])
 }
 
-export function serviceContext(world: NodeRouteWorld): ServiceContext {
+export function serviceContext(world: NodeRouteWorld, family: Family): ServiceContext {
   return {
     node: world.node,
-    clustersetIpRange: parsePrefix(world.clustersetIpRange, 'clustersetIpRange'),
+    self: world.self,
+    zone: zoneOf(world.nodes.find((node) => node.metadata.name === world.node)),
+    clustersetIpRange: clustersetRange(world, family),
     reachable: usableClusters(world.self, world.gateways, clusterVerdicts(world)),
   }
+}
+
+function zoneOf(node: Node | undefined): string | undefined {
+  const zone = node?.metadata.labels?.[LABEL_ZONE]
+  return zone === '' ? undefined : zone
 }
 
 function serviceElements(ports: ReadonlyMap<string, PortPlan>, localBackends: LocalBackends): ElementMaps {

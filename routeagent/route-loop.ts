@@ -4,6 +4,7 @@ import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
 import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import { isNodeOfSite, ownedByNode } from '../model/node-owner.ts'
 import type { RouteAgent } from '../model/objects.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { applyNodeRoutes } from './apply-routes.ts'
@@ -73,15 +74,19 @@ export class RouteLoop {
   }
 
   async #report(plan: NodeRoutePlan, failure: string | undefined, signal: AbortSignal): Promise<void> {
+    const { node } = this.#config
+    const nodes = this.#deps.caches.nodes.list()
+    // A Node that was removed took this object with it, and it must not come back alone.
+    if (!isNodeOfSite(node, nodes)) return
     const paths = plan.ok ? plan.paths : []
     const object: RouteAgent = {
       apiVersion: 'sealane.io/v1alpha1',
       kind: 'RouteAgent',
-      metadata: { name: this.#config.node },
+      metadata: { name: node, ...ownedByNode(nodes.find(({ metadata }) => metadata.name === node)) },
       status: {
         version: this.#config.version ?? DEFAULT_VERSION,
         clusters: paths,
-        ...(plan.ok ? { podRanges: rangeTexts(plan.ownRanges.ranges) } : {}),
+        ...(plan.ok ? { podRanges: rangeTexts(plan.podRanges) } : {}),
         ...(failure === undefined ? {} : { failure }),
       },
     }
@@ -96,8 +101,8 @@ export class RouteLoop {
     }
     planProblems.set(plan.ok ? plan.problems.length : 1)
     if (plan.ok) {
-      podRanges.set(plan.ownRanges.ranges.length)
-      podRangesCut.set(plan.ownRanges.cut)
+      podRanges.set(plan.podRanges.length)
+      podRangesCut.set(plan.podRangesCut)
     }
     await this.#deps.cluster.apply(object, signal)
     await this.#deps.cluster.applyStatus(object, signal)

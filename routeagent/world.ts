@@ -11,8 +11,10 @@ import {
   type RouteAgent,
   type ServiceImport,
 } from '../model/objects.ts'
+import { podPrefixes, withoutIpv6Pods } from '../model/pod-ranges.ts'
 import { LateCache } from './late-cache.ts'
 import type { KernelFacts } from './node-facts.ts'
+import { ownCluster } from './own-ranges.ts'
 import { type NodeRouteWorld, ownLanes } from './plan-node-routes.ts'
 
 export interface RouteAgentCaches {
@@ -76,8 +78,12 @@ export function readWorld(caches: RouteAgentCaches, node: string): WorldReading 
   }
 }
 
+/** Where the kernel has no IPv6, this cluster is taken for one without IPv6 pods, and IPv4 goes on. */
 export function withFacts(world: ClusterWorld, facts: KernelFacts): NodeRouteWorld {
-  return { ...world, facts }
+  const own = ownCluster(world)
+  if (own === undefined || facts.hasIpv6 !== false || podPrefixes(own, 6).length === 0) return { ...world, facts }
+  const clusters = world.clusters.map((cluster) => (cluster === own ? withoutIpv6Pods(own) : cluster))
+  return { ...world, clusters, facts, ipv6LeftOut: true }
 }
 
 function waiting(waitingFor: string): WorldReading {

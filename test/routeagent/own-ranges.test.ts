@@ -4,7 +4,16 @@ import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
 import type { InterfaceAddress, Link, MainRoute } from '../../kernel/route-table.ts'
-import { type Prefix, containsPrefix, formatPrefix, parsePrefix, prefixOf } from '../../model/ip.ts'
+import {
+  type Family,
+  type Prefix,
+  addressBits,
+  containsPrefix,
+  formatPrefix,
+  parsePrefix,
+  prefixOf,
+  prefixSize,
+} from '../../model/ip.ts'
 import { MAX_POD_RANGES } from '../../model/pod-ranges.ts'
 import { ownRanges, rangeTexts } from '../../routeagent/own-ranges.ts'
 
@@ -31,16 +40,20 @@ function readFixture(text: string): Fixture {
     const line = sections.get('')?.find((one) => one.split(' ')[0] === word)
     return line?.split(' ').slice(1) ?? []
   }
-  const addresses = (sections.get('ip -4 -br address') ?? []).map(readAddress)
+  const section = (...names: string[]): string[] => names.flatMap((name) => sections.get(name) ?? [])
+  const addresses = section('ip -4 -br address', 'ip -6 -br address').map(readAddress)
   const internal = said('internal')[0] ?? ''
   return {
     podCIDRs: said('cluster').map((one) => parsePrefix(one)),
     spec: said('spec').map((one) => parsePrefix(one)),
     underlay: addresses.find((entry) => entry.address.startsWith(`${internal}/`))?.device ?? '',
     facts: {
-      links: (sections.get('ip -d -br link') ?? []).map(readLink),
+      links: section('ip -d -br link').map(readLink),
       addresses,
-      mainRoutes: (sections.get('ip route') ?? []).map(readRoute),
+      mainRoutes: [
+        ...section('ip route').map((line) => readRoute(line, 4)),
+        ...section('ip -6 route').map((line) => readRoute(line, 6)),
+      ],
       bridgeNetfilter: '1',
     },
     ranges: said('ranges').join(' '),
@@ -58,7 +71,7 @@ function readAddress(line: string): InterfaceAddress {
   return { device: device.split('@')[0] ?? '', address }
 }
 
-function readRoute(line: string): MainRoute {
+function readRoute(line: string, family: Family): MainRoute {
   const words = line.split(' ')
   const after = (word: string): string | undefined =>
     words.includes(word) ? words[words.indexOf(word) + 1] : undefined
@@ -66,11 +79,15 @@ function readRoute(line: string): MainRoute {
   const to = words[blackhole ? 1 : 0] ?? ''
   const [device, via] = [after('dev'), after('via')]
   return {
-    destination: to === 'default' ? '0.0.0.0/0' : to.includes('/') ? to : `${to}/32`,
+    destination: to === 'default' ? (family === 4 ? '0.0.0.0/0' : '::/0') : whole(to, family),
     type: blackhole ? 'blackhole' : 'unicast',
     ...(device === undefined ? {} : { device }),
     ...(via === undefined ? {} : { via }),
   }
+}
+
+function whole(to: string, family: Family): string {
+  return to.includes('/') ? to : `${to}/${addressBits(family)}`
 }
 
 for (const file of readdirSync(FIXTURES)) {
@@ -106,9 +123,10 @@ t.test('too many are cut, the widest stay', async (t) => {
   t.ok(rangeTexts(found.ranges).includes('10.42.200.0/26'))
 })
 
+const NETWORKS = [parsePrefix('10.42.0.0/16'), parsePrefix('fd00:10:42::/112')]
 const prefix = fc
-  .tuple(fc.nat(0xffff), fc.integer({ min: 8, max: 32 }))
-  .map(([low, length]) => prefixOf({ family: 4, value: 0x0a2a0000n + BigInt(low) }, length))
+  .tuple(fc.constantFrom(...NETWORKS), fc.nat(0xffff), fc.integer({ min: 0, max: 24 }))
+  .map(([{ family, value }, low, bits]) => prefixOf({ family, value: value + BigInt(low) }, addressBits(family) - bits))
 const route = fc.record({
   destination: prefix.map(formatPrefix),
   type: fc.constantFrom('unicast' as const, 'blackhole' as const, 'other' as const),
@@ -116,26 +134,35 @@ const route = fc.record({
 })
 
 t.test('whatever the kernel holds, ranges lie inside the pod CIDRs, sorted and disjoint', async (t) => {
-  const podCIDRs = [parsePrefix('10.42.0.0/17'), parsePrefix('10.42.192.0/20')]
+  const families = [
+    [parsePrefix('10.42.0.0/17'), parsePrefix('10.42.192.0/20')],
+    [parsePrefix('fd00:10:42::/113'), parsePrefix('fd00:10:42::c000/116')],
+  ]
   fc.assert(
-    fc.property(fc.array(route), fc.array(prefix), fc.array(prefix), (routes, addresses, spec) => {
-      const facts = {
-        links: ['eth0', 'cni0', 'veth0'].map((name, index): Link => {
-          const kind = { eth0: '', cni0: 'bridge', veth0: 'veth' }[name] ?? ''
-          return { name, index, kind, mtu: 1500, up: true, mac: '' }
-        }),
-        addresses: addresses.map((one) => ({ device: 'cni0', address: formatPrefix(one) })),
-        mainRoutes: routes.filter((one) => one.type === 'unicast').concat(routes),
-        bridgeNetfilter: undefined,
-      }
-      const inside = spec.filter((one) => podCIDRs.some((cidr) => containsPrefix(cidr, one)))
-      const { ranges } = ownRanges({ facts, spec: inside, podCIDRs, underlay: 'eth0' })
-      const ends = ranges.map((one) => one.value + (1n << BigInt(32 - one.length)))
-      return (
-        ranges.every((one) => podCIDRs.some((cidr) => containsPrefix(cidr, one))) &&
-        ranges.every((one, i) => i === 0 || one.value >= (ends[i - 1] ?? 0n))
-      )
-    }),
+    fc.property(
+      fc.constantFrom(...families),
+      fc.array(route),
+      fc.array(prefix),
+      fc.array(prefix),
+      (podCIDRs, routes, addresses, spec) => {
+        const facts = {
+          links: ['eth0', 'cni0', 'veth0'].map((name, index): Link => {
+            const kind = { eth0: '', cni0: 'bridge', veth0: 'veth' }[name] ?? ''
+            return { name, index, kind, mtu: 1500, up: true, mac: '' }
+          }),
+          addresses: addresses.map((one) => ({ device: 'cni0', address: formatPrefix(one) })),
+          mainRoutes: routes.filter((one) => one.type === 'unicast').concat(routes),
+          bridgeNetfilter: undefined,
+        }
+        const inside = spec.filter((one) => podCIDRs.some((cidr) => containsPrefix(cidr, one)))
+        const { ranges } = ownRanges({ facts, spec: inside, podCIDRs, underlay: 'eth0' })
+        const ends = ranges.map((one) => one.value + prefixSize(one))
+        return (
+          ranges.every((one) => podCIDRs.some((cidr) => containsPrefix(cidr, one))) &&
+          ranges.every((one, i) => i === 0 || one.value >= (ends[i - 1] ?? 0n))
+        )
+      },
+    ),
   )
   t.end()
 })

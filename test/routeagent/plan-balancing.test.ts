@@ -4,19 +4,18 @@ import t from 'tap'
 import fc from 'fast-check'
 import { FakeNft } from '../../kernel/fake-nft.ts'
 import type { NftElement } from '../../kernel/nft-transaction.ts'
-import { parsePrefix } from '../../model/ip.ts'
 import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
 import type { EndpointSlice, ServiceImport } from '../../model/objects.ts'
 import { balanceElements, elementChanges, elementStatements, scaffold } from '../../routeagent/balance-elements.ts'
 import { SET_HAIRPIN } from '../../routeagent/local-backends.ts'
+import { addressFamily } from '../../routeagent/address-family.ts'
 import { BalancePlanner } from '../../routeagent/plan-balancing.ts'
 import type { NodeNftWorld } from '../../routeagent/plan-node-nft.ts'
-import type { ServiceContext } from '../../routeagent/plan-service.ts'
 import { desiredElements, planTable } from '../../routeagent/plan-table.ts'
-import { serviceImport, slice } from './support/site.ts'
+import { SERVICE_CONTEXT, serviceImport, slice } from './support/site.ts'
 
-const CONTEXT: ServiceContext = { node: 'worker', clustersetIpRange: parsePrefix('245.0.0.0/16'), reachable: undefined }
 const NFT_WORLD: NodeNftWorld = {
+  family: 4,
   podCidrs: ['10.42.0.0/16'],
   nodePodCidrs: ['10.42.1.0/24'],
   localCidrs: ['10.42.1.0/24'],
@@ -30,7 +29,7 @@ type Step = (planner: BalancePlanner, world: SimpleWorld) => void
 class SimpleWorld {
   readonly imports = new Map<string, ServiceImport>()
   readonly slices = new Map<string, EndpointSlice>()
-  context = CONTEXT
+  context = SERVICE_CONTEXT
 }
 
 const services = fc.constantFrom('a', 'b', 'c')
@@ -66,7 +65,7 @@ const removeSlice = fc.tuple(services, clusters).map(([name, clusterId]): Step =
   planner.removeSlice('shop', `${name}-${clusterId}`)
 })
 const setReachable = fc.option(fc.subarray(['milano', 'paris', 'tokyo'])).map((reachable): Step => (planner, world) => {
-  world.context = { ...CONTEXT, reachable: reachable === null ? undefined : new Set(reachable) }
+  world.context = { ...SERVICE_CONTEXT, reachable: reachable === null ? undefined : new Set(reachable) }
   planner.setContext(world.context)
 })
 const steps = fc.array(fc.oneof(setImport, setSlice, setSlice, removeImport, removeSlice, setReachable), {
@@ -89,7 +88,7 @@ function sortedElements(elements: ReadonlyMap<string, string | undefined>): NftE
 t.test('any sequence of changes comes to what a start from nothing comes to, in the kernel too', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(steps, { maxLength: 6 }), async (rounds) => {
-      const planner = new BalancePlanner(CONTEXT)
+      const planner = new BalancePlanner(SERVICE_CONTEXT)
       const world = new SimpleWorld()
       const nft = new FakeNft()
       const table = planTable(NFT_WORLD, planner.ports())
@@ -101,6 +100,7 @@ t.test('any sequence of changes comes to what a start from nothing comes to, in 
         const more = scaffold(
           changes.flatMap((c) => (c.after === undefined ? [] : [c.after])),
           chains,
+          addressFamily(4),
         )
         chains = more.result
         await nft.run([
@@ -120,7 +120,7 @@ t.test('any sequence of changes comes to what a start from nothing comes to, in 
 })
 
 t.test('a change of one service touches only its own elements', async (t) => {
-  const planner = new BalancePlanner(CONTEXT)
+  const planner = new BalancePlanner(SERVICE_CONTEXT)
   for (const i of [1, 2, 3]) planner.setImport(serviceImport(`s${i}`, `245.0.0.${i}`))
   for (const i of [1, 2, 3]) planner.setSlice(slice(`s${i}`, 'paris', ['244.1.0.5', '244.1.0.6']))
   t.equal(planner.takeChanges().length, 3)
@@ -145,7 +145,7 @@ t.test('a change of one service touches only its own elements', async (t) => {
 t.test('every port has one entry point and every slot it may draw', async () => {
   fc.assert(
     fc.property(steps, (list) => {
-      const planner = new BalancePlanner(CONTEXT)
+      const planner = new BalancePlanner(SERVICE_CONTEXT)
       const world = new SimpleWorld()
       for (const step of list) step(planner, world)
       planner.takeChanges()

@@ -1,17 +1,14 @@
 /** Plans as the commands they stand for, and the answers to awkward worlds. */
 import t from 'tap'
+import type { Endpoint, Gateway, RouteAgent } from '../../model/objects.ts'
 import { describeRouteAgentPlan, describeRoutes } from '../../routeagent/describe-plan.ts'
 import type { KernelFacts } from '../../routeagent/node-facts.ts'
 import { type NodeRouteWorld, planNodeRoutes } from '../../routeagent/plan-node-routes.ts'
 import { equalsGolden } from './support/golden.ts'
-import { cluster, endpoint, gateway, node, serviceImport, slice } from './support/site.ts'
+import { WORKER_LINKS, cluster, endpoint, gateway, node, serviceImport, slice } from './support/site.ts'
 
 const FACTS: KernelFacts = {
-  links: [
-    { name: 'lo', index: 1, kind: '', mtu: 65536, up: true, mac: '' },
-    { name: 'eth0', index: 2, kind: 'veth', mtu: 1500, up: true, mac: '02:00:00:00:00:02' },
-    { name: 'cni0', index: 3, kind: 'bridge', mtu: 1500, up: true, mac: '02:00:00:00:00:03' },
-  ],
+  links: WORKER_LINKS,
   addresses: [
     { device: 'lo', address: '127.0.0.1/8' },
     { device: 'eth0', address: '192.168.7.11/24' },
@@ -25,7 +22,7 @@ const FACTS: KernelFacts = {
 const NODES = [
   node('gw-a', '192.168.7.1', '10.42.0.0/24'),
   node('gw-b', '192.168.7.2', '10.42.2.0/24'),
-  node('worker', '192.168.7.11', '10.42.1.0/24'),
+  node('worker', '192.168.7.11', '10.42.1.0/24', 'a'),
 ]
 
 function world(change: Partial<NodeRouteWorld> = {}): NodeRouteWorld {
@@ -38,10 +35,15 @@ function world(change: Partial<NodeRouteWorld> = {}): NodeRouteWorld {
       cluster('milano', 1, '244.0.0.0/16'),
       cluster('paris', 2, '244.1.0.0/16'),
     ],
-    endpoints: [endpoint('milano', 'gw-a'), endpoint('milano', 'gw-b'), endpoint('paris', 'gw')],
+    endpoints: [
+      endpoint('milano', 'gw-a'),
+      endpoint('milano', 'gw-b', 1),
+      endpoint('milano', 'gw-b', 2),
+      endpoint('paris', 'gw'),
+    ],
     gateways: [
       gateway('gw-a', { paris: 'up', tokyo: 'up' }),
-      gateway('gw-b', { paris: ['up', 'up'], tokyo: 'down' }, 1380),
+      gateway('gw-b', { paris: ['down', 'up', 'up'], tokyo: 'down' }, 1380),
     ],
     routeAgents: [],
     globalRange: '244.0.0.0/8',
@@ -66,15 +68,32 @@ const onGateway = (change: Partial<NodeRouteWorld> = {}): NodeRouteWorld =>
   })
 
 t.test('a worker, two gateways, services', async (t) => {
-  const imports = [serviceImport('web', '245.0.0.7'), serviceImport('empty', '245.0.0.8')]
-  const slices = [slice('web', 'milano', ['10.42.1.5', '10.42.0.6']), slice('web', 'paris', ['244.1.0.5'])]
+  const imports = [
+    serviceImport('web', '245.0.0.7'),
+    serviceImport('empty', '245.0.0.8'),
+    serviceImport('mine', '245.0.0.9', { internalTrafficPolicy: 'Local' }),
+    serviceImport('not-mine', '245.0.0.10', { internalTrafficPolicy: 'Local' }),
+    serviceImport('close', '245.0.0.11', { trafficDistribution: 'PreferSameZone' }),
+  ]
+  const slices = [
+    slice('web', 'milano', ['10.42.1.5', '10.42.0.6']),
+    slice('web', 'paris', ['244.1.0.5']),
+    slice('mine', 'milano', ['10.42.1.9 on worker', '10.42.0.9 on gw-a']),
+    slice('not-mine', 'milano', ['10.42.0.10 on gw-a']),
+    slice('not-mine', 'paris', ['244.1.0.10 on worker']),
+    slice('close', 'milano', ['10.42.1.11 in b', '10.42.0.11 in a']),
+    slice('close', 'paris', ['244.1.0.11 in b for a', '244.1.0.12 in b']),
+  ]
   equalsGolden(t, describeRouteAgentPlan({ ...world(), imports, slices }), 'worker.txt')
 })
 
 t.test(
   'a gateway node: out of its lane to the other nodes, and by the other gateway where its own lane is down',
   async (t) => {
-    const gateways = [gateway('gw-a', { paris: 'up', tokyo: 'down' }), gateway('gw-b', { paris: 'up', tokyo: 'up' })]
+    const gateways = [
+      gateway('gw-a', { paris: 'up', tokyo: 'down' }),
+      gateway('gw-b', { paris: ['down', 'up'], tokyo: ['down', 'up'] }),
+    ]
     equalsGolden(t, describeRouteAgentPlan({ ...onGateway({ gateways }), imports: [], slices: [] }), 'gateway.txt')
   },
 )
@@ -127,6 +146,103 @@ t.test('which gateways lead to a cluster', async (t) => {
     },
   ]
   for (const { say, change, want } of rows) t.strictSame(via(world(change)), want, say)
+})
+
+t.test('a lane that a later gateway claims', async (t) => {
+  const at = (name: string, creationTimestamp: string): Endpoint => {
+    const made = endpoint('milano', name)
+    return { ...made, metadata: { ...made.metadata, creationTimestamp } }
+  }
+  const [old, later] = [at('gw-a', '2026-11-20T10:00:00Z'), at('gw-b', '2026-11-20T11:00:00Z')]
+  const clusters = [cluster('milano', 1, '244.0.0.0/16'), cluster('paris', 2, '244.1.0.0/16')]
+  const [a, b] = ['192.168.7.1', '192.168.7.2']
+  const rows: [say: string, newcomer: Gateway, endpoints: Endpoint[], want: string][] = [
+    ['the newcomer is up', gateway('gw-b', { paris: 'up' }), [old, later], b],
+    ['it is down', gateway('gw-b', { paris: 'down' }), [old, later], a],
+    ['it has not reported', gateway('gw-b'), [old, later], a],
+    ['the Endpoint of the first is gone, the newcomer is up', gateway('gw-b', { paris: 'up' }), [later], b],
+    ['the Endpoint of the first is gone, the newcomer is down', gateway('gw-b', { paris: 'down' }), [later], a],
+  ]
+  for (const [say, newcomer, endpoints, want] of rows) {
+    const gateways = [gateway('gw-a', { paris: 'up' }), newcomer]
+    t.strictSame(via(world({ clusters, gateways, endpoints })), { '244.1.0.0/16': want }, say)
+  }
+})
+
+t.test('a node that claims the pods of another does not get them, and is named', async (t) => {
+  const tells = (name: string, ...podRanges: string[]): RouteAgent => ({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'RouteAgent',
+    metadata: { name },
+    status: { version: '1', clusters: [], podRanges },
+  })
+  const routeAgents = [tells('gw-b', '10.42.2.0/24', '10.42.1.9/32', '10.42.1.64/26', '10.42.0.7/32')]
+  const plan = (told: readonly RouteAgent[]): { routes: string[]; problems: string[] } => {
+    const made = planNodeRoutes(onGateway({ routeAgents: told }))
+    if (!made.ok) return { routes: [made.reason], problems: [] }
+    const pods = made.routes.filter(({ table, destination }) => table === 7310 && destination.startsWith('10.42'))
+    return {
+      routes: pods.map(({ destination, type, nextHops }) => `${destination} ${nextHops[0]?.via ?? type}`).sort(),
+      problems: made.problems.map(({ subject, reason }) => `${subject}: ${reason}`),
+    }
+  }
+  t.strictSame(plan([...routeAgents, tells('worker', '10.42.1.0/24')]), {
+    routes: ['10.42.1.0/24 192.168.7.11', '10.42.2.0/24 192.168.7.2'],
+    problems: ['Node gw-b: claims pods of node worker, which keeps them: 10.42.1.9/32 and 1 more'],
+  })
+  t.strictSame(
+    plan(routeAgents),
+    {
+      routes: ['10.42.1.0/24 192.168.7.11', '10.42.1.64/26 throw', '10.42.1.9/32 throw', '10.42.2.0/24 192.168.7.2'],
+      problems: [
+        'Pod range 10.42.1.9/32: claimed by nodes gw-b and worker',
+        'Pod range 10.42.1.64/26: claimed by nodes gw-b and worker',
+      ],
+    },
+    'the worker has told nothing yet: the main table decides',
+  )
+})
+
+t.test('pods of ours are ours, also with addresses that are said to be of others', async (t) => {
+  const tells = (name: string, ...podRanges: string[]): RouteAgent => ({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'RouteAgent',
+    metadata: { name },
+    status: { version: '1', clusters: [], podRanges },
+  })
+  const rows: [say: string, pods: string[], told: string[], routes: string[], problems: string[]][] = [
+    [
+      'a pod of ours in the range of another',
+      ['10.42.0.0/24', '10.42.1.9/32'],
+      ['10.42.1.0/24'],
+      ['10.42.1.0/24 192.168.7.11', '10.42.1.9/32 throw', '10.42.2.0/24 192.168.7.2'],
+      ['Node gw-a: claims pods of node worker, which keeps them: 10.42.1.9/32'],
+    ],
+    [
+      'before our first pod another claims a block of our Node: the main table decides',
+      [],
+      ['10.42.0.64/26', '10.42.1.0/24'],
+      ['10.42.1.0/24 192.168.7.11', '10.42.2.0/24 192.168.7.2'],
+      [],
+    ],
+  ]
+  for (const [say, pods, told, routes, problems] of rows) {
+    const { facts } = onGateway()
+    const mainRoutes = pods.map((destination) => ({ destination, type: 'unicast' as const, device: 'cni0' }))
+    const made = planNodeRoutes(onGateway({ facts: { ...facts, mainRoutes }, routeAgents: [tells('worker', ...told)] }))
+    if (!made.ok) throw new Error(made.reason)
+    const found = made.routes.filter(({ table, destination }) => table === 7310 && destination.startsWith('10.42'))
+    t.strictSame(
+      found.map(({ destination, type, nextHops }) => `${destination} ${nextHops[0]?.via ?? type}`).sort(),
+      routes,
+      say,
+    )
+    t.strictSame(
+      made.problems.map(({ subject, reason }) => `${subject}: ${reason}`),
+      problems,
+      say,
+    )
+  }
 })
 
 t.test('what is wrong is said, and disturbs nobody else', async (t) => {

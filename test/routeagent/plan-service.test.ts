@@ -1,12 +1,9 @@
 import t from 'tap'
 import fc from 'fast-check'
-import { parsePrefix } from '../../model/ip.ts'
 import type { EndpointSlice, ServiceImport } from '../../model/objects.ts'
 import { type ServiceContext, planService } from '../../routeagent/plan-service.ts'
 import { AFFINITY_SLOTS, MAX_SLOTS, clientSlots, randomSlots, slotCounts } from '../../routeagent/plan-slots.ts'
-import { serviceImport, slice } from './support/site.ts'
-
-const CONTEXT: ServiceContext = { node: 'worker', clustersetIpRange: parsePrefix('245.0.0.0/16'), reachable: undefined }
+import { SERVICE_CONTEXT, serviceImport, slice } from './support/site.ts'
 
 const plan = (
   service: ServiceImport,
@@ -14,7 +11,7 @@ const plan = (
   context: Partial<ServiceContext> = {},
 ): Record<string, string> =>
   Object.fromEntries(
-    [...planService(service, slices, { ...CONTEXT, ...context })].map(([key, p]) => [
+    [...planService(service, slices, { ...SERVICE_CONTEXT, ...context })].map(([key, p]) => [
       key,
       `${p.pick}: ${p.slots.join(', ')}`,
     ]),

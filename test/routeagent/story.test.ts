@@ -1,120 +1,13 @@
 /** One routeagent through its life: joined, balanced, disturbed, restarted, gone. All drivers are the fakes. */
 import t from 'tap'
-import type { Test } from 'tap'
 import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
 import { KernelError } from '../../kernel/errors.ts'
-import { FakeNft } from '../../kernel/fake-nft.ts'
-import { FakeRouteTable } from '../../kernel/fake-route-table.ts'
-import { FakeSysctl } from '../../kernel/fake-sysctl.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import type { RouteAgent } from '../../model/objects.ts'
-import { type Clock, SystemClock } from '../../reconcile/clock.ts'
-import { planRouteAgent, runRouteAgent } from '../../routeagent/main.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
-import { StatusBoard } from '../../runtime/status-board.ts'
+import { planRouteAgent } from '../../routeagent/main.ts'
 import { eventually } from '../support/eventually.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
-import { cluster, endpoint, gateway, membership, node, serviceImport, slice } from './support/site.ts'
-
-/** Real time, but 30 s pass whenever the test says so. */
-class JumpingClock extends SystemClock {
-  #offset = 0
-  readonly #sleepers = new Set<AbortController>()
-  override monotonic(): number {
-    return super.monotonic() + this.#offset
-  }
-  override async sleep(ms: number, signal: AbortSignal): Promise<void> {
-    const jump = new AbortController()
-    this.#sleepers.add(jump)
-    try {
-      await super.sleep(ms, AbortSignal.any([signal, jump.signal]))
-    } catch (error) {
-      if (signal.aborted) throw error
-    } finally {
-      this.#sleepers.delete(jump)
-    }
-  }
-  jump(ms: number): void {
-    this.#offset += ms
-    for (const sleeper of this.#sleepers) sleeper.abort()
-  }
-}
-
-class Machine {
-  readonly cluster = new MemoryCluster()
-  readonly nft = new FakeNft()
-  readonly routes = new FakeRouteTable({
-    links: [{ name: 'eth0' }, { name: 'cni0', kind: 'bridge' }],
-    addresses: [
-      { device: 'eth0', address: '192.168.7.11/24' },
-      { device: 'cni0', address: '10.42.1.1/24' },
-    ],
-    defaultDevice: 'eth0',
-  })
-  readonly sysctl = new FakeSysctl({ 'net/ipv4/ip_forward': '0', 'net/bridge/bridge-nf-call-iptables': '1' })
-  readonly logger = new CapturingLogger()
-  readonly clock = new JumpingClock()
-  status = new StatusBoard()
-  readonly before: string
-  readonly stateDir: string
-
-  constructor(t: Test) {
-    this.stateDir = temporaryFolder(t)
-    // The kernel makes these with the device; the two fakes do not know each other.
-    this.sysctl.provideDevice(VXLAN_DEVICE)
-    this.before = this.kernel()
-  }
-
-  kernel(): string {
-    return `${this.routes.toString()}\n${this.nft.toString()}\n${/.*ip_forward.*/.exec(this.sysctl.toString())?.[0]}`
-  }
-
-  start(t: Test, cluster = this.cluster): { stop(): Promise<void>; ended: Promise<void> } {
-    const stopping = new AbortController()
-    this.status = new StatusBoard()
-    const { nft, routes, sysctl, logger, status } = this
-    const clock: Clock = this.clock
-    const metrics = createMetrics('routeagent')
-    const deps = { cluster, nft, routes, sysctl, logger, status, clock, metrics }
-    const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3', stateDir: this.stateDir }, stopping.signal)
-    const stop = (): Promise<void> => {
-      stopping.abort(new Error('stopped by the test'))
-      return ended
-    }
-    t.teardown(stop)
-    return { stop, ended }
-  }
-
-  ready(): Promise<unknown> {
-    return eventually(() => this.status.notReady().length === 0, { say: `ready: ${this.status.notReady().join('; ')}` })
-  }
-
-  join(): void {
-    this.cluster.put(membership())
-    this.cluster.put(node('gw', '192.168.7.1', '10.42.0.0/24'))
-    this.cluster.put(node('worker', '192.168.7.11', '10.42.1.0/24'))
-    this.cluster.put(cluster('milano', 1, '244.0.0.0/16'))
-    this.cluster.put(cluster('paris', 2, '244.1.0.0/16'))
-    this.cluster.put(endpoint('milano', 'gw'))
-  }
-
-  async backends(vip: string): Promise<string[]> {
-    const found: string[] = []
-    for (const slot of ['slot-0', 'slot-1', 'slot-2']) {
-      const elements = await this.nft.elements(NFT_TABLE_NODE, slot).catch(() => [])
-      found.push(...elements.filter((e) => e.key.startsWith(`${vip} `)).map((e) => e.value ?? ''))
-    }
-    return found
-  }
-
-  /** Waits until the address leads to these backends. */
-  serves(vip: string, ...want: string[]): Promise<unknown> {
-    return eventually(async () => (await this.backends(vip)).join(', ') === want.join(', '), {
-      say: `${vip} → ${want.join(', ')}`,
-    })
-  }
-}
+import { Machine } from './support/machine.ts'
+import { endpoint, gateway, membership, node, serviceImport, slice } from './support/site.ts'
 
 /** A table that grew keeps the chains of service sizes that no longer occur; one that is made anew has not got them. */
 function withoutPicks(kernel: string): string {
@@ -312,6 +205,30 @@ t.test('ranges of the other nodes are read on nodes that serve lanes alone, and 
   t.strictSame(api.get('RouteAgent', 'worker')?.status?.podRanges, ['10.42.1.1/32', '10.42.9.64/26'])
 })
 
+t.test('what the node tells goes with its Node, and comes back with it', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  machine.start(t)
+  await machine.ready()
+  const { cluster: api } = machine
+  const owner = (): string | undefined => api.get('RouteAgent', 'worker')?.metadata.ownerReferences?.[0]?.uid
+  const first = api.get('Node', 'worker')?.metadata.uid
+  t.equal(owner(), first)
+  const kernel = machine.kernel()
+  api.drop('Node', 'worker')
+  // As the garbage collector does.
+  await api.remove('RouteAgent', 'worker')
+  await eventually(() => machine.logger.messages('warn').length > 0, { say: 'it has noticed' })
+  machine.clock.jump(30_000)
+  await eventually(() => machine.status.plans().get('routeagent')?.includes('Node worker does not exist'))
+  t.equal(api.get('RouteAgent', 'worker'), undefined, 'it does not come back alone')
+  t.equal(machine.kernel(), kernel, 'the ways stay')
+  api.put(node('worker', '192.168.7.11', '10.42.1.0/24'))
+  await eventually(() => owner() !== undefined, { say: 'it tells again' })
+  t.equal(owner(), api.get('Node', 'worker')?.metadata.uid)
+  t.not(owner(), first)
+})
+
 t.test('a refusal by the kernel is tried again, from nothing known', async (t) => {
   const machine = new Machine(t)
   machine.join()
@@ -334,6 +251,7 @@ t.test('a node that gets another pod network gets other local backends', async (
   machine.start(t)
   await machine.ready()
   t.strictSame(await machine.nft.elements(NFT_TABLE_NODE, 'hairpin'), [])
+  machine.routes.putMainRoutes([])
   machine.cluster.put(node('worker', '192.168.7.11', '10.42.9.0/24'))
   const hairpin = async (): Promise<boolean> =>
     (await machine.nft.elements(NFT_TABLE_NODE, 'hairpin'))[0]?.key === '10.42.9.5 . 10.42.9.5'

@@ -41,6 +41,7 @@ const common = {
   cluster,
   routes,
   nft: new NftCommand(),
+  nft6: new NftCommand({ family: 'ip6' }),
   sysctl: new ProcSysctl(),
 }
 const deps = (name: string) => ({ ...common, metrics: createMetrics(name), status: new StatusBoard() })

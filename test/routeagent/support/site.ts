@@ -11,7 +11,26 @@ import type {
   ServiceImport,
   SliceEndpoint,
 } from '../../../model/objects.ts'
-import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../../model/spec-constants.ts'
+import { parsePrefix } from '../../../model/ip.ts'
+import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER, LABEL_ZONE } from '../../../model/spec-constants.ts'
+import type { ServiceContext } from '../../../routeagent/plan-service.ts'
+import type { KernelFacts } from '../../../routeagent/node-facts.ts'
+
+/** Devices of the node `worker`: its underlay, and the bridge of its pods. */
+export const WORKER_LINKS: KernelFacts['links'] = [
+  { name: 'lo', index: 1, kind: '', mtu: 65536, up: true, mac: '' },
+  { name: 'eth0', index: 2, kind: 'veth', mtu: 1500, up: true, mac: '02:00:00:00:00:02' },
+  { name: 'cni0', index: 3, kind: 'bridge', mtu: 1500, up: true, mac: '02:00:00:00:00:03' },
+]
+
+/** The node `worker` of milano, in zone `a`; nobody knows yet which clusters answer. */
+export const SERVICE_CONTEXT: ServiceContext = {
+  node: 'worker',
+  self: 'milano',
+  zone: 'a',
+  clustersetIpRange: parsePrefix('245.0.0.0/16'),
+  reachable: undefined,
+}
 
 export function membership(phase: 'joined' | 'leaving' = 'joined'): Membership {
   return {
@@ -28,11 +47,11 @@ export function membership(phase: 'joined' | 'leaving' = 'joined'): Membership {
   }
 }
 
-export function node(name: string, internalIp?: string, podCIDR?: string): Node {
+export function node(name: string, internalIp?: string, podCIDR?: string, zone?: string): Node {
   return {
     apiVersion: 'v1',
     kind: 'Node',
-    metadata: { name },
+    metadata: { name, ...(zone === undefined ? {} : { labels: { [LABEL_ZONE]: zone } }) },
     spec: podCIDR === undefined ? {} : { podCIDR },
     status: { addresses: internalIp === undefined ? [] : [{ type: 'InternalIP', address: internalIp }] },
   }
@@ -52,6 +71,18 @@ export function cluster(id: string, index: number, globalCIDR?: string, podCIDR 
       labels: {},
     },
   }
+}
+
+/** The same with IPv6, which is never translated. */
+export function dualStack(object: Cluster, podCIDR: string): Cluster {
+  const { podCIDRs, globalCIDRs } = object.spec
+  const global = globalCIDRs.length === 0 ? [] : [...globalCIDRs, podCIDR]
+  return { ...object, spec: { ...object.spec, podCIDRs: [...podCIDRs, podCIDR], globalCIDRs: global } }
+}
+
+export function dualStackNode(object: Node, podCIDR: string): Node {
+  const { podCIDR: first, podCIDRs = first === undefined ? [] : [first] } = object.spec ?? {}
+  return { ...object, spec: { ...object.spec, podCIDRs: [...podCIDRs, podCIDR] } }
 }
 
 export function endpoint(clusterId: string, nodeName: string, lane = 0): Endpoint {
@@ -99,7 +130,10 @@ export function serviceImport(name: string, ip: string, spec: Partial<ServiceImp
   }
 }
 
-/** Addresses: `244.1.0.5` is ready, `244.1.0.5!` is not, `244.1.0.5~` serves while it terminates. */
+/**
+ * Addresses: `244.1.0.5` is ready, `244.1.0.5!` is not, `244.1.0.5~` serves while it terminates. Where it is may follow,
+ * with the zones of its hints: `10.42.1.5 on worker in a for a,b`.
+ */
 export function slice(
   service: string,
   clusterId: string,
@@ -120,9 +154,27 @@ export function slice(
   }
 }
 
+/** The same of IPv6 addresses: Kubernetes keeps the families in slices of their own. */
+export function slice6(...init: Parameters<typeof slice>): EndpointSlice {
+  const made = slice(...init)
+  return { ...made, metadata: { ...made.metadata, name: `${made.metadata.name}-ipv6` }, addressType: 'IPv6' }
+}
+
 function sliceEndpoint(text: string): SliceEndpoint {
-  const addresses = [text.replace(/[!~]$/, '')]
-  if (text.endsWith('!')) return { addresses, conditions: { ready: false, serving: false, terminating: false } }
-  if (text.endsWith('~')) return { addresses, conditions: { ready: false, serving: true, terminating: true } }
-  return { addresses, conditions: { ready: true } }
+  const [address = '', ...place] = text.split(' ')
+  const after = (word: string): string | undefined => place[place.indexOf(word) + 1 || place.length]
+  const [nodeName, zone, zones] = ['on', 'in', 'for'].map(after)
+  return {
+    addresses: [address.replace(/[!~]$/, '')],
+    ...(nodeName === undefined ? {} : { nodeName }),
+    ...(zone === undefined ? {} : { zone }),
+    ...(zones === undefined ? {} : { hints: { forZones: zones.split(',').map((name) => ({ name })) } }),
+    conditions: sliceConditions(address),
+  }
+}
+
+function sliceConditions(address: string): NonNullable<SliceEndpoint['conditions']> {
+  if (address.endsWith('!')) return { ready: false, serving: false, terminating: false }
+  if (address.endsWith('~')) return { ready: false, serving: true, terminating: true }
+  return { ready: true }
 }

@@ -1,11 +1,11 @@
 /**
  * A program for the namespaces of a test. Prints one JSON line per answer.
- *   serve ADDRESS:PORT…           TCP and UDP: answers each line or datagram with "own address, caller's address"
+ *   serve ADDRESS:PORT…           TCP and UDP, IPv6 addresses in brackets: answers each line or datagram with "own address, caller's address"
  *   call tcp|udp ADDRESS PORT N   N connections or sockets, one after the other; prints a JSON array of answers
  *   hold ADDRESS PORT             one TCP connection; asks once per line on standard input
  */
 import { createSocket } from 'node:dgram'
-import { createServer, connect } from 'node:net'
+import { createServer, connect, isIPv6 } from 'node:net'
 import { createInterface } from 'node:readline'
 
 const [mode = '', ...args] = process.argv.slice(2)
@@ -19,12 +19,13 @@ else {
 }
 
 function serve(where: string): void {
-  const [address = '', port = ''] = where.split(':')
+  const colon = where.lastIndexOf(':')
+  const [address, port] = [where.slice(0, colon).replaceAll(/[[\]]/g, ''), where.slice(colon + 1)]
   createServer((socket) => {
     socket.on('error', () => undefined)
     socket.on('data', () => socket.write(`${address} ${socket.remoteAddress}\n`))
   }).listen(Number(port), address, () => console.log(`serving ${where}`))
-  const udp = createSocket('udp4')
+  const udp = createSocket(isIPv6(address) ? 'udp6' : 'udp4')
   udp.on('message', (_, from) => udp.send(`${address} ${from.address}`, from.port, from.address))
   udp.bind(Number(port), address)
 }
@@ -46,7 +47,7 @@ function askTcp(address: string, port: number): Promise<string> {
 
 function askUdp(address: string, port: number): Promise<string> {
   return new Promise((resolve) => {
-    const socket = createSocket('udp4')
+    const socket = createSocket(isIPv6(address) ? 'udp6' : 'udp4')
     const finish = (answer: string): void => {
       clearTimeout(timer)
       resolve(answer)

@@ -1,0 +1,78 @@
+/** What differs between the families in the plans of a node: words of nft, and how to read addresses. Pure. */
+import type { NftFamily } from '../kernel/nft.ts'
+import type { Family, Prefix } from '../model/ip.ts'
+import type { Cluster } from '../model/objects.ts'
+import { podPrefixes } from '../model/pod-ranges.ts'
+import { inRange, ipv4Number, ipv4Range, isUsableIpv4 } from './ipv4-number.ts'
+import { formatGroups, ipv6Groups, ipv6Network, isUsableIpv6 } from './ipv6-groups.ts'
+
+export interface AddressFamily {
+  readonly family: Family
+  /** Of the table; also what comes before a field of the packet's header, as in `ip6 daddr`. */
+  readonly nft: NftFamily
+  /** Type of an address in maps and sets. */
+  readonly type: 'ipv4_addr' | 'ipv6_addr'
+  /** EndpointSlice.addressType. */
+  readonly slices: 'IPv4' | 'IPv6'
+  /** How nft refuses a packet to an address that nobody has. */
+  readonly unreachable: string
+  /** The address as nft prints it; undefined for a text that is none of this family. */
+  canonical(text: string): string | undefined
+  /** The same, and undefined for addresses that no pod may have: loopback, link-local, multicast and the like. */
+  podAddress(text: string): string | undefined
+  /** Tells of an address whether one of these prefixes, all of this family, holds it. */
+  within(prefixes: readonly Prefix[]): (text: string) => boolean
+}
+
+const IPV4: AddressFamily = {
+  family: 4,
+  nft: 'ip',
+  type: 'ipv4_addr',
+  slices: 'IPv4',
+  unreachable: 'icmp type host-unreachable',
+  // A dotted quad can be written in one way.
+  canonical: (text) => (ipv4Number(text) === undefined ? undefined : text),
+  podAddress(text) {
+    const value = ipv4Number(text)
+    return value !== undefined && isUsableIpv4(value) ? text : undefined
+  },
+  within(prefixes) {
+    const ranges = prefixes.map(ipv4Range)
+    return (text) => {
+      const value = ipv4Number(text)
+      return value !== undefined && ranges.some((range) => inRange(range, value))
+    }
+  },
+}
+
+const IPV6: AddressFamily = {
+  family: 6,
+  nft: 'ip6',
+  type: 'ipv6_addr',
+  slices: 'IPv6',
+  unreachable: 'icmpv6 type addr-unreachable',
+  canonical(text) {
+    const groups = ipv6Groups(text)
+    return groups === undefined ? undefined : formatGroups(groups)
+  },
+  podAddress(text) {
+    const groups = ipv6Groups(text)
+    return groups !== undefined && isUsableIpv6(groups) ? formatGroups(groups) : undefined
+  },
+  within(prefixes) {
+    const networks = prefixes.map(ipv6Network)
+    return (text) => {
+      const groups = ipv6Groups(text)
+      return groups !== undefined && networks.some((holds) => holds(groups))
+    }
+  },
+}
+
+export function addressFamily(family: Family): AddressFamily {
+  return family === 4 ? IPV4 : IPV6
+}
+
+/** Families that are planned on the nodes of a cluster: IPv4, and IPv6 where the cluster has IPv6 pod CIDRs. */
+export function plannedFamilies(own: Cluster | undefined): readonly Family[] {
+  return podPrefixes(own, 6).length === 0 ? [4] : [4, 6]
+}

@@ -1,0 +1,166 @@
+/**
+ * A worker and its gateway node for tests with packets:
+ *
+ *   client 10.42.1.5 ── cni0 10.42.1.1 [ worker: this namespace ] 192.168.7.11 ══ sealane-vx ══ 192.168.7.1 [ gateway ]
+ *
+ * The worker has the real routeagent on the real drivers, and a masquerade rule as a CNI makes it; the gateway node is
+ * made by hand and stands for the far cluster.
+ */
+import type { ChildProcess } from 'node:child_process'
+import { join } from 'node:path'
+import type { Test } from 'tap'
+import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+import { NftSession } from '../../../kernel/nft-session.ts'
+import { ProcSysctl } from '../../../kernel/proc-sysctl.ts'
+import { Rtnetlink } from '../../../kernel/rtnetlink.ts'
+import { runCommand } from '../../../kernel/run-command.ts'
+import type { KubeObject } from '../../../model/objects.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { runRouteAgent } from '../../../routeagent/main.ts'
+import { CapturingLogger } from '../../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
+import { StatusBoard } from '../../../runtime/status-board.ts'
+import type { Netns } from '../../support/netns.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+export const TALKER = join(import.meta.dirname, 'talker.ts')
+
+export async function here(command: string, ...args: string[]): Promise<string> {
+  const result = await runCommand(command, args)
+  if (result.code !== 0) throw new Error(`${command} ${args.join(' ')}: ${result.stderr}`)
+  return result.stdout
+}
+
+export const ip = (text: string): Promise<string> => here('ip', ...text.split(' '))
+
+/** A bridge with a port for each pod, which are called `pod0`, `pod1` … here and eth0 there. */
+export async function buildBridge(pods: readonly Netns[]): Promise<void> {
+  await ip('link add cni0 type bridge')
+  await ip('address add 10.42.1.1/24 dev cni0')
+  await ip('link set cni0 up')
+  for (const [i, pod] of pods.entries()) {
+    await ip(`link add pod${i} type veth peer name eth0 netns ${pod.name}`)
+    await ip(`link set pod${i} master cni0 up`)
+    // As CNIs do, so that a pod may be balanced to itself.
+    await here('bridge', 'link', 'set', 'dev', `pod${i}`, 'hairpin', 'on')
+    await pod.exec('ip', ['address', 'add', `10.42.1.${5 + i}/24`, 'dev', 'eth0'])
+    await pod.exec('ip', ['link', 'set', 'eth0', 'up'])
+    await pod.exec('ip', ['route', 'add', 'default', 'via', '10.42.1.1'])
+  }
+  await here('nft', 'add table ip cni')
+  await here('nft', 'add chain ip cni post { type nat hook postrouting priority 100; }')
+  await here('nft', 'add rule ip cni post ip saddr 10.42.0.0/16 ip daddr != 10.42.0.0/16 masquerade')
+}
+
+/** What the routeagent of the gateway node would make, by hand. */
+export async function buildGatewayNode(far: Netns): Promise<void> {
+  await ip(`link add eth0 type veth peer name eth0 netns ${far.name}`)
+  await ip('address add 192.168.7.11/24 dev eth0')
+  await ip('link set eth0 up')
+  const lines = [
+    'address add 192.168.7.1/24 dev eth0',
+    'link set eth0 up',
+    'link add sealane-vx address 0a:5e:c0:a8:07:01 mtu 1450 type vxlan id 7300 local 192.168.7.1 dstport 4810 nolearning',
+    'link set sealane-vx up',
+    'neighbour replace 192.168.7.11 lladdr 0a:5e:c0:a8:07:0b dev sealane-vx nud permanent',
+    'route add 10.42.1.0/24 via 192.168.7.11 dev sealane-vx onlink',
+    'address add 244.1.0.5/32 dev lo',
+    'address add 244.1.0.6/32 dev lo',
+  ]
+  for (const line of lines) await far.exec('ip', line.split(' '))
+  await far.exec('bridge', 'fdb replace 0a:5e:c0:a8:07:0b dev sealane-vx dst 192.168.7.11 self permanent'.split(' '))
+}
+
+export interface Site {
+  readonly api: MemoryCluster
+  readonly status: StatusBoard
+  readonly ended: Promise<void>
+  readonly clock: LateClock
+  readonly logger: CapturingLogger
+  /** How often the loop has gone through. */
+  runs(loop: string): Promise<number>
+  /** `slot-0: 245.0.0.7 . tcp . 80 244.1.0.5 . 8080`, of all maps that there are. */
+  elements(): Promise<string[]>
+  /** The same of family ip6. */
+  elements6(): Promise<string[]>
+}
+
+class LateClock extends SystemClock {
+  lateMs = 0
+  override monotonic(): number {
+    return super.monotonic() + this.lateMs
+  }
+}
+
+/** The routeagent of the node `worker`, in a cluster that has these objects. */
+export function startRouteAgent(t: Test, objects: readonly KubeObject[]): Site {
+  const stateDir = temporaryFolder(t)
+  const api = new MemoryCluster()
+  for (const object of objects) api.put(object)
+  const nft = new NftSession()
+  const nft6 = new NftSession({ family: 'ip6' })
+  const routes = new Rtnetlink()
+  const status = new StatusBoard()
+  const clock = new LateClock()
+  const logger = new CapturingLogger()
+  const stopping = new AbortController()
+  const metrics = createMetrics('routeagent')
+  const deps = { cluster: api, nft, nft6, routes, sysctl: new ProcSysctl(), clock, logger, metrics, status }
+  const ended = runRouteAgent(deps, { node: 'worker', stateDir }, stopping.signal).finally(() => {
+    nft.close()
+    nft6.close()
+    routes.close()
+  })
+  t.teardown(async () => {
+    stopping.abort()
+    await ended
+    if (!t.passing()) for (const line of logger.lines) t.comment(JSON.stringify(line))
+  })
+  const runs = async (loop: string): Promise<number> => {
+    const lines = (await metrics.text()).split('\n').filter((line) => line.startsWith('sealane_routeagent_runs_total{'))
+    const ok = lines.find((line) => line.includes(`loop="${loop}"`) && line.includes('result="ok"'))
+    return Number(ok?.split(' ').at(-1) ?? 0)
+  }
+  return { api, status, ended, clock, logger, runs, elements: () => elementsOf(nft), elements6: () => elementsOf(nft6) }
+}
+
+async function elementsOf(nft: NftSession): Promise<string[]> {
+  const found: string[] = []
+  for (const map of ['no-backends', 'none-here', 'hairpin', 'slot-0', 'slot-1', 'slot-2', 'slot-63']) {
+    const elements = await nft.elements('sealane_node', map).catch(() => [])
+    found.push(...elements.map((e) => `${map}: ${e.key} ${e.value ?? ''}`))
+  }
+  return found
+}
+
+/** Everything that a test may leave in this namespace. */
+export async function kernelDump(): Promise<string> {
+  const parts = await Promise.all([
+    here('nft', 'list', 'ruleset'),
+    ip('-o link'),
+    ip('address'),
+    ip('rule'),
+    ip('-6 rule'),
+    ip('route show table all'),
+    ip('-6 route show table all'),
+    here('sysctl', 'net.ipv4.ip_forward', 'net.ipv6.conf.all.forwarding'),
+  ])
+  // How far a device has come up is not of interest.
+  return parts.join('\n').replaceAll(/ (state [A-Z]+|valid_lft \S+|preferred_lft \S+)/g, '')
+}
+
+/** What answered to so many calls, `own address, caller's address`, or why none did. */
+export async function call(
+  ns: Netns | undefined,
+  kind: string,
+  to: { readonly address: string; readonly port: number; readonly count: number },
+): Promise<string[]> {
+  const args = [TALKER, 'call', kind, to.address, String(to.port), String(to.count)]
+  const text = ns === undefined ? await here(process.execPath, ...args) : await ns.exec(process.execPath, args)
+  return JSON.parse(text) as string[]
+}
+
+/** Waits until it serves. */
+export function serving(child: ChildProcess): Promise<void> {
+  return new Promise((resolve) => child.stdout?.once('data', () => resolve()))
+}

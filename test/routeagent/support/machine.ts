@@ -1,0 +1,124 @@
+/** A routeagent on a machine whose drivers are all fakes: what tests put in, and what they look at. */
+import type { Test } from 'tap'
+import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+import { FakeNft } from '../../../kernel/fake-nft.ts'
+import { FakeRouteTable } from '../../../kernel/fake-route-table.ts'
+import { FakeSysctl } from '../../../kernel/fake-sysctl.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../../model/kernel-ids.ts'
+import { type Clock, SystemClock } from '../../../reconcile/clock.ts'
+import { runRouteAgent } from '../../../routeagent/main.ts'
+import { CapturingLogger } from '../../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
+import { StatusBoard } from '../../../runtime/status-board.ts'
+import { eventually } from '../../support/eventually.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { cluster, endpoint, membership, node } from './site.ts'
+
+/** Real time, but 30 s pass whenever the test says so. */
+class JumpingClock extends SystemClock {
+  #offset = 0
+  readonly #sleepers = new Set<AbortController>()
+  override monotonic(): number {
+    return super.monotonic() + this.#offset
+  }
+  override async sleep(ms: number, signal: AbortSignal): Promise<void> {
+    const jump = new AbortController()
+    this.#sleepers.add(jump)
+    try {
+      await super.sleep(ms, AbortSignal.any([signal, jump.signal]))
+    } catch (error) {
+      if (signal.aborted) throw error
+    } finally {
+      this.#sleepers.delete(jump)
+    }
+  }
+  jump(ms: number): void {
+    this.#offset += ms
+    for (const sleeper of this.#sleepers) sleeper.abort()
+  }
+}
+
+export class Machine {
+  readonly cluster = new MemoryCluster()
+  readonly nft = new FakeNft()
+  readonly nft6 = new FakeNft({ family: 'ip6' })
+  readonly routes = new FakeRouteTable({
+    links: [{ name: 'eth0' }, { name: 'cni0', kind: 'bridge' }],
+    addresses: [
+      { device: 'eth0', address: '192.168.7.11/24' },
+      { device: 'cni0', address: '10.42.1.1/24' },
+    ],
+    mainRoutes: [{ destination: '10.42.1.0/24', type: 'unicast', device: 'cni0' }],
+    defaultDevice: 'eth0',
+  })
+  readonly sysctl = new FakeSysctl({
+    'net/ipv4/ip_forward': '0',
+    'net/ipv6/conf/all/forwarding': '0',
+    'net/bridge/bridge-nf-call-iptables': '1',
+    'net/bridge/bridge-nf-call-ip6tables': '1',
+  })
+  readonly logger = new CapturingLogger()
+  readonly clock = new JumpingClock()
+  status = new StatusBoard()
+  metrics = createMetrics('routeagent')
+  readonly before: string
+  readonly stateDir: string
+
+  constructor(t: Test) {
+    this.stateDir = temporaryFolder(t)
+    // The kernel makes these with the device; the two fakes do not know each other.
+    this.sysctl.provideDevice(VXLAN_DEVICE)
+    this.sysctl.provide(`net/ipv6/conf/${VXLAN_DEVICE}/disable_ipv6`, '1')
+    this.before = this.kernel()
+  }
+
+  kernel(): string {
+    const forwarding = this.sysctl.toString().match(/.*(ip_forward|all\/forwarding).*/g) ?? []
+    return [this.routes.toString(), this.nft.toString(), this.nft6.toString(), ...forwarding].join('\n')
+  }
+
+  start(t: Test, cluster = this.cluster): { stop(): Promise<void>; ended: Promise<void> } {
+    const stopping = new AbortController()
+    this.status = new StatusBoard()
+    const { nft, nft6, routes, sysctl, logger, status } = this
+    const clock: Clock = this.clock
+    const metrics = (this.metrics = createMetrics('routeagent'))
+    const deps = { cluster, nft, nft6, routes, sysctl, logger, status, clock, metrics }
+    const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3', stateDir: this.stateDir }, stopping.signal)
+    const stop = (): Promise<void> => {
+      stopping.abort(new Error('stopped by the test'))
+      return ended
+    }
+    t.teardown(stop)
+    return { stop, ended }
+  }
+
+  ready(): Promise<unknown> {
+    return eventually(() => this.status.notReady().length === 0, { say: `ready: ${this.status.notReady().join('; ')}` })
+  }
+
+  join(): void {
+    this.cluster.put(membership())
+    this.cluster.put(node('gw', '192.168.7.1', '10.42.0.0/24'))
+    this.cluster.put(node('worker', '192.168.7.11', '10.42.1.0/24'))
+    this.cluster.put(cluster('milano', 1, '244.0.0.0/16'))
+    this.cluster.put(cluster('paris', 2, '244.1.0.0/16'))
+    this.cluster.put(endpoint('milano', 'gw'))
+  }
+
+  async backends(vip: string): Promise<string[]> {
+    const found: string[] = []
+    for (const slot of ['slot-0', 'slot-1', 'slot-2']) {
+      const elements = await this.nft.elements(NFT_TABLE_NODE, slot).catch(() => [])
+      found.push(...elements.filter((e) => e.key.startsWith(`${vip} `)).map((e) => e.value ?? ''))
+    }
+    return found
+  }
+
+  /** Waits until the address leads to these backends. */
+  serves(vip: string, ...want: string[]): Promise<unknown> {
+    return eventually(async () => (await this.backends(vip)).join(', ') === want.join(', '), {
+      say: `${vip} → ${want.join(', ')}`,
+    })
+  }
+}
