@@ -1,5 +1,6 @@
 /** One service as DNS sees it, from its ServiceImport and the imported EndpointSlices. Pure. */
 import { MAX_DNS_NAME_LENGTH, formatZoneName } from '../model/dns-name.ts'
+import { dashedAddress } from '../model/endpoint-hostname.ts'
 import { isDnsLabel } from '../model/ids.ts'
 import { type Family, classifyAddress, formatAddress, parseAddress } from '../model/ip.ts'
 import type { EndpointSlice, ImportPort, ServiceImport, SliceEndpoint } from '../model/objects.ts'
@@ -83,7 +84,7 @@ function addEndpoint(hosts: Map<string, HostParts>, { cluster, endpoint, ports }
 
 function hostnameOf(endpoint: SliceEndpoint, address: string): string {
   const hostname = endpoint.hostname?.toLowerCase()
-  return hostname !== undefined && isDnsLabel(hostname) ? hostname : address.replace(/[.:]/g, '-')
+  return hostname !== undefined && isDnsLabel(hostname) ? hostname : dashedAddress(address)
 }
 
 /** Ports of a slice that the import names too: a port that lost a conflict is not told. Target port numbers. */
