@@ -1,13 +1,14 @@
 /** Starts the agent of a site. In a real cluster one of several acts, and joins by itself with the token it finds. */
 import { agentConfig } from '../agent/config.ts'
-import { joinWithToken } from '../agent/join-with-token.ts'
-import { runAgent } from '../agent/main.ts'
+import { joinWithToken, rejoinWhenEnded } from '../agent/join-with-token.ts'
+import { type AgentDeps, runAgent } from '../agent/main.ts'
 import { parseClusterId } from '../model/ids.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { SiteRun } from './compose-run.ts'
 import { sealaneVersion } from './context.ts'
 import { tellBrokerWhenLeaving } from './leave-by-agent.ts'
 import type { KubeSite } from './kube-site.ts'
+import { RefusalNote } from './refusal-note.ts'
 
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
   if (site.kube === undefined) return runMember(deps, site, signal)
@@ -31,18 +32,27 @@ async function joinAndRun(
   await joinWithToken({ ...deps, cluster }, init, signal)
   const stop = new AbortController()
   const until = AbortSignal.any([signal, stop.signal])
+  const note = new RefusalNote(deps, kube.identity, until)
   // A part that fails ends the other: the pod is started anew, and goes on from there.
   const part = (work: Promise<void>): Promise<void> =>
     work.catch((error: unknown) => (stop.abort(), Promise.reject(error as Error)))
-  await Promise.all([
-    part(runMember(deps, site, until)),
+  const member = [
+    part(runMember({ ...deps, onRefused: (reason) => note.hear(reason) }, site, until)),
     part(tellBrokerWhenLeaving({ ...deps, cluster }, kube.identity, until)),
-  ])
+  ]
+  // Nobody is left who could join anew.
+  const left = Promise.all(member).then(() => stop.abort())
+  await Promise.all([left, part(rejoinWhenEnded({ ...deps, cluster }, init, until))])
 }
 
-function runMember(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
-  const { cluster, config, identity } = site
-  return runAgent({ ...deps, cluster }, agentConfig(config.state, { facts: factsOf(site), identity }), signal)
+function runMember(
+  deps: ComponentDeps & Pick<AgentDeps, 'onRefused'>,
+  site: SiteRun,
+  signal: AbortSignal,
+): Promise<void> {
+  const { cluster, config, identity, kube } = site
+  const change = { facts: factsOf(site), identity, removesOrphans: kube === undefined }
+  return runAgent({ ...deps, cluster }, agentConfig(config.state, change), signal)
 }
 
 function factsOf({ config: { podCIDRs, serviceCIDRs, labels } }: SiteRun) {

@@ -1,9 +1,11 @@
 /** Puts the broker together; one of the few places where the command line knows a component. */
 import { DEFAULT_BROKER_CONFIG } from '../broker/config.ts'
+import { StateError } from '../broker/log/record-log.ts'
 import { runBroker } from '../broker/main.ts'
 import { type TokenStore, openTokenStore } from '../broker/token-store.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import type { LogThreshold } from '../runtime/pino-logger.ts'
+import { UserError } from '../runtime/user-error.ts'
 import { withProcess } from './compose-process.ts'
 
 export type { TokenStore }
@@ -38,7 +40,10 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
 
 /** Opens the token table beside a running broker. Throws when no broker has ever started on this state. */
 export async function withTokenStore<T>(state: string, work: (store: TokenStore) => Promise<T> | T): Promise<T> {
-  const store = await openTokenStore(state, new SystemClock())
+  const store = await openTokenStore(state, new SystemClock()).catch((cause: unknown) => {
+    if (!(cause instanceof StateError) || cause.code !== 'Absent') throw cause
+    throw new UserError(cause.message, { hint: 'for a broker on a cluster: --context NAME', cause })
+  })
   try {
     return await work(store)
   } finally {

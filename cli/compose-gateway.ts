@@ -8,6 +8,7 @@ import {
   runGateway,
   whenCachesSynced,
 } from '../gateway/main.ts'
+import { runLabelledGateway } from '../gateway/labelled-gateway.ts'
 import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../model/gateway-node.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
@@ -17,38 +18,56 @@ import type { SiteRun } from './compose-run.ts'
 import { sealaneVersion } from './context.ts'
 
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
-  const config = await configOf(site, signal)
-  return withKernel((kernel) => runGateway({ ...deps, ...kernel, cluster: site.cluster }, config, signal))
+  const configOf = await configFor(site, signal)
+  const { cluster, config, kube, node } = site
+  await withKernel(async (kernel) => {
+    const parts = { ...deps, ...kernel, cluster }
+    if (kube === undefined) return runGateway(parts, configOf(lanesOf(config, node)), signal)
+    const init = { node, configOf, askNode: (until: AbortSignal) => kube.askNode(node, until) }
+    return runLabelledGateway(parts, init, await labelledLane(site, signal), signal)
+  })
 }
 
 export async function plan(clock: Clock, site: SiteRun, signal: AbortSignal): Promise<string> {
-  const config = await configOf(site, signal)
-  await whenCachesSynced(site.cluster, signal)
+  const configOf = await configFor(site, signal)
+  const { cluster, config, kube, node } = site
+  await whenCachesSynced(cluster, signal)
+  const lanes = kube === undefined ? lanesOf(config, node) : [await gatewayOnly(site, signal)]
   return withKernel(async (kernel) => {
-    const world = await readGatewayWorld({ ...kernel, clock, cluster: site.cluster }, config, signal)
+    const world = await readGatewayWorld({ ...kernel, clock, cluster }, configOf(lanes), signal)
     return world === undefined ? "# waiting for this cluster's own Cluster object\n" : describeGatewayPlan(world)
   })
 }
 
-async function configOf(site: SiteRun, signal: AbortSignal): Promise<GatewayConfig> {
-  const { config, node } = site
-  const { observedAddress } = await site.standing(signal)
-  return gatewayConfig({
-    node,
-    version: sealaneVersion(),
-    stateDir: join(config.state, 'nodes', node),
-    ...(observedAddress === undefined ? {} : { observedAddress }),
-    lanes: site.kube === undefined ? config.gateways.filter((row) => row.node === node) : await nodeLanes(site, signal),
-  })
+type ConfigOf = (lanes: readonly GatewayLane[]) => GatewayConfig
+
+async function configFor({ config, node, standing }: SiteRun, signal: AbortSignal): Promise<ConfigOf> {
+  const { observedAddress } = await standing(signal)
+  return (lanes) =>
+    gatewayConfig({
+      node,
+      version: sealaneVersion(),
+      stateDir: join(config.state, 'nodes', node),
+      ...(observedAddress === undefined ? {} : { observedAddress }),
+      lanes,
+    })
 }
 
-/** What the Node says about itself. It is read once: a changed lane takes a restart of the gateway. */
-async function nodeLanes({ cluster, node }: SiteRun, signal: AbortSignal): Promise<readonly GatewayLane[]> {
+function lanesOf({ gateways }: SiteRun['config'], node: string): readonly GatewayLane[] {
+  return gateways.filter((row) => row.node === node)
+}
+
+/** What the Node says about itself; undefined when it is no gateway. Throws UserError, GatewayNodeError. */
+async function labelledLane({ cluster, node }: SiteRun, signal: AbortSignal): Promise<GatewayLane | undefined> {
   const nodes = cluster.cache('Node')
   await nodes.whenSynced(signal)
   const object = nodes.get(node)
   if (object === undefined) throw new UserError(`--node ${node}: this cluster has no such Node`)
-  const lane = gatewayLane(object)
-  if (lane === undefined) throw new UserError(`Node ${node} is no gateway: it has no label ${LABEL_GATEWAY}`)
-  return [lane]
+  return gatewayLane(object)
+}
+
+async function gatewayOnly(site: SiteRun, signal: AbortSignal): Promise<GatewayLane> {
+  const lane = await labelledLane(site, signal)
+  if (lane === undefined) throw new UserError(`Node ${site.node} is no gateway: it has no label ${LABEL_GATEWAY}`)
+  return lane
 }

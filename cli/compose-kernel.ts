@@ -12,6 +12,8 @@ import { WgCommand } from '../kernel/wg-command.ts'
 export interface Kernel {
   readonly routes: Rtnetlink
   readonly nft: NftSession
+  /** The tables of family ip6. Its `nft -i` starts with the first change, so that a node without IPv6 pays nothing. */
+  readonly nft6: NftSession
   readonly wireguard: WgCommand
   readonly sysctl: ProcSysctl
   readonly steering: PacketSteering
@@ -21,16 +23,19 @@ export interface Kernel {
 export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promise<T> {
   const routes = new Rtnetlink()
   const nft = new NftSession()
+  const nft6 = new NftSession({ family: 'ip6' })
   try {
     return await work({
       routes,
       nft,
+      nft6,
       wireguard: new WgCommand({ routes }),
       sysctl: new ProcSysctl('/proc/sys', process.env['SEALANE_SYSCTL_NET']),
       steering: new SysfsPacketSteering(process.env['SEALANE_NET_DEVICES']),
       coalescing: new SysfsReceiveCoalescing(process.env['SEALANE_NET_DEVICES']),
     })
   } finally {
+    nft6.close()
     nft.close()
     routes.close()
   }

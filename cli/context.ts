@@ -18,7 +18,7 @@ export interface CommandContext {
 /** A subcommand that reports errors like the program does and ends its help with an example. */
 export function subcommand(parent: Command, name: string, description: string, example: string): Command {
   const command = parent.command(name).description(description).addHelpText('after', `\nExample:\n  ${example}`)
-  return throwingUsageErrors(command)
+  return throwingUsageErrors(command).helpCommand(false)
 }
 
 export function siteOption(): Option {

@@ -42,6 +42,9 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   const ask = { token, cluster: clusterId, key: joining.key, facts: factsOf(site) }
   await writeMemberIdentity(config.identity, joinedIdentity(ask, response))
   await joining.forget()
+  const left = config.podCIDRs.filter((cidr) => response.podCIDRs.length > 0 && !response.podCIDRs.includes(cidr))
+  if (left.length > 0)
+    init.say(`reached by IPv4 only: IPv6 of this site (${left.join(', ')}) overlaps another member's`)
   return { cluster: clusterId, clusterset: response.clusterset, globalCIDRs: response.globalCIDRs }
 }
 

@@ -4,6 +4,7 @@ import { hostname } from 'node:os'
 import type { KubernetesAccess } from '../cluster/files/site-file.ts'
 import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../cluster/kube/kube-cluster.ts'
 import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
+import type { Node } from '../model/objects.ts'
 import { LABEL_SERVICE_NAME } from '../model/spec-constants.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import type { JoiningDesk } from '../protocol/join.ts'
@@ -18,6 +19,8 @@ export interface KubeSite {
   readonly identity: IdentityStore & JoiningDesk
   /** Calls `lead` while this process is the one agent that acts. Resolves after the signal, or when `lead` ends. */
   elect(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void>
+  /** The Node as the server has it now; undefined when it says that there is none. Throws ClusterApiError. */
+  askNode(name: string, signal: AbortSignal): Promise<Node | undefined>
 }
 
 export interface OpenKubeSiteInit {
@@ -46,6 +49,9 @@ export async function openKubeSite(
     kube: {
       identity: secretIdentity(secretAccess(adminOf(cluster), place, signal), settings),
       elect: (lead, until) => cluster.elect(candidate, lead, until),
+      askNode: async (name, until) =>
+        (await cluster.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as
+          Node | undefined,
     },
   }
 }

@@ -69,6 +69,8 @@ async function tellBroker(identity: MemberIdentity, { force, signal, say }: Leav
     const message = isTimeout(error) ? `no answer within ${formatDuration(LEAVE_TIMEOUT_MS)}` : (error as Error).message
     if (!force) throw notTold(message, error)
     say(`the broker could not be told (${message}); going on because of --force`)
+    const id = identity.cluster
+    say(`on the broker ${id} stays a member until it is evicted: run there: sealane cluster evict ${id}`)
   }
 }
 
@@ -78,7 +80,7 @@ function isTimeout(error: unknown): boolean {
 
 function notTold(message: string, cause: unknown): UserError {
   return new UserError(`the broker could not be told: ${message}`, {
-    hint: 'try again, or use --force and evict this cluster on the broker',
+    hint: 'try again, or use --force and evict this cluster on the broker (sealane cluster evict)',
     cause,
   })
 }

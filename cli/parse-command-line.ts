@@ -24,7 +24,7 @@ function usageMessage({ code, message }: CommanderError, command: Command): stri
   const [first = ''] = message.split('\n')
   switch (code) {
     case 'commander.help':
-      return `${fullName(command)}: expected a command: ${expected}`
+      return `${[...pathOf(command), 'expected a command'].join(': ')}: ${expected}`
     case 'commander.unknownCommand':
       return `${first.replace('error: ', '')}: expected ${expected}`
     case 'commander.invalidArgument':
@@ -38,4 +38,9 @@ function usageMessage({ code, message }: CommanderError, command: Command): stri
 /** `sealane token create` */
 function fullName(command: Command): string {
   return command.parent === null ? command.name() : `${fullName(command.parent)} ${command.name()}`
+}
+
+/** `['token']`: every message begins with the program's name already. */
+function pathOf(command: Command): readonly string[] {
+  return command.parent === null ? [] : [...pathOf(command.parent), command.name()]
 }

@@ -1,6 +1,7 @@
 /** The tree of commands. Each lives in commands/, with its help and one example. */
 import { Command } from 'commander'
 import { addBrokerCommand } from './commands/broker.ts'
+import { addClusterCommand } from './commands/cluster.ts'
 import { addExportCommands } from './commands/export.ts'
 import { addJoinCommand } from './commands/join.ts'
 import { addLeaveCommand } from './commands/leave.ts'
@@ -28,6 +29,7 @@ export function buildProgram(
     .helpCommand(false)
   addBrokerCommand(program, context)
   addTokenCommand(program, context)
+  addClusterCommand(program, context)
   addJoinCommand(program, context)
   addLeaveCommand(program, context)
   addUninstallCommand(program, context)

@@ -91,13 +91,25 @@ export function secretIdentity(secret: SecretAccess, settings = ''): IdentitySto
       await secret.change({ data: { [JOINING_KEY_PART]: keyToPem(key) } })
       return key
     },
-    problem: ({ text, refused }) =>
-      secret.change({
+    dropToken: async () => {
+      if ((await part(TOKEN_PART)) === undefined) return false
+      await secret.change({ data: { [TOKEN_PART]: null } })
+      return true
+    },
+    problem: async (problem) => {
+      if (problem === undefined) {
+        const said = (await secret.read())?.annotations ?? {}
+        if (Object.keys(NO_PROBLEM).some((name) => name in said)) await secret.change({ annotations: NO_PROBLEM })
+        return
+      }
+      const { text, refused } = problem
+      await secret.change({
         annotations: {
           [PROBLEM_ANNOTATION]: text,
           [REFUSED_ANNOTATION]: refused === undefined ? null : attempt(refused, settings),
         },
-      }),
+      })
+    },
     isRefused: async (token) => (await secret.read())?.annotations[REFUSED_ANNOTATION] === attempt(token, settings),
   }
 }

@@ -39,7 +39,7 @@ export interface OpenSiteInit extends CommandContext {
 /** Opens, works, closes, also on failure. Throws what the site file or the state have to say. */
 export async function withSite<T>(file: string, init: OpenSiteInit, work: (site: OpenSite) => Promise<T>): Promise<T> {
   const { signal, serves = false, wantsAll = false } = init
-  const site = await openSite(await readSite(file), init)
+  const site = await openSite(await readSite(file, serves), init)
   try {
     signal.throwIfAborted()
     const result = await work(site)
@@ -53,13 +53,14 @@ export async function withSite<T>(file: string, init: OpenSiteInit, work: (site:
   }
 }
 
-async function readSite(file: string): Promise<SiteConfig> {
+async function readSite(file: string, serves: boolean): Promise<SiteConfig> {
   const kind = statSync(file, { throwIfNoEntry: false })
   if (kind === undefined || kind.isDirectory()) {
     const problem = kind === undefined ? 'no such file' : 'expected a file, it is a folder'
-    throw new UserError(`--site ${quoted(file)}: ${problem}`, {
-      hint: 'name the site file with --site FILE, or run this in the folder that has site.yaml',
-    })
+    const hint = 'name the site file with --site FILE, or run this in the folder that has site.yaml'
+    // What serves runs on a node, or in a pod, and knows its site by the file.
+    const cluster = serves ? '' : '; for a real cluster: --context NAME'
+    throw new UserError(`--site ${quoted(file)}: ${problem}`, { hint: `${hint}${cluster}` })
   }
   return readSiteFile(file)
 }

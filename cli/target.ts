@@ -17,19 +17,24 @@ export interface KubeTarget {
 }
 
 export function addTargetOptions(command: Command): Command {
-  return addKubeOptions(command.addOption(siteOption()))
+  return addKubeOptions(command.addOption(siteOption()), 'the site of --site')
 }
 
 /** What says where the broker, or the site, is on this machine. */
 const SITE = ['site', 'state']
 
-export function addKubeOptions(command: Command): Command {
+/** `otherwise` is what the command is about without either flag; absent where it is about a cluster all the same. */
+export function addKubeOptions(command: Command, otherwise?: string): Command {
+  const without = otherwise === undefined ? '' : `; without --context and --kubeconfig: ${otherwise}`
   return command
     .addOption(
       new Option('--kubeconfig <file>', 'a kubeconfig, for a real cluster (default: as kubectl)').conflicts(SITE),
     )
-    .addOption(new Option('--context <name>', 'its context (default: the current one)').conflicts(SITE))
+    .addOption(new Option('--context <name>', `its context (default: its current one)${without}`).conflicts(SITE))
 }
+
+/** Of the commands that are about a broker. */
+export const LOCAL_BROKER = "this machine's broker"
 
 /** Undefined when the command is about a site file. */
 export function kubeTarget({ kubeconfig, context }: Omit<TargetOptions, 'site'>): KubeTarget | undefined {

@@ -1,14 +1,8 @@
 /** Reads what a flavour's plan looks at, and carries a plan out. */
 import { ClusterApiError } from '../../cluster/cluster-api.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import {
-  type ClusterDnsClient,
-  type ClusterDnsFlavour,
-  type ClusterDnsPlan,
-  type DnsObject,
-  type ObjectRef,
-  formatRef,
-} from './cluster-dns.ts'
+import { titleOf, type ObjectRef } from '../../cluster/kube/object-ref.ts'
+import type { ClusterDnsClient, ClusterDnsFlavour, ClusterDnsPlan, DnsObject } from './cluster-dns.ts'
 import { clusterDnsReads } from './plan-cluster-dns.ts'
 
 const TRIES = 5
@@ -38,7 +32,7 @@ export async function applyClusterDns(
     for (const change of planned.changes) {
       lost ||= !(await client.replace(change, signal))
       if (lost) break
-      if (change.effect.how === 'restart') restarts.set(formatRef(change.effect.workload), change.effect.workload)
+      if (change.effect.how === 'restart') restarts.set(titleOf(change.effect.workload), change.effect.workload)
     }
     if (lost) continue
     const toRestart: ObjectRef[] = []

@@ -2,6 +2,7 @@
  * Words for how a cluster's own DNS is told where clusterset.local is answered: what a cluster has, what would be
  * changed, and what stands in the way. The plans are pure; ClusterDnsClient is how they are carried out.
  */
+import type { ObjectRef } from '../../cluster/kube/object-ref.ts'
 import type { ObjectMeta } from '../../model/objects.ts'
 
 /** An object as the API server gives it, unknown fields included: what we write back is what we read, plus ours. */
@@ -12,13 +13,6 @@ export interface DnsObject {
   readonly data?: Readonly<Record<string, string>>
   readonly spec?: Readonly<Record<string, unknown>>
   readonly [field: string]: unknown
-}
-
-export interface ObjectRef {
-  readonly apiVersion: string
-  readonly kind: string
-  readonly namespace?: string
-  readonly name: string
 }
 
 /** Who runs the cluster's DNS and how it can be told about a zone. */
@@ -93,20 +87,6 @@ export interface ClusterDnsClient {
   replace(change: Pick<ClusterDnsChange, 'object' | 'before' | 'after'>, signal: AbortSignal): Promise<boolean>
   /** A rollout restart. Left out, or where the workload is not there (NotFound): the user is told to do it. */
   restart?(workload: ObjectRef, signal: AbortSignal): Promise<void>
-}
-
-export function refOf({ apiVersion, kind, metadata }: DnsObject): ObjectRef {
-  return {
-    apiVersion,
-    kind,
-    ...(metadata.namespace === undefined ? {} : { namespace: metadata.namespace }),
-    name: metadata.name,
-  }
-}
-
-/** `ConfigMap kube-system/coredns` */
-export function formatRef({ kind, namespace, name }: ObjectRef): string {
-  return `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }
 
 export function findObject(present: readonly DnsObject[], ref: ObjectRef): DnsObject | undefined {

@@ -1,15 +1,7 @@
 /** Which object holds the Corefile of a CoreDNS, under which key, and which workload reads it. */
 import { parseCorefile } from './corefile.ts'
-import {
-  type ClusterDnsProblem,
-  type DnsObject,
-  type Effect,
-  type ObjectRef,
-  configMapRef,
-  findObject,
-  formatRef,
-  refOf,
-} from './cluster-dns.ts'
+import { refOf, titleOf, type ObjectRef } from '../../cluster/kube/object-ref.ts'
+import { type ClusterDnsProblem, type DnsObject, type Effect, configMapRef, findObject } from './cluster-dns.ts'
 import { reloadsItself } from './corefile-edit.ts'
 
 export interface CorefileSource {
@@ -72,7 +64,7 @@ function inMap(map: DnsObject, mounted: string | undefined, workload: ObjectRef)
   return {
     kind: 'unreadable',
     object: refOf(map),
-    message: `${formatRef(refOf(map))} has no key Corefile, and not exactly one other key with server blocks`,
+    message: `${titleOf(refOf(map))} has no key Corefile, and not exactly one other key with server blocks`,
     advice: ['Tell your DNS by hand.'],
   }
 }
@@ -160,6 +152,6 @@ export function otherOwnerNotes(map: DnsObject): readonly string[] {
   )
   if (owner === undefined) return []
   return [
-    `${formatRef(refOf(map))} is also written by ${owner.who} and may be set back; then put the block there, too, or run this again.`,
+    `${titleOf(refOf(map))} is also written by ${owner.who} and may be set back; then put the block there, too, or run this again.`,
   ]
 }

@@ -1,13 +1,12 @@
 /** CoreDNS whose Corefile is ours to edit, NodeLocal DNSCache included. */
+import { refOf, titleOf } from '../../cluster/kube/object-ref.ts'
 import {
   type ClusterDnsChange,
   type ClusterDnsOptions,
   type ClusterDnsPlan,
   type ClusterDnsProblem,
   type DnsObject,
-  formatRef,
   problemPlan,
-  refOf,
 } from './cluster-dns.ts'
 import { type Claim, addForwardBlock, claimsOn, removeForwardBlock } from './corefile-edit.ts'
 import {
@@ -71,7 +70,7 @@ export function readable<T>(source: CorefileSource, read: () => T): T | ClusterD
 }
 
 function describe({ map, key }: CorefileSource): string {
-  return `${formatRef(refOf(map))}, ${key}`
+  return `${titleOf(refOf(map))}, ${key}`
 }
 
 export function isProblem(value: unknown): value is ClusterDnsProblem {

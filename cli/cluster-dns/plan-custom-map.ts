@@ -1,16 +1,14 @@
 /** CoreDNS that imports `*.server` from a ConfigMap of additions: k3s, AKS, and others that do the same. */
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import { refOf, titleOf, type ObjectRef } from '../../cluster/kube/object-ref.ts'
 import {
   type ClusterDnsOptions,
   type ClusterDnsPlan,
   type DnsObject,
-  type ObjectRef,
   NO_CHANGE,
   configMapRef,
   findObject,
-  formatRef,
   problemPlan,
-  refOf,
 } from './cluster-dns.ts'
 import { type Place, claimsOn, formatForwardBlock, placeOfText, topImports } from './corefile-edit.ts'
 import { type CorefileSource, customMapName, effectOf, findClusterCorefile } from './corefile-source.ts'
@@ -111,7 +109,7 @@ function noImport(main: CorefileSource): ClusterDnsPlan {
   return problemPlan({
     kind: 'absent',
     object: refOf(main.map),
-    message: `${formatRef(refOf(main.map))}: its ${main.key} imports no *.server, so there is no place for additions`,
+    message: `${titleOf(refOf(main.map))}: its ${main.key} imports no *.server, so there is no place for additions`,
     advice: [
       'This cluster is older than that feature: upgrade it, or add the block by hand (docs/operations.md, "Cluster DNS").',
     ],

@@ -6,15 +6,14 @@
  */
 import { formatYaml, parseYaml } from '../../cluster/yaml.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import { refOf, type ObjectRef } from '../../cluster/kube/object-ref.ts'
 import {
   type ClusterDnsOptions,
   type ClusterDnsPlan,
   type DnsObject,
-  type ObjectRef,
   NO_CHANGE,
   findObject,
   problemPlan,
-  refOf,
 } from './cluster-dns.ts'
 import { type Place, claimsOn, formatForwardBlock, placeOfText } from './corefile-edit.ts'
 import { findClusterCorefile, findNodeLocalCorefile } from './corefile-source.ts'

@@ -1,9 +1,9 @@
 /** OpenShift: the DNS operator writes the Corefile; spec.servers of dns.operator.openshift.io/default is ours to use. */
+import type { ObjectRef } from '../../cluster/kube/object-ref.ts'
 import {
   type ClusterDnsOptions,
   type ClusterDnsPlan,
   type DnsObject,
-  type ObjectRef,
   NO_CHANGE,
   findObject,
   problemPlan,

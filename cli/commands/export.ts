@@ -5,7 +5,7 @@ import { parseDnsLabel } from '../../model/ids.ts'
 import type { ServiceExport } from '../../model/objects.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { type CommandContext, parsed, subcommand } from '../context.ts'
-import { refOf } from '../kube/admin.ts'
+import { refOf } from '../../cluster/kube/object-ref.ts'
 import type { OpenSite } from '../site.ts'
 import { type TargetOptions, addTargetOptions, withTarget } from '../target.ts'
 

@@ -13,7 +13,7 @@ import {
 } from '../context.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import type { Tokens } from '../kube/pod-tokens.ts'
-import { type KubeTarget, addKubeOptions, kubeTarget } from '../target.ts'
+import { type KubeTarget, LOCAL_BROKER, addKubeOptions, kubeTarget } from '../target.ts'
 
 interface CreateOptions extends CommonOptions {
   readonly ttl: number
@@ -44,7 +44,7 @@ function addCreate(token: Command, context: CommandContext): void {
     'Makes a token and prints the command that uses it.',
     'sealane token create --cluster-id paris',
   )
-  addKubeOptions(command)
+  addKubeOptions(command, LOCAL_BROKER)
     .addOption(stateOption())
     .addOption(durationOption('--ttl', 'how long it can be used', 900_000, { minMs: 1000, maxMs: MAX_TTL_MS }))
     .option('--uses <count>', 'how many clusters may use it', parsed(parseUses), 1)
@@ -69,7 +69,10 @@ function addCreate(token: Command, context: CommandContext): void {
 
 function addList(token: Command, context: CommandContext): void {
   const { output } = context
-  addKubeOptions(subcommand(token, 'list', 'Lists tokens; their secrets are not kept.', 'sealane token list -o yaml'))
+  addKubeOptions(
+    subcommand(token, 'list', 'Lists tokens; their secrets are not kept.', 'sealane token list -o yaml'),
+    LOCAL_BROKER,
+  )
     .addOption(stateOption())
     .addOption(outputOption())
     .action(async (options: CommonOptions) => {
@@ -88,7 +91,10 @@ function addList(token: Command, context: CommandContext): void {
 
 function addRevoke(token: Command, context: CommandContext): void {
   const { output } = context
-  addKubeOptions(subcommand(token, 'revoke', 'Makes a token worthless at once.', 'sealane token revoke 4f0c2a9b11'))
+  addKubeOptions(
+    subcommand(token, 'revoke', 'Makes a token worthless at once.', 'sealane token revoke 4f0c2a9b11'),
+    LOCAL_BROKER,
+  )
     .argument('<id>', 'as token list prints it')
     .addOption(stateOption())
     .action(async (id: string, options: Omit<CommonOptions, 'output'>) => {

@@ -94,7 +94,7 @@ const families: AdviceRow = ({ discovery }) => {
           'dual-stack',
           'IPv6',
           'limit',
-          'Only IPv4 goes through lanes in this release; IPv6 stays inside the cluster.',
+          'IPv6 goes through lanes as it is, never translated: if it overlaps another cluster’s, the later of the two is reached by IPv4 only.',
         )
       : undefined
   }
@@ -102,7 +102,7 @@ const families: AdviceRow = ({ discovery }) => {
     'ipv6-only',
     'IPv6',
     'unsupported',
-    'Pods have IPv6 addresses only, and only IPv4 goes through lanes in this release.',
+    'Pods have IPv6 addresses only; a member needs IPv4 addresses for its pods as well in this release.',
   )
 }
 

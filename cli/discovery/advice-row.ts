@@ -25,8 +25,6 @@ export interface Advice {
 export interface AdviceWorld {
   readonly discovery: Discovery
   readonly dataPath: DataPath
-  /** Prefixes that lead to the other clusters, as far as they are known now. */
-  readonly remotePrefixes: readonly string[]
 }
 
 /** One row for each thing that needs care. A row that does not apply gives nothing. */

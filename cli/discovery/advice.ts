@@ -8,11 +8,8 @@ import type { Discovery } from './discover.ts'
 export type { Advice } from './advice-row.ts'
 
 /** The most urgent first. */
-export function advice(
-  discovery: Discovery,
-  options: { readonly remotePrefixes?: readonly string[]; readonly dataPath?: DataPath } = {},
-): Advice[] {
-  const world = { discovery, dataPath: options.dataPath ?? DATA_PATH, remotePrefixes: options.remotePrefixes ?? [] }
+export function advice(discovery: Discovery, options: { readonly dataPath?: DataPath } = {}): Advice[] {
+  const world = { discovery, dataPath: options.dataPath ?? DATA_PATH }
   const given = [...CNI_ROWS, ...PLATFORM_ROWS].map((row) => row(world)).filter((one) => one !== undefined)
   return given.sort((a, b) => WEIGHT[b.kind] - WEIGHT[a.kind])
 }

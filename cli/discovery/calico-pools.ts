@@ -3,6 +3,7 @@
  * it does not masquerade towards. Pure.
  */
 import { addressBits, formatPrefix, parsePrefix } from '../../model/ip.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
 
 export interface CalicoPool {
   readonly apiVersion: string
@@ -30,7 +31,7 @@ export function calicoPools(prefixes: readonly string[], apiVersion: string): Ca
       kind: 'IPPool',
       metadata: {
         name: `sealane-${formatPrefix(prefix).replaceAll(/[^0-9a-f]+/g, '-')}`,
-        labels: { 'app.kubernetes.io/managed-by': 'sealane' },
+        labels: { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
       },
       spec: {
         cidr: formatPrefix(prefix),

@@ -10,6 +10,7 @@ import { kindnet, kubeRouter, weave } from './cni/others.ts'
 import { clusterDns } from './detect/cluster-dns.ts'
 import { controlPlaneFlags } from './detect/control-plane-flags.ts'
 import { distribution } from './detect/distribution.ts'
+import { earlierJoin } from './detect/earlier-join.ts'
 import { kubeProxy } from './detect/kube-proxy.ts'
 import { kubeadmConfig } from './detect/kubeadm-config.ts'
 import { nodePodNetworks } from './detect/node-pod-cidrs.ts'
@@ -50,4 +51,5 @@ export const DETECTORS: readonly Detector[] = [
   clusterDns,
   otherProducts,
   platform,
+  earlierJoin,
 ]

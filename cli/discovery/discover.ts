@@ -2,7 +2,7 @@
  * From what was read of a cluster to what it is: every detector is asked, the surest answer to each question is
  * taken, and answers that contradict it are told. Pure: the same snapshot always gives the same discovery.
  */
-import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../../model/kernel-ids.ts'
+import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../../model/kernel-ids.ts'
 import { overlaps, parsePrefix } from '../../model/ip.ts'
 import {
   type Claim,
@@ -142,7 +142,7 @@ function disagreements<T>(what: string, name: (value: T) => string, claims: read
 }
 
 function collisions(pods: readonly string[], services: readonly string[]): string[] {
-  const reserved = [DEFAULT_GLOBAL_RANGE, DEFAULT_CLUSTERSET_IP_RANGE]
+  const reserved = [DEFAULT_GLOBAL_RANGE, DEFAULT_CLUSTERSET_IP_RANGE, CLUSTERSET_IPV6_PREFIX]
   const meets = (a: string, b: string): boolean => overlaps(parsePrefix(a), parsePrefix(b))
   return [
     ...pods.flatMap((pod) =>

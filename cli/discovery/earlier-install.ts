@@ -1,6 +1,8 @@
 /** What an earlier `sealane join` left in the cluster: nothing, a part, or all. Pure. */
+import { earlierLabels } from './detect/earlier-join.ts'
 import { labelOf, textAt } from './raw.ts'
 import { type World, pathOf } from './snapshot.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 
 export interface EarlierInstall {
   /** `member`: joined and installed. `leaving`: taking itself out. `partial`: a join or a leave that did not end. */
@@ -11,12 +13,12 @@ export interface EarlierInstall {
   readonly parts: readonly string[]
   /** What is missing of a whole install. */
   readonly missing: readonly string[]
+  /** That the cluster was given. */
+  readonly labels: Readonly<Record<string, string>>
 }
 
-const NAMESPACE = 'sealane-system'
-
 const WHOLE: readonly (readonly [kind: string, name: string, namespaced: boolean])[] = [
-  ['Namespace', NAMESPACE, false],
+  ['Namespace', SYSTEM_NAMESPACE, false],
   ['ConfigMap', 'sealane-site', true],
   ['DaemonSet', 'sealane-gateway', true],
   ['DaemonSet', 'sealane-routeagent', true],
@@ -27,25 +29,21 @@ const WHOLE: readonly (readonly [kind: string, name: string, namespaced: boolean
 export function earlierInstall(world: World): EarlierInstall {
   const membership = world.list('Membership', 'sealane.io')[0]
   const rows = WHOLE.map(([kind, name, namespaced]) => ({
-    text: `${kind} ${namespaced ? `${NAMESPACE}/` : ''}${name}`,
-    object: world.get(kind, name, namespaced ? NAMESPACE : undefined),
+    text: `${kind} ${namespaced ? `${SYSTEM_NAMESPACE}/` : ''}${name}`,
+    object: world.get(kind, name, namespaced ? SYSTEM_NAMESPACE : undefined),
   }))
   const strays = world
     .list('ClusterRole')
-    .filter((role) => labelOf(role, 'app.kubernetes.io/managed-by') === 'sealane')
+    .filter((role) => labelOf(role, LABEL_APP_MANAGED_BY) === APP_MANAGED_BY_SEALANE)
     .map(pathOf)
   const there = rows.filter((row) => row.object !== undefined).map((row) => row.text)
   const missing = rows.filter((row) => row.object === undefined).map((row) => row.text)
   const parts = [...(membership === undefined ? [] : [pathOf(membership)]), ...there, ...strays]
   const clusterId = textAt(membership, 'spec', 'clusterId')
   const phase = textAt(membership, 'spec', 'phase')
-  if (parts.length === 0) return { state: 'none', clusterId, parts, missing: [] }
-  if (phase === 'leaving') return { state: 'leaving', clusterId, parts, missing: [] }
-  if (membership !== undefined && missing.length === 0) return { state: 'member', clusterId, parts, missing: [] }
-  return {
-    state: 'partial',
-    clusterId,
-    parts,
-    missing: membership === undefined ? ['Membership', ...missing] : missing,
-  }
+  const found = { clusterId, parts, labels: earlierLabels(world) }
+  if (parts.length === 0) return { ...found, state: 'none', missing: [] }
+  if (phase === 'leaving') return { ...found, state: 'leaving', missing: [] }
+  if (membership !== undefined && missing.length === 0) return { ...found, state: 'member', missing: [] }
+  return { ...found, state: 'partial', missing: membership === undefined ? ['Membership', ...missing] : missing }
 }

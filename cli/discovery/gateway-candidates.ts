@@ -1,5 +1,6 @@
 /** Which nodes can be gateways, best first, and why. Pure. */
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/gateway-node.ts'
+import { LABEL_ZONE } from '../../model/spec-constants.ts'
 import { annotationOf, at, keysAt, labelOf, listAt, nameOf, textAt } from './raw.ts'
 import { isLinux } from './detect/platform.ts'
 import type { World } from './snapshot.ts'
@@ -52,7 +53,7 @@ function candidate(node: unknown): GatewayCandidate {
   const annotation = annotationOf(node, ANNOTATION_PUBLIC_ADDRESS)
   const publicAddress = annotation ?? externalIpv4(node)
   const lane = laneOf(node)
-  const zone = labelOf(node, 'topology.kubernetes.io/zone')
+  const zone = labelOf(node, LABEL_ZONE)
   const reasons = [
     ...(lane === undefined ? [] : [`labelled ${LABEL_GATEWAY}=${lane}`]),
     ...(publicAddress === undefined ? [] : [`public address ${publicAddress}`]),

@@ -1,4 +1,5 @@
 /** The objects that detectors look at: a table, each row one request. */
+import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 
 export interface Wanted {
   readonly apiVersion: string
@@ -73,15 +74,15 @@ export const WANTED: readonly Wanted[] = [
   custom('acn.azure.com/v1alpha', 'NodeNetworkConfig', 'nodenetworkconfigs', [PODS]),
   custom('networking.gke.io/v1', 'GKENetworkParamSet', 'gkenetworkparamsets', [PODS], 'default'),
   // What an earlier join left.
-  { apiVersion: 'v1', kind: 'Namespace', name: 'sealane-system', for: [] },
+  { apiVersion: 'v1', kind: 'Namespace', name: SYSTEM_NAMESPACE, for: [] },
   {
     apiVersion: 'v1',
     kind: 'ConfigMap',
     name: 'sealane-site',
-    namespace: 'sealane-system',
+    namespace: SYSTEM_NAMESPACE,
     for: ['an earlier install'],
   },
-  { apiVersion: 'apps/v1', kind: 'Deployment', namespace: 'sealane-system', for: ['an earlier install'] },
+  { apiVersion: 'apps/v1', kind: 'Deployment', namespace: SYSTEM_NAMESPACE, for: ['an earlier install'] },
   {
     apiVersion: 'rbac.authorization.k8s.io/v1',
     kind: 'ClusterRole',

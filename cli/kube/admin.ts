@@ -1,30 +1,12 @@
 /** What installing, joining and leaving need of an API server, as an administrator. cli/kube/open-admin.ts gives one. */
+import type { ObjectRef } from '../../cluster/kube/object-ref.ts'
+import type { CommandResult, PodCommand } from '../../cluster/kube/pod-exec.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
-
-export interface ObjectRef {
-  readonly apiVersion: string
-  readonly kind: string
-  readonly namespace?: string
-  readonly name: string
-}
 
 export interface ListScope {
   readonly namespace?: string
   readonly labelSelector?: string
   readonly limit?: number
-}
-
-export interface PodCommand {
-  readonly namespace: string
-  readonly pod: string
-  readonly container: string
-  readonly command: readonly string[]
-}
-
-export interface CommandResult {
-  readonly status: number
-  readonly stdout: string
-  readonly stderr: string
 }
 
 export type Applied = 'created' | 'changed' | 'unchanged'
@@ -61,14 +43,4 @@ export interface ClusterAdmin {
   remove(ref: ObjectRef, signal: AbortSignal): Promise<boolean>
   /** Runs a command in a container to its end. */
   exec(command: PodCommand, signal: AbortSignal): Promise<CommandResult>
-}
-
-export function refOf({ apiVersion, kind, metadata }: ManifestObject): ObjectRef {
-  const { name, namespace } = metadata
-  return { apiVersion, kind, name, ...(namespace === undefined ? {} : { namespace }) }
-}
-
-/** `Deployment sealane-system/sealane-agent` */
-export function titleOf({ kind, namespace, name }: ObjectRef): string {
-  return `${kind} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }

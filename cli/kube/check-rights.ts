@@ -2,33 +2,59 @@
 import { UserError } from '../../runtime/user-error.ts'
 import type { ClusterAdmin } from './admin.ts'
 
-interface Right {
+export interface Right {
   readonly verb: string
   readonly group: string
   readonly resource: string
   readonly namespace?: string
 }
 
-function needed(namespace: string): readonly Right[] {
+/** What installing a member takes. */
+export function memberRights(namespace: string): readonly Right[] {
   return [
-    { verb: 'patch', group: 'apiextensions.k8s.io', resource: 'customresourcedefinitions' },
-    { verb: 'patch', group: '', resource: 'namespaces' },
+    ...applying('apiextensions.k8s.io', 'customresourcedefinitions'),
+    ...applying('', 'namespaces'),
     { verb: 'patch', group: '', resource: 'nodes' },
-    { verb: 'patch', group: 'rbac.authorization.k8s.io', resource: 'clusterroles' },
-    { verb: 'patch', group: 'rbac.authorization.k8s.io', resource: 'clusterrolebindings' },
-    { verb: 'patch', group: 'rbac.authorization.k8s.io', resource: 'roles', namespace },
-    { verb: 'patch', group: 'admissionregistration.k8s.io', resource: 'validatingadmissionpolicies' },
-    { verb: 'patch', group: '', resource: 'configmaps', namespace },
-    { verb: 'patch', group: 'apps', resource: 'daemonsets', namespace },
-    { verb: 'patch', group: 'apps', resource: 'deployments', namespace },
-    { verb: 'create', group: '', resource: 'secrets', namespace },
+    ...applying('rbac.authorization.k8s.io', 'clusterroles', 'clusterrolebindings'),
+    ...applying('admissionregistration.k8s.io', 'validatingadmissionpolicies', 'validatingadmissionpolicybindings'),
+    ...within(namespace, [
+      ...applying('rbac.authorization.k8s.io', 'roles', 'rolebindings'),
+      ...applying('', 'configmaps', 'secrets', 'serviceaccounts', 'services', 'resourcequotas'),
+      ...applying('apps', 'daemonsets', 'deployments'),
+      ...applying('policy', 'poddisruptionbudgets'),
+    ]),
   ]
 }
 
+/** What installing a broker takes: everything of it is in its namespace. */
+export function brokerRights(namespace: string): readonly Right[] {
+  return [
+    ...applying('', 'namespaces'),
+    ...within(namespace, [
+      ...applying('', 'serviceaccounts', 'persistentvolumeclaims', 'services'),
+      ...applying('apps', 'statefulsets'),
+      ...applying('policy', 'poddisruptionbudgets'),
+    ]),
+  ]
+}
+
+/** Applying what is not there yet takes both. */
+function applying(group: string, ...resources: readonly string[]): readonly Right[] {
+  return resources.flatMap((resource) => ['create', 'patch'].map((verb) => ({ verb, group, resource })))
+}
+
+function within(namespace: string, rights: readonly Right[]): readonly Right[] {
+  return rights.map((right) => ({ ...right, namespace }))
+}
+
 /** Throws UserError listing what is not allowed. */
-export async function checkRights(admin: ClusterAdmin, namespace: string, signal: AbortSignal): Promise<void> {
-  const missing: string[] = []
-  for (const right of needed(namespace)) {
+export async function checkRights(
+  admin: Pick<ClusterAdmin, 'title' | 'create'>,
+  rights: readonly Right[],
+  signal: AbortSignal,
+): Promise<void> {
+  const missing = new Map<string, string[]>()
+  for (const right of rights) {
     const { verb, group, resource } = right
     const review = {
       apiVersion: 'authorization.k8s.io/v1',
@@ -38,10 +64,12 @@ export async function checkRights(admin: ClusterAdmin, namespace: string, signal
     }
     const answer = await admin.create(review, { dryRun: false }, signal)
     const { allowed } = answer['status'] as { allowed?: boolean }
-    if (allowed !== true) missing.push(`${verb} ${resource}${group === '' ? '' : `.${group}`}`)
+    const what = `${resource}${group === '' ? '' : `.${group}`}`
+    if (allowed !== true) missing.set(what, [...(missing.get(what) ?? []), verb])
   }
-  if (missing.length === 0) return
-  throw new UserError(`${admin.title}: this user may not ${missing.join(', ')}`, {
+  if (missing.size === 0) return
+  const said = [...missing].map(([what, verbs]) => `${verbs.join(' and ')} ${what}`)
+  throw new UserError(`${admin.title}: this user may not ${said.join(', ')}`, {
     hint: 'use a kubeconfig of a cluster administrator; nothing was changed',
   })
 }

@@ -1,5 +1,5 @@
 /** `sealane broker deploy`: the broker on a hub cluster, under an address that the members can reach. */
-import { objectName, selectorLabels } from '../../install/names.ts'
+import { objectName } from '../../install/names.ts'
 import { planBroker } from '../../install/plan-broker.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { BROKER_PORT } from '../../install/ports.ts'
@@ -7,12 +7,15 @@ import type { InstallValues, ServiceType } from '../../install/values.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { formatHostPort } from '../../runtime/host-port.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import { type ClusterAdmin, refOf } from './admin.ts'
+import { refOf } from '../../cluster/kube/object-ref.ts'
+import type { ClusterAdmin } from './admin.ts'
 import { type Change, applyObjects } from './apply-join.ts'
-import { checkRights } from './check-rights.ts'
+import { brokerRights, checkRights } from './check-rights.ts'
 import { type Missing, waitUntil } from './wait-until.ts'
 import { rolloutProgress } from './watch-join.ts'
-import { conditionsOf, listOf } from './object-status.ts'
+import { listOf } from './object-status.ts'
+import { isReady } from './node-rollout.ts'
+import { selectorText } from './pod-trouble.ts'
 
 export interface DeployBrokerInit {
   readonly values: InstallValues
@@ -29,7 +32,7 @@ export interface DeployBrokerInit {
 /** Gives the addresses that tokens will carry. Throws UserError. */
 export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit): Promise<readonly string[]> {
   const { values, dryRun, signal, tell } = init
-  await checkRights(admin, values.broker.namespace, signal)
+  await checkRights(admin, brokerRights(values.broker.namespace), signal)
   const context = { admin, dryRun, signal, tell }
   const early = brokerObjects(values).filter(({ kind }) => kind === 'Namespace' || kind === 'Service')
   await applyObjects(early, context)
@@ -40,7 +43,8 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
     context,
   )
   if (!dryRun) {
-    await wait(init, 'parts to be ready', () => rolloutProgress(admin, values.broker.namespace, signal))
+    const look = async () => (await rolloutProgress(admin, values.broker.namespace, signal)).missing
+    await wait(init, 'parts to be ready', look)
   }
   return advertise
 }
@@ -107,17 +111,12 @@ function wait(init: DeployBrokerInit, what: string, look: () => Promise<Missing 
 
 /** The one pod of the broker that is ready. Throws UserError when there is none; `flags` name the cluster in it. */
 export async function brokerPod(
-  admin: ClusterAdmin,
+  admin: Pick<ClusterAdmin, 'title' | 'list'>,
   { namespace, flags }: { readonly namespace: string; readonly flags: string },
   signal: AbortSignal,
 ): Promise<string> {
-  const labelSelector = Object.entries(selectorLabels('broker'))
-    .map((pair) => pair.join('='))
-    .join(',')
-  const pods = await admin.list('v1', 'Pod', { namespace, labelSelector }, signal)
-  const ready = pods.find((pod) => {
-    return conditionsOf(pod).some(({ type, status }) => type === 'Ready' && status === 'True')
-  })
+  const pods = await admin.list('v1', 'Pod', { namespace, labelSelector: selectorText('broker') }, signal)
+  const ready = pods.find(isReady)
   if (ready !== undefined) return refOf(ready).name
   const state = pods.length === 0 ? 'there is none' : 'it is not ready'
   throw new UserError(`${admin.title}: no broker to ask: ${state}`, {

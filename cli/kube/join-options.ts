@@ -23,12 +23,12 @@ export function addJoinKubeOptions(command: Command): Command {
   addImageOptions(command)
     .option(
       '--pod-cidr <cidr>',
-      'with --context: a range of pod addresses, instead of what is found',
+      'with --context: a range of pod addresses, IPv4 or IPv6, instead of what is found; may be given several times',
       collect(cidr('--pod-cidr')),
     )
     .option(
       '--service-cidr <cidr>',
-      'with --context: a range of Services, instead of what is found',
+      'with --context: a range of Services, instead of what is found; may be given several times',
       collect(cidr('--service-cidr')),
     )
     .option(

@@ -1,4 +1,5 @@
 /** Which other clusters are reached, by what the gateways' probes say. Pure. */
+import { CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
 import type { Cluster, ConnectionState, Gateway } from '../../model/objects.ts'
 
 export interface LaneState {
@@ -15,6 +16,16 @@ export function joinedOthers(clusters: readonly Cluster[], own: string | undefin
     .map(({ spec }) => spec.id)
     .filter((id) => id !== own)
     .sort()
+}
+
+/** What the agent says of those that the broker does not hear, by id (agent/plan-cluster-status.ts). */
+export function silentClusters(clusters: readonly Cluster[]): ReadonlyMap<string, string> {
+  return new Map(
+    clusters.flatMap(({ spec, status }): [string, string][] => {
+      const contact = findCondition(status?.conditions, CONDITION_IN_CONTACT)
+      return contact?.status === 'False' ? [[spec.id, contact.message]] : []
+    }),
+  )
 }
 
 /** A cluster that no gateway speaks of yet is `connecting`. */

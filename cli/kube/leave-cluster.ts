@@ -11,7 +11,8 @@ import { discover } from '../discovery/discover.ts'
 import { readSnapshot } from '../discovery/read-snapshot.ts'
 import { LEAVE_UNTOLD_ANNOTATION } from '../leave-by-agent.ts'
 import { type SecretAccess, joinProblem, secretIdentity } from '../secret-identity.ts'
-import type { ClusterAdmin, ObjectRef } from './admin.ts'
+import type { ObjectRef } from '../../cluster/kube/object-ref.ts'
+import type { ClusterAdmin } from './admin.ts'
 import type { OpenAdmin } from './installed-site.ts'
 import { type LeaveClusterInit, step } from './leave-step.ts'
 import { partTrouble } from './pod-trouble.ts'
@@ -52,7 +53,8 @@ async function tellForgotten(admin: ClusterAdmin, { signal, say }: LeaveClusterI
     .catch(() => undefined)
   if (identity === undefined) return
   say(
-    `the broker cannot be told without the Membership: there ${identity.cluster} stays a member until it is evicted\n`,
+    `the broker cannot be told without the Membership: ${identity.cluster} stays a member until it is evicted: ` +
+      `run there: sealane cluster evict ${identity.cluster}\n`,
   )
 }
 

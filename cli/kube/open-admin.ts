@@ -4,10 +4,11 @@ import type { ManifestObject } from '../../install/manifest-object.ts'
 import type { DynamicClient, DynamicObject } from '../../cluster/kube/dynamic-client.ts'
 import type { KubeCluster } from '../../cluster/kube/kube-cluster.ts'
 import { KubeError } from '../../cluster/kube/kube-error.ts'
-import { execInPod } from '../../cluster/kube/pod-exec.ts'
-import { type ClusterAdmin, type ObjectRef, refOf } from './admin.ts'
+import { type ObjectRef, refOf } from '../../cluster/kube/object-ref.ts'
+import type { ClusterAdmin } from './admin.ts'
 
-export function adminOf({ dynamic, access }: Pick<KubeCluster, 'dynamic' | 'access'>): ClusterAdmin {
+export function adminOf(cluster: Pick<KubeCluster, 'dynamic' | 'access' | 'exec'>): ClusterAdmin {
+  const { dynamic, access } = cluster
   const get = async (ref: ObjectRef, signal: AbortSignal): Promise<ManifestObject | undefined> =>
     (await dynamic.knows(ref, signal)) ? asManifest(await dynamic.get(ref, signal)) : undefined
   return {
@@ -32,7 +33,7 @@ export function adminOf({ dynamic, access }: Pick<KubeCluster, 'dynamic' | 'acce
     },
     replace: (ref, before, after, signal) => replace(dynamic, ref, before, after, signal),
     remove: async (ref, signal) => (await dynamic.knows(ref, signal)) && dynamic.delete(ref, {}, signal),
-    exec: (command, signal) => execInPod(access, command, signal),
+    exec: (command, signal) => cluster.exec(command, signal),
   }
 }
 

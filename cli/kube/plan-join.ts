@@ -13,6 +13,7 @@ export interface JoinWishes {
   readonly clusterId?: ClusterId
   readonly podCIDRs?: readonly string[]
   readonly serviceCIDRs?: readonly string[]
+  /** Empty: those of an earlier join. */
   readonly labels: Readonly<Record<string, string>>
   readonly gateways: readonly GatewayWish[]
 }
@@ -61,7 +62,8 @@ export function planJoin(
   const gateways = chooseGateways(discovery, wishes.gateways)
   const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
   const lanes = newLanes(discovery, gateways)
-  const site = siteText({ name: wishes.clusterId, podCIDRs, serviceCIDRs, labels: wishes.labels })
+  const labels = Object.keys(wishes.labels).length > 0 ? wishes.labels : discovery.earlier.labels
+  const site = siteText({ name: wishes.clusterId, podCIDRs, serviceCIDRs, labels })
   return {
     clusterId: wishes.clusterId,
     podCIDRs,

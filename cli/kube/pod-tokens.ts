@@ -1,14 +1,8 @@
 /** The tokens of a broker that runs on a cluster: the same commands, in its pod. */
-import { objectName } from '../../install/names.ts'
-import { DEFAULT_VALUES } from '../../install/values.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { UserError } from '../../runtime/user-error.ts'
 import type { TokenStore } from '../compose-broker.ts'
 import type { CommandContext } from '../context.ts'
-import { type KubeTarget, targetFlags } from '../target.ts'
-import type { ClusterAdmin } from './admin.ts'
-import { brokerPod } from './deploy-broker.ts'
-import { withAdmin } from './installed-site.ts'
+import type { KubeTarget } from '../target.ts'
+import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'
 
 /** The part of a token store that works over any distance. */
 export interface Tokens {
@@ -21,20 +15,22 @@ export interface Tokens {
   revoke(id: string): Promise<unknown>
 }
 
-const STATE = '/var/lib/sealane/broker'
-
 export function withPodTokens<T>(
   target: KubeTarget,
-  { signal, output }: CommandContext,
+  context: CommandContext,
   work: (tokens: Tokens) => Promise<T>,
 ): Promise<T> {
-  return withAdmin(target, new SystemClock(), { signal, output }, ({ admin }) =>
-    work(podTokens(admin, targetFlags(target), signal)),
-  )
+  return withPodBroker(target, context, (ask) => work(podTokens(ask)))
 }
 
-function podTokens(admin: ClusterAdmin, flags: string, signal: AbortSignal): Tokens {
-  const ask = (words: readonly string[]): Promise<string> => run(admin, { words, flags }, signal)
+interface Made {
+  readonly id: string
+  readonly token: string
+  readonly expires: string
+}
+
+/** Throws what askForJson() throws. */
+export function podTokens(ask: AskBroker): Tokens {
   return {
     create: async ({ ttlMs, uses, cluster }) => {
       const words = [
@@ -42,30 +38,11 @@ function podTokens(admin: ClusterAdmin, flags: string, signal: AbortSignal): Tok
         ...(uses === undefined ? [] : ['--uses', String(uses)]),
         ...(cluster === undefined ? [] : ['--cluster-id', cluster]),
       ]
-      const made = JSON.parse(await ask(['create', ...words, '-o', 'json'])) as {
-        readonly id: string
-        readonly token: string
-        readonly expires: string
-      }
+      const made = await askForJson<Made>(ask, ['token', 'create', ...words])
       return { id: made.id, text: made.token, expiresAtMs: Date.parse(made.expires) }
     },
     list: async () =>
-      (JSON.parse(await ask(['list', '-o', 'json'])) as { items: Awaited<ReturnType<Tokens['list']>> }).items,
-    revoke: (id) => ask(['revoke', id]),
+      (await askForJson<{ readonly items: Awaited<ReturnType<Tokens['list']>> }>(ask, ['token', 'list'])).items,
+    revoke: (id) => ask(['token', 'revoke', id]),
   }
-}
-
-/** Throws UserError with what the command in the pod said. */
-async function run(
-  admin: ClusterAdmin,
-  { words, flags }: { readonly words: readonly string[]; readonly flags: string },
-  signal: AbortSignal,
-): Promise<string> {
-  const { namespace } = DEFAULT_VALUES.broker
-  const pod = await brokerPod(admin, { namespace, flags }, signal)
-  const command = ['sealane', 'token', ...words, '--state', STATE]
-  const container = objectName('broker').replace('sealane-', '')
-  const { status, stdout, stderr } = await admin.exec({ namespace, pod, container, command }, signal)
-  if (status === 0) return stdout
-  throw new UserError(`the broker of ${admin.title} says: ${stderr.trim().replace(/^sealane: /, '')}`)
 }

@@ -36,11 +36,15 @@ export async function partTrouble(
   namespace: string,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  const labelSelector = Object.entries(selectorLabels(part))
+  const scope = { namespace, labelSelector: selectorText(part) }
+  return firstTrouble(await admin.list('v1', 'Pod', scope, signal))
+}
+
+/** Selects a part's pods. */
+export function selectorText(part: PartName): string {
+  return Object.entries(selectorLabels(part))
     .map((pair) => pair.join('='))
     .join(',')
-  const pods = (await admin.list('v1', 'Pod', { namespace, labelSelector }, signal)) as unknown as PodShape[]
-  return firstTrouble(pods)
 }
 
 export function firstTrouble(pods: readonly PodShape[]): string | undefined {

@@ -14,11 +14,13 @@ import {
 } from '../../model/spec-constants.ts'
 import { advice } from '../discovery/advice.ts'
 import type { Discovery } from '../discovery/discover.ts'
-import { type ClusterAdmin, type ObjectRef, refOf, titleOf } from './admin.ts'
+import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
+import type { ClusterAdmin } from './admin.ts'
 import { type LeaveClusterInit, step } from './leave-step.ts'
 import { conditionsOf } from './object-status.ts'
 
 const OURS = 'sealane.io/v1alpha1'
+const OUR_LABEL = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
 
 /** All of a member but the CRDs. Waits until the namespace is gone. */
 export async function removeInstallation(
@@ -27,11 +29,12 @@ export async function removeInstallation(
   init: LeaveClusterInit,
 ): Promise<void> {
   const { signal } = init
-  const made = [
-    ...planMember(DEFAULT_VALUES).flatMap((part) => part.objects),
-    ...(advice(discovery).flatMap(({ objects }) => objects) as ManifestObject[]),
-  ]
-  await removeObjects(admin, made, init)
+  await removePools(admin, discovery, init)
+  await removeObjects(
+    admin,
+    planMember(DEFAULT_VALUES).flatMap((part) => part.objects),
+    init,
+  )
   for (const kind of ['Gateway', 'RouteAgent', 'Endpoint', 'Cluster', 'Membership']) {
     for (const object of await admin.list(OURS, kind, {}, signal)) {
       await removeOne(admin, { apiVersion: OURS, kind, name: object.metadata.name }, init)
@@ -72,14 +75,23 @@ export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): P
   return kept
 }
 
+/** What advice made for the CNI, and what the user made beside it as docs/operations.md shows it: by its label. */
+async function removePools(admin: ClusterAdmin, discovery: Discovery, init: LeaveClusterInit): Promise<void> {
+  const made = advice(discovery).flatMap(({ objects }) => objects) as ManifestObject[]
+  for (const { apiVersion, kind } of made) {
+    for (const object of await admin.list(apiVersion, kind, { labelSelector: OUR_LABEL }, init.signal)) {
+      await removeOne(admin, refOf({ ...object, apiVersion, kind }), init)
+    }
+  }
+}
+
 /** The agent has done it, unless it is broken. */
 async function removeMirrored(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
-  const labelSelector = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
   for (const [apiVersion, kind] of [
     ['multicluster.x-k8s.io/v1beta1', 'ServiceImport'],
     ['discovery.k8s.io/v1', 'EndpointSlice'],
   ] as const) {
-    for (const object of await admin.list(apiVersion, kind, { labelSelector }, init.signal)) {
+    for (const object of await admin.list(apiVersion, kind, { labelSelector: OUR_LABEL }, init.signal)) {
       await removeOne(admin, refOf({ ...object, apiVersion, kind }), init)
     }
   }
@@ -87,10 +99,9 @@ async function removeMirrored(admin: ClusterAdmin, init: LeaveClusterInit): Prom
 
 /** As the agent would: what the user wrote stays. The policies that keep them take a moment to be felt as gone. */
 async function removeProperties(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
-  const labelSelector = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
   const type = { apiVersion: 'about.k8s.io/v1beta1', kind: 'ClusterProperty' }
   await step(init, 'the properties of this cluster to go', async () => {
-    const found = await admin.list(type.apiVersion, type.kind, { labelSelector }, init.signal)
+    const found = await admin.list(type.apiVersion, type.kind, { labelSelector: OUR_LABEL }, init.signal)
     const names = new Set(found.map(({ metadata }) => metadata.name))
     for (const name of [PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID].filter((one) => names.has(one))) {
       try {

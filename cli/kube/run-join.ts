@@ -1,5 +1,4 @@
 /** The command line of joinCluster(): questions at the terminal, the account, and what to do next. */
-import { createInterface } from 'node:readline/promises'
 import { formatYaml } from '../../cluster/yaml.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install/names.ts'
@@ -7,8 +6,8 @@ import { DEFAULT_VALUES } from '../../install/values.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
+import { askAtTerminal } from '../ask-at-terminal.ts'
 import type { CommandContext } from '../context.ts'
-import type { Ask } from '../discovery/discover.ts'
 import { type TokenOptions, readTokenText } from '../read-token.ts'
 import { TOKEN_PART } from '../secret-identity.ts'
 import { type KubeTarget, targetFlags } from '../target.ts'
@@ -40,6 +39,7 @@ export async function runJoinKube(
     values: withImage(DEFAULT_VALUES, options),
     dryRun: options.dryRun,
     force: options.force,
+    flags: targetFlags(target),
     timeoutMs: options.timeout,
     ask: options.yes || !process.stdin.isTTY ? undefined : (question) => askAtTerminal(question, signal),
     clock,
@@ -98,21 +98,11 @@ function wishesOf(options: RunJoinOptions): JoinWishes {
   }
 }
 
-async function askAtTerminal({ why, suggestion }: Ask, signal: AbortSignal): Promise<readonly string[]> {
-  const terminal = createInterface({ input: process.stdin, output: process.stderr })
-  try {
-    const offer = suggestion.length === 0 ? '' : ` [${suggestion.join(', ')}]`
-    const said = await terminal.question(`${why}.\nWhich${offer}? `, { signal })
-    const words = said.split(/[\s,]+/).filter((word) => word !== '')
-    return words.length === 0 ? suggestion : words
-  } finally {
-    terminal.close()
-  }
-}
-
 function tellJoined(joined: JoinedCluster, target: KubeTarget, output: CommandContext['output']): void {
-  const { plan, advice, dns, others } = joined
-  const reached = others.length === 0 ? 'it is the first member' : `it reaches ${others.join(', ')}`
+  const { plan, advice, dns } = joined
+  const { reached: others, alone } = joined.others
+  const reached =
+    others.length > 0 ? `it reaches ${others.join(', ')}` : alone ? 'it is the first member' : 'no other is in contact'
   output.answer(
     `${plan.clusterId} has joined with gateway ${plan.gateways.map(({ node }) => node).join(', ')}; ${reached}\n`,
   )

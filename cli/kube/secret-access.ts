@@ -1,6 +1,7 @@
 /** One Secret of a cluster as texts, for secret-identity.ts. */
 import type { SecretAccess, SecretChange } from '../secret-identity.ts'
-import { type ClusterAdmin, type ObjectRef, titleOf } from './admin.ts'
+import { type ObjectRef, titleOf } from '../../cluster/kube/object-ref.ts'
+import type { ClusterAdmin } from './admin.ts'
 
 export interface SecretPlace {
   readonly namespace: string

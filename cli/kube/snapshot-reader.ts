@@ -3,7 +3,10 @@ import type { DynamicClient, DynamicObject } from '../../cluster/kube/dynamic-cl
 import type { SnapshotReader } from '../discovery/read-snapshot.ts'
 import { ClusterApiError } from '../../cluster/cluster-api.ts'
 
-export function snapshotReader(dynamic: DynamicClient): SnapshotReader {
+/** As much of a DynamicClient as looking takes. */
+export type Lookable = Pick<DynamicClient, 'get' | 'list' | 'create' | 'read'>
+
+export function snapshotReader(dynamic: Lookable): SnapshotReader {
   return {
     get: async (apiVersion, kind, name, namespace, signal) => {
       const found = await dynamic.get({ apiVersion, kind, name, namespace }, signal)

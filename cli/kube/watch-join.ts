@@ -1,13 +1,17 @@
 /** How far a join has come, each as what is still missing. */
 import { type PartName, objectName } from '../../install/names.ts'
+import type { ManifestObject } from '../../install/manifest-object.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Gateway } from '../../model/objects.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import { endOfIdentity } from '../../protocol/join.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { type SecretAccess, joinProblem, secretIdentity } from '../secret-identity.ts'
 import type { ClusterAdmin } from './admin.ts'
-import { joinedOthers, laneStates } from './lane-states.ts'
+import { type LaneState, joinedOthers, laneStates, silentClusters } from './lane-states.ts'
+import { type NodeRollout, currentRevision, isReady, nodeRollout, replicaRollout } from './node-rollout.ts'
 import type { GatewayWish } from './plan-join.ts'
-import { partTrouble } from './pod-trouble.ts'
-import { isRolledOut, rolloutOf } from './rollout.ts'
+import { partTrouble, selectorText } from './pod-trouble.ts'
+import { type Rollout, type WorkloadShape, isRolledOut, rolloutOf } from './rollout.ts'
 import type { Missing } from './wait-until.ts'
 
 const OURS = 'sealane.io/v1alpha1'
@@ -17,15 +21,23 @@ export interface JoinPlace {
   /** Text of the site file that the agent has, or will have. */
   readonly settings: string
   readonly namespace: string
+  /** Milliseconds since 1970: an identity that has ended is none. */
+  readonly nowMs: number
 }
 
 /** Throws UserError when the broker, or the token itself, says no. */
 export async function joinProgress(
   admin: Pick<ClusterAdmin, 'list'>,
-  { secret, settings, namespace }: JoinPlace,
+  { secret, settings, namespace, nowMs }: JoinPlace,
   signal: AbortSignal,
 ): Promise<Missing | undefined> {
-  if ((await secretIdentity(secret).read()) !== undefined) return undefined
+  const desk = secretIdentity(secret)
+  const identity = await desk.read()
+  if (identity !== undefined && endOfIdentity(identity) > nowMs) {
+    // The agent had another one, and was faster.
+    await desk.dropToken()
+    return undefined
+  }
   const problem = joinProblem(await secret.read(), settings)
   if (problem?.final === true) {
     throw new UserError(problem.text, {
@@ -38,33 +50,72 @@ export async function joinProgress(
 
 const PARTS: readonly PartName[] = ['broker', 'agent', 'gateway', 'routeagent', 'dns']
 
-/** Names the parts that are missing, and the trouble of the first of them. */
+export interface Progress {
+  readonly missing: Missing | undefined
+  /** What is gone on without, and why: `node w3 is not ready`. */
+  readonly leftOut: readonly string[]
+}
+
+/** Names the parts that are missing, and the trouble of the first of them. Nodes that are not ready are left out. */
 export async function rolloutProgress(
   admin: Pick<ClusterAdmin, 'list'>,
   namespace: string,
   signal: AbortSignal,
-): Promise<Missing | undefined> {
+): Promise<Progress> {
   const missing: { readonly part: PartName; readonly count: string }[] = []
+  const leftOut = new Set<string>()
   for (const kind of ['StatefulSet', 'Deployment', 'DaemonSet']) {
     for (const object of await admin.list('apps/v1', kind, { namespace }, signal)) {
-      const rollout = rolloutOf(object)
       const part = PARTS.find((one) => objectName(one) === object.metadata.name)
-      if (part === undefined || isRolledOut(rollout)) continue
+      const whole = rolloutOf(object)
+      if (part === undefined || isRolledOut(whole)) continue
+      const { rollout, leftOut: nodes } = await onReadyNodes(admin, object, { part, whole, namespace }, signal)
+      for (const node of nodes) leftOut.add(nodeText(node))
+      if (isRolledOut(rollout)) continue
       missing.push({ part, count: rollout.wanted === undefined ? '' : `${rollout.ready} of ${rollout.wanted} ready` })
     }
   }
   const [first] = missing.sort((a, b) => PARTS.indexOf(a.part) - PARTS.indexOf(b.part))
-  if (first === undefined) return undefined
+  if (first === undefined) return { missing: undefined, leftOut: [...leftOut] }
   const trouble = await partTrouble(admin, first.part, namespace, signal)
-  return { what: missing.map(({ part }) => part).join(', '), why: trouble ?? `${first.part} ${first.count}`.trim() }
+  const what = missing.map(({ part }) => part).join(', ')
+  return { missing: { what, why: trouble ?? `${first.part} ${first.count}`.trim() }, leftOut: [...leftOut] }
 }
 
-export interface LanesProgress {
-  /** Ids of the other clusters with a lane that is up; nobody where there is no other member yet. */
+const nodeText = (node: string): string => `node ${node} is not ready`
+
+async function onReadyNodes(
+  admin: Pick<ClusterAdmin, 'list'>,
+  object: ManifestObject,
+  { part, whole, namespace }: { readonly part: PartName; readonly whole: Rollout; readonly namespace: string },
+  signal: AbortSignal,
+): Promise<NodeRollout> {
+  const unready = await unreadyNodes(admin, signal)
+  if (unready.size === 0 || object.kind === 'StatefulSet') return { rollout: whole, leftOut: [] }
+  const pods = await admin.list('v1', 'Pod', { namespace, labelSelector: selectorText(part) }, signal)
+  if (object.kind === 'Deployment') {
+    return replicaRollout(whole, object['status'] as WorkloadShape['status'], { pods, unready })
+  }
+  const revisions = await admin.list('apps/v1', 'ControllerRevision', { namespace }, signal)
+  return nodeRollout(whole, { pods, unready, revision: currentRevision(object.metadata.name, revisions) })
+}
+
+async function unreadyNodes(admin: Pick<ClusterAdmin, 'list'>, signal: AbortSignal): Promise<ReadonlySet<string>> {
+  const nodes = await admin.list('v1', 'Node', {}, signal)
+  return new Set(nodes.filter((node) => !isReady(node)).map(({ metadata }) => metadata.name))
+}
+
+export interface LanesProgress extends Progress {
+  /** Ids of the other clusters with a lane that is up. */
   readonly reached: readonly string[]
-  readonly missing: Missing | undefined
+  /** There is no other member. */
+  readonly alone: boolean
 }
 
+/**
+ * Members that the broker does not hear are left out, and gateways on nodes that are not ready; never all of the
+ * gateways.
+ */
 export async function lanesProgress(
   admin: Pick<ClusterAdmin, 'list' | 'get'>,
   gateways: readonly GatewayWish[],
@@ -73,19 +124,43 @@ export async function lanesProgress(
   const clusters = (await admin.list(OURS, 'Cluster', {}, signal)) as unknown as Cluster[]
   const membership = await admin.get({ apiVersion: OURS, kind: 'Membership', name: MEMBERSHIP_NAME }, signal)
   const own = (membership?.['spec'] as { clusterId?: string } | undefined)?.clusterId
-  const objects = (await admin.list(OURS, 'Gateway', {}, signal)) as unknown as Gateway[]
+  const unready = await unreadyNodes(admin, signal)
+  const all = (await admin.list(OURS, 'Gateway', {}, signal)) as unknown as Gateway[]
+  // What a node that is down said last is no news of its lanes.
+  const objects = all.filter(({ metadata }) => !unready.has(metadata.name))
+  if (!clusters.some((one) => one.spec.id === own && isMirrored(one))) {
+    const missing = { what: 'what the broker knows of the clusterset' }
+    return { reached: [], alone: false, missing, leftOut: [] }
+  }
+  const others = joinedOthers(clusters, own)
+  const alone = others.length === 0
   const late = gateways.filter(({ node }) => !objects.some(({ metadata }) => metadata.name === node))
-  if (late.length > 0) {
-    return { reached: [], missing: { what: `from the gateway on ${late.map(({ node }) => node).join(', ')}` } }
+  const awaited = late.filter(({ node }) => late.length === gateways.length || !unready.has(node))
+  const nodes = late.filter((one) => !awaited.includes(one)).map(({ node }) => nodeText(node))
+  if (awaited.length > 0) {
+    const what = `from the gateway on ${awaited.map(({ node }) => node).join(', ')}`
+    return { reached: [], alone, missing: { what }, leftOut: nodes }
   }
-  const states = laneStates(joinedOthers(clusters, own), objects)
+  const states = laneStates(others, objects)
   const reached = states.filter(({ state }) => state === 'up').map(({ cluster }) => cluster)
-  const missing = states.filter(({ state }) => state !== 'up')
-  const [first] = missing
-  if (first === undefined) return { reached, missing: undefined }
+  const down = states.filter(({ state }) => state !== 'up')
+  const silence = silentClusters(clusters)
+  const leftOut = [...nodes, ...down.flatMap(({ cluster }) => silentText(cluster, silence.get(cluster)) ?? [])]
+  return { reached, alone, missing: lanesMissing(down.filter(({ cluster }) => !silence.has(cluster))), leftOut }
+}
+
+/** The join itself makes the cluster's own object; the agent's mirror puts its mark on it with the first look at all. */
+function isMirrored({ metadata }: Cluster): boolean {
+  return metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
+}
+
+function lanesMissing(down: readonly LaneState[]): Missing | undefined {
+  const [first] = down
+  if (first === undefined) return undefined
   const why = first.message === '' ? first.state : `${first.state}: ${first.message}`
-  return {
-    reached,
-    missing: { what: `to ${missing.map(({ cluster }) => cluster).join(', ')}`, why: `${first.cluster} ${why}` },
-  }
+  return { what: `to ${down.map(({ cluster }) => cluster).join(', ')}`, why: `${first.cluster} ${why}` }
+}
+
+function silentText(cluster: string, said: string | undefined): string | undefined {
+  return said === undefined ? undefined : `cluster ${cluster} is not in contact: ${said}`
 }

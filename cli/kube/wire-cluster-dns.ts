@@ -2,13 +2,8 @@
 import { objectName } from '../../install/names.ts'
 import { CLUSTERSET_ZONE, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 import { applyClusterDns, readClusterDns } from '../cluster-dns/apply-cluster-dns.ts'
-import {
-  type ClusterDnsClient,
-  type ClusterDnsFlavour,
-  type ClusterDnsPlan,
-  type DnsObject,
-  formatRef,
-} from '../cluster-dns/cluster-dns.ts'
+import { titleOf } from '../../cluster/kube/object-ref.ts'
+import type { ClusterDnsClient, ClusterDnsFlavour, ClusterDnsPlan, DnsObject } from '../cluster-dns/cluster-dns.ts'
 import { planClusterDns, planClusterDnsRemoval } from '../cluster-dns/plan-cluster-dns.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
@@ -39,7 +34,7 @@ export async function wireClusterDns(
   const address = (await admin.get(service, init.signal))?.['spec'] as { clusterIP?: string } | undefined
   const known = address?.clusterIP
   if (known === undefined && !init.dryRun) {
-    throw new UserError(`${formatRef(service)} has no address that the cluster DNS could forward to`)
+    throw new UserError(`${titleOf(service)} has no address that the cluster DNS could forward to`)
   }
   const forwardTo = known ?? NO_ADDRESS
   const options = { domain: CLUSTERSET_ZONE, forwardTo }
@@ -68,12 +63,12 @@ async function carryOut(
   const result = dryRun
     ? { plan: plan(await readClusterDns(client, flavour, signal)), toRestart: [] }
     : await applyClusterDns(client, flavour, plan, signal)
-  for (const { object, why } of result.plan.changes) say(`  changed   ${formatRef(object)}  (${why})\n`)
+  for (const { object, why } of result.plan.changes) say(`  changed   ${titleOf(object)}  (${why})\n`)
   for (const note of result.plan.notes) say(`  cluster DNS: ${note}\n`)
   return {
     left: [
       ...result.plan.problems.flatMap(({ message, advice }) => [message, ...advice]),
-      ...result.toRestart.map((workload) => `restart ${formatRef(workload)} for its new DNS settings`),
+      ...result.toRestart.map((workload) => `restart ${titleOf(workload)} for its new DNS settings`),
     ],
   }
 }

@@ -12,6 +12,9 @@ const COMMANDS = [
   'token create',
   'token list',
   'token revoke',
+  'cluster',
+  'cluster list',
+  'cluster evict',
   'join',
   'leave',
   'uninstall',
@@ -49,6 +52,13 @@ t.test('each has help with an example that parses', async (t) => {
     t.equal(code, 0, name)
     t.equal(stderr, '', `${name}: nothing on stderr`)
     t.match(stdout, new RegExp(`^Usage: sealane ${name} `), name)
+    t.notMatch(stdout, / {2}help \[command\]/, `${name}: names no command that is not there`)
+    if (stdout.includes('--site <file>') && stdout.includes('--context <name>')) {
+      t.match(stdout.replaceAll(/\s+/g, ' '), 'without --context and --kubeconfig: the site of --site', name)
+    }
+    if (stdout.includes('--state <directory>') && stdout.includes('--context <name>')) {
+      t.match(stdout.replaceAll(/\s+/g, ' '), "without --context and --kubeconfig: this machine's broker", name)
+    }
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []
     t.ok(example.startsWith(name), `${name}: has an example, and it is its own: ${example}`)
     t.equal(await problemWith(example.split(' ')), undefined, `${name}: the example is right`)

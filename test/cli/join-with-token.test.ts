@@ -1,11 +1,12 @@
 /** The agent joins by itself with the token it finds in its Secret, and says there what stands in the way. */
 import t, { type Test } from 'tap'
 import { leaveToken } from '../../cli/kube/apply-join.ts'
-import { joinWithToken } from '../../agent/join-with-token.ts'
-import { PROBLEM_ANNOTATION, secretIdentity } from '../../cli/secret-identity.ts'
+import { joinWithToken, rejoinWhenEnded } from '../../agent/join-with-token.ts'
+import { PROBLEM_ANNOTATION, type SecretChange, secretIdentity } from '../../cli/secret-identity.ts'
 import { ClusterApiError } from '../../cluster/cluster-api.ts'
 import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
 import { parseClusterId } from '../../model/ids.ts'
+import { endOfIdentity } from '../../protocol/join.ts'
 import { askToLeave } from '../../protocol/leave.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
@@ -20,14 +21,15 @@ const facts = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'], labe
 function start(t: Test, secret: MemorySecret, id = 'milano') {
   const cluster = new MemoryCluster()
   const status = new StatusBoard()
-  const deps = { clock: new SystemClock(), logger: new CapturingLogger(), metrics: createMetrics('agent'), status }
+  const logger = new CapturingLogger()
+  const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status }
   const store = secretIdentity(secret)
   const stop = new AbortController()
   t.teardown(() => stop.abort())
   const init = { cluster: parseClusterId(id), facts, identity: store, desk: store }
   const done = joinWithToken({ ...deps, cluster }, init, stop.signal)
   done.catch(() => undefined)
-  return { cluster, status, store, stop, done }
+  return { cluster, status, store, stop, done, logger }
 }
 
 const problem = (secret: MemorySecret): string | undefined => secret.content?.annotations[PROBLEM_ANNOTATION]
@@ -97,9 +99,10 @@ t.test('a refused token is tried again when the refusal is taken away', async (t
   const secret = new MemorySecret({ token: await broker.token() })
   const { done, store } = start(t, secret)
   await eventually(() => problem(secret) !== undefined)
-  t.match(
-    problem(secret),
-    /^cluster: "milano" is a member already \(joined .*\): choose another cluster id; or, if this is/,
+  t.equal(
+    problem(secret)?.replace(/\S+Z(?=[,)])/g, 'TIME'),
+    'cluster: "milano" is a member already (joined TIME, last seen TIME): choose another cluster id; or, if this is the ' +
+      'same cluster, run "sealane leave" there first or join with a token made for it: "sealane token create --cluster-id milano"',
   )
   const token = secret.content?.data['token'] ?? ''
   t.equal(await store.isRefused(token), true)
@@ -109,4 +112,83 @@ t.test('a refused token is tried again when the refusal is taken away', async (t
   await leaveToken(secret, token)
   await done
   t.equal((await store.read())?.cluster, 'milano')
+})
+
+t.test('a token beside the identity is taken away', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const secret = new MemorySecret({ token: await broker.token() })
+  await start(t, secret).done
+  await leaveToken(secret, await broker.token())
+  const { done, logger } = start(t, secret)
+  await done
+  t.strictSame(Object.keys(secret.content?.data ?? {}).sort(), ['broker.json', 'ca.crt', 'cluster.crt', 'cluster.key'])
+  t.strictSame(
+    logger.lines.map(({ level, message }) => `${level} ${message}`),
+    ['info this cluster has joined: a token that lay there is removed'],
+  )
+  await leaveToken(secret, await broker.token())
+  secret.failure = new ClusterApiError('Unavailable', 'away')
+  const second = start(t, secret)
+  await second.done
+  t.strictSame(
+    second.logger.lines.map(({ level, message }) => `${level} ${message}`),
+    ['warn a token that is not needed could not be removed'],
+    'that holds up nothing',
+  )
+})
+
+t.test('a token that comes while the identity is made is taken away', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const late = await broker.token()
+  class Raced extends MemorySecret {
+    override async change(change: SecretChange): Promise<void> {
+      await super.change(change)
+      // Whoever ran join again looked a moment before.
+      if (change.data?.['cluster.crt'] !== undefined) await leaveToken(this, late)
+    }
+  }
+  const secret = new Raced({ token: await broker.token() })
+  await start(t, secret).done
+  t.strictSame(Object.keys(secret.content?.data ?? {}).sort(), ['broker.json', 'ca.crt', 'cluster.crt', 'cluster.key'])
+})
+
+t.test('what the broker said of a member is noted, and taken back once', async (t) => {
+  const secret = new MemorySecret({})
+  const desk = secretIdentity(secret)
+  await desk.problem({ text: 'cluster "milano" was evicted' })
+  t.equal(problem(secret), 'cluster "milano" was evicted')
+  await desk.problem(undefined)
+  t.equal(problem(secret), undefined)
+  secret.failure = new Error('nothing is to be written')
+  await desk.problem(undefined)
+  t.equal(await desk.dropToken(), false)
+})
+
+t.test('an identity that has ended: the agent runs on, and the next token makes another of the same id', async (t) => {
+  const broker = await LoopbackBroker.start(t, { memberCertificateMs: 1000 })
+  const secret = new MemorySecret({ token: await broker.token() })
+  const { cluster, store, stop, done, logger } = start(t, secret)
+  await done
+  const first = await store.read()
+  if (first === undefined) throw new Error('it has joined')
+  const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status: new StatusBoard(), cluster }
+  const init = { cluster: first.cluster, facts, identity: store, desk: store }
+  const beside = rejoinWhenEnded(deps, init, stop.signal)
+  const bound = await broker.tokens((tokens) => tokens.create({ cluster: 'paris' }))
+  await eventually(() => endOfIdentity(first) <= Date.now())
+  await secret.change({ data: { token: bound.text } })
+  await start(t, secret).done
+  t.equal(secret.content?.data['token'], bound.text, 'who starts with it waits for nothing, and leaves the token there')
+  await eventually(() => problem(secret) !== undefined)
+  t.equal(problem(secret), `token: ${bound.id} is for cluster "paris", not "milano"`)
+  t.same((await store.read())?.certificate, first.certificate, 'what there was stays')
+  await leaveToken(secret, await broker.token())
+  await eventually(() => secret.content?.data['token'] === undefined)
+  const second = await store.read()
+  t.equal(second?.cluster, 'milano')
+  t.notSame(second?.certificate, first.certificate)
+  t.equal(problem(secret), undefined)
+  await store.remove()
+  await beside
+  t.pass('without an identity there is nothing to renew')
 })

@@ -27,7 +27,11 @@ async function refusal(t: Test, joining: Promise<CliResult>): Promise<string> {
 }
 
 interface ClusterFile {
-  readonly spec: { readonly index: number; readonly globalCIDRs: readonly string[] }
+  readonly spec: {
+    readonly index: number
+    readonly podCIDRs: readonly string[]
+    readonly globalCIDRs: readonly string[]
+  }
 }
 
 function ownCluster(site: SiteFolder, id = 'milano'): ClusterFile['spec'] {
@@ -63,6 +67,28 @@ t.test('two sites with the same addresses join', async (t) => {
     },
   })
   t.notSame(ownCluster(paris, 'paris').index, ownCluster(milano).index)
+})
+
+t.test('sites with the same IPv6: the second is told, and so is who lists the members', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const dual = (id: string, pods4: string): SiteFolder => {
+    const site = new SiteFolder(t, id)
+    site.write('site.yaml', site.read('site.yaml').replace('[10.42.0.0/16]', `[${pods4}, 'fd00:42::/48']`))
+    return site
+  }
+  const [milano, paris] = [dual('milano', '10.42.0.0/16'), dual('paris', '10.50.0.0/16')]
+  const next = (site: SiteFolder): string => `next, on each node: sealane up --site ${site.file} --node NAME\n`
+  t.equal((await join(milano, await broker.token())).stderr, next(milano))
+  t.same(await join(paris, await broker.token()), {
+    code: 0,
+    stdout: 'paris has joined clusterset demo with its own addresses\n',
+    stderr: `reached by IPv4 only: IPv6 of this site (fd00:42::/48) overlaps another member's\n${next(paris)}`,
+  })
+  t.same(ownCluster(milano).podCIDRs, ['10.42.0.0/16', 'fd00:42::/48'])
+  t.same(ownCluster(paris, 'paris').podCIDRs, ['10.50.0.0/16'])
+  const { stdout } = await runCli(['cluster', 'list', '--state', broker.state])
+  t.match(stdout, /^milano .* 10\.42\.0\.0\/16,fd00:42::\/48 /m)
+  t.match(stdout, /^paris .* 10\.50\.0\.0\/16,fd00:42::\/48 \(not carried\) /m)
 })
 
 t.test('tokens that are no good', async (t) => {

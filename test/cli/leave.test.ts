@@ -49,7 +49,11 @@ t.test('nothing runs any more: nothing stays', async (t) => {
   await api.apply(mirrored)
   t.same(await leave(), { code: 0, stdout: LEFT, stderr: TOLD + CLEAN })
   t.same([site.identity(), site.objects()], [[], []])
-  t.equal(await messageOf(broker.tokens((store) => store.evict('paris-2'))), 'cluster "paris-2" is not a member')
+  const evicted = await messageOf(broker.tokens((store) => store.evict({ cluster: 'paris-2', force: true })))
+  t.equal(
+    evicted.replace(/\S+Z(?=;)/, 'TIME'),
+    'cluster "paris-2" is not a member: it left at TIME; there is no member',
+  )
   t.same(await leave(), { code: 1, stdout: '', stderr: 'sealane: this site has not joined a clusterset\n' })
 })
 
@@ -102,25 +106,27 @@ t.test('a broker that never comes back', async (t) => {
   t.same(await leave(), {
     code: 1,
     stdout: '',
-    stderr: `sealane: the broker could not be told: ${why}\ntry again, or use --force and evict this cluster on the broker\n`,
+    stderr: `sealane: the broker could not be told: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
   })
   t.equal(site.identity().length, 5, 'still a member')
   t.same(await leave('--force'), {
     code: 0,
     stdout: LEFT,
-    stderr: `the broker could not be told (${why}); going on because of --force\n${CLEAN}`,
+    stderr:
+      `the broker could not be told (${why}); going on because of --force\n` +
+      `on the broker paris-2 stays a member until it is evicted: run there: sealane cluster evict paris-2\n${CLEAN}`,
   })
   t.same([site.identity(), site.objects()], [[], []])
 })
 
 t.test('an evicted site may go', async (t) => {
   const { broker, site, leave } = await member(t)
-  await broker.tokens((store) => store.evict('paris-2'))
+  await broker.tokens((store) => store.evict({ cluster: 'paris-2', force: true }))
   const { code, stderr } = await leave()
   t.equal(code, 0)
   t.equal(
     stderr.replace(/\S+Z(?=:)/, 'TIME'),
-    `the broker says: cluster "paris-2" was evicted at TIME: join again with a new token\n${CLEAN}`,
+    `the broker says: cluster "paris-2" was evicted at TIME: after "sealane leave" it can join again, with a new token\n${CLEAN}`,
   )
   t.same([site.identity(), site.objects()], [[], []])
 })
@@ -133,7 +139,7 @@ t.test('a damaged identity', async (t) => {
   t.equal(code, 1)
   t.equal(
     stderr,
-    `sealane: the broker could not be told: ${why}\ntry again, or use --force and evict this cluster on the broker\n`,
+    `sealane: the broker could not be told: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
   )
   t.same(await leave('--force'), {
     code: 0,

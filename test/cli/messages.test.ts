@@ -16,22 +16,26 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
   const rows: [string, string][] = [
     [
       '',
-      'sealane: expected a command: broker, token, join, leave, uninstall, up, export, unexport, show, version; see: sealane --help',
+      'expected a command: broker, token, cluster, join, leave, uninstall, up, export, unexport, show, version; see: sealane --help',
     ],
     [
       'frobnicate',
-      `unknown command 'frobnicate': expected broker, token, join, leave, uninstall, up, export, unexport, show, version; see: sealane --help`,
+      `unknown command 'frobnicate': expected broker, token, cluster, join, leave, uninstall, up, export, unexport, show, version; see: sealane --help`,
     ],
-    [
-      'show',
-      'sealane show: expected a command: clusters, endpoints, connections, services, exports; see: sealane show --help',
-    ],
+    ['show', 'show: expected a command: clusters, endpoints, connections, services, exports; see: sealane show --help'],
     [
       'show clutsers',
       `unknown command 'clutsers': expected clusters, endpoints, connections, services, exports; see: sealane show --help`,
     ],
-    ['token', 'sealane token: expected a command: create, list, revoke; see: sealane token --help'],
-    ['broker', 'sealane broker: expected a command: serve, deploy; see: sealane broker --help'],
+    ['token', 'token: expected a command: create, list, revoke; see: sealane token --help'],
+    ['cluster', 'cluster: expected a command: list, evict; see: sealane cluster --help'],
+    ['cluster help', `unknown command 'help': expected list, evict; see: sealane cluster --help`],
+    ['cluster evict', `missing required argument 'id'; see: sealane cluster evict --help`],
+    [
+      'cluster evict paris --context c --state s',
+      `option '--context <name>' cannot be used with option '--state <directory>'; see: sealane cluster evict --help`,
+    ],
+    ['broker', 'broker: expected a command: serve, deploy; see: sealane broker --help'],
     ['show clusters --verbose', `unknown option '--verbose'; see: sealane show clusters --help`],
     ['show clusters -o xml', '--output "xml": expected table, json, yaml; see: sealane show clusters --help'],
     [
@@ -211,12 +215,12 @@ t.test('what a site cannot do: exit code 1', async (t) => {
   const rows: [string[], string, 1 | 2][] = [
     [
       ['show', 'clusters', '--site', none],
-      `--site "${none}": no such file; name the site file with --site FILE, or run this in the folder that has site.yaml`,
+      `--site "${none}": no such file; name the site file with --site FILE, or run this in the folder that has site.yaml; for a real cluster: --context NAME`,
       1,
     ],
     [
       ['show', 'clusters', '--site', site.folder],
-      `--site "${site.folder}": expected a file, it is a folder; name the site file with --site FILE, or run this in the folder that has site.yaml`,
+      `--site "${site.folder}": expected a file, it is a folder; name the site file with --site FILE, or run this in the folder that has site.yaml; for a real cluster: --context NAME`,
       1,
     ],
     [
@@ -248,11 +252,19 @@ t.test('what a site cannot do: exit code 1', async (t) => {
       `--token-file "${site.folder}": EISDIR: illegal operation on a directory, read '${site.folder}'`,
       1,
     ],
-    [['token', 'list', '--state', none], `no broker state in ${none}/broker.db: start the broker once before`, 1],
-    [['token', 'create', '--state', none], `no broker state in ${none}/broker.db: start the broker once before`, 1],
+    [
+      ['token', 'list', '--state', none],
+      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME`,
+      1,
+    ],
+    [
+      ['token', 'create', '--state', none],
+      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME`,
+      1,
+    ],
     [
       ['token', 'revoke', 'abc', '--state', none],
-      `no broker state in ${none}/broker.db: start the broker once before`,
+      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME`,
       1,
     ],
     [

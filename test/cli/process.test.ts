@@ -94,6 +94,16 @@ t.test('not root', { skip: cannotBeNobody }, async (t) => {
   t.equal(code, 1)
 })
 
+t.test('leaving on one node, not root', { skip: cannotBeNobody }, async (t) => {
+  const site = new SiteFolder(t)
+  const init = { nobody: { reads: [site.file] }, cwd: site.folder }
+  t.same(await sealane(t, ['leave', '--node', 'gw', '--site', site.file], init), {
+    code: 1,
+    stdout: '',
+    stderr: 'sealane: leave --node: must run as root: it changes routes, nftables and WireGuard\n',
+  })
+})
+
 t.test('a folder that this user may not write', { skip: cannotBeNobody }, async (t) => {
   const site = new SiteFolder(t)
   chmodSync(site.path('.'), 0o755)

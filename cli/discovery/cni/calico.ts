@@ -5,6 +5,7 @@ import { byFamily, prefixesIn } from '../prefix-texts.ts'
 import { at, labelOf, listAt, nameOf, textAt, textsAt } from '../raw.ts'
 import { type World, configText, pathOf } from '../snapshot.ts'
 import { type Trait, cniClaim } from './cni-claim.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
 
 const V3 = 'projectcalico.org'
 
@@ -38,7 +39,7 @@ function poolsInUse(world: World): readonly unknown[] {
   const v3 = world.list('IPPool', V3)
   return (v3.length > 0 ? v3 : world.list('IPPool', 'crd.projectcalico.org')).filter((pool) => {
     const uses = textsAt(pool, 'spec', 'allowedUses')
-    const ours = labelOf(pool, 'app.kubernetes.io/managed-by') === 'sealane'
+    const ours = labelOf(pool, LABEL_APP_MANAGED_BY) === APP_MANAGED_BY_SEALANE
     return at(pool, 'spec', 'disabled') !== true && !ours && (uses.length === 0 || uses.includes('Workload'))
   })
 }

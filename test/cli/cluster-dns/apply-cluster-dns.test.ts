@@ -1,13 +1,8 @@
 import t from 'tap'
 import { applyClusterDns } from '../../../cli/cluster-dns/apply-cluster-dns.ts'
 import { ClusterApiError } from '../../../cluster/cluster-api.ts'
-import {
-  type ClusterDnsClient,
-  type DnsObject,
-  type ObjectRef,
-  formatRef,
-  refOf,
-} from '../../../cli/cluster-dns/cluster-dns.ts'
+import { refOf, titleOf, type ObjectRef } from '../../../cluster/kube/object-ref.ts'
+import type { ClusterDnsClient, DnsObject } from '../../../cli/cluster-dns/cluster-dns.ts'
 import { planClusterDns } from '../../../cli/cluster-dns/plan-cluster-dns.ts'
 import { KUBEADM, SUBMARINER } from './corefiles.ts'
 import { configMap } from './objects.ts'
@@ -24,17 +19,17 @@ class FakeClient implements ClusterDnsClient {
   readonly #between: (() => void)[]
 
   constructor(objects: readonly DnsObject[], between: (() => void)[] = []) {
-    for (const object of objects) this.objects.set(formatRef(refOf(object)), object)
+    for (const object of objects) this.objects.set(titleOf(refOf(object)), object)
     this.#between = between
   }
 
   async get(ref: ObjectRef): Promise<DnsObject | undefined> {
-    return this.objects.get(formatRef(ref))
+    return this.objects.get(titleOf(ref))
   }
 
   async replace({ object, before, after }: Parameters<ClusterDnsClient['replace']>[0]): Promise<boolean> {
     this.#between.shift()?.()
-    const name = formatRef(object)
+    const name = titleOf(object)
     if (this.objects.get(name) !== before) return false
     if (after === undefined) this.objects.delete(name)
     else this.objects.set(name, after)
@@ -43,7 +38,7 @@ class FakeClient implements ClusterDnsClient {
 
   async restart(workload: ObjectRef): Promise<void> {
     if (workload.name === 'gone') throw new ClusterApiError('NotFound', 'there is no Deployment kube-system/gone')
-    this.restarted.push(formatRef(workload))
+    this.restarted.push(titleOf(workload))
   }
 }
 
@@ -96,7 +91,7 @@ t.test('a workload that is not there is left to the user', async (t) => {
     },
     signal,
   )
-  t.same(result.toRestart.map(formatRef), ['Deployment kube-system/gone'])
+  t.same(result.toRestart.map(titleOf), ['Deployment kube-system/gone'])
 })
 
 t.test('without a way to restart, it says what to restart', async (t) => {
@@ -107,5 +102,5 @@ t.test('without a way to restart, it says what to restart', async (t) => {
     plan,
     signal,
   )
-  t.same(result.toRestart.map(formatRef), ['Deployment kube-system/coredns'])
+  t.same(result.toRestart.map(titleOf), ['Deployment kube-system/coredns'])
 })

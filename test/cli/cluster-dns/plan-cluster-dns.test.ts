@@ -1,13 +1,12 @@
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
+import { refOf, titleOf } from '../../../cluster/kube/object-ref.ts'
 import {
   type ClusterDnsFlavour,
   type ClusterDnsPlan,
   type DnsObject,
   findObject,
-  formatRef,
-  refOf,
 } from '../../../cli/cluster-dns/cluster-dns.ts'
 import { parseCorefile } from '../../../cli/cluster-dns/corefile.ts'
 import { addForwardBlock, formatForwardBlock } from '../../../cli/cluster-dns/corefile-edit.ts'
@@ -22,9 +21,9 @@ const BLOCK = formatForwardBlock(OPTIONS, { ports: ['53'], binds: [] })
 function said(plan: ClusterDnsPlan): string[] {
   return [
     ...plan.changes.map(({ object, edit, effect, before, after }) => {
-      const how = effect.how === 'restart' ? `restart ${formatRef(effect.workload)}` : effect.how
+      const how = effect.how === 'restart' ? `restart ${titleOf(effect.workload)}` : effect.how
       const what = before === undefined ? 'create ' : after === undefined ? 'delete ' : ''
-      return `${what}${formatRef(object)} ${edit.field}: ${how}`
+      return `${what}${titleOf(object)} ${edit.field}: ${how}`
     }),
     ...plan.notes.map((note) => `note: ${note}`),
     ...plan.problems.map(({ kind, message }) => `${kind}: ${message}`),
@@ -39,7 +38,7 @@ function apply(present: readonly DnsObject[], plan: ClusterDnsPlan): readonly Dn
 }
 
 const sorted = (objects: readonly DnsObject[]): string[] =>
-  objects.map((object) => `${formatRef(refOf(object))} ${JSON.stringify(object)}`).sort()
+  objects.map((object) => `${titleOf(refOf(object))} ${JSON.stringify(object)}`).sort()
 
 /** Made, made again, unmade: each as it must be. Gives the first plan and what is there after it. */
 function thereAndBack(

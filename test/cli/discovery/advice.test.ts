@@ -6,6 +6,7 @@ import { advice, hindrances } from '../../../cli/discovery/advice.ts'
 import { calicoPools } from '../../../cli/discovery/calico-pools.ts'
 import { CNIS, DISTRIBUTIONS, PROXY_MODES } from '../../../cli/discovery/claim.ts'
 import { DATA_PATH, type DataPath } from '../../../cli/discovery/data-path.ts'
+import { parseYaml } from '../../../cluster/yaml.ts'
 import { discover } from '../../../cli/discovery/discover.ts'
 import type { ClusterSnapshot } from '../../../cli/discovery/snapshot.ts'
 import { ROOT } from '../../support/source-tree.ts'
@@ -48,15 +49,19 @@ t.test('plain clusters need nothing, whatever the data path', async (t) => {
 })
 
 t.test('Calico gets pools that give no addresses, by the API that it has', async (t) => {
-  const remotePrefixes = ['10.7.0.0/16', '10.8.0.0/27']
-  const pools = (name: string): readonly object[] =>
-    advice(discover(fixture(name)), { remotePrefixes }).find(({ id }) => id === 'calico-pools')?.objects ?? []
-  t.same(pools('kubeadm-calico-vxlan')[0], {
+  const row = (name: string) => advice(discover(fixture(name))).find(({ id }) => id === 'calico-pools')
+  t.equal(
+    row('kubeadm-calico-vxlan')?.text,
+    'An IPPool that gives no addresses tells Calico that 244.0.0.0/8, where translated clusters are, is pods and not the ' +
+      'world. A precaution: our own rule keeps source addresses before Calico masquerades, also towards clusters that ' +
+      'keep their own ranges. Those have no pool; docs/operations.md has one to apply.',
+  )
+  const pool = {
     apiVersion: 'crd.projectcalico.org/v1',
     kind: 'IPPool',
-    metadata: { name: 'sealane-10-7-0-0-16', labels: { 'app.kubernetes.io/managed-by': 'sealane' } },
+    metadata: { name: 'sealane-244-0-0-0-8', labels: { 'app.kubernetes.io/managed-by': 'sealane' } },
     spec: {
-      cidr: '10.7.0.0/16',
+      cidr: '244.0.0.0/8',
       blockSize: 26,
       disabled: true,
       disableBGPExport: true,
@@ -65,12 +70,22 @@ t.test('Calico gets pools that give no addresses, by the API that it has', async
       vxlanMode: 'Never',
       nodeSelector: '!all()',
     },
-  })
-  t.match(pools('kubeadm-calico-operator'), [{ apiVersion: 'projectcalico.org/v3' }, { spec: { blockSize: 27 } }, {}])
+  }
+  t.same(row('kubeadm-calico-vxlan')?.objects, [pool])
+  t.same(row('kubeadm-calico-operator')?.objects, [{ ...pool, apiVersion: 'projectcalico.org/v3' }])
   t.same(
-    calicoPools(['fd00:1::/48'], 'x').map((pool) => [pool.metadata.name, pool.spec.blockSize]),
-    [['sealane-fd00-1-48', 122]],
+    calicoPools(['fd00:1::/48', '10.8.0.0/27'], 'x').map((one) => [one.metadata.name, one.spec.blockSize]),
+    [
+      ['sealane-10-8-0-0-27', 27],
+      ['sealane-fd00-1-48', 122],
+    ],
   )
+})
+
+t.test('docs/operations.md shows the pool for a cluster that keeps its own ranges, as we would make it', async (t) => {
+  const text = readFileSync(join(ROOT, 'docs', 'operations.md'), 'utf8')
+  const shown = /^apiVersion: projectcalico\.org\/v3\nkind: IPPool\n[^`]+/m.exec(text)?.[0] ?? ''
+  t.same(parseYaml(shown), calicoPools(['10.52.0.0/16'], 'projectcalico.org/v3')[0])
 })
 
 t.test('others that write the same objects stop a join; others that do not are only told', async (t) => {
@@ -93,6 +108,17 @@ t.test('machines and addresses', async (t) => {
   t.equal(kind('kubeadm-cilium-kube-proxy-free', 'large-pod-cidr'), 'limit')
   t.equal(kind('kubeadm-cilium-kube-proxy-free', 'cilium-devices'), 'instruction')
   t.equal(kind('openshift-ovn', 'open-ports'), 'instruction')
+})
+
+t.test('pods without IPv4 cannot be members', async (t) => {
+  const node = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n' }, spec: { podCIDRs: ['fd00:10:244::/64'] } }
+  const snapshot = { ...fixture('kubeadm-antrea'), objects: [node] }
+  const found = advice(discover(snapshot)).find(({ id }) => id === 'ipv6-only')
+  t.equal(found?.kind, 'unsupported')
+  t.equal(
+    found?.text,
+    'Pods have IPv6 addresses only; a member needs IPv4 addresses for its pods as well in this release.',
+  )
 })
 
 t.test('the most urgent comes first', async (t) => {

@@ -128,6 +128,25 @@ t.test('networks that collide', async (t) => {
   ])
 })
 
+t.test('networks of both families', async (t) => {
+  const node = (name: string, podCIDRs: string[]): Raw => ({
+    apiVersion: 'v1',
+    kind: 'Node',
+    metadata: { name },
+    spec: { podCIDRs },
+  })
+  const nodes = [node('n1', ['fd00:10:244::/64', '10.244.0.0/24']), node('n2', ['10.244.1.0/24', 'fd00:10:244:1::/64'])]
+  const byNodes = discover(withObjects(...nodes))
+  t.same(byNodes.podCIDRs?.value, ['10.244.0.0/23', 'fd00:10:244::/63'])
+  t.same(byNodes.asks[0]?.suggestion, ['10.244.0.0/23', 'fd00:10:244::/63'])
+  const text =
+    'networking: {podSubnet: "fd53:ea1a:4e00::/56,10.244.0.0/16", serviceSubnet: "10.96.0.0/16,fd00:10:96::/112"}'
+  const byKubeadm = discover(withObjects(...nodes, configMap('kubeadm-config', { ClusterConfiguration: text })))
+  t.same(byKubeadm.podCIDRs?.value, ['fd53:ea1a:4e00::/56', '10.244.0.0/16'], 'in its own order')
+  t.same(byKubeadm.serviceCIDRs?.value, ['10.96.0.0/16', 'fd00:10:96::/112'])
+  t.ok(byKubeadm.warnings.includes('fd53:ea1a:4e00::/56 overlaps fd53:ea1a:4e00::/96, which Sealane uses itself'))
+})
+
 t.test('what a tenant made is not believed', async (t) => {
   const daemonSet = { apiVersion: 'apps/v1', kind: 'DaemonSet', metadata: { name: 'calico-node', namespace: 'team-a' } }
   t.equal(discover(withObjects(daemonSet)).cni, undefined)
@@ -204,4 +223,41 @@ t.test('what an earlier join left', async (t) => {
     missing: [],
   })
   t.match(discover(withObjects(namespace, membership('leaving'))).earlier, { state: 'leaving', clusterId: 'milano' })
+})
+
+t.test('what an earlier join was told is not asked again', async (t) => {
+  const site = (spec: object): Raw =>
+    configMap('sealane-site', { 'site.yaml': JSON.stringify({ kind: 'Site', spec }) }, 'sealane-system')
+  const told = { podCIDRs: ['10.7.0.0/16', 'fd07::/56'], serviceCIDRs: ['10.8.0.0/16'], labels: { region: 'eu', n: 1 } }
+  const how = 'the earlier join (ConfigMap sealane-system/sealane-site site.yaml)'
+  const bare = discover(EMPTY)
+  t.same(
+    bare.asks.map(({ field }) => field),
+    ['podCIDRs', 'serviceCIDRs', 'gateways'],
+  )
+  const again = discover(withObjects(site(told)))
+  t.same(
+    again.asks.map(({ field }) => field),
+    ['gateways'],
+  )
+  t.same(again.podCIDRs, { about: 'podCIDRs', value: ['10.7.0.0/16', 'fd07::/56'], confidence: 'certain', how })
+  t.same(again.serviceCIDRs?.value, ['10.8.0.0/16'])
+  t.same(again.earlier.labels, { region: 'eu' })
+  t.same(bare.earlier.labels, {})
+
+  const snapshot = fixture('kubeadm-flannel')
+  const flannel = discover({ ...snapshot, objects: [...snapshot.objects, site(told)] })
+  const alone = discover(snapshot)
+  t.equal(alone.serviceCIDRs?.confidence, 'certain')
+  t.same(flannel.serviceCIDRs, alone.serviceCIDRs, 'a cluster that is certain of itself may have grown')
+  t.ok(
+    flannel.warnings.includes(
+      `service CIDRs: ${how} says 10.8.0.0/16, but ${alone.serviceCIDRs?.how ?? ''} says 10.96.0.0/12, which counts for more`,
+    ),
+    flannel.warnings.join(' | '),
+  )
+  for (const text of ['', '[', 'spec: 7', '{"spec": {"podCIDRs": "10.0.0.0/8", "labels": []}}']) {
+    const odd = discover(withObjects(configMap('sealane-site', { 'site.yaml': text }, 'sealane-system')))
+    t.same([odd.asks, odd.earlier.labels], [bare.asks, {}], text)
+  }
 })

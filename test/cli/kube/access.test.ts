@@ -3,8 +3,10 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { parse, stringify } from 'yaml'
+import { memberRights } from '../../../cli/kube/check-rights.ts'
 import { createJoinToken } from '../../../protocol/identity/token.ts'
 import { makeClusterCa } from '../../kube/support/cluster-certificates.ts'
+import { identityParts } from '../../support/identity-parts.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { type ToyApiServer, toyApiServer } from '../../support/toy-api-server.ts'
 import { runCli } from '../run-cli.ts'
@@ -36,19 +38,7 @@ function empower(server: ToyApiServer, { denied = [], version = 'v1.36.0' }: Pow
   }
 }
 
-const ORDER = [
-  'customresourcedefinitions',
-  'namespaces',
-  'nodes',
-  'clusterroles',
-  'clusterrolebindings',
-  'roles',
-  'validatingadmissionpolicies',
-  'configmaps',
-  'daemonsets',
-  'deployments',
-  'secrets',
-]
+const ORDER = memberRights('sealane-system').map(({ resource }) => resource)
 
 async function setUp(t: Test, powers: Powers = {}) {
   const server = await toyApiServer(t)
@@ -119,10 +109,15 @@ t.test('a user who may only read', async (t) => {
   const { server, said } = await setUp(t, { denied: ORDER })
   t.equal(
     await said(server.kubeconfig),
-    'context "toy" of FILE: this user may not patch customresourcedefinitions.apiextensions.k8s.io, patch namespaces, ' +
-      'patch nodes, patch clusterroles.rbac.authorization.k8s.io, patch clusterrolebindings.rbac.authorization.k8s.io, ' +
-      'patch roles.rbac.authorization.k8s.io, patch validatingadmissionpolicies.admissionregistration.k8s.io, ' +
-      'patch configmaps, patch daemonsets.apps, patch deployments.apps, create secrets; ' +
+    'context "toy" of FILE: this user may not create and patch customresourcedefinitions.apiextensions.k8s.io, ' +
+      'create and patch namespaces, patch nodes, create and patch clusterroles.rbac.authorization.k8s.io, ' +
+      'create and patch clusterrolebindings.rbac.authorization.k8s.io, ' +
+      'create and patch validatingadmissionpolicies.admissionregistration.k8s.io, ' +
+      'create and patch validatingadmissionpolicybindings.admissionregistration.k8s.io, ' +
+      'create and patch roles.rbac.authorization.k8s.io, create and patch rolebindings.rbac.authorization.k8s.io, ' +
+      'create and patch configmaps, create and patch secrets, create and patch serviceaccounts, ' +
+      'create and patch services, create and patch resourcequotas, create and patch daemonsets.apps, ' +
+      'create and patch deployments.apps, create and patch poddisruptionbudgets.policy; ' +
       'use a kubeconfig of a cluster administrator; nothing was changed',
   )
 })
@@ -167,4 +162,43 @@ t.test('where Sealane is not installed', async (t) => {
   }
   const token = await runCli(['token', 'create', ...at])
   t.match(token.stderr, /no broker to ask: there is none\nfirst: sealane broker deploy --kubeconfig /)
+})
+
+/** Everything that only a person could say. */
+const ALL = ['--pod-cidr', '10.42.0.0/16', '--service-cidr', '10.43.0.0/16', '--gateway', 'n1', '--cluster-id', 'paris']
+const SYSTEM = 'sealane-system'
+
+/** What an earlier join left, with what stands on its Secret. */
+async function member(server: ToyApiServer, clusterset: string, annotations: Readonly<Record<string, string>> = {}) {
+  const parts = Object.entries(await identityParts(clusterset))
+  const data = Object.fromEntries(parts.map(([name, text]) => [name, Buffer.from(text).toString('base64')]))
+  const at = { apiVersion: 'v1', kind: 'Secret', name: 'sealane-identity', namespace: SYSTEM }
+  const metadata = { name: at.name, namespace: at.namespace, annotations }
+  server.objects.put({ resource: 'v1/secrets', ...at }, { apiVersion: 'v1', kind: 'Secret', metadata, data })
+}
+
+t.test('an earlier membership stands in the way: told before anything is changed', async (t) => {
+  const { server, said } = await setUp(t)
+  const join = (): Promise<string> => said(server.kubeconfig, ...ALL)
+  const LEAVE = 'leave first: sealane leave --kubeconfig FILE'
+  await member(server, 'other')
+  t.equal(await join(), `context "toy" of FILE is already joined as paris in clusterset other; ${LEAVE}`)
+  await member(server, 'demo', { 'sealane.io/join-problem': 'cluster "paris" was evicted at noon' })
+  t.equal(
+    await join(),
+    `context "toy" of FILE has joined as paris, and the broker refuses it: cluster "paris" was evicted at noon; ${LEAVE}`,
+  )
+  server.objects.put(server.place('Membership', 'self'), {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Membership',
+    metadata: { name: 'self' },
+    spec: { clusterId: 'paris', phase: 'leaving', clusterset: 'demo' },
+  })
+  t.equal(
+    await join(),
+    'context "toy" of FILE is leaving clusterset demo: the broker is not told yet; ' +
+      'finish that first: sealane leave --kubeconfig FILE; with --force where the broker is gone for good',
+  )
+  const changes = server.requests.filter((line) => !/^GET |^POST .*(selfsubject|dryRun)/.test(line))
+  t.strictSame(changes, [], 'nothing was changed')
 })

@@ -9,7 +9,13 @@ import {
   describeChange,
   leaveToken,
 } from '../../../cli/kube/apply-join.ts'
-import { checkRights } from '../../../cli/kube/check-rights.ts'
+import { type Right, brokerRights, checkRights, memberRights } from '../../../cli/kube/check-rights.ts'
+import { deployBroker } from '../../../cli/kube/deploy-broker.ts'
+import { planBroker } from '../../../install/plan-broker.ts'
+import { identitySecret, planMember, siteConfigMap } from '../../../install/plan-member.ts'
+import { DEFAULT_VALUES } from '../../../install/values.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { failure, messageOf } from '../../support/failure.ts'
 import { secretAccess } from '../../../cli/kube/secret-access.ts'
 import { joinProblem, secretIdentity } from '../../../cli/secret-identity.ts'
 import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
@@ -96,14 +102,76 @@ t.test('a dry run writes nothing and says everything', async (t) => {
 
 t.test('who may not install is told before anything is written', async (t) => {
   const admin = new MemoryAdmin()
-  await checkRights(admin, 'sealane-system', signal)
-  admin.denied.add('patch nodes').add('create secrets').add('patch daemonsets')
-  await t.rejects(checkRights(admin, 'sealane-system', signal), {
-    message: 'context "c1" of kubeconfig: this user may not patch nodes, patch daemonsets.apps, create secrets',
-    hint: 'use a kubeconfig of a cluster administrator; nothing was changed',
-  })
+  await checkRights(admin, memberRights('sealane-system'), signal)
+  for (const right of ['patch nodes', 'create secrets', 'create daemonsets', 'patch daemonsets'])
+    admin.denied.add(right)
+  const refused = await failure(checkRights(admin, memberRights('sealane-system'), signal))
+  t.equal(
+    refused.message,
+    'context "c1" of kubeconfig: this user may not patch nodes, create secrets, create and patch daemonsets.apps',
+  )
+  t.match(refused, { hint: 'use a kubeconfig of a cluster administrator; nothing was changed' })
   t.strictSame(admin.done, [])
 })
+
+/** `create apps deployments in sealane-system`, for each object that is applied. */
+function rightsFor(objects: readonly ManifestObject[]): readonly string[] {
+  const all = objects.flatMap(({ apiVersion, kind, metadata }) => {
+    const resource = `${kind.toLowerCase()}s`.replace(/ys$/, 'ies')
+    return ['create', 'patch'].map(
+      (verb) => `${verb} ${groupOf(apiVersion)} ${resource} in ${metadata.namespace ?? ''}`,
+    )
+  })
+  return [...new Set(all)].sort()
+}
+
+const textOf = ({ verb, group, resource, namespace = '' }: Right): string =>
+  `${verb} ${group} ${resource} in ${namespace}`
+
+t.test('the rights are those that the objects take', (t) => {
+  const { member } = DEFAULT_VALUES
+  const { namespace } = member
+  const parts = planMember({ ...DEFAULT_VALUES, member: { ...member, criticalPodsQuota: true } })
+  const secret = identitySecret(namespace, {})
+  const objects = [
+    ...parts.flatMap((part) => part.objects),
+    siteConfigMap(namespace, ''),
+    secret,
+    ...ALL_CRDS.map((crd) => asObject(crd)),
+  ]
+  t.strictSame(memberRights(namespace).map(textOf).sort(), [...rightsFor(objects), 'patch  nodes in '].sort())
+  const broker = planBroker(DEFAULT_VALUES).flatMap((part) => part.objects)
+  t.strictSame(brokerRights(DEFAULT_VALUES.broker.namespace).map(textOf).sort(), rightsFor(broker))
+  t.end()
+})
+
+t.test('a broker takes other rights than a member: those for its own objects', async (t) => {
+  const rights = brokerRights('sealane-broker')
+  const admin = new MemoryAdmin()
+  const own = new Set(rights.map(({ resource }) => resource))
+  for (const { verb, resource } of memberRights('sealane-system')) {
+    if (!own.has(resource)) admin.denied.add(`${verb} ${resource}`)
+  }
+  await checkRights(admin, rights, signal)
+  admin.denied.add('patch statefulsets').add('patch poddisruptionbudgets')
+  const init = {
+    values: DEFAULT_VALUES,
+    advertise: ['192.0.2.1:7443'],
+    dryRun: false,
+    timeoutMs: 1000,
+    clock: new FakeClock(),
+    signal,
+    say: () => undefined,
+    tell: () => undefined,
+  }
+  t.equal(
+    await messageOf(deployBroker(admin, init)),
+    'context "c1" of kubeconfig: this user may not patch statefulsets.apps, patch poddisruptionbudgets.policy',
+  )
+  t.strictSame(admin.done, [])
+})
+
+const groupOf = (apiVersion: string): string => (apiVersion.includes('/') ? (apiVersion.split('/')[0] ?? '') : '')
 
 t.test('the Secret: texts in, texts out, null removes', async (t) => {
   const admin = new MemoryAdmin()

@@ -1,6 +1,8 @@
 /** From what was found and said to what a join does. */
 import fc from 'fast-check'
+import { Command } from 'commander'
 import t from 'tap'
+import { type JoinKubeOptions, addJoinKubeOptions } from '../../../cli/kube/join-options.ts'
 import { type JoinWishes, idFromName, openQuestions, planJoin } from '../../../cli/kube/plan-join.ts'
 import type { Discovery } from '../../../cli/discovery/discover.ts'
 import { discover } from '../../../cli/discovery/discover.ts'
@@ -52,6 +54,14 @@ t.test('what flags say counts for more than what was found', async (t) => {
   t.strictSame([own.podCIDRs, own.serviceCIDRs], [found.podCIDRs?.value, found.serviceCIDRs?.value])
   const said = plan(found, { podCIDRs: ['10.9.0.0/16'], labels: { region: 'eu' } })
   t.strictSame(said.podCIDRs, ['10.9.0.0/16'])
+  const flags = addJoinKubeOptions(new Command()).parse(
+    ['--pod-cidr', '10.9.0.0/16', '--pod-cidr', 'FD00:9:0::/48', '--service-cidr', 'fd00:8::/108'],
+    { from: 'user' },
+  )
+  const { podCidr = [], serviceCidr = [] } = flags.opts<JoinKubeOptions>()
+  const both = plan(found, { podCIDRs: podCidr, serviceCIDRs: serviceCidr })
+  const stated = parseSiteFile('site.yaml', both.site)
+  t.strictSame([stated.podCIDRs, stated.serviceCIDRs], [['10.9.0.0/16', 'fd00:9::/48'], ['fd00:8::/108']])
   const config = said.objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'sealane-site')
   const { 'site.yaml': text = '' } = config?.['data'] as Record<string, string>
   const site = parseSiteFile('site.yaml', text)
@@ -116,4 +126,25 @@ t.test('only what no flag answers is asked', async (t) => {
   t.equal(fields({}), 'podCIDRs serviceCIDRs gateways')
   t.equal(fields({ podCIDRs: ['10.0.0.0/16'] }), 'serviceCIDRs gateways')
   t.equal(fields({ serviceCIDRs: ['10.0.0.0/16'], gateways: [{ node: 'a' }] }), 'podCIDRs')
+})
+
+t.test('a second join without flags says what the first one said', (t) => {
+  const found = discover({ ...fixture('kubeadm-flannel'), objects: [] })
+  const first = plan(found, {
+    podCIDRs: ['10.9.0.0/16'],
+    serviceCIDRs: ['10.10.0.0/16'],
+    labels: { region: 'eu' },
+    gateways: [{ node: 'n1' }],
+  })
+  const config = first.objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'sealane-site')
+  const again = discover({ ...fixture('kubeadm-flannel'), objects: [config] })
+  t.strictSame(
+    openQuestions(again, NOTHING).map(({ field }) => field),
+    ['gateways'],
+  )
+  t.equal(plan(again, { gateways: [{ node: 'n1' }] }).site, first.site)
+  const other = plan(again, { labels: { zone: 'b' }, podCIDRs: ['10.11.0.0/16'], gateways: [{ node: 'n1' }] })
+  t.strictSame(other.podCIDRs, ['10.11.0.0/16'], 'flags count for more')
+  t.strictSame(parseSiteFile('site.yaml', other.site).labels, { zone: 'b' })
+  t.end()
 })

@@ -3,11 +3,9 @@ import t from 'tap'
 import { joinedOthers, laneStates } from '../../../cli/kube/lane-states.ts'
 import { firstTrouble } from '../../../cli/kube/pod-trouble.ts'
 import { isRolledOut, rolloutOf } from '../../../cli/kube/rollout.ts'
-import { joinProgress, lanesProgress, rolloutProgress } from '../../../cli/kube/watch-join.ts'
-import { secretIdentity } from '../../../cli/secret-identity.ts'
+import { lanesProgress, rolloutProgress } from '../../../cli/kube/watch-join.ts'
 import type { Cluster, Gateway } from '../../../model/objects.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
-import { MemorySecret } from '../../support/memory-secret.ts'
 
 const { signal } = new AbortController()
 const NAMESPACE = 'sealane-system'
@@ -16,7 +14,7 @@ function cluster(id: string): Cluster {
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Cluster',
-    metadata: { name: id },
+    metadata: { name: id, labels: { 'app.kubernetes.io/managed-by': 'sealane' } },
     spec: { id, index: 1, podCIDRs: [], serviceCIDRs: [], globalCIDRs: [], labels: {} },
   }
 }
@@ -49,24 +47,191 @@ t.test('lanes: one that is up is enough, and nobody is missing where nobody else
   t.end()
 })
 
+const MEMBERSHIP = {
+  apiVersion: 'sealane.io/v1alpha1',
+  kind: 'Membership',
+  metadata: { name: 'self' },
+  spec: { clusterId: 'c2' },
+}
+/** What is there once the agent has heard of the clusterset. */
+const SELF = [MEMBERSHIP, cluster('c2')]
+
 t.test('lanes of a cluster', async (t) => {
-  const membership = {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Membership',
-    metadata: { name: 'self' },
-    spec: { clusterId: 'c2' },
-  }
   const look = (...gateways: Gateway[]) => {
-    const objects = [membership, cluster('c1'), cluster('c2'), cluster('c3'), ...gateways]
+    const objects = [...SELF, cluster('c1'), cluster('c3'), ...gateways]
     return lanesProgress(new MemoryAdmin(objects as never[]), [{ node: 'n1' }], signal)
   }
-  t.strictSame(await look(), { reached: [], missing: { what: 'from the gateway on n1' } })
+  const so = { alone: false, leftOut: [] }
+  t.strictSame(await look(), { ...so, reached: [], missing: { what: 'from the gateway on n1' } })
   const half = await look(gateway('n1', ['c1', 'up', ''], ['c3', 'down', 'no answer to probes']))
-  t.strictSame(half, { reached: ['c1'], missing: { what: 'to c3', why: 'c3 down: no answer to probes' } })
+  t.strictSame(half, { ...so, reached: ['c1'], missing: { what: 'to c3', why: 'c3 down: no answer to probes' } })
   t.strictSame(await look(gateway('n1', ['c1', 'up', ''], ['c3', 'up', ''])), {
+    ...so,
     reached: ['c1', 'c3'],
     missing: undefined,
   })
+  const first = lanesProgress(new MemoryAdmin([...SELF, gateway('n1')] as never[]), [{ node: 'n1' }], signal)
+  t.strictSame(await first, { alone: true, leftOut: [], reached: [], missing: undefined })
+})
+
+t.test('before the agent has heard of the clusterset nothing is said of who is in it', async (t) => {
+  const { name } = cluster('c2').metadata
+  const joined = { ...cluster('c2'), metadata: { name } }
+  for (const objects of [[MEMBERSHIP], [MEMBERSHIP, joined], [MEMBERSHIP, joined, cluster('c1')], [cluster('c2')]]) {
+    const admin = new MemoryAdmin([...objects, gateway('n1', ['c1', 'up', ''])] as never[])
+    t.strictSame(await lanesProgress(admin, [{ node: 'n1' }], signal), {
+      reached: [],
+      alone: false,
+      missing: { what: 'what the broker knows of the clusterset' },
+      leftOut: [],
+    })
+  }
+})
+
+t.test('lanes to clusters that the broker does not hear are not waited for', async (t) => {
+  const heard = (id: string, status: 'True' | 'False', message: string): Cluster => ({
+    ...cluster(id),
+    status: {
+      conditions: [{ type: 'InContact', status, reason: 'x', message, lastTransitionTime: '2026-01-01T00:00:00Z' }],
+    },
+  })
+  const silent = (id: string): Cluster => heard(id, 'False', 'the broker has not heard it since 2026-01-01T00:00:00Z')
+  const look = (clusters: readonly Cluster[], ...connections: Parameters<typeof gateway>[1][]) => {
+    const objects = [...SELF, ...clusters, gateway('n1', ...connections)]
+    return lanesProgress(new MemoryAdmin(objects as never[]), [{ node: 'n1' }], signal)
+  }
+  const DEAD = 'cluster c3 is not in contact: the broker has not heard it since 2026-01-01T00:00:00Z'
+  const both = [heard('c1', 'True', ''), silent('c3')]
+  t.strictSame(await look(both, ['c1', 'up', ''], ['c3', 'down', 'no answer']), {
+    reached: ['c1'],
+    alone: false,
+    missing: undefined,
+    leftOut: [DEAD],
+  })
+  t.strictSame(
+    await look(both, ['c1', 'connecting', 'no handshake'], ['c3', 'down', 'no answer']),
+    {
+      reached: [],
+      alone: false,
+      missing: { what: 'to c1', why: 'c1 connecting: no handshake' },
+      leftOut: [DEAD],
+    },
+    'one that is heard and not reached is an error in the end',
+  )
+  t.strictSame(
+    await look([silent('c3')], ['c3', 'up', '']),
+    { reached: ['c3'], alone: false, missing: undefined, leftOut: [] },
+    'a lane that is up counts, whoever hears it',
+  )
+  t.strictSame(await look([silent('c3')]), { reached: [], alone: false, missing: undefined, leftOut: [DEAD] })
+})
+
+const node = (name: string, ready: 'True' | 'False' | 'Unknown') => ({
+  apiVersion: 'v1',
+  kind: 'Node',
+  metadata: { name },
+  status: { conditions: [{ type: 'Ready', status: ready }] },
+})
+
+t.test('a gateway on a node that is not ready is not waited for, unless it is the only one', async (t) => {
+  const objects: object[] = [...SELF, node('n1', 'True'), node('n2', 'Unknown'), gateway('n1')]
+  const look = (...nodes: string[]) =>
+    lanesProgress(
+      new MemoryAdmin(objects as never[]),
+      nodes.map((name) => ({ node: name })),
+      signal,
+    )
+  t.strictSame(await look('n1', 'n2'), {
+    reached: [],
+    alone: true,
+    missing: undefined,
+    leftOut: ['node n2 is not ready'],
+  })
+  const only = { reached: [], missing: { what: 'from the gateway on n2' }, leftOut: [] }
+  t.strictSame(await look('n2'), { ...only, alone: true })
+  objects.push(gateway('n2', ['c1', 'up', '']), cluster('c1'))
+  t.strictSame(await look('n2'), { ...only, alone: false }, 'what it said last is no news')
+  t.strictSame(await look('n1', 'n2'), {
+    reached: [],
+    alone: false,
+    missing: { what: 'to c1', why: 'c1 connecting: not heard of yet' },
+    leftOut: ['node n2 is not ready'],
+  })
+})
+
+interface DaemonPod {
+  readonly on: string
+  readonly ready?: boolean
+  readonly hash?: string
+  /** Not scheduled: only its affinity names the node. */
+  readonly pending?: boolean
+}
+
+t.test('a DaemonSet is waited for on nodes that are ready', async (t) => {
+  const owner = { kind: 'DaemonSet', name: 'sealane-gateway' }
+  const revision = (name: string, number: number, hash: string) => ({
+    apiVersion: 'apps/v1',
+    kind: 'ControllerRevision',
+    metadata: { name, namespace: NAMESPACE, labels: { 'controller-revision-hash': hash }, ownerReferences: [owner] },
+    revision: number,
+  })
+  const labels = { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': 'gateway' }
+  const affinity = (name: string) => ({
+    nodeAffinity: {
+      requiredDuringSchedulingIgnoredDuringExecution: {
+        nodeSelectorTerms: [{ matchFields: [{ key: 'metadata.name', operator: 'In', values: [name] }] }],
+      },
+    },
+  })
+  const pod = ({ on, ready = true, hash = 'new', pending = false }: DaemonPod, i: number) => ({
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: `gateway-${i}`, namespace: NAMESPACE, labels: { ...labels, 'controller-revision-hash': hash } },
+    spec: pending ? { affinity: affinity(on) } : { nodeName: on },
+    status: { conditions: [{ type: 'Ready', status: ready ? 'True' : 'False' }] },
+  })
+  const look = async (...pods: DaemonPod[]): Promise<string> => {
+    const ready = pods.filter((one) => one.ready !== false).length
+    const updated = pods.filter(({ hash = 'new' }) => hash === 'new').length
+    const status = { desiredNumberScheduled: 3, numberReady: ready, updatedNumberScheduled: updated }
+    const { missing, leftOut } = await rolloutProgress(
+      new MemoryAdmin([
+        ...[node('w1', 'True'), node('w2', 'True'), node('w3', 'Unknown'), node('w4', 'False')],
+        node('w5', 'False'),
+        revision('a', 9, 'old'),
+        revision('b', 10, 'new'),
+        { apiVersion: 'apps/v1', kind: 'DaemonSet', metadata: { name: owner.name, namespace: NAMESPACE }, status },
+        ...pods.map(pod),
+      ]),
+      NAMESPACE,
+      signal,
+    )
+    return [missing === undefined ? 'done' : `${missing.what}: ${missing.why ?? ''}`, ...leftOut].join('; ')
+  }
+  const dead: DaemonPod = { on: 'w3', ready: false }
+  t.equal(await look({ on: 'w1' }, { on: 'w2' }, dead), 'done; node w3 is not ready')
+  t.equal(await look({ on: 'w1' }, { on: 'w2' }, { ...dead, pending: true }), 'done; node w3 is not ready')
+  t.equal(await look({ on: 'w1' }, dead), 'gateway: gateway 1 of 2 ready; node w3 is not ready')
+  t.equal(
+    await look({ on: 'w1' }, { on: 'w2', hash: 'old' }, dead),
+    'gateway: gateway 1 of 2 ready; node w3 is not ready',
+    'a new pod on the dead node does not count for an old one elsewhere',
+  )
+  t.equal(
+    await look({ on: 'w1' }, dead, { on: 'w4', ready: false }),
+    'done; node w3 is not ready; node w4 is not ready',
+  )
+  t.equal(
+    await look(dead, { on: 'w4', ready: false }, { on: 'w5', ready: false }),
+    'gateway: gateway 0 of 1 ready; node w3 is not ready; node w4 is not ready; node w5 is not ready',
+    'what runs nowhere is not done',
+  )
+  t.equal(
+    await look({ on: 'w1' }, { on: 'w2' }),
+    'gateway: gateway 2 of 3 ready',
+    'what w3 should have is not known yet',
+  )
+  t.equal(await look({ on: 'w1' }, { on: 'w2' }, { on: 'w3' }), 'done', 'the last it said is that all are ready')
 })
 
 t.test('rollouts: pods of an earlier version do not count', (t) => {
@@ -122,9 +287,12 @@ t.test('parts in one order, with the trouble of the first', async (t) => {
       NAMESPACE,
       signal,
     )
-  t.strictSame(await look(0, 0), { what: 'agent, gateway, dns', why: 'agent 0 of 1 ready' })
-  t.strictSame(await look(1, 1), { what: 'gateway', why: 'gateway 0 of 1 ready' })
-  t.strictSame(await rolloutProgress(new MemoryAdmin(), NAMESPACE, signal), undefined)
+  t.strictSame(await look(0, 0), {
+    missing: { what: 'agent, gateway, dns', why: 'agent 0 of 1 ready' },
+    leftOut: [],
+  })
+  t.strictSame(await look(1, 1), { missing: { what: 'gateway', why: 'gateway 0 of 1 ready' }, leftOut: [] })
+  t.strictSame(await rolloutProgress(new MemoryAdmin(), NAMESPACE, signal), { missing: undefined, leftOut: [] })
 })
 
 t.test("pods' trouble: what keeps them from running, in the order of their names", (t) => {
@@ -162,23 +330,34 @@ t.test("pods' trouble: what keeps them from running, in the order of their names
   t.end()
 })
 
-t.test('joining: refused is final, about the token that lies there; the rest is waited for', async (t) => {
-  const admin = new MemoryAdmin()
-  const look = (secret: MemorySecret) =>
-    joinProgress(admin, { secret, settings: 'kind: Site', namespace: NAMESPACE }, signal)
-  const secret = new MemorySecret({ token: 'sealane1.one' })
-  const desk = secretIdentity(secret, 'kind: Site')
-  t.strictSame(await look(secret), { what: 'agent', why: undefined })
-  await desk.problem({ text: 'broker at b:1: connection refused' })
-  t.strictSame(await look(secret), { what: 'agent', why: 'broker at b:1: connection refused' })
-  await desk.problem({ text: 'cluster: "c2" is a member already', refused: 'sealane1.one' })
-  await t.rejects(look(secret), { message: 'cluster: "c2" is a member already', hint: /make a new token/ })
-  t.equal(await desk.isRefused('sealane1.one\n'), true)
-  t.equal(await secretIdentity(secret, 'another').isRefused('sealane1.one'), false, 'with other settings it may do')
-  await secretIdentity(secret, 'another').problem({ text: 'no', refused: 'sealane1.one' })
-  t.strictSame(await look(secret), { what: 'agent', why: 'no' }, 'an agent of earlier settings speaks of those')
-  await desk.problem({ text: 'cluster: "c2" is a member already', refused: 'sealane1.one' })
-  await secret.change({ data: { token: 'sealane1.two' } })
-  t.strictSame(await look(secret), { what: 'agent', why: 'cluster: "c2" is a member already' }, 'not about this token')
-  t.equal(await desk.isRefused('sealane1.two'), false)
+t.test('a Deployment is not held up by a pod on a node that is not ready', async (t) => {
+  const labels = { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': 'agent' }
+  const look = async (
+    status: object,
+    ...on: readonly (readonly [node: string, ending?: boolean])[]
+  ): Promise<string> => {
+    const pods = on.map(([name, ending = false], i) => ({
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: {
+        ...{ name: `agent-${i}`, namespace: NAMESPACE, labels },
+        ...(ending ? { deletionTimestamp: '2026-01-01T00:00:00Z' } : {}),
+      },
+      spec: { nodeName: name },
+    }))
+    const metadata = { name: 'sealane-agent', namespace: NAMESPACE }
+    const agent = { apiVersion: 'apps/v1', kind: 'Deployment', metadata, spec: { replicas: 2 }, status }
+    const admin = new MemoryAdmin([node('w1', 'True'), node('w3', 'Unknown'), agent, ...pods])
+    const { missing, leftOut } = await rolloutProgress(admin, NAMESPACE, signal)
+    return [missing === undefined ? 'done' : `${missing.what}: ${missing.why ?? ''}`, ...leftOut].join('; ')
+  }
+  const rows: [status: object, on: Parameters<typeof look>[1][], want: string][] = [
+    [{ readyReplicas: 1, updatedReplicas: 2 }, [['w1'], ['w3']], 'done; node w3 is not ready'],
+    [{ readyReplicas: 1, updatedReplicas: 2 }, [['w1'], ['w1']], 'agent: agent 1 of 2 ready'],
+    [{ readyReplicas: 0, updatedReplicas: 2 }, [['w3'], ['w3']], 'agent: agent 0 of 1 ready; node w3 is not ready'],
+    [{ readyReplicas: 1, updatedReplicas: 1 }, [['w1'], ['w3']], 'agent: agent 0 of 1 ready; node w3 is not ready'],
+    [{ readyReplicas: 1, updatedReplicas: 2 }, [['w1'], ['w1'], ['w3', true]], 'agent: agent 1 of 2 ready'],
+    [{ readyReplicas: 2, updatedReplicas: 2 }, [['w1'], ['w1'], ['w3', true]], 'done'],
+  ]
+  for (const [status, on, want] of rows) t.equal(await look(status, ...on), want, JSON.stringify([status, on]))
 })

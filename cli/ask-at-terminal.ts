@@ -1,0 +1,48 @@
+/** A question to the person at the terminal. */
+import { createInterface } from 'node:readline/promises'
+import { UserError } from '../runtime/user-error.ts'
+import type { Ask } from './discovery/discover.ts'
+
+export interface Terminal {
+  readonly input: NodeJS.ReadableStream
+  readonly output: NodeJS.WritableStream & { readonly isTTY?: boolean }
+  /** Ctrl-C: while a question stands, the terminal sends the key and no signal. */
+  readonly interrupt: () => void
+}
+
+const PROCESS: Terminal = {
+  input: process.stdin,
+  // The answers to commands go to stdout.
+  output: process.stderr,
+  interrupt: () => void process.kill(process.pid, 'SIGINT'),
+}
+
+/**
+ * Gives what was said, or what was suggested where nothing was. Rejects with an AbortError after the signal; throws
+ * UserError where the input ends.
+ */
+export async function askAtTerminal(
+  { why, suggestion }: Pick<Ask, 'why' | 'suggestion'>,
+  signal: AbortSignal,
+  { input, output, interrupt }: Terminal = PROCESS,
+): Promise<readonly string[]> {
+  const terminal = createInterface({ input, output, terminal: output.isTTY === true })
+  terminal.on('SIGINT', interrupt)
+  // A question whose input ends is never answered, and keeps nothing alive that could say so.
+  const ended = new Promise<never>((_resolve, reject) => {
+    terminal.once('close', () => reject(new Error('the input has ended')))
+  })
+  ended.catch(() => undefined)
+  try {
+    const offer = suggestion.length === 0 ? '' : ` [${suggestion.join(', ')}]`
+    const said = await Promise.race([terminal.question(`${why}.\nWhich${offer}? `, { signal }), ended])
+    const words = said.split(/[\s,]+/).filter((word) => word !== '')
+    return words.length === 0 ? suggestion : words
+  } catch (error) {
+    if (signal.aborted) throw error
+    throw new UserError(`${why}, and no answer came`, { hint: 'say it with a flag: sealane join --help', cause: error })
+  } finally {
+    // Gives the terminal back as it was.
+    terminal.close()
+  }
+}

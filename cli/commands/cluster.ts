@@ -1,0 +1,90 @@
+/** `sealane cluster list|evict`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
+import type { Command } from 'commander'
+import { parseClusterId } from '../../model/ids.ts'
+import { type CommandContext, outputOption, parsed, stateOption, subcommand } from '../context.ts'
+import type { Members } from '../kube/pod-members.ts'
+import { type OutputFormat, printItems, printOne } from '../output.ts'
+import { type KubeTarget, LOCAL_BROKER, addKubeOptions, kubeTarget } from '../target.ts'
+
+interface CommonOptions extends KubeTarget {
+  readonly state: string
+  readonly output: OutputFormat
+}
+
+export function addClusterCommand(program: Command, context: CommandContext): void {
+  const cluster = subcommand(program, 'cluster', 'Lists and evicts members of the clusterset.', 'sealane cluster list')
+  addList(cluster, context)
+  addEvict(cluster, context)
+}
+
+function addList(cluster: Command, context: CommandContext): void {
+  const { output } = context
+  const text = 'Lists members, as the broker knows them.'
+  addKubeOptions(subcommand(cluster, 'list', text, 'sealane cluster list --context hub'), LOCAL_BROKER)
+    .addOption(stateOption())
+    .option('--all', 'also those that left or were evicted', false)
+    .addOption(outputOption())
+    .action(async (options: CommonOptions & { readonly all: boolean }) => {
+      const rows = await withMembers(options, context, (members) => members.members())
+      const shown = rows.filter(({ state }) => options.all || state === 'in contact' || state === 'silent')
+      printItems(output, options.output, shown, [
+        { title: 'CLUSTER', cell: (row) => row.id },
+        { title: 'STATE', cell: (row) => row.state },
+        { title: 'SINCE', cell: (row) => new Date(row.sinceMs).toISOString() },
+        { title: 'RECORDS', cell: (row) => String(row.records), align: 'right' },
+        { title: 'PODS', cell: podsCell },
+        { title: 'GLOBAL', cell: (row) => row.globalCIDRs.join(',') || '-' },
+        { title: 'JOINED', cell: (row) => new Date(row.joinedAtMs).toISOString() },
+      ])
+    })
+}
+
+/** A broker of an earlier release says nothing of those that are not carried. */
+function podsCell({ podCIDRs, notCarried }: Awaited<ReturnType<Members['members']>>[number]): string {
+  const left = new Set((notCarried as readonly string[] | undefined) ?? [])
+  return podCIDRs.map((cidr) => (left.has(cidr) ? `${cidr} (not carried)` : cidr)).join(',')
+}
+
+function addEvict(cluster: Command, context: CommandContext): void {
+  const { output } = context
+  const text = 'Ends the membership of a cluster that cannot leave: everything that it published goes.'
+  addKubeOptions(subcommand(cluster, 'evict', text, 'sealane cluster evict paris'), LOCAL_BROKER)
+    .argument(
+      '<id>',
+      'as cluster list prints it',
+      parsed((id: string) => parseClusterId(id, 'cluster')),
+    )
+    .addOption(stateOption())
+    .option('--force', 'also a cluster that is in contact with the broker', false)
+    .addOption(outputOption())
+    .action(async (id: string, options: CommonOptions & { readonly force: boolean }) => {
+      const { evictedAtMs, repeated } = await withMembers(options, context, (members) =>
+        members.evict({ cluster: id, force: options.force }),
+      )
+      const evicted = new Date(evictedAtMs).toISOString()
+      const said = repeated
+        ? `cluster ${id} was evicted before, at ${evicted}: nothing was done\n`
+        : `cluster ${id} evicted: its records are withdrawn, its certificate is refused\n`
+      printOne(output, options.output, { id, evicted, repeated }, said)
+      if (!repeated)
+        output.remark(
+          'to take it back: make a token here (sealane token create), then run sealane join there; ' +
+            'a Kubernetes cluster runs sealane leave first\n',
+        )
+    })
+}
+
+/** As for tokens: the store brings the broker's database along, so it is loaded only when it is needed. */
+async function withMembers<T>(
+  options: CommonOptions,
+  context: CommandContext,
+  work: (members: Members) => Promise<T>,
+): Promise<T> {
+  const target = kubeTarget(options)
+  if (target !== undefined) {
+    const { withPodMembers } = await import('../kube/pod-members.ts')
+    return withPodMembers(target, context, work)
+  }
+  const composed = await import('../compose-broker.ts')
+  return composed.withTokenStore(options.state, work)
+}

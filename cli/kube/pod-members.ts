@@ -1,0 +1,37 @@
+/** The members that a broker on a cluster knows: the same commands, in its pod. */
+import type { TokenStore } from '../compose-broker.ts'
+import type { CommandContext } from '../context.ts'
+import type { KubeTarget } from '../target.ts'
+import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'
+
+/** The part of the broker's store that is about members. */
+export type Members = Pick<TokenStore, 'members' | 'evict'>
+
+export function withPodMembers<T>(
+  target: KubeTarget,
+  context: CommandContext,
+  work: (members: Members) => Promise<T>,
+): Promise<T> {
+  return withPodBroker(target, context, (ask) => work(podMembers(ask)))
+}
+
+interface Evicted {
+  readonly id: Awaited<ReturnType<Members['evict']>>['id']
+  readonly evicted: string
+  readonly repeated: boolean
+}
+
+/** Throws what askForJson() throws. */
+export function podMembers(ask: AskBroker): Members {
+  return {
+    members: async () => {
+      const words = ['cluster', 'list', '--all']
+      return (await askForJson<{ readonly items: Awaited<ReturnType<Members['members']>> }>(ask, words)).items
+    },
+    evict: async ({ cluster, force }) => {
+      const words = ['cluster', 'evict', cluster, ...(force ? ['--force'] : [])]
+      const { id, evicted, repeated } = await askForJson<Evicted>(ask, words)
+      return { id, evictedAtMs: Date.parse(evicted), repeated }
+    },
+  }
+}

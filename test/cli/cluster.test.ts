@@ -1,0 +1,193 @@
+/** `sealane cluster`: beside the broker, and in the pod of a broker on a cluster. */
+import { once } from 'node:events'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { podBroker } from '../../cli/kube/pod-broker.ts'
+import { podMembers } from '../../cli/kube/pod-members.ts'
+import { podTokens } from '../../cli/kube/pod-tokens.ts'
+import { openSqliteLog } from '../../broker/log/sqlite-log.ts'
+import { DATABASE_FILE } from '../../broker/token-store.ts'
+import { messageOf } from '../support/failure.ts'
+import { MemoryAdmin } from '../support/memory-admin.ts'
+import { LoopbackBroker } from './loopback-broker.ts'
+import { runCli, spawnServing } from './run-cli.ts'
+import { SiteFolder } from './site-folder.ts'
+
+async function joined(t: Test, broker: LoopbackBroker, ...ids: string[]): Promise<void> {
+  for (const id of ids) {
+    const site = new SiteFolder(t, id)
+    const { code, stderr } = await runCli(['join', '--site', site.file, '--token', await broker.token()])
+    t.equal(code, 0, stderr)
+  }
+}
+
+const TIME = /\d{4}-\d\d-\d\dT[0-9:.]+Z/g
+const timeless = (text: string): string => text.replace(TIME, 'TIME')
+
+t.test('list and evict beside a running broker', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  await joined(t, broker, 'milano', 'paris')
+  const cluster = async (...words: string[]) => {
+    const { code, stdout, stderr } = await runCli(['cluster', ...words, '--state', broker.state])
+    return { code, stdout: timeless(stdout).replaceAll(/ +/g, ' '), stderr: timeless(stderr) }
+  }
+  const head = 'CLUSTER STATE SINCE RECORDS PODS GLOBAL JOINED\n'
+  const row = (id: string, state: string, blocks: string): string =>
+    `${id} ${state} TIME 0 10.42.0.0/16 ${blocks} TIME\n`
+  const { members } = await broker.tokens(async (store) => ({ members: await store.members() }))
+  const [milano = '', paris = ''] = members.map(({ globalCIDRs }) => globalCIDRs.join())
+  t.not(milano, paris, 'they overlap: each has a block of its own')
+  t.same(await cluster('list'), {
+    code: 0,
+    stdout: head + row('milano', 'silent', milano) + row('paris', 'silent', paris),
+    stderr: '',
+  })
+  t.same(await cluster('evict', 'tokyo'), {
+    code: 1,
+    stdout: '',
+    stderr: 'sealane: cluster "tokyo" is not a member; members are milano, paris\n',
+  })
+  t.same(await cluster('evict', 'Paris'), {
+    code: 2,
+    stdout: '',
+    stderr:
+      'sealane: cluster "Paris": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -\n' +
+      'see: sealane cluster evict --help\n',
+  })
+  t.same(await cluster('evict', 'paris'), {
+    code: 0,
+    stdout: 'cluster paris evicted: its records are withdrawn, its certificate is refused\n',
+    stderr:
+      'to take it back: make a token here (sealane token create), then run sealane join there; ' +
+      'a Kubernetes cluster runs sealane leave first\n',
+  })
+  t.same(await cluster('evict', 'paris'), {
+    code: 0,
+    stdout: 'cluster paris was evicted before, at TIME: nothing was done\n',
+    stderr: '',
+  })
+  t.same(await cluster('list'), { code: 0, stdout: head + row('milano', 'silent', milano), stderr: '' })
+  t.equal(
+    (await cluster('list', '--all')).stdout,
+    head + row('milano', 'silent', milano) + row('paris', 'evicted', paris),
+  )
+  await joined(t, broker, 'paris')
+  t.equal(
+    (await cluster('list')).stdout,
+    head + row('milano', 'silent', milano) + row('paris', 'silent', paris),
+    'a new token takes it back, with its addresses',
+  )
+})
+
+t.test('no broker there', async (t) => {
+  const file = join(t.testdir({}), DATABASE_FILE)
+  t.same(await runCli(['cluster', 'list', '--state', join(file, '..')]), {
+    code: 1,
+    stdout: '',
+    stderr: `sealane: no broker state in ${file}: start the broker once before\nfor a broker on a cluster: --context NAME\n`,
+  })
+})
+
+/** A cluster whose broker's pod runs the real commands on the state of a real broker. */
+function hub(broker: LoopbackBroker): MemoryAdmin {
+  const labels = { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': 'broker' }
+  const admin = new MemoryAdmin([
+    {
+      apiVersion: 'v1',
+      kind: 'Pod',
+      metadata: { name: 'sealane-broker-0', namespace: 'sealane-broker', labels },
+      status: { conditions: [{ type: 'Ready', status: 'True' }] },
+    },
+  ])
+  admin.run = async ({ command }) => {
+    const words = command.slice(1).map((word) => (word === '/var/lib/sealane/broker' ? broker.state : word))
+    const { code, stdout, stderr } = await runCli(words)
+    return { status: code, stdout, stderr }
+  }
+  return admin
+}
+
+t.test('in the pod of a broker on a cluster', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const admin = hub(broker)
+  const ask = podBroker(admin, '--context hub', new AbortController().signal)
+  const members = podMembers(ask)
+  await joined(t, broker, 'milano')
+  t.same(await members.members(), await broker.tokens((store) => store.members()))
+  t.equal(
+    await messageOf(members.evict({ cluster: 'tokyo', force: false })),
+    'the broker of context "c1" of kubeconfig says: cluster "tokyo" is not a member; members are milano',
+  )
+  const evicted = await members.evict({ cluster: 'milano', force: true })
+  const [known] = await broker.tokens((store) => store.members())
+  t.same([known?.state, known?.sinceMs], ['evicted', evicted.evictedAtMs])
+  t.same(await members.evict({ cluster: 'milano', force: false }), { ...evicted, repeated: true })
+  const tokens = podTokens(ask)
+  const made = await tokens.create({ ttlMs: 60_000, uses: 2, cluster: 'milano' })
+  t.equal((await tokens.list())[0]?.id, made.id)
+  await tokens.revoke(made.id)
+  t.equal((await tokens.list())[0]?.state, 'revoked')
+  const run = (words: string): string => `exec sealane-broker/sealane-broker-0 broker: sealane ${words}`
+  const state = '--state /var/lib/sealane/broker'
+  t.same(admin.done, [
+    run(`cluster list --all -o json ${state}`),
+    run(`cluster evict tokyo -o json ${state}`),
+    run(`cluster evict milano --force -o json ${state}`),
+    run(`cluster evict milano -o json ${state}`),
+    run(`token create --ttl 60s --uses 2 --cluster-id milano -o json ${state}`),
+    run(`token list -o json ${state}`),
+    run(`token revoke ${made.id} ${state}`),
+    run(`token list -o json ${state}`),
+  ])
+})
+
+t.test('a broker of a version that prints something else', async (t) => {
+  const ask = () => Promise.resolve('cluster paris evicted\n')
+  const old = (words: string): string =>
+    `the broker's version does not know this: sealane ${words} -o json: expected JSON`
+  const [members, tokens] = [podMembers(ask), podTokens(ask)]
+  t.equal(await messageOf(members.members()), old('cluster list --all'))
+  t.equal(await messageOf(members.evict({ cluster: 'paris', force: true })), old('cluster evict paris --force'))
+  t.equal(await messageOf(tokens.create({})), old('token create'))
+  t.equal(await messageOf(tokens.list()), old('token list'))
+})
+
+t.test('a hub without a broker', async (t) => {
+  const ask = podBroker(new MemoryAdmin(), '--context hub', new AbortController().signal)
+  t.equal(await messageOf(podMembers(ask).members()), 'context "c1" of kubeconfig: no broker to ask: there is none')
+})
+
+t.test('kill -9 at any moment: all of it or nothing, and the next one does the rest', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  await joined(t, broker, 'milano')
+  const evicting = () => spawnServing(t, ['cluster', 'evict', 'milano', '--state', broker.state])
+  const began = performance.now()
+  const whole = evicting()
+  await once(whole, 'close')
+  const needs = performance.now() - began
+  const found = new Set<string>()
+  // Halved towards the moment at which it is done, so that both sides of it are met.
+  let [early, late] = [0, 2 * needs]
+  for (let round = 0; round < 5 || (found.size < 2 && round < 25); round += 1) {
+    const at = (early + late) / 2
+    await joined(t, broker, 'milano')
+    const child = evicting()
+    const kill = setTimeout(() => child.kill('SIGKILL'), at)
+    await once(child, 'close')
+    clearTimeout(kill)
+    const log = openSqliteLog({ file: join(broker.state, DATABASE_FILE), create: false })
+    const row = log.get('member', 'milano')
+    const records = log.list('record', 'milano').length
+    await log.close()
+    const state = row?.departure ?? 'member'
+    found.add(state)
+    if (state === 'evicted') late = at
+    else early = at
+    // A machine that is slower, or faster, than a moment ago.
+    if (late - early < needs / 20) [early, late] = [0, 2 * needs]
+    t.same([records, row?.certificates.length], state === 'evicted' ? [0, 0] : [1, 1], `${state}, whole`)
+    const { code, stdout } = await runCli(['cluster', 'evict', 'milano', '--state', broker.state, '-o', 'json'])
+    t.same([code, (JSON.parse(stdout) as { repeated: boolean }).repeated], [0, state === 'evicted'])
+  }
+  t.same([...found].sort(), ['evicted', 'member'], 'killed before it was done, and after')
+})

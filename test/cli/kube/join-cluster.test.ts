@@ -1,0 +1,205 @@
+/** A whole join on a cluster in memory: what it waits for, what it goes on without, and what it says of that. */
+import t from 'tap'
+import { type JoinClusterInit, joinCluster } from '../../../cli/kube/join-cluster.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { DEFAULT_VALUES } from '../../../install/values.ts'
+import { parseClusterId } from '../../../model/ids.ts'
+import { createJoinToken } from '../../../protocol/identity/token.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { failure } from '../../support/failure.ts'
+import { identityParts } from '../../support/identity-parts.ts'
+import { InstallingAdmin } from '../../support/installing-admin.ts'
+
+const OURS = 'sealane.io/v1alpha1'
+const SYSTEM = 'sealane-system'
+/** By the agent, once it has heard of the clusterset. */
+const MIRRORED = { 'app.kubernetes.io/managed-by': 'sealane' }
+
+function node(name: string, ready: 'True' | 'Unknown'): ManifestObject {
+  const conditions = [{ type: 'Ready', status: ready }]
+  return { apiVersion: 'v1', kind: 'Node', metadata: { name }, status: { conditions } }
+}
+
+function cluster(id: string, silent = false): ManifestObject {
+  const said = { type: 'InContact', status: 'False', message: 'the broker has not heard it since noon' }
+  const status = { conditions: silent ? [said] : [] }
+  return { apiVersion: OURS, kind: 'Cluster', metadata: { name: id, labels: MIRRORED }, spec: { id }, status }
+}
+
+function gateway(...up: readonly string[]): ManifestObject {
+  const connections = up.map((id) => ({ cluster: id, state: 'up', message: '' }))
+  return { apiVersion: OURS, kind: 'Gateway', metadata: { name: 'n1' }, spec: {}, status: { connections } }
+}
+
+const MEMBERSHIP: ManifestObject = {
+  apiVersion: OURS,
+  kind: 'Membership',
+  metadata: { name: 'self' },
+  spec: { clusterId: 'paris' },
+}
+
+/** As they lie in the Secret. */
+async function secretParts(givenAtMs: number): Promise<Readonly<Record<string, string>>> {
+  const parts = Object.entries(await identityParts('demo', 'paris', givenAtMs))
+  return Object.fromEntries(parts.map(([name, text]) => [name, Buffer.from(text).toString('base64')]))
+}
+
+const secret = (data: Readonly<Record<string, string>>): ManifestObject => ({
+  apiVersion: 'v1',
+  kind: 'Secret',
+  metadata: { name: 'sealane-identity', namespace: SYSTEM },
+  data,
+})
+
+async function join(objects: readonly ManifestObject[], change: (admin: InstallingAdmin) => void = () => undefined) {
+  const given = objects.some(({ kind }) => kind === 'Membership') ? [] : [MEMBERSHIP]
+  const admin = new InstallingAdmin([...given, ...objects])
+  const clock = new FakeClock()
+  admin.identity = await secretParts(clock.now())
+  change(admin)
+  let said = ''
+  const expiresAtMs = clock.now() + 60_000
+  const init: JoinClusterInit = {
+    token: createJoinToken({
+      addresses: ['192.0.2.1:7443'],
+      caPin: 'a'.repeat(64),
+      clusterset: 'demo',
+      expiresAtMs,
+    }).text(),
+    wishes: {
+      clusterId: parseClusterId('paris'),
+      podCIDRs: ['10.42.0.0/16'],
+      serviceCIDRs: ['10.43.0.0/16'],
+      labels: {},
+      gateways: [{ node: 'n1' }],
+    },
+    values: DEFAULT_VALUES,
+    dryRun: false,
+    force: true,
+    flags: '--context c1',
+    timeoutMs: 0,
+    ask: undefined,
+    clock,
+    signal: new AbortController().signal,
+    say: (text) => void (said += text),
+  }
+  const done = joinCluster({ admin, dynamic: admin.dynamic }, init)
+  const outcome = await done.catch((error: unknown) => error as Error)
+  const told = said.split('\n').filter((line) => /^(joined|already joined|all parts|lanes|not waited)/.test(line))
+  return { admin, done, told, outcome }
+}
+
+t.test('the first member, and one that reaches all others', async (t) => {
+  const first = await join([node('n1', 'True'), cluster('paris'), gateway()])
+  t.match(first.outcome, { others: { reached: [], alone: true } })
+  t.strictSame(first.told, ['joined', 'all parts are ready'])
+  const second = await join([node('n1', 'True'), cluster('paris'), cluster('tokyo'), gateway('tokyo')])
+  t.match(second.outcome, { others: { reached: ['tokyo'], alone: false } })
+  t.strictSame(second.told, ['joined', 'all parts are ready', 'lanes are up, and probes pass: tokyo'])
+})
+
+t.test('a node that is down and a member that is silent are named, not waited for', async (t) => {
+  const labels = { 'app.kubernetes.io/name': 'sealane', 'controller-revision-hash': 'a' }
+  const place = (part: string, on: string) => ({
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: {
+      name: `${part}-${on}`,
+      namespace: SYSTEM,
+      labels: { ...labels, 'app.kubernetes.io/component': part },
+    },
+    spec: { nodeName: on },
+    status: { conditions: [{ type: 'Ready', status: on === 'n1' ? 'True' : 'False' }] },
+  })
+  const revision = (part: string) => ({
+    apiVersion: 'apps/v1',
+    kind: 'ControllerRevision',
+    metadata: {
+      name: part,
+      namespace: SYSTEM,
+      labels,
+      ownerReferences: [{ kind: 'DaemonSet', name: `sealane-${part}` }],
+    },
+    revision: 1,
+  })
+  const parts = ['gateway', 'routeagent']
+  const objects = [
+    ...[
+      node('n1', 'True'),
+      node('w3', 'Unknown'),
+      cluster('paris'),
+      cluster('tokyo'),
+      cluster('kyoto', true),
+      gateway('tokyo'),
+    ],
+    ...parts.flatMap((part) => [revision(part), place(part, 'n1'), place(part, 'w3')]),
+  ]
+  const down = (admin: InstallingAdmin): void =>
+    void (admin.daemons = { desiredNumberScheduled: 2, numberReady: 1, updatedNumberScheduled: 2 })
+  const { outcome, told } = await join(objects, down)
+  t.match(outcome, { others: { reached: ['tokyo'], alone: false } })
+  t.strictSame(told, [
+    'joined',
+    'not waited for: node w3 is not ready',
+    'all parts are ready',
+    'not waited for: cluster kyoto is not in contact: the broker has not heard it since noon',
+    'lanes are up, and probes pass: tokyo',
+  ])
+})
+
+t.test('a member that is heard and not reached is an error', async (t) => {
+  const { done, told } = await join([
+    ...[node('n1', 'True'), cluster('paris'), cluster('tokyo'), cluster('kyoto', true), gateway('kyoto')],
+  ])
+  const error = await failure(done)
+  t.equal(error.message, 'waited 0ms for lanes: to tokyo: tokyo connecting: not heard of yet')
+  t.match(error, { hint: 'the same command goes on where this one ended' })
+  t.strictSame(told, ['joined', 'all parts are ready'])
+})
+
+t.test('only silent members: it ends, and says that nobody is reached', async (t) => {
+  const { outcome, told } = await join([node('n1', 'True'), cluster('paris'), cluster('kyoto', true), gateway()])
+  t.match(outcome, { others: { reached: [], alone: false } })
+  t.strictSame(told, [
+    'joined',
+    'all parts are ready',
+    'not waited for: cluster kyoto is not in contact: the broker has not heard it since noon',
+  ])
+})
+
+const START = new FakeClock().now()
+const DAY = 24 * 3_600_000
+const WHOLE = ['joined', 'all parts are ready']
+
+t.test('an identity that counts stands; one that has ended is made anew from the token', async (t) => {
+  const there = [node('n1', 'True'), cluster('paris'), gateway()]
+  const known = await join([...there, secret(await secretParts(START))])
+  t.strictSame(known.told, ['already joined as paris: the token is not used', ...WHOLE])
+  const ended = await join([...there, secret(await secretParts(START - 2 * DAY))])
+  t.match(ended.outcome, { others: { alone: true } })
+  t.strictSame(ended.told, ['joined before as paris; that certificate ended at 2025-12-31T00:00:00.000Z', ...WHOLE])
+  const kept = await ended.admin.get({ apiVersion: 'v1', kind: 'Secret', name: 'sealane-identity', namespace: SYSTEM })
+  t.strictSame(kept?.['data'], ended.admin.identity)
+})
+
+t.test('a cluster that is leaving is not installed again, whether or not the broker was told', async (t) => {
+  const kind = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' }
+  const leaving = [
+    { ...kind, metadata: { name: 'memberships.sealane.io' } },
+    { ...MEMBERSHIP, spec: { clusterId: 'paris', phase: 'leaving' } },
+  ]
+  const told = await join([node('n1', 'True'), ...leaving])
+  const error = await failure(told.done)
+  t.equal(error.message, 'context "c1" of kubeconfig is leaving its clusterset: its parts take themselves out')
+  t.match(error, { hint: 'finish that first: sealane leave --context c1' })
+  const untold = await failure((await join([node('n1', 'True'), ...leaving, secret(await secretParts(START))])).done)
+  t.equal(untold.message, 'context "c1" of kubeconfig is leaving clusterset demo: the broker is not told yet')
+  t.match(untold, {
+    hint: 'finish that first: sealane leave --context c1; with --force where the broker is gone for good',
+  })
+})
+
+t.test('a cluster that its agent has not looked around in yet is not said to be the first', async (t) => {
+  const error = await failure((await join([node('n1', 'True'), gateway()])).done)
+  t.equal(error.message, 'waited 0ms for lanes: what the broker knows of the clusterset')
+})

@@ -1,0 +1,56 @@
+/** How far the agent has come with joining, read from its Secret. */
+import t from 'tap'
+import { joinProgress } from '../../../cli/kube/watch-join.ts'
+import { secretIdentity } from '../../../cli/secret-identity.ts'
+import { endOfIdentity } from '../../../protocol/join.ts'
+import { failure } from '../../support/failure.ts'
+import { identityParts } from '../../support/identity-parts.ts'
+import { MemoryAdmin } from '../../support/memory-admin.ts'
+import { MemorySecret } from '../../support/memory-secret.ts'
+
+const { signal } = new AbortController()
+const NAMESPACE = 'sealane-system'
+
+t.test('joining: refused is final, about the token that lies there; the rest is waited for', async (t) => {
+  const admin = new MemoryAdmin()
+  const look = (secret: MemorySecret) =>
+    joinProgress(admin, { secret, settings: 'kind: Site', namespace: NAMESPACE, nowMs: 0 }, signal)
+  const secret = new MemorySecret({ token: 'sealane1.one' })
+  const desk = secretIdentity(secret, 'kind: Site')
+  t.strictSame(await look(secret), { what: 'agent', why: undefined })
+  await desk.problem({ text: 'broker at b:1: connection refused' })
+  t.strictSame(await look(secret), { what: 'agent', why: 'broker at b:1: connection refused' })
+  await desk.problem({ text: 'cluster: "c2" is a member already', refused: 'sealane1.one' })
+  const refused = await failure(look(secret))
+  t.equal(refused.message, 'cluster: "c2" is a member already')
+  t.match(refused, { hint: 'mend that, or make a new token (sealane token create), and run this again' })
+  t.equal(await desk.isRefused('sealane1.one\n'), true)
+  t.equal(await secretIdentity(secret, 'another').isRefused('sealane1.one'), false, 'with other settings it may do')
+  await secretIdentity(secret, 'another').problem({ text: 'no', refused: 'sealane1.one' })
+  t.strictSame(await look(secret), { what: 'agent', why: 'no' }, 'an agent of earlier settings speaks of those')
+  await desk.problem({ text: 'cluster: "c2" is a member already', refused: 'sealane1.one' })
+  await secret.change({ data: { token: 'sealane1.two' } })
+  t.strictSame(await look(secret), { what: 'agent', why: 'cluster: "c2" is a member already' }, 'not about this token')
+  t.equal(await desk.isRefused('sealane1.two'), false)
+})
+
+t.test('joining: a token that came too late goes', async (t) => {
+  const secret = new MemorySecret({ token: 'sealane1.late', ...(await identityParts()) })
+  const place = { secret, settings: 'kind: Site', namespace: NAMESPACE, nowMs: Date.now() }
+  t.equal(await joinProgress(new MemoryAdmin(), place, signal), undefined)
+  t.equal(secret.content?.data['token'], undefined)
+  t.ok(secret.content?.data['cluster.key'], 'the identity stays')
+  secret.failure = new Error('nothing is to be written')
+  t.equal(await joinProgress(new MemoryAdmin(), place, signal), undefined)
+})
+
+t.test('joining: an identity that has ended is none, and the token stays for the agent', async (t) => {
+  const secret = new MemorySecret({ token: 'sealane1.new', ...(await identityParts()) })
+  const known = await secretIdentity(secret).read()
+  const endsAtMs = known === undefined ? 0 : endOfIdentity(known)
+  const place = { secret, settings: 'kind: Site', namespace: NAMESPACE }
+  const look = (nowMs: number) => joinProgress(new MemoryAdmin(), { ...place, nowMs }, signal)
+  t.strictSame(await look(endsAtMs), { what: 'agent', why: undefined })
+  t.equal(secret.content?.data['token'], 'sealane1.new')
+  t.equal(await look(endsAtMs - 1), undefined)
+})
