@@ -1,8 +1,10 @@
 /**
- * Rules that RBAC cannot say, as ValidatingAdmissionPolicies. Two hold our own ServiceAccounts to less than their roles
- * let them; two keep the About API's promises (KEP-2149). None of them judges what an administrator does with objects
- * of other products.
+ * Rules that RBAC cannot say, as ValidatingAdmissionPolicies. Some hold our own ServiceAccounts to less than their roles
+ * let them, and one the nodes' accounts; two keep the About API's promises (KEP-2149), and one the way out of a
+ * clusterset. None of them judges what an administrator does with objects of other products.
  */
+import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../model/gateway-node.ts'
+import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import {
   LABEL_MANAGED_BY,
   MANAGED_BY_SEALANE,
@@ -17,20 +19,24 @@ const GROUP = 'admissionregistration.k8s.io'
 interface PolicyInit {
   readonly name: string
   readonly spec: Readonly<Record<string, unknown>>
-  /** Object that the rules may look at as `params`; without it there is nothing to keep. */
-  readonly param?: string
+  /** Object that the rules may look at as `params`. */
+  readonly param?: {
+    readonly name: string
+    /** Allow: without it there is nothing to keep, and nobody is locked out. Deny: nothing may be done before it is there. */
+    readonly absent: 'Allow' | 'Deny'
+  }
 }
 
 function policy({ name, spec, param }: PolicyInit): readonly ManifestObject[] {
   const metadata = { name, labels: partLabels('policies') }
-  const paramRef = param === undefined ? {} : { paramRef: { name: param, parameterNotFoundAction: 'Allow' } }
+  const paramRef = param === undefined ? {} : { paramRef: { name: param.name, parameterNotFoundAction: param.absent } }
   return [
     {
       apiVersion: `${GROUP}/v1`,
       kind: 'ValidatingAdmissionPolicy',
       metadata,
-      // Where the kind of the parameter is gone, nothing is left to keep, and nobody must be locked out.
-      spec: { failurePolicy: param === undefined ? 'Fail' : 'Ignore', ...spec },
+      // Where the kind of the parameter is gone, it is as where the parameter is.
+      spec: { failurePolicy: param?.absent === 'Allow' ? 'Ignore' : 'Fail', ...spec },
     },
     {
       apiVersion: `${GROUP}/v1`,
@@ -108,16 +114,101 @@ function nodeWrites(namespace: string): readonly ManifestObject[] {
   })
 }
 
+/**
+ * A node that was broken into must not make itself a gateway, or move one. NodeRestriction lets a kubelet change these of
+ * its own Node, also with its status. At registration it may set them: node pools do.
+ */
+function gatewayLabel(): readonly ManifestObject[] {
+  const held = (object: string, map: 'labels' | 'annotations', key: string): string => {
+    const at = `${object}.metadata.${map}`
+    return `(has(${at}) && '${key}' in ${at} ? [${at}['${key}']] : [])`
+  }
+  const stays = (map: 'labels' | 'annotations', key: string): string =>
+    `${held('object', map, key)} == ${held('oldObject', map, key)}`
+  return policy({
+    name: 'sealane-gateway-label',
+    spec: {
+      ...constraints('', 'v1', ['nodes', 'nodes/status'], ['UPDATE']),
+      matchConditions: [
+        { name: 'a-node', expression: "has(request.userInfo.groups) && 'system:nodes' in request.userInfo.groups" },
+      ],
+      validations: [
+        {
+          expression: stays('labels', LABEL_GATEWAY),
+          message: `a node does not change label ${LABEL_GATEWAY}: it does not decide whether it is a gateway`,
+        },
+        {
+          expression: stays('annotations', ANNOTATION_PUBLIC_ADDRESS),
+          message: `a node does not change annotation ${ANNOTATION_PUBLIC_ADDRESS}: it does not decide where it is called`,
+        },
+      ],
+    },
+  })
+}
+
+const MEMBERSHIP_KIND = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership' }
+
+/**
+ * A node speaks for its own cluster alone: nodes of several clusters may have the same name. Two policies, since a
+ * gateway that cleans up must not need the Membership, which may be gone before it.
+ */
+function endpointCluster(namespace: string): readonly ManifestObject[] {
+  const rows = [
+    { name: 'sealane-endpoint-cluster', operations: ['CREATE', 'UPDATE'], absent: 'Deny' },
+    { name: 'sealane-endpoint-removal', operations: ['DELETE'], absent: 'Allow' },
+  ] as const
+  const isOwn = (object: string): string => `(${object} == null || ${object}.spec.cluster == params.spec.clusterId)`
+  return rows.flatMap(({ name, operations, absent }) =>
+    policy({
+      name,
+      param: { name: MEMBERSHIP_NAME, absent },
+      spec: {
+        ...constraints('sealane.io', '*', ['endpoints'], operations),
+        paramKind: MEMBERSHIP_KIND,
+        matchConditions: [
+          { name: 'gateway', expression: `request.userInfo.username == '${account(namespace, 'gateway')}'` },
+        ],
+        validations: [
+          {
+            expression: `${isOwn('object')} && ${isOwn('oldObject')}`,
+            messageExpression: "'a gateway writes only the Endpoints of its own cluster, ' + params.spec.clusterId",
+          },
+        ],
+      },
+    }),
+  )
+}
+
+/**
+ * Deleting the Membership of a member would take its lanes down at once and leave the broker untold. `sealane leave`,
+ * also by force, says first that it leaves. A CRD that is deleted takes its objects along without being asked here.
+ */
+function membershipStays(): readonly ManifestObject[] {
+  return policy({
+    name: 'sealane-membership',
+    spec: {
+      ...constraints('sealane.io', '*', ['memberships'], ['DELETE']),
+      validations: [
+        {
+          expression: `oldObject.metadata.name != '${MEMBERSHIP_NAME}' || oldObject.spec.phase != 'joined'`,
+          messageExpression:
+            "'this cluster is a member of clusterset ' + oldObject.spec.clusterset + ': leave first with sealane leave'",
+        },
+      ],
+    },
+  })
+}
+
 /** The id of a cluster stays while it belongs to a clusterset. The agent keeps it right and takes it away at the end. */
 function aboutId(namespace: string): readonly ManifestObject[] {
   return policy({
     name: 'sealane-about-id',
-    param: PROPERTY_CLUSTERSET,
+    param: { name: PROPERTY_CLUSTERSET, absent: 'Allow' },
     spec: {
       ...constraints('about.k8s.io', '*', ['clusterproperties'], ['UPDATE', 'DELETE']),
       paramKind: { apiVersion: 'about.k8s.io/v1beta1', kind: 'ClusterProperty' },
       matchConditions: [
-        { name: 'id', expression: `request.name == '${PROPERTY_CLUSTER_ID}'` },
+        { name: 'id', expression: `oldObject.metadata.name == '${PROPERTY_CLUSTER_ID}'` },
         { name: 'not-the-agent', expression: `request.userInfo.username != '${account(namespace, 'agent')}'` },
       ],
       validations: [
@@ -136,11 +227,11 @@ function aboutId(namespace: string): readonly ManifestObject[] {
 function aboutClusterset(): readonly ManifestObject[] {
   return policy({
     name: 'sealane-about-clusterset',
-    param: 'self',
+    param: { name: MEMBERSHIP_NAME, absent: 'Allow' },
     spec: {
       ...constraints('about.k8s.io', '*', ['clusterproperties'], ['UPDATE', 'DELETE']),
-      paramKind: { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership' },
-      matchConditions: [{ name: 'clusterset', expression: `request.name == '${PROPERTY_CLUSTERSET}'` }],
+      paramKind: MEMBERSHIP_KIND,
+      matchConditions: [{ name: 'clusterset', expression: `oldObject.metadata.name == '${PROPERTY_CLUSTERSET}'` }],
       validations: [
         {
           expression:
@@ -154,5 +245,13 @@ function aboutClusterset(): readonly ManifestObject[] {
 }
 
 export function memberPolicies(namespace: string): readonly ManifestObject[] {
-  return [...agentSlices(namespace), ...nodeWrites(namespace), ...aboutId(namespace), ...aboutClusterset()]
+  return [
+    ...agentSlices(namespace),
+    ...nodeWrites(namespace),
+    ...gatewayLabel(),
+    ...endpointCluster(namespace),
+    ...membershipStays(),
+    ...aboutId(namespace),
+    ...aboutClusterset(),
+  ]
 }

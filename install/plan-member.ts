@@ -96,7 +96,7 @@ function planAgent(values: InstallValues): readonly ManifestObject[] {
     ports: [{ name: 'status', containerPort: STATUS_PORTS.agent }],
     volumes: [SITE_MOUNT, state].map(volumeOf),
     volumeMounts: [SITE_MOUNT, state].map(mountOf),
-    spec: { topologySpreadConstraints: spread('agent') },
+    spec: spread('agent'),
   })
   return [
     serviceAccount(place),
@@ -207,7 +207,7 @@ function planDns(values: InstallValues): readonly ManifestObject[] {
     volumes: [volumeOf(SITE_MOUNT)],
     volumeMounts: [mountOf(SITE_MOUNT)],
     // Upstreams are named in the site file; cluster DNS forwards here, so it must not be asked back.
-    spec: { topologySpreadConstraints: spread('dns'), dnsPolicy: 'Default' },
+    spec: { ...spread('dns'), dnsPolicy: 'Default' },
   })
   const service: ManifestObject = {
     apiVersion: 'v1',

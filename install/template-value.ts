@@ -5,41 +5,33 @@
  */
 import { createHash } from 'node:crypto'
 
-/** A number, a flag, a list or a map that the chart's user gives. */
-export class TemplateValue {
+/** Where a value will stand in the chart. */
+class TemplatePlace {
   readonly path: string
   constructor(path: string) {
     this.path = path
   }
 }
+
+class TemplateItems<T> extends TemplatePlace {
+  readonly items: readonly T[]
+  constructor(path: string, items: readonly T[]) {
+    super(path)
+    this.items = items
+  }
+}
+
+/** A number, a flag, a list or a map that the chart's user gives. */
+export class TemplateValue extends TemplatePlace {}
 
 /** List items, or whole objects, that are there when the value is true or not empty. */
-export class Conditional {
-  readonly path: string
-  readonly items: readonly unknown[]
-  constructor(path: string, items: readonly unknown[]) {
-    this.path = path
-    this.items = items
-  }
-}
+export class Conditional extends TemplateItems<unknown> {}
 
 /** List items, once for each text of a list; `{{ . }}` is that text. */
-export class Repeated {
-  readonly path: string
-  readonly items: readonly string[]
-  constructor(path: string, items: readonly string[]) {
-    this.path = path
-    this.items = items
-  }
-}
+export class Repeated extends TemplateItems<string> {}
 
 /** The value of a map entry that is left out when the text is empty. */
-export class OptionalText {
-  readonly path: string
-  constructor(path: string) {
-    this.path = path
-  }
-}
+export class OptionalText extends TemplatePlace {}
 
 /** Maps whose keys the user chooses: they are given whole. */
 const OPAQUE = new Set(['resources', 'nodeSelector', 'annotations'])

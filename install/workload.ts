@@ -1,4 +1,5 @@
 /** Deployments, their disruption budgets, and ServiceAccounts. */
+import { LABEL_ZONE } from '../model/spec-constants.ts'
 import type { ManifestObject } from './manifest-object.ts'
 import { type PartName, objectName, partLabels, selectorLabels } from './names.ts'
 
@@ -59,12 +60,18 @@ export function disruptionBudget(place: Place): ManifestObject {
   }
 }
 
-/** Over zones and nodes where there are several; never a reason not to run. */
-export function spread(part: PartName): readonly unknown[] {
-  return ['topology.kubernetes.io/zone', 'kubernetes.io/hostname'].map((topologyKey) => ({
-    maxSkew: 1,
-    topologyKey,
-    whenUnsatisfiable: 'ScheduleAnyway',
-    labelSelector: { matchLabels: selectorLabels(part) },
-  }))
+/**
+ * Fields of a pod spec: over nodes and zones where there are several; never a reason not to run. Zones by affinity, since
+ * the scheduler disregards all soft spread constraints of a pod on nodes that lack one of their labels, and many clusters
+ * have no zones.
+ */
+export function spread(part: PartName): Readonly<Record<string, unknown>> {
+  const labelSelector = { matchLabels: selectorLabels(part) }
+  const zone = { weight: 100, podAffinityTerm: { topologyKey: LABEL_ZONE, labelSelector } }
+  return {
+    topologySpreadConstraints: [
+      { maxSkew: 1, topologyKey: 'kubernetes.io/hostname', whenUnsatisfiable: 'ScheduleAnyway', labelSelector },
+    ],
+    affinity: { podAntiAffinity: { preferredDuringSchedulingIgnoredDuringExecution: [zone] } },
+  }
 }

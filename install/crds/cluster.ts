@@ -9,10 +9,14 @@ const MAX_CIDRS = 16
 const spec = map('What the broker knows of this cluster.', {
   id: fixed(dnsLabel('Cluster id: one DNS label, unique in the clusterset.'), 'the id of a cluster'),
   index: integer('Small number given by the broker; lane addresses follow from it.', 0, 65_535),
-  podCIDRs: list("The cluster's own pod ranges.", cidr('One pod range.'), MAX_CIDRS),
+  podCIDRs: list(
+    "The cluster's own pod ranges, but for IPv6 that overlaps another member's.",
+    cidr('One pod range.'),
+    MAX_CIDRS,
+  ),
   serviceCIDRs: list("The cluster's own service ranges.", cidr('One service range.'), MAX_CIDRS),
   globalCIDRs: list(
-    'Ranges under which others reach the pods, one per pod range; empty while the pod ranges are unique.',
+    'Ranges under which others reach the pods, one per pod range (of an IPv6 range itself); empty while the pod ranges are unique.',
     cidr('One global range.'),
     MAX_CIDRS,
   ),

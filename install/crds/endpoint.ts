@@ -24,6 +24,8 @@ const spec = map('What the other gateways need to call this one.', {
   capabilities: list('What this gateway can do beyond the first version.', text('One word.', { maxLength: 63 }), 32),
 })
 
+const PREFIX = "self.spec.cluster + '.' + self.spec.node + '-lane'"
+
 export const ENDPOINT = sealaneCrd({
   kind: 'Endpoint',
   plural: 'endpoints',
@@ -42,8 +44,8 @@ export const ENDPOINT = sealaneCrd({
     {
       'x-kubernetes-validations': [
         {
-          // Not the lane: a number as text has no bound that the API server would count with.
-          rule: "self.metadata.name.startsWith(self.spec.cluster + '.' + self.spec.node + '-lane')",
+          // Not as one sum: a number as text has no bound that the API server would count with.
+          rule: `self.metadata.name.startsWith(${PREFIX}) && self.metadata.name.substring(size(${PREFIX})) == string(self.spec.lane)`,
           message: 'metadata.name is <cluster>.<node>-lane<number>',
         },
       ],

@@ -11,14 +11,14 @@ const cluster = map('The way to one other cluster.', {
 })
 
 // A pattern costs the API server less than CEL, and this list may change with every pod. Readers check it anyway.
-const ipv4Range = text('A range of their addresses.', { pattern: '^\\d{1,3}(\\.\\d{1,3}){3}/\\d{1,2}$', maxLength: 18 })
+const podRange = text('A range of their addresses.', { pattern: '^[0-9a-f.:]{2,39}/\\d{1,3}$', maxLength: 43 })
 
 const status = map(
   'Written by the routeagent of this node.',
   {
     version: text('Version of Sealane on this node.', { maxLength: 63 }),
     clusters: list('Ways to other clusters.', cluster, 4096),
-    podRanges: list('Where the pods of this node are, IPv4.', ipv4Range, MAX_POD_RANGES),
+    podRanges: list('Where the pods of this node are.', podRange, MAX_POD_RANGES),
     failure: text('What keeps the routeagent from working; absent when nothing does.', { maxLength: 4096 }),
   },
   ['podRanges', 'failure'],

@@ -2,6 +2,8 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
+import { DRAIN_MS } from '../../cluster/kube/kube-cluster.ts'
+import { ASK_MS, CLEAN_MS } from '../../gateway/labelled-gateway.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { planBroker } from '../../install/plan-broker.ts'
@@ -12,6 +14,7 @@ import { DEFAULT_VALUES } from '../../install/values.ts'
 import { noteOf } from '../../scripts/chart-values.ts'
 import { manifestFiles } from '../../scripts/manifest-files.ts'
 import { ROOT, sourceFiles } from '../support/source-tree.ts'
+import { PLAIN_SITE_SOURCES } from './plain-site-sources.ts'
 
 const MEMBER = ['agent', 'gateway', 'routeagent', 'dns'] as const
 const ON_THE_NODE: readonly string[] = ['gateway', 'routeagent']
@@ -26,6 +29,7 @@ interface Container {
 interface PodSpec {
   readonly automountServiceAccountToken: boolean
   readonly hostNetwork?: boolean
+  readonly terminationGracePeriodSeconds: number
   readonly priorityClassName: string
   readonly securityContext: Readonly<Record<string, unknown>>
   readonly containers: readonly [Container]
@@ -122,6 +126,12 @@ t.test('pods that need no power have none', async (t) => {
   }
 })
 
+t.test('a gateway that is stopped ends before it is killed, however slow all is', async (t) => {
+  const { terminationGracePeriodSeconds } = podOf('gateway')
+  const slowestMs = ASK_MS + CLEAN_MS + DRAIN_MS
+  t.ok(slowestMs + 1000 < terminationGracePeriodSeconds * 1000, `${slowestMs} ms of ${terminationGracePeriodSeconds} s`)
+})
+
 t.test('each status page has a port of its own, on loopback where the node has the address', async (t) => {
   t.equal(new Set(Object.values(STATUS_PORTS)).size, Object.keys(STATUS_PORTS).length)
   for (const part of [...MEMBER, 'broker'] as const) {
@@ -147,7 +157,8 @@ const WRITTEN: Readonly<Record<(typeof MEMBER)[number], readonly string[]>> = {
 t.test('each component reads the kinds that its sources have caches of, writes its own, and no others', async (t) => {
   for (const part of MEMBER) {
     const used = new Set<string>()
-    for (const { text } of sourceFiles(new RegExp(`^(${part}/.*|cli/compose-${part})\\.ts$`), [part, 'cli'])) {
+    const sources = sourceFiles(new RegExp(`^(${part}/.*|cli/compose-${part})\\.ts$`), [part, 'cli'])
+    for (const { text } of sources.filter(({ path }) => !PLAIN_SITE_SOURCES.has(path))) {
       for (const [, kind = ''] of text.matchAll(/\bcache\('(\w+)'\)/g)) used.add(kind)
       // A loop over kinds: `for (const kind of ['Cluster', 'Lease'] as const) … cache(kind)`.
       for (const [, kinds = ''] of text.matchAll(/for \(const kind of \[([^\]]*)\]/g)) {

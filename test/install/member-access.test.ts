@@ -6,6 +6,7 @@ import { KIND_PLACES } from '../../cluster/kube/kinds.ts'
 import { clusterAccess } from '../../install/member-access.ts'
 import type { Kind } from '../../model/objects.ts'
 import { ROOT } from '../support/source-tree.ts'
+import { PLAIN_SITE_SOURCES } from './plain-site-sources.ts'
 
 interface Rule {
   readonly apiGroups: readonly string[]
@@ -32,7 +33,8 @@ for (const part of ['agent', 'gateway', 'routeagent', 'dns'] as const) {
 function followedKinds(part: string): Kind[] {
   const folder = join(ROOT, part)
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'))
-  const sources = [...files.map((name) => join(folder, name)), join(ROOT, `cli/compose-${part}.ts`)]
+  const own = files.map((name) => join(part, name)).filter((path) => !PLAIN_SITE_SOURCES.has(path))
+  const sources = [...own, `cli/compose-${part}.ts`].map((path) => join(ROOT, path))
   const text = sources.map((path) => readFileSync(path, 'utf8')).join('\n')
   const named = [...text.matchAll(/\bcache\('(\w+)'\)/g)].map(([, kind]) => kind as Kind)
   return [...new Set(named)].sort()

@@ -1,4 +1,5 @@
 /** CRDs that others may have installed before: never downgraded, no stored or served version lost. */
+import { createHash } from 'node:crypto'
 import fc from 'fast-check'
 import t from 'tap'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
@@ -8,6 +9,7 @@ import type { CrdVersion, CustomResourceDefinition } from '../../install/crds/cu
 import { LABEL_MCS_RELEASE, LABEL_MCS_REVISION, SERVICE_EXPORT } from '../../install/crds/multicluster.ts'
 import { CRD_REVISION, LABEL_CRD_REVISION } from '../../install/crds/sealane-kind.ts'
 import { planCrd, planCrds } from '../../install/plan-crds.ts'
+import { canonicalJson } from '../../protocol/content-hash.ts'
 
 interface Change {
   readonly release?: string | undefined
@@ -131,6 +133,11 @@ const ROWS: readonly Row[] = [
   },
   { name: 'ours, the same', present: onServer(CLUSTER), want: `leave: it is revision ${CRD_REVISION} already` },
   {
+    name: 'ours, of an earlier release',
+    present: { ...CLUSTER, metadata: { ...CLUSTER.metadata, labels: { [LABEL_CRD_REVISION]: '2' } } },
+    want: "update: the server's is older: revision 2 → v1alpha1*",
+  },
+  {
     name: 'ours, newer',
     present: { ...CLUSTER, metadata: { ...CLUSTER.metadata, labels: { [LABEL_CRD_REVISION]: '12' } } },
     want: `leave: the server's is newer: revision 12, ours is revision ${CRD_REVISION}`,
@@ -154,6 +161,19 @@ t.test('what is decided for what is on the server', async (t) => {
     const versions = action === 'update' && crd !== undefined ? ` → ${versionsText(crd)}` : ''
     t.equal(`${action}: ${reason}${versions}${problem === undefined ? '' : `; ${problem}`}`, want, name)
   }
+})
+
+/** SHA-256 of all schemas of sealane.io, and the revision that it belongs to: they change together. */
+const SCHEMAS = { revision: 3, digest: 'de56258c6cb6fbcc' }
+
+t.test('who joined with older schemas gets the new ones: the revision was raised with them', async (t) => {
+  const ours = ALL_CRDS.filter(({ spec }) => spec.group === 'sealane.io').map(({ spec }) => spec)
+  const digest = createHash('sha256').update(canonicalJson(ours)).digest('hex').slice(0, 16)
+  t.strictSame(
+    { revision: CRD_REVISION, digest },
+    SCHEMAS,
+    'raise CRD_REVISION, run npm run manifests, write both here',
+  )
 })
 
 t.test('a bare cluster gets all of them, and the next try leaves them alone', async (t) => {
