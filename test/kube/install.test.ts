@@ -32,6 +32,7 @@ t.test('from nothing to leaving', { timeout: 900_000 }, async (t) => {
   const world = await startWorld(t)
   await firstCall(t, world)
   await nothingNew(t, world)
+  await t.test('members, as the broker knows them', (t) => members(t, world))
   await t.test('exports that cannot work', (t) => wrongExports(t, world))
   await t.test('leaving', (t) => leaving(t, world))
   await t.test('a join by files', (t) => joinByFiles(t, world))
@@ -93,6 +94,27 @@ async function nothingNew(t: Test, world: World): Promise<void> {
   t.notMatch(again.stderr, /^ {2}(created|changed) /m, 'the second join has nothing to do')
   t.strictSame(dumpDifference(before, await dumpObjects(member.site.api)), [], 'and changes nothing')
   t.comment(`a second join: ${(again.ms / 1000).toFixed(1)} s`)
+}
+
+/** Asked in the broker's pod. */
+async function members(t: Test, { hub }: World): Promise<void> {
+  const times = (text: string): string => text.replace(/\d{4}-\d\d-\d\dT[0-9:.]+Z/g, 'TIME')
+  const listed = await sealane(['cluster', 'list', ...hub.at])
+  const rows = listed.stdout.trimEnd().split('\n').slice(1)
+  t.strictSame(
+    rows.map((row) => times(row).split(/ {2,}/).slice(0, 3)),
+    [
+      ['c1', 'in contact', 'TIME'],
+      ['c2', 'in contact', 'TIME'],
+    ],
+  )
+  const refused = await trySealane(['cluster', 'evict', 'c2', ...hub.at])
+  t.equal(refused.code, 1)
+  t.equal(
+    times(refused.stderr).replace(/context .* says/, 'HUB says'),
+    'sealane: the broker of HUB says: cluster "c2" is in contact with this broker since TIME: ' +
+      'run "sealane leave" there, or evict it all the same with --force\n',
+  )
 }
 
 interface ExportObject extends KubeObject {
@@ -220,7 +242,7 @@ async function notLetIn(t: Test, world: World): Promise<void> {
   const reader = await plane.kubeconfigFor({ user: 'reader' })
   t.match(
     await said(reader),
-    /: this user may not patch customresourcedefinitions\..*, create secrets\nuse a kubeconfig of a/,
+    /: this user may not create and patch customresourcedefinitions\..*, create and patch poddisruptionbudgets\.policy\nuse a/,
   )
   await member.site.api.apply('/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/reader', {
     apiVersion: 'rbac.authorization.k8s.io/v1',
@@ -229,7 +251,11 @@ async function notLetIn(t: Test, world: World): Promise<void> {
     roleRef: { apiGroup: 'rbac.authorization.k8s.io', kind: 'ClusterRole', name: 'view' },
     subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'User', name: 'reader' }],
   })
-  t.match(await said(reader), /: this user may not patch customresourcedefinitions\./, 'also when it may read')
+  t.match(
+    await said(reader),
+    /: this user may not create and patch customresourcedefinitions\./,
+    'also when it may read',
+  )
   await member.site.api.delete('/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/reader')
   t.strictSame(dumpDifference(before, await dumpObjects(member.site.api)), [], 'nothing was changed')
 }
@@ -311,14 +337,22 @@ async function brokerAway(t: Test, world: World): Promise<void> {
     deadlineMs: 30_000,
     say: 'the broker is away',
   })
-  const refused = await trySealane(['leave', ...member.at, '--timeout', '4s'])
+  const refused = await trySealane(['leave', ...member.at, '--timeout', '10s'])
   t.equal(refused.code, 1)
-  t.match(refused.stderr, /waited 4s for the broker to be told: agent: broker at 192\.0\.2\.11:\d+: /)
+  t.match(refused.stderr, /waited 10s for the broker to be told: agent: broker at 192\.0\.2\.11:\d+: /)
   const forced = await sealane(['leave', ...member.at, '--force'])
   t.equal(forced.stdout, 'c2 has left the clusterset; Sealane is removed\n')
   t.comment(`leaving by force without a broker: ${(forced.ms / 1000).toFixed(1)} s`)
   await isBare(t, member, directory)
   await hub.site.api.merge(broker, { spec: { replicas: 1 } })
+  const evicted = await eventually(
+    async () => {
+      const done = await trySealane(['cluster', 'evict', 'c2', ...hub.at])
+      return done.code === 0 ? done : undefined
+    },
+    { deadlineMs: 60_000, intervalMs: 1000, say: 'the broker is back' },
+  )
+  t.equal(evicted.stdout, 'cluster c2 evicted: its records are withdrawn, its certificate is refused\n')
 }
 
 async function uninstalling(t: Test, world: World): Promise<void> {

@@ -1,45 +1,24 @@
-/** What is installed, as a real API server takes it: schemas, rights, policies, pod security. */
-import { mkdirSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
-import t, { type Test } from 'tap'
+/** What is installed, as a real API server takes it: schemas, rights, pod security. Policies: policies.test.ts. */
+import t from 'tap'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
-import type { CustomResourceDefinition } from '../../install/crds/custom-resource.ts'
 import { LABEL_MCS_RELEASE, SERVICE_EXPORT } from '../../install/crds/multicluster.ts'
 import { planBroker } from '../../install/plan-broker.ts'
-import { planCrds } from '../../install/plan-crds.ts'
 import { planMember } from '../../install/plan-member.ts'
 import { DEFAULT_VALUES } from '../../install/values.ts'
 import { eventually } from '../support/eventually.ts'
-import { temporaryFolder } from '../support/temporary-folder.ts'
-import { startControlPlane } from './support/control-plane.ts'
+import { CRDS, applyCrds, pathOf, planeWithShop } from './support/apply-manifests.ts'
 import { brokerObjects, memberObjects } from './support/installed-objects.ts'
 import { kubeProgramsMissing } from './support/kube-programs.ts'
-import { type Json, type KubeObject, type KubeRequest, kubeRequest } from './support/kube-request.ts'
-import { SCHEMA_ROWS, endpoint, membership } from './support/manifest-objects.ts'
+import type { Json, KubeObject, KubeRequest } from './support/kube-request.ts'
+import { SCHEMA_ROWS, membership } from './support/manifest-objects.ts'
 
 t.setTimeout(1_800_000)
 
 const SYSTEM = 'sealane-system'
 
-const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
-const PLURALS: Readonly<Record<string, string>> = {
-  NetworkPolicy: 'networkpolicies',
-  ValidatingAdmissionPolicy: 'validatingadmissionpolicies',
-}
-
-function pathOf({ apiVersion, kind, metadata }: KubeObject): string {
-  const group = apiVersion.includes('/') ? `/apis/${apiVersion}` : `/api/${apiVersion}`
-  const scope = metadata.namespace === undefined ? '' : `/namespaces/${metadata.namespace}`
-  return `${group}${scope}/${PLURALS[kind] ?? `${kind.toLowerCase()}s`}/${metadata.name}`
-}
-
 t.test('a real API server takes it all', { skip: kubeProgramsMissing() ?? false }, async (t) => {
-  const directory = join(temporaryFolder(t), 'plane')
-  mkdirSync(directory)
-  const cluster = await startControlPlane({ name: 'c1', directory, serviceCIDR: '10.43.0.0/16' })
-  t.teardown(() => cluster.stop())
+  const cluster = await planeWithShop(t)
   const { api } = cluster
-  await api.apply('/api/v1/namespaces/shop', { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
 
   await t.test('CRDs: an older one of another product is brought up to date, its objects stay', async (t) => {
     const [alpha] = SERVICE_EXPORT.spec.versions
@@ -159,103 +138,7 @@ t.test('a real API server takes it all', { skip: kubeProgramsMissing() ?? false 
     t.equal(await allows(ana, 'create', `${mcs}/serviceimports`, 'shop'), false)
     t.equal(await allows(ana, 'patch', `${mcs}/serviceimports`, 'shop'), false)
   })
-
-  await t.test('the agent writes its own EndpointSlices only', async (t) => {
-    const agent = await cluster.apiAs({ serviceAccount: { namespace: SYSTEM, name: 'sealane-agent' } })
-    t.teardown(() => agent.close())
-    const path = (name: string): string => `/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices/${name}`
-    await api.apply(path('theirs'), slice('theirs', 'endpointslice-controller.k8s.io'))
-    await agent.apply(path('ours'), slice('ours', 'agent.sealane.io'))
-    const refusal = /the agent writes only EndpointSlices with label/
-    await eventuallyRefused(t, () => agent.apply(path('new'), slice('new', 'someone')), refusal, 'creates')
-    await t.rejects(agent.apply(path('theirs'), slice('theirs', 'agent.sealane.io')), refusal, 'takes over')
-    await t.rejects(agent.delete(path('theirs')), refusal, 'deletes')
-    await agent.delete(path('ours'))
-    await api.delete(path('theirs'))
-  })
-
-  await t.test('a pod on a node writes the objects of that node only', async (t) => {
-    const token = await nodeToken(api, 'n1', 'sealane-gateway')
-    const { url, caFile } = cluster
-    const gateway = kubeRequest({ url, ca: readFileSync(caFile, 'utf8'), credentials: { token } })
-    t.teardown(() => gateway.close())
-    const group = '/apis/sealane.io/v1alpha1'
-    const own = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'n1' } }
-    await gateway.apply(`${group}/gateways/n1`, own)
-    const status = { version: '1', lanes: [], connections: [] }
-    await gateway.apply(`${group}/gateways/n1/status`, { ...own, status })
-    await gateway.apply(`${group}/endpoints/roma.n1-lane0`, endpoint({ name: 'roma.n1-lane0', node: 'n1' }))
-    const refusal = /a pod on node n1 writes only the objects of that node/
-    const other = { ...own, metadata: { name: 'n2' } }
-    await eventuallyRefused(t, () => gateway.apply(`${group}/gateways/n2`, other), refusal, 'another gateway')
-    await api.apply(`${group}/gateways/n3`, { ...own, metadata: { name: 'n3' } })
-    await t.rejects(gateway.delete(`${group}/gateways/n3`), refusal, 'deletes another')
-    await t.rejects(
-      gateway.apply(`${group}/endpoints/roma.n2-lane0`, endpoint({ name: 'roma.n2-lane0', node: 'n2' })),
-      refusal,
-      'an endpoint of another node',
-    )
-    await gateway.delete(`${group}/endpoints/roma.n1-lane0`)
-    await gateway.delete(`${group}/gateways/n1`)
-  })
-
-  await t.test('id and clusterset stay while this cluster is a member, and can go when it leaves', async (t) => {
-    const path = (name: string): string => `/apis/about.k8s.io/v1beta1/clusterproperties/${name}`
-    const set = (name: string, value: string): Promise<unknown> =>
-      api.apply(path(name), {
-        apiVersion: 'about.k8s.io/v1beta1',
-        kind: 'ClusterProperty',
-        metadata: { name },
-        spec: { value },
-      })
-    const [id, clusterset] = ['cluster.clusterset.k8s.io', 'clusterset.k8s.io']
-    const member = '/apis/sealane.io/v1alpha1/memberships/self'
-    await set(id, 'milano')
-    await set(id, 'roma')
-    await api.apply(member, membership({}))
-    await set(clusterset, 'default')
-    await eventuallyRefused(t, () => set(id, 'milano'), /must not change while this cluster is a member/, 'id')
-    await t.rejects(api.delete(path(id)), /leave it first with sealane leave/, 'id, deleted')
-    await eventuallyRefused(t, () => set(clusterset, 'x'), /must not change while this cluster/, 'clusterset')
-    await t.rejects(api.delete(path(clusterset)), /leave first with sealane leave/, 'clusterset, deleted')
-    await set('other.example.org', 'free')
-    await set('other.example.org', 'to change')
-    await api.apply(member, membership({ phase: 'leaving' }))
-    await eventually(() => api.delete(path(clusterset)).then(() => true), { deadlineMs: 30_000 })
-    await eventually(() => api.delete(path(id)).then(() => true), { deadlineMs: 30_000 })
-    t.pass('both are gone')
-  })
 })
-
-/** What the policies' informers have not seen yet is let through; sooner or later they refuse. */
-async function eventuallyRefused(
-  t: Test,
-  attempt: () => Promise<unknown>,
-  message: RegExp,
-  name: string,
-): Promise<void> {
-  const found = await eventually(
-    () =>
-      attempt().then(
-        () => false,
-        (error: unknown) => error as Error,
-      ),
-    {
-      deadlineMs: 60_000,
-      say: `a refusal: ${name}`,
-    },
-  )
-  t.match((found as Error).message, message, name)
-}
-
-async function applyCrds(api: KubeRequest): Promise<Map<string, string>> {
-  const present = await api.list<CustomResourceDefinition>(CRDS)
-  const decisions = planCrds(ALL_CRDS, new Map(present.map((crd) => [crd.metadata.name, crd])))
-  for (const { name, crd } of decisions) {
-    if (crd !== undefined) await api.apply(`${CRDS}/${name}`, crd as unknown as Json)
-  }
-  return new Map(decisions.map(({ name, action }) => [name, action]))
-}
 
 interface PolicyStatus {
   readonly status?: {
@@ -325,27 +208,3 @@ const ACCESS_ROWS: readonly (readonly [string, string, string, string, boolean])
   ['dns', 'patch', 'multicluster.x-k8s.io/serviceimports', '', false],
   ['dns', 'list', '/configmaps', SYSTEM, false],
 ]
-
-function slice(name: string, managedBy: string): Json {
-  const labels = { 'endpointslice.kubernetes.io/managed-by': managedBy }
-  const metadata = { name, namespace: 'shop', labels }
-  return { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', metadata, addressType: 'IPv4', endpoints: [] }
-}
-
-/** A token as a pod of that account on that node gets it. */
-async function nodeToken(api: KubeRequest, node: string, account: string): Promise<string> {
-  await api.apply(`/api/v1/nodes/${node}`, { apiVersion: 'v1', kind: 'Node', metadata: { name: node } })
-  const containers = [{ name: 'c', image: 'localhost/none' }]
-  const pod = await api.post(`/api/v1/namespaces/${SYSTEM}/pods`, {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: { name: 'bound', namespace: SYSTEM },
-    spec: { nodeName: node, serviceAccountName: account, containers },
-  })
-  const boundObjectRef = { apiVersion: 'v1', kind: 'Pod', name: 'bound', uid: pod.metadata.uid }
-  const { status } = await api.post<{ status: { token: string } }>(
-    `/api/v1/namespaces/${SYSTEM}/serviceaccounts/${account}/token`,
-    { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: { boundObjectRef } },
-  )
-  return status.token
-}

@@ -5,7 +5,6 @@ import { parseCounters } from '../../kernel/parse-nft.ts'
 import { cluster } from '../gateway/support/worlds.ts'
 import {
   GatewayProcess,
-  type Site,
   type SiteInit,
   introduce,
   membership,
@@ -14,9 +13,10 @@ import {
   withGateways,
   withSites,
 } from '../gateway/support/netns-sites.ts'
+import { kernelOf, wireguardProcesses } from '../gateway/support/kernel-traces.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
 import { eventually } from '../support/eventually.ts'
-import { type Netns, netnsMissing } from '../support/netns.ts'
+import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
@@ -42,28 +42,6 @@ const NAT = `table ip nat {
   chain out { type nat hook postrouting priority 100; oifname to-milano masquerade random; }
   chain in { type filter hook forward priority 0; oifname to-tokyo ct state new drop; }
 }`
-
-/** Everything that Sealane could have left in the kernel. */
-async function kernelOf(ns: Netns): Promise<string> {
-  const dumps = [
-    ['ls', '/sys/class/net'],
-    ['ip', '-4', '-o', 'address'],
-    ['ip', '-4', 'route', 'show', 'table', 'all'],
-    ['ip', '-4', 'rule'],
-    ['nft', 'list', 'ruleset'],
-    ['sysctl', 'net.ipv4.ip_forward'],
-  ]
-  const texts = await Promise.all(dumps.map(([command = '', ...args]) => ns.exec(command, args)))
-  return texts.join('\n')
-}
-
-async function wireguardProcesses(site: Site): Promise<string[]> {
-  const pids = (await site.gateway.exec('ip', ['netns', 'pids', site.gateway.name]))
-    .split('\n')
-    .filter((pid) => pid !== '')
-  const names = await Promise.all(pids.map((pid) => site.gateway.tryExec('cat', [`/proc/${pid}/comm`])))
-  return names.map(({ stdout }) => stdout.trim()).filter((name) => name.startsWith('wireguard'))
-}
 
 t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
   await withSites([MILANO, TOKYO], temporaryFolder(t), async (sites, internet) => {

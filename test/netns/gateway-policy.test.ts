@@ -2,13 +2,11 @@
  * A gateway that has been taken over: no policy of its own, routes and WireGuard as it likes. What it cannot reach at
  * the other end is kept from it there.
  */
-import { join } from 'node:path'
 import t from 'tap'
-import { type DropReason, dropCounter } from '../../gateway/drop-reasons.ts'
-import { parseCounters } from '../../kernel/parse-nft.ts'
 import { introduce } from '../gateway/support/netns-sites.ts'
 import { pings } from '../gateway/support/pod-programs.ts'
-import { MILANO, PARIS, type Running, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
+import { dropped, takeOver } from '../gateway/support/take-over.ts'
+import { MILANO, PARIS, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
 import { netnsMissing } from '../support/netns.ts'
 
 const skip = netnsMissing() ?? false
@@ -30,33 +28,12 @@ const FORBIDDEN: readonly (readonly [what: string, address: string])[] = [
 const NOT_FOR_US = 'in-not-ours'
 const NOT_A_PROBE = 'lane-address-no-probe'
 
-async function takeOver({ process, site }: Running): Promise<void> {
-  const { gateway, folder } = site
-  await process.stop('SIGKILL')
-  await gateway.exec('nft', ['delete', 'table', 'ip', 'sealane_gateway'])
-  const inside = 'mount -t tmpfs tmpfs /run && mkdir /run/wireguard && mount --bind "$0" /run/wireguard && exec "$@"'
-  const wg = (...args: string[]): Promise<string> =>
-    gateway.exec('unshare', ['-m', 'sh', '-c', inside, join(folder, 'wireguard'), 'wg', ...args])
-  const key = (await wg('show', 'sealane0', 'peers')).trim()
-  await wg('set', 'sealane0', 'peer', key, 'allowed-ips', '0.0.0.0/0')
-  for (const address of [OWN, SPOOFED]) await gateway.exec('ip', ['address', 'add', `${address}/32`, 'dev', 'lo'])
-  for (const [, address] of FORBIDDEN) {
-    // Before its own routes and addresses are asked.
-    await gateway.exec('ip', ['route', 'replace', `${address}/32`, 'dev', 'sealane0', 'table', '7311'])
-  }
-}
-
-async function dropped({ site }: Running, reason: DropReason): Promise<number> {
-  const text = await site.gateway.exec('nft', ['list', 'counters', 'table', 'ip', 'sealane_gateway'])
-  return parseCounters(text).get(dropCounter(reason)) ?? NaN
-}
-
 t.test('what an evil gateway cannot reach', { skip, timeout: 60_000 }, async (t) => {
   await withTwo(t, [MILANO, PARIS], async (milano, paris) => {
     introduce(milano, paris)
     await msUntilUp(milano, paris)
     await milano.site.gateway.exec('ip', ['address', 'add', '192.168.77.1/24', 'dev', 'lo'])
-    await takeOver(paris)
+    await takeOver(paris, { own: [OWN, SPOOFED], targets: FORBIDDEN.map(([, address]) => address) })
     const evil = (to: string, from: string): Promise<string> =>
       pings(paris.site.gateway, to, '-I', from, '-W', '1', '-i', '0.2')
     t.match(await evil('244.0.0.5', OWN), '1 received', 'a pod by its global address: that is what lanes are for')

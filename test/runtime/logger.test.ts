@@ -24,6 +24,15 @@ t.test('one JSON line per call, with component, level and fields', async (t) => 
   ])
 })
 
+t.test('a field of a child takes the place of its parent: no name stands there twice', async (t) => {
+  const { logger, lines: written } = lines()
+  logger.child({ component: 'broker' }).child({ peer: 'paris' }).child({ peer: 'tokyo' }).info('hello')
+  t.equal(
+    written[0]?.replace(/"\d{4}-[^"]*Z"/, 'T'),
+    '{"level":"info","time":T,"component":"broker","peer":"tokyo","msg":"hello"}\n',
+  )
+})
+
 t.test('secrets never reach a line, at any depth, also in children', async (t) => {
   const { logger, lines: written } = lines('debug')
   const fields = {

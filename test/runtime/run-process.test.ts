@@ -83,3 +83,20 @@ t.test('a real process ends with 0 on SIGTERM', async (t) => {
   const [exitCode] = (await once(child, 'exit')) as [number]
   t.equal(exitCode, 0)
 })
+
+t.test('a real process that does not come to its end ends with 130 on the second Ctrl-C', async (t) => {
+  const code = `
+    import { runProcess } from ${JSON.stringify(new URL('../../runtime/run-process.ts', import.meta.url).href)}
+    await runProcess('x', (signal) => new Promise(() => {
+      setInterval(() => {}, 1000)
+      signal.addEventListener('abort', () => console.log('stopping'))
+      console.log('ready')
+    }))`
+  const child = spawn(process.execPath, ['--input-type=module', '-e', code], { stdio: ['ignore', 'pipe', 'inherit'] })
+  t.teardown(() => child.kill('SIGKILL'))
+  await once(child.stdout, 'data')
+  child.kill('SIGINT')
+  t.equal(String((await once(child.stdout, 'data'))[0]), 'stopping\n')
+  child.kill('SIGINT')
+  t.same(await once(child, 'exit'), [130, null])
+})

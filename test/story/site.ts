@@ -32,9 +32,16 @@ export class StorySite {
   #dnsPort = 0
   readonly #reader: FileCluster
 
-  /** Joins by the command line, with a token from that broker. */
-  static async join(t: Test, id: string, broker: { token(): Promise<string> }): Promise<StorySite> {
+  /** Joins by the command line, with a token from that broker; its pod CIDRs are 10.42.0.0/16 or these. */
+  static async join(
+    t: Test,
+    id: string,
+    broker: { token(): Promise<string> },
+    podCIDRs: readonly string[] = ['10.42.0.0/16'],
+  ): Promise<StorySite> {
     const site = new StorySite(t, id)
+    const { folder } = site
+    folder.write('site.yaml', folder.read('site.yaml').replace('[10.42.0.0/16]', JSON.stringify(podCIDRs)))
     const joined = await runCli(['join', '--site', site.folder.file, '--token', await broker.token()])
     t.equal(joined.code, 0, joined.stdout + joined.stderr)
     return site

@@ -1,6 +1,8 @@
 /** A ClusterAdmin over objects in memory: what was asked of it is kept, what it should refuse can be said. */
 import { isDeepStrictEqual } from 'node:util'
-import { type Applied, type ClusterAdmin, type ObjectRef, refOf, titleOf } from '../../cli/kube/admin.ts'
+import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
+import type { Applied, ClusterAdmin, ListScope } from '../../cli/kube/admin.ts'
+import type { CommandResult, PodCommand } from '../../cluster/kube/pod-exec.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 
 export class MemoryAdmin implements ClusterAdmin {
@@ -28,10 +30,15 @@ export class MemoryAdmin implements ClusterAdmin {
     return Promise.resolve(this.#objects.get(keyOf(ref)))
   }
 
-  list(apiVersion: string, kind: string, scope: { readonly namespace?: string }): Promise<readonly ManifestObject[]> {
+  list(apiVersion: string, kind: string, { namespace, labelSelector }: ListScope): Promise<readonly ManifestObject[]> {
     const all = [...this.#objects.values()].filter((object) => object.apiVersion === apiVersion && object.kind === kind)
+    const wanted = (labelSelector ?? '').split(',').filter((pair) => pair !== '')
     return Promise.resolve(
-      all.filter(({ metadata }) => scope.namespace === undefined || metadata.namespace === scope.namespace),
+      all.filter(({ metadata }) => {
+        const labels = Object.entries(metadata.labels ?? {}).map((pair) => pair.join('='))
+        const inside = namespace === undefined || metadata.namespace === namespace
+        return inside && wanted.every((pair) => labels.includes(pair))
+      }),
     )
   }
 
@@ -71,8 +78,13 @@ export class MemoryAdmin implements ClusterAdmin {
     return Promise.resolve(this.#objects.delete(keyOf(ref)))
   }
 
-  exec(): Promise<never> {
-    return Promise.reject(new Error('there are no pods here'))
+  /** What runs in pods; by default nothing does. */
+  run: (command: PodCommand) => Promise<CommandResult> = () => Promise.reject(new Error('there are no pods here'))
+
+  exec(command: PodCommand): Promise<CommandResult> {
+    const { namespace, pod, container } = command
+    this.done.push(`exec ${namespace}/${pod} ${container}: ${command.command.join(' ')}`)
+    return this.run(command)
   }
 
   #reviewed(review: ManifestObject): ManifestObject {

@@ -15,15 +15,15 @@ import { temporaryFolder } from './temporary-folder.ts'
 import { type ToyEvent, ToyObjects, type ToyPlace, ToyRefusal, absent } from './toy-objects.ts'
 
 type Json = Record<string, unknown>
-type Request = Pick<Http2ServerRequest, 'method' | 'url' | 'headers' | 'on'>
+type Request = Pick<Http2ServerRequest, 'method' | 'url' | 'headers' | 'rawHeaders' | 'on'>
 type Response = Pick<Http2ServerResponse, 'writeHead' | 'write' | 'end' | 'on'>
 
-/** Answers instead of the server; undefined lets the server answer. */
+/** Answers instead of the server; undefined lets the server answer. `unheard`: done, and the answer is lost. */
 export type Fault = (request: {
   readonly method: string
   readonly path: string
   readonly query: URLSearchParams
-}) => { status: number; headers?: Record<string, string>; body?: unknown } | 'hang' | 'cut' | undefined
+}) => { status: number; headers?: Record<string, string>; body?: unknown } | 'hang' | 'cut' | 'unheard' | undefined
 
 export interface ToyApiServerInit {
   /** Default h2. */
@@ -40,10 +40,14 @@ KINDS.set('events.k8s.io/v1/events', 'Event')
 /** What kubeconfigs show. */
 export const TOKEN = 'let-me-in'
 
+const UNHEARD = { writeHead() {}, write: () => true, end() {}, on() {} } as unknown as Response
+
 export class ToyApiServer {
   readonly objects = new ToyObjects()
   /** `GET /api/v1/services?limit=500`, oldest first. */
   readonly requests: string[] = []
+  /** `impersonate-group: dev`, of the last request. */
+  impersonation: string[] = []
   /** apiVersion/plural that nobody installed. */
   readonly missing = new Set<string>()
   fault: Fault | undefined
@@ -142,10 +146,12 @@ export class ToyApiServer {
   async #handle(request: Request, response: Response): Promise<void> {
     const url = new URL(request.url, 'http://toy')
     this.requests.push(`${request.method} ${request.url}`)
+    this.impersonation = impersonationIn(request.rawHeaders)
     const body = await readBody(request)
     const fault = this.fault?.({ method: request.method, path: url.pathname, query: url.searchParams })
     if (fault === 'hang') return
     if (fault === 'cut') this.cut()
+    else if (fault === 'unheard') this.#answer(request, url, body, UNHEARD)
     else if (fault !== undefined) answer(response, fault.status, fault.body ?? {}, fault.headers)
     else this.#answer(request, url, body, response)
   }
@@ -157,8 +163,8 @@ export class ToyApiServer {
       this.#serve(request.method, url, body, response)
     } catch (error) {
       if (!(error instanceof ToyRefusal)) throw error
-      const { status: code, reason, message } = error
-      answer(response, code, { kind: 'Status', status: 'Failure', code, reason, message })
+      const { status: code, reason, message, details } = error
+      answer(response, code, { kind: 'Status', status: 'Failure', code, reason, message, details })
     }
   }
 
@@ -281,4 +287,12 @@ async function readBody(request: Request): Promise<Json> {
   })
   const text = Buffer.concat(chunks).toString()
   return text === '' ? {} : (JSON.parse(text) as Json)
+}
+
+/** Names and values stand in turns. */
+export function impersonationIn(rawHeaders: readonly string[]): string[] {
+  return rawHeaders.flatMap((name, i) => {
+    const told = i % 2 === 0 && name.toLowerCase().startsWith('impersonate-')
+    return told ? [`${name.toLowerCase()}: ${rawHeaders[i + 1] ?? ''}`] : []
+  })
 }

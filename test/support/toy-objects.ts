@@ -24,6 +24,7 @@ export interface ToyObject {
     generation: number
     creationTimestamp: string
     labels?: Record<string, string>
+    annotations?: Record<string, string>
     finalizers?: string[]
     deletionTimestamp?: string
     managedFields: Entry[]
@@ -42,11 +43,19 @@ export interface ToyEvent {
 export class ToyRefusal extends Error {
   readonly status: number
   readonly reason: string
-  constructor(status: number, reason: string, message: string) {
+  readonly details: object | undefined
+  constructor(status: number, reason: string, message: string, details?: object) {
     super(message)
     this.status = status
     this.reason = reason
+    this.details = details
   }
+}
+
+interface Given {
+  readonly labels?: Record<string, string>
+  readonly annotations?: Record<string, string>
+  readonly finalizers?: string[]
 }
 
 /** `services` of `shop`, `web`, and where it stands in URLs. */
@@ -90,12 +99,14 @@ export class ToyObjects {
   put(place: ToyPlace, body: Json): ToyObject {
     const present = this.get(place)
     const { metadata, status: _status, ...rest } = body
-    const { labels, finalizers } = metadata as { labels?: Record<string, string>; finalizers?: string[] }
+    const { labels, annotations, finalizers } = metadata as Given
     const next = structuredClone(present ?? this.#born(place))
     for (const field of Object.keys(next)) if (!FIXED.has(field)) Reflect.deleteProperty(next, field)
     Object.assign(next, structuredClone(rest))
     if (labels === undefined) delete next.metadata.labels
     else next.metadata.labels = labels
+    if (annotations === undefined) delete next.metadata.annotations
+    else next.metadata.annotations = annotations
     if (finalizers !== undefined) next.metadata.finalizers = finalizers
     if (present !== undefined) {
       for (const entry of next.metadata.managedFields) keepUnchanged(entry.fieldsV1, present, next)
@@ -206,18 +217,20 @@ function keyOf({ resource, namespace, name }: ToyPlace): string {
 }
 
 export function absent({ resource, name }: ToyPlace): ToyRefusal {
-  return new ToyRefusal(404, 'NotFound', `${resource} "${name}" not found`)
+  const kind = resource.split('/').at(-1)
+  return new ToyRefusal(404, 'NotFound', `${resource} "${name}" not found`, { name, kind })
 }
 
 /** What an applier describes: all but the name and the status. */
 function described(body: Json): Json {
   const { apiVersion: _a, kind: _k, status: _s, metadata, ...rest } = body
-  const { labels, annotations } = metadata as { labels?: unknown; annotations?: unknown }
-  return structuredClone({
-    ...rest,
-    metadata: { ...(labels === undefined ? {} : { labels }), ...(annotations === undefined ? {} : { annotations }) },
-  })
+  const fields = Object.entries(metadata as Json).filter(
+    ([name, value]) => DESCRIBED_METADATA.has(name) && value !== undefined,
+  )
+  return structuredClone({ ...rest, metadata: Object.fromEntries(fields) })
 }
+
+const DESCRIBED_METADATA = new Set(['labels', 'annotations', 'ownerReferences'])
 
 function specOf(object: ToyObject | undefined): unknown {
   if (object === undefined) return undefined

@@ -1,4 +1,4 @@
-/** What a real API server does to its clients on bad days costs them time and nothing else. */
+/** What a real API server does to its clients on bad days costs them time and nothing else; see also bad-minute.test.ts. */
 import t from 'tap'
 import type { KubeCluster } from '../../../cluster/kube/kube-cluster.ts'
 import { service, serviceImport } from '../../compliance/cluster-api.ts'
@@ -52,46 +52,6 @@ t.test('one API server', { skip: kubeProgramsMissing() ?? false }, async (t) => 
     await writing
     t.equal((await api.list('/apis/multicluster.x-k8s.io/v1beta1/serviceimports')).length, names.length)
     await eventually(() => cluster.cache('ServiceImport').list().length === names.length, LONG)
-  })
-
-  await t.test('it loses its etcd, which comes back', async (t) => {
-    await empty(api)
-    await put(api, service('stays'))
-    const { cluster, logger } = await open(t, { ...plane, selectors })
-    const cache = cluster.cache('Service')
-    await cache.whenSynced(AbortSignal.timeout(10_000))
-    await plane.kill('etcd')
-    await t.rejects(cluster.apply(serviceImport('web')), { code: 'Unavailable' })
-    t.equal(cache.list().length, 1)
-    await plane.restart('etcd')
-    await applied(cluster, 'web')
-    await put(api, service('new'))
-    await eventually(() => cache.get('new', 'shop'), LONG)
-    t.ok(logger.messages('warn').length <= 10, 'troubles are told, not repeated')
-  })
-
-  await t.test('it answers 429 and 500 for a while', async (t) => {
-    await empty(api)
-    await put(api, service('stays'))
-    const proxy = await faultProxy(t, plane)
-    const { cluster } = await open(t, { kubeconfig: proxy.kubeconfig, selectors })
-    const cache = cluster.cache('Service')
-    await cache.whenSynced(AbortSignal.timeout(10_000))
-    for (const status of [429, 500]) {
-      proxy.status = status
-      proxy.refused = 0
-      proxy.cut()
-      const writing = applied(cluster, `s${status}`)
-      await eventually(() => proxy.refused >= 6, LONG)
-      t.same(
-        cache.list().map(({ metadata }) => metadata.name),
-        status === 429 ? ['stays'] : ['during429', 'stays'],
-      )
-      await put(api, service(`during${status}`))
-      proxy.status = undefined
-      await writing
-      await eventually(() => cache.get(`during${status}`, 'shop'), LONG)
-    }
   })
 
   await t.test('the way to it goes silent: noticed within 30 s', async (t) => {

@@ -15,8 +15,10 @@ export interface FaultProxy {
   readonly kubeconfig: string
   /** While set, every request is answered with this status. */
   status: number | undefined
-  /** Requests that were answered with an error. */
-  refused: number
+  /** What such an answer says about when to come again, in seconds; undefined: nothing. */
+  retryAfter: number | undefined
+  /** Requests that came, however they were answered. */
+  requests: number
   /** While set, requests wait for it. */
   held: Promise<void> | undefined
   /** Ends all connections. */
@@ -36,7 +38,8 @@ export async function faultProxy(t: Test, plane: ControlPlane): Promise<FaultPro
   const proxy: FaultProxy = {
     kubeconfig: '',
     status: undefined,
-    refused: 0,
+    retryAfter: undefined,
+    requests: 0,
     held: undefined,
     cut: () => sockets.forEach((socket) => socket.destroy()),
     end: () => answers.forEach((answer) => answer.end()),
@@ -48,10 +51,11 @@ export async function faultProxy(t: Test, plane: ControlPlane): Promise<FaultPro
   })
   server.on('sessionError', () => undefined)
   const pass = async (inside: Http2ServerRequest, answer: Http2ServerResponse): Promise<void> => {
+    proxy.requests += 1
     await proxy.held
     if (proxy.status !== undefined) {
-      proxy.refused += 1
-      answer.writeHead(proxy.status, { 'retry-after': '1', 'content-type': 'application/json' })
+      const retryAfter = proxy.retryAfter === undefined ? {} : { 'retry-after': String(proxy.retryAfter) }
+      answer.writeHead(proxy.status, { ...retryAfter, 'content-type': 'application/json' })
       answer.end(JSON.stringify({ kind: 'Status', code: proxy.status, message: 'the server has a bad day' }))
       return
     }
@@ -79,7 +83,7 @@ export async function faultProxy(t: Test, plane: ControlPlane): Promise<FaultPro
   })
   const url = `https://127.0.0.1:${(server.address() as AddressInfo).port}`
   const credentials = { token: 'anything' }
-  const path = `${plane.kubeconfig}-proxy`
+  const path = `${plane.kubeconfig}-proxy-${new URL(url).port}`
   return Object.assign(proxy, {
     kubeconfig: writeKubeconfig(path, { cluster: 'c1', user: 'any', url, ca: plane.ca.certificate, credentials }),
   })

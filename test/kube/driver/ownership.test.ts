@@ -3,6 +3,7 @@ import t from 'tap'
 import type { ClusterApi } from '../../../cluster/cluster-api.ts'
 import { kindPath } from '../../../cluster/kube/kinds.ts'
 import type { EndpointSlice, KubeObject, ServiceImport } from '../../../model/objects.ts'
+import { MAX_ZONE_HINTS } from '../../../model/spec-constants.ts'
 import { serviceExport, serviceImport } from '../../compliance/cluster-api.ts'
 import { eventually } from '../../support/eventually.ts'
 import { kubeProgramsMissing } from '../support/kube-programs.ts'
@@ -13,12 +14,18 @@ t.setTimeout(600_000)
 const IMPORT = kindPath('ServiceImport', 'shop', 'web')
 const OURS = { 'app.kubernetes.io/managed-by': 'sealane' }
 
+/** As long as a zone can be, and as many of them as hints can name. */
+const WHERE = {
+  zone: 'z'.repeat(63),
+  hints: { forZones: Array.from({ length: MAX_ZONE_HINTS }, (_one, i) => ({ name: `zone-${i}` })) },
+}
+
 const slice = (addresses: readonly string[]): EndpointSlice => ({
   apiVersion: 'discovery.k8s.io/v1',
   kind: 'EndpointSlice',
   metadata: { name: 'web-1', namespace: 'shop', labels: { 'multicluster.kubernetes.io/service-name': 'web' } },
   addressType: 'IPv4',
-  endpoints: addresses.map((address) => ({ addresses: [address], conditions: { ready: true } })),
+  endpoints: addresses.map((address) => ({ addresses: [address], ...WHERE, conditions: { ready: true } })),
   // Without name and protocol: the server fills them in.
   ports: [{ port: 80 }],
 })
@@ -63,7 +70,7 @@ t.test('on a real API server', { skip: kubeProgramsMissing() ?? false }, async (
     await second.applyStatus({ ...serviceImport('web'), status: { clusters: [{ cluster: 'milano' }] } })
     t.same([await version(IMPORT), await version(path)], before)
     await second.apply(slice(['10.0.0.2']))
-    t.match((await api.get<EndpointSlice>(path)).endpoints, [{ addresses: ['10.0.0.2'] }])
+    t.match((await api.get<EndpointSlice>(path)).endpoints, [{ addresses: ['10.0.0.2'], ...WHERE }])
     t.equal((await api.get<EndpointSlice>(path)).endpoints?.length, 1)
   })
 

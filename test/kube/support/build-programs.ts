@@ -18,7 +18,6 @@ import {
 } from 'node:fs'
 import { homedir } from 'node:os'
 import { basename, join, relative } from 'node:path'
-import { promisify } from 'node:util'
 import { eventually } from '../../support/eventually.ts'
 
 export interface BuildOptions {
@@ -69,19 +68,31 @@ async function buildInto(target: string, folder: string, options: BuildOptions):
   removeOld(join(target, '..'), basename(folder))
   process.stderr.write(`building the programs of ${basename(folder)}; this takes minutes the first time\n`)
   const ldflags = ['-s', '-w', ...(options.ldflags ?? [])].join(' ')
-  const args = ['build', '-trimpath', '-buildvcs=false', `-ldflags=${ldflags}`, '-o', `${half}/`, './...']
-  await promisify(execFile)('nice', ['-n', '10', 'go', ...args], {
-    cwd: folder,
-    timeout: BUILD_DEADLINE_MS,
-    maxBuffer: 64 << 20,
-  }).catch((error: unknown) => {
-    const { stderr = '', message } = error as { stderr?: string; message: string }
-    throw new Error(`the Go module ${basename(folder)} does not build:\n${stderr.slice(-4000) || message}`)
-  })
+  const done = await runGo(folder, 'build', [`-ldflags=${ldflags}`, '-o', `${half}/`])
+  if (done.code !== 0) throw new Error(`the Go module ${basename(folder)} does not build:\n${done.stderr.slice(-4000)}`)
   for (const [program, names] of Object.entries(options.names ?? {})) {
     for (const name of names) linkSync(join(half, program), join(half, name))
   }
   renameSync(half, target)
+}
+
+export interface GoRun {
+  readonly code: number
+  readonly stdout: string
+  /** What Go said about it, or why it could not be run. */
+  readonly stderr: string
+}
+
+/** Runs Go over all packages of a module, always with the same flags: what one run has compiled serves the next. */
+export function runGo(folder: string, verb: 'build' | 'vet' | 'test', flags: readonly string[] = []): Promise<GoRun> {
+  const args = ['-n', '10', 'go', verb, '-trimpath', '-buildvcs=false', ...flags, './...']
+  const options = { cwd: folder, timeout: BUILD_DEADLINE_MS, maxBuffer: 64 << 20 }
+  return new Promise((resolve) => {
+    execFile('nice', args, options, (error, stdout, stderr) => {
+      const code = error === null ? 0 : Number(error.code) || 1
+      resolve({ code, stdout, stderr: stderr === '' ? (error?.message ?? '') : stderr })
+    })
+  })
 }
 
 /** Of all that the programs are made from: sources, the pinned modules, the compiler, the options. */

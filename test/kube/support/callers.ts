@@ -80,8 +80,19 @@ export const REQUEST_POD: Json = {
   },
 }
 
-/** Makes the namespace with the pods in it, and waits until all are ready. */
+/** The same pod, or template of pods, bound to a node. */
+export function onNode(pod: Json, nodeName: string): Json {
+  return { ...pod, spec: { ...(pod as { spec: Json }).spec, nodeName } }
+}
+
+/** Makes the namespace with the pods in it. */
 export async function openNamespace(site: Site, namespace: string, deployment: Json): Promise<void> {
+  await openForCalls(site, namespace)
+  await site.api.apply(`/apis/apps/v1/namespaces/${namespace}/deployments/hello`, deployment)
+}
+
+/** Makes the namespace with nothing in it but the pod to call from; on that node, when one is named. */
+export async function openForCalls(site: Site, namespace: string, node?: string): Promise<void> {
   await site.api.apply(`/api/v1/namespaces/${namespace}`, {
     apiVersion: 'v1',
     kind: 'Namespace',
@@ -89,8 +100,8 @@ export async function openNamespace(site: Site, namespace: string, deployment: J
   })
   // Pods are refused until the namespace has its ServiceAccount.
   await eventually(() => site.api.find(`/api/v1/namespaces/${namespace}/serviceaccounts/default`))
-  await site.api.apply(`/apis/apps/v1/namespaces/${namespace}/deployments/hello`, deployment)
-  await site.api.apply(`/api/v1/namespaces/${namespace}/pods/request`, REQUEST_POD)
+  const pod = node === undefined ? REQUEST_POD : onNode(REQUEST_POD, node)
+  await site.api.apply(`/api/v1/namespaces/${namespace}/pods/request`, pod)
 }
 
 interface PodObject {
@@ -130,6 +141,8 @@ export interface Call {
   readonly host: string
   readonly port?: number
   readonly protocol?: 'tcp' | 'udp'
+  /** Default 4. */
+  readonly family?: 4 | 6
   readonly times?: number
 }
 
@@ -138,9 +151,9 @@ export interface Call {
  * "nobody" when a call had no answer: such as "c1 c2".
  */
 export async function callers(site: Site, call: Call): Promise<string> {
-  const { namespace, host, port = 42, protocol = 'tcp', times = 10 } = call
-  const nc =
-    protocol === 'tcp' ? `nc -4 -w 2 ${host} ${port} < /dev/null` : `echo hi | nc -4 -u -w 2 -W 1 ${host} ${port}`
+  const { namespace, host, port = 42, protocol = 'tcp', family = 4, times = 10 } = call
+  const to = `-w 2 ${host} ${port}`
+  const nc = protocol === 'tcp' ? `nc -${family} ${to} < /dev/null` : `echo hi | nc -${family} -u -W 1 ${to}`
   const once = `answer=$(${nc} 2> /dev/null); echo "\${answer:-nobody}"`
   const output = await inRequestPod(site, namespace, `for i in $(seq ${times}); do ${once}; done`)
   return [...new Set(output.split('\n').filter((line) => line !== ''))].sort().join(' ')

@@ -95,15 +95,25 @@ export async function isBare(t: Test, place: Place, directory: string, crds: 'ke
     [],
     `${name}: all objects are as before: node labels, cluster DNS to the byte, nothing Terminating`,
   )
-  const late = async (): Promise<boolean> => dumpDifference(objects, await dumpObjects(site.api)).some(isReadiness)
-  await eventually(async () => !(await late()), {
-    deadlineMs: 30_000,
-    intervalMs: 500,
-    say: 'cluster DNS is as before',
-  })
+  t.strictSame(await lateDns(place), [], `${name}: cluster DNS is ready as before`)
   t.equal(difference.some(isCrd), crds === 'kept', `${name}: the CRDs are ${crds}`)
   t.equal(dumpNode(node), kernel, `${name}: the node's kernel is as before`)
   t.strictSame(sealaneFiles(join(directory, name), node.name), [], `${name}: nothing of ours is in its files`)
+}
+
+/** What still differs in the slices of cluster DNS after waiting for it: nothing, when it is back. */
+async function lateDns({ objects, site }: Place): Promise<readonly string[]> {
+  const look = async (): Promise<readonly string[]> =>
+    dumpDifference(objects, await dumpObjects(site.api)).filter(isReadiness)
+  const back = eventually(async () => (await look()).length === 0, {
+    deadlineMs: 90_000,
+    intervalMs: 500,
+    say: 'cluster DNS is as before',
+  })
+  return await back.then(
+    () => [],
+    () => look(),
+  )
 }
 
 /** Cluster DNS reads its settings again, and may be late for a probe; that it is back is waited for. */

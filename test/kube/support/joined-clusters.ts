@@ -21,7 +21,7 @@ export async function startJoinedClusters(init: JoinedClustersInit): Promise<Joi
   say(`starting ${rows.map(({ name }) => name).join(' and ')}`)
   const world = await startClusters({ directory, rows })
   try {
-    await installAndJoin(world, directory, say)
+    await joinClusters(world, directory, say)
     const parts = world.clusters.map(({ row, plane }) => ({ context: row.name, path: plane.kubeconfig }))
     return { ...world, kubeconfig: mergeKubeconfigs(join(directory, 'kubeconfig'), parts) }
   } catch (error) {
@@ -30,7 +30,8 @@ export async function startJoinedClusters(init: JoinedClustersInit): Promise<Joi
   }
 }
 
-async function installAndJoin(
+/** What a user does on clusters that are there: a broker on the first, a token, a join for each. */
+export async function joinClusters(
   { clusters }: TestClusters,
   directory: string,
   say: (line: string) => void,
@@ -46,7 +47,8 @@ async function installAndJoin(
   writeFileSync(tokenFile, stdout.trim().split(' ').at(-1) ?? '', { mode: 0o600 })
   for (const { row, plane } of clusters) {
     say(`sealane join on ${row.name}`)
-    const at = ['--kubeconfig', plane.kubeconfig, '--cluster-id', row.name, '--pod-cidr', row.podCIDR]
+    const pods = row.podCIDR.split(',').flatMap((cidr) => ['--pod-cidr', cidr])
+    const at = ['--kubeconfig', plane.kubeconfig, '--cluster-id', row.name, ...pods]
     await sealane(['join', ...at, '--token-file', tokenFile, '--yes', ...image])
   }
 }

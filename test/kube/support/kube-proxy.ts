@@ -11,7 +11,7 @@ export interface KubeProxyInit {
   readonly netns: string
   /** For the log. */
   readonly directory: string
-  /** The whole range of the cluster's pods: what comes from elsewhere to a Service is masqueraded. */
+  /** The whole ranges of the cluster's pods, with commas between: what comes from elsewhere to a Service is masqueraded. */
   readonly podCIDR?: string
   /** Default nftables. */
   readonly mode?: 'nftables' | 'iptables' | 'ipvs'

@@ -48,6 +48,11 @@ export const SCHEMA_ROWS: readonly { readonly object: KubeObject; readonly want:
   { object: endpoint({ name: 'milano.n1.example.org-lane255', node: 'n1.example.org', lane: 255 }), want: '' },
   { object: endpoint({ name: 'milano.n1-lane256', lane: 256 }), want: 'spec.lane' },
   { object: endpoint({ node: 'n2' }), want: 'metadata.name is <cluster>.<node>-lane<number>' },
+  ...['lane1', 'lane00', 'lane', 'lane-0', 'lane0.x', 'lane0-milano.n1-lane0'].map((end) => ({
+    object: endpoint({ name: `milano.n1-${end}` }),
+    want: 'metadata.name is <cluster>.<node>-lane<number>',
+  })),
+  { object: endpoint({ name: 'milano.n1-lane25', lane: 2 }), want: 'metadata.name is <cluster>.<node>-lane<number>' },
   { object: endpoint({ publicKey: 'short' }), want: 'spec.publicKey' },
   { object: endpoint({ publicKey: `${'A'.repeat(42)}B=` }), want: 'spec.publicKey' },
   {

@@ -40,7 +40,7 @@ function tables(ruleset: string): string[] {
   return ruleset.split(/^(?=table )/m).filter((table) => !KUBE_PROXY.test(table))
 }
 
-/** The bridge has the address of whichever pod's device is lowest. */
+/** The bridge has the address of whichever pod's device is lowest, and no carrier (linkdown) without pods. */
 const BRIDGE = /\bcni0\b/
 const POD = /\bpod[0-9a-f]{8}\b/
 
@@ -48,6 +48,6 @@ function withoutPods(text: string): string {
   return text
     .split('\n')
     .filter((line) => !POD.test(line) && !(BRIDGE.test(line) && /fe80|link\/ether/.test(line)))
-    .map((line) => line.replace(/^\d+: /, ''))
+    .map((line) => line.replace(/^\d+: /, '').replace(/ linkdown\b/, ''))
     .join('\n')
 }

@@ -18,8 +18,8 @@ export interface Image {
   readonly workingDir?: string
   readonly uid?: number
   readonly gid?: number
-  /** Paths of this machine that the container sees too, read-only. */
-  readonly paths?: readonly string[]
+  /** Path in the container → file or folder of this machine that is seen there, read-only. */
+  readonly paths?: Readonly<Record<string, string>>
   /** Devices beside the usual ones, such as /dev/net/tun. */
   readonly devices?: readonly string[]
 }

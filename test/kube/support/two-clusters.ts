@@ -2,12 +2,11 @@
  * Real clusters that can reach each other: control planes, nodes with pods, kube-proxy and CoreDNS, each node a network
  * namespace on one bridge. What a CNI would do is done with routes and a masquerade rule, as flannel's host-gw does.
  */
-import { execFileSync } from 'node:child_process'
 import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
-import { eventually } from '../../support/eventually.ts'
 import { ROOT } from '../../support/source-tree.ts'
 import { coreDnsProgram } from '../coredns/run-coredns.ts'
+import { type NodePlace, actAsCni } from './act-as-cni.ts'
 import { CORE_DNS_IMAGE, coreDnsObjects } from './core-dns-objects.ts'
 import { type ControlPlane, startControlPlane } from './control-plane.ts'
 import { type Etcd, startEtcd } from './etcd.ts'
@@ -17,7 +16,9 @@ import { type Underlay, makeUnderlay } from './underlay.ts'
 
 export interface ClusterRow {
   readonly name: string
+  /** One range, or one of each family with a comma between, IPv4 first. */
   readonly podCIDR: string
+  /** The same families. */
   readonly serviceCIDR: string
   /** Names of its nodes; the control plane runs on the first. */
   readonly nodes: readonly string[]
@@ -51,6 +52,22 @@ export const OVERLAPPING: readonly ClusterRow[] = FLAT.map((row) => ({
   podCIDR: '10.42.0.0/16',
   serviceCIDR: '10.43.0.0/16',
 }))
+
+/** FLAT with IPv6 beside IPv4: pods, Services and nodes have addresses of both. */
+export const DUAL: readonly ClusterRow[] = [
+  {
+    name: 'c1',
+    podCIDR: '10.42.0.0/16,fd00:42::/48',
+    serviceCIDR: '10.43.0.0/16,fd00:43::/112',
+    nodes: ['c1n1'],
+  },
+  {
+    name: 'c2',
+    podCIDR: '10.52.0.0/16,fd00:52::/48',
+    serviceCIDR: '10.53.0.0/16,fd00:53::/112',
+    nodes: ['c2n1'],
+  },
+]
 
 export interface TestClustersInit {
   readonly directory: string
@@ -101,8 +118,7 @@ async function startCluster({
   stops,
 }: ClusterInit): Promise<TestCluster> {
   mkdirSync(directory, { recursive: true })
-  const places = row.nodes.map((name, i) => ({ name, address: `192.0.2.${index * 10 + i + 1}`, netns: '' }))
-  for (const place of places) place.netns = underlay.addNode(place.name, `${place.address}/24`)
+  const places = row.nodes.map((name, i) => placeNode(name, index * 10 + i + 1, row, underlay))
   const [first] = places
   if (first === undefined) throw new Error(`cluster ${row.name} has no node`)
   const plane = await startControlPlane({
@@ -112,18 +128,18 @@ async function startCluster({
     serviceCIDR: row.serviceCIDR,
     podCIDR: row.podCIDR,
     netns: first.netns,
-    listen: first.address,
+    listen: first.addresses[0],
     scheduler: true,
   })
   stops.push(() => plane.stop())
-  const clusterDns = row.serviceCIDR.replace(/\.0\/\d+$/, '.10')
+  const clusterDns = row.serviceCIDR.replace(/\.0\/\d+(,.*)?$/, '.10')
   const nodes: KubeNode[] = []
   for (const place of places) {
     const node = await startNode({
       name: place.name,
       cluster: plane,
       netns: place.netns,
-      addresses: [place.address],
+      addresses: place.addresses,
       directory,
       images,
       clusterDns: [clusterDns],
@@ -141,10 +157,20 @@ async function startCluster({
     })
     stops.push(() => proxy.stop())
   }
-  await actAsCni(plane, row, places, underlay)
+  await actAsCni(plane, row.podCIDR, places, underlay)
   for (const object of coreDnsObjects(clusterDns)) await plane.api.apply(object.path, { ...object.body })
   for (const name of VOLUMES) await plane.api.apply(`/api/v1/persistentvolumes/${name}`, volume(name))
   return { row, plane, nodes }
+}
+
+/** Makes the namespace of a node. An IPv6 address only where the cluster has that family, as a real node would. */
+function placeNode(name: string, number: number, { podCIDR }: ClusterRow, underlay: Underlay): NodePlace {
+  const addresses: NodePlace['addresses'] = [
+    `192.0.2.${number}`,
+    ...(podCIDR.includes(':') ? [`2001:db8::${number}`] : []),
+  ]
+  const netns = underlay.addNode(name, ...addresses.map((address) => `${address}/${address.includes(':') ? 64 : 24}`))
+  return { name, addresses, netns }
 }
 
 /** What a storage class would make: a claim takes one of them, and none twice. */
@@ -165,48 +191,19 @@ function volume(name: string): Readonly<Record<string, unknown>> {
   }
 }
 
-interface NodeObject {
-  readonly spec: { readonly podCIDR?: string }
-}
-
-/** Routes between the nodes' pods, and masquerading of what leaves the pod range. */
-async function actAsCni(
-  plane: ControlPlane,
-  { podCIDR }: ClusterRow,
-  places: readonly { readonly name: string; readonly address: string; readonly netns: string }[],
-  underlay: Underlay,
-): Promise<void> {
-  for (const place of places) {
-    const own = await eventually(
-      async () => (await plane.api.get<NodeObject>(`/api/v1/nodes/${place.name}`)).spec.podCIDR,
-    )
-    for (const other of places) if (other !== place) underlay.route(other.name, own, place.address)
-    const rules = `table ip cni {
-      chain post { type nat hook postrouting priority srcnat; ip saddr ${podCIDR} ip daddr != ${podCIDR} masquerade; }
-    }`
-    inNode(place.netns, ['sysctl', '-qw', 'net.ipv4.ip_forward=1'])
-    inNode(place.netns, ['nft', '-f', '-'], rules)
-  }
-}
-
-function inNode(netns: string, argv: readonly string[], input = ''): string {
-  return execFileSync('ip', ['netns', 'exec', netns, ...argv], {
-    input,
-    encoding: 'utf8',
-    stdio: ['pipe', 'pipe', 'pipe'],
-  })
-}
+/** Where the image of the Containerfile has it, so that the checkout may lie anywhere. */
+const IMAGE_ROOT = '/opt/sealane'
 
 async function testImages(): Promise<Readonly<Record<string, Image>>> {
   const coreDns = await coreDnsProgram()
   return {
     [SEALANE_IMAGE]: {
       root: 'host',
-      entrypoint: [join(ROOT, 'bin/sealane')],
-      env: { PATH: `${join(ROOT, 'bin')}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin` },
-      paths: [ROOT],
+      entrypoint: [`${IMAGE_ROOT}/bin/sealane`],
+      env: { PATH: `${IMAGE_ROOT}/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin` },
+      paths: { [IMAGE_ROOT]: ROOT },
       devices: ['/dev/net/tun'],
     },
-    [CORE_DNS_IMAGE]: { root: 'host', entrypoint: [coreDns], paths: [coreDns] },
+    [CORE_DNS_IMAGE]: { root: 'host', entrypoint: ['/coredns'], paths: { '/coredns': coreDns } },
   }
 }

@@ -11,8 +11,8 @@ export interface Underlay {
   readonly prefix: string
   /** Namespace of the bridge `wan`, for what stands between the nodes. */
   readonly wan: string
-  /** Makes a node's namespace with `address`, such as 192.0.2.11/24, on eth0, and gives its name. */
-  addNode(name: string, address: string): string
+  /** Makes a node's namespace with the addresses, such as 192.0.2.11/24, on eth0, and gives its name. */
+  addNode(name: string, ...addresses: readonly string[]): string
   /** In one node's namespace: packets for `prefix` go to the node with that address. */
   route(node: string, prefix: string, via: string): void
   /** Ends all processes in the namespaces and removes them. Also happens when this process exits. */
@@ -35,14 +35,18 @@ export function makeUnderlay(): Underlay {
   return {
     prefix,
     wan,
-    addNode(name, address) {
+    addNode(name, ...addresses) {
       const netns = `${prefix}-${name}`
       const port = `port${count++}`
       ip('netns', 'add', netns)
       ip('-n', wan, 'link', 'add', port, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', netns)
       ip('-n', wan, 'link', 'set', port, 'master', 'wan', 'up')
       ip('-n', netns, 'link', 'set', 'lo', 'up')
-      ip('-n', netns, 'address', 'add', address, 'dev', 'eth0', ...(address.includes(':') ? ['nodad'] : []))
+      for (const address of addresses) {
+        // Without the search for duplicates: an address could not be used for a second or two.
+        const duplicates = address.includes(':') ? ['nodad'] : []
+        ip('-n', netns, 'address', 'add', address, 'dev', 'eth0', ...duplicates)
+      }
       ip('-n', netns, 'link', 'set', 'eth0', 'up')
       return netns
     },

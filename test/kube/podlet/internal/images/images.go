@@ -20,8 +20,8 @@ type Image struct {
 	WorkingDir string            `json:"workingDir,omitempty"`
 	UID        int               `json:"uid,omitempty"`
 	GID        int               `json:"gid,omitempty"`
-	// Paths of the machine that the container sees too, read-only, at the same place.
-	Paths []string `json:"paths,omitempty"`
+	// Paths in the container, each with the file or folder of the machine that is seen there, read-only.
+	Paths map[string]string `json:"paths,omitempty"`
 	// Devices that the container may use beside the usual ones, such as /dev/net/tun.
 	Devices []string `json:"devices,omitempty"`
 }

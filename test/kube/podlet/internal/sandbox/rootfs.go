@@ -2,8 +2,10 @@ package sandbox
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -14,8 +16,8 @@ import (
 type RootFS struct {
 	// At is an empty folder of the machine to build on. The mount is seen by the container alone.
 	At string
-	// Paths of the machine, read-only at the same place, beside its programs.
-	Paths []string
+	// Paths in the container, each with what is seen there of the machine, read-only, beside its programs.
+	Paths map[string]string
 	// Devices beside the usual ones.
 	Devices []string
 	Binds   []Bind
@@ -76,8 +78,8 @@ func (root *RootFS) programs() error {
 			return err
 		}
 	}
-	for _, path := range root.Paths {
-		if err := root.bind(Bind{Source: path, Target: path, ReadOnly: true}); err != nil {
+	for _, path := range slices.Sorted(maps.Keys(root.Paths)) {
+		if err := root.bind(Bind{Source: root.Paths[path], Target: path, ReadOnly: true}); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,56 @@
+/** The Go programs of the test tree pass what Go itself can say about them: gofmt, vet, and their own tests. */
+import { execFileSync } from 'node:child_process'
+import { existsSync, readdirSync } from 'node:fs'
+import { dirname, join, relative } from 'node:path'
+import t from 'tap'
+import { type GoRun, goVersion, runGo } from './support/build-programs.ts'
+
+const HERE = import.meta.dirname
+// Downloads what it tests: run by `npm run test:conformance` alone.
+const DOWNLOADS = ['conformance']
+const noGo = goVersion() === undefined ? 'needs Go' : false
+
+t.setTimeout(1_200_000)
+
+const files = readdirSync(HERE, { recursive: true, encoding: 'utf8' })
+const modules = files
+  .filter((path) => /(^|\/)go\.mod$/.test(path))
+  .map((path) => join(HERE, dirname(path)))
+  .filter((folder) => !DOWNLOADS.includes(relative(HERE, folder)))
+  .sort()
+
+t.test('the Go modules are found', async (t) => {
+  const names = modules.map((folder) => relative(HERE, folder))
+  t.strictSame(names, ['', 'coredns', 'podlet', 'render'])
+})
+
+t.test('gofmt has nothing to change', { skip: noGo }, async (t) => {
+  t.equal(execFileSync('gofmt', ['-l', HERE], { encoding: 'utf8' }), '')
+})
+
+for (const folder of modules) {
+  const name = relative(HERE, folder) || 'kube'
+  t.test(`the Go module ${name}`, { skip: noGo }, async (t) => {
+    const vetted = await runGo(folder, 'vet')
+    t.strictSame(outcome(vetted), { code: 0, said: '' }, 'go vet has nothing to say')
+    // What vet can say has just been said.
+    const tested = await runGo(folder, 'test', ['-vet=off'])
+    t.strictSame(outcome(tested), { code: 0, said: '' }, tested.stdout)
+    const passed = [...tested.stdout.matchAll(/^ok\s+\S+\/(\S+)/gm)].map(([, last = '']) => last)
+    t.strictSame(passed.sort(), testedPackages(folder), 'every package that has tests has passed them')
+  })
+}
+
+/** Without what Go fetches the first time. */
+function outcome({ code, stderr }: GoRun): { readonly code: number; readonly said: string } {
+  return { code, said: stderr.replaceAll(/^go: downloading .*\n/gm, '') }
+}
+
+/** Names of the folders with Go tests; those of modules inside the module are not its own. */
+function testedPackages(folder: string, top = true): string[] {
+  if (!top && existsSync(join(folder, 'go.mod'))) return []
+  const entries = readdirSync(folder, { withFileTypes: true })
+  const inside = entries.flatMap((one) => (one.isDirectory() ? testedPackages(join(folder, one.name), false) : []))
+  const own = entries.some(({ name }) => name.endsWith('_test.go')) ? [folder.split('/').at(-1) ?? ''] : []
+  return [...own, ...inside].sort()
+}

@@ -1,0 +1,335 @@
+/**
+ * Nodes that become gateways and stop being ones, on two joined clusters with real packets. The other cluster calls after
+ * every move, and five times a second while a lane is handed over; whoever loses the label is clean, whoever gets it
+ * carries on with the same lane.
+ */
+import { execFileSync } from 'node:child_process'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import type { Gateway } from '../../model/objects.ts'
+import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { type Site, callers, helloDeployment, helloService, openNamespace, readyPods } from './support/callers.ts'
+import { joinClusters } from './support/joined-clusters.ts'
+import type { Json, KubeObject } from './support/kube-request.ts'
+import type { KubeNode } from './support/node.ts'
+import { dumpNode, sealaneFiles } from './support/node-dump.ts'
+import { podletMissing } from './support/podlet-world.ts'
+import { refusedByApiServer } from './support/pod-logs.ts'
+import { sealane } from './support/sealane-command.ts'
+import { awaitImport, exportService } from './support/service-imports.ts'
+import { callSteadily } from './support/steady-calls.ts'
+import { type ClusterRow, type TestCluster, type TestClusters, startClusters } from './support/two-clusters.ts'
+
+t.setTimeout(900_000)
+
+/** The broker is on the first; the gateways of the second move. Its control plane is on c2n1, pods and all. */
+const ROWS: readonly ClusterRow[] = [
+  { name: 'c1', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['c1n1'] },
+  { name: 'c2', podCIDR: '10.52.0.0/16', serviceCIDR: '10.53.0.0/16', nodes: ['c2n1', 'c2n2'] },
+]
+
+const SYSTEM = 'sealane-system'
+const OURS = '/apis/sealane.io/v1alpha1'
+const LABEL = 'sealane.io/gateway'
+const HOST = 'hello.demo.svc.clusterset.local'
+/** Between two answers while a lane is handed over to a gateway that is there. Two or three seconds on two busy cores. */
+const LONGEST_GAP_MS = 10_000
+
+interface World {
+  readonly directory: string
+  readonly clusters: TestClusters
+  /** Calls. */
+  readonly there: Site
+  /** Is called, and its gateways move. */
+  readonly here: Site
+  readonly nodes: readonly [KubeNode, KubeNode]
+  /** Kernels of all nodes before anything of ours came. */
+  readonly kernels: ReadonlyMap<string, string>
+}
+
+t.test('nodes come and go', { skip: podletMissing() ?? false, timeout: 900_000 }, async (t) => {
+  const world = await startWorld(t)
+  await answered(world, 'before anything moves')
+  await t.test('what nodes tell belongs to their Nodes', (t) => owned(t, world))
+  await t.test('the gateway moves to another node', (t) => moved(t, world))
+  await t.test('the lane of a gateway changes, and changes back', (t) => otherLane(t, world))
+  await t.test('one takes over before the other stops', (t) => takenOver(t, world))
+  await t.test('a gateway is lost, and another node replaces it', (t) => replaced(t, world))
+  await t.test('the lost machine comes back', (t) => returned(t, world))
+  await t.test('leaving', (t) => left(t, world))
+})
+
+async function startWorld(t: Test): Promise<World> {
+  const directory = temporaryFolder(t)
+  const clusters = await startClusters({ directory, rows: ROWS })
+  t.teardown(() => clusters.stop())
+  const [first, second] = clusters.clusters
+  const [a, b] = second?.nodes ?? []
+  if (first === undefined || second === undefined || a === undefined || b === undefined) throw new Error('too few')
+  const [there, here] = [siteOf(first), siteOf(second)]
+  await Promise.all([openNamespace(there, 'demo', helloDeployment('c1')), openNamespace(here, 'demo', onNode(a.name))])
+  await Promise.all([readyPods(there, 'demo', 2), readyPods(here, 'demo', 2)])
+  const kernels = new Map(clusters.clusters.flatMap(({ nodes }) => nodes.map((node) => [node.name, dumpNode(node)])))
+  await joinClusters(clusters, directory, (line) => t.comment(line))
+  await here.api.apply('/api/v1/namespaces/demo/services/hello', helloService('hello'))
+  await exportService(here, 'demo', 'hello')
+  await awaitImport(there, 'demo', 'hello')
+  // Joining chose one; the story begins with the first.
+  for (const { name } of [a, b]) await label(here, name, name === a.name ? '0' : null)
+  await eventually(async () => (await gateways(here)) === a.name, {
+    deadlineMs: 60_000,
+    say: `${a.name} is the gateway`,
+  })
+  return { directory, clusters, there, here, nodes: [a, b], kernels }
+}
+
+function siteOf({ row, plane }: TestCluster): Site {
+  return { name: row.name, api: plane.api, kubeconfig: plane.kubeconfig }
+}
+
+/** The pods that answer stay where they are while gateways move. */
+function onNode(node: string): Json {
+  const deployment = helloDeployment('c2') as { spec: { template: { spec: Json } } } & Json
+  const template = { ...deployment.spec.template, spec: { ...deployment.spec.template.spec, nodeName: node } }
+  return { ...deployment, spec: { ...deployment.spec, template } }
+}
+
+async function label({ api }: Site, node: string, lane: string | null): Promise<void> {
+  await api.merge(`/api/v1/nodes/${node}`, { metadata: { labels: { [LABEL]: lane } } })
+}
+
+/** A new connection from the other cluster is answered; gives how long that took. */
+async function answered({ there }: World, say: string): Promise<number> {
+  const began = performance.now()
+  const call = { namespace: 'demo', host: HOST, times: 1 }
+  await eventually(async () => (await callers(there, call)) === 'c2', { deadlineMs: 90_000, intervalMs: 100, say })
+  return performance.now() - began
+}
+
+async function names({ api }: Site, plural: string): Promise<string> {
+  const objects = await api.list(`${OURS}/${plural}`)
+  return objects
+    .map(({ metadata }) => metadata.name)
+    .sort()
+    .join(' ')
+}
+
+const gateways = (site: Site): Promise<string> => names(site, 'gateways')
+const endpoints = async (site: Site): Promise<string> =>
+  (await names(site, 'endpoints'))
+    .split(' ')
+    .filter((name) => name.startsWith('c2.'))
+    .join(' ')
+
+/** Waits until both clusters know this cluster's lanes so. */
+async function told({ here, there }: World, want: string, nodes: string): Promise<void> {
+  await eventually(async () => (await gateways(here)) === nodes, { deadlineMs: 60_000, say: `gateways are ${nodes}` })
+  for (const site of [here, there]) {
+    await eventually(async () => (await endpoints(site)) === want, {
+      deadlineMs: 60_000,
+      say: `${site.name} knows of ${want}`,
+    })
+  }
+}
+
+/** Devices, tables, routes, rules and files of a gateway on a node; '' when there are none. */
+function laneTraces({ directory }: World, { netns, name }: KubeNode): string {
+  const inside = (...argv: string[]): string =>
+    execFileSync('ip', ['netns', 'exec', netns, ...argv], { encoding: 'utf8', stdio: ['ignore', 'pipe', 'ignore'] })
+  const found = [
+    ...(inside('ip', '-o', 'link').match(/sealane\d+/g) ?? []),
+    ...(inside('nft', 'list', 'tables').match(/sealane_gateway/g) ?? []),
+    ...(inside('ip', 'route', 'show', 'table', 'all').match(/^.*\btable 7311\b.*$/gm) ?? []),
+    ...(inside('ip', 'rule').match(/^.*\blookup 7311\b.*$/gm) ?? []),
+    ...sealaneFiles(join(directory, 'c2'), name).filter((file) => /^lane|^gateway/.test(file)),
+  ]
+  return found.join('\n')
+}
+
+async function cleaned(t: Test, world: World, node: KubeNode): Promise<void> {
+  await eventually(() => laneTraces(world, node) === '', { deadlineMs: 30_000, say: `${node.name} is clean` }).catch(
+    () => undefined,
+  )
+  t.equal(laneTraces(world, node), '', `nothing of a gateway is left on ${node.name}`)
+}
+
+async function owned(t: Test, { here }: World): Promise<void> {
+  for (const [plural, name, node] of [
+    ['endpoints', 'c2.c2n1-lane0', 'c2n1'],
+    ['gateways', 'c2n1', 'c2n1'],
+    ['routeagents', 'c2n1', 'c2n1'],
+    ['routeagents', 'c2n2', 'c2n2'],
+  ] as const) {
+    const [object, owner] = await Promise.all([
+      here.api.get(`${OURS}/${plural}/${name}`),
+      here.api.get(`/api/v1/nodes/${node}`),
+    ])
+    const { uid } = owner.metadata
+    t.strictSame(object.metadata['ownerReferences'], [{ apiVersion: 'v1', kind: 'Node', name: node, uid }], name)
+  }
+  t.equal((await here.api.get(`${OURS}/endpoints/c1.c1n1-lane0`)).metadata['ownerReferences'], undefined, 'mirrored')
+}
+
+async function moved(t: Test, world: World): Promise<void> {
+  const { here, nodes } = world
+  const [a, b] = nodes
+  t.not(laneTraces(world, a), '', 'a gateway has traces')
+  await label(here, a.name, null)
+  await told(world, '', '')
+  await cleaned(t, world, a)
+  await label(here, b.name, '0')
+  const ms = await answered(world, `${b.name} carries the lane`)
+  t.comment(`served again ${(ms / 1000).toFixed(1)} s after the label of the new gateway`)
+  await told(world, `c2.${b.name}-lane0`, b.name)
+  await cleaned(t, world, a)
+}
+
+interface PodObject extends KubeObject {
+  readonly spec: { readonly nodeName?: string }
+  readonly status: { readonly containerStatuses?: readonly { readonly restartCount: number }[] }
+}
+
+function podsOf({ api }: Site, part: string): Promise<readonly PodObject[]> {
+  const selector = encodeURIComponent(`app.kubernetes.io/component=${part}`)
+  return api.list<PodObject>(`/api/v1/namespaces/${SYSTEM}/pods?labelSelector=${selector}`)
+}
+
+async function nodesOf(site: Site, part: string): Promise<readonly string[]> {
+  return (await podsOf(site, part)).map(({ spec }) => spec.nodeName ?? '').sort()
+}
+
+async function gatewayPod({ here }: World, node: string): Promise<PodObject | undefined> {
+  return (await podsOf(here, 'gateway')).find(({ spec }) => spec.nodeName === node)
+}
+
+/** Lane 1 has nobody at its other end here; what counts is that the node follows, in the same process. */
+async function otherLane(t: Test, world: World): Promise<void> {
+  const [, b] = world.nodes
+  const before = await gatewayPod(world, b.name)
+  await label(world.here, b.name, '1')
+  await told(world, `c2.${b.name}-lane1`, b.name)
+  await eventually(() => !laneTraces(world, b).includes('lane0'), { deadlineMs: 30_000, say: 'lane 0 is gone' })
+  t.match(laneTraces(world, b), /^lane1\.key$/m)
+  await label(world.here, b.name, '0')
+  await told(world, `c2.${b.name}-lane0`, b.name)
+  await answered(world, 'back on lane 0')
+  const after = await gatewayPod(world, b.name)
+  t.equal(after?.metadata.uid, before?.metadata.uid, 'by the same pod')
+  t.equal(after?.status.containerStatuses?.[0]?.restartCount, 0, 'which did not start anew')
+}
+
+async function takenOver(t: Test, world: World): Promise<void> {
+  const { here, there, nodes } = world
+  const [a, b] = nodes
+  const calls = await callSteadily(there, 'demo', HOST, 'c2')
+  await label(here, a.name, '0')
+  await told(world, `c2.${a.name}-lane0 c2.${b.name}-lane0`, `${a.name} ${b.name}`)
+  // Before the other is gone and whatever their names are.
+  await servesAlone(t, world, { server: a, other: b })
+  await label(here, b.name, null)
+  await told(world, `c2.${a.name}-lane0`, a.name)
+  await cleaned(t, world, b)
+  await answered(world, `${a.name} alone`)
+  await label(here, b.name, '0')
+  await servesAlone(t, world, { server: b, other: a })
+  await label(here, a.name, null)
+  await told(world, `c2.${b.name}-lane0`, b.name)
+  await answered(world, `${b.name} alone`)
+  const { calls: count, unanswered, longestGapMs } = await calls.stop()
+  t.comment(`${unanswered} of ${count} calls had no answer; the longest gap was ${longestGapMs} ms`)
+  t.ok(longestGapMs < LONGEST_GAP_MS, `no gap of ${LONGEST_GAP_MS} ms: the longest was ${longestGapMs} ms`)
+  for (const site of [world.there, here]) {
+    t.strictSame(await refusedByApiServer(site.api, SYSTEM), [], `${site.name}: nothing was refused`)
+  }
+}
+
+/** Waits until the other cluster is up to `server`, and sees that what it calls comes in there and not at `other`. */
+async function servesAlone(
+  t: Test,
+  world: World,
+  { server, other }: { readonly server: KubeNode; readonly other: KubeNode },
+): Promise<void> {
+  const want = `c2.${server.name}-lane0 up`
+  await eventually(async () => (await connections(world.there)) === want, { deadlineMs: 60_000, say: want })
+  const before = [received(server), received(other)] as const
+  await answered(world, `two claim lane 0, ${server.name} came last`)
+  t.ok(received(server) > before[0], `${server.name} came last: calls come in there`)
+  t.equal(received(other), before[1], `nothing comes in at ${other.name}`)
+}
+
+/** The lanes of its gateways: the remote Endpoint and the state. */
+async function connections({ api }: Site): Promise<string> {
+  const objects = await api.list<Gateway & KubeObject>(`${OURS}/gateways`)
+  const all = objects.flatMap(({ status }) => status?.connections ?? [])
+  return all.map(({ endpoint, state }) => `${endpoint} ${state}`).join('\n')
+}
+
+/** Packets that have come out of lane 0 of a node, whichever WireGuard it is. */
+function received({ netns }: KubeNode): number {
+  const argv = ['netns', 'exec', netns, 'ip', '-j', '-s', 'link', 'show', 'dev', 'sealane0']
+  const [link] = JSON.parse(execFileSync('ip', argv, { encoding: 'utf8' })) as [LinkCounters]
+  return link.stats64.rx.packets
+}
+
+interface LinkCounters {
+  readonly stats64: { readonly rx: { readonly packets: number } }
+}
+
+/** The machine is gone without a word; then somebody takes its Node away. */
+async function replaced(t: Test, world: World): Promise<void> {
+  const { here, nodes } = world
+  const [a, b] = nodes
+  const agents = await nodesOf(here, 'agent')
+  t.strictSame(agents, [a.name, b.name], 'the agents are on both nodes')
+  await b.podlet.kill()
+  await label(here, a.name, '0')
+  const ms = await answered(world, 'the new gateway serves while the Node of the old one is still there')
+  t.comment(`served again ${(ms / 1000).toFixed(1)} s after the label of the new gateway, the old one dead`)
+  t.equal(await gateways(here), `${a.name} ${b.name}`, 'what the dead one told is still there')
+  await here.api.delete(`/api/v1/nodes/${b.name}`)
+  await told(world, `c2.${a.name}-lane0`, a.name)
+  await eventually(async () => (await names(here, 'routeagents')) === a.name, { deadlineMs: 30_000 })
+  t.equal(await names(here, 'routeagents'), a.name, 'all that it told went with its Node')
+  await answered(world, 'with the new one alone')
+}
+
+/** What its dead gateway left in its kernel is taken over, and taken out, by the next one. */
+async function returned(t: Test, world: World): Promise<void> {
+  const { here, nodes } = world
+  const [a, b] = nodes
+  b.podlet.start()
+  await b.ready()
+  const both = `${a.name} ${b.name}`
+  await eventually(async () => (await names(here, 'routeagents')) === both, {
+    deadlineMs: 90_000,
+    say: 'it tells again',
+  })
+  t.equal(await gateways(here), a.name, 'a machine that comes back without the label is no gateway')
+  await label(here, b.name, '0')
+  await told(world, `c2.${a.name}-lane0 c2.${b.name}-lane0`, both)
+  await label(here, b.name, null)
+  await told(world, `c2.${a.name}-lane0`, a.name)
+  await cleaned(t, world, b)
+  await answered(world, `${a.name} goes on`)
+}
+
+async function left(t: Test, world: World): Promise<void> {
+  const { clusters, kernels, directory } = world
+  for (const { row, plane, nodes } of [...clusters.clusters].reverse()) {
+    await sealane(['leave', '--kubeconfig', plane.kubeconfig])
+    for (const node of nodes) {
+      const before = withoutBridge(kernels.get(node.name) ?? '')
+      t.equal(withoutBridge(dumpNode(node)), before, `${node.name}: its kernel is as before`)
+      t.strictSame(sealaneFiles(join(directory, row.name), node.name), [], `${node.name}: no file is left`)
+    }
+  }
+}
+
+/** A machine that comes back as a new Node gets another pod range, and the bridge of its pods another address. */
+function withoutBridge(kernel: string): string {
+  return kernel
+    .split('\n')
+    .filter((line) => !/\bdev cni0\b/.test(line))
+    .join('\n')
+}

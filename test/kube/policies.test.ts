@@ -1,0 +1,241 @@
+/** The admission policies, on a real API server under the accounts that they are about. */
+import { readFileSync } from 'node:fs'
+import t, { type Test } from 'tap'
+import { eventually } from '../support/eventually.ts'
+import { CRDS, applyCrds, pathOf, planeWithShop } from './support/apply-manifests.ts'
+import { memberObjects } from './support/installed-objects.ts'
+import { kubeProgramsMissing } from './support/kube-programs.ts'
+import { type Json, type KubeObject, type KubeRequest, kubeRequest } from './support/kube-request.ts'
+import { endpoint, membership } from './support/manifest-objects.ts'
+
+t.setTimeout(600_000)
+
+const SYSTEM = 'sealane-system'
+
+t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false }, async (t) => {
+  const cluster = await planeWithShop(t)
+  const { api } = cluster
+  await applyCrds(api)
+  const objects = memberObjects()
+  for (const object of objects.filter(({ kind }) => kind === 'Namespace')) await api.apply(pathOf(object), object)
+  for (const object of objects) await api.apply(pathOf(object), object)
+
+  await t.test('the agent writes its own EndpointSlices only', async (t) => {
+    const agent = await cluster.apiAs({ serviceAccount: { namespace: SYSTEM, name: 'sealane-agent' } })
+    t.teardown(() => agent.close())
+    const path = (name: string): string => `/apis/discovery.k8s.io/v1/namespaces/shop/endpointslices/${name}`
+    await api.apply(path('theirs'), slice('theirs', 'endpointslice-controller.k8s.io'))
+    await agent.apply(path('ours'), slice('ours', 'agent.sealane.io'))
+    const refusal = /the agent writes only EndpointSlices with label/
+    await eventuallyRefused(t, () => agent.apply(path('new'), slice('new', 'someone')), refusal, 'creates')
+    await t.rejects(agent.apply(path('theirs'), slice('theirs', 'agent.sealane.io')), refusal, 'takes over')
+    await t.rejects(agent.delete(path('theirs')), refusal, 'deletes')
+    await agent.delete(path('ours'))
+    await api.delete(path('theirs'))
+  })
+
+  await t.test('a pod on a node writes the objects of that node only', async (t) => {
+    const token = await nodeToken(api, 'n1', 'sealane-gateway')
+    const { url, caFile } = cluster
+    const gateway = kubeRequest({ url, ca: readFileSync(caFile, 'utf8'), credentials: { token } })
+    t.teardown(() => gateway.close())
+    const group = '/apis/sealane.io/v1alpha1'
+    const own = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'n1' } }
+    await gateway.apply(`${group}/gateways/n1`, own)
+    const status = { version: '1', lanes: [], connections: [] }
+    await gateway.apply(`${group}/gateways/n1/status`, { ...own, status })
+    await member(api, { clusterId: 'roma' })
+    await tellEndpoint(gateway, 'roma.n1-lane0')
+    const refusal = /a pod on node n1 writes only the objects of that node/
+    const other = { ...own, metadata: { name: 'n2' } }
+    await eventuallyRefused(t, () => gateway.apply(`${group}/gateways/n2`, other), refusal, 'another gateway')
+    await api.apply(`${group}/gateways/n3`, { ...own, metadata: { name: 'n3' } })
+    await t.rejects(gateway.delete(`${group}/gateways/n3`), refusal, 'deletes another')
+    await t.rejects(
+      gateway.apply(`${group}/endpoints/roma.n2-lane0`, endpoint({ name: 'roma.n2-lane0', node: 'n2' })),
+      refusal,
+      'an endpoint of another node',
+    )
+    await t.test('and of its own cluster', (t) => ownEndpointsOnly(t, { api, gateway }))
+    await gateway.delete(`${group}/endpoints/roma.n1-lane0`)
+    await gateway.delete(`${group}/gateways/n1`)
+  })
+
+  await t.test('a node does not make itself a gateway', async (t) => {
+    const n4 = '/api/v1/nodes/n4'
+    const kubelet = await cluster.apiAs({ user: 'system:node:n4', groups: ['system:nodes'] })
+    t.teardown(() => kubelet.close())
+    // A node pool may say it at registration.
+    const labels = { 'sealane.io/gateway': '0', zone: 'a' }
+    const metadata = { name: 'n4', labels }
+    await kubelet.post('/api/v1/nodes', { apiVersion: 'v1', kind: 'Node', metadata })
+    const label = /a node does not change label sealane.io\/gateway: it does not decide whether it is a gateway/
+    const address =
+      /a node does not change annotation sealane.io\/public-address: it does not decide where it is called/
+    const set = (path: string, change: object) => (): Promise<unknown> => kubelet.merge(path, { metadata: change })
+    const gateway = (value: string | null): object => ({ labels: { 'sealane.io/gateway': value } })
+    const called = (value: string | null): object => ({ annotations: { 'sealane.io/public-address': value } })
+    await eventuallyRefused(t, set(`${n4}?dryRun=All`, gateway('1')), label, 'another lane')
+    await t.rejects(set(n4, gateway(null))(), label, 'off')
+    await t.rejects(set(`${n4}/status`, gateway('1'))(), label, 'with its status')
+    await t.rejects(set(n4, called('192.0.2.66'))(), address)
+    await t.rejects(set(`${n4}/status`, called(''))(), address, 'empty, with its status')
+    await set(n4, { labels: { zone: 'b' }, annotations: { other: 'free' } })()
+    await kubelet.merge(`${n4}/status`, { status: { nodeInfo: { kubeletVersion: 'v2' } } })
+
+    await api.merge(n4, { metadata: { ...gateway(null), ...called('192.0.2.10') } })
+    t.pass('an administrator may')
+    await t.rejects(set(n4, gateway(''))(), label, 'on')
+    await t.rejects(set(n4, called('192.0.2.66'))(), address, 'moved')
+    await t.rejects(set(n4, called(null))(), address, 'off')
+    await kubelet.merge(`${n4}/status`, { status: { nodeInfo: { kubeletVersion: 'v3' } } })
+    const { metadata: now } = await api.get(n4)
+    t.strictSame(now.labels, { zone: 'b' })
+    t.match(now.annotations, { other: 'free', 'sealane.io/public-address': '192.0.2.10' })
+    await api.delete(n4)
+  })
+
+  await t.test('a Membership stays until this cluster leaves', async (t) => {
+    await member(api, {})
+    const refusal = /this cluster is a member of clusterset default: leave first with sealane leave/
+    await eventuallyRefused(t, () => api.delete(MEMBERSHIP), refusal, 'deleted')
+    const { status, text } = await api.raw('DELETE', '/apis/sealane.io/v1alpha1/memberships')
+    t.ok(status >= 400, 'all of them at once')
+    t.match(text, refusal)
+    const agent = await cluster.apiAs({ serviceAccount: { namespace: SYSTEM, name: 'sealane-agent' } })
+    t.teardown(() => agent.close())
+    await t.rejects(agent.delete(MEMBERSHIP), refusal, 'by the agent')
+    await leaves(api)
+    t.equal(await api.find(MEMBERSHIP), undefined)
+  })
+
+  await t.test('id and clusterset stay while this cluster is a member, and can go when it leaves', async (t) => {
+    const path = (name: string): string => `/apis/about.k8s.io/v1beta1/clusterproperties/${name}`
+    const set = (name: string, value: string): Promise<unknown> =>
+      api.apply(path(name), {
+        apiVersion: 'about.k8s.io/v1beta1',
+        kind: 'ClusterProperty',
+        metadata: { name },
+        spec: { value },
+      })
+    const [id, clusterset] = ['cluster.clusterset.k8s.io', 'clusterset.k8s.io']
+    await set(id, 'milano')
+    await set(id, 'roma')
+    await member(api, {})
+    await set(clusterset, 'default')
+    await eventuallyRefused(t, () => set(id, 'milano'), /must not change while this cluster is a member/, 'id')
+    await t.rejects(api.delete(path(id)), /leave it first with sealane leave/, 'id, deleted')
+    await eventuallyRefused(t, () => set(clusterset, 'x'), /must not change while this cluster/, 'clusterset')
+    await t.rejects(api.delete(path(clusterset)), /leave first with sealane leave/, 'clusterset, deleted')
+    await set('other.example.org', 'free')
+    await set('other.example.org', 'to change')
+    await member(api, { phase: 'leaving' })
+    await eventually(() => api.delete(path(clusterset)).then(() => true), { deadlineMs: 30_000 })
+    await eventually(() => api.delete(path(id)).then(() => true), { deadlineMs: 30_000 })
+    t.pass('both are gone')
+    await leaves(api)
+  })
+
+  await t.test('a CRD takes the Membership of a member along', async (t) => {
+    await member(api, {})
+    const crd = `${CRDS}/memberships.sealane.io`
+    await api.delete(crd)
+    await eventually(async () => (await api.find(crd)) === undefined, { deadlineMs: 30_000, say: 'the CRD is gone' })
+    t.equal(await api.find(MEMBERSHIP), undefined)
+  })
+})
+
+const MEMBERSHIP = '/apis/sealane.io/v1alpha1/memberships/self'
+const ENDPOINTS = '/apis/sealane.io/v1alpha1/endpoints'
+
+function member(api: KubeRequest, change: object): Promise<unknown> {
+  return api.apply(MEMBERSHIP, membership(change))
+}
+
+/** As `sealane leave` does it. */
+async function leaves(api: KubeRequest): Promise<void> {
+  await api.merge(MEMBERSHIP, { spec: { phase: 'leaving' } })
+  await api.delete(MEMBERSHIP)
+}
+
+/** What policies look at reaches them a moment later than it is stored. */
+async function tellEndpoint(gateway: KubeRequest, name: string): Promise<void> {
+  await eventually(() => gateway.apply(`${ENDPOINTS}/${name}`, endpoint({ name, node: 'n1' })), {
+    deadlineMs: 30_000,
+    say: `${name} is taken`,
+  })
+}
+
+/** The node's token is good for node n1 of roma. */
+async function ownEndpointsOnly(
+  t: Test,
+  { api, gateway }: { readonly api: KubeRequest; readonly gateway: KubeRequest },
+): Promise<void> {
+  const refusal = /a gateway writes only the Endpoints of its own cluster, roma/
+  const other = 'paris.n1-lane0'
+  const theirs = (change: object = {}): KubeObject => endpoint({ name: other, node: 'n1', ...change })
+  await eventuallyRefused(t, () => gateway.apply(`${ENDPOINTS}/${other}`, theirs()), refusal, 'creates')
+  await api.apply(`${ENDPOINTS}/${other}`, theirs())
+  const changed = theirs({ capabilities: ['wireguard'] })
+  await t.rejects(gateway.apply(`${ENDPOINTS}/${other}`, changed), refusal, 'changes what was mirrored')
+  await eventuallyRefused(
+    t,
+    () => gateway.raw('DELETE', `${ENDPOINTS}/${other}?dryRun=All`).then(refusedText),
+    refusal,
+    'removes it',
+  )
+  await api.delete(`${ENDPOINTS}/${other}`)
+  await leaves(api)
+  const early = (): Promise<unknown> =>
+    gateway.apply(`${ENDPOINTS}/roma.n1-lane1?dryRun=All`, endpoint({ name: 'roma.n1-lane1', node: 'n1', lane: 1 }))
+  const nothing = /no params found for policy binding with `Deny` parameterNotFoundAction/
+  await eventuallyRefused(t, early, nothing, 'nothing before this cluster is a member')
+}
+
+function refusedText({ status, text }: { readonly status: number; readonly text: string }): void {
+  if (status >= 400) throw new Error(text)
+}
+
+/** What the policies' informers have not seen yet is let through; sooner or later they refuse. */
+async function eventuallyRefused(
+  t: Test,
+  attempt: () => Promise<unknown>,
+  message: RegExp,
+  name: string,
+): Promise<void> {
+  const found = await eventually(
+    () =>
+      attempt().then(
+        () => false,
+        (error: unknown) => error as Error,
+      ),
+    {
+      deadlineMs: 60_000,
+      say: `a refusal: ${name}`,
+    },
+  )
+  t.match((found as Error).message, message, name)
+}
+function slice(name: string, managedBy: string): Json {
+  const labels = { 'endpointslice.kubernetes.io/managed-by': managedBy }
+  const metadata = { name, namespace: 'shop', labels }
+  return { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', metadata, addressType: 'IPv4', endpoints: [] }
+}
+
+/** A token as a pod of that account on that node gets it. */
+async function nodeToken(api: KubeRequest, node: string, account: string): Promise<string> {
+  await api.apply(`/api/v1/nodes/${node}`, { apiVersion: 'v1', kind: 'Node', metadata: { name: node } })
+  const containers = [{ name: 'c', image: 'localhost/none' }]
+  const pod = await api.post(`/api/v1/namespaces/${SYSTEM}/pods`, {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'bound', namespace: SYSTEM },
+    spec: { nodeName: node, serviceAccountName: account, containers },
+  })
+  const boundObjectRef = { apiVersion: 'v1', kind: 'Pod', name: 'bound', uid: pod.metadata.uid }
+  const { status } = await api.post<{ status: { token: string } }>(
+    `/api/v1/namespaces/${SYSTEM}/serviceaccounts/${account}/token`,
+    { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: { boundObjectRef } },
+  )
+  return status.token
+}

@@ -1,0 +1,39 @@
+/** Counts what passes the bridge between nodes, from its own place: no node's word is taken for it. */
+import { execFileSync } from 'node:child_process'
+
+export interface WireCounts {
+  /** Packets of lanes: WireGuard's ports. */
+  readonly lanes: number
+  /** Packets that bear a pod's address and go to something that is no pod of its cluster. */
+  readonly bare: number
+}
+
+/** Starts counting in the bridge's namespace; gives the way to read. Takes the pod ranges of all clusters. */
+export function watchWire(wan: string, podCIDRs: readonly string[]): () => WireCounts {
+  const bare = podCIDRs.map((range) => {
+    const family = range.includes(':') ? 'ip6' : 'ip'
+    return `${family} saddr ${range} ${family} daddr != ${range} counter name bare`
+  })
+  const rules = ['udp dport 4500-4509 counter name lanes', ...bare].join('\n      ')
+  nft(
+    wan,
+    ['-f', '-'],
+    `table bridge watch {
+    counter lanes {}
+    counter bare {}
+    chain forward {
+      type filter hook forward priority 0
+      ${rules}
+    }
+  }`,
+  )
+  const read = (name: string): number => {
+    const listing = nft(wan, ['list', 'counter', 'bridge', 'watch', name])
+    return Number(/packets (\d+)/.exec(listing)?.[1])
+  }
+  return () => ({ lanes: read('lanes'), bare: read('bare') })
+}
+
+function nft(netns: string, args: readonly string[], input = ''): string {
+  return execFileSync('ip', ['netns', 'exec', netns, 'nft', ...args], { input, encoding: 'utf8' })
+}

@@ -1,0 +1,211 @@
+/**
+ * Two dual-stack sites whose lanes run over IPv4. Their IPv4 pod CIDRs overlap and are translated; IPv6 goes through as
+ * it is, under the same policy.
+ */
+import t from 'tap'
+import { parseCounters } from '../../kernel/parse-nft.ts'
+import { cluster } from '../gateway/support/worlds.ts'
+import { kernelOf, wireguardProcesses } from '../gateway/support/kernel-traces.ts'
+import {
+  type Site,
+  type SiteInit,
+  introduce,
+  membership,
+  watched,
+  withGateways,
+  withSites,
+} from '../gateway/support/netns-sites.ts'
+import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
+import { dropped, takeOver } from '../gateway/support/take-over.ts'
+import { msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
+import { SLOWNESS, eventually } from '../support/eventually.ts'
+import { type Netns, netnsMissing } from '../support/netns.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+
+const skip = netnsMissing() ?? false
+t.setTimeout(180_000 * SLOWNESS)
+
+const MILANO: SiteInit = {
+  cluster: cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:1::/48']),
+  pods: '10.42',
+  pods6: 'fd42:1:0',
+  address: '192.0.2.10',
+  router: '192.0.2.1',
+  lane: { lane: 0, publicAddress: '192.0.2.10' },
+}
+const PARIS: SiteInit = {
+  cluster: cluster('paris', 2, ['10.42.0.0/16', 'fd42:2::/48'], ['244.1.0.0/16', 'fd42:2::/48']),
+  pods: '10.42',
+  pods6: 'fd42:2:0',
+  address: '198.51.100.20',
+  router: '198.51.100.1',
+  lane: { lane: 0, publicAddress: '198.51.100.20' },
+}
+
+/** As kube-proxy does: without a rule that asks for it the kernel tracks nothing. */
+const TRACK = `table ip6 proxy {
+  chain forward { type filter hook forward priority 10; ct state established counter; }
+}`
+
+const BLOCK_LANE_1 = `table ip block {
+  chain in { type filter hook input priority -10; udp dport 4501 drop; }
+  chain out { type filter hook output priority -10; udp dport 4501 drop; }
+}`
+
+async function dropsOf({ gateway }: Site): Promise<[string, number][]> {
+  const text = await gateway.exec('nft', ['list', 'counters', 'table', 'ip6', 'sealane_gateway'])
+  return [...parseCounters(text)].filter(([, packets]) => packets > 0)
+}
+
+async function serve(ns: Netns): Promise<() => void> {
+  const server = ns.spawn(process.execPath, ['-e', POD_PROGRAMS.server, '::'])
+  await new Promise((resolve) => server.stdout?.once('data', resolve))
+  return () => server.kill()
+}
+
+t.test('dual-stack sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
+  await withSites([MILANO, PARIS], temporaryFolder(t), async (sites, internet) => {
+    const [milano, paris] = sites
+    const before = await kernelOf(paris.gateway)
+    t.match(before, 'net.ipv6.conf.all.forwarding = 0')
+    await milano.gateway.exec('nft', ['-f', '-'], { input: TRACK })
+    // Some machines leave IPv6 off on new devices; those of the pods have it from their CNI.
+    await paris.gateway.exec('sysctl', ['-qw', 'net.ipv6.conf.default.disable_ipv6=1'])
+    await withGateways(sites, async (_left, right) => {
+      await t.test('ping, every pair of nodes', async (t) => {
+        for (const [say, from] of [
+          ['pod', milano.pod],
+          ['far pod', milano.far],
+          ['node', milano.gateway],
+        ] as const) {
+          t.match(await pings(from, 'fd42:2::5'), '1 received', `${say} to pod`)
+          t.match(await pings(from, 'fd42:2:0:1::5'), '1 received', `${say} to far pod`)
+          t.match(await pings(from, 'fd42:2::1'), '1 received', `${say} to node`)
+        }
+        t.match(await pings(paris.pod, 'fd42:1::5'), '1 received', 'and back')
+        t.match(await pings(milano.pod, '244.1.0.5'), '1 received', 'and IPv4')
+      })
+
+      await t.test('TCP both ways; the server sees the address of the caller', async (t) => {
+        const stops = await Promise.all([paris.pod, paris.far, milano.far].map((ns) => serve(ns)))
+        t.equal(await inPod(milano.pod, 'tcp', 'fd42:2::5'), 'fd42:1::5 200000', 'TCP, 200,000 bytes, to pod')
+        t.equal(await inPod(milano.far, 'tcp', 'fd42:2:0:1::5'), 'fd42:1:0:1::5 200000', 'far pod to far pod')
+        t.equal(await inPod(paris.pod, 'tcp', 'fd42:1:0:1::5'), 'fd42:2::5 200000', 'and back')
+        for (const stop of stops) stop()
+      })
+
+      await t.test('errors come back to the socket that they are about', async (t) => {
+        t.equal(await inPod(milano.pod, 'closed', 'fd42:2::5'), 'ECONNREFUSED', 'port unreachable from a pod')
+        t.equal(await inPod(milano.far, 'closed', 'fd42:2:0:1::5'), 'ECONNREFUSED', 'from far pod to far pod')
+        t.match(
+          await pings(milano.pod, 'fd42:2::5', '-t', '2'),
+          /From fd42:2:\S*:1 .*Time exceeded: Hop limit/,
+          'hop limit',
+        )
+        t.match(
+          await pings(milano.pod, 'fd42:2::99'),
+          /From fd42:2:\S*:1 .*Destination unreachable: Address unreachable/,
+          'no such pod',
+        )
+      })
+
+      await t.test('path MTU: of the lane, and of a narrow place behind the other gateway', async (t) => {
+        t.match(await pings(milano.pod, 'fd42:2::5', '-M', 'do', '-s', '1392'), '1 received', '1,440 bytes fit')
+        t.match(await pings(milano.pod, 'fd42:2::5', '-M', 'do', '-s', '1393'), /mtu[:=] ?1440/, '1,441 do not')
+        // Who sends cuts to fit, now that it has been told. The way back is told by the first answer.
+        const stopUdp = await serve(paris.pod)
+        await inPod(milano.pod, 'udp', 'fd42:2::5', '3000')
+        t.equal(await inPod(milano.pod, 'udp', 'fd42:2::5', '3000'), 'fd42:1::5 3000', 'UDP, 3,000 bytes')
+        stopUdp()
+        await paris.gateway.exec('ip', ['link', 'set', 'sealane-vx', 'mtu', '1300'])
+        t.match(
+          await pings(milano.far, 'fd42:2:0:1::5', '-M', 'do', '-s', '1350'),
+          /From fd42:2:\S*:1 .*Packet too big: mtu=1300/,
+          'told by the other gateway',
+        )
+        const stop = await serve(paris.far)
+        t.equal(await inPod(milano.far, 'tcp', 'fd42:2:0:1::5'), 'fd42:1:0:1::5 200000', 'TCP goes through it')
+        stop()
+      })
+
+      await t.test('nothing is dropped as unfit, and passing connections are not tracked', async (t) => {
+        for (const site of sites) t.strictSame(await dropsOf(site), [], site.init.cluster.spec.id)
+        const tracked = await milano.gateway.exec('conntrack', ['-L', '-f', 'ipv6'])
+        t.notMatch(tracked, 'fd42:1:0:1::5', 'far pods are not')
+        t.match(tracked, /src=fd42:1::5 dst=fd42:2::5/, 'own pods are')
+      })
+
+      await t.test('what does not belong on a lane does not get there', async (t) => {
+        await milano.gateway.exec('ip', ['address', 'add', 'fd77::1/128', 'dev', 'lo'])
+        t.match(await pings(milano.gateway, 'fd42:2::5', '-I', 'fd77::1', '-W', '1'), '0 received', 'not of a pod')
+        t.strictSame(await dropsOf(milano), [['dropped-out-unknown-source', 1]])
+        t.match(await pings(milano.pod, 'fd42:9::5', '-W', '1'), '0 received', 'a third cluster')
+      })
+
+      const seen = await watched(internet)
+      t.equal(seen.inner, 0, 'the internet saw no inner address')
+      t.equal(seen.other, 0, 'and nothing but the tunnel')
+
+      await t.test('leaving takes everything along', async (t) => {
+        t.match(await kernelOf(paris.gateway), /fd42:1::\/48 dev sealane0 table 7311 proto 173 src fd42:2:\S*:1 metric/)
+        right.put(membership('paris', 'leaving'))
+        await eventually(() => right.left, { deadlineMs: 10_000, say: 'left' })
+        t.equal(await kernelOf(paris.gateway), before, 'the kernel is as it was')
+        t.strictSame(await wireguardProcesses(paris), [])
+      })
+    })
+  })
+})
+
+t.test('two lanes carry IPv6 together, and one alone', { skip, timeout: 60_000 * SLOWNESS }, async (t) => {
+  const withTwoLanes = (init: SiteInit): SiteInit => ({ ...init, moreLanes: [{ ...init.lane, lane: 1 }] })
+  await withTwo(t, [withTwoLanes(MILANO), withTwoLanes(PARIS)], async (milano, paris) => {
+    introduce(milano, paris)
+    const { gateway, pod } = milano.site
+    const routes = ({ site } = milano): Promise<string> =>
+      site.gateway.exec('ip', ['-6', 'route', 'show', 'table', '7311'])
+    // Both ends: the answers, too, must have left the lane.
+    const over = async (...devices: string[]): Promise<boolean> => {
+      const texts = await Promise.all([routes(milano), routes(paris)])
+      return texts.every((text) =>
+        ['sealane0', 'sealane1'].every((device) => text.includes(device) === devices.includes(device)),
+      )
+    }
+    await eventually(() => over('sealane0', 'sealane1'), { deadlineMs: 20_000, say: 'both lanes' })
+    t.match(await routes(), /nexthop via fe80::1 dev sealane0 weight 1 onlink/)
+    const flows = ['fd42:2::1', 'fd42:2::5', 'fd42:2:0:1::1', 'fd42:2:0:1::5']
+    for (const to of flows) t.match(await pings(pod, to), '1 received', to)
+    await gateway.exec('nft', ['-f', '-'], { input: BLOCK_LANE_1 })
+    await eventually(() => over('sealane0'), { deadlineMs: 10_000, say: 'lane 1 is down' })
+    for (const to of flows) t.match(await pings(pod, to), '1 received', `${to}, over one lane`)
+    await gateway.exec('nft', ['delete', 'table', 'ip', 'block'])
+    await eventually(() => over('sealane0', 'sealane1'), { deadlineMs: 20_000, say: 'both lanes again' })
+    for (const to of flows) t.match(await pings(pod, to), '1 received', `${to}, over both again`)
+  })
+})
+
+t.test('what an evil gateway cannot reach', { skip, timeout: 60_000 * SLOWNESS }, async (t) => {
+  /** Of its own cluster, of nobody; and what is behind the other gateway beside pods. */
+  const [own, spoofed] = ['fd42:2:0:9::9', 'fd42:7::9']
+  const forbidden = [
+    ['an address of the node', 'fd77::1'],
+    ['a machine in its LAN', 'fd77::2'],
+    ['a third cluster', 'fd42:9::1'],
+    ['a clusterset IP', 'fd53:ea1a:4e00::f500:1'],
+  ] as const
+  await withTwo(t, [MILANO, PARIS], async (milano, paris) => {
+    introduce(milano, paris)
+    await msUntilUp(milano, paris)
+    await milano.site.gateway.exec('ip', ['address', 'add', 'fd77::1/64', 'dev', 'lo'])
+    await takeOver(paris, { own: [own, spoofed], targets: forbidden.map(([, address]) => address) })
+    const evil = (to: string, from: string): Promise<string> =>
+      pings(paris.site.gateway, to, '-I', from, '-W', '1', '-i', '0.2')
+    t.match(await evil('fd42:1::5', own), '1 received', 'a pod: that is what lanes are for')
+    for (const [what, address] of forbidden) {
+      const before = await dropped(milano, 'in-not-ours', 'ip6')
+      t.match(await evil(address, own), '0 received', what)
+      t.equal((await dropped(milano, 'in-not-ours', 'ip6')) - before, 1, `${what}: counted`)
+    }
+    t.match(await evil('fd42:1::5', spoofed), '0 received', 'a pod, in the name of a third cluster')
+  })
+})
