@@ -12,6 +12,7 @@ import type { Lab } from '../demo/lab.ts'
 import { median, percentile, round, tell } from './figures.ts'
 import { type JoinedSites, withJoinedSites } from './joined-sites.ts'
 import type { ProbeLine } from './dns-probe.ts'
+import { LABEL_K8S_SERVICE_NAME } from '../model/spec-constants.ts'
 
 const PROBE = join(import.meta.dirname, 'dns-probe.ts')
 
@@ -41,7 +42,7 @@ async function writeServices(lab: Lab, count: number): Promise<void> {
     {
       apiVersion: 'discovery.k8s.io/v1',
       kind: 'EndpointSlice',
-      metadata: { name: `bench-${i}-1`, namespace: 'shop', labels: { 'kubernetes.io/service-name': `bench-${i}` } },
+      metadata: { name: `bench-${i}-1`, namespace: 'shop', labels: { [LABEL_K8S_SERVICE_NAME]: `bench-${i}` } },
       addressType: 'IPv4',
       ports: [{ name: 'http', protocol: 'TCP', port: 8080 }],
       endpoints: [{ addresses: ['10.42.1.10'], conditions: { ready: true } }],

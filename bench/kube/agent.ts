@@ -6,7 +6,6 @@ import { eventually } from '../../test/support/eventually.ts'
 
 export const ROOT = join(import.meta.dirname, '..', '..')
 export const SEALANE = join(ROOT, 'bin', 'sealane')
-export const SYSTEM = 'sealane-system'
 
 export interface BenchAgentInit {
   readonly name: string

@@ -16,7 +16,8 @@ import type { KubeObject, KubeRequest } from '../../test/kube/support/kube-reque
 import { makeProgram } from '../../test/kube/support/program.ts'
 import { eventually } from '../../test/support/eventually.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
-import { BenchAgent, ROOT, SEALANE, SYSTEM, isReady } from './agent.ts'
+import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+import { BenchAgent, ROOT, SEALANE, isReady } from './agent.ts'
 import { PROBE_CRD } from './objects.ts'
 
 export interface BenchCluster {
@@ -104,14 +105,14 @@ async function startCluster(row: Row, { directory: parent, token, stops }: Share
   stops.push(() => plane.stop())
   const { api } = plane
   await install(api)
-  await api.post(`/api/v1/namespaces/${SYSTEM}/secrets`, {
+  await api.post(`/api/v1/namespaces/${SYSTEM_NAMESPACE}/secrets`, {
     apiVersion: 'v1',
     kind: 'Secret',
-    metadata: { name: 'sealane-identity', namespace: SYSTEM },
+    metadata: { name: 'sealane-identity', namespace: SYSTEM_NAMESPACE },
     type: 'sealane.io/identity',
     stringData: { token },
   })
-  const account = { namespace: SYSTEM, name: 'sealane-agent' }
+  const account = { namespace: SYSTEM_NAMESPACE, name: 'sealane-agent' }
   const kubeconfig = await plane.kubeconfigFor({ serviceAccount: account, seconds: 7200 })
   const agent = new BenchAgent({ ...row, directory, kubeconfig, statusPort: await freePort() })
   stops.push(() => agent.stop())

@@ -1,5 +1,6 @@
 /** The objects of bench:kube, and writing many of them at once. */
 import type { Json } from '../../test/kube/support/kube-request.ts'
+import { LABEL_K8S_SERVICE_NAME } from '../../model/spec-constants.ts'
 
 export const MCS = '/apis/multicluster.x-k8s.io/v1beta1'
 export const DISCOVERY = '/apis/discovery.k8s.io/v1'
@@ -54,7 +55,7 @@ export function sliceObject(name: string, service: string, { first, count }: { f
   return {
     apiVersion: 'discovery.k8s.io/v1',
     kind: 'EndpointSlice',
-    metadata: { name, labels: { 'kubernetes.io/service-name': service } },
+    metadata: { name, labels: { [LABEL_K8S_SERVICE_NAME]: service } },
     addressType: 'IPv4',
     ports: [{ ...PORT, port: 8080 }],
     endpoints,

@@ -18,10 +18,10 @@ import {
 } from './objects.ts'
 import type { BenchCluster, BenchLab } from './lab.ts'
 import { type Seen, Watch } from './watch.ts'
+import { LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 
 const LARGE = 5000
 const COLD_DEADLINE_MS = 180_000
-const CLUSTER_LABEL = 'multicluster.kubernetes.io/source-cluster'
 
 export interface Chained {
   readonly ms: number[]
@@ -146,7 +146,7 @@ export async function measureFlips(lab: BenchLab, count: number): Promise<Chaine
     const address = first.addresses[0] ?? ''
     const off = { ready: false, serving: false, terminating: false }
     const seen = watch.next(`the change of ${name}`, ({ object }) => {
-      return object.metadata.labels?.[CLUSTER_LABEL] !== undefined && isOff(object, address)
+      return object.metadata.labels?.[LABEL_SOURCE_CLUSTER] !== undefined && isOff(object, address)
     })
     const started = performance.now()
     await exporter.api.put(path, { ...slice, endpoints: [{ ...first, conditions: off }, ...rest] })
