@@ -4,7 +4,9 @@ import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import { Backoff } from '../reconcile/backoff.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { AboutLoop } from './about-loop.ts'
+import type { AskClusterDns } from './ask-resolver.ts'
 import type { BrokerLink } from './broker-link.ts'
+import { ClusterDnsLoop } from './cluster-dns-loop.ts'
 import type { AgentConfig } from './config.ts'
 import { ContactLoop } from './contact-loop.ts'
 import { agentMetrics } from './metrics.ts'
@@ -18,6 +20,8 @@ import { SharedFindings } from './shared-findings.ts'
 
 export interface AgentDeps extends ComponentDeps {
   readonly cluster: ClusterApi
+  /** Absent: this site has no cluster DNS. */
+  readonly askClusterDns?: AskClusterDns
   /** Hears why the broker takes this cluster for no member; undefined when it takes it for one. */
   readonly onRefused?: (reason: string | undefined) => void
   /** How to reach the broker; by default with the identity that `sealane join` left (protocol-link.ts). */
@@ -61,6 +65,8 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher }, { ...config, own })
   const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, { ...config, own })
   const orphans = config.removesOrphans ? [new OrphanLoop({ ...parts, writer }, config)] : []
+  const ask = deps.askClusterDns
+  const clusterDns = ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask }, { ...config, own })]
 
   phase = undefined
   const notReady = (): string | undefined =>
@@ -78,7 +84,9 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
     // Nothing is published or mirrored under an id that the cluster itself contradicts.
     about
       .whenAccepted()
-      .then(() => Promise.all([link, contact, publish, mirror, ...orphans].map((part) => part.run(stop)))),
+      .then(() =>
+        Promise.all([link, contact, publish, mirror, ...orphans, ...clusterDns].map((part) => part.run(stop))),
+      ),
   ])
   leaving.end()
   status.plan('agent', () => 'does not run here')

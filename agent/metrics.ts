@@ -12,6 +12,7 @@ export interface AgentMetrics {
   readonly loopSeconds: Histogram
   readonly loopFailures: Counter
   readonly certificateExpiry: Gauge
+  readonly clusterDns: Gauge
 }
 
 export function agentMetrics(metrics: Metrics): AgentMetrics {
@@ -55,6 +56,10 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
     certificateExpiry: metrics.gauge({
       name: 'sealane_agent_certificate_expiry_timestamp_seconds',
       help: "When this cluster's certificate ends, seconds since 1970.",
+    }),
+    clusterDns: metrics.gauge({
+      name: 'sealane_agent_cluster_dns_answers',
+      help: '1 while the DNS of this cluster hands clusterset.local to Sealane, 0 while it does not.',
     }),
   }
 }

@@ -1,4 +1,5 @@
 /** Starts the agent of a site. In a real cluster one of several acts, and joins by itself with the token it finds. */
+import { askResolver } from '../agent/ask-resolver.ts'
 import { agentConfig } from '../agent/config.ts'
 import { joinWithToken, rejoinWhenEnded } from '../agent/join-with-token.ts'
 import { type AgentDeps, runAgent } from '../agent/main.ts'
@@ -52,7 +53,8 @@ function runMember(
 ): Promise<void> {
   const { cluster, config, identity, kube } = site
   const change = { facts: factsOf(site), identity, removesOrphans: kube === undefined }
-  return runAgent({ ...deps, cluster }, agentConfig(config.state, change), signal)
+  const dns = kube === undefined ? {} : { askClusterDns: askResolver() }
+  return runAgent({ ...deps, ...dns, cluster }, agentConfig(config.state, change), signal)
 }
 
 function factsOf({ config: { podCIDRs, serviceCIDRs, labels } }: SiteRun) {

@@ -3,7 +3,7 @@
  * Record forms: specification.md of KEP-1645 (schema 1.0.0); no-answer rules: RFC 2308 and RFC 8020.
  */
 import { type ZoneName, formatZoneName } from '../model/dns-name.ts'
-import { CLUSTERSET_ZONE, MCS_DNS_SCHEMA_VERSION } from '../model/spec-constants.ts'
+import { CLUSTERSET_NAME_SERVER, CLUSTERSET_ZONE, MCS_DNS_SCHEMA_VERSION } from '../model/spec-constants.ts'
 
 /** RFC 1035 section 3.2.2, RFC 3596, RFC 2782, RFC 8482. */
 export const TYPE_A = 1
@@ -18,7 +18,7 @@ export const TYPE_ANY = 255
 export const TTL_SECONDS = 5
 const SOA_TIMERS = { refresh: 7200, retry: 1800, expire: 86_400, minimum: TTL_SECONDS } as const
 const ZONE = `${CLUSTERSET_ZONE}.`
-const NAME_SERVER = `ns.${ZONE}`
+const NAME_SERVER = `${CLUSTERSET_NAME_SERVER}.`
 
 /** One resource record. Names are absolute, with the final dot. */
 export type DnsRecord = { readonly owner: string; readonly ttl: number } & (

@@ -6,6 +6,8 @@ export type ConditionFinding = Omit<Condition, 'lastTransitionTime'>
 
 /** On a Cluster: whether the broker hears it. */
 export const CONDITION_IN_CONTACT = 'InContact'
+/** On a cluster's own Cluster: whether the DNS that its pods ask hands clusterset.local to Sealane. */
+export const CONDITION_CLUSTER_DNS = 'ClusterDNS'
 
 /** The API's limit for a condition's message, characters. */
 const MAX_MESSAGE_LENGTH = 32_768

@@ -22,6 +22,8 @@ export const PROPERTY_CLUSTERSET = 'clusterset.k8s.io'
 /** Families that lanes carry and clusterset IPs have. */
 export const CARRIED_FAMILIES: readonly ('IPv4' | 'IPv6')[] = ['IPv4', 'IPv6']
 export const CLUSTERSET_ZONE = 'clusterset.local'
+/** Whom the zone's SOA record names: by this an answer is known to be ours. */
+export const CLUSTERSET_NAME_SERVER = `ns.${CLUSTERSET_ZONE}`
 /** specification.md of KEP-1645: schema version told by the TXT record dns-version.<zone>. */
 export const MCS_DNS_SCHEMA_VERSION = '1.0.0'
 

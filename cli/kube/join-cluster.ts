@@ -1,6 +1,6 @@
 /**
  * `sealane join --context`: looks at a cluster, says what it found, installs, leaves the token for the agent, and waits
- * until lanes are up. Each step can be repeated: a join that broke off is finished by the same command.
+ * until lanes are up and names are answered. Each step can be repeated: a join that broke off is finished by the same command.
  */
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import type { InstallValues } from '../../install/values.ts'
@@ -32,6 +32,7 @@ import { type JoinPlan, type JoinWishes, idFromName, openQuestions, planJoin } f
 import { secretAccess } from './secret-access.ts'
 import { type Lookable, snapshotReader } from './snapshot-reader.ts'
 import { type Missing, waitUntil } from './wait-until.ts'
+import { watchClusterDns } from './watch-cluster-dns.ts'
 import { type Progress, joinProgress, lanesProgress, rolloutProgress } from './watch-join.ts'
 
 export interface JoinClusterInit {
@@ -110,10 +111,13 @@ export async function joinCluster(
   if (!dryRun) await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
   await install(plan, context, { ...init, known })
   await applyObjects(adviceObjects(given), context)
-  if (!dryRun) await watchStart(plan, admin, init)
+  // Early: while pods start, the cluster's DNS reads its settings. Only names that nobody could ask before are concerned.
   const dns = await wireClusterDns(admin, discovery, { ...init, dryRun })
+  if (!dryRun) await watchStart(plan, admin, init)
   const others = dryRun ? { reached: [], alone: true } : await watchLanes(plan, admin, init)
-  return { plan, advice: given, dns, others }
+  // What somebody has to do by hand first is not waited for.
+  const late = dryRun || dns.left.length > 0 ? undefined : await watchClusterDns(admin, plan.clusterId, init)
+  return { plan, advice: given, dns: late === undefined ? dns : { left: [late] }, others }
 }
 
 /** What Sealane does itself for this kind of cluster. */

@@ -25,12 +25,15 @@ export interface WaitInit {
   readonly hint: string
 }
 
+/** The time is over. */
+export class TookTooLong extends UserError {}
+
 const LOOK_EVERY_MS = 250
 /** Pods restart, lanes shake hands: what passes sooner than this is no news. */
 const LASTS_MS = 5000
 
 /**
- * Throws UserError with what was missing last when the time is over, and whatever the look throws. An API server that
+ * Throws TookTooLong with what was missing last when the time is over, and whatever the look throws. An API server that
  * is away for a moment is waited for like everything else.
  */
 export async function waitUntil(look: Look, init: WaitInit): Promise<void> {
@@ -42,7 +45,7 @@ export async function waitUntil(look: Look, init: WaitInit): Promise<void> {
     const missing = await looked(look, signal)
     if (missing === undefined) return
     if (clock.monotonic() >= end) {
-      throw new UserError(`waited ${formatDuration(timeoutMs)} for ${what}: ${sentence(missing)}`, { hint })
+      throw new TookTooLong(`waited ${formatDuration(timeoutMs)} for ${what}: ${sentence(missing)}`, { hint })
     }
     account.hear(missing)
     await clock.sleep(LOOK_EVERY_MS, signal)

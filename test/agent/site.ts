@@ -1,4 +1,5 @@
 /** A member site for stories: an in-memory API, an agent, and short ways to write and read objects. */
+import type { AskClusterDns } from '../../agent/ask-resolver.ts'
 import { runAgent } from '../../agent/main.ts'
 import { type AgentConfig, agentConfig } from '../../agent/config.ts'
 import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
@@ -18,6 +19,7 @@ export interface SiteInit {
   readonly api?: MemoryCluster
   readonly config?: Partial<AgentConfig>
   readonly clock?: Clock
+  readonly askClusterDns?: AskClusterDns
 }
 
 export class Site {
@@ -77,7 +79,9 @@ export class Site {
     this.status = new StatusBoard()
     this.#metrics = createMetrics('agent')
     const link = this.#set.link(this.id)
+    const { askClusterDns } = this.#init
     const deps = {
+      ...(askClusterDns === undefined ? {} : { askClusterDns }),
       cluster: this.api,
       clock: this.#init.clock ?? new SystemClock(),
       logger: this.logger,

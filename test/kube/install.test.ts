@@ -374,7 +374,10 @@ async function uninstalling(t: Test, world: World): Promise<void> {
 function masked(text: string, directory: string): string {
   return text
     .split('\n')
-    .filter((line) => !/^(waiting for| {2}(agent|gateway|routeagent|dns|to c1)[,:])/.test(line))
+    .filter(
+      (line) =>
+        !/^(waiting for| {2}(agent|gateway|routeagent|dns|to c1|to hand clusterset.local to Sealane)[,:])/.test(line),
+    )
     .join('\n')
     .replaceAll(directory, 'FOLDER')
     .replace(/v1\.\d+\.\d+\S*/, (version) => 'VERSION'.padEnd(version.length))

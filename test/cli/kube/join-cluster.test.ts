@@ -1,12 +1,14 @@
 /** A whole join on a cluster in memory: what it waits for, what it goes on without, and what it says of that. */
 import t from 'tap'
-import { type JoinClusterInit, joinCluster } from '../../../cli/kube/join-cluster.ts'
+import { type JoinClusterInit, type JoinedCluster, joinCluster } from '../../../cli/kube/join-cluster.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { parseClusterId } from '../../../model/ids.ts'
 import { createJoinToken } from '../../../protocol/identity/token.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { failure } from '../../support/failure.ts'
+import { KUBEADM } from '../cluster-dns/corefiles.ts'
+import { configMap } from '../cluster-dns/objects.ts'
 import { identityParts } from '../../support/identity-parts.ts'
 import { InstallingAdmin } from '../../support/installing-admin.ts'
 
@@ -85,7 +87,9 @@ async function join(objects: readonly ManifestObject[], change: (admin: Installi
   }
   const done = joinCluster({ admin, dynamic: admin.dynamic }, init)
   const outcome = await done.catch((error: unknown) => error as Error)
-  const told = said.split('\n').filter((line) => /^(joined|already joined|all parts|lanes|not waited)/.test(line))
+  const told = said
+    .split('\n')
+    .filter((line) => /^(joined|already joined|all parts|lanes|cluster DNS hands|not waited)/.test(line))
   return { admin, done, told, outcome }
 }
 
@@ -96,6 +100,30 @@ t.test('the first member, and one that reaches all others', async (t) => {
   const second = await join([node('n1', 'True'), cluster('paris'), cluster('tokyo'), gateway('tokyo')])
   t.match(second.outcome, { others: { reached: ['tokyo'], alone: false } })
   t.strictSame(second.told, ['joined', 'all parts are ready', 'lanes are up, and probes pass: tokyo'])
+})
+
+t.test('the cluster DNS is waited for; when it takes too long, that is said, and the join stands', async (t) => {
+  const dns = configMap('coredns', { Corefile: KUBEADM })
+  const message = "asked for clusterset.local, the cluster's DNS says SERVFAIL"
+  const LATE = 'it does not hand clusterset.local to Sealane yet'
+  const rows: readonly (readonly [condition: object | undefined, told: readonly string[], left: readonly string[]])[] =
+    [
+      [{ type: 'ClusterDNS', status: 'True' }, ['cluster DNS hands clusterset.local to Sealane'], []],
+      [{ type: 'ClusterDNS', status: 'False', message }, [], [`${LATE} (${message})`]],
+      [undefined, [], [LATE]],
+    ]
+  for (const [condition, wanted, left] of rows) {
+    const own = { ...cluster('paris'), status: { conditions: condition === undefined ? [] : [condition] } }
+    const { outcome, told } = await join([node('n1', 'True'), own, gateway(), dns])
+    t.strictSame(told, ['joined', 'all parts are ready', ...wanted])
+    t.strictSame((outcome as JoinedCluster).dns, { left })
+  }
+  const byHand = await join([node('n1', 'True'), cluster('paris'), gateway()])
+  t.match(
+    byHand.outcome,
+    { dns: { left: [/^what answers DNS in this cluster is not known/] } },
+    'what is to be done by hand first is not waited for',
+  )
 })
 
 t.test('a node that is down and a member that is silent are named, not waited for', async (t) => {

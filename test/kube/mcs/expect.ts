@@ -6,7 +6,6 @@ import type { Json } from '../support/kube-request.ts'
 
 const ZONE = 'clusterset.local'
 const SOON = { deadlineMs: 20_000, intervalMs: 50 }
-const FIRST = { deadlineMs: 60_000, intervalMs: 200 }
 
 /** The name of a service of the shop. */
 export function inZone(name: string): string {
@@ -33,8 +32,8 @@ export interface Expected {
 }
 
 /**
- * Twenty calls, and who answered them. Where somebody must answer, a first answer is waited for: cluster DNS reads its
- * settings a while after a join, and an import is there a moment before the nodes balance it.
+ * Twenty calls, and who answered them. Where somebody must answer, a first answer is waited for: an import is there a
+ * moment before the nodes balance it.
  */
 export async function expectCallers(
   t: Test,
@@ -43,7 +42,7 @@ export async function expectCallers(
 ): Promise<void> {
   const call = { namespace: 'shop', host: inZone(name), port, protocol }
   const first = async (): Promise<boolean> => (await callers(site, { ...call, times: 1 })) !== 'nobody'
-  if (wanted !== 'nobody') await eventually(first, FIRST).catch(() => undefined)
+  if (wanted !== 'nobody') await eventually(first, SOON).catch(() => undefined)
   const answered = await callers(site, { ...call, times: 20 })
   t.equal(answered, wanted, `${says}: ${name} ${port}/${protocol} from ${site.name}`)
 }

@@ -1,0 +1,92 @@
+/** What an agent says of its cluster's DNS: at once that it answers, later that it does not. */
+import t, { type Test } from 'tap'
+import type { ClusterDnsAnswer } from '../../agent/ask-resolver.ts'
+import { planDnsStatus } from '../../agent/plan-dns-status.ts'
+import { findCondition } from '../../model/conditions.ts'
+import type { Cluster } from '../../model/objects.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { eventually } from '../support/eventually.ts'
+import { Site } from './site.ts'
+import { ToyClusterset } from './toy-clusterset.ts'
+import { until } from './until.ts'
+
+const NO: ClusterDnsAnswer = { answers: false, said: 'SERVFAIL' }
+const YES: ClusterDnsAnswer = { answers: true }
+
+async function start(t: Test, first: ClusterDnsAnswer) {
+  const clock = new FakeClock()
+  const dns = { answer: first, asked: 0 }
+  const askClusterDns = (): Promise<ClusterDnsAnswer> => ((dns.asked += 1), Promise.resolve(dns.answer))
+  const site = new Site(new ToyClusterset(), { id: 'paris', podCIDR: '10.42.0.0/16', clock, askClusterDns })
+  await site.join()
+  site.start()
+  t.teardown(() => site.stop())
+  /** Lets it ask that many times more. */
+  const ask = async (times: number): Promise<void> => {
+    const wanted = dns.asked + times
+    await eventually(async () => (await clock.advance(250), dns.asked >= wanted), { intervalMs: 1 })
+  }
+  const said = (): string => {
+    const found = findCondition(site.api.get('Cluster', 'paris')?.status?.conditions, 'ClusterDNS')
+    return found === undefined ? 'nothing' : `${found.status} ${found.message}`
+  }
+  await ask(1)
+  return { site, dns, ask, said }
+}
+
+const REFUSES = "False asked for clusterset.local, the cluster's DNS says SERVFAIL"
+const ANSWERS = "True the cluster's DNS hands clusterset.local to Sealane"
+
+t.test('it does not answer yet, and then it does', async (t) => {
+  const { site, dns, ask, said } = await start(t, NO)
+  await until(t, said, REFUSES, 'why a join waits')
+  t.match(await site.metrics(), /^sealane_agent_cluster_dns_answers\{component="agent"\} 0$/m)
+  dns.answer = YES
+  await ask(1)
+  await until(t, said, ANSWERS, 'told with the first answer')
+  t.match(await site.metrics(), /^sealane_agent_cluster_dns_answers\{component="agent"\} 1$/m)
+})
+
+t.test('a moment without an answer is no news; three questions are', async (t) => {
+  const { dns, ask, said } = await start(t, YES)
+  await until(t, said, ANSWERS, 'it answers')
+  dns.answer = NO
+  await ask(2)
+  t.equal(said(), ANSWERS, 'not yet')
+  dns.answer = YES
+  await ask(1)
+  dns.answer = NO
+  await ask(2)
+  t.equal(said(), ANSWERS, 'an answer between begins the count anew')
+  await ask(1)
+  await until(t, said, REFUSES, 'it has lasted')
+})
+
+t.test('somebody edits our word: it is put right', async (t) => {
+  const { site, ask, said } = await start(t, YES)
+  await until(t, said, ANSWERS, 'it answers')
+  const object = site.api.get('Cluster', 'paris')
+  if (object === undefined) throw new Error('it is gone')
+  await site.api.applyStatus({ ...object, status: { conditions: [] } })
+  await ask(1)
+  await until(t, said, ANSWERS, 'said again')
+})
+
+t.test('what others say on the same object stays, and since when is said once', (t) => {
+  const spec = { id: 'paris', index: 1, podCIDRs: [], serviceCIDRs: [], globalCIDRs: [], labels: {} }
+  const other = { type: 'Other', status: 'True', reason: 'R', message: 'm', lastTransitionTime: 'then' } as const
+  const own: Cluster = {
+    ...{ apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: 'paris' }, spec },
+    status: { conditions: [other] },
+  }
+  const [now, later] = ['2026-11-22T03:00:00Z', '2026-11-22T04:00:00Z'].map((text) => Date.parse(text))
+  const first = planDnsStatus(own, NO, now ?? 0)
+  t.strictSame(first?.status?.conditions?.[0], other)
+  t.match(first?.status?.conditions?.[1], {
+    ...{ type: 'ClusterDNS', status: 'False', reason: 'DoesNotAnswer', lastTransitionTime: '2026-11-22T03:00:00Z' },
+  })
+  t.equal(first && planDnsStatus(first, NO, later ?? 0), undefined, 'nothing new')
+  const refused = first && planDnsStatus(first, { answers: false, said: 'REFUSED' }, later ?? 0)
+  t.match(refused?.status?.conditions?.[1], { message: /says REFUSED$/, lastTransitionTime: '2026-11-22T03:00:00Z' })
+  t.end()
+})
