@@ -23,21 +23,21 @@ const SAID: Readonly<Record<string, string>> = {
 /** `servers`, such as `127.0.0.1:5353`, stand in for those of /etc/resolv.conf. */
 export function askResolver(servers?: readonly string[]): AskClusterDns {
   return async (signal) => {
-    // A new one each time: what resolv.conf says is read when it is made.
-    const resolver = new Resolver(PATIENCE)
-    if (servers !== undefined) resolver.setServers(servers)
-    const cancel = (): void => resolver.cancel()
-    signal.addEventListener('abort', cancel, { once: true })
+    const stopped = new AbortController()
     try {
+      // A new one each time: what resolv.conf says is read when it is made, and a new port may reach another server.
+      const resolver = new Resolver(PATIENCE)
+      if (servers !== undefined) resolver.setServers(servers)
+      signal.addEventListener('abort', () => resolver.cancel(), { signal: stopped.signal })
       const { nsname } = await resolver.resolveSoa(CLUSTERSET_ZONE)
-      return nsname === CLUSTERSET_NAME_SERVER
+      return nsname.toLowerCase() === CLUSTERSET_NAME_SERVER
         ? { answers: true }
         : { answers: false, said: `that ${nsname.slice(0, 253)} answers it` }
     } catch (error) {
       const { code = '', message } = error as NodeJS.ErrnoException
-      return { answers: false, said: SAID[code] ?? message }
+      return { answers: false, said: SAID[code] ?? message.slice(0, 253) }
     } finally {
-      signal.removeEventListener('abort', cancel)
+      stopped.abort()
     }
   }
 }

@@ -12,7 +12,6 @@ export interface AgentMetrics {
   readonly loopSeconds: Histogram
   readonly loopFailures: Counter
   readonly certificateExpiry: Gauge
-  readonly clusterDns: Gauge
 }
 
 export function agentMetrics(metrics: Metrics): AgentMetrics {
@@ -57,9 +56,14 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
       name: 'sealane_agent_certificate_expiry_timestamp_seconds',
       help: "When this cluster's certificate ends, seconds since 1970.",
     }),
-    clusterDns: metrics.gauge({
-      name: 'sealane_agent_cluster_dns_answers',
-      help: '1 while the DNS of this cluster hands clusterset.local to Sealane, 0 while it does not.',
-    }),
   }
+}
+
+/** Without a value until the cluster DNS has been asked. */
+export function clusterDnsGauge(metrics: Metrics): Gauge {
+  return metrics.gauge({
+    name: 'sealane_agent_cluster_dns_answers',
+    help: '1 while the DNS of this cluster hands clusterset.local to Sealane, 0 while it does not.',
+    labels: ['zone'],
+  })
 }

@@ -1,5 +1,5 @@
 /** The text of docs/metrics.md: every metric of every component, with its meaning. */
-import { agentMetrics } from '../agent/metrics.ts'
+import { agentMetrics, clusterDnsGauge } from '../agent/metrics.ts'
 import { brokerMetrics } from '../broker/metrics.ts'
 import { kubeMetrics } from '../cluster/kube/metrics.ts'
 import { dnsMetrics } from '../dns/metrics.ts'
@@ -16,7 +16,7 @@ export interface MetricRow extends MetricInit {
 /** What each component declares when it starts, and what all of them do in a real cluster. */
 export const DECLARED: Readonly<Record<string, readonly ((metrics: Metrics) => unknown)[]>> = {
   broker: [brokerMetrics, serverMetrics],
-  agent: [agentMetrics, publishMetrics, watchMetrics],
+  agent: [agentMetrics, clusterDnsGauge, publishMetrics, watchMetrics],
   gateway: [gatewayMetrics],
   routeagent: [routeAgentMetrics],
   dns: [dnsMetrics],

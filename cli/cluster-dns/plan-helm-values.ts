@@ -45,8 +45,8 @@ export function planHelmValues(present: readonly DnsObject[], options: ClusterDn
   if (isProblem(place)) return problemPlan(place)
   const after = insertOurs(clean, options, place)
   if (after === undefined || !addsOnlyOurs(clean, after)) return unreadable()
-  if (after === values) return NO_CHANGE
-  const notes = findNodeLocalCorefile(present) === undefined ? [] : [nodeLocalNote(options.domain)]
+  const notes = asksNodeLocal(present, values, options.domain) ? [nodeLocalNote(options.domain)] : []
+  if (after === values) return { ...NO_CHANGE, notes }
   return change(
     before,
     after,
@@ -144,6 +144,13 @@ function addsOnlyOurs(before: string, after: string): boolean {
     JSON.stringify(kept) === JSON.stringify(oldEntries) &&
     entries.length === oldEntries.length + 1
   )
+}
+
+/** Pods ask NodeLocal DNSCache, and nobody has told it of the zone. */
+function asksNodeLocal(present: readonly DnsObject[], values: string, domain: string): boolean {
+  const { nodelocal } = (parsed(values) ?? {}) as { nodelocal?: { extraClusterDomains?: unknown } | null }
+  const told = nodelocal?.extraClusterDomains
+  return findNodeLocalCorefile(present) !== undefined && !(Array.isArray(told) && told.includes(domain))
 }
 
 function nodeLocalNote(domain: string): string {

@@ -44,5 +44,6 @@ async function progress(
   const cluster = await admin.get({ apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', name: own }, signal)
   const found = cluster && conditionsOf(cluster).find(({ type }) => type === CONDITION_CLUSTER_DNS)
   if (found?.status === 'True') return undefined
-  return { what: `to hand ${CLUSTERSET_ZONE} to Sealane`, why: found?.message }
+  const why = found === undefined ? 'the agent does not say' : found.message
+  return { what: `to hand ${CLUSTERSET_ZONE} to Sealane`, why }
 }

@@ -15,16 +15,20 @@ const YES: ClusterDnsAnswer = { answers: true }
 
 async function start(t: Test, first: ClusterDnsAnswer) {
   const clock = new FakeClock()
-  const dns = { answer: first, asked: 0 }
-  const askClusterDns = (): Promise<ClusterDnsAnswer> => ((dns.asked += 1), Promise.resolve(dns.answer))
+  const dns = { answer: (_n: number) => first, asked: 0 }
+  const askClusterDns = (): Promise<ClusterDnsAnswer> => Promise.resolve(dns.answer((dns.asked += 1)))
   const site = new Site(new ToyClusterset(), { id: 'paris', podCIDR: '10.42.0.0/16', clock, askClusterDns })
   await site.join()
   site.start()
   t.teardown(() => site.stop())
-  /** Lets it ask that many times more. */
-  const ask = async (times: number): Promise<void> => {
-    const wanted = dns.asked + times
-    await eventually(async () => (await clock.advance(250), dns.asked >= wanted), { intervalMs: 1 })
+  /** Lets it ask in that many rounds more; gives how long they took by its clock, to a quarter of a second. */
+  const ask = async (rounds: number): Promise<number> => {
+    const began = clock.monotonic()
+    for (let n = 0; n < rounds; n += 1) {
+      const before = dns.asked
+      await eventually(async () => (await clock.advance(250), dns.asked > before), { intervalMs: 1 })
+    }
+    return clock.monotonic() - began
   }
   const said = (): string => {
     const found = findCondition(site.api.get('Cluster', 'paris')?.status?.conditions, 'ClusterDNS')
@@ -40,26 +44,68 @@ const ANSWERS = "True the cluster's DNS hands clusterset.local to Sealane"
 t.test('it does not answer yet, and then it does', async (t) => {
   const { site, dns, ask, said } = await start(t, NO)
   await until(t, said, REFUSES, 'why a join waits')
-  t.match(await site.metrics(), /^sealane_agent_cluster_dns_answers\{component="agent"\} 0$/m)
-  dns.answer = YES
+  t.match(await site.metrics(), /^sealane_agent_cluster_dns_answers\{zone="clusterset.local",component="agent"\} 0$/m)
+  dns.answer = () => YES
   await ask(1)
   await until(t, said, ANSWERS, 'told with the first answer')
-  t.match(await site.metrics(), /^sealane_agent_cluster_dns_answers\{component="agent"\} 1$/m)
+  t.match(await site.metrics(), /^sealane_agent_cluster_dns_answers\{zone="clusterset.local",component="agent"\} 1$/m)
 })
 
 t.test('a moment without an answer is no news; three questions are', async (t) => {
   const { dns, ask, said } = await start(t, YES)
   await until(t, said, ANSWERS, 'it answers')
-  dns.answer = NO
+  dns.answer = () => NO
   await ask(2)
   t.equal(said(), ANSWERS, 'not yet')
-  dns.answer = YES
+  dns.answer = () => YES
   await ask(1)
-  dns.answer = NO
+  dns.answer = () => NO
   await ask(2)
   t.equal(said(), ANSWERS, 'an answer between begins the count anew')
   await ask(1)
   await until(t, said, REFUSES, 'it has lasted')
+})
+
+t.test('one of two servers has not read its settings yet: that is no answer', async (t) => {
+  const { dns, ask, said } = await start(t, NO)
+  dns.answer = (n) => (n % 2 === 0 ? YES : NO)
+  await ask(20)
+  t.equal(said(), REFUSES)
+  dns.answer = () => YES
+  const before = dns.asked
+  await ask(1)
+  await until(t, said, ANSWERS, 'now both have')
+  t.equal(dns.asked - before, 16, 'asked often enough to meet both')
+})
+
+t.test('asked each second while somebody may wait, later every ten seconds', async (t) => {
+  const { dns, ask } = await start(t, NO)
+  const near = (ms: number, wanted: number) => t.ok(Math.abs(ms / wanted - 1) < 0.1, `${ms} ms of ${wanted}`)
+  near(await ask(10), 10_000)
+  await ask(600)
+  near(await ask(3), 30_000)
+  dns.answer = () => YES
+  await ask(1)
+  near(await ask(3), 30_000)
+})
+
+t.test('other words for the same are told twice a minute at most', async (t) => {
+  const { site, dns, ask } = await start(t, NO)
+  let writes = 0
+  const stop = site.api.cache('Cluster').onChange(() => void (writes += 1))
+  t.teardown(stop)
+  dns.answer = (n) => ({ answers: false, said: n % 2 === 0 ? 'NXDOMAIN' : 'nothing' })
+  await ask(60)
+  t.ok(writes >= 1 && writes <= 3, `${writes} in a minute`)
+})
+
+t.test('where nobody asks, there is no number', async (t) => {
+  const site = new Site(new ToyClusterset(), { id: 'paris', podCIDR: '10.42.0.0/16' })
+  await site.join()
+  site.start()
+  t.teardown(() => site.stop())
+  await eventually(() => site.status.notReady().length === 0)
+  t.notMatch(await site.metrics(), 'cluster_dns')
 })
 
 t.test('somebody edits our word: it is put right', async (t) => {
@@ -68,7 +114,7 @@ t.test('somebody edits our word: it is put right', async (t) => {
   const object = site.api.get('Cluster', 'paris')
   if (object === undefined) throw new Error('it is gone')
   await site.api.applyStatus({ ...object, status: { conditions: [] } })
-  await ask(1)
+  t.ok((await ask(1)) <= 1000, 'at once')
   await until(t, said, ANSWERS, 'said again')
 })
 

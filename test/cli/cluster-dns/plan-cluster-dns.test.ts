@@ -250,6 +250,13 @@ t.test('RKE2', async (t) => {
     t.match(planClusterDns('rke2', [rendered, nodeLocal], OPTIONS).notes, [
       /nodelocal.extraClusterDomains: \[clusterset.local\]/,
     ])
+    const values = 'nodelocal: {enabled: true}\n'
+    const first = planClusterDns('rke2', [rendered, nodeLocal, chartConfig(values)], OPTIONS)
+    const again = planClusterDns('rke2', apply([rendered, nodeLocal, chartConfig(values)], first), OPTIONS)
+    t.same(again.changes, [])
+    t.match(again.notes, [/NodeLocal DNSCache is on/], 'said until it has been done')
+    const done = chartConfig('nodelocal: {enabled: true, extraClusterDomains: [clusterset.local]}\n')
+    t.same(planClusterDns('rke2', [rendered, nodeLocal, done], OPTIONS).notes, [])
   })
 })
 

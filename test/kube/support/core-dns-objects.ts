@@ -1,5 +1,7 @@
 /** CoreDNS as kubeadm installs it, on the program that ../coredns builds. */
 export const CORE_DNS_IMAGE = 'localhost/coredns:test'
+/** Each reads its settings in its own time. */
+export const CORE_DNS_PODS = 2
 
 export interface PlacedObject {
   /** Path of the object on the API server. */
@@ -88,7 +90,7 @@ function deployment(metadata: object): object {
     kind: 'Deployment',
     metadata: { ...metadata, labels: LABELS },
     spec: {
-      replicas: 1,
+      replicas: CORE_DNS_PODS,
       selector: { matchLabels: LABELS },
       template: {
         metadata: { labels: LABELS },

@@ -5,6 +5,7 @@ import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { type Site, callers, helloDeployment, helloService, openNamespace, readyPods } from './callers.ts'
+import { CORE_DNS_PODS } from './core-dns-objects.ts'
 import { dumpNode, sealaneFiles } from './node-dump.ts'
 import { dumpDifference, dumpObjects } from './object-dump.ts'
 import { refusedByApiServer } from './pod-logs.ts'
@@ -49,7 +50,7 @@ async function bareCluster(cluster: TestCluster): Promise<Place> {
   await openNamespace(site, 'demo', helloDeployment(row.name))
   await api.apply('/api/v1/namespaces/demo/services/hello', helloService('hello'))
   await readyPods(site, 'demo', 2)
-  await readyPods(site, 'kube-system', 1)
+  await readyPods(site, 'kube-system', CORE_DNS_PODS)
   const [node] = nodes
   if (node === undefined) throw new Error(`${row.name} has no node`)
   const at = ['--kubeconfig', kubeconfig]

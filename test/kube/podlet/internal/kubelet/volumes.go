@@ -18,7 +18,7 @@ import (
 )
 
 // How soon a changed ConfigMap or Secret, or a renewed token, is seen in a volume. A real kubelet takes a minute.
-const volumeRefresh = 10 * time.Second
+const volumeRefresh = 5 * time.Second
 
 func (worker *worker) facts() podspec.Facts {
 	facts := podspec.Facts{HostIPs: worker.kubelet.NodeIPs}
