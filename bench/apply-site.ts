@@ -23,7 +23,7 @@ class RecordingNft extends NftSession {
     await super.run(statements, signal)
   }
   lastText(): string {
-    return formatNft(this.#last)
+    return formatNft(this.#last, 'ip')
   }
 }
 

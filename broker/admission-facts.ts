@@ -3,14 +3,15 @@ import {
   type AddressClass,
   type Family,
   type Prefix,
-  containsPrefix,
   formatPrefix,
+  ipv4Among,
   overlaps,
   parsePrefix,
   specialPart,
 } from '../model/ip.ts'
-import { ipv4Among } from '../model/ipv6-claims.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
+import { isInside } from '../model/prefix-set.ts'
+import { SHORTEST_PREFIX } from '../model/remote-clusters.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
 import {
   type ClustersetRanges,
@@ -24,7 +25,6 @@ import {
 } from './admission-checks.ts'
 
 const MAX_CIDRS = 16
-const MIN_LENGTH: Readonly<Record<Family, number>> = { 4: 8, 6: 16 }
 const MAX_POD_LENGTH: Readonly<Record<Family, number>> = { 4: 28, 6: 124 }
 const MAX_LABELS = 64
 
@@ -55,7 +55,7 @@ export function admitFacts(facts: ClusterFacts, ranges: ClustersetRanges): Refus
 function admitPodCidr(field: string, text: string): Refusal | undefined {
   const prefix = parse(field, text)
   if (!isPrefix(prefix)) return prefix
-  const [min, max] = [MIN_LENGTH[prefix.family], MAX_POD_LENGTH[prefix.family]]
+  const [min, max] = [SHORTEST_PREFIX[prefix.family], MAX_POD_LENGTH[prefix.family]]
   if (prefix.length < min) return refusal(field, `${quote(text)} is too large: expected /${min} to /${max}`)
   if (prefix.length > max) return refusal(field, `${quote(text)} is too small: expected /${min} to /${max}`)
   return admitKind(field, text, prefix)
@@ -70,7 +70,7 @@ const CLUSTER_IPV6: readonly Prefix[] = ['fc00::/7', '2000::/3'].map((text) => p
 function admitKind(field: string, text: string, prefix: Prefix): Refusal | undefined {
   // Of IPv4, admitClear names what is special.
   if (prefix.family === 4 || specialPart(prefix) !== undefined) return undefined
-  if (CLUSTER_IPV6.some((outer) => containsPrefix(outer, prefix))) return undefined
+  if (isInside(prefix, CLUSTER_IPV6)) return undefined
   return refusal(field, `${quote(text)}: expected addresses inside ${CLUSTER_IPV6.map(formatPrefix).join(' or ')}`)
 }
 
@@ -88,7 +88,7 @@ function admitFamilies(podCIDRs: readonly string[]): Refusal | undefined {
 function admitServiceCidr(field: string, text: string): Refusal | undefined {
   const prefix = parse(field, text)
   if (!isPrefix(prefix)) return prefix
-  const min = MIN_LENGTH[prefix.family]
+  const min = SHORTEST_PREFIX[prefix.family]
   if (prefix.length < min) return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`)
   return admitKind(field, text, prefix)
 }

@@ -3,8 +3,15 @@
  * ever taken back from a member. About IPv4: nobody's IPv6 is translated, nor does it cause a translation.
  */
 import { PoolFullError, allocateBlock } from '../model/address-pool.ts'
-import { type Prefix, compareAddresses, formatPrefix, overlaps, parsePrefix } from '../model/ip.ts'
-import { ipv4Among, ipv6Among } from '../model/ipv6-claims.ts'
+import {
+  type Prefix,
+  compareAddresses,
+  formatPrefix,
+  ipv4Among,
+  ipv6Among,
+  overlaps,
+  parsePrefix,
+} from '../model/ip.ts'
 
 export interface AddressClaims {
   readonly id: string

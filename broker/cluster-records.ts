@@ -2,8 +2,9 @@
  * The Cluster record of each member: what it states about itself and the addresses it was given, as the others get to
  * see it. Made anew from the facts of all members whenever one of them comes, goes or changes.
  */
-import { ipv4Among, ipv6Among, ipv6Clashes } from '../model/ipv6-claims.ts'
 import type { ClusterId } from '../model/ids.ts'
+import { ipv4Among, ipv6Among } from '../model/ip.ts'
+import { ipv6Clashes } from '../model/ipv6-claims.ts'
 import type { ClusterSpec } from '../model/objects.ts'
 import { recordKeyText } from '../model/records.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'

@@ -1,4 +1,5 @@
 /** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
+import { familyOf } from '../model/ip.ts'
 import { LANE_DEVICE_PREFIX } from '../model/kernel-ids.ts'
 import { formatAddress, formatLinkChange } from '../kernel/format-ip.ts'
 import { formatDevice } from '../kernel/format-wg.ts'
@@ -93,7 +94,7 @@ async function applyLink(
 async function applyAddress(deps: DeviceDeps, plan: LanePlan, round: Round, signal: AbortSignal): Promise<void> {
   const { routes } = deps
   const all = await round.attempt(() => routes.addresses(signal))
-  const present = (all?.value ?? []).filter((entry) => entry.device === plan.device && !entry.address.includes(':'))
+  const present = (all?.value ?? []).filter((entry) => entry.device === plan.device && familyOf(entry.address) === 4)
   const wanted = { device: plan.device, address: plan.address }
   if (!present.some((entry) => entry.address === plan.address)) {
     await round.change('address', formatAddress(wanted), () => routes.addAddress(wanted, signal))

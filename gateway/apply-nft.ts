@@ -6,7 +6,7 @@ import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { formatNft } from '../kernel/format-nft.ts'
 import type { NftStatement } from '../kernel/nft-transaction.ts'
-import type { Nft } from '../kernel/nft.ts'
+import type { Nft, NftFamily } from '../kernel/nft.ts'
 import type { Round } from './round.ts'
 
 /** Reading the table back costs a process; somebody else's hand in it is rare. */
@@ -42,7 +42,7 @@ export class NftApplier {
     const known = this.#applied
     if (known?.text === text && (await this.#isUntouched(round, signal))) return true
     const same = known === undefined || known.text === text
-    const changes = (same ? undefined : elementChanges(known.statements, statements)) ?? statements
+    const changes = (same ? undefined : elementChanges(known.statements, statements, family)) ?? statements
     this.#isGone = false
     const done = await round.change('nft', formatNft(changes, family), () => this.#nft.run(changes, signal))
     // After a refusal, too: then the table is not what it was thought to be, and the next round makes it anew.
@@ -84,9 +84,13 @@ export async function removeTable(nft: Nft, round: Round, signal: AbortSignal): 
 }
 
 /** What turns the elements of one plan into those of the other; undefined when more than elements differs. */
-function elementChanges(before: readonly NftStatement[], after: readonly NftStatement[]): NftStatement[] | undefined {
-  if (formatNft(before.filter((s) => !isElements(s))) !== formatNft(after.filter((s) => !isElements(s))))
-    return undefined
+function elementChanges(
+  before: readonly NftStatement[],
+  after: readonly NftStatement[],
+  family: NftFamily,
+): NftStatement[] | undefined {
+  const rest = (all: readonly NftStatement[]): NftStatement[] => all.filter((s) => !isElements(s))
+  if (formatNft(rest(before), family) !== formatNft(rest(after), family)) return undefined
   const [had, wanted] = [elementsByMap(before), elementsByMap(after)]
   const changes: NftStatement[] = []
   for (const map of new Set([...had.keys(), ...wanted.keys()])) {

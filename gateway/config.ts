@@ -59,14 +59,15 @@ export interface Forwarding {
   readonly name: 'IP' | 'IPv6'
   /** The kernel's switch. */
   readonly setting: string
-  /** File that remembers that the gateway switched it on. */
+  /** Of ensureForwarding(): remembers that the gateway switched it on. */
   readonly marker: string
 }
 
 export function forwarding({ stateDir }: Pick<GatewayConfig, 'stateDir'>, family: Family): Forwarding {
   const marker = join(stateDir, 'gateway-switched-on-forwarding')
-  if (family === 4) return { name: 'IP', setting: IP_FORWARDING, marker }
-  return { name: 'IPv6', setting: IPV6_FORWARDING, marker: `${marker}-ipv6` }
+  return family === 4
+    ? { name: 'IP', setting: IP_FORWARDING, marker }
+    : { name: 'IPv6', setting: IPV6_FORWARDING, marker }
 }
 
 /** Fills in the defaults. Throws GatewayConfigError or InvalidAddressError with field, value and what was expected. */

@@ -7,10 +7,11 @@ import { type GatewayLane, LABEL_GATEWAY } from '../model/gateway-node.ts'
 import type { Node } from '../model/objects.ts'
 import type { GatewayConfig } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
-import { finished, leaveUntilDone } from './leave-until-done.ts'
+import { leaveUntilDone } from './leave-until-done.ts'
 import { runGateway } from './main.ts'
 import { gatewayMetrics } from './metrics.ts'
 import { readMembership, whenCachesSynced } from './read-world.ts'
+import { unlessAborted } from './unless-aborted.ts'
 import { watchLane } from './watch-lane.ts'
 
 export interface LabelledGatewayInit {
@@ -95,7 +96,7 @@ async function asksForGateway(
 
 async function leaveInit(deps: GatewayDeps, { configOf }: LabelledGatewayInit, signal: AbortSignal) {
   // Which of the objects are ours is known once they have been read.
-  await finished(whenCachesSynced(deps.cluster, signal), signal)
+  await unlessAborted(whenCachesSynced(deps.cluster, signal), signal)
   const clusterId = readMembership(deps.cluster)?.spec.clusterId ?? ''
   return { config: configOf([]), metrics: gatewayMetrics(deps.metrics), clusterId }
 }

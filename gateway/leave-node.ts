@@ -2,6 +2,7 @@
  * Takes everything of the gateway out of this node and out of the API: when the cluster leaves the clusterset, and when
  * the node is a gateway no more.
  */
+import { FAMILIES } from '../model/ip.ts'
 import { restoreForwarding } from '../kernel/ip-forwarding.ts'
 import { sweepDevices } from './apply-devices.ts'
 import { removeTable } from './apply-nft.ts'
@@ -29,7 +30,7 @@ export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: Abor
   await applyRoutes(deps.routes, undefined, round, signal)
   await sweepDevices(deps, [], round, signal)
   for (const nft of [deps.nft, deps.nft6]) await removeTable(nft, round, signal)
-  for (const family of [4, 6] as const) {
+  for (const family of FAMILIES) {
     const { name, setting, marker } = forwarding(config, family)
     const restored = await round.attempt(() => restoreForwarding(deps.sysctl, marker, setting))
     if (restored?.value === true) deps.logger.info(`switched ${name} forwarding off again`)

@@ -9,12 +9,13 @@ import { gatewayPlanText } from './describe-plan.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import { LaneReconciler, ensureLaneKeys } from './lane-loop.ts'
 import { leaveNode } from './leave-node.ts'
-import { finished, leaveUntilDone } from './leave-until-done.ts'
+import { leaveUntilDone } from './leave-until-done.ts'
 import { watchMembership } from './membership.ts'
 import { type GatewayMetrics, gatewayMetrics } from './metrics.ts'
 import { openUdpProbeSocket } from './probe-socket.ts'
 import { Probing } from './probing.ts'
 import { StatusReconciler } from './status-loop.ts'
+import { unlessAborted } from './unless-aborted.ts'
 import { WakeTimer } from './wake-timer.ts'
 
 export type { GatewayDeps } from './gateway-deps.ts'
@@ -28,7 +29,7 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
   const metrics = gatewayMetrics(deps.metrics)
   const caches = watchedCaches(cluster)
   status.readiness('gateway caches', caches.notSynced)
-  if (!(await finished(caches.whenSynced(signal), signal))) return
+  if (!(await unlessAborted(caches.whenSynced(signal), signal))) return
 
   const leaving = new AbortController()
   const membership = watchMembership(cluster, (clusterId) => leaving.abort(clusterId))

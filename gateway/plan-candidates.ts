@@ -1,5 +1,5 @@
 /** Where the lanes of this node can be called. Pure. */
-import { containsAddress, parseAddress, parsePrefix } from '../model/ip.ts'
+import { containsAddress, ipv4Among, parseAddress, parsePrefix } from '../model/ip.ts'
 import type { EndpointCandidate } from '../model/objects.ts'
 import type { GatewayLaneConfig } from './config.ts'
 import type { GatewayWorld } from './world.ts'
@@ -37,6 +37,6 @@ function nodeAddress(world: GatewayWorld): string | undefined {
   const pods = world.own.spec.podCIDRs.map((text) => parsePrefix(text))
   const node = world.nodes.find((entry) => entry.metadata.name === world.node)
   const internal = (node?.status?.addresses ?? []).filter((entry) => entry.type === 'InternalIP')
-  const addresses = internal.map((entry) => entry.address).filter((text) => !text.includes(':'))
+  const addresses = ipv4Among(internal.map((entry) => entry.address))
   return addresses.find((text) => !pods.some((pod) => containsAddress(pod, parseAddress(text)))) ?? addresses[0]
 }

@@ -1,5 +1,5 @@
 /** The whole plan of a gateway node from one world. Pure. */
-import { type PrefixPair, prefixPairs } from '../model/addressing.ts'
+import { type PrefixPair, plannedFamilies, prefixPairs } from '../model/addressing.ts'
 import { type Family, ofFamily } from '../model/ip.ts'
 import type { Endpoint } from '../model/objects.ts'
 import { podPrefixes } from '../model/pod-ranges.ts'
@@ -8,7 +8,7 @@ import { planEndpoints } from './plan-endpoints.ts'
 import { type LaneRoutesPlan, planLaneRoutes } from './plan-lane-routes.ts'
 import { type LanesPlan, planLanes } from './plan-lanes.ts'
 import { planTranslation } from './plan-translation.ts'
-import { hasIpv6, podsElsewhere } from './pod-claims.ts'
+import { podsElsewhere } from './pod-claims.ts'
 import type { GatewayWorld } from './world.ts'
 
 export interface GatewayPlan {
@@ -25,7 +25,7 @@ export function planGateway(world: GatewayWorld): GatewayPlan {
   const lanes = planLanes(world)
   const pairs = prefixPairs(world.own.spec)
   const table = (family: Family): NftStatement[] => planTable({ world, lanes, pairs, family })
-  const nft6 = hasIpv6(world.own) && lanes.lanes.length > 0 ? table(6) : []
+  const nft6 = plannedFamilies(world.own).includes(6) && lanes.lanes.length > 0 ? table(6) : []
   return { lanes, routes: planLaneRoutes(world, lanes.lanes), nft: table(4), nft6, endpoints: planEndpoints(world) }
 }
 

@@ -1,10 +1,14 @@
 /** Routes over the lanes and the rule that leads to them. Pure. */
-import { type Family, type Prefix, containsAddress, parseAddress, parsePrefix } from '../model/ip.ts'
+import { plannedFamilies } from '../model/addressing.ts'
+import { type Family, familyOf, parsePrefix } from '../model/ip.ts'
 import { LANE_MARK, ROUTE_TABLE_LANES, RULE_LANES } from '../model/kernel-ids.ts'
-import { comparePrefixes, podPrefixes } from '../model/pod-ranges.ts'
+import { ownPodAddress } from '../model/own-pod-address.ts'
+import { podPrefixes } from '../model/pod-ranges.ts'
+import { comparePrefixes } from '../model/prefix-set.ts'
+import { IPV6_MIN_MTU } from '../model/spec-constants.ts'
 import type { NextHop, Route, Rule } from '../kernel/route-table.ts'
 import type { LanePlan } from './plan-lanes.ts'
-import { hasIpv6, podClaims } from './pod-claims.ts'
+import { podClaims } from './pod-claims.ts'
 import { type GatewayWorld, healthKey } from './world.ts'
 
 export interface LaneRoutesPlan {
@@ -14,8 +18,6 @@ export interface LaneRoutesPlan {
   readonly routes: readonly Route[]
 }
 
-/** RFC 8200 section 5: a link with less carries no IPv6. */
-const IPV6_MINIMUM_MTU = 1280
 /** A lane device has no neighbours; the kernel wants a gateway all the same where IPv6 goes over several. */
 const ANY_NEIGHBOUR = 'fe80::1'
 
@@ -35,7 +37,7 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
       routes.push(laneRoute(`${peer.laneAddress}/32`, [{ device: lane.device }], laneAddress))
       if (world.health.get(healthKey(lane.lane, peer.cluster))?.state !== 'up') continue
       for (const prefix of peer.prefixes) {
-        if (familyOf(prefix) === 6 && lane.mtu < IPV6_MINIMUM_MTU) continue
+        if (familyOf(prefix) === 6 && lane.mtu < IPV6_MIN_MTU) continue
         devices.set(prefix, [...(devices.get(prefix) ?? []), lane.device])
       }
     }
@@ -45,7 +47,7 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
     routes.push(laneRoute(prefix, nextHops(over, family), sources[family]))
   }
   routes.sort((a, b) => comparePrefixes(parsePrefix(a.destination), parsePrefix(b.destination)))
-  return { rules: planRules(hasIpv6(world.own) && lanes.length > 0), routes }
+  return { rules: planRules(plannedFamilies(world.own).includes(6) && lanes.length > 0), routes }
 }
 
 function planRules(withIpv6: boolean): Rule[] {
@@ -68,11 +70,9 @@ export function podSideAddress(
   world: Pick<GatewayWorld, 'addresses' | 'own' | 'nodes' | 'node' | 'routeAgents'>,
   family: Family,
 ): string | undefined {
-  const addresses = world.addresses.map((entry) => entry.address.split('/')[0] ?? '').sort()
-  const inside = (prefixes: readonly Prefix[]): string | undefined =>
-    addresses.find((text) => prefixes.some((prefix) => containsAddress(prefix, parseAddress(text))))
+  const addresses = world.addresses.map((entry) => entry.address)
   const own = podClaims(world, family).find((claim) => claim.node === world.node)
-  return inside(own?.ranges ?? []) ?? inside(podPrefixes(world.own, family))
+  return ownPodAddress(addresses, own?.ranges ?? []) ?? ownPodAddress(addresses, podPrefixes(world.own, family))
 }
 
 function laneRoute(destination: string, nextHops: readonly NextHop[], source: string | undefined): Route {
@@ -83,8 +83,4 @@ function laneRoute(destination: string, nextHops: readonly NextHop[], source: st
     nextHops,
     ...(source === undefined ? {} : { source }),
   }
-}
-
-function familyOf(prefix: string): Family {
-  return parsePrefix(prefix).family
 }

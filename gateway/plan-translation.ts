@@ -10,16 +10,9 @@
  * connection of a local pod sees the pod's own address in both directions.
  */
 import type { PrefixPair } from '../model/addressing.ts'
-import {
-  type Family,
-  type Prefix,
-  addressBits,
-  containsPrefix,
-  formatAddress,
-  formatPrefix,
-  parsePrefix,
-} from '../model/ip.ts'
+import { type Family, type Prefix, addressBits, formatAddress, formatPrefix, parsePrefix } from '../model/ip.ts'
 import { LANE_ADDRESS_RANGE, LANE_PROBE_PORT, NFT_TABLE_GATEWAY, VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import { withoutContained } from '../model/prefix-set.ts'
 import type { NftBaseChain, NftStatement } from '../kernel/nft-transaction.ts'
 import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'
 import { FAMILY_WORDS } from './family-words.ts'
@@ -240,13 +233,8 @@ function notIn(init: TranslationInit, field: 'saddr' | 'daddr', prefixes: readon
   return prefixes.length === 0 ? '' : `${ipWord(init)} ${field} != ${prefixSet(prefixes)} `
 }
 
-/** Prefixes without those that lie in another: nft refuses overlapping intervals. */
 function prefixSet(prefixes: readonly Prefix[]): string {
-  const outer = prefixes.filter(
-    (prefix, i) =>
-      !prefixes.some((other, j) => containsPrefix(other, prefix) && (other.length < prefix.length || j < i)),
-  )
-  return nftSet(outer.map(formatPrefix))
+  return nftSet(withoutContained(prefixes).map(formatPrefix))
 }
 
 function nftSet(items: readonly string[]): string {

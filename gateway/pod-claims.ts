@@ -1,6 +1,5 @@
 /** What the nodes of this cluster say about where their pods are, as the gateway uses it. Pure. */
 import { type Family, InvalidAddressError, type Prefix } from '../model/ip.ts'
-import type { Cluster } from '../model/objects.ts'
 import { type NodeRanges, elsewherePrefixes, nodeClaim, podPlaces, podPrefixes } from '../model/pod-ranges.ts'
 import type { GatewayWorld } from './world.ts'
 
@@ -25,9 +24,4 @@ export function podClaims({ own, nodes, routeAgents }: ClaimWorld, family: Famil
 /** Where pods of other nodes are for sure, as disjoint prefixes of one family. */
 export function podsElsewhere(world: ClaimWorld, family: Family): Prefix[] {
   return elsewherePrefixes(podPlaces(world.node, podClaims(world, family)))
-}
-
-/** Whether the cluster has pods with IPv6 addresses that the others can reach: else nothing of ours is about IPv6. */
-export function hasIpv6(cluster: Cluster): boolean {
-  return podPrefixes(cluster, 6).length > 0
 }

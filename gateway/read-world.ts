@@ -1,4 +1,5 @@
 /** Reads the world (world.ts) from the object caches and from this node's kernel. Changes nothing. */
+import { plannedFamilies } from '../model/addressing.ts'
 import { IPV6_FORWARDING, LANE_MARK, laneDevice } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../model/objects.ts'
 import { withoutIpv6Pods } from '../model/pod-ranges.ts'
@@ -9,7 +10,6 @@ import type { Sysctl } from '../kernel/sysctl.ts'
 import type { DeviceState } from '../kernel/wireguard.ts'
 import type { GatewayConfig } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
-import { hasIpv6 } from './pod-claims.ts'
 import type { GatewayWorld } from './world.ts'
 
 export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'sysctl' | 'wireguard' | 'clock'>
@@ -68,7 +68,7 @@ export async function readGatewayWorld(
 
 /** Without IPv6 pods where the kernel has no IPv6: each of its routes would fail, and no connection be told as up. */
 async function ownAsSeenHere(own: Cluster, sysctl: Sysctl): Promise<Pick<GatewayWorld, 'own' | 'ipv6LeftOut'>> {
-  if (!hasIpv6(own) || (await sysctl.read(IPV6_FORWARDING)) !== undefined) return { own }
+  if (!plannedFamilies(own).includes(6) || (await sysctl.read(IPV6_FORWARDING)) !== undefined) return { own }
   return { own: withoutIpv6Pods(own), ipv6LeftOut: true }
 }
 

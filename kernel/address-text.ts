@@ -1,10 +1,5 @@
-/** Families and usual forms of addresses that stand in plans and listings as text. */
-import { formatAddress, formatPrefix, parseAddress, parsePrefix, type Family } from '../model/ip.ts'
-
-/** Of an address, a prefix or address/length that was checked or is only printed: a colon makes it IPv6. */
-export function familyOf(text: string): Family {
-  return text.includes(':') ? 6 : 4
-}
+/** Usual forms of addresses that stand in plans and listings as text. */
+import { familyOf, formatAddress, formatPrefix, parseAddress, parsePrefix } from '../model/ip.ts'
 
 /** The form in which listings give it (RFC 5952); IPv4 has one form only. Throws InvalidAddressError for IPv6. */
 export function usualAddress(text: string): string {

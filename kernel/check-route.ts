@@ -1,6 +1,6 @@
 /** What both drivers refuse before they ask anything: items that could not be printed or sent. KernelError EINVAL. */
-import { InvalidAddressError, parseAddress, parsePrefix, type Family } from '../model/ip.ts'
-import { familyOf, usualAddress, usualPrefix } from './address-text.ts'
+import { familyOf, InvalidAddressError, parseAddress, parsePrefix, type Family } from '../model/ip.ts'
+import { usualAddress, usualPrefix } from './address-text.ts'
 import { KernelError } from './errors.ts'
 import { formatRoute } from './format-ip.ts'
 import type { InterfaceAddress, NextHop, Route } from './route-table.ts'

@@ -1,6 +1,7 @@
 /** Links and addresses of the fake route table: what is there, and what the kernel refuses about them. */
-import { classifyAddress, parseAddress, type Family } from '../model/ip.ts'
-import { familyOf, usualAddress, usualInterfaceAddress } from './address-text.ts'
+import { classifyAddress, familyOf, parseAddress, type Family } from '../model/ip.ts'
+import { IPV6_MIN_MTU } from '../model/spec-constants.ts'
+import { usualAddress, usualInterfaceAddress } from './address-text.ts'
 import { checkDeviceName, checkInterfaceAddress, checkMac, refuseInvalid } from './check-route.ts'
 import { KernelError } from './errors.ts'
 import { formatAddress, formatLink, formatLinkChange } from './format-ip.ts'
@@ -20,9 +21,6 @@ export interface FakeNode {
   /** Where packets go that no rule and no connected network wants; IPv6 ones only if it has an IPv6 address. */
   readonly defaultDevice?: string
 }
-
-/** With less the kernel ends IPv6 on a device (RFC 8200 section 5). */
-export const IPV6_MIN_MTU = 1280
 
 interface LinkEntry {
   link: Link | VxlanLink

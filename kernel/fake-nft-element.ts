@@ -1,6 +1,6 @@
 /** Elements of the fake's sets and maps: whether they fit the type, and the form in which nft lists them. */
-import { InvalidAddressError } from '../model/ip.ts'
-import { familyOf, usualAddress } from './address-text.ts'
+import { familyOf, InvalidAddressError } from '../model/ip.ts'
+import { usualAddress } from './address-text.ts'
 import type { NftElement, NftMapType } from './nft-transaction.ts'
 
 /** The element as it is listed. Gives text, the reason, when the kernel or nft would refuse it. */
@@ -38,7 +38,7 @@ function listedParts(text: string, type: string): string {
 }
 
 function listedPart(text: string, type: string): string {
-  if (type === 'ipv4_addr' && text.includes(':')) throw new WrongShape('Address family for hostname not supported')
+  if (type === 'ipv4_addr' && familyOf(text) === 6) throw new WrongShape('Address family for hostname not supported')
   return type === 'ipv6_addr' ? listedIpv6(text) : text
 }
 

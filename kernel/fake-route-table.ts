@@ -3,18 +3,17 @@
  * that no address reaches, foreign source addresses, doubles, deletion of what is not there), drops what the kernel
  * drops when a device goes, and prints itself as the commands that would make it.
  */
-import { parseAddress, type Family } from '../model/ip.ts'
-import { familyOf, usualAddress } from './address-text.ts'
+import { FAMILIES, familyOf, parseAddress, type Family } from '../model/ip.ts'
+import { IPV6_MIN_MTU } from '../model/spec-constants.ts'
+import { usualAddress } from './address-text.ts'
 import { checkMac, checkRoute, normalRoute, refuseInvalid } from './check-route.ts'
 import { KernelError } from './errors.ts'
-import { FakeLinks, IPV6_MIN_MTU, type FakeNode } from './fake-links.ts'
+import { FakeLinks, type FakeNode } from './fake-links.ts'
 import { bestRoute, connectedDevice, isConnected, routeKey, ruleKey } from './fake-route-state.ts'
 import * as format from './format-ip.ts'
 import type * as item from './route-table.ts'
 
 export type { FakeNode } from './fake-links.ts'
-
-const FAMILIES: readonly Family[] = [4, 6]
 
 export class FakeRouteTable implements item.RouteTable {
   readonly #links: FakeLinks

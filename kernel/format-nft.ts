@@ -19,7 +19,7 @@ const COMMENT = /^[^"\\\p{Cc}]{1,120}$/u
 const EXPRESSION = /^[\p{L}\p{N} _.,:/*@&|!=<>^(){}[\]"+-]+$/u
 
 /** For tables of `family`. Throws KernelError EINVAL when a name or an expression could do more than it says. */
-export function formatNft(statements: readonly NftStatement[], family: NftFamily = 'ip'): string {
+export function formatNft(statements: readonly NftStatement[], family: NftFamily): string {
   const lines: string[] = []
   for (const statement of statements) {
     const line = formatStatement(statement, family)
@@ -29,7 +29,7 @@ export function formatNft(statements: readonly NftStatement[], family: NftFamily
 }
 
 /** One statement without a newline at its end; '' for an element list without elements. */
-export function formatStatement(statement: NftStatement, family: NftFamily = 'ip'): string {
+export function formatStatement(statement: NftStatement, family: NftFamily): string {
   const table = `${family} ${checkName('table', statement.table)}`
   switch (statement.verb) {
     case 'add-table':

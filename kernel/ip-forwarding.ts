@@ -8,37 +8,43 @@
  */
 import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { IP_FORWARDING } from '../model/kernel-ids.ts'
+import { IPV6_FORWARDING } from '../model/kernel-ids.ts'
 import type { Sysctl } from './sysctl.ts'
 
 const BOOT_ID = 'kernel/random/boot_id'
 
 /**
- * `setting` is IP_FORWARDING or IPV6_FORWARDING. True when it had to be switched on; the marker's folder is made (0700)
- * if absent. Throws KernelError.
+ * `setting` is IP_FORWARDING or IPV6_FORWARDING, `marker` a path that the part uses for both. True when it had to be
+ * switched on; the marker's folder is made (0700) if absent. Throws KernelError.
  */
-export async function ensureForwarding(sysctl: Sysctl, marker: string, setting = IP_FORWARDING): Promise<boolean> {
+export async function ensureForwarding(sysctl: Sysctl, marker: string, setting: string): Promise<boolean> {
   if ((await sysctl.read(setting))?.trim() === '1') return false
-  await mkdir(dirname(marker), { recursive: true, mode: 0o700 })
-  await writeFile(marker, await bootOf(sysctl), { mode: 0o600 })
+  const file = markerFile(marker, setting)
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 })
+  await writeFile(file, await bootOf(sysctl), { mode: 0o600 })
   try {
     await sysctl.write(setting, '1')
   } catch (error) {
     // Else leaving would switch off what somebody else switched on, or try in vain where there is no such setting.
-    await rm(marker, { force: true })
+    await rm(file, { force: true })
     throw error
   }
   return true
 }
 
-/** `setting` as it was given to ensureForwarding(). True when it was switched off. Without a marker nothing is done. Throws KernelError. */
-export async function restoreForwarding(sysctl: Sysctl, marker: string, setting = IP_FORWARDING): Promise<boolean> {
-  const boot = await readIfThere(marker)
+/** Takes the same. True when it was switched off; without a marker nothing is done. Throws KernelError. */
+export async function restoreForwarding(sysctl: Sysctl, marker: string, setting: string): Promise<boolean> {
+  const file = markerFile(marker, setting)
+  const boot = await readIfThere(file)
   if (boot === undefined) return false
   const ours = boot === (await bootOf(sysctl))
   if (ours) await sysctl.write(setting, '0')
-  await rm(marker, { force: true })
+  await rm(file, { force: true })
   return ours
+}
+
+function markerFile(marker: string, setting: string): string {
+  return setting === IPV6_FORWARDING ? `${marker}-ipv6` : marker
 }
 
 async function bootOf(sysctl: Sysctl): Promise<string> {

@@ -1,6 +1,5 @@
 /** Neighbours and forwarding entries: struct ndmsg, linux/neighbour.h. A forwarding entry is a neighbour of AF_BRIDGE. */
-import type { Family } from '../model/ip.ts'
-import { familyOf } from './address-text.ts'
+import { familyOf, type Family } from '../model/ip.ts'
 import {
   addressBytes,
   addressFamily,

@@ -1,7 +1,6 @@
 /** Routes and rules as rtnetlink messages: struct rtmsg, rtnexthop and fib_rule_hdr, linux/rtnetlink.h, fib_rules.h. */
-import type { Family } from '../model/ip.ts'
+import { familyOf, type Family } from '../model/ip.ts'
 import { ROUTE_PROTOCOL } from '../model/kernel-ids.ts'
-import { familyOf } from './address-text.ts'
 import { normalRoute, routeMetric } from './check-route.ts'
 import {
   addressBytes,

@@ -1,6 +1,5 @@
 /** The route table of this network namespace, by rtnetlink (npm `netlink`, the repository called node_netlink). */
-import { parseAddress, type Family } from '../model/ip.ts'
-import { familyOf } from './address-text.ts'
+import { FAMILIES, familyOf, parseAddress, type Family } from '../model/ip.ts'
 import {
   checkDeviceName,
   checkInterfaceAddress,
@@ -50,7 +49,6 @@ import * as route from './rtnetlink-route.ts'
 
 /** Multicast groups: links, IPv4 addresses, routes and rules, IPv6 addresses, routes and rules. */
 const WATCHED_GROUPS = [1, 5, 7, 8, 9, 11, 19]
-const FAMILIES: readonly Family[] = [4, 6]
 
 export interface RtnetlinkInit {
   /** For each request; default 5,000. */

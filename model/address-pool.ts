@@ -3,6 +3,7 @@
  * what has none yet. The same range, claims and hint always give the same answer.
  */
 import { type Address, type Prefix, addressBits, containsPrefix, formatPrefix, overlaps, prefixSize } from './ip.ts'
+import { comparePrefixes } from './prefix-set.ts'
 
 /** Nothing is left in the range. */
 export class PoolFullError extends Error {
@@ -59,9 +60,7 @@ export function allocateAddress(range: Prefix, taken: (address: Address) => bool
 
 /** Claims that touch the range, by first address, the larger first where they begin together. */
 function claimsWithin(range: Prefix, taken: readonly Prefix[]): Prefix[] {
-  return taken
-    .filter((claim) => containsPrefix(range, claim) || containsPrefix(claim, range))
-    .sort((a, b) => (a.value < b.value ? -1 : a.value > b.value ? 1 : a.length - b.length))
+  return taken.filter((claim) => containsPrefix(range, claim) || containsPrefix(claim, range)).sort(comparePrefixes)
 }
 
 function roundUp(value: bigint, size: bigint): bigint {

@@ -1,18 +1,22 @@
 /** Which addresses the other clusters use for a cluster, and how its own map onto them. Pure. */
-import type { ClusterSpec } from './objects.ts'
+import type { Cluster, ClusterSpec } from './objects.ts'
 import {
+  FAMILIES,
   InvalidAddressError,
   formatPrefix,
   type Address,
+  type Family,
   type Prefix,
   containsAddress,
   formatAddress,
+  ipv4Among,
+  ipv6Among,
   parseAddress,
   parsePrefix,
   translate,
 } from './ip.ts'
-import { ipv4Among, ipv6Among } from './ipv6-claims.ts'
 import { LANE_ADDRESS_RANGE } from './kernel-ids.ts'
+import { podPrefixes } from './pod-ranges.ts'
 
 export interface PrefixPair {
   /** The cluster's own prefix. */
@@ -53,6 +57,14 @@ export function podFamilies(spec: Pick<ClusterSpec, 'podCIDRs'>): ('IPv4' | 'IPv
   if (ipv4Among(spec.podCIDRs).length > 0) families.push('IPv4')
   if (ipv6Among(spec.podCIDRs).length > 0) families.push('IPv6')
   return families
+}
+
+/**
+ * Families that the nodes of a cluster plan for: IPv4 always, also of no cluster, and IPv6 where it has IPv6 pod CIDRs.
+ * Unlike podFamilies() it takes no text on trust. Throws InvalidAddressError.
+ */
+export function plannedFamilies(own: Cluster | undefined): readonly Family[] {
+  return podPrefixes(own, 6).length === 0 ? [4] : FAMILIES
 }
 
 /** Prefixes under which the other clusters reach this one's pods. */

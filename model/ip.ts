@@ -4,6 +4,8 @@
 import ipaddr from 'ipaddr.js'
 
 export type Family = 4 | 6
+/** In the order of every list and table. */
+export const FAMILIES: readonly Family[] = [4, 6]
 
 export interface Address {
   readonly family: Family
@@ -87,10 +89,24 @@ export function prefixSize(prefix: Prefix): bigint {
   return 1n << BigInt(addressBits(prefix.family) - prefix.length)
 }
 
-/** IPv4 before IPv6, then by number, then shorter prefixes first. */
+/** IPv4 before IPv6, then by number. Of prefixes only the first address counts; see comparePrefixes(). */
 export function compareAddresses(a: Address, b: Address): number {
   if (a.family !== b.family) return a.family - b.family
   return a.value < b.value ? -1 : a.value > b.value ? 1 : 0
+}
+
+/** Of the text of an address, a prefix or address/length that was checked or is only printed: a colon makes it IPv6. */
+export function familyOf(text: string): Family {
+  return text.includes(':') ? 6 : 4
+}
+
+/** Of such texts those of one family, in their order. */
+export function ipv4Among(texts: readonly string[]): string[] {
+  return texts.filter((text) => familyOf(text) === 4)
+}
+
+export function ipv6Among(texts: readonly string[]): string[] {
+  return texts.filter((text) => familyOf(text) === 6)
 }
 
 /** Those of one family, in their order. */

@@ -2,7 +2,8 @@
  * Whose IPv6 addresses stand back. IPv6 is never translated, so of two clusters in which an address means different
  * things only one can be reached by it: the one with the lower index. Pure.
  */
-import { type Prefix, InvalidAddressError, compareAddresses, overlaps, parsePrefix } from './ip.ts'
+import { type Prefix, InvalidAddressError, ipv6Among, overlaps, parsePrefix } from './ip.ts'
+import { comparePrefixes } from './prefix-set.ts'
 
 export interface CidrClaims {
   readonly id: string
@@ -45,15 +46,6 @@ export function ipv6Clashes(clusters: readonly CidrClaims[]): ReadonlyMap<string
   return new Map([...found].map(([id, { clash }]) => [id, clash]))
 }
 
-/** Of texts of addresses or CIDRs those of IPv6. */
-export function ipv6Among(texts: readonly string[]): string[] {
-  return texts.filter((text) => text.includes(':'))
-}
-
-export function ipv4Among(texts: readonly string[]): string[] {
-  return texts.filter((text) => !text.includes(':'))
-}
-
 interface Claim {
   readonly id: string
   readonly index: number
@@ -65,11 +57,7 @@ interface Claim {
 function sortedClaims(clusters: readonly CidrClaims[]): Claim[] {
   const claims = clusters.flatMap((one) => [...claimsOf(one, one.podCIDRs, true), ...claimsOf(one, one.serviceCIDRs)])
   return claims.sort(
-    (a, b) =>
-      compareAddresses(a.prefix, b.prefix) ||
-      a.prefix.length - b.prefix.length ||
-      a.index - b.index ||
-      Number(b.isPods) - Number(a.isPods),
+    (a, b) => comparePrefixes(a.prefix, b.prefix) || a.index - b.index || Number(b.isPods) - Number(a.isPods),
   )
 }
 

@@ -303,7 +303,8 @@ export const CLUSTER_SCOPED: ReadonlySet<Kind> = new Set<Kind>([
 ])
 
 /** What the parts on a node write about it: goes with its Node (model/node-owner.ts). */
-export const OWNED_BY_NODES: ReadonlySet<Kind> = new Set<Kind>(['Endpoint', 'Gateway', 'RouteAgent'])
+export const NODE_OWNED_KINDS = ['Endpoint', 'Gateway', 'RouteAgent'] as const satisfies readonly Kind[]
+export const OWNED_BY_NODES: ReadonlySet<Kind> = new Set<Kind>(NODE_OWNED_KINDS)
 
 export const MEMBERSHIP_NAME = 'self'
 

@@ -5,19 +5,9 @@
  * asks, where the CNI's own routes are, decides. A longer prefix alone decides nothing. Each family is judged by itself:
  * a CNI may keep books of its own for one of them. Pure.
  */
-import {
-  type Family,
-  type Prefix,
-  addressBits,
-  compareAddresses,
-  containsPrefix,
-  formatPrefix,
-  ofFamily,
-  parsePrefix,
-  prefixSize,
-} from './ip.ts'
-import { ipv4Among } from './ipv6-claims.ts'
+import { type Family, type Prefix, containsPrefix, formatPrefix, ipv4Among, ofFamily, parsePrefix } from './ip.ts'
 import type { Cluster, Node, RouteAgent } from './objects.ts'
+import { comparePrefixes, isInside, meantPrefixes } from './prefix-set.ts'
 
 /**
  * A node tells no more ranges than this, of both families together; a node has no more pods than that, and most ranges
@@ -176,52 +166,10 @@ function noteRefused(
 
 /** All addresses of `elsewhere` that no longer exception takes out, as few disjoint prefixes, IPv4 first. */
 export function elsewherePrefixes({ elsewhere, exceptions }: Pick<PodPlaces, 'elsewhere' | 'exceptions'>): Prefix[] {
-  const labelled = [
+  return meantPrefixes([
     ...elsewhere.map(({ prefix }) => ({ prefix, meant: true })),
     ...exceptions.map((prefix) => ({ prefix, meant: false })),
-  ].sort((a, b) => comparePrefixes(a.prefix, b.prefix))
-  return FAMILIES.flatMap((family) =>
-    meantSpans(
-      family,
-      labelled.filter(({ prefix }) => prefix.family === family),
-    ),
-  )
-}
-
-/** Takes prefixes of one family, sorted. */
-function meantSpans(
-  family: Family,
-  labelled: readonly { readonly prefix: Prefix; readonly meant: boolean }[],
-): Prefix[] {
-  const spans = new Spans(family)
-  const open: { readonly end: bigint; readonly meant: boolean }[] = []
-  let at = 0n
-  const close = (until: bigint): void => {
-    for (let top = open.at(-1); top !== undefined && top.end < until; top = open.at(-1)) {
-      if (top.meant) spans.add(at, top.end)
-      if (top.end >= at) at = top.end + 1n
-      open.pop()
-    }
-  }
-  for (const { prefix, meant } of labelled) {
-    close(prefix.value)
-    if (open.at(-1)?.meant === true) spans.add(at, prefix.value - 1n)
-    at = prefix.value
-    open.push({ end: lastOf(prefix), meant })
-  }
-  close(1n << BigInt(addressBits(family)))
-  return spans.prefixes()
-}
-
-/** The same addresses in as few prefixes as can be, sorted. */
-export function aggregate(prefixes: readonly Prefix[]): Prefix[] {
-  return FAMILIES.flatMap((family) => {
-    const spans = new Spans(family)
-    for (const prefix of [...ofFamily(prefixes, family)].sort(comparePrefixes)) {
-      spans.add(prefix.value, lastOf(prefix))
-    }
-    return spans.prefixes()
-  })
+  ])
 }
 
 /** Whether a change of a RouteAgent changes where pods are: most are about the ways to other clusters. */
@@ -233,53 +181,6 @@ export function toldOtherRanges(
 ): boolean {
   if (change?.type !== 'set') return true
   return rangesText(change.object) !== rangesText(change.previous)
-}
-
-export function isInside(prefix: Prefix, outers: readonly Prefix[]): boolean {
-  return outers.some((outer) => containsPrefix(outer, prefix))
-}
-
-/** IPv4 first, then by first address, wider ones first. */
-export function comparePrefixes(a: Prefix, b: Prefix): number {
-  return compareAddresses(a, b) || a.length - b.length
-}
-
-const FAMILIES: readonly Family[] = [4, 6]
-
-/** Runs of addresses of one family, given in order of their first. */
-class Spans {
-  readonly #family: Family
-  readonly #spans: { from: bigint; to: bigint }[] = []
-
-  constructor(family: Family) {
-    this.#family = family
-  }
-
-  add(from: bigint, to: bigint): void {
-    if (from > to) return
-    const last = this.#spans.at(-1)
-    if (last === undefined || from > last.to + 1n) this.#spans.push({ from, to })
-    else if (to > last.to) last.to = to
-  }
-
-  prefixes(): Prefix[] {
-    const bits = addressBits(this.#family)
-    return this.#spans.flatMap(({ from, to }) => {
-      const found: Prefix[] = []
-      for (let at = from; at <= to;) {
-        let length = bits
-        // The widest prefix that begins here and ends in time.
-        for (let wider = 2n; length > 0 && at % wider === 0n && at + wider - 1n <= to; wider *= 2n) length -= 1
-        found.push({ family: this.#family, value: at, length })
-        at += 1n << BigInt(bits - length)
-      }
-      return found
-    })
-  }
-}
-
-function lastOf(prefix: Prefix): bigint {
-  return prefix.value + prefixSize(prefix) - 1n
 }
 
 function rangesText(agent: RouteAgent | undefined): string {

@@ -3,13 +3,12 @@
  * it holds when the broker or a member lies: no prefix of ours, none twice, nothing that would catch what the nodes
  * say to each other outside the tunnels. Pure.
  */
-import { laneAddress, routedPrefixes } from './addressing.ts'
+import { laneAddress, plannedFamilies, routedPrefixes } from './addressing.ts'
 import { parseClusterId } from './ids.ts'
 import {
   type Family,
   type Prefix,
   classifyAddress,
-  compareAddresses,
   containsAddress,
   formatPrefix,
   ofFamily,
@@ -19,6 +18,7 @@ import {
 } from './ip.ts'
 import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE } from './kernel-ids.ts'
 import type { Cluster, ClusterSpec, Node } from './objects.ts'
+import { comparePrefixes } from './prefix-set.ts'
 
 export interface RemoteCluster {
   readonly id: string
@@ -51,8 +51,8 @@ export interface RemoteClustersInit {
   readonly underlay: readonly string[]
 }
 
-/** Shorter than this is not a network of one cluster. */
-const SHORTEST_PREFIX: Readonly<Record<Family, number>> = { 4: 8, 6: 16 }
+/** Length of the largest network of each family that may be one cluster's. */
+export const SHORTEST_PREFIX: Readonly<Record<Family, number>> = { 4: 8, 6: 16 }
 /** They become arguments of one `wg` call; a list without end would take the whole lane along. */
 const MAX_PREFIXES = 64
 
@@ -68,10 +68,10 @@ const MAX_PREFIXES = 64
 export function checkRemoteClusters({ own, clusters: all, underlay }: RemoteClustersInit): ClusterVerdicts {
   const clusters: RemoteCluster[] = []
   const refused: RefusedCluster[] = []
-  const families = familiesOf(own.spec)
   const taken: { readonly prefix: Prefix; readonly by: string }[] = []
   const indexes = new Map([[own.spec.index, own.spec.id]])
   const claims = { reserved: reservedPrefixes(own.spec), underlay, taken, indexes }
+  const families = plannedFamilies(own)
   const remotes = all.filter((cluster) => cluster.metadata.name !== own.metadata.name)
   for (const cluster of remotes.sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))) {
     const { verdict, reason } = judge(readCluster(cluster, families), claims)
@@ -118,11 +118,6 @@ function isUnderlay(text: string): boolean {
   }
 }
 
-function familiesOf({ podCIDRs }: ClusterSpec): Family[] {
-  const hasIpv6 = podCIDRs.some((text) => parsePrefix(text).family === 6)
-  return hasIpv6 ? [4, 6] : [4]
-}
-
 /** The cluster's facts, or what is wrong with them. */
 function readCluster(cluster: Cluster, families: readonly Family[]): RemoteCluster | string {
   const { spec } = cluster
@@ -135,7 +130,7 @@ function readCluster(cluster: Cluster, families: readonly Family[]): RemoteClust
     }
     const prefixes = routedPrefixes(spec).filter((prefix) => families.includes(prefix.family))
     if (prefixes.length > MAX_PREFIXES) return `${prefixes.length} prefixes: expected at most ${MAX_PREFIXES}`
-    prefixes.sort((a, b) => compareAddresses(a, b) || a.length - b.length)
+    prefixes.sort(comparePrefixes)
     return { id: spec.id, index: spec.index, prefixes }
   } catch (error) {
     return error instanceof Error ? error.message : String(error)

@@ -34,3 +34,5 @@ export const WIREGUARD_OVERHEAD_IPV4 = 60
 export const WIREGUARD_OVERHEAD_IPV6 = 80
 /** RFC 7348: outer Ethernet + IPv4 + UDP + VXLAN header. */
 export const VXLAN_OVERHEAD_IPV4 = 50
+/** RFC 8200 section 5. The kernel takes IPv6 off a device that carries less. */
+export const IPV6_MIN_MTU = 1280

@@ -1,8 +1,6 @@
 /** What differs between the families in the plans of a node: words of nft, and how to read addresses. Pure. */
 import type { NftFamily } from '../kernel/nft.ts'
 import type { Family, Prefix } from '../model/ip.ts'
-import type { Cluster } from '../model/objects.ts'
-import { podPrefixes } from '../model/pod-ranges.ts'
 import { inRange, ipv4Number, ipv4Range, isUsableIpv4 } from './ipv4-number.ts'
 import { formatGroups, ipv6Groups, ipv6Network, isUsableIpv6 } from './ipv6-groups.ts'
 
@@ -70,9 +68,4 @@ const IPV6: AddressFamily = {
 
 export function addressFamily(family: Family): AddressFamily {
   return family === 4 ? IPV4 : IPV6
-}
-
-/** Families that are planned on the nodes of a cluster: IPv4, and IPv6 where the cluster has IPv6 pod CIDRs. */
-export function plannedFamilies(own: Cluster | undefined): readonly Family[] {
-  return podPrefixes(own, 6).length === 0 ? [4] : [4, 6]
 }

@@ -65,7 +65,7 @@ export async function removeNodeRoutes(deps: ApplyRoutesDeps, signal: AbortSigna
     await steps.run(() => routes.deleteLink(VXLAN_DEVICE, signal), isNotFound)
   }
   for (const name of FORWARDING) {
-    await steps.run(() => restoreForwarding(sysctl, markerOf(forwardingMarker, name), name), never)
+    await steps.run(() => restoreForwarding(sysctl, forwardingMarker, name), never)
   }
   return steps
 }
@@ -110,13 +110,9 @@ async function ensureSysctls(deps: ApplyRoutesDeps, plan: NodeRoutes, steps: Ste
   for (const { name, value } of plan.sysctls) {
     if ((await sysctl.read(name))?.trim() === value) continue
     if (FORWARDING.includes(name)) {
-      await steps.run(() => ensureForwarding(sysctl, markerOf(forwardingMarker, name), name), never)
+      await steps.run(() => ensureForwarding(sysctl, forwardingMarker, name), never)
     } else await steps.run(() => sysctl.write(name, value), never)
   }
-}
-
-function markerOf(forwardingMarker: string, setting: string): string {
-  return setting === IPV6_FORWARDING ? `${forwardingMarker}-ipv6` : forwardingMarker
 }
 
 type Stale = (() => Promise<void>)[]

@@ -8,9 +8,10 @@ import {
   formatRule,
 } from '../kernel/format-ip.ts'
 import { formatNft } from '../kernel/format-nft.ts'
+import { plannedFamilies } from '../model/addressing.ts'
 import type { Family } from '../model/ip.ts'
 import type { EndpointSlice, ServiceImport } from '../model/objects.ts'
-import { addressFamily, plannedFamilies } from './address-family.ts'
+import { addressFamily } from './address-family.ts'
 import { ownCluster } from './own-ranges.ts'
 import { BalancePlanner } from './plan-balancing.ts'
 import { nodeNftWorld } from './plan-node-nft.ts'

@@ -6,8 +6,8 @@ import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import { toldOtherRanges } from '../model/pod-ranges.ts'
-import { Backoff } from '../reconcile/backoff.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
+import { untilDone } from '../reconcile/until-done.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { removeNodeRoutes } from './apply-routes.ts'
 import { BalanceLoop, removeNodeTable } from './balance-loop.ts'
@@ -149,16 +149,13 @@ function onLeaving(caches: RouteAgentCaches, leave: () => void): () => void {
  * has worked or the signal comes: `sealane leave` waits for the object to go.
  */
 async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: AbortSignal): Promise<void> {
-  const backoff = new Backoff(deps.clock, { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs })
-  while (!signal.aborted) {
-    try {
-      await cleanRouteAgentNode(deps, config, signal)
-      deps.logger.info('left: everything of ours is out of this kernel', { component: 'routeagent' })
-      return
-    } catch (error) {
-      deps.logger.error('leaving failed; trying again', { error: messageOf(error) })
-      await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
-    }
+  const { clock, logger } = deps
+  const backoff = { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs }
+  const onFailure = (error: unknown): void => {
+    logger.error('leaving failed; trying again', { error: messageOf(error) })
+  }
+  if (await untilDone(() => cleanRouteAgentNode(deps, config, signal), { clock, backoff, onFailure }, signal)) {
+    logger.info('left: everything of ours is out of this kernel', { component: 'routeagent' })
   }
 }
 

@@ -1,13 +1,5 @@
 /** What this machine's kernel says about itself, as far as the plans need it. Pure. */
-import {
-  type Address,
-  type Family,
-  type Prefix,
-  compareAddresses,
-  containsAddress,
-  formatAddress,
-  parseAddress,
-} from '../model/ip.ts'
+import { type Address, type Family, type Prefix, containsAddress, formatAddress, parseAddress } from '../model/ip.ts'
 import type { InterfaceAddress, Link, MainRoute } from '../kernel/route-table.ts'
 
 export interface KernelFacts {
@@ -28,22 +20,6 @@ export function deviceOf(facts: KernelFacts, address: Address): Link | undefined
   const text = formatAddress(address)
   const carrier = facts.addresses.find((a) => addressText(a) === text)
   return carrier === undefined ? undefined : facts.links.find((link) => link.name === carrier.device)
-}
-
-/**
- * An address of this node inside these pod networks, usually the bridge's: what the node itself must call remote
- * pods with, because only pod addresses are translated and routed back.
- */
-export function ownPodAddress(facts: KernelFacts, podCidrs: readonly Prefix[]): string | undefined {
-  const inside = facts.addresses
-    .map((a) => parseAddress(addressText(a)))
-    .filter((address) => podCidrs.some((prefix) => containsAddress(prefix, address)))
-    .sort(compareAddresses)
-  // The first address of an IPv6 network is that of all its routers (RFC 4291 section 2.6.1). Flannel has it, too.
-  const isShared = (address: Address): boolean =>
-    address.family === 6 && podCidrs.some((prefix) => prefix.length < 128 && prefix.value === address.value)
-  const found = inside.find((address) => !isShared(address)) ?? inside[0]
-  return found === undefined ? undefined : formatAddress(found)
 }
 
 /**

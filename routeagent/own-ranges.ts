@@ -1,8 +1,9 @@
 /** Which pods this node has, from its Node and its kernel: what it tells the others, and balances by. Pure. */
-import { type Family, type Prefix, containsPrefix, formatPrefix } from '../model/ip.ts'
-import { MAX_POD_RANGES, aggregate, comparePrefixes, podPrefixes, specRanges } from '../model/pod-ranges.ts'
+import { plannedFamilies } from '../model/addressing.ts'
+import { type Family, type Prefix, formatPrefix } from '../model/ip.ts'
+import { MAX_POD_RANGES, podPrefixes, specRanges } from '../model/pod-ranges.ts'
+import { aggregate, comparePrefixes, isInside } from '../model/prefix-set.ts'
 import type { Cluster, Node } from '../model/objects.ts'
-import { plannedFamilies } from './address-family.ts'
 import { type KernelFacts, deviceOf } from './node-facts.ts'
 import { overlayNodes } from './plan-nodes.ts'
 import { planLocalRanges } from './plan-local-ranges.ts'
@@ -39,10 +40,10 @@ export function ownRanges({ facts, spec, podCIDRs, underlay, limit = MAX_POD_RAN
   const kernel = planLocalRanges({ ...facts, podCIDRs, underlay })
   const empty = kernel.networks.length === 0 && kernel.pods.length === 0
   const agreed =
-    kernel.pods.every((pod) => holds(spec, pod)) &&
+    kernel.pods.every((pod) => isInside(pod, spec)) &&
     kernel.networks.every((network) => spec.some((range) => comparePrefixes(range, network) === 0))
   const networks = aggregate(agreed ? spec : kernel.networks)
-  const pods = kernel.pods.filter((prefix) => !holds(networks, prefix))
+  const pods = kernel.pods.filter((prefix) => !isInside(prefix, networks))
   const all = aggregate([...(empty ? [] : networks), ...pods, ...kernel.addresses])
   const ranges = [...all].sort((a, b) => a.length - b.length || comparePrefixes(a, b)).slice(0, limit)
   return {
@@ -91,8 +92,4 @@ export function ownCluster(world: Pick<NodeWorld, 'self' | 'clusters'>): Cluster
 
 export function rangeTexts(ranges: readonly Prefix[]): string[] {
   return ranges.map(formatPrefix)
-}
-
-function holds(outers: readonly Prefix[], prefix: Prefix): boolean {
-  return outers.some((outer) => containsPrefix(outer, prefix))
 }

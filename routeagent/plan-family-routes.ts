@@ -15,8 +15,8 @@ import {
   VXLAN_DEVICE,
   laneDevice,
 } from '../model/kernel-ids.ts'
+import { ownPodAddress } from '../model/own-pod-address.ts'
 import type { Neighbour, NextHop, Route, Rule } from '../kernel/route-table.ts'
-import { ownPodAddress } from './node-facts.ts'
 import type { NodeRouteWorld, SysctlSetting } from './plan-node-routes.ts'
 import type { OwnRanges } from './own-ranges.ts'
 import type { GatewayNode } from './plan-gateways.ts'
@@ -68,7 +68,10 @@ export function planFamilyRoutes(
   family: Family,
   own: OwnRanges,
 ): FamilyRoutes {
-  const address = ownPodAddress(world.facts, own.ranges)
+  const address = ownPodAddress(
+    world.facts.addresses.map((entry) => entry.address),
+    own.ranges,
+  )
   const source = address === undefined ? {} : { source: address }
   const pods =
     ground.lanes.length === 0

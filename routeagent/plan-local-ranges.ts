@@ -18,7 +18,7 @@ import {
   parsePrefix,
   prefixOf,
 } from '../model/ip.ts'
-import { comparePrefixes, isInside } from '../model/pod-ranges.ts'
+import { comparePrefixes, isInside } from '../model/prefix-set.ts'
 import type { InterfaceAddress, Link, MainRoute } from '../kernel/route-table.ts'
 
 export interface KernelRangesInit {

@@ -2,9 +2,10 @@
  * The fixed part of table sealane_node of one family: base chains and their rules. Pure. The maps that they look into are
  * filled by balance-elements.ts; a packet's way through them is drawn in README.md.
  */
-import { type Family, type Prefix, containsPrefix, formatPrefix, ofFamily } from '../model/ip.ts'
+import { type Family, formatPrefix, ofFamily } from '../model/ip.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../model/kernel-ids.ts'
 import { podPrefixes } from '../model/pod-ranges.ts'
+import { withoutContained } from '../model/prefix-set.ts'
 import type { NftBaseChain, NftElement, NftStatement } from '../kernel/nft-transaction.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 import {
@@ -165,11 +166,4 @@ function sameNodeRows(world: NodeNftWorld, ip: string): RuleRow[] {
     rule: `ct status dnat ct original ${ip} daddr ${world.clustersetIpRange} ${ip} saddr ${own} ${ip} daddr ${own} masquerade`,
     comment: 'the bridge hides answers from netfilter',
   }))
-}
-
-// The kernel refuses intervals that overlap, and one refusal would take the whole table with it.
-function withoutContained(prefixes: readonly Prefix[]): Prefix[] {
-  return prefixes.filter(
-    (p, i) => !prefixes.some((other, j) => i !== j && containsPrefix(other, p) && (other.length < p.length || j < i)),
-  )
 }

@@ -9,7 +9,7 @@ import { type Prefix, formatAddress } from '../model/ip.ts'
 import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI } from '../model/kernel-ids.ts'
 import type { Cluster, Endpoint, Gateway, Node, RouteAgent } from '../model/objects.ts'
 import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../model/remote-clusters.ts'
-import { VXLAN_OVERHEAD_IPV4 } from '../model/spec-constants.ts'
+import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../model/spec-constants.ts'
 import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../kernel/route-table.ts'
 import { type KernelFacts, deviceOf } from './node-facts.ts'
 import { ownCluster, rangesByFamily } from './own-ranges.ts'
@@ -67,9 +67,6 @@ export interface NodeRoutes {
 
 /** Either the whole plan, or the one reason why this node can have none; then what is in the kernel stays. */
 export type NodeRoutePlan = NodeRoutes | { readonly ok: false; readonly reason: string }
-
-/** RFC 8200 section 5. The kernel takes IPv6 off a device that carries less. */
-const IPV6_MIN_MTU = 1280
 
 export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
   const overlay = overlayNodes(world.nodes)

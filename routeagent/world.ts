@@ -1,5 +1,6 @@
 /** What the routeagent reads from the cluster's objects, as one value; and why there is none yet. */
 import type { ClusterApi, ObjectCache } from '../cluster/cluster-api.ts'
+import { plannedFamilies } from '../model/addressing.ts'
 import {
   MEMBERSHIP_NAME,
   type Cluster,
@@ -11,7 +12,7 @@ import {
   type RouteAgent,
   type ServiceImport,
 } from '../model/objects.ts'
-import { podPrefixes, withoutIpv6Pods } from '../model/pod-ranges.ts'
+import { withoutIpv6Pods } from '../model/pod-ranges.ts'
 import { LateCache } from './late-cache.ts'
 import type { KernelFacts } from './node-facts.ts'
 import { ownCluster } from './own-ranges.ts'
@@ -81,7 +82,7 @@ export function readWorld(caches: RouteAgentCaches, node: string): WorldReading 
 /** Where the kernel has no IPv6, this cluster is taken for one without IPv6 pods, and IPv4 goes on. */
 export function withFacts(world: ClusterWorld, facts: KernelFacts): NodeRouteWorld {
   const own = ownCluster(world)
-  if (own === undefined || facts.hasIpv6 !== false || podPrefixes(own, 6).length === 0) return { ...world, facts }
+  if (own === undefined || facts.hasIpv6 !== false || !plannedFamilies(own).includes(6)) return { ...world, facts }
   const clusters = world.clusters.map((cluster) => (cluster === own ? withoutIpv6Pods(own) : cluster))
   return { ...world, clusters, facts, ipv6LeftOut: true }
 }

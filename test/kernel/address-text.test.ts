@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { familyOf, usualAddress, usualInterfaceAddress, usualPrefix } from '../../kernel/address-text.ts'
+import { usualAddress, usualInterfaceAddress, usualPrefix } from '../../kernel/address-text.ts'
 import { formatAddress, InvalidAddressError, parseAddress } from '../../model/ip.ts'
 
 t.test('the form in which listings give an address', (t) => {
@@ -17,7 +17,6 @@ t.test('the form in which listings give an address', (t) => {
   t.equal(usualPrefix('FD53:0::/48'), 'fd53::/48')
   t.equal(usualPrefix('10.42.0.0/16'), '10.42.0.0/16')
   t.equal(usualInterfaceAddress('FD53:0::1/64'), 'fd53::1/64')
-  t.same(['10.0.0.1/8', '::1', 'fd00::/8'].map(familyOf), [4, 6, 6])
   for (const text of ['fd53::1::2', 'fd53:', 'fd53::12345', '1:2:3:4:5:6:7::8:9', 'fd53::%eth0'])
     t.throws(() => usualAddress(text), InvalidAddressError, text)
   t.end()

@@ -46,8 +46,14 @@ t.test('each statement as nft reads it', (t) => {
     ],
     [{ verb: 'add-elements', table, map: 'slot-0', elements: [] }, ''],
   ]
-  for (const [statement, want] of rows) t.equal(formatNft([statement]), want)
-  t.equal(formatNft(rows.map(([statement]) => statement)), rows.map(([, want]) => want).join(''))
+  for (const [statement, want] of rows) t.equal(formatNft([statement], 'ip'), want)
+  t.equal(
+    formatNft(
+      rows.map(([statement]) => statement),
+      'ip',
+    ),
+    rows.map(([, want]) => want).join(''),
+  )
   t.end()
 })
 
@@ -128,7 +134,7 @@ t.test('what could do more than it says is refused', (t) => {
     [{ verb: 'add-elements', table, map: 'm', elements: [{ key: '1.2.3.4, 5.6.7.8' }] }, /element key/],
     [{ verb: 'add-elements', table, map: 'm', elements: [{ key: '1.2.3.4', value: 'accept\n' }] }, /element value/],
   ]
-  for (const [statement, want] of rows) t.throws(() => formatNft([statement]), { code: 'EINVAL', message: want })
+  for (const [statement, want] of rows) t.throws(() => formatNft([statement], 'ip'), { code: 'EINVAL', message: want })
   t.end()
 })
 
@@ -148,7 +154,7 @@ t.test('no text makes a second statement', (t) => {
       for (const statement of statements) {
         let text: string
         try {
-          text = formatNft([statement])
+          text = formatNft([statement], 'ip')
         } catch (error) {
           if (error instanceof KernelError && error.code === 'EINVAL') continue
           throw error
@@ -202,7 +208,7 @@ t.test('30,000 elements are printed at once', (t) => {
   // The best of three: other work on the machine is not what is measured.
   const times = [1, 2, 3].map(() => {
     const start = performance.now()
-    formatNft([{ verb: 'add-elements', table, map: 'slot-0', elements }])
+    formatNft([{ verb: 'add-elements', table, map: 'slot-0', elements }], 'ip')
     return performance.now() - start
   })
   t.ok(Math.min(...times) < 60, `${Math.min(...times).toFixed(1)} ms`)

@@ -1,7 +1,16 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { laneAddress, prefixPairs, routedPrefixes, toGlobalAddress, toGlobalText } from '../../model/addressing.ts'
+import {
+  laneAddress,
+  plannedFamilies,
+  podFamilies,
+  prefixPairs,
+  routedPrefixes,
+  toGlobalAddress,
+  toGlobalText,
+} from '../../model/addressing.ts'
 import { containsAddress, formatAddress, formatPrefix, parsePrefix } from '../../model/ip.ts'
+import type { Cluster } from '../../model/objects.ts'
 
 const OVERLAPPING = { podCIDRs: ['10.42.0.0/16', '10.50.0.0/24'], globalCIDRs: ['244.1.0.0/16', '244.2.7.0/24'] }
 const FLAT = { podCIDRs: ['10.42.0.0/16'], globalCIDRs: [] }
@@ -29,6 +38,34 @@ t.test('a global CIDR without a partner or of another size is refused', async (t
   })
   t.throws(() => prefixPairs({ podCIDRs: ['10.42.0.0/16', '10.43.0.0/16'], globalCIDRs: ['244.1.0.0/16'] }), {
     message: 'globalCIDRs "244.1.0.0/16": expected one for each of podCIDRs, or none',
+  })
+})
+
+const cluster = (podCIDRs: string[]): Cluster => ({
+  apiVersion: 'sealane.io/v1alpha1',
+  kind: 'Cluster',
+  metadata: { name: 'milano' },
+  spec: { id: 'milano', index: 1, podCIDRs, serviceCIDRs: [], globalCIDRs: [], labels: {} },
+})
+
+t.test('families: what a cluster says, and what its nodes plan for', async (t) => {
+  const rows: [podCIDRs: string[], said: string[], planned: number[]][] = [
+    [['10.42.0.0/16'], ['IPv4'], [4]],
+    [
+      ['fd00::/56', '10.42.0.0/16'],
+      ['IPv4', 'IPv6'],
+      [4, 6],
+    ],
+    [['fd00::/56'], ['IPv6'], [4, 6]],
+  ]
+  for (const [podCIDRs, said, planned] of rows) {
+    const made = cluster(podCIDRs)
+    t.same([podFamilies(made.spec), plannedFamilies(made)], [said, planned], podCIDRs.join(' '))
+  }
+  t.same(plannedFamilies(undefined), [4])
+  t.same(podFamilies({ podCIDRs: ['fd00::1/56'] }), ['IPv6'], 'not looked at closely')
+  t.throws(() => plannedFamilies(cluster(['fd00::1/56'])), {
+    message: 'podCIDR "fd00::1/56": expected no host bits set, as in fd00::/56',
   })
 })
 

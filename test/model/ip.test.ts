@@ -9,8 +9,11 @@ import {
   compareAddresses,
   containsAddress,
   containsPrefix,
+  familyOf,
   formatAddress,
   formatPrefix,
+  ipv4Among,
+  ipv6Among,
   overlaps,
   parseAddress,
   parsePrefix,
@@ -24,6 +27,12 @@ t.test('prefixes print as they were read', async (t) => {
   t.equal(formatPrefix(parsePrefix('10.42.0.0/16')), '10.42.0.0/16')
   t.equal(formatPrefix(parsePrefix('fd00:0:0:0::/64')), 'fd00::/64')
   t.equal(formatPrefix(parsePrefix('0.0.0.0/0')), '0.0.0.0/0')
+})
+
+t.test('texts by family', async (t) => {
+  const texts = ['fd00::/64', '10.0.0.1/8', '::1']
+  t.same(texts.map(familyOf), [6, 4, 6])
+  t.same([ipv6Among(texts), ipv4Among(texts)], [['fd00::/64', '::1'], ['10.0.0.1/8']])
 })
 
 t.test('what is not an address', async (t) => {

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { overlaps, parsePrefix } from '../../model/ip.ts'
-import { type CidrClaims, ipv4Among, ipv6Among, ipv6Clashes } from '../../model/ipv6-claims.ts'
+import { type CidrClaims, ipv6Clashes } from '../../model/ipv6-claims.ts'
 
 function claims(index: number, podCIDRs: string[], serviceCIDRs: string[] = []): CidrClaims {
   return { id: `c${index}`, index, podCIDRs, serviceCIDRs }
@@ -49,11 +49,6 @@ t.test('who stands back', async (t) => {
     ['what is no CIDR', [claims(1, ['fd00::/200', ':']), claims(2, ['fd00::/64'])], []],
   ]
   for (const [name, clusters, want] of rows) t.same(show(clusters), want, name)
-})
-
-t.test('texts by family', async (t) => {
-  const texts = ['fd00::/64', '10.0.0.0/8', '::1']
-  t.same([ipv6Among(texts), ipv4Among(texts)], [['fd00::/64', '::1'], ['10.0.0.0/8']])
 })
 
 const cidr = fc

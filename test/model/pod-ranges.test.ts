@@ -12,7 +12,6 @@ import {
 import type { Node, RouteAgent } from '../../model/objects.ts'
 import {
   type NodeRanges,
-  aggregate,
   elsewherePrefixes,
   nodeClaim,
   ownerOf,
@@ -335,24 +334,6 @@ t.test('where all Nodes have ranges, nobody gets what is confirmed of another, w
       },
     ),
     { numRuns: 2000 },
-  )
-  t.end()
-})
-
-t.test('aggregation keeps every address and adds none', async (t) => {
-  t.equal(texts(aggregate([])), '')
-  t.equal(
-    texts(aggregate(ranges('a', '10.42.0.0/25 10.42.0.128/25 10.42.1.0/24 10.42.3.0/24').ranges)),
-    '10.42.0.0/23 10.42.3.0/24',
-  )
-  t.equal(texts(aggregate([parsePrefix('0.0.0.0/1'), parsePrefix('128.0.0.0/1')])), '0.0.0.0/0')
-  t.equal(texts(aggregate([parsePrefix('8000::/1'), parsePrefix('0.0.0.0/0'), parsePrefix('::/1')])), '0.0.0.0/0 ::/0')
-  fc.assert(
-    fc.property(fc.array(prefix), address, (list, value) => {
-      const held = (all: readonly Prefix[]): boolean => all.some((one) => containsAddress(one, value))
-      const short = aggregate(list)
-      return held(short) === held(list) && short.length <= Math.max(list.length, 0)
-    }),
   )
   t.end()
 })
