@@ -2,10 +2,9 @@
 import t from 'tap'
 import { planLanes } from '../../gateway/plan-lanes.ts'
 import type { Cluster } from '../../model/objects.ts'
-import { cluster, endpoint, node, world } from './support/worlds.ts'
+import { DUAL_MILANO, DUAL_PARIS, cluster, endpoint, node, world } from './support/worlds.ts'
 
 const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
-const DUAL_MILANO = cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:1::/48'])
 const NODES = [
   node('gw', '192.0.2.10', '10.42.0.0/24'),
   { ...node('worker', ''), status: { addresses: addressesOf('192.0.2.11', '2001:db8:5::11') } },
@@ -21,7 +20,7 @@ function addressesOf(...addresses: string[]): { type: string; address: string }[
 }
 
 const clusterRows: [say: string, others: Cluster[], want: string[]][] = [
-  ['nothing wrong', [cluster('paris', 2, ['10.42.0.0/16', 'fd42:2::/48'], ['244.1.0.0/16', 'fd42:2::/48'])], []],
+  ['nothing wrong', [DUAL_PARIS], []],
   [
     'everything',
     [cluster('paris', 2, ['10.50.0.0/16', '2000::/3'])],

@@ -6,7 +6,7 @@ import { planCandidates } from '../../gateway/plan-candidates.ts'
 import { planLanes } from '../../gateway/plan-lanes.ts'
 import type { Cluster, Endpoint } from '../../model/objects.ts'
 import { formatPrefix, overlaps, parsePrefix, prefixOf } from '../../model/ip.ts'
-import { cluster, endpoint, key, node, world } from './support/worlds.ts'
+import { DUAL_MILANO, DUAL_PARIS, cluster, endpoint, key, node, world } from './support/worlds.ts'
 
 const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
@@ -93,7 +93,7 @@ const clusterRows: [say: string, others: Cluster[], want: string[]][] = [
     [cluster('paris', 2, ['10.50.0.0/16', '10.50.0.0/24'])],
     ['Cluster paris: 10.50.0.0/24 is claimed twice'],
   ],
-  ['both families', [cluster('paris', 2, ['10.42.0.0/16', 'fd42:2::/48'], ['244.1.0.0/16', 'fd42:2::/48'])], []],
+  ['both families', [DUAL_PARIS], []],
   [
     'another name',
     [{ ...PARIS, metadata: { name: 'lyon' } }],
@@ -260,7 +260,6 @@ t.test('whatever is claimed, allowed addresses are disjoint and none is ours; or
     more: fc.boolean(),
     six: fc.option(fc.record({ net: fc.integer({ min: 0, max: 7 }), length: fc.integer({ min: 14, max: 128 }) })),
   })
-  const own = cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:1::/48'])
   const ours = ['10.42.0.0/16', '10.43.0.0/16', '244.0.0.0/16', '246.0.1.0/32', 'fd42:1::/48']
   /** Within fd42:0::/32 to fd42:7::/32, so that many meet. */
   const toCidr6 = ({ net, length }: { net: number; length: number }): string =>
@@ -283,7 +282,7 @@ t.test('whatever is claimed, allowed addresses are disjoint and none is ours; or
           ]),
         )
         const endpoints = others.map((other) => endpoint(other.spec.id, 'gw', 0, []))
-        const plan = planLanes(world({ own, clusters: [own, ...others], endpoints }))
+        const plan = planLanes(world({ own: DUAL_MILANO, clusters: [DUAL_MILANO, ...others], endpoints }))
         const all = plan.lanes[0]!.config.peers.flatMap((peer) => peer.allowedIps.map((text) => parsePrefix(text)))
         for (const [i, a] of all.entries()) {
           if (all.some((b, j) => j < i && overlaps(a, b))) throw new Error('two peers, one address')
@@ -294,7 +293,8 @@ t.test('whatever is claimed, allowed addresses are disjoint and none is ours; or
           .map((other, i) => [order[i]!, other] as const)
           .sort((a, b) => a[0] - b[0])
           .map(([, other]) => other)
-        const again = planLanes(world({ own, clusters: [...shuffled, own], endpoints: [...endpoints].reverse() }))
+        const clusters = [...shuffled, DUAL_MILANO]
+        const again = planLanes(world({ own: DUAL_MILANO, clusters, endpoints: [...endpoints].reverse() }))
         if (!isDeepStrictEqual(again, plan)) throw new Error('the order of objects shows')
       },
     ),

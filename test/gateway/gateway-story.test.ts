@@ -4,10 +4,11 @@ import { join } from 'node:path'
 import t from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import { formatNft } from '../../kernel/format-nft.ts'
-import type { Node, RouteAgent } from '../../model/objects.ts'
+import type { Node } from '../../model/objects.ts'
+import { routeAgent } from '../routeagent/support/site.ts'
 import { membership } from './support/netns-sites.ts'
-import { cluster, node } from './support/worlds.ts'
 import { MILANO, PARIS, PARIS_GW, Stage } from './support/stage.ts'
+import { DUAL_MILANO, DUAL_PARIS, node } from './support/worlds.ts'
 
 t.test('from the first start to the last day', async (t) => {
   const stage = new Stage(t)
@@ -162,9 +163,6 @@ t.test('a restart never takes the traffic away, not even for a moment', async (t
   stage.start()
   await stage.until(() => stage.connection('paris')?.state === 'connecting', 'nor is a tunnel without a session')
 })
-
-const DUAL_MILANO = cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:1::/48'])
-const DUAL_PARIS = cluster('paris', 2, ['10.42.0.0/16', 'fd42:2::/48'], ['244.1.0.0/16', 'fd42:2::/48'])
 
 const OFF = 'net/ipv6/conf/sealane0/disable_ipv6'
 
@@ -341,18 +339,12 @@ t.test('where the pods of another node are is one element; the table stays', asy
   await stage.until(() => stage.gateway() !== undefined, 'up')
   const changes = stage.nft.accepted.length
   const other: Node = node('worker', '192.0.2.11', '10.42.1.0/24')
-  const sent = (): string[] => stage.nft.accepted.slice(changes).map((statements) => formatNft(statements).trim())
+  const sent = (): string[] => stage.nft.accepted.slice(changes).map((statements) => formatNft(statements, 'ip').trim())
   stage.put(other)
   await stage.until(() => sent().length > 0, 'its range is told')
-  const tells = (podRanges: string[]): RouteAgent => ({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'RouteAgent',
-    metadata: { name: 'worker' },
-    status: { version: '1', clusters: [], podRanges },
-  })
-  stage.put(tells(['10.42.7.0/26', '10.42.0.9/32', '10.99.0.0/16', 'nonsense']))
+  stage.put(routeAgent('worker', '10.42.7.0/26', '10.42.0.9/32', '10.99.0.0/16', 'nonsense'))
   await stage.until(() => sent().length > 1, 'its RouteAgent knows better')
-  stage.put({ ...tells(['10.42.7.0/26', '10.42.0.9/32']), metadata: { name: 'worker', generation: 2 } })
+  stage.put(routeAgent('worker', '10.42.7.0/26', '10.42.0.9/32'))
   await stage.passSlowly(2000)
   const element = (verb: string, elements: string): string =>
     `${verb} element ip sealane_gateway elsewhere {\n${elements}\n}`

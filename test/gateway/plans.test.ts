@@ -7,7 +7,7 @@ import { formatNft } from '../../kernel/format-nft.ts'
 import type { DeviceState } from '../../kernel/wireguard.ts'
 import type { GatewayWorld } from '../../gateway/world.ts'
 import { messageOf } from '../support/failure.ts'
-import { equalsGolden } from './support/golden.ts'
+import { equalsGolden } from '../support/golden.ts'
 import { NOW, UPTIME, cluster, endpoint, key, node, peerState, world } from './support/worlds.ts'
 
 const OWN = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
@@ -27,7 +27,7 @@ const overlapping = (facts: Partial<GatewayWorld> = {}): GatewayWorld =>
   world({ own: OWN, clusters: [OWN, PARIS, TOKYO], endpoints: [PARIS_GW, TOKYO_GW], ...facts })
 
 t.test('three overlapping sites, nothing heard yet', async (t) => {
-  equalsGolden(t, describeGatewayPlan(overlapping()), 'overlapping-start.txt')
+  equalsGolden(t, describeGatewayPlan(overlapping()), 'gateway/overlapping-start.txt')
 })
 
 t.test('paris answers; tokyo called from behind NAT', async (t) => {
@@ -50,7 +50,7 @@ t.test('paris answers; tokyo called from behind NAT', async (t) => {
       ['0/tokyo', { state: 'up', sinceMs: UPTIME - 900 }],
     ]),
   }
-  equalsGolden(t, describeGatewayPlan(overlapping(facts)), 'overlapping-up.txt')
+  equalsGolden(t, describeGatewayPlan(overlapping(facts)), 'gateway/overlapping-up.txt')
 })
 
 t.test('two lanes: prefixes over both, over one when the other is down', async (t) => {
@@ -67,7 +67,7 @@ t.test('two lanes: prefixes over both, over one when the other is down', async (
       ['0/paris', { state: lane0, sinceMs: UPTIME - 6000 }],
       ['1/paris', { state: lane1, sinceMs: UPTIME - 6000 }],
     ])
-  equalsGolden(t, describeGatewayPlan(overlapping({ ...two, health: health('up', 'up') })), 'two-lanes.txt')
+  equalsGolden(t, describeGatewayPlan(overlapping({ ...two, health: health('up', 'up') })), 'gateway/two-lanes.txt')
   const routes = (w: GatewayWorld): string[] =>
     planGateway(w)
       .routes.routes.filter((r) => r.destination.startsWith('244'))
@@ -125,7 +125,7 @@ t.test('the nft table', async (t) => {
   ]
   for (const [file, w] of rows) {
     const { nft, nft6 } = planGateway(w)
-    equalsGolden(t, formatNft(nft), file)
+    equalsGolden(t, formatNft(nft, 'ip'), `gateway/${file}`)
     t.strictSame(nft6, [], `${file}: nothing of IPv6`)
   }
 })
@@ -166,15 +166,15 @@ const TWO_LANES: Partial<GatewayWorld> = {
 }
 
 t.test('dual-stack', async (t) => {
-  equalsGolden(t, describeGatewayPlan(dual()), 'dual-stack.txt')
-  equalsGolden(t, describeGatewayPlan(dual(TWO_LANES)), 'dual-stack-two-lanes.txt')
+  equalsGolden(t, describeGatewayPlan(dual()), 'gateway/dual-stack.txt')
+  equalsGolden(t, describeGatewayPlan(dual(TWO_LANES)), 'gateway/dual-stack-two-lanes.txt')
   const rows: [file: string, world: GatewayWorld][] = [
     ['dual-stack.nft', dual(TWO_LANES)],
     ['dual-stack-alone.nft', dual({ clusters: [DUAL_OWN], endpoints: [] })],
   ]
   for (const [file, w] of rows) {
     const { nft, nft6 } = planGateway(w)
-    equalsGolden(t, formatNft(nft) + formatNft(nft6, 'ip6'), file)
+    equalsGolden(t, formatNft(nft, 'ip') + formatNft(nft6, 'ip6'), `gateway/${file}`)
   }
 })
 
@@ -185,7 +185,7 @@ t.test('IPv6 of others is nothing to a cluster without, and IPv4 is planned as i
     describeGatewayPlan(overlapping({ health: UP })),
   )
   const { nft } = planGateway(dual())
-  t.equal(formatNft(nft), formatNft(planGateway(dual({ own: OWN, clusters: others })).nft))
+  t.equal(formatNft(nft, 'ip'), formatNft(planGateway(dual({ own: OWN, clusters: others })).nft, 'ip'))
 })
 
 t.test('without a lane there is no IPv6 in the plan', async (t) => {
@@ -209,7 +209,7 @@ t.test('a lane that is too narrow for IPv6 carries IPv4 alone', async (t) => {
 
 t.test('pod CIDRs that are called by their own name are not rewritten', async (t) => {
   const mixed = cluster('milano', 1, ['10.42.0.0/16', '10.99.0.0/16'], ['244.0.0.0/16', '10.99.0.0/16'])
-  const text = formatNft(planGateway(overlapping({ own: mixed, clusters: [mixed, PARIS] })).nft)
+  const text = formatNft(planGateway(overlapping({ own: mixed, clusters: [mixed, PARIS] })).nft, 'ip')
   t.match(text, 'ip daddr != { 244.0.0.0/16, 10.99.0.0/16, 246.0.1.0 }')
   t.strictSame(
     [...text.matchAll(/ip (?:saddr|daddr) \S+ ip (?:saddr|daddr) set .*/g)].map(([rule]) => rule),
@@ -232,4 +232,7 @@ t.test('the node sends from an address of its pods, in each family', async (t) =
   const elsewhere = { ...w, addresses: [...w.addresses.slice(0, 4), { device: 'cni0', address: 'fd42:1:0:7::1/64' }] }
   t.equal(podSideAddress(elsewhere, 6), 'fd42:1:0:7::1', 'outside its own range, inside the cluster')
   t.equal(podSideAddress({ ...w, addresses: w.addresses.slice(0, 4) }, 6), undefined)
+  const flannel = { device: 'flannel-v6.1', address: 'fd42:1::/128' }
+  t.equal(podSideAddress({ ...w, addresses: [flannel, ...w.addresses] }, 6), 'fd42:1::1', 'not what all routers have')
+  t.equal(podSideAddress({ ...w, addresses: [flannel] }, 6), 'fd42:1::', 'unless there is no other')
 })

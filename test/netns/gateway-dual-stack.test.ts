@@ -4,7 +4,7 @@
  */
 import t from 'tap'
 import { parseCounters } from '../../kernel/parse-nft.ts'
-import { cluster } from '../gateway/support/worlds.ts'
+import { countArrivals } from '../gateway/support/arrivals.ts'
 import { kernelOf, wireguardProcesses } from '../gateway/support/kernel-traces.ts'
 import {
   type Site,
@@ -17,7 +17,8 @@ import {
 } from '../gateway/support/netns-sites.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
 import { dropped, takeOver } from '../gateway/support/take-over.ts'
-import { msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
+import { MILANO as IPV4_MILANO, PARIS as IPV4_PARIS, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
+import { DUAL_MILANO, DUAL_PARIS } from '../gateway/support/worlds.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { type Netns, netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -25,22 +26,8 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 const skip = netnsMissing() ?? false
 t.setTimeout(180_000 * SLOWNESS)
 
-const MILANO: SiteInit = {
-  cluster: cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:1::/48']),
-  pods: '10.42',
-  pods6: 'fd42:1:0',
-  address: '192.0.2.10',
-  router: '192.0.2.1',
-  lane: { lane: 0, publicAddress: '192.0.2.10' },
-}
-const PARIS: SiteInit = {
-  cluster: cluster('paris', 2, ['10.42.0.0/16', 'fd42:2::/48'], ['244.1.0.0/16', 'fd42:2::/48']),
-  pods: '10.42',
-  pods6: 'fd42:2:0',
-  address: '198.51.100.20',
-  router: '198.51.100.1',
-  lane: { lane: 0, publicAddress: '198.51.100.20' },
-}
+const MILANO: SiteInit = { ...IPV4_MILANO, cluster: DUAL_MILANO, pods6: 'fd42:1:0' }
+const PARIS: SiteInit = { ...IPV4_PARIS, cluster: DUAL_PARIS, pods6: 'fd42:2:0' }
 
 /** As kube-proxy does: without a rule that asks for it the kernel tracks nothing. */
 const TRACK = `table ip6 proxy {
@@ -51,6 +38,9 @@ const BLOCK_LANE_1 = `table ip block {
   chain in { type filter hook input priority -10; udp dport 4501 drop; }
   chain out { type filter hook output priority -10; udp dport 4501 drop; }
 }`
+
+/** So many that chance takes them all over one of two lanes once in 500,000,000,000 times. */
+const FLOWS = 40
 
 async function dropsOf({ gateway }: Site): Promise<[string, number][]> {
   const text = await gateway.exec('nft', ['list', 'counters', 'table', 'ip6', 'sealane_gateway'])
@@ -139,7 +129,12 @@ t.test('dual-stack sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
         await milano.gateway.exec('ip', ['address', 'add', 'fd77::1/128', 'dev', 'lo'])
         t.match(await pings(milano.gateway, 'fd42:2::5', '-I', 'fd77::1', '-W', '1'), '0 received', 'not of a pod')
         t.strictSame(await dropsOf(milano), [['dropped-out-unknown-source', 1]])
-        t.match(await pings(milano.pod, 'fd42:9::5', '-W', '1'), '0 received', 'a third cluster')
+        await milano.gateway.exec('ip', ['route', 'add', 'fd42:9::/48', 'dev', 'sealane0', 'table', '7311'])
+        t.match(await pings(milano.pod, 'fd42:9::5', '-W', '1'), '0 received', 'for a third cluster')
+        t.strictSame(await dropsOf(milano), [
+          ['dropped-out-unknown-destination', 1],
+          ['dropped-out-unknown-source', 1],
+        ])
       })
 
       const seen = await watched(internet)
@@ -157,6 +152,20 @@ t.test('dual-stack sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
   })
 })
 
+/** Gives what sends so many flows from pod to pod and tells how many of them came over lane 0 and over lane 1. */
+async function flowsByLane(from: Site, to: Site): Promise<() => Promise<number[]>> {
+  const flowsOn = (device: string): string => `iifname ${device} ip6 daddr fd42:2::5 udp dport 8080-${8079 + FLOWS}`
+  const arrived = await countArrivals(to.gateway, 'ip6', { lane0: flowsOn('sealane0'), lane1: flowsOn('sealane1') })
+  return async () => {
+    const before = await arrived()
+    await inPod(from.pod, 'datagrams', 'fd42:2::5', String(FLOWS))
+    return eventually(async () => {
+      const counts = (await arrived()).map((packets, lane) => packets - (before[lane] ?? NaN))
+      return counts.reduce((sum, count) => sum + count) === FLOWS ? counts : undefined
+    })
+  }
+}
+
 t.test('two lanes carry IPv6 together, and one alone', { skip, timeout: 60_000 * SLOWNESS }, async (t) => {
   const withTwoLanes = (init: SiteInit): SiteInit => ({ ...init, moreLanes: [{ ...init.lane, lane: 1 }] })
   await withTwo(t, [withTwoLanes(MILANO), withTwoLanes(PARIS)], async (milano, paris) => {
@@ -173,14 +182,22 @@ t.test('two lanes carry IPv6 together, and one alone', { skip, timeout: 60_000 *
     }
     await eventually(() => over('sealane0', 'sealane1'), { deadlineMs: 20_000, say: 'both lanes' })
     t.match(await routes(), /nexthop via fe80::1 dev sealane0 weight 1 onlink/)
-    const flows = ['fd42:2::1', 'fd42:2::5', 'fd42:2:0:1::1', 'fd42:2:0:1::5']
-    for (const to of flows) t.match(await pings(pod, to), '1 received', to)
+    const flows = await flowsByLane(milano.site, paris.site)
+    const sharedOut = async (say: string): Promise<void> => {
+      const counts = await flows()
+      t.ok(Math.min(...counts) > 0, `${say}: ${counts.join(' and ')} of ${FLOWS} flows`)
+    }
+    const everyone = ['fd42:2::1', 'fd42:2::5', 'fd42:2:0:1::1', 'fd42:2:0:1::5']
+    for (const to of everyone) t.match(await pings(pod, to), '1 received', to)
+    await sharedOut('over both')
     await gateway.exec('nft', ['-f', '-'], { input: BLOCK_LANE_1 })
     await eventually(() => over('sealane0'), { deadlineMs: 10_000, say: 'lane 1 is down' })
-    for (const to of flows) t.match(await pings(pod, to), '1 received', `${to}, over one lane`)
+    for (const to of everyone) t.match(await pings(pod, to), '1 received', `${to}, over one lane`)
+    t.strictSame(await flows(), [FLOWS, 0], 'all flows over the one')
     await gateway.exec('nft', ['delete', 'table', 'ip', 'block'])
     await eventually(() => over('sealane0', 'sealane1'), { deadlineMs: 20_000, say: 'both lanes again' })
-    for (const to of flows) t.match(await pings(pod, to), '1 received', `${to}, over both again`)
+    for (const to of everyone) t.match(await pings(pod, to), '1 received', `${to}, over both again`)
+    await sharedOut('over both again')
   })
 })
 
@@ -198,6 +215,10 @@ t.test('what an evil gateway cannot reach', { skip, timeout: 60_000 * SLOWNESS }
     await msUntilUp(milano, paris)
     await milano.site.gateway.exec('ip', ['address', 'add', 'fd77::1/64', 'dev', 'lo'])
     await takeOver(paris, { own: [own, spoofed], targets: forbidden.map(([, address]) => address) })
+    const arrived = await countArrivals(milano.site.pod, 'ip6', {
+      own: `ip6 saddr ${own}`,
+      spoofed: `ip6 saddr ${spoofed}`,
+    })
     const evil = (to: string, from: string): Promise<string> =>
       pings(paris.site.gateway, to, '-I', from, '-W', '1', '-i', '0.2')
     t.match(await evil('fd42:1::5', own), '1 received', 'a pod: that is what lanes are for')
@@ -206,6 +227,7 @@ t.test('what an evil gateway cannot reach', { skip, timeout: 60_000 * SLOWNESS }
       t.match(await evil(address, own), '0 received', what)
       t.equal((await dropped(milano, 'in-not-ours', 'ip6')) - before, 1, `${what}: counted`)
     }
-    t.match(await evil('fd42:1::5', spoofed), '0 received', 'a pod, in the name of a third cluster')
+    await evil('fd42:1::5', spoofed)
+    t.strictSame(await arrived(), [1, 0], 'a pod, but not in the name of a third cluster')
   })
 })

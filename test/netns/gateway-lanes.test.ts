@@ -5,28 +5,13 @@
 import t from 'tap'
 import { parseCounters } from '../../kernel/parse-nft.ts'
 import { SLOWNESS } from '../support/eventually.ts'
-import { cluster } from '../gateway/support/worlds.ts'
-import { type SiteInit, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
+import { watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
+import { MILANO, PARIS } from '../gateway/support/two-gateways.ts'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
-
-const MILANO: SiteInit = {
-  cluster: cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16'),
-  pods: '10.42',
-  address: '192.0.2.10',
-  router: '192.0.2.1',
-  lane: { lane: 0, publicAddress: '192.0.2.10' },
-}
-const PARIS: SiteInit = {
-  cluster: cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16'),
-  pods: '10.42',
-  address: '198.51.100.20',
-  router: '198.51.100.1',
-  lane: { lane: 0, publicAddress: '198.51.100.20' },
-}
 
 t.test('overlapping sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
   await withSites([MILANO, PARIS], temporaryFolder(t), async (sites, internet) => {

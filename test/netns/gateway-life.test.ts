@@ -15,28 +15,15 @@ import {
 } from '../gateway/support/netns-sites.ts'
 import { kernelOf, wireguardProcesses } from '../gateway/support/kernel-traces.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
+import { MILANO, PARIS, TOKYO } from '../gateway/support/two-gateways.ts'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
 
-const MILANO: SiteInit = {
-  cluster: cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16'),
-  pods: '10.42',
-  address: '192.0.2.10',
-  router: '192.0.2.1',
-  lane: { lane: 0, publicAddress: '192.0.2.10' },
-}
-/** Behind the internet router's address translation; cannot be called. */
-const TOKYO: SiteInit = {
-  cluster: cluster('tokyo', 3, '10.42.0.0/16', '244.2.0.0/16'),
-  pods: '10.42',
-  address: '198.51.100.30',
-  router: '198.51.100.1',
-  lane: { lane: 0 },
-  observedAddress: '192.0.2.1',
-}
+/** Behind the internet router's address translation. */
+const BEHIND_NAT: SiteInit = { ...TOKYO, observedAddress: '192.0.2.1' }
 
 const NAT = `table ip nat {
   chain out { type nat hook postrouting priority 100; oifname to-milano masquerade random; }
@@ -44,7 +31,7 @@ const NAT = `table ip nat {
 }`
 
 t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
-  await withSites([MILANO, TOKYO], temporaryFolder(t), async (sites, internet) => {
+  await withSites([MILANO, BEHIND_NAT], temporaryFolder(t), async (sites, internet) => {
     const [milano, tokyo] = sites
     await internet.exec('nft', ['-f', '-'], { input: NAT })
     const before = await kernelOf(tokyo.gateway)
@@ -114,13 +101,7 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
 })
 
 t.test('restarts', { skip, timeout: 120_000 }, async (t) => {
-  const paris: SiteInit = {
-    ...TOKYO,
-    cluster: cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16'),
-    lane: { lane: 0, publicAddress: '198.51.100.30' },
-    observedAddress: '198.51.100.30',
-  }
-  await withSites([MILANO, paris], temporaryFolder(t), async (sites) => {
+  await withSites([MILANO, PARIS], temporaryFolder(t), async (sites) => {
     await withGateways(sites, async (left, right) => {
       const stream = sites[0].pod.exec('ping', ['-n', '-i', '0.05', '-c', '150', '244.1.0.5'])
       const [endpoint, status] = [left.objects.get('Endpoint/milano.gw-lane0')!, left.objects.get('Gateway/gw')!]
@@ -145,14 +126,7 @@ t.test('restarts', { skip, timeout: 120_000 }, async (t) => {
 
 t.test('sites without overlap', { skip, timeout: 120_000 }, async (t) => {
   const left: SiteInit = { ...MILANO, cluster: cluster('milano', 1, '10.10.0.0/16'), pods: '10.10' }
-  const right: SiteInit = {
-    ...MILANO,
-    cluster: cluster('paris', 2, '10.20.0.0/16'),
-    pods: '10.20',
-    address: '198.51.100.20',
-    router: '198.51.100.1',
-    lane: { lane: 0, publicAddress: '198.51.100.20' },
-  }
+  const right: SiteInit = { ...PARIS, cluster: cluster('paris', 2, '10.20.0.0/16'), pods: '10.20' }
   await withSites([left, right], temporaryFolder(t), async (sites) => {
     await withGateways(sites, async () => {
       const [milano, paris] = sites

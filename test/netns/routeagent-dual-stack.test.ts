@@ -5,16 +5,17 @@
 import t, { type Test } from 'tap'
 import { ProcSysctl } from '../../kernel/proc-sysctl.ts'
 import type { KubeObject } from '../../model/objects.ts'
+import { breakAndRepair } from '../routeagent/support/break-and-repair.ts'
 import {
   type Site,
   TALKER,
   buildBridge,
   buildGatewayNode,
-  call,
   here,
   ip,
   kernelDump,
   serving,
+  settled,
   startRouteAgent,
 } from '../routeagent/support/datapath.ts'
 import {
@@ -29,25 +30,26 @@ import {
   slice,
   slice6,
 } from '../routeagent/support/site.ts'
+import {
+  type Callers,
+  IMPORT_PORTS,
+  PORTS,
+  VIP,
+  backends,
+  callersOf,
+  holdConnection,
+  refusals,
+  segmentsOf,
+  sources,
+} from '../routeagent/support/vip-calls.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Netns, inPrivateNetns, withNetns } from '../support/netns.ts'
 
-const VIP = '245.0.0.7'
 const VIP6 = 'fd53:ea1a:4e00::f500:7'
 const CLIENT = 'fd00:10:42:1::5'
 const LOCAL = 'fd00:10:42:1::6'
 const FAR = ['fd00:20:42::5', 'fd00:20:42::6'] as const
-const PORTS = [
-  { name: 'http', protocol: 'TCP', port: 8080 },
-  { name: 'udp', protocol: 'UDP', port: 8080 },
-] as const
-const WEB = serviceImport('web', VIP, {
-  ips: [VIP, VIP6],
-  ports: [
-    { name: 'http', protocol: 'TCP', port: 80 },
-    { name: 'udp', protocol: 'UDP', port: 80 },
-  ],
-})
+const WEB = serviceImport('web', VIP, { ips: [VIP, VIP6], ports: IMPORT_PORTS })
 const MILANO = cluster('milano', 1, '244.0.0.0/16')
 
 inPrivateNetns(t, import.meta.url, () => {
@@ -59,13 +61,14 @@ inPrivateNetns(t, import.meta.url, () => {
           const before = await kernelDump()
           const site = startRouteAgent(t, objects())
           await eventually(() => site.status.notReady().length === 0, { say: site.status.notReady().join('; ') })
-          await settled(site, /no-backends: fd53:ea1a:4e00::f500:7/)
+          const calls = callersOf(VIP6, client)
+          await settled6(site, /no-backends: fd53:ea1a:4e00::f500:7/)
           await standsStill(t, site)
-          await refusals(t, client)
-          await balanced(t, site, { client, far })
-          await nearby(t, site, client)
+          await refusals(t, calls)
+          await balanced(t, site, { ...calls, client, far })
+          await nearby(t, site, calls)
           await bothFamilies(t, site, client)
-          await repaired(t, site, client)
+          await repaired(t, site, calls)
           await withoutIpv6(t, site, client)
           site.api.put(membership('leaving'))
           await site.ended
@@ -134,9 +137,7 @@ async function buildDualStack(pods: readonly Netns[], far: Netns): Promise<void>
   }
 }
 
-async function settled(site: Site, want: RegExp): Promise<void> {
-  await eventually(async () => want.test((await site.elements6()).join(' ')), { say: String(want) })
-}
+const settled6 = (site: Site, want: RegExp): Promise<void> => settled(site, want, 'ip6')
 
 /** What the kernel tells of our IPv6 routes, rules and neighbours is what was meant: nothing is sent again. */
 async function standsStill(t: Test, site: Site): Promise<void> {
@@ -158,112 +159,75 @@ async function standsStill(t: Test, site: Site): Promise<void> {
   await eventually(async () => (await way()).includes('via fe80::5ea1:c0a8:701 dev'), { say: 'one again' })
 }
 
-const fromPod = (client: Netns, kind: string, count: number, port = 80): Promise<string[]> =>
-  call(client, kind, { address: VIP6, port, count })
-const fromNode = (kind: string, count: number, port = 80): Promise<string[]> =>
-  call(undefined, kind, { address: VIP6, port, count })
-
-async function refusals(t: Test, client: Netns): Promise<void> {
-  t.strictSame(await fromPod(client, 'tcp', 1), ['ECONNREFUSED'], 'no backend: a pod is refused')
-  t.strictSame(await fromNode('tcp', 1), ['ECONNREFUSED'], 'no backend: the node is refused')
-  t.strictSame(await fromPod(client, 'udp', 1), ['ECONNREFUSED'], 'no backend, UDP')
-  t.strictSame(await fromNode('udp', 1), ['ECONNREFUSED'], 'no backend, UDP, from the node')
-  t.strictSame(await fromPod(client, 'tcp', 1, 81), ['EHOSTUNREACH'], 'a port that nobody has')
-  t.strictSame(await fromNode('tcp', 1, 81), ['EHOSTUNREACH'], 'a port that nobody has, from the node')
+interface Ends extends Callers {
+  readonly client: Netns
+  readonly far: Netns
 }
 
-async function balanced(t: Test, site: Site, { client, far }: { client: Netns; far: Netns }): Promise<void> {
+async function balanced(t: Test, site: Site, { fromPod, fromNode, client, far }: Ends): Promise<void> {
   site.api.put(slice6('web', 'paris', FAR, PORTS))
-  await settled(site, /slot-1: fd53:ea1a:4e00::f500:7/)
-  const answers = await fromPod(client, 'tcp', 200)
+  await settled6(site, /slot-1: fd53:ea1a:4e00::f500:7/)
+  const answers = await fromPod('tcp', 200)
   const seen = new Set(FAR.map((address) => `${address} ${CLIENT}`))
   t.strictSame(new Set(answers), seen, 'both answer and see the pod itself, in spite of the masquerade rule')
   const share = answers.filter((answer) => answer.startsWith(FAR[0])).length
   // 100 expected, standard deviation 7: five of them is one run in two million.
   t.ok(Math.abs(share - 100) <= 36, `${share} of 200 connections went to the first of two`)
-  const callers = (from: readonly string[]): Set<string> => new Set(from.map((answer) => answer.split(' ')[1] ?? ''))
-  t.strictSame(callers(await fromPod(client, 'udp', 8)), new Set([CLIENT]), 'UDP with 3,000 bytes')
-  t.strictSame(callers(await fromNode('tcp', 20)), new Set(['fd00:10:42:1::1']), 'the node calls with its pod address')
-  t.strictSame(callers(await fromNode('udp', 4)), new Set(['fd00:10:42:1::1']), 'UDP from the node')
-  const segments = await segmentsOf(client, far)
+  t.strictSame(sources(await fromPod('udp', 8)), new Set([CLIENT]), 'UDP with 3,000 bytes')
+  t.strictSame(sources(await fromNode('tcp', 20)), new Set(['fd00:10:42:1::1']), 'the node calls with its pod address')
+  t.strictSame(sources(await fromNode('udp', 4)), new Set(['fd00:10:42:1::1']), 'UDP from the node')
+  const held = holdConnection(client, VIP6)
+  await held.ask()
+  const segments = await segmentsOf(far)
+  held.end()
   t.ok(segments.length > 0 && Math.max(...segments) <= 1340, `segments of ${segments.join()} bytes fit a lane of 1400`)
 }
 
-/** Of a connection that is open, seen from the far side. */
-async function segmentsOf(client: Netns, far: Netns): Promise<number[]> {
-  const held = client.spawn(process.execPath, [TALKER, 'hold', VIP6, '80'])
-  try {
-    let sockets = ''
-    const established = async (): Promise<boolean> => {
-      sockets = await far.exec('ss', ['-tinH', 'state', 'established'])
-      return sockets.includes('mss:')
-    }
-    await eventually(established, { say: 'a connection' })
-    return [...sockets.matchAll(/ mss:(\d+)/g)].map((match) => Number(match[1]))
-  } finally {
-    held.kill()
-  }
-}
-
 /** A pod of this node among the backends, and alone. */
-async function nearby(t: Test, site: Site, client: Netns): Promise<void> {
+async function nearby(t: Test, site: Site, { fromPod }: Callers): Promise<void> {
   site.api.put(slice6('web', 'milano', [`${LOCAL} on worker`], PORTS))
-  await settled(site, /slot-2: fd53:ea1a:4e00::f500:7/)
-  const all = new Set((await fromPod(client, 'tcp', 60)).map((answer) => answer.split(' ')[0]))
-  t.strictSame(all, new Set([LOCAL, ...FAR]), 'pods here and there')
+  await settled6(site, /slot-2: fd53:ea1a:4e00::f500:7/)
+  t.strictSame(backends(await fromPod('tcp', 60)), new Set([LOCAL, ...FAR]), 'pods here and there')
   site.api.put({ ...WEB, spec: { ...WEB.spec, internalTrafficPolicy: 'Local' } })
-  await settled(site, /slot-0: fd53:ea1a:4e00::f500:7 . tcp . 80 fd00:10:42:1::6 /)
-  const here = new Set((await fromPod(client, 'tcp', 10)).map((answer) => answer.split(' ')[0]))
-  t.strictSame(here, new Set([LOCAL]), 'only the pod here')
+  await settled6(site, /slot-0: fd53:ea1a:4e00::f500:7 . tcp . 80 fd00:10:42:1::6 /)
+  t.strictSame(backends(await fromPod('tcp', 10)), new Set([LOCAL]), 'only the pod here')
   site.api.put(slice6('web', 'milano', ['fd00:10:42::9 on gw'], PORTS))
-  await settled(site, /none-here: fd53:ea1a:4e00::f500:7/)
-  t.strictSame(await fromPod(client, 'tcp', 1), ['timeout'], 'nobody here: dropped')
+  await settled6(site, /none-here: fd53:ea1a:4e00::f500:7/)
+  t.strictSame(await fromPod('tcp', 1), ['timeout'], 'nobody here: dropped')
   site.api.put(WEB)
   site.api.put(slice6('web', 'paris', [], PORTS))
   site.api.put(slice6('web', 'milano', [CLIENT], PORTS))
-  await settled(site, /hairpin: fd00:10:42:1::5/)
-  const self = await fromPod(client, 'tcp', 1)
+  await settled6(site, /hairpin: fd00:10:42:1::5/)
+  const self = await fromPod('tcp', 1)
   t.strictSame(self, [`${CLIENT} fd00:10:42:1::1`], 'a pod that is balanced to itself gets through')
 }
 
 async function bothFamilies(t: Test, site: Site, client: Netns): Promise<void> {
+  const { fromPod } = callersOf(VIP6, client)
   site.api.put(slice('web', 'paris', ['244.1.0.5'], PORTS))
   site.api.put(slice6('web', 'milano', [], PORTS))
   site.api.put(slice6('web', 'paris', [FAR[1]], PORTS))
-  await settled(site, /slot-0: fd53:ea1a:4e00::f500:7 . tcp . 80 fd00:20:42::6 /)
-  await eventually(async () => (await site.elements()).join(' ').includes('slot-0: 245.0.0.7 . tcp . 80 244.1.0.5 '))
-  t.strictSame(await call(client, 'tcp', { address: VIP, port: 80, count: 1 }), ['244.1.0.5 10.42.1.5'], 'IPv4')
-  t.strictSame(await fromPod(client, 'tcp', 1), [`${FAR[1]} ${CLIENT}`], 'IPv6, by its own slices')
+  await settled6(site, /slot-0: fd53:ea1a:4e00::f500:7 . tcp . 80 fd00:20:42::6 /)
+  await settled(site, /slot-0: 245.0.0.7 . tcp . 80 244.1.0.5 /)
+  t.strictSame(await callersOf(VIP, client).fromPod('tcp', 1), ['244.1.0.5 10.42.1.5'], 'IPv4')
+  t.strictSame(await fromPod('tcp', 1), [`${FAR[1]} ${CLIENT}`], 'IPv6, by its own slices')
   site.api.put({ ...WEB, spec: { ...WEB.spec, sessionAffinity: 'ClientIP' } })
   site.api.put(slice6('web', 'paris', FAR, PORTS))
-  await settled(site, /slot-63: fd53:ea1a:4e00::f500:7/)
-  t.equal(new Set(await fromPod(client, 'tcp', 20)).size, 1, 'with ClientIP affinity a client sticks')
+  await settled6(site, /slot-63: fd53:ea1a:4e00::f500:7/)
+  t.equal(new Set(await fromPod('tcp', 20)).size, 1, 'with ClientIP affinity a client sticks')
 }
 
-/** Half a minute passes and something pokes the loop, first with nothing wrong, then with something broken. */
-async function repaired(t: Test, site: Site, client: Netns): Promise<void> {
-  const warnings = (): string[] => site.logger.messages('warn').filter((line) => line.startsWith('someone'))
-  const check = async (turn: number): Promise<void> => {
-    site.clock.lateMs += 31_000
-    site.api.put(serviceImport('other', `fd53:ea1a:4e00::f500:1${turn}`))
-    await settled(site, new RegExp(`no-backends: fd53:ea1a:4e00::f500:1${turn} `))
-    await eventually(() => warnings().length === turn, { say: `${turn} warnings` })
-  }
-  await check(0)
-  await here('nft', 'flush', 'chain', 'ip6', 'sealane_node', 'balance-forwarded')
-  await check(1)
-  await here('nft', 'delete', 'element', 'ip6', 'sealane_node', 'slot-7', `{ ${VIP6} . tcp . 80 }`)
-  await here('nft', 'add', 'element', 'ip6', 'sealane_node', 'remote', '{ 2001:db8::/32 }')
-  await check(2)
-  const all = ['someone changed our table; replacing it', 'someone changed elements of our table; putting them right']
-  t.strictSame(warnings(), all, 'what others break is found')
+/** Others break the table, then routes and rules. */
+async function repaired(t: Test, site: Site, { fromPod }: Callers): Promise<void> {
+  const probe = (number: number): string => `fd53:ea1a:4e00::f500:1${number}`
+  await breakAndRepair(t, site, { nft: 'ip6', vip: VIP6, probe, stranger: '2001:db8::/32' })
   await ip('-6 route del fd00:20:42::/56 table 7312 metric 100')
   await ip('-6 rule del priority 75')
   await eventually(async () =>
     (await ip('-6 route show table 7312')).includes('fd00:20:42::/56 via fe80::5ea1:c0a8:701'),
   )
   await eventually(async () => (await ip('-6 rule')).includes('75:\tnot from all fwmark 0x1073 lookup 7312'))
-  t.equal(new Set(await fromPod(client, 'tcp', 5)).size, 1, 'and all works again')
+  t.equal(new Set(await fromPod('tcp', 5)).size, 1, 'and all works again')
 }
 
 /** The cluster gives up its IPv6 pod CIDR. */
@@ -275,5 +239,5 @@ async function withoutIpv6(t: Test, site: Site, client: Netns): Promise<void> {
     `${await ip('-6 route show table all proto 173')}${await ip('-6 neighbour show nud permanent dev sealane-vx')}`
   await eventually(async () => (await ours()) === '', { say: 'no routes and no neighbours' })
   t.notMatch(await ip('-6 rule'), /731/, 'no rules')
-  t.strictSame(await call(client, 'tcp', { address: VIP, port: 80, count: 1 }), ['244.1.0.5 10.42.1.5'], 'IPv4 goes on')
+  t.strictSame(await callersOf(VIP, client).fromPod('tcp', 1), ['244.1.0.5 10.42.1.5'], 'IPv4 goes on')
 }

@@ -8,7 +8,7 @@ import type { KernelFacts } from '../../routeagent/node-facts.ts'
 import { type NodeRouteWorld, planNodeRoutes } from '../../routeagent/plan-node-routes.ts'
 import { overlayLinkLocal } from '../../routeagent/plan-nodes.ts'
 import { planService } from '../../routeagent/plan-service.ts'
-import { equalsGolden } from './support/golden.ts'
+import { equalsGolden } from '../support/golden.ts'
 import {
   WORKER_LINKS,
   cluster,
@@ -17,6 +17,8 @@ import {
   endpoint,
   gateway,
   node,
+  routeAgent,
+  routeWorld,
   serviceImport,
   slice,
   slice6,
@@ -52,24 +54,8 @@ const MILANO = dualStack(cluster('milano', 1, '244.0.0.0/16'), 'fd00:10:42::/56'
 const PARIS = dualStack(cluster('paris', 2, '244.1.0.0/16'), 'fd00:20:42::/56')
 const TOKYO = cluster('tokyo', 3, '244.2.0.0/16')
 
-function world(change: Partial<NodeRouteWorld> = {}): NodeRouteWorld {
-  return {
-    node: 'worker',
-    self: 'milano',
-    nodes: NODES,
-    clusters: [TOKYO, MILANO, PARIS],
-    endpoints: [endpoint('milano', 'gw-a'), endpoint('milano', 'gw-b', 1), endpoint('milano', 'gw-b', 2)],
-    gateways: [
-      gateway('gw-a', { paris: 'up', tokyo: 'up' }),
-      gateway('gw-b', { paris: ['down', 'up', 'up'], tokyo: 'down' }, 1380),
-    ],
-    routeAgents: [],
-    globalRange: '244.0.0.0/8',
-    clustersetIpRange: '245.0.0.0/16',
-    facts: FACTS,
-    ...change,
-  }
-}
+const world = (change: Partial<NodeRouteWorld> = {}): NodeRouteWorld =>
+  routeWorld({ nodes: NODES, clusters: [TOKYO, MILANO, PARIS], facts: FACTS, ...change })
 
 const VIP = 'fd53:ea1a:4e00::f500:'
 const imports: ServiceImport[] = [
@@ -92,7 +78,7 @@ const slices: EndpointSlice[] = [
 ]
 
 t.test('a worker: services of one family, of the other, of both', async (t) => {
-  equalsGolden(t, describeRouteAgentPlan({ ...world(), imports, slices }), 'dual-worker.txt')
+  equalsGolden(t, describeRouteAgentPlan({ ...world(), imports, slices }), 'routeagent/dual-worker.txt')
 })
 
 t.test('a gateway node: IPv6 pods of the other nodes are reached out of its lane', async (t) => {
@@ -107,7 +93,7 @@ t.test('a gateway node: IPv6 pods of the other nodes are reached out of its lane
     bridgeNetfilter6: undefined,
   }
   const onGateway = world({ node: 'gw-a', facts, gateways: [gateway('gw-a', { paris: 'up' })] })
-  equalsGolden(t, describeRouteAgentPlan({ ...onGateway, imports: [], slices: [] }), 'dual-gateway.txt')
+  equalsGolden(t, describeRouteAgentPlan({ ...onGateway, imports: [], slices: [] }), 'routeagent/dual-gateway.txt')
 })
 
 t.test('an affinity of clients looks at their IPv6 addresses', async (t) => {
@@ -205,17 +191,11 @@ t.test('an overlay that is too narrow for IPv6 goes on with IPv4', async (t) => 
 })
 
 t.test('a node whose kernel says otherwise about IPv6 keeps its word about IPv4', async (t) => {
-  const tells = (name: string, ...podRanges: string[]): RouteAgent => ({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'RouteAgent',
-    metadata: { name },
-    status: { version: '1', clusters: [], podRanges },
-  })
   const from = (agents: RouteAgent[]): string[] =>
     lines({ endpoints: [endpoint('milano', 'worker')], routeAgents: agents })
       .filter((line) => line.includes('table 7310'))
       .map((line) => / replace (.*) dev/.exec(line)?.[1] ?? line)
-  t.strictSame(from([tells('gw-a', '10.42.0.0/24', 'fd00:10:42:7::/64'), tells('gw-b', '10.42.2.0/24')]), [
+  t.strictSame(from([routeAgent('gw-a', '10.42.0.0/24', 'fd00:10:42:7::/64'), routeAgent('gw-b', '10.42.2.0/24')]), [
     '10.42.0.0/24 via 192.168.7.1',
     '10.42.2.0/24 via 192.168.7.2',
     'fd00:10:42:2::/64 via fe80::5ea1:c0a8:702',

@@ -2,62 +2,26 @@
 import t from 'tap'
 import type { Endpoint, Gateway, RouteAgent } from '../../model/objects.ts'
 import { describeRouteAgentPlan, describeRoutes } from '../../routeagent/describe-plan.ts'
-import type { KernelFacts } from '../../routeagent/node-facts.ts'
 import { type NodeRouteWorld, planNodeRoutes } from '../../routeagent/plan-node-routes.ts'
-import { equalsGolden } from './support/golden.ts'
-import { WORKER_LINKS, cluster, endpoint, gateway, node, serviceImport, slice } from './support/site.ts'
-
-const FACTS: KernelFacts = {
-  links: WORKER_LINKS,
-  addresses: [
-    { device: 'lo', address: '127.0.0.1/8' },
-    { device: 'eth0', address: '192.168.7.11/24' },
-    { device: 'cni0', address: '10.42.1.1/24' },
-    { device: 'cni0', address: 'fe80::1/64' },
-  ],
-  mainRoutes: [{ destination: '10.42.1.0/24', type: 'unicast', device: 'cni0' }],
-  bridgeNetfilter: '1',
-}
-
-const NODES = [
-  node('gw-a', '192.168.7.1', '10.42.0.0/24'),
-  node('gw-b', '192.168.7.2', '10.42.2.0/24'),
-  node('worker', '192.168.7.11', '10.42.1.0/24', 'a'),
-]
-
-function world(change: Partial<NodeRouteWorld> = {}): NodeRouteWorld {
-  return {
-    node: 'worker',
-    self: 'milano',
-    nodes: NODES,
-    clusters: [
-      cluster('tokyo', 3, '244.2.0.0/16'),
-      cluster('milano', 1, '244.0.0.0/16'),
-      cluster('paris', 2, '244.1.0.0/16'),
-    ],
-    endpoints: [
-      endpoint('milano', 'gw-a'),
-      endpoint('milano', 'gw-b', 1),
-      endpoint('milano', 'gw-b', 2),
-      endpoint('paris', 'gw'),
-    ],
-    gateways: [
-      gateway('gw-a', { paris: 'up', tokyo: 'up' }),
-      gateway('gw-b', { paris: ['down', 'up', 'up'], tokyo: 'down' }, 1380),
-    ],
-    routeAgents: [],
-    globalRange: '244.0.0.0/8',
-    clustersetIpRange: '245.0.0.0/16',
-    facts: FACTS,
-    ...change,
-  }
-}
+import { equalsGolden } from '../support/golden.ts'
+import {
+  NODES,
+  WORKER_FACTS,
+  cluster,
+  endpoint,
+  gateway,
+  node,
+  routeAgent,
+  routeWorld,
+  serviceImport,
+  slice,
+} from './support/site.ts'
 
 const onGateway = (change: Partial<NodeRouteWorld> = {}): NodeRouteWorld =>
-  world({
+  routeWorld({
     node: 'gw-a',
     facts: {
-      ...FACTS,
+      ...WORKER_FACTS,
       addresses: [
         { device: 'eth0', address: '192.168.7.1/24' },
         { device: 'cni0', address: '10.42.0.1/24' },
@@ -84,7 +48,7 @@ t.test('a worker, two gateways, services', async (t) => {
     slice('close', 'milano', ['10.42.1.11 in b', '10.42.0.11 in a']),
     slice('close', 'paris', ['244.1.0.11 in b for a', '244.1.0.12 in b']),
   ]
-  equalsGolden(t, describeRouteAgentPlan({ ...world(), imports, slices }), 'worker.txt')
+  equalsGolden(t, describeRouteAgentPlan({ ...routeWorld(), imports, slices }), 'routeagent/worker.txt')
 })
 
 t.test(
@@ -94,14 +58,22 @@ t.test(
       gateway('gw-a', { paris: 'up', tokyo: 'down' }),
       gateway('gw-b', { paris: ['down', 'up'], tokyo: ['down', 'up'] }),
     ]
-    equalsGolden(t, describeRouteAgentPlan({ ...onGateway({ gateways }), imports: [], slices: [] }), 'gateway.txt')
+    equalsGolden(
+      t,
+      describeRouteAgentPlan({ ...onGateway({ gateways }), imports: [], slices: [] }),
+      'routeagent/gateway.txt',
+    )
   },
 )
 
 t.test('a flat clusterset on a bridge that hides answers', async (t) => {
   const clusters = [cluster('milano', 1), cluster('paris', 2, undefined, '10.44.0.0/16')]
-  const facts = { ...FACTS, bridgeNetfilter: undefined }
-  equalsGolden(t, describeRouteAgentPlan({ ...world({ clusters, facts }), imports: [], slices: [] }), 'flat.txt')
+  const facts = { ...WORKER_FACTS, bridgeNetfilter: undefined }
+  equalsGolden(
+    t,
+    describeRouteAgentPlan({ ...routeWorld({ clusters, facts }), imports: [], slices: [] }),
+    'routeagent/flat.txt',
+  )
 })
 
 const via = (w: NodeRouteWorld): Record<string, string> => {
@@ -141,11 +113,11 @@ t.test('which gateways lead to a cluster', async (t) => {
     },
     {
       say: 'a gateway node that cannot be used is left out',
-      change: { nodes: [NODES[0]!, node('gw-b'), NODES[2]!] },
+      change: { nodes: [NODES[0], node('gw-b'), NODES[2]] },
       want: { '244.1.0.0/16': '192.168.7.1', '244.2.0.0/16': '192.168.7.1' },
     },
   ]
-  for (const { say, change, want } of rows) t.strictSame(via(world(change)), want, say)
+  for (const { say, change, want } of rows) t.strictSame(via(routeWorld(change)), want, say)
 })
 
 t.test('a lane that a later gateway claims', async (t) => {
@@ -165,18 +137,12 @@ t.test('a lane that a later gateway claims', async (t) => {
   ]
   for (const [say, newcomer, endpoints, want] of rows) {
     const gateways = [gateway('gw-a', { paris: 'up' }), newcomer]
-    t.strictSame(via(world({ clusters, gateways, endpoints })), { '244.1.0.0/16': want }, say)
+    t.strictSame(via(routeWorld({ clusters, gateways, endpoints })), { '244.1.0.0/16': want }, say)
   }
 })
 
 t.test('a node that claims the pods of another does not get them, and is named', async (t) => {
-  const tells = (name: string, ...podRanges: string[]): RouteAgent => ({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'RouteAgent',
-    metadata: { name },
-    status: { version: '1', clusters: [], podRanges },
-  })
-  const routeAgents = [tells('gw-b', '10.42.2.0/24', '10.42.1.9/32', '10.42.1.64/26', '10.42.0.7/32')]
+  const routeAgents = [routeAgent('gw-b', '10.42.2.0/24', '10.42.1.9/32', '10.42.1.64/26', '10.42.0.7/32')]
   const plan = (told: readonly RouteAgent[]): { routes: string[]; problems: string[] } => {
     const made = planNodeRoutes(onGateway({ routeAgents: told }))
     if (!made.ok) return { routes: [made.reason], problems: [] }
@@ -186,7 +152,7 @@ t.test('a node that claims the pods of another does not get them, and is named',
       problems: made.problems.map(({ subject, reason }) => `${subject}: ${reason}`),
     }
   }
-  t.strictSame(plan([...routeAgents, tells('worker', '10.42.1.0/24')]), {
+  t.strictSame(plan([...routeAgents, routeAgent('worker', '10.42.1.0/24')]), {
     routes: ['10.42.1.0/24 192.168.7.11', '10.42.2.0/24 192.168.7.2'],
     problems: ['Node gw-b: claims pods of node worker, which keeps them: 10.42.1.9/32 and 1 more'],
   })
@@ -204,12 +170,6 @@ t.test('a node that claims the pods of another does not get them, and is named',
 })
 
 t.test('pods of ours are ours, also with addresses that are said to be of others', async (t) => {
-  const tells = (name: string, ...podRanges: string[]): RouteAgent => ({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'RouteAgent',
-    metadata: { name },
-    status: { version: '1', clusters: [], podRanges },
-  })
   const rows: [say: string, pods: string[], told: string[], routes: string[], problems: string[]][] = [
     [
       'a pod of ours in the range of another',
@@ -229,7 +189,9 @@ t.test('pods of ours are ours, also with addresses that are said to be of others
   for (const [say, pods, told, routes, problems] of rows) {
     const { facts } = onGateway()
     const mainRoutes = pods.map((destination) => ({ destination, type: 'unicast' as const, device: 'cni0' }))
-    const made = planNodeRoutes(onGateway({ facts: { ...facts, mainRoutes }, routeAgents: [tells('worker', ...told)] }))
+    const made = planNodeRoutes(
+      onGateway({ facts: { ...facts, mainRoutes }, routeAgents: [routeAgent('worker', ...told)] }),
+    )
     if (!made.ok) throw new Error(made.reason)
     const found = made.routes.filter(({ table, destination }) => table === 7310 && destination.startsWith('10.42'))
     t.strictSame(
@@ -262,7 +224,7 @@ t.test('what is wrong is said, and disturbs nobody else', async (t) => {
       want: '# Node worker: no device of this machine has its InternalIP 192.168.7.99\n',
     },
   ]
-  for (const { change, want } of rows) t.equal(describeRoutes(planNodeRoutes(world(change))), want)
+  for (const { change, want } of rows) t.equal(describeRoutes(planNodeRoutes(routeWorld(change))), want)
 
   const others = [
     ...NODES,
@@ -272,9 +234,9 @@ t.test('what is wrong is said, and disturbs nobody else', async (t) => {
     node('x4', '192.168.7.14', '10.42.0.1/24'),
   ]
   const plan = planNodeRoutes(
-    world({
+    routeWorld({
       nodes: others,
-      clusters: [...world().clusters, cluster('bad', 4, '244.0.0.1/16'), cluster('twin', 5, '244.1.0.0/16')],
+      clusters: [...routeWorld().clusters, cluster('bad', 4, '244.0.0.1/16'), cluster('twin', 5, '244.1.0.0/16')],
     }),
   )
   if (!plan.ok) throw new Error(plan.reason)
@@ -295,8 +257,8 @@ t.test('what is wrong is said, and disturbs nobody else', async (t) => {
 })
 
 t.test('without an address in its pod network the node still routes, with no source to offer', async (t) => {
-  const addresses = FACTS.addresses.filter((a) => a.device === 'eth0')
-  const plan = planNodeRoutes(world({ facts: { ...FACTS, addresses } }))
+  const addresses = WORKER_FACTS.addresses.filter((a) => a.device === 'eth0')
+  const plan = planNodeRoutes(routeWorld({ facts: { ...WORKER_FACTS, addresses } }))
   t.ok(plan.ok && plan.routes.every((r) => r.source === undefined))
 })
 
@@ -311,7 +273,7 @@ t.test('a cluster whose pods would hide our own nodes leads nowhere: no route, n
   for (const [podCIDR, problem] of rows) {
     const addresses = [podCIDR.replace(/\d+\/\d+$/, '77')]
     const given = {
-      ...world({ clusters: [...world().clusters, trap(podCIDR)], gateways: [] }),
+      ...routeWorld({ clusters: [...routeWorld().clusters, trap(podCIDR)], gateways: [] }),
       imports: [serviceImport('web', '245.0.0.7')],
       slices: [slice('web', 'oslo', addresses), slice('web', 'paris', ['244.1.0.5'])],
     }

@@ -7,7 +7,7 @@ import type { RouteAgent } from '../../model/objects.ts'
 import { planRouteAgent } from '../../routeagent/main.ts'
 import { eventually } from '../support/eventually.ts'
 import { Machine } from './support/machine.ts'
-import { endpoint, gateway, membership, node, serviceImport, slice } from './support/site.ts'
+import { endpoint, gateway, membership, node, routeAgent, serviceImport, slice } from './support/site.ts'
 
 /** A table that grew keeps the chains of service sizes that no longer occur; one that is made anew has not got them. */
 function withoutPicks(kernel: string): string {
@@ -184,21 +184,15 @@ t.test('rules of an earlier release', async (t) => {
 t.test('ranges of the other nodes are read on nodes that serve lanes alone, and followed', async (t) => {
   const machine = new Machine(t)
   machine.join()
-  const tells = (podRanges: string[]): RouteAgent => ({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'RouteAgent',
-    metadata: { name: 'gw' },
-    status: { version: '1', clusters: [], podRanges },
-  })
   const { cluster: api, routes } = machine
   const from = (): string[] => routes.toString().match(/replace .*(?= table 7310)/g) ?? []
-  api.put(tells(['10.42.7.0/26']))
+  api.put(routeAgent('gw', '10.42.7.0/26'))
   machine.start(t)
   await machine.ready()
   t.strictSame(from(), [])
   api.put(endpoint('milano', 'worker'))
   await eventually(() => from().join() === 'replace 10.42.7.0/26 via 192.168.7.1 dev sealane-vx onlink')
-  api.put(tells(['10.42.0.0/16']))
+  api.put(routeAgent('gw', '10.42.0.0/16'))
   await eventually(() => from().includes('replace throw 10.42.1.0/24'), { say: 'what is ours stays ours' })
   routes.putMainRoutes([{ destination: '10.42.9.64/26', type: 'blackhole' }])
   await eventually(() => from().includes('replace throw 10.42.9.64/26'), { say: 'the kernel shows another block' })

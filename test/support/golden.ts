@@ -3,7 +3,8 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { dirname, join } from 'node:path'
 import type { Test } from 'tap'
 
-const GOLDEN = join(import.meta.dirname, '..', 'golden')
+/** The folder that they are in. */
+export const GOLDEN = join(import.meta.dirname, '..', 'golden')
 
 /** `file` is below test/golden. */
 export function equalsGolden(t: Test, text: string, file: string): void {

@@ -14,6 +14,7 @@ import { createInterface } from 'node:readline'
 import type { Cluster, Gateway, KubeObject, Kind } from '../../../model/objects.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type Netns, withNetns } from '../../support/netns.ts'
+import { withSockets } from '../../support/wireguard-sockets.ts'
 import { node } from './worlds.ts'
 
 export interface SiteInit {
@@ -167,25 +168,9 @@ export class GatewayProcess {
       lanes: [init.lane, ...(init.moreLanes ?? [])],
       ...(init.observedAddress === undefined ? {} : { observedAddress: init.observedAddress }),
     }
-    // wireguard-go's control sockets are files: each site gets its own folder for them.
-    const script = 'mount -t tmpfs tmpfs /run && mkdir /run/wireguard && mount --bind "$0" /run/wireguard && exec "$@"'
     const command = [process.execPath, runner, 'gw', join(site.folder, 'nodes'), JSON.stringify(lanes)]
-    this.#child = spawn(
-      'ip',
-      [
-        'netns',
-        'exec',
-        site.gateway.name,
-        'unshare',
-        '-m',
-        'sh',
-        '-c',
-        script,
-        join(site.folder, 'wireguard'),
-        ...command,
-      ],
-      { stdio: ['pipe', 'pipe', 'pipe'] },
-    )
+    const inside = ['netns', 'exec', site.gateway.name, ...withSockets(join(site.folder, 'wireguard'), command)]
+    this.#child = spawn('ip', inside, { stdio: ['pipe', 'pipe', 'pipe'] })
     this.#child.stderr?.on('data', (chunk: Buffer) => {
       this.errors += chunk.toString()
       if (process.env['SEALANE_TEST_LOG'] === '1') process.stderr.write(chunk)

@@ -36,6 +36,13 @@ export const POD_PROGRAMS = {
     socket.on('message', (bytes) => { console.log(bytes.toString().replace(/\\0.*$/s, '')); process.exit() })
     socket.send(Buffer.alloc(Number(process.argv[2])), 8080, process.argv[1])
     setTimeout(() => { console.log('timeout'); process.exit() }, 5000)`,
+  /** Datagrams to as many ports, from port 8080 on: each is a flow of its own. Arguments: address, how many. */
+  datagrams: `
+    const { createSocket } = require('node:dgram'), [, to, count] = process.argv
+    for (let i = 0; i < Number(count); i++) {
+      const socket = createSocket(to.includes(':') ? 'udp6' : 'udp4')
+      socket.send('x', 8080 + i, to, () => socket.close())
+    }`,
   /** What a datagram to a port that nobody listens on brings. */
   closed: `
     const socket = require('node:dgram').createSocket(process.argv[1].includes(':') ? 'udp6' : 'udp4')

@@ -2,6 +2,7 @@
 import { join } from 'node:path'
 import { type DropReason, dropCounter } from '../../../gateway/drop-reasons.ts'
 import { parseCounters } from '../../../kernel/parse-nft.ts'
+import { withSockets } from '../../support/wireguard-sockets.ts'
 import type { Running } from './two-gateways.ts'
 
 export interface TakeOverInit {
@@ -17,9 +18,10 @@ export async function takeOver({ process, site }: Running, { own, targets }: Tak
   await gateway.exec('nft', ['delete', 'table', 'ip', 'sealane_gateway'])
   // Only there where the site is dual-stack.
   await gateway.tryExec('nft', ['delete', 'table', 'ip6', 'sealane_gateway'])
-  const inside = 'mount -t tmpfs tmpfs /run && mkdir /run/wireguard && mount --bind "$0" /run/wireguard && exec "$@"'
-  const wg = (...args: string[]): Promise<string> =>
-    gateway.exec('unshare', ['-m', 'sh', '-c', inside, join(folder, 'wireguard'), 'wg', ...args])
+  const wg = (...args: string[]): Promise<string> => {
+    const [command = '', ...rest] = withSockets(join(folder, 'wireguard'), ['wg', ...args])
+    return gateway.exec(command, rest)
+  }
   const key = (await wg('show', 'sealane0', 'peers')).trim()
   await wg('set', 'sealane0', 'peer', key, 'allowed-ips', '0.0.0.0/0,::/0')
   for (const address of own) await gateway.exec('ip', ['address', 'add', host(address), 'dev', 'lo'])

@@ -35,6 +35,10 @@ export function cluster(
   }
 }
 
+/** The same two clusters everywhere: IPv4 overlaps and is translated, IPv6 goes through as it is. */
+export const DUAL_MILANO = cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:1::/48'])
+export const DUAL_PARIS = cluster('paris', 2, ['10.42.0.0/16', 'fd42:2::/48'], ['244.1.0.0/16', 'fd42:2::/48'])
+
 /** Candidates as `public 192.0.2.20:4500`. */
 export function endpoint(
   clusterId: string,

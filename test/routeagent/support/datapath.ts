@@ -20,8 +20,10 @@ import { runRouteAgent } from '../../../routeagent/main.ts'
 import { CapturingLogger } from '../../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
+import { eventually } from '../../support/eventually.ts'
 import type { Netns } from '../../support/netns.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { loopRuns } from './loop-runs.ts'
 
 export const TALKER = join(import.meta.dirname, 'talker.ts')
 
@@ -79,10 +81,8 @@ export interface Site {
   readonly logger: CapturingLogger
   /** How often the loop has gone through. */
   runs(loop: string): Promise<number>
-  /** `slot-0: 245.0.0.7 . tcp . 80 244.1.0.5 . 8080`, of all maps that there are. */
-  elements(): Promise<string[]>
-  /** The same of family ip6. */
-  elements6(): Promise<string[]>
+  /** `slot-0: 245.0.0.7 . tcp . 80 244.1.0.5 . 8080`, of all maps that there are in the table of this family (ip). */
+  elements(family?: 'ip' | 'ip6'): Promise<string[]>
 }
 
 class LateClock extends SystemClock {
@@ -116,12 +116,9 @@ export function startRouteAgent(t: Test, objects: readonly KubeObject[]): Site {
     await ended
     if (!t.passing()) for (const line of logger.lines) t.comment(JSON.stringify(line))
   })
-  const runs = async (loop: string): Promise<number> => {
-    const lines = (await metrics.text()).split('\n').filter((line) => line.startsWith('sealane_routeagent_runs_total{'))
-    const ok = lines.find((line) => line.includes(`loop="${loop}"`) && line.includes('result="ok"'))
-    return Number(ok?.split(' ').at(-1) ?? 0)
-  }
-  return { api, status, ended, clock, logger, runs, elements: () => elementsOf(nft), elements6: () => elementsOf(nft6) }
+  const runs = (loop: string): Promise<number> => loopRuns(metrics, loop)
+  const elements = (family = 'ip'): Promise<string[]> => elementsOf(family === 'ip' ? nft : nft6)
+  return { api, status, ended, clock, logger, runs, elements }
 }
 
 async function elementsOf(nft: NftSession): Promise<string[]> {
@@ -131,6 +128,11 @@ async function elementsOf(nft: NftSession): Promise<string[]> {
     found.push(...elements.map((e) => `${map}: ${e.key} ${e.value ?? ''}`))
   }
   return found
+}
+
+/** Waits until the elements are like that. */
+export async function settled(site: Site, want: RegExp, family: 'ip' | 'ip6' = 'ip'): Promise<void> {
+  await eventually(async () => want.test((await site.elements(family)).join(' ')), { say: String(want) })
 }
 
 /** Everything that a test may leave in this namespace. */

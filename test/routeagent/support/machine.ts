@@ -5,6 +5,7 @@ import { FakeNft } from '../../../kernel/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake-sysctl.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../../model/kernel-ids.ts'
+import type { KubeObject } from '../../../model/objects.ts'
 import { type Clock, SystemClock } from '../../../reconcile/clock.ts'
 import { runRouteAgent } from '../../../routeagent/main.ts'
 import { CapturingLogger } from '../../../runtime/capturing-logger.ts'
@@ -12,6 +13,7 @@ import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
 import { eventually } from '../../support/eventually.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { loopRuns } from './loop-runs.ts'
 import { cluster, endpoint, membership, node } from './site.ts'
 
 /** Real time, but 30 s pass whenever the test says so. */
@@ -104,6 +106,18 @@ export class Machine {
     this.cluster.put(cluster('milano', 1, '244.0.0.0/16'))
     this.cluster.put(cluster('paris', 2, '244.1.0.0/16'))
     this.cluster.put(endpoint('milano', 'gw'))
+  }
+
+  /**
+   * Puts the object and waits for a run of the loop, twice over: the second run cannot have begun before the object was
+   * there. An annotation makes the second a change.
+   */
+  async putThrough(loop: string, object: KubeObject): Promise<void> {
+    for (const turn of ['1', '2']) {
+      const runs = await loopRuns(this.metrics, loop)
+      this.cluster.put({ ...object, metadata: { ...object.metadata, annotations: { turn } } })
+      await eventually(async () => (await loopRuns(this.metrics, loop)) > runs, { say: `run ${turn} of ${loop}` })
+    }
   }
 
   async backends(vip: string): Promise<string[]> {

@@ -5,6 +5,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { KubeObject } from '../../../model/objects.ts'
 import type { Netns } from '../../support/netns.ts'
+import { withSockets } from '../../support/wireguard-sockets.ts'
 
 export interface NodeProcessInit {
   readonly node: string
@@ -23,12 +24,10 @@ export class NodeProcess {
   constructor({ node, netns, folder, lanes = [] }: NodeProcessInit) {
     const sockets = join(folder, 'wireguard')
     for (const name of ['wireguard', 'state']) mkdirSync(join(folder, name), { recursive: true })
-    // wireguard-go's control sockets are files: each node gets its own folder for them.
-    const script = 'mount -t tmpfs tmpfs /run && mkdir /run/wireguard && mount --bind "$0" /run/wireguard && exec "$@"'
     const program = [process.execPath, join(import.meta.dirname, 'run-node.ts')]
     const command = [...program, node, join(folder, 'state'), JSON.stringify(lanes)]
-    const inside = ['netns', 'exec', netns.name, 'unshare', '-m', 'sh', '-c', script, sockets]
-    this.#child = spawn('ip', [...inside, ...command], { stdio: ['pipe', 'pipe', 'pipe'] })
+    const inside = ['netns', 'exec', netns.name, ...withSockets(sockets, command)]
+    this.#child = spawn('ip', inside, { stdio: ['pipe', 'pipe', 'pipe'] })
     this.#child.stderr?.on('data', (chunk: Buffer) => (this.errors += chunk.toString()))
     createInterface({ input: this.#child.stdout! }).on('line', (line) => {
       if (process.env['SEALANE_TEST_LOG'] === '1') process.stderr.write(`${line}\n`)

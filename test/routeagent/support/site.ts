@@ -8,13 +8,15 @@ import type {
   ImportPort,
   Membership,
   Node,
+  RouteAgent,
   ServiceImport,
   SliceEndpoint,
 } from '../../../model/objects.ts'
 import { parsePrefix } from '../../../model/ip.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER, LABEL_ZONE } from '../../../model/spec-constants.ts'
-import type { ServiceContext } from '../../../routeagent/plan-service.ts'
 import type { KernelFacts } from '../../../routeagent/node-facts.ts'
+import type { NodeRouteWorld } from '../../../routeagent/plan-node-routes.ts'
+import type { ServiceContext } from '../../../routeagent/plan-service.ts'
 
 /** Devices of the node `worker`: its underlay, and the bridge of its pods. */
 export const WORKER_LINKS: KernelFacts['links'] = [
@@ -22,6 +24,19 @@ export const WORKER_LINKS: KernelFacts['links'] = [
   { name: 'eth0', index: 2, kind: 'veth', mtu: 1500, up: true, mac: '02:00:00:00:00:02' },
   { name: 'cni0', index: 3, kind: 'bridge', mtu: 1500, up: true, mac: '02:00:00:00:00:03' },
 ]
+
+/** What the machine of the node `worker` tells, on IPv4. */
+export const WORKER_FACTS: KernelFacts = {
+  links: WORKER_LINKS,
+  addresses: [
+    { device: 'lo', address: '127.0.0.1/8' },
+    { device: 'eth0', address: '192.168.7.11/24' },
+    { device: 'cni0', address: '10.42.1.1/24' },
+    { device: 'cni0', address: 'fe80::1/64' },
+  ],
+  mainRoutes: [{ destination: '10.42.1.0/24', type: 'unicast', device: 'cni0' }],
+  bridgeNetfilter: '1',
+}
 
 /** The node `worker` of milano, in zone `a`; nobody knows yet which clusters answer. */
 export const SERVICE_CONTEXT: ServiceContext = {
@@ -85,6 +100,42 @@ export function dualStackNode(object: Node, podCIDR: string): Node {
   return { ...object, spec: { ...object.spec, podCIDRs: [...podCIDRs, podCIDR] } }
 }
 
+/** The gateways gw-a and gw-b, and the worker. */
+export const NODES: readonly [Node, Node, Node] = [
+  node('gw-a', '192.168.7.1', '10.42.0.0/24'),
+  node('gw-b', '192.168.7.2', '10.42.2.0/24'),
+  node('worker', '192.168.7.11', '10.42.1.0/24', 'a'),
+]
+
+/** What the worker sees: three overlapping clusters, one lane at gw-a, two at gw-b, of which one of three is down. */
+export function routeWorld(change: Partial<NodeRouteWorld> = {}): NodeRouteWorld {
+  return {
+    node: 'worker',
+    self: 'milano',
+    nodes: NODES,
+    clusters: [
+      cluster('tokyo', 3, '244.2.0.0/16'),
+      cluster('milano', 1, '244.0.0.0/16'),
+      cluster('paris', 2, '244.1.0.0/16'),
+    ],
+    endpoints: [
+      endpoint('milano', 'gw-a'),
+      endpoint('milano', 'gw-b', 1),
+      endpoint('milano', 'gw-b', 2),
+      endpoint('paris', 'gw'),
+    ],
+    gateways: [
+      gateway('gw-a', { paris: 'up', tokyo: 'up' }),
+      gateway('gw-b', { paris: ['down', 'up', 'up'], tokyo: 'down' }, 1380),
+    ],
+    routeAgents: [],
+    globalRange: '244.0.0.0/8',
+    clustersetIpRange: '245.0.0.0/16',
+    facts: WORKER_FACTS,
+    ...change,
+  }
+}
+
 export function endpoint(clusterId: string, nodeName: string, lane = 0): Endpoint {
   return {
     apiVersion: 'sealane.io/v1alpha1',
@@ -117,6 +168,16 @@ export function gateway(
   const numbers = [...new Set(connections.map((c) => c.lane))]
   const lanes = numbers.map((lane) => ({ lane, device: `sealane${lane}`, mtu, driver: 'kernel' }))
   return { ...base, status: { version: 'test', lanes, connections } }
+}
+
+/** What the node tells: where its pods are. */
+export function routeAgent(name: string, ...podRanges: readonly string[]): RouteAgent {
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'RouteAgent',
+    metadata: { name },
+    status: { version: '1', clusters: [], podRanges },
+  }
 }
 
 const HTTP: ImportPort = { name: 'http', protocol: 'TCP', port: 80 }

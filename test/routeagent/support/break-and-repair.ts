@@ -1,0 +1,54 @@
+/** What others do to the table of the worker of datapath.ts, and that it is found and put right. */
+import type { Test } from 'tap'
+import { eventually } from '../../support/eventually.ts'
+import { type Site, here, settled } from './datapath.ts'
+import { serviceImport } from './site.ts'
+
+export interface BreakAndRepairInit {
+  readonly nft: 'ip' | 'ip6'
+  /** Of a service with a backend in slot 7. */
+  readonly vip: string
+  /** A clusterset IP that nobody has yet, one for each of the first ten numbers. */
+  readonly probe: (number: number) => string
+  /** A prefix of no cluster. */
+  readonly stranger: string
+}
+
+/** Half a minute passes, first with nothing wrong, then twice with something broken, then with all put right. */
+export async function breakAndRepair(t: Test, site: Site, init: BreakAndRepairInit): Promise<void> {
+  const { nft, vip, stranger } = init
+  const warnings = (): string[] => site.logger.messages('warn').filter((line) => line.startsWith('someone'))
+  const look = lookAgain(site, init)
+  await look()
+  t.strictSame(warnings(), [], 'nothing is wrong')
+  await here('nft', 'flush', 'chain', nft, 'sealane_node', 'balance-forwarded')
+  await look()
+  const replaced = 'someone changed our table; replacing it'
+  t.strictSame(warnings(), [replaced], 'a chain that others emptied is found')
+  await here('nft', 'delete', 'element', nft, 'sealane_node', 'slot-7', `{ ${vip} . tcp . 80 }`)
+  await here('nft', 'add', 'element', nft, 'sealane_node', 'remote', `{ ${stranger} }`)
+  await look()
+  const all = [replaced, 'someone changed elements of our table; putting them right']
+  t.strictSame(warnings(), all, 'and elements that others took out and put in')
+  await look()
+  t.strictSame(warnings(), all, 'then all is as it was meant')
+}
+
+/**
+ * Gives what lets half a minute pass and waits for two runs, each poked by an address of its own: the first may have
+ * been under way before, the second has looked at the whole table, or the first had.
+ */
+function lookAgain(site: Site, { nft, probe }: BreakAndRepairInit): () => Promise<void> {
+  const loop = nft === 'ip' ? 'balance' : 'balance-ipv6'
+  let probes = 0
+  return async () => {
+    site.clock.lateMs += 31_000
+    for (const turn of ['first', 'second']) {
+      const runs = await site.runs(loop)
+      const address = probe(probes++)
+      site.api.put(serviceImport('other', address))
+      await settled(site, new RegExp(`no-backends: ${address} `), nft)
+      await eventually(async () => (await site.runs(loop)) > runs, { say: `the ${turn} run` })
+    }
+  }
+}
