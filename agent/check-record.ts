@@ -8,6 +8,7 @@ import { InvalidAddressError, formatPrefix, overlaps, parsePrefix, specialPart }
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import type { ClusterSpec, EndpointSpec, ImportPort } from '../model/objects.ts'
 import type { ServiceExportBody, StoredRecord } from '../model/records.ts'
+import { familyNumber } from './address-family.ts'
 
 /** Takes a record as it came; `allowed` lists system namespaces that may be used all the same. */
 export function recordProblem(record: StoredRecord, allowed: readonly string[]): string | undefined {
@@ -39,7 +40,7 @@ export function clusterProblem(
     for (const text of spec.podCIDRs) parsePrefix(text, 'podCIDRs')
     const all = routedPrefixes(spec)
     // Where no pod has IPv6, that of others leads nowhere and stands in nobody's way.
-    const families = podFamilies(own).map((family) => (family === 'IPv4' ? 4 : 6))
+    const families = podFamilies(own).map(familyNumber)
     const routed = all.filter(({ family }) => families.includes(family))
     const unusable = all.find((prefix) => specialPart(prefix) !== undefined)
     if (unusable !== undefined) return `${formatPrefix(unusable)} is no usable network`

@@ -1,7 +1,8 @@
 /** The agent: the only part that talks to the broker. Publishes what this cluster exports, mirrors the rest. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
-import { Backoff } from '../reconcile/backoff.ts'
+import type { BackoffInit } from '../reconcile/backoff.ts'
+import { untilDone } from '../reconcile/until-done.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { AboutLoop } from './about-loop.ts'
 import type { AskClusterDns } from './ask-resolver.ts'
@@ -9,7 +10,7 @@ import type { BrokerLink } from './broker-link.ts'
 import { ClusterDnsLoop } from './cluster-dns-loop.ts'
 import type { AgentConfig } from './config.ts'
 import { ContactLoop } from './contact-loop.ts'
-import { agentMetrics } from './metrics.ts'
+import { type AgentMetrics, agentMetrics } from './metrics.ts'
 import { MirrorLoop } from './mirror-loop.ts'
 import { MirrorWriter } from './mirror-writer.ts'
 import { OrphanLoop } from './orphan-loop.ts'
@@ -27,6 +28,9 @@ export interface AgentDeps extends ComponentDeps {
   /** How to reach the broker; by default with the identity that `sealane join` left (protocol-link.ts). */
   readonly openLink?: (deps: LinkDeps, config: AgentConfig) => Promise<BrokerLink>
 }
+
+/** Pauses while leaving fails: whoever runs `sealane leave` waits for it. */
+const LEAVE_BACKOFF: BackoffInit = { minMs: 100, maxMs: 5000 }
 
 /** The cluster has been joined under another id while the agent ran under the old one. */
 export class MembershipChangedError extends Error {
@@ -58,15 +62,8 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const linkDeps = { ...deps, logger, agentMetrics: metrics, onRefused: refused.hear.bind(refused) }
   const link = await (deps.openLink ?? openBrokerLink)(linkDeps, config)
 
-  const parts = { cluster, clock, logger, metrics, findings: new SharedFindings() }
-  const writer = new MirrorWriter(parts)
-  const about = new AboutLoop({ ...parts, writer }, { ...config, own, clusterset })
-  const contact = new ContactLoop({ ...parts, writer, contact: link.contact }, { ...config, own })
-  const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher }, { ...config, own })
-  const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, { ...config, own })
-  const orphans = config.removesOrphans ? [new OrphanLoop({ ...parts, writer }, config)] : []
-  const ask = deps.askClusterDns
-  const clusterDns = ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask }, { ...config, own })]
+  const loops = makeLoops({ ...deps, logger, agentMetrics: metrics, link }, { ...config, own, clusterset })
+  const { about, contact, publish, mirror, others } = loops
 
   phase = undefined
   const notReady = (): string | undefined =>
@@ -84,9 +81,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
     // Nothing is published or mirrored under an id that the cluster itself contradicts.
     about
       .whenAccepted()
-      .then(() =>
-        Promise.all([link, contact, publish, mirror, ...orphans, ...clusterDns].map((part) => part.run(stop))),
-      ),
+      .then(() => Promise.all([link, contact, publish, mirror, ...others].map((part) => part.run(stop)))),
   ])
   leaving.end()
   status.plan('agent', () => 'does not run here')
@@ -94,14 +89,47 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
 
   phase = 'is leaving the clusterset'
   logger.info('leaving: removes what was mirrored')
-  await untilDone(deps, signal, async () => {
-    await about.removeAll(signal)
-    await publish.tellLeft(signal)
-    await mirror.removeAll(signal)
-    await contact.removeAll(signal)
-    await link.forget()
-  })
-  logger.info('left')
+  const onFailure = (error: unknown): void => {
+    logger.error('cannot remove what was mirrored, will be tried again', { reason: String(error) })
+  }
+  const leave = (): Promise<void> => takeOut(loops, link, signal)
+  if (await untilDone(leave, { clock, backoff: LEAVE_BACKOFF, onFailure }, signal)) logger.info('left')
+}
+
+interface AgentLoops {
+  readonly about: AboutLoop
+  readonly contact: ContactLoop
+  readonly publish: PublishLoop
+  readonly mirror: MirrorLoop
+  /** Those that not every site has. */
+  readonly others: readonly (OrphanLoop | ClusterDnsLoop)[]
+}
+
+/** They hear of changes from now on; nothing runs yet. */
+function makeLoops(
+  deps: AgentDeps & { readonly agentMetrics: AgentMetrics; readonly link: BrokerLink },
+  config: AgentConfig & { readonly own: string; readonly clusterset: string },
+): AgentLoops {
+  const { cluster, clock, logger, agentMetrics: metrics, link, askClusterDns: ask } = deps
+  const parts = { cluster, clock, logger, metrics, findings: new SharedFindings() }
+  const writer = new MirrorWriter(parts)
+  const about = new AboutLoop({ ...parts, writer }, config)
+  const contact = new ContactLoop({ ...parts, writer, contact: link.contact }, config)
+  const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher }, config)
+  const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, config)
+  const orphans = config.removesOrphans ? [new OrphanLoop({ ...parts, writer }, config)] : []
+  const clusterDns =
+    ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask, registry: deps.metrics }, config)]
+  return { about, contact, publish, mirror, others: [...orphans, ...clusterDns] }
+}
+
+/** What this cluster wrote of the others, and what they know of it. May be done again where it broke off. */
+async function takeOut(loops: AgentLoops, link: BrokerLink, signal: AbortSignal): Promise<void> {
+  await loops.about.removeAll(signal)
+  await loops.publish.tellLeft(signal)
+  await loops.mirror.removeAll(signal)
+  await loops.contact.removeAll(signal)
+  await link.forget()
 }
 
 /** The membership, once there is one; undefined when the signal came first. */
@@ -146,19 +174,5 @@ function watchLeaving(cluster: ClusterApi, own: string): Leaving {
       stop()
       if (changed !== undefined) throw changed
     },
-  }
-}
-
-/** Again and again, with growing pauses, until it works or the signal comes. */
-async function untilDone(deps: AgentDeps, signal: AbortSignal, work: () => Promise<void>): Promise<void> {
-  const backoff = new Backoff(deps.clock, { minMs: 100, maxMs: 5000 })
-  while (!signal.aborted) {
-    const failure = await work().then(
-      () => undefined,
-      (error: unknown) => String(error),
-    )
-    if (failure === undefined) return
-    deps.logger.error('cannot remove what was mirrored, will be tried again', { reason: failure })
-    await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
   }
 }

@@ -4,6 +4,7 @@ import { isDnsLabel } from '../model/ids.ts'
 import { type Address, type Prefix, classifyAddress, containsAddress, parseAddress } from '../model/ip.ts'
 import type { EndpointSlice, ImportPort, Service, ServiceExport, SliceEndpoint } from '../model/objects.ts'
 import type { EndpointSliceBody, ServiceExportBody } from '../model/records.ts'
+import { type FamilyName, familyName, familyNumber } from './address-family.ts'
 import { usableTopology } from './endpoint-topology.ts'
 
 type Families = ServiceExportBody['ipFamilies']
@@ -53,7 +54,7 @@ export function sliceBody(slice: EndpointSlice, place: SlicePlace, notes: string
     notes.push(`EndpointSlice ${slice.metadata.name} has address type ${addressType} and is left out`)
     return undefined
   }
-  if (!place.podPrefixes.some(({ family }) => family === (addressType === 'IPv4' ? 4 : 6))) {
+  if (!place.podPrefixes.some(({ family }) => family === familyNumber(addressType))) {
     const why = addressType === 'IPv6' ? place.ipv6LeftOut : undefined
     notes.push(
       `${addressType} endpoints are left out: ${why ?? "this cluster's pods are connected by other addresses only"}`,
@@ -79,7 +80,7 @@ export function sliceBody(slice: EndpointSlice, place: SlicePlace, notes: string
 
 function publishedEndpoint(
   endpoint: SliceEndpoint,
-  addressType: 'IPv4' | 'IPv6',
+  addressType: FamilyName,
   place: SlicePlace,
   notes: string[],
 ): SliceEndpoint[] {
@@ -109,12 +110,12 @@ function publishedEndpoint(
 /** Why other clusters cannot use the address; undefined when they can. Without `inside`, any place is fine. */
 export function addressProblem(
   text: string,
-  addressType: 'IPv4' | 'IPv6',
+  addressType: FamilyName,
   inside: readonly Prefix[] | undefined,
 ): string | undefined {
   const address = tryParse(text)
   if (address === undefined) return 'not an IP address'
-  if (address.family !== (addressType === 'IPv4' ? 4 : 6)) return `not an ${addressType} address`
+  if (address.family !== familyNumber(addressType)) return `not an ${addressType} address`
   const kind = classifyAddress(address)
   if (kind !== 'usable') return `a ${kind} address`
   if (inside !== undefined && !inside.some((prefix) => containsAddress(prefix, address))) return 'outside the pod CIDRs'
@@ -149,7 +150,7 @@ function families(service: Service, slices: readonly EndpointSlice[]): Families 
   const named = service.spec?.ipFamilies ?? []
   if (named.length > 0) return [...new Set(named)]
   const ips = [...(service.spec?.clusterIPs ?? []), service.spec?.clusterIP ?? ''].flatMap((ip) => tryParse(ip) ?? [])
-  const found = new Set(ips.map(({ family }) => (family === 4 ? ('IPv4' as const) : ('IPv6' as const))))
+  const found = new Set(ips.map(({ family }) => familyName(family)))
   if (found.size > 0) return [...found]
   const types = new Set(slices.flatMap(({ addressType }) => (addressType === 'FQDN' ? [] : [addressType])))
   return types.size > 0 ? [...types].sort() : ['IPv4']

@@ -5,7 +5,7 @@
  */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import { owningNode } from '../model/node-owner.ts'
-import type { Kind, KubeObject } from '../model/objects.ts'
+import { type KubeObject, NODE_OWNED_KINDS } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -22,8 +22,6 @@ export interface OrphanLoopDeps {
   readonly logger: Logger
   readonly metrics: AgentMetrics
 }
-
-const KINDS = ['Endpoint', 'Gateway', 'RouteAgent'] as const satisfies readonly Kind[]
 
 export interface OrphanLoopInit {
   readonly loop: LoopInit
@@ -45,7 +43,7 @@ export class OrphanLoop {
     this.#graceMs = init.orphanGraceMs
     this.#loop = new ReconcileLoop(loopDeps(deps, 'orphans'), init.loop, (signal) => this.#round(signal))
     this.#subscriptions.add(deps.cluster.cache('Node').onChange(() => this.#loop.poke()))
-    for (const kind of KINDS) {
+    for (const kind of NODE_OWNED_KINDS) {
       this.#subscriptions.add(
         deps.cluster.cache(kind).onChange((change) => {
           if (change?.type !== 'set' || change.previous === undefined) this.#loop.poke()
@@ -64,7 +62,7 @@ export class OrphanLoop {
     const { cluster, writer, logger } = this.#deps
     const nodes = cluster.cache('Node')
     if (!nodes.synced) return
-    const objects = KINDS.flatMap((kind) => (cluster.cache(kind).synced ? cluster.cache(kind).list() : []))
+    const objects = NODE_OWNED_KINDS.flatMap((kind) => (cluster.cache(kind).synced ? cluster.cache(kind).list() : []))
     const orphans = this.#afterGrace(planOrphans(objects, nodes.list()))
     for (const { kind, metadata } of orphans) {
       logger.info('removed, since its node is gone', { kind, name: metadata.name })

@@ -4,6 +4,7 @@ import { parseBrokerAddress } from '../protocol/broker-address.ts'
 import { serveBroker } from '../protocol/transport/grpc-server.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import { DATABASE_FILE } from './broker-store.ts'
 import { Broker } from './broker.ts'
 import { CertificateAuthority, makeStateDir } from './certificate-authority.ts'
 import { type BrokerConfig, checkBrokerConfig, parseListen } from './config.ts'
@@ -13,7 +14,6 @@ import { openSqliteLog } from './log/sqlite-log.ts'
 import { NOTE_CONTACT_MS } from './member-list.ts'
 import { brokerMetrics } from './metrics.ts'
 import { fixSettings } from './settings.ts'
-import { DATABASE_FILE } from './token-store.ts'
 
 /** How soon a change by the CLI (an eviction) reaches the members. */
 const REFRESH_MS = 1000

@@ -3,13 +3,13 @@ import { askResolver } from '../agent/ask-resolver.ts'
 import { agentConfig } from '../agent/config.ts'
 import { joinWithToken, rejoinWhenEnded } from '../agent/join-with-token.ts'
 import { type AgentDeps, runAgent } from '../agent/main.ts'
+import { RefusalNote } from '../agent/refusal-note.ts'
 import { parseClusterId } from '../model/ids.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { SiteRun } from './compose-run.ts'
 import { sealaneVersion } from './context.ts'
 import { tellBrokerWhenLeaving } from './leave-by-agent.ts'
 import type { KubeSite } from './kube-site.ts'
-import { RefusalNote } from './refusal-note.ts'
 
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
   if (site.kube === undefined) return runMember(deps, site, signal)

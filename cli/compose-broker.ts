@@ -1,14 +1,15 @@
 /** Puts the broker together; one of the few places where the command line knows a component. */
+import { type BrokerStore, openBrokerStore } from '../broker/broker-store.ts'
 import { DEFAULT_BROKER_CONFIG } from '../broker/config.ts'
 import { StateError } from '../broker/log/record-log.ts'
 import { runBroker } from '../broker/main.ts'
-import { type TokenStore, openTokenStore } from '../broker/token-store.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import type { LogThreshold } from '../runtime/pino-logger.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { withProcess } from './compose-process.ts'
 
-export type { TokenStore }
+export type { BrokerStore, TokenInit, TokenSummary } from '../broker/broker-store.ts'
+export type { EvictInit, Eviction, MemberSummary } from '../broker/member-list.ts'
 
 export interface BrokerProcessInit {
   readonly state: string
@@ -38,9 +39,9 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
   )
 }
 
-/** Opens the token table beside a running broker. Throws when no broker has ever started on this state. */
-export async function withTokenStore<T>(state: string, work: (store: TokenStore) => Promise<T> | T): Promise<T> {
-  const store = await openTokenStore(state, new SystemClock()).catch((cause: unknown) => {
+/** Opens the broker's database, beside a running broker or not. Throws when no broker has ever started on this state. */
+export async function withBrokerStore<T>(state: string, work: (store: BrokerStore) => Promise<T> | T): Promise<T> {
+  const store = await openBrokerStore(state, new SystemClock()).catch((cause: unknown) => {
     if (!(cause instanceof StateError) || cause.code !== 'Absent') throw cause
     throw new UserError(cause.message, { hint: 'for a broker on a cluster: --context NAME', cause })
   })

@@ -37,12 +37,13 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   await checkNotElsewhere(config.identity, token, init)
   const joining = await openJoiningKey(config.identity)
   const response = await askBroker(site, { ...init, token, joining })
-  await cluster.apply(ownCluster(clusterId, factsOf(site), response), signal)
+  const own = ownCluster(clusterId, factsOf(site), response)
+  await cluster.apply(own, signal)
   await cluster.apply(joinedMembership(clusterId, response), signal)
   const ask = { token, cluster: clusterId, key: joining.key, facts: factsOf(site) }
   await writeMemberIdentity(config.identity, joinedIdentity(ask, response))
   await joining.forget()
-  const left = config.podCIDRs.filter((cidr) => response.podCIDRs.length > 0 && !response.podCIDRs.includes(cidr))
+  const left = config.podCIDRs.filter((cidr) => !own.spec.podCIDRs.includes(cidr))
   if (left.length > 0)
     init.say(`reached by IPv4 only: IPv6 of this site (${left.join(', ')}) overlaps another member's`)
   return { cluster: clusterId, clusterset: response.clusterset, globalCIDRs: response.globalCIDRs }

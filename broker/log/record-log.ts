@@ -78,3 +78,8 @@ export class StateError extends UserError {
     this.file = file
   }
 }
+
+/** Whoever reads the state beside the broker makes none. */
+export function absentState(file: string): StateError {
+  return new StateError('Absent', file, `no broker state in ${file}: start the broker once before`)
+}

@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { chmodSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import { StateError } from './record-log.ts'
+import { StateError, absentState } from './record-log.ts'
 
 /** PRAGMA application_id of our files: "SLBR". */
 const APPLICATION_ID = 0x534c4252
@@ -47,9 +47,7 @@ function checkThere(file: string): void {
     statSync(file)
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException
-    if (code === 'ENOENT') {
-      throw new StateError('Absent', file, `no broker state in ${file}: start the broker once before`)
-    }
+    if (code === 'ENOENT') throw absentState(file)
     if (code === 'EACCES') {
       throw new StateError('Unwritable', file, `${file}: not permitted: run this as the broker's user`, error)
     }

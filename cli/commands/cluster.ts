@@ -2,6 +2,7 @@
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { type CommandContext, outputOption, parsed, stateOption, subcommand } from '../context.ts'
+import type { MemberSummary } from '../compose-broker.ts'
 import type { Members } from '../kube/pod-members.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, kubeTarget } from '../target.ts'
@@ -40,7 +41,7 @@ function addList(cluster: Command, context: CommandContext): void {
 }
 
 /** A broker of an earlier release says nothing of those that are not carried. */
-function podsCell({ podCIDRs, notCarried }: Awaited<ReturnType<Members['members']>>[number]): string {
+function podsCell({ podCIDRs, notCarried }: MemberSummary): string {
   const left = new Set((notCarried as readonly string[] | undefined) ?? [])
   return podCIDRs.map((cidr) => (left.has(cidr) ? `${cidr} (not carried)` : cidr)).join(',')
 }
@@ -86,5 +87,5 @@ async function withMembers<T>(
     return withPodMembers(target, context, work)
   }
   const composed = await import('../compose-broker.ts')
-  return composed.withTokenStore(options.state, work)
+  return composed.withBrokerStore(options.state, work)
 }

@@ -118,7 +118,7 @@ async function withTokens<T>(
     return withPodTokens(target, context, work)
   }
   const composed = await import('../compose-broker.ts')
-  return composed.withTokenStore(options.state, work)
+  return composed.withBrokerStore(options.state, work)
 }
 
 function parseUses(text: string): number {

@@ -4,10 +4,8 @@
  */
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import type { InstallValues } from '../../install/values.ts'
-import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../../install/names.ts'
 import { type ClusterId, parseClusterId } from '../../model/ids.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
-import { endOfIdentity } from '../../protocol/join.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
@@ -15,21 +13,13 @@ import { type Advice, advice, hindrances } from '../discovery/advice.ts'
 import { describeAdvice, describeDiscovery } from '../discovery/describe.ts'
 import { type Ask, type Discovery, discover } from '../discovery/discover.ts'
 import { readSnapshot } from '../discovery/read-snapshot.ts'
-import { joinProblem, secretIdentity } from '../secret-identity.ts'
+import { type SecretAccess, secretIdentity } from '../secret-identity.ts'
 import type { ClusterAdmin } from './admin.ts'
-import {
-  type ApplyContext,
-  applyCrds,
-  describeChange,
-  applyNodes,
-  applyObjects,
-  crdsMissing,
-  leaveToken,
-} from './apply-join.ts'
+import { type ApplyContext, applyCrds, describeChange, applyNodes, applyObjects, crdsMissing } from './apply-join.ts'
 import { checkRights, memberRights } from './check-rights.ts'
+import { bringToken, identitySecret, knownMembership } from './identity-secret.ts'
 import { type ClusterDnsOutcome, wireClusterDns } from './wire-cluster-dns.ts'
 import { type JoinPlan, type JoinWishes, idFromName, openQuestions, planJoin } from './plan-join.ts'
-import { secretAccess } from './secret-access.ts'
 import { type Lookable, snapshotReader } from './snapshot-reader.ts'
 import { type Missing, waitUntil } from './wait-until.ts'
 import { watchClusterDns } from './watch-cluster-dns.ts'
@@ -105,19 +95,37 @@ export async function joinCluster(
   const { signal, dryRun, say } = init
   await checkRights(admin, memberRights(init.values.member.namespace), signal)
   const { plan, discovery, advice: given } = await prepareJoin(open, init)
-  const known = await knownMembership(admin, init, discovery)
+  const secret = identitySecret(admin, init.values.member.namespace, signal)
+  const known = await knownMembership(secret, discovery.earlier, { ...init, title: admin.title })
   const context: ApplyContext = { admin, dryRun, signal, tell: (change) => say(describeChange(change, dryRun)) }
   await applyCrds(context)
   if (!dryRun) await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
-  await install(plan, context, { ...init, known })
+  await install(plan, context, { ...init, secret, known })
   await applyObjects(adviceObjects(given), context)
-  // Early: while pods start, the cluster's DNS reads its settings. Only names that nobody could ask before are concerned.
+  if (!dryRun) await watchStart(plan, admin, { ...init, secret })
+  // Now: while pods start, the cluster's DNS reads its settings.
   const dns = await wireClusterDns(admin, discovery, { ...init, dryRun })
-  if (!dryRun) await watchStart(plan, admin, init)
-  const others = dryRun ? { reached: [], alone: true } : await watchLanes(plan, admin, init)
+  const others = dryRun ? { reached: [], alone: true } : await watchParts(plan, admin, { ...init, dns })
   // What somebody has to do by hand first is not waited for.
   const late = dryRun || dns.left.length > 0 ? undefined : await watchClusterDns(admin, plan.clusterId, init)
   return { plan, advice: given, dns: late === undefined ? dns : { left: [late] }, others }
+}
+
+/** Gives the clusters that are reached. When that fails, what is left to do about DNS is said all the same. */
+async function watchParts(
+  plan: JoinPlan,
+  admin: ClusterAdmin,
+  init: JoinClusterInit & { readonly dns: ClusterDnsOutcome },
+): Promise<Others> {
+  const { namespace } = init.values.member
+  try {
+    await untilAll(init, 'parts to be ready', () => rolloutProgress(admin, namespace, init.signal))
+    init.say('all parts are ready\n')
+    return await watchLanes(plan, admin, init)
+  } catch (error) {
+    for (const line of init.dns.left) init.say(`cluster DNS: ${line}\n`)
+    throw error
+  }
 }
 
 /** What Sealane does itself for this kind of cluster. */
@@ -125,80 +133,36 @@ export function adviceObjects(given: readonly Advice[]): readonly ManifestObject
   return given.flatMap(({ objects }) => objects as readonly ManifestObject[])
 }
 
-type InstallInit = JoinClusterInit & { readonly known: MemberIdentity | undefined }
+type InstallInit = JoinClusterInit & { readonly secret: SecretAccess; readonly known: MemberIdentity | undefined }
 
 async function install(plan: JoinPlan, context: ApplyContext, init: InstallInit): Promise<void> {
-  const { admin, dryRun, signal } = context
+  const { dryRun } = context
   const first = plan.objects.filter(({ kind }) => kind === 'Namespace')
   await applyObjects(first, context)
   await applyNodes(plan.nodes, context)
-  if (!dryRun && init.token !== undefined) await bringToken(admin, init, init.token, signal)
+  if (!dryRun && init.token !== undefined) await bringToken(init.secret, init, init.token)
   await applyObjects(
     plan.objects.filter((object) => !first.includes(object)),
     context,
   )
 }
 
-/** The identity of an earlier join, if there is one that still counts. Throws UserError where this join cannot go on. */
-async function knownMembership(
+async function watchStart(
+  { site }: JoinPlan,
   admin: ClusterAdmin,
-  init: JoinClusterInit,
-  { earlier }: Discovery,
-): Promise<MemberIdentity | undefined> {
-  const { token, clock, signal, flags, say } = init
-  const secret = identitySecret(admin, init, signal)
-  const known = await secretIdentity(secret).read()
-  // Every part takes itself out: what is installed now would go with it.
-  if (token !== undefined && earlier.state === 'leaving') throw isLeaving(admin, known, flags)
-  if (known === undefined || token === undefined) return known
-  const { clusterset } = parseJoinToken(token, clock.now())
-  if (known.clusterset !== clusterset) {
-    throw new UserError(`${admin.title} is already joined as ${known.cluster} in clusterset ${known.clusterset}`, {
-      hint: `leave first: sealane leave ${flags}`,
-    })
-  }
-  const endsAtMs = endOfIdentity(known)
-  if (endsAtMs <= clock.now()) {
-    say(`joined before as ${known.cluster}; that certificate ended at ${new Date(endsAtMs).toISOString()}\n`)
-    return undefined
-  }
-  const refused = joinProblem(await secret.read(), '')?.text
-  if (refused !== undefined) {
-    throw new UserError(`${admin.title} has joined as ${known.cluster}, and the broker refuses it: ${refused}`, {
-      hint: `leave first: sealane leave ${flags}`,
-    })
-  }
-  return known
-}
-
-/** An identity that is gone means that the broker was told. */
-function isLeaving({ title }: ClusterAdmin, known: MemberIdentity | undefined, flags: string): UserError {
-  if (known === undefined) {
-    return new UserError(`${title} is leaving its clusterset: its parts take themselves out`, {
-      hint: `finish that first: sealane leave ${flags}`,
-    })
-  }
-  return new UserError(`${title} is leaving clusterset ${known.clusterset}: the broker is not told yet`, {
-    hint: `finish that first: sealane leave ${flags}; with --force where the broker is gone for good`,
-  })
-}
-
-async function bringToken(admin: ClusterAdmin, init: InstallInit, token: string, signal: AbortSignal): Promise<void> {
-  const { known, say } = init
-  if (known !== undefined) say(`already joined as ${known.cluster}: the token is not used\n`)
-  else await leaveToken(identitySecret(admin, init, signal), token)
-}
-
-async function watchStart({ site }: JoinPlan, admin: ClusterAdmin, init: JoinClusterInit): Promise<void> {
-  const { values, signal, say, clock } = init
+  init: JoinClusterInit & { readonly secret: SecretAccess },
+): Promise<void> {
+  const { values, secret, signal, say, clock } = init
   const { namespace } = values.member
-  const secret = identitySecret(admin, init, signal)
   await until(init, 'the broker to take this cluster in', () =>
     joinProgress(admin, { secret, settings: site, namespace, nowMs: clock.now() }, signal),
   )
+  // One lies there still where the agent had another one, and was faster.
+  await until(init, 'the token to go', async () => {
+    await secretIdentity(secret).dropToken()
+    return undefined
+  })
   say('joined\n')
-  await untilAll(init, 'parts to be ready', () => rolloutProgress(admin, namespace, signal))
-  say('all parts are ready\n')
 }
 
 /** Gives the clusters that are reached: all that are in contact. */
@@ -223,12 +187,6 @@ function until(
 ): Promise<void> {
   const hint = 'the same command goes on where this one ended'
   return waitUntil(look, { what, timeoutMs, clock, signal, say, hint })
-}
-
-function identitySecret(admin: ClusterAdmin, { values }: JoinClusterInit, signal: AbortSignal) {
-  const { namespace } = values.member
-  const labels = partLabels('agent')
-  return secretAccess(admin, { namespace, name: IDENTITY_SECRET, type: IDENTITY_SECRET_TYPE, labels }, signal)
 }
 
 async function answered(asks: readonly Ask[], { wishes, ask }: JoinClusterInit): Promise<JoinWishes> {

@@ -3,22 +3,21 @@
  * its kernel, and then the installation goes. What is broken is named; `--force` mends what it can, and goes past the
  * rest.
  */
-import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../../install/names.ts'
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { discover } from '../discovery/discover.ts'
 import { readSnapshot } from '../discovery/read-snapshot.ts'
 import { LEAVE_UNTOLD_ANNOTATION } from '../leave-by-agent.ts'
-import { type SecretAccess, joinProblem, secretIdentity } from '../secret-identity.ts'
+import { joinProblem, secretIdentity } from '../secret-identity.ts'
 import type { ObjectRef } from '../../cluster/kube/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
+import { identitySecret } from './identity-secret.ts'
 import type { OpenAdmin } from './installed-site.ts'
 import { type LeaveClusterInit, step } from './leave-step.ts'
 import { partTrouble } from './pod-trouble.ts'
 import { removeInstallation } from './remove-installation.ts'
 import { mendNodeParts } from './mend-node-parts.ts'
-import { secretAccess } from './secret-access.ts'
 import { snapshotReader } from './snapshot-reader.ts'
 import type { Missing } from './wait-until.ts'
 import { unwireClusterDns } from './wire-cluster-dns.ts'
@@ -48,7 +47,7 @@ export async function leaveCluster(
 
 /** Without the Membership no agent leaves: the broker goes on knowing this cluster. */
 async function tellForgotten(admin: ClusterAdmin, { signal, say }: LeaveClusterInit): Promise<void> {
-  const identity = await secretIdentity(identitySecret(admin, signal))
+  const identity = await secretIdentity(identitySecret(admin, SYSTEM_NAMESPACE, signal))
     .read()
     .catch(() => undefined)
   if (identity === undefined) return
@@ -79,20 +78,10 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
 
 /** The agent alone has the identity; it is gone when the agent has told, or gives up. */
 async function untold(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
-  const secret = identitySecret(admin, signal)
+  const secret = identitySecret(admin, SYSTEM_NAMESPACE, signal)
   if ((await secretIdentity(secret).read()) === undefined) return undefined
   const trouble = await partTrouble(admin, 'agent', SYSTEM_NAMESPACE, signal)
   return { what: 'agent', why: joinProblem(await secret.read(), '')?.text ?? trouble }
-}
-
-function identitySecret(admin: ClusterAdmin, signal: AbortSignal): SecretAccess {
-  const place = {
-    namespace: SYSTEM_NAMESPACE,
-    name: IDENTITY_SECRET,
-    type: IDENTITY_SECRET_TYPE,
-    labels: partLabels('agent'),
-  }
-  return secretAccess(admin, place, signal)
 }
 
 /** A node that has cleaned up removes its own objects; one that is no more never will. */

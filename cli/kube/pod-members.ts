@@ -1,11 +1,11 @@
 /** The members that a broker on a cluster knows: the same commands, in its pod. */
-import type { TokenStore } from '../compose-broker.ts'
+import type { BrokerStore, Eviction, MemberSummary } from '../compose-broker.ts'
 import type { CommandContext } from '../context.ts'
 import type { KubeTarget } from '../target.ts'
 import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'
 
 /** The part of the broker's store that is about members. */
-export type Members = Pick<TokenStore, 'members' | 'evict'>
+export type Members = Pick<BrokerStore, 'members' | 'evict'>
 
 export function withPodMembers<T>(
   target: KubeTarget,
@@ -16,7 +16,7 @@ export function withPodMembers<T>(
 }
 
 interface Evicted {
-  readonly id: Awaited<ReturnType<Members['evict']>>['id']
+  readonly id: Eviction['id']
   readonly evicted: string
   readonly repeated: boolean
 }
@@ -26,7 +26,7 @@ export function podMembers(ask: AskBroker): Members {
   return {
     members: async () => {
       const words = ['cluster', 'list', '--all']
-      return (await askForJson<{ readonly items: Awaited<ReturnType<Members['members']>> }>(ask, words)).items
+      return (await askForJson<{ readonly items: MemberSummary[] }>(ask, words)).items
     },
     evict: async ({ cluster, force }) => {
       const words = ['cluster', 'evict', cluster, ...(force ? ['--force'] : [])]

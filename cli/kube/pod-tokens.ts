@@ -1,17 +1,17 @@
 /** The tokens of a broker that runs on a cluster: the same commands, in its pod. */
-import type { TokenStore } from '../compose-broker.ts'
+import type { TokenInit, TokenSummary } from '../compose-broker.ts'
 import type { CommandContext } from '../context.ts'
 import type { KubeTarget } from '../target.ts'
 import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'
 
-/** The part of a token store that works over any distance. */
+/** What can be done with tokens over any distance. */
 export interface Tokens {
-  create(init: Parameters<TokenStore['create']>[0]): Promise<{
+  create(init: TokenInit): Promise<{
     readonly id: string
     readonly text: string
     readonly expiresAtMs: number
   }>
-  list(): ReturnType<TokenStore['list']>
+  list(): Promise<TokenSummary[]>
   revoke(id: string): Promise<unknown>
 }
 
@@ -41,8 +41,7 @@ export function podTokens(ask: AskBroker): Tokens {
       const made = await askForJson<Made>(ask, ['token', 'create', ...words])
       return { id: made.id, text: made.token, expiresAtMs: Date.parse(made.expires) }
     },
-    list: async () =>
-      (await askForJson<{ readonly items: Awaited<ReturnType<Tokens['list']>> }>(ask, ['token', 'list'])).items,
+    list: async () => (await askForJson<{ readonly items: TokenSummary[] }>(ask, ['token', 'list'])).items,
     revoke: (id) => ask(['token', 'revoke', id]),
   }
 }

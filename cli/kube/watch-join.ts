@@ -31,13 +31,8 @@ export async function joinProgress(
   { secret, settings, namespace, nowMs }: JoinPlace,
   signal: AbortSignal,
 ): Promise<Missing | undefined> {
-  const desk = secretIdentity(secret)
-  const identity = await desk.read()
-  if (identity !== undefined && endOfIdentity(identity) > nowMs) {
-    // The agent had another one, and was faster.
-    await desk.dropToken()
-    return undefined
-  }
+  const identity = await secretIdentity(secret).read()
+  if (identity !== undefined && endOfIdentity(identity) > nowMs) return undefined
   const problem = joinProblem(await secret.read(), settings)
   if (problem?.final === true) {
     throw new UserError(problem.text, {

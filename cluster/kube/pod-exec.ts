@@ -7,7 +7,8 @@ import WebSocket from 'ws'
 import type { Clock } from '../../reconcile/clock.ts'
 import { type Asked, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from './kube-error.ts'
 import { resourcePath } from './kinds.ts'
-import type { Credentials, ServerAccess } from './server-access.ts'
+import type { ServerAccess } from './server-access.ts'
+import { untilAborted } from './until-aborted.ts'
 
 export interface PodCommand {
   readonly namespace: string
@@ -60,7 +61,9 @@ export async function execInPod(
   const late = new AbortController()
   const cancel = clock.setTimer(HANDSHAKE_MS, () => late.abort(noAnswer(asked, server, HANDSHAKE_MS)))
   try {
-    const { headers, ...connection } = await loggedIn(access, AbortSignal.any([signal, late.signal]))
+    const either = AbortSignal.any([signal, late.signal])
+    either.throwIfAborted()
+    const { headers, ...connection } = await untilAborted(access.credentials(either), either)
     const options = Object.fromEntries(Object.entries(connection).filter(([, value]) => value !== undefined))
     const socket = new WebSocket(execUrl(access.server, command), ['v5.channel.k8s.io', 'v4.channel.k8s.io'], {
       ...options,
@@ -71,20 +74,6 @@ export async function execInPod(
   } finally {
     cancel()
   }
-}
-
-/** A credential plugin that hangs hears no signal. */
-function loggedIn(access: ServerAccess, signal: AbortSignal): Promise<Credentials> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(signal.reason as Error)
-    signal.addEventListener('abort', onAbort, { once: true })
-    if (signal.aborted) onAbort()
-    else
-      access
-        .credentials(signal)
-        .then(resolve, reject)
-        .finally(() => signal.removeEventListener('abort', onAbort))
-  })
 }
 
 function execUrl(server: URL, { namespace, pod, container, command }: PodCommand): URL {

@@ -11,6 +11,7 @@ import { LoginError } from './kube-error.ts'
 import { type Answer, type Exchange, PlainRequests } from './plain-requests.ts'
 import { PingedSession } from './pinged-session.ts'
 import type { Credentials, ServerAccess } from './server-access.ts'
+import { untilAborted } from './until-aborted.ts'
 
 export interface ServerConnectionDeps {
   readonly clock: Clock
@@ -165,13 +166,4 @@ function tlsOptions(server: URL, credentials: Credentials): Record<string, unkno
   const servername = credentials.servername ?? (isIP(host) === 0 ? host : undefined)
   const options = { ca, cert, key, rejectUnauthorized, servername }
   return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
-}
-
-function untilAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const onAbort = (): void => reject(signal.reason as Error)
-    if (signal.aborted) onAbort()
-    signal.addEventListener('abort', onAbort, { once: true })
-    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
-  })
 }

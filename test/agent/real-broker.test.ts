@@ -7,7 +7,7 @@ import { agentConfig } from '../../agent/config.ts'
 import { runAgent } from '../../agent/main.ts'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
-import { openTokenStore } from '../../broker/token-store.ts'
+import { openBrokerStore } from '../../broker/broker-store.ts'
 import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import type { ClusterProperty, EndpointSlice } from '../../model/objects.ts'
@@ -77,7 +77,7 @@ class Member {
 
   async join(brokerDirectory: string, port: number): Promise<void> {
     const cluster = parseClusterId(this.id)
-    const tokens = await openTokenStore(brokerDirectory, clock)
+    const tokens = await openBrokerStore(brokerDirectory, clock)
     const token = parseJoinToken((await tokens.create({})).text, clock.now())
     await tokens.close()
     const [ca] = certificatesFromPem(await readFile(join(brokerDirectory, 'ca.crt'), 'utf8'))
@@ -315,7 +315,7 @@ t.test('an evicted cluster says so, and keeps what it knows', async (t) => {
   const { milano, state } = await oneMember(t)
   milano.start()
   await eventually(() => milano.status.plans().get('agent')?.startsWith('broker: connected\n'), { say: 'connected' })
-  const tokens = await openTokenStore(state, clock)
+  const tokens = await openBrokerStore(state, clock)
   t.teardown(() => tokens.close())
   const { evictedAtMs } = await tokens.evict({ cluster: 'milano', force: true })
   const at = new Date(evictedAtMs).toISOString().replace(/\.\d+Z$/, 'Z')

@@ -292,6 +292,25 @@ t.test('leaving takes everything mirrored away and ends the agent', async (t) =>
   t.match(tokyo.status.notReady(), ['agent: is leaving the clusterset'])
 })
 
+t.test('who is stopped before everything is gone has not left', async (t) => {
+  const set = new ToyClusterset()
+  const site = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16' })
+  await site.join()
+  site.start()
+  t.teardown(() => site.stop())
+  await until(t, () => set.links[0]?.forgotten, false, 'it runs')
+  Object.assign(set.links[0] ?? {}, { forget: () => Promise.reject(new Error('disk full')) })
+  await site.setPhase('leaving')
+  await until(
+    t,
+    () => site.logger.lines.find(({ level }) => level === 'error')?.fields,
+    { component: 'agent', reason: 'Error: disk full' },
+    'it is said',
+  )
+  await site.stop()
+  t.match(site.logger.messages().at(-1), 'cannot remove what was mirrored, will be tried again')
+})
+
 t.test('before joining, the agent waits and says so', async (t) => {
   const set = new ToyClusterset()
   const site = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16' })

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
-import { openTokenStore } from '../../broker/token-store.ts'
+import { openBrokerStore } from '../../broker/broker-store.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import type { BrokerClient } from '../../protocol/broker-client.ts'
@@ -70,7 +70,7 @@ async function start(t: Test, with_: BrokerConfig): Promise<Running> {
 }
 
 async function token(stateDir: string): Promise<string> {
-  const store = await openTokenStore(stateDir, clock)
+  const store = await openBrokerStore(stateDir, clock)
   const { text } = await store.create({})
   await store.close()
   return text
@@ -172,7 +172,7 @@ t.test('an eviction ends streams that say nothing', async (t) => {
       for await (const _reply of idle.replies);
     })(),
   )
-  const store = await openTokenStore(stateDir, clock)
+  const store = await openBrokerStore(stateDir, clock)
   const { evictedAtMs } = await store.evict({ cluster: 'milano', force: true })
   await store.close()
   const at = new Date(evictedAtMs).toISOString().replace(/\.\d+Z$/, 'Z')
@@ -355,7 +355,7 @@ t.test('what keeps a broker from starting is named', async (t) => {
     'globalRange "246.0.0.0/8": expected no overlap with 246.0.0.0/8',
   )
   t.equal(
-    await messageOf(openTokenStore(join(folder, 'none'), clock)),
+    await messageOf(openBrokerStore(join(folder, 'none'), clock)),
     `no broker state in ${join(folder, 'none', 'broker.db')}: start the broker once before`,
   )
 })

@@ -5,7 +5,7 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
 import { runBroker } from '../../broker/main.ts'
-import { type TokenInit, type TokenStore, openTokenStore } from '../../broker/token-store.ts'
+import { type BrokerStore, type TokenInit, openBrokerStore } from '../../broker/broker-store.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
@@ -64,8 +64,8 @@ export class LoopbackBroker {
     return (await this.tokens((store) => store.create(init))).text
   }
 
-  async tokens<T>(work: (store: TokenStore) => Promise<T>): Promise<T> {
-    const store = await openTokenStore(this.state, this.clock)
+  async tokens<T>(work: (store: BrokerStore) => Promise<T>): Promise<T> {
+    const store = await openBrokerStore(this.state, this.clock)
     try {
       return await work(store)
     } finally {

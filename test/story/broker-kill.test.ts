@@ -5,7 +5,7 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { openSqliteLog } from '../../broker/log/sqlite-log.ts'
-import { DATABASE_FILE } from '../../broker/token-store.ts'
+import { DATABASE_FILE } from '../../broker/broker-store.ts'
 import { eventually } from '../support/eventually.ts'
 import { BrokerProcess } from './broker-process.ts'
 import { StorySite } from './site.ts'

@@ -8,7 +8,7 @@ import { openSqliteLog } from '../../../broker/log/sqlite-log.ts'
 import type { RecordLog } from '../../../broker/log/record-log.ts'
 import { brokerMetrics } from '../../../broker/metrics.ts'
 import { fixSettings } from '../../../broker/settings.ts'
-import { DATABASE_FILE, type TokenStore, openTokenStore } from '../../../broker/token-store.ts'
+import { type BrokerStore, DATABASE_FILE, openBrokerStore } from '../../../broker/broker-store.ts'
 import type { ClusterId } from '../../../model/ids.ts'
 import { recordKeyText } from '../../../model/records.ts'
 import type { EndpointSliceBody, MemberRecord, ServiceExportBody } from '../../../model/records.ts'
@@ -41,7 +41,7 @@ export interface Harness {
   readonly log: RecordLog
   readonly clock: FakeClock
   readonly logger: CapturingLogger
-  readonly tokens: TokenStore
+  readonly tokens: BrokerStore
   readonly stateDir: string
   stop(): Promise<void>
 }
@@ -72,7 +72,7 @@ export async function startBroker(t: Test, init: HarnessInit = {}): Promise<Harn
   const log = openSqliteLog({ file: join(stateDir, DATABASE_FILE), keepRemoved: init.keepRemoved ?? 1000 })
   await fixSettings(log, config)
   const broker = new Broker({ log, authority, clock, logger, metrics: brokerMetrics(createMetrics('broker')) }, config)
-  const tokens = await openTokenStore(stateDir, clock)
+  const tokens = await openBrokerStore(stateDir, clock)
   const stop = async (): Promise<void> => {
     broker.close()
     await Promise.all([log.close(), tokens.close()])

@@ -110,7 +110,7 @@ t.test('the cluster DNS is waited for; when it takes too long, that is said, and
     [
       [{ type: 'ClusterDNS', status: 'True' }, ['cluster DNS hands clusterset.local to Sealane'], []],
       [{ type: 'ClusterDNS', status: 'False', message }, [], [`${LATE} (${message})`]],
-      [undefined, [], [LATE]],
+      [undefined, [], [`${LATE} (the agent does not say)`]],
     ]
   for (const [condition, wanted, left] of rows) {
     const own = { ...cluster('paris'), status: { conditions: condition === undefined ? [] : [condition] } }
@@ -208,6 +208,20 @@ t.test('an identity that counts stands; one that has ended is made anew from the
   t.strictSame(ended.told, ['joined before as paris; that certificate ended at 2025-12-31T00:00:00.000Z', ...WHOLE])
   const kept = await ended.admin.get({ apiVersion: 'v1', kind: 'Secret', name: 'sealane-identity', namespace: SYSTEM })
   t.strictSame(kept?.['data'], ended.admin.identity)
+})
+
+t.test('a token that came too late goes; where none lies there, nothing is written', async (t) => {
+  const there = [node('n1', 'True'), cluster('paris'), gateway()]
+  const ref = { apiVersion: 'v1', kind: 'Secret', name: 'sealane-identity', namespace: SYSTEM }
+  const written = ({ admin }: Awaited<ReturnType<typeof join>>) =>
+    admin.done.filter((line) => line === 'merge Secret sealane-system/sealane-identity').length
+  const identity = await secretParts(START)
+  const token = Buffer.from('sealane1.late').toString('base64')
+  const late = await join(there, (admin) => void (admin.identity = { ...identity, token }))
+  t.strictSame(late.told, WHOLE)
+  t.strictSame((await late.admin.get(ref))?.['data'], identity)
+  const inTime = await join(there, (admin) => void (admin.identity = identity))
+  t.equal(written(late) - written(inTime), 1)
 })
 
 t.test('a cluster that is leaving is not installed again, whether or not the broker was told', async (t) => {

@@ -10,7 +10,7 @@ import { certificatesFromPem, fingerprint } from '../protocol/identity/read-cert
 import { createJoinToken, hashTokenSecret } from '../protocol/identity/token.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from './config.ts'
-import { type RecordLog, StateError } from './log/record-log.ts'
+import { type RecordLog, StateError, absentState } from './log/record-log.ts'
 import { openSqliteLog } from './log/sqlite-log.ts'
 import { type EvictInit, type Eviction, type MemberSummary, evictMember, memberSummaries } from './member-list.ts'
 import { SETTINGS_KEY, type SettingsRow, type TokenRow } from './state.ts'
@@ -43,7 +43,7 @@ export interface TokenSummary {
   readonly usedBy: readonly string[]
 }
 
-export interface TokenStore {
+export interface BrokerStore {
   /** `text` is the secret to hand over: it is shown once and stored nowhere. Throws RefusedError. */
   create(init: TokenInit): Promise<TokenSummary & { readonly text: string }>
   /** Newest first. */
@@ -58,19 +58,20 @@ export interface TokenStore {
 }
 
 /** Throws StateError when there is no broker state yet, or it cannot be used. */
-export async function openTokenStore(stateDir: string, clock: Clock): Promise<TokenStore> {
-  const log = openSqliteLog({ file: join(stateDir, DATABASE_FILE), create: false })
+export async function openBrokerStore(stateDir: string, clock: Clock): Promise<BrokerStore> {
+  const file = join(stateDir, DATABASE_FILE)
+  const log = openSqliteLog({ file, create: false })
   try {
     const settings = log.get('settings', SETTINGS_KEY)
-    if (settings === undefined) throw notStarted(stateDir)
-    return new SqliteTokenStore(log, clock, settings, await readPin(stateDir))
+    if (settings === undefined) throw absentState(file)
+    return new SqliteBrokerStore(log, clock, settings, await readPin(stateDir))
   } catch (error) {
     await log.close()
     throw error
   }
 }
 
-class SqliteTokenStore implements TokenStore {
+class SqliteBrokerStore implements BrokerStore {
   readonly #log: RecordLog
   readonly #clock: Clock
   readonly #settings: SettingsRow
@@ -184,10 +185,5 @@ async function readPin(stateDir: string): Promise<string> {
       )
     }
   }
-  throw notStarted(stateDir)
-}
-
-function notStarted(stateDir: string): StateError {
-  const file = join(stateDir, DATABASE_FILE)
-  return new StateError('Absent', file, `no broker state in ${file}: start the broker once before`)
+  throw absentState(join(stateDir, DATABASE_FILE))
 }
