@@ -57,12 +57,24 @@ export function findImport(site: Site, namespace: string, name: string): Promise
   return site.api.find<ImportObject>(serviceImportPath(namespace, name))
 }
 
-/** Waits until there is one in that cluster. */
+/** Waits until there is one in that cluster; when none comes, says what became of the export there. */
 export async function awaitImport(site: Site, namespace: string, name: string): Promise<ImportObject> {
-  return await eventually(() => findImport(site, namespace, name), {
-    deadlineMs: DEADLINE_MS,
-    say: `ServiceImport ${namespace}/${name} in ${site.name}`,
-  })
+  const say = `ServiceImport ${namespace}/${name} in ${site.name}`
+  try {
+    return await eventually(() => findImport(site, namespace, name), { deadlineMs: DEADLINE_MS, say })
+  } catch (error) {
+    const { message } = error as Error
+    throw new Error(`${message}; its export there: ${await exportState(site, namespace, name)}`, { cause: error })
+  }
+}
+
+async function exportState(site: Site, namespace: string, name: string): Promise<string> {
+  const found = await site.api.find<ExportObject>(`${MCS}/${namespace}/serviceexports/${name}`)
+  return found === undefined ? 'none' : JSON.stringify(found.status?.conditions ?? [])
+}
+
+interface ExportObject extends KubeObject {
+  readonly status?: { readonly conditions?: readonly (Condition & { readonly message: string })[] }
 }
 
 /** The slices that the import of a service has in a cluster, from all clusters or from one. */
