@@ -8,7 +8,7 @@ import { InvalidAddressError, formatPrefix, overlaps, parsePrefix, specialPart }
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import type { ClusterSpec, EndpointSpec, ImportPort } from '../model/objects.ts'
 import type { ServiceExportBody, StoredRecord } from '../model/records.ts'
-import { familyNumber } from './address-family.ts'
+import { familyNumber } from '../model/family-names.ts'
 
 /** Takes a record as it came; `allowed` lists system namespaces that may be used all the same. */
 export function recordProblem(record: StoredRecord, allowed: readonly string[]): string | undefined {

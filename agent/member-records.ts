@@ -4,7 +4,7 @@ import { isDnsLabel } from '../model/ids.ts'
 import { type Address, type Prefix, classifyAddress, containsAddress, parseAddress } from '../model/ip.ts'
 import type { EndpointSlice, ImportPort, Service, ServiceExport, SliceEndpoint } from '../model/objects.ts'
 import type { EndpointSliceBody, ServiceExportBody } from '../model/records.ts'
-import { type FamilyName, familyName, familyNumber } from './address-family.ts'
+import { type FamilyName, familyName, familyNumber } from '../model/family-names.ts'
 import { usableTopology } from './endpoint-topology.ts'
 
 type Families = ServiceExportBody['ipFamilies']

@@ -3,15 +3,8 @@
  * ever taken back from a member. About IPv4: nobody's IPv6 is translated, nor does it cause a translation.
  */
 import { PoolFullError, allocateBlock } from '../model/address-pool.ts'
-import {
-  type Prefix,
-  compareAddresses,
-  formatPrefix,
-  ipv4Among,
-  ipv6Among,
-  overlaps,
-  parsePrefix,
-} from '../model/ip.ts'
+import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../model/ip.ts'
+import { comparePrefixes } from '../model/prefix-set.ts'
 
 export interface AddressClaims {
   readonly id: string
@@ -135,7 +128,7 @@ function ambiguousClusters(clusters: readonly AddressClaims[]): ReadonlySet<stri
     ...claimed(one, one.podCIDRs, true),
     ...claimed(one, one.serviceCIDRs, false),
   ])
-  ranges.sort((a, b) => compareAddresses(a.prefix, b.prefix) || a.prefix.length - b.prefix.length)
+  ranges.sort((a, b) => comparePrefixes(a.prefix, b.prefix))
   const ambiguous = new Set<string>()
   const open: ClaimedRange[] = []
   for (const range of ranges) {

@@ -1,13 +1,18 @@
 /** Networks as objects of a cluster write them: one text, several with commas, host bits and all. Pure. */
 import {
   type Prefix,
+  FAMILIES,
   InvalidAddressError,
   containsPrefix,
   formatPrefix,
+  ipv4Among,
+  ipv6Among,
+  ofFamily,
   parseAddress,
   parsePrefix,
   prefixOf,
 } from '../../model/ip.ts'
+import { isInside } from '../../model/prefix-set.ts'
 
 const MOST = 64
 
@@ -36,14 +41,14 @@ export function lenientPrefix(text: string): Prefix | undefined {
 /** Each of the inner networks lies in one of the outer ones. */
 export function covers(outer: readonly string[], inner: readonly string[]): boolean {
   const wide = outer.map((text) => parsePrefix(text))
-  return inner.every((text) => wide.some((prefix) => containsPrefix(prefix, parsePrefix(text))))
+  return inner.every((text) => isInside(parsePrefix(text), wide))
 }
 
 /** The smallest network that holds all of them, for each family. */
 export function smallestCover(texts: readonly string[]): string[] {
   const prefixes = texts.map((text) => parsePrefix(text))
-  return ([4, 6] as const).flatMap((family) => {
-    const [first, ...rest] = prefixes.filter((prefix) => prefix.family === family)
+  return FAMILIES.flatMap((family) => {
+    const [first, ...rest] = ofFamily(prefixes, family)
     if (first === undefined) return []
     const cover = rest.reduce((sum, prefix) => {
       let wide = sum
@@ -56,5 +61,5 @@ export function smallestCover(texts: readonly string[]): string[] {
 
 /** IPv4 first, then as they came. */
 export function byFamily(texts: readonly string[]): string[] {
-  return [...texts.filter((text) => !text.includes(':')), ...texts.filter((text) => text.includes(':'))]
+  return [...ipv4Among(texts), ...ipv6Among(texts)]
 }

@@ -1,7 +1,7 @@
 /** Field checks for the schemas. The message of each is what was expected; schemaProblems() says the rest. */
 import { z } from 'zod'
 import { isDnsLabel, isDnsSubdomain } from '../../model/ids.ts'
-import { parseAddress, parsePrefix } from '../../model/ip.ts'
+import { type Family, parseAddress, parsePrefix } from '../../model/ip.ts'
 
 /** A field that passes `test`. */
 export function field<T>(expected: string, test: (value: unknown) => boolean): z.ZodType<T> {
@@ -56,7 +56,7 @@ export function isAddress(value: unknown): boolean {
   return isText(value) && !throws(() => parseAddress(value))
 }
 
-export function isAddressOf(family: 4 | 6, value: unknown): boolean {
+export function isAddressOf(family: Family, value: unknown): boolean {
   return isText(value) && isAddress(value) && parseAddress(value).family === family
 }
 

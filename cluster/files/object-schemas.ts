@@ -3,6 +3,7 @@
  * Other fields are dropped. Kinds that Sealane writes itself are not taken from the user.
  */
 import type { z } from 'zod'
+import { type FamilyName, familyNumber } from '../../model/family-names.ts'
 import type { Kind } from '../../model/objects.ts'
 import {
   cidr,
@@ -113,8 +114,8 @@ const endpointSlice = map({
   }
 })
 
-function fitsType(type: string, address: string): boolean {
-  return type === 'FQDN' ? isSubdomain(address) : isAddressOf(type === 'IPv4' ? 4 : 6, address)
+function fitsType(type: FamilyName | 'FQDN', address: string): boolean {
+  return type === 'FQDN' ? isSubdomain(address) : isAddressOf(familyNumber(type), address)
 }
 
 const nodeAddress = map({ type: text, address: text }).superRefine((item, context) => {

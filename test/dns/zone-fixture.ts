@@ -7,6 +7,8 @@ import type {
   ServiceImport,
   SliceEndpoint,
 } from '../../model/objects.ts'
+import { familyName } from '../../model/family-names.ts'
+import type { Family } from '../../model/ip.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import { MemoryCluster, type MemoryClusterInit } from '../../cluster/memory/memory-cluster.ts'
 import { ServiceIndex } from '../../dns/service-index.ts'
@@ -34,12 +36,12 @@ export function slice(
   cluster: string,
   endpoints: readonly SliceEndpoint[],
   ports: readonly EndpointPort[] = [],
-  family: 4 | 6 = 4,
+  family: Family = 4,
 ): EndpointSlice {
   return {
     apiVersion: 'discovery.k8s.io/v1',
     kind: 'EndpointSlice',
-    addressType: family === 4 ? 'IPv4' : 'IPv6',
+    addressType: familyName(family),
     metadata: {
       name: `${service}-${cluster}-v${family}`,
       namespace: 'shop',

@@ -1,5 +1,5 @@
 /** The names that Kubernetes has for address families, and the numbers that model/ip.ts has for them. */
-import type { Family } from '../model/ip.ts'
+import type { Family } from './ip.ts'
 
 export type FamilyName = 'IPv4' | 'IPv6'
 
