@@ -25,8 +25,17 @@ export interface AgentConfig {
   readonly loop: LoopInit
 }
 
-/** Small pauses: a change should be seen elsewhere within milliseconds. Drift is repaired every 30 s. */
-export const AGENT_LOOP: LoopInit = { minMs: 2, resyncMs: 30_000, retryMinMs: 100, retryMaxMs: 10_000 }
+/**
+ * Small pauses: a change should be seen elsewhere within milliseconds. Drift is repaired every 30 s. What fails is one
+ * object mostly (a webhook that is down, say), and news about all the others does not wait for it.
+ */
+export const AGENT_LOOP: LoopInit = {
+  minMs: 2,
+  resyncMs: 30_000,
+  retryMinMs: 100,
+  retryMaxMs: 10_000,
+  pokedRetryMs: 1000,
+}
 
 /** Defaults for a site whose state is in `stateDirectory`. */
 export function agentConfig(stateDirectory: string, change: Partial<AgentConfig> = {}): AgentConfig {

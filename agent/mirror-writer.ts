@@ -3,7 +3,7 @@
  * repaired, and remembers what it has compared, so that an object that has not changed costs one look.
  */
 import { isDeepStrictEqual } from 'node:util'
-import { type ClusterApi, ClusterApiError } from '../cluster/cluster-api.ts'
+import { type ClusterApi, ClusterApiError, type ClusterApiErrorCode } from '../cluster/cluster-api.ts'
 import type { Kind, KubeObject, ObjectMeta } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -44,6 +44,7 @@ const REFUSED_MS = 30_000
 /** Beyond this many refusals the oldest are forgotten, so they may be told and tried again. */
 const MAX_REFUSED = 2000
 /** How an API server says that a namespace ends, or is no more. */
+const NAMESPACE_GONE_CODES: ReadonlySet<ClusterApiErrorCode> = new Set(['Conflict', 'Forbidden', 'NotFound'])
 const NAMESPACE_GONE = /being terminated|namespaces "[^"]*" not found/
 
 export class MirrorWriter {
@@ -166,10 +167,16 @@ export class MirrorWriter {
   async #one(verb: Verb, object: KubeObject, signal: AbortSignal): Promise<ClusterApiError | undefined> {
     const { metrics, logger } = this.#deps
     const key = objectKeyText(object)
+    // As known before the write: what is made while it is refused lifts the refusal.
     const present = this.#present(object)
+    const namespace = this.#namespace(object)
+    // Remembered before it is done: who forgets it meanwhile has seen it come and go.
+    const done: Remembered = { desired: object, present, writtenAt: this.#deps.clock.monotonic() }
+    if (verb === 'apply') this.#remembered.set(key, done)
     try {
       await this.#write(verb, object, signal)
     } catch (error) {
+      if (this.#remembered.get(key) === done) this.#remembered.delete(key)
       if (!(error instanceof ClusterApiError)) throw error
       metrics.writeFailures.inc({ verb, kind: object.kind })
       const ending = verb === 'apply' && this.#isNamespaceGone(object, error)
@@ -180,7 +187,6 @@ export class MirrorWriter {
       if (this.#told.get(key) !== text)
         logger[level]('object not written', { object: key, verb, reason: error.message })
       remember(this.#told, key, text)
-      const namespace = this.#namespace(object)
       const at = this.#deps.clock.monotonic()
       remember(this.#refused, `${verb} ${key}`, { desired: object, present, namespace, at })
       return undefined
@@ -188,15 +194,12 @@ export class MirrorWriter {
     this.#told.delete(key)
     this.#refused.delete(`${verb} ${key}`)
     metrics.writes.inc({ verb, kind: object.kind })
-    if (verb === 'apply') {
-      this.#remembered.set(key, { desired: object, present, writtenAt: this.#deps.clock.monotonic() })
-    }
     if (verb === 'remove') this.#remembered.delete(key)
     return undefined
   }
 
   #isNamespaceGone(object: KubeObject, { code, message }: ClusterApiError): boolean {
-    if (object.metadata.namespace === undefined || (code !== 'Forbidden' && code !== 'NotFound')) return false
+    if (object.metadata.namespace === undefined || !NAMESPACE_GONE_CODES.has(code)) return false
     const namespace = this.#deps.cluster.cache('Namespace').get(object.metadata.namespace)
     return (
       NAMESPACE_GONE.test(message) ||

@@ -18,6 +18,8 @@ export interface LoopInit {
   readonly resyncMs: number
   readonly retryMinMs: number
   readonly retryMaxMs: number
+  /** After a failed run a poke brings the next one no sooner than this; undefined: only the backoff does. */
+  readonly pokedRetryMs?: number
 }
 
 export const DEFAULT_LOOP: LoopInit = { minMs: 10, resyncMs: 30_000, retryMinMs: 100, retryMaxMs: 10_000 }
@@ -56,7 +58,10 @@ export class ReconcileLoop {
         await this.#pause(this.#init.minMs - elapsed, signal, false)
         await this.#pause(this.#init.resyncMs - elapsed, signal, true)
       } else {
-        await this.#pause(backoff.next(), signal, false)
+        const ms = backoff.next()
+        const deaf = Math.min(ms, this.#init.pokedRetryMs ?? ms)
+        await this.#pause(deaf, signal, false)
+        await this.#pause(ms - deaf, signal, true)
       }
     }
   }

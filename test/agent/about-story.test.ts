@@ -3,7 +3,7 @@ import { MembershipChangedError } from '../../agent/main.ts'
 import type { ClusterProperty } from '../../model/objects.ts'
 import { Site, service, slice } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'
-import { until } from './until.ts'
+import { until, untilTold } from './until.ts'
 
 const ID = 'cluster.clusterset.k8s.io'
 
@@ -60,7 +60,7 @@ t.test('a cluster that already has another id is not claimed, and the way out wo
   t.same(site.show(), [], 'nothing is imported')
   t.equal(site.conditions('shop', 'web'), '', 'nothing is exported')
   t.same(values(site)(), [`${ID}=kyoto`], 'no membership is claimed')
-  t.same(site.told(), [`ClusterProperty ${ID} Warning Refused`])
+  await untilTold(t, site, [`ClusterProperty ${ID} Warning Refused`])
   site.api.drop('ClusterProperty', ID)
   await until(t, () => site.show().length, 1, 'goes on by itself')
   t.same(values(site)(), BOTH)
@@ -81,7 +81,7 @@ t.test('another clusterset: the Event is on the property that says so', async (t
     'agent: ClusterProperty clusterset.k8s.io is "other", but this cluster has joined clusterset "test": leave the other ' +
     'clusterset (with the product that wrote the property), or delete the property if nothing stands behind it any more'
   await until(t, () => site.status.notReady(), [want], 'says what to do')
-  t.same(site.told(), ['ClusterProperty clusterset.k8s.io Warning Refused'])
+  await untilTold(t, site, ['ClusterProperty clusterset.k8s.io Warning Refused'])
 })
 
 t.test('another id in the Membership is a clear error', async (t) => {

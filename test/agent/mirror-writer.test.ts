@@ -145,3 +145,30 @@ t.test('while the cache lags behind nothing is written twice; what vanishes is w
   await clock.advance(30_000)
   t.equal(await round(), 3, 'it never came to be seen')
 })
+
+t.test('what comes and goes before the answer to its write arrives is written again', async (t) => {
+  const { api, writer } = await setup()
+  let writes = 0
+  api.apply = () => {
+    writes += 1
+    if (writes === 1) writer.forget(imported('a'))
+    return Promise.resolve()
+  }
+  for (let i = 0; i < 3; i++) await writer.apply(keyed(imported('a')), NEVER)
+  t.equal(writes, 2, 'once more, and no more')
+})
+
+t.test('what changes while a write is being refused lifts the refusal', async (t) => {
+  const { api, writer } = await setup()
+  const cache = api.cache('Namespace')
+  let attempts = 0
+  api.apply = async () => {
+    attempts += 1
+    if (attempts > 1) return
+    api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    await eventually(() => cache.get('shop') !== undefined)
+    throw new ClusterApiError('NotFound', 'namespaces "shop" not found')
+  }
+  for (let i = 0; i < 3; i++) t.same(await writer.apply(keyed(imported('a')), NEVER), [])
+  t.equal(attempts, 2, 'the namespace came after the question')
+})

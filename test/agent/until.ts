@@ -8,3 +8,18 @@ export async function until(t: Test, read: () => unknown, want: unknown, say: st
   )
   t.strictSame(read(), want, say)
 }
+
+/** Waits until somebody has been told just that since told() was last asked; Events follow what they are about. */
+export async function untilTold(
+  t: Test,
+  site: { told: () => string[] },
+  want: readonly string[],
+  say = 'told',
+): Promise<void> {
+  const heard: string[] = []
+  const read = (): string[] => {
+    heard.push(...site.told())
+    return heard
+  }
+  await until(t, read, want, say)
+}

@@ -7,7 +7,10 @@ import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
 const INIT: LoopInit = { minMs: 10, resyncMs: 1000, retryMinMs: 100, retryMaxMs: 400 }
 
 /** A loop whose runs are noted by their time; `work` may fail or wait. */
-function start(work: (run: number, signal: AbortSignal, clock: FakeClock) => Promise<void> = async () => undefined) {
+function start(
+  work: (run: number, signal: AbortSignal, clock: FakeClock) => Promise<void> = async () => undefined,
+  init = INIT,
+) {
   const clock = new FakeClock()
   const stop = new AbortController()
   const runs: number[] = []
@@ -18,7 +21,7 @@ function start(work: (run: number, signal: AbortSignal, clock: FakeClock) => Pro
     onError: (error: unknown) => errors.push((error as Error).message),
     onRun: ({ ok }: { ok: boolean }) => results.push(ok),
   }
-  const loop = new ReconcileLoop(deps, INIT, (signal) => {
+  const loop = new ReconcileLoop(deps, init, (signal) => {
     runs.push(clock.monotonic())
     return work(runs.length, signal, clock)
   })
@@ -87,6 +90,27 @@ t.test('a failed run is told and tried again with growing delays, however much i
   t.ok((gaps[0] ?? 0) >= 50 && (gaps[0] ?? 0) <= 100, gaps.join())
   t.ok((gaps[1] ?? 0) >= 200 && (gaps[1] ?? 0) <= 400, gaps.join())
   t.same(s.results.slice(0, 4), [false, false, false, true])
+  await end(s)
+})
+
+t.test('where asked for, a poke shortens the delay after a failure, down to a bound', async (t) => {
+  const failing = async (): Promise<void> => {
+    throw new Error('failure')
+  }
+  const s = start(failing, { ...INIT, retryMinMs: 400, retryMaxMs: 400, pokedRetryMs: 50 })
+  await s.clock.advance(20)
+  s.loop.poke()
+  await s.clock.advance(29)
+  t.same(s.runs, [0], 'not before pokedRetryMs')
+  await s.clock.advance(1)
+  t.same(s.runs, [0, 50], 'a poke before that time is not lost')
+  await s.clock.advance(60)
+  t.same(s.runs, [0, 50], 'without one the backoff decides')
+  s.loop.poke()
+  await s.clock.advance(0)
+  t.same(s.runs, [0, 50, 110], 'one after that time is heard at once')
+  await s.clock.advance(400)
+  t.equal(s.runs.length, 4, 'and without one it is tried again all the same')
   await end(s)
 })
 
