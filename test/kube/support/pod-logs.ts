@@ -3,18 +3,42 @@ import type { KubeObject, KubeRequest } from './kube-request.ts'
 
 interface Pod extends KubeObject {
   readonly spec: { readonly containers: readonly { readonly name: string }[] }
+  readonly status?: { readonly containerStatuses?: readonly { readonly restartCount: number }[] }
+}
+
+interface ContainerLog {
+  readonly pod: Pod
+  readonly status: number
+  readonly text: string
 }
 
 /** Lines of all containers of a namespace that look as if the API server had refused something, each with its pod. */
 export async function refusedByApiServer(api: KubeRequest, namespace: string): Promise<readonly string[]> {
-  const found: string[] = []
-  for (const { metadata, spec } of await api.list<Pod>(`/api/v1/namespaces/${namespace}/pods`)) {
-    for (const { name } of spec.containers) {
-      const path = `/api/v1/namespaces/${namespace}/pods/${metadata.name}/log?container=${name}`
-      const { status, text } = await api.raw('GET', path)
-      if (status !== 200) found.push(`${metadata.name}: no log: ${status} ${text.slice(0, 200)}`)
-      const lines = text.split('\n').filter((line) => /forbidden|\b403\b|denied/i.test(line))
-      found.push(...lines.map((line) => `${metadata.name}: ${line}`))
+  const logs = await containerLogs(api, namespace)
+  return logs.flatMap(({ pod: { metadata }, status, text }) => {
+    if (status !== 200) return [`${metadata.name}: no log: ${status} ${text.slice(0, 200)}`]
+    const lines = text.split('\n').filter((line) => /forbidden|\b403\b|denied/i.test(line))
+    return lines.map((line) => `${metadata.name}: ${line}`)
+  })
+}
+
+/** Of all containers of a namespace: how often their pod was started again, and the last lines that they wrote. */
+export async function lastWords(api: KubeRequest, namespace: string, lines = 12): Promise<string> {
+  const logs = await containerLogs(api, namespace)
+  return logs
+    .map(({ pod: { metadata, status }, text }) => {
+      const restarts = (status?.containerStatuses ?? []).reduce((sum, { restartCount }) => sum + restartCount, 0)
+      return `${metadata.name} (${restarts} restarts):\n${text.trim().split('\n').slice(-lines).join('\n')}`
+    })
+    .join('\n')
+}
+
+async function containerLogs(api: KubeRequest, namespace: string): Promise<readonly ContainerLog[]> {
+  const found: ContainerLog[] = []
+  for (const pod of await api.list<Pod>(`/api/v1/namespaces/${namespace}/pods`)) {
+    for (const { name } of pod.spec.containers) {
+      const path = `/api/v1/namespaces/${namespace}/pods/${pod.metadata.name}/log?container=${name}`
+      found.push({ pod, ...(await api.raw('GET', path)) })
     }
   }
   return found

@@ -1,11 +1,14 @@
 /** Exports and imports of test clusters, written in short and read as text. */
+import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
 import { eventually } from '../../support/eventually.ts'
 import type { Site } from './callers.ts'
 import type { Json, KubeObject } from './kube-request.ts'
+import { lastWords } from './pod-logs.ts'
 
 const MCS = '/apis/multicluster.x-k8s.io/v1beta1/namespaces'
 const DISCOVERY = '/apis/discovery.k8s.io/v1/namespaces'
 const DEADLINE_MS = 20_000
+const BROKER_NAMESPACE = 'sealane-broker'
 
 export interface ImportObject extends KubeObject {
   readonly spec: {
@@ -57,14 +60,16 @@ export function findImport(site: Site, namespace: string, name: string): Promise
   return site.api.find<ImportObject>(serviceImportPath(namespace, name))
 }
 
-/** Waits until there is one in that cluster; when none comes, says what became of the export there. */
+/** Waits until there is one in that cluster; when none comes, says what became of the export, and what our parts said. */
 export async function awaitImport(site: Site, namespace: string, name: string): Promise<ImportObject> {
   const say = `ServiceImport ${namespace}/${name} in ${site.name}`
   try {
     return await eventually(() => findImport(site, namespace, name), { deadlineMs: DEADLINE_MS, say })
   } catch (error) {
     const { message } = error as Error
-    throw new Error(`${message}; its export there: ${await exportState(site, namespace, name)}`, { cause: error })
+    const state = await exportState(site, namespace, name)
+    const words = [await lastWords(site.api, SYSTEM_NAMESPACE), await lastWords(site.api, BROKER_NAMESPACE)].join('\n')
+    throw new Error(`${message}; its export there: ${state}\n${words}`, { cause: error })
   }
 }
 
