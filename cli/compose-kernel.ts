@@ -7,7 +7,9 @@ import { type PacketSteering, SysfsPacketSteering } from '../kernel/packet-steer
 import { ProcSysctl } from '../kernel/proc-sysctl.ts'
 import { type ReceiveCoalescing, SysfsReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import { Rtnetlink } from '../kernel/rtnetlink.ts'
+import { type SegmentJoining, VethSegmentJoining } from '../kernel/segment-joining.ts'
 import { WgCommand } from '../kernel/wg-command.ts'
+import { SystemClock } from '../reconcile/clock.ts'
 
 export interface Kernel {
   readonly routes: Rtnetlink
@@ -18,6 +20,7 @@ export interface Kernel {
   readonly sysctl: ProcSysctl
   readonly steering: PacketSteering
   readonly coalescing: ReceiveCoalescing
+  readonly joining: SegmentJoining
 }
 
 export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promise<T> {
@@ -33,6 +36,7 @@ export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promi
       sysctl: new ProcSysctl('/proc/sys', process.env['SEALANE_SYSCTL_NET']),
       steering: new SysfsPacketSteering(process.env['SEALANE_NET_DEVICES']),
       coalescing: new SysfsReceiveCoalescing(process.env['SEALANE_NET_DEVICES']),
+      joining: new VethSegmentJoining({ root: process.env['SEALANE_NET_DEVICES'], clock: new SystemClock() }),
     })
   } finally {
     nft6.close()

@@ -1,6 +1,6 @@
 /** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
 import { familyOf } from '../model/ip.ts'
-import { LANE_DEVICE_PREFIX } from '../model/kernel-ids.ts'
+import { LANE_DEVICE_PREFIX, laneCable } from '../model/kernel-ids.ts'
 import { formatAddress, formatLinkChange } from '../kernel/format-ip.ts'
 import { formatDevice } from '../kernel/format-wg.ts'
 import type { Link } from '../kernel/route-table.ts'
@@ -12,7 +12,7 @@ import type { Round } from './round.ts'
 
 const LANE_DEVICE = new RegExp(`^${LANE_DEVICE_PREFIX}\\d+$`)
 
-export type DeviceDeps = Pick<GatewayDeps, 'routes' | 'wireguard' | 'sysctl' | 'steering'>
+export type DeviceDeps = Pick<GatewayDeps, 'routes' | 'wireguard' | 'sysctl' | 'steering' | 'joining'>
 
 /** Reverse path filter: loose (2). Packets may come in on another lane than the answer leaves by. RFC 3704 2.4. */
 const LOOSE = '2'
@@ -74,7 +74,7 @@ async function applyPeers({ wireguard }: DeviceDeps, init: ApplyLaneInit, state:
 }
 
 async function applyLink(
-  { routes, sysctl, steering }: DeviceDeps,
+  { routes, sysctl, steering, joining }: DeviceDeps,
   plan: LanePlan,
   link: Link | undefined,
   round: Round,
@@ -87,6 +87,14 @@ async function applyLink(
     )
   }
   await ensureSetting(sysctl, round, `net/ipv4/conf/${plan.device}/rp_filter`, LOOSE)
+  const joined = await round.attempt(async () => joining?.join(plan.device, signal))
+  for (const text of joined?.value?.done ?? []) round.note('device', text)
+  if (joined?.value?.why !== undefined) round.tell('TCP segments are not joined', { reason: joined.value.why })
+  if (joined?.value?.on === true) {
+    // Joined, they are few: spreading them would cost more than it brings.
+    await ensureSetting(sysctl, round, `net/ipv4/conf/${laneCable(plan.device).rx}/rp_filter`, LOOSE)
+    return
+  }
   const spread = await round.attempt(async () => steering?.spread(plan.device))
   if (spread?.value !== undefined) round.note('sysctl', spread.value)
 }
@@ -119,11 +127,13 @@ export async function ensureSetting(
 
 /** Removes lane devices that no lane of the plan uses. */
 export async function sweepDevices(
-  deps: Pick<DeviceDeps, 'routes' | 'wireguard'>,
+  deps: Pick<DeviceDeps, 'routes' | 'wireguard' | 'joining'>,
   keep: readonly string[],
   round: Round,
   signal: AbortSignal,
 ): Promise<void> {
+  const swept = await round.attempt(async () => deps.joining?.sweep(keep, signal))
+  for (const text of swept?.value ?? []) round.note('device', text)
   const links = await round.attempt(() => deps.routes.links(signal))
   for (const { name } of links?.value ?? []) {
     if (!LANE_DEVICE.test(name) || keep.includes(name)) continue

@@ -11,7 +11,7 @@
  */
 import type { PrefixPair } from '../model/addressing.ts'
 import { type Family, type Prefix, addressBits, formatAddress, formatPrefix, parsePrefix } from '../model/ip.ts'
-import { LANE_ADDRESS_RANGE, LANE_PROBE_PORT, NFT_TABLE_GATEWAY, VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import { LANE_ADDRESS_RANGE, LANE_PROBE_PORT, NFT_TABLE_GATEWAY, VXLAN_DEVICE, laneCable } from '../model/kernel-ids.ts'
 import { withoutContained } from '../model/prefix-set.ts'
 import type { NftBaseChain, NftStatement } from '../kernel/nft-transaction.ts'
 import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'
@@ -61,6 +61,7 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
   ]
   if (init.lanes.length === 0) return clear
   const devices = nftSet(init.lanes.map((lane) => lane.device))
+  const incoming = nftSet(incomingDevices(init))
   const addresses = laneAddresses(init)
   return [
     ...clear,
@@ -75,13 +76,13 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
     ...chain('from-lane', undefined, fromLane(init)),
     ...chain('to-lane', undefined, toLane(init)),
     ...chain('translate-in', RAW, [
-      { text: `iifname ${devices} jump from-lane` },
+      { text: `iifname ${incoming} jump from-lane` },
       ...(init.remotes.length === 0 ? [] : [passesThrough(init)]),
     ]),
     ...chain('out-of-lane', undefined, outOfLane(init, devices)),
     ...chain('into-lane', undefined, intoLane(init)),
     ...chain('forward-policy', FORWARD, [
-      { text: `iifname ${devices} goto out-of-lane` },
+      { text: `iifname ${incoming} goto out-of-lane` },
       { text: `oifname ${devices} goto into-lane` },
     ]),
     ...(addresses.length === 0 ? [] : chain('lane-address', INPUT, inputPolicy(init, nftSet(addresses)))),
@@ -178,8 +179,8 @@ function intoLane(init: TranslationInit): Rule[] {
 }
 
 /** Lane addresses are for probes, and for what this node itself sends from one; they are reached over lanes only. */
-function inputPolicy({ lanes }: TranslationInit, addresses: string): Rule[] {
-  const names = lanes.map((lane) => lane.device)
+function inputPolicy(init: TranslationInit, addresses: string): Rule[] {
+  const names = incomingDevices(init)
   const devices = nftSet(names)
   return [
     dropped(`iifname != ${nftSet(['lo', ...names])} ip daddr ${addresses} `, 'lane-address-outside'),
@@ -208,6 +209,11 @@ function translated({ pairs }: TranslationInit): readonly PrefixPair[] {
 
 function laneAddresses({ lanes }: TranslationInit): string[] {
   return lanes.flatMap(({ address }) => address ?? [])
+}
+
+/** Where packets of lanes come in. TCP over IPv4 may come in by a cable of its own: kernel/segment-joining.ts. */
+function incomingDevices({ lanes, family }: TranslationInit): string[] {
+  return lanes.flatMap(({ device }) => (family === 4 ? [device, laneCable(device).rx] : [device]))
 }
 
 function ipWord({ family }: TranslationInit): string {

@@ -2,7 +2,7 @@
  * One round of changes to the kernel: each step is tried even when an earlier one failed, what was done and what
  * failed is kept, and the failures are thrown together at the end.
  */
-import type { Logger } from '../runtime/logger.ts'
+import type { LogFields, Logger } from '../runtime/logger.ts'
 import type { GatewayMetrics } from './metrics.ts'
 
 export type ChangeKind = 'device' | 'address' | 'peers' | 'route' | 'rule' | 'nft' | 'sysctl'
@@ -35,6 +35,11 @@ export class Round {
     this.#changes += 1
     this.#metrics.changes.inc({ kind })
     this.#logger.debug('changed', { kind, text })
+  }
+
+  /** Tells of something that users may want to know, and that is no failure. */
+  tell(message: string, fields: LogFields): void {
+    this.#logger.info(message, fields)
   }
 
   /** The result, or undefined when it failed. For steps that change nothing, or not always. */

@@ -1,5 +1,5 @@
 /**
- * Runs the kernel tools (nft, wg, wireguard-go, ip): argument list, no shell, a clean environment, a deadline.
+ * Runs the kernel tools (nft, wg, wireguard-go, ip, ethtool): argument list, no shell, a clean environment, a deadline.
  * The only place in this folder that starts a process and waits for it.
  */
 import { execFile } from 'node:child_process'
@@ -11,6 +11,7 @@ const PACKAGES: Readonly<Record<string, string>> = {
   wg: 'wireguard-tools',
   'wireguard-go': 'wireguard-go',
   ip: 'iproute2',
+  ethtool: 'ethtool',
 }
 
 const DEFAULT_TIMEOUT_MS = 30_000

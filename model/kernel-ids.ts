@@ -61,6 +61,14 @@ export function laneDevice(lane: number): string {
   return `${LANE_DEVICE_PREFIX}${lane}`
 }
 
+/**
+ * The ends of the cable over which TCP of a user-space lane device is led to be joined: kernel/segment-joining.ts. The
+ * rule that leads it is in a table of family netdev that is called like the device.
+ */
+export function laneCable(device: string): { readonly tx: string; readonly rx: string } {
+  return { tx: `${device}-tx`, rx: `${device}-rx` }
+}
+
 export function lanePort(lane: number): number {
   return LANE_BASE_PORT + lane
 }

@@ -13,6 +13,7 @@ import {
   RULE_FROM_LANES,
   RULE_NODE,
   VXLAN_DEVICE,
+  laneCable,
   laneDevice,
 } from '../model/kernel-ids.ts'
 import { ownPodAddress } from '../model/own-pod-address.ts'
@@ -175,10 +176,11 @@ function lastResort(destinations: readonly string[]): Route[] {
 }
 
 function rulesFor(lanes: readonly number[], family: Family): Rule[] {
-  const fromLanes = lanes.map((lane): Rule => ({
+  const incoming = lanes.map(laneDevice).flatMap((device) => (family === 4 ? [device, laneCable(device).rx] : [device]))
+  const fromLanes = incoming.map((inputDevice): Rule => ({
     priority: RULE_FROM_LANES,
     table: ROUTE_TABLE_FROM_LANES,
-    inputDevice: laneDevice(lane),
+    inputDevice,
   }))
   const rules: Rule[] = [...fromLanes, { priority: RULE_NODE, table: ROUTE_TABLE_NODE, exceptMark: LANE_MARK }]
   return family === 4 ? rules : rules.map((rule) => ({ ...rule, family }))

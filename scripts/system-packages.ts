@@ -13,6 +13,7 @@ const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: 'procps', command: 'sysctl' },
   { name: 'wireguard-tools', command: 'wg' },
   { name: 'wireguard-go', command: 'wireguard-go' },
+  { name: 'ethtool', command: 'ethtool' },
 ]
 
 const CLIENTS: readonly SystemPackage[] = [

@@ -8,7 +8,7 @@ import { SLOWNESS } from '../support/eventually.ts'
 import { watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
 import { MILANO, PARIS } from '../gateway/support/two-gateways.ts'
-import { netnsMissing } from '../support/netns.ts'
+import { type Netns, netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
@@ -42,6 +42,16 @@ t.test('overlapping sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => 
           t.equal(await inPod(milano.pod, 'udp', address, '3000'), '244.0.0.5 3000', `UDP, 3,000 bytes, to ${say}`)
           running.kill()
         }
+      })
+
+      await t.test('TCP out of a lane goes on joined', async (t) => {
+        const before = await packets(paris.gateway, 'sealane-vx', 'tx')
+        const server = paris.far.spawn(process.execPath, ['-e', POD_PROGRAMS.server])
+        await new Promise((resolve) => server.stdout?.once('data', resolve))
+        t.equal(await inPod(milano.far, 'tcp', '244.1.1.5'), '244.0.1.5 200000')
+        server.kill()
+        const went = (await packets(paris.gateway, 'sealane-vx', 'tx')) - before
+        t.ok(went < 200_000 / 1400 / 2, `${went} packets`)
       })
 
       await t.test('errors come back to the socket that they are about', async (t) => {
@@ -99,3 +109,7 @@ t.test('overlapping sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => 
     })
   })
 })
+
+async function packets(node: Netns, device: string, way: 'rx' | 'tx'): Promise<number> {
+  return Number(await node.exec('cat', [`/sys/class/net/${device}/statistics/${way}_packets`]))
+}

@@ -9,6 +9,7 @@ import { gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { NftCommand } from '../../../kernel/nft-command.ts'
 import { ProcSysctl } from '../../../kernel/proc-sysctl.ts'
 import { Rtnetlink } from '../../../kernel/rtnetlink.ts'
+import { VethSegmentJoining } from '../../../kernel/segment-joining.ts'
 import { WgCommand } from '../../../kernel/wg-command.ts'
 import type { Kind, KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
@@ -49,6 +50,7 @@ const deps = {
   nft6: new NftCommand({ family: 'ip6' }),
   wireguard: new WgCommand({ routes, clock }),
   sysctl: new ProcSysctl(),
+  joining: new VethSegmentJoining({ clock }),
 }
 await runGateway(
   deps,
