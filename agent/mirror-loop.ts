@@ -73,7 +73,6 @@ export class MirrorLoop {
   #range: { readonly text: string; readonly prefix: Prefix } | undefined
   readonly #statuses: ImportStatuses
   readonly #subscriptions = new Subscriptions()
-  #cancelAgain: (() => void) | undefined
 
   constructor(deps: MirrorLoopDeps, init: MirrorLoopInit) {
     this.#deps = deps
@@ -100,7 +99,6 @@ export class MirrorLoop {
   async run(signal: AbortSignal): Promise<void> {
     await this.#loop.run(signal)
     this.#subscriptions.end()
-    this.#cancelAgain?.()
   }
 
   notReady(): string | undefined {
@@ -197,19 +195,7 @@ export class MirrorLoop {
       namespaces,
     })
     failures.push(...(await writer.remove(gone, signal)))
-    this.#offerAgain()
     if (failures[0] !== undefined) throw failures[0]
-  }
-
-  /** What was refused may be taken later, with nothing else changed that would wake us. */
-  #offerAgain(): void {
-    this.#cancelAgain?.()
-    const ms = this.#deps.writer.againInMs()
-    if (ms === undefined) return
-    this.#cancelAgain = this.#deps.clock.setTimer(ms, () => {
-      this.#dirty.noteAll()
-      this.#loop.poke()
-    })
   }
 
   #world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {

@@ -10,7 +10,6 @@ import type { Logger } from '../runtime/logger.ts'
 import type { AgentMetrics } from './metrics.ts'
 import { holdsAtLeast, holdsExactly } from './object-match.ts'
 import { objectKeyText } from './object-key-text.ts'
-import { type Offer, Refusals } from './refusals.ts'
 
 export interface MirrorWriterDeps {
   readonly cluster: ClusterApi
@@ -27,14 +26,23 @@ interface Remembered {
   readonly writtenAt: number | undefined
 }
 
+interface Refused {
+  readonly desired: KubeObject
+  readonly present: KubeObject | undefined
+  readonly namespace: KubeObject | undefined
+  readonly at: number
+}
+
 type Verb = 'apply' | 'applyStatus' | 'remove'
 
 /** Writes under way at once. */
 const PARALLEL_WRITES = 16
 /** The cache shows a write sooner than this, unless something undid it unseen. */
 const LAG_MS = 30_000
-/** Beyond this many refusals the oldest may be told again. */
-const MOST_TOLD = 2000
+/** What the API has refused is offered again after this time, or when something about it has changed. */
+const REFUSED_MS = 30_000
+/** Beyond this many refusals the oldest are forgotten, so they may be told and tried again. */
+const MAX_REFUSED = 2000
 /** How an API server says that a namespace ends, or is no more. */
 const NAMESPACE_GONE_CODES: ReadonlySet<ClusterApiErrorCode> = new Set(['Conflict', 'Forbidden', 'NotFound'])
 const NAMESPACE_GONE = /being terminated|namespaces "[^"]*" not found/
@@ -45,11 +53,10 @@ export class MirrorWriter {
   /** Refusals already told, by object: the same one is not logged in every round. */
   readonly #told = new Map<string, string>()
   /** By verb and object. */
-  readonly #refusals: Refusals
+  readonly #refused = new Map<string, Refused>()
 
   constructor(deps: MirrorWriterDeps) {
     this.#deps = deps
-    this.#refusals = new Refusals(deps.clock)
   }
 
   /** To be told when an object has vanished from the cache: our write may be what has vanished. */
@@ -60,11 +67,6 @@ export class MirrorWriter {
   /** True while the API does not take the object as it is. */
   isRefused(object: KubeObject): boolean {
     return this.#isHeld('apply', object)
-  }
-
-  /** Milliseconds until something that was refused should be offered again; undefined when nothing was. */
-  againInMs(): number | undefined {
-    return this.#refusals.nextInMs()
   }
 
   /**
@@ -126,11 +128,14 @@ export class MirrorWriter {
   }
 
   #isHeld(verb: Verb, desired: KubeObject): boolean {
-    return this.#refusals.holds(`${verb} ${objectKeyText(desired)}`, this.#offer(desired))
-  }
-
-  #offer(desired: KubeObject): Offer {
-    return { desired, present: this.#present(desired), namespace: this.#namespace(desired) }
+    const held = this.#refused.get(`${verb} ${objectKeyText(desired)}`)
+    return (
+      held !== undefined &&
+      held.present === this.#present(desired) &&
+      held.namespace === this.#namespace(desired) &&
+      this.#deps.clock.monotonic() - held.at < REFUSED_MS &&
+      isSame(held.desired, desired)
+    )
   }
 
   #namespace({ metadata }: KubeObject): KubeObject | undefined {
@@ -160,12 +165,13 @@ export class MirrorWriter {
 
   /** Gives the error when trying again later may help. What the API will never take is only told. */
   async #one(verb: Verb, object: KubeObject, signal: AbortSignal): Promise<ClusterApiError | undefined> {
-    const { metrics } = this.#deps
+    const { metrics, logger } = this.#deps
     const key = objectKeyText(object)
     // As known before the write: what is made while it is refused lifts the refusal.
-    const offer = this.#offer(object)
+    const present = this.#present(object)
+    const namespace = this.#namespace(object)
     // Remembered before it is done: who forgets it meanwhile has seen it come and go.
-    const done: Remembered = { desired: object, present: offer.present, writtenAt: this.#deps.clock.monotonic() }
+    const done: Remembered = { desired: object, present, writtenAt: this.#deps.clock.monotonic() }
     if (verb === 'apply') this.#remembered.set(key, done)
     try {
       await this.#write(verb, object, signal)
@@ -175,29 +181,21 @@ export class MirrorWriter {
       metrics.writeFailures.inc({ verb, kind: object.kind })
       const ending = verb === 'apply' && this.#isNamespaceGone(object, error)
       if (!ending && error.code !== 'Forbidden' && error.code !== 'Invalid') return error
+      const text = `${verb}: ${error.message}`
       // That a namespace ends is no failure, and its end is seen in the cache a moment later.
-      this.#tell(ending ? 'debug' : 'warn', { object: key, verb, reason: error.message })
-      this.#refusals.note(`${verb} ${key}`, offer)
+      const level = ending ? 'debug' : 'warn'
+      if (this.#told.get(key) !== text)
+        logger[level]('object not written', { object: key, verb, reason: error.message })
+      remember(this.#told, key, text)
+      const at = this.#deps.clock.monotonic()
+      remember(this.#refused, `${verb} ${key}`, { desired: object, present, namespace, at })
       return undefined
     }
     this.#told.delete(key)
-    this.#refusals.forget(`${verb} ${key}`)
+    this.#refused.delete(`${verb} ${key}`)
     metrics.writes.inc({ verb, kind: object.kind })
     if (verb === 'remove') this.#remembered.delete(key)
     return undefined
-  }
-
-  #tell(
-    level: 'debug' | 'warn',
-    fields: { readonly object: string; readonly verb: Verb; readonly reason: string },
-  ): void {
-    const { object, verb, reason } = fields
-    const text = `${verb}: ${reason}`
-    if (this.#told.get(object) !== text) this.#deps.logger[level]('object not written', { object, verb, reason })
-    this.#told.delete(object)
-    this.#told.set(object, text)
-    const [oldest] = this.#told.keys()
-    if (this.#told.size > MOST_TOLD && oldest !== undefined) this.#told.delete(oldest)
   }
 
   #isNamespaceGone(object: KubeObject, { code, message }: ClusterApiError): boolean {
@@ -217,6 +215,14 @@ export class MirrorWriter {
     else if (verb === 'applyStatus') await cluster.applyStatus(object, signal)
     else await cluster.remove(kind, metadata.name, metadata.namespace, signal)
   }
+}
+
+/** The latest comes last. */
+function remember<V>(map: Map<string, V>, key: string, value: V): void {
+  map.delete(key)
+  map.set(key, value)
+  const [oldest] = map.keys()
+  if (map.size > MAX_REFUSED && oldest !== undefined) map.delete(oldest)
 }
 
 function isSame(a: KubeObject, b: KubeObject): boolean {

@@ -228,29 +228,6 @@ for (const code of ['Conflict', 'Forbidden'] as const) {
   })
 }
 
-/** An API server that has not read a role or a policy yet. */
-class LateRules extends MemoryCluster {
-  refusals = 0
-  override async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
-    if (object.kind === 'ServiceImport' && this.refusals < 2) {
-      this.refusals += 1
-      throw new ClusterApiError('Forbidden', `${object.metadata.name} is forbidden`)
-    }
-    await super.apply(object, signal)
-  }
-}
-
-t.test('a refusal that passes by itself costs seconds, with nothing that would wake anybody', async (t) => {
-  const api = new LateRules()
-  const { milano, tokyo } = await sites(t, api)
-  milano.api.put(service('shop', 'web'))
-  milano.api.put(slice('shop', 'web', '10.42.0.5'))
-  milano.export('shop', 'web')
-  await until(t, () => [api.refusals, tokyo.show().length], [2, 1], 'after 1 s and 4 s')
-  const told = tokyo.logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields['object'])
-  t.same(told, ['ServiceImport/shop/web'], 'told once')
-})
-
 /** An API server whose CRD is older than the field endpointSliceObjects: it drops it without a word. */
 class OlderSchema extends MemoryCluster {
   statusWrites = 0
