@@ -4,6 +4,7 @@ import { LANE_DEVICE_PREFIX, laneCable } from '../model/kernel-ids.ts'
 import { formatAddress, formatLinkChange } from '../kernel/format-ip.ts'
 import { formatDevice } from '../kernel/format-wg.ts'
 import type { Link } from '../kernel/route-table.ts'
+import type { Joining, SegmentJoining } from '../kernel/segment-joining.ts'
 import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from '../kernel/wireguard.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import { ensureLaneKey } from './lane-key.ts'
@@ -26,6 +27,8 @@ export interface ApplyLaneInit {
   readonly seen: DeviceState | undefined
   /** Public keys of the peers to make anew, so that WireGuard calls them at once. */
   readonly callAnew: ReadonlySet<string>
+  /** The policy in force knows the cable by which joined segments come in. */
+  readonly mayJoin: boolean
   readonly round: Round
   readonly signal: AbortSignal
 }
@@ -43,7 +46,7 @@ export async function applyLane(deps: DeviceDeps, init: ApplyLaneInit): Promise<
   if (state === undefined) return undefined
   if (init.seen === undefined) round.note('device', `ip link add ${plan.device}`)
   const link = await round.attempt(async () => (await routes.links(signal)).find((one) => one.name === plan.device))
-  await applyLink(deps, plan, link?.value, round, signal)
+  await applyLink(deps, init, link?.value)
   // Some machines leave IPv6 off on new devices. Below an MTU of 1280 there is no such setting.
   if (init.withIpv6) await ensureSetting(deps.sysctl, round, `net/ipv6/conf/${plan.device}/disable_ipv6`, '0')
   await applyAddress(deps, plan, round, signal)
@@ -75,10 +78,8 @@ async function applyPeers({ wireguard }: DeviceDeps, init: ApplyLaneInit, state:
 
 async function applyLink(
   { routes, sysctl, steering, joining }: DeviceDeps,
-  plan: LanePlan,
+  { plan, mayJoin, round, signal }: ApplyLaneInit,
   link: Link | undefined,
-  round: Round,
-  signal: AbortSignal,
 ): Promise<void> {
   if (link !== undefined && (link.mtu !== plan.mtu || !link.up)) {
     const change = { mtu: plan.mtu, up: true }
@@ -87,16 +88,31 @@ async function applyLink(
     )
   }
   await ensureSetting(sysctl, round, `net/ipv4/conf/${plan.device}/rp_filter`, LOOSE)
-  const joined = await round.attempt(async () => joining?.join(plan.device, signal))
-  for (const text of joined?.value?.done ?? []) round.note('device', text)
-  if (joined?.value?.why !== undefined) round.tell('TCP segments are not joined', { reason: joined.value.why })
-  if (joined?.value?.on === true) {
-    // Joined, they are few: spreading them would cost more than it brings.
-    await ensureSetting(sysctl, round, `net/ipv4/conf/${laneCable(plan.device).rx}/rp_filter`, LOOSE)
-    return
-  }
+  // Joined, segments are few: spreading them over processors would cost more than it brings.
+  if (mayJoin && (await joinSegments({ sysctl, joining }, plan.device, round, signal))) return
   const spread = await round.attempt(async () => steering?.spread(plan.device))
   if (spread?.value !== undefined) round.note('sysctl', spread.value)
+}
+
+/** True when TCP of the device comes in joined now. */
+async function joinSegments(
+  { sysctl, joining }: Pick<DeviceDeps, 'sysctl'> & { readonly joining: SegmentJoining | undefined },
+  device: string,
+  round: Round,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (joining === undefined) return false
+  const connected = await tellJoining(round, () => joining.connect(device, signal))
+  if (!connected) return false
+  await ensureSetting(sysctl, round, `net/ipv4/conf/${laneCable(device).rx}/rp_filter`, LOOSE)
+  return tellJoining(round, () => joining.lead(device, signal))
+}
+
+async function tellJoining(round: Round, action: () => Promise<Joining>): Promise<boolean> {
+  const joining = (await round.attempt(action))?.value
+  for (const text of joining?.done ?? []) round.note('device', text)
+  if (joining?.why !== undefined) round.tell('TCP segments are not joined', { reason: joining.why })
+  return joining?.on === true
 }
 
 async function applyAddress(deps: DeviceDeps, plan: LanePlan, round: Round, signal: AbortSignal): Promise<void> {
@@ -125,20 +141,20 @@ export async function ensureSetting(
   return round.change('sysctl', `sysctl -w ${name}=${value}`, () => sysctl.write(name, value))
 }
 
-/** Removes lane devices that no lane of the plan uses. */
+/** Removes lane devices that no lane of the plan uses, and what is left of their cables. */
 export async function sweepDevices(
   deps: Pick<DeviceDeps, 'routes' | 'wireguard' | 'joining'>,
   keep: readonly string[],
   round: Round,
   signal: AbortSignal,
 ): Promise<void> {
-  const swept = await round.attempt(async () => deps.joining?.sweep(keep, signal))
-  for (const text of swept?.value ?? []) round.note('device', text)
   const links = await round.attempt(() => deps.routes.links(signal))
   for (const { name } of links?.value ?? []) {
     if (!LANE_DEVICE.test(name) || keep.includes(name)) continue
     await round.change('device', `ip link del ${name}`, () => deps.wireguard.deleteDevice(name, signal))
   }
+  const swept = await round.attempt(async () => deps.joining?.sweep(keep, signal))
+  for (const text of swept?.value ?? []) round.note('device', text)
 }
 
 /** Peers that shook hands since the plan was made: whatever it wants to try with them, they are where they are. */

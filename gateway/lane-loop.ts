@@ -115,7 +115,8 @@ export class LaneReconciler {
     for (const lane of lanes) {
       const seen = world.devices.get(lane.lane)
       if (seen === undefined && !guarded) continue
-      const init = { stateDir: config.stateDir, plan: lane, withIpv6, seen, callAnew, round, signal }
+      const more = { seen, callAnew, mayJoin: guarded, round, signal }
+      const init = { stateDir: config.stateDir, plan: lane, withIpv6, ...more }
       const state = await applyLane(this.#deps, init)
       if (state !== undefined) devices.set(lane.lane, state)
     }

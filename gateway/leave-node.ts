@@ -21,14 +21,15 @@ export interface LeaveInit {
 }
 
 /**
- * Routes and devices first, so that nothing is sent any more, the policy last. The objects go when the kernel is
- * clean: they are what `sealane leave` waits for. Throws what failed; calling it again goes on where it stopped.
+ * Devices first, so that nothing is sent any more: their routes go with them, and nothing that this node says of a lane
+ * finds another way out. The policy last. The objects go when the kernel is clean: they are what `sealane leave` waits
+ * for. Throws what failed; calling it again goes on where it stopped.
  */
 export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal): Promise<void> {
   const { config } = init
   const round = new Round(deps.logger, init.metrics)
-  await applyRoutes(deps.routes, undefined, round, signal)
   await sweepDevices(deps, [], round, signal)
+  await applyRoutes(deps.routes, undefined, round, signal)
   for (const nft of [deps.nft, deps.nft6]) await removeTable(nft, round, signal)
   for (const family of FAMILIES) {
     const { name, setting, marker } = forwarding(config, family)

@@ -54,6 +54,12 @@ export const CLUSTERSET_IPV6_PREFIX = 'fd53:ea1a:4e00::/96'
 /** Lane device addresses: see laneAddress() in addressing.ts. */
 export const LANE_ADDRESS_RANGE = '246.0.0.0/8'
 
+/**
+ * Of the receiving end of a lane's cable, for that cable alone (RFC 3927). Above 169.254.128.0, since OVN-Kubernetes takes
+ * what is below, and none of those where clouds and node caches answer.
+ */
+export const LANE_CABLE_ADDRESS = '169.254.231.1'
+
 /** UDP port, on the lane address, that answers health probes inside the tunnel. */
 export const LANE_PROBE_PORT = 4499
 
