@@ -69,7 +69,11 @@ async function serve(): Promise<void> {
 
 /** Gives the port. */
 async function startOurs({ children, pin }: Bench): Promise<number> {
-  const [command, args] = pinned(pin, 0, process.execPath, [fileURLToPath(import.meta.url), '--serve'])
+  const [command, args] = pinned(pin, 0, process.execPath, [
+    '--disable-warning=ExperimentalWarning',
+    fileURLToPath(import.meta.url),
+    '--serve',
+  ])
   const child = spawn(command, args, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
   children.push(child)
   const died = once(child, 'exit').then(([code]) => {

@@ -27,6 +27,8 @@ export interface DnsConfig {
   readonly listenRetryMs: number
   /** SO_REUSEPORT: a new process may take over before the old one has gone. */
   readonly reusePort: boolean
+  /** Many datagrams by one system call, where this Node can. False: one by one. */
+  readonly batch: boolean
 }
 
 export const DNS_DEFAULTS = {
@@ -37,6 +39,7 @@ export const DNS_DEFAULTS = {
   idleTimeoutMs: 10_000,
   listenRetryMs: 1000,
   reusePort: true,
+  batch: true,
 } as const satisfies Partial<DnsConfig>
 
 /** What people write: `dns.listen` and `dns.upstreams` of site.yaml, and overrides of the other settings. */

@@ -7,9 +7,10 @@ import type { Logger } from '../runtime/logger.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { type DnsConfig, type SocketAddress, formatSocketAddress } from './config.ts'
 import type { DnsMetrics } from './metrics.ts'
+import { openMmsg } from './mmsg.ts'
 import type { PacketHandler } from './packet-handler.ts'
 import { type TcpServer, openTcp } from './tcp-server.ts'
-import { type UdpServer, openUdp } from './udp-server.ts'
+import { type DatagramSource, type UdpServer, openUdp } from './udp-server.ts'
 
 export class ListenError extends UserError {
   readonly code: string
@@ -30,12 +31,14 @@ export interface ListenerDeps {
 export interface Listener {
   /** The address asked for, with the port that was given. */
   readonly at: SocketAddress
+  /** Whether many datagrams are read by one system call. */
+  readonly isBatched: boolean
   close(): Promise<void>
 }
 
 export type ListenerConfig = Pick<
   DnsConfig,
-  'reusePort' | 'maxConnections' | 'idleTimeoutMs' | 'listenRetryMs' | 'maxForwards'
+  'batch' | 'reusePort' | 'maxConnections' | 'idleTimeoutMs' | 'listenRetryMs' | 'maxForwards'
 >
 
 const MAX_FREE_PORT_TRIES = 20
@@ -68,11 +71,13 @@ async function openBoth(deps: ListenerDeps, listen: SocketAddress, config: Liste
     deps.logger.debug('socket error', { listen: formatSocketAddress(listen), error: error.message })
   }
   const { handler } = deps
+  const later = (answer: Buffer, to: DatagramSource): void => udp.send(answer, to)
   const udp: UdpServer = await openUdp({
     listen,
     reusePort: config.reusePort,
     onError,
-    onQuery: (query, source) => handler.datagram(query, source, (answer) => udp.send(answer, source)),
+    mmsg: config.batch ? await openMmsg() : undefined,
+    onQuery: (query, source) => handler.datagram(query, source, later),
   }).catch((error: unknown) => {
     throw listenError(error, listen, 'udp')
   })
@@ -88,6 +93,7 @@ async function openBoth(deps: ListenerDeps, listen: SocketAddress, config: Liste
     })
     return {
       at,
+      isBatched: udp.isBatched,
       close: async () => {
         await Promise.all([udp.close(), tcp.close()])
       },

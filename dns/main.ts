@@ -51,7 +51,7 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
     const opening = config.listen.map(async (listen) => {
       const listener = await openListener({ clock: deps.clock, logger, metrics, handler }, { listen, config }, stopped)
       listeners.push(listener)
-      logger.info('listening', { address: formatSocketAddress(listener.at) })
+      logger.info('listening', { address: formatSocketAddress(listener.at), batch: listener.isBatched })
       deps.onListening?.(formatSocketAddress(listener.at))
     })
     const flushing = flushMetrics(deps, stopped, () =>

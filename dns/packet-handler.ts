@@ -5,7 +5,7 @@ import type { Forwarder } from './forwarder.ts'
 import type { DnsMetrics } from './metrics.ts'
 import { RCODE } from './query.ts'
 import { FORWARD, type Responder, type Transport } from './responder.ts'
-import type { DatagramSource } from './udp-server.ts'
+import type { DatagramSource, UdpServer } from './udp-server.ts'
 
 export interface PacketHandlerDeps {
   readonly clock: Clock
@@ -29,8 +29,11 @@ export class PacketHandler {
     this.#deps = deps
   }
 
-  /** Gives the answer when it is at hand; one from an upstream goes to `later`. */
-  datagram(query: Buffer, source: DatagramSource, later: (answer: Buffer) => void): Buffer | undefined {
+  /**
+   * Gives the answer when it is at hand; one from an upstream goes to `later`. `query` and `source` are not used any
+   * more when this has returned.
+   */
+  datagram(query: Buffer, source: DatagramSource, later: UdpServer['send']): Buffer | undefined {
     // Nothing can be sent to port 0, which only a forged packet has.
     if (source.port === 0) {
       this.#deps.metrics.dropped('no_source_port')
@@ -38,8 +41,9 @@ export class PacketHandler {
     }
     const answer = this.#answer(query, 'udp')
     if (!(answer instanceof Promise)) return answer
+    const { address, port } = source
     void answer.then((late) => {
-      if (late !== undefined && !this.#deps.signal.aborted) later(late)
+      if (late !== undefined && !this.#deps.signal.aborted) later(late, { address, port })
     })
     return undefined
   }
@@ -56,7 +60,7 @@ export class PacketHandler {
     try {
       const verdict = responder.respond(query, transport)
       if (started >= 0) metrics.took((clock.monotonic() - started) / 1000)
-      return verdict === FORWARD ? this.#forward(query, transport) : verdict
+      return verdict === FORWARD ? this.#forward(Buffer.from(query), transport) : verdict
     } catch (error) {
       // A fault of ours. The client is told, and everyone else is still answered.
       this.#deps.logger.error('cannot answer a query', { error: String(error), query: query.toString('hex', 0, 300) })

@@ -1,8 +1,15 @@
-/** Datagrams in, datagrams out. Nothing that arrives here can throw out of it. */
+/**
+ * Datagrams in, datagrams out. Nothing that arrives here can throw out of it. Node reads one datagram by one system
+ * call; what waits behind it is read, answered and sent together (mmsg.ts), where this Node can.
+ */
 import { type Socket, type SocketOptions, createSocket } from 'node:dgram'
+import { once } from 'node:events'
 import { isIP } from 'node:net'
 import { formatAddress } from '../model/ip.ts'
 import type { SocketAddress } from './config.ts'
+import { DatagramSlots, withoutExcess } from './datagram-slots.ts'
+import type { Mmsg } from './mmsg.ts'
+import { descriptorOpenedBy } from './socket-descriptor.ts'
 
 export interface DatagramSource {
   readonly address: string
@@ -12,19 +19,32 @@ export interface DatagramSource {
 export interface UdpServerInit {
   readonly listen: SocketAddress
   readonly reusePort: boolean
-  /** Gives the answer to send back at once, or undefined. Must not throw. */
+  /** Undefined: every datagram by a system call of its own. */
+  readonly mmsg: Mmsg | undefined
+  /**
+   * Gives the answer to send back at once, at most MAX_UDP_SIZE octets, or undefined. Must not throw. `query` and
+   * `source` are good until it returns: then the next datagram takes their place.
+   */
   readonly onQuery: (query: Buffer, source: DatagramSource) => Buffer | undefined
   readonly onError: (error: Error) => void
 }
 
 export interface UdpServer {
   readonly port: number
+  /** Whether many datagrams are read by one system call. */
+  readonly isBatched: boolean
   send(answer: Buffer, to: DatagramSource): void
   close(): Promise<void>
 }
 
 /** Room for bursts while other work holds the process. The kernel may grant less. */
 const SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
+
+/**
+ * Node reads 32 datagrams in one turn of its event loop. With these rounds a socket answers at most 288 before timers,
+ * TCP clients and the API have theirs: some milliseconds. A flood must not keep the process from its other work.
+ */
+export const MOST_ROUNDS = 8
 
 /** Addresses come from the kernel as numbers. Node's own look-up would put each answer off to a later tick. */
 const noLookup: NonNullable<SocketOptions['lookup']> = (hostname, _options, callback) =>
@@ -35,7 +55,7 @@ export async function openUdp(init: UdpServerInit): Promise<UdpServer> {
   const { listen, reusePort } = init
   const type = listen.address.family === 4 ? 'udp4' : 'udp6'
   const socket = createSocket({ type, reusePort, ipv6Only: type === 'udp6', lookup: noLookup })
-  await bind(socket, listen)
+  const slots = await bind(socket, listen, init.mmsg)
   enlargeBuffers(socket)
   socket.on('error', init.onError)
   const send = (answer: Buffer, to: DatagramSource): void => {
@@ -45,25 +65,60 @@ export async function openUdp(init: UdpServerInit): Promise<UdpServer> {
       init.onError(error as Error)
     }
   }
+  const mayGoOn = roundsOfATurn(MOST_ROUNDS)
   socket.on('message', (query, source) => {
-    const answer = init.onQuery(query, source)
+    const answer = init.onQuery(withoutExcess(query), source)
     if (answer !== undefined) send(answer, source)
+    if (slots !== undefined && mayGoOn()) answerWaiting(slots, init.onQuery, send)
   })
-  return { port: socket.address().port, send, close: () => new Promise((resolve) => socket.close(() => resolve())) }
+  return {
+    port: socket.address().port,
+    isBatched: slots !== undefined,
+    send,
+    close: () => new Promise((resolve) => socket.close(() => resolve())),
+  }
 }
 
-function bind(socket: Socket, listen: SocketAddress): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const onError = (error: Error): void => {
-      socket.close()
-      reject(error)
-    }
-    socket.once('error', onError)
-    socket.bind({ address: formatAddress(listen.address), port: listen.port }, () => {
-      socket.off('error', onError)
-      resolve()
-    })
+/** Gives whether one more round is allowed before the event loop has turned. */
+function roundsOfATurn(most: number): () => boolean {
+  let rounds = 0
+  const turned = (): void => {
+    rounds = 0
+  }
+  return () => {
+    if (rounds === 0) setImmediate(turned)
+    rounds += 1
+    return rounds <= most
+  }
+}
+
+/** One round: what waits, as far as there are slots. */
+function answerWaiting(slots: DatagramSlots, onQuery: UdpServerInit['onQuery'], rest: UdpServer['send']): void {
+  const count = slots.receive()
+  for (let slot = 0; slot < count; slot += 1) {
+    const answer = onQuery(slots.query(slot), slots.source(slot))
+    if (answer !== undefined) slots.reply(slot, answer)
+  }
+  slots.flush(rest)
+}
+
+/** Gives room to read many at once, where the socket's descriptor can be told. */
+async function bind(socket: Socket, listen: SocketAddress, mmsg?: Mmsg): Promise<DatagramSlots | undefined> {
+  const bound = once(socket, 'listening')
+  let isBoundAtOnce = false as boolean
+  const descriptor = descriptorOpenedBy(() => {
+    socket.once('listening', () => (isBoundAtOnce = true))
+    socket.bind({ address: formatAddress(listen.address), port: listen.port })
   })
+  // What was opened is surely this socket only if it is open by now, as it is with noLookup.
+  const own = isBoundAtOnce ? descriptor : undefined
+  try {
+    await bound
+  } catch (error) {
+    socket.close()
+    throw error
+  }
+  return mmsg === undefined || own === undefined ? undefined : new DatagramSlots(mmsg, own)
 }
 
 function enlargeBuffers(socket: Socket): void {

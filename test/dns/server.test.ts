@@ -136,6 +136,19 @@ t.test('an address that is not there yet is waited for, and the others serve mea
   await running
 })
 
+t.test('many datagrams by one system call, on every address, unless it is switched off', async (t) => {
+  for (const batch of [true, false]) {
+    const listen = ['127.0.0.1:0', '127.0.0.2:0', '[::1]:0']
+    const { logger, status } = await startDns(t, workedExamples(), { listen, ...(batch ? {} : { batch }) })
+    await eventually(() => status.notReady().length === 0)
+    const told = logger.lines.filter(({ message }) => message === 'listening')
+    t.same(
+      told.map(({ fields }) => fields['batch']),
+      [batch, batch, batch],
+    )
+  }
+})
+
 t.test('two servers may share a port while one takes over', async (t) => {
   const first = await startDns(t, workedExamples())
   const second = await startDns(t, workedExamples(), { listen: [`127.0.0.1:${first.port}`] })
