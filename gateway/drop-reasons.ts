@@ -10,6 +10,7 @@ export const DROP_REASONS = {
   'out-unknown-source': 'from an address that the others do not know',
   'icmp-error': 'an ICMP error that cannot be translated',
   'lane-address-outside': 'for a lane address, but not from a lane',
+  'lane-address-astray': 'from a lane address, but not into a lane',
   'lane-address-no-probe': 'for a lane address, but not a probe',
 } as const
 

@@ -98,7 +98,8 @@ export class LaneReconciler {
   }
 
   // The policy is there before the first device, so that nothing passes a lane untranslated or unchecked, not even
-  // once. Where it cannot be had, no device is made; one that is there was made under a policy.
+  // once. Where it cannot be had, no device is made; one that is there was made under a policy. What the new policy does
+  // not know goes before it comes.
   async #apply(
     world: GatewayWorld,
     plan: GatewayPlan,
@@ -108,6 +109,8 @@ export class LaneReconciler {
     const { config } = this.#init
     const { lanes } = plan.lanes
     const withIpv6 = plan.nft6.length > 0
+    const keep = lanes.map((lane) => lane.device)
+    await sweepDevices(this.#deps, keep, round, signal)
     const guarded4 = await this.#nft.apply(plan.nft, round, signal)
     const guarded = (!withIpv6 || (await this.#nft6.apply(plan.nft6, round, signal))) && guarded4
     const callAnew = this.#calls.due(lanes.flatMap((lane) => lane.peers))
@@ -122,8 +125,6 @@ export class LaneReconciler {
     }
     if (devices.size > 0) await this.#switchOnForwarding(withIpv6 ? [4, 6] : [4], round)
     if (devices.size > 0 || lanes.length === 0) await applyRoutes(this.#deps.routes, plan.routes, round, signal)
-    const keep = lanes.map((lane) => lane.device)
-    await sweepDevices(this.#deps, keep, round, signal)
     // Last: until here, lanes may still have carried it.
     if (!withIpv6) await this.#nft6.remove(round, signal)
     return devices

@@ -51,7 +51,7 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
     changes: counter('changes', 'Changes made to the kernel, by kind.', ['kind']),
     packetsDropped: counter(
       'packets_dropped',
-      "Packets that the node's policy kept out of a lane, or that came out of one and went no further, by reason.",
+      "Packets that the node's policy dropped: on their way into a lane, out of one, or to or from a lane's own address.",
       ['reason'],
     ),
   }

@@ -50,6 +50,7 @@ const SET_ELSEWHERE = 'elsewhere'
 const RAW: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -300 }
 const FORWARD: NftBaseChain = { type: 'filter', hook: 'forward', priority: 0 }
 const INPUT: NftBaseChain = { type: 'filter', hook: 'input', priority: 0 }
+const OUTPUT: NftBaseChain = { type: 'filter', hook: 'output', priority: 0 }
 const LAST: NftBaseChain = { type: 'filter', hook: 'postrouting', priority: 300 }
 
 /** Statements that replace the whole table in one transaction; its removal alone when there is no lane. */
@@ -86,6 +87,7 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
       { text: `oifname ${devices} goto into-lane` },
     ]),
     ...(addresses.length === 0 ? [] : chain('lane-address', INPUT, inputPolicy(init, nftSet(addresses)))),
+    ...(addresses.length === 0 ? [] : chain('lane-address-out', OUTPUT, [outputPolicy(init)])),
     ...chain('translate-out', LAST, [{ text: `oifname ${devices} jump to-lane` }]),
   ]
 }
@@ -189,6 +191,16 @@ function inputPolicy(init: TranslationInit, addresses: string): Rule[] {
     { text: `iifname ${devices} ip daddr ${addresses} ct state established,related accept` },
     dropped(`iifname ${devices} ip daddr ${addresses} `, 'lane-address-no-probe'),
   ]
+}
+
+/**
+ * While a lane starts or is replaced its address may be there without its routes: what this node then says from there,
+ * such as that a port is closed, would leave in the clear by the default route. The whole range: also the address of a
+ * lane that is about to go.
+ */
+function outputPolicy(init: TranslationInit): Rule {
+  const devices = nftSet(['lo', ...init.lanes.map(({ device }) => device)])
+  return dropped(`oifname != ${devices} ip saddr ${LANE_ADDRESS_RANGE} `, 'lane-address-astray')
 }
 
 /** `ip saddr 10.42.0.0/16 ip saddr set ip saddr & 0.0.255.255 | 244.0.0.0`; nft mends the checksums. */

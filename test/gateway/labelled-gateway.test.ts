@@ -125,13 +125,26 @@ t.test('the label goes while the process runs, and comes back', async (t) => {
   t.strictSame(keys(stage), ['gateway-switched-on-forwarding', 'lane0.key'])
 })
 
+/** Gives the devices that were there, at any moment from now on, under a policy that does not name them. */
+function unguarded(stage: Stage): readonly string[] {
+  const found: string[] = []
+  const run = stage.nft.run.bind(stage.nft)
+  stage.nft.run = async (statements, signal) => {
+    await run(statements, signal)
+    found.push(...stage.wireguard.deviceNames().filter((device) => !stage.nft.toString().includes(device)))
+  }
+  return found
+}
+
 t.test('another lane is followed without a restart', async (t) => {
   const stage = await serving(t)
+  const devices = unguarded(stage)
   stage.label('1')
   await stage.until(() => stage.objects.get('Endpoint', 'milano.gw-lane1') !== undefined, 'lane 1 is told about')
   await stage.until(() => stage.ownEndpoint() === undefined, 'lane 0 is not')
   t.strictSame(stage.wireguard.deviceNames(), ['sealane1'])
   t.strictSame(keys(stage), ['gateway-switched-on-forwarding', 'lane1.key'])
+  t.strictSame(devices, [], 'no lane is ever without its policy')
   await stage.until(() => stage.gateway()?.lanes[0]?.lane === 1, 'and the status says so')
 
   stage.label('1', { 'sealane.io/public-address': '203.0.113.7' })

@@ -3,6 +3,7 @@
  * is told to it, and the internet between sees nothing but the tunnel.
  */
 import t from 'tap'
+import { dropCounter } from '../../gateway/drop-reasons.ts'
 import { parseCounters } from '../../kernel/parse-nft.ts'
 import { SLOWNESS } from '../support/eventually.ts'
 import { watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
@@ -102,7 +103,9 @@ t.test('overlapping sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => 
       await t.test('nothing is dropped as unfit, nothing is translated for the wrong ones', async (t) => {
         for (const site of sites) {
           const counters = await site.gateway.exec('nft', ['list', 'counters', 'table', 'ip', 'sealane_gateway'])
-          const dropped = [...parseCounters(counters)].filter(([, packets]) => packets > 0)
+          // Before a lane has its routes, what a gateway says from its address has nowhere to go: a few packets, or none.
+          const atStart = dropCounter('lane-address-astray')
+          const dropped = [...parseCounters(counters)].filter(([name, packets]) => packets > 0 && name !== atStart)
           t.strictSame(dropped, [], site.init.cluster.spec.id)
         }
       })

@@ -74,16 +74,24 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
       })
 
       await t.test('what does not belong on a lane does not get there', async (t) => {
+        const counters = async (): Promise<ReadonlyMap<string, number>> =>
+          parseCounters(await milano.gateway.exec('nft', ['list', 'counters', 'table', 'ip', 'sealane_gateway']))
+        const earlier = await counters()
         t.notMatch(
           await pings(milano.gateway, '244.2.0.5', '-I', '192.0.2.10', '-W', '1'),
           '1 received',
           'a node address as source',
         )
         t.notMatch(await pings(milano.pod, '246.0.1.0', '-W', '1'), '1 received', 'a lane address from a pod')
-        const text = await milano.gateway.exec('nft', ['list', 'counters', 'table', 'ip', 'sealane_gateway'])
-        const counters = parseCounters(text)
-        for (const reason of ['out-unknown-source', 'lane-address-outside'] as const) {
-          t.equal(counters.get(dropCounter(reason)), 1, reason)
+        t.notMatch(
+          await pings(milano.gateway, '192.0.2.1', '-I', '246.0.1.0', '-W', '1'),
+          '1 received',
+          'a lane address by another way',
+        )
+        const after = await counters()
+        for (const reason of ['out-unknown-source', 'lane-address-outside', 'lane-address-astray'] as const) {
+          const counter = dropCounter(reason)
+          t.equal((after.get(counter) ?? 0) - (earlier.get(counter) ?? 0), 1, reason)
         }
       })
 
