@@ -3,7 +3,6 @@ import { Lab } from '../demo/lab.ts'
 import { startPrograms } from '../demo/programs.ts'
 import { Sites, siteProcesses } from '../demo/sites.ts'
 import { type SiteRow, buildTopology, siteRows } from '../demo/topology.ts'
-import { until } from '../demo/until.ts'
 import { requirePackages } from '../scripts/install-system-packages.ts'
 
 export interface JoinedSites {
@@ -47,10 +46,5 @@ async function start(joined: JoinedSites, init: JoinedSitesInit): Promise<void> 
   const processes = rows.flatMap((row) => siteProcesses(row.name).map((process) => ({ process, site: row.name })))
   for (const { process, site } of processes) sites.start(process, site)
   await Promise.all(processes.map(({ process }) => sites.ready(process)))
-  for (const { name } of rows) {
-    await until(`the lanes of ${name} to be up`, 20_000, async () => {
-      const connections = await sites.show<{ state: string }>(name, 'connections')
-      return connections.length === rows.length - 1 && connections.every(({ state }) => state === 'up')
-    })
-  }
+  await sites.lanesUp(rows.map(({ name }) => name))
 }

@@ -81,18 +81,19 @@ export class Lab {
     for (const [key, value] of Object.entries(sysctls)) await this.must(name, 'sysctl', ['-qw', `${key}=${value}`])
   }
 
-  /** One `ip` command inside a namespace, written as one would type it. */
-  async ip(namespace: string, words: string): Promise<string> {
-    return (await must('ip', ['-n', this.full(namespace), ...words.split(' ')])).stdout
+  /** `ip` commands inside a namespace, each written as one would type it; all in one process, the first failure ends it. */
+  async ip(namespace: string, ...commands: readonly string[]): Promise<string> {
+    const input = `${commands.join('\n')}\n`
+    return (await must('ip', ['-n', this.full(namespace), '-batch', '-'], { input })).stdout
   }
 
   async cable(a: CableEnd, b: CableEnd): Promise<void> {
     const far = ['peer', 'name', b.device, 'netns', this.full(b.namespace)]
     await must('ip', ['-n', this.full(a.namespace), 'link', 'add', a.device, 'type', 'veth', ...far])
     for (const end of [a, b]) {
-      if (end.bridge !== undefined) await this.ip(end.namespace, `link set ${end.device} master ${end.bridge}`)
-      if (end.address !== undefined) await this.ip(end.namespace, `addr add ${end.address} dev ${end.device}`)
-      await this.ip(end.namespace, `link set ${end.device} up`)
+      const bridge = end.bridge === undefined ? [] : [`link set ${end.device} master ${end.bridge}`]
+      const address = end.address === undefined ? [] : [`addr add ${end.address} dev ${end.device}`]
+      await this.ip(end.namespace, ...bridge, ...address, `link set ${end.device} up`)
     }
   }
 
@@ -220,9 +221,10 @@ export function run(command: string, args: readonly string[], options: ExecOptio
   })
 }
 
-async function must(command: string, args: readonly string[]): Promise<ExecResult> {
-  const done = await run(command, args)
-  if (done.status !== 0) throw new Error(failureText(`${command} ${args.join(' ')}`, done))
+async function must(command: string, args: readonly string[], options: ExecOptions = {}): Promise<ExecResult> {
+  const done = await run(command, args, options)
+  const input = options.input === undefined ? '' : ` <<< ${JSON.stringify(options.input)}`
+  if (done.status !== 0) throw new Error(failureText(`${command} ${args.join(' ')}${input}`, done))
   return done
 }
 

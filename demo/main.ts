@@ -11,7 +11,6 @@ import { startPrograms } from './programs.ts'
 import { type Report, jsonReport, personReport } from './report.ts'
 import { Sites, siteProcesses } from './sites.ts'
 import { buildTopology, siteRows } from './topology.ts'
-import { until } from './until.ts'
 
 const PREFIX = 'sealane-demo'
 
@@ -85,23 +84,10 @@ async function story(lab: Lab, options: Options, report: Report): Promise<void> 
   const processes = rows.flatMap((row) => siteProcesses(row.name).map((process) => ({ process, site: row.name })))
   for (const { process, site } of processes) sites.start(process, site)
   await Promise.all(processes.map(({ process }) => sites.ready(process)))
-  await lanesUp(world, report)
+  await sites.lanesUp(rows.map(({ name }) => name))
+  report.step('all lanes are up')
   const checks = [...serviceChecks, ...trafficChecks, ...lifeChecks, ...(options.keep ? [] : [leaves(before)])]
   for (const check of checks) await runCheck(world, check, report)
-}
-
-interface ConnectionRow {
-  readonly state: string
-}
-
-async function lanesUp(world: World, report: Report): Promise<void> {
-  for (const { name } of world.rows) {
-    await until(`the lanes of ${name} to be up`, 20_000, async () => {
-      const rows = await world.sites.show<ConnectionRow>(name, 'connections')
-      return rows.length === 2 && rows.every((row) => row.state === 'up') ? true : JSON.stringify(rows)
-    })
-  }
-  report.step('all lanes are up')
 }
 
 async function runCheck(world: World, check: Check, report: Report): Promise<void> {

@@ -77,17 +77,33 @@ export class Sites {
     ])
   }
 
-  /** Waits until a process says that it is ready; throws with the end of its log when it has died. */
+  /**
+   * Waits until a process says that it is ready; throws with the end of its log when it has died. Asked at leisure: many
+   * start at once, and each question is a process itself.
+   */
   async ready(row: ProcessRow): Promise<void> {
     const url = `http://127.0.0.1:${STATUS_PORT[row.part]}/readyz`
-    await until(`${row.name} to be ready`, 20_000, async () => {
+    const ask = async (): Promise<unknown> => {
       const daemon = this.#lab.daemons().find((candidate) => candidate.name === row.name)
       if (daemon === undefined || daemon.process.exitCode !== null) {
         throw new Error(`${row.name} ended:\n${await this.#lab.tail(row.name)}`)
       }
       const answer = await this.#lab.exec(row.namespace, 'curl', ['-s', '-m', '2', '-w', '%{http_code}', url])
       return answer.stdout.endsWith('200') ? true : answer.stdout.trim()
-    })
+    }
+    await until(`${row.name} to be ready`, 40_000, ask, 250)
+  }
+
+  /** Waits until each of these sites has its lanes to all the others. */
+  async lanesUp(sites: readonly string[]): Promise<void> {
+    const up = (site: string): Promise<unknown> =>
+      until(`the lanes of ${site} to be up`, 40_000, async () => {
+        const rows = await this.show<{ readonly state: string }>(site, 'connections')
+        return rows.length === sites.length - 1 && rows.every(({ state }) => state === 'up')
+          ? true
+          : JSON.stringify(rows)
+      })
+    await Promise.all(sites.map(up))
   }
 
   /** Value of a metric summed over its labels, or over those lines with `label` (`type="put"`); 0 where it is absent. */

@@ -77,7 +77,7 @@ export async function buildTopology(lab: Lab, sites: readonly SiteRow[]): Promis
     { namespace: 'broker', device: 'eth0', address: `${BROKER_ADDRESS}/30` },
   )
   await lab.ip('broker', 'route add default via 203.0.113.1')
-  for (const site of sites) await buildSite(lab, site)
+  await Promise.all(sites.map((site) => buildSite(lab, site)))
   await watchInternet(lab)
 }
 
@@ -99,7 +99,7 @@ async function buildSite(lab: Lab, site: SiteRow): Promise<void> {
     await buildTranslatedLan(lab, site.name, [gateway, worker])
   }
   for (const [index, node] of [gateway, worker].entries()) await buildNode(lab, site, node, index)
-  for (const row of site.pods) await buildPod(lab, site, row)
+  await Promise.all(site.pods.map((row) => buildPod(lab, site, row)))
 }
 
 async function joinInternet(
@@ -119,9 +119,7 @@ async function buildTranslatedLan(lab: Lab, site: string, nodes: readonly string
   const nat = `${site}-nat`
   await lab.namespace(nat, ROUTER)
   await joinInternet(lab, nat, site, TOKYO_NAT)
-  await lab.ip(nat, 'link add lan type bridge')
-  await lab.ip(nat, 'addr add 192.168.1.254/24 dev lan')
-  await lab.ip(nat, 'link set lan up')
+  await lab.ip(nat, 'link add lan type bridge', 'addr add 192.168.1.254/24 dev lan', 'link set lan up')
   for (const [index, node] of nodes.entries()) {
     await lab.cable(
       { namespace: nat, device: `port${index}`, bridge: 'lan' },
@@ -140,10 +138,13 @@ async function buildTranslatedLan(lab: Lab, site: string, nodes: readonly string
 /** Bridge, route to the other node's pods, and a CNI's masquerading. */
 async function buildNode(lab: Lab, site: SiteRow, node: string, index: number): Promise<void> {
   const other = 1 - index
-  await lab.ip(node, 'link add cni0 type bridge')
-  await lab.ip(node, `addr add ${site.podNet}.${index}.1/24 dev cni0`)
-  await lab.ip(node, 'link set cni0 up')
-  await lab.ip(node, `route add ${site.podNet}.${other}.0/24 via 192.168.1.${other + 1}`)
+  await lab.ip(
+    node,
+    'link add cni0 type bridge',
+    `addr add ${site.podNet}.${index}.1/24 dev cni0`,
+    'link set cni0 up',
+    `route add ${site.podNet}.${other}.0/24 via 192.168.1.${other + 1}`,
+  )
   const range = `${site.podNet}.0.0/16`
   await loadRules(lab, node, [
     'table ip cni {',

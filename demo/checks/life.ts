@@ -78,8 +78,7 @@ const unexport: Check = {
   async run(world) {
     const command = (verb: string, site: string): Promise<string> =>
       world.sites.sealane(`${site}-gw`, [verb, 'web', '--namespace', 'shop', '--site', world.sites.siteFile(site)])
-    await command('unexport', 'milano')
-    await command('unexport', 'paris')
+    await Promise.all([command('unexport', 'milano'), command('unexport', 'paris')])
     const started = performance.now()
     for (const client of ['tokyo-client-1', 'paris-client-0']) {
       await until(`NXDOMAIN in ${client}`, 2000, async () => {

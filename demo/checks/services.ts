@@ -1,6 +1,6 @@
 /** Calls by name: spread over the clusters, headless records, and who the server sees. */
 import { podAddress } from '../topology.ts'
-import { type Check, DB, WEB, ZONE, digShort, expectEqual, fetchPage, globalAddress, siteRow } from './world.ts'
+import { type Check, DB, WEB, ZONE, digShort, expectEqual, fetchPage, globalAddresses, siteRow } from './world.ts'
 
 const CALLS = 40
 
@@ -40,7 +40,8 @@ const headlessRecords: Check = {
       ['milano', 'db-1'],
       ['paris', 'db-0'],
     ] as const
-    const addresses = await Promise.all(pods.map(([site, pod]) => globalAddress(world, site, pod)))
+    const addressOf = await globalAddresses(world)
+    const addresses = pods.map(([site, pod]) => addressOf(site, pod))
     expectEqual(`A ${DB}`, await digShort(world, 'tokyo-client-1', 'A', DB), [...addresses].sort())
     for (const [index, [site, pod]] of pods.entries()) {
       const name = `${pod}.${site}.${DB}`
@@ -59,8 +60,9 @@ const callerIsSeen: Check = {
   name: "servers see each caller's own address, the same everywhere",
   async run(world) {
     const seen: string[] = []
+    const addressOf = await globalAddresses(world)
     for (const client of ['client-0', 'client-1']) {
-      const want = await globalAddress(world, 'tokyo', client)
+      const want = addressOf('tokyo', client)
       const own = podAddress(siteRow(world, 'tokyo'), client)
       if (world.flat) expectEqual('address without overlap', want, own)
       else if (want === own) throw new Error(`tokyo's ${client} has no global address`)

@@ -1,5 +1,5 @@
 /** What the path carries: every kind of way through it, UDP and large packets, and nothing in the clear. */
-import { DB, type Check, type World, fetchPage, globalAddress } from './world.ts'
+import { DB, type Check, type World, fetchPage, globalAddress, globalAddresses } from './world.ts'
 
 interface Way {
   readonly name: string
@@ -45,8 +45,9 @@ const everyWay: Check = {
   async run(world) {
     let datagrams = 0
     let rtt = '?'
+    const addressOf = await globalAddresses(world)
     for (const way of WAYS) {
-      const address = await globalAddress(world, way.to[0], way.to[1])
+      const address = addressOf(way.to[0], way.to[1])
       const page = await fetchPage(world, way.from, `http://${address}:5432/`)
       if (page !== way.to.join('/')) throw new Error(`${way.name}: answered by ${page}`)
       rtt = await ping(world, way.from, address)

@@ -27,14 +27,21 @@ export function siteRow(world: World, site: string): SiteRow {
   return row
 }
 
-/** The address under which the other sites reach a pod, worked out from the Cluster object in milano. */
-export async function globalAddress(world: World, site: string, pod: string): Promise<string> {
-  const own = podAddress(siteRow(world, site), pod)
+/** The addresses under which the other sites reach pods, worked out from the Cluster objects in milano. */
+export async function globalAddresses(world: World): Promise<(site: string, pod: string) => string> {
   const clusters = await world.sites.show<Cluster>('milano', 'clusters')
-  const cluster = clusters.find((candidate) => candidate.metadata.name === site)
-  if (cluster === undefined) throw new Error(`milano does not know ${site}`)
-  const network = cluster.spec.globalCIDRs[0] ?? cluster.spec.podCIDRs[0] ?? ''
-  return [...network.split('.').slice(0, 2), ...own.split('.').slice(2)].join('.')
+  return (site, pod) => {
+    const own = podAddress(siteRow(world, site), pod)
+    const cluster = clusters.find((candidate) => candidate.metadata.name === site)
+    if (cluster === undefined) throw new Error(`milano does not know ${site}`)
+    const network = cluster.spec.globalCIDRs[0] ?? cluster.spec.podCIDRs[0] ?? ''
+    return [...network.split('.').slice(0, 2), ...own.split('.').slice(2)].join('.')
+  }
+}
+
+/** Of one pod. */
+export async function globalAddress(world: World, site: string, pod: string): Promise<string> {
+  return (await globalAddresses(world))(site, pod)
 }
 
 /** Body of a page, or a throw with curl's reason. */
