@@ -1,17 +1,15 @@
 /** The tiers of tests: what each needs and how it is run. */
 import { spawnSync } from 'node:child_process'
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { existsSync } from 'node:fs'
 import { buildAll } from './kube/support/build-all.ts'
 import { kubeProgramsMissing } from './kube/support/kube-programs.ts'
-import { run } from './run-tiers.ts'
+import { type FileSaid, assertionsOf, recordOf, runFiles } from './run-files.ts'
 import { PRODUCT } from './support/source-tree.ts'
 import { type SkippedTest, skippedTests } from './support/skipped-tests.ts'
 
 export interface TierRun {
-  readonly code: number
-  readonly output: string
+  readonly passed: number
+  readonly failed: number
   /** Tests that chose not to run. */
   readonly skipped: readonly SkippedTest[]
 }
@@ -24,37 +22,50 @@ export interface Tier {
   run(files: readonly string[]): Promise<TierRun>
 }
 
-const TAP = join(import.meta.dirname, '..', 'node_modules/.bin/tap')
+/** `jobs` files at once, each `seconds` at most. */
+function files(jobs: number, seconds: number): Tier['run'] {
+  return async (paths) => {
+    const said = await runFiles(paths, { jobs, seconds, onEnd: tell })
+    const record = recordOf(said)
+    return { ...assertionsOf(said), skipped: skippedTests(record) }
+  }
+}
 
-function tap(jobs: number, seconds: number): Tier['run'] {
-  return async (files) => {
-    const folder = mkdtempSync(join(tmpdir(), 'sealane-tier-'))
-    try {
-      const record = join(folder, 'record.tap')
-      const options = ['--reporter=terse', `--output-file=${record}`, `--jobs=${jobs}`, `--timeout=${seconds}`]
-      const done = await run(TAP, ['run', ...options, ...files])
-      // The reporter says little, or with CI=true nothing: what counts is the record.
-      const output = existsSync(record) ? readFileSync(record, 'utf8') : ''
-      if (done.code !== 0) process.stdout.write(failures(output))
-      return { code: done.code, output, skipped: skippedTests(output) }
-    } finally {
-      rmSync(folder, { recursive: true, force: true })
+/** What lanes do in time is tried with nothing beside it; the rest two at a time. */
+function lanesAlone(seconds: number): Tier['run'] {
+  const isOfLanes = (path: string): boolean => path.includes('/gateway-')
+  return async (paths) => {
+    const rest = await files(2, seconds)(paths.filter((path) => !isOfLanes(path)))
+    const lanes = await files(1, seconds)(paths.filter(isOfLanes))
+    return {
+      passed: rest.passed + lanes.passed,
+      failed: rest.failed + lanes.failed,
+      skipped: [...rest.skipped, ...lanes.skipped],
     }
   }
 }
 
-const MOST_LINES = 400
+/** A line for each file, and under it what failed. */
+function tell(said: FileSaid): void {
+  const { passed, failed } = assertionsOf([said])
+  const count = failed === 0 ? `${passed} ok` : `${failed} of ${passed + failed} FAILED`
+  console.log(`${count.padStart(16)} ${(said.ms / 1000).toFixed(1).padStart(6)} s  ${said.file}`)
+  if (failed > 0) process.stdout.write(failures(said))
+}
 
-/** What failed, each with the lines behind it that say why. */
-function failures(record: string): string {
-  const lines = record.split('\n')
+const MOST_LINES = 400
+const MOST_ERRORS = 4000
+
+/** What failed, each with the lines behind it that say why, and the end of what the file wrote to stderr. */
+function failures({ output, errors, fault }: FileSaid): string {
+  const lines = output.split('\n')
   const shown = new Set<number>()
   for (const [i, line] of lines.entries()) {
     if (!/^ *not ok\b/.test(line)) continue
     for (let n = i; n < i + 30 && (n === i || !/^ *(not )?ok\b/.test(lines[n] ?? '')); n += 1) shown.add(n)
   }
   const text = [...shown].slice(0, MOST_LINES).map((n) => lines[n])
-  return text.length === 0 ? '' : `${text.join('\n')}\n`
+  return `${[...text, errors.slice(-MOST_ERRORS).trimEnd(), fault ?? ''].filter((part) => part !== '').join('\n')}\n`
 }
 
 /** The time of a test is for what it tests: what it needs built is built before. */
@@ -65,7 +76,7 @@ function afterBuilding(tests: Tier['run']): Tier['run'] {
       await buildAll()
     } catch (error) {
       console.log(error instanceof Error ? error.message : error)
-      return { code: 1, output: '', skipped: [] }
+      return { passed: 0, failed: 1, skipped: [] }
     }
     console.log(`programs of the tests are there after ${((performance.now() - started) / 1000).toFixed(1)} s`)
     return await tests(files)
@@ -97,11 +108,12 @@ export const TIERS: readonly Tier[] = [
     name: 'unit',
     folders: [...PRODUCT, 'demo'].map((name) => `test/${name}`),
     skip: always,
-    run: tap(2, 120),
+    // More than processors: some wait for a server's deadline.
+    run: files(3, 120),
   },
-  { name: 'story', folders: ['test/story'], skip: always, run: tap(2, 120) },
-  { name: 'conventions', folders: ['test/conventions'], skip: always, run: tap(2, 60) },
-  { name: 'netns', folders: ['test/netns'], skip: netnsProblem, run: tap(1, 180) },
-  { name: 'kube', folders: ['test/kube'], skip: kubeProblem, run: afterBuilding(tap(1, 1800)) },
-  { name: 'kernel', folders: ['test/guest'], skip: kernelProblem, run: tap(1, 900) },
+  { name: 'story', folders: ['test/story'], skip: always, run: files(2, 120) },
+  { name: 'conventions', folders: ['test/conventions'], skip: always, run: files(2, 60) },
+  { name: 'netns', folders: ['test/netns'], skip: netnsProblem, run: lanesAlone(180) },
+  { name: 'kube', folders: ['test/kube'], skip: kubeProblem, run: afterBuilding(files(1, 1800)) },
+  { name: 'kernel', folders: ['test/guest'], skip: kernelProblem, run: files(1, 900) },
 ]

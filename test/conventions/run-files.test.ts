@@ -1,0 +1,105 @@
+/** What becomes of test files, however they end. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { type FileSaid, assertionsOf, recordOf, runFiles } from '../run-files.ts'
+import { eventually } from '../support/eventually.ts'
+import { skippedTests } from '../support/skipped-tests.ts'
+
+const SAY = (lines: string): string => `console.log(${JSON.stringify(lines)})\n`
+const GOOD = SAY('TAP version 14\nok 1 - a\nok 2 - b\n1..2\n# { total: 2, pass: 2 }')
+
+interface Row {
+  readonly source: string
+  /** Passed, failed, fault. */
+  readonly becomes: readonly [number, number, string | undefined]
+}
+
+const ROWS: Readonly<Record<string, Row>> = {
+  good: { source: GOOD, becomes: [2, 0, undefined] },
+  bad: {
+    source: `${SAY('not ok 1 - a\n1..1\n# { total: 3, pass: 1, fail: 2 }')}process.exitCode = 1`,
+    becomes: [1, 2, 'it ended with code 1'],
+  },
+  'bad, and says that all is well': {
+    source: SAY('not ok 1 - a\n1..1\n# { total: 1, pass: 0, fail: 1 }'),
+    becomes: [0, 1, undefined],
+  },
+  'good, and then it breaks': { source: `${GOOD}process.exit(3)`, becomes: [2, 1, 'it ended with code 3'] },
+  'broken off': {
+    source: `${SAY('ok 1 - a')}process.exit(0)`,
+    becomes: [0, 1, 'it ended without saying how many tests it ran'],
+  },
+  silent: { source: '', becomes: [0, 1, 'it ended without saying how many tests it ran'] },
+  killed: { source: `process.kill(process.pid, 'SIGKILL')`, becomes: [0, 1, 'it ended with SIGKILL'] },
+  'not a program': { source: 'this is none', becomes: [0, 1, 'it ended with code 1'] },
+  'never at an end': { source: `${GOOD}setInterval(() => {}, 1000)`, becomes: [2, 1, 'it ended with SIGTERM'] },
+  'deaf to signals': {
+    source: `${GOOD}process.on('SIGTERM', () => {})\nsetInterval(() => {}, 1000)`,
+    becomes: [2, 1, 'it ended with SIGKILL'],
+  },
+  skipped: { source: SAY('TAP version 14\n1..0 # no moon\n# { total: 0, pass: 0 }'), becomes: [0, 0, undefined] },
+  'nothing in it': { source: SAY('TAP version 14\n1..0\n# { total: 0, pass: 0 }'), becomes: [0, 0, undefined] },
+  'skipped in part': {
+    source: SAY('TAP version 14\nok 1 - a\nok 2 - b # SKIP no sun\n1..2\n# { total: 2, pass: 1, skip: 1 }'),
+    becomes: [1, 0, undefined],
+  },
+}
+
+async function runRows(t: Test): Promise<readonly FileSaid[]> {
+  const folder = mkdtempSync(join(tmpdir(), 'sealane-run-files-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const files = Object.entries(ROWS).map(([name, { source }]) => {
+    const path = join(folder, `${name}.mjs`)
+    writeFileSync(path, source)
+    return path
+  })
+  return runFiles(files, { jobs: 4, seconds: 3, graceMs: 500, onEnd: () => undefined })
+}
+
+t.test('each end of a file is told for what it is', async (t) => {
+  const said = await runRows(t)
+  for (const [i, [name, { becomes }]] of Object.entries(ROWS).entries()) {
+    const one = said[i]
+    if (one === undefined) throw new Error(`nothing is known of ${name}`)
+    const { passed, failed } = assertionsOf([one])
+    t.same([passed, failed, one.fault], becomes, name)
+  }
+  t.same(assertionsOf(said), { passed: 10, failed: 10 })
+  const record = recordOf(said)
+  t.equal(record.match(/^ok /gm)?.length, 4)
+  t.equal(record.match(/^not ok /gm)?.length, 9)
+  t.same(
+    skippedTests(record).map(({ name, reason }) => `${name}: ${reason}`),
+    ['all of it: no moon', 'all of it: without a reason', 'b: no sun'],
+  )
+})
+
+t.test('Ctrl-C ends the file under way, and no other is begun', async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), 'sealane-run-files-'))
+  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const began = (name: string): string => join(folder, `${name}.began`)
+  const files = ['first', 'second'].map((name) => {
+    const path = join(folder, `${name}.mjs`)
+    writeFileSync(
+      path,
+      `import { writeFileSync } from 'node:fs'\nsetInterval(() => {}, 1000)\nwriteFileSync(${JSON.stringify(began(name))}, '')`,
+    )
+    return path
+  })
+  const module = JSON.stringify(join(import.meta.dirname, '../run-files.ts'))
+  const script = `import { runFiles } from ${module}
+await runFiles(${JSON.stringify(files)}, { jobs: 1, seconds: 60, onEnd: () => undefined }).catch((error) => console.log(error.message))`
+  const child = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: ['ignore', 'pipe', 'inherit'] })
+  let said = ''
+  child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text))
+  const closed = once(child, 'close')
+  await eventually(() => existsSync(began('first')))
+  child.kill('SIGINT')
+  await closed
+  t.equal(said, 'the tests were stopped by SIGINT\n')
+  t.notOk(existsSync(began('second')))
+})
