@@ -9,12 +9,8 @@ import { join } from 'node:path'
 import type { ClusterId } from '../model/ids.ts'
 import { RefusedError } from '../protocol/broker-api.ts'
 import { createKey, keyFromPem, keyToPem } from '../protocol/identity/keys.ts'
-import {
-  certificateToPem,
-  certificatesFromPem,
-  fingerprint,
-  readCertificate,
-} from '../protocol/identity/read-certificate.ts'
+import { certificateToPem, certificatesFromPem, fingerprint } from '../protocol/identity/pem.ts'
+import { readCertificate } from '../protocol/identity/read-certificate.ts'
 import {
   CsrError,
   type Identity,

@@ -3,7 +3,7 @@ import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE }
 import { isDnsLabel } from '../model/ids.ts'
 import { addressBits, overlaps, parsePrefix } from '../model/ip.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../protocol/broker-address.ts'
-import { MEMBER_VALIDITY_MS } from '../protocol/identity/x509.ts'
+import { MEMBER_VALIDITY_MS } from '../protocol/identity/certificate-terms.ts'
 import { UserError } from '../runtime/user-error.ts'
 
 export interface BrokerConfig {

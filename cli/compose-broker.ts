@@ -1,15 +1,8 @@
 /** Puts the broker together; one of the few places where the command line knows a component. */
-import { type BrokerStore, openBrokerStore } from '../broker/broker-store.ts'
 import { DEFAULT_BROKER_CONFIG } from '../broker/config.ts'
-import { StateError } from '../broker/log/record-log.ts'
 import { runBroker } from '../broker/main.ts'
-import { SystemClock } from '../reconcile/clock.ts'
-import type { LogThreshold } from '../runtime/pino-logger.ts'
-import { UserError } from '../runtime/user-error.ts'
+import type { LogThreshold } from '../runtime/logger.ts'
 import { withProcess } from './compose-process.ts'
-
-export type { BrokerStore, TokenInit, TokenSummary } from '../broker/broker-store.ts'
-export type { EvictInit, Eviction, MemberSummary } from '../broker/member-list.ts'
 
 export interface BrokerProcessInit {
   readonly state: string
@@ -37,17 +30,4 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
   await withProcess({ name: 'broker', ...init }, (deps, started) =>
     runBroker({ ...deps, onListening: started }, config, signal),
   )
-}
-
-/** Opens the broker's database, beside a running broker or not. Throws when no broker has ever started on this state. */
-export async function withBrokerStore<T>(state: string, work: (store: BrokerStore) => Promise<T> | T): Promise<T> {
-  const store = await openBrokerStore(state, new SystemClock()).catch((cause: unknown) => {
-    if (!(cause instanceof StateError) || cause.code !== 'Absent') throw cause
-    throw new UserError(cause.message, { hint: 'for a broker on a cluster: --context NAME', cause })
-  })
-  try {
-    return await work(store)
-  } finally {
-    await store.close()
-  }
 }

@@ -5,6 +5,9 @@ import type { Clock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { OpenSite } from './site.ts'
 
+export const COMPONENTS = ['agent', 'gateway', 'routeagent', 'dns'] as const
+export type ComponentName = (typeof COMPONENTS)[number]
+
 /** What this cluster is in its clusterset. */
 export interface Standing {
   readonly cluster: ClusterId

@@ -5,18 +5,15 @@
 import type { SiteConfig } from '../cluster/files/site-file.ts'
 import { folderIdentity } from '../protocol/identity/identity-store.ts'
 import { SystemClock } from '../reconcile/clock.ts'
+import type { LogThreshold } from '../runtime/logger.ts'
 import type { Metrics } from '../runtime/metrics.ts'
-import type { LogThreshold } from '../runtime/pino-logger.ts'
 import { createMetrics } from '../runtime/prometheus-metrics.ts'
 import type { StatusBoard } from '../runtime/status-board.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { withProcess } from './compose-process.ts'
-import type { ComponentModule, SiteRun, Standing } from './compose-run.ts'
+import type { ComponentModule, ComponentName, SiteRun, Standing } from './compose-run.ts'
 import { standingByIdentity, standingByMembership } from './site-standing.ts'
 import type { OpenSite } from './site.ts'
-
-export const COMPONENTS = ['agent', 'gateway', 'routeagent', 'dns'] as const
-export type ComponentName = (typeof COMPONENTS)[number]
 
 export interface RunSiteInit {
   readonly node: string

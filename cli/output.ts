@@ -1,5 +1,4 @@
 /** Where commands write: answers to stdout, remarks to stderr; a table for people or JSON/YAML for programs. */
-import { formatYaml } from '../cluster/yaml.ts'
 import { type Column, renderTable } from './render-table.ts'
 
 export const OUTPUT_FORMATS = ['table', 'json', 'yaml'] as const
@@ -16,18 +15,18 @@ export const processOutput: Output = {
 }
 
 /** JSON and YAML carry whole objects under `items`; the table shows what people look for. */
-export function printItems<T>(
+export async function printItems<T>(
   output: Output,
   format: OutputFormat,
   items: readonly T[],
   columns: readonly Column<T>[],
-): void {
+): Promise<void> {
   switch (format) {
     case 'json':
       output.answer(`${JSON.stringify({ items }, undefined, 2)}\n`)
       return
     case 'yaml':
-      output.answer(formatYaml({ items }))
+      output.answer(await yamlOf({ items }))
       return
     case 'table':
       if (items.length === 0) output.remark('none\n')
@@ -35,7 +34,13 @@ export function printItems<T>(
   }
 }
 
-export function printOne(output: Output, format: OutputFormat, value: object, text: string): void {
+export async function printOne(output: Output, format: OutputFormat, value: object, text: string): Promise<void> {
   if (format === 'table') output.answer(text)
-  else output.answer(format === 'json' ? `${JSON.stringify(value, undefined, 2)}\n` : formatYaml(value))
+  else output.answer(format === 'json' ? `${JSON.stringify(value, undefined, 2)}\n` : await yamlOf(value))
+}
+
+/** Few ask for it, and the package is a large one. */
+async function yamlOf(value: object): Promise<string> {
+  const { formatYaml } = await import('../cluster/yaml.ts')
+  return formatYaml(value)
 }

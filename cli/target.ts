@@ -2,7 +2,7 @@
 import { type Command, Option } from 'commander'
 import { SystemClock } from '../reconcile/clock.ts'
 import { siteOption } from './context.ts'
-import { type OpenSite, type OpenSiteInit, withSite } from './site.ts'
+import type { OpenSite, OpenSiteInit } from './site.ts'
 
 export interface TargetOptions {
   readonly site: string
@@ -51,14 +51,20 @@ export function targetFlags({ kubeconfig, context }: KubeTarget): string {
   return flags.length === 0 ? '--context NAME' : flags.join(' ')
 }
 
-/** Opens what the options name, works, closes. Throws what the site file, the kubeconfig or the cluster have to say. */
+/**
+ * Opens what the options name, works, closes. Only the driver that is meant is loaded. Throws what the site file, the
+ * kubeconfig or the cluster have to say.
+ */
 export async function withTarget<T>(
   options: TargetOptions,
   init: OpenSiteInit,
   work: (site: OpenSite) => Promise<T>,
 ): Promise<T> {
   const target = kubeTarget(options)
-  if (target === undefined) return withSite(options.site, init, work)
+  if (target === undefined) {
+    const { withSite } = await import('./site.ts')
+    return withSite(options.site, init, work)
+  }
   const { withInstalledSite } = await import('./kube/installed-site.ts')
   return withInstalledSite(target, new SystemClock(), init, work)
 }

@@ -2,10 +2,11 @@
  * /healthz, /readyz, /metrics and /debug/plan of one process. Plain HTTP, read only; on loopback unless told
  * otherwise, because plans name addresses and peers.
  */
-import { type IncomingMessage, type Server, type ServerResponse, createServer } from 'node:http'
+import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
 import { type HostPort, formatHostPort, parseHostPort } from './host-port.ts'
 import type { Metrics } from './metrics.ts'
+import { createServer } from './node-http.ts'
 import type { StatusBoard } from './status-board.ts'
 import { UserError } from './user-error.ts'
 

@@ -1,5 +1,8 @@
 /** What components log with. JSON lines on stderr through pino; a capturing one for tests. pino is imported here only. */
 
+export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
+export type LogThreshold = (typeof LOG_LEVELS)[number]
+
 export type LogFields = Readonly<Record<string, unknown>>
 
 export interface Logger {

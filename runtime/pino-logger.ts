@@ -1,10 +1,7 @@
 /** The Logger of running processes: JSON lines, one write each, so that a crash loses nothing. */
 import { type Logger as Pino, destination, pino, stdTimeFunctions } from 'pino'
-import type { LogFields, Logger } from './logger.ts'
+import type { LogFields, LogThreshold, Logger } from './logger.ts'
 import { redact } from './redaction.ts'
-
-export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
-export type LogThreshold = (typeof LOG_LEVELS)[number]
 
 /** Where lines go; a WriteStream or a test's array. */
 export interface LogSink {

@@ -4,7 +4,7 @@ import { parseDnsLabel } from '../../model/ids.ts'
 import { parsePrefix } from '../../model/ip.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-address.ts'
 import { parseHostPort } from '../../runtime/host-port.ts'
-import type { LogThreshold } from '../../runtime/pino-logger.ts'
+import type { LogThreshold } from '../../runtime/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import {
   type CommandContext,

@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { type CommandContext, outputOption, parsed, stateOption, subcommand } from '../context.ts'
-import type { MemberSummary } from '../compose-broker.ts'
+import type { MemberSummary } from '../compose-broker-store.ts'
 import type { Members } from '../kube/pod-members.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, kubeTarget } from '../target.ts'
@@ -28,7 +28,7 @@ function addList(cluster: Command, context: CommandContext): void {
     .action(async (options: CommonOptions & { readonly all: boolean }) => {
       const rows = await withMembers(options, context, (members) => members.members())
       const shown = rows.filter(({ state }) => options.all || state === 'in contact' || state === 'silent')
-      printItems(output, options.output, shown, [
+      await printItems(output, options.output, shown, [
         { title: 'CLUSTER', cell: (row) => row.id },
         { title: 'STATE', cell: (row) => row.state },
         { title: 'SINCE', cell: (row) => new Date(row.sinceMs).toISOString() },
@@ -66,7 +66,7 @@ function addEvict(cluster: Command, context: CommandContext): void {
       const said = repeated
         ? `cluster ${id} was evicted before, at ${evicted}: nothing was done\n`
         : `cluster ${id} evicted: its records are withdrawn, its certificate is refused\n`
-      printOne(output, options.output, { id, evicted, repeated }, said)
+      await printOne(output, options.output, { id, evicted, repeated }, said)
       if (!repeated)
         output.remark(
           'to take it back: make a token here (sealane token create), then run sealane join there; ' +
@@ -86,6 +86,6 @@ async function withMembers<T>(
     const { withPodMembers } = await import('../kube/pod-members.ts')
     return withPodMembers(target, context, work)
   }
-  const composed = await import('../compose-broker.ts')
-  return composed.withBrokerStore(options.state, work)
+  const { withBrokerStore } = await import('../compose-broker-store.ts')
+  return withBrokerStore(options.state, work)
 }

@@ -5,7 +5,6 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { type CommandContext, parsed, subcommand } from '../context.ts'
 import { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from '../kube/join-options.ts'
 import { type TokenOptions, readTokenText } from '../read-token.ts'
-import { withSite } from '../site.ts'
 import { type KubeTarget, type TargetOptions, addTargetOptions, kubeTarget } from '../target.ts'
 
 interface JoinOptions extends TokenOptions, TargetOptions, JoinKubeOptions {
@@ -32,6 +31,7 @@ export function addJoinCommand(program: Command, { signal, output }: CommandCont
       if (target !== undefined) return joinKube(target, options, { signal, output })
       refuseKubeOptions(command)
       const token = await readTokenText(options, { env: process.env, stdin: process.stdin, signal })
+      const { withSite } = await import('../site.ts')
       await withSite(options.site, { signal, output }, async (site) => {
         const { joinClusterset } = await import('../join.ts')
         const joined = await joinClusterset(site, {

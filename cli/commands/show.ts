@@ -128,7 +128,7 @@ function addView<T>(show: Command, { signal, output }: CommandContext, name: str
     .addOption(outputOption())
     .action(async (options: TargetOptions & { output: OutputFormat }) => {
       await withTarget(options, { signal, output, wantsAll: true }, async ({ cluster }) => {
-        printItems(output, options.output, await view.items(cluster, signal), view.columns)
+        await printItems(output, options.output, await view.items(cluster, signal), view.columns)
       })
     })
 }

@@ -63,7 +63,7 @@ function addCreate(token: Command, context: CommandContext): void {
       const value = { id: made.id, token: made.text, expires }
       output.remark(`token ${made.id}, ${uses === 1 ? 'for one join' : `for ${uses} joins`}, until ${expires}\n`)
       const where = kubeTarget(options) === undefined ? '--site site.yaml' : '--context CONTEXT'
-      printOne(output, format, value, `sealane join ${where} --token ${value.token}\n`)
+      await printOne(output, format, value, `sealane join ${where} --token ${value.token}\n`)
     })
 }
 
@@ -78,7 +78,7 @@ function addList(token: Command, context: CommandContext): void {
     .action(async (options: CommonOptions) => {
       const format = options.output
       const rows = await withTokens(options, context, (tokens) => tokens.list())
-      printItems(output, format, rows, [
+      await printItems(output, format, rows, [
         { title: 'ID', cell: (row) => row.id },
         { title: 'STATE', cell: (row) => row.state },
         { title: 'USES LEFT', cell: (row) => String(row.usesLeft), align: 'right' },
@@ -117,8 +117,8 @@ async function withTokens<T>(
     const { withPodTokens } = await import('../kube/pod-tokens.ts')
     return withPodTokens(target, context, work)
   }
-  const composed = await import('../compose-broker.ts')
-  return composed.withBrokerStore(options.state, work)
+  const { withBrokerStore } = await import('../compose-broker-store.ts')
+  return withBrokerStore(options.state, work)
 }
 
 function parseUses(text: string): number {

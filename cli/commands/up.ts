@@ -1,10 +1,9 @@
 /** `sealane up`: runs the parts of a site, together in one process or one by one. */
 import type { Command } from 'commander'
-import type { SiteConfig } from '../../cluster/files/site-file.ts'
 import { InvalidNameError, isDnsSubdomain } from '../../model/ids.ts'
-import { type LogThreshold, createLogger } from '../../runtime/pino-logger.ts'
+import type { LogThreshold } from '../../runtime/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import { COMPONENTS, type ComponentName, printPlans, processMetrics, runSite } from '../compose-site.ts'
+import { COMPONENTS, type ComponentName } from '../compose-run.ts'
 import {
   type CommandContext,
   collect,
@@ -15,7 +14,6 @@ import {
   statusListenOption,
   subcommand,
 } from '../context.ts'
-import { withSite } from '../site.ts'
 
 interface UpOptions {
   readonly site: string
@@ -26,7 +24,7 @@ interface UpOptions {
   readonly logLevel: LogThreshold
 }
 
-export function addUpCommand(program: Command, { signal, output }: CommandContext): void {
+export function addUpCommand(program: Command, context: CommandContext): void {
   subcommand(
     program,
     'up',
@@ -43,15 +41,9 @@ export function addUpCommand(program: Command, { signal, output }: CommandContex
     .addOption(statusListenOption('where /readyz, /metrics and /debug/plan are', '127.0.0.1:9471'))
     .option('--dry-run', 'print the nft, ip and wg text that would be applied, and end', false)
     .addOption(logLevelOption())
-    .action(async (options: UpOptions) => {
-      const logger = options.dryRun ? undefined : createLogger('site', options.logLevel)
-      const { component: components, node, dryRun } = options
-      const metrics = dryRun ? undefined : (config: SiteConfig) => processMetrics(config, { node, components })
-      await withSite(options.site, { signal, output, logger, serves: true, components, metrics }, async (site) => {
-        const run = { ...options, components, signal }
-        if (dryRun) output.answer(await printPlans(site, run))
-        else await runSite(site, run)
-      })
+    .action(async ({ component: components, ...options }: UpOptions) => {
+      const { upSite } = await import('../up.ts')
+      await upSite({ ...options, components }, context)
     })
 }
 

@@ -6,8 +6,8 @@ import { type OutputFormat, printOne } from '../output.ts'
 export function addVersionCommand(program: Command, { output }: CommandContext): void {
   subcommand(program, 'version', 'Prints the versions of Sealane and of its Node.', 'sealane version -o json')
     .addOption(outputOption())
-    .action(({ output: format }: { output: OutputFormat }) => {
+    .action(async ({ output: format }: { output: OutputFormat }) => {
       const version = { sealane: sealaneVersion(), node: process.versions.node }
-      printOne(output, format, version, `sealane ${version.sealane} (node ${version.node})\n`)
+      await printOne(output, format, version, `sealane ${version.sealane} (node ${version.node})\n`)
     })
 }

@@ -1,7 +1,8 @@
 /** Requests over HTTP/1.1, and the shape of requests and answers for both ways. */
-import { type Agent, type IncomingMessage, request as requestHttp } from 'node:http'
+import type { Agent, IncomingMessage } from 'node:http'
 import { request as requestHttps } from 'node:https'
 import type { Readable } from 'node:stream'
+import { request as requestHttp } from '../../runtime/node-http.ts'
 import type { RequestHeaders } from './server-access.ts'
 
 export interface Exchange {

@@ -2,11 +2,12 @@
  * The way to the API server: one HTTP/2 connection for everything where the server speaks it, with pings that notice
  * a silent peer; else HTTP/1.1 with a bounded pool. Which one is settled by TLS (ALPN) at the first connection.
  */
-import { Agent as HttpAgent } from 'node:http'
+import type { Agent } from 'node:http'
 import { Agent as HttpsAgent } from 'node:https'
 import { isIP } from 'node:net'
 import { type TLSSocket, connect as connectTls } from 'node:tls'
 import type { Clock } from '../../reconcile/clock.ts'
+import { Agent as HttpAgent } from '../../runtime/node-http.ts'
 import { LoginError } from './kube-error.ts'
 import { type Answer, type Exchange, PlainRequests } from './plain-requests.ts'
 import { PingedSession } from './pinged-session.ts'
@@ -120,7 +121,7 @@ export class ServerConnection {
     return this.#plain
   }
 
-  #makeAgent(credentials: Credentials): HttpAgent {
+  #makeAgent(credentials: Credentials): Agent {
     const options = { keepAlive: true, keepAliveMsecs: KEEP_ALIVE_MS, maxSockets: MAX_SOCKETS, timeout: 0 }
     if (this.#deps.access.server.protocol === 'http:') return new HttpAgent(options)
     return new HttpsAgent({ ...options, ...tlsOptions(this.#deps.access.server, credentials) })

@@ -11,7 +11,7 @@ import { parseClusterId } from '../../model/ids.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import { formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
 import { keyFromPem, keyToPem } from './keys.ts'
-import { certificateToPem, certificatesFromPem } from './read-certificate.ts'
+import { certificateToPem, certificatesFromPem } from './pem.ts'
 
 export interface MemberIdentity {
   readonly cluster: ClusterId

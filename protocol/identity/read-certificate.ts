@@ -1,6 +1,5 @@
 /** What a certificate says. Reading is not trusting: whether the CA signed it, TLS has checked (or not). */
 import './reflect-metadata.ts'
-import { createHash, X509Certificate as NodeCertificate } from 'node:crypto'
 import * as x509 from '@peculiar/x509'
 import { isDnsLabel, isDnsSubdomain, type ClusterId } from '../../model/ids.ts'
 
@@ -34,32 +33,6 @@ export function readCertificate(der: Uint8Array): CertificateFacts {
     dnsNames: names.filter((name) => name.type === 'dns').map((name) => name.value),
     ...identityOf(names.filter((name) => name.type === 'url').map((name) => name.value)),
   }
-}
-
-/** SHA-256 of the DER form, 64 hex digits: the pin in a join token. */
-export function fingerprint(der: Uint8Array): string {
-  return createHash('sha256').update(der).digest('hex')
-}
-
-export function certificateToPem(der: Uint8Array): string {
-  const lines =
-    Buffer.from(der)
-      .toString('base64')
-      .match(/.{1,64}/g) ?? []
-  return `-----BEGIN CERTIFICATE-----\n${lines.join('\n')}\n-----END CERTIFICATE-----\n`
-}
-
-/** Every certificate in the text, as DER. Throws an Error when there is none or one is broken. */
-export function certificatesFromPem(pem: string): Uint8Array[] {
-  const blocks = pem.match(/-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----/g) ?? []
-  if (blocks.length === 0) throw new Error('no certificate in PEM form')
-  return blocks.map((block) => {
-    try {
-      return new Uint8Array(new NodeCertificate(block).raw)
-    } catch {
-      throw new Error('a certificate in PEM form is broken')
-    }
-  })
 }
 
 function parse(der: Uint8Array): x509.X509Certificate {

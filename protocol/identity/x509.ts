@@ -10,14 +10,14 @@ import { type KeyObject, createPublicKey, randomBytes, type webcrypto } from 'no
 import { isIP } from 'node:net'
 import * as x509 from '@peculiar/x509'
 import { type ClusterId, InvalidNameError, isDnsSubdomain } from '../../model/ids.ts'
+import {
+  BACKDATE_MS,
+  CA_VALIDITY_MS,
+  MEMBER_VALIDITY_MS,
+  SERVER_NAME,
+  SERVER_VALIDITY_MS,
+} from './certificate-terms.ts'
 import { KEY_ALGORITHM } from './keys.ts'
-
-export const SERVER_NAME = 'broker.sealane.internal'
-export const MEMBER_VALIDITY_MS = 24 * 3600_000
-export const CA_VALIDITY_MS = 10 * 365 * 24 * 3600_000
-export const SERVER_VALIDITY_MS = 90 * 24 * 3600_000
-/** Certificates begin a little in the past: clocks differ. */
-export const BACKDATE_MS = 5 * 60_000
 
 const SIGNING = { name: 'ECDSA', hash: 'SHA-256' }
 

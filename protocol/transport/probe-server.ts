@@ -8,8 +8,9 @@ import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
 import { type BrokerAddress, formatBrokerAddress } from '../broker-address.ts'
 import { BrokerUnreachableError, CertificateError } from '../broker-client.ts'
-import { type CertificateFacts, certificateToPem, fingerprint, readCertificate } from '../identity/read-certificate.ts'
-import { SERVER_NAME } from '../identity/x509.ts'
+import { SERVER_NAME } from '../identity/certificate-terms.ts'
+import { certificateToPem, fingerprint } from '../identity/pem.ts'
+import { type CertificateFacts, readCertificate } from '../identity/read-certificate.ts'
 
 export interface ProbeInit {
   readonly address: BrokerAddress

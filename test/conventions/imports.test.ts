@@ -107,3 +107,16 @@ t.test('time and chance come from the injected clock', async (t) => {
     }
   }
 })
+
+/** These ways past `import` are not seen above. */
+const PAST_IMPORT: Readonly<Record<string, readonly string[]>> = {
+  createRequire: ['runtime/prometheus-metrics.ts'],
+  getBuiltinModule: ['runtime/node-http.ts'],
+}
+
+t.test('what is loaded without an import is loaded in one place', async (t) => {
+  for (const [way, places] of Object.entries(PAST_IMPORT)) {
+    const found = files.filter(({ text }) => text.includes(`${way}(`)).map(({ path }) => path)
+    t.same(found.sort(), [...places].sort(), way)
+  }
+})

@@ -1,0 +1,75 @@
+/** A start costs what it loads: each command and each part loads the packages that it needs, and no others. */
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import t from 'tap'
+
+const ROOT = join(import.meta.dirname, '../..')
+
+/** Loads the modules one after another; prints the packages that came along, and Node's own fetch where it did. */
+const SCRIPT = `
+import { registerHooks } from 'node:module'
+const loaded = new Set()
+registerHooks({
+  load(url, context, next) {
+    const name = /.*node_modules\\/((?:@[^/]+\\/)?[^/]+)/.exec(url)?.[1]
+    if (name !== undefined) loaded.add(name)
+    return next(url, context)
+  },
+})
+for (const module of process.argv.slice(1)) await import(module)
+if (process.moduleLoadList.some((name) => name.includes('undici/undici'))) loaded.add('undici')
+console.log(JSON.stringify([...loaded].sort()))
+`
+
+async function packagesOf(...modules: readonly string[]): Promise<string[]> {
+  const files = modules.map((module) => join(ROOT, 'cli', module))
+  // The test runner adds itself to every Node that is started.
+  const env = { PATH: process.env['PATH'], NODE_OPTIONS: '' }
+  const args = ['--input-type=module', '-e', SCRIPT, '--', ...files]
+  const { stdout } = await promisify(execFile)(process.execPath, args, { env })
+  return JSON.parse(stdout) as string[]
+}
+
+t.test('the tree of commands', async (t) => {
+  t.same(await packagesOf('program.ts'), ['commander', 'ipaddr.js'])
+})
+
+t.test('tokens and members are read without a server', async (t) => {
+  t.same(await packagesOf('program.ts', 'compose-broker-store.ts'), ['commander', 'ipaddr.js'])
+})
+
+t.test('a site', async (t) => {
+  t.same(await packagesOf('program.ts', 'site.ts', 'export.ts'), ['commander', 'ipaddr.js', 'yaml', 'zod'])
+})
+
+/** What a part must work without: the wire, certificates, an API server; and what is large and of no use to anybody. */
+const NOT_OF_A_NODE = ['@grpc/grpc-js', '@kubernetes/client-node', '@peculiar/x509', 'ws']
+const OF_NOBODY = ['@opentelemetry/api', 'undici']
+
+const WITHOUT: Readonly<Record<string, readonly string[]>> = {
+  'compose-agent.ts': ['@kubernetes/client-node', 'dns2', 'netlink', 'ws'],
+  'compose-dns.ts': [...NOT_OF_A_NODE, 'netlink'],
+  'compose-gateway.ts': [...NOT_OF_A_NODE, 'dns2'],
+  'compose-routeagent.ts': [...NOT_OF_A_NODE, 'dns2'],
+}
+
+t.test("a cluster: the driver brings neither Node's fetch nor a server", async (t) => {
+  const loaded = await packagesOf('kube-site.ts')
+  t.ok(loaded.includes('@kubernetes/client-node'), 'the packages are seen')
+  t.same(
+    loaded.filter((name) => [...OF_NOBODY, '@grpc/grpc-js', 'netlink'].includes(name)),
+    [],
+  )
+})
+
+for (const [module, others] of Object.entries(WITHOUT)) {
+  t.test(`sealane up: ${module}`, async (t) => {
+    const loaded = await packagesOf('program.ts', 'up.ts', module)
+    t.ok(loaded.includes('pino'), 'the packages are seen')
+    t.same(
+      loaded.filter((name) => [...others, ...OF_NOBODY].includes(name)),
+      [],
+    )
+  })
+}
