@@ -108,6 +108,7 @@ async function wireSite(
 ): Promise<void> {
   const { pods } = init
   const ip = (ns: Netns, text: string): Promise<string> => ns.exec('ip', text.split(' '))
+  if (init.pods6 !== undefined) await Promise.all([gateway, pod, far].map(withoutDad))
   const port = `to-${init.cluster.spec.id}`
   await ip(gateway, `link add uplink type veth peer name ${port} netns ${internet.name}`)
   await ip(internet, `address add ${init.router}/24 dev ${port}`)
@@ -136,7 +137,14 @@ async function wireSite(
   if (init.pods6 !== undefined) await wirePods6(init.pods6, { gateway, pod, far })
 }
 
-/** No duplicate address detection: it takes a second, and nobody else is there. */
+/**
+ * No duplicate address detection on devices that come from now on: it takes up to two seconds, in which the kernel asks
+ * for no neighbour on behalf of others (it asks from the link-local address), and nobody else is there.
+ */
+async function withoutDad(ns: Netns): Promise<void> {
+  await ns.exec('sysctl', ['-qw', 'net.ipv6.conf.default.accept_dad=0'])
+}
+
 async function wirePods6(
   pods6: string,
   { gateway, pod, far }: { gateway: Netns; pod: Netns; far: Netns },
@@ -146,8 +154,8 @@ async function wirePods6(
     [pod, 0, 'br-pods'],
     [far, 1, 'sealane-vx'],
   ] as const) {
-    await ip(gateway, `address add ${pods6}:${subnet}::1/64 dev ${device} nodad`)
-    await ip(ns, `address add ${pods6}:${subnet}::5/64 dev eth0 nodad`)
+    await ip(gateway, `address add ${pods6}:${subnet}::1/64 dev ${device}`)
+    await ip(ns, `address add ${pods6}:${subnet}::5/64 dev eth0`)
     await ip(ns, `route add default via ${pods6}:${subnet}::1`)
   }
 }
