@@ -4,13 +4,14 @@ import { requirePackages } from '../scripts/install-system-packages.ts'
 import { PARIS_NODES, kernelDump, leaves, lifeChecks } from './checks/life.ts'
 import { serviceChecks } from './checks/services.ts'
 import { trafficChecks } from './checks/traffic.ts'
-import type { Check, World } from './checks/world.ts'
+import { type Check, type World, servicesAreKnown } from './checks/world.ts'
 import { keepText } from './keep.ts'
 import { Lab } from './lab.ts'
 import { startPrograms } from './programs.ts'
 import { type Report, jsonReport, personReport } from './report.ts'
 import { Sites, siteProcesses } from './sites.ts'
 import { buildTopology, siteRows } from './topology.ts'
+import { until } from './until.ts'
 
 const PREFIX = 'sealane-demo'
 
@@ -86,6 +87,7 @@ async function story(lab: Lab, options: Options, report: Report): Promise<void> 
   await Promise.all(processes.map(({ process }) => sites.ready(process)))
   await sites.lanesUp(rows.map(({ name }) => name))
   report.step('all lanes are up')
+  await until('the services to be known in tokyo and paris', 20_000, () => servicesAreKnown(world))
   const checks = [...serviceChecks, ...trafficChecks, ...lifeChecks, ...(options.keep ? [] : [leaves(before)])]
   for (const check of checks) await runCheck(world, check, report)
 }

@@ -62,8 +62,19 @@ export async function digShort(world: World, from: string, type: string, name: s
 
 /** NOERROR, NXDOMAIN, SERVFAIL … */
 export async function digStatus(world: World, from: string, name: string): Promise<string> {
-  const text = await world.lab.exec(from, 'dig', ['+tries=1', '+time=2', 'A', name])
+  const text = await world.lab.exec(from, 'dig', ['+tries=1', '+time=1', 'A', name])
   return /status: (\w+)/.exec(text.stdout)?.[1] ?? 'no answer'
+}
+
+/** True once the services of milano and paris have come to where the checks call from; until then what is missing. */
+export async function servicesAreKnown(world: World): Promise<true | string> {
+  for (const client of ['tokyo-client-1', 'paris-client-0']) {
+    for (const name of [WEB, `db-0.milano.${DB}`, `db-1.milano.${DB}`, `db-0.paris.${DB}`]) {
+      const status = await digStatus(world, client, name)
+      if (status !== 'NOERROR') return `${client}: ${name}: ${status}`
+    }
+  }
+  return true
 }
 
 export function expectEqual(what: string, got: unknown, want: unknown): void {
