@@ -1,9 +1,6 @@
 /** The whole broker: its own process' script, real TLS and gRPC on loopback. */
 import { chmodSync, mkdirSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { type IncomingHttpHeaders, connect as connectHttp2 } from 'node:http2'
-import { createServer } from 'node:net'
-import type { AddressInfo } from 'node:net'
-import { once } from 'node:events'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
@@ -28,19 +25,11 @@ import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { eventually } from '../support/eventually.ts'
 import { failure, messageOf } from '../support/failure.ts'
+import { freePort } from '../support/free-port.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { aSlice, anExport, facts } from './support/harness.ts'
 
 const clock = new SystemClock()
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1')
-  await once(server, 'listening')
-  const { port } = server.address() as AddressInfo
-  server.close()
-  await once(server, 'close')
-  return port
-}
 
 function config(stateDir: string, port: number, change: Partial<BrokerConfig> = {}): BrokerConfig {
   const at = `127.0.0.1:${port}`
@@ -153,7 +142,7 @@ t.test('two members over TLS, through a restart of the broker', async (t) => {
   milano.publish.setDesired(desired(anExport('web'), aSlice('web', '10.42.1.7'), anExport('db')))
   await eventually(has('milano/ServiceExport/shop/db'), { deadlineMs: 10_000 })
   t.ok(paris.replica.revision > revision)
-  t.match(second.logger.messages('warn'), [])
+  t.same(second.logger.messages('warn'), [])
 
   await milano.client.leave(AbortSignal.timeout(5000))
   await eventually(() => [...paris.replica.records.keys()].join() === 'paris/Cluster//paris')

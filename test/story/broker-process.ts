@@ -2,9 +2,9 @@
 import { once } from 'node:events'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { freePort } from '../cli/loopback-broker.ts'
 import { runCli, spawnServing } from '../cli/run-cli.ts'
 import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 export class BrokerProcess {

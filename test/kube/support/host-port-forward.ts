@@ -1,8 +1,8 @@
 /** A port on this host's loopback that leads to an address inside a network namespace. */
 import { existsSync } from 'node:fs'
-import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { eventually } from '../../support/eventually.ts'
+import { freePort } from '../../support/free-port.ts'
 import { makeProgram } from './program.ts'
 
 export interface HostPortForward {
@@ -17,18 +17,6 @@ export interface HostPortForwardInit {
   readonly netns: string
   readonly address: string
   readonly port: number
-}
-
-/** A port that nobody uses now. */
-export async function freePort(address = '127.0.0.1'): Promise<number> {
-  const server = createServer()
-  await new Promise<void>((resolve, reject) => {
-    server.once('error', reject)
-    server.listen(0, address, resolve)
-  })
-  const { port } = server.address() as AddressInfo
-  await new Promise((resolve) => server.close(resolve))
-  return port
 }
 
 /** Two socat processes with a socket between them: files are the same on both sides of a network namespace. */
