@@ -67,6 +67,8 @@ t.test('a site behind NAT', { skip, timeout: 120_000 }, async (t) => {
           'Destination Host Unreachable',
           'and callers are told at once',
         )
+        // Else the other end may find out only after both were seen up.
+        await eventually(() => right.stateOf('milano') === 'down', { deadlineMs: 10_000, say: 'down at both ends' })
         await internet.exec('ip', ['link', 'set', 'to-tokyo', 'up'])
         await untilUp(left, 'tokyo')
         await untilUp(right, 'milano')

@@ -41,7 +41,7 @@ t.test('what an evil gateway cannot reach', { skip, timeout: 60_000 }, async (t)
     })
     const evil = (to: string, from: string): Promise<string> =>
       pings(paris.site.gateway, to, '-I', from, '-W', '1', '-i', '0.2')
-    t.match(await evil('244.0.0.5', OWN), '1 received', 'a pod by its global address: that is what lanes are for')
+    t.match(await pings(paris.site.gateway, '244.0.0.5', '-I', OWN), '1 received', 'a pod: what lanes are for')
     for (const [what, address] of FORBIDDEN) {
       const before = await dropped(milano, NOT_FOR_US)
       t.match(await evil(address, OWN), '0 received', what)

@@ -154,6 +154,10 @@ async function twoDevices(t: Test, story: 'right key' | 'wrong key'): Promise<vo
       type: 'unicast',
       nextHops: [{ device: name }],
     })
+    // A device of user space opens its socket in its own time; a first call to a closed port is made again after 5 s.
+    const listens = (list: string): boolean => list.includes(':4500 ')
+    await eventually(() => listens(execFileSync('ss', ['-Huln'], { encoding: 'utf8' })), { say: 'the near socket' })
+    await eventually(async () => listens(await ns.exec('ss', ['-Huln'])), { say: 'the far socket' })
     const ping = spawnSync('ping', ['-n', '-c', '5', '-i', '0.2', '-W', '2', '246.0.0.2'], { encoding: 'utf8' })
     const peer = async () => (await wireguard.read(name))?.peers[0]
     if (story === 'right key') {

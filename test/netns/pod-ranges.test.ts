@@ -136,6 +136,8 @@ t.test('nodes whose pods stand in no Node', { skip, timeout: 90_000 * SLOWNESS }
     const up = (process: NodeProcess): boolean =>
       JSON.stringify(process.get('Gateway', 'gw') ?? '').includes('"state":"up"')
     await eventually(() => up(gwProcess) && up(parisProcess), { deadlineMs: 30_000, say: `lane up: ${say()}` })
+    const toldAll = (): boolean => rangesOf(gwProcess, 'gw').length > 0 && rangesOf(workerProcess, 'worker').length > 0
+    await eventually(toldAll, { deadlineMs: 30_000, say: `ranges told: ${say()}` })
     t.strictSame(rangesOf(gwProcess, 'gw'), ['10.42.5.0/26'])
     t.strictSame(rangesOf(workerProcess, 'worker'), ['10.42.6.0/26'])
     const answers = (from: Netns, to: string, want: string, say: string): Promise<unknown> =>

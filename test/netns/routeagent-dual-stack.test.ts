@@ -9,6 +9,7 @@ import { breakAndRepair } from '../routeagent/support/break-and-repair.ts'
 import {
   type Site,
   TALKER,
+  balancedTo,
   buildBridge,
   buildGatewayNode,
   here,
@@ -189,7 +190,7 @@ async function nearby(t: Test, site: Site, { fromPod }: Callers): Promise<void> 
   await settled6(site, /slot-2: fd53:ea1a:4e00::f500:7/)
   t.strictSame(backends(await fromPod('tcp', 60)), new Set([LOCAL, ...FAR]), 'pods here and there')
   site.api.put({ ...WEB, spec: { ...WEB.spec, internalTrafficPolicy: 'Local' } })
-  await settled6(site, /slot-0: fd53:ea1a:4e00::f500:7 . tcp . 80 fd00:10:42:1::6 /)
+  await balancedTo(site, VIP6, [LOCAL])
   t.strictSame(backends(await fromPod('tcp', 10)), new Set([LOCAL]), 'only the pod here')
   site.api.put(slice6('web', 'milano', ['fd00:10:42::9 on gw'], PORTS))
   await settled6(site, /none-here: fd53:ea1a:4e00::f500:7/)

@@ -1,5 +1,6 @@
 /** The whole gateway against fakes: what tests put in, and what they look at. */
 import { join } from 'node:path'
+import { setImmediate as turnOfTheLoop } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
 import { runLabelledGateway } from '../../../gateway/labelled-gateway.ts'
@@ -126,10 +127,11 @@ export class Stage {
     for (const object of objects) this.objects.put(object)
   }
 
-  /** Lets fake time pass until the check holds. */
+  /** Lets fake time pass until the check holds. It stands still while a round reads a file. */
   async until(check: () => boolean, say: string, stepMs = 20): Promise<void> {
     await eventually(
       async () => {
+        while (process.getActiveResourcesInfo().some((name) => name.startsWith('FSReq'))) await turnOfTheLoop()
         await this.clock.advance(stepMs)
         return check()
       },

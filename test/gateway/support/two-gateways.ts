@@ -34,16 +34,16 @@ export interface Running {
 }
 
 /** Runs a gateway in each of two sites, which do not know of each other yet. */
-export async function withTwo(
+export function withTwo<T>(
   t: Test,
   inits: readonly [SiteInit, SiteInit],
-  story: (left: Running, right: Running) => Promise<void>,
-): Promise<void> {
-  await withSites(inits, temporaryFolder(t), async (sites) => {
+  story: (left: Running, right: Running) => Promise<T>,
+): Promise<T> {
+  return withSites(inits, temporaryFolder(t), async (sites) => {
     const left: Running = { process: new GatewayProcess(sites[0]), site: sites[0] }
     const right: Running = { process: new GatewayProcess(sites[1]), site: sites[1] }
     try {
-      await story(left, right)
+      return await story(left, right)
     } finally {
       await Promise.all([left.process.stop(), right.process.stop()])
     }

@@ -135,6 +135,20 @@ export async function settled(site: Site, want: RegExp, family: 'ip' | 'ip6' = '
   await eventually(async () => want.test((await site.elements(family)).join(' ')), { say: String(want) })
 }
 
+/** Waits until calls to TCP port 80 of this clusterset IP (the family is its own) go to these backends and no others. */
+export async function balancedTo(site: Site, vip: string, want: readonly string[]): Promise<void> {
+  const isOurs = new RegExp(`^slot-\\d+: ${vip} . tcp . 80 (\\S+)`)
+  const sorted = [...want].sort().join()
+  await eventually(
+    async () => {
+      const elements = await site.elements(vip.includes(':') ? 'ip6' : 'ip')
+      const found = elements.map((element) => isOurs.exec(element)?.[1]).filter((address) => address !== undefined)
+      return [...new Set(found)].sort().join() === sorted
+    },
+    { say: `${vip} balanced to ${sorted}` },
+  )
+}
+
 /** Everything that a test may leave in this namespace. */
 export async function kernelDump(): Promise<string> {
   const parts = await Promise.all([
