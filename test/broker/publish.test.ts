@@ -88,10 +88,12 @@ t.test('a digest in very many parts costs no more than its entries', async (t) =
   const records = Array.from({ length: 20_000 }, (_, i) => anExport(`web-${i}`))
   await stream.send(declaration(records))
   const parts = records.map((record) => digest([record]))
-  const started = performance.now()
+  // Processor time: a pause of the machine is not what is measured.
+  const started = process.cpuUsage()
   for (const part of parts) await stream.send({ ...part, last: false } as typeof part)
   await stream.send(digest([]))
-  const ms = performance.now() - started
+  const { user, system } = process.cpuUsage(started)
+  const ms = (user + system) / 1000
   const needed = stream.replies.find((reply) => reply.t === 'need')
   t.equal(needed?.t === 'need' ? needed.keys.length : 0, records.length)
   t.ok(ms < 5000, `${Math.round(ms)} ms`)

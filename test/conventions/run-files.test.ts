@@ -57,7 +57,7 @@ async function runRows(t: Test): Promise<readonly FileSaid[]> {
     writeFileSync(path, source)
     return path
   })
-  return runFiles(files, { jobs: 4, seconds: 3, graceMs: 500, onEnd: () => undefined })
+  return runFiles(files, { jobs: 4, seconds: 3, graceMs: 3000, onEnd: () => undefined })
 }
 
 t.test('each end of a file is told for what it is', async (t) => {
@@ -97,7 +97,7 @@ await runFiles(${JSON.stringify(files)}, { jobs: 1, seconds: 60, onEnd: () => un
   let said = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text))
   const closed = once(child, 'close')
-  await eventually(() => existsSync(began('first')))
+  await eventually(() => existsSync(began('first')), { deadlineMs: 30_000 })
   child.kill('SIGINT')
   await closed
   t.equal(said, 'the tests were stopped by SIGINT\n')

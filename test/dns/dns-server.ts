@@ -6,7 +6,7 @@ import type { Test } from 'tap'
 import type { ClusterApi } from '../../cluster/cluster-api.ts'
 import { type DnsConfigInput, dnsConfig } from '../../dns/config.ts'
 import { runDns } from '../../dns/main.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
+import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
@@ -24,6 +24,7 @@ export async function startDns(
   t: Test,
   cluster: Pick<ClusterApi, 'cache'>,
   input: Partial<DnsConfigInput> = {},
+  clock: Clock = new SystemClock(),
 ): Promise<RunningDns> {
   const stopping = new AbortController()
   const logger = new CapturingLogger()
@@ -34,7 +35,7 @@ export async function startDns(
     onListening = resolve
   })
   const running = runDns(
-    { cluster, clock: new SystemClock(), logger, metrics, status, onListening },
+    { cluster, clock, logger, metrics, status, onListening },
     dnsConfig({ clusterId: 'west', listen: ['127.0.0.1:0'], ...input }),
     stopping.signal,
   )

@@ -6,6 +6,7 @@ import { eventually } from '../support/eventually.ts'
 import { Forwarder } from '../../dns/forwarder.ts'
 import { dnsConfig } from '../../dns/config.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { askTcp, askUdp, startDns } from './dns-server.ts'
 import { TYPE, decode, query, uint16s } from './wire.ts'
 import { workedExamples } from './zone-fixture.ts'
@@ -100,15 +101,24 @@ t.test('the next upstream is asked when one is silent or not there; then SERVFAI
   await once(closed, 'listening')
   const nobody = `127.0.0.1:${closed.address().port}`
   closed.close()
-  const both = await startDns(t, workedExamples(), {
+  const clock = new FakeClock()
+  const three = {
     upstreams: [nobody, silent.address, working.address],
     upstreamTimeoutMs: 100,
-  })
-  t.equal((await askUdp(both.port, query('a.example.'))).answers.length, 1)
+  }
+  const both = await startDns(t, workedExamples(), three, clock)
+  const first = askUdp(both.port, query('a.example.'))
+  await eventually(() => silent.seen.length === 1)
+  await clock.advance(100)
+  t.equal((await first).answers.length, 1)
   t.equal((await askUdp(both.port, query('b.example.'))).answers.length, 1)
   t.equal(silent.seen.length, 1, 'the one that answered is asked first from then on')
-  const none = await startDns(t, workedExamples(), { upstreams: [nobody, silent.address], upstreamTimeoutMs: 100 })
-  t.equal((await askUdp(none.port, query('c.example.'))).flags, 'qr rd ra SERVFAIL')
+  const two = { upstreams: [nobody, silent.address], upstreamTimeoutMs: 100 }
+  const none = await startDns(t, workedExamples(), two, clock)
+  const last = askUdp(none.port, query('c.example.'))
+  await eventually(() => silent.seen.length === 2)
+  await clock.advance(100)
+  t.equal((await last).flags, 'qr rd ra SERVFAIL')
 })
 
 t.test('answers that were cut, and answers larger than the client takes', async (t) => {
@@ -130,15 +140,14 @@ t.test('answers that were cut, and answers larger than the client takes', async 
 
 t.test('questions under way are bounded', async (t) => {
   const silent = await startUpstream(t, never)
-  const { port, metrics } = await startDns(t, workedExamples(), {
-    upstreams: [silent.address],
-    upstreamTimeoutMs: 2000,
-    maxForwards: 3,
-  })
+  const clock = new FakeClock()
+  const init = { upstreams: [silent.address], upstreamTimeoutMs: 2000, maxForwards: 3 }
+  const { port, metrics } = await startDns(t, workedExamples(), init, clock)
   const first = [1, 2, 3].map((id) => askUdp(port, query(`q${id}.example.`, { id })))
-  for (; silent.seen.length < 3;) await new Promise((resolve) => setImmediate(resolve))
-  t.equal((await askUdp(port, query('q4.example.', { id: 4 }), 1000)).flags, 'qr rd ra SERVFAIL')
+  await eventually(() => silent.seen.length === 3)
+  t.equal((await askUdp(port, query('q4.example.', { id: 4 }))).flags, 'qr rd ra SERVFAIL')
   t.match(await metrics.text(), 'sealane_dns_forwarded_total{result="overloaded"')
+  await clock.advance(2000)
   t.same(
     (await Promise.all(first)).map((got) => got.flags),
     Array(3).fill('qr rd ra SERVFAIL'),

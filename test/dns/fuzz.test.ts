@@ -9,6 +9,7 @@ import { PacketHandler } from '../../dns/packet-handler.ts'
 import { Responder } from '../../dns/responder.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { bestOf } from '../support/best-of.ts'
 import { askUdp, startDns } from './dns-server.ts'
 import { TYPE, decode, query, uint16s } from './wire.ts'
 import { syncedIndex, workedExamples } from './zone-fixture.ts'
@@ -79,16 +80,6 @@ function mutate(pick: (below: number) => number): Buffer {
     }
   }
   return packet
-}
-
-/** The shortest of several runs, milliseconds. */
-function bestOf(runs: number, run: () => void): number {
-  const times = Array.from({ length: runs }, () => {
-    const started = performance.now()
-    run()
-    return performance.now() - started
-  })
-  return Math.min(...times)
 }
 
 function mutationSource(pick: (below: number) => number): Buffer {

@@ -91,10 +91,11 @@ t.test('a connection that never comes about is given up, and a new one finds the
     t.ok(error instanceof BrokerUnreachableError, String(error))
     t.equal(error.message, `broker at ${address}: no connection within 300 ms`)
   }
-  t.equal(held.length, 1, 'both calls shared it')
   await eventually(() => held[0]?.destroyed, { say: 'it is closed' })
+  t.equal(held.length, 1, 'both calls shared it')
   moved = true
-  t.strictSame(await watched(), ['reset', 'batch', 'synced'])
+  // On a busy machine the 300 ms may be over before all of this process has had its turn.
+  t.strictSame(await eventually(watched), ['reset', 'batch', 'synced'])
 })
 
 async function rawPeer(site: Site, withCertificate = true): Promise<ClientHttp2Session> {
@@ -194,7 +195,8 @@ t.test('the port endures what scanners send', async (t) => {
   otherProtocol.on('error', () => undefined)
   for (const socket of [plain, mute, otherProtocol]) socket.resume()
   await eventually(() => plain.closed && mute.closed && otherProtocol.closed)
-  await site.client(milano).renew(Buffer.from('csr'), signal)
+  // The 200 ms hold for this client too, and may be over before this process has had its turn.
+  await eventually(() => site.client(milano).renew(Buffer.from('csr'), signal))
 })
 
 t.test('a watcher that does not read holds up only itself', async (t) => {
