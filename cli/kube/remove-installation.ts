@@ -18,8 +18,10 @@ import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts
 import type { ClusterAdmin } from './admin.ts'
 import { type LeaveClusterInit, step } from './leave-step.ts'
 import { conditionsOf } from './object-status.ts'
+import type { Missing } from './wait-until.ts'
 
 const OURS = 'sealane.io/v1alpha1'
+const CRD = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' } as const
 const OUR_LABEL = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
 
 /** All of a member but the CRDs. Waits until the namespace is gone. */
@@ -59,20 +61,43 @@ export async function removeBroker(admin: ClusterAdmin, init: LeaveClusterInit):
   return true
 }
 
-/** Those that others may use stay while anything is in them; gives their names. */
+/** Those that others may use stay while anything is in them. Waits until the rest is gone; gives the names of what is left. */
 export async function removeCrds(admin: ClusterAdmin, init: LeaveClusterInit): Promise<readonly string[]> {
   const own = new Set(OWN_CRDS.map(({ metadata }) => metadata.name))
   const kept: string[] = []
+  const going: ObjectRef[] = []
   for (const { metadata, spec } of ALL_CRDS) {
-    const ref = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition', name: metadata.name }
+    const ref = { ...CRD, name: metadata.name }
     const version = spec.versions.find(({ storage }) => storage)?.name ?? ''
     const left = await admin.list(`${spec.group}/${version}`, spec.names.kind, { limit: 1 }, init.signal)
     if (left.length > 0 && !own.has(metadata.name)) {
       init.say(`  kept      ${titleOf(ref)}  (there are objects of it)\n`)
       kept.push(metadata.name)
-    } else await removeOne(admin, ref, init)
+    } else {
+      await removeOne(admin, ref, init)
+      going.push(ref)
+    }
   }
-  return kept
+  // The server takes out their objects first: its answer to the deletion does not say that they are gone.
+  const ended = await step(init, 'the CRDs to be gone', async () => lingering(await present(admin, going, init)))
+  const left = ended ? [] : await present(admin, going, init)
+  return [...kept, ...left.map(({ metadata }) => metadata.name)]
+}
+
+async function present(
+  admin: ClusterAdmin,
+  refs: readonly ObjectRef[],
+  { signal }: LeaveClusterInit,
+): Promise<readonly ManifestObject[]> {
+  const found = await Promise.all(refs.map((ref) => admin.get(ref, signal)))
+  return found.filter((object) => object !== undefined)
+}
+
+/** Of their conditions one is about their end; the others go on saying that all is well. */
+function lingering(crds: readonly ManifestObject[]): Missing | undefined {
+  if (crds.length === 0) return undefined
+  const ending = crds.flatMap(conditionsOf).find(({ type, status }) => type === 'Terminating' && status === 'True')
+  return { what: crds.map(({ metadata }) => metadata.name).join(', '), why: ending?.message }
 }
 
 /** What advice made for the CNI, and what the user made beside it as docs/operations.md shows it: by its label. */

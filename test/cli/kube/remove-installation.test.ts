@@ -1,10 +1,13 @@
 /** What leaving takes out. */
 import t from 'tap'
-import { removeInstallation } from '../../../cli/kube/remove-installation.ts'
+import { removeCrds, removeInstallation } from '../../../cli/kube/remove-installation.ts'
 import { calicoPools } from '../../../cli/discovery/calico-pools.ts'
+import type { LeaveClusterInit } from '../../../cli/kube/leave-step.ts'
 import { discover } from '../../../cli/discovery/discover.ts'
+import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import type { ObjectRef } from '../../../cluster/kube/object-ref.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
 import { fixture } from '../discovery/support/fixtures.ts'
 
@@ -26,4 +29,89 @@ t.test("Calico's pools for other clusters go by their label, the user's stay", a
     ['default-ipv4-ippool'],
   )
   t.equal(said, '  removed   IPPool sealane-10-52-0-0-16\n  removed   IPPool sealane-244-0-0-0-8\n')
+})
+
+/** As an API server: a CRD goes on existing until its objects are taken out. */
+class EndingAdmin extends MemoryAdmin {
+  /** CRDs that are still ending. */
+  readonly ending: string[] = []
+
+  override async remove(ref: ObjectRef): Promise<boolean> {
+    const before = await this.get(ref)
+    if (ref.kind !== 'CustomResourceDefinition' || before === undefined) return super.remove(ref)
+    this.ending.push(ref.name)
+    const conditions = [
+      { type: 'NamesAccepted', status: 'True', message: 'no conflicts found' },
+      { type: 'Terminating', status: 'True', message: 'CustomResource deletion is in progress' },
+    ]
+    this.put({ ...before, status: { conditions } })
+    return true
+  }
+
+  async end(name: string): Promise<void> {
+    this.ending.splice(this.ending.indexOf(name), 1)
+    await super.remove({ apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition', name })
+  }
+}
+
+/** Removes all CRDs; the times are when each of those that are still ending does end. */
+async function removed(admin: EndingAdmin, ends: Readonly<Record<string, number>>, force = false): Promise<string> {
+  const clock = new FakeClock()
+  let said = ''
+  const over = new AbortController()
+  const init: LeaveClusterInit = {
+    timeoutMs: 10_000,
+    force,
+    clock,
+    signal: new AbortController().signal,
+    say: (text) => void (said += text.startsWith('  removed') ? '' : text),
+  }
+  const removing = removeCrds(admin, init)
+    .then((left) => void (said += `left: ${left.join(', ')}`))
+    .catch((error: unknown) => void (said += `failed: ${(error as Error).message}`))
+    .finally(() => over.abort())
+  for (let n = 0; n < 1000 && !over.signal.aborted; n += 1) {
+    await clock.advance(250)
+    const due = admin.ending.filter((name) => clock.monotonic() >= (ends[name] ?? 0))
+    for (const name of due) await admin.end(name)
+  }
+  await removing
+  return said
+}
+
+const CRDS = ALL_CRDS as unknown as readonly ManifestObject[]
+const FOREVER = Number.POSITIVE_INFINITY
+
+t.test('the CRDs are gone before it is said', async (t) => {
+  const admin = new EndingAdmin(CRDS)
+  const ends = Object.fromEntries(CRDS.map(({ metadata }) => [metadata.name, 500]))
+  const said = await removed(admin, { ...ends, 'gateways.sealane.io': 8000 })
+  const names = CRDS.map(({ metadata }) => metadata.name).join(', ')
+  t.equal(
+    said,
+    `waiting for the CRDs to be gone: ${names}\n` +
+      'waiting for the CRDs to be gone: gateways.sealane.io\n' +
+      '  gateways.sealane.io: CustomResource deletion is in progress\n' +
+      'left: ',
+  )
+  t.strictSame(await admin.list('apiextensions.k8s.io/v1', 'CustomResourceDefinition', {}), [])
+  t.equal(await removed(new EndingAdmin(), {}), 'left: ', 'none is fine')
+})
+
+t.test('a CRD that does not go is named, and --force goes past it', async (t) => {
+  const late = 'waited 10s for the CRDs to be gone: gateways.sealane.io: CustomResource deletion is in progress'
+  const ends = { 'gateways.sealane.io': FOREVER }
+  const failed = await removed(new EndingAdmin(CRDS), ends)
+  t.equal(failed.split('\n').at(-1), `failed: ${late}`)
+  const forced = await removed(new EndingAdmin(CRDS), ends, true)
+  t.strictSame(forced.split('\n').slice(-2), [`${late}; going on because of --force`, 'left: gateways.sealane.io'])
+})
+
+t.test('a CRD of others is not waited for while it is in use', async (t) => {
+  const metadata = { name: 'web', namespace: 'shop' }
+  const used = { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', metadata }
+  const said = await removed(new EndingAdmin([...CRDS, used]), {})
+  const name = 'serviceexports.multicluster.x-k8s.io'
+  t.match(said, `  kept      CustomResourceDefinition ${name}  (there are objects of it)\n`)
+  t.equal(said.split('\n').at(-1), `left: ${name}`)
 })
