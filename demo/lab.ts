@@ -8,6 +8,7 @@ import { closeSync, existsSync, openSync } from 'node:fs'
 import { mkdir, mkdtemp, readFile, readdir, rm, rmdir, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
+import { until } from './until.ts'
 
 export interface ExecResult {
   readonly status: number
@@ -188,7 +189,9 @@ async function namespacesOf(prefix: string): Promise<string[]> {
 async function removeNamespaces(names: readonly string[]): Promise<void> {
   for (const name of names) {
     const { stdout } = await run('ip', ['netns', 'pids', name])
-    for (const pid of stdout.split('\n').filter((line) => line !== '')) killQuietly(Number(pid))
+    const pids = stdout.split('\n').filter((line) => line !== '')
+    for (const pid of pids) killQuietly(Number(pid))
+    await Promise.all(pids.map(untilGone))
     await run('ip', ['netns', 'del', name])
     await rm(`/etc/netns/${name}`, { recursive: true, force: true })
   }
@@ -202,6 +205,15 @@ function killQuietly(pid: number): void {
   } catch {
     // It ended between being listed and now.
   }
+}
+
+/** Until it has ended, be it that nobody has asked how; one that hangs in the kernel is not waited for without end. */
+async function untilGone(pid: string): Promise<void> {
+  const hasEnded = async (): Promise<boolean> => {
+    const stat = await readFile(`/proc/${pid}/stat`, 'utf8').catch(() => '')
+    return stat === '' || /\) [ZX] /.test(stat)
+  }
+  await until(`process ${pid} to end`, 5000, hasEnded, 5).catch(() => undefined)
 }
 
 /** Runs a program to its end with a bound on time. */
