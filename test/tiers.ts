@@ -115,5 +115,5 @@ export const TIERS: readonly Tier[] = [
   { name: 'conventions', folders: ['test/conventions'], skip: always, run: files(2, 60) },
   { name: 'netns', folders: ['test/netns'], skip: netnsProblem, run: lanesAlone(180) },
   { name: 'kube', folders: ['test/kube'], skip: kubeProblem, run: afterBuilding(files(1, 1800)) },
-  { name: 'kernel', folders: ['test/guest'], skip: kernelProblem, run: files(1, 900) },
+  { name: 'kernel', folders: ['test/guest'], skip: kernelProblem, run: files(1, 2400) },
 ]

@@ -60,8 +60,10 @@ t.test('cluster DNS', { skip: kubeProgramsMissing() ?? coreDnsMissing() ?? false
     get: async (ref, signal) => await admin.get(ref, signal),
     replace: ({ object, before, after }, signal) => admin.replace(object, before, after, signal),
   }
-  let dns = await startDns(t, kube)
-  const options = { domain: ZONE, forwardTo: `127.0.0.1:${dns.port}` }
+  // One that nobody else is given while it is away.
+  const forwardTo = `127.0.0.1:${await freePort()}`
+  let dns = await startDns(t, kube, { listen: [forwardTo] })
+  const options = { domain: ZONE, forwardTo }
 
   const original = await putCorefile(plane)
   const coreDns = await startCoreDns({ name: 'coredns', directory, ...original })

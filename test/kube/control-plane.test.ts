@@ -108,7 +108,8 @@ t.test('one cluster', { skip: kubeProgramsMissing() ?? false }, async (t) => {
       t.same(await endpointsOf(api, 'web'), ['10.42.0.7 ready'])
       const name = `after-${program}-${how.toLowerCase()}`
       await api.post(`${SHOP}/services`, service(name))
-      await eventually(() => endpointsOf(api, name), { deadlineMs: 30_000, say: 'the controllers are at work' })
+      // They may come back as slowly as the API server does.
+      await eventually(() => endpointsOf(api, name), { deadlineMs: 120_000, say: 'the controllers are at work' })
     })
   }
 
@@ -167,10 +168,13 @@ t.test('two clusters', { skip: kubeProgramsMissing() ?? netnsMissing() ?? false 
         metadata: { name: 'web' },
         spec: { containers: [{ name: 'web', image: 'none' }], tolerations: [{ operator: 'Exists' }] },
       })
-      const node = await eventually(async () => {
-        const pod = await roma.api.get('/api/v1/namespaces/default/pods/web')
-        return (pod['spec'] as { nodeName?: string }).nodeName
-      })
+      const node = await eventually(
+        async () => {
+          const pod = await roma.api.get('/api/v1/namespaces/default/pods/web')
+          return (pod['spec'] as { nodeName?: string }).nodeName
+        },
+        { deadlineMs: 20_000, say: 'the Pod has a node' },
+      )
       t.equal(node, 'n1')
     })
 

@@ -15,10 +15,13 @@ import {
   SYSTEM,
   type World,
   answered,
+  brokerRefuses,
+  changedSince,
   isBare,
   joinAgain,
   joinWords,
   noRefusals,
+  settledObjects,
   startWorld,
   tokenFile,
 } from './support/installing-world.ts'
@@ -88,11 +91,11 @@ async function firstCall(t: Test, world: World): Promise<void> {
 
 async function nothingNew(t: Test, world: World): Promise<void> {
   const { member, directory } = world
-  const before = await dumpObjects(member.site.api)
+  const before = await settledObjects(member)
   const again = await sealane([...joinWords(member), '--token-file', join(directory, 'token')])
   t.match(again.stderr, /already joined as c2: the token is not used/)
   t.notMatch(again.stderr, /^ {2}(created|changed) /m, 'the second join has nothing to do')
-  t.strictSame(dumpDifference(before, await dumpObjects(member.site.api)), [], 'and changes nothing')
+  t.strictSame(await changedSince(member, before), [], 'and changes nothing')
   t.comment(`a second join: ${(again.ms / 1000).toFixed(1)} s`)
 }
 
@@ -228,7 +231,7 @@ async function notLetIn(t: Test, world: World): Promise<void> {
   const { member } = world
   const { plane } = member.cluster
   const token = ['--token-file', await tokenFile(world)]
-  const before = await dumpObjects(member.site.api)
+  const before = await settledObjects(member)
   const said = async (kubeconfig: string): Promise<string> => {
     const done = await trySealane([
       ...joinWords(member).map((word) => (word === plane.kubeconfig ? kubeconfig : word)),
@@ -257,7 +260,7 @@ async function notLetIn(t: Test, world: World): Promise<void> {
     'also when it may read',
   )
   await member.site.api.delete('/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/reader')
-  t.strictSame(dumpDifference(before, await dumpObjects(member.site.api)), [], 'nothing was changed')
+  t.strictSame(await changedSince(member, before), [], 'nothing was changed')
 }
 
 /** What is half there afterwards is finished by the next join. */
@@ -302,14 +305,15 @@ async function brokenPart(t: Test, world: World): Promise<void> {
     spec: { template: { spec: { containers } } },
   })
   await eventually(async () => !(await isReady(member, 'routeagent')), { deadlineMs: 30_000, say: 'its pod is gone' })
-  const refused = await trySealane(['leave', ...member.at, '--timeout', '5s'])
+  // Long enough for all that works, so that only what is broken is left to be named.
+  const refused = await trySealane(['leave', ...member.at, '--timeout', '20s'])
   t.equal(refused.code, 1)
   t.match(
     refused.stderr,
-    /waited 5s for every node to take Sealane out of its kernel: routeagent on c2n1/,
+    /waited 20s for every node to take Sealane out of its kernel: routeagent on c2n1/,
     'what is broken is named',
   )
-  const forced = await sealane(['leave', ...member.at, '--timeout', '10s', '--force'])
+  const forced = await sealane(['leave', ...member.at, '--timeout', '30s', '--force'])
   t.match(forced.stderr, /mended {4}DaemonSet sealane-system\/sealane-routeagent/)
   t.equal(forced.stdout, 'c2 has left the clusterset; Sealane is removed\n')
   t.comment(`leaving by force with a broken part: ${(forced.ms / 1000).toFixed(1)} s`)
@@ -337,6 +341,7 @@ async function brokerAway(t: Test, world: World): Promise<void> {
     deadlineMs: 30_000,
     say: 'the broker is away',
   })
+  await brokerRefuses(world)
   const refused = await trySealane(['leave', ...member.at, '--timeout', '10s'])
   t.equal(refused.code, 1)
   t.match(refused.stderr, /waited 10s for the broker to be told: agent: broker at 192\.0\.2\.11:\d+: /)
@@ -365,6 +370,7 @@ async function uninstalling(t: Test, world: World): Promise<void> {
   await sealane(['unexport', 'hello', '--namespace', 'demo', ...hub.at])
   const here = await sealane(['uninstall', ...hub.at, '--crds'])
   t.equal(here.stdout, 'c1 has left the clusterset; the broker is gone; the CRDs are gone\n')
+  t.comment(`uninstalling: ${[there, here].map((done) => (done.ms / 1000).toFixed(1)).join(', ')} s`)
   await isBare(t, hub, directory, 'gone')
   const nothing = await sealane(['uninstall', ...hub.at])
   t.equal(nothing.stdout, 'Sealane was not there; the CRDs stay (--crds)\n')

@@ -283,8 +283,14 @@ async function replaced(t: Test, world: World): Promise<void> {
   const agents = await nodesOf(here, 'agent')
   t.strictSame(agents, [a.name, b.name], 'the agents are on both nodes')
   await b.podlet.kill()
+  const labelled = performance.now()
   await label(here, a.name, '0')
-  const ms = await answered(world, 'the new gateway serves while the Node of the old one is still there')
+  // Where the kernel has WireGuard, the lane of the dead one goes on until the new one takes it.
+  const want = `c2.${a.name}-lane0 up`
+  await eventually(async () => (await connections(world.there)) === want, { deadlineMs: 60_000, say: want })
+  await eventually(async () => (await gateways(here)).includes(a.name), { deadlineMs: 30_000, say: 'it tells' })
+  await answered(world, 'the new gateway serves while the Node of the old one is still there')
+  const ms = performance.now() - labelled
   t.comment(`served again ${(ms / 1000).toFixed(1)} s after the label of the new gateway, the old one dead`)
   t.equal(await gateways(here), `${a.name} ${b.name}`, 'what the dead one told is still there')
   await here.api.delete(`/api/v1/nodes/${b.name}`)

@@ -184,6 +184,14 @@ async function volumeStory(t: Test, world: World): Promise<void> {
     metadata: { name: 'data' },
     spec: { accessModes: ['ReadWriteOnce'], resources: { requests: { storage: '1Gi' } }, storageClassName: '' },
   })
+  // A claim that was seen before its volume is tried again only 15 s later: most of the time that a pod is given.
+  await eventually(
+    async () => {
+      const claim = await api.get<{ status: { phase?: string } }>(`${NAMESPACE}/persistentvolumeclaims/data`)
+      return claim.status.phase === 'Bound'
+    },
+    { deadlineMs: 60_000, say: 'the claim is bound' },
+  )
   await runPod(world, 'volumes', {
     initContainers: [
       {
@@ -282,10 +290,13 @@ async function refusalStory(t: Test, world: World): Promise<void> {
       template: { metadata: { labels: { app: 'owned' } }, spec: { hostIPC: true, containers: [pause()] } },
     },
   })
-  const [owned] = await eventually(async () => {
-    const pods = await api.list<Pod>(`${NAMESPACE}/pods?labelSelector=app=owned`)
-    return pods[0]?.status.containerStatuses !== undefined && pods
-  })
+  const [owned] = await eventually(
+    async () => {
+      const pods = await api.list<Pod>(`${NAMESPACE}/pods?labelSelector=app=owned`)
+      return pods[0]?.status.containerStatuses !== undefined && pods
+    },
+    { deadlineMs: 20_000, say: 'a pod of the ReplicaSet has been looked at by its node' },
+  )
   t.equal(owned?.status.phase, 'Pending', 'a controller’s pod waits')
   t.match(owned?.status.containerStatuses?.[0]?.state.waiting?.message, /spec\.hostIPC: true is not supported/)
 }

@@ -111,8 +111,8 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
 
   await t.test('id and clusterset stay while this cluster is a member, and can go when it leaves', async (t) => {
     const path = (name: string): string => `/apis/about.k8s.io/v1beta1/clusterproperties/${name}`
-    const set = (name: string, value: string): Promise<unknown> =>
-      api.apply(path(name), {
+    const set = (name: string, value: string, query = ''): Promise<unknown> =>
+      api.apply(`${path(name)}${query}`, {
         apiVersion: 'about.k8s.io/v1beta1',
         kind: 'ClusterProperty',
         metadata: { name },
@@ -123,9 +123,14 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     await set(id, 'roma')
     await member(api, {})
     await set(clusterset, 'default')
-    await eventuallyRefused(t, () => set(id, 'milano'), /must not change while this cluster is a member/, 'id')
+    await eventuallyRefused(t, () => set(id, 'milano', '?dryRun=All'), /must not change while this cluster is/, 'id')
     await t.rejects(api.delete(path(id)), /leave it first with sealane leave/, 'id, deleted')
-    await eventuallyRefused(t, () => set(clusterset, 'x'), /must not change while this cluster/, 'clusterset')
+    await eventuallyRefused(
+      t,
+      () => set(clusterset, 'x', '?dryRun=All'),
+      /must not change while this cluster/,
+      'clusterset',
+    )
     await t.rejects(api.delete(path(clusterset)), /leave first with sealane leave/, 'clusterset, deleted')
     await set('other.example.org', 'free')
     await set('other.example.org', 'to change')

@@ -87,14 +87,12 @@ t.test('one API server', { skip: kubeProgramsMissing() ?? false }, async (t) => 
     await put(api, service('old'))
     await eventually(() => cache.get('old', 'shop'))
     await new Promise((resolve) => setTimeout(resolve, 1100))
-    let release = (): void => undefined
-    proxy.held = new Promise((resolve) => (release = resolve))
-    proxy.end()
+    proxy.freeze()
     await api.delete(`${SHOP}/old`)
     await put(api, service('new'))
     // Starts with what is now, and knows nothing of what was before.
     await plane.restart('kube-apiserver')
-    release()
+    proxy.end()
     await eventually(() => cache.get('new', 'shop') !== undefined && cache.get('old', 'shop') === undefined, LONG)
     t.ok(logger.messages('debug').some((line) => /too old resource version.*\(410 Expired\)$/.test(line)))
     t.same(logger.messages('warn'), [])

@@ -19,10 +19,10 @@ export interface FaultProxy {
   retryAfter: number | undefined
   /** Requests that came, however they were answered. */
   requests: number
-  /** While set, requests wait for it. */
-  held: Promise<void> | undefined
   /** Ends all connections. */
   cut(): void
+  /** Nothing comes any more in answers that are under way, nor do they end before `end()`, whatever the server does. */
+  freeze(): void
   /** Ends all answers in good order. */
   end(): void
 }
@@ -35,13 +35,14 @@ export async function faultProxy(t: Test, plane: ControlPlane): Promise<FaultPro
   const sockets = new Set<Socket>()
   const server = createSecureServer({ cert: own.certificate, key: own.key })
   const answers = new Set<Http2ServerResponse>()
+  const frozen = new Set<Http2ServerResponse>()
   const proxy: FaultProxy = {
     kubeconfig: '',
     status: undefined,
     retryAfter: undefined,
     requests: 0,
-    held: undefined,
     cut: () => sockets.forEach((socket) => socket.destroy()),
+    freeze: () => answers.forEach((answer) => frozen.add(answer)),
     end: () => answers.forEach((answer) => answer.end()),
   }
   server.on('connection', (socket: Socket) => {
@@ -50,9 +51,8 @@ export async function faultProxy(t: Test, plane: ControlPlane): Promise<FaultPro
     socket.once('close', () => sockets.delete(socket))
   })
   server.on('sessionError', () => undefined)
-  const pass = async (inside: Http2ServerRequest, answer: Http2ServerResponse): Promise<void> => {
+  const pass = (inside: Http2ServerRequest, answer: Http2ServerResponse): void => {
     proxy.requests += 1
-    await proxy.held
     if (proxy.status !== undefined) {
       const retryAfter = proxy.retryAfter === undefined ? {} : { 'retry-after': String(proxy.retryAfter) }
       answer.writeHead(proxy.status, { ...retryAfter, 'content-type': 'application/json' })
@@ -62,19 +62,28 @@ export async function faultProxy(t: Test, plane: ControlPlane): Promise<FaultPro
     const options = { method: inside.method, agent, headers: plain(inside.headers) }
     const outside = request(new URL(inside.url, plane.url), options)
     answers.add(answer)
+    const fail = (): void => {
+      if (!frozen.has(answer)) answer.stream.destroy()
+    }
     outside.on('response', (response) => {
       answer.writeHead(response.statusCode ?? 500, { 'content-type': response.headers['content-type'] ?? '' })
-      response.pipe(answer)
-      response.on('error', () => answer.stream.destroy())
+      response.on('data', (chunk: Buffer) => {
+        if (!frozen.has(answer)) answer.write(chunk)
+      })
+      response.on('end', () => {
+        if (!frozen.has(answer)) answer.end()
+      })
+      response.on('error', fail)
     })
-    outside.on('error', () => answer.stream.destroy())
+    outside.on('error', fail)
     answer.on('close', () => {
       answers.delete(answer)
+      frozen.delete(answer)
       outside.destroy()
     })
     inside.pipe(outside)
   }
-  server.on('request', (inside, answer) => void pass(inside, answer))
+  server.on('request', pass)
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
   t.teardown(() => {
     proxy.cut()

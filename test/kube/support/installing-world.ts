@@ -4,8 +4,9 @@ import { join } from 'node:path'
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { type Site, callers, helloDeployment, helloService, openNamespace, readyPods } from './callers.ts'
+import { type Site, callers, helloDeployment, helloService, inRequestPod, openNamespace, readyPods } from './callers.ts'
 import { CORE_DNS_PODS } from './core-dns-objects.ts'
+import type { KubeObject } from './kube-request.ts'
 import { dumpNode, sealaneFiles } from './node-dump.ts'
 import { dumpDifference, dumpObjects } from './object-dump.ts'
 import { refusedByApiServer } from './pod-logs.ts'
@@ -51,10 +52,31 @@ async function bareCluster(cluster: TestCluster): Promise<Place> {
   await api.apply('/api/v1/namespaces/demo/services/hello', helloService('hello'))
   await readyPods(site, 'demo', 2)
   await readyPods(site, 'kube-system', CORE_DNS_PODS)
+  await readyEndpoints(site, 'demo', 'hello', 1)
+  await readyEndpoints(site, 'kube-system', 'kube-dns', CORE_DNS_PODS)
   const [node] = nodes
   if (node === undefined) throw new Error(`${row.name} has no node`)
   const at = ['--kubeconfig', kubeconfig]
   return { name: row.name, cluster, site, at, objects: await dumpObjects(api), kernel: dumpNode(node) }
+}
+
+interface SliceObject extends KubeObject {
+  readonly endpoints?: readonly { readonly conditions?: { readonly ready?: boolean } }[] | null
+}
+
+/** Waits until a Service has that many endpoints, all of them ready: they are written some time after the pods are. */
+async function readyEndpoints({ name, api }: Site, namespace: string, service: string, count: number): Promise<void> {
+  const selector = encodeURIComponent(`kubernetes.io/service-name=${service}`)
+  const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices?labelSelector=${selector}`
+  await eventually(
+    async () => {
+      const endpoints = (await api.list<SliceObject>(path)).flatMap((slice) => slice.endpoints ?? [])
+      const ready = endpoints.filter(({ conditions }) => conditions?.ready === true).length
+      if (ready === count && endpoints.length === count) return true
+      throw new Error(`${ready} of ${endpoints.length} are ready`)
+    },
+    { deadlineMs: 60_000, intervalMs: 100, say: `${count} endpoints of ${namespace}/${service} in ${name} are ready` },
+  )
 }
 
 /** As a user would type it for this cluster; `--cluster-id` because both contexts could be called anything. */
@@ -84,11 +106,48 @@ export async function answered({ member }: World, want = 'c1'): Promise<void> {
   })
 }
 
+interface ServiceObject extends KubeObject {
+  readonly spec: { readonly ports: readonly { readonly nodePort?: number }[] }
+}
+
+/** Waits until whoever calls where the broker was is refused: kube-proxy may be late to hear that its pod is gone. */
+export async function brokerRefuses({ hub, member }: World): Promise<void> {
+  const service = '/api/v1/namespaces/sealane-broker/services/sealane-broker'
+  const port = (await hub.site.api.get<ServiceObject>(service)).spec.ports[0]?.nodePort ?? 0
+  const call = `nc -vz -w 2 ${hub.cluster.nodes[0]?.address ?? ''} ${port} 2>&1`
+  await eventually(
+    async () => {
+      const said = await inRequestPod(member.site, 'demo', call)
+      if (said.includes('Connection refused')) return true
+      throw new Error(said)
+    },
+    { deadlineMs: 30_000, intervalMs: 100, say: `a call to the broker's port ${port} is refused` },
+  )
+}
+
+/** All objects, at a moment when cluster DNS is as it was before Sealane came, to be compared with later ones. */
+export async function settledObjects({ name, objects, site }: Place): Promise<ReadonlyMap<string, string>> {
+  return await eventually(
+    async () => {
+      const found = await dumpObjects(site.api)
+      return dumpDifference(objects, found).some(isReadiness) ? undefined : found
+    },
+    { deadlineMs: 90_000, intervalMs: 500, say: `cluster DNS of ${name} is as before` },
+  )
+}
+
+/** What differs from settledObjects(); nothing else than the readiness of cluster DNS is waited for. */
+export async function changedSince(place: Place, settled: ReadonlyMap<string, string>): Promise<readonly string[]> {
+  const difference = dumpDifference(settled, await dumpObjects(place.site.api))
+  return [...difference.filter((line) => !isReadiness(line)), ...(await lateDns(place))]
+}
+
 /** Everything is as it was before Sealane came, but for the CRDs. */
 export async function isBare(t: Test, place: Place, directory: string, crds: 'kept' | 'gone' = 'kept'): Promise<void> {
   const { cluster, name, objects, kernel, site } = place
   const [node] = cluster.nodes
   if (node === undefined) return
+  if (crds === 'gone') await crdsGone(t, place)
   const difference = dumpDifference(objects, await dumpObjects(site.api))
   const others = difference.filter((line) => !isCrd(line) && !isVolume(line) && !isReadiness(line))
   t.strictSame(
@@ -100,6 +159,23 @@ export async function isBare(t: Test, place: Place, directory: string, crds: 'ke
   t.equal(difference.some(isCrd), crds === 'kept', `${name}: the CRDs are ${crds}`)
   t.equal(dumpNode(node), kernel, `${name}: the node's kernel is as before`)
   t.strictSame(sealaneFiles(join(directory, name), node.name), [], `${name}: nothing of ours is in its files`)
+}
+
+const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+
+/** The CRDs are gone when the command has ended; what the API server made of them, it takes back in its own time. */
+async function crdsGone(t: Test, { name, objects, site }: Place): Promise<void> {
+  const names = (await site.api.list(CRDS)).map(({ metadata }) => metadata.name)
+  t.strictSame(
+    names.filter((own) => !objects.has(`${CRDS} -/${own}`)),
+    [],
+    `${name}: no CRD is left, as it was said`,
+  )
+  await eventually(async () => !dumpDifference(objects, await dumpObjects(site.api)).some(isCrd), {
+    deadlineMs: 60_000,
+    intervalMs: 500,
+    say: `${name}: nothing of the CRDs is left`,
+  })
 }
 
 /** What still differs in the slices of cluster DNS after waiting for it: nothing, when it is back. */

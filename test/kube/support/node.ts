@@ -55,7 +55,7 @@ export interface KubeNode {
   readonly address: string
   /** The podlet. Killed, it takes all processes of its pods along; started again, it runs them anew. */
   readonly podlet: Program
-  /** Waits until the Node is Ready. */
+  /** Waits until the Node is Ready and pods may be put on it. */
   ready(): Promise<void>
   /** Ends the podlet and removes what it made in this machine; the Node object stays. */
   stop(): Promise<void>
@@ -135,6 +135,7 @@ function pairs(labels: NodeInit['labels']): string | undefined {
 }
 
 interface NodeObject {
+  readonly spec?: { readonly taints?: readonly { readonly key: string }[] }
   readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] }
 }
 
@@ -143,9 +144,11 @@ async function waitUntilReady(init: NodeInit, podlet: Program): Promise<void> {
     async () => {
       if (podlet.failure !== undefined) return podlet.failure
       const found = await init.cluster.api.find<NodeObject>(`/api/v1/nodes/${init.name}`)
-      return found?.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True')
+      const ready = found?.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True')
+      // A controller takes the taint off some time after the status says Ready.
+      return ready === true && !found?.spec?.taints?.some(({ key }) => key === 'node.kubernetes.io/not-ready')
     },
-    { deadlineMs: 30_000, intervalMs: 100, say: `node ${init.name} is Ready` },
+    { deadlineMs: 30_000, intervalMs: 100, say: `node ${init.name} is Ready and without its taint` },
   )
   if (podlet.failure !== undefined) throw new Error(`the podlet ${podlet.failure}`)
 }

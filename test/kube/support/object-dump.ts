@@ -25,7 +25,9 @@ export async function dumpObjects(api: KubeRequest, options: DumpOptions = {}): 
     const known = await api.find<{ resources: readonly Resource[] }>(group)
     for (const { name, verbs } of known?.resources ?? []) {
       if (name.includes('/') || !verbs.includes('list') || RESTLESS.has(name)) continue
-      for (const object of await api.list(`${group}/${name}`)) {
+      // So is a kind whose CRD has just gone.
+      const listed = await api.find<{ items: readonly KubeObject[] }>(`${group}/${name}`)
+      for (const object of listed?.items ?? []) {
         const { namespace = '-', name: own } = object.metadata
         found.set(`${group}/${name} ${namespace}/${own}`, content(object, options, BEATING.has(name)))
       }

@@ -37,9 +37,18 @@ async function containerLogs(api: KubeRequest, namespace: string): Promise<reado
   const found: ContainerLog[] = []
   for (const pod of await api.list<Pod>(`/api/v1/namespaces/${namespace}/pods`)) {
     for (const { name } of pod.spec.containers) {
-      const path = `/api/v1/namespaces/${namespace}/pods/${pod.metadata.name}/log?container=${name}`
-      found.push({ pod, ...(await api.raw('GET', path)) })
+      const path = `/api/v1/namespaces/${namespace}/pods/${pod.metadata.name}`
+      const log = await api.raw('GET', `${path}/log?container=${name}`)
+      // A pod may end between the list and its log; one that is there to stay must have a log.
+      if (log.status === 404 && (await isGoing(api, path, pod))) continue
+      found.push({ pod, ...log })
     }
   }
   return found
+}
+
+/** Whether that very pod is gone or being deleted, whatever has its name now. */
+async function isGoing(api: KubeRequest, path: string, { metadata: { uid } }: Pod): Promise<boolean> {
+  const now = await api.find(path)
+  return now?.metadata.uid !== uid || now?.metadata['deletionTimestamp'] !== undefined
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -136,13 +137,20 @@ func TestMissingProgram(t *testing.T) {
 	}
 }
 
+// startSleeper gives a container that has made its file /tmp/mark and sleeps.
 func startSleeper(t *testing.T) (*Process, *Plan) {
 	t.Helper()
+	output, input, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer output.Close()
+	defer input.Close()
 	plan := &Plan{
-		RootFS: &RootFS{At: t.TempDir()}, Hostname: "web-0", Argv: []string{"sh", "-c", "echo inside >/tmp/mark; sleep 1000 & wait"},
+		RootFS: &RootFS{At: t.TempDir()}, Hostname: "web-0", Argv: []string{"sh", "-c", "echo inside >/tmp/mark; echo marked; sleep 1000 & wait"},
 		Env: []string{"PATH=/usr/bin:/bin"}, Dir: "/",
 	}
-	process, err := Start(Where{}, plan, Streams{})
+	process, err := Start(Where{}, plan, Streams{Stdout: input})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,6 +158,13 @@ func startSleeper(t *testing.T) (*Process, *Plan) {
 		process.Signal(syscall.SIGKILL)
 		<-process.Done()
 	})
+	// A shell that has been reached by exec has not run its first line yet.
+	if err := output.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	if line, err := bufio.NewReader(output).ReadString('\n'); line != "marked\n" {
+		t.Fatalf("the sleeper said %q, %v", line, err)
+	}
 	return process, plan
 }
 

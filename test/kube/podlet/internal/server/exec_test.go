@@ -19,7 +19,7 @@ import (
 	"sealane.io/podlet/internal/kubelet"
 )
 
-// echoNode answers a command by itself: "echo", "fail" or "hang".
+// echoNode answers a command by itself: "echo", "fail" or "hang". The last one says that it has begun.
 type echoNode struct {
 	fixedNode
 	ended chan struct{}
@@ -32,6 +32,7 @@ func (node echoNode) Exec(ctx context.Context, command kubelet.Command) (int, er
 		fmt.Fprintf(command.Stdout, "%s tty=%v stderr=%v", text, command.TTY, command.Stderr != nil)
 		return 0, nil
 	case "hang":
+		fmt.Fprint(command.Stdout, "began")
 		<-ctx.Done()
 		close(node.ended)
 		return 0, ctx.Err()
@@ -39,7 +40,7 @@ func (node echoNode) Exec(ctx context.Context, command kubelet.Command) (int, er
 	return 7, nil
 }
 
-func stream(t *testing.T, node Node, protocol, query string, timeout time.Duration, options remotecommand.StreamOptions) error {
+func stream(ctx context.Context, t *testing.T, node Node, protocol, query string, options remotecommand.StreamOptions) error {
 	t.Helper()
 	server := httptest.NewServer(Handler(node))
 	t.Cleanup(server.Close)
@@ -56,8 +57,6 @@ func stream(t *testing.T, node Node, protocol, query string, timeout time.Durati
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
 	return executor.StreamWithContext(ctx, options)
 }
 
@@ -76,7 +75,9 @@ func TestExec(t *testing.T) {
 			if test.stderr {
 				options.Stderr = &stderr
 			}
-			if err := stream(t, echoNode{}, "spdy", test.query, 5*time.Second, options); err != nil {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			if err := stream(ctx, t, echoNode{}, "spdy", test.query, options); err != nil {
 				t.Fatal(err)
 			}
 			if stdout.String() != test.want {
@@ -89,7 +90,9 @@ func TestExec(t *testing.T) {
 // The conformance suite asks for a terminal and opens stdout and stderr, but no resize stream.
 func TestExecWithoutResizeStream(t *testing.T) {
 	var stdout, stderr bytes.Buffer
-	err := stream(t, echoNode{}, "spdy", "command=fail&output=1&error=1&tty=1", 4*time.Second,
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
+	defer cancel()
+	err := stream(ctx, t, echoNode{}, "spdy", "command=fail&output=1&error=1&tty=1",
 		remotecommand.StreamOptions{Stdout: &stdout, Stderr: &stderr})
 	var exit utilexec.CodeExitError
 	if !errors.As(err, &exit) || exit.Code != 7 {
@@ -99,13 +102,26 @@ func TestExecWithoutResizeStream(t *testing.T) {
 
 func TestExecEndsWithItsCaller(t *testing.T) {
 	for _, protocol := range []string{"spdy", "websocket"} {
-		node := echoNode{ended: make(chan struct{})}
-		var stdout bytes.Buffer
-		_ = stream(t, node, protocol, "command=hang&output=1", 300*time.Millisecond, remotecommand.StreamOptions{Stdout: &stdout})
-		select {
-		case <-node.ended:
-		case <-time.After(5 * time.Second):
-			t.Errorf("%s: the command goes on without its caller", protocol)
-		}
+		t.Run(protocol, func(t *testing.T) {
+			node := echoNode{ended: make(chan struct{})}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			// The caller goes when it has read something: when the command begins, the caller may not yet know of the
+			// last stream, and would not reset it.
+			began := writerFunc(func(text []byte) (int, error) { cancel(); return len(text), nil })
+			err := stream(ctx, t, node, protocol, "command=hang&output=1", remotecommand.StreamOptions{Stdout: began})
+			if !errors.Is(err, context.Canceled) {
+				t.Fatalf("got %v, want that the caller goes", err)
+			}
+			select {
+			case <-node.ended:
+			case <-time.After(5 * time.Second):
+				t.Error("the command goes on without its caller")
+			}
+		})
 	}
 }
+
+type writerFunc func([]byte) (int, error)
+
+func (write writerFunc) Write(text []byte) (int, error) { return write(text) }
