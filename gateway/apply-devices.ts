@@ -141,20 +141,31 @@ export async function ensureSetting(
   return round.change('sysctl', `sysctl -w ${name}=${value}`, () => sysctl.write(name, value))
 }
 
-/** Removes lane devices that no lane of the plan uses, and what is left of their cables. */
+export interface SweepInit {
+  /** Devices that stay. */
+  readonly keep: readonly string[]
+  /** Called once, before the first device goes, and only if one does. */
+  readonly before?: () => Promise<void>
+  readonly round: Round
+  readonly signal: AbortSignal
+}
+
+/** Removes other lane devices, and what is left of their cables. True when no other lane device is left. */
 export async function sweepDevices(
   deps: Pick<DeviceDeps, 'routes' | 'wireguard' | 'joining'>,
-  keep: readonly string[],
-  round: Round,
-  signal: AbortSignal,
-): Promise<void> {
+  { keep, before, round, signal }: SweepInit,
+): Promise<boolean> {
   const links = await round.attempt(() => deps.routes.links(signal))
-  for (const { name } of links?.value ?? []) {
-    if (!LANE_DEVICE.test(name) || keep.includes(name)) continue
-    await round.change('device', `ip link del ${name}`, () => deps.wireguard.deleteDevice(name, signal))
+  const names = links?.value.map(({ name }) => name).filter((name) => LANE_DEVICE.test(name) && !keep.includes(name))
+  if (names !== undefined && names.length > 0) await before?.()
+  let done = names !== undefined
+  for (const name of names ?? []) {
+    const text = `ip link del ${name}`
+    done = (await round.change('device', text, () => deps.wireguard.deleteDevice(name, signal))) && done
   }
   const swept = await round.attempt(async () => deps.joining?.sweep(keep, signal))
   for (const text of swept?.value ?? []) round.note('device', text)
+  return done
 }
 
 /** Peers that shook hands since the plan was made: whatever it wants to try with them, they are where they are. */

@@ -28,7 +28,7 @@ export interface LeaveInit {
 export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal): Promise<void> {
   const { config } = init
   const round = new Round(deps.logger, init.metrics)
-  await sweepDevices(deps, [], round, signal)
+  await sweepDevices(deps, { keep: [], round, signal })
   await applyRoutes(deps.routes, undefined, round, signal)
   for (const nft of [deps.nft, deps.nft6]) await removeTable(nft, round, signal)
   for (const family of FAMILIES) {

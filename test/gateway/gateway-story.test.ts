@@ -1,14 +1,14 @@
 /** The whole gateway against fakes: a sequence of worlds on one node, and what its kernel and the API then hold. */
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import { formatNft } from '../../kernel/format-nft.ts'
 import type { Node } from '../../model/objects.ts'
 import { routeAgent } from '../routeagent/support/site.ts'
 import { membership } from './support/netns-sites.ts'
 import { MILANO, PARIS, PARIS_GW, Stage } from './support/stage.ts'
-import { DUAL_MILANO, DUAL_PARIS, node } from './support/worlds.ts'
+import { DUAL_MILANO, DUAL_PARIS, endpoint, node } from './support/worlds.ts'
 
 t.test('from the first start to the last day', async (t) => {
   const stage = new Stage(t)
@@ -293,14 +293,46 @@ t.test('with port forwarding: called at the public address', async (t) => {
   )
 })
 
-t.test('lanes that are taken away are swept, with their endpoints', async (t) => {
+/** Two lanes to paris, both in use, and then one lane. */
+async function withOneLaneLess(t: Test): Promise<Stage> {
   const stage = new Stage(t)
-  stage.sysctl.provideDevice('sealane1')
+  const second = endpoint('paris', 'gw', 1, ['public 198.51.100.20:4501'])
+  stage.put(PARIS, PARIS_GW, second)
+  for (const address of ['246.0.2.0', '246.0.2.1']) stage.probes.alive.add(address)
   stage.start({ lanes: [{ lane: 0 }, { lane: 1 }] })
-  await stage.until(() => stage.objects.cache('Endpoint').get('milano.gw-lane1') !== undefined, 'two lanes')
+  await stage.until(() => wayToParis(stage).includes('sealane0') && wayToParis(stage).includes('sealane1'), 'two lanes')
+  stage.wireguard.handshake('sealane0', PARIS_GW.spec.publicKey, stage.clock.now())
+  stage.wireguard.handshake('sealane1', second.spec.publicKey, stage.clock.now())
   await stage.stop()
+  return stage
+}
+
+const wayToParis = (stage: Stage): string => stage.routed().find((line) => line.includes('244.1.0.0/16')) ?? ''
+
+t.test('lanes that are taken away are swept, with their endpoints', async (t) => {
+  const stage = await withOneLaneLess(t)
+  const deleteLink = stage.routes.deleteLink.bind(stage.routes)
+  let whenItWent = ''
+  stage.routes.deleteLink = async (name, signal) => {
+    await deleteLink(name, signal)
+    whenItWent = wayToParis(stage)
+  }
   stage.start()
   await stage.until(() => stage.objects.cache('Endpoint').get('milano.gw-lane1') === undefined, 'one lane')
+  t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
+  t.match(whenItWent, / dev sealane0 /, 'what it carried goes over the other lane by then')
+})
+
+t.test('a lane that cannot be taken away stays under its policy', async (t) => {
+  const stage = await withOneLaneLess(t)
+  const deleteDevice = stage.wireguard.deleteDevice.bind(stage.wireguard)
+  stage.wireguard.deleteDevice = () => Promise.reject(new KernelError('EBUSY', 'ip link del sealane1', 'busy'))
+  stage.start()
+  await stage.until(() => stage.gateway()?.failure !== undefined, 'it says so')
+  t.match(stage.gateway()?.failure, /ip link del sealane1/)
+  t.match(stage.nft.toString(), 'sealane1')
+  stage.wireguard.deleteDevice = deleteDevice
+  await stage.until(() => !stage.nft.toString().includes('sealane1'), 'both go')
   t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
 })
 
