@@ -1,7 +1,7 @@
 /**
  * Room for a handful of datagrams and their answers, in the form that recvmmsg(2) and sendmmsg(2) want: arrays of
  * `struct mmsghdr` for what comes and for what goes, each entry with one `iovec` and a sender's `sockaddr`. All of it
- * lies in one buffer that is never moved; every pointer in it is written once, here, from no value of the network.
+ * lies in one buffer that is never moved; every pointer in it is computed once, here, from no value of the network.
  */
 import { readFileSync, readdirSync } from 'node:fs'
 import { formatAddress } from '../model/ip.ts'
@@ -166,15 +166,24 @@ class SocketName implements DatagramSource {
 }
 
 const DEVICES = '/sys/class/net'
+/** Who sends from addresses of a link must not make us read all of this for every datagram. */
+const DEVICES_KEPT_MS = 1000
+let devices: { readonly names: ReadonlyMap<number, string>; readonly atMs: number } | undefined
 
 /** `%eth0` for the interface with that number: a link-local address leads nowhere without it. '' for none. */
 function zone(scope: number): string {
-  const name = scope === 0 ? undefined : contents(() => readdirSync(DEVICES))?.find((name) => indexOf(name) === scope)
+  if (scope === 0) return ''
+  const nowMs = performance.now()
+  if (devices === undefined || nowMs - devices.atMs > DEVICES_KEPT_MS) devices = { names: namesByIndex(), atMs: nowMs }
+  const name = devices.names.get(scope)
   return name === undefined ? '' : `%${name}`
 }
 
-function indexOf(device: string): number {
-  return Number(contents(() => readFileSync(`${DEVICES}/${device}/ifindex`, 'utf8')))
+function namesByIndex(): Map<number, string> {
+  const names = contents(() => readdirSync(DEVICES)) ?? []
+  return new Map(
+    names.map((name) => [Number(contents(() => readFileSync(`${DEVICES}/${name}/ifindex`, 'utf8'))), name]),
+  )
 }
 
 /** Undefined where it went while we looked, is no device, or /sys is not there. */

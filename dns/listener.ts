@@ -7,7 +7,7 @@ import type { Logger } from '../runtime/logger.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { type DnsConfig, type SocketAddress, formatSocketAddress } from './config.ts'
 import type { DnsMetrics } from './metrics.ts'
-import { openMmsg } from './mmsg.ts'
+import { type Mmsg, openMmsg } from './mmsg.ts'
 import type { PacketHandler } from './packet-handler.ts'
 import { type TcpServer, openTcp } from './tcp-server.ts'
 import { type DatagramSource, type UdpServer, openUdp } from './udp-server.ts'
@@ -43,6 +43,12 @@ export type ListenerConfig = Pick<
 
 const MAX_FREE_PORT_TRIES = 20
 
+interface OpenInit {
+  readonly listen: SocketAddress
+  readonly config: ListenerConfig
+  readonly mmsg: Mmsg | undefined
+}
+
 /** Resolves when both sockets are open. Rejects with ListenError, or with the signal's reason. */
 export async function openListener(
   deps: ListenerDeps,
@@ -50,10 +56,11 @@ export async function openListener(
   signal: AbortSignal,
 ): Promise<Listener> {
   const { listen, config } = init
+  const mmsg = config.batch ? await openMmsg() : undefined
   for (let attempt = 0; ; attempt += 1) {
     signal.throwIfAborted()
     try {
-      return await openBoth(deps, listen, config)
+      return await openBoth(deps, { ...init, mmsg })
     } catch (error) {
       if (!(error instanceof ListenError)) throw error
       // The free port that UDP was given may be taken for TCP: another one then.
@@ -65,7 +72,7 @@ export async function openListener(
   }
 }
 
-async function openBoth(deps: ListenerDeps, listen: SocketAddress, config: ListenerConfig): Promise<Listener> {
+async function openBoth(deps: ListenerDeps, { listen, config, mmsg }: OpenInit): Promise<Listener> {
   const onError = (error: Error): void => {
     deps.metrics.dropped('socket_error')
     deps.logger.debug('socket error', { listen: formatSocketAddress(listen), error: error.message })
@@ -76,7 +83,7 @@ async function openBoth(deps: ListenerDeps, listen: SocketAddress, config: Liste
     listen,
     reusePort: config.reusePort,
     onError,
-    mmsg: config.batch ? await openMmsg() : undefined,
+    mmsg,
     onQuery: (query, source) => handler.datagram(query, source, later),
   }).catch((error: unknown) => {
     throw listenError(error, listen, 'udp')
