@@ -97,7 +97,8 @@ async function present(
 function lingering(crds: readonly ManifestObject[]): Missing | undefined {
   if (crds.length === 0) return undefined
   const ending = crds.flatMap(conditionsOf).find(({ type, status }) => type === 'Terminating' && status === 'True')
-  return { what: crds.map(({ metadata }) => metadata.name).join(', '), why: ending?.message }
+  const names = crds.map(({ metadata }) => metadata.name).join(', ')
+  return { what: 'still there', why: ending?.message === undefined ? names : `${names} (${ending.message})` }
 }
 
 /** What advice made for the CNI, and what the user made beside it as docs/operations.md shows it: by its label. */

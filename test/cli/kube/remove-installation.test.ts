@@ -86,12 +86,10 @@ t.test('the CRDs are gone before it is said', async (t) => {
   const admin = new EndingAdmin(CRDS)
   const ends = Object.fromEntries(CRDS.map(({ metadata }) => [metadata.name, 500]))
   const said = await removed(admin, { ...ends, 'gateways.sealane.io': 8000 })
-  const names = CRDS.map(({ metadata }) => metadata.name).join(', ')
   t.equal(
     said,
-    `waiting for the CRDs to be gone: ${names}\n` +
-      'waiting for the CRDs to be gone: gateways.sealane.io\n' +
-      '  gateways.sealane.io: CustomResource deletion is in progress\n' +
+    'waiting for the CRDs to be gone: still there\n' +
+      '  still there: gateways.sealane.io (CustomResource deletion is in progress)\n' +
       'left: ',
   )
   t.strictSame(await admin.list('apiextensions.k8s.io/v1', 'CustomResourceDefinition', {}), [])
@@ -99,7 +97,8 @@ t.test('the CRDs are gone before it is said', async (t) => {
 })
 
 t.test('a CRD that does not go is named, and --force goes past it', async (t) => {
-  const late = 'waited 10s for the CRDs to be gone: gateways.sealane.io: CustomResource deletion is in progress'
+  const ending = 'gateways.sealane.io (CustomResource deletion is in progress)'
+  const late = `waited 10s for the CRDs to be gone: still there: ${ending}`
   const ends = { 'gateways.sealane.io': FOREVER }
   const failed = await removed(new EndingAdmin(CRDS), ends)
   t.equal(failed.split('\n').at(-1), `failed: ${late}`)
