@@ -10,6 +10,8 @@ const ROOT = join(import.meta.dirname, '..')
 /** What Node made of a source file: two hundred test files share most of theirs. Looked up by content; safe to delete. */
 const COMPILED = join(ROOT, 'node_modules/.cache/compiled')
 
+const GRACE_MS = 10_000
+
 export interface FilesInit {
   /** How many at once. */
   readonly jobs: number
@@ -37,10 +39,13 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
   const said: FileSaid[] = []
   const running = new Set<ChildProcess>()
   let stopped: string | undefined
+  let deaf: NodeJS.Timeout | undefined
+  const kill = (signal: NodeJS.Signals): void => running.forEach((child) => void child.kill(signal))
   const stop = (signal: NodeJS.Signals): void => {
     stopped = signal
     waiting.length = 0
-    for (const child of running) child.kill('SIGTERM')
+    kill('SIGTERM')
+    deaf ??= setTimeout(() => kill('SIGKILL'), init.graceMs ?? GRACE_MS)
   }
   const waiting = files.map((file, place) => ({ file, place }))
   const work = async (): Promise<void> => {
@@ -54,6 +59,9 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
   try {
     await Promise.all(Array.from({ length: init.jobs }, work))
   } finally {
+    // What could not be started ends the run: no other file is begun.
+    waiting.length = 0
+    clearTimeout(deaf)
     process.off('SIGINT', stop).off('SIGTERM', stop)
   }
   if (stopped !== undefined) throw new Error(`the tests were stopped by ${stopped}`)
@@ -61,7 +69,7 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
 }
 
 function runFile(file: string, init: FilesInit, running: Set<ChildProcess>): Promise<FileSaid> {
-  const { seconds, graceMs = 10_000 } = init
+  const { seconds, graceMs = GRACE_MS } = init
   const started = performance.now()
   // tap ends a test that takes as long by itself, and says which.
   const env = { ...process.env, NODE_COMPILE_CACHE: COMPILED, TAP_TIMEOUT: String(seconds) }

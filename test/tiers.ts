@@ -5,6 +5,7 @@ import { buildAll } from './kube/support/build-all.ts'
 import { kubeProgramsMissing } from './kube/support/kube-programs.ts'
 import { type FileSaid, assertionsOf, recordOf, runFiles } from './run-files.ts'
 import { PRODUCT } from './support/source-tree.ts'
+import { AGAIN } from './support/undisturbed.ts'
 import { type SkippedTest, skippedTests } from './support/skipped-tests.ts'
 
 export interface TierRun {
@@ -50,9 +51,11 @@ function tell(said: FileSaid): void {
   const { passed, failed } = assertionsOf([said])
   const count = failed === 0 ? `${passed} ok` : `${failed} of ${passed + failed} FAILED`
   console.log(`${count.padStart(16)} ${(said.ms / 1000).toFixed(1).padStart(6)} s  ${said.file}`)
+  for (const [line] of said.output.matchAll(MEASURED_AGAIN)) console.log(`${' '.repeat(28)}${line.trim()}`)
   if (failed > 0) process.stdout.write(failures(said))
 }
 
+const MEASURED_AGAIN = new RegExp(`^ *# ${AGAIN}.*`, 'gm')
 const MOST_LINES = 400
 const MOST_ERRORS = 4000
 

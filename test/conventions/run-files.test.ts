@@ -78,7 +78,11 @@ t.test('each end of a file is told for what it is', async (t) => {
   )
 })
 
-t.test('Ctrl-C ends the file under way, and no other is begun', async (t) => {
+for (const [kind, more] of Object.entries({ obedient: '', deaf: `process.on('SIGTERM', () => {})\n` })) {
+  t.test(`Ctrl-C ends the file under way, be it ${kind}, and no other is begun`, (t) => stopped(t, more))
+}
+
+async function stopped(t: Test, more: string): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), 'sealane-run-files-'))
   t.teardown(() => rmSync(folder, { recursive: true, force: true }))
   const began = (name: string): string => join(folder, `${name}.began`)
@@ -86,13 +90,13 @@ t.test('Ctrl-C ends the file under way, and no other is begun', async (t) => {
     const path = join(folder, `${name}.mjs`)
     writeFileSync(
       path,
-      `import { writeFileSync } from 'node:fs'\nsetInterval(() => {}, 1000)\nwriteFileSync(${JSON.stringify(began(name))}, '')`,
+      `import { writeFileSync } from 'node:fs'\n${more}setInterval(() => {}, 1000)\nwriteFileSync(${JSON.stringify(began(name))}, '')`,
     )
     return path
   })
   const module = JSON.stringify(join(import.meta.dirname, '../run-files.ts'))
   const script = `import { runFiles } from ${module}
-await runFiles(${JSON.stringify(files)}, { jobs: 1, seconds: 60, onEnd: () => undefined }).catch((error) => console.log(error.message))`
+await runFiles(${JSON.stringify(files)}, { jobs: 1, seconds: 60, graceMs: 1000, onEnd: () => undefined }).catch((error) => console.log(error.message))`
   const child = spawn(process.execPath, ['--input-type=module', '-e', script], { stdio: ['ignore', 'pipe', 'inherit'] })
   let said = ''
   child.stdout.setEncoding('utf8').on('data', (text: string) => (said += text))
@@ -102,4 +106,4 @@ await runFiles(${JSON.stringify(files)}, { jobs: 1, seconds: 60, onEnd: () => un
   await closed
   t.equal(said, 'the tests were stopped by SIGINT\n')
   t.notOk(existsSync(began('second')))
-})
+}

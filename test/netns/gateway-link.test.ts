@@ -27,7 +27,7 @@ for (const far of [PARIS, TOKYO]) {
       for (const downMs of [300, 6000]) {
         const soon = await undisturbed(
           t,
-          () => cut(downMs),
+          (timed) => timed(() => cut(downMs)),
           ({ downAfterMs, upAfterMs }) => downAfterMs < 1000 && upAfterMs <= 2000,
         )
         t.ok(soon.downAfterMs < 1000, `down after ${soon.downAfterMs} ms`)

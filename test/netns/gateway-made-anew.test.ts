@@ -35,7 +35,7 @@ for (const [far, gone] of [
       }
       const soon = await undisturbed(
         t,
-        makeAnew,
+        (timed) => timed(makeAnew),
         ({ downAfterMs, upAfterMs }) => downAfterMs < 1000 && upAfterMs <= 2500,
       )
       t.ok(soon.downAfterMs < 1000, `down after ${soon.downAfterMs} ms`)

@@ -1,6 +1,6 @@
 /** Ports for servers of tests that must be known before the server is there, or stay while it is away. */
 import { randomInt } from 'node:crypto'
-import { type AddressInfo, createServer } from 'node:net'
+import { createServer } from 'node:net'
 
 /** Below those that Linux gives to whoever asks for any (ip_local_port_range): nobody else gets one of these by chance. */
 const LOWEST = 10_000
@@ -11,20 +11,20 @@ const TRIES = 100
 export async function freePort(address = '127.0.0.1'): Promise<number> {
   for (let left = TRIES; ; left -= 1) {
     try {
-      return await listenOnce(randomInt(LOWEST, END), address)
+      const port = randomInt(LOWEST, END)
+      await listenOnce(port, address)
+      return port
     } catch (error) {
       if (left === 0 || (error as NodeJS.ErrnoException).code !== 'EADDRINUSE') throw error
     }
   }
 }
 
-async function listenOnce(port: number, address: string): Promise<number> {
+async function listenOnce(port: number, address: string): Promise<void> {
   const server = createServer()
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject)
     server.listen(port, address, resolve)
   })
-  const bound = (server.address() as AddressInfo).port
   await new Promise((resolve) => server.close(resolve))
-  return bound
 }

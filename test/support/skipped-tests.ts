@@ -9,7 +9,7 @@ export interface SkippedTest {
 }
 
 /**
- * Takes TAP as `tap run --output-file` writes it: every file is a subtest, and a subtest is announced with
+ * Takes TAP as recordOf() of run-files.ts writes it: every file is a subtest, and a subtest is announced with
  * `# Subtest: name` at its parent's indentation. A record that breaks off gives what it has.
  */
 export function skippedTests(record: string): SkippedTest[] {

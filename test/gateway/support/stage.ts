@@ -25,6 +25,13 @@ export const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 export const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
 export const PARIS_GW = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500', 'private 10.0.0.2:4500'])
 
+const MOST_TURNS = 10_000
+
+async function filesAreRead(): Promise<void> {
+  const isReading = (): boolean => process.getActiveResourcesInfo().some((name) => name.startsWith('FSReq'))
+  for (let turn = 0; turn < MOST_TURNS && isReading(); turn += 1) await turnOfTheLoop()
+}
+
 /** A gateway on one node whose kernel, clock, API and far ends are fakes. */
 export class Stage {
   readonly clock = new FakeClock()
@@ -131,7 +138,7 @@ export class Stage {
   async until(check: () => boolean, say: string, stepMs = 20): Promise<void> {
     await eventually(
       async () => {
-        while (process.getActiveResourcesInfo().some((name) => name.startsWith('FSReq'))) await turnOfTheLoop()
+        await filesAreRead()
         await this.clock.advance(stepMs)
         return check()
       },

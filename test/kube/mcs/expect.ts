@@ -31,7 +31,7 @@ export interface Expected {
   readonly says: string
 }
 
-/** One of three backends is missed by all of so many once in thirty thousand million times. */
+/** That all of so many miss one of three backends happens once in twelve thousand million times. */
 const CALLS = 60
 
 /**
