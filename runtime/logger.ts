@@ -1,4 +1,4 @@
-/** What components log with. JSON lines on stderr through pino; a capturing one for tests. pino is imported here only. */
+/** What components log with: JSON lines on stderr (pino-logger.ts), captured ones in tests. */
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
 export type LogThreshold = (typeof LOG_LEVELS)[number]

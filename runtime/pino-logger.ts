@@ -1,4 +1,4 @@
-/** The Logger of running processes: JSON lines, one write each, so that a crash loses nothing. */
+/** The Logger of running processes: JSON lines, one write each, so that a crash loses nothing. Nobody else imports pino. */
 import { type Logger as Pino, destination, pino, stdTimeFunctions } from 'pino'
 import type { LogFields, LogThreshold, Logger } from './logger.ts'
 import { redact } from './redaction.ts'
