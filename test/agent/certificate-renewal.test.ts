@@ -1,6 +1,3 @@
-import { mkdtemp, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
-import { join } from 'node:path'
 import t from 'tap'
 import { CertificateRenewal } from '../../agent/certificate-renewal.ts'
 import { agentMetrics } from '../../agent/metrics.ts'
@@ -15,14 +12,14 @@ import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const HOUR = 3_600_000
 
 t.test('a certificate of a day is renewed after two thirds, and again', async (t) => {
   const clock = new FakeClock()
   const start = clock.now()
-  const directory = await mkdtemp(join(tmpdir(), 'sealane-renewal-'))
-  t.teardown(() => rm(directory, { recursive: true, force: true }))
+  const directory = temporaryFolder(t)
   const cluster = parseClusterId('milano')
   const ca = await createCa({ clusterset: 'default', key: createKey(), nowMs: clock.now() })
   const issue = (csr: Uint8Array): Promise<Uint8Array> =>
@@ -101,8 +98,7 @@ t.test('a certificate of a day is renewed after two thirds, and again', async (t
 
 t.test('an answer that comes after the end is not written: the identity may be gone', async (t) => {
   const clock = new FakeClock()
-  const directory = await mkdtemp(join(tmpdir(), 'sealane-renewal-'))
-  t.teardown(() => rm(directory, { recursive: true, force: true }))
+  const directory = temporaryFolder(t)
   const cluster = parseClusterId('milano')
   const key = createKey()
   const ca = await createCa({ clusterset: 'default', key: createKey(), nowMs: clock.now() })
@@ -134,8 +130,7 @@ t.test('an answer that comes after the end is not written: the identity may be g
 
 t.test('one that has ended: an identity that is stored in its place is used', async (t) => {
   const clock = new FakeClock()
-  const directory = await mkdtemp(join(tmpdir(), 'sealane-renewal-'))
-  t.teardown(() => rm(directory, { recursive: true, force: true }))
+  const directory = temporaryFolder(t)
   const ca = await createCa({ clusterset: 'default', key: createKey(), nowMs: clock.now() })
   const made = async (id: string, nowMs: number): Promise<MemberIdentity> => {
     const [cluster, key] = [parseClusterId(id), createKey()]

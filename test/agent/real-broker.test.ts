@@ -1,6 +1,5 @@
 /** The agent against the real broker over TLS on loopback; only the Kubernetes side is in memory. */
-import { mkdtemp, readFile, rm } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { agentConfig } from '../../agent/config.ts'
@@ -142,7 +141,7 @@ class Member {
 }
 
 t.test('export, broker outage with restart of an agent, unexport', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'sealane-agent-'))
+  const directory = temporaryFolder(t)
   const brokerDirectory = join(directory, 'broker')
   let broker = await startBroker(brokerDirectory, 0)
   const milano = new Member('milano', directory)
@@ -150,7 +149,6 @@ t.test('export, broker outage with restart of an agent, unexport', async (t) => 
   t.teardown(async () => {
     await Promise.all([milano.stop(), paris.stop()])
     await broker.stop()
-    await rm(directory, { recursive: true, force: true })
   })
   for (const site of [milano, paris]) {
     await site.join(brokerDirectory, broker.port)
@@ -213,7 +211,7 @@ t.test('export, broker outage with restart of an agent, unexport', async (t) => 
 })
 
 t.test('a service of 5,000 endpoints: slices of at most 100, one flip is one write', async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), 'sealane-agent-'))
+  const directory = temporaryFolder(t)
   // What the broker tells of itself after a while would be one write more.
   const broker = await startBroker(join(directory, 'broker'), 0, { contactMs: 3_600_000 })
   const milano = new Member('milano', directory)
@@ -221,7 +219,6 @@ t.test('a service of 5,000 endpoints: slices of at most 100, one flip is one wri
   t.teardown(async () => {
     await Promise.all([milano.stop(), paris.stop()])
     await broker.stop()
-    await rm(directory, { recursive: true, force: true })
   })
   for (const site of [milano, paris]) {
     await site.join(join(directory, 'broker'), broker.port)

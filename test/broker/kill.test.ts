@@ -1,17 +1,15 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdtempSync, rmSync } from 'node:fs'
-import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import t from 'tap'
 import { openSqliteLog } from '../../broker/log/sqlite-log.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const ROUNDS = 8
 const WRITER = join(import.meta.dirname, 'support/writer-process.ts')
 
 t.test('kill -9 at any moment loses nothing acknowledged and tears no unit', async (t) => {
-  const path = mkdtempSync(join(tmpdir(), 'sealane-kill-'))
-  t.teardown(() => rmSync(path, { recursive: true, force: true }))
+  const path = temporaryFolder(t)
   const file = join(path, 'broker.db')
   let revision = 0
   let acknowledged = 0

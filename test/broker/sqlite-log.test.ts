@@ -1,36 +1,20 @@
-import {
-  chmodSync,
-  closeSync,
-  mkdirSync,
-  mkdtempSync,
-  openSync,
-  rmSync,
-  statSync,
-  writeFileSync,
-  writeSync,
-} from 'node:fs'
-import { tmpdir } from 'node:os'
+import { chmodSync, closeSync, mkdirSync, openSync, statSync, writeFileSync, writeSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { openSqliteLog } from '../../broker/log/sqlite-log.ts'
 import { recordLogCompliance, row } from '../compliance/record-log.ts'
 import { failure, messageOf } from '../support/failure.ts'
-
-function directory(t: Test): string {
-  const path = mkdtempSync(join(tmpdir(), 'sealane-log-'))
-  t.teardown(() => rmSync(path, { recursive: true, force: true }))
-  return path
-}
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 t.test('compliance', async (t) => {
-  const path = directory(t)
+  const path = temporaryFolder(t)
   let n = 0
   recordLogCompliance(t, { runs: 10, open: (init) => openSqliteLog({ file: join(path, `${(n += 1)}.db`), ...init }) })
 })
 
 t.test('a reopened log has the same rows, revisions, removals and epoch', async (t) => {
-  const file = join(directory(t), 'broker.db')
+  const file = join(temporaryFolder(t), 'broker.db')
   const first = openSqliteLog({ file })
   await first.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
   await first.transact((tx) => tx.put('record', 'a/K/n/y', row('2')))
@@ -51,7 +35,7 @@ t.test('a reopened log has the same rows, revisions, removals and epoch', async 
 })
 
 t.test('two processes on one file see each other', async (t) => {
-  const file = join(directory(t), 'broker.db')
+  const file = join(temporaryFolder(t), 'broker.db')
   const broker = openSqliteLog({ file, keepRemoved: 2 })
   const command = openSqliteLog({ file, keepRemoved: 2 })
   t.teardown(() => Promise.all([broker.close(), command.close()]))
@@ -80,7 +64,7 @@ t.test('two processes on one file see each other', async (t) => {
 })
 
 t.test('a folder that may not be looked into: not that nothing is there', async (t) => {
-  const closed = join(directory(t), 'closed')
+  const closed = join(temporaryFolder(t), 'closed')
   mkdirSync(closed, { mode: 0 })
   const file = join(closed, 'broker.db')
   const open = (): Promise<unknown> => Promise.resolve().then(() => openSqliteLog({ file, create: false }))
@@ -97,7 +81,7 @@ t.test('a folder that may not be looked into: not that nothing is there', async 
 })
 
 t.test('a file that cannot be used is named', async (t) => {
-  const path = directory(t)
+  const path = temporaryFolder(t)
   const rows: { name: string; prepare: (file: string) => void; message: string; code: string }[] = [
     {
       name: 'not a database',
@@ -164,7 +148,7 @@ t.test('a file that cannot be used is named', async (t) => {
 })
 
 t.test('locked by another process: refused after the wait, and nothing is lost', async (t) => {
-  const file = join(directory(t), 'broker.db')
+  const file = join(temporaryFolder(t), 'broker.db')
   const log = openSqliteLog({ file })
   t.teardown(() => log.close())
   const other = new DatabaseSync(file)

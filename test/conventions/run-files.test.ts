@@ -1,13 +1,13 @@
 /** What becomes of test files, however they end. */
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { tmpdir } from 'node:os'
+import { existsSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { type FileSaid, assertionsOf, recordOf, runFiles } from '../run-files.ts'
 import { eventually } from '../support/eventually.ts'
 import { skippedTests } from '../support/skipped-tests.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const SAY = (lines: string): string => `console.log(${JSON.stringify(lines)})\n`
 const GOOD = SAY('TAP version 14\nok 1 - a\nok 2 - b\n1..2\n# { total: 2, pass: 2 }')
@@ -50,8 +50,7 @@ const ROWS: Readonly<Record<string, Row>> = {
 }
 
 async function runRows(t: Test): Promise<readonly FileSaid[]> {
-  const folder = mkdtempSync(join(tmpdir(), 'sealane-run-files-'))
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryFolder(t)
   const files = Object.entries(ROWS).map(([name, { source }]) => {
     const path = join(folder, `${name}.mjs`)
     writeFileSync(path, source)
@@ -83,8 +82,7 @@ for (const [kind, more] of Object.entries({ obedient: '', deaf: `process.on('SIG
 }
 
 async function stopped(t: Test, more: string): Promise<void> {
-  const folder = mkdtempSync(join(tmpdir(), 'sealane-run-files-'))
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const folder = temporaryFolder(t)
   const began = (name: string): string => join(folder, `${name}.began`)
   const files = ['first', 'second'].map((name) => {
     const path = join(folder, `${name}.mjs`)

@@ -16,6 +16,7 @@ import {
 import { tmpdir } from 'node:os'
 import { dirname, join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
+import { atExit } from '../support/at-exit.ts'
 import { eventually } from '../support/eventually.ts'
 import { ROOT } from '../support/source-tree.ts'
 import { ownChecks } from './conformance/own-checks.ts'
@@ -24,7 +25,7 @@ import { suiteProgram } from './conformance/suite-program.ts'
 import { type Excuse, UNDER_TRANSLATION } from './conformance/under-translation.ts'
 import { type JoinedClusters, startJoinedClusters } from './support/joined-clusters.ts'
 import { podletMissing } from './support/podlet-world.ts'
-import { afterPrograms, makeProgram } from './support/program.ts'
+import { makeProgram } from './support/program.ts'
 import { type ClusterRow, DUAL, FLAT, OVERLAPPING } from './support/two-clusters.ts'
 
 const SUITE_DEADLINE_MS = 45 * 60_000
@@ -67,7 +68,7 @@ async function main(): Promise<number> {
   const missing = podletMissing()
   if (missing !== undefined) throw new Error(`this machine ${missing}`)
   const directory = realpathSync(mkdtempSync(join(tmpdir(), 'sealane-conformance-')))
-  afterPrograms(() => rmSync(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }))
+  atExit('folders', () => rmSync(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }))
   const say = stopwatch()
   const checkout = process.env['SEALANE_MCS_SUITE']
   say('building the suite')

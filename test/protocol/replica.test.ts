@@ -1,6 +1,5 @@
 import fc from 'fast-check'
-import { mkdtemp, readFile, readdir, rm, writeFile } from 'node:fs/promises'
-import { tmpdir } from 'node:os'
+import { readFile, readdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import t from 'tap'
 import type { ClusterId } from '../../model/ids.ts'
@@ -11,6 +10,7 @@ import { encodeRecordEvent } from '../../protocol/records-codec.ts'
 import { decodeReplica, encodeReplica, replicaFile } from '../../protocol/replica-file.ts'
 import { Replica, ReplicaError } from '../../protocol/replica.ts'
 import { splitBatch } from '../../protocol/split-message.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
 import { slice } from './samples.ts'
 
 function key(cluster: string, name: string): RecordKey {
@@ -334,8 +334,7 @@ t.test('unseen is not gone: nothing vanishes that was not removed, completed or 
 })
 
 t.test('the file', async (t) => {
-  const folder = await mkdtemp(join(tmpdir(), 'sealane-replica-'))
-  t.teardown(() => rm(folder, { recursive: true }))
+  const folder = temporaryFolder(t)
   const path = join(folder, 'state', 'replica')
   const store = replicaFile(path)
   t.equal((await store.load()).synced, false, 'nothing saved yet')

@@ -6,6 +6,7 @@
 import { type ChildProcess, execFile, execFileSync, spawn } from 'node:child_process'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
+import { atExit } from './at-exit.ts'
 import { ownedNetnsName, removeNetns } from './netns-names.ts'
 
 export interface ExecResult {
@@ -36,7 +37,6 @@ export interface Netns {
 }
 
 const INSIDE = 'SEALANE_TEST_PRIVATE_NETNS'
-const living = new Set<string>()
 
 /** Why namespaces cannot be made here; undefined when they can. A test's `skip` option takes it as it is. */
 export function netnsMissing(): string | undefined {
@@ -54,14 +54,15 @@ export function netnsMissing(): string | undefined {
 /** Makes a namespace with its loopback up, runs the story in it, and takes it away again whatever happens. */
 export async function withNetns<T>(story: (ns: Netns) => Promise<T>): Promise<T> {
   const name = ownedNetnsName()
-  watchForInterruption()
-  living.add(name)
+  const remove = (): void => removeNetns(name)
+  const forget = atExit('programs', remove)
   try {
     await run('ip', ['netns', 'add', name])
     await run('ip', ['-n', name, 'link', 'set', 'lo', 'up'])
     return await story(netns(name))
   } finally {
-    forget(name)
+    forget()
+    remove()
   }
 }
 
@@ -125,21 +126,4 @@ function tryRun(command: string, args: readonly string[], options: ExecOptions):
     child.stdin?.on('error', () => undefined)
     child.stdin?.end(input ?? '')
   })
-}
-
-function forget(name: string): void {
-  if (living.delete(name)) removeNetns(name)
-}
-
-let watching = false
-function watchForInterruption(): void {
-  if (watching) return
-  watching = true
-  process.on('exit', () => [...living].forEach(forget))
-  for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP'] as const) {
-    process.once(signal, () => {
-      ;[...living].forEach(forget)
-      process.exit(128 + (signal === 'SIGINT' ? 2 : signal === 'SIGTERM' ? 15 : 1))
-    })
-  }
 }

@@ -2,10 +2,14 @@ import { mkdtempSync, realpathSync, rmSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { atExit } from './at-exit.ts'
 
-/** A folder of its own for one test, removed with all in it when the test ends. */
+/** A folder of its own for one test, removed with all in it when the test ends or is interrupted. */
 export function temporaryFolder(t: Test): string {
   const folder = realpathSync(mkdtempSync(join(tmpdir(), 'sealane-test-')))
-  t.teardown(() => rmSync(folder, { recursive: true, force: true }))
+  const remove = (): void => rmSync(folder, { recursive: true, force: true })
+  t.teardown(remove)
+  // Interrupted, tap ends the test while its programs still run, and may write anew.
+  atExit('folders', remove)
   return folder
 }

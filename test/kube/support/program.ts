@@ -2,6 +2,7 @@
 import { type ChildProcess, spawn } from 'node:child_process'
 import { closeSync, copyFileSync, fstatSync, openSync, readSync, statSync, truncateSync } from 'node:fs'
 import { join } from 'node:path'
+import { atExit } from '../../support/at-exit.ts'
 
 export interface ProgramInit {
   readonly name: string
@@ -37,7 +38,6 @@ const TAIL_BYTES = 64 << 10
 
 const running = new Set<ChildProcess>()
 const logs = new Set<string>()
-const afterwards = new Set<() => void>()
 
 /** Describes a program; start() runs it. */
 export function makeProgram(init: ProgramInit): Program {
@@ -123,30 +123,16 @@ function tail(path: string): string {
   }
 }
 
-/** Runs `action` when this process exits, after its programs were killed: to remove folders that they write to. */
-export function afterPrograms(action: () => void): void {
-  watchOver()
-  afterwards.add(action)
-}
-
 let watching = false
 function watchOver(): void {
   if (watching) return
   watching = true
-  process.on('exit', killAll)
-  for (const [signal, number] of [
-    ['SIGINT', 2],
-    ['SIGTERM', 15],
-    ['SIGHUP', 1],
-  ] as const) {
-    process.once(signal, () => process.exit(128 + number))
-  }
+  atExit('programs', killAll)
   setInterval(() => logs.forEach(cut), 5_000).unref()
 }
 
 function killAll(): void {
   for (const child of running) child.kill('SIGKILL')
-  for (const action of afterwards) action()
 }
 
 // The program appends, so it goes on at the start of the emptied file.
