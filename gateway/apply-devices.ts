@@ -1,6 +1,6 @@
 /** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
 import { familyOf } from '../model/ip.ts'
-import { LANE_DEVICE_PREFIX, laneCable } from '../model/kernel-ids.ts'
+import { laneCable } from '../model/kernel-ids.ts'
 import { formatAddress, formatLinkChange } from '../kernel/format-ip.ts'
 import { formatDevice } from '../kernel/format-wg.ts'
 import type { Link } from '../kernel/route-table.ts'
@@ -9,9 +9,8 @@ import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from '../kernel
 import type { GatewayDeps } from './gateway-deps.ts'
 import { ensureLaneKey } from './lane-key.ts'
 import type { LanePlan } from './plan-lanes.ts'
+import { laneDeviceNames } from './read-world.ts'
 import type { Round } from './round.ts'
-
-const LANE_DEVICE = new RegExp(`^${LANE_DEVICE_PREFIX}\\d+$`)
 
 export type DeviceDeps = Pick<GatewayDeps, 'routes' | 'wireguard' | 'sysctl' | 'steering' | 'joining'>
 
@@ -141,25 +140,17 @@ export async function ensureSetting(
   return round.change('sysctl', `sysctl -w ${name}=${value}`, () => sysctl.write(name, value))
 }
 
-export interface SweepInit {
-  /** Devices that stay. */
-  readonly keep: readonly string[]
-  /** Called once, before the first device goes, and only if one does. */
-  readonly before?: () => Promise<void>
-  readonly round: Round
-  readonly signal: AbortSignal
-}
-
-/** Removes other lane devices, and what is left of their cables. True when no other lane device is left. */
+/** Removes lane devices that no lane of the plan uses, and what is left of their cables. True when all went. */
 export async function sweepDevices(
   deps: Pick<DeviceDeps, 'routes' | 'wireguard' | 'joining'>,
-  { keep, before, round, signal }: SweepInit,
+  keep: readonly string[],
+  round: Round,
+  signal: AbortSignal,
 ): Promise<boolean> {
-  const links = await round.attempt(() => deps.routes.links(signal))
-  const names = links?.value.map(({ name }) => name).filter((name) => LANE_DEVICE.test(name) && !keep.includes(name))
-  if (names !== undefined && names.length > 0) await before?.()
+  const names = await round.attempt(() => laneDeviceNames(deps.routes, signal))
   let done = names !== undefined
-  for (const name of names ?? []) {
+  for (const name of names?.value ?? []) {
+    if (keep.includes(name)) continue
     const text = `ip link del ${name}`
     done = (await round.change('device', text, () => deps.wireguard.deleteDevice(name, signal))) && done
   }

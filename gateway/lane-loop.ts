@@ -98,8 +98,9 @@ export class LaneReconciler {
   }
 
   // The policy is there before the first device, so that nothing passes a lane untranslated or unchecked, not even
-  // once. Where it cannot be had, no device is made; one that is there was made under a policy. What the new policy does
-  // not know goes before it comes; what it carried is led over the other lanes before that.
+  // once. Where it cannot be had, no device is made; one that is there was made under a policy. A lane
+  // that is to go stays under the policy until it has gone, and goes after its routes: with a device the kernel takes
+  // every IPv4 route that has a next hop there, those over other lanes too.
   async #apply(
     world: GatewayWorld,
     plan: GatewayPlan,
@@ -109,14 +110,8 @@ export class LaneReconciler {
     const { config } = this.#init
     const { lanes } = plan.lanes
     const withIpv6 = plan.nft6.length > 0
-    const toRoutes = (): Promise<void> => applyRoutes(this.#deps.routes, plan.routes, round, signal)
-    // With a device the kernel takes every IPv4 route that has a next hop there, those over other lanes too.
-    const before = async (): Promise<void> => {
-      if (lanes.length > 0 && lanes.every(({ lane }) => world.devices.has(lane))) await toRoutes()
-    }
-    const keep = lanes.map((lane) => lane.device)
-    const swept = await sweepDevices(this.#deps, { keep, before, round, signal })
-    const guarded = swept && (await this.#applyPolicy(plan, round, signal))
+    const guarded4 = await this.#nft.apply(plan.nft, round, signal)
+    const guarded = (!withIpv6 || (await this.#nft6.apply(plan.nft6, round, signal))) && guarded4
     const callAnew = this.#calls.due(lanes.flatMap((lane) => lane.peers))
     const devices = new Map<number, DeviceState>()
     for (const lane of lanes) {
@@ -128,17 +123,12 @@ export class LaneReconciler {
       if (state !== undefined) devices.set(lane.lane, state)
     }
     if (devices.size > 0) await this.#switchOnForwarding(withIpv6 ? [4, 6] : [4], round)
-    if (devices.size > 0 || lanes.length === 0) await toRoutes()
+    if (devices.size > 0 || lanes.length === 0) await applyRoutes(this.#deps.routes, plan.routes, round, signal)
+    const keep = lanes.map((lane) => lane.device)
+    const swept = await sweepDevices(this.#deps, keep, round, signal)
     // Last: until here, lanes may still have carried it.
-    if (!withIpv6) await this.#nft6.remove(round, signal)
+    if (swept && !withIpv6) await this.#nft6.remove(round, signal)
     return devices
-  }
-
-  /** True when the policy of all families is in force. */
-  async #applyPolicy(plan: GatewayPlan, round: Round, signal: AbortSignal): Promise<boolean> {
-    const guarded4 = await this.#nft.apply(plan.nft, round, signal)
-    const guarded6 = plan.nft6.length === 0 || (await this.#nft6.apply(plan.nft6, round, signal))
-    return guarded4 && guarded6
   }
 
   async #switchOnForwarding(families: readonly Family[], round: Round): Promise<void> {

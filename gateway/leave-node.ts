@@ -28,9 +28,10 @@ export interface LeaveInit {
 export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal): Promise<void> {
   const { config } = init
   const round = new Round(deps.logger, init.metrics)
-  await sweepDevices(deps, { keep: [], round, signal })
+  const swept = await sweepDevices(deps, [], round, signal)
   await applyRoutes(deps.routes, undefined, round, signal)
-  for (const nft of [deps.nft, deps.nft6]) await removeTable(nft, round, signal)
+  // A lane is never without its policy, not even one that cannot be taken away.
+  if (swept) for (const nft of [deps.nft, deps.nft6]) await removeTable(nft, round, signal)
   for (const family of FAMILIES) {
     const { name, setting, marker } = forwarding(config, family)
     const restored = await round.attempt(() => restoreForwarding(deps.sysctl, marker, setting))

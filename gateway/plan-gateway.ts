@@ -38,16 +38,21 @@ interface TableInit {
 }
 
 function planTable({ world, lanes, pairs, family }: TableInit): NftStatement[] {
+  // Until they are gone the policy holds for them too.
+  const leftover = world.laneDevices.filter((name) => !lanes.lanes.some(({ device }) => device === name))
   return planTranslation({
     family,
     pairs: pairs.filter((pair) => pair.own.family === family),
     podCIDRs: podPrefixes(world.own, family),
     elsewhere: podsElsewhere(world, family),
     // Lane addresses are IPv4.
-    lanes: lanes.lanes.map(({ device, address }) => ({
-      device,
-      ...(family === 4 ? { address: address.replace('/32', '') } : {}),
-    })),
+    lanes: [
+      ...lanes.lanes.map(({ device, address }) => ({
+        device,
+        ...(family === 4 ? { address: address.replace('/32', '') } : {}),
+      })),
+      ...leftover.map((device) => ({ device })),
+    ],
     remotes: lanes.clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family)),
   })
 }

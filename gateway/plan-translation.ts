@@ -33,7 +33,7 @@ export interface TranslationInit {
   readonly podCIDRs: readonly Prefix[]
   /** Where pods of other nodes are, disjoint. What is not known to be there is tracked. */
   readonly elsewhere: readonly Prefix[]
-  /** The address is IPv4: without it, the family has none on that device. */
+  /** The address is IPv4: without it, the family has none on that device, or the device is about to go. */
   readonly lanes: readonly { readonly device: string; readonly address?: string }[]
   /** Prefixes of all remote clusters; disjoint. */
   readonly remotes: readonly Prefix[]

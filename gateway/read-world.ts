@@ -1,6 +1,6 @@
 /** Reads the world (world.ts) from the object caches and from this node's kernel. Changes nothing. */
 import { plannedFamilies } from '../model/addressing.ts'
-import { IPV6_FORWARDING, LANE_MARK, laneDevice } from '../model/kernel-ids.ts'
+import { IPV6_FORWARDING, LANE_DEVICE_PREFIX, LANE_MARK, laneDevice } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../model/objects.ts'
 import { withoutIpv6Pods } from '../model/pod-ranges.ts'
 import type { ClusterApi } from '../cluster/cluster-api.ts'
@@ -62,6 +62,7 @@ export async function readGatewayWorld(
     rotateMs: config.rotateMs,
     addresses: await routes.addresses(signal),
     devices,
+    laneDevices: await laneDeviceNames(routes, signal),
     pathMtu: await readPathMtus(routes, underlayTargets(remotes, config, devices), signal),
   }
 }
@@ -84,6 +85,13 @@ export async function readDevices(
     if (state !== undefined) devices.set(lane, state)
   }
   return devices
+}
+
+const LANE_DEVICE = new RegExp(`^${LANE_DEVICE_PREFIX}\\d+$`)
+
+/** Of all lane devices that exist. */
+export async function laneDeviceNames(routes: RouteTable, signal: AbortSignal): Promise<string[]> {
+  return (await routes.links(signal)).map(({ name }) => name).filter((name) => LANE_DEVICE.test(name))
 }
 
 function underlayTargets(

@@ -33,6 +33,8 @@ export interface GatewayWorld {
   readonly addresses: readonly InterfaceAddress[]
   /** Lane devices that exist, by lane number. */
   readonly devices: ReadonlyMap<number, DeviceState>
+  /** Names of all lane devices that exist, those of no lane of ours among them. */
+  readonly laneDevices: readonly string[]
   /** MTU of the route to an underlay address; absent where there is no route. */
   readonly pathMtu: ReadonlyMap<string, number>
   /** By healthKey(). */

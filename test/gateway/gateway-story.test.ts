@@ -294,8 +294,9 @@ t.test('with port forwarding: called at the public address', async (t) => {
 })
 
 /** Two lanes to paris, both in use, and then one lane. */
-async function withOneLaneLess(t: Test): Promise<Stage> {
+async function withOneLaneLess(t: Test, milano = MILANO): Promise<Stage> {
   const stage = new Stage(t)
+  stage.put(milano)
   const second = endpoint('paris', 'gw', 1, ['public 198.51.100.20:4501'])
   stage.put(PARIS, PARIS_GW, second)
   for (const address of ['246.0.2.0', '246.0.2.1']) stage.probes.alive.add(address)
@@ -323,16 +324,19 @@ t.test('lanes that are taken away are swept, with their endpoints', async (t) =>
   t.match(whenItWent, / dev sealane0 /, 'what it carried goes over the other lane by then')
 })
 
-t.test('a lane that cannot be taken away stays under its policy', async (t) => {
-  const stage = await withOneLaneLess(t)
+t.test('a lane that cannot be taken away stays under its policy, for IPv6 too', async (t) => {
+  const stage = await withOneLaneLess(t, DUAL_MILANO)
+  t.match(stage.nft6.toString(), 'sealane1')
+  stage.put(MILANO)
   const deleteDevice = stage.wireguard.deleteDevice.bind(stage.wireguard)
   stage.wireguard.deleteDevice = () => Promise.reject(new KernelError('EBUSY', 'ip link del sealane1', 'busy'))
   stage.start()
   await stage.until(() => stage.gateway()?.failure !== undefined, 'it says so')
   t.match(stage.gateway()?.failure, /ip link del sealane1/)
-  t.match(stage.nft.toString(), 'sealane1')
+  for (const nft of [stage.nft, stage.nft6]) t.match(nft.toString(), 'sealane1')
   stage.wireguard.deleteDevice = deleteDevice
-  await stage.until(() => !stage.nft.toString().includes('sealane1'), 'both go')
+  const isNamed = (): boolean => [stage.nft, stage.nft6].some((nft) => nft.toString().includes('sealane1'))
+  await stage.until(() => !isNamed(), 'both go')
   t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
 })
 

@@ -104,6 +104,7 @@ export function world(facts: Partial<GatewayWorld> = {}): GatewayWorld {
       { device: 'cni0', address: '10.42.0.1/24' },
     ],
     devices: new Map(),
+    laneDevices: [],
     pathMtu: new Map(),
     health: new Map(),
     ...facts,
