@@ -8,6 +8,8 @@ export default tseslint.config(
     rules: {
       '@typescript-eslint/switch-exhaustiveness-check': 'error',
       '@typescript-eslint/consistent-type-imports': 'error',
+      // What is imported for its types alone must not be loaded.
+      '@typescript-eslint/no-import-type-side-effects': 'error',
       // Numbers in messages are what messages are for.
       '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true, allowBoolean: true }],
       // An arrow that calls a void function is the plain way to write a callback.

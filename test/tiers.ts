@@ -5,7 +5,7 @@ import { buildAll } from './kube/support/build-all.ts'
 import { kubeProgramsMissing } from './kube/support/kube-programs.ts'
 import { type FileSaid, assertionsOf, recordOf, runFiles } from './run-files.ts'
 import { PRODUCT } from './support/source-tree.ts'
-import { AGAIN } from './support/undisturbed.ts'
+import { AGAIN } from './support/again.ts'
 import { type SkippedTest, skippedTests } from './support/skipped-tests.ts'
 
 export interface TierRun {

@@ -3,7 +3,7 @@
  * the same compliance suite. put() and drop() are the user's hand.
  */
 import { randomUUID } from 'node:crypto'
-import { type Kind, type KubeObject, type ObjectKinds } from '../../model/objects.ts'
+import type { Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 import { type ClusterApi, ClusterApiError, type ObjectCache, type ObjectEvent } from '../cluster-api.ts'
 import { EventFilter } from '../event-filter.ts'

@@ -1,10 +1,10 @@
 /** The five calls: bytes in, BrokerApi, bytes out. Every failure becomes a status; nothing is thrown at grpc-js. */
-import {
-  type ServerDuplexStream,
-  type ServerUnaryCall,
-  type ServerWritableStream,
-  type UntypedServiceImplementation,
-  type sendUnaryData,
+import type {
+  ServerDuplexStream,
+  ServerUnaryCall,
+  ServerWritableStream,
+  UntypedServiceImplementation,
+  sendUnaryData,
 } from '@grpc/grpc-js'
 import { once } from 'node:events'
 import type { Clock } from '../../reconcile/clock.ts'

@@ -1,12 +1,11 @@
 /** Times of the real world, told apart from times at which the machine had no time for us. */
-import { type Test } from 'tap'
+import type { Test } from 'tap'
+import { AGAIN } from './again.ts'
 
 const TICK_MS = 10
 /** A timer that comes so late has been kept waiting by other work, or by the whole machine. */
 const LATE_MS = 50
 const TRIES = 4
-/** The runner of the tests shows these lines. */
-export const AGAIN = 'measured again:'
 
 /** Runs what is timed, and nothing else. */
 export type Timed = <R>(work: () => Promise<R>) => Promise<R>

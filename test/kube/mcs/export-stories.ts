@@ -1,6 +1,6 @@
 /** What becomes of exports, and of imports when exports go. */
 import type { Test } from 'tap'
-import { type Site } from '../support/callers.ts'
+import type { Site } from '../support/callers.ts'
 import type { Json } from '../support/kube-request.ts'
 import {
   type ImportObject,
