@@ -59,8 +59,9 @@ export async function runFiles(files: readonly string[], init: FilesInit): Promi
   try {
     await Promise.all(Array.from({ length: init.jobs }, work))
   } finally {
-    // What could not be started ends the run: no other file is begun.
+    // What could not be started ends the run: no other file is begun, and none goes on.
     waiting.length = 0
+    kill('SIGKILL')
     clearTimeout(deaf)
     process.off('SIGINT', stop).off('SIGTERM', stop)
   }
@@ -82,11 +83,17 @@ function runFile(file: string, init: FilesInit, running: Set<ChildProcess>): Pro
   const late = setTimeout(() => child.kill('SIGTERM'), seconds * 1000 + graceMs)
   const tooLate = setTimeout(() => child.kill('SIGKILL'), seconds * 1000 + 2 * graceMs)
   return new Promise((resolve, reject) => {
-    child.on('error', reject)
-    child.on('close', (code, signal) => {
+    const over = (): void => {
       clearTimeout(late)
       clearTimeout(tooLate)
       running.delete(child)
+    }
+    child.on('error', (error) => {
+      over()
+      reject(error)
+    })
+    child.on('close', (code, signal) => {
+      over()
       const ended = code === 0 ? undefined : `it ended with ${signal ?? `code ${String(code)}`}`
       const fault = ended ?? (isWhole(output) ? undefined : 'it ended without saying how many tests it ran')
       resolve({ file, output, errors, fault, ms: performance.now() - started })
