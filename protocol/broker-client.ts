@@ -71,5 +71,11 @@ export interface BrokerClient {
   leave(signal: AbortSignal): Promise<void>
   publish(signal: AbortSignal): PublishStream
   watch(request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage>
+  /** Calls and streams that are open fail with BrokerUnreachableError, and so does every call after it. */
   close(): void
+}
+
+/** What is open, or begun later, fails with when a client has been closed. */
+export function closedError(): BrokerUnreachableError {
+  return new BrokerUnreachableError('the connection to the broker was closed')
 }

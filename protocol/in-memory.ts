@@ -14,7 +14,7 @@ import type {
   WatchRequest,
 } from './broker-api.ts'
 import { RefusedError } from './broker-api.ts'
-import { type BrokerClient, BrokerUnreachableError, type PublishStream } from './broker-client.ts'
+import { type BrokerClient, BrokerUnreachableError, type PublishStream, closedError } from './broker-client.ts'
 import { CodecError } from './codec-checks.ts'
 import * as codec from './messages-codec.ts'
 import { splitBatch, splitNeed } from './split-message.ts'
@@ -98,7 +98,7 @@ class InMemoryClient implements BrokerClient {
   }
 
   close(): void {
-    this.#closed.abort(new BrokerUnreachableError('the connection to the broker was closed'))
+    this.#closed.abort(closedError())
   }
 
   #check(signal: AbortSignal): AbortSignal {

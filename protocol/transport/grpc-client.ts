@@ -5,7 +5,13 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
 import type { JoinRequest, JoinResponse, RenewResponse, WatchMessage, WatchRequest } from '../broker-api.ts'
 import { type BrokerAddress, formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
-import { type BrokerClient, BrokerUnreachableError, ProtocolError, type PublishStream } from '../broker-client.ts'
+import {
+  type BrokerClient,
+  BrokerUnreachableError,
+  ProtocolError,
+  type PublishStream,
+  closedError,
+} from '../broker-client.ts'
 import { CodecError } from '../codec-checks.ts'
 import { keyToPem } from '../identity/keys.ts'
 import { SERVER_NAME } from '../identity/certificate-terms.ts'
@@ -104,7 +110,7 @@ class GrpcBrokerClient implements BrokerClient {
   readonly #addresses: readonly BrokerAddress[]
   #at = 0
   #attempt: Attempt | undefined
-  #closed = false
+  readonly #closed = new AbortController()
 
   constructor(init: ConnectBrokerInit) {
     this.#init = init
@@ -127,20 +133,22 @@ class GrpcBrokerClient implements BrokerClient {
 
   publish(signal: AbortSignal): PublishStream {
     const attempt = this.#open()
+    const ended = this.#orClosed(signal)
     const call = attempt.channel.makeBidiStreamRequest(methodPath('publish'), identity, identity, new Metadata())
-    return new GrpcPublishStream(call, signal, (error, answered) => this.#explain(error, attempt, answered, signal))
+    return new GrpcPublishStream(call, ended, (error, answered) => this.#explain(error, attempt, answered, ended))
   }
 
   async *watch(request: WatchRequest, signal: AbortSignal): AsyncGenerator<WatchMessage> {
     signal.throwIfAborted()
     const bytes = asBuffer(codec.encodeWatchRequest(request))
     const attempt = this.#open()
+    const ended = this.#orClosed(signal)
     const path = methodPath('watch')
     const call = attempt.channel.makeServerStreamRequest(path, identity, identity, bytes, new Metadata())
     // The reader below gets the error; one that comes after it has stopped reading must not crash the process.
     call.on('error', () => undefined)
     const onAbort = (): void => cancelSoon(call)
-    signal.addEventListener('abort', onAbort, { once: true })
+    ended.addEventListener('abort', onAbort, { once: true })
     let answered = false
     try {
       for await (const message of call as AsyncIterable<Buffer>) {
@@ -149,27 +157,29 @@ class GrpcBrokerClient implements BrokerClient {
         if (known !== undefined) yield known
       }
     } catch (error) {
-      throw await this.#explain(error, attempt, answered, signal)
+      throw await this.#explain(error, attempt, answered, ended)
     } finally {
-      signal.removeEventListener('abort', onAbort)
+      ended.removeEventListener('abort', onAbort)
       cancelSoon(call)
     }
   }
 
   close(): void {
-    this.#closed = true
+    // The channel alone would let streams that are open go on.
+    this.#closed.abort(closedError())
     this.#drop()
   }
 
   /** Tries every address once, while the failure is that nobody answers. */
   async #call(method: 'join' | 'renew' | 'leave', bytes: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
+    const ended = this.#orClosed(signal)
     for (let tries = 1; ; tries++) {
-      signal.throwIfAborted()
+      ended.throwIfAborted()
       const attempt = this.#open()
       try {
-        return await this.#unary(attempt.channel, method, asBuffer(bytes), signal)
+        return await this.#unary(attempt.channel, method, asBuffer(bytes), ended)
       } catch (error) {
-        const failure = await this.#explain(error, attempt, false, signal)
+        const failure = await this.#explain(error, attempt, false, ended)
         if (!(failure instanceof BrokerUnreachableError) || tries >= this.#addresses.length) throw failure
         this.#init.logger.debug('next broker address', { reason: failure.message })
       }
@@ -197,8 +207,12 @@ class GrpcBrokerClient implements BrokerClient {
     })
   }
 
+  #orClosed(signal: AbortSignal): AbortSignal {
+    return AbortSignal.any([signal, this.#closed.signal])
+  }
+
   #open(): Attempt {
-    if (this.#closed) throw new BrokerUnreachableError('the connection to the broker was closed')
+    this.#closed.signal.throwIfAborted()
     if (this.#attempt === undefined) {
       const address = this.#addresses[this.#at % this.#addresses.length] as BrokerAddress
       const channel = new Client(targetOf(address), this.#credentials(), clientOptions(this.#limits))
@@ -239,7 +253,7 @@ class GrpcBrokerClient implements BrokerClient {
     const failure = statusToError(error, formatBrokerAddress(address))
     if (!(failure instanceof BrokerUnreachableError)) return failure
     this.#next(attempt)
-    if (answered || error.code !== status.UNAVAILABLE || this.#closed) return failure
+    if (answered || error.code !== status.UNAVAILABLE) return failure
     const { clusterset, ca, clock } = this.#init
     try {
       await probeServer({ address, clusterset, ca, clock, timeoutMs: this.#limits.probeTimeoutMs }, signal)

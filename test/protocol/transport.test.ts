@@ -1,10 +1,12 @@
 import t from 'tap'
+import type { ClusterId } from '../../model/ids.ts'
 import { RefusedError } from '../../protocol/broker-api.ts'
 import { BrokerUnreachableError, CertificateError } from '../../protocol/broker-client.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
 import { fingerprint } from '../../protocol/identity/pem.ts'
 import { createJoinToken } from '../../protocol/identity/token.ts'
 import { createCsr } from '../../protocol/identity/x509.ts'
+import { inMemoryBroker } from '../../protocol/in-memory.ts'
 import { connectBroker, connectForJoin } from '../../protocol/transport/grpc-client.ts'
 import { ListenError } from '../../protocol/transport/grpc-server.ts'
 import type { PublishReply, WatchMessage } from '../../protocol/broker-api.ts'
@@ -316,6 +318,25 @@ t.test('a signal ends calls with its own reason', async (t) => {
   )
   await eventually(() => site.api.openStreams === 0)
 })
+
+t.test('a client that is closed ends its streams, with sockets and without', async (t) => {
+  const memory = inMemoryBroker(site.api, { cluster: 'milano' as ClusterId, address: '127.0.0.1', serial: '0' })
+  for (const client of [site.client(milano), memory.connect()]) {
+    const publishing = failure(drain(client.publish(signal).replies))
+    const watching = failure(
+      (async () => {
+        for await (const message of client.watch({}, signal)) if (message.t === 'synced') client.close()
+      })(),
+    )
+    const closed = { name: 'BrokerUnreachableError', message: 'the connection to the broker was closed' }
+    for (const ended of [watching, publishing, failure(drain(client.watch({}, signal)))]) t.match(await ended, closed)
+  }
+  await eventually(() => site.api.openStreams === 0, { say: 'the streams end at the broker too' })
+})
+
+async function drain(messages: AsyncIterable<unknown>): Promise<void> {
+  for await (const _ of messages);
+}
 
 t.test('a stream ends when its certificate expires', async (t) => {
   // The 24 h are over in about a second.
