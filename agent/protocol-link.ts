@@ -151,7 +151,7 @@ class ProtocolLink implements BrokerLink {
     if (state.t === 'waiting' && isAboutUs(state.error)) this.#deps.onRefused(state.error.message)
   }
 
-  /** The sessions' streams break with the old client; they resume at once with the new one. */
+  /** The sessions' streams break with the old client; they resume with the new one after their shortest pause. */
   #replaceClient(identity: MemberIdentity): void {
     const old = this.#client
     this.#client = this.#open(identity)

@@ -75,7 +75,7 @@ export interface BrokerClient {
   close(): void
 }
 
-/** What is open, or begun later, fails with when a client has been closed. */
+/** The error of what is open when a client is closed, and of what is begun later. */
 export function closedError(): BrokerUnreachableError {
   return new BrokerUnreachableError('the connection to the broker was closed')
 }
