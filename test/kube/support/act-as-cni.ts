@@ -43,12 +43,8 @@ function masquerade(netns: string, range: string): void {
   const [family, forwarding] = range.includes(':')
     ? ['ip6', 'net.ipv6.conf.all.forwarding=1']
     : ['ip', 'net.ipv4.ip_forward=1']
-  // What connection tracking calls invalid, such as a late reset, is not masqueraded and would leave with the pod's
-  // address. kube-proxy drops it in its iptables mode; in its nftables mode, the one that runs here unless a test asks for
-  // another, it does not.
   const rules = `table ${family} cni {
       chain post { type nat hook postrouting priority srcnat; ${family} saddr ${range} ${family} daddr != ${range} masquerade; }
-      chain forward { type filter hook forward priority filter; oifname "eth0" ct state invalid ${family} saddr ${range} ${family} daddr != ${range} meta l4proto tcp counter drop; }
     }`
   inNode(netns, ['sysctl', '-qw', forwarding])
   inNode(netns, ['nft', '-f', '-'], rules)

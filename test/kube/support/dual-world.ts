@@ -58,7 +58,7 @@ export async function startDualWorld(t: Test, { rows, services }: DualWorldInit)
   const kernels = new Map(clusters.clusters.flatMap(({ nodes }) => nodes.map((node) => [node.name, dumpNode(node)])))
   const wire = watchWire(
     clusters.underlay.wan,
-    clusters.clusters.map(({ row, addresses }) => ({ podCIDRs: row.podCIDR.split(','), nodes: addresses })),
+    rows.flatMap(({ podCIDR }) => podCIDR.split(',')),
   )
   await joinClusters(clusters, directory, (line) => t.comment(line))
   for (const [name, spec] of Object.entries(services)) await offer(c1, name, spec)

@@ -28,8 +28,6 @@ export interface TestCluster {
   readonly row: ClusterRow
   readonly plane: ControlPlane
   readonly nodes: readonly KubeNode[]
-  /** Of its nodes, on the network between the clusters. */
-  readonly addresses: readonly string[]
 }
 
 export interface TestClusters {
@@ -162,7 +160,7 @@ async function startCluster({
   await actAsCni(plane, row.podCIDR, places, underlay)
   for (const object of coreDnsObjects(clusterDns)) await plane.api.apply(object.path, { ...object.body })
   for (const name of VOLUMES) await plane.api.apply(`/api/v1/persistentvolumes/${name}`, volume(name))
-  return { row, plane, nodes, addresses: places.flatMap((place) => place.addresses) }
+  return { row, plane, nodes }
 }
 
 /** Makes the namespace of a node. An IPv6 address only where the cluster has that family, as a real node would. */

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process'
 export interface WireCounts {
   /** Packets of lanes: WireGuard's ports. */
   readonly lanes: number
-  /** Packets that bear a pod's address and leave its cluster: they go to none of its pods and to none of its nodes. */
+  /** Packets that bear a pod's address and go to something that is no pod of its cluster. */
   readonly bare: number
   /**
    * Who sent them to whom, each once and in nft's words, at most 1,000: the ports of TCP and UDP, of ICMP its first bytes.
@@ -16,21 +16,12 @@ export interface WireCounts {
 const FAMILIES = ['ip', 'ip6'] as const
 type Family = (typeof FAMILIES)[number]
 
-export interface WireCluster {
-  readonly podCIDRs: readonly string[]
-  /** Addresses of its nodes. */
-  readonly nodes: readonly string[]
-}
-
-/** Starts counting in the bridge's namespace; gives the way to read. */
-export function watchWire(wan: string, clusters: readonly WireCluster[]): () => WireCounts {
-  const bare = clusters.flatMap(({ podCIDRs, nodes }) =>
-    podCIDRs.map((range) => {
-      const family = familyOf(range)
-      const own = [range, ...nodes.filter((node) => familyOf(node) === family)].join(', ')
-      return `${family} saddr ${range} ${family} daddr != { ${own} } counter name bare jump kinds_${family}`
-    }),
-  )
+/** Starts counting in the bridge's namespace; gives the way to read. Takes the pod ranges of all clusters. */
+export function watchWire(wan: string, podCIDRs: readonly string[]): () => WireCounts {
+  const bare = podCIDRs.map((range) => {
+    const family = range.includes(':') ? 'ip6' : 'ip'
+    return `${family} saddr ${range} ${family} daddr != ${range} counter name bare jump kinds_${family}`
+  })
   const rules = ['udp dport 4500-4509 counter name lanes', ...bare].join('\n      ')
   nft(
     wan,
@@ -54,10 +45,6 @@ export function watchWire(wan: string, clusters: readonly WireCluster[]): () => 
     bare: read('bare'),
     bareKinds: FAMILIES.flatMap((family) => kinds(wan, family)),
   })
-}
-
-function familyOf(address: string): Family {
-  return address.includes(':') ? 'ip6' : 'ip'
 }
 
 function kindsOf(family: Family): string {
