@@ -115,11 +115,14 @@ async function joinInternet(
   await lab.ip(node, `route add default via ${link.router}`)
 }
 
+/** What CNIs give a bridge: otherwise it has the lowest of its ports', and changes it as they come. */
+const OWN_MAC = 'address 02:00:00:00:00:01'
+
 async function buildTranslatedLan(lab: Lab, site: string, nodes: readonly string[]): Promise<void> {
   const nat = `${site}-nat`
   await lab.namespace(nat, ROUTER)
   await joinInternet(lab, nat, site, TOKYO_NAT)
-  await lab.ip(nat, 'link add lan type bridge', 'addr add 192.168.1.254/24 dev lan', 'link set lan up')
+  await lab.ip(nat, `link add lan ${OWN_MAC} type bridge`, 'addr add 192.168.1.254/24 dev lan', 'link set lan up')
   for (const [index, node] of nodes.entries()) {
     await lab.cable(
       { namespace: nat, device: `port${index}`, bridge: 'lan' },
@@ -140,7 +143,7 @@ async function buildNode(lab: Lab, site: SiteRow, node: string, index: number): 
   const other = 1 - index
   await lab.ip(
     node,
-    'link add cni0 type bridge',
+    `link add cni0 ${OWN_MAC} type bridge`,
     `addr add ${site.podNet}.${index}.1/24 dev cni0`,
     'link set cni0 up',
     `route add ${site.podNet}.${other}.0/24 via 192.168.1.${other + 1}`,

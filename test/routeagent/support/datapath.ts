@@ -37,7 +37,8 @@ export const ip = (text: string): Promise<string> => here('ip', ...text.split(' 
 
 /** A bridge with a port for each pod, which are called `pod0`, `pod1` … here and eth0 there. */
 export async function buildBridge(pods: readonly Netns[]): Promise<void> {
-  await ip('link add cni0 type bridge')
+  // With an address of its own, as CNIs do: otherwise it changes with the ports.
+  await ip('link add cni0 address 02:00:00:00:00:01 type bridge')
   await ip('address add 10.42.1.1/24 dev cni0')
   await ip('link set cni0 up')
   for (const [i, pod] of pods.entries()) {

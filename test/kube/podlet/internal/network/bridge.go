@@ -34,7 +34,7 @@ func short(uid string) string {
 // Setup makes the bridge with the first address of each pod prefix, where it is not there yet.
 func (bridge *Bridge) Setup() error {
 	if _, err := ip("link", "show", "dev", bridge.Name); err != nil {
-		if _, err := ip("link", "add", bridge.Name, "type", "bridge"); err != nil {
+		if _, err := ip("link", "add", bridge.Name, "address", bridge.hardwareAddress(), "type", "bridge"); err != nil {
 			return err
 		}
 	}
@@ -58,6 +58,14 @@ func (bridge *Bridge) Setup() error {
 	}
 	_, err := ip("link", "set", bridge.Name, "up")
 	return err
+}
+
+// hardwareAddress is given, as CNI plugins do: left to itself, a bridge takes the lowest of its ports and changes it as
+// pods come and go. A pod that was not told yet sends to another port's address. Where the bridge's netfilter hooks are
+// on, connection tracking confirms such a packet before it is masqueraded, and the connection never is.
+func (bridge *Bridge) hardwareAddress() string {
+	sum := sha256.Sum256([]byte(fmt.Sprint(bridge.Prefixes)))
+	return "02:" + strings.ReplaceAll(fmt.Sprintf("% x", sum[:5]), " ", ":")
 }
 
 // withoutWait skips the search for duplicates of IPv6 addresses: pods would not answer for a second or two.

@@ -30,12 +30,16 @@ func TestBridge(t *testing.T) {
 	if err := bridge.Setup(); err != nil {
 		t.Fatalf("a second time: %v", err)
 	}
+	before := linkAddress(t, "cni0")
 	addresses := []netip.Addr{netip.MustParseAddr("10.42.1.7"), netip.MustParseAddr("fd00:42::7")}
 	defer bridge.Detach("pod-a")
 	for range 2 { // the second takes the place of what a killed podlet left
 		if err := bridge.Attach("pod-a", addresses); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if after := linkAddress(t, "cni0"); after != before {
+		t.Errorf("the bridge had %s, and %s once a pod hung on it: pods would talk to a place that is gone", before, after)
 	}
 	name := bridge.NamespaceOf("pod-a")
 	for _, command := range []struct{ line, want string }{
@@ -58,4 +62,14 @@ func TestBridge(t *testing.T) {
 	if removed, _ := Sweep(prefix); len(removed) > 0 {
 		t.Errorf("swept again: %v", removed)
 	}
+}
+
+func linkAddress(t *testing.T, device string) string {
+	t.Helper()
+	line, err := ip("-o", "link", "show", "dev", device)
+	_, rest, found := strings.Cut(line, "link/ether ")
+	if err != nil || !found {
+		t.Fatalf("link of %s: %v: %q", device, err, line)
+	}
+	return strings.Fields(rest)[0]
 }
