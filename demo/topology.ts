@@ -115,7 +115,7 @@ async function joinInternet(
   await lab.ip(node, `route add default via ${link.router}`)
 }
 
-/** What CNIs give a bridge: otherwise it has the lowest of its ports', and changes it as they come. */
+/** For a bridge, as CNIs do: without, it takes the lowest address of its ports, and changes it as ports come. */
 const OWN_MAC = 'address 02:00:00:00:00:01'
 
 async function buildTranslatedLan(lab: Lab, site: string, nodes: readonly string[]): Promise<void> {

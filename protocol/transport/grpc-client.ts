@@ -173,14 +173,15 @@ class GrpcBrokerClient implements BrokerClient {
   /** Tries every address once, while the failure is that nobody answers. */
   async #call(method: 'join' | 'renew' | 'leave', bytes: Uint8Array, signal: AbortSignal): Promise<Uint8Array> {
     const ended = this.#orClosed(signal)
+    ended.throwIfAborted()
     for (let tries = 1; ; tries++) {
-      ended.throwIfAborted()
       const attempt = this.#open()
       try {
         return await this.#unary(attempt.channel, method, asBuffer(bytes), ended)
       } catch (error) {
         const failure = await this.#explain(error, attempt, false, ended)
         if (!(failure instanceof BrokerUnreachableError) || tries >= this.#addresses.length) throw failure
+        ended.throwIfAborted()
         this.#init.logger.debug('next broker address', { reason: failure.message })
       }
     }

@@ -331,6 +331,7 @@ t.test('a client that is closed ends its streams, with sockets and without', asy
     const closed = { name: 'BrokerUnreachableError', message: 'the connection to the broker was closed' }
     for (const ended of [watching, publishing]) t.match(await ended, closed)
     t.match(await failure(drain(client.watch({}, signal))), closed, 'and so does what is begun later')
+    t.match(await failure(() => drain(client.publish(signal).replies)), closed)
     t.match(await failure(client.leave(signal)), closed)
   }
   await eventually(() => site.api.openStreams === 0, { say: 'the streams end at the broker too' })

@@ -40,7 +40,7 @@ function tables(ruleset: string): string[] {
   return ruleset.split(/^(?=table )/m).filter((table) => !KUBE_PROXY.test(table))
 }
 
-/** The bridge has the address of whichever pod's device is lowest, and no carrier (linkdown) without pods. */
+/** Without pods the bridge has no carrier: its flags change, its link-local routes go, its other routes are linkdown. */
 const BRIDGE = /\bcni0\b/
 const POD = /\bpod[0-9a-f]{8}\b/
 

@@ -7,8 +7,8 @@ export interface WireCounts {
   /** Packets that bear a pod's address and go to something that is no pod of its cluster. */
   readonly bare: number
   /**
-   * Who sent them to whom, each once and in nft's words, at most 1,000: the ports of TCP and UDP, of ICMP its first bytes.
-   * A later fragment has none, and is only counted.
+   * Who sent them to whom, each once and in nft's words, at most 1,000 of each family: the ports of TCP and UDP, of ICMP
+   * its first bytes. A later fragment has none, and is only counted.
    */
   readonly bareKinds: readonly string[]
 }
@@ -20,7 +20,7 @@ type Family = (typeof FAMILIES)[number]
 export function watchWire(wan: string, podCIDRs: readonly string[]): () => WireCounts {
   const bare = podCIDRs.map((range) => {
     const family = range.includes(':') ? 'ip6' : 'ip'
-    return `${family} saddr ${range} ${family} daddr != ${range} counter name bare jump kinds_${family}`
+    return `${family} saddr ${range} ${family} daddr != ${range} counter name bare jump note_${family}`
   })
   const rules = ['udp dport 4500-4509 counter name lanes', ...bare].join('\n      ')
   nft(
@@ -50,7 +50,7 @@ export function watchWire(wan: string, podCIDRs: readonly string[]): () => WireC
 function kindsOf(family: Family): string {
   const kind = `${family} saddr . th sport . ${family} daddr . th dport . meta l4proto`
   return `set ${family}_kinds { typeof ${kind}; size 1000; flags dynamic; }
-    chain kinds_${family} {
+    chain note_${family} {
       add @${family}_kinds { ${kind} }
     }`
 }
