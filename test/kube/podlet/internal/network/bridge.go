@@ -60,9 +60,10 @@ func (bridge *Bridge) Setup() error {
 	return err
 }
 
-// hardwareAddress is given, as CNI plugins do: left to itself, a bridge takes the lowest of its ports and changes it as
-// pods come and go. A pod that was not told yet sends to another port's address. Where the bridge's netfilter hooks are
-// on, connection tracking confirms such a packet before it is masqueraded, and the connection never is.
+// hardwareAddress is what the bridge is given, as CNI plugins do: left to itself, it takes the lowest address of its
+// ports and changes it as pods come and go. A pod that was not told yet sends to another port's address. Where the
+// bridge's netfilter hooks are on, connection tracking confirms such a packet before it is masqueraded, and the
+// connection never is.
 func (bridge *Bridge) hardwareAddress() string {
 	sum := sha256.Sum256([]byte(fmt.Sprint(bridge.Prefixes)))
 	return "02:" + strings.ReplaceAll(fmt.Sprintf("% x", sum[:5]), " ", ":")
