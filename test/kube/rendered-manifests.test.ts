@@ -46,7 +46,8 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
   await t.test('a broker behind each type of Service', async (t) => {
     for (const type of ['LoadBalancer', 'NodePort', 'ClusterIP']) {
       const { broker } = DEFAULT_VALUES
-      const values = { ...DEFAULT_VALUES, broker: { ...broker, enabled: true, service: { ...broker.service, type } } }
+      const service = { ...broker.service, type, annotations: { a: 'b' } }
+      const values = { ...DEFAULT_VALUES, broker: { ...broker, enabled: true, service } }
       t.same(await helm(values), sorted([...ALL_CRDS, ...memberObjects(values), ...brokerObjects(values)]), type)
     }
   })

@@ -22,6 +22,8 @@ export interface ClusterRow {
   readonly serviceCIDR: string
   /** Names of its nodes; the control plane runs on the first. */
   readonly nodes: readonly string[]
+  /** Its node is behind address translation, in a network of its own; one node only. */
+  readonly behindNat?: true
 }
 
 export interface TestCluster {
@@ -164,13 +166,21 @@ async function startCluster({
 }
 
 /** Makes the namespace of a node. An IPv6 address only where the cluster has that family, as a real node would. */
-function placeNode(name: string, number: number, { podCIDR }: ClusterRow, underlay: Underlay): NodePlace {
+function placeNode(name: string, number: number, { podCIDR, behindNat }: ClusterRow, underlay: Underlay): NodePlace {
+  if (behindNat === true) return placeBehindNat(name, number, underlay)
   const addresses: NodePlace['addresses'] = [
     `192.0.2.${number}`,
     ...(podCIDR.includes(':') ? [`2001:db8::${number}`] : []),
   ]
   const netns = underlay.addNode(name, ...addresses.map((address) => `${address}/${address.includes(':') ? 64 : 24}`))
   return { name, addresses, netns }
+}
+
+/** Others see its router, whose number is the node's and 8 more. */
+function placeBehindNat(name: string, number: number, underlay: Underlay): NodePlace {
+  const address = `10.77.0.${number}`
+  const places = { node: `${address}/24`, inside: '10.77.0.1/24', outside: `192.0.2.${number + 8}/24` }
+  return { name, addresses: [address], netns: underlay.addNodeBehindNat(name, places) }
 }
 
 /** What a storage class would make: a claim takes one of them, and none twice. */
