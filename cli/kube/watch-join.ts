@@ -150,10 +150,9 @@ function isMirrored({ metadata }: Cluster): boolean {
 }
 
 function lanesMissing(down: readonly LaneState[]): Missing | undefined {
-  const [first] = down
-  if (first === undefined) return undefined
-  const why = first.message === '' ? first.state : `${first.state}: ${first.message}`
-  return { what: `to ${down.map(({ cluster }) => cluster).join(', ')}`, why: `${first.cluster} ${why}` }
+  if (down.length === 0) return undefined
+  const why = down.map(({ cluster, state, message }) => `${cluster} ${state}${message === '' ? '' : `: ${message}`}`)
+  return { what: `to ${down.map(({ cluster }) => cluster).join(', ')}`, why: why.join('; ') }
 }
 
 function silentText(cluster: string, said: string | undefined): string | undefined {

@@ -13,7 +13,7 @@ import { type Say, createToken, deployBroker, joinCluster, leaveClusterset } fro
 import { balanceLoad } from './support/load-balancer.ts'
 import { podletMissing } from './support/podlet-world.ts'
 import { exportService } from './support/service-imports.ts'
-import { type ClusterRow, type TestCluster, type TestClusters, startClusters } from './support/two-clusters.ts'
+import { type ClusterRow, type TestCluster, startClusters } from './support/two-clusters.ts'
 
 t.setTimeout(1_200_000)
 
@@ -41,18 +41,20 @@ t.test('five clusters', { skip: podletMissing() ?? false, timeout: 1_200_000 }, 
   const directory = temporaryFolder(t)
   const clusters = await startClusters({ directory, rows: ROWS })
   t.teardown(() => clusters.stop())
-  const world = worldOf(t, directory, clusters)
-  await Promise.all([...world.clusters.values()].map(openCluster))
-  await t.test('NodePort, and the hub is a member', (t) => nodePort(t, world))
-  await t.test('LoadBalancer, and the hub is no member', (t) => loadBalancer(t, world))
-  await t.test('LoadBalancer that hides who calls', (t) => hidingBalancer(t, world))
-  await t.test('ClusterIP, where its range is routed', (t) => clusterIp(t, world))
+  const world = { directory, clusters: new Map(clusters.clusters.map((cluster) => [cluster.row.name, cluster])) }
+  await Promise.all(clusters.clusters.map(openCluster))
+  const parts = [
+    ['NodePort, and the hub is a member', nodePort],
+    ['LoadBalancer, and the hub is no member', loadBalancer],
+    ['LoadBalancer that hides who calls', hidingBalancer],
+    ['ClusterIP, where its range is routed', clusterIp],
+  ] as const
+  for (const [name, part] of parts) await t.test(name, (t) => part(t, { ...world, say: sayer(t) }))
 })
 
-function worldOf(t: Test, directory: string, { clusters }: TestClusters): World {
+function sayer(t: Test): Say {
   const began = performance.now()
-  const say = (line: string): void => t.comment(`${((performance.now() - began) / 1000).toFixed(1)} s: ${line}`)
-  return { directory, clusters: new Map(clusters.map((cluster) => [cluster.row.name, cluster])), say }
+  return (line) => t.comment(`${((performance.now() - began) / 1000).toFixed(1)} s: ${line}`)
 }
 
 /** kube-proxy puts the hub's bridge in place of everybody: nobody is told to be behind NAT, and all can be called. */

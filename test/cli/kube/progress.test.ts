@@ -65,6 +65,14 @@ t.test('lanes of a cluster', async (t) => {
   t.strictSame(await look(), { ...so, reached: [], missing: { what: 'from the gateway on n1' } })
   const half = await look(gateway('n1', ['c1', 'up', ''], ['c3', 'down', 'no answer to probes']))
   t.strictSame(half, { ...so, reached: ['c1'], missing: { what: 'to c3', why: 'c3 down: no answer to probes' } })
+  const none = await look(
+    gateway('n1', ['c1', 'connecting', 'no handshake yet'], ['c3', 'down', 'no answer to probes']),
+  )
+  t.strictSame(
+    none.missing,
+    { what: 'to c1, c3', why: 'c1 connecting: no handshake yet; c3 down: no answer to probes' },
+    'of each why',
+  )
   t.strictSame(await look(gateway('n1', ['c1', 'up', ''], ['c3', 'up', ''])), {
     ...so,
     reached: ['c1', 'c3'],
