@@ -16,6 +16,7 @@ import { MirrorWriter } from './mirror-writer.ts'
 import { OrphanLoop } from './orphan-loop.ts'
 import { type LinkDeps, openBrokerLink } from './protocol-link.ts'
 import { PublishLoop } from './publish-loop.ts'
+import { ReportLoop } from './report-loop.ts'
 import { RefusedMembership } from './refused-membership.ts'
 import { SharedFindings } from './shared-findings.ts'
 
@@ -101,8 +102,8 @@ interface AgentLoops {
   readonly contact: ContactLoop
   readonly publish: PublishLoop
   readonly mirror: MirrorLoop
-  /** Those that not every site has. */
-  readonly others: readonly (OrphanLoop | ClusterDnsLoop)[]
+  /** The report to the other members, and those that not every site has. */
+  readonly others: readonly (ReportLoop | OrphanLoop | ClusterDnsLoop)[]
 }
 
 /** They hear of changes from now on; nothing runs yet. */
@@ -120,7 +121,9 @@ function makeLoops(
   const orphans = config.removesOrphans ? [new OrphanLoop({ ...parts, writer }, config)] : []
   const clusterDns =
     ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask, registry: deps.metrics }, config)]
-  return { about, contact, publish, mirror, others: [...orphans, ...clusterDns] }
+  const { publisher, replica } = link
+  const report = new ReportLoop({ ...parts, publisher, replica, contact: link.contact }, config)
+  return { about, contact, publish, mirror, others: [report, ...orphans, ...clusterDns] }
 }
 
 /** What this cluster wrote of the others, and what they know of it. May be done again where it broke off. */

@@ -13,6 +13,7 @@ import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } fro
 import type { LogView, Transaction } from './log/record-log.ts'
 import { type WriteContext, admissionContext, memberRecords, removeRecord } from './record-writes.ts'
 import { type IssuedCertificate, type MemberRow, isLive } from './state.ts'
+import { removeStatusRecord } from './status-records.ts'
 import { timeText } from './tokens.ts'
 
 /** A member may hold this many valid certificates at a time: those of renewals whose answer was lost count too. */
@@ -128,6 +129,7 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
   if (!isLive(row)) return
   for (const { key } of memberRecords(tx, context.cluster)) removeRecord(tx, key, context)
   removeClusterRecord(tx, context.cluster)
+  removeStatusRecord(tx, context.cluster)
   const { connectedSinceMs: _over, ...rest } = row
   tx.put('member', context.cluster, {
     ...rest,

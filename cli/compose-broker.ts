@@ -8,7 +8,7 @@ export interface BrokerProcessInit {
   readonly state: string
   readonly listen: string
   readonly advertise: readonly string[]
-  readonly statusListen: string
+  readonly statusListen: readonly string[]
   readonly clusterset: string
   readonly globalRange?: string
   readonly clustersetIpRange?: string

@@ -58,15 +58,16 @@ export function durationOption(
     .default(defaultMs, formatDuration(defaultMs))
 }
 
+/** Given several times, it listens on each; the standard place counts only where none is given. */
 export function statusListenOption(description: string, standard: string): Option {
+  const standards = [standard]
+  const parse = parsed((text) => {
+    parseHostPort(text.startsWith(':') ? `127.0.0.1${text}` : text, '--status-listen', true)
+    return text
+  })
   return new Option('--status-listen <host:port>', description)
-    .argParser(
-      parsed((text) => {
-        parseHostPort(text.startsWith(':') ? `127.0.0.1${text}` : text, '--status-listen', true)
-        return text
-      }),
-    )
-    .default(standard)
+    .argParser((text, before: readonly string[]) => [...(before === standards ? [] : before), parse(text)])
+    .default(standards, standard)
 }
 
 export function logLevelOption(): Option {

@@ -24,8 +24,23 @@ class TemplateItems<T> extends TemplatePlace {
 /** A number, a flag, a list or a map that the chart's user gives. */
 export class TemplateValue extends TemplatePlace {}
 
-/** List items, or whole objects, that are there when the value is true or not empty. */
-export class Conditional extends TemplateItems<unknown> {}
+/** List items, or whole objects, that are there when the value is true or not empty, or where it must be one word, that. */
+export class Conditional extends TemplateItems<unknown> {
+  readonly word: string | undefined
+  constructor(path: string, items: readonly unknown[], word?: string) {
+    super(path, items)
+    this.word = word
+  }
+}
+
+/** A map of the user's, with entries of ours that go before its own. */
+export class ExtendedMap extends TemplatePlace {
+  readonly ours: Readonly<Record<string, string>>
+  constructor(path: string, ours: Readonly<Record<string, string>>) {
+    super(path)
+    this.ours = ours
+  }
+}
 
 /** List items, once for each text of a list; `{{ . }}` is that text. */
 export class Repeated extends TemplateItems<string> {}
@@ -39,7 +54,7 @@ export class OptionalText {
 }
 
 /** Maps whose keys the user chooses: they are given whole. */
-const OPAQUE = new Set(['resources', 'nodeSelector', 'annotations'])
+const OPAQUE = new Set(['resources', 'nodeSelector', 'annotations', 'labels'])
 
 /** The same shape, with a place instead of each value. */
 export function placeholders<T extends object>(values: T, under = ''): T {
@@ -71,6 +86,23 @@ export function when<T>(value: boolean | string, ...items: readonly T[]): readon
   const path = placeholderPath(value)
   if (path !== undefined) return [new Conditional(path, items) as T]
   return value === true || (typeof value === 'string' && value !== '') ? items : []
+}
+
+/** The items when the text is this word. To be spread into a list. */
+export function whenIs<T>(value: string, word: string, ...items: readonly T[]): readonly T[] {
+  const path = placeholderPath(value)
+  if (path !== undefined) return [new Conditional(path, items, word) as T]
+  return value === word ? items : []
+}
+
+/** Entries of the user's beside ours, which stay as they are. */
+export function withOurs(
+  values: Readonly<Record<string, string>>,
+  ours: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  const path = placeholderPath(values)
+  if (path !== undefined) return new ExtendedMap(path, ours) as unknown as Readonly<Record<string, string>>
+  return { ...values, ...ours }
 }
 
 /** What `make` gives for each text of the list. To be spread into a list. */

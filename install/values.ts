@@ -19,6 +19,10 @@ export interface PodValues {
   readonly tolerations: readonly TolerationValues[]
 }
 
+/** `loopback` is the node's own; `node` is the node's InternalIP besides. */
+export const STATUS_PLACES = ['loopback', 'node'] as const
+export type StatusPlace = (typeof STATUS_PLACES)[number]
+
 export type ServiceType = 'LoadBalancer' | 'NodePort' | 'ClusterIP'
 
 export interface InstallValues {
@@ -37,8 +41,16 @@ export interface InstallValues {
   }
   readonly agent: PodValues & { readonly replicas: number }
   readonly dns: PodValues & { readonly replicas: number; readonly clusterIP: string }
-  readonly gateway: PodValues & { readonly userSpaceWireguard: boolean }
-  readonly routeagent: PodValues
+  readonly gateway: PodValues & { readonly userSpaceWireguard: boolean; readonly statusListen: StatusPlace }
+  readonly routeagent: PodValues & { readonly statusListen: StatusPlace }
+  readonly metrics: {
+    readonly podMonitors: {
+      readonly enabled: boolean
+      /** As Prometheus writes it, such as 30s. */
+      readonly interval: string
+      readonly labels: Readonly<Record<string, string>>
+    }
+  }
   readonly broker: PodValues & {
     /** Only the chart looks at this. */
     readonly enabled: boolean
@@ -85,11 +97,18 @@ export const DEFAULT_VALUES: InstallValues = {
   dns: { replicas: 2, clusterIP: '', resources: resources('50m', '256Mi'), nodeSelector: {}, tolerations: [] },
   gateway: {
     userSpaceWireguard: true,
+    statusListen: 'loopback',
     resources: resources('100m', '512Mi'),
     nodeSelector: {},
     tolerations: EVERYWHERE,
   },
-  routeagent: { resources: resources('50m', '256Mi'), nodeSelector: {}, tolerations: EVERYWHERE },
+  routeagent: {
+    statusListen: 'loopback',
+    resources: resources('50m', '256Mi'),
+    nodeSelector: {},
+    tolerations: EVERYWHERE,
+  },
+  metrics: { podMonitors: { enabled: false, interval: '30s', labels: {} } },
   broker: {
     enabled: false,
     namespace: 'sealane-broker',

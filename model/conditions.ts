@@ -9,6 +9,9 @@ export const CONDITION_IN_CONTACT = 'InContact'
 /** On a cluster's own Cluster: whether the DNS that its pods ask hands clusterset.local to Sealane. */
 export const CONDITION_CLUSTER_DNS = 'ClusterDNS'
 
+/** On a ServiceExport: whether other members import it. The standard has no such type, hence a domain of our own. */
+export const CONDITION_IMPORTED = 'sealane.io/Imported'
+
 /** The API's limit for a condition's message, characters. */
 const MAX_MESSAGE_LENGTH = 32_768
 

@@ -4,6 +4,7 @@
  * inside the messages cannot, and admission judges it.
  */
 import type { ClusterId } from '../model/ids.ts'
+import type { MemberStatus } from '../model/member-status.ts'
 import type { MemberRecord, RecordKey, StoredRecord } from '../model/records.ts'
 
 export interface Peer {
@@ -89,7 +90,13 @@ export type MemberKey = Pick<RecordKey, 'kind' | 'namespace' | 'name'>
 /** Member to broker. The first message of a stream is `declare`. */
 export type PublishMessage =
   /** "My whole set has this hash." SHA-256 over the sorted per-record hashes: see set-hash.ts. */
-  | { readonly t: 'declare'; readonly setHash: Uint8Array; readonly count: number }
+  | {
+      readonly t: 'declare'
+      readonly setHash: Uint8Array
+      readonly count: number
+      /** The member tells its status where the answer says that it is taken. Otherwise what was told before is withdrawn. */
+      readonly tellsStatus?: true
+    }
   /** Answer to `sendDigest`: every record of the set with the hash of its content. May come in parts; `last` ends it. */
   | {
       readonly t: 'digest'
@@ -101,12 +108,14 @@ export type PublishMessage =
   | { readonly t: 'remove'; readonly sequence: number; readonly key: MemberKey }
   /** Sent when the cluster's facts change. */
   | { readonly t: 'facts'; readonly sequence: number; readonly facts: ClusterFacts }
+  /** Once on each stream, and whenever it changes; only to a broker that takes it. */
+  | { readonly t: 'status'; readonly sequence: number; readonly status: MemberStatus }
 
 /** Broker to member. */
 export type PublishReply =
   /** The declared set is what the broker has. */
-  | { readonly t: 'inSync' }
-  | { readonly t: 'sendDigest' }
+  | { readonly t: 'inSync'; readonly takesStatus?: true }
+  | { readonly t: 'sendDigest'; readonly takesStatus?: true }
   /** Exactly once after the last digest part, also when empty. Send `put` for these; records of yours that were not in the digest are already removed. */
   | { readonly t: 'need'; readonly keys: readonly MemberKey[] }
   /** Everything up to and including `sequence` is stored durably or refused; a `refused` comes before its ack. */

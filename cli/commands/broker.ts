@@ -23,7 +23,7 @@ interface ServeOptions {
   readonly state: string
   readonly listen: string
   readonly advertise?: readonly string[]
-  readonly statusListen: string
+  readonly statusListen: readonly string[]
   readonly clusterset: string
   readonly globalRange?: string
   readonly clustersetIpRange?: string
@@ -78,7 +78,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       'where members find it; goes into tokens; may be given several times',
       collect(address('--advertise')),
     )
-    .addOption(statusListenOption('where /readyz and /metrics are', '127.0.0.1:9470'))
+    .addOption(statusListenOption('where /readyz and /metrics are; may be given several times', '127.0.0.1:9470'))
     .option('--clusterset <name>', 'name of the clusterset, on first start', parsed(label('--clusterset')), 'default')
     .option('--global-range <cidr>', 'range of global addresses, on first start', parsed(range('--global-range')))
     .option(

@@ -1,8 +1,10 @@
 /** `sealane show clusters|endpoints|connections|services|exports` */
 import type { Command } from 'commander'
 import type { ClusterApi } from '../../cluster/cluster-api.ts'
+import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
 import type { Cluster, ConnectionStatus, Endpoint, ServiceExport, ServiceImport } from '../../model/objects.ts'
 import { type CommandContext, outputOption, subcommand } from '../context.ts'
+import { exportMessage } from '../export-message.ts'
 import { type OutputFormat, printItems } from '../output.ts'
 import type { Column } from '../render-table.ts'
 import { type TargetOptions, addTargetOptions, withTarget } from '../target.ts'
@@ -103,13 +105,14 @@ const exports_: View<ServiceExport> = {
   columns: [
     { title: 'NAMESPACE', cell: (row) => row.metadata.namespace ?? '' },
     { title: 'NAME', cell: (row) => row.metadata.name },
-    ...['Valid', 'Ready', 'Conflict'].map((type) => ({
-      title: type.toUpperCase(),
+    ...['Valid', 'Ready', 'Conflict', CONDITION_IMPORTED].map((type) => ({
+      title: type.slice(type.indexOf('/') + 1).toUpperCase(),
       cell: (row: ServiceExport) => {
-        const condition = row.status?.conditions?.find((candidate) => candidate.type === type)
+        const condition = findCondition(row.status?.conditions, type)
         return condition === undefined ? '-' : `${condition.status} (${condition.reason})`
       },
     })),
+    { title: 'MESSAGE', cell: (row) => exportMessage(row.status?.conditions) },
   ],
   items: (cluster, signal) => sorted(cluster.cache('ServiceExport'), signal),
 }

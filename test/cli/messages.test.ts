@@ -332,7 +332,10 @@ t.test("a broken file among the user's objects is told once, as a line, and the 
     'apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: { name: db, namespace: shop }\n',
   )
   const { code, stdout, stderr } = await runCli(['show', 'exports', '--site', site.file])
-  t.equal(stdout, 'NAMESPACE  NAME  VALID  READY  CONFLICT\nshop       db    -      -      -\n')
+  t.equal(
+    stdout,
+    'NAMESPACE  NAME  VALID  READY  CONFLICT  IMPORTED  MESSAGE\nshop       db    -      -      -         -         -\n',
+  )
   t.equal(
     stderr,
     `sealane: file not taken as it is: ${site.folder}/objects/bad.yaml:4:25: spec.ports[0].port: expected 1 to 65535, got "abc"\n`,

@@ -157,7 +157,7 @@ t.test('export, twice, and unexport, twice', async (t) => {
     t.same({ code, stdout, stderr }, { code: 0, stdout: want, stderr: '' }, `${i}: ${verb}`)
     t.equal(existsSync(site.path('objects/serviceexport-shop-web.yaml')), verb === 'export', `${i}: the file`)
     const shown = await runCli(['show', 'exports', '--site', site.file])
-    const table = verb === 'export' ? /^NAMESPACE .*\nshop +web +- +- +-\n$/ : /^$/
+    const table = verb === 'export' ? /^NAMESPACE .*\nshop +web +- +- +- +- +-\n$/ : /^$/
     t.match(shown.stdout, table)
     t.equal(shown.stderr, verb === 'export' ? '' : 'none\n')
   }
