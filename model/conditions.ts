@@ -6,6 +6,8 @@ export type ConditionFinding = Omit<Condition, 'lastTransitionTime'>
 
 /** On a Cluster: whether the broker hears it. */
 export const CONDITION_IN_CONTACT = 'InContact'
+/** On a Cluster: whether some lane of this cluster's own gateways leads there. */
+export const CONDITION_CONNECTED = 'Connected'
 /** On a Gateway: whether all its connections are up. Unknown while nothing is heard of the gateway. */
 export const CONDITION_READY = 'Ready'
 /** Reason of that. */
