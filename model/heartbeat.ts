@@ -2,6 +2,7 @@
  * A gateway's status has a time. Who reads the status judges by it how much the status still says. Pure; which
  * heartbeats have stopped is found by reconcile/heartbeats.ts.
  */
+import { CONDITION_READY, REASON_STATUS_STALE, findCondition } from './conditions.ts'
 import type { ConnectionStatus, Gateway } from './objects.ts'
 
 /** Gateway.status is written at least this often. */
@@ -55,6 +56,12 @@ export function heardGateways(
 export function heartbeatAgeMs({ status }: Gateway, nowMs: number): number | undefined {
   const writtenMs = Date.parse(status?.heartbeatTime ?? '')
   return Number.isNaN(writtenMs) ? undefined : Math.max(0, nowMs - writtenMs)
+}
+
+/** Somebody who watches says that the gateway has stopped to tell, and it has not spoken since. */
+export function isTakenAsSilent({ status }: Gateway): boolean {
+  const ready = findCondition(status?.conditions, CONDITION_READY)
+  return ready?.status === 'Unknown' && ready.reason === REASON_STATUS_STALE
 }
 
 function lost(connection: ConnectionStatus): ConnectionStatus {
