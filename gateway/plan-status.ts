@@ -1,7 +1,9 @@
 /** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
-import type { ConnectionStatus, Gateway } from '../model/objects.ts'
+import { setCondition } from '../model/conditions.ts'
+import type { Condition, ConnectionStatus, Gateway } from '../model/objects.ts'
 import type { DeviceState, PeerState } from '../kernel/wireguard.ts'
 import type { LanePlan, PlannedPeer } from './plan-lanes.ts'
+import { readyFinding, upText } from './plan-ready.ts'
 import type { MeasuredHealth } from './probe-loop.ts'
 import { healthKey } from './world.ts'
 
@@ -17,9 +19,15 @@ export interface StatusInit {
   readonly routed: ReadonlySet<string>
   /** Why the last round failed; undefined when it did not. */
   readonly failure: string | undefined
+  /** Those of the status so far. */
+  readonly conditions: readonly Condition[]
 }
 
+/** All of it but the heartbeat, which is added when it is written. */
 export function planStatus(init: StatusInit): Gateway {
+  const { failure } = init
+  const connections = init.lanes.flatMap((lane) => lane.peers.map((peer) => connection(init, lane, peer)))
+  const ready = readyFinding({ lanes: init.lanes.length, connections, failure })
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Gateway',
@@ -27,8 +35,10 @@ export function planStatus(init: StatusInit): Gateway {
     status: {
       version: init.version,
       lanes: init.lanes.map(({ lane, device, mtu }) => ({ lane, device, mtu, driver: init.driver })),
-      connections: init.lanes.flatMap((lane) => lane.peers.map((peer) => connection(init, lane, peer))),
-      ...(init.failure === undefined ? {} : { failure: init.failure }),
+      connections,
+      up: upText(connections),
+      conditions: setCondition(init.conditions, ready, init.nowMs),
+      ...(failure === undefined ? {} : { failure }),
     },
   }
 }

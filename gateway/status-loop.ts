@@ -1,4 +1,8 @@
-/** Writes Gateway.status: at once when poked by a change of state, else every `statusMs`, and only when it differs. */
+/**
+ * Writes Gateway.status: at once when poked by a change of state, else every `statusMs` when it differs, and at least
+ * every HEARTBEAT_MS: its time says that this gateway is alive.
+ */
+import { HEARTBEAT_MS } from '../model/heartbeat.ts'
 import { isNodeOfSite, ownedByNode, sameOwners } from '../model/node-owner.ts'
 import type { Gateway } from '../model/objects.ts'
 import { ClusterApiError } from '../cluster/cluster-api.ts'
@@ -10,6 +14,7 @@ import type { GatewayDeps } from './gateway-deps.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { OwnerDoubt } from './owner-doubt.ts'
 import type { LanePlan } from './plan-lanes.ts'
+import { laneEvents } from './plan-ready.ts'
 import { planStatus } from './plan-status.ts'
 import type { MeasuredHealth } from './probe-loop.ts'
 import type { Probing } from './probing.ts'
@@ -29,7 +34,7 @@ export interface StatusInit {
 export class StatusReconciler {
   readonly #deps: GatewayDeps
   readonly #init: StatusInit
-  #written: string | undefined
+  #written: { readonly text: string; readonly atMs: number } | undefined
   #driver: string | undefined
   readonly #drops: DropCounts
   readonly #owners: OwnerDoubt
@@ -60,6 +65,7 @@ export class StatusReconciler {
       health,
       routed: this.#init.routed(),
       failure: this.#init.failure(),
+      conditions: this.#present()?.status?.conditions ?? [],
     })
     this.#measure(gateway, health)
     await this.#countDrops(signal)
@@ -77,25 +83,34 @@ export class StatusReconciler {
 
   async #write(gateway: Gateway, signal: AbortSignal): Promise<void> {
     const text = JSON.stringify(gateway.status)
-    const { cluster } = this.#deps
+    const { cluster, clock } = this.#deps
     const nodes = cluster.cache('Node').list()
     const name = gateway.metadata.name
     if (!isNodeOfSite(name, nodes)) return
     const metadata = { name, ...ownedByNode(nodes.find((node) => node.metadata.name === name)) }
-    const present = cluster.cache('Gateway').get(name)
+    const present = this.#present()
     const wanted: Gateway = { apiVersion: gateway.apiVersion, kind: gateway.kind, metadata }
     const object = this.#owners.checked(wanted, present)
     const isOwned = present !== undefined && sameOwners(present, object)
-    if (text === this.#written && isOwned) return
+    const atMs = clock.monotonic()
+    // The next round would be too late.
+    const isDue = atMs + this.#init.config.statusMs > (this.#written?.atMs ?? -Infinity) + HEARTBEAT_MS
+    if (text === this.#written?.text && !isDue && isOwned) return
     if (!isOwned) await cluster.apply(object, signal)
+    const beating = withHeartbeat(gateway, clock.now())
     try {
-      await cluster.applyStatus(gateway, signal)
+      await cluster.applyStatus(beating, signal)
     } catch (error) {
       if (!(error instanceof ClusterApiError && error.code === 'NotFound')) throw error
       await cluster.apply(object, signal)
-      await cluster.applyStatus(gateway, signal)
+      await cluster.applyStatus(beating, signal)
     }
-    this.#written = text
+    this.#written = { text, atMs }
+    for (const event of laneEvents(present, gateway)) cluster.tell(event)
+  }
+
+  #present(): Gateway | undefined {
+    return this.#deps.cluster.cache('Gateway').get(this.#init.config.node)
   }
 
   #measure(gateway: Gateway, health: ReadonlyMap<string, MeasuredHealth>): void {
@@ -124,4 +139,10 @@ export class StatusReconciler {
       sentBytes.set(connection.txBytes, labels)
     }
   }
+}
+
+/** Milliseconds are kept: two writes must never look the same. */
+function withHeartbeat(gateway: Gateway, nowMs: number): Gateway {
+  if (gateway.status === undefined) return gateway
+  return { ...gateway, status: { ...gateway.status, heartbeatTime: new Date(nowMs).toISOString() } }
 }

@@ -35,7 +35,8 @@ const AGENT: readonly AccessRule[] = [
   rule(SEALANE, ['gateways'], READ),
   // The agent joins by itself, with the token that it finds.
   rule(SEALANE, ['memberships', 'clusters', 'endpoints'], [...READ, ...WRITE]),
-  rule(SEALANE, ['clusters/status'], ['patch']),
+  // Of gateways: that nothing is heard of one.
+  rule(SEALANE, ['clusters/status', 'gateways/status'], ['patch']),
   // The gatekeeper of the About API: both properties come and go with the membership.
   rule(ABOUT, ['clusterproperties'], [...READ, 'create']),
   rule(ABOUT, ['clusterproperties'], ['patch', 'delete'], [PROPERTY_CLUSTER_ID, PROPERTY_CLUSTERSET]),
@@ -47,6 +48,7 @@ const GATEWAY: readonly AccessRule[] = [
   rule(SEALANE, ['memberships', 'clusters', 'routeagents'], READ),
   rule(SEALANE, ['endpoints', 'gateways'], [...READ, ...WRITE]),
   rule(SEALANE, ['gateways/status'], ['patch']),
+  rule('events.k8s.io', ['events'], ['create']),
 ]
 
 const ROUTEAGENT: readonly AccessRule[] = [

@@ -221,6 +221,12 @@ export type Gateway = Base<'Gateway', 'sealane.io/v1alpha1'> & {
       readonly driver: string
     }[]
     readonly connections: readonly ConnectionStatus[]
+    /** RFC 3339: when this was written, at least every HEARTBEAT_MS. Absent from releases that did not tell. */
+    readonly heartbeatTime?: string
+    /** Connections that are up, of all: `2/3`. For `kubectl get`, which cannot count. */
+    readonly up?: string
+    /** CONDITION_READY, which the agent sets to Unknown while the heartbeat stands still. */
+    readonly conditions?: readonly Condition[]
     readonly failure?: string
   }
 }
@@ -234,6 +240,8 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
       readonly gateways: readonly string[]
       readonly mtu: number
     }[]
+    /** Clusters that some gateway leads to, of all: `2/3`. For `kubectl get`, which cannot count. */
+    readonly reached?: string
     /** Where this node's pods are, IPv4 first, sorted: model/pod-ranges.ts. Absent from releases that did not tell. */
     readonly podRanges?: readonly string[]
     readonly failure?: string

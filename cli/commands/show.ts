@@ -2,7 +2,9 @@
 import type { Command } from 'commander'
 import type { ClusterApi } from '../../cluster/cluster-api.ts'
 import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
-import type { Cluster, ConnectionStatus, Endpoint, ServiceExport, ServiceImport } from '../../model/objects.ts'
+import type { Cluster, Endpoint, ServiceExport, ServiceImport } from '../../model/objects.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { type ConnectionRow, agoText, connectionRows } from '../connection-rows.ts'
 import { type CommandContext, outputOption, subcommand } from '../context.ts'
 import { exportMessage } from '../export-message.ts'
 import { type OutputFormat, printItems } from '../output.ts'
@@ -13,11 +15,6 @@ interface View<T> {
   readonly description: string
   readonly columns: readonly Column<T>[]
   items(cluster: ClusterApi, signal: AbortSignal): Promise<readonly T[]>
-}
-
-export interface ConnectionRow extends ConnectionStatus {
-  /** The local gateway that keeps the connection. */
-  readonly node: string
 }
 
 async function sorted<T extends { metadata: { name: string; namespace?: string } }>(
@@ -77,13 +74,15 @@ const connections: View<ConnectionRow> = {
       cell: (row) => (row.handshakeAgeSeconds === undefined ? '-' : `${Math.round(row.handshakeAgeSeconds)} s ago`),
       align: 'right',
     },
+    {
+      title: 'HEARD',
+      cell: (row) => (row.heardSecondsAgo === undefined ? '-' : agoText(row.heardSecondsAgo)),
+      align: 'right',
+    },
     { title: 'MESSAGE', cell: (row) => row.message },
   ],
   async items(cluster, signal) {
-    const gateways = await sorted(cluster.cache('Gateway'), signal)
-    return gateways.flatMap(({ metadata, status }) =>
-      (status?.connections ?? []).map((connection) => ({ node: metadata.name, ...connection })),
-    )
+    return connectionRows(await sorted(cluster.cache('Gateway'), signal), new SystemClock().now())
   },
 }
 

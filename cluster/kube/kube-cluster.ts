@@ -1,9 +1,15 @@
 /** The ClusterApi of a Kubernetes cluster. */
-import type { Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
+import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
 import type { Metrics } from '../../runtime/metrics.ts'
-import { type ClusterApi, ClusterApiError, type ObjectCache, type ObjectEvent } from '../cluster-api.ts'
+import {
+  type ClusterApi,
+  ClusterApiError,
+  type ObjectCache,
+  type ObjectEvent,
+  type ObjectName,
+} from '../cluster-api.ts'
 import { checkAddress, objectKey, objectTitle } from '../object-key.ts'
 import { WriteQueue } from '../write-queue.ts'
 import { DynamicClient } from './dynamic-client.ts'
@@ -99,6 +105,25 @@ export class KubeCluster implements ClusterApi {
     await this.#write(kind, metadata.name, metadata.namespace, signal, (desk, limited) =>
       this.#writer.applyStatus(desk, object, limited),
     )
+  }
+
+  async setCondition(object: ObjectName, condition: Condition, signal?: AbortSignal): Promise<void> {
+    const { kind, name, namespace } = object
+    await this.#write(kind, name, namespace, signal, (desk, limited) =>
+      this.#writer.setCondition(desk, object, condition, limited),
+    )
+  }
+
+  async read<K extends Kind>(
+    kind: K,
+    name: string,
+    namespace?: string,
+    signal?: AbortSignal,
+  ): Promise<ObjectKinds[K] | undefined> {
+    this.#stop.signal.throwIfAborted()
+    checkAddress(kind, name, namespace)
+    const limited = signal === undefined ? this.#stop.signal : AbortSignal.any([signal, this.#stop.signal])
+    return (await this.#desk(kind).read(name, namespace, limited)) as ObjectKinds[K] | undefined
   }
 
   async remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void> {

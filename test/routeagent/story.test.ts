@@ -35,6 +35,7 @@ t.test('a life', async (t) => {
   t.strictSame(status(), {
     version: '1.2.3',
     clusters: [{ cluster: 'paris', gateways: ['gw'], mtu: 1420 }],
+    reached: '1/1',
     podRanges: ['10.42.1.0/24'],
   })
 

@@ -44,6 +44,10 @@ t.test('lanes: one that is up is enough, and nobody is missing where nobody else
     ({ cluster: id, state, message }) => `${id} ${state} ${message}`,
   )
   t.strictSame(text, ['c1 up ', 'c3 connecting no handshake', 'c4 connecting not heard of yet'])
+  const conditions = [{ type: 'Ready', status: 'Unknown', reason: 'GatewayStatusStale' }]
+  const silent = gateway('b', ['c1', 'up', ''])
+  const states = laneStates(['c1'], [{ ...silent, status: { ...silent.status, conditions } } as unknown as Gateway])
+  t.match(states, [{ state: 'connecting', message: 'nothing is heard of the gateway on node b' }])
   t.end()
 })
 
