@@ -39,6 +39,8 @@ export interface GatewayWorld {
   readonly pathMtu: ReadonlyMap<string, number>
   /** By healthKey(). */
   readonly health: ReadonlyMap<string, PeerHealthView>
+  /** When each peer that is to take over was called first, by public key; monotonic. */
+  readonly successorsSince?: ReadonlyMap<string, number>
 }
 
 export function healthKey(lane: number, cluster: string): string {
