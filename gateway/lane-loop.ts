@@ -69,10 +69,12 @@ export class LaneReconciler {
   /** One round. Throws what failed, after everything else was done. */
   async reconcile(signal: AbortSignal): Promise<void> {
     const { config, probing, metrics } = this.#init
+    const { handover } = this.#deps
     const known = {
       health: probing.health(),
       callJitter: this.#callJitter,
       successorsSince: this.#successorsSince,
+      ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),
     }
     const seen = await readGatewayWorld(this.#deps, config, signal, known)
     if (seen === undefined) return

@@ -41,6 +41,8 @@ export interface GatewayWorld {
   readonly health: ReadonlyMap<string, PeerHealthView>
   /** When each peer that is to take over was called first, by public key; monotonic. */
   readonly successorsSince?: ReadonlyMap<string, number>
+  /** Clusters that are reached by the node which takes over this node's lane. */
+  readonly handedOver?: ReadonlySet<string>
 }
 
 export function healthKey(lane: number, cluster: string): string {
