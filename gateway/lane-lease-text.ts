@@ -33,7 +33,7 @@ export interface LeaseTerms {
 export function leaseOf(terms: LeaseTerms, stored: StoredLease | undefined): StoredLease {
   const { holder, offer, membership, before } = terms
   const now = microTime(terms.nowMs)
-  const stays = before?.holderIdentity === holder
+  const stays = before !== undefined && before.holderIdentity === holder
   const { [ANNOTATION_HANDOVER]: _old, ...annotations } = stored?.metadata.annotations ?? {}
   const uid = membership?.metadata.uid
   return {
@@ -41,7 +41,7 @@ export function leaseOf(terms: LeaseTerms, stored: StoredLease | undefined): Sto
     kind: 'Lease',
     metadata: {
       ...(stored?.metadata ?? { name: laneLeaseName(terms.lane) }),
-      labels: { ...stored?.metadata.labels, [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
+      labels: { ...(stored?.metadata.labels ?? {}), [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
       annotations: offer === undefined ? annotations : { ...annotations, [ANNOTATION_HANDOVER]: offer },
       ...(membership === undefined || uid === undefined
         ? {}
@@ -54,7 +54,7 @@ export function leaseOf(terms: LeaseTerms, stored: StoredLease | undefined): Sto
     spec: {
       holderIdentity: holder,
       leaseDurationSeconds: Math.ceil(terms.durationMs / 1000),
-      acquireTime: stays ? (before?.acquireTime ?? now) : now,
+      acquireTime: (stays ? before.acquireTime : undefined) ?? now,
       renewTime: now,
       leaseTransitions: (before?.leaseTransitions ?? -1) + (stays ? 0 : 1),
     },

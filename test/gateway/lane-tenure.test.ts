@@ -178,9 +178,9 @@ function ending({ objects, clock, logger, tenures }: Cluster, name: Name, driver
 
 async function tookMs(cluster: Cluster, end: Promise<void>): Promise<number> {
   const began = cluster.clock.monotonic()
-  let done = false
-  void end.then(() => (done = true))
-  for (let i = 0; i < 300 && !done; i += 1) await cluster.pass(100)
+  const over = new AbortController()
+  void end.then(() => over.abort())
+  for (let i = 0; i < 300 && !over.signal.aborted; i += 1) await cluster.pass(100)
   return cluster.clock.monotonic() - began
 }
 
