@@ -48,6 +48,8 @@ export const RENEW_MS = 3000
 export const LEASE_MS = 15_000
 /** The second best node waits for the best one, and so on. */
 const TURN_MS = 1500
+/** The first time of all: the pods of an installation start within some seconds of each other. */
+const FIRST_TURN_MS = 5000
 /** A node that is about to go takes a lane that nobody else took. */
 const LAST_RESORT_MS = 10_000
 
@@ -72,5 +74,5 @@ function mayTake({ lease, nowMs, openSinceMs, away, never, turn }: TenureFacts):
   const why = whyOpen(lease, nowMs)
   if (why === undefined || never || openSinceMs === undefined) return false
   if (away !== undefined) return why !== 'offered' && nowMs - openSinceMs >= LAST_RESORT_MS
-  return nowMs - openSinceMs >= turn * TURN_MS
+  return nowMs - openSinceMs >= turn * (lease === undefined ? FIRST_TURN_MS : TURN_MS)
 }

@@ -33,8 +33,14 @@ t.test('what a node does', async (t) => {
   const lapsed = lease('b', { changedMs: NOW - LEASE_MS })
   const rows: [say: string, facts: Partial<TenureFacts>, want: string][] = [
     ['nobody has it', {}, 'serve take'],
-    ['nobody has it, and another node goes first', { turn: 1 }, 'stand by'],
-    ['which did not come', { turn: 1, openSinceMs: NOW - 1500 }, 'serve take'],
+    ['nobody ever had it, and another node goes first', { turn: 1, openSinceMs: NOW - 4999 }, 'stand by'],
+    ['which did not come', { turn: 1, openSinceMs: NOW - 5000 }, 'serve take'],
+    [
+      'it was given back, and another node goes first',
+      { lease: lease(''), turn: 1, openSinceMs: NOW - 1499 },
+      'stand by',
+    ],
+    ['which did not come', { lease: lease(''), turn: 1, openSinceMs: NOW - 1500 }, 'serve take'],
     ['it was given back', { lease: lease('') }, 'serve take'],
     ['it is ours, as after a restart', { lease: lease('a') }, 'serve renew'],
     ['and was renewed just now', { lease: lease('a'), writtenMs: NOW - RENEW_MS + 1 }, 'serve'],
