@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { KubernetesAccess } from '../cluster/files/site-file.ts'
+import type { LeaseStore } from '../cluster/lease-store.ts'
 import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../cluster/kube/kube-cluster.ts'
 import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
 import type { Node } from '../model/objects.ts'
@@ -21,6 +22,8 @@ export interface KubeSite {
   elect(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void>
   /** The Node as the server has it now; undefined when it says that there is none. Throws ClusterApiError. */
   askNode(name: string, signal: AbortSignal): Promise<Node | undefined>
+  /** In the namespace that Sealane is installed in. */
+  readonly leases: LeaseStore
 }
 
 export interface OpenKubeSiteInit {
@@ -52,6 +55,7 @@ export async function openKubeSite(
       askNode: async (name, until) =>
         (await cluster.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as
           Node | undefined,
+      leases: cluster.leases,
     },
   }
 }

@@ -45,6 +45,7 @@ export class LaneReconciler {
   readonly #owners: OwnerDoubt
   readonly #callJitter: number
   #refusals = ''
+  #successorsSince: ReadonlyMap<string, number> = new Map()
   #plan: GatewayPlan | undefined
   #routed: ReadonlySet<string> = new Set()
 
@@ -70,7 +71,13 @@ export class LaneReconciler {
   /** One round. Throws what failed, after everything else was done. */
   async reconcile(signal: AbortSignal): Promise<void> {
     const { config, probing, metrics } = this.#init
-    const known = { health: probing.health(), callJitter: this.#callJitter }
+    const { handover } = this.#deps
+    const known = {
+      health: probing.health(),
+      callJitter: this.#callJitter,
+      successorsSince: this.#successorsSince,
+      ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),
+    }
     const read = await readGatewayWorld(this.#deps, config, signal, known)
     if (read === undefined) return
     const seen = { ...read, roamed: this.#roamed.seen(read.devices.values(), read.monotonicMs) }
@@ -80,6 +87,7 @@ export class LaneReconciler {
     const plan = planGateway(world)
     this.#roamed.told(plan.lanes.lanes.flatMap((lane) => lane.peers))
     this.#report(plan.lanes.refusals)
+    this.#noteSuccessors(world, plan)
     const round = new Round(this.#deps.logger, metrics)
     const devices = await this.#apply(world, plan, round, signal)
     const probed = plan.lanes.lanes.filter(({ lane }) => world.devices.has(lane) || devices.has(lane))
@@ -116,7 +124,7 @@ export class LaneReconciler {
     const withIpv6 = plan.nft6.length > 0
     const guarded4 = await this.#nft.apply(plan.nft, round, signal)
     const guarded = (!withIpv6 || (await this.#nft6.apply(plan.nft6, round, signal))) && guarded4
-    const callAnew = this.#calls.due(lanes.flatMap((lane) => lane.peers))
+    const callAnew = this.#calls.due(lanes.flatMap((lane) => [...lane.peers, ...lane.successors]))
     const devices = new Map<number, DeviceState>()
     for (const lane of lanes) {
       const seen = world.devices.get(lane.lane)
@@ -161,6 +169,11 @@ export class LaneReconciler {
       if (names.has(endpoint.metadata.name) || served.has(endpoint.spec.lane)) continue
       await cluster.remove('Endpoint', endpoint.metadata.name, undefined, signal)
     }
+  }
+
+  #noteSuccessors({ monotonicMs }: GatewayWorld, { lanes }: GatewayPlan): void {
+    const keys = lanes.lanes.flatMap(({ successors }) => successors.map(({ publicKey }) => publicKey))
+    this.#successorsSince = new Map(keys.map((key) => [key, this.#successorsSince.get(key) ?? monotonicMs]))
   }
 
   #report(refusals: readonly Refusal[]): void {

@@ -93,6 +93,7 @@ async function serve(
   status.plan('gateway', () => (laneRounds.plan === undefined ? '' : gatewayPlanText(laneRounds.plan)))
   const stopCaches = watchedCaches(cluster).onChange(() => lanes.poke())
   const stopRanges = watchedCaches(cluster).onRanges(() => wake.at(clock.monotonic() + RANGES_SETTLE_MS))
+  const stopHandover = deps.handover?.onChange(() => lanes.poke())
   const stopKernel = deps.routes.onChange(() => wake.at(clock.monotonic() + KERNEL_SETTLE_MS))
   try {
     await Promise.all([lanes.run(signal), reports.run(signal)])
@@ -100,6 +101,7 @@ async function serve(
     stopCaches()
     stopRanges()
     stopKernel()
+    stopHandover?.()
     wake.close()
     probing.close()
   }

@@ -49,6 +49,10 @@ export interface GatewayWorld {
   readonly health: ReadonlyMap<string, PeerHealthView>
   /** By public key: RoamedPeers. Absent: nothing is known. */
   readonly roamed?: ReadonlyMap<string, RoamedPeer>
+  /** When each peer that is to take over was called first, by public key; monotonic. */
+  readonly successorsSince?: ReadonlyMap<string, number>
+  /** Clusters that are reached by the node which takes over this node's lane. */
+  readonly handedOver?: ReadonlySet<string>
 }
 
 export function healthKey(lane: number, cluster: string): string {

@@ -1,6 +1,6 @@
 /** Every object of a member cluster's installation, but the CRDs (plan-crds.ts) and what joining makes. */
 import { LABEL_GATEWAY } from '../model/gateway-node.ts'
-import { agentNamespaceAccess, clusterAccess, userAccess } from './member-access.ts'
+import { agentNamespaceAccess, clusterAccess, gatewayNamespaceAccess, userAccess } from './member-access.ts'
 import { memberPolicies } from './member-policies.ts'
 import type { ManifestObject } from './manifest-object.ts'
 import { memberMonitors } from './pod-monitors.ts'
@@ -162,11 +162,17 @@ function planGateway(values: InstallValues): readonly ManifestObject[] {
       env: NODE_ENV,
       volumes: [...NODE_MOUNTS.map(volumeOf), ...when(userSpace, volumeOf(SOCKETS), volumeOf(TUN))],
       volumeMounts: [...NODE_MOUNTS.map(mountOf), ...when(userSpace, mountOf(SOCKETS), mountOf(TUN))],
-      spec: { affinity: nodeAffinity(onGatewayNodes) },
+      // A lane is handed over to another node before the process ends.
+      spec: { affinity: nodeAffinity(onGatewayNodes), terminationGracePeriodSeconds: 30 },
     },
     values.gateway.statusListen,
   )
-  return [serviceAccount(place), ...clusterAccess(place), daemonSet(place, 1, template)]
+  return [
+    serviceAccount(place),
+    ...clusterAccess(place),
+    ...gatewayNamespaceAccess(place.namespace),
+    daemonSet(place, 1, template),
+  ]
 }
 
 function planRouteagent(values: InstallValues): readonly ManifestObject[] {

@@ -48,7 +48,13 @@ interface Base<K extends string, V extends string> {
 export type Namespace = Base<'Namespace', 'v1'> & { readonly status?: { readonly phase?: string } }
 
 export type Node = Base<'Node', 'v1'> & {
-  readonly spec?: { readonly podCIDR?: string; readonly podCIDRs?: readonly string[] }
+  readonly spec?: {
+    readonly podCIDR?: string
+    readonly podCIDRs?: readonly string[]
+    /** Cordoned: no new pods. */
+    readonly unschedulable?: boolean
+    readonly taints?: readonly { readonly key: string; readonly effect?: string; readonly value?: string }[]
+  }
   readonly status?: { readonly addresses?: readonly { readonly type: string; readonly address: string }[] }
 }
 

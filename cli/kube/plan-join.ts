@@ -61,7 +61,7 @@ export function planJoin(
   const serviceCIDRs = wishes.serviceCIDRs ?? discovery.serviceCIDRs?.value ?? []
   const gateways = chooseGateways(discovery, wishes.gateways)
   const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
-  const lanes = newLanes(discovery, gateways)
+  const lanes = newLanes(discovery, gateways, wishes.gateways.length > 0)
   const labels = Object.keys(wishes.labels).length > 0 ? wishes.labels : discovery.earlier.labels
   const site = siteText({ name: wishes.clusterId, podCIDRs, serviceCIDRs, labels })
   return {
@@ -77,26 +77,36 @@ export function planJoin(
   }
 }
 
-/** What was asked for; else every Node that is labelled; else the best candidate. */
+/** One serves, and one stands by for it. */
+const GATEWAYS_OF_A_LANE = 2
+
+/** What was asked for; else every Node that is labelled; else the best candidates. */
 function chooseGateways(discovery: Discovery, wished: readonly GatewayWish[]): readonly GatewayWish[] {
   if (wished.length > 0) return wished
   const { candidates } = discovery.gateways
   const labelled = candidates.filter(({ lane }) => lane !== undefined)
-  return (labelled.length > 0 ? labelled : candidates.slice(0, 1)).map(({ node, publicAddress }) => ({
+  return (labelled.length > 0 ? labelled : candidates.slice(0, GATEWAYS_OF_A_LANE)).map(({ node, publicAddress }) => ({
     node,
     ...(publicAddress === undefined ? {} : { publicAddress }),
   }))
 }
 
-/** Lanes for gateways that have none yet, by node; none that another Node is labelled with. */
-function newLanes(discovery: Discovery, gateways: readonly GatewayWish[]): ReadonlyMap<string, number> {
+/**
+ * Lanes for gateways that have none yet, by node. Those that were asked for get one each, none that another Node is
+ * labelled with; those that were found share one.
+ */
+function newLanes(
+  discovery: Discovery,
+  gateways: readonly GatewayWish[],
+  wasAsked: boolean,
+): ReadonlyMap<string, number> {
   const present = new Map(discovery.gateways.candidates.map(({ node, lane }) => [node, lane]))
   const taken = new Set(present.values())
   const lanes = new Map<string, number>()
   for (const [i, { node }] of gateways.entries()) {
     if (present.get(node) !== undefined) continue
-    let lane = i
-    while (taken.has(lane)) lane += 1
+    let lane = wasAsked ? i : 0
+    while (wasAsked && taken.has(lane)) lane += 1
     taken.add(lane)
     lanes.set(node, lane)
   }

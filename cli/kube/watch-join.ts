@@ -1,6 +1,7 @@
 /** How far a join has come, each as what is still missing. */
 import { type PartName, objectName } from '../../install/names.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
+import { LABEL_GATEWAY } from '../../model/gateway-node.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Gateway } from '../../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
 import { endOfIdentity } from '../../protocol/join.ts'
@@ -129,7 +130,8 @@ export async function lanesProgress(
   }
   const others = joinedOthers(clusters, own)
   const alone = others.length === 0
-  const late = gateways.filter(({ node }) => !objects.some(({ metadata }) => metadata.name === node))
+  const served = await servedLanes(admin, objects, signal)
+  const late = gateways.filter(({ node }) => !served.has(node))
   const awaited = late.filter(({ node }) => late.length === gateways.length || !unready.has(node))
   const nodes = late.filter((one) => !awaited.includes(one)).map(({ node }) => nodeText(node))
   if (awaited.length > 0) {
@@ -142,6 +144,22 @@ export async function lanesProgress(
   const silence = silentClusters(clusters)
   const leftOut = [...nodes, ...down.flatMap(({ cluster }) => silentText(cluster, silence.get(cluster)) ?? [])]
   return { reached, alone, missing: lanesMissing(down.filter(({ cluster }) => !silence.has(cluster))), leftOut }
+}
+
+/** Nodes with a gateway, and those that stand by for one: they have the same lane. */
+async function servedLanes(
+  admin: Pick<ClusterAdmin, 'list'>,
+  gateways: readonly Gateway[],
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const serving = new Set(gateways.map(({ metadata }) => metadata.name))
+  const nodes = await admin.list('v1', 'Node', {}, signal)
+  const laneOf = ({ metadata }: (typeof nodes)[number]) => metadata.labels?.[LABEL_GATEWAY]
+  const lanes = new Set(
+    nodes.filter(({ metadata }) => serving.has(metadata.name)).flatMap((node) => laneOf(node) ?? []),
+  )
+  const standby = nodes.filter((node) => lanes.has(laneOf(node) ?? '')).map(({ metadata }) => metadata.name)
+  return new Set([...serving, ...standby])
 }
 
 /** The join itself makes the cluster's own object; the agent's mirror puts its mark on it with the first look at all. */

@@ -21,6 +21,8 @@ import { type AccessInit, openAccess } from './kubeconfig.ts'
 import { type KubeMetrics, UNCOUNTED, kubeMetrics } from './metrics.ts'
 import { ObjectWriter } from './object-writer.ts'
 import { Requester } from './requester.ts'
+import type { LeaseStore } from '../lease-store.ts'
+import { KubeLeaseStore } from './kube-lease-store.ts'
 import { KubeSecretStore, type SecretStore } from './secret-store.ts'
 import { type CommandResult, type PodCommand, execInPod } from './pod-exec.ts'
 import type { ServerAccess } from './server-access.ts'
@@ -55,6 +57,7 @@ export class KubeCluster implements ClusterApi {
   readonly access: ServerAccess
   readonly dynamic: DynamicClient
   readonly secrets: SecretStore
+  readonly leases: LeaseStore
   readonly #deps: KubeClusterDeps
   readonly #init: KubeClusterInit
   readonly #metrics: KubeMetrics
@@ -86,7 +89,9 @@ export class KubeCluster implements ClusterApi {
     this.#writer = new ObjectWriter({ requester })
     this.#teller = new EventTeller({ clock: deps.clock, logger: deps.logger, requester })
     this.dynamic = new DynamicClient({ requester }, { stop: this.#stop.signal })
-    this.secrets = new KubeSecretStore({ requester }, { namespace: init.namespace, stop: this.#stop.signal })
+    const ours = { namespace: init.namespace, stop: this.#stop.signal }
+    this.secrets = new KubeSecretStore({ requester }, ours)
+    this.leases = new KubeLeaseStore({ requester }, ours)
   }
 
   cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {

@@ -171,6 +171,20 @@ t.test('a gateway on a node that is not ready is not waited for, unless it is th
   })
 })
 
+t.test('nodes that stand by for a gateway are not waited for', async (t) => {
+  const labelled = (name: string, lane: string) => {
+    const { metadata, ...rest } = node(name, 'True')
+    return { ...rest, metadata: { ...metadata, labels: { 'sealane.io/gateway': lane } } }
+  }
+  const look = async (lane: string) => {
+    const objects: object[] = [...SELF, labelled('n1', '0'), labelled('n2', lane), gateway('n1')]
+    const wishes = ['n1', 'n2'].map((name) => ({ node: name }))
+    return (await lanesProgress(new MemoryAdmin(objects as never[]), wishes, signal)).missing
+  }
+  t.equal(await look('0'), undefined)
+  t.strictSame(await look('1'), { what: 'from the gateway on n2' }, 'a lane of its own is')
+})
+
 interface DaemonPod {
   readonly on: string
   readonly ready?: boolean

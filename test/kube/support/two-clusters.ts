@@ -74,10 +74,12 @@ export const DUAL: readonly ClusterRow[] = [
 export interface TestClustersInit {
   readonly directory: string
   readonly rows: readonly ClusterRow[]
+  /** Bound on the time in which pods may end. Default 5. */
+  readonly maxGraceSeconds?: number
 }
 
 /** Throws with the log of what failed, and leaves nothing behind. */
-export async function startClusters({ directory, rows }: TestClustersInit): Promise<TestClusters> {
+export async function startClusters({ directory, rows, maxGraceSeconds = 5 }: TestClustersInit): Promise<TestClusters> {
   const underlay = makeUnderlay()
   const stops: (() => Promise<void>)[] = []
   const stop = async (): Promise<void> => {
@@ -90,7 +92,16 @@ export async function startClusters({ directory, rows }: TestClustersInit): Prom
     const images = await testImages()
     const clusters = await Promise.all(
       rows.map((row, i) =>
-        startCluster({ row, index: i + 1, underlay, etcd, images, directory: join(directory, row.name), stops }),
+        startCluster({
+          row,
+          index: i + 1,
+          underlay,
+          etcd,
+          images,
+          directory: join(directory, row.name),
+          maxGraceSeconds,
+          stops,
+        }),
       ),
     )
     return { underlay, clusters, stop }
@@ -107,6 +118,7 @@ interface ClusterInit {
   readonly etcd: Etcd
   readonly images: Readonly<Record<string, Image>>
   readonly directory: string
+  readonly maxGraceSeconds: number
   readonly stops: (() => Promise<void>)[]
 }
 
@@ -117,6 +129,7 @@ async function startCluster({
   etcd,
   images,
   directory,
+  maxGraceSeconds,
   stops,
 }: ClusterInit): Promise<TestCluster> {
   mkdirSync(directory, { recursive: true })
@@ -146,7 +159,7 @@ async function startCluster({
       images,
       clusterDns: [clusterDns],
       sharedHostPaths: ['/proc/sys/net', '/sys/devices/virtual/net', '/dev/net/tun'],
-      maxGraceSeconds: 5,
+      maxGraceSeconds,
     })
     stops.push(() => node.stop())
     nodes.push(node)
