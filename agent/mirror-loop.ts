@@ -2,7 +2,13 @@
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import { parsePrefix, type Prefix } from '../model/ip.ts'
-import { type EndpointSlice, type KubeObject, MEMBERSHIP_NAME, type ServiceImport } from '../model/objects.ts'
+import {
+  type ClusterSpec,
+  type EndpointSlice,
+  type KubeObject,
+  MEMBERSHIP_NAME,
+  type ServiceImport,
+} from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -201,7 +207,8 @@ export class MirrorLoop {
   #world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {
     const { cluster, replica, findings } = this.#deps
     const clusters = cluster.cache('Cluster')
-    const ownSpec = clusters.get(this.#own)?.spec
+    // Where somebody took it away, the broker's record of this cluster brings it back.
+    const ownSpec = clusters.get(this.#own)?.spec ?? this.#ownRecord()
     if (ownSpec === undefined) return undefined
     const live = cluster
       .cache('Namespace')
@@ -219,6 +226,13 @@ export class MirrorLoop {
       clustersetIpRange: this.#clustersetIpRange(),
       expired,
     }
+  }
+
+  #ownRecord(): ClusterSpec | undefined {
+    for (const { key, body } of this.#deps.replica.records()) {
+      if (key.cluster === this.#own && body.kind === 'Cluster' && body.spec.id === this.#own) return body.spec
+    }
+    return undefined
   }
 
   /** The same object while the text is the same: the plan's memory goes by identity. */

@@ -5,7 +5,7 @@ import { type Cluster, MEMBERSHIP_NAME, type Membership } from '../model/objects
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ClusterFacts, JoinResponse } from './broker-api.ts'
-import type { MemberIdentity } from './identity/member-files.ts'
+import type { MemberIdentity, MemberRanges } from './identity/member-files.ts'
 import { readCertificate } from './identity/read-certificate.ts'
 import type { JoinToken } from './identity/token.ts'
 import { createCsr } from './identity/x509.ts'
@@ -65,6 +65,7 @@ export function joinedIdentity({ token, cluster, key }: JoinAsk, response: JoinR
     clusterset: response.clusterset,
     brokerAddresses: token.addresses,
     observedAddress: response.observedAddress,
+    ranges: { globalRange: response.globalRange, clustersetIpRange: response.clustersetIpRange },
     key,
     certificate: response.certificate,
     caBundle: response.caBundle,
@@ -96,10 +97,23 @@ export function ownCluster(id: ClusterId, facts: ClusterFacts, response: JoinRes
 
 export function joinedMembership(id: ClusterId, response: JoinResponse): Membership {
   const { clusterset, globalRange, clustersetIpRange, observedAddress } = response
+  return membershipOf(id, { clusterset, observedAddress, ranges: { globalRange, clustersetIpRange } })
+}
+
+/** The same, from what was kept of the answer; undefined where an earlier release kept less. */
+export function keptMembership({ cluster, ranges, ...kept }: MemberIdentity): Membership | undefined {
+  return ranges === undefined ? undefined : membershipOf(cluster, { ...kept, ranges })
+}
+
+interface MembershipFacts extends Pick<MemberIdentity, 'clusterset' | 'observedAddress'> {
+  readonly ranges: MemberRanges
+}
+
+function membershipOf(clusterId: ClusterId, { clusterset, observedAddress, ranges }: MembershipFacts): Membership {
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Membership',
     metadata: { name: MEMBERSHIP_NAME },
-    spec: { clusterId: id, phase: 'joined', clusterset, globalRange, clustersetIpRange, observedAddress },
+    spec: { clusterId, phase: 'joined', clusterset, ...ranges, observedAddress },
   }
 }

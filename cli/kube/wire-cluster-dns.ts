@@ -58,7 +58,11 @@ export async function previewClusterDns(
   const { changes, problems } = planClusterDns(flavour, present, { domain: CLUSTERSET_ZONE, forwardTo })
   if (problems.length > 0) return []
   return changes.flatMap(({ object, before, after, why }) =>
-    plannedChange(object, before, after).map((change) => ({ ...change, why, lines: change.lines.map(withoutAddress) })),
+    plannedChange(object, before, after).map((change) => ({
+      ...change,
+      why: withoutAddress(why),
+      lines: change.lines.map(withoutAddress),
+    })),
   )
 }
 

@@ -19,13 +19,20 @@ export interface MemberIdentity {
   readonly brokerAddresses: readonly string[]
   /** This site's address as the broker saw it when joining. */
   readonly observedAddress: string
+  /** Of the clusterset, as the broker said when joining; absent from an identity of an earlier release. */
+  readonly ranges?: MemberRanges
   readonly key: KeyObject
   /** DER. */
   readonly certificate: Uint8Array
   readonly caBundle: readonly Uint8Array[]
 }
 
-interface BrokerFile {
+export interface MemberRanges {
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+}
+
+interface BrokerFile extends Partial<MemberRanges> {
   readonly cluster: string
   readonly clusterset: string
   readonly addresses: readonly string[]
@@ -73,6 +80,7 @@ export function decodeMemberIdentity(
     clusterset: facts.clusterset,
     brokerAddresses: facts.addresses,
     observedAddress: facts.observedAddress,
+    ...rangesOf(facts),
     key: decode('cluster.key', keyFromPem),
     certificate: first(place('cluster.crt'), decode('cluster.crt', certificatesFromPem)),
     caBundle: decode('ca.crt', certificatesFromPem),
@@ -86,6 +94,7 @@ export function encodeMemberIdentity(identity: MemberIdentity): Record<IdentityP
     clusterset: identity.clusterset,
     addresses: identity.brokerAddresses.map((text) => formatBrokerAddress(parseBrokerAddress(text))),
     observedAddress: identity.observedAddress,
+    ...identity.ranges,
   }
   return {
     'cluster.key': keyToPem(identity.key),
@@ -126,6 +135,11 @@ function parseBrokerFile(file: string, text: string): BrokerFile {
     throw new IdentityFileError(file, 'addresses: expected at least one host:port')
   }
   return facts as BrokerFile
+}
+
+function rangesOf({ globalRange, clustersetIpRange }: BrokerFile): { readonly ranges?: MemberRanges } {
+  const isRange = (text: unknown): text is string => typeof text === 'string' && text !== ''
+  return isRange(globalRange) && isRange(clustersetIpRange) ? { ranges: { globalRange, clustersetIpRange } } : {}
 }
 
 async function checkPrivate(file: string): Promise<void> {
