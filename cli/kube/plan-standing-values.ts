@@ -74,6 +74,7 @@ export function planStandingMember(
   )
   return files
     .filter(({ kind, metadata }) => kind !== BINDING || !leftOut.includes(metadata.name))
+    .map(withoutEmpty)
     .map((object) => keepMarks(object, live.get(titleOf(refOf(object))), { live, site, common }))
 }
 
@@ -210,6 +211,22 @@ function releaseOf(image: string): Release | undefined {
 function isBefore(a: readonly number[], b: readonly number[]): boolean {
   const i = a.findIndex((number, at) => number !== b[at])
   return i >= 0 && (a[i] ?? 0) < (b[i] ?? 0)
+}
+
+/** What may be empty in a pod. */
+const MAY_BE_EMPTY = new Set(['nodeSelector', 'tolerations', 'imagePullSecrets', 'resources'])
+
+/**
+ * The server keeps nothing of what is empty, but remembers who applied it: then whoever applies the same as another
+ * manager would conflict with what is not there.
+ */
+function withoutEmpty(object: ManifestObject): ManifestObject {
+  const text = JSON.stringify(object, (key, value: unknown) =>
+    MAY_BE_EMPTY.has(key) && typeof value === 'object' && value !== null && Object.keys(value).length === 0
+      ? undefined
+      : value,
+  )
+  return object.kind === 'Deployment' || object.kind === 'DaemonSet' ? (JSON.parse(text) as ManifestObject) : object
 }
 
 interface MarkWorld {

@@ -56,7 +56,14 @@ function liveOf(objects: readonly ManifestObject[], ...more: readonly ManifestOb
 }
 
 const planned = (values: InstallValues): readonly ManifestObject[] => planMember(values).flatMap((part) => part.objects)
-const plain = (value: unknown): unknown => JSON.parse(JSON.stringify(value))
+/** As a server keeps it. */
+const plain = (value: unknown): unknown =>
+  JSON.parse(
+    JSON.stringify(value, (key, inner: unknown) => {
+      const mayBeEmpty = ['nodeSelector', 'tolerations', 'imagePullSecrets'].includes(key)
+      return mayBeEmpty && Object.keys(inner as object).length === 0 ? undefined : inner
+    }),
+  )
 
 t.test('every value that can be said is read back', (t) => {
   const values = otherValues()
@@ -80,6 +87,13 @@ t.test('where nothing stands, the defaults do', (t) => {
   t.equal(read.installed, false)
   const wanted = planned({ ...DEFAULT_VALUES, member: { ...DEFAULT_VALUES.member, site: SITE } })
   t.strictSame(plain(planStandingMember(read, SITE, new Map())), plain(wanted))
+  t.end()
+})
+
+t.test('what is empty is not applied: the server would remember who did, and keep nothing', (t) => {
+  const text = JSON.stringify(planStandingMember(readStandingValues(DEFAULT_VALUES, {}, new Map()), SITE, new Map()))
+  t.notMatch(text, /"(nodeSelector|tolerations|imagePullSecrets)":(\{\}|\[\])/)
+  t.match(text, '"tolerations":[{"operator":"Exists"}]')
   t.end()
 })
 

@@ -17,6 +17,7 @@ import type { KubeObject, KubeRequest } from './kube-request.ts'
 
 const APPLY = 'application/apply-patch+yaml'
 const STRATEGIC = 'application/strategic-merge-patch+json'
+const MERGE = 'application/merge-patch+json'
 
 /** `kubectl apply --server-side -f -`. Gives what conflicts, one line for each object; empty when all was taken. */
 export async function kubectlApply(api: KubeRequest, yaml: string): Promise<readonly string[]> {
@@ -77,7 +78,9 @@ export async function helmInstall(api: KubeRequest, objects: readonly KubeObject
 export async function helmUpgrade(api: KubeRequest, objects: readonly KubeObject[]): Promise<void> {
   for (const object of objects.filter(({ kind }) => kind !== 'CustomResourceDefinition')) {
     const path = `${pathOf(object)}?fieldManager=helm`
-    const { status, text } = await api.raw('PATCH', path, { body: object, contentType: STRATEGIC })
+    // Helm sends only what differs; sent whole, ports of one number and two protocols would be taken for one.
+    const contentType = object.kind === 'Service' ? MERGE : STRATEGIC
+    const { status, text } = await api.raw('PATCH', path, { body: object, contentType })
     if (status > 299) throw new Error(`helm upgrade: ${object.kind} ${object.metadata.name}: ${messageOf(text)}`)
   }
 }
