@@ -3,11 +3,12 @@
  * its CRD takes it along: the agent writes it again once the kind is served. Only `sealane leave` ends a membership, by
  * saying so on it first.
  */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi, ObjectCache } from '../cluster/cluster-api.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import { keptMembership } from '../protocol/join.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import type { Logger } from '../runtime/logger.ts'
 import type { KubeSite } from './kube-site.ts'
 
 /** Each look is one small request to the API server. */
@@ -22,32 +23,39 @@ export interface KeepMembershipInit {
 /** Until the signal. Never rejects. */
 export async function keepMembership(
   { clock, logger }: Pick<ComponentDeps, 'clock' | 'logger'>,
-  { cluster, kube, identity }: KeepMembershipInit,
+  init: KeepMembershipInit,
   signal: AbortSignal,
 ): Promise<void> {
-  const memberships = cluster.cache('Membership')
   let told: string | undefined
   while (!signal.aborted) {
-    try {
-      const known = memberships.get(MEMBERSHIP_NAME)
-      const wanted = known ?? (memberships.synced ? await fromIdentity(identity) : undefined)
-      const isGone = wanted?.spec.phase === 'joined' && !(await kube.hasMembership(signal))
-      // One that says that it leaves, and is gone then, has ended.
-      if (isGone && wanted === (memberships.get(MEMBERSHIP_NAME) ?? wanted)) {
-        await kube.createMembership(wanted, signal)
-        logger.warn('the Membership was gone, and is there again', { cluster: wanted.spec.clusterId })
-      }
-      told = undefined
-    } catch (error) {
-      const reason = error instanceof Error ? error.message : String(error)
-      if (!signal.aborted && reason !== told) logger.warn('the Membership cannot be looked at', { reason })
-      told = reason
-    }
+    const problem = await look(init, logger, signal).then(
+      () => undefined,
+      (error: unknown) => (signal.aborted ? told : String(error)),
+    )
+    if (problem !== undefined && problem !== told) logger.warn('the Membership is not looked at', { reason: problem })
+    told = problem
     await clock.sleep(LOOK_MS, signal).catch(() => undefined)
   }
 }
 
-async function fromIdentity(identity: IdentityStore): Promise<Membership | undefined> {
+async function look(
+  { cluster, kube, identity }: KeepMembershipInit,
+  logger: Logger,
+  signal: AbortSignal,
+): Promise<void> {
+  const wanted = await wantedMembership(cluster.cache('Membership'), identity)
+  if (wanted?.spec.phase !== 'joined' || (await kube.hasMembership(signal))) return
+  await kube.createMembership(wanted, signal)
+  logger.warn('the Membership was gone, and is there again', { cluster: wanted.spec.clusterId })
+}
+
+/** As it was heard last; else as the identity has it, once it is certain that nothing was heard. */
+async function wantedMembership(
+  memberships: ObjectCache<Membership>,
+  identity: IdentityStore,
+): Promise<Membership | undefined> {
+  const known = memberships.get(MEMBERSHIP_NAME)
+  if (known !== undefined || !memberships.synced) return known
   const kept = await identity.read()
   return kept === undefined ? undefined : keptMembership(kept)
 }

@@ -62,15 +62,21 @@ export async function knownMembership(
   }
   const endsAtMs = endOfIdentity(known)
   const ended = `that certificate ended at ${new Date(endsAtMs).toISOString()}`
-  if (endsAtMs <= clock.now()) return joinsAnew(ended, known, init)
+  if (endsAtMs <= clock.now()) {
+    joinsAnew(ended, known, init)
+    return undefined
+  }
   const refused = joinProblem(await secret.read(), '')?.text
-  if (refused !== undefined) return joinsAnew(`the broker refuses it: ${refused}`, known, init)
+  if (refused !== undefined) {
+    joinsAnew(`the broker refuses it: ${refused}`, known, init)
+    return undefined
+  }
   if (token !== undefined) say(`already joined as ${known.cluster}: the token is not used\n`)
   return known
 }
 
 /** An identity that opens no door any more: a token makes another of the same id. */
-function joinsAnew(why: string, { cluster }: MemberIdentity, init: KnownMembershipInit): undefined {
+function joinsAnew(why: string, { cluster }: MemberIdentity, init: KnownMembershipInit): void {
   if (init.token !== undefined) init.say(`joined before as ${cluster}; ${why}\n`)
   else if (!init.dryRun) throw needsToken(`${init.title} has joined as ${cluster}, and ${why}`, cluster, init)
 }

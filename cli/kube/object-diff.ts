@@ -146,7 +146,7 @@ function isSame(a: unknown, b: unknown): boolean {
 }
 
 function canonical(value: unknown): string {
-  return JSON.stringify(pruned(value)) ?? ''
+  return JSON.stringify(pruned(value) ?? null)
 }
 
 function pruned(value: unknown): unknown {

@@ -1,5 +1,4 @@
 /** From what was found and what was said to what a join will do: settings, objects and labels. Pure. */
-import { isDeepStrictEqual } from 'node:util'
 import { formatYaml } from '../../cluster/yaml.ts'
 import { SITE_CONFIG, SITE_KEY } from '../../install/names.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
@@ -125,7 +124,7 @@ export function standingSite(values: InstallValues, live: StandingObjects): Stan
   if (text === undefined || name === undefined || podCIDRs.length === 0 || at(document, 'kind') !== 'Site') {
     return undefined
   }
-  const labels = Object.entries((at(document, 'spec', 'labels') ?? {}) as object).filter(
+  const labels = Object.entries((at(document, 'spec', 'labels') ?? {})).filter(
     (pair): pair is [string, string] => typeof pair[1] === 'string',
   )
   const serviceCIDRs = textsAt(document, 'spec', 'serviceCIDRs')
@@ -202,6 +201,11 @@ function nodeChange(
   return nothing ? [] : [{ node, labels, annotations }]
 }
 
+/** The same for the same facts, whatever the order of labels. */
+function factsText({ name, podCIDRs, serviceCIDRs, labels }: SiteFacts): string {
+  return JSON.stringify([name, podCIDRs, serviceCIDRs, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))])
+}
+
 /** To the byte as it stands where nothing is to be another: a change starts all pods anew. */
 function siteText(site: SiteFacts, standing: StandingSite | undefined): string {
   const { name, podCIDRs, serviceCIDRs, labels } = site
@@ -213,8 +217,8 @@ function siteText(site: SiteFacts, standing: StandingSite | undefined): string {
       spec: { kubernetes: {}, podCIDRs, serviceCIDRs, labels, dns: { listen: [`0.0.0.0:${DNS_CONTAINER_PORT}`] } },
     })
   }
-  const { text, document, ...facts } = standing
-  if (isDeepStrictEqual({ ...facts }, { name, podCIDRs, serviceCIDRs, labels })) return text
+  const { text, document } = standing
+  if (factsText(standing) === factsText(site)) return text
   const [metadata, spec] = [at(document, 'metadata'), at(document, 'spec')] as [object, object]
   return formatYaml({
     ...document,

@@ -10,7 +10,7 @@ function raw(kind: Kind, name: string, version: number, spec: object = {}) {
 
 function complete<K extends Kind>(objects: KindObjects<K>, ...found: readonly ReturnType<typeof raw>[]): void {
   const list = objects.beginList()
-  for (const one of found) list.add(one as never)
+  for (const one of found) list.add(one)
   objects.finishList(list)
 }
 
@@ -21,15 +21,15 @@ t.test('a Membership that vanishes while it is joined goes on being known, until
     const heard: string[] = []
     complete(objects, joined)
     objects.cache.onChange((change) => heard.push(change?.type ?? 'synced'))
-    if (how === 'by the watch') objects.drop(joined as never)
+    if (how === 'by the watch') objects.drop(joined)
     else complete(objects)
     t.equal(objects.cache.get('self')?.spec.phase, 'joined', how)
-    t.equal(objects.holding('self' as never), undefined, 'but the server has it not: it can be written')
+    t.equal(objects.holding('self'), undefined, 'but the server has it not: it can be written')
     t.strictSame(heard, [], 'nobody hears that it is gone')
     const leaving = raw('Membership', 'self', 5, { phase: 'leaving', clusterId: 'c1' })
-    objects.take(leaving as never)
+    objects.take(leaving)
     t.equal(objects.cache.get('self')?.spec.phase, 'leaving')
-    objects.drop(leaving as never)
+    objects.drop(leaving)
     t.equal(objects.cache.get('self'), undefined, 'who leaves says so first, and is gone then')
     t.strictSame(heard, ['set', 'removed'])
   }
@@ -39,7 +39,7 @@ t.test('a Membership that vanishes while it is joined goes on being known, until
 t.test('all other kinds are as the server says', (t) => {
   const objects = new KindObjects('Gateway')
   complete(objects, raw('Gateway', 'n1', 1), raw('Gateway', 'n2', 2))
-  objects.drop(raw('Gateway', 'n1', 1) as never)
+  objects.drop(raw('Gateway', 'n1', 1))
   t.equal(objects.cache.get('n1'), undefined)
   complete(objects)
   t.strictSame(objects.cache.list(), [])
