@@ -29,7 +29,7 @@ async function start(t: Test, data: Readonly<Record<string, string>>, known?: Me
   const cluster = new MemoryCluster()
   if (known !== undefined) await cluster.apply(known)
   await cluster.cache('Membership').whenSynced(AbortSignal.timeout(1000))
-  const world = { isThere: false, isServed: true, made: [] as Membership['spec'][] }
+  const world = { isThere: known !== undefined, isServed: true, made: [] as Membership['spec'][] }
   const kube = {
     hasMembership: () =>
       world.isServed ? Promise.resolve(world.isThere) : Promise.reject(new ClusterApiError('NotFound', 'no such kind')),
@@ -52,8 +52,8 @@ async function start(t: Test, data: Readonly<Record<string, string>>, known?: Me
 
 t.test('one that was known, also after its kind is served again', async (t) => {
   const { world, clock } = await start(t, {}, membership('joined'))
+  await clock.advance(10_000)
   world.isServed = false
-  world.made.length = 0
   world.isThere = false
   await clock.advance(20_000)
   t.strictSame(world.made, [])
@@ -82,6 +82,7 @@ t.test('who leaves, and who never joined, has none', async (t) => {
     [{}, undefined],
   ] as const) {
     const { world, clock } = await start(t, data, known)
+    world.isThere = false
     await clock.advance(20_000)
     t.strictSame(world.made, [])
   }
