@@ -5,7 +5,9 @@
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import type { ClusterId } from '../model/ids.ts'
 import { type ClusterFacts, type JoinResponse, RefusedError } from '../protocol/broker-api.ts'
+import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
+import type { MemberIdentity } from '../protocol/identity/member-files.ts'
 import { TokenError, parseJoinToken } from '../protocol/identity/token.ts'
 import {
   type JoinAsk,
@@ -28,8 +30,8 @@ export interface JoinWithTokenInit {
 
 /** A token that was refused is looked at again this often: a new one may lie there. */
 const LOOK_MS = 1000
-/** The clock may be set, and the identity renewed, meanwhile. */
-const LOOK_AT_CLOCK_MS = 60_000
+/** The clock may be set, and the identity be renewed or taken away, meanwhile. */
+const LOOK_AT_IDENTITY_MS = 5000
 /** A broker, or an API server, that does not answer is asked again after so long. */
 const AWAY_MS = 5000
 
@@ -69,9 +71,18 @@ export async function joinWithToken(
   if (known === undefined || endOfIdentity(known) > deps.clock.now()) await dropToken(deps, desk, signal)
 }
 
+/** Whoever runs with the identity of before has to start anew. */
+export class JoinedAnewError extends Error {
+  constructor(cluster: ClusterId) {
+    super(`cluster ${cluster} has joined anew: the agent starts again, with its new identity`)
+    this.name = 'JoinedAnewError'
+  }
+}
+
 /**
- * Beside the running agent, until the signal or until the identity is gone: once its certificate has ended, a token
- * makes another one of the same id. Until one comes everything stays as it is.
+ * Beside the running agent, until the signal or until the cluster leaves. Once its certificate has ended, a token makes
+ * another one of the same id; until one comes everything stays as it is. An identity that somebody took away is put
+ * back, unless a token lies in its place: then it is joined anew. Throws JoinedAnewError when that is done.
  */
 export async function rejoinWhenEnded(
   deps: ComponentDeps & { readonly cluster: ClusterApi },
@@ -79,9 +90,11 @@ export async function rejoinWhenEnded(
   signal: AbortSignal,
 ): Promise<void> {
   const { clock, logger } = deps
+  const kept: KeptIdentity = { latest: undefined }
   while (!signal.aborted) {
-    const waitMs = await rejoin(deps, init, signal).catch((error: unknown) => {
-      if (!signal.aborted) logger.warn('the certificate has ended, and no other one is made', { reason: String(error) })
+    const waitMs = await rejoin(deps, init, kept, signal).catch((error: unknown) => {
+      if (error instanceof JoinedAnewError) throw error
+      if (!signal.aborted) logger.warn('the identity is not as it should be, and not mended', { reason: String(error) })
       return AWAY_MS
     })
     if (waitMs === undefined) return
@@ -89,25 +102,54 @@ export async function rejoinWhenEnded(
   }
 }
 
+interface KeptIdentity {
+  /** As it was read last. */
+  latest: MemberIdentity | undefined
+}
+
 /** Gives when to look again; undefined when this cluster has no identity any more. */
 async function rejoin(
   deps: ComponentDeps & { readonly cluster: ClusterApi },
   init: JoinWithTokenInit,
+  kept: KeptIdentity,
   signal: AbortSignal,
 ): Promise<number | undefined> {
-  const { clock, logger } = deps
+  const { clock } = deps
   const { identity, desk } = init
   const known = await identity.read()
-  if (known === undefined) return undefined
-  const leftMs = endOfIdentity(known) - clock.now()
-  if (leftMs > 0) return Math.min(leftMs, LOOK_AT_CLOCK_MS)
+  kept.latest = known ?? kept.latest
+  if (known === undefined && hasLeft(deps.cluster)) return undefined
+  const leftMs = known === undefined ? 0 : endOfIdentity(known) - clock.now()
+  if (leftMs > 0) return Math.min(leftMs, LOOK_AT_IDENTITY_MS)
   const token = await desk.token()
+  if (token === undefined && known === undefined) await putBack(deps, init, kept.latest)
   if (token === undefined || (await desk.isRefused(token))) return LOOK_MS
   const failure = await tryToJoin(deps, init, token, signal)
+  if (failure === undefined && known === undefined) throw new JoinedAnewError(init.cluster)
   if (failure === undefined) return LOOK_MS
-  logger.warn('not joined anew', { reason: failure.message })
+  deps.logger.warn('not joined anew', { reason: failure.message })
   await desk.problem({ text: failure.message, ...(isFinal(failure) ? { refused: token } : {}) })
   return isFinal(failure) ? LOOK_MS : AWAY_MS
+}
+
+/** Leaving says so first, then takes the identity away. */
+function hasLeft(cluster: ClusterApi): boolean {
+  return cluster.cache('Membership').synced && !isJoined(cluster)
+}
+
+function isJoined(cluster: ClusterApi): boolean {
+  return cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
+}
+
+/** What cannot be written now (nobody but an administrator makes the Secret) is tried again. */
+async function putBack(
+  { logger, cluster, clock }: ComponentDeps & { readonly cluster: ClusterApi },
+  { identity }: JoinWithTokenInit,
+  latest: MemberIdentity | undefined,
+): Promise<void> {
+  if (latest === undefined || endOfIdentity(latest) <= clock.now() || !isJoined(cluster)) return
+  await identity.write(latest)
+  logger.warn('the identity was gone, and is there again', { place: identity.place })
 }
 
 /** One that came while the identity was made, or was left beside it: it may be good for another cluster still. */

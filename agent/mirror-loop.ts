@@ -3,7 +3,13 @@ import type { ClusterApi } from '../cluster/cluster-api.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import { parsePrefix, type Prefix } from '../model/ip.ts'
 import type { NotImportedReason } from '../model/member-status.ts'
-import { type EndpointSlice, type KubeObject, MEMBERSHIP_NAME, type ServiceImport } from '../model/objects.ts'
+import {
+  type ClusterSpec,
+  type EndpointSlice,
+  type KubeObject,
+  MEMBERSHIP_NAME,
+  type ServiceImport,
+} from '../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../reconcile/loop.ts'
@@ -210,7 +216,8 @@ export class MirrorLoop {
   #world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {
     const { cluster, replica, findings } = this.#deps
     const clusters = cluster.cache('Cluster')
-    const ownSpec = clusters.get(this.#own)?.spec
+    // Where somebody took it away, the broker's record of this cluster brings it back.
+    const ownSpec = clusters.get(this.#own)?.spec ?? this.#ownRecord()
     if (ownSpec === undefined) return undefined
     const live = cluster
       .cache('Namespace')
@@ -247,6 +254,13 @@ export class MirrorLoop {
     const present = this.#serviceImport(key)
     const isOurs = present?.metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
     return present === undefined || isOurs ? 'ImportRefused' : 'NameTaken'
+  }
+
+  #ownRecord(): ClusterSpec | undefined {
+    for (const { key, body } of this.#deps.replica.records()) {
+      if (key.cluster === this.#own && body.kind === 'Cluster' && body.spec.id === this.#own) return body.spec
+    }
+    return undefined
   }
 
   /** The same object while the text is the same: the plan's memory goes by identity. */

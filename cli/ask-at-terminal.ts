@@ -24,8 +24,30 @@ const PROCESS: Terminal = {
 export async function askAtTerminal(
   { why, suggestion }: Pick<Ask, 'why' | 'suggestion'>,
   signal: AbortSignal,
-  { input, output, interrupt }: Terminal = PROCESS,
+  terminal: Terminal = PROCESS,
 ): Promise<readonly string[]> {
+  const offer = suggestion.length === 0 ? '' : ` [${suggestion.join(', ')}]`
+  const said = await answerTo(`${why}.\nWhich${offer}? `, why, signal, terminal)
+  const words = said.split(/[\s,]+/).filter((word) => word !== '')
+  return words.length === 0 ? suggestion : words
+}
+
+/** True for `y` and `yes`, in any case; everything else is no. Rejects as askAtTerminal() does. */
+export async function confirmAtTerminal(
+  question: string,
+  signal: AbortSignal,
+  terminal: Terminal = PROCESS,
+): Promise<boolean> {
+  const said = await answerTo(`${question}? [y/N] `, `asked: ${question}`, signal, terminal)
+  return /^\s*y(es)?\s*$/i.test(said)
+}
+
+async function answerTo(
+  question: string,
+  why: string,
+  signal: AbortSignal,
+  { input, output, interrupt }: Terminal,
+): Promise<string> {
   const terminal = createInterface({ input, output, terminal: output.isTTY === true })
   terminal.on('SIGINT', interrupt)
   // A question whose input ends is never answered, and keeps nothing alive that could say so.
@@ -34,10 +56,7 @@ export async function askAtTerminal(
   })
   ended.catch(() => undefined)
   try {
-    const offer = suggestion.length === 0 ? '' : ` [${suggestion.join(', ')}]`
-    const said = await Promise.race([terminal.question(`${why}.\nWhich${offer}? `, { signal }), ended])
-    const words = said.split(/[\s,]+/).filter((word) => word !== '')
-    return words.length === 0 ? suggestion : words
+    return await Promise.race([terminal.question(question, { signal }), ended])
   } catch (error) {
     if (signal.aborted) throw error
     throw new UserError(`${why}, and no answer came`, { hint: 'say it with a flag: sealane join --help', cause: error })

@@ -8,6 +8,7 @@ import { parseClusterId } from '../model/ids.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { SiteRun } from './compose-run.ts'
 import { sealaneVersion } from './context.ts'
+import { keepMembership } from './keep-membership.ts'
 import { tellBrokerWhenLeaving } from './leave-by-agent.ts'
 import type { KubeSite } from './kube-site.ts'
 
@@ -43,7 +44,11 @@ async function joinAndRun(
   ]
   // Nobody is left who could join anew.
   const left = Promise.all(member).then(() => stop.abort())
-  await Promise.all([left, part(rejoinWhenEnded({ ...deps, cluster }, init, until))])
+  const beside = [
+    part(rejoinWhenEnded({ ...deps, cluster }, init, until)),
+    keepMembership(deps, { cluster, kube, identity: kube.identity }, until),
+  ]
+  await Promise.all([left, ...beside])
 }
 
 function runMember(

@@ -5,8 +5,8 @@ import type { KubernetesAccess } from '../cluster/files/site-file.ts'
 import type { LeaseStore } from '../cluster/lease-store.ts'
 import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../cluster/kube/kube-cluster.ts'
 import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
-import type { Node } from '../model/objects.ts'
-import { LABEL_SERVICE_NAME } from '../model/spec-constants.ts'
+import { MEMBERSHIP_NAME, type Membership, type Node } from '../model/objects.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SERVICE_NAME } from '../model/spec-constants.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import type { JoiningDesk } from '../protocol/join.ts'
 import type { Clock } from '../reconcile/clock.ts'
@@ -24,6 +24,10 @@ export interface KubeSite {
   askNode(name: string, signal: AbortSignal): Promise<Node | undefined>
   /** In the namespace that Sealane is installed in. */
   readonly leases: LeaseStore
+  /** As the server has it now, whatever was known. Throws ClusterApiError, also where the kind is not served. */
+  hasMembership(signal: AbortSignal): Promise<boolean>
+  /** Fails where there is one. Throws ClusterApiError. */
+  createMembership(membership: Membership, signal: AbortSignal): Promise<void>
 }
 
 export interface OpenKubeSiteInit {
@@ -34,6 +38,8 @@ export interface OpenKubeSiteInit {
   readonly components: readonly string[] | undefined
   readonly signal: AbortSignal
 }
+
+const MEMBERSHIP = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
 
 export async function openKubeSite(
   deps: { readonly clock: Clock; readonly logger: Logger; readonly metrics: Metrics | undefined },
@@ -56,6 +62,11 @@ export async function openKubeSite(
         (await cluster.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as
           Node | undefined,
       leases: cluster.leases,
+      hasMembership: async (until) => (await cluster.dynamic.getForSure(MEMBERSHIP, until)) !== undefined,
+      createMembership: async ({ apiVersion, kind, metadata: { name }, spec }, until) => {
+        const labels = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
+        await cluster.dynamic.create({ apiVersion, kind, metadata: { name, labels }, spec }, {}, until)
+      },
     },
   }
 }

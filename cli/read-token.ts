@@ -29,7 +29,11 @@ export async function readTokenText(options: TokenOptions, { env, stdin, signal 
   if (tokenFile !== undefined) return notEmpty(`--token-file ${quoted(tokenFile)}`, await readTokenFile(tokenFile))
   const inherited = env['SEALANE_TOKEN']
   if (inherited !== undefined && inherited !== '') return inherited
-  throw new UserError('no join token: expected --token, --token-file or SEALANE_TOKEN', {
+  throw noToken()
+}
+
+export function noToken(): UserError {
+  return new UserError('no join token: expected --token, --token-file or SEALANE_TOKEN', {
     exitCode: 2,
     hint: 'on the broker: sealane token create',
   })

@@ -63,8 +63,13 @@ function attempt(token: string, settings: string): string {
   return createHash('sha256').update(`${token.trim()}\n${settings}`).digest('hex').slice(0, 16)
 }
 
+export interface SecretIdentity extends IdentityStore, JoiningDesk {
+  /** Takes out what the broker does not take any more; a token that lies there stays. */
+  dropIdentity(): Promise<void>
+}
+
 /** `settings` is the text of the site file: with another one, a token that was refused may do. */
-export function secretIdentity(secret: SecretAccess, settings = ''): IdentityStore & JoiningDesk {
+export function secretIdentity(secret: SecretAccess, settings = ''): SecretIdentity {
   const part = async (name: string): Promise<string | undefined> => (await secret.read())?.data[name]
   return {
     place: secret.place,
@@ -83,6 +88,7 @@ export function secretIdentity(secret: SecretAccess, settings = ''): IdentitySto
       const parts = [...IDENTITY_PARTS, TOKEN_PART, JOINING_KEY_PART]
       await secret.change({ data: Object.fromEntries(parts.map((name) => [name, null])), annotations: NO_PROBLEM })
     },
+    dropIdentity: () => secret.change({ data: Object.fromEntries(IDENTITY_PARTS.map((name) => [name, null])) }),
     token: () => part(TOKEN_PART),
     key: async (): Promise<KeyObject> => {
       const kept = await part(JOINING_KEY_PART)

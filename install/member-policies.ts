@@ -48,9 +48,16 @@ function policy({ name, spec, param }: PolicyInit): readonly ManifestObject[] {
   ]
 }
 
+/** With what the server would fill in: it owns these as a whole, so whoever applies them anew must say the same. */
 function constraints(group: string, version: string, resources: readonly string[], operations: readonly string[]) {
+  const rule = { apiGroups: [group], apiVersions: [version], resources, operations, scope: '*' }
   return {
-    matchConstraints: { resourceRules: [{ apiGroups: [group], apiVersions: [version], resources, operations }] },
+    matchConstraints: {
+      matchPolicy: 'Equivalent',
+      namespaceSelector: {},
+      objectSelector: {},
+      resourceRules: [rule],
+    },
   }
 }
 

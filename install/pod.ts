@@ -139,7 +139,11 @@ export function upArgs(part: PartName): readonly string[] {
   return ['up', '--site', `${SITE_MOUNT.path}/${SITE_KEY}`, '--component', part, '--node', '$(NODE_NAME)']
 }
 
-export const NODE_NAME = { name: 'NODE_NAME', valueFrom: { fieldRef: { fieldPath: 'spec.nodeName' } } }
+/** With the version that the server would fill in: fieldRef has one owner as a whole. */
+export const NODE_NAME = {
+  name: 'NODE_NAME',
+  valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'spec.nodeName' } },
+}
 
 /** The node's InternalIP. */
 const NODE_IP = { name: 'NODE_IP', valueFrom: { fieldRef: { fieldPath: 'status.hostIP' } } }

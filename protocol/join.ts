@@ -5,7 +5,7 @@ import { type Cluster, MEMBERSHIP_NAME, type Membership } from '../model/objects
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ClusterFacts, JoinResponse } from './broker-api.ts'
-import type { MemberIdentity } from './identity/member-files.ts'
+import type { MemberIdentity, MemberRanges } from './identity/member-files.ts'
 import { readCertificate } from './identity/read-certificate.ts'
 import type { JoinToken } from './identity/token.ts'
 import { createCsr } from './identity/x509.ts'
@@ -66,6 +66,7 @@ export function joinedIdentity({ token, cluster, key }: JoinAsk, response: JoinR
     brokerAddresses: token.addresses,
     observedAddress: response.observedAddress,
     observedCounts: response.observedCounts,
+    ranges: { globalRange: response.globalRange, clustersetIpRange: response.clustersetIpRange },
     key,
     certificate: response.certificate,
     caBundle: response.caBundle,
@@ -96,12 +97,33 @@ export function ownCluster(id: ClusterId, facts: ClusterFacts, response: JoinRes
 }
 
 export function joinedMembership(id: ClusterId, response: JoinResponse): Membership {
-  const { clusterset, globalRange, clustersetIpRange } = response
-  const observed = response.observedCounts ? { observedAddress: response.observedAddress } : {}
+  const { clusterset, globalRange, clustersetIpRange, observedAddress, observedCounts } = response
+  return membershipOf(id, {
+    clusterset,
+    observedAddress,
+    observedCounts,
+    ranges: { globalRange, clustersetIpRange },
+  })
+}
+
+/** The same, from what was kept of the answer; undefined where an earlier release kept less. */
+export function keptMembership({ cluster, ranges, ...kept }: MemberIdentity): Membership | undefined {
+  return ranges === undefined ? undefined : membershipOf(cluster, { ...kept, ranges })
+}
+
+interface MembershipFacts extends Pick<MemberIdentity, 'clusterset' | 'observedAddress' | 'observedCounts'> {
+  readonly ranges: MemberRanges
+}
+
+function membershipOf(
+  clusterId: ClusterId,
+  { clusterset, observedAddress, observedCounts, ranges }: MembershipFacts,
+): Membership {
+  const observed = observedCounts === true ? { observedAddress } : {}
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Membership',
     metadata: { name: MEMBERSHIP_NAME },
-    spec: { clusterId: id, phase: 'joined', clusterset, globalRange, clustersetIpRange, ...observed },
+    spec: { clusterId, phase: 'joined', clusterset, ...ranges, ...observed },
   }
 }

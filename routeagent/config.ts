@@ -18,6 +18,8 @@ export function forwardingMarker({ stateDir }: Pick<RouteAgentConfig, 'stateDir'
 export const DEFAULT_VERSION = 'dev'
 /** Drift in the routes and in the nft table is looked for this often. */
 export const RESYNC_MS = 30_000
+/** What the node tells is written again after so long, so that it is there also where somebody took it away. */
+export const REPORT_AGAIN_MS = 25_000
 /** Shortest time between the starts of two runs of a loop. */
 export const MIN_INTERVAL_MS = 10
 

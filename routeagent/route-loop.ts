@@ -6,9 +6,16 @@ import type { Sysctl } from '../kernel/sysctl.ts'
 import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import { isNodeOfSite, ownedByNode } from '../model/node-owner.ts'
 import type { RouteAgent } from '../model/objects.ts'
+import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { applyNodeRoutes } from './apply-routes.ts'
-import { DEFAULT_VERSION, OVERLAY_HOLD_MICROSECONDS, type RouteAgentConfig, forwardingMarker } from './config.ts'
+import {
+  DEFAULT_VERSION,
+  OVERLAY_HOLD_MICROSECONDS,
+  REPORT_AGAIN_MS,
+  type RouteAgentConfig,
+  forwardingMarker,
+} from './config.ts'
 import type { FactsReader } from './facts-reader.ts'
 import type { RouteAgentMetrics } from './metrics.ts'
 import { rangeTexts } from './own-ranges.ts'
@@ -22,6 +29,7 @@ export interface RouteLoopDeps {
   readonly sysctl: Sysctl
   readonly coalescing?: ReceiveCoalescing | undefined
   readonly facts: FactsReader
+  readonly clock: Clock
   readonly logger: Logger
   readonly metrics: RouteAgentMetrics
 }
@@ -34,7 +42,8 @@ export class RouteLoop {
   /** Why the node is not ready; undefined once a plan is in the kernel. */
   notReady: string | undefined = 'nothing planned yet'
   #applied = false
-  #reported = ''
+  /** The text of what the API holds, and when it was written, monotonic. */
+  #reported: { readonly text: string; readonly at: number } | undefined
   #told = ''
 
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
@@ -92,7 +101,9 @@ export class RouteLoop {
       },
     }
     const text = JSON.stringify(object)
-    if (text === this.#reported) return
+    // From time to time all the same: somebody may have taken the object away. What is there already is not written.
+    const now = this.#deps.clock.monotonic()
+    if (text === this.#reported?.text && now - this.#reported.at < REPORT_AGAIN_MS) return
     const { pathGateways, pathMtu, planProblems, podRanges, podRangesCut } = this.#deps.metrics
     pathGateways.reset()
     pathMtu.reset()
@@ -107,7 +118,7 @@ export class RouteLoop {
     }
     await this.#deps.cluster.apply(object, signal)
     await this.#deps.cluster.applyStatus(object, signal)
-    this.#reported = text
+    this.#reported = { text, at: now }
   }
 
   // Each set of problems is logged once, not at every run.

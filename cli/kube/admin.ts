@@ -11,6 +11,13 @@ export interface ListScope {
 
 export type Applied = 'created' | 'changed' | 'unchanged'
 
+/** What an object is, and what applying would make of it. */
+export interface Preview {
+  /** Undefined: it would be created. */
+  readonly before: ManifestObject | undefined
+  readonly after: ManifestObject
+}
+
 /** All of it throws KubeError: what was asked of which object, and what the server said. */
 export interface ClusterAdmin {
   /** `context "c1" of /home/ana/.kube/config` */
@@ -25,6 +32,8 @@ export interface ClusterAdmin {
   list(apiVersion: string, kind: string, scope: ListScope, signal: AbortSignal): Promise<readonly ManifestObject[]>
   /** Server-side apply as manager "sealane", by force. With dryRun the server checks and changes nothing. */
   apply(object: ManifestObject, options: { readonly dryRun: boolean }, signal: AbortSignal): Promise<Applied>
+  /** What apply() would do, as the server says; what would be created is not shown to it. Changes nothing. */
+  preview(object: ManifestObject, signal: AbortSignal): Promise<Preview>
   /** Creates without applying; for probes and reviews. */
   create(object: ManifestObject, options: { readonly dryRun: boolean }, signal: AbortSignal): Promise<ManifestObject>
   /** JSON merge patch (RFC 7386). */

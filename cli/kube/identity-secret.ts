@@ -1,5 +1,6 @@
 /** The Secret with the identity of a cluster, as a join finds it: what an earlier one left, and a token for the agent. */
 import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../../install/names.ts'
+import type { ClusterId } from '../../model/ids.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
 import { endOfIdentity } from '../../protocol/join.ts'
@@ -8,6 +9,7 @@ import { UserError } from '../../runtime/user-error.ts'
 import type { EarlierInstall } from '../discovery/earlier-install.ts'
 import { type SecretAccess, joinProblem, secretIdentity } from '../secret-identity.ts'
 import type { ClusterAdmin } from './admin.ts'
+import { noToken } from '../read-token.ts'
 import { leaveToken } from './apply-join.ts'
 import { secretAccess } from './secret-access.ts'
 
@@ -21,41 +23,84 @@ export interface KnownMembershipInit {
   readonly title: string
   /** Undefined: whatever is there stands. */
   readonly token: string | undefined
+  readonly dryRun: boolean
   /** `--context c1`, for the commands that are advised. */
   readonly flags: string
   readonly clock: Clock
   readonly say: (text: string) => void
 }
 
+/** Of an earlier join, and what this one is about. */
+export interface EarlierMembership extends Pick<EarlierInstall, 'state' | 'clusterId'> {
+  /** The id that this cluster is to have. */
+  readonly wanted: ClusterId
+}
+
 /** The identity of an earlier join, if there is one that still counts. Throws UserError where this join cannot go on. */
 export async function knownMembership(
   secret: SecretAccess,
-  earlier: Pick<EarlierInstall, 'state'>,
+  earlier: EarlierMembership,
   init: KnownMembershipInit,
 ): Promise<MemberIdentity | undefined> {
   const { title, token, flags, clock, say } = init
   const known = await secretIdentity(secret).read()
   // Every part takes itself out: what is installed now would go with it.
-  if (token !== undefined && earlier.state === 'leaving') throw isLeaving(known, init)
-  if (known === undefined || token === undefined) return known
-  const { clusterset } = parseJoinToken(token, clock.now())
-  if (known.clusterset !== clusterset) {
+  if (earlier.state === 'leaving' && (token !== undefined || !init.dryRun)) throw isLeaving(known, init)
+  if (known === undefined) {
+    await tokenWaits(secret, earlier, init)
+    return undefined
+  }
+  if (known.cluster !== earlier.wanted) {
+    throw new UserError(`${title} is a member already, as ${known.cluster}, not as ${earlier.wanted}`, {
+      hint: `leave first: sealane leave ${flags}`,
+    })
+  }
+  if (token !== undefined && known.clusterset !== parseJoinToken(token, clock.now()).clusterset) {
     throw new UserError(`${title} is already joined as ${known.cluster} in clusterset ${known.clusterset}`, {
       hint: `leave first: sealane leave ${flags}`,
     })
   }
   const endsAtMs = endOfIdentity(known)
+  const ended = `that certificate ended at ${new Date(endsAtMs).toISOString()}`
   if (endsAtMs <= clock.now()) {
-    say(`joined before as ${known.cluster}; that certificate ended at ${new Date(endsAtMs).toISOString()}\n`)
+    joinsAnew(ended, known, init)
     return undefined
   }
   const refused = joinProblem(await secret.read(), '')?.text
   if (refused !== undefined) {
-    throw new UserError(`${title} has joined as ${known.cluster}, and the broker refuses it: ${refused}`, {
-      hint: `leave first: sealane leave ${flags}`,
-    })
+    joinsAnew(`the broker refuses it: ${refused}`, known, init)
+    return undefined
   }
+  if (token !== undefined) say(`already joined as ${known.cluster}: the token is not used\n`)
   return known
+}
+
+/** An identity that opens no door any more: a token makes another of the same id. */
+function joinsAnew(why: string, { cluster }: MemberIdentity, init: KnownMembershipInit): void {
+  if (init.token !== undefined) init.say(`joined before as ${cluster}; ${why}\n`)
+  else if (!init.dryRun) throw needsToken(`${init.title} has joined as ${cluster}, and ${why}`, cluster, init)
+}
+
+/** Without a token given, one has to lie there for the agent. */
+async function tokenWaits(
+  secret: SecretAccess,
+  { clusterId }: EarlierMembership,
+  init: KnownMembershipInit,
+): Promise<void> {
+  if (init.token !== undefined || init.dryRun) return
+  if ((await secretIdentity(secret).token()) !== undefined) return
+  if (clusterId === undefined) throw noToken()
+  throw needsToken(
+    `${init.title} has joined as ${clusterId} before, and ${secret.place} has no identity`,
+    clusterId,
+    init,
+  )
+}
+
+function needsToken(problem: string, cluster: string, { flags }: KnownMembershipInit): UserError {
+  return new UserError(`${problem}: a new token is needed, made for this id`, {
+    hint: `on the broker: sealane token create --cluster-id ${cluster}; then: sealane join ${flags} --token-file FILE`,
+  })
 }
 
 /** An identity that is gone means that the broker was told. */
@@ -70,12 +115,33 @@ function isLeaving(known: MemberIdentity | undefined, { title, flags }: KnownMem
   })
 }
 
-/** For the agent, where there is no identity that counts. */
+/** For the agent, where there is no identity that counts. One that the broker refuses goes: else it would be used. */
 export async function bringToken(
   secret: SecretAccess,
-  { known, say }: { readonly known: MemberIdentity | undefined; readonly say: (text: string) => void },
+  { known, clock }: { readonly known: MemberIdentity | undefined; readonly clock: Clock },
   token: string,
 ): Promise<void> {
-  if (known !== undefined) say(`already joined as ${known.cluster}: the token is not used\n`)
-  else await leaveToken(secret, token)
+  if (known !== undefined) return
+  const stale = await secretIdentity(secret).read()
+  await leaveToken(secret, token)
+  // The agent itself sees that one has ended, and goes on as it can until the token has made another.
+  if (stale !== undefined && endOfIdentity(stale) > clock.now()) await secretIdentity(secret).dropIdentity()
+}
+
+/** An agent that looks for its identity every few seconds has put it back by then. */
+const BACK_MS = 15_000
+
+/**
+ * Where the Secret was deleted while an agent runs: it still knows the identity, and may write it into a Secret that is
+ * there. Nobody but an administrator makes one.
+ */
+export async function offerSecret(
+  secret: SecretAccess,
+  { clock, signal, say }: { readonly clock: Clock; readonly signal: AbortSignal; readonly say: (text: string) => void },
+): Promise<void> {
+  if ((await secret.read()) !== undefined) return
+  await secret.change({})
+  say(`${secret.place} was gone: an empty one is there for the agent\n`)
+  const end = clock.monotonic() + BACK_MS
+  while ((await secretIdentity(secret).read()) === undefined && clock.monotonic() < end) await clock.sleep(500, signal)
 }

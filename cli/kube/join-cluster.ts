@@ -3,8 +3,9 @@
  * until lanes are up and names are answered. Each step can be repeated: a join that broke off is finished by the same command.
  */
 import type { ManifestObject } from '../../install/manifest-object.ts'
+import { objectName } from '../../install/names.ts'
 import type { InstallValues } from '../../install/values.ts'
-import { type ClusterId, parseClusterId } from '../../model/ids.ts'
+import { titleOf } from '../../cluster/kube/object-ref.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -17,11 +18,18 @@ import { type SecretAccess, secretIdentity } from '../secret-identity.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { type ApplyContext, applyCrds, describeChange, applyNodes, applyObjects, crdsMissing } from './apply-join.ts'
 import { checkRights, memberRights } from './check-rights.ts'
-import { bringToken, identitySecret, knownMembership } from './identity-secret.ts'
+import { bringToken, identitySecret, knownMembership, offerSecret } from './identity-secret.ts'
 import { type ClusterDnsOutcome, wireClusterDns } from './wire-cluster-dns.ts'
-import { type JoinPlan, type JoinWishes, idFromName, openQuestions, planJoin } from './plan-join.ts'
+import { type JoinPlan, type JoinWishes, openQuestions, planJoin } from './plan-join.ts'
+import type { StandingObjects } from './plan-standing-values.ts'
+import { chooseId } from './choose-id.ts'
+import { agreeOnChanges } from './agree-on-changes.ts'
+import type { WorkloadShape } from './rollout.ts'
+import { readStanding } from './read-standing.ts'
+import { describeStanding } from './describe-standing.ts'
 import { type Lookable, snapshotReader } from './snapshot-reader.ts'
 import { type Missing, waitUntil } from './wait-until.ts'
+import type { ImageOptions } from './values-options.ts'
 import { watchClusterDns } from './watch-cluster-dns.ts'
 import { type Progress, joinProgress, lanesProgress, rolloutProgress } from './watch-join.ts'
 
@@ -30,7 +38,11 @@ export interface JoinClusterInit {
   readonly token: string | undefined
   readonly wishes: JoinWishes
   readonly values: InstallValues
+  /** What of the values was asked for, and is not merely the default. */
+  readonly asked?: ImageOptions
   readonly dryRun: boolean
+  /** Asks whether changes that were shown are to be made; undefined where nobody can be asked, or nobody wants to be. */
+  readonly confirm?: ((question: string) => Promise<boolean>) | undefined
   /** Joins although something is known not to work. */
   readonly force: boolean
   /** `--context c1`, for the commands that are advised. */
@@ -61,6 +73,7 @@ export interface PreparedJoin {
   readonly plan: JoinPlan
   readonly discovery: Discovery
   readonly advice: readonly Advice[]
+  readonly live: StandingObjects
 }
 
 /** What was found, decided and asked, before anything is changed. Throws UserError, TokenError. */
@@ -71,6 +84,7 @@ export async function prepareJoin(
   const { signal, say, clock } = init
   if (init.token !== undefined) parseJoinToken(init.token, clock.now())
   const discovery = discover(await readSnapshot(snapshotReader(dynamic), signal))
+  const live = await readStanding(admin, init.values, signal)
   const asks = openQuestions(discovery, init.wishes)
   const given = advice(discovery)
   say(`${admin.title}:\n`)
@@ -82,8 +96,10 @@ export async function prepareJoin(
     throw new UserError(against.map(({ text }) => text).join('\n'), { hint: 'join all the same with --force' })
   }
   const wishes = await answered(asks, init)
-  const clusterId = chooseId(wishes, discovery, admin, init.flags)
-  return { plan: planJoin(discovery, { ...wishes, clusterId }, init.values), discovery, advice: given }
+  const clusterId = chooseId(wishes, { discovery, live, values: init.values }, admin, init.flags)
+  const plan = planJoin(discovery, { ...wishes, clusterId }, init.values, { live, asked: init.asked ?? {} })
+  for (const note of plan.notes) say(`  note: ${note}\n`)
+  return { plan, discovery, advice: given, live }
 }
 
 /** Throws UserError with what stands in the way; what is done stays done. */
@@ -94,21 +110,58 @@ export async function joinCluster(
   const { admin } = open
   const { signal, dryRun, say } = init
   await checkRights(admin, memberRights(init.values.member.namespace), signal)
-  const { plan, discovery, advice: given } = await prepareJoin(open, init)
+  await namespaceStays(admin, init)
+  const prepared = await prepareJoin(open, init)
+  const { plan, discovery, advice: given, live } = prepared
   const secret = identitySecret(admin, init.values.member.namespace, signal)
-  const known = await knownMembership(secret, discovery.earlier, { ...init, title: admin.title })
+  const isRunning = init.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, init.values)
+  if (isRunning && !dryRun) await offerSecret(secret, init)
+  const earlier = { state: discovery.earlier.state, clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
+  const known = await knownMembership(secret, earlier, { ...init, title: admin.title })
+  say(describeStanding(plan, live, known !== undefined))
+  const only = await agreeOnChanges(admin, { ...prepared, made: adviceObjects(given) }, init)
   const context: ApplyContext = { admin, dryRun, signal, tell: (change) => say(describeChange(change, dryRun)) }
+  if (dryRun) return dryJoin(prepared, admin, init)
   await applyCrds(context)
-  if (!dryRun) await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
-  await install(plan, context, { ...init, secret, known })
-  await applyObjects(adviceObjects(given), context)
-  if (!dryRun) await watchStart(plan, admin, { ...init, secret })
+  await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
+  await install(plan, context, { ...init, secret, known, only })
+  await applyObjects(adviceObjects(given).filter(only), context)
+  await watchStart(plan, admin, { ...init, secret })
   // Now: while pods start, the cluster's DNS reads its settings.
-  const dns = await wireClusterDns(admin, discovery, { ...init, dryRun })
-  const others = dryRun ? { reached: [], alone: true } : await watchParts(plan, admin, { ...init, dns })
+  const dns = await wireClusterDns(admin, discovery, init)
+  const others = await watchParts(plan, admin, { ...init, dns })
   // What somebody has to do by hand first is not waited for.
-  const late = dryRun || dns.left.length > 0 ? undefined : await watchClusterDns(admin, plan.clusterId, init)
+  const late = dns.left.length > 0 ? undefined : await watchClusterDns(admin, plan.clusterId, init)
   return { plan, advice: given, dns: late === undefined ? dns : { left: [late] }, others }
+}
+
+function agentRuns(live: StandingObjects, { member: { namespace } }: InstallValues): boolean {
+  const status = live.get(titleOf({ kind: 'Deployment', namespace, name: objectName('agent') }))?.['status']
+  return ((status as WorkloadShape['status'])?.readyReplicas ?? 0) > 0
+}
+
+/** What a dry run says beside the changes. */
+async function dryJoin(
+  { plan, discovery, advice: given }: PreparedJoin,
+  admin: ClusterAdmin,
+  init: JoinClusterInit,
+): Promise<JoinedCluster> {
+  // Says what applying them would fail at.
+  await applyCrds({ admin, dryRun: true, signal: init.signal, tell: () => undefined })
+  const dns = await wireClusterDns(admin, discovery, init)
+  return { plan, advice: given, dns, others: { reached: [], alone: true } }
+}
+
+/** A namespace that is being removed takes along whatever is put into it now. */
+async function namespaceStays(admin: ClusterAdmin, init: JoinClusterInit): Promise<void> {
+  const { name, ...type } = { apiVersion: 'v1', kind: 'Namespace', name: init.values.member.namespace }
+  const look = async (): Promise<Missing | undefined> => {
+    const found = await admin.get({ ...type, name }, init.signal)
+    return found !== undefined && 'deletionTimestamp' in found.metadata ? { what: name } : undefined
+  }
+  if ((await look()) === undefined) return
+  if (init.dryRun) throw new UserError(`Namespace ${name} is being removed: a join waits until it is gone`)
+  await until(init, 'a namespace that is being removed to be gone', look)
 }
 
 /** Gives the clusters that are reached. When that fails, what is left to do about DNS is said all the same. */
@@ -133,16 +186,21 @@ export function adviceObjects(given: readonly Advice[]): readonly ManifestObject
   return given.flatMap(({ objects }) => objects as readonly ManifestObject[])
 }
 
-type InstallInit = JoinClusterInit & { readonly secret: SecretAccess; readonly known: MemberIdentity | undefined }
+interface InstallInit extends JoinClusterInit {
+  readonly secret: SecretAccess
+  readonly known: MemberIdentity | undefined
+  /** False for what stays as it is: applying it would make us an owner of what others wrote. */
+  readonly only: (object: ManifestObject) => boolean
+}
 
 async function install(plan: JoinPlan, context: ApplyContext, init: InstallInit): Promise<void> {
-  const { dryRun } = context
-  const first = plan.objects.filter(({ kind }) => kind === 'Namespace')
-  await applyObjects(first, context)
+  const isFirst = ({ kind }: ManifestObject): boolean => kind === 'Namespace'
+  const objects = plan.objects.filter(init.only)
+  await applyObjects(objects.filter(isFirst), context)
   await applyNodes(plan.nodes, context)
-  if (!dryRun && init.token !== undefined) await bringToken(init.secret, init, init.token)
+  if (init.token !== undefined) await bringToken(init.secret, init, init.token)
   await applyObjects(
-    plan.objects.filter((object) => !first.includes(object)),
+    objects.filter((object) => !isFirst(object)),
     context,
   )
 }
@@ -206,21 +264,4 @@ const FLAGS: Readonly<Record<Ask['field'], string>> = {
   podCIDRs: '--pod-cidr CIDR',
   serviceCIDRs: '--service-cidr CIDR',
   gateways: '--gateway NODE',
-}
-
-/** What was said; else what an earlier join used; else the context's name. */
-function chooseId(wishes: JoinWishes, discovery: Discovery, admin: ClusterAdmin, flags: string): ClusterId {
-  const earlier = discovery.earlier.clusterId
-  if (wishes.clusterId !== undefined) {
-    if (earlier !== undefined && earlier !== wishes.clusterId) {
-      throw new UserError(`--cluster-id ${wishes.clusterId}: this cluster is a member already, as ${earlier}`, {
-        hint: `leave first: sealane leave ${flags}`,
-      })
-    }
-    return wishes.clusterId
-  }
-  const id = earlier ?? idFromName(admin.contextName)
-  if (id === undefined)
-    throw new UserError(`no cluster id follows from ${admin.title}: say --cluster-id`, { exitCode: 2 })
-  return parseClusterId(id)
 }

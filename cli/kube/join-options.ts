@@ -11,7 +11,7 @@ export interface JoinKubeOptions extends ImageOptions {
   readonly podCidr?: readonly string[]
   readonly serviceCidr?: readonly string[]
   readonly gateway?: readonly GatewayWish[]
-  readonly label?: readonly (readonly [string, string])[]
+  readonly label?: readonly (readonly [string, string | null])[]
   readonly yes: boolean
   readonly force: boolean
   readonly dryRun: boolean
@@ -36,7 +36,11 @@ export function addJoinKubeOptions(command: Command): Command {
       'with --context: a node that becomes a gateway, and the address where others call it; may be given several times',
       collect(parseGateway),
     )
-    .option('--label <key=value>', 'with --context: a label of this cluster, such as region=eu', collect(parseLabel))
+    .option(
+      '--label <key=value>',
+      'with --context: a label of this cluster, such as region=eu; region- takes it away',
+      collect(parseLabel),
+    )
     .option('--yes', 'with --context: never ask', false)
     .option('--force', 'with --context: join although something is known not to work', false)
     .option('--dry-run', 'with --context: show every change and make none', false)
@@ -62,9 +66,10 @@ function parseGateway(text: string): GatewayWish {
   return { node, publicAddress }
 }
 
-function parseLabel(text: string): readonly [string, string] {
+function parseLabel(text: string): readonly [string, string | null] {
   const at = text.indexOf('=')
-  if (at < 1) throw new UserError(`--label ${quoted(text)}: expected key=value`)
+  if (at < 0 && text.length > 1 && text.endsWith('-')) return [text.slice(0, -1), null]
+  if (at < 1) throw new UserError(`--label ${quoted(text)}: expected key=value, or key- to take one away`)
   return [text.slice(0, at), text.slice(at + 1)]
 }
 

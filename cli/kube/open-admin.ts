@@ -27,6 +27,11 @@ export function adminOf(cluster: Pick<KubeCluster, 'dynamic' | 'access' | 'exec'
       const after = await dynamic.apply(object, options, signal)
       return before === undefined ? 'created' : sameContent(before, after) ? 'unchanged' : 'changed'
     },
+    preview: async (object, signal) => {
+      const before = await get(refOf(object), signal)
+      const after = before === undefined ? object : await dynamic.apply(object, { dryRun: true }, signal)
+      return { before, after: after as ManifestObject }
+    },
     create: async (object, options, signal) => (await dynamic.create(object, options, signal)) as ManifestObject,
     merge: async (ref, patch, signal) => {
       await dynamic.patch(ref, patch, { type: 'merge' }, signal)

@@ -1,20 +1,29 @@
 /** From what was found and what was said to what a join will do: settings, objects and labels. Pure. */
 import { formatYaml } from '../../cluster/yaml.ts'
-import { planMember } from '../../install/plan-member.ts'
+import { SITE_CONFIG, SITE_KEY } from '../../install/names.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { DNS_CONTAINER_PORT } from '../../install/ports.ts'
 import type { InstallValues } from '../../install/values.ts'
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/gateway-node.ts'
 import { type ClusterId, isDnsLabel } from '../../model/ids.ts'
+import { titleOf } from '../../cluster/kube/object-ref.ts'
 import type { Ask, Discovery } from '../discovery/discover.ts'
+import { at, documentIn, textAt, textsAt } from '../discovery/raw.ts'
+import {
+  type StandingObjects,
+  type StandingValues,
+  planStandingMember,
+  readStandingValues,
+} from './plan-standing-values.ts'
+import type { ImageOptions } from './values-options.ts'
 
 /** What flags and answers say; absent where they say nothing. */
 export interface JoinWishes {
   readonly clusterId?: ClusterId
   readonly podCIDRs?: readonly string[]
   readonly serviceCIDRs?: readonly string[]
-  /** Empty: those of an earlier join. */
-  readonly labels: Readonly<Record<string, string>>
+  /** Beside those of an earlier join; null takes one of them away. */
+  readonly labels: Readonly<Record<string, string | null>>
   readonly gateways: readonly GatewayWish[]
 }
 
@@ -29,8 +38,20 @@ export interface NodeChange {
   readonly annotations: Readonly<Record<string, string>>
 }
 
+/** What stands in the cluster already, and what of it is to be another. */
+export interface StandingInit {
+  readonly live: StandingObjects
+  readonly asked: ImageOptions
+}
+
+const NOTHING_STANDS: StandingInit = { live: new Map(), asked: {} }
+
 export interface JoinPlan {
   readonly clusterId: ClusterId
+  /** What is installed, part by part. */
+  readonly values: StandingValues
+  /** Differences between what stands and what was found that change nothing, one sentence each. */
+  readonly notes: readonly string[]
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
   readonly gateways: readonly GatewayWish[]
@@ -51,34 +72,97 @@ export function openQuestions(discovery: Discovery, wishes: JoinWishes): readonl
   })
 }
 
-/** Call once openQuestions() is empty. */
+/** Call once openQuestions() is empty. What stands counts for more than what is found, and flags for more than both. */
 export function planJoin(
   discovery: Discovery,
   wishes: JoinWishes & { readonly clusterId: ClusterId },
   values: InstallValues,
+  { live, asked }: StandingInit = NOTHING_STANDS,
 ): JoinPlan {
-  const podCIDRs = wishes.podCIDRs ?? discovery.podCIDRs?.value ?? []
-  const serviceCIDRs = wishes.serviceCIDRs ?? discovery.serviceCIDRs?.value ?? []
+  const standing = standingSite(values, live)
+  const found = { podCIDRs: discovery.podCIDRs?.value ?? [], serviceCIDRs: discovery.serviceCIDRs?.value ?? [] }
+  const podCIDRs = wishes.podCIDRs ?? standing?.podCIDRs ?? found.podCIDRs
+  const serviceCIDRs = wishes.serviceCIDRs ?? standing?.serviceCIDRs ?? found.serviceCIDRs
   const gateways = chooseGateways(discovery, wishes.gateways)
-  const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
   const lanes = newLanes(discovery, gateways, wishes.gateways.length > 0)
-  const labels = Object.keys(wishes.labels).length > 0 ? wishes.labels : discovery.earlier.labels
-  const site = siteText({ name: wishes.clusterId, podCIDRs, serviceCIDRs, labels })
+  const labels = changedLabels(standing?.labels ?? discovery.earlier.labels, wishes.labels)
+  const site = siteText({ name: wishes.clusterId, podCIDRs, serviceCIDRs, labels }, standing)
+  const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
+  const defaults = { ...values, member: { ...values.member, criticalPodsQuota } }
+  const read = readStandingValues(defaults, asked, live)
   return {
     clusterId: wishes.clusterId,
+    values: read,
+    notes: [...rangeNotes({ podCIDRs, serviceCIDRs }, found, standing), ...read.leftOut.map(leftOutNote)],
     podCIDRs,
     serviceCIDRs,
     gateways,
     site,
     nodes: gateways.flatMap((gateway) => nodeChange(discovery, gateway, lanes.get(gateway.node))),
-    objects: planMember({ ...values, member: { ...values.member, site, criticalPodsQuota } }).flatMap(
-      (part) => part.objects,
-    ),
+    objects: planStandingMember(read, site, live),
   }
 }
 
 /** One serves, and one stands by for it. */
 const GATEWAYS_OF_A_LANE = 2
+
+interface SiteFacts {
+  readonly name: string
+  readonly podCIDRs: readonly string[]
+  readonly serviceCIDRs: readonly string[]
+  readonly labels: Readonly<Record<string, string>>
+}
+
+interface StandingSite extends SiteFacts {
+  readonly text: string
+  readonly document: object
+}
+
+/** The site file that is there; undefined where there is none that can be read. */
+export function standingSite(values: InstallValues, live: StandingObjects): StandingSite | undefined {
+  const { namespace } = values.member
+  const text = textAt(live.get(titleOf({ kind: 'ConfigMap', namespace, name: SITE_CONFIG })), 'data', SITE_KEY)
+  const document = documentIn(text)
+  const [name, podCIDRs] = [textAt(document, 'metadata', 'name'), textsAt(document, 'spec', 'podCIDRs')]
+  if (text === undefined || name === undefined || podCIDRs.length === 0 || at(document, 'kind') !== 'Site') {
+    return undefined
+  }
+  const labels = Object.entries((at(document, 'spec', 'labels') ?? {})).filter(
+    (pair): pair is [string, string] => typeof pair[1] === 'string',
+  )
+  const serviceCIDRs = textsAt(document, 'spec', 'serviceCIDRs')
+  return { text, document: document as object, name, podCIDRs, serviceCIDRs, labels: Object.fromEntries(labels) }
+}
+
+function changedLabels(
+  before: Readonly<Record<string, string>>,
+  wishes: JoinWishes['labels'],
+): Readonly<Record<string, string>> {
+  const entries = Object.entries({ ...before, ...wishes })
+  return Object.fromEntries(entries.filter((pair): pair is [string, string] => pair[1] !== null))
+}
+
+const RANGES = [
+  ['podCIDRs', 'pod CIDRs', '--pod-cidr'],
+  ['serviceCIDRs', 'service CIDRs', '--service-cidr'],
+] as const
+
+function rangeNotes(
+  used: Pick<SiteFacts, 'podCIDRs' | 'serviceCIDRs'>,
+  found: Pick<SiteFacts, 'podCIDRs' | 'serviceCIDRs'>,
+  standing: StandingSite | undefined,
+): readonly string[] {
+  if (standing === undefined) return []
+  return RANGES.flatMap(([field, word, flag]) => {
+    const [kept, other] = [used[field].join(', '), found[field].join(', ')]
+    if (kept !== standing[field].join(', ') || other === '' || other === kept) return []
+    return [`${word} stay ${kept}, as this cluster has joined; found now: ${other} (to change them: ${flag})`]
+  })
+}
+
+function leftOutNote(name: string): string {
+  return `ValidatingAdmissionPolicyBinding ${name} was taken away and stays away: its policy is not in force`
+}
 
 /** What was asked for; else every Node that is labelled; else the best candidates. */
 function chooseGateways(discovery: Discovery, wished: readonly GatewayWish[]): readonly GatewayWish[] {
@@ -127,18 +211,29 @@ function nodeChange(
   return nothing ? [] : [{ node, labels, annotations }]
 }
 
-function siteText(site: {
-  readonly name: string
-  readonly podCIDRs: readonly string[]
-  readonly serviceCIDRs: readonly string[]
-  readonly labels: Readonly<Record<string, string>>
-}): string {
+/** The same for the same facts, whatever the order of labels. */
+function factsText({ name, podCIDRs, serviceCIDRs, labels }: SiteFacts): string {
+  return JSON.stringify([name, podCIDRs, serviceCIDRs, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))])
+}
+
+/** To the byte as it stands where nothing is to be another: a change starts all pods anew. */
+function siteText(site: SiteFacts, standing: StandingSite | undefined): string {
   const { name, podCIDRs, serviceCIDRs, labels } = site
+  if (standing === undefined) {
+    return formatYaml({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Site',
+      metadata: { name },
+      spec: { kubernetes: {}, podCIDRs, serviceCIDRs, labels, dns: { listen: [`0.0.0.0:${DNS_CONTAINER_PORT}`] } },
+    })
+  }
+  const { text, document } = standing
+  if (factsText(standing) === factsText(site)) return text
+  const [metadata, spec] = [at(document, 'metadata'), at(document, 'spec')] as [object, object]
   return formatYaml({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Site',
-    metadata: { name },
-    spec: { kubernetes: {}, podCIDRs, serviceCIDRs, labels, dns: { listen: [`0.0.0.0:${DNS_CONTAINER_PORT}`] } },
+    ...document,
+    metadata: { ...metadata, name },
+    spec: { ...spec, podCIDRs, serviceCIDRs, labels },
   })
 }
 

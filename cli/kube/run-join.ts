@@ -6,7 +6,7 @@ import { DEFAULT_VALUES } from '../../install/values.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { askAtTerminal } from '../ask-at-terminal.ts'
+import { askAtTerminal, confirmAtTerminal } from '../ask-at-terminal.ts'
 import type { CommandContext } from '../context.ts'
 import { type TokenOptions, readTokenText } from '../read-token.ts'
 import { TOKEN_PART } from '../secret-identity.ts'
@@ -37,7 +37,9 @@ export async function runJoinKube(
     token: await tokenFor(options, signal),
     wishes: wishesOf(options),
     values: withImage(DEFAULT_VALUES, options),
+    asked: options,
     dryRun: options.dryRun,
+    confirm: options.yes || !process.stdin.isTTY ? undefined : (question) => confirmAtTerminal(question, signal),
     force: options.force,
     flags: targetFlags(target),
     timeoutMs: options.timeout,
@@ -58,13 +60,13 @@ export async function runJoinKube(
   })
 }
 
-/** Where nothing is done, none is needed. */
+/** A member that joins again needs none, nor does who only looks; whether it is one is seen in the cluster. */
 async function tokenFor(options: RunJoinOptions, signal: AbortSignal): Promise<string | undefined> {
   if (options.output === 'yaml') return undefined
   const sources = { env: process.env, stdin: process.stdin, signal }
   const inherited = process.env['SEALANE_TOKEN'] ?? ''
   const given = options.token !== undefined || options.tokenFile !== undefined || inherited !== ''
-  return options.dryRun && !given ? undefined : readTokenText(options, sources)
+  return given ? readTokenText(options, sources) : undefined
 }
 
 /** Everything that is applied, and what a file cannot carry. */

@@ -4,21 +4,31 @@ import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { choiceOption, parsed, quoted } from '../context.ts'
 
+/** Absent: what is installed already keeps its own; else the default. */
 export interface ImageOptions {
   readonly image?: string
-  readonly imagePullPolicy: string
+  readonly imagePullPolicy?: string
+  readonly imagePullSecret?: readonly string[]
 }
 
 const PULL_POLICIES = ['IfNotPresent', 'Always', 'Never'] as const
 
 export function addImageOptions(command: Command): Command {
   const { repository, tag, pullPolicy } = DEFAULT_VALUES.image
+  const standard = `${repository}:${tag}`
   return command
-    .option('--image <image>', `image of all parts (default: "${repository}:${tag}")`, parsed(parseImage))
-    .addOption(choiceOption('--image-pull-policy <policy>', 'when nodes fetch it', PULL_POLICIES, pullPolicy))
+    .option('--image <image>', `image of all parts (default: as installed, else "${standard}")`, parsed(parseImage))
+    .addOption(
+      choiceOption(
+        '--image-pull-policy <policy>',
+        `when nodes fetch it (default: as installed, else "${pullPolicy}")`,
+        PULL_POLICIES,
+      ),
+    )
 }
 
-export function withImage(values: InstallValues, { image, imagePullPolicy }: ImageOptions): InstallValues {
+export function withImage(values: InstallValues, options: ImageOptions): InstallValues {
+  const { image, imagePullPolicy = values.image.pullPolicy } = options
   const { repository, tag } = values.image
   return imageValues(values, image ?? `${repository}:${tag}`, imagePullPolicy)
 }

@@ -9,6 +9,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import type { ClusterAdmin } from './admin.ts'
+import { type PlannedChange, plannedChange } from './preview-changes.ts'
 
 export interface WireInit {
   readonly dryRun: boolean
@@ -22,31 +23,60 @@ export interface ClusterDnsOutcome {
   readonly left: readonly string[]
 }
 
-/** In a dry run there is no Service yet, and no address of it: one for documentation (RFC 5737) stands for it. */
+/** Before a join there is no Service yet, and no address of it: one for documentation (RFC 5737) stands for it. */
 const NO_ADDRESS = '192.0.2.53'
+
+const SERVICE = { apiVersion: 'v1', kind: 'Service', namespace: SYSTEM_NAMESPACE, name: objectName('dns') }
+const SERVICE_TITLE = titleOf(SERVICE)
+
+type DnsDiscovery = Pick<Discovery, 'dns' | 'distribution'>
 
 export async function wireClusterDns(
   admin: ClusterAdmin,
-  discovery: Pick<Discovery, 'dns' | 'distribution'>,
+  discovery: DnsDiscovery,
   init: WireInit,
 ): Promise<ClusterDnsOutcome> {
-  const service = { apiVersion: 'v1', kind: 'Service', namespace: SYSTEM_NAMESPACE, name: objectName('dns') }
-  const address = (await admin.get(service, init.signal))?.['spec'] as { clusterIP?: string } | undefined
-  const known = address?.clusterIP
+  const known = await serviceAddress(admin, init.signal)
   if (known === undefined && !init.dryRun) {
-    throw new UserError(`${titleOf(service)} has no address that the cluster DNS could forward to`)
+    throw new UserError(`${SERVICE_TITLE} has no address that the cluster DNS could forward to`)
   }
-  const forwardTo = known ?? NO_ADDRESS
-  const options = { domain: CLUSTERSET_ZONE, forwardTo }
+  const options = { domain: CLUSTERSET_ZONE, forwardTo: known ?? NO_ADDRESS }
   const flavour = flavourOf(discovery)
-  const say = (text: string): void =>
-    init.say(text.replaceAll(NO_ADDRESS, `Service ${service.namespace}/${service.name}`))
+  const say = (text: string): void => init.say(withoutAddress(text))
   return carryOut(admin, flavour, (present) => planClusterDns(flavour, present, options), { ...init, say })
+}
+
+/** What wireClusterDns() would change now. */
+export async function previewClusterDns(
+  admin: ClusterAdmin,
+  discovery: DnsDiscovery,
+  { clock, signal }: Pick<WireInit, 'clock' | 'signal'>,
+): Promise<readonly PlannedChange[]> {
+  const forwardTo = (await serviceAddress(admin, signal)) ?? NO_ADDRESS
+  const flavour = flavourOf(discovery)
+  const present = await readClusterDns(clientOf(admin, clock), flavour, signal)
+  const { changes, problems } = planClusterDns(flavour, present, { domain: CLUSTERSET_ZONE, forwardTo })
+  if (problems.length > 0) return []
+  return changes.flatMap(({ object, before, after, why }) =>
+    plannedChange(object, before, after).map((change) => ({
+      ...change,
+      why: withoutAddress(why),
+      lines: change.lines.map(withoutAddress),
+    })),
+  )
+}
+
+async function serviceAddress(admin: ClusterAdmin, signal: AbortSignal): Promise<string | undefined> {
+  return ((await admin.get(SERVICE, signal))?.['spec'] as { clusterIP?: string } | undefined)?.clusterIP
+}
+
+function withoutAddress(text: string): string {
+  return text.replaceAll(NO_ADDRESS, SERVICE_TITLE)
 }
 
 export function unwireClusterDns(
   admin: ClusterAdmin,
-  discovery: Pick<Discovery, 'dns' | 'distribution'>,
+  discovery: DnsDiscovery,
   init: WireInit,
 ): Promise<ClusterDnsOutcome> {
   const flavour = flavourOf(discovery)
@@ -63,7 +93,8 @@ async function carryOut(
   const result = dryRun
     ? { plan: plan(await readClusterDns(client, flavour, signal)), toRestart: [] }
     : await applyClusterDns(client, flavour, plan, signal)
-  for (const { object, why } of result.plan.changes) say(`  changed   ${titleOf(object)}  (${why})\n`)
+  // What a dry run would change is told with everything else that it would: previewClusterDns().
+  for (const { object, why } of dryRun ? [] : result.plan.changes) say(`  changed   ${titleOf(object)}  (${why})\n`)
   for (const note of result.plan.notes) say(`  cluster DNS: ${note}\n`)
   return {
     left: [
@@ -87,7 +118,7 @@ function clientOf(admin: ClusterAdmin, clock: Clock): ClusterDnsClient {
 }
 
 /** Which immutable one it is follows from the provider. */
-function flavourOf({ dns, distribution }: Pick<Discovery, 'dns' | 'distribution'>): ClusterDnsFlavour {
+function flavourOf({ dns, distribution }: DnsDiscovery): ClusterDnsFlavour {
   const { value } = dns.flavour
   if (value !== 'immutable') return value
   return distribution.value === 'gke' ? 'gke-cloud-dns' : 'eks-auto-mode'

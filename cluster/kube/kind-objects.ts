@@ -70,7 +70,7 @@ export class KindObjects<K extends Kind> {
     if (this.#removed.get(key) === uid) this.#removed.delete(key)
     const known = this.#holdings.get(key)
     if (known === undefined || (known.uid !== uid && known.version > Number(resourceVersion))) return
-    this.#forget(key)
+    this.#vanish(key)
   }
 
   /** We removed it: it must not come back from events that are still on their way. */
@@ -95,7 +95,7 @@ export class KindObjects<K extends Kind> {
       if (this.#touched.has(key) && known !== undefined && known.version >= holding.version) continue
       this.#store(key, holding, object)
     }
-    for (const [key] of [...this.#holdings]) if (!list.items.has(key) && !this.#touched.has(key)) this.#forget(key)
+    for (const [key] of [...this.#holdings]) if (!list.items.has(key) && !this.#touched.has(key)) this.#vanish(key)
     // What was removed before the list began cannot come any more; what was removed since still can.
     for (const key of [...this.#removed.keys()]) if (!this.#touched.has(key)) this.#removed.delete(key)
     this.#touched.clear()
@@ -108,6 +108,16 @@ export class KindObjects<K extends Kind> {
     const present = this.cache.get(object.metadata.name, object.metadata.namespace)
     if (isDeepStrictEqual(present, object)) return
     this.cache.replace(key, deepFreeze(object) as ObjectKinds[K])
+  }
+
+  /**
+   * Somebody took it away. A membership ends by saying so first, and every node takes itself out then: one that vanishes
+   * (its CRD was deleted, say) goes on being known until the agent has written it again.
+   */
+  #vanish(key: ObjectKey): void {
+    const joined = this.cache.list().some((one) => one.kind === 'Membership' && one.spec.phase === 'joined')
+    if (joined) this.#holdings.delete(key)
+    else this.#forget(key)
   }
 
   #forget(key: ObjectKey): void {

@@ -21,13 +21,20 @@ export interface MemberIdentity {
   readonly observedAddress: string
   /** It is this site's own, as far as the broker could tell. Absent from those that joined before brokers did. */
   readonly observedCounts?: boolean
+  /** Of the clusterset, as the broker said when joining; absent from an identity of an earlier release. */
+  readonly ranges?: MemberRanges
   readonly key: KeyObject
   /** DER. */
   readonly certificate: Uint8Array
   readonly caBundle: readonly Uint8Array[]
 }
 
-interface BrokerFile {
+export interface MemberRanges {
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+}
+
+interface BrokerFile extends Partial<MemberRanges> {
   readonly cluster: string
   readonly clusterset: string
   readonly addresses: readonly string[]
@@ -77,6 +84,7 @@ export function decodeMemberIdentity(
     brokerAddresses: facts.addresses,
     observedAddress: facts.observedAddress,
     observedCounts: facts.observedCounts === true,
+    ...rangesOf(facts),
     key: decode('cluster.key', keyFromPem),
     certificate: first(place('cluster.crt'), decode('cluster.crt', certificatesFromPem)),
     caBundle: decode('ca.crt', certificatesFromPem),
@@ -91,6 +99,7 @@ export function encodeMemberIdentity(identity: MemberIdentity): Record<IdentityP
     addresses: identity.brokerAddresses.map((text) => formatBrokerAddress(parseBrokerAddress(text))),
     observedAddress: identity.observedAddress,
     ...(identity.observedCounts === true ? { observedCounts: true } : {}),
+    ...identity.ranges,
   }
   return {
     'cluster.key': keyToPem(identity.key),
@@ -131,6 +140,11 @@ function parseBrokerFile(file: string, text: string): BrokerFile {
     throw new IdentityFileError(file, 'addresses: expected at least one host:port')
   }
   return facts as BrokerFile
+}
+
+function rangesOf({ globalRange, clustersetIpRange }: BrokerFile): { readonly ranges?: MemberRanges } {
+  const isRange = (text: unknown): text is string => typeof text === 'string' && text !== ''
+  return isRange(globalRange) && isRange(clustersetIpRange) ? { ranges: { globalRange, clustersetIpRange } } : {}
 }
 
 async function checkPrivate(file: string): Promise<void> {

@@ -227,6 +227,25 @@ t.test('somebody meddles with what was mirrored', async (t) => {
   )
 })
 
+t.test('whoever takes Clusters away finds them again: its own as well', async (t) => {
+  const { milano, tokyo, all } = await threeSites()
+  all.forEach((site) => site.start())
+  t.teardown(() => Promise.all(all.map((site) => site.stop())))
+  const clusters = (): readonly string[] =>
+    tokyo.api
+      .cache('Cluster')
+      .list()
+      .map(({ metadata, spec }) => `${metadata.name} ${spec.podCIDRs.join()}`)
+  const want = ['milano 10.42.0.0/16', 'paris 10.42.0.0/16', 'tokyo 10.42.0.0/16']
+  await until(t, clusters, want, 'at first')
+  for (const name of ['milano', 'paris', 'tokyo']) await tokyo.api.remove('Cluster', name)
+  await until(t, clusters, want, 'as when the CRD is deleted, with everything of its kind')
+  milano.api.put(service('shop', 'web'))
+  milano.api.put(slice('shop', 'web', '10.42.0.5'))
+  milano.export('shop', 'web')
+  await until(t, () => tokyo.show(), ['shop/web ClusterSetIP 245.0.0.1 http:80 from milano Ready'], 'and all goes on')
+})
+
 t.test('gateways of the others are mirrored, our own are published', async (t) => {
   const { set, milano, tokyo, all } = await threeSites()
   all.forEach((site) => site.start())

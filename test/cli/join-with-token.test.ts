@@ -9,6 +9,7 @@ import { parseClusterId } from '../../model/ids.ts'
 import { endOfIdentity } from '../../protocol/join.ts'
 import { askToLeave } from '../../protocol/leave.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
@@ -188,7 +189,50 @@ t.test('an identity that has ended: the agent runs on, and the next token makes 
   t.equal(second?.cluster, 'milano')
   t.notSame(second?.certificate, first.certificate)
   t.equal(problem(secret), undefined)
+  await leaving(cluster)
   await store.remove()
   await beside
   t.pass('without an identity there is nothing to renew')
+})
+
+/** As `sealane leave` says it. */
+async function leaving(cluster: MemoryCluster): Promise<void> {
+  const membership = cluster.get('Membership', 'self')
+  if (membership === undefined) throw new Error('it has joined')
+  await cluster.apply({ ...membership, spec: { ...membership.spec, phase: 'leaving' } })
+}
+
+t.test('an identity that somebody took away is put back; with a token in its place it is joined anew', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const secret = new MemorySecret({ token: await broker.token() })
+  const { cluster, store, stop, done, logger } = start(t, secret)
+  await done
+  const first = await store.read()
+  if (first === undefined) throw new Error('it has joined')
+  const clock = new FakeClock({ now: Date.now() })
+  const deps = { clock, logger, metrics: createMetrics('agent'), status: new StatusBoard(), cluster }
+  const init = { cluster: first.cluster, facts, identity: store, desk: store }
+  const beside = rejoinWhenEnded(deps, init, stop.signal)
+  beside.catch(() => undefined)
+  await eventually(() => clock.pending('sleep').length > 0)
+  await store.dropIdentity()
+  await eventually(async () => (await clock.advance(1000), secret.content?.data['broker.json'] !== undefined))
+  t.same((await store.read())?.certificate, first.certificate, 'the same identity')
+
+  const bound = await broker.tokens((tokens) => tokens.create({ cluster: 'milano' }))
+  await leaveToken(secret, bound.text)
+  await store.dropIdentity()
+  const advancing = setInterval(() => void clock.advance(1000), 20)
+  t.teardown(() => clearInterval(advancing))
+  await t.rejects(beside, { name: 'JoinedAnewError' })
+  const second = await store.read()
+  t.equal(second?.cluster, 'milano')
+  t.notSame(second?.certificate, first.certificate)
+  t.equal(secret.content?.data['token'], undefined)
+
+  const again = rejoinWhenEnded(deps, init, stop.signal)
+  await leaving(cluster)
+  await store.dropIdentity()
+  await again
+  t.equal(await store.read(), undefined, 'who leaves takes it away for good')
 })

@@ -72,12 +72,11 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
       'join --context c --gateway n1=x',
       '--gateway "x": expected an IPv4 or IPv6 address such as 10.42.0.7; see: sealane join --help',
     ],
-    ['join --context c --label x', '--label "x": expected key=value; see: sealane join --help'],
-    ['join --context c -o json', '--output "json": expected yaml; see: sealane join --help'],
     [
-      'join --context c',
-      'no join token: expected --token, --token-file or SEALANE_TOKEN; on the broker: sealane token create',
+      'join --context c --label x',
+      '--label "x": expected key=value, or key- to take one away; see: sealane join --help',
     ],
+    ['join --context c -o json', '--output "json": expected yaml; see: sealane join --help'],
     ['join --token x --dry-run', '--dry-run: only for a real cluster, with --context or --kubeconfig'],
     ['join --token x --gateway n1', '--gateway: only for a real cluster, with --context or --kubeconfig'],
     [

@@ -64,9 +64,9 @@ async function firstCall(t: Test, world: World): Promise<void> {
   const first = await sealane([...joinWords(hub), '--token-file', token])
   const dryAt = performance.now()
   const dryJoin = await sealane([...joinWords(member), '--dry-run'])
-  t.match(dryJoin.stderr, /created {3}DaemonSet sealane-system\/sealane-gateway/)
-  t.match(dryJoin.stderr, /changed {3}Node c2n1 {2}\(sealane.io\/gateway=0\)/)
-  t.match(dryJoin.stderr, /changed {3}ConfigMap kube-system\/coredns/)
+  t.match(dryJoin.stderr, /^ {2}\+ DaemonSet sealane-system\/sealane-gateway$/m)
+  t.match(dryJoin.stderr, /^ {2}~ Node c2n1\n {6}metadata.labels\["sealane.io\/gateway"\]: \(none\) -> "0"$/m)
+  t.match(dryJoin.stderr, /^ {2}~ ConfigMap kube-system\/coredns .*\n {6}data.Corefile:\n {8}\+ # sealane begin$/m)
   t.equal(dryJoin.stdout, 'nothing was changed\n')
   t.strictSame(
     dumpDifference(member.objects, await dumpObjects(member.site.api)),

@@ -224,6 +224,24 @@ t.test('what the node tells goes with its Node, and comes back with it', async (
   t.not(owner(), first)
 })
 
+t.test('what the node tells is there again where somebody took it away', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  machine.start(t)
+  await machine.ready()
+  const { cluster: api } = machine
+  const told = api.get('RouteAgent', 'worker')?.status
+  t.ok(told)
+  // As with its CRD: the Node stays, and nothing else changes.
+  await api.remove('RouteAgent', 'worker')
+  const isThere = (): boolean => {
+    machine.clock.jump(30_000)
+    return api.get('RouteAgent', 'worker')?.status !== undefined
+  }
+  await eventually(isThere, { intervalMs: 100, say: 'it is there again' })
+  t.strictSame(api.get('RouteAgent', 'worker')?.status, told)
+})
+
 t.test('a refusal by the kernel is tried again, from nothing known', async (t) => {
   const machine = new Machine(t)
   machine.join()

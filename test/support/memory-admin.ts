@@ -1,7 +1,7 @@
 /** A ClusterAdmin over objects in memory: what was asked of it is kept, what it should refuse can be said. */
 import { isDeepStrictEqual } from 'node:util'
 import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
-import type { Applied, ClusterAdmin, ListScope } from '../../cli/kube/admin.ts'
+import type { Applied, ClusterAdmin, ListScope, Preview } from '../../cli/kube/admin.ts'
 import type { CommandResult, PodCommand } from '../../cluster/kube/pod-exec.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 
@@ -49,6 +49,13 @@ export class MemoryAdmin implements ClusterAdmin {
     return Promise.resolve(
       before === undefined ? 'created' : isDeepStrictEqual(before, object) ? 'unchanged' : 'changed',
     )
+  }
+
+  /** What is not said stays, as with server-side apply; lists are replaced. */
+  preview(object: ManifestObject): Promise<Preview> {
+    const before = this.#objects.get(keyOf(refOf(object)))
+    const after = before === undefined ? object : (merged(before, object) as ManifestObject)
+    return Promise.resolve({ before, after })
   }
 
   create(object: ManifestObject): Promise<ManifestObject> {

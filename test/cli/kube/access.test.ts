@@ -58,7 +58,13 @@ async function setUp(t: Test, powers: Powers = {}) {
     const found = stderr.slice(stderr.lastIndexOf('sealane: ') + 'sealane: '.length).trimEnd()
     return found.replaceAll(kubeconfig, 'FILE').replaceAll(server.url, 'SERVER').replaceAll('\n', '; ')
   }
-  return { server, folder, said }
+  const saidWithoutToken = async (kubeconfig: string, ...more: string[]): Promise<string> => {
+    const { code, stderr } = await runCli(['join', '--kubeconfig', kubeconfig, '--yes', ...more])
+    t.not(code, 0)
+    const found = stderr.slice(stderr.lastIndexOf('sealane: ') + 'sealane: '.length).trimEnd()
+    return `${code}: ${found.replaceAll(kubeconfig, 'FILE').replaceAll('\n', '; ')}`
+  }
+  return { server, folder, said, saidWithoutToken }
 }
 
 const HINT = 'log in anew, or take another kubeconfig or --context; nothing was changed by this request'
@@ -177,16 +183,50 @@ async function member(server: ToyApiServer, clusterset: string, annotations: Rea
   server.objects.put({ resource: 'v1/secrets', ...at }, { apiVersion: 'v1', kind: 'Secret', metadata, data })
 }
 
+t.test(
+  'without a token: who is no member, whose identity is gone, and whom the broker refuses, hears it at once',
+  async (t) => {
+    const { server, saidWithoutToken } = await setUp(t)
+    const join = (): Promise<string> => saidWithoutToken(server.kubeconfig, ...ALL)
+    t.equal(
+      await join(),
+      '2: no join token: expected --token, --token-file or SEALANE_TOKEN; on the broker: sealane token create',
+    )
+    server.objects.put(server.place('Membership', 'self'), {
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Membership',
+      metadata: { name: 'self' },
+      spec: { clusterId: 'paris', phase: 'joined', clusterset: 'demo' },
+    })
+    const NEW =
+      'a new token is needed, made for this id; on the broker: sealane token create --cluster-id paris; ' +
+      'then: sealane join --kubeconfig FILE --token-file FILE'
+    t.equal(
+      await join(),
+      '1: context "toy" of FILE has joined as paris before, and Secret sealane-system/sealane-identity has no identity: ' +
+        NEW,
+    )
+    await member(server, 'demo', { 'sealane.io/join-problem': 'cluster "paris" was evicted at noon' })
+    t.equal(
+      await join(),
+      '1: context "toy" of FILE has joined as paris, and the broker refuses it: cluster "paris" was evicted at noon: ' +
+        NEW,
+    )
+    const changes = server.requests.filter((line) => !/^GET |^POST .*(selfsubject|dryRun)/.test(line))
+    t.strictSame(changes, [], 'nothing was changed')
+  },
+)
+
 t.test('an earlier membership stands in the way: told before anything is changed', async (t) => {
   const { server, said } = await setUp(t)
   const join = (): Promise<string> => said(server.kubeconfig, ...ALL)
   const LEAVE = 'leave first: sealane leave --kubeconfig FILE'
   await member(server, 'other')
   t.equal(await join(), `context "toy" of FILE is already joined as paris in clusterset other; ${LEAVE}`)
-  await member(server, 'demo', { 'sealane.io/join-problem': 'cluster "paris" was evicted at noon' })
+  await member(server, 'demo')
   t.equal(
-    await join(),
-    `context "toy" of FILE has joined as paris, and the broker refuses it: cluster "paris" was evicted at noon; ${LEAVE}`,
+    await said(server.kubeconfig, ...ALL.slice(0, -1), 'tokyo'),
+    `context "toy" of FILE is a member already, as paris, not as tokyo; ${LEAVE}`,
   )
   server.objects.put(server.place('Membership', 'self'), {
     apiVersion: 'sealane.io/v1alpha1',

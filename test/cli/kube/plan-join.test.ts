@@ -149,6 +149,9 @@ t.test('a second join without flags says what the first one said', (t) => {
   t.equal(plan(again, { gateways: [{ node: 'n1' }] }).site, first.site)
   const other = plan(again, { labels: { zone: 'b' }, podCIDRs: ['10.11.0.0/16'], gateways: [{ node: 'n1' }] })
   t.strictSame(other.podCIDRs, ['10.11.0.0/16'], 'flags count for more')
-  t.strictSame(parseSiteFile('site.yaml', other.site).labels, { zone: 'b' })
+  const labelsOf = (text: string): unknown => parseSiteFile('site.yaml', text).labels
+  t.strictSame(labelsOf(other.site), { region: 'eu', zone: 'b' }, 'a label more')
+  const less = plan(again, { labels: { region: null, zone: 'b' }, gateways: [{ node: 'n1' }] })
+  t.strictSame(labelsOf(less.site), { zone: 'b' }, 'a label taken away')
   t.end()
 })

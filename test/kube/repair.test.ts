@@ -1,0 +1,220 @@
+/**
+ * A bad first try, and what accidents leave, is repaired by the next join: on the third of three clusters, while the two
+ * others go on as if nothing had happened.
+ */
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { createJoinToken } from '../../protocol/identity/token.ts'
+import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import { joinClusters } from './support/joined-clusters.ts'
+import type { KubeObject, KubeRequest } from './support/kube-request.ts'
+import { podletMissing } from './support/podlet-world.ts'
+import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
+import {
+  type ClusterRow,
+  FLAT,
+  SEALANE_IMAGE,
+  type TestCluster,
+  type TestClusters,
+  startClusters,
+} from './support/two-clusters.ts'
+
+t.setTimeout(900_000)
+
+const ROWS: readonly ClusterRow[] = [
+  ...FLAT,
+  { name: 'c3', podCIDR: '10.62.0.0/16', serviceCIDR: '10.63.0.0/16', nodes: ['c3n1'] },
+]
+const SYSTEM = 'sealane-system'
+const OURS = '/apis/sealane.io/v1alpha1'
+const SECRET = `/api/v1/namespaces/${SYSTEM}/secrets/sealane-identity`
+
+interface World {
+  readonly directory: string
+  readonly hub: TestCluster
+  readonly third: TestCluster
+}
+
+t.test('the next join repairs', { skip: podletMissing() ?? false, timeout: 900_000 }, async (t) => {
+  const world = await startWorld(t)
+  const before = await partsOf(world.hub)
+  await t.test('a wrong image, a wrong broker, a token that has ended', (t) => badTries(t, world))
+  await t.test('CRDs that somebody deleted', (t) => deletedCrds(t, world))
+  await t.test('an identity that somebody deleted', (t) => deletedSecret(t, world))
+  await t.test('a member that was evicted', (t) => evicted(t, world))
+  await t.test('a namespace that somebody deleted', (t) => deletedNamespace(t, world))
+  t.strictSame(await partsOf(world.hub), before, 'the parts of the others ran on')
+  t.equal(await laneTo(world.hub, 'c2'), 'up', 'and so did the lane between them')
+})
+
+async function startWorld(t: Test): Promise<World> {
+  const directory = temporaryFolder(t)
+  const clusters: TestClusters = await startClusters({ directory, rows: ROWS })
+  t.teardown(() => clusters.stop())
+  const [hub, second, third] = clusters.clusters
+  if (hub === undefined || second === undefined || third === undefined) throw new Error('three clusters were asked for')
+  await joinClusters({ ...clusters, clusters: [hub, second] }, directory, (line) => t.comment(line))
+  return { directory, hub, third }
+}
+
+const at = ({ plane }: TestCluster): readonly string[] => ['--kubeconfig', plane.kubeconfig]
+
+/** On the third cluster; nothing but what is said here is said. */
+function joinThird({ third }: World, ...more: readonly string[]): Promise<CommandResult> {
+  return trySealane(['join', ...at(third), '--yes', ...more])
+}
+
+async function newToken({ hub, directory }: World, ...more: readonly string[]): Promise<readonly string[]> {
+  const { stdout } = await sealane(['token', 'create', ...at(hub), ...more])
+  return tokenFile(directory, /sealane1\.\S+/.exec(stdout)?.[0] ?? '')
+}
+
+function tokenFile(directory: string, text: string): readonly string[] {
+  const file = join(directory, 'token')
+  writeFileSync(file, text, { mode: 0o600 })
+  return ['--token-file', file]
+}
+
+const JOINED = 'c3 has joined with gateway c3n1; it reaches c1, c2\n'
+
+function isJoined(t: Test, { code, stdout, stderr, ms }: CommandResult, say: string): void {
+  t.equal(code, 0, code === 0 ? say : stderr)
+  t.equal(stdout, JOINED, say)
+  t.comment(`${say}: ${(ms / 1000).toFixed(1)} s`)
+}
+
+interface PodObject extends KubeObject {
+  readonly status?: { readonly containerStatuses?: readonly { readonly restartCount: number }[] }
+}
+
+/** Each pod of ours that runs there, with how often it was started again. */
+async function partsOf({ plane }: TestCluster): Promise<readonly string[]> {
+  const pods = await plane.api.list<PodObject>(`/api/v1/namespaces/${SYSTEM}/pods`)
+  return pods
+    .map(({ metadata, status }) => `${metadata.name} ${status?.containerStatuses?.[0]?.restartCount ?? 0}`)
+    .sort()
+}
+
+interface GatewayObject extends KubeObject {
+  readonly status?: { readonly connections?: readonly { readonly cluster: string; readonly state: string }[] }
+}
+
+async function laneTo({ plane }: TestCluster, cluster: string): Promise<string | undefined> {
+  const [gateway] = await plane.api.list<GatewayObject>(`${OURS}/gateways`)
+  return gateway?.status?.connections?.find((one) => one.cluster === cluster)?.state
+}
+
+async function badTries(t: Test, world: World): Promise<void> {
+  const { third, directory } = world
+  const own = ['--cluster-id', 'c3', '--pod-cidr', third.row.podCIDR, '--timeout', '12s']
+  const expiresAtMs = Date.now() + 60_000
+  const nowhere = { addresses: ['192.0.2.250:7443'], caPin: 'a'.repeat(64), clusterset: 'default', expiresAtMs }
+  const wrong = tokenFile(directory, createJoinToken(nowhere).text())
+  const first = await joinThird(world, ...own, ...wrong, '--image', 'localhost/nothing:there')
+  t.equal(first.code, 1)
+  t.match(first.stderr, /the broker to take this cluster in.*: agent: pod sealane-agent-.*localhost\/nothing:there/)
+
+  const second = await joinThird(world, '--timeout', '20s', ...wrong, '--image', SEALANE_IMAGE)
+  t.equal(second.code, 1)
+  t.match(second.stderr, /^c3 is installed already, and no member yet: goes from image localhost\/nothing:there to /m)
+  t.match(
+    second.stderr,
+    /^ {2}~ DaemonSet sealane-system\/sealane-routeagent\n {6}.*nothing:there" -> "localhost\/sealane:test"$/m,
+  )
+  t.match(second.stderr, /: agent: broker at 192\.0\.2\.250:7443: /)
+
+  await eventually(() => Date.now() > expiresAtMs, { deadlineMs: 90_000, say: 'the token has ended' })
+  const ended = await joinThird(world, '--timeout', '20s')
+  t.equal(ended.code, 1)
+  t.match(ended.stderr, /join token: .*expired.*\nmend that, or make a new token/)
+
+  isJoined(t, await joinThird(world, ...(await newToken(world))), 'a new token, and nothing else said')
+  await eventually(async () => (await partsOf(third)).length === 6, {
+    deadlineMs: 60_000,
+    say: 'the broken pods are gone',
+  })
+}
+
+async function namesOf({ api }: { readonly api: KubeRequest }, plural: string): Promise<string> {
+  const found = await api.list(`${OURS}/${plural}`).catch(() => [])
+  return found
+    .map(({ metadata }) => metadata.name)
+    .sort()
+    .join(' ')
+}
+
+const OWN_CRDS = ['clusters', 'endpoints', 'gateways', 'memberships', 'routeagents'] as const
+
+async function deletedCrds(t: Test, world: World): Promise<void> {
+  const { plane } = world.third
+  const pods = await partsOf(world.third)
+  const names = async (): Promise<readonly string[]> => await Promise.all(OWN_CRDS.map((one) => namesOf(plane, one)))
+  const before = await names()
+  t.strictSame(before.slice(0, 2), ['c1 c2 c3', 'c1.c1n1-lane0 c2.c2n1-lane0 c3.c3n1-lane0'])
+  const crds = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
+  for (const one of OWN_CRDS) await plane.api.delete(`${crds}/${one}.sealane.io`)
+  await eventually(
+    async () => (await plane.api.list(crds)).every(({ metadata }) => !metadata.name.endsWith('.sealane.io')),
+    {
+      deadlineMs: 60_000,
+      say: 'the CRDs are gone',
+    },
+  )
+  const done = await joinThird(world)
+  t.match(done.stderr, /^ {2}\+ CustomResourceDefinition clusters\.sealane\.io {2}\(it does not exist\)$/m)
+  isJoined(t, done, 'CRDs are back')
+  await eventually(async () => (await names()).join('; ') === before.join('; '), {
+    deadlineMs: 60_000,
+    say: 'every object is there again',
+  })
+  t.strictSame(await partsOf(world.third), pods, 'no part took itself out, and none was started anew')
+}
+
+async function deletedSecret(t: Test, world: World): Promise<void> {
+  const { api } = world.third.plane
+  const { data } = await api.get<{ data: object }>(SECRET)
+  const pods = await partsOf(world.third)
+  await api.delete(SECRET)
+  const done = await joinThird(world)
+  t.match(done.stderr, /^Secret sealane-system\/sealane-identity was gone: an empty one is there for the agent$/m)
+  isJoined(t, done, 'the identity is back')
+  t.strictSame((await api.get<{ data: object }>(SECRET)).data, data, 'it is the same')
+  t.strictSame(await partsOf(world.third), pods, 'no part was started anew')
+}
+
+/** Without a token it is refused at once, and says which one is needed. */
+async function needsToken(t: Test, world: World, why: RegExp): Promise<void> {
+  const refused = await joinThird(world, '--image', SEALANE_IMAGE)
+  t.equal(refused.code, 1)
+  t.match(refused.stderr, why)
+  t.match(
+    refused.stderr,
+    /: a new token is needed, made for this id\non the broker: sealane token create --cluster-id c3; then: sealane join /,
+  )
+  t.notMatch(refused.stderr, /^ {2}(created|changed) /m, 'nothing is done')
+}
+
+async function evicted(t: Test, world: World): Promise<void> {
+  const { hub, third } = world
+  await sealane(['cluster', 'evict', 'c3', ...at(hub), '--force'])
+  const noted = async (): Promise<boolean> =>
+    'sealane.io/join-problem' in ((await third.plane.api.get(SECRET)).metadata.annotations ?? {})
+  await eventually(noted, { deadlineMs: 60_000, say: 'the agent has heard it' })
+  await needsToken(t, world, /has joined as c3, and the broker refuses it: .*evicted/)
+  const done = await joinThird(world, ...(await newToken(world)))
+  t.match(done.stderr, /^joined before as c3; the broker refuses it: /m)
+  isJoined(t, done, 'taken in again')
+}
+
+async function deletedNamespace(t: Test, world: World): Promise<void> {
+  const { third } = world
+  await third.plane.api.delete(`/api/v1/namespaces/${SYSTEM}`)
+  await needsToken(t, world, /has joined as c3 before, and Secret sealane-system\/sealane-identity has no identity/)
+  const own = ['--pod-cidr', third.row.podCIDR, '--image', SEALANE_IMAGE]
+  const refused = await joinThird(world, ...own, ...(await newToken(world)))
+  t.equal(refused.code, 1)
+  t.match(refused.stderr, /cluster: "c3" is a member already .*"sealane token create --cluster-id c3"/)
+  isJoined(t, await joinThird(world, ...(await newToken(world, '--cluster-id', 'c3'))), 'the same id again')
+}

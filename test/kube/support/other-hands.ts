@@ -1,0 +1,86 @@
+/**
+ * What other tools do with our objects, request for request. kubectl: server-side apply as manager `kubectl`, without
+ * force, so that a field that somebody else wants otherwise is a conflict. Helm 3: creates what is missing; an upgrade
+ * with --take-ownership patches what is there to what the chart says and to its own labels, as manager `helm`.
+ */
+import { execFile } from 'node:child_process'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { parseAllDocuments } from 'yaml'
+import { formatYaml } from '../../../cluster/yaml.ts'
+import { eventually } from '../../support/eventually.ts'
+import { pathOf } from './apply-manifests.ts'
+import { buildGoModule } from './build-programs.ts'
+import { MANIFESTS } from './installed-objects.ts'
+import type { KubeObject, KubeRequest } from './kube-request.ts'
+
+const APPLY = 'application/apply-patch+yaml'
+const STRATEGIC = 'application/strategic-merge-patch+json'
+const MERGE = 'application/merge-patch+json'
+
+/** `kubectl apply --server-side -f -`. Gives what conflicts, one line for each object; empty when all was taken. */
+export async function kubectlApply(api: KubeRequest, yaml: string): Promise<readonly string[]> {
+  const conflicts: string[] = []
+  for (const object of objectsIn(yaml)) {
+    const path = `${pathOf(object)}?fieldManager=kubectl&force=false`
+    const { status, text } = await api.raw('PATCH', path, { body: object, contentType: APPLY })
+    if (status > 299) conflicts.push(`${object.kind} ${object.metadata.name}: ${status} ${messageOf(text)}`)
+  }
+  return conflicts
+}
+
+function objectsIn(yaml: string): readonly KubeObject[] {
+  return parseAllDocuments(yaml).map((document) => document.toJS() as KubeObject)
+}
+
+function messageOf(text: string): string {
+  return (JSON.parse(text) as { message?: string }).message ?? text
+}
+
+/** The chart as Helm renders it, with Helm's labels on each object; CRDs come first, as they are. */
+export async function renderChart(directory: string, values: object): Promise<readonly KubeObject[]> {
+  const { render = '' } = await buildGoModule(join(import.meta.dirname, '..', 'render'))
+  const file = join(directory, 'values.yaml')
+  writeFileSync(file, formatYaml(values))
+  const options = { maxBuffer: 64 << 20 }
+  const { stdout } = await promisify(execFile)(render, ['helm', join(MANIFESTS, 'chart'), file], options)
+  const objects = JSON.parse(stdout) as KubeObject[]
+  const isCrd = ({ kind }: KubeObject): boolean => kind === 'CustomResourceDefinition'
+  // Helm's own order matters here only where a namespace has to be first.
+  const others = objects.filter((object) => !isCrd(object)).sort((a, b) => rank(a) - rank(b))
+  return [...objects.filter(isCrd), ...others.map(ownedByHelm)]
+}
+
+function rank({ kind }: KubeObject): number {
+  return kind === 'Namespace' ? 0 : kind === 'ServiceAccount' ? 1 : 2
+}
+
+function ownedByHelm(object: KubeObject): KubeObject {
+  const { metadata } = object
+  const labels = { ...metadata.labels, 'app.kubernetes.io/managed-by': 'Helm' }
+  const release = { 'meta.helm.sh/release-name': 'sealane', 'meta.helm.sh/release-namespace': 'default' }
+  return { ...object, metadata: { ...metadata, labels, annotations: { ...metadata.annotations, ...release } } }
+}
+
+/** `helm install`: everything is new. */
+export async function helmInstall(api: KubeRequest, objects: readonly KubeObject[]): Promise<void> {
+  for (const object of objects) {
+    const collection = pathOf(object).replace(/\/[^/]+$/, '')
+    await eventually(() => api.post(`${collection}?fieldManager=helm`, object), {
+      deadlineMs: 30_000,
+      say: `${object.kind} ${object.metadata.name} is made`,
+    })
+  }
+}
+
+/** `helm upgrade --install --take-ownership`. Helm leaves the CRDs that are there alone. */
+export async function helmUpgrade(api: KubeRequest, objects: readonly KubeObject[]): Promise<void> {
+  for (const object of objects.filter(({ kind }) => kind !== 'CustomResourceDefinition')) {
+    const path = `${pathOf(object)}?fieldManager=helm`
+    // Helm sends only what differs; sent whole, ports of one number and two protocols would be taken for one.
+    const contentType = object.kind === 'Service' ? MERGE : STRATEGIC
+    const { status, text } = await api.raw('PATCH', path, { body: object, contentType })
+    if (status > 299) throw new Error(`helm upgrade: ${object.kind} ${object.metadata.name}: ${messageOf(text)}`)
+  }
+}
