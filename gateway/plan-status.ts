@@ -1,6 +1,7 @@
 /** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
 import type { ConnectionStatus, Gateway } from '../model/objects.ts'
 import type { DeviceState, PeerState } from '../kernel/wireguard.ts'
+import { connectionMessage } from './plan-connection-message.ts'
 import type { LanePlan, PlannedPeer } from './plan-lanes.ts'
 import type { MeasuredHealth } from './probe-loop.ts'
 import { healthKey } from './world.ts'
@@ -10,6 +11,10 @@ export interface StatusInit {
   readonly version: string
   readonly driver: string
   readonly nowMs: number
+  /** Of the clock that never jumps. */
+  readonly monotonicMs: number
+  /** Milliseconds since something came in from a peer of a lane; undefined where nothing did. */
+  readonly heardMs: (lane: number, publicKey: string) => number | undefined
   readonly lanes: readonly LanePlan[]
   readonly devices: ReadonlyMap<number, DeviceState>
   readonly health: ReadonlyMap<string, MeasuredHealth>
@@ -46,7 +51,7 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedPeer): Con
     lane: lane.lane,
     endpoint: planned.endpoint,
     state,
-    message: state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(state, planned, peer),
+    message: state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(init, lane, planned, state),
     ...(peer?.endpoint === undefined ? {} : { usingAddress: peer.endpoint }),
     usingNat: isBehindNat(planned, peer),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
@@ -65,12 +70,24 @@ function reportedState(init: StatusInit, key: string): ConnectionStatus['state']
   return state === 'up' && !init.routed.has(key) ? 'connecting' : state
 }
 
-function message(state: ConnectionStatus['state'], planned: PlannedPeer, peer: PeerState | undefined): string {
+function message(
+  init: StatusInit,
+  { lane, config }: LanePlan,
+  { cluster, publicKey, choice }: PlannedPeer,
+  state: ConnectionStatus['state'],
+): string {
   if (state === 'up') return ''
-  const { choice } = planned
-  const shaken = peer?.lastHandshakeMs === undefined ? 'no handshake yet' : 'no answer to probes'
-  if (choice.how === 'wait') return `${shaken}: ${choice.why}`
-  return `${shaken}: ${choice.how === 'try' ? 'trying' : 'keeping'} ${choice.address ?? 'its address'} (${choice.why})`
+  const sinceMs = init.health.get(healthKey(lane, cluster))?.sinceMs
+  const heardMs = init.heardMs(lane, publicKey)
+  return connectionMessage({
+    state,
+    choice,
+    nowMs: init.nowMs,
+    peer: init.devices.get(lane)?.peers.find((one) => one.publicKey === publicKey),
+    listenPort: config.listenPort,
+    ...(sinceMs === undefined ? {} : { forMs: init.monotonicMs - sinceMs }),
+    ...(heardMs === undefined ? {} : { heardMs }),
+  })
 }
 
 /** The far end calls from somewhere that it does not tell about. */
