@@ -28,11 +28,11 @@ export async function askForJson<T>(ask: AskBroker, words: readonly string[]): P
 
 export function withPodBroker<T>(
   target: KubeTarget,
-  { signal, output }: CommandContext,
+  context: CommandContext,
   work: (ask: AskBroker) => Promise<T>,
 ): Promise<T> {
-  return withAdmin(target, new SystemClock(), { signal, output }, ({ admin }) =>
-    work(podBroker(admin, targetFlags(target), signal)),
+  return withAdmin(target, new SystemClock(), context, ({ admin }) =>
+    work(podBroker(admin, targetFlags(target, admin.contextName), context.signal)),
   )
 }
 
