@@ -29,7 +29,10 @@ export async function withAdmin<T>(
   work: (open: OpenAdmin) => Promise<T>,
 ): Promise<T> {
   const { kubeconfig, context } = target
-  const cluster = await openKubeCluster({ clock, logger }, { kubeconfig, context, namespace: SYSTEM_NAMESPACE, ...(env === undefined ? {} : { env }) })
+  const cluster = await openKubeCluster(
+    { clock, logger },
+    { kubeconfig, context, namespace: SYSTEM_NAMESPACE, ...(env === undefined ? {} : { env }) },
+  )
   try {
     signal.throwIfAborted()
     if (target.by !== undefined) output.remark(`${cluster.access.title}, by ${target.by}\n`)

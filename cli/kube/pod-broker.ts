@@ -9,7 +9,8 @@ import type { ClusterAdmin } from './admin.ts'
 import { brokerPod } from './deploy-broker.ts'
 import { withAdmin } from './installed-site.ts'
 
-const STATE = '/var/lib/sealane/broker'
+/** The state directory in the pod. */
+export const STATE = '/var/lib/sealane/broker'
 
 /** Runs `sealane WORDS` in the broker's pod and gives what it printed. Throws UserError with what it said instead. */
 export type AskBroker = (words: readonly string[]) => Promise<string>

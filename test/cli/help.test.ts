@@ -8,6 +8,8 @@ const COMMANDS = [
   'broker',
   'broker serve',
   'broker deploy',
+  'broker backup',
+  'broker restore',
   'token',
   'token create',
   'token list',
