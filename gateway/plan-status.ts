@@ -2,6 +2,7 @@
 import { setCondition } from '../model/conditions.ts'
 import type { Condition, ConnectionStatus, Gateway } from '../model/objects.ts'
 import type { DeviceState, PeerState } from '../kernel/wireguard.ts'
+import { connectionMessage } from './plan-connection-message.ts'
 import type { LanePlan, PlannedPeer } from './plan-lanes.ts'
 import { readyFinding, upText } from './plan-ready.ts'
 import type { MeasuredHealth } from './probe-loop.ts'
@@ -12,6 +13,10 @@ export interface StatusInit {
   readonly version: string
   readonly driver: string
   readonly nowMs: number
+  /** Of the clock that never jumps. */
+  readonly monotonicMs: number
+  /** Milliseconds since something came in from a peer of a lane; undefined where nothing did. */
+  readonly heardMs: (lane: number, publicKey: string) => number | undefined
   readonly lanes: readonly LanePlan[]
   readonly devices: ReadonlyMap<number, DeviceState>
   readonly health: ReadonlyMap<string, MeasuredHealth>
@@ -56,7 +61,7 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedPeer): Con
     lane: lane.lane,
     endpoint: planned.endpoint,
     state,
-    message: state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(state, planned, peer),
+    message: state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(init, lane, planned, state),
     ...(peer?.endpoint === undefined ? {} : { usingAddress: peer.endpoint }),
     usingNat: isBehindNat(planned, peer),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
@@ -75,14 +80,25 @@ function reportedState(init: StatusInit, key: string): ConnectionStatus['state']
   return state === 'up' && !init.routed.has(key) ? 'connecting' : state
 }
 
-function message(state: ConnectionStatus['state'], planned: PlannedPeer, peer: PeerState | undefined): string {
+function message(
+  init: StatusInit,
+  { lane, config }: LanePlan,
+  { cluster, publicKey, choice, doubt }: PlannedPeer,
+  state: ConnectionStatus['state'],
+): string {
   if (state === 'up') return ''
-  const { choice, doubt } = planned
-  const shaken = peer?.lastHandshakeMs === undefined ? 'no handshake yet' : 'no answer to probes'
-  const more = doubt === undefined ? '' : `; ${doubt}`
-  if (choice.how === 'wait') return `${shaken}: ${choice.why}${more}`
-  const doing = `${choice.how === 'try' ? 'trying' : 'keeping'} ${choice.address ?? 'its address'}`
-  return `${shaken}: ${doing} (${choice.why})${more}`
+  const sinceMs = init.health.get(healthKey(lane, cluster))?.sinceMs
+  const heardMs = init.heardMs(lane, publicKey)
+  return connectionMessage({
+    state,
+    choice,
+    nowMs: init.nowMs,
+    peer: init.devices.get(lane)?.peers.find((one) => one.publicKey === publicKey),
+    listenPort: config.listenPort,
+    ...(doubt === undefined ? {} : { doubt }),
+    ...(sinceMs === undefined ? {} : { forMs: init.monotonicMs - sinceMs }),
+    ...(heardMs === undefined ? {} : { heardMs }),
+  })
 }
 
 /** The far end is where it has no address itself: where it does not tell about, or where the broker saw it. */

@@ -11,6 +11,7 @@ import type { Nft } from '../kernel/nft.ts'
 import type { GatewayConfig } from './config.ts'
 import { DropCounts } from './drop-counts.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
+import { HeardPeers } from './heard-peers.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { OwnerDoubt } from './owner-doubt.ts'
 import type { LanePlan } from './plan-lanes.ts'
@@ -38,11 +39,13 @@ export class StatusReconciler {
   #driver: string | undefined
   readonly #drops: DropCounts
   readonly #owners: OwnerDoubt
+  readonly #heard: HeardPeers
 
   constructor(deps: GatewayDeps, init: StatusInit) {
     this.#deps = deps
     this.#init = init
     this.#owners = new OwnerDoubt(deps.clock)
+    this.#heard = new HeardPeers(deps.clock)
     const { nft, nft6, clock } = deps
     const nfts = (): readonly Nft[] => (init.hasTable6() ? [nft, nft6] : [nft])
     this.#drops = new DropCounts({ nfts, clock, metrics: init.metrics })
@@ -54,12 +57,15 @@ export class StatusReconciler {
     if (lanes === undefined) return
     this.#driver ??= await this.#deps.wireguard.driver(signal)
     const devices = await readDevices(this.#deps, config, signal)
+    this.#heard.look(devices)
     const health = probing.health()
     const gateway = planStatus({
       node: config.node,
       version: config.version,
       driver: `wireguard-${this.#driver}`,
       nowMs: this.#deps.clock.now(),
+      monotonicMs: this.#deps.clock.monotonic(),
+      heardMs: (lane, publicKey) => this.#heard.heardMs(lane, publicKey),
       lanes,
       devices,
       health,

@@ -14,6 +14,8 @@ export interface Peer {
   readonly address: string
   /** Serial number of the certificate, hex. */
   readonly serial: string
+  /** When the certificate was issued, milliseconds since 1970, whole seconds. Absent: not known. */
+  readonly issuedAtMs?: number
 }
 
 /** Facts that a cluster states about itself when joining, and again whenever they change. */

@@ -17,6 +17,7 @@ import {
   subcommand,
 } from '../context.ts'
 
+import { addBrokerBackupCommands } from './broker-backup.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
 
 interface ServeOptions {
@@ -110,4 +111,5 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       await serveBrokerProcess({ ...options, advertise }, signal)
     })
   addBrokerDeployCommand(broker, context)
+  addBrokerBackupCommands(broker, context)
 }

@@ -37,7 +37,7 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
     ],
     ['broker', 'broker: expected a command: serve, deploy; see: sealane broker --help'],
     ['show clusters --verbose', `unknown option '--verbose'; see: sealane show clusters --help`],
-    ['show clusters -o xml', '--output "xml": expected table, json, yaml; see: sealane show clusters --help'],
+    ['show clusters -o xml', '--output "xml": expected table, wide, json, yaml; see: sealane show clusters --help'],
     [
       'show clusters milano',
       `too many arguments for 'clusters'. Expected 0 arguments but got 1: milano.; see: sealane show clusters --help`,
