@@ -17,6 +17,7 @@ import { type SecretAccess, secretIdentity } from '../secret-identity.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { type ApplyContext, applyCrds, describeChange, applyNodes, applyObjects, crdsMissing } from './apply-join.ts'
 import { checkRights, memberRights } from './check-rights.ts'
+import { imageQuestion, requireImage } from './image-check.ts'
 import { bringToken, identitySecret, knownMembership } from './identity-secret.ts'
 import { type ClusterDnsOutcome, wireClusterDns } from './wire-cluster-dns.ts'
 import { type JoinPlan, type JoinWishes, idFromName, openQuestions, planJoin } from './plan-join.ts'
@@ -98,6 +99,7 @@ export async function joinCluster(
   const secret = identitySecret(admin, init.values.member.namespace, signal)
   const known = await knownMembership(secret, discovery.earlier, { ...init, title: admin.title })
   const context: ApplyContext = { admin, dryRun, signal, tell: (change) => say(describeChange(change, dryRun)) }
+  if (!init.force) await requireImage(admin, imageQuestion(init.values, init.values.member.namespace, 'every'), init)
   await applyCrds(context)
   if (!dryRun) await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
   await install(plan, context, { ...init, secret, known })

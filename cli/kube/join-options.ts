@@ -72,6 +72,7 @@ function parseLabel(text: string): readonly [string, string] {
 const KUBE_ONLY = [
   'image',
   'imagePullPolicy',
+  'imagePullSecret',
   'podCidr',
   'serviceCidr',
   'gateway',

@@ -42,9 +42,9 @@ export async function joinClusters(
   const atHub = ['--kubeconfig', hub.plane.kubeconfig]
   say(`sealane broker deploy on ${hub.row.name}`)
   await sealane(['broker', 'deploy', ...atHub, '--service-type', 'NodePort', ...image])
-  const { stdout } = await sealane(['token', 'create', ...atHub, '--uses', String(clusters.length)])
+  const { stdout } = await sealane(['token', 'create', ...atHub, '--uses', String(clusters.length), '-o', 'json'])
   const tokenFile = join(directory, 'token')
-  writeFileSync(tokenFile, stdout.trim().split(' ').at(-1) ?? '', { mode: 0o600 })
+  writeFileSync(tokenFile, (JSON.parse(stdout) as { token: string }).token, { mode: 0o600 })
   for (const { row, plane } of clusters) {
     say(`sealane join on ${row.name}`)
     const pods = row.podCIDR.split(',').flatMap((cidr) => ['--pod-cidr', cidr])
