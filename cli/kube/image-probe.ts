@@ -75,7 +75,7 @@ async function watch(
     signal.throwIfAborted()
     for (const pod of await admin.list('v1', 'Pod', { namespace, labelSelector: `${LABEL}=${run}` }, signal)) {
       const node = (pod['spec'] as { readonly nodeName?: string }).nodeName ?? ''
-      const answer = answerOf((pod['status'] ?? {}) as PodStatus, said.get(node))
+      const answer = answerOf(pod['status'] ?? {}, said.get(node))
       if (answer === undefined) continue
       if (answer.state === 'trying') said.set(node, answer.why)
       else {
