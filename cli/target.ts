@@ -107,13 +107,21 @@ export function targetToJoin(command: Command, context: CommandContext): KubeTar
   })
 }
 
-/** The flags that name it, as a person would type them: for the command to run next. `contextName` where it is known. */
-export function targetFlags({ kubeconfig, context }: KubeTarget, contextName = 'NAME'): string {
+/**
+ * The flags that name it, as a person would type them: for the command to run next. `current` is the name of the
+ * kubeconfig's current context, where that is known: it counts where no flag was given.
+ */
+export function targetFlags({ kubeconfig, context }: KubeTarget, current = 'NAME'): string {
   const flags = [
-    ...(kubeconfig === undefined ? [] : [`--kubeconfig ${kubeconfig}`]),
-    ...(context === undefined ? [] : [`--context ${context}`]),
+    ...(kubeconfig === undefined ? [] : [`--kubeconfig ${shellWord(kubeconfig)}`]),
+    ...(context === undefined ? [] : [`--context ${shellWord(context)}`]),
   ]
-  return flags.length === 0 ? `--context ${contextName}` : flags.join(' ')
+  return flags.length === 0 ? `--context ${shellWord(current)}` : flags.join(' ')
+}
+
+/** As a shell reads it back: names of clouds' contexts have characters of their own. */
+export function shellWord(text: string): string {
+  return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
 }
 
 /** What withTarget() opens: the cluster where there is one, else the site file. */

@@ -1,5 +1,7 @@
 /** What can be said about an installation, and what holds where nothing is said. The chart's values.yaml is this. */
+import project from '../package.json' with { type: 'json' }
 import { SYSTEM_NAMESPACE } from '../model/spec-constants.ts'
+import { type ImageName, parseImageName } from './image-name.ts'
 
 export interface ResourceValues {
   readonly requests?: Readonly<Record<string, string>>
@@ -26,7 +28,7 @@ export type StatusPlace = (typeof STATUS_PLACES)[number]
 export type ServiceType = 'LoadBalancer' | 'NodePort' | 'ClusterIP'
 
 export interface InstallValues {
-  readonly image: { readonly repository: string; readonly tag: string; readonly pullPolicy: string }
+  readonly image: ImageName & { readonly pullPolicy: string }
   readonly imagePullSecrets: readonly { readonly name: string }[]
   readonly logLevel: string
   readonly member: {
@@ -82,7 +84,8 @@ function resources(cpu: string, memoryLimit: string, memory = RESIDENT): Resourc
 const EVERYWHERE: readonly TolerationValues[] = [{ operator: 'Exists' }]
 
 export const DEFAULT_VALUES: InstallValues = {
-  image: { repository: 'localhost/sealane', tag: '0.1.0', pullPolicy: 'IfNotPresent' },
+  // `SEALANE_IMAGE=… npm run build` writes another name into the built package.json.
+  image: { ...parseImageName(project.config.image, project.version), pullPolicy: 'IfNotPresent' },
   imagePullSecrets: [],
   logLevel: 'info',
   member: {

@@ -14,6 +14,7 @@ import {
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import type { Tokens } from '../kube/pod-tokens.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, targetToChange, targetToSee } from '../target.ts'
+import { tokenText } from '../token-text.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 interface CreateOptions extends CommonOptions {
@@ -43,7 +44,7 @@ function addCreate(token: Command, context: CommandContext): void {
   const command = subcommand(
     token,
     'create',
-    'Makes a token and prints the command that uses it.',
+    'Makes a token and prints the lines that use it, for a shell.',
     'sealane token create --cluster-id paris',
   )
   addKubeOptions(command, LOCAL_BROKER)
@@ -66,9 +67,18 @@ function addCreate(token: Command, context: CommandContext): void {
       const expires = new Date(made.expiresAtMs).toISOString()
       const value = { id: made.id, token: made.text, expires }
       output.remark(`token ${made.id}, ${uses === 1 ? 'for one join' : `for ${uses} joins`}, until ${expires}\n`)
-      const where = kube === undefined ? '--site site.yaml' : '--context CONTEXT'
-      await printOne(output, format, value, `sealane join ${where} --token ${value.token}\n`)
+      const others = kube === undefined || format !== 'table' ? [] : await otherContexts(kube)
+      const text = tokenText({ token: value.token, broker: kube, others, cluster: clusterId })
+      if (format === 'table') output.remark(text.remark)
+      await printOne(output, format, value, text.answer)
     })
+}
+
+/** Of the clusters that could join: those that this kubeconfig has beside the broker's own. */
+async function otherContexts(broker: KubeTarget): Promise<readonly string[]> {
+  const { contextNames } = await import('../../cluster/kube/kubeconfig.ts')
+  const { names, current } = contextNames(broker)
+  return names.filter((name) => name !== (broker.context ?? current))
 }
 
 function addList(token: Command, context: CommandContext): void {

@@ -77,6 +77,7 @@ function parseLabel(text: string): readonly [string, string | null] {
 const KUBE_ONLY = [
   'image',
   'imagePullPolicy',
+  'imagePullSecret',
   'podCidr',
   'serviceCidr',
   'gateway',

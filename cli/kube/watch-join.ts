@@ -40,8 +40,8 @@ export async function joinProgress(
       hint: 'mend that, or make a new token (sealane token create), and run this again',
     })
   }
-  const why = problem?.text ?? (await partTrouble(admin, 'agent', namespace, signal))
-  return { what: 'agent', why }
+  if (problem !== undefined) return { what: 'agent', why: problem.text }
+  return { what: 'agent', why: undefined, ...(await partTrouble(admin, 'agent', namespace, signal)) }
 }
 
 const PARTS: readonly PartName[] = ['broker', 'agent', 'gateway', 'routeagent', 'dns']
@@ -75,7 +75,8 @@ export async function rolloutProgress(
   if (first === undefined) return { missing: undefined, leftOut: [...leftOut] }
   const trouble = await partTrouble(admin, first.part, namespace, signal)
   const what = missing.map(({ part }) => part).join(', ')
-  return { missing: { what, why: trouble ?? `${first.part} ${first.count}`.trim() }, leftOut: [...leftOut] }
+  const how = trouble ?? { why: `${first.part} ${first.count}`.trim() }
+  return { missing: { what, ...how }, leftOut: [...leftOut] }
 }
 
 const nodeText = (node: string): string => `node ${node} is not ready`

@@ -11,7 +11,8 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   protocol: ['model', 'reconcile', 'runtime'],
   cluster: ['model', 'reconcile', 'runtime'],
   kernel: ['model', 'reconcile', 'runtime'],
-  install: ['model'],
+  // Of package.json: version and name of the image.
+  install: ['model', 'package.json'],
   broker: ['model', 'protocol', 'reconcile', 'runtime'],
   agent: ['model', 'protocol', 'cluster', 'reconcile', 'runtime'],
   gateway: ['model', 'cluster', 'kernel', 'reconcile', 'runtime'],

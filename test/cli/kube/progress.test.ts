@@ -350,9 +350,14 @@ t.test("pods' trouble: what keeps them from running, in the order of their names
     ['too long', waiting('X', { message: 'y'.repeat(1000) }), 'y'.repeat(300)],
   ]
   for (const [name, status, want] of rows) {
-    t.equal(firstTrouble([pod('a', status)]), want === undefined ? undefined : `pod a: ${want}`, name)
+    t.equal(firstTrouble([pod('a', status)])?.why, want === undefined ? undefined : `pod a: ${want}`, name)
   }
-  t.equal(firstTrouble([pod('b', waiting('B')), pod('a', waiting('A'))]), 'pod a: A')
+  t.strictSame(firstTrouble([pod('b', waiting('B')), pod('a', waiting('A'))]), { why: 'pod a: A' })
+  for (const reason of ['ErrImagePull', 'ImagePullBackOff', 'ErrImageNeverPull', 'InvalidImageName']) {
+    t.match(firstTrouble([pod('a', waiting(reason))]), { why: `pod a: ${reason}`, mend: /^say --image / })
+  }
+  const going = { ...pod('a', waiting('A')), metadata: { name: 'a', deletionTimestamp: '2026-01-01T00:00:00Z' } }
+  t.equal(firstTrouble([going]), undefined, 'a pod that goes is no trouble')
   t.end()
 })
 

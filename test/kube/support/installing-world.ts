@@ -90,9 +90,9 @@ export async function joinAgain(world: World, place: Place): Promise<CommandResu
 }
 
 export async function tokenFile({ hub, directory }: World, more: readonly string[] = []): Promise<string> {
-  const made = await sealane(['token', 'create', ...hub.at, ...more])
+  const made = await sealane(['token', 'create', ...hub.at, '-o', 'json', ...more])
   const file = join(directory, 'token')
-  writeFileSync(file, made.stdout.trim().split(' ').at(-1) ?? '', { mode: 0o600 })
+  writeFileSync(file, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
   return file
 }
 

@@ -57,9 +57,9 @@ export async function deployBroker({ row, plane }: TestCluster, args: readonly s
 
 /** A file with a token of the broker there that lets so many join. */
 export async function createToken({ plane }: TestCluster, directory: string, uses: number): Promise<string> {
-  const { stdout } = await sealane(['token', 'create', '--kubeconfig', plane.kubeconfig, '--uses', String(uses)])
+  const { stdout } = await sealane(['token', 'create', '--kubeconfig', plane.kubeconfig, '--uses', String(uses), '-o', 'json'])
   const tokenFile = join(directory, 'token')
-  writeFileSync(tokenFile, stdout.trim().split(' ').at(-1) ?? '', { mode: 0o600 })
+  writeFileSync(tokenFile, (JSON.parse(stdout) as { token: string }).token, { mode: 0o600 })
   return tokenFile
 }
 
@@ -72,5 +72,5 @@ export async function joinCluster({ row, plane }: TestCluster, tokenFile: string
 
 export async function leaveClusterset({ row, plane }: TestCluster, say: Say): Promise<void> {
   say(`sealane leave on ${row.name}`)
-  await sealane(['leave', '--kubeconfig', plane.kubeconfig])
+  await sealane(['leave', '--kubeconfig', plane.kubeconfig, '--yes'])
 }
