@@ -1,0 +1,27 @@
+/** The README's commands for Kubernetes clusters. Only the image is named beside them: there is no registry here. */
+import { SEALANE_IMAGE } from '../../test/kube/support/two-clusters.ts'
+
+const IMAGE = `--image ${SEALANE_IMAGE}`
+
+export const TOKEN_FILE = 'token.txt'
+export const DEPLOY = `broker deploy --context hub --service-type NodePort ${IMAGE}`
+export const TOKEN = 'token create --context hub'
+
+export function joinWords(cluster: string): string {
+  return `join --context ${cluster} --token-file ${TOKEN_FILE} ${IMAGE}`
+}
+
+export function leaveWords(cluster: string): string {
+  return `leave --context ${cluster}`
+}
+
+export function uninstallWords(cluster: string): string {
+  return `uninstall --context ${cluster} --crds`
+}
+
+/** In whatever form it is printed. Throws when there is none. */
+export function tokenIn(stdout: string): string {
+  const [token] = /sealane1\.[\w.-]+/.exec(stdout) ?? []
+  if (token === undefined) throw new Error(`"sealane ${TOKEN}" printed no token`)
+  return token
+}
