@@ -11,11 +11,8 @@ export interface KeepOptions {
   readonly flat: boolean
 }
 
-/**
- * Resolves with the exit code once they stand, or with 1 when that has failed and nothing is left of it. An abort takes away
- * what is there so far. Throws when clusters are kept already.
- */
-export async function keepClusters({ json, flat }: KeepOptions, signal: AbortSignal): Promise<number> {
+/** Throws when clusters are kept already. */
+export function nothingIsKept(): void {
   const [standing] = findStanding()
   if (standing !== undefined) {
     const kubeconfig = join(standing.directory, 'kubeconfig')
@@ -23,6 +20,13 @@ export async function keepClusters({ json, flat }: KeepOptions, signal: AbortSig
       `one demo is kept already: KUBECONFIG=${kubeconfig}; look at it, or end it: npm run demo:kube -- --sweep`,
     )
   }
+}
+
+/**
+ * Resolves with the exit code once they stand, or with 1 when that has failed and nothing is left of it. An abort takes away
+ * what is there so far.
+ */
+export async function keepClusters({ json, flat }: KeepOptions, signal: AbortSignal): Promise<number> {
   await sweepStanding()
   signal.throwIfAborted()
   const directory = mkdtempSync(join(tmpdir(), FOLDER_PREFIX))

@@ -40,15 +40,15 @@ async function main(directory: string, format: string, ranges: string): Promise<
   try {
     const world = await tellStory({ directory, flat: ranges === 'flat', keep: true }, report)
     const exitCode = report.finish()
-    await tell({ account: keepText(world) })
+    // Behind all that the report has said.
+    await new Promise((resolve) => (format === 'json' ? account : out).write(keepText(world), resolve))
     process.off('disconnect', abandoned)
     await tell({ standing: exitCode })
     process.disconnect?.()
     setInterval(() => undefined, FOR_EVER_MS)
   } catch (error) {
     report.finish((error as Error).message)
-    // Behind all that the report has said.
-    await tell({ account: '' })
+    await new Promise((resolve) => out.write('', resolve))
     process.exit(1)
   }
 }

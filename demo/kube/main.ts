@@ -8,7 +8,7 @@ import { buildAll } from '../../test/kube/support/build-all.ts'
 import { podletMissing } from '../../test/kube/support/podlet-world.ts'
 import { atExit } from '../../test/support/at-exit.ts'
 import { type Report, jsonReport, personReport } from '../report.ts'
-import { keepClusters } from './keep.ts'
+import { keepClusters, nothingIsKept } from './keep.ts'
 import { FOLDER_PREFIX, sweepStanding } from './standing.ts'
 import { tellStory } from './story.ts'
 
@@ -29,6 +29,7 @@ async function main(): Promise<void> {
     return
   }
   requireMachine()
+  if (values.keep) nothingIsKept()
   const report = values.json ? jsonReport(process.stdout, process.stderr) : personReport(process.stdout)
   const stop = new AbortController()
   for (const [signal, number] of Object.entries(SIGNALS)) {
@@ -40,9 +41,10 @@ async function main(): Promise<void> {
       process.exit(128 + number)
     })
   }
-  // Each program that is there already is not built again.
   const account = values.json ? process.stderr : process.stdout
-  account.write('the first run builds Kubernetes from its Go modules: four minutes on two cores, later nothing\n')
+  account.write(
+    'programs of the clusters: built from Go modules on the first run, which takes four minutes on two cores\n',
+  )
   await buildAll()
   process.exitCode = values.keep ? await keepClusters(values, stop.signal) : await runToTheEnd(values.flat, report)
   // Whatever a failed story had under way would go on in a world that is gone.

@@ -18,10 +18,3 @@ export function leaveWords(cluster: string): string {
 export function uninstallWords(cluster: string): string {
   return `uninstall --context ${cluster} --crds`
 }
-
-/** In whatever form it is printed. Throws when there is none. */
-export function tokenIn(stdout: string): string {
-  const [token] = /sealane1\.[\w.-]+/.exec(stdout) ?? []
-  if (token === undefined) throw new Error(`"sealane ${TOKEN}" printed no token`)
-  return token
-}

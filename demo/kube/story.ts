@@ -2,6 +2,7 @@
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { exportService } from '../../test/kube/support/service-imports.ts'
+import { tokenIn } from '../../test/kube/support/token-text.ts'
 import { SEALANE_IMAGE } from '../../test/kube/support/two-clusters.ts'
 import type { Report } from '../report.ts'
 import { runCheck } from '../run-check.ts'
@@ -9,7 +10,7 @@ import { callChecks, servicesAreKnown } from './checks/calls.ts'
 import { leaveChecks } from './checks/leave.ts'
 import { lifeChecks } from './checks/life.ts'
 import { type World, clusterRows, startWorld } from './member.ts'
-import { DEPLOY, TOKEN, TOKEN_FILE, joinWords, tokenIn } from './readme-commands.ts'
+import { DEPLOY, TOKEN, TOKEN_FILE, joinWords } from './readme-commands.ts'
 import { NAMESPACE, exportsOf } from './shop.ts'
 
 export interface StoryOptions {
