@@ -1,5 +1,5 @@
 /**
- * The days after the join, on three clusters of which none is special and whose addresses all overlap. While something
+ * The days after the join, on three clusters of which none is special; the addresses of two overlap. While something
  * happens to one of them, the others call each other, and lose nothing. The stories follow each other in one world.
  */
 import t, { type Test } from 'tap'

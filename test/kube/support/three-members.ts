@@ -23,13 +23,15 @@ export interface Three {
   readonly c2: Member
 }
 
-/** All their addresses overlap. */
-const ROWS: readonly ClusterRow[] = ['hub', 'c1', 'c2'].map((name) => ({
-  name,
-  podCIDR: '10.42.0.0/16',
-  serviceCIDR: '10.43.0.0/16',
-  nodes: [`${name}n1`],
-}))
+/**
+ * The addresses of the first two overlap, those of the third lie apart: its coming gives nobody other addresses, so that
+ * whatever is lost meanwhile is lost for nothing.
+ */
+const ROWS: readonly ClusterRow[] = [
+  { name: 'hub', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['hubn1'] },
+  { name: 'c1', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['c1n1'] },
+  { name: 'c2', podCIDR: '10.62.0.0/16', serviceCIDR: '10.63.0.0/16', nodes: ['c2n1'] },
+]
 
 /** Starts them with something to call and to call from in each, and nothing of Sealane. */
 export async function startThree(directory: string): Promise<Three> {
