@@ -13,6 +13,7 @@ import { lockDirectory } from './log/sqlite-file.ts'
 import { openSqliteLog } from './log/sqlite-log.ts'
 import { NOTE_CONTACT_MS } from './member-list.ts'
 import { brokerMetrics } from './metrics.ts'
+import { nearAddresses } from './near-addresses.ts'
 import { fixSettings } from './settings.ts'
 
 /** How soon a change by the CLI (an eviction) reaches the members. */
@@ -49,7 +50,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   })
   stack.defer(() => log.close())
   await fixSettings(log, config)
-  const broker = new Broker({ log, authority, clock, logger, metrics }, config)
+  const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses }, config)
   stack.defer(() => broker.close())
 
   const tls = () => ({ ...authority.server, ca: [authority.caCertificate], clusterset })

@@ -13,6 +13,7 @@ export interface BrokerProcessInit {
   readonly globalRange?: string
   readonly clustersetIpRange?: string
   readonly allowNamespace?: readonly string[]
+  readonly externalTrafficPolicy?: 'Local' | 'Cluster'
   readonly logLevel: LogThreshold
 }
 
@@ -26,6 +27,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     globalRange: init.globalRange ?? DEFAULT_BROKER_CONFIG.globalRange,
     clustersetIpRange: init.clustersetIpRange ?? DEFAULT_BROKER_CONFIG.clustersetIpRange,
     allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
+    sourcesKept: init.externalTrafficPolicy !== 'Cluster',
   }
   await withProcess({ name: 'broker', ...init }, (deps, started) =>
     runBroker({ ...deps, onListening: started }, config, signal),

@@ -11,6 +11,7 @@ import { type Endpoint, type EndpointCandidate, endpointName } from '../model/ob
 import { laneServerKey, laneServers } from '../model/lane-servers.ts'
 import { type RemoteCluster, reservedPrefixes } from '../model/remote-clusters.ts'
 import { type Refusal, lanePrefix } from './check-remotes.ts'
+import { observedJudge, ownAddresses } from './observed-address.ts'
 import type { GatewayWorld } from './world.ts'
 
 /** One remote gateway on one lane that may become a WireGuard peer. */
@@ -27,6 +28,8 @@ export interface RemotePeer {
   readonly allowedIps: readonly string[]
   readonly prefixes: readonly string[]
   readonly candidates: readonly EndpointCandidate[]
+  /** It tells addresses, but none of them can be called from here. */
+  readonly noneCallable: boolean
 }
 
 const MAX_CANDIDATES = 8
@@ -42,6 +45,8 @@ export function checkEndpoints(
   const lanes = new Set(world.lanes.map((lane) => lane.lane))
   const byId = new Map(clusters.map((cluster) => [cluster.id, cluster]))
   const reserved = reservedPrefixes(world.own.spec).map((r) => r.prefix)
+  const ours = ownAddresses(world)
+  const counts = observedJudge(world)
   const peers: RemotePeer[] = []
   const refusals: Refusal[] = []
   // Endpoints of a refused cluster are covered by its refusal; an unknown cluster's Cluster object is still to come.
@@ -60,7 +65,14 @@ export function checkEndpoints(
       continue
     }
     keys.set(spec.publicKey, `Endpoint ${endpoint.metadata.name}`)
-    peers.push(toPeer(endpoint, cluster, [...reserved, ...lanePrefixes(world, clusters, cluster)]))
+    const inside = [...reserved, ...lanePrefixes(world, clusters, cluster)]
+    peers.push(
+      toPeer(endpoint, cluster, (candidate) => {
+        // Networks behind different NATs may have the same addresses: who called its own would call nobody.
+        if (ours.has(candidate.address) || !isCallable(candidate, inside)) return false
+        return candidate.kind !== 'observed' || counts(candidate.address, cluster.id)
+      }),
+    )
   }
   peers.sort((a, b) => a.lane - b.lane || (a.cluster < b.cluster ? -1 : 1))
   return { peers, refusals }
@@ -101,8 +113,13 @@ function byName(a: Endpoint, b: Endpoint): number {
   return a.metadata.name < b.metadata.name ? -1 : 1
 }
 
-function toPeer(endpoint: Endpoint, cluster: RemoteCluster, inside: readonly Prefix[]): RemotePeer {
+function toPeer(
+  endpoint: Endpoint,
+  cluster: RemoteCluster,
+  mayCall: (candidate: EndpointCandidate) => boolean,
+): RemotePeer {
   const { spec } = endpoint
+  const candidates = spec.candidates.filter(mayCall).slice(0, MAX_CANDIDATES)
   const lanePrefixText = formatPrefix(lanePrefix(cluster.index, spec.lane))
   const prefixes = cluster.prefixes.map(formatPrefix)
   return {
@@ -114,7 +131,8 @@ function toPeer(endpoint: Endpoint, cluster: RemoteCluster, inside: readonly Pre
     laneAddress: lanePrefixText.replace('/32', ''),
     allowedIps: [...prefixes, lanePrefixText],
     prefixes,
-    candidates: spec.candidates.filter((candidate) => isCallable(candidate, inside)).slice(0, MAX_CANDIDATES),
+    candidates,
+    noneCallable: candidates.length === 0 && spec.candidates.length > 0,
   }
 }
 

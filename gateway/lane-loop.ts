@@ -23,6 +23,7 @@ import { planEndpoints } from './plan-endpoints.ts'
 import type { Refusal } from './check-remotes.ts'
 import type { Probing } from './probing.ts'
 import { readGatewayWorld } from './read-world.ts'
+import { RoamedPeers } from './roamed-peers.ts'
 import { Round } from './round.ts'
 import type { GatewayWorld } from './world.ts'
 
@@ -40,6 +41,7 @@ export class LaneReconciler {
   readonly #nft: NftApplier
   readonly #nft6: NftApplier
   readonly #calls = new PeerCalls()
+  readonly #roamed = new RoamedPeers()
   readonly #owners: OwnerDoubt
   readonly #callJitter: number
   #refusals = ''
@@ -69,12 +71,14 @@ export class LaneReconciler {
   async reconcile(signal: AbortSignal): Promise<void> {
     const { config, probing, metrics } = this.#init
     const known = { health: probing.health(), callJitter: this.#callJitter }
-    const seen = await readGatewayWorld(this.#deps, config, signal, known)
-    if (seen === undefined) return
+    const read = await readGatewayWorld(this.#deps, config, signal, known)
+    if (read === undefined) return
+    const seen = { ...read, roamed: this.#roamed.seen(read.devices.values(), read.monotonicMs) }
     const first = this.#plan === undefined
     const world = first ? this.#withInherited(seen) : seen
     if (first) this.#routed = upKeys(world)
     const plan = planGateway(world)
+    this.#roamed.told(plan.lanes.lanes.flatMap((lane) => lane.peers))
     this.#report(plan.lanes.refusals)
     const round = new Round(this.#deps.logger, metrics)
     const devices = await this.#apply(world, plan, round, signal)

@@ -7,13 +7,16 @@ import type { DeviceConfig, PeerConfig } from '../kernel/wireguard.ts'
 import { type RemotePeer, checkEndpoints } from './check-endpoints.ts'
 import type { RemoteCluster } from '../model/remote-clusters.ts'
 import { type Refusal, checkClusters } from './check-remotes.ts'
-import { isBehindNat, planCandidates } from './plan-candidates.ts'
+import { isBehindNat } from './observed-address.ts'
+import { isHidden, isOwnLaneHidden } from './plan-candidates.ts'
 import { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 import type { GatewayLaneConfig } from './config.ts'
 import { type GatewayWorld, healthKey } from './world.ts'
 
 export interface PlannedPeer extends RemotePeer {
   readonly choice: EndpointChoice
+  /** Why it may be that it never comes up, in words. */
+  readonly doubt?: string
 }
 
 export interface LanePlan {
@@ -79,16 +82,19 @@ function planLane(
   keepaliveSeconds: number,
 ): LanePlan {
   const states = new Map(world.devices.get(lane.lane)?.peers.map((peer) => [peer.publicKey, peer]))
-  const callable = planCandidates(world, lane).length > 0
+  const hidden = isOwnLaneHidden(world, lane)
   const peers = remotes.map((remote): PlannedPeer => {
     const health = world.health.get(healthKey(remote.lane, remote.cluster))
     const { nowMs, monotonicMs, rotateMs, callJitter: jitter } = world
     const peer = states.get(remote.publicKey)
+    const { candidates, noneCallable } = remote
+    const isRemoteHidden = isHidden(candidates)
     // Whoever cannot be called must call; else the order of ids decides, so that both ends agree.
-    const callsFirst = !callable || world.own.spec.id < remote.cluster
-    const { candidates } = remote
-    const turn = { nowMs, monotonicMs, rotateMs, jitter, callsFirst, callable }
-    return { ...remote, choice: chooseEndpoint({ ...turn, candidates, peer, health }) }
+    const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
+    const turn = { nowMs, monotonicMs, rotateMs, jitter, callsFirst, callable: !hidden }
+    const roamed = world.roamed?.get(remote.publicKey)
+    const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, peer, health })
+    return { ...remote, choice, ...(hidden && isRemoteHidden ? { doubt: bothHidden(world, remote) } : {}) }
   })
   const configs = peers.map(({ publicKey, allowedIps, choice }): PeerConfig => ({
     publicKey,
@@ -104,6 +110,12 @@ function planLane(
     config: { listenPort: lane.port, mark: LANE_MARK, peers: configs },
     peers,
   }
+}
+
+function bothHidden({ observedAddress }: GatewayWorld, { candidates }: RemotePeer): string {
+  const there = candidates.find(({ kind }) => kind === 'observed')?.address
+  const seen = `here seen as ${observedAddress ?? 'nobody'}${there === undefined ? '' : `, there as ${there}`}`
+  return `neither end can be called from outside (${seen}): give one of them a public address`
 }
 
 /**

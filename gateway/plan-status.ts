@@ -67,14 +67,17 @@ function reportedState(init: StatusInit, key: string): ConnectionStatus['state']
 
 function message(state: ConnectionStatus['state'], planned: PlannedPeer, peer: PeerState | undefined): string {
   if (state === 'up') return ''
-  const { choice } = planned
+  const { choice, doubt } = planned
   const shaken = peer?.lastHandshakeMs === undefined ? 'no handshake yet' : 'no answer to probes'
-  if (choice.how === 'wait') return `${shaken}: ${choice.why}`
-  return `${shaken}: ${choice.how === 'try' ? 'trying' : 'keeping'} ${choice.address ?? 'its address'} (${choice.why})`
+  const more = doubt === undefined ? '' : `; ${doubt}`
+  if (choice.how === 'wait') return `${shaken}: ${choice.why}${more}`
+  const doing = `${choice.how === 'try' ? 'trying' : 'keeping'} ${choice.address ?? 'its address'}`
+  return `${shaken}: ${doing} (${choice.why})${more}`
 }
 
-/** The far end calls from somewhere that it does not tell about. */
+/** The far end is where it has no address itself: where it does not tell about, or where the broker saw it. */
 function isBehindNat(planned: PlannedPeer, peer: PeerState | undefined): boolean {
   if (peer?.endpoint === undefined) return false
-  return !planned.candidates.some((candidate) => `${candidate.address}:${candidate.port}` === peer.endpoint)
+  const own = planned.candidates.filter(({ kind }) => kind !== 'observed')
+  return !own.some((candidate) => `${candidate.address}:${candidate.port}` === peer.endpoint)
 }

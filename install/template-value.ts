@@ -30,8 +30,13 @@ export class Conditional extends TemplateItems<unknown> {}
 /** List items, once for each text of a list; `{{ . }}` is that text. */
 export class Repeated extends TemplateItems<string> {}
 
-/** The value of a map entry that is left out when the text is empty. */
-export class OptionalText extends TemplatePlace {}
+/** The value of a map entry that is left out when the text is empty; `expression` is what a template writes for it. */
+export class OptionalText {
+  readonly expression: string
+  constructor(expression: string) {
+    this.expression = expression
+  }
+}
 
 /** Maps whose keys the user chooses: they are given whole. */
 const OPAQUE = new Set(['resources', 'nodeSelector', 'annotations'])
@@ -47,6 +52,8 @@ export function placeholders<T extends object>(values: T, under = ''): T {
   return Object.fromEntries(entries) as T
 }
 
+/** A text that is nothing but one place. */
+const EXPRESSION = /^\{\{ ([^{}]+) \}\}$/
 const TEXT_PLACEHOLDER = /^\{\{ \.Values\.([A-Za-z0-9.]+) \}\}$/
 
 function textPlaceholder(path: string): string {
@@ -76,9 +83,20 @@ export function each(values: readonly string[], make: (value: string) => readonl
 
 /** Undefined for the empty text: the field is left out. */
 export function optional(value: string): string | undefined {
-  const path = placeholderPath(value)
-  if (path !== undefined) return new OptionalText(path) as unknown as string
+  const expression = EXPRESSION.exec(value)?.[1]
+  if (expression !== undefined) return new OptionalText(expression) as unknown as string
   return value === '' ? undefined : value
+}
+
+/**
+ * What was said; where nothing was, what the table has for `key`, or the empty text. Keys and texts of the table are plain
+ * words.
+ */
+export function orByTable(said: string, key: string, table: Readonly<Record<string, string>>): string {
+  const [path, keyPath] = [placeholderPath(said), placeholderPath(key)]
+  if (path === undefined || keyPath === undefined) return said === '' ? (table[key] ?? '') : said
+  const words = Object.entries(table).flatMap((pair) => pair.map((word) => `\`${word}\``))
+  return `{{ .Values.${path} | default (get (dict ${words.join(' ')}) .Values.${keyPath}) }}`
 }
 
 /** SHA-256 of a text, in hexadecimal. */

@@ -51,6 +51,8 @@ export interface InstallValues {
       readonly type: string
       readonly annotations: Readonly<Record<string, string>>
       readonly loadBalancerClass: string
+      /** Local or Cluster; empty: as the type wants it. Not with ClusterIP. */
+      readonly externalTrafficPolicy: string
     }
     readonly storage: { readonly size: string; readonly storageClassName: string }
   }
@@ -94,7 +96,7 @@ export const DEFAULT_VALUES: InstallValues = {
     createNamespace: true,
     advertise: ['sealane-broker.sealane-broker.svc:7443'],
     clusterset: 'default',
-    service: { type: 'LoadBalancer', annotations: {}, loadBalancerClass: '' },
+    service: { type: 'LoadBalancer', annotations: {}, loadBalancerClass: '', externalTrafficPolicy: '' },
     storage: { size: '1Gi', storageClassName: '' },
     resources: resources('100m', '512Mi'),
     nodeSelector: {},

@@ -249,7 +249,10 @@ export type Membership = Base<'Membership', 'sealane.io/v1alpha1'> & {
     readonly clusterset: string
     readonly globalRange: string
     readonly clustersetIpRange: string
-    /** This cluster's address as the broker saw it when joining: a gateway without it is behind translation. */
+    /**
+     * This cluster's address as the broker saw it when joining; absent where the broker could not tell whose that was.
+     * Gateways judge it again (gateway/observed-address.ts).
+     */
     readonly observedAddress?: string
   }
 }

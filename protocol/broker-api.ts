@@ -52,8 +52,10 @@ export interface JoinResponse {
   readonly globalCIDRs: readonly string[]
   readonly globalRange: string
   readonly clustersetIpRange: string
-  /** The member's address as the broker sees it: tells a gateway whether it is behind address translation. */
+  /** The address that the broker was called from: the member's, or of something on the way. */
   readonly observedAddress: string
+  /** It is the member's own, as far as the broker can tell: it then tells whether a gateway is behind address translation. */
+  readonly observedCounts: boolean
 }
 
 export interface RenewResponse {

@@ -65,6 +65,7 @@ export function joinedIdentity({ token, cluster, key }: JoinAsk, response: JoinR
     clusterset: response.clusterset,
     brokerAddresses: token.addresses,
     observedAddress: response.observedAddress,
+    observedCounts: response.observedCounts,
     key,
     certificate: response.certificate,
     caBundle: response.caBundle,
@@ -95,11 +96,12 @@ export function ownCluster(id: ClusterId, facts: ClusterFacts, response: JoinRes
 }
 
 export function joinedMembership(id: ClusterId, response: JoinResponse): Membership {
-  const { clusterset, globalRange, clustersetIpRange, observedAddress } = response
+  const { clusterset, globalRange, clustersetIpRange } = response
+  const observed = response.observedCounts ? { observedAddress: response.observedAddress } : {}
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Membership',
     metadata: { name: MEMBERSHIP_NAME },
-    spec: { clusterId: id, phase: 'joined', clusterset, globalRange, clustersetIpRange, observedAddress },
+    spec: { clusterId: id, phase: 'joined', clusterset, globalRange, clustersetIpRange, ...observed },
   }
 }

@@ -38,6 +38,7 @@ export function encodeJoinResponse(response: JoinResponse): Uint8Array {
     globalRange: response.globalRange,
     clustersetIpRange: response.clustersetIpRange,
     observedAddress: response.observedAddress,
+    observedCounts: response.observedCounts,
   }).finish()
 }
 
@@ -53,6 +54,7 @@ export function decodeJoinResponse(bytes: Uint8Array): JoinResponse {
     globalRange: check.text(response.globalRange, 'globalRange', ADDRESS_TEXT),
     clustersetIpRange: check.text(response.clustersetIpRange, 'clustersetIpRange', ADDRESS_TEXT),
     observedAddress: check.text(response.observedAddress, 'observedAddress', ADDRESS_TEXT),
+    observedCounts: response.observedCounts,
   }
 }
 

@@ -34,6 +34,8 @@ export const NOTES: Readonly<Record<string, string>> = {
   'broker.service': 'How members get in.',
   'broker.service.type': 'LoadBalancer, NodePort or ClusterIP.',
   'broker.service.annotations': 'For the cloud.',
+  'broker.service.externalTrafficPolicy':
+    'Local or Cluster. Empty: Local for a LoadBalancer, so that the broker sees who calls; Cluster for a NodePort.',
   'broker.service.loadBalancerClass': 'Empty: the default class.',
   'broker.storage': 'State and certificate authority of the clusterset.',
   'broker.storage.size': 'Size of the volume.',
@@ -67,6 +69,7 @@ const LIMITS: Readonly<Record<string, object>> = {
   'broker.clusterset': { pattern: DNS_LABEL },
   'broker.advertise': { minItems: 1, items: { type: 'string', minLength: 1 } },
   'broker.service.type': { enum: ['LoadBalancer', 'NodePort', 'ClusterIP'] },
+  'broker.service.externalTrafficPolicy': { enum: ['', 'Local', 'Cluster'] },
 }
 
 const TEXT_MAP = { additionalProperties: { type: 'string' } }

@@ -22,7 +22,7 @@ function mapLines(map: Readonly<Record<string, unknown>>): string[] {
   return Object.entries(map).flatMap(([key, value]) => {
     if (value === undefined) return []
     if (value instanceof OptionalText) {
-      return [`{{- with .Values.${value.path} }}`, `${scalar(key)}: {{ . | quote }}`, '{{- end }}']
+      return [`{{- with ${value.expression} }}`, `${scalar(key)}: {{ . | quote }}`, '{{- end }}']
     }
     return entryLines(`${scalar(key)}:`, value)
   })

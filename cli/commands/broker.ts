@@ -8,6 +8,7 @@ import type { LogThreshold } from '../../runtime/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import {
   type CommandContext,
+  choiceOption,
   collect,
   logLevelOption,
   parsed,
@@ -27,6 +28,7 @@ interface ServeOptions {
   readonly globalRange?: string
   readonly clustersetIpRange?: string
   readonly allowNamespace?: readonly string[]
+  readonly externalTrafficPolicy?: 'Local' | 'Cluster'
   readonly logLevel: LogThreshold
 }
 
@@ -88,6 +90,13 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       '--allow-namespace <name>',
       'a kube-* namespace that may be exported all the same',
       collect(label('--allow-namespace')),
+    )
+    .addOption(
+      choiceOption(
+        '--external-traffic-policy <policy>',
+        'of the Service in front, if there is one: with Cluster, addresses of callers are not their own',
+        ['Local', 'Cluster'] as const,
+      ),
     )
     .addOption(logLevelOption())
     .action(async (options: ServeOptions) => {

@@ -53,6 +53,8 @@ export interface JoinResponse {
   /** What is carried of the stated ones. Absent from a broker that knows of none that are not. */
   podCidrs: string[];
   serviceCidrs: string[];
+  /** observed_address is the member's own, as far as the broker can tell. False from a broker that cannot. */
+  observedCounts: boolean;
 }
 
 export interface RenewRequest {
@@ -563,6 +565,7 @@ function createBaseJoinResponse(): JoinResponse {
     observedAddress: "",
     podCidrs: [],
     serviceCidrs: [],
+    observedCounts: false,
   };
 }
 
@@ -597,6 +600,9 @@ export const JoinResponse: MessageFns<JoinResponse> = {
     }
     for (const v of message.serviceCidrs) {
       writer.uint32(82).string(v!);
+    }
+    if (message.observedCounts !== false) {
+      writer.uint32(88).bool(message.observedCounts);
     }
     return writer;
   },
@@ -692,6 +698,14 @@ export const JoinResponse: MessageFns<JoinResponse> = {
             }
 
             message.serviceCidrs.push(reader.string());
+            continue;
+          }
+          case 11: {
+            if (tag !== 88) {
+              break;
+            }
+
+            message.observedCounts = reader.bool();
             continue;
           }
         }

@@ -19,6 +19,8 @@ export interface MemberIdentity {
   readonly brokerAddresses: readonly string[]
   /** This site's address as the broker saw it when joining. */
   readonly observedAddress: string
+  /** It is this site's own, as far as the broker could tell. Absent from those that joined before brokers did. */
+  readonly observedCounts?: boolean
   readonly key: KeyObject
   /** DER. */
   readonly certificate: Uint8Array
@@ -30,6 +32,7 @@ interface BrokerFile {
   readonly clusterset: string
   readonly addresses: readonly string[]
   readonly observedAddress: string
+  readonly observedCounts?: boolean
 }
 
 export class IdentityFileError extends Error {
@@ -73,6 +76,7 @@ export function decodeMemberIdentity(
     clusterset: facts.clusterset,
     brokerAddresses: facts.addresses,
     observedAddress: facts.observedAddress,
+    observedCounts: facts.observedCounts === true,
     key: decode('cluster.key', keyFromPem),
     certificate: first(place('cluster.crt'), decode('cluster.crt', certificatesFromPem)),
     caBundle: decode('ca.crt', certificatesFromPem),
@@ -86,6 +90,7 @@ export function encodeMemberIdentity(identity: MemberIdentity): Record<IdentityP
     clusterset: identity.clusterset,
     addresses: identity.brokerAddresses.map((text) => formatBrokerAddress(parseBrokerAddress(text))),
     observedAddress: identity.observedAddress,
+    ...(identity.observedCounts === true ? { observedCounts: true } : {}),
   }
   return {
     'cluster.key': keyToPem(identity.key),

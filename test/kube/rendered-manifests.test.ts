@@ -7,7 +7,7 @@ import t from 'tap'
 import { formatYaml } from '../../cluster/yaml.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import { SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/multicluster.ts'
-import type { InstallValues } from '../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { HEALTH_ROWS, healthScripts } from './support/argocd-health.ts'
 import { buildGoModule, goVersion } from './support/build-programs.ts'
@@ -41,6 +41,14 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
     t.same(await helm(values), sorted([...ALL_CRDS, ...memberObjects(values), ...brokerObjects(values)]))
     const neither = { member: { enabled: false } }
     t.same(await helm(neither), sorted(ALL_CRDS), 'nothing but the CRDs')
+  })
+
+  await t.test('a broker behind each type of Service', async (t) => {
+    for (const type of ['LoadBalancer', 'NodePort', 'ClusterIP']) {
+      const { broker } = DEFAULT_VALUES
+      const values = { ...DEFAULT_VALUES, broker: { ...broker, enabled: true, service: { ...broker.service, type } } }
+      t.same(await helm(values), sorted([...ALL_CRDS, ...memberObjects(values), ...brokerObjects(values)]), type)
+    }
   })
 
   await t.test("Argo CD's health scripts", async (t) => {
@@ -106,7 +114,12 @@ function otherValues(): InstallValues {
       createNamespace: false,
       advertise: ['one.example.org:7443', '[2001:db8::1]:443'],
       clusterset: 'prod',
-      service: { type: 'NodePort', annotations: { 'example.org/lb': 'a: b' }, loadBalancerClass: 'x' },
+      service: {
+        type: 'NodePort',
+        annotations: { 'example.org/lb': 'a: b' },
+        loadBalancerClass: 'x',
+        externalTrafficPolicy: 'Local',
+      },
       storage: { size: '5Gi', storageClassName: 'fast' },
       ...pods,
     },
