@@ -1,4 +1,7 @@
-/** The README's commands for Kubernetes clusters. Only the image is named beside them: there is no registry here. */
+/**
+ * The README's commands for Kubernetes clusters. Beside them stand the image and a NodePort: there is no registry here, and
+ * no load balancer.
+ */
 import { SEALANE_IMAGE } from '../../test/kube/support/two-clusters.ts'
 
 const IMAGE = `--image ${SEALANE_IMAGE}`
