@@ -65,7 +65,12 @@ interface SliceObject extends KubeObject {
 }
 
 /** Waits until a Service has that many endpoints, all of them ready: they are written some time after the pods are. */
-async function readyEndpoints({ name, api }: Site, namespace: string, service: string, count: number): Promise<void> {
+export async function readyEndpoints(
+  { name, api }: Site,
+  namespace: string,
+  service: string,
+  count: number,
+): Promise<void> {
   const selector = encodeURIComponent(`kubernetes.io/service-name=${service}`)
   const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices?labelSelector=${selector}`
   await eventually(

@@ -147,7 +147,7 @@ async function startCluster({
     scheduler: true,
   })
   stops.push(() => plane.stop())
-  const clusterDns = row.serviceCIDR.replace(/\.0\/\d+(,.*)?$/, '.10')
+  const clusterDns = clusterDnsOf(row)
   const nodes: KubeNode[] = []
   for (const place of places) {
     const node = await startNode({
@@ -158,7 +158,7 @@ async function startCluster({
       directory,
       images,
       clusterDns: [clusterDns],
-      sharedHostPaths: ['/proc/sys/net', '/sys/devices/virtual/net', '/dev/net/tun'],
+      sharedHostPaths: NODE_HOST_PATHS,
       maxGraceSeconds,
     })
     stops.push(() => node.stop())
@@ -176,6 +176,14 @@ async function startCluster({
   for (const object of coreDnsObjects(clusterDns)) await plane.api.apply(object.path, { ...object.body })
   for (const name of VOLUMES) await plane.api.apply(`/api/v1/persistentvolumes/${name}`, volume(name))
   return { row, plane, nodes }
+}
+
+/** What the programs of a node's kernel parts need of this machine. */
+export const NODE_HOST_PATHS: readonly string[] = ['/proc/sys/net', '/sys/devices/virtual/net', '/dev/net/tun']
+
+/** The address of cluster DNS. */
+export function clusterDnsOf({ serviceCIDR }: ClusterRow): string {
+  return serviceCIDR.replace(/\.0\/\d+(,.*)?$/, '.10')
 }
 
 /** Makes the namespace of a node. An IPv6 address only where the cluster has that family, as a real node would. */
@@ -217,7 +225,8 @@ function volume(name: string): Readonly<Record<string, unknown>> {
 /** Where the image of the Containerfile has it, so that the checkout may lie anywhere. */
 const IMAGE_ROOT = '/opt/sealane'
 
-async function testImages(): Promise<Readonly<Record<string, Image>>> {
+/** What every node can run: this checkout, and CoreDNS. */
+export async function testImages(): Promise<Readonly<Record<string, Image>>> {
   const coreDns = await coreDnsProgram()
   return {
     [SEALANE_IMAGE]: {
