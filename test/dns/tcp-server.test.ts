@@ -14,7 +14,7 @@ interface HeldUpstream {
   readonly address: string
   /** Questions that came, each answered by release(). */
   readonly seen: Buffer[]
-  release(): void
+  readonly release: () => void
 }
 
 /** An upstream that holds its answers back. */
