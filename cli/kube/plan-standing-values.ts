@@ -3,7 +3,7 @@
  * chart, kustomize, or a hand. So a second join asks for nothing else than what was asked of it. Pure.
  */
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import { type PartName, SITE_CONFIG, SITE_KEY, objectName } from '../../install/names.ts'
+import { type PartName, SITE_CONFIG, SITE_KEY, objectName, partLabels } from '../../install/names.ts'
 import { planMember } from '../../install/plan-member.ts'
 import { digest } from '../../install/template-value.ts'
 import type { InstallValues, PodValues } from '../../install/values.ts'
@@ -32,8 +32,15 @@ export interface StandingValues {
 
 /** Every object that an installation may have, with these values: what to look at. */
 export function standingRefs(values: InstallValues): readonly ManifestObject[] {
-  const all = { ...values.member, createNamespace: true, site: '-', admissionPolicies: true, criticalPodsQuota: true }
-  return planMember({ ...values, member: all }).flatMap((part) => part.objects)
+  const member = { ...values.member, createNamespace: true, site: '-', admissionPolicies: true, criticalPodsQuota: true }
+  const { podMonitors } = values.metrics
+  return planMember({
+    ...values,
+    member,
+    gateway: { ...values.gateway, statusListen: 'node' },
+    routeagent: { ...values.routeagent, statusListen: 'node' },
+    metrics: { podMonitors: { ...podMonitors, enabled: true } },
+  }).flatMap((part) => part.objects)
 }
 
 /** `defaults` hold what was asked where something was, and what a first join would install for all the rest. */
@@ -68,7 +75,7 @@ export function planStandingMember(
 ): readonly ManifestObject[] {
   const withSite = (values: InstallValues): InstallValues => ({ ...values, member: { ...common.member, site } })
   const files = planMember(withSite(common)).flatMap(({ name, objects }) =>
-    name === 'shared' || name === 'policies' || name === 'broker'
+    name === 'shared' || name === 'policies' || name === 'broker' || name === 'monitors'
       ? objects
       : (planMember(withSite(parts[name])).find((part) => part.name === name)?.objects ?? []),
   )
@@ -94,7 +101,21 @@ function readShared(defaults: InstallValues, live: StandingObjects): InstallValu
     admissionPolicies: kinds.has(POLICY),
     criticalPodsQuota: kinds.has('ResourceQuota'),
   }
-  return { ...defaults, member }
+  return { ...defaults, member, metrics: { podMonitors: readMonitors(defaults, live) } }
+}
+
+/** As the monitor of the agent, which every installation with monitors has, was told. */
+function readMonitors({ metrics: { podMonitors }, member }: InstallValues, live: StandingObjects) {
+  const monitor = live.get(titleOf({ kind: 'PodMonitor', namespace: member.namespace, name: objectName('agent') }))
+  if (monitor === undefined) return podMonitors
+  const [endpoint] = listAt(monitor, 'spec', 'podMetricsEndpoints')
+  const ours = partLabels('agent')
+  const labels = Object.entries(monitor.metadata.labels ?? {}).filter(([key]) => !Object.hasOwn(ours, key))
+  return {
+    enabled: true,
+    interval: textAt(endpoint, 'interval') ?? podMonitors.interval,
+    labels: Object.fromEntries(labels),
+  }
 }
 
 /** Policies that are there while what puts them in force is not. */
@@ -115,13 +136,20 @@ interface StandingPart {
 function readPart(values: InstallValues, asked: ImageOptions, { part, object, live }: StandingPart): InstallValues {
   const read = readPod(values, asked, part, object)
   const own = { ...read[part], ...readPlacement(part, object) }
+  const statusListen = listensOnNode(part, object) ? 'node' : 'loopback'
   const count = at(object, 'spec', 'replicas')
   const replicas = typeof count === 'number' ? { replicas: count } : {}
   if (part === 'agent') return { ...read, agent: { ...read.agent, ...own, ...replicas } }
   if (part === 'dns') return { ...read, dns: { ...read.dns, ...own, ...replicas, clusterIP: chosenIp(values, live) } }
-  if (part === 'routeagent') return { ...read, routeagent: { ...read.routeagent, ...own } }
+  if (part === 'routeagent') return { ...read, routeagent: { ...read.routeagent, ...own, statusListen } }
   const userSpaceWireguard = listAt(podOf(object), 'volumes').some((volume) => textAt(volume, 'name') === 'tun')
-  return { ...read, gateway: { ...read.gateway, ...own, userSpaceWireguard } }
+  return { ...read, gateway: { ...read.gateway, ...own, userSpaceWireguard, statusListen } }
+}
+
+/** Its status page is on an address of the node beside the loopback. */
+function listensOnNode(part: MemberPart, object: ManifestObject): boolean {
+  const places = listAt(containerOf(part, object), 'args').filter((_, i, args) => args[i - 1] === '--status-listen')
+  return places.some((place) => typeof place === 'string' && place.includes('$(NODE_IP)'))
 }
 
 /** What all parts are told alike. */

@@ -81,11 +81,14 @@ function keptService(
   service: InstallValues['broker']['service'],
   found: ManifestObject | undefined,
 ): InstallValues['broker']['service'] {
-  const { type = service.type, loadBalancerClass = service.loadBalancerClass } = (found?.['spec'] ?? {}) as {
+  const spec = (found?.['spec'] ?? {}) as {
     readonly type?: string
     readonly loadBalancerClass?: string
+    readonly externalTrafficPolicy?: string
   }
-  return { ...service, type, loadBalancerClass }
+  const { type = service.type, loadBalancerClass = service.loadBalancerClass } = spec
+  const { externalTrafficPolicy = service.externalTrafficPolicy } = spec
+  return { ...service, type, loadBalancerClass, externalTrafficPolicy }
 }
 
 function keptStorage(

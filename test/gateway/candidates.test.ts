@@ -242,10 +242,21 @@ t.test('who calls first: who cannot be called; else the order of ids, alike at b
   t.equal(first('observed 203.0.113.9', { ...later, ...hidden }), false, 'both are')
 })
 
+const STATUS = {
+  node: 'gw',
+  version: '1',
+  driver: 'kernel',
+  nowMs: NOW,
+  monotonicMs: 0,
+  heardMs: () => undefined,
+  conditions: [],
+  failure: undefined,
+} as const
+
 t.test('what the status says of ends that cannot call each other', async (t) => {
   const said = (told: readonly string[], facts: Partial<GatewayWorld> = {}): string => {
     const { lanes } = planLanes(facing({ told }, facts))
-    const init = { node: 'gw', version: '1', driver: 'kernel', nowMs: NOW, devices: new Map(), failure: undefined }
+    const init = { ...STATUS, devices: new Map() }
     const none = { health: new Map(), routed: new Set<string>() }
     return planStatus({ ...init, ...none, lanes }).status?.connections[0]?.message ?? ''
   }
@@ -275,8 +286,7 @@ t.test('a far end at the address that the broker saw is behind NAT, also with th
       listenPort: 4500,
       peers: [{ ...peer, endpoint: address }],
     }
-    const init = { node: 'gw', version: '1', driver: 'kernel', nowMs: NOW, failure: undefined, health: new Map() }
-    const status = planStatus({ ...init, lanes, devices: new Map([[0, device]]), routed: new Set() }).status
+    const status = planStatus({ ...STATUS, health: new Map(), lanes, devices: new Map([[0, device]]), routed: new Set() }).status
     return status?.connections[0]?.usingNat
   }
   t.equal(nat('203.0.113.9:4500'), true)

@@ -24,7 +24,7 @@ const OWN: InstallValues = {
     ...DEFAULT_VALUES.broker,
     advertise: ['a.example.org:1', 'b.example.org:2'],
     clusterset: 'prod',
-    service: { type: 'NodePort', annotations: {}, loadBalancerClass: 'mine' },
+    service: { type: 'NodePort', annotations: {}, loadBalancerClass: 'mine', externalTrafficPolicy: 'Local' },
     storage: { size: '5Gi', storageClassName: 'fast' },
     resources: { requests: { cpu: '1' } },
     nodeSelector: { disk: 'ssd' },
