@@ -338,3 +338,24 @@ t.test('values change what they say they change', async (t) => {
   const broker = planBroker({ ...DEFAULT_VALUES, broker: { ...DEFAULT_VALUES.broker, advertise: ['a:1', 'b:2'] } })
   t.match(JSON.stringify(broker), '"--advertise","a:1","--advertise","b:2"')
 })
+
+t.test("the broker's Service and its process agree on whose addresses arrive", async (t) => {
+  const rows: readonly [type: string, said: string, policy: string | undefined, flag: string][] = [
+    ['LoadBalancer', '', 'Local', 'Local'],
+    ['LoadBalancer', 'Cluster', 'Cluster', 'Cluster'],
+    ['NodePort', '', 'Cluster', 'Cluster'],
+    ['NodePort', 'Local', 'Local', 'Local'],
+    ['ClusterIP', '', undefined, 'Cluster'],
+  ]
+  for (const [type, externalTrafficPolicy, policy, flag] of rows) {
+    const { broker } = DEFAULT_VALUES
+    const service = { ...broker.service, type, externalTrafficPolicy }
+    const planned = planBroker({ ...DEFAULT_VALUES, broker: { ...broker, service } }).flatMap((part) => part.objects)
+    const spec = (kind: string): Record<string, unknown> =>
+      planned.find((object) => object.kind === kind)?.['spec'] as Record<string, unknown>
+    t.equal(spec('Service')['externalTrafficPolicy'], policy, `${type}, ${externalTrafficPolicy}`)
+    const { template } = spec('StatefulSet') as unknown as { template: { spec: PodSpec } }
+    const { args } = template.spec.containers[0]
+    t.equal(args[args.indexOf('--external-traffic-policy') + 1], flag, `${type}, ${externalTrafficPolicy}: flag`)
+  }
+})
