@@ -3,7 +3,7 @@
  * where no flag says one; without it, that of package.json. It is made beside dist/ and takes its place as a whole, so that
  * nothing of an earlier build stays, and what runs meanwhile never sees half of one.
  */
-import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdirSync, renameSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { compileProduct } from './compile-product.ts'
 
@@ -13,25 +13,14 @@ const [fresh, old, dist] = [join(work, 'fresh'), join(work, 'old'), join(root, '
 
 rmSync(work, { recursive: true, force: true })
 mkdirSync(work, { recursive: true })
-const image = process.env['SEALANE_IMAGE'] ?? ''
-if (image !== '' && !/^[a-z0-9][a-z0-9._/-]*(:[0-9]+\/[a-z0-9._/-]+)?(:[\w][\w.-]{0,127})?$/.test(image)) {
-  throw new Error(`SEALANE_IMAGE ${JSON.stringify(image)}: expected REGISTRY/NAME or REGISTRY/NAME:TAG`)
-}
 if (compileProduct(fresh)) takePlace()
 else process.exitCode = 1
 
 function takePlace(): void {
-  if (image !== '') nameImage(join(fresh, 'package.json'))
   // bin/sealane compares its time with that of the sources.
   writeFileSync(join(fresh, 'built'), '')
   mkdirSync(dist, { recursive: true })
   renameSync(dist, old)
   renameSync(fresh, dist)
   rmSync(work, { recursive: true, force: true })
-}
-
-/** The copy in dist/ is what the built program reads. */
-function nameImage(file: string): void {
-  const project = JSON.parse(readFileSync(file, 'utf8')) as { config: object }
-  writeFileSync(file, `${JSON.stringify({ ...project, config: { ...project.config, image } }, undefined, 2)}\n`)
 }

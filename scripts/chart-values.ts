@@ -4,7 +4,8 @@ import { DEFAULT_VALUES, STATUS_PLACES } from '../install/values.ts'
 /** What each value is for. A value without a note fails the test of the manifests. */
 export const NOTES: Readonly<Record<string, string>> = {
   image: 'One image has all parts.',
-  'image.repository': 'Where your cluster finds it. No image is published: see the Containerfile.',
+  'image.repository':
+    'Where your cluster finds it. No image is published: npm run image makes it, npm run image -- push takes it there.',
   'image.tag': 'Version.',
   'image.pullPolicy': 'Always, IfNotPresent or Never.',
   imagePullSecrets: 'Secrets for a private registry: [{ name: … }].',

@@ -6,18 +6,19 @@
  *   npm run image -- save FILE [--arch arm64]       an archive for nodes without a registry (ctr images import)
  *   npm run image -- push REGISTRY/sealane:TAG      with the credentials of `buildah login` or REGISTRY_AUTH_FILE
  *
- * The name is that of package.json, or SEALANE_IMAGE. What is said goes to stderr, the name of the image to stdout.
+ * The name is that of package.json, or SEALANE_IMAGE. It works in node_modules/.cache, or in SEALANE_IMAGE_FOLDER. What is said goes to stderr, the name of the image to stdout.
  */
 import { cpSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { parseArgs } from 'node:util'
 import { formatImageName, parseImageName } from '../install/image-name.ts'
+import { imageOfBuild } from './compile-product.ts'
 import { fetchPackages, unpackPackages } from './image-packages.ts'
 import { NPM_CPUS, addProduct } from './image-product.ts'
 import { requireImageTools, run } from './image-tools.ts'
 
 const checkout = join(import.meta.dirname, '..')
-const work = join(checkout, 'node_modules', '.cache', 'sealane-image')
+const work = resolve(process.env['SEALANE_IMAGE_FOLDER'] ?? join(checkout, 'node_modules', '.cache', 'sealane-image'))
 const say = (text: string): void => void process.stderr.write(`${text}\n`)
 
 interface Built {
@@ -36,8 +37,7 @@ function imageName(): string {
     version: string
     config: { image: string }
   }
-  const given = process.env['SEALANE_IMAGE'] ?? ''
-  return formatImageName(parseImageName(given === '' ? config.image : given, version))
+  return formatImageName(parseImageName(imageOfBuild() ?? config.image, version))
 }
 
 function build(architectures: readonly string[]): void {

@@ -56,7 +56,7 @@ export const SYSTEM_PACKAGES: Readonly<Record<Purpose, readonly SystemPackage[]>
   proto: [PROTOC],
   test: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, PROTOC],
   kernel: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...VIRTUAL_MACHINE],
-  kube: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...CLUSTER],
+  kube: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...CLUSTER, ...IMAGE],
   image: IMAGE,
   bench: [...NODE_PACKAGES, ...CLIENTS, { name: 'knot', command: 'knotd' }, { name: 'dnsperf', command: 'dnsperf' }],
 }

@@ -14,12 +14,13 @@ export interface BrokerWishes extends ImageOptions {
 /** Where members find the broker, as the Service says it. */
 export const AUTO_ADVERTISE = 'auto'
 
-/** An empty `broker.advertise` is to be found out: that of another type of Service does not count any more. */
+/** An empty `broker.advertise` is to be found out: that of another type of Service, and its policy, do not count any more. */
 export function withWishes(values: InstallValues, wishes: BrokerWishes): InstallValues {
   const { broker } = values
   const type = wishes.serviceType ?? broker.service.type
   const kept = type === broker.service.type ? broker.advertise : []
   const advertise = wishes.advertise ?? kept
+  const policy = broker.service.externalTrafficPolicy
   return withImage(
     {
       ...values,
@@ -27,7 +28,7 @@ export function withWishes(values: InstallValues, wishes: BrokerWishes): Install
         ...broker,
         advertise: advertise.filter((one) => one !== AUTO_ADVERTISE),
         clusterset: wishes.clusterset ?? broker.clusterset,
-        service: { ...broker.service, type },
+        service: { ...broker.service, type, externalTrafficPolicy: type === broker.service.type ? policy : '' },
         storage: { ...broker.storage, storageClassName: wishes.storageClass ?? broker.storage.storageClassName },
       },
     },
