@@ -145,7 +145,7 @@ function readPod(values: InstallValues, asked: ImageOptions, part: MemberPart, o
 function readPlacement(part: MemberPart, object: ManifestObject): PodValues {
   const pod = podOf(object)
   return {
-    resources: (at(containerOf(part, object), 'resources') ?? {}),
+    resources: at(containerOf(part, object), 'resources') ?? {},
     nodeSelector: (at(pod, 'nodeSelector') ?? {}) as PodValues['nodeSelector'],
     tolerations: listAt(pod, 'tolerations') as PodValues['tolerations'],
   }
