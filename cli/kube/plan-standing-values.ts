@@ -67,12 +67,12 @@ export function planStandingMember(
   live: StandingObjects,
 ): readonly ManifestObject[] {
   const withSite = (values: InstallValues): InstallValues => ({ ...values, member: { ...common.member, site } })
-  const files = planMember(withSite(common)).flatMap(({ name, objects }) =>
-    name === 'shared' || name === 'policies' || name === 'broker'
-      ? objects
-      : (planMember(withSite(parts[name])).find((part) => part.name === name)?.objects ?? []),
-  )
-  return files
+  const objects = planMember(withSite(common)).flatMap((part) => {
+    const own = MEMBER_PARTS.find((name) => name === part.name)
+    if (own === undefined) return part.objects
+    return planMember(withSite(parts[own])).find(({ name }) => name === own)?.objects ?? []
+  })
+  return objects
     .filter(({ kind, metadata }) => kind !== BINDING || !leftOut.includes(metadata.name))
     .map(withoutEmpty)
     .map((object) => keepMarks(object, live.get(titleOf(refOf(object))), { live, site, common }))
