@@ -91,12 +91,16 @@ export async function rejoinWhenEnded(
 ): Promise<void> {
   const { clock, logger } = deps
   const kept: KeptIdentity = { latest: undefined }
+  let told: string | undefined
+  const onFailure = (error: unknown): number => {
+    if (error instanceof JoinedAnewError) throw error
+    const reason = String(error)
+    if (!signal.aborted && reason !== told) logger.warn('the identity is not as it should be, yet', { reason })
+    told = reason
+    return AWAY_MS
+  }
   while (!signal.aborted) {
-    const waitMs = await rejoin(deps, init, kept, signal).catch((error: unknown) => {
-      if (error instanceof JoinedAnewError) throw error
-      if (!signal.aborted) logger.warn('the identity is not as it should be, and not mended', { reason: String(error) })
-      return AWAY_MS
-    })
+    const waitMs = await rejoin(deps, init, kept, signal).catch(onFailure)
     if (waitMs === undefined) return
     await clock.sleep(waitMs, signal).catch(() => undefined)
   }

@@ -1,6 +1,6 @@
 /** Where something stands already, or nothing is to be done at all: what would be changed is shown, and asked about. */
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import { refOf, titleOf } from '../../cluster/kube/object-ref.ts'
+import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import type { Discovery } from '../discovery/discover.ts'
@@ -27,18 +27,18 @@ export interface AgreeInit {
   readonly say: (text: string) => void
 }
 
-/** Gives which objects are to be applied: all where nothing stands yet. Throws UserError where a person says no. */
+/** Gives what is to be applied: all where nothing stands yet. Throws UserError where a person says no. */
 export async function agreeOnChanges(
   admin: ClusterAdmin,
   planned: PlannedJoin,
   init: AgreeInit,
-): Promise<(object: ManifestObject) => boolean> {
+): Promise<(ref: ObjectRef) => boolean> {
   const { say, dryRun, confirm } = init
   if (!dryRun && planned.live.size === 0) return () => true
   const changes = await plannedChanges(admin, planned, init)
   const changed = new Set(changes.map(({ ref }) => titleOf(ref)))
-  const isChanged = (object: ManifestObject): boolean => changed.has(titleOf(refOf(object)))
-  const same = planned.plan.objects.filter((object) => !isChanged(object)).length
+  const isChanged = (ref: ObjectRef): boolean => changed.has(titleOf(ref))
+  const same = planned.plan.objects.filter((object) => !isChanged(refOf(object))).length
   if (changes.length === 0) say('nothing differs from what is installed\n')
   else say(`changes (${same} objects stay as they are):\n${changes.map(describePlanned).join('')}`)
   const isAsked = !dryRun && changes.length > 0 && confirm !== undefined

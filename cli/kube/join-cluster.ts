@@ -5,7 +5,7 @@
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { objectName } from '../../install/names.ts'
 import type { InstallValues } from '../../install/values.ts'
-import { titleOf } from '../../cluster/kube/object-ref.ts'
+import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -129,7 +129,10 @@ export async function joinCluster(
   await applyCrds(context)
   await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
   await install(plan, context, { ...init, secret, known, only })
-  await applyObjects(adviceObjects(given).filter(only), context)
+  await applyObjects(
+    adviceObjects(given).filter((object) => only(refOf(object))),
+    context,
+  )
   await watchStart(plan, admin, { ...init, secret })
   // Now: while pods start, the cluster's DNS reads its settings.
   const dns = await wireClusterDns(admin, discovery, init)
@@ -199,14 +202,17 @@ interface InstallInit extends JoinClusterInit {
   readonly secret: SecretAccess
   readonly known: MemberIdentity | undefined
   /** False for what stays as it is: applying it would make us an owner of what others wrote. */
-  readonly only: (object: ManifestObject) => boolean
+  readonly only: (ref: ObjectRef) => boolean
 }
 
 async function install(plan: JoinPlan, context: ApplyContext, init: InstallInit): Promise<void> {
   const isFirst = ({ kind }: ManifestObject): boolean => kind === 'Namespace'
-  const objects = plan.objects.filter(init.only)
+  const objects = plan.objects.filter((object) => init.only(refOf(object)))
   await applyObjects(objects.filter(isFirst), context)
-  await applyNodes(plan.nodes, context)
+  await applyNodes(
+    plan.nodes.filter(({ node }) => init.only({ apiVersion: 'v1', kind: 'Node', name: node })),
+    context,
+  )
   if (init.token !== undefined) await bringToken(init.secret, init, init.token)
   await applyObjects(
     objects.filter((object) => !isFirst(object)),

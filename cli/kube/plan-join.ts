@@ -127,7 +127,7 @@ export function standingSite(values: InstallValues, live: StandingObjects): Stan
   if (text === undefined || name === undefined || podCIDRs.length === 0 || at(document, 'kind') !== 'Site') {
     return undefined
   }
-  const labels = Object.entries((at(document, 'spec', 'labels') ?? {})).filter(
+  const labels = Object.entries(at(document, 'spec', 'labels') ?? {}).filter(
     (pair): pair is [string, string] => typeof pair[1] === 'string',
   )
   const serviceCIDRs = textsAt(document, 'spec', 'serviceCIDRs')

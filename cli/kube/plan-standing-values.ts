@@ -74,12 +74,14 @@ export function planStandingMember(
   live: StandingObjects,
 ): readonly ManifestObject[] {
   const withSite = (values: InstallValues): InstallValues => ({ ...values, member: { ...common.member, site } })
-  const files = planMember(withSite(common)).flatMap(({ name, objects }) =>
-    name === 'shared' || name === 'policies' || name === 'broker' || name === 'monitors'
-      ? objects
-      : (planMember(withSite(parts[name])).find((part) => part.name === name)?.objects ?? []),
-  )
-  return files
+  // What belongs to no part may depend on what the parts were told.
+  const all = { ...common, gateway: parts.gateway.gateway, routeagent: parts.routeagent.routeagent }
+  const objects = planMember(withSite(all)).flatMap((part) => {
+    const own = MEMBER_PARTS.find((name) => name === part.name)
+    if (own === undefined) return part.objects
+    return planMember(withSite(parts[own])).find(({ name }) => name === own)?.objects ?? []
+  })
+  return objects
     .filter(({ kind, metadata }) => kind !== BINDING || !leftOut.includes(metadata.name))
     .map(withoutEmpty)
     .map((object) => keepMarks(object, live.get(titleOf(refOf(object))), { live, site, common }))
@@ -173,7 +175,7 @@ function readPod(values: InstallValues, asked: ImageOptions, part: MemberPart, o
 function readPlacement(part: MemberPart, object: ManifestObject): PodValues {
   const pod = podOf(object)
   return {
-    resources: (at(containerOf(part, object), 'resources') ?? {}),
+    resources: at(containerOf(part, object), 'resources') ?? {},
     nodeSelector: (at(pod, 'nodeSelector') ?? {}) as PodValues['nodeSelector'],
     tolerations: listAt(pod, 'tolerations') as PodValues['tolerations'],
   }

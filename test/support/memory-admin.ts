@@ -61,7 +61,7 @@ export class MemoryAdmin implements ClusterAdmin {
   /** What is not said stays, as with server-side apply; lists are replaced. */
   preview(object: ManifestObject): Promise<Preview> {
     const before = this.#objects.get(keyOf(refOf(object)))
-    const after = before === undefined ? object : (merged(before, object) as ManifestObject)
+    const after = before === undefined ? object : (merged(before, JSON.parse(JSON.stringify(object))) as ManifestObject)
     return Promise.resolve({ before, after })
   }
 

@@ -53,7 +53,11 @@ const secret = (data: Readonly<Record<string, string>>): ManifestObject => ({
   data,
 })
 
-async function join(objects: readonly ManifestObject[], change: (admin: InstallingAdmin) => void = () => undefined) {
+async function join(
+  objects: readonly ManifestObject[],
+  change: (admin: InstallingAdmin) => void = () => undefined,
+  more: Partial<JoinClusterInit> = {},
+) {
   const given = objects.some(({ kind }) => kind === 'Membership') ? [] : [MEMBERSHIP]
   const admin = new InstallingAdmin([...given, ...objects])
   const clock = new FakeClock()
@@ -84,13 +88,14 @@ async function join(objects: readonly ManifestObject[], change: (admin: Installi
     clock,
     signal: new AbortController().signal,
     say: (text) => void (said += text),
+    ...more,
   }
   const done = joinCluster({ admin, dynamic: admin.dynamic }, init)
   const outcome = await done.catch((error: unknown) => error as Error)
   const told = said
     .split('\n')
     .filter((line) => /^(joined|already joined|all parts|lanes|cluster DNS hands|not waited)/.test(line))
-  return { admin, done, told, outcome }
+  return { admin, done, told, outcome, said }
 }
 
 t.test('the first member, and one that reaches all others', async (t) => {
@@ -244,4 +249,77 @@ t.test('a cluster that is leaving is not installed again, whether or not the bro
 t.test('a cluster that its agent has not looked around in yet is not said to be the first', async (t) => {
   const error = await failure((await join([node('n1', 'True'), gateway()])).done)
   t.equal(error.message, 'waited 0ms for lanes: what the broker knows of the clusterset')
+})
+
+/** What stands after a first join, to be looked at by a second one. */
+async function standing(): Promise<readonly ManifestObject[]> {
+  const { admin } = await join([node('n1', 'True'), cluster('paris'), gateway()])
+  const kinds = [
+    ['v1', ['Namespace', 'Node', 'ConfigMap', 'Service', 'ServiceAccount', 'Secret', 'ResourceQuota']],
+    ['apps/v1', ['Deployment', 'DaemonSet']],
+    ['policy/v1', ['PodDisruptionBudget']],
+    ['rbac.authorization.k8s.io/v1', ['ClusterRole', 'ClusterRoleBinding', 'Role', 'RoleBinding']],
+    ['admissionregistration.k8s.io/v1', ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']],
+    ['apiextensions.k8s.io/v1', ['CustomResourceDefinition']],
+    [OURS, ['Membership', 'Cluster', 'Gateway']],
+  ] as const
+  const found = await Promise.all(
+    kinds.flatMap(([apiVersion, names]) => names.map((kind) => admin.list(apiVersion, kind, {}))),
+  )
+  return found.flat()
+}
+
+const written = ({ done }: InstallingAdmin): readonly string[] => done.filter((line) => !line.endsWith('(dry)'))
+const AGAIN = { token: undefined, force: true }
+
+t.test('a second join without a token has nothing to do, and says so', async (t) => {
+  const { admin, said, outcome } = await join(await standing(), () => undefined, AGAIN)
+  t.match(outcome, { others: { alone: true } })
+  t.match(said, /^paris is a member already: repairs what is missing or differs; image localhost\/sealane:\S+$/m)
+  t.match(said, /^nothing differs from what is installed$/m)
+  t.strictSame(written(admin), [], 'nothing is written, so nobody owns more than before')
+})
+
+t.test('a change is shown, asked about, and made alone', async (t) => {
+  const asked = { ...AGAIN, asked: { image: 'localhost/sealane:x' } }
+  const values = { ...DEFAULT_VALUES, image: { ...DEFAULT_VALUES.image, tag: 'x' } }
+  const questions: string[] = []
+  const answering = (answer: boolean) => (question: string) => (questions.push(question), Promise.resolve(answer))
+  const no = await join(await standing(), () => undefined, { ...asked, values, confirm: answering(false) })
+  t.match(no.outcome, { message: 'nothing was changed' })
+  t.match(no.said, /^paris is a member already: goes from image localhost\/sealane:\S+ to localhost\/sealane:x$/m)
+  t.match(no.said, /^ {2}~ DaemonSet sealane-system\/sealane-gateway\n {6}spec\.template\.spec\.containers.*sealane:x/m)
+  t.strictSame([written(no.admin), questions], [[], ['make these changes']])
+  const yes = await join(await standing(), () => undefined, { ...asked, values, confirm: answering(true) })
+  const workloads = ['Deployment sealane-system/sealane-agent', 'DaemonSet sealane-system/sealane-gateway']
+  const rest = ['DaemonSet sealane-system/sealane-routeagent', 'Deployment sealane-system/sealane-dns']
+  t.strictSame(
+    written(yes.admin),
+    [...workloads, ...rest].map((title) => `apply ${title}`),
+  )
+  const dry = await join(await standing(), () => undefined, { ...asked, values, dryRun: true })
+  t.strictSame(written(dry.admin), [], 'a dry run shows and asks nothing')
+  t.match(dry.said, /^ {2}~ DaemonSet sealane-system\/sealane-gateway$/m)
+  t.equal(questions.length, 2)
+})
+
+t.test('what is missing is made anew, and a token in the place of a refused identity', async (t) => {
+  const all = await standing()
+  const left = all.filter(({ kind, metadata }) => kind !== 'ClusterRole' || metadata.name !== 'sealane-dns')
+  const mended = await join(left, () => undefined, AGAIN)
+  t.match(mended.said, /^ {2}\+ ClusterRole sealane-dns$/m)
+  t.strictSame(written(mended.admin), ['apply ClusterRole sealane-dns'])
+  const refused = all.map((object) =>
+    object.kind === 'Secret'
+      ? { ...object, metadata: { ...object.metadata, annotations: { 'sealane.io/join-problem': 'evicted at noon' } } }
+      : object,
+  )
+  const needs = await join(refused, () => undefined, AGAIN)
+  t.match(needs.outcome, {
+    message: /the broker refuses it: evicted at noon: a new token is needed, made for this id$/,
+  })
+  t.strictSame(written(needs.admin), [])
+  const again = await join(refused)
+  t.match(again.said, /^joined before as paris; the broker refuses it: evicted at noon$/m)
+  t.ok(written(again.admin).includes('merge Secret sealane-system/sealane-identity'))
 })

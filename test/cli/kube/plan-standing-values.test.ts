@@ -67,6 +67,13 @@ const plain = (value: unknown): unknown =>
 
 t.test('every value that can be said is read back', (t) => {
   const values = otherValues()
+  for (const part of [...MEMBER_PARTS, 'member'] as const) {
+    const standard = DEFAULT_VALUES[part] as unknown as Record<string, unknown>
+    for (const [name, value] of Object.entries(values[part])) {
+      const isFixed = part === 'member' && (name === 'enabled' || name === 'namespace')
+      if (!isFixed) t.notSame(value, standard[name], `${part}.${name}: this test says another value than the default`)
+    }
+  }
   const home = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'sealane-system', labels: { team: 'net' } } }
   const live = liveOf(planned(values), home)
   const read = readStandingValues(DEFAULT_VALUES, {}, live)
