@@ -145,10 +145,11 @@ export class ContactLoop {
   }
 
   #connected(): ReadonlySet<string> {
-    const { cluster, clock } = this.#deps
+    const { cluster, gateways, clock } = this.#deps
     const now = clock.monotonic()
     const up = new Set<string>()
     for (const { metadata, status } of cluster.cache('Gateway').list()) {
+      if (gateways.standing(metadata.name) !== 'fresh') continue
       if (now - (this.#changedAt.get(metadata.name) ?? -Infinity) > FRESH_MS) continue
       for (const one of status?.connections ?? []) if (one.state === 'up') up.add(one.cluster)
     }

@@ -110,7 +110,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
       try {
         await this.#look(signal)
       } catch (error) {
-        if (!signal.aborted) logger.error('cannot judge gateways; trying again', { error: String(error) })
+        logger.error('cannot judge gateways; trying again', { error: String(error) })
       }
       await clock.sleep(LOOK_MS, signal).catch(() => undefined)
     }

@@ -1,16 +1,9 @@
 /** What every ClusterApi driver must do. Run against a factory; each test gets a fresh, empty cluster. */
 import type { Test } from 'tap'
 import type { ClusterApi, ObjectChange, ObjectEvent } from '../../cluster/cluster-api.ts'
-import type {
-  Condition,
-  Gateway,
-  Kind,
-  KubeObject,
-  Service,
-  ServiceExport,
-  ServiceImport,
-} from '../../model/objects.ts'
+import type { Gateway, Kind, KubeObject, Service, ServiceExport, ServiceImport } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
+import { conditionTests } from './cluster-conditions.ts'
 
 /** A cluster and the user's hand on it. */
 export interface ClusterUnderTest {
@@ -74,6 +67,7 @@ export function clusterApiCompliance(t: Test, factory: ClusterFactory): void {
   cacheTests(t, factory)
   applyTests(t, factory)
   statusTests(t, factory)
+  conditionTests(t, factory)
   removeTests(t, factory)
   userTests(t, factory)
   eventTests(t, factory)
@@ -261,58 +255,6 @@ function statusTests(t: Test, factory: ClusterFactory): void {
     await api.applyStatus(gateway('gw', '2'))
     await api.apply({ ...gateway('gw'), metadata: { name: 'gw', labels: { x: 'y' } } })
     t.match(cache.get('gw'), { metadata: { labels: { x: 'y' }, generation: 1 }, status: { version: '2' } })
-  })
-
-  t.test('setCondition sets one condition beside what another part says, which has the last word', async (t) => {
-    const { api, other } = await factory(t)
-    const found = (status: 'True' | 'False' | 'Unknown', type = 'Ready') =>
-      ({ type, status, reason: 'Why', message: '', lastTransitionTime: '2026-01-01T00:00:00Z' }) as const
-    const told = (version: string, ...conditions: Condition[]): Gateway => {
-      const { status, ...rest } = gateway('gw', version)
-      if (status === undefined) throw new Error('no status')
-      return { ...rest, status: { ...status, conditions } }
-    }
-    const name = { kind: 'Gateway', name: 'gw' } as const
-    await t.rejects(other.setCondition(name, found('Unknown')), {
-      code: 'NotFound',
-      message: 'Gateway gw does not exist',
-    })
-    await api.apply(gateway('gw'))
-    await api.applyStatus(told('1', found('True', 'Other'), found('True')))
-    await other.cache('Gateway').whenSynced(deadline())
-    await eventually(() => other.cache('Gateway').get('gw')?.status?.conditions?.length === 2)
-    await other.setCondition(name, found('Unknown'))
-    const states = (): string => {
-      const { version, conditions } = api.cache('Gateway').get('gw')?.status ?? {}
-      const texts = (conditions ?? []).map(({ type, status }) => `${type} ${status}`)
-      return [`version ${version}`, ...texts.sort()].join(', ')
-    }
-    await eventually(() => states() === 'version 1, Other True, Ready Unknown').catch(() => undefined)
-    t.equal(states(), 'version 1, Other True, Ready Unknown', 'nothing else changed')
-    await api.applyStatus(told('2', found('True', 'Other'), found('True')))
-    await eventually(() => states() === 'version 2, Other True, Ready True').catch(() => undefined)
-    t.equal(states(), 'version 2, Other True, Ready True', 'taken back')
-    await other.setCondition(name, found('Unknown'))
-    await eventually(() => states() === 'version 2, Other True, Ready Unknown').catch(() => undefined)
-    t.equal(states(), 'version 2, Other True, Ready Unknown', 'and once more')
-  })
-
-  t.test('read gives what is stored now, and undefined for what is not there', async (t) => {
-    const { api, other } = await factory(t)
-    t.equal(await other.read('Gateway', 'gw'), undefined)
-    await api.apply(gateway('gw'))
-    await api.applyStatus(gateway('gw', '7'))
-    t.match(await other.read('Gateway', 'gw'), { metadata: { name: 'gw' }, status: { version: '7' } })
-    await api.applyStatus(gateway('gw', '8'))
-    t.equal((await other.read('Gateway', 'gw'))?.status?.version, '8')
-    await api.remove('Gateway', 'gw')
-    t.equal(await other.read('Gateway', 'gw'), undefined)
-    await t.rejects(other.read('Gateway', '../gw'), { code: 'Invalid' })
-    await t.rejects(other.read('Gateway', 'gw', undefined, AbortSignal.abort(new Error('enough'))), {
-      message: 'enough',
-    })
-    await other.close()
-    await t.rejects(other.read('Gateway', 'gw'), { code: 'Unavailable' })
   })
 
   t.test('the status of a user object goes with it', async (t) => {

@@ -20,6 +20,8 @@ export interface Underlay {
   addNodeBehindNat(name: string, places: NatPlaces): string
   /** In one node's namespace: packets for `prefix` go to the node with that address. */
   route(node: string, prefix: string, via: string): void
+  /** Takes the node's cable out, and puts it in again. The node itself keeps its addresses and routes. */
+  plug(node: string, isIn: boolean): void
   /** Ends all processes in the namespaces and removes them. Also happens when this process exits. */
   remove(): void
 }
@@ -49,9 +51,11 @@ export function makeUnderlay(): Underlay {
   ip('-n', wan, 'link', 'set', 'wan', 'up')
   ip('-n', wan, 'link', 'set', 'lo', 'up')
   let count = 0
+  const ports = new Map<string, string>()
   const addNode: Underlay['addNode'] = (name, ...addresses) => {
     const netns = `${prefix}-${name}`
     const port = `port${count++}`
+    ports.set(name, port)
     ip('netns', 'add', netns)
     ip('-n', wan, 'link', 'add', port, 'type', 'veth', 'peer', 'name', 'eth0', 'netns', netns)
     ip('-n', wan, 'link', 'set', port, 'master', 'wan', 'up')
@@ -77,6 +81,9 @@ export function makeUnderlay(): Underlay {
     },
     route(node, to, via) {
       ip('-n', `${prefix}-${node}`, 'route', 'replace', to, 'via', via)
+    },
+    plug(node, isIn) {
+      ip('-n', wan, 'link', 'set', ports.get(node) ?? `of unknown node ${node}`, isIn ? 'up' : 'down')
     },
     remove: () => removeAll(prefix),
   }
