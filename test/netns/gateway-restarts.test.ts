@@ -17,6 +17,8 @@ import { netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
+t.setTimeout(180_000 * SLOWNESS)
+
 const LIMIT_SECONDS = 60 * SLOWNESS
 
 t.test('restarts', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
