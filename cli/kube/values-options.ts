@@ -1,6 +1,6 @@
 /** Flags of what is installed. */
 import type { Command } from 'commander'
-import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues, STATUS_PLACES, type StatusPlace } from '../../install/values.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { choiceOption, parsed, quoted } from '../context.ts'
 
@@ -27,6 +27,23 @@ export function withImage(values: InstallValues, { image, imagePullPolicy }: Ima
 export function imageValues(values: InstallValues, image: string, pullPolicy: string): InstallValues {
   const at = image.lastIndexOf(':')
   return { ...values, image: { repository: image.slice(0, at), tag: image.slice(at + 1), pullPolicy } }
+}
+
+/** Absent: as it is. */
+export interface StatusOptions {
+  readonly statusListen?: StatusPlace
+}
+
+export function addStatusOptions(command: Command): Command {
+  const what =
+    "with --context: where metrics of gateways and routeagents can be scraped: node is each node's InternalIP"
+  return command.addOption(choiceOption('--status-listen <place>', what, STATUS_PLACES))
+}
+
+export function withStatus(values: InstallValues, { statusListen }: StatusOptions): InstallValues {
+  if (statusListen === undefined) return values
+  const { gateway, routeagent } = values
+  return { ...values, gateway: { ...gateway, statusListen }, routeagent: { ...routeagent, statusListen } }
 }
 
 /** With a tag: what is installed must be known. */

@@ -30,11 +30,12 @@ export async function startJoinedClusters(init: JoinedClustersInit): Promise<Joi
   }
 }
 
-/** What a user does on clusters that are there: a broker on the first, a token, a join for each. */
+/** What a user does on clusters that are there: a broker on the first, a token, a join for each, with these flags besides. */
 export async function joinClusters(
   { clusters }: TestClusters,
   directory: string,
   say: (line: string) => void,
+  joinFlags: readonly string[] = [],
 ): Promise<void> {
   const [hub] = clusters
   if (hub === undefined) throw new Error('there is no cluster for the broker')
@@ -49,6 +50,6 @@ export async function joinClusters(
     say(`sealane join on ${row.name}`)
     const pods = row.podCIDR.split(',').flatMap((cidr) => ['--pod-cidr', cidr])
     const at = ['--kubeconfig', plane.kubeconfig, '--cluster-id', row.name, ...pods]
-    await sealane(['join', ...at, '--token-file', tokenFile, '--yes', ...image])
+    await sealane(['join', ...at, '--token-file', tokenFile, '--yes', ...image, ...joinFlags])
   }
 }
