@@ -30,7 +30,7 @@ export function planConditions(
   { verdict, imported }: FoundElsewhere = {},
 ): readonly ConditionFinding[] {
   const { generation } = planned.object.metadata
-  const findings = [...judge(planned, published, verdict), ...judgeImported(planned, imported)]
+  const findings = [...judge(planned, published, verdict), ...judgeImported(planned, published, imported)]
   return generation === undefined ? findings : findings.map((one) => ({ ...one, observedGeneration: generation }))
 }
 
@@ -53,12 +53,17 @@ function judge(
 }
 
 /** An export that is none is imported by nobody, and that is no news of the others. */
-function judgeImported(planned: PlannedExport, imported: ConditionFinding | undefined): readonly ConditionFinding[] {
-  if (planned.valid.status === 'True') return imported === undefined ? [] : [imported]
+function judgeImported(
+  planned: PlannedExport,
+  published: PublishedView,
+  imported: ConditionFinding | undefined,
+): readonly ConditionFinding[] {
+  const [exportKey = ''] = planned.recordKeys
+  const isRefused = published.state(exportKey).t === 'refused'
+  if (planned.valid.status === 'True' && !isRefused) return imported === undefined ? [] : [imported]
   if (findCondition(planned.object.status?.conditions, CONDITION_IMPORTED) === undefined) return []
-  return [
-    { type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message: 'waits until the export is valid' },
-  ]
+  const message = isRefused ? 'waits until the broker takes the export' : 'waits until the export is valid'
+  return [{ type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message }]
 }
 
 function planReady(planned: PlannedExport, published: PublishedView): ConditionFinding {

@@ -31,15 +31,16 @@ export async function withProcess(
   const status = new StatusBoard()
   let isStarted = false
   status.readiness('process', () => (isStarted ? undefined : 'is starting'))
+  const clock = new SystemClock()
   const servers: StatusServer[] = []
   try {
     // A server each: who fills the one up does not keep the node's own probes out of the other.
     for (const listen of init.statusListen) {
-      const server = await serveStatus({ listen, status, metrics })
+      const server = await serveStatus({ listen, status, metrics, clock })
       servers.push(server)
       logger.info('status page is up', { address: formatHostPort(server.address) })
     }
-    await work({ clock: new SystemClock(), logger, metrics, status }, () => (isStarted = true))
+    await work({ clock, logger, metrics, status }, () => (isStarted = true))
   } finally {
     await Promise.all(servers.map((server) => server.close()))
   }

@@ -4,6 +4,7 @@
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Clock } from '../reconcile/clock.ts'
 import { type HostPort, formatHostPort, parseHostPort } from './host-port.ts'
 import type { Metrics } from './metrics.ts'
 import { createServer } from './node-http.ts'
@@ -15,6 +16,7 @@ export interface StatusServerInit {
   readonly listen: string
   readonly status: StatusBoard
   readonly metrics: Metrics
+  readonly clock: Clock
   readonly limits?: Partial<StatusLimits>
 }
 
@@ -64,8 +66,10 @@ export async function serveStatus(init: StatusServerInit): Promise<StatusServer>
   }
   const server = createServer(options, (request, response) => {
     // Timeouts of sockets begin anew with every octet that the client takes.
-    const deadline = setTimeout(() => response.destroy(), limits.answerMs)
-    response.once('close', () => clearTimeout(deadline))
+    const done = new AbortController()
+    response.once('close', () => done.abort())
+    const hangUp = (): void => void response.destroy()
+    void init.clock.sleep(limits.answerMs, done.signal).then(hangUp, () => undefined)
     void answer(init, request, response)
   })
   server.maxConnections = MAX_CONNECTIONS

@@ -30,7 +30,7 @@ import { readStanding } from './read-standing.ts'
 import { describeStanding } from './describe-standing.ts'
 import { type Lookable, snapshotReader } from './snapshot-reader.ts'
 import { type Missing, waitUntil } from './wait-until.ts'
-import type { ImageOptions } from './values-options.ts'
+import type { AskedOptions } from './values-options.ts'
 import { watchClusterDns } from './watch-cluster-dns.ts'
 import { type Progress, joinProgress, lanesProgress, rolloutProgress } from './watch-join.ts'
 
@@ -40,7 +40,7 @@ export interface JoinClusterInit {
   readonly wishes: JoinWishes
   readonly values: InstallValues
   /** What of the values was asked for, and is not merely the default. */
-  readonly asked?: ImageOptions
+  readonly asked?: AskedOptions
   readonly dryRun: boolean
   /** Asks whether changes that were shown are to be made; undefined where nobody can be asked, or nobody wants to be. */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined

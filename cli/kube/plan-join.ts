@@ -15,7 +15,7 @@ import {
   planStandingMember,
   readStandingValues,
 } from './plan-standing-values.ts'
-import type { ImageOptions } from './values-options.ts'
+import type { AskedOptions } from './values-options.ts'
 
 /** What flags and answers say; absent where they say nothing. */
 export interface JoinWishes {
@@ -41,7 +41,7 @@ export interface NodeChange {
 /** What stands in the cluster already, and what of it is to be another. */
 export interface StandingInit {
   readonly live: StandingObjects
-  readonly asked: ImageOptions
+  readonly asked: AskedOptions
 }
 
 const NOTHING_STANDS: StandingInit = { live: new Map(), asked: {} }

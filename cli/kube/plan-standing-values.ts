@@ -10,7 +10,7 @@ import type { InstallValues, PodValues } from '../../install/values.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
 import { refOf, titleOf } from '../../cluster/kube/object-ref.ts'
 import { at, listAt, textAt } from '../discovery/raw.ts'
-import { type ImageOptions, imageValues } from './values-options.ts'
+import { type AskedOptions, imageValues } from './values-options.ts'
 
 /** Live objects by title, such as `Deployment sealane-system/sealane-agent`. */
 export type StandingObjects = ReadonlyMap<string, ManifestObject>
@@ -46,7 +46,7 @@ export function standingRefs(values: InstallValues): readonly ManifestObject[] {
 /** `defaults` hold what was asked where something was, and what a first join would install for all the rest. */
 export function readStandingValues(
   defaults: InstallValues,
-  asked: ImageOptions,
+  asked: AskedOptions,
   live: StandingObjects,
 ): StandingValues {
   const { namespace } = defaults.member
@@ -135,10 +135,10 @@ interface StandingPart {
   readonly live: StandingObjects
 }
 
-function readPart(values: InstallValues, asked: ImageOptions, { part, object, live }: StandingPart): InstallValues {
+function readPart(values: InstallValues, asked: AskedOptions, { part, object, live }: StandingPart): InstallValues {
   const read = readPod(values, asked, part, object)
   const own = { ...read[part], ...readPlacement(part, object) }
-  const statusListen = listensOnNode(part, object) ? 'node' : 'loopback'
+  const statusListen = asked.statusListen ?? (listensOnNode(part, object) ? 'node' : 'loopback')
   const count = at(object, 'spec', 'replicas')
   const replicas = typeof count === 'number' ? { replicas: count } : {}
   if (part === 'agent') return { ...read, agent: { ...read.agent, ...own, ...replicas } }
@@ -155,7 +155,7 @@ function listensOnNode(part: MemberPart, object: ManifestObject): boolean {
 }
 
 /** What all parts are told alike. */
-function readPod(values: InstallValues, asked: ImageOptions, part: MemberPart, object: ManifestObject): InstallValues {
+function readPod(values: InstallValues, asked: AskedOptions, part: MemberPart, object: ManifestObject): InstallValues {
   const pod = podOf(object)
   const container = containerOf(part, object)
   const standing = textAt(container, 'image')

@@ -1,7 +1,7 @@
 /** Flags of what is installed. */
 import type { Command } from 'commander'
 import { formatImageName, parseImageName } from '../../install/image-name.ts'
-import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues, STATUS_PLACES, type StatusPlace } from '../../install/values.ts'
 import { isDnsSubdomain } from '../../model/ids.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { choiceOption, collect, parsed, quoted } from '../context.ts'
@@ -48,6 +48,26 @@ export function imageValues(values: InstallValues, image: string, pullPolicy: st
 function parseSecretName(text: string): string {
   if (!isDnsSubdomain(text)) throw new UserError(`--image-pull-secret ${quoted(text)}: expected the name of a Secret`)
   return text
+}
+
+/** Absent: as it is. */
+export interface StatusOptions {
+  readonly statusListen?: StatusPlace
+}
+
+/** What of the values was asked for: the rest stays as it is installed. */
+export type AskedOptions = ImageOptions & StatusOptions
+
+export function addStatusOptions(command: Command): Command {
+  const what =
+    "with --context: where metrics of gateways and routeagents can be scraped: node is each node's InternalIP"
+  return command.addOption(choiceOption('--status-listen <place>', what, STATUS_PLACES))
+}
+
+export function withStatus(values: InstallValues, { statusListen }: StatusOptions): InstallValues {
+  if (statusListen === undefined) return values
+  const { gateway, routeagent } = values
+  return { ...values, gateway: { ...gateway, statusListen }, routeagent: { ...routeagent, statusListen } }
 }
 
 /** With a tag: what is installed must be known. */

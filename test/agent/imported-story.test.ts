@@ -140,8 +140,8 @@ t.test('what members tell is judged again by who reads it', async (t) => {
   t.equal(imported(c1), 'True/Imported: imported by c2; nothing is told by c3', 'and counts as not told')
 })
 
-t.test('an export that becomes invalid, and a member that leaves', async (t) => {
-  const { all } = await sites(t, ['c1', 'c2', 'c3'])
+t.test('an export that becomes invalid, or is refused, and a member that leaves', async (t) => {
+  const { set, all } = await sites(t, ['c1', 'c2', 'c3'])
   const [c1, c2] = all as [Site, Site, Site]
   exportWeb(c1)
   addNamespace(c2, 'shop')
@@ -151,6 +151,12 @@ t.test('an export that becomes invalid, and a member that leaves', async (t) => 
   await until(t, () => imported(c1), 'Unknown/Pending: waits until the export is valid', 'invalid')
   c1.api.put(service('shop', 'web'))
   await until(t, () => imported(c1).startsWith('True'), true, 'again')
+  set.admit = (_, { body }) => (body.kind === 'ServiceExport' ? 'not today' : undefined)
+  c1.api.put(service('shop', 'web', { ports: [{ name: 'http', port: 81 }] }))
+  await until(t, () => imported(c1), 'Unknown/Pending: waits until the broker takes the export', 'refused')
+  set.admit = () => undefined
+  c1.api.put(service('shop', 'web'))
+  await until(t, () => imported(c1).startsWith('True'), true, 'taken again')
   await c1.setPhase('leaving')
   await c1.ended()
   t.equal(imported(c1), 'Unknown/Pending: this cluster has left the clusterset')

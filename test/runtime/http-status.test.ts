@@ -4,13 +4,16 @@ import t, { type Test } from 'tap'
 import { serveStatus } from '../../runtime/http-status.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
 import { failure, messageOf } from '../support/failure.ts'
+
+const clock = new SystemClock()
 
 async function start(
   t: Test,
   status = new StatusBoard(),
 ): Promise<{ status: StatusBoard; get: (path: string, init?: RequestInit) => Promise<string>; port: number }> {
-  const server = await serveStatus({ listen: ':0', status, metrics: createMetrics('test') })
+  const server = await serveStatus({ listen: ':0', status, metrics: createMetrics('test'), clock })
   t.teardown(() => server.close())
   t.equal(server.address.host, '127.0.0.1', 'loopback by default')
   const get = async (path: string, init?: RequestInit): Promise<string> => {
@@ -56,7 +59,7 @@ t.test('metrics, strangers and wrong methods', async (t) => {
 
 t.test('a taken port, a foreign address and nonsense are told plainly', async (t) => {
   const { port } = await start(t)
-  const init = { status: new StatusBoard(), metrics: createMetrics('test') }
+  const init = { status: new StatusBoard(), metrics: createMetrics('test'), clock }
   const error = await failure(serveStatus({ ...init, listen: `:${port}` }))
   t.equal(error.message, `status address 127.0.0.1:${port}: the port is taken by another process`)
   t.match(error, { name: 'UserError', hint: `see who has it with: ss -ltnp 'sport = :${port}'` })
@@ -82,7 +85,7 @@ const skip = elsewhere === undefined ? 'this machine has no address but loopback
 t.test('who asks from elsewhere gets metrics, and no plan or reason', { skip }, async (t) => {
   const status = new StatusBoard()
   status.plan('wg', () => 'peer of 192.0.2.7')
-  const init = { status, metrics: createMetrics('test') }
+  const init = { status, metrics: createMetrics('test'), clock }
   for (const listen of [`${elsewhere}:0`, '0.0.0.0:0']) {
     const server = await serveStatus({ ...init, listen })
     t.teardown(() => server.close())
@@ -120,7 +123,7 @@ t.test('a client that is slow, large or silent is hung up on', async (t) => {
   const status = new StatusBoard()
   status.plan('large', () => 'x'.repeat(64 << 20))
   const limits = { headersMs: 300, answerMs: 600, idleMs: 300 }
-  const server = await serveStatus({ listen: ':0', status, metrics: createMetrics('test'), limits })
+  const server = await serveStatus({ listen: ':0', status, metrics: createMetrics('test'), clock, limits })
   t.teardown(() => server.close())
   const { port } = server.address
   t.match(

@@ -39,14 +39,20 @@ export async function startJoinedClusters(init: JoinedClustersInit): Promise<Joi
 }
 
 /**
- * What a user does on clusters that are there: a broker on the first, a token, a join for each, one after the other.
+ * What a user does on clusters that are there: a broker on the first, a token, a join for each, one after the other, with
+ * these flags besides.
  */
-export async function joinClusters({ clusters }: TestClusters, directory: string, say: Say): Promise<void> {
+export async function joinClusters(
+  { clusters }: TestClusters,
+  directory: string,
+  say: Say,
+  joinFlags: readonly string[] = [],
+): Promise<void> {
   const [hub] = clusters
   if (hub === undefined) throw new Error('there is no cluster for the broker')
   await deployBroker(hub, ['--service-type', 'NodePort'], say)
   const tokenFile = await createToken(hub, directory, clusters.length)
-  for (const cluster of clusters) await joinCluster(cluster, tokenFile, say)
+  for (const cluster of clusters) await joinCluster(cluster, tokenFile, say, joinFlags)
 }
 
 /** `args` say how members reach it. */
@@ -63,11 +69,16 @@ export async function createToken({ plane }: TestCluster, directory: string, use
   return tokenFile
 }
 
-export async function joinCluster({ row, plane }: TestCluster, tokenFile: string, say: Say): Promise<void> {
+export async function joinCluster(
+  { row, plane }: TestCluster,
+  tokenFile: string,
+  say: Say,
+  flags: readonly string[] = [],
+): Promise<void> {
   say(`sealane join on ${row.name}`)
   const pods = row.podCIDR.split(',').flatMap((cidr) => ['--pod-cidr', cidr])
   const at = ['--kubeconfig', plane.kubeconfig, '--cluster-id', row.name, ...pods]
-  await sealane(['join', ...at, '--token-file', tokenFile, '--yes', '--image', SEALANE_IMAGE])
+  await sealane(['join', ...at, '--token-file', tokenFile, '--yes', '--image', SEALANE_IMAGE, ...flags])
 }
 
 export async function leaveClusterset({ row, plane }: TestCluster, say: Say): Promise<void> {
