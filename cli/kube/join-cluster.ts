@@ -122,7 +122,7 @@ export async function joinCluster(
   say(describeStanding(plan, live, known !== undefined))
   const only = await agreeOnChanges(admin, { ...prepared, made: adviceObjects(given) }, init)
   const context: ApplyContext = { admin, dryRun, signal, tell: (change) => say(describeChange(change, dryRun)) }
-  if (!init.force && plan.objects.filter(only).some(startsPods)) {
+  if (!init.force && plan.objects.some((object) => startsPods(object) && only(refOf(object)))) {
     await requireImage(admin, imageQuestion(plan.values.common, init.values.member.namespace, 'every'), init)
   }
   if (dryRun) return dryJoin(prepared, admin, init)

@@ -32,7 +32,13 @@ export interface StandingValues {
 
 /** Every object that an installation may have, with these values: what to look at. */
 export function standingRefs(values: InstallValues): readonly ManifestObject[] {
-  const member = { ...values.member, createNamespace: true, site: '-', admissionPolicies: true, criticalPodsQuota: true }
+  const member = {
+    ...values.member,
+    createNamespace: true,
+    site: '-',
+    admissionPolicies: true,
+    criticalPodsQuota: true,
+  }
   const { podMonitors } = values.metrics
   return planMember({
     ...values,

@@ -286,7 +286,13 @@ t.test('a far end at the address that the broker saw is behind NAT, also with th
       listenPort: 4500,
       peers: [{ ...peer, endpoint: address }],
     }
-    const status = planStatus({ ...STATUS, health: new Map(), lanes, devices: new Map([[0, device]]), routed: new Set() }).status
+    const status = planStatus({
+      ...STATUS,
+      health: new Map(),
+      lanes,
+      devices: new Map([[0, device]]),
+      routed: new Set(),
+    }).status
     return status?.connections[0]?.usingNat
   }
   t.equal(nat('203.0.113.9:4500'), true)

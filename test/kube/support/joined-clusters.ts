@@ -63,7 +63,16 @@ export async function deployBroker({ row, plane }: TestCluster, args: readonly s
 
 /** A file with a token of the broker there that lets so many join. */
 export async function createToken({ plane }: TestCluster, directory: string, uses: number): Promise<string> {
-  const { stdout } = await sealane(['token', 'create', '--kubeconfig', plane.kubeconfig, '--uses', String(uses), '-o', 'json'])
+  const { stdout } = await sealane([
+    'token',
+    'create',
+    '--kubeconfig',
+    plane.kubeconfig,
+    '--uses',
+    String(uses),
+    '-o',
+    'json',
+  ])
   const tokenFile = join(directory, 'token')
   writeFileSync(tokenFile, (JSON.parse(stdout) as { token: string }).token, { mode: 0o600 })
   return tokenFile
