@@ -23,6 +23,11 @@ export function run(program: string, args: readonly string[], { cwd, env, input 
   throw new Error(`${program} ${args.slice(0, 3).join(' ')} ended with ${done.status ?? 'a signal'}:\n${said}`)
 }
 
+/** Whether it ends with 0. */
+export function succeeds(program: string, args: readonly string[]): boolean {
+  return spawnSync(program, args, { stdio: 'ignore' }).status === 0
+}
+
 /** Throws with the command to type where something is missing: nothing is installed behind anybody's back. */
 export function requireImageTools(): void {
   const missing = missingPackages('image')

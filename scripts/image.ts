@@ -15,7 +15,7 @@ import { formatImageName, parseImageName } from '../install/image-name.ts'
 import { imageOfBuild } from './compile-product.ts'
 import { fetchPackages, unpackPackages } from './image-packages.ts'
 import { NPM_CPUS, addProduct } from './image-product.ts'
-import { requireImageTools, run } from './image-tools.ts'
+import { requireImageTools, run, succeeds } from './image-tools.ts'
 
 const checkout = join(import.meta.dirname, '..')
 const work = resolve(process.env['SEALANE_IMAGE_FOLDER'] ?? join(checkout, 'node_modules', '.cache', 'sealane-image'))
@@ -42,20 +42,20 @@ function imageName(): string {
 
 function build(architectures: readonly string[]): void {
   const image: Built = { name: imageName(), architectures }
+  freeName(image.name)
   for (const architecture of architectures) buildOne(architecture, nameFor(image, architecture))
   if (architectures.length > 1) {
-    dropIndex(image.name)
     run('buildah', ['manifest', 'create', image.name, ...architectures.map((one) => nameFor(image, one))])
   }
   writeFileSync(built, JSON.stringify(image))
   process.stdout.write(`${image.name}\n`)
 }
 
-/** One of an earlier build cannot be made again. */
-function dropIndex(name: string): void {
-  if (run('buildah', ['images', '--quiet', '--filter', `reference=${name}`]).length > 0) {
-    run('buildah', ['rmi', '--force', name])
-  }
+/** The name of an earlier build: an index cannot be made again under it, nor where an image has it. */
+function freeName(name: string): void {
+  if (run('buildah', ['images', '--quiet', '--filter', `reference=${name}`]).length === 0) return
+  const isIndex = succeeds('buildah', ['manifest', 'exists', name])
+  run('buildah', isIndex ? ['manifest', 'rm', name] : ['rmi', name])
 }
 
 function buildOne(architecture: string, name: string): void {

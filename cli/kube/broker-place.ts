@@ -18,11 +18,10 @@ export interface PlaceInit extends ImageCheckInit {
 export async function requirePlace(admin: ClusterAdmin, values: InstallValues, init: PlaceInit): Promise<void> {
   const { wishes, flags, signal } = init
   const world = { ...(await readAddresses(admin, signal)), ...(await readStorage(admin, values, signal)) }
-  const gaps = [
-    addressGap(values, world, wishes.serviceType !== undefined),
-    volumeGap(values, world),
-    ...(await imageGaps(admin, values, init)),
-  ].filter((gap) => gap !== undefined)
+  const early = [addressGap(values, world, wishes.serviceType !== undefined), volumeGap(values, world)]
+  const known = early.filter((gap) => gap !== undefined)
+  // Where something else is missing anyway, no node is made to fetch an image first.
+  const gaps = [...known, ...(await imageGaps(admin, values, { ...init, dryRun: init.dryRun || known.length > 0 }))]
   if (gaps.length === 0) return
   const list = gaps.map(({ what }) => `\n  ${what}`).join('')
   const words = gaps.flatMap((gap) => gap.flags)

@@ -3,7 +3,7 @@ import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { parse, stringify } from 'yaml'
-import { type AccessInit, openAccess } from '../../cluster/kube/kubeconfig.ts'
+import { type AccessInit, contextNames, openAccess } from '../../cluster/kube/kubeconfig.ts'
 import { podAccess } from '../../cluster/kube/pod-access.ts'
 import type { Credentials, ServerAccess } from '../../cluster/kube/server-access.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
@@ -38,6 +38,16 @@ function write(t: Test, parts: Parts = {}, folder = temporaryFolder(t), file = '
   writeFileSync(path, stringify(config))
   return path
 }
+
+t.test('the names of all contexts, of several files too', (t) => {
+  const folder = temporaryFolder(t)
+  const [one, two] = ['c1', 'c2'].map((name) => write(t, { name }, folder, name)) as [string, string]
+  t.strictSame(contextNames({ kubeconfig: one, env: {} }), { names: ['c1'], current: 'c1' })
+  const env = { KUBECONFIG: `${two}:${join(folder, 'none')}:${one}` }
+  t.strictSame(contextNames({ env }), { names: ['c2', 'c1'], current: 'c2' })
+  t.strictSame(contextNames({ env: { HOME: folder } }), { names: [], current: undefined })
+  t.end()
+})
 
 t.test('the usual ways to log in', async (t) => {
   const folder = temporaryFolder(t)

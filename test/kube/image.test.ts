@@ -70,12 +70,14 @@ function settings(folder: string, registry: string): Readonly<Record<string, str
   writeFileSync(storage, `[storage]\ndriver = "vfs"\n${places}`)
   const registries = join(folder, 'registries.conf')
   writeFileSync(registries, `[[registry]]\nlocation = "${registry}"\ninsecure = true\n`)
+  const auth = join(folder, 'auth.json')
+  writeFileSync(auth, '{}')
   return {
     SEALANE_IMAGE: NAME,
     SEALANE_IMAGE_FOLDER: join(folder, 'work'),
     CONTAINERS_STORAGE_CONF: storage,
     CONTAINERS_REGISTRIES_CONF: registries,
-    REGISTRY_AUTH_FILE: join(folder, 'auth.json'),
+    REGISTRY_AUTH_FILE: auth,
   }
 }
 

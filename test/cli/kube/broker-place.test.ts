@@ -170,6 +170,11 @@ t.test('all that is missing at once, with one command', async (t) => {
     `type: sealane broker deploy --kubeconfig 'my file' --clusterset prod --storage-class fast --service-type NodePort --image REGISTRY`,
     'what was said stays said',
   )
+  t.match(
+    await refusal(admin, { image: 'r.example.org/sealane:1' }),
+    /no load balancer: .*\n {2}no volume: [^\n]*\ntype: /,
+  )
+  t.strictSame(admin.done, [], 'no node is asked for an image while something else is missing')
   const image = `localhost/sealane:${tag}`
   const ready = new MemoryAdmin([bare('n1', [image]), { ...volume('1Gi') }])
   t.equal(await refusal(ready, { serviceType: 'NodePort' }), '')
