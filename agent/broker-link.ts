@@ -2,6 +2,7 @@
  * The broker as the agent's loops see it: a set of records to keep published, and a copy of everybody's records.
  * Connections, retries and the wire are behind it (protocol-link.ts).
  */
+import type { MemberStatus } from '../model/member-status.ts'
 import type { MemberRecord, StoredRecord } from '../model/records.ts'
 import type { ReplicaChange } from '../protocol/replica.ts'
 
@@ -21,6 +22,8 @@ export interface Publisher {
    * unchanged without a look inside.
    */
   setDesired(records: ReadonlyMap<string, MemberRecord>): void
+  /** What this cluster tells of itself. A broker of an earlier release is not told. */
+  setStatus(status: MemberStatus): void
   /** What became of a record of the set last given. */
   state(key: string): PublishState
   /** Calls back after states have changed: of these records, or of any when undefined. Gives the function that ends it. */

@@ -6,8 +6,9 @@ import { podFamilies, prefixPairs, routedPrefixes } from '../model/addressing.ts
 import { isDnsLabel, isDnsSubdomain, isSystemNamespace } from '../model/ids.ts'
 import { InvalidAddressError, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
+import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../model/member-status.ts'
 import type { ClusterSpec, EndpointSpec, ImportPort } from '../model/objects.ts'
-import type { ServiceExportBody, StoredRecord } from '../model/records.ts'
+import type { RecordKey, ServiceExportBody, StoredRecord } from '../model/records.ts'
 import { familyNumber } from '../model/family-names.ts'
 
 /** Takes a record as it came; `allowed` lists system namespaces that may be used all the same. */
@@ -27,6 +28,8 @@ export function recordProblem(record: StoredRecord, allowed: readonly string[]):
       return endpointProblem(body.spec, key.cluster)
     case 'Cluster':
       return body.spec.id === key.cluster ? undefined : `it claims to be cluster ${quote(body.spec.id)}`
+    case 'MemberStatus':
+      return statusProblem(key, body)
   }
 }
 
@@ -55,6 +58,21 @@ export function clusterProblem(
     if (error instanceof InvalidAddressError) return error.message
     throw error
   }
+}
+
+function statusProblem(
+  { cluster, namespace, name }: RecordKey,
+  { notImported, leftOut }: MemberStatus,
+): string | undefined {
+  if (namespace !== '' || name !== cluster) return `it claims to be the status of ${quote(`${namespace}/${name}`)}`
+  if (notImported.length > MAX_NOT_IMPORTED)
+    return `${notImported.length} findings, at most ${MAX_NOT_IMPORTED} are read`
+  if (!Number.isSafeInteger(leftOut) || leftOut < 0) return `leftOut ${leftOut}`
+  for (const one of notImported) {
+    const wrong = findingProblem(one)
+    if (wrong !== undefined) return `${wrong.field} ${wrong.problem}`
+  }
+  return undefined
 }
 
 function namespaceProblem(namespace: string, allowed: readonly string[]): string | undefined {

@@ -1,7 +1,13 @@
 /** The broker's records sorted by what they are about. Pure but for the memory of which records were found good. */
 import { serviceKey, type ServiceKey } from '../model/ids.ts'
 import type { ClusterSpec, EndpointSpec } from '../model/objects.ts'
-import type { ClusterSetIpBody, EndpointSliceBody, ServiceExportBody, StoredRecord } from '../model/records.ts'
+import type {
+  ClusterSetIpBody,
+  EndpointSliceBody,
+  RecordKey,
+  ServiceExportBody,
+  StoredRecord,
+} from '../model/records.ts'
 import { recordKeyText } from '../model/records.ts'
 import type { ReplicaChange } from '../protocol/replica.ts'
 import { recordProblem } from './check-record.ts'
@@ -36,6 +42,8 @@ export interface ClustersetView {
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   readonly endpoints: readonly RemoteEndpoint[]
   readonly dropped: readonly Dropped[]
+  /** ServiceExports among those. */
+  readonly refusedExports: readonly RecordKey[]
 }
 
 /** Records never change once received: each is judged once. */
@@ -61,11 +69,16 @@ export function viewClusterset(records: Iterable<StoredRecord>, judge: RecordJud
   const clusters = new Map<string, ClusterSpec>()
   const endpoints: RemoteEndpoint[] = []
   const dropped: Dropped[] = []
+  const refusedExports: RecordKey[] = []
   for (const record of records) {
     const { key, body, createdAtMs } = record
+    // Nothing to mirror: report-loop.ts reads it.
+    if (body.kind === 'MemberStatus') continue
     const problem = judge.problem(record)
-    if (problem !== undefined) dropped.push({ what: recordKeyText(key), reason: problem })
-    else if (body.kind === 'Cluster') clusters.set(body.spec.id, body.spec)
+    if (problem !== undefined) {
+      dropped.push({ what: recordKeyText(key), reason: problem })
+      if (body.kind === 'ServiceExport') refusedExports.push(key)
+    } else if (body.kind === 'Cluster') clusters.set(body.spec.id, body.spec)
     else if (body.kind === 'Endpoint')
       endpoints.push({ cluster: key.cluster, recordName: key.name, createdAtMs, spec: body.spec })
     else addToService(services, record)
@@ -75,7 +88,7 @@ export function viewClusterset(records: Iterable<StoredRecord>, judge: RecordJud
     facts.slices.sort(byKey)
   }
   endpoints.sort((a, b) => compare(a.cluster, b.cluster) || compare(a.recordName, b.recordName))
-  return { services, clusters, endpoints, dropped }
+  return { services, clusters, endpoints, dropped, refusedExports }
 }
 
 function addToService(services: Map<ServiceKey, ServiceFacts>, record: StoredRecord): void {

@@ -22,6 +22,8 @@ export interface AgentConfig {
   readonly removesOrphans: boolean
   /** A Node that is away for less than this keeps its objects: editors remove a file and put it back. */
   readonly orphanGraceMs: number
+  /** At most one report to the others, and one about what they report, in so long. */
+  readonly reportMs: number
   readonly loop: LoopInit
 }
 
@@ -49,6 +51,7 @@ export function agentConfig(stateDirectory: string, change: Partial<AgentConfig>
     leaseNamespace: SYSTEM_NAMESPACE,
     removesOrphans: false,
     orphanGraceMs: 5000,
+    reportMs: 5000,
     loop: AGENT_LOOP,
     ...change,
   }

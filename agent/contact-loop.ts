@@ -1,5 +1,6 @@
 /** Keeps the Leases of the other clusters, and says which of them are dead. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { HeardGateways } from '../cluster/heard-gateways.ts'
 import type { Gateway, Lease } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'
@@ -17,6 +18,7 @@ import { Subscriptions } from './subscriptions.ts'
 export interface ContactLoopDeps {
   readonly cluster: ClusterApi
   readonly contact: ContactView
+  readonly gateways: HeardGateways
   readonly writer: MirrorWriter
   readonly findings: SharedFindings
   readonly clock: Clock
@@ -48,6 +50,8 @@ export class ContactLoop {
   readonly #subscriptions = new Subscriptions()
   /** When each gateway's status was last seen to change, monotonic. */
   readonly #changedAt = new Map<string, number>()
+  /** What the lanes were when a gateway changed last. */
+  #lanes = ''
 
   constructor(deps: ContactLoopDeps, init: ContactLoopInit) {
     this.#deps = deps
@@ -64,7 +68,7 @@ export class ContactLoop {
       poke()
     })
     this.#subscriptions.add(stop)
-    const gateways = cluster.cache('Gateway').onChange((change) => {
+    const gateways = deps.gateways.onChange((change) => {
       if (change?.type === 'removed') this.#changedAt.delete(change.object.metadata.name)
       else this.#gatewayChanged(change?.object)
     })
@@ -100,9 +104,12 @@ export class ContactLoop {
   }
 
   #gatewayChanged(gateway: Gateway | undefined): void {
-    if (gateway !== undefined) this.#changedAt.set(gateway.metadata.name, this.#deps.clock.monotonic())
-    // Written every few seconds; only the first contact of all is waited for.
-    if (this.#deps.findings.expired === undefined) this.#loop.poke()
+    const { gateways, clock, findings } = this.#deps
+    if (gateway !== undefined) this.#changedAt.set(gateway.metadata.name, clock.monotonic())
+    // Written every few seconds: only the first contact of all is waited for, and what connects or breaks.
+    const lanes = laneText(gateways)
+    if (findings.expired === undefined || lanes !== this.#lanes) this.#loop.poke()
+    this.#lanes = lanes
   }
 
   async #round(signal: AbortSignal): Promise<void> {
@@ -126,8 +133,9 @@ export class ContactLoop {
     this.#tell(new Set(plan.expired))
     findings.setExpired(new Set(plan.expired))
     metrics.silent.set(plan.expired.length)
+    const gateways = cluster.cache('Gateway').list()
     const leases = new Map(plan.apply.map((lease: Lease) => [objectKeyText(lease), lease]))
-    const statuses = planClusterStatus({ nowMs, clusters, silent })
+    const statuses = planClusterStatus({ nowMs, clusters, silent, gateways, stale: this.#deps.gateways.stale() })
     const failures = [
       ...(await writer.apply(leases, signal)),
       ...(await writer.remove(plan.remove, signal)),
@@ -137,10 +145,11 @@ export class ContactLoop {
   }
 
   #connected(): ReadonlySet<string> {
-    const { cluster, clock } = this.#deps
+    const { cluster, gateways, clock } = this.#deps
     const now = clock.monotonic()
     const up = new Set<string>()
     for (const { metadata, status } of cluster.cache('Gateway').list()) {
+      if (gateways.standing(metadata.name) !== 'fresh') continue
       if (now - (this.#changedAt.get(metadata.name) ?? -Infinity) > FRESH_MS) continue
       for (const one of status?.connections ?? []) if (one.state === 'up') up.add(one.cluster)
     }
@@ -164,4 +173,15 @@ export class ContactLoop {
       cluster.tell({ regarding: { kind: 'Cluster', name: id }, type: 'Normal', reason: 'ContactRestored', note })
     }
   }
+}
+
+/** Which lanes there are and how they do, without what changes all the time. */
+function laneText(gateways: HeardGateways): string {
+  const lanes = gateways.list().flatMap(({ metadata: { name }, status }) => {
+    const standing = gateways.standing(name)
+    return (status?.connections ?? []).map(({ cluster, lane, state }) =>
+      [name, standing, cluster, lane, state].join(' '),
+    )
+  })
+  return lanes.join('\n')
 }

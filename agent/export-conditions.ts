@@ -1,12 +1,13 @@
 /** Tells each export what became of it: its conditions, and events when they change. */
 import { isDeepStrictEqual } from 'node:util'
 import type { ClusterApi, ClusterApiError, ObjectEvent } from '../cluster/cluster-api.ts'
-import { type ConditionFinding, setConditions } from '../model/conditions.ts'
+import { CONDITION_IMPORTED, type ConditionFinding, findCondition, setConditions } from '../model/conditions.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import type { ServiceExport } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Publisher } from './broker-link.ts'
 import { exportEvents } from './export-events.ts'
+import { importedCondition } from './importers.ts'
 import type { AgentMetrics } from './metrics.ts'
 import type { MirrorWriter } from './mirror-writer.ts'
 import { planConditions } from './plan-conditions.ts'
@@ -44,6 +45,7 @@ const LAG_MS = 30_000
 const LEFT: readonly ConditionFinding[] = [
   { type: 'Ready', status: 'False', reason: 'Pending', message: 'this cluster has left the clusterset' },
   { type: 'Conflict', status: 'False', reason: 'NoConflicts', message: '' },
+  { type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message: 'this cluster has left the clusterset' },
 ]
 
 export class ExportConditions {
@@ -92,7 +94,10 @@ export class ExportConditions {
       .flatMap((object): ServiceExport[] => {
         const present = object.status?.conditions
         if (present === undefined) return []
-        const conditions = setConditions(present, LEFT, clock.now())
+        const told = LEFT.filter(
+          ({ type }) => type !== CONDITION_IMPORTED || findCondition(present, type) !== undefined,
+        )
+        const conditions = setConditions(present, told, clock.now())
         return conditions === present ? [] : [{ ...object, status: { ...object.status, conditions } }]
       })
     const [failure] = await this.#write(changed, signal)
@@ -107,12 +112,19 @@ export class ExportConditions {
       this.#states.delete(key)
       return undefined
     }
-    const wanted = planConditions({ ...planned, object: present }, publisher, findings.ownVerdicts.get(key))
+    const elsewhere = { verdict: findings.ownVerdicts.get(key), imported: this.#imported(key) }
+    const wanted = planConditions({ ...planned, object: present }, publisher, elsewhere)
     this.#states.set(key, stateOf(planned, wanted.find(({ type }) => type === 'Ready')?.reason))
     const before = present.status?.conditions ?? []
     const conditions = setConditions(before, wanted, clock.now())
     if (conditions === before || this.#isWritten(present, wanted)) return undefined
     return { present, object: { ...present, status: { ...present.status, conditions } }, wanted }
+  }
+
+  #imported(key: ServiceKey): ConditionFinding | undefined {
+    const found = this.#deps.findings.importers
+    const storedAt = found?.settled.get(key)
+    return found === undefined || storedAt === undefined ? undefined : importedCondition(key, found.importers, storedAt)
   }
 
   #isWritten(object: ServiceExport, wanted: readonly ConditionFinding[]): boolean {

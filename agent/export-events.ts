@@ -1,6 +1,6 @@
 /** What a user is told about a ServiceExport when its conditions change (KEP-1645 "Headless": conditions and events). Pure. */
 import type { ObjectEvent } from '../cluster/cluster-api.ts'
-import { findCondition } from '../model/conditions.ts'
+import { CONDITION_IMPORTED, findCondition } from '../model/conditions.ts'
 import type { Condition, ServiceExport } from '../model/objects.ts'
 
 /** Takes the conditions before and after. A restart changes none, so it tells nothing again. */
@@ -19,7 +19,7 @@ export function exportEvents(
   })
 }
 
-const TYPES = ['Valid', 'Ready', 'Conflict'] as const
+const TYPES = ['Valid', 'Ready', 'Conflict', CONDITION_IMPORTED] as const
 
 type Words = Pick<ObjectEvent, 'type' | 'reason' | 'note'>
 
@@ -30,6 +30,13 @@ function wordsFor(was: Condition | undefined, is: Condition): Words | undefined 
   if (is.type === 'Ready') {
     if (is.status === 'True' && was?.status !== 'True') return { type: 'Normal', reason: 'Exported', note: is.message }
     return is.reason === 'Failed' ? { type: 'Warning', reason: 'Refused', note: is.message } : undefined
+  }
+  if (is.type === CONDITION_IMPORTED) {
+    // Who imports changes with every cluster that comes or goes; only whether anybody does is worth an event.
+    if (is.status === 'False' && was?.status !== 'False')
+      return { type: 'Warning', reason: is.reason, note: is.message }
+    if (is.status !== 'True' || was?.status !== 'False') return undefined
+    return { type: 'Normal', reason: is.reason, note: is.message }
   }
   if (is.status === 'True') return { type: 'Warning', reason: 'Conflict', note: `${is.reason}: ${is.message}` }
   if (was?.status !== 'True') return undefined

@@ -1,5 +1,6 @@
 /** The agent: the only part that talks to the broker. Publishes what this cluster exports, mirrors the rest. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { HeardGateways } from '../cluster/heard-gateways.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import type { BackoffInit } from '../reconcile/backoff.ts'
 import { untilDone } from '../reconcile/until-done.ts'
@@ -10,12 +11,14 @@ import type { BrokerLink } from './broker-link.ts'
 import { ClusterDnsLoop } from './cluster-dns-loop.ts'
 import type { AgentConfig } from './config.ts'
 import { ContactLoop } from './contact-loop.ts'
+import { GatewayLoop } from './gateway-loop.ts'
 import { type AgentMetrics, agentMetrics } from './metrics.ts'
 import { MirrorLoop } from './mirror-loop.ts'
 import { MirrorWriter } from './mirror-writer.ts'
 import { OrphanLoop } from './orphan-loop.ts'
 import { type LinkDeps, openBrokerLink } from './protocol-link.ts'
 import { PublishLoop } from './publish-loop.ts'
+import { ReportLoop } from './report-loop.ts'
 import { RefusedMembership } from './refused-membership.ts'
 import { SharedFindings } from './shared-findings.ts'
 
@@ -101,8 +104,8 @@ interface AgentLoops {
   readonly contact: ContactLoop
   readonly publish: PublishLoop
   readonly mirror: MirrorLoop
-  /** Those that not every site has. */
-  readonly others: readonly (OrphanLoop | ClusterDnsLoop)[]
+  /** Those that nothing else here asks, and those that not every site has. */
+  readonly others: readonly { run(signal: AbortSignal): Promise<void> }[]
 }
 
 /** They hear of changes from now on; nothing runs yet. */
@@ -114,13 +117,18 @@ function makeLoops(
   const parts = { cluster, clock, logger, metrics, findings: new SharedFindings() }
   const writer = new MirrorWriter(parts)
   const about = new AboutLoop({ ...parts, writer }, config)
-  const contact = new ContactLoop({ ...parts, writer, contact: link.contact }, config)
+  // The agent knocks at nobody: it may be kept from the nodes, and whether a gateway is heard is all that it says.
+  const gateways = new HeardGateways(parts)
+  const contact = new ContactLoop({ ...parts, writer, gateways, contact: link.contact }, config)
   const publish = new PublishLoop({ ...parts, writer, publisher: link.publisher }, config)
   const mirror = new MirrorLoop({ ...parts, writer, replica: link.replica }, config)
   const orphans = config.removesOrphans ? [new OrphanLoop({ ...parts, writer }, config)] : []
   const clusterDns =
     ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask, registry: deps.metrics }, config)]
-  return { about, contact, publish, mirror, others: [...orphans, ...clusterDns] }
+  const { publisher, replica } = link
+  const report = new ReportLoop({ ...parts, publisher, replica, contact: link.contact }, config)
+  const freshness = new GatewayLoop({ ...parts, gateways }, config)
+  return { about, contact, publish, mirror, others: [report, gateways, freshness, ...orphans, ...clusterDns] }
 }
 
 /** What this cluster wrote of the others, and what they know of it. May be done again where it broke off. */

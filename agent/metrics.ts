@@ -6,6 +6,7 @@ export interface AgentMetrics {
   readonly imports: Gauge
   readonly members: Gauge
   readonly silent: Gauge
+  readonly staleGateways: Gauge
   readonly notUsed: Gauge
   readonly writes: Counter
   readonly writeFailures: Counter
@@ -26,6 +27,10 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
     silent: metrics.gauge({
       name: 'sealane_agent_silent_clusters',
       help: 'Clusters taken as dead: neither the broker nor a lane has heard them for the time of a lease.',
+    }),
+    staleGateways: metrics.gauge({
+      name: 'sealane_agent_stale_gateways',
+      help: 'Gateways of this cluster that have stopped to tell how their lanes do.',
     }),
     notUsed: metrics.gauge({
       name: 'sealane_agent_records_not_used',

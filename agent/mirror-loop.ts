@@ -2,6 +2,7 @@
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import { parsePrefix, type Prefix } from '../model/ip.ts'
+import type { NotImportedReason } from '../model/member-status.ts'
 import {
   type ClusterSpec,
   type EndpointSlice,
@@ -9,6 +10,7 @@ import {
   MEMBERSHIP_NAME,
   type ServiceImport,
 } from '../model/objects.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -76,6 +78,8 @@ export class MirrorLoop {
   #told: ReadonlySet<string> = new Set()
   readonly #dirty = new DirtyServices()
   #last: LastPlan | undefined
+  /** Services of namespaces that are here, and why they are not imported all the same. */
+  readonly #problems = new Map<ServiceKey, NotImportedReason>()
   #range: { readonly text: string; readonly prefix: Prefix } | undefined
   readonly #statuses: ImportStatuses
   readonly #subscriptions = new Subscriptions()
@@ -88,7 +92,10 @@ export class MirrorLoop {
     this.#loop = new ReconcileLoop(loopDeps(deps, 'mirror'), init.loop, (signal) => this.#round(signal))
     for (const kind of KINDS) this.#follow(kind)
     const stop = deps.replica.onChange((changes) => {
-      this.#dirty.noteRecords(changes)
+      // What members tell of themselves is not mirrored.
+      const mirrored = changes.filter(({ record }) => record.body.kind !== 'MemberStatus')
+      if (mirrored.length === 0 && changes.length > 0) return
+      this.#dirty.noteRecords(mirrored)
       this.#loop.poke()
     })
     this.#subscriptions.add(stop)
@@ -190,6 +197,8 @@ export class MirrorLoop {
     // One object that cannot be written now holds nothing else up.
     const failures = await writer.apply(part.objects, signal)
     failures.push(...(await this.#statuses.write(part.services.values(), signal)))
+    this.#noteProblems(part, part === plan)
+    findings.setImports({ plan, namespaces: world.namespaces, problems: this.#problems })
     const { own, certain, expired, namespaces } = world
     const gone = planPrune({
       ...mirrored,
@@ -226,6 +235,25 @@ export class MirrorLoop {
       clustersetIpRange: this.#clustersetIpRange(),
       expired,
     }
+  }
+
+  /** Looked at right after the write: what was refused is offered again later, and meanwhile counts as neither. */
+  #noteProblems({ services }: Pick<ImportPlan, 'services'>, isWhole: boolean): void {
+    if (isWhole) this.#problems.clear()
+    for (const [at, service] of services) {
+      const key = at.slice('ServiceImport/'.length) as ServiceKey
+      const problem = this.#importProblem(key, service)
+      if (problem === undefined) this.#problems.delete(key)
+      else this.#problems.set(key, problem)
+    }
+  }
+
+  #importProblem(key: ServiceKey, { ready, serviceImport }: ServicePlan): NotImportedReason | undefined {
+    if (ready.reason === 'IPFamilyNotSupported') return 'IPFamilyNotSupported'
+    if (serviceImport === undefined || !this.#deps.writer.isRefused(serviceImport)) return undefined
+    const present = this.#serviceImport(key)
+    const isOurs = present?.metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
+    return present === undefined || isOurs ? 'ImportRefused' : 'NameTaken'
   }
 
   #ownRecord(): ClusterSpec | undefined {

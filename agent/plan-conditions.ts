@@ -1,5 +1,5 @@
 /** The conditions Ready and Conflict of a ServiceExport, from what became of its records. Pure. */
-import { type ConditionFinding, findCondition, isConditionTrue } from '../model/conditions.ts'
+import { CONDITION_IMPORTED, type ConditionFinding, findCondition, isConditionTrue } from '../model/conditions.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
 import type { PublishState } from './broker-link.ts'
 import type { PlannedExport } from './plan-exports.ts'
@@ -13,18 +13,24 @@ export interface PublishedView {
 /** Endpoints left out that are told one by one; the rest is counted. */
 const MAX_NOTES = 3
 
+export interface FoundElsewhere {
+  /** Of the merge; undefined while the broker does not show this export yet. */
+  readonly verdict?: ConflictVerdict | undefined
+  /** Undefined while the others may not have had the time to tell. */
+  readonly imported?: ConditionFinding | undefined
+}
+
 /**
- * Findings to set on one export, in order: Valid, Ready, Conflict. A condition about which nothing is known is left
- * out, so that a restart without the broker changes nothing. `verdict` is that of the merge, undefined while the
- * broker does not show this export yet.
+ * Findings to set on one export, in order: Valid, Ready, Conflict, Imported. A condition about which nothing is known
+ * is left out, so that a restart without the broker changes nothing.
  */
 export function planConditions(
   planned: PlannedExport,
   published: PublishedView,
-  verdict: ConflictVerdict | undefined,
+  { verdict, imported }: FoundElsewhere = {},
 ): readonly ConditionFinding[] {
   const { generation } = planned.object.metadata
-  const findings = judge(planned, published, verdict)
+  const findings = [...judge(planned, published, verdict), ...judgeImported(planned, published, imported)]
   return generation === undefined ? findings : findings.map((one) => ({ ...one, observedGeneration: generation }))
 }
 
@@ -44,6 +50,20 @@ function judge(
   if (verdict !== undefined) findings.push(conflict(verdict))
   else if (findCondition(conditions, 'Conflict') === undefined) findings.push(conflict({ reasons: [], message: '' }))
   return findings
+}
+
+/** An export that is none is imported by nobody, and that is no news of the others. */
+function judgeImported(
+  planned: PlannedExport,
+  published: PublishedView,
+  imported: ConditionFinding | undefined,
+): readonly ConditionFinding[] {
+  const [exportKey = ''] = planned.recordKeys
+  const isRefused = published.state(exportKey).t === 'refused'
+  if (planned.valid.status === 'True' && !isRefused) return imported === undefined ? [] : [imported]
+  if (findCondition(planned.object.status?.conditions, CONDITION_IMPORTED) === undefined) return []
+  const message = isRefused ? 'waits until the broker takes the export' : 'waits until the export is valid'
+  return [{ type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message }]
 }
 
 function planReady(planned: PlannedExport, published: PublishedView): ConditionFinding {

@@ -183,6 +183,7 @@ function publisherOf(session: PublishSession, listeners: Listeners<[readonly str
       return session.answered
     },
     setDesired: (records) => session.setDesired(records),
+    setStatus: (status) => session.setStatus(status),
     state: (key) => session.recordState(key),
     onChange: (listener) => listeners.add(listener),
   }

@@ -80,6 +80,8 @@ export class PublishLoop {
     })
     for (const stop of [exports, slices, published]) this.#subscriptions.add(stop)
     findings.onVerdicts((keys) => this.#tell(keys))
+    // At most once in reportMs; an export of which nothing has changed costs a look.
+    findings.onImporters(() => this.#tell(undefined))
   }
 
   async run(signal: AbortSignal): Promise<void> {

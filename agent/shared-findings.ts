@@ -1,7 +1,27 @@
 /** What the loops tell each other: each side's latest result and a call when it has changed. */
+import { isDeepStrictEqual } from 'node:util'
 import type { ServiceKey } from '../model/ids.ts'
+import type { NotImportedReason } from '../model/member-status.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
+import type { Importers } from './importers.ts'
 import type { ExportPlan } from './plan-exports.ts'
+import type { ImportPlan } from './plan-imports.ts'
+
+/** What the mirror loop has come to. */
+export interface ImportFindings {
+  readonly plan: ImportPlan
+  /** That exist here and are not terminating. */
+  readonly namespaces: ReadonlySet<string>
+  /** Why services of namespaces that are here are not imported all the same. Changes in place. */
+  readonly problems: ReadonlyMap<ServiceKey, NotImportedReason>
+}
+
+/** Who imports what this cluster exports. */
+export interface ImporterFindings {
+  readonly importers: Importers
+  /** Exports that the broker has had for so long that every member has had the time to say no, and since when it has them. */
+  readonly settled: ReadonlyMap<ServiceKey, number>
+}
 
 export class SharedFindings {
   /** From the publish loop: what this cluster offers now. Undefined until its caches are synced. */
@@ -10,6 +30,12 @@ export class SharedFindings {
   ownVerdicts: ReadonlyMap<ServiceKey, ConflictVerdict> = new Map()
   /** From the contact loop: clusters taken as dead. Undefined until it has looked once. */
   expired: ReadonlySet<string> | undefined
+  /** From the mirror loop. Undefined until a whole snapshot of the broker was mirrored. */
+  imports: ImportFindings | undefined
+  /** From the report loop. Undefined until it has looked once. */
+  importers: ImporterFindings | undefined
+  readonly #onImports = new Set<() => void>()
+  readonly #onImporters = new Set<() => void>()
   readonly #onExpired = new Set<() => void>()
   readonly #onExports = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
   readonly #onVerdicts = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
@@ -36,6 +62,25 @@ export class SharedFindings {
     if (!changed) return
     this.expired = expired
     for (const listener of this.#onExpired) listener()
+  }
+
+  setImports(imports: ImportFindings): void {
+    this.imports = imports
+    for (const listener of this.#onImports) listener()
+  }
+
+  setImporters(importers: ImporterFindings): void {
+    if (isDeepStrictEqual(this.importers, importers)) return
+    this.importers = importers
+    for (const listener of this.#onImporters) listener()
+  }
+
+  onImports(listener: () => void): void {
+    this.#onImports.add(listener)
+  }
+
+  onImporters(listener: () => void): void {
+    this.#onImporters.add(listener)
   }
 
   /** Called with the services whose published records are not what they were. */

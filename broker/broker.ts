@@ -22,6 +22,7 @@ import type { RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './member-list.ts'
 import { addCertificate, departMember, joinMember, normalSerial, pruneDeparted, requireMember } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
+import { observedDoubt } from './observed-address.ts'
 import { MemberPublishSession } from './publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
 import { type MemberRow, isLive } from './state.ts'
@@ -39,6 +40,8 @@ export interface BrokerDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: BrokerMetrics
+  /** nearAddresses() */
+  readonly near?: () => Promise<readonly string[]>
 }
 
 export interface BrokerInit {
@@ -46,6 +49,7 @@ export interface BrokerInit {
   readonly globalRange: string
   readonly clustersetIpRange: string
   readonly allowedNamespaces: readonly string[]
+  readonly sourcesKept: boolean
   readonly limits: BrokerLimits
 }
 
@@ -231,7 +235,20 @@ export class Broker implements BrokerApi {
       globalRange,
       clustersetIpRange,
       observedAddress,
+      observedCounts: await this.#counts(cluster, observedAddress),
     }
+  }
+
+  /** Whether the address is the member's own, as far as can be told. */
+  async #counts(cluster: ClusterId, address: string): Promise<boolean> {
+    const { log, logger, near } = this.#deps
+    const { globalRange, clustersetIpRange, sourcesKept } = this.#init
+    const members = log.list('member').filter(({ value }) => isLive(value))
+    const claimed = members.flatMap(({ value: { facts } }) => [...facts.podCIDRs, ...facts.serviceCIDRs])
+    const ranges = [...new Set(claimed), globalRange, clustersetIpRange]
+    const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
+    if (reason !== undefined) logger.info('the address of a member is not told to others', { cluster, address, reason })
+    return reason === undefined
   }
 
   #isConnected(cluster: ClusterId): boolean {

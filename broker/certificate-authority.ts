@@ -230,8 +230,8 @@ async function readIfThere(file: string): Promise<string | undefined> {
   })
 }
 
-/** A crash leaves the old file or the new one. */
-async function writeSafely(file: string, text: string): Promise<void> {
+/** A crash leaves the old file or the new one; mode 0600. Throws StateError. */
+export async function writeSafely(file: string, text: string): Promise<void> {
   await onFile(file, 'cannot be written', async () => {
     const handle = await open(`${file}.new`, 'w', 0o600)
     try {

@@ -25,6 +25,8 @@ export interface BrokerConfig {
   readonly memberCertificateMs: number
   /** Members are told this often which of them are not heard of. */
   readonly contactMs: number
+  /** Callers' addresses reach the broker as they were sent: nothing in front of it puts its own in their place. */
+  readonly sourcesKept: boolean
   readonly limits: BrokerLimits
 }
 
@@ -49,6 +51,7 @@ export const DEFAULT_BROKER_CONFIG: Omit<BrokerConfig, 'stateDir' | 'advertise'>
   allowedNamespaces: [],
   memberCertificateMs: MEMBER_VALIDITY_MS,
   contactMs: 15_000,
+  sourcesKept: true,
   limits: DEFAULT_LIMITS,
 }
 

@@ -13,6 +13,8 @@ import { lockDirectory } from './log/sqlite-file.ts'
 import { openSqliteLog } from './log/sqlite-log.ts'
 import { NOTE_CONTACT_MS } from './member-list.ts'
 import { brokerMetrics } from './metrics.ts'
+import { nearAddresses } from './near-addresses.ts'
+import { finishRestore } from './restore.ts'
 import { fixSettings } from './settings.ts'
 
 /** How soon a change by the CLI (an eviction) reaches the members. */
@@ -38,6 +40,15 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   await makeStateDir(stateDir)
   await using stack = new AsyncDisposableStack()
   stack.defer(lockDirectory(stateDir))
+  const restored = await finishRestore(clock, stateDir)
+  if (restored !== undefined) {
+    const { takenAtMs, members, before } = restored
+    logger.warn('restored from a backup', {
+      takenAt: new Date(takenAtMs).toISOString(),
+      members: members.length,
+      before,
+    })
+  }
   const hosts = advertise.map((one) => parseBrokerAddress(one).host)
   const authority = await CertificateAuthority.open(
     { clock },
@@ -49,7 +60,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   })
   stack.defer(() => log.close())
   await fixSettings(log, config)
-  const broker = new Broker({ log, authority, clock, logger, metrics }, config)
+  const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses }, config)
   stack.defer(() => broker.close())
 
   const tls = () => ({ ...authority.server, ca: [authority.caCertificate], clusterset })

@@ -5,11 +5,13 @@ import { memberKey, memberKeyText } from '../protocol/content-hash.ts'
 import { checkMemberRecord } from '../protocol/records-codec.ts'
 import type { Refusal } from './admission-checks.ts'
 import { admitFacts } from './admission-facts.ts'
+import { admitStatus } from './admission-status.ts'
 import type { Transaction } from './log/record-log.ts'
 import { changeFacts } from './membership.ts'
 import { type WriteContext, memberRecords, putRecord, removeRecord } from './record-writes.ts'
+import { writeStatusRecord } from './status-records.ts'
 
-export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'facts' }>
+export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'facts' | 'status' }>
 
 /** By memberKeyText; hashes in hex. */
 export type DeclaredSet = ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>
@@ -25,10 +27,15 @@ export function applyChange(tx: Transaction, change: MemberChange, context: Writ
       return undefined
     case 'facts':
       return admitFacts(change.facts, context.rules) ?? refusing(() => changeFacts(tx, change.facts, context))
+    case 'status': {
+      const refused = admitStatus(change.status)
+      if (refused === undefined) writeStatusRecord(tx, context.cluster, change.status, context.nowMs)
+      return refused
+    }
   }
 }
 
-/** The record that the change is about; for facts a key that stands for none. */
+/** The record that the change is about; for facts and status a key that stands for none. */
 export function keyOf(change: MemberChange): MemberKey {
   if (change.t === 'put') return memberKey(change.record)
   if (change.t === 'remove') return change.key

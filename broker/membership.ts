@@ -13,6 +13,7 @@ import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } fro
 import type { LogView, Transaction } from './log/record-log.ts'
 import { type WriteContext, admissionContext, memberRecords, removeRecord } from './record-writes.ts'
 import { type IssuedCertificate, type MemberRow, isLive } from './state.ts'
+import { removeStatusRecord } from './status-records.ts'
 import { timeText } from './tokens.ts'
 
 /** A member may hold this many valid certificates at a time: those of renewals whose answer was lost count too. */
@@ -34,6 +35,7 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
   const serial = normalSerial(peer.serial)
   const certificate = row.certificates.find((one) => one.serial === serial)
   if (certificate === undefined) {
+    if (isOfLostTime(row, peer)) return row
     throw denied(
       `certificate ${serial} of cluster ${name} has been replaced: another site has joined as ${name}, or this one has joined again`,
     )
@@ -52,9 +54,21 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
  * Whether the certificate that this peer showed belongs to the membership as it is now, ended or not. What an evicted
  * or succeeded member has left open is not its successor's.
  */
-export function isOfMembership(view: LogView, { cluster, serial }: Pick<Peer, 'cluster' | 'serial'>): boolean {
-  const row = view.get('member', cluster)
-  return isLive(row) && row.certificates.some((one) => one.serial === normalSerial(serial))
+export function isOfMembership(view: LogView, peer: Pick<Peer, 'cluster' | 'serial' | 'issuedAtMs'>): boolean {
+  const row = view.get('member', peer.cluster)
+  if (!isLive(row)) return false
+  return row.certificates.some((one) => one.serial === normalSerial(peer.serial)) || isOfLostTime(row, peer)
+}
+
+/**
+ * A certificate that our CA gave to this member between a backup and its restore: the broker that gave it listed it, in
+ * rows that are lost. Members renew their certificates each day; without this a backup of yesterday would know nobody.
+ */
+function isOfLostTime({ restored }: MemberRow, { issuedAtMs }: Pick<Peer, 'issuedAtMs'>): boolean {
+  if (restored === undefined || issuedAtMs === undefined) return false
+  // Certificates are dated in whole seconds.
+  const fromMs = Math.floor(restored.takenAtMs / 1000) * 1000
+  return issuedAtMs >= fromMs && issuedAtMs <= restored.atMs
 }
 
 /** Serial numbers come from several libraries: upper or lower case, with or without leading zeros. */
@@ -128,6 +142,7 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
   if (!isLive(row)) return
   for (const { key } of memberRecords(tx, context.cluster)) removeRecord(tx, key, context)
   removeClusterRecord(tx, context.cluster)
+  removeStatusRecord(tx, context.cluster)
   const { connectedSinceMs: _over, ...rest } = row
   tx.put('member', context.cluster, {
     ...rest,

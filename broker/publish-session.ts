@@ -24,6 +24,7 @@ import { type MemberChange, applyChange, compareSets, keyOf } from './member-cha
 import { isOfMembership, requireMember } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { type WriteContext, type WriteRules, memberRecords } from './record-writes.ts'
+import { removeStatusRecord } from './status-records.ts'
 
 /** Changes that may wait for the disk; more, and the member is made to wait. */
 const MAX_WAITING = 1024
@@ -78,12 +79,13 @@ export class MemberPublishSession implements PublishSession {
     switch (message.t) {
       case 'declare':
         await this.#settled()
-        return this.#onDeclare(message.setHash, message.count)
+        return this.#onDeclare(message)
       case 'digest':
         return this.#onDigest(message)
       case 'put':
       case 'remove':
       case 'facts':
+      case 'status':
         return this.#onChange(message)
     }
   }
@@ -136,7 +138,7 @@ export class MemberPublishSession implements PublishSession {
     )
   }
 
-  async #onDeclare(hash: Uint8Array, count: number): Promise<void> {
+  async #onDeclare({ setHash: hash, count, tellsStatus }: Extract<PublishMessage, { t: 'declare' }>): Promise<void> {
     const { cluster } = this.#init.peer
     // In a transaction, so that the writes of an earlier stream are before it.
     const same = await this.#transact((tx) => {
@@ -144,13 +146,15 @@ export class MemberPublishSession implements PublishSession {
       const stored = setHash(rows.map(({ row }) => Buffer.from(row.hash ?? '', 'hex')))
       const equal = rows.length === count && Buffer.compare(stored, hash) === 0
       if (equal) markComplete(tx, this.#init.peer)
+      // An agent of an earlier version: what a later one told before it would stay for ever.
+      if (tellsStatus !== true) removeStatusRecord(tx, cluster)
       return equal
     })
     this.#deps.metrics.resyncs.inc({ result: same ? 'same' : 'different' })
     this.#digest = new Map()
     this.#needed = new Set()
     this.#phase = same ? 'open' : 'digest'
-    this.#init.reply(same ? { t: 'inSync' } : { t: 'sendDigest' })
+    this.#init.reply({ t: same ? 'inSync' : 'sendDigest', takesStatus: true })
   }
 
   async #onDigest(message: Extract<PublishMessage, { t: 'digest' }>): Promise<void> {
@@ -228,7 +232,7 @@ export class MemberPublishSession implements PublishSession {
       const refused = refusals[i]
       if (refused === undefined) continue
       const key = keyOf(change)
-      this.#deps.metrics.refused.inc({ kind: change.t === 'facts' ? 'facts' : key.kind })
+      this.#deps.metrics.refused.inc({ kind: change.t === 'facts' || change.t === 'status' ? change.t : key.kind })
       this.#log('record refused', { cluster: this.#init.peer.cluster, ...key, ...refused })
       this.#init.reply({ t: 'refused', sequence: change.sequence, key, ...refused })
     }
@@ -246,7 +250,9 @@ export class MemberPublishSession implements PublishSession {
   /** True when nothing is needed after these. What is refused counts: it will not come again as it is. */
   #isFilledBy(group: readonly MemberChange[]): boolean {
     if (this.#phase !== 'filling') return false
-    for (const change of group) if (change.t !== 'facts') this.#needed.delete(memberKeyText(keyOf(change)))
+    for (const change of group) {
+      if (change.t === 'put' || change.t === 'remove') this.#needed.delete(memberKeyText(keyOf(change)))
+    }
     return this.#needed.size === 0
   }
 

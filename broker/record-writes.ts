@@ -14,6 +14,7 @@ import { type AdmissionContext, admitRecord } from './admission.ts'
 import { clusterSpec } from './cluster-records.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
 import { type RecordRow, parseRecordKey } from './state.ts'
+import { hasStatusRecord } from './status-records.ts'
 
 export interface WriteRules extends ClustersetRanges {
   readonly allowedNamespaces: readonly string[]
@@ -67,7 +68,7 @@ export function removeRecord(tx: Transaction, key: MemberKey, context: WriteCont
   tx.remove('record', text)
 }
 
-/** Everything that the cluster has published; not its Cluster record, which is the broker's. */
+/** Everything that the cluster has published; not its Cluster and MemberStatus records, which are the broker's. */
 export function memberRecords(
   view: LogView,
   cluster: ClusterId,
@@ -75,7 +76,7 @@ export function memberRecords(
   return view
     .list('record', cluster)
     .map(({ key, value }) => ({ key: parseRecordKey(key), row: value }))
-    .filter(({ key }) => key.kind !== 'Cluster')
+    .filter(({ key }) => key.kind !== 'Cluster' && key.kind !== 'MemberStatus')
 }
 
 /** What the cluster's records are judged by now. */
@@ -97,8 +98,8 @@ function checkQuota(
 ): Refusal | undefined {
   if (old !== undefined) return undefined
   const limit = rules.recordsPerCluster
-  // One more: the Cluster record.
-  if (tx.count('record', cluster) > limit) {
+  // Beside them: the Cluster record, and what the member tells of itself.
+  if (tx.count('record', cluster) - (hasStatusRecord(tx, cluster) ? 1 : 0) > limit) {
     return refusal('records', `cluster "${cluster}" has ${limit} records already, which is the limit`)
   }
   if (tx.count('stamp', cluster) >= 2 * limit) {

@@ -38,6 +38,8 @@ export interface MemberRow {
   readonly certificates: readonly IssuedCertificate[]
   /** The member has declared its whole record set since it joined. */
   readonly complete: boolean
+  /** The row is of a backup of this time, put back at that time: see isOfLostTime() in membership.ts. */
+  readonly restored?: { readonly takenAtMs: number; readonly atMs: number }
   readonly departedAtMs?: number
   readonly departure?: 'left' | 'evicted'
 }

@@ -9,13 +9,16 @@ export type { EvictInit, Eviction, MemberSummary } from '../broker/member-list.t
 
 /** Opens the broker's database, beside a running broker or not. Throws when no broker has ever started on this state. */
 export async function withBrokerStore<T>(state: string, work: (store: BrokerStore) => Promise<T> | T): Promise<T> {
-  const store = await openBrokerStore(state, new SystemClock()).catch((cause: unknown) => {
-    if (!(cause instanceof StateError) || cause.code !== 'Absent') throw cause
-    throw new UserError(cause.message, { hint: 'for a broker on a cluster: --context NAME', cause })
-  })
+  const store = await openBrokerStore(state, new SystemClock()).catch(withHint)
   try {
     return await work(store)
   } finally {
     await store.close()
   }
+}
+
+/** Throws it, and where there is no state, with where it may be instead. */
+export function withHint(cause: unknown): never {
+  if (!(cause instanceof StateError) || cause.code !== 'Absent') throw cause
+  throw new UserError(cause.message, { hint: 'for a broker on a cluster: --context NAME', cause })
 }

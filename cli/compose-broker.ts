@@ -8,11 +8,12 @@ export interface BrokerProcessInit {
   readonly state: string
   readonly listen: string
   readonly advertise: readonly string[]
-  readonly statusListen: string
+  readonly statusListen: readonly string[]
   readonly clusterset: string
   readonly globalRange?: string
   readonly clustersetIpRange?: string
   readonly allowNamespace?: readonly string[]
+  readonly externalTrafficPolicy?: 'Local' | 'Cluster'
   readonly logLevel: LogThreshold
 }
 
@@ -26,6 +27,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     globalRange: init.globalRange ?? DEFAULT_BROKER_CONFIG.globalRange,
     clustersetIpRange: init.clustersetIpRange ?? DEFAULT_BROKER_CONFIG.clustersetIpRange,
     allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
+    sourcesKept: init.externalTrafficPolicy !== 'Cluster',
   }
   await withProcess({ name: 'broker', ...init }, (deps, started) =>
     runBroker({ ...deps, onListening: started }, config, signal),

@@ -23,7 +23,8 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
   await withKernel(async (kernel) => {
     const parts = { ...deps, ...kernel, cluster }
     if (kube === undefined) return runGateway(parts, configOf(lanesOf(config, node)), signal)
-    const init = { node, configOf, askNode: (until: AbortSignal) => kube.askNode(node, until) }
+    const askNode = (until: AbortSignal) => kube.askNode(node, until)
+    const init = { node, configOf, askNode, leases: kube.leases }
     return runLabelledGateway(parts, init, await labelledLane(site, signal), signal)
   })
 }

@@ -1,7 +1,7 @@
 /** What every process of Sealane has around its components: log, metrics, status page. */
 import { SystemClock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
-import { serveStatus } from '../runtime/http-status.ts'
+import { type StatusServer, serveStatus } from '../runtime/http-status.ts'
 import type { LogThreshold } from '../runtime/logger.ts'
 import type { Metrics } from '../runtime/metrics.ts'
 import { createLogger } from '../runtime/pino-logger.ts'
@@ -11,7 +11,8 @@ import { formatHostPort } from '../runtime/host-port.ts'
 
 export interface ProcessInit {
   readonly name: string
-  readonly statusListen: string
+  /** One or more. */
+  readonly statusListen: readonly string[]
   readonly logLevel: LogThreshold
   /** What was counted with before; a new registry by default. */
   readonly metrics?: Metrics | undefined
@@ -30,11 +31,17 @@ export async function withProcess(
   const status = new StatusBoard()
   let isStarted = false
   status.readiness('process', () => (isStarted ? undefined : 'is starting'))
-  const server = await serveStatus({ listen: init.statusListen, status, metrics })
-  logger.info('status page is up', { address: formatHostPort(server.address) })
+  const clock = new SystemClock()
+  const servers: StatusServer[] = []
   try {
-    await work({ clock: new SystemClock(), logger, metrics, status }, () => (isStarted = true))
+    // A server each: who fills the one up does not keep the node's own probes out of the other.
+    for (const listen of init.statusListen) {
+      const server = await serveStatus({ listen, status, metrics, clock })
+      servers.push(server)
+      logger.info('status page is up', { address: formatHostPort(server.address) })
+    }
+    await work({ clock, logger, metrics, status }, () => (isStarted = true))
   } finally {
-    await server.close()
+    await Promise.all(servers.map((server) => server.close()))
   }
 }

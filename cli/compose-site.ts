@@ -19,7 +19,7 @@ export interface RunSiteInit {
   readonly node: string
   /** Undefined: all that this node needs. */
   readonly components: readonly ComponentName[] | undefined
-  readonly statusListen: string
+  readonly statusListen: readonly string[]
   readonly logLevel: LogThreshold
   readonly signal: AbortSignal
 }

@@ -6,6 +6,7 @@ import { type DurationRange, formatDuration, parseDuration } from '../runtime/du
 import { parseHostPort } from '../runtime/host-port.ts'
 import { LOG_LEVELS, type LogThreshold } from '../runtime/logger.ts'
 import { UserError } from '../runtime/user-error.ts'
+import type { Terminal } from './ask-at-terminal.ts'
 import type { Output, OutputFormat } from './output.ts'
 import { OUTPUT_FORMATS } from './output.ts'
 import { throwingUsageErrors } from './parse-command-line.ts'
@@ -13,6 +14,10 @@ import { throwingUsageErrors } from './parse-command-line.ts'
 export interface CommandContext {
   readonly signal: AbortSignal
   readonly output: Output
+  /** The process's by default. */
+  readonly env?: Readonly<Record<string, string | undefined>> | undefined
+  /** Whom questions are put to: the process's terminal by default, if there is one; null: nobody. */
+  readonly terminal?: Terminal | null | undefined
 }
 
 /** A subcommand that reports errors like the program does and ends its help with an example. */
@@ -58,15 +63,16 @@ export function durationOption(
     .default(defaultMs, formatDuration(defaultMs))
 }
 
+/** Given several times, it listens on each; the standard place counts only where none is given. */
 export function statusListenOption(description: string, standard: string): Option {
+  const standards = [standard]
+  const parse = parsed((text) => {
+    parseHostPort(text.startsWith(':') ? `127.0.0.1${text}` : text, '--status-listen', true)
+    return text
+  })
   return new Option('--status-listen <host:port>', description)
-    .argParser(
-      parsed((text) => {
-        parseHostPort(text.startsWith(':') ? `127.0.0.1${text}` : text, '--status-listen', true)
-        return text
-      }),
-    )
-    .default(standard)
+    .argParser((text, before: readonly string[]) => [...(before === standards ? [] : before), parse(text)])
+    .default(standards, standard)
 }
 
 export function logLevelOption(): Option {

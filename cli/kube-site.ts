@@ -2,6 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
 import type { KubernetesAccess } from '../cluster/files/site-file.ts'
+import type { LeaseStore } from '../cluster/lease-store.ts'
 import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../cluster/kube/kube-cluster.ts'
 import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
 import { MEMBERSHIP_NAME, type Membership, type Node } from '../model/objects.ts'
@@ -21,6 +22,8 @@ export interface KubeSite {
   elect(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void>
   /** The Node as the server has it now; undefined when it says that there is none. Throws ClusterApiError. */
   askNode(name: string, signal: AbortSignal): Promise<Node | undefined>
+  /** In the namespace that Sealane is installed in. */
+  readonly leases: LeaseStore
   /** As the server has it now, whatever was known. Throws ClusterApiError, also where the kind is not served. */
   hasMembership(signal: AbortSignal): Promise<boolean>
   /** Fails where there is one. Throws ClusterApiError. */
@@ -58,6 +61,7 @@ export async function openKubeSite(
       askNode: async (name, until) =>
         (await cluster.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as
           Node | undefined,
+      leases: cluster.leases,
       hasMembership: async (until) => (await cluster.dynamic.getForSure(MEMBERSHIP, until)) !== undefined,
       createMembership: async ({ apiVersion, kind, metadata: { name }, spec }, until) => {
         const labels = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }

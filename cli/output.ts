@@ -1,7 +1,7 @@
 /** Where commands write: answers to stdout, remarks to stderr; a table for people or JSON/YAML for programs. */
 import { type Column, renderTable } from './render-table.ts'
 
-export const OUTPUT_FORMATS = ['table', 'json', 'yaml'] as const
+export const OUTPUT_FORMATS = ['table', 'wide', 'json', 'yaml'] as const
 export type OutputFormat = (typeof OUTPUT_FORMATS)[number]
 
 export interface Output {
@@ -14,7 +14,7 @@ export const processOutput: Output = {
   remark: (text) => void process.stderr.write(text),
 }
 
-/** JSON and YAML carry whole objects under `items`; the table shows what people look for. */
+/** JSON and YAML carry whole objects under `items`; the table shows what people look for, a wide one all columns. */
 export async function printItems<T>(
   output: Output,
   format: OutputFormat,
@@ -29,13 +29,16 @@ export async function printItems<T>(
       output.answer(await yamlOf({ items }))
       return
     case 'table':
+    case 'wide': {
+      const shown = columns.filter(({ wide = false }) => format === 'wide' || !wide)
       if (items.length === 0) output.remark('none\n')
-      else output.answer(renderTable(columns, items))
+      else output.answer(renderTable(shown, items))
+    }
   }
 }
 
 export async function printOne(output: Output, format: OutputFormat, value: object, text: string): Promise<void> {
-  if (format === 'table') output.answer(text)
+  if (format === 'table' || format === 'wide') output.answer(text)
   else output.answer(format === 'json' ? `${JSON.stringify(value, undefined, 2)}\n` : await yamlOf(value))
 }
 

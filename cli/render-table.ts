@@ -4,6 +4,8 @@ export interface Column<T> {
   readonly title: string
   readonly cell: (row: T) => string
   readonly align?: 'left' | 'right'
+  /** Only in wide tables. */
+  readonly wide?: true
 }
 
 /** One line per row below a heading; ends with a newline. Control characters in cells are shown as '?'. */

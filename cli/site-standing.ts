@@ -16,7 +16,8 @@ export async function standingByIdentity(identity: IdentityStore, alsoTry = ''):
     const hint = `first: sealane join --token-file FILE${alsoTry}`
     throw new UserError('this site has not joined a clusterset', { hint })
   }
-  return { cluster: found.cluster, observedAddress: found.observedAddress }
+  const { cluster, observedAddress, observedCounts } = found
+  return observedCounts === true ? { cluster, observedAddress } : { cluster }
 }
 
 /** Waits for the Membership that the agent makes when it joins. Rejects with the signal's reason. */

@@ -11,6 +11,7 @@ import { type CommandContext, quoted } from './context.ts'
 import type { ClusterAdmin } from './kube/admin.ts'
 import type { KubeSite } from './kube-site.ts'
 import { PlainLogger } from './plain-logger.ts'
+import { interruption } from './within-time.ts'
 
 export interface OpenSite {
   readonly config: SiteConfig
@@ -46,8 +47,7 @@ export async function withSite<T>(file: string, init: OpenSiteInit, work: (site:
     if (wantsAll) checkAllRead(site)
     return result
   } catch (error) {
-    // No cause: the frame of the process takes a signal's own reason for success.
-    throw signal.aborted && !serves ? new UserError('interrupted before it was done') : error
+    throw signal.aborted && !serves ? interruption(signal) : error
   } finally {
     await site.cluster.close()
   }

@@ -2,7 +2,7 @@
  * A Kubernetes-shaped object API. Drivers: `kube/` (an API server), `files/` (a directory of YAML and a state
  * directory), `memory/` (for tests and single-process use). One compliance suite: test/compliance/cluster-api.ts.
  */
-import type { Kind, KubeObject, ObjectKinds } from '../model/objects.ts'
+import type { Condition, Kind, KubeObject, ObjectKinds } from '../model/objects.ts'
 
 export type ObjectChange<T> =
   | { readonly type: 'set'; readonly object: T; readonly previous: T | undefined }
@@ -39,6 +39,13 @@ export interface ObjectEvent {
   readonly note: string
 }
 
+/** Which object. */
+export interface ObjectName {
+  readonly kind: Kind
+  readonly name: string
+  readonly namespace?: string | undefined
+}
+
 export interface ClusterApi {
   /** The cache of a kind, started by the first call and shared by all. */
   cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]>
@@ -50,6 +57,21 @@ export interface ClusterApi {
   apply(object: KubeObject, signal?: AbortSignal): Promise<void>
   /** Replaces `.status` of an existing object. Throws ClusterApiError NotFound. */
   applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void>
+  /**
+   * Sets one condition of an object whose status another part writes, and leaves the rest of the status. What that part
+   * says of the same condition at its next applyStatus() counts again. Throws ClusterApiError NotFound.
+   */
+  setCondition(object: ObjectName, condition: Condition, signal?: AbortSignal): Promise<void>
+  /**
+   * What is stored of an object now, asked afresh and not of a cache; undefined when it is not there. Throws
+   * ClusterApiError where the answer cannot be had: an object that cannot be seen is not gone.
+   */
+  read<K extends Kind>(
+    kind: K,
+    name: string,
+    namespace?: string,
+    signal?: AbortSignal,
+  ): Promise<ObjectKinds[K] | undefined>
   /** Removes an object that apply() made. Absent is fine. Throws ClusterApiError Forbidden for the user's own. */
   remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void>
   /** Tells the user. Best effort: never throws, never waits; the same event again within ten minutes is dropped. */

@@ -3,7 +3,7 @@
  * The cache shows the merged view. Both drivers keep their state in it.
  */
 import { isDeepStrictEqual } from 'node:util'
-import type { Kind, KubeObject, ObjectKinds, ObjectMeta } from '../model/objects.ts'
+import type { Condition, Kind, KubeObject, ObjectKinds, ObjectMeta } from '../model/objects.ts'
 import { LiveCache } from './live-cache.ts'
 import type { ObjectKey } from './object-key.ts'
 
@@ -122,6 +122,13 @@ export function withServerMetadata<T extends KubeObject>(
     generation: (kept?.generation ?? 1) + (changed ? 1 : 0),
   }
   return plain({ ...rest, metadata: filled }) as unknown as T
+}
+
+/** The object with this condition in its status, in the place of the one of the same type; the rest stays. */
+export function withCondition(object: KubeObject, condition: Condition): KubeObject {
+  const status = (object as Loose).status as { readonly conditions?: readonly Condition[] } | undefined
+  const others = (status?.conditions ?? []).filter(({ type }) => type !== condition.type)
+  return { ...object, status: { ...status, conditions: [...others, condition] } } as KubeObject
 }
 
 /** As JSON gives it back: fields that are undefined are absent. */

@@ -4,11 +4,12 @@ import { requirePackages } from '../scripts/install-system-packages.ts'
 import { PARIS_NODES, kernelDump, leaves, lifeChecks } from './checks/life.ts'
 import { serviceChecks } from './checks/services.ts'
 import { trafficChecks } from './checks/traffic.ts'
-import { type Check, type World, servicesAreKnown } from './checks/world.ts'
+import { type World, servicesAreKnown } from './checks/world.ts'
 import { keepText } from './keep.ts'
 import { Lab } from './lab.ts'
 import { startPrograms } from './programs.ts'
 import { type Report, jsonReport, personReport } from './report.ts'
+import { runCheck } from './run-check.ts'
 import { Sites, siteProcesses } from './sites.ts'
 import { buildTopology, siteRows } from './topology.ts'
 import { until } from './until.ts'
@@ -90,18 +91,6 @@ async function story(lab: Lab, options: Options, report: Report): Promise<void> 
   await until('the services to be known in tokyo and paris', 20_000, () => servicesAreKnown(world))
   const checks = [...serviceChecks, ...trafficChecks, ...lifeChecks, ...(options.keep ? [] : [leaves(before)])]
   for (const check of checks) await runCheck(world, check, report)
-}
-
-async function runCheck(world: World, check: Check, report: Report): Promise<void> {
-  const started = performance.now()
-  const done = (ok: boolean, detail: string): void => {
-    report.check({ name: check.name, ok, detail, ms: Math.round(performance.now() - started) })
-  }
-  try {
-    done(true, await check.run(world))
-  } catch (error) {
-    done(false, (error as Error).message)
-  }
 }
 
 main().catch((error: unknown) => {

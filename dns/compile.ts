@@ -23,6 +23,8 @@ export interface CompiledAnswer {
   readonly additionalCount: number
   /** Length of every answer record where they may be turned round; else 0. */
   readonly stride: number
+  /** Records were left out that no answer has room for: told by TC, over TCP too. */
+  readonly isCut: boolean
   /** Where in `body` the SOA's serial stands, patched when sent; else -1. */
   readonly serialAt: number
 }
@@ -42,7 +44,7 @@ const MAX_BODY = MAX_TCP_SIZE - HEADER_LENGTH - 255 - 4 - 11
 
 /**
  * Takes an answer (not SERVFAIL, which has no body) and the question's name, absolute and in lower case, and the
- * octet after the question. Records that no answer could hold are left out.
+ * octet after the question. Records that no answer could hold are left out, and isCut says so.
  */
 export function compileAnswer(
   answer: Exclude<DnsAnswer, { kind: 'servFail' }>,
@@ -61,6 +63,7 @@ export function compileAnswer(
       mainEnd: body.length,
       additionalCount: 0,
       stride: 0,
+      isCut: false,
       serialAt: writer.serialAt,
     }
   }
@@ -85,6 +88,7 @@ export function compileAnswer(
     mainEnd,
     additionalCount,
     stride: first?.type === 'A' || first?.type === 'AAAA' ? (answerEnds[0] ?? 0) : 0,
+    isCut: answerEnds.length < answer.records.length,
     serialAt: writer.serialAt,
   }
 }

@@ -8,14 +8,14 @@ import type { Clock } from '../reconcile/clock.ts'
 import type { SocketAddress } from './config.ts'
 import { formatSocketAddress } from './config.ts'
 import type { ForwardResult } from './metrics.ts'
-import { HEADER_LENGTH, MAX_TCP_SIZE, QueryReader, sameQuestion, uint16 } from './query.ts'
+import { HEADER_LENGTH, MAX_TCP_SIZE, QueryReader, RCODE, sameQuestion, uint16 } from './query.ts'
 import type { Transport } from './responder.ts'
 import { exchangeTcp, exchangeUdp } from './upstream.ts'
 
 export interface ForwarderDeps {
   readonly clock: Clock
   readonly onResult: (result: ForwardResult, seconds: number) => void
-  /** An upstream did not answer; the next one is asked. */
+  /** An upstream did not answer, or said that it cannot; the next one is asked. */
   readonly onFailure: (upstream: string, error: Error) => void
 }
 
@@ -30,6 +30,13 @@ export interface ForwarderInit {
 const MAX_WAITERS = 1024
 const MAX_WAITERS_ON_AVERAGE = 16
 const FLAG_TC = 0x02
+const CLASS_AND_TYPE_LENGTH = 4
+/** Codes that say something about the server, not about the name: another one may know. RFC 1035 section 4.1.1. */
+const FAILURE_CODES: ReadonlyMap<number, string> = new Map([
+  [RCODE.servFail, 'SERVFAIL'],
+  [RCODE.notImp, 'NOTIMP'],
+  [RCODE.refused, 'REFUSED'],
+])
 
 /** One question to the upstreams, and all who wait for its answer. */
 interface Flight {
@@ -45,6 +52,7 @@ export class Forwarder {
   readonly #ownIds = new Set<string>()
   /** By all of the query but its id, letter case aside: equal ones share an answer. */
   readonly #flights = new Map<string, Flight>()
+  /** Clients that wait for an answer. */
   #waiting = 0
   /** Index of the upstream that answered last. */
   #preferred = 0
@@ -67,7 +75,7 @@ export class Forwarder {
   async forward(query: Buffer, transport: Transport, signal: AbortSignal): Promise<Buffer | undefined> {
     if (this.#reader.read(query) !== 'ok') return undefined
     const { questionEnd, clientSize } = this.#reader
-    const question = query.toString('latin1', HEADER_LENGTH, questionEnd).toLowerCase()
+    const question = questionKey(query, questionEnd)
     if (this.#ownIds.has(ownId(uint16(query, 0), question))) return this.#refuse('loop')
     const flight = this.#join({ query, question, questionEnd, transport }, signal)
     if (flight === undefined) return this.#refuse('overloaded')
@@ -116,19 +124,26 @@ export class Forwarder {
   async #askInTurn(request: ForwardRequest, signal: AbortSignal): Promise<Buffer | undefined> {
     const { upstreams } = this.#init
     const first = this.#preferred
+    let refusal: Buffer | undefined
     for (let i = 0; i < upstreams.length; i += 1) {
       const index = (first + i) % upstreams.length
       const upstream = upstreams[index]
       if (upstream === undefined) continue
       try {
         const answer = await this.#ask(upstream, request, signal)
-        this.#preferred = index
-        return answer
+        const code = FAILURE_CODES.get((answer[3] ?? 0) & 0x0f)
+        if (code === undefined) {
+          this.#preferred = index
+          return answer
+        }
+        refusal ??= answer
+        this.#deps.onFailure(formatSocketAddress(upstream), new Error(`it answers ${code}`))
       } catch (error) {
         if (!signal.aborted) this.#deps.onFailure(formatSocketAddress(upstream), error as Error)
       }
     }
-    return undefined
+    // Nobody knows better: the client hears what the first of them said.
+    return refusal
   }
 
   async #ask(
@@ -142,6 +157,8 @@ export class Forwarder {
       signal,
       clock: this.#deps.clock,
       timeoutMs: this.#init.timeoutMs,
+      // Where there is another one to ask, that is what a lost packet costs; a lone one is asked once more.
+      repeats: this.#init.upstreams.length === 1,
       isAnswer: (message: Buffer) => isAnswerTo(asked, questionEnd, message),
     }
     const answer = await exchangeUdp(exchange)
@@ -163,6 +180,12 @@ interface ForwardRequest {
   readonly asked: Buffer
   readonly questionEnd: number
   readonly transport: Transport
+}
+
+/** Name in small letters, type and class: octets of the two numbers can be letters as well, and are left as they are. */
+function questionKey(query: Buffer, questionEnd: number): string {
+  const nameEnd = questionEnd - CLASS_AND_TYPE_LENGTH
+  return query.toString('latin1', HEADER_LENGTH, nameEnd).toLowerCase() + query.toString('latin1', nameEnd, questionEnd)
 }
 
 function ownId(id: number, question: string): string {

@@ -1,7 +1,9 @@
 /** The DNS server of a cluster: answers clusterset.local from the local API, and hands everything else on. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { HeardGateways, type Knock } from '../cluster/heard-gateways.ts'
 import { formatAddress } from '../model/ip.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import { knock } from '../runtime/knock.ts'
 import { type DnsConfig, formatSocketAddress } from './config.ts'
 import { Forwarder } from './forwarder.ts'
 import { type Listener, openListener } from './listener.ts'
@@ -12,9 +14,11 @@ import { ServiceIndex } from './service-index.ts'
 import { printZone } from './zone-text.ts'
 
 export interface DnsDeps extends ComponentDeps {
-  readonly cluster: Pick<ClusterApi, 'cache'>
+  readonly cluster: Pick<ClusterApi, 'cache' | 'read'>
   /** Called with each address once it is open, with the port that was given. */
   readonly onListening?: (address: string) => void
+  /** The real one where absent. */
+  readonly knock?: Knock
 }
 
 const FLUSH_MS = 1000
@@ -46,7 +50,8 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
   deps.status.readiness('dns listening', () => waitingFor(config, listeners))
   deps.status.plan('dns', () => printZone(index, index.services()))
 
-  const unfollow = index.follow(deps.cluster)
+  const gateways = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock })
+  const unfollow = index.follow(deps.cluster, gateways)
   try {
     const opening = config.listen.map(async (listen) => {
       const listener = await openListener({ clock: deps.clock, logger, metrics, handler }, { listen, config }, stopped)
@@ -57,7 +62,7 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
     const flushing = flushMetrics(deps, stopped, () =>
       metrics.flush({ services: index.size, kept: responder.kept, synced: index.synced }),
     )
-    await untilStopped([...opening, flushing], signal, stop)
+    await untilStopped([...opening, flushing, gateways.run(stopped)], signal, stop)
   } finally {
     stop.abort()
     unfollow()

@@ -8,6 +8,8 @@ export const HEADER_LENGTH = 12
 export const MAX_NAME_OCTETS = 255
 /** RFC 6891. */
 export const TYPE_OPT = 41
+/** RFC 8945. */
+const TYPE_TSIG = 250
 export const CLASS_IN = 1
 
 /** RFC 1035 section 4.1.1 and RFC 6891 section 9. */
@@ -88,8 +90,11 @@ export class QueryReader {
       if (name < 0 || name + 10 > query.length) return false
       const next = name + 10 + uint16(query, name + 8)
       if (next > query.length) return false
-      if (uint16(query, name) === TYPE_OPT) {
-        if (this.hasEdns || name !== at + 1) return false
+      const type = uint16(query, name)
+      // RFC 8945: nobody shares a key with us, so a signature cannot be in order.
+      if (type === TYPE_TSIG) return false
+      if (type === TYPE_OPT) {
+        if (this.hasEdns || name !== at + 1 || !areOptions(query, name + 10, next)) return false
         this.hasEdns = true
         this.clientSize = Math.max(MIN_UDP_SIZE, uint16(query, name + 2))
         this.ednsVersion = byte(query, name + 5)
@@ -99,6 +104,13 @@ export class QueryReader {
     }
     return at === query.length
   }
+}
+
+/** RFC 6891 section 6.1.2: options of a code, a length and that many octets fill the record to its end. */
+function areOptions(query: Uint8Array, start: number, end: number): boolean {
+  let at = start
+  while (at + 4 <= end) at += 4 + uint16(query, at + 2)
+  return at === end
 }
 
 /** Octet after the name at `at`, or -1. Pointers are stepped over, not followed. */

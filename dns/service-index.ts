@@ -53,11 +53,13 @@ export class ServiceIndex implements ZoneView {
     return this.#imports.size
   }
 
-  /** Follows the caches of an API until the function given back is called. */
-  follow(cluster: Pick<ClusterApi, 'cache'>): () => void {
+  /**
+   * Follows the caches of an API until the function given back is called. `gateways`: as they count, where that is
+   * judged.
+   */
+  follow(cluster: Pick<ClusterApi, 'cache'>, gateways: ObjectCache<Gateway> = cluster.cache('Gateway')): () => void {
     const imports = cluster.cache('ServiceImport')
     const slices = cluster.cache('EndpointSlice')
-    const gateways = cluster.cache('Gateway')
     const clusters = cluster.cache('Cluster')
     const nodes = cluster.cache('Node')
     const reconsider = (): void => {

@@ -94,6 +94,8 @@ function serveConnection(socket: Socket, init: TcpServerInit, onWholeQuery: () =
     if (ended && waiting === 0 && !socket.destroyed) socket.end()
   }
   const proceed = (): void => {
+    // A late answer comes back here, also when the connection has gone: what was read must not be asked again.
+    if (socket.destroyed) return
     let at = 0
     while (!isFull() && pending.length - at >= 2) {
       const end = at + 2 + pending.readUInt16BE(at)

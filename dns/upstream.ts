@@ -11,21 +11,20 @@ export interface Exchange {
   readonly timeoutMs: number
   readonly clock: Clock
   readonly signal: AbortSignal
+  /** Over UDP: sent once more when half the time is over, since a packet may be lost. */
+  readonly repeats: boolean
   /** True for the answer to this query; anything else that arrives is passed over. */
   readonly isAnswer: (message: Buffer) => boolean
 }
 
 /** The socket is connected, so the kernel drops what other hosts send. Rejects on time-out, refusal and abort. */
 export function exchangeUdp(exchange: Exchange): Promise<Buffer> {
-  const { upstream, query } = exchange
+  const { upstream, query, clock, timeoutMs, repeats } = exchange
   const socket = createSocket(upstream.address.family === 4 ? 'udp4' : 'udp6')
+  let cancelRepeat = (): void => undefined
   return settleOnce(exchange, {
     start: (resolve, reject) => {
-      socket.on('error', reject)
-      socket.on('message', (message) => {
-        if (exchange.isAnswer(message)) resolve(message)
-      })
-      socket.connect(upstream.port, formatAddress(upstream.address), () => {
+      const send = (): void => {
         try {
           socket.send(query, (error) => {
             if (error !== null) reject(error)
@@ -34,9 +33,18 @@ export function exchangeUdp(exchange: Exchange): Promise<Buffer> {
           // Closed meanwhile.
           reject(error as Error)
         }
+      }
+      socket.on('error', reject)
+      socket.on('message', (message) => {
+        if (exchange.isAnswer(message)) resolve(message)
       })
+      socket.connect(upstream.port, formatAddress(upstream.address), send)
+      if (repeats) cancelRepeat = clock.setTimer(timeoutMs / 2, send)
     },
-    stop: () => socket.close(),
+    stop: () => {
+      cancelRepeat()
+      socket.close()
+    },
   })
 }
 

@@ -9,6 +9,7 @@ const FLAG_TC = 0x02
 const FLAG_RD = 0x01
 const FLAG_RA = 0x80
 const FLAG_CD = 0x10
+const OPCODE = 0x78
 
 export interface ResponseInit {
   /** Largest answer, octets. */
@@ -29,7 +30,7 @@ export function writeAnswer(query: Buffer, reader: QueryReader, compiled: Compil
   let bodyEnd = body.length
   let answers = answerEnds.length
   let { authorityCount, additionalCount } = compiled
-  let truncated = 0
+  let truncated = compiled.isCut ? FLAG_TC : 0
   if (bodyEnd > room && additionalCount > 0) {
     bodyEnd = compiled.mainEnd
     additionalCount = 0
@@ -82,8 +83,10 @@ export function writeCode(query: Buffer, reader: QueryReader, rcode: number, rec
   const { questionEnd, hasEdns } = reader
   const response = Buffer.allocUnsafe(questionEnd + (hasEdns ? OPT_LENGTH : 0))
   query.copy(response, 0, 0, questionEnd)
-  response[2] = FLAG_QR | ((query[2] ?? 0) & (0x78 | FLAG_RD))
-  response[3] = (recursion ? FLAG_RA : 0) | ((query[3] ?? 0) & FLAG_CD) | (rcode & 0x0f)
+  // Of an operation that we do not know we do not know the flags either: its number alone goes back.
+  const isQuery = ((query[2] ?? 0) & OPCODE) === 0
+  response[2] = FLAG_QR | ((query[2] ?? 0) & (isQuery ? FLAG_RD : OPCODE))
+  response[3] = (isQuery ? (recursion ? FLAG_RA : 0) | ((query[3] ?? 0) & FLAG_CD) : 0) | (rcode & 0x0f)
   put16(response, 4, questionEnd > HEADER_LENGTH ? 1 : 0)
   put16(response, 6, 0)
   put16(response, 8, 0)

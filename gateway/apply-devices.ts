@@ -60,8 +60,7 @@ export async function applyLane(deps: DeviceDeps, init: ApplyLaneInit): Promise<
 async function applyPeers({ wireguard }: DeviceDeps, init: ApplyLaneInit, state: DeviceState): Promise<void> {
   const { plan, round, signal } = init
   const { device } = plan
-  const shaken = newlyShaken(init.seen, state)
-  const config = withoutEndpoints(plan.config, shaken)
+  const config = withoutEndpoints(plan.config, newlyHeard(init.seen, state))
   const called = new Set(config.peers.filter((peer) => peer.endpoint !== undefined).map((peer) => peer.publicKey))
   const gone = state.peers.filter(
     ({ publicKey, endpoint }) => called.has(publicKey) && (endpoint === undefined || init.callAnew.has(publicKey)),
@@ -159,13 +158,15 @@ export async function sweepDevices(
   return done
 }
 
-/** Peers that shook hands since the plan was made: whatever it wants to try with them, they are where they are. */
-function newlyShaken(seen: DeviceState | undefined, state: DeviceState): Set<string> {
-  const before = new Map(seen?.peers.map((peer) => [peer.publicKey, peer.lastHandshakeMs]))
-  const shaken = state.peers.filter(
-    ({ publicKey, lastHandshakeMs }) => lastHandshakeMs !== undefined && lastHandshakeMs !== before.get(publicKey),
-  )
-  return new Set(shaken.map((peer) => peer.publicKey))
+/** Peers that shook hands or called since the plan was made: whatever it wants to try with them, they are where they are. */
+function newlyHeard(seen: DeviceState | undefined, state: DeviceState): Set<string> {
+  const before = new Map(seen?.peers.map((peer) => [peer.publicKey, peer]))
+  const heard = state.peers.filter(({ publicKey, lastHandshakeMs, endpoint }) => {
+    const known = before.get(publicKey)
+    const shook = lastHandshakeMs !== undefined && lastHandshakeMs !== known?.lastHandshakeMs
+    return shook || (endpoint !== undefined && endpoint !== known?.endpoint)
+  })
+  return new Set(heard.map((peer) => peer.publicKey))
 }
 
 function withoutEndpoints(config: DeviceConfig, keys: ReadonlySet<string>): DeviceConfig {

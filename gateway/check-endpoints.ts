@@ -8,9 +8,11 @@ import {
   parseAddress,
 } from '../model/ip.ts'
 import { type Endpoint, type EndpointCandidate, endpointName } from '../model/objects.ts'
-import { laneServerKey, laneServers } from '../model/lane-servers.ts'
+import { laneClaims, laneServerKey } from '../model/lane-servers.ts'
 import { type RemoteCluster, reservedPrefixes } from '../model/remote-clusters.ts'
 import { type Refusal, lanePrefix } from './check-remotes.ts'
+import { type LaneServer, chooseServer } from './choose-server.ts'
+import { observedJudge, ownAddresses } from './observed-address.ts'
 import type { GatewayWorld } from './world.ts'
 
 /** One remote gateway on one lane that may become a WireGuard peer. */
@@ -27,26 +29,36 @@ export interface RemotePeer {
   readonly allowedIps: readonly string[]
   readonly prefixes: readonly string[]
   readonly candidates: readonly EndpointCandidate[]
+  /** It tells addresses, but none of them can be called from here. */
+  readonly noneCallable: boolean
 }
 
 const MAX_CANDIDATES = 8
 
-/**
- * Peers for the lanes that this node serves, sorted by lane and cluster. One per lane and cluster (the one that came
- * last: laneServers()), and one per key (the first by name): a key names one peer of a device.
- */
-export function checkEndpoints(
-  world: GatewayWorld,
-  clusters: readonly RemoteCluster[],
-): { peers: RemotePeer[]; refusals: Refusal[] } {
+export interface CheckedEndpoints {
+  /** Whom this node sends to, sorted by lane and cluster: one per lane and cluster (chooseServer()). */
+  readonly peers: readonly RemotePeer[]
+  /** Called beside one of these until they have shaken hands, in the same order. They have no prefixes yet. */
+  readonly successors: readonly RemotePeer[]
+  readonly refusals: readonly Refusal[]
+}
+
+/** For the lanes that this node serves. One per key (the first by name): a key names one peer of a device. */
+export function checkEndpoints(world: GatewayWorld, clusters: readonly RemoteCluster[]): CheckedEndpoints {
   const lanes = new Set(world.lanes.map((lane) => lane.lane))
   const byId = new Map(clusters.map((cluster) => [cluster.id, cluster]))
   const reserved = reservedPrefixes(world.own.spec).map((r) => r.prefix)
+  const ours = ownAddresses(world)
+  const counts = observedJudge(world)
   const peers: RemotePeer[] = []
+  const successors: RemotePeer[] = []
   const refusals: Refusal[] = []
   // Endpoints of a refused cluster are covered by its refusal; an unknown cluster's Cluster object is still to come.
   const claims = world.endpoints.filter(({ spec }) => byId.has(spec.cluster) && lanes.has(spec.lane))
-  const servers = laneServers(claims.filter((endpoint) => endpointProblem(endpoint) === undefined))
+  const servers = serversOf(
+    world,
+    claims.filter((endpoint) => endpointProblem(endpoint) === undefined),
+  )
   const keys = new Map([...world.devices.values()].map((device) => [device.publicKey, 'this node']))
   for (const endpoint of [...claims].sort(byName)) {
     const { spec } = endpoint
@@ -60,10 +72,27 @@ export function checkEndpoints(
       continue
     }
     keys.set(spec.publicKey, `Endpoint ${endpoint.metadata.name}`)
-    peers.push(toPeer(endpoint, cluster, [...reserved, ...lanePrefixes(world, clusters, cluster)]))
+    const inside = [...reserved, ...lanePrefixes(world, clusters, cluster)]
+    const peer = toPeer(endpoint, cluster, (candidate) => {
+      // Networks behind different NATs may have the same addresses: who called its own would call nobody.
+      if (ours.has(candidate.address) || !isCallable(candidate, inside)) return false
+      return candidate.kind !== 'observed' || counts(candidate.address, cluster.id)
+    })
+    if (server?.successor === endpoint) successors.push({ ...peer, allowedIps: [] })
+    else peers.push(peer)
   }
-  peers.sort((a, b) => a.lane - b.lane || (a.cluster < b.cluster ? -1 : 1))
-  return { peers, refusals }
+  return { peers: peers.sort(byLaneAndCluster), successors: successors.sort(byLaneAndCluster), refusals }
+}
+
+function serversOf(world: GatewayWorld, claims: readonly Endpoint[]): ReadonlyMap<string, LaneServer> {
+  const servers = [...laneClaims(claims)].map(([key, claimants]) => {
+    return [key, chooseServer(claimants, world.devices.get(claimants[0].spec.lane))] as const
+  })
+  return new Map(servers)
+}
+
+function byLaneAndCluster(a: RemotePeer, b: RemotePeer): number {
+  return a.lane - b.lane || (a.cluster < b.cluster ? -1 : 1)
 }
 
 /**
@@ -91,18 +120,24 @@ function keyProblem(publicKey: string, keys: ReadonlyMap<string, string>): strin
   return owner === undefined ? undefined : `publicKey is that of ${owner}`
 }
 
-function laneProblem(endpoint: Endpoint, server: Endpoint | undefined): string | undefined {
-  if (server === undefined || server === endpoint) return undefined
+function laneProblem(endpoint: Endpoint, serving: LaneServer | undefined): string | undefined {
+  if (serving === undefined || serving.server === endpoint || serving.successor === endpoint) return undefined
   const { lane, cluster } = endpoint.spec
-  return `lane ${lane} of ${cluster} is served by node ${server.spec.node}, which came later or is the first by name`
+  const { node } = (serving.successor ?? serving.server).spec
+  return `lane ${lane} of ${cluster} is served by node ${node}, which came later or is the first by name`
 }
 
 function byName(a: Endpoint, b: Endpoint): number {
   return a.metadata.name < b.metadata.name ? -1 : 1
 }
 
-function toPeer(endpoint: Endpoint, cluster: RemoteCluster, inside: readonly Prefix[]): RemotePeer {
+function toPeer(
+  endpoint: Endpoint,
+  cluster: RemoteCluster,
+  mayCall: (candidate: EndpointCandidate) => boolean,
+): RemotePeer {
   const { spec } = endpoint
+  const candidates = spec.candidates.filter(mayCall).slice(0, MAX_CANDIDATES)
   const lanePrefixText = formatPrefix(lanePrefix(cluster.index, spec.lane))
   const prefixes = cluster.prefixes.map(formatPrefix)
   return {
@@ -114,7 +149,8 @@ function toPeer(endpoint: Endpoint, cluster: RemoteCluster, inside: readonly Pre
     laneAddress: lanePrefixText.replace('/32', ''),
     allowedIps: [...prefixes, lanePrefixText],
     prefixes,
-    candidates: spec.candidates.filter((candidate) => isCallable(candidate, inside)).slice(0, MAX_CANDIDATES),
+    candidates,
+    noneCallable: candidates.length === 0 && spec.candidates.length > 0,
   }
 }
 

@@ -2,7 +2,7 @@
 import type { EndpointCandidate } from '../model/objects.ts'
 import { WIREGUARD_REJECT_AFTER_SECONDS } from '../model/spec-constants.ts'
 import type { PeerState } from '../kernel/wireguard.ts'
-import type { PeerHealthView } from './world.ts'
+import type { PeerHealthView, RoamedPeer } from './world.ts'
 
 /**
  * keep: the device's own knowledge stays (it follows a peer that roams). try: the device is given this address.
@@ -34,10 +34,14 @@ export interface EndpointChoiceInit {
   readonly jitter: number
   /** Of the two ends, this one calls at once; the other gives it a moment. See CALL_FIRST_MS. */
   readonly callsFirst: boolean
-  /** The peer knows an address of ours, so it calls too. */
+  /** As far as is known, the peer can call us. */
   readonly callable: boolean
   /** Best first. */
   readonly candidates: readonly EndpointCandidate[]
+  /** It tells candidates, but none that can be called from here. */
+  readonly noneCallable?: boolean
+  /** Where it called from, when that is not where we called it. */
+  readonly roamed?: RoamedPeer | undefined
   /** The peer as the device has it; absent when it is new. */
   readonly peer: PeerState | undefined
   readonly health: PeerHealthView | undefined
@@ -53,22 +57,31 @@ const CALL_FIRST_MS = 300
 /** A handshake this young is given time to show in the probes: it takes two answers. */
 const SETTLE_MS = 3000
 
+/** Whoever called from a new address has that long to show in a handshake: until then nobody else is called. */
+const HEAR_OUT_MS = 3000
+
 /** A session this young still carries traffic, when the path is back and the far end has kept it too. */
 const SESSION_MS = WIREGUARD_REJECT_AFTER_SECONDS * 1000
 
 /**
- * A peer that is up, or shook hands a moment ago, keeps its address. One that went silent but has a session keeps
- * the session: most breaks end where they began, and a far gateway that has lost it calls us. All others are called,
- * their candidates in turn, and so is one that has nowhere to call us.
+ * A peer that is up, or shook hands or called us a moment ago, keeps its address. One that went silent but has a session
+ * keeps the session: most breaks end where they began, and a far gateway that has lost it calls us. All others are
+ * called, their candidates in turn, and so is one that has nowhere to call us. Where it called from last is one candidate
+ * more: behind NAT it may be the only one that leads there.
  */
 export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
-  const { candidates, peer, health, monotonicMs } = init
+  const { candidates, peer, health, monotonicMs, roamed } = init
   const current = peer?.endpoint
   // A device that was made anew has forgotten where its peers are, whatever the probes said a moment ago.
   if (health?.state === 'up' && current !== undefined) return keep(current, 'it answers')
   if (candidates.length === 0) {
     if (current !== undefined) return keep(current, 'it called from there; it has no candidates')
-    return { how: 'wait', why: 'it has no candidates; it calls us' }
+    const why = init.noneCallable === true ? 'none of its addresses can be called from here' : 'it has no candidates'
+    return { how: 'wait', why: `${why}; it calls us` }
+  }
+  const heardMs = roamed === undefined ? Infinity : monotonicMs - roamed.sinceMs
+  if (current !== undefined && current === roamed?.address && heardMs < HEAR_OUT_MS) {
+    return { ...keep(current, 'it called from there just now'), nextAtMs: monotonicMs + HEAR_OUT_MS - heardMs }
   }
   const sinceMs = health === undefined || health.state === 'up' ? monotonicMs : health.sinceMs
   const elapsedMs = Math.max(0, monotonicMs - sinceMs)
@@ -83,7 +96,7 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   if (current !== undefined && ageMs < SESSION_MS && init.callable)
     return keepSession(init, current, sinceMs, elapsedMs)
   const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))
-  return { ...tryCandidate(candidates, attempt), attempt, nextAtMs: sinceMs + endsMs }
+  return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + endsMs }
 }
 
 function keep(address: string, why: string): EndpointChoice {
@@ -91,22 +104,20 @@ function keep(address: string, why: string): EndpointChoice {
 }
 
 /** The address may have changed, so candidates take turns; but in the session that there is. */
-function keepSession(
-  { candidates, rotateMs }: EndpointChoiceInit,
-  current: string,
-  sinceMs: number,
-  elapsedMs: number,
-): EndpointChoice {
+function keepSession(init: EndpointChoiceInit, current: string, sinceMs: number, elapsedMs: number): EndpointChoice {
+  const { rotateMs } = init
   const turn = Math.floor(elapsedMs / rotateMs)
-  const choice = turn === 0 ? keep(current, 'it answered there until now') : tryCandidate(candidates, turn - 1)
+  const choice = turn === 0 ? keep(current, 'it answered there until now') : tryPlace(init, turn - 1)
   return { ...choice, nextAtMs: sinceMs + (turn + 1) * rotateMs }
 }
 
-function tryCandidate(candidates: readonly EndpointCandidate[], turn: number): EndpointChoice {
-  const place = turn % candidates.length
-  const candidate = candidates[place] as EndpointCandidate
-  const why = `${candidate.kind} address, candidate ${place + 1} of ${candidates.length}`
-  return { how: 'try', address: `${candidate.address}:${candidate.port}`, why }
+function tryPlace({ candidates, roamed }: EndpointChoiceInit, turn: number): EndpointChoice {
+  const told = candidates.map(({ kind, address, port }) => ({ address: `${address}:${port}`, what: `${kind} address` }))
+  const isTold = roamed === undefined || told.some(({ address }) => address === roamed.address)
+  const places = isTold ? told : [...told, { address: roamed.address, what: 'address that it called from' }]
+  const at = turn % places.length
+  const { address = '', what = '' } = places[at] ?? {}
+  return { how: 'try', address, why: `${what}, candidate ${at + 1} of ${places.length}` }
 }
 
 /** A clock that was set back makes a handshake of the future: its age is not known, so it does not count. */

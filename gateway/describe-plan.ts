@@ -22,8 +22,9 @@ export function gatewayPlanText(plan: GatewayPlan): string {
 export function laneText(lane: LanePlan): string {
   const { device, mtu, address, config } = lane
   const ip = [formatLink({ kind: 'wireguard', name: device, mtu }), formatAddress({ device, address })]
+  const planning = [...lane.peers, ...lane.successors]
   const peers = config.peers.map((peer, i) => {
-    const planned = lane.peers[i]
+    const planned = planning[i]
     const choice = planned?.choice
     const why = `${choice?.how ?? ''}${choice?.address === undefined ? '' : ` ${choice.address}`}: ${choice?.why ?? ''}`
     return `\n# ${planned?.cluster ?? ''}, node ${planned?.node ?? ''}: ${why}\n${formatPeer(peer)}`

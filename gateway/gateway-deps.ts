@@ -9,6 +9,14 @@ import type { Wireguard } from '../kernel/wireguard.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { OpenProbeSocket } from './probe-socket.ts'
 
+/** What is known of the node that takes over the lane of this one. */
+export interface Handover {
+  /** Ids of the clusters that the other node is up to. Nothing is sent to them by this node's own lane any more. */
+  handedOver(): ReadonlySet<string>
+  /** Calls back after each change. Gives the function that ends it. */
+  onChange(listener: () => void): () => void
+}
+
 export interface GatewayDeps extends ComponentDeps {
   readonly cluster: ClusterApi
   readonly routes: RouteTable
@@ -24,4 +32,6 @@ export interface GatewayDeps extends ComponentDeps {
   readonly joining?: SegmentJoining
   /** The real UDP socket where absent. */
   readonly openProbeSocket?: OpenProbeSocket
+  /** Absent where nobody else can serve this node's lanes. */
+  readonly handover?: Handover
 }

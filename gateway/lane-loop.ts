@@ -23,6 +23,7 @@ import { planEndpoints } from './plan-endpoints.ts'
 import type { Refusal } from './check-remotes.ts'
 import type { Probing } from './probing.ts'
 import { readGatewayWorld } from './read-world.ts'
+import { RoamedPeers } from './roamed-peers.ts'
 import { Round } from './round.ts'
 import type { GatewayWorld } from './world.ts'
 
@@ -40,9 +41,11 @@ export class LaneReconciler {
   readonly #nft: NftApplier
   readonly #nft6: NftApplier
   readonly #calls = new PeerCalls()
+  readonly #roamed = new RoamedPeers()
   readonly #owners: OwnerDoubt
   readonly #callJitter: number
   #refusals = ''
+  #successorsSince: ReadonlyMap<string, number> = new Map()
   #plan: GatewayPlan | undefined
   #routed: ReadonlySet<string> = new Set()
 
@@ -68,14 +71,23 @@ export class LaneReconciler {
   /** One round. Throws what failed, after everything else was done. */
   async reconcile(signal: AbortSignal): Promise<void> {
     const { config, probing, metrics } = this.#init
-    const known = { health: probing.health(), callJitter: this.#callJitter }
-    const seen = await readGatewayWorld(this.#deps, config, signal, known)
-    if (seen === undefined) return
+    const { handover } = this.#deps
+    const known = {
+      health: probing.health(),
+      callJitter: this.#callJitter,
+      successorsSince: this.#successorsSince,
+      ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),
+    }
+    const read = await readGatewayWorld(this.#deps, config, signal, known)
+    if (read === undefined) return
+    const seen = { ...read, roamed: this.#roamed.seen(read.devices.values(), read.monotonicMs) }
     const first = this.#plan === undefined
     const world = first ? this.#withInherited(seen) : seen
     if (first) this.#routed = upKeys(world)
     const plan = planGateway(world)
+    this.#roamed.told(plan.lanes.lanes.flatMap((lane) => lane.peers))
     this.#report(plan.lanes.refusals)
+    this.#noteSuccessors(world, plan)
     const round = new Round(this.#deps.logger, metrics)
     const devices = await this.#apply(world, plan, round, signal)
     const probed = plan.lanes.lanes.filter(({ lane }) => world.devices.has(lane) || devices.has(lane))
@@ -112,7 +124,7 @@ export class LaneReconciler {
     const withIpv6 = plan.nft6.length > 0
     const guarded4 = await this.#nft.apply(plan.nft, round, signal)
     const guarded = (!withIpv6 || (await this.#nft6.apply(plan.nft6, round, signal))) && guarded4
-    const callAnew = this.#calls.due(lanes.flatMap((lane) => lane.peers))
+    const callAnew = this.#calls.due(lanes.flatMap((lane) => [...lane.peers, ...lane.successors]))
     const devices = new Map<number, DeviceState>()
     for (const lane of lanes) {
       const seen = world.devices.get(lane.lane)
@@ -157,6 +169,11 @@ export class LaneReconciler {
       if (names.has(endpoint.metadata.name) || served.has(endpoint.spec.lane)) continue
       await cluster.remove('Endpoint', endpoint.metadata.name, undefined, signal)
     }
+  }
+
+  #noteSuccessors({ monotonicMs }: GatewayWorld, { lanes }: GatewayPlan): void {
+    const keys = lanes.lanes.flatMap(({ successors }) => successors.map(({ publicKey }) => publicKey))
+    this.#successorsSince = new Map(keys.map((key) => [key, this.#successorsSince.get(key) ?? monotonicMs]))
   }
 
   #report(refusals: readonly Refusal[]): void {

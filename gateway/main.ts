@@ -2,6 +2,7 @@
  * The gateway of one node: lanes to the other clusters, their health, and the translation of this cluster's
  * addresses. Runs until the signal (the kernel stays as it is) or until the cluster has left (nothing stays).
  */
+import { HEARTBEAT_MS } from '../model/heartbeat.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { watchedCaches } from './caches.ts'
 import type { GatewayConfig } from './config.ts'
@@ -92,6 +93,7 @@ async function serve(
   status.plan('gateway', () => (laneRounds.plan === undefined ? '' : gatewayPlanText(laneRounds.plan)))
   const stopCaches = watchedCaches(cluster).onChange(() => lanes.poke())
   const stopRanges = watchedCaches(cluster).onRanges(() => wake.at(clock.monotonic() + RANGES_SETTLE_MS))
+  const stopHandover = deps.handover?.onChange(() => lanes.poke())
   const stopKernel = deps.routes.onChange(() => wake.at(clock.monotonic() + KERNEL_SETTLE_MS))
   try {
     await Promise.all([lanes.run(signal), reports.run(signal)])
@@ -99,6 +101,7 @@ async function serve(
     stopCaches()
     stopRanges()
     stopKernel()
+    stopHandover?.()
     wake.close()
     probing.close()
   }
@@ -138,7 +141,7 @@ function statusLoop({ clock, logger }: GatewayDeps, config: GatewayConfig, round
   const onError = (error: unknown): void => {
     logger.error('status: round failed', { error: messageOf(error) })
   }
-  const pace = { ...DEFAULT_LOOP, resyncMs: config.statusMs }
+  const pace = { ...DEFAULT_LOOP, resyncMs: Math.min(config.statusMs, HEARTBEAT_MS), retryMaxMs: STATUS_RETRY_MAX_MS }
   return new ReconcileLoop({ clock, onError }, pace, (signal) => rounds.reconcile(signal))
 }
 
@@ -148,6 +151,9 @@ function messageOf(error: unknown): string {
 
 /** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */
 const LANE_RETRY_MAX_MS = 1000
+
+/** Others wait for the heartbeat: once the API server is back, it must move sooner than they lose patience. */
+const STATUS_RETRY_MAX_MS = 2000
 
 /** Other programs change routes and links in bursts, and so do our own rounds. */
 const KERNEL_SETTLE_MS = 200

@@ -24,7 +24,8 @@ const ANY_NEIGHBOUR = 'fe80::1'
 /**
  * A remote prefix is routed over every lane whose connection to its cluster is up, and over none when none is: the
  * node's table then sends it to another gateway or says that it is unreachable. Lane addresses are always routed,
- * since the probes that find out whether a connection is up need them. A device with an MTU too small for IPv6 does
+ * since the probes that find out whether a connection is up need them. A cluster that has been handed over is routed
+ * over none either: the far end takes nothing from this node any more. A device with an MTU too small for IPv6 does
  * not exist for the kernel's IPv6, and gets no such routes.
  */
 export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]): LaneRoutesPlan {
@@ -36,6 +37,7 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
     for (const peer of lane.peers) {
       routes.push(laneRoute(`${peer.laneAddress}/32`, [{ device: lane.device }], laneAddress))
       if (world.health.get(healthKey(lane.lane, peer.cluster))?.state !== 'up') continue
+      if (world.handedOver?.has(peer.cluster) === true) continue
       for (const prefix of peer.prefixes) {
         if (familyOf(prefix) === 6 && lane.mtu < IPV6_MIN_MTU) continue
         devices.set(prefix, [...(devices.get(prefix) ?? []), lane.device])

@@ -7,13 +7,17 @@ import type { DeviceConfig, PeerConfig } from '../kernel/wireguard.ts'
 import { type RemotePeer, checkEndpoints } from './check-endpoints.ts'
 import type { RemoteCluster } from '../model/remote-clusters.ts'
 import { type Refusal, checkClusters } from './check-remotes.ts'
-import { isBehindNat, planCandidates } from './plan-candidates.ts'
+import { isBehindNat } from './observed-address.ts'
+import { isHidden, isOwnLaneHidden } from './plan-candidates.ts'
 import { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
+import { nextLookMs } from './choose-server.ts'
 import type { GatewayLaneConfig } from './config.ts'
-import { type GatewayWorld, healthKey } from './world.ts'
+import { type GatewayWorld, type PeerHealthView, healthKey } from './world.ts'
 
 export interface PlannedPeer extends RemotePeer {
   readonly choice: EndpointChoice
+  /** Why it may be that it never comes up, in words. */
+  readonly doubt?: string
 }
 
 export interface LanePlan {
@@ -23,7 +27,10 @@ export interface LanePlan {
   /** address/32 of the device. */
   readonly address: string
   readonly config: DeviceConfig
+  /** Those that are sent to. */
   readonly peers: readonly PlannedPeer[]
+  /** Called beside them, to be sent to once they have shaken hands (chooseServer()). */
+  readonly successors: readonly PlannedPeer[]
 }
 
 export interface LanesPlan {
@@ -55,10 +62,13 @@ export function planLanes(world: GatewayWorld): LanesPlan {
         world,
         lane,
         endpoints.peers.filter((peer) => peer.lane === lane.lane),
+        endpoints.successors.filter((peer) => peer.lane === lane.lane),
         keepaliveSeconds,
       ),
     )
-  const due = lanes.flatMap((lane) => lane.peers.flatMap((peer) => peer.choice.nextAtMs ?? []))
+  const calls = lanes.flatMap((lane) => [...lane.peers, ...lane.successors])
+  const looks = endpoints.successors.map((peer) => nextLookMs(calledSinceMs(world, peer), world.monotonicMs))
+  const due = [...calls.flatMap((peer) => peer.choice.nextAtMs ?? []), ...looks]
   return {
     lanes,
     clusters,
@@ -76,21 +86,28 @@ function planLane(
   world: GatewayWorld,
   lane: GatewayLaneConfig,
   remotes: readonly RemotePeer[],
+  newcomers: readonly RemotePeer[],
   keepaliveSeconds: number,
 ): LanePlan {
   const states = new Map(world.devices.get(lane.lane)?.peers.map((peer) => [peer.publicKey, peer]))
-  const callable = planCandidates(world, lane).length > 0
-  const peers = remotes.map((remote): PlannedPeer => {
-    const health = world.health.get(healthKey(remote.lane, remote.cluster))
+  const hidden = isOwnLaneHidden(world, lane)
+  const planned = (remote: RemotePeer, health: PeerHealthView | undefined): PlannedPeer => {
     const { nowMs, monotonicMs, rotateMs, callJitter: jitter } = world
     const peer = states.get(remote.publicKey)
+    const { candidates, noneCallable } = remote
+    const isRemoteHidden = isHidden(candidates)
     // Whoever cannot be called must call; else the order of ids decides, so that both ends agree.
-    const callsFirst = !callable || world.own.spec.id < remote.cluster
-    const { candidates } = remote
-    const turn = { nowMs, monotonicMs, rotateMs, jitter, callsFirst, callable }
-    return { ...remote, choice: chooseEndpoint({ ...turn, candidates, peer, health }) }
-  })
-  const configs = peers.map(({ publicKey, allowedIps, choice }): PeerConfig => ({
+    const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
+    const turn = { nowMs, monotonicMs, rotateMs, jitter, callsFirst, callable: !hidden }
+    const roamed = world.roamed?.get(remote.publicKey)
+    const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, peer, health })
+    return { ...remote, choice, ...(hidden && isRemoteHidden ? { doubt: bothHidden(world, remote) } : {}) }
+  }
+  const peers = remotes.map((remote) => planned(remote, world.health.get(healthKey(remote.lane, remote.cluster))))
+  const successors = newcomers.map((remote) =>
+    planned(remote, { state: 'connecting', sinceMs: calledSinceMs(world, remote) }),
+  )
+  const configs = [...peers, ...successors].map(({ publicKey, allowedIps, choice }): PeerConfig => ({
     publicKey,
     ...(choice.how === 'try' && choice.address !== undefined ? { endpoint: choice.address } : {}),
     allowedIps,
@@ -99,11 +116,22 @@ function planLane(
   return {
     lane: lane.lane,
     device: laneDevice(lane.lane),
-    mtu: planMtu(peers, world.pathMtu),
+    mtu: planMtu([...peers, ...successors], world.pathMtu),
     address: `${formatAddress(laneAddress(world.own.spec.index, lane.lane))}/32`,
     config: { listenPort: lane.port, mark: LANE_MARK, peers: configs },
     peers,
+    successors,
   }
+}
+
+function bothHidden({ observedAddress }: GatewayWorld, { candidates }: RemotePeer): string {
+  const there = candidates.find(({ kind }) => kind === 'observed')?.address
+  const seen = `here seen as ${observedAddress ?? 'nobody'}${there === undefined ? '' : `, there as ${there}`}`
+  return `neither end can be called from outside (${seen}): give one of them a public address`
+}
+
+function calledSinceMs({ successorsSince, monotonicMs }: GatewayWorld, { publicKey }: RemotePeer): number {
+  return successorsSince?.get(publicKey) ?? monotonicMs
 }
 
 /**

@@ -1,7 +1,10 @@
 /** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
-import type { ConnectionStatus, Gateway } from '../model/objects.ts'
+import { setCondition } from '../model/conditions.ts'
+import type { Condition, ConnectionStatus, Gateway } from '../model/objects.ts'
 import type { DeviceState, PeerState } from '../kernel/wireguard.ts'
+import { connectionMessage } from './plan-connection-message.ts'
 import type { LanePlan, PlannedPeer } from './plan-lanes.ts'
+import { readyFinding, upText } from './plan-ready.ts'
 import type { MeasuredHealth } from './probe-loop.ts'
 import { healthKey } from './world.ts'
 
@@ -10,6 +13,10 @@ export interface StatusInit {
   readonly version: string
   readonly driver: string
   readonly nowMs: number
+  /** Of the clock that never jumps. */
+  readonly monotonicMs: number
+  /** Milliseconds since something came in from a peer of a lane; undefined where nothing did. */
+  readonly heardMs: (lane: number, publicKey: string) => number | undefined
   readonly lanes: readonly LanePlan[]
   readonly devices: ReadonlyMap<number, DeviceState>
   readonly health: ReadonlyMap<string, MeasuredHealth>
@@ -17,9 +24,15 @@ export interface StatusInit {
   readonly routed: ReadonlySet<string>
   /** Why the last round failed; undefined when it did not. */
   readonly failure: string | undefined
+  /** Those of the status so far. */
+  readonly conditions: readonly Condition[]
 }
 
+/** All of it but the heartbeat, which is added when it is written. */
 export function planStatus(init: StatusInit): Gateway {
+  const { failure } = init
+  const connections = init.lanes.flatMap((lane) => lane.peers.map((peer) => connection(init, lane, peer)))
+  const ready = readyFinding({ lanes: init.lanes.length, connections, failure })
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Gateway',
@@ -27,8 +40,10 @@ export function planStatus(init: StatusInit): Gateway {
     status: {
       version: init.version,
       lanes: init.lanes.map(({ lane, device, mtu }) => ({ lane, device, mtu, driver: init.driver })),
-      connections: init.lanes.flatMap((lane) => lane.peers.map((peer) => connection(init, lane, peer))),
-      ...(init.failure === undefined ? {} : { failure: init.failure }),
+      connections,
+      up: upText(connections),
+      conditions: setCondition(init.conditions, ready, init.nowMs),
+      ...(failure === undefined ? {} : { failure }),
     },
   }
 }
@@ -46,7 +61,7 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedPeer): Con
     lane: lane.lane,
     endpoint: planned.endpoint,
     state,
-    message: state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(state, planned, peer),
+    message: state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(init, lane, planned, state),
     ...(peer?.endpoint === undefined ? {} : { usingAddress: peer.endpoint }),
     usingNat: isBehindNat(planned, peer),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
@@ -65,16 +80,30 @@ function reportedState(init: StatusInit, key: string): ConnectionStatus['state']
   return state === 'up' && !init.routed.has(key) ? 'connecting' : state
 }
 
-function message(state: ConnectionStatus['state'], planned: PlannedPeer, peer: PeerState | undefined): string {
+function message(
+  init: StatusInit,
+  { lane, config }: LanePlan,
+  { cluster, publicKey, choice, doubt }: PlannedPeer,
+  state: ConnectionStatus['state'],
+): string {
   if (state === 'up') return ''
-  const { choice } = planned
-  const shaken = peer?.lastHandshakeMs === undefined ? 'no handshake yet' : 'no answer to probes'
-  if (choice.how === 'wait') return `${shaken}: ${choice.why}`
-  return `${shaken}: ${choice.how === 'try' ? 'trying' : 'keeping'} ${choice.address ?? 'its address'} (${choice.why})`
+  const sinceMs = init.health.get(healthKey(lane, cluster))?.sinceMs
+  const heardMs = init.heardMs(lane, publicKey)
+  return connectionMessage({
+    state,
+    choice,
+    nowMs: init.nowMs,
+    peer: init.devices.get(lane)?.peers.find((one) => one.publicKey === publicKey),
+    listenPort: config.listenPort,
+    ...(doubt === undefined ? {} : { doubt }),
+    ...(sinceMs === undefined ? {} : { forMs: init.monotonicMs - sinceMs }),
+    ...(heardMs === undefined ? {} : { heardMs }),
+  })
 }
 
-/** The far end calls from somewhere that it does not tell about. */
+/** The far end is where it has no address itself: where it does not tell about, or where the broker saw it. */
 function isBehindNat(planned: PlannedPeer, peer: PeerState | undefined): boolean {
   if (peer?.endpoint === undefined) return false
-  return !planned.candidates.some((candidate) => `${candidate.address}:${candidate.port}` === peer.endpoint)
+  const own = planned.candidates.filter(({ kind }) => kind !== 'observed')
+  return !own.some((candidate) => `${candidate.address}:${candidate.port}` === peer.endpoint)
 }

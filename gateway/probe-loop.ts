@@ -34,6 +34,8 @@ export interface LaneProberInit extends PeerHealthInit {
 export interface ProbedPeer {
   readonly cluster: string
   readonly laneAddress: string
+  /** Another one at the same address: another gateway has taken the lane over. */
+  readonly publicKey?: string
 }
 
 export type MeasuredHealth = PeerHealthView & {
@@ -43,7 +45,7 @@ export type MeasuredHealth = PeerHealthView & {
 }
 
 interface PeerEntry {
-  readonly peer: ProbedPeer
+  peer: ProbedPeer
   readonly health: PeerHealth
   readonly stats: ProbeStats
   sequence: number
@@ -51,6 +53,8 @@ interface PeerEntry {
   answered: 'no' | 'probe' | 'kernel'
   /** The last interval was answered by the kernel alone. */
   kernelOnly: boolean
+  /** In this interval it was asked beside the beat. */
+  askedAtOnce: boolean
   stopKnock: () => void
 }
 
@@ -83,7 +87,14 @@ export class LaneProber {
       this.#peers.delete(address)
     }
     for (const peer of peers) {
-      if (this.#peers.has(peer.laneAddress)) continue
+      const known = this.#peers.get(peer.laneAddress)
+      if (known !== undefined) {
+        const isAnother = known.peer.publicKey !== peer.publicKey
+        known.peer = peer
+        // It waits for a word from here: until now nothing of it was taken.
+        if (isAnother) this.#askAtOnce(known)
+        continue
+      }
       this.#peers.set(peer.laneAddress, this.#newPeer(peer, up.has(peer.cluster)))
     }
   }
@@ -127,6 +138,7 @@ export class LaneProber {
       sequence: 0,
       answered: 'no',
       kernelOnly: false,
+      askedAtOnce: false,
       stopKnock: () => undefined,
     }
   }
@@ -151,10 +163,19 @@ export class LaneProber {
       const silent = entry.sequence > 0 && answered !== 'probe' && entry.health.state.is !== 'connecting'
       entry.kernelOnly = answered === 'kernel'
       entry.answered = 'no'
+      entry.askedAtOnce = false
       entry.sequence = (entry.sequence + 1) >>> 0
       this.#ask(entry)
       if (silent) this.#knock(entry)
     }
+  }
+
+  /** Not in step with the others, and once in an interval. */
+  #askAtOnce(entry: PeerEntry): void {
+    if (entry.askedAtOnce) return
+    entry.askedAtOnce = true
+    entry.sequence = (entry.sequence + 1) >>> 0
+    this.#ask(entry)
   }
 
   #ask(entry: PeerEntry): void {
@@ -204,6 +225,8 @@ export class LaneProber {
     }
     if (probe.type === 'question') {
       this.#socket?.send(encodeProbe({ ...probe, type: 'answer' }), from.address, from.port)
+      // What came out of the lane says that the way is open, sooner than the next beat would.
+      if (entry.health.state.is === 'connecting') this.#askAtOnce(entry)
       return
     }
     if (probe.session !== this.#session || !entry.stats.onAnswer(probe.sequence, clock.monotonic())) {

@@ -38,7 +38,7 @@ export async function readGatewayWorld(
   deps: WorldDeps,
   config: GatewayConfig,
   signal: AbortSignal,
-  known: Pick<GatewayWorld, 'health' | 'callJitter'> = NOTHING_KNOWN,
+  known: Pick<GatewayWorld, 'health' | 'callJitter' | 'successorsSince' | 'handedOver'> = NOTHING_KNOWN,
 ): Promise<GatewayWorld | undefined> {
   const { cluster, routes } = deps
   const membership = readMembership(cluster)

@@ -1,4 +1,8 @@
-/** Writes Gateway.status: at once when poked by a change of state, else every `statusMs`, and only when it differs. */
+/**
+ * Writes Gateway.status: at once when poked by a change of state, else every `statusMs` when it differs, and at least
+ * every HEARTBEAT_MS: its time says that this gateway is alive.
+ */
+import { HEARTBEAT_MS } from '../model/heartbeat.ts'
 import { isNodeOfSite, ownedByNode, sameOwners } from '../model/node-owner.ts'
 import type { Gateway } from '../model/objects.ts'
 import { ClusterApiError } from '../cluster/cluster-api.ts'
@@ -7,9 +11,11 @@ import type { Nft } from '../kernel/nft.ts'
 import type { GatewayConfig } from './config.ts'
 import { DropCounts } from './drop-counts.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
+import { HeardPeers } from './heard-peers.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { OwnerDoubt } from './owner-doubt.ts'
 import type { LanePlan } from './plan-lanes.ts'
+import { laneEvents } from './plan-ready.ts'
 import { planStatus } from './plan-status.ts'
 import type { MeasuredHealth } from './probe-loop.ts'
 import type { Probing } from './probing.ts'
@@ -29,15 +35,17 @@ export interface StatusInit {
 export class StatusReconciler {
   readonly #deps: GatewayDeps
   readonly #init: StatusInit
-  #written: string | undefined
+  #written: { readonly text: string; readonly atMs: number } | undefined
   #driver: string | undefined
   readonly #drops: DropCounts
   readonly #owners: OwnerDoubt
+  readonly #heard: HeardPeers
 
   constructor(deps: GatewayDeps, init: StatusInit) {
     this.#deps = deps
     this.#init = init
     this.#owners = new OwnerDoubt(deps.clock)
+    this.#heard = new HeardPeers(deps.clock)
     const { nft, nft6, clock } = deps
     const nfts = (): readonly Nft[] => (init.hasTable6() ? [nft, nft6] : [nft])
     this.#drops = new DropCounts({ nfts, clock, metrics: init.metrics })
@@ -49,17 +57,21 @@ export class StatusReconciler {
     if (lanes === undefined) return
     this.#driver ??= await this.#deps.wireguard.driver(signal)
     const devices = await readDevices(this.#deps, config, signal)
+    this.#heard.look(devices)
     const health = probing.health()
     const gateway = planStatus({
       node: config.node,
       version: config.version,
       driver: `wireguard-${this.#driver}`,
       nowMs: this.#deps.clock.now(),
+      monotonicMs: this.#deps.clock.monotonic(),
+      heardMs: (lane, publicKey) => this.#heard.heardMs(lane, publicKey),
       lanes,
       devices,
       health,
       routed: this.#init.routed(),
       failure: this.#init.failure(),
+      conditions: this.#present()?.status?.conditions ?? [],
     })
     this.#measure(gateway, health)
     await this.#countDrops(signal)
@@ -77,25 +89,34 @@ export class StatusReconciler {
 
   async #write(gateway: Gateway, signal: AbortSignal): Promise<void> {
     const text = JSON.stringify(gateway.status)
-    const { cluster } = this.#deps
+    const { cluster, clock } = this.#deps
     const nodes = cluster.cache('Node').list()
     const name = gateway.metadata.name
     if (!isNodeOfSite(name, nodes)) return
     const metadata = { name, ...ownedByNode(nodes.find((node) => node.metadata.name === name)) }
-    const present = cluster.cache('Gateway').get(name)
+    const present = this.#present()
     const wanted: Gateway = { apiVersion: gateway.apiVersion, kind: gateway.kind, metadata }
     const object = this.#owners.checked(wanted, present)
     const isOwned = present !== undefined && sameOwners(present, object)
-    if (text === this.#written && isOwned) return
+    const atMs = clock.monotonic()
+    // The next round would be too late.
+    const isDue = atMs + this.#init.config.statusMs > (this.#written?.atMs ?? -Infinity) + HEARTBEAT_MS
+    if (text === this.#written?.text && !isDue && isOwned) return
     if (!isOwned) await cluster.apply(object, signal)
+    const beating = withHeartbeat(gateway, clock.now())
     try {
-      await cluster.applyStatus(gateway, signal)
+      await cluster.applyStatus(beating, signal)
     } catch (error) {
       if (!(error instanceof ClusterApiError && error.code === 'NotFound')) throw error
       await cluster.apply(object, signal)
-      await cluster.applyStatus(gateway, signal)
+      await cluster.applyStatus(beating, signal)
     }
-    this.#written = text
+    this.#written = { text, atMs }
+    for (const event of laneEvents(present, gateway)) cluster.tell(event)
+  }
+
+  #present(): Gateway | undefined {
+    return this.#deps.cluster.cache('Gateway').get(this.#init.config.node)
   }
 
   #measure(gateway: Gateway, health: ReadonlyMap<string, MeasuredHealth>): void {
@@ -124,4 +145,10 @@ export class StatusReconciler {
       sentBytes.set(connection.txBytes, labels)
     }
   }
+}
+
+/** Milliseconds are kept: two writes must never look the same. */
+function withHeartbeat(gateway: Gateway, nowMs: number): Gateway {
+  if (gateway.status === undefined) return gateway
+  return { ...gateway, status: { ...gateway.status, heartbeatTime: new Date(nowMs).toISOString() } }
 }

@@ -11,6 +11,14 @@ export interface PeerHealthView {
   readonly sinceMs: number
 }
 
+/** Where a peer called from, which is not where it was called. */
+export interface RoamedPeer {
+  /** address:port */
+  readonly address: string
+  /** Since when the device has it, in milliseconds of the monotonic clock; -Infinity: since before this process. */
+  readonly sinceMs: number
+}
+
 export interface GatewayWorld {
   /** Milliseconds since 1970, and of the clock that never jumps. */
   readonly nowMs: number
@@ -39,6 +47,12 @@ export interface GatewayWorld {
   readonly pathMtu: ReadonlyMap<string, number>
   /** By healthKey(). */
   readonly health: ReadonlyMap<string, PeerHealthView>
+  /** By public key: RoamedPeers. Absent: nothing is known. */
+  readonly roamed?: ReadonlyMap<string, RoamedPeer>
+  /** When each peer that is to take over was called first, by public key; monotonic. */
+  readonly successorsSince?: ReadonlyMap<string, number>
+  /** Clusters that are reached by the node which takes over this node's lane. */
+  readonly handedOver?: ReadonlySet<string>
 }
 
 export function healthKey(lane: number, cluster: string): string {

@@ -35,7 +35,8 @@ const AGENT: readonly AccessRule[] = [
   rule(SEALANE, ['gateways'], READ),
   // The agent joins by itself, with the token that it finds.
   rule(SEALANE, ['memberships', 'clusters', 'endpoints'], [...READ, ...WRITE]),
-  rule(SEALANE, ['clusters/status'], ['patch']),
+  // Of gateways: that nothing is heard of one.
+  rule(SEALANE, ['clusters/status', 'gateways/status'], ['patch']),
   // The gatekeeper of the About API: both properties come and go with the membership.
   rule(ABOUT, ['clusterproperties'], [...READ, 'create']),
   rule(ABOUT, ['clusterproperties'], ['patch', 'delete'], [PROPERTY_CLUSTER_ID, PROPERTY_CLUSTERSET]),
@@ -47,6 +48,7 @@ const GATEWAY: readonly AccessRule[] = [
   rule(SEALANE, ['memberships', 'clusters', 'routeagents'], READ),
   rule(SEALANE, ['endpoints', 'gateways'], [...READ, ...WRITE]),
   rule(SEALANE, ['gateways/status'], ['patch']),
+  rule('events.k8s.io', ['events'], ['create', 'patch']),
 ]
 
 const ROUTEAGENT: readonly AccessRule[] = [
@@ -96,17 +98,31 @@ export function clusterAccess({ part, namespace }: Place): readonly ManifestObje
 
 /** The agent alone reads and renews the cluster's identity, is elected, and keeps a Lease for each other cluster. */
 export function agentNamespaceAccess(namespace: string): readonly ManifestObject[] {
-  const name = objectName('agent')
-  const labels = partLabels('agent')
+  return namespaceAccess({ part: 'agent', namespace }, [
+    rule('', ['secrets'], [...READ, 'update', 'patch'], [IDENTITY_SECRET]),
+    rule('coordination.k8s.io', ['leases'], [...READ, ...WRITE, 'update']),
+  ])
+}
+
+/**
+ * Gateways agree by Leases who serves a lane. Which ones they write is the admission policy's: RBAC cannot name what is
+ * yet to be made.
+ */
+export function gatewayNamespaceAccess(namespace: string): readonly ManifestObject[] {
+  return namespaceAccess({ part: 'gateway', namespace }, [
+    rule('coordination.k8s.io', ['leases'], [...READ, 'create', 'update']),
+  ])
+}
+
+function namespaceAccess({ part, namespace }: Place, rules: readonly AccessRule[]): readonly ManifestObject[] {
+  const name = objectName(part)
+  const labels = partLabels(part)
   return [
     {
       apiVersion: `${RBAC_GROUP}/v1`,
       kind: 'Role',
       metadata: { name, namespace, labels },
-      rules: [
-        rule('', ['secrets'], [...READ, 'update', 'patch'], [IDENTITY_SECRET]),
-        rule('coordination.k8s.io', ['leases'], [...READ, ...WRITE, 'update']),
-      ],
+      rules,
     },
     {
       apiVersion: `${RBAC_GROUP}/v1`,

@@ -4,6 +4,7 @@
  * clusterset. None of them judges what an administrator does with objects of other products.
  */
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../model/gateway-node.ts'
+import { LANE_LEASE_PREFIX } from '../model/lane-lease.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import {
   LABEL_MANAGED_BY,
@@ -115,6 +116,37 @@ function nodeWrites(namespace: string): readonly ManifestObject[] {
             "request.resource.resource == 'endpoints' ? variables.about.spec.node == variables.node" +
             ' : variables.about.metadata.name == variables.node',
           messageExpression: "'a pod on node ' + variables.node + ' writes only the objects of that node'",
+        },
+      ],
+    },
+  })
+}
+
+/**
+ * A gateway takes a lane for its own node and gives up its own, and writes no other Lease: the agents' election is beside
+ * them. That it takes one before its time is not prevented; it is a gateway all the same.
+ */
+function laneLeases(namespace: string): readonly ManifestObject[] {
+  const holder = (object: string): string => `(has(${object}.spec.holderIdentity) ? ${object}.spec.holderIdentity : '')`
+  const own = `request.userInfo.extra['${NODE_CLAIM}'][0]`
+  const isBound = `has(request.userInfo.extra) && '${NODE_CLAIM}' in request.userInfo.extra`
+  return policy({
+    name: 'sealane-lane-leases',
+    spec: {
+      ...constraints('coordination.k8s.io', '*', ['leases'], ['CREATE', 'UPDATE']),
+      matchConditions: [
+        { name: 'gateway', expression: `request.userInfo.username == '${account(namespace, 'gateway')}'` },
+      ],
+      validations: [
+        {
+          expression: `object.metadata.name.matches('^${LANE_LEASE_PREFIX}[0-9]{1,3}$')`,
+          message: `a gateway writes only the Leases of lanes, ${LANE_LEASE_PREFIX}<number>`,
+        },
+        {
+          expression:
+            `!(${isBound}) || ${holder('object')} == ${own} || ` +
+            `(${holder('object')} == '' && oldObject != null && ${holder('oldObject')} == ${own})`,
+          message: 'a gateway takes a lane only for the node that it is on, and gives up only its own',
         },
       ],
     },
@@ -255,6 +287,7 @@ export function memberPolicies(namespace: string): readonly ManifestObject[] {
   return [
     ...agentSlices(namespace),
     ...nodeWrites(namespace),
+    ...laneLeases(namespace),
     ...gatewayLabel(),
     ...endpointCluster(namespace),
     ...membershipStays(),

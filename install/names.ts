@@ -6,7 +6,7 @@ export type PartName = 'agent' | 'gateway' | 'routeagent' | 'dns' | 'broker'
 
 /** Objects that belong together: one file of the Kustomize base, one template of the chart. */
 export interface InstallPart {
-  readonly name: PartName | 'shared' | 'policies'
+  readonly name: PartName | 'shared' | 'policies' | 'monitors'
   readonly objects: readonly ManifestObject[]
 }
 

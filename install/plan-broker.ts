@@ -3,7 +3,8 @@ import type { ManifestObject } from './manifest-object.ts'
 import { BROKER_CLAIM, type InstallPart, namespaceObject, objectName, partLabels, selectorLabels } from './names.ts'
 import { type Mount, mountOf, unprivilegedPod, volumeOf } from './pod.ts'
 import { BROKER_PORT, STATUS_PORTS } from './ports.ts'
-import { each, optional, when } from './template-value.ts'
+import { brokerMonitors } from './pod-monitors.ts'
+import { each, optional, orByTable, when } from './template-value.ts'
 import type { InstallValues } from './values.ts'
 import { type Place, disruptionBudget, metadataOf, serviceAccount } from './workload.ts'
 
@@ -26,6 +27,7 @@ export function planBroker(values: InstallValues): readonly InstallPart[] {
     service(values, place),
     statefulSet(values, place),
     disruptionBudget(place),
+    ...brokerMonitors(values),
   ]
   return [{ name: 'broker', objects }]
 }
@@ -43,6 +45,12 @@ function claim({ broker: { storage } }: InstallValues, { namespace }: Place): Ma
   }
 }
 
+/**
+ * Where the Service says nothing itself. A load balancer sends to the node that has the pod, and the pod sees who calls. A
+ * NodePort is told as the address of several nodes: with Local, all but one of them would answer nobody.
+ */
+const POLICIES = { LoadBalancer: 'Local', NodePort: 'Cluster' }
+
 function service({ broker }: InstallValues, { namespace }: Place): ManifestObject {
   return {
     apiVersion: 'v1',
@@ -56,6 +64,7 @@ function service({ broker }: InstallValues, { namespace }: Place): ManifestObjec
     spec: {
       type: broker.service.type,
       loadBalancerClass: optional(broker.service.loadBalancerClass),
+      externalTrafficPolicy: optional(orByTable(broker.service.externalTrafficPolicy, broker.service.type, POLICIES)),
       selector: selectorLabels('broker'),
       ports: [{ name: 'broker', port: BROKER_PORT, protocol: 'TCP', targetPort: 'broker' }],
     },
@@ -66,6 +75,10 @@ function service({ broker }: InstallValues, { namespace }: Place): ManifestObjec
 function statefulSet(values: InstallValues, place: Place): ManifestObject {
   const { broker } = values
   const args = ['broker', 'serve', '--state', `${DATA.path}/broker`, '--listen', `0.0.0.0:${BROKER_PORT}`]
+  const { externalTrafficPolicy, type } = broker.service
+  // Calls to a ClusterIP from elsewhere come by nobody knows what.
+  const policy = orByTable(externalTrafficPolicy, type, { ...POLICIES, ClusterIP: 'Cluster' })
+  args.push('--external-traffic-policy', policy)
   const template = unprivilegedPod({
     part: 'broker',
     values,

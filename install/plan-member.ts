@@ -1,8 +1,9 @@
 /** Every object of a member cluster's installation, but the CRDs (plan-crds.ts) and what joining makes. */
 import { LABEL_GATEWAY } from '../model/gateway-node.ts'
-import { agentNamespaceAccess, clusterAccess, userAccess } from './member-access.ts'
+import { agentNamespaceAccess, clusterAccess, gatewayNamespaceAccess, userAccess } from './member-access.ts'
 import { memberPolicies } from './member-policies.ts'
 import type { ManifestObject } from './manifest-object.ts'
+import { memberMonitors } from './pod-monitors.ts'
 import {
   IDENTITY_SECRET,
   IDENTITY_SECRET_TYPE,
@@ -29,6 +30,7 @@ export function planMember(values: InstallValues): readonly InstallPart[] {
     { name: 'gateway', objects: planGateway(values) },
     { name: 'routeagent', objects: planRouteagent(values) },
     { name: 'dns', objects: planDns(values) },
+    { name: 'monitors', objects: memberMonitors(values) },
   ]
 }
 
@@ -150,33 +152,45 @@ function planGateway(values: InstallValues): readonly ManifestObject[] {
     { key: LABEL_GATEWAY, operator: 'Exists' },
     { key: 'kubernetes.io/os', operator: 'In', values: ['linux'] },
   ]
-  const template = nodeNetworkPod({
-    part: 'gateway',
-    values,
-    pod: values.gateway,
-    priority: 'system-node-critical',
-    args: upArgs('gateway'),
-    env: NODE_ENV,
-    volumes: [...NODE_MOUNTS.map(volumeOf), ...when(userSpace, volumeOf(SOCKETS), volumeOf(TUN))],
-    volumeMounts: [...NODE_MOUNTS.map(mountOf), ...when(userSpace, mountOf(SOCKETS), mountOf(TUN))],
-    spec: { affinity: nodeAffinity(onGatewayNodes) },
-  })
-  return [serviceAccount(place), ...clusterAccess(place), daemonSet(place, 1, template)]
+  const template = nodeNetworkPod(
+    {
+      part: 'gateway',
+      values,
+      pod: values.gateway,
+      priority: 'system-node-critical',
+      args: upArgs('gateway'),
+      env: NODE_ENV,
+      volumes: [...NODE_MOUNTS.map(volumeOf), ...when(userSpace, volumeOf(SOCKETS), volumeOf(TUN))],
+      volumeMounts: [...NODE_MOUNTS.map(mountOf), ...when(userSpace, mountOf(SOCKETS), mountOf(TUN))],
+      // A lane is handed over to another node before the process ends.
+      spec: { affinity: nodeAffinity(onGatewayNodes), terminationGracePeriodSeconds: 30 },
+    },
+    values.gateway.statusListen,
+  )
+  return [
+    serviceAccount(place),
+    ...clusterAccess(place),
+    ...gatewayNamespaceAccess(place.namespace),
+    daemonSet(place, 1, template),
+  ]
 }
 
 function planRouteagent(values: InstallValues): readonly ManifestObject[] {
   const place: Place = { part: 'routeagent', namespace: values.member.namespace }
-  const template = nodeNetworkPod({
-    part: 'routeagent',
-    values,
-    pod: values.routeagent,
-    priority: 'system-node-critical',
-    args: upArgs('routeagent'),
-    env: NODE_ENV,
-    volumes: NODE_MOUNTS.map(volumeOf),
-    volumeMounts: NODE_MOUNTS.map(mountOf),
-    spec: { affinity: nodeAffinity([{ key: 'kubernetes.io/os', operator: 'In', values: ['linux'] }]) },
-  })
+  const template = nodeNetworkPod(
+    {
+      part: 'routeagent',
+      values,
+      pod: values.routeagent,
+      priority: 'system-node-critical',
+      args: upArgs('routeagent'),
+      env: NODE_ENV,
+      volumes: NODE_MOUNTS.map(volumeOf),
+      volumeMounts: NODE_MOUNTS.map(mountOf),
+      spec: { affinity: nodeAffinity([{ key: 'kubernetes.io/os', operator: 'In', values: ['linux'] }]) },
+    },
+    values.routeagent.statusListen,
+  )
   return [serviceAccount(place), ...clusterAccess(place), daemonSet(place, '10%', template)]
 }
 

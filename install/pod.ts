@@ -1,8 +1,8 @@
 /** The pods of all components: what they share, and how little each may do. */
 import { type PartName, SITE_CONFIG, SITE_KEY, objectName, partLabels } from './names.ts'
-import { STATUS_PORTS } from './ports.ts'
-import { digest } from './template-value.ts'
-import type { InstallValues, PodValues } from './values.ts'
+import { STATUS_PORTS, STATUS_PORT_NAME } from './ports.ts'
+import { digest, whenIs } from './template-value.ts'
+import type { InstallValues, PodValues, StatusPlace } from './values.ts'
 
 /** Nobody in particular; the number that distroless images use too. */
 const UNPRIVILEGED_ID = 65_532
@@ -56,16 +56,20 @@ export function unprivilegedPod(init: PodInit): unknown {
 }
 
 /** A component that changes the node's own network: root without any power but that one. */
-export function nodeNetworkPod(init: PodInit): unknown {
+export function nodeNetworkPod(init: PodInit, statusListen: StatusPlace): unknown {
+  const port = STATUS_PORTS[init.part]
   const template = podTemplate(
     {
       ...init,
+      env: [...(init.env ?? []), ...whenIs(statusListen, 'node', NODE_IP)],
+      ports: [{ name: STATUS_PORT_NAME, containerPort: port }],
       // The node's own resolver: these pods must start while cluster DNS is away.
       spec: { hostNetwork: true, dnsPolicy: 'Default', ...init.spec },
     },
     {
-      // Plans name addresses and peers, and the node's addresses may be public: loopback only.
+      // The node's addresses may be public: loopback, and another only where it is asked for. Probes stay on loopback.
       listen: '127.0.0.1',
+      moreArgs: whenIs(statusListen, 'node', ...onNodeArgs(init.part)),
       podSecurity: { runAsUser: 0, runAsGroup: 0, seccompProfile: { type: 'RuntimeDefault' } },
       capabilities: { drop: ['ALL'], add: ['NET_ADMIN'] },
     },
@@ -75,18 +79,19 @@ export function nodeNetworkPod(init: PodInit): unknown {
 
 interface Confinement {
   readonly listen: '0.0.0.0' | '127.0.0.1'
+  readonly moreArgs?: readonly string[]
   readonly podSecurity: Readonly<Record<string, unknown>>
   readonly capabilities: Readonly<Record<string, readonly string[]>>
 }
 
-function podTemplate(init: PodInit, { listen, podSecurity, capabilities }: Confinement): unknown {
+function podTemplate(init: PodInit, { listen, moreArgs = [], podSecurity, capabilities }: Confinement): unknown {
   const { part, values, pod } = init
   const port = STATUS_PORTS[part]
   const container = {
     name: part,
     image: `${values.image.repository}:${values.image.tag}`,
     imagePullPolicy: values.image.pullPolicy,
-    args: [...init.args, '--status-listen', `${listen}:${port}`, '--log-level', values.logLevel],
+    args: [...init.args, '--status-listen', `${listen}:${port}`, '--log-level', values.logLevel, ...moreArgs],
     ...(init.env === undefined ? {} : { env: init.env }),
     ...(init.ports === undefined ? {} : { ports: init.ports }),
     ...probes(port, listen),
@@ -138,4 +143,21 @@ export function upArgs(part: PartName): readonly string[] {
 export const NODE_NAME = {
   name: 'NODE_NAME',
   valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'spec.nodeName' } },
+}
+
+/** The node's InternalIP. */
+const NODE_IP = { name: 'NODE_IP', valueFrom: { fieldRef: { fieldPath: 'status.hostIP' } } }
+
+/** Brackets, because it may be of either family. */
+function onNodeArgs(part: PartName): readonly string[] {
+  return ['--status-listen', `[$(${NODE_IP.name})]:${STATUS_PORTS[part]}`]
+}
+
+/** The same as a JSON patch (RFC 6902) of a workload that listens on loopback only. */
+export function statusOnNodePatch(part: 'gateway' | 'routeagent'): readonly object[] {
+  const container = '/spec/template/spec/containers/0'
+  return [
+    ...onNodeArgs(part).map((value) => ({ op: 'add', path: `${container}/args/-`, value })),
+    { op: 'add', path: `${container}/env/-`, value: NODE_IP },
+  ]
 }

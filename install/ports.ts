@@ -3,6 +3,9 @@
 export const DNS_CONTAINER_PORT = 5353
 export const BROKER_PORT = 7443
 
+/** Of the container's port. */
+export const STATUS_PORT_NAME = 'status'
+
 export const STATUS_PORTS = {
   broker: 9470,
   agent: 9471,

@@ -24,17 +24,37 @@ class TemplateItems<T> extends TemplatePlace {
 /** A number, a flag, a list or a map that the chart's user gives. */
 export class TemplateValue extends TemplatePlace {}
 
-/** List items, or whole objects, that are there when the value is true or not empty. */
-export class Conditional extends TemplateItems<unknown> {}
+/** List items, or whole objects, that are there when the value is true or not empty, or where it must be one word, that. */
+export class Conditional extends TemplateItems<unknown> {
+  readonly word: string | undefined
+  constructor(path: string, items: readonly unknown[], word?: string) {
+    super(path, items)
+    this.word = word
+  }
+}
+
+/** A map of the user's, with entries of ours that go before its own. */
+export class ExtendedMap extends TemplatePlace {
+  readonly ours: Readonly<Record<string, string>>
+  constructor(path: string, ours: Readonly<Record<string, string>>) {
+    super(path)
+    this.ours = ours
+  }
+}
 
 /** List items, once for each text of a list; `{{ . }}` is that text. */
 export class Repeated extends TemplateItems<string> {}
 
-/** The value of a map entry that is left out when the text is empty. */
-export class OptionalText extends TemplatePlace {}
+/** The value of a map entry that is left out when the text is empty; `expression` is what a template writes for it. */
+export class OptionalText {
+  readonly expression: string
+  constructor(expression: string) {
+    this.expression = expression
+  }
+}
 
 /** Maps whose keys the user chooses: they are given whole. */
-const OPAQUE = new Set(['resources', 'nodeSelector', 'annotations'])
+const OPAQUE = new Set(['resources', 'nodeSelector', 'annotations', 'labels'])
 
 /** The same shape, with a place instead of each value. */
 export function placeholders<T extends object>(values: T, under = ''): T {
@@ -47,6 +67,8 @@ export function placeholders<T extends object>(values: T, under = ''): T {
   return Object.fromEntries(entries) as T
 }
 
+/** A text that is nothing but one place. */
+const EXPRESSION = /^\{\{ ([^{}]+) \}\}$/
 const TEXT_PLACEHOLDER = /^\{\{ \.Values\.([A-Za-z0-9.]+) \}\}$/
 
 function textPlaceholder(path: string): string {
@@ -66,6 +88,23 @@ export function when<T>(value: boolean | string, ...items: readonly T[]): readon
   return value === true || (typeof value === 'string' && value !== '') ? items : []
 }
 
+/** The items when the text is this word. To be spread into a list. */
+export function whenIs<T>(value: string, word: string, ...items: readonly T[]): readonly T[] {
+  const path = placeholderPath(value)
+  if (path !== undefined) return [new Conditional(path, items, word) as T]
+  return value === word ? items : []
+}
+
+/** Entries of the user's beside ours, which stay as they are. */
+export function withOurs(
+  values: Readonly<Record<string, string>>,
+  ours: Readonly<Record<string, string>>,
+): Readonly<Record<string, string>> {
+  const path = placeholderPath(values)
+  if (path !== undefined) return new ExtendedMap(path, ours) as unknown as Readonly<Record<string, string>>
+  return { ...values, ...ours }
+}
+
 /** What `make` gives for each text of the list. To be spread into a list. */
 export function each(values: readonly string[], make: (value: string) => readonly string[]): readonly string[] {
   const path = placeholderPath(values)
@@ -76,9 +115,20 @@ export function each(values: readonly string[], make: (value: string) => readonl
 
 /** Undefined for the empty text: the field is left out. */
 export function optional(value: string): string | undefined {
-  const path = placeholderPath(value)
-  if (path !== undefined) return new OptionalText(path) as unknown as string
+  const expression = EXPRESSION.exec(value)?.[1]
+  if (expression !== undefined) return new OptionalText(expression) as unknown as string
   return value === '' ? undefined : value
+}
+
+/**
+ * What was said; where nothing was, what the table has for `key`, or the empty text. Keys and texts of the table are plain
+ * words.
+ */
+export function orByTable(said: string, key: string, table: Readonly<Record<string, string>>): string {
+  const [path, keyPath] = [placeholderPath(said), placeholderPath(key)]
+  if (path === undefined || keyPath === undefined) return said === '' ? (table[key] ?? '') : said
+  const words = Object.entries(table).flatMap((pair) => pair.map((word) => `\`${word}\``))
+  return `{{ .Values.${path} | default (get (dict ${words.join(' ')}) .Values.${keyPath}) }}`
 }
 
 /** SHA-256 of a text, in hexadecimal. */

@@ -1,5 +1,7 @@
 /** What can be said about an installation, and what holds where nothing is said. The chart's values.yaml is this. */
+import project from '../package.json' with { type: 'json' }
 import { SYSTEM_NAMESPACE } from '../model/spec-constants.ts'
+import { type ImageName, parseImageName } from './image-name.ts'
 
 export interface ResourceValues {
   readonly requests?: Readonly<Record<string, string>>
@@ -19,10 +21,14 @@ export interface PodValues {
   readonly tolerations: readonly TolerationValues[]
 }
 
+/** `loopback` is the node's own; `node` is the node's InternalIP besides. */
+export const STATUS_PLACES = ['loopback', 'node'] as const
+export type StatusPlace = (typeof STATUS_PLACES)[number]
+
 export type ServiceType = 'LoadBalancer' | 'NodePort' | 'ClusterIP'
 
 export interface InstallValues {
-  readonly image: { readonly repository: string; readonly tag: string; readonly pullPolicy: string }
+  readonly image: ImageName & { readonly pullPolicy: string }
   readonly imagePullSecrets: readonly { readonly name: string }[]
   readonly logLevel: string
   readonly member: {
@@ -37,8 +43,16 @@ export interface InstallValues {
   }
   readonly agent: PodValues & { readonly replicas: number }
   readonly dns: PodValues & { readonly replicas: number; readonly clusterIP: string }
-  readonly gateway: PodValues & { readonly userSpaceWireguard: boolean }
-  readonly routeagent: PodValues
+  readonly gateway: PodValues & { readonly userSpaceWireguard: boolean; readonly statusListen: StatusPlace }
+  readonly routeagent: PodValues & { readonly statusListen: StatusPlace }
+  readonly metrics: {
+    readonly podMonitors: {
+      readonly enabled: boolean
+      /** As Prometheus writes it, such as 30s. */
+      readonly interval: string
+      readonly labels: Readonly<Record<string, string>>
+    }
+  }
   readonly broker: PodValues & {
     /** Only the chart looks at this. */
     readonly enabled: boolean
@@ -51,6 +65,8 @@ export interface InstallValues {
       readonly type: string
       readonly annotations: Readonly<Record<string, string>>
       readonly loadBalancerClass: string
+      /** Local or Cluster; empty: as the type wants it. Not with ClusterIP. */
+      readonly externalTrafficPolicy: string
     }
     readonly storage: { readonly size: string; readonly storageClassName: string }
   }
@@ -68,7 +84,8 @@ function resources(cpu: string, memoryLimit: string, memory = RESIDENT): Resourc
 const EVERYWHERE: readonly TolerationValues[] = [{ operator: 'Exists' }]
 
 export const DEFAULT_VALUES: InstallValues = {
-  image: { repository: 'localhost/sealane', tag: '0.1.0', pullPolicy: 'IfNotPresent' },
+  // `SEALANE_IMAGE=… npm run build` writes another name into the built package.json.
+  image: { ...parseImageName(project.config.image, project.version), pullPolicy: 'IfNotPresent' },
   imagePullSecrets: [],
   logLevel: 'info',
   member: {
@@ -83,18 +100,25 @@ export const DEFAULT_VALUES: InstallValues = {
   dns: { replicas: 2, clusterIP: '', resources: resources('50m', '256Mi'), nodeSelector: {}, tolerations: [] },
   gateway: {
     userSpaceWireguard: true,
+    statusListen: 'loopback',
     resources: resources('100m', '512Mi'),
     nodeSelector: {},
     tolerations: EVERYWHERE,
   },
-  routeagent: { resources: resources('50m', '256Mi'), nodeSelector: {}, tolerations: EVERYWHERE },
+  routeagent: {
+    statusListen: 'loopback',
+    resources: resources('50m', '256Mi'),
+    nodeSelector: {},
+    tolerations: EVERYWHERE,
+  },
+  metrics: { podMonitors: { enabled: false, interval: '30s', labels: {} } },
   broker: {
     enabled: false,
     namespace: 'sealane-broker',
     createNamespace: true,
     advertise: ['sealane-broker.sealane-broker.svc:7443'],
     clusterset: 'default',
-    service: { type: 'LoadBalancer', annotations: {}, loadBalancerClass: '' },
+    service: { type: 'LoadBalancer', annotations: {}, loadBalancerClass: '', externalTrafficPolicy: '' },
     storage: { size: '1Gi', storageClassName: '' },
     resources: resources('100m', '512Mi'),
     nodeSelector: {},

@@ -6,8 +6,17 @@ export type ConditionFinding = Omit<Condition, 'lastTransitionTime'>
 
 /** On a Cluster: whether the broker hears it. */
 export const CONDITION_IN_CONTACT = 'InContact'
+/** On a Cluster: whether some lane of this cluster's own gateways leads there. */
+export const CONDITION_CONNECTED = 'Connected'
+/** On a Gateway: whether all its connections are up. Unknown while nothing is heard of the gateway. */
+export const CONDITION_READY = 'Ready'
+/** Reason of that. */
+export const REASON_STATUS_STALE = 'GatewayStatusStale'
 /** On a cluster's own Cluster: whether the DNS that its pods ask hands clusterset.local to Sealane. */
 export const CONDITION_CLUSTER_DNS = 'ClusterDNS'
+
+/** On a ServiceExport: whether other members import it. The standard has no such type, hence a domain of our own. */
+export const CONDITION_IMPORTED = 'sealane.io/Imported'
 
 /** The API's limit for a condition's message, characters. */
 const MAX_MESSAGE_LENGTH = 32_768

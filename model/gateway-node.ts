@@ -35,6 +35,37 @@ export function gatewayLane({ metadata }: Node): GatewayLane | undefined {
   return { lane, publicAddress: checkedAddress(metadata.name, publicAddress) }
 }
 
+/** Set by those who take nodes away: kubectl and people after a power loss, and the two autoscalers. */
+const TAINTS_OF_LEAVING = [
+  'node.kubernetes.io/out-of-service',
+  'ToBeDeletedByClusterAutoscaler',
+  'karpenter.sh/disrupted',
+  'karpenter.sh/disruption',
+]
+
+/** Why this Node is about to go, in words; undefined when it is not. A drain begins with a cordon. */
+export function leavingReason({ spec }: Node): string | undefined {
+  if (spec?.unschedulable === true) return 'the node is cordoned'
+  const taint = spec?.taints?.find(({ key }) => TAINTS_OF_LEAVING.includes(key))
+  return taint === undefined ? undefined : `the node has the taint ${taint.key}`
+}
+
+/**
+ * Nodes that may take a lane over, the best one first: with a public address of their own, then those that are no
+ * control plane, then by name. Those that are about to go are left out.
+ */
+export function laneCandidates(nodes: readonly Node[], lane: number): readonly string[] {
+  const rank = ({ metadata }: Node): number =>
+    (metadata.annotations?.[ANNOTATION_PUBLIC_ADDRESS] === undefined ? 2 : 0) +
+    (metadata.labels?.[LABEL_CONTROL_PLANE] === undefined ? 0 : 1)
+  return nodes
+    .filter((node) => node.metadata.labels?.[LABEL_GATEWAY] === String(lane) && leavingReason(node) === undefined)
+    .sort((a, b) => rank(a) - rank(b) || (a.metadata.name < b.metadata.name ? -1 : 1))
+    .map(({ metadata }) => metadata.name)
+}
+
+const LABEL_CONTROL_PLANE = 'node-role.kubernetes.io/control-plane'
+
 function checkedAddress(node: string, text: string): string {
   const field = `annotation ${ANNOTATION_PUBLIC_ADDRESS}`
   try {

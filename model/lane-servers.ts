@@ -2,7 +2,7 @@
  * Which of several gateways of one cluster serves a lane that more than one of them claims. Pure.
  *
  * The one that came last: a gateway that was replaced may be dead and cannot say so. "Last" is by the time of
- * cameAt(), then the first by name.
+ * cameAt(), then the first by name. While a lane is handed over both claim it, until the newcomer is up everywhere.
  */
 import type { Endpoint, Gateway } from './objects.ts'
 
@@ -21,14 +21,16 @@ export function publishedAt(createdAtMs: number): Readonly<Record<string, string
   return isTime ? { [ANNOTATION_PUBLISHED_AT]: new Date(createdAtMs).toISOString() } : {}
 }
 
-/** For Endpoints of the other clusters: the one that is called, by laneServerKey(). */
-export function laneServers(endpoints: readonly Endpoint[]): ReadonlyMap<string, Endpoint> {
-  const servers = new Map<string, Endpoint>()
+/** For Endpoints of the other clusters: all that claim a lane, the one that came last first, by laneServerKey(). */
+export function laneClaims(endpoints: readonly Endpoint[]): ReadonlyMap<string, readonly [Endpoint, ...Endpoint[]]> {
+  const claims = new Map<string, [Endpoint, ...Endpoint[]]>()
   for (const endpoint of [...endpoints].sort(latestFirst)) {
     const key = laneServerKey(endpoint)
-    if (!servers.has(key)) servers.set(key, endpoint)
+    const known = claims.get(key)
+    if (known === undefined) claims.set(key, [endpoint])
+    else known.push(endpoint)
   }
-  return servers
+  return claims
 }
 
 export function laneServerKey({ spec }: Endpoint): string {

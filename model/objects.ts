@@ -48,7 +48,13 @@ interface Base<K extends string, V extends string> {
 export type Namespace = Base<'Namespace', 'v1'> & { readonly status?: { readonly phase?: string } }
 
 export type Node = Base<'Node', 'v1'> & {
-  readonly spec?: { readonly podCIDR?: string; readonly podCIDRs?: readonly string[] }
+  readonly spec?: {
+    readonly podCIDR?: string
+    readonly podCIDRs?: readonly string[]
+    /** Cordoned: no new pods. */
+    readonly unschedulable?: boolean
+    readonly taints?: readonly { readonly key: string; readonly effect?: string; readonly value?: string }[]
+  }
   readonly status?: { readonly addresses?: readonly { readonly type: string; readonly address: string }[] }
 }
 
@@ -221,6 +227,12 @@ export type Gateway = Base<'Gateway', 'sealane.io/v1alpha1'> & {
       readonly driver: string
     }[]
     readonly connections: readonly ConnectionStatus[]
+    /** RFC 3339: when this was written, at least every HEARTBEAT_MS. Absent from releases that did not tell. */
+    readonly heartbeatTime?: string
+    /** Connections that are up, of all: `2/3`. For `kubectl get`, which cannot count. */
+    readonly up?: string
+    /** CONDITION_READY, which the agent sets to Unknown while the heartbeat stands still. */
+    readonly conditions?: readonly Condition[]
     readonly failure?: string
   }
 }
@@ -234,6 +246,8 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
       readonly gateways: readonly string[]
       readonly mtu: number
     }[]
+    /** Clusters that some gateway leads to, of all: `2/3`. For `kubectl get`, which cannot count. */
+    readonly reached?: string
     /** Where this node's pods are, IPv4 first, sorted: model/pod-ranges.ts. Absent from releases that did not tell. */
     readonly podRanges?: readonly string[]
     readonly failure?: string
@@ -249,7 +263,10 @@ export type Membership = Base<'Membership', 'sealane.io/v1alpha1'> & {
     readonly clusterset: string
     readonly globalRange: string
     readonly clustersetIpRange: string
-    /** This cluster's address as the broker saw it when joining: a gateway without it is behind translation. */
+    /**
+     * This cluster's address as the broker saw it when joining; absent where the broker could not tell whose that was.
+     * Gateways judge it again (gateway/observed-address.ts).
+     */
     readonly observedAddress?: string
   }
 }

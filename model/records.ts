@@ -3,6 +3,7 @@
  * the owner's own, untranslated; whoever imports them translates by the owner's Cluster record.
  */
 import type { ClusterId } from './ids.ts'
+import type { MemberStatus } from './member-status.ts'
 import type {
   ClusterSpec,
   EndpointPort,
@@ -54,7 +55,13 @@ export interface ClusterSetIpBody {
   readonly ips: readonly string[]
 }
 
-export type RecordBody = ServiceExportBody | EndpointSliceBody | EndpointBody | ClusterBody | ClusterSetIpBody
+/** Written by the broker from what the member tells of itself: one per member, cluster and name are the member's id. */
+export interface MemberStatusBody extends MemberStatus {
+  readonly kind: 'MemberStatus'
+}
+
+export type RecordBody =
+  ServiceExportBody | EndpointSliceBody | EndpointBody | ClusterBody | ClusterSetIpBody | MemberStatusBody
 export type RecordKind = RecordBody['kind']
 /** Kinds that a member may publish. */
 export type MemberRecordKind = 'ServiceExport' | 'EndpointSlice' | 'Endpoint'

@@ -4,6 +4,7 @@
  * inside the messages cannot, and admission judges it.
  */
 import type { ClusterId } from '../model/ids.ts'
+import type { MemberStatus } from '../model/member-status.ts'
 import type { MemberRecord, RecordKey, StoredRecord } from '../model/records.ts'
 
 export interface Peer {
@@ -13,6 +14,8 @@ export interface Peer {
   readonly address: string
   /** Serial number of the certificate, hex. */
   readonly serial: string
+  /** When the certificate was issued, milliseconds since 1970, whole seconds. Absent: not known. */
+  readonly issuedAtMs?: number
 }
 
 /** Facts that a cluster states about itself when joining, and again whenever they change. */
@@ -52,8 +55,10 @@ export interface JoinResponse {
   readonly globalCIDRs: readonly string[]
   readonly globalRange: string
   readonly clustersetIpRange: string
-  /** The member's address as the broker sees it: tells a gateway whether it is behind address translation. */
+  /** The address that the broker was called from: the member's, or of something on the way. */
   readonly observedAddress: string
+  /** It is the member's own, as far as the broker can tell: it then tells whether a gateway is behind address translation. */
+  readonly observedCounts: boolean
 }
 
 export interface RenewResponse {
@@ -87,7 +92,13 @@ export type MemberKey = Pick<RecordKey, 'kind' | 'namespace' | 'name'>
 /** Member to broker. The first message of a stream is `declare`. */
 export type PublishMessage =
   /** "My whole set has this hash." SHA-256 over the sorted per-record hashes: see set-hash.ts. */
-  | { readonly t: 'declare'; readonly setHash: Uint8Array; readonly count: number }
+  | {
+      readonly t: 'declare'
+      readonly setHash: Uint8Array
+      readonly count: number
+      /** The member tells its status where the answer says that it is taken. Otherwise what was told before is withdrawn. */
+      readonly tellsStatus?: true
+    }
   /** Answer to `sendDigest`: every record of the set with the hash of its content. May come in parts; `last` ends it. */
   | {
       readonly t: 'digest'
@@ -99,12 +110,14 @@ export type PublishMessage =
   | { readonly t: 'remove'; readonly sequence: number; readonly key: MemberKey }
   /** Sent when the cluster's facts change. */
   | { readonly t: 'facts'; readonly sequence: number; readonly facts: ClusterFacts }
+  /** Once on each stream, and whenever it changes; only to a broker that takes it. */
+  | { readonly t: 'status'; readonly sequence: number; readonly status: MemberStatus }
 
 /** Broker to member. */
 export type PublishReply =
   /** The declared set is what the broker has. */
-  | { readonly t: 'inSync' }
-  | { readonly t: 'sendDigest' }
+  | { readonly t: 'inSync'; readonly takesStatus?: true }
+  | { readonly t: 'sendDigest'; readonly takesStatus?: true }
   /** Exactly once after the last digest part, also when empty. Send `put` for these; records of yours that were not in the digest are already removed. */
   | { readonly t: 'need'; readonly keys: readonly MemberKey[] }
   /** Everything up to and including `sequence` is stored durably or refused; a `refused` comes before its ack. */

@@ -1,15 +1,15 @@
-/** What the broker was told of the cluster's facts. Pure; the counterpart of publish-ledger.ts. */
-import type { ClusterFacts } from './broker-api.ts'
+/** What the broker was told of what the cluster says of itself. Pure; the counterpart of publish-ledger.ts. */
 import { canonicalJson } from './content-hash.ts'
 
-export class FactsLedger {
-  #facts: ClusterFacts | undefined
+/** `T` is the cluster's facts, or its status. */
+export class FactsLedger<T extends object> {
+  #facts: T | undefined
   #text: string | undefined
   /** What the broker has answered for, taken or refused. */
   #told: string | undefined
   #inFlight: { readonly sequence: number; readonly text: string } | undefined
 
-  set(facts: ClusterFacts): void {
+  set(facts: T): void {
     this.#facts = facts
     this.#text = canonicalJson(facts)
   }
@@ -23,7 +23,7 @@ export class FactsLedger {
   }
 
   /** The facts to send now, taken as on their way; undefined when there is nothing to tell. */
-  next(sequence: number): ClusterFacts | undefined {
+  next(sequence: number): T | undefined {
     if (this.#text === undefined || this.#text === this.#told || this.#inFlight !== undefined) return undefined
     this.#inFlight = { sequence, text: this.#text }
     return this.#facts

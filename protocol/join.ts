@@ -65,6 +65,7 @@ export function joinedIdentity({ token, cluster, key }: JoinAsk, response: JoinR
     clusterset: response.clusterset,
     brokerAddresses: token.addresses,
     observedAddress: response.observedAddress,
+    observedCounts: response.observedCounts,
     ranges: { globalRange: response.globalRange, clustersetIpRange: response.clustersetIpRange },
     key,
     certificate: response.certificate,
@@ -96,8 +97,13 @@ export function ownCluster(id: ClusterId, facts: ClusterFacts, response: JoinRes
 }
 
 export function joinedMembership(id: ClusterId, response: JoinResponse): Membership {
-  const { clusterset, globalRange, clustersetIpRange, observedAddress } = response
-  return membershipOf(id, { clusterset, observedAddress, ranges: { globalRange, clustersetIpRange } })
+  const { clusterset, globalRange, clustersetIpRange, observedAddress, observedCounts } = response
+  return membershipOf(id, {
+    clusterset,
+    observedAddress,
+    observedCounts,
+    ranges: { globalRange, clustersetIpRange },
+  })
 }
 
 /** The same, from what was kept of the answer; undefined where an earlier release kept less. */
@@ -105,15 +111,19 @@ export function keptMembership({ cluster, ranges, ...kept }: MemberIdentity): Me
   return ranges === undefined ? undefined : membershipOf(cluster, { ...kept, ranges })
 }
 
-interface MembershipFacts extends Pick<MemberIdentity, 'clusterset' | 'observedAddress'> {
+interface MembershipFacts extends Pick<MemberIdentity, 'clusterset' | 'observedAddress' | 'observedCounts'> {
   readonly ranges: MemberRanges
 }
 
-function membershipOf(clusterId: ClusterId, { clusterset, observedAddress, ranges }: MembershipFacts): Membership {
+function membershipOf(
+  clusterId: ClusterId,
+  { clusterset, observedAddress, observedCounts, ranges }: MembershipFacts,
+): Membership {
+  const observed = observedCounts === true ? { observedAddress } : {}
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Membership',
     metadata: { name: MEMBERSHIP_NAME },
-    spec: { clusterId, phase: 'joined', clusterset, ...ranges, observedAddress },
+    spec: { clusterId, phase: 'joined', clusterset, ...ranges, ...observed },
   }
 }

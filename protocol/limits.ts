@@ -29,6 +29,8 @@ export const MAX_CA_BUNDLE = 8
 export const MAX_SECRET = 256
 /** One record, encoded. A full EndpointSlice of 1,000 endpoints has about a third of this. */
 export const MAX_RECORD_BYTES = 512 * 1024
+/** What a member tells of itself, encoded. */
+export const MAX_STATUS_BYTES = 64 * 1024
 /** Entries of one digest part, keys of one `need`. A larger set comes in several parts. */
 export const MAX_DIGEST_ENTRIES = 10_000
 export const MAX_NEED_KEYS = 100_000

@@ -7,6 +7,7 @@ import { CodecError } from './codec-checks.ts'
 import * as wire from './gen/broker.ts'
 import * as limits from './limits.ts'
 import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire } from './records-codec.ts'
+import { statusFromWire, statusToWire } from './status-codec.ts'
 
 const ADDRESS_TEXT = 64
 
@@ -38,6 +39,7 @@ export function encodeJoinResponse(response: JoinResponse): Uint8Array {
     globalRange: response.globalRange,
     clustersetIpRange: response.clustersetIpRange,
     observedAddress: response.observedAddress,
+    observedCounts: response.observedCounts,
   }).finish()
 }
 
@@ -53,6 +55,7 @@ export function decodeJoinResponse(bytes: Uint8Array): JoinResponse {
     globalRange: check.text(response.globalRange, 'globalRange', ADDRESS_TEXT),
     clustersetIpRange: check.text(response.clustersetIpRange, 'clustersetIpRange', ADDRESS_TEXT),
     observedAddress: check.text(response.observedAddress, 'observedAddress', ADDRESS_TEXT),
+    observedCounts: response.observedCounts,
   }
 }
 
@@ -83,7 +86,10 @@ export function encodePublishMessage(message: PublishMessage): Uint8Array {
 function publishToWire(message: PublishMessage): wire.PublishMessage['message'] {
   switch (message.t) {
     case 'declare':
-      return { $case: 'declare', value: { setHash: buffer(message.setHash), count: message.count } }
+      return {
+        $case: 'declare',
+        value: { setHash: buffer(message.setHash), count: message.count, tellsStatus: message.tellsStatus ?? false },
+      }
     case 'digest': {
       const entries = message.entries.map(({ key, hash }) => ({ key: { ...key }, hash: buffer(hash) }))
       return { $case: 'digest', value: { entries, last: message.last } }
@@ -94,6 +100,8 @@ function publishToWire(message: PublishMessage): wire.PublishMessage['message'] 
       return { $case: 'remove', value: { sequence: message.sequence, key: { ...message.key } } }
     case 'facts':
       return { $case: 'facts', value: { sequence: message.sequence, facts: factsToWire(message.facts) } }
+    case 'status':
+      return { $case: 'status', value: { sequence: message.sequence, status: statusToWire(message.status) } }
   }
 }
 
@@ -105,7 +113,8 @@ export function decodePublishMessage(bytes: Uint8Array): PublishMessage {
   switch (known.$case) {
     case 'declare': {
       const hash = check.bytes(known.value.setHash, 'setHash', limits.HASH_BYTES, limits.HASH_BYTES)
-      return { t: 'declare', setHash: hash, count: check.count(known.value.count, 'count') }
+      const tells = known.value.tellsStatus ? { tellsStatus: true as const } : {}
+      return { t: 'declare', setHash: hash, count: check.count(known.value.count, 'count'), ...tells }
     }
     case 'digest':
       return {
@@ -124,6 +133,11 @@ export function decodePublishMessage(bytes: Uint8Array): PublishMessage {
       return { t: 'remove', sequence: sequence(known.value), key: memberKeyFromWire(known.value.key, 'key') }
     case 'facts':
       return { t: 'facts', sequence: sequence(known.value), facts: factsFromWire(known.value.facts, 'facts') }
+    case 'status':
+      if (bytes.length > limits.MAX_STATUS_BYTES) {
+        throw new CodecError('status', `${bytes.length} bytes: expected at most ${limits.MAX_STATUS_BYTES}`)
+      }
+      return { t: 'status', sequence: sequence(known.value), status: statusFromWire(known.value.status, 'status') }
   }
 }
 
@@ -134,9 +148,9 @@ export function encodePublishReply(reply: PublishReply): Uint8Array {
 function replyToWire(reply: PublishReply): wire.PublishReply['message'] {
   switch (reply.t) {
     case 'inSync':
-      return { $case: 'inSync', value: {} }
+      return { $case: 'inSync', value: { takesStatus: reply.takesStatus ?? false } }
     case 'sendDigest':
-      return { $case: 'sendDigest', value: {} }
+      return { $case: 'sendDigest', value: { takesStatus: reply.takesStatus ?? false } }
     case 'need':
       return { $case: 'need', value: { keys: reply.keys.map((key) => ({ ...key })) } }
     case 'ack':
@@ -157,9 +171,9 @@ export function decodePublishReply(bytes: Uint8Array): PublishReply | undefined 
     case undefined:
       return undefined
     case 'inSync':
-      return { t: 'inSync' }
+      return { t: 'inSync', ...takes(known.value) }
     case 'sendDigest':
-      return { t: 'sendDigest' }
+      return { t: 'sendDigest', ...takes(known.value) }
     case 'need':
       return {
         t: 'need',
@@ -248,6 +262,10 @@ export function decodeWatchMessage(bytes: Uint8Array): WatchMessage | undefined 
         })),
       }
   }
+}
+
+function takes({ takesStatus }: { readonly takesStatus: boolean }): { readonly takesStatus?: true } {
+  return takesStatus ? { takesStatus: true } : {}
 }
 
 function factsToWire(facts: ClusterFacts): wire.ClusterFacts {

@@ -17,11 +17,12 @@ import { Backoff } from '../reconcile/backoff.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Metrics } from '../runtime/metrics.ts'
+import type { MemberStatus } from '../model/member-status.ts'
 import type { MemberRecord } from '../model/records.ts'
-import type { ClusterFacts, PublishReply } from './broker-api.ts'
+import type { ClusterFacts, PublishMessage, PublishReply } from './broker-api.ts'
 import { type BrokerClient, BrokerUnreachableError, ProtocolError, type PublishStream } from './broker-client.ts'
 import { FactsLedger } from './facts-ledger.ts'
-import { type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
+import { type Change, type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
 import { type PublishMetrics, publishMetrics } from './session-metrics.ts'
 import { Watchdog, orAborted } from './session-timing.ts'
 
@@ -32,8 +33,10 @@ export type PublishSessionState =
   | { readonly t: 'declaring' }
   | { readonly t: 'live' }
 
+type StatusMessage = Extract<PublishMessage, { t: 'status' }>
+
 export interface RefusedRecord {
-  /** memberKeyText of the record; undefined when the cluster's facts were refused. */
+  /** memberKeyText of the record; undefined when the cluster's facts or its status were refused. */
   readonly key: string | undefined
   readonly field: string
   readonly reason: string
@@ -76,7 +79,10 @@ export class PublishSession {
   readonly #init: PublishSessionInit
   readonly #metrics: PublishMetrics
   readonly #ledger = new PublishLedger()
-  readonly #facts = new FactsLedger()
+  readonly #facts = new FactsLedger<ClusterFacts>()
+  readonly #status = new FactsLedger<MemberStatus>()
+  /** The broker at the other end of the current stream knows what a status is. */
+  #takesStatus = false
   readonly #watchers = new Set<() => void>()
   #state: PublishSessionState = { t: 'closed' }
   #known = false
@@ -122,10 +128,17 @@ export class PublishSession {
     this.#poke()
   }
 
+  /** Told to the broker once on each stream, and whenever it differs; not at all to a broker that takes none. */
+  setStatus(status: MemberStatus): void {
+    this.#status.set(status)
+    this.#poke()
+  }
+
   /** Sends refused records once more. */
   retryRefused(): void {
     this.#ledger.forgetRefusals()
     this.#facts.forgetTold()
+    this.#status.forgetTold()
     this.#poke()
   }
 
@@ -159,6 +172,7 @@ export class PublishSession {
     const watchdog = new Watchdog(this.#deps.clock, this.#init.answerTimeoutMs, () =>
       stop.abort(new BrokerUnreachableError('the broker does not answer')),
     )
+    this.#takesStatus = false
     this.#setState({ t: 'connecting' })
     let stream: PublishStream | undefined
     let sender: Promise<void> | undefined
@@ -166,7 +180,8 @@ export class PublishSession {
       const declaration = this.#ledger.declare()
       stream = this.#deps.connect().publish(ended)
       watchdog.expect()
-      await stream.send({ t: 'declare', setHash: declaration.setHash, count: declaration.count })
+      const { setHash, count } = declaration
+      await stream.send({ t: 'declare', setHash, count, tellsStatus: true })
       for await (const reply of stream.replies) {
         watchdog.answered()
         await this.#onReply(reply, declaration, stream, watchdog)
@@ -186,6 +201,9 @@ export class PublishSession {
       stream?.close()
       await sender
       this.#facts.forgetInFlight()
+      this.#status.forgetInFlight()
+      // Another broker may answer next time, or one that has lost its memory.
+      this.#status.forgetTold()
     }
   }
 
@@ -201,6 +219,7 @@ export class PublishSession {
       case 'sendDigest':
         if (state !== 'connecting') throw new ProtocolError(`"${reply.t}" came in state ${state}`)
         this.#metrics.declared(reply.t)
+        this.#takesStatus = reply.takesStatus === true
         if (reply.t === 'inSync') {
           this.#becomeLive(declaration, [])
           return
@@ -237,6 +256,7 @@ export class PublishSession {
 
   #onAck(sequence: number, watchdog: Watchdog): void {
     this.#facts.acknowledge(sequence)
+    this.#status.acknowledge(sequence)
     const changed = this.#ledger.acknowledge(sequence)
     if (this.#unanswered() > 0) watchdog.expect()
     this.#poke()
@@ -245,7 +265,7 @@ export class PublishSession {
 
   #onRefusal(reply: PublishReply & { readonly t: 'refused' }): void {
     const { field, reason } = reply
-    if (this.#facts.isInFlight(reply.sequence)) {
+    if (this.#facts.isInFlight(reply.sequence) || this.#status.isInFlight(reply.sequence)) {
       this.#refused({ key: undefined, field, reason })
     } else {
       const key = this.#ledger.refuse(reply.sequence, { field, reason })
@@ -257,7 +277,7 @@ export class PublishSession {
   #refused(refused: RefusedRecord): void {
     this.#metrics.refused()
     this.#deps.logger.warn('record refused', {
-      record: refused.key ?? 'cluster facts',
+      record: refused.key ?? 'cluster facts or status',
       field: refused.field,
       reason: refused.reason,
     })
@@ -297,7 +317,7 @@ export class PublishSession {
   async #sendOne(stream: PublishStream): Promise<boolean> {
     const sequence = this.#sequence + 1
     const facts = this.#facts.next(sequence)
-    const message = facts === undefined ? this.#ledger.next(sequence) : { t: 'facts' as const, sequence, facts }
+    const message = facts === undefined ? this.#nextStatusOrRecord(sequence) : { t: 'facts' as const, sequence, facts }
     if (message === undefined) return false
     this.#sequence = sequence
     this.#metrics.sent(message.t)
@@ -305,12 +325,21 @@ export class PublishSession {
     return true
   }
 
+  /** Records first: a status says what became of them elsewhere, and that can wait. */
+  #nextStatusOrRecord(sequence: number): Change | StatusMessage | undefined {
+    const change = this.#ledger.next(sequence)
+    if (change !== undefined || !this.#takesStatus) return change
+    const status = this.#status.next(sequence)
+    return status === undefined ? undefined : { t: 'status', sequence, status }
+  }
+
   #unanswered(): number {
-    return this.#ledger.inFlight + this.#facts.inFlight
+    return this.#ledger.inFlight + this.#facts.inFlight + this.#status.inFlight
   }
 
   #settled(): boolean {
-    return this.#state.t === 'live' && this.#ledger.settled && this.#facts.settled
+    const told = this.#status.settled || !this.#takesStatus
+    return this.#state.t === 'live' && this.#ledger.settled && this.#facts.settled && told
   }
 
   #setState(state: PublishSessionState): void {

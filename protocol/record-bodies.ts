@@ -24,6 +24,7 @@ import {
 } from './codec-checks.ts'
 import type * as wire from './gen/broker.ts'
 import * as limits from './limits.ts'
+import { statusFromWire, statusToWire } from './status-codec.ts'
 
 const PROTOCOLS: readonly Protocol[] = ['TCP', 'UDP', 'SCTP']
 const FAMILIES = ['IPv4', 'IPv6'] as const
@@ -41,6 +42,8 @@ export function bodyToWire(body: RecordBody): wire.RecordBody {
       return { body: { $case: 'cluster', value: clusterToWire(body) } }
     case 'ClusterSetIP':
       return { body: { $case: 'clusterSetIp', value: { ips: [...body.ips] } } }
+    case 'MemberStatus':
+      return { body: { $case: 'memberStatus', value: statusToWire(body) } }
   }
 }
 
@@ -58,6 +61,8 @@ export function bodyFromWire(body: wire.RecordBody | undefined, field: string): 
       return clusterFromWire(known.value, field)
     case 'clusterSetIp':
       return clusterSetIpFromWire(known.value, field)
+    case 'memberStatus':
+      return { kind: 'MemberStatus', ...statusFromWire(known.value, field) }
   }
 }
 

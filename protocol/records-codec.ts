@@ -11,7 +11,7 @@ import { MAX_EVENT_BYTES, MAX_RECORD_BYTES } from './limits.ts'
 import { bodyFromWire, bodyToWire } from './record-bodies.ts'
 
 const MEMBER_KINDS: readonly MemberRecordKind[] = ['ServiceExport', 'EndpointSlice', 'Endpoint']
-const RECORD_KINDS: readonly RecordKind[] = [...MEMBER_KINDS, 'Cluster', 'ClusterSetIP']
+const RECORD_KINDS: readonly RecordKind[] = [...MEMBER_KINDS, 'Cluster', 'ClusterSetIP', 'MemberStatus']
 
 /** For WatchMessage.batch. Throws CodecError when the record is beyond the limits. */
 export function encodeRecordEvent(event: RecordEvent): Uint8Array {
@@ -65,7 +65,7 @@ export function memberRecordToWire(record: MemberRecord): wire.MemberRecord {
 export function memberRecordFromWire(record: wire.MemberRecord | undefined, field: string): MemberRecord {
   const { namespace, name, body } = present(record, field)
   const decoded = bodyFromWire(body, `${field}.body`)
-  if (decoded.kind === 'Cluster' || decoded.kind === 'ClusterSetIP') {
+  if (decoded.kind === 'Cluster' || decoded.kind === 'ClusterSetIP' || decoded.kind === 'MemberStatus') {
     throw new CodecError(
       `${field}.body`,
       `${decoded.kind} records are the broker's: expected one of ${MEMBER_KINDS.join(', ')}`,

@@ -5,7 +5,7 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { recordKeyText } from '../model/records.ts'
+import { type RecordKind, recordKeyText } from '../model/records.ts'
 import { CodecError, count, list, parseWire, text, texts } from './codec-checks.ts'
 import * as wire from './gen/broker.ts'
 import * as limits from './limits.ts'
@@ -14,6 +14,8 @@ import { Replica } from './replica.ts'
 
 const MAGIC = Buffer.from('sealane-replica-1\n')
 const CHECKSUM_BYTES = 32
+/** Apart from the others, so that an agent of an earlier version, put back in place, reads the file. */
+const LATER_KINDS: readonly RecordKind[] = ['MemberStatus']
 const MAX_FILE_BYTES = 1024 * 1024 * 1024
 
 export interface ReplicaStore {
@@ -23,12 +25,17 @@ export interface ReplicaStore {
 }
 
 export function encodeReplica(replica: Replica): Uint8Array {
-  const keys = [...replica.records.keys()]
+  const entries = [...replica.records]
+  const isLater = ([, record]: (typeof entries)[number]): boolean => LATER_KINDS.includes(record.body.kind)
+  const first = entries.filter((entry) => !isLater(entry))
+  const later = entries.filter(isLater)
+  const toWire = ([, record]: (typeof entries)[number]) => storedToWire(record)
   const payload = wire.SavedReplica.encode({
     epoch: replica.epoch ?? '',
     revision: replica.revision,
-    records: [...replica.records.values()].map(storedToWire),
-    unconfirmed: keys.flatMap((key, i) => (replica.unconfirmed.has(key) ? [i] : [])),
+    records: first.map(toWire),
+    later: later.map(toWire),
+    unconfirmed: [...first, ...later].flatMap(([key], i) => (replica.unconfirmed.has(key) ? [i] : [])),
     complete: [...replica.complete],
     departed: [...replica.departed],
   }).finish()
@@ -46,7 +53,10 @@ export function decodeReplica(bytes: Uint8Array): Replica {
     throw new CodecError('replica', 'its checksum is wrong: cut short or damaged')
   }
   const saved = parseWire('replica', payload, MAX_FILE_BYTES, (b) => wire.SavedReplica.decode(b))
-  const records = list(saved.records, 'records', limits.MAX_SAVED_RECORDS, storedFromWire)
+  const records = [
+    ...list(saved.records, 'records', limits.MAX_SAVED_RECORDS, storedFromWire),
+    ...list(saved.later, 'later', limits.MAX_SAVED_RECORDS, storedFromWire),
+  ]
   return new Replica({
     epoch: text(saved.epoch, 'epoch', limits.MAX_NAME),
     revision: count(saved.revision, 'revision'),

@@ -49,7 +49,7 @@ export function watchMetrics(metrics: Metrics | undefined): WatchMetrics {
 
 export interface PublishMetrics {
   /** One put, remove or facts. */
-  sent(kind: 'put' | 'remove' | 'facts'): void
+  sent(kind: 'put' | 'remove' | 'facts' | 'status'): void
   declared(answer: 'inSync' | 'sendDigest'): void
   refused(): void
   disconnected(): void

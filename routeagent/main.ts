@@ -1,5 +1,6 @@
 /** The routeagent of one node: the way to the gateways, and clusterset IPs balanced where the client is. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { HeardGateways, type Knock } from '../cluster/heard-gateways.ts'
 import type { Nft } from '../kernel/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
@@ -9,6 +10,7 @@ import { toldOtherRanges } from '../model/pod-ranges.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import { knock } from '../runtime/knock.ts'
 import { removeNodeRoutes } from './apply-routes.ts'
 import { BalanceLoop, removeNodeTable } from './balance-loop.ts'
 import { MIN_INTERVAL_MS, RESYNC_MS, type RouteAgentConfig, forwardingMarker } from './config.ts'
@@ -28,6 +30,8 @@ export interface RouteAgentDeps extends ComponentDeps {
   readonly sysctl: Sysctl
   /** Absent: segments off the overlay are not held back to be joined. */
   readonly coalescing?: ReceiveCoalescing
+  /** The real one where absent. */
+  readonly knock?: Knock
 }
 
 /**
@@ -39,9 +43,10 @@ export async function runRouteAgent(
   config: RouteAgentConfig,
   signal: AbortSignal,
 ): Promise<void> {
-  const caches = routeAgentCaches(deps.cluster)
   const metrics = routeAgentMetrics(deps.metrics)
   const logger = deps.logger.child({ component: 'routeagent', node: config.node })
+  const heard = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock })
+  const caches = routeAgentCaches(deps.cluster, heard)
   const facts = new FactsReader(deps)
   const routeLoop = new RouteLoop({ ...deps, caches, facts, logger, metrics }, config)
   const routes = reconcileLoop({ ...deps, logger }, metrics, 'routes', (s) => routeLoop.reconcile(s))
@@ -66,6 +71,7 @@ export async function runRouteAgent(
     ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints, caches.gateways].map((cache) =>
       cache.onChange(() => routes.poke()),
     ),
+    heard.onChange(() => metrics.staleGateways.set(heard.stale().length)),
     caches.routeAgents.onChange((change) => {
       if (toldOtherRanges(change)) routes.poke()
     }),
@@ -79,7 +85,7 @@ export async function runRouteAgent(
     }),
   ]
   const until = AbortSignal.any([signal, leaving.signal])
-  await Promise.all([routes, ...balancing.map(({ runs }) => runs)].map((loop) => loop.run(until)))
+  await Promise.all([heard, routes, ...balancing.map(({ runs }) => runs)].map((loop) => loop.run(until)))
   for (const stop of stops) stop()
   if (leaving.signal.aborted) await tearDown(deps, config, signal)
 }

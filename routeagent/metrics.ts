@@ -13,6 +13,7 @@ export interface RouteAgentMetrics {
   readonly planProblems: Gauge
   readonly podRanges: Gauge
   readonly podRangesCut: Gauge
+  readonly staleGateways: Gauge
 }
 
 export interface PortCounts {
@@ -86,6 +87,10 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     podRanges: metrics.gauge({
       name: 'sealane_routeagent_pod_ranges',
       help: 'Address ranges of pods that this node tells the others to be its own',
+    }),
+    staleGateways: metrics.gauge({
+      name: 'sealane_routeagent_stale_gateways',
+      help: 'Gateways of this cluster that have stopped to tell how their lanes do, as this node finds them',
     }),
     podRangesCut: metrics.gauge({
       name: 'sealane_routeagent_pod_ranges_cut',

@@ -95,6 +95,7 @@ export class RouteLoop {
       status: {
         version: this.#config.version ?? DEFAULT_VERSION,
         clusters: paths,
+        reached: `${paths.filter(({ gateways }) => gateways.length > 0).length}/${paths.length}`,
         ...(plan.ok ? { podRanges: rangeTexts(plan.podRanges) } : {}),
         ...(failure === undefined ? {} : { failure }),
       },

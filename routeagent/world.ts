@@ -30,13 +30,17 @@ export interface RouteAgentCaches {
   readonly routeAgents: LateCache<RouteAgent>
 }
 
-export function routeAgentCaches(cluster: ClusterApi): RouteAgentCaches {
+/** `gateways`: as they count, where that is judged. */
+export function routeAgentCaches(
+  cluster: ClusterApi,
+  gateways: ObjectCache<Gateway> = cluster.cache('Gateway'),
+): RouteAgentCaches {
   return {
     memberships: cluster.cache('Membership'),
     nodes: cluster.cache('Node'),
     clusters: cluster.cache('Cluster'),
     endpoints: cluster.cache('Endpoint'),
-    gateways: cluster.cache('Gateway'),
+    gateways,
     imports: cluster.cache('ServiceImport'),
     slices: cluster.cache('EndpointSlice'),
     routeAgents: new LateCache(() => cluster.cache('RouteAgent')),

@@ -1,9 +1,10 @@
 /**
- * /healthz, /readyz, /metrics and /debug/plan of one process. Plain HTTP, read only; on loopback unless told
- * otherwise, because plans name addresses and peers.
+ * /healthz, /readyz, /metrics and /debug/plan of one process. Plain HTTP, read only. Whoever asks from elsewhere than
+ * this machine's loopback gets no plan and no reasons: they name addresses and peers.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
+import type { Clock } from '../reconcile/clock.ts'
 import { type HostPort, formatHostPort, parseHostPort } from './host-port.ts'
 import type { Metrics } from './metrics.ts'
 import { createServer } from './node-http.ts'
@@ -15,7 +16,23 @@ export interface StatusServerInit {
   readonly listen: string
   readonly status: StatusBoard
   readonly metrics: Metrics
+  readonly clock: Clock
+  readonly limits?: Partial<StatusLimits>
 }
+
+/** What one client may cost, in milliseconds. */
+export interface StatusLimits {
+  /** From the first octet of a request to the end of its headers. */
+  readonly headersMs: number
+  /** From a request to the last octet of its answer taken by the client. */
+  readonly answerMs: number
+  /** A connection without a request. */
+  readonly idleMs: number
+}
+
+const LIMITS: StatusLimits = { headersMs: 5000, answerMs: 10_000, idleMs: 5000 }
+const MAX_HEADER_BYTES = 8 * 1024
+const MAX_CONNECTIONS = 64
 
 export interface StatusServer {
   /** Where it really listens. */
@@ -27,6 +44,8 @@ interface Reply {
   readonly code: number
   readonly text: string
   readonly type?: string
+  /** There may be more of the request, which nobody wants to read. */
+  readonly hangUp?: boolean
 }
 
 const TEXT = 'text/plain; charset=utf-8'
@@ -37,9 +56,23 @@ const METRICS = 'text/plain; version=0.0.4; charset=utf-8'
 export async function serveStatus(init: StatusServerInit): Promise<StatusServer> {
   const text = init.listen.startsWith(':') ? `127.0.0.1${init.listen}` : init.listen
   const wanted = parseHostPort(text, 'status address', true)
-  const server = createServer((request, response) => void answer(init, request, response))
-  server.requestTimeout = 10_000
-  server.maxConnections = 64
+  const limits = { ...LIMITS, ...init.limits }
+  const options = {
+    headersTimeout: limits.headersMs,
+    requestTimeout: limits.answerMs,
+    keepAliveTimeout: limits.idleMs,
+    connectionsCheckingInterval: Math.min(1000, limits.headersMs),
+    maxHeaderSize: MAX_HEADER_BYTES,
+  }
+  const server = createServer(options, (request, response) => {
+    // Timeouts of sockets begin anew with every octet that the client takes.
+    const done = new AbortController()
+    response.once('close', () => done.abort())
+    const hangUp = (): void => void response.destroy()
+    void init.clock.sleep(limits.answerMs, done.signal).then(hangUp, () => undefined)
+    void answer(init, request, response)
+  })
+  server.maxConnections = MAX_CONNECTIONS
   await listen(server, wanted)
   const bound = server.address() as AddressInfo
   return {
@@ -82,30 +115,46 @@ async function answer(init: StatusServerInit, request: IncomingMessage, response
   try {
     reply = await replyTo(init, request)
   } catch (error) {
-    reply = { code: 500, text: `${error instanceof Error ? error.message : String(error)}\n` }
+    const reason = error instanceof Error ? error.message : String(error)
+    reply = { code: 500, text: isFromHere(request) ? `${reason}\n` : 'failed\n' }
   }
-  response.writeHead(reply.code, { 'content-type': reply.type ?? TEXT, 'cache-control': 'no-store' })
+  const hangUp = reply.hangUp === true ? { connection: 'close' } : {}
+  response.writeHead(reply.code, { 'content-type': reply.type ?? TEXT, 'cache-control': 'no-store', ...hangUp })
   response.end(request.method === 'HEAD' ? undefined : reply.text)
 }
 
 async function replyTo({ status, metrics }: StatusServerInit, request: IncomingMessage): Promise<Reply> {
-  if (request.method !== 'GET' && request.method !== 'HEAD') return { code: 405, text: 'only GET\n' }
+  if (request.method !== 'GET' && request.method !== 'HEAD') return { code: 405, text: 'only GET\n', hangUp: true }
   const url = parseTarget(request.url ?? '/')
+  const here = isFromHere(request)
   switch (url?.pathname) {
     case '/healthz':
       return { code: 200, text: 'ok\n' }
     case '/readyz': {
       const reasons = status.notReady()
-      return reasons.length === 0 ? { code: 200, text: 'ready\n' } : { code: 503, text: `${reasons.join('\n')}\n` }
+      if (reasons.length === 0) return { code: 200, text: 'ready\n' }
+      return { code: 503, text: here ? `${reasons.join('\n')}\n` : 'not ready\n' }
     }
     case '/metrics':
       return { code: 200, text: await metrics.text(), type: METRICS }
     case '/debug/plan':
+      if (!here)
+        return { code: 403, text: 'plans name addresses and peers: ask on loopback, where this process runs\n' }
       return planReply(status.plans(), url.searchParams.get('name'))
     case undefined:
     default:
-      return { code: 404, text: 'try /healthz, /readyz, /metrics or /debug/plan\n' }
+      return { code: 404, text: here ? 'try /healthz, /readyz, /metrics or /debug/plan\n' : 'try /metrics\n' }
   }
+}
+
+/** Both ends: kube-proxy lets a node's neighbours send packets to its loopback (route_localnet). */
+function isFromHere({ socket }: IncomingMessage): boolean {
+  return isLoopback(socket.localAddress) && isLoopback(socket.remoteAddress)
+}
+
+function isLoopback(address = ''): boolean {
+  const bare = address.startsWith('::ffff:') ? address.slice('::ffff:'.length) : address
+  return bare === '::1' || bare.startsWith('127.')
 }
 
 function parseTarget(target: string): URL | undefined {

@@ -1,10 +1,11 @@
 /** values.yaml and values.schema.json of the chart, from install/values.ts. */
-import { DEFAULT_VALUES } from '../install/values.ts'
+import { DEFAULT_VALUES, STATUS_PLACES } from '../install/values.ts'
 
 /** What each value is for. A value without a note fails the test of the manifests. */
 export const NOTES: Readonly<Record<string, string>> = {
   image: 'One image has all parts.',
-  'image.repository': 'Where your cluster finds it. No image is published: see the Containerfile.',
+  'image.repository':
+    'Where your cluster finds it. No image is published: npm run image makes it, npm run image -- push takes it there.',
   'image.tag': 'Version.',
   'image.pullPolicy': 'Always, IfNotPresent or Never.',
   imagePullSecrets: 'Secrets for a private registry: [{ name: … }].',
@@ -24,7 +25,16 @@ export const NOTES: Readonly<Record<string, string>> = {
   'dns.clusterIP': 'A fixed address for the Service, for a cluster DNS that must be told one. Empty: any.',
   gateway: 'On every node with label sealane.io/gateway.',
   'gateway.userSpaceWireguard': 'Mount /dev/net/tun, for nodes whose kernel has no WireGuard. The device must exist.',
+  'gateway.statusListen':
+    'Where /metrics, /healthz and /readyz are, port 9472: loopback (of the node), or node (its InternalIP as well).',
   routeagent: 'On every Linux node.',
+  'routeagent.statusListen': 'As of the gateway, port 9473.',
+  metrics: 'What there is to know for a monitoring system.',
+  'metrics.podMonitors': 'Objects for the Prometheus Operator, whose CRD PodMonitor must be there.',
+  'metrics.podMonitors.enabled':
+    'Make one for each part. Gateway and routeagent are found only with statusListen: node.',
+  'metrics.podMonitors.interval': 'How often.',
+  'metrics.podMonitors.labels': 'Where your Prometheus selects PodMonitors by labels.',
   broker: 'The meeting point of a clusterset; one cluster, the hub, has it.',
   'broker.enabled': 'Install the broker.',
   'broker.namespace': 'Where it lives.',
@@ -34,6 +44,8 @@ export const NOTES: Readonly<Record<string, string>> = {
   'broker.service': 'How members get in.',
   'broker.service.type': 'LoadBalancer, NodePort or ClusterIP.',
   'broker.service.annotations': 'For the cloud.',
+  'broker.service.externalTrafficPolicy':
+    'Local or Cluster. Empty: Local for a LoadBalancer, so that the broker sees who calls; Cluster for a NodePort.',
   'broker.service.loadBalancerClass': 'Empty: the default class.',
   'broker.storage': 'State and certificate authority of the clusterset.',
   'broker.storage.size': 'Size of the volume.',
@@ -62,11 +74,15 @@ const LIMITS: Readonly<Record<string, object>> = {
   logLevel: { enum: ['trace', 'debug', 'info', 'warn', 'error', 'fatal', 'silent'] },
   'member.namespace': { pattern: DNS_LABEL },
   'agent.replicas': { minimum: 0 },
+  'gateway.statusListen': { enum: STATUS_PLACES },
+  'routeagent.statusListen': { enum: STATUS_PLACES },
+  'metrics.podMonitors.interval': { pattern: '^[1-9][0-9]*(ms|s|m)$' },
   'dns.replicas': { minimum: 0 },
   'broker.namespace': { pattern: DNS_LABEL },
   'broker.clusterset': { pattern: DNS_LABEL },
   'broker.advertise': { minItems: 1, items: { type: 'string', minLength: 1 } },
   'broker.service.type': { enum: ['LoadBalancer', 'NodePort', 'ClusterIP'] },
+  'broker.service.externalTrafficPolicy': { enum: ['', 'Local', 'Cluster'] },
 }
 
 const TEXT_MAP = { additionalProperties: { type: 'string' } }
@@ -77,6 +93,7 @@ const FREE: Readonly<Record<string, object>> = {
   },
   nodeSelector: TEXT_MAP,
   annotations: TEXT_MAP,
+  labels: TEXT_MAP,
   tolerations: { items: { type: 'object' } },
 }
 

@@ -1,17 +1,25 @@
 /** Objects with places in them (install/template-value.ts) as the text of a Helm template. */
-import { Conditional, OptionalText, Repeated, TemplateValue, placeholderPath } from '../install/template-value.ts'
+import {
+  Conditional,
+  ExtendedMap,
+  OptionalText,
+  Repeated,
+  TemplateValue,
+  placeholderPath,
+} from '../install/template-value.ts'
 
 /** A file with all the objects, each after `---`. `enabledBy` is a value that switches the whole file. */
 export function chartTemplate(objects: readonly unknown[], enabledBy: string): string {
-  const lines = [`{{- if .Values.${enabledBy} }}`]
-  for (const object of objects) {
-    if (object instanceof Conditional) {
-      lines.push(`{{- if .Values.${object.path} }}`)
-      for (const item of object.items) lines.push('---', ...mapLines(asMap(item)))
-      lines.push('{{- end }}')
-    } else lines.push('---', ...mapLines(asMap(object)))
-  }
-  return [...lines, '{{- end }}', ''].join('\n')
+  return [`{{- if .Values.${enabledBy} }}`, ...objects.flatMap(documentLines), '{{- end }}', ''].join('\n')
+}
+
+function documentLines(object: unknown): string[] {
+  if (object instanceof Conditional) return [ifLine(object), ...object.items.flatMap(documentLines), '{{- end }}']
+  return ['---', ...mapLines(asMap(object))]
+}
+
+function ifLine({ path, word }: Conditional): string {
+  return word === undefined ? `{{- if .Values.${path} }}` : `{{- if eq .Values.${path} ${JSON.stringify(word)} }}`
 }
 
 function asMap(value: unknown): Readonly<Record<string, unknown>> {
@@ -22,10 +30,22 @@ function mapLines(map: Readonly<Record<string, unknown>>): string[] {
   return Object.entries(map).flatMap(([key, value]) => {
     if (value === undefined) return []
     if (value instanceof OptionalText) {
-      return [`{{- with .Values.${value.path} }}`, `${scalar(key)}: {{ . | quote }}`, '{{- end }}']
+      return [`{{- with ${value.expression} }}`, `${scalar(key)}: {{ . | quote }}`, '{{- end }}']
     }
+    if (value instanceof ExtendedMap) return [`${scalar(key)}:`, ...indented(extendedLines(value))]
     return entryLines(`${scalar(key)}:`, value)
   })
+}
+
+/** A key of ours that the user gives too would stand there twice: it is left out. */
+function extendedLines({ path, ours }: ExtendedMap): string[] {
+  const keys = Object.keys(ours).map((key) => JSON.stringify(key))
+  return [
+    `{{- range $key, $value := omit .Values.${path} ${keys.join(' ')} }}`,
+    '{{ $key | quote }}: {{ $value | quote }}',
+    '{{- end }}',
+    ...mapLines(ours),
+  ]
 }
 
 /** `head` is a key with its colon; a scalar stands behind it, anything else below it. */
@@ -38,7 +58,7 @@ function entryLines(head: string, value: unknown): string[] {
 function listLines(list: readonly unknown[]): string[] {
   return list.flatMap((item: unknown) => {
     if (item instanceof Conditional) {
-      return [`{{- if .Values.${item.path} }}`, ...listLines(item.items), '{{- end }}']
+      return [ifLine(item), ...listLines(item.items), '{{- end }}']
     }
     if (item instanceof Repeated) return [`{{- range .Values.${item.path} }}`, ...listLines(item.items), '{{- end }}']
     const lines = Array.isArray(item) ? listLines(item) : isMap(item) ? mapLines(item) : [scalar(item)]

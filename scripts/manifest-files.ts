@@ -3,11 +3,12 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { formatYaml } from '../cluster/yaml.ts'
 import { ALL_CRDS } from '../install/crds/all-crds.ts'
-import type { InstallPart } from '../install/names.ts'
+import { type InstallPart, objectName } from '../install/names.ts'
 import { planBroker } from '../install/plan-broker.ts'
 import { planMember } from '../install/plan-member.ts'
+import { statusOnNodePatch } from '../install/pod.ts'
 import { placeholders } from '../install/template-value.ts'
-import { DEFAULT_VALUES } from '../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../install/values.ts'
 import { chartTemplate } from './chart-yaml.ts'
 import { valuesSchema, valuesYaml } from './chart-values.ts'
 
@@ -16,12 +17,21 @@ const HEADER = '# Written by `npm run manifests` from install/. Change it there.
 /** Parts that the chart installs when broker.enabled is set; the others are the member's. */
 const BROKER_PARTS: ReadonlySet<string> = new Set(['broker'])
 
+/** What Kustomize component `metrics` makes of the defaults. */
+export const METRICS_VALUES: InstallValues = {
+  ...DEFAULT_VALUES,
+  gateway: { ...DEFAULT_VALUES.gateway, statusListen: 'node' },
+  routeagent: { ...DEFAULT_VALUES.routeagent, statusListen: 'node' },
+  metrics: { podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
+}
+
 /** Paths are relative to manifests/. */
 export function manifestFiles(): ReadonlyMap<string, string> {
   return new Map([
     ...crdFiles('crds', true),
     ...kustomizeFiles('base', planMember(DEFAULT_VALUES)),
     ...kustomizeFiles('broker', planBroker(DEFAULT_VALUES)),
+    ...metricsComponent(),
     ...chartFiles(),
   ])
 }
@@ -46,6 +56,25 @@ function kustomizeFiles(folder: string, parts: readonly InstallPart[]): [string,
 
 function kustomization(resources: readonly string[]): string {
   return documents([{ apiVersion: 'kustomize.config.k8s.io/v1beta1', kind: 'Kustomization', resources }])
+}
+
+/** What scraping needs beside `base`: PodMonitors, and status pages on the node's address. */
+function metricsComponent(): [string, string][] {
+  const part = planMember(METRICS_VALUES).find(({ name }) => name === 'monitors')
+  const patches = (['gateway', 'routeagent'] as const).map((name) => ({
+    target: { kind: 'DaemonSet', name: objectName(name) },
+    patch: formatYaml(statusOnNodePatch(name)),
+  }))
+  const component = {
+    apiVersion: 'kustomize.config.k8s.io/v1alpha1',
+    kind: 'Component',
+    resources: ['monitors.yaml'],
+    patches,
+  }
+  return [
+    ['metrics/monitors.yaml', documents(part?.objects ?? [])],
+    ['metrics/kustomization.yaml', documents([component])],
+  ]
 }
 
 function chartFiles(): [string, string][] {

@@ -5,7 +5,7 @@ export interface SystemPackage {
   readonly command: string
 }
 
-export type Purpose = 'proto' | 'demo' | 'test' | 'kernel' | 'kube' | 'bench'
+export type Purpose = 'proto' | 'demo' | 'test' | 'kernel' | 'kube' | 'bench' | 'image'
 
 const NODE_PACKAGES: readonly SystemPackage[] = [
   { name: 'iproute2', command: 'ip' },
@@ -41,6 +41,13 @@ const CLUSTER: readonly SystemPackage[] = [
   { name: 'netcat-openbsd', command: 'nc' },
 ]
 
+const IMAGE: readonly SystemPackage[] = [
+  { name: 'buildah', command: 'buildah' },
+  { name: 'apt', command: 'apt-get' },
+  { name: 'dpkg', command: 'dpkg-deb' },
+  { name: 'tar', command: 'tar' },
+]
+
 const CONNTRACK: SystemPackage = { name: 'conntrack', command: 'conntrack' }
 const PROTOC: SystemPackage = { name: 'protobuf-compiler', command: 'protoc' }
 
@@ -49,6 +56,7 @@ export const SYSTEM_PACKAGES: Readonly<Record<Purpose, readonly SystemPackage[]>
   proto: [PROTOC],
   test: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, PROTOC],
   kernel: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...VIRTUAL_MACHINE],
-  kube: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...CLUSTER],
+  kube: [...NODE_PACKAGES, ...CLIENTS, CONNTRACK, ...CLUSTER, ...IMAGE],
+  image: IMAGE,
   bench: [...NODE_PACKAGES, ...CLIENTS, { name: 'knot', command: 'knotd' }, { name: 'dnsperf', command: 'dnsperf' }],
 }

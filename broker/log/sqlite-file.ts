@@ -1,4 +1,4 @@
-/** Opens the database file and turns what SQLite says into what the operator can do. node:sqlite is used here only. */
+/** Opens the database file and turns what SQLite says into what the operator can do. node:sqlite is used in this folder only. */
 import { randomUUID } from 'node:crypto'
 import { chmodSync, statSync } from 'node:fs'
 import { join } from 'node:path'
@@ -6,7 +6,7 @@ import { DatabaseSync } from 'node:sqlite'
 import { StateError, absentState } from './record-log.ts'
 
 /** PRAGMA application_id of our files: "SLBR". */
-const APPLICATION_ID = 0x534c4252
+export const APPLICATION_ID = 0x534c4252
 export const SCHEMA_VERSION = 1
 
 /** How long to wait for another process that writes (the CLI beside a running broker). */
@@ -112,7 +112,8 @@ function create(database: DatabaseSync): void {
   database.exec('COMMIT')
 }
 
-function pragma(database: DatabaseSync, name: string): number {
+/** A number that SQLite keeps in the file's header, or about it. */
+export function pragma(database: DatabaseSync, name: string): number {
   return Number(database.prepare(`PRAGMA ${name}`).get()?.[name])
 }
 

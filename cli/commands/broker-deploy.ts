@@ -1,76 +1,73 @@
 /** `sealane broker deploy`: the broker on a cluster. */
 import type { Command } from 'commander'
+import type { ServiceType } from '../../install/values.ts'
 import { parseDnsLabel } from '../../model/ids.ts'
 import { parseBrokerAddress } from '../../protocol/broker-address.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { type CommandContext, choiceOption, collect, durationOption, parsed, subcommand } from '../context.ts'
-import { type ImageOptions, addImageOptions, withImage } from '../kube/values-options.ts'
+import { AUTO_ADVERTISE } from '../kube/broker-wishes.ts'
+import { type ImageOptions, addImageOptions } from '../kube/values-options.ts'
 import { type KubeTarget, addKubeOptions, targetFlags } from '../target.ts'
 
 interface DeployOptions extends KubeTarget, ImageOptions {
-  readonly serviceType: string
+  readonly serviceType?: ServiceType
   readonly advertise?: readonly string[]
-  readonly clusterset: string
+  readonly clusterset?: string
   readonly storageClass?: string
   readonly dryRun: boolean
+  readonly force: boolean
   readonly timeout: number
 }
 
-const SERVICE_TYPES = ['LoadBalancer', 'NodePort', 'ClusterIP'] as const
+const SERVICE_TYPES: readonly ServiceType[] = ['LoadBalancer', 'NodePort', 'ClusterIP']
 
 export function addBrokerDeployCommand(broker: Command, { signal, output }: CommandContext): void {
   const command = subcommand(
     broker,
     'deploy',
-    'Installs the broker on a cluster and prints the command to run next.',
+    'Installs the broker on a cluster and prints the command to run next. Once more: what no flag names stays as it is.',
     'sealane broker deploy --context hub --service-type NodePort',
   )
   addImageOptions(addKubeOptions(command))
-    .addOption(choiceOption('--service-type <type>', 'how members reach it', SERVICE_TYPES, 'LoadBalancer'))
+    .addOption(
+      choiceOption(
+        '--service-type <type>',
+        'how members reach it (default: as installed, else LoadBalancer)',
+        SERVICE_TYPES,
+      ),
+    )
     .option(
       '--advertise <host:port>',
-      'where members find it, when not where the Service says; may be given several times',
+      `where members find it, when not where the Service says; may be given several times; "${AUTO_ADVERTISE}": where the Service says`,
       collect((text) => {
-        parseBrokerAddress(text, '--advertise')
+        if (text !== AUTO_ADVERTISE) parseBrokerAddress(text, '--advertise')
         return text
       }),
     )
     .option(
       '--clusterset <name>',
-      'name of the clusterset, on first start',
+      'name of the clusterset, on first start (default: "default")',
       parsed((text: string) => parseDnsLabel(text, '--clusterset')),
-      'default',
     )
     .option('--storage-class <name>', "StorageClass of its volume (default: the cluster's)")
     .option('--dry-run', 'show every change and make none', false)
+    .option('--force', 'install although something is known not to work', false)
     .addOption(durationOption('--timeout', 'how long to wait for each step', 120_000))
     .action((options: DeployOptions) => deploy(options, { signal, output }))
 }
 
 async function deploy(options: DeployOptions, { signal, output }: CommandContext): Promise<void> {
-  const { DEFAULT_VALUES } = await import('../../install/values.ts')
   const { deployBroker } = await import('../kube/deploy-broker.ts')
   const { withAdmin } = await import('../kube/installed-site.ts')
   const { describeChange } = await import('../kube/apply-join.ts')
   const clock = new SystemClock()
-  const { broker } = DEFAULT_VALUES
-  const values = withImage(
-    {
-      ...DEFAULT_VALUES,
-      broker: {
-        ...broker,
-        clusterset: options.clusterset,
-        service: { ...broker.service, type: options.serviceType },
-        storage: { ...broker.storage, storageClassName: options.storageClass ?? '' },
-      },
-    },
-    options,
-  )
   await withAdmin(options, clock, { signal, output }, async ({ admin }) => {
+    const flags = targetFlags(options, admin.contextName)
     const advertised = await deployBroker(admin, {
-      values,
-      advertise: options.advertise ?? [],
+      wishes: options,
+      force: options.force,
       dryRun: options.dryRun,
+      flags,
       timeoutMs: options.timeout,
       clock,
       signal,
@@ -78,11 +75,11 @@ async function deploy(options: DeployOptions, { signal, output }: CommandContext
       tell: (change) => output.remark(describeChange(change, options.dryRun)),
     })
     if (options.dryRun) output.answer('nothing was changed\n')
-    else tellNext(options, advertised, output)
+    else tellNext(flags, advertised, output)
   })
 }
 
-function tellNext(target: KubeTarget, advertised: readonly string[], output: CommandContext['output']): void {
+function tellNext(flags: string, advertised: readonly string[], output: CommandContext['output']): void {
   output.remark(`the broker is ready at ${advertised.join(', ')}; next, for each cluster that is to join:\n`)
-  output.answer(`sealane token create ${targetFlags(target)}\n`)
+  output.answer(`sealane token create ${flags}\n`)
 }

@@ -8,6 +8,7 @@ import type { LogThreshold } from '../../runtime/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import {
   type CommandContext,
+  choiceOption,
   collect,
   logLevelOption,
   parsed,
@@ -16,17 +17,19 @@ import {
   subcommand,
 } from '../context.ts'
 
+import { addBrokerBackupCommands } from './broker-backup.ts'
 import { addBrokerDeployCommand } from './broker-deploy.ts'
 
 interface ServeOptions {
   readonly state: string
   readonly listen: string
   readonly advertise?: readonly string[]
-  readonly statusListen: string
+  readonly statusListen: readonly string[]
   readonly clusterset: string
   readonly globalRange?: string
   readonly clustersetIpRange?: string
   readonly allowNamespace?: readonly string[]
+  readonly externalTrafficPolicy?: 'Local' | 'Cluster'
   readonly logLevel: LogThreshold
 }
 
@@ -76,7 +79,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       'where members find it; goes into tokens; may be given several times',
       collect(address('--advertise')),
     )
-    .addOption(statusListenOption('where /readyz and /metrics are', '127.0.0.1:9470'))
+    .addOption(statusListenOption('where /readyz and /metrics are; may be given several times', '127.0.0.1:9470'))
     .option('--clusterset <name>', 'name of the clusterset, on first start', parsed(label('--clusterset')), 'default')
     .option('--global-range <cidr>', 'range of global addresses, on first start', parsed(range('--global-range')))
     .option(
@@ -88,6 +91,13 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       '--allow-namespace <name>',
       'a kube-* namespace that may be exported all the same',
       collect(label('--allow-namespace')),
+    )
+    .addOption(
+      choiceOption(
+        '--external-traffic-policy <policy>',
+        'of the Service in front, if there is one: with Cluster, addresses of callers are not their own',
+        ['Local', 'Cluster'] as const,
+      ),
     )
     .addOption(logLevelOption())
     .action(async (options: ServeOptions) => {
@@ -101,4 +111,5 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
       await serveBrokerProcess({ ...options, advertise }, signal)
     })
   addBrokerDeployCommand(broker, context)
+  addBrokerBackupCommands(broker, context)
 }

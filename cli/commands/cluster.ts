@@ -5,11 +5,13 @@ import { type CommandContext, outputOption, parsed, stateOption, subcommand } fr
 import type { MemberSummary } from '../compose-broker-store.ts'
 import type { Members } from '../kube/pod-members.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
-import { type KubeTarget, LOCAL_BROKER, addKubeOptions, kubeTarget } from '../target.ts'
+import { type KubeTarget, LOCAL_BROKER, addKubeOptions, targetToChange, targetToSee } from '../target.ts'
+import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 interface CommonOptions extends KubeTarget {
   readonly state: string
   readonly output: OutputFormat
+  readonly timeout: number
 }
 
 export function addClusterCommand(program: Command, context: CommandContext): void {
@@ -24,9 +26,11 @@ function addList(cluster: Command, context: CommandContext): void {
   addKubeOptions(subcommand(cluster, 'list', text, 'sealane cluster list --context hub'), LOCAL_BROKER)
     .addOption(stateOption())
     .option('--all', 'also those that left or were evicted', false)
+    .addOption(lookTimeoutOption())
     .addOption(outputOption())
-    .action(async (options: CommonOptions & { readonly all: boolean }) => {
-      const rows = await withMembers(options, context, (members) => members.members())
+    .action(async (options: CommonOptions & { readonly all: boolean }, command: Command) => {
+      const kube = targetToSee(command, context, options.state)
+      const rows = await withMembers({ ...options, kube }, context, (members) => members.members())
       const shown = rows.filter(({ state }) => options.all || state === 'in contact' || state === 'silent')
       await printItems(output, options.output, shown, [
         { title: 'CLUSTER', cell: (row) => row.id },
@@ -35,6 +39,7 @@ function addList(cluster: Command, context: CommandContext): void {
         { title: 'RECORDS', cell: (row) => String(row.records), align: 'right' },
         { title: 'PODS', cell: podsCell },
         { title: 'GLOBAL', cell: (row) => row.globalCIDRs.join(',') || '-' },
+        { title: 'LAST SEEN', cell: (row) => new Date(row.lastSeenMs).toISOString(), wide: true },
         { title: 'JOINED', cell: (row) => new Date(row.joinedAtMs).toISOString() },
       ])
     })
@@ -57,9 +62,11 @@ function addEvict(cluster: Command, context: CommandContext): void {
     )
     .addOption(stateOption())
     .option('--force', 'also a cluster that is in contact with the broker', false)
+    .addOption(lookTimeoutOption())
     .addOption(outputOption())
-    .action(async (id: string, options: CommonOptions & { readonly force: boolean }) => {
-      const { evictedAtMs, repeated } = await withMembers(options, context, (members) =>
+    .action(async (id: string, options: CommonOptions & { readonly force: boolean }, command: Command) => {
+      const kube = targetToChange(command, context)
+      const { evictedAtMs, repeated } = await withMembers({ ...options, kube }, context, (members) =>
         members.evict({ cluster: id, force: options.force }),
       )
       const evicted = new Date(evictedAtMs).toISOString()
@@ -77,15 +84,14 @@ function addEvict(cluster: Command, context: CommandContext): void {
 
 /** As for tokens: the store brings the broker's database along, so it is loaded only when it is needed. */
 async function withMembers<T>(
-  options: CommonOptions,
+  { kube, state, timeout }: Pick<CommonOptions, 'state' | 'timeout'> & { readonly kube: KubeTarget | undefined },
   context: CommandContext,
   work: (members: Members) => Promise<T>,
 ): Promise<T> {
-  const target = kubeTarget(options)
-  if (target !== undefined) {
+  if (kube !== undefined) {
     const { withPodMembers } = await import('../kube/pod-members.ts')
-    return withPodMembers(target, context, work)
+    return withinTime(context.signal, timeout, (signal) => withPodMembers(kube, { ...context, signal }, work))
   }
   const { withBrokerStore } = await import('../compose-broker-store.ts')
-  return withBrokerStore(options.state, work)
+  return withBrokerStore(state, work)
 }

@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { parseDnsLabel } from '../../model/ids.ts'
 import { type CommandContext, parsed, subcommand } from '../context.ts'
-import { type TargetOptions, addTargetOptions, withTarget } from '../target.ts'
+import { type TargetOptions, addTargetOptions, targetToChange, withTarget } from '../target.ts'
 
 interface ExportOptions extends TargetOptions {
   readonly namespace: string
@@ -13,12 +13,8 @@ export function addExportCommands(program: Command, context: CommandContext): vo
   add(program, context, 'unexport', 'Withdraws a Service from the clusterset.')
 }
 
-function add(
-  program: Command,
-  { signal, output }: CommandContext,
-  verb: 'export' | 'unexport',
-  description: string,
-): void {
+function add(program: Command, context: CommandContext, verb: 'export' | 'unexport', description: string): void {
+  const { signal, output } = context
   addTargetOptions(subcommand(program, verb, description, `sealane ${verb} web --namespace shop --site site.yaml`))
     .argument(
       '<service>',
@@ -31,10 +27,11 @@ function add(
       parsed((text: string) => parseDnsLabel(text, 'namespace')),
       'default',
     )
-    .action(async (name: string, options: ExportOptions) => {
+    .action(async (name: string, options: ExportOptions, command: Command) => {
       const { exportService, unexportService } = await import('../export.ts')
       const work = verb === 'export' ? exportService : unexportService
+      const target = { kube: targetToChange(command, context), site: options.site }
       const service = { namespace: options.namespace, name }
-      output.answer(await withTarget(options, { signal, output }, (site) => work(site, service, signal)))
+      output.answer(await withTarget(target, context, (site) => work(site, service, signal)))
     })
 }

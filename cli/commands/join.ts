@@ -5,13 +5,14 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { type CommandContext, parsed, subcommand } from '../context.ts'
 import { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from '../kube/join-options.ts'
 import { type TokenOptions, readTokenText } from '../read-token.ts'
-import { type KubeTarget, type TargetOptions, addTargetOptions, kubeTarget } from '../target.ts'
+import { type KubeTarget, type TargetOptions, addTargetOptions, targetToJoin } from '../target.ts'
 
 interface JoinOptions extends TokenOptions, TargetOptions, JoinKubeOptions {
   readonly clusterId?: string
 }
 
-export function addJoinCommand(program: Command, { signal, output }: CommandContext): void {
+export function addJoinCommand(program: Command, context: CommandContext): void {
+  const { signal, output } = context
   const command = subcommand(
     program,
     'join',
@@ -27,8 +28,8 @@ export function addJoinCommand(program: Command, { signal, output }: CommandCont
       parsed((text: string) => parseClusterId(text, '--cluster-id')),
     )
     .action(async (options: JoinOptions) => {
-      const target = kubeTarget(options)
-      if (target !== undefined) return joinKube(target, options, { signal, output })
+      const target = targetToJoin(command, context)
+      if (target !== undefined) return joinKube(target, options, context)
       refuseKubeOptions(command)
       const token = await readTokenText(options, { env: process.env, stdin: process.stdin, signal })
       const { withSite } = await import('../site.ts')

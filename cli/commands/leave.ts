@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { parseDnsLabel } from '../../model/ids.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { type CommandContext, durationOption, parsed, subcommand } from '../context.ts'
-import { type TargetOptions, addTargetOptions, kubeTarget } from '../target.ts'
+import { type TargetOptions, addTargetOptions, targetToJoin } from '../target.ts'
 
 interface LeaveOptions extends TargetOptions {
   readonly timeout: number
@@ -11,7 +11,8 @@ interface LeaveOptions extends TargetOptions {
   readonly node?: string
 }
 
-export function addLeaveCommand(program: Command, { signal, output }: CommandContext): void {
+export function addLeaveCommand(program: Command, context: CommandContext): void {
+  const { signal, output } = context
   const command = subcommand(
     program,
     'leave',
@@ -27,7 +28,7 @@ export function addLeaveCommand(program: Command, { signal, output }: CommandCon
       parsed((text) => parseDnsLabel(text, '--node')),
     )
     .action(async (options: LeaveOptions) => {
-      const target = kubeTarget(options)
+      const target = targetToJoin(command, context)
       if (target !== undefined) {
         if (options.node !== undefined) {
           throw new UserError('--node: only for a site file: in a real cluster every node cleans up by itself', {

@@ -1,21 +1,26 @@
 /** `sealane show clusters|endpoints|connections|services|exports` */
-import type { Command } from 'commander'
+import { type Command, Option } from 'commander'
 import type { ClusterApi } from '../../cluster/cluster-api.ts'
-import type { Cluster, ConnectionStatus, Endpoint, ServiceExport, ServiceImport } from '../../model/objects.ts'
-import { type CommandContext, outputOption, subcommand } from '../context.ts'
+import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
+import { parseDnsLabel } from '../../model/ids.ts'
+import type { Cluster, Endpoint, Kind, ServiceExport, ServiceImport } from '../../model/objects.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { type ConnectionRow, agoText, connectionRows } from '../connection-rows.ts'
+import { type CommandContext, outputOption, parsed, subcommand } from '../context.ts'
+import { exportMessage } from '../export-message.ts'
 import { type OutputFormat, printItems } from '../output.ts'
 import type { Column } from '../render-table.ts'
-import { type TargetOptions, addTargetOptions, withTarget } from '../target.ts'
+import { type Target, type TargetOptions, addTargetOptions, targetFlags, targetToSee, withTarget } from '../target.ts'
+import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 interface View<T> {
   readonly description: string
   readonly columns: readonly Column<T>[]
+  /** What items() reads. */
+  readonly kinds: readonly Kind[]
+  /** Its items are in namespaces. */
+  readonly namespaceOf?: (row: T) => string | undefined
   items(cluster: ClusterApi, signal: AbortSignal): Promise<readonly T[]>
-}
-
-export interface ConnectionRow extends ConnectionStatus {
-  /** The local gateway that keeps the connection. */
-  readonly node: string
 }
 
 async function sorted<T extends { metadata: { name: string; namespace?: string } }>(
@@ -35,7 +40,9 @@ const clusters: View<Cluster> = {
     { title: 'GLOBAL', cell: (row) => row.spec.globalCIDRs.join(',') || '-' },
     { title: 'SERVICES', cell: (row) => row.spec.serviceCIDRs.join(',') || '-' },
     { title: 'LABELS', cell: (row) => pairs(row.spec.labels) },
+    { title: 'INDEX', cell: (row) => String(row.spec.index), align: 'right', wide: true },
   ],
+  kinds: ['Cluster'],
   items: (cluster, signal) => sorted(cluster.cache('Cluster'), signal),
 }
 
@@ -51,7 +58,9 @@ const endpoints: View<Endpoint> = {
         row.spec.candidates.map((c) => `${c.kind} ${c.address}:${c.port}`).join(', ') || '- (calls the others)',
     },
     { title: 'PUBLIC KEY', cell: (row) => row.spec.publicKey },
+    { title: 'NAME', cell: (row) => row.metadata.name, wide: true },
   ],
+  kinds: ['Endpoint'],
   items: (cluster, signal) => sorted(cluster.cache('Endpoint'), signal),
 }
 
@@ -75,13 +84,19 @@ const connections: View<ConnectionRow> = {
       cell: (row) => (row.handshakeAgeSeconds === undefined ? '-' : `${Math.round(row.handshakeAgeSeconds)} s ago`),
       align: 'right',
     },
+    {
+      title: 'HEARD',
+      cell: (row) => (row.heardSecondsAgo === undefined ? '-' : agoText(row.heardSecondsAgo)),
+      align: 'right',
+    },
+    { title: 'ENDPOINT', cell: (row) => row.endpoint, wide: true },
+    { title: 'RECEIVED', cell: (row) => `${row.rxBytes} B`, align: 'right', wide: true },
+    { title: 'SENT', cell: (row) => `${row.txBytes} B`, align: 'right', wide: true },
     { title: 'MESSAGE', cell: (row) => row.message },
   ],
+  kinds: ['Gateway'],
   async items(cluster, signal) {
-    const gateways = await sorted(cluster.cache('Gateway'), signal)
-    return gateways.flatMap(({ metadata, status }) =>
-      (status?.connections ?? []).map((connection) => ({ node: metadata.name, ...connection })),
-    )
+    return connectionRows(await sorted(cluster.cache('Gateway'), signal), new SystemClock().now())
   },
 }
 
@@ -95,6 +110,8 @@ const services: View<ServiceImport> = {
     { title: 'PORTS', cell: (row) => row.spec.ports.map((port) => `${port.port}/${port.protocol}`).join(',') },
     { title: 'CLUSTERS', cell: (row) => row.status?.clusters?.map(({ cluster }) => cluster).join(',') ?? '-' },
   ],
+  kinds: ['ServiceImport'],
+  namespaceOf: (row) => row.metadata.namespace,
   items: (cluster, signal) => sorted(cluster.cache('ServiceImport'), signal),
 }
 
@@ -103,14 +120,17 @@ const exports_: View<ServiceExport> = {
   columns: [
     { title: 'NAMESPACE', cell: (row) => row.metadata.namespace ?? '' },
     { title: 'NAME', cell: (row) => row.metadata.name },
-    ...['Valid', 'Ready', 'Conflict'].map((type) => ({
-      title: type.toUpperCase(),
+    ...['Valid', 'Ready', 'Conflict', CONDITION_IMPORTED].map((type) => ({
+      title: type.slice(type.indexOf('/') + 1).toUpperCase(),
       cell: (row: ServiceExport) => {
-        const condition = row.status?.conditions?.find((candidate) => candidate.type === type)
+        const condition = findCondition(row.status?.conditions, type)
         return condition === undefined ? '-' : `${condition.status} (${condition.reason})`
       },
     })),
+    { title: 'MESSAGE', cell: (row) => exportMessage(row.status?.conditions) },
   ],
+  kinds: ['ServiceExport'],
+  namespaceOf: (row) => row.metadata.namespace,
   items: (cluster, signal) => sorted(cluster.cache('ServiceExport'), signal),
 }
 
@@ -123,14 +143,60 @@ export function addShowCommand(program: Command, context: CommandContext): void 
   addView(show, context, 'exports', exports_)
 }
 
-function addView<T>(show: Command, { signal, output }: CommandContext, name: string, view: View<T>): void {
-  addTargetOptions(subcommand(show, name, view.description, `sealane show ${name} --site site.yaml -o json`))
+interface ShowOptions extends TargetOptions {
+  readonly output: OutputFormat
+  readonly timeout: number
+  readonly namespace?: string
+}
+
+function addView<T>(show: Command, context: CommandContext, name: string, view: View<T>): void {
+  const example = `sealane show ${name} --site site.yaml -o json`
+  const command = addTargetOptions(subcommand(show, name, view.description, example))
+  if (view.namespaceOf !== undefined) addNamespaceOptions(command)
+  command
+    .addOption(lookTimeoutOption())
     .addOption(outputOption())
-    .action(async (options: TargetOptions & { output: OutputFormat }) => {
-      await withTarget(options, { signal, output, wantsAll: true }, async ({ cluster }) => {
-        await printItems(output, options.output, await view.items(cluster, signal), view.columns)
-      })
+    .action(async (options: ShowOptions) => {
+      const { site, namespace, timeout, output: format } = options
+      const target = { kube: targetToSee(command, context, site), site }
+      await withinTime(context.signal, timeout, (signal) =>
+        withView(target, { ...context, signal }, view, (rows) =>
+          printItems(
+            context.output,
+            format,
+            rows.filter((row) => namespace === undefined || view.namespaceOf?.(row) === namespace),
+            view.columns,
+          ),
+        ),
+      )
     })
+}
+
+function addNamespaceOptions(command: Command): void {
+  command
+    .option(
+      '-n, --namespace <name>',
+      'only those of this namespace (default: all)',
+      parsed((text: string) => parseDnsLabel(text, '--namespace')),
+    )
+    .addOption(new Option('-A, --all-namespaces', 'those of all namespaces, as without -n').conflicts('namespace'))
+}
+
+/** What could not be read is told once the rest is shown. */
+function withView<T>(
+  target: Target,
+  context: CommandContext,
+  view: View<T>,
+  show: (rows: readonly T[]) => Promise<void>,
+): Promise<void> {
+  return withTarget(target, { ...context, wantsAll: true }, async ({ cluster, admin }) => {
+    if (admin !== undefined) {
+      const { checkServed } = await import('../kube/check-served.ts')
+      const flags = targetFlags(target.kube ?? {}, admin.contextName)
+      await checkServed(admin, { kinds: view.kinds, flags }, context.signal)
+    }
+    await show(await view.items(cluster, context.signal))
+  })
 }
 
 function pairs(labels: Readonly<Record<string, string>>): string {

@@ -13,7 +13,9 @@ import {
 } from '../context.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import type { Tokens } from '../kube/pod-tokens.ts'
-import { type KubeTarget, LOCAL_BROKER, addKubeOptions, kubeTarget } from '../target.ts'
+import { type KubeTarget, LOCAL_BROKER, addKubeOptions, targetToChange, targetToSee } from '../target.ts'
+import { tokenText } from '../token-text.ts'
+import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 interface CreateOptions extends CommonOptions {
   readonly ttl: number
@@ -24,6 +26,7 @@ interface CreateOptions extends CommonOptions {
 interface CommonOptions extends KubeTarget {
   readonly state: string
   readonly output: OutputFormat
+  readonly timeout: number
 }
 
 const MAX_USES = 1000
@@ -41,7 +44,7 @@ function addCreate(token: Command, context: CommandContext): void {
   const command = subcommand(
     token,
     'create',
-    'Makes a token and prints the command that uses it.',
+    'Makes a token and prints the lines that use it, for a shell.',
     'sealane token create --cluster-id paris',
   )
   addKubeOptions(command, LOCAL_BROKER)
@@ -53,18 +56,29 @@ function addCreate(token: Command, context: CommandContext): void {
       'the only cluster that may use it',
       parsed((text: string) => parseClusterId(text, '--cluster-id')),
     )
+    .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (options: CreateOptions) => {
+      const kube = targetToChange(command, context)
       const { ttl, uses, clusterId, output: format } = options
-      const made = await withTokens(options, context, (tokens) =>
+      const made = await withTokens({ ...options, kube }, context, (tokens) =>
         tokens.create({ ttlMs: ttl, uses, ...(clusterId === undefined ? {} : { cluster: clusterId }) }),
       )
       const expires = new Date(made.expiresAtMs).toISOString()
       const value = { id: made.id, token: made.text, expires }
       output.remark(`token ${made.id}, ${uses === 1 ? 'for one join' : `for ${uses} joins`}, until ${expires}\n`)
-      const where = kubeTarget(options) === undefined ? '--site site.yaml' : '--context CONTEXT'
-      await printOne(output, format, value, `sealane join ${where} --token ${value.token}\n`)
+      const others = kube === undefined || format !== 'table' ? [] : await otherContexts(kube)
+      const text = tokenText({ token: value.token, broker: kube, others, cluster: clusterId })
+      if (format === 'table') output.remark(text.remark)
+      await printOne(output, format, value, text.answer)
     })
+}
+
+/** Of the clusters that could join: those that this kubeconfig has beside the broker's own. */
+async function otherContexts(broker: KubeTarget): Promise<readonly string[]> {
+  const { contextNames } = await import('../../cluster/kube/kubeconfig.ts')
+  const { names, current } = contextNames(broker)
+  return names.filter((name) => name !== (broker.context ?? current))
 }
 
 function addList(token: Command, context: CommandContext): void {
@@ -74,15 +88,18 @@ function addList(token: Command, context: CommandContext): void {
     LOCAL_BROKER,
   )
     .addOption(stateOption())
+    .addOption(lookTimeoutOption())
     .addOption(outputOption())
-    .action(async (options: CommonOptions) => {
+    .action(async (options: CommonOptions, command: Command) => {
       const format = options.output
-      const rows = await withTokens(options, context, (tokens) => tokens.list())
+      const kube = targetToSee(command, context, options.state)
+      const rows = await withTokens({ ...options, kube }, context, (tokens) => tokens.list())
       await printItems(output, format, rows, [
         { title: 'ID', cell: (row) => row.id },
         { title: 'STATE', cell: (row) => row.state },
         { title: 'USES LEFT', cell: (row) => String(row.usesLeft), align: 'right' },
         { title: 'CLUSTER', cell: (row) => row.cluster ?? 'any' },
+        { title: 'CREATED', cell: (row) => new Date(row.createdAtMs).toISOString(), wide: true },
         { title: 'USED BY', cell: (row) => row.usedBy.join(',') || '-' },
         { title: 'EXPIRES', cell: (row) => new Date(row.expiresAtMs).toISOString() },
       ])
@@ -97,8 +114,10 @@ function addRevoke(token: Command, context: CommandContext): void {
   )
     .argument('<id>', 'as token list prints it')
     .addOption(stateOption())
-    .action(async (id: string, options: Omit<CommonOptions, 'output'>) => {
-      await withTokens(options, context, (tokens) => tokens.revoke(id))
+    .addOption(lookTimeoutOption())
+    .action(async (id: string, options: CommonOptions, command: Command) => {
+      const kube = targetToChange(command, context)
+      await withTokens({ ...options, kube }, context, (tokens) => tokens.revoke(id))
       output.answer(`token ${id} revoked\n`)
     })
 }
@@ -108,17 +127,16 @@ function addRevoke(token: Command, context: CommandContext): void {
  * the broker's database along.
  */
 async function withTokens<T>(
-  options: Omit<CommonOptions, 'output'>,
+  { kube, state, timeout }: Pick<CommonOptions, 'state' | 'timeout'> & { readonly kube: KubeTarget | undefined },
   context: CommandContext,
   work: (tokens: Tokens) => Promise<T>,
 ): Promise<T> {
-  const target = kubeTarget(options)
-  if (target !== undefined) {
+  if (kube !== undefined) {
     const { withPodTokens } = await import('../kube/pod-tokens.ts')
-    return withPodTokens(target, context, work)
+    return withinTime(context.signal, timeout, (signal) => withPodTokens(kube, { ...context, signal }, work))
   }
   const { withBrokerStore } = await import('../compose-broker-store.ts')
-  return withBrokerStore(options.state, work)
+  return withBrokerStore(state, work)
 }
 
 function parseUses(text: string): number {

@@ -19,7 +19,7 @@ interface UpOptions {
   readonly site: string
   readonly node: string
   readonly component?: readonly ComponentName[]
-  readonly statusListen: string
+  readonly statusListen: readonly string[]
   readonly dryRun: boolean
   readonly logLevel: LogThreshold
 }
@@ -38,7 +38,12 @@ export function addUpCommand(program: Command, context: CommandContext): void {
       `${COMPONENTS.join(', ')}; may be given several times (default: all that this node needs)`,
       collect(parseComponent),
     )
-    .addOption(statusListenOption('where /readyz, /metrics and /debug/plan are', '127.0.0.1:9471'))
+    .addOption(
+      statusListenOption(
+        'where /readyz, /metrics and, on loopback, /debug/plan are; may be given several times',
+        '127.0.0.1:9471',
+      ),
+    )
     .option('--dry-run', 'print the nft, ip and wg text that would be applied, and end', false)
     .addOption(logLevelOption())
     .action(async ({ component: components, ...options }: UpOptions) => {

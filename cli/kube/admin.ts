@@ -1,5 +1,5 @@
 /** What installing, joining and leaving need of an API server, as an administrator. cli/kube/open-admin.ts gives one. */
-import type { ObjectRef } from '../../cluster/kube/object-ref.ts'
+import type { ObjectRef, ObjectType } from '../../cluster/kube/object-ref.ts'
 import type { CommandResult, PodCommand } from '../../cluster/kube/pod-exec.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 
@@ -26,6 +26,8 @@ export interface ClusterAdmin {
   readonly contextName: string | undefined
   /** `GET /version`. */
   version(signal: AbortSignal): Promise<unknown>
+  /** True where the server knows the kind in this version: its CRD is there. */
+  knows(type: ObjectType, signal: AbortSignal): Promise<boolean>
   /** Undefined where the object does not exist, its kind included. */
   get(ref: ObjectRef, signal: AbortSignal): Promise<ManifestObject | undefined>
   /** Empty where the kind does not exist. */

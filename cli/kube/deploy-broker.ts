@@ -1,27 +1,30 @@
 /** `sealane broker deploy`: the broker on a hub cluster, under an address that the members can reach. */
-import { objectName } from '../../install/names.ts'
 import { planBroker } from '../../install/plan-broker.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import { BROKER_PORT } from '../../install/ports.ts'
-import type { InstallValues, ServiceType } from '../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import { formatHostPort } from '../../runtime/host-port.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { refOf } from '../../cluster/kube/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { type Change, applyObjects } from './apply-join.ts'
+import { findAddress } from './broker-address.ts'
+import { requirePlace } from './broker-place.ts'
+import { brokerProgress } from './broker-rollout.ts'
+import { type BrokerWishes, withWishes } from './broker-wishes.ts'
 import { brokerRights, checkRights } from './check-rights.ts'
-import { type Missing, waitUntil } from './wait-until.ts'
-import { rolloutProgress } from './watch-join.ts'
-import { listOf } from './object-status.ts'
 import { isReady } from './node-rollout.ts'
+import { isBound } from './plan-broker-place.ts'
 import { selectorText } from './pod-trouble.ts'
+import { type StandingBroker, changedValues, isStanding, keepStanding, standingBroker } from './standing-broker.ts'
+import { waitUntil } from './wait-until.ts'
 
 export interface DeployBrokerInit {
-  readonly values: InstallValues
-  /** host:port each; empty: found out from the Service. */
-  readonly advertise: readonly string[]
+  readonly wishes: BrokerWishes
+  /** Installs although something is known not to work. */
+  readonly force: boolean
   readonly dryRun: boolean
+  /** `--context c1`, for the commands that are advised. */
+  readonly flags: string
   readonly timeoutMs: number
   readonly clock: Clock
   readonly signal: AbortSignal
@@ -29,84 +32,89 @@ export interface DeployBrokerInit {
   readonly tell: (change: Change) => void
 }
 
-/** Gives the addresses that tokens will carry. Throws UserError. */
+/** Gives the addresses that tokens will carry. Throws UserError; what is known not to work before anything is changed. */
 export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit): Promise<readonly string[]> {
-  const { values, dryRun, signal, tell } = init
-  await checkRights(admin, brokerRights(values.broker.namespace), signal)
+  const { wishes, dryRun, signal, tell, say } = init
+  const { namespace } = DEFAULT_VALUES.broker
+  await checkRights(admin, brokerRights(namespace), signal)
+  const standing = await standingBroker(admin, namespace, signal)
+  const before = keepStanding(DEFAULT_VALUES, standing)
+  const values = withWishes(before, wishes)
+  refuseFixed(admin, { standing, before, values })
+  if (isStanding(standing)) tellKept(before, values, say)
+  if (!init.force) await requirePlace(admin, values, init)
   const context = { admin, dryRun, signal, tell }
-  const early = brokerObjects(values).filter(({ kind }) => kind === 'Namespace' || kind === 'Service')
+  const early = brokerObjects(values).filter(isEarly)
   await applyObjects(early, context)
-  const advertise = init.advertise.length > 0 || dryRun ? init.advertise : await findAddress(admin, init)
-  const objects = brokerObjects({ ...values, broker: { ...values.broker, advertise } })
+  const { advertise } = values.broker
+  const found = advertise.length > 0 || dryRun ? advertise : await findAddress(admin, values, init)
+  if (!dryRun) await dropUselessClaim(admin, { standing, values }, init)
+  const whole = { ...values, broker: { ...values.broker, advertise: found } }
   await applyObjects(
-    objects.filter(({ kind }) => kind !== 'Namespace' && kind !== 'Service'),
+    brokerObjects(whole).filter((object) => !isEarly(object)),
     context,
   )
-  if (!dryRun) {
-    const look = async () => (await rolloutProgress(admin, values.broker.namespace, signal)).missing
-    await wait(init, 'parts to be ready', look)
-  }
-  return advertise
+  if (!dryRun) await watchStart(admin, whole, init)
+  return found
 }
+
+/** The address of the Service is needed for the rest. */
+const isEarly = ({ kind }: ManifestObject): boolean => kind === 'Namespace' || kind === 'Service'
 
 function brokerObjects(values: InstallValues): readonly ManifestObject[] {
   return planBroker(values).flatMap((part) => part.objects)
 }
 
-/** A NodePort is on all nodes; some of them are enough to be told, so that one may go. */
-const MAX_NODES = 3
+interface Changing {
+  readonly standing: StandingBroker
+  readonly before: InstallValues
+  readonly values: InstallValues
+}
 
-/** The Service says it, sooner or later; of a NodePort any node's address will do. */
-async function findAddress(admin: ClusterAdmin, init: DeployBrokerInit): Promise<readonly string[]> {
-  const { values, signal } = init
-  const type = values.broker.service.type as ServiceType
-  const service = serviceRef(values)
-  if (type === 'ClusterIP') return [`${service.name}.${service.namespace}.svc:${BROKER_PORT}`]
-  if (type === 'NodePort') {
-    const port = ((await admin.get(service, signal))?.['spec'] as ServiceSpec | undefined)?.ports?.[0]?.nodePort
-    const hosts = nodeAddresses(await admin.list('v1', 'Node', {}, signal))
-    if (port === undefined || hosts.length === 0) {
-      throw new UserError('no node of this cluster has an address to reach the broker at', { hint: SAY_ADVERTISE })
-    }
-    return hosts.slice(0, MAX_NODES).map((host) => formatHostPort({ host, port }))
+/** What the database and the volume hold cannot be changed by a flag. Throws UserError. */
+function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { standing, before, values }: Changing): void {
+  if (!isBound(standing.claim)) return
+  const [was, is] = [before.broker, values.broker]
+  const nothing = { hint: 'leave that flag out; nothing was changed' }
+  if (is.clusterset !== was.clusterset) {
+    const fixed = `its clusterset is ${was.clusterset}, fixed at its first start`
+    throw new UserError(`--clusterset ${is.clusterset}: ${admin.title} has a broker already, and ${fixed}`, nothing)
   }
-  let address: string | undefined
-  await wait(init, 'an address of the load balancer', async () => {
-    const status = (await admin.get(service, signal))?.['status'] as ServiceStatus | undefined
-    const ingress = status?.loadBalancer?.ingress?.[0]
-    address = ingress?.ip ?? ingress?.hostname
-    return address === undefined ? { what: `Service ${service.namespace}/${service.name} has none yet` } : undefined
-  })
-  return [formatHostPort({ host: address ?? '', port: BROKER_PORT })]
+  const [from, to] = [was.storage.storageClassName, is.storage.storageClassName]
+  if (from !== to) {
+    const fixed = `its volume is of ${from === '' ? 'no class' : `class ${from}`}`
+    throw new UserError(`--storage-class ${to}: ${admin.title} has a broker already, and ${fixed}`, nothing)
+  }
 }
 
-const SAY_ADVERTISE = 'say --advertise HOST:PORT, or choose another --service-type'
-
-interface ServiceSpec {
-  readonly ports?: readonly { readonly nodePort?: number }[]
-}
-interface ServiceStatus {
-  readonly loadBalancer?: { readonly ingress?: readonly { readonly ip?: string; readonly hostname?: string }[] }
+function tellKept(before: InstallValues, values: InstallValues, say: (text: string) => void): void {
+  const changed = changedValues(before, values)
+  say(`a broker is installed already: ${changed.length === 0 ? 'its settings are kept' : 'of its settings change'}\n`)
+  for (const line of changed) say(`  ${line}\n`)
 }
 
-function serviceRef({ broker: { namespace } }: InstallValues) {
-  return { apiVersion: 'v1', kind: 'Service', name: objectName('broker'), namespace }
+/** A claim that never had a volume, and was made for another class: its class can never be changed. */
+async function dropUselessClaim(
+  admin: ClusterAdmin,
+  { standing: { claim }, values }: Pick<Changing, 'standing' | 'values'>,
+  init: DeployBrokerInit,
+): Promise<void> {
+  const { storageClassName } = (claim?.['spec'] ?? {}) as { readonly storageClassName?: string }
+  const wanted = values.broker.storage.storageClassName
+  if (claim === undefined || isBound(claim) || wanted === (storageClassName ?? '')) return
+  const ref = refOf(claim)
+  await admin.remove(ref, init.signal)
+  init.say(`  removed   PersistentVolumeClaim ${ref.namespace ?? ''}/${ref.name}  (it never had a volume)\n`)
+  const look = async () =>
+    (await admin.get(ref, init.signal)) === undefined ? undefined : { what: 'it is there still' }
+  await waitUntil(look, { ...init, what: 'the claim to go', hint: SAME_AGAIN })
 }
 
-/** Those that the world can reach, if there are any; else those of the nodes' own network. */
-function nodeAddresses(nodes: readonly ManifestObject[]): readonly string[] {
-  const of = (type: string): string[] =>
-    nodes.flatMap((node) => {
-      const addresses = listOf(node, 'addresses') as readonly { readonly type: string; readonly address: string }[]
-      return addresses.find((one) => one.type === type)?.address ?? []
-    })
-  const outside = of('ExternalIP')
-  return outside.length > 0 ? outside : of('InternalIP')
-}
+const SAME_AGAIN = 'the same command goes on where this one ended'
 
-function wait(init: DeployBrokerInit, what: string, look: () => Promise<Missing | undefined>): Promise<void> {
-  const { timeoutMs, clock, signal, say } = init
-  return waitUntil(look, { what, timeoutMs, clock, signal, say, hint: SAY_ADVERTISE })
+async function watchStart(admin: ClusterAdmin, values: InstallValues, init: DeployBrokerInit): Promise<void> {
+  const hint = `kubectl --namespace ${values.broker.namespace} describe pods tells more; ${SAME_AGAIN}`
+  await waitUntil(() => brokerProgress(admin, values, init), { ...init, what: 'parts to be ready', hint })
 }
 
 /** The one pod of the broker that is ready. Throws UserError when there is none; `flags` name the cluster in it. */

@@ -9,6 +9,7 @@ import { PlainLogger } from '../plain-logger.ts'
 import type { OpenSite, OpenSiteInit } from '../site.ts'
 import { type KubeTarget, targetFlags } from '../target.ts'
 import type { ClusterAdmin } from './admin.ts'
+import { interruption } from '../within-time.ts'
 import { adminOf } from './open-admin.ts'
 import { explainRefusal } from './refused-access.ts'
 
@@ -24,15 +25,20 @@ export interface OpenAdmin {
 export async function withAdmin<T>(
   target: KubeTarget,
   clock: Clock,
-  { signal, output, logger = new PlainLogger(output) }: OpenSiteInit,
+  { signal, output, env, logger = new PlainLogger(output) }: OpenSiteInit,
   work: (open: OpenAdmin) => Promise<T>,
 ): Promise<T> {
-  const cluster = await openKubeCluster({ clock, logger }, { ...target, namespace: SYSTEM_NAMESPACE })
+  const { kubeconfig, context } = target
+  const cluster = await openKubeCluster(
+    { clock, logger },
+    { kubeconfig, context, namespace: SYSTEM_NAMESPACE, ...(env === undefined ? {} : { env }) },
+  )
   try {
     signal.throwIfAborted()
+    if (target.by !== undefined) output.remark(`${cluster.access.title}, by ${target.by}\n`)
     return await work({ cluster, admin: adminOf(cluster) })
   } catch (error) {
-    if (signal.aborted) throw new UserError('interrupted before it was done')
+    if (signal.aborted) throw interruption(signal, `${cluster.access.title} at ${cluster.access.server.origin}`)
     throw await explainRefusal(error, cluster.access, clock)
   } finally {
     await cluster.close()
@@ -53,7 +59,7 @@ export function withInstalledSite<T>(
     if (text === undefined) {
       throw new UserError(
         `${admin.title}: Sealane is not installed there: no ConfigMap ${SYSTEM_NAMESPACE}/${SITE_CONFIG}`,
-        { hint: `first: sealane join ${targetFlags(target)} --token-file FILE` },
+        { hint: `first: sealane join ${targetFlags(target, admin.contextName)} --token-file FILE` },
       )
     }
     return work({ config: parseSiteFile(`ConfigMap ${SYSTEM_NAMESPACE}/${SITE_CONFIG}`, text), cluster, admin })

@@ -19,6 +19,7 @@ import type { ClusterAdmin } from './admin.ts'
 import { type ApplyContext, applyCrds, describeChange, applyNodes, applyObjects, crdsMissing } from './apply-join.ts'
 import { checkRights, memberRights } from './check-rights.ts'
 import { bringToken, identitySecret, knownMembership, offerSecret } from './identity-secret.ts'
+import { imageQuestion, requireImage } from './image-check.ts'
 import { type ClusterDnsOutcome, wireClusterDns } from './wire-cluster-dns.ts'
 import { type JoinPlan, type JoinWishes, openQuestions, planJoin } from './plan-join.ts'
 import type { StandingObjects } from './plan-standing-values.ts'
@@ -29,7 +30,7 @@ import { readStanding } from './read-standing.ts'
 import { describeStanding } from './describe-standing.ts'
 import { type Lookable, snapshotReader } from './snapshot-reader.ts'
 import { type Missing, waitUntil } from './wait-until.ts'
-import type { ImageOptions } from './values-options.ts'
+import type { AskedOptions } from './values-options.ts'
 import { watchClusterDns } from './watch-cluster-dns.ts'
 import { type Progress, joinProgress, lanesProgress, rolloutProgress } from './watch-join.ts'
 
@@ -39,7 +40,7 @@ export interface JoinClusterInit {
   readonly wishes: JoinWishes
   readonly values: InstallValues
   /** What of the values was asked for, and is not merely the default. */
-  readonly asked?: ImageOptions
+  readonly asked?: AskedOptions
   readonly dryRun: boolean
   /** Asks whether changes that were shown are to be made; undefined where nobody can be asked, or nobody wants to be. */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined
@@ -121,6 +122,9 @@ export async function joinCluster(
   say(describeStanding(plan, live, known !== undefined))
   const only = await agreeOnChanges(admin, { ...prepared, made: adviceObjects(given) }, init)
   const context: ApplyContext = { admin, dryRun, signal, tell: (change) => say(describeChange(change, dryRun)) }
+  if (!init.force && plan.objects.some((object) => startsPods(object) && only(refOf(object)))) {
+    await requireImage(admin, imageQuestion(plan.values.common, init.values.member.namespace, 'every'), init)
+  }
   if (dryRun) return dryJoin(prepared, admin, init)
   await applyCrds(context)
   await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
@@ -136,6 +140,11 @@ export async function joinCluster(
   // What somebody has to do by hand first is not waited for.
   const late = dns.left.length > 0 ? undefined : await watchClusterDns(admin, plan.clusterId, init)
   return { plan, advice: given, dns: late === undefined ? dns : { left: [late] }, others }
+}
+
+/** Of what runs the image. */
+function startsPods({ kind }: ManifestObject): boolean {
+  return kind === 'Deployment' || kind === 'DaemonSet'
 }
 
 function agentRuns(live: StandingObjects, { member: { namespace } }: InstallValues): boolean {

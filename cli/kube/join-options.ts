@@ -5,9 +5,9 @@ import { formatPrefix, parseAddress, parsePrefix } from '../../model/ip.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { choiceOption, collect, durationOption, quoted } from '../context.ts'
 import type { GatewayWish } from './plan-join.ts'
-import { type ImageOptions, addImageOptions } from './values-options.ts'
+import { type ImageOptions, type StatusOptions, addImageOptions, addStatusOptions } from './values-options.ts'
 
-export interface JoinKubeOptions extends ImageOptions {
+export interface JoinKubeOptions extends ImageOptions, StatusOptions {
   readonly podCidr?: readonly string[]
   readonly serviceCidr?: readonly string[]
   readonly gateway?: readonly GatewayWish[]
@@ -20,7 +20,7 @@ export interface JoinKubeOptions extends ImageOptions {
 }
 
 export function addJoinKubeOptions(command: Command): Command {
-  addImageOptions(command)
+  addStatusOptions(addImageOptions(command))
     .option(
       '--pod-cidr <cidr>',
       'with --context: a range of pod addresses, IPv4 or IPv6, instead of what is found; may be given several times',
@@ -77,6 +77,8 @@ function parseLabel(text: string): readonly [string, string | null] {
 const KUBE_ONLY = [
   'image',
   'imagePullPolicy',
+  'imagePullSecret',
+  'statusListen',
   'podCidr',
   'serviceCidr',
   'gateway',

@@ -1,5 +1,6 @@
 /** Which other clusters are reached, by what the gateways' probes say. Pure. */
 import { CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
+import { isTakenAsSilent } from '../../model/heartbeat.ts'
 import type { Cluster, ConnectionState, Gateway } from '../../model/objects.ts'
 
 export interface LaneState {
@@ -30,11 +31,20 @@ export function silentClusters(clusters: readonly Cluster[]): ReadonlyMap<string
 
 /** A cluster that no gateway speaks of yet is `connecting`. */
 export function laneStates(clusters: readonly string[], gateways: readonly Gateway[]): readonly LaneState[] {
-  const connections = gateways.flatMap(({ status }) => status?.connections ?? [])
+  const connections = gateways.flatMap((gateway) =>
+    (gateway.status?.connections ?? []).map((one): LaneState =>
+      isTakenAsSilent(gateway) ? unheard(one.cluster, gateway.metadata.name) : one,
+    ),
+  )
   return clusters.map((cluster) => {
     const own = connections.filter((connection) => connection.cluster === cluster)
     const best = [...own].sort((a, b) => RANK[a.state] - RANK[b.state])[0]
     if (best === undefined) return { cluster, state: 'connecting', message: 'not heard of yet' }
     return { cluster, state: best.state, message: best.message }
   })
+}
+
+/** What it said last is no news of its lanes. */
+function unheard(cluster: string, node: string): LaneState {
+  return { cluster, state: 'connecting', message: `nothing is heard of the gateway on node ${node}` }
 }

@@ -81,7 +81,7 @@ async function untold(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing
   const secret = identitySecret(admin, SYSTEM_NAMESPACE, signal)
   if ((await secretIdentity(secret).read()) === undefined) return undefined
   const trouble = await partTrouble(admin, 'agent', SYSTEM_NAMESPACE, signal)
-  return { what: 'agent', why: joinProblem(await secret.read(), '')?.text ?? trouble }
+  return { what: 'agent', why: joinProblem(await secret.read(), '')?.text ?? trouble?.why }
 }
 
 /** A node that has cleaned up removes its own objects; one that is no more never will. */
@@ -97,7 +97,7 @@ export async function nodesLeft(admin: Pick<ClusterAdmin, 'list'>, signal: Abort
     const left = objects.filter(({ metadata }) => present?.has(metadata.name))
     if (left.length === 0) continue
     const nodes = left.map(({ metadata }) => metadata.name).join(', ')
-    return { what: `${part} on ${nodes}`, why: await partTrouble(admin, part, SYSTEM_NAMESPACE, signal) }
+    return { what: `${part} on ${nodes}`, why: (await partTrouble(admin, part, SYSTEM_NAMESPACE, signal))?.why }
   }
   return undefined
 }

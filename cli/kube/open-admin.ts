@@ -16,10 +16,12 @@ export function adminOf(cluster: Pick<KubeCluster, 'dynamic' | 'access' | 'exec'
     contextName: access.contextName,
     get,
     version: (signal) => dynamic.read('/version', signal),
-    list: async (apiVersion, kind, scope, signal) =>
-      (await dynamic.knows({ apiVersion, kind }, signal))
-        ? ((await dynamic.list({ apiVersion, kind, ...scope }, signal)) as readonly ManifestObject[])
-        : [],
+    knows: (type, signal) => dynamic.knows(type, signal),
+    list: async (apiVersion, kind, { limit, ...scope }, signal) => {
+      if (!(await dynamic.knows({ apiVersion, kind }, signal))) return []
+      const most = limit === undefined ? {} : { most: limit }
+      return (await dynamic.list({ apiVersion, kind, ...scope, ...most }, signal)) as readonly ManifestObject[]
+    },
     apply: async (object, options, signal) => {
       const before = await get(refOf(object), signal)
       // A dry run before the namespace, or the CRD, is there: the server could not even look at it.

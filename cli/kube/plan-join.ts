@@ -15,7 +15,7 @@ import {
   planStandingMember,
   readStandingValues,
 } from './plan-standing-values.ts'
-import type { ImageOptions } from './values-options.ts'
+import type { AskedOptions } from './values-options.ts'
 
 /** What flags and answers say; absent where they say nothing. */
 export interface JoinWishes {
@@ -41,7 +41,7 @@ export interface NodeChange {
 /** What stands in the cluster already, and what of it is to be another. */
 export interface StandingInit {
   readonly live: StandingObjects
-  readonly asked: ImageOptions
+  readonly asked: AskedOptions
 }
 
 const NOTHING_STANDS: StandingInit = { live: new Map(), asked: {} }
@@ -84,7 +84,7 @@ export function planJoin(
   const podCIDRs = wishes.podCIDRs ?? standing?.podCIDRs ?? found.podCIDRs
   const serviceCIDRs = wishes.serviceCIDRs ?? standing?.serviceCIDRs ?? found.serviceCIDRs
   const gateways = chooseGateways(discovery, wishes.gateways)
-  const lanes = newLanes(discovery, gateways)
+  const lanes = newLanes(discovery, gateways, wishes.gateways.length > 0)
   const labels = changedLabels(standing?.labels ?? discovery.earlier.labels, wishes.labels)
   const site = siteText({ name: wishes.clusterId, podCIDRs, serviceCIDRs, labels }, standing)
   const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
@@ -102,6 +102,9 @@ export function planJoin(
     objects: planStandingMember(read, site, live),
   }
 }
+
+/** One serves, and one stands by for it. */
+const GATEWAYS_OF_A_LANE = 2
 
 interface SiteFacts {
   readonly name: string
@@ -161,26 +164,33 @@ function leftOutNote(name: string): string {
   return `ValidatingAdmissionPolicyBinding ${name} was taken away and stays away: its policy is not in force`
 }
 
-/** What was asked for; else every Node that is labelled; else the best candidate. */
+/** What was asked for; else every Node that is labelled; else the best candidates. */
 function chooseGateways(discovery: Discovery, wished: readonly GatewayWish[]): readonly GatewayWish[] {
   if (wished.length > 0) return wished
   const { candidates } = discovery.gateways
   const labelled = candidates.filter(({ lane }) => lane !== undefined)
-  return (labelled.length > 0 ? labelled : candidates.slice(0, 1)).map(({ node, publicAddress }) => ({
+  return (labelled.length > 0 ? labelled : candidates.slice(0, GATEWAYS_OF_A_LANE)).map(({ node, publicAddress }) => ({
     node,
     ...(publicAddress === undefined ? {} : { publicAddress }),
   }))
 }
 
-/** Lanes for gateways that have none yet, by node; none that another Node is labelled with. */
-function newLanes(discovery: Discovery, gateways: readonly GatewayWish[]): ReadonlyMap<string, number> {
+/**
+ * Lanes for gateways that have none yet, by node. Those that were asked for get one each, none that another Node is
+ * labelled with; those that were found share one.
+ */
+function newLanes(
+  discovery: Discovery,
+  gateways: readonly GatewayWish[],
+  wasAsked: boolean,
+): ReadonlyMap<string, number> {
   const present = new Map(discovery.gateways.candidates.map(({ node, lane }) => [node, lane]))
   const taken = new Set(present.values())
   const lanes = new Map<string, number>()
   for (const [i, { node }] of gateways.entries()) {
     if (present.get(node) !== undefined) continue
-    let lane = i
-    while (taken.has(lane)) lane += 1
+    let lane = wasAsked ? i : 0
+    while (wasAsked && taken.has(lane)) lane += 1
     taken.add(lane)
     lanes.set(node, lane)
   }

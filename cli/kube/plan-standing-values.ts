@@ -3,14 +3,14 @@
  * chart, kustomize, or a hand. So a second join asks for nothing else than what was asked of it. Pure.
  */
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import { type PartName, SITE_CONFIG, SITE_KEY, objectName } from '../../install/names.ts'
+import { type PartName, SITE_CONFIG, SITE_KEY, objectName, partLabels } from '../../install/names.ts'
 import { planMember } from '../../install/plan-member.ts'
 import { digest } from '../../install/template-value.ts'
 import type { InstallValues, PodValues } from '../../install/values.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
 import { refOf, titleOf } from '../../cluster/kube/object-ref.ts'
 import { at, listAt, textAt } from '../discovery/raw.ts'
-import { type ImageOptions, imageValues } from './values-options.ts'
+import { type AskedOptions, imageValues } from './values-options.ts'
 
 /** Live objects by title, such as `Deployment sealane-system/sealane-agent`. */
 export type StandingObjects = ReadonlyMap<string, ManifestObject>
@@ -32,14 +32,27 @@ export interface StandingValues {
 
 /** Every object that an installation may have, with these values: what to look at. */
 export function standingRefs(values: InstallValues): readonly ManifestObject[] {
-  const all = { ...values.member, createNamespace: true, site: '-', admissionPolicies: true, criticalPodsQuota: true }
-  return planMember({ ...values, member: all }).flatMap((part) => part.objects)
+  const member = {
+    ...values.member,
+    createNamespace: true,
+    site: '-',
+    admissionPolicies: true,
+    criticalPodsQuota: true,
+  }
+  const { podMonitors } = values.metrics
+  return planMember({
+    ...values,
+    member,
+    gateway: { ...values.gateway, statusListen: 'node' },
+    routeagent: { ...values.routeagent, statusListen: 'node' },
+    metrics: { podMonitors: { ...podMonitors, enabled: true } },
+  }).flatMap((part) => part.objects)
 }
 
 /** `defaults` hold what was asked where something was, and what a first join would install for all the rest. */
 export function readStandingValues(
   defaults: InstallValues,
-  asked: ImageOptions,
+  asked: AskedOptions,
   live: StandingObjects,
 ): StandingValues {
   const { namespace } = defaults.member
@@ -67,7 +80,9 @@ export function planStandingMember(
   live: StandingObjects,
 ): readonly ManifestObject[] {
   const withSite = (values: InstallValues): InstallValues => ({ ...values, member: { ...common.member, site } })
-  const objects = planMember(withSite(common)).flatMap((part) => {
+  // What belongs to no part may depend on what the parts were told.
+  const all = { ...common, gateway: parts.gateway.gateway, routeagent: parts.routeagent.routeagent }
+  const objects = planMember(withSite(all)).flatMap((part) => {
     const own = MEMBER_PARTS.find((name) => name === part.name)
     if (own === undefined) return part.objects
     return planMember(withSite(parts[own])).find(({ name }) => name === own)?.objects ?? []
@@ -94,7 +109,21 @@ function readShared(defaults: InstallValues, live: StandingObjects): InstallValu
     admissionPolicies: kinds.has(POLICY),
     criticalPodsQuota: kinds.has('ResourceQuota'),
   }
-  return { ...defaults, member }
+  return { ...defaults, member, metrics: { podMonitors: readMonitors(defaults, live) } }
+}
+
+/** As the monitor of the agent, which every installation with monitors has, was told. */
+function readMonitors({ metrics: { podMonitors }, member }: InstallValues, live: StandingObjects) {
+  const monitor = live.get(titleOf({ kind: 'PodMonitor', namespace: member.namespace, name: objectName('agent') }))
+  if (monitor === undefined) return podMonitors
+  const [endpoint] = listAt(monitor, 'spec', 'podMetricsEndpoints')
+  const ours = partLabels('agent')
+  const labels = Object.entries(monitor.metadata.labels ?? {}).filter(([key]) => !Object.hasOwn(ours, key))
+  return {
+    enabled: true,
+    interval: textAt(endpoint, 'interval') ?? podMonitors.interval,
+    labels: Object.fromEntries(labels),
+  }
 }
 
 /** Policies that are there while what puts them in force is not. */
@@ -112,20 +141,27 @@ interface StandingPart {
   readonly live: StandingObjects
 }
 
-function readPart(values: InstallValues, asked: ImageOptions, { part, object, live }: StandingPart): InstallValues {
+function readPart(values: InstallValues, asked: AskedOptions, { part, object, live }: StandingPart): InstallValues {
   const read = readPod(values, asked, part, object)
   const own = { ...read[part], ...readPlacement(part, object) }
+  const statusListen = asked.statusListen ?? (listensOnNode(part, object) ? 'node' : 'loopback')
   const count = at(object, 'spec', 'replicas')
   const replicas = typeof count === 'number' ? { replicas: count } : {}
   if (part === 'agent') return { ...read, agent: { ...read.agent, ...own, ...replicas } }
   if (part === 'dns') return { ...read, dns: { ...read.dns, ...own, ...replicas, clusterIP: chosenIp(values, live) } }
-  if (part === 'routeagent') return { ...read, routeagent: { ...read.routeagent, ...own } }
+  if (part === 'routeagent') return { ...read, routeagent: { ...read.routeagent, ...own, statusListen } }
   const userSpaceWireguard = listAt(podOf(object), 'volumes').some((volume) => textAt(volume, 'name') === 'tun')
-  return { ...read, gateway: { ...read.gateway, ...own, userSpaceWireguard } }
+  return { ...read, gateway: { ...read.gateway, ...own, userSpaceWireguard, statusListen } }
+}
+
+/** Its status page is on an address of the node beside the loopback. */
+function listensOnNode(part: MemberPart, object: ManifestObject): boolean {
+  const places = listAt(containerOf(part, object), 'args').filter((_, i, args) => args[i - 1] === '--status-listen')
+  return places.some((place) => typeof place === 'string' && place.includes('$(NODE_IP)'))
 }
 
 /** What all parts are told alike. */
-function readPod(values: InstallValues, asked: ImageOptions, part: MemberPart, object: ManifestObject): InstallValues {
+function readPod(values: InstallValues, asked: AskedOptions, part: MemberPart, object: ManifestObject): InstallValues {
   const pod = podOf(object)
   const container = containerOf(part, object)
   const standing = textAt(container, 'image')

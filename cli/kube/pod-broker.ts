@@ -9,7 +9,8 @@ import type { ClusterAdmin } from './admin.ts'
 import { brokerPod } from './deploy-broker.ts'
 import { withAdmin } from './installed-site.ts'
 
-const STATE = '/var/lib/sealane/broker'
+/** The state directory in the pod. */
+export const STATE = '/var/lib/sealane/broker'
 
 /** Runs `sealane WORDS` in the broker's pod and gives what it printed. Throws UserError with what it said instead. */
 export type AskBroker = (words: readonly string[]) => Promise<string>
@@ -28,11 +29,11 @@ export async function askForJson<T>(ask: AskBroker, words: readonly string[]): P
 
 export function withPodBroker<T>(
   target: KubeTarget,
-  { signal, output }: CommandContext,
+  context: CommandContext,
   work: (ask: AskBroker) => Promise<T>,
 ): Promise<T> {
-  return withAdmin(target, new SystemClock(), { signal, output }, ({ admin }) =>
-    work(podBroker(admin, targetFlags(target), signal)),
+  return withAdmin(target, new SystemClock(), context, ({ admin }) =>
+    work(podBroker(admin, targetFlags(target, admin.contextName), context.signal)),
   )
 }
 

@@ -16,7 +16,7 @@ interface ContainerState {
 
 /** As much of a Pod as is looked at. */
 export interface PodShape {
-  readonly metadata: { readonly name: string; readonly namespace?: string }
+  readonly metadata: { readonly name: string; readonly namespace?: string; readonly deletionTimestamp?: string }
   readonly status?: {
     readonly phase?: string
     readonly message?: string
@@ -25,8 +25,25 @@ export interface PodShape {
   }
 }
 
+/** Why a pod does not run. */
+export interface Trouble {
+  /** `pod sealane-agent-0: Back-off pulling image "…"` */
+  readonly why: string
+  /** It does not pass by itself: what somebody has to do. */
+  readonly mend?: string
+}
+
 /** A pod that is being made says these. */
 const NO_NEWS: ReadonlySet<string> = new Set(['ContainerCreating', 'PodInitializing'])
+/** The node cannot have the image. */
+export const IMAGE_TROUBLE: ReadonlySet<string> = new Set([
+  'ErrImagePull',
+  'ImagePullBackOff',
+  'ErrImageNeverPull',
+  'InvalidImageName',
+])
+const MEND_IMAGE =
+  'say --image with one that its node can have, and --image-pull-secret where the registry asks for one'
 const MAX_SAID = 300
 
 /** The first pod of a part that cannot run, in the order of their names, and why; undefined when there is none. */
@@ -35,7 +52,7 @@ export async function partTrouble(
   part: PartName,
   namespace: string,
   signal: AbortSignal,
-): Promise<string | undefined> {
+): Promise<Trouble | undefined> {
   const scope = { namespace, labelSelector: selectorText(part) }
   return firstTrouble(await admin.list('v1', 'Pod', scope, signal))
 }
@@ -47,13 +64,22 @@ export function selectorText(part: PartName): string {
     .join(',')
 }
 
-export function firstTrouble(pods: readonly PodShape[]): string | undefined {
+/** Pods that go are no trouble. */
+export function firstTrouble(pods: readonly PodShape[]): Trouble | undefined {
   const sorted = [...pods].sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))
   for (const pod of sorted) {
+    if (pod.metadata.deletionTimestamp !== undefined) continue
     const said = podTrouble(pod)
-    if (said !== undefined) return `pod ${pod.metadata.name}: ${said.replace(/\s+/g, ' ').slice(0, MAX_SAID)}`
+    if (said === undefined) continue
+    const why = `pod ${pod.metadata.name}: ${said.replace(/\s+/g, ' ').slice(0, MAX_SAID)}`
+    return { why, ...(imageTrouble(pod) ? { mend: MEND_IMAGE } : {}) }
   }
   return undefined
+}
+
+function imageTrouble({ status }: PodShape): boolean {
+  const states = status?.containerStatuses ?? []
+  return states.some(({ state }) => IMAGE_TROUBLE.has(state?.waiting?.reason ?? ''))
 }
 
 function podTrouble({ metadata, status }: PodShape): string | undefined {
@@ -61,6 +87,7 @@ function podTrouble({ metadata, status }: PodShape): string | undefined {
   for (const { state, lastState } of status?.containerStatuses ?? []) {
     const { reason, message } = state?.waiting ?? {}
     if (reason === undefined || NO_NEWS.has(reason)) continue
+    if (IMAGE_TROUBLE.has(reason)) return message ?? reason
     // What the program said when it ended tells more than that it is waited with.
     return lastState?.terminated?.message ?? message ?? reason
   }

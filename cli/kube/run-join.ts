@@ -22,7 +22,7 @@ import {
 } from './join-cluster.ts'
 import type { JoinKubeOptions } from './join-options.ts'
 import type { JoinWishes } from './plan-join.ts'
-import { withImage } from './values-options.ts'
+import { withImage, withStatus } from './values-options.ts'
 
 export type RunJoinOptions = JoinKubeOptions & TokenOptions & { readonly clusterId?: string }
 
@@ -36,7 +36,7 @@ export async function runJoinKube(
   const init: JoinClusterInit = {
     token: await tokenFor(options, signal),
     wishes: wishesOf(options),
-    values: withImage(DEFAULT_VALUES, options),
+    values: withStatus(withImage(DEFAULT_VALUES, options), options),
     asked: options,
     dryRun: options.dryRun,
     confirm: options.yes ? undefined : confirmAt(processTerminal(), signal),

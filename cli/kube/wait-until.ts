@@ -9,6 +9,8 @@ export interface Missing {
   readonly what: string
   /** How it stands, as of now: it comes and goes, and is told only when it lasts. */
   readonly why?: string | undefined
+  /** It does not pass by itself, as far as can be seen: what somebody has to do. Waited for a moment only. */
+  readonly mend?: string | undefined
 }
 
 /** Undefined: it is done. */
@@ -25,27 +27,38 @@ export interface WaitInit {
   readonly hint: string
 }
 
-/** The time is over. */
+/** The time is over, or what is waited for does not come by itself. */
 export class TookTooLong extends UserError {}
 
 const LOOK_EVERY_MS = 250
 /** Pods restart, lanes shake hands: what passes sooner than this is no news. */
 const LASTS_MS = 5000
+/** A registry that stumbles is asked again sooner than this; a wrong name stays wrong. */
+const GIVE_UP_MS = 15_000
 
 /**
- * Throws TookTooLong with what was missing last when the time is over, and whatever the look throws. An API server that
+ * Throws TookTooLong with what was missing last when the time is over, or when it has been something to mend for 15
+ * seconds; and whatever the look throws. An API server that
  * is away for a moment is waited for like everything else.
  */
 export async function waitUntil(look: Look, init: WaitInit): Promise<void> {
   const { what, timeoutMs, clock, signal, hint } = init
   const end = clock.monotonic() + timeoutMs
   const account = new WaitAccount(init)
+  let hopelessSince: number | undefined
   for (;;) {
     signal.throwIfAborted()
     const missing = await looked(look, signal)
     if (missing === undefined) return
+    const { mend } = missing
+    hopelessSince = mend === undefined ? undefined : (hopelessSince ?? clock.monotonic())
+    if (mend !== undefined && clock.monotonic() - (hopelessSince ?? 0) >= GIVE_UP_MS) {
+      throw new TookTooLong(`waited for ${what}, which will not come by itself: ${sentence(missing)}`, { hint: mend })
+    }
     if (clock.monotonic() >= end) {
-      throw new TookTooLong(`waited ${formatDuration(timeoutMs)} for ${what}: ${sentence(missing)}`, { hint })
+      throw new TookTooLong(`waited ${formatDuration(timeoutMs)} for ${what}: ${sentence(missing)}`, {
+        hint: mend ?? hint,
+      })
     }
     account.hear(missing)
     await clock.sleep(LOOK_EVERY_MS, signal)

@@ -1,6 +1,7 @@
 /** How far a join has come, each as what is still missing. */
 import { type PartName, objectName } from '../../install/names.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
+import { LABEL_GATEWAY } from '../../model/gateway-node.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Gateway } from '../../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
 import { endOfIdentity } from '../../protocol/join.ts'
@@ -39,8 +40,8 @@ export async function joinProgress(
       hint: 'mend that, or make a new token (sealane token create), and run this again',
     })
   }
-  const why = problem?.text ?? (await partTrouble(admin, 'agent', namespace, signal))
-  return { what: 'agent', why }
+  if (problem !== undefined) return { what: 'agent', why: problem.text }
+  return { what: 'agent', why: undefined, ...(await partTrouble(admin, 'agent', namespace, signal)) }
 }
 
 const PARTS: readonly PartName[] = ['broker', 'agent', 'gateway', 'routeagent', 'dns']
@@ -74,7 +75,8 @@ export async function rolloutProgress(
   if (first === undefined) return { missing: undefined, leftOut: [...leftOut] }
   const trouble = await partTrouble(admin, first.part, namespace, signal)
   const what = missing.map(({ part }) => part).join(', ')
-  return { missing: { what, why: trouble ?? `${first.part} ${first.count}`.trim() }, leftOut: [...leftOut] }
+  const how = trouble ?? { why: `${first.part} ${first.count}`.trim() }
+  return { missing: { what, ...how }, leftOut: [...leftOut] }
 }
 
 const nodeText = (node: string): string => `node ${node} is not ready`
@@ -129,7 +131,8 @@ export async function lanesProgress(
   }
   const others = joinedOthers(clusters, own)
   const alone = others.length === 0
-  const late = gateways.filter(({ node }) => !objects.some(({ metadata }) => metadata.name === node))
+  const served = await servedLanes(admin, objects, signal)
+  const late = gateways.filter(({ node }) => !served.has(node))
   const awaited = late.filter(({ node }) => late.length === gateways.length || !unready.has(node))
   const nodes = late.filter((one) => !awaited.includes(one)).map(({ node }) => nodeText(node))
   if (awaited.length > 0) {
@@ -144,16 +147,31 @@ export async function lanesProgress(
   return { reached, alone, missing: lanesMissing(down.filter(({ cluster }) => !silence.has(cluster))), leftOut }
 }
 
+/** Nodes with a gateway, and those that stand by for one: they have the same lane. */
+async function servedLanes(
+  admin: Pick<ClusterAdmin, 'list'>,
+  gateways: readonly Gateway[],
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const serving = new Set(gateways.map(({ metadata }) => metadata.name))
+  const nodes = await admin.list('v1', 'Node', {}, signal)
+  const laneOf = ({ metadata }: (typeof nodes)[number]) => metadata.labels?.[LABEL_GATEWAY]
+  const lanes = new Set(
+    nodes.filter(({ metadata }) => serving.has(metadata.name)).flatMap((node) => laneOf(node) ?? []),
+  )
+  const standby = nodes.filter((node) => lanes.has(laneOf(node) ?? '')).map(({ metadata }) => metadata.name)
+  return new Set([...serving, ...standby])
+}
+
 /** The join itself makes the cluster's own object; the agent's mirror puts its mark on it with the first look at all. */
 function isMirrored({ metadata }: Cluster): boolean {
   return metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
 }
 
 function lanesMissing(down: readonly LaneState[]): Missing | undefined {
-  const [first] = down
-  if (first === undefined) return undefined
-  const why = first.message === '' ? first.state : `${first.state}: ${first.message}`
-  return { what: `to ${down.map(({ cluster }) => cluster).join(', ')}`, why: `${first.cluster} ${why}` }
+  if (down.length === 0) return undefined
+  const why = down.map(({ cluster, state, message }) => `${cluster} ${state}${message === '' ? '' : `: ${message}`}`)
+  return { what: `to ${down.map(({ cluster }) => cluster).join(', ')}`, why: why.join('; ') }
 }
 
 function silentText(cluster: string, said: string | undefined): string | undefined {

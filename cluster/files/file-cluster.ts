@@ -6,12 +6,18 @@ import { randomUUID } from 'node:crypto'
 import { mkdirSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
-import type { Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
+import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
-import { type ClusterApi, ClusterApiError, type ObjectCache, type ObjectEvent } from '../cluster-api.ts'
+import {
+  type ClusterApi,
+  ClusterApiError,
+  type ObjectCache,
+  type ObjectEvent,
+  type ObjectName,
+} from '../cluster-api.ts'
 import { EventFilter } from '../event-filter.ts'
-import { type Birth, plain, sameOwnedParts, withServerMetadata } from '../kind-store.ts'
+import { type Birth, plain, sameOwnedParts, withCondition, withServerMetadata } from '../kind-store.ts'
 import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
 import { ResidentNamespaces } from '../resident-namespaces.ts'
 import { WriteQueue } from '../write-queue.ts'
@@ -133,6 +139,32 @@ export class FileCluster implements ClusterApi {
       await files.folder.write(key, 'status', { uid: current.metadata.uid ?? '', status })
       files.refresh(key, 'status')
     })
+  }
+
+  /** Reads the status afresh; what another process writes in that moment is written again at its next heartbeat. */
+  async setCondition({ kind, name, namespace }: ObjectName, condition: Condition, signal?: AbortSignal): Promise<void> {
+    const current = await this.read(kind, name, namespace, signal)
+    if (current === undefined)
+      throw new ClusterApiError('NotFound', `${objectTitle(kind, name, namespace)} does not exist`)
+    await this.applyStatus(withCondition(current, condition), signal)
+  }
+
+  async read<K extends Kind>(
+    kind: K,
+    name: string,
+    namespace?: string,
+    signal?: AbortSignal,
+  ): Promise<ObjectKinds[K] | undefined> {
+    const files = await this.#ready(kind, name, namespace, signal)
+    const key = objectKey(name, namespace)
+    for (const part of ['object', 'status'] as const) {
+      const path = files.folder.pathOf(key, part)
+      if (files.folder.stamp(path) === undefined && !files.folder.lacks(path)) {
+        throw new ClusterApiError('Unavailable', `cannot read ${path}: its folder is out of sight`)
+      }
+      files.refresh(key, part)
+    }
+    return files.store.current(key) as ObjectKinds[K] | undefined
   }
 
   async remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void> {

@@ -68,6 +68,8 @@ const conditions = map({ conditions: list(map({ type: text, status: text })).opt
 const gateway = map({
   lanes: list(map({ lane: count, mtu: count })),
   connections: list(map({ cluster: text, lane: count, state: oneOf('connecting', 'up', 'down') })),
+  heartbeatTime: text.optional(),
+  conditions: list(map({ type: text, status: text })).optional(),
 })
 const routeAgent = map({ clusters: list(map({ cluster: text, gateways: texts, mtu: count })) })
 

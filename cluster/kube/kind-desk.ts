@@ -1,11 +1,11 @@
 /** Everything about one kind in one place: what is known of it, how it is followed, and how the server is asked for it. */
-import type { Kind } from '../../model/objects.ts'
+import type { Kind, KubeObject } from '../../model/objects.ts'
 import { type Holding, KindObjects, holdingOf } from './kind-objects.ts'
 import { KubeError } from './kube-error.ts'
 import { KindWatch, type KindWatchDeps, type Selector } from './kind-watch.ts'
-import { kindPath } from './kinds.ts'
+import { KIND_PLACES, kindPath } from './kinds.ts'
 import { objectKey, objectTitle } from '../object-key.ts'
-import type { RawObject } from './slim-objects.ts'
+import { type RawObject, slimObject } from './slim-objects.ts'
 
 export type KindDeskDeps = Omit<KindWatchDeps<Kind>, 'objects'>
 
@@ -40,6 +40,19 @@ export class KindDesk {
 
   /** What the server says of an object now; undefined when it is not there. */
   async ask(name: string, namespace: string | undefined, signal: AbortSignal): Promise<Holding | undefined> {
+    const raw = await this.#get(name, namespace, signal)
+    return raw === undefined ? undefined : this.note(raw)
+  }
+
+  /** The same as an object. */
+  async read(name: string, namespace: string | undefined, signal: AbortSignal): Promise<KubeObject | undefined> {
+    const raw = await this.#get(name, namespace, signal)
+    if (raw === undefined) return undefined
+    this.note(raw)
+    return slimObject(this.objects.kind, KIND_PLACES[this.objects.kind].apiVersion, raw)
+  }
+
+  async #get(name: string, namespace: string | undefined, signal: AbortSignal): Promise<RawObject | undefined> {
     const { kind } = this.objects
     try {
       const { body } = await this.#deps.requester.ask<RawObject>(
@@ -51,7 +64,7 @@ export class KindDesk {
         },
         signal,
       )
-      return this.note(body)
+      return body
     } catch (error) {
       if (error instanceof KubeError && error.status === 404) return undefined
       throw error

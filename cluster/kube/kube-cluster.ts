@@ -1,9 +1,15 @@
 /** The ClusterApi of a Kubernetes cluster. */
-import type { Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
+import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
 import type { Metrics } from '../../runtime/metrics.ts'
-import { type ClusterApi, ClusterApiError, type ObjectCache, type ObjectEvent } from '../cluster-api.ts'
+import {
+  type ClusterApi,
+  ClusterApiError,
+  type ObjectCache,
+  type ObjectEvent,
+  type ObjectName,
+} from '../cluster-api.ts'
 import { checkAddress, objectKey, objectTitle } from '../object-key.ts'
 import { WriteQueue } from '../write-queue.ts'
 import { DynamicClient } from './dynamic-client.ts'
@@ -15,6 +21,8 @@ import { type AccessInit, openAccess } from './kubeconfig.ts'
 import { type KubeMetrics, UNCOUNTED, kubeMetrics } from './metrics.ts'
 import { ObjectWriter } from './object-writer.ts'
 import { Requester } from './requester.ts'
+import type { LeaseStore } from '../lease-store.ts'
+import { KubeLeaseStore } from './kube-lease-store.ts'
 import { KubeSecretStore, type SecretStore } from './secret-store.ts'
 import { type CommandResult, type PodCommand, execInPod } from './pod-exec.ts'
 import type { ServerAccess } from './server-access.ts'
@@ -49,6 +57,7 @@ export class KubeCluster implements ClusterApi {
   readonly access: ServerAccess
   readonly dynamic: DynamicClient
   readonly secrets: SecretStore
+  readonly leases: LeaseStore
   readonly #deps: KubeClusterDeps
   readonly #init: KubeClusterInit
   readonly #metrics: KubeMetrics
@@ -80,7 +89,9 @@ export class KubeCluster implements ClusterApi {
     this.#writer = new ObjectWriter({ requester })
     this.#teller = new EventTeller({ clock: deps.clock, logger: deps.logger, requester })
     this.dynamic = new DynamicClient({ requester }, { stop: this.#stop.signal })
-    this.secrets = new KubeSecretStore({ requester }, { namespace: init.namespace, stop: this.#stop.signal })
+    const ours = { namespace: init.namespace, stop: this.#stop.signal }
+    this.secrets = new KubeSecretStore({ requester }, ours)
+    this.leases = new KubeLeaseStore({ requester }, ours)
   }
 
   cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {
@@ -99,6 +110,25 @@ export class KubeCluster implements ClusterApi {
     await this.#write(kind, metadata.name, metadata.namespace, signal, (desk, limited) =>
       this.#writer.applyStatus(desk, object, limited),
     )
+  }
+
+  async setCondition(object: ObjectName, condition: Condition, signal?: AbortSignal): Promise<void> {
+    const { kind, name, namespace } = object
+    await this.#write(kind, name, namespace, signal, (desk, limited) =>
+      this.#writer.setCondition(desk, object, condition, limited),
+    )
+  }
+
+  async read<K extends Kind>(
+    kind: K,
+    name: string,
+    namespace?: string,
+    signal?: AbortSignal,
+  ): Promise<ObjectKinds[K] | undefined> {
+    this.#stop.signal.throwIfAborted()
+    checkAddress(kind, name, namespace)
+    const limited = signal === undefined ? this.#stop.signal : AbortSignal.any([signal, this.#stop.signal])
+    return (await this.#desk(kind).read(name, namespace, limited)) as ObjectKinds[K] | undefined
   }
 
   async remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void> {

@@ -61,6 +61,15 @@ export async function openAccess(clock: Clock, init: AccessInit): Promise<Server
   })
 }
 
+/** Names of all contexts, and of the current one. Throws UserError as openAccess() does; empty without a kubeconfig. */
+export function contextNames(init: AccessInit): {
+  readonly names: readonly string[]
+  readonly current: string | undefined
+} {
+  const config = readKubeconfigs(chosenPaths(init.kubeconfig, init.env ?? process.env))
+  return { names: config?.contexts.map(({ name }) => name) ?? [], current: config?.currentContext }
+}
+
 interface ChosenPaths {
   readonly paths: readonly string[]
   /** Missing files are passed by, as kubectl does. */

@@ -1,14 +1,14 @@
 /** apply, applyStatus and remove on an API server, one object at a time. The caller keeps writes of one object in order. */
-import type { KubeObject } from '../../model/objects.ts'
+import type { Condition, KubeObject } from '../../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { ClusterApiError } from '../cluster-api.ts'
+import { ClusterApiError, type ObjectName } from '../cluster-api.ts'
 import { plain } from '../kind-store.ts'
 import { type ObjectKey, keyOf, objectKey, objectTitle } from '../object-key.ts'
 import type { KindDesk } from './kind-desk.ts'
 import type { Holding } from './kind-objects.ts'
 import { KIND_PLACES, kindPath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
-import { FIELD_MANAGER, type ManagedFieldsEntry, fingerprint } from './owned-fields.ts'
+import { CONDITION_MANAGER, FIELD_MANAGER, type ManagedFieldsEntry, fingerprint } from './owned-fields.ts'
 import type { Reply, Requester } from './requester.ts'
 import type { RawObject } from './slim-objects.ts'
 
@@ -71,6 +71,41 @@ export class ObjectWriter {
     } catch (error) {
       // Without a name in it, the refusal is about the kind.
       if (isStatus(error, 404) && (await desk.ask(name, namespace, signal)) === undefined) throw absent(object)
+      throw error
+    }
+  }
+
+  /**
+   * As a manager of its own: what the part that owns the status applies is not taken for withdrawn, and that part takes
+   * the condition back with its next apply.
+   */
+  async setCondition(
+    desk: KindDesk,
+    { kind, name, namespace }: ObjectName,
+    condition: Condition,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const title = objectTitle(kind, name, namespace)
+    const known = await desk.holding(name, namespace, signal)
+    const missing = (): ClusterApiError => new ClusterApiError('NotFound', `${title} does not exist`)
+    if (known === undefined) throw missing()
+    const metadata = { name, namespace, uid: known.uid }
+    try {
+      const { body } = await this.#requester.ask<RawObject>(
+        {
+          verb: 'apply status of',
+          title,
+          method: 'PATCH',
+          path: kindPath(kind, namespace, name, 'status'),
+          query: { fieldManager: CONDITION_MANAGER, force: true },
+          contentType: APPLY_PATCH,
+          body: { apiVersion: KIND_PLACES[kind].apiVersion, kind, metadata, status: { conditions: [condition] } },
+        },
+        signal,
+      )
+      desk.note(body)
+    } catch (error) {
+      if (isStatus(error, 404) && (await desk.ask(name, namespace, signal)) === undefined) throw missing()
       throw error
     }
   }

@@ -6,8 +6,10 @@
  */
 import { createHash } from 'node:crypto'
 
-/** The manager that all our writes name. */
+/** The manager that our writes name, but for those of CONDITION_MANAGER. */
 export const FIELD_MANAGER = 'sealane'
+/** The manager of conditions on objects whose status another part of Sealane writes. */
+export const CONDITION_MANAGER = 'sealane-conditions'
 
 /** `f:name`, `k:{"port":80}`, `v:"x"` or `.`: to what is below; an empty object owns the whole value. */
 export type FieldSet = { readonly [key: string]: FieldSet }

@@ -15,6 +15,12 @@ export interface PodCommand {
   readonly pod: string
   readonly container: string
   readonly command: readonly string[]
+  /** Its standard input. The command has to know itself where that ends: older servers cannot say so. */
+  readonly input?: AsyncIterable<Buffer>
+  /** Takes standard output as it comes, so that it may be long; stdout of the result is empty then. */
+  readonly onStdout?: (part: Buffer) => void
+  /** Until it has ended; default a minute. */
+  readonly timeoutMs?: number
 }
 
 export interface CommandResult {
@@ -36,6 +42,7 @@ interface EndStatus {
   readonly details?: { readonly causes?: readonly { readonly reason?: string; readonly message?: string }[] }
 }
 
+const STDIN = 0
 const STDOUT = 1
 const STDERR = 2
 const END = 3
@@ -70,15 +77,16 @@ export async function execInPod(
       headers,
     })
     socket.on('open', cancel)
-    return await new Run({ clock, socket, asked, server }).done(signal, late.signal)
+    return await new Run({ clock, socket, asked, server, command }).done(signal, late.signal)
   } finally {
     cancel()
   }
 }
 
-function execUrl(server: URL, { namespace, pod, container, command }: PodCommand): URL {
+function execUrl(server: URL, { namespace, pod, container, command, input }: PodCommand): URL {
   const query = [
     ['container', container],
+    ...(input === undefined ? [] : [['stdin', 'true']]),
     ['stdout', 'true'],
     ['stderr', 'true'],
     ...command.map((word) => ['command', word]),
@@ -95,6 +103,7 @@ interface RunInit {
   readonly socket: WebSocket
   readonly asked: Asked
   readonly server: string
+  readonly command: PodCommand
 }
 
 /** One command, from the handshake to its end. */
@@ -120,13 +129,20 @@ class Run {
       const onAbort = (): void => fail(either.reason as Error)
       let cancel = (): void => undefined
       socket.on('open', () => {
-        const tooLong = `the command did not end within ${COMMAND_MS / 1000} s`
-        cancel = clock.setTimer(COMMAND_MS, () => fail(this.#failed(tooLong)))
+        const { timeoutMs = COMMAND_MS } = this.#init.command
+        const tooLong = `the command did not end within ${timeoutMs / 1000} s`
+        cancel = clock.setTimer(timeoutMs, () => fail(this.#failed(tooLong)))
+        this.#send().catch((error: unknown) => fail(error instanceof Error ? error : new Error(String(error))))
       })
       socket.on('unexpected-response', (_request, response) => void this.#refusal(response).then(fail))
       socket.on('error', (error) => fail(errorFromConnection(asked, server, error)))
       socket.on('message', (data: Buffer) => {
-        if (!this.#take(data)) fail(this.#failed(`more than ${MAX_OUTPUT_BYTES} bytes of output`))
+        try {
+          if (!this.#take(data)) fail(this.#failed(`more than ${MAX_OUTPUT_BYTES} bytes of output`))
+        } catch (error) {
+          // Whoever takes the output could not: its disk is full.
+          fail(error as Error)
+        }
       })
       socket.on('close', () => {
         cancel()
@@ -140,11 +156,25 @@ class Run {
     })
   }
 
+  /** One part at a time: the next when the socket has taken the one before. A command that has ended takes no more. */
+  async #send(): Promise<void> {
+    const { socket, command } = this.#init
+    for await (const part of command.input ?? []) {
+      if (socket.readyState !== WebSocket.OPEN) return
+      await new Promise<void>((resolve) => socket.send(Buffer.concat([Buffer.of(STDIN), part]), () => resolve()))
+    }
+  }
+
   /** False when there is too much of it. */
   #take(data: Buffer): boolean {
     const channel = data[0]
     if (channel === END) this.#end = parseEnd(data.subarray(1))
     if (channel !== STDOUT && channel !== STDERR) return true
+    const { onStdout } = this.#init.command
+    if (channel === STDOUT && onStdout !== undefined) {
+      onStdout(data.subarray(1))
+      return true
+    }
     this.#bytes += data.length
     if (this.#bytes <= MAX_OUTPUT_BYTES) this.#output[channel].push(data.subarray(1))
     return this.#bytes <= MAX_OUTPUT_BYTES

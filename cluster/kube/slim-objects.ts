@@ -26,7 +26,7 @@ type Fields<T> = { readonly [F in keyof Required<T>]: true }
 type Spec<K extends Kind> = ObjectKinds[K] extends { readonly spec?: infer S } ? NonNullable<S> : never
 type StatusOf<K extends Kind> = ObjectKinds[K] extends { readonly status?: infer S } ? NonNullable<S> : never
 
-const NODE_SPEC: Fields<Spec<'Node'>> = { podCIDR: true, podCIDRs: true }
+const NODE_SPEC: Fields<Spec<'Node'>> = { podCIDR: true, podCIDRs: true, unschedulable: true, taints: true }
 const NODE_STATUS: Fields<StatusOf<'Node'>> = { addresses: true }
 const POD_SPEC: Fields<Spec<'Pod'>> = { nodeName: true, hostname: true, hostNetwork: true }
 const POD_STATUS: Fields<StatusOf<'Pod'>> = { phase: true, podIP: true, podIPs: true }

@@ -3,11 +3,17 @@
  * the same compliance suite. put() and drop() are the user's hand.
  */
 import { randomUUID } from 'node:crypto'
-import type { Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
+import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
-import { type ClusterApi, ClusterApiError, type ObjectCache, type ObjectEvent } from '../cluster-api.ts'
+import {
+  type ClusterApi,
+  ClusterApiError,
+  type ObjectCache,
+  type ObjectEvent,
+  type ObjectName,
+} from '../cluster-api.ts'
 import { EventFilter } from '../event-filter.ts'
-import { type Birth, KindStore, plain, sameOwnedParts, withServerMetadata } from '../kind-store.ts'
+import { type Birth, KindStore, plain, sameOwnedParts, withCondition, withServerMetadata } from '../kind-store.ts'
 import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
 import { ResidentNamespaces } from '../resident-namespaces.ts'
 
@@ -32,7 +38,7 @@ export class MemoryCluster implements ClusterApi {
   readonly writes: MemoryWrite[] = []
   /** What tell() let through, oldest first. Tests may empty it. */
   readonly events: ObjectEvent[] = []
-  /** While set, every write fails with it. */
+  /** While set, every write fails with it, and every read(). */
   failure: ClusterApiError | undefined
 
   readonly #clock: Clock
@@ -126,6 +132,25 @@ export class MemoryCluster implements ClusterApi {
     if (store.update(keyOf(object), { status: { uid: current.metadata.uid ?? '', status } })) {
       this.#log('applyStatus', kind, metadata.name, metadata.namespace)
     }
+  }
+
+  async setCondition({ kind, name, namespace }: ObjectName, condition: Condition, signal?: AbortSignal): Promise<void> {
+    const current = this.get(kind, name, namespace)
+    if (current === undefined)
+      throw new ClusterApiError('NotFound', `${objectTitle(kind, name, namespace)} does not exist`)
+    await this.applyStatus(withCondition(current, condition), signal)
+  }
+
+  /** While `failure` is set, this fails with it as writes do. */
+  // eslint-disable-next-line @typescript-eslint/require-await -- the interface is asynchronous
+  async read<K extends Kind>(
+    kind: K,
+    name: string,
+    namespace?: string,
+    signal?: AbortSignal,
+  ): Promise<ObjectKinds[K] | undefined> {
+    this.#checkWritable(kind, name, namespace, signal)
+    return this.get(kind, name, namespace)
   }
 
   // eslint-disable-next-line @typescript-eslint/require-await -- the interface is asynchronous

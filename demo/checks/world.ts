@@ -1,6 +1,7 @@
 /** What a check can look at, and the small questions that several checks ask. */
 import type { Cluster } from '../../model/objects.ts'
 import type { Lab } from '../lab.ts'
+import type { CheckOf } from '../run-check.ts'
 import type { Sites } from '../sites.ts'
 import { type SiteRow, podAddress } from '../topology.ts'
 
@@ -11,11 +12,7 @@ export interface World {
   readonly flat: boolean
 }
 
-export interface Check {
-  readonly name: string
-  /** Gives what was seen, in a few words; throws when it is not what it must be. */
-  run(world: World): Promise<string>
-}
+export type Check = CheckOf<World>
 
 export const ZONE = 'svc.clusterset.local'
 export const WEB = `web.shop.${ZONE}`

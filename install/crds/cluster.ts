@@ -28,6 +28,8 @@ export const CLUSTER = sealaneCrd({
   plural: 'clusters',
   shortNames: ['slcluster'],
   columns: [
+    { name: 'Connected', type: 'string', jsonPath: '.status.conditions[?(@.type=="Connected")].status' },
+    { name: 'In Contact', type: 'string', jsonPath: '.status.conditions[?(@.type=="InContact")].status' },
     { name: 'Index', type: 'integer', jsonPath: '.spec.index' },
     { name: 'Pods', type: 'string', jsonPath: '.spec.podCIDRs' },
     { name: 'Global', type: 'string', jsonPath: '.spec.globalCIDRs' },

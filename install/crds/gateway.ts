@@ -1,6 +1,7 @@
 /** CRD of Gateway: how the lanes of one node do (model/objects.ts). Status only. */
+import { CONDITIONS } from './condition-schema.ts'
 import { objectSchema } from './custom-resource.ts'
-import { dnsLabel, flag, integer, list, map, number, text } from './schema.ts'
+import { dnsLabel, flag, integer, list, map, number, text, time } from './schema.ts'
 import { sealaneCrd } from './sealane-kind.ts'
 
 const MAX_BYTES = Number.MAX_SAFE_INTEGER
@@ -37,9 +38,12 @@ const status = map(
     version: text('Version of Sealane on this node.', { maxLength: 63 }),
     lanes: list('Lanes of this node.', lane, 256),
     connections: list('Tunnels to other clusters.', connection, 4096),
+    heartbeatTime: time('When this was written: every few seconds. An old one says nothing about the present.'),
+    up: text('Tunnels that are up, of all, such as 2/3.', { maxLength: 63 }),
+    conditions: CONDITIONS,
     failure: text('What keeps the gateway from working; absent when nothing does.', { maxLength: 4096 }),
   },
-  ['failure'],
+  ['heartbeatTime', 'up', 'conditions', 'failure'],
 )
 
 /** Not `gtw` or `gw`: those belong to Gateway API and to Istio. */
@@ -51,6 +55,10 @@ export const GATEWAY = sealaneCrd({
   shortNames: SHORT_NAMES,
   columns: [
     { name: 'Lane', type: 'integer', jsonPath: '.status.lanes[0].lane' },
+    { name: 'Up', type: 'string', jsonPath: '.status.up' },
+    { name: 'Ready', type: 'string', jsonPath: '.status.conditions[?(@.type=="Ready")].status' },
+    { name: 'Reason', type: 'string', jsonPath: '.status.conditions[?(@.type=="Ready")].reason' },
+    { name: 'Heard', type: 'date', jsonPath: '.status.heartbeatTime' },
     { name: 'Driver', type: 'string', jsonPath: '.status.lanes[0].driver' },
     { name: 'MTU', type: 'integer', jsonPath: '.status.lanes[0].mtu', priority: 1 },
     { name: 'Failure', type: 'string', jsonPath: '.status.failure' },

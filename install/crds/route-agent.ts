@@ -18,10 +18,11 @@ const status = map(
   {
     version: text('Version of Sealane on this node.', { maxLength: 63 }),
     clusters: list('Ways to other clusters.', cluster, 4096),
+    reached: text('Clusters that some gateway leads to, of all, such as 2/3.', { maxLength: 63 }),
     podRanges: list('Where the pods of this node are.', podRange, MAX_POD_RANGES),
     failure: text('What keeps the routeagent from working; absent when nothing does.', { maxLength: 4096 }),
   },
-  ['podRanges', 'failure'],
+  ['reached', 'podRanges', 'failure'],
 )
 
 export const ROUTE_AGENT = sealaneCrd({
@@ -29,6 +30,7 @@ export const ROUTE_AGENT = sealaneCrd({
   plural: 'routeagents',
   shortNames: ['slroute'],
   columns: [
+    { name: 'Reached', type: 'string', jsonPath: '.status.reached' },
     { name: 'Failure', type: 'string', jsonPath: '.status.failure' },
     { name: 'Version', type: 'string', jsonPath: '.status.version', priority: 1 },
   ],

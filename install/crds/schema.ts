@@ -42,6 +42,11 @@ export function number(description: string, extra: Extra = {}): Schema {
   return { description, type: 'number', ...extra }
 }
 
+/** RFC 3339. */
+export function time(description: string): Schema {
+  return { description, type: 'string', format: 'date-time' }
+}
+
 export function flag(description: string): Schema {
   return { description, type: 'boolean' }
 }

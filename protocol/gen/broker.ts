@@ -53,6 +53,8 @@ export interface JoinResponse {
   /** What is carried of the stated ones. Absent from a broker that knows of none that are not. */
   podCidrs: string[];
   serviceCidrs: string[];
+  /** observed_address is the member's own, as far as the broker can tell. False from a broker that cannot. */
+  observedCounts: boolean;
 }
 
 export interface RenewRequest {
@@ -83,12 +85,17 @@ export interface PublishMessage {
     | { $case: "put"; value: PublishMessage_Put }
     | { $case: "remove"; value: PublishMessage_Remove }
     | { $case: "facts"; value: PublishMessage_Facts }
+    | //
+    /** Only where the reply to Declare says that it is taken: an older broker ends the stream at a message it does not know. */
+    { $case: "status"; value: PublishMessage_Status }
     | undefined;
 }
 
 export interface PublishMessage_Declare {
   setHash: Buffer;
   count: number;
+  /** The member tells a status where it is taken. Without this, what an earlier process of it told is withdrawn. */
+  tellsStatus: boolean;
 }
 
 export interface PublishMessage_DigestEntry {
@@ -116,6 +123,11 @@ export interface PublishMessage_Facts {
   facts: ClusterFacts | undefined;
 }
 
+export interface PublishMessage_Status {
+  sequence: number;
+  status: MemberStatus | undefined;
+}
+
 export interface PublishReply {
   message:
     | { $case: "inSync"; value: PublishReply_InSync }
@@ -127,9 +139,11 @@ export interface PublishReply {
 }
 
 export interface PublishReply_InSync {
+  takesStatus: boolean;
 }
 
 export interface PublishReply_SendDigest {
+  takesStatus: boolean;
 }
 
 export interface PublishReply_Need {
@@ -231,6 +245,7 @@ export interface RecordBody {
     | { $case: "endpoint"; value: Endpoint }
     | { $case: "cluster"; value: Cluster }
     | { $case: "clusterSetIp"; value: ClusterSetIP }
+    | { $case: "memberStatus"; value: MemberStatus }
     | undefined;
 }
 
@@ -314,6 +329,21 @@ export interface ClusterSetIP {
   ips: string[];
 }
 
+/** What a member tells of itself. Whatever it does not name as not imported is imported. */
+export interface MemberStatus {
+  notImported: MemberStatus_NotImported[];
+  /** Findings that are not in the list. */
+  leftOut: number;
+}
+
+export interface MemberStatus_NotImported {
+  reason: string;
+  /** Empty: any. */
+  namespace: string;
+  name: string;
+  cluster: string;
+}
+
 /** What an agent keeps on disk of the watch: replica-file.ts. */
 export interface SavedReplica {
   epoch: string;
@@ -323,6 +353,11 @@ export interface SavedReplica {
   unconfirmed: number[];
   complete: string[];
   departed: string[];
+  /**
+   * Records of kinds that the first version of this file did not have: a reader of that time skips them. Their positions
+   * in `unconfirmed` follow those of `records`.
+   */
+  later: StoredRecord[];
 }
 
 function createBaseClusterFacts(): ClusterFacts {
@@ -563,6 +598,7 @@ function createBaseJoinResponse(): JoinResponse {
     observedAddress: "",
     podCidrs: [],
     serviceCidrs: [],
+    observedCounts: false,
   };
 }
 
@@ -597,6 +633,9 @@ export const JoinResponse: MessageFns<JoinResponse> = {
     }
     for (const v of message.serviceCidrs) {
       writer.uint32(82).string(v!);
+    }
+    if (message.observedCounts !== false) {
+      writer.uint32(88).bool(message.observedCounts);
     }
     return writer;
   },
@@ -692,6 +731,14 @@ export const JoinResponse: MessageFns<JoinResponse> = {
             }
 
             message.serviceCidrs.push(reader.string());
+            continue;
+          }
+          case 11: {
+            if (tag !== 88) {
+              break;
+            }
+
+            message.observedCounts = reader.bool();
             continue;
           }
         }
@@ -970,6 +1017,9 @@ export const PublishMessage: MessageFns<PublishMessage> = {
       case "facts":
         PublishMessage_Facts.encode(message.message.value, writer.uint32(42).fork()).join();
         break;
+      case "status":
+        PublishMessage_Status.encode(message.message.value, writer.uint32(50).fork()).join();
+        break;
     }
     return writer;
   },
@@ -1027,6 +1077,14 @@ export const PublishMessage: MessageFns<PublishMessage> = {
             message.message = { $case: "facts", value: PublishMessage_Facts.decode(reader, reader.uint32()) };
             continue;
           }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.message = { $case: "status", value: PublishMessage_Status.decode(reader, reader.uint32()) };
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1041,7 +1099,7 @@ export const PublishMessage: MessageFns<PublishMessage> = {
 };
 
 function createBasePublishMessage_Declare(): PublishMessage_Declare {
-  return { setHash: Buffer.alloc(0), count: 0 };
+  return { setHash: Buffer.alloc(0), count: 0, tellsStatus: false };
 }
 
 export const PublishMessage_Declare: MessageFns<PublishMessage_Declare> = {
@@ -1051,6 +1109,9 @@ export const PublishMessage_Declare: MessageFns<PublishMessage_Declare> = {
     }
     if (message.count !== 0) {
       writer.uint32(16).uint32(message.count);
+    }
+    if (message.tellsStatus !== false) {
+      writer.uint32(24).bool(message.tellsStatus);
     }
     return writer;
   },
@@ -1082,6 +1143,14 @@ export const PublishMessage_Declare: MessageFns<PublishMessage_Declare> = {
             }
 
             message.count = reader.uint32();
+            continue;
+          }
+          case 3: {
+            if (tag !== 24) {
+              break;
+            }
+
+            message.tellsStatus = reader.bool();
             continue;
           }
         }
@@ -1382,6 +1451,63 @@ export const PublishMessage_Facts: MessageFns<PublishMessage_Facts> = {
   },
 };
 
+function createBasePublishMessage_Status(): PublishMessage_Status {
+  return { sequence: 0, status: undefined };
+}
+
+export const PublishMessage_Status: MessageFns<PublishMessage_Status> = {
+  encode(message: PublishMessage_Status, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.sequence !== 0) {
+      writer.uint32(8).uint64(message.sequence);
+    }
+    if (message.status !== undefined) {
+      MemberStatus.encode(message.status, writer.uint32(18).fork()).join();
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): PublishMessage_Status {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBasePublishMessage_Status();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.sequence = longToNumber(reader.uint64());
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.status = MemberStatus.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
 function createBasePublishReply(): PublishReply {
   return { message: undefined };
 }
@@ -1475,11 +1601,14 @@ export const PublishReply: MessageFns<PublishReply> = {
 };
 
 function createBasePublishReply_InSync(): PublishReply_InSync {
-  return {};
+  return { takesStatus: false };
 }
 
 export const PublishReply_InSync: MessageFns<PublishReply_InSync> = {
-  encode(_: PublishReply_InSync, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: PublishReply_InSync, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.takesStatus !== false) {
+      writer.uint32(8).bool(message.takesStatus);
+    }
     return writer;
   },
 
@@ -1496,6 +1625,14 @@ export const PublishReply_InSync: MessageFns<PublishReply_InSync> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.takesStatus = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -1510,11 +1647,14 @@ export const PublishReply_InSync: MessageFns<PublishReply_InSync> = {
 };
 
 function createBasePublishReply_SendDigest(): PublishReply_SendDigest {
-  return {};
+  return { takesStatus: false };
 }
 
 export const PublishReply_SendDigest: MessageFns<PublishReply_SendDigest> = {
-  encode(_: PublishReply_SendDigest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+  encode(message: PublishReply_SendDigest, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.takesStatus !== false) {
+      writer.uint32(8).bool(message.takesStatus);
+    }
     return writer;
   },
 
@@ -1531,6 +1671,14 @@ export const PublishReply_SendDigest: MessageFns<PublishReply_SendDigest> = {
       while (reader.pos < end) {
         const tag = reader.uint32();
         switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.takesStatus = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -2570,6 +2718,9 @@ export const RecordBody: MessageFns<RecordBody> = {
       case "clusterSetIp":
         ClusterSetIP.encode(message.body.value, writer.uint32(42).fork()).join();
         break;
+      case "memberStatus":
+        MemberStatus.encode(message.body.value, writer.uint32(50).fork()).join();
+        break;
     }
     return writer;
   },
@@ -2625,6 +2776,14 @@ export const RecordBody: MessageFns<RecordBody> = {
             }
 
             message.body = { $case: "clusterSetIp", value: ClusterSetIP.decode(reader, reader.uint32()) };
+            continue;
+          }
+          case 6: {
+            if (tag !== 50) {
+              break;
+            }
+
+            message.body = { $case: "memberStatus", value: MemberStatus.decode(reader, reader.uint32()) };
             continue;
           }
         }
@@ -3525,8 +3684,144 @@ export const ClusterSetIP: MessageFns<ClusterSetIP> = {
   },
 };
 
+function createBaseMemberStatus(): MemberStatus {
+  return { notImported: [], leftOut: 0 };
+}
+
+export const MemberStatus: MessageFns<MemberStatus> = {
+  encode(message: MemberStatus, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    for (const v of message.notImported) {
+      MemberStatus_NotImported.encode(v!, writer.uint32(10).fork()).join();
+    }
+    if (message.leftOut !== 0) {
+      writer.uint32(16).uint64(message.leftOut);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MemberStatus {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMemberStatus();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.notImported.push(MemberStatus_NotImported.decode(reader, reader.uint32()));
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.leftOut = longToNumber(reader.uint64());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseMemberStatus_NotImported(): MemberStatus_NotImported {
+  return { reason: "", namespace: "", name: "", cluster: "" };
+}
+
+export const MemberStatus_NotImported: MessageFns<MemberStatus_NotImported> = {
+  encode(message: MemberStatus_NotImported, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.reason !== "") {
+      writer.uint32(10).string(message.reason);
+    }
+    if (message.namespace !== "") {
+      writer.uint32(18).string(message.namespace);
+    }
+    if (message.name !== "") {
+      writer.uint32(26).string(message.name);
+    }
+    if (message.cluster !== "") {
+      writer.uint32(34).string(message.cluster);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): MemberStatus_NotImported {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseMemberStatus_NotImported();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.reason = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.namespace = reader.string();
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.name = reader.string();
+            continue;
+          }
+          case 4: {
+            if (tag !== 34) {
+              break;
+            }
+
+            message.cluster = reader.string();
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
 function createBaseSavedReplica(): SavedReplica {
-  return { epoch: "", revision: 0, records: [], unconfirmed: [], complete: [], departed: [] };
+  return { epoch: "", revision: 0, records: [], unconfirmed: [], complete: [], departed: [], later: [] };
 }
 
 export const SavedReplica: MessageFns<SavedReplica> = {
@@ -3552,6 +3847,9 @@ export const SavedReplica: MessageFns<SavedReplica> = {
     }
     for (const v of message.departed) {
       writer.uint32(50).string(v!);
+    }
+    for (const v of message.later) {
+      StoredRecord.encode(v!, writer.uint32(58).fork()).join();
     }
     return writer;
   },
@@ -3625,6 +3923,14 @@ export const SavedReplica: MessageFns<SavedReplica> = {
             }
 
             message.departed.push(reader.string());
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.later.push(StoredRecord.decode(reader, reader.uint32()));
             continue;
           }
         }

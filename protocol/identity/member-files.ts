@@ -19,6 +19,8 @@ export interface MemberIdentity {
   readonly brokerAddresses: readonly string[]
   /** This site's address as the broker saw it when joining. */
   readonly observedAddress: string
+  /** It is this site's own, as far as the broker could tell. Absent from those that joined before brokers did. */
+  readonly observedCounts?: boolean
   /** Of the clusterset, as the broker said when joining; absent from an identity of an earlier release. */
   readonly ranges?: MemberRanges
   readonly key: KeyObject
@@ -37,6 +39,7 @@ interface BrokerFile extends Partial<MemberRanges> {
   readonly clusterset: string
   readonly addresses: readonly string[]
   readonly observedAddress: string
+  readonly observedCounts?: boolean
 }
 
 export class IdentityFileError extends Error {
@@ -80,6 +83,7 @@ export function decodeMemberIdentity(
     clusterset: facts.clusterset,
     brokerAddresses: facts.addresses,
     observedAddress: facts.observedAddress,
+    observedCounts: facts.observedCounts === true,
     ...rangesOf(facts),
     key: decode('cluster.key', keyFromPem),
     certificate: first(place('cluster.crt'), decode('cluster.crt', certificatesFromPem)),
@@ -94,6 +98,7 @@ export function encodeMemberIdentity(identity: MemberIdentity): Record<IdentityP
     clusterset: identity.clusterset,
     addresses: identity.brokerAddresses.map((text) => formatBrokerAddress(parseBrokerAddress(text))),
     observedAddress: identity.observedAddress,
+    ...(identity.observedCounts === true ? { observedCounts: true } : {}),
     ...identity.ranges,
   }
   return {

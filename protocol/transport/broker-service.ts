@@ -179,8 +179,8 @@ async function watch(deps: BrokerServiceDeps, call: Writer, signal: AbortSignal)
 }
 
 function memberOf(deps: BrokerServiceDeps, call: Unary | Duplex | Writer): Peer {
-  const { cluster, serial } = requireMember(deps.verdictOf(call.getPeer()), deps.clock.now())
-  return { cluster, serial, address: peerAddress(call.getPeer()) }
+  const { cluster, serial, issuedAtMs } = requireMember(deps.verdictOf(call.getPeer()), deps.clock.now())
+  return { cluster, serial, issuedAtMs, address: peerAddress(call.getPeer()) }
 }
 
 /** grpc-js writes `address:port`; the address of an IPv4 peer on a dual-stack socket comes as ::ffff:a.b.c.d. */

@@ -6,10 +6,17 @@
 import type { TLSSocket } from 'node:tls'
 import type { ClusterId } from '../../model/ids.ts'
 import { CertificateError } from '../broker-client.ts'
+import { BACKDATE_MS } from '../identity/certificate-terms.ts'
 import { type CertificateFacts, readCertificate } from '../identity/read-certificate.ts'
 
 export type PeerVerdict =
-  | { readonly t: 'member'; readonly cluster: ClusterId; readonly serial: string; readonly notAfterMs: number }
+  | {
+      readonly t: 'member'
+      readonly cluster: ClusterId
+      readonly serial: string
+      readonly issuedAtMs: number
+      readonly notAfterMs: number
+    }
   | { readonly t: 'stranger'; readonly error: CertificateError }
 
 /** `clusterset` is the broker's own. */
@@ -30,7 +37,8 @@ export function judgePeer(socket: TLSSocket, clusterset: string): PeerVerdict {
   if (facts.cluster === undefined || facts.clusterset === undefined) {
     return stranger('wrongIdentity', 'the certificate names no cluster of this clusterset')
   }
-  return { t: 'member', cluster: facts.cluster, serial: facts.serial, notAfterMs: facts.notAfterMs }
+  const { cluster, serial, notBeforeMs, notAfterMs } = facts
+  return { t: 'member', cluster, serial, issuedAtMs: notBeforeMs + BACKDATE_MS, notAfterMs }
 }
 
 /** Throws CertificateError for a stranger, and for a member whose certificate has meanwhile expired. */

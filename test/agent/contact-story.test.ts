@@ -97,6 +97,7 @@ t.test('a cluster that dies loses its endpoints after the time of a lease, and g
       .flatMap(
         ({ spec, status }) => status?.conditions?.map(({ type, status: is }) => `${spec.id} ${type}=${is}`) ?? [],
       )
+      .filter((text) => text.includes('InContact'))
       .sort()
   await until(t, contact, ['milano InContact=True', 'paris InContact=True'], 'both are heard')
   await pass(9, { paris: 0 })
@@ -210,4 +211,45 @@ t.test('leases that cannot be read do not hold up the import', async (t) => {
     tokyo.logger.lines.filter(({ level }) => level === 'warn').map(({ message }) => message),
     ['goes on without knowing which clusters are dead'],
   )
+})
+
+t.test('a gateway that stops to tell is said to be unknown, once, and takes that back itself', async (t) => {
+  const { tokyo, clock } = await start(t)
+  const gateway = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'gw' } } as const
+  const ready = { type: 'Ready', status: 'True', reason: 'LanesUp', message: '' } as const
+  await tokyo.api.apply(gateway)
+  let beats = 0
+  const beat = async (): Promise<void> => {
+    const conditions = [{ ...ready, lastTransitionTime: '2026-01-01T00:00:00Z' }]
+    const status = { ...lanes('up', 1), conditions, heartbeatTime: new Date((beats += 1)).toISOString() }
+    await tokyo.api.applyStatus({ ...gateway, status })
+  }
+  const pass = async (seconds: number, beating: boolean): Promise<void> => {
+    for (let i = 0; i < seconds; i += 1) {
+      if (beating && i % 5 === 0) await beat()
+      await clock.advance(1000)
+    }
+  }
+  const said = (): string[] => {
+    const at = tokyo.api.get('Gateway', 'gw')?.status?.conditions ?? []
+    const paris = tokyo.api.get('Cluster', 'paris')?.status?.conditions ?? []
+    return [...at, ...paris].flatMap(({ type, status, reason }) =>
+      type === 'InContact' ? [] : [`${type} ${status} ${reason}`],
+    )
+  }
+  await pass(30, true)
+  t.strictSame(said(), ['Ready True LanesUp', 'Connected True LaneUp'])
+  await pass(10, false)
+  t.strictSame(said(), ['Ready True LanesUp', 'Connected True LaneUp'], 'a restart would be over by now')
+  await pass(12, false)
+  const unknown = ['Ready Unknown GatewayStatusStale', 'Connected Unknown GatewayStatusStale']
+  t.strictSame(said(), unknown)
+  await pass(60, false)
+  t.strictSame(said(), unknown)
+  t.same(tokyo.told(), ['Gateway gw Warning GatewaySilent'], 'told once')
+  t.match(await tokyo.metrics(), /sealane_agent_stale_gateways\S* 1/)
+  await pass(6, true)
+  t.strictSame(said(), ['Ready True LanesUp', 'Connected True LaneUp'])
+  t.same(tokyo.told(), ['Gateway gw Normal GatewayHeard'])
+  t.match(await tokyo.metrics(), /sealane_agent_stale_gateways\S* 0/)
 })

@@ -288,7 +288,7 @@ t.test('conditions that nobody knows are left alone', async (t) => {
   const verdict = { reasons: ['PortConflict', 'TypeConflict'] as const, message: 'm' }
   const stored = () => ({ t: 'stored' as const })
   t.equal(
-    show(planConditions(before, { answered: true, state: stored }, verdict)),
+    show(planConditions(before, { answered: true, state: stored }, { verdict })),
     'Valid:Valid Ready:Exported Conflict:PortConflict,TypeConflict',
   )
 })

@@ -2,6 +2,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { BrokerLink, PublishState } from '../../agent/broker-link.ts'
 import type { ClusterId } from '../../model/ids.ts'
+import type { MemberStatus } from '../../model/member-status.ts'
 import type { ClusterSpec } from '../../model/objects.ts'
 import type { ReplicaChange } from '../../protocol/replica.ts'
 import { type MemberRecord, type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
@@ -68,10 +69,18 @@ export class ToyClusterset {
       if (this.records.get(recordKeyText(key))?.body !== record.body) this.put(key, record.body)
     }
     for (const { key } of [...this.records.values()]) {
-      if (key.cluster === cluster && key.kind !== 'Cluster' && !keep.has(recordKeyText(key))) this.remove(key)
+      const isBrokers = key.kind === 'Cluster' || key.kind === 'MemberStatus'
+      if (key.cluster === cluster && !isBrokers && !keep.has(recordKeyText(key))) this.remove(key)
     }
     this.complete.add(cluster)
     return states
+  }
+
+  /** What a member tells of itself. */
+  tell(cluster: string, status: MemberStatus): void {
+    const key: RecordKey = { cluster: cluster as ClusterId, kind: 'MemberStatus', namespace: '', name: cluster }
+    const body = { kind: 'MemberStatus' as const, ...status }
+    if (!isDeepStrictEqual(this.records.get(recordKeyText(key))?.body, body)) this.put(key, body)
   }
 
   link(cluster: string): ToyLink {
@@ -115,6 +124,9 @@ export class ToyLink implements BrokerLink {
   readonly #published = new Set<(keys: readonly string[] | undefined) => void>()
   readonly #watched = new Set<(changes: readonly ReplicaChange[]) => void>()
   #desired: ReadonlyMap<string, MemberRecord> | undefined
+  #status: MemberStatus | undefined
+  /** False: an agent of an earlier release. */
+  tells = true
   #states = new Map<string, PublishState>()
   #copy: readonly StoredRecord[] = []
   #answered = false
@@ -134,6 +146,10 @@ export class ToyLink implements BrokerLink {
     },
     setDesired: (records: ReadonlyMap<string, MemberRecord>) => {
       self.#desired = records
+      self.send()
+    },
+    setStatus: (status: MemberStatus) => {
+      self.#status = status
       self.send()
     },
     state: (key: string): PublishState => self.#states.get(key) ?? { t: 'pending' },
@@ -187,6 +203,7 @@ export class ToyLink implements BrokerLink {
     if (this.#desired === undefined || !this.#set.online || !this.#running) return
     const before = this.#states
     this.#states = this.#set.declare(this.#cluster, this.#desired)
+    if (this.tells && this.#status !== undefined) this.#set.tell(this.#cluster, this.#status)
     const changed = [...this.#states].filter(([key, state]) => !isDeepStrictEqual(before.get(key), state))
     const keys = this.#answered ? changed.map(([key]) => key) : undefined
     this.#answered = true

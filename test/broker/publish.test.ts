@@ -35,7 +35,7 @@ t.test('first publication, then only differences', async (t) => {
 
   const same = new Publisher(harness, peer)
   await same.send(declaration([slice, web]))
-  t.same(same.replies, [{ t: 'inSync' }])
+  t.same(same.replies, [{ t: 'inSync', takesStatus: true }])
   same.end()
 
   const changed = new Publisher(harness, peer)
@@ -52,7 +52,7 @@ t.test('an empty set is a set', async (t) => {
   const { peer } = await join_(harness, 'milano')
   const stream = new Publisher(harness, peer)
   await stream.publish([])
-  t.same(stream.replies, [{ t: 'inSync' }])
+  t.same(stream.replies, [{ t: 'inSync', takesStatus: true }])
   t.equal(harness.log.get('member', 'milano')?.complete, true)
 })
 
@@ -356,7 +356,7 @@ t.test('a newer stream takes over', async (t) => {
   })
   old.end()
   await next.publish([web])
-  t.same(next.replies, [{ t: 'inSync' }])
+  t.same(next.replies, [{ t: 'inSync', takesStatus: true }])
 })
 
 t.test('while the store refuses nothing is acknowledged; then it is', async (t) => {
@@ -369,7 +369,7 @@ t.test('while the store refuses nothing is acknowledged; then it is', async (t) 
   other.exec('BEGIN IMMEDIATE')
   await stream.put(web)
   await new Promise((resolve) => setTimeout(resolve, 2300))
-  t.same(stream.replies, [{ t: 'inSync' }])
+  t.same(stream.replies, [{ t: 'inSync', takesStatus: true }])
   other.exec('ROLLBACK')
   other.close()
   await harness.clock.advance(1000)

@@ -319,7 +319,12 @@ t.test('token create prints the command that joins', async (t) => {
   const state = ['--state', broker.state]
   const made = await runCli(['token', 'create', ...state, '--ttl', '5m', '--cluster-id', 'milano'])
   t.match(made.stderr, /^token [0-9a-f]{10}, for one join, until \d{4}-.*Z\n$/)
-  const [, token = ''] = /^sealane join --site site\.yaml --token (sealane1\.\S+)\n$/.exec(made.stdout) ?? []
+  const [, token = ''] = /^\(umask 077; .*\) <<'EOF'\n(sealane1\.\S+)\nEOF\n/.exec(made.stdout) ?? []
+  t.match(
+    made.stdout,
+    /\nEOF\nsealane join --site site\.yaml --token-file token\.txt\n$/,
+    'it stays out of the process list',
+  )
   t.equal((await join(site, token)).code, 0)
   const json = await runCli(['token', 'create', ...state, '-o', 'json'])
   const other = JSON.parse(json.stdout) as { id: string; token: string }

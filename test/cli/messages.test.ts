@@ -37,7 +37,7 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
     ],
     ['broker', 'broker: expected a command: serve, deploy; see: sealane broker --help'],
     ['show clusters --verbose', `unknown option '--verbose'; see: sealane show clusters --help`],
-    ['show clusters -o xml', '--output "xml": expected table, json, yaml; see: sealane show clusters --help'],
+    ['show clusters -o xml', '--output "xml": expected table, wide, json, yaml; see: sealane show clusters --help'],
     [
       'show clusters milano',
       `too many arguments for 'clusters'. Expected 0 arguments but got 1: milano.; see: sealane show clusters --help`,
@@ -331,7 +331,10 @@ t.test("a broken file among the user's objects is told once, as a line, and the 
     'apiVersion: multicluster.x-k8s.io/v1beta1\nkind: ServiceExport\nmetadata: { name: db, namespace: shop }\n',
   )
   const { code, stdout, stderr } = await runCli(['show', 'exports', '--site', site.file])
-  t.equal(stdout, 'NAMESPACE  NAME  VALID  READY  CONFLICT\nshop       db    -      -      -\n')
+  t.equal(
+    stdout,
+    'NAMESPACE  NAME  VALID  READY  CONFLICT  IMPORTED  MESSAGE\nshop       db    -      -      -         -         -\n',
+  )
   t.equal(
     stderr,
     `sealane: file not taken as it is: ${site.folder}/objects/bad.yaml:4:25: spec.ports[0].port: expected 1 to 65535, got "abc"\n`,

@@ -34,7 +34,7 @@ t.test('exit codes 0, 1, 2; answers on stdout, complaints on stderr', { jobs: 2 
       {
         code: 2,
         stdout: '',
-        stderr: 'sealane: --output "xml": expected table, json, yaml\nsee: sealane show clusters --help\n',
+        stderr: 'sealane: --output "xml": expected table, wide, json, yaml\nsee: sealane show clusters --help\n',
       },
     )
   })

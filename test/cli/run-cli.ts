@@ -3,6 +3,7 @@ import { type ChildProcess, type SpawnOptions, spawn } from 'node:child_process'
 import { EventEmitter, once } from 'node:events'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import type { Terminal } from '../../cli/ask-at-terminal.ts'
 import { parseWith } from '../../cli/parse-command-line.ts'
 import { buildProgram } from '../../cli/program.ts'
 import { runProcess } from '../../runtime/run-process.ts'
@@ -17,19 +18,30 @@ export interface CliResult {
 const LAUNCHER = join(import.meta.dirname, '../../bin/sealane')
 
 /** The same frame as cli/main.ts, without the process around it. */
-export function runCli(args: readonly string[]): Promise<CliResult> {
-  return startCli(args).result
+export function runCli(args: readonly string[], init: RunCliInit = {}): Promise<CliResult> {
+  return startCli(args, init).result
+}
+
+export interface RunCliInit {
+  /** Empty by default: what this machine has is nobody's target. */
+  readonly env?: Readonly<Record<string, string>>
+  /** Absent: there is none. */
+  readonly terminal?: Terminal
 }
 
 /** As runCli; `stop` is Ctrl-C. */
-export function startCli(args: readonly string[]): { readonly result: Promise<CliResult>; stop(): void } {
+export function startCli(
+  args: readonly string[],
+  init: RunCliInit = {},
+): { readonly result: Promise<CliResult>; stop(): void } {
   const signals = new EventEmitter()
   const said = { stdout: '', stderr: '' }
   const output = {
     answer: (text: string) => void (said.stdout += text),
     remark: (text: string) => void (said.stderr += text),
   }
-  const build = (signal: AbortSignal): Promise<void> => parseWith(buildProgram(signal, { signal, output }), args)
+  const build = (signal: AbortSignal): Promise<void> =>
+    parseWith(buildProgram(signal, { signal, output, env: init.env ?? {}, terminal: init.terminal ?? null }), args)
   const before = process.exitCode
   const result = runProcess('sealane', build, { complain: output.remark, signals, exitNow: () => undefined }).then(
     (code) => {

@@ -114,9 +114,9 @@ CLUSTER  NODE  LANE  CANDIDATES                PUBLIC KEY
 paris    gw    0     public 198.51.100.7:4500  xTIBA5rboUvnH4htodjb6e697QjLERt1NAB4mZqp8Dg=
 `,
     connections: `
-NODE  LANE  CLUSTER  STATE       ADDRESS            NAT       RTT  LOSS  HANDSHAKE  MESSAGE
-gw    0     paris    up          198.51.100.7:4500  yes  12.35 ms   5 %   61 s ago
-gw    0     tokyo    connecting  -                  no          -     -          -  no answer yet
+NODE  LANE  CLUSTER  STATE       ADDRESS            NAT       RTT  LOSS  HANDSHAKE  HEARD  MESSAGE
+gw    0     paris    up          198.51.100.7:4500  yes  12.35 ms   5 %   61 s ago      -
+gw    0     tokyo    connecting  -                  no          -     -          -      -  no answer yet
 `,
     services: `
 NAMESPACE  NAME  TYPE          IP         PORTS   CLUSTERS
@@ -157,7 +157,7 @@ t.test('export, twice, and unexport, twice', async (t) => {
     t.same({ code, stdout, stderr }, { code: 0, stdout: want, stderr: '' }, `${i}: ${verb}`)
     t.equal(existsSync(site.path('objects/serviceexport-shop-web.yaml')), verb === 'export', `${i}: the file`)
     const shown = await runCli(['show', 'exports', '--site', site.file])
-    const table = verb === 'export' ? /^NAMESPACE .*\nshop +web +- +- +-\n$/ : /^$/
+    const table = verb === 'export' ? /^NAMESPACE .*\nshop +web +- +- +- +- +-\n$/ : /^$/
     t.match(shown.stdout, table)
     t.equal(shown.stderr, verb === 'export' ? '' : 'none\n')
   }

@@ -3,6 +3,7 @@ import type { Test } from 'tap'
 import type { ClusterApi, ObjectChange, ObjectEvent } from '../../cluster/cluster-api.ts'
 import type { Gateway, Kind, KubeObject, Service, ServiceExport, ServiceImport } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
+import { conditionTests } from './cluster-conditions.ts'
 
 /** A cluster and the user's hand on it. */
 export interface ClusterUnderTest {
@@ -66,6 +67,7 @@ export function clusterApiCompliance(t: Test, factory: ClusterFactory): void {
   cacheTests(t, factory)
   applyTests(t, factory)
   statusTests(t, factory)
+  conditionTests(t, factory)
   removeTests(t, factory)
   userTests(t, factory)
   eventTests(t, factory)

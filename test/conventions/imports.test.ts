@@ -11,7 +11,8 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   protocol: ['model', 'reconcile', 'runtime'],
   cluster: ['model', 'reconcile', 'runtime'],
   kernel: ['model', 'reconcile', 'runtime'],
-  install: ['model'],
+  // Of package.json: version and name of the image.
+  install: ['model', 'package.json'],
   broker: ['model', 'protocol', 'reconcile', 'runtime'],
   agent: ['model', 'protocol', 'cluster', 'reconcile', 'runtime'],
   gateway: ['model', 'cluster', 'kernel', 'reconcile', 'runtime'],
@@ -76,6 +77,31 @@ t.test('folders import only what the table lets them', async (t) => {
     }
   }
   t.ok(files.length > 50, 'there are files to judge')
+})
+
+/** Folder → the beginnings of what it may import. */
+const DEMOS: Readonly<Record<string, { readonly may: readonly string[]; readonly why: string }>> = {
+  demo: {
+    may: ['demo/', 'model/', 'scripts/'],
+    why: 'a demo shows what users have: it knows the command line, and of the product the vocabulary alone',
+  },
+  'demo/kube': {
+    may: ['demo/', 'model/', 'scripts/', 'test/kube/support/', 'test/support/'],
+    why: 'the clusters that it shows are those of the kube tier, and nothing else of the tests',
+  },
+}
+
+t.test('demos know the product by its command line', async (t) => {
+  const demos = sourceFiles(/\.ts$/, ['demo'])
+  for (const { path, text } of demos) {
+    const rule = DEMOS[path.startsWith('demo/kube/') ? 'demo/kube' : 'demo']
+    for (const target of localTargets(path, text)) {
+      if (rule?.may.some((beginning) => target.startsWith(beginning)) === true) continue
+      t.fail(`${path} imports ${target}: ${rule?.why ?? ''}`)
+    }
+    if (!path.startsWith('demo/kube/')) t.notMatch(localTargets(path, text).join('\n'), /^demo\/kube\//m, path)
+  }
+  t.ok(demos.length > 10, 'there are files to judge')
 })
 
 t.test('each npm package is imported from one folder', async (t) => {

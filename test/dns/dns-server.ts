@@ -22,7 +22,7 @@ export interface RunningDns {
 
 export async function startDns(
   t: Test,
-  cluster: Pick<ClusterApi, 'cache'>,
+  cluster: Pick<ClusterApi, 'cache' | 'read'>,
   input: Partial<DnsConfigInput> = {},
   clock: Clock = new SystemClock(),
 ): Promise<RunningDns> {

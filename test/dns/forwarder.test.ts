@@ -121,6 +121,48 @@ t.test('the next upstream is asked when one is silent or not there; then SERVFAI
   t.equal((await last).flags, 'qr rd ra SERVFAIL')
 })
 
+t.test('an upstream that says it cannot is passed over, and heard when no other can', async (t) => {
+  const failing =
+    (code: number): Reply =>
+    (asked, send) => {
+      const answer = positive(asked, 0)
+      answer.writeUInt16BE(0x8180 | code, 2)
+      send(answer)
+    }
+  for (const [say, code] of [
+    ['SERVFAIL', 2],
+    ['NOTIMP', 4],
+    ['REFUSED', 5],
+  ] as const) {
+    const bad = await startUpstream(t, failing(code))
+    const working = await startUpstream(t, good)
+    const both = await startDns(t, workedExamples(), { upstreams: [bad.address, bad.address, working.address] })
+    t.equal((await askUdp(both.port, query('a.example.'))).answers.length, 1, `${say}: the next one is asked`)
+    t.equal((await askUdp(both.port, query('b.example.'))).answers.length, 1)
+    t.equal(bad.seen.length, 2, 'the one that answered is asked first from then on')
+    const other = await startUpstream(t, failing(2))
+    const none = await startDns(t, workedExamples(), { upstreams: [bad.address, other.address] })
+    t.equal((await askUdp(none.port, query('c.example.'))).flags, `qr rd ra ${say}`, 'what the first of them said')
+  }
+  const unknown = await startUpstream(t, failing(3))
+  const working = await startUpstream(t, good)
+  const { port } = await startDns(t, workedExamples(), { upstreams: [unknown.address, working.address] })
+  t.equal((await askUdp(port, query('d.example.'))).flags, 'qr rd ra NXDOMAIN', '"no such name" is an answer')
+})
+
+t.test('a lone upstream is asked once more when it is silent', async (t) => {
+  const silent = await startUpstream(t, never)
+  const clock = new FakeClock()
+  const { port } = await startDns(t, workedExamples(), { upstreams: [silent.address], upstreamTimeoutMs: 100 }, clock)
+  const asked = askUdp(port, query('a.example.'))
+  await eventually(() => silent.seen.length === 1)
+  await clock.advance(50)
+  await eventually(() => silent.seen.length === 2)
+  t.same(silent.seen[1], silent.seen[0], 'the same question under the same id')
+  await clock.advance(50)
+  t.equal((await asked).flags, 'qr rd ra SERVFAIL')
+})
+
 t.test('answers that were cut, and answers larger than the client takes', async (t) => {
   const cut: Reply = (asked, send) => {
     const answer = positive(asked, 0)
@@ -172,22 +214,25 @@ t.test('clients that ask the same at the same time wait for one answer', async (
   const many = Array.from({ length: 300 }, (_, id) => ask(query(spell(id), { id })))
   const others = [
     ask(query('busy.example.', { type: TYPE.TXT })),
+    // The numbers of these two are the octets of A and a.
+    ask(query('busy.example.', { type: 65 })),
+    ask(query('busy.example.', { type: 97 })),
     ask(query('busy.example.', { edns: { size: 1232 } })),
     ask(query('busy.example.', { recursionDesired: false })),
     ask(query('busy.example.'), 'tcp'),
   ]
-  t.equal(forwarder.inFlight, 5, 'another type, EDNS, flag or transport is another question')
+  t.equal(forwarder.inFlight, 7, 'another type, EDNS, flag or transport is another question')
   t.same(
     await Promise.all(many),
     many.map((_, id) => `${id} ${spell(id)} 192.0.2.80`),
     'each under its own id and letter case',
   )
   t.notOk((await Promise.all(others)).includes('none'))
-  t.equal(upstream.seen.length, 5, 'one query for all 300')
-  t.same(results, Array(304).fill('answered'))
+  t.equal(upstream.seen.length, 7, 'one query for all 300')
+  t.same(results, Array(306).fill('answered'))
   t.equal(forwarder.inFlight, 0)
   await ask(query('busy.example.'))
-  t.equal(upstream.seen.length, 6, 'nothing is kept: the next one is asked anew')
+  t.equal(upstream.seen.length, 8, 'nothing is kept: the next one is asked anew')
 })
 
 t.test('those who wait together are bounded too', async (t) => {

@@ -155,8 +155,22 @@ t.test('the largest service still fits in a TCP message', async (t) => {
   const verdict = responder.respond(asked, 'tcp')
   t.ok(bestOf(3, () => newResponder(index).respond(asked, 'tcp')) < 1000, 'in bounded time')
   t.ok(Buffer.isBuffer(verdict) && verdict.length <= 65_535)
-  t.equal(respond(responder, query(`huge.${S}`), 'tcp').answers.length, 1000)
+  const cut = respond(responder, query(`huge.${S}`, { type: TYPE.SRV }), 'tcp')
+  t.equal(cut.flags, 'qr aa tc rd NOERROR', 'what no answer has room for is told as cut, over TCP too')
+  t.ok(cut.answers.length > 100, `${cut.answers.length} records all the same`)
+  const whole = respond(responder, query(`huge.${S}`), 'tcp')
+  t.same([whole.flags, whole.answers.length], ['qr aa rd NOERROR', 1000])
 })
+
+const withOptions = (options: Buffer): Buffer => query(`web.${S}`, { edns: { size: 1232, options } })
+
+/** With a TSIG record of any content behind it. RFC 8945 section 4.2. */
+function signed(bare: Buffer): Buffer {
+  const record = Buffer.concat([Buffer.from([1, 0x6b, 0]), uint16s(250, 255, 0, 0, 4, 1, 2)])
+  const whole = Buffer.concat([bare, record])
+  whole.writeUInt16BE(1, 10)
+  return whole
+}
 
 t.test('queries that are not in order', async (t) => {
   const responder = newResponder(await syncedIndex(workedExamples()), true)
@@ -180,7 +194,13 @@ t.test('queries that are not in order', async (t) => {
     ['octets after the end', Buffer.concat([good, Buffer.from([0])]), 'qr rd ra FORMERR'],
     ['a compressed question', Buffer.concat([good.subarray(0, 12), uint16s(0xc00c, 1, 1)]), 'qr rd ra FORMERR'],
     ['a question about OPT', query(`web.${S}`, { type: TYPE.OPT }), 'qr rd ra FORMERR'],
-    ['opcode 4', edit((b) => b.writeUInt16BE(0x2100, 2)), 'qr rd ra NOTIMP'],
+    ['opcode 4', edit((b) => b.writeUInt16BE(0x2100, 2)), 'qr NOTIMP'],
+    ['opcode 4, every flag set', edit((b) => b.writeUInt16BE(0x27ff, 2)), 'qr NOTIMP'],
+    ['an option longer than its record', withOptions(uint16s(10, 9, 1, 2, 3, 4)), 'qr rd ra FORMERR'],
+    ['half an option', withOptions(uint16s(10)), 'qr rd ra FORMERR'],
+    ['an option, then one octet', withOptions(Buffer.concat([uint16s(10, 0), Buffer.from([0])])), 'qr rd ra FORMERR'],
+    ['a signature', signed(good), 'qr rd ra FORMERR'],
+    ['a signature on a name that is not ours', signed(query('example.org.')), 'qr rd ra FORMERR'],
     ['class CH', query('version.bind.', { type: TYPE.TXT, class: 3 }), 'qr rd ra REFUSED'],
     ['outside the zone', query('example.org.'), 'forwarded'],
     ['outside the zone, no recursion wanted', query('example.org.', { recursionDesired: false }), 'qr ra REFUSED'],

@@ -21,6 +21,8 @@ interface Row {
   readonly second?: boolean
   /** The other end has nowhere to call us. */
   readonly hidden?: boolean
+  /** It called from ROAMED, so many seconds ago. */
+  readonly called?: number
   /** `how address: why`, then `call <attempt>` and `again in <seconds>` where there are any. */
   readonly want: string
 }
@@ -29,6 +31,63 @@ const PUBLIC = 'try 198.51.100.20:4500: public address, candidate 1 of'
 const PRIVATE = 'try 10.0.0.2:4500: private address, candidate 2 of'
 
 const ROWS: Row[] = [
+  {
+    say: 'it just called: its handshake is given time',
+    candidates: TWO,
+    peer: { at: ROAMED },
+    health: ['connecting', 5],
+    called: 0.5,
+    want: `keep ${ROAMED}: it called from there just now, again in 2.5`,
+  },
+  {
+    say: 'it called while we let it go first',
+    candidates: TWO,
+    second: true,
+    peer: { at: ROAMED },
+    health: ['connecting', 0.2],
+    called: 0.1,
+    want: `keep ${ROAMED}: it called from there just now, again in 2.9`,
+  },
+  {
+    say: 'it called, and nothing came of it',
+    candidates: TWO,
+    peer: { at: ROAMED },
+    health: ['connecting', 5],
+    called: 3,
+    want: `try ${ROAMED}: address that it called from, candidate 3 of 3, call 5, again in 1`,
+  },
+  {
+    say: 'it called once; now a candidate has its turn',
+    candidates: TWO,
+    peer: { at: '10.0.0.2:4500' },
+    health: ['connecting', 6],
+    called: 0.5,
+    want: `${PUBLIC} 3, call 6, again in 1`,
+  },
+  {
+    say: 'down, but it has just called from somewhere else',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 20 },
+    health: ['down', 8],
+    called: 1,
+    want: `keep ${ROAMED}: it called from there just now, again in 2`,
+  },
+  {
+    say: 'down: where it called from has its turn too',
+    candidates: TWO,
+    peer: { at: '10.0.0.2:4500', handshake: 40 },
+    health: ['down', 16],
+    called: 40,
+    want: `try ${ROAMED}: address that it called from, candidate 3 of 3, again in 4`,
+  },
+  {
+    say: 'where it called from is a candidate: it has one turn',
+    candidates: [...TWO, { kind: 'observed', address: '203.0.113.77', port: 61234 }],
+    peer: { at: '10.0.0.2:4500' },
+    health: ['connecting', 2],
+    called: 40,
+    want: `try ${ROAMED}: observed address, candidate 3 of 3, call 2, again in 1`,
+  },
   { say: 'new', candidates: TWO, want: `${PUBLIC} 2, call 0, again in 1` },
   { say: 'new, without candidates', candidates: [], want: 'wait: it has no candidates; it calls us' },
   {
@@ -253,8 +312,10 @@ t.test('choices', async (t) => {
       })
     const health = row.health && { state: row.health[0], sinceMs: UPTIME - row.health[1] * 1000 }
     const [callsFirst, callable] = [row.second !== true, row.hidden !== true]
-    const { candidates } = row
-    t.equal(text(chooseEndpoint({ ...CALM, callsFirst, callable, candidates, peer, health })), row.want, row.say)
+    const { candidates, called } = row
+    const roamed = called === undefined ? undefined : { address: ROAMED, sinceMs: UPTIME - called * 1000 }
+    const choice = chooseEndpoint({ ...CALM, callsFirst, callable, candidates, peer, health, roamed })
+    t.equal(text(choice), row.want, row.say)
   }
 })
 

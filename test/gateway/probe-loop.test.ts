@@ -64,6 +64,26 @@ t.test('up at the first answer; down after three without; up again after two', a
   t.ok(figures.loss! > 0.2 && figures.loss! < 0.8, `loss ${figures.loss}`)
 })
 
+t.test('a lane that opens is noticed at once: by the first question, and by who takes it over', async (t) => {
+  const { clock, probes, seen, prober } = setUp(t)
+  await clock.advance(450)
+  probes.alive.add(PARIS)
+  const question: Probe = { type: 'question', lane: 0, session: 7, sequence: 1, sentMicros: 0n }
+  probes.receive(OWN, PARIS, encodeProbe(question))
+  await clock.advance(1)
+  t.strictSame(seen, ['450 paris connecting>up'])
+  const questions = (): number => probes.sent.filter(({ bytes }) => decodeProbe(bytes)?.type === 'question').length
+  const before = questions()
+  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, publicKey: 'another' }])
+  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, publicKey: 'a third' }])
+  t.equal(questions(), before, 'once in an interval')
+  await clock.advance(200)
+  const after = questions()
+  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, publicKey: 'a fourth' }])
+  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, publicKey: 'a fourth' }])
+  t.equal(questions(), after + 1)
+})
+
 t.test('a far process that is silent is not a lane that is down, while its kernel answers', async (t) => {
   const { clock, probes, seen, prober } = setUp(t)
   probes.kernels.add(PARIS)
@@ -138,10 +158,9 @@ t.test('questions of peers are answered, of others not', async (t) => {
   probes.receive(OWN, '246.0.9.0', encodeProbe(question))
   t.equal(probes.sent.length, 0)
   probes.receive(OWN, PARIS, encodeProbe(question))
-  t.strictSame(
-    probes.sent.map(({ to, bytes }) => ({ to, probe: decodeProbe(bytes) })),
-    [{ to: PARIS, probe: { ...question, type: 'answer' } }],
-  )
+  const said = probes.sent.map(({ to, bytes }) => ({ to, probe: decodeProbe(bytes) }))
+  t.strictSame(said[0], { to: PARIS, probe: { ...question, type: 'answer' } })
+  t.match(said.slice(1), [{ to: PARIS, probe: { type: 'question' } }], 'and asked in turn: it was not heard before')
 })
 
 t.test('a socket that fails is opened again, and the peer comes back', async (t) => {

@@ -17,6 +17,7 @@ const GUEST_SECONDS = '420'
 const SUITES = [
   ...readdirSync(join(ROOT, 'test', 'netns')).filter((name) => /^kernel-.*\.test\.ts$/.test(name)),
   'gateway-lanes.test.ts',
+  'gateway-restarts.test.ts',
 ].sort()
 
 function run(command: string, args: readonly string[]): Promise<{ status: number; output: string }> {

@@ -10,9 +10,9 @@ import { planBroker } from '../../install/plan-broker.ts'
 import { identitySecret, planMember } from '../../install/plan-member.ts'
 import { STATUS_PORTS } from '../../install/ports.ts'
 import { placeholders } from '../../install/template-value.ts'
-import { DEFAULT_VALUES } from '../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
 import { noteOf } from '../../scripts/chart-values.ts'
-import { manifestFiles } from '../../scripts/manifest-files.ts'
+import { METRICS_VALUES, manifestFiles } from '../../scripts/manifest-files.ts'
 import { ROOT, sourceFiles } from '../support/source-tree.ts'
 import { PLAIN_SITE_SOURCES } from './plain-site-sources.ts'
 
@@ -21,9 +21,15 @@ const ON_THE_NODE: readonly string[] = ['gateway', 'routeagent']
 
 interface Container {
   readonly args: readonly string[]
+  readonly ports: readonly { readonly name: string; readonly containerPort: number }[]
   readonly securityContext: object
   readonly resources: { readonly requests?: object; readonly limits?: object }
   readonly readinessProbe: { readonly httpGet: { readonly port: number; readonly host?: string } }
+}
+
+interface Monitor {
+  readonly selector: { readonly matchLabels: Readonly<Record<string, string>> }
+  readonly podMetricsEndpoints: readonly object[]
 }
 
 interface PodSpec {
@@ -66,7 +72,7 @@ t.test('manifests/ is what npm run manifests writes', async (t) => {
   for (const [path, text] of files) {
     t.equal(read(path), text, `${path}: run npm run manifests`)
   }
-  for (const folder of ['base', 'broker', 'chart', 'crds']) {
+  for (const folder of ['base', 'broker', 'chart', 'crds', 'metrics']) {
     for (const name of readdirSync(join(ROOT, 'manifests', folder), { recursive: true, encoding: 'utf8' })) {
       if (/\.(ya?ml|json|txt)$/.test(name)) t.ok(files.has(join(folder, name)), `${folder}/${name} is generated`)
     }
@@ -88,18 +94,11 @@ t.test('every value of the chart is explained, and the image is of this version'
   for (const [, path = ''] of paths) t.ok(noteOf(path), path)
 })
 
-t.test('the image has the Node that the project pins, and every folder that is compiled', async (t) => {
+t.test('the image needs no other image, and runs as nobody', async (t) => {
   const containerfile = readFileSync(join(ROOT, 'Containerfile'), 'utf8')
-  const { dependencies } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as {
-    dependencies: { node: string }
-  }
-  t.match(containerfile, `/node:${dependencies.node}-`)
-  const { include } = JSON.parse(readFileSync(join(ROOT, 'tsconfig.build.json'), 'utf8')) as { include: string[] }
-  const context = readFileSync(join(ROOT, '.dockerignore'), 'utf8').split('\n')
-  for (const folder of include) {
-    t.match(containerfile, `COPY ${folder} ./${folder}\n`, folder)
-    t.ok(context.includes(`!${folder}`), `.dockerignore lets ${folder} in`)
-  }
+  t.match(containerfile, /^FROM scratch\nADD root\.tar \/\n/m)
+  t.equal(containerfile.match(/^FROM /gm)?.length, 1)
+  t.match(containerfile, /^USER 65532:65532$/m)
 })
 
 t.test('pods that need no power have none', async (t) => {
@@ -204,6 +203,71 @@ function allowed(part: string, verbs: readonly string[]): string[] {
     .flatMap(({ apiGroups, resources }) => resources.map((resource) => `${apiGroups[0]}/${resource}`))
 }
 
+t.test('on the node: metrics on its InternalIP besides, only where that is asked for', async (t) => {
+  const podsOf = (statusListen: 'loopback' | 'node') => {
+    const values = {
+      ...DEFAULT_VALUES,
+      gateway: { ...DEFAULT_VALUES.gateway, statusListen },
+      routeagent: { ...DEFAULT_VALUES.routeagent, statusListen },
+    }
+    const parts = plain(planMember(values).flatMap((part) => part.objects))
+    return ON_THE_NODE.map((part) => {
+      const workload = parts.find(({ kind, metadata }) => kind === 'DaemonSet' && metadata.name === `sealane-${part}`)
+      const { spec } = (workload as unknown as { spec: { template: { spec: PodSpec } } }).spec.template
+      return { part: part as 'gateway' | 'routeagent', container: spec.containers[0] }
+    })
+  }
+  const listens = (args: readonly string[]): string[] =>
+    args.filter((_, i) => i > 0 && args[i - 1] === '--status-listen')
+  for (const { part, container } of podsOf('loopback')) {
+    t.same(listens(container.args), [`127.0.0.1:${STATUS_PORTS[part]}`], part)
+    t.notMatch(JSON.stringify(container), 'NODE_IP', part)
+  }
+  for (const { part, container } of podsOf('node')) {
+    const port = STATUS_PORTS[part]
+    t.same(listens(container.args), [`127.0.0.1:${port}`, `[$(NODE_IP)]:${port}`], part)
+    t.match(
+      JSON.stringify(container),
+      '{"name":"NODE_IP","valueFrom":{"fieldRef":{"fieldPath":"status.hostIP"}}}',
+      part,
+    )
+    t.equal(container.readinessProbe.httpGet.host, '127.0.0.1', `${part}: probes stay where they are`)
+  }
+})
+
+t.test('PodMonitors find the ports that the pods name', async (t) => {
+  const monitors = (values: InstallValues): ManifestObject[] =>
+    plain([...planMember(values), ...planBroker(values)].flatMap((part) => part.objects)).filter(
+      ({ kind }) => kind === 'PodMonitor',
+    )
+  t.same(monitors(DEFAULT_VALUES), [], 'none unless asked for')
+  const metrics = { podMonitors: { enabled: true, interval: '15s', labels: { release: 'prom' } } }
+  const some = monitors({ ...DEFAULT_VALUES, metrics })
+  const names = (list: readonly ManifestObject[]): string[] => list.map(({ metadata }) => metadata.name)
+  t.same(names(some), ['sealane-agent', 'sealane-dns', 'sealane-broker'], 'what listens on loopback is not down')
+  const all = monitors({ ...METRICS_VALUES, metrics })
+  t.same(new Set(names(all)), new Set([...MEMBER, 'broker'].map((part) => `sealane-${part}`)))
+  for (const { metadata, spec } of all as unknown as (ManifestObject & { spec: Monitor })[]) {
+    const part = metadata.name.slice('sealane-'.length)
+    t.equal(metadata.labels?.['release'], 'prom', part)
+    t.same(spec.podMetricsEndpoints, [{ port: 'status', path: '/metrics', interval: '15s' }], part)
+    const workload = objects.find((object) => object.metadata.name === metadata.name && 'template' in specOf(object))
+    const { template } = specOf(workload!) as unknown as {
+      template: { metadata: { labels: Record<string, string> }; spec: PodSpec }
+    }
+    t.match(template.metadata.labels, spec.selector.matchLabels, `${part}: selector`)
+    const port = STATUS_PORTS[part as keyof typeof STATUS_PORTS]
+    t.ok(
+      template.spec.containers[0].ports.some((one) => one.name === 'status' && one.containerPort === port),
+      `${part}: port`,
+    )
+  }
+})
+
+function specOf(object: ManifestObject): object {
+  return (object['spec'] ?? {}) as object
+}
+
 t.test('nobody may do everything', async (t) => {
   const roles = objects.filter(({ kind }) => /Role$/.test(kind))
   t.ok(roles.length >= 6)
@@ -266,4 +330,25 @@ t.test('values change what they say they change', async (t) => {
   t.match(text, '"clusterIP":"10.43.0.9"')
   const broker = planBroker({ ...DEFAULT_VALUES, broker: { ...DEFAULT_VALUES.broker, advertise: ['a:1', 'b:2'] } })
   t.match(JSON.stringify(broker), '"--advertise","a:1","--advertise","b:2"')
+})
+
+t.test("the broker's Service and its process agree on whose addresses arrive", async (t) => {
+  const rows: readonly [type: string, said: string, policy: string | undefined, flag: string][] = [
+    ['LoadBalancer', '', 'Local', 'Local'],
+    ['LoadBalancer', 'Cluster', 'Cluster', 'Cluster'],
+    ['NodePort', '', 'Cluster', 'Cluster'],
+    ['NodePort', 'Local', 'Local', 'Local'],
+    ['ClusterIP', '', undefined, 'Cluster'],
+  ]
+  for (const [type, externalTrafficPolicy, policy, flag] of rows) {
+    const { broker } = DEFAULT_VALUES
+    const service = { ...broker.service, type, externalTrafficPolicy }
+    const planned = planBroker({ ...DEFAULT_VALUES, broker: { ...broker, service } }).flatMap((part) => part.objects)
+    const spec = (kind: string): Record<string, unknown> =>
+      planned.find((object) => object.kind === kind)?.['spec'] as Record<string, unknown>
+    t.equal(spec('Service')['externalTrafficPolicy'], policy, `${type}, ${externalTrafficPolicy}`)
+    const { template } = spec('StatefulSet') as unknown as { template: { spec: PodSpec } }
+    const { args } = template.spec.containers[0]
+    t.equal(args[args.indexOf('--external-traffic-policy') + 1], flag, `${type}, ${externalTrafficPolicy}: flag`)
+  }
 })

@@ -257,7 +257,6 @@ async function refusalStory(t: Test, world: World): Promise<void> {
   const { api } = world.cluster
   const refused: readonly (readonly [string, Json, RegExp])[] = [
     ['host-pid', { hostPID: true, containers: [pause()] }, /spec\.hostPID: true is not supported/],
-    ['image', { containers: [{ ...pause(), image: 'nginx:1' }] }, /image "nginx:1" is not in the podlet's images file/],
     [
       'host-port',
       { containers: [{ ...pause(), ports: [{ containerPort: 80, hostPort: 80 }] }] },
@@ -280,6 +279,26 @@ async function refusalStory(t: Test, world: World): Promise<void> {
       return events.some(({ reason, message }) => reason === 'UnsupportedByPodlet' && message === pod.status.message)
     })
   }
+  const containers = [{ ...pause(), image: 'nginx:1' }]
+  await api.post(`${NAMESPACE}/pods`, {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'image' },
+    spec: { containers },
+  })
+  const waits = await eventually(
+    async () => {
+      const pod = await api.get<Pod>(`${NAMESPACE}/pods/image`)
+      return pod.status.containerStatuses?.[0]?.state.waiting?.reason === 'ImagePullBackOff' && pod
+    },
+    { deadlineMs: 20_000, say: 'a pod waits for an image that is not there' },
+  )
+  const { waiting } = waits.status.containerStatuses?.[0]?.state ?? {}
+  t.match(waiting, { reason: 'ImagePullBackOff', message: /image "nginx:1" is not in the podlet's images file/ })
+  const node = await api.get<KubeObject & { status: { images: object[] } }>(
+    `/api/v1/nodes/${waits.spec.nodeName ?? ''}`,
+  )
+  t.ok(node.status.images.length > 0, 'a node tells which images it has')
   // A Failed pod would be replaced at once, and again, and again.
   await api.post('/apis/apps/v1/namespaces/shop/replicasets', {
     apiVersion: 'apps/v1',

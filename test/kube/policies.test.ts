@@ -61,6 +61,45 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     await gateway.delete(`${group}/gateways/n1`)
   })
 
+  await t.test('a gateway takes lanes for its own node, and no other Lease', async (t) => {
+    const { url, caFile } = cluster
+    const open = async (node: string): Promise<KubeRequest> => {
+      const token = await nodeToken(api, node, 'sealane-gateway')
+      const gateway = kubeRequest({ url, ca: readFileSync(caFile, 'utf8'), credentials: { token } })
+      t.teardown(() => gateway.close())
+      return gateway
+    }
+    const [n1, n2] = await Promise.all([open('n1'), open('n2')])
+    const path = `/apis/coordination.k8s.io/v1/namespaces/${SYSTEM}/leases`
+    const lease = (name: string, holderIdentity: string): Json => ({
+      apiVersion: 'coordination.k8s.io/v1',
+      kind: 'Lease',
+      metadata: { name, namespace: SYSTEM },
+      spec: { holderIdentity },
+    })
+    const whose = /a gateway takes a lane only for the node that it is on, and gives up only its own/
+    const which = /a gateway writes only the Leases of lanes, sealane-lane-<number>/
+    const made = (name: string, holder: string) => (): Promise<unknown> =>
+      n1.post(`${path}?dryRun=All`, lease(name, holder))
+    await eventuallyRefused(t, made('sealane-lane-0', 'n2'), whose, 'for another node')
+    await t.rejects(made('sealane-lane-0', '')(), whose, 'for nobody')
+    for (const name of ['sealane-agent', 'sealane-cluster-milano', 'sealane-lane-', 'sealane-lane-1000']) {
+      await t.rejects(made(name, 'n1')(), which, name)
+    }
+    await n1.post(path, lease('sealane-lane-0', 'n1'))
+    const written = async (gateway: KubeRequest, holder: string): Promise<unknown> => {
+      const { metadata } = await api.get(`${path}/sealane-lane-0`)
+      return gateway.put(`${path}/sealane-lane-0`, { ...lease('sealane-lane-0', holder), metadata })
+    }
+    await t.rejects(written(n2, ''), whose, "another's is not given up")
+    await t.rejects(written(n2, 'n1'), whose, 'nor renewed')
+    await t.rejects(written(n1, 'n2'), whose, 'nor given to somebody')
+    await written(n2, 'n2')
+    await t.rejects(written(n1, ''), whose, 'it is no longer its own')
+    await written(n2, '')
+    await t.rejects(n1.delete(`${path}/sealane-lane-0`), /forbidden/)
+  })
+
   await t.test('a node does not make itself a gateway', async (t) => {
     const n4 = '/api/v1/nodes/n4'
     const kubelet = await cluster.apiAs({ user: 'system:node:n4', groups: ['system:nodes'] })

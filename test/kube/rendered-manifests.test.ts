@@ -1,13 +1,14 @@
 /** Kustomize and Helm make the same objects of manifests/ as install/ does; Argo CD understands how they do. */
 import { execFile } from 'node:child_process'
 import { writeFileSync } from 'node:fs'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { promisify } from 'node:util'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import { formatYaml } from '../../cluster/yaml.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import { SERVICE_EXPORT, SERVICE_IMPORT } from '../../install/crds/multicluster.ts'
-import type { InstallValues } from '../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
+import { METRICS_VALUES } from '../../scripts/manifest-files.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { HEALTH_ROWS, healthScripts } from './support/argocd-health.ts'
 import { buildGoModule, goVersion } from './support/build-programs.ts'
@@ -33,6 +34,7 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
     t.same(await run('kustomize', join(MANIFESTS, 'base')), memberObjects(), 'kustomize, member')
     t.same(await run('kustomize', join(MANIFESTS, 'broker')), brokerObjects(), 'kustomize, broker')
     t.same(await run('kustomize', join(MANIFESTS, 'crds')), sorted(ALL_CRDS), 'kustomize, CRDs')
+    t.same(await run('kustomize', withComponent(t)), memberObjects(METRICS_VALUES), 'kustomize, member with metrics')
     t.same(await helm(), sorted([...ALL_CRDS, ...memberObjects()]), 'helm')
   })
 
@@ -41,6 +43,15 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
     t.same(await helm(values), sorted([...ALL_CRDS, ...memberObjects(values), ...brokerObjects(values)]))
     const neither = { member: { enabled: false } }
     t.same(await helm(neither), sorted(ALL_CRDS), 'nothing but the CRDs')
+  })
+
+  await t.test('a broker behind each type of Service', async (t) => {
+    for (const type of ['LoadBalancer', 'NodePort', 'ClusterIP']) {
+      const { broker } = DEFAULT_VALUES
+      const service = { ...broker.service, type, annotations: { a: 'b' } }
+      const values = { ...DEFAULT_VALUES, broker: { ...broker, enabled: true, service } }
+      t.same(await helm(values), sorted([...ALL_CRDS, ...memberObjects(values), ...brokerObjects(values)]), type)
+    }
   })
 
   await t.test("Argo CD's health scripts", async (t) => {
@@ -61,6 +72,8 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
       { image: { tag: '1" evil: "' } },
       { agent: { replicas: 'two' } },
       { logLevel: 'loud' },
+      { gateway: { statusListen: '0.0.0.0' } },
+      { metrics: { podMonitors: { interval: 'often' } } },
       { broker: { service: { type: 'ExternalName' } } },
     ]) {
       await t.rejects(helm(values), /values don't meet the specifications/, JSON.stringify(values))
@@ -74,6 +87,15 @@ t.test('Helm and kustomize render the objects of install/', { skip: noGo() ?? fa
 })
 function noGo(): string | undefined {
   return goVersion() === undefined ? 'needs Go to build the renderers' : undefined
+}
+
+/** A kustomization as a user would write it: the base, and component `metrics`. */
+function withComponent(t: Test): string {
+  const folder = temporaryFolder(t)
+  const [base, component] = ['base', 'metrics'].map((name) => relative(folder, join(MANIFESTS, name)))
+  const kustomization = { resources: [base], components: [component] }
+  writeFileSync(join(folder, 'kustomization.yaml'), formatYaml(kustomization))
+  return folder
 }
 
 function otherValues(): InstallValues {
@@ -98,15 +120,27 @@ function otherValues(): InstallValues {
     },
     agent: { replicas: 3, ...pods },
     dns: { replicas: 1, clusterIP: '10.43.0.11', ...pods },
-    gateway: { userSpaceWireguard: false, ...pods },
-    routeagent: pods,
+    gateway: { userSpaceWireguard: false, statusListen: 'node', ...pods },
+    routeagent: { statusListen: 'node', ...pods },
+    metrics: {
+      podMonitors: {
+        enabled: true,
+        interval: '1m',
+        labels: { release: 'a "b"', 'app.kubernetes.io/name': 'not this' },
+      },
+    },
     broker: {
       enabled: true,
       namespace: 'hub',
       createNamespace: false,
       advertise: ['one.example.org:7443', '[2001:db8::1]:443'],
       clusterset: 'prod',
-      service: { type: 'NodePort', annotations: { 'example.org/lb': 'a: b' }, loadBalancerClass: 'x' },
+      service: {
+        type: 'NodePort',
+        annotations: { 'example.org/lb': 'a: b' },
+        loadBalancerClass: 'x',
+        externalTrafficPolicy: 'Local',
+      },
       storage: { size: '5Gi', storageClassName: 'fast' },
       ...pods,
     },

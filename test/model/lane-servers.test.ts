@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { ANNOTATION_PUBLISHED_AT, lanesUp, laneServers, publishedAt } from '../../model/lane-servers.ts'
+import { ANNOTATION_PUBLISHED_AT, laneClaims, lanesUp, publishedAt } from '../../model/lane-servers.ts'
 import { type ConnectionState, type Endpoint, type Gateway, endpointName } from '../../model/objects.ts'
 import { reachableClusters } from '../../model/reachability.ts'
 
@@ -32,7 +32,7 @@ function gateway(name: string, states?: Readonly<Record<string, ConnectionState>
 }
 
 const served = (...endpoints: Endpoint[]): string[] =>
-  [...laneServers(endpoints).values()].map(({ metadata }) => metadata.name).sort()
+  [...laneClaims(endpoints).values()].map(([last]) => last.metadata.name).sort()
 
 t.test('who came last serves a lane; then the first by name', async (t) => {
   t.strictSame(served(endpoint('paris', 'a', 0, 1), endpoint('paris', 'b', 0, 2)), ['paris.b-lane0'])

@@ -1,5 +1,6 @@
 /** Every record that the wire allows, for property tests. */
 import fc from 'fast-check'
+import { NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
 import type { MemberRecord, RecordBody, StoredRecord } from '../../model/records.ts'
 
 const name = fc.string({ minLength: 1, maxLength: 40, unit: fc.constantFrom('a', 'b', 'z', '0', '9', '-', '.') })
@@ -104,8 +105,17 @@ const cluster = fc.record({
 
 const clusterSetIp = fc.record({ kind: fc.constant('ClusterSetIP' as const), ips: fc.array(address, { maxLength: 2 }) })
 
+const memberStatus = fc.record({
+  kind: fc.constant('MemberStatus' as const),
+  notImported: fc.array(
+    fc.record({ reason: fc.constantFrom(...NOT_IMPORTED_REASONS), namespace: name, name, cluster: name }),
+    { maxLength: 5 },
+  ),
+  leftOut: fc.maxSafeNat(),
+})
+
 const memberBody = fc.oneof(serviceExport, endpointSlice, laneEndpoint) as fc.Arbitrary<MemberRecord['body']>
-const body = fc.oneof(memberBody, cluster, clusterSetIp) as fc.Arbitrary<RecordBody>
+const body = fc.oneof(memberBody, cluster, clusterSetIp, memberStatus) as fc.Arbitrary<RecordBody>
 const namespace = fc.oneof(fc.constant(''), name)
 
 export const anyMemberRecord: fc.Arbitrary<MemberRecord> = fc.record({ namespace, name, body: memberBody })

@@ -1,5 +1,6 @@
 /** A small BrokerApi that keeps to broker-api.ts, in memory: what the sessions and the transport are tested against. */
 import { randomUUID } from 'node:crypto'
+import type { MemberStatus } from '../../model/member-status.ts'
 import { type MemberRecord, type StoredRecord, recordKeyText } from '../../model/records.ts'
 import type {
   BrokerApi,
@@ -31,6 +32,9 @@ export class ToyBroker implements BrokerApi {
   departed = new Set<string>()
   readonly received: PublishMessage[] = []
   readonly facts: ClusterFacts[] = []
+  readonly statuses: MemberStatus[] = []
+  /** False: a broker of an earlier release. */
+  takesStatus = true
   readonly peers: Peer[] = []
   refuse: (record: MemberRecord) => { field: string; reason: string } | undefined = () => undefined
   joinAnswer: (request: JoinRequest, peerAddress: string) => JoinResponse = () => {
@@ -117,7 +121,7 @@ export class ToyBroker implements BrokerApi {
       const own = this.recordsOf(peer.cluster)
       const same = Buffer.from(setHash([...own.values()].map(storedContentHash))).equals(message.setHash)
       if (same) this.#completed(peer)
-      reply(same ? { t: 'inSync' } : { t: 'sendDigest' })
+      reply({ t: same ? 'inSync' : 'sendDigest', ...(this.takesStatus ? { takesStatus: true } : {}) })
       return
     }
     if (message.t === 'digest') {
@@ -139,6 +143,7 @@ export class ToyBroker implements BrokerApi {
       return
     }
     if (message.t === 'facts') this.facts.push(message.facts)
+    if (message.t === 'status') this.statuses.push(message.status)
     if (message.t === 'remove') this.removeKey(peer.cluster, message.key)
     if (message.t === 'put') {
       const refusal = this.refuse(message.record)

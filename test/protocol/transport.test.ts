@@ -44,6 +44,7 @@ t.test('join works without a certificate, with the CA pinned by the token', asyn
     globalRange: '244.0.0.0/8',
     clustersetIpRange: '245.0.0.0/16',
     observedAddress: peerAddress,
+    observedCounts: true,
   })
   const token = createJoinToken({
     addresses: ['127.0.0.1:1', site.address],

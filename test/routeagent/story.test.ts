@@ -35,6 +35,7 @@ t.test('a life', async (t) => {
   t.strictSame(status(), {
     version: '1.2.3',
     clusters: [{ cluster: 'paris', gateways: ['gw'], mtu: 1420 }],
+    reached: '1/1',
     podRanges: ['10.42.1.0/24'],
   })
 
@@ -89,6 +90,55 @@ t.test('a life', async (t) => {
   await second.ended
   t.equal(machine.kernel(), machine.before, 'leaving takes everything out')
   t.equal(api.get('RouteAgent', 'worker'), undefined)
+})
+
+t.test('a gateway node that dies without a word', async (t) => {
+  const machine = new Machine(t)
+  const { cluster: api, routes } = machine
+  machine.join()
+  api.put(node('gw2', '192.168.7.2', '10.42.2.0/24'))
+  api.put(endpoint('milano', 'gw2', 1))
+  let beats = 0
+  const tell = (name: string, lane: number): void => {
+    const { status, ...rest } = gateway(name, { paris: lane === 0 ? ['up'] : ['connecting', 'up'] })
+    if (status === undefined) throw new Error('no status')
+    api.put({ ...rest, status: { ...status, heartbeatTime: new Date((beats += 1)).toISOString() } })
+  }
+  machine.start(t)
+  tell('gw', 0)
+  tell('gw2', 1)
+  api.put(serviceImport('web', '245.0.0.7'))
+  api.put(slice('web', 'paris', ['244.1.0.5']))
+  await machine.serves('245.0.0.7', '244.1.0.5 . 8080')
+  const ways = (): string => api.get('RouteAgent', 'worker')?.status?.clusters[0]?.gateways.join(' ') ?? '?'
+  const stale = async (): Promise<string> => {
+    const text = await machine.metrics.text()
+    return /sealane_routeagent_stale_gateways\S* (\d+)/.exec(text)?.[1] ?? '0'
+  }
+  /** Two seconds pass at a time, with these telling, until the ways are so. */
+  const until = (want: string, ...telling: readonly ('gw' | 'gw2')[]): Promise<unknown> =>
+    eventually(
+      () => {
+        for (const name of telling) tell(name, name === 'gw' ? 0 : 1)
+        machine.clock.jump(2000)
+        return ways() === want
+      },
+      { say: `ways are ${want}`, intervalMs: 30 },
+    )
+  await until('gw gw2', 'gw', 'gw2')
+  machine.dead.add('192.168.7.1')
+  await until('gw2', 'gw2')
+  t.match(routes.toString(), /244\.1\.0\.0\/16 via 192\.168\.7\.2 dev sealane-vx/, 'the other one goes on alone')
+  t.equal(await stale(), '1')
+  await machine.serves('245.0.0.7', '244.1.0.5 . 8080')
+  machine.dead.add('192.168.7.2')
+  await until('')
+  t.match(routes.toString(), 'ip route replace unreachable 244.1.0.0/16')
+  await machine.serves('245.0.0.7')
+  t.equal(await stale(), '2')
+  await until('gw', 'gw')
+  await machine.serves('245.0.0.7', '244.1.0.5 . 8080')
+  t.equal(await stale(), '1')
 })
 
 t.test('what others break is repaired', async (t) => {

@@ -1,14 +1,19 @@
+import { type Socket, connect } from 'node:net'
+import { networkInterfaces } from 'node:os'
 import t, { type Test } from 'tap'
 import { serveStatus } from '../../runtime/http-status.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
 import { failure, messageOf } from '../support/failure.ts'
+
+const clock = new SystemClock()
 
 async function start(
   t: Test,
   status = new StatusBoard(),
 ): Promise<{ status: StatusBoard; get: (path: string, init?: RequestInit) => Promise<string>; port: number }> {
-  const server = await serveStatus({ listen: ':0', status, metrics: createMetrics('test') })
+  const server = await serveStatus({ listen: ':0', status, metrics: createMetrics('test'), clock })
   t.teardown(() => server.close())
   t.equal(server.address.host, '127.0.0.1', 'loopback by default')
   const get = async (path: string, init?: RequestInit): Promise<string> => {
@@ -54,7 +59,7 @@ t.test('metrics, strangers and wrong methods', async (t) => {
 
 t.test('a taken port, a foreign address and nonsense are told plainly', async (t) => {
   const { port } = await start(t)
-  const init = { status: new StatusBoard(), metrics: createMetrics('test') }
+  const init = { status: new StatusBoard(), metrics: createMetrics('test'), clock }
   const error = await failure(serveStatus({ ...init, listen: `:${port}` }))
   t.equal(error.message, `status address 127.0.0.1:${port}: the port is taken by another process`)
   t.match(error, { name: 'UserError', hint: `see who has it with: ss -ltnp 'sport = :${port}'` })
@@ -66,4 +71,82 @@ t.test('a taken port, a foreign address and nonsense are told plainly', async (t
     await messageOf(serveStatus({ ...init, listen: '127.0.0.1:http' })),
     'status address "127.0.0.1:http": expected a port from 0 to 65535',
   )
+})
+
+/** An address of this machine that is not loopback, as another pod would call it; undefined where there is none. */
+function otherAddress(): string | undefined {
+  const all = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
+  return all.find(({ family, internal }) => family === 'IPv4' && !internal)?.address
+}
+
+const elsewhere = otherAddress()
+const skip = elsewhere === undefined ? 'this machine has no address but loopback' : false
+
+t.test('who asks from elsewhere gets metrics, and no plan or reason', { skip }, async (t) => {
+  const status = new StatusBoard()
+  status.plan('wg', () => 'peer of 192.0.2.7')
+  const init = { status, metrics: createMetrics('test'), clock }
+  for (const listen of [`${elsewhere}:0`, '0.0.0.0:0']) {
+    const server = await serveStatus({ ...init, listen })
+    t.teardown(() => server.close())
+    const ask = async (host: string, path: string): Promise<string> => {
+      const response = await fetch(`http://${host}:${server.address.port}${path}`)
+      return `${response.status} ${await response.text()}`
+    }
+    const far = (path: string): Promise<string> => ask(elsewhere ?? '', path)
+    t.equal(await far('/healthz'), '200 ok\n')
+    t.match(await far('/metrics'), /^200 [^]*process_resident_memory_bytes/)
+    t.match(await far('/debug/plan'), /^403 plans name addresses/)
+    t.match(await far('/debug/plan?name=wg'), /^403 /)
+    t.match(await far('//debug/plan'), /^404 try \/metrics/)
+    t.match(await far('/debug/../debug/plan'), /^403 /)
+    status.readiness('agent', () => 'no broker at 192.0.2.7')
+    t.equal(await far('/readyz'), '503 not ready\n')
+    status.readiness('agent', () => undefined)
+    t.equal(await far('/readyz'), '200 ready\n')
+    if (listen.startsWith('0.')) t.match(await ask('127.0.0.1', '/debug/plan'), /^200 /, 'a forwarded port is loopback')
+  }
+})
+
+/** Everything that comes until the server hangs up. */
+async function talk(port: number, send: (socket: Socket) => void): Promise<string> {
+  const socket = connect(port, '127.0.0.1')
+  let heard = ''
+  socket.on('data', (bytes: Buffer) => (heard += bytes.toString('latin1')))
+  socket.on('error', () => undefined)
+  send(socket)
+  await new Promise((resolve) => socket.once('close', resolve))
+  return heard
+}
+
+t.test('a client that is slow, large or silent is hung up on', async (t) => {
+  const status = new StatusBoard()
+  status.plan('large', () => 'x'.repeat(64 << 20))
+  const limits = { headersMs: 300, answerMs: 600, idleMs: 300 }
+  const server = await serveStatus({ listen: ':0', status, metrics: createMetrics('test'), clock, limits })
+  t.teardown(() => server.close())
+  const { port } = server.address
+  t.match(
+    await talk(port, (socket) => socket.write('GET /healthz HTTP/1.1\r\nhost: a\r\n')),
+    /^(HTTP\/1.1 408|$)/,
+    'half a request',
+  )
+  const large = `GET /healthz HTTP/1.1\r\nhost: a\r\nx: ${'y'.repeat(9000)}\r\n\r\n`
+  t.match(await talk(port, (socket) => socket.write(large)), /^HTTP\/1.1 431/, 'headers of 9,000 octets')
+  const idle = 'GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n'
+  t.match(await talk(port, (socket) => socket.write(idle)), /^HTTP\/1.1 200[^]*ok\n/, 'nothing after the first request')
+  const body = 'POST /healthz HTTP/1.1\r\nhost: a\r\ncontent-length: 1000000\r\n\r\nabc'
+  t.match(await talk(port, (socket) => socket.write(body)), /^HTTP\/1.1 405/, 'a body that never ends')
+  const got = await talk(port, (socket) => {
+    socket.write('GET /debug/plan HTTP/1.1\r\nhost: a\r\n\r\n')
+    // Reads a little now and then, so that the connection is never still.
+    socket.pause()
+    const sips = setInterval(() => {
+      socket.resume()
+      socket.once('data', () => socket.pause())
+    }, 50)
+    socket.once('close', () => clearInterval(sips))
+  })
+  t.ok(got.length < 64 << 20, 'a slow reader does not get to the end')
+  t.equal(await (await fetch(`http://127.0.0.1:${port}/healthz`)).text(), 'ok\n', 'the next one is served')
 })

@@ -19,6 +19,7 @@ export async function identityParts(
     clusterset,
     brokerAddresses: ['192.0.2.1:7443'],
     observedAddress: '192.0.2.2',
+    observedCounts: true,
     key,
     certificate: await issueMemberCertificate(ca, { clusterset, cluster, csr, nowMs }),
     caBundle: [ca.certificate],

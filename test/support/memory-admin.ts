@@ -26,6 +26,13 @@ export class MemoryAdmin implements ClusterAdmin {
     return Promise.resolve({ gitVersion: 'v1.36.0' })
   }
 
+  /** Kinds that the server does not know. */
+  readonly unknown = new Set<string>()
+
+  knows({ kind }: { readonly apiVersion: string; readonly kind: string }): Promise<boolean> {
+    return Promise.resolve(!this.unknown.has(kind))
+  }
+
   get(ref: ObjectRef): Promise<ManifestObject | undefined> {
     return Promise.resolve(this.#objects.get(keyOf(ref)))
   }

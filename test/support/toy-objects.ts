@@ -136,6 +136,10 @@ export class ToyObjects {
     const next = structuredClone(present ?? this.#born(place))
     const subresource = init.status ? 'status' : undefined
     const fields = fieldsOf(wanted)
+    const last = next.metadata.managedFields.find(
+      (entry) => entry.manager === init.manager && entry.operation === 'Apply' && entry.subresource === subresource,
+    )
+    if (init.status) keepOthersConditions(next, wanted, last?.fieldsV1)
     for (const entry of next.metadata.managedFields) {
       if (entry.manager === init.manager && entry.operation === 'Apply') continue
       const before = JSON.stringify(entry.fieldsV1)
@@ -144,9 +148,6 @@ export class ToyObjects {
         throw new ToyRefusal(409, 'Conflict', `Apply failed with a conflict with "${entry.manager}"`)
       }
     }
-    const last = next.metadata.managedFields.find(
-      (entry) => entry.manager === init.manager && entry.operation === 'Apply' && entry.subresource === subresource,
-    )
     if (last !== undefined) prune(next, last.fieldsV1, fields)
     merged(next, wanted)
     setEntry(next, {
@@ -249,6 +250,15 @@ function fieldsOf(value: Json): Fields {
       .filter(([, inner]) => inner !== undefined && !(isMap(inner) && Object.keys(inner).length === 0))
       .map(([name, inner]) => [`f:${name}`, isMap(inner) ? fieldsOf(inner) : {}]),
   )
+}
+
+/** Conditions are a list by type: who does not own the list so far changes only what it names. */
+function keepOthersConditions(object: ToyObject, wanted: Json, owned: Fields | undefined): void {
+  const named = (wanted['status'] as { conditions?: { type: string }[] }).conditions
+  const present = (object['status'] as { conditions?: { type: string }[] } | undefined)?.conditions ?? []
+  if (named === undefined || owned?.['f:status']?.['f:conditions'] !== undefined) return
+  const others = present.filter(({ type }) => !named.some((one) => one.type === type))
+  wanted['status'] = { ...(wanted['status'] as Json), conditions: [...others, ...named] }
 }
 
 /** Takes the fields out whose value is another one now. */

@@ -10,6 +10,7 @@ import { brokerMetrics } from '../../../broker/metrics.ts'
 import { fixSettings } from '../../../broker/settings.ts'
 import { type BrokerStore, DATABASE_FILE, openBrokerStore } from '../../../broker/broker-store.ts'
 import type { ClusterId } from '../../../model/ids.ts'
+import type { MemberStatus } from '../../../model/member-status.ts'
 import { recordKeyText } from '../../../model/records.ts'
 import type { EndpointSliceBody, MemberRecord, ServiceExportBody } from '../../../model/records.ts'
 import type {
@@ -145,8 +146,10 @@ export function aSlice(name: string, address: string, namespace = 'shop'): Membe
   return { namespace, name: `${name}-1`, body }
 }
 
-export function declaration(records: readonly MemberRecord[]): PublishMessage {
-  return { t: 'declare', setHash: setHash(records.map(contentHash)), count: records.length }
+/** As an agent of this release declares it; without `tellsStatus`, as an earlier one. */
+export function declaration(records: readonly MemberRecord[], tellsStatus = true): PublishMessage {
+  const tells = tellsStatus ? { tellsStatus: true as const } : {}
+  return { t: 'declare', setHash: setHash(records.map(contentHash)), count: records.length, ...tells }
 }
 
 export function digest(records: readonly MemberRecord[]): PublishMessage {
@@ -190,6 +193,9 @@ export class Publisher {
   }
   facts(next: ClusterFacts): Promise<void> {
     return this.send({ t: 'facts', sequence: (this.#sequence += 1), facts: next })
+  }
+  status(next: MemberStatus): Promise<void> {
+    return this.send({ t: 'status', sequence: (this.#sequence += 1), status: next })
   }
   /** Until all that was sent is answered. */
   async acknowledged(): Promise<void> {

@@ -155,8 +155,9 @@ t.test('a broker takes other rights than a member: those for its own objects', a
   await checkRights(admin, rights, signal)
   admin.denied.add('patch statefulsets').add('patch poddisruptionbudgets')
   const init = {
-    values: DEFAULT_VALUES,
-    advertise: ['192.0.2.1:7443'],
+    wishes: { advertise: ['192.0.2.1:7443'] },
+    force: false,
+    flags: '--context c1',
     dryRun: false,
     timeoutMs: 1000,
     clock: new FakeClock(),

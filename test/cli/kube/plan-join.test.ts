@@ -72,17 +72,21 @@ t.test('what flags say counts for more than what was found', async (t) => {
   t.ok(site.kubernetes)
 })
 
-t.test('gateways: those that are asked for, else those that are labelled, else the best', async (t) => {
+t.test('gateways: those that are asked for, else those that are labelled, else the best two', async (t) => {
   const found = discover(fixture('kubeadm-flannel'))
   const [best, second] = found.gateways.candidates
   if (best === undefined || second === undefined) throw new Error('the fixture has two candidates')
   t.strictSame(
     plan(found).gateways.map(({ node }) => node),
-    [best.node],
+    [best.node, second.node],
   )
   t.strictSame(
     plan(found).nodes.map(({ node, labels }) => [node, labels]),
-    [[best.node, { 'sealane.io/gateway': '0' }]],
+    [
+      [best.node, { 'sealane.io/gateway': '0' }],
+      [second.node, { 'sealane.io/gateway': '0' }],
+    ],
+    'one lane: one serves, the other stands by',
   )
   const labelled: Discovery = {
     ...found,

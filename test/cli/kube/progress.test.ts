@@ -44,6 +44,10 @@ t.test('lanes: one that is up is enough, and nobody is missing where nobody else
     ({ cluster: id, state, message }) => `${id} ${state} ${message}`,
   )
   t.strictSame(text, ['c1 up ', 'c3 connecting no handshake', 'c4 connecting not heard of yet'])
+  const conditions = [{ type: 'Ready', status: 'Unknown', reason: 'GatewayStatusStale' }]
+  const silent = gateway('b', ['c1', 'up', ''])
+  const states = laneStates(['c1'], [{ ...silent, status: { ...silent.status, conditions } } as unknown as Gateway])
+  t.match(states, [{ state: 'connecting', message: 'nothing is heard of the gateway on node b' }])
   t.end()
 })
 
@@ -65,6 +69,14 @@ t.test('lanes of a cluster', async (t) => {
   t.strictSame(await look(), { ...so, reached: [], missing: { what: 'from the gateway on n1' } })
   const half = await look(gateway('n1', ['c1', 'up', ''], ['c3', 'down', 'no answer to probes']))
   t.strictSame(half, { ...so, reached: ['c1'], missing: { what: 'to c3', why: 'c3 down: no answer to probes' } })
+  const none = await look(
+    gateway('n1', ['c1', 'connecting', 'no handshake yet'], ['c3', 'down', 'no answer to probes']),
+  )
+  t.strictSame(
+    none.missing,
+    { what: 'to c1, c3', why: 'c1 connecting: no handshake yet; c3 down: no answer to probes' },
+    'of each why',
+  )
   t.strictSame(await look(gateway('n1', ['c1', 'up', ''], ['c3', 'up', ''])), {
     ...so,
     reached: ['c1', 'c3'],
@@ -157,6 +169,20 @@ t.test('a gateway on a node that is not ready is not waited for, unless it is th
     missing: { what: 'to c1', why: 'c1 connecting: not heard of yet' },
     leftOut: ['node n2 is not ready'],
   })
+})
+
+t.test('nodes that stand by for a gateway are not waited for', async (t) => {
+  const labelled = (name: string, lane: string) => {
+    const { metadata, ...rest } = node(name, 'True')
+    return { ...rest, metadata: { ...metadata, labels: { 'sealane.io/gateway': lane } } }
+  }
+  const look = async (lane: string) => {
+    const objects: object[] = [...SELF, labelled('n1', '0'), labelled('n2', lane), gateway('n1')]
+    const wishes = ['n1', 'n2'].map((name) => ({ node: name }))
+    return (await lanesProgress(new MemoryAdmin(objects as never[]), wishes, signal)).missing
+  }
+  t.equal(await look('0'), undefined)
+  t.strictSame(await look('1'), { what: 'from the gateway on n2' }, 'a lane of its own is')
 })
 
 interface DaemonPod {
@@ -324,9 +350,14 @@ t.test("pods' trouble: what keeps them from running, in the order of their names
     ['too long', waiting('X', { message: 'y'.repeat(1000) }), 'y'.repeat(300)],
   ]
   for (const [name, status, want] of rows) {
-    t.equal(firstTrouble([pod('a', status)]), want === undefined ? undefined : `pod a: ${want}`, name)
+    t.equal(firstTrouble([pod('a', status)])?.why, want === undefined ? undefined : `pod a: ${want}`, name)
   }
-  t.equal(firstTrouble([pod('b', waiting('B')), pod('a', waiting('A'))]), 'pod a: A')
+  t.strictSame(firstTrouble([pod('b', waiting('B')), pod('a', waiting('A'))]), { why: 'pod a: A' })
+  for (const reason of ['ErrImagePull', 'ImagePullBackOff', 'ErrImageNeverPull', 'InvalidImageName']) {
+    t.match(firstTrouble([pod('a', waiting(reason))]), { why: `pod a: ${reason}`, mend: /^say --image / })
+  }
+  const going = { ...pod('a', waiting('A')), metadata: { name: 'a', deletionTimestamp: '2026-01-01T00:00:00Z' } }
+  t.equal(firstTrouble([going]), undefined, 'a pod that goes is no trouble')
   t.end()
 })
 

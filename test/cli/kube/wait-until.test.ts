@@ -75,3 +75,30 @@ t.test('an API server that is away is waited for, one that says no is not', asyn
   t.match(await account([away], 1000), /failed: waited 1 ?s for parts: the API server: list pods: cannot be reached/)
   t.equal(await account([new ClusterApiError('Forbidden', 'not you')]), 'failed: not you\n')
 })
+
+t.test('what does not come by itself is waited for a moment only', async (t) => {
+  const stuck = { what: 'broker', why: 'no such image', mend: 'say --image' }
+  t.equal(
+    await account([stuck]),
+    'waiting for parts: broker\n  broker: no such image\n' +
+      'failed: waited for parts, which will not come by itself: broker: no such image\n',
+  )
+  t.equal(
+    await account([...times(50, stuck), ...times(1, GATEWAY), ...times(50, stuck), undefined]).then(lastLine),
+    'waiting for parts: broker',
+    'what passes begins anew',
+  )
+  const clock = new FakeClock()
+  const init = { what: 'parts', timeoutMs: 60_000, clock, signal: new AbortController().signal, say: () => undefined }
+  const waiting = waitUntil(() => Promise.resolve(stuck), { ...init, hint: 'try again' }).catch(
+    (error: unknown) => error,
+  )
+  await clock.advance(14_500)
+  await clock.advance(250)
+  const early = clock.monotonic()
+  for (let n = 0; n < 8; n += 1) await clock.advance(250)
+  t.match(await waiting, { hint: 'say --image' }, 'the hint is how to mend it')
+  t.ok(clock.monotonic() < early + 10_000)
+})
+
+const lastLine = (text: string): string => text.trimEnd().split('\n').at(-1) ?? ''

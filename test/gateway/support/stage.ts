@@ -17,6 +17,7 @@ import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
 import { eventually } from '../../support/eventually.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { FakeLeases } from './fake-leases.ts'
 import { FakeProbes } from './fake-probes.ts'
 import { membership } from './netns-sites.ts'
 import { cluster, endpoint, node } from './worlds.ts'
@@ -52,6 +53,7 @@ export class Stage {
   readonly wireguard = new FakeWireguard({ routes: this.routes, driver: 'userspace' })
   readonly sysctl = new FakeSysctl({ 'net.ipv4.ip_forward': '0', 'net.ipv6.conf.all.forwarding': '0' })
   readonly probes = new FakeProbes()
+  readonly leases = new FakeLeases(this.objects)
   readonly logger = new CapturingLogger()
   readonly status = new StatusBoard()
   readonly stateDir: string
@@ -82,6 +84,7 @@ export class Stage {
     const init = {
       node: 'gw',
       askNode,
+      leases: this.leases,
       configOf: (lanes: readonly GatewayLane[]) => this.#config({ lanes }),
     }
     const node = this.node()

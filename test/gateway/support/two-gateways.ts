@@ -1,6 +1,7 @@
 /** Two sites, each with a gateway process, for tests of how lanes come up and come back. */
 import type { Test } from 'tap'
 import { eventually } from '../../support/eventually.ts'
+import type { Netns } from '../../support/netns.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { GatewayProcess, type Site, type SiteInit, withSites } from './netns-sites.ts'
 import { cluster } from './worlds.ts'
@@ -37,13 +38,13 @@ export interface Running {
 export function withTwo<T>(
   t: Test,
   inits: readonly [SiteInit, SiteInit],
-  story: (left: Running, right: Running) => Promise<T>,
+  story: (left: Running, right: Running, internet: Netns) => Promise<T>,
 ): Promise<T> {
-  return withSites(inits, temporaryFolder(t), async (sites) => {
+  return withSites(inits, temporaryFolder(t), async (sites, internet) => {
     const left: Running = { process: new GatewayProcess(sites[0]), site: sites[0] }
     const right: Running = { process: new GatewayProcess(sites[1]), site: sites[1] }
     try {
-      return await story(left, right)
+      return await story(left, right, internet)
     } finally {
       await Promise.all([left.process.stop(), right.process.stop()])
     }

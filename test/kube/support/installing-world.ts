@@ -65,7 +65,12 @@ interface SliceObject extends KubeObject {
 }
 
 /** Waits until a Service has that many endpoints, all of them ready: they are written some time after the pods are. */
-async function readyEndpoints({ name, api }: Site, namespace: string, service: string, count: number): Promise<void> {
+export async function readyEndpoints(
+  { name, api }: Site,
+  namespace: string,
+  service: string,
+  count: number,
+): Promise<void> {
   const selector = encodeURIComponent(`kubernetes.io/service-name=${service}`)
   const path = `/apis/discovery.k8s.io/v1/namespaces/${namespace}/endpointslices?labelSelector=${selector}`
   await eventually(
@@ -90,9 +95,9 @@ export async function joinAgain(world: World, place: Place): Promise<CommandResu
 }
 
 export async function tokenFile({ hub, directory }: World, more: readonly string[] = []): Promise<string> {
-  const made = await sealane(['token', 'create', ...hub.at, ...more])
+  const made = await sealane(['token', 'create', ...hub.at, '-o', 'json', ...more])
   const file = join(directory, 'token')
-  writeFileSync(file, made.stdout.trim().split(' ').at(-1) ?? '', { mode: 0o600 })
+  writeFileSync(file, (JSON.parse(made.stdout) as { token: string }).token, { mode: 0o600 })
   return file
 }
 

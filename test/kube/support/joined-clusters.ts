@@ -3,7 +3,13 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { mergeKubeconfigs } from './kubeconfig-file.ts'
 import { sealane } from './sealane-command.ts'
-import { SEALANE_IMAGE, type TestClusters, type TestClustersInit, startClusters } from './two-clusters.ts'
+import {
+  SEALANE_IMAGE,
+  type TestCluster,
+  type TestClusters,
+  type TestClustersInit,
+  startClusters,
+} from './two-clusters.ts'
 
 export interface JoinedClusters extends TestClusters {
   /** One kubeconfig file for all, with a context for each by its name. */
@@ -12,8 +18,10 @@ export interface JoinedClusters extends TestClusters {
 
 export interface JoinedClustersInit extends TestClustersInit {
   /** Told what is done, one line each. */
-  readonly say?: (line: string) => void
+  readonly say?: Say
 }
+
+export type Say = (line: string) => void
 
 /** Throws with what the command line said, and leaves nothing behind. */
 export async function startJoinedClusters(init: JoinedClustersInit): Promise<JoinedClusters> {
@@ -30,25 +38,59 @@ export async function startJoinedClusters(init: JoinedClustersInit): Promise<Joi
   }
 }
 
-/** What a user does on clusters that are there: a broker on the first, a token, a join for each. */
+/**
+ * What a user does on clusters that are there: a broker on the first, a token, a join for each, one after the other, with
+ * these flags besides.
+ */
 export async function joinClusters(
   { clusters }: TestClusters,
   directory: string,
-  say: (line: string) => void,
+  say: Say,
+  joinFlags: readonly string[] = [],
 ): Promise<void> {
   const [hub] = clusters
   if (hub === undefined) throw new Error('there is no cluster for the broker')
-  const image = ['--image', SEALANE_IMAGE]
-  const atHub = ['--kubeconfig', hub.plane.kubeconfig]
-  say(`sealane broker deploy on ${hub.row.name}`)
-  await sealane(['broker', 'deploy', ...atHub, '--service-type', 'NodePort', ...image])
-  const { stdout } = await sealane(['token', 'create', ...atHub, '--uses', String(clusters.length)])
+  await deployBroker(hub, ['--service-type', 'NodePort'], say)
+  const tokenFile = await createToken(hub, directory, clusters.length)
+  for (const cluster of clusters) await joinCluster(cluster, tokenFile, say, joinFlags)
+}
+
+/** `args` say how members reach it. */
+export async function deployBroker({ row, plane }: TestCluster, args: readonly string[], say: Say): Promise<void> {
+  say(`sealane broker deploy ${args.join(' ')} on ${row.name}`)
+  await sealane(['broker', 'deploy', '--kubeconfig', plane.kubeconfig, ...args, '--image', SEALANE_IMAGE])
+}
+
+/** A file with a token of the broker there that lets so many join. */
+export async function createToken({ plane }: TestCluster, directory: string, uses: number): Promise<string> {
+  const { stdout } = await sealane([
+    'token',
+    'create',
+    '--kubeconfig',
+    plane.kubeconfig,
+    '--uses',
+    String(uses),
+    '-o',
+    'json',
+  ])
   const tokenFile = join(directory, 'token')
-  writeFileSync(tokenFile, stdout.trim().split(' ').at(-1) ?? '', { mode: 0o600 })
-  for (const { row, plane } of clusters) {
-    say(`sealane join on ${row.name}`)
-    const pods = row.podCIDR.split(',').flatMap((cidr) => ['--pod-cidr', cidr])
-    const at = ['--kubeconfig', plane.kubeconfig, '--cluster-id', row.name, ...pods]
-    await sealane(['join', ...at, '--token-file', tokenFile, '--yes', ...image])
-  }
+  writeFileSync(tokenFile, (JSON.parse(stdout) as { token: string }).token, { mode: 0o600 })
+  return tokenFile
+}
+
+export async function joinCluster(
+  { row, plane }: TestCluster,
+  tokenFile: string,
+  say: Say,
+  flags: readonly string[] = [],
+): Promise<void> {
+  say(`sealane join on ${row.name}`)
+  const pods = row.podCIDR.split(',').flatMap((cidr) => ['--pod-cidr', cidr])
+  const at = ['--kubeconfig', plane.kubeconfig, '--cluster-id', row.name, ...pods]
+  await sealane(['join', ...at, '--token-file', tokenFile, '--yes', '--image', SEALANE_IMAGE, ...flags])
+}
+
+export async function leaveClusterset({ row, plane }: TestCluster, say: Say): Promise<void> {
+  say(`sealane leave on ${row.name}`)
+  await sealane(['leave', '--kubeconfig', plane.kubeconfig, '--yes'])
 }

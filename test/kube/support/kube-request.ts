@@ -57,6 +57,8 @@ export interface KubeRequest {
 export interface RawOptions {
   readonly body?: Json
   readonly contentType?: string
+  /** Default application/json. */
+  readonly accept?: string
   /** Default 30,000. */
   readonly timeoutMs?: number
 }
@@ -110,8 +112,8 @@ interface Sending {
 }
 
 function send(url: URL, init: Sending, options: RawOptions): Promise<{ status: number; text: string }> {
-  const { body, contentType = 'application/json', timeoutMs = 30_000 } = options
-  const headers = { accept: 'application/json', ...init.headers, ...(body ? { 'content-type': contentType } : {}) }
+  const { body, accept = 'application/json', contentType = 'application/json', timeoutMs = 30_000 } = options
+  const headers = { accept, ...init.headers, ...(body ? { 'content-type': contentType } : {}) }
   return new Promise((resolve, reject) => {
     const sent = request(url, { ...init, headers, signal: AbortSignal.timeout(timeoutMs) }, (answer) => {
       const chunks: Buffer[] = []

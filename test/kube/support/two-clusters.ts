@@ -22,6 +22,8 @@ export interface ClusterRow {
   readonly serviceCIDR: string
   /** Names of its nodes; the control plane runs on the first. */
   readonly nodes: readonly string[]
+  /** Its node is behind address translation, in a network of its own; one node only. */
+  readonly behindNat?: true
 }
 
 export interface TestCluster {
@@ -72,10 +74,12 @@ export const DUAL: readonly ClusterRow[] = [
 export interface TestClustersInit {
   readonly directory: string
   readonly rows: readonly ClusterRow[]
+  /** Bound on the time in which pods may end. Default 5. */
+  readonly maxGraceSeconds?: number
 }
 
 /** Throws with the log of what failed, and leaves nothing behind. */
-export async function startClusters({ directory, rows }: TestClustersInit): Promise<TestClusters> {
+export async function startClusters({ directory, rows, maxGraceSeconds = 5 }: TestClustersInit): Promise<TestClusters> {
   const underlay = makeUnderlay()
   const stops: (() => Promise<void>)[] = []
   const stop = async (): Promise<void> => {
@@ -88,7 +92,16 @@ export async function startClusters({ directory, rows }: TestClustersInit): Prom
     const images = await testImages()
     const clusters = await Promise.all(
       rows.map((row, i) =>
-        startCluster({ row, index: i + 1, underlay, etcd, images, directory: join(directory, row.name), stops }),
+        startCluster({
+          row,
+          index: i + 1,
+          underlay,
+          etcd,
+          images,
+          directory: join(directory, row.name),
+          maxGraceSeconds,
+          stops,
+        }),
       ),
     )
     return { underlay, clusters, stop }
@@ -105,6 +118,7 @@ interface ClusterInit {
   readonly etcd: Etcd
   readonly images: Readonly<Record<string, Image>>
   readonly directory: string
+  readonly maxGraceSeconds: number
   readonly stops: (() => Promise<void>)[]
 }
 
@@ -115,6 +129,7 @@ async function startCluster({
   etcd,
   images,
   directory,
+  maxGraceSeconds,
   stops,
 }: ClusterInit): Promise<TestCluster> {
   mkdirSync(directory, { recursive: true })
@@ -132,7 +147,7 @@ async function startCluster({
     scheduler: true,
   })
   stops.push(() => plane.stop())
-  const clusterDns = row.serviceCIDR.replace(/\.0\/\d+(,.*)?$/, '.10')
+  const clusterDns = clusterDnsOf(row)
   const nodes: KubeNode[] = []
   for (const place of places) {
     const node = await startNode({
@@ -143,8 +158,8 @@ async function startCluster({
       directory,
       images,
       clusterDns: [clusterDns],
-      sharedHostPaths: ['/proc/sys/net', '/sys/devices/virtual/net', '/dev/net/tun'],
-      maxGraceSeconds: 5,
+      sharedHostPaths: NODE_HOST_PATHS,
+      maxGraceSeconds,
     })
     stops.push(() => node.stop())
     nodes.push(node)
@@ -163,14 +178,30 @@ async function startCluster({
   return { row, plane, nodes }
 }
 
+/** What the programs of a node's kernel parts need of this machine. */
+export const NODE_HOST_PATHS: readonly string[] = ['/proc/sys/net', '/sys/devices/virtual/net', '/dev/net/tun']
+
+/** The address of cluster DNS. */
+export function clusterDnsOf({ serviceCIDR }: ClusterRow): string {
+  return serviceCIDR.replace(/\.0\/\d+(,.*)?$/, '.10')
+}
+
 /** Makes the namespace of a node. An IPv6 address only where the cluster has that family, as a real node would. */
-function placeNode(name: string, number: number, { podCIDR }: ClusterRow, underlay: Underlay): NodePlace {
+function placeNode(name: string, number: number, { podCIDR, behindNat }: ClusterRow, underlay: Underlay): NodePlace {
+  if (behindNat === true) return placeBehindNat(name, number, underlay)
   const addresses: NodePlace['addresses'] = [
     `192.0.2.${number}`,
     ...(podCIDR.includes(':') ? [`2001:db8::${number}`] : []),
   ]
   const netns = underlay.addNode(name, ...addresses.map((address) => `${address}/${address.includes(':') ? 64 : 24}`))
   return { name, addresses, netns }
+}
+
+/** Others see its router, whose number is the node's and 8 more. */
+function placeBehindNat(name: string, number: number, underlay: Underlay): NodePlace {
+  const address = `10.77.0.${number}`
+  const places = { node: `${address}/24`, inside: '10.77.0.1/24', outside: `192.0.2.${number + 8}/24` }
+  return { name, addresses: [address], netns: underlay.addNodeBehindNat(name, places) }
 }
 
 /** What a storage class would make: a claim takes one of them, and none twice. */
@@ -194,7 +225,8 @@ function volume(name: string): Readonly<Record<string, unknown>> {
 /** Where the image of the Containerfile has it, so that the checkout may lie anywhere. */
 const IMAGE_ROOT = '/opt/sealane'
 
-async function testImages(): Promise<Readonly<Record<string, Image>>> {
+/** What every node can run: this checkout, and CoreDNS. */
+export async function testImages(): Promise<Readonly<Record<string, Image>>> {
   const coreDns = await coreDnsProgram()
   return {
     [SEALANE_IMAGE]: {

@@ -61,6 +61,8 @@ export class Machine {
   })
   readonly logger = new CapturingLogger()
   readonly clock = new JumpingClock()
+  /** Addresses of machines that answer no knock. */
+  readonly dead = new Set<string>()
   status = new StatusBoard()
   metrics = createMetrics('routeagent')
   readonly before: string
@@ -85,7 +87,8 @@ export class Machine {
     const { nft, nft6, routes, sysctl, logger, status } = this
     const clock: Clock = this.clock
     const metrics = (this.metrics = createMetrics('routeagent'))
-    const deps = { cluster, nft, nft6, routes, sysctl, logger, status, clock, metrics }
+    const knock = (address: string): Promise<boolean> => Promise.resolve(!this.dead.has(address))
+    const deps = { cluster, nft, nft6, routes, sysctl, logger, status, clock, metrics, knock }
     const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3', stateDir: this.stateDir }, stopping.signal)
     const stop = (): Promise<void> => {
       stopping.abort(new Error('stopped by the test'))

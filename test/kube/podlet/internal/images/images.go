@@ -59,12 +59,17 @@ func (images Images) Find(name string) (Image, error) {
 			return image, nil
 		}
 	}
-	known := make([]string, 0, len(images))
-	for have := range images {
-		known = append(known, have)
+	return Image{}, fmt.Errorf("image %q is not in the podlet's images file, which has %s", name, strings.Join(images.Names(), ", "))
+}
+
+// Names gives the names of all images, sorted.
+func (images Images) Names() []string {
+	names := make([]string, 0, len(images))
+	for name := range images {
+		names = append(names, name)
 	}
-	sort.Strings(known)
-	return Image{}, fmt.Errorf("image %q is not in the podlet's images file, which has %s", name, strings.Join(known, ", "))
+	sort.Strings(names)
+	return names
 }
 
 func plain(name string) string {

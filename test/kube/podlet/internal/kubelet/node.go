@@ -143,6 +143,7 @@ func (kubelet *Kubelet) describe(status *corev1.NodeStatus, ready bool) {
 	}
 	status.Addresses = append(status.Addresses, corev1.NodeAddress{Type: corev1.NodeHostName, Address: kubelet.Node})
 	status.DaemonEndpoints.KubeletEndpoint.Port = int32(kubelet.Port)
+	status.Images = kubelet.imageList()
 	capacity := corev1.ResourceList{
 		corev1.ResourceCPU:              *resource.NewQuantity(64, resource.DecimalSI),
 		corev1.ResourceMemory:           *resource.NewQuantity(64<<30, resource.BinarySI),
@@ -166,6 +167,15 @@ func (kubelet *Kubelet) describe(status *corev1.NodeStatus, ready bool) {
 	} {
 		setNodeCondition(status, condition)
 	}
+}
+
+// imageList is the table of images as a kubelet tells of those that its node has.
+func (kubelet *Kubelet) imageList() []corev1.ContainerImage {
+	var list []corev1.ContainerImage
+	for _, name := range kubelet.Images.Names() {
+		list = append(list, corev1.ContainerImage{Names: []string{name}})
+	}
+	return list
 }
 
 func setNodeCondition(status *corev1.NodeStatus, condition corev1.NodeCondition) {

@@ -131,6 +131,10 @@ func (worker *worker) live(life context.Context) {
 		worker.refuse(strings.Join(problems, "; "))
 		return
 	}
+	if missing := worker.missingImages(); missing != "" {
+		worker.awaitImage(missing)
+		return
+	}
 	if !worker.prepare(life) || !worker.runInit(life) {
 		return
 	}
@@ -146,16 +150,31 @@ func (worker *worker) live(life context.Context) {
 }
 
 func (worker *worker) problems() []string {
+	return podspec.Unsupported(worker.latest())
+}
+
+// missingImages says what the table of images lacks; empty when it has all.
+func (worker *worker) missingImages() string {
 	pod := worker.latest()
-	problems := podspec.Unsupported(pod)
+	var missing []string
 	for _, list := range [][]corev1.Container{pod.Spec.InitContainers, pod.Spec.Containers} {
 		for _, container := range list {
 			if _, err := worker.kubelet.Images.Find(container.Image); err != nil {
-				problems = append(problems, fmt.Sprintf("container %s: %v", container.Name, err))
+				missing = append(missing, fmt.Sprintf("container %s: %v", container.Name, err))
 			}
 		}
 	}
-	return problems
+	return strings.Join(missing, "; ")
+}
+
+// awaitImage waits for an image as a kubelet does: for ever, in a pod that stays Pending. The table never changes.
+func (worker *worker) awaitImage(message string) {
+	worker.warn("ErrImagePull", message)
+	worker.state.update(func() {
+		for _, container := range append(worker.state.init, worker.state.main...) {
+			container.waiting, container.message = "ImagePullBackOff", message
+		}
+	})
 }
 
 // refuse says no, in an Event and in the pod's status. A pod that a controller made stays Pending: a Failed one would

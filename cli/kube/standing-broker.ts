@@ -1,0 +1,129 @@
+/** A broker that is installed already, wherever it came from: what it was told holds until a flag says otherwise. */
+import { parseImageName } from '../../install/image-name.ts'
+import type { ManifestObject } from '../../install/manifest-object.ts'
+import { BROKER_CLAIM, objectName } from '../../install/names.ts'
+import type { InstallValues, ResourceValues, TolerationValues } from '../../install/values.ts'
+import type { ClusterAdmin } from './admin.ts'
+
+/** As they are in the cluster; undefined where there is none. */
+export interface StandingBroker {
+  readonly statefulSet: ManifestObject | undefined
+  readonly service: ManifestObject | undefined
+  readonly claim: ManifestObject | undefined
+}
+
+export async function standingBroker(
+  admin: Pick<ClusterAdmin, 'get'>,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<StandingBroker> {
+  const own = objectName('broker')
+  return {
+    statefulSet: await admin.get({ apiVersion: 'apps/v1', kind: 'StatefulSet', namespace, name: own }, signal),
+    service: await admin.get({ apiVersion: 'v1', kind: 'Service', namespace, name: own }, signal),
+    claim: await admin.get({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: BROKER_CLAIM }, signal),
+  }
+}
+
+/** There is something whose settings are to be kept. */
+export function isStanding({ statefulSet, service, claim }: StandingBroker): boolean {
+  return (statefulSet ?? service ?? claim) !== undefined
+}
+
+interface PodSpec {
+  readonly containers?: readonly ContainerSpec[]
+  readonly imagePullSecrets?: readonly { readonly name: string }[]
+  readonly nodeSelector?: Readonly<Record<string, string>>
+  readonly tolerations?: readonly TolerationValues[]
+}
+interface ContainerSpec {
+  readonly name: string
+  readonly image?: string
+  readonly imagePullPolicy?: string
+  readonly args?: readonly string[]
+  readonly resources?: ResourceValues
+}
+
+/**
+ * `values` with all that the objects say in their place; what they do not say stays. Without a StatefulSet nothing is
+ * advertised yet: `broker.advertise` is empty then. Pure.
+ */
+export function keepStanding(values: InstallValues, standing: StandingBroker): InstallValues {
+  const { broker } = values
+  const pod = podOf(standing.statefulSet)
+  const container = pod?.containers?.find(({ name }) => name === 'broker')
+  const { args = [], image, imagePullPolicy = values.image.pullPolicy } = container ?? {}
+  return {
+    ...values,
+    image: image === undefined ? values.image : { ...parseImageName(image), pullPolicy: imagePullPolicy },
+    imagePullSecrets: pod?.imagePullSecrets ?? values.imagePullSecrets,
+    logLevel: valuesOf(args, '--log-level')[0] ?? values.logLevel,
+    broker: {
+      ...broker,
+      advertise: valuesOf(args, '--advertise'),
+      clusterset: valuesOf(args, '--clusterset')[0] ?? broker.clusterset,
+      resources: container?.resources ?? broker.resources,
+      nodeSelector: pod?.nodeSelector ?? broker.nodeSelector,
+      tolerations: pod?.tolerations ?? broker.tolerations,
+      service: keptService(broker.service, standing.service),
+      storage: keptStorage(broker.storage, standing.claim),
+    },
+  }
+}
+
+function podOf(statefulSet: ManifestObject | undefined): PodSpec | undefined {
+  const spec = statefulSet?.['spec'] as { readonly template?: { readonly spec?: PodSpec } } | undefined
+  return spec?.template?.spec
+}
+
+/** Annotations are the cloud's and other owners': server-side apply leaves them alone. */
+function keptService(
+  service: InstallValues['broker']['service'],
+  found: ManifestObject | undefined,
+): InstallValues['broker']['service'] {
+  const spec = (found?.['spec'] ?? {}) as {
+    readonly type?: string
+    readonly loadBalancerClass?: string
+    readonly externalTrafficPolicy?: string
+  }
+  const { type = service.type, loadBalancerClass = service.loadBalancerClass } = spec
+  const { externalTrafficPolicy = service.externalTrafficPolicy } = spec
+  return { ...service, type, loadBalancerClass, externalTrafficPolicy }
+}
+
+function keptStorage(
+  storage: InstallValues['broker']['storage'],
+  claim: ManifestObject | undefined,
+): InstallValues['broker']['storage'] {
+  const spec = (claim?.['spec'] ?? {}) as {
+    readonly storageClassName?: string
+    readonly resources?: { readonly requests?: { readonly storage?: string } }
+  }
+  const { storageClassName = storage.storageClassName, resources } = spec
+  return { size: resources?.requests?.storage ?? storage.size, storageClassName }
+}
+
+function valuesOf(args: readonly string[], flag: string): readonly string[] {
+  return args.flatMap((one, i) => {
+    if (one === flag) return args[i + 1] ?? []
+    return one.startsWith(`${flag}=`) ? one.slice(flag.length + 1) : []
+  })
+}
+
+/** `image.tag: 0.1.0 → 0.2.0`, one line each, in the order of the values; what is kept is not named. Pure. */
+export function changedValues(before: InstallValues, after: InstallValues): readonly string[] {
+  const was = new Map(leaves('', before))
+  const is = new Map(leaves('', after))
+  return [...new Set([...was.keys(), ...is.keys()])].flatMap((path) => {
+    const [from, to] = [was.get(path) ?? 'nothing', is.get(path) ?? 'nothing']
+    return from === to ? [] : [`${path}: ${from} → ${to}`]
+  })
+}
+
+function leaves(path: string, value: unknown): readonly (readonly [string, string])[] {
+  if (typeof value === 'object' && value !== null && !Array.isArray(value)) {
+    return Object.entries(value).flatMap(([key, inner]) => leaves(path === '' ? key : `${path}.${key}`, inner))
+  }
+  const text = typeof value === 'string' ? value : JSON.stringify(value)
+  return [[path, text === '' || text === '[]' ? 'nothing' : text]]
+}

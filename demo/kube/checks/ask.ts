@@ -1,0 +1,128 @@
+/** The small questions that several checks ask. */
+import type { CallReport } from '../../../test/kube/support/steady-calls.ts'
+import { type BackgroundCalls, type CallTarget, callInBackground } from '../../../test/kube/support/background-calls.ts'
+import { until } from '../../until.ts'
+import type { Member, World } from '../member.ts'
+import { NAMESPACE, ZONE, inPod, ownService } from '../shop.ts'
+
+/** Who answered, and whose address it saw. */
+export interface Page {
+  readonly cluster: string
+  readonly pod: string
+  readonly caller: string
+}
+
+/** Pages of hosts in the order in which they were asked for; undefined where nobody answered within three seconds. */
+export async function fetchPages(
+  from: Member,
+  hosts: readonly string[],
+  pod: 'request' | 'db-0' = 'request',
+): Promise<readonly (Page | undefined)[]> {
+  const script = hosts.map((host) => `curl -s -m 3 http://${host}/ || echo`).join('; ')
+  const lines = (await inPod(from, pod, script)).split('\n')
+  return hosts.map((_, i) => {
+    const [, cluster, name, caller] = /^(.+)\/(.+) sees (.+)$/.exec(lines[i] ?? '') ?? []
+    return cluster === undefined || name === undefined || caller === undefined
+      ? undefined
+      : { cluster, pod: name, caller }
+  })
+}
+
+export function ownHost(cluster: string): string {
+  return `${ownService(cluster)}.${ZONE}`
+}
+
+/** Each of these clusters calls each of them by the name that it alone has; throws with who did not answer whom. */
+export async function everybodyCallsEverybody(members: readonly Member[]): Promise<string> {
+  const hosts = members.map(({ name }) => ownHost(name))
+  const wrong: string[] = []
+  await Promise.all(
+    members.map(async (from) => {
+      const pages = await fetchPages(from, hosts)
+      for (const [i, { name }] of members.entries()) {
+        const got = pages[i]?.cluster
+        if (got !== name) wrong.push(`${from.name} calls ${name}: ${got ?? 'no answer'}`)
+      }
+    }),
+  )
+  if (wrong.length > 0) throw new Error(wrong.join('; '))
+  return `${members.length ** 2} of ${members.length ** 2} calls`
+}
+
+/** NOERROR, NXDOMAIN, SERVFAIL … */
+export async function digStatus(from: Member, name: string): Promise<string> {
+  const text = await inPod(from, 'request', `dig +tries=1 +time=2 A ${name}`)
+  return /status: (\w+)/.exec(text)?.[1] ?? 'no answer'
+}
+
+/** One line for each record, sorted. */
+export async function digShort(from: Member, type: string, name: string): Promise<readonly string[]> {
+  const text = await inPod(from, 'request', `dig +short +tries=1 +time=2 ${type} ${name}`)
+  return text
+    .split('\n')
+    .filter((line) => line !== '')
+    .sort()
+}
+
+/** Waits until cluster DNS says so everywhere; gives the milliseconds it took. */
+export function untilStatus(
+  members: readonly Member[],
+  name: string,
+  want: string,
+  deadlineMs: number,
+): Promise<number> {
+  return until(`${name} to be ${want}`, deadlineMs, async () => {
+    const said = await Promise.all(members.map(async (member) => `${member.name}: ${await digStatus(member, name)}`))
+    return said.every((text) => text.endsWith(`: ${want}`)) ? true : said.join(', ')
+  })
+}
+
+/** Calls from one cluster to others that go on in the background. */
+export function keepCalling(from: Member, ...to: readonly Member[]): Promise<BackgroundCalls> {
+  const targets: readonly CallTarget[] = to.map(({ name }) => ({
+    name,
+    command: `curl -s -m 1 http://${ownHost(name)}/`,
+    answer: new RegExp(`^${name}/`),
+  }))
+  return callInBackground(from, NAMESPACE, targets)
+}
+
+/** In words: "120 calls, none lost, longest gap 240 ms". */
+export function callText(reports: Iterable<CallReport>): string {
+  const all = [...reports]
+  const sum = (pick: (report: CallReport) => number): number => all.reduce((total, report) => total + pick(report), 0)
+  const lost = sum(({ unanswered }) => unanswered)
+  const gap = Math.max(...all.map(({ longestGapMs }) => longestGapMs))
+  return `${sum(({ calls }) => calls)} calls, ${lost === 0 ? 'none' : lost} lost, longest gap ${gap} ms`
+}
+
+/** Throws when a call was lost. */
+export function expectNoneLost(what: string, reports: Iterable<CallReport>): string {
+  const all = [...reports]
+  if (all.some(({ unanswered }) => unanswered > 0)) throw new Error(`${what}: ${callText(all)}`)
+  return callText(all)
+}
+
+export function expectEqual(what: string, got: unknown, want: unknown): void {
+  const [a, b] = [JSON.stringify(got), JSON.stringify(want)]
+  if (a !== b) throw new Error(`${what}: got ${a}, want ${b}`)
+}
+
+/** `sealane show connections` of a cluster: "c1 up, c2 up". */
+export async function connectionText({ commands }: World, cluster: string): Promise<string> {
+  const { stdout } = await commands.run(`show connections --context ${cluster} -o json`)
+  const { items } = JSON.parse(stdout) as { items: readonly { readonly cluster: string; readonly state: string }[] }
+  return items
+    .map((item) => `${item.cluster} ${item.state}`)
+    .sort()
+    .join(', ')
+}
+
+const LINES_SHOWN = 5
+const LINE_LENGTH = 160
+
+/** The first lines of a difference, each cut. */
+export function shortened(lines: readonly string[]): string {
+  const shown = lines.slice(0, LINES_SHOWN).map((line) => line.slice(0, LINE_LENGTH))
+  return [...shown, ...(lines.length > LINES_SHOWN ? [`and ${lines.length - LINES_SHOWN} more`] : [])].join(' | ')
+}

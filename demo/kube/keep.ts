@@ -1,0 +1,50 @@
+/** `--keep`: the clusters are made and held by a process of their own, so that the terminal is free afterwards. */
+import { fork } from 'node:child_process'
+import { mkdtempSync, openSync, readFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import type { Word } from './keeper.ts'
+import { FOLDER_PREFIX, KEEPER, findStanding, sweepStanding } from './standing.ts'
+
+export interface KeepOptions {
+  readonly json: boolean
+  readonly flat: boolean
+}
+
+/** Throws when clusters are kept already. */
+export function nothingIsKept(): void {
+  const [standing] = findStanding()
+  if (standing !== undefined) {
+    const kubeconfig = join(standing.directory, 'kubeconfig')
+    throw new Error(
+      `one demo is kept already: KUBECONFIG=${kubeconfig}; look at it, or end it: npm run demo:kube -- --sweep`,
+    )
+  }
+}
+
+/**
+ * Resolves with the exit code once they stand, or with 1 when that has failed and nothing is left of it. An abort takes away
+ * what is there so far.
+ */
+export async function keepClusters({ json, flat }: KeepOptions, signal: AbortSignal): Promise<number> {
+  await sweepStanding()
+  signal.throwIfAborted()
+  const directory = mkdtempSync(join(tmpdir(), FOLDER_PREFIX))
+  const log = openSync(join(directory, 'keeper.log'), 'w+', 0o600)
+  const args = [directory, json ? 'json' : 'person', flat ? 'flat' : 'overlapping']
+  const keeper = fork(KEEPER, args, { detached: true, stdio: ['ignore', log, log, 'ipc'] })
+  const end = (): void => void keeper.kill('SIGTERM')
+  signal.addEventListener('abort', end)
+  return await new Promise<number>((resolve) => {
+    keeper.on('message', (word: Word) => {
+      if ('out' in word) process.stdout.write(word.out)
+      else if ('account' in word) (json ? process.stderr : process.stdout).write(word.account)
+      else resolve(word.standing)
+    })
+    keeper.once('exit', () => {
+      // It takes its folder away; an open file stays readable.
+      process.stderr.write(readFileSync(`/proc/self/fd/${log}`))
+      resolve(1)
+    })
+  })
+}

@@ -1,0 +1,82 @@
+/** `npm run demo:kube`: the README's commands on three Kubernetes clusters on this machine. See README.md. */
+import { mkdtempSync, rmSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { parseArgs } from 'node:util'
+import { requirePackages } from '../../scripts/install-system-packages.ts'
+import { buildAll } from '../../test/kube/support/build-all.ts'
+import { podletMissing } from '../../test/kube/support/podlet-world.ts'
+import { atExit } from '../../test/support/at-exit.ts'
+import { type Report, jsonReport, personReport } from '../report.ts'
+import { keepClusters, nothingIsKept } from './keep.ts'
+import { FOLDER_PREFIX, sweepStanding } from './standing.ts'
+import { tellStory } from './story.ts'
+
+const SIGNALS = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const
+
+async function main(): Promise<void> {
+  const { values } = parseArgs({
+    options: {
+      json: { type: 'boolean', default: false },
+      flat: { type: 'boolean', default: false },
+      keep: { type: 'boolean', default: false },
+      sweep: { type: 'boolean', default: false },
+    },
+  })
+  if (values.sweep) {
+    const count = await sweepStanding()
+    process.stdout.write(count === 0 ? 'nothing was kept\n' : 'taken away\n')
+    return
+  }
+  requireMachine()
+  if (values.keep) nothingIsKept()
+  const report = values.json ? jsonReport(process.stdout, process.stderr) : personReport(process.stdout)
+  const stop = new AbortController()
+  for (const [signal, number] of Object.entries(SIGNALS)) {
+    process.on(signal, () => {
+      stop.abort(new Error(`stopped by ${signal}`))
+      if (values.keep) return
+      report.finish(`stopped by ${signal}`)
+      // What was made is taken away by exit handlers.
+      process.exit(128 + number)
+    })
+  }
+  const account = values.json ? process.stderr : process.stdout
+  account.write(
+    'programs of the clusters: built from Go modules on the first run, which takes four minutes on two cores\n',
+  )
+  await buildAll()
+  process.exitCode = values.keep ? await keepClusters(values, stop.signal) : await runToTheEnd(values.flat, report)
+  // Whatever a failed story had under way would go on in a world that is gone.
+  process.exit()
+}
+
+/** Throws with what this machine lacks, and what to do about it. */
+function requireMachine(): void {
+  if (process.getuid?.() !== 0) throw new Error('the demo makes network namespaces; run as root: npm run demo:kube')
+  requirePackages('kube')
+  const missing = podletMissing()
+  if (missing === undefined) return
+  throw new Error(
+    `this demo runs Kubernetes itself: ${missing}. Install Go, at least as new as test/kube/go.mod says, and put it on PATH`,
+  )
+}
+
+/** Gives the exit code; nothing is left. */
+async function runToTheEnd(flat: boolean, report: Report): Promise<number> {
+  const directory = mkdtempSync(join(tmpdir(), FOLDER_PREFIX))
+  atExit('folders', () => rmSync(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }))
+  try {
+    const world = await tellStory({ directory, flat, keep: false }, report)
+    const exitCode = report.finish()
+    await world.stop()
+    return exitCode
+  } catch (error) {
+    return report.finish((error as Error).message)
+  }
+}
+
+main().catch((error: unknown) => {
+  process.stderr.write(`${(error as Error).message}\n`)
+  process.exitCode = 1
+})

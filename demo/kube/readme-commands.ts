@@ -1,0 +1,23 @@
+/**
+ * The README's commands for Kubernetes clusters. Beside them stand the image and a NodePort: there is no registry here, and
+ * no load balancer.
+ */
+import { SEALANE_IMAGE } from '../../test/kube/support/two-clusters.ts'
+
+const IMAGE = `--image ${SEALANE_IMAGE}`
+
+export const TOKEN_FILE = 'token.txt'
+export const DEPLOY = `broker deploy --context hub --service-type NodePort ${IMAGE}`
+export const TOKEN = 'token create --context hub'
+
+export function joinWords(cluster: string): string {
+  return `join --context ${cluster} --token-file ${TOKEN_FILE} ${IMAGE}`
+}
+
+export function leaveWords(cluster: string): string {
+  return `leave --context ${cluster}`
+}
+
+export function uninstallWords(cluster: string): string {
+  return `uninstall --context ${cluster} --crds`
+}

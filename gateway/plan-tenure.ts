@@ -1,0 +1,78 @@
+/**
+ * Who holds the number of a lane, and what a node that may be its gateway does about it. Pure.
+ *
+ * A holder renews its Lease, and offers it when its node is about to go. Another node takes one that is free, offered or
+ * not renewed for its duration. Whoever has told the other clusters about its end of the lane goes on serving until the
+ * holder is up wherever it was up itself; so nothing is lost when a Lease changes hands, wrongly or rightly.
+ */
+
+export interface LeaseView {
+  /** Name of a node; empty: nobody. */
+  readonly holder: string
+  /** Why another node should take it; undefined: it should not. */
+  readonly offer: string | undefined
+  /** When its contents were last seen to change, while it could be read all the time. Monotonic milliseconds. */
+  readonly changedMs: number
+  readonly durationMs: number
+}
+
+export interface TenureFacts {
+  readonly node: string
+  readonly nowMs: number
+  /** Undefined: there is none. */
+  readonly lease: LeaseView | undefined
+  /** Since when it may be taken by somebody else than its holder, as far as this node knows. */
+  readonly openSinceMs: number | undefined
+  /** Why this node should not serve; undefined when it may. */
+  readonly away: string | undefined
+  /** Not even where nobody else does: the process ends, or the node is no gateway any more. */
+  readonly never: boolean
+  /** How many other nodes go before this one. */
+  readonly turn: number
+  /** This node has told the other clusters about its end of the lane. */
+  readonly told: boolean
+  /** The holder is up wherever this node was. */
+  readonly relieved: boolean
+  /** When this node last wrote the Lease. */
+  readonly writtenMs: number | undefined
+}
+
+/** serve: beside another holder this is handing over. */
+export interface TenureStep {
+  readonly role: 'serve' | 'stand by'
+  readonly write?: 'take' | 'renew'
+}
+
+export const RENEW_MS = 3000
+/** A gateway that is started anew has its Lease back sooner: nothing changes hands then. */
+export const LEASE_MS = 15_000
+/** The second best node waits for the best one, and so on. */
+const TURN_MS = 1500
+/** The first time of all: the pods of an installation start within some seconds of each other. */
+const FIRST_TURN_MS = 5000
+/** A node that is about to go takes a lane that nobody else took. */
+const LAST_RESORT_MS = 10_000
+
+export function planTenure(facts: TenureFacts): TenureStep {
+  const { lease, node, away, nowMs, writtenMs } = facts
+  if (lease?.holder === node) {
+    const due = writtenMs === undefined || nowMs - writtenMs >= RENEW_MS || lease.offer !== away
+    return { role: 'serve', ...(due ? { write: 'renew' as const } : {}) }
+  }
+  if (mayTake(facts)) return { role: 'serve', write: 'take' }
+  return { role: facts.told && !facts.relieved ? 'serve' : 'stand by' }
+}
+
+/** Why the Lease may be taken; undefined when it may not. */
+export function whyOpen(lease: LeaseView | undefined, nowMs: number): 'free' | 'offered' | 'lapsed' | undefined {
+  if (lease === undefined || lease.holder === '') return 'free'
+  if (lease.offer !== undefined) return 'offered'
+  return nowMs - lease.changedMs >= lease.durationMs ? 'lapsed' : undefined
+}
+
+function mayTake({ lease, nowMs, openSinceMs, away, never, turn }: TenureFacts): boolean {
+  const why = whyOpen(lease, nowMs)
+  if (why === undefined || never || openSinceMs === undefined) return false
+  if (away !== undefined) return why !== 'offered' && nowMs - openSinceMs >= LAST_RESORT_MS
+  return nowMs - openSinceMs >= turn * (lease === undefined ? FIRST_TURN_MS : TURN_MS)
+}

@@ -1,0 +1,58 @@
+/**
+ * What a member says about itself to the others, once per member and not per object. So far: what it does not import,
+ * so that exporters hear of it. Only findings against are told; whatever is not named here is imported.
+ */
+import { isDnsLabel } from './ids.ts'
+
+/** Why a member does not import a service. Stable names: they travel, and stand in conditions. */
+export const NOT_IMPORTED_REASONS = [
+  /** The namespace does not exist there, or ends. */
+  'NamespaceMissing',
+  /** It is a system namespace, which that member does not import into. */
+  'NamespaceNotAllowed',
+  /** Somebody there has made a ServiceImport of that name. */
+  'NameTaken',
+  /** The pods there have addresses of other families only. */
+  'IPFamilyNotSupported',
+  /** The API server there does not take the ServiceImport. */
+  'ImportRefused',
+  /** What the exporter says of the service is malformed in the eyes of that member. */
+  'ExportRefused',
+  /** The exporter's addresses cannot be used there, because they overlap its own. */
+  'ClusterNotUsable',
+] as const
+export type NotImportedReason = (typeof NOT_IMPORTED_REASONS)[number]
+
+/** '' stands for any: a namespace without a name is all services in it, a cluster alone is all that it exports. */
+export interface NotImported {
+  readonly reason: NotImportedReason
+  readonly namespace: string
+  readonly name: string
+  /** The exporter. */
+  readonly cluster: string
+}
+
+/** Most findings that one member tells; it counts the others. */
+export const MAX_NOT_IMPORTED = 1000
+
+export interface MemberStatus {
+  /** Sorted, without doubles, at most MAX_NOT_IMPORTED. */
+  readonly notImported: readonly NotImported[]
+  /** Findings that are not in the list. */
+  readonly leftOut: number
+}
+
+/** What is wrong with a finding: field and problem in words; undefined for nothing. */
+export function findingProblem(one: NotImported): { readonly field: string; readonly problem: string } | undefined {
+  const field = (['namespace', 'name', 'cluster'] as const).find((part) => one[part] !== '' && !isDnsLabel(one[part]))
+  if (field !== undefined) {
+    return { field, problem: `${JSON.stringify(one[field].slice(0, 100))}: expected an RFC 1123 label, or nothing` }
+  }
+  if (one.namespace === '' && one.name !== '') return { field: 'namespace', problem: 'missing beside a name' }
+  if (one.namespace === '' && one.cluster === '') return { field: 'namespace', problem: 'missing without a cluster' }
+  if (!NOT_IMPORTED_REASONS.includes(one.reason)) {
+    const expected = `expected one of ${NOT_IMPORTED_REASONS.join(', ')}`
+    return { field: 'reason', problem: `${JSON.stringify(String(one.reason).slice(0, 100))}: ${expected}` }
+  }
+  return undefined
+}

@@ -1,0 +1,125 @@
+/** A broker that is there already: what it was told is kept, what changes is named, and what is stuck is let go. */
+import t from 'tap'
+import { replaceStuckPods } from '../../../cli/kube/broker-rollout.ts'
+import { withWishes } from '../../../cli/kube/broker-wishes.ts'
+import { deployBroker } from '../../../cli/kube/deploy-broker.ts'
+import { changedValues, keepStanding, standingBroker } from '../../../cli/kube/standing-broker.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { planBroker } from '../../../install/plan-broker.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { failure } from '../../support/failure.ts'
+import { MemoryAdmin } from '../../support/memory-admin.ts'
+
+const { signal } = new AbortController()
+const NAMESPACE = 'sealane-broker'
+
+/** Nothing of it is a default. */
+const OWN: InstallValues = {
+  ...DEFAULT_VALUES,
+  image: { repository: 'r.example.org:5000/tools/sealane', tag: '9', pullPolicy: 'Always' },
+  imagePullSecrets: [{ name: 'key' }],
+  logLevel: 'debug',
+  broker: {
+    ...DEFAULT_VALUES.broker,
+    advertise: ['a.example.org:1', 'b.example.org:2'],
+    clusterset: 'prod',
+    service: { type: 'NodePort', annotations: {}, loadBalancerClass: 'mine', externalTrafficPolicy: 'Local' },
+    storage: { size: '5Gi', storageClassName: 'fast' },
+    resources: { requests: { cpu: '1' } },
+    nodeSelector: { disk: 'ssd' },
+    tolerations: [{ key: 'hub', operator: 'Exists' }],
+  },
+}
+
+const objectsOf = (values: InstallValues): readonly ManifestObject[] =>
+  planBroker(values).flatMap((part) => part.objects)
+
+t.test('everything that was said is read back from the objects', async (t) => {
+  const standing = await standingBroker(new MemoryAdmin(objectsOf(OWN)), NAMESPACE, signal)
+  t.strictSame(keepStanding(DEFAULT_VALUES, standing), OWN)
+  t.strictSame(changedValues(OWN, keepStanding(DEFAULT_VALUES, standing)), [])
+  const nothing = await standingBroker(new MemoryAdmin(), NAMESPACE, signal)
+  const empty = { ...DEFAULT_VALUES, broker: { ...DEFAULT_VALUES.broker, advertise: [] } }
+  t.strictSame(keepStanding(DEFAULT_VALUES, nothing), empty, 'nothing is advertised before there is a Service')
+})
+
+t.test('flags change what they name, and that is told', (t) => {
+  const rows: readonly (readonly [string, Parameters<typeof withWishes>[1], readonly string[]])[] = [
+    ['nothing', {}, []],
+    [
+      'the image',
+      { image: 'localhost/sealane:10' },
+      ['image.repository: r.example.org:5000/tools/sealane → localhost/sealane', 'image.tag: 9 → 10'],
+    ],
+    ['the policy', { imagePullPolicy: 'Never' }, ['image.pullPolicy: Always → Never']],
+    ['the secrets', { imagePullSecret: ['other'] }, ['imagePullSecrets: [{"name":"key"}] → [{"name":"other"}]']],
+    [
+      'the address',
+      { advertise: ['c.example.org:3'] },
+      ['broker.advertise: ["a.example.org:1","b.example.org:2"] → ["c.example.org:3"]'],
+    ],
+    [
+      'the address, found anew',
+      { advertise: ['auto'] },
+      ['broker.advertise: ["a.example.org:1","b.example.org:2"] → nothing'],
+    ],
+    [
+      'the way in, and so the address',
+      { serviceType: 'LoadBalancer' },
+      [
+        'broker.advertise: ["a.example.org:1","b.example.org:2"] → nothing',
+        'broker.service.type: NodePort → LoadBalancer',
+      ],
+    ],
+    ['the same again', { serviceType: 'NodePort', storageClass: 'fast', clusterset: 'prod' }, []],
+  ]
+  for (const [what, wishes, want] of rows) t.strictSame(changedValues(OWN, withWishes(OWN, wishes)), want, what)
+  t.end()
+})
+
+const HASH = 'controller-revision-hash'
+
+function pod(name: string, revision: string, ready: 'True' | 'False', more: object = {}): ManifestObject {
+  const labels = { 'app.kubernetes.io/name': 'sealane', 'app.kubernetes.io/component': 'broker', [HASH]: revision }
+  const metadata = { name, namespace: NAMESPACE, labels, ...more }
+  return { apiVersion: 'v1', kind: 'Pod', metadata, status: { conditions: [{ type: 'Ready', status: ready }] } }
+}
+
+t.test('a pod of an earlier version that is not ready makes place', async (t) => {
+  const statefulSet = (observedGeneration: number): ManifestObject =>
+    ({
+      apiVersion: 'apps/v1',
+      kind: 'StatefulSet',
+      metadata: { name: 'sealane-broker', namespace: NAMESPACE, generation: 2 },
+      status: { observedGeneration, updateRevision: 'new' },
+    }) as unknown as ManifestObject
+  const GOING = { deletionTimestamp: '2026-01-01T00:00:00Z' }
+  const rows: readonly (readonly [what: string, objects: readonly ManifestObject[], removed: readonly string[]])[] = [
+    ['stuck', [statefulSet(2), pod('a', 'old', 'False')], ['a']],
+    ['ready: the controller replaces it', [statefulSet(2), pod('a', 'old', 'True')], []],
+    ['of this version', [statefulSet(2), pod('a', 'new', 'False')], []],
+    ['goes already', [statefulSet(2), pod('a', 'old', 'False', GOING)], []],
+    ['the controller has not looked yet', [statefulSet(1), pod('a', 'old', 'False')], []],
+    ['no controller', [pod('a', 'old', 'False')], []],
+  ]
+  for (const [what, objects, removed] of rows) {
+    t.strictSame(await replaceStuckPods(new MemoryAdmin(objects), NAMESPACE, signal), removed, what)
+  }
+})
+
+t.test('what a volume and a database hold is not changed by a flag', async (t) => {
+  const bound = objectsOf(OWN).map((object) =>
+    object.kind === 'PersistentVolumeClaim' ? { ...object, status: { phase: 'Bound' } } : object,
+  )
+  for (const [wishes, want] of [
+    [{ clusterset: 'other' }, /--clusterset other: .* its clusterset is prod, fixed at its first start/],
+    [{ storageClass: 'slow' }, /--storage-class slow: .* its volume is of class fast/],
+  ] as const) {
+    const admin = new MemoryAdmin(bound)
+    const none = (): void => undefined
+    const init = { wishes, force: true, dryRun: false, flags: '', timeoutMs: 1000, clock: new FakeClock(), signal }
+    t.match(await failure(deployBroker(admin, { ...init, say: none, tell: none })), { message: want })
+    t.strictSame(admin.done, [], 'nothing was changed')
+  }
+})

@@ -1,0 +1,301 @@
+/** What a gateway tells about where it can be called, and which of that others believe: one row per situation. */
+import t from 'tap'
+import { isBehindNat } from '../../gateway/observed-address.ts'
+import { planCandidates } from '../../gateway/plan-candidates.ts'
+import { planLanes } from '../../gateway/plan-lanes.ts'
+import { planStatus } from '../../gateway/plan-status.ts'
+import type { GatewayWorld } from '../../gateway/world.ts'
+import type { Cluster, Endpoint, Node } from '../../model/objects.ts'
+import { NOW, cluster, endpoint, key, node, world } from './support/worlds.ts'
+
+const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
+const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
+const TOKYO = cluster('tokyo', 3, '10.62.0.0/16')
+
+/** This node is gw, 192.0.2.10; its bridge is 10.42.0.1. */
+function withAddresses(...addresses: readonly (readonly [type: string, address: string])[]): Node[] {
+  const status = { addresses: addresses.map(([type, address]) => ({ type, address })) }
+  return [{ ...node('gw', ''), status }, node('worker', '192.0.2.11')]
+}
+
+const NODES = withAddresses(['InternalIP', '192.0.2.10'])
+const PRIVATE = 'private 192.0.2.10'
+
+interface OwnRow {
+  readonly say: string
+  readonly observed?: string
+  readonly publicAddress?: string
+  readonly nodes?: readonly Node[]
+  readonly clusters?: readonly Cluster[]
+  readonly endpoints?: readonly Endpoint[]
+  /** More interfaces. */
+  readonly addresses?: readonly string[]
+  readonly told: readonly string[]
+  readonly nat?: true
+}
+
+const OWN_ROWS: readonly OwnRow[] = [
+  { say: 'nothing was observed', told: [PRIVATE] },
+  { say: 'behind NAT', observed: '203.0.113.1', told: [PRIVATE, 'observed 203.0.113.1'], nat: true },
+  { say: 'seen as it is', observed: '192.0.2.10', told: [PRIVATE] },
+  {
+    say: 'the node has an external address',
+    nodes: withAddresses(['InternalIP', '192.0.2.10'], ['ExternalIP', '198.51.100.9'], ['Hostname', 'gw']),
+    told: ['public 198.51.100.9', PRIVATE],
+  },
+  {
+    say: 'an external address that the broker saw: one to one',
+    observed: '198.51.100.9',
+    nodes: withAddresses(['ExternalIP', '198.51.100.9'], ['InternalIP', '192.0.2.10']),
+    told: ['public 198.51.100.9', PRIVATE],
+  },
+  {
+    say: 'the external address is of IPv6',
+    nodes: withAddresses(['InternalIP', '192.0.2.10'], ['ExternalIP', '2001:db8::9']),
+    told: [PRIVATE],
+  },
+  {
+    say: 'a port is forwarded',
+    observed: '203.0.113.1',
+    publicAddress: '203.0.113.1',
+    told: ['public 203.0.113.1', PRIVATE],
+    nat: true,
+  },
+  {
+    say: 'what the operator says comes first',
+    publicAddress: '203.0.113.7',
+    nodes: withAddresses(['InternalIP', '192.0.2.10'], ['ExternalIP', '198.51.100.9']),
+    told: ['public 203.0.113.7', 'public 198.51.100.9', PRIVATE],
+  },
+  {
+    say: 'an address of this node that its Node does not tell',
+    observed: '198.51.100.9',
+    addresses: ['198.51.100.9/24'],
+    told: ['public 198.51.100.9', PRIVATE],
+  },
+  { say: 'the own bridge', observed: '10.42.0.1', told: [PRIVATE] },
+  {
+    say: "the hub's bridge, where the hub is a member",
+    observed: '10.62.0.1',
+    clusters: [MILANO, TOKYO],
+    told: [PRIVATE],
+  },
+  { say: "a Service's address", observed: '10.43.0.1', told: [PRIVATE] },
+  {
+    say: 'a pod of a translated cluster',
+    observed: '10.52.3.4',
+    clusters: [MILANO, cluster('paris', 2, '10.52.0.0/16', '244.1.0.0/16')],
+    told: [PRIVATE],
+  },
+  { say: 'a global address of a member', observed: '244.1.2.3', clusters: [MILANO, PARIS], told: [PRIVATE] },
+  { say: 'a global address of nobody yet', observed: '244.77.2.3', told: [PRIVATE] },
+  { say: 'an address inside the lanes', observed: '246.0.1.0', told: [PRIVATE] },
+  { say: 'another node of this cluster', observed: '192.0.2.11', told: [PRIVATE] },
+  { say: 'somebody in the network of this node', observed: '192.0.2.1', told: [PRIVATE] },
+  {
+    say: 'the external address of another node of this cluster',
+    observed: '198.51.100.8',
+    nodes: [
+      ...NODES.slice(0, 1),
+      { ...node('worker', ''), status: { addresses: [{ type: 'ExternalIP', address: '198.51.100.8' }] } },
+    ],
+    told: [PRIVATE],
+  },
+  {
+    say: 'a node of another member',
+    observed: '198.51.100.20',
+    clusters: [MILANO, PARIS],
+    endpoints: [endpoint('paris', 'gw', 0, ['private 198.51.100.20:4500'])],
+    told: [PRIVATE],
+  },
+  {
+    say: 'another member is seen under it too: it is told, for that is how all find out, but nothing follows from it',
+    observed: '203.0.113.1',
+    clusters: [MILANO, PARIS],
+    endpoints: [endpoint('paris', 'gw', 0, ['private 10.0.0.2:4500', 'observed 203.0.113.1:4500'])],
+    told: [PRIVATE, 'observed 203.0.113.1'],
+  },
+  { say: 'loopback', observed: '127.0.0.1', told: [PRIVATE] },
+  { say: 'IPv6, which no lane is called at', observed: '2001:db8::7', told: [PRIVATE] },
+  { say: 'no address at all', observed: 'somewhere', told: [PRIVATE] },
+  { say: 'a node without addresses', nodes: withAddresses(), told: [] },
+  {
+    say: 'a node without addresses, behind NAT',
+    observed: '203.0.113.1',
+    nodes: withAddresses(),
+    told: ['observed 203.0.113.1'],
+    nat: true,
+  },
+  {
+    say: 'a member whose ranges cannot be read hides nothing',
+    observed: '203.0.113.1',
+    clusters: [MILANO, cluster('bad', 4, 'everything')],
+    told: [PRIVATE, 'observed 203.0.113.1'],
+    nat: true,
+  },
+]
+
+t.test('candidates of this node, and whether it is behind NAT', async (t) => {
+  for (const row of OWN_ROWS) {
+    const { observed, publicAddress, nodes = NODES, clusters = [MILANO], endpoints = [] } = row
+    const plain = world()
+    const more = (row.addresses ?? []).map((address) => ({ device: 'eth1', address }))
+    const facts: GatewayWorld = {
+      ...world({ own: MILANO, nodes, clusters, endpoints, addresses: [...plain.addresses, ...more] }),
+      ...(observed === undefined ? {} : { observedAddress: observed }),
+    }
+    const lane = { lane: 0, port: 4500, ...(publicAddress === undefined ? {} : { publicAddress }) }
+    const told = planCandidates(facts, lane).map(({ kind, address }) => `${kind} ${address}`)
+    t.strictSame(told, row.told, row.say)
+    t.equal(isBehindNat(facts), row.nat ?? false, `${row.say}: behind NAT`)
+  }
+})
+
+interface RemoteRow {
+  readonly say: string
+  /** What paris tells, without the port. */
+  readonly told: readonly string[]
+  readonly also?: readonly Endpoint[]
+  readonly observed?: string
+  readonly called: readonly string[]
+}
+
+const REMOTE_ROWS: readonly RemoteRow[] = [
+  {
+    say: 'all of it',
+    told: ['public 198.51.100.20', 'private 10.0.0.2', 'observed 203.0.113.9'],
+    called: ['198.51.100.20', '10.0.0.2', '203.0.113.9'],
+  },
+  {
+    say: 'the address of this very node',
+    told: ['private 192.0.2.10', 'observed 203.0.113.9'],
+    called: ['203.0.113.9'],
+  },
+  { say: 'also as a public one', told: ['public 192.0.2.10', 'private 10.0.0.2'], called: ['10.0.0.2'] },
+  { say: 'the address of another node here', told: ['private 192.0.2.11'], called: [] },
+  { say: 'a neighbour of this node', told: ['private 192.0.2.77'], called: ['192.0.2.77'] },
+  { say: "somebody's pods", told: ['private 10.0.0.2', 'observed 10.62.0.1'], called: ['10.0.0.2'] },
+  {
+    say: 'seen where tokyo is seen',
+    told: ['private 10.0.0.2', 'observed 203.0.113.9'],
+    also: [endpoint('tokyo', 'gw', 0, ['private 10.0.0.3:4500', 'observed 203.0.113.9:4500'])],
+    called: ['10.0.0.2'],
+  },
+  {
+    say: 'seen where tokyo has a node',
+    told: ['private 10.0.0.2', 'observed 203.0.113.9'],
+    also: [endpoint('tokyo', 'gw', 0, ['public 203.0.113.9:4500'])],
+    called: ['10.0.0.2'],
+  },
+  {
+    say: 'two gateways of its own are seen under one address',
+    told: ['private 10.0.0.2', 'observed 203.0.113.9'],
+    also: [endpoint('paris', 'gw2', 1, ['private 10.0.0.3:4501', 'observed 203.0.113.9:4501'])],
+    called: ['10.0.0.2', '203.0.113.9'],
+  },
+  {
+    say: 'behind the same NAT: privately',
+    told: ['private 10.0.0.2', 'observed 203.0.113.1'],
+    observed: '203.0.113.1',
+    called: ['10.0.0.2'],
+  },
+]
+
+function facing(row: Pick<RemoteRow, 'told' | 'also' | 'observed'>, facts: Partial<GatewayWorld> = {}): GatewayWorld {
+  const paris = endpoint(
+    'paris',
+    'gw',
+    0,
+    row.told.map((text) => `${text}:4500`),
+  )
+  return {
+    ...world({ own: MILANO, nodes: NODES, lanes: [{ lane: 0, port: 4500 }], ...facts }),
+    clusters: [MILANO, PARIS, TOKYO],
+    endpoints: [paris, ...(row.also ?? [])],
+    ...(row.observed === undefined ? {} : { observedAddress: row.observed }),
+  }
+}
+
+t.test('candidates of others', async (t) => {
+  for (const row of REMOTE_ROWS) {
+    const peer = planLanes(facing(row)).lanes[0]?.peers.find((one) => one.cluster === 'paris')
+    t.strictSame(
+      peer?.candidates.map(({ address }) => address),
+      row.called,
+      row.say,
+    )
+  }
+})
+
+t.test('who calls first: who cannot be called; else the order of ids, alike at both ends', async (t) => {
+  const first = (told: string, facts: Partial<GatewayWorld>): boolean => {
+    const { lanes } = planLanes(facing({ told: told === '' ? [] : ['private 10.0.0.2', told] }, facts))
+    return lanes[0]?.peers[0]?.choice.why !== 'it calls first'
+  }
+  const hidden = { observedAddress: '203.0.113.1' }
+  const later = { own: { ...MILANO, metadata: { name: 'zagreb' }, spec: { ...MILANO.spec, id: 'zagreb' } } }
+  t.equal(first('public 198.51.100.20', {}), true, 'milano before paris')
+  t.equal(first('public 198.51.100.20', later), false, 'zagreb after paris')
+  t.equal(first('public 198.51.100.20', { ...later, ...hidden }), true, 'zagreb is behind NAT')
+  t.equal(first('observed 203.0.113.9', {}), false, 'paris is behind NAT')
+  t.equal(first('observed 203.0.113.9', hidden), true, 'both are')
+  t.equal(first('observed 203.0.113.9', { ...later, ...hidden }), false, 'both are')
+})
+
+const STATUS = {
+  node: 'gw',
+  version: '1',
+  driver: 'kernel',
+  nowMs: NOW,
+  monotonicMs: 0,
+  heardMs: () => undefined,
+  conditions: [],
+  failure: undefined,
+} as const
+
+t.test('what the status says of ends that cannot call each other', async (t) => {
+  const said = (told: readonly string[], facts: Partial<GatewayWorld> = {}): string => {
+    const { lanes } = planLanes(facing({ told }, facts))
+    const init = { ...STATUS, devices: new Map() }
+    const none = { health: new Map(), routed: new Set<string>() }
+    return planStatus({ ...init, ...none, lanes }).status?.connections[0]?.message ?? ''
+  }
+  const hidden = { observedAddress: '203.0.113.1' }
+  const trying = 'no handshake yet: trying 10.0.0.2:4500 (private address, candidate 1 of 2)'
+  t.equal(
+    said(['private 10.0.0.2', 'observed 203.0.113.9'], hidden),
+    `${trying}; neither end can be called from outside (here seen as 203.0.113.1, there as 203.0.113.9): give one of them a public address`,
+  )
+  t.equal(said(['private 192.0.2.10']), 'no handshake yet: none of its addresses can be called from here; it calls us')
+  t.equal(
+    said(['private 192.0.2.10'], hidden),
+    'no handshake yet: none of its addresses can be called from here; it calls us; ' +
+      'neither end can be called from outside (here seen as 203.0.113.1): give one of them a public address',
+  )
+  t.notMatch(said(['private 10.0.0.2', 'public 198.51.100.20'], hidden), 'neither end')
+  t.notMatch(said(['private 10.0.0.2', 'observed 203.0.113.9']), 'neither end')
+})
+
+t.test('a far end at the address that the broker saw is behind NAT, also with the same port', async (t) => {
+  const { lanes } = planLanes(facing({ told: ['private 10.0.0.2', 'observed 203.0.113.9'] }))
+  const nat = (address: string): boolean | undefined => {
+    const peer = { publicKey: key('paris0'), allowedIps: [], keepaliveSeconds: 25, rxBytes: 0, txBytes: 0 }
+    const device = {
+      name: 'sealane0',
+      publicKey: key('own'),
+      listenPort: 4500,
+      peers: [{ ...peer, endpoint: address }],
+    }
+    const status = planStatus({
+      ...STATUS,
+      health: new Map(),
+      lanes,
+      devices: new Map([[0, device]]),
+      routed: new Set(),
+    }).status
+    return status?.connections[0]?.usingNat
+  }
+  t.equal(nat('203.0.113.9:4500'), true)
+  t.equal(nat('203.0.113.9:61000'), true)
+  t.equal(nat('10.0.0.2:4500'), false)
+})

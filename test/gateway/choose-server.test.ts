@@ -1,0 +1,88 @@
+/** A lane that is handed over: the newcomer is called first and sent to second. */
+import t from 'tap'
+import { chooseServer, nextLookMs } from '../../gateway/choose-server.ts'
+import { planLanes } from '../../gateway/plan-lanes.ts'
+import { ANNOTATION_PUBLISHED_AT } from '../../model/lane-servers.ts'
+import type { Endpoint } from '../../model/objects.ts'
+import type { PeerState } from '../../kernel/wireguard.ts'
+import { NOW, UPTIME, cluster, endpoint, key, peerState, world } from './support/worlds.ts'
+
+const OWN = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
+const PARIS = cluster('paris', 2, '10.52.0.0/16')
+const TOKYO = cluster('tokyo', 3, '10.62.0.0/16')
+
+/** A gateway of a cluster; `minute`: when the broker had it. */
+function gateway(id: string, node: string, minute: number): Endpoint {
+  const made = endpoint(id, node, 0, [`private 192.0.2.${minute + 100}:4500`], key(`${id}-${node}`))
+  const stamp = new Date(Date.UTC(2026, 10, 20, 12, minute)).toISOString()
+  return { ...made, metadata: { ...made.metadata, annotations: { [ANNOTATION_PUBLISHED_AT]: stamp } } }
+}
+
+const [A, B, C] = [gateway('paris', 'a', 1), gateway('paris', 'b', 2), gateway('paris', 'c', 3)]
+const PREFIXES = ['10.52.0.0/16']
+const sentTo = ({ spec }: Endpoint, facts: Partial<PeerState> = {}): PeerState =>
+  peerState(spec.publicKey, { allowedIps: PREFIXES, lastHandshakeMs: NOW - 60_000, ...facts })
+const called = ({ spec }: Endpoint, lastHandshakeMs?: number): PeerState =>
+  peerState(spec.publicKey, lastHandshakeMs === undefined ? {} : { lastHandshakeMs })
+
+const device = (...peers: PeerState[]) => ({ name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers })
+
+t.test('who serves', async (t) => {
+  const rows: [say: string, claims: [Endpoint, ...Endpoint[]], peers: PeerState[], want: string][] = [
+    ['one alone', [A], [], 'a'],
+    ['one alone that was sent to', [A], [sentTo(A)], 'a'],
+    ['nobody was sent to: the last one at once', [B, A], [], 'b'],
+    ['the other goes on until the newcomer has shaken hands', [B, A], [sentTo(A)], 'a then b'],
+    ['also while it is being called', [B, A], [sentTo(A), called(B)], 'a then b'],
+    ['it has', [B, A], [sentTo(A), called(B, NOW - 100)], 'b'],
+    ['the other goes on to claim', [B, A], [sentTo(B)], 'b'],
+    ['one that has been sent to never', [B, A], [called(A), called(B)], 'b'],
+    ['a third comes in the middle', [C, B, A], [sentTo(A), called(B)], 'a then c'],
+    ['and shakes hands first', [C, B, A], [sentTo(A), called(B), called(C, NOW)], 'c'],
+    ['the other is silent: still nothing to lose by waiting', [B, A], [sentTo(A, { lastHandshakeMs: 0 })], 'a then b'],
+  ]
+  for (const [say, claims, peers, want] of rows) {
+    const { server, successor } = chooseServer(claims, device(...peers))
+    t.equal(
+      [server, ...(successor === undefined ? [] : [successor])].map(({ spec }) => spec.node).join(' then '),
+      want,
+      say,
+    )
+  }
+  t.equal(chooseServer([B, A]).server, B, 'without a device')
+})
+
+t.test('on the device: prefixes stay with one peer, and move in one step', async (t) => {
+  const TOKYO_A = gateway('tokyo', 'a', 1)
+  const plan = (...peers: PeerState[]) => {
+    const devices = new Map([[0, device(...peers, sentTo(TOKYO_A, { allowedIps: ['10.62.0.0/16'] }))]])
+    const facts = { own: OWN, clusters: [OWN, PARIS, TOKYO], endpoints: [A, B, TOKYO_A], devices }
+    const since = new Map([[B.spec.publicKey, UPTIME - 1300]])
+    return planLanes(world({ ...facts, successorsSince: since }))
+  }
+  const prefixes = (planned: ReturnType<typeof plan>) =>
+    planned.lanes[0]?.config.peers.map(({ publicKey, allowedIps }) => [publicKey, allowedIps.length])
+  const before = plan(sentTo(A), called(B))
+  t.strictSame(prefixes(before), [
+    [A.spec.publicKey, 2],
+    [TOKYO_A.spec.publicKey, 2],
+    [B.spec.publicKey, 0],
+  ])
+  t.strictSame(before.refusals, [])
+  const [newcomer] = before.lanes[0]?.successors ?? []
+  t.match(newcomer?.choice, { how: 'try', address: '192.0.2.102:4500', attempt: 1 }, 'called, and called anew')
+  t.ok((before.nextAtMs ?? 0) <= UPTIME + 200, 'and looked at soon')
+
+  const after = plan(sentTo(A), called(B, NOW - 50))
+  t.strictSame(prefixes(after), [
+    [B.spec.publicKey, 2],
+    [TOKYO_A.spec.publicKey, 2],
+  ])
+  t.match(after.refusals, [{ subject: 'Endpoint paris.a-lane0', reason: /served by node b/ }])
+})
+
+t.test('one that does not answer is looked at calmly', async (t) => {
+  t.equal(nextLookMs(UPTIME, UPTIME), UPTIME + 200)
+  t.equal(nextLookMs(UPTIME - 19_999, UPTIME), UPTIME + 200)
+  t.equal(nextLookMs(UPTIME - 20_000, UPTIME), UPTIME + 2000)
+})

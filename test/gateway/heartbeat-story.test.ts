@@ -1,0 +1,58 @@
+/** What a gateway says of itself as time passes: its heartbeat, its condition, and the events of its lanes. */
+import t from 'tap'
+import { ClusterApiError } from '../../cluster/cluster-api.ts'
+import { CONDITION_READY, REASON_STATUS_STALE, findCondition } from '../../model/conditions.ts'
+import { HEARTBEAT_MS } from '../../model/heartbeat.ts'
+import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
+
+t.test('the heartbeat moves while nothing else does, and the API server may be away', async (t) => {
+  const stage = new Stage(t)
+  stage.start()
+  const beat = (): string => stage.gateway()?.heartbeatTime ?? ''
+  await stage.until(() => beat() !== '', 'it tells')
+  for (let i = 0; i < 4; i += 1) {
+    const before = beat()
+    const sinceMs = stage.clock.monotonic()
+    await stage.until(() => beat() !== before, 'it tells again')
+    t.ok(stage.clock.monotonic() - sinceMs <= HEARTBEAT_MS, 'in time')
+  }
+  stage.objects.failure = new ClusterApiError('Unavailable', 'no answer')
+  await stage.passSlowly(40_000)
+  stage.objects.failure = undefined
+  const [before, sinceMs] = [beat(), stage.clock.monotonic()]
+  await stage.until(() => beat() !== before, 'it tells again after the outage')
+  t.ok(stage.clock.monotonic() - sinceMs <= HEARTBEAT_MS, 'long before others lose patience')
+})
+
+t.test('what the gateway is told to be, and the events of its lanes', async (t) => {
+  const stage = new Stage(t)
+  const ready = (): string => {
+    const found = findCondition(stage.gateway()?.conditions, CONDITION_READY)
+    return `${found?.status} ${found?.reason} ${stage.gateway()?.up} ${found?.message}`
+  }
+  const events = (): string[] =>
+    stage.objects.events.splice(0).map(({ regarding, type, reason }) => `${regarding.kind} ${type} ${reason}`)
+  stage.start()
+  await stage.until(() => stage.gateway() !== undefined, 'it tells')
+  t.equal(ready(), 'True NoOtherCluster 0/0 there is no gateway of another cluster yet')
+  stage.put(PARIS, PARIS_GW)
+  await stage.until(() => stage.connection('paris') !== undefined, 'paris is known')
+  t.equal(ready(), 'False LaneConnecting 0/1 not connected yet to paris')
+  t.strictSame(events(), [])
+  stage.probes.alive.add('246.0.2.0')
+  stage.wireguard.handshake('sealane0', PARIS_GW.spec.publicKey, stage.clock.now(), '198.51.100.20:4500')
+  await stage.until(() => stage.connection('paris')?.state === 'up', 'up')
+  t.equal(ready(), 'True LanesUp 1/1 ')
+  t.strictSame(events(), ['Gateway Normal LaneUp'])
+  await stage.stop()
+  stage.start()
+  await stage.passSlowly(3000)
+  t.strictSame(events(), [], 'a restart is no event')
+  stage.probes.alive.clear()
+  await stage.until(() => stage.connection('paris')?.state === 'down', 'down')
+  t.equal(ready(), 'False LaneProbeTimeout 0/1 no answer to probes from paris')
+  t.strictSame(events(), ['Gateway Warning LaneDown'])
+  const unknown = { ...findCondition(stage.gateway()?.conditions, CONDITION_READY)!, status: 'Unknown' as const }
+  await stage.objects.setCondition({ kind: 'Gateway', name: 'gw' }, { ...unknown, reason: REASON_STATUS_STALE })
+  await stage.until(() => ready().startsWith('False LaneProbeTimeout'), 'what somebody thought of it meanwhile is past')
+})

@@ -1,0 +1,218 @@
+/** Three nodes with one lane number, on a clock and an API that are fakes. */
+import t, { type Test } from 'tap'
+import { ClusterApiError } from '../../cluster/cluster-api.ts'
+import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { handLaneOver } from '../../gateway/hand-lane-over.ts'
+import { LaneTenure } from '../../gateway/lane-tenure.ts'
+import type { GatewayDeps } from '../../gateway/gateway-deps.ts'
+import type { ConnectionState, Node } from '../../model/objects.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { FakeLeases } from './support/fake-leases.ts'
+import { membership } from './support/netns-sites.ts'
+import { endpoint, node } from './support/worlds.ts'
+
+const NODES = ['a', 'b', 'c'] as const
+type Name = (typeof NODES)[number]
+
+class Cluster {
+  readonly clock = new FakeClock()
+  readonly objects = new MemoryCluster({ clock: this.clock })
+  readonly leases = new FakeLeases(this.objects)
+  readonly logger = new CapturingLogger()
+  readonly tenures = new Map<Name, LaneTenure>()
+  readonly #stops = new Map<Name, AbortController>()
+
+  constructor(t: Test) {
+    this.objects.put(membership('milano', 'joined'))
+    for (const name of NODES) this.node(name, {})
+    t.teardown(() => NODES.forEach((name) => this.kill(name)))
+  }
+
+  node(name: Name, spec: NonNullable<Node['spec']>): void {
+    const { metadata, ...rest } = node(name, '192.0.2.10')
+    this.objects.put({ ...rest, metadata: { ...metadata, labels: { 'sealane.io/gateway': '0' } }, spec })
+  }
+
+  start(...names: Name[]): void {
+    for (const name of names) {
+      const stop = new AbortController()
+      const { clock, logger, objects, leases } = this
+      const tenure = new LaneTenure({ clock, logger, cluster: objects, leases }, { node: name, lane: 0 })
+      this.tenures.set(name, tenure)
+      this.#stops.set(name, stop)
+      void tenure.run(stop.signal)
+    }
+  }
+
+  kill(name: Name): void {
+    this.#stops.get(name)?.abort()
+    this.tenures.delete(name)
+  }
+
+  /** What the node's gateway tells: its Endpoint, and its lanes to the other clusters. */
+  tells(name: Name, states: Readonly<Record<string, ConnectionState>> | undefined): void {
+    const own = endpoint('milano', name, 0, [])
+    this.objects.drop('Endpoint', own.metadata.name)
+    this.objects.drop('Gateway', name)
+    if (states === undefined) return
+    const rest = { endpoint: '', message: '', usingNat: false, rxBytes: 0, txBytes: 0 }
+    const connections = Object.entries(states).map(([cluster, state]) => ({ cluster, lane: 0, state, ...rest }))
+    const lanes = [{ lane: 0, device: 'sealane0', mtu: 1420, driver: 'wireguard-kernel' }]
+    const status = { version: '1', lanes, connections }
+    this.objects.put(own)
+    this.objects.put({ apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name }, status })
+  }
+
+  async pass(ms: number): Promise<void> {
+    for (let i = 0; i < ms; i += 100) await this.clock.advance(100)
+  }
+
+  /** Such as `a serving, b standing by, c standing by`. */
+  get states(): string {
+    return [...this.tenures].map(([name, { state }]) => `${name} ${state.is}`).join(', ')
+  }
+}
+
+async function served(t: Test): Promise<Cluster> {
+  const cluster = new Cluster(t)
+  cluster.start('b', 'c', 'a')
+  await cluster.pass(5000)
+  t.equal(cluster.states, 'b standing by, c standing by, a serving', 'the first by name, whoever started first')
+  cluster.tells('a', { paris: 'up', tokyo: 'up' })
+  return cluster
+}
+
+t.test('a drain hands the lane over, and nobody takes it back', async (t) => {
+  const cluster = await served(t)
+  cluster.node('a', { unschedulable: true })
+  await cluster.pass(300)
+  t.equal(cluster.states, 'b serving, c standing by, a handing over', 'offered, and taken at once')
+  cluster.tells('b', { paris: 'up', tokyo: 'connecting' })
+  await cluster.pass(10_000)
+  t.equal(cluster.states, 'b serving, c standing by, a handing over', 'until the other is up everywhere')
+  t.strictSame([...(cluster.tenures.get('a')?.handedOver() ?? [])], ['paris'])
+  cluster.tells('b', { paris: 'up', tokyo: 'up' })
+  await cluster.pass(1500)
+  t.match(cluster.states, 'a handing over', 'and the routes have followed')
+  await cluster.pass(1000)
+  t.equal(cluster.states, 'b serving, c standing by, a standing by')
+  cluster.tells('a', undefined)
+  cluster.node('a', {})
+  await cluster.pass(60_000)
+  t.equal(cluster.states, 'b serving, c standing by, a standing by', 'it does not come back by itself')
+  t.strictSame(cluster.objects.events, [])
+})
+
+t.test('all nodes are cordoned: the lane stays, and that is told; one comes back', async (t) => {
+  const cluster = await served(t)
+  for (const name of NODES) cluster.node(name, { unschedulable: true })
+  await cluster.pass(4000)
+  t.strictSame(cluster.objects.events, [])
+  await cluster.pass(60_000)
+  t.equal(cluster.states, 'b standing by, c standing by, a serving')
+  t.match(cluster.objects.events, [{ reason: 'LaneNotHandedOver', regarding: { kind: 'Node', name: 'a' } }])
+  cluster.node('c', {})
+  await cluster.pass(2500)
+  t.equal(cluster.states, 'b standing by, c serving, a handing over')
+})
+
+t.test('one that dies is replaced after its Lease; it comes back and stands by', async (t) => {
+  const cluster = await served(t)
+  cluster.kill('a')
+  await cluster.pass(10_000)
+  t.equal(cluster.states, 'b standing by, c standing by')
+  await cluster.pass(8000)
+  t.equal(cluster.states, 'b serving, c standing by')
+  cluster.tells('b', { paris: 'up', tokyo: 'up' })
+  cluster.start('a')
+  await cluster.pass(4000)
+  t.equal(cluster.states, 'b serving, c standing by, a standing by')
+})
+
+t.test('without an API nothing moves, for minutes; then a dead one is replaced', async (t) => {
+  const cluster = await served(t)
+  cluster.leases.failure = new ClusterApiError('Unavailable', 'no answer')
+  await cluster.pass(120_000)
+  t.equal(cluster.states, 'b standing by, c standing by, a serving')
+  cluster.leases.failure = undefined
+  await cluster.pass(20_000)
+  t.equal(cluster.states, 'b standing by, c standing by, a serving', 'and nobody thinks that it was dead')
+  t.equal(cluster.leases.get('sealane-lane-0')?.spec?.leaseTransitions, 0)
+  cluster.leases.failure = new ClusterApiError('Unavailable', 'no answer')
+  cluster.kill('a')
+  await cluster.pass(60_000)
+  cluster.leases.failure = undefined
+  await cluster.pass(14_000)
+  t.equal(cluster.states, 'b standing by, c standing by')
+  await cluster.pass(5000)
+  t.equal(cluster.states, 'b serving, c standing by')
+})
+
+t.test('a process that starts while nobody answers', async (t) => {
+  const cluster = new Cluster(t)
+  cluster.leases.failure = new ClusterApiError('Unavailable', 'no answer')
+  cluster.start('a', 'b')
+  cluster.tells('b', { paris: 'up' })
+  await cluster.pass(3000)
+  t.equal(cluster.states, 'a unknown, b serving', 'who has told that it serves goes on')
+  cluster.leases.failure = undefined
+  await cluster.pass(3000)
+  t.equal(cluster.states, 'a serving, b handing over')
+
+  const older = new Cluster(t)
+  older.leases.failure = new ClusterApiError('Forbidden', 'leases is forbidden')
+  older.start('a', 'b')
+  await older.pass(3000)
+  t.equal(older.states, 'a serving, b serving', 'without the right to Leases the label alone counts')
+})
+
+/** The end of a process in user space. */
+function ending({ objects, clock, logger, tenures }: Cluster, name: Name, driver: string, goes = false): Promise<void> {
+  const wireguard = { driver: () => Promise.resolve(driver) }
+  const deps = { cluster: objects, clock, logger, wireguard } as unknown as GatewayDeps
+  const tenure = tenures.get(name)
+  if (tenure === undefined) throw new Error('no tenure')
+  return handLaneOver(deps, tenure, goes)
+}
+
+async function tookMs(cluster: Cluster, end: Promise<void>): Promise<number> {
+  const began = cluster.clock.monotonic()
+  const over = new AbortController()
+  void end.then(() => over.abort())
+  for (let i = 0; i < 300 && !over.signal.aborted; i += 1) await cluster.pass(100)
+  return cluster.clock.monotonic() - began
+}
+
+t.test('the end of the process', async (t) => {
+  const rows: [say: string, driver: string, others: 'there' | 'away', fromMs: number, toMs: number][] = [
+    ['a lane of the kernel goes on without it', 'kernel', 'there', 0, 500],
+    ['one of user space is handed over', 'userspace', 'there', 2000, 5000],
+    ['unless there is nobody', 'userspace', 'away', 0, 500],
+  ]
+  for (const [say, driver, others, fromMs, toMs] of rows) {
+    const cluster = await served(t)
+    if (others === 'away') for (const name of ['b', 'c'] as const) cluster.node(name, { unschedulable: true })
+    cluster.tells('b', { paris: 'up', tokyo: 'up' })
+    const ms = await tookMs(cluster, ending(cluster, 'a', driver))
+    t.ok(ms >= fromMs && ms <= toMs, `${say}: ${ms} ms`)
+    t.equal(cluster.states.includes('b serving'), fromMs > 0, say)
+  }
+  const cluster = await served(t)
+  t.ok((await tookMs(cluster, ending(cluster, 'b', 'userspace'))) < 500, 'who stands by just ends')
+
+  const dead = await served(t)
+  dead.kill('b')
+  dead.kill('c')
+  const ms = await tookMs(dead, ending(dead, 'a', 'userspace'))
+  t.ok(ms >= 3000 && ms < 4000, `nobody comes: ${ms} ms`)
+
+  const slow = await served(t)
+  const slowMs = await tookMs(slow, ending(slow, 'a', 'userspace'))
+  t.ok(slowMs >= 12_000 && slowMs < 13_000, `it comes and is not up in time: ${slowMs} ms`)
+
+  const gone = await served(t)
+  for (const name of ['b', 'c'] as const) gone.kill(name)
+  await tookMs(gone, ending(gone, 'a', 'kernel', true))
+  t.equal(gone.leases.get('sealane-lane-0')?.spec?.holderIdentity, '', 'who is no gateway any more gives it back')
+})

@@ -1,0 +1,43 @@
+/** Leases in memory, which the caches of the same cluster show. */
+import { ClusterApiError } from '../../../cluster/cluster-api.ts'
+import type { LeaseStore, StoredLease } from '../../../cluster/lease-store.ts'
+import type { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+
+const NAMESPACE = 'sealane-system'
+
+export class FakeLeases implements LeaseStore {
+  readonly #objects: MemoryCluster
+  readonly #leases = new Map<string, StoredLease>()
+  #version = 0
+  /** While set, nobody answers. */
+  failure: ClusterApiError | undefined
+
+  constructor(objects: MemoryCluster) {
+    this.#objects = objects
+  }
+
+  get(name: string): StoredLease | undefined {
+    return this.#leases.get(name)
+  }
+
+  async read(name: string): Promise<StoredLease | undefined> {
+    await Promise.resolve()
+    if (this.failure !== undefined) throw this.failure
+    return this.#leases.get(name)
+  }
+
+  async write(lease: StoredLease): Promise<StoredLease> {
+    await Promise.resolve()
+    if (this.failure !== undefined) throw this.failure
+    const { name, resourceVersion } = lease.metadata
+    if (this.#leases.get(name)?.metadata.resourceVersion !== resourceVersion) {
+      throw new ClusterApiError('Conflict', `Lease ${name}: the object has been modified`)
+    }
+    this.#version += 1
+    const metadata = { ...lease.metadata, namespace: NAMESPACE, resourceVersion: String(this.#version) }
+    const stored: StoredLease = { ...lease, metadata }
+    this.#leases.set(name, stored)
+    this.#objects.put(stored)
+    return stored
+  }
+}

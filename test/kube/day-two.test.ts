@@ -1,0 +1,196 @@
+/**
+ * The days after the join, on three clusters of which none is special; the addresses of two overlap. While something
+ * happens to one of them, the others call each other, and lose nothing. The stories follow each other in one world.
+ */
+import t, { type Test } from 'tap'
+import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import {
+  callers,
+  helloDeployment,
+  helloService,
+  inRequestPod,
+  onNode,
+  openForCalls,
+  readyPods,
+} from './support/callers.ts'
+import type { Json } from './support/kube-request.ts'
+import { addNode } from './support/late-node.ts'
+import { podletMissing } from './support/podlet-world.ts'
+import { refusedByApiServer } from './support/pod-logs.ts'
+import { sealane, startSealane } from './support/sealane-command.ts'
+import { awaitImport, exportService, findImport, unexportService } from './support/service-imports.ts'
+import {
+  type Member,
+  type Three,
+  allReachAll,
+  deployBroker,
+  hostOf,
+  joinMember,
+  joinWords,
+  keepCalling,
+  lostCalls,
+  serviceOf,
+  startThree,
+} from './support/three-members.ts'
+
+t.setTimeout(900_000)
+
+const OURS = '/apis/sealane.io/v1alpha1'
+const AWAY_MS = 30_000
+
+t.test('three clusters, the day after', { skip: podletMissing() ?? false, timeout: 900_000 }, async (t) => {
+  const three = await startThree(temporaryFolder(t))
+  t.teardown(() => three.clusters.stop())
+  const { hub, c1, c2 } = three
+  await deployBroker(three)
+  for (const member of [hub, c1]) await joinMember(three, member)
+  await allReachAll([hub, c1])
+  await t.test('the third joins while two call each other', (t) => thirdJoins(t, three))
+  await t.test('a node comes to a member, and goes again', (t) => nodeComesAndGoes(t, three))
+  // An API server that has just started refuses what it has not read the rules for.
+  await nothingRefused(t, c1)
+  await t.test('the API server of one is away', (t) => apiServerAway(t, three))
+  await t.test('one leaves and joins again as the same while the broker restarts', (t) => joinsAgain(t, three))
+  await nothingRefused(t, hub, c2)
+})
+
+async function thirdJoins(t: Test, three: Three): Promise<void> {
+  const { hub, c1, c2 } = three
+  const calls = await Promise.all([keepCalling(hub, c1), keepCalling(c1, hub)])
+  const { stdout } = await joinMember(three, c2)
+  t.equal(stdout, 'c2 has joined with gateway c2n1; it reaches c1, hub\n')
+  await allReachAll([hub, c1, c2])
+  t.strictSame(await lostCalls(...calls), [], 'the two that were there lost nothing')
+}
+
+/** The pods on it call and are called; after it has gone, the routeagent's report of it is gone too. */
+async function nodeComesAndGoes(t: Test, three: Three): Promise<void> {
+  const { hub, c1, c2, clusters, directory } = three
+  const calls = await Promise.all([keepCalling(hub, c1, c2), keepCalling(c2, c1)])
+  const late = { clusters, cluster: c1.cluster, name: 'c1n2', address: '192.0.2.29', directory }
+  const node = await addNode(late)
+  await openForCalls(c1, 'late', node.name)
+  await c1.api.apply('/apis/apps/v1/namespaces/demo/deployments/late', lateDeployment(node.name))
+  await c1.api.apply('/api/v1/namespaces/demo/services/late', helloService('late', { selector: { app: 'late' } }))
+  await exportService(c1, 'demo', 'late')
+  await readyPods(c1, 'late', 1)
+  await eventually(async () => (await routeagents(c1)).includes(node.name), {
+    deadlineMs: 60_000,
+    say: `${node.name} has a routeagent`,
+  })
+  for (const { name } of [hub, c1, c2]) await answers({ ...c1, name: 'c1' }, 'late', serviceOf({ name }), name)
+  for (const from of [hub, c2, c1]) await answers(from, 'demo', 'late', 'late')
+  t.pass('its pods call all, and all call its pods')
+
+  await unexportService(c1, 'demo', 'late')
+  await c1.api.delete('/apis/apps/v1/namespaces/demo/deployments/late')
+  await c1.api.delete('/api/v1/namespaces/late')
+  await eventually(async () => (await c1.api.find('/api/v1/namespaces/late')) === undefined, {
+    deadlineMs: 60_000,
+    say: 'the node is drained',
+  })
+  await node.remove()
+  await eventually(async () => !(await routeagents(c1)).includes(node.name), {
+    deadlineMs: 60_000,
+    intervalMs: 200,
+    say: `the routeagent of ${node.name} is gone`,
+  })
+  t.strictSame(await routeagents(c1), ['c1n1'], 'what its routeagent told is gone with it')
+  t.equal(await findImport(hub, 'demo', 'late'), undefined)
+  t.strictSame(await lostCalls(...calls), [], 'nobody else noticed')
+}
+
+function lateDeployment(node: string): Json {
+  const { spec, ...rest } = helloDeployment('late') as { spec: { template: Json } } & Json
+  const labels = { app: 'late' }
+  const template = onNode({ ...spec.template, metadata: { labels } }, node)
+  return { ...rest, metadata: { name: 'late' }, spec: { ...spec, selector: { matchLabels: labels }, template } }
+}
+
+async function answers(from: Member, namespace: string, service: string, who: string): Promise<void> {
+  const call = { namespace, host: hostOf(service), times: 1 }
+  await eventually(async () => (await callers(from, call)) === who, {
+    deadlineMs: 60_000,
+    intervalMs: 200,
+    say: `${service} answers ${namespace} of ${from.name}`,
+  })
+}
+
+async function routeagents({ api }: Member): Promise<readonly string[]> {
+  return (await api.list(`${OURS}/routeagents`)).map(({ metadata }) => metadata.name).sort()
+}
+
+/** Its pods call and are called; the others go on exporting, and it hears of that when its API server is back. */
+async function apiServerAway(t: Test, { hub, c1, c2 }: Three): Promise<void> {
+  const calls = await Promise.all([keepCalling(hub, c1, c2), keepCalling(c1, hub, c2), keepCalling(c2, hub, c1)])
+  const [, fromC1] = calls
+  await exportNew(hub, 'old')
+  for (const member of [c1, c2]) await awaitImport(member, 'demo', 'old')
+  const before = await fromC1.answered()
+  await c1.cluster.plane.kill('kube-apiserver')
+  const back = performance.now() + AWAY_MS
+  await exportNew(hub, 'news')
+  await awaitImport(c2, 'demo', 'news')
+  await answers(c2, 'demo', 'news', 'hub')
+  await unexportService(hub, 'demo', 'old')
+  await eventually(async () => (await findImport(c2, 'demo', 'old')) === undefined, {
+    deadlineMs: 20_000,
+    say: 'c2 hears that the other one is withdrawn',
+  })
+  await eventually(() => performance.now() > back, { deadlineMs: 2 * AWAY_MS, intervalMs: 500, say: 'it was away' })
+  await c1.cluster.plane.restart('kube-apiserver')
+  t.ok((await fromC1.answered()) > before, 'its pods went on calling')
+  await answers(c1, 'demo', 'news', 'hub')
+  await eventually(async () => (await findImport(c1, 'demo', 'old')) === undefined, {
+    deadlineMs: 20_000,
+    say: 'c1 hears it too, once it can',
+  })
+  await allReachAll([hub, c1, c2])
+  t.strictSame(await lostCalls(...calls), [], 'nothing was lost, in it and elsewhere')
+}
+
+async function exportNew(member: Member, service: string): Promise<void> {
+  await member.api.apply(`/api/v1/namespaces/demo/services/${service}`, helloService(service))
+  await exportService(member, 'demo', service)
+}
+
+/** The new one finds the broker dead when it calls, and everything else as it was. */
+async function joinsAgain(t: Test, three: Three): Promise<void> {
+  const { hub, c1, c2 } = three
+  const calls = await Promise.all([keepCalling(hub, c1), keepCalling(c1, hub)])
+  t.ok(await knows(hub, c2), 'the hub knows it')
+  await sealane(['leave', ...c2.at])
+  for (const member of [hub, c1]) {
+    await eventually(async () => !(await knows(member, c2)), {
+      deadlineMs: 30_000,
+      say: `${member.name} knows no c2 any more`,
+    })
+  }
+  const said = await inRequestPod(hub, 'demo', `dig +tries=1 A ${hostOf(serviceOf(c2))}`)
+  t.match(said, /status: NXDOMAIN/, 'nor its name')
+
+  const joining = startSealane(await joinWords(three, c2))
+  await eventually(() => joining.said().includes('Deployment sealane-system/sealane-agent'), {
+    deadlineMs: 60_000,
+    intervalMs: 5,
+    say: 'its agent is made',
+  })
+  await hub.api.raw('DELETE', '/api/v1/namespaces/sealane-broker/pods/sealane-broker-0?gracePeriodSeconds=0')
+  const { code, stdout, stderr } = await joining.result
+  t.equal(code, 0, stderr)
+  t.equal(stdout, 'c2 has joined with gateway c2n1; it reaches c1, hub\n')
+  await exportService(c2, 'demo', serviceOf(c2))
+  await allReachAll([hub, c1, c2])
+  t.strictSame(await lostCalls(...calls), [], 'the others lost nothing')
+}
+
+async function knows({ api }: Member, { name }: Member): Promise<boolean> {
+  return (await api.find(`${OURS}/clusters/${name}`)) !== undefined
+}
+
+async function nothingRefused(t: Test, ...members: readonly Member[]): Promise<void> {
+  for (const { api, name } of members) {
+    t.strictSame(await refusedByApiServer(api, 'sealane-system'), [], `${name}: no part was refused anything`)
+  }
+}

@@ -1,0 +1,261 @@
+/**
+ * A gateway's word gets old: its machine dies without a word while pods of its cluster call the other one, and later
+ * comes back. In between, the API server of that cluster is away for a while, which must change nothing.
+ */
+import { setTimeout as sleep } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import type { Gateway, RouteAgent } from '../../model/objects.ts'
+import { eventually } from '../support/eventually.ts'
+import { temporaryFolder } from '../support/temporary-folder.ts'
+import {
+  type Site,
+  callers,
+  helloDeployment,
+  helloService,
+  onNode,
+  openForCalls,
+  readyPods,
+} from './support/callers.ts'
+import { joinClusters } from './support/joined-clusters.ts'
+import type { Json, KubeObject } from './support/kube-request.ts'
+import type { KubeNode } from './support/node.ts'
+import { refusedByApiServer } from './support/pod-logs.ts'
+import { podletMissing } from './support/podlet-world.ts'
+import { sealane } from './support/sealane-command.ts'
+import { awaitImport, exportService, findImport, importText } from './support/service-imports.ts'
+import { callSteadily } from './support/steady-calls.ts'
+import { type ClusterRow, type TestCluster, type TestClusters, startClusters } from './support/two-clusters.ts'
+
+t.setTimeout(900_000)
+
+/** The broker is on the first. The second has its control plane on c2n1, its gateway on c2n2, its pods on c2n3. */
+const ROWS: readonly ClusterRow[] = [
+  { name: 'c1', podCIDR: '10.42.0.0/16', serviceCIDR: '10.43.0.0/16', nodes: ['c1n1'] },
+  { name: 'c2', podCIDR: '10.52.0.0/16', serviceCIDR: '10.53.0.0/16', nodes: ['c2n1', 'c2n2', 'c2n3'] },
+]
+
+const OURS = '/apis/sealane.io/v1alpha1'
+const LABEL = 'sealane.io/gateway'
+const AWAY_SECONDS = 40
+/** After that a heartbeat that does not move would have been taken as stopped. */
+const WATCHED_MS = 25_000
+/** A gateway that is given up is so for longer than this. A busy machine holds up single calls. */
+const LONGEST_GAP_MS = 5000
+
+interface World {
+  readonly clusters: TestClusters
+  readonly there: Site
+  /** Whose gateway dies. */
+  readonly here: Site
+  readonly cluster: TestCluster
+  readonly gateway: KubeNode
+  readonly workers: readonly string[]
+}
+
+t.test('a gateway stops to tell', { skip: podletMissing() ?? false, timeout: 900_000 }, async (t) => {
+  const world = await startWorld(t)
+  await t.test('while all is well', (t) => well(t, world))
+  await t.test('the API server is away', (t) => away(t, world))
+  await t.test('the machine dies', (t) => dies(t, world))
+  await t.test('the machine comes back', (t) => returns(t, world))
+  for (const site of [world.there, world.here]) {
+    t.strictSame(await refusedByApiServer(site.api, 'sealane-system'), [], `${site.name}: nothing was refused`)
+  }
+})
+
+async function startWorld(t: Test): Promise<World> {
+  const directory = temporaryFolder(t)
+  const clusters = await startClusters({ directory, rows: ROWS })
+  t.teardown(() => clusters.stop())
+  const [first, second] = clusters.clusters
+  const gateway = second?.nodes[1]
+  if (first === undefined || second === undefined || gateway === undefined) throw new Error('too few')
+  const [there, here] = [siteOf(first), siteOf(second)]
+  await Promise.all([openDemo(there, 'c1n1'), openDemo(here, 'c2n3')])
+  await joinClusters(clusters, directory, (line) => t.comment(line))
+  for (const { name } of second.nodes) await label(here, name, name === gateway.name ? '0' : null)
+  for (const [site, name] of [
+    [there, 'hello'],
+    [here, 'hello'],
+    [here, 'far'],
+  ] as const) {
+    await site.api.apply(`/api/v1/namespaces/demo/services/${name}`, helloService(name))
+    await exportService(site, 'demo', name)
+  }
+  await awaitImport(there, 'demo', 'far')
+  await eventually(async () => importText(await findImport(here, 'demo', 'hello')).endsWith('from c1,c2'), {
+    deadlineMs: 60_000,
+    say: 'both export hello',
+  })
+  const workers = second.nodes.map(({ name }) => name).filter((name) => name !== gateway.name)
+  return { clusters, there, here, cluster: second, gateway, workers }
+}
+
+function siteOf({ row, plane }: TestCluster): Site {
+  return { name: row.name, api: plane.api, kubeconfig: plane.kubeconfig }
+}
+
+/** Pods that answer and the one that calls, all on one node. */
+async function openDemo(site: Site, node: string): Promise<void> {
+  await openForCalls(site, 'demo', node)
+  const deployment = helloDeployment(site.name) as { spec: { template: Json } } & Json
+  const spec = { ...deployment.spec, template: onNode(deployment.spec.template, node) }
+  await site.api.apply('/apis/apps/v1/namespaces/demo/deployments/hello', { ...deployment, spec })
+  await readyPods(site, 'demo', 2)
+}
+
+async function label({ api }: Site, node: string, lane: string | null): Promise<void> {
+  await api.merge(`/api/v1/nodes/${node}`, { metadata: { labels: { [LABEL]: lane } } })
+}
+
+/** `c2n1 c2n2, c2n3 c2n2`: each worker with the gateways that it goes by. */
+async function ways({ here, workers }: World): Promise<string> {
+  const agents = await here.api.list<RouteAgent & KubeObject>(`${OURS}/routeagents`)
+  return agents
+    .filter(({ metadata }) => workers.includes(metadata.name))
+    .map(({ metadata, status }) => `${metadata.name} ${status?.clusters[0]?.gateways.join('+') ?? '?'}`.trim())
+    .join(', ')
+}
+
+/** `Ready True LanesUp` of the gateway, or `Connected …` of the other cluster. */
+async function condition({ here, gateway }: World, type: 'Ready' | 'Connected'): Promise<string> {
+  const path = type === 'Ready' ? `gateways/${gateway.name}` : 'clusters/c1'
+  const { status } = await here.api.get<Gateway & KubeObject>(`${OURS}/${path}`)
+  const found = status?.conditions?.find((one) => one.type === type)
+  return `${type} ${found?.status} ${found?.reason}`
+}
+
+/** Who answers when the pod of this cluster calls the service that both export. By address: DNS may be on any node. */
+async function answers({ here }: World, times = 12): Promise<string> {
+  const host = (await findImport(here, 'demo', 'hello'))?.spec.ips?.[0] ?? ''
+  return callers(here, { namespace: 'demo', host, times })
+}
+
+async function allUp(world: World): Promise<void> {
+  const { gateway, workers } = world
+  const want = workers.map((name) => `${name} ${gateway.name}`).join(', ')
+  const options = { deadlineMs: 120_000, intervalMs: 250 }
+  await eventually(async () => (await ways(world)) === want, { ...options, say: `ways are ${want}` })
+  for (const text of ['Ready True LanesUp', 'Connected True LaneUp']) {
+    const type = text.startsWith('Ready') ? 'Ready' : 'Connected'
+    await eventually(async () => (await condition(world, type)) === text, { ...options, say: text })
+  }
+  await eventually(async () => (await answers(world)) === 'c1 c2', { ...options, say: 'both clusters answer' })
+}
+
+/** What `kubectl get` prints of one kind: the columns and the cells of each row. */
+async function printed({ api }: Site, plural: string): Promise<readonly Readonly<Record<string, unknown>>[]> {
+  const accept = 'application/json;as=Table;v=v1;g=meta.k8s.io'
+  const { text } = await api.raw('GET', `${OURS}/${plural}`, { accept })
+  const { columnDefinitions, rows } = JSON.parse(text) as PrintedTable
+  return rows.map(({ cells }) => Object.fromEntries(columnDefinitions.map(({ name }, i) => [name, cells[i]])))
+}
+
+interface PrintedTable {
+  readonly columnDefinitions: readonly { readonly name: string }[]
+  readonly rows: readonly { readonly cells: readonly unknown[] }[]
+}
+
+interface Row {
+  readonly node: string
+  readonly state: string
+  readonly heardSecondsAgo: number
+  readonly message: string
+}
+
+async function shown({ here, gateway }: World): Promise<Row | undefined> {
+  const { stdout } = await sealane(['show', 'connections', '--kubeconfig', here.kubeconfig, '-o', 'json'])
+  const { items } = JSON.parse(stdout) as { items: readonly Row[] }
+  return items.find(({ node }) => node === gateway.name)
+}
+
+async function well(t: Test, world: World): Promise<void> {
+  const { here, gateway } = world
+  await allUp(world)
+  const [row] = (await printed(here, 'gateways')).filter(({ Name }) => Name === gateway.name)
+  t.match(row, { Lane: 0, Up: '1/1', Ready: 'True', Reason: 'LanesUp', Heard: /^\d+s$/ })
+  for (const agent of await printed(here, 'routeagents')) t.match(agent, { Reached: '1/1' }, String(agent['Name']))
+  const [other] = (await printed(here, 'clusters')).filter(({ Name }) => Name === 'c1')
+  t.match(other, { Connected: 'True' })
+  const found = await shown(world)
+  t.equal(found?.state, 'up')
+  t.ok((found?.heardSecondsAgo ?? Infinity) < 15, `heard ${found?.heardSecondsAgo} s ago`)
+}
+
+async function away(t: Test, world: World): Promise<void> {
+  const { there, cluster, gateway } = world
+  const before = await ways(world)
+  const calls = await callSteadily(there, 'demo', 'far.demo.svc.clusterset.local', 'c2')
+  await cluster.plane.kill('kube-apiserver')
+  await sleep(AWAY_SECONDS * 1000)
+  await cluster.plane.restart('kube-apiserver')
+  const back = performance.now()
+  // All heartbeats are old now, and nobody may be judged by that.
+  const seen = new Set<string>()
+  while (performance.now() - back < WATCHED_MS) {
+    seen.add(await ways(world))
+    await sleep(250)
+  }
+  t.strictSame([...seen], [before], 'no worker has let go of the gateway')
+  const { calls: count, unanswered, longestGapMs } = await calls.stop()
+  t.comment(`${unanswered} of ${count} calls had no answer; the longest gap was ${longestGapMs} ms`)
+  t.ok(longestGapMs < LONGEST_GAP_MS, `no gap of ${LONGEST_GAP_MS} ms: the longest was ${longestGapMs} ms`)
+  await allUp(world)
+  t.notMatch(await eventNotes(world), /nothing was heard/, `${gateway.name} was not taken for silent`)
+}
+
+/** What was told of the gateway, one line each. */
+async function eventNotes({ here, gateway }: World): Promise<string> {
+  const events = await here.api.list<EventObject>('/apis/events.k8s.io/v1/namespaces/default/events')
+  return events
+    .filter(({ regarding }) => regarding.kind === 'Gateway' && regarding.name === gateway.name)
+    .map(({ reason, note }) => `${reason}: ${note}`)
+    .join('\n')
+}
+
+interface EventObject extends KubeObject {
+  readonly reason: string
+  readonly note: string
+  readonly regarding: { readonly kind: string; readonly name: string }
+}
+
+async function dies(t: Test, world: World): Promise<void> {
+  const { clusters, here, gateway, workers } = world
+  const died = performance.now()
+  const since = (): string => `${((performance.now() - died) / 1000).toFixed(1)} s`
+  clusters.underlay.plug(gateway.name, false)
+  await gateway.podlet.kill()
+  const options = { deadlineMs: 90_000, intervalMs: 250 }
+  await eventually(async () => (await ways(world)) === workers.join(', '), { ...options, say: 'no way is left' })
+  t.comment(`the workers have let go of the gateway after ${since()}`)
+  await eventually(async () => (await answers(world)) === 'c2', { ...options, say: 'only c2 answers' })
+  t.comment(`calls stay in the cluster after ${since()}`)
+  t.equal(await answers(world, 20), 'c2', 'nobody is sent to the dead gateway')
+  // Another agent may have to take over from one on the machine that died.
+  for (const type of ['Ready', 'Connected'] as const) {
+    const want = `${type} Unknown GatewayStatusStale`
+    await eventually(async () => (await condition(world, type)) === want, { ...options, say: want })
+  }
+  t.comment(`conditions say so after ${since()}`)
+  const [row] = (await printed(here, 'gateways')).filter(({ Name }) => Name === gateway.name)
+  t.match(row, { Ready: 'Unknown', Reason: 'GatewayStatusStale' })
+  for (const agent of (await printed(here, 'routeagents')).filter(({ Name }) => Name !== gateway.name)) {
+    t.match(agent, { Reached: '0/1' }, String(agent['Name']))
+  }
+  const found = await shown(world)
+  t.equal(found?.state, 'unknown')
+  t.match(found?.message, /^was (up|down), last heard .* ago$/)
+  t.match(await eventNotes(world), /^GatewaySilent: nothing was heard of the gateway on node c2n2 since /m)
+}
+
+async function returns(t: Test, world: World): Promise<void> {
+  const { clusters, gateway } = world
+  const began = performance.now()
+  clusters.underlay.plug(gateway.name, true)
+  gateway.podlet.start()
+  await gateway.ready()
+  await allUp(world)
+  t.comment(`all is up ${((performance.now() - began) / 1000).toFixed(1)} s after the machine was switched on`)
+  await eventually(async () => (await eventNotes(world)).includes('GatewayHeard: '), { deadlineMs: 20_000 })
+  t.equal((await shown(world))?.state, 'up')
+}

@@ -1,0 +1,98 @@
+/**
+ * Calls to several places at once that go on in the pod `request` without anybody listening, so that they outlive the
+ * cluster's own API server.
+ */
+import { eventually } from '../../support/eventually.ts'
+import type { Site } from './callers.ts'
+import { execInPod } from './node.ts'
+import type { CallReport } from './steady-calls.ts'
+
+export interface CallTarget {
+  readonly name: string
+  /** A shell command that prints the answer of one call, and ends within about a second. */
+  readonly command: string
+  /** What an answer of the right one looks like. */
+  readonly answer: RegExp
+}
+
+export interface BackgroundCalls {
+  /** Answers so far, of the target with the fewest. */
+  answered(): Promise<number>
+  /** Hangs up; gives what became of each target by its name. Throws when the calls had ended before. */
+  stop(): Promise<ReadonlyMap<string, CallReport>>
+}
+
+const FOLDER = '/tmp/background-calls'
+const PAUSE_SECONDS = 0.1
+
+/** Throws when a target has not answered within 30 s. One at a time for each pod. */
+export async function callInBackground(
+  site: Site,
+  namespace: string,
+  targets: readonly CallTarget[],
+): Promise<BackgroundCalls> {
+  const inPod = (script: string): Promise<string> => run(site, namespace, script)
+  const read = async (): Promise<readonly (readonly Line[])[]> => {
+    const texts = await inPod(targets.map((_, i) => `cat ${FOLDER}/${i}; echo`).join('; echo =; '))
+    return texts.split('\n=\n').map(parseLines)
+  }
+  const answered = async (): Promise<number> => {
+    const lines = await read()
+    return Math.min(...targets.map(({ answer }, i) => (lines[i] ?? []).filter(({ text }) => answer.test(text)).length))
+  }
+  await inPod(`rm -rf ${FOLDER}; mkdir ${FOLDER}; ${targets.map(loop).join('\n')}`)
+  await eventually(async () => (await answered()) > 0, {
+    deadlineMs: 30_000,
+    intervalMs: 200,
+    say: `${targets.map(({ name }) => name).join(' and ')} answer ${site.name}`,
+  })
+  return {
+    answered,
+    stop: async () => {
+      await inPod(`touch ${FOLDER}/hang-up`)
+      const ended = targets.map((_, i) => `[ -e ${FOLDER}/${i}.ended ]`).join(' && ')
+      await eventually(async () => (await inPod(`${ended} && echo ended`)).trim() === 'ended', {
+        deadlineMs: 30_000,
+        intervalMs: 100,
+        say: `the calls of ${site.name} end`,
+      })
+      const lines = await read()
+      return new Map(targets.map(({ name, answer }, i) => [name, report(lines[i] ?? [], answer)]))
+    },
+  }
+}
+
+/** Writes a line with the time for each call, until somebody hangs up. */
+function loop({ command }: CallTarget, i: number): string {
+  const line = `echo "$(date +%s%3N) \${answer:-nobody}" >> ${FOLDER}/${i}`
+  const calls = `until [ -e ${FOLDER}/hang-up ]; do answer=$(${command} 2> /dev/null | tail -n 1); ${line}; sleep ${PAUSE_SECONDS}; done`
+  return `: > ${FOLDER}/${i}; ( ${calls}; touch ${FOLDER}/${i}.ended ) < /dev/null > /dev/null 2>&1 &`
+}
+
+interface Line {
+  readonly ms: number
+  readonly text: string
+}
+
+function parseLines(output: string): readonly Line[] {
+  const lines = output.split('\n').map((line) => line.trim())
+  return lines.flatMap((line) => {
+    const space = line.indexOf(' ')
+    return space < 0 ? [] : [{ ms: Number(line.slice(0, space)), text: line.slice(space + 1) }]
+  })
+}
+
+async function run(site: Site, namespace: string, script: string): Promise<string> {
+  const what = { namespace, pod: 'request', argv: ['sh', '-c', script], timeoutSeconds: 30 }
+  const { code, stdout, stderr } = await execInPod(site.kubeconfig, what)
+  if (code === 255) throw new Error(`the script did not run in ${namespace}/request of ${site.name}: ${stderr}`)
+  return stdout
+}
+
+function report(lines: readonly Line[], answer: RegExp): CallReport {
+  const answers = lines.filter(({ text }) => answer.test(text))
+  // The last call may have gone unanswered for as long as any.
+  const marks = [...answers, ...lines.slice(-1)].map(({ ms }) => ms)
+  const gaps = marks.slice(1).map((ms, i) => ms - (marks[i] ?? NaN))
+  return { calls: lines.length, unanswered: lines.length - answers.length, longestGapMs: Math.max(0, ...gaps) }
+}

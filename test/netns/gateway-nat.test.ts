@@ -1,0 +1,65 @@
+/**
+ * A gateway behind address translation that does not know it: the broker could not tell. It tells its private address,
+ * which leads nowhere from outside, so the other end calls in vain. It must be followed where it calls from.
+ */
+import t, { type Test } from 'tap'
+import { GatewayProcess, type SiteInit, introduce } from '../gateway/support/netns-sites.ts'
+import { pings } from '../gateway/support/pod-programs.ts'
+import { MILANO, type Running, TOKYO, idOf, msUntilUp, vanish, withTwo } from '../gateway/support/two-gateways.ts'
+import { cluster } from '../gateway/support/worlds.ts'
+import { SLOWNESS, eventually } from '../support/eventually.ts'
+import { netnsMissing } from '../support/netns.ts'
+
+const skip = netnsMissing() ?? false
+
+t.setTimeout(400_000 * SLOWNESS)
+
+const { observedAddress: _unknown, ...UNAWARE } = TOKYO
+/** The same, as the one that calls first, or second. */
+const FIRST: SiteInit = { ...UNAWARE, cluster: cluster('aachen', 3, '10.42.0.0/16', '244.2.0.0/16') }
+const SECOND: SiteInit = UNAWARE
+
+/** By the router between the sites, whose address at milano is 192.0.2.1. */
+const NAT = `table ip nat {
+  chain out { type nat hook postrouting priority srcnat; ip saddr 198.51.100.20 masquerade random; }
+  chain in { type filter hook forward priority filter; ip daddr 198.51.100.20 ct state new drop; }
+}`
+
+for (const [say, init] of [
+  ['its id comes first', FIRST],
+  ['the other end calls first', SECOND],
+] as const) {
+  t.test(`behind NAT unawares: ${say}`, { skip, timeout: 180_000 * SLOWNESS }, async (t) => {
+    await withTwo(t, [MILANO, init], async (milano, hidden, internet) => {
+      await internet.exec('nft', ['-f', '-'], { input: NAT })
+      introduce(milano, hidden)
+      t.comment(`up after ${await msUntilUp(milano, hidden)} ms`)
+      await stays(t, milano, hidden)
+
+      await vanish(milano)
+      milano.process = new GatewayProcess(milano.site)
+      introduce(milano, hidden)
+      t.comment(`up again after ${await msUntilUp(milano, hidden, 60_000)} ms, the callable end made anew`)
+      await stays(t, milano, hidden)
+
+      await vanish(hidden)
+      hidden.process = new GatewayProcess(hidden.site)
+      introduce(milano, hidden)
+      t.comment(`up again after ${await msUntilUp(milano, hidden, 60_000)} ms, the hidden end made anew`)
+      await stays(t, milano, hidden)
+    })
+  })
+}
+
+async function stays(t: Test, milano: Running, hidden: Running): Promise<void> {
+  const connection = () => milano.process.status?.connections.find(({ cluster: id }) => id === idOf(hidden))
+  await eventually(() => /^192\.0\.2\.1:\d+$/.test(connection()?.usingAddress ?? ''), {
+    say: 'used where it called from',
+  })
+  t.equal(connection()?.usingNat, true)
+  t.match(hidden.process.objects.get(`Endpoint/${idOf(hidden)}.gw-lane0`), {
+    spec: { candidates: [{ kind: 'private', address: '198.51.100.20' }] },
+  })
+  const sent = await pings(milano.site.pod, '244.2.0.5', '-c', '40', '-i', '0.2')
+  t.match(sent, '40 received', 'eight seconds without a loss')
+}

@@ -1,0 +1,194 @@
+/** What a member tells of itself, on the wire: between this release and others, both ways. */
+import t from 'tap'
+import { MAX_NOT_IMPORTED, type MemberStatus, type NotImported } from '../../model/member-status.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import type { StoredRecord } from '../../model/records.ts'
+import type { PublishMessage } from '../../protocol/broker-api.ts'
+import { CodecError } from '../../protocol/codec-checks.ts'
+import * as wire from '../../protocol/gen/broker.ts'
+import { inMemoryBroker } from '../../protocol/in-memory.ts'
+import {
+  decodePublishMessage,
+  decodePublishReply,
+  encodePublishMessage,
+  encodePublishReply,
+} from '../../protocol/messages-codec.ts'
+import { PublishSession } from '../../protocol/publish-session.ts'
+import { decodeRecordEvent, encodeRecordEvent } from '../../protocol/records-codec.ts'
+import { decodeReplica, encodeReplica } from '../../protocol/replica-file.ts'
+import { Replica } from '../../protocol/replica.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { eventually } from '../support/eventually.ts'
+import { byKey, slice } from './samples.ts'
+import { ToyBroker } from './toy-broker.ts'
+
+const SHOP: NotImported = { reason: 'NamespaceMissing', namespace: 'shop', name: '', cluster: '' }
+const STATUS: MemberStatus = { notImported: [SHOP], leftOut: 3 }
+const PEER = { cluster: 'milano' as ClusterId, address: '192.0.2.1', serial: '01' }
+const RECORD: StoredRecord = {
+  key: { cluster: PEER.cluster, kind: 'MemberStatus', namespace: '', name: 'milano' },
+  revision: 7,
+  createdAtMs: 1,
+  body: { kind: 'MemberStatus', ...STATUS },
+}
+
+t.test('there and back', (t) => {
+  const message: PublishMessage = { t: 'status', sequence: 4, status: STATUS }
+  t.same(decodePublishMessage(encodePublishMessage(message)), message)
+  t.same(decodeRecordEvent(encodeRecordEvent({ t: 'put', record: RECORD })), { t: 'put', record: RECORD })
+  t.end()
+})
+
+t.test('a reason of a later release is counted, not refused', (t) => {
+  const later = { ...SHOP, reason: 'MoonTooFull' }
+  const bytes = wire.PublishMessage.encode({
+    message: { $case: 'status', value: { sequence: 1, status: { notImported: [SHOP, later], leftOut: 3 } } },
+  }).finish()
+  t.same(decodePublishMessage(bytes), { t: 'status', sequence: 1, status: { notImported: [SHOP], leftOut: 4 } })
+  t.end()
+})
+
+t.test('what is beyond the limits ends the stream', (t) => {
+  const status = (notImported: wire.MemberStatus['notImported']): Uint8Array =>
+    wire.PublishMessage.encode({
+      message: { $case: 'status', value: { sequence: 1, status: { notImported, leftOut: 0 } } },
+    }).finish()
+  const rows: [name: string, bytes: Uint8Array, want: RegExp][] = [
+    ['10,000 findings', status(Array.from({ length: 10_000 }, () => ({ ...SHOP }))), /^status$/],
+    ['one too many', status(Array.from({ length: MAX_NOT_IMPORTED + 1 }, () => ({ ...SHOP }))), /notImported$/],
+    ['64 KiB', status(Array.from({ length: 300 }, () => ({ ...SHOP, namespace: 'n'.repeat(250) }))), /^status$/],
+    ['a slash', status([{ ...SHOP, namespace: 'a/b' }]), /namespace$/],
+    ['no reason', status([{ ...SHOP, reason: '' }]), /reason$/],
+  ]
+  for (const [name, bytes, want] of rows) {
+    t.match(refusedField(bytes), want, name)
+  }
+  t.end()
+})
+
+function refusedField(bytes: Uint8Array): string {
+  try {
+    decodePublishMessage(bytes)
+  } catch (error) {
+    if (error instanceof CodecError) return error.field
+    throw error
+  }
+  return 'taken'
+}
+
+/** A length-delimited field of protobuf; the content is short. */
+function field(number: number, content: Uint8Array): Buffer {
+  const tag = (number << 3) | 2
+  const head = tag < 0x80 ? [tag] : [(tag & 0x7f) | 0x80, tag >> 7]
+  return Buffer.concat([Buffer.from([...head, content.length]), content])
+}
+
+t.test('an agent of an earlier release skips the record', (t) => {
+  // Field 6 of RecordBody is to it what field 60 is to this release.
+  const { cluster, namespace, name } = RECORD.key
+  const { revision, createdAtMs } = RECORD
+  const known = wire.StoredRecord.encode({ cluster, namespace, name, revision, createdAtMs, body: undefined }).finish()
+  const body = field(6, field(60, Buffer.from([1, 2, 3])))
+  t.equal(decodeRecordEvent(field(1, Buffer.concat([known, body]))), undefined)
+  // And its removal: by the name of its kind.
+  const removal = wire.RecordEvent.encode({
+    event: { $case: 'remove', value: { key: { ...RECORD.key, kind: 'MoonPhase' }, revision: 8 } },
+  }).finish()
+  t.equal(decodeRecordEvent(removal), undefined)
+  t.end()
+})
+
+t.test('an agent of an earlier release, put back in place, reads the replica file', (t) => {
+  const other: StoredRecord = {
+    key: { cluster: PEER.cluster, kind: 'EndpointSlice', namespace: 'shop', name: 'web-1' },
+    revision: 5,
+    createdAtMs: 1,
+    body: slice('web-1').body,
+  }
+  const replica = new Replica({
+    epoch: 'e',
+    revision: 7,
+    records: [RECORD, other],
+    unconfirmed: ['milano/MemberStatus//milano'],
+    complete: [],
+    departed: [],
+  })
+  const bytes = encodeReplica(replica)
+  const again = decodeReplica(bytes)
+  t.same([...again.records.keys()].sort(), ['milano/EndpointSlice/shop/web-1', 'milano/MemberStatus//milano'])
+  t.same([...again.unconfirmed], ['milano/MemberStatus//milano'])
+  const payload = wire.SavedReplica.decode(Buffer.from(bytes).subarray('sealane-replica-1\n'.length + 32))
+  t.same(
+    payload.records.map(({ body }) => body?.body?.$case),
+    ['endpointSlice'],
+    'the part that it knows has only kinds that it knows',
+  )
+  t.same(payload.unconfirmed, [1], 'beyond the part that it knows')
+  t.end()
+})
+
+t.test('flags of the first messages are not there for whoever does not know them', (t) => {
+  const declare: PublishMessage = { t: 'declare', setHash: new Uint8Array(32), count: 1 }
+  t.same(decodePublishMessage(encodePublishMessage(declare)), declare)
+  t.same(decodePublishReply(encodePublishReply({ t: 'inSync' })), { t: 'inSync' })
+  t.same(decodePublishReply(encodePublishReply({ t: 'sendDigest', takesStatus: true })), {
+    t: 'sendDigest',
+    takesStatus: true,
+  })
+  t.end()
+})
+
+function session(broker: ToyBroker) {
+  const link = inMemoryBroker(broker, PEER)
+  const clock = new SystemClock()
+  const deps = { connect: () => link.connect(), clock, logger: new CapturingLogger() }
+  const publish = new PublishSession(deps, { retryMinMs: 1, retryMaxMs: 5 })
+  return { link, publish }
+}
+
+t.test('told once on each stream, and when it changes', async (t) => {
+  const broker = new ToyBroker()
+  const { link, publish } = session(broker)
+  const stop = new AbortController()
+  const run = publish.run(stop.signal)
+  publish.setDesired(byKey(slice('a')))
+  publish.setStatus(STATUS)
+  await publish.whenSettled(stop.signal)
+  t.same(broker.statuses, [STATUS])
+  publish.setStatus({ ...STATUS })
+  publish.setStatus({ notImported: [], leftOut: 0 })
+  await eventually(() => broker.statuses.length === 2)
+  t.same(broker.statuses[1], { notImported: [], leftOut: 0 })
+  link.cut()
+  link.mend()
+  await eventually(() => broker.statuses.length === 3, { say: 'the next broker may have lost its memory' })
+  stop.abort()
+  await run
+})
+
+t.test('a broker of an earlier release is told nothing, and keeps the stream', async (t) => {
+  const broker = new ToyBroker()
+  broker.takesStatus = false
+  const { link, publish } = session(broker)
+  const stop = new AbortController()
+  const run = publish.run(stop.signal)
+  publish.setDesired(byKey(slice('a')))
+  publish.setStatus(STATUS)
+  await publish.whenSettled(stop.signal)
+  publish.setDesired(byKey(slice('a'), slice('b')))
+  await eventually(() => broker.records.size === 2)
+  await publish.whenSettled(stop.signal)
+  t.notOk(
+    broker.received.some((message) => message.t === 'status'),
+    'a message that it does not know would end the stream',
+  )
+  t.equal(broker.openStreams, 1)
+  // It is replaced by one of this release.
+  broker.takesStatus = true
+  link.cut()
+  link.mend()
+  await eventually(() => broker.statuses.length === 1)
+  stop.abort()
+  await run
+})

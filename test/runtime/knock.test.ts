@@ -1,0 +1,14 @@
+import { createServer } from 'node:net'
+import t from 'tap'
+import { knock } from '../../runtime/knock.ts'
+import { freePort } from '../support/free-port.ts'
+
+t.test('who answers a knock', async (t) => {
+  const server = createServer((socket) => socket.destroy())
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve))
+  t.teardown(() => server.close())
+  const { port } = server.address() as { port: number }
+  t.equal(await knock('127.0.0.1', port), true, 'somebody listens')
+  t.equal(await knock('127.0.0.1', await freePort()), true, 'nobody listens: the kernel refuses')
+  t.equal(await knock('not an address', port), false, 'no way to it')
+})
