@@ -17,6 +17,11 @@ const PROCESS: Terminal = {
   interrupt: () => void process.kill(process.pid, 'SIGINT'),
 }
 
+/** The process's own, where somebody sits at it. */
+export function processTerminal(): Terminal | undefined {
+  return process.stdin.isTTY && process.stderr.isTTY ? PROCESS : undefined
+}
+
 /**
  * Gives what was said, or what was suggested where nothing was. Rejects with an AbortError after the signal; throws
  * UserError where the input ends.
@@ -27,26 +32,20 @@ export async function askAtTerminal(
   terminal: Terminal = PROCESS,
 ): Promise<readonly string[]> {
   const offer = suggestion.length === 0 ? '' : ` [${suggestion.join(', ')}]`
-  const said = await answerTo(`${why}.\nWhich${offer}? `, why, signal, terminal)
+  const unanswered = (cause: unknown): UserError =>
+    new UserError(`${why}, and no answer came`, { hint: 'say it with a flag: sealane join --help', cause })
+  const said = await lineFromTerminal(`${why}.\nWhich${offer}? `, signal, terminal, unanswered)
   const words = said.split(/[\s,]+/).filter((word) => word !== '')
   return words.length === 0 ? suggestion : words
 }
 
-/** True for `y` and `yes`, in any case; everything else is no. Rejects as askAtTerminal() does. */
-export async function confirmAtTerminal(
+/** One line of an answer. Rejects with an AbortError after the signal, and with `unanswered` where the input ends. */
+export async function lineFromTerminal(
   question: string,
-  signal: AbortSignal,
-  terminal: Terminal = PROCESS,
-): Promise<boolean> {
-  const said = await answerTo(`${question}? [y/N] `, `asked: ${question}`, signal, terminal)
-  return /^\s*y(es)?\s*$/i.test(said)
-}
-
-async function answerTo(
-  question: string,
-  why: string,
   signal: AbortSignal,
   { input, output, interrupt }: Terminal,
+  unanswered: (cause: unknown) => UserError = (cause) =>
+    new UserError('no answer came: nothing was changed', { cause }),
 ): Promise<string> {
   const terminal = createInterface({ input, output, terminal: output.isTTY === true })
   terminal.on('SIGINT', interrupt)
@@ -59,7 +58,7 @@ async function answerTo(
     return await Promise.race([terminal.question(question, { signal }), ended])
   } catch (error) {
     if (signal.aborted) throw error
-    throw new UserError(`${why}, and no answer came`, { hint: 'say it with a flag: sealane join --help', cause: error })
+    throw unanswered(error)
   } finally {
     // Gives the terminal back as it was.
     terminal.close()

@@ -146,7 +146,7 @@ export const NODE_NAME = {
 }
 
 /** The node's InternalIP. */
-const NODE_IP = { name: 'NODE_IP', valueFrom: { fieldRef: { fieldPath: 'status.hostIP' } } }
+const NODE_IP = { name: 'NODE_IP', valueFrom: { fieldRef: { apiVersion: 'v1', fieldPath: 'status.hostIP' } } }
 
 /** Brackets, because it may be of either family. */
 function onNodeArgs(part: PartName): readonly string[] {

@@ -42,7 +42,7 @@ export async function agreeOnChanges(
   if (changes.length === 0) say('nothing differs from what is installed\n')
   else say(`changes (${same} objects stay as they are):\n${changes.map(describePlanned).join('')}`)
   const isAsked = !dryRun && changes.length > 0 && confirm !== undefined
-  if (isAsked && !(await confirm('make these changes'))) throw new UserError('nothing was changed')
+  if (isAsked && !(await confirm('Make these changes'))) throw new UserError('nothing was changed')
   return isChanged
 }
 

@@ -8,8 +8,12 @@ import type { ManifestObject } from '../../install/manifest-object.ts'
 const MAX_LINES = 60
 const MAX_VALUE = 160
 const STAMPS = ['managedFields', 'resourceVersion', 'generation', 'uid', 'creationTimestamp', 'selfLink']
-/** A copy of the whole object, a Secret's content included. */
-const LAST_APPLIED = 'kubectl.kubernetes.io/last-applied-configuration'
+/** A copy of the whole object, a Secret's content included; and what follows from other changes. */
+const TOLD_BY_SERVER = [
+  'kubectl.kubernetes.io/last-applied-configuration',
+  'deprecated.daemonset.template.generation',
+  'deployment.kubernetes.io/revision',
+]
 /** By which the API server tells items of a list apart. */
 const ITEM_KEYS = ['name', 'mountPath', 'key', 'containerPort', 'port', 'type']
 
@@ -18,7 +22,7 @@ export function contentOf(object: ManifestObject): Readonly<Record<string, unkno
   const { status: _status, metadata, ...rest } = object as ManifestObject & { readonly status?: unknown }
   const described = Object.entries(metadata).filter(([name]) => !STAMPS.includes(name))
   const { annotations = {}, ...others } = Object.fromEntries(described) as { annotations?: Record<string, string> }
-  const told = Object.entries(annotations).filter(([name]) => name !== LAST_APPLIED)
+  const told = Object.entries(annotations).filter(([name]) => !TOLD_BY_SERVER.includes(name))
   return { ...rest, metadata: { ...others, annotations: Object.fromEntries(told) } }
 }
 

@@ -6,7 +6,7 @@ import { DEFAULT_VALUES } from '../../install/values.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { askAtTerminal, confirmAtTerminal } from '../ask-at-terminal.ts'
+import { type Terminal, askAtTerminal, lineFromTerminal, processTerminal } from '../ask-at-terminal.ts'
 import type { CommandContext } from '../context.ts'
 import { type TokenOptions, readTokenText } from '../read-token.ts'
 import { TOKEN_PART } from '../secret-identity.ts'
@@ -39,7 +39,7 @@ export async function runJoinKube(
     values: withStatus(withImage(DEFAULT_VALUES, options), options),
     asked: options,
     dryRun: options.dryRun,
-    confirm: options.yes || !process.stdin.isTTY ? undefined : (question) => confirmAtTerminal(question, signal),
+    confirm: options.yes ? undefined : confirmAt(processTerminal(), signal),
     force: options.force,
     flags: targetFlags(target),
     timeoutMs: options.timeout,
@@ -58,6 +58,15 @@ export async function runJoinKube(
     if (options.dryRun) output.answer('nothing was changed\n')
     else tellJoined(joined, target, output)
   })
+}
+
+/** As `leave` asks; undefined where nobody can be asked. */
+function confirmAt(terminal: Terminal | undefined, signal: AbortSignal): JoinClusterInit['confirm'] {
+  if (terminal === undefined) return undefined
+  return async (question) => {
+    const said = await lineFromTerminal(`${question}? Type yes: `, signal, terminal)
+    return said.trim().toLowerCase() === 'yes'
+  }
 }
 
 /** A member that joins again needs none, nor does who only looks; whether it is one is seen in the cluster. */

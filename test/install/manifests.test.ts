@@ -228,7 +228,7 @@ t.test('on the node: metrics on its InternalIP besides, only where that is asked
     t.same(listens(container.args), [`127.0.0.1:${port}`, `[$(NODE_IP)]:${port}`], part)
     t.match(
       JSON.stringify(container),
-      '{"name":"NODE_IP","valueFrom":{"fieldRef":{"fieldPath":"status.hostIP"}}}',
+      '{"name":"NODE_IP","valueFrom":{"fieldRef":{"apiVersion":"v1","fieldPath":"status.hostIP"}}}',
       part,
     )
     t.equal(container.readinessProbe.httpGet.host, '127.0.0.1', `${part}: probes stay where they are`)

@@ -112,7 +112,7 @@ async function badTries(t: Test, world: World): Promise<void> {
   const expiresAtMs = Date.now() + 60_000
   const nowhere = { addresses: ['192.0.2.250:7443'], caPin: 'a'.repeat(64), clusterset: 'default', expiresAtMs }
   const wrong = tokenFile(directory, createJoinToken(nowhere).text())
-  const first = await joinThird(world, ...own, ...wrong, '--image', 'localhost/nothing:there')
+  const first = await joinThird(world, ...own, ...wrong, '--image', 'localhost/nothing:there', '--force')
   t.equal(first.code, 1)
   t.match(first.stderr, /the broker to take this cluster in.*: agent: pod sealane-agent-.*localhost\/nothing:there/)
 

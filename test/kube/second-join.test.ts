@@ -127,6 +127,8 @@ async function byHand(t: Test, place: Place): Promise<void> {
     spec: { template: { spec: { nodeSelector: { 'sealane.io/gateway': '0' } } } },
   })
   await patch('daemonsets/sealane-routeagent', { spec: { template: { metadata: { annotations: { note: 'ours' } } } } })
+  const registry = { apiVersion: 'v1', kind: 'Secret', metadata: { name: 'registry' }, type: 'Opaque' }
+  await api.apply(`/api/v1/namespaces/${SYSTEM}/secrets/registry`, registry)
   await api.delete(BINDING)
   await rolledOut(place)
   const before = await settledObjects(place)
@@ -167,11 +169,16 @@ async function rolledOut({ site }: Place): Promise<void> {
   )
 }
 
+const OTHER_IMAGE = 'registry.example.org/sealane:other'
+
 async function asked(t: Test, place: Place): Promise<void> {
   const before = await settledObjects(place)
-  const dry = await again(place, '--label', 'region=eu', '--image', 'localhost/sealane:other', '--dry-run')
+  const dry = await again(place, '--label', 'region=eu', '--image', OTHER_IMAGE, '--dry-run')
   t.equal(dry.stdout, 'nothing was changed\n')
-  t.match(dry.stderr, /^c1 is a member already: goes from image localhost\/sealane:test to localhost\/sealane:other$/m)
+  t.match(
+    dry.stderr,
+    /^c1 is a member already: goes from image localhost\/sealane:test to registry\.example\.org\/sealane:other$/m,
+  )
   t.match(
     dry.stderr,
     /^ {2}~ ConfigMap sealane-system\/sealane-site\n {6}data\["site.yaml"\]:\n(.*\n){1,2} {8}\+ +region: eu$/m,
@@ -182,7 +189,7 @@ async function asked(t: Test, place: Place): Promise<void> {
     ['DaemonSet', 'gateway'],
     ['DaemonSet', 'routeagent'],
   ] as const) {
-    const image = `spec.template.spec.containers[${part}].image: "localhost/sealane:test" -> "localhost/sealane:other"`
+    const image = `spec.template.spec.containers[${part}].image: "localhost/sealane:test" -> "${OTHER_IMAGE}"`
     t.ok(diffOf(dry.stderr, `${kind} ${SYSTEM}/sealane-${part}`).includes(image), `${part}: ${image}`)
   }
   t.notMatch(dry.stderr, /^ {2}(\+|created|changed) /m, 'nothing is new')

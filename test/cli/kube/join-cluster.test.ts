@@ -289,7 +289,7 @@ t.test('a change is shown, asked about, and made alone', async (t) => {
   t.match(no.outcome, { message: 'nothing was changed' })
   t.match(no.said, /^paris is a member already: goes from image localhost\/sealane:\S+ to localhost\/sealane:x$/m)
   t.match(no.said, /^ {2}~ DaemonSet sealane-system\/sealane-gateway\n {6}spec\.template\.spec\.containers.*sealane:x/m)
-  t.strictSame([written(no.admin), questions], [[], ['make these changes']])
+  t.strictSame([written(no.admin), questions], [[], ['Make these changes']])
   const yes = await join(await standing(), () => undefined, { ...asked, values, confirm: answering(true) })
   const workloads = ['Deployment sealane-system/sealane-agent', 'DaemonSet sealane-system/sealane-gateway']
   const rest = ['DaemonSet sealane-system/sealane-routeagent', 'Deployment sealane-system/sealane-dns']

@@ -43,6 +43,8 @@ t.test('what the server writes by itself is no difference', (t) => {
   const applied = { 'kubectl.kubernetes.io/last-applied-configuration': '{"data":{"key":"c2VjcmV0"}}' }
   const before = object('Thing', { status: { a: 1 } }, { annotations: applied })
   t.strictSame(objectDiff(before, object('Thing', {}, stamps)), [])
+  const counted = object('Thing', {}, { annotations: { 'deprecated.daemonset.template.generation': '2' } })
+  t.strictSame(objectDiff(object('Thing', {}), counted), [])
   const told = objectDiff(object('Thing', {}), object('Thing', {}, { labels: { a: 'b' } }))
   t.strictSame(told, ['metadata.labels: (none) -> {"a":"b"}'])
   t.end()

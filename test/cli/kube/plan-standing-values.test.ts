@@ -39,8 +39,8 @@ function otherValues(): InstallValues {
     },
     agent: { ...DEFAULT_VALUES.agent, ...pod('1'), replicas: 3 },
     dns: { ...DEFAULT_VALUES.dns, ...pod('2'), replicas: 1, clusterIP: '10.43.0.11' },
-    gateway: { ...DEFAULT_VALUES.gateway, ...pod('3'), userSpaceWireguard: false },
-    routeagent: { ...DEFAULT_VALUES.routeagent, ...pod('4') },
+    gateway: { ...DEFAULT_VALUES.gateway, ...pod('3'), userSpaceWireguard: false, statusListen: 'node' },
+    routeagent: { ...DEFAULT_VALUES.routeagent, ...pod('4'), statusListen: 'node' },
   }
 }
 
