@@ -17,6 +17,11 @@ const PROCESS: Terminal = {
   interrupt: () => void process.kill(process.pid, 'SIGINT'),
 }
 
+/** The process's own, where somebody sits at it. */
+export function processTerminal(): Terminal | undefined {
+  return process.stdin.isTTY && process.stderr.isTTY ? PROCESS : undefined
+}
+
 /**
  * Gives what was said, or what was suggested where nothing was. Rejects with an AbortError after the signal; throws
  * UserError where the input ends.
@@ -24,8 +29,24 @@ const PROCESS: Terminal = {
 export async function askAtTerminal(
   { why, suggestion }: Pick<Ask, 'why' | 'suggestion'>,
   signal: AbortSignal,
-  { input, output, interrupt }: Terminal = PROCESS,
+  terminal: Terminal = PROCESS,
 ): Promise<readonly string[]> {
+  const offer = suggestion.length === 0 ? '' : ` [${suggestion.join(', ')}]`
+  const unanswered = (cause: unknown): UserError =>
+    new UserError(`${why}, and no answer came`, { hint: 'say it with a flag: sealane join --help', cause })
+  const said = await lineFromTerminal(`${why}.\nWhich${offer}? `, signal, terminal, unanswered)
+  const words = said.split(/[\s,]+/).filter((word) => word !== '')
+  return words.length === 0 ? suggestion : words
+}
+
+/** One line of an answer. Rejects with an AbortError after the signal, and with `unanswered` where the input ends. */
+export async function lineFromTerminal(
+  question: string,
+  signal: AbortSignal,
+  { input, output, interrupt }: Terminal,
+  unanswered: (cause: unknown) => UserError = (cause) =>
+    new UserError('no answer came: nothing was changed', { cause }),
+): Promise<string> {
   const terminal = createInterface({ input, output, terminal: output.isTTY === true })
   terminal.on('SIGINT', interrupt)
   // A question whose input ends is never answered, and keeps nothing alive that could say so.
@@ -34,13 +55,10 @@ export async function askAtTerminal(
   })
   ended.catch(() => undefined)
   try {
-    const offer = suggestion.length === 0 ? '' : ` [${suggestion.join(', ')}]`
-    const said = await Promise.race([terminal.question(`${why}.\nWhich${offer}? `, { signal }), ended])
-    const words = said.split(/[\s,]+/).filter((word) => word !== '')
-    return words.length === 0 ? suggestion : words
+    return await Promise.race([terminal.question(question, { signal }), ended])
   } catch (error) {
     if (signal.aborted) throw error
-    throw new UserError(`${why}, and no answer came`, { hint: 'say it with a flag: sealane join --help', cause: error })
+    throw unanswered(error)
   } finally {
     // Gives the terminal back as it was.
     terminal.close()

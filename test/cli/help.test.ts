@@ -56,10 +56,18 @@ t.test('each has help with an example that parses', async (t) => {
     t.match(stdout, new RegExp(`^Usage: sealane ${name} `), name)
     t.notMatch(stdout, / {2}help \[command\]/, `${name}: names no command that is not there`)
     if (stdout.includes('--site <file>') && stdout.includes('--context <name>')) {
-      t.match(stdout.replaceAll(/\s+/g, ' '), 'without --context, --kubeconfig and KUBECONFIG: the site of --site', name)
+      t.match(
+        stdout.replaceAll(/\s+/g, ' '),
+        'without --context, --kubeconfig and KUBECONFIG: the site of --site',
+        name,
+      )
     }
     if (stdout.includes('--state <directory>') && stdout.includes('--context <name>')) {
-      t.match(stdout.replaceAll(/\s+/g, ' '), "without --context, --kubeconfig and KUBECONFIG: this machine's broker", name)
+      t.match(
+        stdout.replaceAll(/\s+/g, ' '),
+        "without --context, --kubeconfig and KUBECONFIG: this machine's broker",
+        name,
+      )
     }
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []
     t.ok(example.startsWith(name), `${name}: has an example, and it is its own: ${example}`)
