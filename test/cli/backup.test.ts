@@ -90,7 +90,10 @@ t.test('what fails half way leaves no file', async (t) => {
   const check = (): void => {
     throw new Error('not whole')
   }
-  const write = (target: string): Promise<void> => Promise.resolve(writeFileSync(target, 'half'))
+  const write = (target: string): Promise<void> => {
+    writeFileSync(target, 'half')
+    return Promise.resolve()
+  }
   t.equal(await messageOf(writeBackupFile({ file, force: true, write, check })), 'not whole')
   t.strictSame(readdirSync(folder), [])
 })
