@@ -31,6 +31,7 @@ t.test('backup beside a running broker, restore into another folder and over a s
   })
   t.equal((await backup('--output', file, '--force')).code, 0)
   t.match((await backup()).stdout, /^sealane-broker-\d{4}-\d\d-\d\dT\d{6}Z\.backup\n$/)
+  t.match((await backup('--output', '-')).stdout, /^SQLite format 3/, 'through a pipe')
   t.match(await backup('--output', '/nowhere/x'), { code: 1, stderr: /^sealane: .*\/nowhere\// })
   t.equal(readdirSync(folder).length, 2, 'nothing half is left')
 
