@@ -17,6 +17,8 @@ export interface ConnectionMessageInit {
   readonly choice: EndpointChoice
   /** As the device has it; absent when it is new. */
   readonly peer: PeerState | undefined
+  /** What else speaks against a way to it. */
+  readonly doubt?: string
   /** UDP port of our own device. */
   readonly listenPort: number
 }
@@ -30,7 +32,8 @@ export function connectionMessage(init: ConnectionMessageInit): string {
   const shaken = peer?.lastHandshakeMs !== undefined
   const what = shaken ? 'no answer to probes' : 'no handshake yet'
   const since = forMs === undefined || state === 'connecting' ? '' : ` since ${seconds(forMs)}`
-  return `${what}${since}: ${seen(init)} (${choice.why})`
+  const doubt = init.doubt === undefined ? '' : `; ${init.doubt}`
+  return `${what}${since}: ${seen(init)} (${choice.why})${doubt}`
 }
 
 function seen(init: ConnectionMessageInit): string {

@@ -21,12 +21,12 @@ export interface RemovalFacts {
   readonly imports: number
   /** Nodes with something of Sealane in their kernel. */
   readonly nodes: readonly string[]
-  /** Undefined: there is none, or it is not about the broker. */
+  /** Undefined: there is none. */
   readonly broker: BrokerFacts | undefined
 }
 
 export interface BrokerFacts {
-  /** Who belongs to the clusterset; undefined while no broker is installed, and its volume alone is left. */
+  /** Who belongs to the clusterset; undefined where nobody asks, and while its volume and address alone are left. */
   readonly members: readonly BrokerMember[] | { readonly unknown: string } | undefined
   /** Its PersistentVolumeClaim is there. */
   readonly claim: boolean

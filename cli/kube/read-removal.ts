@@ -14,8 +14,8 @@ import { podMembers } from './pod-members.ts'
 export interface ReadRemovalInit {
   readonly flags: string
   readonly earlier: Pick<EarlierInstall, 'parts'>
-  /** Also what is there of a broker. */
-  readonly broker: boolean
+  /** Whether the broker is asked for its members. */
+  readonly askBroker: boolean
   readonly signal: AbortSignal
 }
 
@@ -56,7 +56,7 @@ export async function readRemoval(admin: ClusterAdmin, init: ReadRemovalInit): P
       id === undefined ? [] : exports.map(({ metadata: { namespace = '', name } }) => `${namespace}/${name}`).sort(),
     imports: imports.length,
     nodes: [...new Set([...names(gateways), ...names(agents)])].sort(),
-    broker: init.broker ? await readBroker(admin, init) : undefined,
+    broker: await readBroker(admin, init),
   }
 }
 
@@ -64,7 +64,10 @@ function names(objects: readonly ManifestObject[]): readonly string[] {
   return objects.map(({ metadata }) => metadata.name).sort()
 }
 
-async function readBroker(admin: ClusterAdmin, { flags, signal }: ReadRemovalInit): Promise<BrokerFacts | undefined> {
+async function readBroker(
+  admin: ClusterAdmin,
+  { flags, askBroker, signal }: ReadRemovalInit,
+): Promise<BrokerFacts | undefined> {
   const { namespace } = DEFAULT_VALUES.broker
   const there = await admin.get({ apiVersion: 'v1', kind: 'Namespace', name: namespace }, signal)
   if (there === undefined) return undefined
@@ -73,7 +76,7 @@ async function readBroker(admin: ClusterAdmin, { flags, signal }: ReadRemovalIni
     signal,
   )
   const ref = { apiVersion: 'apps/v1', kind: 'StatefulSet', namespace, name: objectName('broker') }
-  const installed = (await admin.get(ref, signal)) !== undefined
+  const installed = askBroker && (await admin.get(ref, signal)) !== undefined
   return { members: installed ? await membersOf(admin, flags, signal) : undefined, claim: claim !== undefined }
 }
 

@@ -98,7 +98,12 @@ async function withRemoval(
   await withAdmin(target, init.clock, context, async ({ admin, cluster }) => {
     const discovery = discover(await readSnapshot(snapshotReader(cluster.dynamic), signal))
     const flags = targetFlags(target, admin.contextName)
-    const facts = await readRemoval(admin, { flags, earlier: discovery.earlier, broker: true, signal })
+    const facts = await readRemoval(admin, {
+      flags,
+      earlier: discovery.earlier,
+      askBroker: wishes.verb === 'uninstall',
+      signal,
+    })
     await work({ admin, discovery, facts, plan: planRemoval(facts, wishes), init })
   })
 }
