@@ -45,13 +45,14 @@ function exists(file: string): UserError {
 }
 
 async function isThere(file: string): Promise<boolean> {
-  return stat(file).then(
-    () => true,
-    (error: NodeJS.ErrnoException) => {
-      if (error.code === 'ENOENT') return false
-      throw new UserError(`--output ${file}: ${error.message}`, { cause: error })
-    },
-  )
+  try {
+    await stat(file)
+    return true
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return false
+    throw new UserError(`--output ${file}: ${message}`, { cause: error })
+  }
 }
 
 /** Ends a file that comes as base64 lines through a pipe that cannot be closed. */

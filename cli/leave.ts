@@ -16,6 +16,9 @@ import { SystemClock } from '../reconcile/clock.ts'
 import { formatDuration } from '../runtime/duration.ts'
 import { createLogger } from '../runtime/pino-logger.ts'
 import { UserError } from '../runtime/user-error.ts'
+import { confirm, terminalOf } from './confirm.ts'
+import type { CommandContext } from './context.ts'
+import { planRemoval } from './kube/plan-removal.ts'
 import type { OpenSite } from './site.ts'
 
 export interface LeaveInit {
@@ -46,6 +49,48 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
   await removeObjects(site, init.signal)
   await removeMemberIdentity(config.identity)
   return identity?.cluster ?? membership?.spec.clusterId ?? config.name
+}
+
+/**
+ * Lists what goes and asks, where somebody sits at a terminal. Without one it goes on: a site is run by scripts on its
+ * own node, and the command names its file. Throws UserError where the answer is no.
+ */
+export async function confirmSiteLeave(
+  { config, cluster }: OpenSite,
+  { site, force, yes }: { readonly site: string; readonly force: boolean; readonly yes: boolean },
+  context: CommandContext,
+): Promise<void> {
+  if (yes || terminalOf(context) === undefined) return
+  const kinds = ['Membership', 'Cluster', 'ServiceExport', 'Gateway', 'RouteAgent'] as const
+  await Promise.all(kinds.map((kind) => cluster.cache(kind).whenSynced(context.signal)))
+  const own = cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec
+  const named = (kind: (typeof kinds)[number]): string[] =>
+    cluster
+      .cache(kind)
+      .list()
+      .map(({ metadata: { name, namespace } }) => (namespace === undefined ? name : `${namespace}/${name}`))
+  const nodes = [...new Set([...named('Gateway'), ...named('RouteAgent')])]
+  const { lines } = planRemoval(
+    {
+      title: `site ${config.name}`,
+      flags: `--site ${site}`,
+      site: true,
+      member:
+        own === undefined
+          ? undefined
+          : { id: own.clusterId, clusterset: own.clusterset, leaving: own.phase === 'leaving' },
+      parts: [],
+      others: named('Cluster').filter((id) => id !== own?.clusterId),
+      exports: named('ServiceExport'),
+      imports: 0,
+      nodes,
+      broker: undefined,
+    },
+    { verb: 'leave', crds: false, deleteData: false, evictMembers: false, force },
+  )
+  if (lines.length === 0) return
+  context.output.remark(`${lines.join('\n')}\n`)
+  await confirm({ what: 'Take it out', yes, command: `sealane leave --site ${site} --yes` }, context)
 }
 
 async function readIdentity(directory: string, { force, say }: LeaveInit): Promise<MemberIdentity | undefined> {

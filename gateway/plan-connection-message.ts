@@ -28,11 +28,12 @@ const HEARD_COUNTS_MS = 5000
 
 /** One sentence for Gateway.status: what is missing since when, what each side sees, and what to open. */
 export function connectionMessage(init: ConnectionMessageInit): string {
-  const { state, forMs, peer, choice, doubt } = init
+  const { state, forMs, peer, choice } = init
   const shaken = peer?.lastHandshakeMs !== undefined
   const what = shaken ? 'no answer to probes' : 'no handshake yet'
   const since = forMs === undefined || state === 'connecting' ? '' : ` since ${seconds(forMs)}`
-  return `${what}${since}: ${seen(init)} (${choice.why})${doubt === undefined ? '' : `; ${doubt}`}`
+  const doubt = init.doubt === undefined ? '' : `; ${init.doubt}`
+  return `${what}${since}: ${seen(init)} (${choice.why})${doubt}`
 }
 
 function seen(init: ConnectionMessageInit): string {

@@ -5,7 +5,7 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { type CommandContext, parsed, subcommand } from '../context.ts'
 import { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from '../kube/join-options.ts'
 import { type TokenOptions, readTokenText } from '../read-token.ts'
-import { type KubeTarget, type TargetOptions, addTargetOptions, targetToJoin } from '../target.ts'
+import { type KubeTarget, type TargetOptions, addTargetOptions, envOf, targetToJoin } from '../target.ts'
 
 interface JoinOptions extends TokenOptions, TargetOptions, JoinKubeOptions {
   readonly clusterId?: string
@@ -52,6 +52,11 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
 
 /** Loaded only then: a plain site needs none of it. */
 async function joinKube(target: KubeTarget, options: JoinOptions, context: CommandContext): Promise<void> {
+  if (target.by !== undefined && !options.dryRun && options.output === undefined) {
+    const { confirm } = await import('../confirm.ts')
+    const what = `Join the current context of ${target.by} (${envOf(context)[target.by] ?? ''})`
+    await confirm({ what, yes: options.yes, command: 'sealane join --context NAME, or with --yes' }, context)
+  }
   const { runJoinKube } = await import('../kube/run-join.ts')
   await runJoinKube(target, options, context)
 }

@@ -8,6 +8,7 @@ import { type TargetOptions, addTargetOptions, targetToJoin } from '../target.ts
 interface LeaveOptions extends TargetOptions {
   readonly timeout: number
   readonly force: boolean
+  readonly yes: boolean
   readonly node?: string
 }
 
@@ -21,6 +22,7 @@ export function addLeaveCommand(program: Command, context: CommandContext): void
   )
   addTargetOptions(command)
     .addOption(durationOption('--timeout', 'how long to wait for the nodes', 30_000))
+    .option('--yes', 'do not ask', false)
     .option('--force', 'leave although the broker cannot be told, or a node does not clean up', false)
     .option(
       '--node <name>',
@@ -36,7 +38,7 @@ export function addLeaveCommand(program: Command, context: CommandContext): void
           })
         }
         const { runLeaveKube } = await import('../kube/run-leave.ts')
-        return runLeaveKube(target, { ...options, timeoutMs: options.timeout }, { signal, output })
+        return runLeaveKube(target, { ...options, timeoutMs: options.timeout }, context)
       }
       if (options.node !== undefined) {
         const { leaveNode } = await import('../leave-node.ts')
@@ -44,7 +46,8 @@ export function addLeaveCommand(program: Command, context: CommandContext): void
       }
       const { withSite } = await import('../site.ts')
       await withSite(options.site, { signal, output }, async (site) => {
-        const { leaveClusterset } = await import('../leave.ts')
+        const { confirmSiteLeave, leaveClusterset } = await import('../leave.ts')
+        await confirmSiteLeave(site, options, context)
         const id = await leaveClusterset(site, {
           timeoutMs: options.timeout,
           force: options.force,

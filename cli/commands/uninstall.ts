@@ -2,15 +2,18 @@
 import type { Command } from 'commander'
 import { UserError } from '../../runtime/user-error.ts'
 import { type CommandContext, durationOption, subcommand } from '../context.ts'
-import { type KubeTarget, addKubeOptions, kubeTarget } from '../target.ts'
+import { type KubeTarget, addKubeOptions, targetToChange } from '../target.ts'
 
 interface UninstallOptions extends KubeTarget {
   readonly crds: boolean
+  readonly deleteData: boolean
+  readonly evictMembers: boolean
+  readonly yes: boolean
   readonly force: boolean
   readonly timeout: number
 }
 
-export function addUninstallCommand(program: Command, { signal, output }: CommandContext): void {
+export function addUninstallCommand(program: Command, context: CommandContext): void {
   const command = subcommand(
     program,
     'uninstall',
@@ -19,20 +22,20 @@ export function addUninstallCommand(program: Command, { signal, output }: Comman
   )
   addKubeOptions(command)
     .option('--crds', 'the CRDs too; those of the Kubernetes project only while nothing uses them', false)
+    .option('--delete-data', "the broker's volume too: members, addresses, certificate authority", false)
+    .option('--evict-members', 'the broker also while it has members in contact: they are evicted', false)
+    .option('--yes', 'do not ask', false)
     .option('--force', 'although the broker cannot be told, or a node does not clean up', false)
     .addOption(durationOption('--timeout', 'how long to wait for each step', 60_000))
     .action(async (options: UninstallOptions) => {
-      const target = kubeTarget(options)
+      const target = targetToChange(command, context)
       if (target === undefined) {
         throw new UserError(
-          'uninstall: expected --context or --kubeconfig, so that it is certain which cluster is meant',
-          {
-            exitCode: 2,
-          },
+          'uninstall: expected --context, --kubeconfig or KUBECONFIG, so that it is certain which cluster is meant',
+          { exitCode: 2 },
         )
       }
       const { runUninstall } = await import('../kube/run-leave.ts')
-      const { crds, force, timeout } = options
-      await runUninstall(target, { crds, force, timeoutMs: timeout }, { signal, output })
+      await runUninstall(target, { ...options, timeoutMs: options.timeout }, context)
     })
 }

@@ -6,19 +6,16 @@
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import { discover } from '../discovery/discover.ts'
-import { readSnapshot } from '../discovery/read-snapshot.ts'
+import type { Discovery } from '../discovery/discover.ts'
 import { LEAVE_UNTOLD_ANNOTATION } from '../leave-by-agent.ts'
 import { joinProblem, secretIdentity } from '../secret-identity.ts'
 import type { ObjectRef } from '../../cluster/kube/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { identitySecret } from './identity-secret.ts'
-import type { OpenAdmin } from './installed-site.ts'
 import { type LeaveClusterInit, step } from './leave-step.ts'
 import { partTrouble } from './pod-trouble.ts'
 import { removeInstallation } from './remove-installation.ts'
 import { mendNodeParts } from './mend-node-parts.ts'
-import { snapshotReader } from './snapshot-reader.ts'
 import type { Missing } from './wait-until.ts'
 import { unwireClusterDns } from './wire-cluster-dns.ts'
 
@@ -26,12 +23,12 @@ const MEMBERSHIP: ObjectRef = { apiVersion: 'sealane.io/v1alpha1', kind: 'Member
 
 /** Gives the id that the cluster had; undefined when it was no member. Throws UserError. */
 export async function leaveCluster(
-  { admin, cluster }: OpenAdmin,
+  admin: ClusterAdmin,
+  discovery: Discovery,
   init: LeaveClusterInit,
   { absentIsFine = false }: { readonly absentIsFine?: boolean } = {},
 ): Promise<string | undefined> {
   const { signal, say } = init
-  const discovery = discover(await readSnapshot(snapshotReader(cluster.dynamic), signal))
   const membership = await admin.get(MEMBERSHIP, signal)
   if (membership === undefined && discovery.earlier.state === 'none' && !init.force) {
     if (absentIsFine) return undefined

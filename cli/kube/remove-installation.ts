@@ -18,6 +18,7 @@ import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts
 import type { ClusterAdmin } from './admin.ts'
 import { type LeaveClusterInit, step } from './leave-step.ts'
 import { conditionsOf } from './object-status.ts'
+import { selectorText } from './pod-trouble.ts'
 import type { Missing } from './wait-until.ts'
 
 const OURS = 'sealane.io/v1alpha1'
@@ -51,14 +52,34 @@ export async function removeInstallation(
   await gone(admin, { apiVersion: 'v1', kind: 'Namespace', name: DEFAULT_VALUES.member.namespace }, init)
 }
 
-/** False when there was none. Its volume goes too, if the storage class says so. */
-export async function removeBroker(admin: ClusterAdmin, init: LeaveClusterInit): Promise<boolean> {
-  const namespace = { apiVersion: 'v1', kind: 'Namespace', name: DEFAULT_VALUES.broker.namespace }
+/** The broker's data and its address, which members know: they stay unless it is asked for, for the next deploy. */
+const KEPT: ReadonlySet<string> = new Set(['Namespace', 'PersistentVolumeClaim', 'Service'])
+
+/**
+ * Waits until its pod is gone; with `deleteData` until all is gone, its volume too if the storage class says so. False
+ * when there was nothing to remove.
+ */
+export async function removeBroker(
+  admin: ClusterAdmin,
+  { deleteData }: { readonly deleteData: boolean },
+  init: LeaveClusterInit,
+): Promise<boolean> {
+  const name = DEFAULT_VALUES.broker.namespace
+  const namespace = { apiVersion: 'v1', kind: 'Namespace', name }
   if ((await admin.get(namespace, init.signal)) === undefined) return false
   const objects = planBroker(DEFAULT_VALUES).flatMap((part) => part.objects)
-  await removeObjects(admin, objects, init)
-  await gone(admin, namespace, init)
-  return true
+  const going = objects.filter(({ kind }) => deleteData || !KEPT.has(kind))
+  const removed = await removeObjects(admin, going, init)
+  if (deleteData) {
+    await gone(admin, namespace, init)
+    return true
+  }
+  const labelSelector = selectorText('broker')
+  await step(init, 'the broker to end', async () => {
+    const [pod] = await admin.list('v1', 'Pod', { namespace: name, labelSelector }, init.signal)
+    return pod === undefined ? undefined : { what: titleOf(refOf(pod)) }
+  })
+  return removed
 }
 
 /** Those that others may use stay while anything is in them. Waits until the rest is gone; gives the names of what is left. */
@@ -142,12 +163,21 @@ async function removeProperties(admin: ClusterAdmin, init: LeaveClusterInit): Pr
 }
 
 /** What was made last goes first; the namespace takes the rest with it. */
-async function removeObjects(admin: ClusterAdmin, objects: readonly ManifestObject[], init: LeaveClusterInit) {
-  for (const object of [...objects].reverse()) await removeOne(admin, refOf(object), init)
+async function removeObjects(
+  admin: ClusterAdmin,
+  objects: readonly ManifestObject[],
+  init: LeaveClusterInit,
+): Promise<boolean> {
+  let any = false
+  for (const object of [...objects].reverse()) any = (await removeOne(admin, refOf(object), init)) || any
+  return any
 }
 
-async function removeOne(admin: ClusterAdmin, ref: ObjectRef, { signal, say }: LeaveClusterInit): Promise<void> {
-  if (await admin.remove(ref, signal)) say(`  removed   ${titleOf(ref)}\n`)
+/** True when there was one. */
+async function removeOne(admin: ClusterAdmin, ref: ObjectRef, { signal, say }: LeaveClusterInit): Promise<boolean> {
+  const removed = await admin.remove(ref, signal)
+  if (removed) say(`  removed   ${titleOf(ref)}\n`)
+  return removed
 }
 
 async function gone(admin: ClusterAdmin, ref: ObjectRef, init: LeaveClusterInit): Promise<void> {

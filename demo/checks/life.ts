@@ -158,7 +158,7 @@ export function leaves(before: ReadonlyMap<string, string>): Check {
     name: 'paris leaves: gone elsewhere, its kernel as it was',
     async run(world) {
       const address = await globalAddress(world, 'paris', 'db-0')
-      await world.sites.sealane('paris-gw', ['leave', '--site', world.sites.siteFile('paris')])
+      await world.sites.sealane('paris-gw', ['leave', '--yes', '--site', world.sites.siteFile('paris')])
       await until('paris to be gone from tokyo', 2000, async () => {
         const status = await digStatus(world, 'tokyo-client-1', `db-0.paris.${DB}`)
         return status === 'NXDOMAIN' ? true : status

@@ -35,7 +35,7 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
       'cluster evict paris --context c --state s',
       `option '--context <name>' cannot be used with option '--state <directory>'; see: sealane cluster evict --help`,
     ],
-    ['broker', 'broker: expected a command: serve, deploy; see: sealane broker --help'],
+    ['broker', 'broker: expected a command: serve, deploy, backup, restore; see: sealane broker --help'],
     ['show clusters --verbose', `unknown option '--verbose'; see: sealane show clusters --help`],
     ['show clusters -o xml', '--output "xml": expected table, wide, json, yaml; see: sealane show clusters --help'],
     [
@@ -88,7 +88,10 @@ t.test('wrong usage: exit code 2, what was expected, where the help is', async (
       `option '--kubeconfig <file>' cannot be used with option '--state <directory>'; see: sealane token list --help`,
     ],
     ['leave --context c --node n1', '--node: only for a site file: in a real cluster every node cleans up by itself'],
-    ['uninstall', 'uninstall: expected --context or --kubeconfig, so that it is certain which cluster is meant'],
+    [
+      'uninstall',
+      'uninstall: expected --context, --kubeconfig or KUBECONFIG, so that it is certain which cluster is meant',
+    ],
     ['up --node gw --component web', `--component "web": expected ${COMPONENTS}; see: sealane up --help`],
     [
       'up --node gw --log-level loud',

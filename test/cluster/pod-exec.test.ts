@@ -5,7 +5,8 @@ import { type IncomingMessage, createServer as createHttpServer } from 'node:htt
 import type { Duplex } from 'node:stream'
 import { type AddressInfo, type Server, type Socket, createServer } from 'node:net'
 import t, { type Test } from 'tap'
-import { execInPod } from '../../cluster/kube/pod-exec.ts'
+import { WebSocketServer } from 'ws'
+import { type PodCommand, execInPod } from '../../cluster/kube/pod-exec.ts'
 import type { RequestHeaders, ServerAccess } from '../../cluster/kube/server-access.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { eventually } from '../support/eventually.ts'
@@ -68,7 +69,13 @@ function frame(stream: number, text: string): Buffer {
 
 const CLOSE = Buffer.of(0x88, 2, 0x03, 0xe8)
 
-function run(clock: FakeClock, url: string, headers: RequestHeaders = {}, signal = new AbortController().signal) {
+function run(
+  clock: FakeClock,
+  url: string,
+  headers: RequestHeaders = {},
+  signal = new AbortController().signal,
+  more: Partial<PodCommand> = {},
+) {
   const access: ServerAccess = {
     server: new URL(url),
     namespace: undefined,
@@ -76,7 +83,7 @@ function run(clock: FakeClock, url: string, headers: RequestHeaders = {}, signal
     credentials: () => Promise.resolve({ headers }),
     forget: () => undefined,
   }
-  return execInPod({ clock, access }, COMMAND, signal)
+  return execInPod({ clock, access }, { ...COMMAND, ...more }, signal)
 }
 
 t.test('what a command says, and how it ends', async (t) => {
@@ -183,4 +190,44 @@ t.test('refused, cut, nobody there', async (t) => {
     nobody.message,
     'exec Pod shop/web-0: the API server at http://127.0.0.1:1 cannot be reached: connect ECONNREFUSED 127.0.0.1:1',
   )
+})
+
+t.test('what a command is given, and output that is taken as it comes', async (t) => {
+  const server = new WebSocketServer({ port: 0, host: '127.0.0.1', handleProtocols: () => 'v4.channel.k8s.io' })
+  t.teardown(() => server.close())
+  await once(server, 'listening')
+  let asked = ''
+  let heard = ''
+  server.on('connection', (socket, request) => {
+    asked = request.url ?? ''
+    socket.on('message', (data: Buffer) => {
+      t.equal(data[0], 0, 'it is standard input')
+      heard += data.subarray(1).toString()
+      // An older server cannot be told where it ends: the command itself knows.
+      if (!heard.endsWith('.')) return
+      socket.send(Buffer.concat([Buffer.of(1), Buffer.from('took ')]))
+      socket.send(Buffer.concat([Buffer.of(1), Buffer.from(String(heard.length))]))
+      socket.send(Buffer.concat([Buffer.of(3), Buffer.from('{"status":"Success"}')]))
+      socket.close()
+    })
+  })
+  async function* input(): AsyncGenerator<Buffer> {
+    for (const word of ['one ', 'two ', '.']) yield await Promise.resolve(Buffer.from(word))
+  }
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`
+  const clock = new FakeClock()
+  let taken = ''
+  const more = { input: input(), onStdout: (part: Buffer) => void (taken += part.toString()) }
+  t.same(await run(clock, url, {}, undefined, more), { status: 0, stdout: '', stderr: '' })
+  t.equal(taken, 'took 9')
+  t.match(asked, /exec\?container=web&stdin=true&stdout=true&/)
+  const full = {
+    input: input(),
+    onStdout: () => {
+      throw new Error('the disk is full')
+    },
+  }
+  heard = ''
+  t.equal((await failure(run(clock, url, {}, undefined, full))).message, 'the disk is full')
+  await eventually(() => clock.pending('timer').length === 0, { say: 'no timer stays' })
 })

@@ -26,6 +26,11 @@ const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])
     'no handshake yet: we send to UDP 203.0.113.9:4500 and hear nothing: open UDP 4500 there (public address, candidate 1 of 2)',
   ],
   [
+    'with a doubt',
+    { state: 'connecting', choice: TRY, peer: peer(), doubt: 'its other address is seen of two' },
+    'no handshake yet: we send to UDP 203.0.113.9:4500 and hear nothing: open UDP 4500 there (public address, candidate 1 of 2); its other address is seen of two',
+  ],
+  [
     'not sent yet',
     { state: 'connecting', choice: TRY, peer: undefined },
     'no handshake yet: we begin to send to UDP 203.0.113.9:4500 and hear nothing: open UDP 4500 there (public address, candidate 1 of 2)',

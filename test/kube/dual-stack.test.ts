@@ -208,7 +208,7 @@ async function leaveStory(t: Test, { sites, clusters, kernels, directory }: Dual
     t.strictSame(await refusedByApiServer(site.api, SYSTEM), [], `${site.name}: no part was refused anything`)
   }
   for (const { row, plane, nodes } of [...clusters.clusters].reverse()) {
-    await sealane(['leave', '--kubeconfig', plane.kubeconfig])
+    await sealane(['leave', '--yes', '--kubeconfig', plane.kubeconfig])
     for (const node of nodes) {
       t.equal(dumpNode(node), kernels.get(node.name), `${node.name}: its kernel is as before`)
       t.strictSame(sealaneFiles(join(directory, row.name), node.name), [], `${node.name}: no file is left`)

@@ -164,11 +164,11 @@ async function wrongExports(t: Test, { hub, member }: World): Promise<void> {
 
 async function leaving(t: Test, world: World): Promise<void> {
   const { member, directory } = world
-  const left = await sealane(['leave', ...member.at])
+  const left = await sealane(['leave', '--yes', ...member.at])
   t.equal(left.stdout, 'c2 has left the clusterset; Sealane is removed\n')
   t.comment(`leaving: ${(left.ms / 1000).toFixed(1)} s`)
   await isBare(t, member, directory)
-  const again = await trySealane(['leave', ...member.at])
+  const again = await trySealane(['leave', '--yes', ...member.at])
   t.equal(again.code, 1)
   t.match(again.stderr, /Sealane is not installed there/)
 }
@@ -211,7 +211,7 @@ async function joinByFiles(t: Test, world: World): Promise<void> {
   t.match(joined.stderr, /already joined as c2/, 'and the command line finds nothing but cluster DNS to do')
   await answered(world)
   await noRefusals(t, hub, member)
-  await sealane(['leave', ...member.at])
+  await sealane(['leave', '--yes', ...member.at])
   await isBare(t, member, directory)
 }
 
@@ -275,7 +275,7 @@ async function refusedJoin(t: Test, world: World): Promise<void> {
   t.comment(`an id that is taken is told after ${((performance.now() - began) / 1000).toFixed(1)} s`)
   const done = await sealane([...joinWords(member), '--token-file', token])
   t.equal(done.stdout, 'c2 has joined with gateway c2n1; it reaches c1\n', 'the same token, another id')
-  await sealane(['leave', ...member.at])
+  await sealane(['leave', '--yes', ...member.at])
 }
 
 async function brokenOff(t: Test, world: World): Promise<void> {
@@ -306,14 +306,14 @@ async function brokenPart(t: Test, world: World): Promise<void> {
   })
   await eventually(async () => !(await isReady(member, 'routeagent')), { deadlineMs: 30_000, say: 'its pod is gone' })
   // Long enough for all that works, so that only what is broken is left to be named.
-  const refused = await trySealane(['leave', ...member.at, '--timeout', '20s'])
+  const refused = await trySealane(['leave', '--yes', ...member.at, '--timeout', '20s'])
   t.equal(refused.code, 1)
   t.match(
     refused.stderr,
     /waited 20s for every node to take Sealane out of its kernel: routeagent on c2n1/,
     'what is broken is named',
   )
-  const forced = await sealane(['leave', ...member.at, '--timeout', '30s', '--force'])
+  const forced = await sealane(['leave', '--yes', ...member.at, '--timeout', '30s', '--force'])
   t.match(forced.stderr, /mended {4}DaemonSet sealane-system\/sealane-routeagent/)
   t.equal(forced.stdout, 'c2 has left the clusterset; Sealane is removed\n')
   t.comment(`leaving by force with a broken part: ${(forced.ms / 1000).toFixed(1)} s`)
@@ -342,10 +342,10 @@ async function brokerAway(t: Test, world: World): Promise<void> {
     say: 'the broker is away',
   })
   await brokerRefuses(world)
-  const refused = await trySealane(['leave', ...member.at, '--timeout', '10s'])
+  const refused = await trySealane(['leave', '--yes', ...member.at, '--timeout', '10s'])
   t.equal(refused.code, 1)
   t.match(refused.stderr, /waited 10s for the broker to be told: agent: broker at 192\.0\.2\.11:\d+: /)
-  const forced = await sealane(['leave', ...member.at, '--force'])
+  const forced = await sealane(['leave', '--yes', ...member.at, '--force'])
   t.equal(forced.stdout, 'c2 has left the clusterset; Sealane is removed\n')
   t.comment(`leaving by force without a broker: ${(forced.ms / 1000).toFixed(1)} s`)
   await isBare(t, member, directory)
@@ -364,15 +364,15 @@ async function uninstalling(t: Test, world: World): Promise<void> {
   const { hub, member, directory } = world
   await eventually(() => joinAgain(world, member), { deadlineMs: 60_000, intervalMs: 1000 })
   await answered(world)
-  const there = await sealane(['uninstall', ...member.at, '--crds'])
+  const there = await sealane(['uninstall', '--yes', ...member.at, '--crds'])
   t.equal(there.stdout, 'c2 has left the clusterset; the CRDs are gone\n')
   await isBare(t, member, directory, 'gone')
   await sealane(['unexport', 'hello', '--namespace', 'demo', ...hub.at])
-  const here = await sealane(['uninstall', ...hub.at, '--crds'])
+  const here = await sealane(['uninstall', '--yes', '--delete-data', ...hub.at, '--crds'])
   t.equal(here.stdout, 'c1 has left the clusterset; the broker is gone; the CRDs are gone\n')
   t.comment(`uninstalling: ${[there, here].map((done) => (done.ms / 1000).toFixed(1)).join(', ')} s`)
   await isBare(t, hub, directory, 'gone')
-  const nothing = await sealane(['uninstall', ...hub.at])
+  const nothing = await sealane(['uninstall', '--yes', ...hub.at])
   t.equal(nothing.stdout, 'Sealane was not there; the CRDs stay (--crds)\n')
 }
 

@@ -336,7 +336,7 @@ async function returned(t: Test, world: World): Promise<void> {
 async function left(t: Test, world: World): Promise<void> {
   const { clusters, kernels, directory } = world
   for (const { row, plane, nodes } of [...clusters.clusters].reverse()) {
-    await sealane(['leave', '--kubeconfig', plane.kubeconfig])
+    await sealane(['leave', '--yes', '--kubeconfig', plane.kubeconfig])
     for (const node of nodes) {
       const before = withoutBridge(kernels.get(node.name) ?? '')
       t.equal(withoutBridge(dumpNode(node)), before, `${node.name}: its kernel is as before`)

@@ -22,11 +22,16 @@ export interface RunningCommand {
 const CLI = join(ROOT, 'bin/sealane')
 const DEADLINE_MS = 240_000
 
-/** Starts `sealane …`. It is killed when it does not end within four minutes. */
-export function startSealane(args: readonly string[]): RunningCommand {
+type Env = Readonly<Record<string, string>>
+
+/** Starts `sealane …`; `env` is put over this process's. It is killed when it does not end within four minutes. */
+export function startSealane(args: readonly string[], env: Env = {}): RunningCommand {
   const began = performance.now()
   // The test runner adds itself to every Node that is started; users have no such thing.
-  const child = spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', CLI, ...args], { stdio: ['ignore', 'pipe', 'pipe'] })
+  const child = spawn('/usr/bin/env', ['-u', 'NODE_OPTIONS', CLI, ...args], {
+    stdio: ['ignore', 'pipe', 'pipe'],
+    env: { ...process.env, ...env },
+  })
   const said = { stdout: '', stderr: '' }
   for (const name of ['stdout', 'stderr'] as const) {
     child[name].setEncoding('utf8').on('data', (chunk: string) => (said[name] += chunk))
@@ -40,13 +45,13 @@ export function startSealane(args: readonly string[]): RunningCommand {
 }
 
 /** Runs it to its end, whatever its code. */
-export function trySealane(args: readonly string[]): Promise<CommandResult> {
-  return startSealane(args).result
+export function trySealane(args: readonly string[], env?: Env): Promise<CommandResult> {
+  return startSealane(args, env).result
 }
 
 /** Throws with all that it said when its code is not 0. */
-export async function sealane(args: readonly string[]): Promise<CommandResult> {
-  const done = await trySealane(args)
+export async function sealane(args: readonly string[], env?: Env): Promise<CommandResult> {
+  const done = await trySealane(args, env)
   if (done.code === 0) return done
   throw new Error(`sealane ${args.slice(0, 2).join(' ')} ended with ${done.code}:\n${done.stdout}${done.stderr}`)
 }

@@ -1,0 +1,76 @@
+/** "Take it out?": yes, no, nobody there, and a site that asks only where somebody sits. */
+import { PassThrough } from 'node:stream'
+import t, { type Test } from 'tap'
+import { confirm } from '../../cli/confirm.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import { eventually } from '../support/eventually.ts'
+import { failure, messageOf } from '../support/failure.ts'
+import { LoopbackBroker } from './loopback-broker.ts'
+import { type CliResult, runCli } from './run-cli.ts'
+import { SiteFolder } from './site-folder.ts'
+
+/** A terminal at which the answer is typed once the question is there. */
+function terminal(answer: string | undefined) {
+  const input = Object.assign(new PassThrough(), { isTTY: true, setRawMode: () => input })
+  const output = Object.assign(new PassThrough(), { isTTY: true })
+  let said = ''
+  let answered = false
+  output.setEncoding('utf8').on('data', (text: string) => {
+    said += text
+    if (answered || !said.includes('Type yes: ')) return
+    answered = true
+    if (answer === undefined) input.end()
+    else input.write(`${answer}\r`)
+  })
+  return { input, output, interrupt: () => undefined, said: () => said }
+}
+
+const { signal } = new AbortController()
+const output = { answer: () => undefined, remark: () => undefined }
+const INIT = { what: 'Take it out', yes: false, command: 'sealane leave --context c1 --yes' }
+
+t.test('answers', async (t) => {
+  for (const answer of ['yes', ' YES ']) await confirm(INIT, { signal, output, terminal: terminal(answer) })
+  for (const answer of ['', 'y', 'no', 'yes please']) {
+    const refused = await messageOf(confirm(INIT, { signal, output, terminal: terminal(answer) }))
+    t.equal(refused, 'nothing was changed', JSON.stringify(answer))
+  }
+  t.equal(
+    await messageOf(confirm(INIT, { signal, output, terminal: terminal(undefined) })),
+    'no answer came: nothing was changed',
+  )
+  await confirm({ ...INIT, yes: true }, { signal, output, terminal: null })
+  const error = await failure(confirm(INIT, { signal, output, terminal: null }))
+  t.ok(error instanceof UserError)
+  t.match(error, {
+    exitCode: 2,
+    message: 'there is no terminal to ask at: expected --yes',
+    hint: 'type: sealane leave --context c1 --yes',
+  })
+})
+
+async function member(t: Test): Promise<{ site: SiteFolder; broker: LoopbackBroker }> {
+  const broker = await LoopbackBroker.start(t)
+  const site = new SiteFolder(t, 'paris')
+  await runCli(['join', '--site', site.file, '--token', await broker.token()])
+  return { site, broker }
+}
+
+t.test('a site asks at a terminal, and goes on without one', async (t) => {
+  const { site, broker } = await member(t)
+  const leave = (answer: string): Promise<CliResult> =>
+    runCli(['leave', '--site', site.file], { terminal: terminal(answer) })
+  const listed = 'this takes out of site paris:\n  paris leaves clusterset demo: no other cluster is known here\n'
+  t.strictSame(await leave('no'), { code: 1, stdout: '', stderr: `${listed}sealane: nothing was changed\n` })
+  t.not(site.identity().length, 0, 'it is a member still')
+  const left = await leave('yes')
+  t.match(left, { code: 0, stdout: 'paris has left the clusterset\n' })
+  t.ok(left.stderr.startsWith(listed))
+  await eventually(() => site.identity().length === 0)
+
+  await runCli(['join', '--site', site.file, '--token', await broker.token()])
+  const quiet = await runCli(['leave', '--site', site.file, '--yes'], { terminal: terminal('no') })
+  t.equal(quiet.code, 0, '--yes is not asked')
+  await runCli(['join', '--site', site.file, '--token', await broker.token()])
+  t.equal((await runCli(['leave', '--site', site.file])).code, 0, 'a script goes on')
+})

@@ -1,0 +1,97 @@
+/** `sealane leave` and `uninstall` before anything is done: what they say, and what they want to hear. */
+import { PassThrough } from 'node:stream'
+import t, { type Test } from 'tap'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { type ToyApiServer, toyApiServer } from '../../support/toy-api-server.ts'
+import { type CliResult, runCli, spawnCli } from '../run-cli.ts'
+
+async function member(t: Test): Promise<ToyApiServer> {
+  const server = await toyApiServer(t)
+  server.fault = ({ path }) => (path === '/version' ? { status: 200, body: { gitVersion: 'v1.36.0' } } : undefined)
+  const metadata = {}
+  server.objects.put(server.place('Namespace', 'sealane-system'), { metadata })
+  const spec = { clusterId: 'c1', clusterset: 'demo', phase: 'joined' }
+  server.objects.put(server.place('Membership', 'self'), { metadata, spec })
+  for (const name of ['c1', 'c2', 'c3']) server.objects.put(server.place('Cluster', name), { metadata, spec: {} })
+  server.objects.put(server.place('ServiceExport', 'web', 'shop'), { metadata })
+  server.objects.put(server.place('RouteAgent', 'n1'), { metadata })
+  return server
+}
+
+function masked(server: ToyApiServer, { code, stdout, stderr }: CliResult): CliResult {
+  return { code, stdout, stderr: stderr.replaceAll(server.kubeconfig, 'FILE') }
+}
+
+/** What looks for ranges of Services asks by dry runs. */
+const writes = ({ requests }: ToyApiServer): string[] =>
+  requests.filter((line) => !line.startsWith('GET ') && !line.includes('dryRun=All'))
+
+const LISTED =
+  'this takes out of context "toy" of FILE:\n' +
+  '  c1 leaves clusterset demo: cut off from c2, c3\n' +
+  '  no other cluster can call what is exported here: shop/web\n' +
+  '  lanes, routes and rules in the kernel of n1\n' +
+  '  what is installed: Namespace sealane-system; node labels, settings of cluster DNS\n'
+
+t.test('without a terminal and --yes nothing is done, and the command to type is said', async (t) => {
+  const server = await member(t)
+  const at = ['--kubeconfig', server.kubeconfig]
+  const rows: readonly (readonly [readonly string[], string, string])[] = [
+    [['leave'], 'stays: the CRDs', 'leave --kubeconfig FILE --yes'],
+    [['uninstall', '--force'], 'stays: the CRDs (--crds)', 'uninstall --kubeconfig FILE --force --yes'],
+    [
+      ['uninstall', '--crds', '--delete-data'],
+      'the CRDs, but for those of the Kubernetes project that are in use',
+      'uninstall --kubeconfig FILE --crds --delete-data --yes',
+    ],
+  ]
+  for (const [words, last, command] of rows) {
+    const refused = 'sealane: there is no terminal to ask at: expected --yes\n'
+    t.strictSame(
+      masked(server, await runCli([...words, ...at])),
+      { code: 2, stdout: '', stderr: `${LISTED}  ${last}\n${refused}type: sealane ${command}\n` },
+      words.join(' '),
+    )
+  }
+  t.strictSame(writes(server), [])
+})
+
+t.test('who says no changes nothing', async (t) => {
+  const server = await member(t)
+  const input = Object.assign(new PassThrough(), { isTTY: true, setRawMode: () => input })
+  const output = Object.assign(new PassThrough(), { isTTY: true })
+  output.once('data', () => input.write('no\r'))
+  const terminal = { input, output, interrupt: () => undefined }
+  const said = masked(server, await runCli(['leave', '--kubeconfig', server.kubeconfig], { terminal }))
+  t.match(said, { code: 1, stderr: /\nsealane: nothing was changed\n$/ })
+  t.strictSame(writes(server), [])
+})
+
+t.test('a cluster by KUBECONFIG is named, and asked about', async (t) => {
+  const server = await member(t)
+  const init = { env: { KUBECONFIG: server.kubeconfig }, cwd: temporaryFolder(t) }
+  for (const verb of ['leave', 'uninstall']) {
+    const said = masked(server, await spawnCli([verb], init))
+    t.equal(said.code, 2)
+    t.ok(said.stderr.startsWith(`context "toy" of FILE, by KUBECONFIG\n${LISTED}`), said.stderr)
+    t.ok(said.stderr.endsWith(`\ntype: sealane ${verb} --context toy --yes\n`), said.stderr)
+  }
+  const joining = await spawnCli(['join', '--token', 'x'], init)
+  t.match(joining, { code: 2, stderr: /^sealane: there is no terminal to ask at: expected --yes\ntype: sealane join / })
+  t.strictSame(writes(server), [])
+})
+
+t.test('nothing is there', async (t) => {
+  const server = await toyApiServer(t)
+  server.fault = ({ path }) => (path === '/version' ? { status: 200, body: { gitVersion: 'v1.36.0' } } : undefined)
+  const at = ['--kubeconfig', server.kubeconfig]
+  const none = 'sealane: context "toy" of FILE: Sealane is not installed there\n'
+  t.strictSame(masked(server, await runCli(['leave', ...at])), { code: 1, stdout: '', stderr: none })
+  server.objects.put(server.place('Namespace', 'sealane-broker'), { metadata: {} })
+  t.strictSame(masked(server, await runCli(['leave', ...at])), {
+    code: 1,
+    stdout: '',
+    stderr: `${none}a broker is there; it goes with: sealane uninstall --kubeconfig FILE\n`,
+  })
+  t.strictSame(writes(server), [])
+})
