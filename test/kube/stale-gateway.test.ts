@@ -177,6 +177,7 @@ async function well(t: Test, world: World): Promise<void> {
   for (const agent of await printed(here, 'routeagents')) t.match(agent, { Reached: '1/1' }, String(agent['Name']))
   const [other] = (await printed(here, 'clusters')).filter(({ Name }) => Name === 'c1')
   t.match(other, { Connected: 'True' })
+  t.match(await eventNotes(world), /^LaneUp: lane 0 to c1 is up$/m)
   const found = await shown(world)
   t.equal(found?.state, 'up')
   t.ok((found?.heardSecondsAgo ?? Infinity) < 15, `heard ${found?.heardSecondsAgo} s ago`)
