@@ -7,7 +7,7 @@
  *        ▼
  *   still the old one over HEARTBEAT_STALE_MS of answers ── the machine is knocked at
  *        ├─ it answers ► silent; knocked at again every REKNOCK_MS
- *        └─ MISSES_UNTIL_GONE times it does not ► gone, until the heartbeat moves
+ *        └─ it does not, twice in a row ► gone, until the heartbeat moves
  *
  * Unseen is not gone: while the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does
  * anything while writes fail and reads do not (a full store, a role taken away): the machines answer.
@@ -33,20 +33,18 @@ export interface HeardGatewaysDeps {
 type Listener = (change: ObjectChange<Gateway> | undefined) => void
 
 interface Silence {
-  standing: GatewayStanding
-  misses: number
-  nextKnockMs: number
+  readonly standing: GatewayStanding
+  readonly nextKnockMs: number
 }
 
 /** One heartbeat, and a little: a busy gateway is late now and then. */
 const DOUBT_MS = HEARTBEAT_MS + 1000
-const LOOK_MS = 1000
+const LOOK_MS = 500
 /** Pause between two questions to the API while a gateway is in doubt. */
 const ASK_MS = 2000
 /** From the last heartbeat of all to the first answer, and from one answer to the next, it is never so long. */
 const GAP_MS = 2 * HEARTBEAT_MS
 const READ_TIMEOUT_MS = 3000
-const MISSES_UNTIL_GONE = 2
 const REKNOCK_MS = 5000
 
 export class HeardGateways implements ObjectCache<Gateway> {
@@ -158,15 +156,12 @@ export class HeardGateways implements ObjectCache<Gateway> {
 
   async #knockAt(name: string): Promise<void> {
     const { knock, clock } = this.#deps
-    const silence = this.#silences.get(name) ?? { standing: 'fresh', misses: 0, nextKnockMs: 0 }
-    if (silence.standing === 'gone') return
+    if (this.standing(name) === 'gone') return
     const address = this.#addressOf(name)
-    const answers = knock === undefined || address === undefined || (await knock(address))
+    // One packet may be lost.
+    const answers = knock === undefined || address === undefined || (await knock(address)) || (await knock(address))
     if (!this.#beats.hasStopped(name)) return
-    const misses = answers ? 0 : silence.misses + 1
-    const isGone = misses >= MISSES_UNTIL_GONE
-    const standing = isGone ? 'gone' : answers ? 'silent' : silence.standing
-    this.#judge(name, { standing, misses, nextKnockMs: answers ? clock.monotonic() + REKNOCK_MS : 0 })
+    this.#judge(name, { standing: answers ? 'silent' : 'gone', nextKnockMs: clock.monotonic() + REKNOCK_MS })
   }
 
   #addressOf(name: string): string | undefined {

@@ -85,6 +85,28 @@ function agentSlices(namespace: string): readonly ManifestObject[] {
   })
 }
 
+/** The agent says of a silent gateway that it is not known how it does; it does not speak in its name. */
+function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
+  const same = (field: string): string => `object.status.${field} == oldObject.status.${field}`
+  const beat = 'status.heartbeatTime'
+  return policy({
+    name: 'sealane-agent-gateway-status',
+    spec: {
+      ...constraints('sealane.io', '*', ['gateways/status'], ['UPDATE']),
+      matchConditions: [{ name: 'agent', expression: `request.userInfo.username == '${account(namespace, 'agent')}'` }],
+      validations: [
+        {
+          expression:
+            `has(object.status) && has(oldObject.status) && ${same('version')} && ${same('lanes')} && ` +
+            `${same('connections')} && has(object.${beat}) == has(oldObject.${beat}) && ` +
+            `(!has(object.${beat}) || ${same('heartbeatTime')})`,
+          message: 'the agent writes only conditions of a Gateway: the rest is the word of the gateway',
+        },
+      ],
+    },
+  })
+}
+
 const NODE_CLAIM = 'authentication.kubernetes.io/node-name'
 
 /** A node that was broken into speaks for itself alone. Tokens say since Kubernetes 1.30 on which node they are. */
@@ -286,6 +308,7 @@ function aboutClusterset(): readonly ManifestObject[] {
 export function memberPolicies(namespace: string): readonly ManifestObject[] {
   return [
     ...agentSlices(namespace),
+    ...agentGatewayStatus(namespace),
     ...nodeWrites(namespace),
     ...laneLeases(namespace),
     ...gatewayLabel(),
