@@ -220,6 +220,12 @@ t.test('the end of the process', async (t) => {
     t.ok(ms >= fromMs && ms <= toMs, `${say}: ${ms} ms`)
     t.equal(cluster.states.includes('b serving'), fromMs > 0, say)
   }
+  const down = await served(t)
+  down.node('a', { taints: [{ key: 'node.kubernetes.io/not-ready', effect: 'NoExecute' }] })
+  down.tells('b', { paris: 'up', tokyo: 'up' })
+  await tookMs(down, ending(down, 'a', 'kernel'))
+  t.match(down.states, 'b serving', 'a machine that shuts down takes the lane of its kernel along')
+
   const cluster = await served(t)
   t.ok((await tookMs(cluster, ending(cluster, 'b', 'userspace'))) < 500, 'who stands by just ends')
 
