@@ -3,14 +3,7 @@ import t from 'tap'
 import { dropCounter } from '../../gateway/drop-reasons.ts'
 import { parseCounters } from '../../kernel/parse-nft.ts'
 import { cluster } from '../gateway/support/worlds.ts'
-import {
-  type SiteInit,
-  membership,
-  untilUp,
-  watched,
-  withGateways,
-  withSites,
-} from '../gateway/support/netns-sites.ts'
+import { type SiteInit, membership, untilUp, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
 import { kernelOf, wireguardProcesses } from '../gateway/support/kernel-traces.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
 import { MILANO, PARIS, TOKYO } from '../gateway/support/two-gateways.ts'
