@@ -2,7 +2,7 @@
  * What a gateway does about its lane before its process ends: another node takes it first, where one can and where the
  * end would cost traffic. A lane of the kernel goes on without the process; one of user space ends with it.
  */
-import { leavingReason } from '../model/gateway-node.ts'
+import { isNotReady, leavingReason } from '../model/gateway-node.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import type { LaneTenure } from './lane-tenure.ts'
 import { withDeadline } from './until-aborted.ts'
@@ -36,6 +36,7 @@ async function reasonToHandOver(
   const object = cluster.cache('Node').get(node)
   const leaving = object === undefined ? undefined : leavingReason(object)
   if (leaving !== undefined) return leaving
+  if (object !== undefined && isNotReady(object)) return 'the node is not ready: it may be shutting down'
   const driver = await wireguard.driver().catch(() => undefined)
   return driver === 'userspace' ? 'its WireGuard in user space ends with the process' : undefined
 }

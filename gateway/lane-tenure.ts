@@ -14,7 +14,8 @@ import type { GatewayDeps } from './gateway-deps.ts'
 import { clustersUp, isRelieved } from './handing-over.ts'
 import { leaseOf, viewOf } from './lane-lease-text.ts'
 import { LEASE_MS, type LeaseView, type TenureStep, planTenure, whyOpen } from './plan-tenure.ts'
-import { readMembership } from './read-world.ts'
+import { readMembership, whenCachesSynced } from './read-world.ts'
+import { unlessAborted } from './unless-aborted.ts'
 
 export type TenureDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'cluster'> & { readonly leases: LeaseStore }
 
@@ -100,6 +101,8 @@ export class LaneTenure {
   /** Until the signal. */
   async run(signal: AbortSignal): Promise<void> {
     const { cluster } = this.#deps
+    // What this node has told, and whether the cluster is a member, decides what it does at first.
+    if (!(await unlessAborted(whenCachesSynced(cluster, signal), signal))) return
     const poke = (): void => this.#loop.poke()
     const name = laneLeaseName(this.lane)
     const ends = [
@@ -109,7 +112,7 @@ export class LaneTenure {
       cluster.cache('Gateway').onChange(() => {
         if (this.#tenure.is === 'handing over') poke()
       }),
-      ...(['Node', 'Endpoint'] as const).map((kind) => cluster.cache(kind).onChange(poke)),
+      ...(['Node', 'Endpoint', 'Membership'] as const).map((kind) => cluster.cache(kind).onChange(poke)),
     ]
     try {
       await this.#loop.run(signal)
@@ -132,11 +135,15 @@ export class LaneTenure {
 
   async #round(signal: AbortSignal): Promise<void> {
     const { clock, leases } = this.#deps
+    if (!this.#isMember() && this.#tenure.is === 'unknown') {
+      this.#tenure = { is: 'unknown', why: 'this cluster has not joined yet' }
+      if (readMembership(this.#deps.cluster) === undefined) return
+    }
     const lease = await leases.read(laneLeaseName(this.lane), signal)
     this.#trouble = ''
     this.#notice(lease)
     const step = this.#plan()
-    if (step.write !== undefined) {
+    if (step.write !== undefined && this.#isMember()) {
       const away = this.#away()
       this.#notice(await leases.write(leaseOf({ ...this.#terms(lease, this.node), offer: away }, lease), signal))
       this.#writtenMs = clock.monotonic()
@@ -156,7 +163,7 @@ export class LaneTenure {
       lease: view,
       openSinceMs: this.#openSinceMs,
       away: this.#away(),
-      never: this.#retired !== undefined,
+      never: this.#retired !== undefined || !this.#isMember(),
       turn: Math.max(0, candidates.indexOf(this.node)),
       told: this.#isTold(),
       relieved: this.#isRelieved(view?.holder, nowMs),
@@ -193,6 +200,11 @@ export class LaneTenure {
   #away(): string | undefined {
     const node = this.#deps.cluster.cache('Node').get(this.node)
     return this.#retired ?? (node === undefined ? undefined : leavingReason(node))
+  }
+
+  /** Once the cluster leaves, the Lease goes with the Membership and is not made anew. */
+  #isMember(): boolean {
+    return readMembership(this.#deps.cluster)?.spec.phase === 'joined'
   }
 
   #isTold(): boolean {

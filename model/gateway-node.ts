@@ -50,6 +50,11 @@ export function leavingReason({ spec }: Node): string | undefined {
   return taint === undefined ? undefined : `the node has the taint ${taint.key}`
 }
 
+/** Its kubelet says so when the machine shuts down, before it ends the pods of the system. */
+export function isNotReady({ spec }: Node): boolean {
+  return spec?.taints?.some(({ key }) => key === 'node.kubernetes.io/not-ready') === true
+}
+
 /**
  * Nodes that may take a lane over, the best one first: with a public address of their own, then those that are no
  * control plane, then by name. Those that are about to go are left out.

@@ -167,6 +167,28 @@ t.test('a process that starts while nobody answers', async (t) => {
   t.equal(older.states, 'a serving, b serving', 'without the right to Leases the label alone counts')
 })
 
+t.test('before a cluster joins, and after it has left, no Lease is made', async (t) => {
+  const cluster = new Cluster(t)
+  cluster.objects.drop('Membership', 'self')
+  cluster.start('a', 'b')
+  await cluster.pass(10_000)
+  t.equal(cluster.states, 'a unknown, b unknown')
+  t.match(cluster.tenures.get('a')?.state, { why: 'this cluster has not joined yet' })
+  t.equal(cluster.leases.get('sealane-lane-0'), undefined)
+  cluster.objects.put(membership('milano', 'joined'))
+  await cluster.pass(1000)
+  t.equal(cluster.states, 'a serving, b standing by')
+  const before = cluster.leases.get('sealane-lane-0')?.metadata
+  t.equal(before?.ownerReferences?.[0]?.kind, 'Membership')
+  for (const phase of ['leaving', 'gone'] as const) {
+    if (phase === 'gone') cluster.objects.drop('Membership', 'self')
+    else cluster.objects.put(membership('milano', 'leaving'))
+    await cluster.pass(60_000)
+    t.equal(cluster.leases.get('sealane-lane-0')?.metadata.resourceVersion, before?.resourceVersion, phase)
+    t.equal(cluster.states, 'a serving, b standing by', 'and it sees to its own departure')
+  }
+})
+
 /** The end of a process in user space. */
 function ending({ objects, clock, logger, tenures }: Cluster, name: Name, driver: string, goes = false): Promise<void> {
   const wireguard = { driver: () => Promise.resolve(driver) }
@@ -198,6 +220,12 @@ t.test('the end of the process', async (t) => {
     t.ok(ms >= fromMs && ms <= toMs, `${say}: ${ms} ms`)
     t.equal(cluster.states.includes('b serving'), fromMs > 0, say)
   }
+  const down = await served(t)
+  down.node('a', { taints: [{ key: 'node.kubernetes.io/not-ready', effect: 'NoExecute' }] })
+  down.tells('b', { paris: 'up', tokyo: 'up' })
+  await tookMs(down, ending(down, 'a', 'kernel'))
+  t.match(down.states, 'b serving', 'a machine that shuts down takes the lane of its kernel along')
+
   const cluster = await served(t)
   t.ok((await tookMs(cluster, ending(cluster, 'b', 'userspace'))) < 500, 'who stands by just ends')
 

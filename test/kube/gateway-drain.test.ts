@@ -138,11 +138,12 @@ async function drained(t: Test, world: World): Promise<void> {
   if (node === undefined) throw new Error(`no node ${name}`)
   const began = performance.now()
   await cordon(c2, name, true)
-  await evictAll(c2, name)
+  const evicted = evictAll(c2, name)
   await alonServes(c2, next)
   t.comment(
     `${next} alone serves ${((performance.now() - began) / 1000).toFixed(1)} s after the drain of ${name} began`,
   )
+  await evicted
   await eventually(() => devices(node) === '', { deadlineMs: 30_000, say: `no lane is left on ${name}` })
   await node.podlet.kill()
   for (const { calls, unanswered } of await lossOf(t, world, 'drained')) {
