@@ -10,7 +10,7 @@ import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { service, serviceExport, slice } from './site.ts'
 
-import { Member, clock, run, startBroker } from './real-members.ts'
+import { Member, clock, startBroker } from './real-members.ts'
 
 t.test('export, broker outage with restart of an agent, unexport', async (t) => {
   const directory = temporaryFolder(t)

@@ -8,7 +8,6 @@ import { runBroker } from '../../broker/main.ts'
 import { openBrokerStore } from '../../broker/broker-store.ts'
 import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
 import { parseClusterId } from '../../model/ids.ts'
-import type { EndpointSlice } from '../../model/objects.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
 import { readMemberIdentity, writeMemberIdentity } from '../../protocol/identity/member-files.ts'
 import { certificatesFromPem } from '../../protocol/identity/pem.ts'
@@ -26,11 +25,11 @@ import { showImport, showSlice } from './site.ts'
 export const clock = new SystemClock()
 export const NEVER = new AbortController().signal
 
-export interface Running {
+interface Running {
   stop(): Promise<void>
 }
 
-export function run(work: (signal: AbortSignal) => Promise<void>): Running {
+function run(work: (signal: AbortSignal) => Promise<void>): Running {
   const stop = new AbortController()
   const done = work(stop.signal)
   return {
