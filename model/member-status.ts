@@ -52,7 +52,7 @@ export function findingProblem(one: NotImported): { readonly field: string; read
   if (one.namespace === '' && one.cluster === '') return { field: 'namespace', problem: 'missing without a cluster' }
   if (!NOT_IMPORTED_REASONS.includes(one.reason)) {
     const expected = `expected one of ${NOT_IMPORTED_REASONS.join(', ')}`
-    return { field: 'reason', problem: `${JSON.stringify(String(one.reason).slice(0, 100))}: ${expected}` }
+    return { field: 'reason', problem: `${JSON.stringify(one.reason.slice(0, 100))}: ${expected}` }
   }
   return undefined
 }

@@ -1,147 +1,16 @@
 /** The agent against the real broker over TLS on loopback; only the Kubernetes side is in memory. */
-import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { DatabaseSync } from 'node:sqlite'
 import t, { type Test } from 'tap'
-import { type AgentConfig, agentConfig } from '../../agent/config.ts'
-import { runAgent } from '../../agent/main.ts'
-import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
-import { runBroker } from '../../broker/main.ts'
+import type { BrokerConfig } from '../../broker/config.ts'
 import { openBrokerStore } from '../../broker/broker-store.ts'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
-import { parseClusterId } from '../../model/ids.ts'
 import type { ClusterProperty, EndpointSlice } from '../../model/objects.ts'
-import { createKey } from '../../protocol/identity/keys.ts'
-import { readMemberIdentity, writeMemberIdentity } from '../../protocol/identity/member-files.ts'
-import { certificatesFromPem } from '../../protocol/identity/pem.ts'
+import { readMemberIdentity } from '../../protocol/identity/member-files.ts'
 import { readCertificate } from '../../protocol/identity/read-certificate.ts'
-import { parseJoinToken } from '../../protocol/identity/token.ts'
-import { createCsr } from '../../protocol/identity/x509.ts'
-import { connectBroker } from '../../protocol/transport/grpc-client.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
-import { StatusBoard } from '../../runtime/status-board.ts'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { service, serviceExport, showImport, showSlice, slice } from './site.ts'
+import { service, serviceExport, slice } from './site.ts'
 
-t.setTimeout(90_000)
-
-const clock = new SystemClock()
-const NEVER = new AbortController().signal
-
-interface Running {
-  stop(): Promise<void>
-}
-
-function run(work: (signal: AbortSignal) => Promise<void>): Running {
-  const stop = new AbortController()
-  const done = work(stop.signal)
-  return {
-    async stop() {
-      stop.abort()
-      await done
-    },
-  }
-}
-
-async function startBroker(
-  directory: string,
-  port: number,
-  change: Partial<BrokerConfig> = {},
-): Promise<Running & { port: number }> {
-  let address: { port: number } | undefined
-  const deps = { clock, logger: new CapturingLogger(), metrics: createMetrics('broker'), status: new StatusBoard() }
-  const config = {
-    ...DEFAULT_BROKER_CONFIG,
-    stateDir: directory,
-    listen: `127.0.0.1:${port}`,
-    advertise: ['127.0.0.1:7443'],
-    ...change,
-  }
-  const broker = run((signal) => runBroker({ ...deps, onListening: (at) => (address = at) }, config, signal))
-  await eventually(() => address !== undefined)
-  return { ...broker, port: address?.port ?? 0 }
-}
-
-class Member {
-  readonly api = new MemoryCluster()
-  readonly status = new StatusBoard()
-  readonly logger = new CapturingLogger()
-  readonly id: string
-  readonly #directory: string
-  #running: Running | undefined
-
-  constructor(id: string, directory: string) {
-    this.id = id
-    this.#directory = join(directory, id)
-  }
-
-  async join(brokerDirectory: string, port: number): Promise<void> {
-    const cluster = parseClusterId(this.id)
-    const tokens = await openBrokerStore(brokerDirectory, clock)
-    const token = parseJoinToken((await tokens.create({})).text, clock.now())
-    await tokens.close()
-    const [ca] = certificatesFromPem(await readFile(join(brokerDirectory, 'ca.crt'), 'utf8'))
-    const addresses = [`127.0.0.1:${port}`]
-    const client = connectBroker({ addresses, clusterset: 'default', ca: [ca!], clock, logger: this.logger })
-    const key = createKey()
-    const facts = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'], labels: {}, version: '0' }
-    const request = { secret: token.secret(), cluster, csr: await createCsr(key), facts, nowMs: clock.now() }
-    const answer = await client.join(request, NEVER)
-    client.close()
-    await writeMemberIdentity(join(this.#directory, 'identity'), {
-      cluster,
-      clusterset: answer.clusterset,
-      brokerAddresses: addresses,
-      observedAddress: answer.observedAddress,
-      key,
-      certificate: answer.certificate,
-      caBundle: answer.caBundle,
-    })
-    const spec = { id: this.id, index: answer.clusterIndex, ...facts, globalCIDRs: answer.globalCIDRs }
-    const { version: _version, ...clusterSpec } = spec
-    await this.api.apply({
-      apiVersion: 'sealane.io/v1alpha1',
-      kind: 'Cluster',
-      metadata: { name: this.id },
-      spec: clusterSpec,
-    })
-    const { clusterset, globalRange, clustersetIpRange } = answer
-    await this.api.apply({
-      apiVersion: 'sealane.io/v1alpha1',
-      kind: 'Membership',
-      metadata: { name: 'self' },
-      spec: { clusterId: this.id, phase: 'joined', clusterset, globalRange, clustersetIpRange },
-    })
-    this.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
-  }
-
-  start(change: Partial<AgentConfig> = {}): void {
-    const deps = { cluster: this.api, clock, logger: this.logger, metrics: createMetrics('agent'), status: this.status }
-    this.#running = run((signal) => runAgent(deps, agentConfig(this.#directory, change), signal))
-  }
-
-  async stop(): Promise<void> {
-    await this.#running?.stop()
-  }
-
-  /** Serial number of the certificate that lies on disk. */
-  async serial(): Promise<string> {
-    const identity = await readMemberIdentity(join(this.#directory, 'identity'))
-    return identity === undefined ? 'none' : readCertificate(identity.certificate).serial
-  }
-
-  shown(): string[] {
-    const imports = this.api.cache('ServiceImport').list().map(showImport)
-    const slices = this.api.cache('EndpointSlice').list()
-    return [
-      ...imports,
-      ...slices.filter(({ metadata }) => metadata.name.startsWith('web-') && metadata.name.length > 20).map(showSlice),
-    ]
-  }
-}
+import { Member, clock, startBroker } from './real-members.ts'
 
 t.test('export, broker outage with restart of an agent, unexport', async (t) => {
   const directory = temporaryFolder(t)
@@ -364,57 +233,4 @@ t.test('a certificate that has ended: it says so, and a join beside the running 
   await milano.join(state, broker.port)
   const connected = (): boolean => milano.status.plans().get('agent')?.startsWith('broker: connected\n') === true
   await eventually(connected, { deadlineMs: 30_000, say: 'connected with the new identity' })
-})
-
-t.test('an exporter hears who imports its service, also from a broker that lost its memory of it', async (t) => {
-  const directory = temporaryFolder(t)
-  const brokerDirectory = join(directory, 'broker')
-  let broker = await startBroker(brokerDirectory, 0)
-  const { port } = broker
-  const members = ['milano', 'paris', 'tokyo'].map((id) => new Member(id, directory))
-  const [milano, paris, tokyo] = members as [Member, Member, Member]
-  t.teardown(async () => {
-    await Promise.all(members.map((one) => one.stop()))
-    await broker.stop()
-  })
-  const config = { reportMs: 50 }
-  for (const one of members) {
-    await one.join(brokerDirectory, port)
-    one.start(config)
-  }
-  tokyo.api.drop('Namespace', 'shop')
-  milano.api.put(service('shop', 'web'))
-  milano.api.put(slice('shop', 'web', '10.42.0.5'))
-  milano.api.put(serviceExport('shop', 'web'))
-  const imported = (): string | undefined =>
-    milano.api
-      .get('ServiceExport', 'web', 'shop')
-      ?.status?.conditions?.find(({ type }) => type === 'sealane.io/Imported')?.message
-  const want = 'imported by paris; namespace shop is missing in tokyo'
-  await eventually(() => imported() === want, { say: want, deadlineMs: 10_000 })
-
-  // Told anew on each stream: what the broker knew of it may be gone.
-  await broker.stop()
-  const store = new DatabaseSync(join(brokerDirectory, 'broker.db'))
-  store.exec("DELETE FROM entry WHERE scope = 'record' AND key LIKE '%/MemberStatus/%'")
-  store.close()
-  broker = await startBroker(brokerDirectory, port)
-  await eventually(
-    () => {
-      const reader = new DatabaseSync(join(brokerDirectory, 'broker.db'), { readOnly: true })
-      const rows = reader.prepare("SELECT key FROM entry WHERE key LIKE '%/MemberStatus/%' AND value IS NOT NULL").all()
-      reader.close()
-      return rows.length === 3
-    },
-    { say: 'all have told it again', deadlineMs: 20_000 },
-  )
-  tokyo.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
-  await eventually(() => imported() === 'imported by paris, tokyo', {
-    say: 'tokyo has the namespace',
-    deadlineMs: 20_000,
-  })
-
-  await paris.stop()
-  tokyo.api.drop('Namespace', 'shop')
-  await eventually(() => imported() === want, { say: 'the last word of one that is away counts', deadlineMs: 10_000 })
 })

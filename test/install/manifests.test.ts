@@ -265,7 +265,7 @@ t.test('PodMonitors find the ports that the pods name', async (t) => {
 })
 
 function specOf(object: ManifestObject): object {
-  return (object['spec'] ?? {}) as object
+  return object['spec'] ?? {}
 }
 
 t.test('nobody may do everything', async (t) => {

@@ -64,7 +64,7 @@ async function exporterIsTold(t: Test, c1: Site, c2: Site, c3: Site): Promise<vo
   await told(t, c1, 'False/NotImported: no member imports it: namespace shop is missing in c2, c3')
   await eventually(
     async () => {
-      const events = await c1.api.list<KubeObject>('/apis/events.k8s.io/v1/namespaces/shop/events')
+      const events = await c1.api.list('/apis/events.k8s.io/v1/namespaces/shop/events')
       const reasons = events.map(({ reason, type }) => `${String(type)} ${String(reason)}`)
       if (reasons.includes('Warning NotImported')) return true
       throw new Error(reasons.join(', '))

@@ -1,0 +1,138 @@
+/** A broker and members over TLS on loopback; only the Kubernetes side is in memory. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { type AgentConfig, agentConfig } from '../../agent/config.ts'
+import { runAgent } from '../../agent/main.ts'
+import { type BrokerConfig, DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
+import { runBroker } from '../../broker/main.ts'
+import { openBrokerStore } from '../../broker/broker-store.ts'
+import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { parseClusterId } from '../../model/ids.ts'
+import { createKey } from '../../protocol/identity/keys.ts'
+import { readMemberIdentity, writeMemberIdentity } from '../../protocol/identity/member-files.ts'
+import { certificatesFromPem } from '../../protocol/identity/pem.ts'
+import { readCertificate } from '../../protocol/identity/read-certificate.ts'
+import { parseJoinToken } from '../../protocol/identity/token.ts'
+import { createCsr } from '../../protocol/identity/x509.ts'
+import { connectBroker } from '../../protocol/transport/grpc-client.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { StatusBoard } from '../../runtime/status-board.ts'
+import { eventually } from '../support/eventually.ts'
+import { showImport, showSlice } from './site.ts'
+
+export const clock = new SystemClock()
+export const NEVER = new AbortController().signal
+
+interface Running {
+  stop(): Promise<void>
+}
+
+function run(work: (signal: AbortSignal) => Promise<void>): Running {
+  const stop = new AbortController()
+  const done = work(stop.signal)
+  return {
+    async stop() {
+      stop.abort()
+      await done
+    },
+  }
+}
+
+export async function startBroker(
+  directory: string,
+  port: number,
+  change: Partial<BrokerConfig> = {},
+): Promise<Running & { port: number }> {
+  let address: { port: number } | undefined
+  const deps = { clock, logger: new CapturingLogger(), metrics: createMetrics('broker'), status: new StatusBoard() }
+  const config = {
+    ...DEFAULT_BROKER_CONFIG,
+    stateDir: directory,
+    listen: `127.0.0.1:${port}`,
+    advertise: ['127.0.0.1:7443'],
+    ...change,
+  }
+  const broker = run((signal) => runBroker({ ...deps, onListening: (at) => (address = at) }, config, signal))
+  await eventually(() => address !== undefined)
+  return { ...broker, port: address?.port ?? 0 }
+}
+
+export class Member {
+  readonly api = new MemoryCluster()
+  readonly status = new StatusBoard()
+  readonly logger = new CapturingLogger()
+  readonly id: string
+  readonly #directory: string
+  #running: Running | undefined
+
+  constructor(id: string, directory: string) {
+    this.id = id
+    this.#directory = join(directory, id)
+  }
+
+  async join(brokerDirectory: string, port: number): Promise<void> {
+    const cluster = parseClusterId(this.id)
+    const tokens = await openBrokerStore(brokerDirectory, clock)
+    const token = parseJoinToken((await tokens.create({})).text, clock.now())
+    await tokens.close()
+    const [ca] = certificatesFromPem(await readFile(join(brokerDirectory, 'ca.crt'), 'utf8'))
+    const addresses = [`127.0.0.1:${port}`]
+    const client = connectBroker({ addresses, clusterset: 'default', ca: [ca!], clock, logger: this.logger })
+    const key = createKey()
+    const facts = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'], labels: {}, version: '0' }
+    const request = { secret: token.secret(), cluster, csr: await createCsr(key), facts, nowMs: clock.now() }
+    const answer = await client.join(request, NEVER)
+    client.close()
+    await writeMemberIdentity(join(this.#directory, 'identity'), {
+      cluster,
+      clusterset: answer.clusterset,
+      brokerAddresses: addresses,
+      observedAddress: answer.observedAddress,
+      key,
+      certificate: answer.certificate,
+      caBundle: answer.caBundle,
+    })
+    const spec = { id: this.id, index: answer.clusterIndex, ...facts, globalCIDRs: answer.globalCIDRs }
+    const { version: _version, ...clusterSpec } = spec
+    await this.api.apply({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Cluster',
+      metadata: { name: this.id },
+      spec: clusterSpec,
+    })
+    const { clusterset, globalRange, clustersetIpRange } = answer
+    await this.api.apply({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Membership',
+      metadata: { name: 'self' },
+      spec: { clusterId: this.id, phase: 'joined', clusterset, globalRange, clustersetIpRange },
+    })
+    this.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+  }
+
+  start(change: Partial<AgentConfig> = {}): void {
+    const deps = { cluster: this.api, clock, logger: this.logger, metrics: createMetrics('agent'), status: this.status }
+    this.#running = run((signal) => runAgent(deps, agentConfig(this.#directory, change), signal))
+  }
+
+  async stop(): Promise<void> {
+    await this.#running?.stop()
+  }
+
+  /** Serial number of the certificate that lies on disk. */
+  async serial(): Promise<string> {
+    const identity = await readMemberIdentity(join(this.#directory, 'identity'))
+    return identity === undefined ? 'none' : readCertificate(identity.certificate).serial
+  }
+
+  shown(): string[] {
+    const imports = this.api.cache('ServiceImport').list().map(showImport)
+    const slices = this.api.cache('EndpointSlice').list()
+    return [
+      ...imports,
+      ...slices.filter(({ metadata }) => metadata.name.startsWith('web-') && metadata.name.length > 20).map(showSlice),
+    ]
+  }
+}
