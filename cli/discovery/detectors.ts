@@ -24,6 +24,7 @@ import type { World } from './snapshot.ts'
 export type Detector = (world: World) => readonly Claim[]
 
 export const DETECTORS: readonly Detector[] = [
+  earlierJoin,
   distribution,
   // The API server's own word on Services comes before everything that configures it.
   serviceCidrObjects,
@@ -51,5 +52,4 @@ export const DETECTORS: readonly Detector[] = [
   clusterDns,
   otherProducts,
   platform,
-  earlierJoin,
 ]

@@ -90,4 +90,5 @@ export const WANTED: readonly Wanted[] = [
     for: ['an earlier install'],
   },
   custom('sealane.io/v1alpha1', 'Membership', 'memberships', ['an earlier install']),
+  custom('sealane.io/v1alpha1', 'Cluster', 'clusters', ['an earlier install']),
 ]

@@ -120,17 +120,17 @@ export async function joinCluster(
   const earlier = { state: discovery.earlier.state, clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
   const known = await knownMembership(secret, earlier, { ...init, title: admin.title })
   say(describeStanding(plan, live, known !== undefined))
-  const only = await agreeOnChanges(admin, { ...prepared, made: adviceObjects(given) }, init)
+  const isWanted = await agreeOnChanges(admin, { ...prepared, made: adviceObjects(given) }, init)
   const context: ApplyContext = { admin, dryRun, signal, tell: (change) => say(describeChange(change, dryRun)) }
-  if (!init.force && plan.objects.some((object) => startsPods(object) && only(refOf(object)))) {
+  if (!init.force && plan.objects.some((object) => startsPods(object) && isWanted(refOf(object)))) {
     await requireImage(admin, imageQuestion(plan.values.common, init.values.member.namespace, 'every'), init)
   }
   if (dryRun) return dryJoin(prepared, admin, init)
   await applyCrds(context)
   await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
-  await install(plan, context, { ...init, secret, known, only })
+  await install(plan, context, { ...init, secret, known, isWanted })
   await applyObjects(
-    adviceObjects(given).filter((object) => only(refOf(object))),
+    adviceObjects(given).filter((object) => isWanted(refOf(object))),
     context,
   )
   await watchStart(plan, admin, { ...init, secret })
@@ -202,15 +202,15 @@ interface InstallInit extends JoinClusterInit {
   readonly secret: SecretAccess
   readonly known: MemberIdentity | undefined
   /** False for what stays as it is: applying it would make us an owner of what others wrote. */
-  readonly only: (ref: ObjectRef) => boolean
+  readonly isWanted: (ref: ObjectRef) => boolean
 }
 
 async function install(plan: JoinPlan, context: ApplyContext, init: InstallInit): Promise<void> {
   const isFirst = ({ kind }: ManifestObject): boolean => kind === 'Namespace'
-  const objects = plan.objects.filter((object) => init.only(refOf(object)))
+  const objects = plan.objects.filter((object) => init.isWanted(refOf(object)))
   await applyObjects(objects.filter(isFirst), context)
   await applyNodes(
-    plan.nodes.filter(({ node }) => init.only({ apiVersion: 'v1', kind: 'Node', name: node })),
+    plan.nodes.filter(({ node }) => init.isWanted({ apiVersion: 'v1', kind: 'Node', name: node })),
     context,
   )
   if (init.token !== undefined) await bringToken(init.secret, init, init.token)

@@ -50,7 +50,7 @@ export interface JoinPlan {
   readonly clusterId: ClusterId
   /** What is installed, part by part. */
   readonly values: StandingValues
-  /** Differences between what stands and what was found that change nothing, one sentence each. */
+  /** What is not as it could be and stays so, one sentence each. */
   readonly notes: readonly string[]
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
@@ -93,7 +93,7 @@ export function planJoin(
   return {
     clusterId: wishes.clusterId,
     values: read,
-    notes: [...rangeNotes({ podCIDRs, serviceCIDRs }, found, standing), ...read.leftOut.map(leftOutNote)],
+    notes: read.leftOut.map(leftOutNote),
     podCIDRs,
     serviceCIDRs,
     gateways,
@@ -140,24 +140,6 @@ function changedLabels(
 ): Readonly<Record<string, string>> {
   const entries = Object.entries({ ...before, ...wishes })
   return Object.fromEntries(entries.filter((pair): pair is [string, string] => pair[1] !== null))
-}
-
-const RANGES = [
-  ['podCIDRs', 'pod CIDRs', '--pod-cidr'],
-  ['serviceCIDRs', 'service CIDRs', '--service-cidr'],
-] as const
-
-function rangeNotes(
-  used: Pick<SiteFacts, 'podCIDRs' | 'serviceCIDRs'>,
-  found: Pick<SiteFacts, 'podCIDRs' | 'serviceCIDRs'>,
-  standing: StandingSite | undefined,
-): readonly string[] {
-  if (standing === undefined) return []
-  return RANGES.flatMap(([field, word, flag]) => {
-    const [kept, other] = [used[field].join(', '), found[field].join(', ')]
-    if (kept !== standing[field].join(', ') || other === '' || other === kept) return []
-    return [`${word} stay ${kept}, as this cluster has joined; found now: ${other} (to change them: ${flag})`]
-  })
 }
 
 function leftOutNote(name: string): string {

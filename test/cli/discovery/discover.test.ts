@@ -249,13 +249,35 @@ t.test('what an earlier join was told is not asked again', async (t) => {
   const flannel = discover({ ...snapshot, objects: [...snapshot.objects, site(told)] })
   const alone = discover(snapshot)
   t.equal(alone.serviceCIDRs?.confidence, 'certain')
-  t.same(flannel.serviceCIDRs, alone.serviceCIDRs, 'a cluster that is certain of itself may have grown')
+  t.same(flannel.serviceCIDRs?.value, ['10.8.0.0/16'], 'a cluster that has grown states it when it is told to')
   t.ok(
     flannel.warnings.includes(
-      `service CIDRs: ${how} says 10.8.0.0/16, but ${alone.serviceCIDRs?.how ?? ''} says 10.96.0.0/12, which counts for more`,
+      `service CIDRs: ${alone.serviceCIDRs?.how ?? ''} says 10.96.0.0/12, but ${how} says 10.8.0.0/16, which counts for more`,
     ),
     flannel.warnings.join(' | '),
   )
+  const own = (name: string): Raw => ({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Cluster',
+    metadata: { name },
+    spec: told,
+  })
+  const joined: Raw = {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Membership',
+    metadata: { name: 'self' },
+    spec: { clusterId: 'milano', phase: 'joined' },
+  }
+  const left = discover(withObjects(joined, own('milano'), own('paris')))
+  t.same(left.podCIDRs?.value, told.podCIDRs, 'the namespace is gone, the own Cluster is not')
+  t.equal(left.podCIDRs?.how, 'the earlier join (Cluster milano)')
+  t.same(left.earlier.labels, { region: 'eu' })
+  t.same(
+    discover(withObjects(own('milano'))).podCIDRs,
+    undefined,
+    'without a Membership nobody knows which is the own one',
+  )
+
   for (const text of ['', '[', 'spec: 7', '{"spec": {"podCIDRs": "10.0.0.0/8", "labels": []}}']) {
     const odd = discover(withObjects(configMap('sealane-site', { 'site.yaml': text }, 'sealane-system')))
     t.same([odd.asks, odd.earlier.labels], [bare.asks, {}], text)
