@@ -261,16 +261,20 @@ t.test('what the status says of ends that cannot call each other', async (t) => 
     return planStatus({ ...init, ...none, lanes }).status?.connections[0]?.message ?? ''
   }
   const hidden = { observedAddress: '203.0.113.1' }
-  const trying = 'no handshake yet: trying 10.0.0.2:4500 (private address, candidate 1 of 2)'
+  const trying =
+    'no handshake yet: we begin to send to UDP 10.0.0.2:4500 and hear nothing: open UDP 4500 there ' +
+    '(private address, candidate 1 of 2)'
+  const waiting =
+    'no handshake yet: we have no address to send to and nothing has come: open UDP 4500 here, for it calls us ' +
+    '(none of its addresses can be called from here; it calls us)'
   t.equal(
     said(['private 10.0.0.2', 'observed 203.0.113.9'], hidden),
     `${trying}; neither end can be called from outside (here seen as 203.0.113.1, there as 203.0.113.9): give one of them a public address`,
   )
-  t.equal(said(['private 192.0.2.10']), 'no handshake yet: none of its addresses can be called from here; it calls us')
+  t.equal(said(['private 192.0.2.10']), waiting)
   t.equal(
     said(['private 192.0.2.10'], hidden),
-    'no handshake yet: none of its addresses can be called from here; it calls us; ' +
-      'neither end can be called from outside (here seen as 203.0.113.1): give one of them a public address',
+    `${waiting}; neither end can be called from outside (here seen as 203.0.113.1): give one of them a public address`,
   )
   t.notMatch(said(['private 10.0.0.2', 'public 198.51.100.20'], hidden), 'neither end')
   t.notMatch(said(['private 10.0.0.2', 'observed 203.0.113.9']), 'neither end')

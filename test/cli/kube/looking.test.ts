@@ -5,6 +5,7 @@ import t, { type Test } from 'tap'
 import { siteConfigMap } from '../../../install/plan-member.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { type ToyApiServer, toyApiServer } from '../../support/toy-api-server.ts'
+import { LoopbackBroker } from '../loopback-broker.ts'
 import { type CliResult, runCli, spawnCli } from '../run-cli.ts'
 import { SiteFolder } from '../site-folder.ts'
 
@@ -119,6 +120,27 @@ t.test('who brings in or takes out names the cluster', async (t) => {
     [],
     'nothing was changed',
   )
+})
+
+t.test('a broker here, or in the cluster of KUBECONFIG', async (t) => {
+  const server = await installed(t)
+  const broker = await LoopbackBroker.start(t)
+  await broker.token()
+  const env = { KUBECONFIG: server.kubeconfig }
+  const none =
+    'sealane: context "toy" of FILE: no broker to ask: there is none\nfirst: sealane broker deploy --context toy\n'
+  for (const words of [
+    ['token', 'list'],
+    ['token', 'create'],
+    ['cluster', 'list'],
+    ['cluster', 'evict', 'paris'],
+  ]) {
+    const away = masked(server, await runCli(words, { env }))
+    const stderr = `context "toy" of FILE, by KUBECONFIG\n${none}`
+    t.strictSame(away, { code: 1, stdout: '', stderr }, words.join(' '))
+  }
+  const here = await runCli(['token', 'list', '--state', broker.state], { env })
+  t.match(here, { code: 0, stdout: /^ID +STATE .*\n\S+ +valid / }, 'a flag counts for more')
 })
 
 t.test('namespaces', async (t) => {

@@ -70,6 +70,7 @@ t.test('flags change what they name, and that is told', (t) => {
       [
         'broker.advertise: ["a.example.org:1","b.example.org:2"] → nothing',
         'broker.service.type: NodePort → LoadBalancer',
+        'broker.service.externalTrafficPolicy: Local → nothing',
       ],
     ],
     ['the same again', { serviceType: 'NodePort', storageClass: 'fast', clusterset: 'prod' }, []],
