@@ -138,12 +138,9 @@ async function drained(t: Test, world: World): Promise<void> {
   if (node === undefined) throw new Error(`no node ${name}`)
   const began = performance.now()
   await cordon(c2, name, true)
-  const evicted = evictAll(c2, name)
-  await alonServes(c2, next)
-  t.comment(
-    `${next} alone serves ${((performance.now() - began) / 1000).toFixed(1)} s after the drain of ${name} began`,
-  )
-  await evicted
+  const moved = alonServes(c2, next).then(() => (performance.now() - began) / 1000)
+  const [seconds] = await Promise.all([moved, evictAll(c2, name)])
+  t.comment(`${next} alone serves ${seconds.toFixed(1)} s after the drain of ${name} began`)
   await eventually(() => devices(node) === '', { deadlineMs: 30_000, say: `no lane is left on ${name}` })
   await node.podlet.kill()
   for (const { calls, unanswered } of await lossOf(t, world, 'drained')) {
