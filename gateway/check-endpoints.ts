@@ -13,7 +13,7 @@ import { type RemoteCluster, reservedPrefixes } from '../model/remote-clusters.t
 import { type Refusal, lanePrefix } from './check-remotes.ts'
 import { type LaneServer, chooseServer } from './choose-server.ts'
 import { observedJudge, ownAddresses } from './observed-address.ts'
-import type { GatewayWorld } from './world.ts'
+import { type GatewayWorld, healthKey } from './world.ts'
 
 /** One remote gateway on one lane that may become a WireGuard peer. */
 export interface RemotePeer {
@@ -86,7 +86,10 @@ export function checkEndpoints(world: GatewayWorld, clusters: readonly RemoteClu
 
 function serversOf(world: GatewayWorld, claims: readonly Endpoint[]): ReadonlyMap<string, LaneServer> {
   const servers = [...laneClaims(claims)].map(([key, claimants]) => {
-    return [key, chooseServer(claimants, world.devices.get(claimants[0].spec.lane))] as const
+    const { lane, cluster } = claimants[0].spec
+    const health = world.health.get(healthKey(lane, cluster))
+    const downMs = health?.state === 'down' ? world.monotonicMs - health.sinceMs : 0
+    return [key, chooseServer(claimants, world.devices.get(lane), downMs)] as const
   })
   return new Map(servers)
 }
@@ -123,7 +126,7 @@ function keyProblem(publicKey: string, keys: ReadonlyMap<string, string>): strin
 function laneProblem(endpoint: Endpoint, serving: LaneServer | undefined): string | undefined {
   if (serving === undefined || serving.server === endpoint || serving.successor === endpoint) return undefined
   const { lane, cluster } = endpoint.spec
-  const { node } = (serving.successor ?? serving.server).spec
+  const { node } = serving.server.spec
   return `lane ${lane} of ${cluster} is served by node ${node}, which came later or is the first by name`
 }
 

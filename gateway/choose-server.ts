@@ -3,26 +3,39 @@
  *
  * A newcomer is not sent to before it has shaken hands: until then the one that served goes on. Both are peers of the
  * device; the newcomer's has no prefixes, so nothing is sent to it or taken from it but handshakes. Then the prefixes
- * move over in one step, and the other goes.
+ * move over in one step, and the other goes. A server that has been silent for some seconds is replaced in the same way by
+ * one that came before it, if that answers: the order in which they came may be known late, or wrongly.
  */
 import type { DeviceState } from '../kernel/wireguard.ts'
 import type { Endpoint } from '../model/objects.ts'
 
 export interface LaneServer {
   readonly server: Endpoint
-  /** Came later, and has not shaken hands yet. */
+  /** Called beside it, to serve once it has shaken hands. */
   readonly successor?: Endpoint
 }
 
+/** A machine that is started anew, or a short break, is none of the others' business. */
+const FALL_BACK_MS = 5000
+
 /**
- * Takes the claims of one lane and cluster, the last one first, and the lane's device as it is. Who came last serves at
- * once where none of the others is being sent to: there is nothing to lose.
+ * Takes the claims of one lane and cluster, the last one first, the lane's device as it is, and for how long the lane to
+ * that cluster has been down (0: it is not). Who came last serves at once where none of the others is being sent to: there
+ * is nothing to lose.
  */
-export function chooseServer([last, ...others]: readonly [Endpoint, ...Endpoint[]], device?: DeviceState): LaneServer {
+export function chooseServer(
+  [last, ...others]: readonly [Endpoint, ...Endpoint[]],
+  device?: DeviceState,
+  downMs = 0,
+): LaneServer {
   const peers = new Map(device?.peers.map((peer) => [peer.publicKey, peer]))
-  if (peers.get(last.spec.publicKey)?.lastHandshakeMs !== undefined) return { server: last }
+  const hasShaken = ({ spec }: Endpoint): boolean => peers.get(spec.publicKey)?.lastHandshakeMs !== undefined
   const serving = others.find(({ spec }) => (peers.get(spec.publicKey)?.allowedIps.length ?? 0) > 0)
-  return serving === undefined ? { server: last } : { server: serving, successor: last }
+  if (serving !== undefined && !hasShaken(last)) return { server: serving, successor: last }
+  const before = others[Math.floor(downMs / FALL_BACK_MS - 1) % others.length]
+  if (downMs < FALL_BACK_MS || before === undefined) return { server: last }
+  const answers = others.find(hasShaken)
+  return answers === undefined ? { server: last, successor: before } : { server: answers }
 }
 
 /** How often the device is looked at for a successor's handshake, which nothing else tells about. */

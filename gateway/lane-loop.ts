@@ -85,7 +85,7 @@ export class LaneReconciler {
     const world = first ? this.#withInherited(seen) : seen
     if (first) this.#routed = upKeys(world)
     const plan = planGateway(world)
-    this.#roamed.told(plan.lanes.lanes.flatMap((lane) => lane.peers))
+    this.#roamed.told(plan.lanes.lanes.flatMap((lane) => [...lane.peers, ...lane.successors]))
     this.#report(plan.lanes.refusals)
     this.#noteSuccessors(world, plan)
     const round = new Round(this.#deps.logger, metrics)

@@ -9,22 +9,17 @@ import { laneCandidates, leavingReason } from '../model/gateway-node.ts'
 import { laneLeaseName } from '../model/lane-lease.ts'
 import { MEMBERSHIP_NAME, endpointName } from '../model/objects.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
+import { laneClaims } from '../model/lane-servers.ts'
 import { ClusterApiError } from '../cluster/cluster-api.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import { clustersUp, isRelieved } from './handing-over.ts'
 import { leaseOf, viewOf } from './lane-lease-text.ts'
 import { LEASE_MS, type LeaseView, type TenureStep, planTenure, whyOpen } from './plan-tenure.ts'
 import { readMembership, whenCachesSynced } from './read-world.ts'
+import { type Tenure, roleIn, tenureText } from './tenure.ts'
 import { unlessAborted } from './unless-aborted.ts'
 
 export type TenureDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'cluster'> & { readonly leases: LeaseStore }
-
-/** unknown: the API has not said yet who holds the lane. */
-export type Tenure =
-  | { readonly is: 'unknown'; readonly why: string }
-  | { readonly is: 'serving' }
-  | { readonly is: 'handing over'; readonly holder: string }
-  | { readonly is: 'standing by'; readonly holder: string }
 
 const LOOK_MS = 2000
 /** Routes of the other nodes follow what the newcomer reports; until they have, this node sends it what comes. */
@@ -153,10 +148,9 @@ export class LaneTenure {
   }
 
   #plan(): TenureStep {
-    const { clock, cluster } = this.#deps
+    const { clock } = this.#deps
     const view = this.#seen?.view
     const nowMs = clock.monotonic()
-    const candidates = laneCandidates(cluster.cache('Node').list(), this.lane).filter((name) => name !== view?.holder)
     return planTenure({
       node: this.node,
       nowMs,
@@ -164,11 +158,30 @@ export class LaneTenure {
       openSinceMs: this.#openSinceMs,
       away: this.#away(),
       never: this.#retired !== undefined || !this.#isMember(),
-      turn: Math.max(0, candidates.indexOf(this.node)),
+      turn: this.#turn(view),
       told: this.#isTold(),
       relieved: this.#isRelieved(view?.holder, nowMs),
       writtenMs: this.#writtenMs,
     })
+  }
+
+  /** Where there was never a Lease, but gateways: who came last is the one that the other clusters call. */
+  #turn(view: LeaseView | undefined): number {
+    const { cluster } = this.#deps
+    const place = laneCandidates(cluster.cache('Node').list(), this.lane)
+      .filter((name) => name !== view?.holder)
+      .indexOf(this.node)
+    const own = cluster
+      .cache('Endpoint')
+      .list()
+      .filter(({ spec }) => spec.lane === this.lane && this.#isOwn(spec.cluster))
+    const [last] = [...laneClaims(own).values()][0] ?? []
+    if (view !== undefined || last === undefined) return Math.max(0, place)
+    return last.spec.node === this.node ? 0 : 1 + Math.max(0, place)
+  }
+
+  #isOwn(clusterId: string): boolean {
+    return readMembership(this.#deps.cluster)?.spec.clusterId === clusterId
   }
 
   #notice(lease: StoredLease | undefined): void {
@@ -192,7 +205,7 @@ export class LaneTenure {
           ? { is: 'serving' }
           : { is: 'handing over', holder }
     const changed = JSON.stringify(next) !== JSON.stringify(this.#tenure)
-    if (changed) this.#deps.logger.info(`lane ${this.lane}: ${textOf(next)}`)
+    if (changed) this.#deps.logger.info(`lane ${this.lane}: ${tenureText(next)}`)
     this.#tenure = next
     if (changed || next.is === 'handing over') for (const listener of this.#listeners) listener()
   }
@@ -267,24 +280,6 @@ export class LaneTenure {
     const next: Tenure = isForbidden || this.#isTold() ? { is: 'serving' } : { is: 'unknown', why }
     this.#tenure = next
     for (const listener of this.#listeners) listener()
-  }
-}
-
-function roleIn({ is }: Tenure): 'serve' | 'stand by' | 'wait' {
-  if (is === 'unknown') return 'wait'
-  return is === 'standing by' ? 'stand by' : 'serve'
-}
-
-function textOf(tenure: Tenure): string {
-  switch (tenure.is) {
-    case 'unknown':
-      return 'nobody knows who holds it'
-    case 'serving':
-      return 'this node serves it'
-    case 'handing over':
-      return `handing over to ${tenure.holder}`
-    case 'standing by':
-      return `standing by, ${tenure.holder === '' ? 'nobody' : tenure.holder} holds it`
   }
 }
 

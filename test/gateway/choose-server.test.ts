@@ -52,6 +52,25 @@ t.test('who serves', async (t) => {
   t.equal(chooseServer([B, A]).server, B, 'without a device')
 })
 
+t.test('a server that is silent gives way to one that answers', async (t) => {
+  const rows: [say: string, claims: [Endpoint, ...Endpoint[]], peers: PeerState[], downMs: number, want: string][] = [
+    ['a moment', [B, A], [sentTo(B)], 4999, 'b'],
+    ['the one before is called', [B, A], [sentTo(B)], 5000, 'b then a'],
+    ['and answers', [B, A], [sentTo(B), called(A, NOW)], 5200, 'a'],
+    ['and serves; the other is called', [B, A], [sentTo(A)], 5400, 'a then b'],
+    ['and comes back', [B, A], [sentTo(A), called(B, NOW)], 0, 'b'],
+    ['nobody is there before it', [A], [sentTo(A)], 60_000, 'a'],
+    ['two are there: in turn', [C, B, A], [sentTo(C)], 5000, 'c then b'],
+    ['two are there: the other', [C, B, A], [sentTo(C)], 10_000, 'c then a'],
+    ['two are there: the first again', [C, B, A], [sentTo(C)], 15_000, 'c then b'],
+  ]
+  for (const [say, claims, peers, downMs, want] of rows) {
+    const { server, successor } = chooseServer(claims, device(...peers), downMs)
+    const nodes = [server, ...(successor === undefined ? [] : [successor])].map(({ spec }) => spec.node)
+    t.equal(nodes.join(' then '), want, say)
+  }
+})
+
 t.test('on the device: prefixes stay with one peer, and move in one step', async (t) => {
   const TOKYO_A = gateway('tokyo', 'a', 1)
   const plan = (...peers: PeerState[]) => {

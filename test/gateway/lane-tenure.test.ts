@@ -158,13 +158,25 @@ t.test('a process that starts while nobody answers', async (t) => {
   t.equal(cluster.states, 'a unknown, b serving', 'who has told that it serves goes on')
   cluster.leases.failure = undefined
   await cluster.pass(3000)
-  t.equal(cluster.states, 'a serving, b handing over')
+  t.equal(cluster.states, 'a standing by, b serving', 'and keeps the lane')
 
   const older = new Cluster(t)
   older.leases.failure = new ClusterApiError('Forbidden', 'leases is forbidden')
   older.start('a', 'b')
   await older.pass(3000)
   t.equal(older.states, 'a serving, b serving', 'without the right to Leases the label alone counts')
+})
+
+t.test('a release without Leases: who was called last goes on', async (t) => {
+  const cluster = new Cluster(t)
+  cluster.tells('a', { paris: 'down' })
+  await cluster.pass(2000)
+  cluster.tells('c', { paris: 'up' })
+  cluster.start('a', 'b', 'c')
+  await cluster.pass(300)
+  t.match(cluster.states, /c serving/)
+  await cluster.pass(4000)
+  t.equal(cluster.states, 'a standing by, b standing by, c serving')
 })
 
 t.test('before a cluster joins, and after it has left, no Lease is made', async (t) => {
