@@ -7,6 +7,7 @@ export interface AgentMetrics {
   readonly members: Gauge
   readonly silent: Gauge
   readonly notUsed: Gauge
+  readonly notImported: Gauge
   readonly writes: Counter
   readonly writeFailures: Counter
   readonly loopSeconds: Histogram
@@ -30,6 +31,11 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
     notUsed: metrics.gauge({
       name: 'sealane_agent_records_not_used',
       help: 'Parts of records from the broker that are left out now because they are malformed or not allowed.',
+    }),
+    notImported: metrics.gauge({
+      name: 'sealane_agent_not_imported',
+      help: 'Exports of other clusters that are not imported here, by reason; all of a namespace that is missing count once.',
+      labels: ['reason'],
     }),
     writes: metrics.counter({
       name: 'sealane_agent_writes_total',
