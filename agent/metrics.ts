@@ -8,6 +8,7 @@ export interface AgentMetrics {
   readonly silent: Gauge
   readonly staleGateways: Gauge
   readonly notUsed: Gauge
+  readonly notImported: Gauge
   readonly writes: Counter
   readonly writeFailures: Counter
   readonly loopSeconds: Histogram
@@ -35,6 +36,11 @@ export function agentMetrics(metrics: Metrics): AgentMetrics {
     notUsed: metrics.gauge({
       name: 'sealane_agent_records_not_used',
       help: 'Parts of records from the broker that are left out now because they are malformed or not allowed.',
+    }),
+    notImported: metrics.gauge({
+      name: 'sealane_agent_not_imported',
+      help: 'Exports of other clusters that are not imported here, by reason; all of a namespace that is missing count once.',
+      labels: ['reason'],
     }),
     writes: metrics.counter({
       name: 'sealane_agent_writes_total',

@@ -4,7 +4,7 @@
  */
 import { isConditionTrue } from '../model/conditions.ts'
 import type { ServiceKey } from '../model/ids.ts'
-import type { MemberStatus } from '../model/member-status.ts'
+import { type MemberStatus, NOT_IMPORTED_REASONS } from '../model/member-status.ts'
 import type { StoredRecord } from '../model/records.ts'
 import type { ReplicaChange } from '../protocol/replica.ts'
 import type { Clock } from '../reconcile/clock.ts'
@@ -115,9 +115,12 @@ export class ReportLoop {
     const { own, allowedNamespaces } = this.#init
     const { view, clusters } = plan.basis
     const members = view.clusters
-    this.#deps.publisher.setStatus(
-      planMemberStatus({ own, view, members, clusters, namespaces, allowedNamespaces, problems }),
-    )
+    const status = planMemberStatus({ own, view, members, clusters, namespaces, allowedNamespaces, problems })
+    this.#deps.publisher.setStatus(status)
+    for (const reason of NOT_IMPORTED_REASONS) {
+      const count = status.notImported.filter((one) => one.reason === reason).length
+      this.#deps.metrics.notImported.set(count, { reason })
+    }
   }
 
   #hearOthers({ plan }: ImportFindings, expired: ReadonlySet<string>): void {

@@ -57,6 +57,8 @@ t.test('a namespace is missing, comes, and goes', async (t) => {
 
   c3.api.drop('Namespace', 'shop')
   await until(t, () => imported(c1), 'True/Imported: imported by c2, c4; namespace shop is missing in c3', 'it goes')
+  t.match(await c3.metrics(), /^sealane_agent_not_imported\{.*reason="NamespaceMissing".*\} 1$/m, 'c3 counts it')
+  t.match(await c4.metrics(), /^sealane_agent_not_imported\{.*reason="NamespaceMissing".*\} 0$/m)
 
   // Any member may export, and each hears of the others.
   exportWeb(c4)

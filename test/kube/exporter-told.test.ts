@@ -79,11 +79,14 @@ async function exporterIsTold(t: Test, c1: Site, c2: Site, c3: Site): Promise<vo
 }
 
 async function addNamespace({ api }: Site): Promise<void> {
-  // A namespace that ends takes a while, and cannot be made meanwhile.
-  await eventually(
-    () => api.apply('/api/v1/namespaces/shop', { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } }),
-    { deadlineMs: 60_000, intervalMs: 500 },
-  )
+  const path = '/api/v1/namespaces/shop'
+  // One that ends takes a while, and what is applied to it ends with it.
+  await eventually(async () => (await api.find(path))?.metadata['deletionTimestamp'] === undefined, {
+    deadlineMs: 60_000,
+    intervalMs: 200,
+    say: 'no namespace shop is ending',
+  })
+  await api.apply(path, { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
 }
 
 async function told(t: Test, { name, api }: Site, want: string): Promise<void> {
