@@ -77,11 +77,11 @@ export function untilStatus(
   })
 }
 
-/** Calls from one cluster to others that go on in the background. */
-export function keepCalling(from: Member, ...to: readonly Member[]): Promise<BackgroundCalls> {
+/** Calls from one cluster to others that go on in the background, each for that many seconds at most. */
+export function keepCalling(from: Member, to: readonly Member[], seconds: number): Promise<BackgroundCalls> {
   const targets: readonly CallTarget[] = to.map(({ name }) => ({
     name,
-    command: `curl -s -m 1 http://${ownHost(name)}/`,
+    command: `curl -s -m ${seconds} http://${ownHost(name)}/`,
     answer: new RegExp(`^${name}/`),
   }))
   return callInBackground(from, NAMESPACE, targets)
@@ -101,11 +101,6 @@ export function expectNoneLost(what: string, reports: Iterable<CallReport>): str
   const all = [...reports]
   if (all.some(({ unanswered }) => unanswered > 0)) throw new Error(`${what}: ${callText(all)}`)
   return callText(all)
-}
-
-export function expectEqual(what: string, got: unknown, want: unknown): void {
-  const [a, b] = [JSON.stringify(got), JSON.stringify(want)]
-  if (a !== b) throw new Error(`${what}: got ${a}, want ${b}`)
 }
 
 /** `sealane show connections` of a cluster: "c1 up, c2 up". */
