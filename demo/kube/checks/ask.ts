@@ -103,11 +103,25 @@ export function expectNoneLost(what: string, reports: Iterable<CallReport>): str
   return callText(all)
 }
 
-/** `sealane show connections` of a cluster: "c1 up, c2 up". */
-export async function connectionText({ commands }: World, cluster: string): Promise<string> {
+/** What `sealane show connections` says of one lane. */
+export interface Connection {
+  /** The gateway's. */
+  readonly node: string
+  readonly cluster: string
+  readonly state: string
+}
+
+export async function connectionsOf(
+  { commands }: Pick<World, 'commands'>,
+  cluster: string,
+): Promise<readonly Connection[]> {
   const { stdout } = await commands.run(`show connections --context ${cluster} -o json`)
-  const { items } = JSON.parse(stdout) as { items: readonly { readonly cluster: string; readonly state: string }[] }
-  return items
+  return (JSON.parse(stdout) as { items: readonly Connection[] }).items
+}
+
+/** In words: "c1 up, c2 up". */
+export async function connectionText(world: Pick<World, 'commands'>, cluster: string): Promise<string> {
+  return (await connectionsOf(world, cluster))
     .map((item) => `${item.cluster} ${item.state}`)
     .sort()
     .join(', ')

@@ -1,4 +1,5 @@
 /** What happens over time: exports come and go, a join is typed twice, and parts die while others call. */
+import type { KubeObject } from '../../../test/kube/support/kube-request.ts'
 import { dumpDifference, dumpObjects } from '../../../test/kube/support/object-dump.ts'
 import { until } from '../../until.ts'
 import { type Check, type Member, memberOf } from '../member.ts'
@@ -6,6 +7,7 @@ import { joinWords } from '../readme-commands.ts'
 import { ownService } from '../shop.ts'
 import {
   callText,
+  connectionsOf,
   everybodyCallsEverybody,
   expectNoneLost,
   keepCalling,
@@ -99,22 +101,28 @@ const apiServerAway: Check = {
   },
 }
 
-/** Between two answers while the pod of the only gateway is replaced. */
+interface PodObject extends KubeObject {
+  readonly spec: { readonly nodeName?: string }
+}
+
+/** Between two answers while the pod of the gateway that serves is replaced. */
 const LONGEST_GAP_MS = 20_000
 
 const gatewayDies: Check = {
   name: 'the gateway pod of c1 is deleted: calls come back by themselves',
-  async run({ members }) {
+  async run({ members, commands }) {
     const [hub, c1, c2] = [memberOf({ members }, 'hub'), memberOf({ members }, 'c1'), memberOf({ members }, 'c2')]
+    const serving = (await connectionsOf({ commands }, 'c1')).find(({ state }) => state === 'up')?.node
     const selector = encodeURIComponent('app.kubernetes.io/component=gateway')
     const path = `${SYSTEM_PODS}?labelSelector=${selector}`
-    const [old] = await c1.api.list(path)
-    if (old === undefined) throw new Error('c1 has no gateway pod')
+    const before = await c1.api.list<PodObject>(path)
+    const old = before.find(({ spec }) => spec.nodeName === serving)
+    if (old === undefined) throw new Error(`c1 has no gateway pod on the node that serves: ${serving ?? 'none'}`)
     const calls = await keepCalling(hub, [c1, c2], 1)
     await c1.api.delete(`${SYSTEM_PODS}/${old.metadata.name}`)
     await until('another gateway pod', 60_000, async () => {
       const pods = await c1.api.list(path)
-      return pods.some(({ metadata }) => metadata.uid !== old.metadata.uid) && pods.length === 1
+      return pods.length === before.length && pods.every(({ metadata }) => metadata.uid !== old.metadata.uid)
     })
     const enough = (await calls.answered()) + CALLS_MEANWHILE
     await until('calls to be answered again', 60_000, async () => (await calls.answered()) >= enough)
