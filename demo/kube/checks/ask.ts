@@ -77,11 +77,11 @@ export function untilStatus(
   })
 }
 
-/** Calls from one cluster to others that go on in the background. */
-export function keepCalling(from: Member, ...to: readonly Member[]): Promise<BackgroundCalls> {
+/** Calls from one cluster to others that go on in the background, each for that many seconds at most. */
+export function keepCalling(from: Member, to: readonly Member[], seconds: number): Promise<BackgroundCalls> {
   const targets: readonly CallTarget[] = to.map(({ name }) => ({
     name,
-    command: `curl -s -m 1 http://${ownHost(name)}/`,
+    command: `curl -s -m ${seconds} http://${ownHost(name)}/`,
     answer: new RegExp(`^${name}/`),
   }))
   return callInBackground(from, NAMESPACE, targets)
@@ -103,16 +103,25 @@ export function expectNoneLost(what: string, reports: Iterable<CallReport>): str
   return callText(all)
 }
 
-export function expectEqual(what: string, got: unknown, want: unknown): void {
-  const [a, b] = [JSON.stringify(got), JSON.stringify(want)]
-  if (a !== b) throw new Error(`${what}: got ${a}, want ${b}`)
+/** What `sealane show connections` says of one lane. */
+export interface Connection {
+  /** The gateway's. */
+  readonly node: string
+  readonly cluster: string
+  readonly state: string
 }
 
-/** `sealane show connections` of a cluster: "c1 up, c2 up". */
-export async function connectionText({ commands }: World, cluster: string): Promise<string> {
+export async function connectionsOf(
+  { commands }: Pick<World, 'commands'>,
+  cluster: string,
+): Promise<readonly Connection[]> {
   const { stdout } = await commands.run(`show connections --context ${cluster} -o json`)
-  const { items } = JSON.parse(stdout) as { items: readonly { readonly cluster: string; readonly state: string }[] }
-  return items
+  return (JSON.parse(stdout) as { items: readonly Connection[] }).items
+}
+
+/** In words: "c1 up, c2 up". */
+export async function connectionText(world: Pick<World, 'commands'>, cluster: string): Promise<string> {
+  return (await connectionsOf(world, cluster))
     .map((item) => `${item.cluster} ${item.state}`)
     .sort()
     .join(', ')

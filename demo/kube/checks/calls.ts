@@ -2,18 +2,11 @@
 import type { Cluster } from '../../../model/objects.ts'
 import type { KubeObject } from '../../../test/kube/support/kube-request.ts'
 import type { ImportObject } from '../../../test/kube/support/service-imports.ts'
+import { expectEqual } from '../../checks/world.ts'
 import { until } from '../../until.ts'
 import type { Check, Member, World } from '../member.ts'
 import { CALLERS, NAMESPACE, ZONE, exportsOf, inPod } from '../shop.ts'
-import {
-  connectionText,
-  digShort,
-  digStatus,
-  everybodyCallsEverybody,
-  expectEqual,
-  fetchPages,
-  ownHost,
-} from './ask.ts'
+import { connectionText, digShort, digStatus, everybodyCallsEverybody, fetchPages, ownHost } from './ask.ts'
 
 const OURS = '/apis/sealane.io/v1alpha1'
 const MCS = `/apis/multicluster.x-k8s.io/v1beta1/namespaces/${NAMESPACE}`

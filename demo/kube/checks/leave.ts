@@ -2,11 +2,12 @@
 import { dumpDifference, dumpObjects } from '../../../test/kube/support/object-dump.ts'
 import { dumpNode, sealaneFiles } from '../../../test/kube/support/node-dump.ts'
 import { join } from 'node:path'
+import { expectEqual } from '../../checks/world.ts'
 import { until } from '../../until.ts'
 import { type Check, type Member, type World, memberOf } from '../member.ts'
 import { leaveWords, uninstallWords } from '../readme-commands.ts'
 import { NAMESPACE } from '../shop.ts'
-import { connectionText, everybodyCallsEverybody, expectEqual, ownHost, shortened, untilStatus } from './ask.ts'
+import { connectionText, everybodyCallsEverybody, ownHost, shortened, untilStatus } from './ask.ts'
 
 const leaves: Check = {
   name: 'c2 leaves: gone in the others, its node as before',
