@@ -81,10 +81,19 @@ function create(api: KubeRequest, object: KubeObject): Promise<KubeObject> {
 export async function helmUpgrade(api: KubeRequest, objects: readonly KubeObject[]): Promise<void> {
   for (const object of objects.filter(({ kind }) => kind !== 'CustomResourceDefinition')) {
     const path = `${pathOf(object)}?fieldManager=helm`
-    // Helm sends only what differs; sent whole, ports of one number and two protocols would be taken for one.
     const contentType = object.kind === 'Service' ? MERGE : STRATEGIC
-    const { status, text } = await api.raw('PATCH', path, { body: object, contentType })
+    const { status, text } = await api.raw('PATCH', path, { body: withoutPodPorts(object), contentType })
     if (status === 404) await create(api, object)
     else if (status > 299) throw new Error(`helm upgrade: ${object.kind} ${object.metadata.name}: ${messageOf(text)}`)
   }
+}
+
+/**
+ * Helm sends only what differs, and no value of the chart changes a port. Sent whole, a strategic merge takes two ports
+ * of one number and two protocols for one; so Services are sent as a plain merge, and pods without theirs.
+ */
+function withoutPodPorts(object: KubeObject): KubeObject {
+  if (object.kind !== 'Deployment' && object.kind !== 'DaemonSet') return object
+  const text = JSON.stringify(object, (key, value: unknown) => (key === 'ports' ? undefined : value))
+  return JSON.parse(text) as KubeObject
 }
