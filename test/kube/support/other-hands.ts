@@ -66,21 +66,34 @@ function ownedByHelm(object: KubeObject): KubeObject {
 /** `helm install`: everything is new. */
 export async function helmInstall(api: KubeRequest, objects: readonly KubeObject[]): Promise<void> {
   for (const object of objects) {
-    const collection = pathOf(object).replace(/\/[^/]+$/, '')
-    await eventually(() => api.post(`${collection}?fieldManager=helm`, object), {
+    await eventually(() => create(api, object), {
       deadlineMs: 30_000,
       say: `${object.kind} ${object.metadata.name} is made`,
     })
   }
 }
 
+function create(api: KubeRequest, object: KubeObject): Promise<KubeObject> {
+  return api.post(`${pathOf(object).replace(/\/[^/]+$/, '')}?fieldManager=helm`, object)
+}
+
 /** `helm upgrade --install --take-ownership`. Helm leaves the CRDs that are there alone. */
 export async function helmUpgrade(api: KubeRequest, objects: readonly KubeObject[]): Promise<void> {
   for (const object of objects.filter(({ kind }) => kind !== 'CustomResourceDefinition')) {
     const path = `${pathOf(object)}?fieldManager=helm`
-    // Helm sends only what differs; sent whole, ports of one number and two protocols would be taken for one.
     const contentType = object.kind === 'Service' ? MERGE : STRATEGIC
-    const { status, text } = await api.raw('PATCH', path, { body: object, contentType })
-    if (status > 299) throw new Error(`helm upgrade: ${object.kind} ${object.metadata.name}: ${messageOf(text)}`)
+    const { status, text } = await api.raw('PATCH', path, { body: withoutPodPorts(object), contentType })
+    if (status === 404) await create(api, object)
+    else if (status > 299) throw new Error(`helm upgrade: ${object.kind} ${object.metadata.name}: ${messageOf(text)}`)
   }
+}
+
+/**
+ * Helm sends only what differs, and no value of the chart changes a port. Sent whole, a strategic merge takes two ports
+ * of one number and two protocols for one; so Services are sent as a plain merge, and pods without theirs.
+ */
+function withoutPodPorts(object: KubeObject): KubeObject {
+  if (object.kind !== 'Deployment' && object.kind !== 'DaemonSet') return object
+  const text = JSON.stringify(object, (key, value: unknown) => (key === 'ports' ? undefined : value))
+  return JSON.parse(text) as KubeObject
 }
