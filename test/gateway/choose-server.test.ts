@@ -42,14 +42,14 @@ t.test('who serves', async (t) => {
     ['the other is silent: still nothing to lose by waiting', [B, A], [sentTo(A, { lastHandshakeMs: 0 })], 'a then b'],
   ]
   for (const [say, claims, peers, want] of rows) {
-    const { server, successor } = chooseServer(claims, device(...peers))
+    const { server, successor } = chooseServer(claims, { device: device(...peers), downMs: 0, nowMs: NOW })
     t.equal(
       [server, ...(successor === undefined ? [] : [successor])].map(({ spec }) => spec.node).join(' then '),
       want,
       say,
     )
   }
-  t.equal(chooseServer([B, A]).server, B, 'without a device')
+  t.equal(chooseServer([B, A], { downMs: 0, nowMs: NOW }).server, B, 'without a device')
 })
 
 t.test('a server that is silent gives way to one that answers', async (t) => {
@@ -59,13 +59,17 @@ t.test('a server that is silent gives way to one that answers', async (t) => {
     ['and answers', [B, A], [sentTo(B), called(A, NOW)], 5200, 'a'],
     ['and serves; the other is called', [B, A], [sentTo(A)], 5400, 'a then b'],
     ['and comes back', [B, A], [sentTo(A), called(B, NOW)], 0, 'b'],
+    ['a dead one, and the newcomer answers after long', [B, A], [sentTo(A), called(B, NOW)], 14_000, 'b'],
+    ['and has its time', [B, A], [sentTo(B, { lastHandshakeMs: NOW - 4999 })], 14_200, 'b'],
+    ['and not for ever', [B, A], [sentTo(B, { lastHandshakeMs: NOW - 5000 })], 15_000, 'b then a'],
+    ['one that never shook hands', [B, A], [peerState(B.spec.publicKey, { allowedIps: PREFIXES })], 5000, 'b then a'],
     ['nobody is there before it', [A], [sentTo(A)], 60_000, 'a'],
     ['two are there: in turn', [C, B, A], [sentTo(C)], 5000, 'c then b'],
     ['two are there: the other', [C, B, A], [sentTo(C)], 10_000, 'c then a'],
     ['two are there: the first again', [C, B, A], [sentTo(C)], 15_000, 'c then b'],
   ]
   for (const [say, claims, peers, downMs, want] of rows) {
-    const { server, successor } = chooseServer(claims, device(...peers), downMs)
+    const { server, successor } = chooseServer(claims, { device: device(...peers), downMs, nowMs: NOW })
     const nodes = [server, ...(successor === undefined ? [] : [successor])].map(({ spec }) => spec.node)
     t.equal(nodes.join(' then '), want, say)
   }
