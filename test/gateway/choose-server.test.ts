@@ -109,3 +109,75 @@ t.test('one that does not answer is looked at calmly', async (t) => {
   t.equal(nextLookMs(UPTIME - 19_999, UPTIME), UPTIME + 200)
   t.equal(nextLookMs(UPTIME - 20_000, UPTIME), UPTIME + 2000)
 })
+
+/** Rounds of a far gateway, 200 ms each, with a device that does what it is told. */
+class Rounds {
+  readonly alive = new Set<Endpoint>()
+  claims: [Endpoint, ...Endpoint[]]
+  #peers: PeerState[] = []
+  #nowMs = NOW
+  #downSinceMs: number | undefined
+  #answers = 0
+  /** Who is sent to, each change. */
+  readonly log: string[] = []
+
+  constructor(...claims: [Endpoint, ...Endpoint[]]) {
+    this.claims = claims
+  }
+
+  pass(ms: number): void {
+    for (const end = this.#nowMs + ms; this.#nowMs < end; this.#nowMs += 200) this.#round()
+  }
+
+  get up(): boolean {
+    return this.#downSinceMs === undefined
+  }
+
+  #round(): void {
+    const downMs = this.#downSinceMs === undefined ? 0 : this.#nowMs - this.#downSinceMs
+    const facts = { device: device(...this.#peers), downMs, nowMs: this.#nowMs }
+    const { server, successor } = chooseServer(this.claims, facts)
+    if (this.log.at(-1) !== server.spec.node) this.log.push(server.spec.node)
+    const known = new Map(this.#peers.map((peer) => [peer.publicKey, peer]))
+    const peer = (one: Endpoint, allowedIps: readonly string[]): PeerState => {
+      const before = known.get(one.spec.publicKey) ?? peerState(one.spec.publicKey)
+      const shakes = this.alive.has(one) && before.lastHandshakeMs === undefined
+      return { ...before, allowedIps, ...(shakes ? { lastHandshakeMs: this.#nowMs } : {}) }
+    }
+    this.#peers = [peer(server, PREFIXES), ...(successor === undefined ? [] : [peer(successor, [])])]
+    this.#answers = this.alive.has(server) ? this.#answers + 1 : 0
+    if (this.#answers >= 2) this.#downSinceMs = undefined
+    else if (this.#answers === 0) this.#downSinceMs ??= this.#nowMs
+  }
+}
+
+t.test('over time: handed over, lost, replaced, and back', async (t) => {
+  const rounds = new Rounds(A)
+  rounds.alive.add(A)
+  rounds.pass(60_000)
+  rounds.alive.add(B)
+  rounds.claims = [B, A]
+  rounds.pass(60_000)
+  t.strictSame(rounds.log, ['a', 'b'], 'handed over while both serve')
+  rounds.alive.delete(B)
+  rounds.alive.delete(A)
+  rounds.pass(15_000)
+  rounds.claims = [C, B, A]
+  rounds.alive.add(C)
+  rounds.pass(60_000)
+  t.ok(rounds.up, 'a third replaces two dead ones')
+  t.equal(rounds.log.at(-1), 'c')
+  rounds.alive.add(B)
+  const before = rounds.log.length
+  rounds.pass(60_000)
+  t.equal(rounds.log.length, before, 'one that comes back changes nothing')
+  rounds.alive.delete(C)
+  rounds.pass(60_000)
+  t.ok(rounds.up, 'where it still claims the lane, it serves when the last one is lost')
+  t.equal(rounds.log.at(-1), 'b')
+  rounds.alive.add(C)
+  rounds.pass(60_000)
+  t.ok(rounds.up)
+  t.equal(rounds.log.at(-1), 'c')
+  t.ok(rounds.log.length < 12, `nobody flaps: ${rounds.log.join(' ')}`)
+})
