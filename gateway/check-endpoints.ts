@@ -89,7 +89,8 @@ function serversOf(world: GatewayWorld, claims: readonly Endpoint[]): ReadonlyMa
     const { lane, cluster } = claimants[0].spec
     const health = world.health.get(healthKey(lane, cluster))
     const downMs = health?.state === 'down' ? world.monotonicMs - health.sinceMs : 0
-    return [key, chooseServer(claimants, world.devices.get(lane), downMs)] as const
+    const facts = { device: world.devices.get(lane), downMs, nowMs: world.nowMs }
+    return [key, chooseServer(claimants, facts)] as const
   })
   return new Map(servers)
 }

@@ -18,23 +18,34 @@ export interface LaneServer {
 /** A machine that is started anew, or a short break, is none of the others' business. */
 const FALL_BACK_MS = 5000
 
+export interface LaneFacts {
+  /** The lane's device as it is. */
+  readonly device?: DeviceState | undefined
+  /** For how long the lane to that cluster has been down; 0: it is not. */
+  readonly downMs: number
+  /** Milliseconds since 1970, which handshakes are dated in. */
+  readonly nowMs: number
+}
+
 /**
- * Takes the claims of one lane and cluster, the last one first, the lane's device as it is, and for how long the lane to
- * that cluster has been down (0: it is not). Who came last serves at once where none of the others is being sent to: there
- * is nothing to lose.
+ * Takes the claims of one lane and cluster, the last one first. Who came last serves at once where none of the others is
+ * being sent to: there is nothing to lose.
  */
 export function chooseServer(
   [last, ...others]: readonly [Endpoint, ...Endpoint[]],
-  device?: DeviceState,
-  downMs = 0,
+  { device, downMs, nowMs }: LaneFacts,
 ): LaneServer {
   const peers = new Map(device?.peers.map((peer) => [peer.publicKey, peer]))
-  const hasShaken = ({ spec }: Endpoint): boolean => peers.get(spec.publicKey)?.lastHandshakeMs !== undefined
+  const shakenMs = ({ spec }: Endpoint): number | undefined => peers.get(spec.publicKey)?.lastHandshakeMs
   const serving = others.find(({ spec }) => (peers.get(spec.publicKey)?.allowedIps.length ?? 0) > 0)
-  if (serving !== undefined && !hasShaken(last)) return { server: serving, successor: last }
+  if (serving !== undefined) {
+    return shakenMs(last) === undefined ? { server: serving, successor: last } : { server: last }
+  }
   const before = others[Math.floor(downMs / FALL_BACK_MS - 1) % others.length]
-  if (downMs < FALL_BACK_MS || before === undefined) return { server: last }
-  const answers = others.find(hasShaken)
+  // One that shook hands just now has its time until the probes show it.
+  const isSilent = downMs >= FALL_BACK_MS && nowMs - (shakenMs(last) ?? 0) >= FALL_BACK_MS
+  if (!isSilent || before === undefined) return { server: last }
+  const answers = others.find((one) => shakenMs(one) !== undefined)
   return answers === undefined ? { server: last, successor: before } : { server: answers }
 }
 

@@ -42,14 +42,14 @@ t.test('who serves', async (t) => {
     ['the other is silent: still nothing to lose by waiting', [B, A], [sentTo(A, { lastHandshakeMs: 0 })], 'a then b'],
   ]
   for (const [say, claims, peers, want] of rows) {
-    const { server, successor } = chooseServer(claims, device(...peers))
+    const { server, successor } = chooseServer(claims, { device: device(...peers), downMs: 0, nowMs: NOW })
     t.equal(
       [server, ...(successor === undefined ? [] : [successor])].map(({ spec }) => spec.node).join(' then '),
       want,
       say,
     )
   }
-  t.equal(chooseServer([B, A]).server, B, 'without a device')
+  t.equal(chooseServer([B, A], { downMs: 0, nowMs: NOW }).server, B, 'without a device')
 })
 
 t.test('a server that is silent gives way to one that answers', async (t) => {
@@ -59,13 +59,17 @@ t.test('a server that is silent gives way to one that answers', async (t) => {
     ['and answers', [B, A], [sentTo(B), called(A, NOW)], 5200, 'a'],
     ['and serves; the other is called', [B, A], [sentTo(A)], 5400, 'a then b'],
     ['and comes back', [B, A], [sentTo(A), called(B, NOW)], 0, 'b'],
+    ['a dead one, and the newcomer answers after long', [B, A], [sentTo(A), called(B, NOW)], 14_000, 'b'],
+    ['and has its time', [B, A], [sentTo(B, { lastHandshakeMs: NOW - 4999 })], 14_200, 'b'],
+    ['and not for ever', [B, A], [sentTo(B, { lastHandshakeMs: NOW - 5000 })], 15_000, 'b then a'],
+    ['one that never shook hands', [B, A], [peerState(B.spec.publicKey, { allowedIps: PREFIXES })], 5000, 'b then a'],
     ['nobody is there before it', [A], [sentTo(A)], 60_000, 'a'],
     ['two are there: in turn', [C, B, A], [sentTo(C)], 5000, 'c then b'],
     ['two are there: the other', [C, B, A], [sentTo(C)], 10_000, 'c then a'],
     ['two are there: the first again', [C, B, A], [sentTo(C)], 15_000, 'c then b'],
   ]
   for (const [say, claims, peers, downMs, want] of rows) {
-    const { server, successor } = chooseServer(claims, device(...peers), downMs)
+    const { server, successor } = chooseServer(claims, { device: device(...peers), downMs, nowMs: NOW })
     const nodes = [server, ...(successor === undefined ? [] : [successor])].map(({ spec }) => spec.node)
     t.equal(nodes.join(' then '), want, say)
   }
@@ -104,4 +108,76 @@ t.test('one that does not answer is looked at calmly', async (t) => {
   t.equal(nextLookMs(UPTIME, UPTIME), UPTIME + 200)
   t.equal(nextLookMs(UPTIME - 19_999, UPTIME), UPTIME + 200)
   t.equal(nextLookMs(UPTIME - 20_000, UPTIME), UPTIME + 2000)
+})
+
+/** Rounds of a far gateway, 200 ms each, with a device that does what it is told. */
+class Rounds {
+  readonly alive = new Set<Endpoint>()
+  claims: [Endpoint, ...Endpoint[]]
+  #peers: PeerState[] = []
+  #nowMs = NOW
+  #downSinceMs: number | undefined
+  #answers = 0
+  /** Who is sent to, each change. */
+  readonly log: string[] = []
+
+  constructor(...claims: [Endpoint, ...Endpoint[]]) {
+    this.claims = claims
+  }
+
+  pass(ms: number): void {
+    for (const end = this.#nowMs + ms; this.#nowMs < end; this.#nowMs += 200) this.#round()
+  }
+
+  get up(): boolean {
+    return this.#downSinceMs === undefined
+  }
+
+  #round(): void {
+    const downMs = this.#downSinceMs === undefined ? 0 : this.#nowMs - this.#downSinceMs
+    const facts = { device: device(...this.#peers), downMs, nowMs: this.#nowMs }
+    const { server, successor } = chooseServer(this.claims, facts)
+    if (this.log.at(-1) !== server.spec.node) this.log.push(server.spec.node)
+    const known = new Map(this.#peers.map((peer) => [peer.publicKey, peer]))
+    const peer = (one: Endpoint, allowedIps: readonly string[]): PeerState => {
+      const before = known.get(one.spec.publicKey) ?? peerState(one.spec.publicKey)
+      const shakes = this.alive.has(one) && before.lastHandshakeMs === undefined
+      return { ...before, allowedIps, ...(shakes ? { lastHandshakeMs: this.#nowMs } : {}) }
+    }
+    this.#peers = [peer(server, PREFIXES), ...(successor === undefined ? [] : [peer(successor, [])])]
+    this.#answers = this.alive.has(server) ? this.#answers + 1 : 0
+    if (this.#answers >= 2) this.#downSinceMs = undefined
+    else if (this.#answers === 0) this.#downSinceMs ??= this.#nowMs
+  }
+}
+
+t.test('over time: handed over, lost, replaced, and back', async (t) => {
+  const rounds = new Rounds(A)
+  rounds.alive.add(A)
+  rounds.pass(60_000)
+  rounds.alive.add(B)
+  rounds.claims = [B, A]
+  rounds.pass(60_000)
+  t.strictSame(rounds.log, ['a', 'b'], 'handed over while both serve')
+  rounds.alive.delete(B)
+  rounds.alive.delete(A)
+  rounds.pass(15_000)
+  rounds.claims = [C, B, A]
+  rounds.alive.add(C)
+  rounds.pass(60_000)
+  t.ok(rounds.up, 'a third replaces two dead ones')
+  t.equal(rounds.log.at(-1), 'c')
+  rounds.alive.add(B)
+  const before = rounds.log.length
+  rounds.pass(60_000)
+  t.equal(rounds.log.length, before, 'one that comes back changes nothing')
+  rounds.alive.delete(C)
+  rounds.pass(60_000)
+  t.ok(rounds.up, 'where it still claims the lane, it serves when the last one is lost')
+  t.equal(rounds.log.at(-1), 'b')
+  rounds.alive.add(C)
+  rounds.pass(60_000)
+  t.ok(rounds.up)
+  t.equal(rounds.log.at(-1), 'c')
+  t.ok(rounds.log.length < 12, `nobody flaps: ${rounds.log.join(' ')}`)
 })
