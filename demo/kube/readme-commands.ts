@@ -1,6 +1,6 @@
 /**
- * The README's commands for Kubernetes clusters. Beside them stand the image and a NodePort: there is no registry here, and
- * no load balancer.
+ * The README's commands for Kubernetes clusters. Beside them stand the image and a NodePort, since there is no registry here
+ * and no load balancer, and a yes, since nobody is here to be asked.
  */
 import { SEALANE_IMAGE } from '../../test/kube/support/two-clusters.ts'
 
@@ -15,9 +15,9 @@ export function joinWords(cluster: string): string {
 }
 
 export function leaveWords(cluster: string): string {
-  return `leave --context ${cluster}`
+  return `leave --context ${cluster} --yes`
 }
 
 export function uninstallWords(cluster: string): string {
-  return `uninstall --context ${cluster} --crds`
+  return `uninstall --context ${cluster} --crds --delete-data --yes`
 }

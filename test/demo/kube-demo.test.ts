@@ -49,7 +49,7 @@ t.test('only a living keeper of that very folder counts, and is ended', async (t
 t.test('what is typed stands in the README', async (t) => {
   const readme = readFileSync(join(ROOT, 'README.md'), 'utf8')
   for (const words of [DEPLOY, TOKEN, joinWords('c1'), leaveWords('c1')]) {
-    const typed = `sealane ${words.replace(/ --(image|service-type) \S+/g, '')}`
+    const typed = `sealane ${words.replace(/ --(image|service-type) \S+| --yes/g, '')}`
     t.ok(readme.includes(typed), typed)
   }
 })

@@ -160,7 +160,7 @@ async function joinsAgain(t: Test, three: Three): Promise<void> {
   const { hub, c1, c2 } = three
   const calls = await Promise.all([keepCalling(hub, c1), keepCalling(c1, hub)])
   t.ok(await knows(hub, c2), 'the hub knows it')
-  await sealane(['leave', ...c2.at])
+  await sealane(['leave', ...c2.at, '--yes'])
   for (const member of [hub, c1]) {
     await eventually(async () => !(await knows(member, c2)), {
       deadlineMs: 30_000,
