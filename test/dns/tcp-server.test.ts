@@ -62,8 +62,8 @@ for (const { name, bytes = Buffer.alloc(0), how } of ENDINGS) {
     const say = `three questions for an upstream, then ${name}${together ? ', in one segment' : ''}: each is asked once`
     t.test(say, async (t) => {
       const upstream = await holdingUpstream(t)
-      const { port, stop } = await startDns(t, workedExamples(), { upstreams: [upstream.address] })
-      const socket = connect(port, '127.0.0.1')
+      const server = await startDns(t, workedExamples(), { upstreams: [upstream.address] })
+      const socket = connect(server.port, '127.0.0.1')
       socket.on('error', () => undefined).resume()
       await once(socket, 'connect')
       const closed = once(socket, 'close')
@@ -74,12 +74,12 @@ for (const { name, bytes = Buffer.alloc(0), how } of ENDINGS) {
       if (how === 'end') socket.end()
       if (how === 'reset') socket.resetAndDestroy()
       // Another connection is served after the ending was read: the server takes what comes in turn.
-      await askTcp(port, [OURS])
+      await askTcp(server.port, [OURS])
       upstream.release()
       await closed
-      t.equal((await askTcp(port, [OURS])).length, 1, 'others are served')
+      t.equal((await askTcp(server.port, [OURS])).length, 1, 'others are served')
       t.equal(upstream.seen.length, 3)
-      await stop()
+      await server.stop()
     })
   }
 }

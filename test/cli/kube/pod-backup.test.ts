@@ -31,7 +31,7 @@ const INIT = {
 function pod(uid: string): ManifestObject {
   const metadata = { name: 'sealane-broker-0', namespace: 'sealane-broker', uid, labels: selectorLabels('broker') }
   const status = { conditions: [{ type: 'Ready', status: 'True' }] }
-  return { apiVersion: 'v1', kind: 'Pod', metadata, status } as ManifestObject
+  return { apiVersion: 'v1', kind: 'Pod', metadata, status }
 }
 
 /** A pod that is deleted comes again, with a broker that starts anew. */
