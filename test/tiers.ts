@@ -34,7 +34,7 @@ function files(jobs: number, seconds: number): Tier['run'] {
 
 /** What lanes do in time is tried with nothing beside it; the rest two at a time. */
 function lanesAlone(seconds: number): Tier['run'] {
-  const isOfLanes = (path: string): boolean => path.includes('/gateway-')
+  const isOfLanes = (path: string): boolean => /\/(gateway-|[a-z-]+-gateway\.)/.test(path)
   return async (paths) => {
     const rest = await files(2, seconds)(paths.filter((path) => !isOfLanes(path)))
     const lanes = await files(1, seconds)(paths.filter(isOfLanes))
@@ -117,6 +117,6 @@ export const TIERS: readonly Tier[] = [
   { name: 'story', folders: ['test/story'], skip: always, run: files(2, 120) },
   { name: 'conventions', folders: ['test/conventions'], skip: always, run: files(2, 60) },
   { name: 'netns', folders: ['test/netns'], skip: netnsProblem, run: lanesAlone(180) },
-  { name: 'kube', folders: ['test/kube'], skip: kubeProblem, run: afterBuilding(files(1, 1800)) },
+  { name: 'kube', folders: ['test/kube'], skip: kubeProblem, run: afterBuilding(lanesAlone(1800)) },
   { name: 'kernel', folders: ['test/guest'], skip: kernelProblem, run: files(1, 2400) },
 ]

@@ -44,7 +44,7 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     await api.apply(path, own)
     await api.apply(`${path}/status`, { ...own, status })
     const refusal = /the agent writes only conditions of a Gateway/
-    const says = (change: Json) => (): Promise<unknown> => agent.apply(`${path}/status`, { ...own, status: change })
+    const says = (change: Json) => (): Promise<unknown> => agent.merge(`${path}/status`, { status: change })
     await eventuallyRefused(t, says({ heartbeatTime: '2026-01-01T00:00:01.250Z' }), refusal, 'a heartbeat')
     await t.rejects(says({ version: '2' })(), refusal, 'a version')
     await t.rejects(says({ lanes: [{ lane: 0, device: 'sealane0', mtu: 1420, driver: 'x' }] })(), refusal, 'a lane')
@@ -104,7 +104,7 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
       n1.post(`${path}?dryRun=All`, lease(name, holder))
     await eventuallyRefused(t, made('sealane-lane-0', 'n2'), whose, 'for another node')
     await t.rejects(made('sealane-lane-0', '')(), whose, 'for nobody')
-    for (const name of ['sealane-agent', 'sealane-cluster-milano', 'sealane-lane-', 'sealane-lane-1000']) {
+    for (const name of ['sealane-agent', 'sealane-cluster-milano', 'sealane-lane-x', 'sealane-lane-1000']) {
       await t.rejects(made(name, 'n1')(), which, name)
     }
     await n1.post(path, lease('sealane-lane-0', 'n1'))
@@ -294,10 +294,10 @@ async function nodeToken(api: KubeRequest, node: string, account: string): Promi
   const pod = await api.post(`/api/v1/namespaces/${SYSTEM}/pods`, {
     apiVersion: 'v1',
     kind: 'Pod',
-    metadata: { name: 'bound', namespace: SYSTEM },
+    metadata: { generateName: 'bound-', namespace: SYSTEM },
     spec: { nodeName: node, serviceAccountName: account, containers },
   })
-  const boundObjectRef = { apiVersion: 'v1', kind: 'Pod', name: 'bound', uid: pod.metadata.uid }
+  const boundObjectRef = { apiVersion: 'v1', kind: 'Pod', name: pod.metadata.name, uid: pod.metadata.uid }
   const { status } = await api.post<{ status: { token: string } }>(
     `/api/v1/namespaces/${SYSTEM}/serviceaccounts/${account}/token`,
     { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: { boundObjectRef } },
