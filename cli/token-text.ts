@@ -1,4 +1,4 @@
-/** What `sealane token create` prints: lines to paste, that keep the token out of the process list and the history. Pure. */
+/** What `sealane token create` prints: lines to paste, that keep the token out of the process list. Pure. */
 import { type KubeTarget, shellWord } from './target.ts'
 
 export interface TokenText {

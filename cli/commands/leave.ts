@@ -1,4 +1,4 @@
-/** `sealane leave`: takes a site out of the clusterset and Sealane out of its kernels. */
+/** `sealane leave`: takes a site or a cluster out of the clusterset, and Sealane out of its kernels. */
 import type { Command } from 'commander'
 import { parseDnsLabel } from '../../model/ids.ts'
 import { UserError } from '../../runtime/user-error.ts'

@@ -22,8 +22,12 @@ export function addUninstallCommand(program: Command, context: CommandContext): 
   )
   addKubeOptions(command)
     .option('--crds', 'the CRDs too; those of the Kubernetes project only while nothing uses them', false)
-    .option('--delete-data', "the broker's volume too: members, addresses, certificate authority", false)
-    .option('--evict-members', 'the broker also while it has members in contact: they are evicted', false)
+    .option('--delete-data', "the broker's volume and Service too: members, addresses, certificate authority", false)
+    .option(
+      '--evict-members',
+      'the broker also while it has members in contact, which are evicted, or cannot be asked',
+      false,
+    )
     .option('--yes', 'do not ask', false)
     .option('--force', 'although the broker cannot be told, or a node does not clean up', false)
     .addOption(durationOption('--timeout', 'how long to wait for each step', 60_000))
