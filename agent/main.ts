@@ -115,7 +115,7 @@ function makeLoops(
 ): AgentLoops {
   const { cluster, clock, logger, agentMetrics: metrics, link, askClusterDns: ask } = deps
   const parts = { cluster, clock, logger, metrics, findings: new SharedFindings() }
-  const writer = new MirrorWriter(parts)
+  const writer = new MirrorWriter({ ...parts, own: config.own })
   const about = new AboutLoop({ ...parts, writer }, config)
   // The agent knocks at nobody: it may be kept from the nodes, and whether a gateway is heard is all that it says.
   const gateways = new HeardGateways(parts)

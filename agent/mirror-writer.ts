@@ -5,6 +5,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import { type ClusterApi, ClusterApiError, type ClusterApiErrorCode } from '../cluster/cluster-api.ts'
 import type { Kind, KubeObject, ObjectMeta } from '../model/objects.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { AgentMetrics } from './metrics.ts'
@@ -16,6 +17,8 @@ export interface MirrorWriterDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: AgentMetrics
+  /** Id of this cluster: its own Cluster is marked when all others are written, and so says that they are. */
+  readonly own?: string
 }
 
 interface Remembered {
@@ -71,17 +74,21 @@ export class MirrorWriter {
 
   /**
    * Applies what differs: endpoints first, since who finds a new service finds its endpoints; then what gives addresses
-   * up, since gateways use no cluster that claims what another one still has. Goes on past failures and gives those
-   * that may pass.
+   * up, since gateways use no cluster that claims what another one still has. This cluster's own Cluster gets its mark
+   * last, when all others are there that the API takes. Goes on past failures and gives those that may pass.
    */
   async apply(objects: ReadonlyMap<string, KubeObject>, signal: AbortSignal): Promise<ClusterApiError[]> {
     const groups: readonly [slices: KubeObject[], givingUp: KubeObject[], others: KubeObject[]] = [[], [], []]
+    const own: KubeObject[] = []
     for (const [key, object] of objects) {
       if (this.#isRight(key, object) || this.#isHeld('apply', object)) continue
-      groups[object.kind === 'EndpointSlice' ? 0 : this.#givesUp(object) ? 1 : 2].push(object)
+      if (this.#isUnmarkedOwn(object)) own.push(object)
+      else groups[object.kind === 'EndpointSlice' ? 0 : this.#givesUp(object) ? 1 : 2].push(object)
     }
     const failures: ClusterApiError[] = []
     for (const group of groups) failures.push(...(await this.#all('apply', group, signal)))
+    const isLate = own.length > 0 && [...objects.values()].some((one) => !own.includes(one) && this.#isLateCluster(one))
+    if (!isLate) failures.push(...(await this.#all('apply', own, signal)))
     return failures
   }
 
@@ -102,6 +109,17 @@ export class MirrorWriter {
       failures.push(...(await this.#all('remove', group, signal)))
     }
     return failures
+  }
+
+  #isUnmarkedOwn(object: KubeObject): boolean {
+    if (object.kind !== 'Cluster' || object.metadata.name !== this.#deps.own) return false
+    return this.#present(object)?.metadata.labels?.[LABEL_APP_MANAGED_BY] !== APP_MANAGED_BY_SEALANE
+  }
+
+  /** It could not be written, and may be later. One that the API refuses holds nothing up. */
+  #isLateCluster(object: KubeObject): boolean {
+    const known = this.#remembered.has(objectKeyText(object)) || this.#isHeld('apply', object)
+    return object.kind === 'Cluster' && !known
   }
 
   /** A Cluster that loses a pod CIDR. */

@@ -37,7 +37,8 @@ async function setup(): Promise<{
   const api = new MemoryCluster()
   const clock = new FakeClock()
   const logger = new CapturingLogger()
-  const writer = new MirrorWriter({ cluster: api, clock, logger, metrics: agentMetrics(createMetrics('agent')) })
+  const metrics = agentMetrics(createMetrics('agent'))
+  const writer = new MirrorWriter({ cluster: api, clock, logger, metrics, own: 'milano' })
   for (const kind of ['ServiceImport', 'EndpointSlice', 'Cluster'] as const) {
     const cache = api.cache(kind)
     await eventually(() => cache.synced)
@@ -76,6 +77,31 @@ t.test('addresses are given up before another cluster gets them', async (t) => {
   t.same(log(), ['apply EndpointSlice b-1', 'apply Cluster zeta', 'apply Cluster alpha'])
   await writer.apply(keyed(of('alpha', 1, '10.1.0.0/16'), of('zeta', 2, '10.2.0.0/16', six)), NEVER)
   t.same(log(), ['apply Cluster alpha', 'apply Cluster zeta'])
+})
+
+t.test('the own Cluster is marked when all others are there', async (t) => {
+  const { api, writer, log } = await setup()
+  const of = (id: string, index: number): Cluster => ({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Cluster',
+    metadata: { name: id, labels: { 'app.kubernetes.io/managed-by': 'sealane' } },
+    spec: { id, index, podCIDRs: [`10.${index}.0.0/16`], serviceCIDRs: [], globalCIDRs: [], labels: {} },
+  })
+  const all = keyed(of('milano', 1), of('paris', 2), of('tokyo', 3), of('zagreb', 4))
+  const apply = api.apply.bind(api)
+  api.apply = (object, signal) =>
+    object.metadata.name === 'tokyo'
+      ? Promise.reject(new ClusterApiError('Unavailable', 'not served yet'))
+      : apply(object, signal)
+  t.equal((await writer.apply(all, NEVER)).length, 1)
+  t.same(log(), ['apply Cluster paris', 'apply Cluster zagreb'], 'one is late: the own one waits')
+  api.apply = (object, signal) =>
+    object.metadata.name === 'tokyo' ? Promise.reject(new ClusterApiError('Invalid', 'absurd')) : apply(object, signal)
+  t.same(await writer.apply(all, NEVER), [])
+  t.same(log(), ['apply Cluster milano'], 'one that is refused holds nothing up')
+  api.apply = apply
+  await writer.apply(keyed(of('milano', 9), of('paris', 8)), NEVER)
+  t.same(log(), ['apply Cluster milano', 'apply Cluster paris'], 'once it is there, in the common order')
 })
 
 t.test("what is the user's own is told once; the rest is written", async (t) => {
