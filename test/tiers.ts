@@ -32,19 +32,23 @@ function files(jobs: number, seconds: number): Tier['run'] {
   }
 }
 
-/** What lanes do in time is tried with nothing beside it; the rest two at a time. */
-function lanesAlone(seconds: number): Tier['run'] {
-  const isOfLanes = (path: string): boolean => /\/(gateway-|[a-z-]+-gateway\.)/.test(path)
+/** What is about time, or takes the whole machine, is tried with nothing beside it; the rest two at a time. */
+function twoAtOnce(seconds: number, isAlone: RegExp): Tier['run'] {
   return async (paths) => {
-    const rest = await files(2, seconds)(paths.filter((path) => !isOfLanes(path)))
-    const lanes = await files(1, seconds)(paths.filter(isOfLanes))
+    const rest = await files(2, seconds)(paths.filter((path) => !isAlone.test(path)))
+    const alone = await files(1, seconds)(paths.filter((path) => isAlone.test(path)))
     return {
-      passed: rest.passed + lanes.passed,
-      failed: rest.failed + lanes.failed,
-      skipped: [...rest.skipped, ...lanes.skipped],
+      passed: rest.passed + alone.passed,
+      failed: rest.failed + alone.failed,
+      skipped: [...rest.skipped, ...alone.skipped],
     }
   }
 }
+
+/** What lanes do in time. */
+const LANES = /\/gateway-/
+/** How long something may take, how many calls may be lost, or more than three clusters. */
+const CLUSTERS = /gateway|five-clusters|agents|install|day-two|node-life|control-plane|bad-|image/
 
 /** A line for each file, and under it what failed. */
 function tell(said: FileSaid): void {
@@ -116,7 +120,7 @@ export const TIERS: readonly Tier[] = [
   },
   { name: 'story', folders: ['test/story'], skip: always, run: files(2, 120) },
   { name: 'conventions', folders: ['test/conventions'], skip: always, run: files(2, 60) },
-  { name: 'netns', folders: ['test/netns'], skip: netnsProblem, run: lanesAlone(180) },
-  { name: 'kube', folders: ['test/kube'], skip: kubeProblem, run: afterBuilding(lanesAlone(1800)) },
+  { name: 'netns', folders: ['test/netns'], skip: netnsProblem, run: twoAtOnce(180, LANES) },
+  { name: 'kube', folders: ['test/kube'], skip: kubeProblem, run: afterBuilding(twoAtOnce(1800, CLUSTERS)) },
   { name: 'kernel', folders: ['test/guest'], skip: kernelProblem, run: files(1, 2400) },
 ]
