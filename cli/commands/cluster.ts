@@ -76,8 +76,7 @@ function addEvict(cluster: Command, context: CommandContext): void {
       await printOne(output, options.output, { id, evicted, repeated }, said)
       if (!repeated)
         output.remark(
-          'to take it back: make a token here (sealane token create), then run sealane join there; ' +
-            'a Kubernetes cluster runs sealane leave first\n',
+          'to take it back: make a token here (sealane token create), then run sealane join with it there\n',
         )
     })
 }
