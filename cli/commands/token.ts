@@ -13,7 +13,7 @@ import {
 } from '../context.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import type { Tokens } from '../kube/pod-tokens.ts'
-import { type KubeTarget, LOCAL_BROKER, addKubeOptions, targetToChange, targetToSee } from '../target.ts'
+import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
 import { tokenText } from '../token-text.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
@@ -85,7 +85,7 @@ function addList(token: Command, context: CommandContext): void {
   const { output } = context
   addKubeOptions(
     subcommand(token, 'list', 'Lists tokens; their secrets are not kept.', 'sealane token list -o yaml'),
-    LOCAL_BROKER,
+    seenOtherwise(LOCAL_BROKER),
   )
     .addOption(stateOption())
     .addOption(lookTimeoutOption())
@@ -115,10 +115,11 @@ function addRevoke(token: Command, context: CommandContext): void {
     .argument('<id>', 'as token list prints it')
     .addOption(stateOption())
     .addOption(lookTimeoutOption())
+    .addOption(outputOption())
     .action(async (id: string, options: CommonOptions, command: Command) => {
       const kube = targetToChange(command, context)
       await withTokens({ ...options, kube }, context, (tokens) => tokens.revoke(id))
-      output.answer(`token ${id} revoked\n`)
+      await printOne(output, options.output, { id, revoked: true }, `token ${id} revoked\n`)
     })
 }
 

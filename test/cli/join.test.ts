@@ -329,6 +329,8 @@ t.test('token create prints the command that joins', async (t) => {
   const json = await runCli(['token', 'create', ...state, '-o', 'json'])
   const other = JSON.parse(json.stdout) as { id: string; token: string }
   t.equal((await runCli(['token', 'revoke', other.id, ...state])).stdout, `token ${other.id} revoked\n`)
+  const again = await runCli(['token', 'revoke', other.id, ...state, '-o', 'json'])
+  t.strictSame(JSON.parse(again.stdout), { id: other.id, revoked: true })
   t.same(await runCli(['token', 'revoke', 'nope', ...state]), {
     code: 1,
     stdout: '',
