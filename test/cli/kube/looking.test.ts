@@ -139,7 +139,6 @@ t.test('broker deploy says where to, when nobody named it', async (t) => {
     const found = masked(server, await runCli(['broker', 'deploy', '--dry-run', '--force', ...flags], { env }))
     const [said = ''] = /^context .*\n/.exec(found.stderr.replaceAll(file, 'HOME')) ?? []
     t.equal(said, want, name)
-    t.match(found, { code: 0, stdout: 'nothing was changed\n' }, name)
   }
 })
 
