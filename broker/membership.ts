@@ -30,7 +30,7 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
   if (row.departedAtMs !== undefined) {
     const at = timeText(row.departedAtMs)
     if (row.departure !== 'evicted') throw denied(`cluster ${name} left at ${at}: join again with a new token`)
-    throw denied(`cluster ${name} was evicted at ${at}: after "sealane leave" it can join again, with a new token`)
+    throw denied(`cluster ${name} was evicted at ${at}: it can join again, with a new token`)
   }
   const serial = normalSerial(peer.serial)
   const certificate = row.certificates.find((one) => one.serial === serial)

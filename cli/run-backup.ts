@@ -1,10 +1,11 @@
 /** The command lines of backup and restore: of the broker on this machine, or of one in a cluster. */
 import { randomBytes } from 'node:crypto'
-import { createReadStream } from 'node:fs'
+import { createReadStream, existsSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { SystemClock } from '../reconcile/clock.ts'
+import { UserError } from '../runtime/user-error.ts'
 import { writeBackupFile, writeUnframed } from './backup-file.ts'
 import { type Restored, backupState, restoreState, timeOfBackup } from './compose-broker-backup.ts'
 import type { CommandContext } from './context.ts'
@@ -73,6 +74,10 @@ export async function runRestore(file: string, options: RunRestoreOptions, conte
       await writeUnframed(process.stdin, received)
       tell(await restoreState(state, received, { force, atNextStart }), context)
     })
+  }
+  // SQLite would say that it cannot be written.
+  if (!existsSync(file)) {
+    throw new UserError(`${file}: no such file`, { hint: 'name a file that sealane broker backup has written' })
   }
   const takenAtMs = timeOfBackup(file)
   if (kube === undefined) {

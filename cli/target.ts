@@ -24,8 +24,8 @@ export interface KubeTarget {
   readonly by?: 'KUBECONFIG' | '~/.kube/config'
 }
 
-export function addTargetOptions(command: Command): Command {
-  return addKubeOptions(command.addOption(siteOption()), 'the site of --site')
+export function addTargetOptions(command: Command, otherwise = LOCAL_SITE): Command {
+  return addKubeOptions(command.addOption(siteOption()), otherwise)
 }
 
 /** What says where the broker, or the site, is on this machine. */
@@ -41,8 +41,14 @@ export function addKubeOptions(command: Command, otherwise?: string): Command {
     .addOption(new Option('--context <name>', `its context (default: its current one)${without}`).conflicts(SITE))
 }
 
+/** Of the commands that are about a site. */
+export const LOCAL_SITE = 'the site of --site'
+
 /** Of the commands that are about a broker. */
 export const LOCAL_BROKER = "this machine's broker"
+
+/** As targetToSee() has it. */
+export const seenOtherwise = (local: string): string => `${local}, else ~/.kube/config`
 
 /** The cluster that the flags name; undefined where there are none. */
 export function kubeTarget({ kubeconfig, context }: Omit<TargetOptions, 'site'>): KubeTarget | undefined {
@@ -82,7 +88,7 @@ export function targetToSee(command: Command, context: CommandContext, local: st
   return atHome(envOf(context))
 }
 
-/** Of `version`, which is about no file. */
+/** Of `version` and `broker deploy`, which are about no file. */
 export function targetToAsk(command: Command, context: CommandContext): KubeTarget | undefined {
   return targetToChange(command, context) ?? atHome(envOf(context))
 }

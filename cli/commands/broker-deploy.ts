@@ -7,7 +7,7 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { type CommandContext, choiceOption, collect, durationOption, parsed, subcommand } from '../context.ts'
 import { AUTO_ADVERTISE } from '../kube/broker-wishes.ts'
 import { type ImageOptions, addImageOptions } from '../kube/values-options.ts'
-import { type KubeTarget, addKubeOptions, targetFlags } from '../target.ts'
+import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../target.ts'
 
 interface DeployOptions extends KubeTarget, ImageOptions {
   readonly serviceType?: ServiceType
@@ -21,7 +21,7 @@ interface DeployOptions extends KubeTarget, ImageOptions {
 
 const SERVICE_TYPES: readonly ServiceType[] = ['LoadBalancer', 'NodePort', 'ClusterIP']
 
-export function addBrokerDeployCommand(broker: Command, { signal, output }: CommandContext): void {
+export function addBrokerDeployCommand(broker: Command, context: CommandContext): void {
   const command = subcommand(
     broker,
     'deploy',
@@ -53,16 +53,17 @@ export function addBrokerDeployCommand(broker: Command, { signal, output }: Comm
     .option('--dry-run', 'show every change and make none', false)
     .option('--force', 'install although something is known not to work', false)
     .addOption(durationOption('--timeout', 'how long to wait for each step', 120_000))
-    .action((options: DeployOptions) => deploy(options, { signal, output }))
+    .action((options: DeployOptions) => deploy(options, targetToAsk(command, context) ?? {}, context))
 }
 
-async function deploy(options: DeployOptions, { signal, output }: CommandContext): Promise<void> {
+async function deploy(options: DeployOptions, target: KubeTarget, context: CommandContext): Promise<void> {
+  const { signal, output } = context
   const { deployBroker } = await import('../kube/deploy-broker.ts')
   const { withAdmin } = await import('../kube/installed-site.ts')
   const { describeChange } = await import('../kube/apply-join.ts')
   const clock = new SystemClock()
-  await withAdmin(options, clock, { signal, output }, async ({ admin }) => {
-    const flags = targetFlags(options, admin.contextName)
+  await withAdmin(target, clock, context, async ({ admin }) => {
+    const flags = targetFlags(target, admin.contextName)
     const advertised = await deployBroker(admin, {
       wishes: options,
       force: options.force,

@@ -5,7 +5,7 @@ import { type CommandContext, outputOption, parsed, stateOption, subcommand } fr
 import type { MemberSummary } from '../compose-broker-store.ts'
 import type { Members } from '../kube/pod-members.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
-import { type KubeTarget, LOCAL_BROKER, addKubeOptions, targetToChange, targetToSee } from '../target.ts'
+import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 interface CommonOptions extends KubeTarget {
@@ -23,7 +23,7 @@ export function addClusterCommand(program: Command, context: CommandContext): vo
 function addList(cluster: Command, context: CommandContext): void {
   const { output } = context
   const text = 'Lists members, as the broker knows them.'
-  addKubeOptions(subcommand(cluster, 'list', text, 'sealane cluster list --context hub'), LOCAL_BROKER)
+  addKubeOptions(subcommand(cluster, 'list', text, 'sealane cluster list --context hub'), seenOtherwise(LOCAL_BROKER))
     .addOption(stateOption())
     .option('--all', 'also those that left or were evicted', false)
     .addOption(lookTimeoutOption())
@@ -76,8 +76,7 @@ function addEvict(cluster: Command, context: CommandContext): void {
       await printOne(output, options.output, { id, evicted, repeated }, said)
       if (!repeated)
         output.remark(
-          'to take it back: make a token here (sealane token create), then run sealane join there; ' +
-            'a Kubernetes cluster runs sealane leave first\n',
+          'to take it back: make a token here (sealane token create), then run sealane join with it there\n',
         )
     })
 }

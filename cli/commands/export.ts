@@ -3,8 +3,10 @@ import type { Command } from 'commander'
 import { parseDnsLabel } from '../../model/ids.ts'
 import { type CommandContext, parsed, subcommand } from '../context.ts'
 import { type TargetOptions, addTargetOptions, targetToChange, withTarget } from '../target.ts'
+import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 interface ExportOptions extends TargetOptions {
+  readonly timeout: number
   readonly namespace: string
 }
 
@@ -14,7 +16,6 @@ export function addExportCommands(program: Command, context: CommandContext): vo
 }
 
 function add(program: Command, context: CommandContext, verb: 'export' | 'unexport', description: string): void {
-  const { signal, output } = context
   addTargetOptions(subcommand(program, verb, description, `sealane ${verb} web --namespace shop --site site.yaml`))
     .argument(
       '<service>',
@@ -27,11 +28,15 @@ function add(program: Command, context: CommandContext, verb: 'export' | 'unexpo
       parsed((text: string) => parseDnsLabel(text, 'namespace')),
       'default',
     )
+    .addOption(lookTimeoutOption())
     .action(async (name: string, options: ExportOptions, command: Command) => {
       const { exportService, unexportService } = await import('../export.ts')
       const work = verb === 'export' ? exportService : unexportService
       const target = { kube: targetToChange(command, context), site: options.site }
       const service = { namespace: options.namespace, name }
-      output.answer(await withTarget(target, context, (site) => work(site, service, signal)))
+      const said = await withinTime(context.signal, options.timeout, (signal) =>
+        withTarget(target, { ...context, signal }, (site) => work(site, service, signal)),
+      )
+      context.output.answer(said)
     })
 }

@@ -10,7 +10,16 @@ import { type CommandContext, outputOption, parsed, subcommand } from '../contex
 import { exportMessage } from '../export-message.ts'
 import { type OutputFormat, printItems } from '../output.ts'
 import type { Column } from '../render-table.ts'
-import { type Target, type TargetOptions, addTargetOptions, targetFlags, targetToSee, withTarget } from '../target.ts'
+import {
+  LOCAL_SITE,
+  type Target,
+  type TargetOptions,
+  addTargetOptions,
+  seenOtherwise,
+  targetFlags,
+  targetToSee,
+  withTarget,
+} from '../target.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 interface View<T> {
@@ -18,7 +27,7 @@ interface View<T> {
   readonly columns: readonly Column<T>[]
   /** What items() reads. */
   readonly kinds: readonly Kind[]
-  /** Its items are in namespaces. */
+  /** Of items that are in namespaces. */
   readonly namespaceOf?: (row: T) => string | undefined
   items(cluster: ClusterApi, signal: AbortSignal): Promise<readonly T[]>
 }
@@ -151,8 +160,8 @@ interface ShowOptions extends TargetOptions {
 
 function addView<T>(show: Command, context: CommandContext, name: string, view: View<T>): void {
   const example = `sealane show ${name} --site site.yaml -o json`
-  const command = addTargetOptions(subcommand(show, name, view.description, example))
-  if (view.namespaceOf !== undefined) addNamespaceOptions(command)
+  const command = addTargetOptions(subcommand(show, name, view.description, example), seenOtherwise(LOCAL_SITE))
+  addNamespaceOptions(command, view.namespaceOf !== undefined)
   command
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
@@ -164,7 +173,7 @@ function addView<T>(show: Command, context: CommandContext, name: string, view: 
           printItems(
             context.output,
             format,
-            rows.filter((row) => namespace === undefined || view.namespaceOf?.(row) === namespace),
+            rows.filter((row) => isWanted(view, row, namespace)),
             view.columns,
           ),
         ),
@@ -172,14 +181,24 @@ function addView<T>(show: Command, context: CommandContext, name: string, view: 
     })
 }
 
-function addNamespaceOptions(command: Command): void {
+/** What is in no namespace is shown all the same: one habit serves for every view. */
+function isWanted<T>({ namespaceOf }: View<T>, row: T, namespace: string | undefined): boolean {
+  return namespace === undefined || namespaceOf === undefined || namespaceOf(row) === namespace
+}
+
+function addNamespaceOptions(command: Command, inNamespaces: boolean): void {
+  const all = 'changes nothing: these are in no namespace'
   command
     .option(
       '-n, --namespace <name>',
-      'only those of this namespace (default: all)',
+      inNamespaces ? 'only those of this namespace (default: all)' : all,
       parsed((text: string) => parseDnsLabel(text, '--namespace')),
     )
-    .addOption(new Option('-A, --all-namespaces', 'those of all namespaces, as without -n').conflicts('namespace'))
+    .addOption(
+      new Option('-A, --all-namespaces', inNamespaces ? 'those of all namespaces, as without -n' : all).conflicts(
+        'namespace',
+      ),
+    )
 }
 
 /** What could not be read is told once the rest is shown. */

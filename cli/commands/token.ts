@@ -13,7 +13,8 @@ import {
 } from '../context.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import type { Tokens } from '../kube/pod-tokens.ts'
-import { type KubeTarget, LOCAL_BROKER, addKubeOptions, targetToChange, targetToSee } from '../target.ts'
+import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
+import { writeTokenFile } from '../token-file.ts'
 import { tokenText } from '../token-text.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
@@ -21,6 +22,7 @@ interface CreateOptions extends CommonOptions {
   readonly ttl: number
   readonly uses: number
   readonly clusterId?: string
+  readonly out?: string
 }
 
 interface CommonOptions extends KubeTarget {
@@ -56,22 +58,30 @@ function addCreate(token: Command, context: CommandContext): void {
       'the only cluster that may use it',
       parsed((text: string) => parseClusterId(text, '--cluster-id')),
     )
+    .option('--out <file>', 'writes the token into this new file, and prints only the line that joins')
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (options: CreateOptions) => {
       const kube = targetToChange(command, context)
-      const { ttl, uses, clusterId, output: format } = options
-      const made = await withTokens({ ...options, kube }, context, (tokens) =>
-        tokens.create({ ttlMs: ttl, uses, ...(clusterId === undefined ? {} : { cluster: clusterId }) }),
-      )
+      const { ttl, uses, clusterId, out, output: format } = options
+      const make = () =>
+        withTokens({ ...options, kube }, context, (tokens) =>
+          tokens.create({ ttlMs: ttl, uses, ...(clusterId === undefined ? {} : { cluster: clusterId }) }),
+        )
+      const made = out === undefined ? await make() : await writeTokenFile(out, make)
       const expires = new Date(made.expiresAtMs).toISOString()
-      const value = { id: made.id, token: made.text, expires }
+      const value = { id: made.id, ...(out === undefined ? { token: made.text } : { file: out }), expires }
       output.remark(`token ${made.id}, ${uses === 1 ? 'for one join' : `for ${uses} joins`}, until ${expires}\n`)
       const others = kube === undefined || format !== 'table' ? [] : await otherContexts(kube)
-      const text = tokenText({ token: value.token, broker: kube, others, cluster: clusterId })
-      if (format === 'table') output.remark(text.remark)
+      const text = tokenText({ token: made.text, broker: kube, others, cluster: clusterId, file: out })
+      if (format === 'table') output.remark(text.remark + (out === undefined ? historyRemark(uses) : ''))
       await printOne(output, format, value, text.answer)
     })
+}
+
+function historyRemark(uses: number): string {
+  const end = uses === 1 ? 'its join' : 'its last join'
+  return `a shell keeps pasted lines in its history; the token ends with ${end}. --out FILE writes it into a file instead\n`
 }
 
 /** Of the clusters that could join: those that this kubeconfig has beside the broker's own. */
@@ -85,7 +95,7 @@ function addList(token: Command, context: CommandContext): void {
   const { output } = context
   addKubeOptions(
     subcommand(token, 'list', 'Lists tokens; their secrets are not kept.', 'sealane token list -o yaml'),
-    LOCAL_BROKER,
+    seenOtherwise(LOCAL_BROKER),
   )
     .addOption(stateOption())
     .addOption(lookTimeoutOption())
@@ -115,10 +125,11 @@ function addRevoke(token: Command, context: CommandContext): void {
     .argument('<id>', 'as token list prints it')
     .addOption(stateOption())
     .addOption(lookTimeoutOption())
+    .addOption(outputOption())
     .action(async (id: string, options: CommonOptions, command: Command) => {
       const kube = targetToChange(command, context)
       await withTokens({ ...options, kube }, context, (tokens) => tokens.revoke(id))
-      output.answer(`token ${id} revoked\n`)
+      await printOne(output, options.output, { id, revoked: true }, `token ${id} revoked\n`)
     })
 }
 

@@ -13,10 +13,12 @@ interface VersionOptions extends KubeTarget {
   readonly timeout: number
 }
 
+const AT_HOME = '~/.kube/config, if there is one; --client: this program alone'
+
 export function addVersionCommand(program: Command, context: CommandContext): void {
   const { output } = context
   const text = 'Prints the versions of Sealane and of its Node; with a cluster, of the parts and the broker there.'
-  const command = addKubeOptions(subcommand(program, 'version', text, 'sealane version -o json'), 'this program alone')
+  const command = addKubeOptions(subcommand(program, 'version', text, 'sealane version -o json'), AT_HOME)
   command
     .option('--client', 'only of this program', false)
     .addOption(lookTimeoutOption(5000))

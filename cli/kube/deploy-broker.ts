@@ -15,7 +15,14 @@ import { brokerRights, checkRights } from './check-rights.ts'
 import { isReady } from './node-rollout.ts'
 import { isBound } from './plan-broker-place.ts'
 import { selectorText } from './pod-trouble.ts'
-import { type StandingBroker, changedValues, isStanding, keepStanding, standingBroker } from './standing-broker.ts'
+import {
+  type StandingBroker,
+  changedValues,
+  isStanding,
+  keepStanding,
+  standingBroker,
+  withThisRelease,
+} from './standing-broker.ts'
 import { waitUntil } from './wait-until.ts'
 
 export interface DeployBrokerInit {
@@ -39,7 +46,7 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   await checkRights(admin, brokerRights(namespace), signal)
   const standing = await standingBroker(admin, namespace, signal)
   const before = keepStanding(DEFAULT_VALUES, standing)
-  const values = withWishes(before, wishes)
+  const values = withWishes(withThisRelease(before), wishes)
   refuseFixed(admin, { standing, before, values })
   if (isStanding(standing)) tellKept(before, values, say)
   if (!init.force) await requirePlace(admin, values, init)

@@ -1,9 +1,11 @@
 /** A broker that is installed already, wherever it came from: what it was told holds until a flag says otherwise. */
-import { parseImageName } from '../../install/image-name.ts'
+import { formatImageName, parseImageName } from '../../install/image-name.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { BROKER_CLAIM, objectName } from '../../install/names.ts'
-import type { InstallValues, ResourceValues, TolerationValues } from '../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues, type ResourceValues, type TolerationValues } from '../../install/values.ts'
 import type { ClusterAdmin } from './admin.ts'
+import { upgradedImage } from './plan-standing-values.ts'
+import { imageValues } from './values-options.ts'
 
 /** As they are in the cluster; undefined where there is none. */
 export interface StandingBroker {
@@ -69,6 +71,12 @@ export function keepStanding(values: InstallValues, standing: StandingBroker): I
       storage: keptStorage(broker.storage, standing.claim),
     },
   }
+}
+
+/** An image of an earlier release, of whatever repository, moves to that of this release; any other stays. Pure. */
+export function withThisRelease(kept: InstallValues): InstallValues {
+  const image = upgradedImage(formatImageName(kept.image), formatImageName(DEFAULT_VALUES.image))
+  return image === undefined ? kept : imageValues(kept, image, kept.image.pullPolicy)
 }
 
 function podOf(statefulSet: ManifestObject | undefined): PodSpec | undefined {

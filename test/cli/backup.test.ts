@@ -37,6 +37,19 @@ t.test('backup beside a running broker, restore into another folder and over a s
 
   const restore = (...words: string[]) => runCli(['broker', 'restore', file, ...words])
   const elsewhere = join(temporaryFolder(t), 'state')
+  const mistyped = join(folder, 'brocker.backup')
+  for (const at of [
+    ['--state', elsewhere],
+    ['--state', broker.state],
+    ['--context', 'hub'],
+  ]) {
+    t.strictSame(await runCli(['broker', 'restore', mistyped, ...at]), {
+      code: 1,
+      stdout: '',
+      stderr: `sealane: ${mistyped}: no such file\nname a file that sealane broker backup has written\n`,
+    })
+  }
+  t.notOk(existsSync(elsewhere), 'nothing was made')
   const there = await restore('--state', elsewhere)
   t.match(there, { code: 0, stdout: /^the state is as it was at \S+Z, with 1 members\n$/ })
   t.match(there.stderr, /^tokens of that time are revoked\. Who joined later has to join again /)

@@ -57,9 +57,7 @@ t.test('list and evict beside a running broker', async (t) => {
   t.same(await cluster('evict', 'paris'), {
     code: 0,
     stdout: 'cluster paris evicted: its records are withdrawn, its certificate is refused\n',
-    stderr:
-      'to take it back: make a token here (sealane token create), then run sealane join there; ' +
-      'a Kubernetes cluster runs sealane leave first\n',
+    stderr: 'to take it back: make a token here (sealane token create), then run sealane join with it there\n',
   })
   t.same(await cluster('evict', 'paris'), {
     code: 0,

@@ -69,6 +69,8 @@ t.test('each has help with an example that parses', async (t) => {
         name,
       )
     }
+    const looks = /^(show |token list|cluster list|version)/.test(name)
+    t.equal(stdout.includes('~/.kube/config'), looks, `${name}: where it looks`)
     const [, example = ''] = /\nExample:\n {2}sealane (.*)\n$/.exec(stdout) ?? []
     t.ok(example.startsWith(name), `${name}: has an example, and it is its own: ${example}`)
     t.equal(await problemWith(example.split(' ')), undefined, `${name}: the example is right`)

@@ -1,6 +1,6 @@
 /** Joining a real broker over TLS on loopback: what is written, and what is said when it cannot be. */
 import { once } from 'node:events'
-import { readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs'
 import { type AddressInfo, createServer } from 'node:net'
 import t, { type Test } from 'tap'
 import { createJoinToken, parseJoinToken } from '../../protocol/identity/token.ts'
@@ -318,7 +318,10 @@ t.test('token create prints the command that joins', async (t) => {
   const site = new SiteFolder(t)
   const state = ['--state', broker.state]
   const made = await runCli(['token', 'create', ...state, '--ttl', '5m', '--cluster-id', 'milano'])
-  t.match(made.stderr, /^token [0-9a-f]{10}, for one join, until \d{4}-.*Z\n$/)
+  t.match(
+    made.stderr,
+    /^token [0-9a-f]{10}, for one join, until \d{4}-.*Z\na shell keeps pasted lines in its history; the token ends with its join\. --out FILE /,
+  )
   const [, token = ''] = /^\(umask 077; .*\) <<'EOF'\n(sealane1\.\S+)\nEOF\n/.exec(made.stdout) ?? []
   t.match(
     made.stdout,
@@ -326,9 +329,33 @@ t.test('token create prints the command that joins', async (t) => {
     'it stays out of the process list',
   )
   t.equal((await join(site, token)).code, 0)
+  const file = `${site.folder}/token of milano`
+  const out = await runCli(['token', 'create', ...state, '--cluster-id', 'milano', '--out', file])
+  t.match(out, { code: 0, stdout: `sealane join --site site.yaml --token-file '${file}'\n` })
+  t.match(out.stderr, /^token [0-9a-f]{10}, for one join, until \S+\n$/)
+  t.equal(statSync(file).mode & 0o777, 0o600)
+  const kept = readFileSync(file, 'utf8')
+  t.match(kept, /^sealane1\.\S+\n$/)
+  t.strictSame(await runCli(['token', 'create', ...state, '--out', file]), {
+    code: 1,
+    stdout: '',
+    stderr: `sealane: --out ${file}: there is a file of that name already\nname another one\n`,
+  })
+  t.equal(readFileSync(file, 'utf8'), kept)
+  const nowhere = ['--state', `${site.folder}/none`, '--out', `${file} 2`]
+  t.equal((await runCli(['token', 'create', ...nowhere])).code, 1)
+  t.notOk(existsSync(`${file} 2`), 'no file without a token')
+  const quiet = await runCli(['token', 'create', ...state, '--out', `${file} 3`, '-o', 'json'])
+  t.strictSame(
+    Object.keys(JSON.parse(quiet.stdout) as object),
+    ['id', 'file', 'expires'],
+    'the token is in the file only',
+  )
   const json = await runCli(['token', 'create', ...state, '-o', 'json'])
   const other = JSON.parse(json.stdout) as { id: string; token: string }
   t.equal((await runCli(['token', 'revoke', other.id, ...state])).stdout, `token ${other.id} revoked\n`)
+  const again = await runCli(['token', 'revoke', other.id, ...state, '-o', 'json'])
+  t.strictSame(JSON.parse(again.stdout), { id: other.id, revoked: true })
   t.same(await runCli(['token', 'revoke', 'nope', ...state]), {
     code: 1,
     stdout: '',

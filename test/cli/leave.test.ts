@@ -126,7 +126,7 @@ t.test('an evicted site may go', async (t) => {
   t.equal(code, 0)
   t.equal(
     stderr.replace(/\S+Z(?=:)/, 'TIME'),
-    `the broker says: cluster "paris-2" was evicted at TIME: after "sealane leave" it can join again, with a new token\n${CLEAN}`,
+    `the broker says: cluster "paris-2" was evicted at TIME: it can join again, with a new token\n${CLEAN}`,
   )
   t.same([site.identity(), site.objects()], [[], []])
 })

@@ -24,6 +24,8 @@ t.test('who joins, as far as it is known', (t) => {
   for (const [what, init, join, list] of rows) {
     const text = tokenText({ token: 'sealane1.abc', broker: at, others: [], cluster: undefined, ...init })
     t.equal(text.answer, `${FILE}sealane join ${join} --token-file token.txt\n`, what)
+    const fromFile = { token: 'sealane1.abc', broker: at, others: [], cluster: undefined, ...init, file: 'my token' }
+    t.equal(tokenText(fromFile).answer, `sealane join ${join} --token-file 'my token'\n`, `${what}, from a file`)
     const open = join.includes('CONTEXT')
     t.equal(text.remark, open ? `CONTEXT is the kubeconfig's context of the cluster that joins${list}\n` : '', what)
   }

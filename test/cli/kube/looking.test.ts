@@ -122,6 +122,26 @@ t.test('who brings in or takes out names the cluster', async (t) => {
   )
 })
 
+t.test('broker deploy says where to, when nobody named it', async (t) => {
+  const server = await installed(t)
+  const home = temporaryFolder(t)
+  mkdirSync(join(home, '.kube'))
+  const file = join(home, '.kube', 'config')
+  writeFileSync(file, `${JSON.stringify(kubeconfigText(server))}\n`)
+  const KUBECONFIG = server.kubeconfig
+  const rows: readonly (readonly [string, Record<string, string>, readonly string[], string])[] = [
+    ['a flag', {}, ['--kubeconfig', KUBECONFIG], ''],
+    ['a flag before KUBECONFIG', { KUBECONFIG: '/nowhere' }, ['--kubeconfig', KUBECONFIG], ''],
+    ['KUBECONFIG', { KUBECONFIG, HOME: home }, [], 'context "toy" of FILE, by KUBECONFIG\n'],
+    ['~/.kube/config', { HOME: home }, [], 'context "toy" of HOME, by ~/.kube/config\n'],
+  ]
+  for (const [name, env, flags, want] of rows) {
+    const found = masked(server, await runCli(['broker', 'deploy', '--dry-run', '--force', ...flags], { env }))
+    const [said = ''] = /^context .*\n/.exec(found.stderr.replaceAll(file, 'HOME')) ?? []
+    t.equal(said, want, name)
+  }
+})
+
 t.test('a broker here, or in the cluster of KUBECONFIG', async (t) => {
   const server = await installed(t)
   const broker = await LoopbackBroker.start(t)
@@ -152,7 +172,13 @@ t.test('namespaces', async (t) => {
   t.strictSame(await show('-n', 'empty'), { code: 0, stdout: '', stderr: 'none\n' })
   t.match(await show('-n', 'shop', '-A'), { code: 2, stderr: / cannot be used with option / })
   t.match(await show('-n', 'A.b'), { code: 2, stderr: /^sealane: --namespace "A\.b": expected an RFC 1123 label/ })
-  t.match(await runCli(['show', 'clusters', '-n', 'shop']), { code: 2, stderr: /unknown option '-n'/ })
+  const spec = { id: 'c1', index: 7, podCIDRs: ['10.1.0.0/16'], serviceCIDRs: [], globalCIDRs: [], labels: {} }
+  server.objects.put(server.place('Cluster', 'c1'), { metadata: {}, spec })
+  const member = 'CLUSTER PODS GLOBAL SERVICES LABELS\nc1 10.1.0.0/16 - - -\n'
+  for (const words of [[], ['-n', 'shop'], ['-A']]) {
+    const shown = await runCli(['show', 'clusters', '--kubeconfig', server.kubeconfig, ...words])
+    t.strictSame(masked(server, shown), { code: 0, stdout: member, stderr: '' }, `in no namespace: ${words.join(' ')}`)
+  }
 })
 
 t.test('a missing CRD is named, with what brings it back', async (t) => {
@@ -205,6 +231,8 @@ t.test('an API server that does not answer: every command ends in its time', asy
     'show connections',
     'show services',
     'show exports',
+    'export web',
+    'unexport web',
     'token list',
     'token create',
     'token revoke 4f0c2a9b11',

@@ -3,7 +3,7 @@ import t from 'tap'
 import { replaceStuckPods } from '../../../cli/kube/broker-rollout.ts'
 import { withWishes } from '../../../cli/kube/broker-wishes.ts'
 import { deployBroker } from '../../../cli/kube/deploy-broker.ts'
-import { changedValues, keepStanding, standingBroker } from '../../../cli/kube/standing-broker.ts'
+import { changedValues, keepStanding, standingBroker, withThisRelease } from '../../../cli/kube/standing-broker.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { planBroker } from '../../../install/plan-broker.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
@@ -77,6 +77,33 @@ t.test('flags change what they name, and that is told', (t) => {
   ]
   for (const [what, wishes, want] of rows) t.strictSame(changedValues(OWN, withWishes(OWN, wishes)), want, what)
   t.end()
+})
+
+t.test('an image of an earlier release moves to this one, and that is told', async (t) => {
+  const { tag } = DEFAULT_VALUES.image
+  const own = (image: Partial<InstallValues['image']>): InstallValues => ({ ...OWN, image: { ...OWN.image, ...image } })
+  const SHA = '0'.repeat(64)
+  const rows: readonly (readonly [string, InstallValues, readonly string[]])[] = [
+    ['an earlier release', own({ tag: '0.0.9' }), [`image.tag: 0.0.9 → ${tag}`]],
+    ['with a v', own({ tag: 'v0.0.9' }), [`image.tag: v0.0.9 → v${tag}`]],
+    ['this release', own({ tag }), []],
+    ['a later one', own({ tag: '999.0.0' }), []],
+    ['a tag that is no release', own({ tag: 'mine' }), []],
+    ['a digest', own({ repository: 'r.example.org/sealane@sha256', tag: SHA }), []],
+  ]
+  for (const [what, values, want] of rows) t.strictSame(changedValues(values, withThisRelease(values)), want, what)
+  const says = async (tagThere: string, wishes: Parameters<typeof withWishes>[1]): Promise<string> => {
+    const admin = new MemoryAdmin(objectsOf(own({ tag: tagThere })))
+    const said: string[] = []
+    const init = { wishes, force: true, dryRun: true, flags: '', timeoutMs: 1000, clock: new FakeClock(), signal }
+    await deployBroker(admin, { ...init, say: (text) => said.push(text), tell: () => undefined })
+    return said.join('')
+  }
+  const changes = 'a broker is installed already: of its settings change\n'
+  t.equal(await says('0.0.9', {}), `${changes}  image.tag: 0.0.9 → ${tag}\n`)
+  t.equal(await says('9', {}), 'a broker is installed already: its settings are kept\n')
+  const image = 'r.example.org:5000/tools/sealane:0.0.8'
+  t.equal(await says('0.0.9', { image }), `${changes}  image.tag: 0.0.9 → 0.0.8\n`, 'who names one gets it')
 })
 
 const HASH = 'controller-revision-hash'
