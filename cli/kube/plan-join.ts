@@ -9,7 +9,7 @@ import { type ClusterId, isDnsLabel } from '../../model/ids.ts'
 import { titleOf } from '../../cluster/kube/object-ref.ts'
 import type { Ask, Discovery } from '../discovery/discover.ts'
 import type { GatewayCandidate } from '../discovery/gateway-candidates.ts'
-import { at, documentIn, textAt, textsAt } from '../discovery/raw.ts'
+import { at, documentIn, printable, textAt, textsAt } from '../discovery/raw.ts'
 import {
   type StandingObjects,
   type StandingValues,
@@ -94,7 +94,7 @@ export function planJoin(
   return {
     clusterId: wishes.clusterId,
     values: read,
-    notes: read.leftOut.map(leftOutNote),
+    notes: [...read.leftOut.map(leftOutNote), ...noStandbyNote(discovery, gateways, present)],
     podCIDRs,
     serviceCIDRs,
     gateways,
@@ -176,6 +176,19 @@ function asFound({ node, publicAddress }: GatewayCandidate): GatewayWish {
 function labelledLanes({ gateways }: Discovery): ReadonlyMap<string, number> {
   const nodes = [...gateways.candidates, ...gateways.unfit]
   return new Map(nodes.flatMap(({ node, lane }): [string, number][] => (lane === undefined ? [] : [[node, lane]])))
+}
+
+/** Where another node could stand by. */
+function noStandbyNote(
+  { gateways: { candidates } }: Discovery,
+  chosen: readonly GatewayWish[],
+  present: ReadonlyMap<string, number>,
+): string[] {
+  const [node, ...more] = new Set([...present.keys(), ...chosen.map((one) => one.node)])
+  const other = candidates.find((one) => one.node !== node)?.node
+  if (node === undefined || more.length > 0 || other === undefined) return []
+  const command = `kubectl label node ${printable(other)} ${LABEL_GATEWAY}=${present.get(node) ?? NEW_LANE}`
+  return [`only ${printable(node)} is a gateway: nobody takes its lane when it goes; ${command}`]
 }
 
 /** New gateways share one lane: one serves, the others stand by. A Node that has a lane keeps it. */

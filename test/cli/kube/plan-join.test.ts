@@ -129,6 +129,9 @@ const cordoned = (node: string, lane?: number): Seen => ({
   why: 'cordoned',
   ...(lane === undefined ? {} : { lane }),
 })
+const LONG = `node-${'a'.repeat(120)}.example.org`
+const only = (node: string, other: string, lane: number): string =>
+  `only ${node} is a gateway: nobody takes its lane when it goes; kubectl label node ${other} sealane.io/gateway=${lane}`
 
 t.test('a join during maintenance: gateways stay', async (t) => {
   const away: Seen = { node: 'g2', lane: 3, why: 'not Ready' }
@@ -161,6 +164,28 @@ t.test('nodes that are asked for share a lane: one serves, the others stand by',
   for (const [say, seen, asked, labelled] of rows) {
     const { nodes } = plan(withNodes(...seen), { gateways: asked.split(' ').map((node) => ({ node })) })
     t.equal(nodes.map(({ node, labels }) => `${node}=${labels['sealane.io/gateway']}`).join(' '), labelled, say)
+  }
+})
+
+t.test('a gateway that nobody stands by for is told, where another node could', async (t) => {
+  const g1: Seen = { node: 'g1', lane: 3 }
+  const rows: [say: string, seen: Seen[], asked: string[], notes: string[]][] = [
+    ['two are chosen', [w1, w2], [], []],
+    ['there is one node', [w1], [], []],
+    ['one is labelled', [g1, w1, w2], [], [only('g1', 'w1', 3)]],
+    ['names are long', [{ node: LONG, lane: 0 }, { node: `x${LONG}` }], [], [only(LONG, `x${LONG}`, 0)]],
+    ['a name that steers a terminal', [g1, { node: 'w\u001b[2J' }], [], [only('g1', 'w?[2J', 3)]],
+    ['it is cordoned', [w1, w2, cordoned('g1', 0)], [], [only('g1', 'w1', 0)]],
+    ['no other one is fit', [g1, cordoned('w1')], [], []],
+    ['two are labelled', [g1, { node: 'g2', lane: 3 }, w1], [], []],
+    ['two are labelled, one is cordoned', [g1, cordoned('g2', 3), w1], [], []],
+    ['one is asked for', [w1, w2], ['w2'], [only('w2', 'w1', 0)]],
+    ['twice the same', [w1, w2], ['w1', 'w1'], [only('w1', 'w2', 0)]],
+    ['one is asked for beside one that is labelled', [g1, w1, w2], ['w1'], []],
+    ['two are asked for', [w1, w2], ['w1', 'w2'], []],
+  ]
+  for (const [say, seen, asked, notes] of rows) {
+    t.strictSame(plan(withNodes(...seen), { gateways: asked.map((node) => ({ node })) }).notes, notes, say)
   }
 })
 
