@@ -180,7 +180,9 @@ function asks(found: Pick<Discovery, 'podCIDRs' | 'serviceCIDRs' | 'gateways'>):
       finding === undefined ? `nothing here tells the ${what}` : `the ${what} are only guessed: ${finding.how}`
     return [{ field, why, suggestion: finding?.value ?? [] }]
   }
-  const nobody = found.gateways.candidates.length === 0
+  const { candidates, unfit } = found.gateways
+  // A labelled node stays a gateway while it is cordoned or away: there is nothing to choose.
+  const nobody = candidates.length === 0 && unfit.every(({ lane }) => lane === undefined)
   return [
     ...network('podCIDRs', 'pod CIDRs'),
     ...network('serviceCIDRs', 'service CIDRs'),

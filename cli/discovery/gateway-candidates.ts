@@ -18,10 +18,17 @@ export interface GatewayCandidate {
   readonly reasons: readonly string[]
 }
 
+/** A node that cannot be a gateway, or cannot become one now. */
+export interface UnfitNode {
+  readonly node: string
+  /** The lane that its label says: the node stays a gateway while it is cordoned or away. */
+  readonly lane: number | undefined
+  readonly why: string
+}
+
 export interface GatewayNodes {
   readonly candidates: readonly GatewayCandidate[]
-  /** Nodes that cannot be one, with the reason. */
-  readonly unfit: readonly { readonly node: string; readonly why: string }[]
+  readonly unfit: readonly UnfitNode[]
 }
 
 export function gatewayNodes(world: World): GatewayNodes {
@@ -32,7 +39,9 @@ export function gatewayNodes(world: World): GatewayNodes {
     .map(({ node }) => ({ candidate: candidate(node), score: score(node) }))
   return {
     candidates: acrossZones(fit.sort((a, b) => b.score - a.score || (a.candidate.node < b.candidate.node ? -1 : 1))),
-    unfit: judged.flatMap(({ node, why }) => (why === undefined ? [] : [{ node: nameOf(node), why }])),
+    unfit: judged.flatMap(({ node, why }) =>
+      why === undefined ? [] : [{ node: nameOf(node), lane: laneOf(node), why }],
+    ),
   }
 }
 

@@ -8,7 +8,8 @@ import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/gateway-no
 import { type ClusterId, isDnsLabel } from '../../model/ids.ts'
 import { titleOf } from '../../cluster/kube/object-ref.ts'
 import type { Ask, Discovery } from '../discovery/discover.ts'
-import { at, documentIn, textAt, textsAt } from '../discovery/raw.ts'
+import type { GatewayCandidate } from '../discovery/gateway-candidates.ts'
+import { at, documentIn, printable, textAt, textsAt } from '../discovery/raw.ts'
 import {
   type StandingObjects,
   type StandingValues,
@@ -84,7 +85,7 @@ export function planJoin(
   const podCIDRs = wishes.podCIDRs ?? standing?.podCIDRs ?? found.podCIDRs
   const serviceCIDRs = wishes.serviceCIDRs ?? standing?.serviceCIDRs ?? found.serviceCIDRs
   const gateways = chooseGateways(discovery, wishes.gateways)
-  const lanes = newLanes(discovery, gateways, wishes.gateways.length > 0)
+  const present = labelledLanes(discovery)
   const labels = changedLabels(standing?.labels ?? discovery.earlier.labels, wishes.labels)
   const site = siteText({ name: wishes.clusterId, podCIDRs, serviceCIDRs, labels }, standing)
   const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
@@ -93,18 +94,21 @@ export function planJoin(
   return {
     clusterId: wishes.clusterId,
     values: read,
-    notes: read.leftOut.map(leftOutNote),
+    notes: [...read.leftOut.map(leftOutNote), ...noStandbyNote(discovery, gateways, present)],
     podCIDRs,
     serviceCIDRs,
     gateways,
     site,
-    nodes: gateways.flatMap((gateway) => nodeChange(discovery, gateway, lanes.get(gateway.node))),
+    nodes: gateways.flatMap((gateway) => nodeChange(discovery, gateway, present)),
     objects: planStandingMember(read, site, live),
   }
 }
 
 /** One serves, and one stands by for it. */
 const GATEWAYS_OF_A_LANE = 2
+
+/** Other clusters call the lane of the same number only, and every cluster begins with this one. */
+const NEW_LANE = 0
 
 interface SiteFacts {
   readonly name: string
@@ -146,46 +150,55 @@ function leftOutNote(name: string): string {
   return `ValidatingAdmissionPolicyBinding ${name} was taken away and stays away: its policy is not in force`
 }
 
-/** What was asked for; else every Node that is labelled; else the best candidates. */
-function chooseGateways(discovery: Discovery, wished: readonly GatewayWish[]): readonly GatewayWish[] {
-  if (wished.length > 0) return wished
-  const { candidates } = discovery.gateways
-  const labelled = candidates.filter(({ lane }) => lane !== undefined)
-  return (labelled.length > 0 ? labelled : candidates.slice(0, GATEWAYS_OF_A_LANE)).map(({ node, publicAddress }) => ({
-    node,
-    ...(publicAddress === undefined ? {} : { publicAddress }),
-  }))
-}
-
 /**
- * Lanes for gateways that have none yet, by node. Those that were asked for get one each, none that another Node is
- * labelled with; those that were found share one.
+ * What was asked for; else the Nodes that are labelled, without those that are cordoned or away as long as there are
+ * others; else the best candidates.
  */
-function newLanes(
-  discovery: Discovery,
-  gateways: readonly GatewayWish[],
-  wasAsked: boolean,
-): ReadonlyMap<string, number> {
-  const present = new Map(discovery.gateways.candidates.map(({ node, lane }) => [node, lane]))
-  const taken = new Set(present.values())
-  const lanes = new Map<string, number>()
-  for (const [i, { node }] of gateways.entries()) {
-    if (present.get(node) !== undefined) continue
-    let lane = wasAsked ? i : 0
-    while (wasAsked && taken.has(lane)) lane += 1
-    taken.add(lane)
-    lanes.set(node, lane)
-  }
-  return lanes
+function chooseGateways({ gateways }: Discovery, wished: readonly GatewayWish[]): readonly GatewayWish[] {
+  if (wished.length > 0) return wished
+  const { candidates, unfit } = gateways
+  const labelled = candidates.filter(isLabelled)
+  if (labelled.length > 0) return labelled.map(asFound)
+  const away = unfit.filter(isLabelled)
+  if (away.length > 0) return away.map(({ node }) => ({ node }))
+  return candidates.slice(0, GATEWAYS_OF_A_LANE).map(asFound)
 }
 
+function isLabelled({ lane }: { readonly lane: number | undefined }): boolean {
+  return lane !== undefined
+}
+
+function asFound({ node, publicAddress }: GatewayCandidate): GatewayWish {
+  return { node, ...(publicAddress === undefined ? {} : { publicAddress }) }
+}
+
+/** Of all Nodes that are labelled, fit or not, by name. */
+function labelledLanes({ gateways }: Discovery): ReadonlyMap<string, number> {
+  const nodes = [...gateways.candidates, ...gateways.unfit]
+  return new Map(nodes.flatMap(({ node, lane }): [string, number][] => (lane === undefined ? [] : [[node, lane]])))
+}
+
+/** Where another node could stand by. */
+function noStandbyNote(
+  { gateways: { candidates } }: Discovery,
+  chosen: readonly GatewayWish[],
+  present: ReadonlyMap<string, number>,
+): string[] {
+  const [node, ...more] = new Set([...present.keys(), ...chosen.map((one) => one.node)])
+  const other = candidates.find((one) => one.node !== node)?.node
+  if (node === undefined || more.length > 0 || other === undefined) return []
+  const command = `kubectl label node ${printable(other)} ${LABEL_GATEWAY}=${present.get(node) ?? NEW_LANE}`
+  return [`only ${printable(node)} is a gateway: nobody takes its lane when it goes; ${command}`]
+}
+
+/** New gateways share one lane: one serves, the others stand by. A Node that has a lane keeps it. */
 function nodeChange(
   discovery: Discovery,
   { node, publicAddress }: GatewayWish,
-  lane: number | undefined,
+  present: ReadonlyMap<string, number>,
 ): NodeChange[] {
   const known = discovery.gateways.candidates.find((candidate) => candidate.node === node)
-  const labels = lane === undefined ? {} : { [LABEL_GATEWAY]: String(lane) }
+  const labels = present.has(node) ? {} : { [LABEL_GATEWAY]: String(NEW_LANE) }
   // An ExternalIP that was found is not stated yet: the gateway reads the annotation alone.
   const same = publicAddress === undefined || (known?.annotated === true && publicAddress === known.publicAddress)
   const annotations = same ? {} : { [ANNOTATION_PUBLIC_ADDRESS]: publicAddress }

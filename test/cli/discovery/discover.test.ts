@@ -283,3 +283,16 @@ t.test('what an earlier join was told is not asked again', async (t) => {
     t.same([odd.asks, odd.earlier.labels], [bare.asks, {}], text)
   }
 })
+
+t.test('no gateway is asked for where a node is labelled, though it is cordoned', async (t) => {
+  const node = (name: string, labels: Raw): Raw => ({
+    apiVersion: 'v1',
+    kind: 'Node',
+    metadata: { name, labels: { 'kubernetes.io/os': 'linux', ...labels } },
+    spec: { unschedulable: true },
+  })
+  const asked = (...nodes: Raw[]): boolean =>
+    discover(withObjects(...nodes)).asks.some(({ field }) => field === 'gateways')
+  t.equal(asked(node('a', {}), node('b', {})), true)
+  t.equal(asked(node('a', {}), node('b', { 'sealane.io/gateway': '0' })), false)
+})

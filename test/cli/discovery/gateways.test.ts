@@ -104,3 +104,23 @@ t.test('nodes that cannot be gateways', async (t) => {
     ],
   )
 })
+
+t.test('a node that cannot be one keeps the lane that its label says', async (t) => {
+  const labelled = (lane: string): Record<string, string> => ({ 'sealane.io/gateway': lane })
+  const { candidates, unfit } = judged(
+    { name: 'away', ready: 'Unknown', labels: labelled('0') },
+    { name: 'bare', cordoned: true },
+    { name: 'cordoned', cordoned: true, labels: labelled('3') },
+    { name: 'wrong', cordoned: true, labels: labelled('x') },
+  )
+  t.same(candidates, [])
+  t.same(
+    unfit.map(({ node, lane }) => [node, lane]),
+    [
+      ['away', 0],
+      ['bare', undefined],
+      ['cordoned', 3],
+      ['wrong', undefined],
+    ],
+  )
+})

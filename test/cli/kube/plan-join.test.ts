@@ -100,17 +100,93 @@ t.test('gateways: those that are asked for, else those that are labelled, else t
   const asked = plan(labelled, { gateways: [{ node: second.node, publicAddress: '192.0.2.9' }, { node: best.node }] })
   t.strictSame(asked.nodes, [
     { node: second.node, labels: {}, annotations: { 'sealane.io/public-address': '192.0.2.9' } },
-    { node: best.node, labels: { 'sealane.io/gateway': '1' }, annotations: {} },
+    { node: best.node, labels: { 'sealane.io/gateway': '0' }, annotations: {} },
   ])
-  const first: Discovery = {
-    ...found,
-    gateways: { ...found.gateways, candidates: [{ ...best }, { ...second, lane: 0 }] },
+})
+
+interface Seen {
+  readonly node: string
+  readonly lane?: number
+  /** Cannot be a gateway now. */
+  readonly why?: string
+}
+
+const FLANNEL = discover(fixture('kubeadm-flannel'))
+const BARE = { publicAddress: undefined, annotated: false, zone: undefined, reasons: [] }
+
+/** A cluster with these nodes, the best one first. */
+function withNodes(...seen: readonly Seen[]): Discovery {
+  const fit = seen.filter(({ why }) => why === undefined)
+  const candidates = fit.map(({ node, lane }) => ({ ...BARE, node, lane }))
+  const unfit = seen.flatMap(({ node, lane, why }) => (why === undefined ? [] : [{ node, lane, why }]))
+  return { ...FLANNEL, gateways: { candidates, unfit } }
+}
+
+const w1: Seen = { node: 'w1' }
+const w2: Seen = { node: 'w2' }
+const cordoned = (node: string, lane?: number): Seen => ({
+  node,
+  why: 'cordoned',
+  ...(lane === undefined ? {} : { lane }),
+})
+const LONG = `node-${'a'.repeat(120)}.example.org`
+const only = (node: string, other: string, lane: number): string =>
+  `only ${node} is a gateway: nobody takes its lane when it goes; kubectl label node ${other} sealane.io/gateway=${lane}`
+
+t.test('a join during maintenance: gateways stay', async (t) => {
+  const away: Seen = { node: 'g2', lane: 3, why: 'not Ready' }
+  const rows: [say: string, seen: Seen[], gateways: string, labelled: string][] = [
+    ['nobody is labelled', [w1, w2, { node: 'w3' }], 'w1 w2', 'w1=0 w2=0'],
+    ['the bare one is cordoned', [w1, w2, cordoned('w0')], 'w1 w2', 'w1=0 w2=0'],
+    ['the labelled one is cordoned', [w1, w2, cordoned('g1', 0)], 'g1', ''],
+    ['the labelled one is away', [w1, w2, away], 'g2', ''],
+    ['all of three are', [w1, cordoned('g1', 0), away, cordoned('g3', 0)], 'g1 g2 g3', ''],
+    ['one of two serves', [{ node: 'g0', lane: 0 }, w1, cordoned('g1', 0)], 'g0', ''],
+  ]
+  for (const [say, seen, gateways, labelled] of rows) {
+    const made = plan(withNodes(...seen))
+    t.equal(made.gateways.map(({ node }) => node).join(' '), gateways, say)
+    t.equal(made.nodes.map(({ node, labels }) => `${node}=${labels['sealane.io/gateway']}`).join(' '), labelled, say)
   }
-  t.strictSame(
-    plan(first, { gateways: [{ node: best.node }] }).nodes.map(({ labels }) => labels),
-    [{ 'sealane.io/gateway': '1' }],
-    'no lane that another Node is labelled with',
-  )
+})
+
+t.test('nodes that are asked for share a lane: one serves, the others stand by', async (t) => {
+  const g1: Seen = { node: 'g1', lane: 0 }
+  const rows: [say: string, seen: Seen[], asked: string, labelled: string][] = [
+    ['one', [w1, w2], 'w2', 'w2=0'],
+    ['three', [w1, w2, { node: 'w3' }], 'w3 w1 w2', 'w3=0 w1=0 w2=0'],
+    ['beside one that serves', [g1, w1, w2], 'w1 w2', 'w1=0 w2=0'],
+    ['again', [g1, w1], 'g1 w1', 'w1=0'],
+    ['one with another lane keeps it', [{ node: 'g3', lane: 3 }, w1], 'w1 g3', 'w1=0'],
+    ['also while it is cordoned', [w1, cordoned('g3', 3)], 'g3 w1', 'w1=0'],
+    ['one that nobody knows', [w1], 'w9', 'w9=0'],
+  ]
+  for (const [say, seen, asked, labelled] of rows) {
+    const { nodes } = plan(withNodes(...seen), { gateways: asked.split(' ').map((node) => ({ node })) })
+    t.equal(nodes.map(({ node, labels }) => `${node}=${labels['sealane.io/gateway']}`).join(' '), labelled, say)
+  }
+})
+
+t.test('a gateway that nobody stands by for is told, where another node could', async (t) => {
+  const g1: Seen = { node: 'g1', lane: 3 }
+  const rows: [say: string, seen: Seen[], asked: string[], notes: string[]][] = [
+    ['two are chosen', [w1, w2], [], []],
+    ['there is one node', [w1], [], []],
+    ['one is labelled', [g1, w1, w2], [], [only('g1', 'w1', 3)]],
+    ['names are long', [{ node: LONG, lane: 0 }, { node: `x${LONG}` }], [], [only(LONG, `x${LONG}`, 0)]],
+    ['a name that steers a terminal', [g1, { node: 'w\u001b[2J' }], [], [only('g1', 'w?[2J', 3)]],
+    ['it is cordoned', [w1, w2, cordoned('g1', 0)], [], [only('g1', 'w1', 0)]],
+    ['no other one is fit', [g1, cordoned('w1')], [], []],
+    ['two are labelled', [g1, { node: 'g2', lane: 3 }, w1], [], []],
+    ['two are labelled, one is cordoned', [g1, cordoned('g2', 3), w1], [], []],
+    ['one is asked for', [w1, w2], ['w2'], [only('w2', 'w1', 0)]],
+    ['twice the same', [w1, w2], ['w1', 'w1'], [only('w1', 'w2', 0)]],
+    ['one is asked for beside one that is labelled', [g1, w1, w2], ['w1'], []],
+    ['two are asked for', [w1, w2], ['w1', 'w2'], []],
+  ]
+  for (const [say, seen, asked, notes] of rows) {
+    t.strictSame(plan(withNodes(...seen), { gateways: asked.map((node) => ({ node })) }).notes, notes, say)
+  }
 })
 
 t.test('GKE lets critical pods in by a quota', async (t) => {
