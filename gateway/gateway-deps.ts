@@ -1,5 +1,6 @@
 /** What the gateway works with. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { Knock } from '../cluster/heard-gateways.ts'
 import type { Nft } from '../kernel/nft.ts'
 import type { PacketSteering } from '../kernel/packet-steering.ts'
 import type { SegmentJoining } from '../kernel/segment-joining.ts'
@@ -32,6 +33,8 @@ export interface GatewayDeps extends ComponentDeps {
   readonly joining?: SegmentJoining
   /** The real UDP socket where absent. */
   readonly openProbeSocket?: OpenProbeSocket
+  /** The real one where absent (runtime/knock.ts). */
+  readonly knock?: Knock
   /** Absent where nobody else can serve this node's lanes. */
   readonly handover?: Handover
 }

@@ -12,6 +12,7 @@ const UNTAKEN_MS = 3000
 /** With the last look (labelled-gateway.ts) it must fit in the time that the pod is given: install/plan-member.ts. */
 export const HAND_OVER_MS = 12_000
 const RELEASE_MS = 2000
+const NO_GATEWAY = 'this node is no gateway of the lane any more'
 
 /** `goes`: this node is the lane's gateway no more. Resolves when nothing is to be gained by waiting. Never rejects. */
 export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, goes: boolean): Promise<void> {
@@ -24,6 +25,8 @@ export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, goes: 
     const done = await whenHandedOver(deps, tenure)
     logger.info(done ? 'another node has the lane' : 'the lane was not handed over in time', { lane: tenure.lane })
   }
+  // Or it would be taken back as soon as it is free.
+  if (goes) tenure.retire(NO_GATEWAY)
   if (goes) await withDeadline(clock, RELEASE_MS, (signal) => tenure.release(signal))
 }
 
@@ -32,7 +35,7 @@ async function reasonToHandOver(
   node: string,
   goes: boolean,
 ): Promise<string | undefined> {
-  if (goes) return 'this node is no gateway of the lane any more'
+  if (goes) return NO_GATEWAY
   const object = cluster.cache('Node').get(node)
   const leaving = object === undefined ? undefined : leavingReason(object)
   if (leaving !== undefined) return leaving

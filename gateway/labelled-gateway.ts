@@ -7,6 +7,7 @@
 import type { LeaseStore } from '../cluster/lease-store.ts'
 import { type GatewayLane, LABEL_GATEWAY } from '../model/gateway-node.ts'
 import type { Node } from '../model/objects.ts'
+import { knock } from '../runtime/knock.ts'
 import type { GatewayConfig } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import { handLaneOver } from './hand-lane-over.ts'
@@ -82,7 +83,10 @@ async function serveInTurn(
   init: LabelledGatewayInit,
   { lane, other, signal }: TurnInit,
 ): Promise<TurnEnd> {
-  const tenure = new LaneTenure({ ...deps, leases: init.leases }, { node: init.node, lane: lane.lane })
+  const tenure = new LaneTenure(
+    { ...deps, leases: init.leases, knock: deps.knock ?? knock },
+    { node: init.node, lane: lane.lane },
+  )
   const [over, stop] = [new AbortController(), new AbortController()]
   const holding = tenure.run(over.signal)
   let isGateway: boolean | undefined

@@ -2,7 +2,8 @@
  * Holds the Lease of one lane for this node, or waits for it. What to do is plan-tenure.ts's; here it is read and done.
  *
  * The API may be away: a node that serves goes on serving, and one that stands by takes nothing, since a holder that
- * cannot renew is as silent as a dead one. Only what has not changed while it could be read all the time has lapsed.
+ * cannot renew is as silent as a dead one. Only what has not changed while it could be read all the time has lapsed, and
+ * then the holder is asked after (lapsed-holder.ts).
  */
 import type { LeaseStore, StoredLease } from '../cluster/lease-store.ts'
 import { laneCandidates, leavingReason } from '../model/gateway-node.ts'
@@ -11,34 +12,35 @@ import { MEMBERSHIP_NAME, endpointName } from '../model/objects.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { laneClaims } from '../model/lane-servers.ts'
 import { ClusterApiError } from '../cluster/cluster-api.ts'
-import type { GatewayDeps } from './gateway-deps.ts'
-import { clustersUp, isRelieved } from './handing-over.ts'
+import { clustersUp } from './handing-over.ts'
 import { leaseOf, viewOf } from './lane-lease-text.ts'
+import { LapsedHolder, type LapsedHolderDeps } from './lapsed-holder.ts'
 import { LEASE_MS, type LeaseView, type TenureStep, planTenure, whyOpen } from './plan-tenure.ts'
 import { readMembership, whenCachesSynced } from './read-world.ts'
+import { Relief } from './relief.ts'
 import { type Tenure, roleIn, tenureText } from './tenure.ts'
 import { unlessAborted } from './unless-aborted.ts'
 
-export type TenureDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'cluster'> & { readonly leases: LeaseStore }
+export type TenureDeps = LapsedHolderDeps & { readonly leases: LeaseStore }
 
 const LOOK_MS = 2000
-/** Routes of the other nodes follow what the newcomer reports; until they have, this node sends it what comes. */
-const LINGER_MS = 2000
 /** An offer that nobody took for so long is told. */
 const UNTAKEN_MS = 5000
+const RELEASE_TRIES = 3
 
 export class LaneTenure {
   readonly node: string
   readonly lane: number
   readonly #deps: TenureDeps
   readonly #loop: ReconcileLoop
+  readonly #holder: LapsedHolder
   readonly #listeners = new Set<() => void>()
   #tenure: Tenure = { is: 'unknown', why: 'not read yet' }
   #seen: { readonly lease: StoredLease | undefined; readonly view: LeaseView | undefined } | undefined
+  #lost = false
   #openSinceMs: number | undefined
   #writtenMs: number | undefined
-  #relievedMs: number | undefined
-  #handing: { readonly holder: string; readonly sinceMs: number; readonly needed: Set<string> } | undefined
+  readonly #relief: Relief
   /** Why this node gives the lane away for good. */
   #retired: string | undefined
   #trouble = ''
@@ -47,6 +49,8 @@ export class LaneTenure {
     this.#deps = deps
     this.node = init.node
     this.lane = init.lane
+    this.#holder = new LapsedHolder(deps, init)
+    this.#relief = new Relief(deps, { ...init, onDue: () => this.#loop.poke() })
     const pace = { ...DEFAULT_LOOP, resyncMs: LOOK_MS, retryMinMs: 500, retryMaxMs: LOOK_MS, pokedRetryMs: 100 }
     const onError = (error: unknown): void => this.#onError(error)
     this.#loop = new ReconcileLoop({ clock: deps.clock, onError }, pace, (signal) => this.#round(signal))
@@ -120,9 +124,17 @@ export class LaneTenure {
   async release(signal: AbortSignal): Promise<void> {
     const { leases, logger } = this.#deps
     try {
-      const lease = await leases.read(laneLeaseName(this.lane), signal)
-      if (lease === undefined || viewOf(lease, 0).holder !== this.node) return
-      await leases.write(leaseOf(this.#terms(lease, ''), lease), signal)
+      for (let tries = 1; ; tries += 1) {
+        const lease = await leases.read(laneLeaseName(this.lane), signal)
+        if (lease === undefined || viewOf(lease, 0).holder !== this.node) return
+        try {
+          await leases.write(leaseOf(this.#terms(lease, ''), lease), signal)
+          return
+        } catch (error) {
+          // This node's own offer may be on its way.
+          if (!isConflict(error) || tries === RELEASE_TRIES) throw error
+        }
+      }
     } catch (error) {
       logger.info('the lane was not given back; it lapses', { lane: this.lane, reason: messageOf(error) })
     }
@@ -137,6 +149,9 @@ export class LaneTenure {
     const lease = await leases.read(laneLeaseName(this.lane), signal)
     this.#trouble = ''
     this.#notice(lease)
+    const view = this.#seen?.view
+    this.#lost = await this.#holder.isLost(view, this.#turn(view) === 0)
+    this.#reckonOpen()
     const step = this.#plan()
     if (step.write !== undefined && this.#isMember()) {
       const away = this.#away()
@@ -155,12 +170,13 @@ export class LaneTenure {
       node: this.node,
       nowMs,
       lease: view,
+      lost: this.#lost,
       openSinceMs: this.#openSinceMs,
       away: this.#away(),
       never: this.#retired !== undefined || !this.#isMember(),
       turn: this.#turn(view),
       told: this.#isTold(),
-      relieved: this.#isRelieved(view?.holder, nowMs),
+      relieved: this.#relief.isDue(view?.holder),
       writtenMs: this.#writtenMs,
     })
   }
@@ -191,8 +207,14 @@ export class LaneTenure {
     const changedMs = same ? (before.view?.changedMs ?? nowMs) : nowMs
     const view = lease === undefined ? undefined : viewOf(lease, changedMs)
     this.#seen = { lease, view }
-    this.#openSinceMs = whyOpen(view, nowMs) === undefined ? undefined : (this.#openSinceMs ?? nowMs)
-    if (view?.holder !== this.node) this.#writtenMs = undefined
+    this.#reckonOpen()
+    if (view !== undefined && view.holder !== this.node) this.#writtenMs = undefined
+  }
+
+  #reckonOpen(): void {
+    const nowMs = this.#deps.clock.monotonic()
+    const isOpen = whyOpen(this.#seen?.view, nowMs, this.#lost) !== undefined
+    this.#openSinceMs = isOpen ? (this.#openSinceMs ?? nowMs) : undefined
   }
 
   #become(step: TenureStep): void {
@@ -227,25 +249,6 @@ export class LaneTenure {
     return cluster.cache('Endpoint').get(endpointName(clusterId, this.node, this.lane)) !== undefined
   }
 
-  /** True some time after the holder has come as far as this node was. */
-  #isRelieved(holder: string | undefined, nowMs: number): boolean {
-    if (holder === undefined || holder === '' || holder === this.node) {
-      this.#handing = undefined
-      this.#relievedMs = undefined
-      return false
-    }
-    if (this.#handing?.holder !== holder) this.#handing = { holder, sinceMs: nowMs, needed: new Set() }
-    const { needed, sinceMs } = this.#handing
-    const gateways = this.#deps.cluster.cache('Gateway')
-    const own = gateways.get(this.node)
-    for (const cluster of clustersUp(own, this.lane)) needed.add(cluster)
-    const facts = { lane: this.lane, holder: gateways.get(holder), own, needed, elapsedMs: nowMs - sinceMs }
-    const relieved = isRelieved(facts)
-    if (relieved && this.#relievedMs === undefined) this.#deps.clock.setTimer(LINGER_MS, () => this.#loop.poke())
-    this.#relievedMs = relieved ? (this.#relievedMs ?? nowMs) : undefined
-    return this.#relievedMs !== undefined && nowMs - this.#relievedMs >= LINGER_MS
-  }
-
   #terms(lease: StoredLease | undefined, holder: string) {
     const { clock, cluster } = this.#deps
     const membership = cluster.cache('Membership').get(MEMBERSHIP_NAME)
@@ -266,8 +269,7 @@ export class LaneTenure {
   }
 
   #onError(error: unknown): void {
-    const isConflict = error instanceof ClusterApiError && error.code === 'Conflict'
-    if (isConflict) return
+    if (isConflict(error)) return
     // What was seen before says nothing about now: a silent holder may have been unable to renew as well.
     this.#seen = undefined
     this.#openSinceMs = undefined
@@ -281,6 +283,10 @@ export class LaneTenure {
     this.#tenure = next
     for (const listener of this.#listeners) listener()
   }
+}
+
+function isConflict(error: unknown): boolean {
+  return error instanceof ClusterApiError && error.code === 'Conflict'
 }
 
 function messageOf(error: unknown): string {

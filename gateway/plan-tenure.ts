@@ -1,8 +1,8 @@
 /**
  * Who holds the number of a lane, and what a node that may be its gateway does about it. Pure.
  *
- * A holder renews its Lease, and offers it when its node is about to go. Another node takes one that is free, offered or
- * not renewed for its duration. Whoever has told the other clusters about its end of the lane goes on serving until the
+ * A holder renews its Lease, and offers it when its node is about to go. Another node takes one that is free or offered,
+ * or not renewed for its duration by a holder whose lane is lost (lapsed-holder.ts). Whoever has told the other clusters about its end of the lane goes on serving until the
  * holder is up wherever it was up itself; so nothing is lost when a Lease changes hands, wrongly or rightly.
  */
 
@@ -21,6 +21,8 @@ export interface TenureFacts {
   readonly nowMs: number
   /** Undefined: there is none. */
   readonly lease: LeaseView | undefined
+  /** The holder's lane is lost, as far as this node knows: only then is a Lease that lapsed open. */
+  readonly lost: boolean
   /** Since when it may be taken by somebody else than its holder, as far as this node knows. */
   readonly openSinceMs: number | undefined
   /** Why this node should not serve; undefined when it may. */
@@ -33,7 +35,7 @@ export interface TenureFacts {
   readonly told: boolean
   /** The holder is up wherever this node was. */
   readonly relieved: boolean
-  /** When this node last wrote the Lease. */
+  /** When this node last wrote the Lease; undefined when another node has written it since. */
   readonly writtenMs: number | undefined
 }
 
@@ -59,19 +61,33 @@ export function planTenure(facts: TenureFacts): TenureStep {
     const due = writtenMs === undefined || nowMs - writtenMs >= RENEW_MS || lease.offer !== away
     return { role: 'serve', ...(due ? { write: 'renew' as const } : {}) }
   }
-  if (mayTake(facts)) return { role: 'serve', write: 'take' }
+  if (mayTake(facts)) return isTakenFromUs(facts) ? { role: 'serve' } : { role: 'serve', write: 'take' }
   return { role: facts.told && !facts.relieved ? 'serve' : 'stand by' }
 }
 
 /** Why the Lease may be taken; undefined when it may not. */
-export function whyOpen(lease: LeaseView | undefined, nowMs: number): 'free' | 'offered' | 'lapsed' | undefined {
+export function whyOpen(
+  lease: LeaseView | undefined,
+  nowMs: number,
+  lost: boolean,
+): 'free' | 'offered' | 'lapsed' | undefined {
   if (lease === undefined || lease.holder === '') return 'free'
   if (lease.offer !== undefined) return 'offered'
-  return nowMs - lease.changedMs >= lease.durationMs ? 'lapsed' : undefined
+  return lost && hasLapsed(lease, nowMs) ? 'lapsed' : undefined
 }
 
-function mayTake({ lease, nowMs, openSinceMs, away, never, turn }: TenureFacts): boolean {
-  const why = whyOpen(lease, nowMs)
+/** Not renewed for its duration. */
+export function hasLapsed({ changedMs, durationMs }: LeaseView, nowMs: number): boolean {
+  return nowMs - changedMs >= durationMs
+}
+
+/** Who removes it may do so each time, as a garbage collector does with what belongs to an owner that is gone. */
+function isTakenFromUs({ lease, nowMs, writtenMs }: TenureFacts): boolean {
+  return lease === undefined && writtenMs !== undefined && nowMs - writtenMs < RENEW_MS
+}
+
+function mayTake({ lease, nowMs, lost, openSinceMs, away, never, turn }: TenureFacts): boolean {
+  const why = whyOpen(lease, nowMs, lost)
   if (why === undefined || never || openSinceMs === undefined) return false
   if (away !== undefined) return why !== 'offered' && nowMs - openSinceMs >= LAST_RESORT_MS
   return nowMs - openSinceMs >= turn * (lease === undefined ? FIRST_TURN_MS : TURN_MS)

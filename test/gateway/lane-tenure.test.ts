@@ -14,6 +14,7 @@ import { endpoint, node } from './support/worlds.ts'
 
 const NODES = ['a', 'b', 'c'] as const
 type Name = (typeof NODES)[number]
+const ADDRESSES = { a: '192.0.2.10', b: '192.0.2.11', c: '192.0.2.12' } as const
 
 class Cluster {
   readonly clock = new FakeClock()
@@ -21,6 +22,9 @@ class Cluster {
   readonly leases = new FakeLeases(this.objects)
   readonly logger = new CapturingLogger()
   readonly tenures = new Map<Name, LaneTenure>()
+  /** Machines that answer no knock, by address. */
+  readonly dead = new Set<string>()
+  readonly knocks: string[] = []
   readonly #stops = new Map<Name, AbortController>()
 
   constructor(t: Test) {
@@ -30,35 +34,51 @@ class Cluster {
   }
 
   node(name: Name, spec: NonNullable<Node['spec']>): void {
-    const { metadata, ...rest } = node(name, '192.0.2.10')
-    this.objects.put({ ...rest, metadata: { ...metadata, labels: { 'sealane.io/gateway': '0' } }, spec })
+    this.label(name, '0', spec)
+  }
+
+  label(name: Name, lane: string | undefined, spec: NonNullable<Node['spec']> = {}): void {
+    const { metadata, ...rest } = node(name, ADDRESSES[name])
+    const labels = lane === undefined ? {} : { 'sealane.io/gateway': lane }
+    this.objects.put({ ...rest, metadata: { ...metadata, labels }, spec })
   }
 
   start(...names: Name[]): void {
     for (const name of names) {
       const stop = new AbortController()
       const { clock, logger, objects, leases } = this
-      const tenure = new LaneTenure({ clock, logger, cluster: objects, leases }, { node: name, lane: 0 })
+      const knock = (address: string): Promise<boolean> => {
+        this.knocks.push(address)
+        return Promise.resolve(!this.dead.has(address))
+      }
+      const tenure = new LaneTenure({ clock, logger, cluster: objects, leases, knock }, { node: name, lane: 0 })
       this.tenures.set(name, tenure)
       this.#stops.set(name, stop)
       void tenure.run(stop.signal)
     }
   }
 
+  /** The process ends without a word; its machine is there. */
   kill(name: Name): void {
     this.#stops.get(name)?.abort()
     this.tenures.delete(name)
   }
 
+  /** The machine goes without a word. */
+  lose(name: Name): void {
+    this.kill(name)
+    this.dead.add(ADDRESSES[name])
+  }
+
   /** What the node's gateway tells: its Endpoint, and its lanes to the other clusters. */
-  tells(name: Name, states: Readonly<Record<string, ConnectionState>> | undefined): void {
+  tells(name: Name, states: Readonly<Record<string, ConnectionState>> | undefined, driver = 'wireguard-kernel'): void {
     const own = endpoint('milano', name, 0, [])
     this.objects.drop('Endpoint', own.metadata.name)
     this.objects.drop('Gateway', name)
     if (states === undefined) return
     const rest = { endpoint: '', message: '', usingNat: false, rxBytes: 0, txBytes: 0 }
     const connections = Object.entries(states).map(([cluster, state]) => ({ cluster, lane: 0, state, ...rest }))
-    const lanes = [{ lane: 0, device: 'sealane0', mtu: 1420, driver: 'wireguard-kernel' }]
+    const lanes = [{ lane: 0, device: 'sealane0', mtu: 1420, driver }]
     const status = { version: '1', lanes, connections }
     this.objects.put(own)
     this.objects.put({ apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name }, status })
@@ -117,17 +137,98 @@ t.test('all nodes are cordoned: the lane stays, and that is told; one comes back
   t.equal(cluster.states, 'b standing by, c serving, a handing over')
 })
 
-t.test('one that dies is replaced after its Lease; it comes back and stands by', async (t) => {
+t.test('a machine that dies is replaced after its Lease; it comes back and stands by', async (t) => {
   const cluster = await served(t)
-  cluster.kill('a')
+  cluster.lose('a')
   await cluster.pass(10_000)
   t.equal(cluster.states, 'b standing by, c standing by')
   await cluster.pass(8000)
   t.equal(cluster.states, 'b serving, c standing by')
+  t.strictSame(cluster.knocks.slice(0, 2), [ADDRESSES.a, ADDRESSES.a], 'knocked at twice: a packet may be lost')
+  t.strictSame(cluster.objects.events, [])
   cluster.tells('b', { paris: 'up', tokyo: 'up' })
   cluster.start('a')
   await cluster.pass(4000)
   t.equal(cluster.states, 'b serving, c standing by, a standing by')
+})
+
+t.test('a process that is away for long, on a machine that answers, keeps its lane', async (t) => {
+  const cluster = await served(t)
+  cluster.kill('a')
+  await cluster.pass(300_000)
+  t.equal(cluster.states, 'b standing by, c standing by', 'its kernel goes on, and nobody would take that out')
+  t.ok(cluster.knocks.length > 20 && cluster.knocks.length < 130, `asked now and then: ${cluster.knocks.length}`)
+  t.match(cluster.objects.events, [{ reason: 'LaneHolderSilent', regarding: { kind: 'Node', name: 'a' } }])
+  t.equal(cluster.objects.events.length, 1)
+  await cluster.pass(900_000)
+  t.equal(cluster.objects.events.length, 1, 'told once')
+  t.equal(cluster.logger.lines.filter(({ message }) => message === 'the lease of the lane lapsed').length, 2)
+  cluster.start('a')
+  await cluster.pass(60_000)
+  t.equal(cluster.states, 'b standing by, c standing by, a serving')
+  t.equal(cluster.leases.get('sealane-lane-0')?.spec?.leaseTransitions, 0)
+
+  cluster.kill('a')
+  await cluster.pass(60_000)
+  t.equal(cluster.states, 'b standing by, c standing by')
+  cluster.lose('a')
+  await cluster.pass(9000)
+  t.equal(cluster.states, 'b serving, c standing by', 'later the machine goes as well')
+})
+
+t.test('a process that is away, and a lane that is lost with it, or given up', async (t) => {
+  const rows: [say: string, happens: (cluster: Cluster) => void][] = [
+    ['user space ends with it', (cluster) => cluster.tells('a', { paris: 'up' }, 'wireguard-userspace')],
+    ['it was up nowhere', (cluster) => cluster.tells('a', { paris: 'down', tokyo: 'connecting' })],
+    ['its Node is gone', (cluster) => cluster.objects.drop('Node', 'a')],
+    ['its label is gone', (cluster) => cluster.label('a', undefined)],
+    ['it is cordoned', (cluster) => cluster.node('a', { unschedulable: true })],
+    [
+      'nobody knows where to knock',
+      (cluster) => {
+        const { status: _none, ...rest } = cluster.objects.get('Node', 'a') as Node
+        cluster.objects.put(rest)
+      },
+    ],
+  ]
+  for (const [say, happens] of rows) {
+    const cluster = await served(t)
+    cluster.kill('a')
+    await cluster.pass(30_000)
+    t.equal(cluster.states, 'b standing by, c standing by', say)
+    happens(cluster)
+    await cluster.pass(9000)
+    t.equal(cluster.states, 'b serving, c standing by', say)
+    t.equal(cluster.leases.get('sealane-lane-0')?.spec?.leaseTransitions, 1, say)
+  }
+})
+
+t.test('a network that comes back while the lane is being taken', async (t) => {
+  const cluster = await served(t)
+  cluster.kill('b')
+  cluster.lose('a')
+  for (let i = 0; i < 200 && cluster.knocks.length < 2; i += 1) await cluster.pass(100)
+  t.equal(cluster.knocks.length, 2)
+  cluster.dead.clear()
+  await cluster.pass(60_000)
+  t.equal(cluster.states, 'c standing by', 'the machine answers again before it was given up')
+})
+
+t.test('a Lease that somebody removes each time is not made anew at once', async (t) => {
+  const cluster = await served(t)
+  let made = 0
+  cluster.leases.collects = true
+  const write = cluster.leases.write.bind(cluster.leases)
+  cluster.leases.write = (lease) => {
+    made += 1
+    return write(lease)
+  }
+  await cluster.pass(30_000)
+  t.ok(made >= 5 && made <= 12, `${made} times in 30 s`)
+  t.equal(cluster.states, 'b standing by, c standing by, a serving')
+  cluster.leases.collects = false
+  await cluster.pass(10_000)
+  t.equal(cluster.leases.get('sealane-lane-0')?.spec?.holderIdentity, 'a')
 })
 
 t.test('without an API nothing moves, for minutes; then a dead one is replaced', async (t) => {
@@ -140,7 +241,7 @@ t.test('without an API nothing moves, for minutes; then a dead one is replaced',
   t.equal(cluster.states, 'b standing by, c standing by, a serving', 'and nobody thinks that it was dead')
   t.equal(cluster.leases.get('sealane-lane-0')?.spec?.leaseTransitions, 0)
   cluster.leases.failure = new ClusterApiError('Unavailable', 'no answer')
-  cluster.kill('a')
+  cluster.lose('a')
   await cluster.pass(60_000)
   cluster.leases.failure = undefined
   await cluster.pass(14_000)
@@ -240,6 +341,24 @@ t.test('the end of the process', async (t) => {
 
   const cluster = await served(t)
   t.ok((await tookMs(cluster, ending(cluster, 'b', 'userspace'))) < 500, 'who stands by just ends')
+
+  for (const others of ['none', 'away'] as const) {
+    const alone = await served(t)
+    for (const name of ['b', 'c'] as const) {
+      alone.kill(name)
+      if (others === 'none') alone.label(name, undefined)
+    }
+    alone.label('a', undefined)
+    await tookMs(alone, ending(alone, 'a', 'kernel', true))
+    const holder = (): string | undefined => alone.leases.get('sealane-lane-0')?.spec?.holderIdentity
+    t.equal(holder(), '', `given back, others ${others}`)
+    await alone.pass(20_000)
+    t.equal(holder(), '', 'and not taken again by a node that is no gateway')
+    alone.node('c', {})
+    alone.start('c')
+    await alone.pass(3000)
+    t.equal(holder(), 'c', 'the next one need not wait')
+  }
 
   const dead = await served(t)
   dead.kill('b')

@@ -1,6 +1,7 @@
 /** Who takes a lane, who keeps it, and who stands by. */
 import t from 'tap'
 import { isRelieved } from '../../gateway/handing-over.ts'
+import { whyLost } from '../../gateway/plan-lost-holder.ts'
 import { LEASE_MS, RENEW_MS, type TenureFacts, planTenure, whyOpen } from '../../gateway/plan-tenure.ts'
 import { laneCandidates, leavingReason } from '../../model/gateway-node.ts'
 import type { ConnectionState, Gateway, Node } from '../../model/objects.ts'
@@ -18,6 +19,7 @@ const FACTS: TenureFacts = {
   node: 'a',
   nowMs: NOW,
   lease: undefined,
+  lost: false,
   openSinceMs: NOW,
   away: undefined,
   never: false,
@@ -54,10 +56,14 @@ t.test('what a node does', async (t) => {
     ['and it is up', { lease: lease('b'), openSinceMs: undefined, told: true, relieved: true }, 'stand by'],
     ['another offers it', { lease: offered }, 'serve take'],
     ['another offers it, and we go as well', { lease: offered, away: drain, openSinceMs: 0 }, 'stand by'],
-    ['another is silent', { lease: lapsed }, 'serve take'],
-    ['another is silent, and we go as well', { lease: lapsed, away: drain }, 'stand by'],
-    ['and nobody else came', { lease: lapsed, away: drain, openSinceMs: NOW - 10_000 }, 'serve take'],
-    ['but our process ends', { lease: lapsed, away: 'it ends', never: true, openSinceMs: 0 }, 'stand by'],
+    ['another is silent, and lost', { lease: lapsed, lost: true }, 'serve take'],
+    ['another is silent, no more', { lease: lapsed }, 'stand by'],
+    ['another is silent, and we have told', { lease: lapsed, told: true }, 'serve'],
+    ['another is lost, and we go as well', { lease: lapsed, lost: true, away: drain }, 'stand by'],
+    ['and nobody else came', { lease: lapsed, lost: true, away: drain, openSinceMs: NOW - 10_000 }, 'serve take'],
+    ['but our process ends', { lease: lapsed, lost: true, away: 'it ends', never: true, openSinceMs: 0 }, 'stand by'],
+    ['somebody removed ours just now', { writtenMs: NOW - RENEW_MS + 1 }, 'serve'],
+    ['and it is time', { writtenMs: NOW - RENEW_MS }, 'serve take'],
     ['nobody has it, we told, and it is not our turn', { turn: 1, told: true }, 'serve'],
   ]
   for (const [say, facts, want] of rows) {
@@ -67,19 +73,52 @@ t.test('what a node does', async (t) => {
 })
 
 t.test('when a Lease may be taken', async (t) => {
-  t.equal(whyOpen(undefined, NOW), 'free')
-  t.equal(whyOpen(lease(''), NOW), 'free')
-  t.equal(whyOpen(lease('b', { offer: '' }), NOW), 'offered')
-  t.equal(whyOpen(lease('b'), NOW), undefined)
-  t.equal(whyOpen(lease('b', { changedMs: NOW - LEASE_MS + 1 }), NOW), undefined)
-  t.equal(whyOpen(lease('b', { changedMs: NOW - LEASE_MS }), NOW), 'lapsed')
+  for (const lost of [false, true]) {
+    t.equal(whyOpen(undefined, NOW, lost), 'free')
+    t.equal(whyOpen(lease(''), NOW, lost), 'free')
+    t.equal(whyOpen(lease('b', { offer: '' }), NOW, lost), 'offered')
+    t.equal(whyOpen(lease('b'), NOW, lost), undefined)
+    t.equal(whyOpen(lease('b', { changedMs: NOW - LEASE_MS + 1 }), NOW, lost), undefined)
+    t.equal(whyOpen(lease('b', { changedMs: NOW - LEASE_MS }), NOW, lost), lost ? 'lapsed' : undefined)
+  }
+})
+
+t.test('when the lane of a holder that lapsed is lost', async (t) => {
+  const labelled = (lane: string | undefined, spec: Node['spec'] = {}): Node => ({
+    apiVersion: 'v1',
+    kind: 'Node',
+    metadata: { name: 'a', labels: lane === undefined ? {} : { 'sealane.io/gateway': lane } },
+    spec,
+  })
+  const here = labelled('0')
+  const up = gateway('a', { paris: 'down', tokyo: 'up' })
+  const rows: [say: string, node: Node | undefined, gateway: Gateway | undefined, want: RegExp | undefined][] = [
+    ['its kernel may carry', here, up, undefined],
+    ['its Node is gone', undefined, up, /Node is gone/],
+    ['it has no label', labelled(undefined), up, /label/],
+    ['it has the label of another lane', labelled('1'), up, /label/],
+    ['it is cordoned', labelled('0', { unschedulable: true }), up, /cordoned/],
+    ['it has told nothing', here, undefined, /no connection is up/],
+    ['it was up nowhere', here, gateway('a', { paris: 'down', tokyo: 'connecting' }), /no connection is up/],
+    ['its lane ends with its process', here, gateway('a', { paris: 'up' }, 'wireguard-userspace'), /user space/],
+  ]
+  for (const [say, node, gateway, want] of rows) {
+    const why = whyLost({ lane: 0, node, gateway })
+    if (want === undefined) t.equal(why, undefined, say)
+    else t.match(why, want, say)
+  }
+  t.match(whyLost({ lane: 1, node: labelled('1'), gateway: up }), /no connection is up/, 'what it told of lane 0')
 })
 
 /** `{ paris: 'up' }`: lane 0 to paris. */
-function gateway(name: string, states: Readonly<Record<string, ConnectionState>>): Gateway {
+function gateway(
+  name: string,
+  states: Readonly<Record<string, ConnectionState>>,
+  driver = 'wireguard-kernel',
+): Gateway {
   const rest = { endpoint: '', message: '', usingNat: false, rxBytes: 0, txBytes: 0 }
   const connections = Object.entries(states).map(([cluster, state]) => ({ cluster, lane: 0, state, ...rest }))
-  const lanes = [{ lane: 0, device: 'sealane0', mtu: 1420, driver: 'wireguard-kernel' }]
+  const lanes = [{ lane: 0, device: 'sealane0', mtu: 1420, driver }]
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Gateway',

@@ -11,6 +11,8 @@ export class FakeLeases implements LeaseStore {
   #version = 0
   /** While set, nobody answers. */
   failure: ClusterApiError | undefined
+  /** A garbage collector removes each Lease as soon as it is written. */
+  collects = false
 
   constructor(objects: MemoryCluster) {
     this.#objects = objects
@@ -38,6 +40,10 @@ export class FakeLeases implements LeaseStore {
     const stored: StoredLease = { ...lease, metadata }
     this.#leases.set(name, stored)
     this.#objects.put(stored)
+    if (this.collects) {
+      this.#leases.delete(name)
+      this.#objects.drop('Lease', name, NAMESPACE)
+    }
     return stored
   }
 }

@@ -121,6 +121,7 @@ export class Stage {
       metrics: createMetrics('gateway'),
       cluster: this.objects,
       openProbeSocket: this.probes.openSocket,
+      knock: () => Promise.resolve(true),
     }
   }
 
