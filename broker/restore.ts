@@ -3,7 +3,7 @@
  * the state's place, under the lock: at once, or when the broker starts next. A restore that was broken off is finished
  * by the next of either.
  */
-import { copyFile, mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { chmod, copyFile, mkdir, open, rename, rm, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import { RefusedError } from '../protocol/broker-api.ts'
 import type { Clock } from '../reconcile/clock.ts'
@@ -48,6 +48,8 @@ export async function stageRestore(
     // Of the mode that it shall have, before anything is in it.
     await (await open(staging, 'wx', 0o600)).close()
     await copyFile(file, staging)
+    // The copy takes over the mode of what it is of, and holds the authority's key.
+    await chmod(staging, 0o600)
     const copy = await open(staging, 'r+')
     await copy.sync()
     await copy.close()

@@ -71,20 +71,27 @@ function service({ broker }: InstallValues, { namespace }: Place): ManifestObjec
   }
 }
 
+/** Read by `sealane broker serve`. */
+export const EXTERNAL_TRAFFIC_POLICY = 'SEALANE_EXTERNAL_TRAFFIC_POLICY'
+
 /** A StatefulSet, because two brokers on one database must never be: a Deployment does not promise that. */
 function statefulSet(values: InstallValues, place: Place): ManifestObject {
   const { broker } = values
-  const args = ['broker', 'serve', '--state', `${DATA.path}/broker`, '--listen', `0.0.0.0:${BROKER_PORT}`]
   const { externalTrafficPolicy, type } = broker.service
   // Calls to a ClusterIP from elsewhere come by nobody knows what.
   const policy = orByTable(externalTrafficPolicy, type, { ...POLICIES, ClusterIP: 'Cluster' })
-  args.push('--external-traffic-policy', policy)
   const template = unprivilegedPod({
     part: 'broker',
     values,
     pod: broker,
     priority: 'system-cluster-critical',
-    args: [...args, '--clusterset', broker.clusterset, ...each(broker.advertise, (one) => ['--advertise', one])],
+    args: [
+      ...['broker', 'serve', '--state', `${DATA.path}/broker`, '--listen', `0.0.0.0:${BROKER_PORT}`],
+      ...['--clusterset', broker.clusterset, ...each(broker.advertise, (one) => ['--advertise', one])],
+      ...each(broker.extraArgs, (one) => [one]),
+    ],
+    // No flag: an image of one's own may be of an earlier release, which would not start with a flag that it does not know.
+    env: [{ name: EXTERNAL_TRAFFIC_POLICY, value: policy }],
     ports: [
       { name: 'broker', containerPort: BROKER_PORT },
       { name: 'status', containerPort: STATUS_PORTS.broker },

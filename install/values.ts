@@ -61,6 +61,8 @@ export interface InstallValues {
     /** host:port under which members reach the broker. */
     readonly advertise: readonly string[]
     readonly clusterset: string
+    /** `--flag=value` of `sealane broker serve`, after all that the other values say. */
+    readonly extraArgs: readonly string[]
     readonly service: {
       readonly type: string
       readonly annotations: Readonly<Record<string, string>>
@@ -118,6 +120,7 @@ export const DEFAULT_VALUES: InstallValues = {
     createNamespace: true,
     advertise: ['sealane-broker.sealane-broker.svc:7443'],
     clusterset: 'default',
+    extraArgs: [],
     service: { type: 'LoadBalancer', annotations: {}, loadBalancerClass: '', externalTrafficPolicy: '' },
     storage: { size: '1Gi', storageClassName: '' },
     resources: resources('100m', '512Mi'),

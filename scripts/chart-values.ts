@@ -41,6 +41,8 @@ export const NOTES: Readonly<Record<string, string>> = {
   'broker.createNamespace': 'The chart makes the namespace, with pod security level restricted.',
   'broker.advertise': 'host:port under which members reach the broker, best first. Set this.',
   'broker.clusterset': 'Name of the clusterset, fixed at the first start.',
+  'broker.extraArgs':
+    'More flags of sealane broker serve, such as --allow-namespace=kube-tools. Ranges are fixed at the first start.',
   'broker.service': 'How members get in.',
   'broker.service.type': 'LoadBalancer, NodePort or ClusterIP.',
   'broker.service.annotations': 'For the cloud.',
@@ -81,6 +83,7 @@ const LIMITS: Readonly<Record<string, object>> = {
   'broker.namespace': { pattern: DNS_LABEL },
   'broker.clusterset': { pattern: DNS_LABEL },
   'broker.advertise': { minItems: 1, items: { type: 'string', minLength: 1 } },
+  'broker.extraArgs': { items: { type: 'string', pattern: '^--[a-z-]+=.+$' } },
   'broker.service.type': { enum: ['LoadBalancer', 'NodePort', 'ClusterIP'] },
   'broker.service.externalTrafficPolicy': { enum: ['', 'Local', 'Cluster'] },
 }

@@ -97,7 +97,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         '--external-traffic-policy <policy>',
         'of the Service in front, if there is one: with Cluster, addresses of callers are not their own',
         ['Local', 'Cluster'] as const,
-      ),
+      ).env('SEALANE_EXTERNAL_TRAFFIC_POLICY'),
     )
     .addOption(logLevelOption())
     .action(async (options: ServeOptions) => {

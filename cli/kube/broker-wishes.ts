@@ -18,7 +18,8 @@ export const AUTO_ADVERTISE = 'auto'
 export function withWishes(values: InstallValues, wishes: BrokerWishes): InstallValues {
   const { broker } = values
   const type = wishes.serviceType ?? broker.service.type
-  const kept = type === broker.service.type ? broker.advertise : []
+  const sameType = type === broker.service.type
+  const kept = sameType ? broker.advertise : []
   const advertise = wishes.advertise ?? kept
   const policy = broker.service.externalTrafficPolicy
   return withImage(
@@ -28,7 +29,8 @@ export function withWishes(values: InstallValues, wishes: BrokerWishes): Install
         ...broker,
         advertise: advertise.filter((one) => one !== AUTO_ADVERTISE),
         clusterset: wishes.clusterset ?? broker.clusterset,
-        service: { ...broker.service, type, externalTrafficPolicy: type === broker.service.type ? policy : '' },
+        extraArgs: broker.extraArgs.filter((one) => sameType || !one.startsWith('--external-traffic-policy=')),
+        service: { ...broker.service, type, externalTrafficPolicy: sameType ? policy : '' },
         storage: { ...broker.storage, storageClassName: wishes.storageClass ?? broker.storage.storageClassName },
       },
     },

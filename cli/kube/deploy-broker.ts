@@ -21,6 +21,7 @@ import {
   isStanding,
   keepStanding,
   standingBroker,
+  unknownArgs,
   withThisRelease,
 } from './standing-broker.ts'
 import { waitUntil } from './wait-until.ts'
@@ -48,6 +49,7 @@ export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit):
   const before = keepStanding(DEFAULT_VALUES, standing)
   const values = withWishes(withThisRelease(before), wishes)
   refuseFixed(admin, { standing, before, values })
+  refuseUnknown(admin, standing, init)
   if (isStanding(standing)) tellKept(before, values, say)
   if (!init.force) await requirePlace(admin, values, init)
   const context = { admin, dryRun, signal, tell }
@@ -92,6 +94,24 @@ function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { standing, before, val
     const fixed = `its volume is of ${from === '' ? 'no class' : `class ${from}`}`
     throw new UserError(`--storage-class ${to}: ${admin.title} has a broker already, and ${fixed}`, nothing)
   }
+}
+
+/** Throws UserError; with force they are left out, and that is told. */
+function refuseUnknown(
+  admin: Pick<ClusterAdmin, 'title'>,
+  standing: StandingBroker,
+  { force, say }: Pick<DeployBrokerInit, 'force' | 'say'>,
+): void {
+  const unknown = unknownArgs(standing)
+  if (unknown.length === 0) return
+  const text = `the broker there is started with what this release does not know: ${unknown.join(', ')}`
+  if (force) {
+    say(`${text}: left out\n`)
+    return
+  }
+  throw new UserError(`${admin.title}: ${text}`, {
+    hint: 'take it out of StatefulSet sealane-broker, or let --force leave it out; nothing was changed',
+  })
 }
 
 function tellKept(before: InstallValues, values: InstallValues, say: (text: string) => void): void {

@@ -43,6 +43,7 @@ export async function imageProblems(
     nodes: await listIfAllowed(admin, 'v1', 'Node', signal),
     pods: await listIfAllowed(admin, 'v1', 'Pod', signal, { labelSelector: OURS }),
     secrets: await presentSecrets(admin, question, signal),
+    namespaceThere: await namespaceThere(admin, question, signal),
   })
   for (const note of plan.notes) say(`  image: ${note}\n`)
   if (dryRun || plan.probe.length === 0 || plan.problems.length > 0) return plan.problems
@@ -60,6 +61,15 @@ export function imageExample({ image }: ImageQuestion): string {
 }
 
 const OURS = 'app.kubernetes.io/name=sealane'
+
+function namespaceThere(
+  admin: Pick<ClusterAdmin, 'get'>,
+  { namespace }: ImageQuestion,
+  signal: AbortSignal,
+): Promise<boolean | undefined> {
+  const own = { apiVersion: 'v1', kind: 'Namespace', name: namespace }
+  return unlessForbidden(async () => (await admin.get(own, signal)) !== undefined)
+}
 
 async function presentSecrets(
   admin: Pick<ClusterAdmin, 'get'>,

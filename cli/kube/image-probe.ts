@@ -53,6 +53,8 @@ export async function askNodes(
 
 interface PodStatus {
   readonly phase?: string
+  /** Of the pod as a whole: what the kubelet did to it. */
+  readonly reason?: string
   readonly message?: string
   readonly containerStatuses?: readonly {
     readonly state?: {
@@ -71,6 +73,7 @@ async function watch(
   const refused = new Map<string, string>()
   const open = new Set(nodes)
   const said = new Map<string, string>()
+  const silent: string[] = []
   for (;;) {
     signal.throwIfAborted()
     for (const pod of await admin.list('v1', 'Pod', { namespace, labelSelector: `${LABEL}=${run}` }, signal)) {
@@ -81,13 +84,17 @@ async function watch(
       else {
         open.delete(node)
         if (answer.state === 'refused') refused.set(node, answer.why)
+        if (answer.state === 'silent') silent.push(`node ${node} does not say: it took no pod to ask it: ${answer.why}`)
       }
     }
-    if (open.size === 0) return { refused, silent: [] }
+    if (open.size === 0) return { refused, silent }
     if (clock.monotonic() >= end) {
       return {
         refused,
-        silent: [...open].map((node) => `node ${node} does not say: ${said.get(node) ?? 'it is not done yet'}`),
+        silent: [
+          ...silent,
+          ...[...open].map((node) => `node ${node} does not say: ${said.get(node) ?? 'it is not done yet'}`),
+        ],
       }
     }
     await clock.sleep(LOOK_EVERY_MS, signal)
@@ -98,18 +105,22 @@ type Answer =
   | { readonly state: 'has' }
   | { readonly state: 'trying'; readonly why: string }
   | { readonly state: 'refused'; readonly why: string }
+  | { readonly state: 'silent'; readonly why: string }
 
 /** `before`: what the node said when it tried last, which tells more than that it waits to try again. */
 function answerOf(
-  { phase, message, containerStatuses = [] }: PodStatus,
+  { phase, reason, message, containerStatuses = [] }: PodStatus,
   before: string | undefined,
 ): Answer | undefined {
   if (phase === 'Succeeded') return { state: 'has' }
   const [{ state = {} } = {}] = containerStatuses
   const { terminated, waiting } = state
   if (phase === 'Failed') {
-    const code = terminated?.exitCode === undefined ? '' : ` (code ${terminated.exitCode})`
-    return { state: 'refused', why: terminated?.message ?? message ?? `it does not run there${code}` }
+    // No scheduler was asked: a node that is full, or ends, rejects the pod, which says nothing about the image.
+    if (reason !== undefined || terminated === undefined)
+      return { state: 'silent', why: message ?? reason ?? 'no reason' }
+    const code = terminated.exitCode === undefined ? '' : ` (code ${terminated.exitCode})`
+    return { state: 'refused', why: terminated.message ?? message ?? `it does not run there${code}` }
   }
   const why = waiting?.message ?? waiting?.reason ?? ''
   if (waiting?.reason === 'ErrImagePull') return { state: 'trying', why }

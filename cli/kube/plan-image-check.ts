@@ -23,6 +23,8 @@ export interface ImageWorld {
   readonly pods: readonly ManifestObject[] | undefined
   /** Secrets of those that are named; undefined where this user may not read them. */
   readonly secrets: ReadonlySet<string> | undefined
+  /** The namespace that they are to be in; undefined where this user may not read it. */
+  readonly namespaceThere: boolean | undefined
 }
 
 export interface ImagePlan {
@@ -71,12 +73,16 @@ function unobtainable({ repository, pullPolicy }: ImageQuestion['image']): strin
     : undefined
 }
 
-function missingSecrets({ pullSecrets, namespace }: ImageQuestion, { secrets }: ImageWorld): readonly string[] {
+function missingSecrets(
+  { pullSecrets, namespace }: ImageQuestion,
+  { secrets, namespaceThere }: ImageWorld,
+): readonly string[] {
   if (secrets === undefined) return []
   const missing = pullSecrets.filter((name) => !secrets.has(name))
   return missing.map(
-    (name) =>
+    (name, i) =>
       `no pull secret: there is no Secret ${namespace}/${name}: make it with ` +
+      (namespaceThere === false && i === 0 ? `kubectl create namespace ${namespace}; ` : '') +
       `kubectl --namespace ${namespace} create secret docker-registry ${name}`,
   )
 }

@@ -3,7 +3,7 @@ import { ALL_CRDS, OWN_CRDS } from '../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { planBroker } from '../../install/plan-broker.ts'
 import { planMember } from '../../install/plan-member.ts'
-import { DEFAULT_VALUES } from '../../install/values.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
 import { ClusterApiError } from '../../cluster/cluster-api.ts'
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/gateway-node.ts'
 import {
@@ -25,6 +25,15 @@ const OURS = 'sealane.io/v1alpha1'
 const CRD = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' } as const
 const OUR_LABEL = `${LABEL_APP_MANAGED_BY}=${APP_MANAGED_BY_SEALANE}`
 
+/** With all that an installation can have: nobody says here how this one was made. */
+const ALL_VALUES: InstallValues = {
+  ...DEFAULT_VALUES,
+  gateway: { ...DEFAULT_VALUES.gateway, statusListen: 'node' },
+  routeagent: { ...DEFAULT_VALUES.routeagent, statusListen: 'node' },
+  member: { ...DEFAULT_VALUES.member, criticalPodsQuota: true },
+  metrics: { podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
+}
+
 /** All of a member but the CRDs. Waits until the namespace is gone. */
 export async function removeInstallation(
   admin: ClusterAdmin,
@@ -35,7 +44,7 @@ export async function removeInstallation(
   await removePools(admin, discovery, init)
   await removeObjects(
     admin,
-    planMember(DEFAULT_VALUES).flatMap((part) => part.objects),
+    planMember(ALL_VALUES).flatMap((part) => part.objects),
     init,
   )
   for (const kind of ['Gateway', 'RouteAgent', 'Endpoint', 'Cluster', 'Membership']) {
@@ -67,7 +76,7 @@ export async function removeBroker(
   const name = DEFAULT_VALUES.broker.namespace
   const namespace = { apiVersion: 'v1', kind: 'Namespace', name }
   if ((await admin.get(namespace, init.signal)) === undefined) return false
-  const objects = planBroker(DEFAULT_VALUES).flatMap((part) => part.objects)
+  const objects = planBroker(ALL_VALUES).flatMap((part) => part.objects)
   const going = objects.filter(({ kind }) => deleteData || !KEPT.has(kind))
   const removed = await removeObjects(admin, going, init)
   if (deleteData) {

@@ -2,9 +2,11 @@
 import { formatImageName, parseImageName } from '../../install/image-name.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { BROKER_CLAIM, objectName } from '../../install/names.ts'
+import { EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../install/plan-broker.ts'
 import { DEFAULT_VALUES, type InstallValues, type ResourceValues, type TolerationValues } from '../../install/values.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { upgradedImage } from './plan-standing-values.ts'
+import { readServeArgs, saidFor } from './serve-args.ts'
 import { imageValues } from './values-options.ts'
 
 /** As they are in the cluster; undefined where there is none. */
@@ -43,6 +45,7 @@ interface ContainerSpec {
   readonly image?: string
   readonly imagePullPolicy?: string
   readonly args?: readonly string[]
+  readonly env?: readonly { readonly name: string; readonly value?: string }[]
   readonly resources?: ResourceValues
 }
 
@@ -53,24 +56,52 @@ interface ContainerSpec {
 export function keepStanding(values: InstallValues, standing: StandingBroker): InstallValues {
   const { broker } = values
   const pod = podOf(standing.statefulSet)
-  const container = pod?.containers?.find(({ name }) => name === 'broker')
-  const { args = [], image, imagePullPolicy = values.image.pullPolicy } = container ?? {}
-  return {
-    ...values,
-    image: image === undefined ? values.image : { ...parseImageName(image), pullPolicy: imagePullPolicy },
-    imagePullSecrets: pod?.imagePullSecrets ?? values.imagePullSecrets,
-    logLevel: valuesOf(args, '--log-level')[0] ?? values.logLevel,
-    broker: {
-      ...broker,
-      advertise: valuesOf(args, '--advertise'),
-      clusterset: valuesOf(args, '--clusterset')[0] ?? broker.clusterset,
-      resources: container?.resources ?? broker.resources,
-      nodeSelector: pod?.nodeSelector ?? broker.nodeSelector,
-      tolerations: pod?.tolerations ?? broker.tolerations,
-      service: keptService(broker.service, standing.service),
-      storage: keptStorage(broker.storage, standing.claim),
+  const container = containerOf(standing.statefulSet)
+  const { image, imagePullPolicy = values.image.pullPolicy } = container ?? {}
+  const args = readServeArgs(container?.args ?? [])
+  return withExtraArgs(
+    {
+      ...values,
+      image: image === undefined ? values.image : { ...parseImageName(image), pullPolicy: imagePullPolicy },
+      imagePullSecrets: pod?.imagePullSecrets ?? values.imagePullSecrets,
+      logLevel: saidFor(args, '--log-level').at(-1) ?? values.logLevel,
+      broker: {
+        ...broker,
+        advertise: saidFor(args, '--advertise'),
+        clusterset: saidFor(args, '--clusterset').at(-1) ?? broker.clusterset,
+        resources: container?.resources ?? broker.resources,
+        nodeSelector: pod?.nodeSelector ?? broker.nodeSelector,
+        tolerations: pod?.tolerations ?? broker.tolerations,
+        service: keptService(broker.service, standing.service),
+        storage: keptStorage(broker.storage, standing.claim),
+      },
     },
-  }
+    args.known,
+  )
+}
+
+/** Arguments that this release does not know, as they were written: with them its broker would not start. Pure. */
+export function unknownArgs({ statefulSet }: StandingBroker): readonly string[] {
+  return readServeArgs(containerOf(statefulSet)?.args ?? []).unknown
+}
+
+/** Values of their own have these. */
+const OWN_VALUES = ['--advertise', '--clusterset', '--log-level']
+
+/** What no other value says. */
+function withExtraArgs(values: InstallValues, known: readonly string[]): InstallValues {
+  const statefulSet = planBroker({ ...values, broker: { ...values.broker, extraArgs: [] } })
+    .flatMap(({ objects }) => objects)
+    .find(({ kind }) => kind === 'StatefulSet')
+  const { args = [], env = [] } = containerOf(statefulSet) ?? {}
+  const policy = env.find(({ name }) => name === EXTERNAL_TRAFFIC_POLICY)?.value ?? ''
+  const planned = [...readServeArgs(args).known, `--external-traffic-policy=${policy}`]
+  const extraArgs = known.filter((one) => !planned.includes(one) && !OWN_VALUES.includes(one.split('=', 1)[0] ?? ''))
+  return { ...values, broker: { ...values.broker, extraArgs } }
+}
+
+function containerOf(statefulSet: ManifestObject | undefined): ContainerSpec | undefined {
+  return podOf(statefulSet)?.containers?.find(({ name }) => name === 'broker')
 }
 
 /** An image of an earlier release, of whatever repository, moves to that of this release; any other stays. Pure. */
@@ -109,13 +140,6 @@ function keptStorage(
   }
   const { storageClassName = storage.storageClassName, resources } = spec
   return { size: resources?.requests?.storage ?? storage.size, storageClassName }
-}
-
-function valuesOf(args: readonly string[], flag: string): readonly string[] {
-  return args.flatMap((one, i) => {
-    if (one === flag) return args[i + 1] ?? []
-    return one.startsWith(`${flag}=`) ? one.slice(flag.length + 1) : []
-  })
 }
 
 /** `image.tag: 0.1.0 → 0.2.0`, one line each, in the order of the values; what is kept is not named. Pure. */

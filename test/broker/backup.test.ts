@@ -149,6 +149,17 @@ t.test('what is refused, and leaves everything as it was', async (t) => {
   t.match(await messageOf(backupBroker(clock, state, file)), /backup/, 'a file that is there is not written over')
 })
 
+t.test('what is staged is for its owner alone, whoever may read the backup', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const file = await backup(t, broker)
+  for (const mode of [0o644, 0o400, 0o600]) {
+    chmodSync(file, mode)
+    const folder = temporaryFolder(t)
+    await stageRestore(folder, file, GENTLY)
+    t.equal(statSync(join(folder, 'restore.db')).mode & 0o777, 0o600, mode.toString(8))
+  }
+})
+
 t.test('a restore that broke off is finished by the next start', async (t) => {
   const broker = await LoopbackBroker.start(t)
   const milano = await TlsMember.join(t, broker.state, 'milano')

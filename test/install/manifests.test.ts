@@ -6,7 +6,7 @@ import { DRAIN_MS } from '../../cluster/kube/kube-cluster.ts'
 import { ASK_MS, CLEAN_MS } from '../../gateway/labelled-gateway.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import { planBroker } from '../../install/plan-broker.ts'
+import { EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../install/plan-broker.ts'
 import { identitySecret, planMember } from '../../install/plan-member.ts'
 import { STATUS_PORTS } from '../../install/ports.ts'
 import { placeholders } from '../../install/template-value.ts'
@@ -25,6 +25,7 @@ interface Container {
   readonly securityContext: object
   readonly resources: { readonly requests?: object; readonly limits?: object }
   readonly readinessProbe: { readonly httpGet: { readonly port: number; readonly host?: string } }
+  readonly env?: readonly unknown[]
 }
 
 interface Monitor {
@@ -330,6 +331,9 @@ t.test('values change what they say they change', async (t) => {
   t.match(text, '"clusterIP":"10.43.0.9"')
   const broker = planBroker({ ...DEFAULT_VALUES, broker: { ...DEFAULT_VALUES.broker, advertise: ['a:1', 'b:2'] } })
   t.match(JSON.stringify(broker), '"--advertise","a:1","--advertise","b:2"')
+  const extraArgs = ['--allow-namespace=kube-a', '--global-range=242.0.0.0/8']
+  const more = planBroker({ ...DEFAULT_VALUES, broker: { ...DEFAULT_VALUES.broker, extraArgs } })
+  t.match(JSON.stringify(more), '"--allow-namespace=kube-a","--global-range=242.0.0.0/8","--status-listen"')
 })
 
 t.test("the broker's Service and its process agree on whose addresses arrive", async (t) => {
@@ -348,7 +352,8 @@ t.test("the broker's Service and its process agree on whose addresses arrive", a
       planned.find((object) => object.kind === kind)?.['spec'] as Record<string, unknown>
     t.equal(spec('Service')['externalTrafficPolicy'], policy, `${type}, ${externalTrafficPolicy}`)
     const { template } = spec('StatefulSet') as unknown as { template: { spec: PodSpec } }
-    const { args } = template.spec.containers[0]
-    t.equal(args[args.indexOf('--external-traffic-policy') + 1], flag, `${type}, ${externalTrafficPolicy}: flag`)
+    const { args, env } = template.spec.containers[0]
+    t.strictSame(env, [{ name: EXTERNAL_TRAFFIC_POLICY, value: flag }], `${type}, ${externalTrafficPolicy}: process`)
+    t.notOk(args.includes('--external-traffic-policy'), 'an earlier release does not know the flag')
   }
 })

@@ -135,6 +135,7 @@ function otherValues(): InstallValues {
       createNamespace: false,
       advertise: ['one.example.org:7443', '[2001:db8::1]:443'],
       clusterset: 'prod',
+      extraArgs: ['--allow-namespace=kube-tools', '--global-range=242.0.0.0/8'],
       service: {
         type: 'NodePort',
         annotations: { 'example.org/lb': 'a: b' },

@@ -108,18 +108,25 @@ t.test('what is known without asking', (t) => {
     ],
   ]
   for (const [what, asked, nodes, problems, probe] of rows) {
-    const plan = planImageCheck(asked, { nodes, pods: [], secrets: new Set() })
+    const plan = planImageCheck(asked, { nodes, pods: [], secrets: new Set(), namespaceThere: true })
     t.strictSame({ problems: plan.problems, probe: plan.probe }, { problems, probe }, what)
   }
   const many = Array.from({ length: 100 }, (_, i) => node(`n${i}`))
-  t.equal(planImageCheck(question(REMOTE), { nodes: many, pods: [], secrets: undefined }).probe.length, 20)
+  t.equal(
+    planImageCheck(question(REMOTE), { nodes: many, pods: [], secrets: undefined, namespaceThere: true }).probe.length,
+    20,
+  )
   t.end()
 })
 
 t.test('pods that are there, and pull secrets', (t) => {
   const nodes = [node('a', { images: FULL })]
-  const look = (asked: ImageQuestion, pods: readonly ManifestObject[], secrets?: ReadonlySet<string>) =>
-    planImageCheck(asked, { nodes, pods, secrets })
+  const look = (
+    asked: ImageQuestion,
+    pods: readonly ManifestObject[],
+    secrets?: ReadonlySet<string>,
+    namespaceThere?: boolean,
+  ) => planImageCheck(asked, { nodes, pods, secrets, namespaceThere })
   t.strictSame(look(question(REMOTE), [pod('a', REMOTE, { running: {} })]).probe, [], 'it runs there')
   t.strictSame(look(question(REMOTE), [pod('a', LOCAL, { running: {} })]).probe, ['a'], 'another one runs there')
   const stuck = pod('a', REMOTE, { waiting: { reason: 'ImagePullBackOff', message: 'Back-off pulling' } })
@@ -137,6 +144,18 @@ t.test('pods that are there, and pull secrets', (t) => {
     notes: [],
     probe: [],
   })
+  const made = 'make it with kubectl --namespace sealane-system create secret docker-registry key'
+  const first = 'make it with kubectl create namespace sealane-system; kubectl --namespace sealane-system create secret'
+  for (const [there, want] of [
+    [true, made],
+    [undefined, made],
+    [false, `${first} docker-registry key`],
+  ] as const) {
+    const [problem = ''] = look(named, [], new Set(['other']), there).problems
+    t.ok(problem.endsWith(`: ${want}`), `namespace there: ${String(there)}: ${problem}`)
+  }
+  const [, second = ''] = look(named, [], new Set(), false).problems
+  t.notOk(second.includes('create namespace'), 'it is made once')
   t.strictSame(look(named, [], undefined).problems, [], 'who may not read them hears nothing of them')
   t.end()
 })
@@ -219,6 +238,24 @@ t.test('nodes are asked by pods, which go again', async (t) => {
   t.strictSame(await admin.list('v1', 'Pod', {}), [], 'none is left')
 })
 
+t.test('a node that takes no pod says nothing about the image', async (t) => {
+  const ran = { containerStatuses: [{ state: { terminated: { exitCode: 137, reason: 'ContainerStatusUnknown' } } }] }
+  const rows: readonly (readonly [status: object, why: string])[] = [
+    [{ reason: 'OutOfpods', message: 'Node did not have enough resource: pods' }, 'Node did not .* pods'],
+    [{ reason: 'OutOfcpu' }, 'OutOfcpu'],
+    [{ reason: 'Evicted', message: 'The node was low on resource: memory', ...ran }, 'The node was low .* memory'],
+    [{ reason: 'UnexpectedAdmissionError', message: 'Allocate failed' }, 'Allocate failed'],
+    [{ ...waiting('ContainerCreating', '') }, 'no reason'],
+  ]
+  for (const [status, why] of rows) {
+    const b = [waiting('ErrImagePull', 'manifest unknown'), waiting('ImagePullBackOff', 'Back-off')]
+    const answers = { a: [{ phase: 'Failed', ...status }], b, c: [ended] }
+    const { problems, said } = await asked(new AnsweringAdmin([node('a'), node('b'), node('c')], answers))
+    t.strictSame(problems, [`no image: node b cannot have ${REMOTE}: manifest unknown`], why)
+    t.match(said, new RegExp(`\\n {2}image: node a does not say: it took no pod to ask it: ${why}\\n$`))
+  }
+})
+
 t.test('a node that does not answer in time is named, and no reason to stop', async (t) => {
   const own = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'sealane-system' } }
   const admin = new AnsweringAdmin([node('a'), own], { a: [{ phase: 'Pending' }] })
@@ -233,6 +270,16 @@ t.test('a dry run makes no pods', async (t) => {
   const admin = new AnsweringAdmin([node('a')], { a: [ended] })
   t.strictSame(await asked(admin, true), { problems: [], said: '' })
   t.strictSame(admin.done, [])
+})
+
+t.test('the namespace of the pull secret is made first where there is none', async (t) => {
+  const own = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'sealane-system' } }
+  const init = { dryRun: true, clock: new FakeClock(), signal: new AbortController().signal, say: () => undefined }
+  const named = question(REMOTE, { pullSecrets: ['key'] })
+  const [absent = ''] = await imageProblems(new MemoryAdmin([node('a')]), named, init)
+  t.match(absent, / kubectl create namespace sealane-system; kubectl --namespace sealane-system create secret /)
+  const [present = ''] = await imageProblems(new MemoryAdmin([node('a'), own]), named, init)
+  t.match(present, /make it with kubectl --namespace sealane-system create secret /)
 })
 
 t.test('what a person reads', async (t) => {

@@ -1,11 +1,14 @@
 /** What leaving takes out. */
 import t from 'tap'
-import { removeCrds, removeInstallation } from '../../../cli/kube/remove-installation.ts'
+import { removeBroker, removeCrds, removeInstallation } from '../../../cli/kube/remove-installation.ts'
 import { calicoPools } from '../../../cli/discovery/calico-pools.ts'
 import type { LeaveClusterInit } from '../../../cli/kube/leave-step.ts'
 import { discover } from '../../../cli/discovery/discover.ts'
 import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { planBroker } from '../../../install/plan-broker.ts'
+import { planMember } from '../../../install/plan-member.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import type { ObjectRef } from '../../../cluster/kube/object-ref.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
@@ -29,6 +32,41 @@ t.test("Calico's pools for other clusters go by their label, the user's stay", a
     ['default-ipv4-ippool'],
   )
   t.equal(said, '  removed   IPPool sealane-10-52-0-0-16\n  removed   IPPool sealane-244-0-0-0-8\n')
+})
+
+const MONITORED: InstallValues = {
+  ...DEFAULT_VALUES,
+  gateway: { ...DEFAULT_VALUES.gateway, statusListen: 'node' },
+  routeagent: { ...DEFAULT_VALUES.routeagent, statusListen: 'node' },
+  metrics: { podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
+}
+const INIT: LeaveClusterInit = {
+  timeoutMs: 1000,
+  force: false,
+  clock: new FakeClock(),
+  signal: new AbortController().signal,
+  say: () => undefined,
+}
+const PROMETHEUS = 'monitoring.coreos.com/v1'
+
+t.test('what was installed for Prometheus goes as well', async (t) => {
+  const other = { apiVersion: PROMETHEUS, kind: 'PodMonitor', metadata: { name: 'own', namespace: 'sealane-broker' } }
+  const broker = new MemoryAdmin([...planBroker(MONITORED).flatMap(({ objects }) => objects), other])
+  t.equal((await broker.list(PROMETHEUS, 'PodMonitor', {})).length, 2)
+  t.equal(await removeBroker(broker, { deleteData: false }, INIT), true)
+  const left = (await broker.list(PROMETHEUS, 'PodMonitor', {})).map(({ metadata }) => metadata.name)
+  t.strictSame(left, ['own'], "nobody else's")
+  const kept = await Promise.all(['Namespace', 'Service'].map((kind) => broker.list('v1', kind, {})))
+  t.strictSame(
+    kept.map(({ length }) => length),
+    [1, 1],
+    'data and address stay',
+  )
+
+  const member = new MemoryAdmin(planMember(MONITORED).flatMap(({ objects }) => objects))
+  t.equal((await member.list(PROMETHEUS, 'PodMonitor', {})).length, 4)
+  await removeInstallation(member, discover(fixture('kubeadm-calico-vxlan')), INIT)
+  t.strictSame(await member.list(PROMETHEUS, 'PodMonitor', {}), [])
 })
 
 /** As an API server: a CRD goes on existing until its objects are taken out. */

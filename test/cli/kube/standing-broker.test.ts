@@ -3,7 +3,15 @@ import t from 'tap'
 import { replaceStuckPods } from '../../../cli/kube/broker-rollout.ts'
 import { withWishes } from '../../../cli/kube/broker-wishes.ts'
 import { deployBroker } from '../../../cli/kube/deploy-broker.ts'
-import { changedValues, keepStanding, standingBroker, withThisRelease } from '../../../cli/kube/standing-broker.ts'
+import {
+  changedValues,
+  keepStanding,
+  standingBroker,
+  unknownArgs,
+  withThisRelease,
+} from '../../../cli/kube/standing-broker.ts'
+import { SERVE_FLAGS } from '../../../cli/kube/serve-args.ts'
+import { buildProgram } from '../../../cli/program.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { planBroker } from '../../../install/plan-broker.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
@@ -24,6 +32,7 @@ const OWN: InstallValues = {
     ...DEFAULT_VALUES.broker,
     advertise: ['a.example.org:1', 'b.example.org:2'],
     clusterset: 'prod',
+    extraArgs: ['--allow-namespace=kube-tools', '--allow-namespace=kube-web', '--global-range=242.0.0.0/8'],
     service: { type: 'NodePort', annotations: {}, loadBalancerClass: 'mine', externalTrafficPolicy: 'Local' },
     storage: { size: '5Gi', storageClassName: 'fast' },
     resources: { requests: { cpu: '1' } },
@@ -104,6 +113,127 @@ t.test('an image of an earlier release moves to this one, and that is told', asy
   t.equal(await says('9', {}), 'a broker is installed already: its settings are kept\n')
   const image = 'r.example.org:5000/tools/sealane:0.0.8'
   t.equal(await says('0.0.9', { image }), `${changes}  image.tag: 0.0.9 → 0.0.8\n`, 'who names one gets it')
+})
+
+/** Someone changed the arguments by hand. */
+function started(args: readonly string[], values = OWN): MemoryAdmin {
+  const objects = objectsOf(values).map((object) => {
+    if (object.kind !== 'StatefulSet') return object
+    const text = JSON.stringify(object).replace(/"args":\[[^\]]*\]/, `"args":${JSON.stringify(args)}`)
+    return JSON.parse(text) as ManifestObject
+  })
+  return new MemoryAdmin(objects)
+}
+
+const PLANNED = ['broker', 'serve', '--state', '/var/lib/sealane/broker', '--listen', '0.0.0.0:7443']
+const STATUS = ['--status-listen', '0.0.0.0:9470']
+
+t.test('arguments that no value stands for are kept, whoever wrote them', async (t) => {
+  const rows: readonly (readonly [what: string, more: readonly string[], kept: readonly string[]])[] = [
+    ['nothing more', STATUS, []],
+    [
+      'apart',
+      ['--allow-namespace', 'kube-a', '--allow-namespace', 'kube-b'],
+      ['--allow-namespace=kube-a', '--allow-namespace=kube-b'],
+    ],
+    ['together', ['--global-range=242.0.0.0/8'], ['--global-range=242.0.0.0/8']],
+    [
+      'both',
+      ['--clusterset-ip-range', '243.0.0.0/8', '--global-range=242.0.0.0/8'],
+      ['--clusterset-ip-range=243.0.0.0/8', '--global-range=242.0.0.0/8'],
+    ],
+    ['one place more', [...STATUS, '--status-listen', '127.0.0.1:1'], ['--status-listen=127.0.0.1:1']],
+    ['another folder', ['--state', '/var/lib/sealane/own'], ['--state=/var/lib/sealane/own']],
+    ['what values say', ['--advertise=a:1', '--clusterset', 'prod', '--log-level', 'debug'], []],
+    ['the policy that the Service has', ['--external-traffic-policy', 'Local'], []],
+    ['another policy', ['--external-traffic-policy', 'Cluster'], ['--external-traffic-policy=Cluster']],
+  ]
+  for (const [what, more, kept] of rows) {
+    const standing = await standingBroker(started([...PLANNED, ...more]), NAMESPACE, signal)
+    const values = keepStanding(DEFAULT_VALUES, standing)
+    t.strictSame(values.broker.extraArgs, kept, what)
+    t.strictSame(unknownArgs(standing), [], what)
+    const again = await standingBroker(new MemoryAdmin(objectsOf(values)), NAMESPACE, signal)
+    t.strictSame(keepStanding(DEFAULT_VALUES, again), values, `${what}: and the next time`)
+  }
+  const service = { ...OWN.broker.service, type: 'NodePort' }
+  const told = { ...OWN, broker: { ...OWN.broker, service, extraArgs: ['--external-traffic-policy=Cluster'] } }
+  t.strictSame(withWishes(told, { serviceType: 'NodePort' }).broker.extraArgs, ['--external-traffic-policy=Cluster'])
+  t.strictSame(withWishes(told, { serviceType: 'LoadBalancer' }).broker.extraArgs, [], 'it was that of the other type')
+})
+
+t.test('a second deploy hands on what the first start was told', async (t) => {
+  const admin = started([
+    ...PLANNED,
+    '--advertise',
+    'a:1',
+    '--allow-namespace',
+    'kube-a',
+    '--global-range',
+    '242.0.0.0/8',
+  ])
+  const none = (): void => undefined
+  const init = { wishes: {}, force: true, dryRun: false, flags: '', timeoutMs: 0, clock: new FakeClock(), signal }
+  await deployBroker(admin, { ...init, say: none, tell: none }).catch(none)
+  t.ok(admin.done.includes('apply StatefulSet sealane-broker/sealane-broker'))
+  const text = JSON.stringify(await admin.list('apps/v1', 'StatefulSet', {}))
+  t.match(text, '"--allow-namespace=kube-a","--global-range=242.0.0.0/8"')
+})
+
+t.test('arguments that this release does not know are refused, or left out by force', async (t) => {
+  const args = [
+    ...PLANNED,
+    '--shiny',
+    'yes',
+    '--new=1',
+    '--advertise',
+    'a:1',
+    '--bare',
+    '--allow-namespace',
+    'kube-a',
+    'word',
+  ]
+  t.strictSame(unknownArgs(await standingBroker(started(args), NAMESPACE, signal)), [
+    '--shiny yes',
+    '--new=1',
+    '--bare',
+    'word',
+  ])
+  for (const force of [false, true]) {
+    const admin = started(args)
+    let said = ''
+    const init = { wishes: {}, force, dryRun: true, flags: '', timeoutMs: 1000, clock: new FakeClock(), signal }
+    const say = (text: string) => void (said += text)
+    const deployed = deployBroker(admin, { ...init, say, tell: () => undefined })
+    const text = 'the broker there is started with what this release does not know: --shiny yes, --new=1, --bare, word'
+    if (force) {
+      t.strictSame(await deployed, ['a:1'])
+      t.match(said, `${text}: left out\n`)
+    } else {
+      const error = await failure(deployed)
+      t.match(error, {
+        message: `context "c1" of kubeconfig: ${text}`,
+        hint: /--force leave it out; nothing was changed$/,
+      })
+      t.strictSame(
+        admin.done.filter((line) => line.startsWith('apply')),
+        [],
+        'nothing was changed',
+      )
+    }
+  }
+})
+
+t.test('the flags that are carried are those that there are', (t) => {
+  const broker = buildProgram(signal).commands.find((one) => one.name() === 'broker')
+  const serve = broker?.commands.find((one) => one.name() === 'serve')
+  const flags = (serve?.options ?? []).map(({ long }) => long)
+  t.strictSame([...SERVE_FLAGS].sort(), flags.sort())
+  t.ok(
+    serve?.options.every(({ required }) => required),
+    'each has a value',
+  )
+  t.end()
 })
 
 const HASH = 'controller-revision-hash'
