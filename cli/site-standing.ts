@@ -17,7 +17,8 @@ export async function standingByIdentity(identity: IdentityStore, alsoTry = ''):
     throw new UserError('this site has not joined a clusterset', { hint })
   }
   const { cluster, observedAddress, observedCounts } = found
-  return observedCounts === true ? { cluster, observedAddress } : { cluster }
+  // An identity of an earlier release says nothing: then the gateway judges alone.
+  return observedCounts === false ? { cluster } : { cluster, observedAddress }
 }
 
 /** Waits for the Membership that the agent makes when it joins. Rejects with the signal's reason. */

@@ -6,11 +6,11 @@
  *        │ late by DOUBT_MS: the API is asked for it, time and again
  *        ▼
  *   still the old one over HEARTBEAT_STALE_MS of answers ── the machine is knocked at
- *        ├─ it answers ► silent; knocked at again every REKNOCK_MS
- *        └─ it does not, twice in a row ► gone, until the heartbeat moves
+ *        ├─ it answers, or never did ► silent; knocked at again every REKNOCK_MS
+ *        └─ it does not, twice in a row, and has answered before (known-machines.ts) ► gone, until the heartbeat moves
  *
  * Unseen is not gone: while the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does
- * anything while writes fail and reads do not (a full store, a role taken away): the machines answer.
+ * anything while writes fail and reads do not (a full store, a role taken away): the machines answer, or nothing is known of them.
  */
 import { type GatewayStanding, HEARTBEAT_MS, HEARTBEAT_STALE_MS, heardGateways } from '../model/heartbeat.ts'
 import type { Gateway, Node } from '../model/objects.ts'
@@ -18,9 +18,7 @@ import type { Clock } from '../reconcile/clock.ts'
 import { Heartbeats } from '../reconcile/heartbeats.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ClusterApi, ObjectCache, ObjectChange } from './cluster-api.ts'
-
-/** Whether a machine answers at this address. Resolves within a second or so; never rejects. */
-export type Knock = (address: string) => Promise<boolean>
+import { type Knock, KnownMachines } from './known-machines.ts'
 
 export interface HeardGatewaysDeps {
   readonly cluster: Pick<ClusterApi, 'cache' | 'read'>
@@ -53,6 +51,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
   /** For their addresses; not opened where nobody is knocked at. */
   readonly #nodes: ObjectCache<Node> | undefined
   readonly #beats: Heartbeats
+  readonly #machines: KnownMachines | undefined
   readonly #silences = new Map<string, Silence>()
   readonly #listeners = new Set<Listener>()
   #askAgainMs = 0
@@ -60,7 +59,9 @@ export class HeardGateways implements ObjectCache<Gateway> {
   constructor(deps: HeardGatewaysDeps) {
     this.#deps = deps
     this.#cache = deps.cluster.cache('Gateway')
-    this.#nodes = deps.knock === undefined ? undefined : deps.cluster.cache('Node')
+    const { clock, knock } = deps
+    this.#nodes = knock === undefined ? undefined : deps.cluster.cache('Node')
+    this.#machines = knock === undefined ? undefined : new KnownMachines({ clock, knock })
     this.#beats = new Heartbeats(deps, { staleMs: HEARTBEAT_STALE_MS, doubtMs: DOUBT_MS, gapMs: GAP_MS })
   }
 
@@ -118,20 +119,33 @@ export class HeardGateways implements ObjectCache<Gateway> {
   #changed(change: ObjectChange<Gateway> | undefined): void {
     if (change?.type === 'set') this.#saw(change.object)
     if (change?.type !== 'removed') return
-    this.#beats.forget(change.object.metadata.name)
-    this.#silences.delete(change.object.metadata.name)
+    const { name } = change.object.metadata
+    this.#beats.forget(name)
+    this.#silences.delete(name)
+    this.#machines?.forget(name)
   }
 
   #saw({ metadata: { name }, status }: Gateway): void {
-    this.#beats.saw(name, status?.heartbeatTime)
+    if (this.#beats.saw(name, status?.heartbeatTime)) this.#machines?.spoke(name)
     if (!this.#beats.hasStopped(name) && this.#silences.has(name)) this.#judge(name, undefined)
   }
 
   async #look(signal: AbortSignal): Promise<void> {
+    this.#tendMachines()
     await this.#ask(signal)
     const now = this.#deps.clock.monotonic()
     const due = this.#beats.stopped().filter((name) => (this.#silences.get(name)?.nextKnockMs ?? 0) <= now)
     await Promise.all(due.map((name) => this.#knockAt(name)))
+  }
+
+  /** While their gateways are well: later it may be too late to learn whether they answer. */
+  #tendMachines(): void {
+    const notWell = new Set([...this.#beats.stopped(), ...this.#beats.doubtful()])
+    for (const { metadata, status } of this.#cache.list()) {
+      const address = this.#addressOf(metadata.name)
+      if (status?.heartbeatTime === undefined || address === undefined || notWell.has(metadata.name)) continue
+      this.#machines?.tend(metadata.name, address)
+    }
   }
 
   /** For all that are in doubt, past the watch, which may be what is silent. One answer that is missing proves nothing. */
@@ -155,13 +169,12 @@ export class HeardGateways implements ObjectCache<Gateway> {
   }
 
   async #knockAt(name: string): Promise<void> {
-    const { knock, clock } = this.#deps
     if (this.standing(name) === 'gone') return
     const address = this.#addressOf(name)
-    // One packet may be lost.
-    const answers = knock === undefined || address === undefined || (await knock(address)) || (await knock(address))
+    const isDead = address !== undefined && (await this.#machines?.isDead(name, address)) === true
     if (!this.#beats.hasStopped(name)) return
-    this.#judge(name, { standing: answers ? 'silent' : 'gone', nextKnockMs: clock.monotonic() + REKNOCK_MS })
+    const nextKnockMs = this.#deps.clock.monotonic() + REKNOCK_MS
+    this.#judge(name, { standing: isDead ? 'gone' : 'silent', nextKnockMs })
   }
 
   #addressOf(name: string): string | undefined {
@@ -176,7 +189,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     if (before === now) return
     const { logger } = this.#deps
     if (now === 'fresh') logger.info('gateway is heard again', { gateway: name })
-    else logger.warn('nothing is heard of a gateway', { gateway: name, machine: now === 'gone' ? 'silent' : 'answers' })
+    else logger.warn('nothing is heard of a gateway', { gateway: name, machine: now === 'gone' ? 'silent' : 'not known to be dead' })
     const object = this.#cache.get(name)
     if (object === undefined) return
     for (const listener of [...this.#listeners]) listener({ type: 'set', object, previous: object })

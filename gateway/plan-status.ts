@@ -1,6 +1,7 @@
 /** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
 import { setCondition } from '../model/conditions.ts'
 import type { Condition, ConnectionStatus, Gateway } from '../model/objects.ts'
+import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH, fitText } from '../model/status-text.ts'
 import type { DeviceState, PeerState } from '../kernel/wireguard.ts'
 import { connectionMessage } from './plan-connection-message.ts'
 import type { LanePlan, PlannedPeer } from './plan-lanes.ts'
@@ -30,7 +31,8 @@ export interface StatusInit {
 
 /** All of it but the heartbeat, which is added when it is written. */
 export function planStatus(init: StatusInit): Gateway {
-  const { failure } = init
+  // It tells of all that failed in a round, which may be hundreds of routes.
+  const failure = init.failure === undefined ? undefined : fitText(init.failure, MAX_FAILURE_LENGTH)
   const connections = init.lanes.flatMap((lane) => lane.peers.map((peer) => connection(init, lane, peer)))
   const ready = readyFinding({ lanes: init.lanes.length, connections, failure })
   return {
@@ -89,7 +91,7 @@ function message(
   if (state === 'up') return ''
   const sinceMs = init.health.get(healthKey(lane, cluster))?.sinceMs
   const heardMs = init.heardMs(lane, publicKey)
-  return connectionMessage({
+  const text = connectionMessage({
     state,
     choice,
     nowMs: init.nowMs,
@@ -99,6 +101,7 @@ function message(
     ...(sinceMs === undefined ? {} : { forMs: init.monotonicMs - sinceMs }),
     ...(heardMs === undefined ? {} : { heardMs }),
   })
+  return fitText(text, MAX_CONNECTION_MESSAGE_LENGTH)
 }
 
 /** The far end is where it has no address itself: where it does not tell about, or where the broker saw it. */

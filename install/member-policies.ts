@@ -88,7 +88,10 @@ function agentSlices(namespace: string): readonly ManifestObject[] {
 /** The agent says of a silent gateway that it is not known how it does; it does not speak in its name. */
 function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
   const same = (field: string): string => `object.status.${field} == oldObject.status.${field}`
-  const beat = 'status.heartbeatTime'
+  const sameOrNone = (field: string): string => {
+    const at = `status.${field}`
+    return `has(object.${at}) == has(oldObject.${at}) && (!has(object.${at}) || ${same(field)})`
+  }
   return policy({
     name: 'sealane-agent-gateway-status',
     spec: {
@@ -98,8 +101,7 @@ function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
         {
           expression:
             `has(object.status) && has(oldObject.status) && ${same('version')} && ${same('lanes')} && ` +
-            `${same('connections')} && has(object.${beat}) == has(oldObject.${beat}) && ` +
-            `(!has(object.${beat}) || ${same('heartbeatTime')})`,
+            `${same('connections')} && ${['heartbeatTime', 'up', 'failure'].map(sameOrNone).join(' && ')}`,
           message: 'the agent writes only conditions of a Gateway: the rest is the word of the gateway',
         },
       ],

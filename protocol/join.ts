@@ -119,7 +119,7 @@ function membershipOf(
   clusterId: ClusterId,
   { clusterset, observedAddress, observedCounts, ranges }: MembershipFacts,
 ): Membership {
-  const observed = observedCounts === true ? { observedAddress } : {}
+  const observed = observedCounts === false ? {} : { observedAddress }
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Membership',

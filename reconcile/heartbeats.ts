@@ -39,15 +39,20 @@ export class Heartbeats {
     this.#init = init
   }
 
-  /** The heartbeat that `name` shows now. One that shows none is never taken as stopped. A move proves the view. */
-  saw(name: string, text: string | undefined): void {
+  /**
+   * The heartbeat that `name` shows now. One that shows none is never taken as stopped. A move proves the view. True
+   * where it is another one than before; the first is none.
+   */
+  saw(name: string, text: string | undefined): boolean {
     if (text === undefined) {
       this.#beats.delete(name)
-      return
+      return false
     }
-    if (this.#beats.get(name)?.text === text) return
+    const before = this.#beats.get(name)?.text
+    if (before === text) return false
     this.#beats.set(name, { text, movedMs: this.#clock.monotonic(), stopped: false })
     this.viewIsLive()
+    return before !== undefined
   }
 
   /** There is no such thing any more. */

@@ -6,6 +6,7 @@ import type { Sysctl } from '../kernel/sysctl.ts'
 import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import { isNodeOfSite, ownedByNode } from '../model/node-owner.ts'
 import type { RouteAgent } from '../model/objects.ts'
+import { MAX_FAILURE_LENGTH, fitText } from '../model/status-text.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { applyNodeRoutes } from './apply-routes.ts'
@@ -97,7 +98,7 @@ export class RouteLoop {
         clusters: paths,
         reached: `${paths.filter(({ gateways }) => gateways.length > 0).length}/${paths.length}`,
         ...(plan.ok ? { podRanges: rangeTexts(plan.podRanges) } : {}),
-        ...(failure === undefined ? {} : { failure }),
+        ...(failure === undefined ? {} : { failure: fitText(failure, MAX_FAILURE_LENGTH) }),
       },
     }
     const text = JSON.stringify(object)

@@ -1,4 +1,5 @@
 /** CRD of Gateway: how the lanes of one node do (model/objects.ts). Status only. */
+import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH } from '../../model/status-text.ts'
 import { CONDITIONS } from './condition-schema.ts'
 import { objectSchema } from './custom-resource.ts'
 import { dnsLabel, flag, integer, list, map, number, text, time } from './schema.ts'
@@ -20,7 +21,7 @@ const connection = map(
     lane: integer('Lane number.', 0, 255),
     endpoint: text('Name of the Endpoint at the far end.', { maxLength: 253 }),
     state: text('As the probes inside the tunnel find it.', { enum: ['connecting', 'up', 'down'] }),
-    message: text('The same for people.', { maxLength: 1024 }),
+    message: text('The same for people.', { maxLength: MAX_CONNECTION_MESSAGE_LENGTH }),
     usingAddress: text('address:port that the tunnel really uses; absent while unknown.', { maxLength: 128 }),
     usingNat: flag('The far end calls from an address that is none of its candidates.'),
     rttMs: number('Round trip of the last probes, milliseconds.', { minimum: 0 }),
@@ -41,7 +42,7 @@ const status = map(
     heartbeatTime: time('When this was written: every few seconds. An old one says nothing about the present.'),
     up: text('Tunnels that are up, of all, such as 2/3.', { maxLength: 63 }),
     conditions: CONDITIONS,
-    failure: text('What keeps the gateway from working; absent when nothing does.', { maxLength: 4096 }),
+    failure: text('What keeps the gateway from working; absent when nothing does.', { maxLength: MAX_FAILURE_LENGTH }),
   },
   ['heartbeatTime', 'up', 'conditions', 'failure'],
 )

@@ -1,5 +1,6 @@
 /** CRD of RouteAgent: which ways one node has to the other clusters (model/objects.ts). Status only. */
 import { MAX_POD_RANGES } from '../../model/pod-ranges.ts'
+import { MAX_FAILURE_LENGTH } from '../../model/status-text.ts'
 import { objectSchema } from './custom-resource.ts'
 import { dnsLabel, integer, list, map, text } from './schema.ts'
 import { sealaneCrd } from './sealane-kind.ts'
@@ -20,7 +21,9 @@ const status = map(
     clusters: list('Ways to other clusters.', cluster, 4096),
     reached: text('Clusters that some gateway leads to, of all, such as 2/3.', { maxLength: 63 }),
     podRanges: list('Where the pods of this node are.', podRange, MAX_POD_RANGES),
-    failure: text('What keeps the routeagent from working; absent when nothing does.', { maxLength: 4096 }),
+    failure: text('What keeps the routeagent from working; absent when nothing does.', {
+      maxLength: MAX_FAILURE_LENGTH,
+    }),
   },
   ['reached', 'podRanges', 'failure'],
 )

@@ -19,7 +19,7 @@ export interface MemberIdentity {
   readonly brokerAddresses: readonly string[]
   /** This site's address as the broker saw it when joining. */
   readonly observedAddress: string
-  /** It is this site's own, as far as the broker could tell. Absent from those that joined before brokers did. */
+  /** Whether it is this site's own, as far as the broker could tell. Absent: nobody has judged it yet (an earlier release). */
   readonly observedCounts?: boolean
   /** Of the clusterset, as the broker said when joining; absent from an identity of an earlier release. */
   readonly ranges?: MemberRanges
@@ -83,7 +83,7 @@ export function decodeMemberIdentity(
     clusterset: facts.clusterset,
     brokerAddresses: facts.addresses,
     observedAddress: facts.observedAddress,
-    observedCounts: facts.observedCounts === true,
+    ...(typeof facts.observedCounts === 'boolean' ? { observedCounts: facts.observedCounts } : {}),
     ...rangesOf(facts),
     key: decode('cluster.key', keyFromPem),
     certificate: first(place('cluster.crt'), decode('cluster.crt', certificatesFromPem)),
@@ -98,7 +98,7 @@ export function encodeMemberIdentity(identity: MemberIdentity): Record<IdentityP
     clusterset: identity.clusterset,
     addresses: identity.brokerAddresses.map((text) => formatBrokerAddress(parseBrokerAddress(text))),
     observedAddress: identity.observedAddress,
-    ...(identity.observedCounts === true ? { observedCounts: true } : {}),
+    ...(identity.observedCounts === undefined ? {} : { observedCounts: identity.observedCounts }),
     ...identity.ranges,
   }
   return {

@@ -8,6 +8,7 @@ import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 
 const NAMES = ['g1', 'g2'] as const
 type Name = (typeof NAMES)[number]
+const MACHINES = ['192.0.2.1', '192.0.2.2']
 
 const node = (name: string, i: number): Node => ({
   apiVersion: 'v1',
@@ -25,7 +26,7 @@ class Stage {
   /** Gateways whose processes write. */
   readonly writing = new Set<Name>(NAMES)
   /** Addresses whose machines answer. */
-  readonly machines = new Set(['192.0.2.1', '192.0.2.2'])
+  readonly machines = new Set(MACHINES)
   readonly changes: string[] = []
   readonly heard: HeardGateways
   readonly #only: readonly Name[]
@@ -110,7 +111,7 @@ t.test('a machine that dies', async (t) => {
     const rest = only.length === 2 ? ', fresh up' : ''
     await stage.pass(30)
     t.equal(stage.shown(), `fresh up${rest}`)
-    t.strictSame(stage.knocks, [], 'nobody is knocked at without need')
+    t.equal(stage.knocks.length, only.length, 'once each, to learn whether they answer at all')
     stage.writing.delete('g1')
     stage.machines.delete('192.0.2.1')
     await stage.pass(10)
@@ -119,9 +120,10 @@ t.test('a machine that dies', async (t) => {
     await stage.pass(10)
     t.equal(stage.shown(), `gone down${rest}`, 'within 20 s')
     t.ok(stage.changes.includes(`g1 gone down${rest}`), 'and that is told')
-    const knocks = stage.knocks.length
+    const knocks = (): number => stage.knocks.filter((address) => address === '192.0.2.1').length
+    const before = knocks()
     await stage.pass(60)
-    t.equal(stage.knocks.length, knocks, 'there it rests')
+    t.equal(knocks(), before, 'there it rests')
     stage.machines.add('192.0.2.1')
     await stage.pass(30)
     t.equal(stage.shown(), `gone down${rest}`, 'a machine that is back has no lanes yet')
@@ -130,6 +132,11 @@ t.test('a machine that dies', async (t) => {
     await stage.pass(3)
     t.equal(stage.shown(), `fresh up${rest}`, 'back with the first word')
     t.ok(stage.changes.includes(`g1 fresh up${rest}`), 'and that is told')
+    await stage.pass(10)
+    stage.writing.delete('g1')
+    stage.machines.delete('192.0.2.1')
+    await stage.pass(20)
+    t.equal(stage.shown(), `gone down${rest}`, 'and a second time')
     stage.stop()
   }
 })
@@ -159,24 +166,28 @@ t.test('a process that dies while its machine lives', async (t) => {
 t.test('the API is away: nothing changes, neither then nor afterwards', async (t) => {
   for (const only of [NAMES, ['g1']] as const) {
     const stage = new Stage(only)
-    // Nobody would answer a knock: nothing but the rule keeps them.
-    stage.machines.clear()
     await stage.pass(9)
     const before = stage.shown()
-    for (const seconds of [5, 120, 12, 8]) {
+    for (const seconds of [120, 12, 8, 5]) {
+      // Nobody would answer a knock, and all have answered before: nothing but the rule keeps them.
+      stage.machines.clear()
+      const knocks = stage.knocks.length
       stage.outage(true)
       await stage.pass(seconds)
       t.equal(stage.shown(), before, `${seconds} s without an API`)
+      t.equal(stage.knocks.length, knocks, 'nobody is knocked at')
       stage.outage(false)
       // They write again once their own pauses are over.
       const names = [...stage.writing]
       stage.writing.clear()
       await stage.pass(3)
+      t.equal(stage.knocks.length, knocks, 'nor afterwards')
+      for (const address of MACHINES) stage.machines.add(address)
       for (const name of names) stage.writing.add(name)
       await stage.pass(20)
       t.equal(stage.shown(), before, `back after ${seconds} s`)
     }
-    t.strictSame(stage.knocks, [])
+    t.ok(stage.knocks.length <= 2 * only.length, `only to learn whether they answer: ${stage.knocks.length}`)
     stage.stop()
   }
 })
@@ -208,15 +219,58 @@ t.test('the API takes no writes: machines answer, so nothing changes', async (t)
   stage.stop()
 })
 
+t.test('a firewall that swallows knocks: who never answered is silent, not gone', async (t) => {
+  for (const only of [NAMES, ['g1']] as const) {
+    const stage = new Stage(only)
+    stage.machines.clear()
+    const rows = { up: only.map(() => 'fresh up').join(', '), silent: only.map(() => 'silent up').join(', ') }
+    await stage.pass(600)
+    t.equal(stage.shown(), rows.up)
+    t.ok(stage.knocks.length <= 8 * only.length, `rarely, while all is well: ${stage.knocks.length}`)
+    stage.writing.clear()
+    await stage.pass(120)
+    t.equal(stage.shown(), rows.silent, 'nobody writes any more, and nobody is cut off')
+    for (const address of MACHINES) stage.machines.add(address)
+    await stage.pass(10)
+    stage.machines.clear()
+    await stage.pass(10)
+    t.equal(stage.shown(), only.map(() => 'gone down').join(', '), 'they answered at last, and then no more')
+    stage.stop()
+  }
+})
+
+t.test('a firewall that is closed later: what was learnt before is forgotten while they write', async (t) => {
+  const stage = new Stage()
+  await stage.pass(30)
+  stage.machines.clear()
+  await stage.pass(200)
+  stage.writing.clear()
+  await stage.pass(60)
+  t.equal(stage.shown(), 'silent up, silent up')
+  stage.stop()
+})
+
+t.test('a machine with another address has to answer there first', async (t) => {
+  const stage = new Stage()
+  await stage.pass(30)
+  stage.api.put(node('g1', 8))
+  stage.machines.delete('192.0.2.1')
+  await stage.pass(30)
+  stage.writing.delete('g1')
+  await stage.pass(20)
+  t.equal(stage.shown(), 'silent down, fresh up')
+  stage.stop()
+})
+
 t.test('releases that do not tell, objects that go, and who is seen for the first time', async (t) => {
   const stage = new Stage([])
   stage.api.put(gateway('g1'))
-  stage.machines.clear()
   await stage.pass(60)
   t.equal(stage.shown(), 'fresh up', 'without a heartbeat nothing is judged')
   stage.api.put(gateway('g2', '2020-01-01T00:00:00Z'))
   await stage.pass(10)
   t.equal(stage.shown(), 'fresh up, fresh up', 'an old one counts from when it is first seen')
+  stage.machines.clear()
   await stage.pass(12)
   t.equal(stage.shown(), 'fresh up, gone down')
   t.strictSame(stage.heard.stale(), ['g2'])

@@ -277,6 +277,8 @@ t.test('what the status says of ends that cannot call each other', async (t) => 
     `${waiting}; neither end can be called from outside (here seen as 203.0.113.1): give one of them a public address`,
   )
   t.notMatch(said(['private 10.0.0.2', 'public 198.51.100.20'], hidden), 'neither end')
+  const long = { observedAddress: '203.0.113.1'.padEnd(2000, '1'), nodes: withAddresses() }
+  t.equal(said(['observed 203.0.113.9'], long).length, 1024, 'never longer than the CRD takes')
   t.notMatch(said(['private 10.0.0.2', 'observed 203.0.113.9']), 'neither end')
 })
 

@@ -20,6 +20,18 @@ t.test('a failure is told, the rest is done, and it is tried again', async (t) =
   t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
 })
 
+t.test('so many failures that the API would refuse the status are cut to what it takes', async (t) => {
+  const stage = new Stage(t)
+  stage.nft.failNext(new KernelError('EPERM', 'nft -f -', 'operation not permitted '.repeat(400)))
+  stage.start()
+  await stage.until(() => stage.gateway()?.failure !== undefined, 'failure in the status')
+  const { failure = '', conditions = [] } = stage.gateway() ?? {}
+  t.equal(failure.length, 4096, 'as long as the CRD lets it be')
+  t.match(failure, /^nft -f -: operation not permitted .*…$/)
+  t.equal(conditions.find(({ type }) => type === 'Ready')?.message, failure, 'the condition says the same')
+  await stage.until(() => stage.gateway()?.failure === undefined, 'mended by itself')
+})
+
 t.test('a failure that stays does not keep a dead lane in the routes', async (t) => {
   const stage = new Stage(t)
   stage.put(PARIS, PARIS_GW)

@@ -40,17 +40,20 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     const path = '/apis/sealane.io/v1alpha1/gateways/n9'
     const own = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'n9' } }
     const heartbeatTime = '2026-01-01T00:00:00.250Z'
-    const status = { version: '1', lanes: [], connections: [], heartbeatTime }
+    const status = { version: '1', lanes: [], connections: [], heartbeatTime, up: '0/0' }
     await api.apply(path, own)
     await api.apply(`${path}/status`, { ...own, status })
     const refusal = /the agent writes only conditions of a Gateway/
     const says = (change: Json) => (): Promise<unknown> => agent.merge(`${path}/status`, { status: change })
     await eventuallyRefused(t, says({ heartbeatTime: '2026-01-01T00:00:01.250Z' }), refusal, 'a heartbeat')
     await t.rejects(says({ version: '2' })(), refusal, 'a version')
+    await t.rejects(says({ up: '1/1' })(), refusal, 'how many are up')
+    await t.rejects(says({ up: null })(), refusal, 'how many are up, taken away')
+    await t.rejects(says({ failure: 'broken' })(), refusal, 'a failure')
     await t.rejects(says({ lanes: [{ lane: 0, device: 'sealane0', mtu: 1420, driver: 'x' }] })(), refusal, 'a lane')
     const ready = { type: 'Ready', status: 'Unknown', reason: 'GatewayStatusStale', message: '' }
     await says({ conditions: [{ ...ready, lastTransitionTime: '2026-01-01T00:00:00Z' }] })()
-    t.match(await api.get(path), { status: { version: '1', heartbeatTime, conditions: [ready] } })
+    t.match(await api.get(path), { status: { version: '1', heartbeatTime, up: '0/0', conditions: [ready] } })
     await t.rejects(agent.delete(path), /forbidden/i, 'deletes')
     await api.delete(path)
   })

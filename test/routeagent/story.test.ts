@@ -296,10 +296,15 @@ t.test('a refusal by the kernel is tried again, from nothing known', async (t) =
   machine.join()
   machine.cluster.put(serviceImport('web', '245.0.0.7'))
   machine.nft.failNext(new KernelError('EBUSY', 'nft', 'not now'))
-  machine.routes.failNext(new KernelError('EBUSY', 'ip', 'not now'))
+  machine.routes.failNext(new KernelError('EBUSY', 'ip', 'not now '.repeat(1000)))
+  const failures: string[] = []
+  machine.cluster.cache('RouteAgent').onChange((change) => {
+    if (change?.type === 'set') failures.push(change.object.status?.failure ?? '')
+  })
   machine.start(t)
   await machine.ready()
   t.match(machine.logger.messages('error').join(), 'failed; trying again')
+  t.equal(failures.find((text) => text.startsWith('ip: not now'))?.length, 4096, 'as long as the CRD lets it be')
   machine.nft.failNext(new KernelError('UNKNOWN', 'nft', 'odd'))
   machine.cluster.put(slice('web', 'paris', ['244.1.0.5']))
   await machine.serves('245.0.0.7', '244.1.0.5 . 8080')

@@ -1,0 +1,11 @@
+/** Texts of a status as long as the API takes them: for one that is too long it refuses the whole status. Pure. */
+
+/** Of `status.failure`, of Gateway and RouteAgent. */
+export const MAX_FAILURE_LENGTH = 4096
+/** Of `status.connections[].message` of a Gateway. */
+export const MAX_CONNECTION_MESSAGE_LENGTH = 1024
+
+/** The text, or its beginning and `…`: never longer than `max` (at least 1), and never half a character. */
+export function fitText(text: string, max: number): string {
+  return text.length <= max ? text : `${text.slice(0, max - 1).replace(/[\uD800-\uDBFF]$/, '')}…`
+}
