@@ -16,7 +16,7 @@ import type { KubeNode } from './support/node.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
 import { podletMissing } from './support/podlet-world.ts'
 import { type RapidCalls, type RapidReport, callRapidly } from './support/rapid-calls.ts'
-import { type ClusterRow, type TestCluster, startClusters } from './support/two-clusters.ts'
+import { type ClusterRow, type TestCluster, type TestClusters, startClusters } from './support/two-clusters.ts'
 
 t.setTimeout(600_000)
 
@@ -40,6 +40,7 @@ const DRAIN_LOSS = 300
 const RESTART_LOSS = 100
 
 interface World {
+  readonly underlay: TestClusters['underlay']
   readonly c2: Site
   readonly c3: Site
   readonly nodes: readonly KubeNode[]
@@ -79,7 +80,7 @@ async function startWorld(t: Test): Promise<World> {
   }
   await joinClusters(clusters, directory, (line) => t.comment(line))
   const calls = await Promise.all([c1, c3].map((site) => callRapidly(site, 'demo', hello)))
-  return { c2, c3, nodes: clusters.clusters[1]?.nodes ?? [], calls }
+  return { underlay: clusters.underlay, c2, c3, nodes: clusters.clusters[1]?.nodes ?? [], calls }
 }
 
 function siteOf({ row, plane }: TestCluster): Site {
@@ -236,13 +237,20 @@ async function restartGateways(site: Site, nodes: readonly string[]): Promise<vo
   await eventually(async () => nodes.includes(await gateways(site)), { deadlineMs: 60_000, say: 'one serves' })
 }
 
-/** Nobody says a word: its Lease lapses, and the node that stands by takes the lane. */
+/** Nobody says a word, and the machine does not answer: its Lease lapses, and the node that stands by takes the lane. */
 async function lost(t: Test, world: World): Promise<void> {
-  const { c2, nodes } = world
+  const { underlay, c2, nodes } = world
+  // The API server is on the first node, and must be there for the others.
+  if ((await holder(c2)) === 'c2n1') {
+    await cordon(c2, 'c2n1', true)
+    await alonServes(c2, 'c2n2', 90_000)
+    await cordon(c2, 'c2n1', false)
+  }
   const name = await holder(c2)
   const node = nodes.find((one) => one.name === name)
   const next = other(name)
   const began = performance.now()
+  underlay.plug(name, false)
   await node?.podlet.kill()
   await eventually(async () => (await holder(c2)) === next, { deadlineMs: 60_000, say: `${next} takes the lane` })
   t.comment(`${next} took the lane ${((performance.now() - began) / 1000).toFixed(1)} s after ${name} was lost`)
@@ -250,6 +258,7 @@ async function lost(t: Test, world: World): Promise<void> {
   for (const { longestGapMs } of await lossOf(t, world, 'lost')) {
     t.ok(longestGapMs < 30_000, `no longer than a Lease and a few seconds: ${longestGapMs} ms`)
   }
+  underlay.plug(name, true)
   node?.podlet.start()
   await node?.ready()
   await alonServes(c2, next, 90_000)

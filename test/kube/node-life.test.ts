@@ -292,14 +292,14 @@ interface LinkCounters {
 
 /** The machine is gone without a word; then somebody takes its Node away. */
 async function replaced(t: Test, world: World): Promise<void> {
-  const { here, nodes } = world
+  const { clusters, here, nodes } = world
   const [a, b] = nodes
   const agents = await nodesOf(here, 'agent')
   t.strictSame(agents, [a.name, b.name], 'the agents are on both nodes')
+  clusters.underlay.plug(b.name, false)
   await b.podlet.kill()
   const labelled = performance.now()
   await label(here, a.name, '0')
-  // Where the kernel has WireGuard, the lane of the dead one goes on until the new one takes it.
   const want = `c2.${a.name}-lane0 up`
   await eventually(async () => (await connections(world.there)) === want, { deadlineMs: 60_000, say: want })
   await eventually(async () => (await gateways(here)).includes(a.name), { deadlineMs: 30_000, say: 'it tells' })
@@ -316,8 +316,9 @@ async function replaced(t: Test, world: World): Promise<void> {
 
 /** What its dead gateway left in its kernel is taken over, and taken out, by the next one. */
 async function returned(t: Test, world: World): Promise<void> {
-  const { here, nodes } = world
+  const { clusters, here, nodes } = world
   const [a, b] = nodes
+  clusters.underlay.plug(b.name, true)
   b.podlet.start()
   await b.ready()
   const both = `${a.name} ${b.name}`
