@@ -13,7 +13,7 @@ import {
 import { SERVE_FLAGS } from '../../../cli/kube/serve-args.ts'
 import { buildProgram } from '../../../cli/program.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
-import { planBroker } from '../../../install/plan-broker.ts'
+import { EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../install/plan-broker.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { failure } from '../../support/failure.ts'
@@ -228,6 +228,8 @@ t.test('the flags that are carried are those that there are', (t) => {
   const broker = buildProgram(signal).commands.find((one) => one.name() === 'broker')
   const serve = broker?.commands.find((one) => one.name() === 'serve')
   const flags = (serve?.options ?? []).map(({ long }) => long)
+  const policy = serve?.options.find(({ long }) => long === '--external-traffic-policy')
+  t.equal(policy?.envVar, EXTERNAL_TRAFFIC_POLICY, 'what the plan hands over is what is read')
   t.strictSame([...SERVE_FLAGS].sort(), flags.sort())
   t.ok(
     serve?.options.every(({ required }) => required),
