@@ -189,7 +189,11 @@ export class HeardGateways implements ObjectCache<Gateway> {
     if (before === now) return
     const { logger } = this.#deps
     if (now === 'fresh') logger.info('gateway is heard again', { gateway: name })
-    else logger.warn('nothing is heard of a gateway', { gateway: name, machine: now === 'gone' ? 'silent' : 'not known to be dead' })
+    else
+      logger.warn('nothing is heard of a gateway', {
+        gateway: name,
+        machine: now === 'gone' ? 'silent' : 'not known to be dead',
+      })
     const object = this.#cache.get(name)
     if (object === undefined) return
     for (const listener of [...this.#listeners]) listener({ type: 'set', object, previous: object })

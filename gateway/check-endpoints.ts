@@ -12,6 +12,7 @@ import { laneClaims, laneServerKey } from '../model/lane-servers.ts'
 import { type RemoteCluster, reservedPrefixes } from '../model/remote-clusters.ts'
 import { type Refusal, lanePrefix } from './check-remotes.ts'
 import { type LaneServer, chooseServer } from './choose-server.ts'
+import { isHidden } from './plan-candidates.ts'
 import { observedJudge, ownAddresses } from './observed-address.ts'
 import { type GatewayWorld, healthKey } from './world.ts'
 
@@ -29,6 +30,8 @@ export interface RemotePeer {
   readonly allowedIps: readonly string[]
   readonly prefixes: readonly string[]
   readonly candidates: readonly EndpointCandidate[]
+  /** As far as is known it cannot be called from outside: of its candidates, only those count that nobody contradicts. */
+  readonly hidden: boolean
   /** It tells addresses, but none of them can be called from here. */
   readonly noneCallable: boolean
 }
@@ -75,8 +78,8 @@ export function checkEndpoints(world: GatewayWorld, clusters: readonly RemoteClu
     const inside = [...reserved, ...lanePrefixes(world, clusters, cluster)]
     const peer = toPeer(endpoint, cluster, (candidate) => {
       // Networks behind different NATs may have the same addresses: who called its own would call nobody.
-      if (ours.has(candidate.address) || !isCallable(candidate, inside)) return false
-      return candidate.kind !== 'observed' || counts(candidate.address, cluster.id)
+      if (ours.has(candidate.address) || !isCallable(candidate, inside)) return 'no'
+      return candidate.kind !== 'observed' || counts(candidate.address, cluster.id) ? 'yes' : 'last'
     })
     if (server?.successor === endpoint) successors.push({ ...peer, allowedIps: [] })
     else peers.push(peer)
@@ -138,10 +141,12 @@ function byName(a: Endpoint, b: Endpoint): number {
 function toPeer(
   endpoint: Endpoint,
   cluster: RemoteCluster,
-  mayCall: (candidate: EndpointCandidate) => boolean,
+  mayCall: (candidate: EndpointCandidate) => 'yes' | 'last' | 'no',
 ): RemotePeer {
   const { spec } = endpoint
-  const candidates = spec.candidates.filter(mayCall).slice(0, MAX_CANDIDATES)
+  const sorted = (which: 'yes' | 'last'): EndpointCandidate[] => spec.candidates.filter((one) => mayCall(one) === which)
+  const counting = sorted('yes').slice(0, MAX_CANDIDATES)
+  const candidates = [...counting, ...sorted('last')].slice(0, MAX_CANDIDATES)
   const lanePrefixText = formatPrefix(lanePrefix(cluster.index, spec.lane))
   const prefixes = cluster.prefixes.map(formatPrefix)
   return {
@@ -154,6 +159,7 @@ function toPeer(
     allowedIps: [...prefixes, lanePrefixText],
     prefixes,
     candidates,
+    hidden: isHidden(counting),
     noneCallable: candidates.length === 0 && spec.candidates.length > 0,
   }
 }

@@ -19,39 +19,44 @@ import type { GatewayWorld } from './world.ts'
 type View = Pick<GatewayWorld, 'observedAddress' | 'own' | 'clusters' | 'endpoints' | 'nodes' | 'addresses'>
 
 /**
- * The observed address of this cluster as it is told to the others; undefined where it does not count. What the others
- * tell as their observed address has no say here: else two clusters seen under one address would take theirs back and
- * tell it again in turn.
+ * The observed address of this cluster as it is told to the others; undefined where it leads nowhere. What the others
+ * tell as addresses of theirs has no say here: else one member could take another's away, and two clusters seen under
+ * one address would take theirs back and tell it again in turn.
  */
 export function ownObservedAddress(world: View): string | undefined {
   const { observedAddress: text } = world
-  if (text === undefined || isInside(text, rangesOfMembers(world))) return undefined
+  if (text === undefined || isInside(text, rangesInLanes(world))) return undefined
   if (hasAddress(world, text)) return text
   const neighbours = world.addresses.flatMap(({ address }) => networkOf(address))
-  if (isInside(text, neighbours) || ownAddresses(world).has(text)) return undefined
-  return isToldElsewhere(toldAddresses(world).nodes, text, world.own.spec.id) ? undefined : text
+  return isInside(text, neighbours) || ownAddresses(world).has(text) ? undefined : text
 }
 
 /**
- * True where the broker saw this cluster under an address that counts, that no other cluster is seen under, and that
- * this node does not have.
+ * True where the broker saw this cluster under an address that nobody else claims in any way, and that this node does
+ * not have.
  */
 export function isBehindNat(world: View): boolean {
   const text = ownObservedAddress(world)
   if (text === undefined || hasAddress(world, text)) return false
-  return !isToldElsewhere(toldAddresses(world).observed, text, world.own.spec.id)
+  return isClaimedOnce(world)(text, world.own.spec.id)
 }
 
-/** Whether the observed address that a gateway of `cluster` tells counts here too. To be made once for all of them. */
+/**
+ * Whether the observed address that a gateway of `cluster` tells counts here too. One that does not is called all the
+ * same, after all others: whoever speaks against it may lie. To be made once for all of them.
+ */
 export function observedJudge(world: View): (text: string, cluster: string) => boolean {
-  const ranges = rangesOfMembers(world)
   const ours = new Set([...ownAddresses(world), ownObservedAddress(world)])
+  const isOnce = isClaimedOnce(world)
+  return (text, cluster) => !ours.has(text) && isOnce(text, cluster)
+}
+
+/** Of an address of `cluster`: no other one tells it in any way, and it is inside nobody's range. */
+function isClaimedOnce(world: View): (text: string, cluster: string) => boolean {
+  const ranges = [...rangesInLanes(world), ...claimedRanges(world.clusters)]
   const { nodes, observed } = toldAddresses(world)
   return (text, cluster) =>
-    !isInside(text, ranges) &&
-    !ours.has(text) &&
-    !isToldElsewhere(nodes, text, cluster) &&
-    !isToldElsewhere(observed, text, cluster)
+    !isInside(text, ranges) && !isToldElsewhere(nodes, text, cluster) && !isToldElsewhere(observed, text, cluster)
 }
 
 /** Addresses of this node's interfaces, and of every type of this cluster's nodes. */
@@ -87,11 +92,17 @@ function isToldElsewhere(tellers: Tellers, text: string, cluster: string): boole
   return [...(tellers.get(text) ?? [])].some((teller) => teller !== cluster)
 }
 
-/** Pods, Services and global addresses of all members, and what is nobody's. */
-function rangesOfMembers({ own, clusters }: Pick<View, 'own' | 'clusters'>): Prefix[] {
-  const claimed = [own, ...clusters].flatMap(({ spec }) => [spec.podCIDRs, spec.serviceCIDRs, spec.globalCIDRs].flat())
-  const told = [...new Set([...claimed, DEFAULT_GLOBAL_RANGE])].flatMap((text) => readable(() => parsePrefix(text)))
-  return [...told, ...reservedPrefixes(own.spec).map(({ prefix }) => prefix)]
+/** Where no gateway can be called: this cluster's own ranges, those of others that lead into lanes, and what is nobody's. */
+function rangesInLanes({ own, clusters }: Pick<View, 'own' | 'clusters'>): Prefix[] {
+  // Where a cluster is translated, what it says of its pods leads nowhere, and anybody may say anything.
+  const flat = clusters.filter(({ spec }) => spec.globalCIDRs.length === 0)
+  const reserved = reservedPrefixes(own.spec).map(({ prefix }) => prefix)
+  return [...claimedRanges([own, ...flat]), ...readable(() => parsePrefix(DEFAULT_GLOBAL_RANGE)), ...reserved]
+}
+
+function claimedRanges(clusters: View['clusters']): Prefix[] {
+  const texts = clusters.flatMap(({ spec }) => [spec.podCIDRs, spec.serviceCIDRs, spec.globalCIDRs].flat())
+  return [...new Set(texts)].flatMap((text) => readable(() => parsePrefix(text)))
 }
 
 /** The network that an interface's address, such as 192.0.2.10/24, is in. */

@@ -8,7 +8,7 @@ import { type RemotePeer, checkEndpoints } from './check-endpoints.ts'
 import type { RemoteCluster } from '../model/remote-clusters.ts'
 import { type Refusal, checkClusters } from './check-remotes.ts'
 import { isBehindNat } from './observed-address.ts'
-import { isHidden, isOwnLaneHidden } from './plan-candidates.ts'
+import { isOwnLaneHidden } from './plan-candidates.ts'
 import { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 import { nextLookMs } from './choose-server.ts'
 import type { GatewayLaneConfig } from './config.ts'
@@ -94,8 +94,7 @@ function planLane(
   const planned = (remote: RemotePeer, health: PeerHealthView | undefined): PlannedPeer => {
     const { nowMs, monotonicMs, rotateMs, callJitter: jitter } = world
     const peer = states.get(remote.publicKey)
-    const { candidates, noneCallable } = remote
-    const isRemoteHidden = isHidden(candidates)
+    const { candidates, noneCallable, hidden: isRemoteHidden } = remote
     // Whoever cannot be called must call; else the order of ids decides, so that both ends agree.
     const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
     const turn = { nowMs, monotonicMs, rotateMs, jitter, callsFirst, callable: !hidden }

@@ -82,10 +82,10 @@ const OWN_ROWS: readonly OwnRow[] = [
   },
   { say: "a Service's address", observed: '10.43.0.1', told: [PRIVATE] },
   {
-    say: 'a pod of a translated cluster',
+    say: 'a pod of a translated cluster, as that says: no NAT follows, and it is told last',
     observed: '10.52.3.4',
     clusters: [MILANO, cluster('paris', 2, '10.52.0.0/16', '244.1.0.0/16')],
-    told: [PRIVATE],
+    told: [PRIVATE, 'observed 10.52.3.4'],
   },
   { say: 'a global address of a member', observed: '244.1.2.3', clusters: [MILANO, PARIS], told: [PRIVATE] },
   { say: 'a global address of nobody yet', observed: '244.77.2.3', told: [PRIVATE] },
@@ -102,11 +102,20 @@ const OWN_ROWS: readonly OwnRow[] = [
     told: [PRIVATE],
   },
   {
-    say: 'a node of another member',
+    say: 'a node of another member, as that says: no NAT follows, and it is told last',
     observed: '198.51.100.20',
     clusters: [MILANO, PARIS],
     endpoints: [endpoint('paris', 'gw', 0, ['private 198.51.100.20:4500'])],
-    told: [PRIVATE],
+    told: [PRIVATE, 'observed 198.51.100.20'],
+  },
+  {
+    say: 'another member tells it in every way, which takes it from nobody',
+    observed: '203.0.113.1',
+    clusters: [MILANO, cluster('paris', 2, '203.0.113.0/24', '244.1.0.0/16')],
+    endpoints: [
+      endpoint('paris', 'gw', 0, ['public 203.0.113.1:4500', 'private 203.0.113.1:4500', 'observed 203.0.113.1:4500']),
+    ],
+    told: [PRIVATE, 'observed 203.0.113.1'],
   },
   {
     say: 'another member is seen under it too: it is told, for that is how all find out, but nothing follows from it',
@@ -176,16 +185,22 @@ const REMOTE_ROWS: readonly RemoteRow[] = [
   { say: 'a neighbour of this node', told: ['private 192.0.2.77'], called: ['192.0.2.77'] },
   { say: "somebody's pods", told: ['private 10.0.0.2', 'observed 10.62.0.1'], called: ['10.0.0.2'] },
   {
-    say: 'seen where tokyo is seen',
-    told: ['private 10.0.0.2', 'observed 203.0.113.9'],
+    say: 'seen where tokyo is seen: last, whatever comes first',
+    told: ['observed 203.0.113.9', 'private 10.0.0.2', 'public 198.51.100.20'],
     also: [endpoint('tokyo', 'gw', 0, ['private 10.0.0.3:4500', 'observed 203.0.113.9:4500'])],
-    called: ['10.0.0.2'],
+    called: ['10.0.0.2', '198.51.100.20', '203.0.113.9'],
   },
   {
-    say: 'seen where tokyo has a node',
-    told: ['private 10.0.0.2', 'observed 203.0.113.9'],
+    say: 'seen where tokyo says that it has a node: last',
+    told: ['observed 203.0.113.9', 'private 10.0.0.2'],
     also: [endpoint('tokyo', 'gw', 0, ['public 203.0.113.9:4500'])],
-    called: ['10.0.0.2'],
+    called: ['10.0.0.2', '203.0.113.9'],
+  },
+  {
+    say: 'the only address that it has, which tokyo tells as well',
+    told: ['observed 203.0.113.9'],
+    also: [endpoint('tokyo', 'gw', 0, ['public 203.0.113.9:4500', 'observed 203.0.113.9:4500'])],
+    called: ['203.0.113.9'],
   },
   {
     say: 'two gateways of its own are seen under one address',
@@ -194,10 +209,10 @@ const REMOTE_ROWS: readonly RemoteRow[] = [
     called: ['10.0.0.2', '203.0.113.9'],
   },
   {
-    say: 'behind the same NAT: privately',
+    say: 'behind the same NAT: privately first',
     told: ['private 10.0.0.2', 'observed 203.0.113.1'],
     observed: '203.0.113.1',
-    called: ['10.0.0.2'],
+    called: ['10.0.0.2', '203.0.113.1'],
   },
 ]
 
@@ -239,6 +254,11 @@ t.test('who calls first: who cannot be called; else the order of ids, alike at b
   t.equal(first('public 198.51.100.20', { ...later, ...hidden }), true, 'zagreb is behind NAT')
   t.equal(first('observed 203.0.113.9', {}), false, 'paris is behind NAT')
   t.equal(first('observed 203.0.113.9', hidden), true, 'both are')
+  t.equal(
+    first('observed 203.0.113.1', { ...later, ...hidden }),
+    false,
+    'seen under one address: neither counts as hidden',
+  )
   t.equal(first('observed 203.0.113.9', { ...later, ...hidden }), false, 'both are')
 })
 
