@@ -126,6 +126,8 @@ t.test('a gateway node that dies without a word', async (t) => {
       { say: `ways are ${want}`, intervalMs: 30 },
     )
   await until('gw gw2', 'gw', 'gw2')
+  // Only a machine that has answered can be found dead.
+  await eventually(() => machine.answered.size === 2, { say: 'both have answered a knock' })
   machine.dead.add('192.168.7.1')
   await until('gw2', 'gw2')
   t.match(routes.toString(), /244\.1\.0\.0\/16 via 192\.168\.7\.2 dev sealane-vx/, 'the other one goes on alone')

@@ -63,6 +63,8 @@ export class Machine {
   readonly clock = new JumpingClock()
   /** Addresses of machines that answer no knock. */
   readonly dead = new Set<string>()
+  /** Addresses of machines that answered one. */
+  readonly answered = new Set<string>()
   status = new StatusBoard()
   metrics = createMetrics('routeagent')
   readonly before: string
@@ -87,7 +89,11 @@ export class Machine {
     const { nft, nft6, routes, sysctl, logger, status } = this
     const clock: Clock = this.clock
     const metrics = (this.metrics = createMetrics('routeagent'))
-    const knock = (address: string): Promise<boolean> => Promise.resolve(!this.dead.has(address))
+    const knock = (address: string): Promise<boolean> => {
+      const answers = !this.dead.has(address)
+      if (answers) this.answered.add(address)
+      return Promise.resolve(answers)
+    }
     const deps = { cluster, nft, nft6, routes, sysctl, logger, status, clock, metrics, knock }
     const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3', stateDir: this.stateDir }, stopping.signal)
     const stop = (): Promise<void> => {
