@@ -104,6 +104,10 @@ async function logStory(t: Test, world: World): Promise<void> {
     },
     'Failed',
   )
+  const late = { restartPolicy: 'Never', activeDeadlineSeconds: 1 }
+  const sleeper = { name: 'late', image: NETSHOOT, command: ['sleep', '600'] }
+  const ended = await runPod(world, 'late', { ...late, containers: [sleeper] }, 'Failed')
+  t.match(ended.status, { reason: 'DeadlineExceeded' }, 'its time is over')
   const followed = await api.raw('GET', `${NAMESPACE}/pods/last-words/log?follow=true`)
   t.equal(followed.text, 'bye\n', 'following ends with the container')
 }

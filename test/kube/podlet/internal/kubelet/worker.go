@@ -99,12 +99,28 @@ func (worker *worker) run(ctx context.Context) {
 		case <-life.Done():
 		}
 	}()
+	if seconds := worker.latest().Spec.ActiveDeadlineSeconds; seconds != nil {
+		expiry := time.AfterFunc(time.Duration(*seconds)*time.Second, func() { worker.expire(cancel) })
+		defer expiry.Stop()
+	}
 	worker.live(life)
 	worker.waitForEnd(ctx)
 	worker.state.update(func() { worker.state.networkUp = false })
 	stopReporting()
 	<-reported
 	worker.clean(ctx)
+}
+
+// expire ends a pod whose time is over (activeDeadlineSeconds), unless it has ended by itself.
+func (worker *worker) expire(end context.CancelFunc) {
+	var phase corev1.PodPhase
+	policy := worker.latest().Spec.RestartPolicy
+	worker.state.read(func() { phase = worker.state.phase(policy) })
+	if phase == corev1.PodFailed || phase == corev1.PodSucceeded {
+		return
+	}
+	worker.state.finish(corev1.PodFailed, "DeadlineExceeded", "Pod was active on the node longer than the specified deadline")
+	end()
 }
 
 func (worker *worker) waitForEnd(ctx context.Context) {

@@ -3,7 +3,7 @@ package podspec
 // Honoured lists the fields of a pod's spec that do here what they do on a real node. "**" stands for all below.
 // What is said of containers holds for init containers too, except probes and lifecycle hooks.
 var Honoured = []string{
-	"nodeName", "nodeSelector.**", "restartPolicy", "terminationGracePeriodSeconds",
+	"nodeName", "nodeSelector.**", "restartPolicy", "terminationGracePeriodSeconds", "activeDeadlineSeconds",
 	"hostNetwork", "hostname", "subdomain", "hostAliases[].**", "dnsPolicy", "dnsConfig.**",
 	"serviceAccountName", "serviceAccount", "automountServiceAccountToken",
 	"securityContext.runAsUser", "securityContext.runAsGroup", "securityContext.runAsNonRoot",
