@@ -60,6 +60,13 @@ async function stays(t: Test, milano: Running, hidden: Running): Promise<void> {
   t.match(hidden.process.objects.get(`Endpoint/${idOf(hidden)}.gw-lane0`), {
     spec: { candidates: [{ kind: 'private', address: '198.51.100.20' }] },
   })
+  await eventually(
+    async () => (await pings(milano.site.pod, '244.2.0.5', '-c', '1', '-W', '1')).includes(' 1 received'),
+    {
+      deadlineMs: 20_000,
+      say: 'the way is there',
+    },
+  )
   const sent = await pings(milano.site.pod, '244.2.0.5', '-c', '40', '-i', '0.2')
   t.match(sent, '40 received', 'eight seconds without a loss')
 }

@@ -28,6 +28,7 @@ t.test('restarts', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
       try {
         for (const signal of ['SIGKILL', 'SIGTERM'] as const) {
           const calls = callFrom(sites[0])
+          const began = performance.now()
           const before = running
           await before.stop(signal)
           await eventually(() => right.status?.connections[0]?.message !== '', {
@@ -41,6 +42,8 @@ t.test('restarts', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
             deadlineMs: 20_000,
             say: 'the process answers again',
           })
+          // A quick machine is done before a hundred calls are.
+          await eventually(() => performance.now() - began > 3000, { say: 'calls went on for three seconds' })
           const { sent, received } = await calls.stop()
           t.ok(sent > 100, `${sent} were sent`)
           // The last one may be on its way.
