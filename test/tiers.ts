@@ -121,6 +121,7 @@ export const TIERS: readonly Tier[] = [
   { name: 'story', folders: ['test/story'], skip: always, run: files(2, 120) },
   { name: 'conventions', folders: ['test/conventions'], skip: always, run: files(2, 60) },
   { name: 'netns', folders: ['test/netns'], skip: netnsProblem, run: twoAtOnce(180, LANES) },
+  { name: 'hostile', folders: ['test/hostile'], skip: netnsProblem, run: files(2, 300) },
   { name: 'kube', folders: ['test/kube'], skip: kubeProblem, run: afterBuilding(twoAtOnce(1800, CLUSTERS)) },
   { name: 'kernel', folders: ['test/guest'], skip: kernelProblem, run: files(1, 2400) },
 ]

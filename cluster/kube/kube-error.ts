@@ -118,6 +118,8 @@ function codeOf(status: number, said: Status): ClusterApiErrorCode {
   }
   if (status === 404) return 'NotFound'
   if (status === 409) return 'Conflict'
+  // What a server says of new objects while their CustomResourceDefinition is going: it may come again.
+  if (status === 405) return 'Unavailable'
   if (status === 410 || status === 408 || status === 429 || status >= 500) return 'Unavailable'
   return 'Invalid'
 }

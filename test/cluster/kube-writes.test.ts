@@ -175,6 +175,11 @@ t.test('what does not pass is told: what was asked, and what the server said', a
   const cluster = await synced(t, server)
   const ending = { causes: [{ reason: 'NamespaceTerminating', message: 'namespace shop is being terminated' }] }
   const rows = [
+    {
+      answer: status(405, 'MethodNotAllowed', 'create not allowed while custom resource definition is terminating'),
+      code: 'Unavailable',
+      said: 'the API server says: create not allowed while custom resource definition is terminating (405 MethodNotAllowed)',
+    },
     { answer: status(403, 'Forbidden', 'no'), code: 'Forbidden', said: 'the API server says: no (403 Forbidden)' },
     {
       answer: status(403, 'Forbidden', 'it is ending', ending),

@@ -9,6 +9,7 @@ import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import type { KubeObject } from './support/kube-request.ts'
+import { lastWords } from './support/pod-logs.ts'
 import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
 import { type ClusterRow, SEALANE_IMAGE, type TestCluster, startClusters } from './support/two-clusters.ts'
 
@@ -160,8 +161,15 @@ async function broker(t: Test, world: World): Promise<void> {
     deadlineMs: 120_000,
     intervalMs: 1000,
     say: 'both members are in contact again, without joining',
-  })
+  }).catch((error: unknown) => toldBy(world, error))
   await exported(world, 'after-restore')
+}
+
+/** Throws the error with the last words of the broker and of both members, and who is known as one. */
+async function toldBy({ hub, c2, c3 }: World, error: unknown): Promise<never> {
+  const words = [await membersOf(hub), await lastWords(hub.plane.api, 'sealane-broker', 30)]
+  for (const { plane } of [c2, c3]) words.push(await lastWords(plane.api, 'sealane-system', 30))
+  throw new Error(`${String(error)}\n${words.join('\n')}`, { cause: error })
 }
 
 /** The rest of the world waits for it no longer than it was told. */

@@ -1,0 +1,28 @@
+/** Every attack and every fault that is tried, by what it is about. */
+import { BROKER } from './broker.ts'
+import { DATA_PLANE } from './data-plane.ts'
+import { FAULTS } from './faults.ts'
+import { IDENTITY } from './identity.ts'
+import { NAMES } from './names.ts'
+import { RANGES } from './ranges.ts'
+import { RECORDS } from './records.ts'
+import type { AttackRow } from './row.ts'
+import { STRANGERS } from './strangers.ts'
+import { TOKENS } from './tokens.ts'
+
+export interface AttackTable {
+  readonly title: string
+  readonly rows: readonly AttackRow[]
+}
+
+export const ATTACKS: readonly AttackTable[] = [
+  { title: 'What one member states of its addresses', rows: RANGES },
+  { title: 'Packets from lanes and pods', rows: DATA_PLANE },
+  { title: 'Keys, certificates and ids', rows: IDENTITY },
+  { title: 'Records that a member publishes', rows: RECORDS },
+  { title: 'A broker that was broken into', rows: BROKER },
+  { title: 'Tokens of our own parts that were stolen', rows: TOKENS },
+  { title: 'A stranger against the broker', rows: STRANGERS },
+  { title: 'Questions to the DNS server', rows: NAMES },
+  { title: 'A bad day', rows: FAULTS },
+]

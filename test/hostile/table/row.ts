@@ -1,0 +1,11 @@
+/** One attack, or one fault, as docs/security.md and its test tell it. */
+export interface AttackRow {
+  /** By which the test names it: kebab-case, unique among all. */
+  readonly id: string
+  /** What was tried: a whole sentence. */
+  readonly tried: string
+  /** What has to hold all the same. */
+  readonly holds: string
+  /** What stands against it, as a reader of the code finds it. */
+  readonly against: string
+}
