@@ -102,7 +102,7 @@ export class ServerConnection {
 
   async #dial(credentials: Credentials): Promise<PingedSession | undefined> {
     const { clock, access } = this.#deps
-    const socket = await dial(clock, access.server, credentials)
+    const socket = await dial({ clock, server: access.server, credentials }, this.#stop.signal)
     this.#speaksHttp2 = socket.alpnProtocol === 'h2'
     if (!this.#speaksHttp2 || this.#stop.signal.aborted) {
       socket.destroy()
@@ -128,7 +128,14 @@ export class ServerConnection {
   }
 }
 
-function dial(clock: Clock, server: URL, credentials: Credentials): Promise<TLSSocket> {
+interface DialInit {
+  readonly clock: Clock
+  readonly server: URL
+  readonly credentials: Credentials
+}
+
+/** Given up with the signal: a handshake that nobody waits for would keep the process. */
+function dial({ clock, server, credentials }: DialInit, signal: AbortSignal): Promise<TLSSocket> {
   return new Promise((resolve, reject) => {
     const socket = connectTls({
       host: hostOf(server),
@@ -136,16 +143,22 @@ function dial(clock: Clock, server: URL, credentials: Credentials): Promise<TLSS
       ALPNProtocols: ['h2', 'http/1.1'],
       ...tlsOptions(server, credentials),
     })
-    const fail = (error: Error): void => {
+    const settle = (): void => {
       cancel()
+      signal.removeEventListener('abort', onAbort)
+    }
+    const fail = (error: Error): void => {
+      settle()
       socket.destroy()
       reject(error)
     }
+    const onAbort = (): void => fail(signal.reason as Error)
+    signal.addEventListener('abort', onAbort, { once: true })
     const cancel = clock.setTimer(CONNECT_MS, () => fail(new Error(`no connection within ${CONNECT_MS / 1000} s`)))
     socket.once('error', fail)
     socket.once('close', () => fail(new Error('the server closed the connection')))
     socket.once('secureConnect', () => {
-      cancel()
+      settle()
       socket.removeAllListeners('error')
       socket.removeAllListeners('close')
       socket.setNoDelay(true)

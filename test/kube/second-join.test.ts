@@ -2,8 +2,11 @@
  * A second join changes nothing that was not asked, wherever what stands came from. On one cluster that was joined by
  * the command line, then changed by hand, by kubectl and by Helm; and on one that Helm installed before it joined.
  */
-import { readFileSync } from 'node:fs'
+import { readFileSync, writeFileSync } from 'node:fs'
+import { join, relative } from 'node:path'
 import t, { type Test } from 'tap'
+import { parseAllDocuments } from 'yaml'
+import { formatYaml } from '../../cluster/yaml.ts'
 import { DNS_CONTAINER_PORT } from '../../install/ports.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { pathOf } from './support/apply-manifests.ts'
@@ -22,7 +25,16 @@ import {
 } from './support/installing-world.ts'
 import { eventually } from '../support/eventually.ts'
 import type { Json, KubeObject } from './support/kube-request.ts'
-import { helmInstall, helmUpgrade, kubectlApply, renderChart } from './support/other-hands.ts'
+import { goDownload } from './support/go-download.ts'
+import { MANIFESTS } from './support/installed-objects.ts'
+import {
+  helmInstall,
+  helmUpgrade,
+  kubectlApply,
+  kubectlApplyFiles,
+  renderChart,
+  renderKustomization,
+} from './support/other-hands.ts'
 import { podletMissing } from './support/podlet-world.ts'
 import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
 import { SEALANE_IMAGE } from './support/two-clusters.ts'
@@ -40,6 +52,7 @@ t.test('what stands stays', { skip: SKIP ?? false, timeout: 900_000 }, async (t)
   await t.test('what a hand has changed stays', (t) => byHand(t, hub))
   await t.test('what is asked is shown before it is done, and only that is done', (t) => asked(t, hub))
   await t.test('kubectl apply --server-side of what join prints', (t) => byKubectl(t, hub))
+  await t.test('kubectl apply -k of a kustomization of ours', (t) => byKustomize(t, hub))
   await t.test('Helm adopts what join has installed, and join leaves it to Helm', (t) => helmAfter(t, hub))
   await t.test('a join after the chart', (t) => helmBefore(t, world, member))
   await noRefusals(t, hub, member)
@@ -237,6 +250,55 @@ async function byKubectl(t: Test, place: Place): Promise<void> {
   t.match(conflict, /^Deployment sealane-agent: 409 .*"kubectl-edit"/s)
   t.strictSame([...new Set(conflict.match(/\.spec\S*/g))], ['.spec.replicas'], 'a field that somebody else set')
   t.strictSame(more, [], 'and nothing else is a conflict')
+}
+
+/** As the Prometheus Operator ships it. */
+const OPERATOR = {
+  module: 'github.com/prometheus-operator/prometheus-operator@v0.86.1',
+  sum: 'h1:pHUuiRErcFb3nFDox7RxoxpEN0FyT24GtYOkr2GBu04=',
+}
+const POD_MONITOR_CRD = 'example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml'
+const POD_MONITORS = `/apis/monitoring.coreos.com/v1/namespaces/${SYSTEM}/podmonitors`
+
+interface PodMonitor extends KubeObject {
+  readonly spec: { readonly podMetricsEndpoints: readonly { readonly port: string }[] }
+}
+
+/** A kustomization of somebody's own on top of the one that is shipped, with its metrics and his image and log level. */
+async function byKustomize(t: Test, place: Place): Promise<void> {
+  const { api } = place.site
+  const crds = parseAllDocuments(readFileSync(join(await goDownload(OPERATOR), POD_MONITOR_CRD), 'utf8'))
+  for (const crd of crds) await api.post('/apis/apiextensions.k8s.io/v1/customresourcedefinitions', crd.toJS() as Json)
+  await eventually(() => api.list(POD_MONITORS), { deadlineMs: 30_000, say: 'PodMonitors are served' })
+  const folder = temporaryFolder(t)
+  const [base = '', metrics = ''] = ['base', 'metrics'].map((name) => relative(folder, join(MANIFESTS, name)))
+  const [newName, newTag] = SEALANE_IMAGE.split(':')
+  const name = imageOf(await renderKustomization(join(MANIFESTS, 'base')))
+  const kustomization = { resources: [base], components: [metrics], images: [{ name, newName, newTag }] }
+  writeFileSync(join(folder, 'kustomization.yaml'), formatYaml(kustomization))
+  const objects = await renderKustomization(folder)
+  await kubectlApplyFiles(api, objects)
+  await rolledOut(place)
+  const monitors = await api.list<PodMonitor>(POD_MONITORS)
+  t.strictSame(
+    monitors.map(({ metadata, spec }) => `${metadata.name} ${spec.podMetricsEndpoints[0]?.port}`).sort(),
+    ['agent', 'dns', 'gateway', 'routeagent'].map((part) => `sealane-${part} status`),
+    'the kind of the Prometheus Operator takes our PodMonitors',
+  )
+  const before = await settledObjects(place)
+  const done = await again(place)
+  t.match(done.stderr, /^nothing differs from what is installed$/m)
+  t.strictSame(await changedSince(place, before), [], 'a join after it changes nothing')
+  await kubectlApplyFiles(api, objects)
+  t.strictSame(await changedSince(place, before), [], 'nor does the kustomization after the join')
+  const gateway = await api.get<Workload>(workload('daemonsets/sealane-gateway'))
+  t.ok(gateway.spec.template.spec.containers[0]?.args.includes('--status-listen'), 'metrics are still to be had')
+}
+
+function imageOf(objects: readonly KubeObject[]): string {
+  const agent = objects.find(({ kind, metadata }) => kind === 'Deployment' && metadata.name === 'sealane-agent')
+  const image = (agent as Workload | undefined)?.spec.template.spec.containers[0]?.image ?? ''
+  return image.replace(/:[^:/]*$/, '')
 }
 
 /** What a user of the chart says about the cluster that was joined. */

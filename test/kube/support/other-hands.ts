@@ -1,6 +1,7 @@
 /**
  * What other tools do with our objects, request for request. kubectl: server-side apply as manager `kubectl`, without
- * force, so that a field that somebody else wants otherwise is a conflict. Helm 3: creates what is missing; an upgrade
+ * force, so that a field that somebody else wants otherwise is a conflict; and `kubectl apply -k` of today's default, which
+ * patches what is there to what the files say. Helm 3: creates what is missing; an upgrade
  * with --take-ownership patches what is there to what the chart says and to its own labels, as manager `helm`.
  */
 import { execFile } from 'node:child_process'
@@ -38,6 +39,22 @@ function messageOf(text: string): string {
   return (JSON.parse(text) as { message?: string }).message ?? text
 }
 
+/** What `kubectl kustomize` makes of a kustomization in a folder. */
+export async function renderKustomization(folder: string): Promise<readonly KubeObject[]> {
+  const { render = '' } = await buildGoModule(join(import.meta.dirname, '..', 'render'))
+  const { stdout } = await promisify(execFile)(render, ['kustomize', folder], { maxBuffer: 64 << 20 })
+  return JSON.parse(stdout) as KubeObject[]
+}
+
+/** `kubectl apply -k`: without --server-side it keeps what it applied as an annotation. */
+export async function kubectlApplyFiles(api: KubeRequest, objects: readonly KubeObject[]): Promise<void> {
+  for (const object of [...objects].sort((a, b) => rank(a) - rank(b))) {
+    const applied = { 'kubectl.kubernetes.io/last-applied-configuration': JSON.stringify(object) }
+    const annotations = { ...object.metadata.annotations, ...applied }
+    await patchOrCreate(api, { ...object, metadata: { ...object.metadata, annotations } }, 'kubectl-client-side-apply')
+  }
+}
+
 /** The chart as Helm renders it, with Helm's labels on each object; CRDs come first, as they are. */
 export async function renderChart(directory: string, values: object): Promise<readonly KubeObject[]> {
   const { render = '' } = await buildGoModule(join(import.meta.dirname, '..', 'render'))
@@ -73,23 +90,29 @@ export async function helmInstall(api: KubeRequest, objects: readonly KubeObject
   }
 }
 
-function create(api: KubeRequest, object: KubeObject): Promise<KubeObject> {
-  return api.post(`${pathOf(object).replace(/\/[^/]+$/, '')}?fieldManager=helm`, object)
+function create(api: KubeRequest, object: KubeObject, manager = 'helm'): Promise<KubeObject> {
+  return api.post(`${pathOf(object).replace(/\/[^/]+$/, '')}?fieldManager=${manager}`, object)
 }
 
 /** `helm upgrade --install --take-ownership`. Helm leaves the CRDs that are there alone. */
 export async function helmUpgrade(api: KubeRequest, objects: readonly KubeObject[]): Promise<void> {
   for (const object of objects.filter(({ kind }) => kind !== 'CustomResourceDefinition')) {
-    const path = `${pathOf(object)}?fieldManager=helm`
-    const contentType = object.kind === 'Service' ? MERGE : STRATEGIC
-    const { status, text } = await api.raw('PATCH', path, { body: withoutPodPorts(object), contentType })
-    if (status === 404) await create(api, object)
-    else if (status > 299) throw new Error(`helm upgrade: ${object.kind} ${object.metadata.name}: ${messageOf(text)}`)
+    await patchOrCreate(api, object, 'helm')
   }
 }
 
+async function patchOrCreate(api: KubeRequest, object: KubeObject, manager: string): Promise<void> {
+  const path = `${pathOf(object)}?fieldManager=${manager}`
+  // A strategic merge is for the kinds that the server is built with.
+  const isPlain = object.kind === 'Service' || object.kind === 'PodMonitor'
+  const contentType = isPlain ? MERGE : STRATEGIC
+  const { status, text } = await api.raw('PATCH', path, { body: withoutPodPorts(object), contentType })
+  if (status === 404) await create(api, object, manager)
+  else if (status > 299) throw new Error(`${manager}: ${object.kind} ${object.metadata.name}: ${messageOf(text)}`)
+}
+
 /**
- * Helm sends only what differs, and no value of the chart changes a port. Sent whole, a strategic merge takes two ports
+ * Both send only what differs, and nothing here changes a port. Sent whole, a strategic merge takes two ports
  * of one number and two protocols for one; so Services are sent as a plain merge, and pods without theirs.
  */
 function withoutPodPorts(object: KubeObject): KubeObject {
