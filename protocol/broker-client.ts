@@ -22,6 +22,13 @@ export class BrokerUnreachableError extends Error {
   }
 }
 
+/** As the reason of a signal: nothing came on a stream in time. Its connection is then used no more. */
+export class BrokerSilentError extends BrokerUnreachableError {
+  constructor() {
+    super('the broker does not answer')
+  }
+}
+
 export type CertificateProblem =
   /** The far end's certificate was not issued by a CA that we trust. */
   | 'untrusted'

@@ -20,7 +20,13 @@ import type { Metrics } from '../runtime/metrics.ts'
 import type { MemberStatus } from '../model/member-status.ts'
 import type { MemberRecord } from '../model/records.ts'
 import type { ClusterFacts, PublishMessage, PublishReply } from './broker-api.ts'
-import { type BrokerClient, BrokerUnreachableError, ProtocolError, type PublishStream } from './broker-client.ts'
+import {
+  type BrokerClient,
+  BrokerSilentError,
+  BrokerUnreachableError,
+  ProtocolError,
+  type PublishStream,
+} from './broker-client.ts'
 import { FactsLedger } from './facts-ledger.ts'
 import { type Change, type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
 import { type PublishMetrics, publishMetrics } from './session-metrics.ts'
@@ -170,7 +176,7 @@ export class PublishSession {
     const stop = new AbortController()
     const ended = AbortSignal.any([signal, stop.signal])
     const watchdog = new Watchdog(this.#deps.clock, this.#init.answerTimeoutMs, () =>
-      stop.abort(new BrokerUnreachableError('the broker does not answer')),
+      stop.abort(new BrokerSilentError()),
     )
     this.#takesStatus = false
     this.#setState({ t: 'connecting' })

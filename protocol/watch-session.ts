@@ -17,7 +17,7 @@ import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Metrics } from '../runtime/metrics.ts'
 import type { SilentMember, WatchMessage } from './broker-api.ts'
-import { type BrokerClient, BrokerUnreachableError } from './broker-client.ts'
+import { type BrokerClient, BrokerSilentError, BrokerUnreachableError } from './broker-client.ts'
 import { type Replica, type ReplicaChange, ReplicaError } from './replica.ts'
 import type { ReplicaStore } from './replica-file.ts'
 import { type WatchMetrics, watchMetrics } from './session-metrics.ts'
@@ -101,9 +101,7 @@ export class WatchSession {
     const { clock, replica } = this.#deps
     const stop = new AbortController()
     const expectAnswer = (): (() => void) =>
-      clock.setTimer(this.#init.answerTimeoutMs, () =>
-        stop.abort(new BrokerUnreachableError('the broker does not answer')),
-      )
+      clock.setTimer(this.#init.answerTimeoutMs, () => stop.abort(new BrokerSilentError()))
     let cancelTimer = expectAnswer()
     this.#setState({ t: 'connecting' })
     try {

@@ -1,5 +1,5 @@
 /** The broker over TLS: BrokerClient with several addresses, and the first contact by join token. */
-import { Client, type ClientOptions, Metadata, credentials, status } from '@grpc/grpc-js'
+import { Client, type ClientOptions, Metadata, connectivityState, credentials, status } from '@grpc/grpc-js'
 import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
@@ -7,6 +7,7 @@ import type { JoinRequest, JoinResponse, RenewResponse, WatchMessage, WatchReque
 import { type BrokerAddress, formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
 import {
   type BrokerClient,
+  BrokerSilentError,
   BrokerUnreachableError,
   ProtocolError,
   type PublishStream,
@@ -223,15 +224,29 @@ class GrpcBrokerClient implements BrokerClient {
     return this.#attempt
   }
 
-  /** Gives an attempt up that is not connected in time; its calls fail then. */
+  /** Gives an attempt up that is not connected in time, whose calls fail then, and one whose connection is over. */
   #expectConnection(attempt: Attempt): void {
     const { connectTimeoutMs } = this.#limits
     attempt.channel.waitForReady(this.#init.clock.now() + connectTimeoutMs, (error) => {
-      if (error === undefined || this.#attempt !== attempt) return
+      if (this.#attempt !== attempt) return
+      if (error === undefined) {
+        this.#onConnectionOver(attempt)
+        return
+      }
       const where = formatBrokerAddress(attempt.address)
       attempt.failure = new BrokerUnreachableError(`broker at ${where}: no connection within ${connectTimeoutMs} ms`)
       this.#next(attempt)
     })
+  }
+
+  /**
+   * A channel would make the next connection itself, and wait for it without end where the far end says nothing after
+   * the TLS handshake. Streams that are open go on until they end.
+   */
+  #onConnectionOver(attempt: Attempt): void {
+    const onChange = (): void => this.#next(attempt)
+    const channel = attempt.channel.getChannel()
+    channel.watchConnectivityState(connectivityState.READY, Number.POSITIVE_INFINITY, onChange)
   }
 
   #credentials(): ReturnType<typeof credentials.createSsl> {
@@ -247,7 +262,11 @@ class GrpcBrokerClient implements BrokerClient {
    * channel is then dropped (grpc-js would make the next call wait for its own backoff) and the next address is due.
    */
   async #explain(error: unknown, attempt: Attempt, answered: boolean, signal: AbortSignal): Promise<Error> {
-    if (signal.aborted) return signal.reason instanceof Error ? signal.reason : new Error('aborted')
+    if (signal.aborted) {
+      const reason: unknown = signal.reason
+      if (reason instanceof BrokerSilentError) this.#next(attempt)
+      return reason instanceof Error ? reason : new Error('aborted')
+    }
     if (attempt.failure !== undefined) return attempt.failure
     if (!isGrpcFailure(error)) return error instanceof Error ? error : new ProtocolError(String(error))
     const { address } = attempt
@@ -272,8 +291,9 @@ class GrpcBrokerClient implements BrokerClient {
   }
 
   #drop(): void {
-    this.#attempt?.channel.close()
+    const attempt = this.#attempt
     this.#attempt = undefined
+    attempt?.channel.close()
   }
 }
 

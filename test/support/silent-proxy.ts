@@ -14,16 +14,19 @@ export interface SilentProxy {
   accepted(): number
 }
 
-export async function silentProxy(
-  t: Test,
-  target: { readonly host: string; readonly port: number },
-): Promise<SilentProxy> {
+interface Target {
+  readonly host: string
+  readonly port: number
+}
+
+/** A target that is a function is asked for each connection. */
+export async function silentProxy(t: Test, target: Target | (() => Target)): Promise<SilentProxy> {
   const pairs = new Set<readonly [Socket, Socket]>()
   let deaf = false
   let accepted = 0
   const server: Server = createServer((inside) => {
     accepted += 1
-    const outside = connect(target)
+    const outside = connect(typeof target === 'function' ? target() : target)
     const pair = [inside, outside] as const
     pairs.add(pair)
     for (const [from, to] of [pair, [outside, inside] as const]) {
