@@ -80,16 +80,19 @@ export class MirrorWriter {
   async apply(objects: ReadonlyMap<string, KubeObject>, signal: AbortSignal): Promise<ClusterApiError[]> {
     const groups: readonly [slices: KubeObject[], givingUp: KubeObject[], others: KubeObject[]] = [[], [], []]
     const own: KubeObject[] = []
+    const right: KubeObject[] = []
     for (const [key, object] of objects) {
-      if (this.#isRight(key, object) || this.#isHeld('apply', object)) continue
-      if (this.#isUnmarkedOwn(object)) own.push(object)
+      if (this.#isHeld('apply', object)) continue
+      if (this.#isRight(key, object)) right.push(object)
+      else if (this.#isUnmarkedOwn(object)) own.push(object)
       else groups[object.kind === 'EndpointSlice' ? 0 : this.#givesUp(object) ? 1 : 2].push(object)
     }
     const failures: ClusterApiError[] = []
     for (const group of groups) failures.push(...(await this.#all('apply', group, signal)))
-    const isLate = own.length > 0 && [...objects.values()].some((one) => !own.includes(one) && this.#isLateCluster(one))
-    if (!isLate) failures.push(...(await this.#all('apply', own, signal)))
-    return failures
+    if (own.length === 0) return failures
+    const isLate = [...objects.values()].some((one) => !own.includes(one) && this.#isLateCluster(one))
+    if (isLate || !(await this.#areThere(right, failures, signal))) return failures
+    return [...failures, ...(await this.#all('apply', own, signal))]
   }
 
   /** Replaces the status of each object. Failures as with apply. */
@@ -120,6 +123,24 @@ export class MirrorWriter {
   #isLateCluster(object: KubeObject): boolean {
     const known = this.#remembered.has(objectKeyText(object)) || this.#isHeld('apply', object)
     return object.kind === 'Cluster' && !known
+  }
+
+  /**
+   * The Clusters among them are there, as the API says now: where its CustomResourceDefinition was taken away and came
+   * back, the cache may show them still.
+   */
+  async #areThere(objects: readonly KubeObject[], failures: ClusterApiError[], signal: AbortSignal): Promise<boolean> {
+    for (const { kind, metadata } of objects) {
+      if (kind !== 'Cluster') continue
+      try {
+        if ((await this.#deps.cluster.read(kind, metadata.name, undefined, signal)) === undefined) return false
+      } catch (error) {
+        if (!(error instanceof ClusterApiError)) throw error
+        failures.push(error)
+        return false
+      }
+    }
+    return true
   }
 
   /** A Cluster that loses a pod CIDR. */

@@ -10,6 +10,7 @@ import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { joinClusters } from './support/joined-clusters.ts'
 import type { KubeObject, KubeRequest } from './support/kube-request.ts'
+import { lastWords } from './support/pod-logs.ts'
 import { podletMissing } from './support/podlet-world.ts'
 import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
 import {
@@ -165,6 +166,7 @@ async function deletedCrds(t: Test, world: World): Promise<void> {
   const done = await joinThird(world)
   t.match(done.stderr, /^ {2}\+ CustomResourceDefinition clusters\.sealane\.io {2}\(it does not exist\)$/m)
   isJoined(t, done, 'CRDs are back')
+  if (done.stdout !== JOINED) t.comment(await lastWords(plane.api, SYSTEM, 30))
   await eventually(async () => (await names()).join('; ') === before.join('; '), {
     deadlineMs: 60_000,
     say: 'every object is there again',
