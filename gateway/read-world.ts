@@ -59,6 +59,7 @@ export async function readGatewayWorld(
     routeAgents: cluster.cache('RouteAgent').list(),
     lanes: config.lanes,
     ...(config.observedAddress === undefined ? {} : { observedAddress: config.observedAddress }),
+    openPorts: config.openPorts,
     rotateMs: config.rotateMs,
     addresses: await routes.addresses(signal),
     devices,

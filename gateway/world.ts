@@ -1,5 +1,6 @@
 /** All that the gateway's plans depend on, read at one moment: objects, the node's kernel, health. Plain data. */
 import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../model/objects.ts'
+import type { OpenPort } from '../model/open-port.ts'
 import type { InterfaceAddress } from '../kernel/route-table.ts'
 import type { DeviceState } from '../kernel/wireguard.ts'
 import type { GatewayLaneConfig } from './config.ts'
@@ -37,6 +38,8 @@ export interface GatewayWorld {
   readonly routeAgents: readonly RouteAgent[]
   readonly lanes: readonly GatewayLaneConfig[]
   readonly observedAddress?: string
+  /** Ports of this node that pods of other clusters may call. Absent: none. */
+  readonly openPorts?: readonly OpenPort[]
   readonly rotateMs: number
   readonly addresses: readonly InterfaceAddress[]
   /** Lane devices that exist, by lane number. */

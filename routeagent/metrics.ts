@@ -7,6 +7,7 @@ export interface RouteAgentMetrics {
   readonly runSeconds: Histogram
   readonly driftRepairs: Counter
   readonly transactions: Counter
+  readonly packetsDropped: Counter
   readonly servicePorts: ServicePorts
   readonly pathGateways: Gauge
   readonly pathMtu: Gauge
@@ -62,6 +63,11 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
       name: 'sealane_routeagent_nft_transactions_total',
       help: 'Transactions sent to nftables: full replaces the table, delta changes elements',
       labels: ['kind'],
+    }),
+    packetsDropped: metrics.counter({
+      name: 'sealane_routeagent_packets_dropped_total',
+      help: "Packets that the node's table dropped: for the overlay or out of it, or from other clusters for the node itself",
+      labels: ['reason'],
     }),
     servicePorts: new ServicePorts(
       metrics.gauge({

@@ -3,7 +3,7 @@ import type { ClusterApi } from '../cluster/cluster-api.ts'
 import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
-import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import { isNodeOfSite, ownedByNode } from '../model/node-owner.ts'
 import type { RouteAgent } from '../model/objects.ts'
 import { MAX_FAILURE_LENGTH, fitText } from '../model/status-text.ts'
@@ -33,6 +33,8 @@ export interface RouteLoopDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: RouteAgentMetrics
+  /** The table that says who may use the overlay is there. */
+  readonly isGuarded: () => boolean
 }
 
 export class RouteLoop {
@@ -68,6 +70,10 @@ export class RouteLoop {
       this.notReady = plan.reason
       return this.#report(plan, plan.reason, signal)
     }
+    if (!(await this.#mayHaveOverlay(signal))) {
+      this.notReady = `waiting for table ${NFT_TABLE_NODE}, which says who may use the overlay`
+      return
+    }
     const { changed, failures } = await applyNodeRoutes(
       { ...this.#deps, forwardingMarker: forwardingMarker(this.#config) },
       plan,
@@ -81,6 +87,12 @@ export class RouteLoop {
     this.notReady = this.#applied ? undefined : failure
     await this.#report(plan, failure, signal)
     if (failures.length > 0) throw new AggregateError(failures, `routes: ${failure}`)
+  }
+
+  // The device would unpack what anybody sends. One that is there was made under a table, and goes on.
+  async #mayHaveOverlay(signal: AbortSignal): Promise<boolean> {
+    if (this.#deps.isGuarded()) return true
+    return (await this.#deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
   }
 
   async #report(plan: NodeRoutePlan, failure: string | undefined, signal: AbortSignal): Promise<void> {
