@@ -23,9 +23,23 @@ export async function applyRoutes(
       observedKey: routeKey,
       equal: (a, b) => formatRoute(a) === formatRoute(b),
     })
+    const { drift } = round
+    const there = new Set((plan?.routes ?? []).map(formatRoute))
+    drift?.repaired('route', 'Missing', drift.had('route', diff.add.map(formatRoute)))
+    drift?.repaired(
+      'route',
+      'Changed',
+      drift.had(
+        'route',
+        diff.change.map(({ desired }) => formatRoute(desired)),
+      ),
+    )
+    drift?.repaired('route', 'Foreign', drift.neverHad('route', diff.remove.map(formatRoute)))
     for (const route of [...diff.add, ...diff.change.map((change) => change.desired)]) {
-      await round.change('route', formatRoute(route), () => routes.replaceRoute(route, signal))
+      const text = formatRoute(route)
+      if (!(await round.change('route', text, () => routes.replaceRoute(route, signal)))) there.delete(text)
     }
+    drift?.settle('route', there)
     if (plan !== undefined) await applyRules(routes, plan.rules, round, signal)
     for (const route of diff.remove) {
       await round.change('route', formatRouteDeletion(route), () =>
@@ -51,9 +65,16 @@ async function applyRules(
     observedKey: formatRule,
     equal: () => true,
   })
+  const { drift } = round
+  const there = new Set(wanted.map(formatRule))
+  drift?.repaired('rule', 'Missing', drift.had('rule', diff.add.map(formatRule)))
+  drift?.repaired('rule', 'Foreign', drift.neverHad('rule', diff.remove.map(formatRule)))
   for (const rule of diff.add) {
-    await round.change('rule', formatRule(rule), () => ignore(isExists, routes.addRule(rule, signal)))
+    const text = formatRule(rule)
+    const done = await round.change('rule', text, () => ignore(isExists, routes.addRule(rule, signal)))
+    if (!done) there.delete(text)
   }
+  drift?.settle('rule', there)
   for (const rule of diff.remove) {
     await round.change('rule', formatRuleDeletion(rule), () => ignore(isNotFound, routes.deleteRule(rule, signal)))
   }

@@ -160,6 +160,12 @@ function dropped(match: string, reason: DropReason): Rule {
   return { text: `${match}counter name ${dropCounter(reason)} drop`, comment }
 }
 
+/** The same, but whoever asked by mistake shall not wait. */
+function refused(match: string, reason: DropReason): Rule {
+  const comment = `refused: ${DROP_REASONS[reason]}`
+  return { text: `${match}counter name ${dropCounter(reason)} reject`, comment }
+}
+
 /**
  * What the kernel's IPv6 says of itself on every device (RFC 3810, RFC 4861): nobody listens on a lane, and it is no
  * packet that somebody misses.
@@ -206,14 +212,14 @@ function laneAddressPolicy(init: TranslationInit, addresses: string): Rule[] {
 function hostPolicy(init: TranslationInit, incoming: string): Rule[] {
   return [
     ...hostMatches(init.family, init.openPorts).map((match) => ({ text: `iifname ${incoming} ${match} accept` })),
-    dropped(`iifname ${incoming} `, 'host-service'),
+    refused(`iifname ${incoming} `, 'host-service'),
   ]
 }
 
 /** A NodePort is a port of this node too, wherever it leads. */
 function nodePorts({ family, openPorts }: TranslationInit): Rule[] {
   const named = ledElsewhereMatches(family, openPorts).map((match) => ({ text: `${match} return` }))
-  return [...named, dropped('', 'host-service')]
+  return [...named, refused('', 'host-service')]
 }
 
 /**

@@ -149,7 +149,10 @@ export interface RouteTable {
   replaceForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void>
   deleteForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void>
 
-  /** Calls back (coalesced) when links, addresses, routes or rules of either family change, by anyone. */
+  /**
+   * Calls back (coalesced) when links, addresses, routes or rules of either family change, by anyone; also neighbours
+   * and forwarding entries of devices that were asked for theirs.
+   */
   onChange(listener: () => void): () => void
   close(): void
 }

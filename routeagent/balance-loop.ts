@@ -14,7 +14,16 @@ import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
-import { type TableShape, elementRepair, parseListing, sameShape, sameTexts, shapeOf } from './check-table.ts'
+import {
+  MAX_DIFFERENCES,
+  type TableShape,
+  differences,
+  elementRepair,
+  parseListing,
+  sameShape,
+  sameTexts,
+  shapeOf,
+} from './check-table.ts'
 import { RESYNC_MS, type RouteAgentConfig } from './config.ts'
 import { DropCounts } from './drop-counts.ts'
 import type { FactsReader } from './facts-reader.ts'
@@ -60,6 +69,8 @@ export class BalanceLoop {
   /** Undefined: not known what the kernel has, so the next run replaces the table. */
   #applied: Applied | undefined
   #lastCheckMs = 0
+  /** Somebody else has been at the table, or may have. */
+  #suspected = false
   #worldChanged = true
   /** No pods of the family, and no table. */
   #resting = false
@@ -111,6 +122,11 @@ export class BalanceLoop {
     this.#worldChanged = true
   }
 
+  /** Somebody else has been at the table, or may have: the next run looks. */
+  suspect(): void {
+    this.#suspected = true
+  }
+
   /** One run. Throws KernelError; the next run then starts from nothing known. */
   async reconcile(signal: AbortSignal): Promise<void> {
     const started = this.#deps.clock.monotonic()
@@ -130,13 +146,15 @@ export class BalanceLoop {
     }
     this.#resting = false
     const changes = planner.takeChanges()
+    const suspected = this.#suspected
+    this.#suspected = false
     try {
       const applied = this.#applied
       if (applied === undefined || !this.#isStillFixed(applied, world)) {
         await this.#replaceTable(world, planner, signal)
       } else {
         await this.#applyChanges(applied, world, changes, signal)
-        if (checking) await this.#repairDrift(applied, planner, signal)
+        if (checking || suspected) await this.#repairDrift(applied, planner, signal)
       }
     } catch (error) {
       this.#applied = undefined
@@ -230,8 +248,9 @@ export class BalanceLoop {
     const listing = await nft.listTable(NFT_TABLE_NODE, signal)
     const found = listing === undefined ? undefined : parseListing(listing)
     if (found === undefined || !sameShape(found.shape, applied.shape) || !sameTexts(applied.texts, found.texts)) {
-      metrics.driftRepairs.inc({ what: 'nft-table' })
-      logger.warn('someone changed our table; replacing it', { table: NFT_TABLE_NODE })
+      const { reason, items } = differences(applied, found)
+      metrics.driftRepairs.inc({ what: 'nft-table', reason })
+      logger.warn('someone changed our table; replacing it', { table: NFT_TABLE_NODE, reason, items })
       return this.#replaceTable(applied.world, planner, signal)
     }
     applied.texts = found.texts
@@ -243,8 +262,10 @@ export class BalanceLoop {
       if (repair !== undefined) repairs.push(repair)
     }
     if (repairs.length === 0) return
-    metrics.driftRepairs.inc({ what: 'nft-elements' })
-    logger.warn('someone changed elements of our table; putting them right', { maps: repairs.map((r) => r.map) })
+    const reason = repairs.some(({ add }) => add.length > 0) ? 'Missing' : 'Foreign'
+    metrics.driftRepairs.inc({ what: 'nft-elements', reason })
+    const maps = repairs.map((r) => r.map).slice(0, MAX_DIFFERENCES)
+    logger.warn('someone changed elements of our table; putting them right', { reason, maps })
     await this.#send('delta', elementStatements(repairs), signal)
   }
 

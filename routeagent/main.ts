@@ -6,11 +6,13 @@ import type { Nft } from '../kernel/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
+import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import { toldOtherRanges } from '../model/pod-ranges.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import type { Logger } from '../runtime/logger.ts'
 import { knock } from '../runtime/knock.ts'
 import { removeNodeRoutes } from './apply-routes.ts'
 import { BalanceLoop, removeNodeTable } from './balance-loop.ts'
@@ -62,7 +64,12 @@ export async function runRouteAgent(
       await balance.reconcile(s)
       if (!before && balance.isGuarding()) routes.poke()
     }
-    return { balance, runs: reconcileLoop({ ...deps, logger }, metrics, loop, run) }
+    const runs = reconcileLoop({ ...deps, logger }, metrics, loop, run)
+    const onTable = (): void => {
+      balance.suspect()
+      runs.poke()
+    }
+    return { balance, runs, stopTable: followTable(nft, logger, onTable) }
   })
 
   deps.status.readiness('routes', () => routeLoop.notReady)
@@ -75,6 +82,7 @@ export async function runRouteAgent(
   const stops = [
     onLeaving(caches, () => leaving.abort()),
     ...balancing.map(({ balance, runs }) => balance.follow(() => runs.poke())),
+    ...balancing.map(({ stopTable }) => stopTable),
     ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints, caches.gateways].map((cache) =>
       cache.onChange(() => routes.poke()),
     ),
@@ -95,6 +103,16 @@ export async function runRouteAgent(
   await Promise.all([heard, routes, ...balancing.map(({ runs }) => runs)].map((loop) => loop.run(until)))
   for (const stop of stops) stop()
   if (leaving.signal.aborted) await tearDown(deps, config, signal)
+}
+
+/** Where the kernel does not tell of changes by others, they are found by the look every RESYNC_MS. */
+function followTable(nft: Nft, logger: Logger, onChange: () => void): () => void {
+  try {
+    return nft.onChange(NFT_TABLE_NODE, onChange)
+  } catch (error) {
+    logger.warn('what others change in nftables is found late', { error: messageOf(error) })
+    return () => undefined
+  }
 }
 
 /** What `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */

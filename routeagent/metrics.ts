@@ -56,8 +56,8 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     }),
     driftRepairs: metrics.counter({
       name: 'sealane_routeagent_drift_repairs_total',
-      help: 'Times something of ours was found changed by others and was put right, by what it was',
-      labels: ['what'],
+      help: 'Times something of ours was found changed by others and was put right, by what it was and how it was found',
+      labels: ['what', 'reason'],
     }),
     transactions: metrics.counter({
       name: 'sealane_routeagent_nft_transactions_total',

@@ -78,7 +78,7 @@ export function planOverlayGuard(init: OverlayGuardInit): NftStatement[] {
   return [
     ...chain('node-port', undefined, [
       ...ledElsewhereMatches(family, openPorts).map((match) => `${match} return`),
-      dropped('host-service'),
+      REFUSED,
     ]),
     ...chain('from-overlay', undefined, [
       `${LED_ELSEWHERE} jump node-port`,
@@ -90,7 +90,7 @@ export function planOverlayGuard(init: OverlayGuardInit): NftStatement[] {
       `${ip} saddr != @${remote} ${dropped('overlay-inner')}`,
       `${ip} daddr != ${pods} ${dropped('overlay-inner')}`,
       ...hostMatches(family, openPorts).map((match) => `${match} accept`),
-      dropped('host-service'),
+      REFUSED,
     ]),
     ...chain('overlay', INPUT, [
       ...(family === 4 ? strangers(init.ground) : []),
@@ -124,6 +124,9 @@ function strangers(ground: OverlayGround | undefined): string[] {
     `udp dport ${VXLAN_PORT} ${dropped('overlay-stranger')}`,
   ]
 }
+
+/** Told at once: whoever asked by mistake shall not wait. */
+const REFUSED = `counter name ${nodeDropCounter('host-service')} reject`
 
 function dropped(reason: NodeDropReason): string {
   return `counter name ${nodeDropCounter(reason)} drop`

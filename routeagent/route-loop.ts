@@ -1,5 +1,6 @@
 /** Drives the routes: world → plan → kernel → RouteAgent status. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { Drift } from '../kernel/drift.ts'
 import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
@@ -40,6 +41,7 @@ export interface RouteLoopDeps {
 export class RouteLoop {
   readonly #deps: RouteLoopDeps
   readonly #config: RouteAgentConfig
+  readonly #drift: Drift
   /** What was planned last, for /debug/plan. */
   plan: NodeRoutePlan | undefined
   /** Why the node is not ready; undefined once a plan is in the kernel. */
@@ -52,6 +54,7 @@ export class RouteLoop {
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
     this.#deps = deps
     this.#config = config
+    this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
   }
 
   /** One run. Throws AggregateError when some of the commands failed; the others are done. */
@@ -75,7 +78,7 @@ export class RouteLoop {
       return
     }
     const { changed, failures } = await applyNodeRoutes(
-      { ...this.#deps, forwardingMarker: forwardingMarker(this.#config) },
+      { ...this.#deps, drift: this.#drift, forwardingMarker: forwardingMarker(this.#config) },
       plan,
       signal,
     )

@@ -21,7 +21,7 @@ async function tableOf(family: 4 | 6, openPorts: readonly OpenPort[] = []): Prom
   return nft
 }
 
-type Row = readonly [what: string, verdict: 'accept' | 'drop', packet: Partial<TracePacket>]
+type Row = readonly [what: string, verdict: 'accept' | 'drop' | 'reject', packet: Partial<TracePacket>]
 
 const OUTER = { iif: 'eth0', saddr: '192.168.7.1', daddr: '192.168.7.11', l4proto: 'udp', dport: 4810 } as const
 
@@ -67,7 +67,7 @@ for (const [family, own, far, bridge, node, icmp] of [
       ['another cluster to the node network', 'drop', { daddr: node, oif: 'eth0' }],
       ['another cluster to another cluster', 'drop', { daddr: far, oif: 'eth0' }],
       ['into the overlay again', 'drop', { saddr: own, daddr: far, oif: 'sealane-vx' }],
-      ['a NodePort', 'drop', { originalDaddr: bridge, originalDport: 30080 }],
+      ['a NodePort', 'reject', { originalDaddr: bridge, originalDport: 30080 }],
       ['an answer to a balanced call', 'accept', { originalDaddr: '245.0.0.7', ctDirection: 'reply' }],
     ]
     for (const [what, verdict, change] of forward) {
@@ -76,12 +76,12 @@ for (const [family, own, far, bridge, node, icmp] of [
     const { oif: _, ...local } = { ...base, daddr: bridge, dport: 10250 }
     const [echo, tooBig, redirect] = family === 4 ? [8, 3, 5] : [128, 2, 137]
     const input: readonly Row[] = [
-      ['TCP', 'drop', {}],
-      ['UDP', 'drop', { l4proto: 'udp' }],
+      ['TCP', 'reject', {}],
+      ['UDP', 'reject', { l4proto: 'udp' }],
       ['an answer', 'accept', { ctState: 'established' }],
       ['echo', 'accept', { l4proto: icmp, icmpType: echo }],
       ['does not fit', 'accept', { l4proto: icmp, icmpType: tooBig }],
-      ['a redirect', 'drop', { l4proto: icmp, icmpType: redirect }],
+      ['a redirect', 'reject', { l4proto: icmp, icmpType: redirect }],
       ['echo from nobody', 'drop', { l4proto: icmp, icmpType: echo, saddr: node }],
       ['echo for the node network', 'drop', { l4proto: icmp, icmpType: echo, daddr: node }],
       ['from a pod of this node', 'accept', { iif: 'cni0', saddr: own }],
@@ -91,13 +91,13 @@ for (const [family, own, far, bridge, node, icmp] of [
     }
     const open = await tableOf(family, [{ protocol: 'tcp', port: 10250 }])
     t.equal(traceNft(open, 'input', local).verdict, 'accept', 'a port that is named')
-    t.equal(traceNft(open, 'input', { ...local, l4proto: 'udp' }).verdict, 'drop', 'by its protocol')
+    t.equal(traceNft(open, 'input', { ...local, l4proto: 'udp' }).verdict, 'reject', 'by its protocol')
     const nodePort = { ...base, originalDaddr: bridge, originalDport: 10250 }
     t.equal(traceNft(open, 'forward', nodePort).verdict, 'accept', 'a NodePort that is named')
     const here = await tableOf(family, [{ protocol: 'udp', port: 53, address: bridge }])
     t.equal(traceNft(here, 'input', { ...local, l4proto: 'udp', dport: 53 }).verdict, 'accept', 'at its address')
     const elsewhere = { ...local, l4proto: 'udp', dport: 53, daddr: own } as const
-    t.equal(traceNft(here, 'input', elsewhere).verdict, 'drop', 'and no other')
+    t.equal(traceNft(here, 'input', elsewhere).verdict, 'reject', 'and no other')
   })
 }
 

@@ -56,20 +56,19 @@ export const DATA_PLANE: readonly AttackRow[] = [
     id: 'host-tcp-over-overlay',
     tried:
       'A pod of another cluster connects to a TCP port of a worker, at its address among the pods, over IPv4 and IPv6.',
-    holds: 'It gets no answer; own pods do, and echo is answered.',
+    holds: 'It is refused; own pods do, and echo is answered.',
     against: `${HOST}: what is not named does not reach the node.`,
   },
   {
     id: 'host-udp-over-overlay',
     tried: 'The same with UDP.',
-    holds: 'It gets no answer; own pods do.',
+    holds: 'It is refused; own pods do.',
     against: `${HOST}: what is not named does not reach the node.`,
   },
   {
     id: 'node-port-over-overlay',
     tried: 'A pod of another cluster connects to a NodePort at the address of a worker among the pods.',
-    holds:
-      'It gets no answer, while the pod behind it is reached by its own address, and the port from the node network.',
+    holds: 'It is refused, while the pod behind it is reached by its own address, and the port from the node network.',
     against:
       '`routeagent/plan-overlay-guard.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
   },
@@ -77,19 +76,19 @@ export const DATA_PLANE: readonly AttackRow[] = [
     id: 'host-tcp-from-lane',
     tried:
       'A pod of another cluster connects to TCP ports of the gateway node, at its address among the pods, over IPv4 and IPv6.',
-    holds: 'It gets no answer, and that is counted; own pods do, and echo is answered.',
+    holds: 'It is refused, and that is counted; own pods do, and echo is answered.',
     against: LANE_HOST,
   },
   {
     id: 'host-udp-from-lane',
     tried: "The same with UDP, the overlay's port among others.",
-    holds: 'It gets no answer; own pods do.',
+    holds: 'It is refused; own pods do.',
     against: LANE_HOST,
   },
   {
     id: 'node-port-from-lane',
     tried: 'A pod of another cluster connects to a NodePort at the address of the gateway node among the pods.',
-    holds: 'It gets no answer, while the pod behind it is reached by its own address, and the port by own pods.',
+    holds: 'It is refused, while the pod behind it is reached by its own address, and the port by own pods.',
     against:
       '`gateway/plan-translation.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
   },
