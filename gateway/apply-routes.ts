@@ -1,11 +1,13 @@
 /** Brings the lanes' route tables (of both families) and their rules to the plan. Other tables are never looked at. */
-import { ROUTE_TABLE_LANES } from '../model/kernel-ids.ts'
+import { ROUTE_TABLE_LANES, ROUTE_TABLE_LANES_PUBLIC } from '../model/kernel-ids.ts'
 import { keyedDiff } from '../reconcile/diff.ts'
 import { formatRoute, formatRouteDeletion, formatRule, formatRuleDeletion } from '../kernel/format-ip.ts'
 import { isExists, isNotFound } from '../kernel/errors.ts'
 import type { Route, RouteTable, Rule } from '../kernel/route-table.ts'
 import type { LaneRoutesPlan } from './plan-lane-routes.ts'
 import type { Round } from './round.ts'
+
+const OUR_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_LANES, ROUTE_TABLE_LANES_PUBLIC])
 
 /** Adds and replaces first, then removes what is not in the plan. An undefined plan removes everything. */
 export async function applyRoutes(
@@ -18,7 +20,7 @@ export async function applyRoutes(
   if (observed !== undefined) {
     const diff = keyedDiff<Route, Route>({
       desired: plan?.routes ?? [],
-      observed: observed.value.filter((route) => route.table === ROUTE_TABLE_LANES),
+      observed: observed.value.filter((route) => OUR_TABLES.has(route.table)),
       desiredKey: routeKey,
       observedKey: routeKey,
       equal: (a, b) => formatRoute(a) === formatRoute(b),
@@ -60,7 +62,7 @@ async function applyRules(
   if (observed === undefined) return
   const diff = keyedDiff<Rule, Rule>({
     desired: wanted,
-    observed: observed.value.filter((rule) => rule.table === ROUTE_TABLE_LANES),
+    observed: observed.value.filter((rule) => OUR_TABLES.has(rule.table)),
     desiredKey: formatRule,
     observedKey: formatRule,
     equal: () => true,
@@ -81,7 +83,7 @@ async function applyRules(
 }
 
 function routeKey(route: Route): string {
-  return `${route.destination}|${route.metric ?? 0}`
+  return `${route.table}|${route.destination}|${route.metric ?? 0}`
 }
 
 /** The kernel was faster: a device that goes takes its routes along. */

@@ -52,6 +52,7 @@ export async function readGatewayWorld(
     nowMs: deps.clock.now(),
     monotonicMs: deps.clock.monotonic(),
     node: config.node,
+    ...(membership === undefined ? {} : { globalRange: membership.spec.globalRange }),
     ...(await ownAsSeenHere(own, deps.sysctl)),
     clusters: cluster.cache('Cluster').list(),
     endpoints: remotes,

@@ -28,6 +28,8 @@ export interface GatewayWorld {
   readonly callJitter: number
   readonly node: string
   readonly own: Cluster
+  /** Of the clusterset; absent: not known. */
+  readonly globalRange?: string
   /** This cluster has IPv6 pods, but the kernel of this node has no IPv6: `own` tells of IPv4 alone. */
   readonly ipv6LeftOut?: true
   /** Every Cluster and Endpoint object there is; our own among them. */

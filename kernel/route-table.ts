@@ -89,6 +89,10 @@ export interface Rule {
   readonly table: number
   /** Incoming device; absent matches all. */
   readonly inputDevice?: string
+  /** Packets that come in by this device do not match; `lo`: those that start on the node. Not with any other selector. */
+  readonly exceptInputDevice?: string
+  /** Address of the sender; absent matches all. */
+  readonly source?: string
   /** Packets with this mark do not match; absent: the mark does not matter. */
   readonly exceptMark?: number
 }

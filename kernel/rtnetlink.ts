@@ -5,6 +5,7 @@ import {
   checkInterfaceAddress,
   checkMac,
   checkRoute,
+  checkRule,
   normalRoute,
   refuseInvalid,
   routeMetric,
@@ -181,13 +182,13 @@ export class Rtnetlink implements RouteTable {
 
   async addRule(rule: Rule, signal?: AbortSignal): Promise<void> {
     const operation = formatRule(rule)
-    if (rule.inputDevice !== undefined) checkDeviceName(rule.inputDevice, operation)
+    checkRule(rule, operation)
     await this.#change(route.RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, route.encodeRule(rule), operation, signal)
   }
 
   async deleteRule(rule: Rule, signal?: AbortSignal): Promise<void> {
     const operation = formatRuleDeletion(rule)
-    if (rule.inputDevice !== undefined) checkDeviceName(rule.inputDevice, operation)
+    checkRule(rule, operation)
     await this.#change(route.RTM_DELRULE, 0, route.encodeRule(rule), operation, signal)
   }
 

@@ -5,6 +5,7 @@ import {
   ROUTE_TABLE_FROM_LANES,
   ROUTE_TABLE_LANES,
   ROUTE_TABLE_NODE,
+  ROUTE_TABLE_NODE_PUBLIC,
   RULE_NODE,
   RULE_NODE_BEFORE,
   VXLAN_DEVICE,
@@ -33,7 +34,7 @@ export interface RouteApplication {
   readonly failures: readonly unknown[]
 }
 
-const OUR_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_NODE])
+const OUR_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_NODE, ROUTE_TABLE_NODE_PUBLIC])
 
 const FORWARDING: readonly string[] = [IP_FORWARDING, IPV6_FORWARDING]
 
@@ -298,7 +299,8 @@ function routeText(route: Route): string {
 }
 
 function ruleKey(rule: Rule): string {
-  return [rule.family ?? 4, rule.table, rule.priority, rule.inputDevice ?? '', rule.exceptMark ?? ''].join(' ')
+  const { family = 4, table, priority, inputDevice, exceptMark, exceptInputDevice, source } = rule
+  return [family, table, priority, inputDevice, exceptMark, exceptInputDevice, source].map((one) => one ?? '').join('|')
 }
 
 function never(): boolean {

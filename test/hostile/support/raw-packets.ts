@@ -53,7 +53,12 @@ const SENDER = `
  * What comes of a TCP connection: 'connected', an error's code, or 'timeout' after 700 ms. For UDP a datagram is sent and
  * 'connected' means that something answered.
  */
-export async function knockAt(ns: Netns, protocol: 'tcp' | 'udp', to: string, port: number): Promise<string> {
+export async function knockAt(
+  ns: Pick<Netns, 'exec'>,
+  protocol: 'tcp' | 'udp',
+  to: string,
+  port: number,
+): Promise<string> {
   return (await ns.exec(process.execPath, ['-e', KNOCKER, protocol, to, String(port)])).trim()
 }
 
@@ -68,15 +73,15 @@ const KNOCKER = `
     socket.connect(Number(port), host, () => socket.send('x'))
   }`
 
-/** Answers every TCP connection and every datagram at these ports of all addresses. */
+/** Answers every TCP connection and every datagram. Arguments: ports of all addresses, or `port@address`. */
 export const HOST_SERVICES = `
   const net = require('node:net'), dgram = require('node:dgram')
-  const ports = process.argv.slice(1).map(Number)
-  Promise.all(ports.flatMap((port) => [
-    new Promise((done) => net.createServer((socket) => socket.on('error', () => undefined).end('hello')).listen(port, '::', done)),
+  const places = process.argv.slice(1).map((text) => text.split('@')).map(([port, host = '::']) => ({ port: Number(port), host }))
+  Promise.all(places.flatMap(({ port, host }) => [
+    new Promise((done) => net.createServer((socket) => socket.on('error', () => undefined).end('hello')).listen(port, host, done)),
     new Promise((done) => {
-      const udp = dgram.createSocket('udp6')
-      udp.on('message', (bytes, from) => udp.send(bytes, from.port, from.address)).bind(port, '::', done)
+      const udp = dgram.createSocket(host.includes(':') ? 'udp6' : 'udp4')
+      udp.on('message', (bytes, from) => udp.send(bytes, from.port, from.address)).bind(port, host, done)
     }),
   ])).then(() => console.log('ready'))`
 

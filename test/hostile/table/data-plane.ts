@@ -7,6 +7,8 @@ const HOST = '`routeagent/plan-overlay-guard.ts`, chain `host-from-overlay`'
 
 const LANE_HOST = '`gateway/plan-translation.ts`, chain `into-node`: what is not named does not reach the node.'
 
+const OWN = '`model/kernel-ids.ts`, tables 7313 and 7314: ranges in public space are looked at for pods alone.'
+
 export const DATA_PLANE: readonly AttackRow[] = [
   {
     id: 'overlay-from-own-pod',
@@ -98,5 +100,24 @@ export const DATA_PLANE: readonly AttackRow[] = [
       'The operator names one TCP port of the nodes, and one UDP port at an IPv4 address; a pod of another cluster tries both with either protocol and both families.',
     holds: 'Exactly what is named is open.',
     against: '`kernel/host-guard.ts`: protocol, port and address each count.',
+  },
+  {
+    id: 'own-broker-in-range',
+    tried:
+      'A member states 203.0.113.0/28 and an IPv6 range, which hold the broker, and every check of records has let them pass.',
+    holds: "A node's own conversation with the broker goes on, and new ones by TCP and UDP reach it, in both families.",
+    against: OWN,
+  },
+  {
+    id: 'own-traffic-pods-as-before',
+    tried: 'Pods, and the node in the name of its address among the pods, call a pod in such a range.',
+    holds: 'They reach it: the range is routed for pods.',
+    against: OWN,
+  },
+  {
+    id: 'own-gateway-in-range',
+    tried: "A member states ranges that hold the broker and its own gateway's address; a gateway calls both.",
+    holds: 'The gateway reaches the broker, and its encrypted packets go by the uplink.',
+    against: OWN,
   },
 ]
