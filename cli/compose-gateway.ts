@@ -16,6 +16,7 @@ import { UserError } from '../runtime/user-error.ts'
 import { withKernel } from './compose-kernel.ts'
 import type { SiteRun } from './compose-run.ts'
 import { sealaneVersion } from './context.ts'
+import { openPorts } from './open-ports.ts'
 
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
   const configOf = await configFor(site, signal)
@@ -50,6 +51,7 @@ async function configFor({ config, node, standing }: SiteRun, signal: AbortSigna
       version: sealaneVersion(),
       stateDir: join(config.state, 'nodes', node),
       ...(observedAddress === undefined ? {} : { observedAddress }),
+      openPorts: openPorts(config),
       lanes,
     })
 }

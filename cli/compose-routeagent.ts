@@ -6,12 +6,14 @@ import type { ComponentDeps } from '../runtime/component.ts'
 import { withKernel } from './compose-kernel.ts'
 import type { SiteRun } from './compose-run.ts'
 import { sealaneVersion } from './context.ts'
+import { openPorts } from './open-ports.ts'
 
 export function run(deps: ComponentDeps, { config: site, cluster, node }: SiteRun, signal: AbortSignal): Promise<void> {
-  const config = { node, version: sealaneVersion(), stateDir: join(site.state, 'nodes', node) }
+  const stateDir = join(site.state, 'nodes', node)
+  const config = { node, version: sealaneVersion(), stateDir, openPorts: openPorts(site) }
   return withKernel((kernel) => runRouteAgent({ ...deps, ...kernel, cluster }, config, signal))
 }
 
-export function plan(_clock: Clock, { cluster, node }: SiteRun, signal: AbortSignal): Promise<string> {
-  return withKernel((kernel) => planRouteAgent({ ...kernel, cluster }, { node }, signal))
+export function plan(_clock: Clock, { config, cluster, node }: SiteRun, signal: AbortSignal): Promise<string> {
+  return withKernel((kernel) => planRouteAgent({ ...kernel, cluster }, { node, openPorts: openPorts(config) }, signal))
 }

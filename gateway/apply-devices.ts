@@ -43,14 +43,56 @@ export async function applyLane(deps: DeviceDeps, init: ApplyLaneInit): Promise<
   const ensure = () => wireguard.ensureDevice(plan.device, { privateKeyFile: key.value, mtu: plan.mtu }, signal)
   const state = await round.attempt(ensure)
   if (state === undefined) return undefined
-  if (init.seen === undefined) round.note('device', `ip link add ${plan.device}`)
+  if (init.seen === undefined) {
+    round.note('device', `ip link add ${plan.device}`)
+    round.drift?.repaired('device', 'Missing', round.drift.had(`device ${plan.device}`, [plan.device]))
+  }
   const link = await round.attempt(async () => (await routes.links(signal)).find((one) => one.name === plan.device))
   await applyLink(deps, init, link?.value)
   // Some machines leave IPv6 off on new devices. Below an MTU of 1280 there is no such setting.
   if (init.withIpv6) await ensureSetting(deps.sysctl, round, `net/ipv6/conf/${plan.device}/disable_ipv6`, '0')
   await applyAddress(deps, plan, round, signal)
+  tellLostPeers(init, state.value)
+  const failures = round.failures
   await applyPeers(deps, init, state.value)
+  if (round.failures === failures) settle(init)
   return state.value
+}
+
+/** A device that is new has no peers, and has been told of itself. */
+function tellLostPeers({ plan, round, seen }: ApplyLaneInit, state: DeviceState): void {
+  if (seen === undefined || round.drift === undefined) return
+  const { device, config } = plan
+  const there = new Map(state.peers.map((peer) => [peer.publicKey, peerText(device, peer)]))
+  const missing = config.peers.filter(({ publicKey }) => !there.has(publicKey))
+  const changed = config.peers.filter((peer) => {
+    const text = there.get(peer.publicKey)
+    return text !== undefined && text !== peerText(device, peer)
+  })
+  const had = (peers: readonly PeerConfig[]): string[] => {
+    return (
+      round.drift?.had(
+        `peers ${device}`,
+        peers.map((peer) => peerText(device, peer)),
+      ) ?? []
+    )
+  }
+  round.drift.repaired('peers', 'Missing', had(missing))
+  round.drift.repaired('peers', 'Changed', had(changed))
+}
+
+function settle({ plan, round }: ApplyLaneInit): void {
+  const { device, config } = plan
+  round.drift?.settle(`device ${device}`, [device])
+  round.drift?.settle(`address ${device}`, [plan.address])
+  round.drift?.settle(
+    `peers ${device}`,
+    config.peers.map((peer) => peerText(device, peer)),
+  )
+}
+
+function peerText(device: string, { publicKey, allowedIps }: Pick<PeerConfig, 'publicKey' | 'allowedIps'>): string {
+  return `wg set ${device} peer ${publicKey} allowed-ips ${[...allowedIps].sort().join()}`
 }
 
 /**
@@ -81,6 +123,8 @@ async function applyLink(
 ): Promise<void> {
   if (link !== undefined && (link.mtu !== plan.mtu || !link.up)) {
     const change = { mtu: plan.mtu, up: true }
+    const stopped = link.up ? [] : [plan.device]
+    round.drift?.repaired('device', 'Changed', round.drift.had(`device ${plan.device}`, stopped))
     await round.change('device', formatLinkChange(plan.device, change), () =>
       routes.setLink(plan.device, change, signal),
     )
@@ -119,6 +163,7 @@ async function applyAddress(deps: DeviceDeps, plan: LanePlan, round: Round, sign
   const present = (all?.value ?? []).filter((entry) => entry.device === plan.device && familyOf(entry.address) === 4)
   const wanted = { device: plan.device, address: plan.address }
   if (!present.some((entry) => entry.address === plan.address)) {
+    round.drift?.repaired('address', 'Missing', round.drift.had(`address ${plan.device}`, [plan.address]))
     await round.change('address', formatAddress(wanted), () => routes.addAddress(wanted, signal))
   }
   for (const stale of present.filter((entry) => entry.address !== plan.address)) {
@@ -152,6 +197,7 @@ export async function sweepDevices(
     if (keep.includes(name)) continue
     const text = `ip link del ${name}`
     done = (await round.change('device', text, () => deps.wireguard.deleteDevice(name, signal))) && done
+    round.drift?.forget(`device ${name}`, `address ${name}`, `peers ${name}`)
   }
   const swept = await round.attempt(async () => deps.joining?.sweep(keep, signal))
   for (const text of swept?.value ?? []) round.note('device', text)

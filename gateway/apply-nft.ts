@@ -4,6 +4,7 @@
  */
 import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import type { Clock } from '../reconcile/clock.ts'
+import { tableDrift } from '../kernel/drift.ts'
 import { formatNft } from '../kernel/format-nft.ts'
 import type { NftStatement } from '../kernel/nft-transaction.ts'
 import type { Nft, NftFamily } from '../kernel/nft.ts'
@@ -33,6 +34,11 @@ export class NftApplier {
   constructor(nft: Nft, clock: Clock) {
     this.#nft = nft
     this.#clock = clock
+  }
+
+  /** Somebody else has been at the table, or may have: the next apply() looks. */
+  suspect(): void {
+    if (this.#applied !== undefined) this.#applied = { ...this.#applied, atMs: -Infinity }
   }
 
   /** True when the table is as planned. */
@@ -70,7 +76,15 @@ export class NftApplier {
     const listed = await round.attempt(() => this.#nft.listTable(NFT_TABLE_GATEWAY, signal))
     if (listed === undefined) return true
     this.#applied = { ...applied, atMs: nowMs }
-    return listed.value === applied.listed
+    if (listed.value === applied.listed) return true
+    const { reason, items } = tableDrift(applied.listed ?? '', listed.value)
+    const table = `table ${this.#nft.family} ${NFT_TABLE_GATEWAY}`
+    round.drift?.repaired(
+      'nft-table',
+      reason,
+      items.map((item) => `${table}: ${item}`),
+    )
+    return false
   }
 }
 

@@ -1,6 +1,7 @@
 /** What the gateway of one node is told, with defaults. compose.ts (cli) fills it from site.yaml and flags. */
 import { join } from 'node:path'
 import { type Family, classifyAddress, parseAddress } from '../model/ip.ts'
+import type { OpenPort } from '../model/open-port.ts'
 import { IPV6_FORWARDING, IP_FORWARDING, lanePort } from '../model/kernel-ids.ts'
 
 export interface GatewayLaneConfig {
@@ -20,6 +21,8 @@ export interface GatewayConfig {
   readonly stateDir: string
   /** The address from which the broker saw this site call. Not an address of this node: it is behind NAT. */
   readonly observedAddress?: string
+  /** Ports of this node that pods of other clusters may call. */
+  readonly openPorts: readonly OpenPort[]
   readonly probeIntervalMs: number
   /** Probe intervals without an answer until a connection counts as down. */
   readonly missesUntilDown: number
@@ -43,6 +46,7 @@ export const GATEWAY_DEFAULTS = {
   answersUntilUp: 2,
   rotateMs: 5000,
   statusMs: 2000,
+  openPorts: [],
 } as const
 
 const MAX_LANE = 0xff

@@ -11,6 +11,7 @@ export const DROP_REASONS = {
   'icmp-error': 'an ICMP error that cannot be translated',
   'lane-address-outside': 'for a lane address, but not from a lane',
   'lane-address-astray': 'from a lane address, but not into a lane',
+  'host-service': 'from a lane for this node itself, at a port that is not named',
   'lane-address-no-probe': 'for a lane address, but not a probe',
 } as const
 

@@ -3,6 +3,7 @@
  * poked (an object changed, the kernel changed, a connection changed state, a candidate's turn is over) and every
  * 30 s to repair what somebody else changed.
  */
+import { Drift } from '../kernel/drift.ts'
 import { ensureForwarding } from '../kernel/ip-forwarding.ts'
 import type { DeviceState } from '../kernel/wireguard.ts'
 import type { Family } from '../model/ip.ts'
@@ -43,6 +44,7 @@ export class LaneReconciler {
   readonly #calls = new PeerCalls()
   readonly #roamed = new RoamedPeers()
   readonly #owners: OwnerDoubt
+  readonly #drift: Drift
   readonly #callJitter: number
   #refusals = ''
   #successorsSince: ReadonlyMap<string, number> = new Map()
@@ -55,7 +57,13 @@ export class LaneReconciler {
     this.#nft = new NftApplier(deps.nft, deps.clock)
     this.#nft6 = new NftApplier(deps.nft6, deps.clock)
     this.#owners = new OwnerDoubt(deps.clock)
+    this.#drift = new Drift({ ...deps, repairs: init.metrics.driftRepairs })
     this.#callJitter = deps.clock.random()
+  }
+
+  /** Somebody else has been at a table of ours, or may have: the next round looks. */
+  suspectTables(): void {
+    for (const applier of [this.#nft, this.#nft6]) applier.suspect()
   }
 
   /** The plan of the last round; undefined before the first. */
@@ -88,7 +96,7 @@ export class LaneReconciler {
     this.#roamed.told(plan.lanes.lanes.flatMap((lane) => [...lane.peers, ...lane.successors]))
     this.#report(plan.lanes.refusals)
     this.#noteSuccessors(world, plan)
-    const round = new Round(this.#deps.logger, metrics)
+    const round = new Round(this.#deps.logger, metrics, this.#drift)
     const devices = await this.#apply(world, plan, round, signal)
     const probed = plan.lanes.lanes.filter(({ lane }) => world.devices.has(lane) || devices.has(lane))
     // Only what is taken over starts as up. Later, a prober that is new has heard nothing yet.

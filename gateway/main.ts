@@ -2,6 +2,7 @@
  * The gateway of one node: lanes to the other clusters, their health, and the translation of this cluster's
  * addresses. Runs until the signal (the kernel stays as it is) or until the cluster has left (nothing stays).
  */
+import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import { HEARTBEAT_MS } from '../model/heartbeat.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { watchedCaches } from './caches.ts'
@@ -95,16 +96,32 @@ async function serve(
   const stopRanges = watchedCaches(cluster).onRanges(() => wake.at(clock.monotonic() + RANGES_SETTLE_MS))
   const stopHandover = deps.handover?.onChange(() => lanes.poke())
   const stopKernel = deps.routes.onChange(() => wake.at(clock.monotonic() + KERNEL_SETTLE_MS))
+  const stopTables = followTables(deps, () => {
+    laneRounds.suspectTables()
+    lanes.poke()
+  })
   try {
     await Promise.all([lanes.run(signal), reports.run(signal)])
   } finally {
     stopCaches()
     stopRanges()
     stopKernel()
+    stopTables()
     stopHandover?.()
     wake.close()
     probing.close()
   }
+}
+
+/** Where the kernel does not tell of changes by others, they are found by the looks in between. */
+function followTables({ nft, nft6, logger }: GatewayDeps, onChange: () => void): () => void {
+  const stops: (() => void)[] = []
+  try {
+    for (const one of [nft, nft6]) stops.push(one.onChange(NFT_TABLE_GATEWAY, onChange))
+  } catch (error) {
+    logger.warn('what others change in nftables is found late', { error: messageOf(error) })
+  }
+  return () => stops.forEach((stop) => stop())
 }
 
 /** Why the last round failed; undefined when it went well. */

@@ -19,6 +19,7 @@ export interface GatewayMetrics {
   readonly roundDuration: Histogram
   readonly changes: Counter
   readonly packetsDropped: Counter
+  readonly driftRepairs: Counter
 }
 
 const PEER = ['cluster', 'lane'] as const
@@ -49,6 +50,11 @@ export function gatewayMetrics(metrics: Metrics): GatewayMetrics {
       buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
     }),
     changes: counter('changes', 'Changes made to the kernel, by kind.', ['kind']),
+    driftRepairs: counter(
+      'drift_repairs',
+      'Times something of ours was found changed by others and was put right, by what it was and how it was found.',
+      ['what', 'reason'],
+    ),
     packetsDropped: counter(
       'packets_dropped',
       "Packets that the node's policy dropped: on their way into a lane, out of one, or to or from a lane's own address.",

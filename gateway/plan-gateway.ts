@@ -54,5 +54,6 @@ function planTable({ world, lanes, pairs, family }: TableInit): NftStatement[] {
       ...leftover.map((device) => ({ device })),
     ],
     remotes: lanes.clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family)),
+    openPorts: world.openPorts ?? [],
   })
 }

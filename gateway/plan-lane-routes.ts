@@ -1,10 +1,19 @@
 /** Routes over the lanes and the rule that leads to them. Pure. */
 import { plannedFamilies } from '../model/addressing.ts'
-import { type Family, familyOf, parsePrefix } from '../model/ip.ts'
-import { LANE_MARK, ROUTE_TABLE_LANES, RULE_LANES } from '../model/kernel-ids.ts'
+import { FAMILIES, type Family, familyOf, parsePrefix } from '../model/ip.ts'
+import {
+  LANE_MARK,
+  LOOPBACK_DEVICE,
+  ROUTE_TABLE_LANES,
+  ROUTE_TABLE_LANES_PUBLIC,
+  RULE_LANES,
+  RULE_LANES_OWN_SOURCE,
+} from '../model/kernel-ids.ts'
 import { ownPodAddress } from '../model/own-pod-address.ts'
 import { podPrefixes } from '../model/pod-ranges.ts'
 import { comparePrefixes } from '../model/prefix-set.ts'
+import { isPublicSpace } from '../model/public-space.ts'
+import { underlayAddresses } from '../model/remote-clusters.ts'
 import { IPV6_MIN_MTU } from '../model/spec-constants.ts'
 import type { NextHop, Route, Rule } from '../kernel/route-table.ts'
 import type { LanePlan } from './plan-lanes.ts'
@@ -46,15 +55,31 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
   }
   for (const [prefix, over] of devices) {
     const family = familyOf(prefix)
-    routes.push(laneRoute(prefix, nextHops(over, family), sources[family]))
+    const table = isPublicSpace(parsePrefix(prefix), world.globalRange) ? ROUTE_TABLE_LANES_PUBLIC : ROUTE_TABLE_LANES
+    routes.push({ ...laneRoute(prefix, nextHops(over, family), sources[family]), table })
   }
   routes.sort((a, b) => comparePrefixes(parsePrefix(a.destination), parsePrefix(b.destination)))
-  return { rules: planRules(plannedFamilies(world.own).includes(6) && lanes.length > 0), routes }
+  const rules = planRules(plannedFamilies(world.own).includes(6) && lanes.length > 0)
+  return { rules: [...rules, ...FAMILIES.flatMap((family) => publicRules(world, routes, family))], routes }
 }
 
 function planRules(withIpv6: boolean): Rule[] {
   const rule: Rule = { priority: RULE_LANES, table: ROUTE_TABLE_LANES, exceptMark: LANE_MARK }
   return withIpv6 ? [rule, { family: 6, ...rule }] : [rule]
+}
+
+/** What starts on this node looks there only when it comes from the node's address among the pods (kernel-ids.ts). */
+function publicRules(world: GatewayWorld, routes: readonly Route[], family: Family): Rule[] {
+  const isPublic = (route: Route): boolean =>
+    route.table === ROUTE_TABLE_LANES_PUBLIC && familyOf(route.destination) === family
+  if (!routes.some(isPublic)) return []
+  const base = { priority: RULE_LANES, table: ROUTE_TABLE_LANES_PUBLIC, ...(family === 6 ? { family } : {}) } as const
+  const source = podSideAddress(world, family)
+  const own = source !== undefined && !underlayAddresses(world.nodes).includes(source)
+  return [
+    { ...base, exceptInputDevice: LOOPBACK_DEVICE },
+    ...(own ? [{ ...base, priority: RULE_LANES_OWN_SOURCE, inputDevice: LOOPBACK_DEVICE, source }] : []),
+  ]
 }
 
 /** The kernel refuses several next hops of IPv6 that are devices alone. */

@@ -12,7 +12,9 @@
 import type { PrefixPair } from '../model/addressing.ts'
 import { type Family, type Prefix, addressBits, formatAddress, formatPrefix, parsePrefix } from '../model/ip.ts'
 import { LANE_ADDRESS_RANGE, LANE_PROBE_PORT, NFT_TABLE_GATEWAY, VXLAN_DEVICE, laneCable } from '../model/kernel-ids.ts'
+import type { OpenPort } from '../model/open-port.ts'
 import { withoutContained } from '../model/prefix-set.ts'
+import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../kernel/host-guard.ts'
 import type { NftBaseChain, NftStatement } from '../kernel/nft-transaction.ts'
 import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'
 import { FAMILY_WORDS } from './family-words.ts'
@@ -37,6 +39,8 @@ export interface TranslationInit {
   readonly lanes: readonly { readonly device: string; readonly address?: string }[]
   /** Prefixes of all remote clusters; disjoint. */
   readonly remotes: readonly Prefix[]
+  /** Ports of this node that pods of other clusters may call. */
+  readonly openPorts: readonly OpenPort[]
 }
 
 interface Rule {
@@ -80,13 +84,17 @@ export function planTranslation(init: TranslationInit): NftStatement[] {
       { text: `iifname ${incoming} jump from-lane` },
       ...(init.remotes.length === 0 ? [] : [passesThrough(init)]),
     ]),
+    ...chain('node-port', undefined, nodePorts(init)),
     ...chain('out-of-lane', undefined, outOfLane(init, devices)),
     ...chain('into-lane', undefined, intoLane(init)),
     ...chain('forward-policy', FORWARD, [
       { text: `iifname ${incoming} goto out-of-lane` },
       { text: `oifname ${devices} goto into-lane` },
     ]),
-    ...(addresses.length === 0 ? [] : chain('lane-address', INPUT, inputPolicy(init, nftSet(addresses)))),
+    ...chain('into-node', INPUT, [
+      ...(addresses.length === 0 ? [] : laneAddressPolicy(init, nftSet(addresses))),
+      ...hostPolicy(init, incoming),
+    ]),
     ...(addresses.length === 0 ? [] : chain('lane-address-out', OUTPUT, [outputPolicy(init)])),
     ...chain('translate-out', LAST, [{ text: `oifname ${devices} jump to-lane` }]),
   ]
@@ -152,6 +160,12 @@ function dropped(match: string, reason: DropReason): Rule {
   return { text: `${match}counter name ${dropCounter(reason)} drop`, comment }
 }
 
+/** The same, but whoever asked by mistake shall not wait. */
+function refused(match: string, reason: DropReason): Rule {
+  const comment = `refused: ${DROP_REASONS[reason]}`
+  return { text: `${match}counter name ${dropCounter(reason)} reject`, comment }
+}
+
 /**
  * What the kernel's IPv6 says of itself on every device (RFC 3810, RFC 4861): nobody listens on a lane, and it is no
  * packet that somebody misses.
@@ -166,6 +180,7 @@ function outOfLane(init: TranslationInit, devices: string): Rule[] {
     dropped(`oifname ${devices} `, 'lane-to-lane'),
     dropped(notIn(init, 'daddr', init.podCIDRs), 'in-no-pod'),
     dropped(`${FAMILY_WORDS[init.family].redirect} `, 'redirect'),
+    { text: `${LED_ELSEWHERE} jump node-port` },
     CLAMP,
     { text: 'counter', comment: 'passed: from a lane' },
   ]
@@ -181,7 +196,7 @@ function intoLane(init: TranslationInit): Rule[] {
 }
 
 /** Lane addresses are for probes, and for what this node itself sends from one; they are reached over lanes only. */
-function inputPolicy(init: TranslationInit, addresses: string): Rule[] {
+function laneAddressPolicy(init: TranslationInit, addresses: string): Rule[] {
   const names = incomingDevices(init)
   const devices = nftSet(names)
   return [
@@ -191,6 +206,20 @@ function inputPolicy(init: TranslationInit, addresses: string): Rule[] {
     { text: `iifname ${devices} ip daddr ${addresses} ct state established,related accept` },
     dropped(`iifname ${devices} ip daddr ${addresses} `, 'lane-address-no-probe'),
   ]
+}
+
+/** Nothing of this node is for other clusters but what is named. What it takes in by other devices is not looked at. */
+function hostPolicy(init: TranslationInit, incoming: string): Rule[] {
+  return [
+    ...hostMatches(init.family, init.openPorts).map((match) => ({ text: `iifname ${incoming} ${match} accept` })),
+    refused(`iifname ${incoming} `, 'host-service'),
+  ]
+}
+
+/** A NodePort is a port of this node too, wherever it leads. */
+function nodePorts({ family, openPorts }: TranslationInit): Rule[] {
+  const named = ledElsewhereMatches(family, openPorts).map((match) => ({ text: `${match} return` }))
+  return [...named, refused('', 'host-service')]
 }
 
 /**

@@ -2,6 +2,7 @@
  * One round of changes to the kernel: each step is tried even when an earlier one failed, what was done and what
  * failed is kept, and the failures are thrown together at the end.
  */
+import type { Drift } from '../kernel/drift.ts'
 import type { LogFields, Logger } from '../runtime/logger.ts'
 import type { GatewayMetrics } from './metrics.ts'
 
@@ -10,12 +11,20 @@ export type ChangeKind = 'device' | 'address' | 'peers' | 'route' | 'rule' | 'nf
 export class Round {
   readonly #logger: Logger
   readonly #metrics: GatewayMetrics
+  /** Absent where nothing is to be kept: a node that is taken back to what it was. */
+  readonly drift: Drift | undefined
   readonly #failures: Error[] = []
   #changes = 0
 
-  constructor(logger: Logger, metrics: GatewayMetrics) {
+  constructor(logger: Logger, metrics: GatewayMetrics, drift?: Drift) {
     this.#logger = logger
     this.#metrics = metrics
+    this.drift = drift
+  }
+
+  /** How many steps have failed. */
+  get failures(): number {
+    return this.#failures.length
   }
 
   get changes(): number {

@@ -1,5 +1,6 @@
 /** All that the gateway's plans depend on, read at one moment: objects, the node's kernel, health. Plain data. */
 import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../model/objects.ts'
+import type { OpenPort } from '../model/open-port.ts'
 import type { InterfaceAddress } from '../kernel/route-table.ts'
 import type { DeviceState } from '../kernel/wireguard.ts'
 import type { GatewayLaneConfig } from './config.ts'
@@ -27,6 +28,8 @@ export interface GatewayWorld {
   readonly callJitter: number
   readonly node: string
   readonly own: Cluster
+  /** Of the clusterset; absent: not known. */
+  readonly globalRange?: string
   /** This cluster has IPv6 pods, but the kernel of this node has no IPv6: `own` tells of IPv4 alone. */
   readonly ipv6LeftOut?: true
   /** Every Cluster and Endpoint object there is; our own among them. */
@@ -37,6 +40,8 @@ export interface GatewayWorld {
   readonly routeAgents: readonly RouteAgent[]
   readonly lanes: readonly GatewayLaneConfig[]
   readonly observedAddress?: string
+  /** Ports of this node that pods of other clusters may call. Absent: none. */
+  readonly openPorts?: readonly OpenPort[]
   readonly rotateMs: number
   readonly addresses: readonly InterfaceAddress[]
   /** Lane devices that exist, by lane number. */

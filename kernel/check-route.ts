@@ -3,7 +3,7 @@ import { familyOf, InvalidAddressError, parseAddress, parsePrefix, type Family }
 import { usualAddress, usualPrefix } from './address-text.ts'
 import { KernelError } from './errors.ts'
 import { formatRoute } from './format-ip.ts'
-import type { InterfaceAddress, NextHop, Route } from './route-table.ts'
+import type { InterfaceAddress, NextHop, Route, Rule } from './route-table.ts'
 
 export function checkRoute(route: Route): void {
   const operation = formatRoute(route)
@@ -99,4 +99,15 @@ export function refuseInvalid<T>(operation: string, parse: () => T): T {
       throw new KernelError('EINVAL', operation, error.message, { cause: error })
     throw error
   }
+}
+
+/** An exception turns round all that a rule says (linux/fib_rules.h FIB_RULE_INVERT), so it stands alone. */
+export function checkRule(rule: Rule, operation: string): void {
+  const { source, inputDevice, exceptInputDevice, exceptMark } = rule
+  for (const device of [inputDevice, exceptInputDevice]) if (device !== undefined) checkDeviceName(device, operation)
+  if (source !== undefined) refuseInvalid(operation, () => checkFamily('source', source, rule.family ?? 4))
+  const selectors = [source, inputDevice, exceptInputDevice, exceptMark].filter((one) => one !== undefined)
+  const hasException = exceptInputDevice !== undefined || exceptMark !== undefined
+  if (!hasException || selectors.length === 1) return
+  throw new KernelError('EINVAL', operation, 'an exception beside another selector: expected it alone')
 }

@@ -28,6 +28,10 @@ export interface TracePacket {
   readonly ctState?: 'new' | 'established' | 'related'
   /** The address that the connection first asked for, once it was translated. */
   readonly originalDaddr?: string
+  /** And the port. */
+  readonly originalDport?: number
+  /** Default original: by whom the connection was begun. */
+  readonly ctDirection?: 'original' | 'reply'
   readonly notrack?: boolean
 }
 
@@ -241,6 +245,8 @@ function select(text: RuleText, packet: TracePacket): string | undefined {
   for (const protocol of ['icmp', 'icmpv6'] as const) {
     if (text.take(protocol, 'type')) return icmpType(packet, protocol)
   }
+  if (text.take('ct', 'original', 'proto-dst')) return (packet.originalDport ?? packet.dport)?.toString()
+  if (text.take('ct', 'direction')) return packet.notrack === true ? undefined : (packet.ctDirection ?? 'original')
   if (text.take('ct', 'state')) return packet.notrack === true ? 'untracked' : (packet.ctState ?? 'new')
   if (text.take('ct', 'status')) return packet.originalDaddr === undefined ? '' : 'dnat'
   throw text.unknown()

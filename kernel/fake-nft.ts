@@ -19,6 +19,7 @@ export class FakeNft implements Nft {
   readonly family: NftFamily
   readonly #tables = new Map<string, FakeNftTable>()
   #nextFailure: KernelError | undefined
+  readonly #listeners = new Set<{ readonly table: string; readonly listener: () => void }>()
   /** Transactions that were accepted, in order; for tests of how much was changed. */
   readonly accepted: (readonly NftStatement[])[] = []
 
@@ -74,6 +75,20 @@ export class FakeNft implements Nft {
     if (before === undefined)
       throw new KernelError('ENOENT', `nft list counter ${this.family} ${table} ${counter}`, 'no such counter')
     counters.set(counter, before + packets)
+  }
+
+  onChange(table: string, listener: () => void): () => void {
+    const entry = { table, listener }
+    this.#listeners.add(entry)
+    return () => this.#listeners.delete(entry)
+  }
+
+  /** Somebody else changes something; those who follow the table hear of it. */
+  async interfere(statements: readonly NftStatement[]): Promise<void> {
+    this.#apply(statements)
+    await Promise.resolve()
+    const touched = new Set(statements.map(({ table }) => table))
+    for (const { table, listener } of [...this.#listeners]) if (touched.has(table)) listener()
   }
 
   /** The next run() throws this instead. */

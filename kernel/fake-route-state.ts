@@ -8,7 +8,7 @@ export function routeKey(route: Route): string {
 }
 
 export function ruleKey(rule: Rule): string {
-  return `${rule.family ?? 4}|${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}|${rule.exceptMark ?? ''}`
+  return `${rule.family ?? 4}|${rule.priority}|${rule.inputDevice ?? ''}|${rule.table}|${rule.exceptMark ?? ''}|${rule.exceptInputDevice ?? ''}|${rule.source ?? ''}`
 }
 
 /** Whether `address` is on a network that one of the device's addresses is in. Link-local IPv6 is on every device. */

@@ -6,7 +6,7 @@
 import { FAMILIES, familyOf, parseAddress, type Family } from '../model/ip.ts'
 import { IPV6_MIN_MTU } from '../model/spec-constants.ts'
 import { usualAddress } from './address-text.ts'
-import { checkMac, checkRoute, normalRoute, refuseInvalid } from './check-route.ts'
+import { checkMac, checkRoute, checkRule, normalRoute, refuseInvalid } from './check-route.ts'
 import { KernelError } from './errors.ts'
 import { FakeLinks, type FakeNode } from './fake-links.ts'
 import { bestRoute, connectedDevice, isConnected, routeKey, ruleKey } from './fake-route-state.ts'
@@ -119,7 +119,7 @@ export class FakeRouteTable implements item.RouteTable {
       refuseInvalid(operation, () => parseAddress(destination, 'destination'))
       const family = familyOf(destination)
       const matching = this.#sortedRules().filter(
-        (rule) => (rule.family ?? 4) === family && rule.inputDevice === undefined && rule.exceptMark !== mark,
+        (rule) => (rule.family ?? 4) === family && rule.exceptMark !== mark && isForOwnTraffic(rule),
       )
       for (const rule of matching) {
         const route = bestRoute([...this.#routes.values()], rule.table, destination)
@@ -140,6 +140,7 @@ export class FakeRouteTable implements item.RouteTable {
 
   addRule(rule: item.Rule, signal?: AbortSignal): Promise<void> {
     return this.#change(format.formatRule(rule), signal, (operation) => {
+      checkRule(rule, operation)
       if (this.#rules.has(ruleKey(rule))) throw new KernelError('EEXIST', operation, 'the rule exists')
       this.#rules.set(ruleKey(rule), normalRule(rule))
     })
@@ -336,6 +337,11 @@ function hasTwice(hops: readonly item.NextHop[]): boolean {
 }
 
 /** As it is listed: IPv4 is not said. */
+/** Of what starts on the node and has no address yet. */
+function isForOwnTraffic({ inputDevice, exceptInputDevice, source }: item.Rule): boolean {
+  return (inputDevice === undefined || inputDevice === 'lo') && exceptInputDevice !== 'lo' && source === undefined
+}
+
 function normalRule({ family, ...rule }: item.Rule): item.Rule {
   return family === 6 ? { family, ...rule } : rule
 }

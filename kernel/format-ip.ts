@@ -95,7 +95,9 @@ function formatWeightedHop(hop: NextHop): string {
 }
 
 function ruleWords(rule: Rule): string {
+  const from = rule.source === undefined ? '' : ` from ${rule.source}`
   const iif = rule.inputDevice === undefined ? '' : ` iif ${rule.inputDevice}`
+  const exceptIif = rule.exceptInputDevice === undefined ? '' : `not iif ${rule.exceptInputDevice} `
   const except = rule.exceptMark === undefined ? '' : `not fwmark 0x${rule.exceptMark.toString(16)} `
-  return `${except}priority ${rule.priority}${iif} lookup ${rule.table} protocol ${ROUTE_PROTOCOL}`
+  return `${except}${exceptIif}priority ${rule.priority}${from}${iif} lookup ${rule.table} protocol ${ROUTE_PROTOCOL}`
 }

@@ -102,35 +102,65 @@ export class RtnetlinkSocket {
 
 /**
  * Calls back whenever one of the groups says something, or when messages were lost. Several in a row are one call.
- * Does not keep the process alive. The function given back ends it.
+ * Does not keep the process alive. The function given back ends it. Throws KernelError.
  */
-export function watchGroups(groups: readonly number[], listener: () => void): () => void {
-  const socket = openSocket('open a netlink socket for notifications')
+export function watchGroups(groups: readonly number[], listener: () => void, concerns: Concerns = every): () => void {
   let pending = false
-  let open = true
-  const changed = (): void => {
-    if (pending) return
+  const watch = watchMessages({ groups }, (message) => {
+    if (pending || (message !== undefined && !concerns(message))) return
     pending = true
     setImmediate(() => {
       pending = false
-      if (open) listener()
+      if (watch.isOpen()) listener()
     })
+  })
+  return watch.stop
+}
+
+/** Whether a notification is of interest. */
+type Concerns = (message: KernelMessage) => boolean
+
+function every(): boolean {
+  return true
+}
+
+export interface WatchInit {
+  /** Default: rtnetlink. */
+  readonly protocol?: 'route' | 'netfilter'
+  readonly groups: readonly number[]
+}
+
+/**
+ * Gives each notification of these groups; undefined stands for some that were lost (ENOBUFS) or cannot be read. Does not
+ * keep the process alive. Throws KernelError.
+ */
+export function watchMessages(
+  { protocol = 'route', groups }: WatchInit,
+  listener: (message: KernelMessage | undefined) => void,
+): { readonly stop: () => void; readonly isOpen: () => boolean } {
+  const operation = 'open a netlink socket for notifications'
+  const socket = openSocket(operation, protocol === 'route' ? Protocol.ROUTE : Protocol.NETFILTER)
+  let open = true
+  const lost = (): void => {
+    if (open) listener(undefined)
   }
-  socket.on('message', changed)
-  socket.on('invalid', changed)
-  // ENOBUFS: notifications were dropped, so something has changed.
-  socket.on('error', changed)
+  socket.on('message', (messages) => {
+    for (const { type, data } of messages) if (open) listener({ type, data: Buffer.from(data) })
+  })
+  socket.on('invalid', lost)
+  socket.on('error', lost)
   for (const group of groups) socket.addMembership(group)
-  return () => {
+  const stop = (): void => {
     if (!open) return
     open = false
     socket.close()
   }
+  return { stop, isOpen: () => open }
 }
 
-function openSocket(operation: string): NetlinkSocket {
+function openSocket(operation: string, protocol: number = Protocol.ROUTE): NetlinkSocket {
   try {
-    return createNetlink(Protocol.ROUTE)
+    return createNetlink(protocol)
   } catch (error) {
     throw new KernelError('UNKNOWN', operation, error instanceof Error ? error.message : 'failed', { cause: error })
   }

@@ -2,10 +2,12 @@
  * nftables through its own command: `nft -f -` changes, `nft list` reads. The command is the interface that
  * nftables documents and keeps stable; its netlink messages are not.
  */
+import { type Clock, SystemClock } from '../reconcile/clock.ts'
 import { isNotFound, KernelError, type KernelErrorCode } from './errors.ts'
 import { formatNft } from './format-nft.ts'
 import type { NftElement, NftFamily, NftStatement } from './nft-transaction.ts'
 import type { Nft } from './nft.ts'
+import { NftWatch } from './nft-watch.ts'
 import { parseCounters, parseElements } from './parse-nft.ts'
 import { type RunCommand, runCommand } from './run-command.ts'
 
@@ -14,21 +16,33 @@ export interface NftCommandInit {
   readonly family?: NftFamily
   readonly run?: RunCommand
   readonly timeoutMs?: number
+  readonly clock?: Clock
 }
 
 export class NftCommand implements Nft {
   readonly family: NftFamily
   readonly #run: RunCommand
   readonly #timeoutMs: number
+  readonly #watch: NftWatch
 
   constructor(init: NftCommandInit = {}) {
     this.family = init.family ?? 'ip'
     this.#run = init.run ?? runCommand
     this.#timeoutMs = init.timeoutMs ?? 30_000
+    this.#watch = new NftWatch(init.clock ?? new SystemClock())
   }
 
   run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
-    return this.#feed(['-f', '-'], statements, signal)
+    return this.own(() => this.#feed(['-f', '-'], statements, signal))
+  }
+
+  onChange(table: string, listener: () => void): () => void {
+    return this.#watch.follow(this.family, table, listener)
+  }
+
+  /** Does a transaction of this object. */
+  protected own<T>(run: () => Promise<T>): Promise<T> {
+    return this.#watch.own(run)
   }
 
   check(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {

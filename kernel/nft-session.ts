@@ -16,9 +16,7 @@ import { NftCommand, type NftCommandInit } from './nft-command.ts'
 import type { NftFamily, NftStatement } from './nft-transaction.ts'
 import { toolEnvironment } from './run-command.ts'
 
-export interface NftSessionInit extends NftCommandInit {
-  readonly clock?: Clock
-}
+export type NftSessionInit = NftCommandInit
 
 /** Longer transactions go to `nft -f -`: there the start no longer counts. */
 const MAX_LINE_LENGTH = 16 * 1024
@@ -38,14 +36,16 @@ export class NftSession extends NftCommand {
   }
 
   override run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
-    const turn = this.#queue.then(async () => {
-      if (signal?.aborted === true) throw new KernelError('EINTR', 'nft -i', 'stopped before it began')
-      if (isShort(statements)) {
-        const line = oneLine(statements, this.family)
-        if (line === '' || (line.length <= MAX_LINE_LENGTH && (await this.#say(line)))) return
-      }
-      await super.run(statements, signal)
-    })
+    const turn = this.#queue.then(() =>
+      this.own(async () => {
+        if (signal?.aborted === true) throw new KernelError('EINTR', 'nft -i', 'stopped before it began')
+        if (isShort(statements)) {
+          const line = oneLine(statements, this.family)
+          if (line === '' || (line.length <= MAX_LINE_LENGTH && (await this.#say(line)))) return
+        }
+        await super.run(statements, signal)
+      }),
+    )
     this.#queue = turn.catch(() => undefined)
     return turn
   }

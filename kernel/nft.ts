@@ -22,4 +22,10 @@ export interface Nft {
   counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>>
   /** Throws KernelError ENOENT. */
   elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]>
+  /**
+   * Calls back (coalesced) when somebody else changes a table of this family with this name, or may have: never for a
+   * run() of this object alone that only adds or takes elements. Gives the function that ends it. Throws KernelError
+   * where the kernel does not tell.
+   */
+  onChange(table: string, listener: () => void): () => void
 }

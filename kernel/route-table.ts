@@ -89,6 +89,10 @@ export interface Rule {
   readonly table: number
   /** Incoming device; absent matches all. */
   readonly inputDevice?: string
+  /** Packets that come in by this device do not match; `lo`: those that start on the node. Not with any other selector. */
+  readonly exceptInputDevice?: string
+  /** Address of the sender; absent matches all. */
+  readonly source?: string
   /** Packets with this mark do not match; absent: the mark does not matter. */
   readonly exceptMark?: number
 }
@@ -149,7 +153,10 @@ export interface RouteTable {
   replaceForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void>
   deleteForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void>
 
-  /** Calls back (coalesced) when links, addresses, routes or rules of either family change, by anyone. */
+  /**
+   * Calls back (coalesced) when links, addresses, routes or rules of either family change, by anyone; also neighbours
+   * and forwarding entries of devices that were asked for theirs.
+   */
   onChange(listener: () => void): () => void
   close(): void
 }

@@ -62,6 +62,11 @@ export function decodeNeighbour(
   return address === undefined || mac === '' ? undefined : { mac, address: readAddress(address) }
 }
 
+/** Number of the device that an entry is about. */
+export function deviceOf(data: Buffer): number {
+  return data.length < NDMSG_BYTES ? 0 : readU32(data, 4)
+}
+
 function kindNumber(kind: NeighbourKind): number {
   return kind === 'forwarding' ? AF_BRIDGE : addressFamily(kind)
 }

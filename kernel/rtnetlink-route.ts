@@ -44,7 +44,7 @@ const RTA = {
   VIA: 18,
 } as const
 const RTAX_MTU = 2
-const FRA = { IIFNAME: 3, PRIORITY: 6, FWMARK: 10, TABLE: 15, FWMASK: 16, PROTOCOL: 21 } as const
+const FRA = { SRC: 2, IIFNAME: 3, PRIORITY: 6, FWMARK: 10, TABLE: 15, FWMASK: 16, PROTOCOL: 21 } as const
 
 const RT_TABLE_COMPAT = 252
 const RT_TABLE_MAIN = 254
@@ -178,8 +178,13 @@ export function encodeRule(rule: Rule): Uint8Array[] {
   ]
   if (rule.inputDevice !== undefined) list.push([FRA.IIFNAME, cString(rule.inputDevice)])
   if (rule.exceptMark !== undefined) list.push([FRA.FWMARK, u32(rule.exceptMark)], [FRA.FWMASK, u32(WHOLE_MARK)])
-  const flags = rule.exceptMark === undefined ? 0 : FIB_RULE_INVERT
-  const head = Buffer.from([addressFamily(rule.family ?? 4), 0, 0, 0, tableByte(rule.table), 0, 0, FR_ACT_TO_TBL])
+  if (rule.exceptInputDevice !== undefined) list.push([FRA.IIFNAME, cString(rule.exceptInputDevice)])
+  const source = rule.source === undefined ? undefined : addressBytes(rule.source)
+  if (source !== undefined) list.push([FRA.SRC, source])
+  const isInverted = rule.exceptMark !== undefined || rule.exceptInputDevice !== undefined
+  const flags = isInverted ? FIB_RULE_INVERT : 0
+  const length = source === undefined ? 0 : source.length * 8
+  const head = Buffer.from([addressFamily(rule.family ?? 4), 0, length, 0, tableByte(rule.table), 0, 0, FR_ACT_TO_TBL])
   return body(Buffer.concat([head, u32(flags)]), list)
 }
 
@@ -195,12 +200,15 @@ export function decodeRule(data: Buffer, family: Family): Rule | undefined {
   const table = found.get(FRA.TABLE)
   const priority = found.get(FRA.PRIORITY)
   const device = found.get(FRA.IIFNAME)
-  const mark = (readU32(data, 8) & FIB_RULE_INVERT) === 0 ? undefined : found.get(FRA.FWMARK)
+  const isInverted = (readU32(data, 8) & FIB_RULE_INVERT) !== 0
+  const mark = isInverted ? found.get(FRA.FWMARK) : undefined
+  const source = found.get(FRA.SRC)
   return {
     ...(family === 6 ? { family } : {}),
     priority: priority === undefined ? 0 : readU32(priority),
     table: table === undefined ? data.readUInt8(4) : readU32(table),
-    ...(device === undefined ? {} : { inputDevice: readCString(device) }),
+    ...(device === undefined ? {} : { [isInverted ? 'exceptInputDevice' : 'inputDevice']: readCString(device) }),
+    ...(source === undefined ? {} : { source: readAddress(source) }),
     ...(mark === undefined ? {} : { exceptMark: readU32(mark) }),
   }
 }

@@ -5,6 +5,7 @@ import {
   checkInterfaceAddress,
   checkMac,
   checkRoute,
+  checkRule,
   normalRoute,
   refuseInvalid,
   routeMetric,
@@ -49,6 +50,8 @@ import * as route from './rtnetlink-route.ts'
 
 /** Multicast groups: links, IPv4 addresses, routes and rules, IPv6 addresses, routes and rules. */
 const WATCHED_GROUPS = [1, 5, 7, 8, 9, 11, 19]
+/** Neighbours and forwarding entries: those of other devices come and go all the time. */
+const NEIGHBOUR_GROUPS = [3]
 
 export interface RtnetlinkInit {
   /** For each request; default 5,000. */
@@ -58,6 +61,8 @@ export interface RtnetlinkInit {
 export class Rtnetlink implements RouteTable {
   readonly #socket: RtnetlinkSocket
   readonly #watches = new Set<() => void>()
+  /** Numbers of the devices whose neighbours or forwarding entries somebody has asked for. */
+  readonly #neighbourDevices = new Set<number>()
 
   /** The namespace is that of the process at this moment. Throws KernelError. */
   constructor(init: RtnetlinkInit = {}) {
@@ -177,13 +182,13 @@ export class Rtnetlink implements RouteTable {
 
   async addRule(rule: Rule, signal?: AbortSignal): Promise<void> {
     const operation = formatRule(rule)
-    if (rule.inputDevice !== undefined) checkDeviceName(rule.inputDevice, operation)
+    checkRule(rule, operation)
     await this.#change(route.RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, route.encodeRule(rule), operation, signal)
   }
 
   async deleteRule(rule: Rule, signal?: AbortSignal): Promise<void> {
     const operation = formatRuleDeletion(rule)
-    if (rule.inputDevice !== undefined) checkDeviceName(rule.inputDevice, operation)
+    checkRule(rule, operation)
     await this.#change(route.RTM_DELRULE, 0, route.encodeRule(rule), operation, signal)
   }
 
@@ -232,7 +237,11 @@ export class Rtnetlink implements RouteTable {
   }
 
   onChange(listener: () => void): () => void {
-    const stop = watchGroups(WATCHED_GROUPS, listener)
+    const stops = [
+      watchGroups(WATCHED_GROUPS, listener),
+      watchGroups(NEIGHBOUR_GROUPS, listener, ({ data }) => this.#neighbourDevices.has(neigh.deviceOf(data))),
+    ]
+    const stop = (): void => stops.forEach((one) => one())
     this.#watches.add(stop)
     return () => {
       this.#watches.delete(stop)
@@ -295,6 +304,7 @@ export class Rtnetlink implements RouteTable {
     signal: AbortSignal | undefined,
   ): Promise<readonly { readonly mac: string; readonly address: string }[]> {
     const { index } = await this.#needLink(device, operation, signal)
+    this.#neighbourDevices.add(index)
     const found: { readonly mac: string; readonly address: string }[] = []
     for (const kind of kinds) {
       const messages = await this.#dump(neigh.RTM_GETNEIGH, neigh.encodeNeighbourDump(kind), operation, signal)

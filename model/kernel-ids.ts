@@ -26,6 +26,13 @@ export const ROUTE_PROTOCOL = 173
 export const ROUTE_TABLE_FROM_LANES = 7310
 export const ROUTE_TABLE_LANES = 7311
 export const ROUTE_TABLE_NODE = 7312
+/**
+ * The same for prefixes of other clusters in public space (gateway, routeagent), looked at for what pods send and for what
+ * the node itself sends from its address among them. All else that starts on the node goes as if they were not there:
+ * no member draws the node's own connections to a broker, an API server or a registry into a lane by stating its range.
+ */
+export const ROUTE_TABLE_LANES_PUBLIC = 7313
+export const ROUTE_TABLE_NODE_PUBLIC = 7314
 
 /**
  * Priorities of the rules that lead to these tables. Below 99 (WireGuard of Calico), 110 (Cilium with addresses of a
@@ -36,6 +43,14 @@ export const ROUTE_TABLE_NODE = 7312
 export const RULE_FROM_LANES = 73
 export const RULE_LANES = 74
 export const RULE_NODE = 75
+/**
+ * To the tables of public space, for what the node sends from its address among the pods. Not of the priority of the rule
+ * beside it: the kernel takes two rules of one priority, table and device for the same, also where one is an exception.
+ */
+export const RULE_LANES_OWN_SOURCE = 73
+export const RULE_NODE_OWN_SOURCE = 76
+/** The device by which the kernel says that a packet starts on the node. */
+export const LOOPBACK_DEVICE = 'lo'
 /** Priority of the rule to ROUTE_TABLE_NODE in releases up to 0.1; that of the gateway's was one less. */
 export const RULE_NODE_BEFORE = 7312
 

@@ -5,11 +5,14 @@ import {
   ROUTE_TABLE_FROM_LANES,
   ROUTE_TABLE_LANES,
   ROUTE_TABLE_NODE,
+  ROUTE_TABLE_NODE_PUBLIC,
   RULE_NODE,
   RULE_NODE_BEFORE,
   VXLAN_DEVICE,
 } from '../model/kernel-ids.ts'
+import type { Drift } from '../kernel/drift.ts'
 import { isExists, isNotFound } from '../kernel/errors.ts'
+import { formatForwardingEntry, formatLink, formatNeighbour, formatRoute, formatRule } from '../kernel/format-ip.ts'
 import { ensureForwarding, restoreForwarding } from '../kernel/ip-forwarding.ts'
 import type { Link, Route, RouteTable, Rule, VxlanLink } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
@@ -21,6 +24,8 @@ export interface ApplyRoutesDeps {
   readonly sysctl: Sysctl
   /** File that remembers that forwarding of IPv4 was switched on by the routeagent; that of IPv6 has one beside it. */
   readonly forwardingMarker: string
+  /** Absent where nothing is to be kept. */
+  readonly drift?: Drift
 }
 
 export interface RouteApplication {
@@ -29,7 +34,7 @@ export interface RouteApplication {
   readonly failures: readonly unknown[]
 }
 
-const OUR_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_NODE])
+const OUR_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_NODE, ROUTE_TABLE_NODE_PUBLIC])
 
 const FORWARDING: readonly string[] = [IP_FORWARDING, IPV6_FORWARDING]
 
@@ -39,13 +44,14 @@ export async function applyNodeRoutes(
   plan: NodeRoutes,
   signal: AbortSignal,
 ): Promise<RouteApplication> {
-  const steps = new Steps()
+  const steps = new Steps(deps.drift)
   await ensureLink(deps.routes, plan.link, steps, signal)
   await ensureSysctls(deps, plan, steps)
   const stale: (() => Promise<void>)[] = []
   await applyNeighbours(deps.routes, plan, steps, stale, signal)
   await applyRoutes(deps.routes, plan.routes, steps, stale, signal)
   await applyRules(deps.routes, plan.rules, steps, stale, signal)
+  if (steps.failures.length === 0) steps.settle()
   for (const remove of stale) await steps.run(remove, isNotFound)
   return steps
 }
@@ -74,6 +80,37 @@ export async function removeNodeRoutes(deps: ApplyRoutesDeps, signal: AbortSigna
 class Steps implements RouteApplication {
   changed = 0
   readonly failures: unknown[] = []
+  readonly #drift: Drift | undefined
+  /** What is brought into the kernel now, by kind; remembered once all of it is there. */
+  readonly made = new Map<string, readonly string[]>()
+
+  constructor(drift?: Drift) {
+    this.#drift = drift
+  }
+
+  /** Tells of what others did to things of this kind. */
+  compare(
+    what: string,
+    found: { wanted: readonly string[]; add: readonly string[]; change?: readonly string[]; remove: readonly string[] },
+  ): void {
+    this.made.set(what, found.wanted)
+    this.#drift?.repaired(what, 'Missing', this.#drift.had(what, found.add))
+    this.#drift?.repaired(what, 'Changed', this.#drift.had(what, found.change ?? []))
+    this.#drift?.repaired(what, 'Foreign', this.#drift.neverHad(what, found.remove))
+  }
+
+  /** The device is another one by the plan: what hung on it went with it. */
+  forget(): void {
+    this.#drift?.forget('link', 'neighbour', 'forwarding-entry', 'route')
+  }
+
+  isKnown(what: string, item: string): boolean {
+    return this.#drift?.had(what, [item]).length === 1
+  }
+
+  settle(): void {
+    for (const [what, items] of this.made) this.#drift?.settle(what, items)
+  }
 
   /** `fine` says which failures mean that the kernel already is as it should be. */
   async run(step: () => Promise<unknown>, fine: (error: unknown) => boolean): Promise<void> {
@@ -94,10 +131,21 @@ async function ensureLink(
 ): Promise<void> {
   const found = (await routes.links(signal)).find((l) => l.name === link.name)
   const keep = found !== undefined && isSameOverlay(found, link)
+  tellLink(link, found, keep, steps)
   if (found !== undefined && !keep) await steps.run(() => routes.deleteLink(link.name, signal), isNotFound)
   if (!keep) await steps.run(() => routes.addLink(link, signal), isExists)
   if (keep && found.mtu !== link.mtu) await steps.run(() => routes.setLink(link.name, { mtu: link.mtu }, signal), never)
   if (!keep || !found.up) await steps.run(() => routes.setLink(link.name, { up: true }, signal), never)
+}
+
+// The MTU follows the underlay's, and is no part of what the device is.
+function tellLink(link: NodeRoutes['link'], found: Link | undefined, keep: boolean, steps: Steps): void {
+  const text = formatLink({ ...link, mtu: 0 })
+  if (!keep && !steps.isKnown('link', text)) steps.forget()
+  const isStopped = keep && found?.up === false
+  const add = found === undefined ? [text] : []
+  const change = isStopped || (found !== undefined && !keep) ? [text] : []
+  steps.compare('link', { wanted: [text], add, change, remove: [] })
 }
 
 function isSameOverlay(found: Link | VxlanLink, link: NodeRoutes['link']): boolean {
@@ -112,6 +160,24 @@ async function ensureSysctls(deps: ApplyRoutesDeps, plan: NodeRoutes, steps: Ste
     if (FORWARDING.includes(name)) {
       await steps.run(() => ensureForwarding(sysctl, forwardingMarker, name), never)
     } else await steps.run(() => sysctl.write(name, value), never)
+  }
+}
+
+/** The difference in the words of the tools. */
+function textsOf<T>(
+  diff: {
+    readonly add: readonly T[]
+    readonly change: readonly { readonly desired: T }[]
+    readonly remove: readonly T[]
+  },
+  wanted: readonly T[],
+  format: (item: T) => string,
+): Parameters<Steps['compare']>[1] {
+  return {
+    wanted: wanted.map(format),
+    add: diff.add.map(format),
+    change: diff.change.map(({ desired }) => format(desired)),
+    remove: diff.remove.map(format),
   }
 }
 
@@ -131,6 +197,7 @@ async function applyNeighbours(
     observedKey: (n) => n.address,
     equal: (a, b) => a.mac === b.mac,
   })
+  steps.compare('neighbour', textsOf(neighbours, plan.neighbours, formatNeighbour))
   for (const n of [...neighbours.add, ...neighbours.change.map((c) => c.desired)]) {
     await steps.run(() => routes.replaceNeighbour(n, signal), never)
   }
@@ -142,6 +209,7 @@ async function applyNeighbours(
     observedKey: (e) => e.mac,
     equal: (a, b) => a.destination === b.destination,
   })
+  steps.compare('forwarding-entry', textsOf(entries, plan.forwarding, formatForwardingEntry))
   for (const e of [...entries.add, ...entries.change.map((c) => c.desired)]) {
     await steps.run(() => routes.replaceForwardingEntry(e, signal), never)
   }
@@ -162,6 +230,7 @@ async function applyRoutes(
     observedKey: routeKey,
     equal: (a, b) => routeText(a) === routeText(b),
   })
+  steps.compare('route', textsOf(diff, desired, formatRoute))
   const wanted = [...diff.add, ...diff.change.map((c) => c.desired)]
   // Refusals first: in between, a packet may be refused but never leak.
   const inOrder = [...wanted.filter((r) => r.type !== 'unicast'), ...wanted.filter((r) => r.type === 'unicast')]
@@ -184,6 +253,7 @@ async function applyRules(
     observedKey: ruleKey,
     equal: () => true,
   })
+  steps.compare('rule', textsOf(diff, afterLanes(desired, all), formatRule))
   for (const rule of diff.add) await steps.run(() => routes.addRule(rule, signal), isExists)
   stale.push(...diff.remove.map((rule) => () => routes.deleteRule(rule, signal)))
 }
@@ -229,7 +299,8 @@ function routeText(route: Route): string {
 }
 
 function ruleKey(rule: Rule): string {
-  return [rule.family ?? 4, rule.table, rule.priority, rule.inputDevice ?? '', rule.exceptMark ?? ''].join(' ')
+  const { family = 4, table, priority, inputDevice, exceptMark, exceptInputDevice, source } = rule
+  return [family, table, priority, inputDevice, exceptMark, exceptInputDevice, source].map((one) => one ?? '').join('|')
 }
 
 function never(): boolean {

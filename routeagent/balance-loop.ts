@@ -9,12 +9,23 @@ import { formatNft } from '../kernel/format-nft.ts'
 import type { NftStatement } from '../kernel/nft-transaction.ts'
 import { plannedFamilies } from '../model/addressing.ts'
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
+import type { OpenPort } from '../model/open-port.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
-import { type TableShape, elementRepair, parseListing, sameShape, sameTexts, shapeOf } from './check-table.ts'
-import { RESYNC_MS } from './config.ts'
+import {
+  MAX_DIFFERENCES,
+  type TableShape,
+  differences,
+  elementRepair,
+  parseListing,
+  sameShape,
+  sameTexts,
+  shapeOf,
+} from './check-table.ts'
+import { RESYNC_MS, type RouteAgentConfig } from './config.ts'
+import { DropCounts } from './drop-counts.ts'
 import type { FactsReader } from './facts-reader.ts'
 import type { LocalBackends } from './local-backends.ts'
 import type { RouteAgentMetrics } from './metrics.ts'
@@ -22,7 +33,7 @@ import { ownCluster } from './own-ranges.ts'
 import { BalancePlanner, type PortChange } from './plan-balancing.ts'
 import { type NodeNftWorld, nodeNftWorld, planNodeNft } from './plan-node-nft.ts'
 import type { NodeRouteWorld } from './plan-node-routes.ts'
-import { desiredElements, planTable, serviceContext } from './plan-table.ts'
+import { desiredElements, nodeChange, planTable, serviceContext } from './plan-table.ts'
 import { type RouteAgentCaches, readWorld, withFacts } from './world.ts'
 
 export interface BalanceLoopDeps {
@@ -50,21 +61,32 @@ interface Applied {
 export class BalanceLoop {
   readonly #deps: BalanceLoopDeps
   readonly #node: string
+  readonly #openPorts: readonly OpenPort[]
   readonly #family: AddressFamily
+  readonly #drops: DropCounts
   #planner: BalancePlanner | undefined
   #world: NodeNftWorld | undefined
   /** Undefined: not known what the kernel has, so the next run replaces the table. */
   #applied: Applied | undefined
   #lastCheckMs = 0
+  /** Somebody else has been at the table, or may have. */
+  #suspected = false
   #worldChanged = true
   /** No pods of the family, and no table. */
   #resting = false
   notReady: string | undefined = 'nothing applied yet'
 
-  constructor(deps: BalanceLoopDeps, init: { readonly node: string }) {
+  constructor(deps: BalanceLoopDeps, init: Pick<RouteAgentConfig, 'node' | 'openPorts'>) {
     this.#deps = deps
     this.#node = init.node
+    this.#openPorts = init.openPorts ?? []
+    this.#drops = new DropCounts(deps)
     this.#family = addressFamily(deps.nft.family === 'ip' ? 4 : 6)
+  }
+
+  /** The table of this family is in the kernel, as far as is known. */
+  isGuarding(): boolean {
+    return this.#applied !== undefined
   }
 
   /** Follows the caches; calls `poke` after each change. Gives the function that ends it. */
@@ -100,6 +122,11 @@ export class BalanceLoop {
     this.#worldChanged = true
   }
 
+  /** Somebody else has been at the table, or may have: the next run looks. */
+  suspect(): void {
+    this.#suspected = true
+  }
+
   /** One run. Throws KernelError; the next run then starts from nothing known. */
   async reconcile(signal: AbortSignal): Promise<void> {
     const started = this.#deps.clock.monotonic()
@@ -119,13 +146,15 @@ export class BalanceLoop {
     }
     this.#resting = false
     const changes = planner.takeChanges()
+    const suspected = this.#suspected
+    this.#suspected = false
     try {
       const applied = this.#applied
       if (applied === undefined || !this.#isStillFixed(applied, world)) {
         await this.#replaceTable(world, planner, signal)
       } else {
-        await this.#applyChanges(applied, changes, signal)
-        if (checking) await this.#repairDrift(applied, planner, signal)
+        await this.#applyChanges(applied, world, changes, signal)
+        if (checking || suspected) await this.#repairDrift(applied, planner, signal)
       }
     } catch (error) {
       this.#applied = undefined
@@ -149,13 +178,21 @@ export class BalanceLoop {
       const world = withFacts(reading.world, await facts.read(signal))
       const isPlanned = plannedFamilies(ownCluster(world)).includes(family)
       this.#planner = isPlanned ? this.#updatePlanner(world, checking) : undefined
-      this.#world = isPlanned ? nodeNftWorld(world, family) : undefined
+      this.#world = isPlanned ? this.#nftWorld(world) : undefined
     } catch (error) {
       // Else the next run would go on with the old world, or with none, until the next look at everything.
       this.#worldChanged = true
       throw error
     }
     return true
+  }
+
+  // While this node's own Node cannot be read, the overlay stays, and so does who may use it: unseen is not gone.
+  #nftWorld(world: NodeRouteWorld): NodeNftWorld {
+    const now = nodeNftWorld(world, this.#family.family, this.#openPorts)
+    const before = this.#applied?.world
+    if (now.overlay !== undefined || before?.overlay === undefined) return now
+    return { ...now, overlay: before.overlay, overlayNodes: before.overlayNodes }
   }
 
   // Events keep the planner up to date; reading the whole lists now and then makes up for one that was missed.
@@ -171,9 +208,7 @@ export class BalanceLoop {
   }
 
   #isStillFixed(applied: Applied, world: NodeNftWorld): boolean {
-    if (applied.world !== world && applied.ground !== this.#groundOf(world)) return false
-    applied.world = world
-    return true
+    return applied.world === world || applied.ground === this.#groundOf(world)
   }
 
   async #replaceTable(world: NodeNftWorld, planner: BalancePlanner, signal: AbortSignal): Promise<void> {
@@ -190,11 +225,18 @@ export class BalanceLoop {
     this.#deps.logger.info('table replaced', { ports: planner.ports().size })
   }
 
-  async #applyChanges(applied: Applied, changes: readonly PortChange[], signal: AbortSignal): Promise<void> {
-    if (changes.length === 0) return
+  async #applyChanges(
+    applied: Applied,
+    world: NodeNftWorld,
+    changes: readonly PortChange[],
+    signal: AbortSignal,
+  ): Promise<void> {
+    const nodes = nodeChange(applied.world, world)
+    applied.world = world
+    if (changes.length === 0 && nodes.length === 0) return
     const plans = changes.flatMap(({ after }) => (after === undefined ? [] : [after]))
     const chains = scaffold(plans, applied.scaffold, this.#family)
-    const elements: ElementChange[] = [...elementChanges(changes), applied.localBackends.apply(changes)]
+    const elements: ElementChange[] = [...nodes, ...elementChanges(changes), applied.localBackends.apply(changes)]
     await this.#send('delta', [...chains.statements, ...elementStatements(elements)], signal)
     applied.scaffold = chains.result
     if (chains.statements.length > 0) applied.shape = shapeOf(chains.statements, applied.shape)
@@ -206,11 +248,13 @@ export class BalanceLoop {
     const listing = await nft.listTable(NFT_TABLE_NODE, signal)
     const found = listing === undefined ? undefined : parseListing(listing)
     if (found === undefined || !sameShape(found.shape, applied.shape) || !sameTexts(applied.texts, found.texts)) {
-      metrics.driftRepairs.inc({ what: 'nft-table' })
-      logger.warn('someone changed our table; replacing it', { table: NFT_TABLE_NODE })
+      const { reason, items } = differences(applied, found)
+      metrics.driftRepairs.inc({ what: 'nft-table', reason })
+      logger.warn('someone changed our table; replacing it', { table: NFT_TABLE_NODE, reason, items })
       return this.#replaceTable(applied.world, planner, signal)
     }
     applied.texts = found.texts
+    await this.#drops.look(signal)
     const repairs: ElementChange[] = []
     const all = desiredElements(applied.world, planner.ports(), applied.localBackends)
     for (const [map, observed] of found.elements) {
@@ -218,8 +262,10 @@ export class BalanceLoop {
       if (repair !== undefined) repairs.push(repair)
     }
     if (repairs.length === 0) return
-    metrics.driftRepairs.inc({ what: 'nft-elements' })
-    logger.warn('someone changed elements of our table; putting them right', { maps: repairs.map((r) => r.map) })
+    const reason = repairs.some(({ add }) => add.length > 0) ? 'Missing' : 'Foreign'
+    metrics.driftRepairs.inc({ what: 'nft-elements', reason })
+    const maps = repairs.map((r) => r.map).slice(0, MAX_DIFFERENCES)
+    logger.warn('someone changed elements of our table; putting them right', { reason, maps })
     await this.#send('delta', elementStatements(repairs), signal)
   }
 

@@ -1,4 +1,5 @@
 /** Compares what nft lists with what was sent: finds what others changed in our table. Pure. */
+import type { DriftReason } from '../kernel/drift.ts'
 import type { NftElement, NftStatement } from '../kernel/nft-transaction.ts'
 import { parseElements } from '../kernel/parse-nft.ts'
 import type { ElementChange } from './balance-elements.ts'
@@ -77,6 +78,36 @@ export function sameShape(a: TableShape, b: TableShape): boolean {
 /** Whether the chains that were seen before still read the same. nft writes rules in its own way, so only its own listings compare. */
 export function sameTexts(before: ReadonlyMap<string, string>, now: ReadonlyMap<string, string>): boolean {
   return [...before].every(([chain, text]) => now.get(chain) === text)
+}
+
+/** So many are named. */
+export const MAX_DIFFERENCES = 8
+
+/** What others did to a table, in words: chains and maps that are missing, that read differently, that are new. */
+export function differences(
+  had: { readonly shape: TableShape; readonly texts: ReadonlyMap<string, string> },
+  found: TableListing | undefined,
+): { readonly reason: DriftReason; readonly items: readonly string[] } {
+  if (found === undefined) return { reason: 'Missing', items: ['the whole table'] }
+  const { shape, texts } = had
+  const chains = [...shape.rules.keys()]
+  const missing = [
+    ...chains.filter((chain) => !found.shape.rules.has(chain)).map((name) => `chain ${name}`),
+    ...[...shape.maps].filter((map) => !found.shape.maps.has(map)).map((name) => `map ${name}`),
+  ]
+  if (missing.length > 0) return { reason: 'Missing', items: missing.slice(0, MAX_DIFFERENCES) }
+  const changed = chains.filter(
+    (chain) =>
+      found.shape.rules.get(chain) !== shape.rules.get(chain) ||
+      (texts.has(chain) && texts.get(chain) !== found.texts.get(chain)),
+  )
+  const items = changed.map((name) => `chain ${name}`)
+  if (items.length > 0) return { reason: 'Changed', items: items.slice(0, MAX_DIFFERENCES) }
+  const foreign = [
+    ...[...found.shape.rules.keys()].filter((name) => !shape.rules.has(name)).map((name) => `chain ${name}`),
+    ...[...found.shape.maps].filter((name) => !shape.maps.has(name)).map((name) => `map ${name}`),
+  ]
+  return { reason: 'Foreign', items: foreign.slice(0, MAX_DIFFERENCES) }
 }
 
 /** What has to be done to one map; undefined when it is as desired. */

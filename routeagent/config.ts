@@ -1,5 +1,6 @@
 /** What the routeagent of one node is told; everything else it reads from the cluster's objects. */
 import { join } from 'node:path'
+import type { OpenPort } from '../model/open-port.ts'
 
 export interface RouteAgentConfig {
   /** metadata.name of this machine's Node object. */
@@ -8,6 +9,8 @@ export interface RouteAgentConfig {
   readonly version?: string
   /** Private directory of this node, where it is remembered that IP forwarding was switched on here. */
   readonly stateDir: string
+  /** Ports of this node that pods of other clusters may call. Default: none. */
+  readonly openPorts?: readonly OpenPort[]
 }
 
 /** File that remembers that IP forwarding was switched on by the routeagent. */

@@ -11,6 +11,7 @@ import { formatNft } from '../kernel/format-nft.ts'
 import { plannedFamilies } from '../model/addressing.ts'
 import type { Family } from '../model/ip.ts'
 import type { EndpointSlice, ServiceImport } from '../model/objects.ts'
+import type { OpenPort } from '../model/open-port.ts'
 import { addressFamily } from './address-family.ts'
 import { ownCluster } from './own-ranges.ts'
 import { BalancePlanner } from './plan-balancing.ts'
@@ -21,6 +22,7 @@ import { planTable, serviceContext } from './plan-table.ts'
 export interface RouteAgentWorld extends NodeRouteWorld {
   readonly imports: readonly ServiceImport[]
   readonly slices: readonly EndpointSlice[]
+  readonly openPorts?: readonly OpenPort[]
 }
 
 /** What `up` would do on this node, as `ip`, `bridge`, `sysctl` and `nft` text; one transaction for each family. */
@@ -33,7 +35,7 @@ function describeTable(world: RouteAgentWorld, family: Family): string {
   const planner = new BalancePlanner(serviceContext(world, family))
   planner.replaceAll(world.imports, world.slices)
   planner.takeChanges()
-  const { statements } = planTable(nodeNftWorld(world, family), planner.ports())
+  const { statements } = planTable(nodeNftWorld(world, family, world.openPorts), planner.ports())
   return `# nft -f -\n${formatNft(statements, addressFamily(family).nft)}`
 }
 

@@ -6,11 +6,13 @@ import type { Nft } from '../kernel/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
+import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import { toldOtherRanges } from '../model/pod-ranges.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import type { Logger } from '../runtime/logger.ts'
 import { knock } from '../runtime/knock.ts'
 import { removeNodeRoutes } from './apply-routes.ts'
 import { BalanceLoop, removeNodeTable } from './balance-loop.ts'
@@ -49,14 +51,25 @@ export async function runRouteAgent(
   const heard = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock })
   const caches = routeAgentCaches(deps.cluster, heard)
   const facts = new FactsReader(deps)
-  const routeLoop = new RouteLoop({ ...deps, caches, facts, logger, metrics }, config)
+  const isGuarded = (): boolean => balancing[0]?.balance.isGuarding() === true
+  const routeLoop = new RouteLoop({ ...deps, caches, facts, logger, metrics, isGuarded }, config)
   const routes = reconcileLoop({ ...deps, logger }, metrics, 'routes', (s) => routeLoop.reconcile(s))
   const balancing = [
     { loop: 'balance', nft: deps.nft, logger },
     { loop: 'balance-ipv6', nft: deps.nft6, logger: logger.child({ family: 'IPv6' }) },
   ].map(({ loop, nft, logger }) => {
     const balance = new BalanceLoop({ ...deps, nft, caches, facts, logger, metrics }, config)
-    return { balance, runs: reconcileLoop({ ...deps, logger }, metrics, loop, (s) => balance.reconcile(s)) }
+    const run = async (s: AbortSignal): Promise<void> => {
+      const before = balance.isGuarding()
+      await balance.reconcile(s)
+      if (!before && balance.isGuarding()) routes.poke()
+    }
+    const runs = reconcileLoop({ ...deps, logger }, metrics, loop, run)
+    const onTable = (): void => {
+      balance.suspect()
+      runs.poke()
+    }
+    return { balance, runs, stopTable: followTable(nft, logger, onTable) }
   })
 
   deps.status.readiness('routes', () => routeLoop.notReady)
@@ -69,6 +82,7 @@ export async function runRouteAgent(
   const stops = [
     onLeaving(caches, () => leaving.abort()),
     ...balancing.map(({ balance, runs }) => balance.follow(() => runs.poke())),
+    ...balancing.map(({ stopTable }) => stopTable),
     ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints, caches.gateways].map((cache) =>
       cache.onChange(() => routes.poke()),
     ),
@@ -91,10 +105,20 @@ export async function runRouteAgent(
   if (leaving.signal.aborted) await tearDown(deps, config, signal)
 }
 
+/** Where the kernel does not tell of changes by others, they are found by the look every RESYNC_MS. */
+function followTable(nft: Nft, logger: Logger, onChange: () => void): () => void {
+  try {
+    return nft.onChange(NFT_TABLE_NODE, onChange)
+  } catch (error) {
+    logger.warn('what others change in nftables is found late', { error: messageOf(error) })
+    return () => undefined
+  }
+}
+
 /** What `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */
 export async function planRouteAgent(
   deps: Pick<RouteAgentDeps, 'cluster' | 'routes' | 'sysctl'>,
-  config: Pick<RouteAgentConfig, 'node'>,
+  config: Pick<RouteAgentConfig, 'node' | 'openPorts'>,
   signal: AbortSignal,
 ): Promise<string> {
   const caches = routeAgentCaches(deps.cluster)
@@ -106,7 +130,11 @@ export async function planRouteAgent(
   return describeNow(caches, facts, config)
 }
 
-function describeNow(caches: RouteAgentCaches, facts: FactsReader, config: Pick<RouteAgentConfig, 'node'>): string {
+function describeNow(
+  caches: RouteAgentCaches,
+  facts: FactsReader,
+  config: Pick<RouteAgentConfig, 'node' | 'openPorts'>,
+): string {
   const reading = readWorld(caches, config.node)
   if (!reading.ok) return `# waiting for ${reading.waitingFor}\n`
   if (facts.known === undefined) return '# waiting for a look at the devices of this machine\n'
@@ -114,6 +142,7 @@ function describeNow(caches: RouteAgentCaches, facts: FactsReader, config: Pick<
     ...withFacts(reading.world, facts.known),
     imports: caches.imports.list(),
     slices: caches.slices.list(),
+    ...(config.openPorts === undefined ? {} : { openPorts: config.openPorts }),
   }
   return describeRouteAgentPlan(world)
 }
@@ -175,8 +204,9 @@ export async function cleanRouteAgentNode(
   config: RouteAgentConfig,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const nft of [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
+  // The overlay is never without the table that says who may use it.
   const { failures } = await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, signal)
+  for (const nft of [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
   if (failures.length > 0) throw new Error(failures.map(messageOf).join('; '))
   await deps.cluster.remove('RouteAgent', config.node, undefined, signal)
 }

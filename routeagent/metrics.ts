@@ -7,6 +7,7 @@ export interface RouteAgentMetrics {
   readonly runSeconds: Histogram
   readonly driftRepairs: Counter
   readonly transactions: Counter
+  readonly packetsDropped: Counter
   readonly servicePorts: ServicePorts
   readonly pathGateways: Gauge
   readonly pathMtu: Gauge
@@ -55,13 +56,18 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     }),
     driftRepairs: metrics.counter({
       name: 'sealane_routeagent_drift_repairs_total',
-      help: 'Times something of ours was found changed by others and was put right, by what it was',
-      labels: ['what'],
+      help: 'Times something of ours was found changed by others and was put right, by what it was and how it was found',
+      labels: ['what', 'reason'],
     }),
     transactions: metrics.counter({
       name: 'sealane_routeagent_nft_transactions_total',
       help: 'Transactions sent to nftables: full replaces the table, delta changes elements',
       labels: ['kind'],
+    }),
+    packetsDropped: metrics.counter({
+      name: 'sealane_routeagent_packets_dropped_total',
+      help: "Packets that the node's table dropped: for the overlay or out of it, or from other clusters for the node itself",
+      labels: ['reason'],
     }),
     servicePorts: new ServicePorts(
       metrics.gauge({

@@ -8,15 +8,20 @@ import {
   IP_FORWARDING,
   IPV6_FORWARDING,
   LANE_MARK,
+  LOOPBACK_DEVICE,
   ROUTE_TABLE_FROM_LANES,
   ROUTE_TABLE_NODE,
+  ROUTE_TABLE_NODE_PUBLIC,
   RULE_FROM_LANES,
   RULE_NODE,
+  RULE_NODE_OWN_SOURCE,
   VXLAN_DEVICE,
   laneCable,
   laneDevice,
 } from '../model/kernel-ids.ts'
 import { ownPodAddress } from '../model/own-pod-address.ts'
+import { isPublicSpace } from '../model/public-space.ts'
+import { underlayAddresses } from '../model/remote-clusters.ts'
 import type { Neighbour, NextHop, Route, Rule } from '../kernel/route-table.ts'
 import type { NodeRouteWorld, SysctlSetting } from './plan-node-routes.ts'
 import type { OwnRanges } from './own-ranges.ts'
@@ -85,7 +90,9 @@ export function planFamilyRoutes(
   const remote = paths.flatMap(({ destinations, gateways, mtu }): Route[] => {
     const hops = nextHops(ground, gateways, family)
     if (hops.length === 0) return []
-    return destinations.map((destination) => viaOverlay(destination, hops, { mtu, ...source }))
+    return destinations.map((destination) => {
+      return { ...viaOverlay(destination, hops, { mtu, ...source }), table: tableOf(world, destination) }
+    })
   })
   const range = formatPrefix(clustersetRange(world, family))
   const mtus = ground.clusters.map((path) => path.mtu)
@@ -105,9 +112,16 @@ export function planFamilyRoutes(
        * refusal. Nothing ever leaves by it: what nobody balanced is refused in the nft table (plan-node-nft.ts).
        */
       viaOverlay(range, [{ device: VXLAN_DEVICE }], { ...narrowest, ...source }),
-      ...lastResort([...ourRanges(world, family), ...paths.flatMap(({ destinations }) => destinations)]),
+      ...lastResort(world, [...ourRanges(world, family), ...paths.flatMap(({ destinations }) => destinations)]),
     ],
-    rules: rulesFor(ground.lanes, family),
+    rules: [
+      ...rulesFor(ground.lanes, family),
+      ...publicRules(world, {
+        family,
+        source: address,
+        destinations: paths.flatMap(({ destinations }) => destinations),
+      }),
+    ],
     sysctls: settings(family),
     problems: pods.problems,
   }
@@ -122,8 +136,8 @@ export function planNoWay(
   const destinations = clusters.flatMap(({ prefixes }) => ofFamily(prefixes, family)).map(formatPrefix)
   return {
     neighbours: [],
-    routes: lastResort([...ourRanges(world, family), ...destinations]),
-    rules: rulesFor([], family),
+    routes: lastResort(world, [...ourRanges(world, family), ...destinations]),
+    rules: [...rulesFor([], family), ...publicRules(world, { family, source: undefined, destinations })],
     sysctls: [],
     problems: [],
   }
@@ -165,9 +179,9 @@ function nextHops(ground: RouteGround, gateways: readonly GatewayNode[], family:
   return usable.map(({ hop, lanes }) => (even ? hop : { ...hop, weight: Math.min(lanes, 256) }))
 }
 
-function lastResort(destinations: readonly string[]): Route[] {
+function lastResort(world: Ranges, destinations: readonly string[]): Route[] {
   return [...new Set(destinations)].map((destination) => ({
-    table: ROUTE_TABLE_NODE,
+    table: tableOf(world, destination),
     destination,
     type: 'unreachable',
     nextHops: [],
@@ -184,6 +198,33 @@ function rulesFor(lanes: readonly number[], family: Family): Rule[] {
   }))
   const rules: Rule[] = [...fromLanes, { priority: RULE_NODE, table: ROUTE_TABLE_NODE, exceptMark: LANE_MARK }]
   return family === 4 ? rules : rules.map((rule) => ({ ...rule, family }))
+}
+
+type Ranges = Pick<NodeRouteWorld, 'globalRange' | 'clustersetIpRange'>
+
+// Ranges of this clusterset are ours wherever they lie.
+function tableOf({ globalRange, clustersetIpRange }: Ranges, destination: string): number {
+  const prefix = parsePrefix(destination)
+  const isOurs = destination === clustersetIpRange || !isPublicSpace(prefix, globalRange)
+  return isOurs ? ROUTE_TABLE_NODE : ROUTE_TABLE_NODE_PUBLIC
+}
+
+interface PublicInit {
+  readonly family: Family
+  /** Of this node among the pods. */
+  readonly source: string | undefined
+  readonly destinations: readonly string[]
+}
+
+/** What starts on this node looks there only when it comes from the node's address among the pods (kernel-ids.ts). */
+function publicRules(world: NodeRouteWorld, { family, source, destinations }: PublicInit): Rule[] {
+  if (!destinations.some((destination) => tableOf(world, destination) === ROUTE_TABLE_NODE_PUBLIC)) return []
+  const base = { priority: RULE_NODE, table: ROUTE_TABLE_NODE_PUBLIC, ...(family === 6 ? { family } : {}) } as const
+  const own = source !== undefined && !underlayAddresses(world.nodes).includes(source)
+  return [
+    { ...base, exceptInputDevice: LOOPBACK_DEVICE },
+    ...(own ? [{ ...base, priority: RULE_NODE_OWN_SOURCE, inputDevice: LOOPBACK_DEVICE, source }] : []),
+  ]
 }
 
 // Only IPv4 looks at the way a packet came in.

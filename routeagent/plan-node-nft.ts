@@ -3,7 +3,8 @@
  * filled by balance-elements.ts; a packet's way through them is drawn in README.md.
  */
 import { type Family, formatPrefix, ofFamily } from '../model/ip.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../model/kernel-ids.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import type { OpenPort } from '../model/open-port.ts'
 import { podPrefixes } from '../model/pod-ranges.ts'
 import { withoutContained } from '../model/prefix-set.ts'
 import type { NftBaseChain, NftElement, NftStatement } from '../kernel/nft-transaction.ts'
@@ -16,11 +17,21 @@ import {
   servicesType,
   unservedType,
 } from './balance-elements.ts'
+import { NODE_DROP_REASONS, type NodeDropReason, nodeDropCounter } from './drop-reasons.ts'
 import { SET_HAIRPIN, hairpinType } from './local-backends.ts'
 import { bridgeHidesAnswers } from './node-facts.ts'
 import { ownCluster, rangeTexts, rangesOfNode } from './own-ranges.ts'
 import { clustersetRange } from './plan-family-routes.ts'
 import { type NodeRouteWorld, clusterVerdicts } from './plan-node-routes.ts'
+import {
+  type OverlayGround,
+  SET_OVERLAY_NODES,
+  forwardedToOverlay,
+  otherNodes,
+  overlayGround,
+  overlayMatches,
+  planOverlayGuard,
+} from './plan-overlay-guard.ts'
 
 const TABLE = NFT_TABLE_NODE
 export const SET_REMOTE = 'remote'
@@ -39,10 +50,16 @@ export interface NodeNftWorld {
   readonly clustersetIpRange: string
   /** Pods of this node share a bridge that netfilter does not see: node-facts.ts. */
   readonly bridgeHidesAnswers: boolean
+  /** Who may use the overlay; undefined: nobody. */
+  readonly overlay: OverlayGround | undefined
+  /** InternalIPs of the other nodes, of IPv4. Elements, which may change without the table being made anew. */
+  readonly overlayNodes: readonly string[]
+  /** Ports of this node that other clusters may call. */
+  readonly openPorts: readonly OpenPort[]
 }
 
 /** The part of the routes' world that matters here. */
-export function nodeNftWorld(world: NodeRouteWorld, family: Family): NodeNftWorld {
+export function nodeNftWorld(world: NodeRouteWorld, family: Family, openPorts: readonly OpenPort[] = []): NodeNftWorld {
   const podCidrs = podPrefixes(ownCluster(world), family)
   const { networks, scattered } = rangesOfNode(world, family)
   const remote = clusterVerdicts(world).clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family))
@@ -55,6 +72,9 @@ export function nodeNftWorld(world: NodeRouteWorld, family: Family): NodeNftWorl
     remote: withoutContained(remote).map(formatPrefix),
     clustersetIpRange: formatPrefix(clustersetRange(world, family)),
     bridgeHidesAnswers: bridgeHidesAnswers(world.facts, networks, family),
+    overlay: family === 4 ? overlayGround(world) : undefined,
+    overlayNodes: family === 4 ? otherNodes(world) : [],
+    openPorts,
   }
 }
 
@@ -62,12 +82,27 @@ export function nodeNftWorld(world: NodeRouteWorld, family: Family): NodeNftWorl
 export function planNodeNft(world: NodeNftWorld): NftStatement[] {
   const family = addressFamily(world.family)
   return [
+    ...(Object.keys(NODE_DROP_REASONS) as NodeDropReason[]).map((reason): NftStatement => ({
+      verb: 'add-counter',
+      table: TABLE,
+      counter: nodeDropCounter(reason),
+    })),
+    ...(world.family === 4
+      ? [{ verb: 'add-map', table: TABLE, map: SET_OVERLAY_NODES, type: { kind: 'set', key: family.type } } as const]
+      : []),
     { verb: 'add-map', table: TABLE, map: SET_REMOTE, type: { kind: 'set', key: family.type, flags: ['interval'] } },
     { verb: 'add-elements', table: TABLE, map: SET_REMOTE, elements: world.remote.map((key): NftElement => ({ key })) },
     { verb: 'add-map', table: TABLE, map: MAP_SERVICES, type: servicesType(family) },
     { verb: 'add-map', table: TABLE, map: SET_NO_BACKENDS, type: unservedType(family) },
     { verb: 'add-map', table: TABLE, map: SET_NONE_HERE, type: unservedType(family) },
     { verb: 'add-map', table: TABLE, map: SET_HAIRPIN, type: hairpinType(family) },
+    ...planOverlayGuard({
+      family: world.family,
+      ground: world.overlay,
+      podCidrs: world.podCidrs,
+      remote: SET_REMOTE,
+      openPorts: world.openPorts,
+    }),
     ...chainRows(family).map(({ chain, base }): NftStatement => ({
       verb: 'add-chain',
       table: TABLE,
@@ -116,9 +151,8 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
   const range = world.clustersetIpRange
   const port = portLookup(family)
   const balance = `${ip} daddr ${range} ${port} vmap @${MAP_SERVICES}`
-  const overlay = `udp dport ${VXLAN_PORT} notrack`
   return [
-    ...(family.family === 4 ? UNTRACKED.map(({ chain }) => ({ chain, rule: overlay })) : []),
+    ...(family.family === 4 ? overlayRows(world) : []),
     { chain: 'balance-forwarded', rule: balance },
     { chain: 'balance-local', rule: balance },
     {
@@ -136,9 +170,10 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
     // Two gateway nodes that each believe the other has a way would play ball with a packet.
     {
       chain: 'forward-guard',
-      rule: `iifname "${VXLAN_DEVICE}" oifname "${VXLAN_DEVICE}" counter drop`,
+      rule: `iifname "${VXLAN_DEVICE}" oifname "${VXLAN_DEVICE}" counter name ${nodeDropCounter('overlay-loop')} drop`,
       comment: 'no loops between gateway nodes',
     },
+    { chain: 'forward-guard', rule: `iifname "${VXLAN_DEVICE}" goto from-overlay` },
     // What still has a clusterset IP here was not balanced. It must not leave by the route that exists for lookups.
     { chain: 'forward-guard', rule: `${ip} daddr ${range} goto refuse` },
     { chain: 'local-guard', rule: `${ip} daddr ${range} goto refuse` },
@@ -155,6 +190,15 @@ function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
       rule: `tcp flags syn ${ip} daddr @${SET_REMOTE} tcp option maxseg size set rt mtu`,
       comment: 'segments that fit the lane',
     },
+  ]
+}
+
+function overlayRows({ overlay }: NodeNftWorld): RuleRow[] {
+  const matches = overlayMatches(overlay)
+  return [
+    { chain: 'untracked-in', rule: `${matches.in} notrack` },
+    { chain: 'untracked-out', rule: `${matches.out} notrack` },
+    { chain: 'forward-guard', rule: forwardedToOverlay(), comment: 'the overlay is for nodes, not for their pods' },
   ]
 }
 

@@ -7,6 +7,7 @@ import { usableClusters } from '../model/reachability.ts'
 import { LABEL_ZONE } from '../model/spec-constants.ts'
 import { addressFamily } from './address-family.ts'
 import {
+  type ElementChange,
   type ElementMaps,
   NO_SCAFFOLD,
   type Scaffold,
@@ -18,6 +19,7 @@ import { LocalBackends, SET_HAIRPIN } from './local-backends.ts'
 import { clustersetRange } from './plan-family-routes.ts'
 import { type NodeNftWorld, SET_REMOTE, planNodeNft } from './plan-node-nft.ts'
 import { type NodeRouteWorld, clusterVerdicts } from './plan-node-routes.ts'
+import { SET_OVERLAY_NODES } from './plan-overlay-guard.ts'
 import type { PortPlan, ServiceContext } from './plan-service.ts'
 
 export interface TablePlan {
@@ -35,7 +37,7 @@ export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPl
   )
   localBackends.apply([...ports].map(([key, after]) => ({ key, before: undefined, after })))
   const chains = scaffold(ports.values(), NO_SCAFFOLD, family)
-  const additions = [...serviceElements(ports, localBackends)].map(([map, elements]) => ({
+  const additions = [...serviceElements(ports, localBackends), ...nodeElements(world)].map(([map, elements]) => ({
     map,
     remove: [],
     add: [...elements].map(([key, value]) => (value === undefined ? { key } : { key, value })),
@@ -59,7 +61,20 @@ export function desiredElements(
   localBackends: LocalBackends,
 ): ElementMaps {
   const remote = new Map(world.remote.map((prefix) => [prefix, undefined]))
-  return new Map([...serviceElements(ports, localBackends), [SET_REMOTE, remote]])
+  return new Map([...serviceElements(ports, localBackends), ...nodeElements(world), [SET_REMOTE, remote]])
+}
+
+/** What has to change in the set of nodes when the world changes and the fixed part of the table does not. */
+export function nodeChange(before: NodeNftWorld, after: NodeNftWorld): ElementChange[] {
+  const [had, wanted] = [new Set(before.overlayNodes), new Set(after.overlayNodes)]
+  const remove = before.overlayNodes.filter((address) => !wanted.has(address))
+  const add = after.overlayNodes.filter((address) => !had.has(address)).map((key) => ({ key }))
+  return remove.length === 0 && add.length === 0 ? [] : [{ map: SET_OVERLAY_NODES, remove, add }]
+}
+
+function nodeElements({ family, overlayNodes }: NodeNftWorld): ElementMaps {
+  if (family !== 4) return new Map()
+  return new Map([[SET_OVERLAY_NODES, new Map(overlayNodes.map((address) => [address, undefined]))]])
 }
 
 export function serviceContext(world: NodeRouteWorld, family: Family): ServiceContext {

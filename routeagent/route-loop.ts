@@ -1,9 +1,10 @@
 /** Drives the routes: world → plan → kernel → RouteAgent status. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
+import { Drift } from '../kernel/drift.ts'
 import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
-import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import { isNodeOfSite, ownedByNode } from '../model/node-owner.ts'
 import type { RouteAgent } from '../model/objects.ts'
 import { MAX_FAILURE_LENGTH, fitText } from '../model/status-text.ts'
@@ -33,11 +34,14 @@ export interface RouteLoopDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: RouteAgentMetrics
+  /** The table that says who may use the overlay is there. */
+  readonly isGuarded: () => boolean
 }
 
 export class RouteLoop {
   readonly #deps: RouteLoopDeps
   readonly #config: RouteAgentConfig
+  readonly #drift: Drift
   /** What was planned last, for /debug/plan. */
   plan: NodeRoutePlan | undefined
   /** Why the node is not ready; undefined once a plan is in the kernel. */
@@ -50,6 +54,7 @@ export class RouteLoop {
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
     this.#deps = deps
     this.#config = config
+    this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
   }
 
   /** One run. Throws AggregateError when some of the commands failed; the others are done. */
@@ -68,8 +73,12 @@ export class RouteLoop {
       this.notReady = plan.reason
       return this.#report(plan, plan.reason, signal)
     }
+    if (!(await this.#mayHaveOverlay(signal))) {
+      this.notReady = `waiting for table ${NFT_TABLE_NODE}, which says who may use the overlay`
+      return
+    }
     const { changed, failures } = await applyNodeRoutes(
-      { ...this.#deps, forwardingMarker: forwardingMarker(this.#config) },
+      { ...this.#deps, drift: this.#drift, forwardingMarker: forwardingMarker(this.#config) },
       plan,
       signal,
     )
@@ -81,6 +90,12 @@ export class RouteLoop {
     this.notReady = this.#applied ? undefined : failure
     await this.#report(plan, failure, signal)
     if (failures.length > 0) throw new AggregateError(failures, `routes: ${failure}`)
+  }
+
+  // The device would unpack what anybody sends. One that is there was made under a table, and goes on.
+  async #mayHaveOverlay(signal: AbortSignal): Promise<boolean> {
+    if (this.#deps.isGuarded()) return true
+    return (await this.#deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
   }
 
   async #report(plan: NodeRoutePlan, failure: string | undefined, signal: AbortSignal): Promise<void> {

@@ -15,7 +15,8 @@ export const NOTES: Readonly<Record<string, string>> = {
   'member.namespace': 'Where they live.',
   'member.createNamespace':
     'The chart makes the namespace, with its pod security level (privileged: the gateway is on the node network).',
-  'member.site': 'Text of site.yaml. Empty: ConfigMap sealane-site is made elsewhere, as sealane join does.',
+  'member.site':
+    'Text of site.yaml; its spec.openHostPorts opens ports of nodes to other clusters. Empty: ConfigMap sealane-site is made elsewhere, as sealane join does.',
   'member.admissionPolicies': 'Hold ServiceAccounts to their own objects, and the About API to its promises.',
   'member.criticalPodsQuota': 'A ResourceQuota that lets critical pods in; GKE wants one.',
   agent: 'Talks to the broker. One leads, the others wait.',

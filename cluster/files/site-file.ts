@@ -3,6 +3,7 @@ import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
 import { formatAddress, overlaps, parsePrefix } from '../../model/ip.ts'
+import { type OpenPort, parseOpenPort } from '../../model/open-port.ts'
 import { parseAddressPort } from '../../runtime/address-port.ts'
 import { formatHostPort } from '../../runtime/host-port.ts'
 import { isMissing } from './atomic-write.ts'
@@ -58,6 +59,8 @@ export interface SiteConfig {
   readonly kubernetes?: KubernetesAccess
   /** Of a site without Kubernetes; in a real cluster the label sealane.io/gateway of its Nodes says it. */
   readonly gateways: readonly SiteGateway[]
+  /** Ports of the nodes that pods of other clusters may call. */
+  readonly openHostPorts: readonly OpenPort[]
   readonly dns: {
     /** `address:port` */
     readonly listen: readonly string[]
@@ -69,6 +72,10 @@ export interface SiteConfig {
 const folderPath = field<string>('a path', (value) => isText(value) && value !== '')
 const listenAddress = field<string>('address:port such as 10.42.0.1:53', (v) => isAddressPort(v))
 const upstream = field<string>('an address or address:port such as 192.0.2.53', (v) => isAddressPort(v, DNS_PORT))
+
+const openHostPort = field<string>('a protocol and a port such as tcp/9100 or udp/53', (v) => {
+  return isText(v) && parseOpenPort(v) !== undefined
+})
 
 const DNS_PORT = 53
 /** What a node keeps for itself in a real cluster: lane keys. */
@@ -105,6 +112,7 @@ const siteSchema = z.strictObject(
             { error: 'a map' },
           ),
         ).default([]),
+        openHostPorts: list(openHostPort).default([]),
         dns: z
           .strictObject(
             { listen: list(listenAddress).default([]), upstreams: list(upstream).default([]) },
@@ -198,6 +206,7 @@ function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
       lane,
       ...(publicAddress === undefined ? {} : { publicAddress }),
     })),
+    openHostPorts: spec.openHostPorts.flatMap((text) => parseOpenPort(text) ?? []),
     dns: { listen: spec.dns.listen, upstreams: spec.dns.upstreams.map(withPort) },
   }
 }

@@ -18,6 +18,7 @@ spec:
     - { node: gw, lane: 0, publicAddress: 192.0.2.10 }
     - { node: gw2, lane: 1 }
   dns: { listen: ['10.42.0.1:53'], upstreams: [192.0.2.53, '[fd00::1]:5353', 'fd00::2'] }
+  openHostPorts: [tcp/9100, udp/514]
 `
 
 t.test('a whole site file', async (t) => {
@@ -35,6 +36,10 @@ t.test('a whole site file', async (t) => {
       { node: 'gw', lane: 0, publicAddress: '192.0.2.10' },
       { node: 'gw2', lane: 1 },
     ],
+    openHostPorts: [
+      { protocol: 'tcp', port: 9100 },
+      { protocol: 'udp', port: 514 },
+    ],
     dns: { listen: ['10.42.0.1:53'], upstreams: ['192.0.2.53:53', '[fd00::1]:5353', '[fd00::2]:53'] },
   })
 })
@@ -46,6 +51,7 @@ t.test('only what is needed', async (t) => {
     state: '/s/state',
     serviceCIDRs: [],
     gateways: [],
+    openHostPorts: [],
     dns: { listen: [], upstreams: [] },
   })
 })
@@ -56,6 +62,11 @@ t.test('mistakes, with place and reason', async (t) => {
       'milano',
       'Milano',
       'site.yaml:3:19: metadata.name: expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -, got "Milano"',
+    ],
+    [
+      'udp/514',
+      'udp/99999',
+      'site.yaml:14:29: spec.openHostPorts[1]: expected a protocol and a port such as tcp/9100 or udp/53, got "udp/99999"',
     ],
     ['kind: Site', 'kind: Cluster', 'site.yaml:2:7: kind: expected one of Site, got "Cluster"'],
     [

@@ -190,6 +190,9 @@ async function rules(t: Test, table: RouteTable): Promise<void> {
     { priority: 7310, table: 7310, inputDevice: 'sealane1' },
     { priority: 7312, table: 7312 },
     { priority: 74, table: 7311, exceptMark: 0x1073 },
+    { priority: 75, table: 7314, exceptInputDevice: 'lo' },
+    { priority: 76, table: 7314, inputDevice: 'lo', source: '10.42.1.1' },
+    { family: 6, priority: 76, table: 7314, inputDevice: 'lo', source: 'fd42::1' },
   ]
   for (const rule of wanted) await table.addRule(rule)
   const byText = (list: readonly Rule[]): unknown => list.map((rule) => JSON.stringify(rule)).sort()

@@ -126,7 +126,8 @@ t.test('overlapping sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => 
           )
           t.strictSame(
             dropped.filter(([, packets]) => packets > 0),
-            [],
+            // The datagram to a port of the node itself, above.
+            id === 'paris' ? [['dropped-host-service', 1]] : [],
             id,
           )
         }

@@ -22,6 +22,9 @@ const NFT_WORLD: NodeNftWorld = {
   remote: ['244.1.0.0/16'],
   clustersetIpRange: '245.0.0.0/16',
   bridgeHidesAnswers: false,
+  overlay: { local: '192.168.7.11', devices: ['eth0'] },
+  overlayNodes: ['192.168.7.1'],
+  openPorts: [],
 }
 
 type Step = (planner: BalancePlanner, world: SimpleWorld) => void

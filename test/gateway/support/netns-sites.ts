@@ -12,6 +12,7 @@ import { mkdirSync } from 'node:fs'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import type { Cluster, Gateway, KubeObject, Kind } from '../../../model/objects.ts'
+import type { OpenPort } from '../../../model/open-port.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type Netns, withNetns } from '../../support/netns.ts'
 import { withSockets } from '../../support/wireguard-sockets.ts'
@@ -30,6 +31,7 @@ export interface SiteInit {
   /** Others that the same gateway serves. */
   readonly moreLanes?: readonly { readonly lane: number; readonly publicAddress?: string }[]
   readonly observedAddress?: string
+  readonly openPorts?: readonly OpenPort[]
 }
 
 export interface Site {
@@ -175,6 +177,7 @@ export class GatewayProcess {
     const lanes = {
       lanes: [init.lane, ...(init.moreLanes ?? [])],
       ...(init.observedAddress === undefined ? {} : { observedAddress: init.observedAddress }),
+      ...(init.openPorts === undefined ? {} : { openPorts: init.openPorts }),
     }
     const command = [process.execPath, runner, 'gw', join(site.folder, 'nodes'), JSON.stringify(lanes)]
     const inside = ['netns', 'exec', site.gateway.name, ...withSockets(join(site.folder, 'wireguard'), command)]

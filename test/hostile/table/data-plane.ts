@@ -1,4 +1,123 @@
 /** Packets from lanes and pods. */
 import type { AttackRow } from './row.ts'
 
-export const DATA_PLANE: readonly AttackRow[] = []
+const OVERLAY = '`routeagent/plan-overlay-guard.ts`, chain `overlay`'
+const INNER = '`routeagent/plan-overlay-guard.ts`, chain `from-overlay`'
+const HOST = '`routeagent/plan-overlay-guard.ts`, chain `host-from-overlay`'
+
+const LANE_HOST = '`gateway/plan-translation.ts`, chain `into-node`: what is not named does not reach the node.'
+
+const OWN = '`model/kernel-ids.ts`, tables 7313 and 7314: ranges in public space are looked at for pods alone.'
+
+export const DATA_PLANE: readonly AttackRow[] = [
+  {
+    id: 'overlay-from-own-pod',
+    tried: "A pod sends the overlay's UDP port of its node a frame with a packet in the name of a third cluster.",
+    holds: 'Neither at the bridge nor at the InternalIP is it unpacked.',
+    against: `${OVERLAY}: only nodes of the own cluster, to the InternalIP, by the device of the underlay.`,
+  },
+  {
+    id: 'overlay-from-own-pod-ipv6-inside',
+    tried: 'The same with an IPv6 packet inside.',
+    holds: 'It is not unpacked.',
+    against: `${OVERLAY}: what is inside is not looked at before it is known who sent it.`,
+  },
+  {
+    id: 'overlay-from-pod-as-node',
+    tried: 'A pod that may forge its source sends such a frame in the name of the gateway node.',
+    holds: 'It is not unpacked.',
+    against: `${OVERLAY}: the incoming device counts as much as the address.`,
+  },
+  {
+    id: 'overlay-to-another-node',
+    tried: 'A pod sends such a frame to another node, where it would come in under the address of its own node.',
+    holds: 'It does not leave its own node; other ports of that node are reached as before.',
+    against: '`routeagent/plan-overlay-guard.ts`: nothing that is forwarded goes to the overlay port of a node.',
+  },
+  {
+    id: 'overlay-from-stranger',
+    tried: 'A machine on the network of the nodes that is no node sends such frames, of both families.',
+    holds: 'They are not unpacked.',
+    against: `${OVERLAY}: the set \`overlay-nodes\` has the InternalIPs of the cluster's Nodes.`,
+  },
+  {
+    id: 'overlay-inner-source',
+    tried:
+      'A node of the own cluster puts packets into the overlay from the node network, from own pods and nodes, from nobody.',
+    holds: 'Only those from pods of another cluster reach a pod, in both families.',
+    against: `${INNER}: out of the overlay only from prefixes of other clusters to own pods, or the other way round.`,
+  },
+  {
+    id: 'overlay-inner-destination',
+    tried:
+      'A node of the own cluster puts packets into the overlay for the network of the nodes and for the node itself.',
+    holds: 'They go nowhere.',
+    against: `${INNER} and \`host-from-overlay\`: destinations are checked as sources are.`,
+  },
+  {
+    id: 'host-tcp-over-overlay',
+    tried:
+      'A pod of another cluster connects to a TCP port of a worker, at its address among the pods, over IPv4 and IPv6.',
+    holds: 'It is refused; own pods do, and echo is answered.',
+    against: `${HOST}: what is not named does not reach the node.`,
+  },
+  {
+    id: 'host-udp-over-overlay',
+    tried: 'The same with UDP.',
+    holds: 'It is refused; own pods do.',
+    against: `${HOST}: what is not named does not reach the node.`,
+  },
+  {
+    id: 'node-port-over-overlay',
+    tried: 'A pod of another cluster connects to a NodePort at the address of a worker among the pods.',
+    holds: 'It is refused, while the pod behind it is reached by its own address, and the port from the node network.',
+    against:
+      '`routeagent/plan-overlay-guard.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
+  },
+  {
+    id: 'host-tcp-from-lane',
+    tried:
+      'A pod of another cluster connects to TCP ports of the gateway node, at its address among the pods, over IPv4 and IPv6.',
+    holds: 'It is refused, and that is counted; own pods do, and echo is answered.',
+    against: LANE_HOST,
+  },
+  {
+    id: 'host-udp-from-lane',
+    tried: "The same with UDP, the overlay's port among others.",
+    holds: 'It is refused; own pods do.',
+    against: LANE_HOST,
+  },
+  {
+    id: 'node-port-from-lane',
+    tried: 'A pod of another cluster connects to a NodePort at the address of the gateway node among the pods.',
+    holds: 'It is refused, while the pod behind it is reached by its own address, and the port by own pods.',
+    against:
+      '`gateway/plan-translation.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
+  },
+  {
+    id: 'host-port-named',
+    tried:
+      'The operator names one TCP port of the nodes, and one UDP port at an IPv4 address; a pod of another cluster tries both with either protocol and both families.',
+    holds: 'Exactly what is named is open.',
+    against: '`kernel/host-guard.ts`: protocol, port and address each count.',
+  },
+  {
+    id: 'own-broker-in-range',
+    tried:
+      'A member states 203.0.113.0/28 and an IPv6 range, which hold the broker, and every check of records has let them pass.',
+    holds: "A node's own conversation with the broker goes on, and new ones by TCP and UDP reach it, in both families.",
+    against: OWN,
+  },
+  {
+    id: 'own-traffic-pods-as-before',
+    tried: 'Pods, and the node in the name of its address among the pods, call a pod in such a range.',
+    holds: 'They reach it: the range is routed for pods.',
+    against: OWN,
+  },
+  {
+    id: 'own-gateway-in-range',
+    tried: "A member states ranges that hold the broker and its own gateway's address; a gateway calls both.",
+    holds: 'The gateway reaches the broker, and its encrypted packets go by the uplink.',
+    against: OWN,
+  },
+]

@@ -18,6 +18,7 @@ import type { KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { runRouteAgent } from '../../../routeagent/main.ts'
 import { CapturingLogger } from '../../../runtime/capturing-logger.ts'
+import type { Metrics } from '../../../runtime/metrics.ts'
 import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
 import { eventually } from '../../support/eventually.ts'
@@ -80,6 +81,7 @@ export interface Site {
   readonly ended: Promise<void>
   readonly clock: LateClock
   readonly logger: CapturingLogger
+  readonly metrics: Metrics
   /** How often the loop has gone through. */
   runs(loop: string): Promise<number>
   /** `slot-0: 245.0.0.7 . tcp . 80 244.1.0.5 . 8080`, of all maps that there are in the table of this family (ip). */
@@ -119,7 +121,7 @@ export function startRouteAgent(t: Test, objects: readonly KubeObject[]): Site {
   })
   const runs = (loop: string): Promise<number> => loopRuns(metrics, loop)
   const elements = (family = 'ip'): Promise<string[]> => elementsOf(family === 'ip' ? nft : nft6)
-  return { api, status, ended, clock, logger, runs, elements }
+  return { api, status, ended, clock, logger, metrics, runs, elements }
 }
 
 async function elementsOf(nft: NftSession): Promise<string[]> {

@@ -1,0 +1,116 @@
+/** Somebody at a gateway takes away what is ours in its kernel: it is put back at once, and told. */
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { introduce } from '../gateway/support/netns-sites.ts'
+import { pings } from '../gateway/support/pod-programs.ts'
+import {
+  MILANO as IPV4_MILANO,
+  PARIS as IPV4_PARIS,
+  type Running,
+  msUntilUp,
+  withTwo,
+} from '../gateway/support/two-gateways.ts'
+import { DUAL_MILANO, DUAL_PARIS } from '../gateway/support/worlds.ts'
+import { SLOWNESS, eventually } from '../support/eventually.ts'
+import { netnsMissing } from '../support/netns.ts'
+import { withSockets } from '../support/wireguard-sockets.ts'
+import { attack } from './support/attack.ts'
+
+const skip = netnsMissing() ?? false
+t.setTimeout(120_000 * SLOWNESS)
+
+const MILANO = { ...IPV4_MILANO, cluster: DUAL_MILANO, pods6: 'fd42:1:0' }
+const PARIS = { ...IPV4_PARIS, cluster: DUAL_PARIS, pods6: 'fd42:2:0' }
+
+if (skip === false) await withTwo(t, [MILANO, PARIS], tell)
+else t.test('lanes', { skip }, () => undefined)
+
+async function tell(milano: Running, paris: Running): Promise<void> {
+  const { gateway } = milano.site
+  introduce(milano, paris)
+  await msUntilUp(milano, paris)
+  await passes(milano, 'before')
+  const table = (family: string): Promise<string> =>
+    gateway.exec('nft', ['-s', 'list', 'table', family, 'sealane_gateway'])
+  const kernel = async (): Promise<string> => (await table('ip')) + (await table('ip6'))
+  const meant = await kernel()
+
+  await attack('gateway-nft-flushed', async (t) => {
+    await gateway.exec('nft', ['flush', 'ruleset'])
+    await mended(t, async () => (await kernel()) === meant)
+    await told(milano, 'nft-table', 'Missing', 'table ip sealane_gateway: the whole table')
+    await told(milano, 'nft-table', 'Missing', 'table ip6 sealane_gateway: the whole table')
+    await passes(milano, 'traffic goes on')
+  })
+  await attack('gateway-chain-deleted', async (t) => {
+    await gateway.exec('nft', ['delete', 'chain', 'ip', 'sealane_gateway', 'translate-out'])
+    await mended(t, async () => (await kernel()) === meant)
+    await told(milano, 'nft-table', 'Missing', 'table ip sealane_gateway: chain translate-out')
+    await passes(milano, 'traffic goes on')
+  })
+  await attack('gateway-route-deleted', async (t) => {
+    const routes = (): Promise<string> => gateway.exec('ip', ['route', 'show', 'table', '7311'])
+    const before = await routes()
+    await gateway.exec('ip', ['route', 'add', '244.9.0.0/16', 'dev', 'sealane0', 'table', '7311', 'proto', '173'])
+    await told(milano, 'route', 'Foreign', '244.9.0.0/16')
+    await gateway.exec('ip', ['route', 'del', '244.1.0.0/16', 'table', '7311'])
+    await mended(t, async () => (await routes()) === before)
+    await told(milano, 'route', 'Missing', '244.1.0.0/16')
+    await passes(milano, 'traffic goes on')
+  })
+  await attack('gateway-rule-deleted', async (t) => {
+    for (const tool of [['rule'], ['-6', 'rule']]) {
+      const rules = (): Promise<string> => gateway.exec('ip', [...tool, 'show'])
+      const before = await rules()
+      await gateway.exec('ip', [...tool, 'del', 'priority', '74'])
+      await mended(t, async () => (await rules()) === before)
+    }
+    await told(milano, 'rule', 'Missing', 'ip rule add')
+    await told(milano, 'rule', 'Missing', 'ip -6 rule add')
+  })
+  await attack('gateway-peer-removed', async (t) => {
+    const [peer = ''] = (await wg(milano, 'show', 'sealane0', 'peers')).trim().split('\n')
+    await wg(milano, 'set', 'sealane0', 'peer', peer, 'remove')
+    await mended(t, async () => (await wg(milano, 'show', 'sealane0', 'peers')).includes(peer))
+    await told(milano, 'peers', 'Missing', `peer ${peer}`)
+    await msUntilUp(milano, paris)
+    await passes(milano, 'traffic comes back')
+  })
+  await attack('gateway-device-deleted', async (t) => {
+    await gateway.exec('ip', ['link', 'del', 'sealane0'])
+    await told(milano, 'device', 'Missing', 'sealane0')
+    await mended(t, async () => (await gateway.exec('ip', ['-o', 'link'])).includes('sealane0:'))
+    await told(milano, 'address', 'Missing', '246.0.1.0/32')
+    await msUntilUp(milano, paris)
+    await passes(milano, 'traffic comes back')
+  })
+}
+
+/** The far end calls, or is called, anew: a session may be new. */
+async function passes({ site }: Running, say: string): Promise<void> {
+  for (const far of ['244.1.0.5', 'fd42:2:0:0::5']) {
+    const arrives = async (): Promise<boolean> => (await pings(site.pod, far, '-W', '1')).includes('1 received')
+    await eventually(arrives, { deadlineMs: 15_000, say: `${say}: ${far}` })
+  }
+}
+
+async function mended(t: Test, check: () => Promise<boolean>): Promise<void> {
+  const start = performance.now()
+  await eventually(async () => await check().catch(() => false), { say: 'it is put right' })
+  t.pass(`put right after ${Math.round(performance.now() - start)} ms`)
+}
+
+async function told({ process }: Running, what: string, reason: string, item: string): Promise<void> {
+  const has = (): boolean =>
+    process.errors.split('\n').some((line) => {
+      if (!line.startsWith('{')) return false
+      const said = JSON.parse(line) as { what?: string; reason?: string; items?: string[] }
+      return said.what === what && said.reason === reason && said.items?.some((one) => one.includes(item)) === true
+    })
+  await eventually(has, { say: `the log has ${what} ${reason} ${item}: ${process.errors}` })
+}
+
+function wg({ site }: Running, ...args: string[]): Promise<string> {
+  const [command = '', ...rest] = withSockets(join(site.folder, 'wireguard'), ['wg', ...args])
+  return site.gateway.exec(command, rest)
+}

@@ -1,0 +1,105 @@
+/** A pod of another cluster and the gateway's own node: what the node itself listens at is not for it. */
+import t, { type Test } from 'tap'
+import { introduce } from '../gateway/support/netns-sites.ts'
+import { pings } from '../gateway/support/pod-programs.ts'
+import { dropped } from '../gateway/support/take-over.ts'
+import {
+  MILANO as IPV4_MILANO,
+  PARIS as IPV4_PARIS,
+  type Running,
+  msUntilUp,
+  withTwo,
+} from '../gateway/support/two-gateways.ts'
+import { DUAL_MILANO, DUAL_PARIS } from '../gateway/support/worlds.ts'
+import { serving } from '../routeagent/support/datapath.ts'
+import { SLOWNESS, eventually } from '../support/eventually.ts'
+import { netnsMissing } from '../support/netns.ts'
+import { attack } from './support/attack.ts'
+import { HOST_SERVICES, knockAt } from './support/raw-packets.ts'
+
+const skip = netnsMissing() ?? false
+t.setTimeout(120_000 * SLOWNESS)
+
+const NAMED = 9100
+const MILANO = {
+  ...IPV4_MILANO,
+  cluster: DUAL_MILANO,
+  pods6: 'fd42:1:0',
+  openPorts: [
+    { protocol: 'tcp', port: NAMED },
+    { protocol: 'udp', port: 53, address: '10.42.0.1' },
+  ],
+} as const
+const PARIS = { ...IPV4_PARIS, cluster: DUAL_PARIS, pods6: 'fd42:2:0' }
+
+/** The kubelet's, the overlay's, what has a name here, and DNS. */
+const PORTS = [10250, 4810, NAMED, 53]
+/** Milano's node among its pods, as paris calls it, and as its own pods do. */
+const BRIDGES = [
+  ['244.0.0.1', '10.42.0.1', 'ip'],
+  ['fd42:1:0:0::1', 'fd42:1:0:0::1', 'ip6'],
+] as const
+const NODE_PORT = 30080
+
+if (skip === false) await withTwo(t, [MILANO, PARIS], tell)
+else t.test('lanes', { skip }, () => undefined)
+
+async function tell(milano: Running, paris: Running): Promise<void> {
+  const { gateway, pod } = milano.site
+  const knocker = paris.site.pod
+  introduce(milano, paris)
+  await serving(gateway.spawn(process.execPath, ['-e', HOST_SERVICES, ...PORTS.map(String)]))
+  await serving(pod.spawn(process.execPath, ['-e', HOST_SERVICES, '8080']))
+  for (const [family, to] of [
+    ['ip', '10.42.0.5'],
+    ['ip6', '[fd42:1:0:0::5]'],
+  ] as const) {
+    const table = `table ${family} proxy {
+      chain ports {
+        type nat hook prerouting priority -100;
+        fib daddr type local tcp dport ${NODE_PORT} dnat to ${to}:8080
+      }
+    }`
+    await gateway.exec('nft', ['-f', '-'], { input: table })
+  }
+  await msUntilUp(milano, paris)
+  for (const [theirs] of BRIDGES) {
+    await eventually(async () => (await pings(knocker, theirs, '-W', '1')).includes('1 received'), {
+      say: `${theirs} answers echo`,
+    })
+  }
+  await attack('host-tcp-from-lane', (t) => hostPorts(t, milano, paris, 'tcp'))
+  await attack('host-udp-from-lane', (t) => hostPorts(t, milano, paris, 'udp'))
+  await attack('node-port-from-lane', (t) => nodePorts(t, milano, paris))
+  await attack('host-port-named', async (t) => {
+    for (const [theirs, , family] of BRIDGES) {
+      t.equal(await knockAt(knocker, 'tcp', theirs, NAMED), 'connected', `${theirs}: a port that is named`)
+      t.equal(await knockAt(knocker, 'udp', theirs, NAMED), 'ECONNREFUSED', 'by its protocol only')
+      const dns = family === 'ip' ? 'connected' : 'ECONNREFUSED'
+      t.equal(await knockAt(knocker, 'udp', theirs, 53), dns, 'and at its address, where it has one')
+      t.equal(await knockAt(knocker, 'tcp', theirs, 53), 'ECONNREFUSED')
+    }
+  })
+}
+
+async function hostPorts(t: Test, milano: Running, paris: Running, protocol: 'tcp' | 'udp'): Promise<void> {
+  for (const [theirs, own, family] of BRIDGES) {
+    const before = await dropped(milano, 'host-service', family)
+    for (const port of [10250, 4810]) {
+      const ours = await knockAt(milano.site.pod, protocol, own, port)
+      t.equal(ours, 'connected', `own pods reach ${own}, port ${port}`)
+      t.equal(await knockAt(paris.site.pod, protocol, theirs, port), 'ECONNREFUSED', `others do not reach port ${port}`)
+    }
+    t.ok((await dropped(milano, 'host-service', family)) >= before + 2, 'and it is counted')
+    t.match(await pings(paris.site.pod, theirs), '1 received', `${theirs} answers echo`)
+  }
+}
+
+async function nodePorts(t: Test, milano: Running, paris: Running): Promise<void> {
+  for (const [theirs, own] of BRIDGES) {
+    const podThere = theirs.replace(/1$/, '5')
+    t.equal(await knockAt(paris.site.pod, 'tcp', podThere, 8080), 'connected', `${podThere}: the pod itself is reached`)
+    t.equal(await knockAt(milano.site.far, 'tcp', own, NODE_PORT), 'connected', 'own pods use the NodePort')
+    t.equal(await knockAt(paris.site.pod, 'tcp', theirs, NODE_PORT), 'ECONNREFUSED', 'others do not')
+  }
+}

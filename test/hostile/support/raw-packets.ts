@@ -1,0 +1,131 @@
+/** Packets byte by byte: what a sealane-vx would unpack, and who sends it. No code of ours is used. */
+import type { Netns } from '../../support/netns.ts'
+
+export interface InnerPacket {
+  readonly from: string
+  readonly to: string
+  /** Of UDP. Default 9999. */
+  readonly port?: number
+}
+
+/** What a VXLAN device of our number takes for a frame to the node with this InternalIP, with UDP inside. */
+export function vxlanFrame(node: string, inner: InnerPacket): string {
+  const header = Buffer.from([8, 0, 0, 0, (7300 >> 16) & 0xff, (7300 >> 8) & 0xff, 7300 & 0xff, 0])
+  const destination = Buffer.from([0x0a, 0x5e, ...node.split('.').map(Number)])
+  const source = Buffer.from([2, 0, 0, 0, 0, 9])
+  const isIpv6 = inner.to.includes(':')
+  const type = Buffer.from(isIpv6 ? [0x86, 0xdd] : [0x08, 0x00])
+  return Buffer.concat([header, destination, source, type, isIpv6 ? ipv6(inner) : ipv4(inner)]).toString('hex')
+}
+
+export interface Datagram {
+  readonly to: string
+  readonly port: number
+  /** Bytes, as hexadecimal text. */
+  readonly hex: string
+  /** The address that it says it comes from; the sender's own where absent. */
+  readonly from?: string
+}
+
+/** Sends from sockets that need no right at all. The addresses that it forges, the namespace has meanwhile. */
+export async function sendDatagrams(ns: Netns, datagrams: readonly Datagram[]): Promise<void> {
+  const forged = [...new Set(datagrams.flatMap(({ from }) => from ?? []))]
+  const change = async (verb: 'add' | 'del'): Promise<void> => {
+    for (const from of forged) {
+      await ns.tryExec('ip', ['address', verb, `${from}/${from.includes(':') ? 128 : 32}`, 'dev', 'lo'])
+    }
+  }
+  await change('add')
+  await ns.exec(process.execPath, ['-e', SENDER, JSON.stringify(datagrams)])
+  await change('del')
+}
+
+const SENDER = `
+  const { createSocket } = require('node:dgram')
+  for (const { to, port, hex, from } of JSON.parse(process.argv[1])) {
+    const socket = createSocket(to.includes(':') ? 'udp6' : 'udp4').on('error', () => socket.close())
+    const send = () => socket.send(Buffer.from(hex, 'hex'), port, to, () => socket.close())
+    if (from === undefined) send()
+    else socket.bind(0, from, send)
+  }`
+
+/**
+ * What comes of a TCP connection: 'connected', an error's code, or 'timeout' after 700 ms. For UDP a datagram is sent and
+ * 'connected' means that something answered.
+ */
+export async function knockAt(
+  ns: Pick<Netns, 'exec'>,
+  protocol: 'tcp' | 'udp',
+  to: string,
+  port: number,
+): Promise<string> {
+  return (await ns.exec(process.execPath, ['-e', KNOCKER, protocol, to, String(port)])).trim()
+}
+
+const KNOCKER = `
+  const [protocol, host, port] = process.argv.slice(1)
+  const tell = (word) => { console.log(word); process.exit() }
+  setTimeout(() => tell('timeout'), 700)
+  if (protocol === 'tcp') require('node:net').connect(Number(port), host, () => tell('connected')).on('error', (e) => tell(e.code))
+  else {
+    const socket = require('node:dgram').createSocket(host.includes(':') ? 'udp6' : 'udp4')
+    socket.on('error', (e) => tell(e.code)).on('message', () => tell('connected'))
+    socket.connect(Number(port), host, () => socket.send('x'))
+  }`
+
+/** Answers every TCP connection and every datagram. Arguments: ports of all addresses, or `port@address`. */
+export const HOST_SERVICES = `
+  const net = require('node:net'), dgram = require('node:dgram')
+  const places = process.argv.slice(1).map((text) => text.split('@')).map(([port, host = '::']) => ({ port: Number(port), host }))
+  Promise.all(places.flatMap(({ port, host }) => [
+    new Promise((done) => net.createServer((socket) => socket.on('error', () => undefined).end('hello')).listen(port, host, done)),
+    new Promise((done) => {
+      const udp = dgram.createSocket(host.includes(':') ? 'udp6' : 'udp4')
+      udp.on('message', (bytes, from) => udp.send(bytes, from.port, from.address)).bind(port, host, done)
+    }),
+  ])).then(() => console.log('ready'))`
+
+function ipv4({ from, to, port }: InnerPacket): Buffer {
+  const payload = udp(port)
+  const header = Buffer.alloc(20)
+  header.set([0x45, 0, 0, header.length + payload.length, 0, 0, 0, 0, 64, 17])
+  header.set(from.split('.').map(Number), 12)
+  header.set(to.split('.').map(Number), 16)
+  header.writeUInt16BE(checksum(header), 10)
+  return Buffer.concat([header, payload])
+}
+
+function ipv6({ from, to, port }: InnerPacket): Buffer {
+  const payload = udp(port)
+  const header = Buffer.alloc(40)
+  header.set([0x60, 0, 0, 0, 0, payload.length, 17, 64])
+  header.set(groups(from), 8)
+  header.set(groups(to), 24)
+  const pseudo = Buffer.concat([header.subarray(8), Buffer.from([0, 0, 0, payload.length, 0, 0, 0, 17]), payload])
+  payload.writeUInt16BE(checksum(pseudo), 6)
+  return Buffer.concat([header, payload])
+}
+
+/** Without a checksum, as IPv4 allows. */
+function udp(port = 9999): Buffer {
+  const bytes = Buffer.concat([Buffer.alloc(8), Buffer.from('attack')])
+  bytes.writeUInt16BE(4242, 0)
+  bytes.writeUInt16BE(port, 2)
+  bytes.writeUInt16BE(bytes.length, 4)
+  return bytes
+}
+
+function groups(address: string): Buffer {
+  const [left = '', right] = address.split('::')
+  const read = (text: string): number[] => (text === '' ? [] : text.split(':').map((group) => parseInt(group, 16)))
+  const [before, after] = [read(left), right === undefined ? [] : read(right)]
+  const all = [...before, ...Array<number>(8 - before.length - after.length).fill(0), ...after]
+  return Buffer.from(all.flatMap((group) => [group >> 8, group & 0xff]))
+}
+
+function checksum(bytes: Buffer): number {
+  let sum = 0
+  for (let i = 0; i < bytes.length; i += 2) sum += bytes.readUInt16BE(i)
+  while (sum > 0xffff) sum = (sum & 0xffff) + (sum >> 16)
+  return ~sum & 0xffff
+}

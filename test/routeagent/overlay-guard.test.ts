@@ -1,0 +1,124 @@
+/** Who may use the overlay and what may come out of it, as packets of the mind through the planned table. */
+import t from 'tap'
+import { FakeNft } from '../../kernel/fake-nft.ts'
+import { type TracePacket, traceNft } from '../../kernel/fake-nft-tracer.ts'
+import type { OpenPort } from '../../model/open-port.ts'
+import { nodeNftWorld } from '../../routeagent/plan-node-nft.ts'
+import { overlayGround } from '../../routeagent/plan-overlay-guard.ts'
+import { nodeChange, planTable } from '../../routeagent/plan-table.ts'
+import { NODES, WORKER_FACTS, WORKER_LINKS, cluster, dualStack, routeWorld } from './support/site.ts'
+
+const DUAL = {
+  clusters: [
+    dualStack(cluster('milano', 1, '244.0.0.0/16'), 'fd42:1::/48'),
+    dualStack(cluster('paris', 2, '244.1.0.0/16'), 'fd42:2::/48'),
+  ],
+}
+
+async function tableOf(family: 4 | 6, openPorts: readonly OpenPort[] = []): Promise<FakeNft> {
+  const nft = new FakeNft({ family: family === 4 ? 'ip' : 'ip6' })
+  await nft.run(planTable(nodeNftWorld(routeWorld(DUAL), family, openPorts), new Map()).statements)
+  return nft
+}
+
+type Row = readonly [what: string, verdict: 'accept' | 'drop' | 'reject', packet: Partial<TracePacket>]
+
+const OUTER = { iif: 'eth0', saddr: '192.168.7.1', daddr: '192.168.7.11', l4proto: 'udp', dport: 4810 } as const
+
+t.test('the overlay port', async (t) => {
+  const nft = await tableOf(4)
+  const rows: readonly Row[] = [
+    ['a node, by the underlay', 'accept', {}],
+    ['a machine that is no node', 'drop', { saddr: '192.168.7.99' }],
+    ['ourselves', 'drop', { saddr: '192.168.7.11' }],
+    ['a pod in the name of a node', 'drop', { iif: 'cni0' }],
+    ['a lane in the name of a node', 'drop', { iif: 'sealane0' }],
+    ['out of the overlay itself', 'drop', { iif: 'sealane-vx' }],
+    ['our address among the pods', 'drop', { daddr: '10.42.1.1' }],
+    ['another port', 'accept', { saddr: '192.168.7.99', dport: 4811 }],
+    ['TCP of that number', 'accept', { saddr: '192.168.7.99', l4proto: 'tcp' }],
+  ]
+  for (const [what, verdict, change] of rows) {
+    t.equal(traceNft(nft, 'input', { ...OUTER, ...change }).verdict, verdict, what)
+  }
+  const forwarded = { ...OUTER, iif: 'cni0', oif: 'eth0', saddr: '10.42.1.5', daddr: '192.168.7.1' }
+  t.equal(traceNft(nft, 'forward', forwarded).verdict, 'drop', 'a pod to the port of another node')
+  t.equal(
+    traceNft(nft, 'forward', { ...forwarded, daddr: '10.42.2.9' }).verdict,
+    'accept',
+    'a pod to such a port of a pod',
+  )
+  t.notOk(traceNft(nft, 'prerouting', forwarded).packet.notrack, 'which is tracked like any')
+  t.ok(traceNft(nft, 'prerouting', OUTER).packet.notrack, 'the overlay is not')
+})
+
+for (const [family, own, far, bridge, node, icmp] of [
+  [4, '10.42.1.5', '244.1.0.9', '10.42.1.1', '192.168.7.50', 'icmp'],
+  [6, 'fd42:1::5', 'fd42:2::9', 'fd42:1::1', 'fd00::50', 'icmpv6'],
+] as const) {
+  t.test(`out of the overlay, IPv${family}`, async (t) => {
+    const nft = await tableOf(family)
+    const base = { iif: 'sealane-vx', oif: 'cni0', saddr: far, daddr: own, l4proto: 'tcp', dport: 80 } as const
+    const forward: readonly Row[] = [
+      ['another cluster to a pod', 'accept', {}],
+      ['a pod to another cluster', 'accept', { saddr: own, daddr: far, oif: 'sealane0' }],
+      ['the node network to a pod', 'drop', { saddr: node }],
+      ['a pod to a pod', 'drop', { saddr: own }],
+      ['another cluster to the node network', 'drop', { daddr: node, oif: 'eth0' }],
+      ['another cluster to another cluster', 'drop', { daddr: far, oif: 'eth0' }],
+      ['into the overlay again', 'drop', { saddr: own, daddr: far, oif: 'sealane-vx' }],
+      ['a NodePort', 'reject', { originalDaddr: bridge, originalDport: 30080 }],
+      ['an answer to a balanced call', 'accept', { originalDaddr: '245.0.0.7', ctDirection: 'reply' }],
+    ]
+    for (const [what, verdict, change] of forward) {
+      t.equal(traceNft(nft, 'forward', { ...base, ...change }).verdict, verdict, what)
+    }
+    const { oif: _, ...local } = { ...base, daddr: bridge, dport: 10250 }
+    const [echo, tooBig, redirect] = family === 4 ? [8, 3, 5] : [128, 2, 137]
+    const input: readonly Row[] = [
+      ['TCP', 'reject', {}],
+      ['UDP', 'reject', { l4proto: 'udp' }],
+      ['an answer', 'accept', { ctState: 'established' }],
+      ['echo', 'accept', { l4proto: icmp, icmpType: echo }],
+      ['does not fit', 'accept', { l4proto: icmp, icmpType: tooBig }],
+      ['a redirect', 'reject', { l4proto: icmp, icmpType: redirect }],
+      ['echo from nobody', 'drop', { l4proto: icmp, icmpType: echo, saddr: node }],
+      ['echo for the node network', 'drop', { l4proto: icmp, icmpType: echo, daddr: node }],
+      ['from a pod of this node', 'accept', { iif: 'cni0', saddr: own }],
+    ]
+    for (const [what, verdict, change] of input) {
+      t.equal(traceNft(nft, 'input', { ...local, ...change }).verdict, verdict, what)
+    }
+    const open = await tableOf(family, [{ protocol: 'tcp', port: 10250 }])
+    t.equal(traceNft(open, 'input', local).verdict, 'accept', 'a port that is named')
+    t.equal(traceNft(open, 'input', { ...local, l4proto: 'udp' }).verdict, 'reject', 'by its protocol')
+    const nodePort = { ...base, originalDaddr: bridge, originalDport: 10250 }
+    t.equal(traceNft(open, 'forward', nodePort).verdict, 'accept', 'a NodePort that is named')
+    const here = await tableOf(family, [{ protocol: 'udp', port: 53, address: bridge }])
+    t.equal(traceNft(here, 'input', { ...local, l4proto: 'udp', dport: 53 }).verdict, 'accept', 'at its address')
+    const elsewhere = { ...local, l4proto: 'udp', dport: 53, daddr: own } as const
+    t.equal(traceNft(here, 'input', elsewhere).verdict, 'reject', 'and no other')
+  })
+}
+
+t.test('by which devices the other nodes come in', async (t) => {
+  const devices = (change: Partial<typeof WORKER_FACTS>): readonly string[] | undefined =>
+    overlayGround(routeWorld({ facts: { ...WORKER_FACTS, ...change } }))?.devices
+  t.strictSame(devices({}), ['eth0'])
+  const lo = WORKER_FACTS.addresses.map((one) => (one.device === 'eth0' ? { ...one, device: 'lo' } : one))
+  const links = [...WORKER_LINKS, { name: 'eth1', index: 9, kind: '', mtu: 1500, up: true, mac: '' }]
+  const mainRoutes = [
+    { destination: '0.0.0.0/0', type: 'unicast', device: 'eth1' },
+    { destination: '192.168.7.2/32', type: 'unicast', device: 'eth0' },
+    { destination: '10.42.1.0/24', type: 'unicast', device: 'cni0' },
+  ] as const
+  t.strictSame(devices({ addresses: lo, links, mainRoutes }), ['eth0', 'eth1', 'lo'], 'an InternalIP on loopback')
+  t.equal(overlayGround(routeWorld({ node: 'nobody' })), undefined)
+})
+
+t.test('nodes come and go without the table being made anew', async (t) => {
+  const before = nodeNftWorld(routeWorld(), 4)
+  const after = nodeNftWorld(routeWorld({ nodes: [NODES[0], NODES[2]] }), 4)
+  t.strictSame(nodeChange(before, after), [{ map: 'overlay-nodes', remove: ['192.168.7.2'], add: [] }])
+  t.strictSame(nodeChange(before, before), [])
+})
