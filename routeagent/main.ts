@@ -11,6 +11,7 @@ import { toldOtherRanges } from '../model/pod-ranges.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import type { MachineNetwork } from '../runtime/machine-network.ts'
 import { knock } from '../runtime/knock.ts'
 import { removeNodeRoutes } from './apply-routes.ts'
 import { BalanceLoop, removeNodeTable } from './balance-loop.ts'
@@ -31,6 +32,8 @@ export interface RouteAgentDeps extends ComponentDeps {
   readonly sysctl: Sysctl
   /** Absent: segments off the overlay are not held back to be joined. */
   readonly coalescing?: ReceiveCoalescing
+  /** Absent: default gateways and name servers are not known. */
+  readonly machineNetwork?: () => Promise<MachineNetwork>
   /** The real one where absent. */
   readonly knock?: Knock
 }
@@ -93,7 +96,7 @@ export async function runRouteAgent(
 
 /** What `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */
 export async function planRouteAgent(
-  deps: Pick<RouteAgentDeps, 'cluster' | 'routes' | 'sysctl'>,
+  deps: Pick<RouteAgentDeps, 'cluster' | 'routes' | 'sysctl' | 'machineNetwork'>,
   config: Pick<RouteAgentConfig, 'node'>,
   signal: AbortSignal,
 ): Promise<string> {

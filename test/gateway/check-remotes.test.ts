@@ -195,7 +195,7 @@ t.test('endpoints', async (t) => {
 })
 
 t.test(
-  'a gateway among its pods is called there, unless its cluster is translated or the address is of another',
+  'a gateway among its pods is called there, unless its cluster is translated; what another states has no say',
   async (t) => {
     const called = (paris: ReturnType<typeof cluster>, ...candidates: string[]): string[] => {
       const own = cluster('milano', 1, '10.42.0.0/16')
@@ -206,6 +206,7 @@ t.test(
     const flat = cluster('paris', 2, '10.44.0.0/16')
     t.strictSame(called(flat, 'private 10.44.200.20:4500', 'private 10.50.0.1:4500', 'private 10.42.0.9:4500'), [
       '10.44.200.20',
+      '10.50.0.1',
     ])
     t.strictSame(called(cluster('paris', 2, '10.44.0.0/16', '244.1.0.0/16'), 'private 244.1.0.20:4500'), [])
   },
