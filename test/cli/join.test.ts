@@ -83,7 +83,7 @@ t.test('sites with the same IPv6: the second is told, and so is who lists the me
   t.same(await join(paris, await broker.token()), {
     code: 0,
     stdout: 'paris has joined clusterset demo with its own addresses\n',
-    stderr: `reached by IPv4 only: IPv6 of this site (fd00:42::/48) overlaps another member's\n${next(paris)}`,
+    stderr: `its IPv6 is not carried: fd00:42::/48 overlaps fd00:42::/48 of cluster milano\n${next(paris)}`,
   })
   t.same(ownCluster(milano).podCIDRs, ['10.42.0.0/16', 'fd00:42::/48'])
   t.same(ownCluster(paris, 'paris').podCIDRs, ['10.50.0.0/16'])
@@ -362,9 +362,9 @@ t.test('token create prints the command that joins', async (t) => {
     stderr: 'sealane: token "nope": not known\n',
   })
   const list = await runCli(['token', 'list', ...state])
-  t.match(list.stdout, /^ID +STATE +USES LEFT +CLUSTER +USED BY +EXPIRES\n/)
-  t.match(list.stdout, new RegExp(`\n${other.id}  revoked          1  any      -        `))
-  t.match(list.stdout, /\n[0-9a-f]{10} {2}used {13}0 {2}milano {3}milano {3}/)
+  t.match(list.stdout, /^ID +STATE +USES LEFT +CLUSTER +ALLOWS +USED BY +EXPIRES\n/)
+  t.match(list.stdout, new RegExp(`\n${other.id}  revoked          1  any      -       -        `))
+  t.match(list.stdout, /\n[0-9a-f]{10} {2}used {13}0 {2}milano {3}- {7}milano {3}/)
   t.notMatch(
     list.stdout + readFileSync(`${broker.state}/broker.db`, 'latin1'),
     parseJoinToken(token, 0).secret(),
