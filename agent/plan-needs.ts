@@ -2,11 +2,10 @@
  * What this cluster needs outside the lanes: no member's pods may have such an address here, and the broker is told, so
  * that nobody's have one anywhere. Pure.
  */
-import { type Prefix, containsAddress, formatPrefix, overlaps, parsePrefix } from '../model/ip.ts'
+import { type Prefix, containsAddress, overlaps, parsePrefix } from '../model/ip.ts'
 import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
 import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds, neededRanges } from '../model/needed-ranges.ts'
 import type { ClusterSpec, EndpointSlice, Node, RouteAgent } from '../model/objects.ts'
-import { isInside } from '../model/prefix-set.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
 
 export interface NeedsWorld {
@@ -35,13 +34,16 @@ export function planNeeds({ own, nodes, routeAgents, apiServers, machine, broker
     ...neededRanges(broker, 'the broker'),
     ...neededRanges(servers, 'the API server'),
     ...machineNeeds({ ...machine, nodes: addresses }),
-    ...toldByNodes(nodes, routeAgents),
+    ...neededRanges(addresses, 'a node of this cluster'),
   ]
   const ours = [...own.podCIDRs, ...own.serviceCIDRs, ...BROUGHT_ALONG].map((text) => parsePrefix(text))
-  const outside = needed.map(({ prefix }) => prefix).filter((prefix) => !ours.some((one) => overlaps(one, prefix)))
-  return { needed: once(needed), told: fewRanges(outside) }
+  const all = [...needed.map(({ prefix }) => prefix), ...toldByNodes(nodes, routeAgents)]
+  const outside = all.filter((prefix) => !ours.some((one) => overlaps(one, prefix)))
+  return { needed: needed.slice(0, MAX_HERE), told: fewRanges(outside) }
 }
 
+/** Of thousands of nodes the last are left to the parts on the nodes, which look as well: each costs time with each member. */
+const MAX_HERE = 256
 /** Of ranges that Sealane brings along nobody has machines. */
 const BROUGHT_ALONG = [DEFAULT_GLOBAL_RANGE, DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE]
 
@@ -51,33 +53,18 @@ function nodeAddresses({ status }: Node): string[] {
 }
 
 /**
- * A node that was broken into writes its own RouteAgent, and must not keep all other clusters away: of networks, those
- * count that its Node is in; of the rest, single addresses.
+ * For the broker alone: a node that was broken into writes its own RouteAgent, and must not keep other clusters away from
+ * this one. Of networks, those count that its Node is in; of the rest, single addresses.
  */
-function toldByNodes(nodes: readonly Node[], routeAgents: readonly RouteAgent[]): NeededRange[] {
+function toldByNodes(nodes: readonly Node[], routeAgents: readonly RouteAgent[]): Prefix[] {
   const byName = new Map(nodes.map((node) => [node.metadata.name, neededRanges(nodeAddresses(node), '')]))
   return routeAgents.flatMap(({ metadata, status }) => {
     const at = byName.get(metadata.name) ?? []
-    const told = neededRanges((status?.underlay ?? []).slice(0, MAX_TOLD_BY_NODE), `in use by node ${metadata.name}`)
-    return told.filter(({ prefix }) => isSingle(prefix) || at.some((one) => containsAddress(prefix, one.prefix)))
+    const told = neededRanges((status?.underlay ?? []).slice(0, MAX_TOLD_BY_NODE), '').map(({ prefix }) => prefix)
+    return told.filter((prefix) => isSingle(prefix) || at.some((one) => containsAddress(prefix, one.prefix)))
   })
 }
 
 function isSingle({ family, length }: Prefix): boolean {
   return length === (family === 4 ? 32 : 128)
 }
-
-/** Without those that another holds whole: the first that says a range says why. */
-function once(needed: readonly NeededRange[]): NeededRange[] {
-  const found = new Map<string, NeededRange>()
-  for (const one of needed) {
-    const text = formatPrefix(one.prefix)
-    if (!found.has(text)) found.set(text, one)
-  }
-  const wide = [...found.values()].filter(({ prefix }) => !isSingle(prefix)).map(({ prefix }) => prefix)
-  // Thousands of nodes are in few networks; of these, the network says enough.
-  if (found.size <= MAX_SINGLE) return [...found.values()]
-  return [...found.values()].filter(({ prefix }) => !isSingle(prefix) || !isInside(prefix, wide))
-}
-
-const MAX_SINGLE = 256

@@ -214,8 +214,7 @@ export class Broker implements BrokerApi {
       if (!isLive(value)) continue
       for (const note of value.notes ?? []) {
         const line = `${key} ${note}`
-        if (!this.#toldNotes.has(line))
-          logger.info('addresses of a member are not used as stated', { cluster: key, note })
+        if (!this.#toldNotes.has(line)) logger.info('about the addresses of a member', { cluster: key, note })
         told.add(line)
       }
     }

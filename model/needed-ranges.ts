@@ -90,8 +90,8 @@ function parsed(text: string): Address | undefined {
 }
 
 /**
- * What this machine needs: addresses of its cluster's nodes; the networks of its interfaces that hold such an address or
- * a next hop, as a whole; the next hops of its default routes; the servers that it asks for names.
+ * What this machine needs beside the addresses of its cluster's nodes: the next hops of its default routes; the servers
+ * that it asks for names; the networks of its interfaces that hold one of these nodes or next hops, as a whole.
  */
 export function machineNeeds(machine: {
   readonly nodes: readonly string[]
@@ -100,13 +100,13 @@ export function machineNeeds(machine: {
   readonly nextHops: readonly string[]
   readonly nameServers: readonly string[]
 }): NeededRange[] {
-  const nodes = neededRanges(machine.nodes, 'a node of this cluster')
+  const nodes = neededRanges(machine.nodes, '')
   const hops = neededRanges(machine.nextHops, 'a default gateway of this node')
   const around = [...nodes, ...hops].map(({ prefix }) => prefix)
   const networks = neededRanges(machine.interfaces, 'a network of this node').filter(({ prefix }) =>
     around.some((one) => containsAddress(prefix, one)),
   )
-  return [...nodes, ...hops, ...neededRanges(machine.nameServers, 'a name server of this node'), ...networks]
+  return [...hops, ...neededRanges(machine.nameServers, 'a name server of this node'), ...networks]
 }
 
 /**

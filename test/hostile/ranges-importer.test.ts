@@ -197,6 +197,16 @@ class HubBroker {
     return (await this.store((store) => store.create({ allowedCIDRs }))).text
   }
 
+  /** What a member has told of its machines. */
+  async needsOf(member: string): Promise<readonly string[]> {
+    const log = openSqliteLog({ file: join(this.state, DATABASE_FILE), create: false })
+    try {
+      return log.get('member', member)?.facts.neededCIDRs ?? []
+    } finally {
+      await log.close()
+    }
+  }
+
   /** Tells everybody of a cluster that no admission has seen. */
   async tell(...specs: Cluster['spec'][]): Promise<void> {
     const log = openSqliteLog({ file: join(this.state, DATABASE_FILE), create: false })
@@ -214,6 +224,8 @@ class HubBroker {
   }
 }
 
+// Whole sites are started, as users start them.
+t.setTimeout(170_000 * SLOWNESS)
 const skip = netnsMissing()
 if (skip !== undefined) t.test('in network namespaces', { skip }, () => undefined)
 else await withNetns((hub) => withNetns((one) => withNetns((two) => story(hub, [one, two]))))
@@ -223,10 +235,12 @@ async function story(hub: Netns, namespaces: readonly Netns[]): Promise<void> {
   const broker = new HubBroker(t, hub)
   await broker.start()
   const sites = namespaces.map((ns, i) => new NetnsSite(t, ['milano', 'paris'][i] ?? '', ns, i + 1))
-  for (const site of sites) {
-    await site.wire(hub)
-    await site.join(await broker.token())
-  }
+  await Promise.all(
+    sites.map(async (site) => {
+      await site.wire(hub)
+      await site.join(await broker.token())
+    }),
+  )
   const mallory = { podCIDRs: [AROUND_BROKER], serviceCIDRs: [], labels: {}, globalCIDRs: [] }
   try {
     await attack('range-correction-arrives', async (t) => {
@@ -287,6 +301,9 @@ async function story(hub: Netns, namespaces: readonly Netns[]): Promise<void> {
       for (const reason of ['the broker', 'a default gateway', 'a name server', 'a network of this node'])
         t.match(milano.said, reason, 'each with its reason')
       t.ok(await milano.hearsBroker())
+      const told = ['9.9.9.9/32', '192.168.1.0/24', '203.0.113.2/32', 'fd00:1::/64']
+      const heard = async (): Promise<boolean> => (await broker.needsOf('milano')).join() === told.join()
+      await eventually(heard, { deadlineMs: 20_000, say: 'the broker is told what its machines need' })
     })
   } finally {
     for (const one of [...sites, broker]) one.stop()
