@@ -47,9 +47,7 @@ export function clusterProblem(
     prefixPairs(spec)
     for (const text of spec.podCIDRs) parsePrefix(text, 'podCIDRs')
     const all = routedPrefixes(spec)
-    // Where no pod has IPv6, that of others leads nowhere and stands in nobody's way.
-    const families = podFamilies(own).map(familyNumber)
-    const routed = all.filter(({ family }) => families.includes(family))
+    const routed = routedHere(all, own)
     const unusable = all.find((prefix) => specialPart(prefix) !== undefined)
     if (unusable !== undefined) return `${formatPrefix(unusable)} is no usable network`
     for (const field of ['podCIDRs', 'serviceCIDRs'] as const) {
@@ -66,13 +64,23 @@ export function clusterProblem(
 }
 
 /** Of a cluster that may have been taken in before this was known, or by an earlier release. */
-export function takesNeeded(spec: ClusterSpec, needed: readonly NeededRange[]): string | undefined {
+export function takesNeeded(
+  spec: ClusterSpec,
+  own: Pick<ClusterSpec, 'podCIDRs'>,
+  needed: readonly NeededRange[],
+): string | undefined {
   try {
-    return neededProblem(routedPrefixes(spec), needed)
+    return neededProblem(routedHere(routedPrefixes(spec), own), needed)
   } catch (error) {
     if (error instanceof InvalidAddressError) return undefined
     throw error
   }
+}
+
+/** Where no pod has IPv6, that of others leads nowhere and stands in nobody's way. */
+function routedHere(prefixes: readonly Prefix[], own: Pick<ClusterSpec, 'podCIDRs'>): Prefix[] {
+  const families = podFamilies(own).map(familyNumber)
+  return prefixes.filter(({ family }) => families.includes(family))
 }
 
 function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]): string | undefined {

@@ -175,13 +175,14 @@ export class MirrorLoop {
    */
   async #endHarm(signal: AbortSignal): Promise<void> {
     const { cluster, findings, logger, writer } = this.#deps
-    if (!cluster.cache('Cluster').synced) return
+    const own = cluster.cache('Cluster').get(this.#own)?.spec
+    if (!cluster.cache('Cluster').synced || own === undefined) return
     const harmful = cluster
       .cache('Cluster')
       .list()
       .filter(({ spec }) => spec.id !== this.#own)
       .flatMap((object) => {
-        const reason = takesNeeded(object.spec, findings.needed)
+        const reason = takesNeeded(object.spec, own, findings.needed)
         return reason === undefined ? [] : [{ object, reason }]
       })
     if (harmful.length === 0) return
@@ -354,7 +355,9 @@ function tell(one: Dropped): string {
   return `${one.what}: ${one.reason}`
 }
 
-function harmfulAmong(clusters: readonly Cluster[], { own, needed }: ImportWorld): ReadonlySet<string> {
+function harmfulAmong(clusters: readonly Cluster[], { own, ownSpec, needed }: ImportWorld): ReadonlySet<string> {
   const others = clusters.filter(({ spec }) => spec.id !== own)
-  return new Set(others.filter(({ spec }) => takesNeeded(spec, needed) !== undefined).map(({ spec }) => spec.id))
+  return new Set(
+    others.filter(({ spec }) => takesNeeded(spec, ownSpec, needed) !== undefined).map(({ spec }) => spec.id),
+  )
 }

@@ -1,6 +1,6 @@
 /** What members claim of the address space, from the rows of the log: the basis of who is translated or stands back. */
 import type { ClusterId } from '../model/ids.ts'
-import { ipv4Among } from '../model/ip.ts'
+import { formatPrefix, ipv4Among, parsePrefix } from '../model/ip.ts'
 import { type CidrClaims, type Ipv6Clash, ipv6Clashes } from '../model/ipv6-claims.ts'
 import { type NeededRange, neededRanges } from '../model/needed-ranges.ts'
 import { type EndpointBody, recordKeyText } from '../model/records.ts'
@@ -72,19 +72,23 @@ export function candidateTexts({ spec }: EndpointBody): string[] {
 export function orderClaims(
   members: ReadonlyMap<string, MemberRow>,
   before: MemberRow | undefined,
-  { podCIDRs, serviceCIDRs, neededCIDRs = [] }: ClusterFacts,
+  facts: ClusterFacts,
 ): Readonly<Record<string, number>> {
   let last = 0
   for (const { claimed = {} } of members.values())
     for (const order of Object.values(claimed)) last = Math.max(last, order)
   const stays = isLive(before) ? before : undefined
-  const old = stays?.facts
-  const known = new Set([...(old?.podCIDRs ?? []), ...(old?.serviceCIDRs ?? []), ...(old?.neededCIDRs ?? [])])
+  const known = new Set(stays === undefined ? [] : statedRanges(stays.facts))
   const claimed: Record<string, number> = {}
-  for (const cidr of new Set([...podCIDRs, ...serviceCIDRs, ...neededCIDRs])) {
+  for (const cidr of new Set(statedRanges(facts))) {
     const order = known.has(cidr) ? stays?.claimed?.[cidr] : (last += 1)
     // What an earlier release took came before all that is numbered.
     if (order !== undefined) claimed[cidr] = order
   }
   return claimed
+}
+
+/** Each in one way of writing: else a range in other words would be one that an earlier release took. */
+function statedRanges({ podCIDRs, serviceCIDRs, neededCIDRs = [] }: ClusterFacts): string[] {
+  return [...podCIDRs, ...serviceCIDRs, ...neededCIDRs].map((text) => formatPrefix(parsePrefix(text)))
 }

@@ -13,7 +13,7 @@ export interface CidrClaims {
   readonly serviceCIDRs: readonly string[]
   /** What its machines need outside the lanes. Absent: nothing is known. */
   readonly needed?: readonly NeededRange[]
-  /** In which order they were stated, by CIDR. One that is not among them was stated first; of equal ones the index decides. */
+  /** In which order they were stated, by CIDR as formatPrefix() writes it. One that is not among them was stated first; of equal ones the index decides. */
   readonly claimed?: Readonly<Record<string, number>>
 }
 
@@ -89,7 +89,7 @@ function sortedClaims(clusters: readonly CidrClaims[]): Claim[] {
 function claimsOf({ id, index, claimed = {} }: CidrClaims, texts: readonly string[], isPods = false): Claim[] {
   return ipv6Among(texts).flatMap((text) => {
     const prefix = tryParse(text)
-    return prefix === undefined ? [] : [{ id, index, text, prefix, isPods, order: claimed[text] ?? -1 }]
+    return prefix === undefined ? [] : [{ id, index, text, prefix, isPods, order: claimed[formatPrefix(prefix)] ?? -1 }]
   })
 }
 

@@ -18,7 +18,7 @@ const NOTHING: NeedsWorld = {
 
 function node(name: string, ...addresses: string[]): Node {
   const status = { addresses: addresses.map((address) => ({ type: 'InternalIP', address })) }
-  return { apiVersion: 'v1', kind: 'Node', metadata: { name }, status } as Node
+  return { apiVersion: 'v1', kind: 'Node', metadata: { name }, status }
 }
 
 function routeAgent(name: string, ...underlay: string[]): RouteAgent {
@@ -116,11 +116,12 @@ t.test('who takes what is needed', async (t) => {
   ]
   for (const [one, problem] of rows) {
     t.equal(clusterProblem(one, dual, needed), problem)
-    t.equal(takesNeeded(one, needed), problem)
+    t.equal(takesNeeded(one, dual, needed), problem)
   }
-  t.equal(takesNeeded(spec(['nonsense']), needed), undefined, 'what cannot be read is judged elsewhere')
+  t.equal(takesNeeded(spec(['nonsense']), dual, needed), undefined, 'what cannot be read is judged elsewhere')
   const four = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: [] }
   t.equal(clusterProblem(spec(['2001:db8::/48']), four, needed), undefined, 'where no pod has IPv6 it leads nowhere')
+  t.equal(takesNeeded(spec(['2001:db8::/48']), four, needed), undefined)
 })
 
 t.test('where the broker is called', async (t) => {

@@ -1,9 +1,11 @@
 /** What a member may state, who is translated for it, and what an upgrade finds. Attacks on it: test/hostile/ranges-*. */
+import fc from 'fast-check'
 import t from 'tap'
+import { orderClaims } from '../../broker/address-claims.ts'
 import { BrokerHosts } from '../../broker/look-up-hosts.ts'
 import { clusterSpec } from '../../broker/cluster-records.ts'
 import type { MemberRow } from '../../broker/state.ts'
-import type { EndpointBody, MemberRecord } from '../../model/records.ts'
+import type { MemberRecord } from '../../model/records.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { type Harness, Publisher, facts, join_, startBroker } from './support/harness.ts'
 
@@ -29,7 +31,7 @@ function gateway(cluster: string, address: string): MemberRecord {
   const publicKey = Buffer.alloc(32, cluster).toString('base64')
   const candidates = [{ kind: 'public', address, port: 4500 }] as const
   const spec = { cluster, node: 'gw', lane: 0, publicKey, candidates, capabilities: ['wireguard'] }
-  return { namespace: '', name: `${cluster}.gw-lane0`, body: { kind: 'Endpoint', spec } as EndpointBody }
+  return { namespace: '', name: `${cluster}.gw-lane0`, body: { kind: 'Endpoint', spec } }
 }
 
 t.test('a token says what may be stated, and is told with the list', async (t) => {
@@ -54,7 +56,11 @@ t.test('a token says what may be stated, and is told with the list', async (t) =
   t.same(clusterSpec(harness.log, 'paris')?.podCIDRs, ['203.0.113.0/24'])
   publisher.end()
   await harness.broker.leave(peer)
-  await t.rejects(join_(harness, 'paris', { facts: facts([PUBLIC]) }), { message: /is public space/ }, 'each token by itself')
+  await t.rejects(
+    join_(harness, 'paris', { facts: facts([PUBLIC]) }),
+    { message: /is public space/ },
+    'each token by itself',
+  )
 })
 
 t.test('a token that allows nonsense is not made', async (t) => {
@@ -164,4 +170,26 @@ t.test('names of the broker are looked up, and the last answer counts', async (t
   await join_(harness, 'paris', { token: await tokenFor(harness, PUBLIC), facts: facts([PUBLIC]) })
   await harness.broker.reviewAddresses(['203.0.113.2'])
   t.same(clusterSpec(harness.log, 'paris')?.globalCIDRs, ['244.0.0.0/28'])
+})
+
+t.test('a claim keeps its place for as long as it is stated, and a new one comes after all others', async () => {
+  const cidrs = fc.uniqueArray(fc.constantFrom('10.1.0.0/16', '10.2.0.0/16', '10.3.0.0/16', 'fd00::/48'), {
+    minLength: 1,
+  })
+  const row = (podCIDRs: string[], claimed: Readonly<Record<string, number>>, gone = false): MemberRow => ({
+    ...{ index: 1, facts: facts(podCIDRs), claimed, translated: false, blocks: {}, joinedAtMs: 0, lastSeenMs: 0 },
+    ...{ certificates: [], complete: true, ...(gone ? { departedAtMs: 1, departure: 'left' as const } : {}) },
+  })
+  fc.assert(
+    fc.property(cidrs, cidrs, fc.boolean(), (before, after, gone) => {
+      const first = orderClaims(new Map(), undefined, facts(before))
+      const old = row(before, first, gone)
+      const members = new Map([
+        ['a', old],
+        ['b', row([], { '10.9.0.0/16': 40 })],
+      ])
+      const now = orderClaims(members, old, facts(after))
+      return after.every((cidr) => (before.includes(cidr) && !gone ? now[cidr] === first[cidr] : (now[cidr] ?? 0) > 40))
+    }),
+  )
 })

@@ -92,6 +92,22 @@ t.test('sites with the same IPv6: the second is told, and so is who lists the me
   t.match(stdout, /^paris .* 10\.50\.0\.0\/16,fd00:42::\/48 \(not carried\) /m)
 })
 
+t.test('public space needs a token that allows it', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const site = new SiteFolder(t)
+  site.write('site.yaml', site.read('site.yaml').replace('[10.42.0.0/16]', '[203.0.113.0/28]'))
+  const refused = await join(site, await broker.token())
+  t.match(refused, { code: 1, stdout: '', stderr: /podCIDRs\[0\]: "203\.0\.113\.0\/28" is public space/ })
+  const create = ['token', 'create', '--state', broker.state, '-o', 'json']
+  const wrong = await runCli([...create, '--allow-cidr', '203.0.113.1/24'])
+  t.match(wrong, { code: 2, stderr: /--allow-cidr "203\.0\.113\.1\/24": expected no host bits set/ })
+  const made = await runCli([...create, '--allow-cidr', '203.0.113.0/24', '--allow-cidr', '2001:db8::/32'])
+  const { token } = JSON.parse(made.stdout) as { token: string }
+  t.match(await join(site, token), { code: 0, stdout: 'milano has joined clusterset demo with its own addresses\n' })
+  const { stdout } = await runCli(['token', 'list', '--state', broker.state])
+  t.match(stdout, / 203\.0\.113\.0\/24,2001:db8::\/32 +milano /)
+})
+
 t.test('tokens that are no good', async (t) => {
   const broker = await LoopbackBroker.start(t)
   const other = await LoopbackBroker.start(t, { clusterset: 'elsewhere' })

@@ -9,9 +9,9 @@ const ADVERTISED = ['203.0.113.2:7443', '[2001:db8::2]:7443']
 
 interface Stage {
   readonly broker: RawBroker
-  join(cluster: string, facts: ReturnType<typeof rawFacts>, ...allowedCIDRs: string[]): Promise<RawMember>
+  readonly join: (cluster: string, facts: ReturnType<typeof rawFacts>, ...allowedCIDRs: string[]) => Promise<RawMember>
   /** `mallory 203.0.113.0/28 244.0.0.0/28: note` for each member, as `sealane cluster list` tells it. */
-  list(): Promise<string[]>
+  readonly list: () => Promise<string[]>
 }
 
 async function stage(t: Test): Promise<Stage> {
@@ -143,6 +143,13 @@ await attack('range-grows-later', async (t) => {
     'milano 10.42.0.0/16,fd00:42::/48',
     'paris 10.44.0.0/16: its IPv6 is not carried: fd00:42::/56 overlaps fd00:42::/48 of cluster milano',
   ])
+  // The same in other words, and as what its machines need: machines come later, too.
+  for (const text of ['fd00:0042::/48', 'fd00:42:0::/48'])
+    for (const change of [{ pods: [text] }, { needed: [text] }]) {
+      const facts = rawFacts(['10.44.0.0/16', ...(change.pods ?? [])], { neededCidrs: change.needed ?? [] })
+      t.equal(await paris.facts(facts), undefined)
+      t.equal((await list())[0], 'milano 10.42.0.0/16,fd00:42::/48', text)
+    }
   t.equal(await paris.facts(rawFacts(['192.168.0.0/16'])), undefined)
   t.match((await list())[1], /^paris 192\.168\.0\.0\/16 244\.\S+: its pods have global addresses/)
   milano.close()
