@@ -4,6 +4,7 @@
  */
 import type { MemberStatus } from '../model/member-status.ts'
 import type { MemberRecord, StoredRecord } from '../model/records.ts'
+import type { ClusterFacts } from '../protocol/broker-api.ts'
 import type { ReplicaChange } from '../protocol/replica.ts'
 
 export type PublishState =
@@ -22,6 +23,8 @@ export interface Publisher {
    * unchanged without a look inside.
    */
   setDesired(records: ReadonlyMap<string, MemberRecord>): void
+  /** What this cluster states about itself, whenever it differs; until the first time, it is as it joined. */
+  setFacts(facts: ClusterFacts): void
   /** What this cluster tells of itself. A broker of an earlier release is not told. */
   setStatus(status: MemberStatus): void
   /** What became of a record of the set last given. */

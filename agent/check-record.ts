@@ -4,9 +4,10 @@
  */
 import { podFamilies, prefixPairs, routedPrefixes } from '../model/addressing.ts'
 import { isDnsLabel, isDnsSubdomain, isSystemNamespace } from '../model/ids.ts'
-import { InvalidAddressError, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/ip.ts'
+import { InvalidAddressError, type Prefix, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../model/member-status.ts'
+import { type NeededRange, neededIn, neededText } from '../model/needed-ranges.ts'
 import type { ClusterSpec, EndpointSpec, ImportPort } from '../model/objects.ts'
 import type { RecordKey, ServiceExportBody, StoredRecord } from '../model/records.ts'
 import { familyNumber } from '../model/family-names.ts'
@@ -33,18 +34,20 @@ export function recordProblem(record: StoredRecord, allowed: readonly string[]):
   }
 }
 
-/** Takes a remote cluster's facts and this cluster's own, whose pod and service addresses nobody else may claim. */
+/**
+ * Takes a remote cluster's facts and this cluster's own, whose pod and service addresses nobody else may claim; and what
+ * this cluster needs outside the lanes, which nobody's pods may have.
+ */
 export function clusterProblem(
   spec: ClusterSpec,
   own: Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs'>,
+  needed: readonly NeededRange[] = [],
 ): string | undefined {
   try {
     prefixPairs(spec)
     for (const text of spec.podCIDRs) parsePrefix(text, 'podCIDRs')
     const all = routedPrefixes(spec)
-    // Where no pod has IPv6, that of others leads nowhere and stands in nobody's way.
-    const families = podFamilies(own).map(familyNumber)
-    const routed = all.filter(({ family }) => families.includes(family))
+    const routed = routedHere(all, own)
     const unusable = all.find((prefix) => specialPart(prefix) !== undefined)
     if (unusable !== undefined) return `${formatPrefix(unusable)} is no usable network`
     for (const field of ['podCIDRs', 'serviceCIDRs'] as const) {
@@ -53,11 +56,40 @@ export function clusterProblem(
       const words = field === 'podCIDRs' ? 'pod CIDRs' : 'service CIDRs'
       if (clash !== undefined) return `${formatPrefix(clash)} overlaps this cluster's own ${words}`
     }
-    return undefined
+    return neededProblem(routed, needed)
   } catch (error) {
     if (error instanceof InvalidAddressError) return error.message
     throw error
   }
+}
+
+/** Of a cluster that may have been taken in before this was known, or by an earlier release. */
+export function takesNeeded(
+  spec: ClusterSpec,
+  own: Pick<ClusterSpec, 'podCIDRs'>,
+  needed: readonly NeededRange[],
+): string | undefined {
+  try {
+    return neededProblem(routedHere(routedPrefixes(spec), own), needed)
+  } catch (error) {
+    if (error instanceof InvalidAddressError) return undefined
+    throw error
+  }
+}
+
+/** Where no pod has IPv6, that of others leads nowhere and stands in nobody's way. */
+function routedHere(prefixes: readonly Prefix[], own: Pick<ClusterSpec, 'podCIDRs'>): Prefix[] {
+  const families = podFamilies(own).map(familyNumber)
+  return prefixes.filter(({ family }) => families.includes(family))
+}
+
+function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]): string | undefined {
+  for (const prefix of routed) {
+    const found = neededIn(prefix, needed)
+    if (found !== undefined)
+      return `${formatPrefix(prefix)} ${neededText(found)}: this cluster needs that outside the lanes`
+  }
+  return undefined
 }
 
 function statusProblem(

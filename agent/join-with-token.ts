@@ -192,5 +192,6 @@ async function tryToJoin(
   await deps.cluster.apply(joinedMembership(init.cluster, response), signal)
   await init.identity.write(joinedIdentity(ask, response))
   deps.logger.info('joined', { cluster: init.cluster, clusterset: response.clusterset })
+  for (const note of response.notes ?? []) deps.logger.warn('addresses are not used as stated', { note })
   return undefined
 }

@@ -17,7 +17,9 @@ import { MirrorLoop } from './mirror-loop.ts'
 import { MirrorWriter } from './mirror-writer.ts'
 import { OrphanLoop } from './orphan-loop.ts'
 import { type LinkDeps, openBrokerLink } from './protocol-link.ts'
+import { NeedsLoop, type Surroundings } from './needs-loop.ts'
 import { PublishLoop } from './publish-loop.ts'
+import { surroundingsReader } from './read-surroundings.ts'
 import { ReportLoop } from './report-loop.ts'
 import { RefusedMembership } from './refused-membership.ts'
 import { SharedFindings } from './shared-findings.ts'
@@ -28,6 +30,8 @@ export interface AgentDeps extends ComponentDeps {
   readonly askClusterDns?: AskClusterDns
   /** Hears why the broker takes this cluster for no member; undefined when it takes it for one. */
   readonly onRefused?: (reason: string | undefined) => void
+  /** How this machine and the broker are reached; by default as the kernel and the identity say. */
+  readonly surroundings?: () => Promise<Surroundings>
   /** How to reach the broker; by default with the identity that `sealane join` left (protocol-link.ts). */
   readonly openLink?: (deps: LinkDeps, config: AgentConfig) => Promise<BrokerLink>
 }
@@ -65,7 +69,10 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const linkDeps = { ...deps, logger, agentMetrics: metrics, onRefused: refused.hear.bind(refused) }
   const link = await (deps.openLink ?? openBrokerLink)(linkDeps, config)
 
-  const loops = makeLoops({ ...deps, logger, agentMetrics: metrics, link }, { ...config, own, clusterset })
+  const { identity } = config
+  const surroundings = deps.surroundings ?? surroundingsReader(identity)
+  const parts = { ...deps, logger, agentMetrics: metrics, link, surroundings }
+  const loops = makeLoops(parts, { ...config, own, clusterset })
   const { about, contact, publish, mirror, others } = loops
 
   phase = undefined
@@ -110,7 +117,11 @@ interface AgentLoops {
 
 /** They hear of changes from now on; nothing runs yet. */
 function makeLoops(
-  deps: AgentDeps & { readonly agentMetrics: AgentMetrics; readonly link: BrokerLink },
+  deps: AgentDeps & {
+    readonly agentMetrics: AgentMetrics
+    readonly link: BrokerLink
+    readonly surroundings: () => Promise<Surroundings>
+  },
   config: AgentConfig & { readonly own: string; readonly clusterset: string },
 ): AgentLoops {
   const { cluster, clock, logger, agentMetrics: metrics, link, askClusterDns: ask } = deps
@@ -126,9 +137,10 @@ function makeLoops(
   const clusterDns =
     ask === undefined ? [] : [new ClusterDnsLoop({ ...parts, writer, ask, registry: deps.metrics }, config)]
   const { publisher, replica } = link
+  const needs = new NeedsLoop({ ...parts, publisher, surroundings: deps.surroundings }, config)
   const report = new ReportLoop({ ...parts, publisher, replica, contact: link.contact }, config)
   const freshness = new GatewayLoop({ ...parts, gateways }, config)
-  return { about, contact, publish, mirror, others: [report, gateways, freshness, ...orphans, ...clusterDns] }
+  return { about, contact, publish, mirror, others: [needs, report, gateways, freshness, ...orphans, ...clusterDns] }
 }
 
 /** What this cluster wrote of the others, and what they know of it. May be done again where it broke off. */

@@ -4,6 +4,7 @@ import type { ServiceKey } from '../model/ids.ts'
 import { parsePrefix, type Prefix } from '../model/ip.ts'
 import type { NotImportedReason } from '../model/member-status.ts'
 import {
+  type Cluster,
   type ClusterSpec,
   type EndpointSlice,
   type KubeObject,
@@ -15,6 +16,7 @@ import type { Clock } from '../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ReplicaView } from './broker-link.ts'
+import { takesNeeded } from './check-record.ts'
 import { type Dropped, changeServices } from './clusterset-view.ts'
 import { ImportStatuses } from './import-statuses.ts'
 import { loopDeps } from './loop-deps.ts'
@@ -103,6 +105,10 @@ export class MirrorLoop {
       this.#dirty.noteServices(keys)
       this.#loop.poke()
     })
+    deps.findings.onNeeded(() => {
+      this.#dirty.noteAll()
+      this.#loop.poke()
+    })
     deps.findings.onExpired(() => {
       this.#dirty.noteAll()
       this.#loop.poke()
@@ -150,7 +156,7 @@ export class MirrorLoop {
     const { replica, findings } = this.#deps
     // Until a whole snapshot was seen, everything stays as it was before.
     const { expired } = findings
-    if (!replica.synced || expired === undefined || this.notReady() !== undefined) return
+    if (!replica.synced || expired === undefined || this.notReady() !== undefined) return this.#endHarm(signal)
     const taken = this.#dirty.take(replica)
     try {
       const last = this.#last
@@ -161,6 +167,32 @@ export class MirrorLoop {
       this.#dirty.noteAll()
       throw error
     }
+  }
+
+  /**
+   * Before anything was heard from the broker: a way into a lane may be what keeps it from being heard. Whatever leads
+   * there goes first.
+   */
+  async #endHarm(signal: AbortSignal): Promise<void> {
+    const { cluster, findings, logger, writer } = this.#deps
+    const own = cluster.cache('Cluster').get(this.#own)?.spec
+    if (!cluster.cache('Cluster').synced || own === undefined) return
+    const harmful = cluster
+      .cache('Cluster')
+      .list()
+      .filter(({ spec }) => spec.id !== this.#own)
+      .flatMap((object) => {
+        const reason = takesNeeded(object.spec, own, findings.needed)
+        return reason === undefined ? [] : [{ object, reason }]
+      })
+    if (harmful.length === 0) return
+    for (const { object, reason } of harmful.slice(0, MAX_LINES))
+      logger.warn('cluster taken out', { cluster: object.metadata.name, reason })
+    const [failure] = await writer.remove(
+      harmful.map(({ object }) => object),
+      signal,
+    )
+    if (failure !== undefined) throw failure
   }
 
   async #all(expired: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
@@ -207,6 +239,7 @@ export class MirrorLoop {
       kept: plan.services,
       certain,
       expired,
+      harmful: harmfulAmong(mirrored.clusters, world),
       namespaces,
     })
     failures.push(...(await writer.remove(gone, signal)))
@@ -233,6 +266,7 @@ export class MirrorLoop {
       serviceImport: (key) => this.#serviceImport(key),
       clusters: new Map(clusters.list().map(({ spec }) => [spec.id, spec])),
       clustersetIpRange: this.#clustersetIpRange(),
+      needed: findings.needed,
       expired,
     }
   }
@@ -319,4 +353,11 @@ export class MirrorLoop {
 
 function tell(one: Dropped): string {
   return `${one.what}: ${one.reason}`
+}
+
+function harmfulAmong(clusters: readonly Cluster[], { own, ownSpec, needed }: ImportWorld): ReadonlySet<string> {
+  const others = clusters.filter(({ spec }) => spec.id !== own)
+  return new Set(
+    others.filter(({ spec }) => takesNeeded(spec, ownSpec, needed) !== undefined).map(({ spec }) => spec.id),
+  )
 }

@@ -2,6 +2,7 @@
 import { podFamilies } from '../model/addressing.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import type { Prefix } from '../model/ip.ts'
+import type { NeededRange } from '../model/needed-ranges.ts'
 import { ANNOTATION_PUBLISHED_AT } from '../model/lane-servers.ts'
 import type { ClusterSpec, KubeObject, ServiceImport } from '../model/objects.ts'
 import type { MemberRecord, StoredRecord } from '../model/records.ts'
@@ -30,6 +31,8 @@ export interface ImportWorld {
   /** Facts that are still in the local API, for clusters that the broker does not show (yet). */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   readonly clustersetIpRange: Prefix | undefined
+  /** What no other cluster's pods may have here: plan-needs.ts. */
+  readonly needed: readonly NeededRange[]
   /** Clusters taken as dead: plan-contact.ts. */
   readonly expired: ReadonlySet<string>
 }
@@ -190,7 +193,7 @@ function isHeld(world: ImportWorld, present: ServiceImport, facts: ServiceFacts)
 function usableClusters(world: ImportWorld, view: ClustersetView, dropped: Dropped[]): Map<string, ClusterSpec> {
   const usable = new Map<string, ClusterSpec>()
   for (const [id, spec] of [...world.clusters, ...view.clusters]) {
-    const problem = id === world.own ? undefined : clusterProblem(spec, world.ownSpec)
+    const problem = id === world.own ? undefined : clusterProblem(spec, world.ownSpec, world.needed)
     if (problem === undefined) usable.set(id, spec)
     else dropped.push({ what: `${id}/Cluster`, reason: problem })
   }

@@ -26,6 +26,8 @@ export interface PruneWorld extends MirroredObjects {
   readonly certain: ReadonlySet<string>
   /** Clusters taken as dead: their slices go, what they export is remembered. */
   readonly expired: ReadonlySet<string>
+  /** Clusters whose pods would take what this one needs: their ways must end, whoever still tells of them. */
+  readonly harmful: ReadonlySet<string>
   /** That exist here and are not terminating; what was mirrored into any other goes. */
   readonly namespaces: ReadonlySet<string>
 }
@@ -48,7 +50,7 @@ export function planPrune(world: PruneWorld): KubeObject[] {
     return homeless(object) || gone(source) || (source !== undefined && world.expired.has(source))
   })
   const endpoints = mirrored.endpoints.filter(({ spec }) => gone(spec.cluster))
-  const clusters = mirrored.clusters.filter(({ spec }) => gone(spec.id))
+  const clusters = mirrored.clusters.filter(({ spec }) => gone(spec.id) || world.harmful.has(spec.id))
   return [...imports, ...slices, ...endpoints, ...clusters].filter(
     (object) => !world.desired.has(objectKeyText(object)),
   )

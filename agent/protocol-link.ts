@@ -109,7 +109,6 @@ class ProtocolLink implements BrokerLink {
       { ...deps, client: connect, onRenewed: (renewed) => this.#replaceClient(renewed) },
       { store: config.identity, identity },
     )
-    if (config.facts !== undefined) this.#publish.setFacts(config.facts)
     this.publisher = publisherOf(this.#publish, published)
     this.replica = replicaViewOf(replica, watched)
   }
@@ -183,6 +182,7 @@ function publisherOf(session: PublishSession, listeners: Listeners<[readonly str
       return session.answered
     },
     setDesired: (records) => session.setDesired(records),
+    setFacts: (facts) => session.setFacts(facts),
     setStatus: (status) => session.setStatus(status),
     state: (key) => session.recordState(key),
     onChange: (listener) => listeners.add(listener),

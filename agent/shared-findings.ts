@@ -1,6 +1,7 @@
 /** What the loops tell each other: each side's latest result and a call when it has changed. */
 import { isDeepStrictEqual } from 'node:util'
 import type { ServiceKey } from '../model/ids.ts'
+import type { NeededRange } from '../model/needed-ranges.ts'
 import type { NotImportedReason } from '../model/member-status.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
 import type { Importers } from './importers.ts'
@@ -32,10 +33,13 @@ export class SharedFindings {
   expired: ReadonlySet<string> | undefined
   /** From the mirror loop. Undefined until a whole snapshot of the broker was mirrored. */
   imports: ImportFindings | undefined
+  /** From the needs loop: what no other cluster's pods may have here. Empty until it has looked once. */
+  needed: readonly NeededRange[] = []
   /** From the report loop. Undefined until it has looked once. */
   importers: ImporterFindings | undefined
   readonly #onImports = new Set<() => void>()
   readonly #onImporters = new Set<() => void>()
+  readonly #onNeeded = new Set<() => void>()
   readonly #onExpired = new Set<() => void>()
   readonly #onExports = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
   readonly #onVerdicts = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
@@ -64,6 +68,12 @@ export class SharedFindings {
     for (const listener of this.#onExpired) listener()
   }
 
+  setNeeded(needed: readonly NeededRange[]): void {
+    if (isDeepStrictEqual(this.needed, needed)) return
+    this.needed = needed
+    for (const listener of this.#onNeeded) listener()
+  }
+
   setImports(imports: ImportFindings): void {
     this.imports = imports
     for (const listener of this.#onImports) listener()
@@ -86,6 +96,10 @@ export class SharedFindings {
   /** Called with the services whose published records are not what they were. */
   onExports(listener: (keys: ReadonlySet<ServiceKey>) => void): void {
     this.#onExports.add(listener)
+  }
+
+  onNeeded(listener: () => void): void {
+    this.#onNeeded.add(listener)
   }
 
   onExpired(listener: () => void): void {

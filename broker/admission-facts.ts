@@ -10,6 +10,7 @@ import {
   specialPart,
 } from '../model/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
+import { MAX_NEEDED, SHORTEST_NEEDED, UNGRANTED_SPACE, mayState } from '../model/needed-ranges.ts'
 import { isInside } from '../model/prefix-set.ts'
 import { SHORTEST_PREFIX } from '../model/remote-clusters.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
@@ -47,6 +48,7 @@ export function admitFacts(facts: ClusterFacts, ranges: ClustersetRanges): Refus
     ...facts.podCIDRs.map((text, i) => () => admitClear(`podCIDRs[${i}]`, text, ranges)),
     ...facts.serviceCIDRs.map((text, i) => () => admitClear(`serviceCIDRs[${i}]`, text, ranges)),
     () => admitDisjoint(facts),
+    () => admitNeeded(facts.neededCIDRs ?? []),
     () => admitLabels(facts.labels),
     () => checkText('version', facts.version, 0, 64),
   )
@@ -105,6 +107,54 @@ function admitClear(field: string, text: string, ranges: ClustersetRanges): Refu
   return refusal(
     field,
     `${quote(text)} overlaps ${clash[0]} (${clash[1]}): expected ${what} addresses of the cluster's own`,
+  )
+}
+
+/**
+ * Undefined when all that is stated lies in space that is nobody else's, or that is granted: by the member's token, or
+ * because an earlier release took it. Takes facts that admitFacts() has admitted.
+ */
+export function admitSpace(facts: ClusterFacts, granted: readonly string[]): Refusal | undefined {
+  const [public_] = publicCIDRs(facts, granted)
+  if (public_ === undefined) return undefined
+  const { field, text } = public_
+  const own = UNGRANTED_SPACE.filter(({ family }) => family === parsePrefix(text).family).map(formatPrefix)
+  const more = granted.length === 0 ? '' : `, or what its token names (${granted.join(', ')})`
+  return refusal(
+    field,
+    `${quote(text)} is public space: expected addresses inside ${own.join(', ')}${more}; ` +
+      `a token can allow more: "sealane token create --allow-cidr ${text}"`,
+  )
+}
+
+/** What of it needs a grant and has none, with its field. */
+export function publicCIDRs(
+  { podCIDRs, serviceCIDRs }: Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs'>,
+  granted: readonly string[],
+): { readonly field: string; readonly text: string }[] {
+  const grants = granted.map((text) => parsePrefix(text))
+  const stated = [
+    ...podCIDRs.map((text, i) => ({ field: `podCIDRs[${i}]`, text })),
+    ...serviceCIDRs.map((text, i) => ({ field: `serviceCIDRs[${i}]`, text })),
+  ]
+  return stated.filter(({ text }) => !mayState(parsePrefix(text), grants))
+}
+
+/** Others' pods inside them are translated: they must not cover half the world. */
+function admitNeeded(neededCIDRs: readonly string[]): Refusal | undefined {
+  return first(
+    () => checkCount('neededCIDRs', neededCIDRs.length, 0, MAX_NEEDED),
+    ...neededCIDRs.map((text, i) => () => {
+      const field = `neededCIDRs[${i}]`
+      const prefix = parse(field, text)
+      if (!isPrefix(prefix)) return prefix
+      const min = SHORTEST_NEEDED[prefix.family]
+      if (prefix.length < min) return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`)
+      const special = specialPart(prefix)
+      if (special === undefined) return undefined
+      const clash = `${formatPrefix(special.prefix)} (${CLASS_WORDS[special.is]})`
+      return refusal(field, `${quote(text)} overlaps ${clash}: expected addresses of machines`)
+    }),
   )
 }
 

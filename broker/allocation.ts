@@ -4,12 +4,15 @@
  */
 import { PoolFullError, allocateBlock } from '../model/address-pool.ts'
 import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../model/ip.ts'
+import { type NeededRange, neededText } from '../model/needed-ranges.ts'
 import { comparePrefixes } from '../model/prefix-set.ts'
 
 export interface AddressClaims {
   readonly id: string
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
+  /** What its machines need outside the lanes. Absent: nothing is known. */
+  readonly needed?: readonly NeededRange[]
   /** Once true it stays. */
   readonly translated: boolean
   /** Every block ever given, by pod CIDR. */
@@ -34,22 +37,30 @@ export class NoRoomError extends Error {
   }
 }
 
+/** Of one who is in no cluster, such as the broker: needed ranges that count against all of them. */
+const NOBODY = ''
+
 /**
  * Gives the clusters whose addresses change, in order of their ids. A cluster is translated when its pods' addresses
- * mean something else in another member: its pod CIDRs overlap that member's pod or service CIDRs. Then every
- * member of the overlap is translated that has to be, not only the one that came last. Throws NoRoomError.
+ * mean something else in another member: its pod CIDRs overlap that member's pod or service CIDRs, or what its machines
+ * need, or what all need (`needed`). Then every member of the overlap is translated that has to be, not only the one
+ * that came last. Throws NoRoomError.
  */
-export function planAddresses(clusters: readonly AddressClaims[], globalRange: string): AddressPlan {
+export function planAddresses(
+  clusters: readonly AddressClaims[],
+  globalRange: string,
+  needed: readonly NeededRange[] = [],
+): AddressPlan {
   const sorted = [...clusters].sort((a, b) => (a.id < b.id ? -1 : 1))
   try {
-    return plan(sorted, parsePrefix(globalRange), new Set())
+    return plan(sorted, parsePrefix(globalRange), { needed, forgotten: new Set() })
   } catch (error) {
     if (!(error instanceof PoolFullError)) throw error
   }
   // Only now those who have left lose what was kept for them.
   const departed = new Set(sorted.filter((one) => one.departed).map((one) => one.id))
   try {
-    return plan(sorted, parsePrefix(globalRange), departed)
+    return plan(sorted, parsePrefix(globalRange), { needed, forgotten: departed })
   } catch (error) {
     if (error instanceof PoolFullError) throw noBlock(sorted, globalRange)
     throw error
@@ -70,8 +81,13 @@ export function nextIndex(taken: Iterable<number>): number {
   throw new NoRoomError('cluster', `all ${MAX_INDEX} cluster numbers are taken`)
 }
 
-function plan(clusters: readonly AddressClaims[], range: Prefix, forgotten: ReadonlySet<string>): AddressPlan {
-  const ambiguous = ambiguousClusters(clusters.filter((one) => !one.departed))
+interface PlanTerms {
+  readonly needed: readonly NeededRange[]
+  readonly forgotten: ReadonlySet<string>
+}
+
+function plan(clusters: readonly AddressClaims[], range: Prefix, { needed, forgotten }: PlanTerms): AddressPlan {
+  const ambiguous = addressOverlaps(clusters, needed)
   const changed = new Map<string, { translated: boolean; blocks: Record<string, string> }>()
   const taken = clusters
     .filter((one) => !forgotten.has(one.id))
@@ -86,7 +102,7 @@ function plan(clusters: readonly AddressClaims[], range: Prefix, forgotten: Read
     if (one.translated && missing.length === 0) continue
     const blocks: Record<string, string> = { ...one.blocks }
     for (const cidr of missing) {
-      const block = blockFor(cidr, range, taken)
+      const block = blockFor(cidr, range, taken, ambiguous.get(one.id))
       taken.push(block)
       blocks[cidr] = formatPrefix(block)
     }
@@ -102,12 +118,13 @@ function boundBlocks(blocks: Readonly<Record<string, string>>, podCIDRs: readonl
   return Object.fromEntries(Object.entries(blocks).filter(([cidr]) => !dropped.has(cidr)))
 }
 
-function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[]): Prefix {
+function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[], why: string | undefined): Prefix {
   const { length } = parsePrefix(cidr)
   if (length < range.length) {
+    const reason = why ?? 'this cluster is translated since an overlap of before'
     throw new NoRoomError(
       'podCIDRs',
-      `pod CIDR ${cidr} overlaps another cluster's and is larger than the global range ${formatPrefix(range)}`,
+      `pod CIDR ${cidr} has to be translated (${reason}) and is larger than the global range ${formatPrefix(range)}`,
     )
   }
   return allocateBlock(range, length, taken)
@@ -116,36 +133,59 @@ function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[]): Prefix
 interface ClaimedRange {
   readonly id: string
   readonly prefix: Prefix
-  readonly isPods: boolean
+  readonly is: 'pods' | 'services' | 'needed'
+  /** Of what is needed: whose or what it is. */
+  readonly what: string
 }
 
 /**
- * Clusters whose pods' addresses are somebody else's too. Prefixes lie inside one another or apart, so in order of
- * their addresses the ones that overlap a range are those still open before it.
+ * Clusters whose pods' addresses are somebody else's too, and the first overlap of each in words. Prefixes lie inside
+ * one another or apart, so in order of their addresses the ones that overlap a range are those still open before it.
  */
-function ambiguousClusters(clusters: readonly AddressClaims[]): ReadonlySet<string> {
-  const ranges = clusters.flatMap((one) => [
-    ...claimed(one, one.podCIDRs, true),
-    ...claimed(one, one.serviceCIDRs, false),
-  ])
+export function addressOverlaps(
+  clusters: readonly AddressClaims[],
+  needed: readonly NeededRange[] = [],
+): ReadonlyMap<string, string> {
+  const live = clusters.filter((one) => !one.departed)
+  const ranges = [...live.flatMap(claimedRanges), ...neededBy(NOBODY, needed)]
   ranges.sort((a, b) => comparePrefixes(a.prefix, b.prefix))
-  const ambiguous = new Set<string>()
+  const ambiguous = new Map<string, string>()
+  const note = (pods: ClaimedRange, other: ClaimedRange): void => {
+    if (pods.is === 'pods' && !ambiguous.has(pods.id)) ambiguous.set(pods.id, overlapText(pods, other))
+  }
   const open: ClaimedRange[] = []
   for (const range of ranges) {
     for (let last = open.at(-1); last !== undefined && !overlaps(last.prefix, range.prefix); last = open.at(-1))
       open.pop()
     for (const outer of open) {
       if (outer.id === range.id) continue
-      if (range.isPods) ambiguous.add(range.id)
-      if (outer.isPods) ambiguous.add(outer.id)
+      note(range, outer)
+      note(outer, range)
     }
     open.push(range)
   }
   return ambiguous
 }
 
-function claimed({ id }: AddressClaims, texts: readonly string[], isPods: boolean): ClaimedRange[] {
-  return ipv4Among(texts).map((text) => ({ id, prefix: parsePrefix(text), isPods }))
+function overlapText(pods: ClaimedRange, other: ClaimedRange): string {
+  const own = formatPrefix(pods.prefix)
+  if (other.is === 'needed') {
+    const whose = other.id === NOBODY ? '' : ` of cluster ${other.id}`
+    return `${own} ${neededText({ prefix: other.prefix, what: `${other.what}${whose}` })}`
+  }
+  return `${own} overlaps ${other.is} ${formatPrefix(other.prefix)} of cluster ${other.id}`
+}
+
+function claimedRanges({ id, podCIDRs, serviceCIDRs, needed = [] }: AddressClaims): ClaimedRange[] {
+  const stated = (texts: readonly string[], is: 'pods' | 'services'): ClaimedRange[] =>
+    ipv4Among(texts).map((text) => ({ id, prefix: parsePrefix(text), is, what: '' }))
+  return [...stated(podCIDRs, 'pods'), ...stated(serviceCIDRs, 'services'), ...neededBy(id, needed)]
+}
+
+function neededBy(id: string, needed: readonly NeededRange[]): ClaimedRange[] {
+  return needed
+    .filter(({ prefix }) => prefix.family === 4)
+    .map(({ prefix, what }) => ({ id, prefix, is: 'needed', what }))
 }
 
 function noBlock(clusters: readonly AddressClaims[], range: string): NoRoomError {

@@ -5,6 +5,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseClusterId } from '../model/ids.ts'
+import { parsePrefix } from '../model/ip.ts'
 import { RefusedError } from '../protocol/broker-api.ts'
 import { certificatesFromPem, fingerprint } from '../protocol/identity/pem.ts'
 import { createJoinToken, hashTokenSecret } from '../protocol/identity/token.ts'
@@ -22,6 +23,8 @@ export const DATABASE_FILE = 'broker.db'
 const MAX_TTL_MS = 30 * 24 * 3_600_000
 const MAX_USES = 1000
 const MAX_TOKENS = 1000
+/** As many as a cluster may state of both kinds. */
+const MAX_ALLOWED = 32
 
 export interface TokenInit {
   /** Milliseconds until it expires; default 15 minutes, at most 30 days. */
@@ -30,6 +33,8 @@ export interface TokenInit {
   readonly uses?: number
   /** Only this cluster may join with it; also when it is a member already. */
   readonly cluster?: string
+  /** Public space that whoever joins with it may state, as CIDRs. */
+  readonly allowedCIDRs?: readonly string[]
 }
 
 export interface TokenSummary {
@@ -39,6 +44,7 @@ export interface TokenSummary {
   readonly expiresAtMs: number
   readonly usesLeft: number
   readonly cluster?: string
+  readonly allowedCIDRs: readonly string[]
   /** Clusters that joined with it. */
   readonly usedBy: readonly string[]
 }
@@ -85,8 +91,9 @@ class SqliteBrokerStore implements BrokerStore {
   }
 
   async create(init: TokenInit): Promise<TokenSummary & { readonly text: string }> {
-    const { ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES } = init
+    const { ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [] } = init
     checkInit(ttlMs, uses)
+    checkAllowed(allowedCIDRs)
     const cluster = init.cluster === undefined ? undefined : parseClusterId(init.cluster, 'cluster')
     const nowMs = this.#clock.now()
     const { advertise, clusterset } = this.#settings
@@ -98,6 +105,7 @@ class SqliteBrokerStore implements BrokerStore {
       usesLeft: uses,
       uses: [],
       ...(cluster === undefined ? {} : { cluster }),
+      ...(allowedCIDRs.length === 0 ? {} : { allowedCIDRs }),
     }
     await this.#log.transact((tx) => {
       if (tx.count('token') >= MAX_TOKENS) {
@@ -151,6 +159,24 @@ function checkInit(ttlMs: number, uses: number): void {
   }
 }
 
+/** Throws RefusedError: more than a cluster can state, or a text that is no CIDR. */
+function checkAllowed(cidrs: readonly string[]): void {
+  if (cidrs.length > MAX_ALLOWED) {
+    throw new RefusedError(
+      'InvalidArgument',
+      'allowedCIDRs',
+      `allowedCIDRs has ${cidrs.length} entries: expected at most ${MAX_ALLOWED}`,
+    )
+  }
+  for (const cidr of cidrs) {
+    try {
+      parsePrefix(cidr, 'allowedCIDRs')
+    } catch (error) {
+      throw new RefusedError('InvalidArgument', 'allowedCIDRs', (error as Error).message)
+    }
+  }
+}
+
 function summary(id: string, row: TokenRow, nowMs: number): TokenSummary {
   const { createdAtMs, expiresAtMs, usesLeft, cluster } = row
   return {
@@ -160,6 +186,7 @@ function summary(id: string, row: TokenRow, nowMs: number): TokenSummary {
     expiresAtMs,
     usesLeft,
     ...(cluster === undefined ? {} : { cluster }),
+    allowedCIDRs: row.allowedCIDRs ?? [],
     usedBy: row.uses.map((use) => use.cluster),
   }
 }

@@ -12,6 +12,7 @@ import {
   type WatchMessage,
   type WatchRequest,
 } from '../protocol/broker-api.ts'
+import { canonicalJson } from '../protocol/content-hash.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { admitFacts } from './admission-facts.ts'
@@ -20,12 +21,21 @@ import { clusterRecordKey } from './cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './member-list.ts'
-import { addCertificate, departMember, joinMember, normalSerial, pruneDeparted, requireMember } from './membership.ts'
+import {
+  addCertificate,
+  departMember,
+  joinMember,
+  keepEarlierSpace,
+  normalSerial,
+  pruneDeparted,
+  requireMember,
+  reviewAddresses,
+} from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { observedDoubt } from './observed-address.ts'
 import { MemberPublishSession } from './publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
-import { type MemberRow, isLive } from './state.ts'
+import { type MemberRow, SETTINGS_KEY, isLive } from './state.ts'
 import { checkSecretForm, checkToken, pruneTokens, spendToken, timeText } from './tokens.ts'
 import { WatchHub } from './watch-hub.ts'
 
@@ -60,6 +70,8 @@ export class Broker implements BrokerApi {
   readonly #hub: WatchHub
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
   readonly #stopCommits: () => void
+  /** What was logged about members' addresses. */
+  #toldNotes: ReadonlySet<string> = new Set()
   /** Since the last tidy(). */
   #refusedJoins = 0
   readonly #startedAt: number
@@ -78,6 +90,7 @@ export class Broker implements BrokerApi {
       if (membersChanged) this.#endDeparted()
       for (const { scope, key } of changes) if (scope === 'record') this.#recordChanged(key)
       this.#hub.wake(membersChanged)
+      if (membersChanged) this.#tellNotes()
       this.#count(membersChanged)
     })
     this.#count(true)
@@ -170,6 +183,44 @@ export class Broker implements BrokerApi {
     })
   }
 
+  /**
+   * To be called at the start, and whenever the addresses that names of this broker lead to were looked up: nobody's pods
+   * may hold them. Says what members of an earlier release keep though no token allowed it.
+   */
+  async reviewAddresses(resolved?: readonly string[]): Promise<void> {
+    const { log, clock, logger } = this.#deps
+    const kept = await log.transact((tx) => {
+      const kept = keepEarlierSpace(tx)
+      const settings = tx.get('settings', SETTINGS_KEY)
+      const changed = resolved !== undefined && canonicalJson(settings?.resolved ?? []) !== canonicalJson(resolved)
+      if (settings !== undefined && changed) tx.put('settings', SETTINGS_KEY, { ...settings, resolved })
+      reviewAddresses(tx, { rules: this.#rules, nowMs: clock.now() })
+      return kept
+    })
+    for (const { cluster, cidrs } of kept) {
+      logger.warn('a member states public space that no token allowed: kept, as an earlier release took it', {
+        cluster,
+        cidrs: cidrs.join(', '),
+      })
+    }
+    this.#tellNotes()
+  }
+
+  /** Each sentence about a member's addresses once. */
+  #tellNotes(): void {
+    const { log, logger } = this.#deps
+    const told = new Set<string>()
+    for (const { key, value } of log.list('member')) {
+      if (!isLive(value)) continue
+      for (const note of value.notes ?? []) {
+        const line = `${key} ${note}`
+        if (!this.#toldNotes.has(line)) logger.info('about the addresses of a member', { cluster: key, note })
+        told.add(line)
+      }
+    }
+    this.#toldNotes = told
+  }
+
   /** To be called every few seconds: tells all watchers which members have no stream open, and since when. */
   tellContact(): void {
     const { log, clock } = this.#deps
@@ -215,6 +266,7 @@ export class Broker implements BrokerApi {
         {
           cluster,
           facts: request.facts,
+          allowedCIDRs: token.row.allowedCIDRs ?? [],
           certificate: { serial: normalSerial(serial), expiresAtMs },
           keyHash,
           entitled,
@@ -236,6 +288,7 @@ export class Broker implements BrokerApi {
       clustersetIpRange,
       observedAddress,
       observedCounts: await this.#counts(cluster, observedAddress),
+      notes: log.get('member', cluster)?.notes ?? [],
     }
   }
 

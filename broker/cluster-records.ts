@@ -4,12 +4,12 @@
  */
 import type { ClusterId } from '../model/ids.ts'
 import { ipv4Among, ipv6Among } from '../model/ip.ts'
-import { ipv6Clashes } from '../model/ipv6-claims.ts'
 import type { ClusterSpec } from '../model/objects.ts'
 import { recordKeyText } from '../model/records.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/content-hash.ts'
 import { globalCIDRs } from './allocation.ts'
+import { ipv6StandingBack } from './address-claims.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
 import { type MemberRow, isLive } from './state.ts'
 
@@ -26,14 +26,7 @@ export function clusterSpec(view: LogView, cluster: string): ClusterSpec | undef
 /** Writes the records that differ, and gives the members that lost a pod CIDR by it. */
 export function writeClusterRecords(tx: Transaction): ClusterId[] {
   const live = tx.list('member').filter(({ value }) => isLive(value))
-  const clashes = ipv6Clashes(
-    live.map(({ key, value }) => ({
-      id: key,
-      index: value.index,
-      podCIDRs: value.facts.podCIDRs,
-      serviceCIDRs: value.facts.serviceCIDRs,
-    })),
-  )
+  const clashes = ipv6StandingBack(tx)
   return live.flatMap(({ key, value }): ClusterId[] => {
     const before = clusterSpec(tx, key)?.podCIDRs ?? []
     const spec = specOf(key, value, clashes.has(key))
@@ -47,8 +40,8 @@ export function removeClusterRecord(tx: Transaction, cluster: string): void {
 }
 
 /** Whether these facts have a say in whose IPv6 is carried. */
-export function statesIpv6({ podCIDRs, serviceCIDRs }: Pick<ClusterFacts, 'podCIDRs' | 'serviceCIDRs'>): boolean {
-  return ipv6Among([...podCIDRs, ...serviceCIDRs]).length > 0
+export function statesIpv6({ podCIDRs, serviceCIDRs, neededCIDRs = [] }: ClusterFacts): boolean {
+  return ipv6Among([...podCIDRs, ...serviceCIDRs, ...neededCIDRs]).length > 0
 }
 
 function specOf(id: string, { facts, index, translated, blocks }: MemberRow, standsBack: boolean): ClusterSpec {

@@ -11,6 +11,7 @@ import { type BrokerConfig, checkBrokerConfig, parseListen } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { lockDirectory } from './log/sqlite-file.ts'
 import { openSqliteLog } from './log/sqlite-log.ts'
+import { BrokerHosts } from './look-up-hosts.ts'
 import { NOTE_CONTACT_MS } from './member-list.ts'
 import { brokerMetrics } from './metrics.ts'
 import { nearAddresses } from './near-addresses.ts'
@@ -62,6 +63,9 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   await fixSettings(log, config)
   const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses }, config)
   stack.defer(() => broker.close())
+  // Before anybody is told anything: what a member may hold was not asked in earlier releases.
+  await broker.reviewAddresses()
+  const names = new BrokerHosts(hosts)
 
   const tls = () => ({ ...authority.server, ca: [authority.caCertificate], clusterset })
   const server = await serveBroker({
@@ -83,6 +87,8 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   )
   const tidy = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: NOTE_CONTACT_MS }, async () => {
     await broker.tidy()
+    const resolved = await names.addresses()
+    if (resolved !== undefined) await broker.reviewAddresses(resolved)
     if (await authority.renewServer()) server.setTls(tls())
   })
   const contact = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: config.contactMs }, () => {

@@ -1,14 +1,20 @@
 /** What one message of a Publish stream does to the log. Runs inside a transaction; gives a refusal or undefined. */
+import type { ClusterId } from '../model/ids.ts'
+import { ipv4Among, parsePrefix } from '../model/ip.ts'
+import { neededIn, neededRanges } from '../model/needed-ranges.ts'
+import type { EndpointBody, MemberRecord } from '../model/records.ts'
 import { type MemberKey, type PublishMessage, RefusedError } from '../protocol/broker-api.ts'
 import { CodecError } from '../protocol/codec-checks.ts'
 import { memberKey, memberKeyText } from '../protocol/content-hash.ts'
 import { checkMemberRecord } from '../protocol/records-codec.ts'
 import type { Refusal } from './admission-checks.ts'
+import { candidateTexts } from './address-claims.ts'
 import { admitFacts } from './admission-facts.ts'
 import { admitStatus } from './admission-status.ts'
 import type { Transaction } from './log/record-log.ts'
-import { changeFacts } from './membership.ts'
+import { changeFacts, reviewAddresses } from './membership.ts'
 import { type WriteContext, memberRecords, putRecord, removeRecord } from './record-writes.ts'
+import { isLive } from './state.ts'
 import { writeStatusRecord } from './status-records.ts'
 
 export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'facts' | 'status' }>
@@ -21,7 +27,7 @@ export function applyChange(tx: Transaction, change: MemberChange, context: Writ
   switch (change.t) {
     case 'put':
       // Bounds of the wire: what is stored must be fit to be sent.
-      return refusing(() => checkMemberRecord(change.record)) ?? putRecord(tx, change.record, context)
+      return refusing(() => checkMemberRecord(change.record)) ?? put(tx, change.record, context)
     case 'remove':
       removeRecord(tx, change.key, context)
       return undefined
@@ -33,6 +39,22 @@ export function applyChange(tx: Transaction, change: MemberChange, context: Writ
       return refused
     }
   }
+}
+
+function put(tx: Transaction, record: MemberRecord, context: WriteContext): Refusal | undefined {
+  const refused = putRecord(tx, record, context)
+  if (refused === undefined && record.body.kind === 'Endpoint' && isInsidePods(tx, record.body, context.cluster))
+    reviewAddresses(tx, context)
+  return refused
+}
+
+/** Whether somebody's pods hold a gateway of this cluster: then they are translated. */
+function isInsidePods(tx: Transaction, endpoint: EndpointBody, cluster: ClusterId): boolean {
+  const called = neededRanges(candidateTexts(endpoint), 'a gateway')
+  const others = tx.list('member').filter(({ key, value }) => key !== cluster && isLive(value) && !value.translated)
+  return others.some(({ value: { facts } }) =>
+    ipv4Among(facts.podCIDRs).some((text) => neededIn(parsePrefix(text), called)),
+  )
 }
 
 /** The record that the change is about; for facts and status a key that stands for none. */

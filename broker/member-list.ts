@@ -34,6 +34,8 @@ export interface MemberSummary {
   readonly notCarried: readonly string[]
   /** One for each of podCIDRs that is carried, or none. */
   readonly globalCIDRs: readonly string[]
+  /** Why they are not used as it states them, in sentences. */
+  readonly notes: readonly string[]
 }
 
 export interface EvictInit {
@@ -61,6 +63,7 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
       podCIDRs: facts.podCIDRs,
       notCarried: facts.podCIDRs.filter((cidr) => !podCIDRs.includes(cidr)),
       globalCIDRs: globalCIDRs({ podCIDRs, translated, blocks }),
+      notes: isLive(value) ? (value.notes ?? []) : [],
     }
     return { id: key, ...standing(value, nowMs), joinedAtMs, lastSeenMs, records, ...addresses }
   })

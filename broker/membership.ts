@@ -8,6 +8,9 @@ import { type ClusterFacts, type Peer, RefusedError } from '../protocol/broker-a
 import { canonicalJson } from '../protocol/content-hash.ts'
 import { quote } from './admission-checks.ts'
 import { admitRecord } from './admission.ts'
+import { allClaims, neededByAll, orderClaims } from './address-claims.ts'
+import { describeAddresses } from './address-notes.ts'
+import { admitSpace, publicCIDRs } from './admission-facts.ts'
 import { NoRoomError, nextIndex, planAddresses } from './allocation.ts'
 import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } from './cluster-records.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
@@ -79,6 +82,8 @@ export function normalSerial(hex: string): string {
 export interface JoinDecision {
   readonly cluster: ClusterId
   readonly facts: ClusterFacts
+  /** Public space that the token lets it state, as CIDRs. */
+  readonly allowedCIDRs: readonly string[]
   readonly certificate: IssuedCertificate
   /** SHA-256 of the certificate's public key, hex. */
   readonly keyHash: string
@@ -91,13 +96,15 @@ export interface JoinDecision {
 
 /** Writes the membership and gives what the others know the member as. Throws RefusedError. */
 export function joinMember(tx: Transaction, join: JoinDecision, context: WriteContext): ClusterSpec {
-  const { cluster, facts, certificate, keyHash } = join
+  const { cluster, facts, certificate, keyHash, allowedCIDRs } = join
+  refuseSpace(facts, allowedCIDRs)
   const old = tx.get('member', cluster)
   if (isLive(old)) checkTakeover(cluster, old, join, context.nowMs)
   else checkMembers(tx, join.membersLimit)
   const row: MemberRow = {
     index: old?.index ?? newIndex(tx),
     facts,
+    allowedCIDRs,
     translated: old?.translated ?? false,
     blocks: old?.blocks ?? {},
     joinedAtMs: context.nowMs,
@@ -116,7 +123,39 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
 export function changeFacts(tx: Transaction, facts: ClusterFacts, context: WriteContext): void {
   const row = tx.get('member', context.cluster)
   if (!isLive(row) || canonicalJson(row.facts) === canonicalJson(facts)) return
+  refuseSpace(facts, allowedOf(row))
   writeMember(tx, { ...row, facts }, context)
+}
+
+/** Looks at everybody's addresses anew: what all need has changed, or where a gateway is called. Refuses nobody. */
+export function reviewAddresses(tx: Transaction, context: Omit<WriteContext, 'cluster'>): void {
+  try {
+    planMembers(tx, new Map(tx.list('member').map(({ key, value }) => [key, value])), context)
+  } catch (error) {
+    // Then it stays as it was: whoever needs what somebody's pods hold refuses these pods itself.
+    if (!(error instanceof NoRoomError)) throw error
+  }
+}
+
+/** Public space that members of an earlier release state: it stays theirs. Gives what is kept so for the first time. */
+export function keepEarlierSpace(tx: Transaction): { readonly cluster: string; readonly cidrs: readonly string[] }[] {
+  return tx.list('member').flatMap(({ key, value }) => {
+    if (!isLive(value) || value.allowedCIDRs !== undefined) return []
+    const cidrs = allowedOf(value)
+    tx.put('member', key, { ...value, allowedCIDRs: cidrs, ...(cidrs.length === 0 ? {} : { keptCIDRs: cidrs }) })
+    return cidrs.length === 0 ? [] : [{ cluster: key, cidrs }]
+  })
+}
+
+/** A row of an earlier release names none: what it took without asking. */
+function allowedOf({ allowedCIDRs, facts }: MemberRow): readonly string[] {
+  return allowedCIDRs ?? publicCIDRs(facts, []).map(({ text }) => text)
+}
+
+function refuseSpace(facts: ClusterFacts, allowed: readonly string[]): void {
+  const refused = admitSpace(facts, allowed)
+  if (refused === undefined) return
+  throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
 }
 
 /** Adds a certificate to those that the member may show. */
@@ -153,6 +192,7 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
   })
   // Somebody's IPv6 may have stood back for its own.
   if (statesIpv6(row.facts)) writeClusterRecords(tx)
+  writeNotes(tx)
 }
 
 /** Who has left is remembered for its return, and told to watchers, but not without end. */
@@ -211,22 +251,36 @@ function newIndex(tx: Transaction): number {
  * Throws RefusedError before anything is written.
  */
 function writeMember(tx: Transaction, row: MemberRow, context: WriteContext): void {
-  const members = new Map(tx.list('member').map(({ key, value }) => [key, value])).set(context.cluster, row)
-  const claims = [...members].map(([id, member]) => ({
-    id,
-    podCIDRs: member.facts.podCIDRs,
-    serviceCIDRs: member.facts.serviceCIDRs,
-    translated: member.translated,
-    blocks: member.blocks,
-    departed: !isLive(member),
-  }))
-  const plan = refusing(() => planAddresses(claims, context.rules.globalRange))
+  const before = new Map(tx.list('member').map(({ key, value }) => [key, value]))
+  const claimed = orderClaims(before, before.get(context.cluster), row.facts)
+  const members = before.set(context.cluster, { ...row, claimed })
+  refusing(() => planMembers(tx, members, context))
+  withdrawForeignAddresses(tx, context)
+}
+
+/** Stores these rows, as far as they differ, and the Cluster records. Throws NoRoomError before anything is written. */
+function planMembers(
+  tx: Transaction,
+  members: ReadonlyMap<string, MemberRow>,
+  context: Omit<WriteContext, 'cluster'>,
+): void {
+  const claims = allClaims(tx, members)
+  const plan = planAddresses(claims, context.rules.globalRange, neededByAll(tx))
   for (const [id, member] of members) {
     const added = plan.get(id)
-    if (id === context.cluster || added !== undefined) tx.put('member', id, { ...member, ...added })
+    if (member !== tx.get('member', id) || added !== undefined) tx.put('member', id, { ...member, ...added })
   }
   const shrunk = writeClusterRecords(tx)
-  for (const cluster of new Set([context.cluster, ...shrunk])) withdrawForeignAddresses(tx, { ...context, cluster })
+  writeNotes(tx)
+  for (const cluster of shrunk) withdrawForeignAddresses(tx, { ...context, cluster })
+}
+
+function writeNotes(tx: Transaction): void {
+  for (const [id, notes] of describeAddresses(tx)) {
+    const row = tx.get('member', id)
+    if (row === undefined || canonicalJson(row.notes ?? []) === canonicalJson(notes)) continue
+    tx.put('member', id, { ...row, notes })
+  }
 }
 
 /** The pod CIDRs may have shrunk: what was admitted under the old ones must not stand for another's addresses. */

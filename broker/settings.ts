@@ -12,7 +12,9 @@ export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise
   const wanted: SettingsRow = { clusterset, globalRange, clustersetIpRange, advertise }
   await log.transact((tx) => {
     const stored = tx.get('settings', SETTINGS_KEY)
-    if (JSON.stringify(stored) === JSON.stringify(wanted)) return
+    // Names are looked up later, and may have no answer today.
+    const kept = stored?.resolved === undefined ? wanted : { ...wanted, resolved: stored.resolved }
+    if (JSON.stringify(stored) === JSON.stringify(kept)) return
     for (const field of FIXED) {
       if (stored !== undefined && stored[field] !== wanted[field]) {
         throw new BrokerConfigError(
@@ -22,6 +24,6 @@ export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise
         )
       }
     }
-    tx.put('settings', SETTINGS_KEY, wanted)
+    tx.put('settings', SETTINGS_KEY, kept)
   })
 }

@@ -24,6 +24,14 @@ export interface IssuedCertificate {
 export interface MemberRow {
   readonly index: number
   readonly facts: ClusterFacts
+  /** Public space that its token let it state, as CIDRs. Absent: it joined under an earlier release. */
+  readonly allowedCIDRs?: readonly string[]
+  /** Of those, what no token named: an earlier release took it. */
+  readonly keptCIDRs?: readonly string[]
+  /** In which order its ranges were stated, by CIDR, of all members together. Those of earlier releases are not there. */
+  readonly claimed?: Readonly<Record<string, number>>
+  /** Why stated addresses are translated or not carried, for people. */
+  readonly notes?: readonly string[]
   /** Once true it stays: a prefix that others have learnt must not change under them. */
   readonly translated: boolean
   /** Every block ever given, by pod CIDR. */
@@ -60,6 +68,8 @@ export interface TokenRow {
   readonly usesLeft: number
   readonly uses: readonly TokenUse[]
   readonly cluster?: string
+  /** Public space that whoever joins with it may state, as CIDRs. */
+  readonly allowedCIDRs?: readonly string[]
   readonly revokedAtMs?: number
 }
 
@@ -98,6 +108,8 @@ export interface SettingsRow {
   readonly clustersetIpRange: string
   /** host:port, best first: what join tokens tell members. */
   readonly advertise: readonly string[]
+  /** Addresses that names among them led to when they were looked up last. */
+  readonly resolved?: readonly string[]
 }
 
 export interface Scopes {

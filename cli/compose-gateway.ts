@@ -12,6 +12,7 @@ import { runLabelledGateway } from '../gateway/labelled-gateway.ts'
 import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../model/gateway-node.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import { readMachineNetwork } from '../runtime/machine-network.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { withKernel } from './compose-kernel.ts'
 import type { SiteRun } from './compose-run.ts'
@@ -22,7 +23,7 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
   const configOf = await configFor(site, signal)
   const { cluster, config, kube, node } = site
   await withKernel(async (kernel) => {
-    const parts = { ...deps, ...kernel, cluster }
+    const parts = { ...deps, ...kernel, cluster, machineNetwork: readMachineNetwork }
     if (kube === undefined) return runGateway(parts, configOf(lanesOf(config, node)), signal)
     const askNode = (until: AbortSignal) => kube.askNode(node, until)
     const init = { node, configOf, askNode, leases: kube.leases }
@@ -36,7 +37,11 @@ export async function plan(clock: Clock, site: SiteRun, signal: AbortSignal): Pr
   await whenCachesSynced(cluster, signal)
   const lanes = kube === undefined ? lanesOf(config, node) : [await gatewayOnly(site, signal)]
   return withKernel(async (kernel) => {
-    const world = await readGatewayWorld({ ...kernel, clock, cluster }, configOf(lanes), signal)
+    const world = await readGatewayWorld(
+      { ...kernel, clock, cluster, machineNetwork: readMachineNetwork },
+      configOf(lanes),
+      signal,
+    )
     return world === undefined ? "# waiting for this cluster's own Cluster object\n" : describeGatewayPlan(world)
   })
 }

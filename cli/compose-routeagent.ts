@@ -3,6 +3,7 @@ import { join } from 'node:path'
 import type { Clock } from '../reconcile/clock.ts'
 import { planRouteAgent, runRouteAgent } from '../routeagent/main.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import { readMachineNetwork } from '../runtime/machine-network.ts'
 import { withKernel } from './compose-kernel.ts'
 import type { SiteRun } from './compose-run.ts'
 import { sealaneVersion } from './context.ts'
@@ -11,9 +12,14 @@ import { openPorts } from './open-ports.ts'
 export function run(deps: ComponentDeps, { config: site, cluster, node }: SiteRun, signal: AbortSignal): Promise<void> {
   const stateDir = join(site.state, 'nodes', node)
   const config = { node, version: sealaneVersion(), stateDir, openPorts: openPorts(site) }
-  return withKernel((kernel) => runRouteAgent({ ...deps, ...kernel, cluster }, config, signal))
+  return withKernel((kernel) =>
+    runRouteAgent({ ...deps, ...kernel, cluster, machineNetwork: readMachineNetwork }, config, signal),
+  )
 }
 
 export function plan(_clock: Clock, { config, cluster, node }: SiteRun, signal: AbortSignal): Promise<string> {
-  return withKernel((kernel) => planRouteAgent({ ...kernel, cluster }, { node, openPorts: openPorts(config) }, signal))
+  const machineNetwork = readMachineNetwork
+  return withKernel((kernel) =>
+    planRouteAgent({ ...kernel, cluster, machineNetwork }, { node, openPorts: openPorts(config) }, signal),
+  )
 }

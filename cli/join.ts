@@ -3,7 +3,7 @@ import type { ClusterId } from '../model/ids.ts'
 import { type ClusterFacts, type JoinResponse, RefusedError } from '../protocol/broker-api.ts'
 import { IdentityFileError, readMemberIdentity, writeMemberIdentity } from '../protocol/identity/member-files.ts'
 import { type JoinToken, parseJoinToken } from '../protocol/identity/token.ts'
-import { askToJoin, joinedIdentity, joinedMembership, ownCluster } from '../protocol/join.ts'
+import { askToJoin, joinedIdentity, joinedMembership, oneLine, ownCluster } from '../protocol/join.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { createLogger } from '../runtime/pino-logger.ts'
 import { UserError } from '../runtime/user-error.ts'
@@ -44,7 +44,10 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   await writeMemberIdentity(config.identity, joinedIdentity(ask, response))
   await joining.forget()
   const left = config.podCIDRs.filter((cidr) => !own.spec.podCIDRs.includes(cidr))
-  if (left.length > 0)
+  const { notes = [] } = response
+  for (const note of notes) init.say(oneLine(note))
+  // A broker of an earlier release does not say why.
+  if (left.length > 0 && notes.length === 0)
     init.say(`reached by IPv4 only: IPv6 of this site (${left.join(', ')}) overlaps another member's`)
   return { cluster: clusterId, clusterset: response.clusterset, globalCIDRs: response.globalCIDRs }
 }

@@ -75,7 +75,7 @@ export function checkEndpoints(world: GatewayWorld, clusters: readonly RemoteClu
       continue
     }
     keys.set(spec.publicKey, `Endpoint ${endpoint.metadata.name}`)
-    const inside = [...reserved, ...lanePrefixes(world, clusters, cluster)]
+    const inside = [...reserved, ...ownLanePrefixes(world, cluster)]
     const peer = toPeer(endpoint, cluster, (candidate) => {
       // Networks behind different NATs may have the same addresses: who called its own would call nobody.
       if (ours.has(candidate.address) || !isCallable(candidate, inside)) return 'no'
@@ -103,14 +103,15 @@ function byLaneAndCluster(a: RemotePeer, b: RemotePeer): number {
 }
 
 /**
- * Where a gateway of the cluster cannot be: an address that leads into a lane is nobody's outside the lanes. But
- * a cluster that is not translated may have pods with addresses of the network that its nodes are in; then its gateway
- * is among them. What WireGuard sends does not go into lanes (LANE_MARK).
+ * Where a gateway of the cluster cannot be: under the global addresses of its own pods. But a cluster that is not
+ * translated may have pods with addresses of the network that its nodes are in; then its gateway is among them. What
+ * WireGuard sends does not go into lanes (LANE_MARK), so ranges of other clusters stand in nobody's way: else one that
+ * states the range of another's gateway would take that from all of us.
  */
-function lanePrefixes(world: GatewayWorld, all: readonly RemoteCluster[], cluster: RemoteCluster): readonly Prefix[] {
+function ownLanePrefixes(world: GatewayWorld, cluster: RemoteCluster): readonly Prefix[] {
   const spec = world.clusters.find((one) => one.metadata.name === cluster.id)?.spec
   const flat = spec !== undefined && spec.globalCIDRs.length === 0
-  return all.filter((one) => !(flat && one.id === cluster.id)).flatMap((one) => one.prefixes)
+  return flat ? [] : cluster.prefixes
 }
 
 function endpointProblem(endpoint: Endpoint): string | undefined {

@@ -1,6 +1,7 @@
 /** What other clusters claim, checked before it reaches the lanes: model/remote-clusters.ts, with this node's own view. Pure. */
 import { laneAddress } from '../model/addressing.ts'
 import { type Prefix, prefixOf } from '../model/ip.ts'
+import { machineNeeds } from '../model/needed-ranges.ts'
 import { type RemoteCluster, checkRemoteClusters, underlayAddresses } from '../model/remote-clusters.ts'
 import type { GatewayWorld } from './world.ts'
 
@@ -18,7 +19,13 @@ export function checkClusters(world: GatewayWorld): { clusters: readonly RemoteC
     nodes,
     world.addresses.map((entry) => entry.address),
   )
-  const { clusters, refused } = checkRemoteClusters({ own, clusters: all, underlay })
+  const needed = machineNeeds({
+    nodes: underlayAddresses(nodes),
+    interfaces: world.addresses.map((entry) => entry.address),
+    nextHops: world.machine?.nextHops ?? [],
+    nameServers: world.machine?.nameServers ?? [],
+  })
+  const { clusters, refused } = checkRemoteClusters({ own, clusters: all, underlay, needed })
   return { clusters, refusals: refused.map(({ name, reason }) => ({ subject: `Cluster ${name}`, reason })) }
 }
 

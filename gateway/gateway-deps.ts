@@ -8,6 +8,7 @@ import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
 import type { Wireguard } from '../kernel/wireguard.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import type { MachineNetwork } from '../runtime/machine-network.ts'
 import type { OpenProbeSocket } from './probe-socket.ts'
 
 /** What is known of the node that takes over the lane of this one. */
@@ -35,6 +36,8 @@ export interface GatewayDeps extends ComponentDeps {
   readonly openProbeSocket?: OpenProbeSocket
   /** The real one where absent (runtime/knock.ts). */
   readonly knock?: Knock
+  /** Absent: default gateways and name servers are not known. */
+  readonly machineNetwork?: () => Promise<MachineNetwork>
   /** Absent where nobody else can serve this node's lanes. */
   readonly handover?: Handover
 }

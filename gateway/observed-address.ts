@@ -13,6 +13,7 @@ import {
   prefixOf,
 } from '../model/ip.ts'
 import { DEFAULT_GLOBAL_RANGE } from '../model/kernel-ids.ts'
+import { UNGRANTED_SPACE } from '../model/needed-ranges.ts'
 import { reservedPrefixes } from '../model/remote-clusters.ts'
 import type { GatewayWorld } from './world.ts'
 
@@ -25,7 +26,7 @@ type View = Pick<GatewayWorld, 'observedAddress' | 'own' | 'clusters' | 'endpoin
  */
 export function ownObservedAddress(world: View): string | undefined {
   const { observedAddress: text } = world
-  if (text === undefined || isInside(text, rangesInLanes(world))) return undefined
+  if (text === undefined || isInside(text, rangesAround(world, text))) return undefined
   if (hasAddress(world, text)) return text
   const neighbours = world.addresses.flatMap(({ address }) => networkOf(address))
   return isInside(text, neighbours) || ownAddresses(world).has(text) ? undefined : text
@@ -53,10 +54,13 @@ export function observedJudge(world: View): (text: string, cluster: string) => b
 
 /** Of an address of `cluster`: no other one tells it in any way, and it is inside nobody's range. */
 function isClaimedOnce(world: View): (text: string, cluster: string) => boolean {
-  const ranges = [...rangesInLanes(world), ...claimedRanges(world.clusters)]
   const { nodes, observed } = toldAddresses(world)
+  const inLanes = rangesInLanes(world)
+  const claimed = claimedRanges(world.clusters)
   return (text, cluster) =>
-    !isInside(text, ranges) && !isToldElsewhere(nodes, text, cluster) && !isToldElsewhere(observed, text, cluster)
+    !isInside(text, isPrivate(text) ? [...inLanes.own, ...inLanes.others, ...claimed] : inLanes.own) &&
+    !isToldElsewhere(nodes, text, cluster) &&
+    !isToldElsewhere(observed, text, cluster)
 }
 
 /** Addresses of this node's interfaces, and of every type of this cluster's nodes. */
@@ -92,12 +96,32 @@ function isToldElsewhere(tellers: Tellers, text: string, cluster: string): boole
   return [...(tellers.get(text) ?? [])].some((teller) => teller !== cluster)
 }
 
-/** Where no gateway can be called: this cluster's own ranges, those of others that lead into lanes, and what is nobody's. */
-function rangesInLanes({ own, clusters }: Pick<View, 'own' | 'clusters'>): Prefix[] {
+/** Where this address cannot be called, whatever it is. */
+function rangesAround(world: View, text: string): readonly Prefix[] {
+  const { own, others } = rangesInLanes(world)
+  return isPrivate(text) ? [...own, ...others] : own
+}
+
+/**
+ * A bridge or kube-proxy on the way puts a private address in place of the caller's; of such, somebody's range may speak.
+ * Public ones are gateways' own: a range that somebody states around one has no say.
+ */
+function isPrivate(text: string): boolean {
+  return readable(() => parseAddress(text)).some((address) =>
+    UNGRANTED_SPACE.some((prefix) => containsAddress(prefix, address)),
+  )
+}
+
+/** Where no gateway can be called: this cluster's own ranges and what is nobody's; those of others that lead into lanes. */
+function rangesInLanes({ own, clusters }: Pick<View, 'own' | 'clusters'>): {
+  readonly own: readonly Prefix[]
+  readonly others: readonly Prefix[]
+} {
   // Where a cluster is translated, what it says of its pods leads nowhere, and anybody may say anything.
   const flat = clusters.filter(({ spec }) => spec.globalCIDRs.length === 0)
   const reserved = reservedPrefixes(own.spec).map(({ prefix }) => prefix)
-  return [...claimedRanges([own, ...flat]), ...readable(() => parsePrefix(DEFAULT_GLOBAL_RANGE)), ...reserved]
+  const nobodys = readable(() => parsePrefix(DEFAULT_GLOBAL_RANGE))
+  return { own: [...claimedRanges([own]), ...nobodys, ...reserved], others: claimedRanges(flat) }
 }
 
 function claimedRanges(clusters: View['clusters']): Prefix[] {

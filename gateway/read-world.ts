@@ -12,7 +12,7 @@ import type { GatewayConfig } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import type { GatewayWorld } from './world.ts'
 
-export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'sysctl' | 'wireguard' | 'clock'>
+export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'sysctl' | 'wireguard' | 'clock' | 'machineNetwork'>
 
 /** The kinds whose changes make a gateway plan again. */
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
@@ -63,6 +63,7 @@ export async function readGatewayWorld(
     openPorts: config.openPorts,
     rotateMs: config.rotateMs,
     addresses: await routes.addresses(signal),
+    ...(deps.machineNetwork === undefined ? {} : { machine: await deps.machineNetwork() }),
     devices,
     laneDevices: await laneDeviceNames(routes, signal),
     pathMtu: await readPathMtus(routes, underlayTargets(remotes, config, devices), signal),

@@ -3,6 +3,7 @@ import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../mo
 import type { OpenPort } from '../model/open-port.ts'
 import type { InterfaceAddress } from '../kernel/route-table.ts'
 import type { DeviceState } from '../kernel/wireguard.ts'
+import type { MachineNetwork } from '../runtime/machine-network.ts'
 import type { GatewayLaneConfig } from './config.ts'
 
 /** What the probes say about one peer. */
@@ -44,6 +45,8 @@ export interface GatewayWorld {
   readonly openPorts?: readonly OpenPort[]
   readonly rotateMs: number
   readonly addresses: readonly InterfaceAddress[]
+  /** Default gateways and name servers of this machine. Absent: not known. */
+  readonly machine?: Pick<MachineNetwork, 'nextHops' | 'nameServers'>
   /** Lane devices that exist, by lane number. */
   readonly devices: ReadonlyMap<number, DeviceState>
   /** Names of all lane devices that exist, those of no lane of ours among them. */

@@ -28,6 +28,9 @@ const ABOUT = 'about.k8s.io'
 
 const AGENT: readonly AccessRule[] = [
   rule('', ['namespaces', 'services'], READ),
+  // What machines need outside the lanes is told to the broker, and refused to everybody's pods.
+  rule('', ['nodes'], READ),
+  rule(SEALANE, ['routeagents'], READ),
   rule(SLICES, ['endpointslices'], [...READ, ...WRITE]),
   rule(MCS, ['serviceexports'], READ),
   rule(MCS, ['serviceexports/status', 'serviceimports/status'], ['patch']),

@@ -1,8 +1,9 @@
 /**
  * Whose IPv6 addresses stand back. IPv6 is never translated, so of two clusters in which an address means different
- * things only one can be reached by it: the one with the lower index. Pure.
+ * things only one can be reached by it: the one that stated it first. Pure.
  */
-import { type Prefix, InvalidAddressError, ipv6Among, overlaps, parsePrefix } from './ip.ts'
+import { type Prefix, InvalidAddressError, formatPrefix, ipv6Among, overlaps, parsePrefix } from './ip.ts'
+import type { NeededRange } from './needed-ranges.ts'
 import { comparePrefixes } from './prefix-set.ts'
 
 export interface CidrClaims {
@@ -10,36 +11,50 @@ export interface CidrClaims {
   readonly index: number
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
+  /** What its machines need outside the lanes. Absent: nothing is known. */
+  readonly needed?: readonly NeededRange[]
+  /** In which order they were stated, by CIDR as formatPrefix() writes it. One that is not among them was stated first; of equal ones the index decides. */
+  readonly claimed?: Readonly<Record<string, number>>
 }
 
 export interface Ipv6Clash {
   /** The CIDR of the cluster that stands back. */
   readonly own: string
   readonly other: string
-  /** Id of the cluster that `other` belongs to. */
+  /** Id of the cluster that `other` belongs to; '' where all need it. */
   readonly cluster: string
+  /** What `other` is, where it is neither pods nor Services. */
+  readonly what?: string
 }
 
+/** What all need came before every cluster. */
+const NOBODY: CidrClaims = { id: '', index: -1, podCIDRs: [], serviceCIDRs: [] }
+
 /**
- * Gives the clusters that are reached by IPv4 only, and why: one of their IPv6 pod or service CIDRs overlaps one of a
- * cluster with a lower index, and at least one of the two is a pod CIDR. All IPv6 of such a cluster stands back, not
- * only what overlaps: else its nodes would have routes of other clusters over addresses of their own pods. What the
- * other cluster states counts even where that stands back itself, so that who leaves takes nothing from anybody.
- * A text that is no CIDR claims nothing.
+ * Gives the clusters that are reached by IPv4 only, and why: one of their IPv6 pod or service CIDRs, or of the ranges
+ * that they need, overlaps one that another cluster stated before, or that all need (`needed`), and at least one of the
+ * two is a pod CIDR. All IPv6 of such a cluster stands back, not only what overlaps: else its nodes would have routes of
+ * other clusters over addresses of their own pods. What the other cluster states counts even where that stands back
+ * itself, so that who leaves takes nothing from anybody. A text that is no CIDR claims nothing.
  */
-export function ipv6Clashes(clusters: readonly CidrClaims[]): ReadonlyMap<string, Ipv6Clash> {
-  const found = new Map<string, { readonly clash: Ipv6Clash; readonly otherIndex: number }>()
+export function ipv6Clashes(
+  clusters: readonly CidrClaims[],
+  needed: readonly NeededRange[] = [],
+): ReadonlyMap<string, Ipv6Clash> {
+  const found = new Map<string, { readonly clash: Ipv6Clash; readonly before: Claim }>()
   const open: Claim[] = []
   // Prefixes lie inside one another or apart: in order, those that overlap a claim are the ones still open before it.
-  for (const claim of sortedClaims(clusters)) {
+  for (const claim of sortedClaims([...clusters, { ...NOBODY, needed }])) {
     for (let last = open.at(-1); last !== undefined && !overlaps(last.prefix, claim.prefix); last = open.at(-1))
       open.pop()
     for (const outer of open) {
       if (outer.id === claim.id || !(outer.isPods || claim.isPods)) continue
-      const [first, second] = outer.index < claim.index ? [outer, claim] : [claim, outer]
-      if ((found.get(second.id)?.otherIndex ?? Infinity) <= first.index) continue
-      const clash = { own: second.text, other: first.text, cluster: first.id }
-      found.set(second.id, { clash, otherIndex: first.index })
+      const [first, second] = isBefore(outer, claim) ? [outer, claim] : [claim, outer]
+      const known = found.get(second.id)?.before
+      if (known !== undefined && !isBefore(first, known)) continue
+      const what = first.what === undefined ? {} : { what: first.what }
+      const clash = { own: second.text, other: first.text, cluster: first.id, ...what }
+      found.set(second.id, { clash, before: first })
     }
     open.push(claim)
   }
@@ -52,20 +67,39 @@ interface Claim {
   readonly text: string
   readonly prefix: Prefix
   readonly isPods: boolean
+  readonly order: number
+  readonly what?: string
+}
+
+function isBefore(a: Claim, b: Claim): boolean {
+  return a.order - b.order < 0 || (a.order === b.order && a.index < b.index)
 }
 
 function sortedClaims(clusters: readonly CidrClaims[]): Claim[] {
-  const claims = clusters.flatMap((one) => [...claimsOf(one, one.podCIDRs, true), ...claimsOf(one, one.serviceCIDRs)])
+  const claims = clusters.flatMap((one) => [
+    ...claimsOf(one, one.podCIDRs, true),
+    ...claimsOf(one, one.serviceCIDRs),
+    ...neededOf(one),
+  ])
   return claims.sort(
     (a, b) => comparePrefixes(a.prefix, b.prefix) || a.index - b.index || Number(b.isPods) - Number(a.isPods),
   )
 }
 
-function claimsOf({ id, index }: CidrClaims, texts: readonly string[], isPods = false): Claim[] {
+function claimsOf({ id, index, claimed = {} }: CidrClaims, texts: readonly string[], isPods = false): Claim[] {
   return ipv6Among(texts).flatMap((text) => {
     const prefix = tryParse(text)
-    return prefix === undefined ? [] : [{ id, index, text, prefix, isPods }]
+    return prefix === undefined ? [] : [{ id, index, text, prefix, isPods, order: claimed[formatPrefix(prefix)] ?? -1 }]
   })
+}
+
+function neededOf({ id, index, needed = [], claimed = {} }: CidrClaims): Claim[] {
+  return needed
+    .filter(({ prefix }) => prefix.family === 6)
+    .map(({ prefix, what }) => {
+      const text = formatPrefix(prefix)
+      return { id, index, text, prefix, isPods: false, order: claimed[text] ?? -1, what }
+    })
 }
 
 function tryParse(text: string): Prefix | undefined {

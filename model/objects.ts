@@ -250,6 +250,8 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
     readonly reached?: string
     /** Where this node's pods are, IPv4 first, sorted: model/pod-ranges.ts. Absent from releases that did not tell. */
     readonly podRanges?: readonly string[]
+    /** What this node needs outside the lanes: its network, default gateways, name servers. Absent from earlier releases. */
+    readonly underlay?: readonly string[]
     readonly failure?: string
   }
 }

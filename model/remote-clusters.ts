@@ -17,6 +17,7 @@ import {
   parsePrefix,
 } from './ip.ts'
 import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE } from './kernel-ids.ts'
+import { type NeededRange, neededIn, neededText } from './needed-ranges.ts'
 import type { Cluster, ClusterSpec, Node } from './objects.ts'
 import { comparePrefixes } from './prefix-set.ts'
 
@@ -49,6 +50,8 @@ export interface RemoteClustersInit {
   readonly clusters: readonly Cluster[]
   /** Addresses that must stay reachable beside the lanes: underlayAddresses(). */
   readonly underlay: readonly string[]
+  /** What else this machine needs beside the lanes: machineNeeds(). Absent: nothing is known. */
+  readonly needed?: readonly NeededRange[]
 }
 
 /** Length of the largest network of each family that may be one cluster's. */
@@ -65,12 +68,17 @@ const MAX_PREFIXES = 64
  * IPv6 claims are not looked at where this cluster has no IPv6 pod CIDR: they lead nowhere then. It may be that they
  * overlap its pods, so that its own is not carried; nobody did wrong, and IPv4 must go on.
  */
-export function checkRemoteClusters({ own, clusters: all, underlay }: RemoteClustersInit): ClusterVerdicts {
+export function checkRemoteClusters({
+  own,
+  clusters: all,
+  underlay,
+  needed = [],
+}: RemoteClustersInit): ClusterVerdicts {
   const clusters: RemoteCluster[] = []
   const refused: RefusedCluster[] = []
   const taken: { readonly prefix: Prefix; readonly by: string }[] = []
   const indexes = new Map([[own.spec.index, own.spec.id]])
-  const claims = { reserved: reservedPrefixes(own.spec), underlay, taken, indexes }
+  const claims = { reserved: reservedPrefixes(own.spec), underlay, needed, taken, indexes }
   const families = plannedFamilies(own)
   const remotes = all.filter((cluster) => cluster.metadata.name !== own.metadata.name)
   for (const cluster of remotes.sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))) {
@@ -140,6 +148,7 @@ function readCluster(cluster: Cluster, families: readonly Family[]): RemoteClust
 interface Claims {
   readonly reserved: readonly { readonly prefix: Prefix; readonly what: string }[]
   readonly underlay: readonly string[]
+  readonly needed: readonly NeededRange[]
   readonly taken: readonly { readonly prefix: Prefix; readonly by: string }[]
   readonly indexes: ReadonlyMap<number, string>
 }
@@ -160,6 +169,8 @@ function conflict(cluster: RemoteCluster, claims: Claims): string | undefined {
     if (cluster.prefixes.some((twin, j) => j < i && overlaps(twin, prefix))) return `${text} is claimed twice`
     const caught = claims.underlay.find((address) => containsAddress(prefix, parseAddress(address)))
     if (caught !== undefined) return `${text} holds ${caught}, which this node needs outside the tunnels`
+    const also = neededIn(prefix, claims.needed)
+    if (also !== undefined) return `${text} ${neededText(also)}: this node needs that outside the tunnels`
   }
   return undefined
 }

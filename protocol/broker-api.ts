@@ -24,6 +24,8 @@ export interface ClusterFacts {
   readonly serviceCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
   readonly version: string
+  /** What machines of this cluster need outside the lanes: model/needed-ranges.ts. Absent: it tells none. */
+  readonly neededCIDRs?: readonly string[]
 }
 
 export interface JoinRequest {
@@ -59,6 +61,8 @@ export interface JoinResponse {
   readonly observedAddress: string
   /** It is the member's own, as far as the broker can tell: it then tells whether a gateway is behind address translation. */
   readonly observedCounts: boolean
+  /** Sentences for people: why stated addresses are translated or not carried. Absent: none. */
+  readonly notes?: readonly string[]
 }
 
 export interface RenewResponse {

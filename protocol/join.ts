@@ -96,14 +96,31 @@ export function ownCluster(id: ClusterId, facts: ClusterFacts, response: JoinRes
   }
 }
 
+/** On a Membership: what the broker said of this cluster's addresses when it joined, a line each. */
+export const ANNOTATION_ADDRESS_NOTES = 'sealane.io/address-notes'
+
+/** What is written there. */
+export function addressNotes({ metadata }: Pick<Membership, 'metadata'>): string[] {
+  const text = metadata.annotations?.[ANNOTATION_ADDRESS_NOTES] ?? ''
+  return text.split('\n').filter((line) => line !== '')
+}
+
 export function joinedMembership(id: ClusterId, response: JoinResponse): Membership {
-  const { clusterset, globalRange, clustersetIpRange, observedAddress, observedCounts } = response
-  return membershipOf(id, {
+  const { clusterset, globalRange, clustersetIpRange, observedAddress, observedCounts, notes = [] } = response
+  const membership = membershipOf(id, {
     clusterset,
     observedAddress,
     observedCounts,
     ranges: { globalRange, clustersetIpRange },
   })
+  if (notes.length === 0) return membership
+  const annotations = { [ANNOTATION_ADDRESS_NOTES]: notes.map(oneLine).join('\n') }
+  return { ...membership, metadata: { ...membership.metadata, annotations } }
+}
+
+/** The broker wrote it; here it goes to terminals. */
+export function oneLine(text: string): string {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
 }
 
 /** The same, from what was kept of the answer; undefined where an earlier release kept less. */

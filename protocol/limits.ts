@@ -17,6 +17,8 @@ export const MAX_LABEL_KEY = 317
 export const MAX_LABEL_VALUE = 63
 export const MAX_ANNOTATION_VALUE = 4096
 export const MAX_CIDRS = 16
+/** What a joining cluster is told about its addresses. */
+export const MAX_NOTES = 8
 export const MAX_CANDIDATES = 16
 export const MAX_CAPABILITIES = 32
 export const MAX_FAMILIES = 2

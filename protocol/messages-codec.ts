@@ -1,5 +1,6 @@
 /** Requests and stream messages between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
 import { toUSVString } from 'node:util'
+import { MAX_NEEDED } from '../model/needed-ranges.ts'
 import type { ClusterFacts, JoinRequest, JoinResponse, RenewResponse } from './broker-api.ts'
 import type { PublishMessage, PublishReply, WatchMessage, WatchRequest } from './broker-api.ts'
 import * as check from './codec-checks.ts'
@@ -40,11 +41,13 @@ export function encodeJoinResponse(response: JoinResponse): Uint8Array {
     clustersetIpRange: response.clustersetIpRange,
     observedAddress: response.observedAddress,
     observedCounts: response.observedCounts,
+    notes: (response.notes ?? []).slice(0, limits.MAX_NOTES).map(short),
   }).finish()
 }
 
 export function decodeJoinResponse(bytes: Uint8Array): JoinResponse {
   const response = check.parseWire('join response', bytes, limits.MAX_MESSAGE_BYTES, (b) => wire.JoinResponse.decode(b))
+  const notes = check.texts(response.notes, 'notes', limits.MAX_NOTES, limits.MAX_TEXT)
   return {
     ...certificates(response),
     clusterset: check.text(response.clusterset, 'clusterset', limits.MAX_NAME, 1),
@@ -56,6 +59,7 @@ export function decodeJoinResponse(bytes: Uint8Array): JoinResponse {
     clustersetIpRange: check.text(response.clustersetIpRange, 'clustersetIpRange', ADDRESS_TEXT),
     observedAddress: check.text(response.observedAddress, 'observedAddress', ADDRESS_TEXT),
     observedCounts: response.observedCounts,
+    ...(notes.length === 0 ? {} : { notes }),
   }
 }
 
@@ -274,16 +278,19 @@ function factsToWire(facts: ClusterFacts): wire.ClusterFacts {
     serviceCidrs: [...facts.serviceCIDRs],
     labels: check.recordToPairs(facts.labels),
     version: facts.version,
+    neededCidrs: [...(facts.neededCIDRs ?? [])],
   }
 }
 
 function factsFromWire(facts: wire.ClusterFacts | undefined, field: string): ClusterFacts {
-  const { podCidrs, serviceCidrs, labels, version } = check.present(facts, field)
+  const { podCidrs, serviceCidrs, labels, version, neededCidrs } = check.present(facts, field)
+  const needed = check.texts(neededCidrs, `${field}.neededCIDRs`, MAX_NEEDED, ADDRESS_TEXT)
   return {
     podCIDRs: check.texts(podCidrs, `${field}.podCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
     serviceCIDRs: check.texts(serviceCidrs, `${field}.serviceCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
     labels: check.pairsToRecord(labels, `${field}.labels`, limits.MAX_LABEL_VALUE),
     version: check.text(version, `${field}.version`, limits.MAX_NAME),
+    ...(needed.length === 0 ? {} : { neededCIDRs: needed }),
   }
 }
 

@@ -2,11 +2,14 @@
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
 import { IPV6_FORWARDING } from '../model/kernel-ids.ts'
+import type { MachineNetwork } from '../runtime/machine-network.ts'
 import type { KernelFacts } from './node-facts.ts'
 
 export interface FactsReaderDeps {
   readonly routes: RouteTable
   readonly sysctl: Sysctl
+  /** Absent: default gateways and name servers are not known. */
+  readonly machineNetwork?: () => Promise<MachineNetwork>
 }
 
 export class FactsReader {
@@ -29,15 +32,16 @@ export class FactsReader {
 
   async read(signal: AbortSignal): Promise<KernelFacts> {
     if (this.#kept !== undefined) return this.#kept
-    const { routes, sysctl } = this.#deps
+    const { routes, sysctl, machineNetwork } = this.#deps
     const changes = this.#changes
-    const [links, addresses, mainRoutes, bridgeNetfilter, bridgeNetfilter6, ipv6] = await Promise.all([
+    const [links, addresses, mainRoutes, bridgeNetfilter, bridgeNetfilter6, ipv6, machine] = await Promise.all([
       routes.links(signal),
       routes.addresses(signal),
       routes.mainRoutes(signal),
       sysctl.read('net/bridge/bridge-nf-call-iptables'),
       sysctl.read('net/bridge/bridge-nf-call-ip6tables'),
       sysctl.read(IPV6_FORWARDING),
+      machineNetwork?.(),
     ])
     const facts = {
       links,
@@ -46,6 +50,7 @@ export class FactsReader {
       bridgeNetfilter: bridgeNetfilter?.trim(),
       bridgeNetfilter6: bridgeNetfilter6?.trim(),
       hasIpv6: ipv6 !== undefined,
+      ...(machine === undefined ? {} : { machine }),
     }
     this.known = facts
     if (changes === this.#changes) this.#kept = facts

@@ -13,6 +13,7 @@ import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { Logger } from '../runtime/logger.ts'
+import type { MachineNetwork } from '../runtime/machine-network.ts'
 import { knock } from '../runtime/knock.ts'
 import { removeNodeRoutes } from './apply-routes.ts'
 import { BalanceLoop, removeNodeTable } from './balance-loop.ts'
@@ -33,6 +34,8 @@ export interface RouteAgentDeps extends ComponentDeps {
   readonly sysctl: Sysctl
   /** Absent: segments off the overlay are not held back to be joined. */
   readonly coalescing?: ReceiveCoalescing
+  /** Absent: default gateways and name servers are not known. */
+  readonly machineNetwork?: () => Promise<MachineNetwork>
   /** The real one where absent. */
   readonly knock?: Knock
 }
@@ -117,7 +120,7 @@ function followTable(nft: Nft, logger: Logger, onChange: () => void): () => void
 
 /** What `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */
 export async function planRouteAgent(
-  deps: Pick<RouteAgentDeps, 'cluster' | 'routes' | 'sysctl'>,
+  deps: Pick<RouteAgentDeps, 'cluster' | 'routes' | 'sysctl' | 'machineNetwork'>,
   config: Pick<RouteAgentConfig, 'node' | 'openPorts'>,
   signal: AbortSignal,
 ): Promise<string> {

@@ -1,5 +1,6 @@
 /** What this machine's kernel says about itself, as far as the plans need it. Pure. */
 import { type Address, type Family, type Prefix, containsAddress, formatAddress, parseAddress } from '../model/ip.ts'
+import type { MachineNetwork } from '../runtime/machine-network.ts'
 import type { InterfaceAddress, Link, MainRoute } from '../kernel/route-table.ts'
 
 export interface KernelFacts {
@@ -13,6 +14,8 @@ export interface KernelFacts {
   readonly bridgeNetfilter6?: string | undefined
   /** False where the kernel has no IPv6 (`ipv6.disable=1`). A device where it is switched off is another matter. */
   readonly hasIpv6?: boolean
+  /** Default gateways and name servers of this machine. Absent: not known. */
+  readonly machine?: Pick<MachineNetwork, 'nextHops' | 'nameServers'>
 }
 
 /** The device that carries the address; undefined when there is none. */

@@ -7,6 +7,7 @@
  */
 import { type Prefix, formatAddress } from '../model/ip.ts'
 import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI } from '../model/kernel-ids.ts'
+import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../model/needed-ranges.ts'
 import type { Cluster, Endpoint, Gateway, Node, RouteAgent } from '../model/objects.ts'
 import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../model/remote-clusters.ts'
 import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../model/spec-constants.ts'
@@ -61,6 +62,8 @@ export interface NodeRoutes {
   readonly podRanges: readonly Prefix[]
   /** How many ranges there would be more. */
   readonly podRangesCut: number
+  /** What this node needs outside the lanes, for RouteAgent.status. */
+  readonly underlay: readonly string[]
   /** Nodes and clusters that are left out, with the reason. */
   readonly problems: readonly PlanProblem[]
 }
@@ -98,6 +101,7 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
     paths: clusters.map(({ cluster, gateways, mtu }) => ({ cluster, gateways: gateways.map((g) => g.node), mtu })),
     podRanges: [...ranges.values()].flatMap((own) => own.ranges),
     podRangesCut: [...ranges.values()].reduce((sum, own) => sum + own.cut, 0),
+    underlay: toldUnderlay(world),
     problems: [
       ...overlay.problems,
       ...(tooNarrow
@@ -164,7 +168,24 @@ export function clusterVerdicts(world: Pick<NodeRouteWorld, 'clusters' | 'self' 
     world.nodes,
     world.facts.addresses.map((entry) => entry.address),
   )
-  return checkRemoteClusters({ own, clusters: world.clusters, underlay })
+  return checkRemoteClusters({ own, clusters: world.clusters, underlay, needed: nodeNeeds(world) })
+}
+
+/** What this node needs outside the lanes. */
+export function nodeNeeds({ nodes, facts }: Pick<NodeRouteWorld, 'nodes' | 'facts'>): NeededRange[] {
+  return machineNeeds({
+    nodes: underlayAddresses(nodes),
+    interfaces: facts.addresses.map((entry) => entry.address),
+    nextHops: facts.machine?.nextHops ?? [],
+    nameServers: facts.machine?.nameServers ?? [],
+  })
+}
+
+/** The same as this node tells its cluster: other nodes tell their own addresses. */
+function toldUnderlay(world: NodeRouteWorld): string[] {
+  const self = world.nodes.filter(({ metadata }) => metadata.name === world.node)
+  const needs = nodeNeeds({ ...world, nodes: self }).map(({ prefix }) => prefix)
+  return fewRanges(needs, MAX_TOLD_BY_NODE)
 }
 
 function pathMtu({ underlayMtu, overlayMtu }: Mtus, gateways: readonly GatewayNode[]): number {

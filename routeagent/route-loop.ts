@@ -112,7 +112,7 @@ export class RouteLoop {
         version: this.#config.version ?? DEFAULT_VERSION,
         clusters: paths,
         reached: `${paths.filter(({ gateways }) => gateways.length > 0).length}/${paths.length}`,
-        ...(plan.ok ? { podRanges: rangeTexts(plan.podRanges) } : {}),
+        ...(plan.ok ? { podRanges: rangeTexts(plan.podRanges), underlay: plan.underlay } : {}),
         ...(failure === undefined ? {} : { failure: fitText(failure, MAX_FAILURE_LENGTH) }),
       },
     }

@@ -32,6 +32,9 @@ function addList(cluster: Command, context: CommandContext): void {
       const kube = targetToSee(command, context, options.state)
       const rows = await withMembers({ ...options, kube }, context, (members) => members.members())
       const shown = rows.filter(({ state }) => options.all || state === 'in contact' || state === 'silent')
+      const notes = shown.flatMap(({ id, notes }) =>
+        ((notes as readonly string[] | undefined) ?? []).map((note) => `${id}: ${note}\n`),
+      )
       await printItems(output, options.output, shown, [
         { title: 'CLUSTER', cell: (row) => row.id },
         { title: 'STATE', cell: (row) => row.state },
@@ -42,6 +45,7 @@ function addList(cluster: Command, context: CommandContext): void {
         { title: 'LAST SEEN', cell: (row) => new Date(row.lastSeenMs).toISOString(), wide: true },
         { title: 'JOINED', cell: (row) => new Date(row.joinedAtMs).toISOString() },
       ])
+      if (options.output === 'table') for (const note of notes) output.remark(note)
     })
 }
 

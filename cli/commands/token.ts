@@ -1,9 +1,12 @@
 /** `sealane token create|list|revoke`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
+import { formatPrefix, parsePrefix } from '../../model/ip.ts'
 import { UserError } from '../../runtime/user-error.ts'
+import type { TokenSummary } from '../compose-broker-store.ts'
 import {
   type CommandContext,
+  collect,
   durationOption,
   outputOption,
   parsed,
@@ -22,6 +25,7 @@ interface CreateOptions extends CommonOptions {
   readonly ttl: number
   readonly uses: number
   readonly clusterId?: string
+  readonly allowCidr?: readonly string[]
   readonly out?: string
 }
 
@@ -58,15 +62,25 @@ function addCreate(token: Command, context: CommandContext): void {
       'the only cluster that may use it',
       parsed((text: string) => parseClusterId(text, '--cluster-id')),
     )
+    .option(
+      '--allow-cidr <cidr>',
+      'public space that who joins with it may state as its own, beside private space (repeatable)',
+      collect(parseAllowed),
+    )
     .option('--out <file>', 'writes the token into this new file, and prints only the line that joins')
     .addOption(lookTimeoutOption())
     .addOption(outputOption())
     .action(async (options: CreateOptions) => {
       const kube = targetToChange(command, context)
-      const { ttl, uses, clusterId, out, output: format } = options
+      const { ttl, uses, clusterId, allowCidr: allowedCIDRs = [], out, output: format } = options
       const make = () =>
         withTokens({ ...options, kube }, context, (tokens) =>
-          tokens.create({ ttlMs: ttl, uses, ...(clusterId === undefined ? {} : { cluster: clusterId }) }),
+          tokens.create({
+            ttlMs: ttl,
+            uses,
+            allowedCIDRs,
+            ...(clusterId === undefined ? {} : { cluster: clusterId }),
+          }),
         )
       const made = out === undefined ? await make() : await writeTokenFile(out, make)
       const expires = new Date(made.expiresAtMs).toISOString()
@@ -109,6 +123,7 @@ function addList(token: Command, context: CommandContext): void {
         { title: 'STATE', cell: (row) => row.state },
         { title: 'USES LEFT', cell: (row) => String(row.usesLeft), align: 'right' },
         { title: 'CLUSTER', cell: (row) => row.cluster ?? 'any' },
+        { title: 'ALLOWS', cell: allowedCell },
         { title: 'CREATED', cell: (row) => new Date(row.createdAtMs).toISOString(), wide: true },
         { title: 'USED BY', cell: (row) => row.usedBy.join(',') || '-' },
         { title: 'EXPIRES', cell: (row) => new Date(row.expiresAtMs).toISOString() },
@@ -148,6 +163,15 @@ async function withTokens<T>(
   }
   const { withBrokerStore } = await import('../compose-broker-store.ts')
   return withBrokerStore(state, work)
+}
+
+/** A broker of an earlier release says nothing of it. */
+function allowedCell({ allowedCIDRs }: TokenSummary): string {
+  return ((allowedCIDRs as readonly string[] | undefined) ?? []).join(',') || '-'
+}
+
+function parseAllowed(text: string): string {
+  return formatPrefix(parsePrefix(text, '--allow-cidr'))
 }
 
 function parseUses(text: string): number {

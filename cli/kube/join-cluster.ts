@@ -6,8 +6,10 @@ import type { ManifestObject } from '../../install/manifest-object.ts'
 import { objectName } from '../../install/names.ts'
 import type { InstallValues } from '../../install/values.ts'
 import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
+import { addressNotes, oneLine } from '../../protocol/join.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { type Advice, advice, hindrances } from '../discovery/advice.ts'
@@ -186,11 +188,19 @@ async function watchParts(
   try {
     await untilAll(init, 'parts to be ready', () => rolloutProgress(admin, namespace, init.signal))
     init.say('all parts are ready\n')
+    await tellAddresses(admin, init)
     return await watchLanes(plan, admin, init)
   } catch (error) {
     for (const line of init.dns.left) init.say(`cluster DNS: ${line}\n`)
     throw error
   }
+}
+
+/** What the broker said when it took this cluster in: its members are called by other addresses, and why. */
+async function tellAddresses(admin: ClusterAdmin, { signal, say }: JoinClusterInit): Promise<void> {
+  const ref = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
+  const membership = (await admin.get(ref, signal)) as unknown as Membership | undefined
+  for (const note of membership === undefined ? [] : addressNotes(membership)) say(`addresses: ${oneLine(note)}\n`)
 }
 
 /** What Sealane does itself for this kind of cluster. */

@@ -25,6 +25,11 @@ export interface ClusterFacts {
   serviceCidrs: string[];
   labels: Pair[];
   version: string;
+  /**
+   * What machines of this cluster need outside the lanes: networks and addresses of nodes, API servers, default gateways,
+   * name servers, the broker as they call it. Nobody's pods are routed over them. Members of earlier releases tell none.
+   */
+  neededCidrs: string[];
 }
 
 /** Maps travel as sorted pairs: the same content always has the same bytes. */
@@ -55,6 +60,8 @@ export interface JoinResponse {
   serviceCidrs: string[];
   /** observed_address is the member's own, as far as the broker can tell. False from a broker that cannot. */
   observedCounts: boolean;
+  /** Sentences for people: why stated addresses are translated or not carried. */
+  notes: string[];
 }
 
 export interface RenewRequest {
@@ -361,7 +368,7 @@ export interface SavedReplica {
 }
 
 function createBaseClusterFacts(): ClusterFacts {
-  return { podCidrs: [], serviceCidrs: [], labels: [], version: "" };
+  return { podCidrs: [], serviceCidrs: [], labels: [], version: "", neededCidrs: [] };
 }
 
 export const ClusterFacts: MessageFns<ClusterFacts> = {
@@ -377,6 +384,9 @@ export const ClusterFacts: MessageFns<ClusterFacts> = {
     }
     if (message.version !== "") {
       writer.uint32(34).string(message.version);
+    }
+    for (const v of message.neededCidrs) {
+      writer.uint32(42).string(v!);
     }
     return writer;
   },
@@ -424,6 +434,14 @@ export const ClusterFacts: MessageFns<ClusterFacts> = {
             }
 
             message.version = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
+              break;
+            }
+
+            message.neededCidrs.push(reader.string());
             continue;
           }
         }
@@ -599,6 +617,7 @@ function createBaseJoinResponse(): JoinResponse {
     podCidrs: [],
     serviceCidrs: [],
     observedCounts: false,
+    notes: [],
   };
 }
 
@@ -636,6 +655,9 @@ export const JoinResponse: MessageFns<JoinResponse> = {
     }
     if (message.observedCounts !== false) {
       writer.uint32(88).bool(message.observedCounts);
+    }
+    for (const v of message.notes) {
+      writer.uint32(98).string(v!);
     }
     return writer;
   },
@@ -739,6 +761,14 @@ export const JoinResponse: MessageFns<JoinResponse> = {
             }
 
             message.observedCounts = reader.bool();
+            continue;
+          }
+          case 12: {
+            if (tag !== 98) {
+              break;
+            }
+
+            message.notes.push(reader.string());
             continue;
           }
         }

@@ -45,6 +45,7 @@ async function manyExports() {
   // The broker confirms everything while the first statuses are being written.
   const publisher = {
     answered: true,
+    setFacts: () => undefined,
     setStatus: () => undefined,
     setDesired: () => undefined,
     state: () => ({ t: cluster.statuses === 0 ? ('pending' as const) : ('stored' as const) }),

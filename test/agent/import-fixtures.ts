@@ -74,6 +74,7 @@ export function world(records: StoredRecord[], change: Partial<ImportWorld> = {}
     serviceImport: () => undefined,
     clusters: new Map([['tokyo', OWN]]),
     clustersetIpRange: RANGE,
+    needed: [],
     expired: new Set(),
     ...change,
   }

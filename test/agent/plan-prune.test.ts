@@ -39,6 +39,7 @@ t.test('pruning', async (t) => {
     endpoints: [],
     own: 'tokyo',
     expired: new Set<string>(),
+    harmful: new Set<string>(),
     namespaces: new Set(['shop']),
     desired: new Map<string, unknown>([['Cluster/milano', 1]]),
     kept: new Map<string, unknown>([['ServiceImport/shop/kept', 1]]),
@@ -64,6 +65,7 @@ t.test('pruning', async (t) => {
   }
   const names = (change: Partial<PruneWorld>): string[] =>
     planPrune({ ...present, certain: new Set(), ...change }).map(({ metadata }) => metadata.name)
+  t.same(names({ harmful: new Set(['flat']) }), ['flat'], 'what stands in the way goes, whoever is heard or not')
   t.same(names({ expired: new Set(['milano']) }), ['m'], 'of a dead cluster only the slices go')
   t.same(
     names({ namespaces: new Set() }),

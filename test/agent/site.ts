@@ -2,6 +2,7 @@
 import type { AskClusterDns } from '../../agent/ask-resolver.ts'
 import { runAgent } from '../../agent/main.ts'
 import { type AgentConfig, agentConfig } from '../../agent/config.ts'
+import type { Surroundings } from '../../agent/needs-loop.ts'
 import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
 import type { EndpointSlice, KubeObject, Service, ServiceExport, SliceEndpoint } from '../../model/objects.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
@@ -88,6 +89,7 @@ export class Site {
       metrics: this.#metrics,
       status: this.status,
       openLink: () => Promise.resolve(link),
+      surroundings: () => Promise.resolve(this.surroundings),
     }
     this.#run = runAgent(deps, agentConfig('unused', this.#init.config), stop.signal)
   }
@@ -102,6 +104,9 @@ export class Site {
   ended(): Promise<void> {
     return this.#run
   }
+
+  /** Of the agent's machine, and where it calls the broker. */
+  surroundings: Surroundings = { machine: { interfaces: [], nextHops: [], nameServers: [] }, broker: [] }
 
   export(namespace: string, name: string): void {
     this.api.put(serviceExport(namespace, name))

@@ -148,6 +148,7 @@ export class ToyLink implements BrokerLink {
       self.#desired = records
       self.send()
     },
+    setFacts: () => undefined,
     setStatus: (status: MemberStatus) => {
       self.#status = status
       self.send()

@@ -1,13 +1,25 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { type AddressClaims, NoRoomError, globalCIDRs, nextIndex, planAddresses } from '../../broker/allocation.ts'
+import {
+  type AddressClaims,
+  NoRoomError,
+  addressOverlaps,
+  globalCIDRs,
+  nextIndex,
+  planAddresses,
+} from '../../broker/allocation.ts'
 import { overlaps, parsePrefix } from '../../model/ip.ts'
+import { type NeededRange, neededIn, neededRanges } from '../../model/needed-ranges.ts'
 import { bestOf } from '../support/best-of.ts'
 
 const RANGE = '244.0.0.0/8'
 
 function claims(id: string, podCIDRs: string[], change: Partial<AddressClaims> = {}): AddressClaims {
   return { id, podCIDRs, serviceCIDRs: [], translated: false, blocks: {}, departed: false, ...change }
+}
+
+function needs(...texts: string[]): NeededRange[] {
+  return neededRanges(texts, 'in use by machines')
 }
 
 /** `id pod→global, …` for each cluster that changes. */
@@ -51,6 +63,25 @@ t.test('who is translated', async (t) => {
         claims('a', ['10.1.0.0/16'], { serviceCIDRs: ['10.43.0.0/16'] }),
         claims('b', ['10.2.0.0/16'], { serviceCIDRs: ['10.43.0.0/16'] }),
       ],
+      [],
+    ],
+    [
+      "pods where another's machines are: only the pods' side, whoever is first by name",
+      [claims('a', ['192.168.0.0/16']), claims('b', ['10.44.0.0/16'], { needed: needs('192.168.1.0/24') })],
+      ['a 192.168.0.0/16→244.0.0.0/16'],
+    ],
+    ['pods where its own machines are: nobody', [claims('a', ['10.1.0.0/16'], { needed: needs('10.1.7.0/24') })], []],
+    [
+      'machines of all in one network: nobody',
+      [
+        claims('a', ['10.1.0.0/16'], { needed: needs('192.168.1.0/24'), serviceCIDRs: ['192.168.1.0/24'] }),
+        claims('b', ['10.2.0.0/16'], { needed: needs('192.168.1.7') }),
+      ],
+      [],
+    ],
+    [
+      'machines of one that has left: nobody',
+      [claims('a', ['192.168.0.0/16']), claims('b', [], { needed: needs('192.168.1.7'), departed: true })],
       [],
     ],
     ['IPv6 alike: nobody', [claims('a', ['10.1.0.0/16', 'fd00::/64']), claims('b', ['10.2.0.0/16', 'fd00::/64'])], []],
@@ -102,8 +133,49 @@ t.test('no room', async (t) => {
   })
   t.throws(() => planAddresses([claims('a', ['10.0.0.0/8']), claims('b', ['10.42.0.0/16'])], '244.0.0.0/12'), {
     name: 'NoRoomError',
-    message: "pod CIDR 10.0.0.0/8 overlaps another cluster's and is larger than the global range 244.0.0.0/12",
+    message:
+      'pod CIDR 10.0.0.0/8 has to be translated (10.0.0.0/8 overlaps pods 10.42.0.0/16 of cluster b) and is larger than the global range 244.0.0.0/12',
   })
+})
+
+t.test('what all need is in nobody’s pods, and why is said', async (t) => {
+  const all = [claims('a', ['203.0.113.0/28']), claims('b', ['10.44.0.0/16']), claims('c', ['203.0.114.0/24'])]
+  const broker = neededRanges(['203.0.113.2', '2001:db8::2'], 'the broker')
+  t.same(
+    [...planAddresses(all, RANGE, broker)].map(([id]) => id),
+    ['a'],
+  )
+  t.same([...addressOverlaps(all, broker)], [['a', '203.0.113.0/28 holds 203.0.113.2, the broker']])
+  const machines = [claims('a', ['192.168.0.0/16']), claims('b', [], { needed: needs('192.168.1.0/24') })]
+  t.same(
+    [...addressOverlaps(machines)],
+    [['a', '192.168.0.0/16 overlaps 192.168.1.0/24, in use by machines of cluster b']],
+  )
+  t.throws(() => planAddresses([claims('a', ['203.0.0.0/8'])], '244.0.0.0/12', broker), {
+    name: 'NoRoomError',
+    message:
+      'pod CIDR 203.0.0.0/8 has to be translated (203.0.0.0/8 holds 203.0.113.2, the broker) and is larger than the global range 244.0.0.0/12',
+  })
+})
+
+t.test('no pod of one member that others reach as it is has an address that another needs', async () => {
+  const cidr = fc
+    .tuple(fc.integer({ min: 0, max: 7 }), fc.integer({ min: 13, max: 32 }))
+    .map(([n, length]) => `10.${length < 16 ? n & ~7 : n}.0.0/${length}`)
+  const list = fc.array(cidr, { maxLength: 3 })
+  const members = fc.array(fc.record({ podCIDRs: list, needed: list }), { maxLength: 6 })
+  fc.assert(
+    fc.property(members, list, (given, forAll) => {
+      const all = given.map((one, i) => claims(`c${i}`, one.podCIDRs, { needed: needs(...one.needed) }))
+      const plan = planAddresses(all, RANGE, needs(...forAll))
+      return all.every((one) => {
+        if (plan.has(one.id)) return true
+        const others = all.filter((other) => other !== one).flatMap((other) => other.needed ?? [])
+        const needed = [...others, ...needs(...forAll)]
+        return one.podCIDRs.every((text) => neededIn(parsePrefix(text), needed) === undefined)
+      })
+    }),
+  )
 })
 
 t.test('cluster numbers', async (t) => {

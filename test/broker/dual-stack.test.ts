@@ -99,7 +99,7 @@ t.test('who leaves or is evicted frees its IPv6, and only what differs is sent',
   await watcher.stop()
 })
 
-t.test('a change of facts takes IPv6 from a later member, with what it published, and gives it back', async (t) => {
+t.test('what is stated later takes IPv6 from nobody, and is carried once the other states it no more', async (t) => {
   const harness = await startBroker(t)
   const milano = await join_(harness, 'milano', { facts: facts(['10.42.0.0/16']) })
   const paris = await join_(harness, 'paris', { facts: dual('10.50.0.0/16', SIX) })
@@ -110,37 +110,67 @@ t.test('a change of facts takes IPv6 from a later member, with what it published
   t.same(second.refusals(), [])
   const slices = (): string[] =>
     harness.log.list('record', 'paris').flatMap(({ key }) => (key.includes('EndpointSlice') ? [key] : []))
-  t.same(slices(), ['paris/EndpointSlice/shop/web-1', 'paris/EndpointSlice/shop/web-6'])
+  const both = ['paris/EndpointSlice/shop/web-1', 'paris/EndpointSlice/shop/web-6']
+  t.same(slices(), both)
 
   await first.facts(dual('10.42.0.0/16', SIX))
   await first.acknowledged()
   t.same(records(harness), [
-    'milano 10.42.0.0/16,fd00:42::/48 | 10.43.0.0/16 | ',
-    'paris 10.50.0.0/16 | 10.43.0.0/16 | ',
+    'milano 10.42.0.0/16 | 10.43.0.0/16 | ',
+    'paris 10.50.0.0/16,fd00:42::/48 | 10.43.0.0/16 | ',
   ])
-  t.same(slices(), ['paris/EndpointSlice/shop/web-1'], 'the address is another cluster’s now')
-  await second.put(sixSlice('fd00:42::6'))
-  await second.acknowledged()
-  t.same(second.refusals(), [
-    'endpoints[0].addresses[0]: "fd00:42::6" is outside the cluster\'s pod CIDRs: expected one inside 10.50.0.0/16',
+  t.same(slices(), both, 'the number of milano is lower, and it came later with this range')
+  t.same(
+    (await harness.tokens.members()).map(({ notes }) => notes),
+    [['its IPv6 is not carried: fd00:42::/48 overlaps fd00:42::/48 of cluster paris'], []],
+  )
+  await first.put(sixSlice('fd00:42::6'))
+  await first.acknowledged()
+  t.same(first.refusals(), [
+    'endpoints[0].addresses[0]: "fd00:42::6" is outside the cluster\'s pod CIDRs: expected one inside 10.42.0.0/16',
   ])
 
-  await first.facts(dual('10.42.0.0/16', 'fd00:77::/48'))
-  await first.acknowledged()
-  t.same(records(harness)[1], 'paris 10.50.0.0/16,fd00:42::/48 | 10.43.0.0/16 | ')
+  await second.facts(dual('10.50.0.0/16', 'fd00:77::/48'))
+  await second.acknowledged()
+  t.same(records(harness), [
+    'milano 10.42.0.0/16,fd00:42::/48 | 10.43.0.0/16 | ',
+    'paris 10.50.0.0/16,fd00:77::/48 | 10.43.0.0/16 | ',
+  ])
+  t.same(slices(), ['paris/EndpointSlice/shop/web-1'], 'the address is another cluster’s now')
+  t.equal(second.ended, undefined)
+  first.end()
+  second.end()
+})
+
+t.test('IPv6 that comes to hold the broker is carried no more, with what was published in it', async (t) => {
+  const harness = await startBroker(t, { config: { advertise: ['broker.example:7443'] } })
+  const paris = await join_(harness, 'paris', { facts: dual('10.50.0.0/16', SIX) })
+  const publisher = new Publisher(harness, paris.peer)
+  await publisher.publish([anExport('web', { ipFamilies: ['IPv4', 'IPv6'] }), sixSlice('fd00:42::5')])
+  await harness.broker.reviewAddresses(['fd00:42::7443'])
+  t.same(records(harness), ['paris 10.50.0.0/16 | 10.43.0.0/16 | '])
+  t.same(
+    harness.log.list('record', 'paris').filter(({ key }) => key.includes('EndpointSlice')),
+    [],
+  )
+  t.same(
+    (await harness.tokens.members()).map(({ notes }) => notes),
+    [['its IPv6 is not carried: fd00:42::/48 holds fd00:42::7443, the broker']],
+  )
+  t.equal(publisher.ended, undefined)
+  await harness.broker.reviewAddresses(['fd00:77::7443'])
+  t.same(records(harness), ['paris 10.50.0.0/16,fd00:42::/48 | 10.43.0.0/16 | '])
   t.equal(
-    second.ended,
+    publisher.ended,
     'podCIDRs: fd00:42::/48 of this cluster is carried again, what it publishes is compared anew',
     'paris need not have noticed, and would take for stored what was withdrawn',
   )
-  t.equal(first.ended, undefined)
-  second.end()
-  const third = new Publisher(harness, paris.peer)
-  await third.publish([anExport('web', { ipFamilies: ['IPv4', 'IPv6'] }), four, sixSlice('fd00:42::5')])
-  t.equal(slices().length, 2)
-  t.equal(third.ended, undefined)
-  first.end()
-  third.end()
+  await harness.broker.reviewAddresses(['fd00:42::7443'])
+  await harness.tokens.evict({ cluster: 'paris', force: true })
+  const milano = await join_(harness, 'milano', { facts: dual('10.60.0.0/16', SIX) })
+  t.same(milano.response.podCIDRs, ['10.60.0.0/16'], 'also who comes later')
+  t.same(milano.response.notes, ['its IPv6 is not carried: fd00:42::/48 holds fd00:42::7443, the broker'])
+  publisher.end()
 })
 
 t.test('without IPv4 nobody joins', async (t) => {

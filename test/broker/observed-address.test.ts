@@ -1,6 +1,6 @@
 /** Which addresses of members count as their own: one row per situation. */
 import t from 'tap'
-import { nextHops } from '../../broker/near-addresses.ts'
+import { nextHops } from '../../runtime/machine-network.ts'
 import { type ObservedView, observedDoubt } from '../../broker/observed-address.ts'
 import { facts, join_, joinRequest, startBroker } from './support/harness.ts'
 

@@ -40,7 +40,9 @@ t.test('list and evict beside a running broker', async (t) => {
   t.same(await cluster('list'), {
     code: 0,
     stdout: head + row('milano', 'silent', milano) + row('paris', 'silent', paris),
-    stderr: '',
+    stderr:
+      'milano: its pods have global addresses: 10.42.0.0/16 overlaps pods 10.42.0.0/16 of cluster paris\n' +
+      'paris: its pods have global addresses: 10.42.0.0/16 overlaps pods 10.42.0.0/16 of cluster milano\n',
   })
   t.same(await cluster('evict', 'tokyo'), {
     code: 1,

@@ -83,13 +83,29 @@ t.test('sites with the same IPv6: the second is told, and so is who lists the me
   t.same(await join(paris, await broker.token()), {
     code: 0,
     stdout: 'paris has joined clusterset demo with its own addresses\n',
-    stderr: `reached by IPv4 only: IPv6 of this site (fd00:42::/48) overlaps another member's\n${next(paris)}`,
+    stderr: `its IPv6 is not carried: fd00:42::/48 overlaps fd00:42::/48 of cluster milano\n${next(paris)}`,
   })
   t.same(ownCluster(milano).podCIDRs, ['10.42.0.0/16', 'fd00:42::/48'])
   t.same(ownCluster(paris, 'paris').podCIDRs, ['10.50.0.0/16'])
   const { stdout } = await runCli(['cluster', 'list', '--state', broker.state])
   t.match(stdout, /^milano .* 10\.42\.0\.0\/16,fd00:42::\/48 /m)
   t.match(stdout, /^paris .* 10\.50\.0\.0\/16,fd00:42::\/48 \(not carried\) /m)
+})
+
+t.test('public space needs a token that allows it', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const site = new SiteFolder(t)
+  site.write('site.yaml', site.read('site.yaml').replace('[10.42.0.0/16]', '[203.0.113.0/28]'))
+  const refused = await join(site, await broker.token())
+  t.match(refused, { code: 1, stdout: '', stderr: /podCIDRs\[0\]: "203\.0\.113\.0\/28" is public space/ })
+  const create = ['token', 'create', '--state', broker.state, '-o', 'json']
+  const wrong = await runCli([...create, '--allow-cidr', '203.0.113.1/24'])
+  t.match(wrong, { code: 2, stderr: /--allow-cidr "203\.0\.113\.1\/24": expected no host bits set/ })
+  const made = await runCli([...create, '--allow-cidr', '203.0.113.0/24', '--allow-cidr', '2001:db8::/32'])
+  const { token } = JSON.parse(made.stdout) as { token: string }
+  t.match(await join(site, token), { code: 0, stdout: 'milano has joined clusterset demo with its own addresses\n' })
+  const { stdout } = await runCli(['token', 'list', '--state', broker.state])
+  t.match(stdout, / 203\.0\.113\.0\/24,2001:db8::\/32 +milano /)
 })
 
 t.test('tokens that are no good', async (t) => {
@@ -362,9 +378,9 @@ t.test('token create prints the command that joins', async (t) => {
     stderr: 'sealane: token "nope": not known\n',
   })
   const list = await runCli(['token', 'list', ...state])
-  t.match(list.stdout, /^ID +STATE +USES LEFT +CLUSTER +USED BY +EXPIRES\n/)
-  t.match(list.stdout, new RegExp(`\n${other.id}  revoked          1  any      -        `))
-  t.match(list.stdout, /\n[0-9a-f]{10} {2}used {13}0 {2}milano {3}milano {3}/)
+  t.match(list.stdout, /^ID +STATE +USES LEFT +CLUSTER +ALLOWS +USED BY +EXPIRES\n/)
+  t.match(list.stdout, new RegExp(`\n${other.id}  revoked          1  any      -       -        `))
+  t.match(list.stdout, /\n[0-9a-f]{10} {2}used {13}0 {2}milano {3}- {7}milano {3}/)
   t.notMatch(
     list.stdout + readFileSync(`${broker.state}/broker.db`, 'latin1'),
     parseJoinToken(token, 0).secret(),

@@ -183,7 +183,11 @@ const REMOTE_ROWS: readonly RemoteRow[] = [
   { say: 'also as a public one', told: ['public 192.0.2.10', 'private 10.0.0.2'], called: ['10.0.0.2'] },
   { say: 'the address of another node here', told: ['private 192.0.2.11'], called: [] },
   { say: 'a neighbour of this node', told: ['private 192.0.2.77'], called: ['192.0.2.77'] },
-  { say: "somebody's pods", told: ['private 10.0.0.2', 'observed 10.62.0.1'], called: ['10.0.0.2'] },
+  {
+    say: "among somebody's pods: last",
+    told: ['observed 10.62.0.1', 'private 10.0.0.2'],
+    called: ['10.0.0.2', '10.62.0.1'],
+  },
   {
     say: 'seen where tokyo is seen: last, whatever comes first',
     told: ['observed 203.0.113.9', 'private 10.0.0.2', 'public 198.51.100.20'],

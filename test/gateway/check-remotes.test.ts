@@ -2,6 +2,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import fc from 'fast-check'
 import t from 'tap'
+import { checkClusters } from '../../gateway/check-remotes.ts'
 import { planCandidates } from '../../gateway/plan-candidates.ts'
 import { planLanes } from '../../gateway/plan-lanes.ts'
 import type { Cluster, Endpoint } from '../../model/objects.ts'
@@ -195,7 +196,7 @@ t.test('endpoints', async (t) => {
 })
 
 t.test(
-  'a gateway among its pods is called there, unless its cluster is translated or the address is of another',
+  'a gateway among its pods is called there, unless its cluster is translated; what another states has no say',
   async (t) => {
     const called = (paris: ReturnType<typeof cluster>, ...candidates: string[]): string[] => {
       const own = cluster('milano', 1, '10.42.0.0/16')
@@ -206,10 +207,34 @@ t.test(
     const flat = cluster('paris', 2, '10.44.0.0/16')
     t.strictSame(called(flat, 'private 10.44.200.20:4500', 'private 10.50.0.1:4500', 'private 10.42.0.9:4500'), [
       '10.44.200.20',
+      '10.50.0.1',
     ])
     t.strictSame(called(cluster('paris', 2, '10.44.0.0/16', '244.1.0.0/16'), 'private 244.1.0.20:4500'), [])
   },
 )
+
+t.test('what this machine needs is in nobody’s pods', async (t) => {
+  const machine = { nextHops: ['198.51.100.1'], nameServers: ['9.9.9.9'] }
+  const refused = (range: string): string[] => {
+    const clusters = [cluster('milano', 1, '10.42.0.0/16'), cluster('paris', 2, range)]
+    return checkClusters(world({ own: clusters[0]!, clusters, machine })).refusals.map(({ reason }) => reason)
+  }
+  const rows: [string, string[]][] = [
+    ['192.0.3.0/24', []],
+    ['172.17.0.0/16', []],
+    ['192.0.2.0/28', ['192.0.2.0/28 holds 192.0.2.10, which this node needs outside the tunnels']],
+    [
+      '192.0.2.128/28',
+      ['192.0.2.128/28 overlaps 192.0.2.0/24, a network of this node: this node needs that outside the tunnels'],
+    ],
+    [
+      '198.51.100.0/30',
+      ['198.51.100.0/30 holds 198.51.100.1, a default gateway of this node: this node needs that outside the tunnels'],
+    ],
+    ['9.0.0.0/8', ['9.0.0.0/8 holds 9.9.9.9, a name server of this node: this node needs that outside the tunnels']],
+  ]
+  for (const [range, reasons] of rows) t.strictSame(refused(range), reasons, range)
+})
 
 t.test('where a node among its own pods can be called', async (t) => {
   const own = cluster('milano', 1, '10.42.0.0/16')

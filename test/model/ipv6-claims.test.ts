@@ -1,5 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
+import { neededRanges } from '../../model/needed-ranges.ts'
 import { overlaps, parsePrefix } from '../../model/ip.ts'
 import { type CidrClaims, ipv6Clashes } from '../../model/ipv6-claims.ts'
 import { bestOf } from '../support/best-of.ts'
@@ -118,4 +119,29 @@ t.test('a thousand clusters of sixteen ranges each, all inside that of one', asy
   t.equal(ipv6Clashes(withOne).size, 1000)
   const ms = bestOf(3, () => [many, withOne].map((all) => ipv6Clashes(all)))
   t.ok(ms < 3000, `${Math.round(ms)} ms`)
+})
+
+t.test('what was stated first stays, whatever the numbers are, and machines come before pods that come later', (t) => {
+  const cidr = fc.integer({ min: 0, max: 3 }).map((n) => (n === 0 ? 'fd00::/48' : `fd00:${n}::/48`))
+  const claim = fc.record({ cidr, order: fc.integer({ min: 1, max: 9 }), isPods: fc.boolean() })
+  const clusters = fc.array(claim, { maxLength: 6 }).map((all) =>
+    all.map(({ cidr, order, isPods }, i) => ({
+      ...{ id: `c${i}`, index: i + 1, serviceCIDRs: [], claimed: { [cidr]: order } },
+      ...(isPods ? { podCIDRs: [cidr] } : { podCIDRs: [], needed: neededRanges([cidr], 'machines') }),
+      ...{ cidr, order, isPods },
+    })),
+  )
+  fc.assert(
+    fc.property(clusters, fc.array(cidr, { maxLength: 1 }), (all, forAll) => {
+      const found = ipv6Clashes(all, neededRanges(forAll, 'the broker'))
+      return all.every((one) => {
+        const before = all.filter(
+          (other) => other.order < one.order || (other.order === one.order && other.index < one.index),
+        )
+        const clashes = before.some((other) => other.cidr === one.cidr && (other.isPods || one.isPods))
+        return found.has(one.id) === (clashes || (one.isPods && forAll.includes(one.cidr)))
+      })
+    }),
+  )
+  t.end()
 })

@@ -37,6 +37,7 @@ t.test('a life', async (t) => {
     clusters: [{ cluster: 'paris', gateways: ['gw'], mtu: 1420 }],
     reached: '1/1',
     podRanges: ['10.42.1.0/24'],
+    underlay: ['192.168.7.0/24'],
   })
 
   api.put(gateway('gw', { paris: 'up' }))

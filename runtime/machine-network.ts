@@ -1,0 +1,55 @@
+/** How this machine, or pod, is connected: read from the kernel and the resolver's file each time. */
+import { readFile } from 'node:fs/promises'
+import { isIP } from 'node:net'
+import { networkInterfaces } from 'node:os'
+
+/** The kernel's IPv4 routes of the main table: addresses are little-endian hexadecimal numbers (proc(5)). */
+const ROUTES = '/proc/net/route'
+const RESOLVER = '/etc/resolv.conf'
+
+export interface MachineNetwork {
+  /** Of its interfaces, with the length of their networks. */
+  readonly interfaces: readonly string[]
+  /** Of its default routes; IPv4. */
+  readonly nextHops: readonly string[]
+  /** That its resolver asks. */
+  readonly nameServers: readonly string[]
+}
+
+/** Never rejects: what cannot be read is not there, as on a kernel that is not Linux. */
+export async function readMachineNetwork(): Promise<MachineNetwork> {
+  const [routes, resolver] = await Promise.all([readText(ROUTES), readText(RESOLVER)])
+  const interfaces = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
+  return {
+    interfaces: interfaces.flatMap(({ cidr }) => cidr ?? []),
+    nextHops: nextHops(routes, isDefault),
+    nameServers: nameServers(resolver),
+  }
+}
+
+/** IPv4 next hops of all routes, or of those that `counts` says yes to; takes the text of /proc/net/route. */
+export function nextHops(text: string, counts: (fields: readonly string[]) => boolean = () => true): string[] {
+  const rows = text.split('\n').map((line) => line.split(/\s+/))
+  const hops = rows.filter(counts).map((fields) => fields[2] ?? '')
+  return [...new Set(hops.filter((hex) => /^[0-9A-F]{8}$/.test(hex) && hex !== '00000000').map(dotted))]
+}
+
+function isDefault(fields: readonly string[]): boolean {
+  return fields[1] === '00000000' && fields[7] === '00000000'
+}
+
+/** Takes the text of resolv.conf(5). */
+export function nameServers(text: string): string[] {
+  const found = text.split('\n').flatMap((line) => /^\s*nameserver\s+(\S+)/.exec(line)?.[1] ?? [])
+  return [...new Set(found.map((address) => address.split('%')[0] ?? '').filter((address) => isIP(address) !== 0))]
+}
+
+/** Empty where there is no such file. */
+export function readText(path: string): Promise<string> {
+  return readFile(path, 'utf8').catch(() => '')
+}
+
+function dotted(hex: string): string {
+  const octets = [6, 4, 2, 0].map((at) => parseInt(hex.slice(at, at + 2), 16))
+  return octets.join('.')
+}

@@ -1,0 +1,139 @@
+/** What a cluster needs outside the lanes: how it is found, what the mirror does with it, and what the broker is told. */
+import t from 'tap'
+import { clusterProblem, takesNeeded } from '../../agent/check-record.ts'
+import { type NeedsWorld, planNeeds } from '../../agent/plan-needs.ts'
+import { surroundingsReader } from '../../agent/read-surroundings.ts'
+import { neededRanges, neededText } from '../../model/needed-ranges.ts'
+import type { ClusterSpec, EndpointSlice, Node, RouteAgent } from '../../model/objects.ts'
+import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
+
+const NOTHING: NeedsWorld = {
+  own: { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'] },
+  nodes: [],
+  routeAgents: [],
+  apiServers: [],
+  machine: { interfaces: [], nextHops: [], nameServers: [] },
+  broker: [],
+}
+
+function node(name: string, ...addresses: string[]): Node {
+  const status = { addresses: addresses.map((address) => ({ type: 'InternalIP', address })) }
+  return { apiVersion: 'v1', kind: 'Node', metadata: { name }, status }
+}
+
+function routeAgent(name: string, ...underlay: string[]): RouteAgent {
+  const status = { version: '', clusters: [], underlay }
+  return { apiVersion: 'sealane.io/v1alpha1', kind: 'RouteAgent', metadata: { name }, status }
+}
+
+function apiServer(...addresses: string[]): EndpointSlice {
+  const object = { metadata: { name: 'kubernetes', namespace: 'default' }, addressType: 'IPv4', ports: [] } as const
+  return { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', ...object, endpoints: [{ addresses }] }
+}
+
+function show(change: Partial<NeedsWorld>): { readonly needed: string[]; readonly told: readonly string[] } {
+  const { needed, told } = planNeeds({ ...NOTHING, ...change })
+  return { needed: needed.map(neededText), told }
+}
+
+t.test('what is needed, and what of it the broker is told', async (t) => {
+  const rows: [say: string, world: Partial<NeedsWorld>, needed: string[], told: string[]][] = [
+    ['nothing', {}, [], []],
+    [
+      'the broker and the API server',
+      { broker: ['203.0.113.2', '2001:db8::2'], apiServers: [apiServer('198.51.100.7', '198.51.100.8')] },
+      [
+        'holds 203.0.113.2, the broker',
+        'holds 2001:db8::2, the broker',
+        'holds 198.51.100.7, the API server',
+        'holds 198.51.100.8, the API server',
+      ],
+      ['198.51.100.7/32', '198.51.100.8/32', '203.0.113.2/32', '2001:db8::2/128'],
+    ],
+    [
+      'nodes, and the network that one of them tells',
+      {
+        nodes: [node('a', '192.168.1.10'), node('b', '192.168.1.11')],
+        routeAgents: [routeAgent('a', '192.168.1.0/24')],
+      },
+      ['holds 192.168.1.10, a node of this cluster', 'holds 192.168.1.11, a node of this cluster'],
+      ['192.168.1.0/24'],
+    ],
+    [
+      'a node that claims networks it is not in, and more than it may',
+      {
+        nodes: [node('a', '192.168.1.10')],
+        routeAgents: [
+          routeAgent('a', '10.0.0.0/8', '0.0.0.0/0', '9.9.9.9/32', 'nonsense'),
+          routeAgent('x', '172.16.0.0/12'),
+        ],
+      },
+      ['holds 192.168.1.10, a node of this cluster'],
+      ['9.9.9.9/32', '192.168.1.10/32'],
+    ],
+    [
+      "in a pod: the pod's own network, next hop and name server are this cluster's own",
+      {
+        machine: { interfaces: ['10.42.3.9/24'], nextHops: ['10.42.3.1'], nameServers: ['10.43.0.10'] },
+        nodes: [node('a', '192.168.1.10')],
+      },
+      [
+        'holds 10.42.3.1, a default gateway of this node',
+        'holds 10.43.0.10, a name server of this node',
+        'overlaps 10.42.3.0/24, a network of this node',
+        'holds 192.168.1.10, a node of this cluster',
+      ],
+      ['192.168.1.10/32'],
+    ],
+    [
+      'where pods have addresses of the network of the nodes',
+      { nodes: [node('a', '10.42.200.10')], routeAgents: [routeAgent('a', '10.42.200.0/24', '10.0.0.0/8')] },
+      ['holds 10.42.200.10, a node of this cluster'],
+      [],
+    ],
+  ]
+  for (const [say, world, needed, told] of rows) t.same(show(world), { needed, told }, say)
+  const many = Array.from({ length: 3000 }, (_, i) => node(`n${i}`, `172.${16 + (i >> 8)}.${i & 255}.7`))
+  t.ok(planNeeds({ ...NOTHING, nodes: many }).told.length <= 64, 'of thousands of nodes, wider networks are told')
+})
+
+t.test('who takes what is needed', async (t) => {
+  const needed = neededRanges(['203.0.113.2', '192.168.1.0/24', '2001:db8::2'], 'it')
+  const spec = (podCIDRs: string[], globalCIDRs: string[] = []): ClusterSpec => ({
+    ...{ id: 'x', index: 3, podCIDRs, serviceCIDRs: [], globalCIDRs, labels: {} },
+  })
+  const dual = { podCIDRs: ['10.42.0.0/16', 'fd00::/48'], serviceCIDRs: [] }
+  const rows: [ClusterSpec, string | undefined][] = [
+    [spec(['10.9.0.0/16']), undefined],
+    [spec(['203.0.113.0/28']), '203.0.113.0/28 holds 203.0.113.2, it: this cluster needs that outside the lanes'],
+    [spec(['203.0.113.0/28'], ['244.1.0.0/28']), undefined],
+    [spec(['192.168.0.0/16']), '192.168.0.0/16 overlaps 192.168.1.0/24, it: this cluster needs that outside the lanes'],
+    [
+      spec(['192.168.1.128/28']),
+      '192.168.1.128/28 overlaps 192.168.1.0/24, it: this cluster needs that outside the lanes',
+    ],
+    [spec(['2001:db8::/48']), '2001:db8::/48 holds 2001:db8::2, it: this cluster needs that outside the lanes'],
+  ]
+  for (const [one, problem] of rows) {
+    t.equal(clusterProblem(one, dual, needed), problem)
+    t.equal(takesNeeded(one, dual, needed), problem)
+  }
+  t.equal(takesNeeded(spec(['nonsense']), dual, needed), undefined, 'what cannot be read is judged elsewhere')
+  const four = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: [] }
+  t.equal(clusterProblem(spec(['2001:db8::/48']), four, needed), undefined, 'where no pod has IPv6 it leads nowhere')
+  t.equal(takesNeeded(spec(['2001:db8::/48']), four, needed), undefined)
+})
+
+t.test('where the broker is called', async (t) => {
+  let answer: string[] | undefined = ['203.0.113.2']
+  const brokerAddresses = ['broker.example:7443', '[2001:db8::2]:7443', '192.0.2.9:1']
+  const identity = { read: () => Promise.resolve({ brokerAddresses } as unknown as MemberIdentity) }
+  const read = surroundingsReader(identity, () =>
+    answer === undefined ? Promise.reject(new Error('no answer')) : Promise.resolve(answer),
+  )
+  t.same((await read()).broker, ['192.0.2.9', '2001:db8::2', '203.0.113.2'])
+  answer = undefined
+  t.same((await read()).broker, ['192.0.2.9', '2001:db8::2', '203.0.113.2'], 'no answer now: it leads there still')
+  const broken = surroundingsReader({ read: () => Promise.reject(new Error('damaged')) })
+  t.same((await broken()).broker, [])
+})
