@@ -20,12 +20,22 @@ import { clusterRecordKey } from './cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './member-list.ts'
-import { addCertificate, departMember, joinMember, normalSerial, pruneDeparted, requireMember } from './membership.ts'
+import {
+  departMember,
+  joinMember,
+  noteIssued,
+  pruneDeparted,
+  requireMember,
+  useCertificate,
+  useToRenew,
+} from './membership.ts'
+import { MisuseNotes } from './misuse-notes.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { observedDoubt } from './observed-address.ts'
 import { MemberPublishSession } from './publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
 import { type MemberRow, isLive } from './state.ts'
+import { certificateStanding, normalSerial } from './succession.ts'
 import { checkSecretForm, checkToken, pruneTokens, spendToken, timeText } from './tokens.ts'
 import { WatchHub } from './watch-hub.ts'
 
@@ -58,6 +68,7 @@ export class Broker implements BrokerApi {
   readonly #init: BrokerInit
   readonly #rules: WriteRules
   readonly #hub: WatchHub
+  readonly #misuse: MisuseNotes
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
   readonly #stopCommits: () => void
   /** Since the last tidy(). */
@@ -72,6 +83,7 @@ export class Broker implements BrokerApi {
     this.#startedAt = deps.clock.monotonic()
     const { globalRange, clustersetIpRange, allowedNamespaces, limits } = init
     this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster: limits.recordsPerCluster }
+    this.#misuse = new MisuseNotes(deps)
     this.#hub = new WatchHub(deps, { watchesPerCluster: limits.watchesPerCluster })
     this.#stopCommits = deps.log.onCommit((changes) => {
       const membersChanged = changes.some((change) => change.scope === 'member')
@@ -112,28 +124,31 @@ export class Broker implements BrokerApi {
 
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
     const { log, authority, clock } = this.#deps
-    requireMember(log, peer, clock.now())
-    const { certificate, serial, expiresAtMs } = await authority.issue(peer.cluster, csr)
+    this.#noteUse(peer)
+    await log.transact((tx) => useToRenew(tx, peer, clock.now()))
+    const { certificate, expiresAtMs } = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
     await log.transact((tx) => {
-      requireMember(tx, peer, clock.now())
-      addCertificate(tx, peer.cluster, { serial, expiresAtMs }, clock.now())
+      useToRenew(tx, peer, clock.now())
+      noteIssued(tx, peer.cluster, { expiresAtMs }, clock.now())
     })
     return { certificate, caBundle: [authority.caCertificate] }
   }
 
   async leave(peer: Peer): Promise<void> {
     const { log, clock, logger } = this.#deps
+    this.#noteUse(peer)
     await log.transact((tx) => {
       const row = tx.get('member', peer.cluster)
       // The answer to an earlier leave was lost: there is nothing left to do.
       if (row?.departure === 'left' && row.departedAtMs !== undefined) return
-      requireMember(tx, peer, clock.now())
+      useCertificate(tx, peer, clock.now())
       departMember(tx, 'left', this.#context(peer.cluster))
     })
     logger.info('cluster left', { cluster: peer.cluster })
   }
 
   openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: RefusedError) => void): PublishSession {
+    this.#noteUse(peer)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const session: MemberPublishSession = new MemberPublishSession(this.#deps, {
       peer,
@@ -153,6 +168,7 @@ export class Broker implements BrokerApi {
   }
 
   watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage> {
+    this.#noteUse(peer)
     return this.#hub.watch(peer, request, signal)
   }
 
@@ -184,6 +200,8 @@ export class Broker implements BrokerApi {
     })
     const live = new Set(members.map(({ key }) => key))
     for (const cluster of this.#heard.keys()) if (!live.has(cluster)) this.#heard.delete(cluster)
+    // The overlap of a certificate may have ended; watchers look by themselves when they are told.
+    this.#endDeparted()
     this.#hub.tellContact(silent)
   }
 
@@ -203,7 +221,7 @@ export class Broker implements BrokerApi {
     if (refused !== undefined) {
       throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
     }
-    const { certificate, keyHash, serial, expiresAtMs } = await authority.issue(cluster, request.csr)
+    const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
     const spec = await log.transact((tx) => {
       const bearer = { cluster, keyHash, nowMs: clock.now() }
       const token = checkToken(tx, request.secret, bearer)
@@ -215,7 +233,7 @@ export class Broker implements BrokerApi {
         {
           cluster,
           facts: request.facts,
-          certificate: { serial: normalSerial(serial), expiresAtMs },
+          certificate: { serial: normalSerial(serial), expiresAtMs, issuedAtMs },
           keyHash,
           entitled,
           connected,
@@ -249,6 +267,21 @@ export class Broker implements BrokerApi {
     const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
     if (reason !== undefined) logger.info('the address of a member is not told to others', { cluster, address, reason })
     return reason === undefined
+  }
+
+  /** To be called where a peer asks for something: a certificate that is used for the first time takes its place. */
+  #noteUse(peer: Peer): void {
+    const { log, clock, logger } = this.#deps
+    const row = log.get('member', peer.cluster)
+    if (!isLive(row)) return
+    const { t } = certificateStanding(row, peer, clock.now())
+    if (t === 'superseded') this.#misuse.note(peer)
+    if (t !== 'firstUse') return
+    const failed = (error: unknown): void => {
+      // It is refused where it is needed, and one that was not written is written at its next use.
+      logger.debug('first use of a certificate not noted', { cluster: peer.cluster, reason: String(error) })
+    }
+    log.transact((tx) => void useCertificate(tx, peer, clock.now())).catch(failed)
   }
 
   #isConnected(cluster: ClusterId): boolean {
