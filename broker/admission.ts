@@ -30,7 +30,7 @@ export interface AdmissionContext {
   readonly podCIDRs: readonly Prefix[]
   readonly allowedNamespaces: readonly string[]
   readonly ranges: ClustersetRanges
-  /** The cluster that already uses this WireGuard key, if any. */
+  /** The cluster that stated this WireGuard key first, if any. */
   readonly publicKeyOwner: (publicKey: string) => string | undefined
 }
 
@@ -208,7 +208,7 @@ function admitPublicKey(key: string, context: AdmissionContext): Refusal | undef
   if (owner === undefined || owner === context.cluster) return undefined
   return refusal(
     'spec.publicKey',
-    `${quote(key)} is in use by cluster ${quote(owner)}: expected a key of its own for each gateway`,
+    `${quote(key)} is a key of cluster ${quote(owner)}, which stated it first: expected a key of its own for each gateway`,
   )
 }
 

@@ -11,6 +11,7 @@ import { admitRecord } from './admission.ts'
 import { NoRoomError, nextIndex, planAddresses } from './allocation.ts'
 import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } from './cluster-records.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
+import { forgetPublicKeys } from './public-keys.ts'
 import { type WriteContext, admissionContext, memberRecords, removeRecord } from './record-writes.ts'
 import { type IssuedCertificate, type MemberRow, isLive } from './state.ts'
 import { removeStatusRecord } from './status-records.ts'
@@ -168,6 +169,8 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
     departedAtMs: context.nowMs,
     departure: how,
   })
+  // Whoever is put out may come back with its gateways.
+  if (how === 'left') forgetPublicKeys(tx, new Set([context.cluster]))
   // Somebody's IPv6 may have stood back for its own.
   if (statesIpv6(row.facts)) writeClusterRecords(tx)
 }
@@ -181,9 +184,9 @@ export function pruneDeparted(tx: Transaction, nowMs: number): void {
     return value.departedAtMs === undefined ? [] : [{ key, atMs: value.departedAtMs }]
   })
   departed.sort((a, b) => b.atMs - a.atMs)
-  for (const [i, { key, atMs }] of departed.entries()) {
-    if (i >= MAX_DEPARTED || atMs < nowMs - KEEP_DEPARTED_MS) tx.remove('member', key)
-  }
+  const forgotten = departed.filter(({ atMs }, i) => i >= MAX_DEPARTED || atMs < nowMs - KEEP_DEPARTED_MS)
+  for (const { key } of forgotten) tx.remove('member', key)
+  forgetPublicKeys(tx, new Set(forgotten.map(({ key }) => key)))
 }
 
 /** Owners whose absent records are really gone, for the `synced` message. */

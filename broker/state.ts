@@ -115,8 +115,9 @@ export interface AddressRow {
 /** Key: WireGuard public key, base64. */
 export interface PublicKeyRow {
   readonly cluster: string
-  /** Names of the Endpoint records that use it, sorted. */
+  /** Names of the Endpoint records that use it, sorted; empty: its gateway is away, and it is the cluster's all the same. */
   readonly endpoints: readonly string[]
+  readonly freeSinceMs?: number
 }
 
 /** Key 'settings': fixed at the first start, since allocations depend on them. */

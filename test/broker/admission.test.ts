@@ -204,7 +204,7 @@ t.test('every refusal names the field and the reason', async (t) => {
     ],
     [
       anEndpoint({ publicKey: OTHER_KEY }),
-      `spec.publicKey: "${OTHER_KEY}" is in use by cluster "paris": expected a key of its own for each gateway`,
+      `spec.publicKey: "${OTHER_KEY}" is a key of cluster "paris", which stated it first: expected a key of its own for each gateway`,
     ],
     [
       anEndpoint(candidate('127.0.0.1')),

@@ -215,7 +215,7 @@ export class RawPublish {
 /** An Endpoint record of lane 0 with this WireGuard key. */
 export function endpointRecord(cluster: string, node: string, publicKey: string): wire.MemberRecord {
   const value: wire.Endpoint = { cluster, node, lane: 0, publicKey, candidates: [], capabilities: [] }
-  return { namespace: '', name: `${cluster}-${node}-0`, body: { body: { $case: 'endpoint', value } } }
+  return { namespace: '', name: `${cluster}.${node}-lane0`, body: { body: { $case: 'endpoint', value } } }
 }
 
 interface Codec<T> {

@@ -47,4 +47,23 @@ export const IDENTITY: readonly AttackRow[] = [
       '`sealane cluster rekey` refuses the thief at once; the token lets the member alone in again, with its addresses.',
     against: '`rekeyMember()` in `broker/member-list.ts`.',
   },
+  {
+    id: 'key-of-absent-gateway',
+    tried: "A member states the WireGuard key of another member's gateway while that is away.",
+    holds: 'It is refused, and the gateway comes back with its key.',
+    against:
+      '`broker/public-keys.ts`: a key stays with the member that stated it first, also without a record that has it.',
+  },
+  {
+    id: 'key-after-restart',
+    tried: 'The same after the broker was started anew, and after the owner of the key was evicted.',
+    holds: 'It is refused. Once the owner has left by itself, the key is free.',
+    against: '`broker/public-keys.ts`: whose a key is stands in the database.',
+  },
+  {
+    id: 'key-many-kept',
+    tried: 'A member states two hundred keys one after the other, so that the broker forgets those of others.',
+    holds: "Of its own the latest 64 are kept; the other member's stay where they are.",
+    against: '`broker/public-keys.ts`: the limit is for each member.',
+  },
 ]
