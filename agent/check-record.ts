@@ -3,7 +3,7 @@
  * broker must not be enough to reach into this cluster. Pure. Every function gives the problem in words, or undefined.
  */
 import { podFamilies, prefixPairs, routedPrefixes } from '../model/addressing.ts'
-import { isDnsLabel, isDnsSubdomain, isSystemNamespace } from '../model/ids.ts'
+import { isDnsLabel, isDnsSubdomain, isReservedId, isSystemNamespace } from '../model/ids.ts'
 import { InvalidAddressError, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../model/member-status.ts'
@@ -11,12 +11,20 @@ import type { ClusterSpec, EndpointSpec, ImportPort } from '../model/objects.ts'
 import type { RecordKey, ServiceExportBody, StoredRecord } from '../model/records.ts'
 import { familyNumber } from '../model/family-names.ts'
 
-/** Takes a record as it came; `allowed` lists system namespaces that may be used all the same. */
-export function recordProblem(record: StoredRecord, allowed: readonly string[]): string | undefined {
+/**
+ * Takes a record as it came; `allowed` lists system namespaces that may be used all the same. `isKnown` says of a cluster
+ * whether it is in the local API from before: ids that are reserved now are left to those that have them.
+ */
+export function recordProblem(
+  record: StoredRecord,
+  allowed: readonly string[],
+  isKnown: (cluster: string) => boolean = () => false,
+): string | undefined {
   const { key, body } = record
   if (body.kind === 'ClusterSetIP') {
     if (key.cluster !== '') return `a ClusterSetIP of cluster ${quote(key.cluster)}: only the broker gives them`
   } else if (!isDnsLabel(key.cluster)) return `cluster id ${quote(key.cluster)} is not a DNS label`
+  else if (isReservedId(key.cluster) && !isKnown(key.cluster)) return `cluster id ${quote(key.cluster)} is reserved`
   switch (body.kind) {
     case 'ServiceExport':
       return namespaceProblem(key.namespace, allowed) ?? serviceProblem(key.name) ?? exportProblem(body)

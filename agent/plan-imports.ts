@@ -7,7 +7,14 @@ import type { ClusterSpec, KubeObject, ServiceImport } from '../model/objects.ts
 import type { MemberRecord, StoredRecord } from '../model/records.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
 import { clusterProblem } from './check-record.ts'
-import { type ClustersetView, type Dropped, RecordJudge, type ServiceFacts, viewClusterset } from './clusterset-view.ts'
+import {
+  type ClustersetView,
+  type Dropped,
+  RecordJudge,
+  type RecordJudgeInit,
+  type ServiceFacts,
+  viewClusterset,
+} from './clusterset-view.ts'
 import { KeyedMemo } from './keyed-memo.ts'
 import { objectKeyText } from './object-key-text.ts'
 import { clusterObject, planEndpoints } from './plan-clusters.ts'
@@ -65,7 +72,7 @@ export interface ImportMemory {
   readonly clusters: KeyedMemo<KubeObject>
 }
 
-export function newImportMemory(init: { readonly allowedNamespaces: readonly string[] }): ImportMemory {
+export function newImportMemory(init: RecordJudgeInit): ImportMemory {
   return { judge: new RecordJudge(init), services: new KeyedMemo(), slices: new Map(), clusters: new KeyedMemo() }
 }
 

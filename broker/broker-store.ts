@@ -20,6 +20,7 @@ import {
   memberSummaries,
   rekeyMember,
 } from './member-list.ts'
+import { checkNewId } from './membership.ts'
 import { SETTINGS_KEY, type SettingsRow, type TokenRow } from './state.ts'
 import { revokeToken } from './tokens.ts'
 
@@ -128,6 +129,7 @@ class SqliteBrokerStore implements BrokerStore {
       ...(cluster === undefined ? {} : { cluster }),
     }
     await this.#log.transact((tx) => {
+      if (cluster !== undefined) checkNewId(tx, cluster)
       also(tx)
       if (tx.count('token') >= MAX_TOKENS) {
         throw new RefusedError(

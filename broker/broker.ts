@@ -1,5 +1,5 @@
 /** The broker itself, without the wire and without its process: BrokerApi on a log and a certificate authority. */
-import { type ClusterId, InvalidNameError, parseClusterId } from '../model/ids.ts'
+import { type ClusterId, InvalidNameError, isReservedId, parseClusterId } from '../model/ids.ts'
 import {
   type BrokerApi,
   type JoinRequest,
@@ -21,6 +21,7 @@ import type { BrokerLimits } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './member-list.ts'
 import {
+  checkNewId,
   departMember,
   joinMember,
   noteIssued,
@@ -93,6 +94,7 @@ export class Broker implements BrokerApi {
       this.#count(membersChanged)
     })
     this.#count(true)
+    this.#tellReserved()
   }
 
   async join(request: JoinRequest, peerAddress: string): Promise<JoinResponse> {
@@ -221,6 +223,7 @@ export class Broker implements BrokerApi {
     if (refused !== undefined) {
       throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
     }
+    checkNewId(log, cluster)
     const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
     const spec = await log.transact((tx) => {
       const bearer = { cluster, keyHash, nowMs: clock.now() }
@@ -267,6 +270,13 @@ export class Broker implements BrokerApi {
     const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
     if (reason !== undefined) logger.info('the address of a member is not told to others', { cluster, address, reason })
     return reason === undefined
+  }
+
+  #tellReserved(): void {
+    const { log, logger } = this.#deps
+    const ids = log.list('member').flatMap(({ key, value }) => (isLive(value) && isReservedId(key) ? [key] : []))
+    if (ids.length === 0) return
+    logger.warn('members have ids that are reserved now: they stay, until they leave', { clusters: ids.join(', ') })
   }
 
   /** To be called where a peer asks for something: a certificate that is used for the first time takes its place. */

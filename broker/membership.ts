@@ -2,7 +2,7 @@
  * Who belongs to the clusterset: joining, renewing, changing facts, leaving, eviction. Each function decides and
  * writes inside one transaction.
  */
-import type { ClusterId } from '../model/ids.ts'
+import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../model/ids.ts'
 import type { ClusterSpec } from '../model/objects.ts'
 import { type ClusterFacts, type Peer, RefusedError } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/content-hash.ts'
@@ -96,6 +96,12 @@ function refuseCertificate(standing: CertificateStanding, peer: Peer): void {
     case 'foreign':
       throw denied(`${certificate} has been replaced: another site has joined as ${name}, or this one has joined again`)
   }
+}
+
+/** Throws RefusedError for an id that is reserved, unless a member has it from before. */
+export function checkNewId(view: LogView, id: ClusterId): void {
+  if (!isReservedId(id) || isLive(view.get('member', id))) return
+  throw new RefusedError('InvalidArgument', 'cluster', `cluster: ${quote(id)} ${RESERVED_ID_PROBLEM}`)
 }
 
 export interface JoinDecision {

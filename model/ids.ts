@@ -54,6 +54,22 @@ export function parseClusterId(value: string, field = 'cluster id'): ClusterId {
   return value as ClusterId
 }
 
+/** What the clusterset, its commands and the language that it is written in call other things by. */
+const RESERVED_IDS: ReadonlySet<string> = new Set(['any', 'broker', 'constructor', 'prototype', 'sealane', 'self'])
+const RESERVED_PREFIXES = ['kube-', 'sealane-']
+
+/**
+ * True for ids that nobody joins under: whoever reads one in a name, a log or a list takes it for something else. Members
+ * that have such an id from before keep it.
+ */
+export function isReservedId(id: string): boolean {
+  return RESERVED_IDS.has(id) || RESERVED_PREFIXES.some((prefix) => id.startsWith(prefix))
+}
+
+/** Reads on after an id. */
+export const RESERVED_ID_PROBLEM =
+  'is reserved: expected an id that names the cluster, not kube-*, sealane-* or a word of the clusterset'
+
 /** Throws InvalidNameError unless the value is an RFC 1123 label. Gives it back. */
 export function parseDnsLabel(value: string, field: string): string {
   if (!isDnsLabel(value)) throw new InvalidNameError(field, value, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')

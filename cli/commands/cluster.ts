@@ -1,6 +1,6 @@
 /** `sealane cluster list|evict|rekey`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
 import type { Command } from 'commander'
-import { parseClusterId } from '../../model/ids.ts'
+import { isReservedId, parseClusterId } from '../../model/ids.ts'
 import { type CommandContext, durationOption, outputOption, parsed, stateOption, subcommand } from '../context.ts'
 import type { MemberSummary } from '../compose-broker-store.ts'
 import type { Members } from '../kube/pod-members.ts'
@@ -54,6 +54,8 @@ function addList(cluster: Command, context: CommandContext): void {
         { title: 'LAST SEEN', cell: (row) => new Date(row.lastSeenMs).toISOString(), wide: true },
         { title: 'JOINED', cell: (row) => new Date(row.joinedAtMs).toISOString() },
       ])
+      for (const { id } of shown)
+        if (isReservedId(id)) output.remark(`${id}: this id is reserved now; the member stays, until it leaves\n`)
       for (const { id, misuse } of shown) if (misuse !== undefined) output.remark(misuseRemark(id, misuse))
     })
 }

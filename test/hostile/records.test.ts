@@ -1,5 +1,6 @@
 /** Keys and records that a member takes from another, or from the platform. */
 import { generateKeyPairSync } from 'node:crypto'
+import { messageOf } from '../support/failure.ts'
 import { attack } from './support/attack.ts'
 import { RawMember, endpointRecord, startTarget, verdict } from './support/raw-member.ts'
 
@@ -62,4 +63,18 @@ await attack('key-many-kept', async (t) => {
   const taken = await Promise.all(keys.map((one, i) => owner.put(endpointRecord('paris', `gw${i}`, one))))
   t.equal(taken.filter((one) => one !== 'ok').length, 65, 'of its own, one in use and 64 former ones are kept')
   t.equal(await verdict(paris.records()), 'ok')
+})
+
+await attack('ids-reserved', async (t) => {
+  const { broker } = await startTarget(t)
+  for (const id of ['broker', 'constructor', 'kube-system', 'sealane', 'sealane-system', 'self']) {
+    const refused = new RegExp(`"${id}" is reserved: expected an id that names the cluster`)
+    t.match(await verdict(RawMember.join(t, broker, id)), refused, id)
+    t.match(await messageOf(broker.token({ cluster: id })), refused, `a token for ${id}`)
+  }
+  for (const id of ['__proto__', 'hasOwnProperty', 'a.b', ''])
+    t.match(await verdict(RawMember.join(t, broker, id)), /^INVALID_ARGUMENT .*expected an RFC 1123 label/, id)
+  t.same(await broker.tokens((store) => store.members()), [])
+  const left = await broker.tokens(async (store) => (await store.list()).map(({ usesLeft }) => usesLeft))
+  t.same(new Set(left), new Set([1]), 'no use of a token is gone')
 })

@@ -66,4 +66,10 @@ export const IDENTITY: readonly AttackRow[] = [
     holds: "Of its own the latest 64 are kept; the other member's stay where they are.",
     against: '`broker/public-keys.ts`: the limit is for each member.',
   },
+  {
+    id: 'ids-reserved',
+    tried: 'A member joins as `broker`, `kube-system`, `constructor` or `__proto__`.',
+    holds: 'It is refused at the token and at the join, and costs no use of a token. Importers leave such a member out.',
+    against: '`isReservedId()` in `model/ids.ts`: broker and importers ask it.',
+  },
 ]
