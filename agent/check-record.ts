@@ -3,7 +3,7 @@
  * broker must not be enough to reach into this cluster. Pure. Every function gives the problem in words, or undefined.
  */
 import { podFamilies, prefixPairs, routedPrefixes } from '../model/addressing.ts'
-import { isDnsLabel, isDnsSubdomain, isReservedId, isSystemNamespace } from '../model/ids.ts'
+import { guardedNamespace, isDnsLabel, isDnsSubdomain, isReservedId } from '../model/ids.ts'
 import { InvalidAddressError, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../model/member-status.ts'
@@ -12,7 +12,7 @@ import type { RecordKey, ServiceExportBody, StoredRecord } from '../model/record
 import { familyNumber } from '../model/family-names.ts'
 
 /**
- * Takes a record as it came; `allowed` lists system namespaces that may be used all the same. `isKnown` says of a cluster
+ * Takes a record as it came; `allowed` lists guarded namespaces that may be used all the same. `isKnown` says of a cluster
  * whether it is in the local API from before: ids that are reserved now are left to those that have them.
  */
 export function recordProblem(
@@ -85,8 +85,8 @@ function statusProblem(
 
 function namespaceProblem(namespace: string, allowed: readonly string[]): string | undefined {
   if (!isDnsLabel(namespace)) return `namespace ${quote(namespace)} is not a DNS label`
-  if (!isSystemNamespace(namespace) || allowed.includes(namespace)) return undefined
-  return `namespace ${quote(namespace)} is a system namespace`
+  const guard = guardedNamespace(namespace)
+  return guard === undefined || allowed.includes(namespace) ? undefined : `namespace ${quote(namespace)} ${guard}`
 }
 
 function serviceProblem(name: string): string | undefined {

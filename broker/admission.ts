@@ -3,7 +3,7 @@
  * what is refused here never reaches another cluster's kernel or DNS.
  */
 import { endpointName } from '../model/objects.ts'
-import { isDnsSubdomain, isSystemNamespace } from '../model/ids.ts'
+import { guardedNamespace, isDnsSubdomain } from '../model/ids.ts'
 import type { Prefix } from '../model/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import type { EndpointBody, MemberRecord, ServiceExportBody } from '../model/records.ts'
@@ -62,14 +62,15 @@ export function admitRecord(record: MemberRecord, context: AdmissionContext): Re
   }
 }
 
-/** Namespaces that belong to the platform itself: exporting from them would lend its names to strangers. */
+/** Exporting from a guarded namespace would lend its names to strangers. */
 export function admitNamespace(namespace: string, allowed: readonly string[]): Refusal | undefined {
   const bad = checkLabel('namespace', namespace)
   if (bad !== undefined) return bad
-  if (!isSystemNamespace(namespace) || allowed.includes(namespace)) return undefined
+  const guard = guardedNamespace(namespace)
+  if (guard === undefined || allowed.includes(namespace)) return undefined
   return refusal(
     'namespace',
-    `${quote(namespace)} is a system namespace: export from another one, or list it in the broker's allowedNamespaces`,
+    `${quote(namespace)} ${guard}: export from another one, or start the broker with --allow-namespace ${namespace}`,
   )
 }
 

@@ -132,7 +132,7 @@ t.test('refusals of records, by the broker itself', async (t) => {
   for (const name of ['a', 'b', 'c', 'd', 'e']) await stream.put(anExport(name, { type: 'Headless' }))
   await stream.acknowledged()
   t.same(stream.refusals(), [
-    `namespace: "kube-system" is a system namespace: export from another one, or list it in the broker's allowedNamespaces`,
+    `namespace: "kube-system" is a system namespace: export from another one, or start the broker with --allow-namespace kube-system`,
     `endpoints[0].addresses[0]: "127.0.0.1" is a loopback address: expected one inside the cluster's pod CIDRs 10.42.0.0/16`,
     'spec.cluster: "paris": expected "milano", the cluster of the certificate',
     'records: cluster "milano" has 5 records already, which is the limit',

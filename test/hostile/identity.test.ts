@@ -60,7 +60,7 @@ await attack('identity-stream-outlives', async (t) => {
   await (await owner.renew()).records()
   t.equal(thief.ended, undefined, 'for a moment both are taken')
   clock.shiftMs += OVER
-  t.match(await eventually(() => thief.ended), /^PERMISSION_DENIED .*, and this is a copy: /)
+  t.match(await eventually(() => thief.ended, { deadlineMs: 20_000 }), /^PERMISSION_DENIED .*, and this is a copy: /)
 })
 
 await attack('identity-lost-answers', async (t) => {

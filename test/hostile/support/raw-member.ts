@@ -11,7 +11,8 @@ import { LoopbackBroker } from '../../cli/loopback-broker.ts'
 import { eventually } from '../../support/eventually.ts'
 
 const NAME = 'broker.sealane.internal'
-const DEADLINE_MS = 10_000
+const DEADLINE_MS = 20_000
+const PATIENCE = { deadlineMs: DEADLINE_MS }
 
 /** The machine's time, or another one: OpenSSL judges certificates by the machine's, so it begins in the past. */
 export class ShiftedClock extends SystemClock {
@@ -167,9 +168,9 @@ export class RawPublish {
   /** Until the broker has taken the empty set, or has ended the stream. */
   async opened(): Promise<this> {
     const answered = (): string | undefined => this.#replies[0]?.message?.$case ?? this.ended
-    if ((await eventually(answered, { say: 'an answer to declare' })) === 'sendDigest') {
+    if ((await eventually(answered, { ...PATIENCE, say: 'an answer to declare' })) === 'sendDigest') {
       this.#send({ $case: 'digest', value: { entries: [], last: true } })
-      await eventually(() => this.ended ?? this.#replies.some(({ message }) => message?.$case === 'need'))
+      await eventually(() => this.ended ?? this.#replies.some(({ message }) => message?.$case === 'need'), PATIENCE)
     }
     return this
   }
@@ -204,7 +205,7 @@ export class RawPublish {
       const done = messages.some((one) => one?.$case === 'ack' && one.value.sequence >= sequence)
       if (refused?.$case === 'refused') return `${refused.value.field}: ${refused.value.reason}`
       return done && 'ok'
-    })
+    }, PATIENCE)
   }
 
   #send(message: NonNullable<wire.PublishMessage['message']>): void {

@@ -62,14 +62,15 @@ export const IDENTITY: readonly AttackRow[] = [
   },
   {
     id: 'key-many-kept',
-    tried: 'A member states two hundred keys one after the other, so that the broker forgets those of others.',
+    tried: 'A member states a hundred keys one after the other, so that the broker forgets those of others.',
     holds: "Of its own the latest 64 are kept; the other member's stay where they are.",
     against: '`broker/public-keys.ts`: the limit is for each member.',
   },
   {
     id: 'ids-reserved',
     tried: 'A member joins as `broker`, `kube-system`, `constructor` or `__proto__`.',
-    holds: 'It is refused at the token and at the join, and costs no use of a token. Importers leave such a member out.',
+    holds:
+      'It is refused at the token and at the join, and costs no use of a token. Importers leave such a member out.',
     against: '`isReservedId()` in `model/ids.ts`: broker and importers ask it.',
   },
 ]
