@@ -44,7 +44,7 @@ export function recordProblem(
 /** Takes a remote cluster's facts and this cluster's own, whose pod and service addresses nobody else may claim. */
 export function clusterProblem(
   spec: ClusterSpec,
-  own: Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs'>,
+  own: Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs' | 'globalCIDRs'>,
 ): string | undefined {
   try {
     prefixPairs(spec)
@@ -61,7 +61,9 @@ export function clusterProblem(
       const words = field === 'podCIDRs' ? 'pod CIDRs' : 'service CIDRs'
       if (clash !== undefined) return `${formatPrefix(clash)} overlaps this cluster's own ${words}`
     }
-    return undefined
+    // Its nodes would take our pods for Services of their own: what they answer never arrives.
+    const taken = spec.serviceCIDRs.find((text) => routedPrefixes(own).some((one) => overlaps(one, parsePrefix(text))))
+    return taken === undefined ? undefined : `its service CIDR ${taken} overlaps the addresses of this cluster's pods`
   } catch (error) {
     if (error instanceof InvalidAddressError) return error.message
     throw error

@@ -199,7 +199,9 @@ function usableClusters(world: ImportWorld, view: ClustersetView, dropped: Dropp
   for (const [id, spec] of [...world.clusters, ...view.clusters]) {
     const problem = id === world.own ? undefined : clusterProblem(spec, world.ownSpec)
     if (problem === undefined) usable.set(id, spec)
-    else dropped.push({ what: `${id}/Cluster`, reason: problem })
+    // What was mirrored of it before is not what it is now.
+    else usable.delete(id)
+    if (problem !== undefined) dropped.push({ what: `${id}/Cluster`, reason: problem })
   }
   return usable
 }

@@ -5,6 +5,7 @@
 import { PoolFullError, allocateBlock } from '../model/address-pool.ts'
 import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../model/ip.ts'
 import { comparePrefixes } from '../model/prefix-set.ts'
+import { type ClaimTimes, type TimedClaim, isEarlier } from './claim-times.ts'
 
 export interface AddressClaims {
   readonly id: string
@@ -14,6 +15,9 @@ export interface AddressClaims {
   readonly translated: boolean
   /** Every block ever given, by pod CIDR. */
   readonly blocks: Readonly<Record<string, string>>
+  /** See claim-times.ts. Without them every claim counts as later than those that it overlaps. */
+  readonly statedAtMs?: ClaimTimes
+  readonly index?: number
   /** Has left: its blocks are kept for its return as long as there is room without them. */
   readonly departed: boolean
 }
@@ -36,8 +40,8 @@ export class NoRoomError extends Error {
 
 /**
  * Gives the clusters whose addresses change, in order of their ids. A cluster is translated when its pods' addresses
- * mean something else in another member: its pod CIDRs overlap that member's pod or service CIDRs. Then every
- * member of the overlap is translated that has to be, not only the one that came last. Throws NoRoomError.
+ * mean something else in another member: its pod CIDRs overlap that member's pod CIDRs, or service CIDRs that were stated
+ * before them. Of pods that overlap each other all are translated, not only those that came last. Throws NoRoomError.
  */
 export function planAddresses(clusters: readonly AddressClaims[], globalRange: string): AddressPlan {
   const sorted = [...clusters].sort((a, b) => (a.id < b.id ? -1 : 1))
@@ -113,7 +117,7 @@ function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[]): Prefix
   return allocateBlock(range, length, taken)
 }
 
-interface ClaimedRange {
+interface ClaimedRange extends TimedClaim {
   readonly id: string
   readonly prefix: Prefix
   readonly isPods: boolean
@@ -136,16 +140,25 @@ function ambiguousClusters(clusters: readonly AddressClaims[]): ReadonlySet<stri
       open.pop()
     for (const outer of open) {
       if (outer.id === range.id) continue
-      if (range.isPods) ambiguous.add(range.id)
-      if (outer.isPods) ambiguous.add(outer.id)
+      if (givesWay(range, outer)) ambiguous.add(range.id)
+      if (givesWay(outer, range)) ambiguous.add(outer.id)
     }
     open.push(range)
   }
   return ambiguous
 }
 
-function claimed({ id }: AddressClaims, texts: readonly string[], isPods: boolean): ClaimedRange[] {
-  return ipv4Among(texts).map((text) => ({ id, prefix: parsePrefix(text), isPods }))
+/** Service addresses that are stated later over pods take nothing from them: whoever states them does not reach these pods. */
+function givesWay(one: ClaimedRange, other: ClaimedRange): boolean {
+  return one.isPods && (other.isPods || !isEarlier(one, other))
+}
+
+function claimed(
+  { id, statedAtMs, index = 0 }: AddressClaims,
+  texts: readonly string[],
+  isPods: boolean,
+): ClaimedRange[] {
+  return ipv4Among(texts).map((text) => ({ id, prefix: parsePrefix(text), isPods, atMs: statedAtMs?.[text], index }))
 }
 
 function noBlock(clusters: readonly AddressClaims[], range: string): NoRoomError {

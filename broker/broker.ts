@@ -1,5 +1,5 @@
 /** The broker itself, without the wire and without its process: BrokerApi on a log and a certificate authority. */
-import { type ClusterId, InvalidNameError, isReservedId, parseClusterId } from '../model/ids.ts'
+import { type ClusterId, InvalidNameError, parseClusterId } from '../model/ids.ts'
 import {
   type BrokerApi,
   type JoinRequest,
@@ -16,10 +16,12 @@ import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { admitFacts } from './admission-facts.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
+import { CertificateUse } from './certificate-use.ts'
 import { clusterRecordKey } from './cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './member-list.ts'
+import { MemberWarnings } from './member-warnings.ts'
 import {
   checkNewId,
   departMember,
@@ -30,13 +32,12 @@ import {
   useCertificate,
   useToRenew,
 } from './membership.ts'
-import { MisuseNotes } from './misuse-notes.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { observedDoubt } from './observed-address.ts'
 import { MemberPublishSession } from './publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
 import { type MemberRow, isLive } from './state.ts'
-import { certificateStanding, normalSerial } from './succession.ts'
+import { normalSerial } from './succession.ts'
 import { checkSecretForm, checkToken, pruneTokens, spendToken, timeText } from './tokens.ts'
 import { WatchHub } from './watch-hub.ts'
 
@@ -69,11 +70,12 @@ export class Broker implements BrokerApi {
   readonly #init: BrokerInit
   readonly #rules: WriteRules
   readonly #hub: WatchHub
-  readonly #misuse: MisuseNotes
+  readonly #use: CertificateUse
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
   readonly #stopCommits: () => void
   /** Since the last tidy(). */
   #refusedJoins = 0
+  readonly #warnings: MemberWarnings
   readonly #startedAt: number
   /** When each member was last heard, by the monotonic clock: the time that this broker was away does not count. */
   readonly #heard = new Map<string, number>()
@@ -84,7 +86,8 @@ export class Broker implements BrokerApi {
     this.#startedAt = deps.clock.monotonic()
     const { globalRange, clustersetIpRange, allowedNamespaces, limits } = init
     this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster: limits.recordsPerCluster }
-    this.#misuse = new MisuseNotes(deps)
+    this.#use = new CertificateUse(deps)
+    this.#warnings = new MemberWarnings(deps)
     this.#hub = new WatchHub(deps, { watchesPerCluster: limits.watchesPerCluster })
     this.#stopCommits = deps.log.onCommit((changes) => {
       const membersChanged = changes.some((change) => change.scope === 'member')
@@ -94,7 +97,7 @@ export class Broker implements BrokerApi {
       this.#count(membersChanged)
     })
     this.#count(true)
-    this.#tellReserved()
+    this.#warnings.tellReservedIds()
   }
 
   async join(request: JoinRequest, peerAddress: string): Promise<JoinResponse> {
@@ -126,7 +129,7 @@ export class Broker implements BrokerApi {
 
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
     const { log, authority, clock } = this.#deps
-    this.#noteUse(peer)
+    this.#use.note(peer)
     await log.transact((tx) => useToRenew(tx, peer, clock.now()))
     const { certificate, expiresAtMs } = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
     await log.transact((tx) => {
@@ -138,7 +141,7 @@ export class Broker implements BrokerApi {
 
   async leave(peer: Peer): Promise<void> {
     const { log, clock, logger } = this.#deps
-    this.#noteUse(peer)
+    this.#use.note(peer)
     await log.transact((tx) => {
       const row = tx.get('member', peer.cluster)
       // The answer to an earlier leave was lost: there is nothing left to do.
@@ -150,7 +153,7 @@ export class Broker implements BrokerApi {
   }
 
   openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: RefusedError) => void): PublishSession {
-    this.#noteUse(peer)
+    this.#use.note(peer)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const session: MemberPublishSession = new MemberPublishSession(this.#deps, {
       peer,
@@ -170,7 +173,7 @@ export class Broker implements BrokerApi {
   }
 
   watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage> {
-    this.#noteUse(peer)
+    this.#use.note(peer)
     return this.#hub.watch(peer, request, signal)
   }
 
@@ -180,6 +183,7 @@ export class Broker implements BrokerApi {
     const members = log.list('member').map(({ key }) => key)
     const connected = new Set(members.filter((cluster) => this.#isConnected(cluster as ClusterId)))
     this.#refusedJoins = 0
+    this.#warnings.tellClashes()
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
       pruneStamps(tx, clock.now())
@@ -270,28 +274,6 @@ export class Broker implements BrokerApi {
     const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
     if (reason !== undefined) logger.info('the address of a member is not told to others', { cluster, address, reason })
     return reason === undefined
-  }
-
-  #tellReserved(): void {
-    const { log, logger } = this.#deps
-    const ids = log.list('member').flatMap(({ key, value }) => (isLive(value) && isReservedId(key) ? [key] : []))
-    if (ids.length === 0) return
-    logger.warn('members have ids that are reserved now: they stay, until they leave', { clusters: ids.join(', ') })
-  }
-
-  /** To be called where a peer asks for something: a certificate that is used for the first time takes its place. */
-  #noteUse(peer: Peer): void {
-    const { log, clock, logger } = this.#deps
-    const row = log.get('member', peer.cluster)
-    if (!isLive(row)) return
-    const { t } = certificateStanding(row, peer, clock.now())
-    if (t === 'superseded') this.#misuse.note(peer)
-    if (t !== 'firstUse') return
-    const failed = (error: unknown): void => {
-      // It is refused where it is needed, and one that was not written is written at its next use.
-      logger.debug('first use of a certificate not noted', { cluster: peer.cluster, reason: String(error) })
-    }
-    log.transact((tx) => void useCertificate(tx, peer, clock.now())).catch(failed)
   }
 
   #isConnected(cluster: ClusterId): boolean {

@@ -7,6 +7,7 @@ import { clusterSpec } from './cluster-records.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
 import { departMember } from './membership.ts'
 import { type WriteContext, memberRecords } from './record-writes.ts'
+import { clashText, serviceClashes } from './service-clashes.ts'
 import { type MemberRow, type Misuse, isLive } from './state.ts'
 import { timeText } from './tokens.ts'
 
@@ -30,6 +31,8 @@ export interface MemberSummary {
   readonly rekeyedAtMs?: number
   /** A certificate of it that had been replaced was shown: somebody has a copy. Gone with its next join. */
   readonly misuse?: Misuse
+  /** Members that it does not reach, for Service addresses that it stated over their pods: a sentence each. */
+  readonly clashes?: readonly string[]
   /** Records that it publishes. */
   readonly records: number
   /** As it states them. */
@@ -56,11 +59,15 @@ export interface Eviction {
 
 /** Sorted by id; those that left or were evicted too, as long as they are remembered. */
 export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
-  return view.list('member').map(({ key, value }) => {
+  const members = view.list('member')
+  const clashes = serviceClashes(members.map(({ key, value }) => [key, value]))
+  return members.map(({ key, value }) => {
+    const own = clashes.filter(({ cluster }) => cluster === key).map(clashText)
     const { joinedAtMs, lastSeenMs, facts, translated, blocks, rekeyedAtMs, misuse } = value
     const identity = {
       ...(rekeyedAtMs === undefined ? {} : { rekeyedAtMs }),
       ...(misuse === undefined ? {} : { misuse }),
+      ...(own.length === 0 ? {} : { clashes: own }),
     }
     const records = memberRecords(view, key as ClusterId).length
     // Who has left has no Cluster record.

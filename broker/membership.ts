@@ -9,6 +9,7 @@ import { canonicalJson } from '../protocol/content-hash.ts'
 import { quote } from './admission-checks.ts'
 import { admitRecord } from './admission.ts'
 import { NoRoomError, nextIndex, planAddresses } from './allocation.ts'
+import { claimTimes, knownClaimTimes } from './claim-times.ts'
 import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } from './cluster-records.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
 import { forgetPublicKeys } from './public-keys.ts'
@@ -237,7 +238,9 @@ function newIndex(tx: Transaction): number {
  * Stores the row with what the address plan adds, to it and to those it overlaps, and the Cluster records.
  * Throws RefusedError before anything is written.
  */
-function writeMember(tx: Transaction, row: MemberRow, context: WriteContext): void {
+function writeMember(tx: Transaction, change: MemberRow, context: WriteContext): void {
+  const old = tx.get('member', context.cluster)
+  const row = { ...change, statedAtMs: claimTimes(isLive(old) ? old : undefined, change.facts, context.nowMs) }
   const members = new Map(tx.list('member').map(({ key, value }) => [key, value])).set(context.cluster, row)
   const claims = [...members].map(([id, member]) => ({
     id,
@@ -245,6 +248,8 @@ function writeMember(tx: Transaction, row: MemberRow, context: WriteContext): vo
     serviceCIDRs: member.facts.serviceCIDRs,
     translated: member.translated,
     blocks: member.blocks,
+    statedAtMs: knownClaimTimes(member),
+    index: member.index,
     departed: !isLive(member),
   }))
   const plan = refusing(() => planAddresses(claims, context.rules.globalRange))

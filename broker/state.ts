@@ -48,6 +48,8 @@ export interface MemberRow {
   readonly translated: boolean
   /** Every block ever given, by pod CIDR. */
   readonly blocks: Readonly<Record<string, string>>
+  /** By CIDR: since when the member states it. Absent in rows of earlier versions: see claim-times.ts. */
+  readonly statedAtMs?: Readonly<Record<string, number>>
   readonly joinedAtMs: number
   /** SHA-256 of the public key that the present membership began with, hex. Absent in rows of earlier versions. */
   readonly joinKeyHash?: string

@@ -11,6 +11,9 @@ import { writeTokenFile } from '../token-file.ts'
 import { tokenText } from '../token-text.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
+/** Of one member, told below the list; all are in -o json. */
+const MAX_CLASHES = 5
+
 /** As of `sealane token create`. */
 const TOKEN_TTL = { minMs: 1000, maxMs: 30 * 24 * 3_600_000 }
 
@@ -56,6 +59,7 @@ function addList(cluster: Command, context: CommandContext): void {
       ])
       for (const { id } of shown)
         if (isReservedId(id)) output.remark(`${id}: this id is reserved now; the member stays, until it leaves\n`)
+      for (const { clashes = [] } of shown) for (const text of clashes.slice(0, MAX_CLASHES)) output.remark(`${text}\n`)
       for (const { id, misuse } of shown) if (misuse !== undefined) output.remark(misuseRemark(id, misuse))
     })
 }

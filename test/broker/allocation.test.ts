@@ -46,6 +46,38 @@ t.test('who is translated', async (t) => {
       ['a 10.42.0.0/16→244.0.0.0/16'],
     ],
     [
+      'services that are stated later over pods: nobody',
+      [
+        claims('a', ['10.42.0.0/16'], { statedAtMs: { '10.42.0.0/16': 1 } }),
+        claims('b', ['10.44.0.0/16'], { serviceCIDRs: ['10.42.0.0/20'], statedAtMs: { '10.42.0.0/20': 2 } }),
+      ],
+      [],
+    ],
+    [
+      'at one moment: the lower number was first',
+      [
+        claims('a', ['10.42.0.0/16'], { index: 2, statedAtMs: { '10.42.0.0/16': 1 } }),
+        claims('b', ['10.44.0.0/16'], { index: 1, serviceCIDRs: ['10.42.0.0/20'], statedAtMs: { '10.42.0.0/20': 1 } }),
+      ],
+      ['a 10.42.0.0/16→244.0.0.0/16'],
+    ],
+    [
+      'pods that are stated later over services: the pods',
+      [
+        claims('a', ['10.42.0.0/16'], { statedAtMs: { '10.42.0.0/16': 3 } }),
+        claims('b', ['10.44.0.0/16'], { serviceCIDRs: ['10.42.0.0/20'], statedAtMs: { '10.42.0.0/20': 2 } }),
+      ],
+      ['a 10.42.0.0/16→244.0.0.0/16'],
+    ],
+    [
+      'pods that are stated later over pods: both sides, as ever',
+      [
+        claims('a', ['10.42.0.0/16'], { statedAtMs: { '10.42.0.0/16': 1 } }),
+        claims('b', ['10.42.0.0/20'], { statedAtMs: { '10.42.0.0/20': 2 } }),
+      ],
+      ['a 10.42.0.0/16→244.0.0.0/16', 'b 10.42.0.0/20→244.1.0.0/20'],
+    ],
+    [
       'services alike: nobody',
       [
         claims('a', ['10.1.0.0/16'], { serviceCIDRs: ['10.43.0.0/16'] }),

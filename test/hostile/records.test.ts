@@ -194,3 +194,54 @@ await attack('records-of-others', async (t) => {
   const found = (await mallory.records()).find((one) => one.cluster === 'paris' && one.body?.body?.$case === 'cluster')
   t.match(found?.body?.body?.value, { podCidrs: ['10.42.0.0/16'] })
 })
+
+await attack('service-range-over-pods', async (t) => {
+  const { broker } = await startTarget(t)
+  const paris = await RawMember.join(t, broker, 'paris', { serviceCidrs: ['10.96.0.0/16'] })
+  const global = async (): Promise<string> => {
+    const members = await broker.tokens((store) => store.members())
+    return members.map(({ id, globalCIDRs }) => `${id} ${globalCIDRs.join()}`).join('; ')
+  }
+  const ranges = { podCidrs: ['10.66.0.0/16'], serviceCidrs: ['10.42.0.0/16'] }
+  const mallory = await RawMember.join(t, broker, 'mallory', ranges)
+  t.equal(await global(), 'mallory ; paris ', 'at the join')
+  const stream = await mallory.publish().opened()
+  t.equal(await stream.facts({ podCidrs: ['10.66.0.0/16'] }), 'ok')
+  t.equal(await stream.facts(ranges), 'ok')
+  t.equal(await global(), 'mallory ; paris ', 'and later')
+  t.same((await paris.stored()).length, 1)
+  const told = await broker.tokens(async (store) => (await store.members()).map(({ clashes }) => clashes))
+  t.same(told, [
+    [
+      'service CIDR 10.42.0.0/16 of mallory was stated after pods of paris had 10.42.0.0/16: the two do not reach each other',
+    ],
+    undefined,
+  ])
+  // Honest ones that come later give way by being translated.
+  await RawMember.join(t, broker, 'oslo', { podCidrs: ['10.96.0.0/20'] })
+  t.match(await global(), /^mallory ; oslo 244\.\d+\.\d+\.0\/20; paris $/)
+})
+
+await attack('service-range-drops-itself', async (t) => {
+  const set = new ToyClusterset()
+  const paris = new Site(set, { id: 'paris', podCIDR: '10.42.0.0/16' })
+  const spec = { id: 'mallory', index: 9, podCIDRs: ['10.66.0.0/16'], globalCIDRs: [], labels: {} }
+  const key = { cluster: 'mallory' as ClusterId, kind: 'Cluster' as const, namespace: '', name: 'mallory' }
+  set.put(key, { kind: 'Cluster', spec: { ...spec, serviceCIDRs: [] } })
+  await paris.join()
+  paris.start()
+  t.teardown(() => paris.stop())
+  const known = (): string[] =>
+    paris.api
+      .cache('Cluster')
+      .list()
+      .map(({ spec: { id } }) => id)
+      .sort()
+  await eventually(() => known().join() === 'mallory,paris')
+  set.put(key, { kind: 'Cluster', spec: { ...spec, serviceCIDRs: ['10.42.1.0/24'] } })
+  set.complete.add('mallory')
+  set.spread()
+  await eventually(() => known().join() === 'paris', { say: 'mallory is used no more' })
+  const reasons = paris.logger.lines.map(({ fields }) => fields['reason'])
+  t.ok(reasons.includes("its service CIDR 10.42.1.0/24 overlaps the addresses of this cluster's pods"))
+})

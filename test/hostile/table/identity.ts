@@ -20,7 +20,7 @@ export const IDENTITY: readonly AttackRow[] = [
     id: 'identity-stolen-told',
     tried: 'A certificate is shown after it has been replaced, again and again.',
     holds: 'Each time is counted, and it is told once: in the log with `audit`, and by `sealane cluster list`.',
-    against: '`broker/misuse-notes.ts`.',
+    against: '`broker/certificate-use.ts`.',
   },
   {
     id: 'identity-stream-outlives',

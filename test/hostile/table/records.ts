@@ -22,4 +22,17 @@ export const RECORDS: readonly AttackRow[] = [
     holds: 'All are refused, and what the other one published stays as it is.',
     against: '`broker/admission.ts`: whose a record is says the certificate, and addresses lie inside its pod ranges.',
   },
+  {
+    id: 'service-range-over-pods',
+    tried: "A member states Service addresses over another one's pods, at its join and by changing what it states.",
+    holds:
+      'The other one keeps its addresses and is not translated; the two do not reach each other, and that is told.',
+    against: '`broker/claim-times.ts`: who stated a range later gives way.',
+  },
+  {
+    id: 'service-range-drops-itself',
+    tried: 'The broker hands on a member whose Service addresses are those of pods here.',
+    holds: 'That member alone is used no more, and the reason is told.',
+    against: '`clusterProblem()` in `agent/check-record.ts`.',
+  },
 ]

@@ -1,33 +1,51 @@
-/** Tells that a certificate was shown after it had been replaced: in the log, by a metric, and for `sealane cluster list`. */
+/**
+ * What showing a certificate entails: at its first use it takes its place, and one that has been replaced is told of, in the
+ * log, by a metric, and for `sealane cluster list`.
+ */
 import type { Peer } from '../protocol/broker-api.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { RecordLog } from './log/record-log.ts'
+import { useCertificate } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { isLive } from './state.ts'
-import { normalSerial } from './succession.ts'
+import { certificateStanding, normalSerial } from './succession.ts'
 
 /** Of one cluster, told this often at most: whoever has a copy may try without end. All are counted. */
 const TELL_EVERY_MS = 60_000
 
-export interface MisuseNotesDeps {
+export interface CertificateUseDeps {
   readonly log: RecordLog
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: Pick<BrokerMetrics, 'superseded'>
 }
 
-export class MisuseNotes {
-  readonly #deps: MisuseNotesDeps
+export class CertificateUse {
+  readonly #deps: CertificateUseDeps
   /** By member: when it was told last, monotonic. */
   readonly #told = new Map<string, number>()
 
-  constructor(deps: MisuseNotesDeps) {
+  constructor(deps: CertificateUseDeps) {
     this.#deps = deps
   }
 
-  /** To be called with a peer of a member whose certificate has been replaced. */
+  /** To be called where a peer asks for something. Whether it gets that is for requireMember() to say. */
   note(peer: Peer): void {
+    const { log, clock, logger } = this.#deps
+    const row = log.get('member', peer.cluster)
+    if (!isLive(row)) return
+    const { t } = certificateStanding(row, peer, clock.now())
+    if (t === 'superseded') this.#tell(peer)
+    if (t !== 'firstUse') return
+    const failed = (error: unknown): void => {
+      // Where it was not written, the next use writes it.
+      logger.debug('first use of a certificate not noted', { cluster: peer.cluster, reason: String(error) })
+    }
+    log.transact((tx) => void useCertificate(tx, peer, clock.now())).catch(failed)
+  }
+
+  #tell(peer: Peer): void {
     const { clock, logger, metrics, log } = this.#deps
     metrics.superseded.inc()
     const now = clock.monotonic()
