@@ -1,7 +1,8 @@
 /**
  * Renews this cluster's certificate after two thirds of its lifetime, with the key it has: writing one file is atomic,
- * writing a key and its certificate is not. Failures are tried again; once the certificate has ended, an identity that
- * somebody stored in its place is used.
+ * writing a key and its certificate is not. Failures are tried again. The store is the truth: a certificate is used once
+ * it is stored, and a later one that somebody else stored there (another agent of this cluster, whoever joined it anew)
+ * is used in its place, before it is renewed itself. The broker refuses what was replaced, after a short overlap.
  */
 import type { BrokerClient } from '../protocol/broker-client.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
@@ -31,7 +32,7 @@ export interface CertificateRenewalInit {
 
 /** The clock is looked at this often, so that a machine that slept, or whose clock was set, is not late. */
 const LOOK_EVERY_MS = 60_000
-/** And the store so often once the certificate has ended. */
+/** And the store so often while the certificate is of no use. */
 const LOOK_AT_STORE_MS = 5000
 
 export class CertificateRenewal {
@@ -40,6 +41,8 @@ export class CertificateRenewal {
   #identity: MemberIdentity
   #facts: CertificateFacts
   #failure: string | undefined
+  #isRefused = false
+  #wake = new AbortController()
 
   constructor(deps: CertificateRenewalDeps, init: CertificateRenewalInit) {
     this.#deps = deps
@@ -53,16 +56,23 @@ export class CertificateRenewal {
     return this.#failure
   }
 
+  /** The broker refuses the certificate, or does so no longer. Another one may be in the store. */
+  hearRefused(isRefused: boolean): void {
+    this.#isRefused = isRefused
+    if (isRefused) this.#wake.abort(new Error('the certificate is refused'))
+  }
+
   /** Until the signal. Never rejects. */
   async run(signal: AbortSignal): Promise<void> {
-    const { clock, agentMetrics } = this.#deps
+    const { agentMetrics, clock } = this.#deps
     const backoff = new Backoff(clock, { minMs: 5000, maxMs: 10 * 60_000 })
     while (!signal.aborted) {
+      await this.#adopt()
       const { renewAtMs, notAfterMs } = this.#facts
       agentMetrics.certificateExpiry.set(Math.floor(notAfterMs / 1000))
       const dueInMs = renewAtMs - clock.now()
       if (dueInMs > 0) {
-        await clock.sleep(Math.min(dueInMs, LOOK_EVERY_MS), signal).catch(() => undefined)
+        await this.#sleep(Math.min(dueInMs, this.#isRefused ? LOOK_AT_STORE_MS : LOOK_EVERY_MS), signal)
       } else if (await this.#renew(notAfterMs, signal)) {
         backoff.reset()
       } else {
@@ -71,7 +81,13 @@ export class CertificateRenewal {
     }
   }
 
-  /** Over before its time when whoever joined anew has stored another identity: one that has ended cannot renew itself. */
+  /** Over before its time when the broker says that the certificate is refused. */
+  async #sleep(ms: number, signal: AbortSignal): Promise<void> {
+    if (this.#wake.signal.aborted) this.#wake = new AbortController()
+    await this.#deps.clock.sleep(ms, AbortSignal.any([signal, this.#wake.signal])).catch(() => undefined)
+  }
+
+  /** Over before its time when somebody has stored another identity: one that has ended, or is refused, cannot renew itself. */
   async #pause(ms: number, signal: AbortSignal): Promise<void> {
     const { clock } = this.#deps
     const end = clock.monotonic() + ms
@@ -83,14 +99,18 @@ export class CertificateRenewal {
 
   async #adopt(): Promise<boolean> {
     const { clock, logger, onRenewed } = this.#deps
-    const nowMs = clock.now()
-    if (this.#facts.notAfterMs > nowMs) return false
     // Where it cannot be read, the next look may.
     const stored = await this.#store.read().catch(() => undefined)
-    if (stored === undefined || readCertificate(stored.certificate).notAfterMs <= nowMs) return false
-    if (stored.cluster !== this.#identity.cluster || stored.clusterset !== this.#identity.clusterset) return false
+    if (stored === undefined || stored.cluster !== this.#identity.cluster) return false
+    if (stored.clusterset !== this.#identity.clusterset) return false
+    const { serial, notBeforeMs, notAfterMs, renews } = readCertificate(stored.certificate)
+    if (serial === this.#facts.serial || notAfterMs <= clock.now()) return false
+    // An earlier one, as from a copy of the store, is of use only where this one is of none.
+    const isOfUse = this.#facts.notAfterMs > clock.now() && !this.#isRefused
+    if (isOfUse && notBeforeMs < this.#facts.notBeforeMs) return false
     this.#use(stored)
-    logger.info('joined anew', { until: endOf(this.#facts.notAfterMs) })
+    const what = renews === undefined ? 'joined anew' : 'another agent of this cluster has renewed the certificate'
+    logger.info(what, { until: endOf(this.#facts.notAfterMs) })
     onRenewed(stored)
     return true
   }
@@ -99,6 +119,7 @@ export class CertificateRenewal {
     this.#identity = identity
     this.#facts = readCertificate(identity.certificate)
     this.#failure = undefined
+    this.#isRefused = false
   }
 
   async #renew(notAfterMs: number, signal: AbortSignal): Promise<boolean> {

@@ -3,7 +3,7 @@
  * broker must not be enough to reach into this cluster. Pure. Every function gives the problem in words, or undefined.
  */
 import { podFamilies, prefixPairs, routedPrefixes } from '../model/addressing.ts'
-import { isDnsLabel, isDnsSubdomain, isSystemNamespace } from '../model/ids.ts'
+import { guardedNamespace, isDnsLabel, isDnsSubdomain, isReservedId } from '../model/ids.ts'
 import { InvalidAddressError, type Prefix, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../model/member-status.ts'
@@ -12,12 +12,20 @@ import type { ClusterSpec, EndpointSpec, ImportPort } from '../model/objects.ts'
 import type { RecordKey, ServiceExportBody, StoredRecord } from '../model/records.ts'
 import { familyNumber } from '../model/family-names.ts'
 
-/** Takes a record as it came; `allowed` lists system namespaces that may be used all the same. */
-export function recordProblem(record: StoredRecord, allowed: readonly string[]): string | undefined {
+/**
+ * Takes a record as it came; `allowed` lists guarded namespaces that may be used all the same. `isKnown` says of a cluster
+ * whether it is in the local API from before: ids that are reserved now are left to those that have them.
+ */
+export function recordProblem(
+  record: StoredRecord,
+  allowed: readonly string[],
+  isKnown: (cluster: string) => boolean = () => false,
+): string | undefined {
   const { key, body } = record
   if (body.kind === 'ClusterSetIP') {
     if (key.cluster !== '') return `a ClusterSetIP of cluster ${quote(key.cluster)}: only the broker gives them`
   } else if (!isDnsLabel(key.cluster)) return `cluster id ${quote(key.cluster)} is not a DNS label`
+  else if (isReservedId(key.cluster) && !isKnown(key.cluster)) return `cluster id ${quote(key.cluster)} is reserved`
   switch (body.kind) {
     case 'ServiceExport':
       return namespaceProblem(key.namespace, allowed) ?? serviceProblem(key.name) ?? exportProblem(body)
@@ -40,7 +48,7 @@ export function recordProblem(record: StoredRecord, allowed: readonly string[]):
  */
 export function clusterProblem(
   spec: ClusterSpec,
-  own: Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs'>,
+  own: Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs' | 'globalCIDRs'>,
   needed: readonly NeededRange[] = [],
 ): string | undefined {
   try {
@@ -56,6 +64,9 @@ export function clusterProblem(
       const words = field === 'podCIDRs' ? 'pod CIDRs' : 'service CIDRs'
       if (clash !== undefined) return `${formatPrefix(clash)} overlaps this cluster's own ${words}`
     }
+    // Its nodes would take our pods for Services of their own: what they answer never arrives.
+    const taken = spec.serviceCIDRs.find((text) => routedPrefixes(own).some((one) => overlaps(one, parsePrefix(text))))
+    if (taken !== undefined) return `its service CIDR ${taken} overlaps the addresses of this cluster's pods`
     return neededProblem(routed, needed)
   } catch (error) {
     if (error instanceof InvalidAddressError) return error.message
@@ -109,8 +120,8 @@ function statusProblem(
 
 function namespaceProblem(namespace: string, allowed: readonly string[]): string | undefined {
   if (!isDnsLabel(namespace)) return `namespace ${quote(namespace)} is not a DNS label`
-  if (!isSystemNamespace(namespace) || allowed.includes(namespace)) return undefined
-  return `namespace ${quote(namespace)} is a system namespace`
+  const guard = guardedNamespace(namespace)
+  return guard === undefined || allowed.includes(namespace) ? undefined : `namespace ${quote(namespace)} ${guard}`
 }
 
 function serviceProblem(name: string): string | undefined {

@@ -46,17 +46,23 @@ export interface ClustersetView {
   readonly refusedExports: readonly RecordKey[]
 }
 
+export interface RecordJudgeInit {
+  readonly allowedNamespaces: readonly string[]
+  /** Of a cluster: it is in the local API from before. By default none is. */
+  readonly isKnown?: (cluster: string) => boolean
+}
+
 /** Records never change once received: each is judged once. */
 export class RecordJudge {
   readonly #verdicts = new WeakMap<StoredRecord, { readonly problem: string | undefined }>()
-  readonly #allowed: readonly string[]
-  constructor(init: { readonly allowedNamespaces: readonly string[] }) {
-    this.#allowed = init.allowedNamespaces
+  readonly #init: RecordJudgeInit
+  constructor(init: RecordJudgeInit) {
+    this.#init = init
   }
   problem(record: StoredRecord): string | undefined {
     let verdict = this.#verdicts.get(record)
     if (verdict === undefined) {
-      verdict = { problem: recordProblem(record, this.#allowed) }
+      verdict = { problem: recordProblem(record, this.#init.allowedNamespaces, this.#init.isKnown) }
       this.#verdicts.set(record, verdict)
     }
     return verdict.problem

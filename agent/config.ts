@@ -12,7 +12,7 @@ export interface AgentConfig {
   readonly replicaDirectory: string
   /** What this cluster states about itself; told to the broker whenever it differs. Undefined: as it joined. */
   readonly facts: ClusterFacts | undefined
-  /** System namespaces (kube-*, openshift*) whose services may be imported all the same. */
+  /** Guarded namespaces (`default`, kube-*, openshift*, our own) whose services may be imported all the same. */
   readonly allowedNamespaces: readonly string[]
   /** A cluster that neither the broker nor a lane has heard for so long loses its endpoints here. */
   readonly leaseMs: number

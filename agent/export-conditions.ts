@@ -149,6 +149,6 @@ export class ExportConditions {
 
 function stateOf(planned: PlannedExport, ready: string | undefined): State {
   if (planned.valid.status !== 'True') return 'invalid'
-  if (ready === 'Failed') return 'failed'
+  if (ready === 'Failed' || ready === 'NamespaceNotAllowed') return 'failed'
   return ready === 'Pending' ? 'pending' : 'exported'
 }

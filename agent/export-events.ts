@@ -29,7 +29,8 @@ function wordsFor(was: Condition | undefined, is: Condition): Words | undefined 
   }
   if (is.type === 'Ready') {
     if (is.status === 'True' && was?.status !== 'True') return { type: 'Normal', reason: 'Exported', note: is.message }
-    return is.reason === 'Failed' ? { type: 'Warning', reason: 'Refused', note: is.message } : undefined
+    const isRefused = is.reason === 'Failed' || is.reason === 'NamespaceNotAllowed'
+    return isRefused ? { type: 'Warning', reason: 'Refused', note: is.message } : undefined
   }
   if (is.type === CONDITION_IMPORTED) {
     // Who imports changes with every cluster that comes or goes; only whether anybody does is worth an event.

@@ -1,6 +1,7 @@
 /** The agent: the only part that talks to the broker. Publishes what this cluster exports, mirrors the rest. */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import { HeardGateways } from '../cluster/heard-gateways.ts'
+import { RESERVED_ID_PROBLEM, isReservedId } from '../model/ids.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import type { BackoffInit } from '../reconcile/backoff.ts'
 import { untilDone } from '../reconcile/until-done.ts'
@@ -65,6 +66,10 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const membership = await joined(cluster, signal)
   if (membership === undefined) return
   const { clusterId: own, clusterset } = membership.spec
+  if (isReservedId(own)) {
+    const reason = `${own} ${RESERVED_ID_PROBLEM}`
+    logger.warn('members that join from now on do not use this cluster: leave, and join under another id', { reason })
+  }
   const refused = new RefusedMembership({ cluster, logger, note: deps.onRefused })
   const linkDeps = { ...deps, logger, agentMetrics: metrics, onRefused: refused.hear.bind(refused) }
   const link = await (deps.openLink ?? openBrokerLink)(linkDeps, config)

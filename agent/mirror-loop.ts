@@ -90,7 +90,8 @@ export class MirrorLoop {
     this.#deps = deps
     this.#own = init.own
     this.#statuses = new ImportStatuses(deps)
-    this.#memory = newImportMemory(init)
+    const isKnown = (id: string): boolean => id === init.own || deps.cluster.cache('Cluster').get(id) !== undefined
+    this.#memory = newImportMemory({ allowedNamespaces: init.allowedNamespaces, isKnown })
     this.#loop = new ReconcileLoop(loopDeps(deps, 'mirror'), init.loop, (signal) => this.#round(signal))
     for (const kind of KINDS) this.#follow(kind)
     const stop = deps.replica.onChange((changes) => {

@@ -73,7 +73,10 @@ function planReady(planned: PlannedExport, published: PublishedView): ConditionF
   )
   if (refusals.length > 0) {
     const more = refusals.length > MAX_NOTES ? `; and ${refusals.length - MAX_NOTES} more` : ''
-    return ready('False', 'Failed', `the broker refuses ${refusals.slice(0, MAX_NOTES).join('; ')}${more}`)
+    // What a person can allow has a name of its own.
+    const isForbidden = states[0]?.state.t === 'refused' && states[0].state.field === 'namespace'
+    const reason = isForbidden ? 'NamespaceNotAllowed' : 'Failed'
+    return ready('False', reason, `the broker refuses ${refusals.slice(0, MAX_NOTES).join('; ')}${more}`)
   }
   // Endpoints come and go all the time; being exported is about the service itself.
   if (states[0]?.state.t !== 'stored') return ready('False', 'Pending', 'not confirmed by the broker yet')

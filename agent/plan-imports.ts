@@ -8,7 +8,14 @@ import type { ClusterSpec, KubeObject, ServiceImport } from '../model/objects.ts
 import type { MemberRecord, StoredRecord } from '../model/records.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
 import { clusterProblem } from './check-record.ts'
-import { type ClustersetView, type Dropped, RecordJudge, type ServiceFacts, viewClusterset } from './clusterset-view.ts'
+import {
+  type ClustersetView,
+  type Dropped,
+  RecordJudge,
+  type RecordJudgeInit,
+  type ServiceFacts,
+  viewClusterset,
+} from './clusterset-view.ts'
 import { KeyedMemo } from './keyed-memo.ts'
 import { objectKeyText } from './object-key-text.ts'
 import { clusterObject, planEndpoints } from './plan-clusters.ts'
@@ -68,7 +75,7 @@ export interface ImportMemory {
   readonly clusters: KeyedMemo<KubeObject>
 }
 
-export function newImportMemory(init: { readonly allowedNamespaces: readonly string[] }): ImportMemory {
+export function newImportMemory(init: RecordJudgeInit): ImportMemory {
   return { judge: new RecordJudge(init), services: new KeyedMemo(), slices: new Map(), clusters: new KeyedMemo() }
 }
 
@@ -195,7 +202,9 @@ function usableClusters(world: ImportWorld, view: ClustersetView, dropped: Dropp
   for (const [id, spec] of [...world.clusters, ...view.clusters]) {
     const problem = id === world.own ? undefined : clusterProblem(spec, world.ownSpec, world.needed)
     if (problem === undefined) usable.set(id, spec)
-    else dropped.push({ what: `${id}/Cluster`, reason: problem })
+    // What was mirrored of it before is not what it is now.
+    else usable.delete(id)
+    if (problem !== undefined) dropped.push({ what: `${id}/Cluster`, reason: problem })
   }
   return usable
 }

@@ -1,5 +1,5 @@
 /** What this cluster tells the others of itself: which of their exports it does not import, and why. Pure. */
-import { isDnsLabel, isSystemNamespace, type ServiceKey } from '../model/ids.ts'
+import { guardedNamespace, isDnsLabel, type ServiceKey } from '../model/ids.ts'
 import {
   MAX_NOT_IMPORTED,
   type MemberStatus,
@@ -54,7 +54,7 @@ export function planMemberStatus(world: MemberStatusWorld): MemberStatus {
   for (const { namespace, name, cluster } of world.view.refusedExports) {
     if (cluster === world.own) continue
     const isForbidden =
-      isDnsLabel(namespace) && isSystemNamespace(namespace) && !world.allowedNamespaces.includes(namespace)
+      isDnsLabel(namespace) && guardedNamespace(namespace) !== undefined && !world.allowedNamespaces.includes(namespace)
     if (isForbidden) add('NamespaceNotAllowed', { namespace })
     else add('ExportRefused', { namespace, name, cluster })
   }

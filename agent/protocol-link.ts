@@ -146,8 +146,10 @@ class ProtocolLink implements BrokerLink {
   }
 
   #tellRefused(state: WatchState): void {
-    if (state.t === 'live') this.#deps.onRefused(undefined)
-    if (state.t === 'waiting' && isAboutUs(state.error)) this.#deps.onRefused(state.error.message)
+    const reason = state.t === 'waiting' && isAboutUs(state.error) ? state.error.message : undefined
+    if (state.t !== 'live' && reason === undefined) return
+    this.#renewal.hearRefused(reason !== undefined)
+    this.#deps.onRefused(reason)
   }
 
   /** The sessions' streams break with the old client; they resume with the new one after their shortest pause. */

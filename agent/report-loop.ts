@@ -94,7 +94,8 @@ export class ReportLoop {
   #take(statuses: Map<string, MemberStatus>, record: StoredRecord): void {
     const { key, body } = record
     if (body.kind !== 'MemberStatus') return
-    const reason = recordProblem(record, [])
+    // What a member says of itself is asked for only where the member is used.
+    const reason = recordProblem(record, [], () => true)
     if (reason === undefined) statuses.set(key.cluster, body)
     else {
       statuses.delete(key.cluster)

@@ -24,21 +24,18 @@ export function neededByAll(view: LogView): NeededRange[] {
 export function allClaims(view: LogView, members: Iterable<readonly [string, MemberRow]>): AddressClaims[] {
   const candidates = candidatesByCluster(view)
   return [...members].map(([id, row]) => {
-    const { facts, translated, blocks } = row
+    const { facts, translated, blocks, index, claimed = {} } = row
     const { podCIDRs, serviceCIDRs } = facts
     const departed = !isLive(row)
     const needed = departed ? [] : neededOf(facts, candidates.get(id) ?? [])
-    return { id, podCIDRs, serviceCIDRs, needed, translated, blocks, departed }
+    return { id, index, claimed, podCIDRs, serviceCIDRs, needed, translated, blocks, departed }
   })
 }
 
 /** Whose IPv6 is not carried, and why. */
 export function ipv6StandingBack(view: LogView): ReadonlyMap<string, Ipv6Clash> {
   const live = new Map(view.list('member').flatMap(({ key, value }) => (isLive(value) ? [[key, value] as const] : [])))
-  const claims = allClaims(view, live).map((one): CidrClaims => {
-    const row = live.get(one.id)
-    return { ...one, index: row?.index ?? 0, claimed: row?.claimed ?? {} }
-  })
+  const claims: CidrClaims[] = allClaims(view, live)
   return ipv6Clashes(claims, neededByAll(view))
 }
 

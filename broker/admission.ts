@@ -3,7 +3,7 @@
  * what is refused here never reaches another cluster's kernel or DNS.
  */
 import { endpointName } from '../model/objects.ts'
-import { isDnsSubdomain, isSystemNamespace } from '../model/ids.ts'
+import { guardedNamespace, isDnsSubdomain } from '../model/ids.ts'
 import type { Prefix } from '../model/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import type { EndpointBody, MemberRecord, ServiceExportBody } from '../model/records.ts'
@@ -30,7 +30,7 @@ export interface AdmissionContext {
   readonly podCIDRs: readonly Prefix[]
   readonly allowedNamespaces: readonly string[]
   readonly ranges: ClustersetRanges
-  /** The cluster that already uses this WireGuard key, if any. */
+  /** The cluster that stated this WireGuard key first, if any. */
   readonly publicKeyOwner: (publicKey: string) => string | undefined
 }
 
@@ -62,14 +62,15 @@ export function admitRecord(record: MemberRecord, context: AdmissionContext): Re
   }
 }
 
-/** Namespaces that belong to the platform itself: exporting from them would lend its names to strangers. */
+/** Exporting from a guarded namespace would lend its names to strangers. */
 export function admitNamespace(namespace: string, allowed: readonly string[]): Refusal | undefined {
   const bad = checkLabel('namespace', namespace)
   if (bad !== undefined) return bad
-  if (!isSystemNamespace(namespace) || allowed.includes(namespace)) return undefined
+  const guard = guardedNamespace(namespace)
+  if (guard === undefined || allowed.includes(namespace)) return undefined
   return refusal(
     'namespace',
-    `${quote(namespace)} is a system namespace: export from another one, or list it in the broker's allowedNamespaces`,
+    `${quote(namespace)} ${guard}: export from another one, or start the broker with --allow-namespace ${namespace}`,
   )
 }
 
@@ -208,7 +209,7 @@ function admitPublicKey(key: string, context: AdmissionContext): Refusal | undef
   if (owner === undefined || owner === context.cluster) return undefined
   return refusal(
     'spec.publicKey',
-    `${quote(key)} is in use by cluster ${quote(owner)}: expected a key of its own for each gateway`,
+    `${quote(key)} is a key of cluster ${quote(owner)}, which stated it first: expected a key of its own for each gateway`,
   )
 }
 

@@ -6,6 +6,7 @@ import { PoolFullError, allocateBlock } from '../model/address-pool.ts'
 import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../model/ip.ts'
 import { type NeededRange, neededText } from '../model/needed-ranges.ts'
 import { comparePrefixes } from '../model/prefix-set.ts'
+import { type ClaimOrder, type OrderedClaim, isEarlier, orderOf } from './claim-order.ts'
 
 export interface AddressClaims {
   readonly id: string
@@ -17,6 +18,9 @@ export interface AddressClaims {
   readonly translated: boolean
   /** Every block ever given, by pod CIDR. */
   readonly blocks: Readonly<Record<string, string>>
+  /** See claim-order.ts: who stated a range first keeps its addresses. */
+  readonly claimed?: ClaimOrder
+  readonly index: number
   /** Has left: its blocks are kept for its return as long as there is room without them. */
   readonly departed: boolean
 }
@@ -42,9 +46,9 @@ const NOBODY = ''
 
 /**
  * Gives the clusters whose addresses change, in order of their ids. A cluster is translated when its pods' addresses
- * mean something else in another member: its pod CIDRs overlap that member's pod or service CIDRs, or what its machines
- * need, or what all need (`needed`). Then every member of the overlap is translated that has to be, not only the one
- * that came last. Throws NoRoomError.
+ * mean something else in another member: its pod CIDRs overlap that member's pod CIDRs, or service CIDRs that were stated
+ * before them, or what its machines need, or what all need (`needed`). Of pods that overlap each other all are translated,
+ * not only those that came last. Throws NoRoomError.
  */
 export function planAddresses(
   clusters: readonly AddressClaims[],
@@ -130,7 +134,7 @@ function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[], why: st
   return allocateBlock(range, length, taken)
 }
 
-interface ClaimedRange {
+interface ClaimedRange extends OrderedClaim {
   readonly id: string
   readonly prefix: Prefix
   readonly is: 'pods' | 'services' | 'needed'
@@ -151,7 +155,7 @@ export function addressOverlaps(
   ranges.sort((a, b) => comparePrefixes(a.prefix, b.prefix))
   const ambiguous = new Map<string, string>()
   const note = (pods: ClaimedRange, other: ClaimedRange): void => {
-    if (pods.is === 'pods' && !ambiguous.has(pods.id)) ambiguous.set(pods.id, overlapText(pods, other))
+    if (givesWay(pods, other) && !ambiguous.has(pods.id)) ambiguous.set(pods.id, overlapText(pods, other))
   }
   const open: ClaimedRange[] = []
   for (const range of ranges) {
@@ -167,6 +171,11 @@ export function addressOverlaps(
   return ambiguous
 }
 
+/** Service addresses that are stated later over pods take nothing from them: whoever states them does not reach these pods. */
+function givesWay(one: ClaimedRange, other: ClaimedRange): boolean {
+  return one.is === 'pods' && (other.is !== 'services' || !isEarlier(one, other))
+}
+
 function overlapText(pods: ClaimedRange, other: ClaimedRange): string {
   const own = formatPrefix(pods.prefix)
   if (other.is === 'needed') {
@@ -176,16 +185,20 @@ function overlapText(pods: ClaimedRange, other: ClaimedRange): string {
   return `${own} overlaps ${other.is} ${formatPrefix(other.prefix)} of cluster ${other.id}`
 }
 
-function claimedRanges({ id, podCIDRs, serviceCIDRs, needed = [] }: AddressClaims): ClaimedRange[] {
+function claimedRanges({ id, index, claimed, podCIDRs, serviceCIDRs, needed = [] }: AddressClaims): ClaimedRange[] {
   const stated = (texts: readonly string[], is: 'pods' | 'services'): ClaimedRange[] =>
-    ipv4Among(texts).map((text) => ({ id, prefix: parsePrefix(text), is, what: '' }))
+    ipv4Among(texts).map((text) => {
+      const prefix = parsePrefix(text)
+      return { id, index, prefix, is, what: '', order: orderOf(prefix, claimed) }
+    })
   return [...stated(podCIDRs, 'pods'), ...stated(serviceCIDRs, 'services'), ...neededBy(id, needed)]
 }
 
+/** Of machines, which cannot be translated: whoever was first does not matter. */
 function neededBy(id: string, needed: readonly NeededRange[]): ClaimedRange[] {
   return needed
     .filter(({ prefix }) => prefix.family === 4)
-    .map(({ prefix, what }) => ({ id, prefix, is: 'needed', what }))
+    .map(({ prefix, what }) => ({ id, index: -1, order: -1, prefix, is: 'needed', what }))
 }
 
 function noBlock(clusters: readonly AddressClaims[], range: string): NoRoomError {

@@ -11,9 +11,17 @@ import { certificatesFromPem, fingerprint } from '../protocol/identity/pem.ts'
 import { createJoinToken, hashTokenSecret } from '../protocol/identity/token.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from './config.ts'
-import { type RecordLog, StateError, absentState } from './log/record-log.ts'
+import { type RecordLog, StateError, type Transaction, absentState } from './log/record-log.ts'
 import { openSqliteLog } from './log/sqlite-log.ts'
-import { type EvictInit, type Eviction, type MemberSummary, evictMember, memberSummaries } from './member-list.ts'
+import {
+  type EvictInit,
+  type Eviction,
+  type MemberSummary,
+  evictMember,
+  memberSummaries,
+  rekeyMember,
+} from './member-list.ts'
+import { checkNewId } from './membership.ts'
 import { SETTINGS_KEY, type SettingsRow, type TokenRow } from './state.ts'
 import { revokeToken } from './tokens.ts'
 
@@ -37,6 +45,12 @@ export interface TokenInit {
   readonly allowedCIDRs?: readonly string[]
 }
 
+export interface RekeyInit {
+  readonly cluster: string
+  /** As of TokenInit. */
+  readonly ttlMs?: number
+}
+
 export interface TokenSummary {
   readonly id: string
   readonly state: 'valid' | 'used' | 'expired' | 'revoked'
@@ -52,6 +66,11 @@ export interface TokenSummary {
 export interface BrokerStore {
   /** `text` is the secret to hand over: it is shown once and stored nowhere. Throws RefusedError. */
   create(init: TokenInit): Promise<TokenSummary & { readonly text: string }>
+  /**
+   * Makes a token for this member alone, with which it gets a new identity; those of before are refused from now on.
+   * Throws RefusedError as create() and rekeyMember() do.
+   */
+  rekey(init: RekeyInit): Promise<TokenSummary & { readonly text: string }>
   /** Newest first. */
   list(): Promise<TokenSummary[]>
   /** Throws RefusedError when it is not known. */
@@ -90,7 +109,17 @@ class SqliteBrokerStore implements BrokerStore {
     this.#pin = pin
   }
 
-  async create(init: TokenInit): Promise<TokenSummary & { readonly text: string }> {
+  create(init: TokenInit): Promise<TokenSummary & { readonly text: string }> {
+    return this.#create(init, () => undefined)
+  }
+
+  rekey({ cluster, ttlMs }: RekeyInit): Promise<TokenSummary & { readonly text: string }> {
+    const init = { cluster, ...(ttlMs === undefined ? {} : { ttlMs }) }
+    return this.#create(init, (tx) => rekeyMember(tx, cluster, this.#clock.now()))
+  }
+
+  /** `also` is done with it, or nothing is. */
+  async #create(init: TokenInit, also: (tx: Transaction) => void): Promise<TokenSummary & { readonly text: string }> {
     const { ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [] } = init
     checkInit(ttlMs, uses)
     checkAllowed(allowedCIDRs)
@@ -108,6 +137,8 @@ class SqliteBrokerStore implements BrokerStore {
       ...(allowedCIDRs.length === 0 ? {} : { allowedCIDRs }),
     }
     await this.#log.transact((tx) => {
+      if (cluster !== undefined) checkNewId(tx, cluster)
+      also(tx)
       if (tx.count('token') >= MAX_TOKENS) {
         throw new RefusedError(
           'ResourceExhausted',

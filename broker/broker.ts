@@ -17,25 +17,30 @@ import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { admitFacts } from './admission-facts.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
+import { CertificateUse } from './certificate-use.ts'
 import { clusterRecordKey } from './cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './member-list.ts'
+import { MemberWarnings } from './member-warnings.ts'
 import {
-  addCertificate,
+  checkNewId,
   departMember,
   joinMember,
   keepEarlierSpace,
-  normalSerial,
+  noteIssued,
   pruneDeparted,
   requireMember,
   reviewAddresses,
+  useCertificate,
+  useToRenew,
 } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { observedDoubt } from './observed-address.ts'
 import { MemberPublishSession } from './publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
 import { type MemberRow, SETTINGS_KEY, isLive } from './state.ts'
+import { normalSerial } from './succession.ts'
 import { checkSecretForm, checkToken, pruneTokens, spendToken, timeText } from './tokens.ts'
 import { WatchHub } from './watch-hub.ts'
 
@@ -68,12 +73,14 @@ export class Broker implements BrokerApi {
   readonly #init: BrokerInit
   readonly #rules: WriteRules
   readonly #hub: WatchHub
+  readonly #use: CertificateUse
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
   readonly #stopCommits: () => void
   /** What was logged about members' addresses. */
   #toldNotes: ReadonlySet<string> = new Set()
   /** Since the last tidy(). */
   #refusedJoins = 0
+  readonly #warnings: MemberWarnings
   readonly #startedAt: number
   /** When each member was last heard, by the monotonic clock: the time that this broker was away does not count. */
   readonly #heard = new Map<string, number>()
@@ -84,6 +91,8 @@ export class Broker implements BrokerApi {
     this.#startedAt = deps.clock.monotonic()
     const { globalRange, clustersetIpRange, allowedNamespaces, limits } = init
     this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster: limits.recordsPerCluster }
+    this.#use = new CertificateUse(deps)
+    this.#warnings = new MemberWarnings(deps)
     this.#hub = new WatchHub(deps, { watchesPerCluster: limits.watchesPerCluster })
     this.#stopCommits = deps.log.onCommit((changes) => {
       const membersChanged = changes.some((change) => change.scope === 'member')
@@ -94,6 +103,7 @@ export class Broker implements BrokerApi {
       this.#count(membersChanged)
     })
     this.#count(true)
+    this.#warnings.tellReservedIds()
   }
 
   async join(request: JoinRequest, peerAddress: string): Promise<JoinResponse> {
@@ -125,28 +135,31 @@ export class Broker implements BrokerApi {
 
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
     const { log, authority, clock } = this.#deps
-    requireMember(log, peer, clock.now())
-    const { certificate, serial, expiresAtMs } = await authority.issue(peer.cluster, csr)
+    this.#use.note(peer)
+    await log.transact((tx) => useToRenew(tx, peer, clock.now()))
+    const { certificate, expiresAtMs } = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
     await log.transact((tx) => {
-      requireMember(tx, peer, clock.now())
-      addCertificate(tx, peer.cluster, { serial, expiresAtMs }, clock.now())
+      useToRenew(tx, peer, clock.now())
+      noteIssued(tx, peer.cluster, { expiresAtMs }, clock.now())
     })
     return { certificate, caBundle: [authority.caCertificate] }
   }
 
   async leave(peer: Peer): Promise<void> {
     const { log, clock, logger } = this.#deps
+    this.#use.note(peer)
     await log.transact((tx) => {
       const row = tx.get('member', peer.cluster)
       // The answer to an earlier leave was lost: there is nothing left to do.
       if (row?.departure === 'left' && row.departedAtMs !== undefined) return
-      requireMember(tx, peer, clock.now())
+      useCertificate(tx, peer, clock.now())
       departMember(tx, 'left', this.#context(peer.cluster))
     })
     logger.info('cluster left', { cluster: peer.cluster })
   }
 
   openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: RefusedError) => void): PublishSession {
+    this.#use.note(peer)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const session: MemberPublishSession = new MemberPublishSession(this.#deps, {
       peer,
@@ -166,6 +179,7 @@ export class Broker implements BrokerApi {
   }
 
   watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage> {
+    this.#use.note(peer)
     return this.#hub.watch(peer, request, signal)
   }
 
@@ -175,6 +189,7 @@ export class Broker implements BrokerApi {
     const members = log.list('member').map(({ key }) => key)
     const connected = new Set(members.filter((cluster) => this.#isConnected(cluster as ClusterId)))
     this.#refusedJoins = 0
+    this.#warnings.tellClashes()
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
       pruneStamps(tx, clock.now())
@@ -235,6 +250,8 @@ export class Broker implements BrokerApi {
     })
     const live = new Set(members.map(({ key }) => key))
     for (const cluster of this.#heard.keys()) if (!live.has(cluster)) this.#heard.delete(cluster)
+    // The overlap of a certificate may have ended; watchers look by themselves when they are told.
+    this.#endDeparted()
     this.#hub.tellContact(silent)
   }
 
@@ -254,7 +271,8 @@ export class Broker implements BrokerApi {
     if (refused !== undefined) {
       throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
     }
-    const { certificate, keyHash, serial, expiresAtMs } = await authority.issue(cluster, request.csr)
+    checkNewId(log, cluster)
+    const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
     const spec = await log.transact((tx) => {
       const bearer = { cluster, keyHash, nowMs: clock.now() }
       const token = checkToken(tx, request.secret, bearer)
@@ -267,7 +285,7 @@ export class Broker implements BrokerApi {
           cluster,
           facts: request.facts,
           allowedCIDRs: token.row.allowedCIDRs ?? [],
-          certificate: { serial: normalSerial(serial), expiresAtMs },
+          certificate: { serial: normalSerial(serial), expiresAtMs, issuedAtMs },
           keyHash,
           entitled,
           connected,

@@ -8,6 +8,7 @@ import { isIP } from 'node:net'
 import { join } from 'node:path'
 import type { ClusterId } from '../model/ids.ts'
 import { RefusedError } from '../protocol/broker-api.ts'
+import { BACKDATE_MS } from '../protocol/identity/certificate-terms.ts'
 import { createKey, keyFromPem, keyToPem } from '../protocol/identity/keys.ts'
 import { certificateToPem, certificatesFromPem, fingerprint } from '../protocol/identity/pem.ts'
 import { readCertificate } from '../protocol/identity/read-certificate.ts'
@@ -20,7 +21,7 @@ import {
 } from '../protocol/identity/x509.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { StateError } from './log/record-log.ts'
-import { normalSerial } from './membership.ts'
+import { normalSerial } from './succession.ts'
 
 export interface CertificateAuthorityDeps {
   readonly clock: Clock
@@ -39,6 +40,7 @@ export interface IssuedMember {
   /** DER. */
   readonly certificate: Uint8Array
   readonly serial: string
+  readonly issuedAtMs: number
   readonly expiresAtMs: number
   /** SHA-256 of the public key, hex. */
   readonly keyHash: string
@@ -79,14 +81,27 @@ export class CertificateAuthority {
     return this.#server
   }
 
-  /** A certificate for one cluster. Throws RefusedError, field `csr`, when the request is not in order. */
-  async issue(cluster: ClusterId, csr: Uint8Array): Promise<IssuedMember> {
+  /** A certificate for one cluster; `renews` is the serial of the one that was shown for it. Throws RefusedError, field `csr`, when the request is not in order. */
+  async issue(cluster: ClusterId, csr: Uint8Array, renews?: string): Promise<IssuedMember> {
     const { clusterset, memberMs } = this.#init
     try {
       const nowMs = this.#clock.now()
-      const certificate = await issueMemberCertificate(this.#ca, { clusterset, cluster, csr, nowMs, validMs: memberMs })
-      const { serial, notAfterMs } = readCertificate(certificate)
-      return { certificate, serial: normalSerial(serial), expiresAtMs: notAfterMs, keyHash: publicKeyHash(certificate) }
+      const certificate = await issueMemberCertificate(this.#ca, {
+        clusterset,
+        cluster,
+        csr,
+        nowMs,
+        validMs: memberMs,
+        ...(renews === undefined ? {} : { renews }),
+      })
+      const { serial, notBeforeMs, notAfterMs } = readCertificate(certificate)
+      return {
+        certificate,
+        serial: normalSerial(serial),
+        issuedAtMs: notBeforeMs + BACKDATE_MS,
+        expiresAtMs: notAfterMs,
+        keyHash: publicKeyHash(certificate),
+      }
     } catch (error) {
       if (error instanceof CsrError) throw new RefusedError('InvalidArgument', 'csr', error.message)
       throw error

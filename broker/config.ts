@@ -19,7 +19,7 @@ export interface BrokerConfig {
   readonly globalRange: string
   /** Exported services get addresses of this; fixed at the first start. */
   readonly clustersetIpRange: string
-  /** System namespaces (kube-*, openshift*) from which services may be exported all the same. */
+  /** Guarded namespaces (`default`, kube-*, openshift*, our own) from which services may be exported all the same. */
   readonly allowedNamespaces: readonly string[]
   /** Lifetime of member certificates; members renew at two thirds. */
   readonly memberCertificateMs: number

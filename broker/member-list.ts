@@ -7,7 +7,8 @@ import { clusterSpec } from './cluster-records.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
 import { departMember } from './membership.ts'
 import { type WriteContext, memberRecords } from './record-writes.ts'
-import { type MemberRow, isLive } from './state.ts'
+import { clashText, serviceClashes } from './service-clashes.ts'
+import { type MemberRow, type Misuse, isLive } from './state.ts'
 import { timeText } from './tokens.ts'
 
 /** The broker notes this often who is in contact. */
@@ -26,6 +27,12 @@ export interface MemberSummary {
   readonly sinceMs: number
   readonly joinedAtMs: number
   readonly lastSeenMs: number
+  /** Since when its certificates are refused, until it joins with the token that was made for it. */
+  readonly rekeyedAtMs?: number
+  /** A certificate of it that had been replaced was shown: somebody has a copy. Gone with its next join. */
+  readonly misuse?: Misuse
+  /** Members that it does not reach, for Service addresses that it stated over their pods: a sentence each. */
+  readonly clashes?: readonly string[]
   /** Records that it publishes. */
   readonly records: number
   /** As it states them. */
@@ -54,8 +61,16 @@ export interface Eviction {
 
 /** Sorted by id; those that left or were evicted too, as long as they are remembered. */
 export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
-  return view.list('member').map(({ key, value }) => {
-    const { joinedAtMs, lastSeenMs, facts, translated, blocks } = value
+  const members = view.list('member')
+  const clashes = serviceClashes(members.map(({ key, value }) => [key, value]))
+  return members.map(({ key, value }) => {
+    const own = clashes.filter(({ cluster }) => cluster === key).map(clashText)
+    const { joinedAtMs, lastSeenMs, facts, translated, blocks, rekeyedAtMs, misuse } = value
+    const identity = {
+      ...(rekeyedAtMs === undefined ? {} : { rekeyedAtMs }),
+      ...(misuse === undefined ? {} : { misuse }),
+      ...(own.length === 0 ? {} : { clashes: own }),
+    }
     const records = memberRecords(view, key as ClusterId).length
     // Who has left has no Cluster record.
     const podCIDRs = clusterSpec(view, key)?.podCIDRs ?? facts.podCIDRs
@@ -65,7 +80,7 @@ export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
       globalCIDRs: globalCIDRs({ podCIDRs, translated, blocks }),
       notes: isLive(value) ? (value.notes ?? []) : [],
     }
-    return { id: key, ...standing(value, nowMs), joinedAtMs, lastSeenMs, records, ...addresses }
+    return { id: key, ...standing(value, nowMs), ...identity, joinedAtMs, lastSeenMs, records, ...addresses }
   })
 }
 
@@ -93,6 +108,20 @@ export function evictMember(
   }
   departMember(tx, 'evicted', { cluster: id, rules, nowMs })
   return { id, evictedAtMs: nowMs, repeated: false }
+}
+
+/**
+ * Refuses every certificate of a member from now on, its own as well as copies of it, until it joins with a token made
+ * for its id. Its records, its number and its addresses stay. Throws RefusedError (FailedPrecondition) when there is no
+ * such member, InvalidNameError when the id is none.
+ */
+export function rekeyMember(tx: Transaction, cluster: string, nowMs: number): void {
+  const id = parseClusterId(cluster, 'cluster')
+  const row = tx.get('member', id)
+  if (!isLive(row)) throw refuse(`cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
+  // What a backup or the first join would still let in goes as well.
+  const { restored: _lost, superseded: _before, joinKeyHash: _first, ...rest } = row
+  tx.put('member', id, { ...rest, certificates: [], rekeyedAtMs: nowMs })
 }
 
 /** It was heard this moment. */

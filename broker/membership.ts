@@ -2,7 +2,7 @@
  * Who belongs to the clusterset: joining, renewing, changing facts, leaving, eviction. Each function decides and
  * writes inside one transaction.
  */
-import type { ClusterId } from '../model/ids.ts'
+import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../model/ids.ts'
 import type { ClusterSpec } from '../model/objects.ts'
 import { type ClusterFacts, type Peer, RefusedError } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/content-hash.ts'
@@ -14,17 +14,22 @@ import { admitSpace, publicCIDRs } from './admission-facts.ts'
 import { NoRoomError, nextIndex, planAddresses } from './allocation.ts'
 import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } from './cluster-records.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
+import { forgetPublicKeys } from './public-keys.ts'
 import { type WriteContext, admissionContext, memberRecords, removeRecord } from './record-writes.ts'
 import { type IssuedCertificate, type MemberRow, isLive } from './state.ts'
 import { removeStatusRecord } from './status-records.ts'
+import {
+  type CertificatePeer,
+  type CertificateStanding,
+  certificateStanding,
+  mayBeUsed,
+  normalSerial,
+} from './succession.ts'
 import { timeText } from './tokens.ts'
-
-/** A member may hold this many valid certificates at a time: those of renewals whose answer was lost count too. */
-const MAX_CERTIFICATES = 8
 
 /**
  * The row of the peer. Throws RefusedError (PermissionDenied, Unauthenticated) unless the peer is a member now and
- * shows a certificate of its present membership.
+ * shows a certificate of its present membership that may be used.
  */
 export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberRow {
   const row = view.get('member', peer.cluster)
@@ -35,48 +40,71 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
     if (row.departure !== 'evicted') throw denied(`cluster ${name} left at ${at}: join again with a new token`)
     throw denied(`cluster ${name} was evicted at ${at}: it can join again, with a new token`)
   }
-  const serial = normalSerial(peer.serial)
-  const certificate = row.certificates.find((one) => one.serial === serial)
-  if (certificate === undefined) {
-    if (isOfLostTime(row, peer)) return row
-    throw denied(
-      `certificate ${serial} of cluster ${name} has been replaced: another site has joined as ${name}, or this one has joined again`,
-    )
-  }
-  if (certificate.expiresAtMs <= nowMs) {
-    throw new RefusedError(
-      'Unauthenticated',
-      'certificate',
-      `certificate ${serial} of cluster ${name} expired at ${timeText(certificate.expiresAtMs)}: join again with a new token`,
-    )
-  }
+  refuseCertificate(certificateStanding(row, peer, nowMs), peer)
   return row
 }
 
+/** As requireMember(), where the peer asks for something now: a certificate that is used for the first time takes its place. */
+export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
+  const row = requireMember(tx, peer, nowMs)
+  const standing = certificateStanding(row, peer, nowMs)
+  if (standing.t !== 'firstUse') return row
+  tx.put('member', peer.cluster, standing.row)
+  return standing.row
+}
+
+/** As useCertificate(), for a renewal: one that has been replaced has nothing to renew. */
+export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
+  const row = useCertificate(tx, peer, nowMs)
+  const standing = certificateStanding(row, peer, nowMs)
+  if (standing.t !== 'overlap') return row
+  const at = timeText(standing.replacedAtMs)
+  throw denied(
+    `certificate ${normalSerial(peer.serial)} of cluster ${quote(peer.cluster)} was replaced at ${at}: renew the newer one`,
+  )
+}
+
 /**
- * Whether the certificate that this peer showed belongs to the membership as it is now, ended or not. What an evicted
+ * Whether the certificate that this peer showed belongs to the membership as it is now, and may be used. What an evicted
  * or succeeded member has left open is not its successor's.
  */
-export function isOfMembership(view: LogView, peer: Pick<Peer, 'cluster' | 'serial' | 'issuedAtMs'>): boolean {
+export function isOfMembership(view: LogView, peer: CertificatePeer & Pick<Peer, 'cluster'>, nowMs: number): boolean {
   const row = view.get('member', peer.cluster)
-  if (!isLive(row)) return false
-  return row.certificates.some((one) => one.serial === normalSerial(peer.serial)) || isOfLostTime(row, peer)
+  return isLive(row) && mayBeUsed(certificateStanding(row, peer, nowMs))
 }
 
-/**
- * A certificate that our CA gave to this member between a backup and its restore: the broker that gave it listed it, in
- * rows that are lost. Members renew their certificates each day; without this a backup of yesterday would know nobody.
- */
-function isOfLostTime({ restored }: MemberRow, { issuedAtMs }: Pick<Peer, 'issuedAtMs'>): boolean {
-  if (restored === undefined || issuedAtMs === undefined) return false
-  // Certificates are dated in whole seconds.
-  const fromMs = Math.floor(restored.takenAtMs / 1000) * 1000
-  return issuedAtMs >= fromMs && issuedAtMs <= restored.atMs
+function refuseCertificate(standing: CertificateStanding, peer: Peer): void {
+  const name = quote(peer.cluster)
+  const certificate = `certificate ${normalSerial(peer.serial)} of cluster ${name}`
+  switch (standing.t) {
+    case 'inUse':
+    case 'firstUse':
+    case 'overlap':
+      return
+    case 'expired': {
+      const text = `${certificate} expired at ${timeText(standing.expiresAtMs)}: join again with a new token`
+      throw new RefusedError('Unauthenticated', 'certificate', text)
+    }
+    case 'rekeyed': {
+      const at = timeText(standing.atMs)
+      throw denied(`cluster ${name} gets a new identity since ${at}: join again with the token that was made for it`)
+    }
+    case 'superseded': {
+      const at = standing.replacedAtMs === undefined ? '' : ` at ${timeText(standing.replacedAtMs)}`
+      throw denied(
+        `${certificate} was replaced${at} by one renewed from it, and this is a copy: if the cluster itself is refused, ` +
+          `somebody else has its key: "sealane cluster rekey ${peer.cluster}" on the broker makes it a new identity`,
+      )
+    }
+    case 'foreign':
+      throw denied(`${certificate} has been replaced: another site has joined as ${name}, or this one has joined again`)
+  }
 }
 
-/** Serial numbers come from several libraries: upper or lower case, with or without leading zeros. */
-export function normalSerial(hex: string): string {
-  return hex.toLowerCase().replace(/^0+(?=.)/, '')
+/** Throws RefusedError for an id that is reserved, unless a member has it from before. */
+export function checkNewId(view: LogView, id: ClusterId): void {
+  if (!isReservedId(id) || isLive(view.get('member', id))) return
+  throw new RefusedError('InvalidArgument', 'cluster', `cluster: ${quote(id)} ${RESERVED_ID_PROBLEM}`)
 }
 
 export interface JoinDecision {
@@ -158,21 +186,17 @@ function refuseSpace(facts: ClusterFacts, allowed: readonly string[]): void {
   throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
 }
 
-/** Adds a certificate to those that the member may show. */
-export function addCertificate(
+/** Notes that a certificate was issued: until it ends, its id is nobody else's. */
+export function noteIssued(
   tx: Transaction,
   cluster: ClusterId,
-  certificate: IssuedCertificate,
+  { expiresAtMs }: Pick<IssuedCertificate, 'expiresAtMs'>,
   nowMs: number,
 ): void {
   const row = tx.get('member', cluster)
   if (!isLive(row)) return
-  const valid = row.certificates.filter((one) => one.expiresAtMs > nowMs)
-  tx.put('member', cluster, {
-    ...row,
-    certificates: [...valid, certificate].slice(-MAX_CERTIFICATES),
-    lastSeenMs: nowMs,
-  })
+  const issuedUntilMs = Math.max(row.issuedUntilMs ?? 0, expiresAtMs)
+  tx.put('member', cluster, { ...row, issuedUntilMs, lastSeenMs: nowMs })
 }
 
 /** Ends a membership and withdraws all its records. Index and blocks are kept for its return. */
@@ -182,7 +206,7 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
   for (const { key } of memberRecords(tx, context.cluster)) removeRecord(tx, key, context)
   removeClusterRecord(tx, context.cluster)
   removeStatusRecord(tx, context.cluster)
-  const { connectedSinceMs: _over, ...rest } = row
+  const { connectedSinceMs: _over, rekeyedAtMs: _asked, ...rest } = row
   tx.put('member', context.cluster, {
     ...rest,
     certificates: [],
@@ -190,6 +214,8 @@ export function departMember(tx: Transaction, how: 'left' | 'evicted', context: 
     departedAtMs: context.nowMs,
     departure: how,
   })
+  // Whoever is put out may come back with its gateways.
+  if (how === 'left') forgetPublicKeys(tx, new Set([context.cluster]))
   // Somebody's IPv6 may have stood back for its own.
   if (statesIpv6(row.facts)) writeClusterRecords(tx)
   writeNotes(tx)
@@ -204,9 +230,9 @@ export function pruneDeparted(tx: Transaction, nowMs: number): void {
     return value.departedAtMs === undefined ? [] : [{ key, atMs: value.departedAtMs }]
   })
   departed.sort((a, b) => b.atMs - a.atMs)
-  for (const [i, { key, atMs }] of departed.entries()) {
-    if (i >= MAX_DEPARTED || atMs < nowMs - KEEP_DEPARTED_MS) tx.remove('member', key)
-  }
+  const forgotten = departed.filter(({ atMs }, i) => i >= MAX_DEPARTED || atMs < nowMs - KEEP_DEPARTED_MS)
+  for (const { key } of forgotten) tx.remove('member', key)
+  forgetPublicKeys(tx, new Set(forgotten.map(({ key }) => key)))
 }
 
 /** Owners whose absent records are really gone, for the `synced` message. */
@@ -220,7 +246,8 @@ export function completeness(view: LogView): { readonly complete: string[]; read
 }
 
 function checkTakeover(cluster: ClusterId, old: MemberRow, join: JoinDecision, nowMs: number): void {
-  const expired = old.certificates.every((one) => one.expiresAtMs <= nowMs)
+  const ended = Math.max(0, old.issuedUntilMs ?? 0, ...old.certificates.map((one) => one.expiresAtMs)) <= nowMs
+  const expired = ended && old.rekeyedAtMs === undefined
   if (join.entitled || (expired && !join.connected)) return
   const name = quote(cluster)
   throw new RefusedError(

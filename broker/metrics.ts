@@ -9,6 +9,7 @@ export interface BrokerMetrics {
   readonly commitFailures: Counter
   readonly refused: Counter
   readonly joins: Counter
+  readonly superseded: Counter
   readonly resyncs: Counter
   readonly snapshots: Counter
   readonly encoded: Counter
@@ -42,6 +43,10 @@ export function brokerMetrics(metrics: Metrics): BrokerMetrics {
       name: 'sealane_broker_joins_total',
       help: 'Join requests by result: ok or the refusal code.',
       labels: ['result'],
+    }),
+    superseded: metrics.counter({
+      name: 'sealane_broker_superseded_certificates_total',
+      help: 'Calls with a certificate that had been replaced: somebody has a copy of a member identity.',
     }),
     resyncs: metrics.counter({
       name: 'sealane_broker_publish_declares_total',

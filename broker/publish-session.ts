@@ -99,7 +99,7 @@ export class MemberPublishSession implements PublishSession {
   endIfGone(): boolean {
     const { log, clock } = this.#deps
     const { peer, end } = this.#init
-    if (isOfMembership(log, peer)) return false
+    if (isOfMembership(log, peer, clock.now())) return false
     try {
       requireMember(log, peer, clock.now())
     } catch (error) {

@@ -13,6 +13,7 @@ import { type ClustersetRanges, type Refusal, refusal } from './admission-checks
 import { type AdmissionContext, admitRecord } from './admission.ts'
 import { clusterSpec } from './cluster-records.ts'
 import type { LogView, Transaction } from './log/record-log.ts'
+import { claimPublicKey, publicKeyOwner, releasePublicKey } from './public-keys.ts'
 import { type RecordRow, parseRecordKey } from './state.ts'
 import { hasStatusRecord } from './status-records.ts'
 
@@ -44,7 +45,7 @@ export function putRecord(tx: Transaction, record: MemberRecord, context: WriteC
     createdAtMs = claimStamp(tx, service, record.body.uid, context)
   }
   if (record.body.kind === 'Endpoint') {
-    releasePublicKey(tx, record.name, old)
+    releasePublicKey(tx, record.name, old, context.nowMs)
     claimPublicKey(tx, cluster, record.name, record.body.spec.publicKey)
   }
   tx.put('record', key, { createdAtMs, body: record.body, hash })
@@ -64,7 +65,7 @@ export function removeRecord(tx: Transaction, key: MemberKey, context: WriteCont
     }
     updateServiceIp(tx, service, false, context)
   }
-  if (row.body.kind === 'Endpoint') releasePublicKey(tx, key.name, row)
+  if (row.body.kind === 'Endpoint') releasePublicKey(tx, key.name, row, context.nowMs)
   tx.remove('record', text)
 }
 
@@ -87,7 +88,7 @@ export function admissionContext(tx: Transaction, { cluster, rules }: WriteConte
     podCIDRs: (clusterSpec(tx, cluster)?.podCIDRs ?? []).map((text) => parsePrefix(text)),
     allowedNamespaces: rules.allowedNamespaces,
     ranges: rules,
-    publicKeyOwner: (publicKey) => tx.get('publicKey', publicKey)?.cluster,
+    publicKeyOwner: (publicKey) => publicKeyOwner(tx, publicKey),
   }
 }
 
@@ -178,18 +179,4 @@ function freeAddress(tx: Transaction, service: string, range: string): string | 
 function clustersetIpKey(service: string): RecordKey {
   const [namespace = '', name = ''] = service.split('/')
   return { cluster: '', kind: 'ClusterSetIP', namespace, name }
-}
-
-function claimPublicKey(tx: Transaction, cluster: string, endpoint: string, publicKey: string): void {
-  const endpoints = new Set(tx.get('publicKey', publicKey)?.endpoints).add(endpoint)
-  tx.put('publicKey', publicKey, { cluster, endpoints: [...endpoints].sort() })
-}
-
-function releasePublicKey(tx: Transaction, endpoint: string, old: RecordRow | undefined): void {
-  if (old?.body.kind !== 'Endpoint') return
-  const { publicKey } = old.body.spec
-  const row = tx.get('publicKey', publicKey)
-  const endpoints = (row?.endpoints ?? []).filter((name) => name !== endpoint)
-  if (row === undefined || endpoints.length === 0) tx.remove('publicKey', publicKey)
-  else tx.put('publicKey', publicKey, { ...row, endpoints })
 }

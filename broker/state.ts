@@ -18,6 +18,26 @@ export interface IssuedCertificate {
   /** Hex, as in Peer.serial. */
   readonly serial: string
   readonly expiresAtMs: number
+  /** Whole seconds, in milliseconds. Absent in rows of earlier versions. */
+  readonly issuedAtMs?: number
+  /** Serial of the one that was shown for it; absent where a token was. */
+  readonly renews?: string
+}
+
+export interface SupersededCertificate {
+  /** Hex, as in Peer.serial. */
+  readonly serial: string
+  readonly atMs: number
+  /** Until then it may still be used. */
+  readonly untilMs: number
+}
+
+/** A certificate that was shown after it had been replaced: somebody has a copy. */
+export interface Misuse {
+  readonly atMs: number
+  readonly serial: string
+  /** Where it was shown from. */
+  readonly address: string
 }
 
 /** Key: cluster id. Kept after the member has gone, so that it gets the same addresses when it comes back. */
@@ -42,11 +62,19 @@ export interface MemberRow {
   readonly lastSeenMs: number
   /** Since when its streams are open; absent while none is. What a broker that was killed left here ages with lastSeenMs. */
   readonly connectedSinceMs?: number
-  /** Certificates that may be used now, newest last. */
+  /** The one in use; behind it those that a broker of an earlier version issued after it: see succession.ts. */
   readonly certificates: readonly IssuedCertificate[]
+  /** Replaced in the present membership, latest last. */
+  readonly superseded?: readonly SupersededCertificate[]
+  /** When the last one ends that was issued, used or not. Absent in rows of earlier versions, and when none was renewed. */
+  readonly issuedUntilMs?: number
+  /** An operator asked for a new identity then: no certificate of before may be used. */
+  readonly rekeyedAtMs?: number
+  /** The latest; gone with the next join. */
+  readonly misuse?: Misuse
   /** The member has declared its whole record set since it joined. */
   readonly complete: boolean
-  /** The row is of a backup of this time, put back at that time: see isOfLostTime() in membership.ts. */
+  /** The row is of a backup of this time, put back at that time: see isOfLostTime() in succession.ts. */
   readonly restored?: { readonly takenAtMs: number; readonly atMs: number }
   readonly departedAtMs?: number
   readonly departure?: 'left' | 'evicted'
@@ -97,8 +125,9 @@ export interface AddressRow {
 /** Key: WireGuard public key, base64. */
 export interface PublicKeyRow {
   readonly cluster: string
-  /** Names of the Endpoint records that use it, sorted. */
+  /** Names of the Endpoint records that use it, sorted; empty: its gateway is away, and it is the cluster's all the same. */
   readonly endpoints: readonly string[]
+  readonly freeSinceMs?: number
 }
 
 /** Key 'settings': fixed at the first start, since allocations depend on them. */

@@ -64,8 +64,9 @@ export class WatchHub {
 
   /** Of the present membership: a peer that does not read holds its stream open beyond an eviction. */
   openWatches(cluster: ClusterId): number {
-    const { log } = this.#deps
-    return [...(this.#open.get(cluster) ?? [])].filter((peer) => isOfMembership(log, peer)).length
+    const { log, clock } = this.#deps
+    const nowMs = clock.now()
+    return [...(this.#open.get(cluster) ?? [])].filter((peer) => isOfMembership(log, peer, nowMs)).length
   }
 
   /** Yields until the signal. Throws RefusedError when the peer is no member, or none any more. */

@@ -57,7 +57,8 @@ function runMember(
   signal: AbortSignal,
 ): Promise<void> {
   const { cluster, config, identity, kube } = site
-  const change = { facts: factsOf(site), identity, removesOrphans: kube === undefined }
+  const { allowedNamespaces } = config
+  const change = { facts: factsOf(site), identity, allowedNamespaces, removesOrphans: kube === undefined }
   const dns = kube === undefined ? {} : { askClusterDns: askResolver() }
   return runAgent({ ...deps, ...dns, cluster }, agentConfig(config.state, change), signal)
 }

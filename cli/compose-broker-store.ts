@@ -4,7 +4,7 @@ import { StateError } from '../broker/log/record-log.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import { UserError } from '../runtime/user-error.ts'
 
-export type { BrokerStore, TokenInit, TokenSummary } from '../broker/broker-store.ts'
+export type { BrokerStore, RekeyInit, TokenInit, TokenSummary } from '../broker/broker-store.ts'
 export type { EvictInit, Eviction, MemberSummary } from '../broker/member-list.ts'
 
 /** Opens the broker's database, beside a running broker or not. Throws when no broker has ever started on this state. */

@@ -2,6 +2,7 @@
  * Names that identify things across the clusterset: clusters, services, records.
  * All parsing here throws InvalidNameError with the field, the value and what was expected.
  */
+import { SYSTEM_NAMESPACE } from './spec-constants.ts'
 
 /** RFC 1123 label. A cluster id is a single label: it is a label value and one DNS label (KEP-1645 "DNS"). */
 export type ClusterId = string & { readonly __brand: 'ClusterId' }
@@ -40,12 +41,18 @@ export function isObjectName(value: string): boolean {
   return value.length <= 253 && value.split('.').every((part) => NAME_PART.test(part))
 }
 
+/** Of an installation that was not told otherwise. */
+const OWN_NAMESPACES: ReadonlySet<string> = new Set([SYSTEM_NAMESPACE, 'sealane-broker'])
+
 /**
- * True for namespaces that belong to the platform itself (kube-*, openshift*): names in them are believed, so nobody
- * exports from or into them unless an operator allows it.
+ * What a namespace is that nobody exports from or into unless an operator allows it, to be read after its name. Names in
+ * those of the platform and in our own are believed; in `default` lies what names no namespace, of every cluster.
+ * Undefined for all others.
  */
-export function isSystemNamespace(namespace: string): boolean {
-  return namespace.startsWith('kube-') || namespace.startsWith('openshift')
+export function guardedNamespace(namespace: string): string | undefined {
+  if (namespace.startsWith('kube-') || namespace.startsWith('openshift')) return 'is a system namespace'
+  if (OWN_NAMESPACES.has(namespace)) return 'is a namespace of Sealane itself'
+  return namespace === 'default' ? 'is where everything lies that names no namespace' : undefined
 }
 
 /** Takes any string, gives a ClusterId. Throws InvalidNameError. Stricter than KEP-2149, which allows dots. */
@@ -53,6 +60,22 @@ export function parseClusterId(value: string, field = 'cluster id'): ClusterId {
   if (!isDnsLabel(value)) throw new InvalidNameError(field, value, 'an RFC 1123 label: 1 to 63 of a-z, 0-9 and -')
   return value as ClusterId
 }
+
+/** What the clusterset, its commands and the language that it is written in call other things by. */
+const RESERVED_IDS: ReadonlySet<string> = new Set(['any', 'broker', 'constructor', 'prototype', 'sealane', 'self'])
+const RESERVED_PREFIXES = ['kube-', 'sealane-']
+
+/**
+ * True for ids that nobody joins under: whoever reads one in a name, a log or a list takes it for something else. Members
+ * that have such an id from before keep it.
+ */
+export function isReservedId(id: string): boolean {
+  return RESERVED_IDS.has(id) || RESERVED_PREFIXES.some((prefix) => id.startsWith(prefix))
+}
+
+/** Reads on after an id. */
+export const RESERVED_ID_PROBLEM =
+  'is reserved: expected an id that names the cluster, not kube-*, sealane-* or a word of the clusterset'
 
 /** Throws InvalidNameError unless the value is an RFC 1123 label. Gives it back. */
 export function parseDnsLabel(value: string, field: string): string {

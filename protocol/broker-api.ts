@@ -16,6 +16,10 @@ export interface Peer {
   readonly serial: string
   /** When the certificate was issued, milliseconds since 1970, whole seconds. Absent: not known. */
   readonly issuedAtMs?: number
+  /** When the certificate ends. Absent: not known. */
+  readonly expiresAtMs?: number
+  /** Serial of the certificate that was shown for this one, hex; absent where it came of a token, or of an earlier release. */
+  readonly renews?: string
 }
 
 /** Facts that a cluster states about itself when joining, and again whenever they change. */

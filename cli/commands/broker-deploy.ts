@@ -14,6 +14,7 @@ interface DeployOptions extends KubeTarget, ImageOptions {
   readonly advertise?: readonly string[]
   readonly clusterset?: string
   readonly storageClass?: string
+  readonly allowNamespace?: readonly string[]
   readonly dryRun: boolean
   readonly force: boolean
   readonly timeout: number
@@ -50,6 +51,11 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
       parsed((text: string) => parseDnsLabel(text, '--clusterset')),
     )
     .option('--storage-class <name>', "StorageClass of its volume (default: the cluster's)")
+    .option(
+      '--allow-namespace <name>',
+      'default, a kube-* or another guarded namespace that may be exported all the same; may be given several times',
+      collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
+    )
     .option('--dry-run', 'show every change and make none', false)
     .option('--force', 'install although something is known not to work', false)
     .addOption(durationOption('--timeout', 'how long to wait for each step', 120_000))

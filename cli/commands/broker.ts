@@ -89,7 +89,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
     )
     .option(
       '--allow-namespace <name>',
-      'a kube-* namespace that may be exported all the same',
+      'default, a kube-* or another guarded namespace that may be exported all the same',
       collect(label('--allow-namespace')),
     )
     .addOption(

@@ -1,12 +1,21 @@
-/** `sealane cluster list|evict`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
+/** `sealane cluster list|evict|rekey`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
 import type { Command } from 'commander'
-import { parseClusterId } from '../../model/ids.ts'
-import { type CommandContext, outputOption, parsed, stateOption, subcommand } from '../context.ts'
+import { isReservedId, parseClusterId } from '../../model/ids.ts'
+import { type CommandContext, durationOption, outputOption, parsed, stateOption, subcommand } from '../context.ts'
 import type { MemberSummary } from '../compose-broker-store.ts'
 import type { Members } from '../kube/pod-members.ts'
+import { otherContexts } from '../other-contexts.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
+import { writeTokenFile } from '../token-file.ts'
+import { tokenText } from '../token-text.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
+
+/** Of one member, told below the list; all are in -o json. */
+const MAX_CLASHES = 5
+
+/** As of `sealane token create`. */
+const TOKEN_TTL = { minMs: 1000, maxMs: 30 * 24 * 3_600_000 }
 
 interface CommonOptions extends KubeTarget {
   readonly state: string
@@ -15,9 +24,15 @@ interface CommonOptions extends KubeTarget {
 }
 
 export function addClusterCommand(program: Command, context: CommandContext): void {
-  const cluster = subcommand(program, 'cluster', 'Lists and evicts members of the clusterset.', 'sealane cluster list')
+  const cluster = subcommand(
+    program,
+    'cluster',
+    'Lists members of the clusterset, evicts them, or gives them a new identity.',
+    'sealane cluster list',
+  )
   addList(cluster, context)
   addEvict(cluster, context)
+  addRekey(cluster, context)
 }
 
 function addList(cluster: Command, context: CommandContext): void {
@@ -37,7 +52,7 @@ function addList(cluster: Command, context: CommandContext): void {
       )
       await printItems(output, options.output, shown, [
         { title: 'CLUSTER', cell: (row) => row.id },
-        { title: 'STATE', cell: (row) => row.state },
+        { title: 'STATE', cell: stateCell },
         { title: 'SINCE', cell: (row) => new Date(row.sinceMs).toISOString() },
         { title: 'RECORDS', cell: (row) => String(row.records), align: 'right' },
         { title: 'PODS', cell: podsCell },
@@ -46,7 +61,24 @@ function addList(cluster: Command, context: CommandContext): void {
         { title: 'JOINED', cell: (row) => new Date(row.joinedAtMs).toISOString() },
       ])
       if (options.output === 'table') for (const note of notes) output.remark(note)
+      for (const { id } of shown)
+        if (isReservedId(id)) output.remark(`${id}: this id is reserved now; the member stays, until it leaves\n`)
+      for (const { clashes = [] } of shown) for (const text of clashes.slice(0, MAX_CLASHES)) output.remark(`${text}\n`)
+      for (const { id, misuse } of shown) if (misuse !== undefined) output.remark(misuseRemark(id, misuse))
     })
+}
+
+function stateCell({ state, misuse, rekeyedAtMs }: MemberSummary): string {
+  if (rekeyedAtMs !== undefined) return `${state}, gets a new identity`
+  return misuse === undefined ? state : `${state}, identity stolen`
+}
+
+function misuseRemark(id: string, { atMs, serial, address }: NonNullable<MemberSummary['misuse']>): string {
+  const when = new Date(atMs).toISOString()
+  return (
+    `${id}: certificate ${serial} was shown from ${address} at ${when}, after it had been replaced: somebody has a copy. ` +
+    `A new identity: sealane cluster rekey ${id}\n`
+  )
 }
 
 /** A broker of an earlier release says nothing of those that are not carried. */
@@ -82,6 +114,42 @@ function addEvict(cluster: Command, context: CommandContext): void {
         output.remark(
           'to take it back: make a token here (sealane token create), then run sealane join with it there\n',
         )
+    })
+}
+
+interface RekeyOptions extends CommonOptions {
+  readonly ttl: number
+  readonly out?: string
+}
+
+function addRekey(cluster: Command, context: CommandContext): void {
+  const { output } = context
+  const text = 'Refuses the identity of a member, and makes the token that gives it a new one: it keeps its addresses.'
+  addKubeOptions(subcommand(cluster, 'rekey', text, 'sealane cluster rekey paris'), LOCAL_BROKER)
+    .argument(
+      '<id>',
+      'as cluster list prints it',
+      parsed((id: string) => parseClusterId(id, 'cluster')),
+    )
+    .addOption(stateOption())
+    .addOption(durationOption('--ttl', 'how long the token can be used', 900_000, TOKEN_TTL))
+    .option('--out <file>', 'writes the token into this new file, and prints only the line that joins')
+    .addOption(lookTimeoutOption())
+    .addOption(outputOption())
+    .action(async (id: string, options: RekeyOptions, command: Command) => {
+      const kube = targetToChange(command, context)
+      const { ttl, out, output: format } = options
+      const make = () =>
+        withMembers({ ...options, kube }, context, (members) => members.rekey({ cluster: id, ttlMs: ttl }))
+      const made = out === undefined ? await make() : await writeTokenFile(out, make)
+      const expires = new Date(made.expiresAtMs).toISOString()
+      output.remark(`cluster ${id}: its certificates are refused from now on, its records and addresses stay\n`)
+      output.remark(`token ${made.id}, for the join that gives it a new identity, until ${expires}\n`)
+      const others = kube === undefined || format !== 'table' ? [] : await otherContexts(kube)
+      const line = tokenText({ token: made.text, broker: kube, others, cluster: id, file: out })
+      if (format === 'table') output.remark(line.remark)
+      const value = { id: made.id, cluster: id, ...(out === undefined ? { token: made.text } : { file: out }), expires }
+      await printOne(output, format, value, line.answer)
     })
 }
 

@@ -1,6 +1,6 @@
 /** `sealane export` and `sealane unexport`: writes or removes one ServiceExport among the site's objects. */
 import type { Command } from 'commander'
-import { parseDnsLabel } from '../../model/ids.ts'
+import { guardedNamespace, parseDnsLabel } from '../../model/ids.ts'
 import { type CommandContext, parsed, subcommand } from '../context.ts'
 import { type TargetOptions, addTargetOptions, targetToChange, withTarget } from '../target.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
@@ -38,5 +38,14 @@ function add(program: Command, context: CommandContext, verb: 'export' | 'unexpo
         withTarget(target, { ...context, signal }, (site) => work(site, service, signal)),
       )
       context.output.answer(said)
+      const guard = verb === 'export' ? guardedNamespace(options.namespace) : undefined
+      if (guard !== undefined) context.output.remark(guardRemark(options.namespace, guard))
     })
+}
+
+function guardRemark(namespace: string, guard: string): string {
+  return (
+    `namespace ${namespace} ${guard}: the broker takes it with --allow-namespace ${namespace} only, ` +
+    'and so does each cluster that is to import it; sealane show exports says what came of it\n'
+  )
 }

@@ -14,6 +14,7 @@ import {
   stateOption,
   subcommand,
 } from '../context.ts'
+import { otherContexts } from '../other-contexts.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import type { Tokens } from '../kube/pod-tokens.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
@@ -96,13 +97,6 @@ function addCreate(token: Command, context: CommandContext): void {
 function historyRemark(uses: number): string {
   const end = uses === 1 ? 'its join' : 'its last join'
   return `a shell keeps pasted lines in its history; the token ends with ${end}. --out FILE writes it into a file instead\n`
-}
-
-/** Of the clusters that could join: those that this kubeconfig has beside the broker's own. */
-async function otherContexts(broker: KubeTarget): Promise<readonly string[]> {
-  const { contextNames } = await import('../../cluster/kube/kubeconfig.ts')
-  const { names, current } = contextNames(broker)
-  return names.filter((name) => name !== (broker.context ?? current))
 }
 
 function addList(token: Command, context: CommandContext): void {

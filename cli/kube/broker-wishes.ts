@@ -9,6 +9,8 @@ export interface BrokerWishes extends ImageOptions {
   readonly advertise?: readonly string[]
   readonly clusterset?: string
   readonly storageClass?: string
+  /** Guarded namespaces that may be exported, beside those that may be already. */
+  readonly allowNamespace?: readonly string[]
 }
 
 /** Where members find the broker, as the Service says it. */
@@ -22,6 +24,8 @@ export function withWishes(values: InstallValues, wishes: BrokerWishes): Install
   const kept = sameType ? broker.advertise : []
   const advertise = wishes.advertise ?? kept
   const policy = broker.service.externalTrafficPolicy
+  const args = broker.extraArgs.filter((one) => sameType || !one.startsWith('--external-traffic-policy='))
+  const allowed = (wishes.allowNamespace ?? []).map((name) => `--allow-namespace=${name}`)
   return withImage(
     {
       ...values,
@@ -29,7 +33,7 @@ export function withWishes(values: InstallValues, wishes: BrokerWishes): Install
         ...broker,
         advertise: advertise.filter((one) => one !== AUTO_ADVERTISE),
         clusterset: wishes.clusterset ?? broker.clusterset,
-        extraArgs: broker.extraArgs.filter((one) => sameType || !one.startsWith('--external-traffic-policy=')),
+        extraArgs: [...new Set([...args, ...allowed])],
         service: { ...broker.service, type, externalTrafficPolicy: sameType ? policy : '' },
         storage: { ...broker.storage, storageClassName: wishes.storageClass ?? broker.storage.storageClassName },
       },
@@ -45,6 +49,7 @@ export function deployCommand(flags: string, wishes: BrokerWishes, more: readonl
     ...(wishes.advertise ?? []).map((one) => ['--advertise', one] as const),
     ['--clusterset', wishes.clusterset],
     ['--storage-class', wishes.storageClass],
+    ...(wishes.allowNamespace ?? []).map((one) => ['--allow-namespace', one] as const),
     ['--image', wishes.image],
     ['--image-pull-policy', wishes.imagePullPolicy],
     ...(wishes.imagePullSecret ?? []).map((one) => ['--image-pull-secret', one] as const),

@@ -1,6 +1,6 @@
 /** Flags of `sealane join` that are about a real cluster. */
 import type { Command } from 'commander'
-import { InvalidNameError, isDnsSubdomain } from '../../model/ids.ts'
+import { InvalidNameError, isDnsSubdomain, parseDnsLabel } from '../../model/ids.ts'
 import { formatPrefix, parseAddress, parsePrefix } from '../../model/ip.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { choiceOption, collect, durationOption, quoted } from '../context.ts'
@@ -12,6 +12,7 @@ export interface JoinKubeOptions extends ImageOptions, StatusOptions {
   readonly serviceCidr?: readonly string[]
   readonly gateway?: readonly GatewayWish[]
   readonly label?: readonly (readonly [string, string | null])[]
+  readonly allowNamespace?: readonly string[]
   readonly yes: boolean
   readonly force: boolean
   readonly dryRun: boolean
@@ -40,6 +41,11 @@ export function addJoinKubeOptions(command: Command): Command {
       '--label <key=value>',
       'with --context: a label of this cluster, such as region=eu; region- takes it away',
       collect(parseLabel),
+    )
+    .option(
+      '--allow-namespace <name>',
+      'with --context: import services of default, kube-* or another guarded namespace all the same; may be given several times',
+      collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
     )
     .option('--yes', 'with --context: never ask', false)
     .option('--force', 'with --context: join although something is known not to work', false)
@@ -83,6 +89,7 @@ const KUBE_ONLY = [
   'serviceCidr',
   'gateway',
   'label',
+  'allowNamespace',
   'yes',
   'force',
   'dryRun',

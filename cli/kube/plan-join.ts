@@ -25,6 +25,8 @@ export interface JoinWishes {
   readonly serviceCIDRs?: readonly string[]
   /** Beside those of an earlier join; null takes one of them away. */
   readonly labels: Readonly<Record<string, string | null>>
+  /** Beside those of an earlier join. */
+  readonly allowedNamespaces?: readonly string[]
   readonly gateways: readonly GatewayWish[]
 }
 
@@ -87,7 +89,9 @@ export function planJoin(
   const gateways = chooseGateways(discovery, wishes.gateways)
   const present = labelledLanes(discovery)
   const labels = changedLabels(standing?.labels ?? discovery.earlier.labels, wishes.labels)
-  const site = siteText({ name: wishes.clusterId, podCIDRs, serviceCIDRs, labels }, standing)
+  const allowed = new Set([...(standing?.allowedNamespaces ?? []), ...(wishes.allowedNamespaces ?? [])])
+  const facts = { name: wishes.clusterId, podCIDRs, serviceCIDRs, labels, allowedNamespaces: [...allowed] }
+  const site = siteText(facts, standing)
   const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
   const defaults = { ...values, member: { ...values.member, criticalPodsQuota } }
   const read = readStandingValues(defaults, asked, live)
@@ -115,6 +119,7 @@ interface SiteFacts {
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
+  readonly allowedNamespaces: readonly string[]
 }
 
 interface StandingSite extends SiteFacts {
@@ -135,7 +140,9 @@ export function standingSite(values: InstallValues, live: StandingObjects): Stan
     (pair): pair is [string, string] => typeof pair[1] === 'string',
   )
   const serviceCIDRs = textsAt(document, 'spec', 'serviceCIDRs')
-  return { text, document: document as object, name, podCIDRs, serviceCIDRs, labels: Object.fromEntries(labels) }
+  const allowedNamespaces = textsAt(document, 'spec', 'allowedNamespaces')
+  const facts = { name, podCIDRs, serviceCIDRs, labels: Object.fromEntries(labels), allowedNamespaces }
+  return { text, document: document as object, ...facts }
 }
 
 function changedLabels(
@@ -207,19 +214,28 @@ function nodeChange(
 }
 
 /** The same for the same facts, whatever the order of labels. */
-function factsText({ name, podCIDRs, serviceCIDRs, labels }: SiteFacts): string {
-  return JSON.stringify([name, podCIDRs, serviceCIDRs, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))])
+function factsText({ name, podCIDRs, serviceCIDRs, labels, allowedNamespaces }: SiteFacts): string {
+  const lists = [podCIDRs, serviceCIDRs, allowedNamespaces]
+  return JSON.stringify([name, ...lists, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))])
 }
 
 /** To the byte as it stands where nothing is to be another: a change starts all pods anew. */
 function siteText(site: SiteFacts, standing: StandingSite | undefined): string {
-  const { name, podCIDRs, serviceCIDRs, labels } = site
+  const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces } = site
+  const allowed = allowedNamespaces.length === 0 ? {} : { allowedNamespaces }
   if (standing === undefined) {
     return formatYaml({
       apiVersion: 'sealane.io/v1alpha1',
       kind: 'Site',
       metadata: { name },
-      spec: { kubernetes: {}, podCIDRs, serviceCIDRs, labels, dns: { listen: [`0.0.0.0:${DNS_CONTAINER_PORT}`] } },
+      spec: {
+        kubernetes: {},
+        podCIDRs,
+        serviceCIDRs,
+        labels,
+        ...allowed,
+        dns: { listen: [`0.0.0.0:${DNS_CONTAINER_PORT}`] },
+      },
     })
   }
   const { text, document } = standing
@@ -228,7 +244,7 @@ function siteText(site: SiteFacts, standing: StandingSite | undefined): string {
   return formatYaml({
     ...document,
     metadata: { ...metadata, name },
-    spec: { ...spec, podCIDRs, serviceCIDRs, labels },
+    spec: { ...spec, podCIDRs, serviceCIDRs, labels, ...allowed },
   })
 }
 

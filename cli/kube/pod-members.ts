@@ -1,11 +1,13 @@
 /** The members that a broker on a cluster knows: the same commands, in its pod. */
-import type { BrokerStore, Eviction, MemberSummary } from '../compose-broker-store.ts'
+import type { BrokerStore, Eviction, MemberSummary, RekeyInit } from '../compose-broker-store.ts'
 import type { CommandContext } from '../context.ts'
 import type { KubeTarget } from '../target.ts'
 import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'
 
 /** The part of the broker's store that is about members. */
-export type Members = Pick<BrokerStore, 'members' | 'evict'>
+export type Members = Pick<BrokerStore, 'members' | 'evict'> & {
+  rekey(init: RekeyInit): Promise<{ readonly id: string; readonly text: string; readonly expiresAtMs: number }>
+}
 
 export function withPodMembers<T>(
   target: KubeTarget,
@@ -21,6 +23,12 @@ interface Evicted {
   readonly repeated: boolean
 }
 
+interface Made {
+  readonly id: string
+  readonly token: string
+  readonly expires: string
+}
+
 /** Throws what askForJson() throws. */
 export function podMembers(ask: AskBroker): Members {
   return {
@@ -32,6 +40,11 @@ export function podMembers(ask: AskBroker): Members {
       const words = ['cluster', 'evict', cluster, ...(force ? ['--force'] : [])]
       const { id, evicted, repeated } = await askForJson<Evicted>(ask, words)
       return { id, evictedAtMs: Date.parse(evicted), repeated }
+    },
+    rekey: async ({ cluster, ttlMs }) => {
+      const words = ttlMs === undefined ? [] : ['--ttl', `${Math.round(ttlMs / 1000)}s`]
+      const made = await askForJson<Made>(ask, ['cluster', 'rekey', cluster, ...words])
+      return { id: made.id, text: made.token, expiresAtMs: Date.parse(made.expires) }
     },
   }
 }

@@ -99,11 +99,12 @@ function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output:
 }
 
 function wishesOf(options: RunJoinOptions): JoinWishes {
-  const { clusterId, podCidr, serviceCidr, gateway = [], label = [] } = options
+  const { clusterId, podCidr, serviceCidr, allowNamespace, gateway = [], label = [] } = options
   return {
     labels: Object.fromEntries(label),
     gateways: gateway,
     ...(clusterId === undefined ? {} : { clusterId: parseClusterId(clusterId, '--cluster-id') }),
+    ...(allowNamespace === undefined ? {} : { allowedNamespaces: allowNamespace }),
     ...(podCidr === undefined ? {} : { podCIDRs: podCidr }),
     ...(serviceCidr === undefined ? {} : { serviceCIDRs: serviceCidr }),
   }

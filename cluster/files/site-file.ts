@@ -55,6 +55,8 @@ export interface SiteConfig {
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
+  /** Guarded namespaces (`default`, kube-*, …) whose services are imported all the same. */
+  readonly allowedNamespaces: readonly string[]
   /** Absent: a site without Kubernetes, whose objects are files. */
   readonly kubernetes?: KubernetesAccess
   /** Of a site without Kubernetes; in a real cluster the label sealane.io/gateway of its Nodes says it. */
@@ -106,6 +108,7 @@ const siteSchema = z.strictObject(
         podCIDRs: list(cidr),
         serviceCIDRs: list(cidr).default([]),
         labels: textMap.default({}),
+        allowedNamespaces: list(dnsLabel).default([]),
         gateways: list(
           z.strictObject(
             { node: dnsSubdomain, lane: integer(0, 255), publicAddress: ipAddress.optional() },
@@ -200,6 +203,7 @@ function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
     podCIDRs: spec.podCIDRs,
     serviceCIDRs: spec.serviceCIDRs,
     labels: spec.labels,
+    allowedNamespaces: spec.allowedNamespaces,
     ...(spec.kubernetes === undefined ? {} : { kubernetes: kubernetesAccess(folder, spec.kubernetes) }),
     gateways: spec.gateways.map(({ node, lane, publicAddress }) => ({
       node,

@@ -2,6 +2,7 @@
 import './reflect-metadata.ts'
 import * as x509 from '@peculiar/x509'
 import { isDnsLabel, isDnsSubdomain, type ClusterId } from '../../model/ids.ts'
+import { RENEWS } from './certificate-terms.ts'
 
 export interface CertificateFacts {
   /** Hex. */
@@ -16,6 +17,8 @@ export interface CertificateFacts {
   readonly clusterset?: string
   /** The member that the certificate is for. */
   readonly cluster?: ClusterId
+  /** Serial of the certificate that was shown for this one, hex. */
+  readonly renews?: string
 }
 
 /** Takes DER. Throws an Error when it is no X.509 certificate. */
@@ -24,6 +27,7 @@ export function readCertificate(der: Uint8Array): CertificateFacts {
   const notBeforeMs = certificate.notBefore.getTime()
   const notAfterMs = certificate.notAfter.getTime()
   const names = certificate.getExtension(x509.SubjectAlternativeNameExtension)?.names.items ?? []
+  const uris = names.filter((name) => name.type === 'url').map((name) => name.value)
   return {
     serial: certificate.serialNumber,
     notBeforeMs,
@@ -31,7 +35,8 @@ export function readCertificate(der: Uint8Array): CertificateFacts {
     renewAtMs: notAfterMs - Math.floor((notAfterMs - notBeforeMs) / 3),
     isCa: certificate.getExtension(x509.BasicConstraintsExtension)?.ca ?? false,
     dnsNames: names.filter((name) => name.type === 'dns').map((name) => name.value),
-    ...identityOf(names.filter((name) => name.type === 'url').map((name) => name.value)),
+    ...identityOf(uris),
+    ...renewalOf(uris),
   }
 }
 
@@ -52,4 +57,9 @@ function identityOf(uris: readonly string[]): Pick<CertificateFacts, 'clusterset
   if (others.length > 0 || clusterset === undefined || !isDnsSubdomain(clusterset)) return {}
   if (cluster === undefined) return { clusterset }
   return isDnsLabel(cluster) ? { clusterset, cluster: cluster as ClusterId } : {}
+}
+
+function renewalOf(uris: readonly string[]): Pick<CertificateFacts, 'renews'> {
+  const [renews] = uris.flatMap((uri) => (uri.startsWith(RENEWS) ? [uri.slice(RENEWS.length)] : []))
+  return renews !== undefined && /^[0-9a-f]{1,40}$/.test(renews) ? { renews } : {}
 }

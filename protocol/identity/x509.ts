@@ -4,6 +4,7 @@
  *   CA      sealane://<clusterset>
  *   broker  sealane://<clusterset>/broker
  *   member  sealane://<clusterset>/cluster/<cluster id>
+ * A renewed member certificate names the one that was shown for it in a second URI, urn:sealane:renews:<its serial>.
  */
 import './reflect-metadata.ts'
 import { type KeyObject, createPublicKey, randomBytes, type webcrypto } from 'node:crypto'
@@ -14,6 +15,7 @@ import {
   BACKDATE_MS,
   CA_VALIDITY_MS,
   MEMBER_VALIDITY_MS,
+  RENEWS,
   SERVER_NAME,
   SERVER_VALIDITY_MS,
 } from './certificate-terms.ts'
@@ -95,6 +97,8 @@ export interface MemberCertificateInit {
   readonly cluster: ClusterId
   /** PKCS #10, DER: only its public key is used, and its proof that the sender has the private one. */
   readonly csr: Uint8Array
+  /** Serial of the certificate that was shown for this one, hex; absent where a token was. */
+  readonly renews?: string
   readonly nowMs: number
   readonly validMs?: number
 }
@@ -105,7 +109,10 @@ export async function issueMemberCertificate(ca: Identity, init: MemberCertifica
     publicKey: await verifiedCsrKey(init.csr),
     commonName: init.cluster,
     usage: x509.ExtendedKeyUsage.clientAuth,
-    names: [{ type: 'url', value: `sealane://${checkClusterset(init.clusterset)}/cluster/${init.cluster}` }],
+    names: [
+      { type: 'url', value: `sealane://${checkClusterset(init.clusterset)}/cluster/${init.cluster}` },
+      ...(init.renews === undefined ? [] : [{ type: 'url' as const, value: `${RENEWS}${init.renews}` }]),
+    ],
     nowMs: init.nowMs,
     validMs: init.validMs ?? MEMBER_VALIDITY_MS,
   })

@@ -179,8 +179,16 @@ async function watch(deps: BrokerServiceDeps, call: Writer, signal: AbortSignal)
 }
 
 function memberOf(deps: BrokerServiceDeps, call: Unary | Duplex | Writer): Peer {
-  const { cluster, serial, issuedAtMs } = requireMember(deps.verdictOf(call.getPeer()), deps.clock.now())
-  return { cluster, serial, issuedAtMs, address: peerAddress(call.getPeer()) }
+  const verdict = requireMember(deps.verdictOf(call.getPeer()), deps.clock.now())
+  const { cluster, serial, issuedAtMs, notAfterMs, renews } = verdict
+  return {
+    cluster,
+    serial,
+    issuedAtMs,
+    expiresAtMs: notAfterMs,
+    address: peerAddress(call.getPeer()),
+    ...(renews === undefined ? {} : { renews }),
+  }
 }
 
 /** grpc-js writes `address:port`; the address of an IPv4 peer on a dual-stack socket comes as ::ffff:a.b.c.d. */

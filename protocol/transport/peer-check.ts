@@ -15,6 +15,7 @@ export type PeerVerdict =
       readonly cluster: ClusterId
       readonly serial: string
       readonly issuedAtMs: number
+      readonly renews?: string
       readonly notAfterMs: number
     }
   | { readonly t: 'stranger'; readonly error: CertificateError }
@@ -37,8 +38,9 @@ export function judgePeer(socket: TLSSocket, clusterset: string): PeerVerdict {
   if (facts.cluster === undefined || facts.clusterset === undefined) {
     return stranger('wrongIdentity', 'the certificate names no cluster of this clusterset')
   }
-  const { cluster, serial, notBeforeMs, notAfterMs } = facts
-  return { t: 'member', cluster, serial, issuedAtMs: notBeforeMs + BACKDATE_MS, notAfterMs }
+  const { cluster, serial, renews, notBeforeMs, notAfterMs } = facts
+  const issuedAtMs = notBeforeMs + BACKDATE_MS
+  return { t: 'member', cluster, serial, issuedAtMs, notAfterMs, ...(renews === undefined ? {} : { renews }) }
 }
 
 /** Throws CertificateError for a stranger, and for a member whose certificate has meanwhile expired. */

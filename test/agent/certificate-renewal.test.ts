@@ -175,3 +175,58 @@ t.test('one that has ended: an identity that is stored in its place is used', as
   await clock.advance(1)
   await done
 })
+
+t.test(
+  'a later certificate that is stored is used in the place of the own one, and an earlier one is not',
+  async (t) => {
+    const clock = new FakeClock()
+    const directory = temporaryFolder(t)
+    const [cluster, key] = [parseClusterId('milano'), createKey()]
+    const ca = await createCa({ clusterset: 'default', key: createKey(), nowMs: clock.now() })
+    const made = async (nowMs: number, renews?: string): Promise<MemberIdentity> => {
+      const issued = { clusterset: 'default', cluster, csr: await createCsr(key), nowMs }
+      const certificate = await issueMemberCertificate(ca, renews === undefined ? issued : { ...issued, renews })
+      const files = { brokerAddresses: ['127.0.0.1:7443'], observedAddress: '127.0.0.1', clusterset: 'default' }
+      return { cluster, key, certificate, caBundle: [ca.certificate], ...files }
+    }
+    const mine = await made(clock.now() - HOUR)
+    await writeMemberIdentity(directory, mine)
+    let asked = 0
+    const client = { renew: () => Promise.reject(new Error(`asked ${(asked += 1)}`)) } as unknown as BrokerClient
+    const used: Uint8Array[] = []
+    const logger = new CapturingLogger()
+    const renewal = new CertificateRenewal(
+      {
+        clock,
+        logger,
+        agentMetrics: agentMetrics(createMetrics('agent')),
+        client: () => client,
+        onRenewed: ({ certificate }) => used.push(certificate),
+      },
+      { store: folderIdentity(directory), identity: mine },
+    )
+    const stop = new AbortController()
+    const done = renewal.run(stop.signal)
+    const waits = (): Promise<unknown> => eventually(() => clock.pending('sleep').length > 0, { intervalMs: 1 })
+    await waits()
+    const theirs = await made(clock.now(), readCertificate(mine.certificate).serial)
+    await writeMemberIdentity(directory, theirs)
+    await clock.advance(60_000)
+    await eventually(() => used.length > 0, { intervalMs: 1, say: 'the certificate that another agent has stored' })
+    t.same(used, [theirs.certificate])
+    t.match(logger.lines.at(-1), { message: 'another agent of this cluster has renewed the certificate' })
+
+    await waits()
+    await writeMemberIdentity(directory, mine)
+    await clock.advance(60_000)
+    await waits()
+    t.equal(used.length, 1, 'an earlier one is of no use')
+    renewal.hearRefused(true)
+    await eventually(() => used.length > 1, { intervalMs: 1, say: 'unless the broker refuses the own one' })
+    t.same(used[1], mine.certificate)
+    t.equal(asked, 0, 'nothing was renewed')
+    stop.abort()
+    await clock.advance(1)
+    await done
+  },
+)

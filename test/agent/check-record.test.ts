@@ -125,3 +125,23 @@ t.test('what the broker admits no importer leaves out: else the owner would beli
   )
   t.ok(admitted > 50, `${admitted} were admitted`)
 })
+
+t.test('ids that are reserved: left out, unless the cluster is here from before', async (t) => {
+  const record = (cluster: string): StoredRecord => ({
+    key: { cluster: cluster as ClusterId, kind: 'Endpoint', namespace: '', name: 'e' },
+    revision: 1,
+    createdAtMs: 0,
+    body: {
+      kind: 'Endpoint',
+      spec: { cluster, node: 'gw', lane: 0, publicKey: '', candidates: [], capabilities: [] },
+    },
+  })
+  for (const id of ['broker', 'constructor', 'kube-system', 'sealane-x']) {
+    t.equal(recordProblem(record(id), []), `cluster id "${id}" is reserved`)
+    t.equal(
+      recordProblem(record(id), [], (known) => known === id),
+      undefined,
+    )
+  }
+  t.equal(recordProblem(record('milano'), []), undefined)
+})

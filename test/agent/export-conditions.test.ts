@@ -3,6 +3,7 @@ import t from 'tap'
 import { ExportConditions } from '../../agent/export-conditions.ts'
 import { agentMetrics } from '../../agent/metrics.ts'
 import { MirrorWriter } from '../../agent/mirror-writer.ts'
+import { planConditions } from '../../agent/plan-conditions.ts'
 import { planExports } from '../../agent/plan-exports.ts'
 import { SharedFindings } from '../../agent/shared-findings.ts'
 import { ClusterApiError } from '../../cluster/cluster-api.ts'
@@ -83,4 +84,18 @@ t.test('one that cannot be written is told of last', async (t) => {
   cluster.stubborn = [...plan.exports.keys()][0]?.split('/')[1] ?? ''
   await t.rejects(conditions.tell(plan, plan.exports.keys(), signal), /not now/)
   t.equal(cluster.statuses, COUNT, 'all others have been written')
+})
+
+t.test('a namespace that the broker does not allow has a reason of its own', async (t) => {
+  const object = serviceExport('default', 'web')
+  const valid = { type: 'Valid', status: 'True', reason: 'Valid', message: '' } as const
+  const planned = { object, valid, records: [], recordKeys: ['ServiceExport/default/web'], notes: [] }
+  const ready = (field: string): string => {
+    const refused = { t: 'refused' as const, field, reason: 'no' }
+    const found = planConditions(planned, { answered: true, state: () => refused })
+    const one = found.find(({ type }) => type === 'Ready')
+    return `${one?.status} ${one?.reason}: ${one?.message}`
+  }
+  t.equal(ready('namespace'), 'False NamespaceNotAllowed: the broker refuses ServiceExport/default/web: namespace: no')
+  t.equal(ready('ports'), 'False Failed: the broker refuses ServiceExport/default/web: ports: no')
 })

@@ -102,7 +102,7 @@ t.test('who takes what is needed', async (t) => {
   const spec = (podCIDRs: string[], globalCIDRs: string[] = []): ClusterSpec => ({
     ...{ id: 'x', index: 3, podCIDRs, serviceCIDRs: [], globalCIDRs, labels: {} },
   })
-  const dual = { podCIDRs: ['10.42.0.0/16', 'fd00::/48'], serviceCIDRs: [] }
+  const dual = { podCIDRs: ['10.42.0.0/16', 'fd00::/48'], serviceCIDRs: [], globalCIDRs: [] }
   const rows: [ClusterSpec, string | undefined][] = [
     [spec(['10.9.0.0/16']), undefined],
     [spec(['203.0.113.0/28']), '203.0.113.0/28 holds 203.0.113.2, it: this cluster needs that outside the lanes'],
@@ -119,7 +119,7 @@ t.test('who takes what is needed', async (t) => {
     t.equal(takesNeeded(one, dual, needed), problem)
   }
   t.equal(takesNeeded(spec(['nonsense']), dual, needed), undefined, 'what cannot be read is judged elsewhere')
-  const four = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: [] }
+  const four = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: [], globalCIDRs: [] }
   t.equal(clusterProblem(spec(['2001:db8::/48']), four, needed), undefined, 'where no pod has IPv6 it leads nowhere')
   t.equal(takesNeeded(spec(['2001:db8::/48']), four, needed), undefined)
 })

@@ -87,11 +87,11 @@ t.test('every refusal names the field and the reason', async (t) => {
   const rows: [MemberRecord, string][] = [
     [
       anExport({}, 'kube-system'),
-      `namespace: "kube-system" is a system namespace: export from another one, or list it in the broker's allowedNamespaces`,
+      `namespace: "kube-system" is a system namespace: export from another one, or start the broker with --allow-namespace kube-system`,
     ],
     [
       anExport({}, 'openshift-dns'),
-      `namespace: "openshift-dns" is a system namespace: export from another one, or list it in the broker's allowedNamespaces`,
+      `namespace: "openshift-dns" is a system namespace: export from another one, or start the broker with --allow-namespace openshift-dns`,
     ],
     [anExport({}, ''), 'namespace: "": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'],
     [anExport({}, 'a/b'), 'namespace: "a/b": expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -'],
@@ -191,7 +191,7 @@ t.test('every refusal names the field and the reason', async (t) => {
     [aSlice({}, { addressType: 'FQDN' as 'IPv4' }), 'addressType: "FQDN": expected IPv4 or IPv6'],
     [
       aSlice({}, {}, 'kube-system'),
-      `namespace: "kube-system" is a system namespace: export from another one, or list it in the broker's allowedNamespaces`,
+      `namespace: "kube-system" is a system namespace: export from another one, or start the broker with --allow-namespace kube-system`,
     ],
     [anEndpoint({ cluster: 'paris' }), 'spec.cluster: "paris": expected "milano", the cluster of the certificate'],
     [anEndpoint({}, 'milano-gw'), 'name: "milano-gw": expected "milano.gw-lane0"'],
@@ -204,7 +204,7 @@ t.test('every refusal names the field and the reason', async (t) => {
     ],
     [
       anEndpoint({ publicKey: OTHER_KEY }),
-      `spec.publicKey: "${OTHER_KEY}" is in use by cluster "paris": expected a key of its own for each gateway`,
+      `spec.publicKey: "${OTHER_KEY}" is a key of cluster "paris", which stated it first: expected a key of its own for each gateway`,
     ],
     [
       anEndpoint(candidate('127.0.0.1')),

@@ -15,7 +15,7 @@ import { bestOf } from '../support/best-of.ts'
 const RANGE = '244.0.0.0/8'
 
 function claims(id: string, podCIDRs: string[], change: Partial<AddressClaims> = {}): AddressClaims {
-  return { id, podCIDRs, serviceCIDRs: [], translated: false, blocks: {}, departed: false, ...change }
+  return { id, index: 0, podCIDRs, serviceCIDRs: [], translated: false, blocks: {}, departed: false, ...change }
 }
 
 function needs(...texts: string[]): NeededRange[] {
@@ -56,6 +56,38 @@ t.test('who is translated', async (t) => {
       "pods where another's services are: only the pods' side",
       [a, claims('b', ['10.44.0.0/16'], { serviceCIDRs: ['10.42.0.0/20'] })],
       ['a 10.42.0.0/16→244.0.0.0/16'],
+    ],
+    [
+      'services that are stated later over pods: nobody',
+      [
+        claims('a', ['10.42.0.0/16'], { claimed: { '10.42.0.0/16': 1 } }),
+        claims('b', ['10.44.0.0/16'], { serviceCIDRs: ['10.42.0.0/20'], claimed: { '10.42.0.0/20': 2 } }),
+      ],
+      [],
+    ],
+    [
+      'at one moment: the lower number was first',
+      [
+        claims('a', ['10.42.0.0/16'], { index: 2, claimed: { '10.42.0.0/16': 1 } }),
+        claims('b', ['10.44.0.0/16'], { index: 1, serviceCIDRs: ['10.42.0.0/20'], claimed: { '10.42.0.0/20': 1 } }),
+      ],
+      ['a 10.42.0.0/16→244.0.0.0/16'],
+    ],
+    [
+      'pods that are stated later over services: the pods',
+      [
+        claims('a', ['10.42.0.0/16'], { claimed: { '10.42.0.0/16': 3 } }),
+        claims('b', ['10.44.0.0/16'], { serviceCIDRs: ['10.42.0.0/20'], claimed: { '10.42.0.0/20': 2 } }),
+      ],
+      ['a 10.42.0.0/16→244.0.0.0/16'],
+    ],
+    [
+      'pods that are stated later over pods: both sides, as ever',
+      [
+        claims('a', ['10.42.0.0/16'], { claimed: { '10.42.0.0/16': 1 } }),
+        claims('b', ['10.42.0.0/20'], { claimed: { '10.42.0.0/20': 2 } }),
+      ],
+      ['a 10.42.0.0/16→244.0.0.0/16', 'b 10.42.0.0/20→244.1.0.0/20'],
     ],
     [
       'services alike: nobody',

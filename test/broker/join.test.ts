@@ -220,7 +220,7 @@ t.test('renewal', async (t) => {
   t.equal(readCertificate(renewed.certificate).notAfterMs, clock.now() + 24 * HOUR)
   const next = peerOf('milano', renewed)
   await broker.renew(next, await createCsr(createKey()))
-  t.ok(new Publisher(harness, peer), 'the old one is good until it expires: the answer may have been lost')
+  t.ok(new Publisher(harness, peer), 'the old one is good for a moment more')
   await clock.advance(9 * HOUR)
   t.equal(
     await refusal(broker.renew(peer, await createCsr(createKey()))),
@@ -291,4 +291,22 @@ t.test('a certificate of the CA for a cluster that never joined', async (t) => {
     code: 'PermissionDenied',
     message: 'cluster "paris" is not a member of this clusterset: join with a token',
   })
+})
+
+t.test('an id that is reserved now: members that have it stay, and nobody else gets it', async (t) => {
+  const harness = await startBroker(t)
+  const { log, tokens, broker } = harness
+  await join_(harness, 'milano')
+  const row = log.get('member', 'milano')
+  await log.transact((tx) => {
+    if (row !== undefined) tx.put('member', 'broker', { ...row, index: 7 })
+  })
+  const { text } = await tokens.create({ cluster: 'broker' })
+  const again = await join_(harness, 'broker', { token: text })
+  t.equal(again.response.clusterIndex, 7)
+  await broker.leave(again.peer)
+  const reserved = 'InvalidArgument cluster | cluster: "broker" is reserved: expected an id that names the cluster'
+  t.match(await refusal(tokens.create({ cluster: 'broker' })), reserved)
+  t.match(await refusal(join_(harness, 'broker')), reserved)
+  t.equal(await refusal(join_(harness, 'broker-east')), 'no refusal')
 })

@@ -79,6 +79,59 @@ t.test('list and evict beside a running broker', async (t) => {
   )
 })
 
+t.test('rekey: the identity of before is refused, and the site joins anew with its addresses', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const site = new SiteFolder(t, 'milano')
+  const join = async (token: string) => runCli(['join', '--site', site.file, '--token', token])
+  t.equal((await join(await broker.token())).code, 0)
+  const [before] = await broker.tokens((store) => store.members())
+  const cluster = async (...words: string[]) => {
+    const { code, stdout, stderr } = await runCli(['cluster', ...words, '--state', broker.state])
+    return { code, stdout: timeless(stdout), stderr: timeless(stderr) }
+  }
+  t.same(await cluster('rekey', 'tokyo'), {
+    code: 1,
+    stdout: '',
+    stderr: 'sealane: cluster "tokyo" is not a member; members are milano\n',
+  })
+  t.equal((await broker.tokens((store) => store.list())).length, 1, 'no token is left of it')
+  const said = await cluster('rekey', 'milano')
+  t.match(said, {
+    code: 0,
+    stderr:
+      /^cluster milano: its certificates are refused from now on, its records and addresses stay\ntoken [0-9a-f]+, for the join that gives it a new identity, until TIME\n$/,
+  })
+  t.match(said.stdout, /\nsealane join --site site.yaml --token-file token.txt\n$/)
+  const token = /sealane1\.\S+/.exec(said.stdout)?.[0] ?? ''
+  t.match((await cluster('list')).stdout, /milano +silent, gets a new identity /)
+  t.match((await join(await broker.token())).stderr, /"milano" is a member already/, 'another token is not enough')
+  t.equal((await join(token)).code, 0)
+  const [after] = await broker.tokens((store) => store.members())
+  t.equal(after?.rekeyedAtMs, undefined)
+  t.same(after?.globalCIDRs, before?.globalCIDRs)
+  const made = JSON.parse((await cluster('rekey', 'milano', '-o', 'json')).stdout) as Record<string, string>
+  t.match(made, { cluster: 'milano', token: /^sealane1\./ })
+})
+
+t.test('a stolen identity stands in the list', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  await joined(t, broker, 'milano')
+  const log = openSqliteLog({ file: join(broker.state, DATABASE_FILE), create: false })
+  const misuse = { atMs: Date.parse('2026-01-01T00:00:00Z'), serial: 'ab12', address: '192.0.2.7' }
+  await log.transact((tx) => {
+    const row = tx.get('member', 'milano')
+    if (row !== undefined) tx.put('member', 'milano', { ...row, misuse })
+  })
+  await log.close()
+  const { stdout, stderr } = await runCli(['cluster', 'list', '--state', broker.state])
+  t.match(stdout, /milano +silent, identity stolen /)
+  t.equal(
+    stderr,
+    'milano: certificate ab12 was shown from 192.0.2.7 at 2026-01-01T00:00:00.000Z, after it had been replaced: ' +
+      'somebody has a copy. A new identity: sealane cluster rekey milano\n',
+  )
+})
+
 t.test('no broker there', async (t) => {
   const file = join(t.testdir({}), DATABASE_FILE)
   t.same(await runCli(['cluster', 'list', '--state', join(file, '..')]), {
@@ -122,6 +175,9 @@ t.test('in the pod of a broker on a cluster', async (t) => {
   const [known] = await broker.tokens((store) => store.members())
   t.same([known?.state, known?.sinceMs], ['evicted', evicted.evictedAtMs])
   t.same(await members.evict({ cluster: 'milano', force: false }), { ...evicted, repeated: true })
+  await joined(t, broker, 'paris')
+  const rekeyed = await members.rekey({ cluster: 'paris', ttlMs: 60_000 })
+  t.match(rekeyed.text, /^sealane1\./)
   const tokens = podTokens(ask)
   const made = await tokens.create({ ttlMs: 60_000, uses: 2, cluster: 'milano' })
   t.equal((await tokens.list())[0]?.id, made.id)
@@ -134,6 +190,7 @@ t.test('in the pod of a broker on a cluster', async (t) => {
     run(`cluster evict tokyo -o json ${state}`),
     run(`cluster evict milano --force -o json ${state}`),
     run(`cluster evict milano -o json ${state}`),
+    run(`cluster rekey paris --ttl 60s -o json ${state}`),
     run(`token create --ttl 60s --uses 2 --cluster-id milano -o json ${state}`),
     run(`token list -o json ${state}`),
     run(`token revoke ${made.id} ${state}`),

@@ -17,6 +17,7 @@ const COMMANDS = [
   'cluster',
   'cluster list',
   'cluster evict',
+  'cluster rekey',
   'join',
   'leave',
   'uninstall',

@@ -14,6 +14,10 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 export class LoopbackBroker {
   readonly state: string
   readonly port: number
+  /** What it has said since it was started first. */
+  readonly logger = new CapturingLogger()
+  /** Of the latest start. */
+  metrics = createMetrics('broker')
   #stop: (() => Promise<void>) | undefined
 
   /** Of the broker and its tokens, from the next start on. */
@@ -36,12 +40,9 @@ export class LoopbackBroker {
     const { state: stateDir, port } = this
     const at = `127.0.0.1:${port}`
     const config = { ...DEFAULT_BROKER_CONFIG, clusterset: 'demo', stateDir, listen: at, advertise: [at], ...change }
-    const deps = {
-      clock: this.clock,
-      logger: new CapturingLogger(),
-      metrics: createMetrics('broker'),
-      status: new StatusBoard(),
-    }
+    this.metrics = createMetrics('broker')
+    const { clock, logger, metrics } = this
+    const deps = { clock, logger, metrics, status: new StatusBoard() }
     const stopping = new AbortController()
     let onListening = (): void => undefined
     const listening = new Promise<void>((resolve) => (onListening = resolve))

@@ -32,6 +32,7 @@ t.test('a whole site file', async (t) => {
     podCIDRs: ['10.42.0.0/16'],
     serviceCIDRs: ['10.43.0.0/16'],
     labels: { region: 'eu-south' },
+    allowedNamespaces: [],
     gateways: [
       { node: 'gw', lane: 0, publicAddress: '192.0.2.10' },
       { node: 'gw2', lane: 1 },
@@ -54,6 +55,16 @@ t.test('only what is needed', async (t) => {
     openHostPorts: [],
     dns: { listen: [], upstreams: [] },
   })
+})
+
+t.test('namespaces that are imported all the same', async (t) => {
+  const text = (names: string): string =>
+    `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec: {podCIDRs: [10.1.0.0/16], allowedNamespaces: ${names}}\n`
+  t.same(parseSiteFile('/s/site.yaml', text('[default, kube-tools]')).allowedNamespaces, ['default', 'kube-tools'])
+  t.throws(
+    () => parseSiteFile('/s/site.yaml', text('[Default]')),
+    /spec.allowedNamespaces\[0\]: expected an RFC 1123 label/,
+  )
 })
 
 t.test('mistakes, with place and reason', async (t) => {

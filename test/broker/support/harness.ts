@@ -25,6 +25,7 @@ import type {
   WatchRequest,
 } from '../../../protocol/broker-api.ts'
 import { contentHash, memberKey, memberKeyText } from '../../../protocol/content-hash.ts'
+import { BACKDATE_MS } from '../../../protocol/identity/certificate-terms.ts'
 import { createKey } from '../../../protocol/identity/keys.ts'
 import { readCertificate } from '../../../protocol/identity/read-certificate.ts'
 import { parseJoinToken } from '../../../protocol/identity/token.ts'
@@ -103,7 +104,10 @@ export async function joinRequest(
 }
 
 export function peerOf(cluster: string, response: { readonly certificate: Uint8Array }): Peer {
-  return { cluster: cluster as ClusterId, address: '192.0.2.1', serial: readCertificate(response.certificate).serial }
+  const { serial, notBeforeMs, notAfterMs, renews } = readCertificate(response.certificate)
+  const times = { issuedAtMs: notBeforeMs + BACKDATE_MS, expiresAtMs: notAfterMs }
+  const peer = { cluster: cluster as ClusterId, address: '192.0.2.1', serial, ...times }
+  return renews === undefined ? peer : { ...peer, renews }
 }
 
 export interface Joined {

@@ -1,4 +1,5 @@
 /** From what was found and said to what a join does. */
+import { refOf, titleOf } from '../../../cluster/kube/object-ref.ts'
 import fc from 'fast-check'
 import { Command } from 'commander'
 import t from 'tap'
@@ -71,6 +72,24 @@ t.test('what flags say counts for more than what was found', async (t) => {
   t.strictSame(site.dns.listen.length, 1)
   t.ok(site.kubernetes)
 })
+
+t.test(
+  'namespaces that are allowed: beside those of an earlier join, and to the byte where nothing is new',
+  async (t) => {
+    const found = discover(fixture('kubeadm-flannel'))
+    t.notMatch(plan(found).site, /allowedNamespaces/, 'not named where none is')
+    const allowed = (one: { readonly site: string }) => parseSiteFile('site.yaml', one.site).allowedNamespaces
+    const first = plan(found, { allowedNamespaces: ['default'] })
+    t.strictSame(allowed(first), ['default'])
+    const config = first.objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'sealane-site')
+    const live = new Map(config === undefined ? [] : [[titleOf(refOf(config)), config]])
+    const again = (wishes: Partial<JoinWishes>) =>
+      planJoin(found, { ...NOTHING, ...wishes, clusterId: parseClusterId('c1') }, DEFAULT_VALUES, { live, asked: {} })
+    t.equal(again({}).site, first.site)
+    t.equal(again({ allowedNamespaces: ['default'] }).site, first.site)
+    t.strictSame(allowed(again({ allowedNamespaces: ['kube-tools'] })), ['default', 'kube-tools'])
+  },
+)
 
 t.test('gateways: those that are asked for, else those that are labelled, else the best two', async (t) => {
   const found = discover(fixture('kubeadm-flannel'))

@@ -1,4 +1,76 @@
 /** Keys, certificates and ids. */
 import type { AttackRow } from './row.ts'
 
-export const IDENTITY: readonly AttackRow[] = []
+const SUCCESSION = '`broker/succession.ts`'
+
+export const IDENTITY: readonly AttackRow[] = [
+  {
+    id: 'identity-replaced-renews',
+    tried: 'Whoever has a copy of a certificate that the member has renewed since goes on renewing it.',
+    holds: 'It is refused: at once for a renewal, after five minutes for everything.',
+    against: `${SUCCESSION}: the first use of a renewed certificate replaces the one that it was made of.`,
+  },
+  {
+    id: 'identity-many-renewals',
+    tried: 'Twenty renewals by a copy of the certificate, before the member uses its own new one.',
+    holds: 'The member goes on, and nothing of the hoard is of any use.',
+    against: `${SUCCESSION}: a certificate names the one it renews, so no list of those that were issued can overflow.`,
+  },
+  {
+    id: 'identity-stolen-told',
+    tried: 'A certificate is shown after it has been replaced, again and again.',
+    holds: 'Each time is counted, and it is told once: in the log with `audit`, and by `sealane cluster list`.',
+    against: '`broker/certificate-use.ts`.',
+  },
+  {
+    id: 'identity-stream-outlives',
+    tried: 'A stream that was opened with a copy of the certificate, and is silent, is kept open after the renewal.',
+    holds: 'The broker ends it with the reason once the overlap is over.',
+    against: '`broker/broker.ts` looks at what every open stream has shown, each time it tells who is in contact.',
+  },
+  {
+    id: 'identity-lost-answers',
+    tried: 'Twelve answers to renewals are lost, and the broker is started anew in between.',
+    holds: 'The certificate in use goes on until a later one has been used once; what was replaced then stays refused.',
+    against: `${SUCCESSION}: only the first use replaces, and it is in the database.`,
+  },
+  {
+    id: 'identity-two-agents',
+    tried: 'Two agents of one cluster renew the same certificate at the same moment, and both use what they got.',
+    holds: 'Neither is shut out before it can see what is stored; then the one that was used last stays.',
+    against: `${SUCCESSION}, and \`agent/certificate-renewal.ts\`: what is stored counts, and is looked at each minute.`,
+  },
+  {
+    id: 'identity-taken-over',
+    tried: 'A thief renews first, and the member itself is shut out.',
+    holds:
+      '`sealane cluster rekey` refuses the thief at once; the token lets the member alone in again, with its addresses.',
+    against: '`rekeyMember()` in `broker/member-list.ts`.',
+  },
+  {
+    id: 'key-of-absent-gateway',
+    tried: "A member states the WireGuard key of another member's gateway while that is away.",
+    holds: 'It is refused, and the gateway comes back with its key.',
+    against:
+      '`broker/public-keys.ts`: a key stays with the member that stated it first, also without a record that has it.',
+  },
+  {
+    id: 'key-after-restart',
+    tried: 'The same after the broker was started anew, and after the owner of the key was evicted.',
+    holds: 'It is refused. Once the owner has left by itself, the key is free.',
+    against: '`broker/public-keys.ts`: whose a key is stands in the database.',
+  },
+  {
+    id: 'key-many-kept',
+    tried: 'A member states a hundred keys one after the other, so that the broker forgets those of others.',
+    holds: "Of its own the latest 64 are kept; the other member's stay where they are.",
+    against: '`broker/public-keys.ts`: the limit is for each member.',
+  },
+  {
+    id: 'ids-reserved',
+    tried: 'A member joins as `broker`, `kube-system`, `constructor` or `__proto__`.',
+    holds:
+      'It is refused at the token and at the join, and costs no use of a token. Importers leave such a member out.',
+    against: '`isReservedId()` in `model/ids.ts`: broker and importers ask it.',
+  },
+]
