@@ -229,6 +229,17 @@ t.test('renewal', async (t) => {
   await broker.renew(next, await createCsr(createKey()))
 })
 
+t.test("an id is nobody else's while a certificate that was issued for it lasts, used or not", async (t) => {
+  const harness = await startBroker(t)
+  const { broker, clock } = harness
+  const { peer } = await join_(harness, 'milano')
+  await clock.advance(16 * HOUR)
+  const renewed = await broker.renew(peer, await createCsr(createKey()))
+  await clock.advance(10 * HOUR)
+  t.match(await refusal(join_(harness, 'milano')), /^AlreadyExists cluster /)
+  t.ok(new Publisher(harness, peerOf('milano', renewed)), 'it was away, and comes back')
+})
+
 t.test('overlapping members are all translated, and keep their blocks over leaving and coming back', async (t) => {
   const harness = await startBroker(t)
   const milano = await join_(harness, 'milano')

@@ -196,3 +196,16 @@ t.test('the command says all again', (t) => {
   )
   t.end()
 })
+
+t.test('namespaces that may be exported: beside those that may be already', async (t) => {
+  const before = values()
+  const first = withWishes(before, { allowNamespace: ['default'] })
+  t.strictSame(first.broker.extraArgs, [...before.broker.extraArgs, '--allow-namespace=default'])
+  const again = withWishes(first, { allowNamespace: ['default', 'kube-tools'] })
+  t.strictSame(again.broker.extraArgs, [...first.broker.extraArgs, '--allow-namespace=kube-tools'])
+  t.strictSame(withWishes(again, {}).broker.extraArgs, again.broker.extraArgs)
+  t.equal(
+    deployCommand('--context c', { allowNamespace: ['default'] }, ['--force']),
+    'sealane broker deploy --context c --allow-namespace default --force',
+  )
+})
