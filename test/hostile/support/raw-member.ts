@@ -2,14 +2,8 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Client, type ClientDuplexStream, Metadata, type ServiceError, credentials } from '@grpc/grpc-js'
-import type {
-  PublishMessage} from '../../../protocol/gen/broker.ts';
-import {
-  BrokerService,
-  type ClusterFacts,
-  type JoinResponse,
-  type PublishReply,
-} from '../../../protocol/gen/broker.ts'
+import type { PublishMessage } from '../../../protocol/gen/broker.ts'
+import { BrokerService, type ClusterFacts, type JoinResponse, type PublishReply } from '../../../protocol/gen/broker.ts'
 import { createKey, keyToPem } from '../../../protocol/identity/keys.ts'
 import { certificateToPem } from '../../../protocol/identity/pem.ts'
 import { parseJoinToken } from '../../../protocol/identity/token.ts'
