@@ -92,7 +92,9 @@ function serversOf(world: GatewayWorld, claims: readonly Endpoint[]): ReadonlyMa
     const { lane, cluster } = claimants[0].spec
     const health = world.health.get(healthKey(lane, cluster))
     const downMs = health?.state === 'down' ? world.monotonicMs - health.sinceMs : 0
-    const facts = { device: world.devices.get(lane), downMs, nowMs: world.nowMs }
+    const handshakeAgeMs = (publicKey: string): number =>
+      world.monotonicMs - (world.handshakes.get(publicKey) ?? -Infinity)
+    const facts = { device: world.devices.get(lane), downMs, handshakeAgeMs }
     return [key, chooseServer(claimants, facts)] as const
   })
   return new Map(servers)

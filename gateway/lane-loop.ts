@@ -13,6 +13,7 @@ import { NftApplier } from './apply-nft.ts'
 import { applyRoutes } from './apply-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
+import type { HandshakeTimes } from './handshake-times.ts'
 import { inheritedHealth } from './inherited-health.ts'
 import { ensureLaneKey, removeOtherLaneKeys } from './lane-key.ts'
 import type { GatewayMetrics } from './metrics.ts'
@@ -31,6 +32,7 @@ export interface LaneLoopInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
+  readonly handshakeTimes: HandshakeTimes
   /** Asks for another round at that time or earlier. */
   readonly wakeAt: (atMs: number) => void
 }
@@ -70,10 +72,11 @@ export class LaneReconciler {
 
   /** One round. Throws what failed, after everything else was done. */
   async reconcile(signal: AbortSignal): Promise<void> {
-    const { config, probing, metrics } = this.#init
+    const { config, probing, handshakeTimes, metrics } = this.#init
     const { handover } = this.#deps
     const known = {
       health: probing.health(),
+      handshakeTimes,
       callJitter: this.#callJitter,
       successorsSince: this.#successorsSince,
       ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),

@@ -92,14 +92,15 @@ function planLane(
   const states = new Map(world.devices.get(lane.lane)?.peers.map((peer) => [peer.publicKey, peer]))
   const hidden = isOwnLaneHidden(world, lane)
   const planned = (remote: RemotePeer, health: PeerHealthView | undefined): PlannedPeer => {
-    const { nowMs, monotonicMs, rotateMs, callJitter: jitter } = world
+    const { monotonicMs, rotateMs, callJitter: jitter } = world
     const peer = states.get(remote.publicKey)
     const { candidates, noneCallable, hidden: isRemoteHidden } = remote
     // Whoever cannot be called must call; else the order of ids decides, so that both ends agree.
     const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
-    const turn = { nowMs, monotonicMs, rotateMs, jitter, callsFirst, callable: !hidden }
+    const turn = { monotonicMs, rotateMs, jitter, callsFirst, callable: !hidden }
     const roamed = world.roamed?.get(remote.publicKey)
-    const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, peer, health })
+    const handshakeMs = world.handshakes.get(remote.publicKey)
+    const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, peer, handshakeMs, health })
     return { ...remote, choice, ...(hidden && isRemoteHidden ? { doubt: bothHidden(world, remote) } : {}) }
   }
   const peers = remotes.map((remote) => planned(remote, world.health.get(healthKey(remote.lane, remote.cluster))))

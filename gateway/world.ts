@@ -20,8 +20,7 @@ export interface RoamedPeer {
 }
 
 export interface GatewayWorld {
-  /** Milliseconds since 1970, and of the clock that never jumps. */
-  readonly nowMs: number
+  /** Milliseconds of the clock that never jumps. */
   readonly monotonicMs: number
   /** 0 to 1: EndpointChoiceInit.jitter. */
   readonly callJitter: number
@@ -41,6 +40,8 @@ export interface GatewayWorld {
   readonly addresses: readonly InterfaceAddress[]
   /** Lane devices that exist, by lane number. */
   readonly devices: ReadonlyMap<number, DeviceState>
+  /** When each peer shook hands last, by public key, in milliseconds of the monotonic clock: HandshakeTimes. */
+  readonly handshakes: ReadonlyMap<string, number>
   /** Names of all lane devices that exist, those of no lane of ours among them. */
   readonly laneDevices: readonly string[]
   /** MTU of the route to an underlay address; absent where there is no route. */

@@ -268,6 +268,7 @@ const STATUS = {
   driver: 'kernel',
   nowMs: NOW,
   monotonicMs: 0,
+  handshakes: new Map(),
   heardMs: () => undefined,
   conditions: [],
   failure: undefined,
