@@ -52,6 +52,7 @@ export function checkEndpoints(world: GatewayWorld, clusters: readonly RemoteClu
   const byId = new Map(clusters.map((cluster) => [cluster.id, cluster]))
   const reserved = reservedPrefixes(world.own.spec).map((r) => r.prefix)
   const ours = ownAddresses(world)
+  const ownPlaces = placesOfLanes(world)
   const counts = observedJudge(world)
   const peers: RemotePeer[] = []
   const successors: RemotePeer[] = []
@@ -78,13 +79,24 @@ export function checkEndpoints(world: GatewayWorld, clusters: readonly RemoteClu
     const inside = [...reserved, ...lanePrefixes(world, clusters, cluster)]
     const peer = toPeer(endpoint, cluster, (candidate) => {
       // Networks behind different NATs may have the same addresses: who called its own would call nobody.
-      if (ours.has(candidate.address) || !isCallable(candidate, inside)) return 'no'
+      const isOwn = ours.has(candidate.address) || ownPlaces.has(placeOf(candidate))
+      if (isOwn || !isCallable(candidate, inside)) return 'no'
       return candidate.kind !== 'observed' || counts(candidate.address, cluster.id) ? 'yes' : 'last'
     })
     if (server?.successor === endpoint) successors.push({ ...peer, allowedIps: [] })
     else peers.push(peer)
   }
   return { peers: peers.sort(byLaneAndCluster), successors: successors.sort(byLaneAndCluster), refusals }
+}
+
+/** Where others call this node's lanes. Behind one NAT a neighbour may have the same address, with another port. */
+function placesOfLanes({ lanes }: GatewayWorld): ReadonlySet<string> {
+  const told = lanes.flatMap(({ publicAddress: address, port }) => (address === undefined ? [] : [{ address, port }]))
+  return new Set(told.map(placeOf))
+}
+
+function placeOf({ address, port }: { readonly address: string; readonly port: number }): string {
+  return `${address}:${port}`
 }
 
 function serversOf(world: GatewayWorld, claims: readonly Endpoint[]): ReadonlyMap<string, LaneServer> {

@@ -18,6 +18,7 @@ import { inheritedHealth } from './inherited-health.ts'
 import { ensureLaneKey, removeOtherLaneKeys } from './lane-key.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { OwnerDoubt } from './owner-doubt.ts'
+import { OwnSources } from './own-sources.ts'
 import { PeerCalls } from './peer-calls.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import { planEndpoints } from './plan-endpoints.ts'
@@ -44,6 +45,7 @@ export class LaneReconciler {
   readonly #nft6: NftApplier
   readonly #calls = new PeerCalls()
   readonly #roamed = new RoamedPeers()
+  readonly #sources = new OwnSources()
   readonly #owners: OwnerDoubt
   readonly #callJitter: number
   #refusals = ''
@@ -102,6 +104,7 @@ export class LaneReconciler {
     for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, { lane: String(lane.lane) })
     if (plan.lanes.nextAtMs !== undefined) this.#init.wakeAt(plan.lanes.nextAtMs)
     round.finish()
+    this.#sources.told()
     this.#routed = upKeys(world)
   }
 
@@ -128,11 +131,12 @@ export class LaneReconciler {
     const guarded4 = await this.#nft.apply(plan.nft, round, signal)
     const guarded = (!withIpv6 || (await this.#nft6.apply(plan.nft6, round, signal))) && guarded4
     const callAnew = this.#calls.due(lanes.flatMap((lane) => [...lane.peers, ...lane.successors]))
+    const sendAnew = this.#sources.moved(world.devices.values(), world.pathSource)
     const devices = new Map<number, DeviceState>()
     for (const lane of lanes) {
       const seen = world.devices.get(lane.lane)
       if (seen === undefined && !guarded) continue
-      const more = { seen, callAnew, mayJoin: guarded, round, signal }
+      const more = { seen, callAnew, sendAnew, mayJoin: guarded, round, signal }
       const init = { stateDir: config.stateDir, plan: lane, withIpv6, ...more }
       const state = await applyLane(this.#deps, init)
       if (state !== undefined) devices.set(lane.lane, state)

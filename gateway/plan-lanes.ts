@@ -7,7 +7,7 @@ import type { DeviceConfig, PeerConfig } from '../kernel/wireguard.ts'
 import { type RemotePeer, checkEndpoints } from './check-endpoints.ts'
 import type { RemoteCluster } from '../model/remote-clusters.ts'
 import { type Refusal, checkClusters } from './check-remotes.ts'
-import { isBehindNat } from './observed-address.ts'
+import { isBehindNat, ownAddresses } from './observed-address.ts'
 import { isOwnLaneHidden } from './plan-candidates.ts'
 import { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 import { nextLookMs } from './choose-server.ts'
@@ -91,6 +91,7 @@ function planLane(
 ): LanePlan {
   const states = new Map(world.devices.get(lane.lane)?.peers.map((peer) => [peer.publicKey, peer]))
   const hidden = isOwnLaneHidden(world, lane)
+  const ours = ownAddresses(world)
   const planned = (remote: RemotePeer, health: PeerHealthView | undefined): PlannedPeer => {
     const { monotonicMs, rotateMs, callJitter: jitter } = world
     const peer = states.get(remote.publicKey)
@@ -98,7 +99,9 @@ function planLane(
     // Whoever cannot be called must call; else the order of ids decides, so that both ends agree.
     const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
     const turn = { monotonicMs, rotateMs, jitter, callsFirst, callable: !hidden }
-    const roamed = world.roamed?.get(remote.publicKey)
+    const called = world.roamed?.get(remote.publicKey)
+    // An address that was the other's when it called may have become this node's since.
+    const roamed = called !== undefined && ours.has(called.address.replace(/:\d+$/, '')) ? undefined : called
     const handshakeMs = world.handshakes.get(remote.publicKey)
     const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, peer, handshakeMs, health })
     return { ...remote, choice, ...(hidden && isRemoteHidden ? { doubt: bothHidden(world, remote) } : {}) }

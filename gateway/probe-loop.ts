@@ -68,6 +68,7 @@ export class LaneProber {
   readonly #peers = new Map<string, PeerEntry>()
   #socket: ProbeSocket | undefined
   #reopenAtMs = 0
+  #problem: string | undefined
 
   constructor(deps: LaneProberDeps, init: LaneProberInit) {
     this.#deps = deps
@@ -77,6 +78,11 @@ export class LaneProber {
 
   get address(): string {
     return this.#init.address
+  }
+
+  /** Why nothing can be probed, in words; undefined where it can, as far as is known. */
+  get problem(): string | undefined {
+    return this.#problem
   }
 
   /** Peers from now on; those that stay keep their state. New ones that are in `up` (cluster ids) start as up. */
@@ -210,8 +216,14 @@ export class LaneProber {
       onMessage: (bytes, from) => {
         this.#onMessage(bytes, from)
       },
+      onReady: () => {
+        this.#problem = undefined
+      },
       onError: (error) => {
-        logger.warn('probe socket failed; it will be opened again', { lane, address, error: error.message })
+        const problem = `cannot probe lane ${lane} from ${address}:${LANE_PROBE_PORT}: ${error.message}`
+        // It is tried once a second, and told once.
+        if (problem !== this.#problem) logger.warn('probe socket failed; it will be opened again', { lane, problem })
+        this.#problem = problem
         this.#socket = undefined
         this.#reopenAtMs = clock.monotonic() + REOPEN_MS
       },

@@ -70,7 +70,7 @@ export async function readGatewayWorld(
     devices,
     handshakes: handshakeTimes.look(devices.values(), { nowMs: deps.clock.now(), monotonicMs }),
     laneDevices: await laneDeviceNames(routes, signal),
-    pathMtu: await readPathMtus(routes, underlayTargets(remotes, config, devices), signal),
+    ...(await readPaths(routes, underlayTargets(remotes, config, devices), signal)),
   }
 }
 
@@ -114,19 +114,22 @@ function underlayTargets(
   return new Set([...candidates, ...used].filter((address) => /^\d+\.\d+\.\d+\.\d+$/.test(address)))
 }
 
-async function readPathMtus(
+async function readPaths(
   routes: RouteTable,
   targets: ReadonlySet<string>,
   signal: AbortSignal,
-): Promise<Map<string, number>> {
-  const mtus = new Map<string, number>()
+): Promise<Pick<GatewayWorld, 'pathMtu' | 'pathSource'>> {
+  const pathMtu = new Map<string, number>()
+  const pathSource = new Map<string, string>()
   for (const target of targets) {
     try {
-      mtus.set(target, (await routes.lookup(target, signal, LANE_MARK)).mtu)
+      const { mtu, source } = await routes.lookup(target, signal, LANE_MARK)
+      pathMtu.set(target, mtu)
+      if (source !== undefined) pathSource.set(target, source)
     } catch (error) {
-      // No route to it, or not an address: its path says nothing about the MTU.
+      // No route to it, or not an address: its path says nothing.
       if (!(error instanceof KernelError) || error.code === 'EINTR') throw error
     }
   }
-  return mtus
+  return { pathMtu, pathSource }
 }

@@ -74,7 +74,7 @@ export class StatusReconciler {
       devices,
       health,
       routed: this.#init.routed(),
-      failure: this.#init.failure(),
+      failure: this.#init.failure() ?? probing.problem(),
       conditions: this.#present()?.status?.conditions ?? [],
     })
     this.#measure(gateway, health)

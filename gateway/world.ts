@@ -46,6 +46,8 @@ export interface GatewayWorld {
   readonly laneDevices: readonly string[]
   /** MTU of the route to an underlay address; absent where there is no route. */
   readonly pathMtu: ReadonlyMap<string, number>
+  /** From which address of this node packets to an underlay address go; absent where there is no route. */
+  readonly pathSource: ReadonlyMap<string, string>
   /** By healthKey(). */
   readonly health: ReadonlyMap<string, PeerHealthView>
   /** By public key: RoamedPeers. Absent: nothing is known. */

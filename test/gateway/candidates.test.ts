@@ -6,7 +6,7 @@ import { planLanes } from '../../gateway/plan-lanes.ts'
 import { planStatus } from '../../gateway/plan-status.ts'
 import type { GatewayWorld } from '../../gateway/world.ts'
 import type { Cluster, Endpoint, Node } from '../../model/objects.ts'
-import { NOW, cluster, endpoint, key, node, world } from './support/worlds.ts'
+import { NOW, UPTIME, cluster, endpoint, key, node, world } from './support/worlds.ts'
 
 const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
@@ -241,6 +241,31 @@ t.test('candidates of others', async (t) => {
     )
   }
 })
+
+t.test(
+  'the place where this lane is told to be is not called, nor one that was called from and is now here',
+  async (t) => {
+    const lanes = [{ lane: 0, port: 4500, publicAddress: '203.0.113.50' }]
+    const facts = { ...facing({ told: [] }), lanes }
+    const paris = endpoint('paris', 'gw', 0, ['public 203.0.113.50:4500', 'public 203.0.113.50:4501'])
+    const peerOf = (more: Partial<GatewayWorld>) =>
+      planLanes({ ...facts, endpoints: [paris], ...more }).lanes[0]?.peers[0]
+    t.strictSame(
+      peerOf({})?.candidates.map(({ port }) => port),
+      [4501],
+      'the same address with another port is a neighbour behind the same NAT',
+    )
+    const health = new Map([['0/paris', { state: 'down', sinceMs: UPTIME - 60_000 } as const]])
+    const called = (address: string): (string | undefined)[] =>
+      [0, 1, 2, 3].map((s) => {
+        const roamed = new Map([[paris.spec.publicKey, { address: `${address}:61000`, sinceMs: 0 }]])
+        const monotonicMs = UPTIME + s * 5000
+        return peerOf({ health, roamed, monotonicMs })?.choice.address
+      })
+    t.ok(called('203.0.113.77').includes('203.0.113.77:61000'), 'where it called from has its turn')
+    t.notOk(called('192.0.2.10').includes('192.0.2.10:61000'), 'not so where this node is there now')
+  },
+)
 
 t.test('who calls first: who cannot be called; else the order of ids, alike at both ends', async (t) => {
   const first = (told: string, facts: Partial<GatewayWorld>): boolean => {

@@ -116,6 +116,7 @@ export function world(facts: Partial<GatewayWorld> = {}): GatewayWorld {
     devices: new Map(),
     laneDevices: [],
     pathMtu: new Map(),
+    pathSource: new Map(),
     health: new Map(),
     handshakes: handshakesOf(facts.devices?.values() ?? []),
     ...facts,

@@ -6,6 +6,8 @@ const KNOCKS =
 
 const HANDSHAKES = '`gateway/handshake-times.ts`: how old a handshake is goes by the clock that never jumps.'
 
+const HOLDERS = '`kernel/port-holders.ts`: whatever finds its port taken says which, and which process has it.'
+
 export const FAULTS: readonly AttackRow[] = [
   {
     id: 'restart-at-250-ms',
@@ -37,7 +39,34 @@ export const FAULTS: readonly AttackRow[] = [
   {
     id: 'own-address-changes',
     tried: 'A gateway’s machine loses its address and gets another one, and then the first one back.',
-    holds: 'The lane carries calls again within three seconds.',
-    against: 'x',
+    holds: 'The lane carries calls again long before WireGuard gives an unheard peer up (15 s).',
+    against:
+      '`gateway/own-sources.ts`: where this node sends from another address than before, WireGuard is given the peer’s place anew, in the same session.',
+  },
+  {
+    id: 'lane-port-taken',
+    tried: 'A gateway starts while another process has the UDP port of its lane.',
+    holds: 'The Gateway’s status names the port and the process; when that process ends, the lane comes up.',
+    against: HOLDERS,
+  },
+  {
+    id: 'probe-port-taken',
+    tried: 'The same with the UDP port of the probes.',
+    holds: 'The Gateway’s status names the port and the process; when that process ends, the lane comes up.',
+    against: HOLDERS,
+  },
+  {
+    id: 'overlay-port-taken',
+    tried: 'The routeagent of a node starts while another process has the UDP port of the overlay.',
+    holds: 'The RouteAgent’s status names the port and the process; when that process ends, the overlay is there.',
+    against: HOLDERS,
+  },
+  {
+    id: 'candidate-is-own',
+    tried:
+      'A member tells the addresses of another’s gateway as its own: of its machine, of loopback, of its pods’ bridge, and that of the translation in front of it.',
+    holds: 'That gateway never calls itself, and finds the right address among them.',
+    against:
+      '`gateway/check-endpoints.ts`: a candidate that is an address of this cluster’s nodes, or the place where this lane is told to be, is not called.',
   },
 ]
