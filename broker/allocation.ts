@@ -5,6 +5,7 @@
 import { PoolFullError, allocateBlock } from '../model/address-pool.ts'
 import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../model/ip.ts'
 import { comparePrefixes } from '../model/prefix-set.ts'
+import { type MissingBlock, describeMissingBlock } from './no-block.ts'
 
 export interface AddressClaims {
   readonly id: string
@@ -34,6 +35,9 @@ export class NoRoomError extends Error {
   }
 }
 
+/** The global range has no block for somebody's pods. */
+class NoBlockError extends NoRoomError {}
+
 /**
  * Gives the clusters whose addresses change, in order of their ids. A cluster is translated when its pods' addresses
  * mean something else in another member: its pod CIDRs overlap that member's pod or service CIDRs. Then every
@@ -44,16 +48,11 @@ export function planAddresses(clusters: readonly AddressClaims[], globalRange: s
   try {
     return plan(sorted, parsePrefix(globalRange), new Set())
   } catch (error) {
-    if (!(error instanceof PoolFullError)) throw error
+    if (!(error instanceof NoBlockError)) throw error
   }
   // Only now those who have left lose what was kept for them.
   const departed = new Set(sorted.filter((one) => one.departed).map((one) => one.id))
-  try {
-    return plan(sorted, parsePrefix(globalRange), departed)
-  } catch (error) {
-    if (error instanceof PoolFullError) throw noBlock(sorted, globalRange)
-    throw error
-  }
+  return plan(sorted, parsePrefix(globalRange), departed)
 }
 
 /** globalCIDRs of a Cluster record: in the order of podCIDRs, or empty. That of an IPv6 CIDR is the CIDR itself. */
@@ -86,7 +85,7 @@ function plan(clusters: readonly AddressClaims[], range: Prefix, forgotten: Read
     if (one.translated && missing.length === 0) continue
     const blocks: Record<string, string> = { ...one.blocks }
     for (const cidr of missing) {
-      const block = blockFor(cidr, range, taken)
+      const block = blockFor({ cluster: one.id, cidr, range, taken })
       taken.push(block)
       blocks[cidr] = formatPrefix(block)
     }
@@ -102,7 +101,8 @@ function boundBlocks(blocks: Readonly<Record<string, string>>, podCIDRs: readonl
   return Object.fromEntries(Object.entries(blocks).filter(([cidr]) => !dropped.has(cidr)))
 }
 
-function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[]): Prefix {
+function blockFor(wanted: MissingBlock): Prefix {
+  const { cidr, range, taken } = wanted
   const { length } = parsePrefix(cidr)
   if (length < range.length) {
     throw new NoRoomError(
@@ -110,7 +110,12 @@ function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[]): Prefix
       `pod CIDR ${cidr} overlaps another cluster's and is larger than the global range ${formatPrefix(range)}`,
     )
   }
-  return allocateBlock(range, length, taken)
+  try {
+    return allocateBlock(range, length, taken)
+  } catch (error) {
+    if (error instanceof PoolFullError) throw new NoBlockError('podCIDRs', describeMissingBlock(wanted))
+    throw error
+  }
 }
 
 interface ClaimedRange {
@@ -146,12 +151,4 @@ function ambiguousClusters(clusters: readonly AddressClaims[]): ReadonlySet<stri
 
 function claimed({ id }: AddressClaims, texts: readonly string[], isPods: boolean): ClaimedRange[] {
   return ipv4Among(texts).map((text) => ({ id, prefix: parsePrefix(text), isPods }))
-}
-
-function noBlock(clusters: readonly AddressClaims[], range: string): NoRoomError {
-  const given = clusters.filter((one) => !one.departed).reduce((sum, one) => sum + Object.keys(one.blocks).length, 0)
-  return new NoRoomError(
-    'podCIDRs',
-    `the global range ${range} is exhausted (${given} blocks given): choose pod CIDRs that no other cluster uses, or smaller ones`,
-  )
 }
