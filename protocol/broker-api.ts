@@ -36,6 +36,21 @@ export interface JoinRequest {
   readonly facts: ClusterFacts
   /** The member's clock, milliseconds since 1970: a clock far off is refused with that reason. */
   readonly nowMs: number
+  /** Nothing is to be changed: what would this join change for others? Without a csr. */
+  readonly look?: boolean
+}
+
+/** A member whose pods have global addresses because another one joined; until then it was reached by its own. */
+export interface Renumbered {
+  readonly cluster: string
+  readonly globalCIDRs: readonly string[]
+}
+
+/** What a join would bring. */
+export interface JoinLook {
+  /** Of the cluster that asks: one for each of its pod CIDRs that is carried, or none. */
+  readonly globalCIDRs: readonly string[]
+  readonly renumbered: readonly Renumbered[]
 }
 
 export interface JoinResponse {
@@ -59,6 +74,8 @@ export interface JoinResponse {
   readonly observedAddress: string
   /** It is the member's own, as far as the broker can tell: it then tells whether a gateway is behind address translation. */
   readonly observedCounts: boolean
+  /** Other members that have global addresses because of this join; absent from a broker that does not say. */
+  readonly renumbered?: readonly Renumbered[]
 }
 
 export interface RenewResponse {
@@ -182,6 +199,8 @@ export interface PublishSession {
 export interface BrokerApi {
   /** Throws RefusedError. */
   join(request: JoinRequest, peerAddress: string): Promise<JoinResponse>
+  /** What this join would bring. Changes nothing, and does not spend the token. Throws RefusedError as join() would. */
+  lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook>
   renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse>
   /** Withdraws all records of the cluster and ends its membership. */
   leave(peer: Peer): Promise<void>

@@ -69,4 +69,25 @@ export const FAULTS: readonly AttackRow[] = [
     against:
       '`gateway/check-endpoints.ts`: a candidate that is an address of this cluster’s nodes, or the place where this lane is told to be, is not called.',
   },
+  {
+    id: 'renumbering-named',
+    tried: 'A cluster joins with pods that have the addresses of another member’s.',
+    holds:
+      'Before and in the answer to the join the broker names the members that get global addresses by it; asking before changes nothing and does not spend the token.',
+    against:
+      '`broker/membership.ts`: the join is tried and thrown away; `cli/agree-on-renumbering.ts` asks, `agent/own-renumbering.ts` tells the other side.',
+  },
+  {
+    id: 'look-with-a-spent-token',
+    tried: 'Somebody with a token that is spent, or revoked, asks what a join would change for others.',
+    holds: 'He is refused as with a join, and learns of no member.',
+    against: '`broker/broker.ts`: a look is admitted as a join is, and for no key at all.',
+  },
+  {
+    id: 'range-exhausted',
+    tried: 'A cluster joins that needs a block of global addresses, and the range has none of that size.',
+    holds:
+      'It is refused with what was asked, what is free and what can be done, also when it only asks before; the others keep what they have.',
+    against: '`broker/no-block.ts`: the refusal counts the range.',
+  },
 ]
