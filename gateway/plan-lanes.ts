@@ -12,6 +12,7 @@ import { isOwnLaneHidden } from './plan-candidates.ts'
 import { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 import { nextLookMs } from './choose-server.ts'
 import type { GatewayLaneConfig } from './config.ts'
+import { laneDoubt } from './lane-doubt.ts'
 import { type GatewayWorld, type PeerHealthView, healthKey } from './world.ts'
 
 export interface PlannedPeer extends RemotePeer {
@@ -104,7 +105,8 @@ function planLane(
     const roamed = called !== undefined && ours.has(called.address.replace(/:\d+$/, '')) ? undefined : called
     const handshakeMs = world.handshakes.get(remote.publicKey)
     const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, peer, handshakeMs, health })
-    return { ...remote, choice, ...(hidden && isRemoteHidden ? { doubt: bothHidden(world, remote) } : {}) }
+    const doubt = laneDoubt({ world, lane, remote, hidden })
+    return { ...remote, choice, ...(doubt === undefined ? {} : { doubt }) }
   }
   const peers = remotes.map((remote) => planned(remote, world.health.get(healthKey(remote.lane, remote.cluster))))
   const successors = newcomers.map((remote) =>
@@ -125,12 +127,6 @@ function planLane(
     peers,
     successors,
   }
-}
-
-function bothHidden({ observedAddress }: GatewayWorld, { candidates }: RemotePeer): string {
-  const there = candidates.find(({ kind }) => kind === 'observed')?.address
-  const seen = `here seen as ${observedAddress ?? 'nobody'}${there === undefined ? '' : `, there as ${there}`}`
-  return `neither end can be called from outside (${seen}): give one of them a public address`
 }
 
 function calledSinceMs({ successorsSince, monotonicMs }: GatewayWorld, { publicKey }: RemotePeer): number {

@@ -299,6 +299,30 @@ const STATUS = {
   failure: undefined,
 } as const
 
+const TODO =
+  'give one of them a public address, or forward UDP 4500 of one to it, and tell that address ' +
+  '(annotation sealane.io/public-address of its Node, publicAddress in site.yaml)'
+
+t.test('ends that tell addresses of private networks alone', async (t) => {
+  const doubt = (told: readonly string[], own: string, interfaces: readonly string[] = [`${own}/24`]) => {
+    const nodes = withAddresses(['InternalIP', own])
+    const addresses = interfaces.map((address) => ({ device: 'eth0', address }))
+    return planLanes(facing({ told }, { nodes, addresses })).lanes[0]?.peers[0]?.doubt
+  }
+  const rows: readonly (readonly [say: string, want: boolean, ...args: Parameters<typeof doubt>])[] = [
+    ['two networks', true, ['private 10.0.0.2'], '192.168.7.11'],
+    ['behind a carrier', true, ['private 100.64.0.2'], '172.31.7.11'],
+    ['one network', false, ['private 192.168.7.12'], '192.168.7.11'],
+    ['a network of another interface', false, ['private 10.0.0.2'], '192.168.7.11', ['192.168.7.11/24', '10.0.0.1/8']],
+    ['this one is public', false, ['private 10.0.0.2'], '198.51.100.9'],
+    ['the other one is', false, ['private 10.0.0.2', 'public 198.51.100.20'], '192.168.7.11'],
+    ['it was seen as another', false, ['private 10.0.0.2', 'observed 203.0.113.9'], '192.168.7.11'],
+    ['it tells none', false, [], '192.168.7.11'],
+  ]
+  const text = `both ends tell addresses of private networks alone; where these do not lead from one to the other: ${TODO}`
+  for (const [say, want, ...args] of rows) t.equal(doubt(...args), want ? text : undefined, say)
+})
+
 t.test('what the status says of ends that cannot call each other', async (t) => {
   const said = (told: readonly string[], facts: Partial<GatewayWorld> = {}): string => {
     const { lanes } = planLanes(facing({ told }, facts))
@@ -315,12 +339,12 @@ t.test('what the status says of ends that cannot call each other', async (t) => 
     '(none of its addresses can be called from here; it calls us)'
   t.equal(
     said(['private 10.0.0.2', 'observed 203.0.113.9'], hidden),
-    `${trying}; neither end can be called from outside (here seen as 203.0.113.1, there as 203.0.113.9): give one of them a public address`,
+    `${trying}; neither end can be called from outside (here seen as 203.0.113.1, there as 203.0.113.9): ${TODO}`,
   )
   t.equal(said(['private 192.0.2.10']), waiting)
   t.equal(
     said(['private 192.0.2.10'], hidden),
-    `${waiting}; neither end can be called from outside (here seen as 203.0.113.1): give one of them a public address`,
+    `${waiting}; neither end can be called from outside (here seen as 203.0.113.1): ${TODO}`,
   )
   t.notMatch(said(['private 10.0.0.2', 'public 198.51.100.20'], hidden), 'neither end')
   const long = { observedAddress: '203.0.113.1'.padEnd(2000, '1'), nodes: withAddresses() }

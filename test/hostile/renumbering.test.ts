@@ -3,7 +3,8 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Client, credentials } from '@grpc/grpc-js'
 import t, { type Test } from 'tap'
-import { BrokerService, type JoinRequest, JoinResponse } from '../../protocol/gen/broker.ts'
+import type { JoinResponse } from '../../protocol/gen/broker.ts'
+import { BrokerService, type JoinRequest } from '../../protocol/gen/broker.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
 import { createCsr } from '../../protocol/identity/x509.ts'
@@ -56,7 +57,7 @@ await attack('range-exhausted', async (t) => {
     "cluster's and needs a /16 block, and the largest that is free is a /18 (16384 of 65536 addresses are free, 2 blocks are given): "
   for (const look of [{ look: true }, {}] as const) {
     const said = await ask(t, broker, await broker.token(), { cluster: 'tokyo', pods: '10.42.0.0/16', ...look })
-    t.ok(typeof said === 'string' && said.includes(refused), String(said))
+    t.ok(typeof said === 'string' && said.includes(refused), JSON.stringify(said))
     t.match(said, /sealane cluster evict/, 'and what can be done')
   }
   t.strictSame(await states(broker), ['milano silent 244.0.0.0/17', 'paris silent 244.0.128.0/18'])

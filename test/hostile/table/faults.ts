@@ -90,4 +90,12 @@ export const FAULTS: readonly AttackRow[] = [
       'It is refused with what was asked, what is free and what can be done, also when it only asks before; the others keep what they have.',
     against: '`broker/no-block.ts`: the refusal counts the range.',
   },
+  {
+    id: 'both-behind-nat',
+    tried: 'Two gateways are each behind address translation that lets nobody in.',
+    holds:
+      'Both say that neither can be called, how each is seen, and what can be done; and that, once done, brings the lane up.',
+    against:
+      '`gateway/lane-doubt.ts`: what both ends tell of themselves; `sealane join` gives up after 15 s and says the same.',
+  },
 ]
