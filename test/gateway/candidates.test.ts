@@ -299,7 +299,7 @@ const STATUS = {
   failure: undefined,
 } as const
 
-const TODO =
+const ADVICE =
   'give one of them a public address, or forward UDP 4500 of one to it, and tell that address ' +
   '(annotation sealane.io/public-address of its Node, publicAddress in site.yaml)'
 
@@ -319,7 +319,7 @@ t.test('ends that tell addresses of private networks alone', async (t) => {
     ['it was seen as another', false, ['private 10.0.0.2', 'observed 203.0.113.9'], '192.168.7.11'],
     ['it tells none', false, [], '192.168.7.11'],
   ]
-  const text = `both ends tell addresses of private networks alone; where these do not lead from one to the other: ${TODO}`
+  const text = `both ends tell addresses of private networks alone; where these do not lead from one to the other: ${ADVICE}`
   for (const [say, want, ...args] of rows) t.equal(doubt(...args), want ? text : undefined, say)
 })
 
@@ -339,12 +339,12 @@ t.test('what the status says of ends that cannot call each other', async (t) => 
     '(none of its addresses can be called from here; it calls us)'
   t.equal(
     said(['private 10.0.0.2', 'observed 203.0.113.9'], hidden),
-    `${trying}; neither end can be called from outside (here seen as 203.0.113.1, there as 203.0.113.9): ${TODO}`,
+    `${trying}; neither end can be called from outside (here seen as 203.0.113.1, there as 203.0.113.9): ${ADVICE}`,
   )
   t.equal(said(['private 192.0.2.10']), waiting)
   t.equal(
     said(['private 192.0.2.10'], hidden),
-    `${waiting}; neither end can be called from outside (here seen as 203.0.113.1): ${TODO}`,
+    `${waiting}; neither end can be called from outside (here seen as 203.0.113.1): ${ADVICE}`,
   )
   t.notMatch(said(['private 10.0.0.2', 'public 198.51.100.20'], hidden), 'neither end')
   const long = { observedAddress: '203.0.113.1'.padEnd(2000, '1'), nodes: withAddresses() }
