@@ -4,7 +4,7 @@
  */
 import type { ClusterApi } from '../cluster/cluster-api.ts'
 import type { ClusterId } from '../model/ids.ts'
-import { type ClusterFacts, type JoinResponse, RefusedError } from '../protocol/broker-api.ts'
+import { type ClusterFacts, type JoinResponse, RefusedError, type Renumbered } from '../protocol/broker-api.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import type { MemberIdentity } from '../protocol/identity/member-files.ts'
@@ -166,6 +166,21 @@ async function dropToken({ logger }: ComponentDeps, desk: JoiningDesk, signal: A
   }
 }
 
+const MAX_NAMED = 10
+
+function tellRenumbered(
+  { cluster, logger }: Pick<ComponentDeps, 'logger'> & { readonly cluster: ClusterApi },
+  renumbered: readonly Renumbered[],
+): void {
+  if (renumbered.length === 0) return
+  const named = renumbered.slice(0, MAX_NAMED).map((one) => `${one.cluster} (${one.globalCIDRs.join(', ')})`)
+  const more = renumbered.length > MAX_NAMED ? ` and ${renumbered.length - MAX_NAMED} more` : ''
+  const note = `this cluster has addresses of other members: they have global ones from now on: ${named.join(', ')}${more}`
+  logger.warn('other members got global addresses by this join', { members: `${named.join(', ')}${more}` })
+  const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
+  cluster.tell({ regarding, type: 'Warning', reason: 'MembersRenumbered', note })
+}
+
 /** Asking again with a token that the broker refused changes nothing; a broker that is away comes back. */
 function isFinal(failure: Error): boolean {
   return failure instanceof RefusedError || failure instanceof TokenError
@@ -193,5 +208,6 @@ async function tryToJoin(
   await init.identity.write(joinedIdentity(ask, response))
   deps.logger.info('joined', { cluster: init.cluster, clusterset: response.clusterset })
   for (const note of response.notes ?? []) deps.logger.warn('addresses are not used as stated', { note })
+  tellRenumbered(deps, response.renumbered ?? [])
   return undefined
 }

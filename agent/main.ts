@@ -22,6 +22,7 @@ import { NeedsLoop, type Surroundings } from './needs-loop.ts'
 import { PublishLoop } from './publish-loop.ts'
 import { surroundingsReader } from './read-surroundings.ts'
 import { ReportLoop } from './report-loop.ts'
+import { tellOwnRenumbering } from './own-renumbering.ts'
 import { RefusedMembership } from './refused-membership.ts'
 import { SharedFindings } from './shared-findings.ts'
 
@@ -87,6 +88,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   status.plan('agent', () => `broker: ${link.problem() ?? 'connected'}\n${mirror.print()}`)
 
   const leaving = watchLeaving(cluster, own)
+  const stopTelling = tellOwnRenumbering({ cluster, clock, logger }, own)
   const stop = AbortSignal.any([signal, leaving.signal])
   logger.info('agent started', { cluster: own, clusterset })
   await Promise.all([
@@ -99,6 +101,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
       .then(() => Promise.all([link, contact, publish, mirror, ...others].map((part) => part.run(stop)))),
   ])
   leaving.end()
+  stopTelling()
   status.plan('agent', () => 'does not run here')
   if (signal.aborted) return
 

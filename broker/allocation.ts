@@ -7,6 +7,7 @@ import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix 
 import { type NeededRange, neededText } from '../model/needed-ranges.ts'
 import { comparePrefixes } from '../model/prefix-set.ts'
 import { type ClaimOrder, type OrderedClaim, isEarlier, orderOf } from './claim-order.ts'
+import { type MissingBlock, describeMissingBlock } from './no-block.ts'
 
 export interface AddressClaims {
   readonly id: string
@@ -44,6 +45,9 @@ export class NoRoomError extends Error {
 /** Of one who is in no cluster, such as the broker: needed ranges that count against all of them. */
 const NOBODY = ''
 
+/** The global range has no block for somebody's pods. */
+class NoBlockError extends NoRoomError {}
+
 /**
  * Gives the clusters whose addresses change, in order of their ids. A cluster is translated when its pods' addresses
  * mean something else in another member: its pod CIDRs overlap that member's pod CIDRs, or service CIDRs that were stated
@@ -59,16 +63,11 @@ export function planAddresses(
   try {
     return plan(sorted, parsePrefix(globalRange), { needed, forgotten: new Set() })
   } catch (error) {
-    if (!(error instanceof PoolFullError)) throw error
+    if (!(error instanceof NoBlockError)) throw error
   }
   // Only now those who have left lose what was kept for them.
   const departed = new Set(sorted.filter((one) => one.departed).map((one) => one.id))
-  try {
-    return plan(sorted, parsePrefix(globalRange), { needed, forgotten: departed })
-  } catch (error) {
-    if (error instanceof PoolFullError) throw noBlock(sorted, globalRange)
-    throw error
-  }
+  return plan(sorted, parsePrefix(globalRange), { needed, forgotten: departed })
 }
 
 /** globalCIDRs of a Cluster record: in the order of podCIDRs, or empty. That of an IPv6 CIDR is the CIDR itself. */
@@ -106,7 +105,7 @@ function plan(clusters: readonly AddressClaims[], range: Prefix, { needed, forgo
     if (one.translated && missing.length === 0) continue
     const blocks: Record<string, string> = { ...one.blocks }
     for (const cidr of missing) {
-      const block = blockFor(cidr, range, taken, ambiguous.get(one.id))
+      const block = blockFor({ cluster: one.id, cidr, range, taken }, ambiguous.get(one.id))
       taken.push(block)
       blocks[cidr] = formatPrefix(block)
     }
@@ -122,7 +121,8 @@ function boundBlocks(blocks: Readonly<Record<string, string>>, podCIDRs: readonl
   return Object.fromEntries(Object.entries(blocks).filter(([cidr]) => !dropped.has(cidr)))
 }
 
-function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[], why: string | undefined): Prefix {
+function blockFor(wanted: MissingBlock, why: string | undefined): Prefix {
+  const { cidr, range, taken } = wanted
   const { length } = parsePrefix(cidr)
   if (length < range.length) {
     const reason = why ?? 'this cluster is translated since an overlap of before'
@@ -131,7 +131,12 @@ function blockFor(cidr: string, range: Prefix, taken: readonly Prefix[], why: st
       `pod CIDR ${cidr} has to be translated (${reason}) and is larger than the global range ${formatPrefix(range)}`,
     )
   }
-  return allocateBlock(range, length, taken)
+  try {
+    return allocateBlock(range, length, taken)
+  } catch (error) {
+    if (error instanceof PoolFullError) throw new NoBlockError('podCIDRs', describeMissingBlock(wanted))
+    throw error
+  }
 }
 
 interface ClaimedRange extends OrderedClaim {
@@ -199,12 +204,4 @@ function neededBy(id: string, needed: readonly NeededRange[]): ClaimedRange[] {
   return needed
     .filter(({ prefix }) => prefix.family === 4)
     .map(({ prefix, what }) => ({ id, index: -1, order: -1, prefix, is: 'needed', what }))
-}
-
-function noBlock(clusters: readonly AddressClaims[], range: string): NoRoomError {
-  const given = clusters.filter((one) => !one.departed).reduce((sum, one) => sum + Object.keys(one.blocks).length, 0)
-  return new NoRoomError(
-    'podCIDRs',
-    `the global range ${range} is exhausted (${given} blocks given): choose pod CIDRs that no other cluster uses, or smaller ones`,
-  )
 }

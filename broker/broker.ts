@@ -2,6 +2,7 @@
 import { type ClusterId, InvalidNameError, parseClusterId } from '../model/ids.ts'
 import {
   type BrokerApi,
+  type JoinLook,
   type JoinRequest,
   type JoinResponse,
   type Peer,
@@ -13,6 +14,7 @@ import {
   type WatchRequest,
 } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/content-hash.ts'
+import { MAX_RENUMBERED } from '../protocol/limits.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { admitFacts } from './admission-facts.ts'
@@ -28,6 +30,7 @@ import {
   departMember,
   joinMember,
   keepEarlierSpace,
+  lookAtJoin,
   noteIssued,
   pruneDeparted,
   requireMember,
@@ -46,6 +49,10 @@ import { WatchHub } from './watch-hub.ts'
 
 /** More than this and certificates, tokens and conflicts would be judged by the wrong time. */
 const MAX_CLOCK_SKEW_MS = 5 * 60_000
+/** Of a look: it ends before it is written. */
+const NO_KEY = ''
+const NO_CERTIFICATE = { serial: '', expiresAtMs: 0 }
+
 /** Refused joins logged between two calls of tidy(); all are counted. */
 const MAX_LOGGED_JOINS = 100
 
@@ -113,7 +120,8 @@ export class Broker implements BrokerApi {
       this.#heard.set(request.cluster, this.#deps.clock.monotonic())
       metrics.joins.inc({ result: 'ok' })
       const notCarried = request.facts.podCIDRs.filter((cidr) => !response.podCIDRs.includes(cidr)).join()
-      const more = notCarried === '' ? {} : { notCarried }
+      const renumbered = (response.renumbered ?? []).map((one) => one.cluster).join()
+      const more = { ...(notCarried === '' ? {} : { notCarried }), ...(renumbered === '' ? {} : { renumbered }) }
       logger.info('cluster joined', {
         cluster: request.cluster,
         address: peerAddress,
@@ -124,13 +132,26 @@ export class Broker implements BrokerApi {
     } catch (error) {
       const result = error instanceof RefusedError ? error.code : 'failed'
       metrics.joins.inc({ result })
-      const reason = error instanceof Error ? error.message : String(error)
-      // Anybody can ask: strangers must not fill the log.
-      this.#refusedJoins += 1
-      const level = this.#refusedJoins <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
-      logger[level]('join refused', { cluster: request.cluster.slice(0, 63), address: peerAddress, reason })
+      this.#tellRefused('join refused', request, peerAddress, error)
       throw error
     }
+  }
+
+  async lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook> {
+    try {
+      return await this.#lookAtJoin(request)
+    } catch (error) {
+      this.#tellRefused('look at a join refused', request, peerAddress, error)
+      throw error
+    }
+  }
+
+  /** Anybody can ask: strangers must not fill the log. */
+  #tellRefused(message: string, { cluster }: JoinRequest, address: string, error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error)
+    this.#refusedJoins += 1
+    const level = this.#refusedJoins <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
+    this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, reason })
   }
 
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
@@ -262,18 +283,9 @@ export class Broker implements BrokerApi {
   async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {
     const { log, authority, clock } = this.#deps
     const { globalRange, clustersetIpRange, clusterset, limits } = this.#init
-    checkSecretForm(request.secret)
-    // First the token alone: who has none learns nothing else and costs no signature check.
-    await log.transact((tx) => checkToken(tx, request.secret, { cluster: request.cluster, nowMs: clock.now() }))
-    checkClock(request.nowMs, clock.now())
-    const cluster = clusterId(request.cluster)
-    const refused = admitFacts(request.facts, this.#rules)
-    if (refused !== undefined) {
-      throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
-    }
-    checkNewId(log, cluster)
+    const cluster = await this.#admitJoin(request)
     const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
-    const spec = await log.transact((tx) => {
+    const { spec, renumbered } = await log.transact((tx) => {
       const bearer = { cluster, keyHash, nowMs: clock.now() }
       const token = checkToken(tx, request.secret, bearer)
       spendToken(tx, token, bearer)
@@ -307,7 +319,46 @@ export class Broker implements BrokerApi {
       observedAddress,
       observedCounts: await this.#counts(cluster, observedAddress),
       notes: log.get('member', cluster)?.notes ?? [],
+      renumbered: renumbered.slice(0, MAX_RENUMBERED),
     }
+  }
+
+  /** Gives the id. Throws RefusedError where it is clear before anything is signed or written. */
+  async #admitJoin(request: JoinRequest): Promise<ClusterId> {
+    const { log, clock } = this.#deps
+    checkSecretForm(request.secret)
+    // First the token alone: who has none learns nothing else and costs no signature check.
+    await log.transact((tx) => checkToken(tx, request.secret, { cluster: request.cluster, nowMs: clock.now() }))
+    checkClock(request.nowMs, clock.now())
+    const cluster = clusterId(request.cluster)
+    const refused = admitFacts(request.facts, this.#rules)
+    if (refused !== undefined) {
+      throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
+    }
+    checkNewId(log, cluster)
+    return cluster
+  }
+
+  async #lookAtJoin(request: JoinRequest): Promise<JoinLook> {
+    const { log, clock } = this.#deps
+    const cluster = await this.#admitJoin(request)
+    const { spec, renumbered } = await lookAtJoin(log, (tx) => {
+      // Of no key: a token that is spent does not look, and whoever was evicted does not.
+      const { row } = checkToken(tx, request.secret, { cluster, keyHash: NO_KEY, nowMs: clock.now() })
+      const entitled = row.cluster === cluster
+      const { allowedCIDRs = [] } = row
+      const join = {
+        cluster,
+        allowedCIDRs,
+        facts: request.facts,
+        certificate: NO_CERTIFICATE,
+        keyHash: NO_KEY,
+        entitled,
+      }
+      const { membersPerClusterset: membersLimit } = this.#init.limits
+      return joinMember(tx, { ...join, connected: this.#isConnected(cluster), membersLimit }, this.#context(cluster))
+    })
+    return { globalCIDRs: spec.globalCIDRs, renumbered: renumbered.slice(0, MAX_RENUMBERED) }
   }
 
   /** Whether the address is the member's own, as far as can be told. */

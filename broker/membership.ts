@@ -4,7 +4,7 @@
  */
 import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../model/ids.ts'
 import type { ClusterSpec } from '../model/objects.ts'
-import { type ClusterFacts, type Peer, RefusedError } from '../protocol/broker-api.ts'
+import { type ClusterFacts, type Peer, RefusedError, type Renumbered } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/content-hash.ts'
 import { quote } from './admission-checks.ts'
 import { admitRecord } from './admission.ts'
@@ -13,7 +13,7 @@ import { describeAddresses } from './address-notes.ts'
 import { admitSpace, publicCIDRs } from './admission-facts.ts'
 import { NoRoomError, nextIndex, planAddresses } from './allocation.ts'
 import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } from './cluster-records.ts'
-import type { LogView, Transaction } from './log/record-log.ts'
+import type { LogView, RecordLog, Transaction } from './log/record-log.ts'
 import { forgetPublicKeys } from './public-keys.ts'
 import { type WriteContext, admissionContext, memberRecords, removeRecord } from './record-writes.ts'
 import { type IssuedCertificate, type MemberRow, isLive } from './state.ts'
@@ -122,8 +122,15 @@ export interface JoinDecision {
   readonly membersLimit: number
 }
 
-/** Writes the membership and gives what the others know the member as. Throws RefusedError. */
-export function joinMember(tx: Transaction, join: JoinDecision, context: WriteContext): ClusterSpec {
+export interface JoinOutcome {
+  /** What the others know the member as. */
+  readonly spec: ClusterSpec
+  /** Members that were reached by their own addresses until now, and have global ones from now on. Sorted by id. */
+  readonly renumbered: readonly Renumbered[]
+}
+
+/** Writes the membership. Throws RefusedError. */
+export function joinMember(tx: Transaction, join: JoinDecision, context: WriteContext): JoinOutcome {
   const { cluster, facts, certificate, keyHash, allowedCIDRs } = join
   refuseSpace(facts, allowedCIDRs)
   const old = tx.get('member', cluster)
@@ -141,10 +148,50 @@ export function joinMember(tx: Transaction, join: JoinDecision, context: WriteCo
     certificates: [certificate],
     complete: isLive(old) && old.complete,
   }
+  const before = globalAddresses(tx)
   writeMember(tx, row, context)
   const spec = clusterSpec(tx, cluster)
   if (spec === undefined) throw new Error(`no Cluster record of member ${cluster}`)
-  return spec
+  return { spec, renumbered: renumberedSince(before, tx, cluster) }
+}
+
+/** The same without an effect, for whoever wants to know before: what is written is thrown away. */
+export async function lookAtJoin(log: RecordLog, look: (tx: Transaction) => JoinOutcome): Promise<JoinOutcome> {
+  try {
+    await log.transact((tx) => {
+      throw new OnlyLooked(look(tx))
+    })
+  } catch (error) {
+    if (error instanceof OnlyLooked) return error.outcome
+    throw error
+  }
+  throw new Error('what a look at a join wrote has stayed')
+}
+
+/** Nothing is kept of a transaction that throws. */
+class OnlyLooked extends Error {
+  readonly outcome: JoinOutcome
+  constructor(outcome: JoinOutcome) {
+    super('only looked')
+    this.outcome = outcome
+  }
+}
+
+/** By member. */
+function globalAddresses(view: LogView): ReadonlyMap<string, readonly string[]> {
+  const live = view.list('member').filter(({ value }) => isLive(value))
+  return new Map(live.map(({ key }) => [key, clusterSpec(view, key)?.globalCIDRs ?? []]))
+}
+
+function renumberedSince(
+  before: ReadonlyMap<string, readonly string[]>,
+  view: LogView,
+  joined: ClusterId,
+): readonly Renumbered[] {
+  return [...globalAddresses(view)]
+    .filter(([id, now]) => id !== joined && now.length > 0 && before.get(id)?.length === 0)
+    .map(([cluster, globalCIDRs]) => ({ cluster, globalCIDRs }))
+    .sort((a, b) => (a.cluster < b.cluster ? -1 : 1))
 }
 
 /** Takes new facts of a member: addresses may be added, and its records are judged anew. Throws RefusedError. */

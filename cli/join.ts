@@ -3,10 +3,11 @@ import type { ClusterId } from '../model/ids.ts'
 import { type ClusterFacts, type JoinResponse, RefusedError } from '../protocol/broker-api.ts'
 import { IdentityFileError, readMemberIdentity, writeMemberIdentity } from '../protocol/identity/member-files.ts'
 import { type JoinToken, parseJoinToken } from '../protocol/identity/token.ts'
-import { askToJoin, joinedIdentity, joinedMembership, oneLine, ownCluster } from '../protocol/join.ts'
+import { askToJoin, joinedIdentity, joinedMembership, lookAtJoin, oneLine, ownCluster } from '../protocol/join.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { createLogger } from '../runtime/pino-logger.ts'
 import { UserError } from '../runtime/user-error.ts'
+import { type LookAtJoin, type RenumberingInit, agreeOnRenumbering, renumberedText } from './agree-on-renumbering.ts'
 import { sealaneVersion } from './context.ts'
 import { type JoiningKey, openJoiningKey } from './joining-key.ts'
 import type { OpenSite } from './site.ts'
@@ -18,6 +19,8 @@ export interface JoinInit {
   readonly signal: AbortSignal
   /** Hears what the user should know besides the result. */
   readonly say: (text: string) => void
+  /** Asks whether other members are to be renumbered; undefined where nobody can be asked. */
+  readonly confirm?: ((question: string) => Promise<boolean>) | undefined
 }
 
 export interface Joined {
@@ -35,6 +38,7 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   const { clusterId, clock, signal } = init
   const token = parseJoinToken(init.token, clock.now())
   await checkNotElsewhere(config.identity, token, init)
+  if (init.confirm !== undefined) await agreeOnRenumbering(renumberingOf(site, { ...init, token }))
   const joining = await openJoiningKey(config.identity)
   const response = await askBroker(site, { ...init, token, joining })
   const own = ownCluster(clusterId, factsOf(site), response)
@@ -49,7 +53,16 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   // A broker of an earlier release does not say why.
   if (left.length > 0 && notes.length === 0)
     init.say(`reached by IPv4 only: IPv6 of this site (${left.join(', ')}) overlaps another member's`)
+  if ((response.renumbered ?? []).length > 0) init.say(renumberedText(response.renumbered ?? [], 'got'))
   return { cluster: clusterId, clusterset: response.clusterset, globalCIDRs: response.globalCIDRs }
+}
+
+function renumberingOf(
+  site: OpenSite,
+  { token, clusterId, clock, confirm, signal, say }: Omit<JoinInit, 'token'> & { token: JoinToken },
+): RenumberingInit {
+  const look: LookAtJoin = (ask, within) => lookAtJoin(ask, { clock, logger: createLogger('cli', 'warn') }, within)
+  return { token, cluster: clusterId, facts: factsOf(site), look, confirm, say: (text) => say(text.trimEnd()), signal }
 }
 
 /** Joining again as the same cluster of the same clusterset is how a lost or damaged identity is mended. */

@@ -26,6 +26,8 @@ export interface ApplyLaneInit {
   readonly seen: DeviceState | undefined
   /** Public keys of the peers to make anew, so that WireGuard calls them at once. */
   readonly callAnew: ReadonlySet<string>
+  /** Public keys of the peers to which this node sends from another address than before (OwnSources). */
+  readonly sendAnew: ReadonlySet<string>
   /** The policy in force knows the cable by which joined segments come in. */
   readonly mayJoin: boolean
   readonly round: Round
@@ -102,7 +104,7 @@ function peerText(device: string, { publicKey, allowedIps }: Pick<PeerConfig, 'p
 async function applyPeers({ wireguard }: DeviceDeps, init: ApplyLaneInit, state: DeviceState): Promise<void> {
   const { plan, round, signal } = init
   const { device } = plan
-  const config = withoutEndpoints(plan.config, newlyHeard(init.seen, state))
+  const config = sentAnew(withoutEndpoints(plan.config, newlyHeard(init.seen, state)), state, init.sendAnew)
   const called = new Set(config.peers.filter((peer) => peer.endpoint !== undefined).map((peer) => peer.publicKey))
   const gone = state.peers.filter(
     ({ publicKey, endpoint }) => called.has(publicKey) && (endpoint === undefined || init.callAnew.has(publicKey)),
@@ -224,6 +226,16 @@ function withoutEndpoints(config: DeviceConfig, keys: ReadonlySet<string>): Devi
   return { ...config, peers }
 }
 
+/** Their places are given to them once more, in the session that there is. */
+function sentAnew(config: DeviceConfig, state: DeviceState, keys: ReadonlySet<string>): DeviceConfig {
+  const places = new Map(state.peers.map(({ publicKey, endpoint }) => [publicKey, endpoint]))
+  const peers = config.peers.map((peer): PeerConfig => {
+    const endpoint = peer.endpoint ?? places.get(peer.publicKey)
+    return keys.has(peer.publicKey) && endpoint !== undefined ? { ...peer, endpoint, endpointAnew: true } : peer
+  })
+  return { ...config, peers }
+}
+
 function isSamePeer(peer: PeerConfig): (other: PeerState) => boolean {
   return (other) => other.publicKey === peer.publicKey
 }
@@ -235,6 +247,7 @@ function isSynced(state: DeviceState, config: DeviceConfig): boolean {
   return config.peers.every((wanted) => {
     const peer = peers.get(wanted.publicKey)
     if (peer === undefined || peer.keepaliveSeconds !== wanted.keepaliveSeconds) return false
+    if (wanted.endpointAnew === true) return false
     if (wanted.endpoint !== undefined && wanted.endpoint !== peer.endpoint) return false
     return [...peer.allowedIps].sort().join() === [...wanted.allowedIps].sort().join()
   })

@@ -52,6 +52,7 @@ export function checkEndpoints(world: GatewayWorld, clusters: readonly RemoteClu
   const byId = new Map(clusters.map((cluster) => [cluster.id, cluster]))
   const reserved = reservedPrefixes(world.own.spec).map((r) => r.prefix)
   const ours = ownAddresses(world)
+  const ownPlaces = placesOfLanes(world)
   const counts = observedJudge(world)
   const peers: RemotePeer[] = []
   const successors: RemotePeer[] = []
@@ -78,7 +79,8 @@ export function checkEndpoints(world: GatewayWorld, clusters: readonly RemoteClu
     const inside = [...reserved, ...ownLanePrefixes(world, cluster)]
     const peer = toPeer(endpoint, cluster, (candidate) => {
       // Networks behind different NATs may have the same addresses: who called its own would call nobody.
-      if (ours.has(candidate.address) || !isCallable(candidate, inside)) return 'no'
+      const isOwn = ours.has(candidate.address) || ownPlaces.has(placeOf(candidate))
+      if (isOwn || !isCallable(candidate, inside)) return 'no'
       return candidate.kind !== 'observed' || counts(candidate.address, cluster.id) ? 'yes' : 'last'
     })
     if (server?.successor === endpoint) successors.push({ ...peer, allowedIps: [] })
@@ -87,12 +89,24 @@ export function checkEndpoints(world: GatewayWorld, clusters: readonly RemoteClu
   return { peers: peers.sort(byLaneAndCluster), successors: successors.sort(byLaneAndCluster), refusals }
 }
 
+/** Where others call this node's lanes. Behind one NAT a neighbour may have the same address, with another port. */
+function placesOfLanes({ lanes }: GatewayWorld): ReadonlySet<string> {
+  const told = lanes.flatMap(({ publicAddress: address, port }) => (address === undefined ? [] : [{ address, port }]))
+  return new Set(told.map(placeOf))
+}
+
+function placeOf({ address, port }: { readonly address: string; readonly port: number }): string {
+  return `${address}:${port}`
+}
+
 function serversOf(world: GatewayWorld, claims: readonly Endpoint[]): ReadonlyMap<string, LaneServer> {
   const servers = [...laneClaims(claims)].map(([key, claimants]) => {
     const { lane, cluster } = claimants[0].spec
     const health = world.health.get(healthKey(lane, cluster))
     const downMs = health?.state === 'down' ? world.monotonicMs - health.sinceMs : 0
-    const facts = { device: world.devices.get(lane), downMs, nowMs: world.nowMs }
+    const handshakeAgeMs = (publicKey: string): number =>
+      world.monotonicMs - (world.handshakes.get(publicKey) ?? -Infinity)
+    const facts = { device: world.devices.get(lane), downMs, handshakeAgeMs }
     return [key, chooseServer(claimants, facts)] as const
   })
   return new Map(servers)

@@ -24,8 +24,6 @@ export interface EndpointChoice {
 }
 
 export interface EndpointChoiceInit {
-  /** Milliseconds since 1970, which handshakes are dated in. */
-  readonly nowMs: number
   /** The clock that turns and calls go by: it never jumps. */
   readonly monotonicMs: number
   /** How long one candidate is tried, once there is no hurry. */
@@ -44,6 +42,8 @@ export interface EndpointChoiceInit {
   readonly roamed?: RoamedPeer | undefined
   /** The peer as the device has it; absent when it is new. */
   readonly peer: PeerState | undefined
+  /** When it shook hands last, by that clock too; undefined where it never did. */
+  readonly handshakeMs: number | undefined
   readonly health: PeerHealthView | undefined
 }
 
@@ -85,11 +85,11 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   }
   const sinceMs = health === undefined || health.state === 'up' ? monotonicMs : health.sinceMs
   const elapsedMs = Math.max(0, monotonicMs - sinceMs)
-  const unheard = peer?.lastHandshakeMs === undefined && health?.state !== 'up' && health?.state !== 'down'
+  const unheard = init.handshakeMs === undefined && health?.state !== 'up' && health?.state !== 'down'
   if (!init.callsFirst && unheard && elapsedMs < CALL_FIRST_MS) {
     return { how: 'wait', why: 'it calls first', nextAtMs: sinceMs + CALL_FIRST_MS }
   }
-  const ageMs = handshakeAgeMs(init)
+  const ageMs = monotonicMs - (init.handshakeMs ?? -Infinity)
   if (current !== undefined && ageMs < SETTLE_MS) {
     return { ...keep(current, 'it shook hands just now'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
   }
@@ -118,12 +118,6 @@ function tryPlace({ candidates, roamed }: EndpointChoiceInit, turn: number): End
   const at = turn % places.length
   const { address = '', what = '' } = places[at] ?? {}
   return { how: 'try', address, why: `${what}, candidate ${at + 1} of ${places.length}` }
-}
-
-/** A clock that was set back makes a handshake of the future: its age is not known, so it does not count. */
-function handshakeAgeMs({ peer, nowMs }: EndpointChoiceInit): number {
-  const ageMs = peer?.lastHandshakeMs === undefined ? Infinity : nowMs - peer.lastHandshakeMs
-  return ageMs < 0 ? Infinity : ageMs
 }
 
 /**

@@ -23,8 +23,8 @@ export interface LaneFacts {
   readonly device?: DeviceState | undefined
   /** For how long the lane to that cluster has been down; 0: it is not. */
   readonly downMs: number
-  /** Milliseconds since 1970, which handshakes are dated in. */
-  readonly nowMs: number
+  /** Milliseconds since the last handshake with the peer of that key, which may be Infinity. */
+  readonly handshakeAgeMs: (publicKey: string) => number
 }
 
 /**
@@ -33,19 +33,19 @@ export interface LaneFacts {
  */
 export function chooseServer(
   [last, ...others]: readonly [Endpoint, ...Endpoint[]],
-  { device, downMs, nowMs }: LaneFacts,
+  { device, downMs, handshakeAgeMs }: LaneFacts,
 ): LaneServer {
   const peers = new Map(device?.peers.map((peer) => [peer.publicKey, peer]))
-  const shakenMs = ({ spec }: Endpoint): number | undefined => peers.get(spec.publicKey)?.lastHandshakeMs
+  const hasShaken = ({ spec }: Endpoint): boolean => peers.get(spec.publicKey)?.lastHandshakeMs !== undefined
   const serving = others.find(({ spec }) => (peers.get(spec.publicKey)?.allowedIps.length ?? 0) > 0)
   if (serving !== undefined) {
-    return shakenMs(last) === undefined ? { server: serving, successor: last } : { server: last }
+    return hasShaken(last) ? { server: last } : { server: serving, successor: last }
   }
   const before = others[Math.floor(downMs / FALL_BACK_MS - 1) % others.length]
   // One that shook hands just now has its time until the probes show it.
-  const isSilent = downMs >= FALL_BACK_MS && nowMs - (shakenMs(last) ?? 0) >= FALL_BACK_MS
+  const isSilent = downMs >= FALL_BACK_MS && handshakeAgeMs(last.spec.publicKey) >= FALL_BACK_MS
   if (!isSilent || before === undefined) return { server: last }
-  const answers = others.find((one) => shakenMs(one) !== undefined)
+  const answers = others.find(hasShaken)
   return answers === undefined ? { server: last, successor: before } : { server: answers }
 }
 

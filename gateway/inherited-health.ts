@@ -9,9 +9,10 @@ import type { DeviceState } from '../kernel/wireguard.ts'
 import { type PeerHealthView, healthKey } from './world.ts'
 
 export interface InheritedInit {
-  /** Milliseconds since 1970, and of the monotonic clock. */
-  readonly nowMs: number
+  /** Milliseconds of the monotonic clock. */
   readonly monotonicMs: number
+  /** GatewayWorld.handshakes. */
+  readonly handshakes: ReadonlyMap<string, number>
   /** This node's own Gateway object. */
   readonly gateway: Gateway | undefined
   readonly endpoints: readonly Endpoint[]
@@ -24,7 +25,7 @@ export function inheritedHealth(init: InheritedInit): Map<string, PeerHealthView
   const inherited = new Map<string, PeerHealthView>()
   for (const { cluster, lane, endpoint, state } of init.gateway?.status?.connections ?? []) {
     const peer = init.devices.get(lane)?.peers.find((one) => one.publicKey === keys.get(endpoint))
-    const ageMs = init.nowMs - (peer?.lastHandshakeMs ?? -Infinity)
+    const ageMs = init.monotonicMs - (init.handshakes.get(peer?.publicKey ?? '') ?? -Infinity)
     if (state !== 'up' || ageMs > WIREGUARD_REJECT_AFTER_SECONDS * 1000) continue
     inherited.set(healthKey(lane, cluster), { state: 'up', sinceMs: init.monotonicMs })
   }

@@ -12,7 +12,8 @@
  *             traffic back to a path that loses most.
  *
  * A miss is one probe interval of this process without an answer. Intervals are counted, not time: when this process
- * itself was held up, the answers that have piled up are read before the next interval ends.
+ * itself was held up, the answers that have piled up are read before the next interval ends. The last miss waits while the
+ * far kernel's answer may still be on its way: up to then, nobody knows whether it is the lane that is silent, or a process.
  */
 import type { ConnectionState } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
@@ -56,8 +57,9 @@ export class PeerHealth {
     this.#setState(this.#afterAnswer(this.#state))
   }
 
-  onMiss(): void {
-    this.#setState(this.#afterMiss(this.#state))
+  /** `mayYetAnswer`: it was asked in another way too, and cannot have answered yet. */
+  onMiss(mayYetAnswer = false): void {
+    this.#setState(this.#afterMiss(this.#state, mayYetAnswer))
   }
 
   #afterAnswer(state: HealthState): HealthState {
@@ -74,13 +76,13 @@ export class PeerHealth {
     }
   }
 
-  #afterMiss(state: HealthState): HealthState {
+  #afterMiss(state: HealthState, mayYetAnswer: boolean): HealthState {
     switch (state.is) {
       case 'connecting':
         return state
       case 'up': {
         const misses = state.misses + 1
-        if (misses < this.#init.missesUntilDown) return { ...state, misses }
+        if (misses < this.#init.missesUntilDown || mayYetAnswer) return { ...state, misses }
         return { is: 'down', sinceMs: this.#deps.clock.monotonic(), answers: 0 }
       }
       case 'down':

@@ -14,10 +14,12 @@ import { NftApplier } from './apply-nft.ts'
 import { applyRoutes } from './apply-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
+import type { HandshakeTimes } from './handshake-times.ts'
 import { inheritedHealth } from './inherited-health.ts'
 import { ensureLaneKey, removeOtherLaneKeys } from './lane-key.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { OwnerDoubt } from './owner-doubt.ts'
+import { OwnSources } from './own-sources.ts'
 import { PeerCalls } from './peer-calls.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import { planEndpoints } from './plan-endpoints.ts'
@@ -32,6 +34,7 @@ export interface LaneLoopInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
+  readonly handshakeTimes: HandshakeTimes
   /** Asks for another round at that time or earlier. */
   readonly wakeAt: (atMs: number) => void
 }
@@ -43,6 +46,7 @@ export class LaneReconciler {
   readonly #nft6: NftApplier
   readonly #calls = new PeerCalls()
   readonly #roamed = new RoamedPeers()
+  readonly #sources = new OwnSources()
   readonly #owners: OwnerDoubt
   readonly #drift: Drift
   readonly #callJitter: number
@@ -78,10 +82,11 @@ export class LaneReconciler {
 
   /** One round. Throws what failed, after everything else was done. */
   async reconcile(signal: AbortSignal): Promise<void> {
-    const { config, probing, metrics } = this.#init
+    const { config, probing, handshakeTimes, metrics } = this.#init
     const { handover } = this.#deps
     const known = {
       health: probing.health(),
+      handshakeTimes,
       callJitter: this.#callJitter,
       successorsSince: this.#successorsSince,
       ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),
@@ -107,6 +112,7 @@ export class LaneReconciler {
     for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, { lane: String(lane.lane) })
     if (plan.lanes.nextAtMs !== undefined) this.#init.wakeAt(plan.lanes.nextAtMs)
     round.finish()
+    this.#sources.told()
     this.#routed = upKeys(world)
   }
 
@@ -133,11 +139,12 @@ export class LaneReconciler {
     const guarded4 = await this.#nft.apply(plan.nft, round, signal)
     const guarded = (!withIpv6 || (await this.#nft6.apply(plan.nft6, round, signal))) && guarded4
     const callAnew = this.#calls.due(lanes.flatMap((lane) => [...lane.peers, ...lane.successors]))
+    const sendAnew = this.#sources.moved(world.devices.values(), world.pathSource)
     const devices = new Map<number, DeviceState>()
     for (const lane of lanes) {
       const seen = world.devices.get(lane.lane)
       if (seen === undefined && !guarded) continue
-      const more = { seen, callAnew, mayJoin: guarded, round, signal }
+      const more = { seen, callAnew, sendAnew, mayJoin: guarded, round, signal }
       const init = { stateDir: config.stateDir, plan: lane, withIpv6, ...more }
       const state = await applyLane(this.#deps, init)
       if (state !== undefined) devices.set(lane.lane, state)

@@ -9,6 +9,7 @@ import { watchedCaches } from './caches.ts'
 import type { GatewayConfig } from './config.ts'
 import { gatewayPlanText } from './describe-plan.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
+import { HandshakeTimes } from './handshake-times.ts'
 import { LaneReconciler, ensureLaneKeys } from './lane-loop.ts'
 import { leaveNode } from './leave-node.ts'
 import { leaveUntilDone } from './leave-until-done.ts'
@@ -76,11 +77,14 @@ async function serve(
   }
   const probing = new Probing({ clock, logger, metrics, openSocket, onTransition }, config)
   const wake = new WakeTimer(clock, () => lanes.poke())
-  const laneRounds = new LaneReconciler(deps, { config, metrics, probing, wakeAt: (atMs) => wake.at(atMs) })
+  const handshakeTimes = new HandshakeTimes()
+  const wakeAt = (atMs: number): void => wake.at(atMs)
+  const laneRounds = new LaneReconciler(deps, { config, metrics, probing, handshakeTimes, wakeAt })
   const statusRounds = new StatusReconciler(deps, {
     config,
     metrics,
     probing,
+    handshakeTimes,
     lanes: () => laneRounds.plan?.lanes.lanes,
     hasTable6: () => (laneRounds.plan?.nft6.length ?? 0) > 0,
     routed: () => laneRounds.routed,

@@ -12,8 +12,8 @@ export interface ConnectionMessageInit {
   readonly forMs?: number
   /** Milliseconds since something came in from the peer through its lane; absent where nothing ever did. */
   readonly heardMs?: number
-  /** Milliseconds since 1970, which handshakes are dated in. */
-  readonly nowMs: number
+  /** Milliseconds since the last handshake; absent where there was none. */
+  readonly handshakeAgeMs?: number
   readonly choice: EndpointChoice
   /** Why it may never come up, where that is known: `neither end can be called from outside (…)`. */
   readonly doubt?: string
@@ -28,9 +28,8 @@ const HEARD_COUNTS_MS = 5000
 
 /** One sentence for Gateway.status: what is missing since when, what each side sees, and what to open. */
 export function connectionMessage(init: ConnectionMessageInit): string {
-  const { state, forMs, peer, choice } = init
-  const shaken = peer?.lastHandshakeMs !== undefined
-  const what = shaken ? 'no answer to probes' : 'no handshake yet'
+  const { state, forMs, choice } = init
+  const what = init.handshakeAgeMs !== undefined ? 'no answer to probes' : 'no handshake yet'
   const since = forMs === undefined || state === 'connecting' ? '' : ` since ${seconds(forMs)}`
   const doubt = init.doubt === undefined ? '' : `; ${init.doubt}`
   return `${what}${since}: ${seen(init)} (${choice.why})${doubt}`
@@ -56,17 +55,14 @@ function seen(init: ConnectionMessageInit): string {
 }
 
 /** Both ends took part in a handshake: while it counts, packets got through both ways. */
-function hasSession({ nowMs, peer }: ConnectionMessageInit): boolean {
-  const shakenMs = peer?.lastHandshakeMs
-  return shakenMs !== undefined && nowMs - shakenMs < WIREGUARD_REJECT_AFTER_SECONDS * 1000
+function hasSession({ handshakeAgeMs = Infinity }: ConnectionMessageInit): boolean {
+  return handshakeAgeMs < WIREGUARD_REJECT_AFTER_SECONDS * 1000
 }
 
-function lastHeard({ heardMs, nowMs, peer }: ConnectionMessageInit): string {
-  const shakenMs = peer?.lastHandshakeMs
+function lastHeard({ heardMs, handshakeAgeMs }: ConnectionMessageInit): string {
   const facts = [
     ...(heardMs === undefined ? [] : [`last heard ${seconds(heardMs)} ago`]),
-    // A clock that was set back makes a handshake of the future: nothing is said of it.
-    ...(shakenMs === undefined || shakenMs > nowMs ? [] : [`last handshake ${seconds(nowMs - shakenMs)} ago`]),
+    ...(handshakeAgeMs === undefined ? [] : [`last handshake ${seconds(handshakeAgeMs)} ago`]),
   ]
   return facts.length === 0 ? '' : ` (${facts.join(', ')})`
 }

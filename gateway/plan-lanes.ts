@@ -7,11 +7,12 @@ import type { DeviceConfig, PeerConfig } from '../kernel/wireguard.ts'
 import { type RemotePeer, checkEndpoints } from './check-endpoints.ts'
 import type { RemoteCluster } from '../model/remote-clusters.ts'
 import { type Refusal, checkClusters } from './check-remotes.ts'
-import { isBehindNat } from './observed-address.ts'
+import { isBehindNat, ownAddresses } from './observed-address.ts'
 import { isOwnLaneHidden } from './plan-candidates.ts'
 import { type EndpointChoice, chooseEndpoint } from './choose-endpoint.ts'
 import { nextLookMs } from './choose-server.ts'
 import type { GatewayLaneConfig } from './config.ts'
+import { laneDoubt } from './lane-doubt.ts'
 import { type GatewayWorld, type PeerHealthView, healthKey } from './world.ts'
 
 export interface PlannedPeer extends RemotePeer {
@@ -91,16 +92,21 @@ function planLane(
 ): LanePlan {
   const states = new Map(world.devices.get(lane.lane)?.peers.map((peer) => [peer.publicKey, peer]))
   const hidden = isOwnLaneHidden(world, lane)
+  const ours = ownAddresses(world)
   const planned = (remote: RemotePeer, health: PeerHealthView | undefined): PlannedPeer => {
-    const { nowMs, monotonicMs, rotateMs, callJitter: jitter } = world
+    const { monotonicMs, rotateMs, callJitter: jitter } = world
     const peer = states.get(remote.publicKey)
     const { candidates, noneCallable, hidden: isRemoteHidden } = remote
     // Whoever cannot be called must call; else the order of ids decides, so that both ends agree.
     const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
-    const turn = { nowMs, monotonicMs, rotateMs, jitter, callsFirst, callable: !hidden }
-    const roamed = world.roamed?.get(remote.publicKey)
-    const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, peer, health })
-    return { ...remote, choice, ...(hidden && isRemoteHidden ? { doubt: bothHidden(world, remote) } : {}) }
+    const turn = { monotonicMs, rotateMs, jitter, callsFirst, callable: !hidden }
+    const called = world.roamed?.get(remote.publicKey)
+    // An address that was the other's when it called may have become this node's since.
+    const roamed = called !== undefined && ours.has(called.address.replace(/:\d+$/, '')) ? undefined : called
+    const handshakeMs = world.handshakes.get(remote.publicKey)
+    const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, peer, handshakeMs, health })
+    const doubt = laneDoubt({ world, lane, remote, hidden })
+    return { ...remote, choice, ...(doubt === undefined ? {} : { doubt }) }
   }
   const peers = remotes.map((remote) => planned(remote, world.health.get(healthKey(remote.lane, remote.cluster))))
   const successors = newcomers.map((remote) =>
@@ -121,12 +127,6 @@ function planLane(
     peers,
     successors,
   }
-}
-
-function bothHidden({ observedAddress }: GatewayWorld, { candidates }: RemotePeer): string {
-  const there = candidates.find(({ kind }) => kind === 'observed')?.address
-  const seen = `here seen as ${observedAddress ?? 'nobody'}${there === undefined ? '' : `, there as ${there}`}`
-  return `neither end can be called from outside (${seen}): give one of them a public address`
 }
 
 function calledSinceMs({ successorsSince, monotonicMs }: GatewayWorld, { publicKey }: RemotePeer): number {

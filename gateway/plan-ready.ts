@@ -2,6 +2,7 @@
 import type { ObjectEvent } from '../cluster/cluster-api.ts'
 import { CONDITION_READY, type ConditionFinding } from '../model/conditions.ts'
 import type { ConnectionStatus, Gateway } from '../model/objects.ts'
+import { NEITHER_CALLABLE } from '../model/status-text.ts'
 
 /** Most clusters that one sentence names. */
 const MOST_NAMES = 10
@@ -23,7 +24,11 @@ export function readyFinding({ lanes, connections, failure }: ReadyInit): Condit
   const down = connections.filter(({ state }) => state === 'down')
   if (down.length > 0) return finding('False', 'LaneProbeTimeout', `no answer to probes from ${clusters(down)}`)
   const connecting = connections.filter(({ state }) => state === 'connecting')
-  if (connecting.length > 0) return finding('False', 'LaneConnecting', `not connected yet to ${clusters(connecting)}`)
+  if (connecting.length > 0) {
+    const hopeless = connecting.filter(({ message }) => message.includes(NEITHER_CALLABLE))
+    const more = hopeless.length === 0 ? '' : `; ${NEITHER_CALLABLE}, this one and that of ${clusters(hopeless)}`
+    return finding('False', 'LaneConnecting', `not connected yet to ${clusters(connecting)}${more}`)
+  }
   return finding('True', 'LanesUp', '')
 }
 

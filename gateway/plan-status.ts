@@ -16,6 +16,8 @@ export interface StatusInit {
   readonly nowMs: number
   /** Of the clock that never jumps. */
   readonly monotonicMs: number
+  /** GatewayWorld.handshakes. */
+  readonly handshakes: ReadonlyMap<string, number>
   /** Milliseconds since something came in from a peer of a lane; undefined where nothing did. */
   readonly heardMs: (lane: number, publicKey: string) => number | undefined
   readonly lanes: readonly LanePlan[]
@@ -56,7 +58,7 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedPeer): Con
   const peer = init.devices.get(lane.lane)?.peers.find((one) => one.publicKey === planned.publicKey)
   const health = init.health.get(healthKey(lane.lane, planned.cluster))
   const { rttMs, loss } = health?.figures ?? {}
-  const handshakeMs = peer?.lastHandshakeMs
+  const handshakeAge = handshakeAgeMs(init, planned.publicKey)
   const state = reportedState(init, healthKey(lane.lane, planned.cluster))
   return {
     cluster: planned.cluster,
@@ -68,12 +70,15 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedPeer): Con
     usingNat: isBehindNat(planned, peer),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
     ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
-    ...(handshakeMs === undefined
-      ? {}
-      : { handshakeAgeSeconds: Math.max(0, Math.floor((init.nowMs - handshakeMs) / 1000)) }),
+    ...(handshakeAge === undefined ? {} : { handshakeAgeSeconds: Math.floor(handshakeAge / 1000) }),
     rxBytes: peer?.rxBytes ?? 0,
     txBytes: peer?.txBytes ?? 0,
   }
+}
+
+function handshakeAgeMs({ handshakes, monotonicMs }: StatusInit, publicKey: string): number | undefined {
+  const atMs = handshakes.get(publicKey)
+  return atMs === undefined ? undefined : Math.max(0, monotonicMs - atMs)
 }
 
 /** Up is told once traffic can use the connection, not a moment earlier; down is told at once. */
@@ -91,15 +96,16 @@ function message(
   if (state === 'up') return ''
   const sinceMs = init.health.get(healthKey(lane, cluster))?.sinceMs
   const heardMs = init.heardMs(lane, publicKey)
+  const handshakeAge = handshakeAgeMs(init, publicKey)
   const text = connectionMessage({
     state,
     choice,
-    nowMs: init.nowMs,
     peer: init.devices.get(lane)?.peers.find((one) => one.publicKey === publicKey),
     listenPort: config.listenPort,
     ...(doubt === undefined ? {} : { doubt }),
     ...(sinceMs === undefined ? {} : { forMs: init.monotonicMs - sinceMs }),
     ...(heardMs === undefined ? {} : { heardMs }),
+    ...(handshakeAge === undefined ? {} : { handshakeAgeMs: handshakeAge }),
   })
   return fitText(text, MAX_CONNECTION_MESSAGE_LENGTH)
 }

@@ -10,6 +10,7 @@ import type { ConnectionState } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { GatewayMetrics } from './metrics.ts'
+import { Knocks } from './knocks.ts'
 import { PeerHealth, type PeerHealthInit } from './lane-health.ts'
 import { type Probe, decodeProbe, encodeProbe } from './probe-packet.ts'
 import type { OpenProbeSocket, ProbeSocket } from './probe-socket.ts'
@@ -55,7 +56,7 @@ interface PeerEntry {
   kernelOnly: boolean
   /** In this interval it was asked beside the beat. */
   askedAtOnce: boolean
-  stopKnock: () => void
+  readonly knocks: Knocks
 }
 
 const REOPEN_MS = 1000
@@ -67,6 +68,7 @@ export class LaneProber {
   readonly #peers = new Map<string, PeerEntry>()
   #socket: ProbeSocket | undefined
   #reopenAtMs = 0
+  #problem: string | undefined
 
   constructor(deps: LaneProberDeps, init: LaneProberInit) {
     this.#deps = deps
@@ -78,12 +80,17 @@ export class LaneProber {
     return this.#init.address
   }
 
+  /** Why nothing can be probed, in words; undefined where it can, as far as is known. */
+  get problem(): string | undefined {
+    return this.#problem
+  }
+
   /** Peers from now on; those that stay keep their state. New ones that are in `up` (cluster ids) start as up. */
   setPeers(peers: readonly ProbedPeer[], up: ReadonlySet<string> = new Set()): void {
     const wanted = new Map(peers.map((peer) => [peer.laneAddress, peer]))
     for (const [address, entry] of this.#peers) {
       if (wanted.get(address)?.cluster === entry.peer.cluster) continue
-      entry.stopKnock()
+      entry.knocks.stop()
       this.#peers.delete(address)
     }
     for (const peer of peers) {
@@ -119,7 +126,7 @@ export class LaneProber {
     } catch (error) {
       if (!signal.aborted) throw error
     } finally {
-      for (const entry of this.#peers.values()) entry.stopKnock()
+      for (const entry of this.#peers.values()) entry.knocks.stop()
       this.#socket?.close()
       this.#socket = undefined
     }
@@ -139,7 +146,7 @@ export class LaneProber {
       answered: 'no',
       kernelOnly: false,
       askedAtOnce: false,
-      stopKnock: () => undefined,
+      knocks: new Knocks(),
     }
   }
 
@@ -155,11 +162,13 @@ export class LaneProber {
 
   #tick(): void {
     this.#openSocket()
+    const nowMs = this.#deps.clock.monotonic()
     for (const entry of [...this.#peers.values()]) {
+      const { answered, knocks } = entry
+      knocks.expire(nowMs)
+      if (answered !== 'no') knocks.silenceEnds()
       // The first interval has no probe behind it.
-      const { answered } = entry
-      entry.stopKnock()
-      if (entry.sequence > 0 && answered === 'no') entry.health.onMiss()
+      else if (entry.sequence > 0) entry.health.onMiss(knocks.mayYetAnswer(nowMs, entry.stats.figures()))
       const silent = entry.sequence > 0 && answered !== 'probe' && entry.health.state.is !== 'connecting'
       entry.kernelOnly = answered === 'kernel'
       entry.answered = 'no'
@@ -191,11 +200,12 @@ export class LaneProber {
 
   #knock(entry: PeerEntry): void {
     const stop = this.#socket?.knock(entry.peer.laneAddress, LANE_PROBE_PORT, () => {
+      // Of those that come in one interval, one counts.
       if (entry.answered !== 'no' || this.#peers.get(entry.peer.laneAddress) !== entry) return
       entry.answered = 'kernel'
       entry.health.onAnswer()
     })
-    if (stop !== undefined) entry.stopKnock = stop
+    entry.knocks.add(this.#deps.clock.monotonic(), stop)
   }
 
   #openSocket(): void {
@@ -206,8 +216,14 @@ export class LaneProber {
       onMessage: (bytes, from) => {
         this.#onMessage(bytes, from)
       },
+      onReady: () => {
+        this.#problem = undefined
+      },
       onError: (error) => {
-        logger.warn('probe socket failed; it will be opened again', { lane, address, error: error.message })
+        const problem = `cannot probe lane ${lane} from ${address}:${LANE_PROBE_PORT}: ${error.message}`
+        // It is tried once a second, and told once.
+        if (problem !== this.#problem) logger.warn('probe socket failed; it will be opened again', { lane, problem })
+        this.#problem = problem
         this.#socket = undefined
         this.#reopenAtMs = clock.monotonic() + REOPEN_MS
       },

@@ -1,6 +1,7 @@
 /** The UDP socket that probes travel through, and the knock at a far kernel, as an interface, and the real ones. */
 import { createSocket } from 'node:dgram'
 import { connect } from 'node:net'
+import { describePortHolders } from '../kernel/port-holders.ts'
 
 export interface ProbeSocket {
   /** Never throws: what cannot be sent is a probe that gets no answer. */
@@ -16,7 +17,9 @@ export interface ProbeSocket {
 
 export interface ProbeSocketEvents {
   onMessage(bytes: Buffer, from: { readonly address: string; readonly port: number }): void
-  /** The socket is of no more use. Called once at most, also instead of the first message. */
+  /** It listens. Called once at most, before the first message. */
+  onReady(): void
+  /** The socket is of no more use. Called once at most, also instead of onReady(). */
   onError(error: Error): void
 }
 
@@ -34,14 +37,16 @@ export const openUdpProbeSocket: OpenProbeSocket = (address, port, events) => {
   let bound = false
   socket.on('listening', () => {
     bound = true
+    if (open) events.onReady()
   })
   socket.on('message', (bytes, from) => {
     if (open) events.onMessage(bytes, from)
   })
-  socket.on('error', (error) => {
+  socket.on('error', (error: NodeJS.ErrnoException) => {
     if (!open) return
     close()
-    events.onError(error)
+    if (error.code !== 'EADDRINUSE') events.onError(error)
+    else void describePortHolders(port).then((text) => events.onError(new Error(text, { cause: error })))
   })
   socket.bind({ address, port })
   return {

@@ -55,6 +55,12 @@ export class Probing {
     )
   }
 
+  /** Why some lane cannot be probed, in words; undefined where all can. */
+  problem(): string | undefined {
+    const problems = [...this.#probers.values()].flatMap(({ prober }) => prober.problem ?? [])
+    return problems.length === 0 ? undefined : problems.join('; ')
+  }
+
   close(): void {
     for (const lane of [...this.#probers.keys()]) this.#stop(lane)
   }

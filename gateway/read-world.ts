@@ -10,12 +10,18 @@ import type { Sysctl } from '../kernel/sysctl.ts'
 import type { DeviceState } from '../kernel/wireguard.ts'
 import type { GatewayConfig } from './config.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
+import { HandshakeTimes } from './handshake-times.ts'
 import type { GatewayWorld } from './world.ts'
 
 export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'sysctl' | 'wireguard' | 'clock' | 'machineNetwork'>
 
 /** The kinds whose changes make a gateway plan again. */
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
+
+/** What the process that asks has found out, which no kernel and no object tells. */
+type Known = Pick<GatewayWorld, 'health' | 'callJitter' | 'successorsSince' | 'handedOver'> & {
+  readonly handshakeTimes?: HandshakeTimes
+}
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const
 
@@ -38,7 +44,7 @@ export async function readGatewayWorld(
   deps: WorldDeps,
   config: GatewayConfig,
   signal: AbortSignal,
-  known: Pick<GatewayWorld, 'health' | 'callJitter' | 'successorsSince' | 'handedOver'> = NOTHING_KNOWN,
+  { handshakeTimes = new HandshakeTimes(), ...known }: Known = NOTHING_KNOWN,
 ): Promise<GatewayWorld | undefined> {
   const { cluster, routes } = deps
   const membership = readMembership(cluster)
@@ -47,10 +53,10 @@ export async function readGatewayWorld(
   const endpoints = cluster.cache('Endpoint').list()
   const devices = await readDevices(deps, config, signal)
   const remotes = endpoints.filter((endpoint) => endpoint.spec.cluster !== own.spec.id)
+  const monotonicMs = deps.clock.monotonic()
   return {
     ...known,
-    nowMs: deps.clock.now(),
-    monotonicMs: deps.clock.monotonic(),
+    monotonicMs,
     node: config.node,
     ...(membership === undefined ? {} : { globalRange: membership.spec.globalRange }),
     ...(await ownAsSeenHere(own, deps.sysctl)),
@@ -65,8 +71,9 @@ export async function readGatewayWorld(
     addresses: await routes.addresses(signal),
     ...(deps.machineNetwork === undefined ? {} : { machine: await deps.machineNetwork() }),
     devices,
+    handshakes: handshakeTimes.look(devices.values(), { nowMs: deps.clock.now(), monotonicMs }),
     laneDevices: await laneDeviceNames(routes, signal),
-    pathMtu: await readPathMtus(routes, underlayTargets(remotes, config, devices), signal),
+    ...(await readPaths(routes, underlayTargets(remotes, config, devices), signal)),
   }
 }
 
@@ -110,19 +117,22 @@ function underlayTargets(
   return new Set([...candidates, ...used].filter((address) => /^\d+\.\d+\.\d+\.\d+$/.test(address)))
 }
 
-async function readPathMtus(
+async function readPaths(
   routes: RouteTable,
   targets: ReadonlySet<string>,
   signal: AbortSignal,
-): Promise<Map<string, number>> {
-  const mtus = new Map<string, number>()
+): Promise<Pick<GatewayWorld, 'pathMtu' | 'pathSource'>> {
+  const pathMtu = new Map<string, number>()
+  const pathSource = new Map<string, string>()
   for (const target of targets) {
     try {
-      mtus.set(target, (await routes.lookup(target, signal, LANE_MARK)).mtu)
+      const { mtu, source } = await routes.lookup(target, signal, LANE_MARK)
+      pathMtu.set(target, mtu)
+      if (source !== undefined) pathSource.set(target, source)
     } catch (error) {
-      // No route to it, or not an address: its path says nothing about the MTU.
+      // No route to it, or not an address: its path says nothing.
       if (!(error instanceof KernelError) || error.code === 'EINTR') throw error
     }
   }
-  return mtus
+  return { pathMtu, pathSource }
 }

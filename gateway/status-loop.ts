@@ -11,6 +11,7 @@ import type { Nft } from '../kernel/nft.ts'
 import type { GatewayConfig } from './config.ts'
 import { DropCounts } from './drop-counts.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
+import type { HandshakeTimes } from './handshake-times.ts'
 import { HeardPeers } from './heard-peers.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { OwnerDoubt } from './owner-doubt.ts'
@@ -25,6 +26,7 @@ export interface StatusInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
+  readonly handshakeTimes: HandshakeTimes
   readonly lanes: () => readonly LanePlan[] | undefined
   /** Whether the plan has a table of family ip6. */
   readonly hasTable6: () => boolean
@@ -52,25 +54,27 @@ export class StatusReconciler {
   }
 
   async reconcile(signal: AbortSignal): Promise<void> {
-    const { config, probing } = this.#init
+    const { config, probing, handshakeTimes } = this.#init
     const lanes = this.#init.lanes()
     if (lanes === undefined) return
     this.#driver ??= await this.#deps.wireguard.driver(signal)
     const devices = await readDevices(this.#deps, config, signal)
     this.#heard.look(devices)
     const health = probing.health()
+    const [nowMs, monotonicMs] = [this.#deps.clock.now(), this.#deps.clock.monotonic()]
     const gateway = planStatus({
       node: config.node,
       version: config.version,
       driver: `wireguard-${this.#driver}`,
-      nowMs: this.#deps.clock.now(),
-      monotonicMs: this.#deps.clock.monotonic(),
+      nowMs,
+      monotonicMs,
+      handshakes: handshakeTimes.look(devices.values(), { nowMs, monotonicMs }),
       heardMs: (lane, publicKey) => this.#heard.heardMs(lane, publicKey),
       lanes,
       devices,
       health,
       routed: this.#init.routed(),
-      failure: this.#init.failure(),
+      failure: this.#init.failure() ?? probing.problem(),
       conditions: this.#present()?.status?.conditions ?? [],
     })
     this.#measure(gateway, health)

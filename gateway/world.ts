@@ -22,8 +22,7 @@ export interface RoamedPeer {
 }
 
 export interface GatewayWorld {
-  /** Milliseconds since 1970, and of the clock that never jumps. */
-  readonly nowMs: number
+  /** Milliseconds of the clock that never jumps. */
   readonly monotonicMs: number
   /** 0 to 1: EndpointChoiceInit.jitter. */
   readonly callJitter: number
@@ -49,10 +48,14 @@ export interface GatewayWorld {
   readonly machine?: Pick<MachineNetwork, 'nextHops' | 'nameServers'>
   /** Lane devices that exist, by lane number. */
   readonly devices: ReadonlyMap<number, DeviceState>
+  /** When each peer shook hands last, by public key, in milliseconds of the monotonic clock: HandshakeTimes. */
+  readonly handshakes: ReadonlyMap<string, number>
   /** Names of all lane devices that exist, those of no lane of ours among them. */
   readonly laneDevices: readonly string[]
   /** MTU of the route to an underlay address; absent where there is no route. */
   readonly pathMtu: ReadonlyMap<string, number>
+  /** From which address of this node packets to an underlay address go; absent where there is no route. */
+  readonly pathSource: ReadonlyMap<string, string>
   /** By healthKey(). */
   readonly health: ReadonlyMap<string, PeerHealthView>
   /** By public key: RoamedPeers. Absent: nothing is known. */

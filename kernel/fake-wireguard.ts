@@ -144,7 +144,9 @@ export class FakeWireguard implements Wireguard {
     const peer = device.peers.get(config.publicKey)
     const allowedIps = config.allowedIps.map(usualPrefix)
     const sameIps = peer !== undefined && [...peer.allowedIps].sort().join() === [...allowedIps].sort().join()
-    const sameEndpoint = peer !== undefined && (config.endpoint === undefined || config.endpoint === peer.endpoint)
+    const isAnew = config.endpoint !== undefined && config.endpointAnew === true
+    const sameEndpoint =
+      !isAnew && peer !== undefined && (config.endpoint === undefined || config.endpoint === peer.endpoint)
     if (sameIps && sameEndpoint && peer.config.keepaliveSeconds === config.keepaliveSeconds) return
     this.touched.push(`${name} ${config.publicKey}`)
     for (const other of device.peers.values()) {

@@ -31,7 +31,8 @@ export function markText(mark: number): string {
 
 function planPeer(present: PeerState | undefined, peer: PeerConfig): readonly string[] {
   const words: string[] = []
-  if (peer.endpoint !== undefined && peer.endpoint !== present?.endpoint) words.push('endpoint', peer.endpoint)
+  const isElsewhere = peer.endpoint !== present?.endpoint || peer.endpointAnew === true
+  if (peer.endpoint !== undefined && isElsewhere) words.push('endpoint', peer.endpoint)
   if (peer.keepaliveSeconds !== (present?.keepaliveSeconds ?? 0))
     words.push('persistent-keepalive', String(peer.keepaliveSeconds))
   const allowedIps = peer.allowedIps.map(usualPrefix).sort().join(',')

@@ -44,6 +44,7 @@ import type {
   Rule,
   VxlanLink,
 } from './route-table.ts'
+import { namingPortHolders } from './port-holders.ts'
 import * as link from './rtnetlink-link.ts'
 import * as neigh from './rtnetlink-neighbour.ts'
 import * as route from './rtnetlink-route.ts'
@@ -81,7 +82,11 @@ export class Rtnetlink implements RouteTable {
       checkMac(item.mac, operation)
       refuseInvalid(operation, () => parseAddress(item.local, 'local'))
     }
-    await this.#change(link.RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, link.encodeNewLink(item), operation, signal)
+    try {
+      await this.#change(link.RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, link.encodeNewLink(item), operation, signal)
+    } catch (error) {
+      throw item.kind === 'vxlan' ? await namingPortHolders(error, item.port) : error
+    }
   }
 
   async setLink(
@@ -90,8 +95,12 @@ export class Rtnetlink implements RouteTable {
     signal?: AbortSignal,
   ): Promise<void> {
     const operation = formatLinkChange(name, change)
-    const { index } = await this.#needLink(name, operation, signal)
-    await this.#change(link.RTM_NEWLINK, 0, link.encodeLinkChange(index, change), operation, signal)
+    const present = await this.#needLink(name, operation, signal)
+    try {
+      await this.#change(link.RTM_NEWLINK, 0, link.encodeLinkChange(present.index, change), operation, signal)
+    } catch (error) {
+      throw 'port' in present ? await namingPortHolders(error, present.port) : error
+    }
   }
 
   async deleteLink(name: string, signal?: AbortSignal): Promise<void> {

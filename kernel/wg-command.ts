@@ -7,6 +7,7 @@ import { checkDeviceConfig, checkWireguardName } from './check-wireguard.ts'
 import { isExists, isNotFound, KernelError, type KernelErrorCode } from './errors.ts'
 import { parseDump } from './parse-wg.ts'
 import { planWgSync } from './plan-wg-sync.ts'
+import { namingPortHolders } from './port-holders.ts'
 import type { Link, RouteTable } from './route-table.ts'
 import { type RunCommand, runCommand } from './run-command.ts'
 import { daemonsOf, endWireguardGo, startWireguardGo } from './wireguard-go.ts'
@@ -83,7 +84,12 @@ export class WgCommand implements Wireguard {
     const state = await this.read(name, signal)
     if (state === undefined) throw new KernelError('ENODEV', `wg set ${name}`, `no device ${name}`)
     const words = planWgSync(state, config)
-    if (words.length > 0) await this.#wg(['set', name, ...words], signal)
+    if (words.length === 0) return
+    try {
+      await this.#wg(['set', name, ...words], signal)
+    } catch (error) {
+      throw await namingPortHolders(error, config.listenPort)
+    }
   }
 
   async deleteDevice(name: string, signal?: AbortSignal): Promise<void> {

@@ -9,6 +9,11 @@ export interface PeerConfig {
   readonly publicKey: string
   /** address:port. Absent: leave whatever the device has (roaming), or wait to be called. */
   readonly endpoint?: string
+  /**
+   * The endpoint is set also where the device has it already. The device then forgets from which address of its own it sent
+   * there; the session lives on.
+   */
+  readonly endpointAnew?: true
   /** CIDRs of either family, in their usual form (`fd00::/64`). */
   readonly allowedIps: readonly string[]
   /** Seconds; 0 is off. */

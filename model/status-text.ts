@@ -9,3 +9,6 @@ export const MAX_CONNECTION_MESSAGE_LENGTH = 1024
 export function fitText(text: string, max: number): string {
   return text.length <= max ? text : `${text.slice(0, max - 1).replace(/[\uD800-\uDBFF]$/, '')}…`
 }
+
+/** How the message of a connection begins to say that it will not come up by itself; what can be done follows. */
+export const NEITHER_CALLABLE = 'neither end can be called from outside'

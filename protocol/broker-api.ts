@@ -42,6 +42,21 @@ export interface JoinRequest {
   readonly facts: ClusterFacts
   /** The member's clock, milliseconds since 1970: a clock far off is refused with that reason. */
   readonly nowMs: number
+  /** Nothing is to be changed: what would this join change for others? Without a csr. */
+  readonly look?: boolean
+}
+
+/** A member whose pods have global addresses because another one joined; until then it was reached by its own. */
+export interface Renumbered {
+  readonly cluster: string
+  readonly globalCIDRs: readonly string[]
+}
+
+/** What a join would bring. */
+export interface JoinLook {
+  /** Of the cluster that asks: one for each of its pod CIDRs that is carried, or none. */
+  readonly globalCIDRs: readonly string[]
+  readonly renumbered: readonly Renumbered[]
 }
 
 export interface JoinResponse {
@@ -67,6 +82,8 @@ export interface JoinResponse {
   readonly observedCounts: boolean
   /** Sentences for people: why stated addresses are translated or not carried. Absent: none. */
   readonly notes?: readonly string[]
+  /** Other members that have global addresses because of this join; absent from a broker that does not say. */
+  readonly renumbered?: readonly Renumbered[]
 }
 
 export interface RenewResponse {
@@ -190,6 +207,8 @@ export interface PublishSession {
 export interface BrokerApi {
   /** Throws RefusedError. */
   join(request: JoinRequest, peerAddress: string): Promise<JoinResponse>
+  /** What this join would bring. Changes nothing, and does not spend the token. Throws RefusedError as join() would. */
+  lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook>
   renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse>
   /** Withdraws all records of the cluster and ends its membership. */
   leave(peer: Peer): Promise<void>

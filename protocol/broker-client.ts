@@ -4,6 +4,7 @@
  * RefusedError (broker-api.ts), ProtocolError. Nothing else is thrown, except the signal's own reason.
  */
 import type {
+  JoinLook,
   JoinRequest,
   JoinResponse,
   PublishMessage,
@@ -72,6 +73,8 @@ export interface PublishStream {
 
 export interface BrokerClient {
   join(request: JoinRequest, signal: AbortSignal): Promise<JoinResponse>
+  /** What this join would bring; changes nothing. An older broker refuses the field `csr`. */
+  lookAtJoin(request: Omit<JoinRequest, 'csr' | 'look'>, signal: AbortSignal): Promise<JoinLook>
   /** `csr` is PKCS #10, DER. */
   renew(csr: Uint8Array, signal: AbortSignal): Promise<RenewResponse>
   /** Withdraws everything and ends the membership. */

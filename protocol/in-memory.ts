@@ -4,6 +4,7 @@
  */
 import type {
   BrokerApi,
+  JoinLook,
   JoinRequest,
   JoinResponse,
   Peer,
@@ -64,6 +65,14 @@ class InMemoryClient implements BrokerClient {
     const decoded = asServer(() => codec.decodeJoinRequest(codec.encodeJoinRequest(request)))
     const response = await this.#api.join(decoded, this.#peer.address)
     return codec.decodeJoinResponse(codec.encodeJoinResponse(response))
+  }
+
+  async lookAtJoin(request: Omit<JoinRequest, 'csr' | 'look'>, signal: AbortSignal): Promise<JoinLook> {
+    this.#check(signal)
+    const asked = codec.encodeJoinRequest({ ...request, csr: new Uint8Array(), look: true })
+    const decoded = asServer(() => codec.decodeJoinRequest(asked))
+    const look = await this.#api.lookAtJoin(decoded, this.#peer.address)
+    return codec.decodeJoinLook(codec.encodeJoinLook(look))
   }
 
   async renew(csr: Uint8Array, signal: AbortSignal): Promise<RenewResponse> {

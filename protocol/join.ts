@@ -4,7 +4,7 @@ import type { ClusterId } from '../model/ids.ts'
 import { type Cluster, MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
-import type { ClusterFacts, JoinResponse } from './broker-api.ts'
+import type { ClusterFacts, JoinLook, JoinResponse } from './broker-api.ts'
 import type { MemberIdentity, MemberRanges } from './identity/member-files.ts'
 import { readCertificate } from './identity/read-certificate.ts'
 import type { JoinToken } from './identity/token.ts'
@@ -55,6 +55,35 @@ export async function askToJoin(
     return await client.join({ ...request, nowMs: clock.now() }, signal)
   } finally {
     client.close()
+  }
+}
+
+/** A person waits for it. */
+const LOOK_MS = 5000
+
+/**
+ * What a join with this token would bring; changes nothing and does not spend it. Throws what askToJoin throws, after five
+ * seconds at most; a broker of an older release refuses the field `csr`.
+ */
+export async function lookAtJoin(
+  { token, cluster, facts }: Omit<JoinAsk, 'key' | 'onAsking'>,
+  { clock, logger }: { readonly clock: Clock; readonly logger: Logger },
+  signal: AbortSignal,
+): Promise<JoinLook> {
+  const late = new AbortController()
+  const cancel = clock.setTimer(LOOK_MS, () =>
+    late.abort(new Error(`the broker did not answer in ${LOOK_MS / 1000} s`)),
+  )
+  const limited = AbortSignal.any([signal, late.signal])
+  try {
+    const client = await connectForJoin({ token, clock, logger }, limited)
+    try {
+      return await client.lookAtJoin({ secret: token.secret(), cluster, facts, nowMs: clock.now() }, limited)
+    } finally {
+      client.close()
+    }
+  } finally {
+    cancel()
   }
 }
 

@@ -19,6 +19,8 @@ export const MAX_ANNOTATION_VALUE = 4096
 export const MAX_CIDRS = 16
 /** What a joining cluster is told about its addresses. */
 export const MAX_NOTES = 8
+/** Members that the answer to a join names. */
+export const MAX_RENUMBERED = 1000
 export const MAX_CANDIDATES = 16
 export const MAX_CAPABILITIES = 32
 export const MAX_FAMILIES = 2

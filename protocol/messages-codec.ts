@@ -1,7 +1,7 @@
 /** Requests and stream messages between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
 import { toUSVString } from 'node:util'
 import { MAX_NEEDED } from '../model/needed-ranges.ts'
-import type { ClusterFacts, JoinRequest, JoinResponse, RenewResponse } from './broker-api.ts'
+import type { ClusterFacts, JoinLook, JoinRequest, JoinResponse, RenewResponse, Renumbered } from './broker-api.ts'
 import type { PublishMessage, PublishReply, WatchMessage, WatchRequest } from './broker-api.ts'
 import * as check from './codec-checks.ts'
 import { CodecError } from './codec-checks.ts'
@@ -13,8 +13,9 @@ import { statusFromWire, statusToWire } from './status-codec.ts'
 const ADDRESS_TEXT = 64
 
 export function encodeJoinRequest(request: JoinRequest): Uint8Array {
-  const { secret, cluster, csr, facts, nowMs } = request
-  return wire.JoinRequest.encode({ secret, cluster, csr: buffer(csr), facts: factsToWire(facts), nowMs }).finish()
+  const { secret, cluster, csr, facts, nowMs, look = false } = request
+  const message = { secret, cluster, csr: buffer(csr), facts: factsToWire(facts), nowMs, look }
+  return wire.JoinRequest.encode(message).finish()
 }
 
 export function decodeJoinRequest(bytes: Uint8Array): JoinRequest {
@@ -25,6 +26,34 @@ export function decodeJoinRequest(bytes: Uint8Array): JoinRequest {
     csr: check.bytes(request.csr, 'csr', limits.MAX_CSR_BYTES),
     facts: factsFromWire(request.facts, 'facts'),
     nowMs: check.count(request.nowMs, 'nowMs'),
+    look: request.look === true,
+  }
+}
+
+/** The answer to a look: a JoinResponse with nothing but this. */
+export function encodeJoinLook({ globalCIDRs, renumbered }: JoinLook): Uint8Array {
+  return wire.JoinResponse.encode({
+    certificate: Buffer.alloc(0),
+    caBundle: [],
+    clusterset: '',
+    clusterIndex: 0,
+    podCidrs: [],
+    serviceCidrs: [],
+    globalCidrs: [...globalCIDRs],
+    globalRange: '',
+    clustersetIpRange: '',
+    observedAddress: '',
+    observedCounts: false,
+    notes: [],
+    renumbered: renumbered.map(renumberedToWire),
+  }).finish()
+}
+
+export function decodeJoinLook(bytes: Uint8Array): JoinLook {
+  const look = check.parseWire('join look', bytes, limits.MAX_MESSAGE_BYTES, (b) => wire.JoinResponse.decode(b))
+  return {
+    globalCIDRs: check.texts(look.globalCidrs, 'globalCIDRs', limits.MAX_CIDRS, ADDRESS_TEXT),
+    renumbered: renumberedFromWire(look.renumbered),
   }
 }
 
@@ -42,6 +71,7 @@ export function encodeJoinResponse(response: JoinResponse): Uint8Array {
     observedAddress: response.observedAddress,
     observedCounts: response.observedCounts,
     notes: (response.notes ?? []).slice(0, limits.MAX_NOTES).map(short),
+    renumbered: (response.renumbered ?? []).map(renumberedToWire),
   }).finish()
 }
 
@@ -60,7 +90,19 @@ export function decodeJoinResponse(bytes: Uint8Array): JoinResponse {
     observedAddress: check.text(response.observedAddress, 'observedAddress', ADDRESS_TEXT),
     observedCounts: response.observedCounts,
     ...(notes.length === 0 ? {} : { notes }),
+    renumbered: renumberedFromWire(response.renumbered),
   }
+}
+
+function renumberedToWire({ cluster, globalCIDRs }: Renumbered): wire.Renumbered {
+  return { cluster, globalCidrs: [...globalCIDRs] }
+}
+
+function renumberedFromWire(members: readonly wire.Renumbered[]): readonly Renumbered[] {
+  return check.list(members, 'renumbered', limits.MAX_RENUMBERED, (one, field) => ({
+    cluster: check.text(one.cluster, `${field}.cluster`, limits.MAX_NAME, 1),
+    globalCIDRs: check.texts(one.globalCidrs, `${field}.globalCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
+  }))
 }
 
 export function encodeRenewRequest(csr: Uint8Array): Uint8Array {

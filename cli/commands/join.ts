@@ -41,6 +41,7 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
           clock: new SystemClock(),
           signal,
           say: (text) => output.remark(`${text}\n`),
+          confirm: await confirmAt(context),
         })
         const global =
           joined.globalCIDRs.length === 0 ? 'its own addresses' : `global addresses ${joined.globalCIDRs.join(', ')}`
@@ -48,6 +49,18 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
         output.remark(`next, on each node: sealane up --site ${options.site} --node NAME\n`)
       })
     })
+}
+
+/** Undefined where nobody sits. A site's command is run by scripts too, so it asks only at a terminal. */
+async function confirmAt(context: CommandContext): Promise<((question: string) => Promise<boolean>) | undefined> {
+  const { terminalOf } = await import('../confirm.ts')
+  const terminal = terminalOf(context)
+  if (terminal === undefined) return undefined
+  const { lineFromTerminal } = await import('../ask-at-terminal.ts')
+  return async (question) => {
+    const said = await lineFromTerminal(`${question}? Type yes: `, context.signal, terminal)
+    return said.trim().toLowerCase() === 'yes'
+  }
 }
 
 /** Loaded only then: a plain site needs none of it. */

@@ -16,6 +16,8 @@ import { type Advice, advice, hindrances } from '../discovery/advice.ts'
 import { describeAdvice, describeDiscovery } from '../discovery/describe.ts'
 import { type Ask, type Discovery, discover } from '../discovery/discover.ts'
 import { readSnapshot } from '../discovery/read-snapshot.ts'
+import { type LookAtJoin, agreeOnRenumbering } from '../agree-on-renumbering.ts'
+import { sealaneVersion } from '../context.ts'
 import { type SecretAccess, secretIdentity } from '../secret-identity.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { type ApplyContext, applyCrds, describeChange, applyNodes, applyObjects, crdsMissing } from './apply-join.ts'
@@ -46,6 +48,8 @@ export interface JoinClusterInit {
   readonly dryRun: boolean
   /** Asks whether changes that were shown are to be made; undefined where nobody can be asked, or nobody wants to be. */
   readonly confirm?: ((question: string) => Promise<boolean>) | undefined
+  /** Asks the broker what the join would change for others; absent: nobody asks it. */
+  readonly look?: LookAtJoin
   /** Joins although something is known not to work. */
   readonly force: boolean
   /** `--context c1`, for the commands that are advised. */
@@ -127,6 +131,7 @@ export async function joinCluster(
   if (!init.force && plan.objects.some((object) => startsPods(object) && isWanted(refOf(object)))) {
     await requireImage(admin, imageQuestion(plan.values.common, init.values.member.namespace, 'every'), init)
   }
+  if (known === undefined) await agreeOnOthers(plan, init)
   if (dryRun) return dryJoin(prepared, admin, init)
   await applyCrds(context)
   await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
@@ -142,6 +147,15 @@ export async function joinCluster(
   // What somebody has to do by hand first is not waited for.
   const late = dns.left.length > 0 ? undefined : await watchClusterDns(admin, plan.clusterId, init)
   return { plan, advice: given, dns: late === undefined ? dns : { left: [late] }, others }
+}
+
+/** A member that joins again has done this. */
+async function agreeOnOthers({ clusterId, podCIDRs, serviceCIDRs }: JoinPlan, init: JoinClusterInit): Promise<void> {
+  const { token, look, clock, dryRun, confirm, say, signal } = init
+  if (token === undefined || look === undefined) return
+  const facts = { podCIDRs, serviceCIDRs, labels: {}, version: sealaneVersion() }
+  const ask = { token: parseJoinToken(token, clock.now()), cluster: clusterId, facts }
+  await agreeOnRenumbering({ ...ask, look, say, signal, confirm: dryRun ? undefined : confirm })
 }
 
 /** Of what runs the image. */

@@ -5,7 +5,9 @@ import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install
 import { DEFAULT_VALUES } from '../../install/values.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
+import { lookAtJoin } from '../../protocol/join.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
+import { createLogger } from '../../runtime/pino-logger.ts'
 import { type Terminal, askAtTerminal, lineFromTerminal, processTerminal } from '../ask-at-terminal.ts'
 import type { CommandContext } from '../context.ts'
 import { type TokenOptions, readTokenText } from '../read-token.ts'
@@ -38,6 +40,7 @@ export async function runJoinKube(
     wishes: wishesOf(options),
     values: withStatus(withImage(DEFAULT_VALUES, options), options),
     asked: options,
+    look: (ask, within) => lookAtJoin(ask, { clock, logger: createLogger('cli', 'warn') }, within),
     dryRun: options.dryRun,
     confirm: options.yes ? undefined : confirmAt(processTerminal(), signal),
     force: options.force,

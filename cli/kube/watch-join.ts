@@ -4,6 +4,7 @@ import type { ManifestObject } from '../../install/manifest-object.ts'
 import { LABEL_GATEWAY } from '../../model/gateway-node.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Gateway } from '../../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import { NEITHER_CALLABLE } from '../../model/status-text.ts'
 import { endOfIdentity } from '../../protocol/join.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { type SecretAccess, joinProblem, secretIdentity } from '../secret-identity.ts'
@@ -169,9 +170,13 @@ function isMirrored({ metadata }: Cluster): boolean {
 }
 
 function lanesMissing(down: readonly LaneState[]): Missing | undefined {
-  if (down.length === 0) return undefined
+  const [first] = down
+  if (first === undefined) return undefined
   const why = down.map(({ cluster, state, message }) => `${cluster} ${state}${message === '' ? '' : `: ${message}`}`)
-  return { what: `to ${down.map(({ cluster }) => cluster).join(', ')}`, why: why.join('; ') }
+  // While another may still come, it is waited for.
+  const isHopeless = down.every(({ message }) => message.includes(NEITHER_CALLABLE))
+  const mend = isHopeless ? { mend: first.message.slice(first.message.indexOf(NEITHER_CALLABLE)) } : {}
+  return { what: `to ${down.map(({ cluster }) => cluster).join(', ')}`, why: why.join('; '), ...mend }
 }
 
 function silentText(cluster: string, said: string | undefined): string | undefined {

@@ -44,6 +44,11 @@ export interface JoinRequest {
   csr: Buffer;
   facts: ClusterFacts | undefined;
   nowMs: number;
+  /**
+   * Nothing is to be changed, and the token not spent: what would a join change for others? Comes without csr, which an
+   * older broker refuses.
+   */
+  look?: boolean | undefined;
 }
 
 export interface JoinResponse {
@@ -62,6 +67,14 @@ export interface JoinResponse {
   observedCounts: boolean;
   /** Sentences for people: why stated addresses are translated or not carried. */
   notes: string[];
+  /** Other members that have global addresses because of this join. Absent from a broker that does not say. */
+  renumbered: Renumbered[];
+}
+
+export interface Renumbered {
+  cluster: string;
+  /** One for each of its pod CIDRs that is carried. */
+  globalCidrs: string[];
 }
 
 export interface RenewRequest {
@@ -515,7 +528,7 @@ export const Pair: MessageFns<Pair> = {
 };
 
 function createBaseJoinRequest(): JoinRequest {
-  return { secret: "", cluster: "", csr: Buffer.alloc(0), facts: undefined, nowMs: 0 };
+  return { secret: "", cluster: "", csr: Buffer.alloc(0), facts: undefined, nowMs: 0, look: undefined };
 }
 
 export const JoinRequest: MessageFns<JoinRequest> = {
@@ -534,6 +547,9 @@ export const JoinRequest: MessageFns<JoinRequest> = {
     }
     if (message.nowMs !== 0) {
       writer.uint32(40).uint64(message.nowMs);
+    }
+    if (message.look !== undefined) {
+      writer.uint32(72).bool(message.look);
     }
     return writer;
   },
@@ -591,6 +607,14 @@ export const JoinRequest: MessageFns<JoinRequest> = {
             message.nowMs = longToNumber(reader.uint64());
             continue;
           }
+          case 9: {
+            if (tag !== 72) {
+              break;
+            }
+
+            message.look = reader.bool();
+            continue;
+          }
         }
         if ((tag & 7) === 4 || tag === 0) {
           break;
@@ -618,6 +642,7 @@ function createBaseJoinResponse(): JoinResponse {
     serviceCidrs: [],
     observedCounts: false,
     notes: [],
+    renumbered: [],
   };
 }
 
@@ -658,6 +683,9 @@ export const JoinResponse: MessageFns<JoinResponse> = {
     }
     for (const v of message.notes) {
       writer.uint32(98).string(v!);
+    }
+    for (const v of message.renumbered) {
+      Renumbered.encode(v!, writer.uint32(122).fork()).join();
     }
     return writer;
   },
@@ -769,6 +797,71 @@ export const JoinResponse: MessageFns<JoinResponse> = {
             }
 
             message.notes.push(reader.string());
+            continue;
+          }
+          case 15: {
+            if (tag !== 122) {
+              break;
+            }
+
+            message.renumbered.push(Renumbered.decode(reader, reader.uint32()));
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseRenumbered(): Renumbered {
+  return { cluster: "", globalCidrs: [] };
+}
+
+export const Renumbered: MessageFns<Renumbered> = {
+  encode(message: Renumbered, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.cluster !== "") {
+      writer.uint32(10).string(message.cluster);
+    }
+    for (const v of message.globalCidrs) {
+      writer.uint32(18).string(v!);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): Renumbered {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseRenumbered();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 10) {
+              break;
+            }
+
+            message.cluster = reader.string();
+            continue;
+          }
+          case 2: {
+            if (tag !== 18) {
+              break;
+            }
+
+            message.globalCidrs.push(reader.string());
             continue;
           }
         }

@@ -43,7 +43,9 @@ export function brokerService(deps: BrokerServiceDeps): UntypedServiceImplementa
   return {
     join: unary(deps, 'join', async (call) => {
       const request = codec.decodeJoinRequest(call.request)
-      return codec.encodeJoinResponse(await deps.api.join(request, peerAddress(call.getPeer())))
+      const address = peerAddress(call.getPeer())
+      if (request.look === true) return codec.encodeJoinLook(await deps.api.lookAtJoin(request, address))
+      return codec.encodeJoinResponse(await deps.api.join(request, address))
     }),
     renew: unary(deps, 'renew', async (call) => {
       const peer = memberOf(deps, call)

@@ -3,7 +3,7 @@ import { Client, type ClientOptions, Metadata, connectivityState, credentials, s
 import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
-import type { JoinRequest, JoinResponse, RenewResponse, WatchMessage, WatchRequest } from '../broker-api.ts'
+import type { JoinLook, JoinRequest, JoinResponse, RenewResponse, WatchMessage, WatchRequest } from '../broker-api.ts'
 import { type BrokerAddress, formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
 import {
   type BrokerClient,
@@ -122,6 +122,11 @@ class GrpcBrokerClient implements BrokerClient {
 
   async join(request: JoinRequest, signal: AbortSignal): Promise<JoinResponse> {
     return decoded(codec.decodeJoinResponse, await this.#call('join', codec.encodeJoinRequest(request), signal))
+  }
+
+  async lookAtJoin(request: Omit<JoinRequest, 'csr' | 'look'>, signal: AbortSignal): Promise<JoinLook> {
+    const asked = codec.encodeJoinRequest({ ...request, csr: new Uint8Array(), look: true })
+    return decoded(codec.decodeJoinLook, await this.#call('join', asked, signal))
   }
 
   async renew(csr: Uint8Array, signal: AbortSignal): Promise<RenewResponse> {

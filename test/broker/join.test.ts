@@ -272,7 +272,7 @@ t.test('an exhausted global range', async (t) => {
   await join_(harness, 'milano')
   t.equal(
     await refusal(join_(harness, 'paris')),
-    'ResourceExhausted podCIDRs | podCIDRs: the global range 244.0.0.0/16 is exhausted (0 blocks given): choose pod CIDRs that no other cluster uses, or smaller ones',
+    'ResourceExhausted podCIDRs | podCIDRs: the global range 244.0.0.0/16 is exhausted: pod CIDR 10.42.0.0/16 of cluster "paris" overlaps another cluster\'s and needs a /16 block, and none is free (0 of 65536 addresses are free, 1 block is given): choose pod CIDRs that no other cluster uses, or smaller ones; or evict members that are gone for good ("sealane cluster list", "sealane cluster evict"); or make a clusterset with a larger range (--global-range, when its broker starts first)',
   )
   t.equal(harness.log.count('member'), 1, 'nothing of it stays')
   await join_(harness, 'paris', { facts: facts(['10.50.0.0/16']) })
@@ -320,4 +320,33 @@ t.test('an id that is reserved now: members that have it stay, and nobody else g
   t.match(await refusal(tokens.create({ cluster: 'broker' })), reserved)
   t.match(await refusal(join_(harness, 'broker')), reserved)
   t.equal(await refusal(join_(harness, 'broker-east')), 'no refusal')
+})
+
+t.test('a look at a join names whom it renumbers, and changes nothing', async (t) => {
+  const harness = await startBroker(t)
+  const { broker, log, tokens } = harness
+  const look = async (cluster: string, podCIDRs: string[], change: { token?: string; secret?: string } = {}) => {
+    const request = await joinRequest(harness, { cluster, facts: facts(podCIDRs), ...change })
+    return broker.lookAtJoin({ ...request, csr: new Uint8Array(), look: true }, '192.0.2.1')
+  }
+  t.same(await look('milano', ['10.42.0.0/16']), { globalCIDRs: [], renumbered: [] }, 'the first one')
+  await join_(harness, 'milano')
+  await join_(harness, 'lyon', { facts: facts(['10.50.0.0/16']) })
+  const renumbered = [{ cluster: 'milano', globalCIDRs: ['244.0.0.0/16'] }]
+  const { text: token } = await tokens.create({})
+  await log.refresh()
+  const before = log.revision
+  t.same(await look('paris', ['10.42.0.0/16'], { token }), { globalCIDRs: ['244.1.0.0/16'], renumbered })
+  t.equal(log.revision, before, 'nothing is written')
+  t.equal(log.get('member', 'paris'), undefined)
+  const { response } = await join_(harness, 'paris', { token })
+  t.same(response.renumbered, renumbered, 'the join itself says so too, by the same token')
+  t.same((await look('tokyo', ['10.42.0.0/16'])).renumbered, [], 'who is translated already notices nothing')
+  t.match(
+    await refusal(look('tokyo', ['10.60.0.0/16'], { token })),
+    /has been used already/,
+    'a spent token does not look',
+  )
+  t.match(await refusal(look('tokyo', ['10.60.0.0/16'], { secret: 'A'.repeat(43) })), /not known to this broker/)
+  t.match(await refusal(look('milano', ['10.60.0.0/16'])), /is a member already/, 'what the join would be refused for')
 })

@@ -49,6 +49,33 @@ t.test('answers', async (t) => {
   })
 })
 
+t.test('a site that would renumber others asks at a terminal, and says so without one', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const join = async (id: string, answer?: string): Promise<CliResult> => {
+    const site = new SiteFolder(t, id)
+    const args = ['join', '--site', site.file, '--token', await broker.token()]
+    return runCli(args, answer === undefined ? {} : { terminal: terminal(answer) })
+  }
+  const first = await join('milano', 'no')
+  t.match(first, { code: 0, stdout: /with its own addresses/ }, 'nobody is there to renumber: nothing is asked')
+  const named = (verb: string): RegExp =>
+    new RegExp(`other members ${verb} global addresses .*: milano \\(244.0.0.0/16\\)`)
+  t.match(await join('paris', 'no'), { code: 1, stdout: '', stderr: /nothing was changed/ })
+  const agreed = await join('paris', 'yes')
+  t.match(agreed, { code: 0, stdout: /with global addresses 244.1.0.0\/16/, stderr: named('get') })
+  t.match(agreed.stderr, named('got'))
+  t.notMatch((await join('tokyo')).stderr, /other members/, 'they have them already')
+})
+
+t.test('a script that joins a site is told whom that renumbered', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  for (const id of ['milano', 'paris']) {
+    const site = new SiteFolder(t, id)
+    const { stderr } = await runCli(['join', '--site', site.file, '--token', await broker.token()])
+    t.equal(/other members got global addresses .*: milano/.test(stderr), id === 'paris')
+  }
+})
+
 async function member(t: Test): Promise<{ site: SiteFolder; broker: LoopbackBroker }> {
   const broker = await LoopbackBroker.start(t)
   const site = new SiteFolder(t, 'paris')

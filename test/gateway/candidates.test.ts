@@ -6,7 +6,7 @@ import { planLanes } from '../../gateway/plan-lanes.ts'
 import { planStatus } from '../../gateway/plan-status.ts'
 import type { GatewayWorld } from '../../gateway/world.ts'
 import type { Cluster, Endpoint, Node } from '../../model/objects.ts'
-import { NOW, cluster, endpoint, key, node, world } from './support/worlds.ts'
+import { NOW, UPTIME, cluster, endpoint, key, node, world } from './support/worlds.ts'
 
 const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
@@ -246,6 +246,31 @@ t.test('candidates of others', async (t) => {
   }
 })
 
+t.test(
+  'the place where this lane is told to be is not called, nor one that was called from and is now here',
+  async (t) => {
+    const lanes = [{ lane: 0, port: 4500, publicAddress: '203.0.113.50' }]
+    const facts = { ...facing({ told: [] }), lanes }
+    const paris = endpoint('paris', 'gw', 0, ['public 203.0.113.50:4500', 'public 203.0.113.50:4501'])
+    const peerOf = (more: Partial<GatewayWorld>) =>
+      planLanes({ ...facts, endpoints: [paris], ...more }).lanes[0]?.peers[0]
+    t.strictSame(
+      peerOf({})?.candidates.map(({ port }) => port),
+      [4501],
+      'the same address with another port is a neighbour behind the same NAT',
+    )
+    const health = new Map([['0/paris', { state: 'down', sinceMs: UPTIME - 60_000 } as const]])
+    const called = (address: string): (string | undefined)[] =>
+      [0, 1, 2, 3].map((s) => {
+        const roamed = new Map([[paris.spec.publicKey, { address: `${address}:61000`, sinceMs: 0 }]])
+        const monotonicMs = UPTIME + s * 5000
+        return peerOf({ health, roamed, monotonicMs })?.choice.address
+      })
+    t.ok(called('203.0.113.77').includes('203.0.113.77:61000'), 'where it called from has its turn')
+    t.notOk(called('192.0.2.10').includes('192.0.2.10:61000'), 'not so where this node is there now')
+  },
+)
+
 t.test('who calls first: who cannot be called; else the order of ids, alike at both ends', async (t) => {
   const first = (told: string, facts: Partial<GatewayWorld>): boolean => {
     const { lanes } = planLanes(facing({ told: told === '' ? [] : ['private 10.0.0.2', told] }, facts))
@@ -272,10 +297,35 @@ const STATUS = {
   driver: 'kernel',
   nowMs: NOW,
   monotonicMs: 0,
+  handshakes: new Map(),
   heardMs: () => undefined,
   conditions: [],
   failure: undefined,
 } as const
+
+const ADVICE =
+  'give one of them a public address, or forward UDP 4500 of one to it, and tell that address ' +
+  '(annotation sealane.io/public-address of its Node, publicAddress in site.yaml)'
+
+t.test('ends that tell addresses of private networks alone', async (t) => {
+  const doubt = (told: readonly string[], own: string, interfaces: readonly string[] = [`${own}/24`]) => {
+    const nodes = withAddresses(['InternalIP', own])
+    const addresses = interfaces.map((address) => ({ device: 'eth0', address }))
+    return planLanes(facing({ told }, { nodes, addresses })).lanes[0]?.peers[0]?.doubt
+  }
+  const rows: readonly (readonly [say: string, want: boolean, ...args: Parameters<typeof doubt>])[] = [
+    ['two networks', true, ['private 10.0.0.2'], '192.168.7.11'],
+    ['behind a carrier', true, ['private 100.64.0.2'], '172.31.7.11'],
+    ['one network', false, ['private 192.168.7.12'], '192.168.7.11'],
+    ['a network of another interface', false, ['private 10.0.0.2'], '192.168.7.11', ['192.168.7.11/24', '10.0.0.1/8']],
+    ['this one is public', false, ['private 10.0.0.2'], '198.51.100.9'],
+    ['the other one is', false, ['private 10.0.0.2', 'public 198.51.100.20'], '192.168.7.11'],
+    ['it was seen as another', false, ['private 10.0.0.2', 'observed 203.0.113.9'], '192.168.7.11'],
+    ['it tells none', false, [], '192.168.7.11'],
+  ]
+  const text = `both ends tell addresses of private networks alone; where these do not lead from one to the other: ${ADVICE}`
+  for (const [say, want, ...args] of rows) t.equal(doubt(...args), want ? text : undefined, say)
+})
 
 t.test('what the status says of ends that cannot call each other', async (t) => {
   const said = (told: readonly string[], facts: Partial<GatewayWorld> = {}): string => {
@@ -293,12 +343,12 @@ t.test('what the status says of ends that cannot call each other', async (t) => 
     '(none of its addresses can be called from here; it calls us)'
   t.equal(
     said(['private 10.0.0.2', 'observed 203.0.113.9'], hidden),
-    `${trying}; neither end can be called from outside (here seen as 203.0.113.1, there as 203.0.113.9): give one of them a public address`,
+    `${trying}; neither end can be called from outside (here seen as 203.0.113.1, there as 203.0.113.9): ${ADVICE}`,
   )
   t.equal(said(['private 192.0.2.10']), waiting)
   t.equal(
     said(['private 192.0.2.10'], hidden),
-    `${waiting}; neither end can be called from outside (here seen as 203.0.113.1): give one of them a public address`,
+    `${waiting}; neither end can be called from outside (here seen as 203.0.113.1): ${ADVICE}`,
   )
   t.notMatch(said(['private 10.0.0.2', 'public 198.51.100.20'], hidden), 'neither end')
   const long = { observedAddress: '203.0.113.1'.padEnd(2000, '1'), nodes: withAddresses() }

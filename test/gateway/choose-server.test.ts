@@ -1,6 +1,6 @@
 /** A lane that is handed over: the newcomer is called first and sent to second. */
 import t from 'tap'
-import { chooseServer, nextLookMs } from '../../gateway/choose-server.ts'
+import { type LaneFacts, chooseServer, nextLookMs } from '../../gateway/choose-server.ts'
 import { planLanes } from '../../gateway/plan-lanes.ts'
 import { ANNOTATION_PUBLISHED_AT } from '../../model/lane-servers.ts'
 import type { Endpoint } from '../../model/objects.ts'
@@ -27,6 +27,12 @@ const called = ({ spec }: Endpoint, lastHandshakeMs?: number): PeerState =>
 
 const device = (...peers: PeerState[]) => ({ name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers })
 
+function factsOf(peers: PeerState[], downMs: number, nowMs = NOW): LaneFacts {
+  const shakenMs = new Map(peers.map(({ publicKey, lastHandshakeMs = -Infinity }) => [publicKey, lastHandshakeMs]))
+  const handshakeAgeMs = (publicKey: string): number => nowMs - (shakenMs.get(publicKey) ?? -Infinity)
+  return { device: device(...peers), downMs, handshakeAgeMs }
+}
+
 t.test('who serves', async (t) => {
   const rows: [say: string, claims: [Endpoint, ...Endpoint[]], peers: PeerState[], want: string][] = [
     ['one alone', [A], [], 'a'],
@@ -42,14 +48,14 @@ t.test('who serves', async (t) => {
     ['the other is silent: still nothing to lose by waiting', [B, A], [sentTo(A, { lastHandshakeMs: 0 })], 'a then b'],
   ]
   for (const [say, claims, peers, want] of rows) {
-    const { server, successor } = chooseServer(claims, { device: device(...peers), downMs: 0, nowMs: NOW })
+    const { server, successor } = chooseServer(claims, factsOf(peers, 0))
     t.equal(
       [server, ...(successor === undefined ? [] : [successor])].map(({ spec }) => spec.node).join(' then '),
       want,
       say,
     )
   }
-  t.equal(chooseServer([B, A], { downMs: 0, nowMs: NOW }).server, B, 'without a device')
+  t.equal(chooseServer([B, A], { downMs: 0, handshakeAgeMs: () => Infinity }).server, B, 'without a device')
 })
 
 t.test('a server that is silent gives way to one that answers', async (t) => {
@@ -69,7 +75,7 @@ t.test('a server that is silent gives way to one that answers', async (t) => {
     ['two are there: the first again', [C, B, A], [sentTo(C)], 15_000, 'c then b'],
   ]
   for (const [say, claims, peers, downMs, want] of rows) {
-    const { server, successor } = chooseServer(claims, { device: device(...peers), downMs, nowMs: NOW })
+    const { server, successor } = chooseServer(claims, factsOf(peers, downMs))
     const nodes = [server, ...(successor === undefined ? [] : [successor])].map(({ spec }) => spec.node)
     t.equal(nodes.join(' then '), want, say)
   }
@@ -135,8 +141,7 @@ class Rounds {
 
   #round(): void {
     const downMs = this.#downSinceMs === undefined ? 0 : this.#nowMs - this.#downSinceMs
-    const facts = { device: device(...this.#peers), downMs, nowMs: this.#nowMs }
-    const { server, successor } = chooseServer(this.claims, facts)
+    const { server, successor } = chooseServer(this.claims, factsOf(this.#peers, downMs, this.#nowMs))
     if (this.log.at(-1) !== server.spec.node) this.log.push(server.spec.node)
     const known = new Map(this.#peers.map((peer) => [peer.publicKey, peer]))
     const peer = (one: Endpoint, allowedIps: readonly string[]): PeerState => {

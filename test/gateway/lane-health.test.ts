@@ -1,4 +1,4 @@
-/** The state machine of one peer, as a story per row: a = answer, m = miss; the state after each event. */
+/** The state machine of one peer, as a story per row: a = answer, m = miss, w = miss that may yet be answered; the state after each event. */
 import t from 'tap'
 import { PeerHealth } from '../../gateway/lane-health.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
@@ -15,6 +15,11 @@ const ROWS: [events: string, states: string, transitions: string][] = [
   ['ammmaa', 'uuuddu', 'connecting>up up>down down>up'],
   ['ammmama', 'uuudddd', 'connecting>up up>down'],
   ['ammmamaa', 'uuuddddu', 'connecting>up up>down down>up'],
+  ['ammwww', 'uuuuuu', 'connecting>up'],
+  ['awwwm', 'uuuud', 'connecting>up up>down'],
+  ['awwwam', 'uuuuuu', 'connecting>up'],
+  ['wwww', 'cccc', ''],
+  ['ammmwaa', 'uuudddu', 'connecting>up up>down down>up'],
   ['ammmaammm', 'uuudduuud', 'connecting>up up>down down>up up>down'],
 ]
 
@@ -28,7 +33,7 @@ t.test('states and transitions', async (t) => {
     let after = ''
     for (const event of events) {
       if (event === 'a') health.onAnswer()
-      else health.onMiss()
+      else health.onMiss(event === 'w')
       after += health.state.is[0]!
     }
     t.equal(after, states, `states of ${events}`)

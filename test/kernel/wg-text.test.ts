@@ -85,6 +85,11 @@ t.test('wg set is told what differs, and no more', (t) => {
   const rows: readonly (readonly [string, DeviceConfig, string])[] = [
     ['the same in another order', { listenPort: 4500, peers: [c, b] }, ''],
     ['the same endpoint', { listenPort: 4500, peers: [{ ...b, endpoint: '192.0.2.1:4500' }, c] }, ''],
+    [
+      'the same endpoint anew',
+      { listenPort: 4500, peers: [{ ...b, endpoint: '192.0.2.1:4500', endpointAnew: true }, c] },
+      `peer ${B} endpoint 192.0.2.1:4500`,
+    ],
     ['any port', { listenPort: 0, peers: [b, c] }, ''],
     ['another port', { listenPort: 4501, peers: [b, c] }, 'listen-port 4501'],
     [

@@ -163,6 +163,7 @@ t.test('bytes that nobody meant never crash a decoder', (t) => {
     records.decodeStoredRecord,
     messages.decodeJoinRequest,
     messages.decodeJoinResponse,
+    messages.decodeJoinLook,
     messages.decodeRenewRequest,
     messages.decodeRenewResponse,
     messages.decodePublishMessage,

@@ -5,6 +5,7 @@ import { type MemberRecord, type StoredRecord, recordKeyText } from '../../model
 import type {
   BrokerApi,
   ClusterFacts,
+  JoinLook,
   JoinRequest,
   JoinResponse,
   MemberKey,
@@ -42,6 +43,10 @@ export class ToyBroker implements BrokerApi {
   }
   watchers = new Set<() => void>()
   openStreams = 0
+
+  lookAtJoin(): Promise<JoinLook> {
+    return Promise.resolve({ globalCIDRs: [], renumbered: [] })
+  }
 
   join(request: JoinRequest, peerAddress: string): Promise<JoinResponse> {
     return Promise.resolve().then(() => this.joinAnswer(request, peerAddress))

@@ -1,9 +1,11 @@
 /** A whole join on a cluster in memory: what it waits for, what it goes on without, and what it says of that. */
 import t from 'tap'
+import type { LookAtJoin } from '../../../cli/agree-on-renumbering.ts'
 import { type JoinClusterInit, type JoinedCluster, joinCluster } from '../../../cli/kube/join-cluster.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { parseClusterId } from '../../../model/ids.ts'
+import { RefusedError } from '../../../protocol/broker-api.ts'
 import { createJoinToken } from '../../../protocol/identity/token.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { failure } from '../../support/failure.ts'
@@ -322,4 +324,54 @@ t.test('what is missing is made anew, and a token in the place of a refused iden
   const again = await join(refused)
   t.match(again.said, /^joined before as paris; the broker refuses it: evicted at noon$/m)
   t.ok(written(again.admin).includes('merge Secret sealane-system/sealane-identity'))
+})
+
+t.test('members whose addresses the join changes are named before, and asked about', async (t) => {
+  const objects = [node('n1', 'True'), cluster('paris'), gateway()]
+  const renumbered = [{ cluster: 'milano', globalCIDRs: ['244.0.0.0/16'] }]
+  const asked: string[] = []
+  const look: LookAtJoin = ({ cluster: id, facts }) => {
+    asked.push(`${id} ${facts.podCIDRs.join()} ${facts.serviceCIDRs.join()}`)
+    return Promise.resolve({ globalCIDRs: ['244.1.0.0/16'], renumbered })
+  }
+  const named =
+    /^other members get global addresses by this join, .*: milano \(244\.0\.0\.0\/16\)\. Connections .* break/m
+  const questions: string[] = []
+  const answer = (yes: boolean) => (question: string) => {
+    questions.push(question)
+    return Promise.resolve(yes)
+  }
+  const refused = await join(objects, undefined, { look, confirm: answer(false) })
+  t.match(refused.outcome, { message: 'nothing was changed' })
+  t.match(refused.said, named)
+  t.strictSame(refused.told, [], 'and nothing is done')
+  const agreed = await join(objects, undefined, { look, confirm: answer(true) })
+  t.strictSame(agreed.told, ['joined', 'all parts are ready'])
+  t.strictSame(questions, ['Join all the same', 'Join all the same'])
+  t.strictSame(asked, Array(2).fill('paris 10.42.0.0/16 10.43.0.0/16'))
+  const script = await join(objects, undefined, { look })
+  t.match(script.said, named, 'nobody can be asked: it is said')
+  t.strictSame(script.told, ['joined', 'all parts are ready'])
+  const nobody = await join(objects, undefined, {
+    look: () => Promise.resolve({ globalCIDRs: [], renumbered: [] }),
+    confirm: answer(false),
+  })
+  t.strictSame(nobody.told, ['joined', 'all parts are ready'], 'nobody is renumbered: nothing is asked')
+  t.notMatch(nobody.said, /addresses by this join|is not known before/)
+})
+
+t.test('a broker that cannot say before stops nobody', async (t) => {
+  const objects = [node('n1', 'True'), cluster('paris'), gateway()]
+  const rows: readonly (readonly [error: Error, why: string])[] = [
+    [new RefusedError('InvalidArgument', 'csr', 'csr: malformed'), 'the broker is of an older release'],
+    [new Error('nobody answers at 192.0.2.1:7443'), 'nobody answers at 192.0.2.1:7443'],
+  ]
+  for (const [error, why] of rows) {
+    const { said, told } = await join(objects, undefined, { look: () => Promise.reject(error) })
+    t.ok(
+      said.includes(`note: whether this join changes addresses of other members is not known before (${why}); `),
+      why,
+    )
+    t.strictSame(told, ['joined', 'all parts are ready'])
+  }
 })

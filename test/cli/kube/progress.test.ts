@@ -77,6 +77,11 @@ t.test('lanes of a cluster', async (t) => {
     { what: 'to c1, c3', why: 'c1 connecting: no handshake yet; c3 down: no answer to probes' },
     'of each why',
   )
+  const neither = 'neither end can be called from outside (here seen as 203.0.113.1): forward UDP 4500'
+  const both = await look(gateway('n1', ['c1', 'up', ''], ['c3', 'connecting', `no handshake yet: (…); ${neither}`]))
+  t.equal(both.missing?.mend, neither, 'both ends are behind NAT: somebody has to do something')
+  const mixed = await look(gateway('n1', ['c1', 'connecting', 'no handshake yet'], ['c3', 'connecting', neither]))
+  t.equal(mixed.missing?.mend, undefined, 'while another may still come, it is waited for')
   t.strictSame(await look(gateway('n1', ['c1', 'up', ''], ['c3', 'up', ''])), {
     ...so,
     reached: ['c1', 'c3'],

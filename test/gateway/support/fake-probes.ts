@@ -16,6 +16,7 @@ export class FakeProbes {
   readonly openSocket: OpenProbeSocket = (address, _port, events) => {
     this.opened += 1
     this.open.set(address, events)
+    queueMicrotask(() => events.onReady())
     return {
       send: (bytes, to, port) => {
         this.sent.push({ from: address, to, bytes })

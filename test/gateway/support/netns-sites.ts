@@ -198,6 +198,11 @@ export class GatewayProcess {
     this.#child.stdin?.write(`${JSON.stringify({ drop: [kind, name] })}\n`)
   }
 
+  /** Sets its wall clock: by how much it is wrong from now on. */
+  setWallClock(wrongByMs: number): void {
+    this.#child.stdin?.write(`${JSON.stringify({ setWallClock: wrongByMs })}\n`)
+  }
+
   onObject(listener: (object: KubeObject) => void): void {
     this.#listeners.push(listener)
     for (const object of this.objects.values()) listener(object)

@@ -1,6 +1,6 @@
 /**
  * One gateway process for tests in network namespaces: real kernel drivers, objects in memory. Told what to hold by
- * JSON lines on standard input (`{"put": object}`, `{"drop": [kind, name]}`), tells on standard output what it writes
+ * JSON lines on standard input (`{"put": object}`, `{"drop": [kind, name]}`, `{"setWallClock": ms}` by which it is wrong), tells on standard output what it writes
  * (`{"object": …}`, `{"gone": [kind, name]}`, `{"left": true}`). Arguments: node, state directory, lanes as JSON.
  */
 import { createInterface } from 'node:readline'
@@ -22,6 +22,16 @@ const say = (line: unknown): void => {
   process.stdout.write(`${JSON.stringify(line)}\n`)
 }
 
+/** No namespace has a wall clock of its own. */
+class SettableClock extends SystemClock {
+  wrongByMs = 0
+
+  override now(): number {
+    return super.now() + this.wrongByMs
+  }
+}
+
+const clock = new SettableClock()
 const cluster = new MemoryCluster()
 for (const kind of ['Endpoint', 'Gateway'] as const) {
   cluster.cache(kind).onChange((change) => {
@@ -30,14 +40,14 @@ for (const kind of ['Endpoint', 'Gateway'] as const) {
   })
 }
 createInterface({ input: process.stdin }).on('line', (line) => {
-  const order = JSON.parse(line) as { put?: KubeObject; drop?: [Kind, string] }
+  const order = JSON.parse(line) as { put?: KubeObject; drop?: [Kind, string]; setWallClock?: number }
   if (order.put !== undefined) cluster.put(order.put)
+  if (order.setWallClock !== undefined) clock.wrongByMs = order.setWallClock
   if (order.drop !== undefined) cluster.drop(order.drop[0], order.drop[1])
 })
 
 const stopping = new AbortController()
 process.once('SIGTERM', () => stopping.abort())
-const clock = new SystemClock()
 const routes = new Rtnetlink()
 const deps = {
   clock,

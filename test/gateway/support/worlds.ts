@@ -83,11 +83,21 @@ export function peerState(publicKey: string, facts: Partial<PeerState> = {}): Pe
   return { publicKey, allowedIps: [], keepaliveSeconds: 25, rxBytes: 0, txBytes: 0, ...facts }
 }
 
+/** When the peers shook hands by the monotonic clock, where the wall clock never jumped. */
+export function handshakesOf(devices: Iterable<{ readonly peers: readonly PeerState[] }>): Map<string, number> {
+  return new Map(
+    [...devices].flatMap(({ peers }) =>
+      peers.flatMap(({ publicKey, lastHandshakeMs }) =>
+        lastHandshakeMs === undefined ? [] : [[publicKey, UPTIME - (NOW - lastHandshakeMs)] as const],
+      ),
+    ),
+  )
+}
+
 /** Milano with one lane on node gw, and whatever else is said. */
 export function world(facts: Partial<GatewayWorld> = {}): GatewayWorld {
   const own = facts.own ?? cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
   return {
-    nowMs: NOW,
     monotonicMs: UPTIME,
     callJitter: 0,
     node: 'gw',
@@ -106,7 +116,9 @@ export function world(facts: Partial<GatewayWorld> = {}): GatewayWorld {
     devices: new Map(),
     laneDevices: [],
     pathMtu: new Map(),
+    pathSource: new Map(),
     health: new Map(),
+    handshakes: handshakesOf(facts.devices?.values() ?? []),
     ...facts,
   }
 }

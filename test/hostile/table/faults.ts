@@ -6,6 +6,13 @@ const GATEWAY =
 const NODE =
   '`routeagent/main.ts` follows nftables and rtnetlink; `kernel/drift.ts` tells repairs from changes of the plan.'
 
+const KNOCKS =
+  '`gateway/probe-loop.ts`: a knock at a silent gateway’s kernel lives for two seconds, and the last miss waits for as long as the way takes.'
+
+const HANDSHAKES = '`gateway/handshake-times.ts`: how old a handshake is goes by the clock that never jumps.'
+
+const HOLDERS = '`kernel/port-holders.ts`: whatever finds its port taken says which, and which process has it.'
+
 export const FAULTS: readonly AttackRow[] = [
   {
     id: 'gateway-nft-flushed',
@@ -76,5 +83,94 @@ export const FAULTS: readonly AttackRow[] = [
     tried: "Somebody deletes the neighbour and the forwarding entry of another node from a node's overlay.",
     holds: 'Both are back at once, with a line of the log.',
     against: NODE,
+  },
+  {
+    id: 'restart-at-250-ms',
+    tried: 'A gateway process is killed and started anew, with 250 ms of round trip between the gateways.',
+    holds: 'The lane stays up at both ends, and no call is lost.',
+    against: KNOCKS,
+  },
+  {
+    id: 'restart-at-500-ms',
+    tried: 'The same with a round trip of 500 ms.',
+    holds: 'The lane stays up at both ends, and no call is lost.',
+    against: KNOCKS,
+  },
+  {
+    id: 'wall-clock-forward',
+    tried:
+      'The wall clock of a gateway’s machine is set forward by an hour; then the way is shut for some seconds, and the process is started anew.',
+    holds:
+      'The session is kept while the way is shut, the lane is back with it, and the handshake is told as old as it is.',
+    against: HANDSHAKES,
+  },
+  {
+    id: 'wall-clock-back',
+    tried: 'The same with a clock that is set back by an hour.',
+    holds:
+      'The session is kept while the way is shut, the lane is back with it, and the handshake is told as old as it is.',
+    against: HANDSHAKES,
+  },
+  {
+    id: 'own-address-changes',
+    tried: 'A gateway’s machine loses its address and gets another one, and then the first one back.',
+    holds: 'The lane carries calls again long before WireGuard gives an unheard peer up (15 s).',
+    against:
+      '`gateway/own-sources.ts`: where this node sends from another address than before, WireGuard is given the peer’s place anew, in the same session.',
+  },
+  {
+    id: 'lane-port-taken',
+    tried: 'A gateway starts while another process has the UDP port of its lane.',
+    holds: 'The Gateway’s status names the port and the process; when that process ends, the lane comes up.',
+    against: HOLDERS,
+  },
+  {
+    id: 'probe-port-taken',
+    tried: 'The same with the UDP port of the probes.',
+    holds: 'The Gateway’s status names the port and the process; when that process ends, the lane comes up.',
+    against: HOLDERS,
+  },
+  {
+    id: 'overlay-port-taken',
+    tried: 'The routeagent of a node starts while another process has the UDP port of the overlay.',
+    holds: 'The RouteAgent’s status names the port and the process; when that process ends, the overlay is there.',
+    against: HOLDERS,
+  },
+  {
+    id: 'candidate-is-own',
+    tried:
+      'A member tells the addresses of another’s gateway as its own: of its machine, of loopback, of its pods’ bridge, and that of the translation in front of it.',
+    holds: 'That gateway never calls itself, and finds the right address among them.',
+    against:
+      '`gateway/check-endpoints.ts`: a candidate that is an address of this cluster’s nodes, or the place where this lane is told to be, is not called.',
+  },
+  {
+    id: 'renumbering-named',
+    tried: 'A cluster joins with pods that have the addresses of another member’s.',
+    holds:
+      'Before and in the answer to the join the broker names the members that get global addresses by it; asking before changes nothing and does not spend the token.',
+    against:
+      '`broker/membership.ts`: the join is tried and thrown away; `cli/agree-on-renumbering.ts` asks, `agent/own-renumbering.ts` tells the other side.',
+  },
+  {
+    id: 'look-with-a-spent-token',
+    tried: 'Somebody with a token that is spent, or revoked, asks what a join would change for others.',
+    holds: 'He is refused as with a join, and learns of no member.',
+    against: '`broker/broker.ts`: a look is admitted as a join is, and for no key at all.',
+  },
+  {
+    id: 'range-exhausted',
+    tried: 'A cluster joins that needs a block of global addresses, and the range has none of that size.',
+    holds:
+      'It is refused with what was asked, what is free and what can be done, also when it only asks before; the others keep what they have.',
+    against: '`broker/no-block.ts`: the refusal counts the range.',
+  },
+  {
+    id: 'both-behind-nat',
+    tried: 'Two gateways are each behind address translation that lets nobody in.',
+    holds:
+      'Both say that neither can be called, how each is seen, and what can be done; and that, once done, brings the lane up.',
+    against:
+      '`gateway/lane-doubt.ts`: what both ends tell of themselves; `sealane join` gives up after 15 s and says the same.',
   },
 ]

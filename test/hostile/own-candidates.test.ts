@@ -1,0 +1,52 @@
+/** A member tells addresses of somebody else as its own. */
+import t from 'tap'
+import type { Endpoint, EndpointCandidate } from '../../model/objects.ts'
+import { MILANO, PARIS, type Running, idOf, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
+import { attack } from './support/attack.ts'
+
+t.setTimeout(240_000)
+
+/** By which others reach milano; a translation one to one in front of it, so its machine does not have it. */
+const IN_FRONT = '203.0.113.50'
+
+const CALLS = `table ip calls {
+  counter own { }
+  counter paris { }
+  chain out {
+    type filter hook output priority filter;
+    udp sport 4500 ip daddr { ${IN_FRONT}, 192.0.2.10, 127.0.0.0/8, 10.42.0.0/16, 0.0.0.0 } counter name own
+    udp sport 4500 ip daddr 198.51.100.20 counter name paris
+  }
+}`
+
+await attack('candidate-is-own', (t) =>
+  withTwo(t, [{ ...MILANO, lane: { lane: 0, publicAddress: IN_FRONT } }, PARIS], async (milano, paris) => {
+    await milano.site.gateway.exec('nft', ['-f', '-'], { input: CALLS })
+    const forged = [IN_FRONT, '192.0.2.10', '127.0.0.1', '10.42.0.1', '0.0.0.0'].map(publicly)
+    tell(paris, milano, (told) => [...forged, ...told])
+    // It waits to be called: so the lane is up only if milano finds the right address among them.
+    tell(milano, paris, () => [])
+    await msUntilUp(milano, paris)
+    const counted = await milano.site.gateway.exec('nft', ['list', 'counters', 'table', 'ip', 'calls'])
+    t.match(counted, /counter own \{\s+packets 0 /, 'and never called itself')
+    t.match(counted, /counter paris \{\s+packets [1-9]/, 'while it called the other')
+  }),
+)
+
+function publicly(address: string): EndpointCandidate {
+  return { kind: 'public', address, port: 4500 }
+}
+
+/** As the broker would, with other candidates. */
+function tell(
+  from: Running,
+  to: Running,
+  change: (told: readonly EndpointCandidate[]) => readonly EndpointCandidate[],
+): void {
+  to.process.put(from.site.init.cluster)
+  from.process.onObject((object) => {
+    if (object.kind !== 'Endpoint' || object.spec.cluster !== idOf(from)) return
+    const endpoint: Endpoint = { ...object, spec: { ...object.spec, candidates: change(object.spec.candidates) } }
+    to.process.put(endpoint)
+  })
+}

@@ -1,0 +1,103 @@
+/** A join that gives other members global addresses, and a token that is used to ask who they are. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { Client, credentials } from '@grpc/grpc-js'
+import t, { type Test } from 'tap'
+import type { JoinResponse } from '../../protocol/gen/broker.ts'
+import { BrokerService, type JoinRequest } from '../../protocol/gen/broker.ts'
+import { createKey } from '../../protocol/identity/keys.ts'
+import { parseJoinToken } from '../../protocol/identity/token.ts'
+import { createCsr } from '../../protocol/identity/x509.ts'
+import { LoopbackBroker } from '../cli/loopback-broker.ts'
+import { attack } from './support/attack.ts'
+
+t.setTimeout(120_000)
+
+const NAME = 'broker.sealane.internal'
+const OPTIONS = { 'grpc.ssl_target_name_override': NAME, 'grpc.default_authority': NAME }
+
+interface Ask {
+  readonly cluster: string
+  readonly pods: string
+  readonly look?: true
+}
+
+await attack('renumbering-named', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const milano = [{ cluster: 'milano', globalCidrs: ['244.0.0.0/16'] }]
+  await ask(t, broker, await broker.token(), { cluster: 'milano', pods: '10.42.0.0/16' })
+  const token = await broker.token()
+  const paris: Ask = { cluster: 'paris', pods: '10.42.0.0/16' }
+  t.match(await ask(t, broker, token, { ...paris, look: true }), { renumbered: milano, certificate: Buffer.alloc(0) })
+  t.strictSame(await states(broker), ['milano silent -'], 'and nothing has changed')
+  t.match(
+    await ask(t, broker, token, paris),
+    { globalCidrs: ['244.1.0.0/16'], renumbered: milano },
+    'the join says so too',
+  )
+  t.strictSame(await states(broker), ['milano silent 244.0.0.0/16', 'paris silent 244.1.0.0/16'])
+})
+
+await attack('look-with-a-spent-token', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const token = await broker.token()
+  await ask(t, broker, token, { cluster: 'milano', pods: '10.42.0.0/16' })
+  const look: Ask = { cluster: 'paris', pods: '10.0.0.0/9', look: true }
+  t.match(await ask(t, broker, token, look), /has been used already/)
+  t.match(await ask(t, broker, await revoked(broker), look), /was revoked/)
+  t.strictSame(await states(broker), ['milano silent -'])
+})
+
+await attack('range-exhausted', async (t) => {
+  const broker = await LoopbackBroker.start(t, { globalRange: '244.0.0.0/16' })
+  await ask(t, broker, await broker.token(), { cluster: 'milano', pods: '10.42.0.0/17' })
+  await ask(t, broker, await broker.token(), { cluster: 'paris', pods: '10.42.0.0/18' })
+  const refused =
+    'podCIDRs: the global range 244.0.0.0/16 is exhausted: pod CIDR 10.42.0.0/16 of cluster "tokyo" overlaps another ' +
+    "cluster's and needs a /16 block, and the largest that is free is a /18 (16384 of 65536 addresses are free, 2 blocks are given): "
+  for (const look of [{ look: true }, {}] as const) {
+    const said = await ask(t, broker, await broker.token(), { cluster: 'tokyo', pods: '10.42.0.0/16', ...look })
+    t.ok(typeof said === 'string' && said.includes(refused), JSON.stringify(said))
+    t.match(said, /sealane cluster evict/, 'and what can be done')
+  }
+  t.strictSame(await states(broker), ['milano silent 244.0.0.0/17', 'paris silent 244.0.128.0/18'])
+})
+
+/** The broker's answer, or the text of its refusal. */
+async function ask(
+  t: Test,
+  broker: LoopbackBroker,
+  token: string,
+  { cluster, pods, look }: Ask,
+): Promise<JoinResponse | string> {
+  const client = new Client(
+    `127.0.0.1:${broker.port}`,
+    credentials.createSsl(readFileSync(join(broker.state, 'ca.crt'))),
+    OPTIONS,
+  )
+  t.teardown(() => client.close())
+  const csr = look === undefined ? Buffer.from(await createCsr(createKey())) : Buffer.alloc(0)
+  const facts = { podCidrs: [pods], serviceCidrs: [], neededCidrs: [], labels: [], version: '0' }
+  const secret = parseJoinToken(token, Date.now()).secret()
+  const request: JoinRequest = { secret, cluster, csr, facts, nowMs: Date.now(), look }
+  const { path, requestSerialize, responseDeserialize } = BrokerService.join
+  return new Promise((resolve) => {
+    client.makeUnaryRequest(path, requestSerialize, responseDeserialize, request, (error, answer) => {
+      resolve(answer ?? error?.details ?? 'no answer')
+    })
+  })
+}
+
+async function revoked(broker: LoopbackBroker): Promise<string> {
+  return broker.tokens(async (store) => {
+    const { id, text } = await store.create({})
+    await store.revoke(id)
+    return text
+  })
+}
+
+/** Each member as an operator sees it: id, state, global addresses. */
+async function states(broker: LoopbackBroker): Promise<readonly string[]> {
+  const members = await broker.tokens((store) => store.members())
+  return members.map(({ id, state, globalCIDRs }) => `${id} ${state} ${globalCIDRs.join(',') || '-'}`)
+}
