@@ -3,7 +3,8 @@
  * writing a key and its certificate is not. Failures are tried again; once the certificate has ended, an identity that
  * somebody stored in its place is used.
  */
-import type { BrokerClient } from '../protocol/broker-client.ts'
+import { type BrokerClient, ProtocolError } from '../protocol/broker-client.ts'
+import { certificateProblem } from '../protocol/identity/certificate-answer.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import type { MemberIdentity } from '../protocol/identity/member-files.ts'
 import { type CertificateFacts, readCertificate } from '../protocol/identity/read-certificate.ts'
@@ -107,6 +108,9 @@ export class CertificateRenewal {
       const { certificate, caBundle } = await client().renew(await createCsr(this.#identity.key), signal)
       // "sealane leave" removes the identity: it must not come back.
       signal.throwIfAborted()
+      // What takes the place of the identity cannot be taken back.
+      const problem = certificateProblem(this.#identity, { certificate, caBundle }, clock.now())
+      if (problem !== undefined) throw new ProtocolError(`the broker's answer cannot be used: ${problem}`)
       const renewed = { ...this.#identity, certificate, caBundle }
       await this.#store.write(renewed)
       this.#use(renewed)

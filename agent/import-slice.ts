@@ -27,11 +27,13 @@ export interface SliceSource {
   readonly body: EndpointSliceBody
   /** Of the source cluster; undefined for this cluster itself, whose addresses are used as they are. */
   readonly spec: ClusterSpec | undefined
+  /** Pod CIDRs of the source cluster, its own ones. */
+  readonly inside: readonly string[]
 }
 
 interface Translation {
   readonly pairs: readonly PrefixPair[]
-  readonly inside: readonly Prefix[] | undefined
+  readonly inside: readonly Prefix[]
 }
 
 /**
@@ -50,7 +52,7 @@ export function importedSlice(
   if (exposure.type === 'ClusterSetIP' && body.ports.length > 0 && ports.length === 0) return undefined
   const translation: Translation = {
     pairs: spec === undefined ? [] : prefixPairs(spec),
-    inside: spec?.podCIDRs.map((text) => parsePrefix(text)),
+    inside: source.inside.map((text) => parsePrefix(text)),
   }
   return {
     apiVersion: 'discovery.k8s.io/v1',
