@@ -1,6 +1,7 @@
 /** A published slice as an object of the importing cluster (KEP-1645 "Tracking Endpoints"). Pure. */
 import { type PrefixPair, prefixPairs, toGlobalText } from '../model/addressing.ts'
 import { endpointHostname } from '../model/endpoint-hostname.ts'
+import { ANNOTATION_PODS, podsText } from '../model/endpoint-pods.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import { type Prefix, parsePrefix } from '../model/ip.ts'
 import type { ExposedPort } from '../model/merge-services.ts'
@@ -54,6 +55,10 @@ export function importedSlice(
     pairs: spec === undefined ? [] : prefixPairs(spec),
     inside: source.inside.map((text) => parsePrefix(text)),
   }
+  const imported = body.endpoints.flatMap((endpoint) =>
+    importedEndpoint(source, endpoint, translation, dropped).map((one) => ({ one, pod: endpoint.pod })),
+  )
+  const pods = podsText(imported.map(({ pod }) => pod))
   return {
     apiVersion: 'discovery.k8s.io/v1',
     kind: 'EndpointSlice',
@@ -66,10 +71,11 @@ export function importedSlice(
         [LABEL_MANAGED_BY]: MANAGED_BY_SEALANE,
         [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE,
       },
+      ...(pods === undefined ? {} : { annotations: { [ANNOTATION_PODS]: pods } }),
     },
     addressType: body.addressType,
     ports,
-    endpoints: body.endpoints.flatMap((endpoint) => importedEndpoint(source, endpoint, translation, dropped)),
+    endpoints: imported.map(({ one }) => one),
   }
 }
 
