@@ -117,6 +117,7 @@ await attack('broker-injected-text', async (t) => {
     mapped(web, (slice) => ({ ...slice, endpoints: slice.endpoints.map((one) => ({ ...one, hostname: text })) })),
     mapped(web, (slice) => ({ ...slice, endpoints: slice.endpoints.map((one) => ({ ...one, nodeName: text })) })),
     mapped(web, (slice) => ({ ...slice, endpoints: slice.endpoints.map((one) => ({ ...one, zoneHints: [text] })) })),
+    mapped(web, (slice) => ({ ...slice, endpoints: slice.endpoints.map((one) => ({ ...one, pod: text })) })),
   ]
   await unmoved(t, puts(...INJECTED.flatMap(texts)))
 })
