@@ -4,7 +4,8 @@
  * it is stored, and a later one that somebody else stored there (another agent of this cluster, whoever joined it anew)
  * is used in its place, before it is renewed itself. The broker refuses what was replaced, after a short overlap.
  */
-import type { BrokerClient } from '../protocol/broker-client.ts'
+import { type BrokerClient, ProtocolError } from '../protocol/broker-client.ts'
+import { certificateProblem } from '../protocol/identity/certificate-answer.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import type { MemberIdentity } from '../protocol/identity/member-files.ts'
 import { type CertificateFacts, readCertificate } from '../protocol/identity/read-certificate.ts'
@@ -128,6 +129,9 @@ export class CertificateRenewal {
       const { certificate, caBundle } = await client().renew(await createCsr(this.#identity.key), signal)
       // "sealane leave" removes the identity: it must not come back.
       signal.throwIfAborted()
+      // What takes the place of the identity cannot be taken back.
+      const problem = certificateProblem(this.#identity, { certificate, caBundle }, clock.now())
+      if (problem !== undefined) throw new ProtocolError(`the broker's answer cannot be used: ${problem}`)
       const renewed = { ...this.#identity, certificate, caBundle }
       await this.#store.write(renewed)
       this.#use(renewed)

@@ -8,9 +8,12 @@ import { InvalidAddressError, type Prefix, formatPrefix, overlaps, parsePrefix, 
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../model/member-status.ts'
 import { type NeededRange, neededIn, neededText } from '../model/needed-ranges.ts'
-import type { ClusterSpec, EndpointSpec, ImportPort } from '../model/objects.ts'
+import { type ClusterSpec, type EndpointSpec, type ImportPort, endpointName } from '../model/objects.ts'
 import type { RecordKey, ServiceExportBody, StoredRecord } from '../model/records.ts'
 import { familyNumber } from '../model/family-names.ts'
+
+/** What becomes a file name on a site of files: 255 octets with what stands behind it there. */
+const MAX_ENDPOINT_NAME = 240
 
 /**
  * Takes a record as it came; `allowed` lists guarded namespaces that may be used all the same. `isKnown` says of a cluster
@@ -153,7 +156,10 @@ function isGoodPort({ name, port, appProtocol }: ImportPort): boolean {
 function endpointProblem(spec: EndpointSpec, cluster: string): string | undefined {
   if (spec.cluster !== cluster) return `it claims to belong to cluster ${quote(spec.cluster)}`
   if (!isDnsSubdomain(spec.node)) return `node ${quote(spec.node)} is not a DNS name`
-  return undefined
+  const { length } = endpointName(spec.cluster, spec.node, spec.lane)
+  return length > MAX_ENDPOINT_NAME
+    ? `its name has ${length} characters, at most ${MAX_ENDPOINT_NAME} are taken`
+    : undefined
 }
 
 function quote(text: string): string {

@@ -35,6 +35,8 @@ export interface Dropped {
   /** Which record, in short. */
   readonly what: string
   readonly reason: string
+  /** It may be a matter of moments; only what lasts is worth telling. */
+  readonly settles?: true
 }
 
 export interface ClustersetView {

@@ -1,6 +1,7 @@
 /** A published slice as an object of the importing cluster (KEP-1645 "Tracking Endpoints"). Pure. */
 import { type PrefixPair, prefixPairs, toGlobalText } from '../model/addressing.ts'
 import { endpointHostname } from '../model/endpoint-hostname.ts'
+import { ANNOTATION_PODS, podsText } from '../model/endpoint-pods.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import { type Prefix, parsePrefix } from '../model/ip.ts'
 import type { ExposedPort } from '../model/merge-services.ts'
@@ -27,11 +28,13 @@ export interface SliceSource {
   readonly body: EndpointSliceBody
   /** Of the source cluster; undefined for this cluster itself, whose addresses are used as they are. */
   readonly spec: ClusterSpec | undefined
+  /** Pod CIDRs of the source cluster, its own ones. */
+  readonly inside: readonly string[]
 }
 
 interface Translation {
   readonly pairs: readonly PrefixPair[]
-  readonly inside: readonly Prefix[] | undefined
+  readonly inside: readonly Prefix[]
 }
 
 /**
@@ -50,8 +53,12 @@ export function importedSlice(
   if (exposure.type === 'ClusterSetIP' && body.ports.length > 0 && ports.length === 0) return undefined
   const translation: Translation = {
     pairs: spec === undefined ? [] : prefixPairs(spec),
-    inside: spec?.podCIDRs.map((text) => parsePrefix(text)),
+    inside: source.inside.map((text) => parsePrefix(text)),
   }
+  const imported = body.endpoints.flatMap((endpoint) =>
+    importedEndpoint(source, endpoint, translation, dropped).map((one) => ({ one, pod: endpoint.pod })),
+  )
+  const pods = podsText(imported.map(({ pod }) => pod))
   return {
     apiVersion: 'discovery.k8s.io/v1',
     kind: 'EndpointSlice',
@@ -64,10 +71,11 @@ export function importedSlice(
         [LABEL_MANAGED_BY]: MANAGED_BY_SEALANE,
         [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE,
       },
+      ...(pods === undefined ? {} : { annotations: { [ANNOTATION_PODS]: pods } }),
     },
     addressType: body.addressType,
     ports,
-    endpoints: body.endpoints.flatMap((endpoint) => importedEndpoint(source, endpoint, translation, dropped)),
+    endpoints: imported.map(({ one }) => one),
   }
 }
 

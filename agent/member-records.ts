@@ -1,9 +1,10 @@
 /** Service, ServiceExport and EndpointSlice as the records that other clusters get to see. Pure. */
 import { excessNameLength } from '../model/dns-name-length.ts'
+import { podKey } from '../model/endpoint-pods.ts'
 import { isDnsLabel } from '../model/ids.ts'
 import { type Address, type Prefix, classifyAddress, containsAddress, parseAddress } from '../model/ip.ts'
 import type { EndpointSlice, ImportPort, Service, ServiceExport, SliceEndpoint } from '../model/objects.ts'
-import type { EndpointSliceBody, ServiceExportBody } from '../model/records.ts'
+import type { EndpointSliceBody, PublishedEndpoint, ServiceExportBody } from '../model/records.ts'
 import { type FamilyName, familyName, familyNumber } from '../model/family-names.ts'
 import { usableTopology } from './endpoint-topology.ts'
 
@@ -41,6 +42,8 @@ export interface SlicePlace {
   readonly podPrefixes: readonly Prefix[]
   /** Why there are none of IPv6, where there should be. */
   readonly ipv6LeftOut?: string | undefined
+  /** The service has two families: whose each address is matters to DNS. */
+  readonly tellsPods?: boolean
 }
 
 /**
@@ -83,7 +86,7 @@ function publishedEndpoint(
   addressType: FamilyName,
   place: SlicePlace,
   notes: string[],
-): SliceEndpoint[] {
+): PublishedEndpoint[] {
   const addresses = endpoint.addresses.filter((text) => {
     const problem = addressProblem(text, addressType, place.podPrefixes)
     if (problem !== undefined) notes.push(`endpoint ${text} is left out: ${problem}`)
@@ -92,6 +95,7 @@ function publishedEndpoint(
   if (addresses.length === 0) return []
   const { ready, serving, terminating } = endpoint.conditions ?? {}
   const hostname = publishedHostname(endpoint.hostname, place, notes)
+  const pod = place.tellsPods === true ? podKey(endpoint) : undefined
   return [
     {
       addresses,
@@ -103,6 +107,7 @@ function publishedEndpoint(
         ...(serving === undefined ? {} : { serving }),
         ...(terminating === undefined ? {} : { terminating }),
       },
+      ...(pod === undefined ? {} : { pod }),
     },
   ]
 }

@@ -11,19 +11,22 @@ import {
   MEMBERSHIP_NAME,
   type ServiceImport,
 } from '../model/objects.ts'
+import { type OwnFacts, believedCluster } from '../model/own-cluster.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ReplicaView } from './broker-link.ts'
 import { takesNeeded } from './check-record.ts'
-import { type Dropped, changeServices } from './clusterset-view.ts'
+import { changeServices } from './clusterset-view.ts'
 import { ImportStatuses } from './import-statuses.ts'
+import { LeftOut, MAX_LINES, leftOutText } from './left-out.ts'
 import { loopDeps } from './loop-deps.ts'
 import type { AgentMetrics } from './metrics.ts'
 import { objectKeyText } from './object-key-text.ts'
 import type { MirrorWriter } from './mirror-writer.ts'
 import { DirtyServices, type Touched } from './dirty-services.ts'
+import { exportedRecords } from './own-exports.ts'
 import {
   type ImportMemory,
   type ImportPlan,
@@ -51,6 +54,8 @@ export interface MirrorLoopDeps {
 export interface MirrorLoopInit {
   /** Id of this cluster. */
   readonly own: string
+  /** What this cluster states about itself; undefined: as its own API has it. */
+  readonly facts: OwnFacts['stated']
   readonly allowedNamespaces: readonly string[]
   readonly loop: LoopInit
 }
@@ -67,17 +72,15 @@ interface Round extends LastPlan {
   readonly mirrored: MirroredObjects
 }
 
-/** Log lines about bad records in one round; a member could send any number of them. */
-const MAX_LINES = 20
-
 const KINDS = ['Namespace', 'ServiceImport', 'EndpointSlice', 'Cluster', 'Endpoint', 'Membership'] as const
 
 export class MirrorLoop {
   readonly #deps: MirrorLoopDeps
   readonly #own: string
+  readonly #facts: OwnFacts['stated']
   readonly #loop: ReconcileLoop
   readonly #memory: ImportMemory
-  #told: ReadonlySet<string> = new Set()
+  readonly #leftOut: LeftOut
   readonly #dirty = new DirtyServices()
   #last: LastPlan | undefined
   /** Services of namespaces that are here, and why they are not imported all the same. */
@@ -89,7 +92,9 @@ export class MirrorLoop {
   constructor(deps: MirrorLoopDeps, init: MirrorLoopInit) {
     this.#deps = deps
     this.#own = init.own
+    this.#facts = init.facts
     this.#statuses = new ImportStatuses(deps)
+    this.#leftOut = new LeftOut(deps)
     const isKnown = (id: string): boolean => id === init.own || deps.cluster.cache('Cluster').get(id) !== undefined
     this.#memory = newImportMemory({ allowedNamespaces: init.allowedNamespaces, isKnown })
     this.#loop = new ReconcileLoop(loopDeps(deps, 'mirror'), init.loop, (signal) => this.#round(signal))
@@ -130,7 +135,7 @@ export class MirrorLoop {
   print(): string {
     const plan = this.#last?.plan
     if (plan === undefined) return 'nothing received from the broker yet'
-    return [...plan.objects.keys(), ...plan.dropped.map((one) => `left out: ${tell(one)}`)].join('\n')
+    return [...plan.objects.keys(), ...plan.dropped.map((one) => `left out: ${leftOutText(one)}`)].join('\n')
   }
 
   /** Removes everything that was mirrored: this cluster is leaving. */
@@ -158,6 +163,8 @@ export class MirrorLoop {
     // Until a whole snapshot was seen, everything stays as it was before.
     const { expired } = findings
     if (!replica.synced || expired === undefined || this.notReady() !== undefined) return this.#endHarm(signal)
+    // What this cluster exports is known from now on.
+    if (this.#last?.world.ownKnown === false && findings.exportPlan !== undefined) this.#dirty.noteAll()
     const taken = this.#dirty.take(replica)
     try {
       const last = this.#last
@@ -250,8 +257,11 @@ export class MirrorLoop {
   #world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {
     const { cluster, replica, findings } = this.#deps
     const clusters = cluster.cache('Cluster')
-    // Where somebody took it away, the broker's record of this cluster brings it back.
-    const ownSpec = clusters.get(this.#own)?.spec ?? this.#ownRecord()
+    const membership = cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec
+    const local = clusters.get(this.#own)?.spec
+    const ownFacts = { stated: this.#facts, local, globalRange: membership?.globalRange }
+    // Where somebody took it away, the broker's record of this cluster brings it back, as far as it can be believed.
+    const ownSpec = local ?? believedCluster(this.#ownRecord(), { id: this.#own, ...ownFacts }).spec
     if (ownSpec === undefined) return undefined
     const live = cluster
       .cache('Namespace')
@@ -260,10 +270,12 @@ export class MirrorLoop {
     return {
       own: this.#own,
       ownSpec,
+      ownFacts,
       records: replica.records(),
       certain,
       namespaces: new Set(live.map(({ metadata }) => metadata.name)),
-      ownSlices: (key) => findings.exportPlan?.exports.get(key)?.records.slice(1),
+      ownKnown: findings.exportPlan !== undefined,
+      ownRecords: (key) => exportedRecords(findings.exportPlan, key),
       serviceImport: (key) => this.#serviceImport(key),
       clusters: new Map(clusters.list().map(({ spec }) => [spec.id, spec])),
       clustersetIpRange: this.#clustersetIpRange(),
@@ -338,22 +350,12 @@ export class MirrorLoop {
   }
 
   #report(plan: ImportPlan): void {
-    const { metrics, logger } = this.#deps
+    const { metrics } = this.#deps
     metrics.imports.set(plan.services.size)
     metrics.members.set(plan.basis.clusters.size)
     metrics.notUsed.set(plan.dropped.length)
-    const fresh = plan.dropped.filter((one) => !this.#told.has(tell(one)))
-    for (const one of fresh.slice(0, MAX_LINES)) {
-      logger.warn('left out of what the broker sent', { record: one.what, reason: one.reason })
-    }
-    if (fresh.length > MAX_LINES)
-      logger.warn('more left out of what the broker sent', { count: fresh.length - MAX_LINES })
-    this.#told = new Set(plan.dropped.map(tell))
+    this.#leftOut.tell(plan.dropped)
   }
-}
-
-function tell(one: Dropped): string {
-  return `${one.what}: ${one.reason}`
 }
 
 function harmfulAmong(clusters: readonly Cluster[], { own, ownSpec, needed }: ImportWorld): ReadonlySet<string> {

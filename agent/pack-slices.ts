@@ -4,8 +4,7 @@
  * No slice has more endpoints than the EndpointSlice controller's own default. Pure.
  */
 import { nameHash } from '../model/name-hash.ts'
-import type { SliceEndpoint } from '../model/objects.ts'
-import type { EndpointSliceBody } from '../model/records.ts'
+import type { EndpointSliceBody, PublishedEndpoint } from '../model/records.ts'
 
 export interface NamedSlice {
   readonly name: string
@@ -51,8 +50,8 @@ function chunks({ name, body }: NamedSlice): NamedSlice[] {
 }
 
 /** While slices are rearranged an endpoint may stand in two of them: the one that says it is ready counts. */
-function unique(endpoints: readonly SliceEndpoint[]): SliceEndpoint[] {
-  const found = new Map<string, SliceEndpoint>()
+function unique(endpoints: readonly PublishedEndpoint[]): PublishedEndpoint[] {
+  const found = new Map<string, PublishedEndpoint>()
   for (const endpoint of endpoints) {
     const key = endpoint.addresses.join()
     const known = found.get(key)

@@ -48,7 +48,8 @@ function judge(silentForMs: number | undefined, nowMs: number): ConditionFinding
     return { type: CONDITION_IN_CONTACT, status: 'True', reason: 'Heard', message: 'the broker hears it' }
   }
   if (silentForMs < SILENT_MS) return undefined
-  const since = new Date(nowMs - silentForMs).toISOString().replace(/\.\d+Z$/, 'Z')
+  // A silence since before all time is more than a date can say.
+  const since = new Date(Math.max(0, nowMs - silentForMs)).toISOString().replace(/\.\d+Z$/, 'Z')
   const message = `the broker has not heard it since ${since}`
   return { type: CONDITION_IN_CONTACT, status: 'False', reason: 'Silent', message }
 }

@@ -5,6 +5,7 @@
  * the cluster is heard again, so a restart does not forget. Pure.
  */
 import type { Lease } from '../model/objects.ts'
+import { CLUSTER_LEASE_PREFIX } from '../model/lane-lease.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 
 export interface ContactWorld {
@@ -31,7 +32,6 @@ export interface ContactPlan {
 
 /** A Lease is written this often in its lifetime, not at every sign of life. */
 const RENEWALS_PER_LIFETIME = 10
-const PREFIX = 'sealane-cluster-'
 
 export function planContact(world: ContactWorld): ContactPlan {
   const present = new Map(world.leases.filter(isOurs).map((lease) => [lease.metadata.name, lease]))
@@ -96,11 +96,13 @@ function releasedLease({ apiVersion, kind, metadata, spec }: Lease): Lease {
 }
 
 export function isOurs({ metadata }: Lease): boolean {
-  return metadata.name.startsWith(PREFIX) && metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
+  return (
+    metadata.name.startsWith(CLUSTER_LEASE_PREFIX) && metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
+  )
 }
 
 function leaseName(cluster: string): string {
-  return `${PREFIX}${cluster}`
+  return `${CLUSTER_LEASE_PREFIX}${cluster}`
 }
 
 /** metav1.MicroTime. */

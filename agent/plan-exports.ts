@@ -50,6 +50,7 @@ interface SliceResult {
   readonly podPrefixes: readonly Prefix[]
   readonly ipv6LeftOut: string | undefined
   readonly cluster: string
+  readonly tellsPods: boolean
   readonly body: EndpointSliceBody | undefined
   readonly notes: readonly string[]
 }
@@ -107,7 +108,8 @@ function planExport(world: ExportWorld, memory: ExportMemory, { object, service,
   const { name } = object.metadata
   const notes: string[] = []
   const { cluster, podPrefixes, ipv6LeftOut } = world
-  const place = { cluster, namespace, service: name, podPrefixes, ipv6LeftOut }
+  const tellsPods = new Set(own.map(({ addressType }) => addressType)).size > 1
+  const place = { cluster, namespace, service: name, podPrefixes, ipv6LeftOut, tellsPods }
   const records: MemberRecord[] = [{ namespace, name, body: exportBody(object, service, own) }]
   const slices: NamedSlice[] = []
   for (const slice of sortedByKey(own)) {
@@ -124,12 +126,12 @@ function planExport(world: ExportWorld, memory: ExportMemory, { object, service,
 }
 
 function rememberedSlice(memory: ExportMemory, slice: EndpointSlice, place: SlicePlace): SliceResult {
-  const { podPrefixes, ipv6LeftOut, cluster } = place
+  const { podPrefixes, ipv6LeftOut, cluster, tellsPods = false } = place
   const known = memory.slices.get(slice)
-  const same = known?.podPrefixes === podPrefixes && known.ipv6LeftOut === ipv6LeftOut && known.cluster === cluster
-  if (same) return known
+  const sameCluster = known?.podPrefixes === podPrefixes && known.cluster === cluster
+  if (sameCluster && known.ipv6LeftOut === ipv6LeftOut && known.tellsPods === tellsPods) return known
   const notes: string[] = []
-  const result = { podPrefixes, ipv6LeftOut, cluster, body: sliceBody(slice, place, notes), notes }
+  const result = { podPrefixes, ipv6LeftOut, cluster, tellsPods, body: sliceBody(slice, place, notes), notes }
   memory.slices.set(slice, result)
   return result
 }

@@ -5,7 +5,8 @@ import type { Prefix } from '../model/ip.ts'
 import type { NeededRange } from '../model/needed-ranges.ts'
 import { ANNOTATION_PUBLISHED_AT } from '../model/lane-servers.ts'
 import type { ClusterSpec, KubeObject, ServiceImport } from '../model/objects.ts'
-import type { MemberRecord, StoredRecord } from '../model/records.ts'
+import { type OwnFacts, believedCluster } from '../model/own-cluster.ts'
+import type { StoredRecord } from '../model/records.ts'
 import type { ConflictVerdict } from '../model/service-conflicts.ts'
 import { clusterProblem } from './check-record.ts'
 import {
@@ -18,21 +19,20 @@ import {
 } from './clusterset-view.ts'
 import { KeyedMemo } from './keyed-memo.ts'
 import { objectKeyText } from './object-key-text.ts'
+import { type OwnExports, withOwnExport } from './own-exports.ts'
 import { clusterObject, planEndpoints } from './plan-clusters.ts'
 import { type ServicePlan, type SliceMemo, planService } from './plan-service.ts'
 
-export interface ImportWorld {
-  /** Id of this cluster. */
-  readonly own: string
+export interface ImportWorld extends OwnExports {
   /** This cluster's facts, from its own API. */
   readonly ownSpec: ClusterSpec
+  /** By which the broker's word about this cluster is judged. */
+  readonly ownFacts: Pick<OwnFacts, 'stated' | 'local' | 'globalRange'>
   readonly records: Iterable<StoredRecord>
   /** Owners whose missing records are gone for certain, '' for the broker itself. */
   readonly certain: ReadonlySet<string>
   /** That exist here and are not terminating. */
   readonly namespaces: ReadonlySet<string>
-  /** This cluster's own slice records of an exported service; undefined when it is not exported here. */
-  readonly ownSlices: (key: ServiceKey) => readonly MemberRecord[] | undefined
   /** What the local API holds now. */
   readonly serviceImport: (key: ServiceKey) => ServiceImport | undefined
   /** Facts that are still in the local API, for clusters that the broker does not show (yet). */
@@ -143,12 +143,15 @@ function replan(
   { plan, basis }: { readonly plan: OpenPlan; readonly basis: PlanBasis },
   key: ServiceKey,
 ): void {
-  const facts = basis.view.services.get(key)
-  if (facts === undefined || facts.exports.length === 0 || !world.namespaces.has(namespaceOf(key))) return
+  const told = basis.view.services.get(key)
+  if (told === undefined || told.exports.length === 0 || !world.namespaces.has(namespaceOf(key))) return
+  const { facts, dropped } = withOwnExport(key, told, world)
+  if (dropped.length > 0) basis.dropping.set(key, dropped)
+  if (facts.exports.length === 0) return
   const service = planRemembered(world, memory, { key, facts, clusters: basis.clusters })
   plan.services.set(`ServiceImport/${key}`, service)
   for (const object of objectsOf(service)) add(plan, object)
-  if (service.dropped.length > 0) basis.dropping.set(key, service.dropped)
+  if (service.dropped.length > 0) basis.dropping.set(key, [...dropped, ...service.dropped])
   if (service.ownVerdict !== undefined) plan.ownVerdicts.set(key, service.ownVerdict)
 }
 
@@ -172,7 +175,7 @@ function planRemembered(
   { key, facts, clusters }: ServiceAtHand,
 ): ServicePlan {
   const present = world.serviceImport(key)
-  const ownSlices = world.ownSlices(key)
+  const ownSlices = world.ownRecords(key)?.slice(1)
   const held = present !== undefined && isHeld(world, present, facts) ? present.spec : undefined
   // Once the broker knows all of its own records, an address that is missing is none.
   const previousIps = world.certain.has('') ? [] : (present?.spec.ips ?? [])
@@ -181,31 +184,40 @@ function planRemembered(
   const dead = facts.exports.map((record) => expired.has(record.key.cluster))
   const { exports, slices, ips } = facts
   const ownFamilies = podFamilies(world.ownSpec)
-  const inputs = [exports, slices, ips, ownSlices, specs, held, previousIps, own, ownFamilies, clustersetIpRange, dead]
+  const ownPods = world.ownSpec.podCIDRs
+  const ours = [own, ownSlices, ownFamilies, ownPods]
+  const inputs = [exports, slices, ips, ours, specs, held, previousIps, clustersetIpRange, dead]
   return memory.services.get(key, inputs, () => {
     let memo = memory.slices.get(key)
     if (memo === undefined) memory.slices.set(key, (memo = new KeyedMemo()))
     const known = { held, previousIps, clustersetIpRange, expired }
-    return planService({ key, facts, own, ownFamilies, ownSlices, clusters, ...known }, memo)
+    return planService({ key, facts, own, ownFamilies, ownPods, ownSlices, clusters, ...known }, memo)
   })
 }
 
 /** A cluster that was part of the service is missing, and nobody knows whether it has withdrawn. */
 function isHeld(world: ImportWorld, present: ServiceImport, facts: ServiceFacts): boolean {
   const exporting = new Set<string>(facts.exports.map(({ key }) => key.cluster))
-  return (present.status?.clusters ?? []).some(({ cluster }) => !exporting.has(cluster) && !world.certain.has(cluster))
+  const isCertain = (id: string): boolean => world.certain.has(id) || (id === world.own && world.ownKnown)
+  return (present.status?.clusters ?? []).some(({ cluster }) => !exporting.has(cluster) && !isCertain(cluster))
 }
 
-/** Clusters whose addresses can be used: the broker's facts, else those known from before. */
+/** Clusters whose addresses can be used: the broker's facts, else those known from before; of itself what it knows. */
 function usableClusters(world: ImportWorld, view: ClustersetView, dropped: Dropped[]): Map<string, ClusterSpec> {
+  const { own, ownFacts, ownSpec } = world
   const usable = new Map<string, ClusterSpec>()
   for (const [id, spec] of [...world.clusters, ...view.clusters]) {
-    const problem = id === world.own ? undefined : clusterProblem(spec, world.ownSpec, world.needed)
+    if (id === own) continue
+    const problem = clusterProblem(spec, ownSpec, world.needed)
     if (problem === undefined) usable.set(id, spec)
     // What was mirrored of it before is not what it is now.
     else usable.delete(id)
     if (problem !== undefined) dropped.push({ what: `${id}/Cluster`, reason: problem })
   }
+  const { spec, problem } = believedCluster(view.clusters.get(own), { id: own, ...ownFacts })
+  // The broker may not have heard yet of what is stated now.
+  if (problem !== undefined) dropped.push({ what: `${own}/Cluster`, reason: problem, settles: true })
+  if (spec !== undefined) usable.set(own, spec)
   return usable
 }
 

@@ -27,6 +27,8 @@ export interface ServiceInput {
   readonly own: string
   /** Of the addresses that this cluster's own pods have. */
   readonly ownFamilies: readonly IpFamily[]
+  /** Pod CIDRs of this cluster: no endpoint of its own is anywhere else, whoever says so. */
+  readonly ownPods: readonly string[]
   /** This cluster's slices, fresher than what the broker has; undefined when this cluster does not export it. */
   readonly ownSlices: readonly MemberRecord[] | undefined
   /** Cluster facts by id; a cluster that is missing here cannot be translated, so its slices wait. */
@@ -149,8 +151,9 @@ function planSlices(
   return bodies.flatMap(({ name, body }) => {
     // DNS would tell addresses that no pod here can use.
     if (body.kind !== 'EndpointSlice' || !exposure.families.includes(body.addressType)) return []
-    const source = { key: input.key, cluster, name, body, spec: isOwn ? undefined : spec }
-    const planned = memo.get(`${cluster}/${name}`, [body, source.spec, exposed, exposure.type], () => {
+    const inside = isOwn ? input.ownPods : (spec?.podCIDRs ?? [])
+    const source = { key: input.key, cluster, name, body, inside, spec: isOwn ? undefined : spec }
+    const planned = memo.get(`${cluster}/${name}`, [body, source.spec, inside, exposed, exposure.type], () => {
       const left: Dropped[] = []
       return { slice: importedSlice(source, exposure, left), dropped: left }
     })

@@ -45,9 +45,10 @@ export class SharedFindings {
   readonly #onVerdicts = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
 
   setExportPlan(plan: ExportPlan): void {
+    const isFirst = this.exportPlan === undefined
     const changed = changedExports(this.exportPlan, plan)
     this.exportPlan = plan
-    if (changed.size > 0) for (const listener of this.#onExports) listener(changed)
+    if (isFirst || changed.size > 0) for (const listener of this.#onExports) listener(changed)
   }
 
   setOwnVerdicts(verdicts: ReadonlyMap<ServiceKey, ConflictVerdict>): void {
@@ -93,7 +94,7 @@ export class SharedFindings {
     this.#onImporters.add(listener)
   }
 
-  /** Called with the services whose published records are not what they were. */
+  /** Called with the services whose published records are not what they were; the first time also with none. */
   onExports(listener: (keys: ReadonlySet<ServiceKey>) => void): void {
     this.#onExports.add(listener)
   }

@@ -1,5 +1,6 @@
 /** Judges an EndpointSlice: its addresses become the targets of other clusters' packets and DNS answers. Pure. */
 import { excessNameLength } from '../model/dns-name-length.ts'
+import { isPodKey } from '../model/endpoint-pods.ts'
 import { isDnsSubdomain } from '../model/ids.ts'
 import { type Prefix, containsAddress, formatPrefix } from '../model/ip.ts'
 import { isLabelValue } from '../model/label-syntax.ts'
@@ -65,6 +66,7 @@ function admitSliceEndpoint(
         ? undefined
         : refusal(`${field}.nodeName`, `${quote(endpoint.nodeName)}: expected an RFC 1123 subdomain`),
     () => (endpoint.zone === undefined ? undefined : checkZone(`${field}.zone`, endpoint.zone)),
+    () => checkPod(`${field}.pod`, endpoint.pod),
     () => checkCount(`${field}.hints.forZones`, zoneHints(endpoint).length, 0, MAX_ZONE_HINTS),
     ...zoneHints(endpoint).map(
       ({ name }, i) =>
@@ -122,4 +124,9 @@ function admitHostname(
     `${quote(hostname)}: the name ${quote(`${hostname}.${cluster}.${service}.…`)} needs ${characters} characters ` +
       `in hostname, cluster, service and namespace: expected at most ${characters - excess} together`,
   )
+}
+
+function checkPod(field: string, pod: string | undefined): Refusal | undefined {
+  if (pod === undefined || isPodKey(pod)) return undefined
+  return refusal(field, `${quote(pod)}: expected 1 to 16 hexadecimal digits`)
 }

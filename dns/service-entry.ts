@@ -1,6 +1,7 @@
 /** One service as DNS sees it, from its ServiceImport and the imported EndpointSlices. Pure. */
 import { MAX_DNS_NAME_LENGTH, formatZoneName } from '../model/dns-name.ts'
 import { dashedAddress } from '../model/endpoint-hostname.ts'
+import { podsOf } from '../model/endpoint-pods.ts'
 import { isDnsLabel } from '../model/ids.ts'
 import { type Family, classifyAddress, formatAddress, parseAddress } from '../model/ip.ts'
 import type { EndpointSlice, ImportPort, ServiceImport, SliceEndpoint } from '../model/objects.ts'
@@ -8,8 +9,8 @@ import { LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 import type { DnsHost, DnsService, NamedPort } from './answer.ts'
 
 /**
- * Endpoints of a headless service that are told at most. All record forms of the service come from this same subset,
- * so that A, AAAA, SRV and hostname records agree.
+ * Pods of a headless service that are told at most, each with all of its addresses. All record forms of the service come
+ * from this same subset, so that A, AAAA, SRV and hostname records agree.
  */
 export const MAX_HOSTS = 1000
 
@@ -41,6 +42,8 @@ export function serviceEntry(
 interface HostParts {
   readonly cluster: string
   readonly hostname: string
+  /** Endpoints of one cluster with the same are one pod. */
+  readonly pod: string | undefined
   readonly a: string[]
   readonly aaaa: string[]
   readonly ports: NamedPort[]
@@ -57,7 +60,9 @@ function readyHosts(
     if (cluster === undefined || !isDnsLabel(cluster)) continue
     if (reachable !== undefined && !reachable.has(cluster)) continue
     const ports = exposedPorts(importPorts, slice)
-    for (const endpoint of slice.endpoints ?? []) addEndpoint(hosts, { cluster, endpoint, ports })
+    const pods = podsOf(slice)
+    for (const [i, endpoint] of (slice.endpoints ?? []).entries())
+      addEndpoint(hosts, { cluster, endpoint, ports, pod: pods[i] })
   }
   return hosts
 }
@@ -66,15 +71,16 @@ interface EndpointOfCluster {
   readonly cluster: string
   readonly endpoint: SliceEndpoint
   readonly ports: readonly NamedPort[]
+  readonly pod: string | undefined
 }
 
-function addEndpoint(hosts: Map<string, HostParts>, { cluster, endpoint, ports }: EndpointOfCluster): void {
+function addEndpoint(hosts: Map<string, HostParts>, { cluster, endpoint, ports, pod }: EndpointOfCluster): void {
   // discovery.k8s.io/v1: an unknown readiness counts as ready.
   if (endpoint.conditions?.ready === false) return
   for (const address of endpoint.addresses.flatMap((text) => usableAddress(text))) {
     const hostname = hostnameOf(endpoint, address.text)
     const key = `${hostname}.${cluster}`
-    const host = hosts.get(key) ?? { cluster, hostname, a: [], aaaa: [], ports: [] }
+    const host = hosts.get(key) ?? { cluster, hostname, pod, a: [], aaaa: [], ports: [] }
     hosts.set(key, host)
     const list = address.family === 4 ? host.a : host.aaaa
     if (!list.includes(address.text)) list.push(address.text)
@@ -142,16 +148,37 @@ function compareText(a: string, b: string): number {
 function subset(hosts: readonly HostParts[]): readonly HostParts[] {
   if (hosts.length <= MAX_HOSTS) return hosts
   const rank = new Map<string, number>()
-  const ranked = hosts.map((host) => {
-    const place = rank.get(host.cluster) ?? 0
-    rank.set(host.cluster, place + 1)
-    return { host, place }
+  const ranked = podsAmong(hosts).map((pod) => {
+    const place = rank.get(pod[0].cluster) ?? 0
+    rank.set(pod[0].cluster, place + 1)
+    return { pod, place }
   })
-  const chosen = ranked
-    .sort((a, b) => a.place - b.place)
-    .slice(0, MAX_HOSTS)
-    .map((entry) => entry.host)
-  return chosen.sort(compareHosts)
+  const chosen = ranked.sort((a, b) => a.place - b.place).slice(0, MAX_HOSTS)
+  return chosen.flatMap(({ pod }) => pod).sort(compareHosts)
+}
+
+type Pod = [HostParts, ...HostParts[]]
+
+/** In the order of their first hosts. One of each family at most: whatever a member says, a pod is no crowd. */
+function podsAmong(hosts: readonly HostParts[]): Pod[] {
+  const pods: Pod[] = []
+  const known = new Map<string, Pod>()
+  for (const host of hosts) {
+    const key = `${host.cluster}/${host.pod ?? ''}`
+    const pod = host.pod === undefined ? undefined : known.get(key)
+    const [first] = pod ?? []
+    if (pod?.length === 1 && first !== undefined && !sharesFamily(first, host)) pod.push(host)
+    else {
+      const one: Pod = [host]
+      pods.push(one)
+      if (host.pod !== undefined && pod === undefined) known.set(key, one)
+    }
+  }
+  return pods
+}
+
+function sharesFamily(a: HostParts, b: HostParts): boolean {
+  return (a.a.length > 0 && b.a.length > 0) || (a.aaaa.length > 0 && b.aaaa.length > 0)
 }
 
 /** A name that is too long for DNS cannot be told; the address still can. */

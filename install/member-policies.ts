@@ -6,112 +6,17 @@
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../model/gateway-node.ts'
 import { LANE_LEASE_PREFIX } from '../model/lane-lease.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
-import {
-  LABEL_MANAGED_BY,
-  MANAGED_BY_SEALANE,
-  PROPERTY_CLUSTERSET,
-  PROPERTY_CLUSTER_ID,
-} from '../model/spec-constants.ts'
+import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../model/spec-constants.ts'
+import { account, constraints, policy } from './admission-policy.ts'
+import { agentPolicies } from './agent-policies.ts'
 import type { ManifestObject } from './manifest-object.ts'
-import { type PartName, objectName, partLabels } from './names.ts'
-
-const GROUP = 'admissionregistration.k8s.io'
-
-interface PolicyInit {
-  readonly name: string
-  readonly spec: Readonly<Record<string, unknown>>
-  /** Object that the rules may look at as `params`. */
-  readonly param?: {
-    readonly name: string
-    /** Allow: without it there is nothing to keep, and nobody is locked out. Deny: nothing may be done before it is there. */
-    readonly absent: 'Allow' | 'Deny'
-  }
-}
-
-function policy({ name, spec, param }: PolicyInit): readonly ManifestObject[] {
-  const metadata = { name, labels: partLabels('policies') }
-  const paramRef = param === undefined ? {} : { paramRef: { name: param.name, parameterNotFoundAction: param.absent } }
-  return [
-    {
-      apiVersion: `${GROUP}/v1`,
-      kind: 'ValidatingAdmissionPolicy',
-      metadata,
-      // Where the kind of the parameter is gone, it is as where the parameter is.
-      spec: { failurePolicy: param?.absent === 'Allow' ? 'Ignore' : 'Fail', ...spec },
-    },
-    {
-      apiVersion: `${GROUP}/v1`,
-      kind: 'ValidatingAdmissionPolicyBinding',
-      metadata,
-      spec: { policyName: name, validationActions: ['Deny'], ...paramRef },
-    },
-  ]
-}
-
-/** With what the server would fill in: it owns these as a whole, so whoever applies them anew must say the same. */
-function constraints(group: string, version: string, resources: readonly string[], operations: readonly string[]) {
-  const rule = { apiGroups: [group], apiVersions: [version], resources, operations, scope: '*' }
-  return {
-    matchConstraints: {
-      matchPolicy: 'Equivalent',
-      namespaceSelector: {},
-      objectSelector: {},
-      resourceRules: [rule],
-    },
-  }
-}
-
-function account(namespace: string, part: PartName): string {
-  return `system:serviceaccount:${namespace}:${objectName(part)}`
-}
-
-/** RBAC cannot tell our EndpointSlices from those of other controllers. */
-function agentSlices(namespace: string): readonly ManifestObject[] {
-  const ours = (object: string): string =>
-    `(has(${object}.metadata.labels) && '${LABEL_MANAGED_BY}' in ${object}.metadata.labels && ` +
-    `${object}.metadata.labels['${LABEL_MANAGED_BY}'] == '${MANAGED_BY_SEALANE}')`
-  return policy({
-    name: 'sealane-agent-slices',
-    spec: {
-      ...constraints('discovery.k8s.io', '*', ['endpointslices'], ['CREATE', 'UPDATE', 'DELETE']),
-      matchConditions: [{ name: 'agent', expression: `request.userInfo.username == '${account(namespace, 'agent')}'` }],
-      validations: [
-        {
-          expression: `(object == null || ${ours('object')}) && (oldObject == null || ${ours('oldObject')})`,
-          message: `the agent writes only EndpointSlices with label ${LABEL_MANAGED_BY}=${MANAGED_BY_SEALANE}`,
-        },
-      ],
-    },
-  })
-}
-
-/** The agent says of a silent gateway that it is not known how it does; it does not speak in its name. */
-function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
-  const same = (field: string): string => `object.status.${field} == oldObject.status.${field}`
-  const sameOrNone = (field: string): string => {
-    const at = `status.${field}`
-    return `has(object.${at}) == has(oldObject.${at}) && (!has(object.${at}) || ${same(field)})`
-  }
-  return policy({
-    name: 'sealane-agent-gateway-status',
-    spec: {
-      ...constraints('sealane.io', '*', ['gateways/status'], ['UPDATE']),
-      matchConditions: [{ name: 'agent', expression: `request.userInfo.username == '${account(namespace, 'agent')}'` }],
-      validations: [
-        {
-          expression:
-            `has(object.status) && has(oldObject.status) && ${same('version')} && ${same('lanes')} && ` +
-            `${same('connections')} && ${['heartbeatTime', 'up', 'failure'].map(sameOrNone).join(' && ')}`,
-          message: 'the agent writes only conditions of a Gateway: the rest is the word of the gateway',
-        },
-      ],
-    },
-  })
-}
 
 const NODE_CLAIM = 'authentication.kubernetes.io/node-name'
 
-/** A node that was broken into speaks for itself alone. Tokens say since Kubernetes 1.30 on which node they are. */
+/** Kubelets get such tokens for their pods since Kubernetes 1.30, which is older than any that we run on. */
+const IS_BOUND = `has(request.userInfo.extra) && '${NODE_CLAIM}' in request.userInfo.extra`
+
+/** A node that was broken into speaks for itself alone, and who names no node for none. */
 function nodeWrites(namespace: string): readonly ManifestObject[] {
   const accounts = (['gateway', 'routeagent'] as const).map((part) => `'${account(namespace, part)}'`).join(', ')
   return policy({
@@ -123,15 +28,10 @@ function nodeWrites(namespace: string): readonly ManifestObject[] {
         ['endpoints', 'gateways', 'gateways/status', 'routeagents', 'routeagents/status'],
         ['CREATE', 'UPDATE', 'DELETE'],
       ),
-      matchConditions: [
-        { name: 'node-part', expression: `request.userInfo.username in [${accounts}]` },
-        {
-          name: 'bound-token',
-          expression: `has(request.userInfo.extra) && '${NODE_CLAIM}' in request.userInfo.extra`,
-        },
-      ],
+      matchConditions: [{ name: 'node-part', expression: `request.userInfo.username in [${accounts}]` }],
       variables: [
-        { name: 'node', expression: `request.userInfo.extra['${NODE_CLAIM}'][0]` },
+        // No Node has an empty name.
+        { name: 'node', expression: `${IS_BOUND} ? request.userInfo.extra['${NODE_CLAIM}'][0] : ''` },
         { name: 'about', expression: 'object == null ? oldObject : object' },
       ],
       validations: [
@@ -139,7 +39,9 @@ function nodeWrites(namespace: string): readonly ManifestObject[] {
           expression:
             "request.resource.resource == 'endpoints' ? variables.about.spec.node == variables.node" +
             ' : variables.about.metadata.name == variables.node',
-          messageExpression: "'a pod on node ' + variables.node + ' writes only the objects of that node'",
+          messageExpression:
+            "variables.node == '' ? 'its token does not say on which node it is: a pod writes only the objects of its own'" +
+            " : 'a pod on node ' + variables.node + ' writes only the objects of that node'",
         },
       ],
     },
@@ -153,7 +55,6 @@ function nodeWrites(namespace: string): readonly ManifestObject[] {
 function laneLeases(namespace: string): readonly ManifestObject[] {
   const holder = (object: string): string => `(has(${object}.spec.holderIdentity) ? ${object}.spec.holderIdentity : '')`
   const own = `request.userInfo.extra['${NODE_CLAIM}'][0]`
-  const isBound = `has(request.userInfo.extra) && '${NODE_CLAIM}' in request.userInfo.extra`
   return policy({
     name: 'sealane-lane-leases',
     spec: {
@@ -168,8 +69,8 @@ function laneLeases(namespace: string): readonly ManifestObject[] {
         },
         {
           expression:
-            `!(${isBound}) || ${holder('object')} == ${own} || ` +
-            `(${holder('object')} == '' && oldObject != null && ${holder('oldObject')} == ${own})`,
+            `${IS_BOUND} && (${holder('object')} == ${own} || ` +
+            `(${holder('object')} == '' && oldObject != null && ${holder('oldObject')} == ${own}))`,
           message: 'a gateway takes a lane only for the node that it is on, and gives up only its own',
         },
       ],
@@ -309,8 +210,7 @@ function aboutClusterset(): readonly ManifestObject[] {
 
 export function memberPolicies(namespace: string): readonly ManifestObject[] {
   return [
-    ...agentSlices(namespace),
-    ...agentGatewayStatus(namespace),
+    ...agentPolicies(namespace),
     ...nodeWrites(namespace),
     ...laneLeases(namespace),
     ...gatewayLabel(),

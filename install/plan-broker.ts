@@ -3,6 +3,7 @@ import type { ManifestObject } from './manifest-object.ts'
 import { BROKER_CLAIM, type InstallPart, namespaceObject, objectName, partLabels, selectorLabels } from './names.ts'
 import { type Mount, mountOf, unprivilegedPod, volumeOf } from './pod.ts'
 import { BROKER_PORT, STATUS_PORTS } from './ports.ts'
+import { networkPolicy } from './network-policies.ts'
 import { brokerMonitors } from './pod-monitors.ts'
 import { each, optional, orByTable, when } from './template-value.ts'
 import type { InstallValues } from './values.ts'
@@ -27,6 +28,7 @@ export function planBroker(values: InstallValues): readonly InstallPart[] {
     service(values, place),
     statefulSet(values, place),
     disruptionBudget(place),
+    ...networkPolicy(place, broker.networkPolicies),
     ...brokerMonitors(values),
   ]
   return [{ name: 'broker', objects }]

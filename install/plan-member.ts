@@ -3,6 +3,7 @@ import { LABEL_GATEWAY } from '../model/gateway-node.ts'
 import { agentNamespaceAccess, clusterAccess, gatewayNamespaceAccess, userAccess } from './member-access.ts'
 import { memberPolicies } from './member-policies.ts'
 import type { ManifestObject } from './manifest-object.ts'
+import { networkPolicy } from './network-policies.ts'
 import { memberMonitors } from './pod-monitors.ts'
 import {
   IDENTITY_SECRET,
@@ -106,6 +107,7 @@ function planAgent(values: InstallValues): readonly ManifestObject[] {
     ...agentNamespaceAccess(place.namespace),
     deployment(place, values.agent.replicas, template),
     disruptionBudget(place),
+    ...networkPolicy(place, values.member.networkPolicies),
   ]
 }
 
@@ -245,5 +247,6 @@ function planDns(values: InstallValues): readonly ManifestObject[] {
     service,
     deployment(place, values.dns.replicas, template),
     disruptionBudget(place),
+    ...networkPolicy(place, values.member.networkPolicies),
   ]
 }

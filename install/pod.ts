@@ -1,7 +1,7 @@
 /** The pods of all components: what they share, and how little each may do. */
 import { type PartName, SITE_CONFIG, SITE_KEY, objectName, partLabels } from './names.ts'
 import { STATUS_PORTS, STATUS_PORT_NAME } from './ports.ts'
-import { digest, whenIs } from './template-value.ts'
+import { digest, whenEither, whenIs } from './template-value.ts'
 import type { InstallValues, PodValues, StatusPlace } from './values.ts'
 
 /** Nobody in particular; the number that distroless images use too. */
@@ -45,14 +45,20 @@ export const SITE_MOUNT: Mount = {
   readOnly: true,
 }
 
+/** `everywhere`: a status page on all addresses gives metrics to whoever asks; else on loopback alone. */
+export const STATUS_METRICS = 'SEALANE_STATUS_METRICS'
+export const METRICS_EVERYWHERE = 'everywhere'
+
+/** As in the environment: an image of an earlier release would not start with a flag that it does not know. */
+export const OPEN_METRICS = { name: STATUS_METRICS, value: METRICS_EVERYWHERE }
+
 /** A component that talks to the API server, away from the node's own network. */
 export function unprivilegedPod(init: PodInit): unknown {
+  const { open, podMonitors } = init.values.metrics
+  const env = [...(init.env ?? []), ...whenEither(open, podMonitors.enabled, OPEN_METRICS)]
   const ids = { runAsUser: UNPRIVILEGED_ID, runAsGroup: UNPRIVILEGED_ID, fsGroup: UNPRIVILEGED_ID }
-  return podTemplate(init, {
-    listen: '0.0.0.0',
-    podSecurity: { runAsNonRoot: true, ...ids, seccompProfile: { type: 'RuntimeDefault' } },
-    capabilities: { drop: ['ALL'] },
-  })
+  const podSecurity = { runAsNonRoot: true, ...ids, seccompProfile: { type: 'RuntimeDefault' } }
+  return podTemplate({ ...init, env }, { listen: '0.0.0.0', podSecurity, capabilities: { drop: ['ALL'] } })
 }
 
 /** A component that changes the node's own network: root without any power but that one. */
@@ -153,7 +159,12 @@ function onNodeArgs(part: PartName): readonly string[] {
   return ['--status-listen', `[$(${NODE_IP.name})]:${STATUS_PORTS[part]}`]
 }
 
-/** The same as a JSON patch (RFC 6902) of a workload that listens on loopback only. */
+/** OPEN_METRICS as a JSON patch (RFC 6902) of a workload whose metrics are closed. */
+export function openMetricsPatch(): readonly object[] {
+  return [{ op: 'add', path: '/spec/template/spec/containers/0/env/-', value: OPEN_METRICS }]
+}
+
+/** statusListen `node` as a JSON patch (RFC 6902) of a workload that listens on loopback only. */
 export function statusOnNodePatch(part: 'gateway' | 'routeagent'): readonly object[] {
   const container = '/spec/template/spec/containers/0'
   return [

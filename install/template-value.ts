@@ -24,12 +24,19 @@ class TemplateItems<T> extends TemplatePlace {
 /** A number, a flag, a list or a map that the chart's user gives. */
 export class TemplateValue extends TemplatePlace {}
 
-/** List items, or whole objects, that are there when the value is true or not empty, or where it must be one word, that. */
+export interface ConditionTerms {
+  /** That the value must be. */
+  readonly word?: string
+  /** Path of a value that will do instead. */
+  readonly or?: string
+}
+
+/** List items, or whole objects, that are there when the value is true or not empty, or as the terms say. */
 export class Conditional extends TemplateItems<unknown> {
-  readonly word: string | undefined
-  constructor(path: string, items: readonly unknown[], word?: string) {
+  readonly terms: ConditionTerms
+  constructor(path: string, items: readonly unknown[], terms: ConditionTerms = {}) {
     super(path, items)
-    this.word = word
+    this.terms = terms
   }
 }
 
@@ -88,10 +95,17 @@ export function when<T>(value: boolean | string, ...items: readonly T[]): readon
   return value === true || (typeof value === 'string' && value !== '') ? items : []
 }
 
+/** The items when one of the flags is true. To be spread into a list. */
+export function whenEither<T>(a: boolean, b: boolean, ...items: readonly T[]): readonly T[] {
+  const [path, or] = [placeholderPath(a), placeholderPath(b)]
+  if (path !== undefined && or !== undefined) return [new Conditional(path, items, { or }) as T]
+  return a || b ? items : []
+}
+
 /** The items when the text is this word. To be spread into a list. */
 export function whenIs<T>(value: string, word: string, ...items: readonly T[]): readonly T[] {
   const path = placeholderPath(value)
-  if (path !== undefined) return [new Conditional(path, items, word) as T]
+  if (path !== undefined) return [new Conditional(path, items, { word }) as T]
   return value === word ? items : []
 }
 

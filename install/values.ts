@@ -39,6 +39,7 @@ export interface InstallValues {
     /** Text of site.yaml; empty: ConfigMap sealane-site comes from elsewhere, such as `sealane join`. */
     readonly site: string
     readonly admissionPolicies: boolean
+    readonly networkPolicies: boolean
     readonly criticalPodsQuota: boolean
   }
   readonly agent: PodValues & { readonly replicas: number }
@@ -46,6 +47,8 @@ export interface InstallValues {
   readonly gateway: PodValues & { readonly userSpaceWireguard: boolean; readonly statusListen: StatusPlace }
   readonly routeagent: PodValues & { readonly statusListen: StatusPlace }
   readonly metrics: {
+    /** Of agent, dns and broker, for whoever reaches their pods; where there are PodMonitors it is so anyway. */
+    readonly open: boolean
     readonly podMonitors: {
       readonly enabled: boolean
       /** As Prometheus writes it, such as 30s. */
@@ -58,6 +61,7 @@ export interface InstallValues {
     readonly enabled: boolean
     readonly namespace: string
     readonly createNamespace: boolean
+    readonly networkPolicies: boolean
     /** host:port under which members reach the broker. */
     readonly advertise: readonly string[]
     readonly clusterset: string
@@ -96,6 +100,7 @@ export const DEFAULT_VALUES: InstallValues = {
     createNamespace: true,
     site: '',
     admissionPolicies: true,
+    networkPolicies: true,
     criticalPodsQuota: false,
   },
   agent: { replicas: 2, resources: resources('50m', '512Mi', '200Mi'), nodeSelector: {}, tolerations: [] },
@@ -113,11 +118,12 @@ export const DEFAULT_VALUES: InstallValues = {
     nodeSelector: {},
     tolerations: EVERYWHERE,
   },
-  metrics: { podMonitors: { enabled: false, interval: '30s', labels: {} } },
+  metrics: { open: false, podMonitors: { enabled: false, interval: '30s', labels: {} } },
   broker: {
     enabled: false,
     namespace: 'sealane-broker',
     createNamespace: true,
+    networkPolicies: true,
     advertise: ['sealane-broker.sealane-broker.svc:7443'],
     clusterset: 'default',
     extraArgs: [],

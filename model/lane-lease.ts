@@ -10,5 +10,8 @@ export function laneLeaseName(lane: number): string {
 
 export const LANE_LEASE_PREFIX = 'sealane-lane-'
 
+/** Beside them: what the agent knows of each other cluster. */
+export const CLUSTER_LEASE_PREFIX = 'sealane-cluster-'
+
 /** On the Lease, by its holder: why another node should take it at once. The holder serves until one has. */
 export const ANNOTATION_HANDOVER = 'sealane.io/handover'

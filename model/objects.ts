@@ -111,6 +111,8 @@ export interface SliceEndpoint {
   /** For which zones the endpoint is meant; without it, for its own. */
   readonly hints?: { readonly forZones?: readonly { readonly name: string }[] }
   readonly conditions?: { readonly ready?: boolean; readonly serving?: boolean; readonly terminating?: boolean }
+  /** What the address is of. Imported slices have none: it would name an object of another cluster. */
+  readonly targetRef?: { readonly kind?: string; readonly name?: string; readonly uid?: string }
 }
 
 /** discovery.k8s.io/v1. Imported ones carry LABEL_SERVICE_NAME and LABEL_SOURCE_CLUSTER. */

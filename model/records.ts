@@ -29,13 +29,18 @@ export interface ServiceExportBody {
   readonly exportedAnnotations: Readonly<Record<string, string>>
 }
 
+export interface PublishedEndpoint extends Omit<SliceEndpoint, 'targetRef'> {
+  /** The same for all addresses of one pod of a service with two families (endpoint-pods.ts). */
+  readonly pod?: string
+}
+
 export interface EndpointSliceBody {
   readonly kind: 'EndpointSlice'
   /** Name of the exported Service in the record's namespace. */
   readonly service: string
   readonly addressType: 'IPv4' | 'IPv6'
   readonly ports: readonly EndpointPort[]
-  readonly endpoints: readonly SliceEndpoint[]
+  readonly endpoints: readonly PublishedEndpoint[]
 }
 
 export interface EndpointBody {

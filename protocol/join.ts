@@ -2,9 +2,12 @@
 import type { KeyObject } from 'node:crypto'
 import type { ClusterId } from '../model/ids.ts'
 import { type Cluster, MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
+import { ownClusterProblem, rangeProblem } from '../model/own-cluster.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ClusterFacts, JoinLook, JoinResponse } from './broker-api.ts'
+import { ProtocolError } from './broker-client.ts'
+import { certificateProblem } from './identity/certificate-answer.ts'
 import type { MemberIdentity, MemberRanges } from './identity/member-files.ts'
 import { readCertificate } from './identity/read-certificate.ts'
 import type { JoinToken } from './identity/token.ts'
@@ -42,7 +45,10 @@ export interface JoinAsk {
   readonly onAsking?: () => void
 }
 
-/** Trades a token for a certificate. Throws CertificateError, BrokerUnreachableError, RefusedError. */
+/**
+ * Trades a token for a certificate. Throws CertificateError, BrokerUnreachableError, RefusedError, and ProtocolError for
+ * an answer that is no member's, or would make of this cluster what it has not stated.
+ */
 export async function askToJoin(
   { token, cluster, key, facts, onAsking }: JoinAsk,
   { clock, logger }: { readonly clock: Clock; readonly logger: Logger },
@@ -52,7 +58,10 @@ export async function askToJoin(
   try {
     const request = { secret: token.secret(), cluster, csr: await createCsr(key), facts }
     onAsking?.()
-    return await client.join({ ...request, nowMs: clock.now() }, signal)
+    const response = await client.join({ ...request, nowMs: clock.now() }, signal)
+    const problem = answerProblem({ cluster, key, facts }, response, clock.now())
+    if (problem !== undefined) throw new ProtocolError(`the broker's answer cannot be used: ${problem}`)
+    return response
   } finally {
     client.close()
   }
@@ -85,6 +94,21 @@ export async function lookAtJoin(
   } finally {
     cancel()
   }
+}
+
+function answerProblem(
+  { cluster, key, facts }: Pick<JoinAsk, 'cluster' | 'key' | 'facts'>,
+  response: JoinResponse,
+  nowMs: number,
+): string | undefined {
+  const { clusterset, globalRange, clustersetIpRange } = response
+  const own = { id: cluster, stated: facts, local: undefined, globalRange }
+  return (
+    certificateProblem({ cluster, clusterset, key }, response, nowMs) ??
+    rangeProblem('globalRange', globalRange, facts) ??
+    rangeProblem('clustersetIpRange', clustersetIpRange, facts) ??
+    ownClusterProblem(ownCluster(cluster, facts, response).spec, own)
+  )
 }
 
 /** What is kept of a broker's yes. */

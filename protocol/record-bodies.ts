@@ -4,10 +4,11 @@ import type {
   ClusterSetIpBody,
   EndpointBody,
   EndpointSliceBody,
+  PublishedEndpoint,
   RecordBody,
   ServiceExportBody,
 } from '../model/records.ts'
-import type { EndpointPort, ImportPort, Protocol, SliceEndpoint } from '../model/objects.ts'
+import type { EndpointPort, ImportPort, Protocol } from '../model/objects.ts'
 import { MAX_ZONE_HINTS } from '../model/spec-constants.ts'
 import {
   CodecError,
@@ -29,6 +30,7 @@ import { statusFromWire, statusToWire } from './status-codec.ts'
 const PROTOCOLS: readonly Protocol[] = ['TCP', 'UDP', 'SCTP']
 const FAMILIES = ['IPv4', 'IPv6'] as const
 const ADDRESS_TEXT = 64
+const MAX_POD_KEY = 16
 
 export function bodyToWire(body: RecordBody): wire.RecordBody {
   switch (body.kind) {
@@ -151,7 +153,7 @@ function slicePort(port: wire.SlicePort, field: string): EndpointPort {
   }
 }
 
-function sliceEndpoint(endpoint: wire.SliceEndpoint, field: string): SliceEndpoint {
+function sliceEndpoint(endpoint: wire.SliceEndpoint, field: string): PublishedEndpoint {
   const conditions = endpoint.conditions
   const zones = texts(endpoint.zoneHints, `${field}.zoneHints`, MAX_ZONE_HINTS, limits.MAX_LABEL_VALUE)
   return {
@@ -159,6 +161,7 @@ function sliceEndpoint(endpoint: wire.SliceEndpoint, field: string): SliceEndpoi
     ...optional('hostname', optionalText(endpoint.hostname, `${field}.hostname`)),
     ...optional('nodeName', optionalText(endpoint.nodeName, `${field}.nodeName`)),
     ...optional('zone', optionalText(endpoint.zone, `${field}.zone`)),
+    ...optional('pod', endpoint.pod === undefined ? undefined : text(endpoint.pod, `${field}.pod`, MAX_POD_KEY)),
     ...optional('hints', zones.length === 0 ? undefined : { forZones: zones.map((name) => ({ name })) }),
     ...optional(
       'conditions',

@@ -1,6 +1,7 @@
 /**
  * /healthz, /readyz, /metrics and /debug/plan of one process. Plain HTTP, read only. Whoever asks from elsewhere than
- * this machine's loopback gets no plan and no reasons: they name addresses and peers.
+ * this machine's loopback gets no plan and no reasons: they name addresses and peers. Metrics go beyond loopback where
+ * somebody named the address that they are to be on.
  */
 import type { IncomingMessage, Server, ServerResponse } from 'node:http'
 import type { AddressInfo } from 'node:net'
@@ -18,6 +19,11 @@ export interface StatusServerInit {
   readonly metrics: Metrics
   readonly clock: Clock
   readonly limits?: Partial<StatusLimits>
+  /**
+   * Who may have metrics beside loopback: by default whoever asks a server with an address of its own, and nobody one that
+   * listens on all addresses, as in pods for the kubelet's probes.
+   */
+  readonly metricsFor?: 'namedAddresses' | 'everywhere'
 }
 
 /** What one client may cost, in milliseconds. */
@@ -123,7 +129,8 @@ async function answer(init: StatusServerInit, request: IncomingMessage, response
   response.end(request.method === 'HEAD' ? undefined : reply.text)
 }
 
-async function replyTo({ status, metrics }: StatusServerInit, request: IncomingMessage): Promise<Reply> {
+async function replyTo(init: StatusServerInit, request: IncomingMessage): Promise<Reply> {
+  const { status, metrics } = init
   if (request.method !== 'GET' && request.method !== 'HEAD') return { code: 405, text: 'only GET\n', hangUp: true }
   const url = parseTarget(request.url ?? '/')
   const here = isFromHere(request)
@@ -136,6 +143,8 @@ async function replyTo({ status, metrics }: StatusServerInit, request: IncomingM
       return { code: 503, text: here ? `${reasons.join('\n')}\n` : 'not ready\n' }
     }
     case '/metrics':
+      if (!here && !givesMetrics(init))
+        return { code: 403, text: 'metrics are for loopback here: name an address in --status-listen to open them\n' }
       return { code: 200, text: await metrics.text(), type: METRICS }
     case '/debug/plan':
       if (!here)
@@ -143,8 +152,12 @@ async function replyTo({ status, metrics }: StatusServerInit, request: IncomingM
       return planReply(status.plans(), url.searchParams.get('name'))
     case undefined:
     default:
-      return { code: 404, text: here ? 'try /healthz, /readyz, /metrics or /debug/plan\n' : 'try /metrics\n' }
+      return { code: 404, text: here ? 'try /healthz, /readyz, /metrics or /debug/plan\n' : 'try /readyz\n' }
   }
+}
+
+function givesMetrics({ listen, metricsFor = 'namedAddresses' }: StatusServerInit): boolean {
+  return metricsFor === 'everywhere' || !/^(0\.0\.0\.0|\[(::|0(:0){7})\]):/.test(listen)
 }
 
 /** Both ends: kube-proxy lets a node's neighbours send packets to its loopback (route_localnet). */

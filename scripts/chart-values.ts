@@ -18,6 +18,7 @@ export const NOTES: Readonly<Record<string, string>> = {
   'member.site':
     'Text of site.yaml; its spec.openHostPorts opens ports of nodes to other clusters. Empty: ConfigMap sealane-site is made elsewhere, as sealane join does.',
   'member.admissionPolicies': 'Hold ServiceAccounts to their own objects, and the About API to its promises.',
+  'member.networkPolicies': 'Let others call the ports of agent and dns that are meant for them, and no more.',
   'member.criticalPodsQuota': 'A ResourceQuota that lets critical pods in; GKE wants one.',
   agent: 'Talks to the broker. One leads, the others wait.',
   'agent.replicas': 'Pods.',
@@ -31,6 +32,8 @@ export const NOTES: Readonly<Record<string, string>> = {
   routeagent: 'On every Linux node.',
   'routeagent.statusListen': 'As of the gateway, port 9473.',
   metrics: 'What there is to know for a monitoring system.',
+  'metrics.open':
+    'Let other pods read /metrics of agent, dns and broker. Without it they get /healthz and /readyz. PodMonitors open it too.',
   'metrics.podMonitors': 'Objects for the Prometheus Operator, whose CRD PodMonitor must be there.',
   'metrics.podMonitors.enabled':
     'Make one for each part. Gateway and routeagent are found only with statusListen: node.',
@@ -40,6 +43,7 @@ export const NOTES: Readonly<Record<string, string>> = {
   'broker.enabled': 'Install the broker.',
   'broker.namespace': 'Where it lives.',
   'broker.createNamespace': 'The chart makes the namespace, with pod security level restricted.',
+  'broker.networkPolicies': 'Let others call the ports that members and probes use, and no more.',
   'broker.advertise': 'host:port under which members reach the broker, best first. Set this.',
   'broker.clusterset': 'Name of the clusterset, fixed at the first start.',
   'broker.extraArgs':

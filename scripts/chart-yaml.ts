@@ -18,7 +18,8 @@ function documentLines(object: unknown): string[] {
   return ['---', ...mapLines(asMap(object))]
 }
 
-function ifLine({ path, word }: Conditional): string {
+function ifLine({ path, terms: { word, or } }: Conditional): string {
+  if (or !== undefined) return `{{- if or .Values.${path} .Values.${or} }}`
   return word === undefined ? `{{- if .Values.${path} }}` : `{{- if eq .Values.${path} ${JSON.stringify(word)} }}`
 }
 

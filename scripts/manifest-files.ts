@@ -6,7 +6,7 @@ import { ALL_CRDS } from '../install/crds/all-crds.ts'
 import { type InstallPart, objectName } from '../install/names.ts'
 import { planBroker } from '../install/plan-broker.ts'
 import { planMember } from '../install/plan-member.ts'
-import { statusOnNodePatch } from '../install/pod.ts'
+import { openMetricsPatch, statusOnNodePatch } from '../install/pod.ts'
 import { placeholders } from '../install/template-value.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../install/values.ts'
 import { chartTemplate } from './chart-yaml.ts'
@@ -22,7 +22,7 @@ export const METRICS_VALUES: InstallValues = {
   ...DEFAULT_VALUES,
   gateway: { ...DEFAULT_VALUES.gateway, statusListen: 'node' },
   routeagent: { ...DEFAULT_VALUES.routeagent, statusListen: 'node' },
-  metrics: { podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
+  metrics: { ...DEFAULT_VALUES.metrics, podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
 }
 
 /** Paths are relative to manifests/. */
@@ -58,13 +58,19 @@ function kustomization(resources: readonly string[]): string {
   return documents([{ apiVersion: 'kustomize.config.k8s.io/v1beta1', kind: 'Kustomization', resources }])
 }
 
-/** What scraping needs beside `base`: PodMonitors, and status pages on the node's address. */
+/** What scraping needs beside `base`: PodMonitors, open metrics, and status pages on the node's address. */
 function metricsComponent(): [string, string][] {
   const part = planMember(METRICS_VALUES).find(({ name }) => name === 'monitors')
-  const patches = (['gateway', 'routeagent'] as const).map((name) => ({
-    target: { kind: 'DaemonSet', name: objectName(name) },
-    patch: formatYaml(statusOnNodePatch(name)),
-  }))
+  const patches = [
+    ...(['agent', 'dns'] as const).map((name) => ({
+      target: { kind: 'Deployment', name: objectName(name) },
+      patch: formatYaml(openMetricsPatch()),
+    })),
+    ...(['gateway', 'routeagent'] as const).map((name) => ({
+      target: { kind: 'DaemonSet', name: objectName(name) },
+      patch: formatYaml(statusOnNodePatch(name)),
+    })),
+  ]
   const component = {
     apiVersion: 'kustomize.config.k8s.io/v1alpha1',
     kind: 'Component',

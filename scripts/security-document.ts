@@ -4,18 +4,21 @@ import { join } from 'node:path'
 import { ATTACKS } from '../test/hostile/table/all.ts'
 
 const ROOT = join(import.meta.dirname, '..')
-const FOLDER = 'test/hostile'
+/** The hostile tier, and what needs a real API server. */
+const FOLDERS = ['test/hostile', 'test/kube']
 /** What stands before it in the document is written by hand. */
 export const TABLES_FROM = '<!-- The tables below are written by: npm run docs:security -->'
 
 /** The ids of the rows that each test file tries. */
 export function triedIn(): ReadonlyMap<string, readonly string[]> {
-  const files = readdirSync(join(ROOT, FOLDER)).filter((name) => name.endsWith('.test.ts'))
+  const files = FOLDERS.flatMap((folder) => readdirSync(join(ROOT, folder)).map((name) => `${folder}/${name}`))
   return new Map(
-    files.map((name) => {
-      const text = readFileSync(join(ROOT, FOLDER, name), 'utf8')
-      return [`${FOLDER}/${name}`, [...text.matchAll(/\battack\(\s*'([a-z0-9-]+)'/g)].map(([, id = '']) => id)]
-    }),
+    files
+      .filter((name) => name.endsWith('.test.ts'))
+      .map((name) => {
+        const text = readFileSync(join(ROOT, name), 'utf8')
+        return [name, [...text.matchAll(/\battack\(\s*'([a-z0-9-]+)'/g)].map(([, id = '']) => id)]
+      }),
   )
 }
 

@@ -22,6 +22,7 @@ export function memberRights(namespace: string): readonly Right[] {
       ...applying('', 'configmaps', 'secrets', 'serviceaccounts', 'services', 'resourcequotas'),
       ...applying('apps', 'daemonsets', 'deployments'),
       ...applying('policy', 'poddisruptionbudgets'),
+      ...applying('networking.k8s.io', 'networkpolicies'),
     ]),
   ]
 }
@@ -34,6 +35,7 @@ export function brokerRights(namespace: string): readonly Right[] {
       ...applying('', 'serviceaccounts', 'persistentvolumeclaims', 'services'),
       ...applying('apps', 'statefulsets'),
       ...applying('policy', 'poddisruptionbudgets'),
+      ...applying('networking.k8s.io', 'networkpolicies'),
     ]),
   ]
 }

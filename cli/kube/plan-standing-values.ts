@@ -5,6 +5,7 @@
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { type PartName, SITE_CONFIG, SITE_KEY, objectName, partLabels } from '../../install/names.ts'
 import { planMember } from '../../install/plan-member.ts'
+import { STATUS_METRICS } from '../../install/pod.ts'
 import { digest } from '../../install/template-value.ts'
 import type { InstallValues, PodValues } from '../../install/values.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
@@ -37,6 +38,7 @@ export function standingRefs(values: InstallValues): readonly ManifestObject[] {
     createNamespace: true,
     site: '-',
     admissionPolicies: true,
+    networkPolicies: true,
     criticalPodsQuota: true,
   }
   const { podMonitors } = values.metrics
@@ -45,7 +47,7 @@ export function standingRefs(values: InstallValues): readonly ManifestObject[] {
     member,
     gateway: { ...values.gateway, statusListen: 'node' },
     routeagent: { ...values.routeagent, statusListen: 'node' },
-    metrics: { podMonitors: { ...podMonitors, enabled: true } },
+    metrics: { open: true, podMonitors: { ...podMonitors, enabled: true } },
   }).flatMap((part) => part.objects)
 }
 
@@ -62,7 +64,7 @@ export function readStandingValues(
   })
   const installed = workloads.length > 0
   const first = workloads[0]
-  const shared = installed ? readShared(defaults, live) : defaults
+  const shared = installed ? readShared(defaults, asked, live) : defaults
   const common = first === undefined ? shared : readPod(shared, asked, first.part, first.object)
   const parts = Object.fromEntries(
     MEMBER_PARTS.map((part) => {
@@ -98,7 +100,7 @@ const POLICY = 'ValidatingAdmissionPolicy'
 const BINDING = 'ValidatingAdmissionPolicyBinding'
 const SITE_DIGEST = 'sealane.io/site-digest'
 
-function readShared(defaults: InstallValues, live: StandingObjects): InstallValues {
+function readShared(defaults: InstallValues, asked: AskedOptions, live: StandingObjects): InstallValues {
   const { namespace } = defaults.member
   const home = live.get(titleOf({ kind: 'Namespace', name: namespace }))
   const kinds = new Set([...live.values()].map(({ kind }) => kind))
@@ -107,9 +109,26 @@ function readShared(defaults: InstallValues, live: StandingObjects): InstallValu
     // One that somebody else made, with labels of his own, stays his.
     createNamespace: home === undefined || home.metadata.labels?.['app.kubernetes.io/name'] === 'sealane',
     admissionPolicies: kinds.has(POLICY),
+    networkPolicies: kinds.has('NetworkPolicy') || isOfBefore(live),
     criticalPodsQuota: kinds.has('ResourceQuota'),
   }
-  return { ...defaults, member, metrics: { podMonitors: readMonitors(defaults, live) } }
+  const podMonitors = readMonitors(defaults, live)
+  const agent = live.get(titleOf({ kind: WORKLOADS.agent, namespace, name: objectName('agent') }))
+  // Where there are PodMonitors it is they who open the metrics.
+  const isOpen = agent !== undefined && !podMonitors.enabled && hasOpenMetrics(containerOf('agent', agent))
+  const open = asked.statusListen === undefined ? isOpen : defaults.metrics.open
+  return { ...defaults, member, metrics: { open, podMonitors } }
+}
+
+/** The first release without NetworkPolicies had other policies, but not this one. */
+function isOfBefore(live: StandingObjects): boolean {
+  const has = (name: string): boolean => live.has(titleOf({ kind: POLICY, name }))
+  return has('sealane-agent-slices') && !has('sealane-agent-imports')
+}
+
+/** Of the container of agent, dns or broker. */
+export function hasOpenMetrics(container: unknown): boolean {
+  return listAt(container, 'env').some((entry) => textAt(entry, 'name') === STATUS_METRICS)
 }
 
 /** As the monitor of the agent, which every installation with monitors has, was told. */

@@ -31,7 +31,7 @@ const ALL_VALUES: InstallValues = {
   gateway: { ...DEFAULT_VALUES.gateway, statusListen: 'node' },
   routeagent: { ...DEFAULT_VALUES.routeagent, statusListen: 'node' },
   member: { ...DEFAULT_VALUES.member, criticalPodsQuota: true },
-  metrics: { podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
+  metrics: { ...DEFAULT_VALUES.metrics, podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
 }
 
 /** All of a member but the CRDs. Waits until the namespace is gone. */

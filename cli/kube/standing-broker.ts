@@ -5,7 +5,7 @@ import { BROKER_CLAIM, objectName } from '../../install/names.ts'
 import { EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../install/plan-broker.ts'
 import { DEFAULT_VALUES, type InstallValues, type ResourceValues, type TolerationValues } from '../../install/values.ts'
 import type { ClusterAdmin } from './admin.ts'
-import { upgradedImage } from './plan-standing-values.ts'
+import { hasOpenMetrics, upgradedImage } from './plan-standing-values.ts'
 import { readServeArgs, saidFor } from './serve-args.ts'
 import { imageValues } from './values-options.ts'
 
@@ -64,6 +64,7 @@ export function keepStanding(values: InstallValues, standing: StandingBroker): I
       ...values,
       image: image === undefined ? values.image : { ...parseImageName(image), pullPolicy: imagePullPolicy },
       imagePullSecrets: pod?.imagePullSecrets ?? values.imagePullSecrets,
+      metrics: { ...values.metrics, open: hasOpenMetrics(container) },
       logLevel: saidFor(args, '--log-level').at(-1) ?? values.logLevel,
       broker: {
         ...broker,

@@ -60,14 +60,15 @@ export type AskedOptions = ImageOptions & StatusOptions
 
 export function addStatusOptions(command: Command): Command {
   const what =
-    "with --context: where metrics of gateways and routeagents can be scraped: node is each node's InternalIP"
+    "with --context: where metrics can be scraped: node is each node's InternalIP, and the pods of agent and dns"
   return command.addOption(choiceOption('--status-listen <place>', what, STATUS_PLACES))
 }
 
 export function withStatus(values: InstallValues, { statusListen }: StatusOptions): InstallValues {
   if (statusListen === undefined) return values
   const { gateway, routeagent } = values
-  return { ...values, gateway: { ...gateway, statusListen }, routeagent: { ...routeagent, statusListen } }
+  const metrics = { ...values.metrics, open: statusListen === 'node' }
+  return { ...values, metrics, gateway: { ...gateway, statusListen }, routeagent: { ...routeagent, statusListen } }
 }
 
 /** With a tag: what is installed must be known. */

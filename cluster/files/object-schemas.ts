@@ -92,6 +92,7 @@ const endpoint = map({
   nodeName: dnsSubdomain.optional(),
   zone: text.optional(),
   hints: map({ forZones: list(map({ name: text })).optional() }).optional(),
+  targetRef: map({ kind: text.optional(), name: text.optional(), uid: text.optional() }).optional(),
   conditions: map({ ready: flag.optional(), serving: flag.optional(), terminating: flag.optional() }).optional(),
 })
 

@@ -49,7 +49,9 @@ const ENDPOINT: Fields<SliceEndpoint> = {
   zone: true,
   hints: true,
   conditions: true,
+  targetRef: true,
 }
+const TARGET: Fields<NonNullable<SliceEndpoint['targetRef']>> = { kind: true, name: true, uid: true }
 const HINTS: Fields<NonNullable<SliceEndpoint['hints']>> = { forZones: true }
 
 /** kubectl's copy of the whole object. */
@@ -112,7 +114,8 @@ function slimEndpoints(endpoints: unknown): unknown {
 /** Hints for nodes go: they are names of one cluster, and a slice's `nodeName` says the same. */
 function slimEndpoint(endpoint: unknown): unknown {
   const kept = pick(endpoint, ENDPOINT)
-  return kept?.['hints'] === undefined ? kept : given({ ...kept, hints: pick(kept['hints'], HINTS) })
+  if (kept?.['hints'] === undefined && kept?.['targetRef'] === undefined) return kept
+  return given({ ...kept, hints: pick(kept['hints'], HINTS), targetRef: pick(kept['targetRef'], TARGET) })
 }
 
 function pick(value: unknown, fields: Readonly<Record<string, true>>): Record<string, unknown> | undefined {

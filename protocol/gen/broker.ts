@@ -313,6 +313,8 @@ export interface SliceEndpoint {
     | undefined;
   /** Zones that the endpoint is meant for (hints.forZones); empty: none are named. */
   zoneHints: string[];
+  /** The same for all addresses of one pod of a service with two families: 1 to 16 hexadecimal digits. */
+  pod?: string | undefined;
 }
 
 export interface SliceEndpoint_Conditions {
@@ -3323,6 +3325,7 @@ function createBaseSliceEndpoint(): SliceEndpoint {
     zone: undefined,
     conditions: undefined,
     zoneHints: [],
+    pod: undefined,
   };
 }
 
@@ -3345,6 +3348,9 @@ export const SliceEndpoint: MessageFns<SliceEndpoint> = {
     }
     for (const v of message.zoneHints) {
       writer.uint32(50).string(v!);
+    }
+    if (message.pod !== undefined) {
+      writer.uint32(58).string(message.pod);
     }
     return writer;
   },
@@ -3408,6 +3414,14 @@ export const SliceEndpoint: MessageFns<SliceEndpoint> = {
             }
 
             message.zoneHints.push(reader.string());
+            continue;
+          }
+          case 7: {
+            if (tag !== 58) {
+              break;
+            }
+
+            message.pod = reader.string();
             continue;
           }
         }

@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { planExports } from '../../agent/plan-exports.ts'
 import { newImportMemory, planImports } from '../../agent/plan-imports.ts'
 import { ipv6LeftOut } from '../../agent/ipv6-left-out.ts'
+import { nameHash } from '../../model/name-hash.ts'
 import { parsePrefix } from '../../model/ip.ts'
 import type { ClusterSpec, EndpointSlice, ServiceImport } from '../../model/objects.ts'
 import type { ServiceExportBody, StoredRecord } from '../../model/records.ts'
@@ -310,6 +311,38 @@ t.test('an exporter whose IPv6 is left out: said on the export, on the conflict 
     .get('ServiceExport', 'web', 'shop')
     ?.status?.conditions?.find(({ type }) => type === 'Conflict')?.message
   t.equal(message, 'ipFamilies: IPv4 and IPv6 offered; four-only has IPv4 only')
+})
+
+t.test('whose each address is travels with a service of two families, and nobody else needs it', async (t) => {
+  const { milano, tokyo } = await sites(t)
+  const targetRef = { kind: 'Pod', name: 'web-1', uid: 'd2f7' }
+  const at = (address: string, other: string) => [
+    { addresses: [address], targetRef },
+    { addresses: [other], targetRef: { kind: 'Node', name: 'n1' } },
+  ]
+  milano.api.put(service('shop', 'web', { ipFamilies: ['IPv4', 'IPv6'] }))
+  milano.api.put(slice('shop', 'web', '', { endpoints: at('10.42.0.5', '10.42.0.6') }))
+  const metadata = { name: 'web-6', namespace: 'shop', labels: { 'kubernetes.io/service-name': 'web' } }
+  milano.api.put(slice('shop', 'web', '', { metadata, addressType: 'IPv6', endpoints: at('fd00:1::5', 'fd00:1::6') }))
+  milano.export('shop', 'web')
+  milano.api.put(service('shop', 'four'))
+  milano.api.put(slice('shop', 'four', '', { endpoints: at('10.42.0.7', '10.42.0.8') }))
+  milano.export('shop', 'four')
+  const pods = (): string =>
+    tokyo.api
+      .cache('EndpointSlice')
+      .list()
+      .map((one) => {
+        const addresses = (one.endpoints ?? []).flatMap((endpoint) => endpoint.addresses).join()
+        return `${addresses} ${one.metadata.annotations?.['sealane.io/pods'] ?? '-'}`
+      })
+      .sort()
+      .join('; ')
+  const key = nameHash('d2f7').slice(0, 8)
+  const want = `10.42.0.5,10.42.0.6 ${key},; 10.42.0.7,10.42.0.8 -; fd00:1::5,fd00:1::6 ${key},`
+  await until(t, pods, want, 'pods')
+  const written = JSON.stringify(tokyo.api.cache('EndpointSlice').list())
+  t.notMatch(written, /targetRef|web-1/, 'no object of another cluster is named')
 })
 
 t.test('IPv6 that comes and goes with the Cluster record', async (t) => {

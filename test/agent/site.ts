@@ -91,7 +91,9 @@ export class Site {
       openLink: () => Promise.resolve(link),
       surroundings: () => Promise.resolve(this.surroundings),
     }
-    this.#run = runAgent(deps, agentConfig('unused', this.#init.config), stop.signal)
+    const { podCIDRs, serviceCIDRs, labels } = this.#spec
+    const facts = { podCIDRs, serviceCIDRs, labels, version: '0' }
+    this.#run = runAgent(deps, agentConfig('unused', { facts, ...this.#init.config }), stop.signal)
   }
 
   async stop(): Promise<void> {

@@ -3,8 +3,8 @@ import t from 'tap'
 import { type AdmissionContext, admitRecord } from '../../broker/admission.ts'
 import { admitFacts } from '../../broker/admission-facts.ts'
 import { containsAddress, formatAddress, parseAddress, parsePrefix } from '../../model/ip.ts'
-import type { EndpointSpec, SliceEndpoint } from '../../model/objects.ts'
-import type { EndpointSliceBody, MemberRecord, ServiceExportBody } from '../../model/records.ts'
+import type { EndpointSpec } from '../../model/objects.ts'
+import type { EndpointSliceBody, MemberRecord, PublishedEndpoint, ServiceExportBody } from '../../model/records.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 
 const KEY = Buffer.alloc(32, 7).toString('base64')
@@ -35,7 +35,7 @@ function anExport(change: Partial<ServiceExportBody> = {}, namespace = 'shop', n
 }
 
 function aSlice(
-  endpoint: Partial<SliceEndpoint> = {},
+  endpoint: Partial<PublishedEndpoint> = {},
   change: Partial<EndpointSliceBody> = {},
   namespace = 'shop',
 ): MemberRecord {
@@ -183,6 +183,7 @@ t.test('every refusal names the field and the reason', async (t) => {
         `endpoints[0].hints.forZones[1]: ${told}: expected a Kubernetes label value that is not empty`,
       ],
     ]),
+    [aSlice({ pod: 'web-1' }), 'endpoints[0].pod: "web-1": expected 1 to 16 hexadecimal digits'],
     [
       aSlice({ hints: { forZones: Array.from({ length: 9 }, (_one, i) => ({ name: `z${i}` })) } }),
       'endpoints[0].hints.forZones: has 9 entries: expected 0 to 8',

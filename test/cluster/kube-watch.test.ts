@@ -263,12 +263,14 @@ t.test('objects are kept slim', async (t) => {
   })
 })
 
-t.test('of the hints of an endpoint the zones are kept', async (t) => {
+t.test('of the hints of an endpoint the zones are kept, and which pod it is', async (t) => {
   const server = await toyApiServer(t)
   const forZones = [{ name: 'a' }]
+  const pod = { kind: 'Pod', name: 'web-1', uid: 'u' }
   const endpoints = [
     { addresses: ['10.42.0.5'], zone: 'b', hints: { forZones, forNodes: [{ name: 'n' }] } },
-    { addresses: ['10.42.0.6'], hints: { forNodes: [{ name: 'n' }] }, targetRef: { name: 'pod' } },
+    { addresses: ['10.42.0.6'], hints: { forNodes: [{ name: 'n' }] }, targetRef: { ...pod, namespace: 'shop' } },
+    { addresses: ['10.42.0.7'], targetRef: pod },
   ]
   put(server, {
     apiVersion: 'discovery.k8s.io/v1',
@@ -280,7 +282,8 @@ t.test('of the hints of an endpoint the zones are kept', async (t) => {
   const { cluster } = await followed(t, server, 'EndpointSlice')
   t.strictSame(cluster.cache('EndpointSlice').get('web-1', 'shop')?.endpoints, [
     { addresses: ['10.42.0.5'], zone: 'b', hints: { forZones } },
-    { addresses: ['10.42.0.6'], hints: {} },
+    { addresses: ['10.42.0.6'], hints: {}, targetRef: pod },
+    { addresses: ['10.42.0.7'], targetRef: pod },
   ])
 })
 

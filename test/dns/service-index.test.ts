@@ -168,6 +168,60 @@ t.test('a very large service tells one subset, fair to every cluster', async (t)
   )
 })
 
+t.test('above the bound pods are chosen, and each with all of its addresses', async (t) => {
+  const six = (i: number): string => `fd00:${i.toString(16)}::1`
+  const keyed = (cluster: string, list: readonly { addresses: string[]; pod: string }[]) => {
+    const plain = slice(
+      'db',
+      cluster,
+      list.map(({ addresses }) => ({ addresses })),
+    )
+    const pods = list.map(({ pod }) => pod).join()
+    return { ...plain, metadata: { ...plain.metadata, annotations: { 'sealane.io/pods': pods } } }
+  }
+  const key = (i: number): string => i.toString(16).padStart(8, '0')
+  const dual = (cluster: string, net: number, count: number) => {
+    const numbers = Array.from({ length: count }, (_, i) => i)
+    const name = (family: string) => ({ name: `db-${cluster}-${family}` })
+    const four = keyed(
+      cluster,
+      numbers.map((i) => ({ addresses: [`10.${net}.${i >> 8}.${i & 255}`], pod: key(i) })),
+    )
+    const sixes = keyed(
+      cluster,
+      numbers.map((i) => ({ addresses: [six(net * 4096 + i)], pod: key(i) })),
+    )
+    return [
+      { ...four, metadata: { ...four.metadata, ...name('4') } },
+      { ...sixes, addressType: 'IPv6' as const, metadata: { ...sixes.metadata, ...name('6') } },
+    ]
+  }
+  const all = serviceEntry(headless('db', []), dual('east', 1, 600), undefined)
+  t.same([all.a.length, all.aaaa.length, all.hosts.length], [600, 600, 1200])
+  const cut = serviceEntry(headless('db', []), [...dual('east', 1, 3000), ...dual('west', 2, 20)], undefined)
+  t.same([cut.a.length, cut.aaaa.length], [MAX_HOSTS, MAX_HOSTS])
+  const whose = (text: string): number => Number(text.split('.')[2]) * 256 + Number(text.split('.')[3])
+  const east = (texts: readonly string[], net: string) => texts.filter((text) => text.startsWith(net))
+  t.same(
+    east(cut.aaaa, 'fd00:1').sort(),
+    east(cut.a, '10.1.')
+      .map((text) => six(4096 + whose(text)))
+      .sort(),
+    'the same pods in both families',
+  )
+  t.equal(east(cut.a, '10.2.').length, 20, 'fair to every cluster')
+  const crowd = keyed(
+    'east',
+    Array.from({ length: 3000 }, (_, i) => ({ addresses: [`10.1.${i >> 8}.${i & 255}`], pod: 'aa' })),
+  )
+  t.equal(serviceEntry(headless('db', []), [crowd], undefined).a.length, MAX_HOSTS, 'one pod is no crowd')
+  for (const text of ['', 'x,y', 'aa,bb,cc', '"; drop,é']) {
+    const wrong = slice('db', 'east', [{ addresses: ['10.1.0.1'] }, { addresses: ['10.1.0.2'] }])
+    const bad = { ...wrong, metadata: { ...wrong.metadata, annotations: { 'sealane.io/pods': text } } }
+    t.same(serviceEntry(headless('db', []), [bad], undefined).a, ['10.1.0.1', '10.1.0.2'], text)
+  }
+})
+
 t.test('10,000 services: a change costs its own service', async (t) => {
   const cluster = workedExamples()
   for (let i = 0; i < 10_000; i += 1) cluster.put(clusterSetIp(`s-${i}`, [`245.0.${i >> 8}.${i & 255}`], []))

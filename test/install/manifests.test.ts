@@ -242,7 +242,7 @@ t.test('PodMonitors find the ports that the pods name', async (t) => {
       ({ kind }) => kind === 'PodMonitor',
     )
   t.same(monitors(DEFAULT_VALUES), [], 'none unless asked for')
-  const metrics = { podMonitors: { enabled: true, interval: '15s', labels: { release: 'prom' } } }
+  const metrics = { open: false, podMonitors: { enabled: true, interval: '15s', labels: { release: 'prom' } } }
   const some = monitors({ ...DEFAULT_VALUES, metrics })
   const names = (list: readonly ManifestObject[]): string[] => list.map(({ metadata }) => metadata.name)
   t.same(names(some), ['sealane-agent', 'sealane-dns', 'sealane-broker'], 'what listens on loopback is not down')

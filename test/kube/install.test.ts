@@ -245,7 +245,7 @@ async function notLetIn(t: Test, world: World): Promise<void> {
   const reader = await plane.kubeconfigFor({ user: 'reader' })
   t.match(
     await said(reader),
-    /: this user may not create and patch customresourcedefinitions\..*, create and patch poddisruptionbudgets\.policy\nuse a/,
+    /: this user may not create and patch customresourcedefinitions\..*, create and patch networkpolicies\.networking\.k8s\.io\nuse a/,
   )
   await member.site.api.apply('/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/reader', {
     apiVersion: 'rbac.authorization.k8s.io/v1',

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { CRDS, applyCrds, pathOf, planeWithShop } from './support/apply-manifests.ts'
+import { boundToken } from './support/bound-token.ts'
 import { memberObjects } from './support/installed-objects.ts'
 import { kubeProgramsMissing } from './support/kube-programs.ts'
 import { type Json, type KubeObject, type KubeRequest, kubeRequest } from './support/kube-request.ts'
@@ -59,7 +60,7 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
   })
 
   await t.test('a pod on a node writes the objects of that node only', async (t) => {
-    const token = await nodeToken(api, 'n1', 'sealane-gateway')
+    const token = await boundToken(api, { node: 'n1', namespace: SYSTEM, account: 'sealane-gateway' })
     const { url, caFile } = cluster
     const gateway = kubeRequest({ url, ca: readFileSync(caFile, 'utf8'), credentials: { token } })
     t.teardown(() => gateway.close())
@@ -88,7 +89,7 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
   await t.test('a gateway takes lanes for its own node, and no other Lease', async (t) => {
     const { url, caFile } = cluster
     const open = async (node: string): Promise<KubeRequest> => {
-      const token = await nodeToken(api, node, 'sealane-gateway')
+      const token = await boundToken(api, { node, namespace: SYSTEM, account: 'sealane-gateway' })
       const gateway = kubeRequest({ url, ca: readFileSync(caFile, 'utf8'), credentials: { token } })
       t.teardown(() => gateway.close())
       return gateway
@@ -288,22 +289,4 @@ function slice(name: string, managedBy: string): Json {
   const labels = { 'endpointslice.kubernetes.io/managed-by': managedBy }
   const metadata = { name, namespace: 'shop', labels }
   return { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', metadata, addressType: 'IPv4', endpoints: [] }
-}
-
-/** A token as a pod of that account on that node gets it. */
-async function nodeToken(api: KubeRequest, node: string, account: string): Promise<string> {
-  await api.apply(`/api/v1/nodes/${node}`, { apiVersion: 'v1', kind: 'Node', metadata: { name: node } })
-  const containers = [{ name: 'c', image: 'localhost/none' }]
-  const pod = await api.post(`/api/v1/namespaces/${SYSTEM}/pods`, {
-    apiVersion: 'v1',
-    kind: 'Pod',
-    metadata: { generateName: 'bound-', namespace: SYSTEM },
-    spec: { nodeName: node, serviceAccountName: account, containers },
-  })
-  const boundObjectRef = { apiVersion: 'v1', kind: 'Pod', name: pod.metadata.name, uid: pod.metadata.uid }
-  const { status } = await api.post<{ status: { token: string } }>(
-    `/api/v1/namespaces/${SYSTEM}/serviceaccounts/${account}/token`,
-    { apiVersion: 'authentication.k8s.io/v1', kind: 'TokenRequest', spec: { boundObjectRef } },
-  )
-  return status.token
 }

@@ -116,6 +116,7 @@ function otherValues(): InstallValues {
       createNamespace: false,
       site,
       admissionPolicies: false,
+      networkPolicies: false,
       criticalPodsQuota: true,
     },
     agent: { replicas: 3, ...pods },
@@ -123,6 +124,7 @@ function otherValues(): InstallValues {
     gateway: { userSpaceWireguard: false, statusListen: 'node', ...pods },
     routeagent: { statusListen: 'node', ...pods },
     metrics: {
+      open: true,
       podMonitors: {
         enabled: true,
         interval: '1m',
@@ -133,6 +135,7 @@ function otherValues(): InstallValues {
       enabled: true,
       namespace: 'hub',
       createNamespace: false,
+      networkPolicies: false,
       advertise: ['one.example.org:7443', '[2001:db8::1]:443'],
       clusterset: 'prod',
       extraArgs: ['--allow-namespace=kube-tools', '--global-range=242.0.0.0/8'],

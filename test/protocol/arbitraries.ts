@@ -59,6 +59,7 @@ const endpoint = fc.record(
         maxLength: 8,
       }),
     }),
+    pod: fc.string({ minLength: 1, maxLength: 8 }),
     conditions: fc.record({ ready: fc.boolean(), serving: fc.boolean(), terminating: fc.boolean() }, maybe),
   },
   { requiredKeys: ['addresses'] },

@@ -82,7 +82,7 @@ function otherAddress(): string | undefined {
 const elsewhere = otherAddress()
 const skip = elsewhere === undefined ? 'this machine has no address but loopback' : false
 
-t.test('who asks from elsewhere gets metrics, and no plan or reason', { skip }, async (t) => {
+t.test('who asks from elsewhere gets metrics where an address is named, and no plan or reason', { skip }, async (t) => {
   const status = new StatusBoard()
   status.plan('wg', () => 'peer of 192.0.2.7')
   const init = { status, metrics: createMetrics('test'), clock }
@@ -95,16 +95,27 @@ t.test('who asks from elsewhere gets metrics, and no plan or reason', { skip }, 
     }
     const far = (path: string): Promise<string> => ask(elsewhere ?? '', path)
     t.equal(await far('/healthz'), '200 ok\n')
-    t.match(await far('/metrics'), /^200 [^]*process_resident_memory_bytes/)
+    if (listen.startsWith('0.')) t.match(await far('/metrics'), /^403 metrics are for loopback here/, listen)
+    else t.match(await far('/metrics'), /^200 [^]*process_resident_memory_bytes/, listen)
     t.match(await far('/debug/plan'), /^403 plans name addresses/)
     t.match(await far('/debug/plan?name=wg'), /^403 /)
-    t.match(await far('//debug/plan'), /^404 try \/metrics/)
+    t.match(await far('//debug/plan'), /^404 try \/readyz/)
     t.match(await far('/debug/../debug/plan'), /^403 /)
     status.readiness('agent', () => 'no broker at 192.0.2.7')
     t.equal(await far('/readyz'), '503 not ready\n')
     status.readiness('agent', () => undefined)
     t.equal(await far('/readyz'), '200 ready\n')
-    if (listen.startsWith('0.')) t.match(await ask('127.0.0.1', '/debug/plan'), /^200 /, 'a forwarded port is loopback')
+    if (!listen.startsWith('0.')) continue
+    t.match(await ask('127.0.0.1', '/debug/plan'), /^200 /, 'a forwarded port is loopback')
+    t.match(await ask('127.0.0.1', '/metrics'), /^200 /)
+  }
+  for (const listen of ['[::]:0', '[0:0:0:0:0:0:0:0]:0', '0.0.0.0:0']) {
+    for (const metricsFor of ['namedAddresses', 'everywhere'] as const) {
+      const server = await serveStatus({ ...init, listen, metricsFor })
+      t.teardown(() => server.close())
+      const { status: code } = await fetch(`http://${elsewhere}:${server.address.port}/metrics`)
+      t.equal(code, metricsFor === 'everywhere' ? 200 : 403, `${listen} ${metricsFor}`)
+    }
   }
 })
 

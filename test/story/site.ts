@@ -4,6 +4,7 @@ import type { Test } from 'tap'
 import { agentConfig } from '../../agent/config.ts'
 import { runAgent } from '../../agent/main.ts'
 import { FileCluster } from '../../cluster/files/file-cluster.ts'
+import { readSiteFile } from '../../cluster/files/site-file.ts'
 import { dnsConfig } from '../../dns/config.ts'
 import { runDns } from '../../dns/main.ts'
 import type { ConnectionState, Gateway } from '../../model/objects.ts'
@@ -59,8 +60,10 @@ export class StorySite {
   }
 
   async start(): Promise<void> {
+    const { podCIDRs, serviceCIDRs, labels } = await readSiteFile(this.folder.file)
+    const facts = { podCIDRs, serviceCIDRs, labels, version: '0' }
     this.#agent = this.#run('agent', (deps, cluster, signal) =>
-      runAgent({ ...deps, cluster }, agentConfig(this.folder.path('state')), signal),
+      runAgent({ ...deps, cluster }, agentConfig(this.folder.path('state'), { facts }), signal),
     )
     const listen = { clusterId: this.id, listen: ['127.0.0.1:0'] }
     this.#dns = this.#run('dns', (deps, cluster, signal) => {

@@ -123,7 +123,8 @@ t.test('a user who may only read', async (t) => {
       'create and patch roles.rbac.authorization.k8s.io, create and patch rolebindings.rbac.authorization.k8s.io, ' +
       'create and patch configmaps, create and patch secrets, create and patch serviceaccounts, ' +
       'create and patch services, create and patch resourcequotas, create and patch daemonsets.apps, ' +
-      'create and patch deployments.apps, create and patch poddisruptionbudgets.policy; ' +
+      'create and patch deployments.apps, create and patch poddisruptionbudgets.policy, ' +
+      'create and patch networkpolicies.networking.k8s.io; ' +
       'use a kubeconfig of a cluster administrator; nothing was changed',
   )
 })

@@ -260,6 +260,7 @@ async function standing(): Promise<readonly ManifestObject[]> {
     ['v1', ['Namespace', 'Node', 'ConfigMap', 'Service', 'ServiceAccount', 'Secret', 'ResourceQuota']],
     ['apps/v1', ['Deployment', 'DaemonSet']],
     ['policy/v1', ['PodDisruptionBudget']],
+    ['networking.k8s.io/v1', ['NetworkPolicy']],
     ['rbac.authorization.k8s.io/v1', ['ClusterRole', 'ClusterRoleBinding', 'Role', 'RoleBinding']],
     ['admissionregistration.k8s.io/v1', ['ValidatingAdmissionPolicy', 'ValidatingAdmissionPolicyBinding']],
     ['apiextensions.k8s.io/v1', ['CustomResourceDefinition']],

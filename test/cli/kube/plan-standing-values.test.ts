@@ -35,8 +35,10 @@ function otherValues(): InstallValues {
       site: SITE,
       createNamespace: false,
       admissionPolicies: false,
+      networkPolicies: false,
       criticalPodsQuota: true,
     },
+    metrics: { ...DEFAULT_VALUES.metrics, open: true },
     agent: { ...DEFAULT_VALUES.agent, ...pod('1'), replicas: 3 },
     dns: { ...DEFAULT_VALUES.dns, ...pod('2'), replicas: 1, clusterIP: '10.43.0.11' },
     gateway: { ...DEFAULT_VALUES.gateway, ...pod('3'), userSpaceWireguard: false, statusListen: 'node' },
@@ -86,6 +88,18 @@ t.test('every value that can be said is read back', (t) => {
     }
   }
   t.strictSame(plain(planStandingMember(read, SITE, live)), plain(planned(values)), 'so nothing would be changed')
+  t.end()
+})
+
+t.test('what an earlier release did not have comes; what was left out of this one stays out', (t) => {
+  const all = planned(DEFAULT_VALUES)
+  const without = (...names: readonly string[]): boolean => {
+    const left = all.filter(({ kind, metadata }) => !names.includes(kind) && !names.includes(metadata.name))
+    return readStandingValues(DEFAULT_VALUES, {}, liveOf(left)).common.member.networkPolicies
+  }
+  t.equal(without('nothing'), true)
+  t.equal(without('NetworkPolicy'), false)
+  t.equal(without('NetworkPolicy', 'sealane-agent-imports'), true)
   t.end()
 })
 

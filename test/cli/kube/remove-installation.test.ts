@@ -38,7 +38,7 @@ const MONITORED: InstallValues = {
   ...DEFAULT_VALUES,
   gateway: { ...DEFAULT_VALUES.gateway, statusListen: 'node' },
   routeagent: { ...DEFAULT_VALUES.routeagent, statusListen: 'node' },
-  metrics: { podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
+  metrics: { ...DEFAULT_VALUES.metrics, podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
 }
 const INIT: LeaveClusterInit = {
   timeoutMs: 1000,

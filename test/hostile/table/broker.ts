@@ -1,4 +1,152 @@
 /** A broker that was broken into. */
 import type { AttackRow } from './row.ts'
 
-export const BROKER: readonly AttackRow[] = []
+/** Of the agent of each member, which is the last door. */
+const OWN = '`model/own-cluster.ts`: '
+
+export const BROKER: readonly AttackRow[] = [
+  {
+    id: 'broker-own-pods',
+    tried: 'The broker tells a cluster other pod CIDRs for itself: more, fewer, none, all of IPv4, nonsense.',
+    holds: 'No route, no nft text and no object of that cluster moves.',
+    against: `${OWN}which pods a cluster has, its site file says; the broker may only leave its IPv6 out.`,
+  },
+  {
+    id: 'broker-own-services',
+    tried: "The broker takes a cluster's own Service CIDRs away, then tells of a member whose pods are there.",
+    holds: 'The cluster keeps its Service CIDRs, and does not use that member.',
+    against: `${OWN}Service CIDRs come from the site file, and what others claim is held against those.`,
+  },
+  {
+    id: 'broker-own-index',
+    tried: 'The broker gives a cluster another number, also that of another member.',
+    holds: 'Lane addresses stay as they are.',
+    against: `${OWN}the number is that of the join, for as long as the cluster has it in its own API.`,
+  },
+  {
+    id: 'broker-own-global',
+    tried: 'The broker tells a cluster global CIDRs outside the global range, on its own Services, or of another size.',
+    holds: 'Nothing is translated to them.',
+    against: `${OWN}a global CIDR lies in the range that was told at the join, and beside the own ranges.`,
+  },
+  {
+    id: 'broker-own-labels',
+    tried: 'The broker tells a cluster labels of itself that it has not got.',
+    holds: 'It keeps its own.',
+    against: `${OWN}labels come from the site file.`,
+  },
+  {
+    id: 'broker-own-export',
+    tried: "The broker tells a cluster that it exports a service which it does not, with a node's address behind it.",
+    holds: 'No service of that name comes into being, and nothing leads to the node.',
+    against: '`agent/own-exports.ts`: what this cluster exports, its own API says.',
+  },
+  {
+    id: 'broker-own-endpoints',
+    tried: 'The broker tells a cluster other endpoints and ports of its own export, and gateways of its own.',
+    holds: 'The endpoints, ports and gateways stay those of its own API.',
+    against: '`agent/own-exports.ts`, `agent/plan-clusters.ts`: of its own, a cluster takes nothing from elsewhere.',
+  },
+  {
+    id: 'broker-own-gone',
+    tried: 'The broker withdraws the record of the cluster itself and says that it has departed.',
+    holds: 'The cluster goes on: its own object, its lanes and its exports stay.',
+    against: '`agent/plan-prune.ts`: what is its own is not the mirror’s to remove.',
+  },
+  {
+    id: 'broker-own-ranges',
+    tried: "Members that do not exist claim the cluster's own pods and Services, parts of them, or all of IPv4.",
+    holds: 'None of them is used, and each is told.',
+    against: '`agent/check-record.ts`: what others claim is held against what the own API has.',
+  },
+  {
+    id: 'broker-false-owner',
+    tried: 'Records of one member say in their body that they are of another, or of nobody.',
+    holds: 'None of them counts.',
+    against: '`agent/check-record.ts`: whose a record is, its key says, and the body must agree.',
+  },
+  {
+    id: 'broker-names',
+    tried: 'Names of clusters, nodes, namespaces and services with dots, slashes, spaces, upper case, and none at all.',
+    holds: 'No object and no file comes into being, inside the state folder or outside.',
+    against: '`protocol/codec-checks.ts`, `agent/check-record.ts`: each name is judged before it names anything.',
+  },
+  {
+    id: 'broker-long-names',
+    tried: 'A gateway whose node has a name so long that no file and no object can be called by it.',
+    holds: 'It is left out and told, and all else goes on.',
+    against: '`agent/check-record.ts`: the name of the object that would be made is judged as a whole.',
+  },
+  {
+    id: 'broker-namespaces',
+    tried:
+      'Exports, endpoints and addresses of services in system namespaces, and in one that the cluster has not got.',
+    holds: 'Nothing is written there: the importer has an allow list of its own.',
+    against:
+      '`agent/check-record.ts`: the namespace is that of the record’s key, and the list is that of this cluster.',
+  },
+  {
+    id: 'broker-clusterset-ips',
+    tried:
+      "Clusterset IPs that are a Service's, a node's, a pod's, special ones, or no addresses; some in a member's name.",
+    holds: 'No connection to any of them is taken.',
+    against: '`agent/plan-addresses.ts`: an address lies in the range that was told at the join.',
+  },
+  {
+    id: 'broker-endpoint-addresses',
+    tried: "Endpoints of a member with addresses of this cluster's pods, nodes and Services, and special ones.",
+    holds: 'No slice of ours has them.',
+    against: '`agent/member-records.ts`: an endpoint lies in the pod CIDRs of the member that tells it.',
+  },
+  {
+    id: 'broker-injected-text',
+    tried: 'Commands of nft and of a shell, escape sequences and paths wherever a record has text.',
+    holds: 'None of it reaches an object, a file name or nft text.',
+    against: '`agent/check-record.ts`, `agent/import-slice.ts`: texts that are passed on have a syntax.',
+  },
+  {
+    id: 'broker-our-labels',
+    tried: 'An export with the labels by which the agent knows its own objects.',
+    holds: 'The object stays ours, and goes when the export does.',
+    against: '`agent/plan-service.ts`: our labels go over those of an exporter.',
+  },
+  {
+    id: 'broker-absurd-numbers',
+    tried: 'Ports, lanes, numbers, times and silences beyond all bounds.',
+    holds: 'Nothing moves, and no loop of the agent stops.',
+    against: '`protocol/record-bodies.ts`, `agent/plan-cluster-status.ts`: numbers have bounds where they are read.',
+  },
+  {
+    id: 'broker-octets',
+    tried: 'Events that are no records: nothing, zeros, 2 MiB, cut-off messages, noise.',
+    holds: 'Each is skipped, and the records after it count.',
+    against: '`protocol/replica.ts`: one event that cannot be read hides no other.',
+  },
+  {
+    id: 'broker-empty-snapshot',
+    tried: 'The broker begins anew with an empty snapshot.',
+    holds: 'Everything stays: unseen is not gone.',
+    against: '`protocol/replica.ts`: a record goes when its owner has declared its whole set without it.',
+  },
+  {
+    id: 'broker-flood-elsewhere',
+    tried: 'Thousands of exports in namespaces that are not here or not allowed.',
+    holds: 'Nothing is written, and the log says it in a few lines.',
+    against: '`agent/mirror-loop.ts`: at most 20 lines in one round.',
+  },
+  {
+    id: 'broker-renewal',
+    tried:
+      'The broker answers the renewal of a certificate with rubbish, or with a certificate for another cluster or key.',
+    holds: 'The identity that the agent has stays on its disk.',
+    against:
+      '`protocol/identity/certificate-answer.ts`: a new certificate is judged before it takes the place of the old one.',
+  },
+  {
+    id: 'broker-join-answer',
+    tried:
+      'The broker answers a join with ranges that the cluster has not stated, or that lie on its own, and with certificates of others.',
+    holds: 'The join fails and says why, and nothing of it is kept.',
+    against: '`protocol/join.ts`: the answer is judged by what was asked.',
+  },
+]

@@ -1,4 +1,87 @@
 /** Tokens of our own parts that were stolen. */
 import type { AttackRow } from './row.ts'
 
-export const TOKENS: readonly AttackRow[] = []
+export const TOKENS: readonly AttackRow[] = [
+  {
+    id: 'token-agent-kube-dns',
+    tried: "With the agent's token, an EndpointSlice of ours that says it belongs to the Service kube-dns.",
+    holds: "It is refused, made anew or changed later: kube-proxy never sends the cluster's DNS elsewhere.",
+    against: 'Policy `sealane-agent-slices`: no slice of the agent has label kubernetes.io/service-name.',
+  },
+  {
+    id: 'token-agent-foreign-slices',
+    tried: "With the agent's token, EndpointSlices of other controllers are taken over, changed and deleted.",
+    holds: 'Each is refused.',
+    against: 'Policy `sealane-agent-slices`: the agent writes slices that carry its own label, before and after.',
+  },
+  {
+    id: 'token-agent-imports',
+    tried: "With the agent's token, a user's ServiceImport is taken over and deleted, and one without our label made.",
+    holds: 'Each is refused.',
+    against:
+      'Policy `sealane-agent-imports`: the agent writes ServiceImports that carry its own label, before and after.',
+  },
+  {
+    id: 'token-agent-lanes',
+    tried: "With the agent's token, the Leases of lanes are taken, given away and ended.",
+    holds: 'Each is refused: who serves a lane stays with the gateways.',
+    against: 'Policy `sealane-agent-leases`: the agent writes its election and the Leases of other clusters.',
+  },
+  {
+    id: 'token-agent-leaves',
+    tried: "With the agent's token, the cluster is told to leave its clusterset.",
+    holds: 'It is refused, and lanes stay.',
+    against: 'Policies `sealane-agent-membership` and `sealane-membership`: leaving is an administrator’s word.',
+  },
+  {
+    id: 'token-agent-properties',
+    tried: "With the agent's token, a ClusterProperty that is none of ours.",
+    holds: 'It is refused.',
+    against: 'Policy `sealane-agent-properties`: the agent makes the two properties of the membership.',
+  },
+  {
+    id: 'token-without-node',
+    tried: 'With a token of gateway or routeagent that names no node, objects and lanes of any node are written.',
+    holds: 'Each is refused.',
+    against: 'Policies `sealane-node-writes` and `sealane-lane-leases`: who names no node speaks for none.',
+  },
+  {
+    id: 'token-of-another-node',
+    tried: "With a node's token of gateway or routeagent, objects of another node are written and removed.",
+    holds: 'Each is refused.',
+    against: 'Policy `sealane-node-writes`: a pod writes the objects of the node that its token names.',
+  },
+  {
+    id: 'token-of-another-cluster',
+    tried: "With a gateway's token, an Endpoint of another cluster is made and removed.",
+    holds: 'Each is refused.',
+    against:
+      'Policies `sealane-endpoint-cluster` and `sealane-endpoint-removal`: a gateway speaks for its own cluster.',
+  },
+  {
+    id: 'token-beyond-its-work',
+    tried:
+      'With the token of each part: Secrets, tokens, roles, pods, nodes, our policies, the cluster’s DNS, and objects of the other parts.',
+    holds: 'Each is refused.',
+    against: '`install/member-access.ts`: each role names what its part reads and writes, and no more.',
+  },
+  {
+    id: 'token-dns-writes',
+    tried: 'With the token of dns, anything is written that any part of ours writes.',
+    holds: 'Each is refused.',
+    against: '`install/member-access.ts`: dns reads.',
+  },
+  {
+    id: 'token-broker',
+    tried: "With the token of the broker's account, anything is read.",
+    holds: 'Each is refused, and its pod has no token to steal.',
+    against: '`install/plan-broker.ts`: the account has no role, and its token is not mounted.',
+  },
+  {
+    id: 'token-of-an-editor',
+    tried:
+      'Somebody who may edit a namespace writes what only the agent should: imports, imported endpoints, memberships.',
+    holds: 'Each is refused; exports in that namespace are taken.',
+    against: '`install/member-access.ts`: the roles added to view, edit and admin give exports, and else reading.',
+  },
+]
