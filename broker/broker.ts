@@ -12,6 +12,7 @@ import {
   type WatchMessage,
   type WatchRequest,
 } from '../protocol/broker-api.ts'
+import type { MemberStatus } from '../model/member-status.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { admitFacts } from './admission-facts.ts'
@@ -20,13 +21,24 @@ import { clusterRecordKey } from './cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './member-list.ts'
-import { addCertificate, departMember, joinMember, normalSerial, pruneDeparted, requireMember } from './membership.ts'
+import { JoinGate } from './join-gate.ts'
+import {
+  addCertificate,
+  departMember,
+  isOfMembership,
+  joinMember,
+  normalSerial,
+  pruneDeparted,
+  requireMember,
+} from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { observedDoubt } from './observed-address.ts'
 import { MemberPublishSession } from './publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
 import { type MemberRow, isLive } from './state.ts'
-import { checkSecretForm, checkToken, pruneTokens, spendToken, timeText } from './tokens.ts'
+import { StatusPace } from './status-pace.ts'
+import { writeStatusRecord } from './status-records.ts'
+import { checkSecretForm, checkToken, isKnownToken, pruneTokens, spendToken, timeText } from './tokens.ts'
 import { WatchHub } from './watch-hub.ts'
 
 /** More than this and certificates, tokens and conflicts would be judged by the wrong time. */
@@ -59,6 +71,8 @@ export class Broker implements BrokerApi {
   readonly #rules: WriteRules
   readonly #hub: WatchHub
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
+  readonly #statuses: StatusPace
+  readonly #joinGate: JoinGate
   readonly #stopCommits: () => void
   /** Since the last tidy(). */
   #refusedJoins = 0
@@ -72,6 +86,8 @@ export class Broker implements BrokerApi {
     this.#startedAt = deps.clock.monotonic()
     const { globalRange, clustersetIpRange, allowedNamespaces, limits } = init
     this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster: limits.recordsPerCluster }
+    this.#joinGate = new JoinGate(deps.clock)
+    this.#statuses = new StatusPace(deps.clock, (peer, status) => this.#writeStatus(peer, status))
     this.#hub = new WatchHub(deps, { watchesPerCluster: limits.watchesPerCluster })
     this.#stopCommits = deps.log.onCommit((changes) => {
       const membersChanged = changes.some((change) => change.scope === 'member')
@@ -101,6 +117,7 @@ export class Broker implements BrokerApi {
     } catch (error) {
       const result = error instanceof RefusedError ? error.code : 'failed'
       metrics.joins.inc({ result })
+      if (error instanceof RefusedError) this.#joinGate.failed(peerAddress)
       const reason = error instanceof Error ? error.message : String(error)
       // Anybody can ask: strangers must not fill the log.
       this.#refusedJoins += 1
@@ -133,9 +150,11 @@ export class Broker implements BrokerApi {
     logger.info('cluster left', { cluster: peer.cluster })
   }
 
-  openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: RefusedError) => void): PublishSession {
+  openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: Error) => void): PublishSession {
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
-    const session: MemberPublishSession = new MemberPublishSession(this.#deps, {
+    const before = this.#sessions.get(peer.cluster)
+    const deps = { ...this.#deps, statuses: this.#statuses }
+    const session: MemberPublishSession = new MemberPublishSession(deps, {
       peer,
       rules: this.#rules,
       reply,
@@ -148,6 +167,7 @@ export class Broker implements BrokerApi {
       },
     })
     this.#sessions.set(peer.cluster, session)
+    before?.endReplaced()
     this.#seen(peer.cluster)
     return session
   }
@@ -189,12 +209,14 @@ export class Broker implements BrokerApi {
 
   close(): void {
     this.#stopCommits()
+    this.#statuses.close()
   }
 
   async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {
     const { log, authority, clock } = this.#deps
     const { globalRange, clustersetIpRange, clusterset, limits } = this.#init
     checkSecretForm(request.secret)
+    if (!isKnownToken(log, request.secret)) this.#joinGate.check(observedAddress)
     // First the token alone: who has none learns nothing else and costs no signature check.
     await log.transact((tx) => checkToken(tx, request.secret, { cluster: request.cluster, nowMs: clock.now() }))
     checkClock(request.nowMs, clock.now())
@@ -249,6 +271,16 @@ export class Broker implements BrokerApi {
     const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
     if (reason !== undefined) logger.info('the address of a member is not told to others', { cluster, address, reason })
     return reason === undefined
+  }
+
+  #writeStatus(peer: Peer, status: MemberStatus): void {
+    const { log, clock, logger } = this.#deps
+    const { cluster } = peer
+    log
+      .transact((tx) => {
+        if (isOfMembership(tx, peer)) writeStatusRecord(tx, cluster, status, clock.now())
+      })
+      .catch((error: unknown) => logger.warn('status of a member not written', { cluster, reason: String(error) }))
   }
 
   #isConnected(cluster: ClusterId): boolean {

@@ -16,8 +16,13 @@ export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'fact
 /** By memberKeyText; hashes in hex. */
 export type DeclaredSet = ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>
 
+export interface ChangeContext extends WriteContext {
+  /** False: a status is judged only, and written later (status-pace.ts). */
+  readonly writesStatus: boolean
+}
+
 /** Applies a change, or gives the reason why not; then nothing was written. */
-export function applyChange(tx: Transaction, change: MemberChange, context: WriteContext): Refusal | undefined {
+export function applyChange(tx: Transaction, change: MemberChange, context: ChangeContext): Refusal | undefined {
   switch (change.t) {
     case 'put':
       // Bounds of the wire: what is stored must be fit to be sent.
@@ -29,7 +34,8 @@ export function applyChange(tx: Transaction, change: MemberChange, context: Writ
       return admitFacts(change.facts, context.rules) ?? refusing(() => changeFacts(tx, change.facts, context))
     case 'status': {
       const refused = admitStatus(change.status)
-      if (refused === undefined) writeStatusRecord(tx, context.cluster, change.status, context.nowMs)
+      if (refused === undefined && context.writesStatus)
+        writeStatusRecord(tx, context.cluster, change.status, context.nowMs)
       return refused
     }
   }

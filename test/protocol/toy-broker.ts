@@ -110,6 +110,7 @@ export class ToyBroker implements BrokerApi {
         this.#handle(peer, message, digest, reply)
         return Promise.resolve()
       },
+      onLast: () => Promise.resolve(),
       onEnd: () => {
         this.openStreams -= 1
       },

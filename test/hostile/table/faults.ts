@@ -1,4 +1,35 @@
 /** A bad day. */
 import type { AttackRow } from './row.ts'
 
-export const FAULTS: readonly AttackRow[] = []
+export const FAULTS: readonly AttackRow[] = [
+  {
+    id: 'publish-range-regained',
+    tried: 'A range of a member is carried again while 300 acknowledgements to it are under way.',
+    holds: 'Its stream ends with FAILED_PRECONDITION that names the range, three times in three.',
+    against: '`protocol/transport/pull-messages.ts`: who reads a stream never destroys it, so its status goes out.',
+  },
+  {
+    id: 'publish-half-closed',
+    tried: 'A member sends 300 changes and closes its half of the stream at once.',
+    holds: 'All are acknowledged, then the stream ends with OK.',
+    against: '`broker/publish-session.ts`: the last message is waited for (`onLast`).',
+  },
+  {
+    id: 'publish-replaced-unasked',
+    tried: 'A member opens a second Publish stream, and says nothing more on the first.',
+    holds: 'The first ends with FAILED_PRECONDITION, the second is served.',
+    against: '`broker/broker.ts`: a stream that is replaced is told so, also when it is silent.',
+  },
+  {
+    id: 'publish-disk-full',
+    tried: 'The database takes no writes, a member has 1,500 changes under way, and the broker is stopped.',
+    holds: 'The stream ends with UNAVAILABLE; nothing that was not written is acknowledged.',
+    against: '`protocol/transport/broker-service.ts`: waiting for the disk ends with the stream.',
+  },
+  {
+    id: 'publish-unread-and-evicted',
+    tried: 'A member that takes no answer (a window of 0 octets) is evicted.',
+    holds: 'Its status can not be handed over, so its connection is closed within seconds.',
+    against: '`protocol/transport/broker-service.ts`: who does not take its status in time is dropped.',
+  },
+]
