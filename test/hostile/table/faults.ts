@@ -32,4 +32,16 @@ export const FAULTS: readonly AttackRow[] = [
     holds: 'Its status can not be handed over, so its connection is closed within seconds.',
     against: '`protocol/transport/broker-service.ts`: who does not take its status in time is dropped.',
   },
+  {
+    id: 'clock-ahead-renewal',
+    tried: "A member's clock is 17 hours ahead: each new certificate is due for renewal at once.",
+    holds: 'It is renewed once, then minutes to hours lie between two; the log names both times.',
+    against: '`agent/certificate-renewal.ts`: pauses that grow between renewals that follow each other.',
+  },
+  {
+    id: 'clock-behind-renewal',
+    tried: "A member's clock is 30 hours behind: its certificate would end before it is due.",
+    holds: 'It is renewed at once and from then on by the monotonic clock; the log names both times.',
+    against: '`agent/plan-renewal.ts`: whichever clock says first that two thirds are over.',
+  },
 ]
