@@ -25,6 +25,7 @@ import { JoinGate } from './join-gate.ts'
 import {
   addCertificate,
   departMember,
+  isUnknownHere,
   isOfMembership,
   joinMember,
   normalSerial,
@@ -43,6 +44,8 @@ import { WatchHub } from './watch-hub.ts'
 
 /** More than this and certificates, tokens and conflicts would be judged by the wrong time. */
 const MAX_CLOCK_SKEW_MS = 5 * 60_000
+/** Members of which it is told, once each, that the database does not know their certificates. */
+const MAX_TOLD_UNKNOWN = 100
 /** Refused joins logged between two calls of tidy(); all are counted. */
 const MAX_LOGGED_JOINS = 100
 
@@ -76,6 +79,7 @@ export class Broker implements BrokerApi {
   readonly #stopCommits: () => void
   /** Since the last tidy(). */
   #refusedJoins = 0
+  readonly #toldUnknown = new Set<string>()
   readonly #startedAt: number
   /** When each member was last heard, by the monotonic clock: the time that this broker was away does not count. */
   readonly #heard = new Map<string, number>()
@@ -129,6 +133,7 @@ export class Broker implements BrokerApi {
 
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
     const { log, authority, clock } = this.#deps
+    this.#tellUnknown(peer)
     requireMember(log, peer, clock.now())
     const { certificate, serial, expiresAtMs } = await authority.issue(peer.cluster, csr)
     await log.transact((tx) => {
@@ -151,6 +156,7 @@ export class Broker implements BrokerApi {
   }
 
   openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: Error) => void): PublishSession {
+    this.#tellUnknown(peer)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const before = this.#sessions.get(peer.cluster)
     const deps = { ...this.#deps, statuses: this.#statuses }
@@ -173,6 +179,7 @@ export class Broker implements BrokerApi {
   }
 
   watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage> {
+    this.#tellUnknown(peer)
     return this.#hub.watch(peer, request, signal)
   }
 
@@ -271,6 +278,20 @@ export class Broker implements BrokerApi {
     const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
     if (reason !== undefined) logger.info('the address of a member is not told to others', { cluster, address, reason })
     return reason === undefined
+  }
+
+  /** One of ours that we do not know: somebody has put an older state in this one's place. */
+  #tellUnknown(peer: Peer): void {
+    const { log, logger, metrics } = this.#deps
+    const { cluster, serial } = peer
+    if (!isUnknownHere(log, peer)) return
+    metrics.unknownCertificates.inc()
+    if (this.#toldUnknown.has(cluster) || this.#toldUnknown.size >= MAX_TOLD_UNKNOWN) return
+    this.#toldUnknown.add(cluster)
+    const reason =
+      'this database is older than the certificate, or another one: addresses that it gives may be in use; ' +
+      'restore the latest backup'
+    logger.error('a member shows a certificate that this broker does not know', { cluster, serial, reason })
   }
 
   #writeStatus(peer: Peer, status: MemberStatus): void {

@@ -28,6 +28,8 @@ export interface BrokerConfig {
   /** Callers' addresses reach the broker as they were sent: nothing in front of it puts its own in their place. */
   readonly sourcesKept: boolean
   readonly limits: BrokerLimits
+  /** A state as of before this time is served although it knows less than the broker has given away. */
+  readonly acceptEmptyAtMs?: number
 }
 
 /** Bounds on what one member can make the broker hold. */

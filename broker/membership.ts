@@ -71,6 +71,18 @@ function isOfLostTime({ restored }: MemberRow, { issuedAtMs }: Pick<Peer, 'issue
   return issuedAtMs >= fromMs && issuedAtMs <= restored.atMs
 }
 
+/**
+ * Whether the CA has given this peer a certificate that these rows do not know of and cannot have forgotten: then they
+ * are older than it, or of another time.
+ */
+export function isUnknownHere(view: LogView, peer: Peer): boolean {
+  const row = view.get('member', peer.cluster)
+  if (row === undefined) return true
+  if (peer.issuedAtMs === undefined || isOfMembership(view, peer)) return false
+  // Who gives a certificate notes that the member was seen; certificates are dated in whole seconds.
+  return peer.issuedAtMs > Math.max(row.lastSeenMs, row.departedAtMs ?? 0) + 1000
+}
+
 /** Serial numbers come from several libraries: upper or lower case, with or without leading zeros. */
 export function normalSerial(hex: string): string {
   return hex.toLowerCase().replace(/^0+(?=.)/, '')

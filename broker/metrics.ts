@@ -9,6 +9,7 @@ export interface BrokerMetrics {
   readonly commitFailures: Counter
   readonly refused: Counter
   readonly joins: Counter
+  readonly unknownCertificates: Counter
   readonly resyncs: Counter
   readonly snapshots: Counter
   readonly encoded: Counter
@@ -42,6 +43,10 @@ export function brokerMetrics(metrics: Metrics): BrokerMetrics {
       name: 'sealane_broker_joins_total',
       help: 'Join requests by result: ok or the refusal code.',
       labels: ['result'],
+    }),
+    unknownCertificates: metrics.counter({
+      name: 'sealane_broker_unknown_certificates_total',
+      help: 'Calls with a certificate of our own CA that the database does not know of and cannot have forgotten: it is older than the certificate.',
     }),
     resyncs: metrics.counter({
       name: 'sealane_broker_publish_declares_total',

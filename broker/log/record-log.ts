@@ -69,7 +69,7 @@ export interface RecordLog extends LogView {
 
 /** The store cannot be opened, read or written. The message names the file and what to do. */
 export class StateError extends UserError {
-  readonly code: 'Unwritable' | 'Damaged' | 'Locked' | 'Full' | 'TooNew' | 'Foreign' | 'Absent' | 'Failed'
+  readonly code: 'Unwritable' | 'Damaged' | 'Locked' | 'Full' | 'TooNew' | 'Foreign' | 'Absent' | 'Stale' | 'Failed'
   readonly file: string
   constructor(code: StateError['code'], file: string, message: string, cause?: unknown) {
     super(message, cause === undefined ? {} : { cause })

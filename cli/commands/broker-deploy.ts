@@ -14,6 +14,7 @@ interface DeployOptions extends KubeTarget, ImageOptions {
   readonly advertise?: readonly string[]
   readonly clusterset?: string
   readonly storageClass?: string
+  readonly acceptEmpty: boolean
   readonly dryRun: boolean
   readonly force: boolean
   readonly timeout: number
@@ -50,6 +51,7 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
       parsed((text: string) => parseDnsLabel(text, '--clusterset')),
     )
     .option('--storage-class <name>', "StorageClass of its volume (default: the cluster's)")
+    .option('--accept-empty', 'start once also with a state that is empty, or older than what was given away', false)
     .option('--dry-run', 'show every change and make none', false)
     .option('--force', 'install although something is known not to work', false)
     .addOption(durationOption('--timeout', 'how long to wait for each step', 120_000))
@@ -62,10 +64,12 @@ async function deploy(options: DeployOptions, target: KubeTarget, context: Comma
   const { withAdmin } = await import('../kube/installed-site.ts')
   const { describeChange } = await import('../kube/apply-join.ts')
   const clock = new SystemClock()
+  const { acceptEmpty, ...rest } = options
+  const wishes = acceptEmpty ? { ...rest, acceptEmpty: new Date(clock.now()).toISOString() } : rest
   await withAdmin(target, clock, context, async ({ admin }) => {
     const flags = targetFlags(target, admin.contextName)
     const advertised = await deployBroker(admin, {
-      wishes: options,
+      wishes,
       force: options.force,
       dryRun: options.dryRun,
       flags,

@@ -9,6 +9,8 @@ export interface BrokerWishes extends ImageOptions {
   readonly advertise?: readonly string[]
   readonly clusterset?: string
   readonly storageClass?: string
+  /** RFC 3339: a state that is empty or old, and was so at this time, is to be served. */
+  readonly acceptEmpty?: string
 }
 
 /** Where members find the broker, as the Service says it. */
@@ -29,7 +31,10 @@ export function withWishes(values: InstallValues, wishes: BrokerWishes): Install
         ...broker,
         advertise: advertise.filter((one) => one !== AUTO_ADVERTISE),
         clusterset: wishes.clusterset ?? broker.clusterset,
-        extraArgs: broker.extraArgs.filter((one) => sameType || !one.startsWith('--external-traffic-policy=')),
+        extraArgs: [
+          ...broker.extraArgs.filter((one) => sameType || !one.startsWith('--external-traffic-policy=')),
+          ...(wishes.acceptEmpty === undefined ? [] : [`--accept-empty=${wishes.acceptEmpty}`]),
+        ],
         service: { ...broker.service, type, externalTrafficPolicy: sameType ? policy : '' },
         storage: { ...broker.storage, storageClassName: wishes.storageClass ?? broker.storage.storageClassName },
       },
@@ -50,5 +55,6 @@ export function deployCommand(flags: string, wishes: BrokerWishes, more: readonl
     ...(wishes.imagePullSecret ?? []).map((one) => ['--image-pull-secret', one] as const),
   ]
   const said = pairs.flatMap(([flag, value]) => (value === undefined || more.includes(flag) ? [] : [flag, value]))
-  return ['sealane broker deploy', flags, ...said, ...more].join(' ')
+  const once = wishes.acceptEmpty === undefined ? [] : ['--accept-empty']
+  return ['sealane broker deploy', flags, ...said, ...once, ...more].join(' ')
 }

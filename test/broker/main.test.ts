@@ -308,7 +308,10 @@ t.test('what keeps a broker from starting is named', async (t) => {
     ],
     [
       'corrupt certificate',
-      (dir) => writeFileSync(join(dir, 'ca.crt'), 'x'),
+      (dir) => {
+        writeFileSync(join(dir, 'broker.db'), '')
+        writeFileSync(join(dir, 'ca.crt'), 'x')
+      },
       'DIR/ca.crt is damaged (no CA certificate in PEM form): restore it from a backup',
     ],
   ]
