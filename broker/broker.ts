@@ -39,6 +39,7 @@ import { type WriteContext, type WriteRules, pruneStamps } from './record-writes
 import { type MemberRow, isLive } from './state.ts'
 import { StatusPace } from './status-pace.ts'
 import { writeStatusRecord } from './status-records.ts'
+import { WritePace } from './write-pace.ts'
 import { checkSecretForm, checkToken, isKnownToken, pruneTokens, spendToken, timeText } from './tokens.ts'
 import { WatchHub } from './watch-hub.ts'
 
@@ -75,6 +76,7 @@ export class Broker implements BrokerApi {
   readonly #hub: WatchHub
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
   readonly #statuses: StatusPace
+  readonly #paces = new Map<ClusterId, WritePace>()
   readonly #joinGate: JoinGate
   readonly #stopCommits: () => void
   /** Since the last tidy(). */
@@ -88,11 +90,12 @@ export class Broker implements BrokerApi {
     this.#deps = deps
     this.#init = init
     this.#startedAt = deps.clock.monotonic()
-    const { globalRange, clustersetIpRange, allowedNamespaces, limits } = init
-    this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster: limits.recordsPerCluster }
+    const { globalRange, clustersetIpRange, allowedNamespaces } = init
+    const { recordsPerCluster, recordBytesPerCluster } = init.limits
+    this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster, recordBytesPerCluster }
     this.#joinGate = new JoinGate(deps.clock)
     this.#statuses = new StatusPace(deps.clock, (peer, status) => this.#writeStatus(peer, status))
-    this.#hub = new WatchHub(deps, { watchesPerCluster: limits.watchesPerCluster })
+    this.#hub = new WatchHub(deps, { watchesPerCluster: init.limits.watchesPerCluster })
     this.#stopCommits = deps.log.onCommit((changes) => {
       const membersChanged = changes.some((change) => change.scope === 'member')
       if (membersChanged) this.#endDeparted()
@@ -159,7 +162,9 @@ export class Broker implements BrokerApi {
     this.#tellUnknown(peer)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const before = this.#sessions.get(peer.cluster)
-    const deps = { ...this.#deps, statuses: this.#statuses }
+    const pace = this.#paces.get(peer.cluster) ?? new WritePace(this.#deps.clock)
+    this.#paces.set(peer.cluster, pace)
+    const deps = { ...this.#deps, statuses: this.#statuses, pace }
     const session: MemberPublishSession = new MemberPublishSession(deps, {
       peer,
       rules: this.#rules,
@@ -211,6 +216,7 @@ export class Broker implements BrokerApi {
     })
     const live = new Set(members.map(({ key }) => key))
     for (const cluster of this.#heard.keys()) if (!live.has(cluster)) this.#heard.delete(cluster)
+    for (const cluster of this.#paces.keys()) if (!live.has(cluster)) this.#paces.delete(cluster)
     this.#hub.tellContact(silent)
   }
 

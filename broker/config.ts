@@ -35,12 +35,15 @@ export interface BrokerConfig {
 /** Bounds on what one member can make the broker hold. */
 export interface BrokerLimits {
   readonly recordsPerCluster: number
+  /** Of their contents, encoded: in memory it is up to ten times as much. */
+  readonly recordBytesPerCluster: number
   readonly membersPerClusterset: number
   readonly watchesPerCluster: number
 }
 
 export const DEFAULT_LIMITS: BrokerLimits = {
   recordsPerCluster: 50_000,
+  recordBytesPerCluster: 16 * 1024 * 1024,
   membersPerClusterset: 1000,
   watchesPerCluster: 8,
 }

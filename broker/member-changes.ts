@@ -1,10 +1,12 @@
 /** What one message of a Publish stream does to the log. Runs inside a transaction; gives a refusal or undefined. */
+import type { MemberRecord } from '../model/records.ts'
 import { type MemberKey, type PublishMessage, RefusedError } from '../protocol/broker-api.ts'
 import { CodecError } from '../protocol/codec-checks.ts'
 import { memberKey, memberKeyText } from '../protocol/content-hash.ts'
 import { checkMemberRecord } from '../protocol/records-codec.ts'
 import type { Refusal } from './admission-checks.ts'
 import { admitFacts } from './admission-facts.ts'
+import { checkSize } from './admission-slice.ts'
 import { admitStatus } from './admission-status.ts'
 import type { Transaction } from './log/record-log.ts'
 import { changeFacts } from './membership.ts'
@@ -26,7 +28,11 @@ export function applyChange(tx: Transaction, change: MemberChange, context: Chan
   switch (change.t) {
     case 'put':
       // Bounds of the wire: what is stored must be fit to be sent.
-      return refusing(() => checkMemberRecord(change.record)) ?? putRecord(tx, change.record, context)
+      return (
+        tooLarge(change.record.body) ??
+        refusing(() => checkMemberRecord(change.record)) ??
+        putRecord(tx, change.record, context)
+      )
     case 'remove':
       removeRecord(tx, change.key, context)
       return undefined
@@ -39,6 +45,10 @@ export function applyChange(tx: Transaction, change: MemberChange, context: Chan
       return refused
     }
   }
+}
+
+function tooLarge(body: MemberRecord['body']): Refusal | undefined {
+  return body.kind === 'EndpointSlice' ? checkSize(body) : undefined
 }
 
 /** The record that the change is about; for facts and status a key that stands for none. */

@@ -26,18 +26,21 @@ import type { BrokerMetrics } from './metrics.ts'
 import { type WriteContext, type WriteRules, memberRecords } from './record-writes.ts'
 import type { StatusPace } from './status-pace.ts'
 import { removeStatusRecord } from './status-records.ts'
+import type { WritePace } from './write-pace.ts'
 
 /** Changes that may wait for the disk, and their bytes on the wire; more, and the member is made to wait. */
 const MAX_WAITING = 1024
 const MAX_WAITING_BYTES = 2 * 1024 * 1024
 /** Changes written in one transaction, and their bytes: keeps the steps short, so that members take turns. */
-const MAX_GROUP = 256
+const MAX_GROUP = 64
 const MAX_GROUP_BYTES = 64 * 1024
 const RETRY_MS = 1000
 const MAX_LOGGED_REFUSALS = 100
 
 export interface PublishSessionDeps {
   readonly statuses: StatusPace
+  /** One for all streams of the member. */
+  readonly pace: WritePace
   readonly log: RecordLog
   readonly clock: Clock
   readonly logger: Logger
@@ -215,7 +218,10 @@ export class MemberPublishSession implements PublishSession {
   /** Writes groups until nothing waits. What fails here is told at once: the member may have nothing more to say. */
   async #write(): Promise<void> {
     try {
-      while (this.#waiting.length > 0) await this.#writeGroup(this.#nextGroup())
+      while (this.#waiting.length > 0) {
+        const pauseMs = await this.#writeGroup(this.#nextGroup())
+        if (pauseMs > 0) await this.#deps.clock.sleep(pauseMs, this.#ended.signal)
+      }
     } catch (error) {
       this.#failure = error instanceof Error ? error : new Error(String(error))
       this.#waiting = []
@@ -226,24 +232,31 @@ export class MemberPublishSession implements PublishSession {
     }
   }
 
-  async #writeGroup(group: readonly Waiting[]): Promise<void> {
-    const { statuses } = this.#deps
+  /** Gives how long to pause before the next. */
+  async #writeGroup(group: readonly Waiting[]): Promise<number> {
+    const { statuses, clock, pace } = this.#deps
     const { peer } = this.#init
     const changes = group.map(({ change }) => change)
     const filled = this.#isFilledBy(changes)
     const writesStatus = statuses.isDue(peer.cluster)
+    let tookMs = 0
     const refusals = await this.#transact((tx) => {
+      const begunMs = clock.monotonic()
       if (filled) markComplete(tx, peer)
       const context = { ...this.#context(), writesStatus }
-      return changes.map((change) => applyChange(tx, change, context))
+      const results = changes.map((change) => applyChange(tx, change, context))
+      tookMs = clock.monotonic() - begunMs
+      return results
     })
     this.#waiting.splice(0, group.length)
-    for (const { bytes } of group) this.#waitingBytes -= bytes
+    const groupBytes = group.reduce((sum, { bytes }) => sum + bytes, 0)
+    this.#waitingBytes -= groupBytes
     const status = changes.filter((change, i) => change.t === 'status' && refusals[i] === undefined).at(-1)
     if (status?.t === 'status' && writesStatus) statuses.wrote(peer.cluster)
     else if (status?.t === 'status') statuses.hold(peer, status.status)
     this.#answer(changes, refusals)
     if (filled) this.#phase = 'open'
+    return pace.used(tookMs, groupBytes)
   }
 
   #nextGroup(): readonly Waiting[] {

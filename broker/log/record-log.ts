@@ -25,6 +25,8 @@ export interface LogView {
   /** In order of keys. */
   list<S extends Scope>(scope: S, group?: string): { readonly key: string; readonly value: Scopes[S] }[]
   count(scope: Scope, group?: string): number
+  /** Sum of `bytes` of the records of a cluster. */
+  recordBytes(group: string): number
 }
 
 /** Reads see the writes before them. Nothing is kept when the function that was given it throws. */

@@ -35,13 +35,13 @@ export const DEFAULT_CONNECTION_LIMITS: ConnectionLimits = {
   strangerMs: 15_000,
   maxWaiting: 512,
   maxHandshakes: 128,
-  handshakesPerSecond: 200,
+  handshakesPerSecond: 100,
   handshakeTimeoutMs: 10_000,
 }
 
 const TICK_MS = 20
 /** Turns that are saved up while nobody comes. */
-const BURST = 16
+const BURST = 8
 
 type Stage = 'silent' | 'ready' | 'shaking' | 'stranger' | 'member'
 

@@ -1,0 +1,89 @@
+/** A broker in a process of its own under one of the benchmark's floods: who is served meanwhile, and what it holds. */
+import { readFileSync } from 'node:fs'
+import type { Test } from 'tap'
+import { FLOODS } from '../../../bench/flood/floods.ts'
+import { spawnServing } from '../../cli/run-cli.ts'
+import { eventually } from '../../support/eventually.ts'
+import { freePort } from '../../support/free-port.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { attack } from './attack.ts'
+import { type RawBroker, type RawIdentity, RawPublish, RawWatch, openChannel, rawJoin } from './raw-member.ts'
+
+/** Loosely: what it holds at rest is about a hundred. */
+const MAX_MB = 400
+
+export interface FloodedBroker extends RawBroker {
+  readonly members: Readonly<Record<'milano' | 'paris' | 'attacker', RawIdentity>>
+  residentMb(): number
+}
+
+/** A broker process with three members, ended with the test. */
+export async function floodedBroker(t: Test): Promise<FloodedBroker> {
+  const state = temporaryFolder(t)
+  const [address = '', status = ''] = [await freePort(), await freePort()].map((port) => `127.0.0.1:${port}`)
+  const child = spawnServing(t, [
+    ...['broker', 'serve', '--state', state, '--clusterset', 'demo', '--log-level', 'error'],
+    ...['--listen', address, '--advertise', address, '--status-listen', status],
+  ])
+  const ready = async (): Promise<boolean> => (await fetch(`http://${status}/readyz`)).ok
+  await eventually(ready, { deadlineMs: 30_000, say: 'the broker is ready' })
+  const broker = { address, state }
+  const [milano, paris, attacker] = [
+    await rawJoin(broker, 'milano'),
+    await rawJoin(broker, 'paris'),
+    await rawJoin(broker, 'attacker'),
+  ]
+  const residentMb = (): number => {
+    const text = readFileSync(`/proc/${child.pid}/status`, 'utf8')
+    return Number(/VmRSS:\s+(\d+)/.exec(text)?.[1]) / 1000
+  }
+  return { ...broker, members: { milano, paris, attacker }, residentMb }
+}
+
+/** The row `id`: under the flood of that name a change arrives again and again, and a member that comes anew is let in. */
+export async function floodRow(id: string, flood: string, broker: FloodedBroker): Promise<void> {
+  await attack(id, async (t) => {
+    const { milano, paris, attacker } = broker.members
+    const channels = [openChannel(broker, milano), openChannel(broker, paris)] as const
+    const stop = new AbortController()
+    t.teardown(() => channels.forEach((channel) => channel.close()))
+    let text = ''
+    new RawWatch(channels[1], ({ message }) => {
+      if (message?.$case === 'batch')
+        for (const event of message.value.events)
+          text = `${Buffer.from(event).toString('latin1')}${text.slice(0, 10_000)}`
+    })
+    const publish = await new RawPublish(channels[0]).open()
+    const flooding = FLOODS[flood]?.({ broker, member: attacker, signal: stop.signal })
+    let most = 0
+    try {
+      for (let i = 1; i <= 12; i += 1) {
+        publish.put('honest', `number ${id} ${i} `)
+        await eventually(() => text.includes(`number ${id} ${i} `), { deadlineMs: 15_000, say: `change ${i} arrives` })
+        most = Math.max(most, broker.residentMb())
+      }
+      await letIn(broker, paris)
+    } finally {
+      stop.abort()
+      await flooding
+    }
+    t.equal(publish.status, undefined, 'the honest stream goes on')
+    t.ok(most < MAX_MB, `the broker holds ${Math.round(most)} MB`)
+  })
+}
+
+/** With the retries of a client that is not let in at once. */
+async function letIn(broker: RawBroker, member: RawIdentity): Promise<void> {
+  const seen = new Set<string | undefined>()
+  const once = async (): Promise<boolean> => {
+    const channel = openChannel(broker, member)
+    try {
+      const watch = new RawWatch(channel, ({ message }) => seen.add(message?.$case))
+      await eventually(() => seen.has('synced') || watch.status !== undefined, { deadlineMs: 10_000 })
+      return seen.has('synced')
+    } finally {
+      channel.close()
+    }
+  }
+  await eventually(once, { deadlineMs: 30_000, say: 'a member that comes anew is let in' })
+}
