@@ -7,6 +7,7 @@ export interface FloodArguments {
   readonly flood: string
   readonly broker: RawBroker
   readonly member: RawIdentity
+  readonly connections?: number
   /** It ends by itself after this, whatever happens. */
   readonly ms: number
 }
@@ -15,6 +16,7 @@ const { flood, ms, ...init } = JSON.parse(process.argv[2] ?? '') as FloodArgumen
 const run = FLOODS[flood]
 if (run === undefined)
   throw new Error(`no flood ${JSON.stringify(flood)}: expected one of ${Object.keys(FLOODS).join()}`)
+process.stdout.write('flooding\n')
 void run({ ...init, signal: AbortSignal.timeout(ms) })
 await sleep(ms + 200)
 process.exit(0)

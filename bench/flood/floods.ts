@@ -22,6 +22,8 @@ export interface FloodInit {
   /** A member whose certificate the attacker has. */
   readonly member: RawIdentity
   readonly signal: AbortSignal
+  /** How many connections one member opens. Default 4,096. */
+  readonly connections?: number
 }
 
 export type Flood = (init: FloodInit) => Promise<void>
@@ -126,8 +128,8 @@ const statuses: Flood = async (init) => {
 }
 
 /** 4,096 connections of one member, each with a watch. */
-const connections: Flood = async ({ broker, member, signal }) => {
-  await holding(4096, signal, () => {
+const connections: Flood = async ({ broker, member, signal, connections: count = 4096 }) => {
+  await holding(count, signal, () => {
     const session = asMember(broker, member)
     session.once('connect', () => void request(session, BrokerService.watch.path).end(Buffer.alloc(5)))
     return session

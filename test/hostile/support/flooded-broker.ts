@@ -1,7 +1,9 @@
 /** A broker in a process of its own under one of the benchmark's floods: who is served meanwhile, and what it holds. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
 import type { Test } from 'tap'
-import { FLOODS } from '../../../bench/flood/floods.ts'
 import { spawnServing } from '../../cli/run-cli.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
@@ -9,6 +11,8 @@ import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { attack } from './attack.ts'
 import { type RawBroker, type RawIdentity, RawPublish, RawWatch, openChannel, rawJoin } from './raw-member.ts'
 
+const FLOOD_MS = 1500
+const CLIENT = join(import.meta.dirname, '../../../bench/flood/client.ts')
 /** Loosely: what it holds at rest is about a hundred. */
 const MAX_MB = 400
 
@@ -45,7 +49,6 @@ export async function floodRow(id: string, flood: string, broker: FloodedBroker)
   await attack(id, async (t) => {
     const { milano, paris, attacker } = broker.members
     const channels = [openChannel(broker, milano), openChannel(broker, paris)] as const
-    const stop = new AbortController()
     t.teardown(() => channels.forEach((channel) => channel.close()))
     let text = ''
     new RawWatch(channels[1], ({ message }) => {
@@ -54,18 +57,24 @@ export async function floodRow(id: string, flood: string, broker: FloodedBroker)
           text = `${Buffer.from(event).toString('latin1')}${text.slice(0, 10_000)}`
     })
     const publish = await new RawPublish(channels[0]).open()
-    const flooding = FLOODS[flood]?.({ broker, member: attacker, signal: stop.signal })
+    const { address, state } = broker
+    const what = { flood, broker: { address, state }, member: attacker, ms: 20_000, connections: 400 }
+    const flooding = spawn(process.execPath, [CLIENT, JSON.stringify(what)], { stdio: ['ignore', 'pipe', 'inherit'] })
+    const ended = once(flooding, 'close')
+    await once(flooding.stdout, 'data')
+    const end = performance.now() + FLOOD_MS
     let most = 0
     try {
-      for (let i = 1; i <= 12; i += 1) {
+      for (let i = 1; performance.now() < end || i <= 5; i += 1) {
         publish.put('honest', `number ${id} ${i} `)
         await eventually(() => text.includes(`number ${id} ${i} `), { deadlineMs: 15_000, say: `change ${i} arrives` })
         most = Math.max(most, broker.residentMb())
       }
       await letIn(broker, paris)
+      t.equal(flooding.exitCode, null, 'the flood goes on')
     } finally {
-      stop.abort()
-      await flooding
+      flooding.kill('SIGKILL')
+      await ended
     }
     t.equal(publish.status, undefined, 'the honest stream goes on')
     t.ok(most < MAX_MB, `the broker holds ${Math.round(most)} MB`)

@@ -44,4 +44,22 @@ export const FAULTS: readonly AttackRow[] = [
     holds: 'It is renewed at once and from then on by the monotonic clock; the log names both times.',
     against: '`agent/plan-renewal.ts`: whichever clock says first that two thirds are over.',
   },
+  {
+    id: 'broker-state-lost',
+    tried: "A broker's database is gone and its key is there.",
+    holds: 'It does not start, says which backup to restore, and starts with `--accept-empty`.',
+    against: '`broker/state-mark.ts`: a key without its database is no first start.',
+  },
+  {
+    id: 'broker-state-older',
+    tried: "A broker's database is replaced by a copy from before the last member joined.",
+    holds: 'It does not start, and says how much older the copy is.',
+    against: '`broker/state-mark.ts`: a mark beside the key says how far the state had come.',
+  },
+  {
+    id: 'broker-state-older-with-mark',
+    tried: 'All of the state, the mark with it, is replaced by such a copy; the last member comes.',
+    holds: 'It is refused, and the log says that the database is older than its certificate.',
+    against: '`broker/membership.ts`: a certificate of our own that these rows cannot have forgotten.',
+  },
 ]

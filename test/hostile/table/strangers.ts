@@ -77,7 +77,7 @@ export const STRANGERS: readonly AttackRow[] = [
   },
   {
     id: 'flood-member-connections',
-    tried: 'One member opens 4,096 connections with a watch each.',
+    tried: 'One member opens 400 connections with a watch each, and again what is closed.',
     holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
     against: '`protocol/transport/connections.ts`: six connections of one member.',
   },
