@@ -1,8 +1,9 @@
 /** Connections and watches of one member, against the others. */
 import t from 'tap'
-import { floodRow, floodedBroker } from './support/flooded-broker.ts'
+import { attack } from './support/attack.ts'
+import { floodedBroker, underFlood } from './support/flooded-broker.ts'
 
 const broker = await floodedBroker(t)
-await floodRow('flood-member-connections', 'connections', broker)
-await floodRow('flood-member-reconnecting', 'reconnecting', broker)
-await floodRow('flood-member-slow-readers', 'slowReaders', broker)
+await attack('flood-member-connections', underFlood('connections', broker))
+await attack('flood-member-reconnecting', underFlood('reconnecting', broker))
+await attack('flood-member-slow-readers', underFlood('slowReaders', broker))

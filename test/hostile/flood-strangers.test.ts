@@ -1,10 +1,11 @@
 /** Floods of clients without any credential. */
 import t from 'tap'
-import { floodRow, floodedBroker } from './support/flooded-broker.ts'
+import { attack } from './support/attack.ts'
+import { floodedBroker, underFlood } from './support/flooded-broker.ts'
 
 const broker = await floodedBroker(t)
-await floodRow('flood-join-bodies', 'joinBodies', broker)
-await floodRow('flood-handshakes', 'handshakes', broker)
-await floodRow('flood-resets', 'resets', broker)
-await floodRow('flood-rapid-reset', 'rapidReset', broker)
-await floodRow('flood-joins', 'joins', broker)
+await attack('flood-join-bodies', underFlood('joinBodies', broker))
+await attack('flood-handshakes', underFlood('handshakes', broker))
+await attack('flood-resets', underFlood('resets', broker))
+await attack('flood-rapid-reset', underFlood('rapidReset', broker))
+await attack('flood-joins', underFlood('joins', broker))

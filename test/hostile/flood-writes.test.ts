@@ -1,8 +1,9 @@
 /** Writes of one member, against the others. */
 import t from 'tap'
-import { floodRow, floodedBroker } from './support/flooded-broker.ts'
+import { attack } from './support/attack.ts'
+import { floodedBroker, underFlood } from './support/flooded-broker.ts'
 
 const broker = await floodedBroker(t)
-await floodRow('flood-member-slices', 'slices', broker)
-await floodRow('flood-member-statuses', 'statuses', broker)
-await floodRow('flood-member-records', 'records', broker)
+await attack('flood-member-slices', underFlood('slices', broker))
+await attack('flood-member-statuses', underFlood('statuses', broker))
+await attack('flood-member-records', underFlood('records', broker))

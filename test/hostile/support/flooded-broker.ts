@@ -8,7 +8,6 @@ import { spawnServing } from '../../cli/run-cli.ts'
 import { eventually } from '../../support/eventually.ts'
 import { freePort } from '../../support/free-port.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { attack } from './attack.ts'
 import { type RawBroker, type RawIdentity, RawPublish, RawWatch, openChannel, rawJoin } from './raw-member.ts'
 
 const FLOOD_MS = 1500
@@ -44,9 +43,9 @@ export async function floodedBroker(t: Test): Promise<FloodedBroker> {
   return { ...broker, members: { milano, paris, attacker }, residentMb }
 }
 
-/** The row `id`: under the flood of that name a change arrives again and again, and a member that comes anew is let in. */
-export async function floodRow(id: string, flood: string, broker: FloodedBroker): Promise<void> {
-  await attack(id, async (t) => {
+/** The body of a row: under the flood of that name a change arrives again and again, and a member that comes anew is let in. */
+export function underFlood(flood: string, broker: FloodedBroker): (t: Test) => Promise<void> {
+  return async (t) => {
     const { milano, paris, attacker } = broker.members
     const channels = [openChannel(broker, milano), openChannel(broker, paris)] as const
     t.teardown(() => channels.forEach((channel) => channel.close()))
@@ -66,8 +65,11 @@ export async function floodRow(id: string, flood: string, broker: FloodedBroker)
     let most = 0
     try {
       for (let i = 1; performance.now() < end || i <= 5; i += 1) {
-        publish.put('honest', `number ${id} ${i} `)
-        await eventually(() => text.includes(`number ${id} ${i} `), { deadlineMs: 15_000, say: `change ${i} arrives` })
+        publish.put('honest', `number ${flood} ${i} `)
+        await eventually(() => text.includes(`number ${flood} ${i} `), {
+          deadlineMs: 15_000,
+          say: `change ${i} arrives`,
+        })
         most = Math.max(most, broker.residentMb())
       }
       await letIn(broker, paris)
@@ -78,7 +80,7 @@ export async function floodRow(id: string, flood: string, broker: FloodedBroker)
     }
     t.equal(publish.status, undefined, 'the honest stream goes on')
     t.ok(most < MAX_MB, `the broker holds ${Math.round(most)} MB`)
-  })
+  }
 }
 
 /** With the retries of a client that is not let in at once. */
