@@ -51,9 +51,10 @@ export function underFlood(flood: string, broker: FloodedBroker): (t: Test) => P
     t.teardown(() => channels.forEach((channel) => channel.close()))
     let text = ''
     new RawWatch(channels[1], ({ message }) => {
-      if (message?.$case === 'batch')
-        for (const event of message.value.events)
-          text = `${Buffer.from(event).toString('latin1')}${text.slice(0, 10_000)}`
+      for (const event of message?.$case === 'batch' ? message.value.events : []) {
+        const said = Buffer.from(event).toString('latin1')
+        if (said.includes('honest')) text = said
+      }
     })
     const publish = await new RawPublish(channels[0]).open()
     const { address, state } = broker
