@@ -2,7 +2,8 @@
  * Renews this cluster's certificate after two thirds of its lifetime, with the key it has: writing one file is atomic,
  * writing a key and its certificate is not. Failures are tried again. The store is the truth: a certificate is used once
  * it is stored, and a later one that somebody else stored there (another agent of this cluster, whoever joined it anew)
- * is used in its place, before it is renewed itself. The broker refuses what was replaced, after a short overlap.
+ * is used in its place, before it is renewed itself. The broker refuses what was replaced, after a short overlap. A clock that
+ * is wrong is told, and neither makes renewals follow each other nor makes them too late.
  */
 import { type BrokerClient, ProtocolError } from '../protocol/broker-client.ts'
 import { certificateProblem } from '../protocol/identity/certificate-answer.ts'
@@ -14,6 +15,7 @@ import { Backoff } from '../reconcile/backoff.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { AgentMetrics } from './metrics.ts'
+import { clockDoubt, renewalDueInMs } from './plan-renewal.ts'
 
 export interface CertificateRenewalDeps {
   readonly clock: Clock
@@ -33,6 +35,8 @@ export interface CertificateRenewalInit {
 
 /** The clock is looked at this often, so that a machine that slept, or whose clock was set, is not late. */
 const LOOK_EVERY_MS = 60_000
+/** Between two renewals of which the second is due at once, because this machine's clock is ahead of the broker's. */
+const AGAIN = { minMs: 10 * 60_000, maxMs: 4 * 3_600_000 }
 /** And the store so often while the certificate is of no use. */
 const LOOK_AT_STORE_MS = 5000
 
@@ -41,6 +45,8 @@ export class CertificateRenewal {
   readonly #store: IdentityStore
   #identity: MemberIdentity
   #facts: CertificateFacts
+  /** When this process got the certificate, by the monotonic clock; undefined: it was there before. */
+  #gotAtMs: number | undefined
   #failure: string | undefined
   #isRefused = false
   #wake = new AbortController()
@@ -67,19 +73,27 @@ export class CertificateRenewal {
   async run(signal: AbortSignal): Promise<void> {
     const { agentMetrics, clock } = this.#deps
     const backoff = new Backoff(clock, { minMs: 5000, maxMs: 10 * 60_000 })
+    const again = new Backoff(clock, AGAIN)
     while (!signal.aborted) {
       await this.#adopt()
-      const { renewAtMs, notAfterMs } = this.#facts
+      const { notAfterMs } = this.#facts
       agentMetrics.certificateExpiry.set(Math.floor(notAfterMs / 1000))
-      const dueInMs = renewAtMs - clock.now()
+      const dueInMs = this.#dueInMs()
       if (dueInMs > 0) {
         await this.#sleep(Math.min(dueInMs, this.#isRefused ? LOOK_AT_STORE_MS : LOOK_EVERY_MS), signal)
       } else if (await this.#renew(notAfterMs, signal)) {
         backoff.reset()
+        if (this.#dueInMs() > 0) again.reset()
+        else await this.#pause(again.next(), signal)
       } else {
         await this.#pause(backoff.next(), signal)
       }
     }
+  }
+
+  #dueInMs(): number {
+    const { clock } = this.#deps
+    return renewalDueInMs(this.#facts, { nowMs: clock.now(), monotonicMs: clock.monotonic(), gotAtMs: this.#gotAtMs })
   }
 
   /** Over before its time when the broker says that the certificate is refused. */
@@ -119,12 +133,14 @@ export class CertificateRenewal {
   #use(identity: MemberIdentity): void {
     this.#identity = identity
     this.#facts = readCertificate(identity.certificate)
+    this.#gotAtMs = undefined
     this.#failure = undefined
     this.#isRefused = false
   }
 
   async #renew(notAfterMs: number, signal: AbortSignal): Promise<boolean> {
     const { client, clock, logger, onRenewed } = this.#deps
+    const askedMs = clock.now()
     try {
       const { certificate, caBundle } = await client().renew(await createCsr(this.#identity.key), signal)
       // "sealane leave" removes the identity: it must not come back.
@@ -135,7 +151,10 @@ export class CertificateRenewal {
       const renewed = { ...this.#identity, certificate, caBundle }
       await this.#store.write(renewed)
       this.#use(renewed)
+      this.#gotAtMs = clock.monotonic()
       logger.info('certificate renewed', { until: endOf(this.#facts.notAfterMs) })
+      this.#failure = clockDoubt(this.#facts, askedMs, clock.now())
+      if (this.#failure !== undefined) logger.warn('check the clock of this machine', { reason: this.#failure })
       onRenewed(renewed)
       return true
     } catch (error) {

@@ -30,16 +30,30 @@ export interface SliceContext {
 const MAX_ENDPOINTS = 1000
 const MAX_ADDRESSES = 100
 const MAX_PORTS = 100
+/** All addresses of one slice. Kubernetes itself gives each endpoint one; each is looked at here, and by every member. */
+export const MAX_SLICE_ADDRESSES = 2000
 
 export function admitSlice(body: EndpointSliceBody, context: SliceContext): Refusal | undefined {
+  // Once for all of them.
+  const own = context.podCIDRs.map(formatPrefix).join(', ')
   return first(
+    () => checkSize(body),
     () => checkLabel('service', body.service),
     () => checkOneOf('addressType', body.addressType, ['IPv4', 'IPv6']),
     () => checkCount('ports', body.ports.length, 0, MAX_PORTS),
     ...body.ports.map((port, i) => () => admitSlicePort(`ports[${i}]`, port)),
     () => checkCount('endpoints', body.endpoints.length, 0, MAX_ENDPOINTS),
-    ...body.endpoints.map((endpoint, i) => () => admitSliceEndpoint(`endpoints[${i}]`, endpoint, body, context)),
+    ...body.endpoints.map(
+      (endpoint, i) => () => admitSliceEndpoint(`endpoints[${i}]`, endpoint, body, { ...context, own }),
+    ),
   )
+}
+
+/** Also to be asked before anything else is done with it. */
+export function checkSize({ endpoints }: EndpointSliceBody): Refusal | undefined {
+  const addresses = endpoints.reduce((sum, one) => sum + one.addresses.length, 0)
+  if (addresses <= MAX_SLICE_ADDRESSES) return undefined
+  return refusal('endpoints', `${addresses} addresses: expected at most ${MAX_SLICE_ADDRESSES} in one slice`)
 }
 
 function admitSlicePort(field: string, port: EndpointSliceBody['ports'][number]): Refusal | undefined {
@@ -55,7 +69,7 @@ function admitSliceEndpoint(
   field: string,
   endpoint: EndpointSliceBody['endpoints'][number],
   body: EndpointSliceBody,
-  context: SliceContext,
+  context: SliceContext & { readonly own: string },
 ): Refusal | undefined {
   return first(
     () => checkCount(`${field}.addresses`, endpoint.addresses.length, 1, MAX_ADDRESSES),
@@ -90,13 +104,13 @@ function admitAddress(
   field: string,
   text: string,
   body: EndpointSliceBody,
-  context: SliceContext,
+  context: SliceContext & { readonly own: string },
 ): Refusal | undefined {
   const address = parseOrUndefined(text)
   if (address === undefined || `IPv${address.family}` !== body.addressType) {
     return refusal(field, `${quote(text)}: expected an ${body.addressType} address`)
   }
-  const own = context.podCIDRs.map(formatPrefix).join(', ')
+  const { own } = context
   const unusable = describeUnusable(address)
   if (unusable !== undefined)
     return refusal(field, `${quote(text)} is ${unusable}: expected one inside the cluster's pod CIDRs ${own}`)

@@ -5,20 +5,22 @@ import type { Clock } from '../reconcile/clock.ts'
 import { DATABASE_FILE } from './broker-store.ts'
 import { StateError, absentState } from './log/record-log.ts'
 import { writeBackup } from './log/sqlite-backup.ts'
+import { noteBackup } from './state-mark.ts'
 
 /** What belongs to the database: without them no member would know the broker again. Its server's key is made anew. */
 export const AUTHORITY_FILES = ['ca.crt', 'ca.key'] as const
 
 /**
  * Writes a backup of the state in `stateDir` into `target`, which must not exist, mode 0600; beside a running broker or
- * not. Throws StateError when there is no broker state, or a file cannot be read or written.
+ * not. `knownAs` is where the user finds it, for the message that says to restore it. Throws StateError when there is no broker state, or a file cannot be read or written.
  */
-export async function backupBroker(clock: Clock, stateDir: string, target: string): Promise<void> {
+export async function backupBroker(clock: Clock, stateDir: string, target: string, knownAs = target): Promise<void> {
   // Before the copy: what is written while it is made may be in it, and is taken for later.
   const takenAtMs = clock.now()
   const files: Record<string, string> = {}
   for (const name of AUTHORITY_FILES) files[name] = await readAuthority(stateDir, name)
   writeBackup(join(stateDir, DATABASE_FILE), target, { takenAtMs, files })
+  await noteBackup(stateDir, { takenAtMs, file: knownAs })
 }
 
 async function readAuthority(stateDir: string, name: string): Promise<string> {

@@ -172,7 +172,13 @@ class SqliteBrokerStore implements BrokerStore {
 
   evict(init: EvictInit): Promise<Eviction> {
     const { globalRange, clustersetIpRange } = this.#settings
-    const rules = { globalRange, clustersetIpRange, allowedNamespaces: [], recordsPerCluster: 0 }
+    const rules = {
+      globalRange,
+      clustersetIpRange,
+      allowedNamespaces: [],
+      recordsPerCluster: 0,
+      recordBytesPerCluster: 0,
+    }
     return this.#log.transact((tx) => evictMember(tx, init, { rules, nowMs: this.#clock.now() }))
   }
 

@@ -15,6 +15,7 @@ import {
 } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/content-hash.ts'
 import { MAX_RENUMBERED } from '../protocol/limits.ts'
+import type { MemberStatus } from '../model/member-status.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import { admitFacts } from './admission-facts.ts'
@@ -24,10 +25,13 @@ import { clusterRecordKey } from './cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './member-list.ts'
+import { JoinGate } from './join-gate.ts'
 import { MemberWarnings } from './member-warnings.ts'
 import {
   checkNewId,
   departMember,
+  isOfMembership,
+  isUnknownHere,
   joinMember,
   keepEarlierSpace,
   lookAtJoin,
@@ -43,8 +47,11 @@ import { observedDoubt } from './observed-address.ts'
 import { MemberPublishSession } from './publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
 import { type MemberRow, SETTINGS_KEY, isLive } from './state.ts'
+import { StatusPace } from './status-pace.ts'
+import { writeStatusRecord } from './status-records.ts'
 import { normalSerial } from './succession.ts'
-import { checkSecretForm, checkToken, pruneTokens, spendToken, timeText } from './tokens.ts'
+import { WritePace } from './write-pace.ts'
+import { checkSecretForm, checkToken, isKnownToken, pruneTokens, spendToken, timeText } from './tokens.ts'
 import { WatchHub } from './watch-hub.ts'
 
 /** More than this and certificates, tokens and conflicts would be judged by the wrong time. */
@@ -53,6 +60,8 @@ const MAX_CLOCK_SKEW_MS = 5 * 60_000
 const NO_KEY = ''
 const NO_CERTIFICATE = { serial: '', expiresAtMs: 0 }
 
+/** Members of which it is told, once each, that the database does not know their certificates. */
+const MAX_TOLD_UNKNOWN = 100
 /** Refused joins logged between two calls of tidy(); all are counted. */
 const MAX_LOGGED_JOINS = 100
 
@@ -82,12 +91,16 @@ export class Broker implements BrokerApi {
   readonly #hub: WatchHub
   readonly #use: CertificateUse
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
+  readonly #statuses: StatusPace
+  readonly #paces = new Map<ClusterId, WritePace>()
+  readonly #joinGate: JoinGate
   readonly #stopCommits: () => void
   /** What was logged about members' addresses. */
   #toldNotes: ReadonlySet<string> = new Set()
   /** Since the last tidy(). */
   #refusedJoins = 0
   readonly #warnings: MemberWarnings
+  readonly #toldUnknown = new Set<string>()
   readonly #startedAt: number
   /** When each member was last heard, by the monotonic clock: the time that this broker was away does not count. */
   readonly #heard = new Map<string, number>()
@@ -96,11 +109,14 @@ export class Broker implements BrokerApi {
     this.#deps = deps
     this.#init = init
     this.#startedAt = deps.clock.monotonic()
-    const { globalRange, clustersetIpRange, allowedNamespaces, limits } = init
-    this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster: limits.recordsPerCluster }
+    const { globalRange, clustersetIpRange, allowedNamespaces } = init
+    const { recordsPerCluster, recordBytesPerCluster } = init.limits
+    this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster, recordBytesPerCluster }
     this.#use = new CertificateUse(deps)
     this.#warnings = new MemberWarnings(deps)
-    this.#hub = new WatchHub(deps, { watchesPerCluster: limits.watchesPerCluster })
+    this.#joinGate = new JoinGate(deps.clock)
+    this.#statuses = new StatusPace(deps.clock, (peer, status) => this.#writeStatus(peer, status))
+    this.#hub = new WatchHub(deps, { watchesPerCluster: init.limits.watchesPerCluster })
     this.#stopCommits = deps.log.onCommit((changes) => {
       const membersChanged = changes.some((change) => change.scope === 'member')
       if (membersChanged) this.#endDeparted()
@@ -132,6 +148,7 @@ export class Broker implements BrokerApi {
     } catch (error) {
       const result = error instanceof RefusedError ? error.code : 'failed'
       metrics.joins.inc({ result })
+      if (error instanceof RefusedError) this.#joinGate.failed(peerAddress)
       this.#tellRefused('join refused', request, peerAddress, error)
       throw error
     }
@@ -139,8 +156,9 @@ export class Broker implements BrokerApi {
 
   async lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook> {
     try {
-      return await this.#lookAtJoin(request)
+      return await this.#lookAtJoin(request, peerAddress)
     } catch (error) {
+      if (error instanceof RefusedError) this.#joinGate.failed(peerAddress)
       this.#tellRefused('look at a join refused', request, peerAddress, error)
       throw error
     }
@@ -156,6 +174,7 @@ export class Broker implements BrokerApi {
 
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
     const { log, authority, clock } = this.#deps
+    this.#tellUnknown(peer)
     this.#use.note(peer)
     await log.transact((tx) => useToRenew(tx, peer, clock.now()))
     const { certificate, expiresAtMs } = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
@@ -179,10 +198,15 @@ export class Broker implements BrokerApi {
     logger.info('cluster left', { cluster: peer.cluster })
   }
 
-  openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: RefusedError) => void): PublishSession {
+  openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: Error) => void): PublishSession {
+    this.#tellUnknown(peer)
     this.#use.note(peer)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
-    const session: MemberPublishSession = new MemberPublishSession(this.#deps, {
+    const before = this.#sessions.get(peer.cluster)
+    const pace = this.#paces.get(peer.cluster) ?? new WritePace(this.#deps.clock)
+    this.#paces.set(peer.cluster, pace)
+    const deps = { ...this.#deps, statuses: this.#statuses, pace }
+    const session: MemberPublishSession = new MemberPublishSession(deps, {
       peer,
       rules: this.#rules,
       reply,
@@ -195,11 +219,13 @@ export class Broker implements BrokerApi {
       },
     })
     this.#sessions.set(peer.cluster, session)
+    before?.endReplaced()
     this.#seen(peer.cluster)
     return session
   }
 
   watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage> {
+    this.#tellUnknown(peer)
     this.#use.note(peer)
     return this.#hub.watch(peer, request, signal)
   }
@@ -273,17 +299,19 @@ export class Broker implements BrokerApi {
     for (const cluster of this.#heard.keys()) if (!live.has(cluster)) this.#heard.delete(cluster)
     // The overlap of a certificate may have ended; watchers look by themselves when they are told.
     this.#endDeparted()
+    for (const cluster of this.#paces.keys()) if (!live.has(cluster)) this.#paces.delete(cluster)
     this.#hub.tellContact(silent)
   }
 
   close(): void {
     this.#stopCommits()
+    this.#statuses.close()
   }
 
   async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {
     const { log, authority, clock } = this.#deps
     const { globalRange, clustersetIpRange, clusterset, limits } = this.#init
-    const cluster = await this.#admitJoin(request)
+    const cluster = await this.#admitJoin(request, observedAddress)
     const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
     const { spec, renumbered } = await log.transact((tx) => {
       const bearer = { cluster, keyHash, nowMs: clock.now() }
@@ -324,9 +352,10 @@ export class Broker implements BrokerApi {
   }
 
   /** Gives the id. Throws RefusedError where it is clear before anything is signed or written. */
-  async #admitJoin(request: JoinRequest): Promise<ClusterId> {
+  async #admitJoin(request: JoinRequest, observedAddress: string): Promise<ClusterId> {
     const { log, clock } = this.#deps
     checkSecretForm(request.secret)
+    if (!isKnownToken(log, request.secret)) this.#joinGate.check(observedAddress)
     // First the token alone: who has none learns nothing else and costs no signature check.
     await log.transact((tx) => checkToken(tx, request.secret, { cluster: request.cluster, nowMs: clock.now() }))
     checkClock(request.nowMs, clock.now())
@@ -339,9 +368,9 @@ export class Broker implements BrokerApi {
     return cluster
   }
 
-  async #lookAtJoin(request: JoinRequest): Promise<JoinLook> {
+  async #lookAtJoin(request: JoinRequest, observedAddress: string): Promise<JoinLook> {
     const { log, clock } = this.#deps
-    const cluster = await this.#admitJoin(request)
+    const cluster = await this.#admitJoin(request, observedAddress)
     const { spec, renumbered } = await lookAtJoin(log, (tx) => {
       // Of no key: a token that is spent does not look, and whoever was evicted does not.
       const { row } = checkToken(tx, request.secret, { cluster, keyHash: NO_KEY, nowMs: clock.now() })
@@ -371,6 +400,30 @@ export class Broker implements BrokerApi {
     const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
     if (reason !== undefined) logger.info('the address of a member is not told to others', { cluster, address, reason })
     return reason === undefined
+  }
+
+  /** One of ours that we do not know: somebody has put an older state in this one's place. */
+  #tellUnknown(peer: Peer): void {
+    const { log, logger, metrics } = this.#deps
+    const { cluster, serial } = peer
+    if (!isUnknownHere(log, peer, this.#deps.clock.now())) return
+    metrics.unknownCertificates.inc()
+    if (this.#toldUnknown.has(cluster) || this.#toldUnknown.size >= MAX_TOLD_UNKNOWN) return
+    this.#toldUnknown.add(cluster)
+    const reason =
+      'this database is older than the certificate, or another one: addresses that it gives may be in use; ' +
+      'restore the latest backup'
+    logger.error('a member shows a certificate that this broker does not know', { cluster, serial, reason })
+  }
+
+  #writeStatus(peer: Peer, status: MemberStatus): void {
+    const { log, clock, logger } = this.#deps
+    const { cluster } = peer
+    log
+      .transact((tx) => {
+        if (isOfMembership(tx, peer, clock.now())) writeStatusRecord(tx, cluster, status, clock.now())
+      })
+      .catch((error: unknown) => logger.warn('status of a member not written', { cluster, reason: String(error) }))
   }
 
   #isConnected(cluster: ClusterId): boolean {

@@ -28,17 +28,22 @@ export interface BrokerConfig {
   /** Callers' addresses reach the broker as they were sent: nothing in front of it puts its own in their place. */
   readonly sourcesKept: boolean
   readonly limits: BrokerLimits
+  /** A state as of before this time is served although it knows less than the broker has given away. */
+  readonly acceptEmptyAtMs?: number
 }
 
 /** Bounds on what one member can make the broker hold. */
 export interface BrokerLimits {
   readonly recordsPerCluster: number
+  /** Of their contents, encoded: in memory it is up to ten times as much. */
+  readonly recordBytesPerCluster: number
   readonly membersPerClusterset: number
   readonly watchesPerCluster: number
 }
 
 export const DEFAULT_LIMITS: BrokerLimits = {
   recordsPerCluster: 50_000,
+  recordBytesPerCluster: 16 * 1024 * 1024,
   membersPerClusterset: 1000,
   watchesPerCluster: 8,
 }

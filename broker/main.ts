@@ -17,6 +17,7 @@ import { brokerMetrics } from './metrics.ts'
 import { nearAddresses } from './near-addresses.ts'
 import { finishRestore } from './restore.ts'
 import { fixSettings } from './settings.ts'
+import { StateMark, checkDatabaseThere, checkMark } from './state-mark.ts'
 
 /** How soon a change by the CLI (an eviction) reaches the members. */
 const REFRESH_MS = 1000
@@ -50,17 +51,22 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
       before,
     })
   }
-  const hosts = advertise.map((one) => parseBrokerAddress(one).host)
-  const authority = await CertificateAuthority.open(
-    { clock },
-    { stateDir, clusterset, hosts, memberMs: config.memberCertificateMs },
-  )
+  await checkDatabaseThere(stateDir, config.acceptEmptyAtMs)
   const log = openSqliteLog({
     file: join(stateDir, DATABASE_FILE),
     onGroup: (changes) => metrics.commits.observe(changes),
   })
   stack.defer(() => log.close())
+  const accepted = await checkMark(stateDir, log, { acceptedAtMs: config.acceptEmptyAtMs, nowMs: clock.now() })
+  if (accepted !== undefined) logger.warn('the state is older than what was given away, and accepted', { accepted })
+  const hosts = advertise.map((one) => parseBrokerAddress(one).host)
+  const authority = await CertificateAuthority.open(
+    { clock },
+    { stateDir, clusterset, hosts, memberMs: config.memberCertificateMs },
+  )
   await fixSettings(log, config)
+  const mark = new StateMark({ stateDir, log, clock, logger })
+  stack.defer(() => mark.close())
   const broker = new Broker({ log, authority, clock, logger, metrics, near: nearAddresses }, config)
   stack.defer(() => broker.close())
   // Before anybody is told anything: what a member may hold was not asked in earlier releases.

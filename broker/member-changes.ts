@@ -10,6 +10,7 @@ import { checkMemberRecord } from '../protocol/records-codec.ts'
 import type { Refusal } from './admission-checks.ts'
 import { candidateTexts } from './address-claims.ts'
 import { admitFacts } from './admission-facts.ts'
+import { checkSize } from './admission-slice.ts'
 import { admitStatus } from './admission-status.ts'
 import type { Transaction } from './log/record-log.ts'
 import { changeFacts, reviewAddresses } from './membership.ts'
@@ -22,12 +23,21 @@ export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'fact
 /** By memberKeyText; hashes in hex. */
 export type DeclaredSet = ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>
 
+export interface ChangeContext extends WriteContext {
+  /** False: a status is judged only, and written later (status-pace.ts). */
+  readonly writesStatus: boolean
+}
+
 /** Applies a change, or gives the reason why not; then nothing was written. */
-export function applyChange(tx: Transaction, change: MemberChange, context: WriteContext): Refusal | undefined {
+export function applyChange(tx: Transaction, change: MemberChange, context: ChangeContext): Refusal | undefined {
   switch (change.t) {
     case 'put':
       // Bounds of the wire: what is stored must be fit to be sent.
-      return refusing(() => checkMemberRecord(change.record)) ?? put(tx, change.record, context)
+      return (
+        tooLarge(change.record.body) ??
+        refusing(() => checkMemberRecord(change.record)) ??
+        put(tx, change.record, context)
+      )
     case 'remove':
       removeRecord(tx, change.key, context)
       return undefined
@@ -35,7 +45,8 @@ export function applyChange(tx: Transaction, change: MemberChange, context: Writ
       return admitFacts(change.facts, context.rules) ?? refusing(() => changeFacts(tx, change.facts, context))
     case 'status': {
       const refused = admitStatus(change.status)
-      if (refused === undefined) writeStatusRecord(tx, context.cluster, change.status, context.nowMs)
+      if (refused === undefined && context.writesStatus)
+        writeStatusRecord(tx, context.cluster, change.status, context.nowMs)
       return refused
     }
   }
@@ -55,6 +66,10 @@ function isInsidePods(tx: Transaction, endpoint: EndpointBody, cluster: ClusterI
   return others.some(({ value: { facts } }) =>
     ipv4Among(facts.podCIDRs).some((text) => neededIn(parsePrefix(text), called)),
   )
+}
+
+function tooLarge(body: MemberRecord['body']): Refusal | undefined {
+  return body.kind === 'EndpointSlice' ? checkSize(body) : undefined
 }
 
 /** The record that the change is about; for facts and status a key that stands for none. */

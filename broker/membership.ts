@@ -107,6 +107,18 @@ export function checkNewId(view: LogView, id: ClusterId): void {
   throw new RefusedError('InvalidArgument', 'cluster', `cluster: ${quote(id)} ${RESERVED_ID_PROBLEM}`)
 }
 
+/**
+ * Whether the CA has given this peer a certificate that these rows do not know of and cannot have forgotten: then they
+ * are older than it, or of another time.
+ */
+export function isUnknownHere(view: LogView, peer: Peer, nowMs: number): boolean {
+  const row = view.get('member', peer.cluster)
+  if (row === undefined) return true
+  if (peer.issuedAtMs === undefined || certificateStanding(row, peer, nowMs).t !== 'foreign') return false
+  // Who gives a certificate notes that the member was seen; certificates are dated in whole seconds.
+  return peer.issuedAtMs > Math.max(row.lastSeenMs, row.departedAtMs ?? 0) + 1000
+}
+
 export interface JoinDecision {
   readonly cluster: ClusterId
   readonly facts: ClusterFacts

@@ -10,6 +10,7 @@ export interface BrokerMetrics {
   readonly refused: Counter
   readonly joins: Counter
   readonly superseded: Counter
+  readonly unknownCertificates: Counter
   readonly resyncs: Counter
   readonly snapshots: Counter
   readonly encoded: Counter
@@ -47,6 +48,10 @@ export function brokerMetrics(metrics: Metrics): BrokerMetrics {
     superseded: metrics.counter({
       name: 'sealane_broker_superseded_certificates_total',
       help: 'Calls with a certificate that had been replaced: somebody has a copy of a member identity.',
+    }),
+    unknownCertificates: metrics.counter({
+      name: 'sealane_broker_unknown_certificates_total',
+      help: 'Calls with a certificate of our own CA that the database does not know of and cannot have forgotten: it is older than the certificate.',
     }),
     resyncs: metrics.counter({
       name: 'sealane_broker_publish_declares_total',

@@ -24,16 +24,23 @@ import { type MemberChange, applyChange, compareSets, keyOf } from './member-cha
 import { isOfMembership, requireMember } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { type WriteContext, type WriteRules, memberRecords } from './record-writes.ts'
+import type { StatusPace } from './status-pace.ts'
 import { removeStatusRecord } from './status-records.ts'
+import type { WritePace } from './write-pace.ts'
 
-/** Changes that may wait for the disk; more, and the member is made to wait. */
+/** Changes that may wait for the disk, and their bytes on the wire; more, and the member is made to wait. */
 const MAX_WAITING = 1024
-/** Changes written in one transaction: keeps the steps short, so that members take turns. */
-const MAX_GROUP = 256
+const MAX_WAITING_BYTES = 2 * 1024 * 1024
+/** Changes written in one transaction, and their bytes: keeps the steps short, so that members take turns. */
+const MAX_GROUP = 64
+const MAX_GROUP_BYTES = 64 * 1024
 const RETRY_MS = 1000
 const MAX_LOGGED_REFUSALS = 100
 
 export interface PublishSessionDeps {
+  readonly statuses: StatusPace
+  /** One for all streams of the member. */
+  readonly pace: WritePace
   readonly log: RecordLog
   readonly clock: Clock
   readonly logger: Logger
@@ -47,8 +54,13 @@ export interface PublishSessionInit {
   /** False when a newer stream of the same cluster has taken over; asked after the membership. */
   readonly isCurrent: () => boolean
   /** Ends the stream with the reason. */
-  readonly end: (reason: RefusedError) => void
+  readonly end: (reason: Error) => void
   readonly onEnd: () => void
+}
+
+interface Waiting {
+  readonly change: MemberChange
+  readonly bytes: number
 }
 
 export class MemberPublishSession implements PublishSession {
@@ -61,7 +73,8 @@ export class MemberPublishSession implements PublishSession {
   /** Keys of records still to come. */
   #needed = new Set<string>()
   #refusals = 0
-  #waiting: MemberChange[] = []
+  #waiting: Waiting[] = []
+  #waitingBytes = 0
   #writing: Promise<void> | undefined
   #failure: Error | undefined
   /** Pod CIDRs that were carried during this stream and are not now: what the member published in them is gone. */
@@ -74,7 +87,7 @@ export class MemberPublishSession implements PublishSession {
     this.#carried = clusterSpec(deps.log, init.peer.cluster)?.podCIDRs ?? []
   }
 
-  async onMessage(message: PublishMessage): Promise<void> {
+  async onMessage(message: PublishMessage, bytes = 0): Promise<void> {
     this.#check()
     switch (message.t) {
       case 'declare':
@@ -86,13 +99,22 @@ export class MemberPublishSession implements PublishSession {
       case 'remove':
       case 'facts':
       case 'status':
-        return this.#onChange(message)
+        return this.#onChange(message, bytes)
     }
+  }
+
+  async onLast(): Promise<void> {
+    await this.#settled()
   }
 
   onEnd(): void {
     this.#ended.abort(new Error('the stream has ended'))
     this.#init.onEnd()
+  }
+
+  /** To be called when a newer stream of the same member has begun: also who says nothing more is to hear of it. */
+  endReplaced(): void {
+    this.#init.end(this.#replaced())
   }
 
   /** To be called when memberships have changed: ends the stream of who is no member any more. True when it did. */
@@ -150,6 +172,7 @@ export class MemberPublishSession implements PublishSession {
       if (tellsStatus !== true) removeStatusRecord(tx, cluster)
       return equal
     })
+    if (tellsStatus !== true) this.#deps.statuses.withdraw(cluster)
     this.#deps.metrics.resyncs.inc({ result: same ? 'same' : 'different' })
     this.#digest = new Map()
     this.#needed = new Set()
@@ -183,34 +206,63 @@ export class MemberPublishSession implements PublishSession {
     this.#init.reply({ t: 'need', keys })
   }
 
-  async #onChange(change: MemberChange): Promise<void> {
+  async #onChange(change: MemberChange, bytes: number): Promise<void> {
     if (this.#phase === 'new') throw unexpected(change.t, 'the first message of a stream is declare')
     if (this.#phase === 'digest') throw unexpected(change.t, 'the digest comes first')
-    this.#waiting.push(change)
+    this.#waiting.push({ change, bytes })
+    this.#waitingBytes += bytes
     this.#writing ??= this.#write()
-    if (this.#waiting.length >= MAX_WAITING) await this.#settled()
+    if (this.#waiting.length >= MAX_WAITING || this.#waitingBytes >= MAX_WAITING_BYTES) await this.#settled()
   }
 
-  /** Writes groups until nothing waits. */
+  /** Writes groups until nothing waits. What fails here is told at once: the member may have nothing more to say. */
   async #write(): Promise<void> {
     try {
       while (this.#waiting.length > 0) {
-        const group = this.#waiting.slice(0, MAX_GROUP)
-        const filled = this.#isFilledBy(group)
-        const refusals = await this.#transact((tx) => {
-          if (filled) markComplete(tx, this.#init.peer)
-          return this.#apply(tx, group)
-        })
-        this.#waiting.splice(0, group.length)
-        this.#answer(group, refusals)
-        if (filled) this.#phase = 'open'
+        const pauseMs = await this.#writeGroup(this.#nextGroup())
+        if (pauseMs > 0) await this.#deps.clock.sleep(pauseMs, this.#ended.signal)
       }
     } catch (error) {
       this.#failure = error instanceof Error ? error : new Error(String(error))
       this.#waiting = []
+      this.#waitingBytes = 0
+      this.#init.end(this.#failure)
     } finally {
       this.#writing = undefined
     }
+  }
+
+  /** Gives how long to pause before the next. */
+  async #writeGroup(group: readonly Waiting[]): Promise<number> {
+    const { statuses, clock, pace } = this.#deps
+    const { peer } = this.#init
+    const changes = group.map(({ change }) => change)
+    const filled = this.#isFilledBy(changes)
+    const writesStatus = statuses.isDue(peer.cluster)
+    let tookMs = 0
+    const refusals = await this.#transact((tx) => {
+      const begunMs = clock.monotonic()
+      if (filled) markComplete(tx, peer)
+      const context = { ...this.#context(), writesStatus }
+      const results = changes.map((change) => applyChange(tx, change, context))
+      tookMs = clock.monotonic() - begunMs
+      return results
+    })
+    this.#waiting.splice(0, group.length)
+    const groupBytes = group.reduce((sum, { bytes }) => sum + bytes, 0)
+    this.#waitingBytes -= groupBytes
+    const status = changes.filter((change, i) => change.t === 'status' && refusals[i] === undefined).at(-1)
+    if (status?.t === 'status' && writesStatus) statuses.wrote(peer.cluster)
+    else if (status?.t === 'status') statuses.hold(peer, status.status)
+    this.#answer(changes, refusals)
+    if (filled) this.#phase = 'open'
+    return pace.used(tookMs, groupBytes)
+  }
+
+  #nextGroup(): readonly Waiting[] {
+    let bytes = 0
+    const end = this.#waiting.findIndex((one, i) => i >= MAX_GROUP || (bytes += one.bytes) > MAX_GROUP_BYTES)
+    return this.#waiting.slice(0, end < 0 ? this.#waiting.length : Math.max(1, end))
   }
 
   async #settled(): Promise<void> {
@@ -220,11 +272,6 @@ export class MemberPublishSession implements PublishSession {
 
   #throwFailure(): void {
     if (this.#failure !== undefined) throw this.#failure
-  }
-
-  #apply(tx: Transaction, group: readonly MemberChange[]): (Refusal | undefined)[] {
-    const context = this.#context()
-    return group.map((change) => applyChange(tx, change, context))
   }
 
   #answer(group: readonly MemberChange[], refusals: readonly (Refusal | undefined)[]): void {

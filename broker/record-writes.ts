@@ -20,6 +20,7 @@ import { hasStatusRecord } from './status-records.ts'
 export interface WriteRules extends ClustersetRanges {
   readonly allowedNamespaces: readonly string[]
   readonly recordsPerCluster: number
+  readonly recordBytesPerCluster: number
 }
 
 export interface WriteContext {
@@ -35,7 +36,11 @@ export function putRecord(tx: Transaction, record: MemberRecord, context: WriteC
   const old = tx.get('record', key)
   const hash = Buffer.from(contentHash(record)).toString('hex')
   if (old?.hash === hash) return undefined
-  const refused = admitRecord(record, admissionContext(tx, context)) ?? checkQuota(tx, old, context)
+  const bytes = Buffer.byteLength(JSON.stringify(record.body))
+  const refused =
+    admitRecord(record, admissionContext(tx, context)) ??
+    checkQuota(tx, old, context) ??
+    checkBytes(tx, bytes - (old?.bytes ?? 0), context)
   if (refused !== undefined) return refused
   let createdAtMs = old?.createdAtMs ?? context.nowMs
   if (record.body.kind === 'ServiceExport') {
@@ -48,7 +53,7 @@ export function putRecord(tx: Transaction, record: MemberRecord, context: WriteC
     releasePublicKey(tx, record.name, old, context.nowMs)
     claimPublicKey(tx, cluster, record.name, record.body.spec.publicKey)
   }
-  tx.put('record', key, { createdAtMs, body: record.body, hash })
+  tx.put('record', key, { createdAtMs, body: record.body, hash, bytes })
   return undefined
 }
 
@@ -107,6 +112,15 @@ function checkQuota(
     return refusal('records', `cluster "${cluster}" has exported and withdrawn too many services within a day`)
   }
   return undefined
+}
+
+function checkBytes(tx: Transaction, more: number, { cluster, rules }: WriteContext): Refusal | undefined {
+  const limit = rules.recordBytesPerCluster
+  if (more <= 0 || tx.recordBytes(cluster) + more <= limit) return undefined
+  return refusal(
+    'records',
+    `the records of cluster "${cluster}" would have more than ${limit} bytes, which is the limit`,
+  )
 }
 
 /**

@@ -13,6 +13,7 @@ import { makeStateDir, writeSafely } from './certificate-authority.ts'
 import { StateError } from './log/record-log.ts'
 import { readBackup, unpackBackup } from './log/sqlite-backup.ts'
 import { openSqliteLog } from './log/sqlite-log.ts'
+import { type Mark, markOf, writeMark } from './state-mark.ts'
 import { SETTINGS_KEY, type SettingsRow, isLive } from './state.ts'
 import { timeText } from './tokens.ts'
 
@@ -65,19 +66,24 @@ export async function finishRestore(clock: Clock, stateDir: string): Promise<Res
   const unpacked = join(stateDir, UNPACKED)
   for (const suffix of ['', '-wal', '-shm']) await rm(`${unpacked}${suffix}`, { force: true })
   unpackBackup(staged, unpacked)
-  const members = await adapt(unpacked, takenAtMs, clock.now())
+  const { members, mark } = await adapt(unpacked, takenAtMs, clock.now())
   const before = await setAside(stateDir, clock.now())
   for (const name of AUTHORITY_FILES) await writeSafely(join(stateDir, name), files[name] ?? '')
   await onFile(unpacked, () => rename(unpacked, join(stateDir, DATABASE_FILE)))
+  await writeMark(stateDir, mark)
   await rm(staged, { force: true })
   return { takenAtMs, members, before }
 }
 
-/** What the backup says of its own time and is no longer so. Gives the ids of members. */
-async function adapt(database: string, takenAtMs: number, nowMs: number): Promise<string[]> {
+/** What the backup says of its own time and is no longer so. Gives the ids of members, and the mark of the new state. */
+async function adapt(
+  database: string,
+  takenAtMs: number,
+  nowMs: number,
+): Promise<{ readonly members: readonly string[]; readonly mark: Mark }> {
   const log = openSqliteLog({ file: database, create: false })
   try {
-    return await log.transact((tx) => {
+    const ids = await log.transact((tx) => {
       // Some were used since, and nobody here knows which.
       for (const { key, value } of tx.list('token')) {
         if (value.usesLeft > 0 && value.revokedAtMs === undefined)
@@ -91,6 +97,7 @@ async function adapt(database: string, takenAtMs: number, nowMs: number): Promis
       }
       return members.map(({ key }) => key)
     })
+    return { members: ids, mark: markOf(log, nowMs) }
   } finally {
     await log.close()
   }

@@ -12,6 +12,8 @@ export interface RecordRow {
   readonly body: RecordBody
   /** SHA-256 of the content, hex: what Publish compares. Absent on the broker's own records. */
   readonly hash?: string
+  /** Of the content, encoded. Absent on the broker's own records, and in rows of earlier versions. */
+  readonly bytes?: number
 }
 
 export interface IssuedCertificate {

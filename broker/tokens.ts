@@ -105,6 +105,11 @@ export function pruneTokens(tx: Transaction, nowMs: number): void {
   }
 }
 
+/** Whether a token of this secret is there, good or not. */
+export function isKnownToken(view: LogView, secret: string): boolean {
+  return findToken(view, secret) !== undefined
+}
+
 /** Looks at every token, so that the time it takes says nothing about any of them. */
 function findToken(view: LogView, secret: string): { readonly key: string; readonly value: TokenRow } | undefined {
   const hash = Buffer.from(hashTokenSecret(secret), 'hex')

@@ -10,8 +10,8 @@ import { withHint } from './compose-broker-store.ts'
 export type { Restored } from '../broker/restore.ts'
 
 /** Writes a backup of the broker's state into `target`, which must not exist. Throws as backupBroker() does. */
-export async function backupState(state: string, target: string): Promise<void> {
-  await backupBroker(new SystemClock(), state, target).catch(withHint)
+export async function backupState(state: string, target: string, knownAs: string): Promise<void> {
+  await backupBroker(new SystemClock(), state, target, knownAs).catch(withHint)
 }
 
 /** When the backup was taken, milliseconds since 1970. Throws StateError for what is none, or not whole. */

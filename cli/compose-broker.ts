@@ -14,6 +14,7 @@ export interface BrokerProcessInit {
   readonly clustersetIpRange?: string
   readonly allowNamespace?: readonly string[]
   readonly externalTrafficPolicy?: 'Local' | 'Cluster'
+  readonly acceptEmptyAtMs?: number
   readonly logLevel: LogThreshold
 }
 
@@ -27,6 +28,7 @@ export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortS
     globalRange: init.globalRange ?? DEFAULT_BROKER_CONFIG.globalRange,
     clustersetIpRange: init.clustersetIpRange ?? DEFAULT_BROKER_CONFIG.clustersetIpRange,
     allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
+    ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
     sourcesKept: init.externalTrafficPolicy !== 'Cluster',
   }
   await withProcess({ name: 'broker', ...init }, (deps, started) =>

@@ -2,7 +2,7 @@
 import { randomBytes } from 'node:crypto'
 import { createReadStream, existsSync } from 'node:fs'
 import { rm } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import { SystemClock } from '../reconcile/clock.ts'
 import { UserError } from '../runtime/user-error.ts'
@@ -27,7 +27,7 @@ export async function runBackup(
   const file = given ?? `sealane-broker-${timeText(new SystemClock().now())}.backup`
   const write = (target: string): Promise<void> =>
     kube === undefined
-      ? backupState(state, target)
+      ? backupState(state, target, resolve(file))
       : withPod(kube, timeout, context, async (pod) => {
           const { backupFromPod } = await import('./kube/pod-backup.ts')
           await backupFromPod(pod.admin, target, pod.init)
@@ -44,7 +44,7 @@ function timeText(ms: number): string {
 /** For whoever reads the other end of this process's standard output. */
 export async function backupToStdout(state: string, { signal }: CommandContext): Promise<void> {
   await withTemporary(state, async (file) => {
-    await backupState(state, file)
+    await backupState(state, file, 'a file that was sent away')
     await pipeline(createReadStream(file), process.stdout, { signal, end: false })
   })
 }

@@ -198,8 +198,13 @@ export interface SilentMember {
 
 /** The broker's side of one Publish stream. */
 export interface PublishSession {
-  /** Handles one message; replies by the callback given to openPublish, in order. Throws RefusedError to end the stream. */
-  onMessage(message: PublishMessage): Promise<void>
+  /**
+   * Handles one message of so many bytes on the wire; replies by the callback given to openPublish, in order. Throws
+   * RefusedError to end the stream.
+   */
+  onMessage(message: PublishMessage, bytes?: number): Promise<void>
+  /** The member has said its last message: resolves when all of them are answered. Throws as onMessage. */
+  onLast(): Promise<void>
   /** The stream has ended, for whatever reason. Nothing is withdrawn. */
   onEnd(): void
 }
@@ -213,10 +218,10 @@ export interface BrokerApi {
   /** Withdraws all records of the cluster and ends its membership. */
   leave(peer: Peer): Promise<void>
   /**
-   * `end` is called when the stream is to be ended without a message of the peer's: it is no member any more. Throws
-   * RefusedError when that is so already.
+   * `end` is called when the stream is to be ended without a message of the peer's: it is no member any more, or the
+   * broker failed. Throws RefusedError when that is so already.
    */
-  openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: RefusedError) => void): PublishSession
+  openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: Error) => void): PublishSession
   /** Yields until the signal; the transport pulls only as fast as the peer takes. */
   watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage>
 }

@@ -149,7 +149,10 @@ class InMemoryPublishStream implements PublishStream {
     const bytes = codec.encodePublishMessage(message)
     const handled = this.#tail.then(async () => {
       if (this.#ended.signal.aborted) return
-      await this.#session.onMessage(asServer(() => codec.decodePublishMessage(bytes)))
+      await this.#session.onMessage(
+        asServer(() => codec.decodePublishMessage(bytes)),
+        bytes.length,
+      )
     })
     this.#tail = handled.catch((error: unknown) => this.#end(error))
     await this.#tail

@@ -2,6 +2,8 @@
 
 /** One gRPC message, either way. */
 export const MAX_MESSAGE_BYTES = 4 * 1024 * 1024
+/** One message to the broker: the largest are a digest of 2,000 entries and a record. */
+export const MAX_REQUEST_BYTES = 2 * 1024 * 1024
 /** RFC 1123 subdomain, as Kubernetes names are. */
 export const MAX_NAME = 253
 /** Any text without a tighter limit. */

@@ -77,6 +77,9 @@ export class GroupedLog implements RecordLog {
   count(scope: Scope, group?: string): number {
     return this.#state.count(scope, group)
   }
+  recordBytes(group: string): number {
+    return this.#state.recordBytes(group)
+  }
   row<S extends Scope>(scope: S, key: string): Row<S> | undefined {
     const change = this.#state.change(scope, key)
     return change?.value === undefined ? undefined : { key, revision: change.revision, value: change.value }

@@ -13,6 +13,7 @@ export class LogState implements LogView {
   /** Record changes by revision. Overwritten ones stay until the next sweep and are skipped. */
   #order: Change<'record'>[] = []
   #recordCount = 0
+  readonly #bytes = new Map<string, number>()
 
   get<S extends Scope>(scope: S, key: string): Scopes[S] | undefined {
     return this.change(scope, key)?.value
@@ -38,6 +39,10 @@ export class LogState implements LogView {
     let sum = 0
     for (const rows of groups.values()) sum += rows.size
     return sum
+  }
+
+  recordBytes(group: string): number {
+    return this.#bytes.get(group) ?? 0
   }
 
   get removedCount(): number {
@@ -83,12 +88,14 @@ export class LogState implements LogView {
     this.#gone.clear()
     this.#order = []
     this.#recordCount = 0
+    this.#bytes.clear()
   }
 
   #applyOne(change: Change): void {
     const id = `${change.scope} ${change.key}`
     const rows = this.#rows(change.scope, groupOf(change.key))
-    const had = rows.has(change.key)
+    const old = rows.get(change.key)
+    const had = old !== undefined
     this.#gone.delete(id)
     if (change.value === undefined) {
       rows.delete(change.key)
@@ -100,8 +107,16 @@ export class LogState implements LogView {
     if (change.scope === 'record') {
       this.#recordCount += (change.value === undefined ? 0 : 1) - (had ? 1 : 0)
       this.#order.push(change as Change<'record'>)
+      this.#count(change as Change<'record'>, old as Change<'record'> | undefined)
     }
     this.revision = Math.max(this.revision, change.revision)
+  }
+
+  #count(change: Change<'record'>, old: Change<'record'> | undefined): void {
+    const group = groupOf(change.key)
+    const sum = this.recordBytes(group) + (change.value?.bytes ?? 0) - (old?.value?.bytes ?? 0)
+    if (sum === 0) this.#bytes.delete(group)
+    else this.#bytes.set(group, sum)
   }
 
   #rows(scope: Scope, group: string): Rows {

@@ -25,6 +25,8 @@ export interface LogView {
   /** In order of keys. */
   list<S extends Scope>(scope: S, group?: string): { readonly key: string; readonly value: Scopes[S] }[]
   count(scope: Scope, group?: string): number
+  /** Sum of `bytes` of the records of a cluster. */
+  recordBytes(group: string): number
 }
 
 /** Reads see the writes before them. Nothing is kept when the function that was given it throws. */
@@ -69,7 +71,7 @@ export interface RecordLog extends LogView {
 
 /** The store cannot be opened, read or written. The message names the file and what to do. */
 export class StateError extends UserError {
-  readonly code: 'Unwritable' | 'Damaged' | 'Locked' | 'Full' | 'TooNew' | 'Foreign' | 'Absent' | 'Failed'
+  readonly code: 'Unwritable' | 'Damaged' | 'Locked' | 'Full' | 'TooNew' | 'Foreign' | 'Absent' | 'Stale' | 'Failed'
   readonly file: string
   constructor(code: StateError['code'], file: string, message: string, cause?: unknown) {
     super(message, cause === undefined ? {} : { cause })

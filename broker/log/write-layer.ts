@@ -1,5 +1,5 @@
 /** Writes that are not durable yet, laid over what is: reads through it see both. */
-import type { Scope, Scopes } from '../state.ts'
+import type { RecordRow, Scope, Scopes } from '../state.ts'
 import { groupOf } from './log-state.ts'
 import type { LogView, Transaction } from './record-log.ts'
 
@@ -14,6 +14,7 @@ export class WriteLayer implements Transaction {
   readonly #writes = new Map<string, Write>()
   /** How many rows there are more (or less) than below, by scope and group. */
   readonly #added = new Map<string, number>()
+  readonly #addedBytes = new Map<string, number>()
   constructor(below: LogView) {
     this.#below = below
   }
@@ -47,6 +48,10 @@ export class WriteLayer implements Transaction {
     return this.#below.count(scope, group) + (this.#added.get(countKey(scope, group)) ?? 0)
   }
 
+  recordBytes(group: string): number {
+    return this.#below.recordBytes(group) + (this.#addedBytes.get(group) ?? 0)
+  }
+
   put<S extends Scope>(scope: S, key: string, value: Scopes[S]): void {
     this.#write({ scope, key, value })
   }
@@ -60,12 +65,19 @@ export class WriteLayer implements Transaction {
     for (const write of layer.writes) this.#write(write)
   }
 
+  #countBytes(key: string, value: RecordRow | undefined): void {
+    const group = groupOf(key)
+    const by = (value?.bytes ?? 0) - (this.get('record', key)?.bytes ?? 0)
+    if (by !== 0) this.#addedBytes.set(group, (this.#addedBytes.get(group) ?? 0) + by)
+  }
+
   #write(write: Write): void {
     const id = `${write.scope} ${write.key}`
     const by = Number(write.value !== undefined) - Number(this.get(write.scope, write.key) !== undefined)
     for (const key of [countKey(write.scope), countKey(write.scope, groupOf(write.key))]) {
       if (by !== 0) this.#added.set(key, (this.#added.get(key) ?? 0) + by)
     }
+    if (write.scope === 'record') this.#countBytes(write.key, write.value as RecordRow | undefined)
     // Deleted first, so that the order of the map is the order of the last writes.
     this.#writes.delete(id)
     this.#writes.set(id, write)

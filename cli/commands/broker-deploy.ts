@@ -15,6 +15,7 @@ interface DeployOptions extends KubeTarget, ImageOptions {
   readonly clusterset?: string
   readonly storageClass?: string
   readonly allowNamespace?: readonly string[]
+  readonly acceptEmpty: boolean
   readonly dryRun: boolean
   readonly force: boolean
   readonly timeout: number
@@ -56,6 +57,7 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
       'default, a kube-* or another guarded namespace that may be exported all the same; may be given several times',
       collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
     )
+    .option('--accept-empty', 'start once also with a state that is empty, or older than what was given away', false)
     .option('--dry-run', 'show every change and make none', false)
     .option('--force', 'install although something is known not to work', false)
     .addOption(durationOption('--timeout', 'how long to wait for each step', 120_000))
@@ -68,10 +70,12 @@ async function deploy(options: DeployOptions, target: KubeTarget, context: Comma
   const { withAdmin } = await import('../kube/installed-site.ts')
   const { describeChange } = await import('../kube/apply-join.ts')
   const clock = new SystemClock()
+  const { acceptEmpty, ...rest } = options
+  const wishes = acceptEmpty ? { ...rest, acceptEmpty: new Date(clock.now()).toISOString() } : rest
   await withAdmin(target, clock, context, async ({ admin }) => {
     const flags = targetFlags(target, admin.contextName)
     const advertised = await deployBroker(admin, {
-      wishes: options,
+      wishes,
       force: options.force,
       dryRun: options.dryRun,
       flags,

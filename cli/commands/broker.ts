@@ -4,6 +4,7 @@ import { parseDnsLabel } from '../../model/ids.ts'
 import { parsePrefix } from '../../model/ip.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-address.ts'
 import { parseHostPort } from '../../runtime/host-port.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
 import type { LogThreshold } from '../../runtime/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import {
@@ -30,6 +31,7 @@ interface ServeOptions {
   readonly clustersetIpRange?: string
   readonly allowNamespace?: readonly string[]
   readonly externalTrafficPolicy?: 'Local' | 'Cluster'
+  readonly acceptEmpty?: true | number
   readonly logLevel: LogThreshold
 }
 
@@ -44,6 +46,14 @@ const address =
 const listenAddress = (text: string): string => {
   parseHostPort(text, '--listen', true)
   return text
+}
+
+const time = (text: string): number => {
+  const ms = Date.parse(text)
+  if (Number.isFinite(ms)) return ms
+  throw new UserError(`--accept-empty ${JSON.stringify(text)}: expected a time such as 2026-01-31T12:00:00Z`, {
+    exitCode: 2,
+  })
 }
 
 const range =
@@ -99,6 +109,11 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         ['Local', 'Cluster'] as const,
       ).env('SEALANE_EXTERNAL_TRAFFIC_POLICY'),
     )
+    .option(
+      '--accept-empty [time]',
+      'start also with a state that is empty, or older than what was given away; with a time: if it was so then',
+      parsed(time),
+    )
     .addOption(logLevelOption())
     .action(async (options: ServeOptions) => {
       const advertise = options.advertise ?? []
@@ -108,7 +123,10 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
         })
       }
       const { serveBrokerProcess } = await import('../compose-broker.ts')
-      await serveBrokerProcess({ ...options, advertise }, signal)
+      const { acceptEmpty } = options
+      const accepted = acceptEmpty === true ? new SystemClock().now() : acceptEmpty
+      const more = accepted === undefined ? {} : { acceptEmptyAtMs: accepted }
+      await serveBrokerProcess({ ...options, advertise, ...more }, signal)
     })
   addBrokerDeployCommand(broker, context)
   addBrokerBackupCommands(broker, context)

@@ -11,6 +11,8 @@ export interface BrokerWishes extends ImageOptions {
   readonly storageClass?: string
   /** Guarded namespaces that may be exported, beside those that may be already. */
   readonly allowNamespace?: readonly string[]
+  /** RFC 3339: a state that is empty or old, and was so at this time, is to be served. */
+  readonly acceptEmpty?: string
 }
 
 /** Where members find the broker, as the Service says it. */
@@ -26,6 +28,7 @@ export function withWishes(values: InstallValues, wishes: BrokerWishes): Install
   const policy = broker.service.externalTrafficPolicy
   const args = broker.extraArgs.filter((one) => sameType || !one.startsWith('--external-traffic-policy='))
   const allowed = (wishes.allowNamespace ?? []).map((name) => `--allow-namespace=${name}`)
+  const accepted = wishes.acceptEmpty === undefined ? [] : [`--accept-empty=${wishes.acceptEmpty}`]
   return withImage(
     {
       ...values,
@@ -33,7 +36,7 @@ export function withWishes(values: InstallValues, wishes: BrokerWishes): Install
         ...broker,
         advertise: advertise.filter((one) => one !== AUTO_ADVERTISE),
         clusterset: wishes.clusterset ?? broker.clusterset,
-        extraArgs: [...new Set([...args, ...allowed])],
+        extraArgs: [...new Set([...args, ...allowed, ...accepted])],
         service: { ...broker.service, type, externalTrafficPolicy: sameType ? policy : '' },
         storage: { ...broker.storage, storageClassName: wishes.storageClass ?? broker.storage.storageClassName },
       },
@@ -55,5 +58,6 @@ export function deployCommand(flags: string, wishes: BrokerWishes, more: readonl
     ...(wishes.imagePullSecret ?? []).map((one) => ['--image-pull-secret', one] as const),
   ]
   const said = pairs.flatMap(([flag, value]) => (value === undefined || more.includes(flag) ? [] : [flag, value]))
-  return ['sealane broker deploy', flags, ...said, ...more].join(' ')
+  const once = wishes.acceptEmpty === undefined ? [] : ['--accept-empty']
+  return ['sealane broker deploy', flags, ...said, ...once, ...more].join(' ')
 }

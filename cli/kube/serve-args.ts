@@ -11,6 +11,7 @@ export const SERVE_FLAGS: readonly string[] = [
   '--clusterset-ip-range',
   '--allow-namespace',
   '--external-traffic-policy',
+  '--accept-empty',
   '--log-level',
 ]
 

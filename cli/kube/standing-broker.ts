@@ -86,8 +86,8 @@ export function unknownArgs({ statefulSet }: StandingBroker): readonly string[] 
   return readServeArgs(containerOf(statefulSet)?.args ?? []).unknown
 }
 
-/** Values of their own have these. */
-const OWN_VALUES = ['--advertise', '--clusterset', '--log-level']
+/** Values of their own have these; the last was said for once. */
+const OWN_VALUES = ['--advertise', '--clusterset', '--log-level', '--accept-empty']
 
 /** What no other value says. */
 function withExtraArgs(values: InstallValues, known: readonly string[]): InstallValues {

@@ -6,7 +6,6 @@ import type {
   UntypedServiceImplementation,
   sendUnaryData,
 } from '@grpc/grpc-js'
-import { once } from 'node:events'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
 import type { BrokerApi, Peer, PublishReply, PublishSession } from '../broker-api.ts'
@@ -14,6 +13,7 @@ import { RefusedError } from '../broker-api.ts'
 import { BrokerUnreachableError } from '../broker-client.ts'
 import * as codec from '../messages-codec.ts'
 import { splitBatch, splitNeed } from '../split-message.ts'
+import { PulledMessages } from './pull-messages.ts'
 import { type PeerVerdict, expiredError, requireMember } from './peer-check.ts'
 import { asBuffer } from './raw-service.ts'
 import { errorToStatus, isForPeer } from './status-codes.ts'
@@ -21,6 +21,10 @@ import type { ServerMetrics } from './server-metrics.ts'
 
 /** Replies that a member may leave unread before its stream is ended. */
 const MAX_UNREAD_REPLIES = 10_000
+/** A peer that takes nothing of what was written for it for this long is not waited for. */
+const STALLED_MS = 60_000
+/** And so long for the status that its stream ends with. */
+const STATUS_MS = 5000
 /** Node's timers cannot wait longer. */
 const MAX_TIMER_MS = 0x7fffffff
 
@@ -33,6 +37,10 @@ export interface BrokerServiceDeps {
   readonly stopping: AbortSignal
   /** Takes grpc-js' peer text `address:port`. */
   readonly verdictOf: (peer: string) => PeerVerdict
+  /** At which a refusal is logged: anybody can cause one, and all are counted. */
+  readonly refusalLevel: () => 'info' | 'debug'
+  /** Closes the connection of this peer. */
+  readonly drop: (peer: string) => void
 }
 
 type Unary = ServerUnaryCall<Buffer, Buffer>
@@ -99,13 +107,13 @@ async function streaming(
     await run(ended.signal)
     ended.signal.throwIfAborted()
     deps.metrics.called(method, 'ok')
-    if (!call.cancelled) call.end()
+    if (!call.cancelled) endWithin(deps, call, () => call.end())
   } catch (error) {
     const cause: unknown = ended.signal.aborted ? ended.signal.reason : error
     if (!call.cancelled) {
       report(deps, method, call.getPeer(), cause)
       // grpc-js' way to end a stream with a status: replies already written go out first.
-      call.emit('error', errorToStatus(cause))
+      endWithin(deps, call, () => call.emit('error', errorToStatus(cause)))
     }
   } finally {
     deps.metrics.streams(method, -1)
@@ -113,6 +121,15 @@ async function streaming(
     deps.stopping.removeEventListener('abort', onStop)
     ended.abort(new Error('the stream has ended'))
   }
+}
+
+/** What was written goes out before the status. Who takes neither hears of its end by losing the connection. */
+function endWithin(deps: BrokerServiceDeps, call: Duplex | Writer, end: () => void): void {
+  const peer = call.getPeer()
+  const cancel = deps.clock.setTimer(STATUS_MS, () => deps.drop(peer))
+  // grpc-js says so when the status is out; 'finish' comes while it waits behind what the peer does not read.
+  call.once('cancelled', cancel)
+  end()
 }
 
 function expireWith(deps: BrokerServiceDeps, call: Duplex | Writer, ended: AbortController): () => void {
@@ -149,14 +166,29 @@ async function readAll(
   session: PublishSession,
   signal: AbortSignal,
 ): Promise<void> {
-  const messages = call[Symbol.asyncIterator]() as AsyncIterator<Buffer>
+  const messages = new PulledMessages(call)
   for (;;) {
-    const next = await orAbort(messages.next(), signal)
-    if (next.done === true) return
-    deps.metrics.received(next.value.length)
-    await session.onMessage(codec.decodePublishMessage(next.value))
+    const bytes = await messages.next(signal)
+    if (bytes === undefined) break
+    deps.metrics.received(bytes.length)
+    // The broker may wait for its disk; the stream may have to end meanwhile.
+    await orAbort(session.onMessage(codec.decodePublishMessage(bytes), bytes.length), signal)
     signal.throwIfAborted()
-    if (call.writableNeedDrain) await once(call, 'drain', { signal }).catch((error: unknown) => rethrow(signal, error))
+    if (call.writableNeedDrain) await taken(deps, new Promise((resolve) => call.once('drain', resolve)), signal)
+  }
+  await orAbort(session.onLast(), signal)
+}
+
+/** Until the peer has taken what was written for it. Throws RefusedError when that is not so in time. */
+async function taken(deps: BrokerServiceDeps, written: Promise<void>, signal: AbortSignal): Promise<void> {
+  const stalled = new AbortController()
+  const seconds = STALLED_MS / 1000
+  const reason = new RefusedError('ResourceExhausted', 'stream', `stream: nothing of it was read for ${seconds} s`)
+  const cancel = deps.clock.setTimer(STALLED_MS, () => stalled.abort(reason))
+  try {
+    await orAbort(written, AbortSignal.any([signal, stalled.signal]))
+  } finally {
+    cancel()
   }
 }
 
@@ -173,7 +205,7 @@ async function watch(deps: BrokerServiceDeps, call: Writer, signal: AbortSignal)
       signal.throwIfAborted()
       const bytes = asBuffer(codec.encodeWatchMessage(part))
       deps.metrics.sent(bytes.length)
-      await orAbort(flushed, signal)
+      await taken(deps, flushed, signal)
       flushed = new Promise((resolve) => call.write(bytes, () => resolve()))
     }
     if (message.t === 'batch') revision = message.revision
@@ -207,13 +239,9 @@ function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
   })
 }
 
-function rethrow(signal: AbortSignal, error: unknown): never {
-  throw signal.aborted ? signal.reason : error
-}
-
 function report(deps: BrokerServiceDeps, method: string, peer: string, error: unknown): void {
   const { code, details } = errorToStatus(error)
   deps.metrics.called(method, isForPeer(error) ? 'refused' : 'failed')
-  if (isForPeer(error)) deps.logger.info('call refused', { method, peer, code, reason: details })
+  if (isForPeer(error)) deps.logger[deps.refusalLevel()]('call refused', { method, peer, code, reason: details })
   else deps.logger.error('call failed', { method, peer, error: error instanceof Error ? error.stack : String(error) })
 }

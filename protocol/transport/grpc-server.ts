@@ -1,23 +1,25 @@
 /**
  * The broker's port. One port for everybody: TLS is terminated here, with a client certificate asked for but not
- * demanded (Join has none yet), and the connection is then handed to grpc-js. peer-check.ts says who it is.
+ * demanded (Join has none yet), and the connection is then handed to grpc-js. peer-check.ts says who it is, and
+ * connections.ts how many may come. Members and strangers have each their own grpc-js server: what a stranger may send
+ * is a Join, and no more.
  */
 import { Server, ServerCredentials } from '@grpc/grpc-js'
 import type { KeyObject } from 'node:crypto'
-import type { AddressInfo, Socket } from 'node:net'
+import { type AddressInfo, type Server as NetServer, createServer as createNetServer } from 'node:net'
 import { type TLSSocket, type TlsOptions, createServer } from 'node:tls'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logger.ts'
 import type { Metrics } from '../../runtime/metrics.ts'
 import type { BrokerApi } from '../broker-api.ts'
-import { CertificateError } from '../broker-client.ts'
 import { keyToPem } from '../identity/keys.ts'
 import { certificateToPem } from '../identity/pem.ts'
-import { MAX_MESSAGE_BYTES } from '../limits.ts'
-import { brokerService } from './broker-service.ts'
-import { type PeerVerdict, judgePeer } from './peer-check.ts'
+import { MAX_JOIN_BYTES, MAX_MESSAGE_BYTES, MAX_REQUEST_BYTES } from '../limits.ts'
+import { type BrokerServiceDeps, brokerService } from './broker-service.ts'
+import { type ConnectionLimits, Connections, DEFAULT_CONNECTION_LIMITS } from './connections.ts'
+import { type StreamLimits, limitResets, streamLimiter } from './limit-streams.ts'
 import { RAW_SERVICE } from './raw-service.ts'
-import { type ServerMetrics, serverMetrics } from './server-metrics.ts'
+import { serverMetrics } from './server-metrics.ts'
 
 export interface ServerTls {
   /** The broker's certificate and CA certificates, DER. The first CA is sent along: join tokens pin it. */
@@ -27,10 +29,9 @@ export interface ServerTls {
   readonly clusterset: string
 }
 
-export interface ServerLimits {
-  readonly maxConnections: number
+export interface ServerLimits extends ConnectionLimits {
+  /** Open at once, of a member: its watches, what it publishes, and a call. */
   readonly maxStreamsPerConnection: number
-  readonly handshakeTimeoutMs: number
   /** A peer that answers no ping for this long is dropped. */
   readonly keepaliveMs: number
   readonly keepaliveTimeoutMs: number
@@ -40,14 +41,18 @@ export interface ServerLimits {
 }
 
 export const DEFAULT_SERVER_LIMITS: ServerLimits = {
-  maxConnections: 4096,
-  maxStreamsPerConnection: 16,
-  handshakeTimeoutMs: 10_000,
+  ...DEFAULT_CONNECTION_LIMITS,
+  maxStreamsPerConnection: 10,
   keepaliveMs: 20_000,
   keepaliveTimeoutMs: 10_000,
   idleMs: 300_000,
   graceMs: 2000,
 }
+
+/** What is opened on one connection: a member comes back with two streams at a time, seconds apart. */
+const MEMBER_STREAMS: StreamLimits = { burst: 50, refillMs: 200 }
+/** A stranger joins, and perhaps asks once more. */
+const STRANGER_STREAMS: StreamLimits = { burst: 4, refillMs: 10_000 }
 
 export interface ServeBrokerInit {
   readonly api: BrokerApi
@@ -84,14 +89,24 @@ export class ListenError extends Error {
 /** Serves until `close`. Throws ListenError. */
 export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> {
   const limits = { ...DEFAULT_SERVER_LIMITS, ...init.limits }
-  const metrics = serverMetrics(init.metrics)
-  const connections = new Connections(init, metrics)
-  const stopping = new AbortController()
-  const grpc = new Server(grpcOptions(limits))
   const { api, clock, logger } = init
-  const verdictOf = (peer: string): PeerVerdict => connections.verdictOf(peer)
-  grpc.addService(RAW_SERVICE, brokerService({ api, clock, logger, metrics, stopping: stopping.signal, verdictOf }))
-  const injector = grpc.createConnectionInjector(ServerCredentials.createInsecure())
+  const metrics = serverMetrics(init.metrics)
+  const stopping = new AbortController()
+  const connections: Connections = new Connections({
+    clock,
+    metrics,
+    limits,
+    clusterset: init.tls.clusterset,
+    startHandshake: (socket) => void tls.emit('connection', socket),
+  })
+  const deps: BrokerServiceDeps = {
+    ...{ api, clock, logger, metrics, stopping: stopping.signal },
+    verdictOf: (peer) => connections.verdictOf(peer),
+    refusalLevel: refusalLevel(clock),
+    drop: (peer) => connections.drop(peer),
+  }
+  const members = grpcPart(deps, memberOptions(limits), MEMBER_STREAMS)
+  const strangers = grpcPart(deps, strangerOptions(limits), STRANGER_STREAMS)
 
   const tls = createServer({
     ...tlsOptions(init.tls),
@@ -103,8 +118,6 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     handshakeTimeout: limits.handshakeTimeoutMs,
     noDelay: true,
   })
-  tls.maxConnections = limits.maxConnections
-  tls.on('connection', (socket: Socket) => connections.track(socket))
   tls.on('tlsClientError', (error: Error, socket: TLSSocket) => {
     logger.debug('TLS handshake failed', { reason: error.message })
     // Node reports a handshake that takes too long, and leaves the connection open.
@@ -116,78 +129,61 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
       socket.destroy()
       return
     }
-    connections.judge(socket)
-    injector.injectConnection(socket)
+    const { t } = connections.judge(socket)
+    const part = t === 'member' ? members : strangers
+    part.injector.injectConnection(socket)
   })
-  await listen(tls, init.listen)
-  const { address, port } = tls.address() as AddressInfo
+  const port = createNetServer({ noDelay: true }, (socket) => connections.accept(socket))
+  await listen(port, init.listen)
+  const { address, port: number } = port.address() as AddressInfo
   return {
-    address: { host: address, port },
+    address: { host: address, port: number },
     setTls(next) {
       tls.setSecureContext(tlsOptions(next))
       connections.clusterset = next.clusterset
     },
     async close() {
-      const closed = new Promise<void>((resolve) => tls.close(() => resolve()))
+      const closed = new Promise<void>((resolve) => port.close(() => resolve()))
       stopping.abort()
-      injector.drain(limits.graceMs)
+      connections.destroyWaiting()
+      for (const { injector } of [members, strangers]) injector.drain(limits.graceMs)
       const cancel = clock.setTimer(limits.graceMs, () => connections.destroyAll())
       await connections.allClosed()
       cancel()
-      injector.destroy()
-      grpc.forceShutdown()
+      for (const { injector, grpc } of [members, strangers]) {
+        injector.destroy()
+        grpc.forceShutdown()
+      }
       await closed
     },
   }
 }
 
-/** Open connections, and who is behind each. */
-class Connections {
-  clusterset: string
-  readonly #metrics: ServerMetrics
-  readonly #verdicts = new Map<string, PeerVerdict>()
-  readonly #sockets = new Set<Socket>()
-  #onEmpty: (() => void) | undefined
+/** Refusals that are logged in a minute. */
+const MAX_LOGGED_REFUSALS = 100
 
-  constructor(init: ServeBrokerInit, metrics: ServerMetrics) {
-    this.clusterset = init.tls.clusterset
-    this.#metrics = metrics
+function refusalLevel(clock: Clock): BrokerServiceDeps['refusalLevel'] {
+  let count = 0
+  let sinceMs = clock.monotonic()
+  return () => {
+    if (clock.monotonic() - sinceMs >= 60_000) {
+      count = 0
+      sinceMs = clock.monotonic()
+    }
+    count += 1
+    return count <= MAX_LOGGED_REFUSALS ? 'info' : 'debug'
   }
+}
 
-  track(socket: Socket): void {
-    this.#sockets.add(socket)
-    this.#metrics.connections(this.#sockets.size)
-    socket.on('close', () => {
-      this.#sockets.delete(socket)
-      this.#metrics.connections(this.#sockets.size)
-      if (this.#sockets.size === 0) this.#onEmpty?.()
-    })
-  }
+type GrpcOptions = NonNullable<ConstructorParameters<typeof Server>[0]>
 
-  judge(socket: TLSSocket): void {
-    const peer = `${socket.remoteAddress}:${socket.remotePort}`
-    const verdict = judgePeer(socket, this.clusterset)
-    this.#verdicts.set(peer, verdict)
-    socket.on('close', () => {
-      if (this.#verdicts.get(peer) === verdict) this.#verdicts.delete(peer)
-    })
-  }
-
-  /** One address and port is one open connection, so the text that grpc-js gives names it. */
-  verdictOf(peer: string): PeerVerdict {
-    return (
-      this.#verdicts.get(peer) ?? { t: 'stranger', error: new CertificateError('missing', 'the connection has closed') }
-    )
-  }
-
-  destroyAll(): void {
-    for (const socket of this.#sockets) socket.destroy()
-  }
-
-  async allClosed(): Promise<void> {
-    if (this.#sockets.size === 0) return
-    await new Promise<void>((resolve) => (this.#onEmpty = resolve))
-  }
+/** A grpc-js server without a port of its own: connections are handed to it. */
+function grpcPart(deps: BrokerServiceDeps, options: GrpcOptions, streams: StreamLimits) {
+  const limiter = streamLimiter(streams, () => deps.clock.monotonic(), deps.drop)
+  const grpc = new Server({ ...options, interceptors: [limiter] })
+  limitResets(grpc, streams)
+  grpc.addService(RAW_SERVICE, brokerService(deps))
+  return { grpc, injector: grpc.createConnectionInjector(ServerCredentials.createInsecure()) }
 }
 
 function tlsOptions(tls: ServerTls): TlsOptions {
@@ -195,9 +191,9 @@ function tlsOptions(tls: ServerTls): TlsOptions {
   return { cert: certificateToPem(tls.certificate) + (ca[0] ?? ''), key: keyToPem(tls.key), ca }
 }
 
-function grpcOptions(limits: ServerLimits): ConstructorParameters<typeof Server>[0] {
+function memberOptions(limits: ServerLimits): GrpcOptions {
   return {
-    'grpc.max_receive_message_length': MAX_MESSAGE_BYTES,
+    'grpc.max_receive_message_length': MAX_REQUEST_BYTES,
     'grpc.max_send_message_length': MAX_MESSAGE_BYTES,
     'grpc.max_concurrent_streams': limits.maxStreamsPerConnection,
     'grpc.keepalive_time_ms': limits.keepaliveMs,
@@ -207,7 +203,17 @@ function grpcOptions(limits: ServerLimits): ConstructorParameters<typeof Server>
   }
 }
 
-function listen(server: ReturnType<typeof createServer>, { host, port }: ServeBrokerInit['listen']): Promise<void> {
+function strangerOptions(limits: ServerLimits): GrpcOptions {
+  return {
+    ...memberOptions(limits),
+    'grpc.max_receive_message_length': MAX_JOIN_BYTES,
+    'grpc.max_concurrent_streams': 2,
+    // Megabytes.
+    'grpc-node.max_session_memory': 1,
+  }
+}
+
+function listen(server: NetServer, { host, port }: ServeBrokerInit['listen']): Promise<void> {
   return new Promise((resolve, reject) => {
     const onError = (error: NodeJS.ErrnoException): void => reject(new ListenError(host, port, error))
     server.once('error', onError)

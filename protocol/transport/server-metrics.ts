@@ -6,6 +6,8 @@ export interface ServerMetrics {
   /** +1 when a stream opens, -1 when it ends. */
   streams(method: string, by: 1 | -1): void
   connections(count: number): void
+  /** The broker closed a connection for want of room, or because its time was over. */
+  dropped(stage: string): void
   sent(bytes: number): void
   received(bytes: number): void
 }
@@ -19,6 +21,11 @@ export function serverMetrics(metrics: Metrics | undefined): ServerMetrics {
   })
   const open = metrics?.gauge({ name: 'sealane_broker_streams', help: 'Open streams.', labels: ['method'] })
   const connections = metrics?.gauge({ name: 'sealane_broker_connections', help: 'Open TLS connections.' })
+  const dropped = metrics?.counter({
+    name: 'sealane_broker_dropped_connections_total',
+    help: 'Connections closed for want of room or of time, by how far they were: silent, ready (waits for its handshake), shaking, stranger, member.',
+    labels: ['stage'],
+  })
   const bytes = metrics?.counter({
     name: 'sealane_broker_stream_bytes_total',
     help: 'Bytes of stream messages: sent by Watch, received by Publish.',
@@ -33,6 +40,7 @@ export function serverMetrics(metrics: Metrics | undefined): ServerMetrics {
       open?.set(now, { method })
     },
     connections: (count) => connections?.set(count),
+    dropped: (stage) => dropped?.inc({ stage }),
     sent: (count) => bytes?.inc({ direction: 'sent' }, count),
     received: (count) => bytes?.inc({ direction: 'received' }, count),
   }

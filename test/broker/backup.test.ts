@@ -61,7 +61,7 @@ t.test('members go on after a restore, also with certificates that the backup do
   t.match(restored, { members: ['milano', 'paris'], before: /before-restore-/ })
   t.strictSame(
     readdirSync(broker.state).filter((name) => !name.startsWith('before-restore-')),
-    ['broker.db', 'broker.lock', 'ca.crt', 'ca.key', 'server.key'],
+    ['broker.db', 'broker.lock', 'ca.crt', 'ca.key', 'last-backup.json', 'server.key', 'state.mark'],
     'nothing of the work is left over',
   )
   for (const name of ['broker.db', 'ca.key', 'ca.crt']) t.equal(statSync(join(broker.state, name)).mode & 0o777, 0o600)

@@ -23,6 +23,7 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
+import { RawPublish, openChannel, rawJoin } from '../hostile/support/raw-channel.ts'
 import { eventually } from '../support/eventually.ts'
 import { failure, messageOf } from '../support/failure.ts'
 import { freePort } from '../support/free-port.ts'
@@ -153,20 +154,17 @@ t.test('two members over TLS, through a restart of the broker', async (t) => {
 
 t.test('an eviction ends streams that say nothing', async (t) => {
   const stateDir = join(temporaryFolder(t), 'state')
-  await start(t, config(stateDir, await freePort()))
-  const { client, publish } = await member(t, stateDir, 'milano')
-  await eventually(() => publish.state().t === 'live')
-  const idle = client.publish(new AbortController().signal)
-  const ended = failure(
-    (async () => {
-      for await (const _reply of idle.replies);
-    })(),
-  )
+  const port = await freePort()
+  await start(t, config(stateDir, port))
+  const broker = { address: `127.0.0.1:${port}`, state: stateDir }
+  const channel = openChannel(broker, await rawJoin(broker, 'milano'))
+  t.teardown(() => channel.close())
+  const idle = await new RawPublish(channel).open()
   const store = await openBrokerStore(stateDir, clock)
   const { evictedAtMs } = await store.evict({ cluster: 'milano', force: true })
   await store.close()
   const at = new Date(evictedAtMs).toISOString().replace(/\.\d+Z$/, 'Z')
-  t.equal((await ended).message, `cluster "milano" was evicted at ${at}: it can join again, with a new token`)
+  t.equal((await idle.ended()).details, `cluster "milano" was evicted at ${at}: it can join again, with a new token`)
 })
 
 t.test('an oversized message ends the stream, not the broker', async (t) => {
@@ -182,7 +180,7 @@ t.test('an oversized message ends the stream, not the broker', async (t) => {
   )
   t.equal(
     await sendRaw(port, paris.tls, Buffer.alloc(5_000_000)),
-    '8 Received message larger than max (5000000 vs 4194304)',
+    '8 Received message larger than max (5000000 vs 2097152)',
   )
   t.equal(
     await sendRaw(port, paris.tls, Buffer.from('nonsense')),
@@ -308,7 +306,10 @@ t.test('what keeps a broker from starting is named', async (t) => {
     ],
     [
       'corrupt certificate',
-      (dir) => writeFileSync(join(dir, 'ca.crt'), 'x'),
+      (dir) => {
+        writeFileSync(join(dir, 'broker.db'), '')
+        writeFileSync(join(dir, 'ca.crt'), 'x')
+      },
       'DIR/ca.crt is damaged (no CA certificate in PEM form): restore it from a backup',
     ],
   ]

@@ -101,7 +101,9 @@ t.test('a digest in very many parts costs no more than its entries', async (t) =
 
 t.test('refusals of records, by the broker itself', async (t) => {
   const harness = await startBroker(t, {
-    config: { limits: { recordsPerCluster: 5, membersPerClusterset: 2, watchesPerCluster: 1 } },
+    config: {
+      limits: { recordBytesPerCluster: 2000, recordsPerCluster: 5, membersPerClusterset: 2, watchesPerCluster: 1 },
+    },
   })
   const { peer } = await join_(harness, 'milano')
   const paris = await join_(harness, 'paris')
@@ -255,7 +257,7 @@ t.test('an oversized record', async (t) => {
   await stream.acknowledged()
   t.same(stream.refusals(), [
     'record.body.endpoints: 1001 entries: expected at most 1000',
-    'record: 1698048 bytes: expected at most 524288',
+    'endpoints: 100000 addresses: expected at most 2000 in one slice',
   ])
 })
 

@@ -38,7 +38,9 @@ t.test('a status is handed to every member, under the id of the certificate', as
 
 t.test('it is no part of the set that the member declares', async (t) => {
   const harness = await startBroker(t, {
-    config: { limits: { recordsPerCluster: 2, membersPerClusterset: 9, watchesPerCluster: 1 } },
+    config: {
+      limits: { recordBytesPerCluster: 2000, recordsPerCluster: 2, membersPerClusterset: 9, watchesPerCluster: 1 },
+    },
   })
   const { peer } = await join_(harness, 'milano')
   const records = [anExport('web', { type: 'Headless' }), anExport('db', { type: 'Headless' })]

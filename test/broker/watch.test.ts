@@ -144,7 +144,9 @@ t.test('one that falls behind compaction starts anew, also in the middle of a sn
 
 t.test('too many watches of one cluster', async (t) => {
   const harness = await startBroker(t, {
-    config: { limits: { recordsPerCluster: 10, membersPerClusterset: 9, watchesPerCluster: 1 } },
+    config: {
+      limits: { recordBytesPerCluster: 2000, recordsPerCluster: 10, membersPerClusterset: 9, watchesPerCluster: 1 },
+    },
   })
   const { peer } = await join_(harness, 'milano')
   const first = new Watcher(harness, peer)

@@ -172,7 +172,8 @@ t.test('publish: a large set goes through a small window, in digest parts', asyn
 t.test('publish: a broker that does not answer is left, and asked again', async (t) => {
   const api = new ToyBroker()
   const deaf = new ToyBroker()
-  deaf.openPublish = () => ({ onMessage: () => Promise.resolve(), onEnd: () => undefined })
+  const done = (): Promise<void> => Promise.resolve()
+  deaf.openPublish = () => ({ onMessage: done, onLast: done, onEnd: () => undefined })
   let link = inMemoryBroker(deaf, milano)
   const { session, stop } = publish(() => link.connect(), { answerTimeoutMs: 30 })
   session.setDesired(byKey(slice('web-1')))

@@ -115,6 +115,7 @@ export class ToyBroker implements BrokerApi {
         this.#handle(peer, message, digest, reply)
         return Promise.resolve()
       },
+      onLast: () => Promise.resolve(),
       onEnd: () => {
         this.openStreams -= 1
       },

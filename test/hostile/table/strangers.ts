@@ -1,4 +1,114 @@
 /** A stranger against the broker. */
 import type { AttackRow } from './row.ts'
 
-export const STRANGERS: readonly AttackRow[] = []
+export const STRANGERS: readonly AttackRow[] = [
+  {
+    id: 'join-too-large',
+    tried: 'A stranger announces a Join of 4 MiB.',
+    holds: 'It is refused with RESOURCE_EXHAUSTED before its body has come.',
+    against: '`protocol/transport/grpc-server.ts`: a stranger is handed to a server that takes 64 KiB.',
+  },
+  {
+    id: 'join-gzip-bomb',
+    tried: 'A stranger sends a Join of 40 KB that unpacks to 40 MB.',
+    holds: 'It is refused with RESOURCE_EXHAUSTED at 64 KiB.',
+    against: '`protocol/transport/grpc-server.ts`: the bound is that of what is unpacked.',
+  },
+  {
+    id: 'join-many-calls',
+    tried: 'A stranger makes ten calls over one connection.',
+    holds: 'Four are answered, then the connection is closed.',
+    against: '`protocol/transport/limit-streams.ts`: what one connection may open.',
+  },
+  {
+    id: 'join-strangers-of-one-address',
+    tried: 'A hundred strangers of one address hold connections open.',
+    holds:
+      '64 have places and the oldest give way; a cluster with a good token joins from the same address, and a member goes on.',
+    against: '`protocol/transport/fair-pool.ts`: who has most gives up its oldest.',
+  },
+  {
+    id: 'join-failed-by-address',
+    tried: 'Forty joins of one address show a token that nobody made.',
+    holds: 'Twenty hear UNAUTHENTICATED, the others RESOURCE_EXHAUSTED; a good token passes from the same address.',
+    against: '`broker/join-gate.ts`: failures are counted by address, and a known token passes.',
+  },
+  {
+    id: 'member-seventh-connection',
+    tried: 'A member opens a seventh connection.',
+    holds: 'Its oldest is closed, and no other member notices.',
+    against: '`protocol/transport/connections.ts`: six connections of one member.',
+  },
+  {
+    id: 'member-status-every-moment',
+    tried: 'A member tells another status a hundred times in a row.',
+    holds: 'All are acknowledged; one is written, and the last 5 s later.',
+    against: '`broker/status-pace.ts`: one write in five seconds, the last word wins.',
+  },
+  {
+    id: 'flood-join-bodies',
+    tried: 'Thirty connections of strangers hold unfinished Join bodies of 4 MiB, sixteen each.',
+    holds: 'Changes arrive, a member that comes anew is let in, the broker holds under 400 MB.',
+    against: '`protocol/transport/connections.ts`: places and time of strangers.',
+  },
+  {
+    id: 'flood-handshakes',
+    tried: 'Two thousand connections begin a TLS handshake and do not go on.',
+    holds: 'Changes arrive, a member that comes anew is let in, the broker holds under 400 MB.',
+    against: '`protocol/transport/connections.ts`: 128 handshakes at a time, the oldest gives way.',
+  },
+  {
+    id: 'flood-resets',
+    tried: 'A thousand connections a second are reset as soon as they are there.',
+    holds: 'Changes arrive, a member that comes anew is let in, the broker holds under 400 MB.',
+    against: '`protocol/transport/connections.ts`: what has said nothing costs no TLS.',
+  },
+  {
+    id: 'flood-rapid-reset',
+    tried: 'Twenty connections open streams and reset them at once.',
+    holds: 'Changes arrive, a member that comes anew is let in, the broker holds under 400 MB.',
+    against: '`protocol/transport/limit-streams.ts`: how often one connection may reset.',
+  },
+  {
+    id: 'flood-joins',
+    tried: 'Joins with tokens that nobody made, over twenty connections, as fast as they are answered.',
+    holds: 'Changes arrive, a member that comes anew is let in, the broker holds under 400 MB.',
+    against: '`protocol/transport/connections.ts`: 100 handshakes a second, by turns of addresses.',
+  },
+  {
+    id: 'flood-member-connections',
+    tried: 'One member opens 400 connections with a watch each, and again what is closed.',
+    holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
+    against: '`protocol/transport/connections.ts`: six connections of one member.',
+  },
+  {
+    id: 'flood-member-slices',
+    tried: 'One member publishes slices of 27,000 addresses.',
+    holds: 'They are refused; changes of others arrive, the broker holds under 400 MB.',
+    against: '`broker/admission-slice.ts`: 2,000 addresses in one slice; `broker/write-pace.ts`.',
+  },
+  {
+    id: 'flood-member-statuses',
+    tried: 'One member tells statuses of 64 KiB as fast as they are taken.',
+    holds: 'Changes of others arrive, the broker holds under 400 MB.',
+    against: "`broker/status-pace.ts` and `broker/write-pace.ts`: a quarter of the time is one member's at most.",
+  },
+  {
+    id: 'flood-member-reconnecting',
+    tried: 'Fifty clients with the certificate of one member come back each second.',
+    holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
+    against: '`protocol/transport/connections.ts`: six connections of one member.',
+  },
+  {
+    id: 'flood-member-slow-readers',
+    tried: 'One member opens all watches that it may have, reads nothing, and changes large records.',
+    holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
+    against: '`protocol/transport/broker-service.ts`: two messages wait for a reader, for a minute.',
+  },
+  {
+    id: 'flood-member-records',
+    tried: 'One member publishes records without end, each a new one.',
+    holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
+    against: '`broker/write-pace.ts`, and the limits of `broker/config.ts`.',
+  },
+]

@@ -1,0 +1,260 @@
+/** Floods against a broker, by clients made from protocol/broker.proto. Each goes on until the signal, at a bounded pace. */
+import type { Client } from '@grpc/grpc-js'
+import { randomBytes } from 'node:crypto'
+import { type ClientHttp2Session, connect as connectHttp2, constants } from 'node:http2'
+import { type Socket, connect } from 'node:net'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { connect as connectTls } from 'node:tls'
+import { BrokerService, type PublishMessage } from '../../protocol/gen/broker.ts'
+import {
+  type RawBroker,
+  type RawIdentity,
+  RawPublish,
+  RawWatch,
+  callUnary,
+  exportRecord,
+  joinBytes,
+  openChannel,
+} from '../../test/hostile/support/raw-channel.ts'
+
+export interface FloodInit {
+  readonly broker: RawBroker
+  /** A member whose certificate the attacker has. */
+  readonly member: RawIdentity
+  readonly signal: AbortSignal
+  /** How many connections one member opens. Default 4,096. */
+  readonly connections?: number
+}
+
+export type Flood = (init: FloodInit) => Promise<void>
+
+const NAME = 'broker.sealane.internal'
+
+/** Thirty connections that hold as many unfinished Join bodies of 4 MiB as they may; what is closed comes again. */
+const joinBodies: Flood = async ({ broker, signal }) => {
+  const body = Buffer.alloc(5 + 4 * 1024 * 1024 - 1)
+  body.writeUInt32BE(4 * 1024 * 1024, 1)
+  await holding(30, signal, () => {
+    const session = stranger(broker)
+    for (let i = 0; i < 16; i += 1) request(session, BrokerService.join.path).write(body)
+    return session
+  })
+}
+
+/** Two thousand connections that begin a handshake and do not go on. */
+const handshakes: Flood = async ({ broker, signal }) => {
+  const hello = Buffer.concat([Buffer.from([0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3]), randomBytes(300)])
+  await holding(2000, signal, () => {
+    const socket = dial(broker)
+    socket.write(hello)
+    return socket
+  })
+}
+
+/** A thousand connections a second that are reset as soon as they are there. */
+const resets: Flood = async ({ broker, signal }) => {
+  await paced(1000, signal, () => {
+    const socket = dial(broker)
+    socket.once('connect', () => socket.resetAndDestroy())
+  })
+}
+
+/** Streams that are opened and reset at once, as many as one connection gives, twenty connections at a time. */
+const rapidReset: Flood = async ({ broker, signal }) => {
+  await holding(20, signal, () => {
+    const session = stranger(broker)
+    const burst = (): void => {
+      if (session.destroyed || session.closed || signal.aborted) return
+      for (let i = 0; i < 50; i += 1) request(session, BrokerService.join.path).close(constants.NGHTTP2_CANCEL)
+      setTimeout(burst, 5)
+    }
+    session.once('connect', burst)
+    return session
+  })
+}
+
+/** Joins with secrets that nobody made, over twenty connections, as fast as they are answered. */
+const joins: Flood = async ({ broker, signal }) => {
+  const one = async (): Promise<void> => {
+    const request = await joinBytes(randomBytes(32).toString('base64url'), 'stranger')
+    while (!isOver(signal)) {
+      const channel = openChannel(broker)
+      for (let i = 0; i < 50 && !isOver(signal); i += 1) {
+        const answer = await callUnary(channel, BrokerService.join.path, request)
+        if (!Buffer.isBuffer(answer) && answer.code === 14) break
+      }
+      channel.close()
+      await sleep(20)
+    }
+  }
+  await Promise.all(Array.from({ length: 20 }, one))
+}
+
+/** Slices of 27,000 addresses, each another record. */
+const slices: Flood = async ({ broker, member, signal }) => {
+  const endpoints = Array.from({ length: 270 }, (_, i) => ({
+    addresses: Array.from({ length: 100 }, (_, j) => `10.42.${i % 256}.${1 + j + 100 * Math.floor(i / 256)}`),
+    zoneHints: [],
+  }))
+  const value = { service: 'web', addressType: 'IPv4', ports: [], endpoints }
+  const record = (name: string) => ({
+    namespace: 'shop',
+    name,
+    body: { body: { $case: 'endpointSlice' as const, value } },
+  })
+  await publishing({ broker, member, signal }, (sequence) => ({
+    $case: 'put',
+    value: { sequence, record: record(`web-${sequence}`) },
+  }))
+}
+
+/** Records, each a new one, up to a million. */
+const records: Flood = async (init) => {
+  await publishing(init, (sequence) => ({
+    $case: 'put',
+    value: { sequence, record: exportRecord(`web-${sequence % 1_000_000}`) },
+  }))
+}
+
+/** What a member tells of itself, 64 KiB and another one each time. */
+const statuses: Flood = async (init) => {
+  await publishing(init, (sequence) => {
+    const name = (i: number): string => `s${sequence}-${i}-${'x'.repeat(30)}`
+    const notImported = Array.from({ length: 600 }, (_, i) => ({
+      ...{ reason: 'NameTaken', namespace: 'shop', name: name(i), cluster: 'milano' },
+    }))
+    return { $case: 'status', value: { sequence, status: { notImported, leftOut: 0 } } }
+  })
+}
+
+/** 4,096 connections of one member, each with a watch. */
+const connections: Flood = async ({ broker, member, signal, connections: count = 4096 }) => {
+  await holding(count, signal, () => {
+    const session = asMember(broker, member)
+    session.once('connect', () => void request(session, BrokerService.watch.path).end(Buffer.alloc(5)))
+    return session
+  })
+}
+
+/** As many watches as there may be that read nothing, while the same member goes on changing large records. */
+const slowReaders: Flood = async ({ broker, member, signal }) => {
+  const watching = holding(8, signal, () => {
+    const session = connectHttp2(`https://${broker.address}`, {
+      ...{ key: member.key, cert: member.cert, ca: member.ca, servername: NAME },
+      settings: { initialWindowSize: 0 },
+    })
+    session.on('error', () => undefined)
+    for (let i = 0; i < 8; i += 1) request(session, BrokerService.watch.path).end(Buffer.alloc(5))
+    return session
+  })
+  const says = 'x'.repeat(4000)
+  const publish = publishing({ broker, member, signal }, (sequence) => ({
+    $case: 'put',
+    value: { sequence, record: exportRecord(`big-${sequence % 5000}`, `${sequence}${says}`) },
+  }))
+  await Promise.all([watching, publish])
+}
+
+/** Fifty clients with one member's certificate that come back each second for a whole snapshot. */
+const reconnecting: Flood = async ({ broker, member, signal }) => {
+  const one = async (): Promise<void> => {
+    while (!signal.aborted) {
+      const channel = openChannel(broker, member)
+      new RawWatch(channel, () => undefined)
+      await sleep(1000)
+      channel.close()
+    }
+  }
+  await Promise.all(Array.from({ length: 50 }, one))
+}
+
+export const FLOODS: Readonly<Record<string, Flood>> = {
+  joinBodies,
+  handshakes,
+  resets,
+  rapidReset,
+  joins,
+  slices,
+  records,
+  statuses,
+  connections,
+  slowReaders,
+  reconnecting,
+}
+
+function dial({ address }: RawBroker): Socket {
+  const [host = '', port = ''] = address.split(':')
+  return connect(Number(port), host).on('error', () => undefined)
+}
+
+function stranger(broker: RawBroker): ClientHttp2Session {
+  return overTls(broker, {})
+}
+
+function asMember(broker: RawBroker, { key, cert }: RawIdentity): ClientHttp2Session {
+  return overTls(broker, { key, cert })
+}
+
+function overTls({ address }: RawBroker, own: { readonly key?: string; readonly cert?: string }): ClientHttp2Session {
+  const [host = '', port = ''] = address.split(':')
+  const socket = connectTls({
+    ...{ host, port: Number(port), servername: NAME, ALPNProtocols: ['h2'], rejectUnauthorized: false },
+    ...own,
+  })
+  socket.on('error', () => undefined)
+  const session = connectHttp2(`https://${address}`, { createConnection: () => socket })
+  return session.on('error', () => undefined)
+}
+
+function request(session: ClientHttp2Session, path: string) {
+  const headers = { ':method': 'POST', ':path': path, 'content-type': 'application/grpc', te: 'trailers' }
+  return session.request(headers).on('error', () => undefined)
+}
+
+/** Keeps so many open: what is closed is opened again, at most 500 in a second. */
+async function holding(
+  count: number,
+  signal: AbortSignal,
+  open: () => { once(event: 'close', listener: () => void): unknown; destroy(): unknown },
+): Promise<void> {
+  const held = new Set<{ destroy(): unknown }>()
+  await paced(500, signal, () => {
+    if (held.size >= count) return
+    const one = open()
+    held.add(one)
+    one.once('close', () => held.delete(one))
+  })
+  for (const one of held) one.destroy()
+}
+
+/** A call, since it changes while one waits. */
+function isOver(signal: AbortSignal): boolean {
+  return signal.aborted
+}
+
+async function paced(perSecond: number, signal: AbortSignal, work: () => void): Promise<void> {
+  let due = performance.now()
+  while (!signal.aborted) {
+    for (; due <= performance.now(); due += 1000 / perSecond) work()
+    await sleep(5)
+  }
+}
+
+/** Sends what is made for each sequence as fast as the broker takes it; a stream that ends begins anew. */
+async function publishing(
+  { broker, member, signal }: FloodInit,
+  message: (sequence: number) => PublishMessage['message'],
+): Promise<void> {
+  let channel: Client | undefined
+  for (let sequence = 1; !signal.aborted;) {
+    channel ??= openChannel(broker, member)
+    const publish = await new RawPublish(channel).open().catch(() => undefined)
+    while (publish !== undefined && publish.status === undefined && !isOver(signal)) {
+      publish.replies.length = 0
+      if (!publish.send(message((sequence += 1)))) await sleep(1)
+      else if (sequence % 50 === 0) await sleep(0)
+    }
+    await sleep(50)
+  }
+  channel?.close()
+}

@@ -1,0 +1,210 @@
+/**
+ * Open connections, from the first packet on, and who is behind each. Every stage has its places, and who has most in
+ * it gives way (fair-pool.ts): strangers cannot take what members need, nor one member what the others need. Addresses
+ * never decide who is let in, only whose turn it is: many clusters may come from one address.
+ *
+ *   silent ──first bytes──► ready ──its turn──► shaking ──► stranger │ member
+ */
+import type { Socket } from 'node:net'
+import type { TLSSocket } from 'node:tls'
+import type { Clock } from '../../reconcile/clock.ts'
+import { CertificateError } from '../broker-client.ts'
+import { FairPool } from './fair-pool.ts'
+import { type PeerVerdict, judgePeer } from './peer-check.ts'
+import type { ServerMetrics } from './server-metrics.ts'
+
+export interface ConnectionLimits {
+  /** Open connections of all members, and of one. */
+  readonly maxConnections: number
+  readonly maxConnectionsPerMember: number
+  /** Of those without a member's certificate: they may only join, within `strangerMs`. */
+  readonly maxStrangers: number
+  readonly strangerMs: number
+  /** Connections that have not said anything yet, and those that wait for their handshake. */
+  readonly maxWaiting: number
+  readonly maxHandshakes: number
+  /** A handshake costs a millisecond of the one thread that serves all: so many are begun in a second, at most. */
+  readonly handshakesPerSecond: number
+  readonly handshakeTimeoutMs: number
+}
+
+export const DEFAULT_CONNECTION_LIMITS: ConnectionLimits = {
+  maxConnections: 4096,
+  maxConnectionsPerMember: 6,
+  maxStrangers: 64,
+  strangerMs: 15_000,
+  maxWaiting: 512,
+  maxHandshakes: 128,
+  handshakesPerSecond: 100,
+  handshakeTimeoutMs: 10_000,
+}
+
+const TICK_MS = 20
+/** Turns that are saved up while nobody comes. */
+const BURST = 8
+
+type Stage = 'silent' | 'ready' | 'shaking' | 'stranger' | 'member'
+
+interface Connection {
+  readonly socket: Socket
+  readonly address: string
+  stage: Stage
+  /** Whose place it has: an address, or a member. */
+  key: string
+  verdict: PeerVerdict | undefined
+  cancelTimer: () => void
+}
+
+export interface ConnectionsInit {
+  readonly clock: Clock
+  readonly metrics: ServerMetrics
+  readonly limits: ConnectionLimits
+  readonly clusterset: string
+  /** Called when it is the turn of a connection that has said something. */
+  readonly startHandshake: (socket: Socket) => void
+}
+
+export class Connections {
+  clusterset: string
+  readonly #init: ConnectionsInit
+  readonly #byPeer = new Map<string, Connection>()
+  readonly #pools: Readonly<Record<Stage, FairPool<Connection>>>
+  #turns = BURST
+  #turnsAt: number
+  #cancelTick: (() => void) | undefined
+  #onEmpty: (() => void) | undefined
+
+  constructor(init: ConnectionsInit) {
+    const { limits, clock, clusterset } = init
+    this.#init = init
+    this.clusterset = clusterset
+    this.#turnsAt = clock.monotonic()
+    this.#pools = {
+      silent: new FairPool({ total: limits.maxWaiting }),
+      ready: new FairPool({ total: limits.maxWaiting }),
+      shaking: new FairPool({ total: limits.maxHandshakes }),
+      stranger: new FairPool({ total: limits.maxStrangers }),
+      member: new FairPool({ total: limits.maxConnections, perKey: limits.maxConnectionsPerMember }),
+    }
+  }
+
+  /** Takes a new connection, paused until it says something. */
+  accept(socket: Socket): void {
+    const peer = peerText(socket)
+    const address = socket.remoteAddress ?? ''
+    const connection: Connection = {
+      socket,
+      address,
+      stage: 'silent',
+      key: address,
+      verdict: undefined,
+      cancelTimer: () => undefined,
+    }
+    this.#byPeer.set(peer, connection)
+    this.#expire(connection, this.#init.limits.handshakeTimeoutMs)
+    socket.on('error', () => undefined)
+    socket.once('close', () => this.#closed(peer, connection))
+    this.#place(connection, 'silent', address)
+    socket.once('readable', () => {
+      if (connection.stage !== 'silent') return
+      // Readable without bytes: it has ended.
+      if (socket.readableLength === 0) return void socket.destroy()
+      this.#place(connection, 'ready', address)
+      this.#giveTurns()
+    })
+    this.#count()
+  }
+
+  /** The handshake is over: says who it is. */
+  judge(socket: TLSSocket): PeerVerdict {
+    const connection = this.#byPeer.get(peerText(socket))
+    const verdict = judgePeer(socket, this.clusterset)
+    if (connection === undefined) return verdict
+    connection.verdict = verdict
+    connection.cancelTimer()
+    if (verdict.t === 'member') this.#place(connection, 'member', verdict.cluster)
+    else {
+      this.#place(connection, 'stranger', connection.address)
+      this.#expire(connection, this.#init.limits.strangerMs)
+    }
+    return verdict
+  }
+
+  /** One address and port is one open connection, so the text that grpc-js gives names it. */
+  verdictOf(peer: string): PeerVerdict {
+    const verdict = this.#byPeer.get(peer)?.verdict
+    return verdict ?? { t: 'stranger', error: new CertificateError('missing', 'the connection has closed') }
+  }
+
+  drop(peer: string): void {
+    this.#byPeer.get(peer)?.socket.destroy()
+  }
+
+  destroyAll(): void {
+    for (const { socket } of this.#byPeer.values()) socket.destroy()
+  }
+
+  /** Those that no call is under way on; to be called when the broker stops. */
+  destroyWaiting(): void {
+    for (const { socket, stage } of this.#byPeer.values()) {
+      if (stage !== 'member' && stage !== 'stranger') socket.destroy()
+    }
+  }
+
+  async allClosed(): Promise<void> {
+    if (this.#byPeer.size === 0) return
+    await new Promise<void>((resolve) => (this.#onEmpty = resolve))
+  }
+
+  #place(connection: Connection, stage: Stage, key: string): void {
+    this.#pools[connection.stage].delete(connection.key, connection)
+    connection.stage = stage
+    connection.key = key
+    const out = this.#pools[stage].add(key, connection)
+    if (out === undefined) return
+    this.#init.metrics.dropped(stage)
+    out.socket.destroy()
+  }
+
+  #closed(peer: string, connection: Connection): void {
+    connection.cancelTimer()
+    this.#pools[connection.stage].delete(connection.key, connection)
+    if (this.#byPeer.get(peer) === connection) this.#byPeer.delete(peer)
+    this.#count()
+    if (this.#byPeer.size === 0) this.#onEmpty?.()
+  }
+
+  #expire(connection: Connection, ms: number): void {
+    connection.cancelTimer = this.#init.clock.setTimer(ms, () => {
+      this.#init.metrics.dropped(connection.stage)
+      connection.socket.destroy()
+    })
+  }
+
+  #giveTurns(): void {
+    const { clock, limits, startHandshake } = this.#init
+    const now = clock.monotonic()
+    this.#turns = Math.min(BURST, this.#turns + ((now - this.#turnsAt) * limits.handshakesPerSecond) / 1000)
+    this.#turnsAt = now
+    for (; this.#turns >= 1; this.#turns -= 1) {
+      const next = this.#pools.ready.take()
+      if (next === undefined) return
+      this.#place(next, 'shaking', next.address)
+      startHandshake(next.socket)
+    }
+    if (this.#pools.ready.size === 0) return
+    this.#cancelTick ??= clock.setTimer(TICK_MS, () => {
+      this.#cancelTick = undefined
+      this.#giveTurns()
+    })
+  }
+
+  #count(): void {
+    this.#init.metrics.connections(this.#byPeer.size)
+  }
+}
+
+/** As grpc-js writes it. */
+function peerText({ remoteAddress, remotePort }: Socket): string {
+  return `${remoteAddress}:${remotePort}`
+}

@@ -1,0 +1,9 @@
+/** Writes of one member, against the others. */
+import t from 'tap'
+import { attack } from './support/attack.ts'
+import { floodedBroker, underFlood } from './support/flooded-broker.ts'
+
+const broker = await floodedBroker(t)
+await attack('flood-member-slices', underFlood('slices', broker))
+await attack('flood-member-statuses', underFlood('statuses', broker))
+await attack('flood-member-records', underFlood('records', broker))

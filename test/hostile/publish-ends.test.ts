@@ -1,0 +1,114 @@
+/** Publish streams that end while the broker is about to answer: each has to be told its status. */
+import { once } from 'node:events'
+import { connect } from 'node:http2'
+import { join } from 'node:path'
+import { DatabaseSync } from 'node:sqlite'
+import { openBrokerStore } from '../../broker/broker-store.ts'
+import { BrokerService, PublishMessage } from '../../protocol/gen/broker.ts'
+import { SERVER_NAME } from '../../protocol/identity/certificate-terms.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { eventually } from '../support/eventually.ts'
+import { type BrokerHere, brokerHere } from './support/broker-here.ts'
+import { attack } from './support/attack.ts'
+import { NO_FACTS, RawPublish, openChannel, rawJoin } from './support/raw-channel.ts'
+
+const SIX = 'fd00:42::/48'
+const withSix = (four: string) => ({ ...NO_FACTS, podCidrs: [four, SIX] })
+
+async function publisher(broker: BrokerHere, cluster: string, four: string) {
+  const identity = await rawJoin(broker, cluster, four === '' ? NO_FACTS : withSix(four))
+  const channel = openChannel(broker, identity)
+  return { identity, channel, publish: await new RawPublish(channel).open() }
+}
+
+await attack('publish-range-regained', async (t) => {
+  const broker = await brokerHere(t)
+  const milano = await publisher(broker, 'milano', '')
+  const paris = await publisher(broker, 'paris', '10.50.0.0/16')
+  t.teardown(() => [milano, paris].forEach(({ channel }) => channel.close()))
+  for (let round = 1; round <= 3; round += 1) {
+    const [first, second] = await Promise.all([milano, paris].map(({ channel }) => new RawPublish(channel).open()))
+    if (first === undefined || second === undefined) return
+    first.facts({ ...NO_FACTS, podCidrs: ['10.42.0.0/16', SIX] })
+    await first.settled()
+    first.facts(NO_FACTS)
+    for (let i = 0; i < 300; i += 1) second.put(`web-${round}-${i}`, 'x'.repeat(1000))
+    const { code, details } = await second.ended()
+    t.equal(code, 9, `round ${round}: FAILED_PRECONDITION`)
+    t.match(details, /podCIDRs: fd00:42::\/48 of this cluster is carried again/)
+    await first.settled()
+  }
+})
+
+await attack('publish-half-closed', async (t) => {
+  const broker = await brokerHere(t)
+  const { channel, publish } = await publisher(broker, 'milano', '')
+  t.teardown(() => channel.close())
+  for (let i = 0; i < 300; i += 1) publish.put(`web-${i}`, 'x'.repeat(300))
+  publish.call.end()
+  const { code } = await publish.ended()
+  t.equal(code, 0)
+  t.equal(publish.acknowledged(), 300, 'after the last acknowledgement')
+})
+
+await attack('publish-replaced-unasked', async (t) => {
+  const broker = await brokerHere(t)
+  const { channel, publish } = await publisher(broker, 'milano', '')
+  t.teardown(() => channel.close())
+  const second = await new RawPublish(channel).open()
+  const { code, details } = await publish.ended()
+  t.equal(code, 9)
+  t.match(details, /a newer publish stream of cluster "milano" has taken over/)
+  second.put('web')
+  await second.settled()
+})
+
+await attack('publish-disk-full', async (t) => {
+  const broker = await brokerHere(t)
+  const { channel, publish } = await publisher(broker, 'milano', '')
+  t.teardown(() => channel.close())
+  // Another writer that never ends stands for a disk that takes nothing.
+  const other = new DatabaseSync(join(broker.state, 'broker.db'))
+  t.teardown(() => other.close())
+  other.exec('BEGIN IMMEDIATE')
+  for (let i = 0; i < 1500; i += 1) publish.put(`web-${i}`)
+  await eventually(() => /state not written/.test(JSON.stringify(broker.logger.lines)), { deadlineMs: 10_000 })
+  const stopped = broker.stop()
+  const { code, details } = await publish.ended()
+  t.equal(code, 14, 'UNAVAILABLE')
+  t.match(details, /the broker is stopping/)
+  t.ok(publish.acknowledged() < publish.sequence, 'what was not written was not acknowledged')
+  other.exec('ROLLBACK')
+  await stopped
+})
+
+await attack('publish-unread-and-evicted', async (t) => {
+  const broker = await brokerHere(t)
+  const { cluster, ...own } = await rawJoin(broker, 'milano')
+  const settings = { initialWindowSize: 0 }
+  const session = connect(`https://${broker.address}`, { ...own, servername: SERVER_NAME, settings })
+  const closed = new Promise((resolve) => session.once('close', resolve))
+  session.on('error', () => undefined)
+  t.teardown(() => session.destroy())
+  const stream = session.request({
+    ...{ ':method': 'POST', ':path': BrokerService.publish.path },
+    ...{ 'content-type': 'application/grpc', te: 'trailers' },
+  })
+  stream.on('error', () => undefined)
+  stream.write(frame({ $case: 'declare', value: { setHash: Buffer.alloc(32), count: 1, tellsStatus: true } }))
+  // The headers come; what is answered does not fit into a window of nothing.
+  await once(stream, 'response')
+  const store = await openBrokerStore(broker.state, new SystemClock())
+  await store.evict({ cluster, force: true })
+  await store.close()
+  const late = AbortSignal.timeout(15_000)
+  await Promise.race([closed, once(late, 'abort')])
+  t.notOk(late.aborted, 'the broker has closed the connection')
+})
+
+function frame(message: PublishMessage['message']): Buffer {
+  const bytes = PublishMessage.encode({ message }).finish()
+  const head = Buffer.alloc(5)
+  head.writeUInt32BE(bytes.length, 1)
+  return Buffer.concat([head, bytes])
+}
