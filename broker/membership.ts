@@ -22,6 +22,7 @@ import {
   type CertificatePeer,
   type CertificateStanding,
   certificateStanding,
+  isLaterThanKnown,
   mayBeUsed,
   normalSerial,
 } from './succession.ts'
@@ -114,9 +115,7 @@ export function checkNewId(view: LogView, id: ClusterId): void {
 export function isUnknownHere(view: LogView, peer: Peer, nowMs: number): boolean {
   const row = view.get('member', peer.cluster)
   if (row === undefined) return true
-  if (peer.issuedAtMs === undefined || certificateStanding(row, peer, nowMs).t !== 'foreign') return false
-  // Who gives a certificate notes that the member was seen; certificates are dated in whole seconds.
-  return peer.issuedAtMs > Math.max(row.lastSeenMs, row.departedAtMs ?? 0) + 1000
+  return certificateStanding(row, peer, nowMs).t === 'foreign' && isLaterThanKnown(row, peer)
 }
 
 export interface JoinDecision {

@@ -63,10 +63,21 @@ export function certificateStanding(row: MemberRow, peer: CertificatePeer, nowMs
   if (own !== undefined && own.untilMs > nowMs) return { t: 'overlap', replacedAtMs: own.atMs }
   if (own === undefined && isOfLostTime(row, peer)) return use(shown, [], nowMs + OVERLAP_MS)
   const isOurs = own ?? superseded.find((one) => one.serial === renews)
-  if (isOurs !== undefined || isIssuedSince(row.joinedAtMs, peer)) {
+  if (isOurs !== undefined || (isIssuedSince(row.joinedAtMs, peer) && !isLaterThanKnown(row, peer))) {
     return { t: 'superseded', replacedAtMs: isOurs?.atMs }
   }
   return { t: 'foreign' }
+}
+
+/**
+ * Whether the certificate was issued after all that the row knows of: who issues one notes that the member was seen. Then the
+ * row is older than the certificate. Certificates are dated in whole seconds.
+ */
+export function isLaterThanKnown(
+  { lastSeenMs, departedAtMs = 0 }: MemberRow,
+  { issuedAtMs }: Pick<CertificatePeer, 'issuedAtMs'>,
+): boolean {
+  return issuedAtMs !== undefined && issuedAtMs > Math.max(lastSeenMs, departedAtMs) + 1000
 }
 
 export function mayBeUsed({ t }: CertificateStanding): boolean {

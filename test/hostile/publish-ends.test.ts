@@ -29,8 +29,13 @@ await attack('publish-range-regained', async (t) => {
   for (let round = 1; round <= 3; round += 1) {
     const [first, second] = await Promise.all([milano, paris].map(({ channel }) => new RawPublish(channel).open()))
     if (first === undefined || second === undefined) return
+    // Who states a range later gives way: paris does, until milano states it no more.
+    second.facts({ ...NO_FACTS, podCidrs: ['10.50.0.0/16'] })
+    await second.settled()
     first.facts({ ...NO_FACTS, podCidrs: ['10.42.0.0/16', SIX] })
     await first.settled()
+    second.facts({ ...NO_FACTS, podCidrs: ['10.50.0.0/16', SIX] })
+    await second.settled()
     first.facts(NO_FACTS)
     for (let i = 0; i < 300; i += 1) second.put(`web-${round}-${i}`, 'x'.repeat(1000))
     const { code, details } = await second.ended()
