@@ -1,40 +1,34 @@
 /** The broker itself, without the wire and without its process: BrokerApi on a log and a certificate authority. */
-import { type ClusterId, InvalidNameError, parseClusterId } from '../model/ids.ts'
-import {
-  type BrokerApi,
-  type JoinLook,
-  type JoinRequest,
-  type JoinResponse,
-  type Peer,
-  type PublishReply,
-  type PublishSession,
-  RefusedError,
-  type RenewResponse,
-  type WatchMessage,
-  type WatchRequest,
+import type { ClusterId } from '../model/ids.ts'
+import type {
+  BrokerApi,
+  JoinLook,
+  JoinRequest,
+  JoinResponse,
+  Peer,
+  PublishReply,
+  PublishSession,
+  RenewResponse,
+  WatchMessage,
+  WatchRequest,
 } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/content-hash.ts'
-import { MAX_RENUMBERED } from '../protocol/limits.ts'
 import type { MemberStatus } from '../model/member-status.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
-import { admitFacts } from './admission-facts.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
 import { CertificateUse } from './certificate-use.ts'
 import { clusterRecordKey } from './cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './member-list.ts'
-import { JoinGate } from './join-gate.ts'
+import { Joining } from './joining.ts'
 import { MemberWarnings } from './member-warnings.ts'
 import {
-  checkNewId,
   departMember,
   isOfMembership,
   isUnknownHere,
-  joinMember,
   keepEarlierSpace,
-  lookAtJoin,
   noteIssued,
   pruneDeparted,
   requireMember,
@@ -43,7 +37,6 @@ import {
   useToRenew,
 } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
-import { observedDoubt } from './observed-address.ts'
 import { MemberPublishSession } from './publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
 import { type MemberRow, SETTINGS_KEY, isLive } from './state.ts'
@@ -51,19 +44,11 @@ import { StatusPace } from './status-pace.ts'
 import { writeStatusRecord } from './status-records.ts'
 import { normalSerial } from './succession.ts'
 import { WritePace } from './write-pace.ts'
-import { checkSecretForm, checkToken, isKnownToken, pruneTokens, spendToken, timeText } from './tokens.ts'
+import { pruneTokens } from './tokens.ts'
 import { WatchHub } from './watch-hub.ts'
-
-/** More than this and certificates, tokens and conflicts would be judged by the wrong time. */
-const MAX_CLOCK_SKEW_MS = 5 * 60_000
-/** Of a look: it ends before it is written. */
-const NO_KEY = ''
-const NO_CERTIFICATE = { serial: '', expiresAtMs: 0 }
 
 /** Members of which it is told, once each, that the database does not know their certificates. */
 const MAX_TOLD_UNKNOWN = 100
-/** Refused joins logged between two calls of tidy(); all are counted. */
-const MAX_LOGGED_JOINS = 100
 
 export interface BrokerDeps {
   readonly log: RecordLog
@@ -86,19 +71,16 @@ export interface BrokerInit {
 
 export class Broker implements BrokerApi {
   readonly #deps: BrokerDeps
-  readonly #init: BrokerInit
   readonly #rules: WriteRules
   readonly #hub: WatchHub
   readonly #use: CertificateUse
   readonly #sessions = new Map<ClusterId, MemberPublishSession>()
   readonly #statuses: StatusPace
   readonly #paces = new Map<ClusterId, WritePace>()
-  readonly #joinGate: JoinGate
+  readonly #joining: Joining
   readonly #stopCommits: () => void
   /** What was logged about members' addresses. */
   #toldNotes: ReadonlySet<string> = new Set()
-  /** Since the last tidy(). */
-  #refusedJoins = 0
   readonly #warnings: MemberWarnings
   readonly #toldUnknown = new Set<string>()
   readonly #startedAt: number
@@ -107,14 +89,14 @@ export class Broker implements BrokerApi {
 
   constructor(deps: BrokerDeps, init: BrokerInit) {
     this.#deps = deps
-    this.#init = init
     this.#startedAt = deps.clock.monotonic()
     const { globalRange, clustersetIpRange, allowedNamespaces } = init
     const { recordsPerCluster, recordBytesPerCluster } = init.limits
     this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster, recordBytesPerCluster }
     this.#use = new CertificateUse(deps)
     this.#warnings = new MemberWarnings(deps)
-    this.#joinGate = new JoinGate(deps.clock)
+    const isConnected = (cluster: ClusterId): boolean => this.#isConnected(cluster)
+    this.#joining = new Joining({ ...deps, isConnected }, { ...init, rules: this.#rules })
     this.#statuses = new StatusPace(deps.clock, (peer, status) => this.#writeStatus(peer, status))
     this.#hub = new WatchHub(deps, { watchesPerCluster: init.limits.watchesPerCluster })
     this.#stopCommits = deps.log.onCommit((changes) => {
@@ -130,46 +112,13 @@ export class Broker implements BrokerApi {
   }
 
   async join(request: JoinRequest, peerAddress: string): Promise<JoinResponse> {
-    const { logger, metrics } = this.#deps
-    try {
-      const response = await this.#join(request, peerAddress)
-      this.#heard.set(request.cluster, this.#deps.clock.monotonic())
-      metrics.joins.inc({ result: 'ok' })
-      const notCarried = request.facts.podCIDRs.filter((cidr) => !response.podCIDRs.includes(cidr)).join()
-      const renumbered = (response.renumbered ?? []).map((one) => one.cluster).join()
-      const more = { ...(notCarried === '' ? {} : { notCarried }), ...(renumbered === '' ? {} : { renumbered }) }
-      logger.info('cluster joined', {
-        cluster: request.cluster,
-        address: peerAddress,
-        index: response.clusterIndex,
-        ...more,
-      })
-      return response
-    } catch (error) {
-      const result = error instanceof RefusedError ? error.code : 'failed'
-      metrics.joins.inc({ result })
-      if (error instanceof RefusedError) this.#joinGate.failed(peerAddress)
-      this.#tellRefused('join refused', request, peerAddress, error)
-      throw error
-    }
+    const response = await this.#joining.join(request, peerAddress)
+    this.#heard.set(request.cluster, this.#deps.clock.monotonic())
+    return response
   }
 
-  async lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook> {
-    try {
-      return await this.#lookAtJoin(request, peerAddress)
-    } catch (error) {
-      if (error instanceof RefusedError) this.#joinGate.failed(peerAddress)
-      this.#tellRefused('look at a join refused', request, peerAddress, error)
-      throw error
-    }
-  }
-
-  /** Anybody can ask: strangers must not fill the log. */
-  #tellRefused(message: string, { cluster }: JoinRequest, address: string, error: unknown): void {
-    const reason = error instanceof Error ? error.message : String(error)
-    this.#refusedJoins += 1
-    const level = this.#refusedJoins <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
-    this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, reason })
+  lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook> {
+    return this.#joining.lookAtJoin(request, peerAddress)
   }
 
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
@@ -235,7 +184,7 @@ export class Broker implements BrokerApi {
     const { log, clock } = this.#deps
     const members = log.list('member').map(({ key }) => key)
     const connected = new Set(members.filter((cluster) => this.#isConnected(cluster as ClusterId)))
-    this.#refusedJoins = 0
+    this.#joining.forget()
     this.#warnings.tellClashes()
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
@@ -308,100 +257,6 @@ export class Broker implements BrokerApi {
     this.#statuses.close()
   }
 
-  async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {
-    const { log, authority, clock } = this.#deps
-    const { globalRange, clustersetIpRange, clusterset, limits } = this.#init
-    const cluster = await this.#admitJoin(request, observedAddress)
-    const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
-    const { spec, renumbered } = await log.transact((tx) => {
-      const bearer = { cluster, keyHash, nowMs: clock.now() }
-      const token = checkToken(tx, request.secret, bearer)
-      spendToken(tx, token, bearer)
-      const entitled = token.repeated || token.row.cluster === cluster
-      const connected = this.#isConnected(cluster)
-      return joinMember(
-        tx,
-        {
-          cluster,
-          facts: request.facts,
-          allowedCIDRs: token.row.allowedCIDRs ?? [],
-          certificate: { serial: normalSerial(serial), expiresAtMs, issuedAtMs },
-          keyHash,
-          entitled,
-          connected,
-          membersLimit: limits.membersPerClusterset,
-        },
-        this.#context(cluster),
-      )
-    })
-    return {
-      certificate,
-      caBundle: [authority.caCertificate],
-      clusterset,
-      clusterIndex: spec.index,
-      podCIDRs: spec.podCIDRs,
-      serviceCIDRs: spec.serviceCIDRs,
-      globalCIDRs: spec.globalCIDRs,
-      globalRange,
-      clustersetIpRange,
-      observedAddress,
-      observedCounts: await this.#counts(cluster, observedAddress),
-      notes: log.get('member', cluster)?.notes ?? [],
-      renumbered: renumbered.slice(0, MAX_RENUMBERED),
-    }
-  }
-
-  /** Gives the id. Throws RefusedError where it is clear before anything is signed or written. */
-  async #admitJoin(request: JoinRequest, observedAddress: string): Promise<ClusterId> {
-    const { log, clock } = this.#deps
-    checkSecretForm(request.secret)
-    if (!isKnownToken(log, request.secret)) this.#joinGate.check(observedAddress)
-    // First the token alone: who has none learns nothing else and costs no signature check.
-    await log.transact((tx) => checkToken(tx, request.secret, { cluster: request.cluster, nowMs: clock.now() }))
-    checkClock(request.nowMs, clock.now())
-    const cluster = clusterId(request.cluster)
-    const refused = admitFacts(request.facts, this.#rules)
-    if (refused !== undefined) {
-      throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
-    }
-    checkNewId(log, cluster)
-    return cluster
-  }
-
-  async #lookAtJoin(request: JoinRequest, observedAddress: string): Promise<JoinLook> {
-    const { log, clock } = this.#deps
-    const cluster = await this.#admitJoin(request, observedAddress)
-    const { spec, renumbered } = await lookAtJoin(log, (tx) => {
-      // Of no key: a token that is spent does not look, and whoever was evicted does not.
-      const { row } = checkToken(tx, request.secret, { cluster, keyHash: NO_KEY, nowMs: clock.now() })
-      const entitled = row.cluster === cluster
-      const { allowedCIDRs = [] } = row
-      const join = {
-        cluster,
-        allowedCIDRs,
-        facts: request.facts,
-        certificate: NO_CERTIFICATE,
-        keyHash: NO_KEY,
-        entitled,
-      }
-      const { membersPerClusterset: membersLimit } = this.#init.limits
-      return joinMember(tx, { ...join, connected: this.#isConnected(cluster), membersLimit }, this.#context(cluster))
-    })
-    return { globalCIDRs: spec.globalCIDRs, renumbered: renumbered.slice(0, MAX_RENUMBERED) }
-  }
-
-  /** Whether the address is the member's own, as far as can be told. */
-  async #counts(cluster: ClusterId, address: string): Promise<boolean> {
-    const { log, logger, near } = this.#deps
-    const { globalRange, clustersetIpRange, sourcesKept } = this.#init
-    const members = log.list('member').filter(({ value }) => isLive(value))
-    const claimed = members.flatMap(({ value: { facts } }) => [...facts.podCIDRs, ...facts.serviceCIDRs])
-    const ranges = [...new Set(claimed), globalRange, clustersetIpRange]
-    const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
-    if (reason !== undefined) logger.info('the address of a member is not told to others', { cluster, address, reason })
-    return reason === undefined
-  }
-
   /** One of ours that we do not know: somebody has put an older state in this one's place. */
   #tellUnknown(peer: Peer): void {
     const { log, logger, metrics } = this.#deps
@@ -465,29 +320,5 @@ export class Broker implements BrokerApi {
     metrics.members.set(live.length, { state: 'live' })
     metrics.members.set(live.filter((row) => row.complete).length, { state: 'complete' })
     metrics.members.set(members.length - live.length, { state: 'departed' })
-  }
-}
-
-function checkClock(memberMs: number, brokerMs: number): void {
-  if (Math.abs(memberMs - brokerMs) <= MAX_CLOCK_SKEW_MS) return
-  throw new RefusedError(
-    'FailedPrecondition',
-    'clock',
-    `clock: this machine says ${clockText(memberMs)}, the broker says ${clockText(brokerMs)}: ` +
-      'set the clock of the one that is wrong (they may differ by 5 minutes)',
-  )
-}
-
-/** What a member claims may be no time at all. */
-function clockText(ms: number): string {
-  return Math.abs(ms) <= 8.64e15 ? timeText(ms) : String(ms)
-}
-
-function clusterId(text: string): ClusterId {
-  try {
-    return parseClusterId(text, 'cluster')
-  } catch (error) {
-    if (error instanceof InvalidNameError) throw new RefusedError('InvalidArgument', 'cluster', error.message)
-    throw error
   }
 }

@@ -17,6 +17,7 @@ t.test('defaults', async (t) => {
     answersUntilUp: 2,
     rotateMs: 5000,
     statusMs: 2000,
+    openPorts: [],
   })
 })
 
