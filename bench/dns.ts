@@ -1,195 +1,43 @@
 /**
- * Answers a second over UDP with 10,000 services: dnsperf against one Sealane DNS process and, in turn, against Knot DNS
- * with one worker that serves the same zone. Usage: node bench/dns.ts [--json] [--rounds N] [--seconds S] [--pin]
+ * DNS with 10,000 services: one Sealane process and, in turn, Knot DNS with one worker that serves the same zone. Answers a
+ * second for names that are there and names that are not, how long an answer takes at 5,000 a second, in the first
+ * seconds of a process and later, and what clients notice of a hand-over and of a restart. Usage:
+ * node bench/dns.ts [--json] [--rounds N] [--seconds S] [--pin]
  */
-import { type ChildProcess, execFileSync, spawn, spawnSync } from 'node:child_process'
+import { type ChildProcess, spawnSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
-import { createSocket } from 'node:dgram'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
-import { MemoryCluster } from '../cluster/memory/memory-cluster.ts'
-import { dnsConfig } from '../dns/config.ts'
-import { runDns } from '../dns/main.ts'
-import { SystemClock } from '../reconcile/clock.ts'
-import { createLogger } from '../runtime/pino-logger.ts'
-import { createMetrics } from '../runtime/prometheus-metrics.ts'
-import { StatusBoard } from '../runtime/status-board.ts'
-import { median } from './figures.ts'
+import { type Paced, paced, throughput } from './dns-load.ts'
+import { type Bench, type Server, endChild, startKnot, startOurs } from './dns-servers.ts'
+import { type Question, SERVICES, questions } from './dns-zone.ts'
+import { median, round, tell } from './figures.ts'
 
-const SERVICES = 10_000
-const NAMESPACES = 100
-const ZONE = 'clusterset.local'
+const PER_SECOND = 5000
+/** The first seconds of a process. */
+const FIRST_SECONDS = 5
+const HAND_OVER_SECONDS = 10
+/** The new one of a hand-over cannot read its objects for so long. */
+const HELD_MS = 500
 
-interface BenchService {
-  readonly namespace: string
-  readonly name: string
-  readonly ip: string
-}
-
-function services(): BenchService[] {
-  return Array.from({ length: SERVICES }, (_, i) => ({
-    namespace: `team-${i % NAMESPACES}`,
-    name: `service-${i}`,
-    ip: `245.0.${i >> 8}.${i & 0xff}`,
-  }))
-}
-
-/** The server process: the component as it is, fed by the in-memory cluster. Prints its address. */
-async function serve(): Promise<void> {
-  const cluster = new MemoryCluster()
-  for (const { namespace, name, ip } of services()) {
-    cluster.put({
-      apiVersion: 'multicluster.x-k8s.io/v1beta1',
-      kind: 'ServiceImport',
-      metadata: { namespace, name },
-      spec: { type: 'ClusterSetIP', ips: [ip], ports: [{ name: 'http', protocol: 'TCP', port: 80 }] },
-    })
-  }
-  const stop = new AbortController()
-  process.on('SIGTERM', () => stop.abort())
-  process.on('disconnect', () => stop.abort())
-  await runDns(
-    {
-      cluster,
-      clock: new SystemClock(),
-      logger: createLogger('dns', 'warn'),
-      metrics: createMetrics('dns'),
-      status: new StatusBoard(),
-      onListening: (address) => process.send?.(address),
-    },
-    dnsConfig({ clusterId: 'east', listen: ['127.0.0.1:0'] }),
-    stop.signal,
-  )
-  process.disconnect?.()
-}
-
-/** Gives the port. */
-async function startOurs({ children, pin }: Bench): Promise<number> {
-  const [command, args] = pinned(pin, 0, process.execPath, [
-    '--disable-warning=ExperimentalWarning',
-    fileURLToPath(import.meta.url),
-    '--serve',
-  ])
-  const child = spawn(command, args, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
-  children.push(child)
-  const died = once(child, 'exit').then(([code]) => {
-    throw new Error(`the server ended with code ${String(code)}`)
-  })
-  died.catch(() => undefined)
-  const [address] = (await Promise.race([once(child, 'message'), died])) as [string]
-  return Number(address.split(':')[1])
-}
-
-/** Gives the port. */
-async function startKnot({ folder, children, pin }: Bench): Promise<number> {
-  const port = await freePort()
-  const records = services().map(({ namespace, name, ip }) => `${name}.${namespace}.svc.${ZONE}. 5 IN A ${ip}`)
-  const soa = `${ZONE}. 5 IN SOA ns.${ZONE}. hostmaster.${ZONE}. 1 7200 1800 86400 5\n${ZONE}. 5 IN NS ns.${ZONE}.`
-  writeFileSync(join(folder, 'zone'), `${soa}\nns.${ZONE}. 5 IN A 127.0.0.1\n${records.join('\n')}\n`)
-  writeFileSync(
-    join(folder, 'knot.conf'),
-    `server:
-  rundir: ${folder}
-  listen: 127.0.0.1@${port}
-  udp-workers: 1
-  tcp-workers: 1
-  background-workers: 1
-log:
-  - target: stderr
-    any: error
-database:
-  storage: ${folder}
-zone:
-  - domain: ${ZONE}
-    file: ${join(folder, 'zone')}
-    zonefile-sync: -1
-    journal-content: none
-`,
-  )
-  const [command, args] = pinned(pin, 0, 'knotd', ['-c', join(folder, 'knot.conf')])
-  children.push(spawn(command, args, { stdio: ['ignore', 'ignore', 'inherit'] }))
-  return port
-}
-
-function pinned(pin: boolean, cpu: number, command: string, args: string[]): [string, string[]] {
-  return pin ? ['taskset', ['-c', String(cpu), command, ...args]] : [command, args]
-}
-
-async function freePort(): Promise<number> {
-  const socket = createSocket('udp4').bind(0, '127.0.0.1')
-  await once(socket, 'listening')
-  const { port } = socket.address()
-  socket.close()
-  return port
-}
-
-async function untilAnswering(port: number): Promise<void> {
-  for (let attempt = 0; attempt < 200; attempt += 1) {
-    const args = ['+short', '+tries=1', '+time=1', '-p', String(port), '@127.0.0.1', `service-0.team-0.svc.${ZONE}`]
-    try {
-      if (execFileSync('dig', args, { encoding: 'utf8' }).trim() === '245.0.0.0') return
-    } catch {
-      // Not there yet.
-    }
-    await sleep(50)
-  }
-  throw new Error(`nobody answers on port ${port}`)
-}
-
-interface Load {
-  readonly port: number
-  readonly queries: string
+interface Run {
+  readonly bench: Bench
+  readonly rounds: number
   readonly seconds: number
-  readonly pin: boolean
-}
-
-/** Answers a second. Throws when any answer was not NOERROR or more than one in a thousand was lost. */
-async function dnsperf({ port, queries, seconds, pin }: Load): Promise<number> {
-  const flags = [
-    '-s',
-    '127.0.0.1',
-    '-p',
-    String(port),
-    '-d',
-    queries,
-    '-l',
-    String(seconds),
-    '-c',
-    '8',
-    '-T',
-    '1',
-    '-q',
-    '200',
-  ]
-  const [command, args] = pinned(pin, 1, 'dnsperf', flags)
-  const child = spawn(command, args, { stdio: ['ignore', 'pipe', 'inherit'] })
-  let report = ''
-  child.stdout.setEncoding('utf8').on('data', (text: string) => {
-    report += text
-  })
-  await once(child, 'close')
-  const number = (pattern: RegExp): number => Number(pattern.exec(report)?.[1] ?? Number.NaN)
-  const completed = number(/Queries completed:\s+(\d+)/)
-  if (number(/NOERROR (\d+)/) !== completed) throw new Error(`wrong answers:\n${report}`)
-  if (number(/Queries lost:\s+(\d+)/) > completed / 1000) throw new Error(`lost answers:\n${report}`)
-  return number(/Queries per second:\s+([\d.]+)/)
+  readonly files: Readonly<Record<Question, string>>
 }
 
 async function main(): Promise<void> {
   const { values } = parseArgs({
     options: {
       json: { type: 'boolean', default: false },
-      serve: { type: 'boolean', default: false },
       rounds: { type: 'string', default: '5' },
       seconds: { type: 'string', default: '4' },
       pin: { type: 'boolean', default: false },
     },
   })
-  if (values.serve) return serve()
   const missing = ['knotd', 'dnsperf', 'dig'].filter((tool) => spawnSync(tool, ['-V']).error !== undefined)
   if (missing.length > 0) throw new Error(`missing: ${missing.join(', ')}; apt-get install knot dnsperf bind9-dnsutils`)
   const folder = mkdtempSync(join(tmpdir(), 'sealane-bench-dns-'))
@@ -200,73 +48,135 @@ async function main(): Promise<void> {
     process.exit(1)
   }
   process.once('SIGINT', interrupted).once('SIGTERM', interrupted)
+  const files = { address: join(folder, 'address'), absent: join(folder, 'absent') }
+  for (const kind of ['address', 'absent'] as const) writeFileSync(files[kind], questions(kind))
+  const bench = { folder, children, pin: values.pin }
   try {
-    report(
-      values.json,
-      await measure({ folder, children, pin: values.pin }, Number(values.rounds), Number(values.seconds)),
-    )
+    report(await measure({ bench, files, rounds: Number(values.rounds), seconds: Number(values.seconds) }))
   } finally {
-    await Promise.all(children.map((child) => end(child)))
+    await Promise.all(children.map((child) => endChild(child)))
     rmSync(folder, { recursive: true, force: true })
   }
 }
 
-interface Bench {
-  readonly folder: string
-  /** Everything started, so that it can be ended. */
-  readonly children: ChildProcess[]
-  /** Servers on the first processor, dnsperf on the second; else the kernel decides, for both peers alike. */
-  readonly pin: boolean
-}
+type Peers = readonly [ours: Server, knot: Server]
 
-async function measure(bench: Bench, rounds: number, seconds: number): Promise<Figures> {
-  const queries = join(bench.folder, 'queries')
-  const names = services().map(({ namespace, name }) => `${name}.${namespace}.svc.${ZONE} A`)
-  writeFileSync(queries, names.sort((a, b) => shuffleKey(a) - shuffleKey(b)).join('\n'))
-  const ports = [await startOurs(bench), await startKnot(bench)] as const
-  const load = { queries, pin: bench.pin }
-  for (const port of ports) {
-    await untilAnswering(port)
-    await dnsperf({ ...load, port, seconds: 1 })
+async function measure(run: Run): Promise<Figures> {
+  const ours = await startOurs(run.bench)
+  const first = await pace(run, ours, 'address', FIRST_SECONDS)
+  const knot = await startKnot(run.bench)
+  const knotFirst = await pace(run, knot, 'address', FIRST_SECONDS)
+  const peers = [ours, knot] as const
+  const [qps, knotQps] = await mostOf(run, peers, 'address')
+  const [nxdomainQps, knotNxdomainQps] = await mostOf(run, peers, 'absent')
+  const [later, knotLater] = [await pace(run, ours, 'address'), await pace(run, knot, 'address')]
+  const [absent, knotAbsent] = [await pace(run, ours, 'absent'), await pace(run, knot, 'absent')]
+  await ours.end()
+  await knot.end()
+  return {
+    ...{ qps, knotQps, services: SERVICES, ratio: round(qps / knotQps, 3) },
+    ...{ nxdomainQps, knotNxdomainQps, nxdomainRatio: round(nxdomainQps / knotNxdomainQps, 3) },
+    ...{ p50Ms: later.p50Ms, p99Ms: later.p99Ms, knotP50Ms: knotLater.p50Ms, knotP99Ms: knotLater.p99Ms },
+    ...{ nxdomainP50Ms: absent.p50Ms, nxdomainP99Ms: absent.p99Ms },
+    ...{ knotNxdomainP50Ms: knotAbsent.p50Ms, knotNxdomainP99Ms: knotAbsent.p99Ms },
+    ...{ firstP50Ms: first.p50Ms, firstP99Ms: first.p99Ms },
+    ...{ knotFirstP50Ms: knotFirst.p50Ms, knotFirstP99Ms: knotFirst.p99Ms },
+    ...(await handOver(run)),
+    restartMs: await restart(run),
   }
-  const qps: number[] = []
-  const knotQps: number[] = []
-  for (let round = 1; round <= rounds; round += 1) {
-    const ours = await dnsperf({ ...load, port: ports[0], seconds })
-    const knot = await dnsperf({ ...load, port: ports[1], seconds })
-    qps.push(ours)
-    knotQps.push(knot)
-    console.error(`round ${round}: sealane ${Math.round(ours)}/s, knot ${Math.round(knot)}/s`)
+}
+
+function pace({ bench, files }: Run, { port }: Server, kind: Question, seconds = FIRST_SECONDS): Promise<Paced> {
+  return paced({ port, file: files[kind], seconds, pin: bench.pin, perSecond: PER_SECOND })
+}
+
+/** Answers a second of both, the median of all rounds; in turn, since the machine changes. */
+async function mostOf(run: Run, [ours, knot]: Peers, kind: Question): Promise<[number, number]> {
+  const { bench, files, rounds, seconds } = run
+  const load = { file: files[kind], pin: bench.pin, kind }
+  for (const { port } of [ours, knot]) await throughput({ ...load, port, seconds: 1 })
+  const all: { readonly ours: number; readonly knot: number }[] = []
+  for (let i = 1; i <= rounds; i += 1) {
+    const both = {
+      ours: await throughput({ ...load, port: ours.port, seconds }),
+      knot: await throughput({ ...load, port: knot.port, seconds }),
+    }
+    all.push(both)
+    console.error(`${kind}, round ${i}: sealane ${Math.round(both.ours)}/s, knot ${Math.round(both.knot)}/s`)
   }
-  return { qps: Math.round(median(qps)), knotQps: Math.round(median(knotQps)), services: SERVICES }
+  return [Math.round(median(all.map((one) => one.ours))), Math.round(median(all.map((one) => one.knot)))]
 }
 
-async function end(child: ChildProcess): Promise<void> {
-  if (child.exitCode !== null || child.signalCode !== null) return
-  const exited = once(child, 'exit')
-  child.kill('SIGTERM')
-  const patience = setTimeout(() => child.kill('SIGKILL'), 5000)
-  await exited
-  clearTimeout(patience)
+interface HandOver {
+  readonly handOverQuestions: number
+  readonly handOverLost: number
+  readonly handOverServfail: number
 }
 
-/** The same order in every run. */
-function shuffleKey(text: string): number {
-  let hash = 0
-  for (const character of text) hash = Math.imul(hash ^ character.charCodeAt(0), 0x01000193)
-  return hash
+/** A second process starts on the same port, and the first ends once it listens, while clients ask. */
+async function handOver(run: Run): Promise<HandOver> {
+  const old = await startOurs(run.bench)
+  const asking = pace(run, old, 'address', HAND_OVER_SECONDS)
+  await sleep(2000)
+  const young = await startOurs(run.bench, old.port, HELD_MS)
+  await sleep(1000)
+  await old.end()
+  const { asked, lost, codes } = await asking
+  await young.end()
+  const { NOERROR: right = 0, SERVFAIL: handOverServfail = 0 } = codes
+  if (right + handOverServfail + lost !== asked)
+    throw new Error(`other answers: ${JSON.stringify({ asked, ...codes })}`)
+  return { handOverQuestions: asked, handOverLost: lost, handOverServfail }
 }
 
-interface Figures {
+/** From the end of one process to the next one's first answer, where the second is started when the first has ended. */
+async function restart({ bench }: Run): Promise<number> {
+  const old = await startOurs(bench)
+  await old.end()
+  const start = performance.now()
+  const young = await startOurs(bench, old.port)
+  const tookMs = performance.now() - start
+  await young.end()
+  return Math.round(tookMs)
+}
+
+interface Figures extends HandOver {
   readonly qps: number
   readonly knotQps: number
   readonly services: number
+  readonly ratio: number
+  readonly nxdomainQps: number
+  readonly knotNxdomainQps: number
+  readonly nxdomainRatio: number
+  readonly p50Ms: number
+  readonly p99Ms: number
+  readonly knotP50Ms: number
+  readonly knotP99Ms: number
+  readonly nxdomainP50Ms: number
+  readonly nxdomainP99Ms: number
+  readonly knotNxdomainP50Ms: number
+  readonly knotNxdomainP99Ms: number
+  readonly firstP50Ms: number
+  readonly firstP99Ms: number
+  readonly knotFirstP50Ms: number
+  readonly knotFirstP99Ms: number
+  readonly restartMs: number
 }
 
-function report(json: boolean, figures: Figures): void {
-  const ratio = Math.round((figures.qps / figures.knotQps) * 1000) / 1000
-  if (json) console.log(JSON.stringify({ ...figures, ratio }))
-  else console.log(`sealane ${figures.qps} answers/s, knot (one worker) ${figures.knotQps} answers/s, ratio ${ratio}`)
+function report(f: Figures): void {
+  tell(
+    { ...f },
+    [
+      `addresses     sealane ${f.qps} answers/s, knot (one worker) ${f.knotQps}, ratio ${f.ratio}`,
+      `no such name  sealane ${f.nxdomainQps} answers/s, knot ${f.knotNxdomainQps}, ratio ${f.nxdomainRatio}`,
+      `at ${PER_SECOND}/s, p50 and p99 in ms`,
+      `  first ${FIRST_SECONDS} s   sealane ${f.firstP50Ms} ${f.firstP99Ms}, knot ${f.knotFirstP50Ms} ${f.knotFirstP99Ms}`,
+      `  later       sealane ${f.p50Ms} ${f.p99Ms}, knot ${f.knotP50Ms} ${f.knotP99Ms}`,
+      `  no such name  sealane ${f.nxdomainP50Ms} ${f.nxdomainP99Ms}, knot ${f.knotNxdomainP50Ms} ${f.knotNxdomainP99Ms}`,
+      `hand-over     ${f.handOverServfail} SERVFAIL and ${f.handOverLost} lost of ${f.handOverQuestions}`,
+      `restart       ${f.restartMs} ms from the end of one to the first answer of the next`,
+    ].join('\n'),
+  )
 }
 
 await main()

@@ -6,12 +6,16 @@ import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { SiteRun } from './compose-run.ts'
 
+/** A pod is told to end before all nodes have stopped sending to it: their kube-proxies hear of it later. */
+const POD_LINGER_MS = 5000
+
 export async function run(
   deps: ComponentDeps,
-  { cluster, config, standing }: SiteRun,
+  { cluster, config, kube, standing }: SiteRun,
   signal: AbortSignal,
 ): Promise<void> {
-  const dns = dnsConfig({ clusterId: (await standing(signal)).cluster, ...config.dns })
+  const linger = kube === undefined ? {} : { lingerMs: POD_LINGER_MS }
+  const dns = dnsConfig({ clusterId: (await standing(signal)).cluster, ...linger, ...config.dns })
   return runDns({ ...deps, cluster }, dns, untilLeft(cluster, signal))
 }
 

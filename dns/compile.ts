@@ -38,6 +38,7 @@ const SRV_FIXED_LENGTH = 6
 const SOA_TIMERS_LENGTH = 20
 /** Type and class after the question's name; and the zone's name with its lengths and final zero. */
 const QUESTION_TAIL = 4
+const ZONE = `${CLUSTERSET_ZONE}.`
 const ZONE_OCTETS = CLUSTERSET_ZONE.length + 2
 /** What a TCP answer has room for after the longest question and our EDNS record. */
 const MAX_BODY = MAX_TCP_SIZE - HEADER_LENGTH - 255 - 4 - 11
@@ -106,7 +107,7 @@ class SectionWriter {
     this.#start = questionEnd
     // Every question that is answered here ends with the zone.
     this.#names = new Map([
-      [`${CLUSTERSET_ZONE}.`, questionEnd - QUESTION_TAIL - ZONE_OCTETS],
+      [ZONE, questionEnd - QUESTION_TAIL - ZONE_OCTETS],
       [questionName, HEADER_LENGTH],
     ])
   }
@@ -114,7 +115,7 @@ class SectionWriter {
   /** False, and nothing added, when it does not fit in any answer. */
   add(record: DnsRecord): boolean {
     const owner = this.#owner(record.owner)
-    const data = recordData(record)
+    const data = record.type === 'SOA' ? this.#soaData(record) : recordData(record)
     const length = owner.length + data.length
     if (this.length + length > MAX_BODY) return false
     const dataAt = this.#start + this.length + owner.length + FIXED_LENGTH
@@ -132,7 +133,24 @@ class SectionWriter {
 
   #owner(name: string): Uint8Array {
     const at = this.#names.get(name)
-    return at === undefined ? Packet.Name.encode(name) : Uint8Array.of(0xc0 | (at >> 8), at & 0xff)
+    return at === undefined ? Packet.Name.encode(name) : pointerTo(at)
+  }
+
+  #soaData(record: Extract<DnsRecord, SoaData>): Uint8Array {
+    const names = [record.primary, record.admin].map((name) => this.#compressed(name))
+    const { serial, refresh, retry, expire, minimum } = record
+    const numbers = Buffer.alloc(SOA_TIMERS_LENGTH)
+    for (const [i, number] of [serial, refresh, retry, expire, minimum].entries()) numbers.writeUInt32BE(number, 4 * i)
+    const data = Buffer.concat([...names, numbers])
+    return Buffer.concat([fixedPart(Packet.TYPE.SOA, record.ttl, data.length), data])
+  }
+
+  /** Of a name in the zone only what stands before the zone; the zone is in the question. */
+  #compressed(name: string): Uint8Array {
+    const at = this.#names.get(ZONE)
+    if (at === undefined || !name.endsWith(`.${ZONE}`)) return Packet.Name.encode(name)
+    const labels = Packet.Name.encode(name.slice(0, -ZONE.length)).subarray(0, -1)
+    return Buffer.concat([labels, pointerTo(at)])
   }
 
   #remember(name: string, at: number): void {
@@ -140,20 +158,28 @@ class SectionWriter {
   }
 }
 
+function pointerTo(at: number): Uint8Array {
+  return Uint8Array.of(0xc0 | (at >> 8), at & 0xff)
+}
+
+/** Type, class, TTL and length of the data. */
+function fixedPart(type: number, ttl: number, length: number): Buffer {
+  const fixed = Buffer.alloc(FIXED_LENGTH)
+  fixed.writeUInt16BE(type, 0)
+  fixed.writeUInt16BE(Packet.CLASS.IN, 2)
+  fixed.writeUInt32BE(ttl, 4)
+  fixed.writeUInt16BE(length, 8)
+  return fixed
+}
+
+type PlainRecord = Exclude<DnsRecord, SoaData>
+
 /** Type, class, TTL, length and data: all of a record but its owner. */
-function recordData(record: DnsRecord): Uint8Array {
-  if (isAddress(record)) return addressData(record)
-  return record.type === 'SOA' ? soaData(record) : encodedData(record)
+function recordData(record: PlainRecord): Uint8Array {
+  return isAddress(record) ? addressData(record) : encodedData(record)
 }
 
-/** The SOA goes with every negative answer and changes only with the zone: the last one is kept. */
-function soaData(record: Extract<DnsRecord, SoaData>): Uint8Array {
-  if (lastSoa?.serial !== record.serial) lastSoa = { serial: record.serial, data: encodedData(record) }
-  return lastSoa.data
-}
-let lastSoa: { readonly serial: number; readonly data: Uint8Array } | undefined
-
-function encodedData(record: Exclude<DnsRecord, AddressRecord>): Uint8Array {
+function encodedData(record: Exclude<PlainRecord, AddressRecord>): Uint8Array {
   // An empty owner is one octet on the wire, taken off again. Without a table of names dns2 compresses nothing.
   const writer = new Packet.Writer()
   Packet.Resource.encode(dns2Record(record), writer)
@@ -162,23 +188,19 @@ function encodedData(record: Exclude<DnsRecord, AddressRecord>): Uint8Array {
 
 type AddressRecord = Extract<DnsRecord, { type: 'A' | 'AAAA' }>
 
-function isAddress(record: DnsRecord): record is AddressRecord {
+function isAddress(record: PlainRecord): record is AddressRecord {
   return record.type === 'A' || record.type === 'AAAA'
 }
 
 function addressData({ type, ttl, address }: AddressRecord): Uint8Array {
   const size = type === 'A' ? 4 : 16
-  const data = Buffer.alloc(FIXED_LENGTH + size)
-  data.writeUInt16BE(type === 'A' ? TYPE_A : TYPE_AAAA, 0)
-  data.writeUInt16BE(Packet.CLASS.IN, 2)
-  data.writeUInt32BE(ttl, 4)
-  data.writeUInt16BE(size, 8)
+  const data = Buffer.concat([fixedPart(type === 'A' ? TYPE_A : TYPE_AAAA, ttl, size), Buffer.alloc(size)])
   const { value } = parseAddress(address)
   for (let i = 0; i < size; i += 1) data[FIXED_LENGTH + size - 1 - i] = Number((value >> BigInt(8 * i)) & 0xffn)
   return data
 }
 
-function dns2Record(record: Exclude<DnsRecord, AddressRecord>): InstanceType<typeof Packet.Resource> {
+function dns2Record(record: Exclude<PlainRecord, AddressRecord>): InstanceType<typeof Packet.Resource> {
   const base = { name: '', class: Packet.CLASS.IN, ttl: record.ttl }
   switch (record.type) {
     case 'SRV': {
@@ -189,10 +211,5 @@ function dns2Record(record: Exclude<DnsRecord, AddressRecord>): InstanceType<typ
       return new Packet.Resource({ ...base, type: Packet.TYPE.TXT, data: record.text })
     case 'NS':
       return new Packet.Resource({ ...base, type: Packet.TYPE.NS, ns: record.target })
-    case 'SOA': {
-      const { primary, admin, serial, refresh, retry, expire: expiration, minimum } = record
-      const soa = { primary, admin, serial, refresh, retry, expiration, minimum }
-      return new Packet.Resource({ ...base, type: Packet.TYPE.SOA, ...soa })
-    }
   }
 }

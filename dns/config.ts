@@ -25,6 +25,15 @@ export interface DnsConfig {
   readonly idleTimeoutMs: number
   /** Pause before a listen address that the node does not have yet is tried again. */
   readonly listenRetryMs: number
+  /**
+   * How long a process that has not read its objects waits for them before it listens, where nobody else is on the port;
+   * where somebody is, it waits until they are read.
+   */
+  readonly syncWaitMs: number
+  /** How long before it listens answers are made ready at most; 0: none. */
+  readonly warmUpMs: number
+  /** How long a process that is told to end goes on serving; 0: it closes at once. */
+  readonly lingerMs: number
   /** SO_REUSEPORT: a new process may take over before the old one has gone. */
   readonly reusePort: boolean
   /** Many datagrams by one system call, where this Node can. False: one by one. */
@@ -38,6 +47,9 @@ export const DNS_DEFAULTS = {
   maxConnections: 256,
   idleTimeoutMs: 10_000,
   listenRetryMs: 1000,
+  syncWaitMs: 1000,
+  warmUpMs: 300,
+  lingerMs: 100,
   reusePort: true,
   batch: true,
 } as const satisfies Partial<DnsConfig>

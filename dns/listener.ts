@@ -9,6 +9,7 @@ import { type DnsConfig, type SocketAddress, formatSocketAddress } from './confi
 import type { DnsMetrics } from './metrics.ts'
 import { type Mmsg, openMmsg } from './mmsg.ts'
 import type { PacketHandler } from './packet-handler.ts'
+import { type PortGroup, openPortGroup } from './port-group.ts'
 import { type TcpServer, openTcp } from './tcp-server.ts'
 import { type DatagramSource, type UdpServer, openUdp } from './udp-server.ts'
 
@@ -33,6 +34,8 @@ export interface Listener {
   readonly at: SocketAddress
   /** Whether many datagrams are read by one system call. */
   readonly isBatched: boolean
+  /** From now on what is new goes to another process on the same port, where there is one. */
+  passOn(): void
   close(): Promise<void>
 }
 
@@ -47,6 +50,7 @@ interface OpenInit {
   readonly listen: SocketAddress
   readonly config: ListenerConfig
   readonly mmsg: Mmsg | undefined
+  readonly group: PortGroup | undefined
 }
 
 /** Resolves when both sockets are open. Rejects with ListenError, or with the signal's reason. */
@@ -57,10 +61,11 @@ export async function openListener(
 ): Promise<Listener> {
   const { listen, config } = init
   const mmsg = config.batch ? await openMmsg() : undefined
+  const group = config.reusePort ? await openPortGroup() : undefined
   for (let attempt = 0; ; attempt += 1) {
     signal.throwIfAborted()
     try {
-      return await openBoth(deps, { ...init, mmsg })
+      return await openBoth(deps, { ...init, mmsg, group })
     } catch (error) {
       if (!(error instanceof ListenError)) throw error
       // The free port that UDP was given may be taken for TCP: another one then.
@@ -72,7 +77,7 @@ export async function openListener(
   }
 }
 
-async function openBoth(deps: ListenerDeps, { listen, config, mmsg }: OpenInit): Promise<Listener> {
+async function openBoth(deps: ListenerDeps, { listen, config, mmsg, group }: OpenInit): Promise<Listener> {
   const onError = (error: Error): void => {
     deps.metrics.dropped('socket_error')
     deps.logger.debug('socket error', { listen: formatSocketAddress(listen), error: error.message })
@@ -101,6 +106,10 @@ async function openBoth(deps: ListenerDeps, { listen, config, mmsg }: OpenInit):
     return {
       at,
       isBatched: udp.isBatched,
+      passOn: () => {
+        const sockets = group?.passOn(at) ?? 0
+        deps.logger.debug('what is new goes to others on the port', { listen: formatSocketAddress(at), sockets })
+      },
       close: async () => {
         await Promise.all([udp.close(), tcp.close()])
       },

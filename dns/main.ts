@@ -5,13 +5,16 @@ import type { Knock } from '../cluster/known-machines.ts'
 import { formatAddress } from '../model/ip.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { knock } from '../runtime/knock.ts'
-import { type DnsConfig, formatSocketAddress } from './config.ts'
+import { type DnsConfig, type SocketAddress, formatSocketAddress } from './config.ts'
 import { Forwarder } from './forwarder.ts'
+import { giveWay } from './leaving.ts'
 import { type Listener, openListener } from './listener.ts'
 import { type DnsMetrics, dnsMetrics } from './metrics.ts'
+import { untilDue } from './opening.ts'
 import { PacketHandler } from './packet-handler.ts'
 import { Responder } from './responder.ts'
 import { ServiceIndex } from './service-index.ts'
+import { warmUp } from './warm-up.ts'
 import { printZone } from './zone-text.ts'
 
 export interface DnsDeps extends ComponentDeps {
@@ -24,12 +27,14 @@ export interface DnsDeps extends ComponentDeps {
 
 const FLUSH_MS = 1000
 
-/** Runs until the signal. Rejects with ListenError where a port cannot be opened. */
+/**
+ * Runs until the signal, and a moment longer: what is on its way to the ports is answered, or handed to who shares them.
+ * Rejects with ListenError where a port cannot be opened.
+ */
 export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSignal): Promise<void> {
   const logger = deps.logger.child({ component: 'dns' })
   const metrics = dnsMetrics(deps.metrics)
-  const stop = new AbortController()
-  const stopped = AbortSignal.any([signal, stop.signal])
+  const end = new AbortController()
 
   const index = new ServiceIndex({
     clusterId: config.clusterId,
@@ -44,49 +49,73 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
     { recursion: config.upstreams.length > 0 },
   )
   const forwarder = config.upstreams.length === 0 ? undefined : newForwarder({ ...deps, logger }, metrics, config)
-  const handler = new PacketHandler({ clock: deps.clock, logger, metrics, responder, forwarder, signal: stopped })
+  const handler = new PacketHandler({ clock: deps.clock, logger, metrics, responder, forwarder, signal: end.signal })
 
   const listeners: Listener[] = []
   deps.status.readiness('dns synced', () => (index.synced ? undefined : 'services have not been read yet'))
   deps.status.readiness('dns listening', () => waitingFor(config, listeners))
+  deps.status.readiness('dns staying', () => (signal.aborted ? 'is about to end' : undefined))
   deps.status.plan('dns', () => printZone(index, index.services()))
 
   const gateways = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock })
   const unfollow = index.follow(deps.cluster, gateways)
+  const due = whenDue({ ...deps, logger }, { index, responder, config })
+  const opens = AbortSignal.any([signal, end.signal])
+  const tasks = config.listen.map(async (listen) => {
+    await due(listen, opens)
+    const listener = await openListener({ clock: deps.clock, logger, metrics, handler }, { listen, config }, opens)
+    listeners.push(listener)
+    logger.info('listening', { address: formatSocketAddress(listener.at), batch: listener.isBatched })
+    deps.onListening?.(formatSocketAddress(listener.at))
+  })
+  const flush = (): void => metrics.flush({ services: index.size, kept: responder.kept, synced: index.synced })
+  tasks.push(flushMetrics(deps, end.signal, flush), gateways.run(end.signal))
   try {
-    const opening = config.listen.map(async (listen) => {
-      const listener = await openListener({ clock: deps.clock, logger, metrics, handler }, { listen, config }, stopped)
-      listeners.push(listener)
-      logger.info('listening', { address: formatSocketAddress(listener.at), batch: listener.isBatched })
-      deps.onListening?.(formatSocketAddress(listener.at))
-    })
-    const flushing = flushMetrics(deps, stopped, () =>
-      metrics.flush({ services: index.size, kept: responder.kept, synced: index.synced }),
-    )
-    await untilStopped([...opening, flushing, gateways.run(stopped)], signal, stop)
+    await untilTold(tasks, signal)
+    await giveWay({ clock: deps.clock, listeners, underWay: () => forwarder?.inFlight ?? 0 }, config)
   } finally {
-    stop.abort()
     unfollow()
     await Promise.all(listeners.map((listener) => listener.close()))
+    end.abort()
+    await Promise.allSettled(tasks)
   }
 }
 
-/** Waits for all tasks, which end by the signal. The first that fails before stops the others and is thrown. */
-async function untilStopped(
-  tasks: readonly Promise<void>[],
-  signal: AbortSignal,
-  stop: AbortController,
-): Promise<void> {
-  const failures: unknown[] = []
-  await Promise.all(
-    tasks.map((task) =>
-      task.catch((error: unknown) => {
-        if (!signal.aborted && !stop.signal.aborted) failures.push(error)
-        stop.abort()
-      }),
-    ),
-  )
-  if (failures.length > 0) throw failures[0]
+/** Resolves with the signal, whatever the tasks do by then. Rejects with the first task that fails before. */
+async function untilTold(tasks: readonly Promise<void>[], signal: AbortSignal): Promise<void> {
+  const told = new Promise<void>((resolve) => {
+    if (signal.aborted) resolve()
+    else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+  const failing = tasks.map(async (task) => {
+    await task.catch((error: unknown) => {
+      if (!signal.aborted) throw error
+    })
+    await told
+  })
+  await Promise.race([told, ...failing])
+}
+
+interface Opening {
+  readonly index: ServiceIndex
+  readonly responder: Responder
+  readonly config: DnsConfig
+}
+
+/** Gives what resolves when an address is to be opened: with answers made ready, once for all addresses. */
+function whenDue(
+  deps: Pick<DnsDeps, 'clock' | 'logger'>,
+  { index, responder, config }: Opening,
+): (at: SocketAddress, signal: AbortSignal) => Promise<void> {
+  const { clock, logger } = deps
+  const whenSynced = (signal: AbortSignal): Promise<void> => index.whenSynced(signal)
+  let warming: Promise<number> | undefined
+  return async (at, signal) => {
+    await untilDue({ clock, logger, whenSynced }, { at, mostMs: config.syncWaitMs }, signal)
+    if (!index.synced) return
+    warming ??= warmUp({ clock, responder, services: index.names(), mostMs: config.warmUpMs }, signal)
+    await warming
+  }
 }
 
 async function flushMetrics(deps: DnsDeps, signal: AbortSignal, flush: () => void): Promise<void> {

@@ -5,9 +5,11 @@
 import { type ZoneName, parseDnsName } from '../model/dns-name.ts'
 import { type ServiceKey, serviceKey } from '../model/ids.ts'
 import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
-import { TYPE_A, TYPE_AAAA, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT, answer } from './answer.ts'
+import { TYPE_A, TYPE_AAAA, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT, answer, soaRecord } from './answer.ts'
 import { type CompiledAnswer, compileAnswer } from './compile.ts'
+import { NO_SERVICE, labelsHash } from './known-labels.ts'
 import { CLASS_IN, HEADER_LENGTH, MAX_TCP_SIZE, MAX_UDP_SIZE, QueryReader, RCODE, questionName } from './query.ts'
+import { QuickAnswers } from './quick-answers.ts'
 import type { ServiceIndex } from './service-index.ts'
 import { writeAnswer, writeCode } from './write-response.ts'
 
@@ -46,7 +48,12 @@ export class Responder {
   readonly #recursion: boolean
   readonly #reader = new QueryReader()
   readonly #kept = new Map<string, CompiledAnswer>()
+  /** The same for the names of services, found at less cost. */
+  readonly #quick = new QuickAnswers()
   readonly #keysOf = new Map<ServiceKey, string[]>()
+  /** "No such name", by the octet after the question: nothing else of the question decides about its bytes. */
+  readonly #absences: (CompiledAnswer | undefined)[] = []
+  #isRehearsing = false
   #rotation = 0
 
   /** `recursion`: whether FORWARD is acted upon; else names outside the zone are REFUSED. */
@@ -68,13 +75,41 @@ export class Responder {
     const outcome = reader.read(query)
     if (outcome === 'ok' && reader.class === CLASS_IN && reader.ednsVersion === 0) {
       const { questionEnd } = reader
-      const compiled = this.#kept.get(query.toString('latin1', HEADER_LENGTH, questionEnd - 2))
+      const hash = labelsHash(query, questionEnd - CLASS_AND_TYPE_LENGTH)
+      const compiled =
+        (hash === NO_SERVICE ? undefined : this.#quickly(query, hash)) ??
+        this.#kept.get(query.toString('latin1', HEADER_LENGTH, questionEnd - 2))
       return compiled === undefined ? this.#respondSlowly(query, transport) : this.#send(query, compiled, transport)
     }
     if (outcome === 'ignored') return this.#ignore()
     if (outcome === 'formErr') return this.#code(query, RCODE.formErr)
     if (outcome === 'notImp') return this.#code(query, RCODE.notImp)
     return this.#code(query, reader.ednsVersion === 0 ? RCODE.refused : RCODE.badVers)
+  }
+
+  /** As respond(), over UDP, for nobody: what can be kept is kept, and nothing is counted. */
+  rehearse(query: Buffer): void {
+    this.#isRehearsing = true
+    try {
+      this.respond(query, 'udp')
+    } finally {
+      this.#isRehearsing = false
+    }
+  }
+
+  /** For a name at or below a service. Undefined where that takes a closer look. */
+  #quickly(query: Buffer, hash: number): CompiledAnswer | undefined {
+    const { type, questionEnd } = this.#reader
+    if (this.#index.mayHave(hash)) return this.#quick.find(query, hash, questionEnd - CLASS_AND_TYPE_LENGTH)
+    return this.#index.synced && !isTransfer(type) ? this.#absenceAt(questionEnd) : undefined
+  }
+
+  #absenceAt(questionEnd: number): CompiledAnswer {
+    const known = this.#absences[questionEnd]
+    if (known !== undefined) return known
+    const compiled = compileAnswer({ kind: 'nxDomain', soa: soaRecord(this.#index.serial) }, '', questionEnd)
+    this.#absences[questionEnd] = compiled
+    return compiled
   }
 
   #respondSlowly(query: Buffer, transport: Transport): Verdict {
@@ -90,11 +125,12 @@ export class Responder {
     if (name.kind === 'notOurs') {
       return text.includes(INSIDE_ANOTHER_NAME) ? this.#code(query, RCODE.nxDomain) : this.#forward(query)
     }
-    if (type >= FIRST_TRANSFER_TYPE && type <= LAST_TRANSFER_TYPE) return this.#code(query, RCODE.refused)
+    if (isTransfer(type)) return this.#code(query, RCODE.refused)
     const result = answer(this.#index, { name, type }, 0)
     if (result.kind === 'servFail') return this.#code(query, RCODE.servFail)
+    if (result.kind === 'nxDomain') return this.#send(query, this.#absenceAt(questionEnd), transport)
     const compiled = compileAnswer(result, text, questionEnd)
-    if (result.kind !== 'nxDomain' && KEPT_TYPES.has(type)) this.#keep(key, name, compiled)
+    if (KEPT_TYPES.has(type)) this.#keep(key, name, compiled)
     return this.#send(query, compiled, transport)
   }
 
@@ -102,7 +138,7 @@ export class Responder {
     const reader = this.#reader
     const maxSize = transport === 'tcp' ? MAX_TCP_SIZE : Math.min(reader.clientSize, MAX_UDP_SIZE)
     this.#rotation = (this.#rotation + 1) & 0xffff
-    this.#count(reader.type, compiled.rcode)
+    if (!this.#isRehearsing) this.#count(reader.type, compiled.rcode)
     return writeAnswer(query, reader, compiled, {
       maxSize,
       rotation: this.#rotation,
@@ -123,12 +159,12 @@ export class Responder {
   }
 
   #code(query: Buffer, rcode: number): Buffer {
-    this.#count(this.#reader.type, rcode)
+    if (!this.#isRehearsing) this.#count(this.#reader.type, rcode)
     return writeCode(query, this.#reader, rcode, this.#recursion)
   }
 
   #ignore(): Verdict {
-    this.#count(0, undefined)
+    if (!this.#isRehearsing) this.#count(0, undefined)
     return undefined
   }
 
@@ -137,9 +173,11 @@ export class Responder {
     if (owner === undefined) return
     if (this.#kept.size >= MAX_KEPT) {
       this.#kept.clear()
+      this.#quick.clear()
       this.#keysOf.clear()
     }
     this.#kept.set(key, compiled)
+    this.#quick.keep(key, compiled)
     const keys = this.#keysOf.get(owner)
     if (keys === undefined) this.#keysOf.set(owner, [key])
     else keys.push(key)
@@ -148,9 +186,16 @@ export class Responder {
   #forget(key: ServiceKey): void {
     const keys = this.#keysOf.get(key)
     if (keys === undefined) return
-    for (const kept of keys) this.#kept.delete(kept)
+    for (const kept of keys) {
+      this.#kept.delete(kept)
+      this.#quick.forget(kept)
+    }
     this.#keysOf.delete(key)
   }
+}
+
+function isTransfer(type: number): boolean {
+  return type >= FIRST_TRANSFER_TYPE && type <= LAST_TRANSFER_TYPE
 }
 
 /** The service whose change ends an answer; '/' for names that never change; undefined: not to be kept. */

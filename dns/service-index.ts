@@ -10,6 +10,7 @@ import { usableClusters } from '../model/reachability.ts'
 import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../model/remote-clusters.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 import type { DnsService, ZoneView } from './answer.ts'
+import { KnownLabels } from './known-labels.ts'
 import { serviceEntry } from './service-entry.ts'
 
 export interface ServiceIndexInit {
@@ -24,6 +25,7 @@ export class ServiceIndex implements ZoneView {
   readonly nameServers: ZoneView['nameServers']
   readonly #clusterId: string
   readonly #imports = new Map<ServiceKey, ServiceImport>()
+  readonly #labels = new KnownLabels()
   readonly #headless = new Set<ServiceKey>()
   readonly #slices = new Map<ServiceKey, Map<string, EndpointSlice>>()
   readonly #namespaces = new Map<string, number>()
@@ -32,7 +34,8 @@ export class ServiceIndex implements ZoneView {
   #usable: ReadonlySet<string> | undefined
   #verdicts: ClusterVerdicts | undefined
   #serial: number
-  #synced: () => boolean = () => false
+  #isSynced = false
+  #caches: readonly Pick<ObjectCache<unknown>, 'synced' | 'whenSynced'>[] | undefined
 
   constructor(init: ServiceIndexInit) {
     this.#clusterId = init.clusterId
@@ -41,7 +44,14 @@ export class ServiceIndex implements ZoneView {
   }
 
   get synced(): boolean {
-    return this.#synced()
+    // A cache that has synced stays so.
+    this.#isSynced ||= this.#caches?.every((cache) => cache.synced) ?? false
+    return this.#isSynced
+  }
+
+  /** Resolves once what it follows has been read; rejects with the signal's reason. */
+  async whenSynced(signal: AbortSignal): Promise<void> {
+    await Promise.all((this.#caches ?? []).map((cache) => cache.whenSynced(signal)))
   }
 
   get serial(): number {
@@ -67,7 +77,7 @@ export class ServiceIndex implements ZoneView {
       this.#verdicts = isKnown ? this.#judgeClusters(clusters.list(), nodes.list()) : undefined
       this.#judge(gateways.list())
     }
-    this.#synced = () => imports.synced && slices.synced && gateways.synced
+    this.#caches = [imports, slices, gateways]
     const stops = [
       followCache(imports, (change) => this.#importChanged(change)),
       followCache(slices, (change) => this.#sliceChanged(change)),
@@ -78,6 +88,16 @@ export class ServiceIndex implements ZoneView {
     return () => {
       for (const stop of stops) stop()
     }
+  }
+
+  /** Whether a service may be there whose labels have this hash (known-labels.ts). False: surely none is. */
+  mayHave(hash: number): boolean {
+    return this.#labels.has(hash)
+  }
+
+  /** Every service's name, in no order. */
+  names(): { readonly namespace: string; readonly name: string }[] {
+    return [...this.#imports.values()].map(({ metadata: { namespace = '', name } }) => ({ namespace, name }))
   }
 
   hasNamespace(namespace: string): boolean {
@@ -139,8 +159,12 @@ export class ServiceIndex implements ZoneView {
     const existed = this.#imports.has(key)
     if (change.type === 'set') {
       this.#imports.set(key, object)
-      if (!existed) this.#namespaces.set(namespace, (this.#namespaces.get(namespace) ?? 0) + 1)
+      if (!existed) {
+        this.#labels.add(namespace, object.metadata.name)
+        this.#namespaces.set(namespace, (this.#namespaces.get(namespace) ?? 0) + 1)
+      }
     } else if (this.#imports.delete(key)) {
+      this.#labels.delete(namespace, object.metadata.name)
       const left = (this.#namespaces.get(namespace) ?? 1) - 1
       if (left === 0) this.#namespaces.delete(namespace)
       else this.#namespaces.set(namespace, left)

@@ -1,4 +1,4 @@
-/** Finds the descriptor of a socket, which Node's own objects do not tell. */
+/** Finds the descriptors of sockets, which Node's own objects do not tell. */
 import { readdirSync, readlinkSync } from 'node:fs'
 
 /**
@@ -10,6 +10,11 @@ export function descriptorOpenedBy(open: () => void): number | undefined {
   open()
   const added = [...sockets()].filter(([descriptor, link]) => before.get(descriptor) !== link)
   return added.length === 1 ? Number(added[0]?.[0]) : undefined
+}
+
+/** Descriptors of all sockets of this process. */
+export function ownSockets(): number[] {
+  return [...sockets().keys()].map(Number)
 }
 
 /** Descriptor → `socket:[inode]`. */

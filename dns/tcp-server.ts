@@ -22,11 +22,14 @@ export interface TcpServerInit {
 
 export interface TcpServer {
   readonly port: number
+  /** Connections get what was written to them; one that does not take it within LAST_WRITE_MS is cut. */
   close(): Promise<void>
 }
 
 /** Queries of one connection that wait for an upstream; more stop the reading. */
 const MAX_WAITING = 64
+/** A client that reads has its answer by then. */
+const LAST_WRITE_MS = 500
 /** Longer than any query that gets more than an error here. */
 const MAX_QUERY_LENGTH = 4096
 
@@ -56,7 +59,11 @@ export async function openTcp(init: TcpServerInit): Promise<TcpServer> {
     close: () =>
       new Promise((resolve) => {
         server.close(() => resolve())
-        for (const socket of connections) socket.destroy()
+        const slow = [...connections].filter((socket) => socket.writableLength > 0)
+        for (const socket of connections) socket.destroySoon()
+        if (slow.length === 0) return
+        const cancel = init.clock.setTimer(LAST_WRITE_MS, () => slow.forEach((socket) => socket.destroy()))
+        server.once('close', cancel)
       }),
   }
 }

@@ -34,6 +34,7 @@ export interface UdpServer {
   /** Whether many datagrams are read by one system call. */
   readonly isBatched: boolean
   send(answer: Buffer, to: DatagramSource): void
+  /** Answers what waits, where datagrams are read many at once, then closes. */
   close(): Promise<void>
 }
 
@@ -45,6 +46,9 @@ const SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
  * TCP clients and the API have theirs: some milliseconds. A flood must not keep the process from its other work.
  */
 export const MOST_ROUNDS = 8
+
+/** Before it is closed: more than a socket's queue holds, and an end where somebody floods it. */
+const LAST_ROUNDS = 256
 
 /** Addresses come from the kernel as numbers. Node's own look-up would put each answer off to a later tick. */
 const noLookup: NonNullable<SocketOptions['lookup']> = (hostname, _options, callback) =>
@@ -75,7 +79,13 @@ export async function openUdp(init: UdpServerInit): Promise<UdpServer> {
     port: socket.address().port,
     isBatched: slots !== undefined,
     send,
-    close: () => new Promise((resolve) => socket.close(() => resolve())),
+    close: () =>
+      new Promise((resolve) => {
+        for (let round = 0; round < LAST_ROUNDS && slots !== undefined; round += 1) {
+          if (answerWaiting(slots, init.onQuery, send) === 0) break
+        }
+        socket.close(() => resolve())
+      }),
   }
 }
 
@@ -92,14 +102,15 @@ function roundsOfATurn(most: number): () => boolean {
   }
 }
 
-/** One round: what waits, as far as there are slots. */
-function answerWaiting(slots: DatagramSlots, onQuery: UdpServerInit['onQuery'], rest: UdpServer['send']): void {
+/** One round: what waits, as far as there are slots. Gives how many were read. */
+function answerWaiting(slots: DatagramSlots, onQuery: UdpServerInit['onQuery'], rest: UdpServer['send']): number {
   const count = slots.receive()
   for (let slot = 0; slot < count; slot += 1) {
     const answer = onQuery(slots.query(slot), slots.source(slot))
     if (answer !== undefined) slots.reply(slot, answer)
   }
   slots.flush(rest)
+  return count
 }
 
 /** Gives room to read many at once, where the socket's descriptor can be told. */

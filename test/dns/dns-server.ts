@@ -36,7 +36,7 @@ export async function startDns(
   })
   const running = runDns(
     { cluster, clock, logger, metrics, status, onListening },
-    dnsConfig({ clusterId: 'west', listen: ['127.0.0.1:0'], ...input }),
+    dnsConfig({ clusterId: 'west', listen: ['127.0.0.1:0'], syncWaitMs: 50, lingerMs: 0, ...input }),
     stopping.signal,
   )
   const stop = async (): Promise<void> => {
