@@ -65,7 +65,8 @@ export async function knockAt(
 const KNOCKER = `
   const [protocol, host, port] = process.argv.slice(1)
   const tell = (word) => { console.log(word); process.exit() }
-  setTimeout(() => tell('timeout'), 700)
+  // Longer than a kernel waits with its second SYN.
+  setTimeout(() => tell('timeout'), 2500)
   if (protocol === 'tcp') require('node:net').connect(Number(port), host, () => tell('connected')).on('error', (e) => tell(e.code))
   else {
     const socket = require('node:dgram').createSocket(host.includes(':') ? 'udp6' : 'udp4')
