@@ -93,7 +93,7 @@ async function looking(t: Test, { hub, c2 }: World): Promise<void> {
   t.match(await exports('-n', 'demo', '-o', 'wide'), /^demo +first /)
   t.equal(await exports('-n', 'default'), '')
   const tokens = await sealane(['token', 'list'], { KUBECONFIG: hub.plane.kubeconfig })
-  t.match(tokens.stdout, /^\S+ +used +0 +any +c2,c3 /m)
+  t.match(tokens.stdout, /^\S+ +used +0 +any +- +c2,c3 /m)
   const away = await trySealane(['token', 'list'], env)
   t.match(away, { code: 1, stderr: /no broker to ask: there is none\nfirst: sealane broker deploy --context c2\n$/ })
 

@@ -176,6 +176,10 @@ async function rolledOut({ site }: Place): Promise<void> {
         const done = status.observedGeneration === metadata['generation'] && new Set(numbers).size === 1
         if (!done) throw new Error(`${name}: ${numbers.join(' ')}`)
       }
+      // Those of dns take their time to leave.
+      const pods = await site.api.list(`/api/v1/namespaces/${SYSTEM}/pods`)
+      const going = pods.filter(({ metadata }) => metadata['deletionTimestamp'] !== undefined)
+      if (going.length > 0) throw new Error(`still there: ${going.map(({ metadata }) => metadata.name).join(' ')}`)
       return true
     },
     { deadlineMs: 120_000, intervalMs: 500, say: 'all parts are rolled out' },

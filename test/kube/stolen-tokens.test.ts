@@ -105,6 +105,7 @@ async function stolen(cluster: ControlPlane): Promise<void> {
     const path = `${OURS}/memberships/self`
     const leaving = (): Promise<unknown> => agent.merge(`${path}${DRY}`, { spec: { phase: 'leaving' } })
     await eventuallyRefused(t, leaving, refusal, 'said')
+    await eventuallyRefused(t, () => dryDelete(agent, path), /leave first with sealane leave/, 'deleted, to try')
     await t.rejects(agent.delete(path), /leave first with sealane leave/, 'deleted')
     await agent.merge(path, { spec: { observedAddress: '192.0.2.1' } })
   })
