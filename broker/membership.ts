@@ -11,7 +11,7 @@ import { admitRecord } from './admission.ts'
 import { allClaims, neededByAll, orderClaims } from './address-claims.ts'
 import { describeAddresses } from './address-notes.ts'
 import { admitSpace, publicCIDRs } from './admission-facts.ts'
-import { NoRoomError, nextIndex, planAddresses } from './allocation.ts'
+import { NoRoomError, nextIndex, planAddresses, withoutRoom } from './allocation.ts'
 import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } from './cluster-records.ts'
 import type { LogView, RecordLog, Transaction } from './log/record-log.ts'
 import { forgetPublicKeys } from './public-keys.ts'
@@ -213,14 +213,13 @@ export function changeFacts(tx: Transaction, facts: ClusterFacts, context: Write
   writeMember(tx, { ...row, facts }, context)
 }
 
-/** Looks at everybody's addresses anew: what all need has changed, or where a gateway is called. Refuses nobody. */
+/**
+ * Looks at everybody's addresses anew: what all need has changed, or where a gateway is called. Refuses nobody. Where there
+ * is no room for one, that one stays as it was: whoever needs what its pods hold refuses these pods itself.
+ */
 export function reviewAddresses(tx: Transaction, context: Omit<WriteContext, 'cluster'>): void {
-  try {
-    planMembers(tx, new Map(tx.list('member').map(({ key, value }) => [key, value])), context)
-  } catch (error) {
-    // Then it stays as it was: whoever needs what somebody's pods hold refuses these pods itself.
-    if (!(error instanceof NoRoomError)) throw error
-  }
+  const members = new Map(tx.list('member').map(({ key, value }) => [key, value]))
+  planMembers(tx, members, { context, spared: () => new Set(members.keys()) })
 }
 
 /** Public space that members of an earlier release state: it stays theirs. Gives what is kept so for the first time. */
@@ -338,19 +337,23 @@ function newIndex(tx: Transaction): number {
 function writeMember(tx: Transaction, row: MemberRow, context: WriteContext): void {
   const before = new Map(tx.list('member').map(({ key, value }) => [key, value]))
   const claimed = orderClaims(before, before.get(context.cluster), row.facts)
-  const members = before.set(context.cluster, { ...row, claimed })
-  refusing(() => planMembers(tx, members, context))
+  const members = new Map(before).set(context.cluster, { ...row, claimed })
+  const spared = (): ReadonlySet<string> =>
+    withoutRoom(allClaims(tx, before), allClaims(tx, members), { changed: context.cluster, needed: neededByAll(tx) })
+  refusing(() => planMembers(tx, members, { context, spared }))
   withdrawForeignAddresses(tx, context)
 }
 
+interface PlanInit {
+  readonly context: Omit<WriteContext, 'cluster'>
+  /** Who may stay without room: see planAddresses(). */
+  readonly spared: () => ReadonlySet<string>
+}
+
 /** Stores these rows, as far as they differ, and the Cluster records. Throws NoRoomError before anything is written. */
-function planMembers(
-  tx: Transaction,
-  members: ReadonlyMap<string, MemberRow>,
-  context: Omit<WriteContext, 'cluster'>,
-): void {
+function planMembers(tx: Transaction, members: ReadonlyMap<string, MemberRow>, { context, spared }: PlanInit): void {
   const claims = allClaims(tx, members)
-  const plan = planAddresses(claims, context.rules.globalRange, neededByAll(tx))
+  const plan = planAddresses(claims, context.rules.globalRange, neededByAll(tx), spared)
   for (const [id, member] of members) {
     const added = plan.get(id)
     if (member !== tx.get('member', id) || added !== undefined) tx.put('member', id, { ...member, ...added })
