@@ -230,6 +230,10 @@ export class Broker implements BrokerApi {
     return this.#hub.watch(peer, request, signal)
   }
 
+  isWelcome(peer: Peer): boolean {
+    return isOfMembership(this.#deps.log, peer, this.#deps.clock.now())
+  }
+
   /** To be called now and then: forgets what has had its time and notes who is here. */
   async tidy(): Promise<void> {
     const { log, clock } = this.#deps
