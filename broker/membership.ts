@@ -6,6 +6,7 @@ import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../model/ids.
 import type { ClusterSpec } from '../model/objects.ts'
 import { type ClusterFacts, type Peer, RefusedError, type Renumbered } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/content-hash.ts'
+import { MEMBER_VALIDITY_MS } from '../protocol/identity/certificate-terms.ts'
 import { quote } from './admission-checks.ts'
 import { admitRecord } from './admission.ts'
 import { allClaims, neededByAll, orderClaims } from './address-claims.ts'
@@ -303,7 +304,10 @@ export function completeness(view: LogView): { readonly complete: string[]; read
 }
 
 function checkTakeover(cluster: ClusterId, old: MemberRow, join: JoinDecision, nowMs: number): void {
-  const ended = Math.max(0, old.issuedUntilMs ?? 0, ...old.certificates.map((one) => one.expiresAtMs)) <= nowMs
+  // What was issued between a backup and its restore is in no row, and may be used: see isOfLostTime() in succession.ts.
+  const lostUntilMs = old.restored === undefined ? 0 : old.restored.atMs + MEMBER_VALIDITY_MS
+  const untilMs = Math.max(lostUntilMs, old.issuedUntilMs ?? 0, ...old.certificates.map((one) => one.expiresAtMs))
+  const ended = untilMs <= nowMs
   const expired = ended && old.rekeyedAtMs === undefined
   if (join.entitled || (expired && !join.connected)) return
   const name = quote(cluster)
