@@ -64,6 +64,8 @@ const NO_CERTIFICATE = { serial: '', expiresAtMs: 0 }
 const MAX_TOLD_UNKNOWN = 100
 /** Refused joins logged between two calls of tidy(); all are counted. */
 const MAX_LOGGED_JOINS = 100
+/** Sentences about addresses, likewise: a member may change what it needs again and again. */
+const MAX_LOGGED_NOTES = 100
 
 export interface BrokerDeps {
   readonly log: RecordLog
@@ -99,6 +101,7 @@ export class Broker implements BrokerApi {
   #toldNotes: ReadonlySet<string> = new Set()
   /** Since the last tidy(). */
   #refusedJoins = 0
+  #loggedNotes = 0
   readonly #warnings: MemberWarnings
   readonly #toldUnknown = new Set<string>()
   readonly #startedAt: number
@@ -240,6 +243,8 @@ export class Broker implements BrokerApi {
     const members = log.list('member').map(({ key }) => key)
     const connected = new Set(members.filter((cluster) => this.#isConnected(cluster as ClusterId)))
     this.#refusedJoins = 0
+    this.#loggedNotes = 0
+    this.#tellNotes()
     this.#warnings.tellClashes()
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
@@ -272,7 +277,7 @@ export class Broker implements BrokerApi {
     this.#tellNotes()
   }
 
-  /** Each sentence about a member's addresses once. */
+  /** Each sentence about a member's addresses once; what is too much now is told later, if it still holds. */
   #tellNotes(): void {
     const { log, logger } = this.#deps
     const told = new Set<string>()
@@ -280,7 +285,11 @@ export class Broker implements BrokerApi {
       if (!isLive(value)) continue
       for (const note of value.notes ?? []) {
         const line = `${key} ${note}`
-        if (!this.#toldNotes.has(line)) logger.info('about the addresses of a member', { cluster: key, note })
+        if (!this.#toldNotes.has(line)) {
+          if (this.#loggedNotes >= MAX_LOGGED_NOTES) continue
+          this.#loggedNotes += 1
+          logger.info('about the addresses of a member', { cluster: key, note })
+        }
         told.add(line)
       }
     }

@@ -220,3 +220,23 @@ t.test('pods for which there is no room take no room from others, whoever put a 
   })
   publisher.end()
 })
+
+t.test(
+  'a member that changes what it needs again and again does not fill the log with notes about others',
+  async (t) => {
+    const harness = await startBroker(t)
+    await join_(harness, 'milano', { facts: facts(['10.42.0.0/16']) })
+    const { peer } = await join_(harness, 'paris', { facts: facts(['10.50.0.0/16'], { serviceCIDRs: [] }) })
+    const publisher = new Publisher(harness, peer)
+    await publisher.publish([])
+    for (let n = 0; n < 150; n += 1) {
+      await publisher.facts(facts(['10.50.0.0/16'], { serviceCIDRs: [], neededCIDRs: [`10.42.7.${n}/32`] }))
+      await publisher.acknowledged()
+    }
+    const told = (): number => harness.logger.messages('info').filter((one) => /about the addresses/.test(one)).length
+    t.equal(told(), 100)
+    await harness.broker.tidy()
+    t.equal(told(), 101, 'what still holds is told later')
+    publisher.end()
+  },
+)
