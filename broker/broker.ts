@@ -15,6 +15,7 @@ import {
 } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/content-hash.ts'
 import { MAX_RENUMBERED } from '../protocol/limits.ts'
+import { hashTokenSecret } from '../protocol/identity/token.ts'
 import type { MemberStatus } from '../model/member-status.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -96,6 +97,8 @@ export class Broker implements BrokerApi {
   readonly #statuses: StatusPace
   readonly #paces = new Map<ClusterId, WritePace>()
   readonly #joinGate: JoinGate
+  /** By token: a look does not spend it, and costs as much as a join. */
+  readonly #lookGate: JoinGate
   readonly #stopCommits: () => void
   /** What was logged about members' addresses. */
   #toldNotes: ReadonlySet<string> = new Set()
@@ -118,6 +121,7 @@ export class Broker implements BrokerApi {
     this.#use = new CertificateUse(deps)
     this.#warnings = new MemberWarnings(deps)
     this.#joinGate = new JoinGate(deps.clock)
+    this.#lookGate = new JoinGate(deps.clock, () => 'too many looks at joins with it')
     this.#statuses = new StatusPace(deps.clock, (peer, status) => this.#writeStatus(peer, status))
     this.#hub = new WatchHub(deps, { watchesPerCluster: init.limits.watchesPerCluster })
     this.#stopCommits = deps.log.onCommit((changes) => {
@@ -151,7 +155,7 @@ export class Broker implements BrokerApi {
     } catch (error) {
       const result = error instanceof RefusedError ? error.code : 'failed'
       metrics.joins.inc({ result })
-      if (error instanceof RefusedError) this.#joinGate.failed(peerAddress)
+      if (error instanceof RefusedError) this.#joinGate.count(peerAddress)
       this.#tellRefused('join refused', request, peerAddress, error)
       throw error
     }
@@ -161,7 +165,7 @@ export class Broker implements BrokerApi {
     try {
       return await this.#lookAtJoin(request, peerAddress)
     } catch (error) {
-      if (error instanceof RefusedError) this.#joinGate.failed(peerAddress)
+      if (error instanceof RefusedError) this.#joinGate.count(peerAddress)
       this.#tellRefused('look at a join refused', request, peerAddress, error)
       throw error
     }
@@ -384,6 +388,9 @@ export class Broker implements BrokerApi {
   async #lookAtJoin(request: JoinRequest, observedAddress: string): Promise<JoinLook> {
     const { log, clock } = this.#deps
     const cluster = await this.#admitJoin(request, observedAddress)
+    const token = hashTokenSecret(request.secret)
+    this.#lookGate.check(token)
+    this.#lookGate.count(token)
     const { spec, renumbered } = await lookAtJoin(log, (tx) => {
       // Of no key: a token that is spent does not look, and whoever was evicted does not.
       const { row } = checkToken(tx, request.secret, { cluster, keyHash: NO_KEY, nowMs: clock.now() })
