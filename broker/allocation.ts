@@ -2,7 +2,6 @@
  * Which cluster gets which addresses. Pure: takes what was given before and gives what is to be added; nothing is
  * ever taken back from a member. About IPv4: nobody's IPv6 is translated, nor does it cause a translation.
  */
-import { isDeepStrictEqual } from 'node:util'
 import { PoolFullError, allocateBlock } from '../model/address-pool.ts'
 import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../model/ip.ts'
 import { type NeededRange, neededText } from '../model/needed-ranges.ts'
@@ -109,7 +108,7 @@ export function withoutRoom(
     other !== undefined && addressOverlaps([one, other]).has(one.id)
   const found = before.filter((one) => {
     if (one.departed || one.translated || !ambiguous.has(one.id)) return false
-    if (one.id === changed) return isDeepStrictEqual(one.podCIDRs, is?.podCIDRs)
+    if (one.id === changed) return one.podCIDRs.join() === is?.podCIDRs.join()
     return !meets(now.get(one.id) ?? one, is) || meets(one, was)
   })
   return new Set(found.map(({ id }) => id))

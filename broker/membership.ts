@@ -18,6 +18,7 @@ import type { LogView, RecordLog, Transaction } from './log/record-log.ts'
 import { forgetPublicKeys } from './public-keys.ts'
 import { type WriteContext, admissionContext, memberRecords, removeRecord } from './record-writes.ts'
 import { type IssuedCertificate, type MemberRow, isLive } from './state.ts'
+import { globalAddresses, renumberedSince } from './renumbered.ts'
 import { removeStatusRecord } from './status-records.ts'
 import {
   type CertificatePeer,
@@ -187,23 +188,6 @@ class OnlyLooked extends Error {
     super('only looked')
     this.outcome = outcome
   }
-}
-
-/** By member. */
-function globalAddresses(view: LogView): ReadonlyMap<string, readonly string[]> {
-  const live = view.list('member').filter(({ value }) => isLive(value))
-  return new Map(live.map(({ key }) => [key, clusterSpec(view, key)?.globalCIDRs ?? []]))
-}
-
-function renumberedSince(
-  before: ReadonlyMap<string, readonly string[]>,
-  view: LogView,
-  joined: ClusterId,
-): readonly Renumbered[] {
-  return [...globalAddresses(view)]
-    .filter(([id, now]) => id !== joined && now.length > 0 && before.get(id)?.length === 0)
-    .map(([cluster, globalCIDRs]) => ({ cluster, globalCIDRs }))
-    .sort((a, b) => (a.cluster < b.cluster ? -1 : 1))
 }
 
 /** Takes new facts of a member: addresses may be added, and its records are judged anew. Throws RefusedError. */
