@@ -29,7 +29,9 @@ export function describeAddresses(view: LogView): ReadonlyMap<string, readonly s
 }
 
 function translatedNote({ translated }: MemberRow, overlap: string | undefined): string | undefined {
-  if (!translated || overlap === undefined) return undefined
+  if (overlap === undefined) return undefined
+  if (!translated)
+    return `its pods need global addresses, and there is no room for them in the global range: ${overlap}`
   return `its pods have global addresses: ${overlap}`
 }
 

@@ -48,26 +48,70 @@ const NOBODY = ''
 /** The global range has no block for somebody's pods. */
 class NoBlockError extends NoRoomError {}
 
+const NONE: ReadonlySet<string> = new Set()
+
 /**
  * Gives the clusters whose addresses change, in order of their ids. A cluster is translated when its pods' addresses
  * mean something else in another member: its pod CIDRs overlap that member's pod CIDRs, or service CIDRs that were stated
  * before them, or what its machines need, or what all need (`needed`). Of pods that overlap each other all are translated,
- * not only those that came last. Throws NoRoomError.
+ * not only those that came last. Those that are `spared` stay as they are where there is no room for them. Throws NoRoomError
+ * for any other.
  */
 export function planAddresses(
   clusters: readonly AddressClaims[],
   globalRange: string,
   needed: readonly NeededRange[] = [],
+  spared: () => ReadonlySet<string> = () => NONE,
 ): AddressPlan {
   const sorted = [...clusters].sort((a, b) => (a.id < b.id ? -1 : 1))
-  try {
-    return plan(sorted, parsePrefix(globalRange), { needed, forgotten: new Set() })
-  } catch (error) {
-    if (!(error instanceof NoBlockError)) throw error
-  }
-  // Only now those who have left lose what was kept for them.
+  const range = parsePrefix(globalRange)
+  // Who has left loses what was kept for it only where that makes room.
   const departed = new Set(sorted.filter((one) => one.departed).map((one) => one.id))
-  return plan(sorted, parsePrefix(globalRange), { needed, forgotten: departed })
+  const first = attempt(() => plan(sorted, range, { needed, forgotten: NONE, spared: NONE }))
+  if (!(first instanceof NoRoomError)) return first
+  const second =
+    first instanceof NoBlockError
+      ? attempt(() => plan(sorted, range, { needed, forgotten: departed, spared: NONE }))
+      : first
+  if (!(second instanceof NoRoomError)) return second
+  const terms = { needed, spared: spared() }
+  if (terms.spared.size === 0) throw second
+  const third = attempt(() => plan(sorted, range, { ...terms, forgotten: NONE }))
+  if (!(third instanceof NoRoomError)) return third
+  if (!(third instanceof NoBlockError)) throw third
+  return plan(sorted, range, { ...terms, forgotten: departed })
+}
+
+function attempt<T>(work: () => T): T | NoRoomError {
+  try {
+    return work()
+  } catch (error) {
+    if (error instanceof NoRoomError) return error
+    throw error
+  }
+}
+
+/**
+ * Members that had to be translated before this change already, and for which there was no room: their addresses came to
+ * mean something else without anybody asking them (a gateway, the broker's name). Whoever changes now is not the one to
+ * pay for it, unless its own claims overlap theirs and did not before.
+ */
+export function withoutRoom(
+  before: readonly AddressClaims[],
+  after: readonly AddressClaims[],
+  { changed, needed }: { readonly changed: string; readonly needed: readonly NeededRange[] },
+): ReadonlySet<string> {
+  const ambiguous = addressOverlaps(before, needed)
+  const now = new Map(after.map((one) => [one.id, one]))
+  const [was, is] = [before.find(({ id }) => id === changed), now.get(changed)]
+  const meets = (one: AddressClaims, other: AddressClaims | undefined): boolean =>
+    other !== undefined && addressOverlaps([one, other]).has(one.id)
+  const found = before.filter((one) => {
+    if (one.departed || one.translated || !ambiguous.has(one.id)) return false
+    if (one.id === changed) return one.podCIDRs.join() === is?.podCIDRs.join()
+    return !meets(now.get(one.id) ?? one, is) || meets(one, was)
+  })
+  return new Set(found.map(({ id }) => id))
 }
 
 /** globalCIDRs of a Cluster record: in the order of podCIDRs, or empty. That of an IPv6 CIDR is the CIDR itself. */
@@ -87,9 +131,14 @@ export function nextIndex(taken: Iterable<number>): number {
 interface PlanTerms {
   readonly needed: readonly NeededRange[]
   readonly forgotten: ReadonlySet<string>
+  readonly spared: ReadonlySet<string>
 }
 
-function plan(clusters: readonly AddressClaims[], range: Prefix, { needed, forgotten }: PlanTerms): AddressPlan {
+function plan(
+  clusters: readonly AddressClaims[],
+  range: Prefix,
+  { needed, forgotten, spared }: PlanTerms,
+): AddressPlan {
   const ambiguous = addressOverlaps(clusters, needed)
   const changed = new Map<string, { translated: boolean; blocks: Record<string, string> }>()
   const taken = clusters
@@ -103,12 +152,21 @@ function plan(clusters: readonly AddressClaims[], range: Prefix, { needed, forgo
     if (one.departed || !(one.translated || ambiguous.has(one.id))) continue
     const missing = ipv4Among(one.podCIDRs).filter((cidr) => one.blocks[cidr] === undefined)
     if (one.translated && missing.length === 0) continue
-    const blocks: Record<string, string> = { ...one.blocks }
-    for (const cidr of missing) {
-      const block = blockFor({ cluster: one.id, cidr, range, taken }, ambiguous.get(one.id))
-      taken.push(block)
-      blocks[cidr] = formatPrefix(block)
+    const given = attempt(() => {
+      const blocks = new Map<string, Prefix>()
+      for (const cidr of missing) {
+        const wanted = { cluster: one.id, cidr, range, taken: [...taken, ...blocks.values()] }
+        blocks.set(cidr, blockFor(wanted, ambiguous.get(one.id)))
+      }
+      return blocks
+    })
+    if (given instanceof NoRoomError) {
+      if (spared.has(one.id)) continue
+      throw given
     }
+    taken.push(...given.values())
+    const added = [...given].map(([cidr, block]) => [cidr, formatPrefix(block)] as const)
+    const blocks = { ...one.blocks, ...Object.fromEntries(added) }
     changed.set(one.id, { translated: true, blocks: boundBlocks(blocks, one.podCIDRs) })
   }
   return changed

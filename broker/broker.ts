@@ -49,6 +49,8 @@ import { WatchHub } from './watch-hub.ts'
 
 /** Members of which it is told, once each, that the database does not know their certificates. */
 const MAX_TOLD_UNKNOWN = 100
+/** Sentences about addresses logged between two calls of tidy(): a member may change what it needs again and again. */
+const MAX_LOGGED_NOTES = 100
 
 export interface BrokerDeps {
   readonly log: RecordLog
@@ -81,6 +83,7 @@ export class Broker implements BrokerApi {
   readonly #stopCommits: () => void
   /** What was logged about members' addresses. */
   #toldNotes: ReadonlySet<string> = new Set()
+  #loggedNotes = 0
   readonly #warnings: MemberWarnings
   readonly #toldUnknown = new Set<string>()
   readonly #startedAt: number
@@ -179,12 +182,18 @@ export class Broker implements BrokerApi {
     return this.#hub.watch(peer, request, signal)
   }
 
+  isWelcome(peer: Peer): boolean {
+    return isOfMembership(this.#deps.log, peer, this.#deps.clock.now())
+  }
+
   /** To be called now and then: forgets what has had its time and notes who is here. */
   async tidy(): Promise<void> {
     const { log, clock } = this.#deps
     const members = log.list('member').map(({ key }) => key)
     const connected = new Set(members.filter((cluster) => this.#isConnected(cluster as ClusterId)))
     this.#joining.forget()
+    this.#loggedNotes = 0
+    this.#tellNotes()
     this.#warnings.tellClashes()
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
@@ -217,7 +226,7 @@ export class Broker implements BrokerApi {
     this.#tellNotes()
   }
 
-  /** Each sentence about a member's addresses once. */
+  /** Each sentence about a member's addresses once; what is too much now is told later, if it still holds. */
   #tellNotes(): void {
     const { log, logger } = this.#deps
     const told = new Set<string>()
@@ -225,7 +234,11 @@ export class Broker implements BrokerApi {
       if (!isLive(value)) continue
       for (const note of value.notes ?? []) {
         const line = `${key} ${note}`
-        if (!this.#toldNotes.has(line)) logger.info('about the addresses of a member', { cluster: key, note })
+        if (!this.#toldNotes.has(line)) {
+          if (this.#loggedNotes >= MAX_LOGGED_NOTES) continue
+          this.#loggedNotes += 1
+          logger.info('about the addresses of a member', { cluster: key, note })
+        }
         told.add(line)
       }
     }

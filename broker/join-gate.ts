@@ -20,8 +20,15 @@ export class JoinGate {
   /** In the order of their last failure. */
   readonly #addresses = new Map<string, Failures>()
 
-  constructor(clock: Clock) {
+  readonly #says: (address: string) => string
+
+  /** `says` tells what there was too much of. */
+  constructor(
+    clock: Clock,
+    says = (address: string) => `not known to this broker, and too many joins from ${address} have failed`,
+  ) {
     this.#clock = clock
+    this.#says = says
   }
 
   /** Throws RefusedError (ResourceExhausted) for an address of which too many failed. */
@@ -29,11 +36,12 @@ export class JoinGate {
     const left = this.#left(address)
     if (left >= 1) return
     const seconds = Math.ceil(((1 - left) * REFILL_MS) / 1000)
-    const message = `token: not known to this broker, and too many joins from ${address} have failed: try again in ${seconds} s`
+    const message = `token: ${this.#says(address)}: try again in ${seconds} s`
     throw new RefusedError('ResourceExhausted', 'token', message)
   }
 
-  failed(address: string): void {
+  /** One more failure of this address. */
+  count(address: string): void {
     const left = Math.max(0, this.#left(address) - 1)
     this.#addresses.delete(address)
     this.#addresses.set(address, { left, atMs: this.#clock.monotonic() })

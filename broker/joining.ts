@@ -1,6 +1,7 @@
 /** How a cluster becomes a member, and what it would change for others: the calls of those who are none yet. */
 import { type ClusterId, InvalidNameError, parseClusterId } from '../model/ids.ts'
 import { type JoinLook, type JoinRequest, type JoinResponse, RefusedError } from '../protocol/broker-api.ts'
+import { hashTokenSecret } from '../protocol/identity/token.ts'
 import { MAX_RENUMBERED } from '../protocol/limits.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
@@ -49,6 +50,8 @@ export class Joining {
   readonly #deps: JoiningDeps
   readonly #init: JoiningInit
   readonly #gate: JoinGate
+  /** By token: a look does not spend it, and costs as much as a join. */
+  readonly #lookGate: JoinGate
   /** Since the last forget(). */
   #refused = 0
 
@@ -56,6 +59,7 @@ export class Joining {
     this.#deps = deps
     this.#init = init
     this.#gate = new JoinGate(deps.clock)
+    this.#lookGate = new JoinGate(deps.clock, () => 'too many looks at joins with it')
   }
 
   /** To be called now and then: refusals are logged again from here. */
@@ -82,7 +86,7 @@ export class Joining {
     } catch (error) {
       const result = error instanceof RefusedError ? error.code : 'failed'
       metrics.joins.inc({ result })
-      if (error instanceof RefusedError) this.#gate.failed(peerAddress)
+      if (error instanceof RefusedError) this.#gate.count(peerAddress)
       this.#tellRefused('join refused', request, peerAddress, error)
       throw error
     }
@@ -93,7 +97,7 @@ export class Joining {
     try {
       return await this.#lookAtJoin(request, peerAddress)
     } catch (error) {
-      if (error instanceof RefusedError) this.#gate.failed(peerAddress)
+      if (error instanceof RefusedError) this.#gate.count(peerAddress)
       this.#tellRefused('look at a join refused', request, peerAddress, error)
       throw error
     }
@@ -170,6 +174,9 @@ export class Joining {
   async #lookAtJoin(request: JoinRequest, observedAddress: string): Promise<JoinLook> {
     const { log, clock } = this.#deps
     const cluster = await this.#admitJoin(request, observedAddress)
+    const token = hashTokenSecret(request.secret)
+    this.#lookGate.check(token)
+    this.#lookGate.count(token)
     const { spec, renumbered } = await lookAtJoin(log, (tx) => {
       // Of no key: a token that is spent does not look, and whoever was evicted does not.
       const { row } = checkToken(tx, request.secret, { cluster, keyHash: NO_KEY, nowMs: clock.now() })

@@ -6,17 +6,19 @@ import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../model/ids.
 import type { ClusterSpec } from '../model/objects.ts'
 import { type ClusterFacts, type Peer, RefusedError, type Renumbered } from '../protocol/broker-api.ts'
 import { canonicalJson } from '../protocol/content-hash.ts'
+import { MEMBER_VALIDITY_MS } from '../protocol/identity/certificate-terms.ts'
 import { quote } from './admission-checks.ts'
 import { admitRecord } from './admission.ts'
 import { allClaims, neededByAll, orderClaims } from './address-claims.ts'
 import { describeAddresses } from './address-notes.ts'
 import { admitSpace, publicCIDRs } from './admission-facts.ts'
-import { NoRoomError, nextIndex, planAddresses } from './allocation.ts'
+import { NoRoomError, nextIndex, planAddresses, withoutRoom } from './allocation.ts'
 import { clusterSpec, removeClusterRecord, statesIpv6, writeClusterRecords } from './cluster-records.ts'
 import type { LogView, RecordLog, Transaction } from './log/record-log.ts'
 import { forgetPublicKeys } from './public-keys.ts'
 import { type WriteContext, admissionContext, memberRecords, removeRecord } from './record-writes.ts'
 import { type IssuedCertificate, type MemberRow, isLive } from './state.ts'
+import { globalAddresses, renumberedSince } from './renumbered.ts'
 import { removeStatusRecord } from './status-records.ts'
 import {
   type CertificatePeer,
@@ -188,23 +190,6 @@ class OnlyLooked extends Error {
   }
 }
 
-/** By member. */
-function globalAddresses(view: LogView): ReadonlyMap<string, readonly string[]> {
-  const live = view.list('member').filter(({ value }) => isLive(value))
-  return new Map(live.map(({ key }) => [key, clusterSpec(view, key)?.globalCIDRs ?? []]))
-}
-
-function renumberedSince(
-  before: ReadonlyMap<string, readonly string[]>,
-  view: LogView,
-  joined: ClusterId,
-): readonly Renumbered[] {
-  return [...globalAddresses(view)]
-    .filter(([id, now]) => id !== joined && now.length > 0 && before.get(id)?.length === 0)
-    .map(([cluster, globalCIDRs]) => ({ cluster, globalCIDRs }))
-    .sort((a, b) => (a.cluster < b.cluster ? -1 : 1))
-}
-
 /** Takes new facts of a member: addresses may be added, and its records are judged anew. Throws RefusedError. */
 export function changeFacts(tx: Transaction, facts: ClusterFacts, context: WriteContext): void {
   const row = tx.get('member', context.cluster)
@@ -213,14 +198,13 @@ export function changeFacts(tx: Transaction, facts: ClusterFacts, context: Write
   writeMember(tx, { ...row, facts }, context)
 }
 
-/** Looks at everybody's addresses anew: what all need has changed, or where a gateway is called. Refuses nobody. */
+/**
+ * Looks at everybody's addresses anew: what all need has changed, or where a gateway is called. Refuses nobody. Where there
+ * is no room for one, that one stays as it was: whoever needs what its pods hold refuses these pods itself.
+ */
 export function reviewAddresses(tx: Transaction, context: Omit<WriteContext, 'cluster'>): void {
-  try {
-    planMembers(tx, new Map(tx.list('member').map(({ key, value }) => [key, value])), context)
-  } catch (error) {
-    // Then it stays as it was: whoever needs what somebody's pods hold refuses these pods itself.
-    if (!(error instanceof NoRoomError)) throw error
-  }
+  const members = new Map(tx.list('member').map(({ key, value }) => [key, value]))
+  planMembers(tx, members, { context, spared: () => new Set(members.keys()) })
 }
 
 /** Public space that members of an earlier release state: it stays theirs. Gives what is kept so for the first time. */
@@ -304,7 +288,10 @@ export function completeness(view: LogView): { readonly complete: string[]; read
 }
 
 function checkTakeover(cluster: ClusterId, old: MemberRow, join: JoinDecision, nowMs: number): void {
-  const ended = Math.max(0, old.issuedUntilMs ?? 0, ...old.certificates.map((one) => one.expiresAtMs)) <= nowMs
+  // What was issued between a backup and its restore is in no row, and may be used: see isOfLostTime() in succession.ts.
+  const lostUntilMs = old.restored === undefined ? 0 : old.restored.atMs + MEMBER_VALIDITY_MS
+  const untilMs = Math.max(lostUntilMs, old.issuedUntilMs ?? 0, ...old.certificates.map((one) => one.expiresAtMs))
+  const ended = untilMs <= nowMs
   const expired = ended && old.rekeyedAtMs === undefined
   if (join.entitled || (expired && !join.connected)) return
   const name = quote(cluster)
@@ -338,19 +325,23 @@ function newIndex(tx: Transaction): number {
 function writeMember(tx: Transaction, row: MemberRow, context: WriteContext): void {
   const before = new Map(tx.list('member').map(({ key, value }) => [key, value]))
   const claimed = orderClaims(before, before.get(context.cluster), row.facts)
-  const members = before.set(context.cluster, { ...row, claimed })
-  refusing(() => planMembers(tx, members, context))
+  const members = new Map(before).set(context.cluster, { ...row, claimed })
+  const spared = (): ReadonlySet<string> =>
+    withoutRoom(allClaims(tx, before), allClaims(tx, members), { changed: context.cluster, needed: neededByAll(tx) })
+  refusing(() => planMembers(tx, members, { context, spared }))
   withdrawForeignAddresses(tx, context)
 }
 
+interface PlanInit {
+  readonly context: Omit<WriteContext, 'cluster'>
+  /** Who may stay without room: see planAddresses(). */
+  readonly spared: () => ReadonlySet<string>
+}
+
 /** Stores these rows, as far as they differ, and the Cluster records. Throws NoRoomError before anything is written. */
-function planMembers(
-  tx: Transaction,
-  members: ReadonlyMap<string, MemberRow>,
-  context: Omit<WriteContext, 'cluster'>,
-): void {
+function planMembers(tx: Transaction, members: ReadonlyMap<string, MemberRow>, { context, spared }: PlanInit): void {
   const claims = allClaims(tx, members)
-  const plan = planAddresses(claims, context.rules.globalRange, neededByAll(tx))
+  const plan = planAddresses(claims, context.rules.globalRange, neededByAll(tx), spared)
   for (const [id, member] of members) {
     const added = plan.get(id)
     if (member !== tx.get('member', id) || added !== undefined) tx.put('member', id, { ...member, ...added })

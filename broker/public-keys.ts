@@ -13,35 +13,44 @@ export function publicKeyOwner(view: LogView, publicKey: string): string | undef
 }
 
 export function claimPublicKey(tx: Transaction, cluster: string, endpoint: string, publicKey: string): void {
-  const endpoints = new Set(tx.get('publicKey', publicKey)?.endpoints).add(endpoint)
+  const row = tx.get('publicKey', publicKey)
+  if (row?.endpoints.length === 0) writeFormer(tx, cluster, without(formerKeys(tx, cluster), publicKey))
+  const endpoints = new Set(row?.endpoints).add(endpoint)
   tx.put('publicKey', publicKey, { cluster, endpoints: [...endpoints].sort() })
 }
 
 /** The Endpoint has this key no more. It stays the member's, as one of its latest. */
-export function releasePublicKey(tx: Transaction, endpoint: string, old: RecordRow | undefined, nowMs: number): void {
+export function releasePublicKey(tx: Transaction, endpoint: string, old: RecordRow | undefined): void {
   if (old?.body.kind !== 'Endpoint') return
   const { publicKey } = old.body.spec
   const row = tx.get('publicKey', publicKey)
   if (row === undefined) return
+  const { cluster } = row
   const endpoints = row.endpoints.filter((name) => name !== endpoint)
-  tx.put('publicKey', publicKey, {
-    cluster: row.cluster,
-    endpoints,
-    ...(endpoints.length === 0 ? { freeSinceMs: nowMs } : {}),
-  })
-  if (endpoints.length === 0) boundFormerKeys(tx, row.cluster)
+  tx.put('publicKey', publicKey, { cluster, endpoints })
+  if (endpoints.length > 0) return
+  const former = [...without(formerKeys(tx, cluster), publicKey), publicKey]
+  for (const oldest of former.slice(0, -MAX_FORMER_KEYS)) tx.remove('publicKey', oldest)
+  writeFormer(tx, cluster, former.slice(-MAX_FORMER_KEYS))
 }
 
 /** Who has left by itself, or is remembered no more, keeps nothing. */
 export function forgetPublicKeys(tx: Transaction, clusters: ReadonlySet<string>): void {
   if (clusters.size === 0) return
   for (const { key, value } of tx.list('publicKey')) if (clusters.has(value.cluster)) tx.remove('publicKey', key)
+  for (const cluster of clusters) writeFormer(tx, cluster, [])
 }
 
-function boundFormerKeys(tx: Transaction, cluster: string): void {
-  const former = tx
-    .list('publicKey')
-    .filter(({ value }) => value.cluster === cluster && value.endpoints.length === 0)
-    .sort((a, b) => (b.value.freeSinceMs ?? 0) - (a.value.freeSinceMs ?? 0))
-  for (const { key } of former.slice(MAX_FORMER_KEYS)) tx.remove('publicKey', key)
+/** In a row of their own: a member may give up very many keys at once, and who looked for them among all would hold up all. */
+function formerKeys(view: LogView, cluster: string): readonly string[] {
+  return view.get('formerKeys', cluster)?.keys ?? []
+}
+
+function writeFormer(tx: Transaction, cluster: string, keys: readonly string[]): void {
+  if (keys.length > 0) tx.put('formerKeys', cluster, { keys })
+  else if (tx.get('formerKeys', cluster) !== undefined) tx.remove('formerKeys', cluster)
+}
+
+function without(keys: readonly string[], one: string): readonly string[] {
+  return keys.filter((key) => key !== one)
 }

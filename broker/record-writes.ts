@@ -50,7 +50,7 @@ export function putRecord(tx: Transaction, record: MemberRecord, context: WriteC
     createdAtMs = claimStamp(tx, service, record.body.uid, context)
   }
   if (record.body.kind === 'Endpoint') {
-    releasePublicKey(tx, record.name, old, context.nowMs)
+    releasePublicKey(tx, record.name, old)
     claimPublicKey(tx, cluster, record.name, record.body.spec.publicKey)
   }
   tx.put('record', key, { createdAtMs, body: record.body, hash, bytes })
@@ -70,7 +70,7 @@ export function removeRecord(tx: Transaction, key: MemberKey, context: WriteCont
     }
     updateServiceIp(tx, service, false, context)
   }
-  if (row.body.kind === 'Endpoint') releasePublicKey(tx, key.name, row, context.nowMs)
+  if (row.body.kind === 'Endpoint') releasePublicKey(tx, key.name, row)
   tx.remove('record', text)
 }
 

@@ -129,7 +129,11 @@ export interface PublicKeyRow {
   readonly cluster: string
   /** Names of the Endpoint records that use it, sorted; empty: its gateway is away, and it is the cluster's all the same. */
   readonly endpoints: readonly string[]
-  readonly freeSinceMs?: number
+}
+
+/** Key: cluster id. Its public keys that no Endpoint has now, latest last. */
+export interface FormerKeysRow {
+  readonly keys: readonly string[]
 }
 
 /** Key 'settings': fixed at the first start, since allocations depend on them. */
@@ -151,6 +155,7 @@ export interface Scopes {
   serviceIp: ServiceIpRow
   address: AddressRow
   publicKey: PublicKeyRow
+  formerKeys: FormerKeysRow
   settings: SettingsRow
 }
 export type Scope = keyof Scopes

@@ -222,6 +222,8 @@ export interface BrokerApi {
    * broker failed. Throws RefusedError when that is so already.
    */
   openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: Error) => void): PublishSession
+  /** False: whatever this peer asks for is refused, so its connection takes no place of the member's. Absent: all are welcome. */
+  isWelcome?(peer: Peer): boolean
   /** Yields until the signal; the transport pulls only as fast as the peer takes. */
   watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage>
 }

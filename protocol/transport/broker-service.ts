@@ -14,7 +14,7 @@ import { BrokerUnreachableError } from '../broker-client.ts'
 import * as codec from '../messages-codec.ts'
 import { splitBatch, splitNeed } from '../split-message.ts'
 import { PulledMessages } from './pull-messages.ts'
-import { type PeerVerdict, expiredError, requireMember } from './peer-check.ts'
+import { type PeerVerdict, expiredError, peerAddress, peerOf, requireMember } from './peer-check.ts'
 import { asBuffer } from './raw-service.ts'
 import { errorToStatus, isForPeer } from './status-codes.ts'
 import type { ServerMetrics } from './server-metrics.ts'
@@ -213,21 +213,8 @@ async function watch(deps: BrokerServiceDeps, call: Writer, signal: AbortSignal)
 }
 
 function memberOf(deps: BrokerServiceDeps, call: Unary | Duplex | Writer): Peer {
-  const verdict = requireMember(deps.verdictOf(call.getPeer()), deps.clock.now())
-  const { cluster, serial, issuedAtMs, notAfterMs, renews } = verdict
-  return {
-    cluster,
-    serial,
-    issuedAtMs,
-    expiresAtMs: notAfterMs,
-    address: peerAddress(call.getPeer()),
-    ...(renews === undefined ? {} : { renews }),
-  }
-}
-
-/** grpc-js writes `address:port`; the address of an IPv4 peer on a dual-stack socket comes as ::ffff:a.b.c.d. */
-function peerAddress(peer: string): string {
-  return peer.replace(/:\d+$/, '').replace(/^::ffff:/, '')
+  const peer = call.getPeer()
+  return peerOf(requireMember(deps.verdictOf(peer), deps.clock.now()), peer)
 }
 
 function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {

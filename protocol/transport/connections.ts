@@ -8,9 +8,10 @@
 import type { Socket } from 'node:net'
 import type { TLSSocket } from 'node:tls'
 import type { Clock } from '../../reconcile/clock.ts'
+import type { Peer } from '../broker-api.ts'
 import { CertificateError } from '../broker-client.ts'
 import { FairPool } from './fair-pool.ts'
-import { type PeerVerdict, judgePeer } from './peer-check.ts'
+import { type PeerVerdict, judgePeer, peerOf } from './peer-check.ts'
 import type { ServerMetrics } from './server-metrics.ts'
 
 export interface ConnectionLimits {
@@ -60,6 +61,8 @@ export interface ConnectionsInit {
   readonly metrics: ServerMetrics
   readonly limits: ConnectionLimits
   readonly clusterset: string
+  /** False for a member of which every call is refused: it has a stranger's place, and takes none from who has its id now. */
+  readonly isWelcome: (peer: Peer) => boolean
   /** Called when it is the turn of a connection that has said something. */
   readonly startHandshake: (socket: Socket) => void
 }
@@ -115,19 +118,21 @@ export class Connections {
     this.#count()
   }
 
-  /** The handshake is over: says who it is. */
-  judge(socket: TLSSocket): PeerVerdict {
-    const connection = this.#byPeer.get(peerText(socket))
+  /** The handshake is over: says whose place the connection has. */
+  judge(socket: TLSSocket): 'member' | 'stranger' {
+    const peer = peerText(socket)
+    const connection = this.#byPeer.get(peer)
     const verdict = judgePeer(socket, this.clusterset)
-    if (connection === undefined) return verdict
+    if (connection === undefined) return 'stranger'
     connection.verdict = verdict
     connection.cancelTimer()
-    if (verdict.t === 'member') this.#place(connection, 'member', verdict.cluster)
-    else {
-      this.#place(connection, 'stranger', connection.address)
-      this.#expire(connection, this.#init.limits.strangerMs)
+    if (verdict.t === 'member' && this.#init.isWelcome(peerOf(verdict, peer))) {
+      this.#place(connection, 'member', verdict.cluster)
+      return 'member'
     }
-    return verdict
+    this.#place(connection, 'stranger', connection.address)
+    this.#expire(connection, this.#init.limits.strangerMs)
+    return 'stranger'
   }
 
   /** One address and port is one open connection, so the text that grpc-js gives names it. */

@@ -97,6 +97,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     metrics,
     limits,
     clusterset: init.tls.clusterset,
+    isWelcome: (peer) => api.isWelcome?.(peer) ?? true,
     startHandshake: (socket) => void tls.emit('connection', socket),
   })
   const deps: BrokerServiceDeps = {
@@ -129,8 +130,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
       socket.destroy()
       return
     }
-    const { t } = connections.judge(socket)
-    const part = t === 'member' ? members : strangers
+    const part = connections.judge(socket) === 'member' ? members : strangers
     part.injector.injectConnection(socket)
   })
   const port = createNetServer({ noDelay: true }, (socket) => connections.accept(socket))

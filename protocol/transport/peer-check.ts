@@ -5,6 +5,7 @@
  */
 import type { TLSSocket } from 'node:tls'
 import type { ClusterId } from '../../model/ids.ts'
+import type { Peer } from '../broker-api.ts'
 import { CertificateError } from '../broker-client.ts'
 import { BACKDATE_MS } from '../identity/certificate-terms.ts'
 import { type CertificateFacts, readCertificate } from '../identity/read-certificate.ts'
@@ -48,6 +49,19 @@ export function requireMember(verdict: PeerVerdict, nowMs: number): PeerVerdict 
   if (verdict.t === 'stranger') throw verdict.error
   if (nowMs >= verdict.notAfterMs) throw expiredError(verdict.notAfterMs)
   return verdict
+}
+
+/** The member as the broker knows it; `peer` is grpc-js' text `address:port`. */
+export function peerOf(verdict: PeerVerdict & { readonly t: 'member' }, peer: string): Peer {
+  const { cluster, serial, issuedAtMs, notAfterMs, renews } = verdict
+  const address = peerAddress(peer)
+  const known = { cluster, serial, issuedAtMs, expiresAtMs: notAfterMs, address }
+  return renews === undefined ? known : { ...known, renews }
+}
+
+/** The address of an IPv4 peer on a dual-stack socket comes as ::ffff:a.b.c.d. */
+export function peerAddress(peer: string): string {
+  return peer.replace(/:\d+$/, '').replace(/^::ffff:/, '')
 }
 
 export function expiredError(notAfterMs: number): CertificateError {

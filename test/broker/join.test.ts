@@ -350,3 +350,17 @@ t.test('a look at a join names whom it renumbers, and changes nothing', async (t
   t.match(await refusal(look('tokyo', ['10.60.0.0/16'], { secret: 'A'.repeat(43) })), /not known to this broker/)
   t.match(await refusal(look('milano', ['10.60.0.0/16'])), /is a member already/, 'what the join would be refused for')
 })
+
+t.test('after a restore an id is nobody else’s while a certificate of the lost time may last', async (t) => {
+  const harness = await startBroker(t)
+  await join_(harness, 'milano')
+  await harness.clock.advance(30 * HOUR)
+  const now = harness.clock.now()
+  await harness.log.transact((tx) => {
+    const row = tx.get('member', 'milano')
+    if (row !== undefined) tx.put('member', 'milano', { ...row, restored: { takenAtMs: now - 29 * HOUR, atMs: now } })
+  })
+  await t.rejects(join_(harness, 'milano'), { code: 'AlreadyExists', field: 'cluster' })
+  await harness.clock.advance(24 * HOUR)
+  await t.resolves(join_(harness, 'milano'))
+})

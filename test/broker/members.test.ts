@@ -197,3 +197,26 @@ t.test('who is no member', async (t) => {
   const named = Array.from({ length: 20 }, (_, i) => `c${i + 10}`).join(', ')
   t.equal(await evict('kyoto'), `cluster "kyoto" is not a member; members are ${named} and 4 more`)
 })
+
+t.test('who leaves with very many gateways holds up nobody', async (t) => {
+  const harness = await startBroker(t)
+  const { peer } = await join_(harness, 'milano')
+  const many = 12_000
+  await harness.log.transact((tx) => {
+    for (let i = 0; i < many; i += 1) {
+      const bytes = Buffer.alloc(32)
+      bytes.writeUInt32BE(i)
+      const publicKey = bytes.toString('base64')
+      const name = `milano.n${i}-lane0`
+      const spec = { cluster: 'milano', node: `n${i}`, lane: 0, publicKey, candidates: [], capabilities: [] }
+      tx.put('record', `milano/Endpoint//${name}`, { createdAtMs: 0, body: { kind: 'Endpoint', spec }, hash: '00' })
+      tx.put('publicKey', publicKey, { cluster: 'milano', endpoints: [name] })
+    }
+  })
+  const begun = performance.now()
+  await harness.tokens.evict({ cluster: 'milano', force: true })
+  await harness.log.refresh()
+  t.ok(performance.now() - begun < 8000, 'not the square of them')
+  t.equal(harness.log.count('publicKey'), 64, 'the latest are kept for its return')
+  await t.rejects(harness.broker.leave(peer), { code: 'PermissionDenied' })
+})

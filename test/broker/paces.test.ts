@@ -7,14 +7,14 @@ import type { ClusterId } from '../../model/ids.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { Peer } from '../../protocol/broker-api.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { Publisher, join_, startBroker } from './support/harness.ts'
+import { Publisher, joinRequest, join_, startBroker } from './support/harness.ts'
 
 t.test('joins of one address that fail', async (t) => {
   const clock = new FakeClock()
   const gate = new JoinGate(clock)
   for (let i = 0; i < 20; i += 1) {
     gate.check('192.0.2.1')
-    gate.failed('192.0.2.1')
+    gate.count('192.0.2.1')
   }
   const want = {
     code: 'ResourceExhausted',
@@ -25,11 +25,21 @@ t.test('joins of one address that fail', async (t) => {
   gate.check('192.0.2.2')
   await clock.advance(3000)
   gate.check('192.0.2.1')
-  gate.failed('192.0.2.1')
+  gate.count('192.0.2.1')
   t.throws(() => gate.check('192.0.2.1'), want)
-  for (let i = 0; i < 10_000; i += 1) gate.failed(`10.0.${i >> 8}.${i & 255}`)
+  for (let i = 0; i < 10_000; i += 1) gate.count(`10.0.${i >> 8}.${i & 255}`)
   gate.check('192.0.2.1')
   t.pass('addresses are forgotten, not kept without end')
+})
+
+t.test('looks at joins with one token: they spend nothing, and are bounded all the same', async (t) => {
+  const harness = await startBroker(t)
+  const request = await joinRequest(harness, { cluster: 'milano' })
+  for (let n = 0; n < 20; n += 1) await harness.broker.lookAtJoin(request, '192.0.2.1')
+  const want = { code: 'ResourceExhausted', message: 'token: too many looks at joins with it: try again in 3 s' }
+  await t.rejects(harness.broker.lookAtJoin(request, '192.0.2.2'), want, 'wherever it comes from')
+  await t.resolves(harness.broker.lookAtJoin(await joinRequest(harness, { cluster: 'milano' }), '192.0.2.1'))
+  await t.resolves(harness.broker.join(request, '192.0.2.1'), 'and the join itself is not held up')
 })
 
 t.test('statuses: one in five seconds, the last word wins', async (t) => {

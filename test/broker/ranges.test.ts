@@ -193,3 +193,50 @@ t.test('a claim keeps its place for as long as it is stated, and a new one comes
     }),
   )
 })
+
+t.test('pods for which there is no room take no room from others, whoever put a gateway inside them', async (t) => {
+  const harness = await startBroker(t, { config: { globalRange: '244.0.0.0/16' } })
+  const apart = (cidr: string) => ({ facts: facts([cidr], { serviceCIDRs: [] }) })
+  await join_(harness, 'wide', apart('10.0.0.0/8'))
+  const { peer } = await join_(harness, 'milano', apart('172.16.0.0/16'))
+  const publisher = new Publisher(harness, peer)
+  await publisher.publish([gateway('milano', '10.1.2.3')])
+  t.same(publisher.refusals(), [])
+  const [, wide] = await harness.tokens.members()
+  t.same(wide?.notes, [
+    'its pods need global addresses, and there is no room for them in the global range: ' +
+      '10.0.0.0/8 holds 10.1.2.3, a gateway of cluster milano',
+  ])
+
+  await join_(harness, 'late', apart('172.17.0.0/20'))
+  await join_(harness, 'same', apart('172.17.0.0/24'))
+  t.same(clusterSpec(harness.log, 'late')?.globalCIDRs.length, 1, 'who has room gets it')
+  await publisher.facts(facts(['172.16.0.0/16'], { serviceCIDRs: [], labels: { site: 'north' } }))
+  await publisher.acknowledged()
+  t.same(publisher.refusals(), [], 'nor are facts of others refused')
+  await t.rejects(join_(harness, 'over', apart('10.9.0.0/24')), {
+    field: 'podCIDRs',
+    message: /10\.0\.0\.0\/8 has to be translated .* larger than the global range/,
+  })
+  publisher.end()
+})
+
+t.test(
+  'a member that changes what it needs again and again does not fill the log with notes about others',
+  async (t) => {
+    const harness = await startBroker(t)
+    await join_(harness, 'milano', { facts: facts(['10.42.0.0/16']) })
+    const { peer } = await join_(harness, 'paris', { facts: facts(['10.50.0.0/16'], { serviceCIDRs: [] }) })
+    const publisher = new Publisher(harness, peer)
+    await publisher.publish([])
+    for (let n = 0; n < 150; n += 1) {
+      await publisher.facts(facts(['10.50.0.0/16'], { serviceCIDRs: [], neededCIDRs: [`10.42.7.${n}/32`] }))
+      await publisher.acknowledged()
+    }
+    const told = (): number => harness.logger.messages('info').filter((one) => /about the addresses/.test(one)).length
+    t.equal(told(), 100)
+    await harness.broker.tidy()
+    t.equal(told(), 101, 'what still holds is told later')
+    publisher.end()
+  },
+)

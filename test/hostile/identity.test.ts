@@ -114,3 +114,14 @@ await attack('identity-taken-over', async (t) => {
   t.match(await verdict(thief.records()), /^PERMISSION_DENIED /)
   t.match(await verdict(owner.renew()), /^PERMISSION_DENIED /)
 })
+
+await attack('identity-refused-connections', async (t) => {
+  const { broker } = await startTarget(t)
+  const thief = (await RawMember.join(t, broker, 'paris')).stolen()
+  const { text } = await broker.tokens((store) => store.rekey({ cluster: 'paris' }))
+  const owner = await RawMember.join(t, broker, 'paris', { token: text })
+  const stream = await owner.publish().opened()
+  for (let n = 0; n < 20; n += 1) t.match(await verdict(thief.stolen().records()), /^PERMISSION_DENIED /)
+  t.equal(await verdict(owner.records()), 'ok')
+  t.equal(stream.ended, undefined, 'the stream is the one of before')
+})

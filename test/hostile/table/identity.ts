@@ -48,6 +48,12 @@ export const IDENTITY: readonly AttackRow[] = [
     against: '`rekeyMember()` in `broker/member-list.ts`.',
   },
   {
+    id: 'identity-refused-connections',
+    tried: 'A thief whose copy is refused opens connection after connection with it, to take the places of the member.',
+    holds: "The member's stream goes on: a certificate that is refused has the places of strangers.",
+    against: '`isWelcome()` in `broker/broker.ts`, asked by `protocol/transport/connections.ts` at each handshake.',
+  },
+  {
     id: 'key-of-absent-gateway',
     tried: "A member states the WireGuard key of another member's gateway while that is away.",
     holds: 'It is refused, and the gateway comes back with its key.',
