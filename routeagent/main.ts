@@ -6,7 +6,7 @@ import type { Nft } from '../kernel/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
-import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import { toldOtherRanges } from '../model/pod-ranges.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
@@ -200,16 +200,17 @@ async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: 
 
 /**
  * Takes out of this node whatever the loops may have made, once, then its RouteAgent object. Throws what failed, after
- * everything else has been done.
+ * everything else has been done; an overlay that stays keeps its tables.
  */
 export async function cleanRouteAgentNode(
   deps: RouteAgentDeps,
   config: RouteAgentConfig,
   signal: AbortSignal,
 ): Promise<void> {
-  // The overlay is never without the table that says who may use it.
   const { failures } = await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, signal)
-  for (const nft of [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
+  // The overlay is never without the tables that say who may use it.
+  const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
+  for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
   if (failures.length > 0) throw new Error(failures.map(messageOf).join('; '))
   await deps.cluster.remove('RouteAgent', config.node, undefined, signal)
 }

@@ -364,6 +364,24 @@ t.test('a membership that vanishes is a leave, and leaving waits until it has wo
   t.match(machine.logger.messages('error').join(), 'leaving failed; trying again')
 })
 
+t.test('an overlay that cannot be taken out keeps the tables that say who may use it', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  const run = machine.start(t)
+  await machine.ready()
+  const deleteLink = machine.routes.deleteLink.bind(machine.routes)
+  const tables: string[][] = []
+  machine.routes.deleteLink = async (...args) => {
+    tables.push(await machine.nft.tables(NFT_TABLE_NODE))
+    if (tables.length < 3) throw new KernelError('EBUSY', 'ip link del', 'not now')
+    await deleteLink(...args)
+  }
+  machine.cluster.put(membership('leaving'))
+  await run.ended
+  t.strictSame(tables, [[NFT_TABLE_NODE], [NFT_TABLE_NODE], [NFT_TABLE_NODE]])
+  t.equal(machine.kernel(), machine.before, 'and both go in the end')
+})
+
 t.test('a dry run changes nothing', async (t) => {
   const machine = new Machine(t)
   machine.join()
