@@ -90,7 +90,10 @@ export class NftWatch {
     const tell = (): void => {
       stopTimer = undefined
       if (!watch.isOpen()) return
-      if (this.#isBusy()) return later()
+      if (this.#isBusy()) {
+        later()
+        return
+      }
       pace.told()
       listener()
     }

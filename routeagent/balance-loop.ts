@@ -76,6 +76,8 @@ export class BalanceLoop {
   /** No pods of the family, and no table. */
   #resting = false
   notReady: string | undefined = 'nothing applied yet'
+  /** What the kernel refused in the last run; undefined when nothing. */
+  failure: string | undefined
 
   constructor(deps: BalanceLoopDeps, init: Pick<RouteAgentConfig, 'node' | 'openPorts'>) {
     this.#deps = deps
@@ -160,8 +162,11 @@ export class BalanceLoop {
       }
     } catch (error) {
       this.#applied = undefined
+      this.failure = error instanceof Error ? error.message : String(error)
+      this.notReady &&= this.failure
       throw error
     }
+    this.failure = undefined
     if (checking) this.#lastCheckMs = started
     this.notReady = undefined
     if (changes.length > 0) this.#countPorts(planner)

@@ -21,7 +21,7 @@ import { MIN_INTERVAL_MS, RESYNC_MS, type RouteAgentConfig, forwardingMarker } f
 import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
 import { FactsReader } from './facts-reader.ts'
 import { type RouteAgentMetrics, routeAgentMetrics } from './metrics.ts'
-import { RouteLoop } from './route-loop.ts'
+import { RouteLoop, type Unguarded } from './route-loop.ts'
 import { type RouteAgentCaches, readWorld, routeAgentCaches, withFacts } from './world.ts'
 
 export interface RouteAgentDeps extends ComponentDeps {
@@ -54,18 +54,26 @@ export async function runRouteAgent(
   const heard = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock })
   const caches = routeAgentCaches(deps.cluster, heard)
   const facts = new FactsReader(deps)
-  const isGuarded = (): boolean => balancing[0]?.balance.isGuarding() === true
-  const routeLoop = new RouteLoop({ ...deps, caches, facts, logger, metrics, isGuarded }, config)
+  const unguarded = (): Unguarded | undefined => {
+    const balance = balancing[0]?.balance
+    return balance?.isGuarding() === true ? undefined : { failure: balance?.failure }
+  }
+  const routeLoop = new RouteLoop({ ...deps, caches, facts, logger, metrics, unguarded }, config)
   const routes = reconcileLoop({ ...deps, logger }, metrics, 'routes', (s) => routeLoop.reconcile(s))
   const balancing = [
     { loop: 'balance', nft: deps.nft, logger },
     { loop: 'balance-ipv6', nft: deps.nft6, logger: logger.child({ family: 'IPv6' }) },
   ].map(({ loop, nft, logger }) => {
     const balance = new BalanceLoop({ ...deps, nft, caches, facts, logger, metrics }, config)
+    let known: string | undefined
     const run = async (s: AbortSignal): Promise<void> => {
-      const before = balance.isGuarding()
-      await balance.reconcile(s)
-      if (!before && balance.isGuarding()) routes.poke()
+      try {
+        await balance.reconcile(s)
+      } finally {
+        const now = balance.isGuarding() ? 'guarding' : balance.failure
+        if (now !== known) routes.poke()
+        known = now
+      }
     }
     const runs = reconcileLoop({ ...deps, logger }, metrics, loop, run)
     const onTable = (): void => {

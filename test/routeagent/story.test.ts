@@ -364,6 +364,22 @@ t.test('a membership that vanishes is a leave, and leaving waits until it has wo
   t.match(machine.logger.messages('error').join(), 'leaving failed; trying again')
 })
 
+t.test('a node that cannot have its table has no overlay, and says why', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  const run = machine.nft.run.bind(machine.nft)
+  machine.nft.run = () => Promise.reject(new KernelError('UNKNOWN', 'nft', 'no such module'))
+  machine.start(t)
+  const failure = (): string => machine.cluster.cache('RouteAgent').get('worker')?.status?.failure ?? ''
+  await eventually(() => failure().includes('no such module'), { say: 'the RouteAgent says why' })
+  t.match(machine.status.notReady().join(), 'no such module')
+  t.notMatch(machine.kernel(), 'sealane-vx')
+  machine.nft.run = run
+  await machine.ready()
+  await eventually(() => failure() === '', { say: 'and no longer' })
+  t.match(machine.kernel(), 'sealane-vx')
+})
+
 t.test('an overlay that cannot be taken out keeps the tables that say who may use it', async (t) => {
   const machine = new Machine(t)
   machine.join()
