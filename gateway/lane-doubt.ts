@@ -1,7 +1,8 @@
 /** Why a lane may never come up, and what can be done: neither end can be called. Pure. */
-import { containsAddress, parseAddress, parsePrefix, prefixOf } from '../model/ip.ts'
+import { containsAddress, parseAddress, prefixOf } from '../model/ip.ts'
 import { ANNOTATION_PUBLIC_ADDRESS } from '../model/gateway-node.ts'
 import type { EndpointCandidate } from '../model/objects.ts'
+import { UNGRANTED_SPACE } from '../model/needed-ranges.ts'
 import { NEITHER_CALLABLE } from '../model/status-text.ts'
 import type { RemotePeer } from './check-endpoints.ts'
 import type { GatewayLaneConfig } from './config.ts'
@@ -36,11 +37,9 @@ function whatToDo({ port }: GatewayLaneConfig): string {
   )
 }
 
-/** RFC 1918, and what carriers use behind their own translation (RFC 6598). */
-const PRIVATE = ['10.0.0.0/8', '172.16.0.0/12', '192.168.0.0/16', '100.64.0.0/10'].map((text) => parsePrefix(text))
-
 function isPrivateOnly(candidates: readonly EndpointCandidate[]): boolean {
-  const isPrivate = (text: string): boolean => PRIVATE.some((prefix) => containsAddress(prefix, parseAddress(text)))
+  const isPrivate = (text: string): boolean =>
+    UNGRANTED_SPACE.some((prefix) => containsAddress(prefix, parseAddress(text)))
   return candidates.length > 0 && candidates.every(({ address }) => isPrivate(address))
 }
 

@@ -22,6 +22,33 @@ const NFTA_TABLE = 1
 /** After our own transaction its notifications are still on their way for so long. */
 const SETTLE_MS = 100
 
+/** Whoever goes on, or two programs that undo each other's work, are answered ever more slowly, down to this. */
+const SLOWEST_MS = 1000
+/** After so much quiet the next is told at once again. */
+const QUIET_MS = 2 * SLOWEST_MS
+
+/** How soon the next change may be told: at once after a quiet time, then with gaps that double. */
+export class TellPace {
+  readonly #clock: Pick<Clock, 'monotonic'>
+  #toldAt = -Infinity
+  #gapMs = 0
+
+  constructor(clock: Pick<Clock, 'monotonic'>) {
+    this.#clock = clock
+  }
+
+  waitMs(): number {
+    return Math.max(0, this.#toldAt + this.#gapMs - this.#clock.monotonic())
+  }
+
+  told(): void {
+    const nowMs = this.#clock.monotonic()
+    const isQuiet = nowMs - this.#toldAt >= QUIET_MS
+    this.#gapMs = isQuiet ? 0 : Math.min(SLOWEST_MS, Math.max(SETTLE_MS, 2 * this.#gapMs))
+    this.#toldAt = nowMs
+  }
+}
+
 export type NftChangeKind = 'structure' | 'elements'
 
 /** What a notification says of the table; undefined when it is about something else. */
@@ -59,14 +86,19 @@ export class NftWatch {
   /** Of Nft.onChange(). Throws KernelError. */
   follow(family: NftFamily, table: string, listener: () => void): () => void {
     let stopTimer: (() => void) | undefined
+    const pace = new TellPace(this.#clock)
     const tell = (): void => {
       stopTimer = undefined
       if (!watch.isOpen()) return
-      if (this.#isBusy()) later()
-      else listener()
+      if (this.#isBusy()) {
+        later()
+        return
+      }
+      pace.told()
+      listener()
     }
     const later = (): void => {
-      stopTimer ??= this.#clock.setTimer(this.#isBusy() ? SETTLE_MS : 0, tell)
+      stopTimer ??= this.#clock.setTimer(Math.max(this.#isBusy() ? SETTLE_MS : 0, pace.waitMs()), tell)
     }
     const watch = watchMessages({ protocol: 'netfilter', groups: [NFNLGRP_NFTABLES] }, (message) => {
       const kind = message === undefined ? 'structure' : changeOf(message, family, table)

@@ -3,21 +3,14 @@
  * clusterset or an organisation has. Pure.
  */
 import { type Prefix, containsPrefix, parsePrefix } from './ip.ts'
-import { DEFAULT_GLOBAL_RANGE } from './kernel-ids.ts'
+import { UNGRANTED_SPACE } from './needed-ranges.ts'
 
-/** RFC 1918, RFC 6598, RFC 1112 section 4 (class E, where our own ranges are), RFC 4193. */
-const CLOSED_SPACE: readonly Prefix[] = [
-  '10.0.0.0/8',
-  '100.64.0.0/10',
-  '172.16.0.0/12',
-  '192.168.0.0/16',
-  '240.0.0.0/4',
-  DEFAULT_GLOBAL_RANGE,
-  'fc00::/7',
-].map((text) => parsePrefix(text))
+/** RFC 1112 section 4: nobody routes it. Our own default ranges are there, and no member may state it unasked. */
+const CLASS_E = parsePrefix('240.0.0.0/4')
 
 /** Whether any part of the prefix is public. `globalRange`: of this clusterset, which is ours wherever it lies. */
 export function isPublicSpace(prefix: Prefix, globalRange: string | undefined): boolean {
   const ours = globalRange === undefined ? [] : [parsePrefix(globalRange)]
-  return ![...CLOSED_SPACE, ...ours].some((space) => space.family === prefix.family && containsPrefix(space, prefix))
+  const closed = [...UNGRANTED_SPACE, CLASS_E, ...ours]
+  return !closed.some((space) => space.family === prefix.family && containsPrefix(space, prefix))
 }

@@ -5,6 +5,7 @@
  */
 import { isNotFound } from '../kernel/errors.ts'
 import type { Nft } from '../kernel/nft.ts'
+import { Drift } from '../kernel/drift.ts'
 import { formatNft } from '../kernel/format-nft.ts'
 import type { NftStatement } from '../kernel/nft-transaction.ts'
 import { plannedFamilies } from '../model/addressing.ts'
@@ -15,7 +16,6 @@ import type { Logger } from '../runtime/logger.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
 import {
-  MAX_DIFFERENCES,
   type TableShape,
   differences,
   elementRepair,
@@ -64,6 +64,7 @@ export class BalanceLoop {
   readonly #openPorts: readonly OpenPort[]
   readonly #family: AddressFamily
   readonly #drops: DropCounts
+  readonly #drift: Drift
   #planner: BalancePlanner | undefined
   #world: NodeNftWorld | undefined
   /** Undefined: not known what the kernel has, so the next run replaces the table. */
@@ -75,12 +76,15 @@ export class BalanceLoop {
   /** No pods of the family, and no table. */
   #resting = false
   notReady: string | undefined = 'nothing applied yet'
+  /** What the kernel refused in the last run; undefined when nothing. */
+  failure: string | undefined
 
   constructor(deps: BalanceLoopDeps, init: Pick<RouteAgentConfig, 'node' | 'openPorts'>) {
     this.#deps = deps
     this.#node = init.node
     this.#openPorts = init.openPorts ?? []
     this.#drops = new DropCounts(deps)
+    this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
     this.#family = addressFamily(deps.nft.family === 'ip' ? 4 : 6)
   }
 
@@ -158,8 +162,11 @@ export class BalanceLoop {
       }
     } catch (error) {
       this.#applied = undefined
+      this.failure = error instanceof Error ? error.message : String(error)
+      this.notReady &&= this.failure
       throw error
     }
+    this.failure = undefined
     if (checking) this.#lastCheckMs = started
     this.notReady = undefined
     if (changes.length > 0) this.#countPorts(planner)
@@ -244,13 +251,11 @@ export class BalanceLoop {
 
   /** Chains or maps that are not as they were sent: throws, so that the table is replaced. Elements: sets them right. */
   async #repairDrift(applied: Applied, planner: BalancePlanner, signal: AbortSignal): Promise<void> {
-    const { nft, metrics, logger } = this.#deps
-    const listing = await nft.listTable(NFT_TABLE_NODE, signal)
+    const listing = await this.#deps.nft.listTable(NFT_TABLE_NODE, signal)
     const found = listing === undefined ? undefined : parseListing(listing)
     if (found === undefined || !sameShape(found.shape, applied.shape) || !sameTexts(applied.texts, found.texts)) {
       const { reason, items } = differences(applied, found)
-      metrics.driftRepairs.inc({ what: 'nft-table', reason })
-      logger.warn('someone changed our table; replacing it', { table: NFT_TABLE_NODE, reason, items })
+      this.#drift.repaired('nft-table', reason, items)
       return this.#replaceTable(applied.world, planner, signal)
     }
     applied.texts = found.texts
@@ -263,9 +268,8 @@ export class BalanceLoop {
     }
     if (repairs.length === 0) return
     const reason = repairs.some(({ add }) => add.length > 0) ? 'Missing' : 'Foreign'
-    metrics.driftRepairs.inc({ what: 'nft-elements', reason })
-    const maps = repairs.map((r) => r.map).slice(0, MAX_DIFFERENCES)
-    logger.warn('someone changed elements of our table; putting them right', { reason, maps })
+    const maps = repairs.map((repair) => `elements of ${repair.map}`)
+    this.#drift.repaired('nft-elements', reason, maps)
     await this.#send('delta', elementStatements(repairs), signal)
   }
 

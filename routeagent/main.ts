@@ -6,7 +6,7 @@ import type { Nft } from '../kernel/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'
 import type { Sysctl } from '../kernel/sysctl.ts'
-import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import { toldOtherRanges } from '../model/pod-ranges.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
@@ -21,7 +21,7 @@ import { MIN_INTERVAL_MS, RESYNC_MS, type RouteAgentConfig, forwardingMarker } f
 import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
 import { FactsReader } from './facts-reader.ts'
 import { type RouteAgentMetrics, routeAgentMetrics } from './metrics.ts'
-import { RouteLoop } from './route-loop.ts'
+import { RouteLoop, type Unguarded } from './route-loop.ts'
 import { type RouteAgentCaches, readWorld, routeAgentCaches, withFacts } from './world.ts'
 
 export interface RouteAgentDeps extends ComponentDeps {
@@ -54,18 +54,26 @@ export async function runRouteAgent(
   const heard = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock })
   const caches = routeAgentCaches(deps.cluster, heard)
   const facts = new FactsReader(deps)
-  const isGuarded = (): boolean => balancing[0]?.balance.isGuarding() === true
-  const routeLoop = new RouteLoop({ ...deps, caches, facts, logger, metrics, isGuarded }, config)
+  const unguarded = (): Unguarded | undefined => {
+    const balance = balancing[0]?.balance
+    return balance?.isGuarding() === true ? undefined : { failure: balance?.failure }
+  }
+  const routeLoop = new RouteLoop({ ...deps, caches, facts, logger, metrics, unguarded }, config)
   const routes = reconcileLoop({ ...deps, logger }, metrics, 'routes', (s) => routeLoop.reconcile(s))
   const balancing = [
     { loop: 'balance', nft: deps.nft, logger },
     { loop: 'balance-ipv6', nft: deps.nft6, logger: logger.child({ family: 'IPv6' }) },
   ].map(({ loop, nft, logger }) => {
     const balance = new BalanceLoop({ ...deps, nft, caches, facts, logger, metrics }, config)
+    let known: string | undefined
     const run = async (s: AbortSignal): Promise<void> => {
-      const before = balance.isGuarding()
-      await balance.reconcile(s)
-      if (!before && balance.isGuarding()) routes.poke()
+      try {
+        await balance.reconcile(s)
+      } finally {
+        const now = balance.isGuarding() ? 'guarding' : balance.failure
+        if (now !== known) routes.poke()
+        known = now
+      }
     }
     const runs = reconcileLoop({ ...deps, logger }, metrics, loop, run)
     const onTable = (): void => {
@@ -200,16 +208,17 @@ async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: 
 
 /**
  * Takes out of this node whatever the loops may have made, once, then its RouteAgent object. Throws what failed, after
- * everything else has been done.
+ * everything else has been done; an overlay that stays keeps its tables.
  */
 export async function cleanRouteAgentNode(
   deps: RouteAgentDeps,
   config: RouteAgentConfig,
   signal: AbortSignal,
 ): Promise<void> {
-  // The overlay is never without the table that says who may use it.
   const { failures } = await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, signal)
-  for (const nft of [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
+  // The overlay is never without the tables that say who may use it.
+  const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
+  for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
   if (failures.length > 0) throw new Error(failures.map(messageOf).join('; '))
   await deps.cluster.remove('RouteAgent', config.node, undefined, signal)
 }

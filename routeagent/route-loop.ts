@@ -34,8 +34,13 @@ export interface RouteLoopDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: RouteAgentMetrics
-  /** The table that says who may use the overlay is there. */
-  readonly isGuarded: () => boolean
+  /** Undefined: the table that says who may use the overlay is there. */
+  readonly unguarded: () => Unguarded | undefined
+}
+
+/** There is no such table, because it has not been made yet, or because of this. */
+export interface Unguarded {
+  readonly failure: string | undefined
 }
 
 export class RouteLoop {
@@ -73,9 +78,12 @@ export class RouteLoop {
       this.notReady = plan.reason
       return this.#report(plan, plan.reason, signal)
     }
-    if (!(await this.#mayHaveOverlay(signal))) {
-      this.notReady = `waiting for table ${NFT_TABLE_NODE}, which says who may use the overlay`
-      return
+    const unguarded = await this.#whyNoOverlay(signal)
+    if (unguarded !== undefined) {
+      const { failure } = unguarded
+      const reason = `waiting for table ${NFT_TABLE_NODE}, which says who may use the overlay`
+      this.notReady = failure === undefined ? reason : `${reason}: ${failure}`
+      return failure === undefined ? undefined : this.#report(plan, this.notReady, signal)
     }
     const { changed, failures } = await applyNodeRoutes(
       { ...this.#deps, drift: this.#drift, forwardingMarker: forwardingMarker(this.#config) },
@@ -93,9 +101,11 @@ export class RouteLoop {
   }
 
   // The device would unpack what anybody sends. One that is there was made under a table, and goes on.
-  async #mayHaveOverlay(signal: AbortSignal): Promise<boolean> {
-    if (this.#deps.isGuarded()) return true
-    return (await this.#deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
+  async #whyNoOverlay(signal: AbortSignal): Promise<Unguarded | undefined> {
+    const unguarded = this.#deps.unguarded()
+    if (unguarded === undefined) return undefined
+    const isThere = (await this.#deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
+    return isThere ? undefined : unguarded
   }
 
   async #report(plan: NodeRoutePlan, failure: string | undefined, signal: AbortSignal): Promise<void> {

@@ -14,6 +14,7 @@ export interface StandingBroker {
   readonly statefulSet: ManifestObject | undefined
   readonly service: ManifestObject | undefined
   readonly claim: ManifestObject | undefined
+  readonly networkPolicy: ManifestObject | undefined
 }
 
 export async function standingBroker(
@@ -26,6 +27,10 @@ export async function standingBroker(
     statefulSet: await admin.get({ apiVersion: 'apps/v1', kind: 'StatefulSet', namespace, name: own }, signal),
     service: await admin.get({ apiVersion: 'v1', kind: 'Service', namespace, name: own }, signal),
     claim: await admin.get({ apiVersion: 'v1', kind: 'PersistentVolumeClaim', namespace, name: BROKER_CLAIM }, signal),
+    networkPolicy: await admin.get(
+      { apiVersion: 'networking.k8s.io/v1', kind: 'NetworkPolicy', namespace, name: own },
+      signal,
+    ),
   }
 }
 
@@ -68,6 +73,7 @@ export function keepStanding(values: InstallValues, standing: StandingBroker): I
       logLevel: saidFor(args, '--log-level').at(-1) ?? values.logLevel,
       broker: {
         ...broker,
+        networkPolicies: keptPolicies(standing, image),
         advertise: saidFor(args, '--advertise'),
         clusterset: saidFor(args, '--clusterset').at(-1) ?? broker.clusterset,
         resources: container?.resources ?? broker.resources,
@@ -79,6 +85,12 @@ export function keepStanding(values: InstallValues, standing: StandingBroker): I
     },
     args.known,
   )
+}
+
+/** Where it is not there it was switched off, unless the broker is of an earlier release, which had none. */
+function keptPolicies({ statefulSet, networkPolicy }: StandingBroker, image: string | undefined): boolean {
+  if (statefulSet === undefined || networkPolicy !== undefined) return true
+  return image !== undefined && upgradedImage(image, formatImageName(DEFAULT_VALUES.image)) !== undefined
 }
 
 /** Arguments that this release does not know, as they were written: with them its broker would not start. Pure. */

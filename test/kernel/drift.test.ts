@@ -1,7 +1,7 @@
 /** What tells repairs from changes of the plan, and listings of tables from each other. */
 import t from 'tap'
 import { Drift, tableDrift } from '../../kernel/drift.ts'
-import { changeOf } from '../../kernel/nft-watch.ts'
+import { TellPace, changeOf } from '../../kernel/nft-watch.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
@@ -78,3 +78,23 @@ t.test('notifications of nftables', async (t) => {
   ] as const
   for (const [say, type, data, want] of rows) t.equal(changeOf({ type, data }, 'ip', 'sealane_node'), want, say)
 })
+
+t.test(
+  'who goes on changing our table is answered ever more slowly, and at once again after a quiet time',
+  async (t) => {
+    const clock = new FakeClock()
+    const pace = new TellPace(clock)
+    const waits: number[] = []
+    for (let i = 0; i < 8; i += 1) {
+      const waitMs = pace.waitMs()
+      waits.push(waitMs)
+      await clock.advance(waitMs)
+      pace.told()
+    }
+    t.strictSame(waits, [0, 0, 100, 200, 400, 800, 1000, 1000])
+    await clock.advance(2000)
+    t.equal(pace.waitMs(), 0)
+    pace.told()
+    t.equal(pace.waitMs(), 0, 'also the one after it')
+  },
+)

@@ -15,20 +15,23 @@ import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../runtime/prometheus-metrics.ts'
 import { cluster, membership, node } from './support/site.ts'
 
+t.test('who fights for the table is put right each time, and told a bounded number of times', async (t) => {
+  const { signal } = new AbortController()
+  const { loop, nft, logger, metrics } = await oneNode(signal)
+  await loop.reconcile(signal)
+  for (let i = 0; i < 20; i += 1) {
+    await nft.interfere([{ verb: 'delete-table', table: NFT_TABLE_NODE }])
+    loop.suspect()
+    await loop.reconcile(signal)
+    t.not(await nft.listTable(NFT_TABLE_NODE), undefined)
+  }
+  t.equal(logger.lines.filter(({ level }) => level === 'warn').length, 5, 'lines')
+  t.match(await metrics.text(), /drift_repairs_total\{.*nft-table.*\} 20/, 'and all are counted')
+})
+
 t.test('a look at the machine that fails is repeated by the next run', async (t) => {
   const { signal } = new AbortController()
-  const api = new MemoryCluster()
-  for (const object of [membership(), node('worker', '192.168.7.11', '10.42.1.0/24')]) api.put(object)
-  api.put(cluster('milano', 1, '244.0.0.0/16'))
-  const caches = routeAgentCaches(api)
-  await caches.slices.whenSynced(signal)
-  const routes = new FakeRouteTable({ links: [{ name: 'eth0' }] })
-  const nft = new FakeNft()
-  const facts = new FactsReader({ routes, sysctl: new FakeSysctl({}) })
-  const metrics = routeAgentMetrics(createMetrics('routeagent'))
-  const deps = { caches, nft, facts, clock: new FakeClock(), logger: new CapturingLogger(), metrics }
-  const loop = new BalanceLoop(deps, { node: 'worker' })
-  loop.follow(() => undefined)
+  const { api, loop, nft, routes, facts } = await oneNode(signal)
 
   const links = routes.links.bind(routes)
   const remote = (): Promise<string> =>
@@ -47,3 +50,20 @@ t.test('a look at the machine that fails is repeated by the next run', async (t)
   }
   t.equal(loop.notReady, undefined)
 })
+
+async function oneNode(signal: AbortSignal) {
+  const api = new MemoryCluster()
+  for (const object of [membership(), node('worker', '192.168.7.11', '10.42.1.0/24')]) api.put(object)
+  api.put(cluster('milano', 1, '244.0.0.0/16'))
+  const caches = routeAgentCaches(api)
+  await caches.slices.whenSynced(signal)
+  const routes = new FakeRouteTable({ links: [{ name: 'eth0' }] })
+  const nft = new FakeNft()
+  const facts = new FactsReader({ routes, sysctl: new FakeSysctl({}) })
+  const all = createMetrics('routeagent')
+  const logger = new CapturingLogger()
+  const deps = { caches, nft, facts, clock: new FakeClock(), logger, metrics: routeAgentMetrics(all) }
+  const loop = new BalanceLoop(deps, { node: 'worker' })
+  loop.follow(() => undefined)
+  return { api, loop, nft, routes, facts, logger, metrics: all }
+}

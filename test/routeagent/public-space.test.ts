@@ -23,13 +23,15 @@ t.test('what is public', async (t) => {
     ['172.32.0.0/16', true],
     ['192.168.0.0/15', true],
     ['244.1.0.0/16', false],
+    ['198.18.4.0/24', false],
+    ['198.16.0.0/14', true],
     ['fd42:1::/48', false],
     ['2001:db8::/32', true],
     ['fe00::/16', true],
   ]
   for (const [prefix, want] of rows) t.equal(isPublicSpace(parsePrefix(prefix), undefined), want, prefix)
   t.equal(
-    isPublicSpace(parsePrefix('198.18.4.0/24'), '198.18.0.0/15'),
+    isPublicSpace(parsePrefix('203.0.113.0/28'), '203.0.112.0/20'),
     false,
     'the global range is ours wherever it is',
   )

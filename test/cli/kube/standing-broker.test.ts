@@ -53,6 +53,20 @@ t.test('everything that was said is read back from the objects', async (t) => {
   t.strictSame(keepStanding(DEFAULT_VALUES, nothing), empty, 'nothing is advertised before there is a Service')
 })
 
+t.test('a NetworkPolicy that was switched off stays so; a broker of a release without them gets one', async (t) => {
+  const rows: readonly (readonly [tag: string, networkPolicies: boolean, want: boolean])[] = [
+    ['9', true, true],
+    ['9', false, false],
+    [DEFAULT_VALUES.image.tag, false, false],
+    ['0.0.9', false, true],
+  ]
+  for (const [tag, networkPolicies, want] of rows) {
+    const said = { ...OWN, image: { ...OWN.image, tag }, broker: { ...OWN.broker, networkPolicies } }
+    const standing = await standingBroker(new MemoryAdmin(objectsOf(said)), NAMESPACE, signal)
+    t.equal(keepStanding(DEFAULT_VALUES, standing).broker.networkPolicies, want, `${tag} ${networkPolicies}`)
+  }
+})
+
 t.test('flags change what they name, and that is told', (t) => {
   const rows: readonly (readonly [string, Parameters<typeof withWishes>[1], readonly string[]])[] = [
     ['nothing', {}, []],

@@ -1,0 +1,41 @@
+/** The overlay device is never there without the table that says who may use it. */
+import t from 'tap'
+import { KernelError } from '../../kernel/errors.ts'
+import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
+import { eventually } from '../support/eventually.ts'
+import { Machine } from './support/machine.ts'
+import { membership } from './support/site.ts'
+
+t.test('a node that cannot have its table has no overlay, and says why', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  const run = machine.nft.run.bind(machine.nft)
+  machine.nft.run = () => Promise.reject(new KernelError('UNKNOWN', 'nft', 'no such module'))
+  machine.start(t)
+  const failure = (): string => machine.cluster.cache('RouteAgent').get('worker')?.status?.failure ?? ''
+  await eventually(() => failure().includes('no such module'), { say: 'the RouteAgent says why' })
+  t.match(machine.status.notReady().join(), 'no such module')
+  t.notMatch(machine.kernel(), 'sealane-vx')
+  machine.nft.run = run
+  await machine.ready()
+  await eventually(() => failure() === '', { say: 'and no longer' })
+  t.match(machine.kernel(), 'sealane-vx')
+})
+
+t.test('an overlay that cannot be taken out keeps the tables that say who may use it', async (t) => {
+  const machine = new Machine(t)
+  machine.join()
+  const run = machine.start(t)
+  await machine.ready()
+  const deleteLink = machine.routes.deleteLink.bind(machine.routes)
+  const tables: (readonly string[])[] = []
+  machine.routes.deleteLink = async (...args) => {
+    tables.push(await machine.nft.tables(NFT_TABLE_NODE))
+    if (tables.length < 3) throw new KernelError('EBUSY', 'ip link del', 'not now')
+    await deleteLink(...args)
+  }
+  machine.cluster.put(membership('leaving'))
+  await run.ended
+  t.equal(tables.map((names) => names.join()).join(' '), Array(3).fill(NFT_TABLE_NODE).join(' '))
+  t.equal(machine.kernel(), machine.before, 'and both go in the end')
+})
