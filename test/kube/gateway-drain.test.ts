@@ -14,6 +14,7 @@ import { joinClusters } from './support/joined-clusters.ts'
 import type { Json, KubeObject } from './support/kube-request.ts'
 import type { KubeNode } from './support/node.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
+import { lastWords } from './support/pod-logs.ts'
 import { podletMissing } from './support/podlet-world.ts'
 import { type RapidCalls, type RapidReport, callRapidly } from './support/rapid-calls.ts'
 import { type ClusterRow, type TestCluster, type TestClusters, startClusters } from './support/two-clusters.ts'
@@ -234,7 +235,12 @@ async function restartGateways(site: Site, nodes: readonly string[]): Promise<vo
     return isNew && (await Promise.all(nodes.map((node) => gatewayReady(site, node)))).every(Boolean)
   }
   await eventually(renewed, { deadlineMs: 120_000, say: 'all gateways are new and ready' })
-  await eventually(async () => nodes.includes(await gateways(site)), { deadlineMs: 60_000, say: 'one serves' })
+  await eventually(async () => nodes.includes(await gateways(site)), { deadlineMs: 60_000, say: 'one serves' }).catch(
+    async (error: unknown) => {
+      const now = `Gateways: ${await gateways(site)}; holder: ${await holder(site)}`
+      throw new Error(`${String(error)}\n${now}\n${await lastWords(site.api, SYSTEM, 25)}`, { cause: error })
+    },
+  )
 }
 
 /** Nobody says a word, and the machine does not answer: its Lease lapses, and the node that stands by takes the lane. */
