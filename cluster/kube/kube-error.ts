@@ -109,8 +109,16 @@ export function noAnswer(asked: Asked, server: string, ms: number): KubeError {
   )
 }
 
+/**
+ * Refusals that pass by themselves: of new objects while their CustomResourceDefinition is going (403), and by an admission
+ * policy whose parameter, an object of such a kind, is not there yet (422). It has no other mark than its words.
+ */
+const REFUSED_FOR_NOW =
+  /create not allowed while custom resource definition is terminating|no params found for policy binding with/
+
 function codeOf(status: number, said: Status): ClusterApiErrorCode {
   if (status === 401) return 'Unauthorized'
+  if (REFUSED_FOR_NOW.test(said.message ?? '')) return 'Unavailable'
   if (status === 403) {
     // The one refusal that passes by itself: the namespace is going, and may come again.
     const ending = said.details?.causes?.some(({ reason }) => reason === 'NamespaceTerminating')
@@ -118,8 +126,6 @@ function codeOf(status: number, said: Status): ClusterApiErrorCode {
   }
   if (status === 404) return 'NotFound'
   if (status === 409) return 'Conflict'
-  // What a server says of new objects while their CustomResourceDefinition is going: it may come again.
-  if (status === 405) return 'Unavailable'
   if (status === 410 || status === 408 || status === 429 || status >= 500) return 'Unavailable'
   return 'Invalid'
 }

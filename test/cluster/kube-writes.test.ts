@@ -176,9 +176,14 @@ t.test('what does not pass is told: what was asked, and what the server said', a
   const ending = { causes: [{ reason: 'NamespaceTerminating', message: 'namespace shop is being terminated' }] }
   const rows = [
     {
-      answer: status(405, 'MethodNotAllowed', 'create not allowed while custom resource definition is terminating'),
+      answer: status(403, 'Forbidden', 'create not allowed while custom resource definition is terminating'),
       code: 'Unavailable',
-      said: 'the API server says: create not allowed while custom resource definition is terminating (405 MethodNotAllowed)',
+      said: 'the API server says: create not allowed while custom resource definition is terminating (403 Forbidden)',
+    },
+    {
+      answer: status(422, 'Invalid', 'no params found for policy binding with `Deny` parameterNotFoundAction'),
+      code: 'Unavailable',
+      said: 'the API server says: no params found for policy binding with `Deny` parameterNotFoundAction (422 Invalid)',
     },
     { answer: status(403, 'Forbidden', 'no'), code: 'Forbidden', said: 'the API server says: no (403 Forbidden)' },
     {
