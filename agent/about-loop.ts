@@ -1,5 +1,5 @@
 /** Keeps the properties of the About API right for as long as this cluster is a member. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logger.ts'

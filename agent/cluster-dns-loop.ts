@@ -1,5 +1,5 @@
 /** Asks the cluster's own DNS for the zone, as pods do, and says on this cluster's own Cluster what came of it. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { CONDITION_CLUSTER_DNS, findCondition } from '../model/conditions.ts'
 import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'

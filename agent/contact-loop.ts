@@ -1,6 +1,6 @@
 /** Keeps the Leases of the other clusters, and says which of them are dead. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
-import type { HeardGateways } from '../cluster/heard-gateways.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import type { HeardGateways } from '../kubeapi/heard-gateways.ts'
 import type { Gateway, Lease } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'

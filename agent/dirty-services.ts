@@ -1,5 +1,5 @@
 /** What has changed since the mirror last looked: some services, or more than that. */
-import type { ObjectChange } from '../cluster/cluster-api.ts'
+import type { ObjectChange } from '../kubeapi/cluster-api.ts'
 import { type ServiceKey, serviceKey } from '../model/ids.ts'
 import type { EndpointSlice, KubeObject } from '../model/objects.ts'
 import { LABEL_SERVICE_NAME } from '../model/spec-constants.ts'

@@ -1,6 +1,6 @@
 /** Tells each export what became of it: its conditions, and events when they change. */
 import { isDeepStrictEqual } from 'node:util'
-import type { ClusterApi, ClusterApiError, ObjectEvent } from '../cluster/cluster-api.ts'
+import type { ClusterApi, ClusterApiError, ObjectEvent } from '../kubeapi/cluster-api.ts'
 import { CONDITION_IMPORTED, type ConditionFinding, findCondition, setConditions } from '../model/conditions.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import type { ServiceExport } from '../model/objects.ts'

@@ -1,5 +1,5 @@
 /** What a user is told about a ServiceExport when its conditions change (KEP-1645 "Headless": conditions and events). Pure. */
-import type { ObjectEvent } from '../cluster/cluster-api.ts'
+import type { ObjectEvent } from '../kubeapi/cluster-api.ts'
 import { CONDITION_IMPORTED, findCondition } from '../model/conditions.ts'
 import type { Condition, ServiceExport } from '../model/objects.ts'
 

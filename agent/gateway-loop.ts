@@ -3,8 +3,8 @@
  * itself. The condition Ready becomes Unknown, and the gateway takes it back with its next word, as nodes do with the
  * node controller's.
  */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
-import type { HeardGateways } from '../cluster/heard-gateways.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import type { HeardGateways } from '../kubeapi/heard-gateways.ts'
 import type { Gateway } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'

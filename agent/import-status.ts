@@ -1,5 +1,5 @@
 /** The status of a ServiceImport, and what a user is told when it changes. Pure. */
-import type { ObjectEvent } from '../cluster/cluster-api.ts'
+import type { ObjectEvent } from '../kubeapi/cluster-api.ts'
 import { findCondition, setConditions } from '../model/conditions.ts'
 import type { ServiceImport } from '../model/objects.ts'
 import type { ServicePlan } from './plan-service.ts'

@@ -1,6 +1,6 @@
 /** Keeps the status of every ServiceImport right, and tells the user what changed. */
 import { isDeepStrictEqual } from 'node:util'
-import type { ClusterApi, ClusterApiError } from '../cluster/cluster-api.ts'
+import type { ClusterApi, ClusterApiError } from '../kubeapi/cluster-api.ts'
 import type { KubeObject, ServiceImport } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { importEvents, importStatus } from './import-status.ts'

@@ -2,7 +2,7 @@
  * Joining from inside a real cluster: the key is made here and never leaves; whoever installs Sealane brings a token
  * and nothing else. Until it has worked, the one who waits is told what stands in the way.
  */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import type { ClusterId } from '../model/ids.ts'
 import { type ClusterFacts, type JoinResponse, RefusedError, type Renumbered } from '../protocol/broker-api.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'

@@ -1,6 +1,6 @@
 /** The agent: the only part that talks to the broker. Publishes what this cluster exports, mirrors the rest. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
-import { HeardGateways } from '../cluster/heard-gateways.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import { HeardGateways } from '../kubeapi/heard-gateways.ts'
 import { RESERVED_ID_PROBLEM, isReservedId } from '../model/ids.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import type { BackoffInit } from '../reconcile/backoff.ts'

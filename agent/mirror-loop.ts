@@ -1,5 +1,5 @@
 /** Keeps the local API's view of the clusterset equal to the replica. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import type { ServiceKey } from '../model/ids.ts'
 import { parsePrefix, type Prefix } from '../model/ip.ts'
 import type { NotImportedReason } from '../model/member-status.ts'

@@ -3,7 +3,7 @@
  * repaired, and remembers what it has compared, so that an object that has not changed costs one look.
  */
 import { isDeepStrictEqual } from 'node:util'
-import { type ClusterApi, ClusterApiError, type ClusterApiErrorCode } from '../cluster/cluster-api.ts'
+import { type ClusterApi, ClusterApiError, type ClusterApiErrorCode } from '../kubeapi/cluster-api.ts'
 import type { Kind, KubeObject, ObjectMeta } from '../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'

@@ -1,6 +1,6 @@
 /** Finds out what this cluster needs outside the lanes, for the mirror, and tells the broker with this cluster's facts. */
 import { isDeepStrictEqual } from 'node:util'
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../reconcile/loop.ts'

@@ -3,7 +3,7 @@
  * owner's word for it is the Node's YAML that was taken away, for longer than an editor does to write it anew; a folder
  * that has not been read, or has no Nodes, says nothing.
  */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { owningNode } from '../model/node-owner.ts'
 import { type KubeObject, NODE_OWNED_KINDS } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'

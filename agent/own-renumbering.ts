@@ -2,7 +2,7 @@
  * That this cluster has global addresses from now on, since another member's pods or services have addresses of its own. Told
  * once, when it happens: whoever wonders why connections broke finds when and by whom.
  */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { ipv4Among, overlaps, parsePrefix } from '../model/ip.ts'
 import { type Cluster, MEMBERSHIP_NAME } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'

@@ -1,5 +1,5 @@
 /** Keeps what the broker is told equal to this cluster's exports. */
-import type { ClusterApi, ObjectChange } from '../cluster/cluster-api.ts'
+import type { ClusterApi, ObjectChange } from '../kubeapi/cluster-api.ts'
 import { type ServiceKey, serviceKey } from '../model/ids.ts'
 import { parsePrefix, type Prefix } from '../model/ip.ts'
 import type { ClusterSpec, ServiceExport } from '../model/objects.ts'

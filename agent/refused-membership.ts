@@ -2,7 +2,7 @@
  * That the broker does not take this cluster for a member any more (evicted, or succeeded by another site of its id).
  * Told once for each reason: it does not mend itself, while everything that was learnt stays as it is.
  */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import type { Logger } from '../runtime/logger.ts'
 

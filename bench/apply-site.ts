@@ -1,5 +1,5 @@
 /** A site of many services in memory, with the routeagent's balance loop on a real nftables: for bench/apply.ts. */
-import type { ObjectCache, ObjectChange } from '../cluster/cluster-api.ts'
+import type { ObjectCache, ObjectChange } from '../kubeapi/cluster-api.ts'
 import { FakeRouteTable } from '../kernel/fake-route-table.ts'
 import { FakeSysctl } from '../kernel/fake-sysctl.ts'
 import { formatNft } from '../kernel/format-nft.ts'

@@ -1,5 +1,5 @@
 /** Starts the DNS server of a site. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { dnsConfig } from '../dns/config.ts'
 import { runDns } from '../dns/main.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'

@@ -2,7 +2,7 @@
  * Puts the parts of a site together: which run on this node, in one process or alone. Each part is loaded only where
  * it runs: what a process does not need costs it no memory.
  */
-import type { SiteConfig } from '../cluster/files/site-file.ts'
+import type { SiteConfig } from '../kubeapi/files/site-file.ts'
 import { folderIdentity } from '../protocol/identity/identity-store.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import type { LogThreshold } from '../runtime/logger.ts'

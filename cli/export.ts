@@ -1,6 +1,6 @@
 /** Writes or removes one ServiceExport: among the objects of a site, or in a cluster. */
-import { removeUserObject, writeUserObject } from '../cluster/files/user-objects.ts'
-import { refOf } from '../cluster/kube/object-ref.ts'
+import { removeUserObject, writeUserObject } from '../kubeapi/files/user/user-objects.ts'
+import { refOf } from '../kubeapi/kube/write/object-ref.ts'
 import type { ServiceExport } from '../model/objects.ts'
 import { UserError } from '../runtime/user-error.ts'
 import type { OpenSite } from './site.ts'

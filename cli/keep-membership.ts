@@ -3,7 +3,7 @@
  * its CRD takes it along: the agent writes it again once the kind is served. Only `sealane leave` ends a membership, by
  * saying so on it first.
  */
-import type { ClusterApi, ObjectCache } from '../cluster/cluster-api.ts'
+import type { ClusterApi, ObjectCache } from '../kubeapi/cluster-api.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import { keptMembership } from '../protocol/join.ts'

@@ -1,9 +1,9 @@
 /** A site that is a real cluster: its objects, its identity's Secret, and the election of its agents. */
 import { randomBytes } from 'node:crypto'
 import { hostname } from 'node:os'
-import type { KubernetesAccess } from '../cluster/files/site-file.ts'
-import type { LeaseStore } from '../cluster/lease-store.ts'
-import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../cluster/kube/kube-cluster.ts'
+import type { KubernetesAccess } from '../kubeapi/files/site-file.ts'
+import type { LeaseStore } from '../kubeapi/lease-store.ts'
+import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../kubeapi/kube/kube-cluster.ts'
 import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
 import { MEMBERSHIP_NAME, type Membership, type Node } from '../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SERVICE_NAME } from '../model/spec-constants.ts'

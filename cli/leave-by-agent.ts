@@ -2,7 +2,7 @@
  * Leaving a real cluster's clusterset: the identity is the agent's alone, so it is the agent that tells the broker, as
  * soon as the Membership says `leaving`. `sealane leave` waits for the identity to be gone.
  */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import type { JoiningDesk } from '../protocol/join.ts'

@@ -2,7 +2,7 @@
  * Leaving, in the order that hurts least: the broker first (the others stop calling), then every node takes Sealane
  * out of its kernel, and only then the identity goes.
  */
-import type { ObjectCache } from '../cluster/cluster-api.ts'
+import type { ObjectCache } from '../kubeapi/cluster-api.ts'
 import type { Gateway, RouteAgent } from '../model/objects.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import {

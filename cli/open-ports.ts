@@ -1,6 +1,6 @@
 /** What of a site's nodes pods of other clusters may call: the ports that the site file names, and its DNS server. */
 import { parseAddressPort } from '../runtime/address-port.ts'
-import type { SiteConfig } from '../cluster/files/site-file.ts'
+import type { SiteConfig } from '../kubeapi/files/site-file.ts'
 import { formatAddress } from '../model/ip.ts'
 import type { OpenPort } from '../model/open-port.ts'
 

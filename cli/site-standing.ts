@@ -1,5 +1,5 @@
 /** What a cluster is in its clusterset: a plain site knows it by its identity, a real cluster by its Membership. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { parseClusterId } from '../model/ids.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'

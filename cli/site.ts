@@ -1,8 +1,8 @@
 /** Opens a site for one command: its file, its objects and its state. */
 import { mkdirSync, readFileSync, statSync } from 'node:fs'
-import type { ClusterApi } from '../cluster/cluster-api.ts'
-import { FileCluster } from '../cluster/files/file-cluster.ts'
-import { type SiteConfig, readSiteFile } from '../cluster/files/site-file.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import { FileCluster } from '../kubeapi/files/file-cluster.ts'
+import { type SiteConfig, readSiteFile } from '../kubeapi/files/site-file.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { Metrics } from '../runtime/metrics.ts'

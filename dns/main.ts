@@ -1,7 +1,7 @@
 /** The DNS server of a cluster: answers clusterset.local from the local API, and hands everything else on. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
-import { HeardGateways } from '../cluster/heard-gateways.ts'
-import type { Knock } from '../cluster/known-machines.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import { HeardGateways } from '../kubeapi/heard-gateways.ts'
+import type { Knock } from '../kubeapi/known-machines.ts'
 import { formatAddress } from '../model/ip.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { knock } from '../runtime/knock.ts'

@@ -3,7 +3,7 @@
  * its own service: the entry is dropped, and built anew by the next question for it. Objects are kept by reference;
  * the caches hold them anyway.
  */
-import type { ClusterApi, ObjectCache, ObjectChange } from '../cluster/cluster-api.ts'
+import type { ClusterApi, ObjectCache, ObjectChange } from '../kubeapi/cluster-api.ts'
 import { type ServiceKey, serviceKey } from '../model/ids.ts'
 import type { Cluster, EndpointSlice, Gateway, Node, ServiceImport } from '../model/objects.ts'
 import { usableClusters } from '../model/reachability.ts'

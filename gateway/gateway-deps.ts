@@ -1,6 +1,6 @@
 /** What the gateway works with. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
-import type { Knock } from '../cluster/known-machines.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import type { Knock } from '../kubeapi/known-machines.ts'
 import type { Nft } from '../kernel/nft.ts'
 import type { PacketSteering } from '../kernel/packet-steering.ts'
 import type { SegmentJoining } from '../kernel/segment-joining.ts'

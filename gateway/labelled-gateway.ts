@@ -4,7 +4,7 @@
  * by. Stopping leaves the data path as it is, unless the API says at that moment that this node is a gateway no more:
  * whoever takes the label off gets the node back as it was.
  */
-import type { LeaseStore } from '../cluster/lease-store.ts'
+import type { LeaseStore } from '../kubeapi/lease-store.ts'
 import { type GatewayLane, LABEL_GATEWAY } from '../model/gateway-node.ts'
 import type { Node } from '../model/objects.ts'
 import { knock } from '../runtime/knock.ts'

@@ -1,5 +1,5 @@
 /** The Lease of a lane as the API has it: read, and written. Pure. */
-import type { StoredLease } from '../cluster/lease-store.ts'
+import type { StoredLease } from '../kubeapi/lease-store.ts'
 import { ANNOTATION_HANDOVER, laneLeaseName } from '../model/lane-lease.ts'
 import type { Lease, Membership } from '../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'

@@ -5,13 +5,13 @@
  * cannot renew is as silent as a dead one. Only what has not changed while it could be read all the time has lapsed, and
  * then the holder is asked after (lapsed-holder.ts).
  */
-import type { LeaseStore, StoredLease } from '../cluster/lease-store.ts'
+import type { LeaseStore, StoredLease } from '../kubeapi/lease-store.ts'
 import { laneCandidates, leavingReason } from '../model/gateway-node.ts'
 import { laneLeaseName } from '../model/lane-lease.ts'
 import { MEMBERSHIP_NAME, endpointName } from '../model/objects.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { laneClaims } from '../model/lane-servers.ts'
-import { ClusterApiError } from '../cluster/cluster-api.ts'
+import { ClusterApiError } from '../kubeapi/cluster-api.ts'
 import { clustersUp } from './handing-over.ts'
 import { leaseOf, viewOf } from './lane-lease-text.ts'
 import { LapsedHolder, type LapsedHolderDeps } from './lapsed-holder.ts'

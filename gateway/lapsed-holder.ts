@@ -2,7 +2,7 @@
  * Asks after a holder whose Lease lapsed. Its process may be between two images, or the API may be out of its reach
  * alone, while its kernel carries: whoever took the lane then would leave that node with a lane that nobody takes out.
  */
-import type { Knock } from '../cluster/known-machines.ts'
+import type { Knock } from '../kubeapi/known-machines.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import { whyLost } from './plan-lost-holder.ts'
 import { type LeaseView, hasLapsed } from './plan-tenure.ts'

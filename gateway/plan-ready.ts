@@ -1,5 +1,5 @@
 /** What a gateway says of itself as a whole, and what is told when that changes. Pure. */
-import type { ObjectEvent } from '../cluster/cluster-api.ts'
+import type { ObjectEvent } from '../kubeapi/cluster-api.ts'
 import { CONDITION_READY, type ConditionFinding } from '../model/conditions.ts'
 import type { ConnectionStatus, Gateway } from '../model/objects.ts'
 import { NEITHER_CALLABLE } from '../model/status-text.ts'

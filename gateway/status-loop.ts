@@ -5,7 +5,7 @@
 import { HEARTBEAT_MS } from '../model/heartbeat.ts'
 import { isNodeOfSite, ownedByNode, sameOwners } from '../model/node-owner.ts'
 import type { Gateway } from '../model/objects.ts'
-import { ClusterApiError } from '../cluster/cluster-api.ts'
+import { ClusterApiError } from '../kubeapi/cluster-api.ts'
 import { isNotFound } from '../kernel/errors.ts'
 import type { Nft } from '../kernel/nft.ts'
 import type { GatewayConfig } from './config.ts'

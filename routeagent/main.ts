@@ -1,7 +1,7 @@
 /** The routeagent of one node: the way to the gateways, and clusterset IPs balanced where the client is. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
-import { HeardGateways } from '../cluster/heard-gateways.ts'
-import type { Knock } from '../cluster/known-machines.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import { HeardGateways } from '../kubeapi/heard-gateways.ts'
+import type { Knock } from '../kubeapi/known-machines.ts'
 import type { Nft } from '../kernel/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'

@@ -1,5 +1,5 @@
 /** Drives the routes: world → plan → kernel → RouteAgent status. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { Drift } from '../kernel/drift.ts'
 import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route-table.ts'

@@ -1,5 +1,5 @@
 /** What the routeagent reads from the cluster's objects, as one value; and why there is none yet. */
-import type { ClusterApi, ObjectCache } from '../cluster/cluster-api.ts'
+import type { ClusterApi, ObjectCache } from '../kubeapi/cluster-api.ts'
 import { plannedFamilies } from '../model/addressing.ts'
 import {
   MEMBERSHIP_NAME,

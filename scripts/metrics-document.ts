@@ -1,7 +1,7 @@
 /** The text of docs/metrics.md: every metric of every component, with its meaning. */
 import { agentMetrics, clusterDnsGauge } from '../agent/metrics.ts'
 import { brokerMetrics } from '../broker/metrics.ts'
-import { kubeMetrics } from '../cluster/kube/metrics.ts'
+import { kubeMetrics } from '../kubeapi/kube/metrics.ts'
 import { dnsMetrics } from '../dns/metrics.ts'
 import { gatewayMetrics } from '../gateway/metrics.ts'
 import { publishMetrics, watchMetrics } from '../protocol/session-metrics.ts'

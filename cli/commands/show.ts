@@ -1,6 +1,6 @@
 /** `sealane show clusters|endpoints|connections|services|exports` */
 import { type Command, Option } from 'commander'
-import type { ClusterApi } from '../../cluster/cluster-api.ts'
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
 import { parseDnsLabel } from '../../model/ids.ts'
 import type { Cluster, Endpoint, Kind, ServiceExport, ServiceImport } from '../../model/objects.ts'

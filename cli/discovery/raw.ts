@@ -2,7 +2,7 @@
  * Looking into objects that a cluster gave us. Nothing about them is believed: every look is safe on any value and
  * gives undefined or nothing where the shape is another one. Pure.
  */
-import { parseYaml } from '../../cluster/yaml.ts'
+import { parseYaml } from '../../kubeapi/yaml.ts'
 
 /** The value below own keys and list positions; undefined where the way ends. */
 export function at(value: unknown, ...path: readonly (string | number)[]): unknown {

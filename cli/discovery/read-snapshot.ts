@@ -1,5 +1,5 @@
 /** Asks a cluster for what the detectors look at. What may not be read is told, and does not stop the rest. */
-import { ClusterApiError } from '../../cluster/cluster-api.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { nameOf } from './raw.ts'
 import type { ClusterSnapshot, Unread } from './snapshot.ts'
 import { MOST_OBJECTS, WANTED, type Wanted } from './what-to-read.ts'

@@ -1,6 +1,6 @@
 /** What installing, joining and leaving need of an API server, as an administrator. cli/kube/open-admin.ts gives one. */
-import type { ObjectRef, ObjectType } from '../../cluster/kube/object-ref.ts'
-import type { CommandResult, PodCommand } from '../../cluster/kube/pod-exec.ts'
+import type { ObjectRef, ObjectType } from '../../kubeapi/kube/write/object-ref.ts'
+import type { CommandResult, PodCommand } from '../../kubeapi/kube/http/pod-exec.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 
 export interface ListScope {

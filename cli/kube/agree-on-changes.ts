@@ -1,6 +1,6 @@
 /** Where something stands already, or nothing is to be done at all: what would be changed is shown, and asked about. */
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import type { Discovery } from '../discovery/discover.ts'

@@ -4,7 +4,7 @@
  */
 import { objectName } from '../../install/names.ts'
 import type { InstallValues } from '../../install/values.ts'
-import { refOf } from '../../cluster/kube/object-ref.ts'
+import { refOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { readStorage } from './broker-place.ts'
 import { isReady } from './node-rollout.ts'

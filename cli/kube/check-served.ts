@@ -1,5 +1,5 @@
 /** Whether a cluster has what is to be shown: whoever follows a kind that is not there waits for ever. */
-import { KIND_PLACES } from '../../cluster/kube/kinds.ts'
+import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
 import type { Kind } from '../../model/objects.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import type { ClusterAdmin } from './admin.ts'

@@ -1,7 +1,7 @@
 /** A pod for a moment on each node that is asked: it has the image, starts it, says its version and ends. */
 import { createHash } from 'node:crypto'
-import { refOf } from '../../cluster/kube/object-ref.ts'
-import { KubeError } from '../../cluster/kube/kube-error.ts'
+import { refOf } from '../../kubeapi/kube/write/object-ref.ts'
+import { KubeError } from '../../kubeapi/kube/kube-error.ts'
 import { formatImageName } from '../../install/image-name.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import type { Clock } from '../../reconcile/clock.ts'

@@ -1,6 +1,6 @@
 /** A cluster that has joined, as an administrator sees it: the site file is the one that join put there. */
-import { parseSiteFile } from '../../cluster/files/site-file.ts'
-import { type KubeCluster, openKubeCluster } from '../../cluster/kube/kube-cluster.ts'
+import { parseSiteFile } from '../../kubeapi/files/site-file.ts'
+import { type KubeCluster, openKubeCluster } from '../../kubeapi/kube/kube-cluster.ts'
 import { SITE_CONFIG, SITE_KEY } from '../../install/names.ts'
 import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 import type { Clock } from '../../reconcile/clock.ts'

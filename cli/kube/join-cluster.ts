@@ -5,7 +5,7 @@
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { objectName } from '../../install/names.ts'
 import type { InstallValues } from '../../install/values.ts'
-import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'

@@ -1,5 +1,5 @@
 /** Looking around before something is changed: what this user may not see is not known, and no reason to stop. */
-import { KubeError } from '../../cluster/kube/kube-error.ts'
+import { KubeError } from '../../kubeapi/kube/kube-error.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import type { ClusterAdmin, ListScope } from './admin.ts'
 

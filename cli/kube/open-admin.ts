@@ -1,10 +1,10 @@
 /** An administrator's hands on a cluster, over the project's own client. */
 import { isDeepStrictEqual } from 'node:util'
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import type { DynamicClient, DynamicObject } from '../../cluster/kube/dynamic-client.ts'
-import type { KubeCluster } from '../../cluster/kube/kube-cluster.ts'
-import { KubeError } from '../../cluster/kube/kube-error.ts'
-import { type ObjectRef, refOf } from '../../cluster/kube/object-ref.ts'
+import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/dynamic-client.ts'
+import type { KubeCluster } from '../../kubeapi/kube/kube-cluster.ts'
+import { KubeError } from '../../kubeapi/kube/kube-error.ts'
+import { type ObjectRef, refOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
 
 export function adminOf(cluster: Pick<KubeCluster, 'dynamic' | 'access' | 'exec'>): ClusterAdmin {

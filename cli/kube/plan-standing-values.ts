@@ -9,7 +9,7 @@ import { STATUS_METRICS } from '../../install/pod.ts'
 import { digest } from '../../install/template-value.ts'
 import type { InstallValues, PodValues } from '../../install/values.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
-import { refOf, titleOf } from '../../cluster/kube/object-ref.ts'
+import { refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import { at, listAt, textAt } from '../discovery/raw.ts'
 import { type AskedOptions, imageValues } from './values-options.ts'
 

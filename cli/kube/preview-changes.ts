@@ -2,7 +2,7 @@
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { planCrds } from '../../install/plan-crds.ts'
-import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { objectDiff } from './object-diff.ts'
 import type { NodeChange } from './plan-join.ts'

@@ -1,7 +1,7 @@
 /** Reads what stands in a cluster of an earlier installation. */
 import type { InstallValues } from '../../install/values.ts'
-import { ClusterApiError } from '../../cluster/cluster-api.ts'
-import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { type StandingObjects, standingRefs } from './plan-standing-values.ts'

@@ -1,7 +1,7 @@
 /** What an API server that does not let us in means to a person, and what to do about it. */
 import { X509Certificate } from 'node:crypto'
-import { KubeError } from '../../cluster/kube/kube-error.ts'
-import type { ServerAccess } from '../../cluster/kube/server-access.ts'
+import { KubeError } from '../../kubeapi/kube/kube-error.ts'
+import type { ServerAccess } from '../../kubeapi/kube/access/server-access.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { UserError } from '../../runtime/user-error.ts'
 

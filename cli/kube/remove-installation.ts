@@ -4,7 +4,7 @@ import type { ManifestObject } from '../../install/manifest-object.ts'
 import { planBroker } from '../../install/plan-broker.ts'
 import { planMember } from '../../install/plan-member.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
-import { ClusterApiError } from '../../cluster/cluster-api.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/gateway-node.ts'
 import {
   APP_MANAGED_BY_SEALANE,
@@ -14,7 +14,7 @@ import {
 } from '../../model/spec-constants.ts'
 import { advice } from '../discovery/advice.ts'
 import type { Discovery } from '../discovery/discover.ts'
-import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { type LeaveClusterInit, step } from './leave-step.ts'
 import { conditionsOf } from './object-status.ts'

@@ -1,5 +1,5 @@
 /** The command line of joinCluster(): questions at the terminal, the account, and what to do next. */
-import { formatYaml } from '../../cluster/yaml.ts'
+import { formatYaml } from '../../kubeapi/yaml.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../install/names.ts'
 import { DEFAULT_VALUES } from '../../install/values.ts'

@@ -1,6 +1,6 @@
 /** One Secret of a cluster as texts, for secret-identity.ts. */
 import type { SecretAccess, SecretChange } from '../secret-identity.ts'
-import { type ObjectRef, titleOf } from '../../cluster/kube/object-ref.ts'
+import { type ObjectRef, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
 
 export interface SecretPlace {

@@ -1,7 +1,7 @@
 /** The hands of cli/discovery on a cluster. */
-import type { DynamicClient, DynamicObject } from '../../cluster/kube/dynamic-client.ts'
+import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/dynamic-client.ts'
 import type { SnapshotReader } from '../discovery/read-snapshot.ts'
-import { ClusterApiError } from '../../cluster/cluster-api.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 
 /** As much of a DynamicClient as looking takes. */
 export type Lookable = Pick<DynamicClient, 'get' | 'list' | 'create' | 'read'>

@@ -1,5 +1,5 @@
 /** Waiting for what a cluster does by itself: asked again and again, told about while it lasts, never for ever. */
-import { ClusterApiError } from '../../cluster/cluster-api.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { formatDuration } from '../../runtime/duration.ts'
 import { UserError } from '../../runtime/user-error.ts'

@@ -2,7 +2,7 @@
 import { objectName } from '../../install/names.ts'
 import { CLUSTERSET_ZONE, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 import { applyClusterDns, readClusterDns } from '../cluster-dns/apply-cluster-dns.ts'
-import { titleOf } from '../../cluster/kube/object-ref.ts'
+import { titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterDnsClient, ClusterDnsFlavour, ClusterDnsPlan, DnsObject } from '../cluster-dns/cluster-dns.ts'
 import { planClusterDns, planClusterDnsRemoval } from '../cluster-dns/plan-cluster-dns.ts'
 import type { Clock } from '../../reconcile/clock.ts'

@@ -3,7 +3,7 @@ import { createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import t, { type Test } from 'tap'
 import { askResolver } from '../../agent/ask-resolver.ts'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { startDns } from '../dns/dns-server.ts'
 import { nameBytes, uint16s } from '../dns/wire.ts'
 

@@ -5,7 +5,7 @@ import { agentMetrics } from '../../agent/metrics.ts'
 import { MirrorWriter } from '../../agent/mirror-writer.ts'
 import { OrphanLoop } from '../../agent/orphan-loop.ts'
 import { planOrphans } from '../../agent/plan-orphans.ts'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { ownedByNode } from '../../model/node-owner.ts'
 import {
   type Endpoint,

@@ -1,8 +1,8 @@
 /** A cluster that gets global addresses because another one joined says so, once, and names the other. */
 import t from 'tap'
 import { renumberingNote, tellOwnRenumbering } from '../../agent/own-renumbering.ts'
-import type { ObjectEvent } from '../../cluster/cluster-api.ts'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { Cluster } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'

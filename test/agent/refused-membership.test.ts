@@ -1,6 +1,6 @@
 import t from 'tap'
 import { RefusedMembership } from '../../agent/refused-membership.ts'
-import type { ObjectEvent } from '../../cluster/cluster-api.ts'
+import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 
 t.test('each word of the broker is told once', (t) => {

@@ -1,6 +1,6 @@
 /** Leaving: the broker is told, the nodes clean up, and only then the identity goes. */
 import t, { type Test } from 'tap'
-import { FileCluster } from '../../cluster/files/file-cluster.ts'
+import { FileCluster } from '../../kubeapi/files/file-cluster.ts'
 import type { KubeObject } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'

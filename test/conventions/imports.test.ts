@@ -9,16 +9,16 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   reconcile: ['runtime'],
   runtime: ['model', 'reconcile'],
   protocol: ['model', 'reconcile', 'runtime'],
-  cluster: ['model', 'reconcile', 'runtime'],
+  kubeapi: ['model', 'reconcile', 'runtime'],
   kernel: ['model', 'reconcile', 'runtime'],
   // Of package.json: version and name of the image.
   install: ['model', 'package.json'],
   broker: ['model', 'protocol', 'reconcile', 'runtime'],
-  agent: ['model', 'protocol', 'cluster', 'reconcile', 'runtime'],
-  gateway: ['model', 'cluster', 'kernel', 'reconcile', 'runtime'],
-  routeagent: ['model', 'cluster', 'kernel', 'reconcile', 'runtime'],
-  dns: ['model', 'cluster', 'reconcile', 'runtime'],
-  cli: ['model', 'protocol', 'cluster', 'install', 'reconcile', 'runtime'],
+  agent: ['model', 'protocol', 'kubeapi', 'reconcile', 'runtime'],
+  gateway: ['model', 'kubeapi', 'kernel', 'reconcile', 'runtime'],
+  routeagent: ['model', 'kubeapi', 'kernel', 'reconcile', 'runtime'],
+  dns: ['model', 'kubeapi', 'reconcile', 'runtime'],
+  cli: ['model', 'protocol', 'kubeapi', 'install', 'reconcile', 'runtime'],
 }
 
 const WHY: Readonly<Record<string, string>> = {
@@ -44,10 +44,10 @@ const PACKAGE_HOME: Readonly<Record<string, string>> = {
   dns2: 'dns',
   pino: 'runtime',
   'prom-client': 'runtime',
-  yaml: 'cluster',
-  '@kubernetes/client-node': 'cluster',
-  ws: 'cluster',
-  zod: 'cluster',
+  yaml: 'kubeapi',
+  '@kubernetes/client-node': 'kubeapi',
+  ws: 'kubeapi',
+  zod: 'kubeapi',
   commander: 'cli',
   'ipaddr.js': 'model',
 }

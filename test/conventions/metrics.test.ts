@@ -22,7 +22,7 @@ t.test('every metric that is made somewhere is declared here', async (t) => {
   const declared = new Set(rows.map(({ name }) => name))
   const sources = sourceFiles(/\.ts$/, [
     'protocol',
-    'cluster',
+    'kubeapi',
     'kernel',
     'runtime',
     'broker',

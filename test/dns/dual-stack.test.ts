@@ -4,7 +4,7 @@ import { TYPE_A, TYPE_AAAA, TYPE_SRV, type DnsAnswer, answer } from '../../dns/a
 import { Responder } from '../../dns/responder.ts'
 import type { ServiceIndex } from '../../dns/service-index.ts'
 import { formatAnswer, formatRecord, printZone } from '../../dns/zone-text.ts'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { parseDnsName } from '../../model/dns-name.ts'
 import type { ImportPort } from '../../model/objects.ts'
 import { TYPE, decode, query } from './wire.ts'

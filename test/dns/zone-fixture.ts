@@ -10,7 +10,7 @@ import type {
 import { familyName } from '../../model/family-names.ts'
 import type { Family } from '../../model/ip.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
-import { MemoryCluster, type MemoryClusterInit } from '../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster, type MemoryClusterInit } from '../../kubeapi/memory/memory-cluster.ts'
 import { ServiceIndex } from '../../dns/service-index.ts'
 
 export function clusterSetIp(name: string, ips: readonly string[], ports: readonly ImportPort[]): ServiceImport {

@@ -1,7 +1,7 @@
 /** Three nodes with one lane number, on a clock and an API that are fakes. */
 import t, { type Test } from 'tap'
-import { ClusterApiError } from '../../cluster/cluster-api.ts'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { handLaneOver } from '../../gateway/hand-lane-over.ts'
 import { LaneTenure } from '../../gateway/lane-tenure.ts'
 import type { GatewayDeps } from '../../gateway/gateway-deps.ts'

@@ -2,7 +2,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { DRAIN_MS } from '../../cluster/kube/kube-cluster.ts'
+import { DRAIN_MS } from '../../kubeapi/kube/kube-cluster.ts'
 import { ASK_MS, CLEAN_MS } from '../../gateway/labelled-gateway.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'

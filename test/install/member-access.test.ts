@@ -2,7 +2,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { KIND_PLACES } from '../../cluster/kube/kinds.ts'
+import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
 import { clusterAccess } from '../../install/member-access.ts'
 import type { Kind } from '../../model/objects.ts'
 import { ROOT } from '../support/source-tree.ts'

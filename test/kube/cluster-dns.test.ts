@@ -12,7 +12,7 @@ import {
 } from '../../cli/cluster-dns/cluster-dns.ts'
 import { adminOf } from '../../cli/kube/open-admin.ts'
 import { planClusterDns, planClusterDnsRemoval } from '../../cli/cluster-dns/plan-cluster-dns.ts'
-import { openKubeCluster } from '../../cluster/kube/kube-cluster.ts'
+import { openKubeCluster } from '../../kubeapi/kube/kube-cluster.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/capturing-logger.ts'
 import { type RunningDns, startDns } from '../dns/dns-server.ts'

@@ -1,6 +1,6 @@
 /** Runs of the balancing loop one by one, where the order of things matters. */
 import t from 'tap'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { KernelError } from '../../kernel/errors.ts'
 import { FakeNft } from '../../kernel/fake-nft.ts'
 import { FakeRouteTable } from '../../kernel/fake-route-table.ts'

@@ -1,6 +1,6 @@
 /** Reading a cluster: what is asked for, what is tolerated, what is not. */
 import t from 'tap'
-import { ClusterApiError } from '../../../cluster/cluster-api.ts'
+import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { discover } from '../../../cli/discovery/discover.ts'
 import { type SnapshotReader, readSnapshot } from '../../../cli/discovery/read-snapshot.ts'
 import type { ClusterSnapshot } from '../../../cli/discovery/snapshot.ts'

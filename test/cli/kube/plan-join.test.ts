@@ -1,5 +1,5 @@
 /** From what was found and said to what a join does. */
-import { refOf, titleOf } from '../../../cluster/kube/object-ref.ts'
+import { refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import fc from 'fast-check'
 import { Command } from 'commander'
 import t from 'tap'
@@ -7,7 +7,7 @@ import { type JoinKubeOptions, addJoinKubeOptions } from '../../../cli/kube/join
 import { type JoinWishes, idFromName, openQuestions, planJoin } from '../../../cli/kube/plan-join.ts'
 import type { Discovery } from '../../../cli/discovery/discover.ts'
 import { discover } from '../../../cli/discovery/discover.ts'
-import { parseSiteFile } from '../../../cluster/files/site-file.ts'
+import { parseSiteFile } from '../../../kubeapi/files/site-file.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { isDnsLabel, parseClusterId } from '../../../model/ids.ts'
 import { fixture } from '../discovery/support/fixtures.ts'

@@ -7,7 +7,7 @@ import {
   readStandingValues,
   upgradedImage,
 } from '../../../cli/kube/plan-standing-values.ts'
-import { refOf, titleOf } from '../../../cluster/kube/object-ref.ts'
+import { refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { planMember } from '../../../install/plan-member.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'

@@ -10,7 +10,7 @@ import { planBroker } from '../../../install/plan-broker.ts'
 import { planMember } from '../../../install/plan-member.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
-import type { ObjectRef } from '../../../cluster/kube/object-ref.ts'
+import type { ObjectRef } from '../../../kubeapi/kube/write/object-ref.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
 import { fixture } from '../discovery/support/fixtures.ts'
 

@@ -1,6 +1,6 @@
 /** Waiting: each thing is told once, what comes and goes is not, and it ends. */
 import t from 'tap'
-import { ClusterApiError } from '../../../cluster/cluster-api.ts'
+import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { type Missing, waitUntil } from '../../../cli/kube/wait-until.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 

@@ -4,7 +4,7 @@
  * (`{"object": …}`, `{"gone": [kind, name]}`, `{"left": true}`). Arguments: node, state directory, lanes as JSON.
  */
 import { createInterface } from 'node:readline'
-import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { NftCommand } from '../../../kernel/nft-command.ts'
 import { ProcSysctl } from '../../../kernel/proc-sysctl.ts'

@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import { setImmediate as turnOfTheLoop } from 'node:timers/promises'
 import type { Test } from 'tap'
-import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { runLabelledGateway } from '../../../gateway/labelled-gateway.ts'
 import { type GatewayConfigInit, type GatewayDeps, gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { FakeNft } from '../../../kernel/fake-nft.ts'

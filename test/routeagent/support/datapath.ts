@@ -9,7 +9,7 @@
 import type { ChildProcess } from 'node:child_process'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { NftSession } from '../../../kernel/nft-session.ts'
 import { ProcSysctl } from '../../../kernel/proc-sysctl.ts'
 import { Rtnetlink } from '../../../kernel/rtnetlink.ts'

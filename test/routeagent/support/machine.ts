@@ -1,6 +1,6 @@
 /** A routeagent on a machine whose drivers are all fakes: what tests put in, and what they look at. */
 import type { Test } from 'tap'
-import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { FakeNft } from '../../../kernel/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake-sysctl.ts'

@@ -5,7 +5,7 @@
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
-import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { type GatewayConfigInit, gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { NftCommand } from '../../../kernel/nft-command.ts'
 import { ProcSysctl } from '../../../kernel/proc-sysctl.ts'
