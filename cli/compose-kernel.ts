@@ -2,13 +2,13 @@
  * The real drivers of this node's kernel, opened for one piece of work and closed after it. In a container /proc/sys
  * and /sys are read-only; two variables say where the parts that we write are mounted (install/plan-member.ts).
  */
-import { NftSession } from '../kernel/nft-session.ts'
-import { type PacketSteering, SysfsPacketSteering } from '../kernel/packet-steering.ts'
-import { ProcSysctl } from '../kernel/proc-sysctl.ts'
-import { type ReceiveCoalescing, SysfsReceiveCoalescing } from '../kernel/receive-coalescing.ts'
-import { Rtnetlink } from '../kernel/rtnetlink.ts'
-import { type SegmentJoining, VethSegmentJoining } from '../kernel/segment-joining.ts'
-import { WgCommand } from '../kernel/wg-command.ts'
+import { NftSession } from '../kernel/nft/nft-session.ts'
+import { type PacketSteering, SysfsPacketSteering } from '../kernel/tuning/packet-steering.ts'
+import { ProcSysctl } from '../kernel/tuning/proc-sysctl.ts'
+import { type ReceiveCoalescing, SysfsReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
+import { Rtnetlink } from '../kernel/route/rtnetlink.ts'
+import { type SegmentJoining, VethSegmentJoining } from '../kernel/tuning/segment-joining.ts'
+import { WgCommand } from '../kernel/wireguard/wg-command.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 
 export interface Kernel {

@@ -1,9 +1,9 @@
 /** Brings the lanes' route tables (of both families) and their rules to the plan. Other tables are never looked at. */
 import { ROUTE_TABLE_LANES, ROUTE_TABLE_LANES_PUBLIC } from '../model/kernel-ids.ts'
 import { keyedDiff } from '../reconcile/diff.ts'
-import { formatRoute, formatRouteDeletion, formatRule, formatRuleDeletion } from '../kernel/format-ip.ts'
+import { formatRoute, formatRouteDeletion, formatRule, formatRuleDeletion } from '../kernel/route/format-ip.ts'
 import { isExists, isNotFound } from '../kernel/errors.ts'
-import type { Route, RouteTable, Rule } from '../kernel/route-table.ts'
+import type { Route, RouteTable, Rule } from '../kernel/route/route-table.ts'
 import type { LaneRoutesPlan } from './plan-lane-routes.ts'
 import type { Round } from './round.ts'
 

@@ -1,7 +1,7 @@
 /** Which underlay address a peer is called at, when it is called again, and why. Pure. */
 import type { EndpointCandidate } from '../model/objects.ts'
 import { WIREGUARD_REJECT_AFTER_SECONDS } from '../model/spec-constants.ts'
-import type { PeerState } from '../kernel/wireguard.ts'
+import type { PeerState } from '../kernel/wireguard/wireguard.ts'
 import type { PeerHealthView, RoamedPeer } from './world.ts'
 
 /**

@@ -6,7 +6,7 @@
  * move over in one step, and the other goes. A server that has been silent for some seconds is replaced in the same way by
  * one that came before it, if that answers: the order in which they came may be known late, or wrongly.
  */
-import type { DeviceState } from '../kernel/wireguard.ts'
+import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 import type { Endpoint } from '../model/objects.ts'
 
 export interface LaneServer {

@@ -1,5 +1,5 @@
 /** Takes what the kernel's named counters have seen over into the metrics. */
-import type { Nft, NftFamily } from '../kernel/nft.ts'
+import type { Nft, NftFamily } from '../kernel/nft/nft.ts'
 import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'

@@ -1,5 +1,5 @@
 /** What a plan for one family says, where the other family has another word. */
-import type { NftFamily } from '../kernel/nft-transaction.ts'
+import type { NftFamily } from '../kernel/nft/nft-transaction.ts'
 import type { Family } from '../model/ip.ts'
 
 export interface FamilyWords {

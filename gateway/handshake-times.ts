@@ -3,7 +3,7 @@
  * set forwards or back at any time; so a date is only a sign that tells one handshake from another, and what counts is when
  * it was seen to change.
  */
-import type { DeviceState } from '../kernel/wireguard.ts'
+import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 
 interface Seen {
   readonly lastHandshakeMs: number

@@ -1,6 +1,6 @@
 /** When something last came in from each peer, by what its device counts: a probe's answer is not the only sign of life. */
 import type { Clock } from '../reconcile/clock.ts'
-import type { DeviceState } from '../kernel/wireguard.ts'
+import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 
 interface Heard {
   readonly rxBytes: number

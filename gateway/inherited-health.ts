@@ -5,7 +5,7 @@
  */
 import type { Endpoint, Gateway } from '../model/objects.ts'
 import { WIREGUARD_REJECT_AFTER_SECONDS } from '../model/spec-constants.ts'
-import type { DeviceState } from '../kernel/wireguard.ts'
+import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 import { type PeerHealthView, healthKey } from './world.ts'
 
 export interface InheritedInit {

@@ -4,8 +4,8 @@
  * 30 s to repair what somebody else changed.
  */
 import { Drift } from '../kernel/drift.ts'
-import { ensureForwarding } from '../kernel/ip-forwarding.ts'
-import type { DeviceState } from '../kernel/wireguard.ts'
+import { ensureForwarding } from '../kernel/tuning/ip-forwarding.ts'
+import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 import type { Family } from '../model/ip.ts'
 import { isNodeOfSite, sameOwners } from '../model/node-owner.ts'
 import type { Endpoint } from '../model/objects.ts'

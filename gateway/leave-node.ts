@@ -3,7 +3,7 @@
  * the node is a gateway no more.
  */
 import { FAMILIES } from '../model/ip.ts'
-import { restoreForwarding } from '../kernel/ip-forwarding.ts'
+import { restoreForwarding } from '../kernel/tuning/ip-forwarding.ts'
 import { sweepDevices } from './apply-devices.ts'
 import { removeTable } from './apply-nft.ts'
 import { applyRoutes } from './apply-routes.ts'

@@ -2,7 +2,7 @@
  * From which of this node's addresses each peer is sent to. WireGuard in user space remembers that address, and when the
  * node has it no more it sends nothing until it has been unheard for 15 s. Given the peer's place anew, it forgets.
  */
-import type { DeviceState } from '../kernel/wireguard.ts'
+import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 
 interface Way {
   /** address:port of the peer. */

@@ -3,7 +3,7 @@
  */
 import type { ConnectionState } from '../model/objects.ts'
 import { WIREGUARD_REJECT_AFTER_SECONDS } from '../model/spec-constants.ts'
-import type { PeerState } from '../kernel/wireguard.ts'
+import type { PeerState } from '../kernel/wireguard/wireguard.ts'
 import type { EndpointChoice } from './choose-endpoint.ts'
 
 export interface ConnectionMessageInit {

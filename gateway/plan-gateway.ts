@@ -3,7 +3,7 @@ import { type PrefixPair, plannedFamilies, prefixPairs } from '../model/addressi
 import { type Family, ofFamily } from '../model/ip.ts'
 import type { Endpoint } from '../model/objects.ts'
 import { podPrefixes } from '../model/pod-ranges.ts'
-import type { NftStatement } from '../kernel/nft-transaction.ts'
+import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
 import { planEndpoints } from './plan-endpoints.ts'
 import { type LaneRoutesPlan, planLaneRoutes } from './plan-lane-routes.ts'
 import { type LanesPlan, planLanes } from './plan-lanes.ts'

@@ -2,7 +2,7 @@
 import { setCondition } from '../model/conditions.ts'
 import type { Condition, ConnectionStatus, Gateway } from '../model/objects.ts'
 import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH, fitText } from '../model/status-text.ts'
-import type { DeviceState, PeerState } from '../kernel/wireguard.ts'
+import type { DeviceState, PeerState } from '../kernel/wireguard/wireguard.ts'
 import { connectionMessage } from './plan-connection-message.ts'
 import type { LanePlan, PlannedPeer } from './plan-lanes.ts'
 import { readyFinding, upText } from './plan-ready.ts'

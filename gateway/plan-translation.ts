@@ -14,8 +14,8 @@ import { type Family, type Prefix, addressBits, formatAddress, formatPrefix, par
 import { LANE_ADDRESS_RANGE, LANE_PROBE_PORT, NFT_TABLE_GATEWAY, VXLAN_DEVICE, laneCable } from '../model/kernel-ids.ts'
 import type { OpenPort } from '../model/open-port.ts'
 import { withoutContained } from '../model/prefix-set.ts'
-import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../kernel/host-guard.ts'
-import type { NftBaseChain, NftStatement } from '../kernel/nft-transaction.ts'
+import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../kernel/nft/host-guard.ts'
+import type { NftBaseChain, NftStatement } from '../kernel/nft/nft-transaction.ts'
 import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'
 import { FAMILY_WORDS } from './family-words.ts'
 import {
@@ -252,7 +252,7 @@ function laneAddresses({ lanes }: TranslationInit): string[] {
   return lanes.flatMap(({ address }) => address ?? [])
 }
 
-/** Where packets of lanes come in. TCP over IPv4 may come in by a cable of its own: kernel/segment-joining.ts. */
+/** Where packets of lanes come in. TCP over IPv4 may come in by a cable of its own: kernel/tuning/segment-joining.ts. */
 function incomingDevices({ lanes, family }: TranslationInit): string[] {
   return lanes.flatMap(({ device }) => (family === 4 ? [device, laneCable(device).rx] : [device]))
 }

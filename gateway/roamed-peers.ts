@@ -2,7 +2,7 @@
  * Remembers where peers called from. WireGuard follows a peer to the address that it calls from, before anything else is
  * heard of it. Behind NAT that address is the only way to it, and the next round must not put a candidate in its place.
  */
-import type { DeviceState } from '../kernel/wireguard.ts'
+import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 import type { PlannedPeer } from './plan-lanes.ts'
 import type { RoamedPeer } from './world.ts'
 

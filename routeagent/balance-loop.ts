@@ -4,10 +4,10 @@
  * cluster has no pods of the family there is no table.
  */
 import { isNotFound } from '../kernel/errors.ts'
-import type { Nft } from '../kernel/nft.ts'
+import type { Nft } from '../kernel/nft/nft.ts'
 import { Drift } from '../kernel/drift.ts'
-import { formatNft } from '../kernel/format-nft.ts'
-import type { NftStatement } from '../kernel/nft-transaction.ts'
+import { formatNft } from '../kernel/nft/format-nft.ts'
+import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
 import { plannedFamilies } from '../model/addressing.ts'
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import type { OpenPort } from '../model/open-port.ts'

@@ -6,8 +6,8 @@ import {
   formatNeighbour,
   formatRoute,
   formatRule,
-} from '../kernel/format-ip.ts'
-import { formatNft } from '../kernel/format-nft.ts'
+} from '../kernel/route/format-ip.ts'
+import { formatNft } from '../kernel/nft/format-nft.ts'
 import { plannedFamilies } from '../model/addressing.ts'
 import type { Family } from '../model/ip.ts'
 import type { EndpointSlice, ServiceImport } from '../model/objects.ts'

@@ -4,7 +4,7 @@
  * cannot compare source with destination, so each local backend is an element `address . address`. Pure.
  */
 import type { Prefix } from '../model/ip.ts'
-import type { NftMapType } from '../kernel/nft-transaction.ts'
+import type { NftMapType } from '../kernel/nft/nft-transaction.ts'
 import type { AddressFamily } from './address-family.ts'
 import type { ElementChange } from './balance-elements.ts'
 import type { PortChange } from './plan-balancing.ts'

@@ -22,7 +22,7 @@ import {
 import { ownPodAddress } from '../model/own-pod-address.ts'
 import { isPublicSpace } from '../model/public-space.ts'
 import { underlayAddresses } from '../model/remote-clusters.ts'
-import type { Neighbour, NextHop, Route, Rule } from '../kernel/route-table.ts'
+import type { Neighbour, NextHop, Route, Rule } from '../kernel/route/route-table.ts'
 import type { NodeRouteWorld, SysctlSetting } from './plan-node-routes.ts'
 import type { OwnRanges } from './own-ranges.ts'
 import type { GatewayNode } from './plan-gateways.ts'

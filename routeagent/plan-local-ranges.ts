@@ -19,7 +19,7 @@ import {
   prefixOf,
 } from '../model/ip.ts'
 import { comparePrefixes, isInside } from '../model/prefix-set.ts'
-import type { InterfaceAddress, Link, MainRoute } from '../kernel/route-table.ts'
+import type { InterfaceAddress, Link, MainRoute } from '../kernel/route/route-table.ts'
 
 export interface KernelRangesInit {
   readonly links: readonly Link[]

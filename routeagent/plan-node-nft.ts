@@ -7,7 +7,7 @@ import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import type { OpenPort } from '../model/open-port.ts'
 import { podPrefixes } from '../model/pod-ranges.ts'
 import { withoutContained } from '../model/prefix-set.ts'
-import type { NftBaseChain, NftElement, NftStatement } from '../kernel/nft-transaction.ts'
+import type { NftBaseChain, NftElement, NftStatement } from '../kernel/nft/nft-transaction.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 import {
   MAP_SERVICES,

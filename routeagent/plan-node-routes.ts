@@ -11,7 +11,7 @@ import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../
 import type { Cluster, Endpoint, Gateway, Node, RouteAgent } from '../model/objects.ts'
 import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../model/remote-clusters.ts'
 import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../model/spec-constants.ts'
-import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../kernel/route-table.ts'
+import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../kernel/route/route-table.ts'
 import { type KernelFacts, deviceOf } from './node-facts.ts'
 import { ownCluster, rangesByFamily } from './own-ranges.ts'
 import { type ClusterPath, type RouteGround, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'

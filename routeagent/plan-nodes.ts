@@ -10,7 +10,7 @@ import {
 import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import type { Node } from '../model/objects.ts'
 import { specRanges } from '../model/pod-ranges.ts'
-import type { NextHop } from '../kernel/route-table.ts'
+import type { NextHop } from '../kernel/route/route-table.ts'
 
 /** Something that is left out of the plan, and why, in words an operator can act on. */
 export interface PlanProblem {

@@ -8,8 +8,8 @@
  * The kernel would unpack what comes to the port at any of its addresses, from anybody: a VXLAN device has no list of
  * who may send. docs/decisions/0036-the-kernels-second-line.md
  */
-import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../kernel/host-guard.ts'
-import type { NftBaseChain, NftStatement } from '../kernel/nft-transaction.ts'
+import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../kernel/nft/host-guard.ts'
+import type { NftBaseChain, NftStatement } from '../kernel/nft/nft-transaction.ts'
 import { type Family, containsAddress, formatAddress, formatPrefix, parseAddress, parsePrefix } from '../model/ip.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../model/kernel-ids.ts'
 import type { OpenPort } from '../model/open-port.ts'

@@ -3,7 +3,7 @@ import { type Family, type Prefix, formatPrefix } from '../model/ip.ts'
 import { ROUTE_TABLE_FROM_LANES } from '../model/kernel-ids.ts'
 import type { Cluster, RouteAgent } from '../model/objects.ts'
 import { nodeClaim, podPlaces, podPrefixes, specRanges } from '../model/pod-ranges.ts'
-import type { Route } from '../kernel/route-table.ts'
+import type { Route } from '../kernel/route/route-table.ts'
 import { ownCluster } from './own-ranges.ts'
 import { METRIC_VIA_GATEWAY, type OverlayNode, type PlanProblem, hopTo } from './plan-nodes.ts'
 

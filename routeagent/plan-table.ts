@@ -1,5 +1,5 @@
 /** The whole table sealane_node of one family as one transaction, and what it has to look like afterwards. Pure. */
-import type { NftStatement } from '../kernel/nft-transaction.ts'
+import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
 import { type Family, parsePrefix } from '../model/ip.ts'
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import type { Node } from '../model/objects.ts'

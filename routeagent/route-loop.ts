@@ -1,9 +1,9 @@
 /** Drives the routes: world → plan → kernel → RouteAgent status. */
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { Drift } from '../kernel/drift.ts'
-import type { ReceiveCoalescing } from '../kernel/receive-coalescing.ts'
-import type { RouteTable } from '../kernel/route-table.ts'
-import type { Sysctl } from '../kernel/sysctl.ts'
+import type { ReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
+import type { RouteTable } from '../kernel/route/route-table.ts'
+import type { Sysctl } from '../kernel/tuning/sysctl.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import { isNodeOfSite, ownedByNode } from '../model/node-owner.ts'
 import type { RouteAgent } from '../model/objects.ts'

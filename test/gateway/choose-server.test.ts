@@ -4,7 +4,7 @@ import { type LaneFacts, chooseServer, nextLookMs } from '../../gateway/choose-s
 import { planLanes } from '../../gateway/plan-lanes.ts'
 import { ANNOTATION_PUBLISHED_AT } from '../../model/lane-servers.ts'
 import type { Endpoint } from '../../model/objects.ts'
-import type { PeerState } from '../../kernel/wireguard.ts'
+import type { PeerState } from '../../kernel/wireguard/wireguard.ts'
 import { NOW, UPTIME, cluster, endpoint, key, peerState, world } from './support/worlds.ts'
 
 const OWN = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')

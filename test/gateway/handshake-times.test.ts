@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import t from 'tap'
 import { HandshakeTimes } from '../../gateway/handshake-times.ts'
 import { inheritedHealth } from '../../gateway/inherited-health.ts'
-import type { DeviceState } from '../../kernel/wireguard.ts'
+import type { DeviceState } from '../../kernel/wireguard/wireguard.ts'
 import type { Gateway } from '../../model/objects.ts'
 import { NOW, UPTIME, endpoint, key, peerState } from './support/worlds.ts'
 

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { HeardPeers } from '../../gateway/heard-peers.ts'
 import { type ConnectionMessageInit, connectionMessage } from '../../gateway/plan-connection-message.ts'
-import type { DeviceState, PeerState } from '../../kernel/wireguard.ts'
+import type { DeviceState, PeerState } from '../../kernel/wireguard/wireguard.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 
 const peer = (change: Partial<PeerState> = {}): PeerState => ({

@@ -4,7 +4,7 @@
  */
 import t from 'tap'
 import { dropCounter } from '../../gateway/drop-reasons.ts'
-import { parseCounters } from '../../kernel/parse-nft.ts'
+import { parseCounters } from '../../kernel/nft/parse-nft.ts'
 import { SLOWNESS } from '../support/eventually.ts'
 import { type Site, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'

@@ -1,7 +1,7 @@
 /** Who may use the overlay and what may come out of it, as packets of the mind through the planned table. */
 import t from 'tap'
-import { FakeNft } from '../../kernel/fake-nft.ts'
-import { type TracePacket, traceNft } from '../../kernel/fake-nft-tracer.ts'
+import { FakeNft } from '../../kernel/fake/fake-nft.ts'
+import { type TracePacket, traceNft } from '../../kernel/fake/fake-nft-tracer.ts'
 import type { OpenPort } from '../../model/open-port.ts'
 import { nodeNftWorld } from '../../routeagent/plan-node-nft.ts'
 import { overlayGround } from '../../routeagent/plan-overlay-guard.ts'

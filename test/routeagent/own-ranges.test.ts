@@ -3,7 +3,7 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
-import type { InterfaceAddress, Link, MainRoute } from '../../kernel/route-table.ts'
+import type { InterfaceAddress, Link, MainRoute } from '../../kernel/route/route-table.ts'
 import {
   type Family,
   type Prefix,

@@ -99,7 +99,7 @@ export const DATA_PLANE: readonly AttackRow[] = [
     tried:
       'The operator names one TCP port of the nodes, and one UDP port at an IPv4 address; a pod of another cluster tries both with either protocol and both families.',
     holds: 'Exactly what is named is open.',
-    against: '`kernel/host-guard.ts`: protocol, port and address each count.',
+    against: '`kernel/nft/host-guard.ts`: protocol, port and address each count.',
   },
   {
     id: 'own-broker-in-range',

@@ -1,9 +1,9 @@
 /** A routeagent on a machine whose drivers are all fakes: what tests put in, and what they look at. */
 import type { Test } from 'tap'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
-import { FakeNft } from '../../../kernel/fake-nft.ts'
-import { FakeRouteTable } from '../../../kernel/fake-route-table.ts'
-import { FakeSysctl } from '../../../kernel/fake-sysctl.ts'
+import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
+import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
+import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../../model/kernel-ids.ts'
 import type { KubeObject } from '../../../model/objects.ts'
 import { type Clock, SystemClock } from '../../../reconcile/clock.ts'
