@@ -2,12 +2,12 @@
  * What other members say is checked again before it becomes an object here: the broker judges first, but one broken
  * broker must not be enough to reach into this cluster. Pure. Every function gives the problem in words, or undefined.
  */
-import { podFamilies, prefixPairs, routedPrefixes } from '../model/addressing.ts'
+import { podFamilies, prefixPairs, routedPrefixes } from '../model/addresses/addressing.ts'
 import { guardedNamespace, isDnsLabel, isDnsSubdomain, isReservedId } from '../model/ids.ts'
-import { InvalidAddressError, type Prefix, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/ip.ts'
+import { InvalidAddressError, type Prefix, formatPrefix, overlaps, parsePrefix, specialPart } from '../model/addresses/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../model/member-status.ts'
-import { type NeededRange, neededIn, neededText } from '../model/needed-ranges.ts'
+import { type NeededRange, neededIn, neededText } from '../model/addresses/needed-ranges.ts'
 import { type ClusterSpec, type EndpointSpec, type ImportPort, endpointName } from '../model/objects.ts'
 import type { RecordKey, ServiceExportBody, StoredRecord } from '../model/records.ts'
 import { familyNumber } from '../model/family-names.ts'

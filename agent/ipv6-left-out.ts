@@ -1,7 +1,7 @@
 /** Why this cluster is not reached by the IPv6 addresses that its pods have, for people. Pure. */
-import { podFamilies } from '../model/addressing.ts'
-import { ipv6Among } from '../model/ip.ts'
-import { ipv6Clashes } from '../model/ipv6-claims.ts'
+import { podFamilies } from '../model/addresses/addressing.ts'
+import { ipv6Among } from '../model/addresses/ip.ts'
+import { ipv6Clashes } from '../model/addresses/ipv6-claims.ts'
 import type { ClusterSpec } from '../model/objects.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
 

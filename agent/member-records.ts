@@ -1,8 +1,8 @@
 /** Service, ServiceExport and EndpointSlice as the records that other clusters get to see. Pure. */
-import { excessNameLength } from '../model/dns-name-length.ts'
-import { podKey } from '../model/endpoint-pods.ts'
+import { excessNameLength } from '../model/dns/dns-name-length.ts'
+import { podKey } from '../model/services/endpoint-pods.ts'
 import { isDnsLabel } from '../model/ids.ts'
-import { type Address, type Prefix, classifyAddress, containsAddress, parseAddress } from '../model/ip.ts'
+import { type Address, type Prefix, classifyAddress, containsAddress, parseAddress } from '../model/addresses/ip.ts'
 import type { EndpointSlice, ImportPort, Service, ServiceExport, SliceEndpoint } from '../model/objects.ts'
 import type { EndpointSliceBody, PublishedEndpoint, ServiceExportBody } from '../model/records.ts'
 import { type FamilyName, familyName, familyNumber } from '../model/family-names.ts'

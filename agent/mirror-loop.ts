@@ -1,7 +1,7 @@
 /** Keeps the local API's view of the clusterset equal to the replica. */
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import type { ServiceKey } from '../model/ids.ts'
-import { parsePrefix, type Prefix } from '../model/ip.ts'
+import { parsePrefix, type Prefix } from '../model/addresses/ip.ts'
 import type { NotImportedReason } from '../model/member-status.ts'
 import {
   type Cluster,
@@ -11,7 +11,7 @@ import {
   MEMBERSHIP_NAME,
   type ServiceImport,
 } from '../model/objects.ts'
-import { type OwnFacts, believedCluster } from '../model/own-cluster.ts'
+import { type OwnFacts, believedCluster } from '../model/addresses/own-cluster.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../reconcile/loop.ts'

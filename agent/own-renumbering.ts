@@ -3,7 +3,7 @@
  * once, when it happens: whoever wonders why connections broke finds when and by whom.
  */
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
-import { ipv4Among, overlaps, parsePrefix } from '../model/ip.ts'
+import { ipv4Among, overlaps, parsePrefix } from '../model/addresses/ip.ts'
 import { type Cluster, MEMBERSHIP_NAME } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'

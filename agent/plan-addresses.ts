@@ -1,7 +1,7 @@
 /** Families and clusterset IPs of a ServiceImport (KEP-1645 "Exporting Services", "ClusterSetIP"). Pure. */
-import { clustersetIpv4, clustersetIpv6 } from '../model/clusterset-ip.ts'
+import { clustersetIpv4, clustersetIpv6 } from '../model/addresses/clusterset-ip.ts'
 import type { ConditionFinding } from '../model/conditions.ts'
-import type { IpFamily } from '../model/export-precedence.ts'
+import type { IpFamily } from '../model/services/export-precedence.ts'
 import {
   type Address,
   type Prefix,
@@ -10,7 +10,7 @@ import {
   formatAddress,
   formatPrefix,
   parseAddress,
-} from '../model/ip.ts'
+} from '../model/addresses/ip.ts'
 import type { ServiceImportSpec } from '../model/objects.ts'
 import { CARRIED_FAMILIES } from '../model/spec-constants.ts'
 import type { Dropped, ServiceFacts } from './clusterset-view.ts'

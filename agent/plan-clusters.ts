@@ -1,6 +1,6 @@
 /** Clusters and gateways of the clusterset as objects of this cluster. Pure. */
-import { classifyAddress, parseAddress } from '../model/ip.ts'
-import { publishedAt } from '../model/lane-servers.ts'
+import { classifyAddress, parseAddress } from '../model/addresses/ip.ts'
+import { publishedAt } from '../model/lanes/lane-servers.ts'
 import {
   type Cluster,
   type ClusterSpec,

@@ -1,6 +1,6 @@
 /** The conditions Ready and Conflict of a ServiceExport, from what became of its records. Pure. */
 import { CONDITION_IMPORTED, type ConditionFinding, findCondition, isConditionTrue } from '../model/conditions.ts'
-import type { ConflictVerdict } from '../model/service-conflicts.ts'
+import type { ConflictVerdict } from '../model/services/service-conflicts.ts'
 import type { PublishState } from './broker-link.ts'
 import type { PlannedExport } from './plan-exports.ts'
 

@@ -5,7 +5,7 @@
  * the cluster is heard again, so a restart does not forget. Pure.
  */
 import type { Lease } from '../model/objects.ts'
-import { CLUSTER_LEASE_PREFIX } from '../model/lane-lease.ts'
+import { CLUSTER_LEASE_PREFIX } from '../model/lanes/lane-lease.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 
 export interface ContactWorld {

@@ -1,6 +1,6 @@
 /** What this cluster publishes, from its own objects, and which of its exports are well-formed. Pure. */
 import { serviceKey, type ServiceKey } from '../model/ids.ts'
-import type { Prefix } from '../model/ip.ts'
+import type { Prefix } from '../model/addresses/ip.ts'
 import type { Endpoint, EndpointSlice, Service, ServiceExport } from '../model/objects.ts'
 import type { EndpointSliceBody, MemberRecord } from '../model/records.ts'
 import { LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'

@@ -1,6 +1,6 @@
 /** What is said of a gateway that has stopped to tell. Pure. */
 import { CONDITION_READY, REASON_STATUS_STALE, findCondition, setCondition } from '../model/conditions.ts'
-import { isTakenAsSilent } from '../model/heartbeat.ts'
+import { isTakenAsSilent } from '../model/lanes/heartbeat.ts'
 import type { Condition, Gateway } from '../model/objects.ts'
 
 /** The condition to set; undefined where it is set already. Takes milliseconds since 1970. */

@@ -1,13 +1,13 @@
 /** Everything that this cluster's API should hold about the clusterset, from the broker's records. Pure. */
-import { podFamilies } from '../model/addressing.ts'
+import { podFamilies } from '../model/addresses/addressing.ts'
 import type { ServiceKey } from '../model/ids.ts'
-import type { Prefix } from '../model/ip.ts'
-import type { NeededRange } from '../model/needed-ranges.ts'
-import { ANNOTATION_PUBLISHED_AT } from '../model/lane-servers.ts'
+import type { Prefix } from '../model/addresses/ip.ts'
+import type { NeededRange } from '../model/addresses/needed-ranges.ts'
+import { ANNOTATION_PUBLISHED_AT } from '../model/lanes/lane-servers.ts'
 import type { ClusterSpec, KubeObject, ServiceImport } from '../model/objects.ts'
-import { type OwnFacts, believedCluster } from '../model/own-cluster.ts'
+import { type OwnFacts, believedCluster } from '../model/addresses/own-cluster.ts'
 import type { StoredRecord } from '../model/records.ts'
-import type { ConflictVerdict } from '../model/service-conflicts.ts'
+import type { ConflictVerdict } from '../model/services/service-conflicts.ts'
 import { clusterProblem } from './check-record.ts'
 import {
   type ClustersetView,

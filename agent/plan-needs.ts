@@ -2,9 +2,9 @@
  * What this cluster needs outside the lanes: no member's pods may have such an address here, and the broker is told, so
  * that nobody's have one anywhere. Pure.
  */
-import { type Prefix, containsAddress, overlaps, parsePrefix } from '../model/ip.ts'
+import { type Prefix, containsAddress, overlaps, parsePrefix } from '../model/addresses/ip.ts'
 import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
-import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds, neededRanges } from '../model/needed-ranges.ts'
+import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds, neededRanges } from '../model/addresses/needed-ranges.ts'
 import type { ClusterSpec, EndpointSlice, Node, RouteAgent } from '../model/objects.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
 

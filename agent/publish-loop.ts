@@ -1,7 +1,7 @@
 /** Keeps what the broker is told equal to this cluster's exports. */
 import type { ClusterApi, ObjectChange } from '../kubeapi/cluster-api.ts'
 import { type ServiceKey, serviceKey } from '../model/ids.ts'
-import { parsePrefix, type Prefix } from '../model/ip.ts'
+import { parsePrefix, type Prefix } from '../model/addresses/ip.ts'
 import type { ClusterSpec, ServiceExport } from '../model/objects.ts'
 import { LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'

@@ -1,8 +1,8 @@
 /** What members claim of the address space, from the rows of the log: the basis of who is translated or stands back. */
 import type { ClusterId } from '../model/ids.ts'
-import { formatPrefix, ipv4Among, parsePrefix } from '../model/ip.ts'
-import { type CidrClaims, type Ipv6Clash, ipv6Clashes } from '../model/ipv6-claims.ts'
-import { type NeededRange, neededRanges } from '../model/needed-ranges.ts'
+import { formatPrefix, ipv4Among, parsePrefix } from '../model/addresses/ip.ts'
+import { type CidrClaims, type Ipv6Clash, ipv6Clashes } from '../model/addresses/ipv6-claims.ts'
+import { type NeededRange, neededRanges } from '../model/addresses/needed-ranges.ts'
 import { type EndpointBody, recordKeyText } from '../model/records.ts'
 import { parseBrokerAddress } from '../protocol/broker-address.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'

@@ -1,7 +1,7 @@
 /** Why a member's addresses are not used as it states them, in sentences for people. */
-import { formatPrefix, ipv6Among, parsePrefix } from '../model/ip.ts'
-import type { Ipv6Clash } from '../model/ipv6-claims.ts'
-import { neededText } from '../model/needed-ranges.ts'
+import { formatPrefix, ipv6Among, parsePrefix } from '../model/addresses/ip.ts'
+import type { Ipv6Clash } from '../model/addresses/ipv6-claims.ts'
+import { neededText } from '../model/addresses/needed-ranges.ts'
 import { allClaims, ipv6StandingBack, neededByAll } from './address-claims.ts'
 import { addressOverlaps } from './allocation.ts'
 import type { LogView } from './log/record-log.ts'

@@ -7,7 +7,7 @@ import {
   containsAddress,
   parseAddress,
   parsePrefix,
-} from '../model/ip.ts'
+} from '../model/addresses/ip.ts'
 import { CLUSTERSET_IPV6_PREFIX, LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
 import { isQualifiedName } from '../model/label-syntax.ts'
 

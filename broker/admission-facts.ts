@@ -8,11 +8,11 @@ import {
   overlaps,
   parsePrefix,
   specialPart,
-} from '../model/ip.ts'
+} from '../model/addresses/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
-import { MAX_NEEDED, SHORTEST_NEEDED, UNGRANTED_SPACE, mayState } from '../model/needed-ranges.ts'
-import { isInside } from '../model/prefix-set.ts'
-import { SHORTEST_PREFIX } from '../model/remote-clusters.ts'
+import { MAX_NEEDED, SHORTEST_NEEDED, UNGRANTED_SPACE, mayState } from '../model/addresses/needed-ranges.ts'
+import { isInside } from '../model/addresses/prefix-set.ts'
+import { SHORTEST_PREFIX } from '../model/addresses/remote-clusters.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
 import {
   type ClustersetRanges,

@@ -1,8 +1,8 @@
 /** Judges an EndpointSlice: its addresses become the targets of other clusters' packets and DNS answers. Pure. */
-import { excessNameLength } from '../model/dns-name-length.ts'
-import { isPodKey } from '../model/endpoint-pods.ts'
+import { excessNameLength } from '../model/dns/dns-name-length.ts'
+import { isPodKey } from '../model/services/endpoint-pods.ts'
 import { isDnsSubdomain } from '../model/ids.ts'
-import { type Prefix, containsAddress, formatPrefix } from '../model/ip.ts'
+import { type Prefix, containsAddress, formatPrefix } from '../model/addresses/ip.ts'
 import { isLabelValue } from '../model/label-syntax.ts'
 import type { EndpointSliceBody } from '../model/records.ts'
 import { MAX_ZONE_HINTS } from '../model/spec-constants.ts'

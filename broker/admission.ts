@@ -4,7 +4,7 @@
  */
 import { endpointName } from '../model/objects.ts'
 import { guardedNamespace, isDnsSubdomain } from '../model/ids.ts'
-import type { Prefix } from '../model/ip.ts'
+import type { Prefix } from '../model/addresses/ip.ts'
 import { isLabelValue, isQualifiedName } from '../model/label-syntax.ts'
 import type { EndpointBody, MemberRecord, ServiceExportBody } from '../model/records.ts'
 import { admitSlice } from './admission-slice.ts'

@@ -2,10 +2,10 @@
  * Which cluster gets which addresses. Pure: takes what was given before and gives what is to be added; nothing is
  * ever taken back from a member. About IPv4: nobody's IPv6 is translated, nor does it cause a translation.
  */
-import { PoolFullError, allocateBlock } from '../model/address-pool.ts'
-import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../model/ip.ts'
-import { type NeededRange, neededText } from '../model/needed-ranges.ts'
-import { comparePrefixes } from '../model/prefix-set.ts'
+import { PoolFullError, allocateBlock } from '../model/addresses/address-pool.ts'
+import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../model/addresses/ip.ts'
+import { type NeededRange, neededText } from '../model/addresses/needed-ranges.ts'
+import { comparePrefixes } from '../model/addresses/prefix-set.ts'
 import { type ClaimOrder, type OrderedClaim, isEarlier, orderOf } from './claim-order.ts'
 import { type MissingBlock, describeMissingBlock } from './no-block.ts'
 
@@ -28,7 +28,7 @@ export interface AddressClaims {
 
 export type AddressPlan = ReadonlyMap<string, Pick<AddressClaims, 'translated' | 'blocks'>>
 
-/** Highest cluster index: see laneAddress() in model/addressing.ts. */
+/** Highest cluster index: see laneAddress() in model/addresses/addressing.ts. */
 const MAX_INDEX = 0xffff
 const MAX_FORMER_BLOCKS = 16
 

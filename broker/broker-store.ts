@@ -5,7 +5,7 @@
 import { readFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { parseClusterId } from '../model/ids.ts'
-import { parsePrefix } from '../model/ip.ts'
+import { parsePrefix } from '../model/addresses/ip.ts'
 import { RefusedError } from '../protocol/broker-api.ts'
 import { certificatesFromPem, fingerprint } from '../protocol/identity/pem.ts'
 import { createJoinToken, hashTokenSecret } from '../protocol/identity/token.ts'

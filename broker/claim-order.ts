@@ -2,7 +2,7 @@
  * Who stated an address range first. Who did keeps its addresses: a Service range that somebody states later over them is
  * that one's own trouble. The order is kept in the members' rows (`claimed`, see orderClaims() in address-claims.ts). Pure.
  */
-import { formatPrefix, type Prefix } from '../model/ip.ts'
+import { formatPrefix, type Prefix } from '../model/addresses/ip.ts'
 
 /** By CIDR as formatPrefix() writes it. Ranges that are not among them were stated before all that are. */
 export type ClaimOrder = Readonly<Record<string, number>>

@@ -3,7 +3,7 @@
  * see it. Made anew from the facts of all members whenever one of them comes, goes or changes.
  */
 import type { ClusterId } from '../model/ids.ts'
-import { ipv4Among, ipv6Among } from '../model/ip.ts'
+import { ipv4Among, ipv6Among } from '../model/addresses/ip.ts'
 import type { ClusterSpec } from '../model/objects.ts'
 import { recordKeyText } from '../model/records.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'

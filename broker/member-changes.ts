@@ -1,7 +1,7 @@
 /** What one message of a Publish stream does to the log. Runs inside a transaction; gives a refusal or undefined. */
 import type { ClusterId } from '../model/ids.ts'
-import { ipv4Among, parsePrefix } from '../model/ip.ts'
-import { neededIn, neededRanges } from '../model/needed-ranges.ts'
+import { ipv4Among, parsePrefix } from '../model/addresses/ip.ts'
+import { neededIn, neededRanges } from '../model/addresses/needed-ranges.ts'
 import type { EndpointBody, MemberRecord } from '../model/records.ts'
 import { type MemberKey, type PublishMessage, RefusedError } from '../protocol/broker-api.ts'
 import { CodecError } from '../protocol/codec-checks.ts'

@@ -10,7 +10,7 @@ import {
   formatPrefix,
   parseAddress,
   parsePrefix,
-} from '../model/ip.ts'
+} from '../model/addresses/ip.ts'
 import { LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
 
 export interface ObservedView {

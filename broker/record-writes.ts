@@ -2,8 +2,8 @@
  * What storing and removing a member's record entails: the stamp of an export, the clusterset IP of a service, the
  * claim on a public key. Runs inside a transaction, so that all of it is there or none.
  */
-import { PoolFullError, allocateAddress } from '../model/address-pool.ts'
-import { formatAddress, parsePrefix } from '../model/ip.ts'
+import { PoolFullError, allocateAddress } from '../model/addresses/address-pool.ts'
+import { formatAddress, parsePrefix } from '../model/addresses/ip.ts'
 import type { MemberRecord, RecordKey } from '../model/records.ts'
 import { recordKeyText } from '../model/records.ts'
 import type { ClusterId } from '../model/ids.ts'

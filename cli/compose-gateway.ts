@@ -9,7 +9,7 @@ import {
   whenCachesSynced,
 } from '../gateway/main.ts'
 import { runLabelledGateway } from '../gateway/labelled-gateway.ts'
-import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../model/gateway-node.ts'
+import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../model/lanes/gateway-node.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { readMachineNetwork } from '../runtime/machine-network.ts'

@@ -1,5 +1,5 @@
 /** Connections as `sealane show connections` shows them: with how old the word of their gateway is. Pure. */
-import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../model/heartbeat.ts'
+import { HEARTBEAT_OLD_MS, heartbeatAgeMs, isTakenAsSilent } from '../model/lanes/heartbeat.ts'
 import type { ConnectionState, ConnectionStatus, Gateway } from '../model/objects.ts'
 
 export interface ConnectionRow extends Omit<ConnectionStatus, 'state'> {

@@ -6,7 +6,7 @@
  * Names inside SRV records are not compressed (RFC 2782), which is why records go through dns2 one at a time.
  */
 import { Packet } from 'dns2'
-import { parseAddress } from '../model/ip.ts'
+import { parseAddress } from '../model/addresses/ip.ts'
 import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
 import { type DnsAnswer, type DnsRecord, type SoaData, TYPE_A, TYPE_AAAA } from './answer.ts'
 import { HEADER_LENGTH, MAX_TCP_SIZE, RCODE } from './query.ts'

@@ -4,7 +4,7 @@
  * lies in one buffer that is never moved; every pointer in it is computed once, here, from no value of the network.
  */
 import { readFileSync, readdirSync } from 'node:fs'
-import { formatAddress } from '../model/ip.ts'
+import { formatAddress } from '../model/addresses/ip.ts'
 import type { Mmsg } from './mmsg.ts'
 import { HEADER_LENGTH, MAX_UDP_SIZE } from './query.ts'
 import type { DatagramSource } from './udp-server.ts'

@@ -2,7 +2,7 @@
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { HeardGateways } from '../kubeapi/heard-gateways.ts'
 import type { Knock } from '../kubeapi/known-machines.ts'
-import { formatAddress } from '../model/ip.ts'
+import { formatAddress } from '../model/addresses/ip.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { knock } from '../runtime/knock.ts'
 import { type DnsConfig, type SocketAddress, formatSocketAddress } from './config.ts'

@@ -2,7 +2,7 @@
  * From the bytes of a query to the bytes of its answer. The hot path is one look-up by the question's own bytes; what
  * is not found there is worked out by answer.ts, compiled, and kept until its service changes.
  */
-import { type ZoneName, parseDnsName } from '../model/dns-name.ts'
+import { type ZoneName, parseDnsName } from '../model/dns/dns-name.ts'
 import { type ServiceKey, serviceKey } from '../model/ids.ts'
 import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
 import { TYPE_A, TYPE_AAAA, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT, answer, soaRecord } from './answer.ts'

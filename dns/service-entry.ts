@@ -1,9 +1,9 @@
 /** One service as DNS sees it, from its ServiceImport and the imported EndpointSlices. Pure. */
-import { MAX_DNS_NAME_LENGTH, formatZoneName } from '../model/dns-name.ts'
-import { dashedAddress } from '../model/endpoint-hostname.ts'
-import { podsOf } from '../model/endpoint-pods.ts'
+import { MAX_DNS_NAME_LENGTH, formatZoneName } from '../model/dns/dns-name.ts'
+import { dashedAddress } from '../model/dns/endpoint-hostname.ts'
+import { podsOf } from '../model/services/endpoint-pods.ts'
 import { isDnsLabel } from '../model/ids.ts'
-import { type Family, classifyAddress, formatAddress, parseAddress } from '../model/ip.ts'
+import { type Family, classifyAddress, formatAddress, parseAddress } from '../model/addresses/ip.ts'
 import type { EndpointSlice, ImportPort, ServiceImport, SliceEndpoint } from '../model/objects.ts'
 import { LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 import type { DnsHost, DnsService, NamedPort } from './answer.ts'

@@ -3,7 +3,7 @@
  * they come. Connections, their buffers and their patience are bounded.
  */
 import { type Server, type Socket, createServer } from 'node:net'
-import { formatAddress } from '../model/ip.ts'
+import { formatAddress } from '../model/addresses/ip.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { SocketAddress } from './config.ts'
 

@@ -5,7 +5,7 @@
 import { type Socket, type SocketOptions, createSocket } from 'node:dgram'
 import { once } from 'node:events'
 import { isIP } from 'node:net'
-import { formatAddress } from '../model/ip.ts'
+import { formatAddress } from '../model/addresses/ip.ts'
 import type { SocketAddress } from './config.ts'
 import { DatagramSlots, withoutExcess } from './datagram-slots.ts'
 import type { Mmsg } from './mmsg.ts'

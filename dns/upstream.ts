@@ -1,7 +1,7 @@
 /** One question to one upstream, over UDP or TCP: the first fitting answer, an error, or the end of patience. */
 import { createSocket } from 'node:dgram'
 import { connect } from 'node:net'
-import { formatAddress } from '../model/ip.ts'
+import { formatAddress } from '../model/addresses/ip.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { SocketAddress } from './config.ts'
 

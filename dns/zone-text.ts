@@ -1,5 +1,5 @@
 /** Records and answers as zone-file text (RFC 1035 section 5), one line per record: for tests and /debug/plan. Pure. */
-import type { ZoneName } from '../model/dns-name.ts'
+import type { ZoneName } from '../model/dns/dns-name.ts'
 import {
   type DnsAnswer,
   type DnsRecord,

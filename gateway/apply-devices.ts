@@ -1,5 +1,5 @@
 /** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
-import { familyOf } from '../model/ip.ts'
+import { familyOf } from '../model/addresses/ip.ts'
 import { laneCable } from '../model/kernel-ids.ts'
 import { formatAddress, formatLinkChange } from '../kernel/route/format-ip.ts'
 import { formatDevice } from '../kernel/wireguard/format-wg.ts'

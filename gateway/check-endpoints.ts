@@ -6,10 +6,10 @@ import {
   formatAddress,
   formatPrefix,
   parseAddress,
-} from '../model/ip.ts'
+} from '../model/addresses/ip.ts'
 import { type Endpoint, type EndpointCandidate, endpointName } from '../model/objects.ts'
-import { laneClaims, laneServerKey } from '../model/lane-servers.ts'
-import { type RemoteCluster, reservedPrefixes } from '../model/remote-clusters.ts'
+import { laneClaims, laneServerKey } from '../model/lanes/lane-servers.ts'
+import { type RemoteCluster, reservedPrefixes } from '../model/addresses/remote-clusters.ts'
 import { type Refusal, lanePrefix } from './check-remotes.ts'
 import { type LaneServer, chooseServer } from './choose-server.ts'
 import { isHidden } from './plan-candidates.ts'

@@ -1,8 +1,8 @@
-/** What other clusters claim, checked before it reaches the lanes: model/remote-clusters.ts, with this node's own view. Pure. */
-import { laneAddress } from '../model/addressing.ts'
-import { type Prefix, prefixOf } from '../model/ip.ts'
-import { machineNeeds } from '../model/needed-ranges.ts'
-import { type RemoteCluster, checkRemoteClusters, underlayAddresses } from '../model/remote-clusters.ts'
+/** What other clusters claim, checked before it reaches the lanes: model/addresses/remote-clusters.ts, with this node's own view. Pure. */
+import { laneAddress } from '../model/addresses/addressing.ts'
+import { type Prefix, prefixOf } from '../model/addresses/ip.ts'
+import { machineNeeds } from '../model/addresses/needed-ranges.ts'
+import { type RemoteCluster, checkRemoteClusters, underlayAddresses } from '../model/addresses/remote-clusters.ts'
 import type { GatewayWorld } from './world.ts'
 
 /** An object that is not used, and why. */

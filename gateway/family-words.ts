@@ -1,6 +1,6 @@
 /** What a plan for one family says, where the other family has another word. */
 import type { NftFamily } from '../kernel/nft/nft-transaction.ts'
-import type { Family } from '../model/ip.ts'
+import type { Family } from '../model/addresses/ip.ts'
 
 export interface FamilyWords {
   /** Of the table, and of address matches inside it. */

@@ -2,7 +2,7 @@
  * What a gateway does about its lane before its process ends: another node takes it first, where one can and where the
  * end would cost traffic. A lane of the kernel goes on without the process; one of user space ends with it.
  */
-import { isNotReady, leavingReason } from '../model/gateway-node.ts'
+import { isNotReady, leavingReason } from '../model/lanes/gateway-node.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import type { LaneTenure } from './lane-tenure.ts'
 import { withDeadline } from './until-aborted.ts'

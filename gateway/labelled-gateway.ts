@@ -5,7 +5,7 @@
  * whoever takes the label off gets the node back as it was.
  */
 import type { LeaseStore } from '../kubeapi/lease-store.ts'
-import { type GatewayLane, LABEL_GATEWAY } from '../model/gateway-node.ts'
+import { type GatewayLane, LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
 import type { Node } from '../model/objects.ts'
 import { knock } from '../runtime/knock.ts'
 import type { GatewayConfig } from './config.ts'

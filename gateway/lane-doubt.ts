@@ -1,8 +1,8 @@
 /** Why a lane may never come up, and what can be done: neither end can be called. Pure. */
-import { containsAddress, parseAddress, prefixOf } from '../model/ip.ts'
-import { ANNOTATION_PUBLIC_ADDRESS } from '../model/gateway-node.ts'
+import { containsAddress, parseAddress, prefixOf } from '../model/addresses/ip.ts'
+import { ANNOTATION_PUBLIC_ADDRESS } from '../model/lanes/gateway-node.ts'
 import type { EndpointCandidate } from '../model/objects.ts'
-import { UNGRANTED_SPACE } from '../model/needed-ranges.ts'
+import { UNGRANTED_SPACE } from '../model/addresses/needed-ranges.ts'
 import { NEITHER_CALLABLE } from '../model/status-text.ts'
 import type { RemotePeer } from './check-endpoints.ts'
 import type { GatewayLaneConfig } from './config.ts'

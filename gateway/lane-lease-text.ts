@@ -1,6 +1,6 @@
 /** The Lease of a lane as the API has it: read, and written. Pure. */
 import type { StoredLease } from '../kubeapi/lease-store.ts'
-import { ANNOTATION_HANDOVER, laneLeaseName } from '../model/lane-lease.ts'
+import { ANNOTATION_HANDOVER, laneLeaseName } from '../model/lanes/lane-lease.ts'
 import type { Lease, Membership } from '../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import { LEASE_MS, type LeaseView } from './plan-tenure.ts'

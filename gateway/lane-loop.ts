@@ -6,7 +6,7 @@
 import { Drift } from '../kernel/drift.ts'
 import { ensureForwarding } from '../kernel/tuning/ip-forwarding.ts'
 import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
-import type { Family } from '../model/ip.ts'
+import type { Family } from '../model/addresses/ip.ts'
 import { isNodeOfSite, sameOwners } from '../model/node-owner.ts'
 import type { Endpoint } from '../model/objects.ts'
 import { applyLane, sweepDevices } from './apply-devices.ts'

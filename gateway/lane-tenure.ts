@@ -6,11 +6,11 @@
  * then the holder is asked after (lapsed-holder.ts).
  */
 import type { LeaseStore, StoredLease } from '../kubeapi/lease-store.ts'
-import { laneCandidates, leavingReason } from '../model/gateway-node.ts'
-import { laneLeaseName } from '../model/lane-lease.ts'
+import { laneCandidates, leavingReason } from '../model/lanes/gateway-node.ts'
+import { laneLeaseName } from '../model/lanes/lane-lease.ts'
 import { MEMBERSHIP_NAME, endpointName } from '../model/objects.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
-import { laneClaims } from '../model/lane-servers.ts'
+import { laneClaims } from '../model/lanes/lane-servers.ts'
 import { ClusterApiError } from '../kubeapi/cluster-api.ts'
 import { clustersUp } from './handing-over.ts'
 import { leaseOf, viewOf } from './lane-lease-text.ts'

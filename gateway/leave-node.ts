@@ -2,7 +2,7 @@
  * Takes everything of the gateway out of this node and out of the API: when the cluster leaves the clusterset, and when
  * the node is a gateway no more.
  */
-import { FAMILIES } from '../model/ip.ts'
+import { FAMILIES } from '../model/addresses/ip.ts'
 import { restoreForwarding } from '../kernel/tuning/ip-forwarding.ts'
 import { sweepDevices } from './apply-devices.ts'
 import { removeTable } from './apply-nft.ts'

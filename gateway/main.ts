@@ -3,7 +3,7 @@
  * addresses. Runs until the signal (the kernel stays as it is) or until the cluster has left (nothing stays).
  */
 import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
-import { HEARTBEAT_MS } from '../model/heartbeat.ts'
+import { HEARTBEAT_MS } from '../model/lanes/heartbeat.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { watchedCaches } from './caches.ts'
 import type { GatewayConfig } from './config.ts'

@@ -11,10 +11,10 @@ import {
   parseAddress,
   parsePrefix,
   prefixOf,
-} from '../model/ip.ts'
+} from '../model/addresses/ip.ts'
 import { DEFAULT_GLOBAL_RANGE } from '../model/kernel-ids.ts'
-import { UNGRANTED_SPACE } from '../model/needed-ranges.ts'
-import { reservedPrefixes } from '../model/remote-clusters.ts'
+import { UNGRANTED_SPACE } from '../model/addresses/needed-ranges.ts'
+import { reservedPrefixes } from '../model/addresses/remote-clusters.ts'
 import type { GatewayWorld } from './world.ts'
 
 type View = Pick<GatewayWorld, 'observedAddress' | 'own' | 'clusters' | 'endpoints' | 'nodes' | 'addresses'>

@@ -1,5 +1,5 @@
 /** Where the lanes of this node can be called. Pure. */
-import { containsAddress, ipv4Among, parseAddress, parsePrefix } from '../model/ip.ts'
+import { containsAddress, ipv4Among, parseAddress, parsePrefix } from '../model/addresses/ip.ts'
 import type { EndpointCandidate } from '../model/objects.ts'
 import type { GatewayLaneConfig } from './config.ts'
 import { hasAddress, isBehindNat, ownObservedAddress } from './observed-address.ts'

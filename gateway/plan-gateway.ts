@@ -1,8 +1,8 @@
 /** The whole plan of a gateway node from one world. Pure. */
-import { type PrefixPair, plannedFamilies, prefixPairs } from '../model/addressing.ts'
-import { type Family, ofFamily } from '../model/ip.ts'
+import { type PrefixPair, plannedFamilies, prefixPairs } from '../model/addresses/addressing.ts'
+import { type Family, ofFamily } from '../model/addresses/ip.ts'
 import type { Endpoint } from '../model/objects.ts'
-import { podPrefixes } from '../model/pod-ranges.ts'
+import { podPrefixes } from '../model/addresses/pod-ranges.ts'
 import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
 import { planEndpoints } from './plan-endpoints.ts'
 import { type LaneRoutesPlan, planLaneRoutes } from './plan-lane-routes.ts'

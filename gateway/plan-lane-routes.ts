@@ -1,6 +1,6 @@
 /** Routes over the lanes and the rule that leads to them. Pure. */
-import { plannedFamilies } from '../model/addressing.ts'
-import { FAMILIES, type Family, familyOf, parsePrefix } from '../model/ip.ts'
+import { plannedFamilies } from '../model/addresses/addressing.ts'
+import { FAMILIES, type Family, familyOf, parsePrefix } from '../model/addresses/ip.ts'
 import {
   LANE_MARK,
   LOOPBACK_DEVICE,
@@ -9,11 +9,11 @@ import {
   RULE_LANES,
   RULE_LANES_OWN_SOURCE,
 } from '../model/kernel-ids.ts'
-import { ownPodAddress } from '../model/own-pod-address.ts'
-import { podPrefixes } from '../model/pod-ranges.ts'
-import { comparePrefixes } from '../model/prefix-set.ts'
-import { isPublicSpace } from '../model/public-space.ts'
-import { underlayAddresses } from '../model/remote-clusters.ts'
+import { ownPodAddress } from '../model/addresses/own-pod-address.ts'
+import { podPrefixes } from '../model/addresses/pod-ranges.ts'
+import { comparePrefixes } from '../model/addresses/prefix-set.ts'
+import { isPublicSpace } from '../model/addresses/public-space.ts'
+import { underlayAddresses } from '../model/addresses/remote-clusters.ts'
 import { IPV6_MIN_MTU } from '../model/spec-constants.ts'
 import type { NextHop, Route, Rule } from '../kernel/route/route-table.ts'
 import type { LanePlan } from './plan-lanes.ts'

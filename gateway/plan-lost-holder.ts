@@ -2,7 +2,7 @@
  * Whether the lane of a holder whose Lease lapsed is lost, by what the API says of it. Pure. A Lease is renewed by a
  * process that can write; a lane of the kernel needs neither.
  */
-import { LABEL_GATEWAY, leavingReason } from '../model/gateway-node.ts'
+import { LABEL_GATEWAY, leavingReason } from '../model/lanes/gateway-node.ts'
 import type { Gateway, Node } from '../model/objects.ts'
 import { clustersUp } from './handing-over.ts'
 

@@ -1,8 +1,8 @@
 /** Reads the world (world.ts) from the object caches and from this node's kernel. Changes nothing. */
-import { plannedFamilies } from '../model/addressing.ts'
+import { plannedFamilies } from '../model/addresses/addressing.ts'
 import { IPV6_FORWARDING, LANE_DEVICE_PREFIX, LANE_MARK, laneDevice } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../model/objects.ts'
-import { withoutIpv6Pods } from '../model/pod-ranges.ts'
+import { withoutIpv6Pods } from '../model/addresses/pod-ranges.ts'
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { KernelError } from '../kernel/errors.ts'
 import type { RouteTable } from '../kernel/route/route-table.ts'

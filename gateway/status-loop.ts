@@ -2,7 +2,7 @@
  * Writes Gateway.status: at once when poked by a change of state, else every `statusMs` when it differs, and at least
  * every HEARTBEAT_MS: its time says that this gateway is alive.
  */
-import { HEARTBEAT_MS } from '../model/heartbeat.ts'
+import { HEARTBEAT_MS } from '../model/lanes/heartbeat.ts'
 import { isNodeOfSite, ownedByNode, sameOwners } from '../model/node-owner.ts'
 import type { Gateway } from '../model/objects.ts'
 import { ClusterApiError } from '../kubeapi/cluster-api.ts'

@@ -1,5 +1,5 @@
 /** Which lane the label of this node's Node says, while a process serves another one, or none. */
-import { type GatewayLane, gatewayLane } from '../model/gateway-node.ts'
+import { type GatewayLane, gatewayLane } from '../model/lanes/gateway-node.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 
 /** A Node that was made anew has no label until somebody puts it on again: its lane and its key wait for so long. */

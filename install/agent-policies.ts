@@ -1,5 +1,5 @@
 /** What the agent may do beyond its role: whoever steals its token gets no further than its own objects. */
-import { CLUSTER_LEASE_PREFIX } from '../model/lane-lease.ts'
+import { CLUSTER_LEASE_PREFIX } from '../model/lanes/lane-lease.ts'
 import {
   APP_MANAGED_BY_SEALANE,
   LABEL_APP_MANAGED_BY,

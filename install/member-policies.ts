@@ -3,8 +3,8 @@
  * let them, and one the nodes' accounts; two keep the About API's promises (KEP-2149), and one the way out of a
  * clusterset. None of them judges what an administrator does with objects of other products.
  */
-import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../model/gateway-node.ts'
-import { LANE_LEASE_PREFIX } from '../model/lane-lease.ts'
+import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
+import { LANE_LEASE_PREFIX } from '../model/lanes/lane-lease.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../model/spec-constants.ts'
 import { account, constraints, policy } from './admission-policy.ts'

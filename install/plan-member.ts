@@ -1,5 +1,5 @@
 /** Every object of a member cluster's installation, but the CRDs (plan-crds.ts) and what joining makes. */
-import { LABEL_GATEWAY } from '../model/gateway-node.ts'
+import { LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
 import { agentNamespaceAccess, clusterAccess, gatewayNamespaceAccess, userAccess } from './member-access.ts'
 import { memberPolicies } from './member-policies.ts'
 import type { ManifestObject } from './manifest-object.ts'

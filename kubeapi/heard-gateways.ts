@@ -1,6 +1,6 @@
 /**
  * The gateways of this cluster as they count: a cache of Gateway objects like any other, in which a gateway that has
- * stopped to tell, and whose machine does not answer either, has no connection that is up (model/heartbeat.ts).
+ * stopped to tell, and whose machine does not answer either, has no connection that is up (model/lanes/heartbeat.ts).
  *
  *   heartbeat moves ◄────────────────────────────── any move: fresh at once
  *        │ late by DOUBT_MS: the API is asked for it, time and again
@@ -12,7 +12,7 @@
  * Unseen is not gone: while the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does
  * anything while writes fail and reads do not (a full store, a role taken away): the machines answer, or nothing is known of them.
  */
-import { type GatewayStanding, HEARTBEAT_MS, HEARTBEAT_STALE_MS, heardGateways } from '../model/heartbeat.ts'
+import { type GatewayStanding, HEARTBEAT_MS, HEARTBEAT_STALE_MS, heardGateways } from '../model/lanes/heartbeat.ts'
 import type { Gateway, Node } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { Heartbeats } from '../reconcile/heartbeats.ts'

@@ -250,7 +250,7 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
     }[]
     /** Clusters that some gateway leads to, of all: `2/3`. For `kubectl get`, which cannot count. */
     readonly reached?: string
-    /** Where this node's pods are, IPv4 first, sorted: model/pod-ranges.ts. Absent from releases that did not tell. */
+    /** Where this node's pods are, IPv4 first, sorted: model/addresses/pod-ranges.ts. Absent from releases that did not tell. */
     readonly podRanges?: readonly string[]
     /** What this node needs outside the lanes: its network, default gateways, name servers. Absent from earlier releases. */
     readonly underlay?: readonly string[]

@@ -2,7 +2,7 @@
 import type { KeyObject } from 'node:crypto'
 import type { ClusterId } from '../model/ids.ts'
 import { type Cluster, MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
-import { ownClusterProblem, rangeProblem } from '../model/own-cluster.ts'
+import { ownClusterProblem, rangeProblem } from '../model/addresses/own-cluster.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'
 import type { ClusterFacts, JoinLook, JoinResponse } from './broker-api.ts'

@@ -1,6 +1,6 @@
 /** Requests and stream messages between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
 import { toUSVString } from 'node:util'
-import { MAX_NEEDED } from '../model/needed-ranges.ts'
+import { MAX_NEEDED } from '../model/addresses/needed-ranges.ts'
 import type { ClusterFacts, JoinLook, JoinRequest, JoinResponse, RenewResponse, Renumbered } from './broker-api.ts'
 import type { PublishMessage, PublishReply, WatchMessage, WatchRequest } from './broker-api.ts'
 import * as check from './codec-checks.ts'

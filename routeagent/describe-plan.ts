@@ -8,10 +8,10 @@ import {
   formatRule,
 } from '../kernel/route/format-ip.ts'
 import { formatNft } from '../kernel/nft/format-nft.ts'
-import { plannedFamilies } from '../model/addressing.ts'
-import type { Family } from '../model/ip.ts'
+import { plannedFamilies } from '../model/addresses/addressing.ts'
+import type { Family } from '../model/addresses/ip.ts'
 import type { EndpointSlice, ServiceImport } from '../model/objects.ts'
-import type { OpenPort } from '../model/open-port.ts'
+import type { OpenPort } from '../model/addresses/open-port.ts'
 import { addressFamily } from './address-family.ts'
 import { ownCluster } from './own-ranges.ts'
 import { BalancePlanner } from './plan-balancing.ts'

@@ -1,5 +1,5 @@
 /** Everything the routeagent counts. */
-import type { Family } from '../model/ip.ts'
+import type { Family } from '../model/addresses/ip.ts'
 import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics.ts'
 
 export interface RouteAgentMetrics {

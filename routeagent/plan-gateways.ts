@@ -1,5 +1,5 @@
 /** Which nodes of this cluster lead to a remote cluster, judged by what the gateways report. Pure. */
-import { lanesUp } from '../model/lane-servers.ts'
+import { lanesUp } from '../model/lanes/lane-servers.ts'
 import type { Endpoint, Gateway } from '../model/objects.ts'
 import { WIREGUARD_OVERHEAD_IPV6 } from '../model/spec-constants.ts'
 

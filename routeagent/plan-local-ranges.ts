@@ -17,8 +17,8 @@ import {
   parseAddress,
   parsePrefix,
   prefixOf,
-} from '../model/ip.ts'
-import { comparePrefixes, isInside } from '../model/prefix-set.ts'
+} from '../model/addresses/ip.ts'
+import { comparePrefixes, isInside } from '../model/addresses/prefix-set.ts'
 import type { InterfaceAddress, Link, MainRoute } from '../kernel/route/route-table.ts'
 
 export interface KernelRangesInit {

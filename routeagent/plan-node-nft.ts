@@ -2,11 +2,11 @@
  * The fixed part of table sealane_node of one family: base chains and their rules. Pure. The maps that they look into are
  * filled by balance-elements.ts; a packet's way through them is drawn in README.md.
  */
-import { type Family, formatPrefix, ofFamily } from '../model/ip.ts'
+import { type Family, formatPrefix, ofFamily } from '../model/addresses/ip.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
-import type { OpenPort } from '../model/open-port.ts'
-import { podPrefixes } from '../model/pod-ranges.ts'
-import { withoutContained } from '../model/prefix-set.ts'
+import type { OpenPort } from '../model/addresses/open-port.ts'
+import { podPrefixes } from '../model/addresses/pod-ranges.ts'
+import { withoutContained } from '../model/addresses/prefix-set.ts'
 import type { NftBaseChain, NftElement, NftStatement } from '../kernel/nft/nft-transaction.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 import {

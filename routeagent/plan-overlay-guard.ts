@@ -10,9 +10,9 @@
  */
 import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../kernel/nft/host-guard.ts'
 import type { NftBaseChain, NftStatement } from '../kernel/nft/nft-transaction.ts'
-import { type Family, containsAddress, formatAddress, formatPrefix, parseAddress, parsePrefix } from '../model/ip.ts'
+import { type Family, containsAddress, formatAddress, formatPrefix, parseAddress, parsePrefix } from '../model/addresses/ip.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../model/kernel-ids.ts'
-import type { OpenPort } from '../model/open-port.ts'
+import type { OpenPort } from '../model/addresses/open-port.ts'
 import { type NodeDropReason, nodeDropCounter } from './drop-reasons.ts'
 import { type KernelFacts, deviceOf } from './node-facts.ts'
 import { overlayNodes } from './plan-nodes.ts'

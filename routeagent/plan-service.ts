@@ -1,5 +1,5 @@
 /** One imported service: which backends each of its ports leads to. Pure. */
-import type { Prefix } from '../model/ip.ts'
+import type { Prefix } from '../model/addresses/ip.ts'
 import type {
   EndpointPort,
   EndpointSlice,

@@ -1,9 +1,9 @@
 /** The whole table sealane_node of one family as one transaction, and what it has to look like afterwards. Pure. */
 import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
-import { type Family, parsePrefix } from '../model/ip.ts'
+import { type Family, parsePrefix } from '../model/addresses/ip.ts'
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import type { Node } from '../model/objects.ts'
-import { usableClusters } from '../model/reachability.ts'
+import { usableClusters } from '../model/lanes/reachability.ts'
 import { LABEL_ZONE } from '../model/spec-constants.ts'
 import { addressFamily } from './address-family.ts'
 import {

@@ -1,5 +1,5 @@
 /** How a cluster's own DNS learns where clusterset.local is answered, and unlearns it: one plan for each flavour. */
-import { InvalidAddressError, parseAddress } from '../../model/ip.ts'
+import { InvalidAddressError, parseAddress } from '../../model/addresses/ip.ts'
 import { parseHostPort } from '../../runtime/host-port.ts'
 import type { ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
 import {

@@ -1,7 +1,7 @@
 /** `sealane broker serve` */
 import type { Command } from 'commander'
 import { parseDnsLabel } from '../../model/ids.ts'
-import { parsePrefix } from '../../model/ip.ts'
+import { parsePrefix } from '../../model/addresses/ip.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-address.ts'
 import { parseHostPort } from '../../runtime/host-port.ts'
 import { SystemClock } from '../../reconcile/clock.ts'

@@ -1,7 +1,7 @@
 /** `sealane token create|list|revoke`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
-import { formatPrefix, parsePrefix } from '../../model/ip.ts'
+import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import type { TokenSummary } from '../compose-broker-store.ts'
 import {

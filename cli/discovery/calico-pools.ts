@@ -2,7 +2,7 @@
  * Calico's view of the other clusters: pools that give no addresses, so that Calico counts their networks among those
  * it does not masquerade towards. Pure.
  */
-import { addressBits, formatPrefix, parsePrefix } from '../../model/ip.ts'
+import { addressBits, formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
 
 export interface CalicoPool {

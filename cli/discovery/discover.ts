@@ -3,7 +3,7 @@
  * taken, and answers that contradict it are told. Pure: the same snapshot always gives the same discovery.
  */
 import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../../model/kernel-ids.ts'
-import { overlaps, parsePrefix } from '../../model/ip.ts'
+import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import {
   type Claim,
   type Cni,

@@ -11,8 +11,8 @@ import {
   parseAddress,
   parsePrefix,
   prefixOf,
-} from '../../model/ip.ts'
-import { isInside } from '../../model/prefix-set.ts'
+} from '../../model/addresses/ip.ts'
+import { isInside } from '../../model/addresses/prefix-set.ts'
 
 const MOST = 64
 

@@ -1,7 +1,7 @@
 /** Flags of `sealane join` that are about a real cluster. */
 import type { Command } from 'commander'
 import { InvalidNameError, isDnsSubdomain, parseDnsLabel } from '../../model/ids.ts'
-import { formatPrefix, parseAddress, parsePrefix } from '../../model/ip.ts'
+import { formatPrefix, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { choiceOption, collect, durationOption, quoted } from '../context.ts'
 import type { GatewayWish } from './plan-join.ts'

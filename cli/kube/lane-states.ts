@@ -1,6 +1,6 @@
 /** Which other clusters are reached, by what the gateways' probes say. Pure. */
 import { CONDITION_IN_CONTACT, findCondition } from '../../model/conditions.ts'
-import { isTakenAsSilent } from '../../model/heartbeat.ts'
+import { isTakenAsSilent } from '../../model/lanes/heartbeat.ts'
 import type { Cluster, ConnectionState, Gateway } from '../../model/objects.ts'
 
 export interface LaneState {

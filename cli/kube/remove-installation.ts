@@ -5,7 +5,7 @@ import { planBroker } from '../../install/plan-broker.ts'
 import { planMember } from '../../install/plan-member.ts'
 import { DEFAULT_VALUES, type InstallValues } from '../../install/values.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/gateway-node.ts'
+import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
 import {
   APP_MANAGED_BY_SEALANE,
   LABEL_APP_MANAGED_BY,

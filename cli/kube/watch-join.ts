@@ -1,7 +1,7 @@
 /** How far a join has come, each as what is still missing. */
 import { type PartName, objectName } from '../../install/names.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import { LABEL_GATEWAY } from '../../model/gateway-node.ts'
+import { LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Gateway } from '../../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
 import { NEITHER_CALLABLE } from '../../model/status-text.ts'

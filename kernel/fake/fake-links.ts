@@ -1,5 +1,5 @@
 /** Links and addresses of the fake route table: what is there, and what the kernel refuses about them. */
-import { classifyAddress, familyOf, parseAddress, type Family } from '../../model/ip.ts'
+import { classifyAddress, familyOf, parseAddress, type Family } from '../../model/addresses/ip.ts'
 import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
 import { usualAddress, usualInterfaceAddress } from '../route/address-text.ts'
 import { checkDeviceName, checkInterfaceAddress, checkMac, refuseInvalid } from '../route/check-route.ts'

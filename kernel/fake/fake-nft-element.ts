@@ -1,5 +1,5 @@
 /** Elements of the fake's sets and maps: whether they fit the type, and the form in which nft lists them. */
-import { familyOf, InvalidAddressError } from '../../model/ip.ts'
+import { familyOf, InvalidAddressError } from '../../model/addresses/ip.ts'
 import { usualAddress } from '../route/address-text.ts'
 import type { NftElement, NftMapType } from '../nft/nft-transaction.ts'
 

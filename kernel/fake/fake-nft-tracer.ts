@@ -4,7 +4,7 @@
  * a test never passes by luck. Addresses of packets are in their usual form.
  * A match that fails ends the rule, and the rest of it is not looked at.
  */
-import { familyOf, formatAddress, parseAddress } from '../../model/ip.ts'
+import { familyOf, formatAddress, parseAddress } from '../../model/addresses/ip.ts'
 import type { FakeNft } from './fake-nft.ts'
 import { intervalContains } from './fake-nft-interval.ts'
 import type { FakeNftChain, FakeNftTable } from './fake-nft-table.ts'

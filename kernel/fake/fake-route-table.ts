@@ -3,7 +3,7 @@
  * that no address reaches, foreign source addresses, doubles, deletion of what is not there), drops what the kernel
  * drops when a device goes, and prints itself as the commands that would make it.
  */
-import { FAMILIES, familyOf, parseAddress, type Family } from '../../model/ip.ts'
+import { FAMILIES, familyOf, parseAddress, type Family } from '../../model/addresses/ip.ts'
 import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
 import { usualAddress } from '../route/address-text.ts'
 import { checkMac, checkRoute, checkRule, normalRoute, refuseInvalid } from '../route/check-route.ts'

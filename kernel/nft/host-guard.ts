@@ -2,9 +2,9 @@
  * nft matches of what pods of other clusters may have of a node itself: echo, ICMP errors, answers to what the node asked,
  * and ports that the operator named. Whoever uses them drops the rest. Pure.
  */
-import type { Family } from '../../model/ip.ts'
-import { familyOf } from '../../model/ip.ts'
-import type { OpenPort } from '../../model/open-port.ts'
+import type { Family } from '../../model/addresses/ip.ts'
+import { familyOf } from '../../model/addresses/ip.ts'
+import type { OpenPort } from '../../model/addresses/open-port.ts'
 
 const ICMP: Readonly<Record<Family, string>> = {
   4: 'icmp type { echo-request, destination-unreachable, time-exceeded, parameter-problem }',

@@ -1,5 +1,5 @@
 /** What both drivers refuse before they ask anything: items that could not be printed or sent. KernelError EINVAL. */
-import { familyOf, InvalidAddressError, parseAddress, parsePrefix, type Family } from '../../model/ip.ts'
+import { familyOf, InvalidAddressError, parseAddress, parsePrefix, type Family } from '../../model/addresses/ip.ts'
 import { usualAddress, usualPrefix } from './address-text.ts'
 import { KernelError } from '../errors.ts'
 import { formatRoute } from './format-ip.ts'
@@ -90,7 +90,7 @@ export function normalRoute(route: Route): Route {
   }
 }
 
-/** Turns what model/ip.ts says about text into a KernelError. */
+/** Turns what model/addresses/ip.ts says about text into a KernelError. */
 export function refuseInvalid<T>(operation: string, parse: () => T): T {
   try {
     return parse()

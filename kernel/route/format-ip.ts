@@ -2,7 +2,7 @@
  * Links, addresses, routes, rules, neighbours and forwarding entries as the `ip` or `bridge` command that makes
  * them. Nothing runs these texts: they are the log line, the dry run and the golden test.
  */
-import { familyOf } from '../../model/ip.ts'
+import { familyOf } from '../../model/addresses/ip.ts'
 import { ROUTE_PROTOCOL } from '../../model/kernel-ids.ts'
 import type { ForwardingEntry, InterfaceAddress, Neighbour, NewLink, NextHop, Route, Rule } from './route-table.ts'
 

@@ -1,5 +1,5 @@
 /** Neighbours and forwarding entries: struct ndmsg, linux/neighbour.h. A forwarding entry is a neighbour of AF_BRIDGE. */
-import { familyOf, type Family } from '../../model/ip.ts'
+import { familyOf, type Family } from '../../model/addresses/ip.ts'
 import {
   addressBytes,
   addressFamily,

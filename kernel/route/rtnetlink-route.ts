@@ -1,5 +1,5 @@
 /** Routes and rules as rtnetlink messages: struct rtmsg, rtnexthop and fib_rule_hdr, linux/rtnetlink.h, fib_rules.h. */
-import { familyOf, type Family } from '../../model/ip.ts'
+import { familyOf, type Family } from '../../model/addresses/ip.ts'
 import { ROUTE_PROTOCOL } from '../../model/kernel-ids.ts'
 import { normalRoute, routeMetric } from './check-route.ts'
 import {

@@ -1,5 +1,5 @@
 /** The route table of this network namespace, by rtnetlink (npm `netlink`, the repository called node_netlink). */
-import { FAMILIES, familyOf, parseAddress, type Family } from '../../model/ip.ts'
+import { FAMILIES, familyOf, parseAddress, type Family } from '../../model/addresses/ip.ts'
 import {
   checkDeviceName,
   checkInterfaceAddress,

@@ -1,5 +1,5 @@
 /** What both WireGuard drivers refuse before anything is done. KernelError EINVAL; the value of a key is never in it. */
-import { InvalidAddressError, parseAddress, parsePrefix } from '../../model/ip.ts'
+import { InvalidAddressError, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
 import { KernelError } from '../errors.ts'
 import type { DeviceConfig, PeerConfig } from './wireguard.ts'
 

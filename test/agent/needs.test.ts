@@ -3,7 +3,7 @@ import t from 'tap'
 import { clusterProblem, takesNeeded } from '../../agent/check-record.ts'
 import { type NeedsWorld, planNeeds } from '../../agent/plan-needs.ts'
 import { surroundingsReader } from '../../agent/read-surroundings.ts'
-import { neededRanges, neededText } from '../../model/needed-ranges.ts'
+import { neededRanges, neededText } from '../../model/addresses/needed-ranges.ts'
 import type { ClusterSpec, EndpointSlice, Node, RouteAgent } from '../../model/objects.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { planConditions } from '../../agent/plan-conditions.ts'
 import { type ExportWorld, newExportMemory, planExports } from '../../agent/plan-exports.ts'
-import { parsePrefix } from '../../model/ip.ts'
+import { parsePrefix } from '../../model/addresses/ip.ts'
 import type { Endpoint, Service, ServiceExport } from '../../model/objects.ts'
 import type { EndpointSliceBody, ServiceExportBody } from '../../model/records.ts'
 import { service, serviceExport, slice } from './site.ts'

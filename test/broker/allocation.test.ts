@@ -8,8 +8,8 @@ import {
   nextIndex,
   planAddresses,
 } from '../../broker/allocation.ts'
-import { overlaps, parsePrefix } from '../../model/ip.ts'
-import { type NeededRange, neededIn, neededRanges } from '../../model/needed-ranges.ts'
+import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
+import { type NeededRange, neededIn, neededRanges } from '../../model/addresses/needed-ranges.ts'
 import { bestOf } from '../support/best-of.ts'
 
 const RANGE = '244.0.0.0/8'

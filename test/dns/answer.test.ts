@@ -4,7 +4,7 @@ import t from 'tap'
 import { TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT, answer } from '../../dns/answer.ts'
 import type { ServiceIndex } from '../../dns/service-index.ts'
 import { formatAnswer, formatRecord, printZone } from '../../dns/zone-text.ts'
-import { parseDnsName } from '../../model/dns-name.ts'
+import { parseDnsName } from '../../model/dns/dns-name.ts'
 import { syncedIndex, workedExamples } from './zone-fixture.ts'
 
 const TYPES = {

@@ -5,7 +5,7 @@ import { answer } from '../../dns/answer.ts'
 import { KnownLabels, NO_SERVICE, isServiceName, labelsHash } from '../../dns/known-labels.ts'
 import { HEADER_LENGTH } from '../../dns/query.ts'
 import { Responder } from '../../dns/responder.ts'
-import { parseDnsName } from '../../model/dns-name.ts'
+import { parseDnsName } from '../../model/dns/dns-name.ts'
 import { decode, nameBytes, query } from './wire.ts'
 import { clusterSetIp, syncedIndex, workedExamples } from './zone-fixture.ts'
 

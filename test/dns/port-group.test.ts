@@ -6,7 +6,7 @@ import t, { type Test } from 'tap'
 import { openPortGroup } from '../../dns/port-group.ts'
 import { openMmsg } from '../../dns/mmsg.ts'
 import { type UdpServer, openUdp } from '../../dns/udp-server.ts'
-import { parseAddress } from '../../model/ip.ts'
+import { parseAddress } from '../../model/addresses/ip.ts'
 import { eventually } from '../support/eventually.ts'
 
 const group = await openPortGroup()

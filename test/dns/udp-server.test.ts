@@ -8,7 +8,7 @@ import { DatagramSlots, MAX_QUERY_SIZE, SLOTS } from '../../dns/datagram-slots.t
 import { type Mmsg, openMmsg } from '../../dns/mmsg.ts'
 import { descriptorOpenedBy } from '../../dns/socket-descriptor.ts'
 import { type DatagramSource, MOST_ROUNDS, type UdpServer, type UdpServerInit, openUdp } from '../../dns/udp-server.ts'
-import { parseAddress } from '../../model/ip.ts'
+import { parseAddress } from '../../model/addresses/ip.ts'
 import { eventually } from '../support/eventually.ts'
 
 const real = await openMmsg()

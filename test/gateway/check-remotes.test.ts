@@ -6,7 +6,7 @@ import { checkClusters } from '../../gateway/check-remotes.ts'
 import { planCandidates } from '../../gateway/plan-candidates.ts'
 import { planLanes } from '../../gateway/plan-lanes.ts'
 import type { Cluster, Endpoint } from '../../model/objects.ts'
-import { formatPrefix, overlaps, parsePrefix, prefixOf } from '../../model/ip.ts'
+import { formatPrefix, overlaps, parsePrefix, prefixOf } from '../../model/addresses/ip.ts'
 import { DUAL_MILANO, DUAL_PARIS, cluster, endpoint, key, node, world } from './support/worlds.ts'
 
 const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { type LaneFacts, chooseServer, nextLookMs } from '../../gateway/choose-server.ts'
 import { planLanes } from '../../gateway/plan-lanes.ts'
-import { ANNOTATION_PUBLISHED_AT } from '../../model/lane-servers.ts'
+import { ANNOTATION_PUBLISHED_AT } from '../../model/lanes/lane-servers.ts'
 import type { Endpoint } from '../../model/objects.ts'
 import type { PeerState } from '../../kernel/wireguard/wireguard.ts'
 import { NOW, UPTIME, cluster, endpoint, key, peerState, world } from './support/worlds.ts'

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_READY, REASON_STATUS_STALE, findCondition } from '../../model/conditions.ts'
-import { HEARTBEAT_MS } from '../../model/heartbeat.ts'
+import { HEARTBEAT_MS } from '../../model/lanes/heartbeat.ts'
 import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
 
 t.test('the heartbeat moves while nothing else does, and the API server may be away', async (t) => {

@@ -3,7 +3,7 @@ import t from 'tap'
 import { isRelieved } from '../../gateway/handing-over.ts'
 import { whyLost } from '../../gateway/plan-lost-holder.ts'
 import { LEASE_MS, RENEW_MS, type TenureFacts, planTenure, whyOpen } from '../../gateway/plan-tenure.ts'
-import { laneCandidates, leavingReason } from '../../model/gateway-node.ts'
+import { laneCandidates, leavingReason } from '../../model/lanes/gateway-node.ts'
 import type { ConnectionState, Gateway, Node } from '../../model/objects.ts'
 
 const NOW = 1_000_000

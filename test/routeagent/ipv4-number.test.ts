@@ -1,7 +1,7 @@
-/** The quick way agrees with model/ip.ts on everything. */
+/** The quick way agrees with model/addresses/ip.ts on everything. */
 import t from 'tap'
 import fc from 'fast-check'
-import { classifyAddress, containsAddress, formatAddress, parseAddress, prefixOf } from '../../model/ip.ts'
+import { classifyAddress, containsAddress, formatAddress, parseAddress, prefixOf } from '../../model/addresses/ip.ts'
 import { inRange, ipv4Number, ipv4Range, isUsableIpv4 } from '../../routeagent/ipv4-number.ts'
 
 const value = fc.oneof(

@@ -1,4 +1,4 @@
-/** The quick way agrees with model/ip.ts on everything. */
+/** The quick way agrees with model/addresses/ip.ts on everything. */
 import t from 'tap'
 import fc from 'fast-check'
 import {
@@ -9,7 +9,7 @@ import {
   parseAddress,
   parsePrefix,
   prefixOf,
-} from '../../model/ip.ts'
+} from '../../model/addresses/ip.ts'
 import { addressFamily } from '../../routeagent/address-family.ts'
 import { formatGroups, ipv6Groups, ipv6Network, isUsableIpv6 } from '../../routeagent/ipv6-groups.ts'
 

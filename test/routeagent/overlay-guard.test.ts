@@ -2,7 +2,7 @@
 import t from 'tap'
 import { FakeNft } from '../../kernel/fake/fake-nft.ts'
 import { type TracePacket, traceNft } from '../../kernel/fake/fake-nft-tracer.ts'
-import type { OpenPort } from '../../model/open-port.ts'
+import type { OpenPort } from '../../model/addresses/open-port.ts'
 import { nodeNftWorld } from '../../routeagent/plan-node-nft.ts'
 import { overlayGround } from '../../routeagent/plan-overlay-guard.ts'
 import { nodeChange, planTable } from '../../routeagent/plan-table.ts'

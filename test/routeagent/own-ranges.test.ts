@@ -13,8 +13,8 @@ import {
   parsePrefix,
   prefixOf,
   prefixSize,
-} from '../../model/ip.ts'
-import { MAX_POD_RANGES } from '../../model/pod-ranges.ts'
+} from '../../model/addresses/ip.ts'
+import { MAX_POD_RANGES } from '../../model/addresses/pod-ranges.ts'
 import { ownRanges, rangeTexts } from '../../routeagent/own-ranges.ts'
 
 const FIXTURES = join(import.meta.dirname, 'fixtures')

@@ -2,7 +2,7 @@
 import type { AttackRow } from './row.ts'
 
 /** Of the agent of each member, which is the last door. */
-const OWN = '`model/own-cluster.ts`: '
+const OWN = '`model/addresses/own-cluster.ts`: '
 
 export const BROKER: readonly AttackRow[] = [
   {

@@ -8,7 +8,7 @@ export const RANGES: readonly AttackRow[] = [
       'A member joins with public space as its pods or Services: around the broker, a public name server, a whole /8, IPv6.',
     holds: 'It is refused, the refusal names the range and the option that would allow it, and nobody hears of it.',
     against:
-      '`model/needed-ranges.ts` `mayState()`: private, shared and benchmark space, and what the token names; asked by `broker/membership.ts`.',
+      '`model/addresses/needed-ranges.ts` `mayState()`: private, shared and benchmark space, and what the token names; asked by `broker/membership.ts`.',
   },
   {
     id: 'range-holds-broker',
@@ -21,7 +21,7 @@ export const RANGES: readonly AttackRow[] = [
     id: 'range-holds-broker-ipv6',
     tried: 'The same with an IPv6 range that holds the IPv6 address of the broker.',
     holds: 'Nobody is told of the range, and the join says why.',
-    against: '`model/ipv6-claims.ts`: IPv6 is not translated, so it stands back for what all need.',
+    against: '`model/addresses/ipv6-claims.ts`: IPv6 is not translated, so it stands back for what all need.',
   },
   {
     id: 'range-too-large-to-translate',
@@ -84,7 +84,7 @@ export const RANGES: readonly AttackRow[] = [
     tried:
       'A broker that was broken into tells, flat: ranges that hold the broker, the node network, the router, a name server, and IPv6 of the node.',
     holds: 'The cluster takes in none of them, routes none of them, says why, and still hears the broker.',
-    against: '`agent/check-record.ts` with `agent/plan-needs.ts`, and `model/remote-clusters.ts` on each node.',
+    against: '`agent/check-record.ts` with `agent/plan-needs.ts`, and `model/addresses/remote-clusters.ts` on each node.',
   },
   {
     id: 'range-correction-arrives',

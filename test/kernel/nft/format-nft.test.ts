@@ -4,7 +4,7 @@ import { KernelError } from '../../../kernel/errors.ts'
 import { formatNft } from '../../../kernel/nft/format-nft.ts'
 import type { NftElement, NftStatement } from '../../../kernel/nft/nft-transaction.ts'
 import { parseElements } from '../../../kernel/nft/parse-nft.ts'
-import { formatAddress } from '../../../model/ip.ts'
+import { formatAddress } from '../../../model/addresses/ip.ts'
 import { bestOf } from '../../support/best-of.ts'
 
 const table = 'sealane_node'
