@@ -5,7 +5,7 @@
 import type { MemberStatus } from '../model/member-status.ts'
 import type { MemberRecord, StoredRecord } from '../model/records.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'
-import type { ReplicaChange } from '../protocol/replica.ts'
+import type { ReplicaChange } from '../protocol/replica/replica.ts'
 
 export type PublishState =
   /** Not told to the broker yet, or no answer yet. */

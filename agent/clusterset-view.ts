@@ -9,7 +9,7 @@ import type {
   StoredRecord,
 } from '../model/records.ts'
 import { recordKeyText } from '../model/records.ts'
-import type { ReplicaChange } from '../protocol/replica.ts'
+import type { ReplicaChange } from '../protocol/replica/replica.ts'
 import { recordProblem } from './check-record.ts'
 
 type Of<B> = StoredRecord & { readonly body: B }

@@ -3,7 +3,7 @@ import type { ObjectChange } from '../kubeapi/cluster-api.ts'
 import { type ServiceKey, serviceKey } from '../model/ids.ts'
 import type { EndpointSlice, KubeObject } from '../model/objects.ts'
 import { LABEL_SERVICE_NAME } from '../model/spec-constants.ts'
-import type { ReplicaChange } from '../protocol/replica.ts'
+import type { ReplicaChange } from '../protocol/replica/replica.ts'
 import type { ReplicaView } from './broker-link.ts'
 
 export interface Touched {

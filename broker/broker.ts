@@ -12,7 +12,7 @@ import type {
   WatchMessage,
   WatchRequest,
 } from '../protocol/broker-api.ts'
-import { canonicalJson } from '../protocol/content-hash.ts'
+import { canonicalJson } from '../protocol/codec/content-hash.ts'
 import type { MemberStatus } from '../model/member-status.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logger.ts'

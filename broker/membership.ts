@@ -5,7 +5,7 @@
 import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../model/ids.ts'
 import type { ClusterSpec } from '../model/objects.ts'
 import { type ClusterFacts, type Peer, RefusedError, type Renumbered } from '../protocol/broker-api.ts'
-import { canonicalJson } from '../protocol/content-hash.ts'
+import { canonicalJson } from '../protocol/codec/content-hash.ts'
 import { MEMBER_VALIDITY_MS } from '../protocol/identity/certificate-terms.ts'
 import { quote } from './admission-checks.ts'
 import { admitRecord } from './admission.ts'

@@ -13,8 +13,8 @@ import {
   type PublishSession,
   RefusedError,
 } from '../protocol/broker-api.ts'
-import { memberKeyText } from '../protocol/content-hash.ts'
-import { setHash } from '../protocol/set-hash.ts'
+import { memberKeyText } from '../protocol/codec/content-hash.ts'
+import { setHash } from '../protocol/codec/set-hash.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { LogFields, Logger } from '../runtime/logger.ts'
 import type { Refusal } from './admission-checks.ts'

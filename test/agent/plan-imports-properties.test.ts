@@ -4,7 +4,7 @@ import { changeServices } from '../../agent/clusterset-view.ts'
 import { type ImportPlan, newImportMemory, planImports, replanServices } from '../../agent/plan-imports.ts'
 import type { ServiceImport } from '../../model/objects.ts'
 import { type StoredRecord, recordKeyText } from '../../model/records.ts'
-import type { ReplicaChange } from '../../protocol/replica.ts'
+import type { ReplicaChange } from '../../protocol/replica/replica.ts'
 import { FLAT, INIT, IP, MILANO, exported, plan, sliceOf, world } from './import-fixtures.ts'
 
 t.test('properties', async (t) => {

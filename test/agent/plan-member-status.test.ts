@@ -4,7 +4,7 @@ import { planMemberStatus } from '../../agent/plan-member-status.ts'
 import type { ServiceKey } from '../../model/ids.ts'
 import { type MemberStatus, type NotImportedReason, findingProblem } from '../../model/member-status.ts'
 import type { StoredRecord } from '../../model/records.ts'
-import { decodePublishMessage, encodePublishMessage } from '../../protocol/messages-codec.ts'
+import { decodePublishMessage, encodePublishMessage } from '../../protocol/codec/messages-codec.ts'
 import { FLAT, INIT, IP, MILANO, cluster, exported, world } from './import-fixtures.ts'
 
 interface Change {

@@ -4,7 +4,7 @@ import type { BrokerLink, PublishState } from '../../agent/broker-link.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { ClusterSpec } from '../../model/objects.ts'
-import type { ReplicaChange } from '../../protocol/replica.ts'
+import type { ReplicaChange } from '../../protocol/replica/replica.ts'
 import { type MemberRecord, type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
 
 export class ToyClusterset {

@@ -9,7 +9,7 @@ import type { CrdVersion, CustomResourceDefinition } from '../../install/crds/cu
 import { LABEL_MCS_RELEASE, LABEL_MCS_REVISION, SERVICE_EXPORT } from '../../install/crds/multicluster.ts'
 import { CRD_REVISION, LABEL_CRD_REVISION } from '../../install/crds/sealane-kind.ts'
 import { planCrd, planCrds } from '../../install/plan-crds.ts'
-import { canonicalJson } from '../../protocol/content-hash.ts'
+import { canonicalJson } from '../../protocol/codec/content-hash.ts'
 
 interface Change {
   readonly release?: string | undefined

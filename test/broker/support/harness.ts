@@ -24,14 +24,14 @@ import type {
   WatchMessage,
   WatchRequest,
 } from '../../../protocol/broker-api.ts'
-import { contentHash, memberKey, memberKeyText } from '../../../protocol/content-hash.ts'
+import { contentHash, memberKey, memberKeyText } from '../../../protocol/codec/content-hash.ts'
 import { BACKDATE_MS } from '../../../protocol/identity/certificate-terms.ts'
 import { createKey } from '../../../protocol/identity/keys.ts'
 import { readCertificate } from '../../../protocol/identity/read-certificate.ts'
 import { parseJoinToken } from '../../../protocol/identity/token.ts'
 import { createCsr } from '../../../protocol/identity/x509.ts'
-import { decodeRecordEvent } from '../../../protocol/records-codec.ts'
-import { setHash } from '../../../protocol/set-hash.ts'
+import { decodeRecordEvent } from '../../../protocol/codec/records-codec.ts'
+import { setHash } from '../../../protocol/codec/set-hash.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/prometheus-metrics.ts'

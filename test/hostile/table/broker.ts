@@ -69,7 +69,7 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-names',
     tried: 'Names of clusters, nodes, namespaces and services with dots, slashes, spaces, upper case, and none at all.',
     holds: 'No object and no file comes into being, inside the state folder or outside.',
-    against: '`protocol/codec-checks.ts`, `agent/check-record.ts`: each name is judged before it names anything.',
+    against: '`protocol/codec/codec-checks.ts`, `agent/check-record.ts`: each name is judged before it names anything.',
   },
   {
     id: 'broker-long-names',
@@ -114,19 +114,19 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-absurd-numbers',
     tried: 'Ports, lanes, numbers, times and silences beyond all bounds.',
     holds: 'Nothing moves, and no loop of the agent stops.',
-    against: '`protocol/record-bodies.ts`, `agent/plan-cluster-status.ts`: numbers have bounds where they are read.',
+    against: '`protocol/codec/record-bodies.ts`, `agent/plan-cluster-status.ts`: numbers have bounds where they are read.',
   },
   {
     id: 'broker-octets',
     tried: 'Events that are no records: nothing, zeros, 2 MiB, cut-off messages, noise.',
     holds: 'Each is skipped, and the records after it count.',
-    against: '`protocol/replica.ts`: one event that cannot be read hides no other.',
+    against: '`protocol/replica/replica.ts`: one event that cannot be read hides no other.',
   },
   {
     id: 'broker-empty-snapshot',
     tried: 'The broker begins anew with an empty snapshot.',
     holds: 'Everything stays: unseen is not gone.',
-    against: '`protocol/replica.ts`: a record goes when its owner has declared its whole set without it.',
+    against: '`protocol/replica/replica.ts`: a record goes when its owner has declared its whole set without it.',
   },
   {
     id: 'broker-flood-elsewhere',

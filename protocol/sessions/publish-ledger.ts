@@ -5,12 +5,12 @@
  * A refused record counts as not wanted until its content changes: it is not sent again, the declared set leaves it
  * out, and an earlier version that the broker still holds is withdrawn.
  */
-import type { MemberRecord } from '../model/records.ts'
-import type { MemberKey } from './broker-api.ts'
-import { CodecError } from './codec-checks.ts'
-import { contentHash, memberKey, memberKeyText } from './content-hash.ts'
-import { checkMemberRecord } from './records-codec.ts'
-import { setHash } from './set-hash.ts'
+import type { MemberRecord } from '../../model/records.ts'
+import type { MemberKey } from '../broker-api.ts'
+import { CodecError } from '../codec/codec-checks.ts'
+import { contentHash, memberKey, memberKeyText } from '../codec/content-hash.ts'
+import { checkMemberRecord } from '../codec/records-codec.ts'
+import { setHash } from '../codec/set-hash.ts'
 
 export interface Refusal {
   readonly field: string

@@ -13,20 +13,20 @@
  * - declaring: the broker has another set; it is told record by record what ours is, and says what it needs.
  * - live: changes are sent as they come, at most `window` of them unacknowledged.
  */
-import { Backoff } from '../reconcile/backoff.ts'
-import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
-import type { Metrics } from '../runtime/metrics.ts'
-import type { MemberStatus } from '../model/member-status.ts'
-import type { MemberRecord } from '../model/records.ts'
-import type { ClusterFacts, PublishMessage, PublishReply } from './broker-api.ts'
+import { Backoff } from '../../reconcile/backoff.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logger.ts'
+import type { Metrics } from '../../runtime/metrics.ts'
+import type { MemberStatus } from '../../model/member-status.ts'
+import type { MemberRecord } from '../../model/records.ts'
+import type { ClusterFacts, PublishMessage, PublishReply } from '../broker-api.ts'
 import {
   type BrokerClient,
   BrokerSilentError,
   BrokerUnreachableError,
   ProtocolError,
   type PublishStream,
-} from './broker-client.ts'
+} from '../broker-client.ts'
 import { FactsLedger } from './facts-ledger.ts'
 import { type Change, type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
 import { type PublishMetrics, publishMetrics } from './session-metrics.ts'

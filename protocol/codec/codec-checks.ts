@@ -1,7 +1,7 @@
 /** Checks that every decoder uses. A value that fails is named by its field; the rest of the message is not looked at. */
 import { toUSVString } from 'node:util'
-import type { Pair } from './gen/broker.ts'
-import { MAX_LABELS, MAX_LABEL_KEY, MAX_NAME, MAX_TEXT } from './limits.ts'
+import type { Pair } from '../gen/broker.ts'
+import { MAX_LABELS, MAX_LABEL_KEY, MAX_NAME, MAX_TEXT } from '../limits.ts'
 
 /** What came over the wire (or from disk) is not a message that we accept. The text is fit for the sender's eyes. */
 export class CodecError extends Error {

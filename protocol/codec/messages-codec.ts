@@ -1,12 +1,12 @@
 /** Requests and stream messages between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
 import { toUSVString } from 'node:util'
-import { MAX_NEEDED } from '../model/addresses/needed-ranges.ts'
-import type { ClusterFacts, JoinLook, JoinRequest, JoinResponse, RenewResponse, Renumbered } from './broker-api.ts'
-import type { PublishMessage, PublishReply, WatchMessage, WatchRequest } from './broker-api.ts'
+import { MAX_NEEDED } from '../../model/addresses/needed-ranges.ts'
+import type { ClusterFacts, JoinLook, JoinRequest, JoinResponse, RenewResponse, Renumbered } from '../broker-api.ts'
+import type { PublishMessage, PublishReply, WatchMessage, WatchRequest } from '../broker-api.ts'
 import * as check from './codec-checks.ts'
 import { CodecError } from './codec-checks.ts'
-import * as wire from './gen/broker.ts'
-import * as limits from './limits.ts'
+import * as wire from '../gen/broker.ts'
+import * as limits from '../limits.ts'
 import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire } from './records-codec.ts'
 import { statusFromWire, statusToWire } from './status-codec.ts'
 

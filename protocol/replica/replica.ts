@@ -6,10 +6,10 @@
  * for good (`departed`). Everything else is kept and remembered as unconfirmed, until a put or a remove names it or a
  * later `synced` lists its owner. Unseen is not gone.
  */
-import { type RecordKey, type StoredRecord, recordKeyText } from '../model/records.ts'
-import type { RecordEvent, WatchMessage, WatchRequest } from './broker-api.ts'
-import { CodecError } from './codec-checks.ts'
-import { decodeRecordEvent } from './records-codec.ts'
+import { type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
+import type { RecordEvent, WatchMessage, WatchRequest } from '../broker-api.ts'
+import { CodecError } from '../codec/codec-checks.ts'
+import { decodeRecordEvent } from '../codec/records-codec.ts'
 
 export type ReplicaChange =
   | { readonly t: 'put'; readonly record: StoredRecord; readonly previous: StoredRecord | undefined }

@@ -1,5 +1,5 @@
 /** What the broker was told of what the cluster says of itself. Pure; the counterpart of publish-ledger.ts. */
-import { canonicalJson } from './content-hash.ts'
+import { canonicalJson } from '../codec/content-hash.ts'
 
 /** `T` is the cluster's facts, or its status. */
 export class FactsLedger<T extends object> {

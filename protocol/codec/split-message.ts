@@ -1,6 +1,6 @@
 /** Large messages as several that fit the wire. Pure. */
-import type { PublishReply, WatchMessage } from './broker-api.ts'
-import { MAX_BATCH_EVENTS } from './limits.ts'
+import type { PublishReply, WatchMessage } from '../broker-api.ts'
+import { MAX_BATCH_EVENTS } from '../limits.ts'
 
 /** Well below MAX_MESSAGE_BYTES: framing and keys come on top. */
 const PART_BYTES = 1024 * 1024

@@ -1,5 +1,5 @@
 /** Waiting, for the two sessions. */
-import type { Clock } from '../reconcile/clock.ts'
+import type { Clock } from '../../reconcile/clock.ts'
 
 /** Ends a stream on which an answer is overdue. */
 export class Watchdog {

@@ -12,14 +12,14 @@
  * - syncing: messages come, the copy is not yet whole.
  * - live: the copy is the broker's, as of its last message.
  */
-import { Backoff } from '../reconcile/backoff.ts'
-import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
-import type { Metrics } from '../runtime/metrics.ts'
-import type { SilentMember, WatchMessage } from './broker-api.ts'
-import { type BrokerClient, BrokerSilentError, BrokerUnreachableError } from './broker-client.ts'
-import { type Replica, type ReplicaChange, ReplicaError } from './replica.ts'
-import type { ReplicaStore } from './replica-file.ts'
+import { Backoff } from '../../reconcile/backoff.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logger.ts'
+import type { Metrics } from '../../runtime/metrics.ts'
+import type { SilentMember, WatchMessage } from '../broker-api.ts'
+import { type BrokerClient, BrokerSilentError, BrokerUnreachableError } from '../broker-client.ts'
+import { type Replica, type ReplicaChange, ReplicaError } from '../replica/replica.ts'
+import type { ReplicaStore } from '../replica/replica-file.ts'
 import { type WatchMetrics, watchMetrics } from './session-metrics.ts'
 
 export type WatchState =

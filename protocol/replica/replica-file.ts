@@ -5,11 +5,11 @@
 import { createHash, randomUUID } from 'node:crypto'
 import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
 import { dirname } from 'node:path'
-import { type RecordKind, recordKeyText } from '../model/records.ts'
-import { CodecError, count, list, parseWire, text, texts } from './codec-checks.ts'
-import * as wire from './gen/broker.ts'
-import * as limits from './limits.ts'
-import { storedFromWire, storedToWire } from './records-codec.ts'
+import { type RecordKind, recordKeyText } from '../../model/records.ts'
+import { CodecError, count, list, parseWire, text, texts } from '../codec/codec-checks.ts'
+import * as wire from '../gen/broker.ts'
+import * as limits from '../limits.ts'
+import { storedFromWire, storedToWire } from '../codec/records-codec.ts'
 import { Replica } from './replica.ts'
 
 const MAGIC = Buffer.from('sealane-replica-1\n')

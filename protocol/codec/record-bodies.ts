@@ -7,9 +7,9 @@ import type {
   PublishedEndpoint,
   RecordBody,
   ServiceExportBody,
-} from '../model/records.ts'
-import type { EndpointPort, ImportPort, Protocol } from '../model/objects.ts'
-import { MAX_ZONE_HINTS } from '../model/spec-constants.ts'
+} from '../../model/records.ts'
+import type { EndpointPort, ImportPort, Protocol } from '../../model/objects.ts'
+import { MAX_ZONE_HINTS } from '../../model/spec-constants.ts'
 import {
   CodecError,
   integer,
@@ -23,8 +23,8 @@ import {
   text,
   texts,
 } from './codec-checks.ts'
-import type * as wire from './gen/broker.ts'
-import * as limits from './limits.ts'
+import type * as wire from '../gen/broker.ts'
+import * as limits from '../limits.ts'
 import { statusFromWire, statusToWire } from './status-codec.ts'
 
 const PROTOCOLS: readonly Protocol[] = ['TCP', 'UDP', 'SCTP']
