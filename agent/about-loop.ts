@@ -2,7 +2,7 @@
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import { loopDeps } from './loop-deps.ts'
 import type { AgentMetrics } from './metrics.ts'
 import type { MirrorWriter } from './mirror-writer.ts'

@@ -13,7 +13,7 @@ import { type CertificateFacts, readCertificate } from '../protocol/identity/rea
 import { createCsr } from '../protocol/identity/x509.ts'
 import { Backoff } from '../reconcile/backoff.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { AgentMetrics } from './metrics.ts'
 import { clockDoubt, renewalDueInMs } from './plan-renewal.ts'
 

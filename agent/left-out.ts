@@ -1,6 +1,6 @@
 /** Tells the log what of the broker's records is not used: each once, and a bounded number in one round. */
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { Dropped } from './clusterset-view.ts'
 
 /** Log lines about bad records in one round; a member could send any number of them. */

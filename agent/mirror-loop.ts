@@ -15,7 +15,7 @@ import { type OwnFacts, believedCluster } from '../model/addresses/own-cluster.t
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../reconcile/loop.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { ReplicaView } from './broker-link.ts'
 import { takesNeeded } from './check-record.ts'
 import { changeServices } from './clusterset-view.ts'

@@ -7,7 +7,7 @@ import { type ClusterApi, ClusterApiError, type ClusterApiErrorCode } from '../k
 import type { Kind, KubeObject, ObjectMeta } from '../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { AgentMetrics } from './metrics.ts'
 import { holdsAtLeast, holdsExactly } from './object-match.ts'
 import { objectKeyText } from './object-key-text.ts'

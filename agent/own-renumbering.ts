@@ -6,7 +6,7 @@ import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { ipv4Among, overlaps, parsePrefix } from '../model/addresses/ip.ts'
 import { type Cluster, MEMBERSHIP_NAME } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 
 export interface OwnRenumberingDeps {
   readonly cluster: Pick<ClusterApi, 'cache' | 'tell'>

@@ -5,7 +5,7 @@
 import type { JoiningDesk } from '../protocol/join.ts'
 import { Backoff } from '../reconcile/backoff.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 
 export class RefusalNote {
   readonly #deps: { readonly clock: Clock; readonly logger: Logger }

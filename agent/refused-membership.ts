@@ -4,7 +4,7 @@
  */
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { MEMBERSHIP_NAME } from '../model/objects.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 
 export interface RefusedMembershipDeps {
   readonly cluster: Pick<ClusterApi, 'tell'>

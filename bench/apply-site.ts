@@ -12,8 +12,8 @@ import { BalanceLoop } from '../routeagent/balance-loop.ts'
 import { FactsReader } from '../routeagent/facts-reader.ts'
 import { LateCache } from '../routeagent/late-cache.ts'
 import { routeAgentMetrics } from '../routeagent/metrics.ts'
-import { CapturingLogger } from '../runtime/capturing-logger.ts'
-import { createMetrics } from '../runtime/prometheus-metrics.ts'
+import { CapturingLogger } from '../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
 
 /** Sends for real and keeps what was sent. */
 class RecordingNft extends NftSession {

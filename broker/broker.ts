@@ -15,7 +15,7 @@ import type {
 import { canonicalJson } from '../protocol/codec/content-hash.ts'
 import type { MemberStatus } from '../model/member-status.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
 import { CertificateUse } from './certificate-use.ts'
 import { clusterRecordKey } from './cluster-records.ts'

@@ -4,7 +4,7 @@
  */
 import type { Peer } from '../protocol/broker-api.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { useCertificate } from './membership.ts'
 import type { BrokerMetrics } from './metrics.ts'

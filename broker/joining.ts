@@ -4,7 +4,7 @@ import { type JoinLook, type JoinRequest, type JoinResponse, RefusedError } from
 import { hashTokenSecret } from '../protocol/identity/token.ts'
 import { MAX_RENUMBERED } from '../protocol/limits.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import { admitFacts } from './admission-facts.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
 import { JoinGate } from './join-gate.ts'

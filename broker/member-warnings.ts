@@ -1,6 +1,6 @@
 /** Told of members in the broker's log: what stands from before, and what two of them do to each other. */
 import { isReservedId } from '../model/ids.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { LogView } from './log/record-log.ts'
 import { clashText, serviceClashes } from './service-clashes.ts'
 import { isLive } from './state.ts'

@@ -16,7 +16,7 @@ import {
 import { memberKeyText } from '../protocol/codec/content-hash.ts'
 import { setHash } from '../protocol/codec/set-hash.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { LogFields, Logger } from '../runtime/logger.ts'
+import type { LogFields, Logger } from '../runtime/logging/logger.ts'
 import type { Refusal } from './admission-checks.ts'
 import { clusterSpec } from './cluster-records.ts'
 import { type RecordLog, StateError, type Transaction } from './log/record-log.ts'

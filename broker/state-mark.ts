@@ -6,7 +6,7 @@
 import { readFile, stat } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import { DATABASE_FILE } from './broker-store.ts'
 import { writeSafely } from './certificate-authority.ts'
 import { type Change, type RecordLog, StateError } from './log/record-log.ts'

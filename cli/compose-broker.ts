@@ -1,7 +1,7 @@
 /** Puts the broker together; one of the few places where the command line knows a component. */
 import { DEFAULT_BROKER_CONFIG } from '../broker/config.ts'
 import { runBroker } from '../broker/main.ts'
-import type { LogThreshold } from '../runtime/logger.ts'
+import type { LogThreshold } from '../runtime/logging/logger.ts'
 import { withProcess } from './compose-process.ts'
 
 export interface BrokerProcessInit {

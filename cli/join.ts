@@ -5,7 +5,7 @@ import { IdentityFileError, readMemberIdentity, writeMemberIdentity } from '../p
 import { type JoinToken, parseJoinToken } from '../protocol/identity/token.ts'
 import { askToJoin, joinedIdentity, joinedMembership, lookAtJoin, oneLine, ownCluster } from '../protocol/join.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import { createLogger } from '../runtime/pino-logger.ts'
+import { createLogger } from '../runtime/logging/pino-logger.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { type LookAtJoin, type RenumberingInit, agreeOnRenumbering, renumberedText } from './agree-on-renumbering.ts'
 import { sealaneVersion } from './context.ts'

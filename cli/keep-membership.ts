@@ -8,7 +8,7 @@ import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import { keptMembership } from '../protocol/join.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { KubeSite } from './kube-site.ts'
 
 /** Each look is one small request to the API server. */

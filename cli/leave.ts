@@ -14,7 +14,7 @@ import {
 import { LEAVE_TIMEOUT_MS, askToLeave } from '../protocol/leave.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import { formatDuration } from '../runtime/duration.ts'
-import { createLogger } from '../runtime/pino-logger.ts'
+import { createLogger } from '../runtime/logging/pino-logger.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { confirm, terminalOf } from './confirm.ts'
 import type { CommandContext } from './context.ts'

@@ -1,6 +1,6 @@
 /** Runs the parts of a site, or prints what they would apply: the work of `sealane up`. */
 import type { SiteConfig } from '../kubeapi/files/site-file.ts'
-import { createLogger } from '../runtime/pino-logger.ts'
+import { createLogger } from '../runtime/logging/pino-logger.ts'
 import { type RunSiteInit, printPlans, processMetrics, runSite } from './compose-site.ts'
 import type { CommandContext } from './context.ts'
 import { withSite } from './site.ts'

@@ -3,7 +3,7 @@
  * later) is tried again until it is there; a port that is taken ends the start with a clear message.
  */
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { type DnsConfig, type SocketAddress, formatSocketAddress } from './config.ts'
 import type { DnsMetrics } from './metrics.ts'

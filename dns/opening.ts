@@ -5,7 +5,7 @@
  */
 import { readFileSync } from 'node:fs'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import { type SocketAddress, formatSocketAddress } from './config.ts'
 
 export interface OpeningDeps {

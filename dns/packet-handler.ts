@@ -1,6 +1,6 @@
 /** Joins the responder and the forwarder: what a socket calls with each packet. Never throws. */
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { Forwarder } from './forwarder.ts'
 import type { DnsMetrics } from './metrics.ts'
 import { RCODE } from './query.ts'

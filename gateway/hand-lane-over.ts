@@ -5,7 +5,7 @@
 import { isNotReady, leavingReason } from '../model/lanes/gateway-node.ts'
 import type { GatewayDeps } from './gateway-deps.ts'
 import type { LaneTenure } from './lane-tenure.ts'
-import { withDeadline } from './until-aborted.ts'
+import { withDeadline } from '../reconcile/until-aborted.ts'
 
 /** Offered for so long, and nobody has begun: the others are away as well. */
 const UNTAKEN_MS = 3000

@@ -16,8 +16,8 @@ import { leaveUntilDone } from './leave-until-done.ts'
 import { runGateway } from './main.ts'
 import { gatewayMetrics } from './metrics.ts'
 import { readMembership, whenCachesSynced } from './read-world.ts'
-import { unlessAborted } from './unless-aborted.ts'
-import { untilAborted, withDeadline } from './until-aborted.ts'
+import { unlessAborted } from '../reconcile/unless-aborted.ts'
+import { untilAborted, withDeadline } from '../reconcile/until-aborted.ts'
 import { type OtherLane, watchLane } from './watch-lane.ts'
 
 export interface LabelledGatewayInit {

@@ -19,7 +19,7 @@ import { LEASE_MS, type LeaseView, type TenureStep, planTenure, whyOpen } from '
 import { readMembership, whenCachesSynced } from './read-world.ts'
 import { Relief } from './relief.ts'
 import { type Tenure, roleIn, tenureText } from './tenure.ts'
-import { unlessAborted } from './unless-aborted.ts'
+import { unlessAborted } from '../reconcile/unless-aborted.ts'
 
 export type TenureDeps = LapsedHolderDeps & { readonly leases: LeaseStore }
 

@@ -8,7 +8,7 @@
 import { LANE_PROBE_PORT } from '../model/kernel-ids.ts'
 import type { ConnectionState } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { Knocks } from './knocks.ts'
 import { PeerHealth, type PeerHealthInit } from './lane-health.ts'

@@ -1,7 +1,7 @@
 /** The probers of all lanes of this node: started, kept and stopped as the plan has it. */
 import type { ConnectionState } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { GatewayConfig } from './config.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import type { LanePlan } from './plan-lanes.ts'

@@ -16,7 +16,7 @@ import { type GatewayStanding, HEARTBEAT_MS, HEARTBEAT_STALE_MS, heardGateways }
 import type { Gateway, Node } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { Heartbeats } from '../reconcile/heartbeats.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { ClusterApi, ObjectCache, ObjectChange } from './cluster-api.ts'
 import { type Knock, KnownMachines } from './known-machines.ts'
 

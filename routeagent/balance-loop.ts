@@ -12,7 +12,7 @@ import { plannedFamilies } from '../model/addresses/addressing.ts'
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import type { OpenPort } from '../model/addresses/open-port.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import { type AddressFamily, addressFamily } from './address-family.ts'
 import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
 import {

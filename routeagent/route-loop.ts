@@ -9,7 +9,7 @@ import { isNodeOfSite, ownedByNode } from '../model/node-owner.ts'
 import type { RouteAgent } from '../model/objects.ts'
 import { MAX_FAILURE_LENGTH, fitText } from '../model/status-text.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import { applyNodeRoutes } from './apply-routes.ts'
 import {
   DEFAULT_VERSION,

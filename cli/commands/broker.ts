@@ -5,7 +5,7 @@ import { parsePrefix } from '../../model/addresses/ip.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-address.ts'
 import { parseHostPort } from '../../runtime/host-port.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import type { LogThreshold } from '../../runtime/logger.ts'
+import type { LogThreshold } from '../../runtime/logging/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import {
   type CommandContext,

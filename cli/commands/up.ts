@@ -1,7 +1,7 @@
 /** `sealane up`: runs the parts of a site, together in one process or one by one. */
 import type { Command } from 'commander'
 import { InvalidNameError, isDnsSubdomain } from '../../model/ids.ts'
-import type { LogThreshold } from '../../runtime/logger.ts'
+import type { LogThreshold } from '../../runtime/logging/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { COMPONENTS, type ComponentName } from '../compose-run.ts'
 import {

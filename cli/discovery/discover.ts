@@ -19,9 +19,9 @@ import { DETECTORS } from './detectors.ts'
 import { type EarlierInstall, earlierInstall } from './earlier-install.ts'
 import { type GatewayNodes, gatewayNodes } from './gateway-candidates.ts'
 import { type KubernetesVersion, kubernetesVersion, tooOld } from './kubernetes-version.ts'
-import { covers } from './prefix-texts.ts'
-import { printable } from './raw.ts'
-import { type ClusterSnapshot, type Unread, openSnapshot } from './snapshot.ts'
+import { covers } from './snapshot/prefix-texts.ts'
+import { printable } from './snapshot/raw.ts'
+import { type ClusterSnapshot, type Unread, openSnapshot } from './snapshot/snapshot.ts'
 
 /** Something that only a person knows. */
 export interface Ask {

@@ -1,6 +1,6 @@
 /** Carries a join out: CRDs, token, objects, labels; in an order in which nothing starts before what it needs. */
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
-import { planCrds } from '../../install/plan-crds.ts'
+import { planCrds } from '../../install/crds/plan-crds.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import type { SecretAccess } from '../secret-identity.ts'

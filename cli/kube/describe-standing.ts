@@ -1,6 +1,6 @@
 /** What a join is to a cluster where something stands already. Pure. */
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import { at, listAt, textAt } from '../discovery/raw.ts'
+import { at, listAt, textAt } from '../discovery/snapshot/raw.ts'
 import type { JoinPlan } from './plan-join.ts'
 import type { StandingObjects } from './plan-standing-values.ts'
 

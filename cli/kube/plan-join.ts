@@ -9,7 +9,7 @@ import { type ClusterId, isDnsLabel } from '../../model/ids.ts'
 import { titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { Ask, Discovery } from '../discovery/discover.ts'
 import type { GatewayCandidate } from '../discovery/gateway-candidates.ts'
-import { at, documentIn, printable, textAt, textsAt } from '../discovery/raw.ts'
+import { at, documentIn, printable, textAt, textsAt } from '../discovery/snapshot/raw.ts'
 import {
   type StandingObjects,
   type StandingValues,

@@ -10,7 +10,7 @@ import { digest } from '../../install/template-value.ts'
 import type { InstallValues, PodValues } from '../../install/values.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
 import { refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
-import { at, listAt, textAt } from '../discovery/raw.ts'
+import { at, listAt, textAt } from '../discovery/snapshot/raw.ts'
 import { type AskedOptions, imageValues } from './values-options.ts'
 
 /** Live objects by title, such as `Deployment sealane-system/sealane-agent`. */

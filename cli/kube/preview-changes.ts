@@ -1,7 +1,7 @@
 /** What a join would change, asked of the API server object by object and shown as a diff before anything is done. */
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
-import { planCrds } from '../../install/plan-crds.ts'
+import { planCrds } from '../../install/crds/plan-crds.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
 import { objectDiff } from './object-diff.ts'

@@ -12,7 +12,7 @@ import {
   PROPERTY_CLUSTERSET,
   PROPERTY_CLUSTER_ID,
 } from '../../model/spec-constants.ts'
-import { advice } from '../discovery/advice.ts'
+import { advice } from '../discovery/advice/advice.ts'
 import type { Discovery } from '../discovery/discover.ts'
 import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'

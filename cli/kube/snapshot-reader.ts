@@ -1,6 +1,6 @@
 /** The hands of cli/discovery on a cluster. */
 import type { DynamicClient, DynamicObject } from '../../kubeapi/kube/dynamic-client.ts'
-import type { SnapshotReader } from '../discovery/read-snapshot.ts'
+import type { SnapshotReader } from '../discovery/snapshot/read-snapshot.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 
 /** As much of a DynamicClient as looking takes. */

@@ -8,7 +8,7 @@ import { join, resolve } from 'node:path'
 import { isDeepStrictEqual } from 'node:util'
 import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logger.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import {
   type ClusterApi,
   ClusterApiError,

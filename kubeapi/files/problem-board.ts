@@ -1,5 +1,5 @@
 /** Keeps what is wrong in the files and says each thing once: when it appears and when it is mended. */
-import type { Logger } from '../../runtime/logger.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import { type FileProblem, formatProblem } from './problem.ts'
 
 export class ProblemBoard {

@@ -10,7 +10,7 @@
  * both by their own monotonic clocks. What the other's wall clock says is not looked at.
  */
 import { type Clock, abortReason } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logger.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import type { KubeMetrics } from './metrics.ts'

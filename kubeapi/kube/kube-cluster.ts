@@ -1,8 +1,8 @@
 /** The ClusterApi of a Kubernetes cluster. */
 import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logger.ts'
-import type { Metrics } from '../../runtime/metrics.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import {
   type ClusterApi,
   ClusterApiError,

@@ -15,8 +15,8 @@
  */
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logger.ts'
-import type { Metrics } from '../../runtime/metrics.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import type { ClusterFacts, PublishMessage, PublishReply } from '../broker-api.ts'

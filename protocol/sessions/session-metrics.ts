@@ -1,5 +1,5 @@
 /** What the member's two sessions count. Without a registry nothing is counted. */
-import type { Metrics } from '../../runtime/metrics.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
 
 export interface WatchMetrics {
   received(events: readonly Uint8Array[]): void

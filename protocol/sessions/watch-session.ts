@@ -14,8 +14,8 @@
  */
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logger.ts'
-import type { Metrics } from '../../runtime/metrics.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import type { SilentMember, WatchMessage } from '../broker-api.ts'
 import { type BrokerClient, BrokerSilentError, BrokerUnreachableError } from '../broker-client.ts'
 import { type Replica, type ReplicaChange, ReplicaError } from '../replica/replica.ts'

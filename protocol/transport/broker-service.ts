@@ -7,7 +7,7 @@ import type {
   sendUnaryData,
 } from '@grpc/grpc-js'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logger.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import type { BrokerApi, Peer, PublishReply, PublishSession } from '../broker-api.ts'
 import { RefusedError } from '../broker-api.ts'
 import { BrokerUnreachableError } from '../broker-client.ts'

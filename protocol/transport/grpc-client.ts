@@ -2,7 +2,7 @@
 import { Client, type ClientOptions, Metadata, connectivityState, credentials, status } from '@grpc/grpc-js'
 import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logger.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import type { JoinLook, JoinRequest, JoinResponse, RenewResponse, WatchMessage, WatchRequest } from '../broker-api.ts'
 import { type BrokerAddress, formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
 import {

@@ -9,8 +9,8 @@ import { type MemberIdentity, readMemberIdentity, writeMemberIdentity } from '..
 import { readCertificate } from '../../protocol/identity/read-certificate.ts'
 import { createCa, createCsr, issueMemberCertificate } from '../../protocol/identity/x509.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 

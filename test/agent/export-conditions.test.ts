@@ -11,8 +11,8 @@ import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { parsePrefix } from '../../model/addresses/ip.ts'
 import type { KubeObject } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { service, serviceExport } from './site.ts'
 
 const COUNT = 200

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { LeftOut } from '../../agent/left-out.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 
 t.test('each thing once, a bounded number at a time, and what may settle only when it lasts', async (t) => {
   const clock = new FakeClock()

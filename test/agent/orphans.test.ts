@@ -16,8 +16,8 @@ import {
   endpointName,
 } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { eventually } from '../support/eventually.ts'
 import { Site } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'

@@ -5,7 +5,7 @@ import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { Cluster } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 
 function cluster(id: string, podCIDRs: string[], globalCIDRs: string[] = [], serviceCIDRs: string[] = []): Cluster {
   const spec = { id, index: 1, podCIDRs, serviceCIDRs, globalCIDRs, labels: {} }

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { RefusalNote } from '../../agent/refusal-note.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../support/eventually.ts'
 
 /** A desk whose writes end when the test says so, well or not. */

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { RefusedMembership } from '../../agent/refused-membership.ts'
 import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 
 t.test('each word of the broker is told once', (t) => {
   const logger = new CapturingLogger()

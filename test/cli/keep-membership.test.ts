@@ -6,7 +6,7 @@ import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { Membership } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { identityParts } from '../support/identity-parts.ts'
 import { MemorySecret } from '../support/memory-secret.ts'
 

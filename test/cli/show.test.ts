@@ -5,7 +5,7 @@ import { FileCluster } from '../../kubeapi/files/file-cluster.ts'
 import { parse as parseYaml } from 'yaml'
 import type { KubeObject } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { runCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
 

@@ -5,7 +5,7 @@ import t from 'tap'
 import { isPortServed, untilDue } from '../../dns/opening.ts'
 import { parseAddress } from '../../model/addresses/ip.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { failure } from '../support/failure.ts'
 
 const AT = { address: parseAddress('127.0.0.1'), port: 53 }

@@ -3,7 +3,7 @@ import { DropCounts } from '../../gateway/drop-counts.ts'
 import { gatewayMetrics } from '../../gateway/metrics.ts'
 import { FakeNft } from '../../kernel/fake/fake-nft.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 
 const TABLE = 'sealane_gateway'
 const COUNTER = 'dropped-in-no-pod'

@@ -4,7 +4,7 @@ import t from 'tap'
 import { FileCluster } from '../../kubeapi/files/file-cluster.ts'
 import { removeUserObject, writeUserObject } from '../../kubeapi/files/user/user-objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger, type LogLine } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger, type LogLine } from '../../runtime/logging/capturing-logger.ts'
 import { clusterApiCompliance } from '../compliance/cluster-api.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 

@@ -6,7 +6,7 @@ import type { ObjectCache } from '../../kubeapi/cluster-api.ts'
 import { FileCluster } from '../../kubeapi/files/file-cluster.ts'
 import type { Kind, ObjectKinds } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 export class FileSite {

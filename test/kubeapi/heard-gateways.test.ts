@@ -4,7 +4,7 @@ import { HeardGateways } from '../../kubeapi/heard-gateways.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { Gateway, Node } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 
 const NAMES = ['g1', 'g2'] as const
 type Name = (typeof NAMES)[number]

@@ -3,7 +3,7 @@ import type { Test } from 'tap'
 import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../../kubeapi/kube/kube-cluster.ts'
 import type { Kind, KubeObject } from '../../model/objects.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import type { ToyApiServer } from '../support/toy-api-server.ts'
 
 export interface Opened {

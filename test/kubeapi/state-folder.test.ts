@@ -255,7 +255,7 @@ t.test('a process killed while writing leaves only whole files, and its successo
   const code = `
     import { FileCluster } from ${url('kubeapi/files/file-cluster.ts')}
     import { SystemClock } from ${url('reconcile/clock.ts')}
-    import { CapturingLogger } from ${url('runtime/capturing-logger.ts')}
+    import { CapturingLogger } from ${url('runtime/logging/capturing-logger.ts')}
     const cluster = new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, ${JSON.stringify({ objects: site.objects, state: site.state })})
     const base = ${JSON.stringify(serviceImport('web'))}
     console.log('ready')

@@ -18,7 +18,7 @@ import { decodeRecordEvent, encodeRecordEvent } from '../../protocol/codec/recor
 import { decodeReplica, encodeReplica } from '../../protocol/replica/replica-file.ts'
 import { Replica } from '../../protocol/replica/replica.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../support/eventually.ts'
 import { byKey, slice } from './samples.ts'
 import { ToyBroker } from './toy-broker.ts'

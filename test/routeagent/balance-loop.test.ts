@@ -11,8 +11,8 @@ import { BalanceLoop } from '../../routeagent/balance-loop.ts'
 import { FactsReader } from '../../routeagent/facts-reader.ts'
 import { routeAgentMetrics } from '../../routeagent/metrics.ts'
 import { routeAgentCaches } from '../../routeagent/world.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { cluster, membership, node } from './support/site.ts'
 
 t.test('who fights for the table is put right each time, and told a bounded number of times', async (t) => {

@@ -8,7 +8,7 @@
  */
 import { Backoff } from '../../../reconcile/backoff.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
-import type { Logger } from '../../../runtime/logger.ts'
+import type { Logger } from '../../../runtime/logging/logger.ts'
 import type { Kind } from '../../../model/objects.ts'
 import type { KindObjects } from './kind-objects.ts'
 import { KIND_PLACES, kindPath } from '../kinds.ts'

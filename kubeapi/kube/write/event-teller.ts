@@ -1,7 +1,7 @@
 /** Events for users: events.k8s.io/v1, best effort. */
 import { hostname } from 'node:os'
 import type { Clock } from '../../../reconcile/clock.ts'
-import type { Logger } from '../../../runtime/logger.ts'
+import type { Logger } from '../../../runtime/logging/logger.ts'
 import type { ObjectEvent } from '../../cluster-api.ts'
 import { EventFilter } from '../../event-filter.ts'
 import { objectTitle } from '../../object-key.ts'

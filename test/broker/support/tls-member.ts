@@ -12,7 +12,7 @@ import { Replica } from '../../../protocol/replica/replica.ts'
 import { connectBroker, connectForJoin } from '../../../protocol/transport/grpc-client.ts'
 import { WatchSession } from '../../../protocol/sessions/watch-session.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
-import { CapturingLogger } from '../../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { facts } from './harness.ts'
 
 const clock = new SystemClock()

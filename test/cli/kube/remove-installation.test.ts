@@ -1,7 +1,7 @@
 /** What leaving takes out. */
 import t from 'tap'
 import { removeBroker, removeCrds, removeInstallation } from '../../../cli/kube/remove-installation.ts'
-import { calicoPools } from '../../../cli/discovery/calico-pools.ts'
+import { calicoPools } from '../../../cli/discovery/advice/calico-pools.ts'
 import type { LeaveClusterInit } from '../../../cli/kube/leave-step.ts'
 import { discover } from '../../../cli/discovery/discover.ts'
 import { ALL_CRDS } from '../../../install/crds/all-crds.ts'

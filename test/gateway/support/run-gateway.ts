@@ -13,8 +13,8 @@ import { VethSegmentJoining } from '../../../kernel/tuning/segment-joining.ts'
 import { WgCommand } from '../../../kernel/wireguard/wg-command.ts'
 import type { Kind, KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
-import { createLogger } from '../../../runtime/pino-logger.ts'
-import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
+import { createLogger } from '../../../runtime/logging/pino-logger.ts'
+import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
 
 const [node = '', stateDir = '', init = '{}'] = process.argv.slice(2)

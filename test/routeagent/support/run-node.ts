@@ -14,8 +14,8 @@ import { WgCommand } from '../../../kernel/wireguard/wg-command.ts'
 import type { KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { runRouteAgent } from '../../../routeagent/main.ts'
-import { createLogger } from '../../../runtime/pino-logger.ts'
-import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
+import { createLogger } from '../../../runtime/logging/pino-logger.ts'
+import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
 
 const [node = '', stateDir = '', lanesText = '[]'] = process.argv.slice(2)
