@@ -1,13 +1,13 @@
 /** Backup and restore of a broker's state; they bring the certificate authority along. */
-import { backupBroker } from '../broker/backup.ts'
-import { makeStateDir } from '../broker/certificate-authority.ts'
-import { readBackup } from '../broker/log/sqlite-backup.ts'
-import { lockDirectory } from '../broker/log/sqlite-file.ts'
-import { type Restored, finishRestore, stageRestore } from '../broker/restore.ts'
+import { backupBroker } from '../broker/state/backup.ts'
+import { makeStateDir } from '../broker/members/certificate-authority.ts'
+import { readBackup } from '../broker/log/sqlite/sqlite-backup.ts'
+import { lockDirectory } from '../broker/log/sqlite/sqlite-file.ts'
+import { type Restored, finishRestore, stageRestore } from '../broker/state/restore.ts'
 import { SystemClock } from '../reconcile/clock.ts'
 import { withHint } from './compose-broker-store.ts'
 
-export type { Restored } from '../broker/restore.ts'
+export type { Restored } from '../broker/state/restore.ts'
 
 /** Writes a backup of the broker's state into `target`, which must not exist. Throws as backupBroker() does. */
 export async function backupState(state: string, target: string, knownAs: string): Promise<void> {

@@ -1,6 +1,6 @@
 /** A member of a broker that runs in this process, over real TLS: what it publishes, what it knows, and its certificate. */
 import type { Test } from 'tap'
-import { openBrokerStore } from '../../../broker/broker-store.ts'
+import { openBrokerStore } from '../../../broker/state/broker-store.ts'
 import type { MemberRecord } from '../../../model/records.ts'
 import type { BrokerClient } from '../../../protocol/broker-client.ts'
 import { memberKey, memberKeyText } from '../../../protocol/codec/content-hash.ts'

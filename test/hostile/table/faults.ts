@@ -150,7 +150,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'Before and in the answer to the join the broker names the members that get global addresses by it; asking before changes nothing and does not spend the token.',
     against:
-      '`broker/membership.ts`: the join is tried and thrown away; `cli/agree-on-renumbering.ts` asks, `agent/own-renumbering.ts` tells the other side.',
+      '`broker/members/membership.ts`: the join is tried and thrown away; `cli/agree-on-renumbering.ts` asks, `agent/own-renumbering.ts` tells the other side.',
   },
   {
     id: 'look-with-a-spent-token',
@@ -163,7 +163,7 @@ export const FAULTS: readonly AttackRow[] = [
     tried: 'A cluster joins that needs a block of global addresses, and the range has none of that size.',
     holds:
       'It is refused with what was asked, what is free and what can be done, also when it only asks before; the others keep what they have.',
-    against: '`broker/no-block.ts`: the refusal counts the range.',
+    against: '`broker/addresses/no-block.ts`: the refusal counts the range.',
   },
   {
     id: 'both-behind-nat',
@@ -183,7 +183,7 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'publish-half-closed',
     tried: 'A member sends 300 changes and closes its half of the stream at once.',
     holds: 'All are acknowledged, then the stream ends with OK.',
-    against: '`broker/publish-session.ts`: the last message is waited for (`onLast`).',
+    against: '`broker/records/publish-session.ts`: the last message is waited for (`onLast`).',
   },
   {
     id: 'publish-replaced-unasked',
@@ -219,19 +219,19 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'broker-state-lost',
     tried: "A broker's database is gone and its key is there.",
     holds: 'It does not start, says which backup to restore, and starts with `--accept-empty`.',
-    against: '`broker/state-mark.ts`: a key without its database is no first start.',
+    against: '`broker/state/state-mark.ts`: a key without its database is no first start.',
   },
   {
     id: 'broker-state-older',
     tried: "A broker's database is replaced by a copy from before the last member joined.",
     holds: 'It does not start, and says how much older the copy is.',
-    against: '`broker/state-mark.ts`: a mark beside the key says how far the state had come.',
+    against: '`broker/state/state-mark.ts`: a mark beside the key says how far the state had come.',
   },
   {
     id: 'broker-state-older-with-mark',
     tried: 'All of the state, the mark with it, is replaced by such a copy; the last member comes.',
     holds: 'It is refused, and the log says that the database is older than its certificate.',
-    against: '`broker/membership.ts`: a certificate of our own that these rows cannot have forgotten.',
+    against: '`broker/members/membership.ts`: a certificate of our own that these rows cannot have forgotten.',
   },
   {
     id: 'dns-hand-over',

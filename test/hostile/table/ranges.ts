@@ -8,14 +8,14 @@ export const RANGES: readonly AttackRow[] = [
       'A member joins with public space as its pods or Services: around the broker, a public name server, a whole /8, IPv6.',
     holds: 'It is refused, the refusal names the range and the option that would allow it, and nobody hears of it.',
     against:
-      '`model/addresses/needed-ranges.ts` `mayState()`: private, shared and benchmark space, and what the token names; asked by `broker/membership.ts`.',
+      '`model/addresses/needed-ranges.ts` `mayState()`: private, shared and benchmark space, and what the token names; asked by `broker/members/membership.ts`.',
   },
   {
     id: 'range-holds-broker',
     tried:
       'A member whose token allows 203.0.113.0/24 joins with pods in 203.0.113.0/28, and the broker is 203.0.113.2.',
     holds: 'Its pods get global addresses, and its join and the list of members say why.',
-    against: '`broker/allocation.ts`: what all need is a claim like any other, and pods over a claim are translated.',
+    against: '`broker/addresses/allocation.ts`: what all need is a claim like any other, and pods over a claim are translated.',
   },
   {
     id: 'range-holds-broker-ipv6',
@@ -27,7 +27,7 @@ export const RANGES: readonly AttackRow[] = [
     id: 'range-too-large-to-translate',
     tried: 'A member joins with 10.0.0.0/8, which holds the broker and has no room in the range of global addresses.',
     holds: 'It is refused with both reasons, and nothing of it is kept.',
-    against: '`broker/allocation.ts` `blockFor()`.',
+    against: '`broker/addresses/allocation.ts` `blockFor()`.',
   },
   {
     id: 'range-holds-gateway',
@@ -35,7 +35,7 @@ export const RANGES: readonly AttackRow[] = [
       'A member states a range that holds the address at which another gateway is called; or a gateway is told inside a range that is there.',
     holds: 'The member with the range is translated both times, and the gateway keeps its address.',
     against:
-      '`broker/address-claims.ts`: where gateways are called counts as a claim, also of members that tell nothing else.',
+      '`broker/addresses/address-claims.ts`: where gateways are called counts as a claim, also of members that tell nothing else.',
   },
   {
     id: 'range-gateway-of-another',
@@ -48,7 +48,7 @@ export const RANGES: readonly AttackRow[] = [
     id: 'range-holds-nodes',
     tried: 'Pods in 192.168.0.0/16 join beside a member whose nodes are in 192.168.1.0/24.',
     holds: 'The pods get global addresses and both clusters reach each other; the join says why.',
-    against: '`agent/plan-needs.ts` tells the broker what machines need, and `broker/allocation.ts` counts it.',
+    against: '`agent/plan-needs.ts` tells the broker what machines need, and `broker/addresses/allocation.ts` counts it.',
   },
   {
     id: 'range-holds-router',
@@ -70,14 +70,14 @@ export const RANGES: readonly AttackRow[] = [
     holds:
       'The first is refused and changes nothing; the second takes nothing from the other; the third is translated.',
     against:
-      '`broker/membership.ts` `changeFacts()` asks the same, and `broker/address-claims.ts` keeps the order of claims.',
+      '`broker/members/membership.ts` `changeFacts()` asks the same, and `broker/addresses/address-claims.ts` keeps the order of claims.',
   },
   {
     id: 'range-needed-is-bounded',
     tried: 'A member tells that its machines need all addresses, too many networks, loopback, or the pods of another.',
     holds:
       'What is no network of machines is refused; the pods of another are translated, no more than by stating them as pods.',
-    against: '`broker/admission-facts.ts` `admitNeeded()`.',
+    against: '`broker/admission/admission-facts.ts` `admitNeeded()`.',
   },
   {
     id: 'range-importer-refuses',
