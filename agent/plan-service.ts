@@ -15,10 +15,10 @@ import type {
 import type { MemberRecord } from '../model/records.ts'
 import type { ConflictVerdict } from '../model/services/service-conflicts.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
-import type { Dropped, ExportRecord, ServiceFacts } from './clusterset-view.ts'
-import { importedSlice } from './import-slice.ts'
+import type { Dropped, ExportRecord, ServiceFacts } from './import/clusterset-view.ts'
+import { importedSlice } from './import/import-slice.ts'
 import { KeyedMemo } from './keyed-memo.ts'
-import { type AddressPlan, planAddresses } from './plan-addresses.ts'
+import { type AddressPlan, planAddresses } from './import/plan-addresses.ts'
 
 export interface ServiceInput {
   readonly key: ServiceKey

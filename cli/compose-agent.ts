@@ -1,9 +1,9 @@
 /** Starts the agent of a site. In a real cluster one of several acts, and joins by itself with the token it finds. */
-import { askResolver } from '../agent/ask-resolver.ts'
+import { askResolver } from '../agent/cluster/ask-resolver.ts'
 import { agentConfig } from '../agent/config.ts'
-import { joinWithToken, rejoinWhenEnded } from '../agent/join-with-token.ts'
+import { joinWithToken, rejoinWhenEnded } from '../agent/broker/join-with-token.ts'
 import { type AgentDeps, runAgent } from '../agent/main.ts'
-import { RefusalNote } from '../agent/refusal-note.ts'
+import { RefusalNote } from '../agent/broker/refusal-note.ts'
 import { parseClusterId } from '../model/ids.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { SiteRun } from './compose-run.ts'

@@ -1,8 +1,8 @@
 /** Services of two IP families: what is imported where, and what is said where IPv6 is left out. */
 import t, { type Test } from 'tap'
-import { planExports } from '../../agent/plan-exports.ts'
-import { newImportMemory, planImports } from '../../agent/plan-imports.ts'
-import { ipv6LeftOut } from '../../agent/ipv6-left-out.ts'
+import { planExports } from '../../agent/export/plan-exports.ts'
+import { newImportMemory, planImports } from '../../agent/import/plan-imports.ts'
+import { ipv6LeftOut } from '../../agent/export/ipv6-left-out.ts'
 import { nameHash } from '../../model/name-hash.ts'
 import { parsePrefix } from '../../model/addresses/ip.ts'
 import type { ClusterSpec, EndpointSlice, ServiceImport } from '../../model/objects.ts'

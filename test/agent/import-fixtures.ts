@@ -1,5 +1,5 @@
 /** Records, a world and a readable plan for the tests of the import side. */
-import { type ImportPlan, type ImportWorld, newImportMemory, planImports } from '../../agent/plan-imports.ts'
+import { type ImportPlan, type ImportWorld, newImportMemory, planImports } from '../../agent/import/plan-imports.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import { parsePrefix } from '../../model/addresses/ip.ts'
 import type { ClusterSpec, ServiceImport } from '../../model/objects.ts'

@@ -2,9 +2,9 @@
 import t, { type Test } from 'tap'
 import { agentConfig } from '../../agent/config.ts'
 import { agentMetrics } from '../../agent/metrics.ts'
-import { MirrorWriter } from '../../agent/mirror-writer.ts'
-import { OrphanLoop } from '../../agent/orphan-loop.ts'
-import { planOrphans } from '../../agent/plan-orphans.ts'
+import { MirrorWriter } from '../../agent/import/mirror-writer.ts'
+import { OrphanLoop } from '../../agent/cluster/orphan-loop.ts'
+import { planOrphans } from '../../agent/cluster/plan-orphans.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { ownedByNode } from '../../model/node-owner.ts'
 import {

@@ -1,8 +1,8 @@
 /** A member site for stories: an in-memory API, an agent, and short ways to write and read objects. */
-import type { AskClusterDns } from '../../agent/ask-resolver.ts'
+import type { AskClusterDns } from '../../agent/cluster/ask-resolver.ts'
 import { runAgent } from '../../agent/main.ts'
 import { type AgentConfig, agentConfig } from '../../agent/config.ts'
-import type { Surroundings } from '../../agent/needs-loop.ts'
+import type { Surroundings } from '../../agent/broker/needs-loop.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { EndpointSlice, KubeObject, Service, ServiceExport, SliceEndpoint } from '../../model/objects.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'

@@ -1,6 +1,6 @@
 /** A clusterset without wire or disk: what the broker does, in a few lines, and a BrokerLink for each member. */
 import { isDeepStrictEqual } from 'node:util'
-import type { BrokerLink, PublishState } from '../../agent/broker-link.ts'
+import type { BrokerLink, PublishState } from '../../agent/broker/broker-link.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { ClusterSpec } from '../../model/objects.ts'

@@ -150,7 +150,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'Before and in the answer to the join the broker names the members that get global addresses by it; asking before changes nothing and does not spend the token.',
     against:
-      '`broker/members/membership.ts`: the join is tried and thrown away; `cli/agree-on-renumbering.ts` asks, `agent/own-renumbering.ts` tells the other side.',
+      '`broker/members/membership.ts`: the join is tried and thrown away; `cli/agree-on-renumbering.ts` asks, `agent/broker/own-renumbering.ts` tells the other side.',
   },
   {
     id: 'look-with-a-spent-token',
@@ -207,13 +207,13 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'clock-ahead-renewal',
     tried: "A member's clock is 17 hours ahead: each new certificate is due for renewal at once.",
     holds: 'It is renewed once, then minutes to hours lie between two; the log names both times.',
-    against: '`agent/certificate-renewal.ts`: pauses that grow between renewals that follow each other.',
+    against: '`agent/broker/certificate-renewal.ts`: pauses that grow between renewals that follow each other.',
   },
   {
     id: 'clock-behind-renewal',
     tried: "A member's clock is 30 hours behind: its certificate would end before it is due.",
     holds: 'It is renewed at once and from then on by the monotonic clock; the log names both times.',
-    against: '`agent/plan-renewal.ts`: whichever clock says first that two thirds are over.',
+    against: '`agent/broker/plan-renewal.ts`: whichever clock says first that two thirds are over.',
   },
   {
     id: 'broker-state-lost',

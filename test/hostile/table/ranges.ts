@@ -48,7 +48,7 @@ export const RANGES: readonly AttackRow[] = [
     id: 'range-holds-nodes',
     tried: 'Pods in 192.168.0.0/16 join beside a member whose nodes are in 192.168.1.0/24.',
     holds: 'The pods get global addresses and both clusters reach each other; the join says why.',
-    against: '`agent/plan-needs.ts` tells the broker what machines need, and `broker/addresses/allocation.ts` counts it.',
+    against: '`agent/broker/plan-needs.ts` tells the broker what machines need, and `broker/addresses/allocation.ts` counts it.',
   },
   {
     id: 'range-holds-router',
@@ -84,7 +84,7 @@ export const RANGES: readonly AttackRow[] = [
     tried:
       'A broker that was broken into tells, flat: ranges that hold the broker, the node network, the router, a name server, and IPv6 of the node.',
     holds: 'The cluster takes in none of them, routes none of them, says why, and still hears the broker.',
-    against: '`agent/check-record.ts` with `agent/plan-needs.ts`, and `model/addresses/remote-clusters.ts` on each node.',
+    against: '`agent/import/check-record.ts` with `agent/broker/plan-needs.ts`, and `model/addresses/remote-clusters.ts` on each node.',
   },
   {
     id: 'range-correction-arrives',
@@ -92,6 +92,6 @@ export const RANGES: readonly AttackRow[] = [
       'Clusters have a range that holds the broker, with its routes in their kernels, as an earlier release took it; the broker then corrects it, and evicts its owner.',
     holds:
       'Each of them takes the routes out by itself, hears the broker again, takes the correction, and then the eviction.',
-    against: '`agent/mirror-loop.ts` `#endHarm()`: what stands in the way goes before the broker is heard.',
+    against: '`agent/import/mirror-loop.ts` `#endHarm()`: what stands in the way goes before the broker is heard.',
   },
 ]

@@ -13,7 +13,7 @@ export const RECORDS: readonly AttackRow[] = [
     id: 'namespaces-into-importer',
     tried: 'The broker hands such exports on all the same.',
     holds: 'A cluster imports them only where its own site file allows the namespace, and tells what it leaves out.',
-    against: '`agent/check-record.ts`: the importer asks again, and by its own list.',
+    against: '`agent/import/check-record.ts`: the importer asks again, and by its own list.',
   },
   {
     id: 'records-of-others',
@@ -33,6 +33,6 @@ export const RECORDS: readonly AttackRow[] = [
     id: 'service-range-drops-itself',
     tried: 'The broker hands on a member whose Service addresses are those of pods here.',
     holds: 'That member alone is used no more, and the reason is told.',
-    against: '`clusterProblem()` in `agent/check-record.ts`.',
+    against: '`clusterProblem()` in `agent/import/check-record.ts`.',
   },
 ]
