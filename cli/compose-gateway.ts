@@ -8,7 +8,7 @@ import {
   runGateway,
   whenCachesSynced,
 } from '../gateway/main.ts'
-import { runLabelledGateway } from '../gateway/labelled-gateway.ts'
+import { runLabelledGateway } from '../gateway/tenure/labelled-gateway.ts'
 import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../model/lanes/gateway-node.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'

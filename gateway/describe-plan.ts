@@ -3,7 +3,7 @@ import { formatAddress, formatLink, formatRoute, formatRule } from '../kernel/ro
 import { formatNft } from '../kernel/nft/format-nft.ts'
 import { formatInterface, formatPeer } from '../kernel/wireguard/format-wg.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
-import type { LanePlan } from './plan-lanes.ts'
+import type { LanePlan } from './cable/wireguard/plan-lanes.ts'
 import type { GatewayWorld } from './world.ts'
 
 /** From the world to the text of all that would be applied. Holds no private key. */

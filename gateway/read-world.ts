@@ -9,8 +9,8 @@ import type { RouteTable } from '../kernel/route/route-table.ts'
 import type { Sysctl } from '../kernel/tuning/sysctl.ts'
 import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 import type { GatewayConfig } from './config.ts'
-import type { GatewayDeps } from './gateway-deps.ts'
-import { HandshakeTimes } from './handshake-times.ts'
+import type { GatewayDeps } from './deps.ts'
+import { HandshakeTimes } from './cable/wireguard/handshake-times.ts'
 import type { GatewayWorld } from './world.ts'
 
 export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'sysctl' | 'wireguard' | 'clock' | 'machineNetwork'>

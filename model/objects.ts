@@ -269,7 +269,7 @@ export type Membership = Base<'Membership', 'sealane.io/v1alpha1'> & {
     readonly clustersetIpRange: string
     /**
      * This cluster's address as the broker saw it when joining; absent where the broker could not tell whose that was.
-     * Gateways judge it again (gateway/observed-address.ts).
+     * Gateways judge it again (gateway/remotes/observed-address.ts).
      */
     readonly observedAddress?: string
   }

@@ -5,7 +5,7 @@ const OVERLAY = '`routeagent/plan-overlay-guard.ts`, chain `overlay`'
 const INNER = '`routeagent/plan-overlay-guard.ts`, chain `from-overlay`'
 const HOST = '`routeagent/plan-overlay-guard.ts`, chain `host-from-overlay`'
 
-const LANE_HOST = '`gateway/plan-translation.ts`, chain `into-node`: what is not named does not reach the node.'
+const LANE_HOST = '`gateway/nft/plan-translation.ts`, chain `into-node`: what is not named does not reach the node.'
 
 const OWN = '`model/kernel-ids.ts`, tables 7313 and 7314: ranges in public space are looked at for pods alone.'
 
@@ -92,7 +92,7 @@ export const DATA_PLANE: readonly AttackRow[] = [
     tried: 'A pod of another cluster connects to a NodePort at the address of the gateway node among the pods.',
     holds: 'It is refused, while the pod behind it is reached by its own address, and the port by own pods.',
     against:
-      '`gateway/plan-translation.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
+      '`gateway/nft/plan-translation.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
   },
   {
     id: 'host-port-named',

@@ -7,9 +7,9 @@ const NODE =
   '`routeagent/main.ts` follows nftables and rtnetlink; `kernel/drift.ts` tells repairs from changes of the plan.'
 
 const KNOCKS =
-  '`gateway/probe-loop.ts`: a knock at a silent gateway’s kernel lives for two seconds, and the last miss waits for as long as the way takes.'
+  '`gateway/health/probe-loop.ts`: a knock at a silent gateway’s kernel lives for two seconds, and the last miss waits for as long as the way takes.'
 
-const HANDSHAKES = '`gateway/handshake-times.ts`: how old a handshake is goes by the clock that never jumps.'
+const HANDSHAKES = '`gateway/cable/wireguard/handshake-times.ts`: how old a handshake is goes by the clock that never jumps.'
 
 const HOLDERS = '`kernel/port-holders.ts`: whatever finds its port taken says which, and which process has it.'
 
@@ -116,7 +116,7 @@ export const FAULTS: readonly AttackRow[] = [
     tried: 'A gateway’s machine loses its address and gets another one, and then the first one back.',
     holds: 'The lane carries calls again long before WireGuard gives an unheard peer up (15 s).',
     against:
-      '`gateway/own-sources.ts`: where this node sends from another address than before, WireGuard is given the peer’s place anew, in the same session.',
+      '`gateway/cable/wireguard/own-sources.ts`: where this node sends from another address than before, WireGuard is given the peer’s place anew, in the same session.',
   },
   {
     id: 'lane-port-taken',
@@ -142,7 +142,7 @@ export const FAULTS: readonly AttackRow[] = [
       'A member tells the addresses of another’s gateway as its own: of its machine, of loopback, of its pods’ bridge, and that of the translation in front of it.',
     holds: 'That gateway never calls itself, and finds the right address among them.',
     against:
-      '`gateway/check-endpoints.ts`: a candidate that is an address of this cluster’s nodes, or the place where this lane is told to be, is not called.',
+      '`gateway/remotes/check-endpoints.ts`: a candidate that is an address of this cluster’s nodes, or the place where this lane is told to be, is not called.',
   },
   {
     id: 'renumbering-named',
@@ -171,7 +171,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'Both say that neither can be called, how each is seen, and what can be done; and that, once done, brings the lane up.',
     against:
-      '`gateway/lane-doubt.ts`: what both ends tell of themselves; `sealane join` gives up after 15 s and says the same.',
+      '`gateway/reach/lane-doubt.ts`: what both ends tell of themselves; `sealane join` gives up after 15 s and says the same.',
   },
   {
     id: 'publish-range-regained',

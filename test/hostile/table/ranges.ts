@@ -42,7 +42,7 @@ export const RANGES: readonly AttackRow[] = [
     tried: 'The same range all the same reaches an importer, flat, as from a broker of an earlier release.',
     holds: 'The importer calls the other gateway as before, first what it called first.',
     against:
-      '`gateway/check-endpoints.ts` and `gateway/observed-address.ts`: ranges of others have no say in where a gateway is called.',
+      '`gateway/remotes/check-endpoints.ts` and `gateway/remotes/observed-address.ts`: ranges of others have no say in where a gateway is called.',
   },
   {
     id: 'range-holds-nodes',
