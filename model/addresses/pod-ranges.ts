@@ -69,7 +69,7 @@ export function specRanges(node: Node, podCIDRs: readonly Prefix[]): Prefix[] {
 
 /**
  * What a node's own RouteAgent tells; what its Node does where that says nothing else. Confirmed is what both say: a
- * node tells all of its Node's ranges only where its kernel shows that pods are in them (routeagent/own-ranges.ts).
+ * node tells all of its Node's ranges only where its kernel shows that pods are in them (routeagent/routes/own-ranges.ts).
  * A RouteAgent is written by the node that it is about: what does not parse, or lies outside the cluster's pod CIDRs, is
  * left out. Takes the pod CIDRs of one family: a node that tells nothing of IPv6, as in an earlier release, has its word
  * for IPv4 all the same. Throws InvalidAddressError for the Node.

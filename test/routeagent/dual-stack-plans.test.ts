@@ -5,9 +5,9 @@ import { formatAddress, parseAddress, parsePrefix } from '../../model/addresses/
 import type { EndpointSlice, RouteAgent, ServiceImport } from '../../model/objects.ts'
 import { describeRouteAgentPlan, describeRoutes } from '../../routeagent/describe-plan.ts'
 import type { KernelFacts } from '../../routeagent/node-facts.ts'
-import { type NodeRouteWorld, planNodeRoutes } from '../../routeagent/plan-node-routes.ts'
-import { overlayLinkLocal } from '../../routeagent/plan-nodes.ts'
-import { planService } from '../../routeagent/plan-service.ts'
+import { type NodeRouteWorld, planNodeRoutes } from '../../routeagent/routes/plan-node-routes.ts'
+import { overlayLinkLocal } from '../../routeagent/routes/plan-nodes.ts'
+import { planService } from '../../routeagent/balance/plan-service.ts'
 import { equalsGolden } from '../support/golden.ts'
 import {
   WORKER_LINKS,

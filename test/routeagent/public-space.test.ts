@@ -8,7 +8,7 @@ import { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'
 import type { Rule } from '../../kernel/route/route-table.ts'
 import { formatAddress, parsePrefix, prefixOf } from '../../model/addresses/ip.ts'
 import { isPublicSpace } from '../../model/addresses/public-space.ts'
-import { planNodeRoutes } from '../../routeagent/plan-node-routes.ts'
+import { planNodeRoutes } from '../../routeagent/routes/plan-node-routes.ts'
 import { world as gatewayWorld } from '../gateway/support/worlds.ts'
 import { NODES, WORKER_FACTS, cluster, routeWorld } from './support/site.ts'
 

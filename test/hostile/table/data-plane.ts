@@ -1,9 +1,9 @@
 /** Packets from lanes and pods. */
 import type { AttackRow } from './row.ts'
 
-const OVERLAY = '`routeagent/plan-overlay-guard.ts`, chain `overlay`'
-const INNER = '`routeagent/plan-overlay-guard.ts`, chain `from-overlay`'
-const HOST = '`routeagent/plan-overlay-guard.ts`, chain `host-from-overlay`'
+const OVERLAY = '`routeagent/balance/plan-overlay-guard.ts`, chain `overlay`'
+const INNER = '`routeagent/balance/plan-overlay-guard.ts`, chain `from-overlay`'
+const HOST = '`routeagent/balance/plan-overlay-guard.ts`, chain `host-from-overlay`'
 
 const LANE_HOST = '`gateway/nft/plan-translation.ts`, chain `into-node`: what is not named does not reach the node.'
 
@@ -32,7 +32,7 @@ export const DATA_PLANE: readonly AttackRow[] = [
     id: 'overlay-to-another-node',
     tried: 'A pod sends such a frame to another node, where it would come in under the address of its own node.',
     holds: 'It does not leave its own node; other ports of that node are reached as before.',
-    against: '`routeagent/plan-overlay-guard.ts`: nothing that is forwarded goes to the overlay port of a node.',
+    against: '`routeagent/balance/plan-overlay-guard.ts`: nothing that is forwarded goes to the overlay port of a node.',
   },
   {
     id: 'overlay-from-stranger',
@@ -72,7 +72,7 @@ export const DATA_PLANE: readonly AttackRow[] = [
     tried: 'A pod of another cluster connects to a NodePort at the address of a worker among the pods.',
     holds: 'It is refused, while the pod behind it is reached by its own address, and the port from the node network.',
     against:
-      '`routeagent/plan-overlay-guard.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
+      '`routeagent/balance/plan-overlay-guard.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
   },
   {
     id: 'host-tcp-from-lane',

@@ -55,7 +55,7 @@ export const RANGES: readonly AttackRow[] = [
     tried: "A member states a small part of another's node network, where its router is, by IPv4 and by IPv6.",
     holds: 'IPv4 is translated, IPv6 is not carried, and the network stays as a whole with its owner.',
     against:
-      '`routeagent/plan-node-routes.ts` tells networks as a whole and default gateways, not only addresses of nodes.',
+      '`routeagent/routes/plan-node-routes.ts` tells networks as a whole and default gateways, not only addresses of nodes.',
   },
   {
     id: 'range-holds-name-server',

@@ -3,7 +3,7 @@
  * ServiceImport. `Local` is as kube-proxy does it for a Service; zones are by the hints of each endpoint, else by its
  * `zone`, whereas kube-proxy knows hints alone, and uses them only where every ready endpoint has one. Pure.
  */
-import type { ServiceImportSpec, SliceEndpoint } from '../model/objects.ts'
+import type { ServiceImportSpec, SliceEndpoint } from '../../model/objects.ts'
 
 /** Where this node is. */
 export interface NodePlace {

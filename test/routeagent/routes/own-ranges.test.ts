@@ -3,7 +3,7 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import fc from 'fast-check'
 import t from 'tap'
-import type { InterfaceAddress, Link, MainRoute } from '../../kernel/route/route-table.ts'
+import type { InterfaceAddress, Link, MainRoute } from '../../../kernel/route/route-table.ts'
 import {
   type Family,
   type Prefix,
@@ -13,9 +13,9 @@ import {
   parsePrefix,
   prefixOf,
   prefixSize,
-} from '../../model/addresses/ip.ts'
-import { MAX_POD_RANGES } from '../../model/addresses/pod-ranges.ts'
-import { ownRanges, rangeTexts } from '../../routeagent/own-ranges.ts'
+} from '../../../model/addresses/ip.ts'
+import { MAX_POD_RANGES } from '../../../model/addresses/pod-ranges.ts'
+import { ownRanges, rangeTexts } from '../../../routeagent/routes/own-ranges.ts'
 
 const FIXTURES = join(import.meta.dirname, 'fixtures')
 

@@ -1,11 +1,11 @@
 /** The whole table sealane_node of one family as one transaction, and what it has to look like afterwards. Pure. */
-import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
-import { type Family, parsePrefix } from '../model/addresses/ip.ts'
-import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
-import type { Node } from '../model/objects.ts'
-import { usableClusters } from '../model/lanes/reachability.ts'
-import { LABEL_ZONE } from '../model/spec-constants.ts'
-import { addressFamily } from './address-family.ts'
+import type { NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import { type Family, parsePrefix } from '../../model/addresses/ip.ts'
+import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
+import type { Node } from '../../model/objects.ts'
+import { usableClusters } from '../../model/lanes/reachability.ts'
+import { LABEL_ZONE } from '../../model/spec-constants.ts'
+import { addressFamily } from '../address-family.ts'
 import {
   type ElementChange,
   type ElementMaps,
@@ -16,9 +16,9 @@ import {
   scaffold,
 } from './balance-elements.ts'
 import { LocalBackends, SET_HAIRPIN } from './local-backends.ts'
-import { clustersetRange } from './plan-family-routes.ts'
+import { clustersetRange } from '../routes/plan-family-routes.ts'
 import { type NodeNftWorld, SET_REMOTE, planNodeNft } from './plan-node-nft.ts'
-import { type NodeRouteWorld, clusterVerdicts } from './plan-node-routes.ts'
+import { type NodeRouteWorld, clusterVerdicts } from '../routes/plan-node-routes.ts'
 import { SET_OVERLAY_NODES } from './plan-overlay-guard.ts'
 import type { PortPlan, ServiceContext } from './plan-service.ts'
 

@@ -2,8 +2,8 @@
  * The routes and rules of one family, and who answers for the next hops. Pure. What is said of tables and their order
  * in plan-node-routes.ts holds for both families; IPv6 rides in the overlay beside IPv4, and is never translated.
  */
-import { clustersetIpv6Range } from '../model/addresses/clusterset-ip.ts'
-import { type Family, type Prefix, formatPrefix, ofFamily, parsePrefix } from '../model/addresses/ip.ts'
+import { clustersetIpv6Range } from '../../model/addresses/clusterset-ip.ts'
+import { type Family, type Prefix, formatPrefix, ofFamily, parsePrefix } from '../../model/addresses/ip.ts'
 import {
   IP_FORWARDING,
   IPV6_FORWARDING,
@@ -18,11 +18,11 @@ import {
   VXLAN_DEVICE,
   laneCable,
   laneDevice,
-} from '../model/kernel-ids.ts'
-import { ownPodAddress } from '../model/addresses/own-pod-address.ts'
-import { isPublicSpace } from '../model/addresses/public-space.ts'
-import { underlayAddresses } from '../model/addresses/remote-clusters.ts'
-import type { Neighbour, NextHop, Route, Rule } from '../kernel/route/route-table.ts'
+} from '../../model/kernel-ids.ts'
+import { ownPodAddress } from '../../model/addresses/own-pod-address.ts'
+import { isPublicSpace } from '../../model/addresses/public-space.ts'
+import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import type { Neighbour, NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
 import type { NodeRouteWorld, SysctlSetting } from './plan-node-routes.ts'
 import type { OwnRanges } from './own-ranges.ts'
 import type { GatewayNode } from './plan-gateways.ts'

@@ -1,10 +1,10 @@
 /** Which pods this node has, from its Node and its kernel: what it tells the others, and balances by. Pure. */
-import { plannedFamilies } from '../model/addresses/addressing.ts'
-import { type Family, type Prefix, formatPrefix } from '../model/addresses/ip.ts'
-import { MAX_POD_RANGES, podPrefixes, specRanges } from '../model/addresses/pod-ranges.ts'
-import { aggregate, comparePrefixes, isInside } from '../model/addresses/prefix-set.ts'
-import type { Cluster, Node } from '../model/objects.ts'
-import { type KernelFacts, deviceOf } from './node-facts.ts'
+import { plannedFamilies } from '../../model/addresses/addressing.ts'
+import { type Family, type Prefix, formatPrefix } from '../../model/addresses/ip.ts'
+import { MAX_POD_RANGES, podPrefixes, specRanges } from '../../model/addresses/pod-ranges.ts'
+import { aggregate, comparePrefixes, isInside } from '../../model/addresses/prefix-set.ts'
+import type { Cluster, Node } from '../../model/objects.ts'
+import { type KernelFacts, deviceOf } from '../node-facts.ts'
 import { overlayNodes } from './plan-nodes.ts'
 import { planLocalRanges } from './plan-local-ranges.ts'
 

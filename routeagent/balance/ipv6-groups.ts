@@ -2,7 +2,7 @@
  * IPv6 addresses as their eight groups, for the same reason as ipv4-number.ts. Everything that is not hot uses
  * model/addresses/ip.ts. Pure.
  */
-import { type Prefix, addressBits } from '../model/addresses/ip.ts'
+import { type Prefix, addressBits } from '../../model/addresses/ip.ts'
 
 export type Ipv6Groups = readonly number[]
 

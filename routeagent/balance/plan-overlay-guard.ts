@@ -8,15 +8,15 @@
  * The kernel would unpack what comes to the port at any of its addresses, from anybody: a VXLAN device has no list of
  * who may send. docs/decisions/0036-the-kernels-second-line.md
  */
-import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../kernel/nft/host-guard.ts'
-import type { NftBaseChain, NftStatement } from '../kernel/nft/nft-transaction.ts'
-import { type Family, containsAddress, formatAddress, formatPrefix, parseAddress, parsePrefix } from '../model/addresses/ip.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../model/kernel-ids.ts'
-import type { OpenPort } from '../model/addresses/open-port.ts'
-import { type NodeDropReason, nodeDropCounter } from './drop-reasons.ts'
-import { type KernelFacts, deviceOf } from './node-facts.ts'
-import { overlayNodes } from './plan-nodes.ts'
-import type { NodeRouteWorld } from './plan-node-routes.ts'
+import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../../kernel/nft/host-guard.ts'
+import type { NftBaseChain, NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import { type Family, containsAddress, formatAddress, formatPrefix, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../../model/kernel-ids.ts'
+import type { OpenPort } from '../../model/addresses/open-port.ts'
+import { type NodeDropReason, nodeDropCounter } from '../drop-reasons.ts'
+import { type KernelFacts, deviceOf } from '../node-facts.ts'
+import { overlayNodes } from '../routes/plan-nodes.ts'
+import type { NodeRouteWorld } from '../routes/plan-node-routes.ts'
 
 export const SET_OVERLAY_NODES = 'overlay-nodes'
 

@@ -2,12 +2,12 @@
 import { deepStrictEqual } from 'node:assert/strict'
 import t, { type Test } from 'tap'
 import fc from 'fast-check'
-import type { EndpointSlice, ServiceImportSpec } from '../../model/objects.ts'
-import { BalancePlanner } from '../../routeagent/plan-balancing.ts'
-import { type PortPlan, type ServiceContext, planService } from '../../routeagent/plan-service.ts'
-import { elementChanges } from '../../routeagent/balance-elements.ts'
-import { serviceContext } from '../../routeagent/plan-table.ts'
-import { SERVICE_CONTEXT, cluster, node, serviceImport, slice } from './support/site.ts'
+import type { EndpointSlice, ServiceImportSpec } from '../../../model/objects.ts'
+import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'
+import { type PortPlan, type ServiceContext, planService } from '../../../routeagent/balance/plan-service.ts'
+import { elementChanges } from '../../../routeagent/balance/balance-elements.ts'
+import { serviceContext } from '../../../routeagent/balance/plan-table.ts'
+import { SERVICE_CONTEXT, cluster, node, serviceImport, slice } from '../support/site.ts'
 
 const KEY = '245.0.0.7 . tcp . 80'
 

@@ -17,9 +17,9 @@ import {
   parseAddress,
   parsePrefix,
   prefixOf,
-} from '../model/addresses/ip.ts'
-import { comparePrefixes, isInside } from '../model/addresses/prefix-set.ts'
-import type { InterfaceAddress, Link, MainRoute } from '../kernel/route/route-table.ts'
+} from '../../model/addresses/ip.ts'
+import { comparePrefixes, isInside } from '../../model/addresses/prefix-set.ts'
+import type { InterfaceAddress, Link, MainRoute } from '../../kernel/route/route-table.ts'
 
 export interface KernelRangesInit {
   readonly links: readonly Link[]

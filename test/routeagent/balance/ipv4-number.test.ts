@@ -1,8 +1,8 @@
 /** The quick way agrees with model/addresses/ip.ts on everything. */
 import t from 'tap'
 import fc from 'fast-check'
-import { classifyAddress, containsAddress, formatAddress, parseAddress, prefixOf } from '../../model/addresses/ip.ts'
-import { inRange, ipv4Number, ipv4Range, isUsableIpv4 } from '../../routeagent/ipv4-number.ts'
+import { classifyAddress, containsAddress, formatAddress, parseAddress, prefixOf } from '../../../model/addresses/ip.ts'
+import { inRange, ipv4Number, ipv4Range, isUsableIpv4 } from '../../../routeagent/balance/ipv4-number.ts'
 
 const value = fc.oneof(
   fc.integer({ min: 0, max: 2 ** 32 - 1 }),

@@ -1,7 +1,7 @@
 /** Compares what nft lists with what was sent: finds what others changed in our table. Pure. */
-import type { DriftReason } from '../kernel/drift.ts'
-import type { NftElement, NftStatement } from '../kernel/nft/nft-transaction.ts'
-import { parseElements } from '../kernel/nft/parse-nft.ts'
+import type { DriftReason } from '../../kernel/drift.ts'
+import type { NftElement, NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import { parseElements } from '../../kernel/nft/parse-nft.ts'
 import type { ElementChange } from './balance-elements.ts'
 
 /** Names of the maps and sets, and how many rules each chain has. */

@@ -2,7 +2,7 @@
  * IPv4 addresses as plain numbers. Tens of thousands of backends are looked at when the table is made, and big
  * integers would be most of that work. Everything that is not hot uses model/addresses/ip.ts. Pure.
  */
-import { type Prefix, classifyAddress, prefixSize } from '../model/addresses/ip.ts'
+import { type Prefix, classifyAddress, prefixSize } from '../../model/addresses/ip.ts'
 
 /** Undefined unless the text is a dotted quad as one would print it. */
 export function ipv4Number(text: string): number | undefined {

@@ -1,5 +1,5 @@
 /** One imported service: which backends each of its ports leads to. Pure. */
-import type { Prefix } from '../model/addresses/ip.ts'
+import type { Prefix } from '../../model/addresses/ip.ts'
 import type {
   EndpointPort,
   EndpointSlice,
@@ -7,9 +7,9 @@ import type {
   Protocol,
   ServiceImport,
   SliceEndpoint,
-} from '../model/objects.ts'
-import { LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
-import { type AddressFamily, addressFamily } from './address-family.ts'
+} from '../../model/objects.ts'
+import { LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+import { type AddressFamily, addressFamily } from '../address-family.ts'
 import { type LocalityRule, type Nearness, type NodePlace, isNear, localityRule } from './plan-locality.ts'
 import { type WeightedBackend, clientSlots, randomSlots } from './plan-slots.ts'
 

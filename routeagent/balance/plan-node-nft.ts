@@ -2,13 +2,13 @@
  * The fixed part of table sealane_node of one family: base chains and their rules. Pure. The maps that they look into are
  * filled by balance-elements.ts; a packet's way through them is drawn in README.md.
  */
-import { type Family, formatPrefix, ofFamily } from '../model/addresses/ip.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
-import type { OpenPort } from '../model/addresses/open-port.ts'
-import { podPrefixes } from '../model/addresses/pod-ranges.ts'
-import { withoutContained } from '../model/addresses/prefix-set.ts'
-import type { NftBaseChain, NftElement, NftStatement } from '../kernel/nft/nft-transaction.ts'
-import { type AddressFamily, addressFamily } from './address-family.ts'
+import { type Family, formatPrefix, ofFamily } from '../../model/addresses/ip.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
+import type { OpenPort } from '../../model/addresses/open-port.ts'
+import { podPrefixes } from '../../model/addresses/pod-ranges.ts'
+import { withoutContained } from '../../model/addresses/prefix-set.ts'
+import type { NftBaseChain, NftElement, NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import { type AddressFamily, addressFamily } from '../address-family.ts'
 import {
   MAP_SERVICES,
   SET_NONE_HERE,
@@ -17,12 +17,12 @@ import {
   servicesType,
   unservedType,
 } from './balance-elements.ts'
-import { NODE_DROP_REASONS, type NodeDropReason, nodeDropCounter } from './drop-reasons.ts'
+import { NODE_DROP_REASONS, type NodeDropReason, nodeDropCounter } from '../drop-reasons.ts'
 import { SET_HAIRPIN, hairpinType } from './local-backends.ts'
-import { bridgeHidesAnswers } from './node-facts.ts'
-import { ownCluster, rangeTexts, rangesOfNode } from './own-ranges.ts'
-import { clustersetRange } from './plan-family-routes.ts'
-import { type NodeRouteWorld, clusterVerdicts } from './plan-node-routes.ts'
+import { bridgeHidesAnswers } from '../node-facts.ts'
+import { ownCluster, rangeTexts, rangesOfNode } from '../routes/own-ranges.ts'
+import { clustersetRange } from '../routes/plan-family-routes.ts'
+import { type NodeRouteWorld, clusterVerdicts } from '../routes/plan-node-routes.ts'
 import {
   type OverlayGround,
   SET_OVERLAY_NODES,

@@ -5,14 +5,14 @@
  * ends in `unreachable`, so that nothing of ours ever falls through to the underlay. Both families have tables and rules
  * of these numbers; IPv6 is planned only while this cluster has IPv6 pod CIDRs.
  */
-import { type Prefix, formatAddress } from '../model/addresses/ip.ts'
-import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI } from '../model/kernel-ids.ts'
-import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../model/addresses/needed-ranges.ts'
-import type { Cluster, Endpoint, Gateway, Node, RouteAgent } from '../model/objects.ts'
-import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../model/addresses/remote-clusters.ts'
-import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../model/spec-constants.ts'
-import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../kernel/route/route-table.ts'
-import { type KernelFacts, deviceOf } from './node-facts.ts'
+import { type Prefix, formatAddress } from '../../model/addresses/ip.ts'
+import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI } from '../../model/kernel-ids.ts'
+import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../../model/addresses/needed-ranges.ts'
+import type { Cluster, Endpoint, Gateway, Node, RouteAgent } from '../../model/objects.ts'
+import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../../model/spec-constants.ts'
+import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../../kernel/route/route-table.ts'
+import { type KernelFacts, deviceOf } from '../node-facts.ts'
 import { ownCluster, rangesByFamily } from './own-ranges.ts'
 import { type ClusterPath, type RouteGround, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
 import { type GatewayNode, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'

@@ -1,7 +1,7 @@
 /** Which nodes of this cluster lead to a remote cluster, judged by what the gateways report. Pure. */
-import { lanesUp } from '../model/lanes/lane-servers.ts'
-import type { Endpoint, Gateway } from '../model/objects.ts'
-import { WIREGUARD_OVERHEAD_IPV6 } from '../model/spec-constants.ts'
+import { lanesUp } from '../../model/lanes/lane-servers.ts'
+import type { Endpoint, Gateway } from '../../model/objects.ts'
+import { WIREGUARD_OVERHEAD_IPV6 } from '../../model/spec-constants.ts'
 
 export interface GatewayNode {
   readonly node: string

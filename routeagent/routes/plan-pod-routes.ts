@@ -1,9 +1,9 @@
 /** Table 7310: out of a lane, to the pods of the other nodes. Pure. */
-import { type Family, type Prefix, formatPrefix } from '../model/addresses/ip.ts'
-import { ROUTE_TABLE_FROM_LANES } from '../model/kernel-ids.ts'
-import type { Cluster, RouteAgent } from '../model/objects.ts'
-import { nodeClaim, podPlaces, podPrefixes, specRanges } from '../model/addresses/pod-ranges.ts'
-import type { Route } from '../kernel/route/route-table.ts'
+import { type Family, type Prefix, formatPrefix } from '../../model/addresses/ip.ts'
+import { ROUTE_TABLE_FROM_LANES } from '../../model/kernel-ids.ts'
+import type { Cluster, RouteAgent } from '../../model/objects.ts'
+import { nodeClaim, podPlaces, podPrefixes, specRanges } from '../../model/addresses/pod-ranges.ts'
+import type { Route } from '../../kernel/route/route-table.ts'
 import { ownCluster } from './own-ranges.ts'
 import { METRIC_VIA_GATEWAY, type OverlayNode, type PlanProblem, hopTo } from './plan-nodes.ts'
 

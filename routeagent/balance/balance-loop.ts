@@ -3,17 +3,17 @@
  * elements of the services that changed; a look at the kernel every RESYNC_MS repairs what others did to it. While the
  * cluster has no pods of the family there is no table.
  */
-import { isNotFound } from '../kernel/errors.ts'
-import type { Nft } from '../kernel/nft/nft.ts'
-import { Drift } from '../kernel/drift.ts'
-import { formatNft } from '../kernel/nft/format-nft.ts'
-import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
-import { plannedFamilies } from '../model/addresses/addressing.ts'
-import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
-import type { OpenPort } from '../model/addresses/open-port.ts'
-import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logging/logger.ts'
-import { type AddressFamily, addressFamily } from './address-family.ts'
+import { isNotFound } from '../../kernel/errors.ts'
+import type { Nft } from '../../kernel/nft/nft.ts'
+import { Drift } from '../../kernel/drift.ts'
+import { formatNft } from '../../kernel/nft/format-nft.ts'
+import type { NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import { plannedFamilies } from '../../model/addresses/addressing.ts'
+import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
+import type { OpenPort } from '../../model/addresses/open-port.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { type AddressFamily, addressFamily } from '../address-family.ts'
 import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
 import {
   type TableShape,
@@ -24,17 +24,17 @@ import {
   sameTexts,
   shapeOf,
 } from './check-table.ts'
-import { RESYNC_MS, type RouteAgentConfig } from './config.ts'
-import { DropCounts } from './drop-counts.ts'
-import type { FactsReader } from './facts-reader.ts'
+import { RESYNC_MS, type RouteAgentConfig } from '../config.ts'
+import { DropCounts } from '../drop-counts.ts'
+import type { FactsReader } from '../facts-reader.ts'
 import type { LocalBackends } from './local-backends.ts'
-import type { RouteAgentMetrics } from './metrics.ts'
-import { ownCluster } from './own-ranges.ts'
+import type { RouteAgentMetrics } from '../metrics.ts'
+import { ownCluster } from '../routes/own-ranges.ts'
 import { BalancePlanner, type PortChange } from './plan-balancing.ts'
 import { type NodeNftWorld, nodeNftWorld, planNodeNft } from './plan-node-nft.ts'
-import type { NodeRouteWorld } from './plan-node-routes.ts'
+import type { NodeRouteWorld } from '../routes/plan-node-routes.ts'
 import { desiredElements, nodeChange, planTable, serviceContext } from './plan-table.ts'
-import { type RouteAgentCaches, readWorld, withFacts } from './world.ts'
+import { type RouteAgentCaches, readWorld, withFacts } from '../world.ts'
 
 export interface BalanceLoopDeps {
   readonly caches: RouteAgentCaches

@@ -2,10 +2,10 @@
  * Every imported service port of this node of one family, kept up to date piece by piece. Holds what it was told and nothing
  * else: no clock, no kernel. A change of one service costs the work of one service.
  */
-import { type ServiceKey, serviceKey } from '../model/ids.ts'
-import type { EndpointSlice, ServiceImport } from '../model/objects.ts'
-import { LABEL_SERVICE_NAME } from '../model/spec-constants.ts'
-import { addressFamily } from './address-family.ts'
+import { type ServiceKey, serviceKey } from '../../model/ids.ts'
+import type { EndpointSlice, ServiceImport } from '../../model/objects.ts'
+import { LABEL_SERVICE_NAME } from '../../model/spec-constants.ts'
+import { addressFamily } from '../address-family.ts'
 import { type PortPlan, type ServiceContext, planService } from './plan-service.ts'
 
 /** One port of one service that is not what it was. */

@@ -3,9 +3,9 @@
  * packet that claims to come from its own address, so such a connection gets the node's address as source. nft
  * cannot compare source with destination, so each local backend is an element `address . address`. Pure.
  */
-import type { Prefix } from '../model/addresses/ip.ts'
-import type { NftMapType } from '../kernel/nft/nft-transaction.ts'
-import type { AddressFamily } from './address-family.ts'
+import type { Prefix } from '../../model/addresses/ip.ts'
+import type { NftMapType } from '../../kernel/nft/nft-transaction.ts'
+import type { AddressFamily } from '../address-family.ts'
 import type { ElementChange } from './balance-elements.ts'
 import type { PortChange } from './plan-balancing.ts'
 import type { PortPlan } from './plan-service.ts'

@@ -6,11 +6,11 @@ import {
   classifyAddress,
   formatAddress,
   parseAddress,
-} from '../model/addresses/ip.ts'
-import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
-import type { Node } from '../model/objects.ts'
-import { specRanges } from '../model/addresses/pod-ranges.ts'
-import type { NextHop } from '../kernel/route/route-table.ts'
+} from '../../model/addresses/ip.ts'
+import { VXLAN_DEVICE } from '../../model/kernel-ids.ts'
+import type { Node } from '../../model/objects.ts'
+import { specRanges } from '../../model/addresses/pod-ranges.ts'
+import type { NextHop } from '../../kernel/route/route-table.ts'
 
 /** Something that is left out of the plan, and why, in words an operator can act on. */
 export interface PlanProblem {

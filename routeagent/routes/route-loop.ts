@@ -1,15 +1,15 @@
 /** Drives the routes: world → plan → kernel → RouteAgent status. */
-import type { ClusterApi } from '../kubeapi/cluster-api.ts'
-import { Drift } from '../kernel/drift.ts'
-import type { ReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
-import type { RouteTable } from '../kernel/route/route-table.ts'
-import type { Sysctl } from '../kernel/tuning/sysctl.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
-import { isNodeOfSite, ownedByNode } from '../model/node-owner.ts'
-import type { RouteAgent } from '../model/objects.ts'
-import { MAX_FAILURE_LENGTH, fitText } from '../model/status-text.ts'
-import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logging/logger.ts'
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { Drift } from '../../kernel/drift.ts'
+import type { ReceiveCoalescing } from '../../kernel/tuning/receive-coalescing.ts'
+import type { RouteTable } from '../../kernel/route/route-table.ts'
+import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
+import { isNodeOfSite, ownedByNode } from '../../model/node-owner.ts'
+import type { RouteAgent } from '../../model/objects.ts'
+import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import { applyNodeRoutes } from './apply-routes.ts'
 import {
   DEFAULT_VERSION,
@@ -17,12 +17,12 @@ import {
   REPORT_AGAIN_MS,
   type RouteAgentConfig,
   forwardingMarker,
-} from './config.ts'
-import type { FactsReader } from './facts-reader.ts'
-import type { RouteAgentMetrics } from './metrics.ts'
+} from '../config.ts'
+import type { FactsReader } from '../facts-reader.ts'
+import type { RouteAgentMetrics } from '../metrics.ts'
 import { rangeTexts } from './own-ranges.ts'
 import { type NodeRoutePlan, planNodeRoutes } from './plan-node-routes.ts'
-import { type RouteAgentCaches, readWorld, withFacts } from './world.ts'
+import { type RouteAgentCaches, readWorld, withFacts } from '../world.ts'
 
 export interface RouteLoopDeps {
   readonly cluster: ClusterApi

@@ -1,9 +1,9 @@
 /** Plans as the commands they stand for, and the answers to awkward worlds. */
 import t from 'tap'
-import type { Endpoint, Gateway, RouteAgent } from '../../model/objects.ts'
-import { describeRouteAgentPlan, describeRoutes } from '../../routeagent/describe-plan.ts'
-import { type NodeRouteWorld, planNodeRoutes } from '../../routeagent/plan-node-routes.ts'
-import { equalsGolden } from '../support/golden.ts'
+import type { Endpoint, Gateway, RouteAgent } from '../../../model/objects.ts'
+import { describeRouteAgentPlan, describeRoutes } from '../../../routeagent/describe-plan.ts'
+import { type NodeRouteWorld, planNodeRoutes } from '../../../routeagent/routes/plan-node-routes.ts'
+import { equalsGolden } from '../../support/golden.ts'
 import {
   NODES,
   WORKER_FACTS,
@@ -15,7 +15,7 @@ import {
   routeWorld,
   serviceImport,
   slice,
-} from './support/site.ts'
+} from '../support/site.ts'
 
 const onGateway = (change: Partial<NodeRouteWorld> = {}): NodeRouteWorld =>
   routeWorld({
