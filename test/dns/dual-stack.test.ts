@@ -1,9 +1,9 @@
 /** Names of services with two IP families, and of those that have only one (specification.md of KEP-1645). */
 import t from 'tap'
-import { TYPE_A, TYPE_AAAA, TYPE_SRV, type DnsAnswer, answer } from '../../dns/answer.ts'
-import { Responder } from '../../dns/responder.ts'
-import type { ServiceIndex } from '../../dns/service-index.ts'
-import { formatAnswer, formatRecord, printZone } from '../../dns/zone-text.ts'
+import { TYPE_A, TYPE_AAAA, TYPE_SRV, type DnsAnswer, answer } from '../../dns/zone/answer.ts'
+import { Responder } from '../../dns/server/responder.ts'
+import type { ServiceIndex } from '../../dns/zone/service-index.ts'
+import { formatAnswer, formatRecord, printZone } from '../../dns/zone/zone-text.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { parseDnsName } from '../../model/dns/dns-name.ts'
 import type { ImportPort } from '../../model/objects.ts'
