@@ -1,8 +1,8 @@
 /** The agent joins by itself with the token it finds in its Secret, and says there what stands in the way. */
 import t, { type Test } from 'tap'
-import { leaveToken } from '../../cli/kube/apply-join.ts'
+import { leaveToken } from '../../cli/kube/join/apply-join.ts'
 import { joinWithToken, rejoinWhenEnded } from '../../agent/broker/join-with-token.ts'
-import { PROBLEM_ANNOTATION, type SecretChange, secretIdentity } from '../../cli/secret-identity.ts'
+import { PROBLEM_ANNOTATION, type SecretChange, secretIdentity } from '../../agent/broker/secret-identity.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { parseClusterId } from '../../model/ids.ts'

@@ -10,7 +10,7 @@ import {
   type DnsObject,
   configMapRef,
 } from '../../cli/cluster-dns/cluster-dns.ts'
-import { adminOf } from '../../cli/kube/open-admin.ts'
+import { adminOf } from '../../cli/kube/access/open-admin.ts'
 import { planClusterDns, planClusterDnsRemoval } from '../../cli/cluster-dns/plan-cluster-dns.ts'
 import { openKubeCluster } from '../../kubeapi/kube/kube-cluster.ts'
 import { SystemClock } from '../../reconcile/clock.ts'

@@ -150,7 +150,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'Before and in the answer to the join the broker names the members that get global addresses by it; asking before changes nothing and does not spend the token.',
     against:
-      '`broker/members/membership.ts`: the join is tried and thrown away; `cli/agree-on-renumbering.ts` asks, `agent/broker/own-renumbering.ts` tells the other side.',
+      '`broker/members/membership.ts`: the join is tried and thrown away; `cli/site/agree-on-renumbering.ts` asks, `agent/broker/own-renumbering.ts` tells the other side.',
   },
   {
     id: 'look-with-a-spent-token',
