@@ -3,7 +3,7 @@ import type { ClusterId } from '../model/ids.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
-import type { OpenSite } from '../cli/site.ts'
+import type { OpenSite } from '../cli/open-site.ts'
 
 export const COMPONENTS = ['agent', 'gateway', 'routeagent', 'dns'] as const
 export type ComponentName = (typeof COMPONENTS)[number]

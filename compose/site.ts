@@ -13,7 +13,7 @@ import { UserError } from '../runtime/user-error.ts'
 import { withProcess } from './process.ts'
 import type { ComponentModule, ComponentName, SiteRun, Standing } from './run.ts'
 import { standingByIdentity, standingByMembership } from './site-standing.ts'
-import type { OpenSite } from '../cli/site.ts'
+import type { OpenSite } from '../cli/open-site.ts'
 
 export interface RunSiteInit {
   readonly node: string
@@ -25,10 +25,10 @@ export interface RunSiteInit {
 }
 
 const MODULES: Readonly<Record<ComponentName, () => Promise<ComponentModule>>> = {
-  agent: () => import('./agent.ts'),
-  gateway: () => import('./gateway.ts'),
-  routeagent: () => import('./routeagent.ts'),
-  dns: () => import('./dns.ts'),
+  agent: () => import('./parts/agent.ts'),
+  gateway: () => import('./parts/gateway.ts'),
+  routeagent: () => import('./parts/routeagent.ts'),
+  dns: () => import('./parts/dns.ts'),
 }
 
 /** Parts that change the kernel need root. */

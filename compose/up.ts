@@ -3,7 +3,7 @@ import type { SiteConfig } from '../kubeapi/files/site-file.ts'
 import { createLogger } from '../runtime/logging/pino-logger.ts'
 import { type RunSiteInit, printPlans, processMetrics, runSite } from './site.ts'
 import type { CommandContext } from '../cli/context.ts'
-import { withSite } from '../cli/site.ts'
+import { withSite } from '../cli/open-site.ts'
 
 export interface UpInit extends Omit<RunSiteInit, 'signal'> {
   /** The site file. */

@@ -16,7 +16,8 @@ import { addressFamily } from './address-family.ts'
 import { ownCluster } from './routes/own-ranges.ts'
 import { BalancePlanner } from './balance/plan-balancing.ts'
 import { nodeNftWorld } from './balance/plan-node-nft.ts'
-import { type NodeRoutePlan, type NodeRouteWorld, planNodeRoutes } from './routes/plan-node-routes.ts'
+import type { NodeRouteWorld } from './routes/node-route-world.ts'
+import { type NodeRoutePlan, planNodeRoutes } from './routes/plan-node-routes.ts'
 import { planTable, serviceContext } from './balance/plan-table.ts'
 
 export interface RouteAgentWorld extends NodeRouteWorld {

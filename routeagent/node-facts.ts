@@ -1,5 +1,12 @@
 /** What this machine's kernel says about itself, as far as the plans need it. Pure. */
-import { type Address, type Family, type Prefix, containsAddress, formatAddress, parseAddress } from '../model/addresses/ip.ts'
+import {
+  type Address,
+  type Family,
+  type Prefix,
+  containsAddress,
+  formatAddress,
+  parseAddress,
+} from '../model/addresses/ip.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
 import type { InterfaceAddress, Link, MainRoute } from '../kernel/route/route-table.ts'
 

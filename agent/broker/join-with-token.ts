@@ -9,15 +9,9 @@ import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 import { TokenError, parseJoinToken } from '../../protocol/identity/token.ts'
-import {
-  type JoinAsk,
-  type JoiningDesk,
-  askToJoin,
-  endOfIdentity,
-  joinedIdentity,
-  joinedMembership,
-  ownCluster,
-} from '../../protocol/join.ts'
+import { joinedMembership } from '../../model/membership.ts'
+import { ownCluster } from '../../model/addresses/own-cluster.ts'
+import { type JoinAsk, type JoiningDesk, askToJoin, endOfIdentity, joinedIdentity } from '../../protocol/join.ts'
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 

@@ -3,15 +3,13 @@
  * soon as the Membership says `leaving`. `sealane leave` waits for the identity to be gone.
  */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { LEAVE_UNTOLD_ANNOTATION } from '../../model/membership.ts'
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
 import type { JoiningDesk } from '../../protocol/join.ts'
 import { askToLeave } from '../../protocol/leave.ts'
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
-
-/** On the Membership: leave although the broker cannot be told. */
-export const LEAVE_UNTOLD_ANNOTATION = 'sealane.io/leave-untold'
 
 /** Resolves once the broker was told and the identity is gone; before that only with the signal. */
 export async function tellBrokerWhenLeaving(

@@ -4,7 +4,13 @@
  */
 import { type Prefix, containsAddress, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
-import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds, neededRanges } from '../../model/addresses/needed-ranges.ts'
+import {
+  MAX_TOLD_BY_NODE,
+  type NeededRange,
+  fewRanges,
+  machineNeeds,
+  neededRanges,
+} from '../../model/addresses/needed-ranges.ts'
 import type { ClusterSpec, EndpointSlice, Node, RouteAgent } from '../../model/objects.ts'
 import type { MachineNetwork } from '../../runtime/machine-network.ts'
 

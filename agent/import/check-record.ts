@@ -4,7 +4,14 @@
  */
 import { podFamilies, prefixPairs, routedPrefixes } from '../../model/addresses/addressing.ts'
 import { guardedNamespace, isDnsLabel, isDnsSubdomain, isReservedId } from '../../model/ids.ts'
-import { InvalidAddressError, type Prefix, formatPrefix, overlaps, parsePrefix, specialPart } from '../../model/addresses/ip.ts'
+import {
+  InvalidAddressError,
+  type Prefix,
+  formatPrefix,
+  overlaps,
+  parsePrefix,
+  specialPart,
+} from '../../model/addresses/ip.ts'
 import { isLabelValue, isQualifiedName } from '../../model/label-syntax.ts'
 import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../../model/member-status.ts'
 import { type NeededRange, neededIn, neededText } from '../../model/addresses/needed-ranges.ts'

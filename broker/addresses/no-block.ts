@@ -1,6 +1,13 @@
 /** No block of the global range is left for somebody's pods: what was asked, what is free, and what can be done. Pure. */
 import { allocateBlock } from '../../model/addresses/address-pool.ts'
-import { type Prefix, addressBits, containsPrefix, formatPrefix, parsePrefix, prefixSize } from '../../model/addresses/ip.ts'
+import {
+  type Prefix,
+  addressBits,
+  containsPrefix,
+  formatPrefix,
+  parsePrefix,
+  prefixSize,
+} from '../../model/addresses/ip.ts'
 
 export interface MissingBlock {
   readonly cluster: string

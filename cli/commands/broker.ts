@@ -122,7 +122,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
           exitCode: 2,
         })
       }
-      const { serveBrokerProcess } = await import('../../compose/broker.ts')
+      const { serveBrokerProcess } = await import('../../compose/parts/broker.ts')
       const { acceptEmpty } = options
       const accepted = acceptEmpty === true ? new SystemClock().now() : acceptEmpty
       const more = accepted === undefined ? {} : { acceptEmptyAtMs: accepted }

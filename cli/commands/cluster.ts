@@ -2,7 +2,7 @@
 import type { Command } from 'commander'
 import { isReservedId, parseClusterId } from '../../model/ids.ts'
 import { type CommandContext, durationOption, outputOption, parsed, stateOption, subcommand } from '../context.ts'
-import type { MemberSummary } from '../../compose/broker-store.ts'
+import type { MemberSummary } from '../../compose/parts/broker-store.ts'
 import type { Members } from '../kube/broker/pod-members.ts'
 import { otherContexts } from '../other-contexts.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
@@ -163,6 +163,6 @@ async function withMembers<T>(
     const { withPodMembers } = await import('../kube/broker/pod-members.ts')
     return withinTime(context.signal, timeout, (signal) => withPodMembers(kube, { ...context, signal }, work))
   }
-  const { withBrokerStore } = await import('../../compose/broker-store.ts')
+  const { withBrokerStore } = await import('../../compose/parts/broker-store.ts')
   return withBrokerStore(state, work)
 }

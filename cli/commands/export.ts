@@ -2,7 +2,8 @@
 import type { Command } from 'commander'
 import { guardedNamespace, parseDnsLabel } from '../../model/ids.ts'
 import { type CommandContext, parsed, subcommand } from '../context.ts'
-import { type TargetOptions, addTargetOptions, targetToChange, withTarget } from '../target.ts'
+import { withTarget } from '../open-target.ts'
+import { type TargetOptions, addTargetOptions, targetToChange } from '../target.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 interface ExportOptions extends TargetOptions {

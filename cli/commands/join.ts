@@ -32,7 +32,7 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
       if (target !== undefined) return joinKube(target, options, context)
       refuseKubeOptions(command)
       const token = await readTokenText(options, { env: process.env, stdin: process.stdin, signal })
-      const { withSite } = await import('../site.ts')
+      const { withSite } = await import('../open-site.ts')
       await withSite(options.site, { signal, output }, async (site) => {
         const { joinClusterset } = await import('../site/join.ts')
         const joined = await joinClusterset(site, {

@@ -44,7 +44,7 @@ export function addLeaveCommand(program: Command, context: CommandContext): void
         const { leaveNode } = await import('../site/leave-node.ts')
         return leaveNode(options.node, options, { signal, output })
       }
-      const { withSite } = await import('../site.ts')
+      const { withSite } = await import('../open-site.ts')
       await withSite(options.site, { signal, output }, async (site) => {
         const { confirmSiteLeave, leaveClusterset } = await import('../site/leave.ts')
         await confirmSiteLeave(site, options, context)

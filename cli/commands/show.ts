@@ -10,16 +10,8 @@ import { type CommandContext, outputOption, parsed, subcommand } from '../contex
 import { exportMessage } from '../site/export-message.ts'
 import { type OutputFormat, printItems } from '../output.ts'
 import type { Column } from '../render-table.ts'
-import {
-  LOCAL_SITE,
-  type Target,
-  type TargetOptions,
-  addTargetOptions,
-  seenOtherwise,
-  targetFlags,
-  targetToSee,
-  withTarget,
-} from '../target.ts'
+import { type Target, withTarget } from '../open-target.ts'
+import { LOCAL_SITE, type TargetOptions, addTargetOptions, seenOtherwise, targetFlags, targetToSee } from '../target.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 interface View<T> {

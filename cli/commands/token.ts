@@ -3,7 +3,7 @@ import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import type { TokenSummary } from '../../compose/broker-store.ts'
+import type { TokenSummary } from '../../compose/parts/broker-store.ts'
 import {
   type CommandContext,
   collect,
@@ -155,7 +155,7 @@ async function withTokens<T>(
     const { withPodTokens } = await import('../kube/broker/pod-tokens.ts')
     return withinTime(context.signal, timeout, (signal) => withPodTokens(kube, { ...context, signal }, work))
   }
-  const { withBrokerStore } = await import('../../compose/broker-store.ts')
+  const { withBrokerStore } = await import('../../compose/parts/broker-store.ts')
   return withBrokerStore(state, work)
 }
 

@@ -1,6 +1,7 @@
 /** `sealane version`: of this program, and of what runs in a cluster. */
 import type { Command } from 'commander'
-import { type CommandContext, outputOption, sealaneVersion, subcommand } from '../context.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { type CommandContext, outputOption, subcommand } from '../context.ts'
 import type { PartVersion } from '../kube/access/read-versions.ts'
 import { type OutputFormat, printOne } from '../output.ts'
 import { renderTable } from '../render-table.ts'

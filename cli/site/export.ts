@@ -3,7 +3,7 @@ import { removeUserObject, writeUserObject } from '../../kubeapi/files/user/user
 import { refOf } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ServiceExport } from '../../model/objects.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import type { OpenSite } from '../site.ts'
+import type { OpenSite } from '../open-site.ts'
 
 export interface ServiceName {
   readonly namespace: string

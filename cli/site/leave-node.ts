@@ -3,7 +3,7 @@ import { readMemberIdentity } from '../../protocol/identity/member-files.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import type { CommandContext } from '../context.ts'
 import { PlainLogger } from '../plain-logger.ts'
-import { withSite } from '../site.ts'
+import { withSite } from '../open-site.ts'
 
 export interface LeaveNodeInit {
   /** The site file. */
@@ -27,7 +27,7 @@ export async function leaveNode(
         hint: `leave with: sealane leave --site ${file}; to take the lanes down on this node all the same, add --force`,
       })
     }
-    const { cleanNode } = await import('../../compose/clean.ts')
+    const { cleanNode } = await import('../../compose/parts/clean.ts')
     await cleanNode(site, { node, logger: new PlainLogger(output), signal })
     output.answer('this node is free of Sealane\n')
   })

@@ -19,7 +19,7 @@ import { UserError } from '../../runtime/user-error.ts'
 import { confirm, terminalOf } from '../confirm.ts'
 import type { CommandContext } from '../context.ts'
 import { planRemoval } from '../kube/leave/plan-removal.ts'
-import type { OpenSite } from '../site.ts'
+import type { OpenSite } from '../open-site.ts'
 
 export interface LeaveInit {
   readonly timeoutMs: number

@@ -7,7 +7,12 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { Mmsg } from './mmsg.ts'
 import { HEADER_LENGTH, MAX_UDP_SIZE } from './query.ts'
-import type { DatagramSource } from './udp-server.ts'
+
+/** Where a datagram came from. */
+export interface DatagramSource {
+  readonly address: string
+  readonly port: number
+}
 
 /** Enough to share the cost of a system call, few enough that the first answer need not wait. */
 export const SLOTS = 32

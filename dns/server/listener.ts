@@ -11,7 +11,8 @@ import { type Mmsg, openMmsg } from './mmsg.ts'
 import type { PacketHandler } from './packet-handler.ts'
 import { type PortGroup, openPortGroup } from './port-group.ts'
 import { type TcpServer, openTcp } from './tcp-server.ts'
-import { type DatagramSource, type UdpServer, openUdp } from './udp-server.ts'
+import type { DatagramSource } from './datagram-slots.ts'
+import { type UdpServer, openUdp } from './udp-server.ts'
 
 export class ListenError extends UserError {
   readonly code: string

@@ -5,7 +5,8 @@ import type { Forwarder } from '../forward/forwarder.ts'
 import type { DnsMetrics } from '../metrics.ts'
 import { RCODE } from './query.ts'
 import { FORWARD, type Responder, type Transport } from './responder.ts'
-import type { DatagramSource, UdpServer } from './udp-server.ts'
+import type { DatagramSource } from './datagram-slots.ts'
+import type { UdpServer } from './udp-server.ts'
 
 export interface PacketHandlerDeps {
   readonly clock: Clock

@@ -7,14 +7,9 @@ import { once } from 'node:events'
 import { isIP } from 'node:net'
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { SocketAddress } from '../config.ts'
-import { DatagramSlots, withoutExcess } from './datagram-slots.ts'
+import { type DatagramSource, DatagramSlots, withoutExcess } from './datagram-slots.ts'
 import type { Mmsg } from './mmsg.ts'
 import { descriptorOpenedBy } from './socket-descriptor.ts'
-
-export interface DatagramSource {
-  readonly address: string
-  readonly port: number
-}
 
 export interface UdpServerInit {
   readonly listen: SocketAddress

@@ -10,8 +10,21 @@
  * connection of a local pod sees the pod's own address in both directions.
  */
 import type { PrefixPair } from '../../model/addresses/addressing.ts'
-import { type Family, type Prefix, addressBits, formatAddress, formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
-import { LANE_ADDRESS_RANGE, LANE_PROBE_PORT, NFT_TABLE_GATEWAY, VXLAN_DEVICE, laneCable } from '../../model/kernel-ids.ts'
+import {
+  type Family,
+  type Prefix,
+  addressBits,
+  formatAddress,
+  formatPrefix,
+  parsePrefix,
+} from '../../model/addresses/ip.ts'
+import {
+  LANE_ADDRESS_RANGE,
+  LANE_PROBE_PORT,
+  NFT_TABLE_GATEWAY,
+  VXLAN_DEVICE,
+  laneCable,
+} from '../../model/kernel-ids.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import { withoutContained } from '../../model/addresses/prefix-set.ts'
 import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../../kernel/nft/host-guard.ts'

@@ -1,6 +1,12 @@
 /** What the nodes of this cluster say about where their pods are, as the gateway uses it. Pure. */
 import { type Family, InvalidAddressError, type Prefix } from '../../model/addresses/ip.ts'
-import { type NodeRanges, elsewherePrefixes, nodeClaim, podPlaces, podPrefixes } from '../../model/addresses/pod-ranges.ts'
+import {
+  type NodeRanges,
+  elsewherePrefixes,
+  nodeClaim,
+  podPlaces,
+  podPrefixes,
+} from '../../model/addresses/pod-ranges.ts'
 import type { GatewayWorld } from '../world.ts'
 
 type ClaimWorld = Pick<GatewayWorld, 'own' | 'nodes' | 'node' | 'routeAgents'>

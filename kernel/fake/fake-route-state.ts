@@ -1,5 +1,12 @@
 /** Checks and look-ups of the fake route table, without state of their own. */
-import { addressBits, classifyAddress, containsAddress, parseAddress, parsePrefix, prefixOf } from '../../model/addresses/ip.ts'
+import {
+  addressBits,
+  classifyAddress,
+  containsAddress,
+  parseAddress,
+  parsePrefix,
+  prefixOf,
+} from '../../model/addresses/ip.ts'
 import { normalRoute, routeMetric } from '../route/check-route.ts'
 import type { InterfaceAddress, Route, Rule } from '../route/route-table.ts'
 

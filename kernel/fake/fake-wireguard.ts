@@ -9,7 +9,14 @@ import { KernelError } from '../errors.ts'
 import type { FakeRouteTable } from './fake-route-table.ts'
 import { formatDevice } from '../wireguard/format-wg.ts'
 import { generateWireguardKey, publicKeyOf } from '../wireguard/wireguard-key.ts'
-import type { DeviceConfig, DeviceState, PeerConfig, PeerState, Wireguard, WireguardDriver } from '../wireguard/wireguard.ts'
+import type {
+  DeviceConfig,
+  DeviceState,
+  PeerConfig,
+  PeerState,
+  Wireguard,
+  WireguardDriver,
+} from '../wireguard/wireguard.ts'
 
 interface FakePeer {
   config: PeerConfig

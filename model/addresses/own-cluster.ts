@@ -14,7 +14,8 @@ import {
   specialPart,
 } from './ip.ts'
 import { LANE_ADDRESS_RANGE } from '../kernel-ids.ts'
-import type { ClusterSpec } from '../objects.ts'
+import type { ClusterId } from '../ids.ts'
+import type { Cluster, ClusterSpec } from '../objects.ts'
 
 /** Pod and Service CIDRs as a cluster states them. */
 export type StatedRanges = Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs'>
@@ -118,5 +119,32 @@ function inWords(judge: () => string | undefined): string | undefined {
   } catch (error) {
     if (error instanceof InvalidAddressError) return error.message
     throw error
+  }
+}
+
+/** What the broker gives a cluster that joins. Its pod and Service CIDRs are empty where it takes them as stated. */
+export interface BrokerAnswer extends Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs' | 'globalCIDRs'> {
+  readonly clusterIndex: number
+}
+
+/** The cluster's own Cluster object as the broker's answer makes it. */
+export function ownCluster(
+  id: ClusterId,
+  facts: StatedRanges & Pick<ClusterSpec, 'labels'>,
+  answer: BrokerAnswer,
+): Cluster {
+  const { podCIDRs, serviceCIDRs } = answer.podCIDRs.length > 0 ? answer : facts
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Cluster',
+    metadata: { name: id },
+    spec: {
+      id,
+      index: answer.clusterIndex,
+      podCIDRs,
+      serviceCIDRs,
+      globalCIDRs: answer.globalCIDRs,
+      labels: facts.labels,
+    },
   }
 }

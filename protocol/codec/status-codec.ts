@@ -1,5 +1,10 @@
 /** What a member tells of itself, between the wire and the model. */
-import { MAX_NOT_IMPORTED, type MemberStatus, NOT_IMPORTED_REASONS, type NotImported } from '../../model/member-status.ts'
+import {
+  MAX_NOT_IMPORTED,
+  type MemberStatus,
+  NOT_IMPORTED_REASONS,
+  type NotImported,
+} from '../../model/member-status.ts'
 import { count, keyPart, list, present, text } from './codec-checks.ts'
 import type * as wire from '../gen/broker.ts'
 import { MAX_NAME } from '../limits.ts'

@@ -32,7 +32,7 @@ import type { RouteAgentMetrics } from '../metrics.ts'
 import { ownCluster } from '../routes/own-ranges.ts'
 import { BalancePlanner, type PortChange } from './plan-balancing.ts'
 import { type NodeNftWorld, nodeNftWorld, planNodeNft } from './plan-node-nft.ts'
-import type { NodeRouteWorld } from '../routes/plan-node-routes.ts'
+import type { NodeRouteWorld } from '../routes/node-route-world.ts'
 import { desiredElements, nodeChange, planTable, serviceContext } from './plan-table.ts'
 import { type RouteAgentCaches, readWorld, withFacts } from '../world.ts'
 

@@ -22,7 +22,8 @@ import { SET_HAIRPIN, hairpinType } from './local-backends.ts'
 import { bridgeHidesAnswers } from '../node-facts.ts'
 import { ownCluster, rangeTexts, rangesOfNode } from '../routes/own-ranges.ts'
 import { clustersetRange } from '../routes/plan-family-routes.ts'
-import { type NodeRouteWorld, clusterVerdicts } from '../routes/plan-node-routes.ts'
+import type { NodeRouteWorld } from '../routes/node-route-world.ts'
+import { clusterVerdicts } from '../routes/plan-node-routes.ts'
 import {
   type OverlayGround,
   SET_OVERLAY_NODES,

@@ -10,13 +10,20 @@
  */
 import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../../kernel/nft/host-guard.ts'
 import type { NftBaseChain, NftStatement } from '../../kernel/nft/nft-transaction.ts'
-import { type Family, containsAddress, formatAddress, formatPrefix, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
+import {
+  type Family,
+  containsAddress,
+  formatAddress,
+  formatPrefix,
+  parseAddress,
+  parsePrefix,
+} from '../../model/addresses/ip.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../../model/kernel-ids.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import { type NodeDropReason, nodeDropCounter } from '../drop-reasons.ts'
 import { type KernelFacts, deviceOf } from '../node-facts.ts'
 import { overlayNodes } from '../routes/plan-nodes.ts'
-import type { NodeRouteWorld } from '../routes/plan-node-routes.ts'
+import type { NodeRouteWorld } from '../routes/node-route-world.ts'
 
 export const SET_OVERLAY_NODES = 'overlay-nodes'
 

@@ -18,7 +18,8 @@ import {
 import { LocalBackends, SET_HAIRPIN } from './local-backends.ts'
 import { clustersetRange } from '../routes/plan-family-routes.ts'
 import { type NodeNftWorld, SET_REMOTE, planNodeNft } from './plan-node-nft.ts'
-import { type NodeRouteWorld, clusterVerdicts } from '../routes/plan-node-routes.ts'
+import type { NodeRouteWorld } from '../routes/node-route-world.ts'
+import { clusterVerdicts } from '../routes/plan-node-routes.ts'
 import { SET_OVERLAY_NODES } from './plan-overlay-guard.ts'
 import type { PortPlan, ServiceContext } from './plan-service.ts'
 

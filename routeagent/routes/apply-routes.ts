@@ -12,7 +12,13 @@ import {
 } from '../../model/kernel-ids.ts'
 import type { Drift } from '../../kernel/drift.ts'
 import { isExists, isNotFound } from '../../kernel/errors.ts'
-import { formatForwardingEntry, formatLink, formatNeighbour, formatRoute, formatRule } from '../../kernel/route/format-ip.ts'
+import {
+  formatForwardingEntry,
+  formatLink,
+  formatNeighbour,
+  formatRoute,
+  formatRule,
+} from '../../kernel/route/format-ip.ts'
 import { ensureForwarding, restoreForwarding } from '../../kernel/tuning/ip-forwarding.ts'
 import type { Link, Route, RouteTable, Rule, VxlanLink } from '../../kernel/route/route-table.ts'
 import type { Sysctl } from '../../kernel/tuning/sysctl.ts'

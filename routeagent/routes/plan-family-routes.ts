@@ -23,7 +23,7 @@ import { ownPodAddress } from '../../model/addresses/own-pod-address.ts'
 import { isPublicSpace } from '../../model/addresses/public-space.ts'
 import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import type { Neighbour, NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
-import type { NodeRouteWorld, SysctlSetting } from './plan-node-routes.ts'
+import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
 import type { OwnRanges } from './own-ranges.ts'
 import type { GatewayNode } from './plan-gateways.ts'
 import {

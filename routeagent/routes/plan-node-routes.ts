@@ -8,45 +8,20 @@
 import { type Prefix, formatAddress } from '../../model/addresses/ip.ts'
 import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI } from '../../model/kernel-ids.ts'
 import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../../model/addresses/needed-ranges.ts'
-import type { Cluster, Endpoint, Gateway, Node, RouteAgent } from '../../model/objects.ts'
 import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../../model/spec-constants.ts'
 import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../../kernel/route/route-table.ts'
-import { type KernelFacts, deviceOf } from '../node-facts.ts'
+import { deviceOf } from '../node-facts.ts'
+import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
 import { ownCluster, rangesByFamily } from './own-ranges.ts'
 import { type ClusterPath, type RouteGround, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
 import { type GatewayNode, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
 import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from './plan-nodes.ts'
 
-export interface NodeRouteWorld {
-  /** This node's name. */
-  readonly node: string
-  /** This cluster's id. */
-  readonly self: string
-  readonly nodes: readonly Node[]
-  /** All members, this one included. */
-  readonly clusters: readonly Cluster[]
-  /** Of all clusters; only this cluster's own say which node serves which lane. */
-  readonly endpoints: readonly Endpoint[]
-  readonly gateways: readonly Gateway[]
-  /** What the other nodes tell about their pods; only read, and only of use, on a node that serves lanes. */
-  readonly routeAgents: readonly RouteAgent[]
-  readonly globalRange: string
-  readonly clustersetIpRange: string
-  readonly facts: KernelFacts
-  /** This cluster has IPv6 pods, but this kernel no IPv6: `clusters` tells of our IPv4 alone. */
-  readonly ipv6LeftOut?: true
-}
-
 export interface RemotePath {
   readonly cluster: string
   readonly gateways: readonly string[]
   readonly mtu: number
-}
-
-export interface SysctlSetting {
-  readonly name: string
-  readonly value: string
 }
 
 export interface NodeRoutes {

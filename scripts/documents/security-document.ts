@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ATTACKS } from '../../test/hostile/table/all.ts'
 
-const ROOT = join(import.meta.dirname, '..')
+const ROOT = join(import.meta.dirname, '..', '..')
 /** The hostile tier, and what needs a real API server. */
 const FOLDERS = ['test/hostile', 'test/kube']
 /** What stands before it in the document is written by hand. */

@@ -3,4 +3,4 @@ import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { metricsDocument } from './metrics-document.ts'
 
-writeFileSync(join(import.meta.dirname, '..', 'docs', 'metrics.md'), metricsDocument())
+writeFileSync(join(import.meta.dirname, '..', '..', 'docs', 'metrics.md'), metricsDocument())

@@ -3,6 +3,6 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { securityDocument } from './security-document.ts'
 
-const FILE = join(import.meta.dirname, '..', 'docs', 'security.md')
+const FILE = join(import.meta.dirname, '..', '..', 'docs', 'security.md')
 
 writeFileSync(FILE, securityDocument(readFileSync(FILE, 'utf8')))

@@ -14,7 +14,7 @@ import { join } from 'node:path'
 import { compileProduct } from '../compile-product.ts'
 import { run } from './image-tools.ts'
 
-const checkout = join(import.meta.dirname, '..')
+const checkout = join(import.meta.dirname, '..', '..')
 const HOME = 'opt/sealane'
 
 /** Names of architectures, as Debian and images have them, with npm's. */

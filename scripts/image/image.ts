@@ -17,7 +17,7 @@ import { fetchPackages, unpackPackages } from './image-packages.ts'
 import { NPM_CPUS, addProduct } from './image-product.ts'
 import { requireImageTools, run, succeeds } from './image-tools.ts'
 
-const checkout = join(import.meta.dirname, '..')
+const checkout = join(import.meta.dirname, '..', '..')
 const work = resolve(process.env['SEALANE_IMAGE_FOLDER'] ?? join(checkout, 'node_modules', '.cache', 'sealane-image'))
 const say = (text: string): void => void process.stderr.write(`${text}\n`)
 

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { clusterSpec } from '../../broker/records/cluster-records.ts'
 import type { MemberRecord } from '../../model/records.ts'
-import { ownCluster } from '../../protocol/join.ts'
+import { ownCluster } from '../../model/addresses/own-cluster.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import { Publisher, Watcher, aSlice, anExport, facts, join_, startBroker } from './support/harness.ts'
 import type { Harness } from './support/harness.ts'

@@ -2,7 +2,7 @@
 import t, { type Test } from 'tap'
 import { leaveToken } from '../../cli/kube/join/apply-join.ts'
 import { joinWithToken, rejoinWhenEnded } from '../../agent/broker/join-with-token.ts'
-import { PROBLEM_ANNOTATION, type SecretChange, secretIdentity } from '../../agent/broker/secret-identity.ts'
+import { PROBLEM_ANNOTATION, type SecretChange, secretIdentity } from '../../protocol/identity/secret-identity.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { parseClusterId } from '../../model/ids.ts'

@@ -1,9 +1,9 @@
 /** What a site knows of the address that the broker saw it under: three words of brokers, and none of an earlier release. */
 import t from 'tap'
 import { standingByIdentity } from '../../compose/site-standing.ts'
-import { secretIdentity } from '../../agent/broker/secret-identity.ts'
+import { secretIdentity } from '../../protocol/identity/secret-identity.ts'
 import { decodeMemberIdentity, encodeMemberIdentity } from '../../protocol/identity/member-files.ts'
-import { keptMembership } from '../../protocol/join.ts'
+import { keptMembership } from '../../model/membership.ts'
 import { identityParts } from '../support/identity-parts.ts'
 import { MemorySecret } from '../support/memory-secret.ts'
 

@@ -8,7 +8,7 @@ export const FOUNDATIONS = ['model', 'protocol', 'kubeapi', 'kernel', 'reconcile
 /** Folders of the root that know no other component. */
 export const COMPONENTS = ['broker', 'agent', 'gateway', 'routeagent', 'dns', 'cli'] as const
 /** All that is shipped. */
-export const PRODUCT: readonly string[] = [...FOUNDATIONS, ...COMPONENTS]
+export const PRODUCT: readonly string[] = [...FOUNDATIONS, ...COMPONENTS, 'compose']
 
 const SKIPPED = new Set(['node_modules', '.git', '.tap', 'dist'])
 

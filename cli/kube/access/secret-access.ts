@@ -1,5 +1,5 @@
 /** One Secret of a cluster as texts, for secret-identity.ts. */
-import type { SecretAccess, SecretChange } from '../../../agent/broker/secret-identity.ts'
+import type { SecretAccess, SecretChange } from '../../../protocol/identity/secret-identity.ts'
 import { type ObjectRef, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
 

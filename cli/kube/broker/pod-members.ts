@@ -1,5 +1,5 @@
 /** The members that a broker on a cluster knows: the same commands, in its pod. */
-import type { BrokerStore, Eviction, MemberSummary, RekeyInit } from '../../../compose/broker-store.ts'
+import type { BrokerStore, Eviction, MemberSummary, RekeyInit } from '../../../compose/parts/broker-store.ts'
 import type { CommandContext } from '../../context.ts'
 import type { KubeTarget } from '../../target.ts'
 import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'

@@ -1,5 +1,5 @@
 /** The tokens of a broker that runs on a cluster: the same commands, in its pod. */
-import type { TokenInit, TokenSummary } from '../../../compose/broker-store.ts'
+import type { TokenInit, TokenSummary } from '../../../compose/parts/broker-store.ts'
 import type { CommandContext } from '../../context.ts'
 import type { KubeTarget } from '../../target.ts'
 import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'

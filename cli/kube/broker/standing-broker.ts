@@ -3,7 +3,12 @@ import { formatImageName, parseImageName } from '../../../install/image-name.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
 import { EXTERNAL_TRAFFIC_POLICY, planBroker } from '../../../install/plan-broker.ts'
-import { DEFAULT_VALUES, type InstallValues, type ResourceValues, type TolerationValues } from '../../../install/values.ts'
+import {
+  DEFAULT_VALUES,
+  type InstallValues,
+  type ResourceValues,
+  type TolerationValues,
+} from '../../../install/values.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { hasOpenMetrics, upgradedImage } from '../join/plan-standing-values.ts'
 import { readServeArgs, saidFor } from './serve-args.ts'

@@ -11,7 +11,7 @@ import { createLogger } from '../../../runtime/logging/pino-logger.ts'
 import { type Terminal, askAtTerminal, lineFromTerminal, processTerminal } from '../../ask-at-terminal.ts'
 import type { CommandContext } from '../../context.ts'
 import { type TokenOptions, readTokenText } from '../../broker/read-token.ts'
-import { TOKEN_PART } from '../../../agent/broker/secret-identity.ts'
+import { TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
 import { type KubeTarget, targetFlags } from '../../target.ts'
 import { withAdmin } from '../access/installed-site.ts'
 import {

@@ -7,7 +7,7 @@ import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spe
 import { NEITHER_CALLABLE } from '../../../model/status-text.ts'
 import { endOfIdentity } from '../../../protocol/join.ts'
 import { UserError } from '../../../runtime/user-error.ts'
-import { type SecretAccess, joinProblem, secretIdentity } from '../../../agent/broker/secret-identity.ts'
+import { type SecretAccess, joinProblem, secretIdentity } from '../../../protocol/identity/secret-identity.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { type LaneState, joinedOthers, laneStates, silentClusters } from './lane-states.ts'
 import { type NodeRollout, currentRevision, isReady, nodeRollout, replicaRollout } from './node-rollout.ts'

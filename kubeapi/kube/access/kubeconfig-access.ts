@@ -6,7 +6,7 @@ import type { Cluster, Context } from '@kubernetes/client-node/dist/config_types
 import type { Clock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { type Impersonation, impersonationHeaders } from './impersonation.ts'
-import type { Kubeconfig, KubeconfigUser } from './kubeconfig.ts'
+import type { Kubeconfig, KubeconfigUser } from './kubeconfig-shape.ts'
 import { TokenFile } from '../http/pod-access.ts'
 import type { Credentials, ServerAccess } from './server-access.ts'
 

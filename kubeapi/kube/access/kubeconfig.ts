@@ -9,8 +9,6 @@ import { delimiter, dirname, join, resolve } from 'node:path'
 import {
   ActionOnInvalid,
   type Cluster,
-  type Context,
-  type User,
   newClusters,
   newContexts,
   newUsers,
@@ -18,8 +16,9 @@ import {
 import { parse } from 'yaml'
 import type { Clock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/user-error.ts'
-import { type Impersonation, readImpersonation } from './impersonation.ts'
+import { readImpersonation } from './impersonation.ts'
 import { kubeconfigAccess } from './kubeconfig-access.ts'
+import type { Kubeconfig, KubeconfigUser } from './kubeconfig-shape.ts'
 import { podAccess } from '../http/pod-access.ts'
 import type { ServerAccess } from './server-access.ts'
 
@@ -29,24 +28,6 @@ export interface AccessInit {
   /** Name of a context. Absent: the current one. */
   readonly context?: string | undefined
   readonly env?: Readonly<Record<string, string | undefined>>
-}
-
-/** One or several files read together; what stands first counts. */
-export interface Kubeconfig {
-  readonly paths: readonly string[]
-  readonly clusters: readonly Cluster[]
-  readonly users: readonly KubeconfigUser[]
-  readonly contexts: readonly Context[]
-  readonly currentContext: string | undefined
-}
-
-/** client-node's User, with fields that it leaves out. */
-export interface KubeconfigUser extends User {
-  /** Throws UserError: read only of the user who is meant. */
-  readonly impersonation: () => Impersonation | undefined
-  readonly tokenFile?: string | undefined
-  /** Folder that the file's relative paths start from. */
-  readonly folder: string
 }
 
 /** Throws UserError that names the file and what is wrong with it. */

@@ -5,7 +5,11 @@ import { parseClusterId } from '../../../model/ids.ts'
 import { type BrokerClient, BrokerUnreachableError } from '../../../protocol/broker-client.ts'
 import { createKey } from '../../../protocol/identity/keys.ts'
 import { folderIdentity } from '../../../protocol/identity/identity-store.ts'
-import { type MemberIdentity, readMemberIdentity, writeMemberIdentity } from '../../../protocol/identity/member-files.ts'
+import {
+  type MemberIdentity,
+  readMemberIdentity,
+  writeMemberIdentity,
+} from '../../../protocol/identity/member-files.ts'
 import { readCertificate } from '../../../protocol/identity/read-certificate.ts'
 import { createCa, createCsr, issueMemberCertificate } from '../../../protocol/identity/x509.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'

@@ -1,7 +1,7 @@
 /** The agent of a real cluster writes its Membership again where somebody took it away. */
 import t, { type Test } from 'tap'
-import { keepMembership } from '../../../cli/site/keep-membership.ts'
-import { secretIdentity } from '../../../agent/broker/secret-identity.ts'
+import { keepMembership } from '../../../agent/broker/keep-membership.ts'
+import { secretIdentity } from '../../../protocol/identity/secret-identity.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import type { Membership } from '../../../model/objects.ts'

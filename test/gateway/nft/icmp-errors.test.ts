@@ -8,7 +8,14 @@ import {
   innerRewriteRules,
   sumDifference,
 } from '../../../gateway/nft/icmp-errors.ts'
-import { type Prefix, containsAddress, formatAddress, parsePrefix, prefixOf, translate } from '../../../model/addresses/ip.ts'
+import {
+  type Prefix,
+  containsAddress,
+  formatAddress,
+  parsePrefix,
+  prefixOf,
+  translate,
+} from '../../../model/addresses/ip.ts'
 import { applyRules, checksumIsRight, icmpError, innerAddress, withoutAddress } from '../support/icmp-machine.ts'
 
 const OWN = parsePrefix('10.42.0.0/16')

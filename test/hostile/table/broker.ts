@@ -45,7 +45,8 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-own-endpoints',
     tried: 'The broker tells a cluster other endpoints and ports of its own export, and gateways of its own.',
     holds: 'The endpoints, ports and gateways stay those of its own API.',
-    against: '`agent/export/own-exports.ts`, `agent/cluster/plan-clusters.ts`: of its own, a cluster takes nothing from elsewhere.',
+    against:
+      '`agent/export/own-exports.ts`, `agent/cluster/plan-clusters.ts`: of its own, a cluster takes nothing from elsewhere.',
   },
   {
     id: 'broker-own-gone',
@@ -69,7 +70,8 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-names',
     tried: 'Names of clusters, nodes, namespaces and services with dots, slashes, spaces, upper case, and none at all.',
     holds: 'No object and no file comes into being, inside the state folder or outside.',
-    against: '`protocol/codec/codec-checks.ts`, `agent/import/check-record.ts`: each name is judged before it names anything.',
+    against:
+      '`protocol/codec/codec-checks.ts`, `agent/import/check-record.ts`: each name is judged before it names anything.',
   },
   {
     id: 'broker-long-names',
@@ -114,7 +116,8 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-absurd-numbers',
     tried: 'Ports, lanes, numbers, times and silences beyond all bounds.',
     holds: 'Nothing moves, and no loop of the agent stops.',
-    against: '`protocol/codec/record-bodies.ts`, `agent/cluster/plan-cluster-status.ts`: numbers have bounds where they are read.',
+    against:
+      '`protocol/codec/record-bodies.ts`, `agent/cluster/plan-cluster-status.ts`: numbers have bounds where they are read.',
   },
   {
     id: 'broker-octets',

@@ -32,7 +32,8 @@ export const DATA_PLANE: readonly AttackRow[] = [
     id: 'overlay-to-another-node',
     tried: 'A pod sends such a frame to another node, where it would come in under the address of its own node.',
     holds: 'It does not leave its own node; other ports of that node are reached as before.',
-    against: '`routeagent/balance/plan-overlay-guard.ts`: nothing that is forwarded goes to the overlay port of a node.',
+    against:
+      '`routeagent/balance/plan-overlay-guard.ts`: nothing that is forwarded goes to the overlay port of a node.',
   },
   {
     id: 'overlay-from-stranger',

@@ -9,7 +9,8 @@ const NODE =
 const KNOCKS =
   '`gateway/health/probe-loop.ts`: a knock at a silent gateway’s kernel lives for two seconds, and the last miss waits for as long as the way takes.'
 
-const HANDSHAKES = '`gateway/cable/wireguard/handshake-times.ts`: how old a handshake is goes by the clock that never jumps.'
+const HANDSHAKES =
+  '`gateway/cable/wireguard/handshake-times.ts`: how old a handshake is goes by the clock that never jumps.'
 
 const HOLDERS = '`kernel/port-holders.ts`: whatever finds its port taken says which, and which process has it.'
 

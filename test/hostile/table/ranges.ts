@@ -15,7 +15,8 @@ export const RANGES: readonly AttackRow[] = [
     tried:
       'A member whose token allows 203.0.113.0/24 joins with pods in 203.0.113.0/28, and the broker is 203.0.113.2.',
     holds: 'Its pods get global addresses, and its join and the list of members say why.',
-    against: '`broker/addresses/allocation.ts`: what all need is a claim like any other, and pods over a claim are translated.',
+    against:
+      '`broker/addresses/allocation.ts`: what all need is a claim like any other, and pods over a claim are translated.',
   },
   {
     id: 'range-holds-broker-ipv6',
@@ -48,7 +49,8 @@ export const RANGES: readonly AttackRow[] = [
     id: 'range-holds-nodes',
     tried: 'Pods in 192.168.0.0/16 join beside a member whose nodes are in 192.168.1.0/24.',
     holds: 'The pods get global addresses and both clusters reach each other; the join says why.',
-    against: '`agent/broker/plan-needs.ts` tells the broker what machines need, and `broker/addresses/allocation.ts` counts it.',
+    against:
+      '`agent/broker/plan-needs.ts` tells the broker what machines need, and `broker/addresses/allocation.ts` counts it.',
   },
   {
     id: 'range-holds-router',
@@ -84,7 +86,8 @@ export const RANGES: readonly AttackRow[] = [
     tried:
       'A broker that was broken into tells, flat: ranges that hold the broker, the node network, the router, a name server, and IPv6 of the node.',
     holds: 'The cluster takes in none of them, routes none of them, says why, and still hears the broker.',
-    against: '`agent/import/check-record.ts` with `agent/broker/plan-needs.ts`, and `model/addresses/remote-clusters.ts` on each node.',
+    against:
+      '`agent/import/check-record.ts` with `agent/broker/plan-needs.ts`, and `model/addresses/remote-clusters.ts` on each node.',
   },
   {
     id: 'range-correction-arrives',

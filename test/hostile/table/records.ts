@@ -20,7 +20,8 @@ export const RECORDS: readonly AttackRow[] = [
     tried:
       "A member publishes another one's gateway, addresses of another one's pods, and records that only the broker makes.",
     holds: 'All are refused, and what the other one published stays as it is.',
-    against: '`broker/admission/admission.ts`: whose a record is says the certificate, and addresses lie inside its pod ranges.',
+    against:
+      '`broker/admission/admission.ts`: whose a record is says the certificate, and addresses lie inside its pod ranges.',
   },
   {
     id: 'service-range-over-pods',

@@ -91,7 +91,8 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-member-statuses',
     tried: 'One member tells statuses of 64 KiB as fast as they are taken.',
     holds: 'Changes of others arrive, the broker holds under 400 MB.',
-    against: "`broker/records/status-pace.ts` and `broker/records/write-pace.ts`: a quarter of the time is one member's at most.",
+    against:
+      "`broker/records/status-pace.ts` and `broker/records/write-pace.ts`: a quarter of the time is one member's at most.",
   },
   {
     id: 'flood-member-reconnecting',

@@ -82,6 +82,7 @@ export const TOKENS: readonly AttackRow[] = [
     tried:
       'Somebody who may edit a namespace writes what only the agent should: imports, imported endpoints, memberships.',
     holds: 'Each is refused; exports in that namespace are taken.',
-    against: '`install/policies/member-access.ts`: the roles added to view, edit and admin give exports, and else reading.',
+    against:
+      '`install/policies/member-access.ts`: the roles added to view, edit and admin give exports, and else reading.',
   },
 ]

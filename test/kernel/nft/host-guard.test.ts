@@ -1,7 +1,7 @@
 /** Ports of nodes that are open to other clusters: as the operator writes them, and as nft matches. */
 import fc from 'fast-check'
 import t from 'tap'
-import { openPorts } from '../../../cli/site/open-ports.ts'
+import { openPorts } from '../../../compose/open-ports.ts'
 import { hostMatches, ledElsewhereMatches } from '../../../kernel/nft/host-guard.ts'
 import { parseOpenPort } from '../../../model/addresses/open-port.ts'
 

@@ -1,7 +1,14 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { clustersetIpv4, clustersetIpv6, clustersetIpv6Range } from '../../../model/addresses/clusterset-ip.ts'
-import { containsAddress, formatAddress, formatPrefix, overlaps, parseAddress, parsePrefix } from '../../../model/addresses/ip.ts'
+import {
+  containsAddress,
+  formatAddress,
+  formatPrefix,
+  overlaps,
+  parseAddress,
+  parsePrefix,
+} from '../../../model/addresses/ip.ts'
 import { CLUSTERSET_IPV6_PREFIX } from '../../../model/kernel-ids.ts'
 
 t.test('the twin of a clusterset IP', async (t) => {

@@ -9,7 +9,13 @@ import {
   parsePrefix,
   prefixOf,
 } from '../../../model/addresses/ip.ts'
-import { aggregate, comparePrefixes, isInside, meantPrefixes, withoutContained } from '../../../model/addresses/prefix-set.ts'
+import {
+  aggregate,
+  comparePrefixes,
+  isInside,
+  meantPrefixes,
+  withoutContained,
+} from '../../../model/addresses/prefix-set.ts'
 
 const read = (text: string): Prefix[] => text.split(' ').map((one) => parsePrefix(one))
 const texts = (prefixes: readonly Prefix[]): string => prefixes.map(formatPrefix).join(' ')

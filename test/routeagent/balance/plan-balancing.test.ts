@@ -6,7 +6,12 @@ import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import type { NftElement } from '../../../kernel/nft/nft-transaction.ts'
 import { NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'
 import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'
-import { balanceElements, elementChanges, elementStatements, scaffold } from '../../../routeagent/balance/balance-elements.ts'
+import {
+  balanceElements,
+  elementChanges,
+  elementStatements,
+  scaffold,
+} from '../../../routeagent/balance/balance-elements.ts'
 import { SET_HAIRPIN } from '../../../routeagent/balance/local-backends.ts'
 import { addressFamily } from '../../../routeagent/address-family.ts'
 import { BalancePlanner } from '../../../routeagent/balance/plan-balancing.ts'

@@ -2,7 +2,13 @@ import t from 'tap'
 import fc from 'fast-check'
 import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'
 import { type ServiceContext, planService } from '../../../routeagent/balance/plan-service.ts'
-import { AFFINITY_SLOTS, MAX_SLOTS, clientSlots, randomSlots, slotCounts } from '../../../routeagent/balance/plan-slots.ts'
+import {
+  AFFINITY_SLOTS,
+  MAX_SLOTS,
+  clientSlots,
+  randomSlots,
+  slotCounts,
+} from '../../../routeagent/balance/plan-slots.ts'
 import { SERVICE_CONTEXT, serviceImport, slice } from '../support/site.ts'
 
 const plan = (

@@ -17,7 +17,7 @@ import {
 import { MAX_POD_RANGES } from '../../../model/addresses/pod-ranges.ts'
 import { ownRanges, rangeTexts } from '../../../routeagent/routes/own-ranges.ts'
 
-const FIXTURES = join(import.meta.dirname, 'fixtures')
+const FIXTURES = join(import.meta.dirname, '..', 'fixtures')
 
 interface Fixture {
   readonly podCIDRs: readonly Prefix[]
