@@ -34,7 +34,7 @@ function followedKinds(part: string): Kind[] {
   const folder = join(ROOT, part)
   const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.ts'))
   const own = files.map((name) => join(part, name)).filter((path) => !PLAIN_SITE_SOURCES.has(path))
-  const sources = [...own, `cli/compose-${part}.ts`].map((path) => join(ROOT, path))
+  const sources = [...own, `compose/parts/${part}.ts`].map((path) => join(ROOT, path))
   const text = sources.map((path) => readFileSync(path, 'utf8')).join('\n')
   const named = [...text.matchAll(/\bcache\('(\w+)'\)/g)].map(([, kind]) => kind as Kind)
   return [...new Set(named)].sort()
