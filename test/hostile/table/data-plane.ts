@@ -69,6 +69,14 @@ export const DATA_PLANE: readonly AttackRow[] = [
     against: `${HOST}: what is not named does not reach the node.`,
   },
   {
+    id: 'host-tcp-strays-over-overlay',
+    tried:
+      'Resets and other TCP packets of no connection come out of the overlay for a worker, in the name of a pod of another cluster, over IPv4 and IPv6.',
+    holds:
+      'None is answered by a reset, which could end a connection of the node; the first packet of a connection is. Each is counted once.',
+    against: '`kernel/nft/host-guard.ts`: a reset answers the first packet of a connection, an ICMP error the rest.',
+  },
+  {
     id: 'node-port-over-overlay',
     tried: 'A pod of another cluster connects to a NodePort at the address of a worker among the pods.',
     holds: 'It is refused, while the pod behind it is reached by its own address, and the port from the node network.',
