@@ -6,6 +6,7 @@ import { Site } from '../agent/site.ts'
 import { ToyClusterset } from '../agent/toy-clusterset.ts'
 import { eventually } from '../support/eventually.ts'
 import { messageOf } from '../support/failure.ts'
+import { namespaceObject } from '../support/objects/service-objects.ts'
 import { attack } from './support/attack.ts'
 import { verdict } from './support/raw-channel.ts'
 import { NO_FACTS } from './support/raw-join.ts'
@@ -145,7 +146,7 @@ await attack('namespaces-into-importer', async (t) => {
   }
   for (const site of [here, lenient]) {
     await site.join()
-    for (const name of guarded) site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } })
+    for (const name of guarded) site.api.put(namespaceObject(name))
     site.start()
     t.teardown(() => site.stop())
   }

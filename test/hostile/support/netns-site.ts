@@ -9,6 +9,7 @@ import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/capturing-logger.ts'
 import { SiteFolder } from '../../cli/site-folder.ts'
 import type { Netns } from '../../support/netns.ts'
+import { clusterObject } from '../../support/objects/cluster-objects.ts'
 import { BROKER, SEALANE } from './hub-broker.ts'
 
 /** A site of one node in a namespace of its own, 192.168.<n>.10, whose router is the hub, 192.168.<n>.1. */
@@ -57,8 +58,7 @@ export class NetnsSite {
 
   /** As the agent and the routeagent of the last release left it: the object, and the routes in the kernel. */
   async takeInAsBefore(spec: Cluster['spec']): Promise<void> {
-    const object: Cluster = { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: spec.id }, spec }
-    await this.withObjects((objects) => objects.apply(object))
+    await this.withObjects((objects) => objects.apply(clusterObject(spec)))
     const rule = ['not', 'fwmark', String(LANE_MARK), 'priority', String(RULE_NODE), 'lookup', String(ROUTE_TABLE_NODE)]
     await this.ns.exec('ip', ['rule', 'add', ...rule, 'protocol', String(ROUTE_PROTOCOL)])
     for (const range of spec.podCIDRs) {
