@@ -11,7 +11,7 @@ import { createServer } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
-import { MemoryCluster } from '../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../kubeapi/memory/memory-cluster.ts'
 import { portOf, serveDns } from '../test/dns/serve-dns.ts'
 import { ZONE, services } from './dns-zone.ts'
 

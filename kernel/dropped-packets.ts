@@ -1,6 +1,6 @@
 /** Takes what the named counters of a table have seen over into a metric, whatever becomes of the table. */
-import type { Counter } from '../runtime/metrics.ts'
-import type { Nft, NftFamily } from './nft.ts'
+import type { Counter } from '../runtime/metrics/metrics.ts'
+import type { Nft, NftFamily } from './nft/nft.ts'
 
 export interface DroppedPacketsInit<Reason extends string> {
   /** Of each family that is looked at. */

@@ -2,12 +2,12 @@
 import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
 import { setTimeout as sleep } from 'node:timers/promises'
-import type { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import type { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { dnsConfig } from '../../dns/config.ts'
 import { runDns } from '../../dns/main.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { createLogger } from '../../runtime/pino-logger.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { createLogger } from '../../runtime/logging/pino-logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 
 export interface ServeInit {

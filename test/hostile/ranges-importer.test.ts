@@ -1,7 +1,7 @@
 /** Ranges that should never have been told, at clusters that hear them all the same: real processes, a real kernel. */
 import t from 'tap'
-import { planCandidates } from '../../gateway/plan-candidates.ts'
-import { planLanes } from '../../gateway/plan-lanes.ts'
+import { planCandidates } from '../../gateway/reach/plan-candidates.ts'
+import { planLanes } from '../../gateway/cable/wireguard/plan-lanes.ts'
 import type { Cluster } from '../../model/objects.ts'
 import { SiteFolder } from '../cli/site-folder.ts'
 import { cluster, endpoint, world } from '../gateway/support/worlds.ts'

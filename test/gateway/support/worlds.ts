@@ -1,5 +1,5 @@
 /** Worlds as one-liners for tests. */
-import type { PeerState } from '../../../kernel/wireguard.ts'
+import type { PeerState } from '../../../kernel/wireguard/wireguard.ts'
 import type { Cluster, Endpoint, EndpointCandidate, Node } from '../../../model/objects.ts'
 import type { GatewayWorld } from '../../../gateway/world.ts'
 import { clusterObject, endpointObject } from '../../support/objects/cluster-objects.ts'
