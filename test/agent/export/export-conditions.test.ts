@@ -13,6 +13,7 @@ import type { KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
+import { namespaceObject } from '../../support/objects/service-objects.ts'
 import { service, serviceExport } from '../site.ts'
 
 const COUNT = 200
@@ -32,7 +33,7 @@ class CountingCluster extends MemoryCluster {
 
 async function manyExports() {
   const cluster = new CountingCluster()
-  cluster.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+  cluster.put(namespaceObject('shop'))
   for (let i = 0; i < COUNT; i++) {
     cluster.put(service('shop', `web-${i}`))
     cluster.put(serviceExport('shop', `web-${i}`))
