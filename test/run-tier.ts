@@ -78,11 +78,13 @@ async function isPrepared(tier: Tier, { say }: TierInit): Promise<boolean> {
 }
 
 async function runAll(tier: Tier, init: TierInit): Promise<readonly FileSaid[]> {
-  const { alone } = tier
+  const { alone, long } = tier
   const isAlone = (file: string): boolean => alone?.test(file) ?? false
+  const isLong = (file: string): boolean => long?.test(file) ?? false
   const beside = init.files.filter((file) => !isAlone(file))
+  const ordered = [...beside.filter(isLong), ...beside.filter((file) => !isLong(file))]
   return [
-    ...(await run(tier, { ...init, files: beside }, tier.jobs)),
+    ...(await run(tier, { ...init, files: ordered }, tier.jobs)),
     ...(await run(tier, { ...init, files: init.files.filter(isAlone) }, 1)),
   ]
 }

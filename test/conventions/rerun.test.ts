@@ -151,6 +151,14 @@ t.test('files that are to be alone are, after the others', async (t) => {
   t.same(order.slice(-4), ['begin a', 'end a', 'begin b', 'end b'])
 })
 
+t.test('long files begin first', async (t) => {
+  const { order } = await run(t, { a: ['good'], b: ['good'], c: ['good'] }, { jobs: 1, long: /c\.test/ })
+  t.same(
+    order.filter((line) => line.startsWith('begin')),
+    ['begin c', 'begin a', 'begin b'],
+  )
+})
+
 t.test('what cannot be prepared fails the tier', async (t) => {
   const prepare = (): Promise<void> => Promise.reject(new Error('no compiler'))
   const { code, text, order } = await run(t, { a: ['good'] }, { prepare })
