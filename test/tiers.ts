@@ -27,9 +27,9 @@ export interface Tier {
 /** What lanes do in time; the others of gateways ask only whether packets arrive. */
 const LANES = /\/gateway-(?!dual-stack|flat|nft|policy)/
 /** How many calls may be lost while a gateway changes, or more than three clusters. */
-const CLUSTERS = /gateway|five-clusters/
+const CLUSTERS = /gateway-drain|node-life|five-clusters/
 /** Two minutes and more, the longest part of it waiting for what Kubernetes does in its own time. */
-const LONG = /day-two|exporter-told|first-try|install|leaving|node-life|repair|second-join/
+const LONG = /day-two|exporter-told|first-try|install|leaving|repair|second-join|stale-gateway/
 
 const always = (): Promise<undefined> => Promise.resolve(undefined)
 
