@@ -1,15 +1,15 @@
 /** Opens a site for one command: its file, its objects and its state. */
 import { mkdirSync, readFileSync, statSync } from 'node:fs'
-import type { ClusterApi } from '../cluster/cluster-api.ts'
-import { FileCluster } from '../cluster/files/file-cluster.ts'
-import { type SiteConfig, readSiteFile } from '../cluster/files/site-file.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import { FileCluster } from '../kubeapi/files/file-cluster.ts'
+import { type SiteConfig, readSiteFile } from '../kubeapi/files/site-file.ts'
 import { SystemClock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
-import type { Metrics } from '../runtime/metrics.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
+import type { Metrics } from '../runtime/metrics/metrics.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { type CommandContext, quoted } from './context.ts'
-import type { ClusterAdmin } from './kube/admin.ts'
-import type { KubeSite } from './kube-site.ts'
+import type { ClusterAdmin } from './kube/access/admin.ts'
+import type { KubeSite } from '../agent/broker/kube-site.ts'
 import { PlainLogger } from './plain-logger.ts'
 import { interruption } from './within-time.ts'
 
@@ -71,7 +71,7 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
   const metrics = init.metrics?.(config)
   if (config.kubernetes !== undefined) {
     // Loaded only where there is a cluster: a plain site's processes need none of it.
-    const { openKubeSite } = await import('./kube-site.ts')
+    const { openKubeSite } = await import('../agent/broker/kube-site.ts')
     const settings = readFileSync(config.file, 'utf8')
     const { cluster, kube } = await openKubeSite(
       { ...deps, metrics },

@@ -149,6 +149,6 @@ export async function withTarget<T>(
     const { withSite } = await import('./site.ts')
     return withSite(site, init, work)
   }
-  const { withInstalledSite } = await import('./kube/installed-site.ts')
+  const { withInstalledSite } = await import('./kube/access/installed-site.ts')
   return withInstalledSite(kube, new SystemClock(), init, work)
 }

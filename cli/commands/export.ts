@@ -30,7 +30,7 @@ function add(program: Command, context: CommandContext, verb: 'export' | 'unexpo
     )
     .addOption(lookTimeoutOption())
     .action(async (name: string, options: ExportOptions, command: Command) => {
-      const { exportService, unexportService } = await import('../export.ts')
+      const { exportService, unexportService } = await import('../site/export.ts')
       const work = verb === 'export' ? exportService : unexportService
       const target = { kube: targetToChange(command, context), site: options.site }
       const service = { namespace: options.namespace, name }

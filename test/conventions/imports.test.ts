@@ -136,7 +136,7 @@ t.test('time and chance come from the injected clock', async (t) => {
 
 /** These ways past `import` are not seen above. */
 const PAST_IMPORT: Readonly<Record<string, readonly string[]>> = {
-  createRequire: ['runtime/prometheus-metrics.ts'],
+  createRequire: ['runtime/metrics/prometheus-metrics.ts'],
   getBuiltinModule: ['runtime/node-http.ts'],
 }
 
