@@ -145,10 +145,10 @@ t.test(
     t.equal(forwarder.inFlight, 0)
     t.same(logger.messages('error').slice(0, 5), [], 'no fault of ours was caught')
     // A busy machine may have stopped us in the middle, but not every time.
-    t.ok(
-      bestOf(20, () => handler.datagram(slowest.packet, SOURCE, () => undefined)) < 20,
-      slowest.packet.toString('hex'),
+    const [worst = 0, plain = 0] = [slowest.packet, query(`web.${S}`)].map((packet) =>
+      bestOf(20, () => handler.datagram(packet, SOURCE, () => undefined)),
     )
+    t.ok(worst < 100 * plain, `${slowest.packet.toString('hex')} takes ${worst} ms, a plain query ${plain} ms`)
     t.ok(counts.answered > PACKETS / 4, 'most of them are near enough to a query to matter')
     t.ok(responder.kept < 100, 'made-up names are not kept')
     const last = handler.datagram(query(`web.${S}`), SOURCE, () => undefined)
