@@ -11,7 +11,7 @@ export function listItem(text: string): string {
   const lines: string[] = []
   let line = '-'
   for (const word of text.split(/\s+/).filter((one) => one !== '')) {
-    if (line.length > 1 && [...line].length + 1 + [...word].length > DOCUMENT_WIDTH) {
+    if (line.length > 1 && line.length + 1 + word.length > DOCUMENT_WIDTH) {
       lines.push(line)
       line = ' '
     }

@@ -9,7 +9,7 @@ t.test('lines have at most 120 columns, also of tables, examples and what is gen
   t.ok(documents.length > 50, `${documents.length} documents are looked at`)
   for (const { path, text } of documents) {
     for (const [i, line] of text.split('\n').entries()) {
-      const { length } = [...line]
+      const { length } = line
       if (length > DOCUMENT_WIDTH) t.fail(`${path}:${i + 1} has ${length} columns: wrap it, or make the table a list`)
     }
   }

@@ -125,7 +125,7 @@ export const BROKER: readonly AttackRow[] = [
   {
     id: 'broker-empty-snapshot',
     tried: 'The broker begins anew with an empty snapshot.',
-    holds: 'Everything stays: unseen is not gone.',
+    holds: 'Everything stays: what the broker does not show is kept until its owner withdraws it.',
     against: '`protocol/replica.ts`: a record goes when its owner has declared its whole set without it.',
   },
   {
