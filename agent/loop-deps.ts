@@ -1,7 +1,7 @@
 /** What the agent's loops have in common: failures are logged and counted, every round is timed. */
 import type { Clock } from '../reconcile/clock.ts'
 import type { LoopDeps } from '../reconcile/loop.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { AgentMetrics } from './metrics.ts'
 
 export interface LoopParts {

@@ -1,5 +1,5 @@
 /** Everything that the agent counts itself; the sessions with the broker count in protocol/. */
-import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics.ts'
+import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics/metrics.ts'
 
 export interface AgentMetrics {
   readonly exports: Gauge

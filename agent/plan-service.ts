@@ -1,10 +1,10 @@
 /** One imported service: its ServiceImport and the EndpointSlices behind it. Pure. */
-import { podFamilies } from '../model/addressing.ts'
+import { podFamilies } from '../model/addresses/addressing.ts'
 import type { ConditionFinding } from '../model/conditions.ts'
-import type { IpFamily } from '../model/export-precedence.ts'
+import type { IpFamily } from '../model/services/export-precedence.ts'
 import type { ServiceKey } from '../model/ids.ts'
-import type { Prefix } from '../model/ip.ts'
-import { type ExposedPort, type MergedService, exposedPorts, mergeServices } from '../model/merge-services.ts'
+import type { Prefix } from '../model/addresses/ip.ts'
+import { type ExposedPort, type MergedService, exposedPorts, mergeServices } from '../model/services/merge-services.ts'
 import type {
   ClusterSpec,
   EndpointSlice,
@@ -13,12 +13,12 @@ import type {
   ServiceImportType,
 } from '../model/objects.ts'
 import type { MemberRecord } from '../model/records.ts'
-import type { ConflictVerdict } from '../model/service-conflicts.ts'
+import type { ConflictVerdict } from '../model/services/service-conflicts.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
-import type { Dropped, ExportRecord, ServiceFacts } from './clusterset-view.ts'
-import { importedSlice } from './import-slice.ts'
+import type { Dropped, ExportRecord, ServiceFacts } from './import/clusterset-view.ts'
+import { importedSlice } from './import/import-slice.ts'
 import { KeyedMemo } from './keyed-memo.ts'
-import { type AddressPlan, planAddresses } from './plan-addresses.ts'
+import { type AddressPlan, planAddresses } from './import/plan-addresses.ts'
 
 export interface ServiceInput {
   readonly key: ServiceKey

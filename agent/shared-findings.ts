@@ -1,12 +1,12 @@
 /** What the loops tell each other: each side's latest result and a call when it has changed. */
 import { isDeepStrictEqual } from 'node:util'
 import type { ServiceKey } from '../model/ids.ts'
-import type { NeededRange } from '../model/needed-ranges.ts'
+import type { NeededRange } from '../model/addresses/needed-ranges.ts'
 import type { NotImportedReason } from '../model/member-status.ts'
-import type { ConflictVerdict } from '../model/service-conflicts.ts'
-import type { Importers } from './importers.ts'
-import type { ExportPlan } from './plan-exports.ts'
-import type { ImportPlan } from './plan-imports.ts'
+import type { ConflictVerdict } from '../model/services/service-conflicts.ts'
+import type { Importers } from './export/importers.ts'
+import type { ExportPlan } from './export/plan-exports.ts'
+import type { ImportPlan } from './import/plan-imports.ts'
 
 /** What the mirror loop has come to. */
 export interface ImportFindings {

@@ -1,19 +1,19 @@
 /** A site of many services in memory, with the routeagent's balance loop on a real nftables: for bench/apply.ts. */
-import type { ObjectCache, ObjectChange } from '../cluster/cluster-api.ts'
-import { FakeRouteTable } from '../kernel/fake-route-table.ts'
-import { FakeSysctl } from '../kernel/fake-sysctl.ts'
-import { formatNft } from '../kernel/format-nft.ts'
-import { NftSession } from '../kernel/nft-session.ts'
-import type { NftStatement } from '../kernel/nft-transaction.ts'
+import type { ObjectCache, ObjectChange } from '../kubeapi/cluster-api.ts'
+import { FakeRouteTable } from '../kernel/fake/fake-route-table.ts'
+import { FakeSysctl } from '../kernel/fake/fake-sysctl.ts'
+import { formatNft } from '../kernel/nft/format-nft.ts'
+import { NftSession } from '../kernel/nft/nft-session.ts'
+import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
 import type { Cluster, EndpointSlice, Gateway, Membership, Node, RouteAgent, ServiceImport } from '../model/objects.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../model/spec-constants.ts'
 import { SystemClock } from '../reconcile/clock.ts'
-import { BalanceLoop } from '../routeagent/balance-loop.ts'
+import { BalanceLoop } from '../routeagent/balance/balance-loop.ts'
 import { FactsReader } from '../routeagent/facts-reader.ts'
 import { LateCache } from '../routeagent/late-cache.ts'
 import { routeAgentMetrics } from '../routeagent/metrics.ts'
-import { CapturingLogger } from '../runtime/capturing-logger.ts'
-import { createMetrics } from '../runtime/prometheus-metrics.ts'
+import { CapturingLogger } from '../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
 
 /** Sends for real and keeps what was sent. */
 class RecordingNft extends NftSession {

@@ -12,18 +12,18 @@ import type {
   WatchMessage,
   WatchRequest,
 } from '../protocol/broker-api.ts'
-import { canonicalJson } from '../protocol/content-hash.ts'
+import { canonicalJson } from '../protocol/codec/content-hash.ts'
 import type { MemberStatus } from '../model/member-status.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
-import type { CertificateAuthority } from './certificate-authority.ts'
-import { CertificateUse } from './certificate-use.ts'
-import { clusterRecordKey } from './cluster-records.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
+import type { CertificateAuthority } from './members/certificate-authority.ts'
+import { CertificateUse } from './members/certificate-use.ts'
+import { clusterRecordKey } from './records/cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
-import { noteContact, noteSeen } from './member-list.ts'
-import { Joining } from './joining.ts'
-import { MemberWarnings } from './member-warnings.ts'
+import { noteContact, noteSeen } from './members/member-list.ts'
+import { Joining } from './members/joining.ts'
+import { MemberWarnings } from './members/member-warnings.ts'
 import {
   departMember,
   isOfMembership,
@@ -35,17 +35,17 @@ import {
   reviewAddresses,
   useCertificate,
   useToRenew,
-} from './membership.ts'
+} from './members/membership.ts'
 import type { BrokerMetrics } from './metrics.ts'
-import { MemberPublishSession } from './publish-session.ts'
-import { type WriteContext, type WriteRules, pruneStamps } from './record-writes.ts'
-import { type MemberRow, SETTINGS_KEY, isLive } from './state.ts'
-import { StatusPace } from './status-pace.ts'
-import { writeStatusRecord } from './status-records.ts'
-import { normalSerial } from './succession.ts'
-import { WritePace } from './write-pace.ts'
-import { pruneTokens } from './tokens.ts'
-import { WatchHub } from './watch-hub.ts'
+import { MemberPublishSession } from './records/publish-session.ts'
+import { type WriteContext, type WriteRules, pruneStamps } from './records/record-writes.ts'
+import { type MemberRow, SETTINGS_KEY, isLive } from './state/state.ts'
+import { StatusPace } from './records/status-pace.ts'
+import { writeStatusRecord } from './records/status-records.ts'
+import { normalSerial } from './members/succession.ts'
+import { WritePace } from './records/write-pace.ts'
+import { pruneTokens } from './tokens/tokens.ts'
+import { WatchHub } from './records/watch-hub.ts'
 
 /** Members of which it is told, once each, that the database does not know their certificates. */
 const MAX_TOLD_UNKNOWN = 100

@@ -1,7 +1,7 @@
 /** What a broker is told, and what holds where nothing is said. */
 import { DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE, LANE_ADDRESS_RANGE } from '../model/kernel-ids.ts'
 import { isDnsLabel } from '../model/ids.ts'
-import { addressBits, overlaps, parsePrefix } from '../model/ip.ts'
+import { addressBits, overlaps, parsePrefix } from '../model/addresses/ip.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../protocol/broker-address.ts'
 import { MEMBER_VALIDITY_MS } from '../protocol/identity/certificate-terms.ts'
 import { UserError } from '../runtime/user-error.ts'

@@ -1,5 +1,5 @@
 /** What the broker counts. The transport adds calls, streams, connections and bytes. */
-import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics.ts'
+import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics/metrics.ts'
 
 export interface BrokerMetrics {
   readonly members: Gauge

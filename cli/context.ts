@@ -1,10 +1,8 @@
 /** What every command gets, and the pieces of command lines that several share. */
-import { existsSync, readFileSync } from 'node:fs'
-import { join } from 'node:path'
 import { type Command, InvalidArgumentError, Option } from 'commander'
 import { type DurationRange, formatDuration, parseDuration } from '../runtime/duration.ts'
 import { parseHostPort } from '../runtime/host-port.ts'
-import { LOG_LEVELS, type LogThreshold } from '../runtime/logger.ts'
+import { LOG_LEVELS, type LogThreshold } from '../runtime/logging/logger.ts'
 import { UserError } from '../runtime/user-error.ts'
 import type { Terminal } from './ask-at-terminal.ts'
 import type { Output, OutputFormat } from './output.ts'
@@ -109,12 +107,4 @@ export function collect<T>(
   parse: (text: string) => T,
 ): (text: string, before: readonly T[] | undefined) => readonly T[] {
   return (text, before = []) => [...before, parsed(parse)(text)]
-}
-
-/** From package.json, the one place that knows; one folder further up when this is the compiled copy in dist/. */
-export function sealaneVersion(): string {
-  const root = [join(import.meta.dirname, '..'), join(import.meta.dirname, '..', '..')]
-  const file = root.map((folder) => join(folder, 'package.json')).find((path) => existsSync(path))
-  if (file === undefined) throw new Error(`no package.json above ${import.meta.dirname}`)
-  return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version
 }

@@ -44,6 +44,6 @@ export async function printOne(output: Output, format: OutputFormat, value: obje
 
 /** Few ask for it, and the package is a large one. */
 async function yamlOf(value: object): Promise<string> {
-  const { formatYaml } = await import('../cluster/yaml.ts')
+  const { formatYaml } = await import('../kubeapi/yaml.ts')
   return formatYaml(value)
 }

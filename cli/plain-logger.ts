@@ -1,5 +1,5 @@
 /** The log of commands that end by themselves: warnings as plain lines on stderr, the rest unsaid. */
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { Output } from './output.ts'
 
 export class PlainLogger implements Logger {

@@ -5,10 +5,8 @@
 import { existsSync } from 'node:fs'
 import { join } from 'node:path'
 import { type Command, Option } from 'commander'
-import { SystemClock } from '../reconcile/clock.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { type CommandContext, siteOption } from './context.ts'
-import type { OpenSite, OpenSiteInit } from './site.ts'
 
 export interface TargetOptions {
   readonly site: string
@@ -128,27 +126,4 @@ export function targetFlags({ kubeconfig, context }: KubeTarget, current = 'NAME
 /** As a shell reads it back: names of clouds' contexts have characters of their own. */
 export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`
-}
-
-/** What withTarget() opens: the cluster where there is one, else the site file. */
-export interface Target {
-  readonly kube: KubeTarget | undefined
-  readonly site: string
-}
-
-/**
- * Opens it, works, closes. Only the driver that is meant is loaded. Throws what the site file, the kubeconfig or the
- * cluster have to say.
- */
-export async function withTarget<T>(
-  { kube, site }: Target,
-  init: OpenSiteInit,
-  work: (site: OpenSite) => Promise<T>,
-): Promise<T> {
-  if (kube === undefined) {
-    const { withSite } = await import('./site.ts')
-    return withSite(site, init, work)
-  }
-  const { withInstalledSite } = await import('./kube/installed-site.ts')
-  return withInstalledSite(kube, new SystemClock(), init, work)
 }

@@ -1,5 +1,5 @@
 /** Configuration of the DNS server. cli/compose.ts fills it from site.yaml. */
-import { formatAddress } from '../model/ip.ts'
+import { formatAddress } from '../model/addresses/ip.ts'
 import { type AddressPort, parseAddressPort } from '../runtime/address-port.ts'
 import { formatHostPort } from '../runtime/host-port.ts'
 import { UserError } from '../runtime/user-error.ts'

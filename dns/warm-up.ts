@@ -4,9 +4,9 @@
  */
 import type { Clock } from '../reconcile/clock.ts'
 import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
-import { TYPE_A } from './answer.ts'
-import { CLASS_IN } from './query.ts'
-import type { Responder } from './responder.ts'
+import { TYPE_A } from './zone/answer.ts'
+import { CLASS_IN } from './server/query.ts'
+import type { Responder } from './server/responder.ts'
 
 interface ServiceName {
   readonly namespace: string

@@ -1,6 +1,6 @@
 /** The object caches that the gateway lives on, taken together. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
-import { toldOtherRanges } from '../model/pod-ranges.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import { toldOtherRanges } from '../model/addresses/pod-ranges.ts'
 import { GATEWAY_KINDS, whenCachesSynced } from './read-world.ts'
 
 export interface WatchedCaches {

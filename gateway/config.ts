@@ -1,7 +1,7 @@
 /** What the gateway of one node is told, with defaults. compose.ts (cli) fills it from site.yaml and flags. */
 import { join } from 'node:path'
-import { type Family, classifyAddress, parseAddress } from '../model/ip.ts'
-import type { OpenPort } from '../model/open-port.ts'
+import { type Family, classifyAddress, parseAddress } from '../model/addresses/ip.ts'
+import type { OpenPort } from '../model/addresses/open-port.ts'
 import { IPV6_FORWARDING, IP_FORWARDING, lanePort } from '../model/kernel-ids.ts'
 
 export interface GatewayLaneConfig {

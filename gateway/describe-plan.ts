@@ -1,9 +1,9 @@
 /** A gateway's plan in the words of ip, wg and nft: dry run, /debug/plan and golden tests. */
-import { formatAddress, formatLink, formatRoute, formatRule } from '../kernel/format-ip.ts'
-import { formatNft } from '../kernel/format-nft.ts'
-import { formatInterface, formatPeer } from '../kernel/format-wg.ts'
+import { formatAddress, formatLink, formatRoute, formatRule } from '../kernel/route/format-ip.ts'
+import { formatNft } from '../kernel/nft/format-nft.ts'
+import { formatInterface, formatPeer } from '../kernel/wireguard/format-wg.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
-import type { LanePlan } from './plan-lanes.ts'
+import type { LanePlan } from './cable/wireguard/plan-lanes.ts'
 import type { GatewayWorld } from './world.ts'
 
 /** From the world to the text of all that would be applied. Holds no private key. */

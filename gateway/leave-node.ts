@@ -2,14 +2,14 @@
  * Takes everything of the gateway out of this node and out of the API: when the cluster leaves the clusterset, and when
  * the node is a gateway no more.
  */
-import { FAMILIES } from '../model/ip.ts'
-import { restoreForwarding } from '../kernel/ip-forwarding.ts'
-import { sweepDevices } from './apply-devices.ts'
-import { removeTable } from './apply-nft.ts'
-import { applyRoutes } from './apply-routes.ts'
+import { FAMILIES } from '../model/addresses/ip.ts'
+import { restoreForwarding } from '../kernel/tuning/ip-forwarding.ts'
+import { sweepDevices } from './cable/wireguard/apply-devices.ts'
+import { removeTable } from './nft/apply-nft.ts'
+import { applyRoutes } from './routes/apply-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
-import type { GatewayDeps } from './gateway-deps.ts'
-import { removeOtherLaneKeys } from './lane-key.ts'
+import type { GatewayDeps } from './deps.ts'
+import { removeOtherLaneKeys } from './cable/wireguard/lane-key.ts'
 import { ownEndpoints } from './lane-loop.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { Round } from './round.ts'

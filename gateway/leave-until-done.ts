@@ -1,7 +1,7 @@
 /** leaveNode(), again and again with growing pauses. */
 import { DEFAULT_LOOP } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
-import type { GatewayDeps } from './gateway-deps.ts'
+import type { GatewayDeps } from './deps.ts'
 import { type LeaveInit, leaveNode } from './leave-node.ts'
 
 /** True once everything is gone, false when the signal came first. */

@@ -1,5 +1,5 @@
 /** Notices that the cluster leaves the clusterset. */
-import type { ClusterApi } from '../cluster/cluster-api.ts'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { readMembership } from './read-world.ts'
 
 /**

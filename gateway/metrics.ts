@@ -1,5 +1,5 @@
 /** Every metric of the gateway. */
-import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics.ts'
+import type { Counter, Gauge, Histogram, Metrics } from '../runtime/metrics/metrics.ts'
 
 export interface GatewayMetrics {
   readonly connectionUp: Gauge

@@ -1,14 +1,14 @@
 /** The whole plan of a gateway node from one world. Pure. */
-import { type PrefixPair, plannedFamilies, prefixPairs } from '../model/addressing.ts'
-import { type Family, ofFamily } from '../model/ip.ts'
+import { type PrefixPair, plannedFamilies, prefixPairs } from '../model/addresses/addressing.ts'
+import { type Family, ofFamily } from '../model/addresses/ip.ts'
 import type { Endpoint } from '../model/objects.ts'
-import { podPrefixes } from '../model/pod-ranges.ts'
-import type { NftStatement } from '../kernel/nft-transaction.ts'
-import { planEndpoints } from './plan-endpoints.ts'
-import { type LaneRoutesPlan, planLaneRoutes } from './plan-lane-routes.ts'
-import { type LanesPlan, planLanes } from './plan-lanes.ts'
-import { planTranslation } from './plan-translation.ts'
-import { podsElsewhere } from './pod-claims.ts'
+import { podPrefixes } from '../model/addresses/pod-ranges.ts'
+import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
+import { planEndpoints } from './status/plan-endpoints.ts'
+import { type LaneRoutesPlan, planLaneRoutes } from './routes/plan-lane-routes.ts'
+import { type LanesPlan, planLanes } from './cable/wireguard/plan-lanes.ts'
+import { planTranslation } from './nft/plan-translation.ts'
+import { podsElsewhere } from './remotes/pod-claims.ts'
 import type { GatewayWorld } from './world.ts'
 
 export interface GatewayPlan {

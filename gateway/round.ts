@@ -3,7 +3,7 @@
  * failed is kept, and the failures are thrown together at the end.
  */
 import type { Drift } from '../kernel/drift.ts'
-import type { LogFields, Logger } from '../runtime/logger.ts'
+import type { LogFields, Logger } from '../runtime/logging/logger.ts'
 import type { GatewayMetrics } from './metrics.ts'
 
 export type ChangeKind = 'device' | 'address' | 'peers' | 'route' | 'rule' | 'nft' | 'sysctl'

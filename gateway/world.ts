@@ -1,8 +1,8 @@
 /** All that the gateway's plans depend on, read at one moment: objects, the node's kernel, health. Plain data. */
 import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../model/objects.ts'
-import type { OpenPort } from '../model/open-port.ts'
-import type { InterfaceAddress } from '../kernel/route-table.ts'
-import type { DeviceState } from '../kernel/wireguard.ts'
+import type { OpenPort } from '../model/addresses/open-port.ts'
+import type { InterfaceAddress } from '../kernel/route/route-table.ts'
+import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
 import type { GatewayLaneConfig } from './config.ts'
 

@@ -1,9 +1,9 @@
 /** Every object of a member cluster's installation, but the CRDs (plan-crds.ts) and what joining makes. */
-import { LABEL_GATEWAY } from '../model/gateway-node.ts'
-import { agentNamespaceAccess, clusterAccess, gatewayNamespaceAccess, userAccess } from './member-access.ts'
-import { memberPolicies } from './member-policies.ts'
+import { LABEL_GATEWAY } from '../model/lanes/gateway-node.ts'
+import { agentNamespaceAccess, clusterAccess, gatewayNamespaceAccess, userAccess } from './policies/member-access.ts'
+import { memberPolicies } from './policies/member-policies.ts'
 import type { ManifestObject } from './manifest-object.ts'
-import { networkPolicy } from './network-policies.ts'
+import { networkPolicy } from './policies/network-policies.ts'
 import { memberMonitors } from './pod-monitors.ts'
 import {
   IDENTITY_SECRET,

@@ -4,8 +4,8 @@
  * reason and logged.
  */
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
-import type { Counter } from '../runtime/metrics.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
+import type { Counter } from '../runtime/metrics/metrics.ts'
 
 /** Missing: taken away. Changed: there, but not as it was. Foreign: put there by somebody else. */
 export type DriftReason = 'Missing' | 'Changed' | 'Foreign'

@@ -1,5 +1,5 @@
-/** The names that Kubernetes has for address families, and the numbers that model/ip.ts has for them. */
-import type { Family } from './ip.ts'
+/** The names that Kubernetes has for address families, and the numbers that model/addresses/ip.ts has for them. */
+import type { Family } from './addresses/ip.ts'
 
 export type FamilyName = 'IPv4' | 'IPv6'
 

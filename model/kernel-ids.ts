@@ -83,7 +83,7 @@ export function laneDevice(lane: number): string {
 }
 
 /**
- * The ends of the cable over which TCP of a user-space lane device is led to be joined: kernel/segment-joining.ts. The
+ * The ends of the cable over which TCP of a user-space lane device is led to be joined: kernel/tuning/segment-joining.ts. The
  * rule that leads it is in a table of family netdev that is called like the device.
  */
 export function laneCable(device: string): { readonly tx: string; readonly rx: string } {

@@ -250,7 +250,7 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
     }[]
     /** Clusters that some gateway leads to, of all: `2/3`. For `kubectl get`, which cannot count. */
     readonly reached?: string
-    /** Where this node's pods are, IPv4 first, sorted: model/pod-ranges.ts. Absent from releases that did not tell. */
+    /** Where this node's pods are, IPv4 first, sorted: model/addresses/pod-ranges.ts. Absent from releases that did not tell. */
     readonly podRanges?: readonly string[]
     /** What this node needs outside the lanes: its network, default gateways, name servers. Absent from earlier releases. */
     readonly underlay?: readonly string[]
@@ -269,7 +269,7 @@ export type Membership = Base<'Membership', 'sealane.io/v1alpha1'> & {
     readonly clustersetIpRange: string
     /**
      * This cluster's address as the broker saw it when joining; absent where the broker could not tell whose that was.
-     * Gateways judge it again (gateway/observed-address.ts).
+     * Gateways judge it again (gateway/remotes/observed-address.ts).
      */
     readonly observedAddress?: string
   }

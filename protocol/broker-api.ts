@@ -28,7 +28,7 @@ export interface ClusterFacts {
   readonly serviceCIDRs: readonly string[]
   readonly labels: Readonly<Record<string, string>>
   readonly version: string
-  /** What machines of this cluster need outside the lanes: model/needed-ranges.ts. Absent: it tells none. */
+  /** What machines of this cluster need outside the lanes: model/addresses/needed-ranges.ts. Absent: it tells none. */
   readonly neededCIDRs?: readonly string[]
 }
 

@@ -16,9 +16,9 @@ import type {
 } from './broker-api.ts'
 import { RefusedError } from './broker-api.ts'
 import { type BrokerClient, BrokerUnreachableError, type PublishStream, closedError } from './broker-client.ts'
-import { CodecError } from './codec-checks.ts'
-import * as codec from './messages-codec.ts'
-import { splitBatch, splitNeed } from './split-message.ts'
+import { CodecError } from './codec/codec-checks.ts'
+import * as codec from './codec/messages-codec.ts'
+import { splitBatch, splitNeed } from './codec/split-message.ts'
 
 export interface InMemoryLink {
   /** Every client of this link, old and new, works only while it is up. */

@@ -1,14 +1,13 @@
 /** Joining, for whoever holds a token: `sealane join` on a plain site, the agent in a real cluster. */
 import type { KeyObject } from 'node:crypto'
 import type { ClusterId } from '../model/ids.ts'
-import { type Cluster, MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
-import { ownClusterProblem, rangeProblem } from '../model/own-cluster.ts'
+import { ownCluster, ownClusterProblem, rangeProblem } from '../model/addresses/own-cluster.ts'
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import type { ClusterFacts, JoinLook, JoinResponse } from './broker-api.ts'
 import { ProtocolError } from './broker-client.ts'
 import { certificateProblem } from './identity/certificate-answer.ts'
-import type { MemberIdentity, MemberRanges } from './identity/member-files.ts'
+import type { MemberIdentity } from './identity/member-files.ts'
 import { readCertificate } from './identity/read-certificate.ts'
 import type { JoinToken } from './identity/token.ts'
 import { createCsr } from './identity/x509.ts'
@@ -129,71 +128,4 @@ export function joinedIdentity({ token, cluster, key }: JoinAsk, response: JoinR
 /** When its certificate ends: past that it opens no door, and a token has to make another. */
 export function endOfIdentity({ certificate }: MemberIdentity): number {
   return readCertificate(certificate).notAfterMs
-}
-
-/** The cluster's own Cluster object as the broker's answer makes it. */
-export function ownCluster(id: ClusterId, facts: ClusterFacts, response: JoinResponse): Cluster {
-  const { podCIDRs, serviceCIDRs } = response.podCIDRs.length > 0 ? response : facts
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Cluster',
-    metadata: { name: id },
-    spec: {
-      id,
-      index: response.clusterIndex,
-      podCIDRs,
-      serviceCIDRs,
-      globalCIDRs: response.globalCIDRs,
-      labels: facts.labels,
-    },
-  }
-}
-
-/** On a Membership: what the broker said of this cluster's addresses when it joined, a line each. */
-export const ANNOTATION_ADDRESS_NOTES = 'sealane.io/address-notes'
-
-/** What is written there. */
-export function addressNotes({ metadata }: Pick<Membership, 'metadata'>): string[] {
-  const text = metadata.annotations?.[ANNOTATION_ADDRESS_NOTES] ?? ''
-  return text.split('\n').filter((line) => line !== '')
-}
-
-export function joinedMembership(id: ClusterId, response: JoinResponse): Membership {
-  const { clusterset, globalRange, clustersetIpRange, observedAddress, observedCounts, notes = [] } = response
-  const membership = membershipOf(id, {
-    clusterset,
-    observedAddress,
-    observedCounts,
-    ranges: { globalRange, clustersetIpRange },
-  })
-  if (notes.length === 0) return membership
-  const annotations = { [ANNOTATION_ADDRESS_NOTES]: notes.map(oneLine).join('\n') }
-  return { ...membership, metadata: { ...membership.metadata, annotations } }
-}
-
-/** The broker wrote it; here it goes to terminals. */
-export function oneLine(text: string): string {
-  return text.replace(/[\u0000-\u001f\u007f-\u009f]+/g, ' ')
-}
-
-/** The same, from what was kept of the answer; undefined where an earlier release kept less. */
-export function keptMembership({ cluster, ranges, ...kept }: MemberIdentity): Membership | undefined {
-  return ranges === undefined ? undefined : membershipOf(cluster, { ...kept, ranges })
-}
-
-interface MembershipFacts extends Pick<MemberIdentity, 'clusterset' | 'observedAddress' | 'observedCounts'> {
-  readonly ranges: MemberRanges
-}
-
-function membershipOf(
-  clusterId: ClusterId,
-  { clusterset, observedAddress, observedCounts, ranges }: MembershipFacts,
-): Membership {
-  const observed = observedCounts === false ? {} : { observedAddress }
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Membership',
-    metadata: { name: MEMBERSHIP_NAME },
-    spec: { clusterId, phase: 'joined', clusterset, ...ranges, ...observed },
-  }
 }

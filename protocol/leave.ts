@@ -1,6 +1,6 @@
 /** Leaving, told to the broker by whoever holds the identity: `sealane leave` on a plain site, the agent in a cluster. */
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from '../runtime/logger.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
 import { RefusedError } from './broker-api.ts'
 import type { MemberIdentity } from './identity/member-files.ts'
 import { connectBroker } from './transport/grpc-client.ts'

@@ -1,6 +1,6 @@
 /** What the routeagent of one node is told; everything else it reads from the cluster's objects. */
 import { join } from 'node:path'
-import type { OpenPort } from '../model/open-port.ts'
+import type { OpenPort } from '../model/addresses/open-port.ts'
 
 export interface RouteAgentConfig {
   /** metadata.name of this machine's Node object. */

@@ -6,18 +6,19 @@ import {
   formatNeighbour,
   formatRoute,
   formatRule,
-} from '../kernel/format-ip.ts'
-import { formatNft } from '../kernel/format-nft.ts'
-import { plannedFamilies } from '../model/addressing.ts'
-import type { Family } from '../model/ip.ts'
+} from '../kernel/route/format-ip.ts'
+import { formatNft } from '../kernel/nft/format-nft.ts'
+import { plannedFamilies } from '../model/addresses/addressing.ts'
+import type { Family } from '../model/addresses/ip.ts'
 import type { EndpointSlice, ServiceImport } from '../model/objects.ts'
-import type { OpenPort } from '../model/open-port.ts'
+import type { OpenPort } from '../model/addresses/open-port.ts'
 import { addressFamily } from './address-family.ts'
-import { ownCluster } from './own-ranges.ts'
-import { BalancePlanner } from './plan-balancing.ts'
-import { nodeNftWorld } from './plan-node-nft.ts'
-import { type NodeRoutePlan, type NodeRouteWorld, planNodeRoutes } from './plan-node-routes.ts'
-import { planTable, serviceContext } from './plan-table.ts'
+import { ownCluster } from './routes/own-ranges.ts'
+import { BalancePlanner } from './balance/plan-balancing.ts'
+import { nodeNftWorld } from './balance/plan-node-nft.ts'
+import type { NodeRouteWorld } from './routes/node-route-world.ts'
+import { type NodeRoutePlan, planNodeRoutes } from './routes/plan-node-routes.ts'
+import { planTable, serviceContext } from './balance/plan-table.ts'
 
 export interface RouteAgentWorld extends NodeRouteWorld {
   readonly imports: readonly ServiceImport[]

@@ -1,5 +1,5 @@
 /** Takes what the named counters of table sealane_node have seen over into the metrics. */
-import type { Nft } from '../kernel/nft.ts'
+import type { Nft } from '../kernel/nft/nft.ts'
 import { NFT_TABLE_NODE } from '../model/kernel-ids.ts'
 import { NODE_DROP_REASONS, type NodeDropReason, nodeDropCounter } from './drop-reasons.ts'
 import type { RouteAgentMetrics } from './metrics.ts'

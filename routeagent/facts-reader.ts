@@ -1,6 +1,6 @@
 /** Reads the facts about this machine that the plans need, and keeps them until the kernel says something changed. */
-import type { RouteTable } from '../kernel/route-table.ts'
-import type { Sysctl } from '../kernel/sysctl.ts'
+import type { RouteTable } from '../kernel/route/route-table.ts'
+import type { Sysctl } from '../kernel/tuning/sysctl.ts'
 import { IPV6_FORWARDING } from '../model/kernel-ids.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
 import type { KernelFacts } from './node-facts.ts'

@@ -1,7 +1,14 @@
 /** What this machine's kernel says about itself, as far as the plans need it. Pure. */
-import { type Address, type Family, type Prefix, containsAddress, formatAddress, parseAddress } from '../model/ip.ts'
+import {
+  type Address,
+  type Family,
+  type Prefix,
+  containsAddress,
+  formatAddress,
+  parseAddress,
+} from '../model/addresses/ip.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
-import type { InterfaceAddress, Link, MainRoute } from '../kernel/route-table.ts'
+import type { InterfaceAddress, Link, MainRoute } from '../kernel/route/route-table.ts'
 
 export interface KernelFacts {
   readonly links: readonly Link[]

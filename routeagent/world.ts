@@ -1,6 +1,6 @@
 /** What the routeagent reads from the cluster's objects, as one value; and why there is none yet. */
-import type { ClusterApi, ObjectCache } from '../cluster/cluster-api.ts'
-import { plannedFamilies } from '../model/addressing.ts'
+import type { ClusterApi, ObjectCache } from '../kubeapi/cluster-api.ts'
+import { plannedFamilies } from '../model/addresses/addressing.ts'
 import {
   MEMBERSHIP_NAME,
   type Cluster,
@@ -12,11 +12,12 @@ import {
   type RouteAgent,
   type ServiceImport,
 } from '../model/objects.ts'
-import { withoutIpv6Pods } from '../model/pod-ranges.ts'
+import { withoutIpv6Pods } from '../model/addresses/pod-ranges.ts'
 import { LateCache } from './late-cache.ts'
 import type { KernelFacts } from './node-facts.ts'
-import { ownCluster } from './own-ranges.ts'
-import { type NodeRouteWorld, ownLanes } from './plan-node-routes.ts'
+import { ownCluster } from './routes/own-ranges.ts'
+import type { NodeRouteWorld } from './routes/node-route-world.ts'
+import { ownLanes } from './routes/plan-node-routes.ts'
 
 export interface RouteAgentCaches {
   readonly memberships: ObjectCache<Membership>

@@ -1,5 +1,5 @@
 /** `address:port` where a name will not do: places to listen, servers to ask. */
-import { type Address, InvalidAddressError, parseAddress } from '../model/ip.ts'
+import { type Address, InvalidAddressError, parseAddress } from '../model/addresses/ip.ts'
 import { InvalidValueError, parsePort } from './host-port.ts'
 
 export interface AddressPort {

@@ -1,7 +1,7 @@
 /** What every component is handed. A component's main.ts exports run<Component>(deps, config, signal). */
 import type { Clock } from '../reconcile/clock.ts'
-import type { Logger } from './logger.ts'
-import type { Metrics } from './metrics.ts'
+import type { Logger } from './logging/logger.ts'
+import type { Metrics } from './metrics/metrics.ts'
 import type { StatusBoard } from './status-board.ts'
 
 export interface ComponentDeps {

@@ -1,7 +1,7 @@
 /** Every generated file below manifests/, as text by path. */
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { formatYaml } from '../cluster/yaml.ts'
+import { formatYaml } from '../kubeapi/yaml.ts'
 import { ALL_CRDS } from '../install/crds/all-crds.ts'
 import { type InstallPart, objectName } from '../install/names.ts'
 import { planBroker } from '../install/plan-broker.ts'

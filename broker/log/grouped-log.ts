@@ -2,7 +2,7 @@
  * The part of a log that drivers share: transactions queue up, and all that came in while the last group was being
  * written go to disk together (group commit).
  */
-import type { Scope, Scopes } from '../state.ts'
+import type { Scope, Scopes } from '../state/state.ts'
 import { LogState } from './log-state.ts'
 import type { Change, RecordLog, Row, Transaction } from './record-log.ts'
 import { WriteLayer } from './write-layer.ts'

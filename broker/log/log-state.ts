@@ -1,5 +1,5 @@
 /** The rows of a log in memory, with the order of their revisions. Shared by the drivers. */
-import type { Scope, Scopes } from '../state.ts'
+import type { Scope, Scopes } from '../state/state.ts'
 import type { Change, LogView } from './record-log.ts'
 
 type Rows = Map<string, Change>

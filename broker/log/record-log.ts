@@ -3,7 +3,7 @@
  * sqlite-log.ts; one compliance suite runs on both.
  */
 import { UserError } from '../../runtime/user-error.ts'
-import type { Scope, Scopes } from '../state.ts'
+import type { Scope, Scopes } from '../state/state.ts'
 
 export interface Row<S extends Scope> {
   readonly key: string

@@ -1,5 +1,5 @@
 /** Writes that are not durable yet, laid over what is: reads through it see both. */
-import type { RecordRow, Scope, Scopes } from '../state.ts'
+import type { RecordRow, Scope, Scopes } from '../state/state.ts'
 import { groupOf } from './log-state.ts'
 import type { LogView, Transaction } from './record-log.ts'
 

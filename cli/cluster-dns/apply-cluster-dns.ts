@@ -1,7 +1,7 @@
 /** Reads what a flavour's plan looks at, and carries a plan out. */
-import { ClusterApiError } from '../../cluster/cluster-api.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import { titleOf, type ObjectRef } from '../../cluster/kube/object-ref.ts'
+import { titleOf, type ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterDnsClient, ClusterDnsFlavour, ClusterDnsPlan, DnsObject } from './cluster-dns.ts'
 import { clusterDnsReads } from './plan-cluster-dns.ts'
 

@@ -2,7 +2,7 @@
  * Words for how a cluster's own DNS is told where clusterset.local is answered: what a cluster has, what would be
  * changed, and what stands in the way. The plans are pure; ClusterDnsClient is how they are carried out.
  */
-import type { ObjectRef } from '../../cluster/kube/object-ref.ts'
+import type { ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ObjectMeta } from '../../model/objects.ts'
 
 /** An object as the API server gives it, unknown fields included: what we write back is what we read, plus ours. */

@@ -1,7 +1,7 @@
 /** How a cluster's own DNS learns where clusterset.local is answered, and unlearns it: one plan for each flavour. */
-import { InvalidAddressError, parseAddress } from '../../model/ip.ts'
+import { InvalidAddressError, parseAddress } from '../../model/addresses/ip.ts'
 import { parseHostPort } from '../../runtime/host-port.ts'
-import type { ObjectRef } from '../../cluster/kube/object-ref.ts'
+import type { ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
 import {
   type ClusterDnsFlavour,
   type ClusterDnsOptions,

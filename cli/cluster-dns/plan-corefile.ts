@@ -1,5 +1,5 @@
 /** CoreDNS whose Corefile is ours to edit, NodeLocal DNSCache included. */
-import { refOf, titleOf } from '../../cluster/kube/object-ref.ts'
+import { refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
 import {
   type ClusterDnsChange,
   type ClusterDnsOptions,

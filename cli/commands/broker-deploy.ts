@@ -5,8 +5,8 @@ import { parseDnsLabel } from '../../model/ids.ts'
 import { parseBrokerAddress } from '../../protocol/broker-address.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { type CommandContext, choiceOption, collect, durationOption, parsed, subcommand } from '../context.ts'
-import { AUTO_ADVERTISE } from '../kube/broker-wishes.ts'
-import { type ImageOptions, addImageOptions } from '../kube/values-options.ts'
+import { AUTO_ADVERTISE } from '../kube/broker/broker-wishes.ts'
+import { type ImageOptions, addImageOptions } from '../kube/join/values-options.ts'
 import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../target.ts'
 
 interface DeployOptions extends KubeTarget, ImageOptions {
@@ -66,9 +66,9 @@ export function addBrokerDeployCommand(broker: Command, context: CommandContext)
 
 async function deploy(options: DeployOptions, target: KubeTarget, context: CommandContext): Promise<void> {
   const { signal, output } = context
-  const { deployBroker } = await import('../kube/deploy-broker.ts')
-  const { withAdmin } = await import('../kube/installed-site.ts')
-  const { describeChange } = await import('../kube/apply-join.ts')
+  const { deployBroker } = await import('../kube/broker/deploy-broker.ts')
+  const { withAdmin } = await import('../kube/access/installed-site.ts')
+  const { describeChange } = await import('../kube/join/apply-join.ts')
   const clock = new SystemClock()
   const { acceptEmpty, ...rest } = options
   const wishes = acceptEmpty ? { ...rest, acceptEmpty: new Date(clock.now()).toISOString() } : rest

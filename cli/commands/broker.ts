@@ -1,11 +1,11 @@
 /** `sealane broker serve` */
 import type { Command } from 'commander'
 import { parseDnsLabel } from '../../model/ids.ts'
-import { parsePrefix } from '../../model/ip.ts'
+import { parsePrefix } from '../../model/addresses/ip.ts'
 import { DEFAULT_BROKER_PORT, parseBrokerAddress } from '../../protocol/broker-address.ts'
 import { parseHostPort } from '../../runtime/host-port.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import type { LogThreshold } from '../../runtime/logger.ts'
+import type { LogThreshold } from '../../runtime/logging/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import {
   type CommandContext,
@@ -122,7 +122,7 @@ export function addBrokerCommand(program: Command, context: CommandContext): voi
           exitCode: 2,
         })
       }
-      const { serveBrokerProcess } = await import('../compose-broker.ts')
+      const { serveBrokerProcess } = await import('../../compose/parts/broker.ts')
       const { acceptEmpty } = options
       const accepted = acceptEmpty === true ? new SystemClock().now() : acceptEmpty
       const more = accepted === undefined ? {} : { acceptEmptyAtMs: accepted }

@@ -2,13 +2,13 @@
 import type { Command } from 'commander'
 import { isReservedId, parseClusterId } from '../../model/ids.ts'
 import { type CommandContext, durationOption, outputOption, parsed, stateOption, subcommand } from '../context.ts'
-import type { MemberSummary } from '../compose-broker-store.ts'
-import type { Members } from '../kube/pod-members.ts'
+import type { MemberSummary } from '../../compose/parts/broker-store.ts'
+import type { Members } from '../kube/broker/pod-members.ts'
 import { otherContexts } from '../other-contexts.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
-import { writeTokenFile } from '../token-file.ts'
-import { tokenText } from '../token-text.ts'
+import { writeTokenFile } from '../broker/token-file.ts'
+import { tokenText } from '../broker/token-text.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 /** Of one member, told below the list; all are in -o json. */
@@ -160,9 +160,9 @@ async function withMembers<T>(
   work: (members: Members) => Promise<T>,
 ): Promise<T> {
   if (kube !== undefined) {
-    const { withPodMembers } = await import('../kube/pod-members.ts')
+    const { withPodMembers } = await import('../kube/broker/pod-members.ts')
     return withinTime(context.signal, timeout, (signal) => withPodMembers(kube, { ...context, signal }, work))
   }
-  const { withBrokerStore } = await import('../compose-broker-store.ts')
+  const { withBrokerStore } = await import('../../compose/parts/broker-store.ts')
   return withBrokerStore(state, work)
 }

@@ -2,7 +2,8 @@
 import type { Command } from 'commander'
 import { guardedNamespace, parseDnsLabel } from '../../model/ids.ts'
 import { type CommandContext, parsed, subcommand } from '../context.ts'
-import { type TargetOptions, addTargetOptions, targetToChange, withTarget } from '../target.ts'
+import { withTarget } from '../open-target.ts'
+import { type TargetOptions, addTargetOptions, targetToChange } from '../target.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 interface ExportOptions extends TargetOptions {
@@ -30,7 +31,7 @@ function add(program: Command, context: CommandContext, verb: 'export' | 'unexpo
     )
     .addOption(lookTimeoutOption())
     .action(async (name: string, options: ExportOptions, command: Command) => {
-      const { exportService, unexportService } = await import('../export.ts')
+      const { exportService, unexportService } = await import('../site/export.ts')
       const work = verb === 'export' ? exportService : unexportService
       const target = { kube: targetToChange(command, context), site: options.site }
       const service = { namespace: options.namespace, name }

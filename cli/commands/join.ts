@@ -3,8 +3,8 @@ import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { type CommandContext, parsed, subcommand } from '../context.ts'
-import { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from '../kube/join-options.ts'
-import { type TokenOptions, readTokenText } from '../read-token.ts'
+import { type JoinKubeOptions, addJoinKubeOptions, refuseKubeOptions } from '../kube/join/join-options.ts'
+import { type TokenOptions, readTokenText } from '../broker/read-token.ts'
 import { type KubeTarget, type TargetOptions, addTargetOptions, envOf, targetToJoin } from '../target.ts'
 
 interface JoinOptions extends TokenOptions, TargetOptions, JoinKubeOptions {
@@ -32,9 +32,9 @@ export function addJoinCommand(program: Command, context: CommandContext): void 
       if (target !== undefined) return joinKube(target, options, context)
       refuseKubeOptions(command)
       const token = await readTokenText(options, { env: process.env, stdin: process.stdin, signal })
-      const { withSite } = await import('../site.ts')
+      const { withSite } = await import('../open-site.ts')
       await withSite(options.site, { signal, output }, async (site) => {
-        const { joinClusterset } = await import('../join.ts')
+        const { joinClusterset } = await import('../site/join.ts')
         const joined = await joinClusterset(site, {
           token,
           clusterId: parseClusterId(options.clusterId ?? site.config.name, 'site name'),
@@ -70,6 +70,6 @@ async function joinKube(target: KubeTarget, options: JoinOptions, context: Comma
     const what = `Join the current context of ${target.by} (${envOf(context)[target.by] ?? ''})`
     await confirm({ what, yes: options.yes, command: 'sealane join --context NAME, or with --yes' }, context)
   }
-  const { runJoinKube } = await import('../kube/run-join.ts')
+  const { runJoinKube } = await import('../kube/join/run-join.ts')
   await runJoinKube(target, options, context)
 }

@@ -37,16 +37,16 @@ export function addLeaveCommand(program: Command, context: CommandContext): void
             exitCode: 2,
           })
         }
-        const { runLeaveKube } = await import('../kube/run-leave.ts')
+        const { runLeaveKube } = await import('../kube/leave/run-leave.ts')
         return runLeaveKube(target, { ...options, timeoutMs: options.timeout }, context)
       }
       if (options.node !== undefined) {
-        const { leaveNode } = await import('../leave-node.ts')
+        const { leaveNode } = await import('../site/leave-node.ts')
         return leaveNode(options.node, options, { signal, output })
       }
-      const { withSite } = await import('../site.ts')
+      const { withSite } = await import('../open-site.ts')
       await withSite(options.site, { signal, output }, async (site) => {
-        const { confirmSiteLeave, leaveClusterset } = await import('../leave.ts')
+        const { confirmSiteLeave, leaveClusterset } = await import('../site/leave.ts')
         await confirmSiteLeave(site, options, context)
         const id = await leaveClusterset(site, {
           timeoutMs: options.timeout,

@@ -1,9 +1,9 @@
 /** `sealane token create|list|revoke`, on the broker's host, beside a running broker or not; or on a broker in a cluster. */
 import type { Command } from 'commander'
 import { parseClusterId } from '../../model/ids.ts'
-import { formatPrefix, parsePrefix } from '../../model/ip.ts'
+import { formatPrefix, parsePrefix } from '../../model/addresses/ip.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import type { TokenSummary } from '../compose-broker-store.ts'
+import type { TokenSummary } from '../../compose/parts/broker-store.ts'
 import {
   type CommandContext,
   collect,
@@ -16,10 +16,10 @@ import {
 } from '../context.ts'
 import { otherContexts } from '../other-contexts.ts'
 import { type OutputFormat, printItems, printOne } from '../output.ts'
-import type { Tokens } from '../kube/pod-tokens.ts'
+import type { Tokens } from '../kube/broker/pod-tokens.ts'
 import { type KubeTarget, LOCAL_BROKER, addKubeOptions, seenOtherwise, targetToChange, targetToSee } from '../target.ts'
-import { writeTokenFile } from '../token-file.ts'
-import { tokenText } from '../token-text.ts'
+import { writeTokenFile } from '../broker/token-file.ts'
+import { tokenText } from '../broker/token-text.ts'
 import { lookTimeoutOption, withinTime } from '../within-time.ts'
 
 interface CreateOptions extends CommonOptions {
@@ -152,10 +152,10 @@ async function withTokens<T>(
   work: (tokens: Tokens) => Promise<T>,
 ): Promise<T> {
   if (kube !== undefined) {
-    const { withPodTokens } = await import('../kube/pod-tokens.ts')
+    const { withPodTokens } = await import('../kube/broker/pod-tokens.ts')
     return withinTime(context.signal, timeout, (signal) => withPodTokens(kube, { ...context, signal }, work))
   }
-  const { withBrokerStore } = await import('../compose-broker-store.ts')
+  const { withBrokerStore } = await import('../../compose/parts/broker-store.ts')
   return withBrokerStore(state, work)
 }
 

@@ -39,7 +39,7 @@ export function addUninstallCommand(program: Command, context: CommandContext): 
           { exitCode: 2 },
         )
       }
-      const { runUninstall } = await import('../kube/run-leave.ts')
+      const { runUninstall } = await import('../kube/leave/run-leave.ts')
       await runUninstall(target, { ...options, timeoutMs: options.timeout }, context)
     })
 }

@@ -1,9 +1,9 @@
 /** `sealane up`: runs the parts of a site, together in one process or one by one. */
 import type { Command } from 'commander'
 import { InvalidNameError, isDnsSubdomain } from '../../model/ids.ts'
-import type { LogThreshold } from '../../runtime/logger.ts'
+import type { LogThreshold } from '../../runtime/logging/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
-import { COMPONENTS, type ComponentName } from '../compose-run.ts'
+import { COMPONENTS, type ComponentName } from '../../compose/run.ts'
 import {
   type CommandContext,
   collect,
@@ -47,7 +47,7 @@ export function addUpCommand(program: Command, context: CommandContext): void {
     .option('--dry-run', 'print the nft, ip and wg text that would be applied, and end', false)
     .addOption(logLevelOption())
     .action(async ({ component: components, ...options }: UpOptions) => {
-      const { upSite } = await import('../up.ts')
+      const { upSite } = await import('../../compose/up.ts')
       await upSite({ ...options, components }, context)
     })
 }

@@ -1,7 +1,8 @@
 /** `sealane version`: of this program, and of what runs in a cluster. */
 import type { Command } from 'commander'
-import { type CommandContext, outputOption, sealaneVersion, subcommand } from '../context.ts'
-import type { PartVersion } from '../kube/read-versions.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { type CommandContext, outputOption, subcommand } from '../context.ts'
+import type { PartVersion } from '../kube/access/read-versions.ts'
 import { type OutputFormat, printOne } from '../output.ts'
 import { renderTable } from '../render-table.ts'
 import { type KubeTarget, addKubeOptions, targetFlags, targetToAsk } from '../target.ts'
@@ -38,8 +39,8 @@ type ClusterVersions = { readonly parts: readonly PartVersion[] } | { readonly u
 async function clusterVersions(target: KubeTarget, ms: number, context: CommandContext): Promise<ClusterVersions> {
   const { signal } = context
   const { SystemClock } = await import('../../reconcile/clock.ts')
-  const { withAdmin } = await import('../kube/installed-site.ts')
-  const { readVersions } = await import('../kube/read-versions.ts')
+  const { withAdmin } = await import('../kube/access/installed-site.ts')
+  const { readVersions } = await import('../kube/access/read-versions.ts')
   try {
     return await withAdmin(target, new SystemClock(), context, async ({ admin }) => ({
       parts: await readVersions(admin, {

@@ -1,8 +1,8 @@
 /** A discovery for people: what was found, and how one knows. Lines without line ends. */
-import type { Advice } from './advice-row.ts'
+import type { Advice } from './advice/advice-row.ts'
 import type { Finding } from './claim.ts'
 import type { Discovery } from './discover.ts'
-import { printable } from './raw.ts'
+import { printable } from './snapshot/raw.ts'
 
 interface Line {
   readonly what: string

@@ -19,7 +19,7 @@ import { otherProducts } from './detect/other-products.ts'
 import { platform } from './detect/platform.ts'
 import { rancherServers } from './detect/rancher.ts'
 import { serviceCidrObjects, serviceProbes } from './detect/service-cidrs.ts'
-import type { World } from './snapshot.ts'
+import type { World } from './snapshot/snapshot.ts'
 
 export type Detector = (world: World) => readonly Claim[]
 

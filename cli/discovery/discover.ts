@@ -3,7 +3,7 @@
  * taken, and answers that contradict it are told. Pure: the same snapshot always gives the same discovery.
  */
 import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../../model/kernel-ids.ts'
-import { overlaps, parsePrefix } from '../../model/ip.ts'
+import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import {
   type Claim,
   type Cni,
@@ -19,9 +19,9 @@ import { DETECTORS } from './detectors.ts'
 import { type EarlierInstall, earlierInstall } from './earlier-install.ts'
 import { type GatewayNodes, gatewayNodes } from './gateway-candidates.ts'
 import { type KubernetesVersion, kubernetesVersion, tooOld } from './kubernetes-version.ts'
-import { covers } from './prefix-texts.ts'
-import { printable } from './raw.ts'
-import { type ClusterSnapshot, type Unread, openSnapshot } from './snapshot.ts'
+import { covers } from './snapshot/prefix-texts.ts'
+import { printable } from './snapshot/raw.ts'
+import { type ClusterSnapshot, type Unread, openSnapshot } from './snapshot/snapshot.ts'
 
 /** Something that only a person knows. */
 export interface Ask {

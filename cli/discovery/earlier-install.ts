@@ -1,7 +1,7 @@
 /** What an earlier `sealane join` left in the cluster: nothing, a part, or all. Pure. */
 import { earlierLabels } from './detect/earlier-join.ts'
-import { labelOf, textAt } from './raw.ts'
-import { type World, pathOf } from './snapshot.ts'
+import { labelOf, textAt } from './snapshot/raw.ts'
+import { type World, pathOf } from './snapshot/snapshot.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
 
 export interface EarlierInstall {

@@ -1,6 +1,6 @@
 /** Which Kubernetes this is, and whether it is new enough. Pure. */
 import type { Finding } from './claim.ts'
-import { textAt } from './raw.ts'
+import { textAt } from './snapshot/raw.ts'
 
 export interface KubernetesVersion {
   /** `v1.33.5+k3s1`, as the API server says it. */

@@ -1,6 +1,6 @@
 /** CRD of RouteAgent: which ways one node has to the other clusters (model/objects.ts). Status only. */
-import { MAX_TOLD_BY_NODE } from '../../model/needed-ranges.ts'
-import { MAX_POD_RANGES } from '../../model/pod-ranges.ts'
+import { MAX_TOLD_BY_NODE } from '../../model/addresses/needed-ranges.ts'
+import { MAX_POD_RANGES } from '../../model/addresses/pod-ranges.ts'
 import { MAX_FAILURE_LENGTH } from '../../model/status-text.ts'
 import { objectSchema } from './custom-resource.ts'
 import { dnsLabel, integer, list, map, text } from './schema.ts'

@@ -2,7 +2,7 @@
 import { Client, type ClientOptions, Metadata, connectivityState, credentials, status } from '@grpc/grpc-js'
 import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logger.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import type { JoinLook, JoinRequest, JoinResponse, RenewResponse, WatchMessage, WatchRequest } from '../broker-api.ts'
 import { type BrokerAddress, formatBrokerAddress, parseBrokerAddress } from '../broker-address.ts'
 import {
@@ -13,14 +13,14 @@ import {
   type PublishStream,
   closedError,
 } from '../broker-client.ts'
-import { CodecError } from '../codec-checks.ts'
+import { CodecError } from '../codec/codec-checks.ts'
 import { keyToPem } from '../identity/keys.ts'
 import { SERVER_NAME } from '../identity/certificate-terms.ts'
 import { certificateToPem } from '../identity/pem.ts'
 import type { JoinToken } from '../identity/token.ts'
 import type { Identity } from '../identity/x509.ts'
 import { MAX_MESSAGE_BYTES } from '../limits.ts'
-import * as codec from '../messages-codec.ts'
+import * as codec from '../codec/messages-codec.ts'
 import { GrpcPublishStream } from './grpc-publish-stream.ts'
 import { limitHandshake } from './limit-handshake.ts'
 import { fetchPinnedCa, probeServer } from './probe-server.ts'

@@ -3,8 +3,8 @@ import type { ClientDuplexStream } from '@grpc/grpc-js'
 import { once } from 'node:events'
 import type { PublishMessage, PublishReply } from '../broker-api.ts'
 import { BrokerUnreachableError, ProtocolError, type PublishStream } from '../broker-client.ts'
-import { CodecError } from '../codec-checks.ts'
-import { decodePublishReply, encodePublishMessage } from '../messages-codec.ts'
+import { CodecError } from '../codec/codec-checks.ts'
+import { decodePublishReply, encodePublishMessage } from '../codec/messages-codec.ts'
 import { asBuffer, cancelSoon } from './raw-service.ts'
 
 export type Explain = (error: unknown, answered: boolean) => Promise<Error>

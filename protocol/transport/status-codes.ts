@@ -3,7 +3,7 @@ import { type Metadata as GrpcMetadata, Metadata, status } from '@grpc/grpc-js'
 import { toUSVString } from 'node:util'
 import { RefusedError, type RefusalCode } from '../broker-api.ts'
 import { BrokerUnreachableError, CertificateError, type CertificateProblem, ProtocolError } from '../broker-client.ts'
-import { CodecError } from '../codec-checks.ts'
+import { CodecError } from '../codec/codec-checks.ts'
 
 const MAX_DETAILS = 1000
 const FIELD = 'sealane-field-bin'

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
-import type { ObjectCache } from '../../cluster/cluster-api.ts'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import type { ObjectCache } from '../../kubeapi/cluster-api.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { Gateway, Kind, ObjectKinds } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { eventually } from '../support/eventually.ts'

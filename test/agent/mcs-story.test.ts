@@ -1,7 +1,7 @@
 /** The standard's rules as a user meets them; docs/mcs.md has the requirement behind each. */
 import t, { type Test } from 'tap'
-import { ClusterApiError, type ClusterApiErrorCode } from '../../cluster/cluster-api.ts'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { ClusterApiError, type ClusterApiErrorCode } from '../../kubeapi/cluster-api.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { KubeObject, ServiceExport } from '../../model/objects.ts'
 import { Site, service, serviceExport, slice } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'

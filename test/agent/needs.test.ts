@@ -1,9 +1,9 @@
 /** What a cluster needs outside the lanes: how it is found, what the mirror does with it, and what the broker is told. */
 import t from 'tap'
-import { clusterProblem, takesNeeded } from '../../agent/check-record.ts'
-import { type NeedsWorld, planNeeds } from '../../agent/plan-needs.ts'
-import { surroundingsReader } from '../../agent/read-surroundings.ts'
-import { neededRanges, neededText } from '../../model/needed-ranges.ts'
+import { clusterProblem, takesNeeded } from '../../agent/import/check-record.ts'
+import { type NeedsWorld, planNeeds } from '../../agent/broker/plan-needs.ts'
+import { surroundingsReader } from '../../agent/broker/read-surroundings.ts'
+import { neededRanges, neededText } from '../../model/addresses/needed-ranges.ts'
 import type { ClusterSpec, EndpointSlice, Node, RouteAgent } from '../../model/objects.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 

@@ -2,10 +2,10 @@
 import t, { type Test } from 'tap'
 import { agentConfig } from '../../agent/config.ts'
 import { agentMetrics } from '../../agent/metrics.ts'
-import { MirrorWriter } from '../../agent/mirror-writer.ts'
-import { OrphanLoop } from '../../agent/orphan-loop.ts'
-import { planOrphans } from '../../agent/plan-orphans.ts'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { MirrorWriter } from '../../agent/import/mirror-writer.ts'
+import { OrphanLoop } from '../../agent/cluster/orphan-loop.ts'
+import { planOrphans } from '../../agent/cluster/plan-orphans.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { ownedByNode } from '../../model/node-owner.ts'
 import {
   type Endpoint,
@@ -16,8 +16,8 @@ import {
   endpointName,
 } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { eventually } from '../support/eventually.ts'
 import { Site } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'

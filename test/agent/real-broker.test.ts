@@ -2,7 +2,7 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import type { BrokerConfig } from '../../broker/config.ts'
-import { openBrokerStore } from '../../broker/broker-store.ts'
+import { openBrokerStore } from '../../broker/state/broker-store.ts'
 import type { ClusterProperty, EndpointSlice } from '../../model/objects.ts'
 import { readMemberIdentity } from '../../protocol/identity/member-files.ts'
 import { readCertificate } from '../../protocol/identity/read-certificate.ts'

@@ -1,13 +1,13 @@
 /** A member site for stories: an in-memory API, an agent, and short ways to write and read objects. */
-import type { AskClusterDns } from '../../agent/ask-resolver.ts'
+import type { AskClusterDns } from '../../agent/cluster/ask-resolver.ts'
 import { runAgent } from '../../agent/main.ts'
 import { type AgentConfig, agentConfig } from '../../agent/config.ts'
-import type { Surroundings } from '../../agent/needs-loop.ts'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import type { Surroundings } from '../../agent/broker/needs-loop.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { EndpointSlice, KubeObject, Service, ServiceExport, SliceEndpoint } from '../../model/objects.ts'
 import { type Clock, SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import type { ToyClusterset } from './toy-clusterset.ts'
 

@@ -1,8 +1,8 @@
 /** How often, and how much: joins that fail, statuses, writes. */
 import t from 'tap'
-import { JoinGate } from '../../broker/join-gate.ts'
-import { StatusPace } from '../../broker/status-pace.ts'
-import { WritePace } from '../../broker/write-pace.ts'
+import { JoinGate } from '../../broker/members/join-gate.ts'
+import { StatusPace } from '../../broker/records/status-pace.ts'
+import { WritePace } from '../../broker/records/write-pace.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { Peer } from '../../protocol/broker-api.ts'

@@ -1,10 +1,10 @@
 /** What a member may state, who is translated for it, and what an upgrade finds. Attacks on it: test/hostile/ranges-*. */
 import fc from 'fast-check'
 import t from 'tap'
-import { orderClaims } from '../../broker/address-claims.ts'
+import { orderClaims } from '../../broker/addresses/address-claims.ts'
 import { BrokerHosts } from '../../broker/look-up-hosts.ts'
-import { clusterSpec } from '../../broker/cluster-records.ts'
-import type { MemberRow } from '../../broker/state.ts'
+import { clusterSpec } from '../../broker/records/cluster-records.ts'
+import type { MemberRow } from '../../broker/state/state.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { type Harness, Publisher, facts, join_, startBroker } from './support/harness.ts'

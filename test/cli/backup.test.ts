@@ -2,7 +2,7 @@
 import { existsSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { framed, writeBackupFile, writeUnframed } from '../../cli/backup-file.ts'
+import { framed, writeBackupFile, writeUnframed } from '../../cli/broker/backup-file.ts'
 import { messageOf } from '../support/failure.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { LoopbackBroker } from './loopback-broker.ts'

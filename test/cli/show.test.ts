@@ -1,11 +1,11 @@
 /** What `show`, `export` and `unexport` print and write, for people and for programs. */
 import { existsSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { FileCluster } from '../../cluster/files/file-cluster.ts'
+import { FileCluster } from '../../kubeapi/files/file-cluster.ts'
 import { parse as parseYaml } from 'yaml'
 import type { KubeObject } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { runCli } from './run-cli.ts'
 import { SiteFolder } from './site-folder.ts'
 

@@ -23,7 +23,7 @@ console.log(JSON.stringify([...loaded].sort()))
 `
 
 async function packagesOf(...modules: readonly string[]): Promise<string[]> {
-  const files = modules.map((module) => join(ROOT, 'cli', module))
+  const files = modules.map((module) => join(ROOT, module))
   // The test runner adds itself to every Node that is started.
   const env = { PATH: process.env['PATH'], NODE_OPTIONS: '' }
   const args = ['--input-type=module', '-e', SCRIPT, '--', ...files]
@@ -32,15 +32,15 @@ async function packagesOf(...modules: readonly string[]): Promise<string[]> {
 }
 
 t.test('the tree of commands', async (t) => {
-  t.same(await packagesOf('program.ts'), ['commander', 'ipaddr.js'])
+  t.same(await packagesOf('cli/program.ts'), ['commander', 'ipaddr.js'])
 })
 
 t.test('tokens and members are read without a server', async (t) => {
-  t.same(await packagesOf('program.ts', 'compose-broker-store.ts'), ['commander', 'ipaddr.js'])
+  t.same(await packagesOf('cli/program.ts', 'compose/parts/broker-store.ts'), ['commander', 'ipaddr.js'])
 })
 
 t.test('a site', async (t) => {
-  t.same(await packagesOf('program.ts', 'site.ts', 'export.ts'), ['commander', 'ipaddr.js', 'yaml', 'zod'])
+  t.same(await packagesOf('cli/program.ts', 'cli/open-site.ts', 'cli/site/export.ts'), ['commander', 'ipaddr.js', 'yaml', 'zod'])
 })
 
 /** What a part must work without: the wire, certificates, an API server; and what is large and of no use to anybody. */
@@ -48,14 +48,14 @@ const NOT_OF_A_NODE = ['@grpc/grpc-js', '@kubernetes/client-node', '@peculiar/x5
 const OF_NOBODY = ['@opentelemetry/api', 'undici']
 
 const WITHOUT: Readonly<Record<string, readonly string[]>> = {
-  'compose-agent.ts': ['@kubernetes/client-node', 'dns2', 'netlink', 'ws'],
-  'compose-dns.ts': [...NOT_OF_A_NODE, 'netlink'],
-  'compose-gateway.ts': [...NOT_OF_A_NODE, 'dns2'],
-  'compose-routeagent.ts': [...NOT_OF_A_NODE, 'dns2'],
+  'compose/parts/agent.ts': ['@kubernetes/client-node', 'dns2', 'netlink', 'ws'],
+  'compose/parts/dns.ts': [...NOT_OF_A_NODE, 'netlink'],
+  'compose/parts/gateway.ts': [...NOT_OF_A_NODE, 'dns2'],
+  'compose/parts/routeagent.ts': [...NOT_OF_A_NODE, 'dns2'],
 }
 
 t.test("a cluster: the driver brings neither Node's fetch nor a server", async (t) => {
-  const loaded = await packagesOf('kube-site.ts')
+  const loaded = await packagesOf('compose/kube-site.ts')
   t.ok(loaded.includes('@kubernetes/client-node'), 'the packages are seen')
   t.same(
     loaded.filter((name) => [...OF_NOBODY, '@grpc/grpc-js', 'netlink'].includes(name)),
@@ -65,7 +65,7 @@ t.test("a cluster: the driver brings neither Node's fetch nor a server", async (
 
 for (const [module, others] of Object.entries(WITHOUT)) {
   t.test(`sealane up: ${module}`, async (t) => {
-    const loaded = await packagesOf('program.ts', 'up.ts', module)
+    const loaded = await packagesOf('cli/program.ts', 'compose/up.ts', module)
     t.ok(loaded.includes('pino'), 'the packages are seen')
     t.same(
       loaded.filter((name) => [...others, ...OF_NOBODY].includes(name)),

@@ -1,6 +1,6 @@
 /** What every ClusterApi driver must do. Run against a factory; each test gets a fresh, empty cluster. */
 import type { Test } from 'tap'
-import type { ClusterApi, ObjectChange, ObjectEvent } from '../../cluster/cluster-api.ts'
+import type { ClusterApi, ObjectChange, ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import type { Gateway, Kind, KubeObject, Service, ServiceExport, ServiceImport } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
 import { conditionTests } from './cluster-conditions.ts'

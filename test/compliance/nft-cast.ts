@@ -1,5 +1,5 @@
 /** What the stories about nft are told with, in the words of either family. */
-import type { NftElement, NftFamily, NftStatement } from '../../kernel/nft-transaction.ts'
+import type { NftElement, NftFamily, NftStatement } from '../../kernel/nft/nft-transaction.ts'
 
 export const table = 'sealane_test'
 

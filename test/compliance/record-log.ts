@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import type { Test } from 'tap'
 import type { RecordLog, Transaction } from '../../broker/log/record-log.ts'
-import type { RecordRow } from '../../broker/state.ts'
+import type { RecordRow } from '../../broker/state/state.ts'
 
 export interface LogFactory {
   /** A fresh, empty log that remembers at most `keepRemoved` removals. */

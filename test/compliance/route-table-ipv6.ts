@@ -1,7 +1,7 @@
 /** What every RouteTable driver does with IPv6: where it is as with IPv4, and where the kernel is of another mind. */
 import type { Test } from 'tap'
 import type { KernelErrorCode } from '../../kernel/errors.ts'
-import type { NextHop, Route, RouteTable, Rule } from '../../kernel/route-table.ts'
+import type { NextHop, Route, RouteTable, Rule } from '../../kernel/route/route-table.ts'
 import { eventually } from '../support/eventually.ts'
 import { sorted, underlay } from './route-table-stage.ts'
 

@@ -1,6 +1,6 @@
 /** The devices that the stories about route tables are played on, and how they are cleared away. */
-import { formatRoute } from '../../kernel/format-ip.ts'
-import type { NewLink, Route, RouteTable } from '../../kernel/route-table.ts'
+import { formatRoute } from '../../kernel/route/format-ip.ts'
+import type { NewLink, Route, RouteTable } from '../../kernel/route/route-table.ts'
 
 export const wire: NewLink = { kind: 'bridge', name: 'sl-wire', mtu: 1500 }
 export const vxlan: NewLink = {

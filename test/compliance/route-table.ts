@@ -1,7 +1,7 @@
 /** What every RouteTable driver does. Runs on the fake and, in a namespace, on rtnetlink. */
 import type { Test } from 'tap'
 import type { KernelErrorCode } from '../../kernel/errors.ts'
-import type { NewLink, Route, RouteTable, Rule } from '../../kernel/route-table.ts'
+import type { NewLink, Route, RouteTable, Rule } from '../../kernel/route/route-table.ts'
 import { eventually } from '../support/eventually.ts'
 import { ipv6RouteTableStories } from './route-table-ipv6.ts'
 import { clear, sorted, underlay, vxlan, wire } from './route-table-stage.ts'

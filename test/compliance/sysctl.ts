@@ -1,6 +1,6 @@
 /** What every Sysctl driver does. `make` gives one that has both switches of forwarding and the settings of device `lo`. */
 import type { Test } from 'tap'
-import type { Sysctl } from '../../kernel/sysctl.ts'
+import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
 import { IPV6_FORWARDING } from '../../model/kernel-ids.ts'
 
 export function sysctlCompliance(t: Test, make: () => Sysctl): void {

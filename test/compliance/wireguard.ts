@@ -3,9 +3,9 @@ import { randomBytes } from 'node:crypto'
 import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import type { RouteTable } from '../../kernel/route-table.ts'
-import { publicKeyOf } from '../../kernel/wireguard-key.ts'
-import type { PeerConfig, Wireguard } from '../../kernel/wireguard.ts'
+import type { RouteTable } from '../../kernel/route/route-table.ts'
+import { publicKeyOf } from '../../kernel/wireguard/wireguard-key.ts'
+import type { PeerConfig, Wireguard } from '../../kernel/wireguard/wireguard.ts'
 
 export interface WireguardUnderTest {
   readonly wireguard: Wireguard

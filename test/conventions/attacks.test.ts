@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
-import { securityDocument, triedIn } from '../../scripts/security-document.ts'
+import { securityDocument, triedIn } from '../../scripts/documents/security-document.ts'
 import { ATTACKS } from '../hostile/table/all.ts'
 import { ROOT } from '../support/source-tree.ts'
 

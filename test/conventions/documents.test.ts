@@ -1,6 +1,6 @@
 /** Documents are read in terminals and reviews: no line is wider than they are. */
 import t from 'tap'
-import { DOCUMENT_WIDTH } from '../../scripts/wrap-text.ts'
+import { DOCUMENT_WIDTH } from '../../scripts/documents/wrap-text.ts'
 import { sourceFiles } from '../support/source-tree.ts'
 
 const documents = sourceFiles(/\.md$/)

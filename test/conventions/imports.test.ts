@@ -1,7 +1,7 @@
 /** Who may know whom (docs/architecture.md). Each ban says why. */
 import { dirname, join, normalize } from 'node:path'
 import t from 'tap'
-import { PRODUCT, importsOf, sourceFiles } from '../support/source-tree.ts'
+import { COMPONENTS, FOUNDATIONS, PRODUCT, importsOf, sourceFiles } from '../support/source-tree.ts'
 
 /** Folder → what it may import besides itself. */
 const MAY: Readonly<Record<string, readonly string[]>> = {
@@ -9,16 +9,17 @@ const MAY: Readonly<Record<string, readonly string[]>> = {
   reconcile: ['runtime'],
   runtime: ['model', 'reconcile'],
   protocol: ['model', 'reconcile', 'runtime'],
-  cluster: ['model', 'reconcile', 'runtime'],
+  kubeapi: ['model', 'reconcile', 'runtime'],
   kernel: ['model', 'reconcile', 'runtime'],
   // Of package.json: version and name of the image.
   install: ['model', 'package.json'],
   broker: ['model', 'protocol', 'reconcile', 'runtime'],
-  agent: ['model', 'protocol', 'cluster', 'reconcile', 'runtime'],
-  gateway: ['model', 'cluster', 'kernel', 'reconcile', 'runtime'],
-  routeagent: ['model', 'cluster', 'kernel', 'reconcile', 'runtime'],
-  dns: ['model', 'cluster', 'reconcile', 'runtime'],
-  cli: ['model', 'protocol', 'cluster', 'install', 'reconcile', 'runtime'],
+  agent: ['model', 'protocol', 'kubeapi', 'reconcile', 'runtime'],
+  gateway: ['model', 'kubeapi', 'kernel', 'reconcile', 'runtime'],
+  routeagent: ['model', 'kubeapi', 'kernel', 'reconcile', 'runtime'],
+  dns: ['model', 'kubeapi', 'reconcile', 'runtime'],
+  cli: ['model', 'protocol', 'kubeapi', 'install', 'reconcile', 'runtime', 'compose'],
+  compose: [...FOUNDATIONS, ...COMPONENTS],
 }
 
 const WHY: Readonly<Record<string, string>> = {
@@ -29,11 +30,8 @@ const WHY: Readonly<Record<string, string>> = {
   gateway: 'a gateway must work while the broker is away: no protocol',
   routeagent: 'a routeagent must work while the broker is away: no protocol',
   dns: 'dns answers from the local API alone: no protocol, no kernel',
-  cli: 'the command line composes components in compose*.ts only',
+  cli: 'the command line starts components by compose/ only',
 }
-
-/** Files that put components together, and nothing else. */
-const COMPOSERS = /^cli\/compose[-a-z]*\.ts$/
 
 const PACKAGE_HOME: Readonly<Record<string, string>> = {
   netlink: 'kernel',
@@ -44,10 +42,10 @@ const PACKAGE_HOME: Readonly<Record<string, string>> = {
   dns2: 'dns',
   pino: 'runtime',
   'prom-client': 'runtime',
-  yaml: 'cluster',
-  '@kubernetes/client-node': 'cluster',
-  ws: 'cluster',
-  zod: 'cluster',
+  yaml: 'kubeapi',
+  '@kubernetes/client-node': 'kubeapi',
+  ws: 'kubeapi',
+  zod: 'kubeapi',
   commander: 'cli',
   'ipaddr.js': 'model',
 }
@@ -72,7 +70,7 @@ t.test('folders import only what the table lets them', async (t) => {
     const from = folderOf(path)
     for (const target of localTargets(path, text)) {
       const to = folderOf(target)
-      if (to === from || MAY[from]?.includes(to) || COMPOSERS.test(path)) continue
+      if (to === from || MAY[from]?.includes(to)) continue
       t.fail(`${path} imports ${target}: ${WHY[from] ?? 'foundations do not know each other this way'}`)
     }
   }
@@ -103,6 +101,49 @@ t.test('demos know the product by its command line', async (t) => {
   }
   t.ok(demos.length > 10, 'there are files to judge')
 })
+
+/** Folders that were made for something are looked through with one look. */
+const MOST_FILES = 14
+
+t.test('a folder has few files', async (t) => {
+  const counts = new Map<string, number>()
+  for (const { path } of sourceFiles(/\.ts$/, [...PRODUCT, 'bench', 'demo', 'scripts'])) {
+    counts.set(dirname(path), (counts.get(dirname(path)) ?? 0) + 1)
+  }
+  for (const [folder, count] of counts) {
+    if (count > MOST_FILES) t.fail(`${folder}/ has ${count} source files: expected at most ${MOST_FILES}, in rooms`)
+  }
+  t.ok(counts.size > 20, 'there are folders to count')
+})
+
+t.test('imports go round in no circle', async (t) => {
+  const graph = new Map(files.map(({ path, text }) => [path, localTargets(path, text)]))
+  t.same(importCircles(graph), [])
+  t.same(importCircles(new Map(Object.entries({ a: ['b'], b: ['c'], c: ['b'], d: ['a'], e: ['e'] }))), ['b, c', 'e'])
+})
+
+/** Each set of files that reach each other, as one text. Tarjan's strongly connected components. */
+function importCircles(graph: ReadonlyMap<string, readonly string[]>): string[] {
+  const order = new Map<string, number>()
+  const open: string[] = []
+  const circles: string[] = []
+  const visit = (file: string): number => {
+    let low = order.size
+    order.set(file, low)
+    open.push(file)
+    for (const next of graph.get(file) ?? []) {
+      if (!graph.has(next)) continue
+      if (!order.has(next)) low = Math.min(low, visit(next))
+      else if (open.includes(next)) low = Math.min(low, order.get(next) ?? low)
+    }
+    if (low !== order.get(file)) return low
+    const members = open.splice(open.indexOf(file))
+    if (members.length > 1 || graph.get(file)?.includes(file) === true) circles.push(members.sort().join(', '))
+    return low
+  }
+  for (const file of graph.keys()) if (!order.has(file)) visit(file)
+  return circles.sort()
+}
 
 t.test('each npm package is imported from one folder', async (t) => {
   for (const { path, text } of files) {
@@ -136,7 +177,7 @@ t.test('time and chance come from the injected clock', async (t) => {
 
 /** These ways past `import` are not seen above. */
 const PAST_IMPORT: Readonly<Record<string, readonly string[]>> = {
-  createRequire: ['runtime/prometheus-metrics.ts'],
+  createRequire: ['runtime/metrics/prometheus-metrics.ts'],
   getBuiltinModule: ['runtime/node-http.ts'],
 }
 

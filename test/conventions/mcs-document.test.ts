@@ -15,7 +15,7 @@ t.test('every requirement has one item', async (t) => {
 })
 
 t.test('every test that is named exists', async (t) => {
-  const named = [...text.matchAll(/`([a-z]+\/[a-z0-9-]+) › ([^`]+)`/g)]
+  const named = [...text.matchAll(/`([a-z/-]+\/[a-z0-9-]+) › ([^`]+)`/g)]
   t.ok(named.length > 100, `${named.length} are named`)
   for (const [, file = '', name = ''] of named) {
     const path = join(ROOT, 'test', `${file}.test.ts`)

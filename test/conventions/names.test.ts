@@ -36,7 +36,7 @@ t.test('every component has a README with the same headings', async (t) => {
     const readme = sourceFiles(/^[a-z]+\/README\.md$/, [component])[0]?.text ?? ''
     for (const heading of HEADINGS) t.match(readme, new RegExp(`^## ${heading}$`, 'm'), `${component}: ${heading}`)
   }
-  for (const foundation of ['protocol', 'cluster', 'kernel', 'cli']) {
+  for (const foundation of ['protocol', 'kubeapi', 'kernel', 'cli']) {
     t.ok(existsSync(join(ROOT, foundation, 'README.md')), `${foundation}/README.md`)
   }
 })

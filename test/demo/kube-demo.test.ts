@@ -7,7 +7,7 @@ import t from 'tap'
 import { clusterRows } from '../../demo/kube/member.ts'
 import { DEPLOY, TOKEN, joinWords, leaveWords } from '../../demo/kube/readme-commands.ts'
 import { FOLDER_PREFIX, KEEPER, findStanding, pidFile, sweepStanding } from '../../demo/kube/standing.ts'
-import { overlaps, parsePrefix } from '../../model/ip.ts'
+import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { ROOT } from '../support/source-tree.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 

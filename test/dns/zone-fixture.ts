@@ -8,10 +8,10 @@ import type {
   SliceEndpoint,
 } from '../../model/objects.ts'
 import { familyName } from '../../model/family-names.ts'
-import type { Family } from '../../model/ip.ts'
+import type { Family } from '../../model/addresses/ip.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
-import { MemoryCluster, type MemoryClusterInit } from '../../cluster/memory/memory-cluster.ts'
-import { ServiceIndex } from '../../dns/service-index.ts'
+import { MemoryCluster, type MemoryClusterInit } from '../../kubeapi/memory/memory-cluster.ts'
+import { ServiceIndex } from '../../dns/zone/service-index.ts'
 
 export function clusterSetIp(name: string, ips: readonly string[], ports: readonly ImportPort[]): ServiceImport {
   return {

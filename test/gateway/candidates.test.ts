@@ -1,9 +1,9 @@
 /** What a gateway tells about where it can be called, and which of that others believe: one row per situation. */
 import t from 'tap'
-import { isBehindNat } from '../../gateway/observed-address.ts'
-import { planCandidates } from '../../gateway/plan-candidates.ts'
-import { planLanes } from '../../gateway/plan-lanes.ts'
-import { planStatus } from '../../gateway/plan-status.ts'
+import { isBehindNat } from '../../gateway/remotes/observed-address.ts'
+import { planCandidates } from '../../gateway/reach/plan-candidates.ts'
+import { planLanes } from '../../gateway/cable/wireguard/plan-lanes.ts'
+import { planStatus } from '../../gateway/status/plan-status.ts'
 import type { GatewayWorld } from '../../gateway/world.ts'
 import type { Cluster, Endpoint, Node } from '../../model/objects.ts'
 import { NOW, UPTIME, cluster, endpoint, key, node, world } from './support/worlds.ts'

@@ -1,6 +1,6 @@
 /** IPv6 that others claim: left out with the exact words, or no matter here; their IPv4 goes on. */
 import t from 'tap'
-import { planLanes } from '../../gateway/plan-lanes.ts'
+import { planLanes } from '../../gateway/cable/wireguard/plan-lanes.ts'
 import type { Cluster } from '../../model/objects.ts'
 import { DUAL_MILANO, DUAL_PARIS, cluster, endpoint, node, world } from './support/worlds.ts'
 

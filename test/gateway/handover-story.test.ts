@@ -1,7 +1,7 @@
 /** A node that stands by, takes a lane, and hands it over; everything but its own gateway is a fake. */
 import { existsSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
-import { ANNOTATION_HANDOVER } from '../../model/lane-lease.ts'
+import { ANNOTATION_HANDOVER } from '../../model/lanes/lane-lease.ts'
 import type { Gateway, Node } from '../../model/objects.ts'
 import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
 import { node } from './support/worlds.ts'

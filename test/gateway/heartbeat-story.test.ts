@@ -1,8 +1,8 @@
 /** What a gateway says of itself as time passes: its heartbeat, its condition, and the events of its lanes. */
 import t from 'tap'
-import { ClusterApiError } from '../../cluster/cluster-api.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_READY, REASON_STATUS_STALE, findCondition } from '../../model/conditions.ts'
-import { HEARTBEAT_MS } from '../../model/heartbeat.ts'
+import { HEARTBEAT_MS } from '../../model/lanes/heartbeat.ts'
 import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
 
 t.test('the heartbeat moves while nothing else does, and the API server may be away', async (t) => {

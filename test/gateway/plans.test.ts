@@ -1,10 +1,10 @@
 /** Whole plans as text: what a dry run prints. */
 import t from 'tap'
 import { describeGatewayPlan } from '../../gateway/describe-plan.ts'
-import { podSideAddress } from '../../gateway/plan-lane-routes.ts'
+import { podSideAddress } from '../../gateway/routes/plan-lane-routes.ts'
 import { planGateway } from '../../gateway/plan-gateway.ts'
-import { formatNft } from '../../kernel/format-nft.ts'
-import type { DeviceState } from '../../kernel/wireguard.ts'
+import { formatNft } from '../../kernel/nft/format-nft.ts'
+import type { DeviceState } from '../../kernel/wireguard/wireguard.ts'
 import type { GatewayWorld } from '../../gateway/world.ts'
 import { messageOf } from '../support/failure.ts'
 import { equalsGolden } from '../support/golden.ts'

@@ -1,10 +1,10 @@
 /** What tells repairs from changes of the plan, and listings of tables from each other. */
 import t from 'tap'
 import { Drift, tableDrift } from '../../kernel/drift.ts'
-import { TellPace, changeOf } from '../../kernel/nft-watch.ts'
+import { TellPace, changeOf } from '../../kernel/nft/nft-watch.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
-import { createMetrics } from '../../runtime/prometheus-metrics.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 
 function stage() {
   const clock = new FakeClock()

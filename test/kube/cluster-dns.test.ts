@@ -10,11 +10,11 @@ import {
   type DnsObject,
   configMapRef,
 } from '../../cli/cluster-dns/cluster-dns.ts'
-import { adminOf } from '../../cli/kube/open-admin.ts'
+import { adminOf } from '../../cli/kube/access/open-admin.ts'
 import { planClusterDns, planClusterDnsRemoval } from '../../cli/cluster-dns/plan-cluster-dns.ts'
-import { openKubeCluster } from '../../cluster/kube/kube-cluster.ts'
+import { openKubeCluster } from '../../kubeapi/kube/kube-cluster.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { type RunningDns, startDns } from '../dns/dns-server.ts'
 import type { TYPE } from '../dns/wire.ts'
 import { clusterSetIp, workedExamples } from '../dns/zone-fixture.ts'

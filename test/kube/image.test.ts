@@ -29,7 +29,7 @@ t.test('the image of this checkout', { skip: cannotBuild(), timeout: 600_000 }, 
   const registry = await startImageRegistry(t)
   const env = { ...process.env, ...settings(folder, registry) }
   const image: Image = async (...words) => {
-    const args = [join(ROOT, 'scripts/image.ts'), ...words]
+    const args = [join(ROOT, 'scripts/image/image.ts'), ...words]
     return (await promisify(execFile)(process.execPath, args, { env, maxBuffer: 16 << 20 })).stdout.trim()
   }
   const began = performance.now()

@@ -1,7 +1,7 @@
 /** Gateways over time: a NAT whose mapping changes, the far end going away, leaving; and sites without overlap. */
 import t from 'tap'
-import { dropCounter } from '../../gateway/drop-reasons.ts'
-import { parseCounters } from '../../kernel/parse-nft.ts'
+import { dropCounter } from '../../gateway/nft/drop-reasons.ts'
+import { parseCounters } from '../../kernel/nft/parse-nft.ts'
 import { cluster } from '../gateway/support/worlds.ts'
 import { type SiteInit, membership, untilUp, watched, withGateways, withSites } from '../gateway/support/netns-sites.ts'
 import { kernelOf, wireguardProcesses } from '../gateway/support/kernel-traces.ts'

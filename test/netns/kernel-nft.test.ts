@@ -1,6 +1,6 @@
 import t from 'tap'
-import { NftCommand } from '../../kernel/nft-command.ts'
-import { NftSession } from '../../kernel/nft-session.ts'
+import { NftCommand } from '../../kernel/nft/nft-command.ts'
+import { NftSession } from '../../kernel/nft/nft-session.ts'
 import { runCommand } from '../../kernel/run-command.ts'
 import { nftCompliance } from '../compliance/nft.ts'
 import { inPrivateNetns } from '../support/netns.ts'

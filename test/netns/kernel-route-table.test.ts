@@ -11,9 +11,9 @@ import {
   formatRouteDeletion,
   formatRule,
   formatRuleDeletion,
-} from '../../kernel/format-ip.ts'
-import type { NewLink, Route } from '../../kernel/route-table.ts'
-import { Rtnetlink } from '../../kernel/rtnetlink.ts'
+} from '../../kernel/route/format-ip.ts'
+import type { NewLink, Route } from '../../kernel/route/route-table.ts'
+import { Rtnetlink } from '../../kernel/route/rtnetlink.ts'
 import { routeTableCompliance } from '../compliance/route-table.ts'
 import { eventually } from '../support/eventually.ts'
 import { inPrivateNetns } from '../support/netns.ts'

@@ -1,6 +1,6 @@
 import { execFileSync } from 'node:child_process'
 import t from 'tap'
-import { ProcSysctl } from '../../kernel/proc-sysctl.ts'
+import { ProcSysctl } from '../../kernel/tuning/proc-sysctl.ts'
 import { sysctlCompliance } from '../compliance/sysctl.ts'
 import { inPrivateNetns } from '../support/netns.ts'
 

@@ -10,10 +10,10 @@ import { randomBytes } from 'node:crypto'
 import { readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { Rtnetlink } from '../../kernel/rtnetlink.ts'
-import { WgCommand } from '../../kernel/wg-command.ts'
-import { daemonsOf } from '../../kernel/wireguard-go.ts'
-import { generateWireguardKey } from '../../kernel/wireguard-key.ts'
+import { Rtnetlink } from '../../kernel/route/rtnetlink.ts'
+import { WgCommand } from '../../kernel/wireguard/wg-command.ts'
+import { daemonsOf } from '../../kernel/wireguard/wireguard-go.ts'
+import { generateWireguardKey } from '../../kernel/wireguard/wireguard-key.ts'
 import { wireguardCompliance, type WireguardUnderTest } from '../compliance/wireguard.ts'
 import { eventually } from '../support/eventually.ts'
 import { inPrivateNetns, withNetns, type Netns } from '../support/netns.ts'
@@ -91,8 +91,8 @@ async function outlives(t: Test): Promise<void> {
   })
   const { privateKey, publicKey } = generateWireguardKey()
   const script = `
-    import { Rtnetlink } from ${JSON.stringify(new URL('../../kernel/rtnetlink.ts', import.meta.url).href)}
-    import { WgCommand } from ${JSON.stringify(new URL('../../kernel/wg-command.ts', import.meta.url).href)}
+    import { Rtnetlink } from ${JSON.stringify(new URL('../../kernel/route/rtnetlink.ts', import.meta.url).href)}
+    import { WgCommand } from ${JSON.stringify(new URL('../../kernel/wireguard/wg-command.ts', import.meta.url).href)}
     const routes = new Rtnetlink()
     await new WgCommand({ routes }).ensureDevice(${JSON.stringify(name)}, { privateKeyFile: ${JSON.stringify(keyFile(t, privateKey))}, mtu: 1420 })
     routes.close()

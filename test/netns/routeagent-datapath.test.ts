@@ -1,6 +1,6 @@
 /** IPv4, with packets: the worker and the gateway node of test/routeagent/support/datapath.ts. */
 import t, { type Test } from 'tap'
-import { ProcSysctl } from '../../kernel/proc-sysctl.ts'
+import { ProcSysctl } from '../../kernel/tuning/proc-sysctl.ts'
 import type { KubeObject, ServiceImport } from '../../model/objects.ts'
 import { breakAndRepair } from '../routeagent/support/break-and-repair.ts'
 import {

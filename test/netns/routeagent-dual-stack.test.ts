@@ -3,7 +3,7 @@
  * IPv6. Pods fd00:10:42:1::5 (the client) and fd00:10:42:1::6 here, fd00:20:42::5 and fd00:20:42::6 in the far cluster.
  */
 import t, { type Test } from 'tap'
-import { ProcSysctl } from '../../kernel/proc-sysctl.ts'
+import { ProcSysctl } from '../../kernel/tuning/proc-sysctl.ts'
 import type { KubeObject } from '../../model/objects.ts'
 import { breakAndRepair } from '../routeagent/support/break-and-repair.ts'
 import {

@@ -1,6 +1,6 @@
 import { spawnSync } from 'node:child_process'
 import t from 'tap'
-import { NftSession } from '../../kernel/nft-session.ts'
+import { NftSession } from '../../kernel/nft/nft-session.ts'
 import { nftCompliance } from '../compliance/nft.ts'
 import { eventually } from '../support/eventually.ts'
 import { inPrivateNetns } from '../support/netns.ts'

@@ -12,7 +12,7 @@ import {
 import { type ClientLimits, connectBroker } from '../../protocol/transport/grpc-client.ts'
 import { type BrokerServer, type ServeBrokerInit, serveBroker } from '../../protocol/transport/grpc-server.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logger.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
 import { ToyBroker } from './toy-broker.ts'
 
 export const clock = new SystemClock()

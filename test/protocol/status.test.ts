@@ -4,7 +4,7 @@ import { MAX_NOT_IMPORTED, type MemberStatus, type NotImported } from '../../mod
 import type { ClusterId } from '../../model/ids.ts'
 import type { StoredRecord } from '../../model/records.ts'
 import type { PublishMessage } from '../../protocol/broker-api.ts'
-import { CodecError } from '../../protocol/codec-checks.ts'
+import { CodecError } from '../../protocol/codec/codec-checks.ts'
 import * as wire from '../../protocol/gen/broker.ts'
 import { inMemoryBroker } from '../../protocol/in-memory.ts'
 import {
@@ -12,13 +12,13 @@ import {
   decodePublishReply,
   encodePublishMessage,
   encodePublishReply,
-} from '../../protocol/messages-codec.ts'
-import { PublishSession } from '../../protocol/publish-session.ts'
-import { decodeRecordEvent, encodeRecordEvent } from '../../protocol/records-codec.ts'
-import { decodeReplica, encodeReplica } from '../../protocol/replica-file.ts'
-import { Replica } from '../../protocol/replica.ts'
+} from '../../protocol/codec/messages-codec.ts'
+import { PublishSession } from '../../protocol/sessions/publish-session.ts'
+import { decodeRecordEvent, encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
+import { decodeReplica, encodeReplica } from '../../protocol/replica/replica-file.ts'
+import { Replica } from '../../protocol/replica/replica.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
-import { CapturingLogger } from '../../runtime/capturing-logger.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../support/eventually.ts'
 import { byKey, slice } from './samples.ts'
 import { ToyBroker } from './toy-broker.ts'

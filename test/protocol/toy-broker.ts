@@ -18,9 +18,9 @@ import type {
   WatchRequest,
 } from '../../protocol/broker-api.ts'
 import { RefusedError } from '../../protocol/broker-api.ts'
-import { memberKeyText, storedContentHash } from '../../protocol/content-hash.ts'
-import { encodeRecordEvent } from '../../protocol/records-codec.ts'
-import { setHash } from '../../protocol/set-hash.ts'
+import { memberKeyText, storedContentHash } from '../../protocol/codec/content-hash.ts'
+import { encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
+import { setHash } from '../../protocol/codec/set-hash.ts'
 
 export class ToyBroker implements BrokerApi {
   epoch: string = randomUUID()

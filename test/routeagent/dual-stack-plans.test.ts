@@ -1,13 +1,14 @@
 /** Plans of clusters that have IPv6 pod CIDRs as well: as commands, and where they must keep out of IPv4's way. */
 import t from 'tap'
 import fc from 'fast-check'
-import { formatAddress, parseAddress, parsePrefix } from '../../model/ip.ts'
+import { formatAddress, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
 import type { EndpointSlice, RouteAgent, ServiceImport } from '../../model/objects.ts'
 import { describeRouteAgentPlan, describeRoutes } from '../../routeagent/describe-plan.ts'
 import type { KernelFacts } from '../../routeagent/node-facts.ts'
-import { type NodeRouteWorld, planNodeRoutes } from '../../routeagent/plan-node-routes.ts'
-import { overlayLinkLocal } from '../../routeagent/plan-nodes.ts'
-import { planService } from '../../routeagent/plan-service.ts'
+import type { NodeRouteWorld } from '../../routeagent/routes/node-route-world.ts'
+import { planNodeRoutes } from '../../routeagent/routes/plan-node-routes.ts'
+import { overlayLinkLocal } from '../../routeagent/routes/plan-nodes.ts'
+import { planService } from '../../routeagent/balance/plan-service.ts'
 import { equalsGolden } from '../support/golden.ts'
 import {
   WORKER_LINKS,

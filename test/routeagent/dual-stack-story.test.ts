@@ -2,8 +2,8 @@
 import t from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
-import { clustersetIpv6 } from '../../model/clusterset-ip.ts'
-import { formatAddress, parseAddress } from '../../model/ip.ts'
+import { clustersetIpv6 } from '../../model/addresses/clusterset-ip.ts'
+import { formatAddress, parseAddress } from '../../model/addresses/ip.ts'
 import { eventually } from '../support/eventually.ts'
 import { Machine } from './support/machine.ts'
 import {

@@ -1,7 +1,7 @@
 /** What is kept of this machine's facts, and when it is not. */
 import t from 'tap'
-import { FakeRouteTable } from '../../kernel/fake-route-table.ts'
-import { FakeSysctl } from '../../kernel/fake-sysctl.ts'
+import { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'
+import { FakeSysctl } from '../../kernel/fake/fake-sysctl.ts'
 import { FactsReader } from '../../routeagent/facts-reader.ts'
 
 t.test('facts are kept until something changes, also when that happens during the look', async (t) => {

@@ -1,6 +1,6 @@
 /** One routeagent through its life: joined, balanced, disturbed, restarted, gone. All drivers are the fakes. */
 import t from 'tap'
-import { MemoryCluster } from '../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { KernelError } from '../../kernel/errors.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import type { RouteAgent } from '../../model/objects.ts'

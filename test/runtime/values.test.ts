@@ -1,6 +1,6 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { formatAddress } from '../../model/ip.ts'
+import { formatAddress } from '../../model/addresses/ip.ts'
 import { type AddressPortInit, parseAddressPort } from '../../runtime/address-port.ts'
 import { formatDuration, parseDuration } from '../../runtime/duration.ts'
 import { formatHostPort, parseHostPort } from '../../runtime/host-port.ts'

@@ -4,8 +4,8 @@
  */
 import { join } from 'node:path'
 import t from 'tap'
-import { openSqliteLog } from '../../broker/log/sqlite-log.ts'
-import { DATABASE_FILE } from '../../broker/broker-store.ts'
+import { openSqliteLog } from '../../broker/log/sqlite/sqlite-log.ts'
+import { DATABASE_FILE } from '../../broker/state/broker-store.ts'
 import { eventually } from '../support/eventually.ts'
 import { BrokerProcess } from './broker-process.ts'
 import { StorySite } from './site.ts'

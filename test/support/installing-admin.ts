@@ -1,9 +1,9 @@
 /** A MemoryAdmin in which controllers run at once: what is applied is there and ready, as far as the test lets it. */
-import type { Lookable } from '../../cli/kube/snapshot-reader.ts'
-import type { Applied } from '../../cli/kube/admin.ts'
-import { ClusterApiError } from '../../cluster/cluster-api.ts'
-import type { ListInit } from '../../cluster/kube/dynamic-client.ts'
-import type { ObjectRef } from '../../cluster/kube/object-ref.ts'
+import type { Lookable } from '../../cli/kube/access/snapshot-reader.ts'
+import type { Applied } from '../../cli/kube/access/admin.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import type { ListInit } from '../../kubeapi/kube/dynamic-client.ts'
+import type { ObjectRef } from '../../kubeapi/kube/write/object-ref.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 import { MemoryAdmin } from './memory-admin.ts'
 

@@ -1,8 +1,8 @@
 /** A ClusterAdmin over objects in memory: what was asked of it is kept, what it should refuse can be said. */
 import { isDeepStrictEqual } from 'node:util'
-import { type ObjectRef, refOf, titleOf } from '../../cluster/kube/object-ref.ts'
-import type { Applied, ClusterAdmin, ListScope, Preview } from '../../cli/kube/admin.ts'
-import type { CommandResult, PodCommand } from '../../cluster/kube/pod-exec.ts'
+import { type ObjectRef, refOf, titleOf } from '../../kubeapi/kube/write/object-ref.ts'
+import type { Applied, ClusterAdmin, ListScope, Preview } from '../../cli/kube/access/admin.ts'
+import type { CommandResult, PodCommand } from '../../kubeapi/kube/http/pod-exec.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
 
 export class MemoryAdmin implements ClusterAdmin {

@@ -4,11 +4,11 @@ import { join, relative } from 'node:path'
 
 export const ROOT = join(import.meta.dirname, '..', '..')
 /** Folders of the root that know no component. */
-export const FOUNDATIONS = ['model', 'protocol', 'cluster', 'kernel', 'reconcile', 'runtime', 'install'] as const
+export const FOUNDATIONS = ['model', 'protocol', 'kubeapi', 'kernel', 'reconcile', 'runtime', 'install'] as const
 /** Folders of the root that know no other component. */
 export const COMPONENTS = ['broker', 'agent', 'gateway', 'routeagent', 'dns', 'cli'] as const
 /** All that is shipped. */
-export const PRODUCT: readonly string[] = [...FOUNDATIONS, ...COMPONENTS]
+export const PRODUCT: readonly string[] = [...FOUNDATIONS, ...COMPONENTS, 'compose']
 
 const SKIPPED = new Set(['node_modules', '.git', '.tap', 'dist'])
 

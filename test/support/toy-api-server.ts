@@ -8,7 +8,7 @@ import { type Http2ServerRequest, type Http2ServerResponse, createSecureServer }
 import type { AddressInfo, Socket } from 'node:net'
 import { join } from 'node:path'
 import type { Test } from 'tap'
-import { KIND_PLACES } from '../../cluster/kube/kinds.ts'
+import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
 import { makeClusterCa } from '../kube/support/cluster-certificates.ts'
 import { writeKubeconfig } from '../kube/support/kubeconfig-file.ts'
 import { temporaryFolder } from './temporary-folder.ts'

@@ -1,9 +1,9 @@
 /** Antrea: its agents' configuration is a YAML file in a ConfigMap. */
 import { type Claim, networks } from '../claim.ts'
-import { daemonSet } from '../containers.ts'
-import { prefixesIn } from '../prefix-texts.ts'
-import { at, documentIn, nameOf, textAt } from '../raw.ts'
-import { type World, configText, pathOf } from '../snapshot.ts'
+import { daemonSet } from '../snapshot/containers.ts'
+import { prefixesIn } from '../snapshot/prefix-texts.ts'
+import { at, documentIn, nameOf, textAt } from '../snapshot/raw.ts'
+import { type World, configText, pathOf } from '../snapshot/snapshot.ts'
 import { cniClaim } from './cni-claim.ts'
 
 export function antrea(world: World): Claim[] {

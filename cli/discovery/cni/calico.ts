@@ -1,9 +1,9 @@
 /** Calico, by its operator or by manifest; pools in its own objects. Policy-only Calico is no CNI. */
 import { type Claim, networks } from '../claim.ts'
-import { daemonSet, environmentOf } from '../containers.ts'
-import { byFamily, prefixesIn } from '../prefix-texts.ts'
-import { at, labelOf, listAt, nameOf, textAt, textsAt } from '../raw.ts'
-import { type World, configText, pathOf } from '../snapshot.ts'
+import { daemonSet, environmentOf } from '../snapshot/containers.ts'
+import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
+import { at, labelOf, listAt, nameOf, textAt, textsAt } from '../snapshot/raw.ts'
+import { type World, configText, pathOf } from '../snapshot/snapshot.ts'
 import { type Trait, cniClaim } from './cni-claim.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
 

@@ -1,9 +1,9 @@
 /** Cilium: everything stands in ConfigMap cilium-config; which node has which range in CiliumNode objects. */
 import { type Claim, networks } from '../claim.ts'
-import { daemonSet } from '../containers.ts'
-import { byFamily, prefixesIn, smallestCover } from '../prefix-texts.ts'
-import { textAt, textsAt } from '../raw.ts'
-import { type World, pathOf } from '../snapshot.ts'
+import { daemonSet } from '../snapshot/containers.ts'
+import { byFamily, prefixesIn, smallestCover } from '../snapshot/prefix-texts.ts'
+import { textAt, textsAt } from '../snapshot/raw.ts'
+import { type World, pathOf } from '../snapshot/snapshot.ts'
 import { type Trait, cniClaim } from './cni-claim.ts'
 
 const WHERE = 'ConfigMap kube-system/cilium-config'

@@ -2,10 +2,10 @@
 import { type Claim, networks } from '../claim.ts'
 import { nodePodCidrs } from '../detect/node-pod-cidrs.ts'
 import { isDistribution } from '../detect/distribution.ts'
-import { daemonSet, environmentOf } from '../containers.ts'
-import { byFamily, prefixesIn, smallestCover } from '../prefix-texts.ts'
-import { at, labelOf, listAt, nameOf, textAt } from '../raw.ts'
-import { type World, pathOf } from '../snapshot.ts'
+import { daemonSet, environmentOf } from '../snapshot/containers.ts'
+import { byFamily, prefixesIn, smallestCover } from '../snapshot/prefix-texts.ts'
+import { at, labelOf, listAt, nameOf, textAt } from '../snapshot/raw.ts'
+import { type World, pathOf } from '../snapshot/snapshot.ts'
 import { cniClaim } from './cni-claim.ts'
 
 /** Pods have addresses of the VPC, and nothing in the cluster says how large that is. */

@@ -1,9 +1,9 @@
 /** Flannel, as a DaemonSet or inside k3s; and Canal, which is Flannel with Calico's policy. */
 import { type Claim, networks } from '../claim.ts'
-import { daemonSet } from '../containers.ts'
-import { byFamily, prefixesIn } from '../prefix-texts.ts'
-import { annotationOf, documentIn, nameOf, textAt } from '../raw.ts'
-import { type World, configText, pathOf } from '../snapshot.ts'
+import { daemonSet } from '../snapshot/containers.ts'
+import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
+import { annotationOf, documentIn, nameOf, textAt } from '../snapshot/raw.ts'
+import { type World, configText, pathOf } from '../snapshot/snapshot.ts'
 import { cniClaim } from './cni-claim.ts'
 
 const FLANNEL_CONFIG = ['kube-flannel/kube-flannel-cfg', 'kube-system/kube-flannel-cfg']

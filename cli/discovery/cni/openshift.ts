@@ -1,9 +1,9 @@
 /** OVN-Kubernetes (OpenShift's, or by itself) and the old OpenShift SDN. */
 import { type Claim, networks } from '../claim.ts'
-import { daemonSet } from '../containers.ts'
-import { prefixesIn } from '../prefix-texts.ts'
-import { at, textAt } from '../raw.ts'
-import { type World, pathOf } from '../snapshot.ts'
+import { daemonSet } from '../snapshot/containers.ts'
+import { prefixesIn } from '../snapshot/prefix-texts.ts'
+import { at, textAt } from '../snapshot/raw.ts'
+import { type World, pathOf } from '../snapshot/snapshot.ts'
 import { cniClaim } from './cni-claim.ts'
 
 export function ovnKubernetes(world: World): Claim[] {

@@ -1,9 +1,9 @@
 /** Small CNIs that a DaemonSet's command line tells everything about: kindnet, kube-router, Weave Net. */
 import { type Claim, networks } from '../claim.ts'
-import { containersOf, daemonSet, environmentOf, flagOf } from '../containers.ts'
-import { byFamily, prefixesIn } from '../prefix-texts.ts'
-import { textAt } from '../raw.ts'
-import { type World, pathOf } from '../snapshot.ts'
+import { containersOf, daemonSet, environmentOf, flagOf } from '../snapshot/containers.ts'
+import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
+import { textAt } from '../snapshot/raw.ts'
+import { type World, pathOf } from '../snapshot/snapshot.ts'
 import { cniClaim } from './cni-claim.ts'
 
 export function kindnet(world: World): Claim[] {

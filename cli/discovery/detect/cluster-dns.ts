@@ -1,7 +1,7 @@
 /** Who answers cluster.local, where, and by what it is changed. */
 import type { Claim, Confidence, DnsFlavour } from '../claim.ts'
-import { labelOf, textAt } from '../raw.ts'
-import { type World, configText } from '../snapshot.ts'
+import { labelOf, textAt } from '../snapshot/raw.ts'
+import { type World, configText } from '../snapshot/snapshot.ts'
 import { isDistribution } from './distribution.ts'
 
 export function clusterDns(world: World): Claim[] {

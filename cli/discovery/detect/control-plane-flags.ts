@@ -1,8 +1,8 @@
 /** The command lines of kube-apiserver and kube-controller-manager, where they run as pods that one may see. */
 import { type Claim, networks } from '../claim.ts'
-import { flagOf, partPods } from '../containers.ts'
-import { prefixesIn } from '../prefix-texts.ts'
-import { type World, pathOf } from '../snapshot.ts'
+import { flagOf, partPods } from '../snapshot/containers.ts'
+import { prefixesIn } from '../snapshot/prefix-texts.ts'
+import { type World, pathOf } from '../snapshot/snapshot.ts'
 
 const ROWS = [
   { part: 'kube-apiserver', flag: 'service-cluster-ip-range', about: 'serviceCIDRs', confidence: 'certain' },

@@ -1,7 +1,7 @@
 /** Which distribution this is: the first mark that fits. */
 import type { Claim, Confidence, Distribution } from '../claim.ts'
-import { annotationOf, keysAt, nameOf, textAt } from '../raw.ts'
-import type { World } from '../snapshot.ts'
+import { annotationOf, keysAt, nameOf, textAt } from '../snapshot/raw.ts'
+import type { World } from '../snapshot/snapshot.ts'
 
 interface Row {
   readonly distribution: Distribution

@@ -1,8 +1,8 @@
 /** What an earlier join was told, or found: nobody is asked the same again. */
 import { type Claim, networks } from '../claim.ts'
-import { prefixesIn } from '../prefix-texts.ts'
-import { at, documentIn, keysAt, nameOf, textAt, textsAt } from '../raw.ts'
-import { type World, configText, pathOf } from '../snapshot.ts'
+import { prefixesIn } from '../snapshot/prefix-texts.ts'
+import { at, documentIn, keysAt, nameOf, textAt, textsAt } from '../snapshot/raw.ts'
+import { type World, configText, pathOf } from '../snapshot/snapshot.ts'
 
 const SITE = ['sealane-system/sealane-site'] as const
 

@@ -1,9 +1,9 @@
 /** How Services are carried: kube-proxy's mode, from its configuration or its command line. */
 import { type Claim, type Finding, type KubeProxy, type KubeProxyMode, networks } from '../claim.ts'
-import { daemonSet, flagOf, partPods } from '../containers.ts'
-import { prefixesIn } from '../prefix-texts.ts'
-import { documentIn, textAt } from '../raw.ts'
-import { type World, configText, pathOf } from '../snapshot.ts'
+import { daemonSet, flagOf, partPods } from '../snapshot/containers.ts'
+import { prefixesIn } from '../snapshot/prefix-texts.ts'
+import { documentIn, textAt } from '../snapshot/raw.ts'
+import { type World, configText, pathOf } from '../snapshot/snapshot.ts'
 
 const CONFIG_MAPS = ['kube-system/kube-proxy', 'kube-system/kube-proxy-config']
 

@@ -1,8 +1,8 @@
 /** What kubeadm was told when it made the cluster (kind and others use it too). */
 import { type Claim, networks } from '../claim.ts'
-import { prefixesIn } from '../prefix-texts.ts'
-import { documentIn, textAt } from '../raw.ts'
-import { type World, configText } from '../snapshot.ts'
+import { prefixesIn } from '../snapshot/prefix-texts.ts'
+import { documentIn, textAt } from '../snapshot/raw.ts'
+import { type World, configText } from '../snapshot/snapshot.ts'
 
 export function kubeadmConfig(world: World): Claim[] {
   const found = configText(world, ['kube-system/kubeadm-config'], ['ClusterConfiguration'])

@@ -1,8 +1,8 @@
 /** The smallest network that holds what the nodes have been given so far. The cluster may be given more later. */
 import { type Claim, networks } from '../claim.ts'
-import { byFamily, prefixesIn, smallestCover } from '../prefix-texts.ts'
-import { textAt, textsAt } from '../raw.ts'
-import type { World } from '../snapshot.ts'
+import { byFamily, prefixesIn, smallestCover } from '../snapshot/prefix-texts.ts'
+import { textAt, textsAt } from '../snapshot/raw.ts'
+import type { World } from '../snapshot/snapshot.ts'
 
 export function nodePodCidrs(node: unknown): string[] {
   const many = textsAt(node, 'spec', 'podCIDRs')

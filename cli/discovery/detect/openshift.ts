@@ -1,8 +1,8 @@
 /** OpenShift says what it is in config.openshift.io. */
 import { type Claim, networks } from '../claim.ts'
-import { byFamily, prefixesIn } from '../prefix-texts.ts'
-import { listAt, textAt, textsAt } from '../raw.ts'
-import type { World } from '../snapshot.ts'
+import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
+import { listAt, textAt, textsAt } from '../snapshot/raw.ts'
+import type { World } from '../snapshot/snapshot.ts'
 
 export function openshiftNetwork(world: World): Claim[] {
   const network = world.list('Network', 'config.openshift.io')[0]

@@ -1,6 +1,6 @@
 /** What else joins clusters here, by the CRDs that it brought. Cilium's Cluster Mesh: cni/cilium.ts. */
 import type { Claim } from '../claim.ts'
-import type { World } from '../snapshot.ts'
+import type { World } from '../snapshot/snapshot.ts'
 
 /** CRD → product, and whether it takes multicluster.x-k8s.io objects for its own. */
 const ROWS: readonly { readonly crd: string; readonly name: string; readonly ownsMcs: boolean }[] = [

@@ -1,7 +1,7 @@
 /** Things about the machines that matter whatever the CNI is. Keys that advice-platform.ts knows. */
 import type { Claim } from '../claim.ts'
-import { keysAt, labelOf, listAt, nameOf, textAt } from '../raw.ts'
-import type { World } from '../snapshot.ts'
+import { keysAt, labelOf, listAt, nameOf, textAt } from '../snapshot/raw.ts'
+import type { World } from '../snapshot/snapshot.ts'
 
 export const PLATFORM_KEYS = [
   'eks-auto',

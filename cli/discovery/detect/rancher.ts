@@ -1,9 +1,9 @@
 /** k3s and RKE2: what their servers were started with stands in an annotation of their nodes. */
 import { type Claim, type KubeProxyMode, networks } from '../claim.ts'
-import { flagIn } from '../containers.ts'
-import { prefixesIn } from '../prefix-texts.ts'
-import { annotationOf, documentIn, nameOf, textsAt } from '../raw.ts'
-import type { World } from '../snapshot.ts'
+import { flagIn } from '../snapshot/containers.ts'
+import { prefixesIn } from '../snapshot/prefix-texts.ts'
+import { annotationOf, documentIn, nameOf, textsAt } from '../snapshot/raw.ts'
+import type { World } from '../snapshot/snapshot.ts'
 
 /** Both products' defaults. */
 const POD_DEFAULT = '10.42.0.0/16'

@@ -1,8 +1,8 @@
 /** Service networks from the API server itself: its ServiceCIDR objects, and what it says to an address outside. */
 import { type Claim, networks } from '../claim.ts'
-import { byFamily, prefixesIn } from '../prefix-texts.ts'
-import { nameOf, textsAt } from '../raw.ts'
-import type { World } from '../snapshot.ts'
+import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
+import { nameOf, textsAt } from '../snapshot/raw.ts'
+import type { World } from '../snapshot/snapshot.ts'
 
 /** networking.k8s.io/v1 ServiceCIDR (Kubernetes 1.33): what addresses are given from. All of them together. */
 export function serviceCidrObjects(world: World): Claim[] {

@@ -1,7 +1,7 @@
 import fc from 'fast-check'
 import t, { type Test } from 'tap'
 import { parse } from 'yaml'
-import { refOf, titleOf } from '../../../cluster/kube/object-ref.ts'
+import { refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import {
   type ClusterDnsFlavour,
   type ClusterDnsPlan,

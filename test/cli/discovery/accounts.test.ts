@@ -1,6 +1,6 @@
 /** What a person is told about each kind of cluster, word for word. */
 import t from 'tap'
-import { advice } from '../../../cli/discovery/advice.ts'
+import { advice } from '../../../cli/discovery/advice/advice.ts'
 import { describeAdvice, describeDiscovery } from '../../../cli/discovery/describe.ts'
 import { discover } from '../../../cli/discovery/discover.ts'
 import { FIXTURES, fixture } from './support/fixtures.ts'

@@ -1,12 +1,12 @@
 /** Objects of a cluster are whatever somebody wrote into them: nothing here may throw, hang or steer a terminal. */
 import fc from 'fast-check'
 import t from 'tap'
-import { advice } from '../../../cli/discovery/advice.ts'
+import { advice } from '../../../cli/discovery/advice/advice.ts'
 import { describeAdvice, describeDiscovery } from '../../../cli/discovery/describe.ts'
 import { discover } from '../../../cli/discovery/discover.ts'
-import { lenientPrefix, prefixesIn, smallestCover } from '../../../cli/discovery/prefix-texts.ts'
-import { formatPrefix, parsePrefix } from '../../../model/ip.ts'
-import type { ClusterSnapshot } from '../../../cli/discovery/snapshot.ts'
+import { lenientPrefix, prefixesIn, smallestCover } from '../../../cli/discovery/snapshot/prefix-texts.ts'
+import { formatPrefix, parsePrefix } from '../../../model/addresses/ip.ts'
+import type { ClusterSnapshot } from '../../../cli/discovery/snapshot/snapshot.ts'
 import { FIXTURES, fixture } from './support/fixtures.ts'
 
 function account(snapshot: ClusterSnapshot): string[] {

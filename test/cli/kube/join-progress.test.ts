@@ -1,7 +1,7 @@
 /** How far the agent has come with joining, read from its Secret. */
 import t from 'tap'
-import { joinProgress } from '../../../cli/kube/watch-join.ts'
-import { secretIdentity } from '../../../cli/secret-identity.ts'
+import { joinProgress } from '../../../cli/kube/wait/watch-join.ts'
+import { secretIdentity } from '../../../protocol/identity/secret-identity.ts'
 import { endOfIdentity } from '../../../protocol/join.ts'
 import { failure } from '../../support/failure.ts'
 import { identityParts } from '../../support/identity-parts.ts'

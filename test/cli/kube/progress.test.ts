@@ -1,9 +1,9 @@
 /** How far a join has come, read from objects. */
 import t from 'tap'
-import { joinedOthers, laneStates } from '../../../cli/kube/lane-states.ts'
-import { firstTrouble } from '../../../cli/kube/pod-trouble.ts'
-import { isRolledOut, rolloutOf } from '../../../cli/kube/rollout.ts'
-import { lanesProgress, rolloutProgress } from '../../../cli/kube/watch-join.ts'
+import { joinedOthers, laneStates } from '../../../cli/kube/wait/lane-states.ts'
+import { firstTrouble } from '../../../cli/kube/wait/pod-trouble.ts'
+import { isRolledOut, rolloutOf } from '../../../cli/kube/wait/rollout.ts'
+import { lanesProgress, rolloutProgress } from '../../../cli/kube/wait/watch-join.ts'
 import type { Cluster, Gateway } from '../../../model/objects.ts'
 import { MemoryAdmin } from '../../support/memory-admin.ts'
 

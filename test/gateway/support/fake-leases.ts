@@ -1,7 +1,7 @@
 /** Leases in memory, which the caches of the same cluster show. */
-import { ClusterApiError } from '../../../cluster/cluster-api.ts'
-import type { LeaseStore, StoredLease } from '../../../cluster/lease-store.ts'
-import type { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
+import type { LeaseStore, StoredLease } from '../../../kubeapi/lease-store.ts'
+import type { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 
 const NAMESPACE = 'sealane-system'
 

@@ -1,6 +1,6 @@
 /** Probe sockets in memory. The far ends answer, or do not, as the test says. */
-import { decodeProbe, encodeProbe } from '../../../gateway/probe-packet.ts'
-import type { OpenProbeSocket, ProbeSocketEvents } from '../../../gateway/probe-socket.ts'
+import { decodeProbe, encodeProbe } from '../../../gateway/health/probe-packet.ts'
+import type { OpenProbeSocket, ProbeSocketEvents } from '../../../gateway/health/probe-socket.ts'
 import { LANE_PROBE_PORT } from '../../../model/kernel-ids.ts'
 
 export class FakeProbes {

@@ -4,17 +4,17 @@
  * (`{"object": …}`, `{"gone": [kind, name]}`, `{"left": true}`). Arguments: node, state directory, lanes as JSON.
  */
 import { createInterface } from 'node:readline'
-import { MemoryCluster } from '../../../cluster/memory/memory-cluster.ts'
+import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { gatewayConfig, runGateway } from '../../../gateway/main.ts'
-import { NftCommand } from '../../../kernel/nft-command.ts'
-import { ProcSysctl } from '../../../kernel/proc-sysctl.ts'
-import { Rtnetlink } from '../../../kernel/rtnetlink.ts'
-import { VethSegmentJoining } from '../../../kernel/segment-joining.ts'
-import { WgCommand } from '../../../kernel/wg-command.ts'
+import { NftCommand } from '../../../kernel/nft/nft-command.ts'
+import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
+import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
+import { VethSegmentJoining } from '../../../kernel/tuning/segment-joining.ts'
+import { WgCommand } from '../../../kernel/wireguard/wg-command.ts'
 import type { Kind, KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
-import { createLogger } from '../../../runtime/pino-logger.ts'
-import { createMetrics } from '../../../runtime/prometheus-metrics.ts'
+import { createLogger } from '../../../runtime/logging/pino-logger.ts'
+import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
 
 const [node = '', stateDir = '', init = '{}'] = process.argv.slice(2)

@@ -1,5 +1,5 @@
 /** Worlds as one-liners for tests. */
-import type { PeerState } from '../../../kernel/wireguard.ts'
+import type { PeerState } from '../../../kernel/wireguard/wireguard.ts'
 import { type Cluster, type Endpoint, type EndpointCandidate, type Node, endpointName } from '../../../model/objects.ts'
 import type { GatewayWorld } from '../../../gateway/world.ts'
 

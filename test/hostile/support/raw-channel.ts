@@ -3,7 +3,7 @@ import { Client, type ClientDuplexStream, type ClientReadableStream, Metadata, c
 import { X509Certificate, generateKeyPairSync } from 'node:crypto'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { openBrokerStore } from '../../../broker/broker-store.ts'
+import { openBrokerStore } from '../../../broker/state/broker-store.ts'
 import {
   BrokerService,
   type ClusterFacts,

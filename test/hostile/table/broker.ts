@@ -2,7 +2,7 @@
 import type { AttackRow } from './row.ts'
 
 /** Of the agent of each member, which is the last door. */
-const OWN = '`model/own-cluster.ts`: '
+const OWN = '`model/addresses/own-cluster.ts`: '
 
 export const BROKER: readonly AttackRow[] = [
   {
@@ -39,43 +39,45 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-own-export',
     tried: "The broker tells a cluster that it exports a service which it does not, with a node's address behind it.",
     holds: 'No service of that name comes into being, and nothing leads to the node.',
-    against: '`agent/own-exports.ts`: what this cluster exports, its own API says.',
+    against: '`agent/export/own-exports.ts`: what this cluster exports, its own API says.',
   },
   {
     id: 'broker-own-endpoints',
     tried: 'The broker tells a cluster other endpoints and ports of its own export, and gateways of its own.',
     holds: 'The endpoints, ports and gateways stay those of its own API.',
-    against: '`agent/own-exports.ts`, `agent/plan-clusters.ts`: of its own, a cluster takes nothing from elsewhere.',
+    against:
+      '`agent/export/own-exports.ts`, `agent/cluster/plan-clusters.ts`: of its own, a cluster takes nothing from elsewhere.',
   },
   {
     id: 'broker-own-gone',
     tried: 'The broker withdraws the record of the cluster itself and says that it has departed.',
     holds: 'The cluster goes on: its own object, its lanes and its exports stay.',
-    against: '`agent/plan-prune.ts`: what is its own is not the mirror’s to remove.',
+    against: '`agent/import/plan-prune.ts`: what is its own is not the mirror’s to remove.',
   },
   {
     id: 'broker-own-ranges',
     tried: "Members that do not exist claim the cluster's own pods and Services, parts of them, or all of IPv4.",
     holds: 'None of them is used, and each is told.',
-    against: '`agent/check-record.ts`: what others claim is held against what the own API has.',
+    against: '`agent/import/check-record.ts`: what others claim is held against what the own API has.',
   },
   {
     id: 'broker-false-owner',
     tried: 'Records of one member say in their body that they are of another, or of nobody.',
     holds: 'None of them counts.',
-    against: '`agent/check-record.ts`: whose a record is, its key says, and the body must agree.',
+    against: '`agent/import/check-record.ts`: whose a record is, its key says, and the body must agree.',
   },
   {
     id: 'broker-names',
     tried: 'Names of clusters, nodes, namespaces and services with dots, slashes, spaces, upper case, and none at all.',
     holds: 'No object and no file comes into being, inside the state folder or outside.',
-    against: '`protocol/codec-checks.ts`, `agent/check-record.ts`: each name is judged before it names anything.',
+    against:
+      '`protocol/codec/codec-checks.ts`, `agent/import/check-record.ts`: each name is judged before it names anything.',
   },
   {
     id: 'broker-long-names',
     tried: 'A gateway whose node has a name so long that no file and no object can be called by it.',
     holds: 'It is left out and told, and all else goes on.',
-    against: '`agent/check-record.ts`: the name of the object that would be made is judged as a whole.',
+    against: '`agent/import/check-record.ts`: the name of the object that would be made is judged as a whole.',
   },
   {
     id: 'broker-namespaces',
@@ -83,26 +85,26 @@ export const BROKER: readonly AttackRow[] = [
       'Exports, endpoints and addresses of services in system namespaces, and in one that the cluster has not got.',
     holds: 'Nothing is written there: the importer has an allow list of its own.',
     against:
-      '`agent/check-record.ts`: the namespace is that of the record’s key, and the list is that of this cluster.',
+      '`agent/import/check-record.ts`: the namespace is that of the record’s key, and the list is that of this cluster.',
   },
   {
     id: 'broker-clusterset-ips',
     tried:
       "Clusterset IPs that are a Service's, a node's, a pod's, special ones, or no addresses; some in a member's name.",
     holds: 'No connection to any of them is taken.',
-    against: '`agent/plan-addresses.ts`: an address lies in the range that was told at the join.',
+    against: '`agent/import/plan-addresses.ts`: an address lies in the range that was told at the join.',
   },
   {
     id: 'broker-endpoint-addresses',
     tried: "Endpoints of a member with addresses of this cluster's pods, nodes and Services, and special ones.",
     holds: 'No slice of ours has them.',
-    against: '`agent/member-records.ts`: an endpoint lies in the pod CIDRs of the member that tells it.',
+    against: '`agent/export/member-records.ts`: an endpoint lies in the pod CIDRs of the member that tells it.',
   },
   {
     id: 'broker-injected-text',
     tried: 'Commands of nft and of a shell, escape sequences and paths wherever a record has text.',
     holds: 'None of it reaches an object, a file name or nft text.',
-    against: '`agent/check-record.ts`, `agent/import-slice.ts`: texts that are passed on have a syntax.',
+    against: '`agent/import/check-record.ts`, `agent/import/import-slice.ts`: texts that are passed on have a syntax.',
   },
   {
     id: 'broker-our-labels',
@@ -114,25 +116,26 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-absurd-numbers',
     tried: 'Ports, lanes, numbers, times and silences beyond all bounds.',
     holds: 'Nothing moves, and no loop of the agent stops.',
-    against: '`protocol/record-bodies.ts`, `agent/plan-cluster-status.ts`: numbers have bounds where they are read.',
+    against:
+      '`protocol/codec/record-bodies.ts`, `agent/cluster/plan-cluster-status.ts`: numbers have bounds where they are read.',
   },
   {
     id: 'broker-octets',
     tried: 'Events that are no records: nothing, zeros, 2 MiB, cut-off messages, noise.',
     holds: 'Each is skipped, and the records after it count.',
-    against: '`protocol/replica.ts`: one event that cannot be read hides no other.',
+    against: '`protocol/replica/replica.ts`: one event that cannot be read hides no other.',
   },
   {
     id: 'broker-empty-snapshot',
     tried: 'The broker begins anew with an empty snapshot.',
     holds: 'Everything stays: what the broker does not show is kept until its owner withdraws it.',
-    against: '`protocol/replica.ts`: a record goes when its owner has declared its whole set without it.',
+    against: '`protocol/replica/replica.ts`: a record goes when its owner has declared its whole set without it.',
   },
   {
     id: 'broker-flood-elsewhere',
     tried: 'Thousands of exports in namespaces that are not here or not allowed.',
     holds: 'Nothing is written, and the log says it in a few lines.',
-    against: '`agent/mirror-loop.ts`: at most 20 lines in one round.',
+    against: '`agent/import/mirror-loop.ts`: at most 20 lines in one round.',
   },
   {
     id: 'broker-renewal',

@@ -1,11 +1,11 @@
 /** Packets from lanes and pods. */
 import type { AttackRow } from './row.ts'
 
-const OVERLAY = '`routeagent/plan-overlay-guard.ts`, chain `overlay`'
-const INNER = '`routeagent/plan-overlay-guard.ts`, chain `from-overlay`'
-const HOST = '`routeagent/plan-overlay-guard.ts`, chain `host-from-overlay`'
+const OVERLAY = '`routeagent/balance/plan-overlay-guard.ts`, chain `overlay`'
+const INNER = '`routeagent/balance/plan-overlay-guard.ts`, chain `from-overlay`'
+const HOST = '`routeagent/balance/plan-overlay-guard.ts`, chain `host-from-overlay`'
 
-const LANE_HOST = '`gateway/plan-translation.ts`, chain `into-node`: what is not named does not reach the node.'
+const LANE_HOST = '`gateway/nft/plan-translation.ts`, chain `into-node`: what is not named does not reach the node.'
 
 const OWN = '`model/kernel-ids.ts`, tables 7313 and 7314: ranges in public space are looked at for pods alone.'
 
@@ -32,7 +32,8 @@ export const DATA_PLANE: readonly AttackRow[] = [
     id: 'overlay-to-another-node',
     tried: 'A pod sends such a frame to another node, where it would come in under the address of its own node.',
     holds: 'It does not leave its own node; other ports of that node are reached as before.',
-    against: '`routeagent/plan-overlay-guard.ts`: nothing that is forwarded goes to the overlay port of a node.',
+    against:
+      '`routeagent/balance/plan-overlay-guard.ts`: nothing that is forwarded goes to the overlay port of a node.',
   },
   {
     id: 'overlay-from-stranger',
@@ -72,7 +73,7 @@ export const DATA_PLANE: readonly AttackRow[] = [
     tried: 'A pod of another cluster connects to a NodePort at the address of a worker among the pods.',
     holds: 'It is refused, while the pod behind it is reached by its own address, and the port from the node network.',
     against:
-      '`routeagent/plan-overlay-guard.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
+      '`routeagent/balance/plan-overlay-guard.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
   },
   {
     id: 'host-tcp-from-lane',
@@ -92,14 +93,14 @@ export const DATA_PLANE: readonly AttackRow[] = [
     tried: 'A pod of another cluster connects to a NodePort at the address of the gateway node among the pods.',
     holds: 'It is refused, while the pod behind it is reached by its own address, and the port by own pods.',
     against:
-      '`gateway/plan-translation.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
+      '`gateway/nft/plan-translation.ts`, chain `node-port`: what the node translates to somewhere else counts as the node.',
   },
   {
     id: 'host-port-named',
     tried:
       'The operator names one TCP port of the nodes, and one UDP port at an IPv4 address; a pod of another cluster tries both with either protocol and both families.',
     holds: 'Exactly what is named is open.',
-    against: '`kernel/host-guard.ts`: protocol, port and address each count.',
+    against: '`kernel/nft/host-guard.ts`: protocol, port and address each count.',
   },
   {
     id: 'own-broker-in-range',

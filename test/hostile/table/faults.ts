@@ -7,9 +7,10 @@ const NODE =
   '`routeagent/main.ts` follows nftables and rtnetlink; `kernel/drift.ts` tells repairs from changes of the plan.'
 
 const KNOCKS =
-  '`gateway/probe-loop.ts`: a knock at a silent gateway’s kernel lives for two seconds, and the last miss waits for as long as the way takes.'
+  '`gateway/health/probe-loop.ts`: a knock at a silent gateway’s kernel lives for two seconds, and the last miss waits for as long as the way takes.'
 
-const HANDSHAKES = '`gateway/handshake-times.ts`: how old a handshake is goes by the clock that never jumps.'
+const HANDSHAKES =
+  '`gateway/cable/wireguard/handshake-times.ts`: how old a handshake is goes by the clock that never jumps.'
 
 const HOLDERS = '`kernel/port-holders.ts`: whatever finds its port taken says which, and which process has it.'
 
@@ -116,7 +117,7 @@ export const FAULTS: readonly AttackRow[] = [
     tried: 'A gateway’s machine loses its address and gets another one, and then the first one back.',
     holds: 'The lane carries calls again long before WireGuard gives an unheard peer up (15 s).',
     against:
-      '`gateway/own-sources.ts`: where this node sends from another address than before, WireGuard is given the peer’s place anew, in the same session.',
+      '`gateway/cable/wireguard/own-sources.ts`: where this node sends from another address than before, WireGuard is given the peer’s place anew, in the same session.',
   },
   {
     id: 'lane-port-taken',
@@ -142,7 +143,7 @@ export const FAULTS: readonly AttackRow[] = [
       'A member tells the addresses of another’s gateway as its own: of its machine, of loopback, of its pods’ bridge, and that of the translation in front of it.',
     holds: 'That gateway never calls itself, and finds the right address among them.',
     against:
-      '`gateway/check-endpoints.ts`: a candidate that is an address of this cluster’s nodes, or the place where this lane is told to be, is not called.',
+      '`gateway/remotes/check-endpoints.ts`: a candidate that is an address of this cluster’s nodes, or the place where this lane is told to be, is not called.',
   },
   {
     id: 'renumbering-named',
@@ -150,7 +151,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'Before and in the answer to the join the broker names the members that get global addresses by it; asking before changes nothing and does not spend the token.',
     against:
-      '`broker/membership.ts`: the join is tried and thrown away; `cli/agree-on-renumbering.ts` asks, `agent/own-renumbering.ts` tells the other side.',
+      '`broker/members/membership.ts`: the join is tried and thrown away; `cli/site/agree-on-renumbering.ts` asks, `agent/broker/own-renumbering.ts` tells the other side.',
   },
   {
     id: 'look-with-a-spent-token',
@@ -163,7 +164,7 @@ export const FAULTS: readonly AttackRow[] = [
     tried: 'A cluster joins that needs a block of global addresses, and the range has none of that size.',
     holds:
       'It is refused with what was asked, what is free and what can be done, also when it only asks before; the others keep what they have.',
-    against: '`broker/no-block.ts`: the refusal counts the range.',
+    against: '`broker/addresses/no-block.ts`: the refusal counts the range.',
   },
   {
     id: 'both-behind-nat',
@@ -171,7 +172,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'Both say that neither can be called, how each is seen, and what can be done; and that, once done, brings the lane up.',
     against:
-      '`gateway/lane-doubt.ts`: what both ends tell of themselves; `sealane join` gives up after 15 s and says the same.',
+      '`gateway/reach/lane-doubt.ts`: what both ends tell of themselves; `sealane join` gives up after 15 s and says the same.',
   },
   {
     id: 'publish-range-regained',
@@ -183,7 +184,7 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'publish-half-closed',
     tried: 'A member sends 300 changes and closes its half of the stream at once.',
     holds: 'All are acknowledged, then the stream ends with OK.',
-    against: '`broker/publish-session.ts`: the last message is waited for (`onLast`).',
+    against: '`broker/records/publish-session.ts`: the last message is waited for (`onLast`).',
   },
   {
     id: 'publish-replaced-unasked',
@@ -207,31 +208,31 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'clock-ahead-renewal',
     tried: "A member's clock is 17 hours ahead: each new certificate is due for renewal at once.",
     holds: 'It is renewed once, then minutes to hours lie between two; the log names both times.',
-    against: '`agent/certificate-renewal.ts`: pauses that grow between renewals that follow each other.',
+    against: '`agent/broker/certificate-renewal.ts`: pauses that grow between renewals that follow each other.',
   },
   {
     id: 'clock-behind-renewal',
     tried: "A member's clock is 30 hours behind: its certificate would end before it is due.",
     holds: 'It is renewed at once and from then on by the monotonic clock; the log names both times.',
-    against: '`agent/plan-renewal.ts`: whichever clock says first that two thirds are over.',
+    against: '`agent/broker/plan-renewal.ts`: whichever clock says first that two thirds are over.',
   },
   {
     id: 'broker-state-lost',
     tried: "A broker's database is gone and its key is there.",
     holds: 'It does not start, says which backup to restore, and starts with `--accept-empty`.',
-    against: '`broker/state-mark.ts`: a key without its database is no first start.',
+    against: '`broker/state/state-mark.ts`: a key without its database is no first start.',
   },
   {
     id: 'broker-state-older',
     tried: "A broker's database is replaced by a copy from before the last member joined.",
     holds: 'It does not start, and says how much older the copy is.',
-    against: '`broker/state-mark.ts`: a mark beside the key says how far the state had come.',
+    against: '`broker/state/state-mark.ts`: a mark beside the key says how far the state had come.',
   },
   {
     id: 'broker-state-older-with-mark',
     tried: 'All of the state, the mark with it, is replaced by such a copy; the last member comes.',
     holds: 'It is refused, and the log says that the database is older than its certificate.',
-    against: '`broker/membership.ts`: a certificate of our own that these rows cannot have forgotten.',
+    against: '`broker/members/membership.ts`: a certificate of our own that these rows cannot have forgotten.',
   },
   {
     id: 'dns-hand-over',
@@ -239,20 +240,20 @@ export const FAULTS: readonly AttackRow[] = [
       'A DNS process is replaced under load: the new one starts on the same port before it has read a single object, and the old one is ended once the new one listens.',
     holds: 'Every question over UDP and TCP, IPv4 and IPv6, has its right answer; none is lost, none is SERVFAIL.',
     against:
-      'dns/opening.ts waits for the objects; dns/port-group.ts passes on what comes before dns/listener.ts closes',
+      'dns/server/opening.ts waits for the objects; dns/server/port-group.ts passes on what comes before dns/server/listener.ts closes',
   },
   {
     id: 'dns-blind-successor',
     tried: 'A second DNS process is started on a port that is served, and never gets to read its objects.',
     holds:
       'It leaves the port to the one that knows: no client hears a SERVFAIL. When that one ends, it listens and says SERVFAIL, never "no such name".',
-    against: 'dns/opening.ts looks who else is on the port before it opens without its objects',
+    against: 'dns/server/opening.ts looks who else is on the port before it opens without its objects',
   },
   {
     id: 'dns-restart',
     tried:
       'A DNS process is ended while a client holds a connection open and says nothing, and another one is started after it.',
     holds: 'The first ends within two seconds, and the second answers on the same port.',
-    against: 'dns/leaving.ts and dns/tcp-server.ts wait for answers, not for clients',
+    against: 'dns/server/leaving.ts and dns/server/tcp-server.ts wait for answers, not for clients',
   },
 ]

@@ -1,7 +1,7 @@
 /** Keys, certificates and ids. */
 import type { AttackRow } from './row.ts'
 
-const SUCCESSION = '`broker/succession.ts`'
+const SUCCESSION = '`broker/members/succession.ts`'
 
 export const IDENTITY: readonly AttackRow[] = [
   {
@@ -20,7 +20,7 @@ export const IDENTITY: readonly AttackRow[] = [
     id: 'identity-stolen-told',
     tried: 'A certificate is shown after it has been replaced, again and again.',
     holds: 'Each time is counted, and it is told once: in the log with `audit`, and by `sealane cluster list`.',
-    against: '`broker/certificate-use.ts`.',
+    against: '`broker/members/certificate-use.ts`.',
   },
   {
     id: 'identity-stream-outlives',
@@ -38,14 +38,14 @@ export const IDENTITY: readonly AttackRow[] = [
     id: 'identity-two-agents',
     tried: 'Two agents of one cluster renew the same certificate at the same moment, and both use what they got.',
     holds: 'Neither is shut out before it can see what is stored; then the one that was used last stays.',
-    against: `${SUCCESSION}, and \`agent/certificate-renewal.ts\`: what is stored counts, and is looked at each minute.`,
+    against: `${SUCCESSION}, and \`agent/broker/certificate-renewal.ts\`: what is stored counts, and is looked at each minute.`,
   },
   {
     id: 'identity-taken-over',
     tried: 'A thief renews first, and the member itself is shut out.',
     holds:
       '`sealane cluster rekey` refuses the thief at once; the token lets the member alone in again, with its addresses.',
-    against: '`rekeyMember()` in `broker/member-list.ts`.',
+    against: '`rekeyMember()` in `broker/members/member-list.ts`.',
   },
   {
     id: 'identity-refused-connections',
@@ -58,19 +58,19 @@ export const IDENTITY: readonly AttackRow[] = [
     tried: "A member states the WireGuard key of another member's gateway while that is away.",
     holds: 'It is refused, and the gateway comes back with its key.',
     against:
-      '`broker/public-keys.ts`: a key stays with the member that stated it first, also without a record that has it.',
+      '`broker/members/public-keys.ts`: a key stays with the member that stated it first, also without a record that has it.',
   },
   {
     id: 'key-after-restart',
     tried: 'The same after the broker was started anew, and after the owner of the key was evicted.',
     holds: 'It is refused. Once the owner has left by itself, the key is free.',
-    against: '`broker/public-keys.ts`: whose a key is stands in the database.',
+    against: '`broker/members/public-keys.ts`: whose a key is stands in the database.',
   },
   {
     id: 'key-many-kept',
     tried: 'A member states a hundred keys one after the other, so that the broker forgets those of others.',
     holds: "Of its own the latest 64 are kept; the other member's stay where they are.",
-    against: '`broker/public-keys.ts`: the limit is for each member.',
+    against: '`broker/members/public-keys.ts`: the limit is for each member.',
   },
   {
     id: 'ids-reserved',

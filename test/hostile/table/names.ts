@@ -6,6 +6,6 @@ export const NAMES: readonly AttackRow[] = [
     id: 'dns-tcp-half-message',
     tried: 'A question to be forwarded, then a length of 65,535, then the connection is closed.',
     holds: 'The question is forwarded once, and the next client is answered.',
-    against: '`dns/tcp-server.ts`: a connection that is over is read no further, whatever is left of it.',
+    against: '`dns/server/tcp-server.ts`: a connection that is over is read no further, whatever is left of it.',
   },
 ]

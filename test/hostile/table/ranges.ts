@@ -8,26 +8,27 @@ export const RANGES: readonly AttackRow[] = [
       'A member joins with public space as its pods or Services: around the broker, a public name server, a whole /8, IPv6.',
     holds: 'It is refused, the refusal names the range and the option that would allow it, and nobody hears of it.',
     against:
-      '`model/needed-ranges.ts` `mayState()`: private, shared and benchmark space, and what the token names; asked by `broker/membership.ts`.',
+      '`model/addresses/needed-ranges.ts` `mayState()`: private, shared and benchmark space, and what the token names; asked by `broker/members/membership.ts`.',
   },
   {
     id: 'range-holds-broker',
     tried:
       'A member whose token allows 203.0.113.0/24 joins with pods in 203.0.113.0/28, and the broker is 203.0.113.2.',
     holds: 'Its pods get global addresses, and its join and the list of members say why.',
-    against: '`broker/allocation.ts`: what all need is a claim like any other, and pods over a claim are translated.',
+    against:
+      '`broker/addresses/allocation.ts`: what all need is a claim like any other, and pods over a claim are translated.',
   },
   {
     id: 'range-holds-broker-ipv6',
     tried: 'The same with an IPv6 range that holds the IPv6 address of the broker.',
     holds: 'Nobody is told of the range, and the join says why.',
-    against: '`model/ipv6-claims.ts`: IPv6 is not translated, so it stands back for what all need.',
+    against: '`model/addresses/ipv6-claims.ts`: IPv6 is not translated, so it stands back for what all need.',
   },
   {
     id: 'range-too-large-to-translate',
     tried: 'A member joins with 10.0.0.0/8, which holds the broker and has no room in the range of global addresses.',
     holds: 'It is refused with both reasons, and nothing of it is kept.',
-    against: '`broker/allocation.ts` `blockFor()`.',
+    against: '`broker/addresses/allocation.ts` `blockFor()`.',
   },
   {
     id: 'range-holds-gateway',
@@ -35,27 +36,28 @@ export const RANGES: readonly AttackRow[] = [
       'A member states a range that holds the address at which another gateway is called; or a gateway is told inside a range that is there.',
     holds: 'The member with the range is translated both times, and the gateway keeps its address.',
     against:
-      '`broker/address-claims.ts`: where gateways are called counts as a claim, also of members that tell nothing else.',
+      '`broker/addresses/address-claims.ts`: where gateways are called counts as a claim, also of members that tell nothing else.',
   },
   {
     id: 'range-gateway-of-another',
     tried: 'The same range all the same reaches an importer, flat, as from a broker of an earlier release.',
     holds: 'The importer calls the other gateway as before, first what it called first.',
     against:
-      '`gateway/check-endpoints.ts` and `gateway/observed-address.ts`: ranges of others have no say in where a gateway is called.',
+      '`gateway/remotes/check-endpoints.ts` and `gateway/remotes/observed-address.ts`: ranges of others have no say in where a gateway is called.',
   },
   {
     id: 'range-holds-nodes',
     tried: 'Pods in 192.168.0.0/16 join beside a member whose nodes are in 192.168.1.0/24.',
     holds: 'The pods get global addresses and both clusters reach each other; the join says why.',
-    against: '`agent/plan-needs.ts` tells the broker what machines need, and `broker/allocation.ts` counts it.',
+    against:
+      '`agent/broker/plan-needs.ts` tells the broker what machines need, and `broker/addresses/allocation.ts` counts it.',
   },
   {
     id: 'range-holds-router',
     tried: "A member states a small part of another's node network, where its router is, by IPv4 and by IPv6.",
     holds: 'IPv4 is translated, IPv6 is not carried, and the network stays as a whole with its owner.',
     against:
-      '`routeagent/plan-node-routes.ts` tells networks as a whole and default gateways, not only addresses of nodes.',
+      '`routeagent/routes/plan-node-routes.ts` tells networks as a whole and default gateways, not only addresses of nodes.',
   },
   {
     id: 'range-holds-name-server',
@@ -70,21 +72,22 @@ export const RANGES: readonly AttackRow[] = [
     holds:
       'The first is refused and changes nothing; the second takes nothing from the other; the third is translated.',
     against:
-      '`broker/membership.ts` `changeFacts()` asks the same, and `broker/address-claims.ts` keeps the order of claims.',
+      '`broker/members/membership.ts` `changeFacts()` asks the same, and `broker/addresses/address-claims.ts` keeps the order of claims.',
   },
   {
     id: 'range-needed-is-bounded',
     tried: 'A member tells that its machines need all addresses, too many networks, loopback, or the pods of another.',
     holds:
       'What is no network of machines is refused; the pods of another are translated, no more than by stating them as pods.',
-    against: '`broker/admission-facts.ts` `admitNeeded()`.',
+    against: '`broker/admission/admission-facts.ts` `admitNeeded()`.',
   },
   {
     id: 'range-importer-refuses',
     tried:
       'A broker that was broken into tells, flat: ranges that hold the broker, the node network, the router, a name server, and IPv6 of the node.',
     holds: 'The cluster takes in none of them, routes none of them, says why, and still hears the broker.',
-    against: '`agent/check-record.ts` with `agent/plan-needs.ts`, and `model/remote-clusters.ts` on each node.',
+    against:
+      '`agent/import/check-record.ts` with `agent/broker/plan-needs.ts`, and `model/addresses/remote-clusters.ts` on each node.',
   },
   {
     id: 'range-correction-arrives',
@@ -92,6 +95,6 @@ export const RANGES: readonly AttackRow[] = [
       'Clusters have a range that holds the broker, with its routes in their kernels, as an earlier release took it; the broker then corrects it, and evicts its owner.',
     holds:
       'Each of them takes the routes out by itself, hears the broker again, takes the correction, and then the eviction.',
-    against: '`agent/mirror-loop.ts` `#endHarm()`: what stands in the way goes before the broker is heard.',
+    against: '`agent/import/mirror-loop.ts` `#endHarm()`: what stands in the way goes before the broker is heard.',
   },
 ]

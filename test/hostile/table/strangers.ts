@@ -31,7 +31,7 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'join-failed-by-address',
     tried: 'Forty joins of one address show a token that nobody made.',
     holds: 'Twenty hear UNAUTHENTICATED, the others RESOURCE_EXHAUSTED; a good token passes from the same address.',
-    against: '`broker/join-gate.ts`: failures are counted by address, and a known token passes.',
+    against: '`broker/members/join-gate.ts`: failures are counted by address, and a known token passes.',
   },
   {
     id: 'member-seventh-connection',
@@ -43,7 +43,7 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'member-status-every-moment',
     tried: 'A member tells another status a hundred times in a row.',
     holds: 'All are acknowledged; one is written, and the last 5 s later.',
-    against: '`broker/status-pace.ts`: one write in five seconds, the last word wins.',
+    against: '`broker/records/status-pace.ts`: one write in five seconds, the last word wins.',
   },
   {
     id: 'flood-join-bodies',
@@ -85,13 +85,14 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-member-slices',
     tried: 'One member publishes slices of 27,000 addresses.',
     holds: 'They are refused; changes of others arrive, the broker holds under 400 MB.',
-    against: '`broker/admission-slice.ts`: 2,000 addresses in one slice; `broker/write-pace.ts`.',
+    against: '`broker/admission/admission-slice.ts`: 2,000 addresses in one slice; `broker/records/write-pace.ts`.',
   },
   {
     id: 'flood-member-statuses',
     tried: 'One member tells statuses of 64 KiB as fast as they are taken.',
     holds: 'Changes of others arrive, the broker holds under 400 MB.',
-    against: "`broker/status-pace.ts` and `broker/write-pace.ts`: a quarter of the time is one member's at most.",
+    against:
+      "`broker/records/status-pace.ts` and `broker/records/write-pace.ts`: a quarter of the time is one member's at most.",
   },
   {
     id: 'flood-member-reconnecting',
@@ -109,6 +110,6 @@ export const STRANGERS: readonly AttackRow[] = [
     id: 'flood-member-records',
     tried: 'One member publishes records without end, each a new one.',
     holds: 'Changes of others arrive, a member that comes anew is let in, the broker holds under 400 MB.',
-    against: '`broker/write-pace.ts`, and the limits of `broker/config.ts`.',
+    against: '`broker/records/write-pace.ts`, and the limits of `broker/config.ts`.',
   },
 ]

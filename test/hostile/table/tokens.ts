@@ -63,13 +63,13 @@ export const TOKENS: readonly AttackRow[] = [
     tried:
       'With the token of each part: Secrets, tokens, roles, pods, nodes, our policies, the cluster’s DNS, and objects of the other parts.',
     holds: 'Each is refused.',
-    against: '`install/member-access.ts`: each role names what its part reads and writes, and no more.',
+    against: '`install/policies/member-access.ts`: each role names what its part reads and writes, and no more.',
   },
   {
     id: 'token-dns-writes',
     tried: 'With the token of dns, anything is written that any part of ours writes.',
     holds: 'Each is refused.',
-    against: '`install/member-access.ts`: dns reads.',
+    against: '`install/policies/member-access.ts`: dns reads.',
   },
   {
     id: 'token-broker',
@@ -82,6 +82,7 @@ export const TOKENS: readonly AttackRow[] = [
     tried:
       'Somebody who may edit a namespace writes what only the agent should: imports, imported endpoints, memberships.',
     holds: 'Each is refused; exports in that namespace are taken.',
-    against: '`install/member-access.ts`: the roles added to view, edit and admin give exports, and else reading.',
+    against:
+      '`install/policies/member-access.ts`: the roles added to view, edit and admin give exports, and else reading.',
   },
 ]

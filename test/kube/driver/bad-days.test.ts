@@ -1,6 +1,6 @@
 /** What a real API server does to its clients on bad days costs them time and nothing else; see also bad-minute.test.ts. */
 import t from 'tap'
-import type { KubeCluster } from '../../../cluster/kube/kube-cluster.ts'
+import type { KubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
 import { service, serviceImport } from '../../compliance/cluster-api.ts'
 import { eventually } from '../../support/eventually.ts'
 import { silentProxy } from '../../support/silent-proxy.ts'

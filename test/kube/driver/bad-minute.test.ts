@@ -4,8 +4,8 @@
  */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import type { KubeCluster } from '../../../cluster/kube/kube-cluster.ts'
-import { kindPath } from '../../../cluster/kube/kinds.ts'
+import type { KubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
+import { kindPath } from '../../../kubeapi/kube/kinds.ts'
 import type { KubeObject, Service } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../../../reconcile/loop.ts'

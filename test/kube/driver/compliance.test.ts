@@ -1,6 +1,6 @@
 /** The Kubernetes driver does what every ClusterApi driver does, on a real API server. */
 import t from 'tap'
-import { kindPath } from '../../../cluster/kube/kinds.ts'
+import { kindPath } from '../../../kubeapi/kube/kinds.ts'
 import { clusterApiCompliance } from '../../compliance/cluster-api.ts'
 import { kubeProgramsMissing } from '../support/kube-programs.ts'
 import { empty, open, put, startApiServer } from './api-server.ts'

@@ -1,6 +1,6 @@
 /** Two processes and one Lease on a real API server. */
 import t, { type Test } from 'tap'
-import type { KubeCluster } from '../../../cluster/kube/kube-cluster.ts'
+import type { KubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
 import { eventually } from '../../support/eventually.ts'
 import { silentProxy } from '../../support/silent-proxy.ts'
 import type { ControlPlane } from '../support/control-plane.ts'

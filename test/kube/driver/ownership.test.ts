@@ -1,7 +1,7 @@
 /** Server-side apply as a real API server does it: what is ours, what stays, what goes. And the least rights it takes. */
 import t from 'tap'
-import type { ClusterApi } from '../../../cluster/cluster-api.ts'
-import { kindPath } from '../../../cluster/kube/kinds.ts'
+import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
+import { kindPath } from '../../../kubeapi/kube/kinds.ts'
 import type { EndpointSlice, KubeObject, ServiceImport } from '../../../model/objects.ts'
 import { MAX_ZONE_HINTS } from '../../../model/spec-constants.ts'
 import { serviceExport, serviceImport } from '../../compliance/cluster-api.ts'

@@ -12,11 +12,11 @@ import type {
   ServiceImport,
   SliceEndpoint,
 } from '../../../model/objects.ts'
-import { parsePrefix } from '../../../model/ip.ts'
+import { parsePrefix } from '../../../model/addresses/ip.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER, LABEL_ZONE } from '../../../model/spec-constants.ts'
 import type { KernelFacts } from '../../../routeagent/node-facts.ts'
-import type { NodeRouteWorld } from '../../../routeagent/plan-node-routes.ts'
-import type { ServiceContext } from '../../../routeagent/plan-service.ts'
+import type { NodeRouteWorld } from '../../../routeagent/routes/node-route-world.ts'
+import type { ServiceContext } from '../../../routeagent/balance/plan-service.ts'
 
 /** Devices of the node `worker`: its underlay, and the bridge of its pods. */
 export const WORKER_LINKS: KernelFacts['links'] = [

@@ -1,0 +1,69 @@
+/**
+ * The broker as the agent's loops see it: a set of records to keep published, and a copy of everybody's records.
+ * Connections, retries and the wire are behind it (protocol-link.ts).
+ */
+import type { MemberStatus } from '../../model/member-status.ts'
+import type { MemberRecord, StoredRecord } from '../../model/records.ts'
+import type { ClusterFacts } from '../../protocol/broker-api.ts'
+import type { ReplicaChange } from '../../protocol/replica/replica.ts'
+
+export type PublishState =
+  /** Not told to the broker yet, or no answer yet. */
+  | { readonly t: 'pending' }
+  /** The broker has it durably, exactly as desired now. */
+  | { readonly t: 'stored' }
+  /** The broker does not take it as it is now. */
+  | { readonly t: 'refused'; readonly field: string; readonly reason: string }
+
+export interface Publisher {
+  /** False until the broker has answered a declaration once in the life of this process: until then nothing is known. */
+  readonly answered: boolean
+  /**
+   * The whole set to publish, by memberKey text. Records whose object is the very same as last time are taken as
+   * unchanged without a look inside.
+   */
+  setDesired(records: ReadonlyMap<string, MemberRecord>): void
+  /** What this cluster states about itself, whenever it differs; until the first time, it is as it joined. */
+  setFacts(facts: ClusterFacts): void
+  /** What this cluster tells of itself. A broker of an earlier release is not told. */
+  setStatus(status: MemberStatus): void
+  /** What became of a record of the set last given. */
+  state(key: string): PublishState
+  /** Calls back after states have changed: of these records, or of any when undefined. Gives the function that ends it. */
+  onChange(listener: (keys: readonly string[] | undefined) => void): () => void
+}
+
+export interface ReplicaView {
+  /** False until one snapshot was received whole. Stays true when the broker goes away: the copy then stands still. */
+  readonly synced: boolean
+  /** Owners whose absent records are gone for certain ('' is the broker itself): see WatchMessage `synced`. */
+  readonly complete: ReadonlySet<string>
+  readonly departed: ReadonlySet<string>
+  /** A record that has not changed is the very same object as before. */
+  records(): Iterable<StoredRecord>
+  /** Calls back with all that has changed in the records since the last call. */
+  onChange(listener: (changes: readonly ReplicaChange[]) => void): () => void
+}
+
+export interface ContactView {
+  /**
+   * Members that the broker does not hear, and for how many milliseconds, as it said a moment ago; all others it hears.
+   * Undefined while the broker itself is not heard: then nothing is known.
+   */
+  silent(): ReadonlyMap<string, number> | undefined
+  onChange(listener: () => void): () => void
+}
+
+export interface BrokerLink {
+  readonly publisher: Publisher
+  readonly replica: ReplicaView
+  readonly contact: ContactView
+  /** What is wrong with the connection, in words; undefined while all is well. */
+  problem(): string | undefined
+  /** Connects, and again whenever the connection breaks, until the signal. */
+  run(signal: AbortSignal): Promise<void>
+  /** Keeps what the broker knows this cluster by from ending, until the signal; also while run() is not called. Never rejects. */
+  keepIdentity(signal: AbortSignal): Promise<void>
+  /** After run(): removes what is kept for the next start. This cluster has left. */
+  forget(): Promise<void>
+}

@@ -1,0 +1,177 @@
+/**
+ * Renews this cluster's certificate after two thirds of its lifetime, with the key it has: writing one file is atomic,
+ * writing a key and its certificate is not. Failures are tried again. The store is the truth: a certificate is used once
+ * it is stored, and a later one that somebody else stored there (another agent of this cluster, whoever joined it anew)
+ * is used in its place, before it is renewed itself. The broker refuses what was replaced, after a short overlap. A clock that
+ * is wrong is told, and neither makes renewals follow each other nor makes them too late.
+ */
+import { type BrokerClient, ProtocolError } from '../../protocol/broker-client.ts'
+import { certificateProblem } from '../../protocol/identity/certificate-answer.ts'
+import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
+import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
+import { type CertificateFacts, readCertificate } from '../../protocol/identity/read-certificate.ts'
+import { createCsr } from '../../protocol/identity/x509.ts'
+import { Backoff } from '../../reconcile/backoff.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { AgentMetrics } from '../metrics.ts'
+import { clockDoubt, renewalDueInMs } from './plan-renewal.ts'
+
+export interface CertificateRenewalDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly agentMetrics: AgentMetrics
+  /** The client in use now. */
+  readonly client: () => BrokerClient
+  /** The new certificate is stored; from now on it is to be used. */
+  readonly onRenewed: (identity: MemberIdentity) => void
+}
+
+export interface CertificateRenewalInit {
+  /** Where the identity is kept. */
+  readonly store: IdentityStore
+  readonly identity: MemberIdentity
+}
+
+/** The clock is looked at this often, so that a machine that slept, or whose clock was set, is not late. */
+const LOOK_EVERY_MS = 60_000
+/** Between two renewals of which the second is due at once, because this machine's clock is ahead of the broker's. */
+const AGAIN = { minMs: 10 * 60_000, maxMs: 4 * 3_600_000 }
+/** And the store so often while the certificate is of no use. */
+const LOOK_AT_STORE_MS = 5000
+
+export class CertificateRenewal {
+  readonly #deps: CertificateRenewalDeps
+  readonly #store: IdentityStore
+  #identity: MemberIdentity
+  #facts: CertificateFacts
+  /** When this process got the certificate, by the monotonic clock; undefined: it was there before. */
+  #gotAtMs: number | undefined
+  #failure: string | undefined
+  #isRefused = false
+  #wake = new AbortController()
+
+  constructor(deps: CertificateRenewalDeps, init: CertificateRenewalInit) {
+    this.#deps = deps
+    this.#store = init.store
+    this.#identity = init.identity
+    this.#facts = readCertificate(init.identity.certificate)
+  }
+
+  /** Why the certificate was not renewed in time; undefined while all is well. */
+  problem(): string | undefined {
+    return this.#failure
+  }
+
+  /** The broker refuses the certificate, or does so no longer. Another one may be in the store. */
+  hearRefused(isRefused: boolean): void {
+    this.#isRefused = isRefused
+    if (isRefused) this.#wake.abort(new Error('the certificate is refused'))
+  }
+
+  /** Until the signal. Never rejects. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { agentMetrics, clock } = this.#deps
+    const backoff = new Backoff(clock, { minMs: 5000, maxMs: 10 * 60_000 })
+    const again = new Backoff(clock, AGAIN)
+    while (!signal.aborted) {
+      await this.#adopt()
+      const { notAfterMs } = this.#facts
+      agentMetrics.certificateExpiry.set(Math.floor(notAfterMs / 1000))
+      const dueInMs = this.#dueInMs()
+      if (dueInMs > 0) {
+        await this.#sleep(Math.min(dueInMs, this.#isRefused ? LOOK_AT_STORE_MS : LOOK_EVERY_MS), signal)
+      } else if (await this.#renew(notAfterMs, signal)) {
+        backoff.reset()
+        if (this.#dueInMs() > 0) again.reset()
+        else await this.#pause(again.next(), signal)
+      } else {
+        await this.#pause(backoff.next(), signal)
+      }
+    }
+  }
+
+  #dueInMs(): number {
+    const { clock } = this.#deps
+    return renewalDueInMs(this.#facts, { nowMs: clock.now(), monotonicMs: clock.monotonic(), gotAtMs: this.#gotAtMs })
+  }
+
+  /** Over before its time when the broker says that the certificate is refused. */
+  async #sleep(ms: number, signal: AbortSignal): Promise<void> {
+    if (this.#wake.signal.aborted) this.#wake = new AbortController()
+    await this.#deps.clock.sleep(ms, AbortSignal.any([signal, this.#wake.signal])).catch(() => undefined)
+  }
+
+  /** Over before its time when somebody has stored another identity: one that has ended, or is refused, cannot renew itself. */
+  async #pause(ms: number, signal: AbortSignal): Promise<void> {
+    const { clock } = this.#deps
+    const end = clock.monotonic() + ms
+    for (let left = ms; left > 0 && !signal.aborted; left = end - clock.monotonic()) {
+      if (await this.#adopt()) return
+      await clock.sleep(Math.min(left, LOOK_AT_STORE_MS), signal).catch(() => undefined)
+    }
+  }
+
+  async #adopt(): Promise<boolean> {
+    const { clock, logger, onRenewed } = this.#deps
+    // Where it cannot be read, the next look may.
+    const stored = await this.#store.read().catch(() => undefined)
+    if (stored === undefined || stored.cluster !== this.#identity.cluster) return false
+    if (stored.clusterset !== this.#identity.clusterset) return false
+    const { serial, notBeforeMs, notAfterMs, renews } = readCertificate(stored.certificate)
+    if (serial === this.#facts.serial || notAfterMs <= clock.now()) return false
+    // An earlier one, as from a copy of the store, is of use only where this one is of none.
+    const isOfUse = this.#facts.notAfterMs > clock.now() && !this.#isRefused
+    if (isOfUse && notBeforeMs < this.#facts.notBeforeMs) return false
+    this.#use(stored)
+    const what = renews === undefined ? 'joined anew' : 'another agent of this cluster has renewed the certificate'
+    logger.info(what, { until: endOf(this.#facts.notAfterMs) })
+    onRenewed(stored)
+    return true
+  }
+
+  #use(identity: MemberIdentity): void {
+    this.#identity = identity
+    this.#facts = readCertificate(identity.certificate)
+    this.#gotAtMs = undefined
+    this.#failure = undefined
+    this.#isRefused = false
+  }
+
+  async #renew(notAfterMs: number, signal: AbortSignal): Promise<boolean> {
+    const { client, clock, logger, onRenewed } = this.#deps
+    const askedMs = clock.now()
+    try {
+      const { certificate, caBundle } = await client().renew(await createCsr(this.#identity.key), signal)
+      // "sealane leave" removes the identity: it must not come back.
+      signal.throwIfAborted()
+      // What takes the place of the identity cannot be taken back.
+      const problem = certificateProblem(this.#identity, { certificate, caBundle }, clock.now())
+      if (problem !== undefined) throw new ProtocolError(`the broker's answer cannot be used: ${problem}`)
+      const renewed = { ...this.#identity, certificate, caBundle }
+      await this.#store.write(renewed)
+      this.#use(renewed)
+      this.#gotAtMs = clock.monotonic()
+      logger.info('certificate renewed', { until: endOf(this.#facts.notAfterMs) })
+      this.#failure = clockDoubt(this.#facts, askedMs, clock.now())
+      if (this.#failure !== undefined) logger.warn('check the clock of this machine', { reason: this.#failure })
+      onRenewed(renewed)
+      return true
+    } catch (error) {
+      if (signal.aborted) return false
+      const ended = clock.now() >= notAfterMs
+      const state = ended
+        ? `ended at ${endOf(notAfterMs)}; join again with a new token`
+        : `ends at ${endOf(notAfterMs)}`
+      const reason = error instanceof Error ? error.message : String(error)
+      this.#failure = `the certificate ${state}: ${reason}`
+      if (ended) logger.error('certificate not renewed and no longer valid', { reason: this.#failure })
+      else logger.warn('certificate not renewed yet', { reason: this.#failure })
+      return false
+    }
+  }
+}
+
+function endOf(ms: number): string {
+  return new Date(ms).toISOString()
+}

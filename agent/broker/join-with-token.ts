@@ -1,0 +1,207 @@
+/**
+ * Joining from inside a real cluster: the key is made here and never leaves; whoever installs Sealane brings a token
+ * and nothing else. Until it has worked, the one who waits is told what stands in the way.
+ */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import { type ClusterFacts, type JoinResponse, RefusedError, type Renumbered } from '../../protocol/broker-api.ts'
+import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
+import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
+import { TokenError, parseJoinToken } from '../../protocol/identity/token.ts'
+import { joinedMembership } from '../../model/membership.ts'
+import { ownCluster } from '../../model/addresses/own-cluster.ts'
+import { type JoinAsk, type JoiningDesk, askToJoin, endOfIdentity, joinedIdentity } from '../../protocol/join.ts'
+import { Backoff } from '../../reconcile/backoff.ts'
+import type { ComponentDeps } from '../../runtime/component.ts'
+
+export interface JoinWithTokenInit {
+  readonly cluster: ClusterId
+  readonly facts: ClusterFacts
+  readonly identity: IdentityStore
+  readonly desk: JoiningDesk
+}
+
+/** A token that was refused is looked at again this often: a new one may lie there. */
+const LOOK_MS = 1000
+/** The clock may be set, and the identity be renewed or taken away, meanwhile. */
+const LOOK_AT_IDENTITY_MS = 5000
+/** A broker, or an API server, that does not answer is asked again after so long. */
+const AWAY_MS = 5000
+
+/**
+ * Resolves once this cluster has an identity; at once when it has one, ended or not. Rejects only with the signal's reason, or when
+ * the desk cannot be read or written.
+ */
+export async function joinWithToken(
+  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  init: JoinWithTokenInit,
+  signal: AbortSignal,
+): Promise<void> {
+  const { identity, desk } = init
+  const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 10_000 })
+  let state: string | undefined = 'joins the clusterset'
+  deps.status.readiness('join', () => state)
+  let refused: string | undefined
+  let known = await identity.read()
+  for (; known === undefined; known = await identity.read()) {
+    signal.throwIfAborted()
+    const token = await desk.token()
+    if (token === undefined || (token === refused && (await desk.isRefused(token)))) {
+      if (token === undefined) state = `waits for a join token in ${identity.place}`
+      await deps.clock.sleep(LOOK_MS, signal)
+      continue
+    }
+    const failure = await tryToJoin(deps, init, token, signal)
+    if (failure === undefined) break
+    state = failure.message
+    refused = isFinal(failure) ? token : undefined
+    deps.logger.warn('not joined', { reason: failure.message, refused: refused !== undefined })
+    await desk.problem({ text: failure.message, ...(refused === undefined ? {} : { refused }) })
+    if (refused === undefined) await deps.clock.sleep(backoff.next(), signal)
+  }
+  state = undefined
+  // With one that has ended the agent goes on as it can, and rejoinWhenEnded() needs the token.
+  if (known === undefined || endOfIdentity(known) > deps.clock.now()) await dropToken(deps, desk, signal)
+}
+
+/** Whoever runs with the identity of before has to start anew. */
+export class JoinedAnewError extends Error {
+  constructor(cluster: ClusterId) {
+    super(`cluster ${cluster} has joined anew: the agent starts again, with its new identity`)
+    this.name = 'JoinedAnewError'
+  }
+}
+
+/**
+ * Beside the running agent, until the signal or until the cluster leaves. Once its certificate has ended, a token makes
+ * another one of the same id; until one comes everything stays as it is. An identity that somebody took away is put
+ * back, unless a token lies in its place: then it is joined anew. Throws JoinedAnewError when that is done.
+ */
+export async function rejoinWhenEnded(
+  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  init: JoinWithTokenInit,
+  signal: AbortSignal,
+): Promise<void> {
+  const { clock, logger } = deps
+  const kept: KeptIdentity = { latest: undefined }
+  let told: string | undefined
+  const onFailure = (error: unknown): number => {
+    if (error instanceof JoinedAnewError) throw error
+    const reason = String(error)
+    if (!signal.aborted && reason !== told) logger.warn('the identity is not as it should be, yet', { reason })
+    told = reason
+    return AWAY_MS
+  }
+  while (!signal.aborted) {
+    const waitMs = await rejoin(deps, init, kept, signal).catch(onFailure)
+    if (waitMs === undefined) return
+    await clock.sleep(waitMs, signal).catch(() => undefined)
+  }
+}
+
+interface KeptIdentity {
+  /** As it was read last. */
+  latest: MemberIdentity | undefined
+}
+
+/** Gives when to look again; undefined when this cluster has no identity any more. */
+async function rejoin(
+  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  init: JoinWithTokenInit,
+  kept: KeptIdentity,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const { clock } = deps
+  const { identity, desk } = init
+  const known = await identity.read()
+  kept.latest = known ?? kept.latest
+  if (known === undefined && hasLeft(deps.cluster)) return undefined
+  const leftMs = known === undefined ? 0 : endOfIdentity(known) - clock.now()
+  if (leftMs > 0) return Math.min(leftMs, LOOK_AT_IDENTITY_MS)
+  const token = await desk.token()
+  if (token === undefined && known === undefined) await putBack(deps, init, kept.latest)
+  if (token === undefined || (await desk.isRefused(token))) return LOOK_MS
+  const failure = await tryToJoin(deps, init, token, signal)
+  if (failure === undefined && known === undefined) throw new JoinedAnewError(init.cluster)
+  if (failure === undefined) return LOOK_MS
+  deps.logger.warn('not joined anew', { reason: failure.message })
+  await desk.problem({ text: failure.message, ...(isFinal(failure) ? { refused: token } : {}) })
+  return isFinal(failure) ? LOOK_MS : AWAY_MS
+}
+
+/** Leaving says so first, then takes the identity away. */
+function hasLeft(cluster: ClusterApi): boolean {
+  return cluster.cache('Membership').synced && !isJoined(cluster)
+}
+
+function isJoined(cluster: ClusterApi): boolean {
+  return cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
+}
+
+/** What cannot be written now (nobody but an administrator makes the Secret) is tried again. */
+async function putBack(
+  { logger, cluster, clock }: ComponentDeps & { readonly cluster: ClusterApi },
+  { identity }: JoinWithTokenInit,
+  latest: MemberIdentity | undefined,
+): Promise<void> {
+  if (latest === undefined || endOfIdentity(latest) <= clock.now() || !isJoined(cluster)) return
+  await identity.write(latest)
+  logger.warn('the identity was gone, and is there again', { place: identity.place })
+}
+
+/** One that came while the identity was made, or was left beside it: it may be good for another cluster still. */
+async function dropToken({ logger }: ComponentDeps, desk: JoiningDesk, signal: AbortSignal): Promise<void> {
+  try {
+    if (await desk.dropToken()) logger.info('this cluster has joined: a token that lay there is removed')
+  } catch (error) {
+    signal.throwIfAborted()
+    logger.warn('a token that is not needed could not be removed', { reason: String(error) })
+  }
+}
+
+const MAX_NAMED = 10
+
+function tellRenumbered(
+  { cluster, logger }: Pick<ComponentDeps, 'logger'> & { readonly cluster: ClusterApi },
+  renumbered: readonly Renumbered[],
+): void {
+  if (renumbered.length === 0) return
+  const named = renumbered.slice(0, MAX_NAMED).map((one) => `${one.cluster} (${one.globalCIDRs.join(', ')})`)
+  const more = renumbered.length > MAX_NAMED ? ` and ${renumbered.length - MAX_NAMED} more` : ''
+  const note = `this cluster has addresses of other members: they have global ones from now on: ${named.join(', ')}${more}`
+  logger.warn('other members got global addresses by this join', { members: `${named.join(', ')}${more}` })
+  const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
+  cluster.tell({ regarding, type: 'Warning', reason: 'MembersRenumbered', note })
+}
+
+/** Asking again with a token that the broker refused changes nothing; a broker that is away comes back. */
+function isFinal(failure: Error): boolean {
+  return failure instanceof RefusedError || failure instanceof TokenError
+}
+
+async function tryToJoin(
+  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  init: JoinWithTokenInit,
+  text: string,
+  signal: AbortSignal,
+): Promise<Error | undefined> {
+  let ask: JoinAsk
+  let response: JoinResponse
+  try {
+    const token = parseJoinToken(text.trim(), deps.clock.now())
+    ask = { token, cluster: init.cluster, key: await init.desk.key(), facts: init.facts }
+    response = await askToJoin(ask, deps, signal)
+  } catch (error) {
+    signal.throwIfAborted()
+    return error instanceof Error ? error : new Error(String(error))
+  }
+  // The identity comes last: what breaks off here is asked for again, with the same key and the same token.
+  await deps.cluster.apply(ownCluster(init.cluster, init.facts, response), signal)
+  await deps.cluster.apply(joinedMembership(init.cluster, response), signal)
+  await init.identity.write(joinedIdentity(ask, response))
+  deps.logger.info('joined', { cluster: init.cluster, clusterset: response.clusterset })
+  for (const note of response.notes ?? []) deps.logger.warn('addresses are not used as stated', { note })
+  tellRenumbered(deps, response.renumbered ?? [])
+  return undefined
+}

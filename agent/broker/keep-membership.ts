@@ -1,0 +1,68 @@
+/**
+ * The Membership of a real cluster stays as long as the cluster is a member. Deleting it is refused, but whoever deletes
+ * its CRD takes it along: the agent writes it again once the kind is served. Only `sealane leave` ends a membership, by
+ * saying so on it first.
+ */
+import type { ClusterApi, ObjectCache } from '../../kubeapi/cluster-api.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
+import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
+import { keptMembership } from '../../model/membership.ts'
+import type { ComponentDeps } from '../../runtime/component.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+
+/** Each look is one small request to the API server. */
+const LOOK_MS = 5000
+
+/** Past all caches. */
+export interface MembershipAccess {
+  /** As the server has it now. Throws ClusterApiError, also where the kind is not served. */
+  hasMembership(signal: AbortSignal): Promise<boolean>
+  /** Fails where there is one. Throws ClusterApiError. */
+  createMembership(membership: Membership, signal: AbortSignal): Promise<void>
+}
+
+export interface KeepMembershipInit {
+  readonly cluster: ClusterApi
+  readonly kube: MembershipAccess
+  readonly identity: IdentityStore
+}
+
+/** Until the signal. Never rejects. */
+export async function keepMembership(
+  { clock, logger }: Pick<ComponentDeps, 'clock' | 'logger'>,
+  init: KeepMembershipInit,
+  signal: AbortSignal,
+): Promise<void> {
+  let told: string | undefined
+  while (!signal.aborted) {
+    const problem = await look(init, logger, signal).then(
+      () => undefined,
+      (error: unknown) => (signal.aborted ? told : String(error)),
+    )
+    if (problem !== undefined && problem !== told) logger.warn('the Membership is not looked at', { reason: problem })
+    told = problem
+    await clock.sleep(LOOK_MS, signal).catch(() => undefined)
+  }
+}
+
+async function look(
+  { cluster, kube, identity }: KeepMembershipInit,
+  logger: Logger,
+  signal: AbortSignal,
+): Promise<void> {
+  const wanted = await wantedMembership(cluster.cache('Membership'), identity)
+  if (wanted?.spec.phase !== 'joined' || (await kube.hasMembership(signal))) return
+  await kube.createMembership(wanted, signal)
+  logger.warn('the Membership was gone, and is there again', { cluster: wanted.spec.clusterId })
+}
+
+/** As it was heard last; else as the identity has it, once it is certain that nothing was heard. */
+async function wantedMembership(
+  memberships: ObjectCache<Membership>,
+  identity: IdentityStore,
+): Promise<Membership | undefined> {
+  const known = memberships.get(MEMBERSHIP_NAME)
+  if (known !== undefined || !memberships.synced) return known
+  const kept = await identity.read()
+  return kept === undefined ? undefined : keptMembership(kept)
+}

@@ -1,0 +1,105 @@
+/** Finds out what this cluster needs outside the lanes, for the mirror, and tells the broker with this cluster's facts. */
+import { isDeepStrictEqual } from 'node:util'
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { ClusterFacts } from '../../protocol/broker-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { MachineNetwork } from '../../runtime/machine-network.ts'
+import type { Publisher } from './broker-link.ts'
+import { loopDeps } from '../loop-deps.ts'
+import type { AgentMetrics } from '../metrics.ts'
+import { type NeedsWorld, planNeeds } from './plan-needs.ts'
+import type { SharedFindings } from '../shared-findings.ts'
+import { Subscriptions } from '../subscriptions.ts'
+
+export interface Surroundings {
+  readonly machine: MachineNetwork
+  /** Addresses that the broker is called at. */
+  readonly broker: readonly string[]
+}
+
+export interface NeedsLoopDeps {
+  readonly cluster: ClusterApi
+  readonly publisher: Publisher
+  readonly findings: SharedFindings
+  readonly surroundings: () => Promise<Surroundings>
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export interface NeedsLoopInit {
+  /** Id of this cluster. */
+  readonly own: string
+  /** What this cluster states about itself; undefined: as it joined, and the broker is told nothing. */
+  readonly facts: ClusterFacts | undefined
+  readonly loop: LoopInit
+}
+
+const KINDS = ['Node', 'RouteAgent', 'EndpointSlice', 'Cluster'] as const
+/** Nodes change often, by their heartbeats; addresses hardly ever do. */
+const LOOK_MS = 1000
+/** What cannot be read in this time (the rights may be those of an earlier release) does not hold up the facts. */
+const PATIENCE_MS = 60_000
+/** API servers write this slice of their own Service themselves. */
+const API_SERVER = { namespace: 'default', name: 'kubernetes' } as const
+
+export class NeedsLoop {
+  readonly #deps: NeedsLoopDeps
+  readonly #init: NeedsLoopInit
+  readonly #loop: ReconcileLoop
+  readonly #subscriptions = new Subscriptions()
+  readonly #startedAt: number
+  #told: ClusterFacts | undefined
+
+  constructor(deps: NeedsLoopDeps, init: NeedsLoopInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#startedAt = deps.clock.monotonic()
+    const pace = { ...init.loop, minMs: Math.max(init.loop.minMs, LOOK_MS) }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'needs'), pace, () => this.#round())
+    for (const kind of ['Node', 'RouteAgent', 'Cluster'] as const) {
+      this.#subscriptions.add(deps.cluster.cache(kind).onChange(() => this.#loop.poke()))
+    }
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  async #round(): Promise<void> {
+    const { findings, surroundings } = this.#deps
+    const { needed, told } = planNeeds(this.#world(await surroundings()))
+    findings.setNeeded(needed)
+    this.#tell(told)
+  }
+
+  #tell(told: readonly string[]): void {
+    const { publisher, cluster, clock } = this.#deps
+    const { facts } = this.#init
+    if (facts === undefined) return
+    // Half of them would take the other half back, and tell it again as if it were new.
+    const isWhole = KINDS.every((kind) => cluster.cache(kind).synced)
+    if (!isWhole && clock.monotonic() - this.#startedAt < PATIENCE_MS) return
+    const now = told.length === 0 ? facts : { ...facts, neededCIDRs: told }
+    if (isDeepStrictEqual(now, this.#told)) return
+    this.#told = now
+    publisher.setFacts(now)
+  }
+
+  #world({ machine, broker }: Surroundings): NeedsWorld {
+    const { cluster } = this.#deps
+    const { own, facts } = this.#init
+    const apiServer = cluster.cache('EndpointSlice').get(API_SERVER.name, API_SERVER.namespace)
+    return {
+      own: facts ?? cluster.cache('Cluster').get(own)?.spec ?? { podCIDRs: [], serviceCIDRs: [] },
+      nodes: cluster.cache('Node').list(),
+      routeAgents: cluster.cache('RouteAgent').list(),
+      apiServers: apiServer === undefined ? [] : [apiServer],
+      machine,
+      broker,
+    }
+  }
+}

@@ -1,0 +1,68 @@
+/**
+ * That this cluster has global addresses from now on, since another member's pods or services have addresses of its own. Told
+ * once, when it happens: whoever wonders why connections broke finds when and by whom.
+ */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { ipv4Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
+import { type Cluster, MEMBERSHIP_NAME } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+
+export interface OwnRenumberingDeps {
+  readonly cluster: Pick<ClusterApi, 'cache' | 'tell'>
+  readonly clock: Pick<Clock, 'setTimer'>
+  readonly logger: Logger
+}
+
+/** The broker writes both clusters at once; here the other one may be mirrored a moment later. */
+const SETTLE_MS = 2000
+const MAX_NAMED = 10
+
+/** Watches the Cluster of this id. Gives the function that ends it. */
+export function tellOwnRenumbering({ cluster, clock, logger }: OwnRenumberingDeps, own: string): () => void {
+  const clusters = cluster.cache('Cluster')
+  let cancel = (): void => undefined
+  const tell = (): void => {
+    const now = clusters.get(own)
+    if (now === undefined || now.spec.globalCIDRs.length === 0) return
+    const note = renumberingNote(now, clusters.list())
+    logger.warn('this cluster has global addresses from now on', { reason: note })
+    const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
+    cluster.tell({ regarding, type: 'Warning', reason: 'GlobalAddressesGiven', note })
+  }
+  const stop = clusters.onChange((change) => {
+    if (change?.type !== 'set' || change.object.metadata.name !== own) return
+    const had = change.previous?.spec.globalCIDRs.length
+    if (had !== 0 || change.object.spec.globalCIDRs.length === 0) return
+    cancel()
+    cancel = clock.setTimer(SETTLE_MS, tell)
+  })
+  return () => {
+    stop()
+    cancel()
+  }
+}
+
+/** In words, for an Event. */
+export function renumberingNote(own: Cluster, all: readonly Cluster[]): string {
+  const pairs = own.spec.podCIDRs.map((cidr, i) => `${cidr} is ${own.spec.globalCIDRs[i] ?? ''}`)
+  const others = all.filter(({ spec }) => spec.id !== own.spec.id && shares(own, { spec })).map(({ spec }) => spec.id)
+  const named = others.sort().slice(0, MAX_NAMED).join(', ')
+  const more = others.length > MAX_NAMED ? ` and ${others.length - MAX_NAMED} more` : ''
+  const whose = others.length === 0 ? 'another member' : `${named}${more}`
+  return (
+    `other clusters reach the pods of this one by global addresses from now on (${pairs.join(', ')}), since pods or services ` +
+    `of ${whose} have the same ones; connections from them that were open break`
+  )
+}
+
+/** Pods of the one, and pods or services of the other. IPv6 is never translated. */
+function shares(own: Pick<Cluster, 'spec'>, other: Pick<Cluster, 'spec'>): boolean {
+  const pods = ipv4Among(own.spec.podCIDRs).map((text) => parsePrefix(text))
+  const otherPods = ipv4Among(other.spec.podCIDRs).map((text) => parsePrefix(text))
+  const meets = (texts: readonly string[], prefixes: typeof pods): boolean =>
+    ipv4Among(texts).some((text) => prefixes.some((prefix) => overlaps(prefix, parsePrefix(text))))
+  return (
+    meets(other.spec.podCIDRs, pods) || meets(other.spec.serviceCIDRs, pods) || meets(own.spec.serviceCIDRs, otherPods)
+  )
+}

@@ -1,0 +1,45 @@
+/** When a certificate is to be renewed, and what it says of the clocks. Pure. */
+import { BACKDATE_MS } from '../../protocol/identity/certificate-terms.ts'
+import type { CertificateFacts } from '../../protocol/identity/read-certificate.ts'
+
+export interface RenewalTime {
+  /** By the clock of this machine, which may be wrong. */
+  readonly nowMs: number
+  readonly monotonicMs: number
+  /** When this process got the certificate, by the monotonic clock. */
+  readonly gotAtMs: number | undefined
+}
+
+/** Clocks may differ by this much: the broker refuses a join beyond it as well. */
+const MAX_SKEW_MS = 5 * 60_000
+
+/**
+ * Milliseconds until it is to be renewed; 0 or less: now. After two thirds of its life, by whichever clock says so
+ * first: one that is behind must not let it end, and one of which a certificate comes from the future is asked nothing.
+ */
+export function renewalDueInMs(facts: CertificateFacts, { nowMs, monotonicMs, gotAtMs }: RenewalTime): number {
+  const byClock = facts.renewAtMs - nowMs
+  if (gotAtMs === undefined) return nowMs < facts.notBeforeMs ? 0 : byClock
+  return Math.min(byClock, gotAtMs + facts.renewAtMs - issuedAtMs(facts) - monotonicMs)
+}
+
+/**
+ * What to tell where a certificate that was asked for and came in this time shows that the clocks differ; undefined:
+ * they do not.
+ */
+export function clockDoubt(facts: CertificateFacts, askedMs: number, nowMs: number): string | undefined {
+  const brokerMs = issuedAtMs(facts)
+  if (brokerMs >= askedMs - MAX_SKEW_MS && brokerMs <= nowMs + MAX_SKEW_MS) return undefined
+  return (
+    `check the clock: this machine says ${timeText(nowMs)}, the broker says ${timeText(brokerMs)}: ` +
+    'set the one that is wrong (they may differ by 5 minutes)'
+  )
+}
+
+function issuedAtMs({ notBeforeMs }: CertificateFacts): number {
+  return notBeforeMs + BACKDATE_MS
+}
+
+function timeText(ms: number): string {
+  return new Date(ms).toISOString()
+}

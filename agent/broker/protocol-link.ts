@@ -1,0 +1,255 @@
+/** The BrokerLink over protocol/: identity and replica from disk, two sessions, one client, certificate renewal. */
+import { rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { nameHash } from '../../model/name-hash.ts'
+import { connectBroker } from '../../protocol/transport/grpc-client.ts'
+import { RefusedError, type SilentMember } from '../../protocol/broker-api.ts'
+import { type BrokerClient, CertificateError } from '../../protocol/broker-client.ts'
+import { CodecError } from '../../protocol/codec/codec-checks.ts'
+import { IdentityFileError, type MemberIdentity } from '../../protocol/identity/member-files.ts'
+import { fingerprint } from '../../protocol/identity/pem.ts'
+import { PublishSession } from '../../protocol/sessions/publish-session.ts'
+import { type ReplicaStore, replicaFile } from '../../protocol/replica/replica-file.ts'
+import { Replica, type ReplicaChange } from '../../protocol/replica/replica.ts'
+import { WatchSession, type WatchState } from '../../protocol/sessions/watch-session.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import type { BrokerLink, ContactView, Publisher, ReplicaView } from './broker-link.ts'
+import type { AgentConfig } from '../config.ts'
+import type { AgentMetrics } from '../metrics.ts'
+import { CertificateRenewal } from './certificate-renewal.ts'
+
+export interface LinkDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: Metrics
+  readonly agentMetrics: AgentMetrics
+  /** The broker has said why it takes this cluster for no member; undefined when it takes it for one. */
+  readonly onRefused: (reason: string | undefined) => void
+}
+
+/** Refused records are offered again after this time: an operator may have changed the broker's rules. */
+const RETRY_REFUSED_MS = 5 * 60_000
+
+/**
+ * Throws IdentityFileError when this site has not joined or its identity cannot be read. A damaged replica file is
+ * told and replaced: the broker has everything, and the local API keeps what it holds.
+ */
+export async function openBrokerLink(deps: LinkDeps, config: AgentConfig): Promise<BrokerLink> {
+  const identity = await config.identity.read()
+  if (identity === undefined) {
+    throw new IdentityFileError(config.identity.place, 'no identity in it: join with "sealane join"')
+  }
+  const file = join(config.replicaDirectory, replicaName(identity))
+  const store = replicaFile(file)
+  return new ProtocolLink(deps, config, { identity, file, store, replica: await loadReplica(store, deps.logger) })
+}
+
+/** Another clusterset, or another id in it, must never see the records of this one. */
+function replicaName({ cluster, clusterset, caBundle }: MemberIdentity): string {
+  return `replica-${nameHash(cluster, clusterset, ...caBundle.slice(0, 1).map(fingerprint))}`
+}
+
+async function loadReplica(store: ReplicaStore, logger: Logger): Promise<Replica> {
+  try {
+    return await store.load()
+  } catch (error) {
+    if (!(error instanceof CodecError)) throw error
+    logger.error('saved replica is damaged, a new one will be fetched from the broker', { reason: error.message })
+    return new Replica()
+  }
+}
+
+interface LinkInit {
+  readonly identity: MemberIdentity
+  /** Of the saved replica. */
+  readonly file: string
+  readonly store: ReplicaStore
+  readonly replica: Replica
+}
+
+class ProtocolLink implements BrokerLink {
+  readonly publisher: Publisher
+  readonly replica: ReplicaView
+  readonly contact: ContactView
+  readonly #deps: LinkDeps
+  readonly #publish: PublishSession
+  readonly #watch: WatchSession
+  readonly #renewal: CertificateRenewal
+  readonly #file: string
+  #client: BrokerClient
+
+  constructor(deps: LinkDeps, config: AgentConfig, { identity, file, store, replica }: LinkInit) {
+    const { clock, logger, metrics } = deps
+    const published = new Listeners<[readonly string[] | undefined]>()
+    const watched = new Listeners<[readonly ReplicaChange[]]>()
+    const connect = (): BrokerClient => this.#client
+    this.#deps = deps
+    this.#file = file
+    this.#client = this.#open(identity)
+    this.#publish = new PublishSession({ connect, clock, logger, metrics, onChange: (keys) => published.call(keys) })
+    const contact = new LatestContact(clock)
+    this.#watch = new WatchSession({
+      connect,
+      replica,
+      store,
+      clock,
+      logger,
+      metrics,
+      onChange: (changes) => watched.call(changes),
+      onContact: (silent) => contact.set(silent),
+      onState: (state) => {
+        if (state.t !== 'live') contact.forget()
+        this.#tellRefused(state)
+      },
+    })
+    this.contact = contact
+    this.#renewal = new CertificateRenewal(
+      { ...deps, client: connect, onRenewed: (renewed) => this.#replaceClient(renewed) },
+      { store: config.identity, identity },
+    )
+    this.publisher = publisherOf(this.#publish, published)
+    this.replica = replicaViewOf(replica, watched)
+  }
+
+  problem(): string | undefined {
+    const states = [this.#publish.state(), this.#watch.state()]
+    const failed = states.find((state) => state.t === 'waiting' && state.error !== undefined)
+    if (failed?.t === 'waiting' && failed.error !== undefined) return failed.error.message
+    return this.#renewal.problem() ?? (states.every(({ t }) => t === 'live') ? undefined : 'not connected yet')
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await Promise.all([this.#publish.run(signal), this.#watch.run(signal), this.#retryRefused(signal)])
+    this.#client.close()
+  }
+
+  async keepIdentity(signal: AbortSignal): Promise<void> {
+    await this.#renewal.run(signal)
+    // A renewal at the very end has opened it anew.
+    this.#client.close()
+  }
+
+  async forget(): Promise<void> {
+    await rm(this.#file, { force: true })
+  }
+
+  async #retryRefused(signal: AbortSignal): Promise<void> {
+    while (!signal.aborted) {
+      const slept = await this.#deps.clock.sleep(RETRY_REFUSED_MS, signal).then(
+        () => true,
+        () => false,
+      )
+      if (slept) this.#publish.retryRefused()
+    }
+  }
+
+  #tellRefused(state: WatchState): void {
+    const reason = state.t === 'waiting' && isAboutUs(state.error) ? state.error.message : undefined
+    if (state.t !== 'live' && reason === undefined) return
+    this.#renewal.hearRefused(reason !== undefined)
+    this.#deps.onRefused(reason)
+  }
+
+  /** The sessions' streams break with the old client; they resume with the new one after their shortest pause. */
+  #replaceClient(identity: MemberIdentity): void {
+    const old = this.#client
+    this.#client = this.#open(identity)
+    old.close()
+  }
+
+  #open({ brokerAddresses, clusterset, caBundle, certificate, key }: MemberIdentity): BrokerClient {
+    const { clock, logger } = this.#deps
+    return connectBroker({
+      addresses: brokerAddresses,
+      clusterset,
+      ca: caBundle,
+      identity: { certificate, key },
+      clock,
+      logger,
+    })
+  }
+}
+
+/** Other refusals are about a moment; these about who we are, and whom we take for the broker. */
+function isAboutUs(error: Error | undefined): error is RefusedError | CertificateError {
+  if (error instanceof CertificateError) return true
+  return error instanceof RefusedError && (error.code === 'PermissionDenied' || error.code === 'Unauthenticated')
+}
+
+function publisherOf(session: PublishSession, listeners: Listeners<[readonly string[] | undefined]>): Publisher {
+  return {
+    get answered() {
+      return session.answered
+    },
+    setDesired: (records) => session.setDesired(records),
+    setFacts: (facts) => session.setFacts(facts),
+    setStatus: (status) => session.setStatus(status),
+    state: (key) => session.recordState(key),
+    onChange: (listener) => listeners.add(listener),
+  }
+}
+
+function replicaViewOf(replica: Replica, listeners: Listeners<[readonly ReplicaChange[]]>): ReplicaView {
+  return {
+    get synced() {
+      return replica.synced
+    },
+    get complete() {
+      return replica.complete
+    },
+    get departed() {
+      return replica.departed
+    },
+    records: () => replica.records.values(),
+    onChange: (listener) => listeners.add(listener),
+  }
+}
+
+/** The broker speaks every few seconds; after so long without a word, what it said is no news. */
+const CONTACT_STALE_MS = 60_000
+
+class LatestContact implements ContactView {
+  readonly #clock: Clock
+  readonly #listeners = new Listeners()
+  #latest: { readonly at: number; readonly silent: ReadonlyMap<string, number> } | undefined
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+  }
+
+  set(silent: readonly SilentMember[]): void {
+    const known = new Map(silent.map(({ cluster, forMs }) => [cluster, forMs]))
+    this.#latest = { at: this.#clock.monotonic(), silent: known }
+    this.#listeners.call()
+  }
+
+  forget(): void {
+    this.#latest = undefined
+  }
+
+  silent(): ReadonlyMap<string, number> | undefined {
+    const latest = this.#latest
+    return latest === undefined || this.#clock.monotonic() - latest.at > CONTACT_STALE_MS ? undefined : latest.silent
+  }
+
+  onChange(listener: () => void): () => void {
+    return this.#listeners.add(listener)
+  }
+}
+
+class Listeners<A extends readonly unknown[] = []> {
+  readonly #all = new Set<(...args: A) => void>()
+
+  add(listener: (...args: A) => void): () => void {
+    this.#all.add(listener)
+    return () => {
+      this.#all.delete(listener)
+    }
+  }
+
+  call(...args: A): void {
+    for (const listener of this.#all) listener(...args)
+  }
+}

@@ -1,0 +1,50 @@
+/**
+ * What the broker says of a member, noted where whoever runs `sealane join` there again reads it. One write at a time,
+ * the last word wins, and what cannot be written is tried again.
+ */
+import type { JoiningDesk } from '../../protocol/join.ts'
+import { Backoff } from '../../reconcile/backoff.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+
+export class RefusalNote {
+  readonly #deps: { readonly clock: Clock; readonly logger: Logger }
+  readonly #desk: Pick<JoiningDesk, 'problem'>
+  readonly #signal: AbortSignal
+  /** Not written yet. */
+  #word: { readonly reason: string | undefined } | undefined
+  #writing = false
+
+  constructor(
+    deps: { readonly clock: Clock; readonly logger: Logger },
+    desk: Pick<JoiningDesk, 'problem'>,
+    signal: AbortSignal,
+  ) {
+    this.#deps = deps
+    this.#desk = desk
+    this.#signal = signal
+  }
+
+  /** Undefined: the broker takes this cluster for a member. */
+  hear(reason: string | undefined): void {
+    this.#word = { reason }
+    if (!this.#writing) void this.#write()
+  }
+
+  async #write(): Promise<void> {
+    const { clock, logger } = this.#deps
+    const backoff = new Backoff(clock, { minMs: 500, maxMs: 60_000 })
+    this.#writing = true
+    while (this.#word !== undefined && !this.#signal.aborted) {
+      const word = this.#word
+      try {
+        await this.#desk.problem(word.reason === undefined ? undefined : { text: word.reason })
+        if (this.#word === word) this.#word = undefined
+      } catch (error) {
+        logger.warn('what the broker said is not noted yet', { reason: String(error) })
+        await clock.sleep(backoff.next(), this.#signal).catch(() => undefined)
+      }
+    }
+    this.#writing = false
+  }
+}

@@ -1,0 +1,98 @@
+/** Keeps the properties of the About API right for as long as this cluster is a member. */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { loopDeps } from '../loop-deps.ts'
+import type { AgentMetrics } from '../metrics.ts'
+import type { MirrorWriter } from '../import/mirror-writer.ts'
+import { objectKeyText } from '../object-key-text.ts'
+import { ownProperties, planAbout } from './plan-about.ts'
+import { Subscriptions } from '../subscriptions.ts'
+
+export interface AboutLoopDeps {
+  readonly cluster: ClusterApi
+  readonly writer: MirrorWriter
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export interface AboutLoopInit {
+  /** As joined. */
+  readonly own: string
+  readonly clusterset: string
+  readonly loop: LoopInit
+}
+
+export class AboutLoop {
+  readonly #deps: AboutLoopDeps
+  readonly #init: AboutLoopInit
+  readonly #loop: ReconcileLoop
+  readonly #subscriptions = new Subscriptions()
+  readonly #accepted: Promise<void>
+  #accept: () => void = () => undefined
+  #problem: string | undefined = 'ClusterProperty objects are not read yet'
+
+  constructor(deps: AboutLoopDeps, init: AboutLoopInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#accepted = new Promise((resolve) => (this.#accept = resolve))
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'about'), init.loop, (signal) => this.#round(signal))
+    const stop = deps.cluster.cache('ClusterProperty').onChange((change) => {
+      if (change?.type === 'removed') deps.writer.forget(change.object)
+      this.#loop.poke()
+    })
+    this.#subscriptions.add(stop)
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+    this.#accept()
+  }
+
+  /** Resolves once nothing contradicts this membership, or when run() ends. A later contradiction changes nothing here. */
+  whenAccepted(): Promise<void> {
+    return this.#accepted
+  }
+
+  /** What contradicts this membership and what to do about it; undefined when nothing does. */
+  problem(): string | undefined {
+    return this.#problem
+  }
+
+  /** This cluster is leaving. */
+  async removeAll(signal: AbortSignal): Promise<void> {
+    const own = ownProperties(this.#deps.cluster.cache('ClusterProperty').list())
+    const [failure] = await this.#deps.writer.remove(own, signal)
+    if (failure !== undefined) throw failure
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { cluster, writer, logger } = this.#deps
+    const cache = cluster.cache('ClusterProperty')
+    if (!cache.synced) return
+    const { own: clusterId, clusterset } = this.#init
+    const plan = planAbout({ clusterId, clusterset, properties: cache.list() })
+    if (plan.problem === undefined) this.#accept()
+    else if (plan.problem.text !== this.#problem) {
+      logger.error('this cluster contradicts its membership', { reason: plan.problem.text })
+      this.#warn(plan.problem.property, plan.problem.text)
+    }
+    this.#problem = plan.problem?.text
+    for (const { name, found, wanted } of plan.changed) {
+      const note =
+        `${name} was changed to ${JSON.stringify(found.slice(0, 100))} while this cluster is a member as ` +
+        `${JSON.stringify(clusterId)}: put back to ${wanted}; to join under another id, run "sealane leave" first`
+      logger.error('cluster property put back', { reason: note })
+      this.#warn(name, note)
+    }
+    const [failure] = await writer.apply(new Map(plan.apply.map((one) => [objectKeyText(one), one])), signal)
+    if (failure !== undefined) throw failure
+  }
+
+  #warn(name: string, note: string): void {
+    this.#deps.cluster.tell({ regarding: { kind: 'ClusterProperty', name }, type: 'Warning', reason: 'Refused', note })
+  }
+}

@@ -1,0 +1,187 @@
+/** Keeps the Leases of the other clusters, and says which of them are dead. */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { HeardGateways } from '../../kubeapi/heard-gateways.ts'
+import type { Gateway, Lease } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { ContactView } from '../broker/broker-link.ts'
+import { loopDeps } from '../loop-deps.ts'
+import type { AgentMetrics } from '../metrics.ts'
+import type { MirrorWriter } from '../import/mirror-writer.ts'
+import { objectKeyText } from '../object-key-text.ts'
+import { planClusterStatus } from './plan-cluster-status.ts'
+import { isOurs, planContact } from './plan-contact.ts'
+import type { SharedFindings } from '../shared-findings.ts'
+import { Subscriptions } from '../subscriptions.ts'
+
+export interface ContactLoopDeps {
+  readonly cluster: ClusterApi
+  readonly contact: ContactView
+  readonly gateways: HeardGateways
+  readonly writer: MirrorWriter
+  readonly findings: SharedFindings
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export interface ContactLoopInit {
+  /** Id of this cluster. */
+  readonly own: string
+  readonly leaseNamespace: string
+  readonly leaseMs: number
+  readonly loop: LoopInit
+}
+
+/** A gateway writes its status every few seconds; one that has not for so long says nothing about the present. */
+const FRESH_MS = 60_000
+/** What cannot be read in this time does not hold up the import. */
+const PATIENCE_MS = 5000
+/** Leases are looked at so often in their lifetime. */
+const LOOKS_PER_LIFETIME = 20
+
+const KINDS = ['Cluster', 'Lease', 'Gateway'] as const
+
+export class ContactLoop {
+  readonly #deps: ContactLoopDeps
+  readonly #init: ContactLoopInit
+  readonly #loop: ReconcileLoop
+  readonly #subscriptions = new Subscriptions()
+  /** When each gateway's status was last seen to change, monotonic. */
+  readonly #changedAt = new Map<string, number>()
+  /** What the lanes were when a gateway changed last. */
+  #lanes = ''
+
+  constructor(deps: ContactLoopDeps, init: ContactLoopInit) {
+    this.#deps = deps
+    this.#init = init
+    const resyncMs = Math.min(init.loop.resyncMs, init.leaseMs / LOOKS_PER_LIFETIME)
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'contact'), { ...init.loop, resyncMs }, (signal) =>
+      this.#round(signal),
+    )
+    const poke = (): void => this.#loop.poke()
+    const { cluster } = deps
+    this.#subscriptions.add(cluster.cache('Cluster').onChange(poke))
+    const stop = cluster.cache('Lease').onChange((change) => {
+      if (change?.type === 'removed') deps.writer.forget(change.object)
+      poke()
+    })
+    this.#subscriptions.add(stop)
+    const gateways = deps.gateways.onChange((change) => {
+      if (change?.type === 'removed') this.#changedAt.delete(change.object.metadata.name)
+      else this.#gatewayChanged(change?.object)
+    })
+    this.#subscriptions.add(gateways)
+    this.#subscriptions.add(deps.contact.onChange(poke))
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    const patience = this.#deps.clock.setTimer(PATIENCE_MS, () => this.#giveUpWaiting())
+    this.#subscriptions.add(patience)
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  notReady(): string | undefined {
+    const missing = KINDS.find((kind) => !this.#deps.cluster.cache(kind).synced)
+    return missing === undefined ? undefined : `${missing} objects are not read yet`
+  }
+
+  /** This cluster is leaving. */
+  async removeAll(signal: AbortSignal): Promise<void> {
+    const leases = this.#deps.cluster.cache('Lease').list().filter(isOurs)
+    const [failure] = await this.#deps.writer.remove(leases, signal)
+    if (failure !== undefined) throw failure
+  }
+
+  /** Endpoints of a dead cluster do little harm, no import at all does much. */
+  #giveUpWaiting(): void {
+    const { findings, logger } = this.#deps
+    if (findings.expired !== undefined) return
+    logger.warn('goes on without knowing which clusters are dead', { reason: this.notReady() ?? 'not known yet' })
+    findings.setExpired(new Set())
+  }
+
+  #gatewayChanged(gateway: Gateway | undefined): void {
+    const { gateways, clock, findings } = this.#deps
+    if (gateway !== undefined) this.#changedAt.set(gateway.metadata.name, clock.monotonic())
+    // Written every few seconds: only the first contact of all is waited for, and what connects or breaks.
+    const lanes = laneText(gateways)
+    if (findings.expired === undefined || lanes !== this.#lanes) this.#loop.poke()
+    this.#lanes = lanes
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    if (this.notReady() !== undefined) return
+    const { cluster, contact, writer, findings, clock, metrics } = this.#deps
+    const { own, leaseMs, leaseNamespace } = this.#init
+    const clusters = cluster
+      .cache('Cluster')
+      .list()
+      .filter(({ spec }) => spec.id !== own)
+    const [nowMs, silent] = [clock.now(), contact.silent()]
+    const plan = planContact({
+      nowMs,
+      durationMs: leaseMs,
+      namespace: leaseNamespace,
+      clusters: clusters.map(({ spec }) => spec.id),
+      leases: cluster.cache('Lease').list(),
+      silent,
+      connected: this.#connected(),
+    })
+    this.#tell(new Set(plan.expired))
+    findings.setExpired(new Set(plan.expired))
+    metrics.silent.set(plan.expired.length)
+    const gateways = cluster.cache('Gateway').list()
+    const leases = new Map(plan.apply.map((lease: Lease) => [objectKeyText(lease), lease]))
+    const statuses = planClusterStatus({ nowMs, clusters, silent, gateways, stale: this.#deps.gateways.stale() })
+    const failures = [
+      ...(await writer.apply(leases, signal)),
+      ...(await writer.remove(plan.remove, signal)),
+      ...(await writer.applyStatuses(statuses, signal)).filter(({ code }) => code !== 'NotFound'),
+    ]
+    if (failures[0] !== undefined) throw failures[0]
+  }
+
+  #connected(): ReadonlySet<string> {
+    const { cluster, gateways, clock } = this.#deps
+    const now = clock.monotonic()
+    const up = new Set<string>()
+    for (const { metadata, status } of cluster.cache('Gateway').list()) {
+      if (gateways.standing(metadata.name) !== 'fresh') continue
+      if (now - (this.#changedAt.get(metadata.name) ?? -Infinity) > FRESH_MS) continue
+      for (const one of status?.connections ?? []) if (one.state === 'up') up.add(one.cluster)
+    }
+    return up
+  }
+
+  #tell(expired: ReadonlySet<string>): void {
+    const { cluster, logger, findings } = this.#deps
+    const before = findings.expired ?? new Set<string>()
+    const minutes = Math.round(this.#init.leaseMs / 6000) / 10
+    for (const id of expired) {
+      if (before.has(id)) continue
+      const note = `nothing was heard of cluster ${id} for ${minutes} min: its endpoints are removed until it returns`
+      logger.warn('cluster is taken as dead', { cluster: id, minutes })
+      cluster.tell({ regarding: { kind: 'Cluster', name: id }, type: 'Warning', reason: 'ContactLost', note })
+    }
+    for (const id of before) {
+      if (expired.has(id) || cluster.cache('Cluster').get(id) === undefined) continue
+      logger.info('cluster is heard again', { cluster: id })
+      const note = `cluster ${id} is heard again: its endpoints are back`
+      cluster.tell({ regarding: { kind: 'Cluster', name: id }, type: 'Normal', reason: 'ContactRestored', note })
+    }
+  }
+}
+
+/** Which lanes there are and how they do, without what changes all the time. */
+function laneText(gateways: HeardGateways): string {
+  const lanes = gateways.list().flatMap(({ metadata: { name }, status }) => {
+    const standing = gateways.standing(name)
+    return (status?.connections ?? []).map(({ cluster, lane, state }) =>
+      [name, standing, cluster, lane, state].join(' '),
+    )
+  })
+  return lanes.join('\n')
+}

@@ -1,0 +1,67 @@
+/**
+ * Says of each gateway that has stopped to tell that it is not known how it does: a gateway that is dead cannot say so
+ * itself. The condition Ready becomes Unknown, and the gateway takes it back with its next word, as nodes do with the
+ * node controller's.
+ */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { HeardGateways } from '../../kubeapi/heard-gateways.ts'
+import type { Gateway } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { loopDeps } from '../loop-deps.ts'
+import type { AgentMetrics } from '../metrics.ts'
+import { heardAgain, staleFinding } from './plan-gateway-ready.ts'
+import { Subscriptions } from '../subscriptions.ts'
+
+export interface GatewayLoopDeps {
+  readonly cluster: ClusterApi
+  readonly gateways: HeardGateways
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export class GatewayLoop {
+  readonly #deps: GatewayLoopDeps
+  readonly #loop: ReconcileLoop
+  readonly #subscriptions = new Subscriptions()
+
+  constructor(deps: GatewayLoopDeps, init: { readonly loop: LoopInit }) {
+    this.#deps = deps
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'gateways'), init.loop, (signal) => this.#round(signal))
+    const { gateways } = deps
+    const stop = gateways.onChange((change) => {
+      if (change?.type !== 'set') return
+      if (heardAgain(change.previous, change.object)) this.#tellHeard(change.object)
+      if (gateways.standing(change.object.metadata.name) !== 'fresh') this.#loop.poke()
+    })
+    this.#subscriptions.add(stop)
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { cluster, gateways, clock, metrics } = this.#deps
+    const stale = gateways.stale()
+    metrics.staleGateways.set(stale.length)
+    for (const name of stale) {
+      const gateway = cluster.cache('Gateway').get(name)
+      const condition = gateway === undefined ? undefined : staleFinding(gateway, clock.now())
+      if (gateway === undefined || condition === undefined) continue
+      await cluster.setCondition({ kind: 'Gateway', name }, condition, signal)
+      const regarding = { kind: 'Gateway' as const, name, uid: gateway.metadata.uid }
+      cluster.tell({ regarding, type: 'Warning', reason: 'GatewaySilent', note: condition.message })
+    }
+  }
+
+  #tellHeard({ metadata: { name, uid } }: Gateway): void {
+    const regarding = { kind: 'Gateway' as const, name, uid }
+    const note = `the gateway on node ${name} is heard again`
+    this.#deps.cluster.tell({ regarding, type: 'Normal', reason: 'GatewayHeard', note })
+    this.#loop.poke()
+  }
+}

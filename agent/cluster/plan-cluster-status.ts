@@ -1,0 +1,79 @@
+/** What is said on each Cluster about contact with it, and about the lanes that lead there. Pure. */
+import {
+  CONDITION_CONNECTED,
+  CONDITION_IN_CONTACT,
+  type ConditionFinding,
+  REASON_STATUS_STALE,
+  findCondition,
+  setCondition,
+} from '../../model/conditions.ts'
+import type { Cluster, Gateway } from '../../model/objects.ts'
+
+export interface ClusterStatusWorld {
+  /** Milliseconds since 1970. */
+  readonly nowMs: number
+  /** All members but this one. */
+  readonly clusters: readonly Cluster[]
+  /** Members that the broker does not hear, and for how many milliseconds; undefined while the broker says nothing. */
+  readonly silent: ReadonlyMap<string, number> | undefined
+  /** Those of this cluster; undefined while they have not been read. */
+  readonly gateways: readonly Gateway[] | undefined
+  /** Names of gateways that have stopped to tell. */
+  readonly stale: readonly string[]
+}
+
+/** An agent that starts anew is back sooner. */
+const SILENT_MS = 30_000
+
+/** Clusters whose status is to be written. While the broker is away, what it said last stands. */
+export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[] {
+  const { nowMs, clusters, silent } = world
+  return clusters.flatMap((cluster) => {
+    const { id } = cluster.spec
+    const before = cluster.status?.conditions ?? []
+    const findings = [silent && judge(silent.get(id), nowMs), connected(world, id)]
+    const conditions = findings.reduce((list, finding) => {
+      if (finding === undefined) return list
+      const known = findCondition(list, finding.type)
+      // Since when it is silent is said once: the clocks of two machines differ a little each time.
+      const isSaid = finding.type === CONDITION_IN_CONTACT || known?.reason === finding.reason
+      return known?.status === finding.status && isSaid ? list : setCondition(list, finding, nowMs)
+    }, before)
+    return conditions === before ? [] : [{ ...cluster, status: { ...cluster.status, conditions } }]
+  })
+}
+
+function judge(silentForMs: number | undefined, nowMs: number): ConditionFinding | undefined {
+  if (silentForMs === undefined) {
+    return { type: CONDITION_IN_CONTACT, status: 'True', reason: 'Heard', message: 'the broker hears it' }
+  }
+  if (silentForMs < SILENT_MS) return undefined
+  // A silence since before all time is more than a date can say.
+  const since = new Date(Math.max(0, nowMs - silentForMs)).toISOString().replace(/\.\d+Z$/, 'Z')
+  const message = `the broker has not heard it since ${since}`
+  return { type: CONDITION_IN_CONTACT, status: 'False', reason: 'Silent', message }
+}
+
+/** One lane that is up is enough, as long as its gateway is heard. */
+function connected({ gateways, stale }: ClusterStatusWorld, id: string): ConditionFinding | undefined {
+  if (gateways === undefined) return undefined
+  const all = gateways.flatMap(({ metadata, status }) =>
+    (status?.connections ?? [])
+      .filter(({ cluster }) => cluster === id)
+      .map(({ state }) => ({ node: metadata.name, state, isStale: stale.includes(metadata.name) })),
+  )
+  const finding = (status: 'True' | 'False' | 'Unknown', reason: string, message: string): ConditionFinding => {
+    return { type: CONDITION_CONNECTED, status, reason, message }
+  }
+  const fresh = all.filter(({ isStale }) => !isStale)
+  if (fresh.some(({ state }) => state === 'up')) return finding('True', 'LaneUp', 'a lane to it is up')
+  const silent = all.find(({ isStale, state }) => isStale && state === 'up')
+  if (silent !== undefined) {
+    return finding('Unknown', REASON_STATUS_STALE, `nothing is heard of the gateway on node ${silent.node}`)
+  }
+  if (fresh.some(({ state }) => state === 'down')) {
+    return finding('False', 'LaneProbeTimeout', 'no lane to it answers probes')
+  }
+  if (fresh.length > 0) return finding('False', 'LaneConnecting', 'no lane to it is connected yet')
+  return finding('False', 'NoLane', 'no gateway of this cluster has a lane to it')
+}

@@ -1,0 +1,111 @@
+/**
+ * Which clusters are alive (KEP-1645 "EndpointSlice", on stale endpoints: leases per source cluster). A Lease is renewed
+ * while contact is confirmed. It expires only when the broker, heard just now, says that it has not heard the cluster
+ * for as long: whoever is cut off itself knows nothing, and unseen is not gone. An expired Lease has no holder until
+ * the cluster is heard again, so a restart does not forget. Pure.
+ */
+import type { Lease } from '../../model/objects.ts'
+import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-lease.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+
+export interface ContactWorld {
+  /** Milliseconds since 1970. */
+  readonly nowMs: number
+  readonly durationMs: number
+  readonly namespace: string
+  /** Clusters to watch over: all members but this one. */
+  readonly clusters: readonly string[]
+  /** Leases in the local API, also those of others. */
+  readonly leases: readonly Lease[]
+  /** Members that the broker does not hear, and for how many milliseconds; undefined while the broker says nothing. */
+  readonly silent: ReadonlyMap<string, number> | undefined
+  /** Clusters that a lane of this cluster is connected to now. */
+  readonly connected: ReadonlySet<string>
+}
+
+export interface ContactPlan {
+  readonly apply: readonly Lease[]
+  readonly remove: readonly Lease[]
+  /** Sorted. */
+  readonly expired: readonly string[]
+}
+
+/** A Lease is written this often in its lifetime, not at every sign of life. */
+const RENEWALS_PER_LIFETIME = 10
+
+export function planContact(world: ContactWorld): ContactPlan {
+  const present = new Map(world.leases.filter(isOurs).map((lease) => [lease.metadata.name, lease]))
+  const apply: Lease[] = []
+  const expired: string[] = []
+  for (const cluster of [...world.clusters].sort()) {
+    const lease = present.get(leaseName(cluster))
+    present.delete(leaseName(cluster))
+    const { next, dead } = judge(world, cluster, lease)
+    if (next !== undefined) apply.push(next)
+    if (dead) expired.push(cluster)
+  }
+  return { apply, remove: [...present.values()], expired }
+}
+
+function judge(world: ContactWorld, cluster: string, lease: Lease | undefined): { next?: Lease; dead: boolean } {
+  const { nowMs, durationMs, silent, connected } = world
+  const heard = connected.has(cluster) || (silent !== undefined && !silent.has(cluster))
+  const released = lease !== undefined && (lease.spec?.holderIdentity ?? '') === ''
+  const renewedMs = Date.parse(lease?.spec?.renewTime ?? '')
+  const ageMs = Number.isNaN(renewedMs) ? Infinity : nowMs - renewedMs
+  if (heard) {
+    // A renewal from the future comes from a clock that was wrong.
+    const due = ageMs < 0 || ageMs >= durationMs / RENEWALS_PER_LIFETIME
+    return due || released ? { next: leaseObject(world, cluster, lease), dead: false } : { dead: false }
+  }
+  // Its time begins when it is first missed.
+  if (lease === undefined) return { next: leaseObject(world, cluster, lease), dead: false }
+  if (released) return { dead: true }
+  const dead = ageMs >= durationMs && (silent?.get(cluster) ?? 0) >= durationMs
+  return dead ? { next: releasedLease(lease), dead } : { dead }
+}
+
+function leaseObject(world: ContactWorld, cluster: string, before: Lease | undefined): Lease {
+  const now = microTime(world.nowMs)
+  return {
+    apiVersion: 'coordination.k8s.io/v1',
+    kind: 'Lease',
+    metadata: {
+      name: leaseName(cluster),
+      namespace: world.namespace,
+      labels: { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE, [LABEL_SOURCE_CLUSTER]: cluster },
+    },
+    spec: {
+      holderIdentity: cluster,
+      leaseDurationSeconds: Math.ceil(world.durationMs / 1000),
+      acquireTime: before?.spec?.holderIdentity === cluster ? (before.spec.acquireTime ?? now) : now,
+      renewTime: now,
+    },
+  }
+}
+
+function releasedLease({ apiVersion, kind, metadata, spec }: Lease): Lease {
+  const { name, namespace, labels } = metadata
+  const { holderIdentity: _holder, ...rest } = spec ?? {}
+  return {
+    apiVersion,
+    kind,
+    metadata: { name, ...(namespace === undefined ? {} : { namespace }), ...(labels === undefined ? {} : { labels }) },
+    spec: rest,
+  }
+}
+
+export function isOurs({ metadata }: Lease): boolean {
+  return (
+    metadata.name.startsWith(CLUSTER_LEASE_PREFIX) && metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
+  )
+}
+
+function leaseName(cluster: string): string {
+  return `${CLUSTER_LEASE_PREFIX}${cluster}`
+}
+
+/** metav1.MicroTime. */
+function microTime(ms: number): string {
+  return new Date(ms).toISOString().replace('Z', '000Z')
+}

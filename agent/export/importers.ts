@@ -1,0 +1,108 @@
+/** Who imports what this cluster exports, from what the other members tell. Pure. */
+import type { ConditionFinding } from '../../model/conditions.ts'
+import { CONDITION_IMPORTED } from '../../model/conditions.ts'
+import type { ServiceKey } from '../../model/ids.ts'
+import type { MemberStatus, NotImportedReason } from '../../model/member-status.ts'
+
+/** The members as far as they matter to this cluster's exports, ready to be asked about any of them. */
+export interface Importers {
+  /** Sorted: those that tell, this cluster and those taken as dead left out. */
+  readonly telling: readonly string[]
+  /** Sorted: of an earlier release, or not heard of yet. */
+  readonly silent: readonly string[]
+  /** Members that have more findings than they can tell. */
+  readonly partial: ReadonlySet<string>
+  /** Members that the broker does not hear, monotonic time since when: of what came later they know nothing. */
+  readonly unheardSince: ReadonlyMap<string, number>
+  /** By `namespace/name`, `namespace/` or '/' (all exports of this cluster): by member, why it does not import. */
+  readonly findings: ReadonlyMap<string, ReadonlyMap<string, NotImportedReason>>
+}
+
+export interface ImportersInput {
+  /** Id of this cluster. */
+  readonly own: string
+  /** All of the clusterset. */
+  readonly members: Iterable<string>
+  /** Taken as dead. */
+  readonly expired: ReadonlySet<string>
+  readonly statuses: ReadonlyMap<string, MemberStatus>
+  readonly unheardSince: ReadonlyMap<string, number>
+  /** Namespaces from which this cluster exports: findings about others are of no use. */
+  readonly namespaces: ReadonlySet<string>
+}
+
+export function planImporters(input: ImportersInput): Importers {
+  const { own, members, expired, statuses, unheardSince, namespaces } = input
+  const others = [...members].filter((id) => id !== own && !expired.has(id)).sort()
+  const telling = others.filter((id) => statuses.has(id))
+  const partial = new Set<string>()
+  const findings = new Map<string, Map<string, NotImportedReason>>()
+  for (const id of telling) {
+    const { notImported = [], leftOut = 0 } = statuses.get(id) ?? {}
+    if (leftOut > 0) partial.add(id)
+    for (const { reason, namespace, name, cluster } of notImported) {
+      if ((cluster !== '' && cluster !== own) || (namespace !== '' && !namespaces.has(namespace))) continue
+      const place = `${namespace}/${name}`
+      const at = findings.get(place) ?? new Map<string, NotImportedReason>()
+      findings.set(place, at.set(id, reason))
+    }
+  }
+  return { telling, silent: others.filter((id) => !statuses.has(id)), partial, unheardSince, findings }
+}
+
+/** Names in one message; the rest is counted, or where the number would change all the time, only mentioned. */
+const MAX_NAMES = 5
+
+const WORDS: Record<NotImportedReason, (namespace: string) => string> = {
+  NamespaceMissing: (namespace) => `namespace ${namespace} is missing in`,
+  NamespaceNotAllowed: (namespace) => `namespace ${namespace} is a system namespace, not allowed in`,
+  NameTaken: () => 'a ServiceImport of this name, made by somebody else, is in the way in',
+  IPFamilyNotSupported: () => 'it has no IP family that pods use in',
+  ImportRefused: () => 'the API server refuses the ServiceImport in',
+  ExportRefused: () => 'the export is malformed in the eyes of',
+  ClusterNotUsable: () => "this cluster's addresses overlap those of",
+}
+
+/** The condition for one export that the broker has had for a while, since `storedAt` (monotonic). */
+export function importedCondition(key: ServiceKey, importers: Importers, storedAt: number): ConditionFinding {
+  const namespace = key.slice(0, key.indexOf('/'))
+  const against = new Map<string, NotImportedReason>()
+  for (const place of [key, `${namespace}/`, '/']) {
+    for (const [id, reason] of importers.findings.get(place) ?? []) if (!against.has(id)) against.set(id, reason)
+  }
+  const isUnsure = (id: string): boolean =>
+    !against.has(id) && (importers.partial.has(id) || (importers.unheardSince.get(id) ?? Infinity) <= storedAt)
+  const unsure = [...importers.silent, ...importers.telling.filter(isUnsure)].sort()
+  const names: string[] = []
+  for (const id of importers.telling) {
+    if (names.length > MAX_NAMES) break
+    if (!against.has(id) && !isUnsure(id)) names.push(id)
+  }
+  const not = notImporting(against, namespace)
+  const untold = unsure.length === 0 ? [] : [`nothing is told by ${counted(unsure)}`]
+  if (names.length > 0) {
+    const by = names.length > MAX_NAMES ? `${names.slice(0, MAX_NAMES).join(', ')} and others` : names.join(', ')
+    return finding('True', 'Imported', [`imported by ${by}`, ...not, ...untold])
+  }
+  if (unsure.length > 0) return finding('Unknown', 'NotTold', [...untold, ...not])
+  if (against.size === 0) return finding('Unknown', 'NoOtherMember', ['no other cluster is a member now'])
+  return finding('False', 'NotImported', [`no member imports it: ${not.join('; ')}`])
+}
+
+/** One sentence for each reason. */
+function notImporting(against: ReadonlyMap<string, NotImportedReason>, namespace: string): string[] {
+  const byReason = new Map<NotImportedReason, string[]>()
+  for (const [id, reason] of against) byReason.set(reason, [...(byReason.get(reason) ?? []), id])
+  return [...byReason]
+    .sort(([a], [b]) => (a < b ? -1 : 1))
+    .map(([reason, ids]) => `${WORDS[reason](namespace)} ${counted(ids.sort())}`)
+}
+
+function counted(ids: readonly string[]): string {
+  const more = ids.length > MAX_NAMES ? ` and ${ids.length - MAX_NAMES} more` : ''
+  return `${ids.slice(0, MAX_NAMES).join(', ')}${more}`
+}
+
+function finding(status: 'True' | 'False' | 'Unknown', reason: string, parts: readonly string[]): ConditionFinding {
+  return { type: CONDITION_IMPORTED, status, reason, message: parts.join('; ') }
+}

@@ -1,0 +1,174 @@
+/** Service, ServiceExport and EndpointSlice as the records that other clusters get to see. Pure. */
+import { excessNameLength } from '../../model/dns/dns-name-length.ts'
+import { podKey } from '../../model/services/endpoint-pods.ts'
+import { isDnsLabel } from '../../model/ids.ts'
+import { type Address, type Prefix, classifyAddress, containsAddress, parseAddress } from '../../model/addresses/ip.ts'
+import type { EndpointSlice, ImportPort, Service, ServiceExport, SliceEndpoint } from '../../model/objects.ts'
+import type { EndpointSliceBody, PublishedEndpoint, ServiceExportBody } from '../../model/records.ts'
+import { type FamilyName, familyName, familyNumber } from '../../model/family-names.ts'
+import { usableTopology } from '../import/endpoint-topology.ts'
+
+type Families = ServiceExportBody['ipFamilies']
+
+/** KEP-1645 "Exporting Services": settings from the Service, labels and annotations from the export's spec alone. */
+export function exportBody(
+  object: ServiceExport,
+  service: Service,
+  slices: readonly EndpointSlice[],
+): ServiceExportBody {
+  const spec = service.spec ?? {}
+  const timeout = spec.sessionAffinityConfig?.clientIP?.timeoutSeconds
+  const sticky = spec.sessionAffinity === 'ClientIP'
+  return {
+    kind: 'ServiceExport',
+    uid: object.metadata.uid ?? object.metadata.creationTimestamp ?? 'none',
+    type: spec.clusterIP === 'None' ? 'Headless' : 'ClusterSetIP',
+    ports: (spec.ports ?? []).map(servicePort),
+    sessionAffinity: sticky ? 'ClientIP' : 'None',
+    ...(sticky && timeout !== undefined ? { sessionAffinityTimeoutSeconds: timeout } : {}),
+    ...(spec.internalTrafficPolicy === undefined ? {} : { internalTrafficPolicy: spec.internalTrafficPolicy }),
+    ...(spec.trafficDistribution === undefined ? {} : { trafficDistribution: spec.trafficDistribution }),
+    ipFamilies: families(service, slices),
+    exportedLabels: object.spec?.exportedLabels ?? {},
+    exportedAnnotations: object.spec?.exportedAnnotations ?? {},
+  }
+}
+
+export interface SlicePlace {
+  readonly cluster: string
+  readonly namespace: string
+  readonly service: string
+  /** Addresses outside these cannot be reached from other clusters. */
+  readonly podPrefixes: readonly Prefix[]
+  /** Why there are none of IPv6, where there should be. */
+  readonly ipv6LeftOut?: string | undefined
+  /** The service has two families: whose each address is matters to DNS. */
+  readonly tellsPods?: boolean
+}
+
+/**
+ * A slice without what is of no use elsewhere; each omission is told in `notes`. Undefined for address type FQDN, and
+ * for a family of which the cluster has no pod CIDR.
+ * Endpoints come sorted by address, so that a mere change of order publishes nothing.
+ */
+export function sliceBody(slice: EndpointSlice, place: SlicePlace, notes: string[]): EndpointSliceBody | undefined {
+  const { addressType } = slice
+  if (addressType !== 'IPv4' && addressType !== 'IPv6') {
+    notes.push(`EndpointSlice ${slice.metadata.name} has address type ${addressType} and is left out`)
+    return undefined
+  }
+  if (!place.podPrefixes.some(({ family }) => family === familyNumber(addressType))) {
+    const why = addressType === 'IPv6' ? place.ipv6LeftOut : undefined
+    notes.push(
+      `${addressType} endpoints are left out: ${why ?? "this cluster's pods are connected by other addresses only"}`,
+    )
+    return undefined
+  }
+  const endpoints = (slice.endpoints ?? []).flatMap((endpoint) =>
+    publishedEndpoint(endpoint, addressType, place, notes),
+  )
+  return {
+    kind: 'EndpointSlice',
+    service: place.service,
+    addressType,
+    ports: (slice.ports ?? []).map(({ name, protocol, port, appProtocol }) => ({
+      ...(name === undefined || name === '' ? {} : { name }),
+      protocol: protocol ?? 'TCP',
+      ...(port === undefined ? {} : { port }),
+      ...(appProtocol === undefined || appProtocol === '' ? {} : { appProtocol }),
+    })),
+    endpoints: endpoints.sort((a, b) => compareTexts(a.addresses.join(), b.addresses.join())),
+  }
+}
+
+function publishedEndpoint(
+  endpoint: SliceEndpoint,
+  addressType: FamilyName,
+  place: SlicePlace,
+  notes: string[],
+): PublishedEndpoint[] {
+  const addresses = endpoint.addresses.filter((text) => {
+    const problem = addressProblem(text, addressType, place.podPrefixes)
+    if (problem !== undefined) notes.push(`endpoint ${text} is left out: ${problem}`)
+    return problem === undefined
+  })
+  if (addresses.length === 0) return []
+  const { ready, serving, terminating } = endpoint.conditions ?? {}
+  const hostname = publishedHostname(endpoint.hostname, place, notes)
+  const pod = place.tellsPods === true ? podKey(endpoint) : undefined
+  return [
+    {
+      addresses,
+      ...(hostname === undefined ? {} : { hostname }),
+      ...(endpoint.nodeName === undefined ? {} : { nodeName: endpoint.nodeName }),
+      ...usableTopology(endpoint, (what) => notes.push(`endpoint ${addresses.join()}: ${what}`)),
+      conditions: {
+        ...(ready === undefined ? {} : { ready }),
+        ...(serving === undefined ? {} : { serving }),
+        ...(terminating === undefined ? {} : { terminating }),
+      },
+      ...(pod === undefined ? {} : { pod }),
+    },
+  ]
+}
+
+/** Why other clusters cannot use the address; undefined when they can. Without `inside`, any place is fine. */
+export function addressProblem(
+  text: string,
+  addressType: FamilyName,
+  inside: readonly Prefix[] | undefined,
+): string | undefined {
+  const address = tryParse(text)
+  if (address === undefined) return 'not an IP address'
+  if (address.family !== familyNumber(addressType)) return `not an ${addressType} address`
+  const kind = classifyAddress(address)
+  if (kind !== 'usable') return `a ${kind} address`
+  if (inside !== undefined && !inside.some((prefix) => containsAddress(prefix, address))) return 'outside the pod CIDRs'
+  return undefined
+}
+
+function publishedHostname(hostname: string | undefined, place: SlicePlace, notes: string[]): string | undefined {
+  if (hostname === undefined || hostname === '') return undefined
+  const excess = excessNameLength({ hostname, ...place })
+  if (isDnsLabel(hostname) && excess === 0) return hostname
+  const why = excess > 0 ? `its DNS name is ${excess} characters too long` : 'not a DNS label'
+  notes.push(`hostname ${JSON.stringify(hostname)} is left out: ${why}`)
+  return undefined
+}
+
+function servicePort({
+  name,
+  protocol,
+  port,
+  appProtocol,
+}: NonNullable<NonNullable<Service['spec']>['ports']>[number]): ImportPort {
+  return {
+    ...(name === undefined || name === '' ? {} : { name }),
+    protocol: protocol ?? 'TCP',
+    port,
+    ...(appProtocol === undefined || appProtocol === '' ? {} : { appProtocol }),
+  }
+}
+
+/** An API server fills ipFamilies in; a plain file need not: then the addresses at hand tell. */
+function families(service: Service, slices: readonly EndpointSlice[]): Families {
+  const named = service.spec?.ipFamilies ?? []
+  if (named.length > 0) return [...new Set(named)]
+  const ips = [...(service.spec?.clusterIPs ?? []), service.spec?.clusterIP ?? ''].flatMap((ip) => tryParse(ip) ?? [])
+  const found = new Set(ips.map(({ family }) => familyName(family)))
+  if (found.size > 0) return [...found]
+  const types = new Set(slices.flatMap(({ addressType }) => (addressType === 'FQDN' ? [] : [addressType])))
+  return types.size > 0 ? [...types].sort() : ['IPv4']
+}
+
+function tryParse(text: string): Address | undefined {
+  try {
+    return parseAddress(text)
+  } catch {
+    return undefined
+  }
+}
+
+function compareTexts(a: string, b: string): number {
+  return a < b ? -1 : a > b ? 1 : 0
+}

@@ -1,0 +1,58 @@
+/**
+ * What this cluster itself exports, its own API says: the broker's records of it only tell since when. Pure but for the
+ * memory of which of them were found to be as they should.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import type { ServiceKey } from '../../model/ids.ts'
+import type { MemberRecord } from '../../model/records.ts'
+import type { ExportPlan } from './plan-exports.ts'
+import type { Dropped, ExportRecord, ServiceFacts } from '../import/clusterset-view.ts'
+
+export interface OwnExports {
+  /** Id of this cluster. */
+  readonly own: string
+  /** False until the own exports have been read: then the broker's word is all there is. */
+  readonly ownKnown: boolean
+  /** Records of an exported service, its ServiceExport first; undefined when it is not exported here. */
+  readonly ownRecords: (key: ServiceKey) => readonly MemberRecord[] | undefined
+}
+
+/** The broker's record with this cluster's own body, so that what is planned from it stays the same object. */
+const WITH_OWN_BODY = new WeakMap<ExportRecord, ExportRecord>()
+
+/** The facts of one service with this cluster's own part put right, and what was left out for it. */
+export function withOwnExport(
+  key: ServiceKey,
+  facts: ServiceFacts,
+  { own, ownKnown, ownRecords }: OwnExports,
+): { readonly facts: ServiceFacts; readonly dropped: readonly Dropped[] } {
+  const isOwn = (record: { readonly key: { readonly cluster: string } }): boolean => record.key.cluster === own
+  if (!ownKnown || !(facts.exports.some(isOwn) || facts.slices.some(isOwn))) return { facts, dropped: [] }
+  const body = ownRecords(key)?.[0]?.body
+  if (body?.kind === 'ServiceExport') {
+    const exports = facts.exports.map((record) => (isOwn(record) ? withBody(record, body) : record))
+    return { facts: { ...facts, exports }, dropped: [] }
+  }
+  const others = {
+    exports: facts.exports.filter((one) => !isOwn(one)),
+    slices: facts.slices.filter((one) => !isOwn(one)),
+  }
+  // It may have been withdrawn a moment ago, and the broker not have heard of it.
+  const reason = 'this cluster does not export it'
+  return { facts: { ...facts, ...others }, dropped: [{ what: `${own}/ServiceExport/${key}`, reason, settles: true }] }
+}
+
+/** OwnExports.ownRecords from what the publish loop has planned: an export that is not valid is none. */
+export function exportedRecords(plan: ExportPlan | undefined, key: ServiceKey): readonly MemberRecord[] | undefined {
+  const records = plan?.exports.get(key)?.records
+  return records === undefined || records.length === 0 ? undefined : records
+}
+
+function withBody(record: ExportRecord, body: ExportRecord['body']): ExportRecord {
+  if (record.body === body || isDeepStrictEqual(record.body, body)) return record
+  const known = WITH_OWN_BODY.get(record)
+  if (known?.body === body) return known
+  const own = { ...record, body }
+  WITH_OWN_BODY.set(record, own)
+  return own
+}

@@ -1,0 +1,100 @@
+/** The conditions Ready and Conflict of a ServiceExport, from what became of its records. Pure. */
+import { CONDITION_IMPORTED, type ConditionFinding, findCondition, isConditionTrue } from '../../model/conditions.ts'
+import type { ConflictVerdict } from '../../model/services/service-conflicts.ts'
+import type { PublishState } from '../broker/broker-link.ts'
+import type { PlannedExport } from './plan-exports.ts'
+
+export interface PublishedView {
+  /** The broker has answered in the life of this process; until then what was found out before still stands. */
+  readonly answered: boolean
+  state(key: string): PublishState
+}
+
+/** Endpoints left out that are told one by one; the rest is counted. */
+const MAX_NOTES = 3
+
+export interface FoundElsewhere {
+  /** Of the merge; undefined while the broker does not show this export yet. */
+  readonly verdict?: ConflictVerdict | undefined
+  /** Undefined while the others may not have had the time to tell. */
+  readonly imported?: ConditionFinding | undefined
+}
+
+/**
+ * Findings to set on one export, in order: Valid, Ready, Conflict, Imported. A condition about which nothing is known
+ * is left out, so that a restart without the broker changes nothing.
+ */
+export function planConditions(
+  planned: PlannedExport,
+  published: PublishedView,
+  { verdict, imported }: FoundElsewhere = {},
+): readonly ConditionFinding[] {
+  const { generation } = planned.object.metadata
+  const findings = [...judge(planned, published, verdict), ...judgeImported(planned, published, imported)]
+  return generation === undefined ? findings : findings.map((one) => ({ ...one, observedGeneration: generation }))
+}
+
+function judge(
+  planned: PlannedExport,
+  published: PublishedView,
+  verdict: ConflictVerdict | undefined,
+): readonly ConditionFinding[] {
+  const conditions = planned.object.status?.conditions
+  if (planned.valid.status !== 'True') {
+    const waiting = ready('False', 'Pending', 'waits until the export is valid')
+    return [planned.valid, waiting, conflict({ reasons: [], message: '' })]
+  }
+  const findings: ConditionFinding[] = [planned.valid]
+  const unsure = !published.answered && isConditionTrue(conditions, 'Ready')
+  if (!unsure) findings.push(planReady(planned, published))
+  if (verdict !== undefined) findings.push(conflict(verdict))
+  else if (findCondition(conditions, 'Conflict') === undefined) findings.push(conflict({ reasons: [], message: '' }))
+  return findings
+}
+
+/** An export that is none is imported by nobody, and that is no news of the others. */
+function judgeImported(
+  planned: PlannedExport,
+  published: PublishedView,
+  imported: ConditionFinding | undefined,
+): readonly ConditionFinding[] {
+  const [exportKey = ''] = planned.recordKeys
+  const isRefused = published.state(exportKey).t === 'refused'
+  if (planned.valid.status === 'True' && !isRefused) return imported === undefined ? [] : [imported]
+  if (findCondition(planned.object.status?.conditions, CONDITION_IMPORTED) === undefined) return []
+  const message = isRefused ? 'waits until the broker takes the export' : 'waits until the export is valid'
+  return [{ type: CONDITION_IMPORTED, status: 'Unknown', reason: 'Pending', message }]
+}
+
+function planReady(planned: PlannedExport, published: PublishedView): ConditionFinding {
+  const states = planned.recordKeys.map((key) => ({ key, state: published.state(key) }))
+  const refusals = states.flatMap(({ key, state }) =>
+    state.t === 'refused' ? [`${key}: ${state.field}: ${state.reason}`] : [],
+  )
+  if (refusals.length > 0) {
+    const more = refusals.length > MAX_NOTES ? `; and ${refusals.length - MAX_NOTES} more` : ''
+    // What a person can allow has a name of its own.
+    const isForbidden = states[0]?.state.t === 'refused' && states[0].state.field === 'namespace'
+    const reason = isForbidden ? 'NamespaceNotAllowed' : 'Failed'
+    return ready('False', reason, `the broker refuses ${refusals.slice(0, MAX_NOTES).join('; ')}${more}`)
+  }
+  // Endpoints come and go all the time; being exported is about the service itself.
+  if (states[0]?.state.t !== 'stored') return ready('False', 'Pending', 'not confirmed by the broker yet')
+  const { notes } = planned
+  const more = notes.length > MAX_NOTES ? `; and ${notes.length - MAX_NOTES} more` : ''
+  return ready(
+    'True',
+    'Exported',
+    notes.length === 0 ? 'exported' : `exported; ${notes.slice(0, MAX_NOTES).join('; ')}${more}`,
+  )
+}
+
+function ready(status: 'True' | 'False', reason: string, message: string): ConditionFinding {
+  return { type: 'Ready', status, reason, message }
+}
+
+function conflict(verdict: ConflictVerdict): ConditionFinding {
+  const { reasons, message } = verdict
+  if (reasons.length === 0) return { type: 'Conflict', status: 'False', reason: 'NoConflicts', message }
+  return { type: 'Conflict', status: 'True', reason: reasons.join(','), message }
+}

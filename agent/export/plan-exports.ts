@@ -1,0 +1,169 @@
+/** What this cluster publishes, from its own objects, and which of its exports are well-formed. Pure. */
+import { serviceKey, type ServiceKey } from '../../model/ids.ts'
+import type { Prefix } from '../../model/addresses/ip.ts'
+import type { Endpoint, EndpointSlice, Service, ServiceExport } from '../../model/objects.ts'
+import type { EndpointSliceBody, MemberRecord } from '../../model/records.ts'
+import { LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+import type { ConditionFinding } from '../../model/conditions.ts'
+import { judgeExport } from './judge-export.ts'
+import { KeyedMemo } from '../keyed-memo.ts'
+import { type SlicePlace, exportBody, sliceBody } from './member-records.ts'
+import { type NamedSlice, packSlices } from './pack-slices.ts'
+
+export interface ExportWorld {
+  /** Id of this cluster. */
+  readonly cluster: string
+  /** Only endpoints inside these can be reached from elsewhere. */
+  readonly podPrefixes: readonly Prefix[]
+  /** ipv6LeftOut(). */
+  readonly ipv6LeftOut?: string | undefined
+  readonly exports: readonly ServiceExport[]
+  readonly services: readonly Service[]
+  /** All of the local API; imported ones are left out by their label. */
+  readonly slices: readonly EndpointSlice[]
+  /** All of the local API; those of other clusters are left out. */
+  readonly endpoints: readonly Endpoint[]
+}
+
+export interface PlannedRecords {
+  /** Condition Valid. */
+  readonly valid: ConditionFinding
+  /** Keys of the records that make up this export; empty when it is not valid. The first is the ServiceExport's own. */
+  readonly recordKeys: readonly string[]
+  readonly records: readonly MemberRecord[]
+  /** What was left out of the published endpoints and why, for people. */
+  readonly notes: readonly string[]
+}
+
+export interface PlannedExport extends PlannedRecords {
+  readonly object: ServiceExport
+}
+
+export interface ExportPlan {
+  /** By `<kind>/<namespace>/<name>`. */
+  readonly records: ReadonlyMap<string, MemberRecord>
+  readonly exports: ReadonlyMap<ServiceKey, PlannedExport>
+}
+
+/** What a slice came out as, while the slice and what is known of the cluster are the same. */
+interface SliceResult {
+  readonly podPrefixes: readonly Prefix[]
+  readonly ipv6LeftOut: string | undefined
+  readonly cluster: string
+  readonly tellsPods: boolean
+  readonly body: EndpointSliceBody | undefined
+  readonly notes: readonly string[]
+}
+
+/** Spares work from round to round; the result is the same without. */
+export interface ExportMemory {
+  readonly plans: KeyedMemo<PlannedRecords | MemberRecord>
+  /** One pod of 5,000 changes one slice: the others are not looked at again. */
+  readonly slices: WeakMap<EndpointSlice, SliceResult>
+  readonly records: WeakMap<EndpointSliceBody, MemberRecord>
+}
+
+export function newExportMemory(): ExportMemory {
+  return { plans: new KeyedMemo(), slices: new WeakMap(), records: new WeakMap() }
+}
+
+/** Takes the world and, to save work, the memory of the round before. Everything comes out sorted by key. */
+export function planExports(world: ExportWorld, memory: ExportMemory = newExportMemory()): ExportPlan {
+  const memo = memory.plans
+  const services = new Map(world.services.map((service) => [keyOf(service), service]))
+  const slices = groupOwnSlices(world.slices)
+  const records = new Map<string, MemberRecord>()
+  const exports = new Map<ServiceKey, PlannedExport>()
+  for (const object of sortedByKey(world.exports)) {
+    if (object.metadata.deletionTimestamp !== undefined) continue
+    const key = keyOf(object)
+    const service = services.get(key)
+    const own = slices.get(key) ?? []
+    // Not the object itself: a change of its status, which we write, must not look like a change of what is exported.
+    const { podPrefixes, ipv6LeftOut, cluster } = world
+    const inputs = [object.metadata, object.spec, service, own, podPrefixes, ipv6LeftOut, cluster]
+    const planned = memo.get(key, inputs, () => planExport(world, memory, { object, service, own })) as PlannedRecords
+    exports.set(key, { object, ...planned })
+    planned.records.forEach((record, i) => records.set(planned.recordKeys[i] ?? '', record))
+  }
+  for (const endpoint of sortedByKey(world.endpoints)) {
+    if (endpoint.spec.cluster !== world.cluster || endpoint.metadata.deletionTimestamp !== undefined) continue
+    const key = `Endpoint//${endpoint.metadata.name}`
+    records.set(key, memo.get(key, [endpoint], () => endpointRecord(endpoint)) as MemberRecord)
+  }
+  memo.endRound()
+  return { records, exports }
+}
+
+interface ExportAtHand {
+  readonly object: ServiceExport
+  readonly service: Service | undefined
+  readonly own: readonly EndpointSlice[]
+}
+
+function planExport(world: ExportWorld, memory: ExportMemory, { object, service, own }: ExportAtHand): PlannedRecords {
+  const valid = judgeExport(object, service)
+  if (service === undefined || valid.status !== 'True') return { valid, recordKeys: [], records: [], notes: [] }
+  const namespace = object.metadata.namespace ?? ''
+  const { name } = object.metadata
+  const notes: string[] = []
+  const { cluster, podPrefixes, ipv6LeftOut } = world
+  const tellsPods = new Set(own.map(({ addressType }) => addressType)).size > 1
+  const place = { cluster, namespace, service: name, podPrefixes, ipv6LeftOut, tellsPods }
+  const records: MemberRecord[] = [{ namespace, name, body: exportBody(object, service, own) }]
+  const slices: NamedSlice[] = []
+  for (const slice of sortedByKey(own)) {
+    const result = rememberedSlice(memory, slice, place)
+    notes.push(...result.notes)
+    if (result.body !== undefined) slices.push({ name: slice.metadata.name, body: result.body })
+  }
+  for (const { name: sliceName, body } of packSlices(slices)) {
+    let record = memory.records.get(body)
+    if (record === undefined) memory.records.set(body, (record = { namespace, name: sliceName, body }))
+    records.push(record)
+  }
+  return { valid, records, recordKeys: records.map(keyTextOf), notes: [...new Set(notes)] }
+}
+
+function rememberedSlice(memory: ExportMemory, slice: EndpointSlice, place: SlicePlace): SliceResult {
+  const { podPrefixes, ipv6LeftOut, cluster, tellsPods = false } = place
+  const known = memory.slices.get(slice)
+  const sameCluster = known?.podPrefixes === podPrefixes && known.cluster === cluster
+  if (sameCluster && known.ipv6LeftOut === ipv6LeftOut && known.tellsPods === tellsPods) return known
+  const notes: string[] = []
+  const result = { podPrefixes, ipv6LeftOut, cluster, tellsPods, body: sliceBody(slice, place, notes), notes }
+  memory.slices.set(slice, result)
+  return result
+}
+
+function endpointRecord({ metadata, spec }: Endpoint): MemberRecord {
+  return { namespace: '', name: metadata.name, body: { kind: 'Endpoint', spec } }
+}
+
+/** The user's slices by the Service they belong to. What an importer made carries the label of its source cluster. */
+function groupOwnSlices(slices: readonly EndpointSlice[]): Map<ServiceKey, EndpointSlice[]> {
+  const groups = new Map<ServiceKey, EndpointSlice[]>()
+  for (const slice of slices) {
+    const service = slice.metadata.labels?.[LABEL_K8S_SERVICE_NAME]
+    if (service === undefined || slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] !== undefined) continue
+    if (slice.metadata.deletionTimestamp !== undefined) continue
+    const key = serviceKey(slice.metadata.namespace ?? '', service)
+    const group = groups.get(key)
+    if (group === undefined) groups.set(key, [slice])
+    else group.push(slice)
+  }
+  return groups
+}
+
+function keyOf(object: { readonly metadata: { readonly namespace?: string; readonly name: string } }): ServiceKey {
+  return serviceKey(object.metadata.namespace ?? '', object.metadata.name)
+}
+
+function sortedByKey<T extends Parameters<typeof keyOf>[0]>(objects: readonly T[]): T[] {
+  const keyed = objects.map((object) => ({ key: keyOf(object), object }))
+  return keyed.sort((a, b) => (a.key < b.key ? -1 : a.key > b.key ? 1 : 0)).map(({ object }) => object)
+}
+
+function keyTextOf(record: MemberRecord): string {
+  return `${record.body.kind}/${record.namespace}/${record.name}`
+}

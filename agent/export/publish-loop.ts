@@ -1,0 +1,210 @@
+/** Keeps what the broker is told equal to this cluster's exports. */
+import type { ClusterApi, ObjectChange } from '../../kubeapi/cluster-api.ts'
+import { type ServiceKey, serviceKey } from '../../model/ids.ts'
+import { parsePrefix, type Prefix } from '../../model/addresses/ip.ts'
+import type { ClusterSpec, ServiceExport } from '../../model/objects.ts'
+import { LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+import type { ClusterFacts } from '../../protocol/broker-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Publisher } from '../broker/broker-link.ts'
+import { ExportConditions } from './export-conditions.ts'
+import { ipv6LeftOut } from './ipv6-left-out.ts'
+import { KeyedMemo } from '../keyed-memo.ts'
+import { loopDeps } from '../loop-deps.ts'
+import type { AgentMetrics } from '../metrics.ts'
+import { type ExportPlan, type ExportWorld, newExportMemory, planExports } from './plan-exports.ts'
+import type { MirrorWriter } from '../import/mirror-writer.ts'
+import { Subscriptions } from '../subscriptions.ts'
+import type { SharedFindings } from '../shared-findings.ts'
+
+export interface PublishLoopDeps {
+  readonly cluster: ClusterApi
+  readonly publisher: Publisher
+  readonly writer: MirrorWriter
+  readonly findings: SharedFindings
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export interface PublishLoopInit {
+  /** Id of this cluster. */
+  readonly own: string
+  /** What this cluster states about itself; undefined: as it joined. */
+  readonly facts: ClusterFacts | undefined
+  readonly loop: LoopInit
+}
+
+export class PublishLoop {
+  readonly #deps: PublishLoopDeps
+  readonly #own: string
+  readonly #facts: ClusterFacts | undefined
+  readonly #loop: ReconcileLoop
+  readonly #memory = newExportMemory()
+  readonly #conditions: ExportConditions
+  readonly #subscriptions = new Subscriptions()
+  readonly #leftOut = new KeyedMemo<string | undefined>()
+  #toldLeftOut: string | undefined
+  #podPrefixes: { readonly text: string; readonly prefixes: readonly Prefix[] } | undefined
+  /** The plan in force; undefined when what it was made from has changed. */
+  #plan: ExportPlan | undefined
+  #last: ExportPlan | undefined
+  /** Which export each record belongs to, by the record's key. */
+  #exportOf = new Map<string, ServiceKey>()
+  /** Exports whose conditions may not be right any more; undefined for all. */
+  #untold: Set<ServiceKey> | undefined
+
+  constructor(deps: PublishLoopDeps, init: PublishLoopInit) {
+    this.#deps = deps
+    this.#own = init.own
+    this.#facts = init.facts
+    this.#conditions = new ExportConditions(deps)
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'publish'), init.loop, (signal) => this.#round(signal))
+    const { cluster, publisher, findings } = deps
+    for (const kind of ['Service', 'Endpoint', 'Cluster'] as const) {
+      this.#subscriptions.add(cluster.cache(kind).onChange(() => this.#changed()))
+    }
+    const exports = cluster.cache('ServiceExport').onChange((change) => {
+      if (change !== undefined && isStatusAlone(change)) this.#tell([keyOf(change.object)])
+      else this.#changed()
+    })
+    const slices = cluster.cache('EndpointSlice').onChange((change) => {
+      // What was imported is not exported again.
+      if (change?.object.metadata.labels?.[LABEL_SOURCE_CLUSTER] === undefined) this.#changed()
+    })
+    const published = publisher.onChange((keys) => {
+      if (keys === undefined) this.#tell(undefined)
+      else this.#tell(keys.flatMap((key) => this.#exportOf.get(key) ?? []))
+    })
+    for (const stop of [exports, slices, published]) this.#subscriptions.add(stop)
+    findings.onVerdicts((keys) => this.#tell(keys))
+    // At most once in reportMs; an export of which nothing has changed costs a look.
+    findings.onImporters(() => this.#tell(undefined))
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  /** Why nothing can be published yet; undefined once it can. */
+  notReady(): string | undefined {
+    const { cluster } = this.#deps
+    for (const kind of ['ServiceExport', 'Service', 'EndpointSlice', 'Endpoint', 'Cluster'] as const) {
+      if (!cluster.cache(kind).synced) return `${kind} objects are not read yet`
+    }
+    return cluster.cache('Cluster').get(this.#own) === undefined ? `Cluster ${this.#own} does not exist` : undefined
+  }
+
+  /** Says on every export that it is no longer one: this cluster has left. */
+  tellLeft(signal: AbortSignal): Promise<void> {
+    return this.#conditions.tellLeft(signal)
+  }
+
+  #changed(): void {
+    this.#plan = undefined
+    this.#loop.poke()
+  }
+
+  #tell(keys: Iterable<ServiceKey> | undefined): void {
+    if (keys === undefined) this.#untold = undefined
+    else for (const key of keys) this.#untold?.add(key)
+    this.#loop.poke()
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    // Publishing half of the exports would withdraw the other half.
+    if (this.notReady() !== undefined) return
+    // Nothing is known to have changed: then drift may have.
+    if (this.#plan !== undefined && this.#untold?.size === 0) {
+      this.#plan = undefined
+      this.#untold = undefined
+    }
+    const plan = this.#plan ?? this.#planAnew()
+    if (plan === undefined) return
+    const untold = this.#untold ?? new Set([...plan.exports.keys(), ...(this.#last?.exports.keys() ?? [])])
+    this.#last = plan
+    this.#untold = new Set()
+    try {
+      await this.#conditions.tell(plan, untold, signal)
+    } catch (error) {
+      this.#untold = undefined
+      throw error
+    }
+  }
+
+  #planAnew(): ExportPlan | undefined {
+    const { publisher, findings } = this.#deps
+    const world = this.#world()
+    if (world === undefined) return undefined
+    const before = this.#last
+    const plan = planExports(world, this.#memory)
+    this.#plan = plan
+    this.#exportOf = new Map()
+    for (const [key, { records, recordKeys, valid }] of plan.exports) {
+      for (const record of recordKeys) this.#exportOf.set(record, key)
+      const old = before?.exports.get(key)
+      if (old?.records !== records || old.valid !== valid) this.#untold?.add(key)
+    }
+    for (const key of before?.exports.keys() ?? []) if (!plan.exports.has(key)) this.#untold?.add(key)
+    publisher.setDesired(plan.records)
+    findings.setExportPlan(plan)
+    return plan
+  }
+
+  #world(): ExportWorld | undefined {
+    const { cluster } = this.#deps
+    const own = cluster.cache('Cluster').get(this.#own)
+    if (own === undefined) return undefined
+    return {
+      cluster: this.#own,
+      podPrefixes: this.#parsePodPrefixes(own.spec.podCIDRs),
+      ipv6LeftOut: this.#ipv6LeftOut(own.spec),
+      exports: cluster.cache('ServiceExport').list(),
+      services: cluster.cache('Service').list(),
+      slices: cluster.cache('EndpointSlice').list(),
+      endpoints: cluster.cache('Endpoint').list(),
+    }
+  }
+
+  /** Looked for anew only when a Cluster has changed; the log hears of it once, even where nothing is exported. */
+  #ipv6LeftOut(own: ClusterSpec): string | undefined {
+    const others = this.#deps.cluster
+      .cache('Cluster')
+      .list()
+      .map(({ spec }) => spec)
+    const why = this.#leftOut.get('', [own, others], () => ipv6LeftOut({ facts: this.#facts, own, others }))
+    if (why !== undefined && why !== this.#toldLeftOut) {
+      this.#deps.logger.warn('this cluster is reached by IPv4 only', { reason: why })
+    }
+    this.#toldLeftOut = why
+    return why
+  }
+
+  /** The same object while the CIDRs are the same: the plan's memory goes by identity. */
+  #parsePodPrefixes(texts: readonly string[]): readonly Prefix[] {
+    const text = texts.join()
+    if (this.#podPrefixes?.text === text) return this.#podPrefixes.prefixes
+    const prefixes = texts.map((one) => parsePrefix(one, 'podCIDRs'))
+    this.#podPrefixes = { text, prefixes }
+    return prefixes
+  }
+}
+
+/** Mostly our own doing: what is exported is still the same. */
+function isStatusAlone(change: ObjectChange<ServiceExport>): boolean {
+  const before = change.type === 'set' ? change.previous?.metadata : undefined
+  const now = change.object.metadata
+  return (
+    before?.generation !== undefined &&
+    before.generation === now.generation &&
+    before.uid === now.uid &&
+    before.deletionTimestamp === now.deletionTimestamp
+  )
+}
+
+function keyOf({ metadata }: ServiceExport): ServiceKey {
+  return serviceKey(metadata.namespace ?? '', metadata.name)
+}

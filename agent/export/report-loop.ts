@@ -1,0 +1,185 @@
+/**
+ * Tells the other members what this one makes of their exports, and finds out what they make of this one's. Both at
+ * most once in `reportMs`: they follow from what changes much more often.
+ */
+import { isConditionTrue } from '../../model/conditions.ts'
+import type { ServiceKey } from '../../model/ids.ts'
+import { type MemberStatus, NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
+import type { StoredRecord } from '../../model/records.ts'
+import type { ReplicaChange } from '../../protocol/replica/replica.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { ContactView, Publisher, ReplicaView } from '../broker/broker-link.ts'
+import { recordProblem } from '../import/check-record.ts'
+import { planImporters } from './importers.ts'
+import { loopDeps } from '../loop-deps.ts'
+import type { AgentMetrics } from '../metrics.ts'
+import type { PlannedExport } from './plan-exports.ts'
+import { planMemberStatus } from './plan-member-status.ts'
+import type { ImportFindings, SharedFindings } from '../shared-findings.ts'
+import { Subscriptions } from '../subscriptions.ts'
+
+export interface ReportLoopDeps {
+  readonly publisher: Publisher
+  readonly replica: ReplicaView
+  readonly contact: ContactView
+  readonly findings: SharedFindings
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export interface ReportLoopInit {
+  /** Id of this cluster. */
+  readonly own: string
+  readonly allowedNamespaces: readonly string[]
+  readonly reportMs: number
+  readonly loop: LoopInit
+}
+
+/**
+ * Whoever does not import a new export has said so after this many times reportMs: it looks at most one such time
+ * later, and so does this loop; one more for the way.
+ */
+const SETTLE_ROUNDS = 3
+
+export class ReportLoop {
+  readonly #deps: ReportLoopDeps
+  readonly #init: ReportLoopInit
+  readonly #loop: ReconcileLoop
+  readonly #subscriptions = new Subscriptions()
+  /** By member. Undefined until all records have been looked at once. */
+  #statuses: Map<string, MemberStatus> | undefined
+  /** Since when the broker has each export, monotonic. */
+  #storedSince = new Map<ServiceKey, { readonly uid: string | undefined; readonly at: number }>()
+
+  #unheardSince: ReadonlyMap<string, number> = new Map()
+
+  constructor(deps: ReportLoopDeps, init: ReportLoopInit) {
+    this.#deps = deps
+    this.#init = init
+    const pace = { ...init.loop, minMs: init.reportMs }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'report'), pace, () => {
+      this.#round()
+      return Promise.resolve()
+    })
+    const { findings, publisher, replica } = deps
+    const poke = (): void => this.#loop.poke()
+    this.#subscriptions.add(replica.onChange((changes) => this.#note(changes)))
+    this.#subscriptions.add(publisher.onChange(poke))
+    findings.onImports(poke)
+    findings.onExports(poke)
+    findings.onExpired(poke)
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  #note(changes: readonly ReplicaChange[]): void {
+    let isOfUse = false
+    for (const change of changes) {
+      if (change.record.body.kind !== 'MemberStatus') continue
+      isOfUse = true
+      if (this.#statuses === undefined) continue
+      if (change.t === 'removed') this.#statuses.delete(change.record.key.cluster)
+      else this.#take(this.#statuses, change.record)
+    }
+    if (isOfUse) this.#loop.poke()
+  }
+
+  /** What is malformed counts as not told. */
+  #take(statuses: Map<string, MemberStatus>, record: StoredRecord): void {
+    const { key, body } = record
+    if (body.kind !== 'MemberStatus') return
+    // What a member says of itself is asked for only where the member is used.
+    const reason = recordProblem(record, [], () => true)
+    if (reason === undefined) statuses.set(key.cluster, body)
+    else {
+      statuses.delete(key.cluster)
+      this.#deps.logger.warn('left out of what the broker sent', { record: `${key.cluster}/MemberStatus`, reason })
+    }
+  }
+
+  #round(): void {
+    const { findings, replica } = this.#deps
+    const { imports, expired } = findings
+    // Half of the truth would be told as the whole.
+    if (imports === undefined || expired === undefined || !replica.synced) return
+    this.#tellOthers(imports)
+    this.#hearOthers(imports, expired)
+  }
+
+  #tellOthers({ plan, namespaces, problems }: ImportFindings): void {
+    const { own, allowedNamespaces } = this.#init
+    const { view, clusters } = plan.basis
+    const members = view.clusters
+    const status = planMemberStatus({ own, view, members, clusters, namespaces, allowedNamespaces, problems })
+    this.#deps.publisher.setStatus(status)
+    for (const reason of NOT_IMPORTED_REASONS) {
+      const count = status.notImported.filter((one) => one.reason === reason).length
+      this.#deps.metrics.notImported.set(count, { reason })
+    }
+  }
+
+  #hearOthers({ plan }: ImportFindings, expired: ReadonlySet<string>): void {
+    const { findings } = this.#deps
+    const exports = findings.exportPlan?.exports
+    if (exports === undefined) return
+    const settled = this.#settled(exports)
+    const namespaces = new Set([...exports.keys()].map((key) => key.slice(0, key.indexOf('/'))))
+    const members = plan.basis.view.clusters.keys()
+    const statuses = this.#allStatuses()
+    const unheardSince = this.#unheard()
+    const importers = planImporters({ own: this.#init.own, members, expired, statuses, unheardSince, namespaces })
+    findings.setImporters({ importers, settled })
+  }
+
+  /** Since when the broker does not hear members. While it says nothing itself, what it said last holds. */
+  #unheard(): ReadonlyMap<string, number> {
+    const silent = this.#deps.contact.silent()
+    if (silent === undefined) return this.#unheardSince
+    const now = this.#deps.clock.monotonic()
+    const before = this.#unheardSince
+    this.#unheardSince = new Map([...silent].map(([id, ms]) => [id, before.get(id) ?? now - ms]))
+    return this.#unheardSince
+  }
+
+  #allStatuses(): ReadonlyMap<string, MemberStatus> {
+    if (this.#statuses !== undefined) return this.#statuses
+    const statuses = new Map<string, MemberStatus>()
+    for (const record of this.#deps.replica.records()) this.#take(statuses, record)
+    this.#statuses = statuses
+    return statuses
+  }
+
+  /** Exports that have been at the broker for long enough. Asks for another look while there are others. */
+  #settled(exports: ReadonlyMap<ServiceKey, PlannedExport>): ReadonlyMap<ServiceKey, number> {
+    const now = this.#deps.clock.monotonic()
+    const before = this.#storedSince
+    const settled = new Map<ServiceKey, number>()
+    this.#storedSince = new Map()
+    for (const [key, planned] of exports) {
+      if (!this.#isStored(planned)) continue
+      const { uid } = planned.object.metadata
+      const known = before.get(key)
+      const since = known?.uid === uid && known !== undefined ? known : { uid, at: now }
+      this.#storedSince.set(key, since)
+      if (now - since.at >= SETTLE_ROUNDS * this.#init.reportMs) settled.set(key, since.at)
+    }
+    if (settled.size < this.#storedSince.size) this.#loop.poke()
+    return settled
+  }
+
+  #isStored({ object, recordKeys }: PlannedExport): boolean {
+    const [first] = recordKeys
+    if (first === undefined) return false
+    const { publisher } = this.#deps
+    // Before the broker has answered this process, the export's own condition tells.
+    return publisher.answered
+      ? publisher.state(first).t === 'stored'
+      : isConditionTrue(object.status?.conditions, 'Ready')
+  }
+}

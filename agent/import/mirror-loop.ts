@@ -1,0 +1,366 @@
+/** Keeps the local API's view of the clusterset equal to the replica. */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { ServiceKey } from '../../model/ids.ts'
+import { parsePrefix, type Prefix } from '../../model/addresses/ip.ts'
+import type { NotImportedReason } from '../../model/member-status.ts'
+import {
+  type Cluster,
+  type ClusterSpec,
+  type EndpointSlice,
+  type KubeObject,
+  MEMBERSHIP_NAME,
+  type ServiceImport,
+} from '../../model/objects.ts'
+import { type OwnFacts, believedCluster } from '../../model/addresses/own-cluster.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { ReplicaView } from '../broker/broker-link.ts'
+import { takesNeeded } from './check-record.ts'
+import { changeServices } from './clusterset-view.ts'
+import { ImportStatuses } from './import-statuses.ts'
+import { LeftOut, MAX_LINES, leftOutText } from './left-out.ts'
+import { loopDeps } from '../loop-deps.ts'
+import type { AgentMetrics } from '../metrics.ts'
+import { objectKeyText } from '../object-key-text.ts'
+import type { MirrorWriter } from './mirror-writer.ts'
+import { DirtyServices, type Touched } from './dirty-services.ts'
+import { exportedRecords } from '../export/own-exports.ts'
+import {
+  type ImportMemory,
+  type ImportPlan,
+  type ImportWorld,
+  newImportMemory,
+  objectsOf,
+  planImports,
+  replanServices,
+} from './plan-imports.ts'
+import { type MirroredObjects, ownedByMirror, planPrune } from './plan-prune.ts'
+import type { ServicePlan } from '../plan-service.ts'
+import type { SharedFindings } from '../shared-findings.ts'
+import { Subscriptions } from '../subscriptions.ts'
+
+export interface MirrorLoopDeps {
+  readonly cluster: ClusterApi
+  readonly replica: ReplicaView
+  readonly writer: MirrorWriter
+  readonly findings: SharedFindings
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: AgentMetrics
+}
+
+export interface MirrorLoopInit {
+  /** Id of this cluster. */
+  readonly own: string
+  /** What this cluster states about itself; undefined: as its own API has it. */
+  readonly facts: OwnFacts['stated']
+  readonly allowedNamespaces: readonly string[]
+  readonly loop: LoopInit
+}
+
+interface LastPlan {
+  readonly world: ImportWorld
+  readonly plan: ImportPlan
+}
+
+interface Round extends LastPlan {
+  /** What of the plan is looked at. */
+  readonly part: Pick<ImportPlan, 'objects' | 'services'>
+  /** What there is in the local API of that part. */
+  readonly mirrored: MirroredObjects
+}
+
+const KINDS = ['Namespace', 'ServiceImport', 'EndpointSlice', 'Cluster', 'Endpoint', 'Membership'] as const
+
+export class MirrorLoop {
+  readonly #deps: MirrorLoopDeps
+  readonly #own: string
+  readonly #facts: OwnFacts['stated']
+  readonly #loop: ReconcileLoop
+  readonly #memory: ImportMemory
+  readonly #leftOut: LeftOut
+  readonly #dirty = new DirtyServices()
+  #last: LastPlan | undefined
+  /** Services of namespaces that are here, and why they are not imported all the same. */
+  readonly #problems = new Map<ServiceKey, NotImportedReason>()
+  #range: { readonly text: string; readonly prefix: Prefix } | undefined
+  readonly #statuses: ImportStatuses
+  readonly #subscriptions = new Subscriptions()
+
+  constructor(deps: MirrorLoopDeps, init: MirrorLoopInit) {
+    this.#deps = deps
+    this.#own = init.own
+    this.#facts = init.facts
+    this.#statuses = new ImportStatuses(deps)
+    this.#leftOut = new LeftOut(deps)
+    const isKnown = (id: string): boolean => id === init.own || deps.cluster.cache('Cluster').get(id) !== undefined
+    this.#memory = newImportMemory({ allowedNamespaces: init.allowedNamespaces, isKnown })
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'mirror'), init.loop, (signal) => this.#round(signal))
+    for (const kind of KINDS) this.#follow(kind)
+    const stop = deps.replica.onChange((changes) => {
+      // What members tell of themselves is not mirrored.
+      const mirrored = changes.filter(({ record }) => record.body.kind !== 'MemberStatus')
+      if (mirrored.length === 0 && changes.length > 0) return
+      this.#dirty.noteRecords(mirrored)
+      this.#loop.poke()
+    })
+    this.#subscriptions.add(stop)
+    deps.findings.onExports((keys) => {
+      this.#dirty.noteServices(keys)
+      this.#loop.poke()
+    })
+    deps.findings.onNeeded(() => {
+      this.#dirty.noteAll()
+      this.#loop.poke()
+    })
+    deps.findings.onExpired(() => {
+      this.#dirty.noteAll()
+      this.#loop.poke()
+    })
+  }
+
+  async run(signal: AbortSignal): Promise<void> {
+    await this.#loop.run(signal)
+    this.#subscriptions.end()
+  }
+
+  notReady(): string | undefined {
+    const missing = KINDS.find((kind) => !this.#deps.cluster.cache(kind).synced)
+    return missing === undefined ? undefined : `${missing} objects are not read yet`
+  }
+
+  /** Objects of the latest plan, one line each. */
+  print(): string {
+    const plan = this.#last?.plan
+    if (plan === undefined) return 'nothing received from the broker yet'
+    return [...plan.objects.keys(), ...plan.dropped.map((one) => `left out: ${leftOutText(one)}`)].join('\n')
+  }
+
+  /** Removes everything that was mirrored: this cluster is leaving. */
+  async removeAll(signal: AbortSignal): Promise<void> {
+    const owned = ownedByMirror({ ...this.#mirrored(), own: this.#own })
+    const all = [...owned.serviceImports, ...owned.slices, ...owned.endpoints, ...owned.clusters]
+    const [failure] = await this.#deps.writer.remove(all, signal)
+    if (failure !== undefined) throw failure
+  }
+
+  #follow(kind: (typeof KINDS)[number]): void {
+    const { cluster, writer } = this.#deps
+    const stop = cluster.cache(kind).onChange((change) => {
+      if (change?.type === 'removed') {
+        writer.forget(change.object)
+        if (kind === 'ServiceImport') this.#statuses.forget(change.object)
+      }
+      if (this.#dirty.noteObject(change)) this.#loop.poke()
+    })
+    this.#subscriptions.add(stop)
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const { replica, findings } = this.#deps
+    // Until a whole snapshot was seen, everything stays as it was before.
+    const { expired } = findings
+    if (!replica.synced || expired === undefined || this.notReady() !== undefined) return this.#endHarm(signal)
+    // What this cluster exports is known from now on.
+    if (this.#last?.world.ownKnown === false && findings.exportPlan !== undefined) this.#dirty.noteAll()
+    const taken = this.#dirty.take(replica)
+    try {
+      const last = this.#last
+      if (taken === undefined || last === undefined) await this.#all(expired, signal)
+      else await this.#some(last, taken, signal)
+    } catch (error) {
+      // What was left undone is found by looking at everything.
+      this.#dirty.noteAll()
+      throw error
+    }
+  }
+
+  /**
+   * Before anything was heard from the broker: a way into a lane may be what keeps it from being heard. Whatever leads
+   * there goes first.
+   */
+  async #endHarm(signal: AbortSignal): Promise<void> {
+    const { cluster, findings, logger, writer } = this.#deps
+    const own = cluster.cache('Cluster').get(this.#own)?.spec
+    if (!cluster.cache('Cluster').synced || own === undefined) return
+    const harmful = cluster
+      .cache('Cluster')
+      .list()
+      .filter(({ spec }) => spec.id !== this.#own)
+      .flatMap((object) => {
+        const reason = takesNeeded(object.spec, own, findings.needed)
+        return reason === undefined ? [] : [{ object, reason }]
+      })
+    if (harmful.length === 0) return
+    for (const { object, reason } of harmful.slice(0, MAX_LINES))
+      logger.warn('cluster taken out', { cluster: object.metadata.name, reason })
+    const [failure] = await writer.remove(
+      harmful.map(({ object }) => object),
+      signal,
+    )
+    if (failure !== undefined) throw failure
+  }
+
+  async #all(expired: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
+    const { replica } = this.#deps
+    const world = this.#world(new Set([...replica.complete, ...replica.departed]), expired)
+    if (world === undefined) return
+    const plan = planImports(world, this.#memory)
+    this.#last = { world, plan }
+    await this.#apply({ world, plan, part: plan, mirrored: this.#mirrored() }, signal)
+  }
+
+  /** Costs what has changed, not what there is. */
+  async #some({ world, plan: before }: LastPlan, { keys, changes }: Touched, signal: AbortSignal): Promise<void> {
+    const fromBroker = changeServices(before.basis.view, changes, this.#memory.judge)
+    if (fromBroker === undefined) return this.#all(world.expired, signal)
+    const touched = [...new Set([...keys.keys(), ...fromBroker])].sort()
+    const old = touched.flatMap((key) => objectsOf(before.services.get(`ServiceImport/${key}`)))
+    const plan = replanServices(world, this.#memory, before, touched)
+    this.#last = { world, plan }
+    const services = new Map<string, ServicePlan>()
+    for (const key of touched) {
+      const service = plan.services.get(`ServiceImport/${key}`)
+      if (service !== undefined) services.set(`ServiceImport/${key}`, service)
+    }
+    const objects = new Map([...services.values()].flatMap(objectsOf).map((object) => [objectKeyText(object), object]))
+    const mirrored = this.#mirroredOf(touched, [...old, ...[...keys.values()].flat()])
+    await this.#apply({ world, plan, part: { objects, services }, mirrored }, signal)
+  }
+
+  async #apply({ world, plan, part, mirrored }: Round, signal: AbortSignal): Promise<void> {
+    const { writer, findings } = this.#deps
+    findings.setOwnVerdicts(new Map(plan.ownVerdicts))
+    this.#report(plan)
+    // One object that cannot be written now holds nothing else up.
+    const failures = await writer.apply(part.objects, signal)
+    failures.push(...(await this.#statuses.write(part.services.values(), signal)))
+    this.#noteProblems(part, part === plan)
+    findings.setImports({ plan, namespaces: world.namespaces, problems: this.#problems })
+    const { own, certain, expired, namespaces } = world
+    const gone = planPrune({
+      ...mirrored,
+      own,
+      desired: plan.objects,
+      kept: plan.services,
+      certain,
+      expired,
+      harmful: harmfulAmong(mirrored.clusters, world),
+      namespaces,
+    })
+    failures.push(...(await writer.remove(gone, signal)))
+    if (failures[0] !== undefined) throw failures[0]
+  }
+
+  #world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {
+    const { cluster, replica, findings } = this.#deps
+    const clusters = cluster.cache('Cluster')
+    const membership = cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec
+    const local = clusters.get(this.#own)?.spec
+    const ownFacts = { stated: this.#facts, local, globalRange: membership?.globalRange }
+    // Where somebody took it away, the broker's record of this cluster brings it back, as far as it can be believed.
+    const ownSpec = local ?? believedCluster(this.#ownRecord(), { id: this.#own, ...ownFacts }).spec
+    if (ownSpec === undefined) return undefined
+    const live = cluster
+      .cache('Namespace')
+      .list()
+      .filter(({ metadata, status }) => metadata.deletionTimestamp === undefined && status?.phase !== 'Terminating')
+    return {
+      own: this.#own,
+      ownSpec,
+      ownFacts,
+      records: replica.records(),
+      certain,
+      namespaces: new Set(live.map(({ metadata }) => metadata.name)),
+      ownKnown: findings.exportPlan !== undefined,
+      ownRecords: (key) => exportedRecords(findings.exportPlan, key),
+      serviceImport: (key) => this.#serviceImport(key),
+      clusters: new Map(clusters.list().map(({ spec }) => [spec.id, spec])),
+      clustersetIpRange: this.#clustersetIpRange(),
+      needed: findings.needed,
+      expired,
+    }
+  }
+
+  /** Looked at right after the write: what was refused is offered again later, and meanwhile counts as neither. */
+  #noteProblems({ services }: Pick<ImportPlan, 'services'>, isWhole: boolean): void {
+    if (isWhole) this.#problems.clear()
+    for (const [at, service] of services) {
+      const key = at.slice('ServiceImport/'.length) as ServiceKey
+      const problem = this.#importProblem(key, service)
+      if (problem === undefined) this.#problems.delete(key)
+      else this.#problems.set(key, problem)
+    }
+  }
+
+  #importProblem(key: ServiceKey, { ready, serviceImport }: ServicePlan): NotImportedReason | undefined {
+    if (ready.reason === 'IPFamilyNotSupported') return 'IPFamilyNotSupported'
+    if (serviceImport === undefined || !this.#deps.writer.isRefused(serviceImport)) return undefined
+    const present = this.#serviceImport(key)
+    const isOurs = present?.metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
+    return present === undefined || isOurs ? 'ImportRefused' : 'NameTaken'
+  }
+
+  #ownRecord(): ClusterSpec | undefined {
+    for (const { key, body } of this.#deps.replica.records()) {
+      if (key.cluster === this.#own && body.kind === 'Cluster' && body.spec.id === this.#own) return body.spec
+    }
+    return undefined
+  }
+
+  /** The same object while the text is the same: the plan's memory goes by identity. */
+  #clustersetIpRange(): Prefix | undefined {
+    const text = this.#deps.cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clustersetIpRange
+    if (text === undefined || text === '') return undefined
+    if (this.#range?.text !== text) this.#range = { text, prefix: parsePrefix(text, 'clustersetIpRange') }
+    return this.#range.prefix
+  }
+
+  #serviceImport(key: ServiceKey): ServiceImport | undefined {
+    const slash = key.indexOf('/')
+    return this.#deps.cluster.cache('ServiceImport').get(key.slice(slash + 1), key.slice(0, slash))
+  }
+
+  #mirrored(): MirroredObjects {
+    const { cluster } = this.#deps
+    return {
+      serviceImports: cluster.cache('ServiceImport').list(),
+      slices: cluster.cache('EndpointSlice').list(),
+      clusters: cluster.cache('Cluster').list(),
+      endpoints: cluster.cache('Endpoint').list(),
+    }
+  }
+
+  /** What there is of some services: their ServiceImports, and the slices among `candidates`. */
+  #mirroredOf(keys: readonly ServiceKey[], candidates: readonly KubeObject[]): MirroredObjects {
+    const { cluster } = this.#deps
+    const slices = new Map<string, EndpointSlice>()
+    for (const { kind, metadata } of candidates) {
+      const found = kind === 'EndpointSlice' ? cluster.cache(kind).get(metadata.name, metadata.namespace) : undefined
+      if (found !== undefined) slices.set(objectKeyText(found), found)
+    }
+    return {
+      serviceImports: keys.flatMap((key) => this.#serviceImport(key) ?? []),
+      slices: [...slices.values()],
+      clusters: cluster.cache('Cluster').list(),
+      endpoints: [],
+    }
+  }
+
+  #report(plan: ImportPlan): void {
+    const { metrics } = this.#deps
+    metrics.imports.set(plan.services.size)
+    metrics.members.set(plan.basis.clusters.size)
+    metrics.notUsed.set(plan.dropped.length)
+    this.#leftOut.tell(plan.dropped)
+  }
+}
+
+function harmfulAmong(clusters: readonly Cluster[], { own, ownSpec, needed }: ImportWorld): ReadonlySet<string> {
+  const others = clusters.filter(({ spec }) => spec.id !== own)
+  return new Set(
+    others.filter(({ spec }) => takesNeeded(spec, ownSpec, needed) !== undefined).map(({ spec }) => spec.id),
+  )
+}

@@ -1,0 +1,69 @@
+/** Which of the mirrored objects may go. "Unseen is not gone": only what is known to be withdrawn. Pure. */
+import type { Cluster, Endpoint, EndpointSlice, KubeObject, ServiceImport } from '../../model/objects.ts'
+import {
+  APP_MANAGED_BY_SEALANE,
+  LABEL_APP_MANAGED_BY,
+  LABEL_MANAGED_BY,
+  LABEL_SOURCE_CLUSTER,
+  MANAGED_BY_SEALANE,
+} from '../../model/spec-constants.ts'
+import { objectKeyText } from '../object-key-text.ts'
+
+/** Mirrored objects of the local API, and perhaps others, which are left alone. */
+export interface MirroredObjects {
+  readonly serviceImports: readonly ServiceImport[]
+  readonly slices: readonly EndpointSlice[]
+  readonly clusters: readonly Cluster[]
+  readonly endpoints: readonly Endpoint[]
+}
+
+export interface PruneWorld extends MirroredObjects {
+  readonly own: string
+  readonly desired: ReadonlyMap<string, unknown>
+  /** ServiceImports that stay though not desired, by objectKeyText. */
+  readonly kept: ReadonlyMap<string, unknown>
+  /** Owners whose missing records are gone for certain. */
+  readonly certain: ReadonlySet<string>
+  /** Clusters taken as dead: their slices go, what they export is remembered. */
+  readonly expired: ReadonlySet<string>
+  /** Clusters whose pods would take what this one needs: their ways must end, whoever still tells of them. */
+  readonly harmful: ReadonlySet<string>
+  /** That exist here and are not terminating; what was mirrored into any other goes. */
+  readonly namespaces: ReadonlySet<string>
+}
+
+/** Objects to remove, ServiceImports first: who no longer finds the service asks for no endpoint. */
+export function planPrune(world: PruneWorld): KubeObject[] {
+  const gone = (cluster: string | undefined): boolean => cluster !== undefined && world.certain.has(cluster)
+  const known = world.clusters.map(({ spec }) => spec.id)
+  const mirrored = ownedByMirror(world)
+  const homeless = ({ metadata }: KubeObject): boolean => !world.namespaces.has(metadata.namespace ?? '')
+  const imports = mirrored.serviceImports.filter((object) => {
+    if (homeless(object)) return true
+    if (world.kept.has(objectKeyText(object))) return false
+    // One that was written without getting its status may be of any cluster.
+    const clusters = object.status?.clusters?.map(({ cluster }) => cluster) ?? known
+    return clusters.every(gone)
+  })
+  const slices = mirrored.slices.filter((object) => {
+    const source = object.metadata.labels?.[LABEL_SOURCE_CLUSTER]
+    return homeless(object) || gone(source) || (source !== undefined && world.expired.has(source))
+  })
+  const endpoints = mirrored.endpoints.filter(({ spec }) => gone(spec.cluster))
+  const clusters = mirrored.clusters.filter(({ spec }) => gone(spec.id) || world.harmful.has(spec.id))
+  return [...imports, ...slices, ...endpoints, ...clusters].filter(
+    (object) => !world.desired.has(objectKeyText(object)),
+  )
+}
+
+/** Everything that the mirror may have made here: what leaving the clusterset takes away. */
+export function ownedByMirror(world: MirroredObjects & { readonly own: string }): MirroredObjects {
+  return {
+    serviceImports: world.serviceImports.filter(
+      ({ metadata }) => metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE,
+    ),
+    slices: world.slices.filter(({ metadata }) => metadata.labels?.[LABEL_MANAGED_BY] === MANAGED_BY_SEALANE),
+    clusters: world.clusters.filter(({ spec }) => spec.id !== world.own),
+    endpoints: world.endpoints.filter(({ spec }) => spec.cluster !== world.own),
+  }
+}

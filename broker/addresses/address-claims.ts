@@ -1,0 +1,91 @@
+/** What members claim of the address space, from the rows of the log: the basis of who is translated or stands back. */
+import type { ClusterId } from '../../model/ids.ts'
+import { formatPrefix, ipv4Among, parsePrefix } from '../../model/addresses/ip.ts'
+import { type CidrClaims, type Ipv6Clash, ipv6Clashes } from '../../model/addresses/ipv6-claims.ts'
+import { type NeededRange, neededRanges } from '../../model/addresses/needed-ranges.ts'
+import { type EndpointBody, recordKeyText } from '../../model/records.ts'
+import { parseBrokerAddress } from '../../protocol/broker-address.ts'
+import type { ClusterFacts } from '../../protocol/broker-api.ts'
+import type { AddressClaims } from './allocation.ts'
+import type { LogView } from '../log/record-log.ts'
+import { type MemberRow, SETTINGS_KEY, isLive } from '../state/state.ts'
+
+/** A member may publish very many Endpoints; more addresses of gateways than about this it has not. */
+const MAX_CANDIDATES = 256
+
+/** What all members need: the addresses under which they call the broker. */
+export function neededByAll(view: LogView): NeededRange[] {
+  const settings = view.get('settings', SETTINGS_KEY)
+  const hosts = (settings?.advertise ?? []).map((one) => parseBrokerAddress(one).host)
+  return neededRanges([...new Set([...hosts, ...(settings?.resolved ?? [])])], 'the broker')
+}
+
+/** Of all these members. One that has left claims nothing but its blocks. */
+export function allClaims(view: LogView, members: Iterable<readonly [string, MemberRow]>): AddressClaims[] {
+  const candidates = candidatesByCluster(view)
+  return [...members].map(([id, row]) => {
+    const { facts, translated, blocks, index, claimed = {} } = row
+    const { podCIDRs, serviceCIDRs } = facts
+    const departed = !isLive(row)
+    const needed = departed ? [] : neededOf(facts, candidates.get(id) ?? [])
+    return { id, index, claimed, podCIDRs, serviceCIDRs, needed, translated, blocks, departed }
+  })
+}
+
+/** Whose IPv6 is not carried, and why. */
+export function ipv6StandingBack(view: LogView): ReadonlyMap<string, Ipv6Clash> {
+  const live = new Map(view.list('member').flatMap(({ key, value }) => (isLive(value) ? [[key, value] as const] : [])))
+  const claims: CidrClaims[] = allClaims(view, live)
+  return ipv6Clashes(claims, neededByAll(view))
+}
+
+/** What it tells, and where its gateways are called: members of earlier releases tell nothing else. */
+function neededOf({ neededCIDRs = [] }: ClusterFacts, candidates: readonly string[]): NeededRange[] {
+  return [...neededRanges(neededCIDRs, 'in use by machines'), ...neededRanges(candidates, 'a gateway')]
+}
+
+/** Gateways are called by IPv4. Of a member only so many count. */
+function candidatesByCluster(view: LogView): ReadonlyMap<string, readonly string[]> {
+  const found = new Map<string, string[]>()
+  // One row for each gateway's key; the records themselves may be very many.
+  for (const { value } of view.list('publicKey')) {
+    const { cluster, endpoints } = value
+    const known = found.get(cluster) ?? []
+    found.set(cluster, known)
+    for (const name of endpoints) {
+      const key = recordKeyText({ cluster: cluster as ClusterId, kind: 'Endpoint', namespace: '', name })
+      const body = view.get('record', key)?.body
+      if (body?.kind === 'Endpoint' && known.length < MAX_CANDIDATES) known.push(...candidateTexts(body))
+    }
+  }
+  return found
+}
+
+export function candidateTexts({ spec }: EndpointBody): string[] {
+  return ipv4Among(spec.candidates.map(({ address }) => address))
+}
+
+/** The order of its claims, with those that are new after all others of all members. */
+export function orderClaims(
+  members: ReadonlyMap<string, MemberRow>,
+  before: MemberRow | undefined,
+  facts: ClusterFacts,
+): Readonly<Record<string, number>> {
+  let last = 0
+  for (const { claimed = {} } of members.values())
+    for (const order of Object.values(claimed)) last = Math.max(last, order)
+  const stays = isLive(before) ? before : undefined
+  const known = new Set(stays === undefined ? [] : statedRanges(stays.facts))
+  const claimed: Record<string, number> = {}
+  for (const cidr of new Set(statedRanges(facts))) {
+    const order = known.has(cidr) ? stays?.claimed?.[cidr] : (last += 1)
+    // What an earlier release took came before all that is numbered.
+    if (order !== undefined) claimed[cidr] = order
+  }
+  return claimed
+}
+
+/** Each in one way of writing: else a range in other words would be one that an earlier release took. */
+function statedRanges({ podCIDRs, serviceCIDRs, neededCIDRs = [] }: ClusterFacts): string[] {
+  return [...podCIDRs, ...serviceCIDRs, ...neededCIDRs].map((text) => formatPrefix(parsePrefix(text)))
+}

@@ -1,0 +1,265 @@
+/**
+ * Which cluster gets which addresses. Pure: takes what was given before and gives what is to be added; nothing is
+ * ever taken back from a member. About IPv4: nobody's IPv6 is translated, nor does it cause a translation.
+ */
+import { PoolFullError, allocateBlock } from '../../model/addresses/address-pool.ts'
+import { type Prefix, formatPrefix, ipv4Among, ipv6Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
+import { type NeededRange, neededText } from '../../model/addresses/needed-ranges.ts'
+import { comparePrefixes } from '../../model/addresses/prefix-set.ts'
+import { type ClaimOrder, type OrderedClaim, isEarlier, orderOf } from './claim-order.ts'
+import { type MissingBlock, describeMissingBlock } from './no-block.ts'
+
+export interface AddressClaims {
+  readonly id: string
+  readonly podCIDRs: readonly string[]
+  readonly serviceCIDRs: readonly string[]
+  /** What its machines need outside the lanes. Absent: nothing is known. */
+  readonly needed?: readonly NeededRange[]
+  /** Once true it stays. */
+  readonly translated: boolean
+  /** Every block ever given, by pod CIDR. */
+  readonly blocks: Readonly<Record<string, string>>
+  /** See claim-order.ts: who stated a range first keeps its addresses. */
+  readonly claimed?: ClaimOrder
+  readonly index: number
+  /** Has left: its blocks are kept for its return as long as there is room without them. */
+  readonly departed: boolean
+}
+
+export type AddressPlan = ReadonlyMap<string, Pick<AddressClaims, 'translated' | 'blocks'>>
+
+/** Highest cluster index: see laneAddress() in model/addresses/addressing.ts. */
+const MAX_INDEX = 0xffff
+const MAX_FORMER_BLOCKS = 16
+
+/** No block, index or address is left. `field` names what ran out. */
+export class NoRoomError extends Error {
+  readonly field: string
+  constructor(field: string, message: string) {
+    super(message)
+    this.name = 'NoRoomError'
+    this.field = field
+  }
+}
+
+/** Of one who is in no cluster, such as the broker: needed ranges that count against all of them. */
+const NOBODY = ''
+
+/** The global range has no block for somebody's pods. */
+class NoBlockError extends NoRoomError {}
+
+const NONE: ReadonlySet<string> = new Set()
+
+/**
+ * Gives the clusters whose addresses change, in order of their ids. A cluster is translated when its pods' addresses
+ * mean something else in another member: its pod CIDRs overlap that member's pod CIDRs, or service CIDRs that were stated
+ * before them, or what its machines need, or what all need (`needed`). Of pods that overlap each other all are translated,
+ * not only those that came last. Those that are `spared` stay as they are where there is no room for them. Throws NoRoomError
+ * for any other.
+ */
+export function planAddresses(
+  clusters: readonly AddressClaims[],
+  globalRange: string,
+  needed: readonly NeededRange[] = [],
+  spared: () => ReadonlySet<string> = () => NONE,
+): AddressPlan {
+  const sorted = [...clusters].sort((a, b) => (a.id < b.id ? -1 : 1))
+  const range = parsePrefix(globalRange)
+  // Who has left loses what was kept for it only where that makes room.
+  const departed = new Set(sorted.filter((one) => one.departed).map((one) => one.id))
+  const first = attempt(() => plan(sorted, range, { needed, forgotten: NONE, spared: NONE }))
+  if (!(first instanceof NoRoomError)) return first
+  const second =
+    first instanceof NoBlockError
+      ? attempt(() => plan(sorted, range, { needed, forgotten: departed, spared: NONE }))
+      : first
+  if (!(second instanceof NoRoomError)) return second
+  const terms = { needed, spared: spared() }
+  if (terms.spared.size === 0) throw second
+  const third = attempt(() => plan(sorted, range, { ...terms, forgotten: NONE }))
+  if (!(third instanceof NoRoomError)) return third
+  if (!(third instanceof NoBlockError)) throw third
+  return plan(sorted, range, { ...terms, forgotten: departed })
+}
+
+function attempt<T>(work: () => T): T | NoRoomError {
+  try {
+    return work()
+  } catch (error) {
+    if (error instanceof NoRoomError) return error
+    throw error
+  }
+}
+
+/**
+ * Members that had to be translated before this change already, and for which there was no room: their addresses came to
+ * mean something else without anybody asking them (a gateway, the broker's name). Whoever changes now is not the one to
+ * pay for it, unless its own claims overlap theirs and did not before.
+ */
+export function withoutRoom(
+  before: readonly AddressClaims[],
+  after: readonly AddressClaims[],
+  { changed, needed }: { readonly changed: string; readonly needed: readonly NeededRange[] },
+): ReadonlySet<string> {
+  const ambiguous = addressOverlaps(before, needed)
+  const now = new Map(after.map((one) => [one.id, one]))
+  const [was, is] = [before.find(({ id }) => id === changed), now.get(changed)]
+  const meets = (one: AddressClaims, other: AddressClaims | undefined): boolean =>
+    other !== undefined && addressOverlaps([one, other]).has(one.id)
+  const found = before.filter((one) => {
+    if (one.departed || one.translated || !ambiguous.has(one.id)) return false
+    if (one.id === changed) return one.podCIDRs.join() === is?.podCIDRs.join()
+    return !meets(now.get(one.id) ?? one, is) || meets(one, was)
+  })
+  return new Set(found.map(({ id }) => id))
+}
+
+/** globalCIDRs of a Cluster record: in the order of podCIDRs, or empty. That of an IPv6 CIDR is the CIDR itself. */
+export function globalCIDRs(row: Pick<AddressClaims, 'podCIDRs' | 'translated' | 'blocks'>): string[] {
+  if (!row.translated) return []
+  const kept = new Set(ipv6Among(row.podCIDRs))
+  return row.podCIDRs.map((cidr) => (kept.has(cidr) ? cidr : (row.blocks[cidr] ?? '')))
+}
+
+/** Smallest free number from 1. Throws NoRoomError. */
+export function nextIndex(taken: Iterable<number>): number {
+  const used = new Set(taken)
+  for (let index = 1; index <= MAX_INDEX; index += 1) if (!used.has(index)) return index
+  throw new NoRoomError('cluster', `all ${MAX_INDEX} cluster numbers are taken`)
+}
+
+interface PlanTerms {
+  readonly needed: readonly NeededRange[]
+  readonly forgotten: ReadonlySet<string>
+  readonly spared: ReadonlySet<string>
+}
+
+function plan(
+  clusters: readonly AddressClaims[],
+  range: Prefix,
+  { needed, forgotten, spared }: PlanTerms,
+): AddressPlan {
+  const ambiguous = addressOverlaps(clusters, needed)
+  const changed = new Map<string, { translated: boolean; blocks: Record<string, string> }>()
+  const taken = clusters
+    .filter((one) => !forgotten.has(one.id))
+    .flatMap((one) => Object.values(one.blocks).map((text) => parsePrefix(text)))
+  for (const one of clusters) {
+    if (forgotten.has(one.id)) {
+      if (Object.keys(one.blocks).length > 0) changed.set(one.id, { translated: false, blocks: {} })
+      continue
+    }
+    if (one.departed || !(one.translated || ambiguous.has(one.id))) continue
+    const missing = ipv4Among(one.podCIDRs).filter((cidr) => one.blocks[cidr] === undefined)
+    if (one.translated && missing.length === 0) continue
+    const given = attempt(() => {
+      const blocks = new Map<string, Prefix>()
+      for (const cidr of missing) {
+        const wanted = { cluster: one.id, cidr, range, taken: [...taken, ...blocks.values()] }
+        blocks.set(cidr, blockFor(wanted, ambiguous.get(one.id)))
+      }
+      return blocks
+    })
+    if (given instanceof NoRoomError) {
+      if (spared.has(one.id)) continue
+      throw given
+    }
+    taken.push(...given.values())
+    const added = [...given].map(([cidr, block]) => [cidr, formatPrefix(block)] as const)
+    const blocks = { ...one.blocks, ...Object.fromEntries(added) }
+    changed.set(one.id, { translated: true, blocks: boundBlocks(blocks, one.podCIDRs) })
+  }
+  return changed
+}
+
+/** Blocks of former pod CIDRs are kept for their return, but not without end. */
+function boundBlocks(blocks: Readonly<Record<string, string>>, podCIDRs: readonly string[]): Record<string, string> {
+  const former = Object.keys(blocks).filter((cidr) => !podCIDRs.includes(cidr))
+  const dropped = new Set(former.slice(0, Math.max(0, former.length - MAX_FORMER_BLOCKS)))
+  return Object.fromEntries(Object.entries(blocks).filter(([cidr]) => !dropped.has(cidr)))
+}
+
+function blockFor(wanted: MissingBlock, why: string | undefined): Prefix {
+  const { cidr, range, taken } = wanted
+  const { length } = parsePrefix(cidr)
+  if (length < range.length) {
+    const reason = why ?? 'this cluster is translated since an overlap of before'
+    throw new NoRoomError(
+      'podCIDRs',
+      `pod CIDR ${cidr} has to be translated (${reason}) and is larger than the global range ${formatPrefix(range)}`,
+    )
+  }
+  try {
+    return allocateBlock(range, length, taken)
+  } catch (error) {
+    if (error instanceof PoolFullError) throw new NoBlockError('podCIDRs', describeMissingBlock(wanted))
+    throw error
+  }
+}
+
+interface ClaimedRange extends OrderedClaim {
+  readonly id: string
+  readonly prefix: Prefix
+  readonly is: 'pods' | 'services' | 'needed'
+  /** Of what is needed: whose or what it is. */
+  readonly what: string
+}
+
+/**
+ * Clusters whose pods' addresses are somebody else's too, and the first overlap of each in words. Prefixes lie inside
+ * one another or apart, so in order of their addresses the ones that overlap a range are those still open before it.
+ */
+export function addressOverlaps(
+  clusters: readonly AddressClaims[],
+  needed: readonly NeededRange[] = [],
+): ReadonlyMap<string, string> {
+  const live = clusters.filter((one) => !one.departed)
+  const ranges = [...live.flatMap(claimedRanges), ...neededBy(NOBODY, needed)]
+  ranges.sort((a, b) => comparePrefixes(a.prefix, b.prefix))
+  const ambiguous = new Map<string, string>()
+  const note = (pods: ClaimedRange, other: ClaimedRange): void => {
+    if (givesWay(pods, other) && !ambiguous.has(pods.id)) ambiguous.set(pods.id, overlapText(pods, other))
+  }
+  const open: ClaimedRange[] = []
+  for (const range of ranges) {
+    for (let last = open.at(-1); last !== undefined && !overlaps(last.prefix, range.prefix); last = open.at(-1))
+      open.pop()
+    for (const outer of open) {
+      if (outer.id === range.id) continue
+      note(range, outer)
+      note(outer, range)
+    }
+    open.push(range)
+  }
+  return ambiguous
+}
+
+/** Service addresses that are stated later over pods take nothing from them: whoever states them does not reach these pods. */
+function givesWay(one: ClaimedRange, other: ClaimedRange): boolean {
+  return one.is === 'pods' && (other.is !== 'services' || !isEarlier(one, other))
+}
+
+function overlapText(pods: ClaimedRange, other: ClaimedRange): string {
+  const own = formatPrefix(pods.prefix)
+  if (other.is === 'needed') {
+    const whose = other.id === NOBODY ? '' : ` of cluster ${other.id}`
+    return `${own} ${neededText({ prefix: other.prefix, what: `${other.what}${whose}` })}`
+  }
+  return `${own} overlaps ${other.is} ${formatPrefix(other.prefix)} of cluster ${other.id}`
+}
+
+function claimedRanges({ id, index, claimed, podCIDRs, serviceCIDRs, needed = [] }: AddressClaims): ClaimedRange[] {
+  const stated = (texts: readonly string[], is: 'pods' | 'services'): ClaimedRange[] =>
+    ipv4Among(texts).map((text) => {
+      const prefix = parsePrefix(text)
+      return { id, index, prefix, is, what: '', order: orderOf(prefix, claimed) }
+    })
+  return [...stated(podCIDRs, 'pods'), ...stated(serviceCIDRs, 'services'), ...neededBy(id, needed)]
+}
+
+/** Of machines, which cannot be translated: whoever was first does not matter. */
+function neededBy(id: string, needed: readonly NeededRange[]): ClaimedRange[] {
+  return needed
+    .filter(({ prefix }) => prefix.family === 4)
+    .map(({ prefix, what }) => ({ id, index: -1, order: -1, prefix, is: 'needed', what }))
+}

@@ -1,0 +1,147 @@
+/** A log in one SQLite file (WAL): the default store of a broker. */
+import type { DatabaseSync, StatementSync } from 'node:sqlite'
+import type { Scope, Scopes } from '../../state/state.ts'
+import { GroupedLog, type GroupedLogInit, type Journal, type JournalContent } from '../grouped-log.ts'
+import type { Change } from '../record-log.ts'
+import { classify, openDatabase } from './sqlite-file.ts'
+
+export interface SqliteLogInit extends Partial<GroupedLogInit> {
+  readonly file: string
+  /** False: the file must exist. Default true. */
+  readonly create?: boolean
+}
+
+/** Throws StateError when the file cannot be used; the message names it. */
+export function openSqliteLog(init: SqliteLogInit): GroupedLog {
+  const journal = new SqliteJournal(init.file, openDatabase(init.file, init.create ?? true))
+  try {
+    return new GroupedLog(journal, { keepRemoved: 10_000, ...init })
+  } catch (error) {
+    journal.close()
+    throw error
+  }
+}
+
+interface EntryRow {
+  readonly scope: string
+  readonly key: string
+  readonly revision: number
+  readonly value: string | null
+}
+
+class SqliteJournal implements Journal {
+  readonly #file: string
+  readonly #database: DatabaseSync
+  readonly #upsert: StatementSync
+  readonly #after: StatementSync
+  readonly #forget: StatementSync
+  readonly #setMeta: StatementSync
+  readonly #dataVersion: StatementSync
+  #seenVersion: unknown
+  #open = false
+
+  constructor(file: string, database: DatabaseSync) {
+    this.#file = file
+    this.#database = database
+    this.#upsert = database.prepare(
+      'INSERT INTO entry (scope, key, revision, value) VALUES (?, ?, ?, ?) ' +
+        'ON CONFLICT (scope, key) DO UPDATE SET revision = excluded.revision, value = excluded.value',
+    )
+    this.#after = database.prepare('SELECT scope, key, revision, value FROM entry WHERE revision > ? ORDER BY revision')
+    this.#forget = database.prepare('DELETE FROM entry WHERE value IS NULL AND revision <= ?')
+    this.#setMeta = database.prepare('UPDATE meta SET value = ? WHERE name = ?')
+    this.#dataVersion = database.prepare('PRAGMA data_version')
+  }
+
+  load(): JournalContent {
+    return this.#run(() => {
+      this.#database.exec('BEGIN')
+      const content = this.#read(0)
+      this.#seenVersion = this.#version()
+      this.#database.exec('COMMIT')
+      return content
+    })
+  }
+
+  begin(revision: number): (JournalContent & { readonly whole: boolean }) | undefined {
+    return this.#run(() => {
+      this.#database.exec('BEGIN IMMEDIATE')
+      this.#open = true
+      const version = this.#version()
+      if (version === this.#seenVersion) return undefined
+      const compacted = Number(this.#meta('compacted'))
+      const whole = compacted > revision
+      const content = { ...this.#read(whole ? 0 : revision), whole }
+      // Only now: what could not be read has not been seen.
+      this.#seenVersion = version
+      return content
+    })
+  }
+
+  write(changes: readonly Change[]): void {
+    this.#run(() => {
+      for (const change of changes) {
+        const value = change.value === undefined ? null : JSON.stringify(change.value)
+        this.#upsert.run(change.scope, change.key, change.revision, value)
+      }
+      this.#setMeta.run(String(changes.at(-1)?.revision ?? 0), 'revision')
+    })
+  }
+
+  compact(upTo: number): void {
+    this.#run(() => {
+      this.#forget.run(upTo)
+      this.#setMeta.run(String(upTo), 'compacted')
+    })
+  }
+
+  commit(): void {
+    this.#run(() => {
+      this.#database.exec('COMMIT')
+      this.#open = false
+    })
+  }
+
+  rollback(): void {
+    if (!this.#open) return
+    this.#open = false
+    try {
+      this.#database.exec('ROLLBACK')
+    } catch {
+      // SQLite rolls back by itself after some errors; then there is nothing left to do.
+    }
+  }
+
+  close(): void {
+    this.#run(() => this.#database.close())
+  }
+
+  #read(after: number): JournalContent {
+    const rows = this.#after.all(after) as unknown as EntryRow[]
+    return {
+      epoch: this.#meta('epoch'),
+      revision: Number(this.#meta('revision')),
+      compactedRevision: Number(this.#meta('compacted')),
+      changes: rows.map((row) => ({
+        scope: row.scope as Scope,
+        key: row.key,
+        revision: row.revision,
+        value: row.value === null ? undefined : (JSON.parse(row.value) as Scopes[Scope]),
+      })),
+    }
+  }
+
+  #meta(name: string): string {
+    const row = this.#database.prepare('SELECT value FROM meta WHERE name = ?').get(name)
+    return String(row?.['value'])
+  }
+
+  /** Changes when another connection has written. */
+  #version(): unknown {
+    return this.#dataVersion.get()?.['data_version']
+  }
+
+  #run<T>(work: () => T): T {
+    return classify(this.#file, work)
+  }
+}

@@ -1,0 +1,71 @@
+/**
+ * What showing a certificate entails: at its first use it takes its place, and one that has been replaced is told of, in the
+ * log, by a metric, and for `sealane cluster list`.
+ */
+import type { Peer } from '../../protocol/broker-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { RecordLog } from '../log/record-log.ts'
+import { useCertificate } from './membership.ts'
+import type { BrokerMetrics } from '../metrics.ts'
+import { isLive } from '../state/state.ts'
+import { certificateStanding, normalSerial } from './succession.ts'
+
+/** Of one cluster, told this often at most: whoever has a copy may try without end. All are counted. */
+const TELL_EVERY_MS = 60_000
+
+export interface CertificateUseDeps {
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: Pick<BrokerMetrics, 'superseded'>
+}
+
+export class CertificateUse {
+  readonly #deps: CertificateUseDeps
+  /** By member: when it was told last, monotonic. */
+  readonly #told = new Map<string, number>()
+
+  constructor(deps: CertificateUseDeps) {
+    this.#deps = deps
+  }
+
+  /** To be called where a peer asks for something. Whether it gets that is for requireMember() to say. */
+  note(peer: Peer): void {
+    const { log, clock, logger } = this.#deps
+    const row = log.get('member', peer.cluster)
+    if (!isLive(row)) return
+    const { t } = certificateStanding(row, peer, clock.now())
+    if (t === 'superseded') this.#tell(peer)
+    if (t !== 'firstUse') return
+    const failed = (error: unknown): void => {
+      // Where it was not written, the next use writes it.
+      logger.debug('first use of a certificate not noted', { cluster: peer.cluster, reason: String(error) })
+    }
+    log.transact((tx) => void useCertificate(tx, peer, clock.now())).catch(failed)
+  }
+
+  #tell(peer: Peer): void {
+    const { clock, logger, metrics, log } = this.#deps
+    metrics.superseded.inc()
+    const now = clock.monotonic()
+    const told = this.#told.get(peer.cluster)
+    if (told !== undefined && now - told < TELL_EVERY_MS) return
+    for (const [cluster, at] of this.#told) if (now - at >= TELL_EVERY_MS) this.#told.delete(cluster)
+    this.#told.set(peer.cluster, now)
+    const { cluster, address } = peer
+    const misuse = { atMs: clock.now(), serial: normalSerial(peer.serial), address }
+    logger.error('a certificate was used after it had been replaced: somebody has a copy of this identity', {
+      audit: 'certificate-stolen',
+      cluster,
+      serial: misuse.serial,
+      address,
+      advice: `sealane cluster rekey ${cluster}`,
+    })
+    const noted = log.transact((tx) => {
+      const row = tx.get('member', cluster)
+      if (isLive(row)) tx.put('member', cluster, { ...row, misuse })
+    })
+    noted.catch((error: unknown) => logger.debug('misuse not noted', { cluster, reason: String(error) }))
+  }
+}

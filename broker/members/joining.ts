@@ -1,0 +1,242 @@
+/** How a cluster becomes a member, and what it would change for others: the calls of those who are none yet. */
+import { type ClusterId, InvalidNameError, parseClusterId } from '../../model/ids.ts'
+import { type JoinLook, type JoinRequest, type JoinResponse, RefusedError } from '../../protocol/broker-api.ts'
+import { hashTokenSecret } from '../../protocol/identity/token.ts'
+import { MAX_RENUMBERED } from '../../protocol/limits.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { admitFacts } from '../admission/admission-facts.ts'
+import type { CertificateAuthority } from './certificate-authority.ts'
+import { JoinGate } from './join-gate.ts'
+import type { RecordLog } from '../log/record-log.ts'
+import { checkNewId, joinMember, lookAtJoin } from './membership.ts'
+import type { BrokerMetrics } from '../metrics.ts'
+import { observedDoubt } from '../addresses/observed-address.ts'
+import type { WriteContext, WriteRules } from '../records/record-writes.ts'
+import { isLive } from '../state/state.ts'
+import { normalSerial } from './succession.ts'
+import { checkSecretForm, checkToken, isKnownToken, spendToken, timeText } from '../tokens/tokens.ts'
+
+/** More than this and certificates, tokens and conflicts would be judged by the wrong time. */
+const MAX_CLOCK_SKEW_MS = 5 * 60_000
+/** Of a look: it ends before it is written. */
+const NO_KEY = ''
+const NO_CERTIFICATE = { serial: '', expiresAtMs: 0 }
+/** Refused joins logged between two calls of forget(); all are counted. */
+const MAX_LOGGED_JOINS = 100
+
+export interface JoiningDeps {
+  readonly log: RecordLog
+  readonly authority: CertificateAuthority
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: Pick<BrokerMetrics, 'joins'>
+  /** nearAddresses() */
+  readonly near?: () => Promise<readonly string[]>
+  /** Whether a member has a stream open now. */
+  readonly isConnected: (cluster: ClusterId) => boolean
+}
+
+export interface JoiningInit {
+  readonly clusterset: string
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+  readonly sourcesKept: boolean
+  readonly limits: { readonly membersPerClusterset: number }
+  readonly rules: WriteRules
+}
+
+export class Joining {
+  readonly #deps: JoiningDeps
+  readonly #init: JoiningInit
+  readonly #gate: JoinGate
+  /** By token: a look does not spend it, and costs as much as a join. */
+  readonly #lookGate: JoinGate
+  /** Since the last forget(). */
+  #refused = 0
+
+  constructor(deps: JoiningDeps, init: JoiningInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#gate = new JoinGate(deps.clock)
+    this.#lookGate = new JoinGate(deps.clock, () => 'too many looks at joins with it')
+  }
+
+  /** To be called now and then: refusals are logged again from here. */
+  forget(): void {
+    this.#refused = 0
+  }
+
+  /** As BrokerApi has it. */
+  async join(request: JoinRequest, peerAddress: string): Promise<JoinResponse> {
+    const { logger, metrics } = this.#deps
+    try {
+      const response = await this.#join(request, peerAddress)
+      metrics.joins.inc({ result: 'ok' })
+      const notCarried = request.facts.podCIDRs.filter((cidr) => !response.podCIDRs.includes(cidr)).join()
+      const renumbered = (response.renumbered ?? []).map((one) => one.cluster).join()
+      const more = { ...(notCarried === '' ? {} : { notCarried }), ...(renumbered === '' ? {} : { renumbered }) }
+      logger.info('cluster joined', {
+        cluster: request.cluster,
+        address: peerAddress,
+        index: response.clusterIndex,
+        ...more,
+      })
+      return response
+    } catch (error) {
+      const result = error instanceof RefusedError ? error.code : 'failed'
+      metrics.joins.inc({ result })
+      if (error instanceof RefusedError) this.#gate.count(peerAddress)
+      this.#tellRefused('join refused', request, peerAddress, error)
+      throw error
+    }
+  }
+
+  /** As BrokerApi has it: what a join would bring. Changes nothing. */
+  async lookAtJoin(request: JoinRequest, peerAddress: string): Promise<JoinLook> {
+    try {
+      return await this.#lookAtJoin(request, peerAddress)
+    } catch (error) {
+      if (error instanceof RefusedError) this.#gate.count(peerAddress)
+      this.#tellRefused('look at a join refused', request, peerAddress, error)
+      throw error
+    }
+  }
+
+  /** Anybody can ask: strangers must not fill the log. */
+  #tellRefused(message: string, { cluster }: JoinRequest, address: string, error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error)
+    this.#refused += 1
+    const level = this.#refused <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
+    this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, reason })
+  }
+
+  async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {
+    const { log, authority, clock } = this.#deps
+    const { globalRange, clustersetIpRange, clusterset, limits } = this.#init
+    const cluster = await this.#admitJoin(request, observedAddress)
+    const { certificate, keyHash, serial, issuedAtMs, expiresAtMs } = await authority.issue(cluster, request.csr)
+    const { spec, renumbered } = await log.transact((tx) => {
+      const bearer = { cluster, keyHash, nowMs: clock.now() }
+      const token = checkToken(tx, request.secret, bearer)
+      spendToken(tx, token, bearer)
+      const entitled = token.repeated || token.row.cluster === cluster
+      const connected = this.#deps.isConnected(cluster)
+      return joinMember(
+        tx,
+        {
+          cluster,
+          facts: request.facts,
+          allowedCIDRs: token.row.allowedCIDRs ?? [],
+          certificate: { serial: normalSerial(serial), expiresAtMs, issuedAtMs },
+          keyHash,
+          entitled,
+          connected,
+          membersLimit: limits.membersPerClusterset,
+        },
+        this.#context(cluster),
+      )
+    })
+    return {
+      certificate,
+      caBundle: [authority.caCertificate],
+      clusterset,
+      clusterIndex: spec.index,
+      podCIDRs: spec.podCIDRs,
+      serviceCIDRs: spec.serviceCIDRs,
+      globalCIDRs: spec.globalCIDRs,
+      globalRange,
+      clustersetIpRange,
+      observedAddress,
+      observedCounts: await this.#counts(cluster, observedAddress),
+      notes: log.get('member', cluster)?.notes ?? [],
+      renumbered: renumbered.slice(0, MAX_RENUMBERED),
+    }
+  }
+
+  /** Gives the id. Throws RefusedError where it is clear before anything is signed or written. */
+  async #admitJoin(request: JoinRequest, observedAddress: string): Promise<ClusterId> {
+    const { log, clock } = this.#deps
+    checkSecretForm(request.secret)
+    if (!isKnownToken(log, request.secret)) this.#gate.check(observedAddress)
+    // First the token alone: who has none learns nothing else and costs no signature check.
+    await log.transact((tx) => checkToken(tx, request.secret, { cluster: request.cluster, nowMs: clock.now() }))
+    checkClock(request.nowMs, clock.now())
+    const cluster = clusterId(request.cluster)
+    const refused = admitFacts(request.facts, this.#init.rules)
+    if (refused !== undefined) {
+      throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
+    }
+    checkNewId(log, cluster)
+    return cluster
+  }
+
+  async #lookAtJoin(request: JoinRequest, observedAddress: string): Promise<JoinLook> {
+    const { log, clock } = this.#deps
+    const cluster = await this.#admitJoin(request, observedAddress)
+    const token = hashTokenSecret(request.secret)
+    this.#lookGate.check(token)
+    this.#lookGate.count(token)
+    const { spec, renumbered } = await lookAtJoin(log, (tx) => {
+      // Of no key: a token that is spent does not look, and whoever was evicted does not.
+      const { row } = checkToken(tx, request.secret, { cluster, keyHash: NO_KEY, nowMs: clock.now() })
+      const entitled = row.cluster === cluster
+      const { allowedCIDRs = [] } = row
+      const join = {
+        cluster,
+        allowedCIDRs,
+        facts: request.facts,
+        certificate: NO_CERTIFICATE,
+        keyHash: NO_KEY,
+        entitled,
+      }
+      const { membersPerClusterset: membersLimit } = this.#init.limits
+      return joinMember(
+        tx,
+        { ...join, connected: this.#deps.isConnected(cluster), membersLimit },
+        this.#context(cluster),
+      )
+    })
+    return { globalCIDRs: spec.globalCIDRs, renumbered: renumbered.slice(0, MAX_RENUMBERED) }
+  }
+
+  /** Whether the address is the member's own, as far as can be told. */
+  async #counts(cluster: ClusterId, address: string): Promise<boolean> {
+    const { log, logger, near } = this.#deps
+    const { globalRange, clustersetIpRange, sourcesKept } = this.#init
+    const members = log.list('member').filter(({ value }) => isLive(value))
+    const claimed = members.flatMap(({ value: { facts } }) => [...facts.podCIDRs, ...facts.serviceCIDRs])
+    const ranges = [...new Set(claimed), globalRange, clustersetIpRange]
+    const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
+    if (reason !== undefined) logger.info('the address of a member is not told to others', { cluster, address, reason })
+    return reason === undefined
+  }
+
+  #context(cluster: ClusterId): WriteContext {
+    return { cluster, rules: this.#init.rules, nowMs: this.#deps.clock.now() }
+  }
+}
+
+function checkClock(memberMs: number, brokerMs: number): void {
+  if (Math.abs(memberMs - brokerMs) <= MAX_CLOCK_SKEW_MS) return
+  throw new RefusedError(
+    'FailedPrecondition',
+    'clock',
+    `clock: this machine says ${clockText(memberMs)}, the broker says ${clockText(brokerMs)}: ` +
+      'set the clock of the one that is wrong (they may differ by 5 minutes)',
+  )
+}
+
+/** What a member claims may be no time at all. */
+function clockText(ms: number): string {
+  return Math.abs(ms) <= 8.64e15 ? timeText(ms) : String(ms)
+}
+
+function clusterId(text: string): ClusterId {
+  try {
+    return parseClusterId(text, 'cluster')
+  } catch (error) {
+    if (error instanceof InvalidNameError) throw new RefusedError('InvalidArgument', 'cluster', error.message)
+    throw error
+  }
+}

@@ -1,0 +1,167 @@
+/** Members as an operator sees them: who there is, who is in contact, and who is put out. */
+import { type ClusterId, parseClusterId } from '../../model/ids.ts'
+import { RefusedError } from '../../protocol/broker-api.ts'
+import { quote } from '../admission/admission-checks.ts'
+import { globalCIDRs } from '../addresses/allocation.ts'
+import { clusterSpec } from '../records/cluster-records.ts'
+import type { LogView, Transaction } from '../log/record-log.ts'
+import { departMember } from './membership.ts'
+import { type WriteContext, memberRecords } from '../records/record-writes.ts'
+import { clashText, serviceClashes } from '../addresses/service-clashes.ts'
+import { type MemberRow, type Misuse, isLive } from '../state/state.ts'
+import { timeText } from '../tokens/tokens.ts'
+
+/** The broker notes this often who is in contact. */
+export const NOTE_CONTACT_MS = 60_000
+/** What it noted counts this long: a broker that was killed cannot take it back. */
+const CONTACT_COUNTS_MS = 2.5 * NOTE_CONTACT_MS
+/** Ids named in a refusal. */
+const MAX_NAMED = 20
+
+export type MemberState = 'in contact' | 'silent' | 'left' | 'evicted'
+
+export interface MemberSummary {
+  readonly id: string
+  readonly state: MemberState
+  /** When the state began; of one that is silent: when it was last seen. */
+  readonly sinceMs: number
+  readonly joinedAtMs: number
+  readonly lastSeenMs: number
+  /** Since when its certificates are refused, until it joins with the token that was made for it. */
+  readonly rekeyedAtMs?: number
+  /** A certificate of it that had been replaced was shown: somebody has a copy. Gone with its next join. */
+  readonly misuse?: Misuse
+  /** Members that it does not reach, for Service addresses that it stated over their pods: a sentence each. */
+  readonly clashes?: readonly string[]
+  /** Records that it publishes. */
+  readonly records: number
+  /** As it states them. */
+  readonly podCIDRs: readonly string[]
+  /** Those of them that stand back for another member's: nobody else is told of them. */
+  readonly notCarried: readonly string[]
+  /** One for each of podCIDRs that is carried, or none. */
+  readonly globalCIDRs: readonly string[]
+  /** Why they are not used as it states them, in sentences. */
+  readonly notes: readonly string[]
+}
+
+export interface EvictInit {
+  /** As said by a person. */
+  readonly cluster: string
+  /** Evicts also who is in contact. */
+  readonly force: boolean
+}
+
+/** `repeated`: it was evicted before, and nothing was done. */
+export interface Eviction {
+  readonly id: string
+  readonly evictedAtMs: number
+  readonly repeated: boolean
+}
+
+/** Sorted by id; those that left or were evicted too, as long as they are remembered. */
+export function memberSummaries(view: LogView, nowMs: number): MemberSummary[] {
+  const members = view.list('member')
+  const clashes = serviceClashes(members.map(({ key, value }) => [key, value]))
+  return members.map(({ key, value }) => {
+    const own = clashes.filter(({ cluster }) => cluster === key).map(clashText)
+    const { joinedAtMs, lastSeenMs, facts, translated, blocks, rekeyedAtMs, misuse } = value
+    const identity = {
+      ...(rekeyedAtMs === undefined ? {} : { rekeyedAtMs }),
+      ...(misuse === undefined ? {} : { misuse }),
+      ...(own.length === 0 ? {} : { clashes: own }),
+    }
+    const records = memberRecords(view, key as ClusterId).length
+    // Who has left has no Cluster record.
+    const podCIDRs = clusterSpec(view, key)?.podCIDRs ?? facts.podCIDRs
+    const addresses = {
+      podCIDRs: facts.podCIDRs,
+      notCarried: facts.podCIDRs.filter((cidr) => !podCIDRs.includes(cidr)),
+      globalCIDRs: globalCIDRs({ podCIDRs, translated, blocks }),
+      notes: isLive(value) ? (value.notes ?? []) : [],
+    }
+    return { id: key, ...standing(value, nowMs), ...identity, joinedAtMs, lastSeenMs, records, ...addresses }
+  })
+}
+
+/**
+ * Ends a membership from outside. Throws RefusedError (FailedPrecondition) when there is no such member, or it is in
+ * contact and `force` is not said; InvalidNameError when the id is none.
+ */
+export function evictMember(
+  tx: Transaction,
+  { cluster, force }: EvictInit,
+  { rules, nowMs }: Omit<WriteContext, 'cluster'>,
+): Eviction {
+  const id = parseClusterId(cluster, 'cluster')
+  const row = tx.get('member', id)
+  if (row?.departure === 'evicted' && row.departedAtMs !== undefined) {
+    return { id, evictedAtMs: row.departedAtMs, repeated: true }
+  }
+  if (!isLive(row)) throw refuse(`cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
+  const { state, sinceMs } = standing(row, nowMs)
+  if (state === 'in contact' && !force) {
+    throw refuse(
+      `cluster ${quote(id)} is in contact with this broker since ${timeText(sinceMs)}: ` +
+        'run "sealane leave" there, or evict it all the same with --force',
+    )
+  }
+  departMember(tx, 'evicted', { cluster: id, rules, nowMs })
+  return { id, evictedAtMs: nowMs, repeated: false }
+}
+
+/**
+ * Refuses every certificate of a member from now on, its own as well as copies of it, until it joins with a token made
+ * for its id. Its records, its number and its addresses stay. Throws RefusedError (FailedPrecondition) when there is no
+ * such member, InvalidNameError when the id is none.
+ */
+export function rekeyMember(tx: Transaction, cluster: string, nowMs: number): void {
+  const id = parseClusterId(cluster, 'cluster')
+  const row = tx.get('member', id)
+  if (!isLive(row)) throw refuse(`cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
+  // What a backup or the first join would still let in goes as well.
+  const { restored: _lost, superseded: _before, joinKeyHash: _first, ...rest } = row
+  tx.put('member', id, { ...rest, certificates: [], rekeyedAtMs: nowMs })
+}
+
+/** It was heard this moment. */
+export function noteSeen(tx: Transaction, cluster: string, nowMs: number): void {
+  const row = tx.get('member', cluster)
+  if (isLive(row)) tx.put('member', cluster, { ...row, lastSeenMs: nowMs })
+}
+
+/** Writes down whether a member has a stream open now, for whoever reads the database beside the broker. */
+export function noteContact(tx: Transaction, cluster: string, connected: boolean, nowMs: number): void {
+  const row = tx.get('member', cluster)
+  if (!isLive(row)) return
+  const { connectedSinceMs, ...rest } = row
+  if (connected) {
+    const since = inContact(row, nowMs) ? connectedSinceMs : undefined
+    tx.put('member', cluster, { ...rest, connectedSinceMs: since ?? nowMs, lastSeenMs: nowMs })
+  } else if (connectedSinceMs !== undefined) tx.put('member', cluster, rest)
+}
+
+function standing(row: MemberRow, nowMs: number): { readonly state: MemberState; readonly sinceMs: number } {
+  if (row.departedAtMs !== undefined) return { state: row.departure ?? 'left', sinceMs: row.departedAtMs }
+  if (inContact(row, nowMs)) return { state: 'in contact', sinceMs: row.connectedSinceMs ?? row.lastSeenMs }
+  return { state: 'silent', sinceMs: row.lastSeenMs }
+}
+
+function inContact({ connectedSinceMs, lastSeenMs }: MemberRow, nowMs: number): boolean {
+  return connectedSinceMs !== undefined && nowMs - lastSeenMs <= CONTACT_COUNTS_MS
+}
+
+function howItLeft(row: MemberRow | undefined): string {
+  return row?.departedAtMs === undefined ? '' : `: it left at ${timeText(row.departedAtMs)}`
+}
+
+function membersText(view: LogView): string {
+  const ids = view.list('member').flatMap(({ key, value }) => (isLive(value) ? [key] : []))
+  if (ids.length === 0) return 'there is no member'
+  const more = ids.length > MAX_NAMED ? ` and ${ids.length - MAX_NAMED} more` : ''
+  return `members are ${ids.slice(0, MAX_NAMED).join(', ')}${more}`
+}
+
+function refuse(message: string): RefusedError {
+  return new RefusedError('FailedPrecondition', 'cluster', message)
+}

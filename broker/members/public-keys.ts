@@ -1,0 +1,56 @@
+/**
+ * Whose a WireGuard key is: of the member that stated it first, until that leaves. Others read it as soon as it is stored,
+ * and could state it themselves while its gateway is away; the owner would then be refused. Runs inside a transaction.
+ */
+import type { LogView, Transaction } from '../log/record-log.ts'
+import type { RecordRow } from '../state/state.ts'
+
+/** Of one member, kept beside those that its Endpoints have now: gateways that come back, nodes that are made anew. */
+const MAX_FORMER_KEYS = 64
+
+export function publicKeyOwner(view: LogView, publicKey: string): string | undefined {
+  return view.get('publicKey', publicKey)?.cluster
+}
+
+export function claimPublicKey(tx: Transaction, cluster: string, endpoint: string, publicKey: string): void {
+  const row = tx.get('publicKey', publicKey)
+  if (row?.endpoints.length === 0) writeFormer(tx, cluster, without(formerKeys(tx, cluster), publicKey))
+  const endpoints = new Set(row?.endpoints).add(endpoint)
+  tx.put('publicKey', publicKey, { cluster, endpoints: [...endpoints].sort() })
+}
+
+/** The Endpoint has this key no more. It stays the member's, as one of its latest. */
+export function releasePublicKey(tx: Transaction, endpoint: string, old: RecordRow | undefined): void {
+  if (old?.body.kind !== 'Endpoint') return
+  const { publicKey } = old.body.spec
+  const row = tx.get('publicKey', publicKey)
+  if (row === undefined) return
+  const { cluster } = row
+  const endpoints = row.endpoints.filter((name) => name !== endpoint)
+  tx.put('publicKey', publicKey, { cluster, endpoints })
+  if (endpoints.length > 0) return
+  const former = [...without(formerKeys(tx, cluster), publicKey), publicKey]
+  for (const oldest of former.slice(0, -MAX_FORMER_KEYS)) tx.remove('publicKey', oldest)
+  writeFormer(tx, cluster, former.slice(-MAX_FORMER_KEYS))
+}
+
+/** Who has left by itself, or is remembered no more, keeps nothing. */
+export function forgetPublicKeys(tx: Transaction, clusters: ReadonlySet<string>): void {
+  if (clusters.size === 0) return
+  for (const { key, value } of tx.list('publicKey')) if (clusters.has(value.cluster)) tx.remove('publicKey', key)
+  for (const cluster of clusters) writeFormer(tx, cluster, [])
+}
+
+/** In a row of their own: a member may give up very many keys at once, and who looked for them among all would hold up all. */
+function formerKeys(view: LogView, cluster: string): readonly string[] {
+  return view.get('formerKeys', cluster)?.keys ?? []
+}
+
+function writeFormer(tx: Transaction, cluster: string, keys: readonly string[]): void {
+  if (keys.length > 0) tx.put('formerKeys', cluster, { keys })
+  else if (tx.get('formerKeys', cluster) !== undefined) tx.remove('formerKeys', cluster)
+}
+
+function without(keys: readonly string[], one: string): readonly string[] {
+  return keys.filter((key) => key !== one)
+}

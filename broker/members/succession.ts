@@ -1,0 +1,136 @@
+/**
+ * Which certificate of a member may be used. One is in use; one that was renewed from it takes its place when it is used
+ * for the first time, and not before: where the answer to a renewal was lost, the one in use goes on. What was replaced
+ * goes on for a short overlap, then it is refused, and whoever shows it has a copy of what is not his. Pure.
+ *
+ *   in use ──renewal──► issued, not used ──first use──► in use
+ *                                                         │ the one before
+ *                                                         ▼
+ *                                                 overlap (5 min) ──► superseded: refused, told as stolen
+ *
+ * What was issued and never used is written down nowhere: a certificate names the one it renews (Peer.renews). So no
+ * number of renewals takes anything from anybody.
+ */
+import type { Peer } from '../../protocol/broker-api.ts'
+import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificate-terms.ts'
+import type { IssuedCertificate, MemberRow, SupersededCertificate } from '../state/state.ts'
+
+/** Two agents of one cluster that both think they lead see each other's renewal in the store sooner than this. */
+export const OVERLAP_MS = 5 * 60_000
+/** Remembered, so that what was renewed from them is known too. */
+const MAX_SUPERSEDED = 16
+
+export type CertificatePeer = Pick<Peer, 'serial' | 'issuedAtMs' | 'renews' | 'expiresAtMs'>
+
+export type CertificateStanding =
+  | { readonly t: 'inUse' }
+  /** It may be used, and from then on the member's row is this one. */
+  | { readonly t: 'firstUse'; readonly row: MemberRow }
+  /** It was replaced a moment ago: it may be used, but not renewed. */
+  | { readonly t: 'overlap'; readonly replacedAtMs: number }
+  | { readonly t: 'expired'; readonly expiresAtMs: number }
+  /** It belongs to this membership, and was replaced; undefined: not known when. */
+  | { readonly t: 'superseded'; readonly replacedAtMs: number | undefined }
+  /** An operator has asked for a new identity. */
+  | { readonly t: 'rekeyed'; readonly atMs: number }
+  /** It belongs to no membership that lasts. */
+  | { readonly t: 'foreign' }
+
+export function certificateStanding(row: MemberRow, peer: CertificatePeer, nowMs: number): CertificateStanding {
+  if (row.rekeyedAtMs !== undefined) return { t: 'rekeyed', atMs: row.rekeyedAtMs }
+  const serial = normalSerial(peer.serial)
+  const renews = peer.renews === undefined ? undefined : normalSerial(peer.renews)
+  const at = row.certificates.findIndex((one) => one.serial === serial)
+  const known = row.certificates[at]
+  const expiresAtMs = known?.expiresAtMs ?? peer.expiresAtMs
+  if (expiresAtMs !== undefined && expiresAtMs <= nowMs) return { t: 'expired', expiresAtMs }
+  if (at === 0) return { t: 'inUse' }
+  const use = (first: IssuedCertificate, rest: readonly IssuedCertificate[], untilMs: number): CertificateStanding => ({
+    t: 'firstUse',
+    row: replace(row, [first, ...rest], { atMs: nowMs, untilMs }),
+  })
+  // A broker of an earlier release listed what it issued: the later ones were not used yet, as far as is known.
+  if (known !== undefined) return use(known, row.certificates.slice(at + 1), nowMs + OVERLAP_MS)
+
+  const shown = issued(peer, serial, renews, nowMs)
+  const current = row.certificates[0]
+  if (current !== undefined && renews === current.serial) return use(shown, [], nowMs + OVERLAP_MS)
+  const superseded = row.superseded ?? []
+  // Two were made of one, by two agents at once. The last that is used before the overlap ends is the one that stays.
+  const parent = superseded.find((one) => one.serial === renews && one.untilMs > nowMs)
+  if (parent !== undefined && current?.renews !== serial) return use(shown, [], parent.untilMs)
+  const own = superseded.find((one) => one.serial === serial)
+  if (own !== undefined && own.untilMs > nowMs) return { t: 'overlap', replacedAtMs: own.atMs }
+  if (own === undefined && isOfLostTime(row, peer)) return use(shown, [], nowMs + OVERLAP_MS)
+  const isOurs = own ?? superseded.find((one) => one.serial === renews)
+  if (isOurs !== undefined || (isIssuedSince(row.joinedAtMs, peer) && !isLaterThanKnown(row, peer))) {
+    return { t: 'superseded', replacedAtMs: isOurs?.atMs }
+  }
+  return { t: 'foreign' }
+}
+
+/**
+ * Whether the certificate was issued after all that the row knows of: who issues one notes that the member was seen. Then the
+ * row is older than the certificate. Certificates are dated in whole seconds.
+ */
+export function isLaterThanKnown(
+  { lastSeenMs, departedAtMs = 0 }: MemberRow,
+  { issuedAtMs }: Pick<CertificatePeer, 'issuedAtMs'>,
+): boolean {
+  return issuedAtMs !== undefined && issuedAtMs > Math.max(lastSeenMs, departedAtMs) + 1000
+}
+
+export function mayBeUsed({ t }: CertificateStanding): boolean {
+  return t === 'inUse' || t === 'firstUse' || t === 'overlap'
+}
+
+/** Serial numbers come from several libraries: upper or lower case, with or without leading zeros. */
+export function normalSerial(hex: string): string {
+  return hex.toLowerCase().replace(/^0+(?=.)/, '')
+}
+
+/**
+ * A certificate that our CA gave to this member between a backup and its restore: the broker that knew of it wrote that
+ * into rows that are lost. Members renew their certificates each day; without this a backup of yesterday would know
+ * nobody. The latest counts: what it replaced in that time comes back no more once it has been used.
+ */
+function isOfLostTime({ restored, certificates }: MemberRow, { issuedAtMs }: CertificatePeer): boolean {
+  if (restored === undefined || issuedAtMs === undefined) return false
+  // Certificates are dated in whole seconds.
+  const fromMs = Math.floor(restored.takenAtMs / 1000) * 1000
+  return issuedAtMs >= Math.max(fromMs, certificates[0]?.issuedAtMs ?? 0) && issuedAtMs <= restored.atMs
+}
+
+/** Later than the second of the join: in that second an earlier membership may have got it. */
+function isIssuedSince(joinedAtMs: number, { issuedAtMs }: CertificatePeer): boolean {
+  return issuedAtMs !== undefined && issuedAtMs > joinedAtMs
+}
+
+function issued(
+  { issuedAtMs, expiresAtMs }: CertificatePeer,
+  serial: string,
+  renews: string | undefined,
+  nowMs: number,
+): IssuedCertificate {
+  return {
+    serial,
+    // Where it is not known, the transport judges it alone.
+    expiresAtMs: expiresAtMs ?? nowMs + MEMBER_VALIDITY_MS,
+    ...(issuedAtMs === undefined ? {} : { issuedAtMs }),
+    ...(renews === undefined ? {} : { renews }),
+  }
+}
+
+function replace(
+  row: MemberRow,
+  certificates: readonly IssuedCertificate[],
+  times: Pick<SupersededCertificate, 'atMs' | 'untilMs'>,
+): MemberRow {
+  const kept = new Set(certificates.map(({ serial }) => serial))
+  const before = row.certificates.filter(({ serial }) => !kept.has(serial))
+  const superseded = [
+    ...(row.superseded ?? []).filter(({ serial }) => !kept.has(serial)),
+    ...before.map(({ serial }) => ({ serial, ...times })),
+  ]
+  return { ...row, certificates, superseded: superseded.slice(-MAX_SUPERSEDED) }
+}

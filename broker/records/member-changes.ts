@@ -1,0 +1,102 @@
+/** What one message of a Publish stream does to the log. Runs inside a transaction; gives a refusal or undefined. */
+import type { ClusterId } from '../../model/ids.ts'
+import { ipv4Among, parsePrefix } from '../../model/addresses/ip.ts'
+import { neededIn, neededRanges } from '../../model/addresses/needed-ranges.ts'
+import type { EndpointBody, MemberRecord } from '../../model/records.ts'
+import { type MemberKey, type PublishMessage, RefusedError } from '../../protocol/broker-api.ts'
+import { CodecError } from '../../protocol/codec/codec-checks.ts'
+import { memberKey, memberKeyText } from '../../protocol/codec/content-hash.ts'
+import { checkMemberRecord } from '../../protocol/codec/records-codec.ts'
+import type { Refusal } from '../admission/admission-checks.ts'
+import { candidateTexts } from '../addresses/address-claims.ts'
+import { admitFacts } from '../admission/admission-facts.ts'
+import { checkSize } from '../admission/admission-slice.ts'
+import { admitStatus } from '../admission/admission-status.ts'
+import type { Transaction } from '../log/record-log.ts'
+import { changeFacts, reviewAddresses } from '../members/membership.ts'
+import { type WriteContext, memberRecords, putRecord, removeRecord } from './record-writes.ts'
+import { isLive } from '../state/state.ts'
+import { writeStatusRecord } from './status-records.ts'
+
+export type MemberChange = Extract<PublishMessage, { t: 'put' | 'remove' | 'facts' | 'status' }>
+
+/** By memberKeyText; hashes in hex. */
+export type DeclaredSet = ReadonlyMap<string, { readonly key: MemberKey; readonly hash: string }>
+
+export interface ChangeContext extends WriteContext {
+  /** False: a status is judged only, and written later (status-pace.ts). */
+  readonly writesStatus: boolean
+}
+
+/** Applies a change, or gives the reason why not; then nothing was written. */
+export function applyChange(tx: Transaction, change: MemberChange, context: ChangeContext): Refusal | undefined {
+  switch (change.t) {
+    case 'put':
+      // Bounds of the wire: what is stored must be fit to be sent.
+      return (
+        tooLarge(change.record.body) ??
+        refusing(() => checkMemberRecord(change.record)) ??
+        put(tx, change.record, context)
+      )
+    case 'remove':
+      removeRecord(tx, change.key, context)
+      return undefined
+    case 'facts':
+      return admitFacts(change.facts, context.rules) ?? refusing(() => changeFacts(tx, change.facts, context))
+    case 'status': {
+      const refused = admitStatus(change.status)
+      if (refused === undefined && context.writesStatus)
+        writeStatusRecord(tx, context.cluster, change.status, context.nowMs)
+      return refused
+    }
+  }
+}
+
+function put(tx: Transaction, record: MemberRecord, context: WriteContext): Refusal | undefined {
+  const refused = putRecord(tx, record, context)
+  if (refused === undefined && record.body.kind === 'Endpoint' && isInsidePods(tx, record.body, context.cluster))
+    reviewAddresses(tx, context)
+  return refused
+}
+
+/** Whether somebody's pods hold a gateway of this cluster: then they are translated. */
+function isInsidePods(tx: Transaction, endpoint: EndpointBody, cluster: ClusterId): boolean {
+  const called = neededRanges(candidateTexts(endpoint), 'a gateway')
+  const others = tx.list('member').filter(({ key, value }) => key !== cluster && isLive(value) && !value.translated)
+  return others.some(({ value: { facts } }) =>
+    ipv4Among(facts.podCIDRs).some((text) => neededIn(parsePrefix(text), called)),
+  )
+}
+
+function tooLarge(body: MemberRecord['body']): Refusal | undefined {
+  return body.kind === 'EndpointSlice' ? checkSize(body) : undefined
+}
+
+/** The record that the change is about; for facts and status a key that stands for none. */
+export function keyOf(change: MemberChange): MemberKey {
+  if (change.t === 'put') return memberKey(change.record)
+  if (change.t === 'remove') return change.key
+  return { kind: 'Endpoint', namespace: '', name: '' }
+}
+
+/** Removes what the member no longer has and gives what it must send. */
+export function compareSets(tx: Transaction, declared: DeclaredSet, context: WriteContext): MemberKey[] {
+  const stored = new Map<string, string | undefined>()
+  for (const { key, row } of memberRecords(tx, context.cluster)) {
+    if (declared.has(memberKeyText(key))) stored.set(memberKeyText(key), row.hash)
+    else removeRecord(tx, key, context)
+  }
+  return [...declared].filter(([text, { hash }]) => stored.get(text) !== hash).map(([, { key }]) => key)
+}
+
+/** A refusal's reason reads on after its field, which the text of an error repeats. */
+function refusing(work: () => void): Refusal | undefined {
+  try {
+    work()
+    return undefined
+  } catch (error) {
+    if (!(error instanceof RefusedError || error instanceof CodecError)) throw error
+    const { field, message } = error
+    return { field, reason: message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message }
+  }
+}

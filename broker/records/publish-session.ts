@@ -1,0 +1,337 @@
+/**
+ * One Publish stream: first the member's set is compared by hashes and only the difference is asked for, then changes
+ * come as they happen. Changes are taken in groups, written together, and acknowledged together once durable.
+ *
+ *   new ──declare──► digest ──last part──► filling ──all needed are here──► open
+ *    └─────────────────same set───────────────────────────────────────────►┘
+ */
+import {
+  type MemberKey,
+  type Peer,
+  type PublishMessage,
+  type PublishReply,
+  type PublishSession,
+  RefusedError,
+} from '../../protocol/broker-api.ts'
+import { memberKeyText } from '../../protocol/codec/content-hash.ts'
+import { setHash } from '../../protocol/codec/set-hash.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { LogFields, Logger } from '../../runtime/logging/logger.ts'
+import type { Refusal } from '../admission/admission-checks.ts'
+import { clusterSpec } from './cluster-records.ts'
+import { type RecordLog, StateError, type Transaction } from '../log/record-log.ts'
+import { type MemberChange, applyChange, compareSets, keyOf } from './member-changes.ts'
+import { isOfMembership, requireMember } from '../members/membership.ts'
+import type { BrokerMetrics } from '../metrics.ts'
+import { type WriteContext, type WriteRules, memberRecords } from './record-writes.ts'
+import type { StatusPace } from './status-pace.ts'
+import { removeStatusRecord } from './status-records.ts'
+import type { WritePace } from './write-pace.ts'
+
+/** Changes that may wait for the disk, and their bytes on the wire; more, and the member is made to wait. */
+const MAX_WAITING = 1024
+const MAX_WAITING_BYTES = 2 * 1024 * 1024
+/** Changes written in one transaction, and their bytes: keeps the steps short, so that members take turns. */
+const MAX_GROUP = 64
+const MAX_GROUP_BYTES = 64 * 1024
+const RETRY_MS = 1000
+const MAX_LOGGED_REFUSALS = 100
+
+export interface PublishSessionDeps {
+  readonly statuses: StatusPace
+  /** One for all streams of the member. */
+  readonly pace: WritePace
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: BrokerMetrics
+}
+
+export interface PublishSessionInit {
+  readonly peer: Peer
+  readonly rules: WriteRules
+  readonly reply: (message: PublishReply) => void
+  /** False when a newer stream of the same cluster has taken over; asked after the membership. */
+  readonly isCurrent: () => boolean
+  /** Ends the stream with the reason. */
+  readonly end: (reason: Error) => void
+  readonly onEnd: () => void
+}
+
+interface Waiting {
+  readonly change: MemberChange
+  readonly bytes: number
+}
+
+export class MemberPublishSession implements PublishSession {
+  readonly #deps: PublishSessionDeps
+  readonly #init: PublishSessionInit
+  readonly #ended = new AbortController()
+  #phase: 'new' | 'digest' | 'filling' | 'open' = 'new'
+  /** The parts of the digest that have come. */
+  #digest = new Map<string, { readonly key: MemberKey; readonly hash: string }>()
+  /** Keys of records still to come. */
+  #needed = new Set<string>()
+  #refusals = 0
+  #waiting: Waiting[] = []
+  #waitingBytes = 0
+  #writing: Promise<void> | undefined
+  #failure: Error | undefined
+  /** Pod CIDRs that were carried during this stream and are not now: what the member published in them is gone. */
+  readonly #lost = new Set<string>()
+  #carried: readonly string[]
+
+  constructor(deps: PublishSessionDeps, init: PublishSessionInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#carried = clusterSpec(deps.log, init.peer.cluster)?.podCIDRs ?? []
+  }
+
+  async onMessage(message: PublishMessage, bytes = 0): Promise<void> {
+    this.#check()
+    switch (message.t) {
+      case 'declare':
+        await this.#settled()
+        return this.#onDeclare(message)
+      case 'digest':
+        return this.#onDigest(message)
+      case 'put':
+      case 'remove':
+      case 'facts':
+      case 'status':
+        return this.#onChange(message, bytes)
+    }
+  }
+
+  async onLast(): Promise<void> {
+    await this.#settled()
+  }
+
+  onEnd(): void {
+    this.#ended.abort(new Error('the stream has ended'))
+    this.#init.onEnd()
+  }
+
+  /** To be called when a newer stream of the same member has begun: also who says nothing more is to hear of it. */
+  endReplaced(): void {
+    this.#init.end(this.#replaced())
+  }
+
+  /** To be called when memberships have changed: ends the stream of who is no member any more. True when it did. */
+  endIfGone(): boolean {
+    const { log, clock } = this.#deps
+    const { peer, end } = this.#init
+    if (isOfMembership(log, peer, clock.now())) return false
+    try {
+      requireMember(log, peer, clock.now())
+    } catch (error) {
+      if (!(error instanceof RefusedError)) throw error
+      end(error)
+    }
+    return true
+  }
+
+  /**
+   * To be called when this member's Cluster record has changed. Where a pod CIDR is carried again, the member may not
+   * have noticed that it was not: it takes for stored what was withdrawn meanwhile. A new stream compares anew.
+   */
+  endIfRegained(): void {
+    const now = clusterSpec(this.#deps.log, this.#init.peer.cluster)?.podCIDRs ?? []
+    for (const cidr of this.#carried) if (!now.includes(cidr)) this.#lost.add(cidr)
+    this.#carried = now
+    const again = now.filter((cidr) => this.#lost.has(cidr))
+    if (again.length === 0) return
+    const text = `podCIDRs: ${again.join(', ')} of this cluster is carried again, what it publishes is compared anew`
+    this.#init.end(new RefusedError('FailedPrecondition', 'podCIDRs', text))
+  }
+
+  #check(): void {
+    this.#throwFailure()
+    requireMember(this.#deps.log, this.#init.peer, this.#deps.clock.now())
+    if (!this.#init.isCurrent()) throw this.#replaced()
+  }
+
+  #replaced(): RefusedError {
+    const { cluster } = this.#init.peer
+    return new RefusedError(
+      'FailedPrecondition',
+      'stream',
+      `stream: a newer publish stream of cluster "${cluster}" has taken over; if this repeats, two sites use one identity`,
+    )
+  }
+
+  async #onDeclare({ setHash: hash, count, tellsStatus }: Extract<PublishMessage, { t: 'declare' }>): Promise<void> {
+    const { cluster } = this.#init.peer
+    // In a transaction, so that the writes of an earlier stream are before it.
+    const same = await this.#transact((tx) => {
+      const rows = memberRecords(tx, cluster)
+      const stored = setHash(rows.map(({ row }) => Buffer.from(row.hash ?? '', 'hex')))
+      const equal = rows.length === count && Buffer.compare(stored, hash) === 0
+      if (equal) markComplete(tx, this.#init.peer)
+      // An agent of an earlier version: what a later one told before it would stay for ever.
+      if (tellsStatus !== true) removeStatusRecord(tx, cluster)
+      return equal
+    })
+    if (tellsStatus !== true) this.#deps.statuses.withdraw(cluster)
+    this.#deps.metrics.resyncs.inc({ result: same ? 'same' : 'different' })
+    this.#digest = new Map()
+    this.#needed = new Set()
+    this.#phase = same ? 'open' : 'digest'
+    this.#init.reply({ t: same ? 'inSync' : 'sendDigest', takesStatus: true })
+  }
+
+  async #onDigest(message: Extract<PublishMessage, { t: 'digest' }>): Promise<void> {
+    if (this.#phase !== 'digest') throw unexpected('digest', 'it was not asked for')
+    const digest = this.#digest
+    for (const { key, hash } of message.entries) {
+      digest.set(memberKeyText(key), { key, hash: Buffer.from(hash).toString('hex') })
+    }
+    const { recordsPerCluster } = this.#init.rules
+    if (digest.size > 2 * recordsPerCluster) {
+      throw new RefusedError(
+        'ResourceExhausted',
+        'digest',
+        `digest: more than ${2 * recordsPerCluster} records, the limit is ${recordsPerCluster}`,
+      )
+    }
+    if (!message.last) return
+    this.#digest = new Map()
+    const keys = await this.#transact((tx) => {
+      const needed = compareSets(tx, digest, this.#context())
+      if (needed.length === 0) markComplete(tx, this.#init.peer)
+      return needed
+    })
+    this.#needed = new Set(keys.map(memberKeyText))
+    this.#phase = keys.length === 0 ? 'open' : 'filling'
+    this.#init.reply({ t: 'need', keys })
+  }
+
+  async #onChange(change: MemberChange, bytes: number): Promise<void> {
+    if (this.#phase === 'new') throw unexpected(change.t, 'the first message of a stream is declare')
+    if (this.#phase === 'digest') throw unexpected(change.t, 'the digest comes first')
+    this.#waiting.push({ change, bytes })
+    this.#waitingBytes += bytes
+    this.#writing ??= this.#write()
+    if (this.#waiting.length >= MAX_WAITING || this.#waitingBytes >= MAX_WAITING_BYTES) await this.#settled()
+  }
+
+  /** Writes groups until nothing waits. What fails here is told at once: the member may have nothing more to say. */
+  async #write(): Promise<void> {
+    try {
+      while (this.#waiting.length > 0) {
+        const pauseMs = await this.#writeGroup(this.#nextGroup())
+        if (pauseMs > 0) await this.#deps.clock.sleep(pauseMs, this.#ended.signal)
+      }
+    } catch (error) {
+      this.#failure = error instanceof Error ? error : new Error(String(error))
+      this.#waiting = []
+      this.#waitingBytes = 0
+      this.#init.end(this.#failure)
+    } finally {
+      this.#writing = undefined
+    }
+  }
+
+  /** Gives how long to pause before the next. */
+  async #writeGroup(group: readonly Waiting[]): Promise<number> {
+    const { statuses, clock, pace } = this.#deps
+    const { peer } = this.#init
+    const changes = group.map(({ change }) => change)
+    const filled = this.#isFilledBy(changes)
+    const writesStatus = statuses.isDue(peer.cluster)
+    let tookMs = 0
+    const refusals = await this.#transact((tx) => {
+      const begunMs = clock.monotonic()
+      if (filled) markComplete(tx, peer)
+      const context = { ...this.#context(), writesStatus }
+      const results = changes.map((change) => applyChange(tx, change, context))
+      tookMs = clock.monotonic() - begunMs
+      return results
+    })
+    this.#waiting.splice(0, group.length)
+    const groupBytes = group.reduce((sum, { bytes }) => sum + bytes, 0)
+    this.#waitingBytes -= groupBytes
+    const status = changes.filter((change, i) => change.t === 'status' && refusals[i] === undefined).at(-1)
+    if (status?.t === 'status' && writesStatus) statuses.wrote(peer.cluster)
+    else if (status?.t === 'status') statuses.hold(peer, status.status)
+    this.#answer(changes, refusals)
+    if (filled) this.#phase = 'open'
+    return pace.used(tookMs, groupBytes)
+  }
+
+  #nextGroup(): readonly Waiting[] {
+    let bytes = 0
+    const end = this.#waiting.findIndex((one, i) => i >= MAX_GROUP || (bytes += one.bytes) > MAX_GROUP_BYTES)
+    return this.#waiting.slice(0, end < 0 ? this.#waiting.length : Math.max(1, end))
+  }
+
+  async #settled(): Promise<void> {
+    await this.#writing
+    this.#throwFailure()
+  }
+
+  #throwFailure(): void {
+    if (this.#failure !== undefined) throw this.#failure
+  }
+
+  #answer(group: readonly MemberChange[], refusals: readonly (Refusal | undefined)[]): void {
+    for (const [i, change] of group.entries()) {
+      const refused = refusals[i]
+      if (refused === undefined) continue
+      const key = keyOf(change)
+      this.#deps.metrics.refused.inc({ kind: change.t === 'facts' || change.t === 'status' ? change.t : key.kind })
+      this.#log('record refused', { cluster: this.#init.peer.cluster, ...key, ...refused })
+      this.#init.reply({ t: 'refused', sequence: change.sequence, key, ...refused })
+    }
+    const last = group.at(-1)
+    if (last !== undefined) this.#init.reply({ t: 'ack', sequence: last.sequence })
+  }
+
+  /** A member that goes on sending nonsense must not fill the log. */
+  #log(message: string, fields: LogFields): void {
+    this.#refusals += 1
+    if (this.#refusals <= MAX_LOGGED_REFUSALS) this.#deps.logger.warn(message, fields)
+    else this.#deps.logger.debug(message, fields)
+  }
+
+  /** True when nothing is needed after these. What is refused counts: it will not come again as it is. */
+  #isFilledBy(group: readonly MemberChange[]): boolean {
+    if (this.#phase !== 'filling') return false
+    for (const change of group) {
+      if (change.t === 'put' || change.t === 'remove') this.#needed.delete(memberKeyText(keyOf(change)))
+    }
+    return this.#needed.size === 0
+  }
+
+  /** While the store refuses, the member waits for its acknowledgement; the stream's end ends the waiting. */
+  async #transact<T>(decide: (tx: Transaction) => T): Promise<T> {
+    const { log, clock, logger, metrics } = this.#deps
+    for (;;) {
+      try {
+        return await log.transact((tx) => {
+          requireMember(tx, this.#init.peer, clock.now())
+          if (!this.#init.isCurrent()) throw this.#replaced()
+          return decide(tx)
+        })
+      } catch (error) {
+        if (!(error instanceof StateError)) throw error
+        metrics.commitFailures.inc()
+        logger.error('state not written, trying again', { reason: error.message })
+        await clock.sleep(RETRY_MS, this.#ended.signal)
+      }
+    }
+  }
+
+  #context(): WriteContext {
+    return { cluster: this.#init.peer.cluster, rules: this.#init.rules, nowMs: this.#deps.clock.now() }
+  }
+}
+
+function markComplete(tx: Transaction, peer: Peer): void {
+  const row = tx.get('member', peer.cluster)
+  if (row !== undefined && !row.complete) tx.put('member', peer.cluster, { ...row, complete: true })
+}
+
+function unexpected(what: string, why: string): RefusedError {
+  return new RefusedError('FailedPrecondition', what, `${what}: ${why}`)
+}

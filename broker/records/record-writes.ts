@@ -1,0 +1,196 @@
+/**
+ * What storing and removing a member's record entails: the stamp of an export, the clusterset IP of a service, the
+ * claim on a public key. Runs inside a transaction, so that all of it is there or none.
+ */
+import { PoolFullError, allocateAddress } from '../../model/addresses/address-pool.ts'
+import { formatAddress, parsePrefix } from '../../model/addresses/ip.ts'
+import type { MemberRecord, RecordKey } from '../../model/records.ts'
+import { recordKeyText } from '../../model/records.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import type { MemberKey } from '../../protocol/broker-api.ts'
+import { contentHash, memberKey } from '../../protocol/codec/content-hash.ts'
+import { type ClustersetRanges, type Refusal, refusal } from '../admission/admission-checks.ts'
+import { type AdmissionContext, admitRecord } from '../admission/admission.ts'
+import { clusterSpec } from './cluster-records.ts'
+import type { LogView, Transaction } from '../log/record-log.ts'
+import { claimPublicKey, publicKeyOwner, releasePublicKey } from '../members/public-keys.ts'
+import { type RecordRow, parseRecordKey } from '../state/state.ts'
+import { hasStatusRecord } from './status-records.ts'
+
+export interface WriteRules extends ClustersetRanges {
+  readonly allowedNamespaces: readonly string[]
+  readonly recordsPerCluster: number
+  readonly recordBytesPerCluster: number
+}
+
+export interface WriteContext {
+  readonly cluster: ClusterId
+  readonly rules: WriteRules
+  readonly nowMs: number
+}
+
+/** Stores a record of the cluster, or gives the reason why not; then nothing was written. */
+export function putRecord(tx: Transaction, record: MemberRecord, context: WriteContext): Refusal | undefined {
+  const { cluster } = context
+  const key = recordKeyText({ cluster, ...memberKey(record) })
+  const old = tx.get('record', key)
+  const hash = Buffer.from(contentHash(record)).toString('hex')
+  if (old?.hash === hash) return undefined
+  const bytes = Buffer.byteLength(JSON.stringify(record.body))
+  const refused =
+    admitRecord(record, admissionContext(tx, context)) ??
+    checkQuota(tx, old, context) ??
+    checkBytes(tx, bytes - (old?.bytes ?? 0), context)
+  if (refused !== undefined) return refused
+  let createdAtMs = old?.createdAtMs ?? context.nowMs
+  if (record.body.kind === 'ServiceExport') {
+    const service = `${record.namespace}/${record.name}`
+    const noAddress = updateServiceIp(tx, service, record.body.type === 'ClusterSetIP', context)
+    if (noAddress !== undefined) return noAddress
+    createdAtMs = claimStamp(tx, service, record.body.uid, context)
+  }
+  if (record.body.kind === 'Endpoint') {
+    releasePublicKey(tx, record.name, old)
+    claimPublicKey(tx, cluster, record.name, record.body.spec.publicKey)
+  }
+  tx.put('record', key, { createdAtMs, body: record.body, hash, bytes })
+  return undefined
+}
+
+/** Removes a record of the cluster and what hung on it. Nothing happens when it is not there. */
+export function removeRecord(tx: Transaction, key: MemberKey, context: WriteContext): void {
+  const text = recordKeyText({ cluster: context.cluster, ...key })
+  const row = tx.get('record', text)
+  if (row === undefined) return
+  if (row.body.kind === 'ServiceExport') {
+    const service = `${key.namespace}/${key.name}`
+    const stamp = tx.get('stamp', `${context.cluster}/${service}`)
+    if (stamp !== undefined) {
+      tx.put('stamp', `${context.cluster}/${service}`, { ...stamp, withdrawnAtMs: context.nowMs })
+    }
+    updateServiceIp(tx, service, false, context)
+  }
+  if (row.body.kind === 'Endpoint') releasePublicKey(tx, key.name, row)
+  tx.remove('record', text)
+}
+
+/** Everything that the cluster has published; not its Cluster and MemberStatus records, which are the broker's. */
+export function memberRecords(
+  view: LogView,
+  cluster: ClusterId,
+): { readonly key: RecordKey; readonly row: RecordRow }[] {
+  return view
+    .list('record', cluster)
+    .map(({ key, value }) => ({ key: parseRecordKey(key), row: value }))
+    .filter(({ key }) => key.kind !== 'Cluster' && key.kind !== 'MemberStatus')
+}
+
+/** What the cluster's records are judged by now. */
+export function admissionContext(tx: Transaction, { cluster, rules }: WriteContext): AdmissionContext {
+  return {
+    cluster,
+    // Not those of its facts: of IPv6, some may stand back for another's.
+    podCIDRs: (clusterSpec(tx, cluster)?.podCIDRs ?? []).map((text) => parsePrefix(text)),
+    allowedNamespaces: rules.allowedNamespaces,
+    ranges: rules,
+    publicKeyOwner: (publicKey) => publicKeyOwner(tx, publicKey),
+  }
+}
+
+function checkQuota(
+  tx: Transaction,
+  old: RecordRow | undefined,
+  { cluster, rules }: WriteContext,
+): Refusal | undefined {
+  if (old !== undefined) return undefined
+  const limit = rules.recordsPerCluster
+  // Beside them: the Cluster record, and what the member tells of itself.
+  if (tx.count('record', cluster) - (hasStatusRecord(tx, cluster) ? 1 : 0) > limit) {
+    return refusal('records', `cluster "${cluster}" has ${limit} records already, which is the limit`)
+  }
+  if (tx.count('stamp', cluster) >= 2 * limit) {
+    return refusal('records', `cluster "${cluster}" has exported and withdrawn too many services within a day`)
+  }
+  return undefined
+}
+
+function checkBytes(tx: Transaction, more: number, { cluster, rules }: WriteContext): Refusal | undefined {
+  const limit = rules.recordBytesPerCluster
+  if (more <= 0 || tx.recordBytes(cluster) + more <= limit) return undefined
+  return refusal(
+    'records',
+    `the records of cluster "${cluster}" would have more than ${limit} bytes, which is the limit`,
+  )
+}
+
+/**
+ * Gives the time that decides conflicts. The uid counts: an export that is made anew is younger, one that comes back
+ * unchanged keeps its age.
+ */
+function claimStamp(tx: Transaction, service: string, uid: string, { cluster, nowMs }: WriteContext): number {
+  const key = `${cluster}/${service}`
+  const stamp = tx.get('stamp', key)
+  const createdAtMs = stamp?.uid === uid ? stamp.createdAtMs : nowMs
+  if (stamp?.uid !== uid || stamp.withdrawnAtMs !== undefined) tx.put('stamp', key, { uid, createdAtMs })
+  return createdAtMs
+}
+
+/** Stamps of withdrawn exports are kept for a day. */
+const KEEP_WITHDRAWN_MS = 24 * 3_600_000
+
+export function pruneStamps(tx: Transaction, nowMs: number): void {
+  for (const { key, value } of tx.list('stamp')) {
+    if (value.withdrawnAtMs !== undefined && value.withdrawnAtMs < nowMs - KEEP_WITHDRAWN_MS) tx.remove('stamp', key)
+  }
+}
+
+/** Joins the cluster to, or takes it from, those that need an address for the service. */
+function updateServiceIp(tx: Transaction, service: string, wants: boolean, context: WriteContext): Refusal | undefined {
+  const { cluster, nowMs, rules } = context
+  const row = tx.get('serviceIp', service)
+  const others = (row?.exporters ?? []).filter((exporter) => exporter !== cluster)
+  const exporters = wants ? [...others, cluster].sort() : others
+  // Same number, same clusters: only this one comes or goes.
+  if (exporters.length === (row?.exporters.length ?? 0)) return undefined
+  const ip = row?.ip ?? freeAddress(tx, service, rules.clustersetIpRange)
+  if (ip === undefined) {
+    return refusal(
+      'clustersetIP',
+      `the range ${rules.clustersetIpRange} is exhausted: withdraw exports or configure a larger range`,
+    )
+  }
+  const record = recordKeyText(clustersetIpKey(service))
+  if (exporters.length === 0) {
+    tx.put('serviceIp', service, { ip, exporters, releasedAtMs: nowMs })
+    tx.remove('record', record)
+    return undefined
+  }
+  tx.put('serviceIp', service, { ip, exporters })
+  tx.put('address', ip, { service })
+  if (tx.get('record', record) === undefined) {
+    tx.put('record', record, { createdAtMs: nowMs, body: { kind: 'ClusterSetIP', ips: [ip] } })
+  }
+  return undefined
+}
+
+/** A free address, or the one that was released longest ago; undefined when all are in use. */
+function freeAddress(tx: Transaction, service: string, range: string): string | undefined {
+  const pool = parsePrefix(range)
+  try {
+    return formatAddress(
+      allocateAddress(pool, (address) => tx.get('address', formatAddress(address)) !== undefined, service),
+    )
+  } catch (error) {
+    if (!(error instanceof PoolFullError)) throw error
+  }
+  const released = tx.list('serviceIp').filter(({ value }) => value.releasedAtMs !== undefined)
+  const oldest = released.sort((a, b) => (a.value.releasedAtMs ?? 0) - (b.value.releasedAtMs ?? 0))[0]
+  if (oldest === undefined) return undefined
+  tx.remove('serviceIp', oldest.key)
+  return oldest.value.ip
+}
+
+function clustersetIpKey(service: string): RecordKey {
+  const [namespace = '', name = ''] = service.split('/')
+  return { cluster: '', kind: 'ClusterSetIP', namespace, name }
+}

@@ -1,0 +1,195 @@
+/**
+ * Gives every watcher what it has not seen. A watcher is a cursor into the log, nothing more: who is slow skips to
+ * the latest state, who falls behind compaction starts anew. Each event is encoded once for all.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import type { ClusterId } from '../../model/ids.ts'
+import type { Peer, RecordEvent, SilentMember, WatchMessage, WatchRequest } from '../../protocol/broker-api.ts'
+import { RefusedError } from '../../protocol/broker-api.ts'
+import { encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Change, RecordLog } from '../log/record-log.ts'
+import { completeness, isOfMembership, requireMember } from '../members/membership.ts'
+import type { BrokerMetrics } from '../metrics.ts'
+import { parseRecordKey, storedRecord } from '../state/state.ts'
+
+/** Bounds of one batch: what a watcher is handed at once. */
+const MAX_BATCH_EVENTS = 256
+const MAX_BATCH_BYTES = 1024 * 1024
+
+export interface WatchHubDeps {
+  readonly log: RecordLog
+  readonly clock: Clock
+  readonly metrics: BrokerMetrics
+}
+
+type ContactMessage = Extract<WatchMessage, { t: 'contact' }>
+
+interface Cursor {
+  /** Everything up to here has been handed over. */
+  revision: number
+  /** Removals from here on are needed: a snapshot begun at this revision cannot hold what was removed before. */
+  floor: number
+  told: ReturnType<typeof completeness> | undefined
+  contact: ContactMessage | undefined
+}
+
+export class WatchHub {
+  readonly #deps: WatchHubDeps
+  readonly #perCluster: number
+  readonly #encoded = new WeakMap<Change<'record'>, Uint8Array>()
+  readonly #sleepers = new Set<() => void>()
+  readonly #open = new Map<ClusterId, Set<Peer>>()
+  /** The same for all watchers until a membership changes. */
+  #lists: ReturnType<typeof completeness> | undefined
+  /** The latest; each watcher gets it once, and only the latest. */
+  #contact: ContactMessage | undefined
+
+  constructor(deps: WatchHubDeps, init: { readonly watchesPerCluster: number }) {
+    this.#deps = deps
+    this.#perCluster = init.watchesPerCluster
+  }
+
+  /** To be called after every commit. */
+  wake(membersChanged: boolean): void {
+    if (membersChanged) this.#lists = undefined
+    for (const sleeper of [...this.#sleepers]) sleeper()
+  }
+
+  /** Tells every watcher which members are not heard of. */
+  tellContact(silent: readonly SilentMember[]): void {
+    this.#contact = { t: 'contact', silent }
+    for (const sleeper of [...this.#sleepers]) sleeper()
+  }
+
+  /** Of the present membership: a peer that does not read holds its stream open beyond an eviction. */
+  openWatches(cluster: ClusterId): number {
+    const { log, clock } = this.#deps
+    const nowMs = clock.now()
+    return [...(this.#open.get(cluster) ?? [])].filter((peer) => isOfMembership(log, peer, nowMs)).length
+  }
+
+  /** Yields until the signal. Throws RefusedError when the peer is no member, or none any more. */
+  async *watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncGenerator<WatchMessage, void, undefined> {
+    this.#admit(peer)
+    const close = this.#opened({ ...peer })
+    try {
+      // What was said before the watch began is old news.
+      const cursor: Cursor = { revision: 0, floor: 0, told: undefined, contact: this.#contact }
+      yield this.#start(cursor, request.resume)
+      while (!signal.aborted) {
+        requireMember(this.#deps.log, peer, this.#deps.clock.now())
+        // Behind what has been forgotten: removals may have been missed.
+        if (this.#deps.log.compactedRevision > Math.max(cursor.revision, cursor.floor)) {
+          yield this.#start(cursor, undefined)
+        }
+        const message = this.#next(cursor)
+        if (message === undefined) await this.#sleep(signal)
+        else yield message
+      }
+    } finally {
+      close()
+    }
+  }
+
+  #admit(peer: Peer): void {
+    requireMember(this.#deps.log, peer, this.#deps.clock.now())
+    if (this.openWatches(peer.cluster) < this.#perCluster) return
+    throw new RefusedError(
+      'ResourceExhausted',
+      'watch',
+      `watch: cluster "${peer.cluster}" has ${this.#perCluster} watches open already, which is the limit`,
+    )
+  }
+
+  #start(cursor: Cursor, resume: WatchRequest['resume']): WatchMessage {
+    const { epoch, revision, compactedRevision } = this.#deps.log
+    const resumed =
+      resume !== undefined &&
+      resume.epoch === epoch &&
+      resume.revision <= revision &&
+      resume.revision >= compactedRevision
+    cursor.revision = resumed ? resume.revision : 0
+    cursor.floor = resumed ? resume.revision : revision
+    cursor.told = undefined
+    this.#deps.metrics.snapshots.inc({ from: resumed ? 'resumed' : 'snapshot' })
+    return { t: 'reset', epoch, resumed }
+  }
+
+  /** The next batch; when there is none, `synced` if it would say something new. */
+  #next(cursor: Cursor): WatchMessage | undefined {
+    const { log, metrics } = this.#deps
+    const changes = log.recordsAfter(cursor.revision, MAX_BATCH_EVENTS)
+    const events: Uint8Array[] = []
+    let bytes = 0
+    let { revision } = cursor
+    for (const change of changes) {
+      // A removal from before the snapshot began says nothing to somebody who starts from nothing.
+      const event = change.value === undefined && change.revision <= cursor.floor ? undefined : this.#bytesOf(change)
+      if (event !== undefined && events.length > 0 && bytes + event.length > MAX_BATCH_BYTES) break
+      revision = change.revision
+      if (event === undefined) continue
+      events.push(event)
+      bytes += event.length
+    }
+    if (changes.length > 0) {
+      cursor.revision = revision
+      if (events.length === 0) return this.#next(cursor)
+      metrics.delivered.inc({}, events.length)
+      return { t: 'batch', events, revision }
+    }
+    cursor.revision = log.revision
+    return this.#synced(cursor) ?? this.#news(cursor)
+  }
+
+  #synced(cursor: Cursor): WatchMessage | undefined {
+    const lists = (this.#lists ??= completeness(this.#deps.log))
+    if (cursor.told !== undefined && (cursor.told === lists || isDeepStrictEqual(cursor.told, lists))) return undefined
+    cursor.told = lists
+    return { t: 'synced', revision: cursor.revision, ...lists }
+  }
+
+  #news(cursor: Cursor): WatchMessage | undefined {
+    if (cursor.contact === this.#contact) return undefined
+    cursor.contact = this.#contact
+    return this.#contact
+  }
+
+  #bytesOf(change: Change<'record'>): Uint8Array {
+    let bytes = this.#encoded.get(change)
+    if (bytes === undefined) {
+      bytes = encodeRecordEvent(eventOf(change))
+      this.#encoded.set(change, bytes)
+      this.#deps.metrics.encoded.inc()
+    }
+    return bytes
+  }
+
+  /** `watch` stands for one stream. Gives what forgets it. */
+  #opened(watch: Peer): () => void {
+    const open = this.#open.get(watch.cluster) ?? new Set()
+    this.#open.set(watch.cluster, open.add(watch))
+    return () => {
+      open.delete(watch)
+      if (open.size === 0 && this.#open.get(watch.cluster) === open) this.#open.delete(watch.cluster)
+    }
+  }
+
+  #sleep(signal: AbortSignal): Promise<void> {
+    return new Promise((resolve) => {
+      const wake = (): void => {
+        this.#sleepers.delete(wake)
+        signal.removeEventListener('abort', wake)
+        resolve()
+      }
+      this.#sleepers.add(wake)
+      signal.addEventListener('abort', wake, { once: true })
+      if (signal.aborted) wake()
+    })
+  }
+}
+
+function eventOf(change: Change<'record'>): RecordEvent {
+  if (change.value === undefined) return { t: 'remove', key: parseRecordKey(change.key), revision: change.revision }
+  return { t: 'put', record: storedRecord(change.key, change.revision, change.value) }
+}

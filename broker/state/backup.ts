@@ -1,0 +1,34 @@
+/** One file with all that a broker has to keep: its database at one moment, and its certificate authority. */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import type { Clock } from '../../reconcile/clock.ts'
+import { DATABASE_FILE } from './broker-store.ts'
+import { StateError, absentState } from '../log/record-log.ts'
+import { writeBackup } from '../log/sqlite/sqlite-backup.ts'
+import { noteBackup } from './state-mark.ts'
+
+/** What belongs to the database: without them no member would know the broker again. Its server's key is made anew. */
+export const AUTHORITY_FILES = ['ca.crt', 'ca.key'] as const
+
+/**
+ * Writes a backup of the state in `stateDir` into `target`, which must not exist, mode 0600; beside a running broker or
+ * not. `knownAs` is where the user finds it, for the message that says to restore it. Throws StateError when there is no broker state, or a file cannot be read or written.
+ */
+export async function backupBroker(clock: Clock, stateDir: string, target: string, knownAs = target): Promise<void> {
+  // Before the copy: what is written while it is made may be in it, and is taken for later.
+  const takenAtMs = clock.now()
+  const files: Record<string, string> = {}
+  for (const name of AUTHORITY_FILES) files[name] = await readAuthority(stateDir, name)
+  writeBackup(join(stateDir, DATABASE_FILE), target, { takenAtMs, files })
+  await noteBackup(stateDir, { takenAtMs, file: knownAs })
+}
+
+async function readAuthority(stateDir: string, name: string): Promise<string> {
+  const file = join(stateDir, name)
+  try {
+    return await readFile(file, 'utf8')
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw absentState(join(stateDir, DATABASE_FILE))
+    throw new StateError('Failed', file, `${file} cannot be read (${(error as Error).message})`, error)
+  }
+}

@@ -1,0 +1,253 @@
+/**
+ * Join tokens and members as the CLI handles them: on the database, beside the running broker. The broker sees every
+ * change before it decides anything.
+ */
+import { readFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { parseClusterId } from '../../model/ids.ts'
+import { parsePrefix } from '../../model/addresses/ip.ts'
+import { RefusedError } from '../../protocol/broker-api.ts'
+import { certificatesFromPem, fingerprint } from '../../protocol/identity/pem.ts'
+import { createJoinToken, hashTokenSecret } from '../../protocol/identity/token.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { DEFAULT_TOKEN_TTL_MS, DEFAULT_TOKEN_USES } from '../config.ts'
+import { type RecordLog, StateError, type Transaction, absentState } from '../log/record-log.ts'
+import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
+import {
+  type EvictInit,
+  type Eviction,
+  type MemberSummary,
+  evictMember,
+  memberSummaries,
+  rekeyMember,
+} from '../members/member-list.ts'
+import { checkNewId } from '../members/membership.ts'
+import { SETTINGS_KEY, type SettingsRow, type TokenRow } from './state.ts'
+import { revokeToken } from '../tokens/tokens.ts'
+
+/** Name of the database in the state directory. */
+export const DATABASE_FILE = 'broker.db'
+
+const MAX_TTL_MS = 30 * 24 * 3_600_000
+const MAX_USES = 1000
+const MAX_TOKENS = 1000
+/** As many as a cluster may state of both kinds. */
+const MAX_ALLOWED = 32
+
+export interface TokenInit {
+  /** Milliseconds until it expires; default 15 minutes, at most 30 days. */
+  readonly ttlMs?: number
+  /** How many clusters may join with it; default 1. */
+  readonly uses?: number
+  /** Only this cluster may join with it; also when it is a member already. */
+  readonly cluster?: string
+  /** Public space that whoever joins with it may state, as CIDRs. */
+  readonly allowedCIDRs?: readonly string[]
+}
+
+export interface RekeyInit {
+  readonly cluster: string
+  /** As of TokenInit. */
+  readonly ttlMs?: number
+}
+
+export interface TokenSummary {
+  readonly id: string
+  readonly state: 'valid' | 'used' | 'expired' | 'revoked'
+  readonly createdAtMs: number
+  readonly expiresAtMs: number
+  readonly usesLeft: number
+  readonly cluster?: string
+  readonly allowedCIDRs: readonly string[]
+  /** Clusters that joined with it. */
+  readonly usedBy: readonly string[]
+}
+
+export interface BrokerStore {
+  /** `text` is the secret to hand over: it is shown once and stored nowhere. Throws RefusedError. */
+  create(init: TokenInit): Promise<TokenSummary & { readonly text: string }>
+  /**
+   * Makes a token for this member alone, with which it gets a new identity; those of before are refused from now on.
+   * Throws RefusedError as create() and rekeyMember() do.
+   */
+  rekey(init: RekeyInit): Promise<TokenSummary & { readonly text: string }>
+  /** Newest first. */
+  list(): Promise<TokenSummary[]>
+  /** Throws RefusedError when it is not known. */
+  revoke(id: string): Promise<TokenSummary>
+  /** Who belongs to the clusterset, and who did, by id. */
+  members(): Promise<MemberSummary[]>
+  /** Withdraws a member's records and refuses its certificates. Throws as evictMember() does. */
+  evict(init: EvictInit): Promise<Eviction>
+  close(): Promise<void>
+}
+
+/** Throws StateError when there is no broker state yet, or it cannot be used. */
+export async function openBrokerStore(stateDir: string, clock: Clock): Promise<BrokerStore> {
+  const file = join(stateDir, DATABASE_FILE)
+  const log = openSqliteLog({ file, create: false })
+  try {
+    const settings = log.get('settings', SETTINGS_KEY)
+    if (settings === undefined) throw absentState(file)
+    return new SqliteBrokerStore(log, clock, settings, await readPin(stateDir))
+  } catch (error) {
+    await log.close()
+    throw error
+  }
+}
+
+class SqliteBrokerStore implements BrokerStore {
+  readonly #log: RecordLog
+  readonly #clock: Clock
+  readonly #settings: SettingsRow
+  readonly #pin: string
+
+  constructor(log: RecordLog, clock: Clock, settings: SettingsRow, pin: string) {
+    this.#log = log
+    this.#clock = clock
+    this.#settings = settings
+    this.#pin = pin
+  }
+
+  create(init: TokenInit): Promise<TokenSummary & { readonly text: string }> {
+    return this.#create(init, () => undefined)
+  }
+
+  rekey({ cluster, ttlMs }: RekeyInit): Promise<TokenSummary & { readonly text: string }> {
+    const init = { cluster, ...(ttlMs === undefined ? {} : { ttlMs }) }
+    return this.#create(init, (tx) => rekeyMember(tx, cluster, this.#clock.now()))
+  }
+
+  /** `also` is done with it, or nothing is. */
+  async #create(init: TokenInit, also: (tx: Transaction) => void): Promise<TokenSummary & { readonly text: string }> {
+    const { ttlMs = DEFAULT_TOKEN_TTL_MS, uses = DEFAULT_TOKEN_USES, allowedCIDRs = [] } = init
+    checkInit(ttlMs, uses)
+    checkAllowed(allowedCIDRs)
+    const cluster = init.cluster === undefined ? undefined : parseClusterId(init.cluster, 'cluster')
+    const nowMs = this.#clock.now()
+    const { advertise, clusterset } = this.#settings
+    const token = createJoinToken({ addresses: advertise, caPin: this.#pin, clusterset, expiresAtMs: nowMs + ttlMs })
+    const row: TokenRow = {
+      hash: hashTokenSecret(token.secret()),
+      createdAtMs: nowMs,
+      expiresAtMs: nowMs + ttlMs,
+      usesLeft: uses,
+      uses: [],
+      ...(cluster === undefined ? {} : { cluster }),
+      ...(allowedCIDRs.length === 0 ? {} : { allowedCIDRs }),
+    }
+    await this.#log.transact((tx) => {
+      if (cluster !== undefined) checkNewId(tx, cluster)
+      also(tx)
+      if (tx.count('token') >= MAX_TOKENS) {
+        throw new RefusedError(
+          'ResourceExhausted',
+          'token',
+          `token: there are ${MAX_TOKENS} already: dead ones go a week after they expire`,
+        )
+      }
+      tx.put('token', token.id, row)
+    })
+    return { ...summary(token.id, row, nowMs), text: token.text() }
+  }
+
+  async list(): Promise<TokenSummary[]> {
+    // The broker may have written meanwhile.
+    await this.#log.refresh()
+    return this.#log
+      .list('token')
+      .map(({ key, value }) => summary(key, value, this.#clock.now()))
+      .sort((a, b) => b.createdAtMs - a.createdAtMs || (a.id < b.id ? -1 : 1))
+  }
+
+  async revoke(id: string): Promise<TokenSummary> {
+    const row = await this.#log.transact((tx) => revokeToken(tx, id, this.#clock.now()))
+    return summary(id, row, this.#clock.now())
+  }
+
+  async members(): Promise<MemberSummary[]> {
+    await this.#log.refresh()
+    return memberSummaries(this.#log, this.#clock.now())
+  }
+
+  evict(init: EvictInit): Promise<Eviction> {
+    const { globalRange, clustersetIpRange } = this.#settings
+    const rules = {
+      globalRange,
+      clustersetIpRange,
+      allowedNamespaces: [],
+      recordsPerCluster: 0,
+      recordBytesPerCluster: 0,
+    }
+    return this.#log.transact((tx) => evictMember(tx, init, { rules, nowMs: this.#clock.now() }))
+  }
+
+  close(): Promise<void> {
+    return this.#log.close()
+  }
+}
+
+function checkInit(ttlMs: number, uses: number): void {
+  if (!Number.isFinite(ttlMs) || ttlMs < 1000 || ttlMs > MAX_TTL_MS) {
+    throw new RefusedError('InvalidArgument', 'ttl', `ttl ${ttlMs / 1000} s: expected 1 second to 30 days`)
+  }
+  if (!Number.isInteger(uses) || uses < 1 || uses > MAX_USES) {
+    throw new RefusedError('InvalidArgument', 'uses', `uses ${uses}: expected 1 to ${MAX_USES}`)
+  }
+}
+
+/** Throws RefusedError: more than a cluster can state, or a text that is no CIDR. */
+function checkAllowed(cidrs: readonly string[]): void {
+  if (cidrs.length > MAX_ALLOWED) {
+    throw new RefusedError(
+      'InvalidArgument',
+      'allowedCIDRs',
+      `allowedCIDRs has ${cidrs.length} entries: expected at most ${MAX_ALLOWED}`,
+    )
+  }
+  for (const cidr of cidrs) {
+    try {
+      parsePrefix(cidr, 'allowedCIDRs')
+    } catch (error) {
+      throw new RefusedError('InvalidArgument', 'allowedCIDRs', (error as Error).message)
+    }
+  }
+}
+
+function summary(id: string, row: TokenRow, nowMs: number): TokenSummary {
+  const { createdAtMs, expiresAtMs, usesLeft, cluster } = row
+  return {
+    id,
+    state: stateOf(row, nowMs),
+    createdAtMs,
+    expiresAtMs,
+    usesLeft,
+    ...(cluster === undefined ? {} : { cluster }),
+    allowedCIDRs: row.allowedCIDRs ?? [],
+    usedBy: row.uses.map((use) => use.cluster),
+  }
+}
+
+function stateOf(row: TokenRow, nowMs: number): TokenSummary['state'] {
+  if (row.revokedAtMs !== undefined) return 'revoked'
+  if (row.usesLeft <= 0) return 'used'
+  return row.expiresAtMs <= nowMs ? 'expired' : 'valid'
+}
+
+async function readPin(stateDir: string): Promise<string> {
+  const file = join(stateDir, 'ca.crt')
+  try {
+    const certificate = certificatesFromPem(await readFile(file, 'utf8'))[0]
+    if (certificate !== undefined) return fingerprint(certificate)
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ENOENT') {
+      throw new StateError(
+        'Damaged',
+        file,
+        `${file} cannot be read (${(error as Error).message}): restore it from a backup`,
+        error,
+      )
+    }
+  }
+  throw absentState(join(stateDir, DATABASE_FILE))
+}

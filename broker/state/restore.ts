@@ -1,0 +1,163 @@
+/**
+ * A broker's state from a backup, in two steps. The file is put beside the state (`restore.db`), checked; then it takes
+ * the state's place, under the lock: at once, or when the broker starts next. A restore that was broken off is finished
+ * by the next of either.
+ */
+import { chmod, copyFile, mkdir, open, rename, rm, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { RefusedError } from '../../protocol/broker-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { AUTHORITY_FILES } from './backup.ts'
+import { DATABASE_FILE } from './broker-store.ts'
+import { makeStateDir, writeSafely } from '../members/certificate-authority.ts'
+import { StateError } from '../log/record-log.ts'
+import { readBackup, unpackBackup } from '../log/sqlite/sqlite-backup.ts'
+import { openSqliteLog } from '../log/sqlite/sqlite-log.ts'
+import { type Mark, markOf, writeMark } from './state-mark.ts'
+import { SETTINGS_KEY, type SettingsRow, isLive } from './state.ts'
+import { timeText } from '../tokens/tokens.ts'
+
+/** The backup that waits to take the state's place. */
+const STAGED = 'restore.db'
+const UNPACKED = `${DATABASE_FILE}.restored`
+/** What makes way, the database's own two among it. */
+const REPLACED = [DATABASE_FILE, `${DATABASE_FILE}-wal`, `${DATABASE_FILE}-shm`, ...AUTHORITY_FILES, 'server.crt']
+
+export interface Restored {
+  readonly takenAtMs: number
+  /** Ids of those that are members again. */
+  readonly members: readonly string[]
+  /** Folder with what was there before; undefined where there was nothing. */
+  readonly before: string | undefined
+}
+
+/**
+ * Checks a backup and puts it where the broker's next start finds it. Throws StateError for what is no backup, and
+ * RefusedError where the state there has members, unless `force`, or is of another clusterset.
+ */
+export async function stageRestore(
+  stateDir: string,
+  file: string,
+  { force }: { readonly force: boolean },
+): Promise<void> {
+  readBackup(file)
+  await makeStateDir(stateDir)
+  await checkPresent(stateDir, file, force)
+  const staging = join(stateDir, `${STAGED}.new`)
+  await onFile(staging, async () => {
+    await rm(staging, { force: true })
+    // Of the mode that it shall have, before anything is in it.
+    await (await open(staging, 'wx', 0o600)).close()
+    await copyFile(file, staging)
+    // The copy takes over the mode of what it is of, and holds the authority's key.
+    await chmod(staging, 0o600)
+    const copy = await open(staging, 'r+')
+    await copy.sync()
+    await copy.close()
+    await rename(staging, join(stateDir, STAGED))
+  })
+}
+
+/** Puts what is staged in the place of the state. The caller holds the lock. Undefined: nothing is staged. */
+export async function finishRestore(clock: Clock, stateDir: string): Promise<Restored | undefined> {
+  const staged = join(stateDir, STAGED)
+  if (!(await isThere(staged))) return undefined
+  const { takenAtMs, files } = readBackup(staged)
+  const unpacked = join(stateDir, UNPACKED)
+  for (const suffix of ['', '-wal', '-shm']) await rm(`${unpacked}${suffix}`, { force: true })
+  unpackBackup(staged, unpacked)
+  const { members, mark } = await adapt(unpacked, takenAtMs, clock.now())
+  const before = await setAside(stateDir, clock.now())
+  for (const name of AUTHORITY_FILES) await writeSafely(join(stateDir, name), files[name] ?? '')
+  await onFile(unpacked, () => rename(unpacked, join(stateDir, DATABASE_FILE)))
+  await writeMark(stateDir, mark)
+  await rm(staged, { force: true })
+  return { takenAtMs, members, before }
+}
+
+/** What the backup says of its own time and is no longer so. Gives the ids of members, and the mark of the new state. */
+async function adapt(
+  database: string,
+  takenAtMs: number,
+  nowMs: number,
+): Promise<{ readonly members: readonly string[]; readonly mark: Mark }> {
+  const log = openSqliteLog({ file: database, create: false })
+  try {
+    const ids = await log.transact((tx) => {
+      // Some were used since, and nobody here knows which.
+      for (const { key, value } of tx.list('token')) {
+        if (value.usesLeft > 0 && value.revokedAtMs === undefined)
+          tx.put('token', key, { ...value, revokedAtMs: nowMs })
+      }
+      const members = tx.list('member').filter(({ value }) => isLive(value))
+      for (const { key, value } of members) {
+        const { connectedSinceMs: _over, ...row } = value
+        // What a member published since is not in here: it says what it has, before anything of it is taken as gone.
+        tx.put('member', key, { ...row, complete: false, restored: { takenAtMs, atMs: nowMs } })
+      }
+      return members.map(({ key }) => key)
+    })
+    return { members: ids, mark: markOf(log, nowMs) }
+  } finally {
+    await log.close()
+  }
+}
+
+const FIXED = ['clusterset', 'globalRange', 'clustersetIpRange'] as const satisfies readonly (keyof SettingsRow)[]
+
+/** Looks at the state that would be replaced, beside its broker or not. */
+async function checkPresent(stateDir: string, backup: string, force: boolean): Promise<void> {
+  const file = join(stateDir, DATABASE_FILE)
+  if (!(await isThere(file))) return
+  const wanted = readBackup(backup).settings
+  const log = openSqliteLog({ file, create: false })
+  try {
+    const settings = log.get('settings', SETTINGS_KEY)
+    for (const field of FIXED) {
+      if (settings === undefined || wanted === undefined || settings[field] === wanted[field]) continue
+      const message = `${field}: the backup has "${wanted[field]}", the broker there "${settings[field]}": start it with that of the backup`
+      throw new RefusedError('FailedPrecondition', field, message)
+    }
+    const members = log.list('member').filter(({ value }) => isLive(value))
+    if (members.length === 0 || force) return
+    const ids = members.map(({ key }) => key).join(', ')
+    const message = `the broker there has members: ${ids}: what it knows goes, with --force`
+    throw new RefusedError('FailedPrecondition', 'state', message)
+  } finally {
+    await log.close()
+  }
+}
+
+/** Nothing is lost by a restore: what was there goes into a folder of its own. */
+async function setAside(stateDir: string, nowMs: number): Promise<string | undefined> {
+  const there: string[] = []
+  for (const name of REPLACED) if (await isThere(join(stateDir, name))) there.push(name)
+  if (!there.includes(DATABASE_FILE)) return undefined
+  const folder = join(stateDir, `before-restore-${timeText(nowMs).replaceAll(':', '')}`)
+  await onFile(folder, async () => {
+    await mkdir(folder, { recursive: true, mode: 0o700 })
+    // The database last: while it is there, what is broken off here is done again.
+    for (const name of there.reverse()) await rename(join(stateDir, name), join(folder, name))
+  })
+  return folder
+}
+
+async function isThere(file: string): Promise<boolean> {
+  try {
+    await stat(file)
+    return true
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return false
+    throw new StateError('Failed', file, `${file}: ${message}`, error)
+  }
+}
+
+async function onFile<T>(file: string, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work()
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error)
+    throw new StateError('Unwritable', file, `${file}: ${message}: check the directory and its permissions`, error)
+  }
+}

@@ -1,0 +1,29 @@
+/** What must stay as it was at the first start, because certificates and allocations depend on it. */
+import type { BrokerConfig } from '../config.ts'
+import { BrokerConfigError } from '../config.ts'
+import type { RecordLog } from '../log/record-log.ts'
+import { SETTINGS_KEY, type SettingsRow } from './state.ts'
+
+const FIXED = ['clusterset', 'globalRange', 'clustersetIpRange'] as const
+
+/** Stores the settings; the advertised addresses may change. Throws BrokerConfigError when a fixed one differs. */
+export async function fixSettings(log: RecordLog, config: BrokerConfig): Promise<void> {
+  const { clusterset, globalRange, clustersetIpRange, advertise } = config
+  const wanted: SettingsRow = { clusterset, globalRange, clustersetIpRange, advertise }
+  await log.transact((tx) => {
+    const stored = tx.get('settings', SETTINGS_KEY)
+    // Names are looked up later, and may have no answer today.
+    const kept = stored?.resolved === undefined ? wanted : { ...wanted, resolved: stored.resolved }
+    if (JSON.stringify(stored) === JSON.stringify(kept)) return
+    for (const field of FIXED) {
+      if (stored !== undefined && stored[field] !== wanted[field]) {
+        throw new BrokerConfigError(
+          field,
+          wanted[field],
+          `${JSON.stringify(stored[field])} as at the first start: members rely on it`,
+        )
+      }
+    }
+    tx.put('settings', SETTINGS_KEY, kept)
+  })
+}

@@ -1,0 +1,178 @@
+/**
+ * What the broker keeps, as rows of one revisioned log. A scope is a table, a key is one string. Everything that
+ * decides something is here, so that a restarted broker, or a second process on the same database, knows the same.
+ */
+import type { RecordBody, RecordKey, RecordKind, StoredRecord } from '../../model/records.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import type { ClusterFacts } from '../../protocol/broker-api.ts'
+
+/** Key: recordKeyText(). The only scope that goes out by Watch. */
+export interface RecordRow {
+  readonly createdAtMs: number
+  readonly body: RecordBody
+  /** SHA-256 of the content, hex: what Publish compares. Absent on the broker's own records. */
+  readonly hash?: string
+  /** Of the content, encoded. Absent on the broker's own records, and in rows of earlier versions. */
+  readonly bytes?: number
+}
+
+export interface IssuedCertificate {
+  /** Hex, as in Peer.serial. */
+  readonly serial: string
+  readonly expiresAtMs: number
+  /** Whole seconds, in milliseconds. Absent in rows of earlier versions. */
+  readonly issuedAtMs?: number
+  /** Serial of the one that was shown for it; absent where a token was. */
+  readonly renews?: string
+}
+
+export interface SupersededCertificate {
+  /** Hex, as in Peer.serial. */
+  readonly serial: string
+  readonly atMs: number
+  /** Until then it may still be used. */
+  readonly untilMs: number
+}
+
+/** A certificate that was shown after it had been replaced: somebody has a copy. */
+export interface Misuse {
+  readonly atMs: number
+  readonly serial: string
+  /** Where it was shown from. */
+  readonly address: string
+}
+
+/** Key: cluster id. Kept after the member has gone, so that it gets the same addresses when it comes back. */
+export interface MemberRow {
+  readonly index: number
+  readonly facts: ClusterFacts
+  /** Public space that its token let it state, as CIDRs. Absent: it joined under an earlier release. */
+  readonly allowedCIDRs?: readonly string[]
+  /** Of those, what no token named: an earlier release took it. */
+  readonly keptCIDRs?: readonly string[]
+  /** In which order its ranges were stated, by CIDR, of all members together. Those of earlier releases are not there. */
+  readonly claimed?: Readonly<Record<string, number>>
+  /** Why stated addresses are translated or not carried, for people. */
+  readonly notes?: readonly string[]
+  /** Once true it stays: a prefix that others have learnt must not change under them. */
+  readonly translated: boolean
+  /** Every block ever given, by pod CIDR. */
+  readonly blocks: Readonly<Record<string, string>>
+  readonly joinedAtMs: number
+  /** SHA-256 of the public key that the present membership began with, hex. Absent in rows of earlier versions. */
+  readonly joinKeyHash?: string
+  readonly lastSeenMs: number
+  /** Since when its streams are open; absent while none is. What a broker that was killed left here ages with lastSeenMs. */
+  readonly connectedSinceMs?: number
+  /** The one in use; behind it those that a broker of an earlier version issued after it: see succession.ts. */
+  readonly certificates: readonly IssuedCertificate[]
+  /** Replaced in the present membership, latest last. */
+  readonly superseded?: readonly SupersededCertificate[]
+  /** When the last one ends that was issued, used or not. Absent in rows of earlier versions, and when none was renewed. */
+  readonly issuedUntilMs?: number
+  /** An operator asked for a new identity then: no certificate of before may be used. */
+  readonly rekeyedAtMs?: number
+  /** The latest; gone with the next join. */
+  readonly misuse?: Misuse
+  /** The member has declared its whole record set since it joined. */
+  readonly complete: boolean
+  /** The row is of a backup of this time, put back at that time: see isOfLostTime() in succession.ts. */
+  readonly restored?: { readonly takenAtMs: number; readonly atMs: number }
+  readonly departedAtMs?: number
+  readonly departure?: 'left' | 'evicted'
+}
+
+export interface TokenUse {
+  readonly cluster: string
+  readonly atMs: number
+  /** SHA-256 of the public key in the signing request, hex: tells a repeated request from a second one. */
+  readonly keyHash: string
+}
+
+/** Key: token id. */
+export interface TokenRow {
+  /** SHA-256 of the secret, hex. The secret itself is never stored. */
+  readonly hash: string
+  readonly createdAtMs: number
+  readonly expiresAtMs: number
+  readonly usesLeft: number
+  readonly uses: readonly TokenUse[]
+  readonly cluster?: string
+  /** Public space that whoever joins with it may state, as CIDRs. */
+  readonly allowedCIDRs?: readonly string[]
+  readonly revokedAtMs?: number
+}
+
+/** Key: cluster/namespace/name. When the broker first saw this ServiceExport uid: decides conflicts. */
+export interface StampRow {
+  readonly uid: string
+  readonly createdAtMs: number
+  /** The export has been withdrawn; if the same uid comes back it keeps its place for a while. */
+  readonly withdrawnAtMs?: number
+}
+
+/** Key: namespace/name. */
+export interface ServiceIpRow {
+  readonly ip: string
+  /** Clusters that export the service with type ClusterSetIP, sorted. */
+  readonly exporters: readonly string[]
+  readonly releasedAtMs?: number
+}
+
+/** Key: an address of the clusterset IP range. */
+export interface AddressRow {
+  readonly service: string
+}
+
+/** Key: WireGuard public key, base64. */
+export interface PublicKeyRow {
+  readonly cluster: string
+  /** Names of the Endpoint records that use it, sorted; empty: its gateway is away, and it is the cluster's all the same. */
+  readonly endpoints: readonly string[]
+}
+
+/** Key: cluster id. Its public keys that no Endpoint has now, latest last. */
+export interface FormerKeysRow {
+  readonly keys: readonly string[]
+}
+
+/** Key 'settings': fixed at the first start, since allocations depend on them. */
+export interface SettingsRow {
+  readonly clusterset: string
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+  /** host:port, best first: what join tokens tell members. */
+  readonly advertise: readonly string[]
+  /** Addresses that names among them led to when they were looked up last. */
+  readonly resolved?: readonly string[]
+}
+
+export interface Scopes {
+  record: RecordRow
+  member: MemberRow
+  token: TokenRow
+  stamp: StampRow
+  serviceIp: ServiceIpRow
+  address: AddressRow
+  publicKey: PublicKeyRow
+  formerKeys: FormerKeysRow
+  settings: SettingsRow
+}
+export type Scope = keyof Scopes
+
+export const SETTINGS_KEY = 'settings'
+
+/** The reverse of recordKeyText(). */
+export function parseRecordKey(text: string): RecordKey {
+  const [cluster = '', kind = '', namespace = '', ...name] = text.split('/')
+  return { cluster: cluster as ClusterId | '', kind: kind as RecordKind, namespace, name: name.join('/') }
+}
+
+export function storedRecord(key: string, revision: number, row: RecordRow): StoredRecord {
+  return { key: parseRecordKey(key), revision, createdAtMs: row.createdAtMs, body: row.body }
+}
+
+/** A member that has neither left nor been evicted. */
+export function isLive(row: MemberRow | undefined): row is MemberRow {
+  return row !== undefined && row.departedAtMs === undefined
+}

@@ -1,0 +1,130 @@
+/** Join tokens as rows: making, checking, spending, revoking. The secret is never stored, only its SHA-256. */
+import { timingSafeEqual } from 'node:crypto'
+import { RefusedError } from '../../protocol/broker-api.ts'
+import { hashTokenSecret } from '../../protocol/identity/token.ts'
+import { quote } from '../admission/admission-checks.ts'
+import type { LogView, Transaction } from '../log/record-log.ts'
+import { type TokenRow, isLive } from '../state/state.ts'
+
+export interface TokenBearer {
+  readonly cluster: string
+  /** Absent while the signing request has not been looked at. */
+  readonly keyHash?: string
+  readonly nowMs: number
+}
+
+const CREATE_ANOTHER = 'create a new one with "sealane token create"'
+
+/** 256 bits in base64url. Throws RefusedError: Unauthenticated, field `token`. */
+export function checkSecretForm(secret: string): void {
+  if (/^[A-Za-z0-9_-]{43}$/.test(secret)) return
+  throw new RefusedError('Unauthenticated', 'token', `token: malformed: ${CREATE_ANOTHER}`)
+}
+
+/**
+ * The row of this secret if it may be used now by this bearer. A spent token is good again for the same cluster with
+ * the same key, while the membership that it began lasts: then the answer to the first request was lost on its way.
+ * Throws RefusedError.
+ */
+export function checkToken(
+  view: LogView,
+  secret: string,
+  bearer: TokenBearer,
+): { readonly id: string; readonly row: TokenRow; readonly repeated: boolean } {
+  const found = findToken(view, secret)
+  if (found === undefined) {
+    throw refuse(`not known to this broker: it was made by another broker, or removed; ${CREATE_ANOTHER}`)
+  }
+  const { key: id, value: row } = found
+  if (row.revokedAtMs !== undefined)
+    throw refuse(`${id} was revoked at ${timeText(row.revokedAtMs)}: ${CREATE_ANOTHER}`)
+  if (row.expiresAtMs <= bearer.nowMs) throw refuse(`${id} expired at ${timeText(row.expiresAtMs)}: ${CREATE_ANOTHER}`)
+  if (row.cluster !== undefined && row.cluster !== bearer.cluster) {
+    const message = `token: ${id} is for cluster ${quote(row.cluster)}, not ${quote(bearer.cluster)}`
+    throw new RefusedError('PermissionDenied', 'token', message)
+  }
+  const repeated = isRepeated(view, row, bearer)
+  if (row.usesLeft <= 0 && !repeated && bearer.keyHash !== undefined) {
+    const last = row.uses.at(-1)
+    const by = last === undefined ? '' : ` by cluster ${quote(last.cluster)} at ${timeText(last.atMs)}`
+    throw refuse(`${id} has been used already${by}: ${CREATE_ANOTHER}`)
+  }
+  if (bearer.keyHash !== undefined) checkNotEvicted(view, { id, row }, bearer)
+  return { id, row, repeated }
+}
+
+/** A token of many uses lets in whoever holds it, but not one that was put out since it came in by it. */
+function checkNotEvicted(
+  view: LogView,
+  { id, row }: { readonly id: string; readonly row: TokenRow },
+  { cluster }: TokenBearer,
+): void {
+  const member = view.get('member', cluster)
+  if (member?.departure !== 'evicted' || member.departedAtMs === undefined) return
+  if (!row.uses.some((use) => use.cluster === cluster)) return
+  const at = timeText(member.departedAtMs)
+  throw refuse(`${id} was used by cluster ${quote(cluster)} before it was evicted at ${at}: ${CREATE_ANOTHER}`)
+}
+
+/** Who has left, was evicted or has been succeeded must not come back with the old request. */
+function isRepeated(view: LogView, row: TokenRow, { cluster, keyHash }: TokenBearer): boolean {
+  if (keyHash === undefined) return false
+  const member = view.get('member', cluster)
+  if (!isLive(member) || member.joinKeyHash !== keyHash) return false
+  return row.uses.some((use) => use.cluster === cluster && use.keyHash === keyHash)
+}
+
+/** Takes one use off the token. */
+export function spendToken(
+  tx: Transaction,
+  token: { readonly id: string; readonly row: TokenRow; readonly repeated: boolean },
+  bearer: Required<TokenBearer>,
+): void {
+  if (token.repeated) return
+  const use = { cluster: bearer.cluster, atMs: bearer.nowMs, keyHash: bearer.keyHash }
+  tx.put('token', token.id, { ...token.row, usesLeft: token.row.usesLeft - 1, uses: [...token.row.uses, use] })
+}
+
+/** Throws RefusedError when there is no such token, or it is spent, revoked or expired anyway. */
+export function revokeToken(tx: Transaction, id: string, nowMs: number): TokenRow {
+  const row = tx.get('token', id)
+  if (row === undefined) throw new RefusedError('FailedPrecondition', 'token', `token ${quote(id)}: not known`)
+  if (row.revokedAtMs !== undefined) return row
+  const revoked = { ...row, revokedAtMs: nowMs }
+  tx.put('token', id, revoked)
+  return revoked
+}
+
+/** Tokens of no use any more stay in the list for a week, so that a refusal can still say why. */
+const KEEP_DEAD_TOKENS_MS = 7 * 24 * 3_600_000
+
+export function pruneTokens(tx: Transaction, nowMs: number): void {
+  for (const { key, value } of tx.list('token')) {
+    if (Math.min(value.expiresAtMs, value.revokedAtMs ?? Infinity) < nowMs - KEEP_DEAD_TOKENS_MS)
+      tx.remove('token', key)
+  }
+}
+
+/** Whether a token of this secret is there, good or not. */
+export function isKnownToken(view: LogView, secret: string): boolean {
+  return findToken(view, secret) !== undefined
+}
+
+/** Looks at every token, so that the time it takes says nothing about any of them. */
+function findToken(view: LogView, secret: string): { readonly key: string; readonly value: TokenRow } | undefined {
+  const hash = Buffer.from(hashTokenSecret(secret), 'hex')
+  let found: { readonly key: string; readonly value: TokenRow } | undefined
+  for (const row of view.list('token')) {
+    if (timingSafeEqual(hash, Buffer.from(row.value.hash, 'hex'))) found = row
+  }
+  return found
+}
+
+function refuse(reason: string): RefusedError {
+  return new RefusedError('Unauthenticated', 'token', `token: ${reason}`)
+}
+
+/** RFC 3339, to the second. */
+export function timeText(ms: number): string {
+  return new Date(ms).toISOString().replace(/\.\d+Z$/, 'Z')
+}

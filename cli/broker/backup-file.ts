@@ -1,0 +1,95 @@
+/** The file of a backup: whole or not there, readable by its owner alone, and never written over by chance. */
+import { randomBytes } from 'node:crypto'
+import { createReadStream } from 'node:fs'
+import { link, open, rename, rm, stat } from 'node:fs/promises'
+import { basename, dirname, join } from 'node:path'
+import { UserError } from '../../runtime/user-error.ts'
+
+export interface BackupFileInit {
+  readonly file: string
+  /** Also where there is a file of that name. */
+  readonly force: boolean
+  /** Writes the backup into a file that does not exist yet. */
+  readonly write: (target: string) => Promise<void>
+  /** Throws for what is no whole backup. */
+  readonly check: (target: string) => void
+}
+
+/** Throws UserError where the file exists or cannot be written; and what `write` and `check` throw. */
+export async function writeBackupFile({ file, force, write, check }: BackupFileInit): Promise<void> {
+  if (!force && (await isThere(file))) throw exists(file)
+  const part = join(dirname(file), `.${basename(file).slice(0, 100)}.${randomBytes(6).toString('hex')}.part`)
+  try {
+    await write(part)
+    check(part)
+    const handle = await open(part, 'r+')
+    await handle.chmod(0o600)
+    await handle.sync()
+    await handle.close()
+    if (force) await rename(part, file)
+    else await link(part, file)
+  } catch (error) {
+    const { code, syscall } = error as NodeJS.ErrnoException
+    if (code === 'EEXIST') throw exists(file)
+    if (syscall === undefined) throw error
+    throw new UserError(`--output ${file}: ${(error as Error).message}`, { cause: error })
+  } finally {
+    await rm(part, { force: true })
+  }
+}
+
+function exists(file: string): UserError {
+  return new UserError(`--output ${file}: there is a file of that name already`, {
+    hint: 'name another one, or say --force',
+  })
+}
+
+async function isThere(file: string): Promise<boolean> {
+  try {
+    await stat(file)
+    return true
+  } catch (error) {
+    const { code, message } = error as NodeJS.ErrnoException
+    if (code === 'ENOENT') return false
+    throw new UserError(`--output ${file}: ${message}`, { cause: error })
+  }
+}
+
+/** Ends a file that comes as base64 lines through a pipe that cannot be closed. */
+const END = '.'
+/** Bytes of a line; a multiple of 3, so that a line is whole base64. */
+const LINE = 24 * 1024
+
+/** A file as base64 lines and a last one with a dot. */
+export async function* framed(file: string): AsyncGenerator<Buffer> {
+  for await (const part of createReadStream(file, { highWaterMark: LINE }) as AsyncIterable<Buffer>) {
+    yield Buffer.from(`${part.toString('base64')}\n`)
+  }
+  yield Buffer.from(`${END}\n`)
+}
+
+/** Writes what framed() gave into a new file, mode 0600. Throws UserError where it ends before its end. */
+export async function writeUnframed(input: AsyncIterable<Buffer>, target: string): Promise<void> {
+  const handle = await open(target, 'wx', 0o600)
+  try {
+    for await (const line of lines(input)) {
+      if (line === END) return
+      await handle.write(Buffer.from(line, 'base64'))
+    }
+  } finally {
+    await handle.close()
+  }
+  throw new UserError('the backup was cut short on its way: nothing was restored', { hint: 'run the same again' })
+}
+
+async function* lines(input: AsyncIterable<Buffer>): AsyncGenerator<string> {
+  let rest = ''
+  for await (const part of input) {
+    const [first = '', ...more] = part.toString('latin1').split('\n')
+    rest += first
+    for (const next of more) {
+      yield rest
+      rest = next
+    }
+  }
+}

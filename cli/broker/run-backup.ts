@@ -1,0 +1,127 @@
+/** The command lines of backup and restore: of the broker on this machine, or of one in a cluster. */
+import { randomBytes } from 'node:crypto'
+import { createReadStream, existsSync } from 'node:fs'
+import { rm } from 'node:fs/promises'
+import { join, resolve } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import { writeBackupFile, writeUnframed } from './backup-file.ts'
+import { type Restored, backupState, restoreState, timeOfBackup } from '../../compose/parts/broker-backup.ts'
+import type { CommandContext } from '../context.ts'
+import type { ClusterAdmin } from '../kube/access/admin.ts'
+import type { PodBackupInit } from '../kube/broker/pod-backup.ts'
+import { type KubeTarget, targetFlags } from '../target.ts'
+
+interface WhichBroker {
+  readonly kube: KubeTarget | undefined
+  readonly state: string
+  readonly timeout: number
+}
+
+/** Throws UserError, StateError, or what the cluster says. */
+export async function runBackup(
+  { kube, state, timeout, output: given, force }: WhichBroker & { readonly output?: string; readonly force: boolean },
+  context: CommandContext,
+): Promise<void> {
+  const file = given ?? `sealane-broker-${timeText(new SystemClock().now())}.backup`
+  const write = (target: string): Promise<void> =>
+    kube === undefined
+      ? backupState(state, target, resolve(file))
+      : withPod(kube, timeout, context, async (pod) => {
+          const { backupFromPod } = await import('../kube/broker/pod-backup.ts')
+          await backupFromPod(pod.admin, target, pod.init)
+        })
+  await writeBackupFile({ file, force, write, check: timeOfBackup })
+  context.output.answer(`${file}\n`)
+  context.output.remark('keep it as you keep a key: who has it can let any cluster in\n')
+}
+
+function timeText(ms: number): string {
+  return new Date(ms).toISOString().replace(/\.\d+/, '').replaceAll(':', '')
+}
+
+/** For whoever reads the other end of this process's standard output. */
+export async function backupToStdout(state: string, { signal }: CommandContext): Promise<void> {
+  await withTemporary(state, async (file) => {
+    await backupState(state, file, 'a file that was sent away')
+    await pipeline(createReadStream(file), process.stdout, { signal, end: false })
+  })
+}
+
+/** In the broker's own folder: nobody else reads it, and there is room for what is as large as the state. */
+async function withTemporary(state: string, work: (file: string) => Promise<void>): Promise<void> {
+  const file = join(state, `.backup.${randomBytes(6).toString('hex')}`)
+  try {
+    await work(file)
+  } finally {
+    await rm(file, { force: true })
+  }
+}
+
+export interface RunRestoreOptions extends WhichBroker {
+  readonly force: boolean
+  readonly atNextStart: boolean
+  /** `file` is `-`, and standard input is what framed() gives. */
+  readonly framed: boolean
+}
+
+/** Throws UserError, StateError, or what the cluster says. */
+export async function runRestore(file: string, options: RunRestoreOptions, context: CommandContext): Promise<void> {
+  const { kube, state, timeout, force, atNextStart } = options
+  if (options.framed) {
+    return withTemporary(state, async (received) => {
+      await writeUnframed(process.stdin, received)
+      tell(await restoreState(state, received, { force, atNextStart }), context)
+    })
+  }
+  // SQLite would say that it cannot be written.
+  if (!existsSync(file)) {
+    throw new UserError(`${file}: no such file`, { hint: 'name a file that sealane broker backup has written' })
+  }
+  const takenAtMs = timeOfBackup(file)
+  if (kube === undefined) {
+    tell(await restoreState(state, file, { force, atNextStart }), context)
+    return
+  }
+  await withPod(kube, timeout, context, async ({ admin, init }) => {
+    const { restoreIntoPod } = await import('../kube/broker/pod-backup.ts')
+    await restoreIntoPod(admin, { file, force }, init)
+    context.output.answer(`the broker is as it was at ${new Date(takenAtMs).toISOString()}\n`)
+    sayWhatIsLost(context, targetFlags(kube, admin.contextName))
+  })
+}
+
+function tell(restored: Restored | undefined, context: CommandContext): void {
+  const { output } = context
+  if (restored === undefined) {
+    output.answer('the broker takes it when it starts anew\n')
+    return
+  }
+  const { takenAtMs, members, before } = restored
+  output.answer(`the state is as it was at ${new Date(takenAtMs).toISOString()}, with ${members.length} members\n`)
+  if (before !== undefined) output.remark(`what was there before is in ${before}\n`)
+  sayWhatIsLost(context, '--state DIRECTORY')
+}
+
+function sayWhatIsLost({ output }: CommandContext, flags: string): void {
+  output.remark(
+    `tokens of that time are revoked. Who joined later has to join again (sealane token create ${flags} --cluster-id ID);\n` +
+      `who left or was evicted later is a member again: sealane cluster list ${flags}\n`,
+  )
+}
+
+async function withPod(
+  kube: KubeTarget,
+  timeoutMs: number,
+  context: CommandContext,
+  work: (pod: { readonly admin: ClusterAdmin; readonly init: PodBackupInit }) => Promise<void>,
+): Promise<void> {
+  const { withAdmin } = await import('../kube/access/installed-site.ts')
+  const { signal, output } = context
+  const clock = new SystemClock()
+  await withAdmin(kube, clock, context, ({ admin }) => {
+    const flags = targetFlags(kube, admin.contextName)
+    return work({ admin, init: { flags, timeoutMs, clock, signal, say: (text) => output.remark(text) } })
+  })
+}

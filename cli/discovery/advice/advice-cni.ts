@@ -1,0 +1,213 @@
+/** Advice for each CNI. Our data path is in routeagent/README.md and gateway/README.md. */
+import { DEFAULT_GLOBAL_RANGE } from '../../../model/kernel-ids.ts'
+import type { Cni, CniName } from '../claim.ts'
+import { type AdviceRow, says, traitOf } from './advice-row.ts'
+import { calicoPools } from './calico-pools.ts'
+import type { DataPath } from './data-path.ts'
+
+/** Products that masquerade what leaves for other networks, and where that does not touch our connections. */
+const MASQUERADERS: Readonly<Partial<Record<CniName, string>>> = {
+  antrea: 'Antrea',
+  azure: 'Azure CNI Overlay',
+  canal: 'Canal',
+  flannel: 'Flannel',
+  gke: 'GKE',
+  kindnet: 'kindnet',
+  'kube-router': 'kube-router',
+  kubenet: 'kubenet',
+}
+
+const plainCni: AdviceRow = ({ discovery, dataPath }) => {
+  const cni = discovery.cni?.value
+  const name = cni === undefined ? undefined : MASQUERADERS[cni.name]
+  if (cni === undefined || name === undefined || cni.bypassesNetfilter || !knowsRanges(cni, dataPath)) return undefined
+  if (cni.traits.includes('cloud-addresses')) return undefined
+  if (cni.traits.includes('kindnet-early-masquerade') && !dataPath.keepsSourceBefore90) return undefined
+  const where = cni.podRanges === 'own' ? 'the routes of each node' : 'Node.spec.podCIDRs'
+  const text = `Nothing to do: pods are found by ${where}, and our translation rule comes before its masquerading.`
+  return says(`cni-${cni.name}`, name, 'nothing', text)
+}
+
+/** Whether gateways find out which node has which pod. */
+function knowsRanges(cni: Cni, dataPath: DataPath): boolean {
+  return cni.podRanges === 'node' || dataPath.knowsRangesOfCnis
+}
+
+const unknownCni: AdviceRow = ({ discovery }) => {
+  if (discovery.cni !== undefined) return undefined
+  const text =
+    'No known CNI was found. Sealane needs one whose pods use the routes and netfilter of their node, with addresses of Node.spec.podCIDRs or a route to each pod on its node. Try it on a test cluster first.'
+  return says('cni-unknown', 'CNI', 'limit', text)
+}
+
+const calicoEbpf: AdviceRow = ({ discovery }) => {
+  if (!traitOf(discovery, 'calico-ebpf')) return undefined
+  const text =
+    "Calico's eBPF data plane takes packets of pods past netfilter, where clusterset IPs are balanced. Change to the nftables or iptables data plane first; kube-proxy must run then."
+  const patch = '{"spec":{"calicoNetwork":{"linuxDataplane":"Iptables"}}}'
+  const commands = [`kubectl patch installation.operator.tigera.io default --type merge -p '${patch}'`]
+  return says('calico-ebpf', 'Calico', 'unsupported', text, { commands })
+}
+
+const calicoNetworks: AdviceRow = ({ discovery }) => {
+  if (discovery.cni?.value.name !== 'calico' || traitOf(discovery, 'calico-ebpf')) return undefined
+  const apiVersion = traitOf(discovery, 'calico-api-v3') ? 'projectcalico.org/v3' : 'crd.projectcalico.org/v1'
+  const objects = calicoPools([DEFAULT_GLOBAL_RANGE], apiVersion)
+  const text = `An IPPool that gives no addresses tells Calico that ${DEFAULT_GLOBAL_RANGE}, where translated clusters are, is pods and not the world. A precaution: our own rule keeps source addresses before Calico masquerades, also towards clusters that keep their own ranges. Those have no pool; docs/operations.md has one to apply.`
+  return says('calico-pools', 'Calico', 'action', text, { objects })
+}
+
+const ciliumHostRouting: AdviceRow = ({ discovery }) => {
+  if (!traitOf(discovery, 'cilium-bpf-host-routing')) return undefined
+  const text =
+    "Cilium's BPF host routing takes packets of pods past netfilter and the routing rules, where clusterset IPs are balanced. Switch to legacy host routing; nothing else of Cilium changes."
+  return says('cilium-host-routing', 'Cilium', 'instruction', text, {
+    commands: [
+      'helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set bpf.hostLegacyRouting=true',
+      'kubectl --namespace kube-system rollout restart daemonset/cilium',
+    ],
+  })
+}
+
+const ciliumDevices: AdviceRow = ({ discovery }) => {
+  if (!traitOf(discovery, 'cilium-wide-devices')) return undefined
+  const text =
+    'The setting devices matches our devices (sealane0, sealane-vx): Cilium would put its programs there, and masquerade. Name the devices of the nodes instead.'
+  const commands = [
+    'helm upgrade cilium cilium/cilium --namespace kube-system --reuse-values --set devices=DEVICE',
+    'kubectl --namespace kube-system rollout restart daemonset/cilium',
+  ]
+  return says('cilium-devices', 'Cilium', 'instruction', text, { commands })
+}
+
+const ciliumFirewall: AdviceRow = ({ discovery }) => {
+  if (!traitOf(discovery, 'cilium-host-firewall')) return undefined
+  const text =
+    'The host firewall is on: where a policy selects nodes, let UDP 4810 in from the other nodes, and UDP 4500 and up into gateway nodes from everywhere.'
+  return says('cilium-host-firewall', 'Cilium', 'instruction', text)
+}
+
+const ciliumPlain: AdviceRow = ({ discovery, dataPath }) => {
+  const cni = discovery.cni?.value
+  if (cni?.name !== 'cilium' || cni.bypassesNetfilter || !knowsRanges(cni, dataPath)) return undefined
+  if (cni.traits.includes('cloud-addresses')) return undefined
+  const masquerade = cni.traits.includes('cilium-bpf-masquerade')
+    ? 'Cilium masquerades in BPF on the devices of the node only, which ours are not.'
+    : 'Our translation rule comes before the masquerading.'
+  return says(
+    'cni-cilium',
+    'Cilium',
+    'nothing',
+    `Nothing to do: pods use the routes and netfilter of the node. ${masquerade}`,
+  )
+}
+
+const ovnSharedGateway: AdviceRow = ({ discovery }) => {
+  if (!traitOf(discovery, 'ovn-shared-gateway')) return undefined
+  const patch =
+    '{"spec":{"defaultNetwork":{"ovnKubernetesConfig":{"gatewayConfig":{"routingViaHost":true,"ipForwarding":"Global"}}}}}'
+  const text =
+    'Pods leave the node by Open vSwitch, past its routes and netfilter. Let them leave by the host; the network operator then restarts the nodes’ network one by one.'
+  const commands = [`oc patch network.operator.openshift.io cluster --type merge --patch '${patch}'`]
+  return says('ovn-shared-gateway', 'OVN-Kubernetes', 'instruction', text, { commands })
+}
+
+const ovnSource: AdviceRow = ({ discovery }) => {
+  if (discovery.cni?.value.name !== 'ovn-kubernetes') return undefined
+  const text =
+    'OVN-Kubernetes masquerades whatever the host sends to its pods: they see the address of their node’s ovn-k8s-mp0 instead of the remote pod’s.'
+  return says('ovn-source-address', 'OVN-Kubernetes', 'limit', text)
+}
+
+const openshiftSdn: AdviceRow = ({ discovery }) => {
+  if (discovery.cni?.value.name !== 'openshift-sdn') return undefined
+  const text = 'OpenShift SDN is gone since OpenShift 4.17. Migrate to OVN-Kubernetes first.'
+  return says('cni-openshift-sdn', 'OpenShift SDN', 'unsupported', text)
+}
+
+const weave: AdviceRow = ({ discovery }) => {
+  if (discovery.cni?.value.name !== 'weave') return undefined
+  const text =
+    'Weave Net puts the pods of all nodes on one bridged network, so that no route can tell on which node a pod is, and masquerades what comes in. It has not been maintained since 2024: change to another CNI.'
+  return says('cni-weave', 'Weave Net', 'unsupported', text)
+}
+
+const kindnetEarly: AdviceRow = ({ discovery, dataPath }) => {
+  if (!traitOf(discovery, 'kindnet-early-masquerade') || dataPath.keepsSourceBefore90) return undefined
+  const text =
+    'This kindnet masquerades at priority 90, before our rule: remote pods see the address of a node. Name the other clusters in its list of networks that it does not masquerade to.'
+  return says('kindnet-masquerade', 'kindnet', 'limit', text)
+}
+
+const gkeDataplane: AdviceRow = ({ discovery }) => {
+  const cni = discovery.cni?.value
+  if (cni?.name !== 'gke' || !cni.bypassesNetfilter) return undefined
+  const text =
+    'Dataplane V2 is Cilium with settings that Google keeps: whether packets of pods pass netfilter is not ours to see or set. Use a cluster without Dataplane V2.'
+  return says('gke-dataplane-v2', 'GKE', 'unsupported', text)
+}
+
+/** Pods with addresses of the cloud's own network: routes by packet source, and a network that checks sources. */
+const cloudAddresses: AdviceRow = ({ discovery, dataPath }) => {
+  const cni = discovery.cni?.value
+  if (cni === undefined || !cni.traits.includes('cloud-addresses')) return undefined
+  const about = cni.name === 'aws-vpc' ? 'Amazon VPC CNI' : cni.name === 'azure' ? 'Azure CNI' : 'Cilium'
+  const lacking = [
+    ...(dataPath.knowsRangesOfCnis
+      ? []
+      : ['which node has which pod stands in no Node, and the cloud drops what is not from its own addresses']),
+    ...(dataPath.rulesBeforeThoseOfPods || cni.name === 'azure'
+      ? []
+      : ['rules for each pod (priority 512 to 1536, or 110) come before ours and lead out by the cloud']),
+    ...(dataPath.nodesMayBeInPodCidrs
+      ? []
+      : ['nodes have addresses inside the pod CIDRs, which gateways do not offer to be called at']),
+  ]
+  if (lacking.length === 0) {
+    const text = [
+      'Works: packets between nodes go through our overlay, not as packets of pods through the cloud.',
+      'But nodes have addresses inside the pod CIDRs: what listens on a node is open to the pods of the other clusters, unless its own firewall says otherwise.',
+    ].join(' ')
+    return says('cloud-addresses', about, 'limit', text)
+  }
+  const other = cni.name === 'azure' ? ' Azure CNI Overlay works.' : ''
+  return says(
+    'cloud-addresses',
+    about,
+    'unsupported',
+    `Pods have addresses of the cloud's network: ${lacking.join('; ')}.${other}`,
+  )
+}
+
+/** Everybody else whose nodes' ranges do not stand in Node.spec.podCIDRs. */
+const ownRanges: AdviceRow = ({ discovery, dataPath }) => {
+  const cni = discovery.cni?.value
+  if (cni === undefined || knowsRanges(cni, dataPath)) return undefined
+  if (cni.traits.includes('cloud-addresses') || ['weave', 'openshift-sdn'].includes(cni.name)) return undefined
+  const text = [
+    'Pods have addresses that Node.spec.podCIDRs does not tell.',
+    'Sealane then hands packets that come out of a lane to the CNI, which works for pods on other nodes if rp_filter is 0 or 2 there.',
+    'Pods on gateway nodes themselves cannot be called, nor call clusterset IPs: keep them off.',
+  ].join(' ')
+  const commands = ['kubectl taint nodes NODE sealane.io/gateway=:NoExecute']
+  return says('own-pod-ranges', 'Pod ranges', 'instruction', text, { commands })
+}
+
+export const CNI_ROWS: readonly AdviceRow[] = [
+  plainCni,
+  unknownCni,
+  calicoEbpf,
+  calicoNetworks,
+  ciliumHostRouting,
+  ciliumDevices,
+  ciliumFirewall,
+  ciliumPlain,
+  ovnSharedGateway,
+  ovnSource,
+  openshiftSdn,
+  weave,
+  kindnetEarly,
+  gkeDataplane,
+  cloudAddresses,
+  ownRanges,
+]

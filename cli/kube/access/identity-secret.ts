@@ -1,0 +1,147 @@
+/** The Secret with the identity of a cluster, as a join finds it: what an earlier one left, and a token for the agent. */
+import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../../../install/names.ts'
+import type { ClusterId } from '../../../model/ids.ts'
+import type { MemberIdentity } from '../../../protocol/identity/member-files.ts'
+import { parseJoinToken } from '../../../protocol/identity/token.ts'
+import { endOfIdentity } from '../../../protocol/join.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { UserError } from '../../../runtime/user-error.ts'
+import type { EarlierInstall } from '../../discovery/earlier-install.ts'
+import { type SecretAccess, joinProblem, secretIdentity } from '../../../protocol/identity/secret-identity.ts'
+import type { ClusterAdmin } from './admin.ts'
+import { noToken } from '../../broker/read-token.ts'
+import { leaveToken } from '../join/apply-join.ts'
+import { secretAccess } from './secret-access.ts'
+
+export function identitySecret(admin: ClusterAdmin, namespace: string, signal: AbortSignal): SecretAccess {
+  const labels = partLabels('agent')
+  return secretAccess(admin, { namespace, name: IDENTITY_SECRET, type: IDENTITY_SECRET_TYPE, labels }, signal)
+}
+
+export interface KnownMembershipInit {
+  /** Of the cluster, for messages: `context "c1" of kubeconfig`. */
+  readonly title: string
+  /** Undefined: whatever is there stands. */
+  readonly token: string | undefined
+  readonly dryRun: boolean
+  /** `--context c1`, for the commands that are advised. */
+  readonly flags: string
+  readonly clock: Clock
+  readonly say: (text: string) => void
+}
+
+/** Of an earlier join, and what this one is about. */
+export interface EarlierMembership extends Pick<EarlierInstall, 'state' | 'clusterId'> {
+  /** The id that this cluster is to have. */
+  readonly wanted: ClusterId
+}
+
+/** The identity of an earlier join, if there is one that still counts. Throws UserError where this join cannot go on. */
+export async function knownMembership(
+  secret: SecretAccess,
+  earlier: EarlierMembership,
+  init: KnownMembershipInit,
+): Promise<MemberIdentity | undefined> {
+  const { title, token, flags, clock, say } = init
+  const known = await secretIdentity(secret).read()
+  // Every part takes itself out: what is installed now would go with it.
+  if (earlier.state === 'leaving' && (token !== undefined || !init.dryRun)) throw isLeaving(known, init)
+  if (known === undefined) {
+    await tokenWaits(secret, earlier, init)
+    return undefined
+  }
+  if (known.cluster !== earlier.wanted) {
+    throw new UserError(`${title} is a member already, as ${known.cluster}, not as ${earlier.wanted}`, {
+      hint: `leave first: sealane leave ${flags}`,
+    })
+  }
+  if (token !== undefined && known.clusterset !== parseJoinToken(token, clock.now()).clusterset) {
+    throw new UserError(`${title} is already joined as ${known.cluster} in clusterset ${known.clusterset}`, {
+      hint: `leave first: sealane leave ${flags}`,
+    })
+  }
+  const endsAtMs = endOfIdentity(known)
+  const ended = `that certificate ended at ${new Date(endsAtMs).toISOString()}`
+  if (endsAtMs <= clock.now()) {
+    joinsAnew(ended, known, init)
+    return undefined
+  }
+  const refused = joinProblem(await secret.read(), '')?.text
+  if (refused !== undefined) {
+    joinsAnew(`the broker refuses it: ${refused}`, known, init)
+    return undefined
+  }
+  if (token !== undefined) say(`already joined as ${known.cluster}: the token is not used\n`)
+  return known
+}
+
+/** An identity that opens no door any more: a token makes another of the same id. */
+function joinsAnew(why: string, { cluster }: MemberIdentity, init: KnownMembershipInit): void {
+  if (init.token !== undefined) init.say(`joined before as ${cluster}; ${why}\n`)
+  else if (!init.dryRun) throw needsToken(`${init.title} has joined as ${cluster}, and ${why}`, cluster, init)
+}
+
+/** Without a token given, one has to lie there for the agent. */
+async function tokenWaits(
+  secret: SecretAccess,
+  { clusterId }: EarlierMembership,
+  init: KnownMembershipInit,
+): Promise<void> {
+  if (init.token !== undefined || init.dryRun) return
+  if ((await secretIdentity(secret).token()) !== undefined) return
+  if (clusterId === undefined) throw noToken()
+  throw needsToken(
+    `${init.title} has joined as ${clusterId} before, and ${secret.place} has no identity`,
+    clusterId,
+    init,
+  )
+}
+
+function needsToken(problem: string, cluster: string, { flags }: KnownMembershipInit): UserError {
+  return new UserError(`${problem}: a new token is needed, made for this id`, {
+    hint: `on the broker: sealane token create --cluster-id ${cluster}; then: sealane join ${flags} --token-file FILE`,
+  })
+}
+
+/** An identity that is gone means that the broker was told. */
+function isLeaving(known: MemberIdentity | undefined, { title, flags }: KnownMembershipInit): UserError {
+  if (known === undefined) {
+    return new UserError(`${title} is leaving its clusterset: its parts take themselves out`, {
+      hint: `finish that first: sealane leave ${flags}`,
+    })
+  }
+  return new UserError(`${title} is leaving clusterset ${known.clusterset}: the broker is not told yet`, {
+    hint: `finish that first: sealane leave ${flags}; with --force where the broker is gone for good`,
+  })
+}
+
+/** For the agent, where there is no identity that counts. One that the broker refuses goes: else it would be used. */
+export async function bringToken(
+  secret: SecretAccess,
+  { known, clock }: { readonly known: MemberIdentity | undefined; readonly clock: Clock },
+  token: string,
+): Promise<void> {
+  if (known !== undefined) return
+  const stale = await secretIdentity(secret).read()
+  await leaveToken(secret, token)
+  // The agent itself sees that one has ended, and goes on as it can until the token has made another.
+  if (stale !== undefined && endOfIdentity(stale) > clock.now()) await secretIdentity(secret).dropIdentity()
+}
+
+/** An agent that looks for its identity every few seconds has put it back by then. */
+const BACK_MS = 15_000
+
+/**
+ * Where the Secret was deleted while an agent runs: it still knows the identity, and may write it into a Secret that is
+ * there. Nobody but an administrator makes one.
+ */
+export async function offerSecret(
+  secret: SecretAccess,
+  { clock, signal, say }: { readonly clock: Clock; readonly signal: AbortSignal; readonly say: (text: string) => void },
+): Promise<void> {
+  if ((await secret.read()) !== undefined) return
+  await secret.change({})
+  say(`${secret.place} was gone: an empty one is there for the agent\n`)
+  const end = clock.monotonic() + BACK_MS
+  while ((await secretIdentity(secret).read()) === undefined && clock.monotonic() < end) await clock.sleep(500, signal)
+}

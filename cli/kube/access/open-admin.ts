@@ -1,0 +1,95 @@
+/** An administrator's hands on a cluster, over the project's own client. */
+import { isDeepStrictEqual } from 'node:util'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import type { DynamicClient, DynamicObject } from '../../../kubeapi/kube/dynamic-client.ts'
+import type { KubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
+import { KubeError } from '../../../kubeapi/kube/kube-error.ts'
+import { type ObjectRef, refOf } from '../../../kubeapi/kube/write/object-ref.ts'
+import type { ClusterAdmin } from './admin.ts'
+
+export function adminOf(cluster: Pick<KubeCluster, 'dynamic' | 'access' | 'exec'>): ClusterAdmin {
+  const { dynamic, access } = cluster
+  const get = async (ref: ObjectRef, signal: AbortSignal): Promise<ManifestObject | undefined> =>
+    (await dynamic.knows(ref, signal)) ? asManifest(await dynamic.get(ref, signal)) : undefined
+  return {
+    title: access.title,
+    contextName: access.contextName,
+    get,
+    version: (signal) => dynamic.read('/version', signal),
+    knows: (type, signal) => dynamic.knows(type, signal),
+    list: async (apiVersion, kind, { limit, ...scope }, signal) => {
+      if (!(await dynamic.knows({ apiVersion, kind }, signal))) return []
+      const most = limit === undefined ? {} : { most: limit }
+      return (await dynamic.list({ apiVersion, kind, ...scope, ...most }, signal)) as readonly ManifestObject[]
+    },
+    apply: async (object, options, signal) => {
+      const before = await get(refOf(object), signal)
+      // A dry run before the namespace, or the CRD, is there: the server could not even look at it.
+      if (options.dryRun && before === undefined && !(await canBeAsked(dynamic, object, signal))) return 'created'
+      const after = await dynamic.apply(object, options, signal)
+      return before === undefined ? 'created' : sameContent(before, after) ? 'unchanged' : 'changed'
+    },
+    preview: async (object, signal) => {
+      const before = await get(refOf(object), signal)
+      const after = before === undefined ? object : await dynamic.apply(object, { dryRun: true }, signal)
+      return { before, after: after as ManifestObject }
+    },
+    create: async (object, options, signal) => (await dynamic.create(object, options, signal)) as ManifestObject,
+    merge: async (ref, patch, signal) => {
+      await dynamic.patch(ref, patch, { type: 'merge' }, signal)
+    },
+    replace: (ref, before, after, signal) => replace(dynamic, ref, before, after, signal),
+    remove: async (ref, signal) => (await dynamic.knows(ref, signal)) && dynamic.delete(ref, {}, signal),
+    exec: (command, signal) => cluster.exec(command, signal),
+  }
+}
+
+function asManifest(object: DynamicObject | undefined): ManifestObject | undefined {
+  return object as ManifestObject | undefined
+}
+
+async function canBeAsked(dynamic: DynamicClient, object: ManifestObject, signal: AbortSignal): Promise<boolean> {
+  if (!(await dynamic.knows(object, signal))) return false
+  const { namespace } = object.metadata
+  if (namespace === undefined) return true
+  return (await dynamic.get({ apiVersion: 'v1', kind: 'Namespace', name: namespace }, signal)) !== undefined
+}
+
+/** What the server itself counts and stamps does not make a change. */
+function sameContent(a: ManifestObject, b: DynamicObject): boolean {
+  const content = (object: ManifestObject | DynamicObject): unknown => {
+    const {
+      managedFields: _fields,
+      resourceVersion: _version,
+      ...metadata
+    } = object.metadata as Record<string, unknown>
+    return { ...object, metadata }
+  }
+  return isDeepStrictEqual(content(a), content(b))
+}
+
+async function replace(
+  dynamic: DynamicClient,
+  ref: ObjectRef,
+  before: ManifestObject | undefined,
+  after: ManifestObject | undefined,
+  signal: AbortSignal,
+): Promise<boolean> {
+  try {
+    if (before === undefined && after === undefined) return true
+    if (before === undefined) await dynamic.create(after as DynamicObject, {}, signal)
+    else if (after === undefined) {
+      const { uid } = before.metadata as { uid?: string }
+      await dynamic.delete(ref, uid === undefined ? {} : { uid }, signal)
+    } else {
+      // The version that was read makes the server refuse where somebody wrote in between.
+      const { resourceVersion } = before.metadata as { resourceVersion?: string }
+      const { creationTimestamp: _at, managedFields: _fields, ...metadata } = after.metadata as Record<string, unknown>
+      await dynamic.replace({ ...after, metadata: { ...metadata, resourceVersion } } as DynamicObject, {}, signal)
+    }
+    return true
+  } catch (error) {
+    if (error instanceof KubeError && error.status === 409) return false
+    throw error
+  }
+}

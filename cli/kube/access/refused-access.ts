@@ -1,0 +1,40 @@
+/** What an API server that does not let us in means to a person, and what to do about it. */
+import { X509Certificate } from 'node:crypto'
+import { KubeError } from '../../../kubeapi/kube/kube-error.ts'
+import type { ServerAccess } from '../../../kubeapi/kube/access/server-access.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { UserError } from '../../../runtime/user-error.ts'
+
+const NEW_LOGIN = 'log in anew, or take another kubeconfig or --context; nothing was changed by this request'
+
+/** A UserError for an answer that is about who asks, or for no answer at all; every other error as it is. */
+export async function explainRefusal(error: unknown, access: ServerAccess, clock: Clock): Promise<unknown> {
+  if (!(error instanceof KubeError)) return error
+  const { title } = access
+  if (error.reason === 'NoConnection' || error.reason === 'NoAnswer') {
+    const hint = 'see that the address in the kubeconfig is right and can be reached from here'
+    return new UserError(`${title}: ${error.message}`, { hint, cause: error })
+  }
+  if (error.code === 'Unauthorized') {
+    const expired = await expiredCertificate(access, clock).catch(() => undefined)
+    if (expired !== undefined) return new UserError(`${title}: ${expired}`, { hint: NEW_LOGIN, cause: error })
+    if (error.reason === 'NoLogin')
+      return new UserError(`${title}: ${error.message}`, { hint: NEW_LOGIN, cause: error })
+    const text = 'the API server does not accept these credentials (401 Unauthorized): wrong, or expired'
+    return new UserError(`${title}: ${text}`, { hint: NEW_LOGIN, cause: error })
+  }
+  if (error.code === 'Forbidden') {
+    const hint = 'take a kubeconfig of a cluster administrator'
+    return new UserError(`${title}: ${error.message}`, { hint, cause: error })
+  }
+  return error
+}
+
+/** One sentence when the client certificate is out of date; the server says no more than 401. */
+async function expiredCertificate(access: ServerAccess, clock: Clock): Promise<string | undefined> {
+  const { cert } = await access.credentials(AbortSignal.timeout(1000))
+  if (cert === undefined) return undefined
+  const { validToDate } = new X509Certificate(cert)
+  if (validToDate.getTime() > clock.now()) return undefined
+  return `its client certificate expired at ${validToDate.toISOString()}`
+}

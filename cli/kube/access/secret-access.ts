@@ -1,0 +1,51 @@
+/** One Secret of a cluster as texts, for secret-identity.ts. */
+import type { SecretAccess, SecretChange } from '../../../protocol/identity/secret-identity.ts'
+import { type ObjectRef, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
+import type { ClusterAdmin } from './admin.ts'
+
+export interface SecretPlace {
+  readonly namespace: string
+  readonly name: string
+  readonly type: string
+  readonly labels: Readonly<Record<string, string>>
+}
+
+export function secretAccess(
+  admin: Pick<ClusterAdmin, 'get' | 'merge' | 'create'>,
+  { namespace, name, type, labels }: SecretPlace,
+  signal: AbortSignal,
+): SecretAccess {
+  const ref: ObjectRef = { apiVersion: 'v1', kind: 'Secret', namespace, name }
+  return {
+    place: titleOf(ref),
+    read: async () => {
+      const found = await admin.get(ref, signal)
+      if (found === undefined) return undefined
+      return { data: decoded(found['data']), annotations: found.metadata.annotations ?? {} }
+    },
+    change: async (change) => {
+      if ((await admin.get(ref, signal)) === undefined) {
+        const metadata = { namespace, name, labels }
+        await admin.create({ apiVersion: 'v1', kind: 'Secret', metadata, type }, { dryRun: false }, signal)
+      }
+      await admin.merge(ref, patchOf(change), signal)
+    },
+  }
+}
+
+function decoded(data: unknown): Record<string, string> {
+  const entries = Object.entries((data ?? {}) as Record<string, unknown>)
+  return Object.fromEntries(
+    entries.flatMap(([name, value]): [string, string][] =>
+      typeof value === 'string' ? [[name, Buffer.from(value, 'base64').toString('utf8')]] : [],
+    ),
+  )
+}
+
+function patchOf({ data = {}, annotations = {} }: SecretChange): unknown {
+  const encoded = Object.entries(data).map(([name, text]) => [
+    name,
+    text === null ? null : Buffer.from(text, 'utf8').toString('base64'),
+  ])
+  return { metadata: { annotations }, data: Object.fromEntries(encoded) as unknown }
+}

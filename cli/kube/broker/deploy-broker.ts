@@ -1,0 +1,160 @@
+/** `sealane broker deploy`: the broker on a hub cluster, under an address that the members can reach. */
+import { planBroker } from '../../../install/plan-broker.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../install/values.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { UserError } from '../../../runtime/user-error.ts'
+import { refOf } from '../../../kubeapi/kube/write/object-ref.ts'
+import type { ClusterAdmin } from '../access/admin.ts'
+import { type Change, applyObjects } from '../join/apply-join.ts'
+import { findAddress } from './broker-address.ts'
+import { requirePlace } from './broker-place.ts'
+import { brokerProgress } from '../wait/broker-rollout.ts'
+import { type BrokerWishes, withWishes } from './broker-wishes.ts'
+import { brokerRights, checkRights } from '../access/check-rights.ts'
+import { isReady } from '../wait/node-rollout.ts'
+import { isBound } from './plan-broker-place.ts'
+import { selectorText } from '../wait/pod-trouble.ts'
+import {
+  type StandingBroker,
+  changedValues,
+  isStanding,
+  keepStanding,
+  standingBroker,
+  unknownArgs,
+  withThisRelease,
+} from './standing-broker.ts'
+import { waitUntil } from '../wait/wait-until.ts'
+
+export interface DeployBrokerInit {
+  readonly wishes: BrokerWishes
+  /** Installs although something is known not to work. */
+  readonly force: boolean
+  readonly dryRun: boolean
+  /** `--context c1`, for the commands that are advised. */
+  readonly flags: string
+  readonly timeoutMs: number
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+  readonly tell: (change: Change) => void
+}
+
+/** Gives the addresses that tokens will carry. Throws UserError; what is known not to work before anything is changed. */
+export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit): Promise<readonly string[]> {
+  const { wishes, dryRun, signal, tell, say } = init
+  const { namespace } = DEFAULT_VALUES.broker
+  await checkRights(admin, brokerRights(namespace), signal)
+  const standing = await standingBroker(admin, namespace, signal)
+  const before = keepStanding(DEFAULT_VALUES, standing)
+  const values = withWishes(withThisRelease(before), wishes)
+  refuseFixed(admin, { standing, before, values })
+  refuseUnknown(admin, standing, init)
+  if (isStanding(standing)) tellKept(before, values, say)
+  if (!init.force) await requirePlace(admin, values, init)
+  const context = { admin, dryRun, signal, tell }
+  const early = brokerObjects(values).filter(isEarly)
+  await applyObjects(early, context)
+  const { advertise } = values.broker
+  const found = advertise.length > 0 || dryRun ? advertise : await findAddress(admin, values, init)
+  if (!dryRun) await dropUselessClaim(admin, { standing, values }, init)
+  const whole = { ...values, broker: { ...values.broker, advertise: found } }
+  await applyObjects(
+    brokerObjects(whole).filter((object) => !isEarly(object)),
+    context,
+  )
+  if (!dryRun) await watchStart(admin, whole, init)
+  return found
+}
+
+/** The address of the Service is needed for the rest. */
+const isEarly = ({ kind }: ManifestObject): boolean => kind === 'Namespace' || kind === 'Service'
+
+function brokerObjects(values: InstallValues): readonly ManifestObject[] {
+  return planBroker(values).flatMap((part) => part.objects)
+}
+
+interface Changing {
+  readonly standing: StandingBroker
+  readonly before: InstallValues
+  readonly values: InstallValues
+}
+
+/** What the database and the volume hold cannot be changed by a flag. Throws UserError. */
+function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { standing, before, values }: Changing): void {
+  if (!isBound(standing.claim)) return
+  const [was, is] = [before.broker, values.broker]
+  const nothing = { hint: 'leave that flag out; nothing was changed' }
+  if (is.clusterset !== was.clusterset) {
+    const fixed = `its clusterset is ${was.clusterset}, fixed at its first start`
+    throw new UserError(`--clusterset ${is.clusterset}: ${admin.title} has a broker already, and ${fixed}`, nothing)
+  }
+  const [from, to] = [was.storage.storageClassName, is.storage.storageClassName]
+  if (from !== to) {
+    const fixed = `its volume is of ${from === '' ? 'no class' : `class ${from}`}`
+    throw new UserError(`--storage-class ${to}: ${admin.title} has a broker already, and ${fixed}`, nothing)
+  }
+}
+
+/** Throws UserError; with force they are left out, and that is told. */
+function refuseUnknown(
+  admin: Pick<ClusterAdmin, 'title'>,
+  standing: StandingBroker,
+  { force, say }: Pick<DeployBrokerInit, 'force' | 'say'>,
+): void {
+  const unknown = unknownArgs(standing)
+  if (unknown.length === 0) return
+  const text = `the broker there is started with what this release does not know: ${unknown.join(', ')}`
+  if (force) {
+    say(`${text}: left out\n`)
+    return
+  }
+  throw new UserError(`${admin.title}: ${text}`, {
+    hint: 'take it out of StatefulSet sealane-broker, or let --force leave it out; nothing was changed',
+  })
+}
+
+function tellKept(before: InstallValues, values: InstallValues, say: (text: string) => void): void {
+  const changed = changedValues(before, values)
+  say(`a broker is installed already: ${changed.length === 0 ? 'its settings are kept' : 'of its settings change'}\n`)
+  for (const line of changed) say(`  ${line}\n`)
+}
+
+/** A claim that never had a volume, and was made for another class: its class can never be changed. */
+async function dropUselessClaim(
+  admin: ClusterAdmin,
+  { standing: { claim }, values }: Pick<Changing, 'standing' | 'values'>,
+  init: DeployBrokerInit,
+): Promise<void> {
+  const { storageClassName } = (claim?.['spec'] ?? {}) as { readonly storageClassName?: string }
+  const wanted = values.broker.storage.storageClassName
+  if (claim === undefined || isBound(claim) || wanted === (storageClassName ?? '')) return
+  const ref = refOf(claim)
+  await admin.remove(ref, init.signal)
+  init.say(`  removed   PersistentVolumeClaim ${ref.namespace ?? ''}/${ref.name}  (it never had a volume)\n`)
+  const look = async () =>
+    (await admin.get(ref, init.signal)) === undefined ? undefined : { what: 'it is there still' }
+  await waitUntil(look, { ...init, what: 'the claim to go', hint: SAME_AGAIN })
+}
+
+const SAME_AGAIN = 'the same command goes on where this one ended'
+
+async function watchStart(admin: ClusterAdmin, values: InstallValues, init: DeployBrokerInit): Promise<void> {
+  const hint = `kubectl --namespace ${values.broker.namespace} describe pods tells more; ${SAME_AGAIN}`
+  await waitUntil(() => brokerProgress(admin, values, init), { ...init, what: 'parts to be ready', hint })
+}
+
+/** The one pod of the broker that is ready. Throws UserError when there is none; `flags` name the cluster in it. */
+export async function brokerPod(
+  admin: Pick<ClusterAdmin, 'title' | 'list'>,
+  { namespace, flags }: { readonly namespace: string; readonly flags: string },
+  signal: AbortSignal,
+): Promise<string> {
+  const pods = await admin.list('v1', 'Pod', { namespace, labelSelector: selectorText('broker') }, signal)
+  const ready = pods.find(isReady)
+  if (ready !== undefined) return refOf(ready).name
+  const state = pods.length === 0 ? 'there is none' : 'it is not ready'
+  throw new UserError(`${admin.title}: no broker to ask: ${state}`, {
+    hint: `first: sealane broker deploy ${flags}`,
+  })
+}

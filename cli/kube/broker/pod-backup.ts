@@ -1,0 +1,81 @@
+/** Backup and restore of a broker that runs on a cluster: the same commands in its pod, the file through the API server. */
+import { closeSync, openSync, writeSync } from 'node:fs'
+import { DEFAULT_VALUES } from '../../../install/values.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { UserError } from '../../../runtime/user-error.ts'
+import { framed } from '../../broker/backup-file.ts'
+import type { ClusterAdmin } from '../access/admin.ts'
+import { brokerPod } from './deploy-broker.ts'
+import { isReady } from '../wait/node-rollout.ts'
+import { STATE } from './pod-broker.ts'
+import { waitUntil } from '../wait/wait-until.ts'
+
+export interface PodBackupInit {
+  /** `--context c1`, for the commands that are advised. */
+  readonly flags: string
+  /** For each step. */
+  readonly timeoutMs: number
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+}
+
+type Admin = Pick<ClusterAdmin, 'title' | 'get' | 'list' | 'remove' | 'exec'>
+
+const { namespace } = DEFAULT_VALUES.broker
+
+/** Writes a backup into `target`, which must not exist. Throws UserError with what the broker's pod says. */
+export async function backupFromPod(admin: Admin, target: string, init: PodBackupInit): Promise<void> {
+  const { flags, timeoutMs, signal } = init
+  const pod = await brokerPod(admin, { namespace, flags }, signal)
+  const command = ['sealane', 'broker', 'backup', '--state', STATE, '--output', '-']
+  const file = openSync(target, 'wx', 0o600)
+  try {
+    const onStdout = (part: Buffer): void => writeAll(file, part)
+    const place = { namespace, pod, container: 'broker', command }
+    const { status, stderr } = await admin.exec({ ...place, onStdout, timeoutMs }, signal)
+    if (status !== 0) throw refused(admin, stderr)
+  } finally {
+    closeSync(file)
+  }
+}
+
+function writeAll(file: number, part: Buffer): void {
+  for (let at = 0; at < part.length;) at += writeSync(file, part, at)
+}
+
+/**
+ * Brings the file to the broker's pod, and starts the broker anew, which takes it in its state's place. Throws
+ * UserError with what the broker's pod says, and where no broker is ready again in time.
+ */
+export async function restoreIntoPod(
+  admin: Admin,
+  { file, force }: { readonly file: string; readonly force: boolean },
+  init: PodBackupInit,
+): Promise<void> {
+  const { flags, timeoutMs, clock, signal, say } = init
+  const pod = await brokerPod(admin, { namespace, flags }, signal)
+  const words = ['broker', 'restore', '-', '--framed', '--at-next-start', '--state', STATE]
+  const command = ['sealane', ...words, ...(force ? ['--force'] : [])]
+  const place = { namespace, pod, container: 'broker', command }
+  const { status, stderr } = await admin.exec({ ...place, input: framed(file), timeoutMs }, signal)
+  if (status !== 0) throw refused(admin, stderr)
+  const ref = { apiVersion: 'v1', kind: 'Pod', namespace, name: pod }
+  const before = uidOf(await admin.get(ref, signal))
+  say('starting the broker anew with the backup\n')
+  await admin.remove(ref, signal)
+  const look = async (): Promise<{ readonly what: string } | undefined> => {
+    const now = await admin.get(ref, signal)
+    return now !== undefined && uidOf(now) !== before && isReady(now) ? undefined : { what: `Pod ${namespace}/${pod}` }
+  }
+  const hint = `see: kubectl --namespace ${namespace} logs ${pod}`
+  await waitUntil(look, { what: 'the broker to be ready', timeoutMs, clock, signal, say, hint })
+}
+
+function uidOf(object: { readonly metadata: object } | undefined): unknown {
+  return (object?.metadata as { readonly uid?: unknown } | undefined)?.uid
+}
+
+function refused({ title }: Admin, stderr: string): UserError {
+  return new UserError(`the broker of ${title} says: ${stderr.trim().replace(/^sealane: /, '')}`)
+}

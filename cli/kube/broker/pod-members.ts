@@ -1,0 +1,50 @@
+/** The members that a broker on a cluster knows: the same commands, in its pod. */
+import type { BrokerStore, Eviction, MemberSummary, RekeyInit } from '../../../compose/parts/broker-store.ts'
+import type { CommandContext } from '../../context.ts'
+import type { KubeTarget } from '../../target.ts'
+import { type AskBroker, askForJson, withPodBroker } from './pod-broker.ts'
+
+/** The part of the broker's store that is about members. */
+export type Members = Pick<BrokerStore, 'members' | 'evict'> & {
+  rekey(init: RekeyInit): Promise<{ readonly id: string; readonly text: string; readonly expiresAtMs: number }>
+}
+
+export function withPodMembers<T>(
+  target: KubeTarget,
+  context: CommandContext,
+  work: (members: Members) => Promise<T>,
+): Promise<T> {
+  return withPodBroker(target, context, (ask) => work(podMembers(ask)))
+}
+
+interface Evicted {
+  readonly id: Eviction['id']
+  readonly evicted: string
+  readonly repeated: boolean
+}
+
+interface Made {
+  readonly id: string
+  readonly token: string
+  readonly expires: string
+}
+
+/** Throws what askForJson() throws. */
+export function podMembers(ask: AskBroker): Members {
+  return {
+    members: async () => {
+      const words = ['cluster', 'list', '--all']
+      return (await askForJson<{ readonly items: MemberSummary[] }>(ask, words)).items
+    },
+    evict: async ({ cluster, force }) => {
+      const words = ['cluster', 'evict', cluster, ...(force ? ['--force'] : [])]
+      const { id, evicted, repeated } = await askForJson<Evicted>(ask, words)
+      return { id, evictedAtMs: Date.parse(evicted), repeated }
+    },
+    rekey: async ({ cluster, ttlMs }) => {
+      const words = ttlMs === undefined ? [] : ['--ttl', `${Math.round(ttlMs / 1000)}s`]
+      const made = await askForJson<Made>(ask, ['cluster', 'rekey', cluster, ...words])
+      return { id: made.id, text: made.token, expiresAtMs: Date.parse(made.expires) }
+    },
+  }
+}

@@ -1,0 +1,84 @@
+/** Carries a join out: CRDs, token, objects, labels; in an order in which nothing starts before what it needs. */
+import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
+import { planCrds } from '../../../install/crds/plan-crds.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { UserError } from '../../../runtime/user-error.ts'
+import type { SecretAccess } from '../../../protocol/identity/secret-identity.ts'
+import { NO_PROBLEM, TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
+import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
+import type { Applied, ClusterAdmin } from '../access/admin.ts'
+import type { NodeChange } from './plan-join.ts'
+import type { Missing } from '../wait/wait-until.ts'
+import { conditionsOf } from '../access/object-status.ts'
+
+/** One line of the account. */
+export interface Change {
+  readonly ref: ObjectRef
+  readonly what: Applied
+  readonly why?: string
+}
+
+export interface ApplyContext {
+  readonly admin: ClusterAdmin
+  readonly dryRun: boolean
+  readonly signal: AbortSignal
+  readonly tell: (change: Change) => void
+}
+
+const CRD = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' } as const
+
+/** One line of an account; empty where nothing happened. */
+export function describeChange({ ref, what, why }: Change, dryRun: boolean): string {
+  if (what === 'unchanged' && !dryRun) return ''
+  return `  ${what.padEnd(9)} ${titleOf(ref)}${why === undefined ? '' : `  (${why})`}\n`
+}
+
+/** Throws UserError naming every CRD that Sealane cannot work with. */
+export async function applyCrds({ admin, dryRun, signal, tell }: ApplyContext): Promise<void> {
+  const present = await admin.list(CRD.apiVersion, CRD.kind, {}, signal)
+  const decisions = planCrds(ALL_CRDS, new Map(present.map((crd) => [crd.metadata.name, crd as never])))
+  const problems = decisions.flatMap(({ problem }) => problem ?? [])
+  if (problems.length > 0) throw new UserError(problems.join('\n'))
+  for (const { name, crd, reason } of decisions) {
+    const ref = { ...CRD, name }
+    if (crd === undefined) tell({ ref, what: 'unchanged', why: reason })
+    else tell({ ref, what: await admin.apply(crd as unknown as ManifestObject, { dryRun }, signal), why: reason })
+  }
+}
+
+/** For waitUntil(). A kind can be used some time after its CRD was applied. */
+export async function crdsMissing(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
+  const present = await admin.list(CRD.apiVersion, CRD.kind, {}, signal)
+  const served = new Set(present.filter(isEstablished).map(({ metadata }) => metadata.name))
+  const missing = ALL_CRDS.map(({ metadata }) => metadata.name).filter((name) => !served.has(name))
+  return missing.length === 0 ? undefined : { what: missing.join(', ') }
+}
+
+function isEstablished(crd: ManifestObject): boolean {
+  return conditionsOf(crd).some(({ type, status }) => type === 'Established' && status === 'True')
+}
+
+export async function applyObjects(
+  objects: readonly ManifestObject[],
+  { admin, dryRun, signal, tell }: ApplyContext,
+): Promise<void> {
+  for (const object of objects) tell({ ref: refOf(object), what: await admin.apply(object, { dryRun }, signal) })
+}
+
+export async function applyNodes(nodes: readonly NodeChange[], context: ApplyContext): Promise<void> {
+  const { admin, dryRun, signal, tell } = context
+  for (const { node, labels, annotations } of nodes) {
+    const ref = { apiVersion: 'v1', kind: 'Node', name: node }
+    if (!dryRun) await admin.merge(ref, { metadata: { labels, annotations } }, signal)
+    const said = [...Object.entries(labels), ...Object.entries(annotations)].map(([key, value]) => `${key}=${value}`)
+    tell({ ref, what: 'changed', why: said.join(' ') })
+  }
+}
+
+/**
+ * The token goes in before what reads it starts; an identity that is there stays. That it may have been refused before
+ * is forgotten: what stood in its way may be mended.
+ */
+export async function leaveToken(secret: SecretAccess, token: string): Promise<void> {
+  await secret.change({ data: { [TOKEN_PART]: token.trim() }, annotations: NO_PROBLEM })
+}

@@ -1,0 +1,306 @@
+/**
+ * `sealane join --context`: looks at a cluster, says what it found, installs, leaves the token for the agent, and waits
+ * until lanes are up and names are answered. Each step can be repeated: a join that broke off is finished by the same command.
+ */
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { objectName } from '../../../install/names.ts'
+import type { InstallValues } from '../../../install/values.ts'
+import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../../../model/objects.ts'
+import type { MemberIdentity } from '../../../protocol/identity/member-files.ts'
+import { parseJoinToken } from '../../../protocol/identity/token.ts'
+import { addressNotes, oneLine } from '../../../model/membership.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { UserError } from '../../../runtime/user-error.ts'
+import { type Advice, advice, hindrances } from '../../discovery/advice/advice.ts'
+import { describeAdvice, describeDiscovery } from '../../discovery/describe.ts'
+import { type Ask, type Discovery, discover } from '../../discovery/discover.ts'
+import { readSnapshot } from '../../discovery/snapshot/read-snapshot.ts'
+import { type LookAtJoin, agreeOnRenumbering } from '../../site/agree-on-renumbering.ts'
+import { sealaneVersion } from '../../../runtime/version.ts'
+import { type SecretAccess, secretIdentity } from '../../../protocol/identity/secret-identity.ts'
+import type { ClusterAdmin } from '../access/admin.ts'
+import { type ApplyContext, applyCrds, describeChange, applyNodes, applyObjects, crdsMissing } from './apply-join.ts'
+import { checkRights, memberRights } from '../access/check-rights.ts'
+import { bringToken, identitySecret, knownMembership, offerSecret } from '../access/identity-secret.ts'
+import { imageQuestion, requireImage } from '../image/image-check.ts'
+import { type ClusterDnsOutcome, wireClusterDns } from './wire-cluster-dns.ts'
+import { type JoinPlan, type JoinWishes, openQuestions, planJoin } from './plan-join.ts'
+import type { StandingObjects } from './plan-standing-values.ts'
+import { chooseId } from './choose-id.ts'
+import { agreeOnChanges } from './agree-on-changes.ts'
+import type { WorkloadShape } from '../wait/rollout.ts'
+import { readStanding } from './read-standing.ts'
+import { describeStanding } from './describe-standing.ts'
+import { type Lookable, snapshotReader } from '../access/snapshot-reader.ts'
+import { type Missing, waitUntil } from '../wait/wait-until.ts'
+import type { AskedOptions } from './values-options.ts'
+import { watchClusterDns } from '../wait/watch-cluster-dns.ts'
+import { type Progress, joinProgress, lanesProgress, rolloutProgress } from '../wait/watch-join.ts'
+
+export interface JoinClusterInit {
+  /** Undefined: everything but the token, as for GitOps. */
+  readonly token: string | undefined
+  readonly wishes: JoinWishes
+  readonly values: InstallValues
+  /** What of the values was asked for, and is not merely the default. */
+  readonly asked?: AskedOptions
+  readonly dryRun: boolean
+  /** Asks whether changes that were shown are to be made; undefined where nobody can be asked, or nobody wants to be. */
+  readonly confirm?: ((question: string) => Promise<boolean>) | undefined
+  /** Asks the broker what the join would change for others; absent: nobody asks it. */
+  readonly look?: LookAtJoin
+  /** Joins although something is known not to work. */
+  readonly force: boolean
+  /** `--context c1`, for the commands that are advised. */
+  readonly flags: string
+  readonly timeoutMs: number
+  /** Asks a person; undefined where nobody can be asked. */
+  readonly ask: ((question: Ask) => Promise<readonly string[]>) | undefined
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+}
+
+export interface JoinedCluster {
+  readonly plan: JoinPlan
+  readonly advice: readonly Advice[]
+  readonly dns: ClusterDnsOutcome
+  readonly others: Others
+}
+
+export interface Others {
+  /** Ids of the clusters that are reached. */
+  readonly reached: readonly string[]
+  /** There is no other member. */
+  readonly alone: boolean
+}
+
+export interface PreparedJoin {
+  readonly plan: JoinPlan
+  readonly discovery: Discovery
+  readonly advice: readonly Advice[]
+  readonly live: StandingObjects
+}
+
+/** What was found, decided and asked, before anything is changed. Throws UserError, TokenError. */
+export async function prepareJoin(
+  { admin, dynamic }: { readonly admin: ClusterAdmin; readonly dynamic: Lookable },
+  init: JoinClusterInit,
+): Promise<PreparedJoin> {
+  const { signal, say, clock } = init
+  if (init.token !== undefined) parseJoinToken(init.token, clock.now())
+  const discovery = discover(await readSnapshot(snapshotReader(dynamic), signal))
+  const live = await readStanding(admin, init.values, signal)
+  const asks = openQuestions(discovery, init.wishes)
+  const given = advice(discovery)
+  say(`${admin.title}:\n`)
+  for (const line of describeDiscovery({ ...discovery, asks })) say(`  ${line}\n`)
+  for (const line of describeAdvice(given)) say(`  ${line}\n`)
+  if (discovery.obstacles.length > 0) throw new UserError(discovery.obstacles.join('\n'))
+  const against = hindrances(given)
+  if (against.length > 0 && !init.force) {
+    throw new UserError(against.map(({ text }) => text).join('\n'), { hint: 'join all the same with --force' })
+  }
+  const wishes = await answered(asks, init)
+  const clusterId = chooseId(wishes, { discovery, live, values: init.values }, admin, init.flags)
+  const plan = planJoin(discovery, { ...wishes, clusterId }, init.values, { live, asked: init.asked ?? {} })
+  for (const note of plan.notes) say(`  note: ${note}\n`)
+  return { plan, discovery, advice: given, live }
+}
+
+/** Throws UserError with what stands in the way; what is done stays done. */
+export async function joinCluster(
+  open: { readonly admin: ClusterAdmin; readonly dynamic: Lookable },
+  init: JoinClusterInit,
+): Promise<JoinedCluster> {
+  const { admin } = open
+  const { signal, dryRun, say } = init
+  await checkRights(admin, memberRights(init.values.member.namespace), signal)
+  await namespaceStays(admin, init)
+  const prepared = await prepareJoin(open, init)
+  const { plan, discovery, advice: given, live } = prepared
+  const secret = identitySecret(admin, init.values.member.namespace, signal)
+  const isRunning = init.token === undefined && discovery.earlier.state === 'member' && agentRuns(live, init.values)
+  if (isRunning && !dryRun) await offerSecret(secret, init)
+  const earlier = { state: discovery.earlier.state, clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
+  const known = await knownMembership(secret, earlier, { ...init, title: admin.title })
+  say(describeStanding(plan, live, known !== undefined))
+  const isWanted = await agreeOnChanges(admin, { ...prepared, made: adviceObjects(given) }, init)
+  const context: ApplyContext = { admin, dryRun, signal, tell: (change) => say(describeChange(change, dryRun)) }
+  if (!init.force && plan.objects.some((object) => startsPods(object) && isWanted(refOf(object)))) {
+    await requireImage(admin, imageQuestion(plan.values.common, init.values.member.namespace, 'every'), init)
+  }
+  if (known === undefined) await agreeOnOthers(plan, init)
+  if (dryRun) return dryJoin(prepared, admin, init)
+  await applyCrds(context)
+  await until(init, 'the new kinds to be served', () => crdsMissing(admin, signal))
+  await install(plan, context, { ...init, secret, known, isWanted })
+  await applyObjects(
+    adviceObjects(given).filter((object) => isWanted(refOf(object))),
+    context,
+  )
+  await watchStart(plan, admin, { ...init, secret })
+  // Now: while pods start, the cluster's DNS reads its settings.
+  const dns = await wireClusterDns(admin, discovery, init)
+  const others = await watchParts(plan, admin, { ...init, dns })
+  // What somebody has to do by hand first is not waited for.
+  const late = dns.left.length > 0 ? undefined : await watchClusterDns(admin, plan.clusterId, init)
+  return { plan, advice: given, dns: late === undefined ? dns : { left: [late] }, others }
+}
+
+/** A member that joins again has done this. */
+async function agreeOnOthers({ clusterId, podCIDRs, serviceCIDRs }: JoinPlan, init: JoinClusterInit): Promise<void> {
+  const { token, look, clock, dryRun, confirm, say, signal } = init
+  if (token === undefined || look === undefined) return
+  const facts = { podCIDRs, serviceCIDRs, labels: {}, version: sealaneVersion() }
+  const ask = { token: parseJoinToken(token, clock.now()), cluster: clusterId, facts }
+  await agreeOnRenumbering({ ...ask, look, say, signal, confirm: dryRun ? undefined : confirm })
+}
+
+/** Of what runs the image. */
+function startsPods({ kind }: ManifestObject): boolean {
+  return kind === 'Deployment' || kind === 'DaemonSet'
+}
+
+function agentRuns(live: StandingObjects, { member: { namespace } }: InstallValues): boolean {
+  const status = live.get(titleOf({ kind: 'Deployment', namespace, name: objectName('agent') }))?.['status']
+  return ((status as WorkloadShape['status'])?.readyReplicas ?? 0) > 0
+}
+
+/** What a dry run says beside the changes. */
+async function dryJoin(
+  { plan, discovery, advice: given }: PreparedJoin,
+  admin: ClusterAdmin,
+  init: JoinClusterInit,
+): Promise<JoinedCluster> {
+  // Says what applying them would fail at.
+  await applyCrds({ admin, dryRun: true, signal: init.signal, tell: () => undefined })
+  const dns = await wireClusterDns(admin, discovery, init)
+  return { plan, advice: given, dns, others: { reached: [], alone: true } }
+}
+
+/** A namespace that is being removed takes along whatever is put into it now. */
+async function namespaceStays(admin: ClusterAdmin, init: JoinClusterInit): Promise<void> {
+  const { name, ...type } = { apiVersion: 'v1', kind: 'Namespace', name: init.values.member.namespace }
+  const look = async (): Promise<Missing | undefined> => {
+    const found = await admin.get({ ...type, name }, init.signal)
+    return found !== undefined && 'deletionTimestamp' in found.metadata ? { what: name } : undefined
+  }
+  if ((await look()) === undefined) return
+  if (init.dryRun) throw new UserError(`Namespace ${name} is being removed: a join waits until it is gone`)
+  await until(init, 'a namespace that is being removed to be gone', look)
+}
+
+/** Gives the clusters that are reached. When that fails, what is left to do about DNS is said all the same. */
+async function watchParts(
+  plan: JoinPlan,
+  admin: ClusterAdmin,
+  init: JoinClusterInit & { readonly dns: ClusterDnsOutcome },
+): Promise<Others> {
+  const { namespace } = init.values.member
+  try {
+    await untilAll(init, 'parts to be ready', () => rolloutProgress(admin, namespace, init.signal))
+    init.say('all parts are ready\n')
+    await tellAddresses(admin, init)
+    return await watchLanes(plan, admin, init)
+  } catch (error) {
+    for (const line of init.dns.left) init.say(`cluster DNS: ${line}\n`)
+    throw error
+  }
+}
+
+/** What the broker said when it took this cluster in: its members are called by other addresses, and why. */
+async function tellAddresses(admin: ClusterAdmin, { signal, say }: JoinClusterInit): Promise<void> {
+  const ref = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
+  const membership = (await admin.get(ref, signal)) as unknown as Membership | undefined
+  for (const note of membership === undefined ? [] : addressNotes(membership)) say(`addresses: ${oneLine(note)}\n`)
+}
+
+/** What Sealane does itself for this kind of cluster. */
+export function adviceObjects(given: readonly Advice[]): readonly ManifestObject[] {
+  return given.flatMap(({ objects }) => objects as readonly ManifestObject[])
+}
+
+interface InstallInit extends JoinClusterInit {
+  readonly secret: SecretAccess
+  readonly known: MemberIdentity | undefined
+  /** False for what stays as it is: applying it would make us an owner of what others wrote. */
+  readonly isWanted: (ref: ObjectRef) => boolean
+}
+
+async function install(plan: JoinPlan, context: ApplyContext, init: InstallInit): Promise<void> {
+  const isFirst = ({ kind }: ManifestObject): boolean => kind === 'Namespace'
+  const objects = plan.objects.filter((object) => init.isWanted(refOf(object)))
+  await applyObjects(objects.filter(isFirst), context)
+  await applyNodes(
+    plan.nodes.filter(({ node }) => init.isWanted({ apiVersion: 'v1', kind: 'Node', name: node })),
+    context,
+  )
+  if (init.token !== undefined) await bringToken(init.secret, init, init.token)
+  await applyObjects(
+    objects.filter((object) => !isFirst(object)),
+    context,
+  )
+}
+
+async function watchStart(
+  { site }: JoinPlan,
+  admin: ClusterAdmin,
+  init: JoinClusterInit & { readonly secret: SecretAccess },
+): Promise<void> {
+  const { values, secret, signal, say, clock } = init
+  const { namespace } = values.member
+  await until(init, 'the broker to take this cluster in', () =>
+    joinProgress(admin, { secret, settings: site, namespace, nowMs: clock.now() }, signal),
+  )
+  // One lies there still where the agent had another one, and was faster.
+  await until(init, 'the token to go', async () => {
+    await secretIdentity(secret).dropToken()
+    return undefined
+  })
+  say('joined\n')
+}
+
+/** Gives the clusters that are reached: all that are in contact. */
+async function watchLanes({ gateways }: JoinPlan, admin: ClusterAdmin, init: JoinClusterInit): Promise<Others> {
+  const { reached, alone } = await untilAll(init, 'lanes', () => lanesProgress(admin, gateways, init.signal))
+  if (reached.length > 0) init.say(`lanes are up, and probes pass: ${reached.join(', ')}\n`)
+  return { reached, alone }
+}
+
+/** As until(); then names what was not waited for, and gives the last look. */
+async function untilAll<P extends Progress>(init: JoinClusterInit, what: string, look: () => Promise<P>): Promise<P> {
+  let last: P | undefined
+  await until(init, what, async () => (last = await look()).missing)
+  for (const one of last?.leftOut ?? []) init.say(`not waited for: ${one}\n`)
+  return last ?? look()
+}
+
+function until(
+  { clock, signal, say, timeoutMs }: JoinClusterInit,
+  what: string,
+  look: () => Promise<Missing | undefined>,
+): Promise<void> {
+  const hint = 'the same command goes on where this one ended'
+  return waitUntil(look, { what, timeoutMs, clock, signal, say, hint })
+}
+
+async function answered(asks: readonly Ask[], { wishes, ask }: JoinClusterInit): Promise<JoinWishes> {
+  let answers = wishes
+  for (const question of asks) {
+    if (ask === undefined) throw new UserError(`${question.why}: say ${FLAGS[question.field]}`, { exitCode: 2 })
+    const said = await ask(question)
+    answers =
+      question.field === 'gateways'
+        ? { ...answers, gateways: said.map((node) => ({ node })) }
+        : { ...answers, [question.field]: said }
+  }
+  return answers
+}
+
+const FLAGS: Readonly<Record<Ask['field'], string>> = {
+  podCIDRs: '--pod-cidr CIDR',
+  serviceCIDRs: '--service-cidr CIDR',
+  gateways: '--gateway NODE',
+}

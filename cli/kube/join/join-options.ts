@@ -1,0 +1,106 @@
+/** Flags of `sealane join` that are about a real cluster. */
+import type { Command } from 'commander'
+import { InvalidNameError, isDnsSubdomain, parseDnsLabel } from '../../../model/ids.ts'
+import { formatPrefix, parseAddress, parsePrefix } from '../../../model/addresses/ip.ts'
+import { UserError } from '../../../runtime/user-error.ts'
+import { choiceOption, collect, durationOption, quoted } from '../../context.ts'
+import type { GatewayWish } from './plan-join.ts'
+import { type ImageOptions, type StatusOptions, addImageOptions, addStatusOptions } from './values-options.ts'
+
+export interface JoinKubeOptions extends ImageOptions, StatusOptions {
+  readonly podCidr?: readonly string[]
+  readonly serviceCidr?: readonly string[]
+  readonly gateway?: readonly GatewayWish[]
+  readonly label?: readonly (readonly [string, string | null])[]
+  readonly allowNamespace?: readonly string[]
+  readonly yes: boolean
+  readonly force: boolean
+  readonly dryRun: boolean
+  readonly output?: 'yaml'
+  readonly timeout: number
+}
+
+export function addJoinKubeOptions(command: Command): Command {
+  addStatusOptions(addImageOptions(command))
+    .option(
+      '--pod-cidr <cidr>',
+      'with --context: a range of pod addresses, IPv4 or IPv6, instead of what is found; may be given several times',
+      collect(cidr('--pod-cidr')),
+    )
+    .option(
+      '--service-cidr <cidr>',
+      'with --context: a range of Services, instead of what is found; may be given several times',
+      collect(cidr('--service-cidr')),
+    )
+    .option(
+      '--gateway <node[=address]>',
+      'with --context: a node that becomes a gateway, and the address where others call it; may be given several times',
+      collect(parseGateway),
+    )
+    .option(
+      '--label <key=value>',
+      'with --context: a label of this cluster, such as region=eu; region- takes it away',
+      collect(parseLabel),
+    )
+    .option(
+      '--allow-namespace <name>',
+      'with --context: import services of default, kube-* or another guarded namespace all the same; may be given several times',
+      collect((text: string) => parseDnsLabel(text, '--allow-namespace')),
+    )
+    .option('--yes', 'with --context: never ask', false)
+    .option('--force', 'with --context: join although something is known not to work', false)
+    .option('--dry-run', 'with --context: show every change and make none', false)
+    .addOption(
+      choiceOption('-o, --output <format>', 'with --context: print what would be applied, for GitOps', ['yaml']),
+    )
+    .addOption(durationOption('--timeout', 'with --context: how long to wait for each step', 120_000))
+  return command
+}
+
+const cidr =
+  (flag: string) =>
+  (text: string): string =>
+    formatPrefix(parsePrefix(text, flag))
+
+function parseGateway(text: string): GatewayWish {
+  const at = text.indexOf('=')
+  const node = at < 0 ? text : text.slice(0, at)
+  if (!isDnsSubdomain(node)) throw new InvalidNameError('--gateway', node, 'the name of a Node')
+  if (at < 0) return { node }
+  const publicAddress = text.slice(at + 1)
+  parseAddress(publicAddress, '--gateway')
+  return { node, publicAddress }
+}
+
+function parseLabel(text: string): readonly [string, string | null] {
+  const at = text.indexOf('=')
+  if (at < 0 && text.length > 1 && text.endsWith('-')) return [text.slice(0, -1), null]
+  if (at < 1) throw new UserError(`--label ${quoted(text)}: expected key=value, or key- to take one away`)
+  return [text.slice(0, at), text.slice(at + 1)]
+}
+
+/** As commander names them. */
+const KUBE_ONLY = [
+  'image',
+  'imagePullPolicy',
+  'imagePullSecret',
+  'statusListen',
+  'podCidr',
+  'serviceCidr',
+  'gateway',
+  'label',
+  'allowNamespace',
+  'yes',
+  'force',
+  'dryRun',
+  'output',
+  'timeout',
+] as const satisfies readonly (keyof JoinKubeOptions)[]
+
+/** Throws UserError for a flag that says nothing to a site file: `--dry-run` must not join after all. */
+export function refuseKubeOptions(command: Command): void {
+  const given = KUBE_ONLY.find((name) => command.getOptionValueSource(name) === 'cli')
+  const flag = command.options.find((option) => option.attributeName() === given)?.long
+  if (flag === undefined) return
+  throw new UserError(`${flag}: only for a real cluster, with --context or --kubeconfig`, { exitCode: 2 })
+}

@@ -1,0 +1,268 @@
+/** From what was found and what was said to what a join will do: settings, objects and labels. Pure. */
+import { formatYaml } from '../../../kubeapi/yaml.ts'
+import { SITE_CONFIG, SITE_KEY } from '../../../install/names.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { DNS_CONTAINER_PORT } from '../../../install/ports.ts'
+import type { InstallValues } from '../../../install/values.ts'
+import { ANNOTATION_PUBLIC_ADDRESS, LABEL_GATEWAY } from '../../../model/lanes/gateway-node.ts'
+import { type ClusterId, isDnsLabel } from '../../../model/ids.ts'
+import { titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
+import type { Ask, Discovery } from '../../discovery/discover.ts'
+import type { GatewayCandidate } from '../../discovery/gateway-candidates.ts'
+import { at, documentIn, printable, textAt, textsAt } from '../../discovery/snapshot/raw.ts'
+import {
+  type StandingObjects,
+  type StandingValues,
+  planStandingMember,
+  readStandingValues,
+} from './plan-standing-values.ts'
+import type { AskedOptions } from './values-options.ts'
+
+/** What flags and answers say; absent where they say nothing. */
+export interface JoinWishes {
+  readonly clusterId?: ClusterId
+  readonly podCIDRs?: readonly string[]
+  readonly serviceCIDRs?: readonly string[]
+  /** Beside those of an earlier join; null takes one of them away. */
+  readonly labels: Readonly<Record<string, string | null>>
+  /** Beside those of an earlier join. */
+  readonly allowedNamespaces?: readonly string[]
+  readonly gateways: readonly GatewayWish[]
+}
+
+export interface GatewayWish {
+  readonly node: string
+  readonly publicAddress?: string
+}
+
+export interface NodeChange {
+  readonly node: string
+  readonly labels: Readonly<Record<string, string>>
+  readonly annotations: Readonly<Record<string, string>>
+}
+
+/** What stands in the cluster already, and what of it is to be another. */
+export interface StandingInit {
+  readonly live: StandingObjects
+  readonly asked: AskedOptions
+}
+
+const NOTHING_STANDS: StandingInit = { live: new Map(), asked: {} }
+
+export interface JoinPlan {
+  readonly clusterId: ClusterId
+  /** What is installed, part by part. */
+  readonly values: StandingValues
+  /** What is not as it could be and stays so, one sentence each. */
+  readonly notes: readonly string[]
+  readonly podCIDRs: readonly string[]
+  readonly serviceCIDRs: readonly string[]
+  readonly gateways: readonly GatewayWish[]
+  /** Text of the site file. */
+  readonly site: string
+  /** Nodes whose label or annotation differs from what is wanted. */
+  readonly nodes: readonly NodeChange[]
+  /** Everything to apply but CRDs and the Secret, in order. */
+  readonly objects: readonly ManifestObject[]
+}
+
+/** What only a person can say, after the wishes. */
+export function openQuestions(discovery: Discovery, wishes: JoinWishes): readonly Ask[] {
+  return discovery.asks.filter(({ field }) => {
+    if (field === 'podCIDRs') return wishes.podCIDRs === undefined
+    if (field === 'serviceCIDRs') return wishes.serviceCIDRs === undefined
+    return wishes.gateways.length === 0
+  })
+}
+
+/** Call once openQuestions() is empty. What stands counts for more than what is found, and flags for more than both. */
+export function planJoin(
+  discovery: Discovery,
+  wishes: JoinWishes & { readonly clusterId: ClusterId },
+  values: InstallValues,
+  { live, asked }: StandingInit = NOTHING_STANDS,
+): JoinPlan {
+  const standing = standingSite(values, live)
+  const found = { podCIDRs: discovery.podCIDRs?.value ?? [], serviceCIDRs: discovery.serviceCIDRs?.value ?? [] }
+  const podCIDRs = wishes.podCIDRs ?? standing?.podCIDRs ?? found.podCIDRs
+  const serviceCIDRs = wishes.serviceCIDRs ?? standing?.serviceCIDRs ?? found.serviceCIDRs
+  const gateways = chooseGateways(discovery, wishes.gateways)
+  const present = labelledLanes(discovery)
+  const labels = changedLabels(standing?.labels ?? discovery.earlier.labels, wishes.labels)
+  const allowed = new Set([...(standing?.allowedNamespaces ?? []), ...(wishes.allowedNamespaces ?? [])])
+  const facts = { name: wishes.clusterId, podCIDRs, serviceCIDRs, labels, allowedNamespaces: [...allowed] }
+  const site = siteText(facts, standing)
+  const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
+  const defaults = { ...values, member: { ...values.member, criticalPodsQuota } }
+  const read = readStandingValues(defaults, asked, live)
+  return {
+    clusterId: wishes.clusterId,
+    values: read,
+    notes: [...read.leftOut.map(leftOutNote), ...noStandbyNote(discovery, gateways, present)],
+    podCIDRs,
+    serviceCIDRs,
+    gateways,
+    site,
+    nodes: gateways.flatMap((gateway) => nodeChange(discovery, gateway, present)),
+    objects: planStandingMember(read, site, live),
+  }
+}
+
+/** One serves, and one stands by for it. */
+const GATEWAYS_OF_A_LANE = 2
+
+/** Other clusters call the lane of the same number only, and every cluster begins with this one. */
+const NEW_LANE = 0
+
+interface SiteFacts {
+  readonly name: string
+  readonly podCIDRs: readonly string[]
+  readonly serviceCIDRs: readonly string[]
+  readonly labels: Readonly<Record<string, string>>
+  readonly allowedNamespaces: readonly string[]
+}
+
+interface StandingSite extends SiteFacts {
+  readonly text: string
+  readonly document: object
+}
+
+/** The site file that is there; undefined where there is none that can be read. */
+export function standingSite(values: InstallValues, live: StandingObjects): StandingSite | undefined {
+  const { namespace } = values.member
+  const text = textAt(live.get(titleOf({ kind: 'ConfigMap', namespace, name: SITE_CONFIG })), 'data', SITE_KEY)
+  const document = documentIn(text)
+  const [name, podCIDRs] = [textAt(document, 'metadata', 'name'), textsAt(document, 'spec', 'podCIDRs')]
+  if (text === undefined || name === undefined || podCIDRs.length === 0 || at(document, 'kind') !== 'Site') {
+    return undefined
+  }
+  const labels = Object.entries(at(document, 'spec', 'labels') ?? {}).filter(
+    (pair): pair is [string, string] => typeof pair[1] === 'string',
+  )
+  const serviceCIDRs = textsAt(document, 'spec', 'serviceCIDRs')
+  const allowedNamespaces = textsAt(document, 'spec', 'allowedNamespaces')
+  const facts = { name, podCIDRs, serviceCIDRs, labels: Object.fromEntries(labels), allowedNamespaces }
+  return { text, document: document as object, ...facts }
+}
+
+function changedLabels(
+  before: Readonly<Record<string, string>>,
+  wishes: JoinWishes['labels'],
+): Readonly<Record<string, string>> {
+  const entries = Object.entries({ ...before, ...wishes })
+  return Object.fromEntries(entries.filter((pair): pair is [string, string] => pair[1] !== null))
+}
+
+function leftOutNote(name: string): string {
+  return `ValidatingAdmissionPolicyBinding ${name} was taken away and stays away: its policy is not in force`
+}
+
+/**
+ * What was asked for; else the Nodes that are labelled, without those that are cordoned or away as long as there are
+ * others; else the best candidates.
+ */
+function chooseGateways({ gateways }: Discovery, wished: readonly GatewayWish[]): readonly GatewayWish[] {
+  if (wished.length > 0) return wished
+  const { candidates, unfit } = gateways
+  const labelled = candidates.filter(isLabelled)
+  if (labelled.length > 0) return labelled.map(asFound)
+  const away = unfit.filter(isLabelled)
+  if (away.length > 0) return away.map(({ node }) => ({ node }))
+  return candidates.slice(0, GATEWAYS_OF_A_LANE).map(asFound)
+}
+
+function isLabelled({ lane }: { readonly lane: number | undefined }): boolean {
+  return lane !== undefined
+}
+
+function asFound({ node, publicAddress }: GatewayCandidate): GatewayWish {
+  return { node, ...(publicAddress === undefined ? {} : { publicAddress }) }
+}
+
+/** Of all Nodes that are labelled, fit or not, by name. */
+function labelledLanes({ gateways }: Discovery): ReadonlyMap<string, number> {
+  const nodes = [...gateways.candidates, ...gateways.unfit]
+  return new Map(nodes.flatMap(({ node, lane }): [string, number][] => (lane === undefined ? [] : [[node, lane]])))
+}
+
+/** Where another node could stand by. */
+function noStandbyNote(
+  { gateways: { candidates } }: Discovery,
+  chosen: readonly GatewayWish[],
+  present: ReadonlyMap<string, number>,
+): string[] {
+  const [node, ...more] = new Set([...present.keys(), ...chosen.map((one) => one.node)])
+  const other = candidates.find((one) => one.node !== node)?.node
+  if (node === undefined || more.length > 0 || other === undefined) return []
+  const command = `kubectl label node ${printable(other)} ${LABEL_GATEWAY}=${present.get(node) ?? NEW_LANE}`
+  return [`only ${printable(node)} is a gateway: nobody takes its lane when it goes; ${command}`]
+}
+
+/** New gateways share one lane: one serves, the others stand by. A Node that has a lane keeps it. */
+function nodeChange(
+  discovery: Discovery,
+  { node, publicAddress }: GatewayWish,
+  present: ReadonlyMap<string, number>,
+): NodeChange[] {
+  const known = discovery.gateways.candidates.find((candidate) => candidate.node === node)
+  const labels = present.has(node) ? {} : { [LABEL_GATEWAY]: String(NEW_LANE) }
+  // An ExternalIP that was found is not stated yet: the gateway reads the annotation alone.
+  const same = publicAddress === undefined || (known?.annotated === true && publicAddress === known.publicAddress)
+  const annotations = same ? {} : { [ANNOTATION_PUBLIC_ADDRESS]: publicAddress }
+  const nothing = Object.keys(labels).length + Object.keys(annotations).length === 0
+  return nothing ? [] : [{ node, labels, annotations }]
+}
+
+/** The same for the same facts, whatever the order of labels. */
+function factsText({ name, podCIDRs, serviceCIDRs, labels, allowedNamespaces }: SiteFacts): string {
+  const lists = [podCIDRs, serviceCIDRs, allowedNamespaces]
+  return JSON.stringify([name, ...lists, Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1))])
+}
+
+/** To the byte as it stands where nothing is to be another: a change starts all pods anew. */
+function siteText(site: SiteFacts, standing: StandingSite | undefined): string {
+  const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces } = site
+  const allowed = allowedNamespaces.length === 0 ? {} : { allowedNamespaces }
+  if (standing === undefined) {
+    return formatYaml({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Site',
+      metadata: { name },
+      spec: {
+        kubernetes: {},
+        podCIDRs,
+        serviceCIDRs,
+        labels,
+        ...allowed,
+        dns: { listen: [`0.0.0.0:${DNS_CONTAINER_PORT}`] },
+      },
+    })
+  }
+  const { text, document } = standing
+  if (factsText(standing) === factsText(site)) return text
+  const [metadata, spec] = [at(document, 'metadata'), at(document, 'spec')] as [object, object]
+  return formatYaml({
+    ...document,
+    metadata: { ...metadata, name },
+    spec: { ...spec, podCIDRs, serviceCIDRs, labels, ...allowed },
+  })
+}
+
+const MAX_ID = 63
+
+/** A cluster id made of the cluster's name in the kubeconfig; undefined where nothing of it can be used. */
+export function idFromName(name: string | undefined): string | undefined {
+  // Cloud providers' names are paths: arn:aws:eks:…:cluster/name, gke_project_zone_name.
+  const last =
+    (name ?? '')
+      .toLowerCase()
+      .split(/[/:_@]/)
+      .filter(Boolean)
+      .at(-1) ?? ''
+  const id = last
+    .replace(/[^a-z0-9-]+/g, '-')
+    .replace(/^-+/, '')
+    .slice(0, MAX_ID)
+    .replace(/-+$/, '')
+  return isDnsLabel(id) ? id : undefined
+}

@@ -1,0 +1,132 @@
+/** The command line of joinCluster(): questions at the terminal, the account, and what to do next. */
+import { formatYaml } from '../../../kubeapi/yaml.ts'
+import { ALL_CRDS } from '../../../install/crds/all-crds.ts'
+import { IDENTITY_SECRET, IDENTITY_SECRET_TYPE, objectName } from '../../../install/names.ts'
+import { DEFAULT_VALUES } from '../../../install/values.ts'
+import { parseClusterId } from '../../../model/ids.ts'
+import { CLUSTERSET_ZONE } from '../../../model/spec-constants.ts'
+import { lookAtJoin } from '../../../protocol/join.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { createLogger } from '../../../runtime/logging/pino-logger.ts'
+import { type Terminal, askAtTerminal, lineFromTerminal, processTerminal } from '../../ask-at-terminal.ts'
+import type { CommandContext } from '../../context.ts'
+import { type TokenOptions, readTokenText } from '../../broker/read-token.ts'
+import { TOKEN_PART } from '../../../protocol/identity/secret-identity.ts'
+import { type KubeTarget, targetFlags } from '../../target.ts'
+import { withAdmin } from '../access/installed-site.ts'
+import {
+  type JoinClusterInit,
+  type JoinedCluster,
+  type PreparedJoin,
+  adviceObjects,
+  joinCluster,
+  prepareJoin,
+} from './join-cluster.ts'
+import type { JoinKubeOptions } from './join-options.ts'
+import type { JoinWishes } from './plan-join.ts'
+import { withImage, withStatus } from './values-options.ts'
+
+export type RunJoinOptions = JoinKubeOptions & TokenOptions & { readonly clusterId?: string }
+
+export async function runJoinKube(
+  target: KubeTarget,
+  options: RunJoinOptions,
+  { signal, output }: CommandContext,
+): Promise<void> {
+  const clock = new SystemClock()
+  const say = (text: string): void => output.remark(text)
+  const init: JoinClusterInit = {
+    token: await tokenFor(options, signal),
+    wishes: wishesOf(options),
+    values: withStatus(withImage(DEFAULT_VALUES, options), options),
+    asked: options,
+    look: (ask, within) => lookAtJoin(ask, { clock, logger: createLogger('cli', 'warn') }, within),
+    dryRun: options.dryRun,
+    confirm: options.yes ? undefined : confirmAt(processTerminal(), signal),
+    force: options.force,
+    flags: targetFlags(target),
+    timeoutMs: options.timeout,
+    ask: options.yes || !process.stdin.isTTY ? undefined : (question) => askAtTerminal(question, signal),
+    clock,
+    signal,
+    say,
+  }
+  await withAdmin(target, clock, { signal, output }, async ({ cluster, admin }) => {
+    const open = { admin, dynamic: cluster.dynamic }
+    if (options.output === 'yaml') {
+      print(await prepareJoin(open, init), init, output)
+      return
+    }
+    const joined = await joinCluster(open, init)
+    if (options.dryRun) output.answer('nothing was changed\n')
+    else tellJoined(joined, target, output)
+  })
+}
+
+/** As `leave` asks; undefined where nobody can be asked. */
+function confirmAt(terminal: Terminal | undefined, signal: AbortSignal): JoinClusterInit['confirm'] {
+  if (terminal === undefined) return undefined
+  return async (question) => {
+    const said = await lineFromTerminal(`${question}? Type yes: `, signal, terminal)
+    return said.trim().toLowerCase() === 'yes'
+  }
+}
+
+/** A member that joins again needs none, nor does who only looks; whether it is one is seen in the cluster. */
+async function tokenFor(options: RunJoinOptions, signal: AbortSignal): Promise<string | undefined> {
+  if (options.output === 'yaml') return undefined
+  const sources = { env: process.env, stdin: process.stdin, signal }
+  const inherited = process.env['SEALANE_TOKEN'] ?? ''
+  const given = options.token !== undefined || options.tokenFile !== undefined || inherited !== ''
+  return given ? readTokenText(options, sources) : undefined
+}
+
+/** Everything that is applied, and what a file cannot carry. */
+function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output: CommandContext['output']): void {
+  const { plan, advice, discovery } = prepared
+  const objects = [...ALL_CRDS, ...plan.objects, ...adviceObjects(advice)]
+  output.answer(objects.map((object) => formatYaml(object)).join('---\n'))
+  const { namespace } = values.member
+  const create = `kubectl --namespace ${namespace} create secret generic ${IDENTITY_SECRET} --type=${IDENTITY_SECRET_TYPE}`
+  say('not in these files, and to be done beside them:\n')
+  say(`  the token: ${create} --from-file=${TOKEN_PART}=FILE\n`)
+  for (const { node, labels, annotations } of plan.nodes) {
+    for (const pair of Object.entries(labels)) say(`  a gateway: kubectl label node ${node} ${pair.join('=')}\n`)
+    for (const pair of Object.entries(annotations))
+      say(`  its address: kubectl annotate node ${node} ${pair.join('=')}\n`)
+  }
+  const { value } = discovery.dns.flavour
+  say(
+    `  cluster DNS (${value}): names below ${CLUSTERSET_ZONE} are asked of Service ${namespace}/${objectName('dns')}\n`,
+  )
+}
+
+function wishesOf(options: RunJoinOptions): JoinWishes {
+  const { clusterId, podCidr, serviceCidr, allowNamespace, gateway = [], label = [] } = options
+  return {
+    labels: Object.fromEntries(label),
+    gateways: gateway,
+    ...(clusterId === undefined ? {} : { clusterId: parseClusterId(clusterId, '--cluster-id') }),
+    ...(allowNamespace === undefined ? {} : { allowedNamespaces: allowNamespace }),
+    ...(podCidr === undefined ? {} : { podCIDRs: podCidr }),
+    ...(serviceCidr === undefined ? {} : { serviceCIDRs: serviceCidr }),
+  }
+}
+
+function tellJoined(joined: JoinedCluster, target: KubeTarget, output: CommandContext['output']): void {
+  const { plan, advice, dns } = joined
+  const { reached: others, alone } = joined.others
+  const reached =
+    others.length > 0 ? `it reaches ${others.join(', ')}` : alone ? 'it is the first member' : 'no other is in contact'
+  output.answer(
+    `${plan.clusterId} has joined with gateway ${plan.gateways.map(({ node }) => node).join(', ')}; ${reached}\n`,
+  )
+  for (const { commands } of advice) for (const command of commands) output.remark(`to do: ${command}\n`)
+  for (const line of dns.left) output.remark(`cluster DNS: ${line}\n`)
+  const next =
+    others.length === 0
+      ? 'join another cluster: sealane token create on the broker, then sealane join'
+      : `sealane export SERVICE --namespace NAMESPACE ${targetFlags(target)}`
+  output.remark(`next: ${next}\n`)
+  if (others.length > 0) output.remark(`then, in ${others.join(', ')}: SERVICE.NAMESPACE.svc.${CLUSTERSET_ZONE}\n`)
+}

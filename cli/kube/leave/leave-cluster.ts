@@ -1,0 +1,100 @@
+/**
+ * `sealane leave --context`: the agent tells the broker and takes out what it mirrored, every node takes Sealane out of
+ * its kernel, and then the installation goes. What is broken is named; `--force` mends what it can, and goes past the
+ * rest.
+ */
+import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
+import { SYSTEM_NAMESPACE } from '../../../model/spec-constants.ts'
+import { UserError } from '../../../runtime/user-error.ts'
+import type { Discovery } from '../../discovery/discover.ts'
+import { LEAVE_UNTOLD_ANNOTATION } from '../../../model/membership.ts'
+import { joinProblem, secretIdentity } from '../../../protocol/identity/secret-identity.ts'
+import type { ObjectRef } from '../../../kubeapi/kube/write/object-ref.ts'
+import type { ClusterAdmin } from '../access/admin.ts'
+import { identitySecret } from '../access/identity-secret.ts'
+import { type LeaveClusterInit, step } from './leave-step.ts'
+import { partTrouble } from '../wait/pod-trouble.ts'
+import { removeInstallation } from './remove-installation.ts'
+import { mendNodeParts } from './mend-node-parts.ts'
+import type { Missing } from '../wait/wait-until.ts'
+import { unwireClusterDns } from '../join/wire-cluster-dns.ts'
+
+const MEMBERSHIP: ObjectRef = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
+
+/** Gives the id that the cluster had; undefined when it was no member. Throws UserError. */
+export async function leaveCluster(
+  admin: ClusterAdmin,
+  discovery: Discovery,
+  init: LeaveClusterInit,
+  { absentIsFine = false }: { readonly absentIsFine?: boolean } = {},
+): Promise<string | undefined> {
+  const { signal, say } = init
+  const membership = await admin.get(MEMBERSHIP, signal)
+  if (membership === undefined && discovery.earlier.state === 'none' && !init.force) {
+    if (absentIsFine) return undefined
+    throw new UserError(`${admin.title}: Sealane is not installed there`)
+  }
+  if (membership === undefined) await tellForgotten(admin, init)
+  else await endMembership(admin, init)
+  const dns = await unwireClusterDns(admin, discovery, { ...init, dryRun: false })
+  for (const line of dns.left) say(`cluster DNS: ${line}\n`)
+  await removeInstallation(admin, discovery, init)
+  return (membership?.['spec'] as { clusterId?: string } | undefined)?.clusterId
+}
+
+/** Without the Membership no agent leaves: the broker goes on knowing this cluster. */
+async function tellForgotten(admin: ClusterAdmin, { signal, say }: LeaveClusterInit): Promise<void> {
+  const identity = await secretIdentity(identitySecret(admin, SYSTEM_NAMESPACE, signal))
+    .read()
+    .catch(() => undefined)
+  if (identity === undefined) return
+  say(
+    `the broker cannot be told without the Membership: ${identity.cluster} stays a member until it is evicted: ` +
+      `run there: sealane cluster evict ${identity.cluster}\n`,
+  )
+}
+
+async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promise<void> {
+  const { signal, force, say } = init
+  // Taken back where an earlier attempt said it.
+  const annotations = { [LEAVE_UNTOLD_ANNOTATION]: force ? 'true' : null }
+  await admin.merge(MEMBERSHIP, { metadata: { annotations }, spec: { phase: 'leaving' } }, signal)
+  await step(init, 'the broker to be told', () => untold(admin, signal))
+  const nodes = (): Promise<Missing | undefined> => nodesLeft(admin, signal)
+  const what = 'every node to take Sealane out of its kernel'
+  let clean = await step(init, what, nodes)
+  if (!clean) {
+    // Whoever cannot clean up by itself is started anew, with an image that runs elsewhere here.
+    await mendNodeParts(admin, init)
+    clean = await step(init, what, nodes)
+  }
+  const left = clean ? undefined : await nodesLeft(admin, signal)
+  if (left === undefined) say('left the clusterset\n')
+  else say(`Sealane stays in the kernel until the node is restarted: ${left.what}\n`)
+}
+
+/** The agent alone has the identity; it is gone when the agent has told, or gives up. */
+async function untold(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
+  const secret = identitySecret(admin, SYSTEM_NAMESPACE, signal)
+  if ((await secretIdentity(secret).read()) === undefined) return undefined
+  const trouble = await partTrouble(admin, 'agent', SYSTEM_NAMESPACE, signal)
+  return { what: 'agent', why: joinProblem(await secret.read(), '')?.text ?? trouble?.why }
+}
+
+/** A node that has cleaned up removes its own objects; one that is no more never will. */
+export async function nodesLeft(admin: Pick<ClusterAdmin, 'list'>, signal: AbortSignal): Promise<Missing | undefined> {
+  let present: ReadonlySet<string> | undefined
+  for (const [kind, part] of [
+    ['Gateway', 'gateway'],
+    ['RouteAgent', 'routeagent'],
+  ] as const) {
+    const objects = await admin.list('sealane.io/v1alpha1', kind, {}, signal)
+    if (objects.length === 0) continue
+    present ??= new Set((await admin.list('v1', 'Node', {}, signal)).map(({ metadata }) => metadata.name))
+    const left = objects.filter(({ metadata }) => present?.has(metadata.name))
+    if (left.length === 0) continue
+    const nodes = left.map(({ metadata }) => metadata.name).join(', ')
+    return { what: `${part} on ${nodes}`, why: (await partTrouble(admin, part, SYSTEM_NAMESPACE, signal))?.why }
+  }
+  return undefined
+}

@@ -1,0 +1,172 @@
+/** What leave and uninstall would take out of a cluster, whom that cuts off, and what has to be said first. Pure. */
+import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
+import { DEFAULT_VALUES } from '../../../install/values.ts'
+
+export interface RemovalFacts {
+  /** `context "c1" of /home/ana/.kube/config` */
+  readonly title: string
+  /** `--context c1` */
+  readonly flags: string
+  /** Without Kubernetes. */
+  readonly site: boolean
+  /** Undefined: no Membership, so nobody is told. */
+  readonly member: { readonly id: string; readonly clusterset: string; readonly leaving: boolean } | undefined
+  /** What is installed of a member: `Namespace sealane-system`. */
+  readonly parts: readonly string[]
+  /** Ids of the other clusters. */
+  readonly others: readonly string[]
+  /** namespace/name of what this cluster exports. */
+  readonly exports: readonly string[]
+  /** Services of other clusters that are imported here. */
+  readonly imports: number
+  /** Nodes with something of Sealane in their kernel. */
+  readonly nodes: readonly string[]
+  /** Undefined: there is none. */
+  readonly broker: BrokerFacts | undefined
+}
+
+export interface BrokerFacts {
+  /** Who belongs to the clusterset; undefined where nobody asks, and while its volume and address alone are left. */
+  readonly members: readonly BrokerMember[] | { readonly unknown: string } | undefined
+  /** Its PersistentVolumeClaim is there. */
+  readonly claim: boolean
+}
+
+export interface BrokerMember {
+  readonly id: string
+  readonly state: string
+}
+
+export interface RemovalWishes {
+  readonly verb: 'leave' | 'uninstall'
+  readonly crds: boolean
+  readonly deleteData: boolean
+  readonly evictMembers: boolean
+  readonly force: boolean
+}
+
+export interface RemovalPlan {
+  /** For people, one line each; empty: there is nothing of Sealane to remove. */
+  readonly lines: readonly string[]
+  /** Members that are put out before the broker goes. */
+  readonly evicts: readonly string[]
+  /** Why it must not be done like this, and what to type instead. */
+  readonly refusal: { readonly message: string; readonly hint: string } | undefined
+  /** The same command, with --yes. */
+  readonly command: string
+}
+
+/** Names that are said before it is only told how many more there are. */
+const MAX_NAMED = 5
+const SERVICE = `Service ${DEFAULT_VALUES.broker.namespace}/${objectName('broker')}`
+const CLAIM = `PersistentVolumeClaim ${DEFAULT_VALUES.broker.namespace}/${BROKER_CLAIM}`
+
+export function planRemoval(facts: RemovalFacts, wishes: RemovalWishes): RemovalPlan {
+  const broker = wishes.verb === 'uninstall' ? facts.broker : undefined
+  const others = otherMembers(facts, broker)
+  const going = [
+    ...memberLines(facts),
+    ...(broker === undefined ? [] : brokerLines(facts, broker, others, wishes)),
+    ...(wishes.crds ? ['the CRDs, but for those of the Kubernetes project that are in use'] : []),
+  ]
+  const command = commandOf(facts, wishes, '--yes')
+  if (going.length === 0) return { lines: [], evicts: [], refusal: undefined, command }
+  const lines = [...going, ...stayLines(facts, broker, wishes)].map((line) => `  ${line}`)
+  return {
+    lines: [`this takes out of ${facts.title}:`, ...lines, ...offer(facts, broker)],
+    evicts: wishes.evictMembers && others !== undefined && !('unknown' in others) ? others.map(({ id }) => id) : [],
+    refusal: refusalOf(facts, others, wishes),
+    command,
+  }
+}
+
+function stayLines({ site }: RemovalFacts, broker: BrokerFacts | undefined, wishes: RemovalWishes): string[] {
+  const { crds, deleteData, verb } = wishes
+  const data = `stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${CLAIM}, ${SERVICE}`
+  return [
+    ...(broker?.claim === true && !deleteData ? [data] : []),
+    ...(crds || site ? [] : [`stays: the CRDs${verb === 'uninstall' ? ' (--crds)' : ''}`]),
+  ]
+}
+
+const DATA = 'members, addresses and the certificate authority'
+
+type Others = readonly BrokerMember[] | { readonly unknown: string } | undefined
+
+/** This cluster leaves by itself before the broker goes. */
+function otherMembers({ member }: RemovalFacts, broker: BrokerFacts | undefined): Others {
+  const members = broker?.members
+  if (members === undefined || 'unknown' in members) return members
+  return members.filter(({ id, state }) => id !== member?.id && (state === 'in contact' || state === 'silent'))
+}
+
+function memberLines({ member, parts, others, exports, imports, nodes }: RemovalFacts): string[] {
+  const cut = others.length === 0 ? 'no other cluster is known here' : `cut off from ${named(others)}`
+  return [
+    ...(member === undefined
+      ? []
+      : [`${member.id} leaves clusterset ${member.clusterset}${member.leaving ? ' (under way)' : ''}: ${cut}`]),
+    ...(exports.length === 0 ? [] : [`no other cluster can call what is exported here: ${named(exports)}`]),
+    ...(imports === 0 ? [] : [`pods here can no longer call ${count(imports, 'service')} of other clusters`]),
+    ...(nodes.length === 0 ? [] : [`lanes, routes and rules in the kernel of ${named(nodes)}`]),
+    ...(parts.length === 0 ? [] : [`what is installed: ${named(parts)}; node labels, settings of cluster DNS`]),
+  ]
+}
+
+function brokerLines(
+  { title }: RemovalFacts,
+  { members, claim }: BrokerFacts,
+  others: Others,
+  { deleteData, evictMembers }: RemovalWishes,
+): string[] {
+  return [
+    ...(members === undefined
+      ? []
+      : [`the broker of ${title}: nobody can join, and no cluster hears of changes in another`]),
+    ...(others === undefined ? [] : [membersLine(others, evictMembers)]),
+    ...(claim && deleteData ? [`the broker's data, for good: ${CLAIM} (${DATA})`] : []),
+  ]
+}
+
+function membersLine(others: Exclude<Others, undefined>, evicts: boolean): string {
+  if ('unknown' in others) return `its members cannot be told: ${others.unknown}`
+  if (others.length === 0) return 'no other cluster is a member'
+  const members = named(others.map(({ id, state }) => `${id} (${state})`))
+  return evicts ? `its members are evicted: ${members}` : `its members are cut off from it: ${members}`
+}
+
+/** While the broker can be asked, its data can be kept. */
+function offer({ flags }: RemovalFacts, broker: BrokerFacts | undefined): string[] {
+  if (!Array.isArray(broker?.members)) return []
+  return [`before that, a backup: sealane broker backup ${flags} --output broker.backup`]
+}
+
+function refusalOf(facts: RemovalFacts, others: Others, wishes: RemovalWishes): RemovalPlan['refusal'] {
+  if (others === undefined || wishes.evictMembers) return undefined
+  const again = commandOf(facts, { ...wishes, evictMembers: true })
+  if ('unknown' in others) {
+    const message = `the broker of ${facts.title} cannot be asked which members it has: ${others.unknown}`
+    return { message, hint: `mend it, or take it out whoever its members are: ${again}` }
+  }
+  const present = others.filter(({ state }) => state === 'in contact').map(({ id }) => id)
+  if (present.length === 0) return undefined
+  const message = `the broker of ${facts.title} has members in contact: ${named(present)}`
+  return { message, hint: `run sealane leave there first, or evict them: ${again}` }
+}
+
+function commandOf({ flags }: RemovalFacts, wishes: RemovalWishes, ...more: readonly string[]): string {
+  const { verb, crds, deleteData, evictMembers, force } = wishes
+  const uninstall =
+    verb === 'uninstall' ? { '--crds': crds, '--delete-data': deleteData, '--evict-members': evictMembers } : {}
+  const given = Object.entries({ ...uninstall, '--force': force }).flatMap(([flag, is]) => (is ? [flag] : []))
+  return ['sealane', verb, flags, ...given, ...more].join(' ')
+}
+
+function named(names: readonly string[]): string {
+  const rest = names.length - MAX_NAMED
+  return `${names.slice(0, MAX_NAMED).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
+}
+
+function count(n: number, what: string): string {
+  return n === 1 ? `one ${what}` : `${n} ${what}s`
+}

@@ -1,0 +1,184 @@
+/** How far a join has come, each as what is still missing. */
+import { type PartName, objectName } from '../../../install/names.ts'
+import type { ManifestObject } from '../../../install/manifest-object.ts'
+import { LABEL_GATEWAY } from '../../../model/lanes/gateway-node.ts'
+import { MEMBERSHIP_NAME, type Cluster, type Gateway } from '../../../model/objects.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
+import { NEITHER_CALLABLE } from '../../../model/status-text.ts'
+import { endOfIdentity } from '../../../protocol/join.ts'
+import { UserError } from '../../../runtime/user-error.ts'
+import { type SecretAccess, joinProblem, secretIdentity } from '../../../protocol/identity/secret-identity.ts'
+import type { ClusterAdmin } from '../access/admin.ts'
+import { type LaneState, joinedOthers, laneStates, silentClusters } from './lane-states.ts'
+import { type NodeRollout, currentRevision, isReady, nodeRollout, replicaRollout } from './node-rollout.ts'
+import type { GatewayWish } from '../join/plan-join.ts'
+import { partTrouble, selectorText } from './pod-trouble.ts'
+import { type Rollout, type WorkloadShape, isRolledOut, rolloutOf } from './rollout.ts'
+import type { Missing } from './wait-until.ts'
+
+const OURS = 'sealane.io/v1alpha1'
+
+export interface JoinPlace {
+  readonly secret: SecretAccess
+  /** Text of the site file that the agent has, or will have. */
+  readonly settings: string
+  readonly namespace: string
+  /** Milliseconds since 1970: an identity that has ended is none. */
+  readonly nowMs: number
+}
+
+/** Throws UserError when the broker, or the token itself, says no. */
+export async function joinProgress(
+  admin: Pick<ClusterAdmin, 'list'>,
+  { secret, settings, namespace, nowMs }: JoinPlace,
+  signal: AbortSignal,
+): Promise<Missing | undefined> {
+  const identity = await secretIdentity(secret).read()
+  if (identity !== undefined && endOfIdentity(identity) > nowMs) return undefined
+  const problem = joinProblem(await secret.read(), settings)
+  if (problem?.final === true) {
+    throw new UserError(problem.text, {
+      hint: 'mend that, or make a new token (sealane token create), and run this again',
+    })
+  }
+  if (problem !== undefined) return { what: 'agent', why: problem.text }
+  return { what: 'agent', why: undefined, ...(await partTrouble(admin, 'agent', namespace, signal)) }
+}
+
+const PARTS: readonly PartName[] = ['broker', 'agent', 'gateway', 'routeagent', 'dns']
+
+export interface Progress {
+  readonly missing: Missing | undefined
+  /** What is gone on without, and why: `node w3 is not ready`. */
+  readonly leftOut: readonly string[]
+}
+
+/** Names the parts that are missing, and the trouble of the first of them. Nodes that are not ready are left out. */
+export async function rolloutProgress(
+  admin: Pick<ClusterAdmin, 'list'>,
+  namespace: string,
+  signal: AbortSignal,
+): Promise<Progress> {
+  const missing: { readonly part: PartName; readonly count: string }[] = []
+  const leftOut = new Set<string>()
+  for (const kind of ['StatefulSet', 'Deployment', 'DaemonSet']) {
+    for (const object of await admin.list('apps/v1', kind, { namespace }, signal)) {
+      const part = PARTS.find((one) => objectName(one) === object.metadata.name)
+      const whole = rolloutOf(object)
+      if (part === undefined || isRolledOut(whole)) continue
+      const { rollout, leftOut: nodes } = await onReadyNodes(admin, object, { part, whole, namespace }, signal)
+      for (const node of nodes) leftOut.add(nodeText(node))
+      if (isRolledOut(rollout)) continue
+      missing.push({ part, count: rollout.wanted === undefined ? '' : `${rollout.ready} of ${rollout.wanted} ready` })
+    }
+  }
+  const [first] = missing.sort((a, b) => PARTS.indexOf(a.part) - PARTS.indexOf(b.part))
+  if (first === undefined) return { missing: undefined, leftOut: [...leftOut] }
+  const trouble = await partTrouble(admin, first.part, namespace, signal)
+  const what = missing.map(({ part }) => part).join(', ')
+  const how = trouble ?? { why: `${first.part} ${first.count}`.trim() }
+  return { missing: { what, ...how }, leftOut: [...leftOut] }
+}
+
+const nodeText = (node: string): string => `node ${node} is not ready`
+
+async function onReadyNodes(
+  admin: Pick<ClusterAdmin, 'list'>,
+  object: ManifestObject,
+  { part, whole, namespace }: { readonly part: PartName; readonly whole: Rollout; readonly namespace: string },
+  signal: AbortSignal,
+): Promise<NodeRollout> {
+  const unready = await unreadyNodes(admin, signal)
+  if (unready.size === 0 || object.kind === 'StatefulSet') return { rollout: whole, leftOut: [] }
+  const pods = await admin.list('v1', 'Pod', { namespace, labelSelector: selectorText(part) }, signal)
+  if (object.kind === 'Deployment') {
+    return replicaRollout(whole, object['status'] as WorkloadShape['status'], { pods, unready })
+  }
+  const revisions = await admin.list('apps/v1', 'ControllerRevision', { namespace }, signal)
+  return nodeRollout(whole, { pods, unready, revision: currentRevision(object.metadata.name, revisions) })
+}
+
+async function unreadyNodes(admin: Pick<ClusterAdmin, 'list'>, signal: AbortSignal): Promise<ReadonlySet<string>> {
+  const nodes = await admin.list('v1', 'Node', {}, signal)
+  return new Set(nodes.filter((node) => !isReady(node)).map(({ metadata }) => metadata.name))
+}
+
+export interface LanesProgress extends Progress {
+  /** Ids of the other clusters with a lane that is up. */
+  readonly reached: readonly string[]
+  /** There is no other member. */
+  readonly alone: boolean
+}
+
+/**
+ * Members that the broker does not hear are left out, and gateways on nodes that are not ready; never all of the
+ * gateways.
+ */
+export async function lanesProgress(
+  admin: Pick<ClusterAdmin, 'list' | 'get'>,
+  gateways: readonly GatewayWish[],
+  signal: AbortSignal,
+): Promise<LanesProgress> {
+  const clusters = (await admin.list(OURS, 'Cluster', {}, signal)) as unknown as Cluster[]
+  const membership = await admin.get({ apiVersion: OURS, kind: 'Membership', name: MEMBERSHIP_NAME }, signal)
+  const own = (membership?.['spec'] as { clusterId?: string } | undefined)?.clusterId
+  const unready = await unreadyNodes(admin, signal)
+  const all = (await admin.list(OURS, 'Gateway', {}, signal)) as unknown as Gateway[]
+  // What a node that is down said last is no news of its lanes.
+  const objects = all.filter(({ metadata }) => !unready.has(metadata.name))
+  if (!clusters.some((one) => one.spec.id === own && isMirrored(one))) {
+    const missing = { what: 'what the broker knows of the clusterset' }
+    return { reached: [], alone: false, missing, leftOut: [] }
+  }
+  const others = joinedOthers(clusters, own)
+  const alone = others.length === 0
+  const served = await servedLanes(admin, objects, signal)
+  const late = gateways.filter(({ node }) => !served.has(node))
+  const awaited = late.filter(({ node }) => late.length === gateways.length || !unready.has(node))
+  const nodes = late.filter((one) => !awaited.includes(one)).map(({ node }) => nodeText(node))
+  if (awaited.length > 0) {
+    const what = `from the gateway on ${awaited.map(({ node }) => node).join(', ')}`
+    return { reached: [], alone, missing: { what }, leftOut: nodes }
+  }
+  const states = laneStates(others, objects)
+  const reached = states.filter(({ state }) => state === 'up').map(({ cluster }) => cluster)
+  const down = states.filter(({ state }) => state !== 'up')
+  const silence = silentClusters(clusters)
+  const leftOut = [...nodes, ...down.flatMap(({ cluster }) => silentText(cluster, silence.get(cluster)) ?? [])]
+  return { reached, alone, missing: lanesMissing(down.filter(({ cluster }) => !silence.has(cluster))), leftOut }
+}
+
+/** Nodes with a gateway, and those that stand by for one: they have the same lane. */
+async function servedLanes(
+  admin: Pick<ClusterAdmin, 'list'>,
+  gateways: readonly Gateway[],
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const serving = new Set(gateways.map(({ metadata }) => metadata.name))
+  const nodes = await admin.list('v1', 'Node', {}, signal)
+  const laneOf = ({ metadata }: (typeof nodes)[number]) => metadata.labels?.[LABEL_GATEWAY]
+  const lanes = new Set(
+    nodes.filter(({ metadata }) => serving.has(metadata.name)).flatMap((node) => laneOf(node) ?? []),
+  )
+  const standby = nodes.filter((node) => lanes.has(laneOf(node) ?? '')).map(({ metadata }) => metadata.name)
+  return new Set([...serving, ...standby])
+}
+
+/** The join itself makes the cluster's own object; the agent's mirror puts its mark on it with the first look at all. */
+function isMirrored({ metadata }: Cluster): boolean {
+  return metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
+}
+
+function lanesMissing(down: readonly LaneState[]): Missing | undefined {
+  const [first] = down
+  if (first === undefined) return undefined
+  const why = down.map(({ cluster, state, message }) => `${cluster} ${state}${message === '' ? '' : `: ${message}`}`)
+  // While another may still come, it is waited for.
+  const isHopeless = down.every(({ message }) => message.includes(NEITHER_CALLABLE))
+  const mend = isHopeless ? { mend: first.message.slice(first.message.indexOf(NEITHER_CALLABLE)) } : {}
+  return { what: `to ${down.map(({ cluster }) => cluster).join(', ')}`, why: why.join('; '), ...mend }
+}
+
+function silentText(cluster: string, said: string | undefined): string | undefined {
+  return said === undefined ? undefined : `cluster ${cluster} is not in contact: ${said}`
+}

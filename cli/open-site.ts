@@ -1,0 +1,106 @@
+/** Opens a site for one command: its file, its objects and its state. */
+import { mkdirSync, readFileSync, statSync } from 'node:fs'
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import { FileCluster } from '../kubeapi/files/file-cluster.ts'
+import { type SiteConfig, readSiteFile } from '../kubeapi/files/site-file.ts'
+import { SystemClock } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
+import type { Metrics } from '../runtime/metrics/metrics.ts'
+import { UserError } from '../runtime/user-error.ts'
+import { type CommandContext, quoted } from './context.ts'
+import type { ClusterAdmin } from './kube/access/admin.ts'
+import type { KubeSite } from '../compose/kube-site.ts'
+import { PlainLogger } from './plain-logger.ts'
+import { interruption } from './within-time.ts'
+
+export interface OpenSite {
+  readonly config: SiteConfig
+  readonly cluster: ClusterApi
+  /** Absent on a site without Kubernetes. */
+  readonly kube?: KubeSite
+  /** A real cluster under an administrator's kubeconfig. */
+  readonly admin?: ClusterAdmin
+  /** What `OpenSiteInit.metrics` gave. */
+  readonly metrics?: Metrics | undefined
+}
+
+export interface OpenSiteInit extends CommandContext {
+  /** Who hears of files that cannot be read; the reader of stderr by default. */
+  readonly logger?: Logger | undefined
+  /** What a real cluster's driver counts with; nothing is counted by default. */
+  readonly metrics?: ((config: SiteConfig) => Metrics) | undefined
+  /** Runs until the signal. Everything else has failed when the signal comes first. */
+  readonly serves?: boolean
+  /** What will run: a real cluster is asked only for what they look at. Absent: anything. */
+  readonly components?: readonly string[] | undefined
+  /** What cannot be read in the state is a failure, told when the work is done. */
+  readonly wantsAll?: boolean
+}
+
+/** Opens, works, closes, also on failure. Throws what the site file or the state have to say. */
+export async function withSite<T>(file: string, init: OpenSiteInit, work: (site: OpenSite) => Promise<T>): Promise<T> {
+  const { signal, serves = false, wantsAll = false } = init
+  const site = await openSite(await readSite(file, serves), init)
+  try {
+    signal.throwIfAborted()
+    const result = await work(site)
+    if (wantsAll) checkAllRead(site)
+    return result
+  } catch (error) {
+    throw signal.aborted && !serves ? interruption(signal) : error
+  } finally {
+    await site.cluster.close()
+  }
+}
+
+async function readSite(file: string, serves: boolean): Promise<SiteConfig> {
+  const kind = statSync(file, { throwIfNoEntry: false })
+  if (kind === undefined || kind.isDirectory()) {
+    const problem = kind === undefined ? 'no such file' : 'expected a file, it is a folder'
+    const hint = 'name the site file with --site FILE, or run this in the folder that has site.yaml'
+    // What serves runs on a node, or in a pod, and knows its site by the file.
+    const cluster = serves ? '' : '; for a real cluster: --context NAME'
+    throw new UserError(`--site ${quoted(file)}: ${problem}`, { hint: `${hint}${cluster}` })
+  }
+  return readSiteFile(file)
+}
+
+async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSite> {
+  const { output, signal, logger = new PlainLogger(output), components, serves = false } = init
+  const deps = { clock: new SystemClock(), logger }
+  const metrics = init.metrics?.(config)
+  if (config.kubernetes !== undefined) {
+    // Loaded only where there is a cluster: a plain site's processes need none of it.
+    const { openKubeSite } = await import('../compose/kube-site.ts')
+    const settings = readFileSync(config.file, 'utf8')
+    const { cluster, kube } = await openKubeSite(
+      { ...deps, metrics },
+      { access: config.kubernetes, settings, components, signal },
+    )
+    return { config, cluster, kube, metrics }
+  }
+  makeState(config)
+  const { objects, state } = config
+  return { config, cluster: new FileCluster(deps, { objects, state, once: !serves }), metrics }
+}
+
+function checkAllRead({ cluster }: OpenSite): void {
+  const troubled = cluster instanceof FileCluster ? cluster.troubledState().length : 0
+  if (troubled === 0) return
+  const count = troubled === 1 ? 'one place' : `${troubled} places`
+  throw new UserError(`the state could not be read in ${count}: what was there is not shown`)
+}
+
+/** What cannot be read would look like a site that knows nothing. */
+function makeState({ state, file }: SiteConfig): void {
+  try {
+    mkdirSync(state, { recursive: true })
+  } catch (cause) {
+    throw new UserError(
+      `${state}: cannot be used as state folder (spec.state of ${file}): ${(cause as Error).message}`,
+      {
+        cause,
+      },
+    )
+  }
+}

@@ -1,0 +1,41 @@
+/** Writes or removes one ServiceExport: among the objects of a site, or in a cluster. */
+import { removeUserObject, writeUserObject } from '../../kubeapi/files/user/user-objects.ts'
+import { refOf } from '../../kubeapi/kube/write/object-ref.ts'
+import type { ServiceExport } from '../../model/objects.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import type { OpenSite } from '../open-site.ts'
+
+export interface ServiceName {
+  readonly namespace: string
+  readonly name: string
+}
+
+/** Gives what was done, for people. Throws UserError when there is no such Service; the rest is the driver's. */
+export async function exportService(site: OpenSite, service: ServiceName, signal: AbortSignal): Promise<string> {
+  const { config, cluster, admin } = site
+  const { namespace, name } = service
+  const services = cluster.cache('Service')
+  await services.whenSynced(signal)
+  if (services.get(name, namespace) === undefined) {
+    const where = admin === undefined ? `among the objects of this site (${config.objects})` : `in ${admin.title}`
+    throw new UserError(`service ${namespace}/${name}: not found ${where}`)
+  }
+  if (admin === undefined) await writeUserObject(config.objects, serviceExport(service))
+  else await admin.apply({ ...serviceExport(service) }, { dryRun: false }, signal)
+  return `service ${namespace}/${name} exported\n`
+}
+
+/** Gives what was done, for people; nothing to do is no failure. */
+export async function unexportService(site: OpenSite, service: ServiceName, signal: AbortSignal): Promise<string> {
+  const { config, admin } = site
+  const { namespace, name } = service
+  const removed =
+    admin === undefined
+      ? removeUserObject(config.objects, 'ServiceExport', name, namespace) !== undefined
+      : await admin.remove(refOf({ ...serviceExport(service) }), signal)
+  return `service ${namespace}/${name} ${removed ? 'no longer exported' : 'was not exported'}\n`
+}
+
+function serviceExport({ namespace, name }: ServiceName): ServiceExport {
+  return { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', metadata: { name, namespace } }
+}

@@ -1,0 +1,102 @@
+/** Joining: key and request made here, certificate from the broker, everything written before success is claimed. */
+import type { ClusterId } from '../../model/ids.ts'
+import { type ClusterFacts, type JoinResponse, RefusedError } from '../../protocol/broker-api.ts'
+import { IdentityFileError, readMemberIdentity, writeMemberIdentity } from '../../protocol/identity/member-files.ts'
+import { type JoinToken, parseJoinToken } from '../../protocol/identity/token.ts'
+import { joinedMembership, oneLine } from '../../model/membership.ts'
+import { ownCluster } from '../../model/addresses/own-cluster.ts'
+import { askToJoin, joinedIdentity, lookAtJoin } from '../../protocol/join.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { createLogger } from '../../runtime/logging/pino-logger.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import { type LookAtJoin, type RenumberingInit, agreeOnRenumbering, renumberedText } from './agree-on-renumbering.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { type JoiningKey, openJoiningKey } from './joining-key.ts'
+import type { OpenSite } from '../open-site.ts'
+
+export interface JoinInit {
+  readonly token: string
+  readonly clusterId: ClusterId
+  readonly clock: Clock
+  readonly signal: AbortSignal
+  /** Hears what the user should know besides the result. */
+  readonly say: (text: string) => void
+  /** Asks whether other members are to be renumbered; undefined where nobody can be asked. */
+  readonly confirm?: ((question: string) => Promise<boolean>) | undefined
+}
+
+export interface Joined {
+  readonly cluster: string
+  readonly clusterset: string
+  readonly globalCIDRs: readonly string[]
+}
+
+/**
+ * Throws TokenError, RefusedError, CertificateError, BrokerUnreachableError, UserError. A failed join leaves the site
+ * as it was; where the broker's answer was lost, the same command with the same token goes on.
+ */
+export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Joined> {
+  const { cluster, config } = site
+  const { clusterId, clock, signal } = init
+  const token = parseJoinToken(init.token, clock.now())
+  await checkNotElsewhere(config.identity, token, init)
+  if (init.confirm !== undefined) await agreeOnRenumbering(renumberingOf(site, { ...init, token }))
+  const joining = await openJoiningKey(config.identity)
+  const response = await askBroker(site, { ...init, token, joining })
+  const own = ownCluster(clusterId, factsOf(site), response)
+  await cluster.apply(own, signal)
+  await cluster.apply(joinedMembership(clusterId, response), signal)
+  const ask = { token, cluster: clusterId, key: joining.key, facts: factsOf(site) }
+  await writeMemberIdentity(config.identity, joinedIdentity(ask, response))
+  await joining.forget()
+  const left = config.podCIDRs.filter((cidr) => !own.spec.podCIDRs.includes(cidr))
+  const { notes = [] } = response
+  for (const note of notes) init.say(oneLine(note))
+  // A broker of an earlier release does not say why.
+  if (left.length > 0 && notes.length === 0)
+    init.say(`reached by IPv4 only: IPv6 of this site (${left.join(', ')}) overlaps another member's`)
+  if ((response.renumbered ?? []).length > 0) init.say(renumberedText(response.renumbered ?? [], 'got'))
+  return { cluster: clusterId, clusterset: response.clusterset, globalCIDRs: response.globalCIDRs }
+}
+
+function renumberingOf(
+  site: OpenSite,
+  { token, clusterId, clock, confirm, signal, say }: Omit<JoinInit, 'token'> & { token: JoinToken },
+): RenumberingInit {
+  const look: LookAtJoin = (ask, within) => lookAtJoin(ask, { clock, logger: createLogger('cli', 'warn') }, within)
+  return { token, cluster: clusterId, facts: factsOf(site), look, confirm, say: (text) => say(text.trimEnd()), signal }
+}
+
+/** Joining again as the same cluster of the same clusterset is how a lost or damaged identity is mended. */
+async function checkNotElsewhere(directory: string, token: JoinToken, { clusterId, say }: JoinInit): Promise<void> {
+  const known = await readMemberIdentity(directory).catch((error: unknown) => {
+    if (!(error instanceof IdentityFileError)) throw error
+    say(`the identity of this site is replaced: ${error.message}`)
+    return undefined
+  })
+  if (known === undefined || (known.cluster === clusterId && known.clusterset === token.clusterset)) return
+  throw new UserError(`this site is already joined as ${known.cluster} in clusterset ${known.clusterset}`, {
+    hint: 'leave first: sealane leave',
+  })
+}
+
+async function askBroker(
+  site: OpenSite,
+  { token, joining, clusterId, clock, signal }: Omit<JoinInit, 'token'> & { token: JoinToken; joining: JoiningKey },
+): Promise<JoinResponse> {
+  const progress = { asked: false }
+  const onAsking = (): void => void (progress.asked = true)
+  const ask = { token, cluster: clusterId, key: joining.key, facts: factsOf(site), onAsking }
+  try {
+    return await askToJoin(ask, { clock, logger: createLogger('cli', 'warn') }, signal)
+  } catch (error) {
+    // Only then is it certain that the broker has not taken the request.
+    if (!progress.asked || error instanceof RefusedError) await joining.forget()
+    throw error
+  }
+}
+
+function factsOf({ config }: OpenSite): ClusterFacts {
+  const { podCIDRs, serviceCIDRs, labels } = config
+  return { podCIDRs, serviceCIDRs, labels, version: sealaneVersion() }
+}

@@ -1,0 +1,200 @@
+/**
+ * Leaving, in the order that hurts least: the broker first (the others stop calling), then every node takes Sealane
+ * out of its kernel, and only then the identity goes.
+ */
+import type { ObjectCache } from '../../kubeapi/cluster-api.ts'
+import type { Gateway, RouteAgent } from '../../model/objects.ts'
+import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import {
+  IdentityFileError,
+  type MemberIdentity,
+  readMemberIdentity,
+  removeMemberIdentity,
+} from '../../protocol/identity/member-files.ts'
+import { LEAVE_TIMEOUT_MS, askToLeave } from '../../protocol/leave.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { formatDuration } from '../../runtime/duration.ts'
+import { createLogger } from '../../runtime/logging/pino-logger.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import { confirm, terminalOf } from '../confirm.ts'
+import type { CommandContext } from '../context.ts'
+import { planRemoval } from '../kube/leave/plan-removal.ts'
+import type { OpenSite } from '../open-site.ts'
+
+export interface LeaveInit {
+  readonly timeoutMs: number
+  readonly force: boolean
+  readonly signal: AbortSignal
+  readonly say: (text: string) => void
+}
+
+/**
+ * Gives the id under which this site was a member. Throws UserError when it is none, the broker cannot be told, or a
+ * node does not clean up in time; what is done stays done, and leaving again goes on from there.
+ */
+export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<string> {
+  const { config, cluster } = site
+  const identity = await readIdentity(config.identity, init)
+  const memberships = cluster.cache('Membership')
+  await memberships.whenSynced(init.signal)
+  const membership = memberships.get(MEMBERSHIP_NAME)
+  if (identity === undefined && membership === undefined && !init.force) {
+    throw new UserError('this site has not joined a clusterset')
+  }
+  if (identity !== undefined) await tellBroker(identity, init)
+  if (membership !== undefined) {
+    await cluster.apply({ ...membership, spec: { ...membership.spec, phase: 'leaving' } }, init.signal)
+    await nodesDone(site, init)
+  }
+  await removeObjects(site, init.signal)
+  await removeMemberIdentity(config.identity)
+  return identity?.cluster ?? membership?.spec.clusterId ?? config.name
+}
+
+/**
+ * Lists what goes and asks, where somebody sits at a terminal. Without one it goes on: a site is run by scripts on its
+ * own node, and the command names its file. Throws UserError where the answer is no.
+ */
+export async function confirmSiteLeave(
+  { config, cluster }: OpenSite,
+  { site, force, yes }: { readonly site: string; readonly force: boolean; readonly yes: boolean },
+  context: CommandContext,
+): Promise<void> {
+  if (yes || terminalOf(context) === undefined) return
+  const kinds = ['Membership', 'Cluster', 'ServiceExport', 'Gateway', 'RouteAgent'] as const
+  await Promise.all(kinds.map((kind) => cluster.cache(kind).whenSynced(context.signal)))
+  const own = cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec
+  const named = (kind: (typeof kinds)[number]): string[] =>
+    cluster
+      .cache(kind)
+      .list()
+      .map(({ metadata: { name, namespace } }) => (namespace === undefined ? name : `${namespace}/${name}`))
+  const nodes = [...new Set([...named('Gateway'), ...named('RouteAgent')])]
+  const { lines } = planRemoval(
+    {
+      title: `site ${config.name}`,
+      flags: `--site ${site}`,
+      site: true,
+      member:
+        own === undefined
+          ? undefined
+          : { id: own.clusterId, clusterset: own.clusterset, leaving: own.phase === 'leaving' },
+      parts: [],
+      others: named('Cluster').filter((id) => id !== own?.clusterId),
+      exports: named('ServiceExport'),
+      imports: 0,
+      nodes,
+      broker: undefined,
+    },
+    { verb: 'leave', crds: false, deleteData: false, evictMembers: false, force },
+  )
+  if (lines.length === 0) return
+  context.output.remark(`${lines.join('\n')}\n`)
+  await confirm({ what: 'Take it out', yes, command: `sealane leave --site ${site} --yes` }, context)
+}
+
+async function readIdentity(directory: string, { force, say }: LeaveInit): Promise<MemberIdentity | undefined> {
+  try {
+    return await readMemberIdentity(directory)
+  } catch (error) {
+    if (!(error instanceof IdentityFileError)) throw error
+    if (!force) throw notTold(error.message, error)
+    say(`the broker cannot be told (${error.message}); going on because of --force`)
+    return undefined
+  }
+}
+
+async function tellBroker(identity: MemberIdentity, { force, signal, say }: LeaveInit): Promise<void> {
+  try {
+    const done = await askToLeave(identity, { clock: new SystemClock(), logger: createLogger('cli', 'warn') }, signal)
+    if (done.t === 'left') say('the broker has withdrawn everything of this cluster')
+    else say(`the broker says: ${done.said}`)
+  } catch (error) {
+    signal.throwIfAborted()
+    const message = isTimeout(error) ? `no answer within ${formatDuration(LEAVE_TIMEOUT_MS)}` : (error as Error).message
+    if (!force) throw notTold(message, error)
+    say(`the broker could not be told (${message}); going on because of --force`)
+    const id = identity.cluster
+    say(`on the broker ${id} stays a member until it is evicted: run there: sealane cluster evict ${id}`)
+  }
+}
+
+function isTimeout(error: unknown): boolean {
+  return error instanceof Error && error.name === 'TimeoutError'
+}
+
+function notTold(message: string, cause: unknown): UserError {
+  return new UserError(`the broker could not be told: ${message}`, {
+    hint: 'try again, or use --force and evict this cluster on the broker (sealane cluster evict)',
+    cause,
+  })
+}
+
+/** A node is done when its processes have removed their Gateway and RouteAgent objects. */
+async function nodesDone({ config, cluster }: OpenSite, { timeoutMs, force, signal, say }: LeaveInit): Promise<void> {
+  const deadline = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
+  const caches = [cluster.cache('Gateway'), cluster.cache('RouteAgent')] as const
+  await Promise.all(caches.map((cache) => cache.whenSynced(signal)))
+  const left = (): (Gateway | RouteAgent)[] =>
+    caches.flatMap((cache): readonly (Gateway | RouteAgent)[] => cache.list())
+  await untilNone(caches, left, deadline)
+  signal.throwIfAborted()
+  if (left().length === 0) {
+    say('every node has taken Sealane out of its kernel')
+    return
+  }
+  const parts = left().map(({ kind, metadata }) => `${kind.toLowerCase()} on ${metadata.name}`)
+  const problem = `not cleaned up after ${formatDuration(timeoutMs)}: ${parts.join(', ')}`
+  if (!force) {
+    throw new UserError(problem, {
+      hint: 'start "sealane up" there once: it cleans up and ends; then leave again, or give the node up with --force',
+    })
+  }
+  say(`${problem}; going on because of --force`)
+  const nodes = [...new Set(left().map(({ metadata }) => metadata.name))]
+  for (const node of nodes) say(`when ${node} is back, run there: sealane leave --node ${node} --site ${config.file}`)
+}
+
+/** Resolves when nothing is left, or at the signal. */
+function untilNone(
+  caches: readonly Pick<ObjectCache<unknown>, 'onChange'>[],
+  left: () => readonly unknown[],
+  signal: AbortSignal,
+): Promise<void> {
+  return new Promise((resolve) => {
+    const look = (): void => {
+      if (left().length > 0 && !signal.aborted) return
+      for (const stop of stops) stop()
+      signal.removeEventListener('abort', look)
+      resolve()
+    }
+    const stops = caches.map((cache) => cache.onChange(look))
+    signal.addEventListener('abort', look, { once: true })
+    look()
+  })
+}
+
+const OURS = [
+  'ServiceImport',
+  'EndpointSlice',
+  'Endpoint',
+  'Gateway',
+  'RouteAgent',
+  'Lease',
+  'ClusterProperty',
+  'Cluster',
+  'Membership',
+] as const
+
+async function removeObjects({ cluster }: OpenSite, signal: AbortSignal): Promise<void> {
+  for (const kind of OURS) {
+    const cache = cluster.cache(kind)
+    await cache.whenSynced(signal)
+    for (const { metadata } of cache.list()) {
+      await cluster.remove(kind, metadata.name, metadata.namespace, signal).catch((error: unknown) => {
+        // The user's own EndpointSlices are in the same list; they are not ours to remove.
+        if ((error as { code?: string }).code !== 'Forbidden') throw error
+      })
+    }
+  }
+}

@@ -1,0 +1,46 @@
+/**
+ * The real drivers of this node's kernel, opened for one piece of work and closed after it. In a container /proc/sys
+ * and /sys are read-only; two variables say where the parts that we write are mounted (install/plan-member.ts).
+ */
+import { NftSession } from '../kernel/nft/nft-session.ts'
+import { type PacketSteering, SysfsPacketSteering } from '../kernel/tuning/packet-steering.ts'
+import { ProcSysctl } from '../kernel/tuning/proc-sysctl.ts'
+import { type ReceiveCoalescing, SysfsReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
+import { Rtnetlink } from '../kernel/route/rtnetlink.ts'
+import { type SegmentJoining, VethSegmentJoining } from '../kernel/tuning/segment-joining.ts'
+import { WgCommand } from '../kernel/wireguard/wg-command.ts'
+import { SystemClock } from '../reconcile/clock.ts'
+
+export interface Kernel {
+  readonly routes: Rtnetlink
+  readonly nft: NftSession
+  /** The tables of family ip6. Its `nft -i` starts with the first change, so that a node without IPv6 pays nothing. */
+  readonly nft6: NftSession
+  readonly wireguard: WgCommand
+  readonly sysctl: ProcSysctl
+  readonly steering: PacketSteering
+  readonly coalescing: ReceiveCoalescing
+  readonly joining: SegmentJoining
+}
+
+export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promise<T> {
+  const routes = new Rtnetlink()
+  const nft = new NftSession()
+  const nft6 = new NftSession({ family: 'ip6' })
+  try {
+    return await work({
+      routes,
+      nft,
+      nft6,
+      wireguard: new WgCommand({ routes }),
+      sysctl: new ProcSysctl('/proc/sys', process.env['SEALANE_SYSCTL_NET']),
+      steering: new SysfsPacketSteering(process.env['SEALANE_NET_DEVICES']),
+      coalescing: new SysfsReceiveCoalescing(process.env['SEALANE_NET_DEVICES']),
+      joining: new VethSegmentJoining({ root: process.env['SEALANE_NET_DEVICES'], clock: new SystemClock() }),
+    })
+  } finally {
+    nft6.close()
+    nft.close()
+    routes.close()
+  }
+}

@@ -1,0 +1,79 @@
+/** A site that is a real cluster: its objects, its identity's Secret, and the election of its agents. */
+import { randomBytes } from 'node:crypto'
+import { hostname } from 'node:os'
+import type { KubernetesAccess } from '../kubeapi/files/site-file.ts'
+import type { LeaseStore } from '../kubeapi/lease-store.ts'
+import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../kubeapi/kube/kube-cluster.ts'
+import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '../install/names.ts'
+import { MEMBERSHIP_NAME, type Node } from '../model/objects.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SERVICE_NAME } from '../model/spec-constants.ts'
+import type { IdentityStore } from '../protocol/identity/identity-store.ts'
+import type { JoiningDesk } from '../protocol/join.ts'
+import type { MembershipAccess } from '../agent/broker/keep-membership.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
+import type { Metrics } from '../runtime/metrics/metrics.ts'
+import { adminOf } from '../cli/kube/access/open-admin.ts'
+import { secretAccess } from '../cli/kube/access/secret-access.ts'
+import { secretIdentity } from '../protocol/identity/secret-identity.ts'
+
+export interface KubeSite extends MembershipAccess {
+  readonly identity: IdentityStore & JoiningDesk
+  /** Calls `lead` while this process is the one agent that acts. Resolves after the signal, or when `lead` ends. */
+  elect(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void>
+  /** The Node as the server has it now; undefined when it says that there is none. Throws ClusterApiError. */
+  askNode(name: string, signal: AbortSignal): Promise<Node | undefined>
+  /** In the namespace that Sealane is installed in. */
+  readonly leases: LeaseStore
+}
+
+export interface OpenKubeSiteInit {
+  readonly access: KubernetesAccess
+  /** Text of the site file. */
+  readonly settings: string
+  /** Absent: all. */
+  readonly components: readonly string[] | undefined
+  readonly signal: AbortSignal
+}
+
+const MEMBERSHIP = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
+
+export async function openKubeSite(
+  deps: { readonly clock: Clock; readonly logger: Logger; readonly metrics: Metrics | undefined },
+  { access, settings, components, signal }: OpenKubeSiteInit,
+): Promise<{ cluster: KubeCluster; kube: KubeSite }> {
+  const cluster = await openKubeCluster(deps, { ...access, selectors: selectorsFor(components, access.namespace) })
+  const place = {
+    namespace: access.namespace,
+    name: IDENTITY_SECRET,
+    type: IDENTITY_SECRET_TYPE,
+    labels: partLabels('agent'),
+  }
+  const candidate = { name: AGENT_LEASE, identity: `${hostname()}-${randomBytes(4).toString('hex')}` }
+  return {
+    cluster,
+    kube: {
+      identity: secretIdentity(secretAccess(adminOf(cluster), place, signal), settings),
+      elect: (lead, until) => cluster.elect(candidate, lead, until),
+      askNode: async (name, until) =>
+        (await cluster.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as
+          Node | undefined,
+      leases: cluster.leases,
+      hasMembership: async (until) => (await cluster.dynamic.getForSure(MEMBERSHIP, until)) !== undefined,
+      createMembership: async ({ apiVersion, kind, metadata: { name }, spec }, until) => {
+        const labels = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
+        await cluster.dynamic.create({ apiVersion, kind, metadata: { name, labels }, spec }, {}, until)
+      },
+    },
+  }
+}
+
+/** Only the agent looks at the slices that belong to no import; a node's processes would keep the whole cluster's. */
+function selectorsFor(
+  components: readonly string[] | undefined,
+  namespace: string,
+): NonNullable<KubeClusterInit['selectors']> {
+  const own = { Lease: { namespace } }
+  if (components === undefined || components.includes('agent')) return own
+  return { ...own, EndpointSlice: { labelSelector: LABEL_SERVICE_NAME } }
+}

@@ -1,0 +1,40 @@
+/** Starts the agent of a site. In a real cluster one of several acts, and joins by itself with the token it finds. */
+import { joinAndRun } from '../../agent/broker/join-and-run.ts'
+import { askResolver } from '../../agent/cluster/ask-resolver.ts'
+import { agentConfig } from '../../agent/config.ts'
+import { runAgent, type AgentDeps } from '../../agent/main.ts'
+import { parseClusterId } from '../../model/ids.ts'
+import type { ComponentDeps } from '../../runtime/component.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import type { SiteRun } from '../run.ts'
+
+export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
+  const { kube, cluster, config } = site
+  if (kube === undefined) return runMember(deps, site, signal)
+  const init = {
+    cluster: parseClusterId(config.name, `metadata.name of ${config.file}`),
+    facts: factsOf(site),
+    identity: kube.identity,
+    memberships: kube,
+    runMember: (onRefused: NonNullable<AgentDeps['onRefused']>, until: AbortSignal) =>
+      runMember({ ...deps, onRefused }, site, until),
+  }
+  // Standing by is ready: the other one serves.
+  await kube.elect((leading) => joinAndRun({ ...deps, cluster }, init, leading), signal)
+}
+
+function runMember(
+  deps: ComponentDeps & Pick<AgentDeps, 'onRefused'>,
+  site: SiteRun,
+  signal: AbortSignal,
+): Promise<void> {
+  const { cluster, config, identity, kube } = site
+  const { allowedNamespaces } = config
+  const change = { facts: factsOf(site), identity, allowedNamespaces, removesOrphans: kube === undefined }
+  const dns = kube === undefined ? {} : { askClusterDns: askResolver() }
+  return runAgent({ ...deps, ...dns, cluster }, agentConfig(config.state, change), signal)
+}
+
+function factsOf({ config: { podCIDRs, serviceCIDRs, labels } }: SiteRun) {
+  return { podCIDRs, serviceCIDRs, labels, version: sealaneVersion() }
+}

@@ -1,0 +1,37 @@
+/** Puts the broker together; one of the few places where the command line knows a component. */
+import { DEFAULT_BROKER_CONFIG } from '../../broker/config.ts'
+import { runBroker } from '../../broker/main.ts'
+import type { LogThreshold } from '../../runtime/logging/logger.ts'
+import { withProcess } from '../process.ts'
+
+export interface BrokerProcessInit {
+  readonly state: string
+  readonly listen: string
+  readonly advertise: readonly string[]
+  readonly statusListen: readonly string[]
+  readonly clusterset: string
+  readonly globalRange?: string
+  readonly clustersetIpRange?: string
+  readonly allowNamespace?: readonly string[]
+  readonly externalTrafficPolicy?: 'Local' | 'Cluster'
+  readonly acceptEmptyAtMs?: number
+  readonly logLevel: LogThreshold
+}
+
+export async function serveBrokerProcess(init: BrokerProcessInit, signal: AbortSignal): Promise<void> {
+  const config = {
+    ...DEFAULT_BROKER_CONFIG,
+    stateDir: init.state,
+    clusterset: init.clusterset,
+    listen: init.listen,
+    advertise: init.advertise,
+    globalRange: init.globalRange ?? DEFAULT_BROKER_CONFIG.globalRange,
+    clustersetIpRange: init.clustersetIpRange ?? DEFAULT_BROKER_CONFIG.clustersetIpRange,
+    allowedNamespaces: init.allowNamespace ?? DEFAULT_BROKER_CONFIG.allowedNamespaces,
+    ...(init.acceptEmptyAtMs === undefined ? {} : { acceptEmptyAtMs: init.acceptEmptyAtMs }),
+    sourcesKept: init.externalTrafficPolicy !== 'Cluster',
+  }
+  await withProcess({ name: 'broker', ...init }, (deps, started) =>
+    runBroker({ ...deps, onListening: started }, config, signal),
+  )
+}

@@ -1,0 +1,31 @@
+/** Takes everything of Sealane out of this node's kernel, for a site that is no member any more. */
+import { join } from 'node:path'
+import { cleanGatewayNode, gatewayConfig } from '../../gateway/main.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { cleanRouteAgentNode } from '../../routeagent/main.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
+import { StatusBoard } from '../../runtime/status-board.ts'
+import { withKernel } from '../kernel.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import type { OpenSite } from '../../cli/open-site.ts'
+
+export interface CleanNodeInit {
+  readonly node: string
+  readonly logger: Logger
+  readonly signal: AbortSignal
+}
+
+/** Throws what the kernel refused, after everything else has been done. Doing it again is fine. */
+export async function cleanNode({ config, cluster }: OpenSite, init: CleanNodeInit): Promise<void> {
+  const { node, logger, signal } = init
+  const version = sealaneVersion()
+  const stateDir = join(config.state, 'nodes', node)
+  const lanes = config.gateways.filter((row) => row.node === node)
+  await withKernel(async (kernel) => {
+    const around = { clock: new SystemClock(), metrics: createMetrics('cli'), status: new StatusBoard() }
+    const deps = { ...around, ...kernel, cluster, logger }
+    await cleanRouteAgentNode(deps, { node, version, stateDir }, signal)
+    await cleanGatewayNode(deps, gatewayConfig({ node, version, stateDir, lanes }), signal)
+  })
+}

@@ -1,0 +1,81 @@
+/** Starts the gateway of one node, or prints what it would apply. */
+import { join } from 'node:path'
+import {
+  type GatewayConfig,
+  describeGatewayPlan,
+  gatewayConfig,
+  readGatewayWorld,
+  runGateway,
+  whenCachesSynced,
+} from '../../gateway/main.ts'
+import { runLabelledGateway } from '../../gateway/tenure/labelled-gateway.ts'
+import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../../model/lanes/gateway-node.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { ComponentDeps } from '../../runtime/component.ts'
+import { readMachineNetwork } from '../../runtime/machine-network.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import { withKernel } from '../kernel.ts'
+import type { SiteRun } from '../run.ts'
+import { sealaneVersion } from '../../runtime/version.ts'
+import { openPorts } from '../open-ports.ts'
+
+export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
+  const configOf = await configFor(site, signal)
+  const { cluster, config, kube, node } = site
+  await withKernel(async (kernel) => {
+    const parts = { ...deps, ...kernel, cluster, machineNetwork: readMachineNetwork }
+    if (kube === undefined) return runGateway(parts, configOf(lanesOf(config, node)), signal)
+    const askNode = (until: AbortSignal) => kube.askNode(node, until)
+    const init = { node, configOf, askNode, leases: kube.leases }
+    return runLabelledGateway(parts, init, await labelledLane(site, signal), signal)
+  })
+}
+
+export async function plan(clock: Clock, site: SiteRun, signal: AbortSignal): Promise<string> {
+  const configOf = await configFor(site, signal)
+  const { cluster, config, kube, node } = site
+  await whenCachesSynced(cluster, signal)
+  const lanes = kube === undefined ? lanesOf(config, node) : [await gatewayOnly(site, signal)]
+  return withKernel(async (kernel) => {
+    const world = await readGatewayWorld(
+      { ...kernel, clock, cluster, machineNetwork: readMachineNetwork },
+      configOf(lanes),
+      signal,
+    )
+    return world === undefined ? "# waiting for this cluster's own Cluster object\n" : describeGatewayPlan(world)
+  })
+}
+
+type ConfigOf = (lanes: readonly GatewayLane[]) => GatewayConfig
+
+async function configFor({ config, node, standing }: SiteRun, signal: AbortSignal): Promise<ConfigOf> {
+  const { observedAddress } = await standing(signal)
+  return (lanes) =>
+    gatewayConfig({
+      node,
+      version: sealaneVersion(),
+      stateDir: join(config.state, 'nodes', node),
+      ...(observedAddress === undefined ? {} : { observedAddress }),
+      openPorts: openPorts(config),
+      lanes,
+    })
+}
+
+function lanesOf({ gateways }: SiteRun['config'], node: string): readonly GatewayLane[] {
+  return gateways.filter((row) => row.node === node)
+}
+
+/** What the Node says about itself; undefined when it is no gateway. Throws UserError, GatewayNodeError. */
+async function labelledLane({ cluster, node }: SiteRun, signal: AbortSignal): Promise<GatewayLane | undefined> {
+  const nodes = cluster.cache('Node')
+  await nodes.whenSynced(signal)
+  const object = nodes.get(node)
+  if (object === undefined) throw new UserError(`--node ${node}: this cluster has no such Node`)
+  return gatewayLane(object)
+}
+
+async function gatewayOnly(site: SiteRun, signal: AbortSignal): Promise<GatewayLane> {
+  const lane = await labelledLane(site, signal)
+  if (lane === undefined) throw new UserError(`Node ${site.node} is no gateway: it has no label ${LABEL_GATEWAY}`)
+  return lane
+}

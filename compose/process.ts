@@ -1,0 +1,57 @@
+/** What every process of Sealane has around its components: log, metrics, status page. */
+import { SystemClock } from '../reconcile/clock.ts'
+import type { ComponentDeps } from '../runtime/component.ts'
+import { METRICS_EVERYWHERE, STATUS_METRICS } from '../install/pod.ts'
+import { type StatusServer, type StatusServerInit, serveStatus } from '../runtime/http-status.ts'
+import type { LogThreshold } from '../runtime/logging/logger.ts'
+import type { Metrics } from '../runtime/metrics/metrics.ts'
+import { createLogger } from '../runtime/logging/pino-logger.ts'
+import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
+import { StatusBoard } from '../runtime/status-board.ts'
+import { UserError } from '../runtime/user-error.ts'
+import { formatHostPort } from '../runtime/host-port.ts'
+
+export interface ProcessInit {
+  readonly name: string
+  /** One or more. */
+  readonly statusListen: readonly string[]
+  readonly logLevel: LogThreshold
+  /** What was counted with before; a new registry by default. */
+  readonly metrics?: Metrics | undefined
+}
+
+/**
+ * Runs `work` with the status page up; takes it down afterwards, also on failure. Not ready until `work` calls
+ * `started`: the page answers before any part has been loaded and could say what it waits for.
+ */
+export async function withProcess(
+  init: ProcessInit,
+  work: (deps: ComponentDeps, started: () => void) => Promise<void>,
+): Promise<void> {
+  const logger = createLogger(init.name, init.logLevel)
+  const metrics = init.metrics ?? createMetrics(init.name)
+  const status = new StatusBoard()
+  const metricsFor = readMetricsFor(process.env[STATUS_METRICS])
+  let isStarted = false
+  status.readiness('process', () => (isStarted ? undefined : 'is starting'))
+  const clock = new SystemClock()
+  const servers: StatusServer[] = []
+  try {
+    // A server each: who fills the one up does not keep the node's own probes out of the other.
+    for (const listen of init.statusListen) {
+      const server = await serveStatus({ listen, status, metrics, clock, metricsFor })
+      servers.push(server)
+      logger.info('status page is up', { address: formatHostPort(server.address) })
+    }
+    await work({ clock, logger, metrics, status }, () => (isStarted = true))
+  } finally {
+    await Promise.all(servers.map((server) => server.close()))
+  }
+}
+
+/** Throws UserError for what is neither empty nor the one word. */
+function readMetricsFor(text = ''): NonNullable<StatusServerInit['metricsFor']> {
+  if (text === '') return 'namedAddresses'
+  if (text === METRICS_EVERYWHERE) return 'everywhere'
+  throw new UserError(`${STATUS_METRICS} ${JSON.stringify(text.slice(0, 100))}: expected ${METRICS_EVERYWHERE}`)
+}

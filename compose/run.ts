@@ -1,0 +1,29 @@
+/** What a part of a site is started with, and the shape of the modules that start one. */
+import type { ClusterId } from '../model/ids.ts'
+import type { IdentityStore } from '../protocol/identity/identity-store.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import type { ComponentDeps } from '../runtime/component.ts'
+import type { OpenSite } from '../cli/open-site.ts'
+
+export const COMPONENTS = ['agent', 'gateway', 'routeagent', 'dns'] as const
+export type ComponentName = (typeof COMPONENTS)[number]
+
+/** What this cluster is in its clusterset. */
+export interface Standing {
+  readonly cluster: ClusterId
+  /** Its address as the broker saw it when joining; absent where the broker could not tell whose that was. */
+  readonly observedAddress?: string
+}
+
+export interface SiteRun extends OpenSite {
+  readonly node: string
+  readonly identity: IdentityStore
+  /** Resolves once this cluster has joined. Rejects with the signal's reason. */
+  readonly standing: (signal: AbortSignal) => Promise<Standing>
+}
+
+export interface ComponentModule {
+  readonly run: (deps: ComponentDeps, site: SiteRun, signal: AbortSignal) => Promise<void>
+  /** The text of what would be applied; absent where a part touches no kernel. */
+  readonly plan?: (clock: Clock, site: SiteRun, signal: AbortSignal) => Promise<string>
+}

@@ -1,0 +1,45 @@
+/** What a cluster is in its clusterset: a plain site knows it by its identity, a real cluster by its Membership. */
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import { parseClusterId } from '../model/ids.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
+import type { IdentityStore } from '../protocol/identity/identity-store.ts'
+import { UserError } from '../runtime/user-error.ts'
+import type { Standing } from './run.ts'
+
+/**
+ * Throws UserError when this site has not joined, IdentityFileError when what is there cannot be read. `alsoTry` ends
+ * the advice for a site that has not joined.
+ */
+export async function standingByIdentity(identity: IdentityStore, alsoTry = ''): Promise<Standing> {
+  const found = await identity.read()
+  if (found === undefined) {
+    const hint = `first: sealane join --token-file FILE${alsoTry}`
+    throw new UserError('this site has not joined a clusterset', { hint })
+  }
+  const { cluster, observedAddress, observedCounts } = found
+  // An identity of an earlier release says nothing: then the gateway judges alone.
+  return observedCounts === false ? { cluster } : { cluster, observedAddress }
+}
+
+/** Waits for the Membership that the agent makes when it joins. Rejects with the signal's reason. */
+export function standingByMembership(cluster: ClusterApi, signal: AbortSignal): Promise<Standing> {
+  const memberships = cluster.cache('Membership')
+  return new Promise((resolve, reject) => {
+    const look = (): void => {
+      const found = memberships.synced ? memberships.get(MEMBERSHIP_NAME) : undefined
+      if (found === undefined && !signal.aborted) return
+      stop()
+      signal.removeEventListener('abort', look)
+      if (found === undefined) reject(signal.reason as Error)
+      else resolve(standingOf(found))
+    }
+    const stop = memberships.onChange(look)
+    signal.addEventListener('abort', look, { once: true })
+    look()
+  })
+}
+
+function standingOf({ spec }: Membership): Standing {
+  const { clusterId, observedAddress } = spec
+  return { cluster: parseClusterId(clusterId), ...(observedAddress === undefined ? {} : { observedAddress }) }
+}

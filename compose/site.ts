@@ -1,0 +1,140 @@
+/**
+ * Puts the parts of a site together: which run on this node, in one process or alone. Each part is loaded only where
+ * it runs: what a process does not need costs it no memory.
+ */
+import type { SiteConfig } from '../kubeapi/files/site-file.ts'
+import { folderIdentity } from '../protocol/identity/identity-store.ts'
+import { SystemClock } from '../reconcile/clock.ts'
+import type { LogThreshold } from '../runtime/logging/logger.ts'
+import type { Metrics } from '../runtime/metrics/metrics.ts'
+import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
+import type { StatusBoard } from '../runtime/status-board.ts'
+import { UserError } from '../runtime/user-error.ts'
+import { withProcess } from './process.ts'
+import type { ComponentModule, ComponentName, SiteRun, Standing } from './run.ts'
+import { standingByIdentity, standingByMembership } from './site-standing.ts'
+import type { OpenSite } from '../cli/open-site.ts'
+
+export interface RunSiteInit {
+  readonly node: string
+  /** Undefined: all that this node needs. */
+  readonly components: readonly ComponentName[] | undefined
+  readonly statusListen: readonly string[]
+  readonly logLevel: LogThreshold
+  readonly signal: AbortSignal
+}
+
+const MODULES: Readonly<Record<ComponentName, () => Promise<ComponentModule>>> = {
+  agent: () => import('./parts/agent.ts'),
+  gateway: () => import('./parts/gateway.ts'),
+  routeagent: () => import('./parts/routeagent.ts'),
+  dns: () => import('./parts/dns.ts'),
+}
+
+/** Parts that change the kernel need root. */
+const PRIVILEGED: ReadonlySet<ComponentName> = new Set(['gateway', 'routeagent'])
+
+/** The first gateway's node also carries what a site needs once; dns only where the site file says where to listen. */
+export function componentsOf({ config }: Pick<OpenSite, 'config'>, node: string): ComponentName[] {
+  const once: ComponentName[] = config.gateways[0]?.node === node ? ['agent', 'dns'] : []
+  const gateway: ComponentName[] = config.gateways.some((row) => row.node === node) ? ['gateway'] : []
+  const wanted: ComponentName[] = [...once, ...gateway, 'routeagent']
+  return wanted.filter((name) => name !== 'dns' || config.dns.listen.length > 0)
+}
+
+type Parts = Pick<RunSiteInit, 'node' | 'components'>
+
+function partsOf(site: Pick<OpenSite, 'config'>, { node, components }: Parts): ComponentName[] {
+  return [...new Set(components ?? componentsOf(site, node))]
+}
+
+function processName(components: readonly ComponentName[]): string {
+  return components.length === 1 ? (components[0] ?? '') : 'site'
+}
+
+/** What the process that will run these parts counts with. */
+export function processMetrics(config: SiteConfig, parts: Parts): Metrics {
+  return createMetrics(processName(partsOf({ config }, parts)))
+}
+
+/** Runs until stopped, or until the site has left. Throws UserError for what is missing; the rest is the parts' own. */
+export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> {
+  const components = partsOf(site, init)
+  const run = await siteRun(site, init.node, components)
+  await withProcess({ ...init, name: processName(components), metrics: site.metrics }, async (deps, started) => {
+    const stop = new AbortController()
+    const signal = AbortSignal.any([init.signal, stop.signal])
+    let running = 0
+    const start = async (component: ComponentName): Promise<void> => {
+      try {
+        const module = await MODULES[component]()
+        const ended = module.run(deps, { ...run, standing: toldStanding(run, deps.status) }, signal)
+        running += 1
+        if (running === components.length) started()
+        await ended
+      } catch (error) {
+        // One part that fails ends the others: a supervisor restarts the whole.
+        stop.abort()
+        throw error
+      }
+    }
+    await Promise.all(components.map(start))
+  })
+}
+
+/** Whoever waits for the join is not ready, and the status page says so. */
+function toldStanding({ standing }: SiteRun, status: StatusBoard): SiteRun['standing'] {
+  return async (signal) => {
+    let joined = false
+    status.readiness('membership', () => (joined ? undefined : 'waits for this cluster to join a clusterset'))
+    const found = await standing(signal)
+    joined = true
+    return found
+  }
+}
+
+/** What `up --dry-run` prints: the text that gateway and routeagent would apply now. */
+export async function printPlans(site: OpenSite, init: Parts & Pick<RunSiteInit, 'signal'>): Promise<string> {
+  const components = partsOf(site, init)
+  const run = await siteRun(site, init.node, components)
+  const texts: string[] = []
+  for (const component of components) {
+    const { plan } = await MODULES[component]()
+    if (plan !== undefined) texts.push(await plan(new SystemClock(), run, init.signal))
+  }
+  return texts.join('\n')
+}
+
+async function siteRun(site: OpenSite, node: string, components: readonly ComponentName[]): Promise<SiteRun> {
+  const { config } = site
+  if (components.includes('gateway') && site.kube === undefined) checkGatewayNode(config, node)
+  if (components.includes('dns')) checkDnsListen(config)
+  const privileged = components.filter((name) => PRIVILEGED.has(name))
+  if (privileged.length > 0 && process.getuid?.() !== 0) {
+    throw new UserError(`${privileged.join(', ')}: must run as root: it changes routes, nftables and WireGuard`, {
+      hint: 'agent and dns need no root: choose with --component',
+    })
+  }
+  if (site.kube !== undefined) {
+    const standing = (signal: AbortSignal): Promise<Standing> => standingByMembership(site.cluster, signal)
+    return { ...site, node, identity: site.kube.identity, standing }
+  }
+  const identity = folderIdentity(config.identity)
+  const leftOver = `; what an earlier membership left on this node goes with: sealane leave --node ${node} --site ${config.file}`
+  const standing = await standingByIdentity(identity, privileged.length > 0 ? leftOver : '')
+  return { ...site, node, identity, standing: () => Promise.resolve(standing) }
+}
+
+function checkGatewayNode({ gateways, file }: SiteConfig, node: string): void {
+  const nodes = [...new Set(gateways.map((row) => row.node))]
+  if (nodes.includes(node)) return
+  const expected = nodes.length === 0 ? 'spec.gateways to name it, but it is empty' : `one of ${nodes.join(', ')}`
+  throw new UserError(`--node ${JSON.stringify(node)}: expected ${expected} (spec.gateways of ${file})`, {
+    exitCode: 2,
+  })
+}
+
+function checkDnsListen({ dns, file }: SiteConfig): void {
+  if (dns.listen.length > 0) return
+  throw new UserError(`spec.dns.listen of ${file}: expected at least one address:port such as 10.42.0.1:53`)
+}

@@ -1,0 +1,137 @@
+/**
+ * One listen address: UDP and TCP on the same port. An address that the node does not have yet (a bridge that comes
+ * later) is tried again until it is there; a port that is taken ends the start with a clear message.
+ */
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { UserError } from '../../runtime/user-error.ts'
+import { type DnsConfig, type SocketAddress, formatSocketAddress } from '../config.ts'
+import type { DnsMetrics } from '../metrics.ts'
+import { type Mmsg, openMmsg } from './mmsg.ts'
+import type { PacketHandler } from './packet-handler.ts'
+import { type PortGroup, openPortGroup } from './port-group.ts'
+import { type TcpServer, openTcp } from './tcp-server.ts'
+import type { DatagramSource } from './datagram-slots.ts'
+import { type UdpServer, openUdp } from './udp-server.ts'
+
+export class ListenError extends UserError {
+  readonly code: string
+  constructor(code: string, message: string, init: { readonly cause: unknown }) {
+    super(message, init)
+    this.name = 'ListenError'
+    this.code = code
+  }
+}
+
+export interface ListenerDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: DnsMetrics
+  readonly handler: PacketHandler
+}
+
+export interface Listener {
+  /** The address asked for, with the port that was given. */
+  readonly at: SocketAddress
+  /** Whether many datagrams are read by one system call. */
+  readonly isBatched: boolean
+  /** From now on what is new goes to another process on the same port, where there is one. */
+  passOn(): void
+  close(): Promise<void>
+}
+
+export type ListenerConfig = Pick<
+  DnsConfig,
+  'batch' | 'reusePort' | 'maxConnections' | 'idleTimeoutMs' | 'listenRetryMs' | 'maxForwards'
+>
+
+const MAX_FREE_PORT_TRIES = 20
+
+interface OpenInit {
+  readonly listen: SocketAddress
+  readonly config: ListenerConfig
+  readonly mmsg: Mmsg | undefined
+  readonly group: PortGroup | undefined
+}
+
+/** Resolves when both sockets are open. Rejects with ListenError, or with the signal's reason. */
+export async function openListener(
+  deps: ListenerDeps,
+  init: { readonly listen: SocketAddress; readonly config: ListenerConfig },
+  signal: AbortSignal,
+): Promise<Listener> {
+  const { listen, config } = init
+  const mmsg = config.batch ? await openMmsg() : undefined
+  const group = config.reusePort ? await openPortGroup() : undefined
+  for (let attempt = 0; ; attempt += 1) {
+    signal.throwIfAborted()
+    try {
+      return await openBoth(deps, { ...init, mmsg, group })
+    } catch (error) {
+      if (!(error instanceof ListenError)) throw error
+      // The free port that UDP was given may be taken for TCP: another one then.
+      if (error.code === 'EADDRINUSE' && listen.port === 0 && attempt < MAX_FREE_PORT_TRIES) continue
+      if (error.code !== 'EADDRNOTAVAIL') throw error
+      if (attempt === 0) deps.logger.warn(`${error.message}; waiting for it`, { listen: formatSocketAddress(listen) })
+    }
+    await deps.clock.sleep(config.listenRetryMs, signal)
+  }
+}
+
+async function openBoth(deps: ListenerDeps, { listen, config, mmsg, group }: OpenInit): Promise<Listener> {
+  const onError = (error: Error): void => {
+    deps.metrics.dropped('socket_error')
+    deps.logger.debug('socket error', { listen: formatSocketAddress(listen), error: error.message })
+  }
+  const { handler } = deps
+  const later = (answer: Buffer, to: DatagramSource): void => udp.send(answer, to)
+  const udp: UdpServer = await openUdp({
+    listen,
+    reusePort: config.reusePort,
+    onError,
+    mmsg,
+    onQuery: (query, source) => handler.datagram(query, source, later),
+  }).catch((error: unknown) => {
+    throw listenError(error, listen, 'udp')
+  })
+  const at = { address: listen.address, port: udp.port }
+  try {
+    const tcp: TcpServer = await openTcp({
+      ...config,
+      clock: deps.clock,
+      listen: at,
+      onError,
+      onQuery: (query) => handler.message(query),
+      onEvicted: () => deps.metrics.dropped('connection_limit'),
+    })
+    return {
+      at,
+      isBatched: udp.isBatched,
+      passOn: () => {
+        const sockets = group?.passOn(at) ?? 0
+        deps.logger.debug('what is new goes to others on the port', { listen: formatSocketAddress(at), sockets })
+      },
+      close: async () => {
+        await Promise.all([udp.close(), tcp.close()])
+      },
+    }
+  } catch (error) {
+    await udp.close()
+    throw listenError(error, listen, 'tcp')
+  }
+}
+
+const REASONS: Readonly<Record<string, string>> = {
+  EADDRINUSE: 'the port is taken by another process',
+  EADDRNOTAVAIL: 'this node does not have the address',
+  EACCES: 'not allowed: ports below 1024 need root or CAP_NET_BIND_SERVICE',
+}
+
+function listenError(error: unknown, listen: SocketAddress, transport: 'udp' | 'tcp'): unknown {
+  if (!(error instanceof Error) || !('code' in error)) return error
+  const code = String(error.code)
+  const reason = REASONS[code] ?? error.message
+  return new ListenError(code, `dns: cannot listen on ${formatSocketAddress(listen)}/${transport}: ${reason}`, {
+    cause: error,
+  })
+}

@@ -1,0 +1,74 @@
+/**
+ * When a listen address is opened. A process that has not read its objects knows no name, and where another one serves
+ * the port its SERVFAILs would stand beside right answers: so it opens when it has read them. Where nobody serves the
+ * port, it waits for a moment only: clients then hear SERVFAIL, which is the truth, and not silence.
+ */
+import { readFileSync } from 'node:fs'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { type SocketAddress, formatSocketAddress } from '../config.ts'
+
+export interface OpeningDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  /** Resolves once everything that exists has been read; rejects with the signal's reason. */
+  readonly whenSynced: (signal: AbortSignal) => Promise<void>
+  /** Whether any socket of this machine is on the port. The real one where absent. */
+  readonly isServed?: ((at: SocketAddress) => boolean) | undefined
+}
+
+/** Pause between two looks at who else is on the port. */
+const LOOK_MS = 100
+
+/** Resolves when `at` is to be opened. Rejects with the signal's reason. */
+export async function untilDue(
+  deps: OpeningDeps,
+  { at, mostMs }: { readonly at: SocketAddress; readonly mostMs: number },
+  signal: AbortSignal,
+): Promise<void> {
+  const { clock, logger, whenSynced, isServed = isPortServed } = deps
+  const over = new AbortController()
+  const either = AbortSignal.any([signal, over.signal])
+  const start = clock.monotonic()
+  const lookUntilAlone = async (): Promise<void> => {
+    let told = false
+    for (;;) {
+      await clock.sleep(told ? LOOK_MS : mostMs, either)
+      const waited = { listen: formatSocketAddress(at), seconds: Math.round((clock.monotonic() - start) / 1000) }
+      if (!isServed(at)) {
+        logger.warn('services have not been read yet; listening all the same: answers are SERVFAIL', waited)
+        return
+      }
+      if (!told) logger.info('services have not been read yet; another process serves the port meanwhile', waited)
+      told = true
+    }
+  }
+  try {
+    await Promise.race([whenSynced(either), lookUntilAlone()])
+  } finally {
+    over.abort()
+  }
+}
+
+/** By the kernel's list of UDP sockets; false where it cannot be read. */
+export function isPortServed(at: SocketAddress): boolean {
+  return isListed(at, at.address.family === 4 ? '/proc/net/udp' : '/proc/net/udp6')
+}
+
+function isListed({ address, port }: SocketAddress, file: string): boolean {
+  const digits = address.family === 4 ? 8 : 32
+  const own = inKernelOrder(address.value.toString(16).padStart(digits, '0'))
+  const wanted = [own, '0'.repeat(digits)].map((text) => `${text}:${port.toString(16).padStart(4, '0')}`.toUpperCase())
+  try {
+    return readFileSync(file, 'utf8')
+      .split('\n')
+      .some((line) => wanted.includes(line.trim().split(/\s+/)[1] ?? ''))
+  } catch {
+    return false
+  }
+}
+
+/** Words of 32 bits, each printed as this machine, which stores the low octet first, reads it. */
+function inKernelOrder(hex: string): string {
+  return (hex.match(/.{8}/g) ?? []).map((word) => (word.match(/../g) ?? []).reverse().join('')).join('')
+}

@@ -1,0 +1,137 @@
+/**
+ * Datagrams in, datagrams out. Nothing that arrives here can throw out of it. Node reads one datagram by one system
+ * call; what waits behind it is read, answered and sent together (mmsg.ts), where this Node can.
+ */
+import { type Socket, type SocketOptions, createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { isIP } from 'node:net'
+import { formatAddress } from '../../model/addresses/ip.ts'
+import type { SocketAddress } from '../config.ts'
+import { type DatagramSource, DatagramSlots, withoutExcess } from './datagram-slots.ts'
+import type { Mmsg } from './mmsg.ts'
+import { descriptorOpenedBy } from './socket-descriptor.ts'
+
+export interface UdpServerInit {
+  readonly listen: SocketAddress
+  readonly reusePort: boolean
+  /** Undefined: every datagram by a system call of its own. */
+  readonly mmsg: Mmsg | undefined
+  /**
+   * Gives the answer to send back at once, at most MAX_UDP_SIZE octets, or undefined. Must not throw. `query` and
+   * `source` are good until it returns: then the next datagram takes their place.
+   */
+  readonly onQuery: (query: Buffer, source: DatagramSource) => Buffer | undefined
+  readonly onError: (error: Error) => void
+}
+
+export interface UdpServer {
+  readonly port: number
+  /** Whether many datagrams are read by one system call. */
+  readonly isBatched: boolean
+  send(answer: Buffer, to: DatagramSource): void
+  /** Answers what waits, where datagrams are read many at once, then closes. */
+  close(): Promise<void>
+}
+
+/** Room for bursts while other work holds the process. The kernel may grant less. */
+const SOCKET_BUFFER_BYTES = 4 * 1024 * 1024
+
+/**
+ * Node reads 32 datagrams in one turn of its event loop. With these rounds a socket answers at most 288 before timers,
+ * TCP clients and the API have theirs: some milliseconds. A flood must not keep the process from its other work.
+ */
+export const MOST_ROUNDS = 8
+
+/** Before it is closed: more than a socket's queue holds, and an end where somebody floods it. */
+const LAST_ROUNDS = 256
+
+/** Addresses come from the kernel as numbers. Node's own look-up would put each answer off to a later tick. */
+const noLookup: NonNullable<SocketOptions['lookup']> = (hostname, _options, callback) =>
+  callback(null, hostname, isIP(hostname))
+
+/** Opens the socket. Rejects with the system's error (`code` EADDRINUSE, EADDRNOTAVAIL, EACCES …). */
+export async function openUdp(init: UdpServerInit): Promise<UdpServer> {
+  const { listen, reusePort } = init
+  const type = listen.address.family === 4 ? 'udp4' : 'udp6'
+  const socket = createSocket({ type, reusePort, ipv6Only: type === 'udp6', lookup: noLookup })
+  const slots = await bind(socket, listen, init.mmsg)
+  enlargeBuffers(socket)
+  socket.on('error', init.onError)
+  const send = (answer: Buffer, to: DatagramSource): void => {
+    try {
+      socket.send(answer, to.port, to.address)
+    } catch (error) {
+      init.onError(error as Error)
+    }
+  }
+  const mayGoOn = roundsOfATurn(MOST_ROUNDS)
+  socket.on('message', (query, source) => {
+    const answer = init.onQuery(withoutExcess(query), source)
+    if (answer !== undefined) send(answer, source)
+    if (slots !== undefined && mayGoOn()) answerWaiting(slots, init.onQuery, send)
+  })
+  return {
+    port: socket.address().port,
+    isBatched: slots !== undefined,
+    send,
+    close: () =>
+      new Promise((resolve) => {
+        for (let round = 0; round < LAST_ROUNDS && slots !== undefined; round += 1) {
+          if (answerWaiting(slots, init.onQuery, send) === 0) break
+        }
+        socket.close(() => resolve())
+      }),
+  }
+}
+
+/** Gives whether one more round is allowed before the event loop has turned. */
+function roundsOfATurn(most: number): () => boolean {
+  let rounds = 0
+  const turned = (): void => {
+    rounds = 0
+  }
+  return () => {
+    if (rounds === 0) setImmediate(turned)
+    rounds += 1
+    return rounds <= most
+  }
+}
+
+/** One round: what waits, as far as there are slots. Gives how many were read. */
+function answerWaiting(slots: DatagramSlots, onQuery: UdpServerInit['onQuery'], rest: UdpServer['send']): number {
+  const count = slots.receive()
+  for (let slot = 0; slot < count; slot += 1) {
+    const answer = onQuery(slots.query(slot), slots.source(slot))
+    if (answer !== undefined) slots.reply(slot, answer)
+  }
+  slots.flush(rest)
+  return count
+}
+
+/** Gives room to read many at once, where the socket's descriptor can be told. */
+async function bind(socket: Socket, listen: SocketAddress, mmsg?: Mmsg): Promise<DatagramSlots | undefined> {
+  const bound = once(socket, 'listening')
+  let isBoundAtOnce = false as boolean
+  const descriptor = descriptorOpenedBy(() => {
+    socket.once('listening', () => (isBoundAtOnce = true))
+    socket.bind({ address: formatAddress(listen.address), port: listen.port })
+  })
+  // What was opened is surely this socket only if it is open by now, as it is with noLookup.
+  const own = isBoundAtOnce ? descriptor : undefined
+  try {
+    await bound
+  } catch (error) {
+    socket.close()
+    throw error
+  }
+  return mmsg === undefined || own === undefined ? undefined : new DatagramSlots(mmsg, own)
+}
+
+function enlargeBuffers(socket: Socket): void {
+  try {
+    socket.setRecvBufferSize(SOCKET_BUFFER_BYTES)
+    socket.setSendBufferSize(SOCKET_BUFFER_BYTES)
+  } catch {
+    // A smaller buffer works too.
+  }
+}

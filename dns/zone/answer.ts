@@ -1,0 +1,252 @@
+/**
+ * What the zone clusterset.local answers: a pure function of the services known, the question and a rotation number.
+ * Record forms: specification.md of KEP-1645 (schema 1.0.0); no-answer rules: RFC 2308 and RFC 8020.
+ */
+import { type ZoneName, formatZoneName } from '../../model/dns/dns-name.ts'
+import { CLUSTERSET_NAME_SERVER, CLUSTERSET_ZONE, MCS_DNS_SCHEMA_VERSION } from '../../model/spec-constants.ts'
+
+/** RFC 1035 section 3.2.2, RFC 3596, RFC 2782, RFC 8482. */
+export const TYPE_A = 1
+export const TYPE_NS = 2
+export const TYPE_SOA = 6
+export const TYPE_TXT = 16
+export const TYPE_AAAA = 28
+export const TYPE_SRV = 33
+export const TYPE_ANY = 255
+
+/** Seconds. Short, so that neither an answer nor a "no such name" outlives a change for long. */
+export const TTL_SECONDS = 5
+const SOA_TIMERS = { refresh: 7200, retry: 1800, expire: 86_400, minimum: TTL_SECONDS } as const
+const ZONE = `${CLUSTERSET_ZONE}.`
+const NAME_SERVER = `${CLUSTERSET_NAME_SERVER}.`
+
+/** One resource record. Names are absolute, with the final dot. */
+export type DnsRecord = { readonly owner: string; readonly ttl: number } & (
+  | { readonly type: 'A' | 'AAAA'; readonly address: string }
+  | {
+      readonly type: 'SRV'
+      readonly priority: number
+      readonly weight: number
+      readonly port: number
+      readonly target: string
+    }
+  | { readonly type: 'TXT'; readonly text: string }
+  | { readonly type: 'NS'; readonly target: string }
+  | SoaData
+)
+export interface SoaData {
+  readonly type: 'SOA'
+  readonly primary: string
+  readonly admin: string
+  readonly serial: number
+  readonly refresh: number
+  readonly retry: number
+  readonly expire: number
+  readonly minimum: number
+}
+export type SoaRecord = { readonly owner: string; readonly ttl: number } & SoaData
+
+export type DnsAnswer =
+  | { readonly kind: 'answer'; readonly records: readonly DnsRecord[]; readonly additional: readonly DnsRecord[] }
+  | { readonly kind: 'noData' | 'nxDomain'; readonly soa: SoaRecord }
+  | { readonly kind: 'servFail' }
+
+/** A port with a name; ports without one have no SRV record. Lower case, as DNS compares. */
+export interface NamedPort {
+  readonly name: string
+  readonly protocol: string
+  readonly port: number
+}
+
+/** One ready endpoint of a headless service. */
+export interface DnsHost {
+  readonly cluster: string
+  readonly hostname: string
+  readonly a: readonly string[]
+  readonly aaaa: readonly string[]
+  readonly ports: readonly NamedPort[]
+}
+
+/** A service as DNS sees it. ClusterSetIP: addresses and ports of the service, no hosts. */
+export interface DnsService {
+  readonly namespace: string
+  readonly name: string
+  readonly type: 'ClusterSetIP' | 'Headless'
+  readonly a: readonly string[]
+  readonly aaaa: readonly string[]
+  readonly ports: readonly NamedPort[]
+  readonly hosts: readonly DnsHost[]
+}
+
+/** What the answer depends on. service-index.ts is one. */
+export interface ZoneView {
+  /** False until everything that exists has been read once. */
+  readonly synced: boolean
+  readonly serial: number
+  /** Addresses of this server, for the NS record's target. */
+  readonly nameServers: { readonly a: readonly string[]; readonly aaaa: readonly string[] }
+  hasNamespace(namespace: string): boolean
+  service(namespace: string, name: string): DnsService | undefined
+}
+
+export interface DnsQuestion {
+  readonly name: ZoneName
+  /** The number on the wire. */
+  readonly type: number
+}
+
+/**
+ * The answer to one question. `rotation` turns the order of address records, so that clients that take the first one
+ * spread; any integer will do. Not synced is SERVFAIL, unknown is NXDOMAIN, known without data is NODATA.
+ */
+export function answer(zone: ZoneView, question: DnsQuestion, rotation: number): DnsAnswer {
+  if (!zone.synced) return { kind: 'servFail' }
+  const found = recordsAt(zone, question.name)
+  if (found === undefined) return { kind: 'nxDomain', soa: soaRecord(zone.serial) }
+  const records = pick(found, question.type, rotation)
+  if (records.length === 0) return { kind: 'noData', soa: soaRecord(zone.serial) }
+  return { kind: 'answer', records, additional: additionalFor(zone, question.name, records) }
+}
+
+/** Every record that a name owns. Undefined: the name does not exist. Empty: it exists, other names are below it. */
+function recordsAt(zone: ZoneView, name: ZoneName): readonly DnsRecord[] | undefined {
+  switch (name.kind) {
+    case 'apex':
+      return [soaRecord(zone.serial), { owner: ZONE, ttl: TTL_SECONDS, type: 'NS', target: NAME_SERVER }]
+    case 'version':
+      return [{ owner: formatZoneName(name), ttl: TTL_SECONDS, type: 'TXT', text: MCS_DNS_SCHEMA_VERSION }]
+    case 'nameServer':
+      return addressRecords(NAME_SERVER, zone.nameServers)
+    case 'services':
+      return []
+    case 'namespace':
+      return zone.hasNamespace(name.namespace) ? [] : undefined
+    case 'unknown':
+      return undefined
+    case 'service':
+    case 'protocol':
+    case 'cluster':
+    case 'port':
+    case 'endpoint': {
+      const service = zone.service(name.namespace, name.service)
+      return service === undefined ? undefined : recordsOfService(service, name)
+    }
+  }
+}
+
+type NameBelowService = Extract<ZoneName, { service: string }>
+
+function recordsOfService(service: DnsService, name: NameBelowService): readonly DnsRecord[] | undefined {
+  // A headless service without a ready endpoint has no name at all.
+  if (service.type === 'Headless' && service.a.length + service.aaaa.length === 0) return undefined
+  const owner = formatZoneName(name)
+  switch (name.kind) {
+    case 'service':
+      return [...addressRecords(owner, service), ...serviceRecords(service, owner, () => true)]
+    case 'protocol':
+      return hasPort(service, (port) => port.protocol === name.protocol) ? [] : undefined
+    case 'port': {
+      const records = serviceRecords(service, owner, (p) => p.name === name.port && p.protocol === name.protocol)
+      return records.length > 0 ? records : undefined
+    }
+    case 'cluster':
+      // Reserved, so never any data. But names below it exist, and "no such name" here would deny them (RFC 8020).
+      return service.hosts.some((host) => host.cluster === name.cluster) ? [] : undefined
+    case 'endpoint': {
+      const host = service.hosts.find((h) => h.hostname === name.hostname && h.cluster === name.cluster)
+      return host === undefined ? undefined : addressRecords(owner, host)
+    }
+  }
+}
+
+function hasPort(service: DnsService, wanted: (port: NamedPort) => boolean): boolean {
+  return service.ports.some(wanted) || service.hosts.some((host) => host.ports.some(wanted))
+}
+
+/** SRV records, one for each (target, port) even where several named ports share a number. RFC 2782. */
+function serviceRecords(service: DnsService, owner: string, wanted: (port: NamedPort) => boolean): DnsRecord[] {
+  const own = formatZoneName({ kind: 'service', namespace: service.namespace, service: service.name })
+  const places = service.ports.filter(wanted).map((port) => ({ target: own, port: port.port }))
+  for (const host of service.hosts) {
+    const target = hostOwner(service, host)
+    for (const port of host.ports) if (wanted(port)) places.push({ target, port: port.port })
+  }
+  const unique = [...new Map(places.map((place) => [`${place.target}:${place.port}`, place])).values()]
+  const weight = Math.max(1, Math.floor(100 / unique.length))
+  return unique.map(({ target, port }) => ({
+    owner,
+    ttl: TTL_SECONDS,
+    type: 'SRV',
+    priority: 0,
+    weight,
+    port,
+    target,
+  }))
+}
+
+function hostOwner(service: DnsService, host: DnsHost): string {
+  const { namespace, name } = service
+  return formatZoneName({ kind: 'endpoint', namespace, service: name, cluster: host.cluster, hostname: host.hostname })
+}
+
+interface Addresses {
+  readonly a: readonly string[]
+  readonly aaaa: readonly string[]
+}
+
+function addressRecords(owner: string, addresses: Addresses): DnsRecord[] {
+  return [
+    ...addresses.a.map((address): DnsRecord => ({ owner, ttl: TTL_SECONDS, type: 'A', address })),
+    ...addresses.aaaa.map((address): DnsRecord => ({ owner, ttl: TTL_SECONDS, type: 'AAAA', address })),
+  ]
+}
+
+const TYPE_NUMBERS: Readonly<Record<DnsRecord['type'], number>> = {
+  A: TYPE_A,
+  NS: TYPE_NS,
+  SOA: TYPE_SOA,
+  TXT: TYPE_TXT,
+  AAAA: TYPE_AAAA,
+  SRV: TYPE_SRV,
+}
+
+/** The number of a record's type on the wire. */
+export function typeNumber(record: DnsRecord): number {
+  return TYPE_NUMBERS[record.type]
+}
+
+function pick(records: readonly DnsRecord[], type: number, rotation: number): readonly DnsRecord[] {
+  // RFC 8482 section 4.1: a question for ANY may be answered with one of the sets that exist.
+  const wanted = type === TYPE_ANY && records[0] !== undefined ? typeNumber(records[0]) : type
+  const picked = records.filter((record) => typeNumber(record) === wanted)
+  if (picked.length < 2 || (wanted !== TYPE_A && wanted !== TYPE_AAAA)) return picked
+  const start = ((rotation % picked.length) + picked.length) % picked.length
+  return [...picked.slice(start), ...picked.slice(0, start)]
+}
+
+/** Addresses of the targets of SRV and NS records, where they are ours. */
+function additionalFor(zone: ZoneView, name: ZoneName, records: readonly DnsRecord[]): readonly DnsRecord[] {
+  if (records[0]?.type === 'NS') return addressRecords(NAME_SERVER, zone.nameServers)
+  if (records[0]?.type !== 'SRV' || !('service' in name)) return []
+  const service = zone.service(name.namespace, name.service)
+  if (service === undefined) return []
+  const targets = new Set(records.flatMap((record) => (record.type === 'SRV' ? [record.target] : [])))
+  const own = formatZoneName({ kind: 'service', namespace: service.namespace, service: service.name })
+  const ofHosts = service.hosts.flatMap((host) => {
+    const owner = hostOwner(service, host)
+    return targets.has(owner) ? addressRecords(owner, host) : []
+  })
+  return targets.has(own) ? addressRecords(own, service) : ofHosts
+}
+
+export function soaRecord(serial: number): SoaRecord {
+  return {
+    owner: ZONE,
+    ttl: TTL_SECONDS,
+    type: 'SOA',
+    primary: NAME_SERVER,
+    admin: `hostmaster.${ZONE}`,
+    serial,
+    ...SOA_TIMERS,
+  }
+}

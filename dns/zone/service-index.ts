@@ -1,0 +1,223 @@
+/**
+ * The services of the clusterset by name, kept current from the local API. A change of one object costs the work of
+ * its own service: the entry is dropped, and built anew by the next question for it. Objects are kept by reference;
+ * the caches hold them anyway.
+ */
+import type { ClusterApi, ObjectCache, ObjectChange } from '../../kubeapi/cluster-api.ts'
+import { type ServiceKey, serviceKey } from '../../model/ids.ts'
+import type { Cluster, EndpointSlice, Gateway, Node, ServiceImport } from '../../model/objects.ts'
+import { usableClusters } from '../../model/lanes/reachability.ts'
+import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
+import type { DnsService, ZoneView } from './answer.ts'
+import { KnownLabels } from './known-labels.ts'
+import { serviceEntry } from './service-entry.ts'
+
+export interface ServiceIndexInit {
+  /** Id of the cluster that this server works in: always reachable. */
+  readonly clusterId: string
+  readonly nameServers: ZoneView['nameServers']
+  /** First serial of the SOA record; counts up with every change. */
+  readonly serial: number
+}
+
+export class ServiceIndex implements ZoneView {
+  readonly nameServers: ZoneView['nameServers']
+  readonly #clusterId: string
+  readonly #imports = new Map<ServiceKey, ServiceImport>()
+  readonly #labels = new KnownLabels()
+  readonly #headless = new Set<ServiceKey>()
+  readonly #slices = new Map<ServiceKey, Map<string, EndpointSlice>>()
+  readonly #namespaces = new Map<string, number>()
+  readonly #entries = new Map<ServiceKey, DnsService>()
+  readonly #listeners = new Set<(key: ServiceKey) => void>()
+  #usable: ReadonlySet<string> | undefined
+  #verdicts: ClusterVerdicts | undefined
+  #serial: number
+  #isSynced = false
+  #caches: readonly Pick<ObjectCache<unknown>, 'synced' | 'whenSynced'>[] | undefined
+
+  constructor(init: ServiceIndexInit) {
+    this.#clusterId = init.clusterId
+    this.nameServers = init.nameServers
+    this.#serial = init.serial >>> 0
+  }
+
+  get synced(): boolean {
+    // A cache that has synced stays so.
+    this.#isSynced ||= this.#caches?.every((cache) => cache.synced) ?? false
+    return this.#isSynced
+  }
+
+  /** Resolves once what it follows has been read; rejects with the signal's reason. */
+  async whenSynced(signal: AbortSignal): Promise<void> {
+    await Promise.all((this.#caches ?? []).map((cache) => cache.whenSynced(signal)))
+  }
+
+  get serial(): number {
+    return this.#serial
+  }
+
+  /** Number of services known. */
+  get size(): number {
+    return this.#imports.size
+  }
+
+  /**
+   * Follows the caches of an API until the function given back is called. `gateways`: as they count, where that is
+   * judged.
+   */
+  follow(cluster: Pick<ClusterApi, 'cache'>, gateways: ObjectCache<Gateway> = cluster.cache('Gateway')): () => void {
+    const imports = cluster.cache('ServiceImport')
+    const slices = cluster.cache('EndpointSlice')
+    const clusters = cluster.cache('Cluster')
+    const nodes = cluster.cache('Node')
+    const reconsider = (): void => {
+      const isKnown = clusters.synced && nodes.synced
+      this.#verdicts = isKnown ? this.#judgeClusters(clusters.list(), nodes.list()) : undefined
+      this.#judge(gateways.list())
+    }
+    this.#caches = [imports, slices, gateways]
+    const stops = [
+      followCache(imports, (change) => this.#importChanged(change)),
+      followCache(slices, (change) => this.#sliceChanged(change)),
+      gateways.onChange(() => this.#judge(gateways.list())),
+      ...[clusters, nodes].map((cache) => cache.onChange(() => reconsider())),
+    ]
+    reconsider()
+    return () => {
+      for (const stop of stops) stop()
+    }
+  }
+
+  /** Whether a service may be there whose labels have this hash (known-labels.ts). False: surely none is. */
+  mayHave(hash: number): boolean {
+    return this.#labels.has(hash)
+  }
+
+  /** Every service's name, in no order. */
+  names(): { readonly namespace: string; readonly name: string }[] {
+    return [...this.#imports.values()].map(({ metadata: { namespace = '', name } }) => ({ namespace, name }))
+  }
+
+  hasNamespace(namespace: string): boolean {
+    return this.#namespaces.has(namespace)
+  }
+
+  service(namespace: string, name: string): DnsService | undefined {
+    const key = serviceKey(namespace, name)
+    const known = this.#entries.get(key)
+    if (known !== undefined) return known
+    const serviceImport = this.#imports.get(key)
+    if (serviceImport === undefined) return undefined
+    const entry = serviceEntry(serviceImport, this.#sortedSlices(key), this.#usable)
+    this.#entries.set(key, entry)
+    return entry
+  }
+
+  /** Every service, sorted by namespace and name. */
+  services(): DnsService[] {
+    const all = [...this.#imports.values()].flatMap(({ metadata }) => {
+      const service = this.service(metadata.namespace ?? '', metadata.name)
+      return service === undefined ? [] : [service]
+    })
+    return all.sort((a, b) => (serviceKey(a.namespace, a.name) < serviceKey(b.namespace, b.name) ? -1 : 1))
+  }
+
+  /** Calls back with each service whose answers may have changed. */
+  onServiceChange(listener: (key: ServiceKey) => void): () => void {
+    this.#listeners.add(listener)
+    return () => this.#listeners.delete(listener)
+  }
+
+  /** Undefined while this cluster's own Cluster object has not been seen. */
+  #judgeClusters(clusters: readonly Cluster[], nodes: readonly Node[]): ClusterVerdicts | undefined {
+    const own = clusters.find((cluster) => cluster.metadata.name === this.#clusterId)
+    return own && checkRemoteClusters({ own, clusters, underlay: underlayAddresses(nodes) })
+  }
+
+  /** Leaves out, or takes back, the endpoints of clusters that are refused, went down or came up. */
+  #judge(gateways: readonly Gateway[]): void {
+    const before = this.#usable
+    const now = usableClusters(this.#clusterId, gateways, this.#verdicts)
+    if (sameClusters(before, now)) return
+    this.#usable = now
+    const judgedAlike = (cluster: string): boolean => (before?.has(cluster) ?? true) === (now?.has(cluster) ?? true)
+    for (const key of this.#headless) {
+      for (const slice of this.#slices.get(key)?.values() ?? []) {
+        if (judgedAlike(slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? '')) continue
+        this.#touch(key)
+        break
+      }
+    }
+  }
+
+  #importChanged(change: ObjectChange<ServiceImport>): void {
+    const { object } = change
+    const namespace = object.metadata.namespace ?? ''
+    const key = serviceKey(namespace, object.metadata.name)
+    const existed = this.#imports.has(key)
+    if (change.type === 'set') {
+      this.#imports.set(key, object)
+      if (!existed) {
+        this.#labels.add(namespace, object.metadata.name)
+        this.#namespaces.set(namespace, (this.#namespaces.get(namespace) ?? 0) + 1)
+      }
+    } else if (this.#imports.delete(key)) {
+      this.#labels.delete(namespace, object.metadata.name)
+      const left = (this.#namespaces.get(namespace) ?? 1) - 1
+      if (left === 0) this.#namespaces.delete(namespace)
+      else this.#namespaces.set(namespace, left)
+    }
+    if (change.type === 'set' && object.spec.type === 'Headless') this.#headless.add(key)
+    else this.#headless.delete(key)
+    this.#touch(key)
+  }
+
+  #sliceChanged(change: ObjectChange<EndpointSlice>): void {
+    const key = serviceOf(change.object)
+    const before = change.type === 'set' && change.previous !== undefined ? serviceOf(change.previous) : key
+    if (before !== undefined && (before !== key || change.type === 'removed')) this.#removeSlice(before, change.object)
+    if (key === undefined || change.type === 'removed') return
+    const slices = this.#slices.get(key) ?? new Map<string, EndpointSlice>()
+    this.#slices.set(key, slices)
+    slices.set(change.object.metadata.name, change.object)
+    this.#touch(key)
+  }
+
+  #removeSlice(key: ServiceKey, slice: EndpointSlice): void {
+    const slices = this.#slices.get(key)
+    if (slices?.delete(slice.metadata.name) !== true) return
+    if (slices.size === 0) this.#slices.delete(key)
+    this.#touch(key)
+  }
+
+  #touch(key: ServiceKey): void {
+    this.#serial = (this.#serial + 1) >>> 0
+    this.#entries.delete(key)
+    for (const listener of this.#listeners) listener(key)
+  }
+
+  #sortedSlices(key: ServiceKey): EndpointSlice[] {
+    const slices = [...(this.#slices.get(key)?.values() ?? [])]
+    return slices.sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))
+  }
+}
+
+/** Takes what the cache already shows, then every change. */
+function followCache<T>(cache: ObjectCache<T>, changed: (change: ObjectChange<T>) => void): () => void {
+  for (const object of cache.list()) changed({ type: 'set', object, previous: undefined })
+  return cache.onChange((change) => {
+    if (change !== undefined) changed(change)
+  })
+}
+
+function serviceOf(slice: EndpointSlice): ServiceKey | undefined {
+  const service = slice.metadata.labels?.[LABEL_SERVICE_NAME]
+  return service === undefined ? undefined : serviceKey(slice.metadata.namespace ?? '', service)
+}
+
+function sameClusters(a: ReadonlySet<string> | undefined, b: ReadonlySet<string> | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b
+  return a.size === b.size && [...a].every((cluster) => b.has(cluster))
+}

@@ -1,0 +1,254 @@
+/** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
+import { familyOf } from '../../../model/addresses/ip.ts'
+import { laneCable } from '../../../model/kernel-ids.ts'
+import { formatAddress, formatLinkChange } from '../../../kernel/route/format-ip.ts'
+import { formatDevice } from '../../../kernel/wireguard/format-wg.ts'
+import type { Link } from '../../../kernel/route/route-table.ts'
+import type { Joining, SegmentJoining } from '../../../kernel/tuning/segment-joining.ts'
+import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from '../../../kernel/wireguard/wireguard.ts'
+import type { GatewayDeps } from '../../deps.ts'
+import { ensureLaneKey } from './lane-key.ts'
+import type { LanePlan } from './plan-lanes.ts'
+import { laneDeviceNames } from '../../read-world.ts'
+import type { Round } from '../../round.ts'
+
+export type DeviceDeps = Pick<GatewayDeps, 'routes' | 'wireguard' | 'sysctl' | 'steering' | 'joining'>
+
+/** Reverse path filter: loose (2). Packets may come in on another lane than the answer leaves by. RFC 3704 2.4. */
+const LOOSE = '2'
+
+export interface ApplyLaneInit {
+  readonly stateDir: string
+  readonly plan: LanePlan
+  /** The lane carries IPv6 too. */
+  readonly withIpv6: boolean
+  /** The device as it was when the plan was made; undefined when it was not there. */
+  readonly seen: DeviceState | undefined
+  /** Public keys of the peers to make anew, so that WireGuard calls them at once. */
+  readonly callAnew: ReadonlySet<string>
+  /** Public keys of the peers to which this node sends from another address than before (OwnSources). */
+  readonly sendAnew: ReadonlySet<string>
+  /** The policy in force knows the cable by which joined segments come in. */
+  readonly mayJoin: boolean
+  readonly round: Round
+  readonly signal: AbortSignal
+}
+
+/** Gives the device's state before its peers were brought to the plan; undefined when there is no device. */
+export async function applyLane(deps: DeviceDeps, init: ApplyLaneInit): Promise<DeviceState | undefined> {
+  const { routes, wireguard } = deps
+  const { plan, round, signal } = init
+  const key = await round.attempt(() =>
+    ensureLaneKey(init.stateDir, plan.lane, () => wireguard.generateKey().privateKey),
+  )
+  if (key === undefined) return undefined
+  const ensure = () => wireguard.ensureDevice(plan.device, { privateKeyFile: key.value, mtu: plan.mtu }, signal)
+  const state = await round.attempt(ensure)
+  if (state === undefined) return undefined
+  if (init.seen === undefined) {
+    round.note('device', `ip link add ${plan.device}`)
+    round.drift?.repaired('device', 'Missing', round.drift.had(`device ${plan.device}`, [plan.device]))
+  }
+  const link = await round.attempt(async () => (await routes.links(signal)).find((one) => one.name === plan.device))
+  await applyLink(deps, init, link?.value)
+  // Some machines leave IPv6 off on new devices. Below an MTU of 1280 there is no such setting.
+  if (init.withIpv6) await ensureSetting(deps.sysctl, round, `net/ipv6/conf/${plan.device}/disable_ipv6`, '0')
+  await applyAddress(deps, plan, round, signal)
+  tellLostPeers(init, state.value)
+  const failures = round.failures
+  await applyPeers(deps, init, state.value)
+  if (round.failures === failures) settle(init)
+  return state.value
+}
+
+/** A device that is new has no peers, and has been told of itself. */
+function tellLostPeers({ plan, round, seen }: ApplyLaneInit, state: DeviceState): void {
+  if (seen === undefined || round.drift === undefined) return
+  const { device, config } = plan
+  const there = new Map(state.peers.map((peer) => [peer.publicKey, peerText(device, peer)]))
+  const missing = config.peers.filter(({ publicKey }) => !there.has(publicKey))
+  const changed = config.peers.filter((peer) => {
+    const text = there.get(peer.publicKey)
+    return text !== undefined && text !== peerText(device, peer)
+  })
+  const had = (peers: readonly PeerConfig[]): string[] => {
+    return (
+      round.drift?.had(
+        `peers ${device}`,
+        peers.map((peer) => peerText(device, peer)),
+      ) ?? []
+    )
+  }
+  round.drift.repaired('peers', 'Missing', had(missing))
+  round.drift.repaired('peers', 'Changed', had(changed))
+}
+
+function settle({ plan, round }: ApplyLaneInit): void {
+  const { device, config } = plan
+  round.drift?.settle(`device ${device}`, [device])
+  round.drift?.settle(`address ${device}`, [plan.address])
+  round.drift?.settle(
+    `peers ${device}`,
+    config.peers.map((peer) => peerText(device, peer)),
+  )
+}
+
+function peerText(device: string, { publicKey, allowedIps }: Pick<PeerConfig, 'publicKey' | 'allowedIps'>): string {
+  return `wg set ${device} peer ${publicKey} allowed-ips ${[...allowedIps].sort().join()}`
+}
+
+/**
+ * A peer that is called anew is taken out first: that ends WireGuard's wait for an answer to its last call. So is one
+ * that gets its first address: WireGuard has tried to call it without one, and waits all the same.
+ */
+async function applyPeers({ wireguard }: DeviceDeps, init: ApplyLaneInit, state: DeviceState): Promise<void> {
+  const { plan, round, signal } = init
+  const { device } = plan
+  const config = sentAnew(withoutEndpoints(plan.config, newlyHeard(init.seen, state)), state, init.sendAnew)
+  const called = new Set(config.peers.filter((peer) => peer.endpoint !== undefined).map((peer) => peer.publicKey))
+  const gone = state.peers.filter(
+    ({ publicKey, endpoint }) => called.has(publicKey) && (endpoint === undefined || init.callAnew.has(publicKey)),
+  )
+  if (gone.length === 0 && isSynced(state, config)) return
+  if (gone.length > 0) {
+    const others = { ...config, peers: config.peers.filter((peer) => !gone.some(isSamePeer(peer))) }
+    const text = `wg set ${device} ${gone.map((peer) => `peer ${peer.publicKey} remove`).join(' ')}`
+    await round.change('peers', text, () => wireguard.sync(device, others, signal))
+  }
+  await round.change('peers', formatDevice(config), () => wireguard.sync(device, config, signal))
+}
+
+async function applyLink(
+  { routes, sysctl, steering, joining }: DeviceDeps,
+  { plan, mayJoin, round, signal }: ApplyLaneInit,
+  link: Link | undefined,
+): Promise<void> {
+  if (link !== undefined && (link.mtu !== plan.mtu || !link.up)) {
+    const change = { mtu: plan.mtu, up: true }
+    const stopped = link.up ? [] : [plan.device]
+    round.drift?.repaired('device', 'Changed', round.drift.had(`device ${plan.device}`, stopped))
+    await round.change('device', formatLinkChange(plan.device, change), () =>
+      routes.setLink(plan.device, change, signal),
+    )
+  }
+  await ensureSetting(sysctl, round, `net/ipv4/conf/${plan.device}/rp_filter`, LOOSE)
+  // Joined, segments are few: spreading them over processors would cost more than it brings.
+  if (mayJoin && (await joinSegments({ sysctl, joining }, plan.device, round, signal))) return
+  const spread = await round.attempt(async () => steering?.spread(plan.device))
+  if (spread?.value !== undefined) round.note('sysctl', spread.value)
+}
+
+/** True when TCP of the device comes in joined now. */
+async function joinSegments(
+  { sysctl, joining }: Pick<DeviceDeps, 'sysctl'> & { readonly joining: SegmentJoining | undefined },
+  device: string,
+  round: Round,
+  signal: AbortSignal,
+): Promise<boolean> {
+  if (joining === undefined) return false
+  const connected = await tellJoining(round, () => joining.connect(device, signal))
+  if (!connected) return false
+  await ensureSetting(sysctl, round, `net/ipv4/conf/${laneCable(device).rx}/rp_filter`, LOOSE)
+  return tellJoining(round, () => joining.lead(device, signal))
+}
+
+async function tellJoining(round: Round, action: () => Promise<Joining>): Promise<boolean> {
+  const joining = (await round.attempt(action))?.value
+  for (const text of joining?.done ?? []) round.note('device', text)
+  if (joining?.why !== undefined) round.tell('TCP segments are not joined', { reason: joining.why })
+  return joining?.on === true
+}
+
+async function applyAddress(deps: DeviceDeps, plan: LanePlan, round: Round, signal: AbortSignal): Promise<void> {
+  const { routes } = deps
+  const all = await round.attempt(() => routes.addresses(signal))
+  const present = (all?.value ?? []).filter((entry) => entry.device === plan.device && familyOf(entry.address) === 4)
+  const wanted = { device: plan.device, address: plan.address }
+  if (!present.some((entry) => entry.address === plan.address)) {
+    round.drift?.repaired('address', 'Missing', round.drift.had(`address ${plan.device}`, [plan.address]))
+    await round.change('address', formatAddress(wanted), () => routes.addAddress(wanted, signal))
+  }
+  for (const stale of present.filter((entry) => entry.address !== plan.address)) {
+    const text = `ip address del ${stale.address} dev ${stale.device}`
+    await round.change('address', text, () => routes.deleteAddress(stale, signal))
+  }
+}
+
+/** Writes a setting that differs. True when it had to. A setting that does not exist is none of ours. */
+export async function ensureSetting(
+  sysctl: DeviceDeps['sysctl'],
+  round: Round,
+  name: string,
+  value: string,
+): Promise<boolean> {
+  const current = await round.attempt(() => sysctl.read(name))
+  if (current?.value === undefined || current.value.trim() === value) return false
+  return round.change('sysctl', `sysctl -w ${name}=${value}`, () => sysctl.write(name, value))
+}
+
+/** Removes lane devices that no lane of the plan uses, and what is left of their cables. True when all went. */
+export async function sweepDevices(
+  deps: Pick<DeviceDeps, 'routes' | 'wireguard' | 'joining'>,
+  keep: readonly string[],
+  round: Round,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const names = await round.attempt(() => laneDeviceNames(deps.routes, signal))
+  let done = names !== undefined
+  for (const name of names?.value ?? []) {
+    if (keep.includes(name)) continue
+    const text = `ip link del ${name}`
+    done = (await round.change('device', text, () => deps.wireguard.deleteDevice(name, signal))) && done
+    round.drift?.forget(`device ${name}`, `address ${name}`, `peers ${name}`)
+  }
+  const swept = await round.attempt(async () => deps.joining?.sweep(keep, signal))
+  for (const text of swept?.value ?? []) round.note('device', text)
+  return done
+}
+
+/** Peers that shook hands or called since the plan was made: whatever it wants to try with them, they are where they are. */
+function newlyHeard(seen: DeviceState | undefined, state: DeviceState): Set<string> {
+  const before = new Map(seen?.peers.map((peer) => [peer.publicKey, peer]))
+  const heard = state.peers.filter(({ publicKey, lastHandshakeMs, endpoint }) => {
+    const known = before.get(publicKey)
+    const shook = lastHandshakeMs !== undefined && lastHandshakeMs !== known?.lastHandshakeMs
+    return shook || (endpoint !== undefined && endpoint !== known?.endpoint)
+  })
+  return new Set(heard.map((peer) => peer.publicKey))
+}
+
+function withoutEndpoints(config: DeviceConfig, keys: ReadonlySet<string>): DeviceConfig {
+  const peers = config.peers.map((peer): PeerConfig => {
+    if (!keys.has(peer.publicKey)) return peer
+    const { publicKey, allowedIps, keepaliveSeconds } = peer
+    return { publicKey, allowedIps, keepaliveSeconds }
+  })
+  return { ...config, peers }
+}
+
+/** Their places are given to them once more, in the session that there is. */
+function sentAnew(config: DeviceConfig, state: DeviceState, keys: ReadonlySet<string>): DeviceConfig {
+  const places = new Map(state.peers.map(({ publicKey, endpoint }) => [publicKey, endpoint]))
+  const peers = config.peers.map((peer): PeerConfig => {
+    const endpoint = peer.endpoint ?? places.get(peer.publicKey)
+    return keys.has(peer.publicKey) && endpoint !== undefined ? { ...peer, endpoint, endpointAnew: true } : peer
+  })
+  return { ...config, peers }
+}
+
+function isSamePeer(peer: PeerConfig): (other: PeerState) => boolean {
+  return (other) => other.publicKey === peer.publicKey
+}
+
+function isSynced(state: DeviceState, config: DeviceConfig): boolean {
+  if ((state.mark ?? 0) !== (config.mark ?? 0)) return false
+  if (state.listenPort !== config.listenPort || state.peers.length !== config.peers.length) return false
+  const peers = new Map(state.peers.map((peer) => [peer.publicKey, peer]))
+  return config.peers.every((wanted) => {
+    const peer = peers.get(wanted.publicKey)
+    if (peer === undefined || peer.keepaliveSeconds !== wanted.keepaliveSeconds) return false
+    if (wanted.endpointAnew === true) return false
+    if (wanted.endpoint !== undefined && wanted.endpoint !== peer.endpoint) return false
+    return [...peer.allowedIps].sort().join() === [...wanted.allowedIps].sort().join()
+  })
+}

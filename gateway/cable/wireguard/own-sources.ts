@@ -1,0 +1,46 @@
+/**
+ * From which of this node's addresses each peer is sent to. WireGuard in user space remembers that address, and when the
+ * node has it no more it sends nothing until it has been unheard for 15 s. Given the peer's place anew, it forgets.
+ */
+import type { DeviceState } from '../../../kernel/wireguard/wireguard.ts'
+
+interface Way {
+  /** address:port of the peer. */
+  readonly to: string
+  readonly from: string
+}
+
+export class OwnSources {
+  /** By public key. */
+  #ways: ReadonlyMap<string, Way> = new Map()
+  #seen: ReadonlyMap<string, Way> = new Map()
+
+  /**
+   * Looks at the devices and at the ways of a round (GatewayWorld.pathSource). Gives the public keys of the peers that are
+   * where they were, while this node's address towards them has changed since the last round that was told().
+   */
+  moved(devices: Iterable<DeviceState>, pathSource: ReadonlyMap<string, string>): ReadonlySet<string> {
+    const seen = new Map<string, Way>()
+    const moved = new Set<string>()
+    for (const { publicKey, endpoint } of [...devices].flatMap(({ peers }) => peers)) {
+      if (endpoint === undefined) continue
+      const before = this.#ways.get(publicKey)
+      const from = pathSource.get(endpoint.slice(0, endpoint.lastIndexOf(':')))
+      const isThere = before?.to === endpoint
+      // While there is no way, the last one counts: the next one may begin at another address.
+      if (from === undefined) {
+        if (isThere) seen.set(publicKey, before)
+        continue
+      }
+      if (isThere && before.from !== from) moved.add(publicKey)
+      seen.set(publicKey, { to: endpoint, from })
+    }
+    this.#seen = seen
+    return moved
+  }
+
+  /** The devices have been told of what moved() gave last. */
+  told(): void {
+    this.#ways = this.#seen
+  }
+}

@@ -1,0 +1,43 @@
+/** What the gateway works with. */
+import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import type { Knock } from '../kubeapi/known-machines.ts'
+import type { Nft } from '../kernel/nft/nft.ts'
+import type { PacketSteering } from '../kernel/tuning/packet-steering.ts'
+import type { SegmentJoining } from '../kernel/tuning/segment-joining.ts'
+import type { RouteTable } from '../kernel/route/route-table.ts'
+import type { Sysctl } from '../kernel/tuning/sysctl.ts'
+import type { Wireguard } from '../kernel/wireguard/wireguard.ts'
+import type { ComponentDeps } from '../runtime/component.ts'
+import type { MachineNetwork } from '../runtime/machine-network.ts'
+import type { OpenProbeSocket } from './health/probe-socket.ts'
+
+/** What is known of the node that takes over the lane of this one. */
+export interface Handover {
+  /** Ids of the clusters that the other node is up to. Nothing is sent to them by this node's own lane any more. */
+  handedOver(): ReadonlySet<string>
+  /** Calls back after each change. Gives the function that ends it. */
+  onChange(listener: () => void): () => void
+}
+
+export interface GatewayDeps extends ComponentDeps {
+  readonly cluster: ClusterApi
+  readonly routes: RouteTable
+  /** Family ip. */
+  readonly nft: Nft
+  /** Family ip6. */
+  readonly nft6: Nft
+  readonly wireguard: Wireguard
+  readonly sysctl: Sysctl
+  /** Where absent, the devices keep the kernel's default: one processor each. */
+  readonly steering?: PacketSteering
+  /** Where absent, or where it cannot be had, each packet of a user-space lane goes its way by itself. */
+  readonly joining?: SegmentJoining
+  /** The real UDP socket where absent. */
+  readonly openProbeSocket?: OpenProbeSocket
+  /** The real one where absent (runtime/knock.ts). */
+  readonly knock?: Knock
+  /** Absent: default gateways and name servers are not known. */
+  readonly machineNetwork?: () => Promise<MachineNetwork>
+  /** Absent where nobody else can serve this node's lanes. */
+  readonly handover?: Handover
+}

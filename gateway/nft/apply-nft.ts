@@ -1,0 +1,132 @@
+/**
+ * Brings the gateway's nft table to the plan: in one transaction, only when the plan or the table changed. Where
+ * nothing but elements of a set differ, the transaction has these alone.
+ */
+import { NFT_TABLE_GATEWAY } from '../../model/kernel-ids.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { tableDrift } from '../../kernel/drift.ts'
+import { formatNft } from '../../kernel/nft/format-nft.ts'
+import type { NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import type { Nft, NftFamily } from '../../kernel/nft/nft.ts'
+import type { Round } from '../round.ts'
+
+/** Reading the table back costs a process; somebody else's hand in it is rare. */
+const VERIFY_MS = 25_000
+
+type ElementStatement = Extract<NftStatement, { readonly verb: 'add-elements' | 'delete-elements' }>
+
+interface Applied {
+  /** What was applied. */
+  readonly statements: readonly NftStatement[]
+  readonly text: string
+  /** How the kernel lists it. */
+  readonly listed: string | undefined
+  readonly atMs: number
+}
+
+export class NftApplier {
+  readonly #nft: Nft
+  readonly #clock: Clock
+  #applied: Applied | undefined
+  /** No table of ours is there. It is looked for once: nobody else makes one. */
+  #isGone = false
+
+  constructor(nft: Nft, clock: Clock) {
+    this.#nft = nft
+    this.#clock = clock
+  }
+
+  /** Somebody else has been at the table, or may have: the next apply() looks. */
+  suspect(): void {
+    if (this.#applied !== undefined) this.#applied = { ...this.#applied, atMs: -Infinity }
+  }
+
+  /** True when the table is as planned. */
+  async apply(statements: readonly NftStatement[], round: Round, signal: AbortSignal): Promise<boolean> {
+    const { family } = this.#nft
+    const text = formatNft(statements, family)
+    const known = this.#applied
+    if (known?.text === text && (await this.#isUntouched(round, signal))) return true
+    const same = known === undefined || known.text === text
+    const changes = (same ? undefined : elementChanges(known.statements, statements, family)) ?? statements
+    this.#isGone = false
+    const done = await round.change('nft', formatNft(changes, family), () => this.#nft.run(changes, signal))
+    // After a refusal, too: then the table is not what it was thought to be, and the next round makes it anew.
+    this.#applied = undefined
+    if (!done) return false
+    const listed = await round.attempt(() => this.#nft.listTable(NFT_TABLE_GATEWAY, signal))
+    if (listed !== undefined) {
+      this.#applied = { statements, text, listed: listed.value, atMs: this.#clock.monotonic() }
+    }
+    return true
+  }
+
+  /** For a family that nothing is planned for: takes out the table, if an earlier plan or run left one. */
+  async remove(round: Round, signal: AbortSignal): Promise<void> {
+    if (this.#isGone) return
+    this.#applied = undefined
+    this.#isGone = await removeTable(this.#nft, round, signal)
+  }
+
+  async #isUntouched(round: Round, signal: AbortSignal): Promise<boolean> {
+    const applied = this.#applied
+    if (applied === undefined) return false
+    const nowMs = this.#clock.monotonic()
+    if (nowMs - applied.atMs < VERIFY_MS) return true
+    const listed = await round.attempt(() => this.#nft.listTable(NFT_TABLE_GATEWAY, signal))
+    if (listed === undefined) return true
+    this.#applied = { ...applied, atMs: nowMs }
+    if (listed.value === applied.listed) return true
+    const { reason, items } = tableDrift(applied.listed ?? '', listed.value)
+    const table = `table ${this.#nft.family} ${NFT_TABLE_GATEWAY}`
+    round.drift?.repaired(
+      'nft-table',
+      reason,
+      items.map((item) => `${table}: ${item}`),
+    )
+    return false
+  }
+}
+
+/** Takes the gateway's table out, where there is one. True when none is there any more. */
+export async function removeTable(nft: Nft, round: Round, signal: AbortSignal): Promise<boolean> {
+  const tables = await round.attempt(() => nft.tables(NFT_TABLE_GATEWAY, signal))
+  if (tables === undefined) return false
+  if (!tables.value.includes(NFT_TABLE_GATEWAY)) return true
+  const statement = { verb: 'delete-table', table: NFT_TABLE_GATEWAY } as const
+  return round.change('nft', formatNft([statement], nft.family).trim(), () => nft.run([statement], signal))
+}
+
+/** What turns the elements of one plan into those of the other; undefined when more than elements differs. */
+function elementChanges(
+  before: readonly NftStatement[],
+  after: readonly NftStatement[],
+  family: NftFamily,
+): NftStatement[] | undefined {
+  const rest = (all: readonly NftStatement[]): NftStatement[] => all.filter((s) => !isElements(s))
+  if (formatNft(rest(before), family) !== formatNft(rest(after), family)) return undefined
+  const [had, wanted] = [elementsByMap(before), elementsByMap(after)]
+  const changes: NftStatement[] = []
+  for (const map of new Set([...had.keys(), ...wanted.keys()])) {
+    const [old, elements] = [had.get(map) ?? [], wanted.get(map) ?? []]
+    const table = NFT_TABLE_GATEWAY
+    const [oldKeys, keys] = [keysOf(old), keysOf(elements)]
+    const gone = old.filter(({ key }) => !keys.has(key))
+    const added = elements.filter(({ key }) => !oldKeys.has(key))
+    if (gone.length > 0) changes.push({ verb: 'delete-elements', table, map, elements: gone })
+    if (added.length > 0) changes.push({ verb: 'add-elements', table, map, elements: added })
+  }
+  return changes
+}
+
+function elementsByMap(statements: readonly NftStatement[]): Map<string, ElementStatement['elements']> {
+  return new Map(statements.filter(isElements).map(({ map, elements }) => [map, elements]))
+}
+
+function keysOf(elements: ElementStatement['elements']): Set<string> {
+  return new Set(elements.map((element) => element.key))
+}
+
+function isElements(statement: NftStatement): statement is ElementStatement {
+  return statement.verb === 'add-elements'
+}

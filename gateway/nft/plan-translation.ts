@@ -1,0 +1,302 @@
+/**
+ * The nft table of a gateway: one-to-one translation of this cluster's own prefixes, connection tracking left out
+ * where packets only pass through, and the policy of what may go into and come out of a lane. One table for each family;
+ * IPv6 is never translated. Pure. docs/decisions/0006.
+ *
+ *  in:  lane ─► prerouting -300: is it for us? ─► global to own ─► notrack ─► (conntrack -200, nat) ─► forward 0
+ *  out: forward 0 ─► (nat 100) ─► postrouting 300: own to global ─► is it known to the others? ─► lane
+ *
+ * Both rewrites lie outside connection tracking (before it on the way in, after it on the way out), so a tracked
+ * connection of a local pod sees the pod's own address in both directions.
+ */
+import type { PrefixPair } from '../../model/addresses/addressing.ts'
+import {
+  type Family,
+  type Prefix,
+  addressBits,
+  formatAddress,
+  formatPrefix,
+  parsePrefix,
+} from '../../model/addresses/ip.ts'
+import {
+  LANE_ADDRESS_RANGE,
+  LANE_PROBE_PORT,
+  NFT_TABLE_GATEWAY,
+  VXLAN_DEVICE,
+  laneCable,
+} from '../../model/kernel-ids.ts'
+import type { OpenPort } from '../../model/addresses/open-port.ts'
+import { withoutContained } from '../../model/addresses/prefix-set.ts'
+import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../../kernel/nft/host-guard.ts'
+import type { NftBaseChain, NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'
+import { FAMILY_WORDS } from './family-words.ts'
+import {
+  ICMP_ERROR_TYPES,
+  INNER_DESTINATION,
+  INNER_SOURCE,
+  hostMask,
+  innerMatch,
+  innerRewriteRules,
+} from './icmp-errors.ts'
+
+/** All prefixes and addresses are of the one family. */
+export interface TranslationInit {
+  readonly family: Family
+  /** Own prefixes and what the others call them; empty when nothing is translated. Where both are the same, no rule. */
+  readonly pairs: readonly PrefixPair[]
+  readonly podCIDRs: readonly Prefix[]
+  /** Where pods of other nodes are, disjoint. What is not known to be there is tracked. */
+  readonly elsewhere: readonly Prefix[]
+  /** The address is IPv4: without it, the family has none on that device, or the device is about to go. */
+  readonly lanes: readonly { readonly device: string; readonly address?: string }[]
+  /** Prefixes of all remote clusters; disjoint. */
+  readonly remotes: readonly Prefix[]
+  /** Ports of this node that pods of other clusters may call. */
+  readonly openPorts: readonly OpenPort[]
+}
+
+interface Rule {
+  readonly text: string
+  readonly comment?: string
+}
+
+const TABLE = NFT_TABLE_GATEWAY
+const SET_ELSEWHERE = 'elsewhere'
+/** Before connection tracking (-200) and after everything of source NAT (100). */
+const RAW: NftBaseChain = { type: 'filter', hook: 'prerouting', priority: -300 }
+const FORWARD: NftBaseChain = { type: 'filter', hook: 'forward', priority: 0 }
+const INPUT: NftBaseChain = { type: 'filter', hook: 'input', priority: 0 }
+const OUTPUT: NftBaseChain = { type: 'filter', hook: 'output', priority: 0 }
+const LAST: NftBaseChain = { type: 'filter', hook: 'postrouting', priority: 300 }
+
+/** Statements that replace the whole table in one transaction; its removal alone when there is no lane. */
+export function planTranslation(init: TranslationInit): NftStatement[] {
+  // add before delete: deletion of a table that is not there would be refused.
+  const clear: NftStatement[] = [
+    { verb: 'add-table', table: TABLE },
+    { verb: 'delete-table', table: TABLE },
+  ]
+  if (init.lanes.length === 0) return clear
+  const devices = nftSet(init.lanes.map((lane) => lane.device))
+  const incoming = nftSet(incomingDevices(init))
+  const addresses = laneAddresses(init)
+  return [
+    ...clear,
+    { verb: 'add-table', table: TABLE },
+    ...(Object.keys(DROP_REASONS) as DropReason[]).map((reason): NftStatement => ({
+      verb: 'add-counter',
+      table: TABLE,
+      counter: dropCounter(reason),
+    })),
+    ...elsewhereSet(init),
+    ...errorChains(init),
+    ...chain('from-lane', undefined, fromLane(init)),
+    ...chain('to-lane', undefined, toLane(init)),
+    ...chain('translate-in', RAW, [
+      { text: `iifname ${incoming} jump from-lane` },
+      ...(init.remotes.length === 0 ? [] : [passesThrough(init)]),
+    ]),
+    ...chain('node-port', undefined, nodePorts(init)),
+    ...chain('out-of-lane', undefined, outOfLane(init, devices)),
+    ...chain('into-lane', undefined, intoLane(init)),
+    ...chain('forward-policy', FORWARD, [
+      { text: `iifname ${incoming} goto out-of-lane` },
+      { text: `oifname ${devices} goto into-lane` },
+    ]),
+    ...chain('into-node', INPUT, [
+      ...(addresses.length === 0 ? [] : laneAddressPolicy(init, nftSet(addresses))),
+      ...hostPolicy(init, incoming),
+    ]),
+    ...(addresses.length === 0 ? [] : chain('lane-address-out', OUTPUT, [outputPolicy(init)])),
+    ...chain('translate-out', LAST, [{ text: `oifname ${devices} jump to-lane` }]),
+  ]
+}
+
+// A set of its own: where pods have addresses one by one it is long.
+function elsewhereSet({ elsewhere, family }: TranslationInit): NftStatement[] {
+  const set = { table: TABLE, map: SET_ELSEWHERE } as const
+  const elements = elsewhere.map((prefix) => ({ key: elementText(prefix) }))
+  return [
+    { verb: 'add-map', ...set, type: { kind: 'set', key: FAMILY_WORDS[family].addressType, flags: ['interval'] } },
+    ...(elsewhere.length === 0 ? [] : [{ verb: 'add-elements', ...set, elements } as const]),
+  ]
+}
+
+/** As nft prints it: a single address without its length. */
+function elementText(prefix: Prefix): string {
+  return prefix.length === addressBits(prefix.family) ? formatAddress(prefix) : formatPrefix(prefix)
+}
+
+/** Connections of other nodes' pods are tracked on their own node, if at all; here they may use several paths. */
+function passesThrough(init: TranslationInit): Rule {
+  return { text: `iifname ${VXLAN_DEVICE} ${ipWord(init)} daddr ${prefixSet(init.remotes)} notrack` }
+}
+
+function fromLane(init: TranslationInit): Rule[] {
+  const ip = ipWord(init)
+  const senders = laneAddresses(init).length === 0 ? init.remotes : [...init.remotes, parsePrefix(LANE_ADDRESS_RANGE)]
+  return [
+    dropped(`${ip} daddr != ${ownAddresses(init)} `, 'in-not-ours'),
+    dropped(notIn(init, 'saddr', senders), 'in-unknown-source'),
+    ...translated(init).map((pair, i) => ({
+      text: `icmp type ${ICMP_ERROR_TYPES} ${innerMatch(INNER_SOURCE, pair.global)} jump errors-in-${i}`,
+    })),
+    ...translated(init).map(({ own, global }) => ({ text: rewriteRule('daddr', global, own) })),
+    // A local pod's connection may have been sent here by address translation on this node: it must be tracked.
+    { text: `${ip} daddr @${SET_ELSEWHERE} notrack` },
+  ]
+}
+
+function toLane(init: TranslationInit): Rule[] {
+  return [
+    ...(init.family === 6 ? [KERNEL_CHATTER] : []),
+    ...translated(init).map((pair, i) => ({
+      text: `icmp type ${ICMP_ERROR_TYPES} ${innerMatch(INNER_DESTINATION, pair.own)} jump errors-out-${i}`,
+    })),
+    ...translated(init).map(({ own, global }) => ({ text: rewriteRule('saddr', own, global) })),
+    dropped(`${ipWord(init)} saddr != ${ownAddresses(init)} `, 'out-unknown-source'),
+  ]
+}
+
+function errorChains(init: TranslationInit): NftStatement[] {
+  const lost = dropped('', 'icmp-error')
+  return translated(init).flatMap(({ own, global }, i) => [
+    ...chain(`errors-in-${i}`, undefined, [...asRules(innerRewriteRules(INNER_SOURCE, global, own)), lost]),
+    ...chain(`errors-out-${i}`, undefined, [...asRules(innerRewriteRules(INNER_DESTINATION, own, global)), lost]),
+  ])
+}
+
+/** `match` ends with a space, or is empty for every packet. */
+function dropped(match: string, reason: DropReason): Rule {
+  const comment = `dropped: ${DROP_REASONS[reason]}`
+  return { text: `${match}counter name ${dropCounter(reason)} drop`, comment }
+}
+
+/** The same, but whoever asked by mistake shall not wait. */
+function refused(match: string, reason: DropReason): Rule {
+  const comment = `refused: ${DROP_REASONS[reason]}`
+  return { text: `${match}counter name ${dropCounter(reason)} reject`, comment }
+}
+
+/**
+ * What the kernel's IPv6 says of itself on every device (RFC 3810, RFC 4861): nobody listens on a lane, and it is no
+ * packet that somebody misses.
+ */
+const KERNEL_CHATTER: Rule = { text: 'ip6 daddr ff00::/8 drop', comment: 'multicast of this node itself' }
+
+/** MSS clamping: RFC 4459 section 3.2; `rt mtu` is that of the way that the packet goes. */
+const CLAMP: Rule = { text: 'tcp flags syn tcp option maxseg size set rt mtu' }
+
+function outOfLane(init: TranslationInit, devices: string): Rule[] {
+  return [
+    dropped(`oifname ${devices} `, 'lane-to-lane'),
+    dropped(notIn(init, 'daddr', init.podCIDRs), 'in-no-pod'),
+    dropped(`${FAMILY_WORDS[init.family].redirect} `, 'redirect'),
+    { text: `${LED_ELSEWHERE} jump node-port` },
+    CLAMP,
+    { text: 'counter', comment: 'passed: from a lane' },
+  ]
+}
+
+function intoLane(init: TranslationInit): Rule[] {
+  return [
+    dropped(notIn(init, 'saddr', init.podCIDRs), 'out-no-pod'),
+    dropped(notIn(init, 'daddr', init.remotes), 'out-unknown-destination'),
+    CLAMP,
+    { text: 'counter', comment: 'passed: to a lane' },
+  ]
+}
+
+/** Lane addresses are for probes, and for what this node itself sends from one; they are reached over lanes only. */
+function laneAddressPolicy(init: TranslationInit, addresses: string): Rule[] {
+  const names = incomingDevices(init)
+  const devices = nftSet(names)
+  return [
+    dropped(`iifname != ${nftSet(['lo', ...names])} ip daddr ${addresses} `, 'lane-address-outside'),
+    { text: `iifname ${devices} ip daddr ${addresses} meta l4proto { tcp, udp } th dport ${LANE_PROBE_PORT} accept` },
+    { text: `iifname ${devices} ip daddr ${addresses} meta l4proto icmp accept` },
+    { text: `iifname ${devices} ip daddr ${addresses} ct state established,related accept` },
+    dropped(`iifname ${devices} ip daddr ${addresses} `, 'lane-address-no-probe'),
+  ]
+}
+
+/** Nothing of this node is for other clusters but what is named. What it takes in by other devices is not looked at. */
+function hostPolicy(init: TranslationInit, incoming: string): Rule[] {
+  return [
+    ...hostMatches(init.family, init.openPorts).map((match) => ({ text: `iifname ${incoming} ${match} accept` })),
+    refused(`iifname ${incoming} `, 'host-service'),
+  ]
+}
+
+/** A NodePort is a port of this node too, wherever it leads. */
+function nodePorts({ family, openPorts }: TranslationInit): Rule[] {
+  const named = ledElsewhereMatches(family, openPorts).map((match) => ({ text: `${match} return` }))
+  return [...named, refused('', 'host-service')]
+}
+
+/**
+ * While a lane starts or is replaced its address may be there without its routes: what this node then says from there,
+ * such as that a port is closed, would leave in the clear by the default route. The whole range: also the address of a
+ * lane that is about to go.
+ */
+function outputPolicy(init: TranslationInit): Rule {
+  const devices = nftSet(['lo', ...init.lanes.map(({ device }) => device)])
+  return dropped(`oifname != ${devices} ip saddr ${LANE_ADDRESS_RANGE} `, 'lane-address-astray')
+}
+
+/** `ip saddr 10.42.0.0/16 ip saddr set ip saddr & 0.0.255.255 | 244.0.0.0`; nft mends the checksums. */
+function rewriteRule(field: 'saddr' | 'daddr', from: Prefix, to: Prefix): string {
+  const mask = formatAddress({ family: 4, value: hostMask(from) })
+  return `ip ${field} ${formatPrefix(from)} ip ${field} set ip ${field} & ${mask} | ${formatAddress(to)}`
+}
+
+/** Where the others reach this node and what is behind it, as a set: the cluster's prefixes and the lane addresses. */
+function ownAddresses(init: TranslationInit): string {
+  const routed = init.pairs.length > 0 ? init.pairs.map((pair) => pair.global) : init.podCIDRs
+  return nftSet([...routed.map(formatPrefix), ...laneAddresses(init)])
+}
+
+function translated({ pairs }: TranslationInit): readonly PrefixPair[] {
+  return pairs.filter(({ own, global }) => own.value !== global.value)
+}
+
+function laneAddresses({ lanes }: TranslationInit): string[] {
+  return lanes.flatMap(({ address }) => address ?? [])
+}
+
+/** Where packets of lanes come in. TCP over IPv4 may come in by a cable of its own: kernel/tuning/segment-joining.ts. */
+function incomingDevices({ lanes, family }: TranslationInit): string[] {
+  return lanes.flatMap(({ device }) => (family === 4 ? [device, laneCable(device).rx] : [device]))
+}
+
+function ipWord({ family }: TranslationInit): string {
+  return FAMILY_WORDS[family].ip
+}
+
+function chain(name: string, base: NftBaseChain | undefined, rules: readonly Rule[]): NftStatement[] {
+  return [
+    { verb: 'add-chain', table: TABLE, chain: name, ...(base === undefined ? {} : { base }) },
+    ...rules.map(({ text, comment }): NftStatement => {
+      const statement = { verb: 'add-rule', table: TABLE, chain: name, rule: text } as const
+      return comment === undefined ? statement : { ...statement, comment }
+    }),
+  ]
+}
+
+function asRules(texts: readonly string[]): Rule[] {
+  return texts.map((text) => ({ text }))
+}
+
+/** `ip saddr != { … } `; everything where there is no prefix. */
+function notIn(init: TranslationInit, field: 'saddr' | 'daddr', prefixes: readonly Prefix[]): string {
+  return prefixes.length === 0 ? '' : `${ipWord(init)} ${field} != ${prefixSet(prefixes)} `
+}
+
+function prefixSet(prefixes: readonly Prefix[]): string {
+  return nftSet(withoutContained(prefixes).map(formatPrefix))
+}
+
+function nftSet(items: readonly string[]): string {
+  return items.length === 1 ? (items[0] ?? '') : `{ ${[...items].join(', ')} }`
+}

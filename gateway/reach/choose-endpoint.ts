@@ -1,0 +1,156 @@
+/** Which underlay address a peer is called at, when it is called again, and why. Pure. */
+import type { EndpointCandidate } from '../../model/objects.ts'
+import { WIREGUARD_REJECT_AFTER_SECONDS } from '../../model/spec-constants.ts'
+import type { PeerState } from '../../kernel/wireguard/wireguard.ts'
+import type { PeerHealthView, RoamedPeer } from '../world.ts'
+
+/**
+ * keep: the device's own knowledge stays (it follows a peer that roams). try: the device is given this address.
+ * wait: there is nothing to call; the peer calls us.
+ */
+export interface EndpointChoice {
+  readonly how: 'keep' | 'try' | 'wait'
+  /** address:port in use or to be tried, where known. */
+  readonly address?: string
+  /** In words, for logs and status. */
+  readonly why: string
+  /**
+   * Which call this is, from 0, since the connection came into its state. When it advances, the peer is made anew
+   * on the device: see CallSchedule. Absent: the peer and its session are left alone.
+   */
+  readonly attempt?: number
+  /** When to choose again, in milliseconds of the monotonic clock. */
+  readonly nextAtMs?: number
+}
+
+export interface EndpointChoiceInit {
+  /** The clock that turns and calls go by: it never jumps. */
+  readonly monotonicMs: number
+  /** How long one candidate is tried, once there is no hurry. */
+  readonly rotateMs: number
+  /** 0 to 1, drawn by this process: gateways that started together do not stay in step. */
+  readonly jitter: number
+  /** Of the two ends, this one calls at once; the other gives it a moment. See CALL_FIRST_MS. */
+  readonly callsFirst: boolean
+  /** As far as is known, the peer can call us. */
+  readonly callable: boolean
+  /** Best first. */
+  readonly candidates: readonly EndpointCandidate[]
+  /** It tells candidates, but none that can be called from here. */
+  readonly noneCallable?: boolean
+  /** Where it called from, when that is not where we called it. */
+  readonly roamed?: RoamedPeer | undefined
+  /** The peer as the device has it; absent when it is new. */
+  readonly peer: PeerState | undefined
+  /** When it shook hands last, by that clock too; undefined where it never did. */
+  readonly handshakeMs: number | undefined
+  readonly health: PeerHealthView | undefined
+}
+
+/**
+ * When both ends send a handshake initiation before they got the other's, WireGuard answers both and completes
+ * neither, and both wait 5 s (REKEY_TIMEOUT) before they try again. Endpoints reach both ends at about the same
+ * time, so this would be the rule, not the exception. Longer than most one-way delays, shorter than a person notices.
+ */
+const CALL_FIRST_MS = 300
+
+/** A handshake this young is given time to show in the probes: it takes two answers. */
+const SETTLE_MS = 3000
+
+/** Whoever called from a new address has that long to show in a handshake: until then nobody else is called. */
+const HEAR_OUT_MS = 3000
+
+/** A session this young still carries traffic, when the path is back and the far end has kept it too. */
+const SESSION_MS = WIREGUARD_REJECT_AFTER_SECONDS * 1000
+
+/**
+ * A peer that is up, or shook hands or called us a moment ago, keeps its address. One that went silent but has a session
+ * keeps the session: most breaks end where they began, and a far gateway that has lost it calls us. All others are
+ * called, their candidates in turn, and so is one that has nowhere to call us. Where it called from last is one candidate
+ * more: behind NAT it may be the only one that leads there.
+ */
+export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
+  const { candidates, peer, health, monotonicMs, roamed } = init
+  const current = peer?.endpoint
+  // A device that was made anew has forgotten where its peers are, whatever the probes said a moment ago.
+  if (health?.state === 'up' && current !== undefined) return keep(current, 'it answers')
+  if (candidates.length === 0) {
+    if (current !== undefined) return keep(current, 'it called from there; it has no candidates')
+    const why = init.noneCallable === true ? 'none of its addresses can be called from here' : 'it has no candidates'
+    return { how: 'wait', why: `${why}; it calls us` }
+  }
+  const heardMs = roamed === undefined ? Infinity : monotonicMs - roamed.sinceMs
+  if (current !== undefined && current === roamed?.address && heardMs < HEAR_OUT_MS) {
+    return { ...keep(current, 'it called from there just now'), nextAtMs: monotonicMs + HEAR_OUT_MS - heardMs }
+  }
+  const sinceMs = health === undefined || health.state === 'up' ? monotonicMs : health.sinceMs
+  const elapsedMs = Math.max(0, monotonicMs - sinceMs)
+  const unheard = init.handshakeMs === undefined && health?.state !== 'up' && health?.state !== 'down'
+  if (!init.callsFirst && unheard && elapsedMs < CALL_FIRST_MS) {
+    return { how: 'wait', why: 'it calls first', nextAtMs: sinceMs + CALL_FIRST_MS }
+  }
+  const ageMs = monotonicMs - (init.handshakeMs ?? -Infinity)
+  if (current !== undefined && ageMs < SETTLE_MS) {
+    return { ...keep(current, 'it shook hands just now'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
+  }
+  if (current !== undefined && ageMs < SESSION_MS && init.callable)
+    return keepSession(init, current, sinceMs, elapsedMs)
+  const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))
+  return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + endsMs }
+}
+
+function keep(address: string, why: string): EndpointChoice {
+  return { how: 'keep', address, why }
+}
+
+/** The address may have changed, so candidates take turns; but in the session that there is. */
+function keepSession(init: EndpointChoiceInit, current: string, sinceMs: number, elapsedMs: number): EndpointChoice {
+  const { rotateMs } = init
+  const turn = Math.floor(elapsedMs / rotateMs)
+  const choice = turn === 0 ? keep(current, 'it answered there until now') : tryPlace(init, turn - 1)
+  return { ...choice, nextAtMs: sinceMs + (turn + 1) * rotateMs }
+}
+
+function tryPlace({ candidates, roamed }: EndpointChoiceInit, turn: number): EndpointChoice {
+  const told = candidates.map(({ kind, address, port }) => ({ address: `${address}:${port}`, what: `${kind} address` }))
+  const isTold = roamed === undefined || told.some(({ address }) => address === roamed.address)
+  const places = isTold ? told : [...told, { address: roamed.address, what: 'address that it called from' }]
+  const at = turn % places.length
+  const { address = '', what = '' } = places[at] ?? {}
+  return { how: 'try', address, why: `${what}, candidate ${at + 1} of ${places.length}` }
+}
+
+/**
+ * WireGuard drops the call of a key that it does not know yet, and repeats a call that got no answer after 5 s only.
+ * That is long for a person who has just joined a site, so a peer is called anew every `eagerMs` at first: made anew
+ * on the device, it is sent a handshake at once. After EAGER_FOR_MS the other end is taken for dead, and the pace is
+ * that of WireGuard itself.
+ */
+interface CallSchedule {
+  readonly eagerMs: number
+  readonly calmMs: number
+}
+
+const EAGER_MS = 1000
+const EAGER_FOR_MS = 15_000
+/** The two ends call at different paces: calls that crossed once do not cross again. */
+const SECOND_END = 1.7
+const JITTER = 0.2
+
+function callSchedule({ callsFirst, jitter, rotateMs }: EndpointChoiceInit): CallSchedule {
+  const stretch = (callsFirst ? 1 : SECOND_END) * (1 + JITTER * jitter)
+  const eagerMs = Math.round(EAGER_MS * stretch)
+  return { eagerMs, calmMs: Math.max(eagerMs, Math.round(rotateMs * stretch)) }
+}
+
+/** The call under way, and when its turn ends, both counted from the beginning. */
+function callTurn(elapsedMs: number, { eagerMs, calmMs }: CallSchedule): { attempt: number; endsMs: number } {
+  const eagerCalls = Math.ceil(EAGER_FOR_MS / eagerMs)
+  const calmFromMs = eagerCalls * eagerMs
+  if (elapsedMs < calmFromMs) {
+    const attempt = Math.floor(elapsedMs / eagerMs)
+    return { attempt, endsMs: (attempt + 1) * eagerMs }
+  }
+  const calmCalls = Math.floor((elapsedMs - calmFromMs) / calmMs)
+  return { attempt: eagerCalls + calmCalls, endsMs: calmFromMs + (calmCalls + 1) * calmMs }
+}

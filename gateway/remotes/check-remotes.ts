@@ -1,0 +1,35 @@
+/** What other clusters claim, checked before it reaches the lanes: model/addresses/remote-clusters.ts, with this node's own view. Pure. */
+import { laneAddress } from '../../model/addresses/addressing.ts'
+import { type Prefix, prefixOf } from '../../model/addresses/ip.ts'
+import { machineNeeds } from '../../model/addresses/needed-ranges.ts'
+import { type RemoteCluster, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import type { GatewayWorld } from '../world.ts'
+
+/** An object that is not used, and why. */
+export interface Refusal {
+  /** `Cluster paris`, `Endpoint paris.gw-lane0`. */
+  readonly subject: string
+  readonly reason: string
+}
+
+/** Remote clusters that may be routed, by id. */
+export function checkClusters(world: GatewayWorld): { clusters: readonly RemoteCluster[]; refusals: Refusal[] } {
+  const { own, clusters: all, nodes } = world
+  const underlay = underlayAddresses(
+    nodes,
+    world.addresses.map((entry) => entry.address),
+  )
+  const needed = machineNeeds({
+    nodes: underlayAddresses(nodes),
+    interfaces: world.addresses.map((entry) => entry.address),
+    nextHops: world.machine?.nextHops ?? [],
+    nameServers: world.machine?.nameServers ?? [],
+  })
+  const { clusters, refused } = checkRemoteClusters({ own, clusters: all, underlay, needed })
+  return { clusters, refusals: refused.map(({ name, reason }) => ({ subject: `Cluster ${name}`, reason })) }
+}
+
+/** The cluster's lane address as a /32. */
+export function lanePrefix(index: number, lane: number): Prefix {
+  return prefixOf(laneAddress(index, lane), 32)
+}

@@ -1,0 +1,152 @@
+/**
+ * What may be concluded from the address that the broker saw a cluster call from. Something on the way may have written
+ * its own there: a kube-proxy, a load balancer, a bridge. So it counts only where nothing speaks against it; what cannot
+ * be judged does not count. Pure.
+ */
+import {
+  type Prefix,
+  classifyAddress,
+  containsAddress,
+  formatAddress,
+  parseAddress,
+  parsePrefix,
+  prefixOf,
+} from '../../model/addresses/ip.ts'
+import { DEFAULT_GLOBAL_RANGE } from '../../model/kernel-ids.ts'
+import { UNGRANTED_SPACE } from '../../model/addresses/needed-ranges.ts'
+import { reservedPrefixes } from '../../model/addresses/remote-clusters.ts'
+import type { GatewayWorld } from '../world.ts'
+
+type View = Pick<GatewayWorld, 'observedAddress' | 'own' | 'clusters' | 'endpoints' | 'nodes' | 'addresses'>
+
+/**
+ * The observed address of this cluster as it is told to the others; undefined where it leads nowhere. What the others
+ * tell as addresses of theirs has no say here: else one member could take another's away, and two clusters seen under
+ * one address would take theirs back and tell it again in turn.
+ */
+export function ownObservedAddress(world: View): string | undefined {
+  const { observedAddress: text } = world
+  if (text === undefined || isInside(text, rangesAround(world, text))) return undefined
+  if (hasAddress(world, text)) return text
+  const neighbours = world.addresses.flatMap(({ address }) => networkOf(address))
+  return isInside(text, neighbours) || ownAddresses(world).has(text) ? undefined : text
+}
+
+/**
+ * True where the broker saw this cluster under an address that nobody else claims in any way, and that this node does
+ * not have.
+ */
+export function isBehindNat(world: View): boolean {
+  const text = ownObservedAddress(world)
+  if (text === undefined || hasAddress(world, text)) return false
+  return isClaimedOnce(world)(text, world.own.spec.id)
+}
+
+/**
+ * Whether the observed address that a gateway of `cluster` tells counts here too. One that does not is called all the
+ * same, after all others: whoever speaks against it may lie. To be made once for all of them.
+ */
+export function observedJudge(world: View): (text: string, cluster: string) => boolean {
+  const ours = new Set([...ownAddresses(world), ownObservedAddress(world)])
+  const isOnce = isClaimedOnce(world)
+  return (text, cluster) => !ours.has(text) && isOnce(text, cluster)
+}
+
+/** Of an address of `cluster`: no other one tells it in any way, and it is inside nobody's range. */
+function isClaimedOnce(world: View): (text: string, cluster: string) => boolean {
+  const { nodes, observed } = toldAddresses(world)
+  const inLanes = rangesInLanes(world)
+  const claimed = claimedRanges(world.clusters)
+  return (text, cluster) =>
+    !isInside(text, isPrivate(text) ? [...inLanes.own, ...inLanes.others, ...claimed] : inLanes.own) &&
+    !isToldElsewhere(nodes, text, cluster) &&
+    !isToldElsewhere(observed, text, cluster)
+}
+
+/** Addresses of this node's interfaces, and of every type of this cluster's nodes. */
+export function ownAddresses({ nodes, addresses }: Pick<View, 'nodes' | 'addresses'>): ReadonlySet<string> {
+  const told = nodes.flatMap((node) => node.status?.addresses ?? []).map(({ address }) => address)
+  return new Set([...told, ...addresses.map(({ address }) => address.split('/')[0] ?? '')])
+}
+
+/** Whether an interface of this node has the address. */
+export function hasAddress({ addresses }: Pick<View, 'addresses'>, text: string): boolean {
+  return addresses.some(({ address }) => address.split('/')[0] === text)
+}
+
+/** Clusters by the addresses that their Endpoints tell. */
+type Tellers = ReadonlyMap<string, ReadonlySet<string>>
+
+function toldAddresses({ endpoints }: Pick<View, 'endpoints'>): {
+  readonly nodes: Tellers
+  readonly observed: Tellers
+} {
+  const nodes = new Map<string, Set<string>>()
+  const observed = new Map<string, Set<string>>()
+  for (const { spec } of endpoints) {
+    for (const { kind, address } of spec.candidates) {
+      const tellers = kind === 'observed' ? observed : nodes
+      tellers.set(address, (tellers.get(address) ?? new Set()).add(spec.cluster))
+    }
+  }
+  return { nodes, observed }
+}
+
+function isToldElsewhere(tellers: Tellers, text: string, cluster: string): boolean {
+  return [...(tellers.get(text) ?? [])].some((teller) => teller !== cluster)
+}
+
+/** Where this address cannot be called, whatever it is. */
+function rangesAround(world: View, text: string): readonly Prefix[] {
+  const { own, others } = rangesInLanes(world)
+  return isPrivate(text) ? [...own, ...others] : own
+}
+
+/**
+ * A bridge or kube-proxy on the way puts a private address in place of the caller's; of such, somebody's range may speak.
+ * Public ones are gateways' own: a range that somebody states around one has no say.
+ */
+function isPrivate(text: string): boolean {
+  return readable(() => parseAddress(text)).some((address) =>
+    UNGRANTED_SPACE.some((prefix) => containsAddress(prefix, address)),
+  )
+}
+
+/** Where no gateway can be called: this cluster's own ranges and what is nobody's; those of others that lead into lanes. */
+function rangesInLanes({ own, clusters }: Pick<View, 'own' | 'clusters'>): {
+  readonly own: readonly Prefix[]
+  readonly others: readonly Prefix[]
+} {
+  // Where a cluster is translated, what it says of its pods leads nowhere, and anybody may say anything.
+  const flat = clusters.filter(({ spec }) => spec.globalCIDRs.length === 0)
+  const reserved = reservedPrefixes(own.spec).map(({ prefix }) => prefix)
+  const nobodys = readable(() => parsePrefix(DEFAULT_GLOBAL_RANGE))
+  return { own: [...claimedRanges([own]), ...nobodys, ...reserved], others: claimedRanges(flat) }
+}
+
+function claimedRanges(clusters: View['clusters']): Prefix[] {
+  const texts = clusters.flatMap(({ spec }) => [spec.podCIDRs, spec.serviceCIDRs, spec.globalCIDRs].flat())
+  return [...new Set(texts)].flatMap((text) => readable(() => parsePrefix(text)))
+}
+
+/** The network that an interface's address, such as 192.0.2.10/24, is in. */
+function networkOf(text: string): Prefix[] {
+  const [address = '', length = ''] = text.split('/')
+  return length === '' ? [] : readable(() => prefixOf(parseAddress(address), Number(length)))
+}
+
+/** True also of what is no IPv4 address that a gateway could be called at. */
+function isInside(text: string, ranges: readonly Prefix[]): boolean {
+  const [address] = readable(() => parseAddress(text))
+  if (address === undefined || address.family !== 4 || classifyAddress(address) !== 'usable') return true
+  return formatAddress(address) !== text || ranges.some((prefix) => containsAddress(prefix, address))
+}
+
+/** Nothing where it cannot be read: that is refused where it is used. */
+function readable<T>(read: () => T): T[] {
+  try {
+    return [read()]
+  } catch {
+    return []
+  }
+}

@@ -1,0 +1,113 @@
+/** Routes over the lanes and the rule that leads to them. Pure. */
+import { plannedFamilies } from '../../model/addresses/addressing.ts'
+import { FAMILIES, type Family, familyOf, parsePrefix } from '../../model/addresses/ip.ts'
+import {
+  LANE_MARK,
+  LOOPBACK_DEVICE,
+  ROUTE_TABLE_LANES,
+  ROUTE_TABLE_LANES_PUBLIC,
+  RULE_LANES,
+  RULE_LANES_OWN_SOURCE,
+} from '../../model/kernel-ids.ts'
+import { ownPodAddress } from '../../model/addresses/own-pod-address.ts'
+import { podPrefixes } from '../../model/addresses/pod-ranges.ts'
+import { comparePrefixes } from '../../model/addresses/prefix-set.ts'
+import { isPublicSpace } from '../../model/addresses/public-space.ts'
+import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
+import type { NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
+import type { LanePlan } from '../cable/wireguard/plan-lanes.ts'
+import { podClaims } from '../remotes/pod-claims.ts'
+import { type GatewayWorld, healthKey } from '../world.ts'
+
+export interface LaneRoutesPlan {
+  /** One for each family that there are lanes for. */
+  readonly rules: readonly Rule[]
+  /** Of both families, IPv4 first. */
+  readonly routes: readonly Route[]
+}
+
+/** A lane device has no neighbours; the kernel wants a gateway all the same where IPv6 goes over several. */
+const ANY_NEIGHBOUR = 'fe80::1'
+
+/**
+ * A remote prefix is routed over every lane whose connection to its cluster is up, and over none when none is: the
+ * node's table then sends it to another gateway or says that it is unreachable. Lane addresses are always routed,
+ * since the probes that find out whether a connection is up need them. A cluster that has been handed over is routed
+ * over none either: the far end takes nothing from this node any more. A device with an MTU too small for IPv6 does
+ * not exist for the kernel's IPv6, and gets no such routes.
+ */
+export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]): LaneRoutesPlan {
+  const sources = { 4: podSideAddress(world, 4), 6: podSideAddress(world, 6) }
+  const routes: Route[] = []
+  const devices = new Map<string, string[]>()
+  for (const lane of lanes) {
+    const laneAddress = lane.address.replace('/32', '')
+    for (const peer of lane.peers) {
+      routes.push(laneRoute(`${peer.laneAddress}/32`, [{ device: lane.device }], laneAddress))
+      if (world.health.get(healthKey(lane.lane, peer.cluster))?.state !== 'up') continue
+      if (world.handedOver?.has(peer.cluster) === true) continue
+      for (const prefix of peer.prefixes) {
+        if (familyOf(prefix) === 6 && lane.mtu < IPV6_MIN_MTU) continue
+        devices.set(prefix, [...(devices.get(prefix) ?? []), lane.device])
+      }
+    }
+  }
+  for (const [prefix, over] of devices) {
+    const family = familyOf(prefix)
+    const table = isPublicSpace(parsePrefix(prefix), world.globalRange) ? ROUTE_TABLE_LANES_PUBLIC : ROUTE_TABLE_LANES
+    routes.push({ ...laneRoute(prefix, nextHops(over, family), sources[family]), table })
+  }
+  routes.sort((a, b) => comparePrefixes(parsePrefix(a.destination), parsePrefix(b.destination)))
+  const rules = planRules(plannedFamilies(world.own).includes(6) && lanes.length > 0)
+  return { rules: [...rules, ...FAMILIES.flatMap((family) => publicRules(world, routes, family))], routes }
+}
+
+function planRules(withIpv6: boolean): Rule[] {
+  const rule: Rule = { priority: RULE_LANES, table: ROUTE_TABLE_LANES, exceptMark: LANE_MARK }
+  return withIpv6 ? [rule, { family: 6, ...rule }] : [rule]
+}
+
+/** What starts on this node looks there only when it comes from the node's address among the pods (kernel-ids.ts). */
+function publicRules(world: GatewayWorld, routes: readonly Route[], family: Family): Rule[] {
+  const isPublic = (route: Route): boolean =>
+    route.table === ROUTE_TABLE_LANES_PUBLIC && familyOf(route.destination) === family
+  if (!routes.some(isPublic)) return []
+  const base = { priority: RULE_LANES, table: ROUTE_TABLE_LANES_PUBLIC, ...(family === 6 ? { family } : {}) } as const
+  const source = podSideAddress(world, family)
+  const own = source !== undefined && !underlayAddresses(world.nodes).includes(source)
+  return [
+    { ...base, exceptInputDevice: LOOPBACK_DEVICE },
+    ...(own ? [{ ...base, priority: RULE_LANES_OWN_SOURCE, inputDevice: LOOPBACK_DEVICE, source }] : []),
+  ]
+}
+
+/** The kernel refuses several next hops of IPv6 that are devices alone. */
+function nextHops(devices: readonly string[], family: Family): NextHop[] {
+  const several = family === 6 && devices.length > 1
+  return devices.map((device) => (several ? { device, via: ANY_NEIGHBOUR, onlink: true } : { device }))
+}
+
+/**
+ * An address of this node inside its cluster's pod CIDRs of that family, preferably inside the node's own: what the
+ * node sends from there can be translated, and answered, like a pod's. So can its ICMP errors: from another address
+ * they would not pass a lane. Undefined when it has none.
+ */
+export function podSideAddress(
+  world: Pick<GatewayWorld, 'addresses' | 'own' | 'nodes' | 'node' | 'routeAgents'>,
+  family: Family,
+): string | undefined {
+  const addresses = world.addresses.map((entry) => entry.address)
+  const own = podClaims(world, family).find((claim) => claim.node === world.node)
+  return ownPodAddress(addresses, own?.ranges ?? []) ?? ownPodAddress(addresses, podPrefixes(world.own, family))
+}
+
+function laneRoute(destination: string, nextHops: readonly NextHop[], source: string | undefined): Route {
+  return {
+    table: ROUTE_TABLE_LANES,
+    destination,
+    type: 'unicast',
+    nextHops,
+    ...(source === undefined ? {} : { source }),
+  }
+}

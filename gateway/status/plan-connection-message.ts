@@ -1,0 +1,76 @@
+/**
+ * What a connection that is not up is told with: who hears what, and which UDP port somebody has to open. Pure.
+ */
+import type { ConnectionState } from '../../model/objects.ts'
+import { WIREGUARD_REJECT_AFTER_SECONDS } from '../../model/spec-constants.ts'
+import type { PeerState } from '../../kernel/wireguard/wireguard.ts'
+import type { EndpointChoice } from '../reach/choose-endpoint.ts'
+
+export interface ConnectionMessageInit {
+  readonly state: Exclude<ConnectionState, 'up'>
+  /** Milliseconds since the connection came into this state; absent while its probes have not begun. */
+  readonly forMs?: number
+  /** Milliseconds since something came in from the peer through its lane; absent where nothing ever did. */
+  readonly heardMs?: number
+  /** Milliseconds since the last handshake; absent where there was none. */
+  readonly handshakeAgeMs?: number
+  readonly choice: EndpointChoice
+  /** Why it may never come up, where that is known: `neither end can be called from outside (…)`. */
+  readonly doubt?: string
+  /** As the device has it; absent when it is new. */
+  readonly peer: PeerState | undefined
+  /** UDP port of our own device. */
+  readonly listenPort: number
+}
+
+/** What came in longer ago than this came before the break: a peer sends a probe or a keepalive more often. */
+const HEARD_COUNTS_MS = 5000
+
+/** One sentence for Gateway.status: what is missing since when, what each side sees, and what to open. */
+export function connectionMessage(init: ConnectionMessageInit): string {
+  const { state, forMs, choice } = init
+  const what = init.handshakeAgeMs !== undefined ? 'no answer to probes' : 'no handshake yet'
+  const since = forMs === undefined || state === 'connecting' ? '' : ` since ${seconds(forMs)}`
+  const doubt = init.doubt === undefined ? '' : `; ${init.doubt}`
+  return `${what}${since}: ${seen(init)} (${choice.why})${doubt}`
+}
+
+function seen(init: ConnectionMessageInit): string {
+  const { heardMs, choice, peer, listenPort } = init
+  const here = `UDP ${listenPort}`
+  const from = peer?.endpoint === undefined ? 'it' : `UDP ${peer.endpoint}`
+  const address = choice.address ?? peer?.endpoint
+  if (heardMs !== undefined && heardMs <= HEARD_COUNTS_MS) {
+    if (hasSession(init)) {
+      return `packets arrive from ${from}, but none that answers ours: let ${here} out of this node and into that one, or its gateway hangs`
+    }
+    return `packets arrive from ${from}, but our answers do not get there: let ${here} out of this node and into that one`
+  }
+  if (choice.how === 'wait' || address === undefined) {
+    const last = heardMs === undefined ? 'nothing has come' : `nothing has come for ${seconds(heardMs)}`
+    return `we have no address to send to and ${last}: open ${here} here, for it calls us`
+  }
+  const sent = (peer?.txBytes ?? 0) > 0 ? 'we send' : 'we begin to send'
+  return `${sent} to UDP ${address} and hear nothing${lastHeard(init)}: open UDP ${portOf(address)} there`
+}
+
+/** Both ends took part in a handshake: while it counts, packets got through both ways. */
+function hasSession({ handshakeAgeMs = Infinity }: ConnectionMessageInit): boolean {
+  return handshakeAgeMs < WIREGUARD_REJECT_AFTER_SECONDS * 1000
+}
+
+function lastHeard({ heardMs, handshakeAgeMs }: ConnectionMessageInit): string {
+  const facts = [
+    ...(heardMs === undefined ? [] : [`last heard ${seconds(heardMs)} ago`]),
+    ...(handshakeAgeMs === undefined ? [] : [`last handshake ${seconds(handshakeAgeMs)} ago`]),
+  ]
+  return facts.length === 0 ? '' : ` (${facts.join(', ')})`
+}
+
+function seconds(ms: number): string {
+  return `${Math.max(0, Math.floor(ms / 1000))} s`
+}
+
+function portOf(address: string): string {
+  return address.slice(address.lastIndexOf(':') + 1)
+}

@@ -1,0 +1,63 @@
+/** What a gateway says of itself as a whole, and what is told when that changes. Pure. */
+import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
+import { CONDITION_READY, type ConditionFinding } from '../../model/conditions.ts'
+import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
+import { NEITHER_CALLABLE } from '../../model/status-text.ts'
+
+/** Most clusters that one sentence names. */
+const MOST_NAMES = 10
+
+export interface ReadyInit {
+  readonly lanes: number
+  readonly connections: readonly ConnectionStatus[]
+  readonly failure: string | undefined
+}
+
+/** The condition Ready: whether all connections are up; the reason is that of the worst of what is wrong. */
+export function readyFinding({ lanes, connections, failure }: ReadyInit): ConditionFinding {
+  const finding = (status: 'True' | 'False', reason: string, message: string): ConditionFinding => {
+    return { type: CONDITION_READY, status, reason, message }
+  }
+  if (failure !== undefined) return finding('False', 'RoundFailed', failure)
+  if (lanes === 0) return finding('False', 'NoLane', 'this node serves no lane')
+  if (connections.length === 0) return finding('True', 'NoOtherCluster', 'there is no gateway of another cluster yet')
+  const down = connections.filter(({ state }) => state === 'down')
+  if (down.length > 0) return finding('False', 'LaneProbeTimeout', `no answer to probes from ${clusters(down)}`)
+  const connecting = connections.filter(({ state }) => state === 'connecting')
+  if (connecting.length > 0) {
+    const hopeless = connecting.filter(({ message }) => message.includes(NEITHER_CALLABLE))
+    const more = hopeless.length === 0 ? '' : `; ${NEITHER_CALLABLE}, this one and that of ${clusters(hopeless)}`
+    return finding('False', 'LaneConnecting', `not connected yet to ${clusters(connecting)}${more}`)
+  }
+  return finding('True', 'LanesUp', '')
+}
+
+/** `2/3`: connections that are up, of all. */
+export function upText(connections: readonly ConnectionStatus[]): string {
+  return `${connections.filter(({ state }) => state === 'up').length}/${connections.length}`
+}
+
+/** Lanes that came up or went down. A restart of this process changes none, so it tells nothing again. */
+export function laneEvents(before: Gateway | undefined, after: Gateway): ObjectEvent[] {
+  const key = ({ lane, cluster }: ConnectionStatus): string => `${lane}/${cluster}`
+  const was = new Map((before?.status?.connections ?? []).map((one) => [key(one), one.state]))
+  const { name } = after.metadata
+  const regarding = { kind: 'Gateway' as const, name, uid: before?.metadata.uid }
+  return (after.status?.connections ?? []).flatMap((one): ObjectEvent[] => {
+    const last = was.get(key(one))
+    const lane = `lane ${one.lane} to ${one.cluster}`
+    if (one.state === 'up' && last !== 'up') {
+      return [{ regarding, type: 'Normal', reason: 'LaneUp', note: `${lane} is up` }]
+    }
+    if (one.state === 'down' && last === 'up') {
+      return [{ regarding, type: 'Warning', reason: 'LaneDown', note: `${lane} is down: ${one.message}` }]
+    }
+    return []
+  })
+}
+
+function clusters(connections: readonly ConnectionStatus[]): string {
+  const names = [...new Set(connections.map(({ cluster }) => cluster))].sort()
+  const rest = names.length - MOST_NAMES
+  return `${names.slice(0, MOST_NAMES).join(', ')}${rest > 0 ? ` and ${rest} more` : ''}`
+}

@@ -1,0 +1,158 @@
+/**
+ * Writes Gateway.status: at once when poked by a change of state, else every `statusMs` when it differs, and at least
+ * every HEARTBEAT_MS: its time says that this gateway is alive.
+ */
+import { HEARTBEAT_MS } from '../../model/lanes/heartbeat.ts'
+import { isNodeOfSite, ownedByNode, sameOwners } from '../../model/node-owner.ts'
+import type { Gateway } from '../../model/objects.ts'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import { isNotFound } from '../../kernel/errors.ts'
+import type { Nft } from '../../kernel/nft/nft.ts'
+import type { GatewayConfig } from '../config.ts'
+import { DropCounts } from '../nft/drop-counts.ts'
+import type { GatewayDeps } from '../deps.ts'
+import type { HandshakeTimes } from '../cable/wireguard/handshake-times.ts'
+import { HeardPeers } from '../cable/wireguard/heard-peers.ts'
+import type { GatewayMetrics } from '../metrics.ts'
+import { OwnerDoubt } from './owner-doubt.ts'
+import type { LanePlan } from '../cable/wireguard/plan-lanes.ts'
+import { laneEvents } from './plan-ready.ts'
+import { planStatus } from './plan-status.ts'
+import type { MeasuredHealth } from '../health/probe-loop.ts'
+import type { Probing } from '../health/probing.ts'
+import { readDevices } from '../read-world.ts'
+
+export interface StatusInit {
+  readonly config: GatewayConfig
+  readonly metrics: GatewayMetrics
+  readonly probing: Probing
+  readonly handshakeTimes: HandshakeTimes
+  readonly lanes: () => readonly LanePlan[] | undefined
+  /** Whether the plan has a table of family ip6. */
+  readonly hasTable6: () => boolean
+  readonly routed: () => ReadonlySet<string>
+  readonly failure: () => string | undefined
+}
+
+export class StatusReconciler {
+  readonly #deps: GatewayDeps
+  readonly #init: StatusInit
+  #written: { readonly text: string; readonly atMs: number } | undefined
+  #driver: string | undefined
+  readonly #drops: DropCounts
+  readonly #owners: OwnerDoubt
+  readonly #heard: HeardPeers
+
+  constructor(deps: GatewayDeps, init: StatusInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#owners = new OwnerDoubt(deps.clock)
+    this.#heard = new HeardPeers(deps.clock)
+    const { nft, nft6, clock } = deps
+    const nfts = (): readonly Nft[] => (init.hasTable6() ? [nft, nft6] : [nft])
+    this.#drops = new DropCounts({ nfts, clock, metrics: init.metrics })
+  }
+
+  async reconcile(signal: AbortSignal): Promise<void> {
+    const { config, probing, handshakeTimes } = this.#init
+    const lanes = this.#init.lanes()
+    if (lanes === undefined) return
+    this.#driver ??= await this.#deps.wireguard.driver(signal)
+    const devices = await readDevices(this.#deps, config, signal)
+    this.#heard.look(devices)
+    const health = probing.health()
+    const [nowMs, monotonicMs] = [this.#deps.clock.now(), this.#deps.clock.monotonic()]
+    const gateway = planStatus({
+      node: config.node,
+      version: config.version,
+      driver: `wireguard-${this.#driver}`,
+      nowMs,
+      monotonicMs,
+      handshakes: handshakeTimes.look(devices.values(), { nowMs, monotonicMs }),
+      heardMs: (lane, publicKey) => this.#heard.heardMs(lane, publicKey),
+      lanes,
+      devices,
+      health,
+      routed: this.#init.routed(),
+      failure: this.#init.failure() ?? probing.problem(),
+      conditions: this.#present()?.status?.conditions ?? [],
+    })
+    this.#measure(gateway, health)
+    await this.#countDrops(signal)
+    await this.#write(gateway, signal)
+  }
+
+  async #countDrops(signal: AbortSignal): Promise<void> {
+    try {
+      await this.#drops.look(signal)
+    } catch (error) {
+      // Without lanes there is no table. Whatever else it is, the lane loop meets it too and tells.
+      if (!isNotFound(error)) this.#deps.logger.debug('dropped packets not counted', { reason: String(error) })
+    }
+  }
+
+  async #write(gateway: Gateway, signal: AbortSignal): Promise<void> {
+    const text = JSON.stringify(gateway.status)
+    const { cluster, clock } = this.#deps
+    const nodes = cluster.cache('Node').list()
+    const name = gateway.metadata.name
+    if (!isNodeOfSite(name, nodes)) return
+    const metadata = { name, ...ownedByNode(nodes.find((node) => node.metadata.name === name)) }
+    const present = this.#present()
+    const wanted: Gateway = { apiVersion: gateway.apiVersion, kind: gateway.kind, metadata }
+    const object = this.#owners.checked(wanted, present)
+    const isOwned = present !== undefined && sameOwners(present, object)
+    const atMs = clock.monotonic()
+    // The next round would be too late.
+    const isDue = atMs + this.#init.config.statusMs > (this.#written?.atMs ?? -Infinity) + HEARTBEAT_MS
+    if (text === this.#written?.text && !isDue && isOwned) return
+    if (!isOwned) await cluster.apply(object, signal)
+    const beating = withHeartbeat(gateway, clock.now())
+    try {
+      await cluster.applyStatus(beating, signal)
+    } catch (error) {
+      if (!(error instanceof ClusterApiError && error.code === 'NotFound')) throw error
+      await cluster.apply(object, signal)
+      await cluster.applyStatus(beating, signal)
+    }
+    this.#written = { text, atMs }
+    for (const event of laneEvents(present, gateway)) cluster.tell(event)
+  }
+
+  #present(): Gateway | undefined {
+    return this.#deps.cluster.cache('Gateway').get(this.#init.config.node)
+  }
+
+  #measure(gateway: Gateway, health: ReadonlyMap<string, MeasuredHealth>): void {
+    const { metrics } = this.#init
+    const { connectionUp, connectionRtt, connectionJitter, connectionLoss, handshakeAge, receivedBytes, sentBytes } =
+      metrics
+    const gauges = [
+      connectionUp,
+      connectionRtt,
+      connectionJitter,
+      connectionLoss,
+      handshakeAge,
+      receivedBytes,
+      sentBytes,
+    ]
+    for (const gauge of gauges) gauge.reset()
+    for (const connection of gateway.status?.connections ?? []) {
+      const labels = { cluster: connection.cluster, lane: String(connection.lane) }
+      const jitterMs = health.get(`${connection.lane}/${connection.cluster}`)?.figures.jitterMs
+      connectionUp.set(connection.state === 'up' ? 1 : 0, labels)
+      if (connection.rttMs !== undefined) connectionRtt.set(connection.rttMs / 1000, labels)
+      if (jitterMs !== undefined) connectionJitter.set(jitterMs / 1000, labels)
+      if (connection.loss !== undefined) connectionLoss.set(connection.loss, labels)
+      if (connection.handshakeAgeSeconds !== undefined) handshakeAge.set(connection.handshakeAgeSeconds, labels)
+      receivedBytes.set(connection.rxBytes, labels)
+      sentBytes.set(connection.txBytes, labels)
+    }
+  }
+}
+
+/** Milliseconds are kept: two writes must never look the same. */
+function withHeartbeat(gateway: Gateway, nowMs: number): Gateway {
+  if (gateway.status === undefined) return gateway
+  return { ...gateway, status: { ...gateway.status, heartbeatTime: new Date(nowMs).toISOString() } }
+}

@@ -1,0 +1,67 @@
+/**
+ * What a gateway does about its lane before its process ends: another node takes it first, where one can and where the
+ * end would cost traffic. A lane of the kernel goes on without the process; one of user space ends with it.
+ */
+import { isNotReady, leavingReason } from '../../model/lanes/gateway-node.ts'
+import type { GatewayDeps } from '../deps.ts'
+import type { LaneTenure } from './lane-tenure.ts'
+import { withDeadline } from '../../reconcile/until-aborted.ts'
+
+/** Offered for so long, and nobody has begun: the others are away as well. */
+const UNTAKEN_MS = 3000
+/** With the last look (labelled-gateway.ts) it must fit in the time that the pod is given: install/plan-member.ts. */
+export const HAND_OVER_MS = 12_000
+const RELEASE_MS = 2000
+const NO_GATEWAY = 'this node is no gateway of the lane any more'
+
+/** `goes`: this node is the lane's gateway no more. Resolves when nothing is to be gained by waiting. Never rejects. */
+export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, goes: boolean): Promise<void> {
+  const { clock, logger } = deps
+  if (tenure.state.is === 'unknown' || tenure.state.is === 'standing by') return
+  const why = await reasonToHandOver(deps, tenure.node, goes)
+  if (why !== undefined && tenure.others().length > 0) {
+    logger.info('the lane is handed over first', { lane: tenure.lane, why })
+    tenure.retire(why)
+    const done = await whenHandedOver(deps, tenure)
+    logger.info(done ? 'another node has the lane' : 'the lane was not handed over in time', { lane: tenure.lane })
+  }
+  // Or it would be taken back as soon as it is free.
+  if (goes) tenure.retire(NO_GATEWAY)
+  if (goes) await withDeadline(clock, RELEASE_MS, (signal) => tenure.release(signal))
+}
+
+async function reasonToHandOver(
+  { cluster, wireguard }: GatewayDeps,
+  node: string,
+  goes: boolean,
+): Promise<string | undefined> {
+  if (goes) return NO_GATEWAY
+  const object = cluster.cache('Node').get(node)
+  const leaving = object === undefined ? undefined : leavingReason(object)
+  if (leaving !== undefined) return leaving
+  if (object !== undefined && isNotReady(object)) return 'the node is not ready: it may be shutting down'
+  const driver = await wireguard.driver().catch(() => undefined)
+  return driver === 'userspace' ? 'its WireGuard in user space ends with the process' : undefined
+}
+
+/** False when nobody took it, or not all of it in time. */
+function whenHandedOver({ clock }: GatewayDeps, tenure: LaneTenure): Promise<boolean> {
+  return new Promise((resolve) => {
+    const look = (): void => {
+      if (tenure.state.is === 'standing by') end(true)
+    }
+    const end = (done: boolean): void => {
+      for (const cancel of cancels) cancel()
+      resolve(done)
+    }
+    const untaken = (): void => {
+      if (tenure.state.is === 'serving') end(false)
+    }
+    const cancels = [
+      tenure.onChange(look),
+      clock.setTimer(UNTAKEN_MS, untaken),
+      clock.setTimer(HAND_OVER_MS, () => end(false)),
+    ]
+    look()
+  })
+}

@@ -1,0 +1,30 @@
+/** How far the gateway that takes a lane over has come, seen from the one that has it. Pure. */
+import type { Gateway } from '../../model/objects.ts'
+
+/** Clusters that a gateway reports as up on a lane. */
+export function clustersUp(gateway: Gateway | undefined, lane: number): ReadonlySet<string> {
+  const all = gateway?.status?.connections ?? []
+  return new Set(all.filter((one) => one.lane === lane && one.state === 'up').map(({ cluster }) => cluster))
+}
+
+/** A cluster that does not come to the newcomer for so long, and has left this node, is not waited for. */
+const LIMIT_MS = 30_000
+
+export interface HandingOverFacts {
+  readonly lane: number
+  /** Of the node that holds the lane now, and of this one, as they report. */
+  readonly holder: Gateway | undefined
+  readonly own: Gateway | undefined
+  /** Clusters that this node has been up to since the other took the lane. */
+  readonly needed: ReadonlySet<string>
+  /** How long ago that was. */
+  readonly elapsedMs: number
+}
+
+/** Nobody needs this node any more: the holder serves the lane, and is up wherever this node was. */
+export function isRelieved({ lane, holder, own, needed, elapsedMs }: HandingOverFacts): boolean {
+  if (holder?.status?.lanes.some((one) => one.lane === lane) !== true) return false
+  const there = clustersUp(holder, lane)
+  const wanted = elapsedMs > LIMIT_MS ? clustersUp(own, lane) : needed
+  return [...wanted].every((cluster) => there.has(cluster))
+}

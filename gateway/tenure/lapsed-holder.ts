@@ -1,0 +1,79 @@
+/**
+ * Asks after a holder whose Lease lapsed. Its process may be between two images, or the API may be out of its reach
+ * alone, while its kernel carries: whoever took the lane then would leave that node with a lane that nobody takes out.
+ */
+import type { Knock } from '../../kubeapi/known-machines.ts'
+import type { GatewayDeps } from '../deps.ts'
+import { whyLost } from './plan-lost-holder.ts'
+import { type LeaseView, hasLapsed } from './plan-tenure.ts'
+
+export type LapsedHolderDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'cluster'> & { readonly knock: Knock }
+
+/** Pause until a machine that answers is knocked at again. One that does not is at each look, until it is given up. */
+const REKNOCK_MS = 5000
+
+export class LapsedHolder {
+  readonly #deps: LapsedHolderDeps
+  readonly #own: { readonly node: string; readonly lane: number }
+  /** Which machine answered, and when to knock again. */
+  #answered: { readonly holder: string; readonly nextMs: number } | undefined
+  /** Of the holder that lapsed: what was logged last, and whether an Event was told. */
+  #said = ''
+  #told = false
+
+  constructor(deps: LapsedHolderDeps, own: { readonly node: string; readonly lane: number }) {
+    this.#deps = deps
+    this.#own = own
+  }
+
+  /**
+   * True where another node holds the Lease, it lapsed, and that node's lane is lost as well. Asks its machine, which
+   * takes two seconds where that does not answer. `tells`: this node is the one of those that
+   * stand by which tells people. Never rejects.
+   */
+  async isLost(lease: LeaseView | undefined, tells: boolean): Promise<boolean> {
+    const { clock, cluster, logger } = this.#deps
+    const { node, lane } = this.#own
+    const holder = lease?.holder ?? ''
+    if (lease === undefined || holder === '' || holder === node || !hasLapsed(lease, clock.monotonic())) {
+      this.#forget()
+      return false
+    }
+    const facts = { node: cluster.cache('Node').get(holder), gateway: cluster.cache('Gateway').get(holder) }
+    const known = whyLost({ lane, ...facts })
+    const why = known ?? ((await this.#answers(holder)) ? undefined : 'its machine does not answer')
+    const said = why ?? 'its machine answers, so it keeps the lane'
+    if (said !== this.#said) logger.warn('the lease of the lane lapsed', { lane, holder, why: said })
+    this.#said = said
+    if (why === undefined && tells) this.#tell(holder)
+    return why !== undefined
+  }
+
+  #forget(): void {
+    this.#answered = undefined
+    this.#said = ''
+    this.#told = false
+  }
+
+  #tell(holder: string): void {
+    if (this.#told) return
+    this.#told = true
+    const note =
+      `the gateway of this node does not renew its hold on lane ${this.#own.lane}, but its machine answers and its ` +
+      `last word was that connections are up, so no other node takes the lane. See its pod; ` +
+      `kubectl cordon ${holder} gives the lane to another node`
+    const regarding = { kind: 'Node', name: holder } as const
+    this.#deps.cluster.tell({ regarding, type: 'Warning', reason: 'LaneHolderSilent', note })
+  }
+
+  async #answers(holder: string): Promise<boolean> {
+    const { clock, cluster, knock } = this.#deps
+    if (this.#answered?.holder === holder && clock.monotonic() < this.#answered.nextMs) return true
+    const addresses = cluster.cache('Node').get(holder)?.status?.addresses
+    const address = addresses?.find(({ type }) => type === 'InternalIP')?.address
+    // One packet may be lost. Without an address nobody can be asked, and the Lease decides alone.
+    const answers = address !== undefined && ((await knock(address)) || (await knock(address)))
+    this.#answered = answers ? { holder, nextMs: clock.monotonic() + REKNOCK_MS } : undefined
+    return answers
+  }
+}

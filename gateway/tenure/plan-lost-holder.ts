@@ -1,0 +1,28 @@
+/**
+ * Whether the lane of a holder whose Lease lapsed is lost, by what the API says of it. Pure. A Lease is renewed by a
+ * process that can write; a lane of the kernel needs neither.
+ */
+import { LABEL_GATEWAY, leavingReason } from '../../model/lanes/gateway-node.ts'
+import type { Gateway, Node } from '../../model/objects.ts'
+import { clustersUp } from './handing-over.ts'
+
+export interface LapsedHolderFacts {
+  readonly lane: number
+  /** Of the holder; undefined: there is none. */
+  readonly node: Node | undefined
+  readonly gateway: Gateway | undefined
+}
+
+/** Why another node may take the lane; undefined: not by this, its machine is to be asked. */
+export function whyLost({ lane, node, gateway }: LapsedHolderFacts): string | undefined {
+  if (node === undefined) return 'its Node is gone'
+  if (node.metadata.labels?.[LABEL_GATEWAY] !== String(lane)) return 'its Node has the label of this lane no more'
+  const leaving = leavingReason(node)
+  if (leaving !== undefined) return leaving
+  if (clustersUp(gateway, lane).size === 0) return 'its last word was that no connection is up'
+  const own = gateway?.status?.lanes.find((one) => one.lane === lane)
+  return own?.driver === USERSPACE ? 'its WireGuard in user space ended with its process' : undefined
+}
+
+/** As in Gateway.status. */
+const USERSPACE = 'wireguard-userspace'

@@ -1,0 +1,65 @@
+/** Which lane the label of this node's Node says, while a process serves another one, or none. */
+import { type GatewayLane, gatewayLane } from '../../model/lanes/gateway-node.ts'
+import type { GatewayDeps } from '../deps.ts'
+
+/** A Node that was made anew has no label until somebody puts it on again: its lane and its key wait for so long. */
+export const LABEL_GRACE_MS = 5000
+
+export interface OtherLane {
+  /** Aborts when the Node says another lane, or for some seconds none. */
+  readonly signal: AbortSignal
+  /** What it says now. */
+  readonly lane: () => GatewayLane | undefined
+  readonly close: () => void
+}
+
+/** `before` is what this process serves now. */
+export function watchLane(
+  { cluster, logger, clock }: Pick<GatewayDeps, 'cluster' | 'logger' | 'clock'>,
+  node: string,
+  before: GatewayLane | undefined,
+): OtherLane {
+  const changed = new AbortController()
+  let lane = before
+  let told = ''
+  let cancelGrace: (() => void) | undefined
+  const keep = (): void => {
+    cancelGrace?.()
+    cancelGrace = undefined
+  }
+  /** Undefined: it says nothing that counts. */
+  const read = (): { readonly lane: GatewayLane | undefined } | undefined => {
+    const object = cluster.cache('Node').get(node)
+    // A Node that is not there may be on its way back: kubelets register anew.
+    if (object === undefined) return undefined
+    try {
+      return { lane: gatewayLane(object) }
+    } catch (error) {
+      // A slip of the hand takes no lane down.
+      const reason = error instanceof Error ? error.message : String(error)
+      if (reason !== told) logger.error('the label of this node cannot be used; it stays as it was', { reason })
+      told = reason
+      return undefined
+    }
+  }
+  const look = (): void => {
+    const said = read()
+    if (said !== undefined) lane = said.lane
+    if (said === undefined || isSame(said.lane, before)) keep()
+    else if (said.lane !== undefined) changed.abort()
+    else cancelGrace ??= clock.setTimer(LABEL_GRACE_MS, () => changed.abort())
+  }
+  const stop = cluster.cache('Node').onChange((change) => {
+    if (change?.object.metadata.name === node) look()
+  })
+  look()
+  const close = (): void => {
+    stop()
+    keep()
+  }
+  return { signal: changed.signal, lane: () => lane, close }
+}
+
+function isSame(a: GatewayLane | undefined, b: GatewayLane | undefined): boolean {
+  return a?.lane === b?.lane && a?.publicAddress === b?.publicAddress
+}

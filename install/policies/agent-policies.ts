@@ -1,0 +1,146 @@
+/** What the agent may do beyond its role: whoever steals its token gets no further than its own objects. */
+import { CLUSTER_LEASE_PREFIX } from '../../model/lanes/lane-lease.ts'
+import {
+  APP_MANAGED_BY_SEALANE,
+  LABEL_APP_MANAGED_BY,
+  LABEL_K8S_SERVICE_NAME,
+  LABEL_MANAGED_BY,
+  MANAGED_BY_SEALANE,
+  PROPERTY_CLUSTERSET,
+  PROPERTY_CLUSTER_ID,
+} from '../../model/spec-constants.ts'
+import { account, constraints, policy } from './admission-policy.ts'
+import type { ManifestObject } from '../manifest-object.ts'
+import { AGENT_LEASE } from '../names.ts'
+
+function byAgent(namespace: string): object {
+  return {
+    matchConditions: [{ name: 'agent', expression: `request.userInfo.username == '${account(namespace, 'agent')}'` }],
+  }
+}
+
+/** RBAC cannot tell our EndpointSlices and ServiceImports from those of others. */
+function agentObjects(namespace: string): readonly ManifestObject[] {
+  const ours = (object: string, label: string, value: string): string =>
+    `(${object} == null || (has(${object}.metadata.labels) && '${label}' in ${object}.metadata.labels && ` +
+    `${object}.metadata.labels['${label}'] == '${value}'))`
+  const only = (kind: string, label: string, value: string): object => ({
+    expression: `${ours('object', label, value)} && ${ours('oldObject', label, value)}`,
+    message: `the agent writes only ${kind} with label ${label}=${value}`,
+  })
+  const all = ['CREATE', 'UPDATE', 'DELETE']
+  return [
+    ...policy({
+      name: 'sealane-agent-slices',
+      spec: {
+        ...constraints('discovery.k8s.io', '*', ['endpointslices'], all),
+        ...byAgent(namespace),
+        validations: [
+          only('EndpointSlices', LABEL_MANAGED_BY, MANAGED_BY_SEALANE),
+          {
+            // kube-proxy, cluster DNS and ingress controllers go by this label, whoever manages the slice.
+            expression:
+              'object == null || !has(object.metadata.labels) || ' +
+              `!('${LABEL_K8S_SERVICE_NAME}' in object.metadata.labels)`,
+            message: `the agent writes no EndpointSlice with label ${LABEL_K8S_SERVICE_NAME}: it would be a Service's`,
+          },
+        ],
+      },
+    }),
+    ...policy({
+      name: 'sealane-agent-imports',
+      spec: {
+        ...constraints('multicluster.x-k8s.io', '*', ['serviceimports'], all),
+        ...byAgent(namespace),
+        validations: [only('ServiceImports', LABEL_APP_MANAGED_BY, APP_MANAGED_BY_SEALANE)],
+      },
+    }),
+  ]
+}
+
+/** Its own election, and what it knows of other clusters. Who serves a lane is the gateways' matter. */
+function agentLeases(namespace: string): readonly ManifestObject[] {
+  const name = '(object == null ? oldObject : object).metadata.name'
+  return policy({
+    name: 'sealane-agent-leases',
+    spec: {
+      ...constraints('coordination.k8s.io', '*', ['leases'], ['CREATE', 'UPDATE', 'DELETE']),
+      ...byAgent(namespace),
+      validations: [
+        {
+          expression: `${name} == '${AGENT_LEASE}' || ${name}.startsWith('${CLUSTER_LEASE_PREFIX}')`,
+          message: `the agent writes no Leases but ${AGENT_LEASE} and ${CLUSTER_LEASE_PREFIX}<cluster>`,
+        },
+      ],
+    },
+  })
+}
+
+/** The agent joins; that the cluster leaves, an administrator says. */
+function agentMembership(namespace: string): readonly ManifestObject[] {
+  return policy({
+    name: 'sealane-agent-membership',
+    spec: {
+      ...constraints('sealane.io', '*', ['memberships'], ['UPDATE']),
+      ...byAgent(namespace),
+      validations: [
+        {
+          expression: "object.spec.phase == 'joined' || oldObject.spec.phase != 'joined'",
+          message: 'the agent does not take this cluster out of its clusterset: sealane leave does',
+        },
+      ],
+    },
+  })
+}
+
+/** RBAC cannot name what is yet to be made. */
+function agentProperties(namespace: string): readonly ManifestObject[] {
+  const names = [PROPERTY_CLUSTER_ID, PROPERTY_CLUSTERSET]
+  return policy({
+    name: 'sealane-agent-properties',
+    spec: {
+      ...constraints('about.k8s.io', '*', ['clusterproperties'], ['CREATE']),
+      ...byAgent(namespace),
+      validations: [
+        {
+          expression: `object.metadata.name in [${names.map((name) => `'${name}'`).join(', ')}]`,
+          message: `the agent makes no ClusterProperty but ${names.join(' and ')}`,
+        },
+      ],
+    },
+  })
+}
+
+/** The agent says of a silent gateway that it is not known how it does; it does not speak in its name. */
+function agentGatewayStatus(namespace: string): readonly ManifestObject[] {
+  const same = (field: string): string => `object.status.${field} == oldObject.status.${field}`
+  const sameOrNone = (field: string): string => {
+    const at = `status.${field}`
+    return `has(object.${at}) == has(oldObject.${at}) && (!has(object.${at}) || ${same(field)})`
+  }
+  return policy({
+    name: 'sealane-agent-gateway-status',
+    spec: {
+      ...constraints('sealane.io', '*', ['gateways/status'], ['UPDATE']),
+      ...byAgent(namespace),
+      validations: [
+        {
+          expression:
+            `has(object.status) && has(oldObject.status) && ${same('version')} && ${same('lanes')} && ` +
+            `${same('connections')} && ${['heartbeatTime', 'up', 'failure'].map(sameOrNone).join(' && ')}`,
+          message: 'the agent writes only conditions of a Gateway: the rest is the word of the gateway',
+        },
+      ],
+    },
+  })
+}
+
+export function agentPolicies(namespace: string): readonly ManifestObject[] {
+  return [
+    ...agentObjects(namespace),
+    ...agentLeases(namespace),
+    ...agentMembership(namespace),
+    ...agentProperties(namespace),
+    ...agentGatewayStatus(namespace),
+  ]
+}

@@ -1,0 +1,168 @@
+/**
+ * What each component of a member may do with the API: what it reads and writes, nothing else. Server-side apply needs
+ * `patch`, and `create` for what does not exist yet.
+ */
+import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/spec-constants.ts'
+import type { ManifestObject } from '../manifest-object.ts'
+import { IDENTITY_SECRET, type PartName, objectName, partLabels } from '../names.ts'
+import type { Place } from '../workload.ts'
+
+interface AccessRule {
+  readonly apiGroups: readonly string[]
+  readonly resources: readonly string[]
+  readonly verbs: readonly string[]
+  readonly resourceNames?: readonly string[]
+}
+
+const READ = ['get', 'list', 'watch']
+const WRITE = ['create', 'patch', 'delete']
+
+function rule(group: string, resources: readonly string[], verbs: readonly string[], names?: string[]): AccessRule {
+  return { apiGroups: [group], resources, verbs, ...(names === undefined ? {} : { resourceNames: names }) }
+}
+
+const SEALANE = 'sealane.io'
+const MCS = 'multicluster.x-k8s.io'
+const SLICES = 'discovery.k8s.io'
+const ABOUT = 'about.k8s.io'
+
+const AGENT: readonly AccessRule[] = [
+  rule('', ['namespaces', 'services'], READ),
+  // What machines need outside the lanes is told to the broker, and refused to everybody's pods.
+  rule('', ['nodes'], READ),
+  rule(SEALANE, ['routeagents'], READ),
+  rule(SLICES, ['endpointslices'], [...READ, ...WRITE]),
+  rule(MCS, ['serviceexports'], READ),
+  rule(MCS, ['serviceexports/status', 'serviceimports/status'], ['patch']),
+  rule(MCS, ['serviceimports'], [...READ, ...WRITE]),
+  rule(SEALANE, ['gateways'], READ),
+  // The agent joins by itself, with the token that it finds.
+  rule(SEALANE, ['memberships', 'clusters', 'endpoints'], [...READ, ...WRITE]),
+  // Of gateways: that nothing is heard of one.
+  rule(SEALANE, ['clusters/status', 'gateways/status'], ['patch']),
+  // The gatekeeper of the About API: both properties come and go with the membership.
+  rule(ABOUT, ['clusterproperties'], [...READ, 'create']),
+  rule(ABOUT, ['clusterproperties'], ['patch', 'delete'], [PROPERTY_CLUSTER_ID, PROPERTY_CLUSTERSET]),
+  rule('events.k8s.io', ['events'], ['create', 'patch']),
+]
+
+const GATEWAY: readonly AccessRule[] = [
+  rule('', ['nodes'], READ),
+  rule(SEALANE, ['memberships', 'clusters', 'routeagents'], READ),
+  rule(SEALANE, ['endpoints', 'gateways'], [...READ, ...WRITE]),
+  rule(SEALANE, ['gateways/status'], ['patch']),
+  rule('events.k8s.io', ['events'], ['create', 'patch']),
+]
+
+const ROUTEAGENT: readonly AccessRule[] = [
+  rule('', ['nodes'], READ),
+  rule(SLICES, ['endpointslices'], READ),
+  rule(MCS, ['serviceimports'], READ),
+  rule(SEALANE, ['memberships', 'clusters', 'endpoints', 'gateways'], READ),
+  rule(SEALANE, ['routeagents'], [...READ, ...WRITE]),
+  rule(SEALANE, ['routeagents/status'], ['patch']),
+]
+
+const DNS: readonly AccessRule[] = [
+  rule('', ['nodes'], READ),
+  rule(SLICES, ['endpointslices'], READ),
+  rule(MCS, ['serviceimports'], READ),
+  rule(SEALANE, ['memberships', 'clusters', 'gateways'], READ),
+]
+
+const RULES: Readonly<Partial<Record<PartName, readonly AccessRule[]>>> = {
+  agent: AGENT,
+  gateway: GATEWAY,
+  routeagent: ROUTEAGENT,
+  dns: DNS,
+}
+
+export const RBAC_GROUP = 'rbac.authorization.k8s.io'
+
+/** ClusterRole and binding of one component. */
+export function clusterAccess({ part, namespace }: Place): readonly ManifestObject[] {
+  const name = objectName(part)
+  return [
+    {
+      apiVersion: `${RBAC_GROUP}/v1`,
+      kind: 'ClusterRole',
+      metadata: { name, labels: partLabels(part) },
+      rules: RULES[part] ?? [],
+    },
+    {
+      apiVersion: `${RBAC_GROUP}/v1`,
+      kind: 'ClusterRoleBinding',
+      metadata: { name, labels: partLabels(part) },
+      roleRef: { apiGroup: RBAC_GROUP, kind: 'ClusterRole', name },
+      subjects: [{ kind: 'ServiceAccount', name, namespace }],
+    },
+  ]
+}
+
+/** The agent alone reads and renews the cluster's identity, is elected, and keeps a Lease for each other cluster. */
+export function agentNamespaceAccess(namespace: string): readonly ManifestObject[] {
+  return namespaceAccess({ part: 'agent', namespace }, [
+    rule('', ['secrets'], [...READ, 'update', 'patch'], [IDENTITY_SECRET]),
+    rule('coordination.k8s.io', ['leases'], [...READ, ...WRITE, 'update']),
+  ])
+}
+
+/**
+ * Gateways agree by Leases who serves a lane. Which ones they write is the admission policy's: RBAC cannot name what is
+ * yet to be made.
+ */
+export function gatewayNamespaceAccess(namespace: string): readonly ManifestObject[] {
+  return namespaceAccess({ part: 'gateway', namespace }, [
+    rule('coordination.k8s.io', ['leases'], [...READ, 'create', 'update']),
+  ])
+}
+
+function namespaceAccess({ part, namespace }: Place, rules: readonly AccessRule[]): readonly ManifestObject[] {
+  const name = objectName(part)
+  const labels = partLabels(part)
+  return [
+    {
+      apiVersion: `${RBAC_GROUP}/v1`,
+      kind: 'Role',
+      metadata: { name, namespace, labels },
+      rules,
+    },
+    {
+      apiVersion: `${RBAC_GROUP}/v1`,
+      kind: 'RoleBinding',
+      metadata: { name, namespace, labels },
+      roleRef: { apiGroup: RBAC_GROUP, kind: 'Role', name },
+      subjects: [{ kind: 'ServiceAccount', name, namespace }],
+    },
+  ]
+}
+
+/**
+ * What people may do, added to the roles that clusters have: whoever edits a namespace may export its Services;
+ * ServiceImports are only read (KEP-1645: their lifecycle is the controller's alone).
+ */
+export function userAccess(): readonly ManifestObject[] {
+  const role = (name: string, aggregate: readonly string[], rules: readonly AccessRule[]): ManifestObject => {
+    const labels = aggregate.map((to) => [`${RBAC_GROUP}/aggregate-to-${to}`, 'true'])
+    return {
+      apiVersion: `${RBAC_GROUP}/v1`,
+      kind: 'ClusterRole',
+      metadata: {
+        name,
+        labels: { ...partLabels(undefined), ...(Object.fromEntries(labels) as Record<string, string>) },
+      },
+      rules,
+    }
+  }
+  return [
+    role('sealane-export', ['edit', 'admin'], [rule(MCS, ['serviceexports'], [...READ, ...WRITE, 'update'])]),
+    role(
+      'sealane-view',
+      ['view', 'edit', 'admin'],
+      [
+        rule(MCS, ['serviceexports', 'serviceimports'], READ),
+        rule(SEALANE, ['clusters', 'endpoints', 'gateways', 'routeagents', 'memberships'], READ),
+      ],
+    ),
+  ]
+}

@@ -1,0 +1,42 @@
+/**
+ * Which ports of our pods others may call. Pods on the node's network are no policy's subjects. Who asks the status port
+ * from elsewhere than loopback hears whether the part is well and no more, unless metrics are open (pod.ts): so it is not
+ * closed here, where a network of pods might take the kubelet for a stranger.
+ */
+import type { ManifestObject } from '../manifest-object.ts'
+import { selectorLabels } from '../names.ts'
+import { BROKER_PORT, DNS_CONTAINER_PORT, STATUS_PORTS } from '../ports.ts'
+import { when } from '../template-value.ts'
+import { type Place, metadataOf } from '../workload.ts'
+
+interface OpenPort {
+  readonly protocol: 'TCP' | 'UDP'
+  readonly port: number
+}
+
+const OPEN: Readonly<Partial<Record<Place['part'], readonly OpenPort[]>>> = {
+  agent: [{ protocol: 'TCP', port: STATUS_PORTS.agent }],
+  dns: [
+    { protocol: 'UDP', port: DNS_CONTAINER_PORT },
+    { protocol: 'TCP', port: DNS_CONTAINER_PORT },
+    { protocol: 'TCP', port: STATUS_PORTS.dns },
+  ],
+  broker: [
+    { protocol: 'TCP', port: BROKER_PORT },
+    { protocol: 'TCP', port: STATUS_PORTS.broker },
+  ],
+}
+
+/** To be spread into the part's objects. Outward nothing is closed: brokers and API servers may be anywhere. */
+export function networkPolicy(place: Place, isWanted: boolean): readonly ManifestObject[] {
+  return when(isWanted, {
+    apiVersion: 'networking.k8s.io/v1',
+    kind: 'NetworkPolicy',
+    metadata: metadataOf(place),
+    spec: {
+      podSelector: { matchLabels: selectorLabels(place.part) },
+      policyTypes: ['Ingress'],
+      ingress: [{ ports: OPEN[place.part] ?? [] }],
+    },
+  })
+}

@@ -1,0 +1,140 @@
+/**
+ * nftables through its own command: `nft -f -` changes, `nft list` reads. The command is the interface that
+ * nftables documents and keeps stable; its netlink messages are not.
+ */
+import { type Clock, SystemClock } from '../../reconcile/clock.ts'
+import { isNotFound, KernelError, type KernelErrorCode } from '../errors.ts'
+import { formatNft } from './format-nft.ts'
+import type { NftElement, NftFamily, NftStatement } from './nft-transaction.ts'
+import type { Nft } from './nft.ts'
+import { NftWatch } from './nft-watch.ts'
+import { parseCounters, parseElements } from './parse-nft.ts'
+import { type RunCommand, runCommand } from '../run-command.ts'
+
+export interface NftCommandInit {
+  /** Default ip. */
+  readonly family?: NftFamily
+  readonly run?: RunCommand
+  readonly timeoutMs?: number
+  readonly clock?: Clock
+}
+
+export class NftCommand implements Nft {
+  readonly family: NftFamily
+  readonly #run: RunCommand
+  readonly #timeoutMs: number
+  readonly #watch: NftWatch
+
+  constructor(init: NftCommandInit = {}) {
+    this.family = init.family ?? 'ip'
+    this.#run = init.run ?? runCommand
+    this.#timeoutMs = init.timeoutMs ?? 30_000
+    this.#watch = new NftWatch(init.clock ?? new SystemClock())
+  }
+
+  run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
+    return this.own(() => this.#feed(['-f', '-'], statements, signal))
+  }
+
+  onChange(table: string, listener: () => void): () => void {
+    return this.#watch.follow(this.family, table, listener)
+  }
+
+  /** Does a transaction of this object. */
+  protected own<T>(run: () => Promise<T>): Promise<T> {
+    return this.#watch.own(run)
+  }
+
+  check(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
+    return this.#feed(['--check', '-f', '-'], statements, signal)
+  }
+
+  async tables(prefix: string, signal?: AbortSignal): Promise<readonly string[]> {
+    const text = await this.#list(['list', 'tables', this.family], signal)
+    const names = text.split('\n').map((line) => /^table \S+ (\S+)/.exec(line)?.[1] ?? '')
+    return names.filter((name) => name !== '' && name.startsWith(prefix)).sort()
+  }
+
+  async listTable(table: string, signal?: AbortSignal): Promise<string | undefined> {
+    try {
+      return await this.#list(['-s', 'list', 'table', this.family, table], signal)
+    } catch (error) {
+      if (isNotFound(error)) return undefined
+      throw error
+    }
+  }
+
+  async counters(table: string, signal?: AbortSignal): Promise<ReadonlyMap<string, number>> {
+    return parseCounters(await this.#list(['list', 'counters', 'table', this.family, table], signal))
+  }
+
+  async elements(table: string, map: string, signal?: AbortSignal): Promise<readonly NftElement[]> {
+    // The tool wants to be told which of the two it is. Text, not JSON: there is half as much to print and read.
+    const listing = this.#list(['-s', 'list', 'map', this.family, table, map], signal).catch((error: unknown) => {
+      if (!isNotFound(error)) throw error
+      return this.#list(['-s', 'list', 'set', this.family, table, map], signal)
+    })
+    return parseElements(await listing)
+  }
+
+  async #feed(
+    args: readonly string[],
+    statements: readonly NftStatement[],
+    signal: AbortSignal | undefined,
+  ): Promise<void> {
+    const text = formatNft(statements, this.family)
+    if (text === '') return
+    const result = await this.#run('nft', args, { input: text, signal, timeoutMs: this.#timeoutMs })
+    if (result.code !== 0) throw refusal(text, result.stderr)
+  }
+
+  async #list(args: readonly string[], signal: AbortSignal | undefined): Promise<string> {
+    const result = await this.#run('nft', args, { signal, timeoutMs: this.#timeoutMs })
+    if (result.code === 0) return result.stdout
+    const detail = firstMessage(result.stderr)
+    throw new KernelError(classify(detail), `nft ${args.join(' ')}`, detail)
+  }
+}
+
+/** nft says `/dev/stdin:LINE:FROM-TO: Error: …`; the statement that holds the line is what was refused. */
+function refusal(text: string, stderr: string): KernelError {
+  const detail = firstMessage(stderr)
+  const line = Number(/^[^\s:]*:(\d+):/m.exec(stderr)?.[1] ?? 0)
+  return new KernelError(classify(detail), `nft ${statementAt(text, line)}`, detail)
+}
+
+function statementAt(text: string, line: number): string {
+  const lines = text.split('\n')
+  let start = Math.max(0, line - 1)
+  const refused = lines[start] ?? ''
+  // Elements stand on lines of their own: go back to the line that opens the list.
+  while (start > 0 && !/^(?:add|delete|flush) /.test(lines[start] ?? '')) start -= 1
+  const head = lines[start] ?? ''
+  if (line === 0) return text.slice(0, 400)
+  return (head === refused ? head : `${head} ${refused.replace(/,$/, '')} }`).slice(0, 400)
+}
+
+function firstMessage(stderr: string): string {
+  const found = stderr.split('\n').find((text) => /\berror\b/i.test(text)) ?? stderr.split('\n')[0] ?? ''
+  const detail = found.replace(/^.*?\berror: */i, '').replace(/^Could not process rule: /, '')
+  return (detail === '' ? 'refused without a reason' : detail).slice(0, 300)
+}
+
+const MESSAGES: readonly (readonly [RegExp, KernelErrorCode])[] = [
+  // An address of another family: `…: Address family for hostname not supported`.
+  [/Could not resolve hostname/i, 'EINVAL'],
+  [/No such file or directory|does not exist/i, 'ENOENT'],
+  [/File exists|overlaps with an existing|conflicting intervals/i, 'EEXIST'],
+  [/Device or resource busy/i, 'EBUSY'],
+  [/Operation not permitted|must be root|Permission denied/i, 'EPERM'],
+  [/Operation not supported|not supported/i, 'EOPNOTSUPP'],
+  [/Interrupted system call/i, 'EINTR'],
+  [
+    /syntax error|invalid|unexpected|conflicting protocols|Could not parse|No symbol type|Too many links|mismatch|Invalid argument|unknown|Could not resolve|expected/i,
+    'EINVAL',
+  ],
+]
+
+function classify(detail: string): KernelErrorCode {
+  return MESSAGES.find(([pattern]) => pattern.test(detail))?.[1] ?? 'UNKNOWN'
+}

@@ -1,0 +1,164 @@
+/**
+ * nftables through one `nft -i` that stays: for small changes, again and again. A new `nft -f -` for each costs its
+ * start, and, where elements were deleted, the kernel holds it back at its end until no packet can still see them
+ * (closing the socket waits for an RCU grace period: 10 to 20 ms), although the change took effect long before. Kept
+ * open, the same change takes about 1 ms.
+ *
+ * `nft -i` takes one line as one transaction and says nothing when it worked, so each line is followed by one that
+ * cannot be understood: the complaint about that, on standard error, means that the line before it is done.
+ * Whatever the session refuses is put to `nft -f -` as well, which decides, and explains, better.
+ */
+import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process'
+import { type Clock, SystemClock } from '../../reconcile/clock.ts'
+import { KernelError } from '../errors.ts'
+import { formatStatement } from './format-nft.ts'
+import { NftCommand, type NftCommandInit } from './nft-command.ts'
+import type { NftFamily, NftStatement } from './nft-transaction.ts'
+import { toolEnvironment } from '../run-command.ts'
+
+export type NftSessionInit = NftCommandInit
+
+/** Longer transactions go to `nft -f -`: there the start no longer counts. */
+const MAX_LINE_LENGTH = 16 * 1024
+const MAX_ITEMS = 400
+/** The tool remembers every line it was given. */
+const MAX_LINES = 2000
+const ANSWER_TIMEOUT_MS = 5000
+
+export class NftSession extends NftCommand {
+  readonly #clock: Clock
+  #process: Conversation | undefined
+  #queue: Promise<unknown> = Promise.resolve()
+
+  constructor(init: NftSessionInit = {}) {
+    super(init)
+    this.#clock = init.clock ?? new SystemClock()
+  }
+
+  override run(statements: readonly NftStatement[], signal?: AbortSignal): Promise<void> {
+    const turn = this.#queue.then(() =>
+      this.own(async () => {
+        if (signal?.aborted === true) throw new KernelError('EINTR', 'nft -i', 'stopped before it began')
+        if (isShort(statements)) {
+          const line = oneLine(statements, this.family)
+          if (line === '' || (line.length <= MAX_LINE_LENGTH && (await this.#say(line)))) return
+        }
+        await super.run(statements, signal)
+      }),
+    )
+    this.#queue = turn.catch(() => undefined)
+    return turn
+  }
+
+  /** Ends the process. The next run() starts another. Without this it ends with the process that started it. */
+  close(): void {
+    this.#process?.end()
+    this.#process = undefined
+  }
+
+  /** Whether it worked. False also where the tool cannot hold a conversation. */
+  async #say(line: string): Promise<boolean> {
+    if (this.#process === undefined || this.#process.ended || this.#process.lines >= MAX_LINES) {
+      this.close()
+      this.#process = new Conversation(this.#clock)
+    }
+    const answer = await this.#process.say(line)
+    if (answer !== '') this.close()
+    return answer === ''
+  }
+}
+
+/** Counted before anything is formatted: a transaction of a hundred thousand elements is not to be printed twice. */
+function isShort(statements: readonly NftStatement[]): boolean {
+  let items = 0
+  for (const statement of statements) items += 'elements' in statement ? statement.elements.length : 1
+  return items <= MAX_ITEMS
+}
+
+/** All statements on one line, '' when there is nothing to do. */
+function oneLine(statements: readonly NftStatement[], family: NftFamily): string {
+  return statements
+    .map((statement) => formatStatement(statement, family).replaceAll('\n', ' '))
+    .filter((text) => text !== '')
+    .join('; ')
+}
+
+class Conversation {
+  lines = 0
+  ended = false
+  readonly #clock: Clock
+  readonly #child: ChildProcessWithoutNullStreams
+  #heard = ''
+  #onHeard: (() => void) | undefined
+
+  constructor(clock: Clock) {
+    this.#clock = clock
+    // The tool would leave its history in HOME.
+    const env = { ...toolEnvironment(), HOME: '/dev/null', TERM: 'dumb' }
+    this.#child = spawn('nft', ['-i'], { env, stdio: 'pipe' })
+    for (const stream of [this.#child.stdin, this.#child.stdout, this.#child.stderr]) {
+      stream.on('error', () => undefined)
+    }
+    this.#child.stdout.resume()
+    this.#child.stderr.setEncoding('utf8').on('data', (text: string) => {
+      this.#heard += text
+      this.#onHeard?.()
+    })
+    const onEnd = (): void => {
+      this.ended = true
+      this.#onHeard?.()
+    }
+    this.#child.on('error', onEnd).on('close', onEnd)
+    this.#hold(false)
+  }
+
+  /** Gives '' when the line took effect, else what the tool said, or why there is no answer. */
+  say(line: string): Promise<string> {
+    this.lines += 1
+    const marker = `sealane-done-${this.lines}`
+    this.#heard = ''
+    this.#hold(true)
+    return new Promise((resolve) => {
+      const finish = (answer: string): void => {
+        stopTimer()
+        this.#onHeard = undefined
+        this.#hold(false)
+        resolve(answer)
+      }
+      const stopTimer = this.#clock.setTimer(ANSWER_TIMEOUT_MS, () => finish('no answer in time'))
+      this.#onHeard = () => {
+        const end = this.#heard.indexOf(`\n${marker}\n`)
+        if (end >= 0) finish(complaintBefore(this.#heard.slice(0, end)))
+        else if (this.ended) finish('the tool ended')
+      }
+      this.#child.stdin.write(`${line}\n${marker}\n`)
+    })
+  }
+
+  end(): void {
+    this.ended = true
+    this.#child.stdin.end()
+    this.#child.kill()
+  }
+
+  /** While nobody waits for an answer, the session must not keep our own process alive. */
+  #hold(wait: boolean): void {
+    const parts = [this.#child, this.#child.stdin, this.#child.stdout, this.#child.stderr] as unknown as {
+      ref?(): void
+      unref?(): void
+    }[]
+    for (const part of parts) {
+      if (wait) part.ref?.()
+      else part.unref?.()
+    }
+  }
+}
+
+/**
+ * What was said before the complaint about the marker, whose own first line is the last one here. A row of carets may
+ * still come from the complaint before.
+ */
+function complaintBefore(heard: string): string {
+  const text = heard.split('\n').slice(0, -1).join('\n').trim()
+  return /\berror\b/i.test(text) ? text : ''
+}

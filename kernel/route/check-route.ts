@@ -1,0 +1,113 @@
+/** What both drivers refuse before they ask anything: items that could not be printed or sent. KernelError EINVAL. */
+import { familyOf, InvalidAddressError, parseAddress, parsePrefix, type Family } from '../../model/addresses/ip.ts'
+import { usualAddress, usualPrefix } from './address-text.ts'
+import { KernelError } from '../errors.ts'
+import { formatRoute } from './format-ip.ts'
+import type { InterfaceAddress, NextHop, Route, Rule } from './route-table.ts'
+
+export function checkRoute(route: Route): void {
+  const operation = formatRoute(route)
+  refuseInvalid(operation, () => {
+    const { family } = parsePrefix(route.destination, 'destination')
+    if (route.source !== undefined) checkFamily('source', route.source, family)
+    for (const hop of route.nextHops) if (hop.via !== undefined) checkFamily('via', hop.via, family)
+  })
+  const several = route.nextHops.length > 1
+  const problem =
+    route.type === 'unicast' && route.nextHops.length === 0
+      ? 'a unicast route needs a next hop'
+      : route.type !== 'unicast' && route.nextHops.length > 0
+        ? `a route of type ${route.type} has no next hop`
+        : !Number.isInteger(route.table) || route.table < 1 || route.table > 0xffffffff
+          ? `table ${route.table}: expected 1 to 4294967295`
+          : route.nextHops.some((hop) => hop.weight !== undefined && !(hop.weight >= 1 && hop.weight <= 256))
+            ? 'weight: expected 1 to 256'
+            : familyOf(route.destination) === 6 && several && route.nextHops.some((hop) => hop.via === undefined)
+              ? 'device only next hops: IPv6 takes several only if each has a gateway'
+              : undefined
+  if (problem !== undefined) throw new KernelError('EINVAL', operation, problem)
+}
+
+export function checkInterfaceAddress(address: InterfaceAddress, operation: string): void {
+  refuseInvalid(operation, () => {
+    const [host = '', length = ''] = address.address.split('/')
+    const family = parseAddress(host, 'address').family
+    if (!/^\d{1,3}$/.test(length) || Number(length) > (family === 4 ? 32 : 128)) {
+      throw new InvalidAddressError('address', address.address, 'address/length such as 10.0.0.1/24')
+    }
+  })
+}
+
+/** Six bytes in colon form, lower case. */
+export function checkMac(mac: string, operation: string): void {
+  if (/^[0-9a-f]{2}(?::[0-9a-f]{2}){5}$/.test(mac)) return
+  throw new KernelError('EINVAL', operation, `MAC ${JSON.stringify(mac)}: expected six bytes such as 0a:5e:c0:00:02:01`)
+}
+
+/** Device names: 1 to 15 characters without '/', ':' or space (net/core/dev.c dev_valid_name). */
+export function checkDeviceName(name: string, operation: string): void {
+  if (!/^[^\s/:]{1,15}$/.test(name) || name === '.' || name === '..') {
+    throw new KernelError(
+      'EINVAL',
+      operation,
+      `device name ${JSON.stringify(name)}: expected 1 to 15 characters without space, / or :`,
+    )
+  }
+}
+
+function checkFamily(field: string, text: string, family: Family): void {
+  if (parseAddress(text, field).family === family) return
+  throw new InvalidAddressError(field, text, `an IPv${family} address, as the destination is one`)
+}
+
+/** The metric that a route has which says none: IPv6 knows no 0. linux/ipv6_route.h IP6_RT_PRIO_USER. */
+export const IPV6_DEFAULT_METRIC = 1024
+
+/** As the kernel counts: 0 and absent are the default. */
+export function routeMetric({ destination, metric = 0 }: Pick<Route, 'destination' | 'metric'>): number {
+  return familyOf(destination) === 6 && metric === 0 ? IPV6_DEFAULT_METRIC : metric
+}
+
+/** The route as a listing gives it: what is default or means nothing is left out, addresses are in their usual form. */
+export function normalRoute(route: Route): Route {
+  const { metric: _, source, ...rest } = route
+  const metric = routeMetric(route)
+  const isDefault = metric === routeMetric({ destination: route.destination })
+  const destination = usualPrefix(route.destination)
+  const several = route.nextHops.length > 1
+  const nextHops = route.nextHops.map(({ device, via, onlink, weight }): NextHop => ({
+    device,
+    ...(via === undefined ? {} : { via: usualAddress(via) }),
+    ...(onlink === true ? { onlink } : {}),
+    ...(several && weight !== undefined && weight !== 1 ? { weight } : {}),
+  }))
+  return {
+    ...rest,
+    destination,
+    nextHops,
+    ...(isDefault ? {} : { metric }),
+    ...(source === undefined ? {} : { source: usualAddress(source) }),
+  }
+}
+
+/** Turns what model/addresses/ip.ts says about text into a KernelError. */
+export function refuseInvalid<T>(operation: string, parse: () => T): T {
+  try {
+    return parse()
+  } catch (error) {
+    if (error instanceof InvalidAddressError)
+      throw new KernelError('EINVAL', operation, error.message, { cause: error })
+    throw error
+  }
+}
+
+/** An exception turns round all that a rule says (linux/fib_rules.h FIB_RULE_INVERT), so it stands alone. */
+export function checkRule(rule: Rule, operation: string): void {
+  const { source, inputDevice, exceptInputDevice, exceptMark } = rule
+  for (const device of [inputDevice, exceptInputDevice]) if (device !== undefined) checkDeviceName(device, operation)
+  if (source !== undefined) refuseInvalid(operation, () => checkFamily('source', source, rule.family ?? 4))
+  const selectors = [source, inputDevice, exceptInputDevice, exceptMark].filter((one) => one !== undefined)
+  const hasException = exceptInputDevice !== undefined || exceptMark !== undefined
+  if (!hasException || selectors.length === 1) return
+  throw new KernelError('EINVAL', operation, 'an exception beside another selector: expected it alone')
+}

@@ -1,0 +1,103 @@
+/**
+ * Links, addresses, routes, rules, neighbours and forwarding entries as the `ip` or `bridge` command that makes
+ * them. Nothing runs these texts: they are the log line, the dry run and the golden test.
+ */
+import { familyOf } from '../../model/addresses/ip.ts'
+import { ROUTE_PROTOCOL } from '../../model/kernel-ids.ts'
+import type { ForwardingEntry, InterfaceAddress, Neighbour, NewLink, NextHop, Route, Rule } from './route-table.ts'
+
+export function formatLink(link: NewLink): string {
+  const head = `ip link add ${link.name}`
+  if (link.kind !== 'vxlan') return `${head} mtu ${link.mtu} type ${link.kind}`
+  return (
+    `${head} address ${link.mac} mtu ${link.mtu} type vxlan id ${link.vni} local ${link.local} ` +
+    `dstport ${link.port} nolearning`
+  )
+}
+
+export function formatLinkChange(name: string, change: { readonly up?: boolean; readonly mtu?: number }): string {
+  const mtu = change.mtu === undefined ? '' : ` mtu ${change.mtu}`
+  const up = change.up === undefined ? '' : change.up ? ' up' : ' down'
+  return `ip link set ${name}${mtu}${up}`
+}
+
+export function formatAddress(address: InterfaceAddress): string {
+  // Ours alone on a device of ours: nobody to ask whether it is taken, and nothing to wait for.
+  const nodad = familyOf(address.address) === 6 ? ' nodad' : ''
+  return `ip address add ${address.address} dev ${address.device}${nodad}`
+}
+
+/** `ip route replace …`, with our protocol number. */
+export function formatRoute(route: Route): string {
+  const only = route.nextHops.length === 1 ? ` ${formatNextHop(route.nextHops[0] as NextHop)}` : ''
+  const several = route.nextHops.length > 1 ? route.nextHops.map(formatWeightedHop).join('') : ''
+  return (
+    `${tool(route.destination)} route replace ${routeKey(route)}${only} table ${route.table} proto ${ROUTE_PROTOCOL}` +
+    (route.metric === undefined ? '' : ` metric ${route.metric}`) +
+    (route.source === undefined ? '' : ` src ${route.source}`) +
+    (route.mtu === undefined ? '' : ` mtu ${route.mtu}`) +
+    several
+  )
+}
+
+export function formatRouteDeletion(route: Route): string {
+  const metric = route.metric === undefined ? '' : ` metric ${route.metric}`
+  return `${tool(route.destination)} route del ${routeKey(route)} table ${route.table} proto ${ROUTE_PROTOCOL}${metric}`
+}
+
+export function formatRule(rule: Rule): string {
+  return `${ruleTool(rule)} rule add ${ruleWords(rule)}`
+}
+
+export function formatRuleDeletion(rule: Rule): string {
+  return `${ruleTool(rule)} rule del ${ruleWords(rule)}`
+}
+
+export function formatNeighbour(neighbour: Neighbour): string {
+  const { address, device, mac } = neighbour
+  return `${tool(address)} neighbour replace ${address} lladdr ${mac} dev ${device} nud permanent`
+}
+
+export function formatNeighbourDeletion({ address, device }: Pick<Neighbour, 'address' | 'device'>): string {
+  return `${tool(address)} neighbour del ${address} dev ${device}`
+}
+
+/** `ip route get …` */
+export function formatLookup(destination: string): string {
+  return `${tool(destination)} route get ${destination}`
+}
+
+/** `ip`, or `ip -6`, which the tool wants to be told. */
+function tool(address: string): string {
+  return familyOf(address) === 6 ? 'ip -6' : 'ip'
+}
+
+function ruleTool(rule: Rule): string {
+  return rule.family === 6 ? 'ip -6' : 'ip'
+}
+
+export function formatForwardingEntry(entry: ForwardingEntry): string {
+  return `bridge fdb replace ${entry.mac} dev ${entry.device} dst ${entry.destination} self permanent`
+}
+
+function routeKey(route: Route): string {
+  return route.type === 'unicast' ? route.destination : `${route.type} ${route.destination}`
+}
+
+function formatNextHop(hop: NextHop): string {
+  const via = hop.via === undefined ? '' : `via ${hop.via} `
+  return `${via}dev ${hop.device}${hop.onlink === true ? ' onlink' : ''}`
+}
+
+function formatWeightedHop(hop: NextHop): string {
+  const via = hop.via === undefined ? '' : `via ${hop.via} `
+  return ` nexthop ${via}dev ${hop.device} weight ${hop.weight ?? 1}${hop.onlink === true ? ' onlink' : ''}`
+}
+
+function ruleWords(rule: Rule): string {
+  const from = rule.source === undefined ? '' : ` from ${rule.source}`
+  const iif = rule.inputDevice === undefined ? '' : ` iif ${rule.inputDevice}`
+  const exceptIif = rule.exceptInputDevice === undefined ? '' : `not iif ${rule.exceptInputDevice} `
+  const except = rule.exceptMark === undefined ? '' : `not fwmark 0x${rule.exceptMark.toString(16)} `
+  return `${except}${exceptIif}priority ${rule.priority}${from}${iif} lookup ${rule.table} protocol ${ROUTE_PROTOCOL}`
+}

@@ -1,0 +1,220 @@
+/**
+ * One rtnetlink socket of this network namespace, on npm `netlink`: requests one after the other, errors as
+ * KernelError, deadlines, dumps repeated when the kernel says that they were torn.
+ *
+ * The package's message layer is used, not its typed one: that one decodes every attribute it knows and throws when
+ * a newer kernel has made one longer, and it hides the flag of a torn dump.
+ */
+import { getSystemErrorName } from 'node:util'
+import { createNetlink, parseError, Protocol, type NetlinkSocket } from 'netlink'
+import { KernelError, type KernelErrorCode } from '../errors.ts'
+
+/** From linux/netlink.h. */
+const NLMSG_ERROR = 2
+const NLM_F_DUMP_INTR = 0x10
+const NLM_F_DUMP = 0x300
+const MAX_TORN_DUMPS = 5
+const DEFAULT_TIMEOUT_MS = 5_000
+
+export const NLM_F_REPLACE = 0x100
+export const NLM_F_EXCL = 0x200
+export const NLM_F_CREATE = 0x400
+
+export interface KernelMessage {
+  readonly type: number
+  readonly data: Buffer
+}
+
+export interface Request {
+  /** RTM_… number. */
+  readonly type: number
+  readonly flags?: number
+  readonly body: readonly Uint8Array[]
+  /** For the error: what was tried, as a command. */
+  readonly operation: string
+  readonly signal?: AbortSignal | undefined
+}
+
+export class RtnetlinkSocket {
+  readonly #socket: NetlinkSocket
+  readonly #timeoutMs: number
+  #closed = false
+  /** The request before. The kernel runs one dump per socket at a time and answers EBUSY to a second. */
+  #last: Promise<unknown> = Promise.resolve()
+
+  constructor(timeoutMs: number = DEFAULT_TIMEOUT_MS) {
+    this.#socket = openSocket('open a netlink socket')
+    this.#timeoutMs = timeoutMs
+    // Lost messages end in the request's own deadline.
+    this.#socket.on('error', () => undefined)
+  }
+
+  /** Sends, and gives the messages that answer; none for a plain acknowledgement. */
+  request(request: Request): Promise<readonly KernelMessage[]> {
+    return this.#queued(request, async () => (await this.#send(request, request.flags ?? 0)).messages)
+  }
+
+  /** All messages of a listing. */
+  dump(request: Request): Promise<readonly KernelMessage[]> {
+    return this.#queued(request, async () => {
+      for (let tries = 0; tries < MAX_TORN_DUMPS; tries++) {
+        const { messages, torn } = await this.#send(request, NLM_F_DUMP)
+        if (!torn) return messages
+      }
+      throw new KernelError('EINTR', request.operation, 'the list changed each time that it was read')
+    })
+  }
+
+  close(): void {
+    if (this.#closed) return
+    this.#closed = true
+    this.#socket.close()
+  }
+
+  #queued<T>(request: Request, send: () => Promise<T>): Promise<T> {
+    const turn = this.#last.then(() => {
+      if (this.#closed) throw new KernelError('EINTR', request.operation, 'the socket is closed')
+      if (request.signal?.aborted === true) throw new KernelError('EINTR', request.operation, 'stopped before it began')
+      return send()
+    })
+    this.#last = turn.catch(() => undefined)
+    return turn
+  }
+
+  async #send(request: Request, flags: number): Promise<{ messages: readonly KernelMessage[]; torn: boolean }> {
+    const options = { flags, timeout: this.#timeoutMs, checkError: false }
+    let answer
+    try {
+      ;[answer] = await this.#socket.request(request.type, [...request.body], options)
+    } catch (error) {
+      throw sendError(request.operation, error)
+    }
+    const first = answer[0]
+    if (first?.type === NLMSG_ERROR) {
+      const { errno } = parseError(Buffer.from(first.data), first.flags)
+      if (errno !== 0) throw errnoError(request.operation, errno)
+      return { messages: [], torn: false }
+    }
+    const messages = answer.map((message) => ({ type: message.type, data: Buffer.from(message.data) }))
+    return { messages, torn: answer.some((message) => (message.flags & NLM_F_DUMP_INTR) !== 0) }
+  }
+}
+
+/**
+ * Calls back whenever one of the groups says something, or when messages were lost. Several in a row are one call.
+ * Does not keep the process alive. The function given back ends it. Throws KernelError.
+ */
+export function watchGroups(groups: readonly number[], listener: () => void, concerns: Concerns = every): () => void {
+  let pending = false
+  const watch = watchMessages({ groups }, (message) => {
+    if (pending || (message !== undefined && !concerns(message))) return
+    pending = true
+    setImmediate(() => {
+      pending = false
+      if (watch.isOpen()) listener()
+    })
+  })
+  return watch.stop
+}
+
+/** Whether a notification is of interest. */
+type Concerns = (message: KernelMessage) => boolean
+
+function every(): boolean {
+  return true
+}
+
+export interface WatchInit {
+  /** Default: rtnetlink. */
+  readonly protocol?: 'route' | 'netfilter'
+  readonly groups: readonly number[]
+}
+
+/**
+ * Gives each notification of these groups; undefined stands for some that were lost (ENOBUFS) or cannot be read. Does not
+ * keep the process alive. Throws KernelError.
+ */
+export function watchMessages(
+  { protocol = 'route', groups }: WatchInit,
+  listener: (message: KernelMessage | undefined) => void,
+): { readonly stop: () => void; readonly isOpen: () => boolean } {
+  const operation = 'open a netlink socket for notifications'
+  const socket = openSocket(operation, protocol === 'route' ? Protocol.ROUTE : Protocol.NETFILTER)
+  let open = true
+  const lost = (): void => {
+    if (open) listener(undefined)
+  }
+  socket.on('message', (messages) => {
+    for (const { type, data } of messages) if (open) listener({ type, data: Buffer.from(data) })
+  })
+  socket.on('invalid', lost)
+  socket.on('error', lost)
+  for (const group of groups) socket.addMembership(group)
+  const stop = (): void => {
+    if (!open) return
+    open = false
+    socket.close()
+  }
+  return { stop, isOpen: () => open }
+}
+
+function openSocket(operation: string, protocol: number = Protocol.ROUTE): NetlinkSocket {
+  try {
+    return createNetlink(protocol)
+  } catch (error) {
+    throw new KernelError('UNKNOWN', operation, error instanceof Error ? error.message : 'failed', { cause: error })
+  }
+}
+
+const KNOWN: ReadonlySet<string> = new Set<KernelErrorCode>([
+  'EEXIST',
+  'ENOENT',
+  'ESRCH',
+  'EBUSY',
+  'EINVAL',
+  'EPERM',
+  'ENODEV',
+  'EOPNOTSUPP',
+  'EADDRINUSE',
+  'EADDRNOTAVAIL',
+  'ENETDOWN',
+  'ENETUNREACH',
+  'EHOSTUNREACH',
+  'EINTR',
+])
+
+const MEANING: Readonly<Record<string, string>> = {
+  EEXIST: 'it exists',
+  ENOENT: 'there is none',
+  ESRCH: 'there is none',
+  ENODEV: 'no such device',
+  EPERM: 'not permitted',
+  EADDRNOTAVAIL: 'no such address',
+  ENETDOWN: 'the device is down',
+  ENETUNREACH: 'network is unreachable',
+  EHOSTUNREACH: 'no route to host',
+  EINVAL: 'refused as invalid',
+  EBUSY: 'busy',
+  EOPNOTSUPP: 'not supported by this kernel',
+}
+
+/** `errno` is negative, as the kernel sends it. */
+function errnoError(operation: string, errno: number): KernelError {
+  let name: string
+  try {
+    name = getSystemErrorName(errno)
+  } catch {
+    name = `error ${-errno}`
+  }
+  if (name === 'ENOTSUP') name = 'EOPNOTSUPP'
+  if (name === 'EACCES') name = 'EPERM'
+  const code = KNOWN.has(name) ? (name as KernelErrorCode) : 'UNKNOWN'
+  return new KernelError(code, operation, MEANING[name] ?? name)
+}
+
+function sendError(operation: string, error: unknown): KernelError {
+  const text = error instanceof Error ? error.message : String(error)
+  if (/Timeout has been reached/.test(text))
+    return new KernelError('TIMEOUT', operation, 'no answer from the kernel', { cause: error })
+  return new KernelError('UNKNOWN', operation, text, { cause: error })
+}

@@ -1,0 +1,101 @@
+/** Bytes of rtnetlink: attributes, addresses and fixed heads, in host byte order. linux/rtnetlink.h. */
+import { AttrStream, parseAttributes } from 'netlink'
+import { addressBits, formatAddress, parseAddress, type Family } from '../../model/addresses/ip.ts'
+
+export type AttributeValue = Uint8Array | readonly Attribute[]
+export type Attribute = readonly [type: number, value: AttributeValue]
+
+export const AF_INET = 2
+export const AF_BRIDGE = 7
+export const AF_INET6 = 10
+
+export function addressFamily(family: Family): number {
+  return family === 4 ? AF_INET : AF_INET6
+}
+
+/** A fixed head followed by attributes, as message body. */
+export function body(head: Uint8Array, attributes: readonly Attribute[]): Uint8Array[] {
+  const stream = new AttrStream()
+  stream.emit(head)
+  pushAll(stream, attributes)
+  return stream.bufs
+}
+
+function pushAll(stream: AttrStream, attributes: readonly Attribute[]): void {
+  for (const [type, value] of attributes) {
+    if (value instanceof Uint8Array) stream.push(type, value)
+    else stream.push(type, (inner: AttrStream) => pushAll(inner, value))
+  }
+}
+
+/** Attributes that follow the first `skip` bytes, by type. Nested ones stay bytes: call again with skip 0. */
+export function attributes(data: Buffer, skip: number): ReadonlyMap<number, Buffer> {
+  const found = new Map<number, Buffer>()
+  parseAttributes(data.subarray(skip), (item) => found.set(item.type, Buffer.from(item.data as Uint8Array)))
+  return found
+}
+
+const LITTLE = new Uint8Array(new Uint32Array([1]).buffer)[0] === 1
+
+export function u8(value: number): Buffer {
+  return Buffer.from([value])
+}
+
+export function u32(value: number): Buffer {
+  const bytes = Buffer.alloc(4)
+  if (LITTLE) bytes.writeUInt32LE(value >>> 0)
+  else bytes.writeUInt32BE(value >>> 0)
+  return bytes
+}
+
+export function u16(value: number): Buffer {
+  const bytes = Buffer.alloc(2)
+  if (LITTLE) bytes.writeUInt16LE(value)
+  else bytes.writeUInt16BE(value)
+  return bytes
+}
+
+/** Network byte order. */
+export function u16be(value: number): Buffer {
+  const bytes = Buffer.alloc(2)
+  bytes.writeUInt16BE(value)
+  return bytes
+}
+
+export function readU16(data: Buffer, offset = 0): number {
+  return LITTLE ? data.readUInt16LE(offset) : data.readUInt16BE(offset)
+}
+
+export function readU32(data: Buffer, offset = 0): number {
+  return LITTLE ? data.readUInt32LE(offset) : data.readUInt32BE(offset)
+}
+
+/** With the closing zero. */
+export function cString(text: string): Buffer {
+  return Buffer.from(`${text}\0`, 'utf8')
+}
+
+export function readCString(data: Buffer): string {
+  const end = data.indexOf(0)
+  return data.toString('utf8', 0, end < 0 ? data.length : end)
+}
+
+export function addressBytes(text: string): Buffer {
+  const { family, value } = parseAddress(text)
+  return Buffer.from(value.toString(16).padStart(addressBits(family) / 4, '0'), 'hex')
+}
+
+export function readAddress(data: Buffer): string {
+  const family: Family = data.length === 4 ? 4 : 6
+  return formatAddress({ family, value: BigInt(`0x${data.toString('hex')}`) })
+}
+
+export function macBytes(text: string): Buffer {
+  return Buffer.from(text.replaceAll(':', ''), 'hex')
+}
+
+/** '' for a link without a hardware address. */
+export function readMac(data: Buffer | undefined): string {
+  if (data?.length !== 6 || data.every((byte) => byte === 0)) return ''
+  return [...data].map((byte) => byte.toString(16).padStart(2, '0')).join(':')
+}

@@ -1,0 +1,237 @@
+/**
+ * Joins the TCP segments that come out of a user-space tunnel before anything else looks at them (GRO, Documentation/
+ * networking/segmentation-offloads.rst). The kernel's own WireGuard joins what it decrypts; a tun device hands each
+ * packet on by itself, and each then takes the whole way through rules, routes and overlay. So TCP is led over a cable
+ * (veth) between two ends on the same node, whose receiving end joins:
+ *
+ *   sealane0 ─► netdev ingress: fwd ─► sealane0-tx ═══► sealane0-rx ─► rules and routes, as one large segment
+ *   sealane0 ─► everything but TCP over IPv4 ─► rules and routes
+ *
+ * A packet that arrives alone goes on at once; in a stream the next ones wait for HOLD_US at most. Costs one hop of the
+ * time to live. Where a tool or a feature is missing, everything stays as it is: that costs speed, nothing else.
+ */
+import { access, readFile, readdir } from 'node:fs/promises'
+import { join } from 'node:path'
+import { LANE_CABLE_ADDRESS, LANE_DEVICE_PREFIX, laneCable } from '../../model/kernel-ids.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { KernelError } from '../errors.ts'
+import { type ReceiveCoalescing, SysfsReceiveCoalescing } from './receive-coalescing.ts'
+import { type RunCommand, runCommand } from '../run-command.ts'
+
+export interface SegmentJoining {
+  /**
+   * Makes the cable of a device, where it is one of user space, or makes it whole again. Nothing is led over it yet.
+   * Throws KernelError only when stopped.
+   */
+  connect(device: string, signal: AbortSignal): Promise<Joining>
+  /** Leads TCP of the device over its cable, unless it is led. As connect(). */
+  lead(device: string, signal: AbortSignal): Promise<Joining>
+  /**
+   * Takes away what was made for devices that are not in `keep`, all of it as far as it goes, and gives the commands.
+   * Throws KernelError.
+   */
+  sweep(keep: readonly string[], signal: AbortSignal): Promise<readonly string[]>
+}
+
+export interface Joining {
+  /** False where segments are not joined, or are joined by the device itself. */
+  readonly on: boolean
+  /** What was done, one command each. */
+  readonly done: readonly string[]
+  /** Why not; told when it begins. */
+  readonly why?: string
+}
+
+export interface VethSegmentJoiningInit {
+  /** Default /sys/class/net. */
+  readonly root?: string | undefined
+  readonly clock: Clock
+  readonly run?: RunCommand
+}
+
+/** How long a segment may wait for the next ones. Some five packets of a lane that is busy. */
+const HOLD_US = 300
+/** Locally administered; the cable has two ends and no other stations. */
+const RECEIVER_MAC = '0a:5e:00:00:00:02'
+/** A cable takes any packet of a tunnel. */
+const CABLE_MTU = 65_535
+/** What somebody flushed or cleared is back after this time. */
+const LOOK_EVERY_MS = 30_000
+/** What did not work may work later: a package that is installed, a kernel module that is loaded. */
+const RETRY_MS = 300_000
+const SENDING_END = new RegExp(`^(${LANE_DEVICE_PREFIX}\\d+)-tx$`)
+const OFF: Joining = { on: false, done: [] }
+/** net_device flags: the end is up. */
+const IFF_UP = 1
+
+interface Seen {
+  /** Index of the device and of its cable. */
+  readonly links: string
+  /** Monotonic. */
+  readonly at: number
+}
+
+export class VethSegmentJoining implements SegmentJoining {
+  readonly #root: string
+  readonly #clock: Clock
+  readonly #run: RunCommand
+  readonly #coalescing: ReceiveCoalescing
+  /** When the cable of a device was last made whole, and when its rule was last seen. */
+  readonly #whole = new Map<string, Seen>()
+  readonly #led = new Map<string, Seen>()
+  /** By device, monotonic. */
+  readonly #retryAt = new Map<string, number>()
+
+  constructor(init: VethSegmentJoiningInit) {
+    this.#root = init.root ?? '/sys/class/net'
+    this.#clock = init.clock
+    this.#run = init.run ?? runCommand
+    this.#coalescing = new SysfsReceiveCoalescing(this.#root)
+  }
+
+  async connect(device: string, signal: AbortSignal): Promise<Joining> {
+    if ((this.#retryAt.get(device) ?? 0) > this.#clock.monotonic() || !(await this.#has(device, 'tun_flags')))
+      return OFF
+    return this.#attempt(device, signal, async (done) => {
+      if ((await this.#isUp(device)) && this.#isFresh(this.#whole.get(device), await this.#links(device))) return
+      const { tx, rx } = laneCable(device)
+      const isNew = !(await this.#has(rx, 'ifindex'))
+      const texts: string[] = []
+      if (isNew) {
+        const peer = `type veth peer name ${rx} mtu ${CABLE_MTU} address ${RECEIVER_MAC}`
+        await this.#must('ip', `link add ${tx} mtu ${CABLE_MTU} ${peer}`.split(' '), texts, signal)
+      }
+      await this.#makeWhole(device, texts, signal)
+      this.#whole.set(device, { links: await this.#links(device), at: this.#clock.monotonic() })
+      if (isNew) done.push(...texts)
+    })
+  }
+
+  async lead(device: string, signal: AbortSignal): Promise<Joining> {
+    return this.#attempt(device, signal, async (done) => {
+      const links = await this.#links(device)
+      const seen = this.#led.get(device)
+      if (this.#isFresh(seen, links)) return
+      // A rule of an earlier cable would name a device that is no more.
+      const isThere = seen?.links === links && (await this.#isLed(device, signal))
+      if (!isThere) await this.#must('nft', ['-f', '-'], done, signal, leadingTable(device))
+      this.#led.set(device, { links, at: this.#clock.monotonic() })
+    })
+  }
+
+  async sweep(keep: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
+    const done: string[] = []
+    const failures: unknown[] = []
+    for (const name of await readdir(this.#root).catch(() => [])) {
+      const device = SENDING_END.exec(name)?.[1]
+      if (device === undefined || keep.includes(device)) continue
+      await this.#take(device, done, signal).catch((error: unknown) => failures.push(error))
+    }
+    if (failures.length > 0) throw failures[0]
+    return done
+  }
+
+  /** Half a cable would swallow packets: where something fails, all of it goes. */
+  async #attempt(device: string, signal: AbortSignal, work: (done: string[]) => Promise<void>): Promise<Joining> {
+    const done: string[] = []
+    try {
+      await work(done)
+      return { on: true, done }
+    } catch (error) {
+      if (signal.aborted) throw error
+      // Gone with its process: the next one gets a cable at once.
+      if (!(await this.#has(device, 'tun_flags'))) return OFF
+      this.#retryAt.set(device, this.#clock.monotonic() + RETRY_MS)
+      const why = [messageOf(error)]
+      await this.#take(device, [], signal).catch((more: unknown) => why.push(messageOf(more)))
+      return { on: false, done: [], why: why.join('; ') }
+    }
+  }
+
+  /** May be done again, to a cable that somebody took down or cleared as to one that was left half made. */
+  async #makeWhole(device: string, done: string[], signal: AbortSignal): Promise<void> {
+    const { tx, rx } = laneCable(device)
+    // A receiver joins what comes from a device that could not have sent it in one piece.
+    await this.#must('ethtool', ['-K', tx, 'tso', 'off'], done, signal)
+    await this.#must('ethtool', ['-K', rx, 'gro', 'on'], done, signal)
+    const hold = await this.#coalescing.hold(rx, HOLD_US)
+    if (hold !== undefined) done.push(hold)
+    const held = await readFile(join(this.#root, rx, 'gro_flush_timeout'), 'utf8')
+    if (Number(held) === 0)
+      throw new KernelError('EPERM', `hold segments on ${rx}`, 'gro_flush_timeout cannot be written')
+    for (const text of [
+      `link set ${tx} addrgenmode none`,
+      `link set ${rx} addrgenmode none`,
+      `link set ${tx} up`,
+      `link set ${rx} up`,
+      // Without an address of its own, reverse path filtering would refuse whatever comes in, also when it is loose.
+      `address replace ${LANE_CABLE_ADDRESS}/32 dev ${rx} scope link`,
+      `neigh replace ${LANE_CABLE_ADDRESS} lladdr ${RECEIVER_MAC} dev ${tx} nud permanent`,
+    ]) {
+      await this.#must('ip', text.split(' '), done, signal)
+    }
+  }
+
+  /** The rule first: one that leads to nowhere swallows packets. */
+  async #take(device: string, done: string[], signal: AbortSignal): Promise<void> {
+    const { tx } = laneCable(device)
+    // The chain may have gone with its device.
+    if ((await this.#run('nft', ['list', 'table', 'netdev', device], { signal })).code === 0) {
+      await this.#must('nft', ['-f', '-'], done, signal, `delete table netdev ${device}\n`)
+    }
+    if (await this.#has(tx, 'ifindex')) await this.#must('ip', ['link', 'del', tx], done, signal)
+    this.#whole.delete(device)
+    this.#led.delete(device)
+  }
+
+  async #isLed(device: string, signal: AbortSignal): Promise<boolean> {
+    return (await this.#run('nft', ['list', 'chain', 'netdev', device, 'join'], { signal })).code === 0
+  }
+
+  #isFresh(seen: Seen | undefined, links: string): boolean {
+    return seen?.links === links && this.#clock.monotonic() - seen.at < LOOK_EVERY_MS
+  }
+
+  async #links(device: string): Promise<string> {
+    const indexes = [device, laneCable(device).tx].map((name) => readFile(join(this.#root, name, 'ifindex'), 'utf8'))
+    return (await Promise.all(indexes)).map((text) => text.trim()).join()
+  }
+
+  /** Both ends, so that a cable that somebody took down is up again in the round that this wakes. */
+  async #isUp(device: string): Promise<boolean> {
+    const { tx, rx } = laneCable(device)
+    const flags = await Promise.all(
+      [tx, rx].map((end) => readFile(join(this.#root, end, 'flags'), 'utf8').catch(() => '0')),
+    )
+    return flags.every((text) => (Number(text.trim()) & IFF_UP) !== 0)
+  }
+
+  async #must(tool: string, args: string[], done: string[], signal: AbortSignal, input?: string): Promise<void> {
+    const result = await this.#run(tool, args, { signal, ...(input === undefined ? {} : { input }) })
+    const text = [tool, ...args].join(' ')
+    if (result.code !== 0) throw new KernelError('UNKNOWN', text, result.stderr.trim().slice(0, 300))
+    done.push(input === undefined ? text : `${text}\n${input.trimEnd()}`)
+  }
+
+  #has(device: string, file: string): Promise<boolean> {
+    return access(join(this.#root, device, file)).then(
+      () => true,
+      () => false,
+    )
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}
+
+function leadingTable(device: string): string {
+  return [
+    `add table netdev ${device}`,
+    `delete table netdev ${device}`,
+    `add table netdev ${device}`,
+    `add chain netdev ${device} join { type filter hook ingress device "${device}" priority 0; policy accept; }`,
+    `add rule netdev ${device} join ip protocol tcp fwd ip to ${LANE_CABLE_ADDRESS} device "${laneCable(device).tx}"`,
+    '',
+  ].join('\n')
+}

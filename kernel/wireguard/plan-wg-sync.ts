@@ -1,0 +1,41 @@
+/** What `wg set` has to be told to bring a device to its configuration: only what differs. */
+import { usualPrefix } from '../route/address-text.ts'
+import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from './wireguard.ts'
+
+/** Arguments after `wg set DEVICE`; empty when nothing differs. Peers are in the order of their keys. */
+export function planWgSync(state: DeviceState, config: DeviceConfig): readonly string[] {
+  const words: string[] = []
+  if (config.listenPort !== 0 && config.listenPort !== state.listenPort)
+    words.push('listen-port', String(config.listenPort))
+  if ((config.mark ?? 0) !== (state.mark ?? 0)) words.push('fwmark', markText(config.mark ?? 0))
+  for (const peer of state.peers) {
+    if (!config.peers.some((wanted) => wanted.publicKey === peer.publicKey))
+      words.push('peer', peer.publicKey, 'remove')
+  }
+  const wanted = [...config.peers].sort((a, b) => (a.publicKey < b.publicKey ? -1 : 1))
+  for (const peer of wanted) {
+    words.push(
+      ...planPeer(
+        state.peers.find((present) => present.publicKey === peer.publicKey),
+        peer,
+      ),
+    )
+  }
+  return words
+}
+
+/** As `wg` prints it: `0x1073`, or `off`. */
+export function markText(mark: number): string {
+  return mark === 0 ? 'off' : `0x${mark.toString(16)}`
+}
+
+function planPeer(present: PeerState | undefined, peer: PeerConfig): readonly string[] {
+  const words: string[] = []
+  const isElsewhere = peer.endpoint !== present?.endpoint || peer.endpointAnew === true
+  if (peer.endpoint !== undefined && isElsewhere) words.push('endpoint', peer.endpoint)
+  if (peer.keepaliveSeconds !== (present?.keepaliveSeconds ?? 0))
+    words.push('persistent-keepalive', String(peer.keepaliveSeconds))
+  const allowedIps = peer.allowedIps.map(usualPrefix).sort().join(',')
+  if (allowedIps !== [...(present?.allowedIps ?? [])].sort().join(',')) words.push('allowed-ips', allowedIps)
+  return words.length > 0 || present === undefined ? ['peer', peer.publicKey, ...words] : []
+}

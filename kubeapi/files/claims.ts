@@ -1,0 +1,121 @@
+/** Which file's object counts, where several files hold the same one. Pure bookkeeping. */
+import type { Kind, KubeObject } from '../../model/objects.ts'
+import { type ObjectKey, objectTitle } from '../object-key.ts'
+import type { ParsedFile, ParsedObject } from './user/parse-objects.ts'
+import type { FileProblem } from './problem.ts'
+
+export interface ObjectUpdate {
+  readonly kind: Kind
+  readonly key: ObjectKey
+  /** Undefined: no file holds it any more. */
+  readonly object: KubeObject | undefined
+}
+
+interface Claim {
+  readonly file: string
+  readonly parsed: ParsedObject
+}
+
+export class Claims {
+  readonly #files = new Map<string, ParsedFile>()
+  /** Files that are gone for the moment, perhaps only between two steps of an editor: they yield to any other. */
+  readonly #yielding = new Set<string>()
+  readonly #claims = new Map<string, Map<string, ParsedObject>>()
+
+  file(file: string): ParsedFile | undefined {
+    return this.#files.get(file)
+  }
+
+  files(): string[] {
+    return [...this.#files.keys()]
+  }
+
+  get ignored(): number {
+    return [...this.#files.values()].reduce((sum, { ignored }) => sum + ignored, 0)
+  }
+
+  /** The objects that count now, of one kind or of all. */
+  objects(kind?: Kind): ObjectUpdate[] {
+    return [...this.#claims.keys()].flatMap((id) => {
+      const winner = this.#winner(id)
+      if (winner === undefined || (kind !== undefined && winner.parsed.kind !== kind)) return []
+      return [updateOf(winner.parsed, winner.parsed.object)]
+    })
+  }
+
+  /** The file as it is now, undefined when it is gone. Gives what changed for the objects. */
+  set(file: string, parsed: ParsedFile | undefined): ObjectUpdate[] {
+    const touched = [...(this.#files.get(file)?.objects ?? []), ...(parsed?.objects ?? [])]
+    return this.#during(touched, () => {
+      for (const object of this.#files.get(file)?.objects ?? []) this.#retract(idOf(object), file)
+      if (parsed === undefined) this.#files.delete(file)
+      else this.#files.set(file, parsed)
+      for (const object of parsed?.objects ?? []) this.#claim(idOf(object), file, object)
+      this.#yielding.delete(file)
+    })
+  }
+
+  /** The file is missing, perhaps only for a moment: its objects stay unless another file holds them too. */
+  yield(file: string): ObjectUpdate[] {
+    return this.#during(this.#files.get(file)?.objects ?? [], () => this.#yielding.add(file))
+  }
+
+  /** What changes for these objects while `change` runs. */
+  #during(touched: readonly ParsedObject[], change: () => void): ObjectUpdate[] {
+    const objects = new Map(touched.map((object) => [idOf(object), object]))
+    const before = new Map([...objects.keys()].map((id) => [id, this.#winner(id)?.parsed]))
+    change()
+    return [...objects].flatMap(([id, object]) => {
+      const winner = this.#winner(id)?.parsed
+      return winner === before.get(id) ? [] : [updateOf(object, winner?.object)]
+    })
+  }
+
+  /** Each object that a second file holds too, reported at the place that does not count. */
+  duplicates(title: (file: string) => string): FileProblem[] {
+    return [...this.#claims].flatMap(([id, claims]) => {
+      if (claims.size < 2) return []
+      const winner = this.#winner(id)
+      const others = [...claims].filter(([file]) => file !== winner?.file && !this.#yielding.has(file))
+      return others.map(([file, { kind, object, line }]) => ({
+        file: title(file),
+        line,
+        column: 1,
+        reason:
+          `${objectTitle(kind, object.metadata.name, object.metadata.namespace)} also stands in ` +
+          `${title(winner?.file ?? '')}:${winner?.parsed.line ?? 0}, which counts; remove one of the two`,
+      }))
+    })
+  }
+
+  #winner(id: string): Claim | undefined {
+    let best: Claim | undefined
+    for (const [file, parsed] of this.#claims.get(id) ?? []) {
+      if (best === undefined || this.#rank(file) < this.#rank(best.file)) best = { file, parsed }
+    }
+    return best
+  }
+
+  #rank(file: string): string {
+    return `${this.#yielding.has(file) ? 1 : 0}${file}`
+  }
+
+  #claim(id: string, file: string, object: ParsedObject): void {
+    const claims = this.#claims.get(id) ?? new Map<string, ParsedObject>()
+    this.#claims.set(id, claims.set(file, object))
+  }
+
+  #retract(id: string, file: string): void {
+    const claims = this.#claims.get(id)
+    claims?.delete(file)
+    if (claims?.size === 0) this.#claims.delete(id)
+  }
+}
+
+function idOf({ kind, key }: ParsedObject): string {
+  return `${kind} ${key}`
+}
+
+function updateOf({ kind, key }: ParsedObject, object: KubeObject | undefined): ObjectUpdate {
+  return { kind, key, object }
+}

@@ -1,0 +1,228 @@
+/**
+ * One kind, as the files say: the user's objects from the folder, ours from the state, merged in a KindStore and
+ * followed by watches. What is shown is always what was last read from disk, so that processes agree.
+ */
+import { createHash, randomUUID } from 'node:crypto'
+import type { Kind, KubeObject } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import { KindStore, specParts } from '../kind-store.ts'
+import type { ObjectKey } from '../object-key.ts'
+import { removeStaleTemporaries } from './atomic-write.ts'
+import type { ObjectUpdate } from './claims.ts'
+import { StateFolder, type UserNote } from './state-folder.ts'
+import type { StatePart } from './state-shapes.ts'
+import { type FileEvent, TreeWatcher } from './user/tree-watcher.ts'
+
+export interface KindFilesDeps {
+  readonly clock: Clock
+  readonly onCorrupt: (path: string, reason: string) => void
+  /** A note could not be written: it then only lives in this process. */
+  readonly onStateError: (path: string, error: unknown) => void
+}
+
+export interface KindFilesInit {
+  readonly kind: Kind
+  /** `<state>/objects/<Kind>` */
+  readonly path: string
+}
+
+/** Longer than a file may be missing before its objects go. */
+const RENOTE_MS = 500
+
+export class KindFiles {
+  readonly store = new KindStore<Kind>()
+  readonly folder: StateFolder
+  readonly #deps: KindFilesDeps
+  readonly #watcher: TreeWatcher
+  /** The user's objects as the YAML says, before notes are added. */
+  readonly #users = new Map<ObjectKey, KubeObject>()
+  readonly #notes = new Map<ObjectKey, UserNote>()
+  readonly #stamps = new Map<string, string>()
+  readonly #writes = new Set<Promise<void>>()
+  #closed = false
+
+  constructor(deps: KindFilesDeps, init: KindFilesInit) {
+    this.#deps = deps
+    this.folder = new StateFolder({ onCorrupt: (path, reason) => this.#onCorrupt(path, reason) }, init)
+    this.#watcher = new TreeWatcher(
+      { onFile: (path, event) => this.#onFile(path, event), onError: deps.onStateError },
+      { root: init.path, skip: (name) => name.startsWith('.') },
+    )
+  }
+
+  /**
+   * First read: the state's files, then the user's objects. Nothing is shown while a folder of the state cannot be
+   * read, unless `anyway`: unseen is not gone. It may then be tried again; after a complete read it does nothing.
+   */
+  load(users: readonly ObjectUpdate[], anyway = false): void {
+    if (this.loaded) return
+    removeStaleTemporaries(this.folder.path, this.#deps.clock.now())
+    this.#watcher.rescan()
+    if (!this.#watcher.complete && !anyway) return
+    for (const { key, object } of users) this.setUser(key, object)
+    for (const key of this.#orphans()) this.#forgetUser(key)
+    this.store.open()
+  }
+
+  /** Finds what the watches missed. */
+  rescan(): void {
+    this.#watcher.rescan()
+    for (const path of [...this.#stamps.keys()]) this.#onFile(path, 'found')
+  }
+
+  get loaded(): boolean {
+    return this.store.cache.synced
+  }
+
+  get rooted(): boolean {
+    return this.#watcher.rooted
+  }
+
+  /** Ends the watches and waits for notes under way. */
+  async close(): Promise<void> {
+    this.#closed = true
+    this.#watcher.close()
+    await Promise.all(this.#writes)
+  }
+
+  /** The user's object as the YAML says; undefined when it is gone. */
+  setUser(key: ObjectKey, object: KubeObject | undefined): void {
+    if (object === undefined) {
+      this.#users.delete(key)
+      this.#forgetUser(key)
+      this.store.update(key, { user: undefined })
+    } else {
+      this.#users.set(key, object)
+      this.#showUser(key, object, this.#keepNote(key, object))
+    }
+  }
+
+  imply(key: ObjectKey, object: KubeObject | undefined): void {
+    this.store.update(key, { implied: object })
+  }
+
+  /** Reads one file again and shows what it says. */
+  refresh(key: ObjectKey, part: StatePart): void {
+    const path = this.folder.pathOf(key, part)
+    const stamp = this.folder.stamp(path)
+    if (stamp === undefined && !this.folder.lacks(path)) {
+      // Not gone, only out of sight. Reading it tells why, where there is something to tell.
+      this.folder.read(key, part)
+      return
+    }
+    if (stamp === undefined) this.#stamps.delete(path)
+    else this.#stamps.set(path, stamp)
+    if (part === 'object') {
+      const ours = this.folder.read(key, 'object')
+      // There but damaged: what we know stays, and is written again by #onCorrupt().
+      if (ours !== undefined || stamp === undefined) this.store.update(key, { ours })
+    } else if (part === 'status') {
+      const status = this.folder.read(key, 'status')
+      if (status !== undefined || stamp === undefined) this.store.update(key, { status })
+    } else {
+      this.#refreshNote(key)
+    }
+  }
+
+  #onFile(path: string, event: FileEvent): void {
+    const file = this.folder.identify(path)
+    if (file === undefined) return
+    const unchanged = event === 'found' && this.#stamps.has(path) && this.#stamps.get(path) === this.folder.stamp(path)
+    if (!unchanged) this.refresh(file.key, file.part)
+  }
+
+  /** What another process noted, or removed, about a user's object. */
+  #refreshNote(key: ObjectKey): void {
+    const note = this.folder.read(key, 'user')
+    const object = this.#users.get(key)
+    if (note !== undefined) this.#notes.set(key, note)
+    if (object === undefined) return
+    if (note !== undefined) this.#showUser(key, object, note)
+    else this.#noteLater(key)
+  }
+
+  /** Another process saw the object go. Either we shall see that too, or the note was lost and is made anew. */
+  #noteLater(key: ObjectKey): void {
+    this.#deps.clock.setTimer(RENOTE_MS, () => {
+      const object = this.#users.get(key)
+      if (object !== undefined && !this.#closed) this.#showUser(key, object, this.#keepNote(key, object))
+    })
+  }
+
+  #showUser(key: ObjectKey, object: KubeObject, note: UserNote): void {
+    const { uid, creationTimestamp } = object.metadata
+    const metadata = {
+      ...object.metadata,
+      uid: uid ?? note.uid,
+      creationTimestamp: creationTimestamp ?? note.creationTimestamp,
+      generation: note.generation,
+    }
+    this.store.update(key, { user: { ...object, metadata } })
+  }
+
+  /** The note of an object, made or brought up to date where needed. */
+  #keepNote(key: ObjectKey, object: KubeObject): UserNote {
+    const specHash = hash(JSON.stringify(specParts(object)))
+    const known = this.folder.read(key, 'user')
+    let note = known ?? this.#newNote(specHash)
+    try {
+      if (known === undefined) note = this.folder.createNote(key, note)
+      if (note.specHash !== specHash) {
+        note = { ...note, generation: note.generation + 1, specHash }
+        this.#write(key, 'user', note)
+      }
+    } catch (error) {
+      this.#deps.onStateError(this.folder.path, error)
+      note = this.#notes.get(key) ?? note
+    }
+    this.#notes.set(key, note)
+    return note
+  }
+
+  #newNote(specHash: string): UserNote {
+    const creationTimestamp = new Date(this.#deps.clock.now()).toISOString().replace(/\.\d+Z$/, 'Z')
+    return { uid: randomUUID(), creationTimestamp, generation: 1, specHash }
+  }
+
+  /** Notes of objects that went away while nobody looked. */
+  #orphans(): ObjectKey[] {
+    return [...this.#notes.keys()].filter((key) => !this.#users.has(key))
+  }
+
+  /** A re-created object is a new one: its note and its status go, unless another process already noted the new one. */
+  #forgetUser(key: ObjectKey): void {
+    const known = this.#notes.get(key)
+    this.#notes.delete(key)
+    try {
+      const stored = this.folder.read(key, 'user')
+      if (stored === undefined || stored.uid !== known?.uid) return
+      this.folder.remove(key, 'user')
+      if (this.folder.read(key, 'status')?.uid === known.uid) this.folder.remove(key, 'status')
+    } catch (error) {
+      this.#deps.onStateError(this.folder.path, error)
+    }
+  }
+
+  /** Reported; and where this process still knows better, written again. */
+  #onCorrupt(path: string, reason: string): void {
+    this.#deps.onCorrupt(path, reason)
+    const file = this.folder.identify(path)
+    if (file === undefined) return
+    const { ours, status } = this.store.layers(file.key)
+    if (file.part === 'object' && ours !== undefined) this.#write(file.key, 'object', ours)
+    if (file.part === 'status' && status !== undefined) this.#write(file.key, 'status', status)
+  }
+
+  /** In the background: nobody waits for notes and repairs. */
+  #write(...[key, part, value]: Parameters<StateFolder['write']>): void {
+    const write = this.folder.write(key, part, value).catch((error: unknown) => {
+      this.#deps.onStateError(this.folder.path, error)
+    })
+    this.#writes.add(write)
+    void write.then(() => this.#writes.delete(write))
+  }
+}
+
+function hash(text: string): string {
+  return createHash('sha256').update(text).digest('hex')
+}

@@ -1,0 +1,56 @@
+/** Keeps what is wrong in the files and says each thing once: when it appears and when it is mended. */
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { type FileProblem, formatProblem } from './problem.ts'
+
+export class ProblemBoard {
+  readonly #logger: Logger
+  readonly #places = new Map<string, readonly FileProblem[]>()
+  /** Complaints about the state folder, by path and reason. */
+  readonly #state = new Map<string, string>()
+
+  constructor(logger: Logger) {
+    this.#logger = logger
+  }
+
+  list(): FileProblem[] {
+    return [...this.#places.keys()].sort().flatMap((place) => this.#places.get(place) ?? [])
+  }
+
+  /** All problems of one place: a user's file, or the duplicates. */
+  set(place: string, problems: readonly FileProblem[]): void {
+    const before = new Set((this.#places.get(place) ?? []).map(formatProblem))
+    if (problems.length === 0) {
+      if (this.#places.delete(place)) this.#logger.info('file is good again', { file: place })
+      return
+    }
+    this.#places.set(place, problems)
+    for (const problem of problems) {
+      if (!before.has(formatProblem(problem)))
+        this.#logger.warn(`file not taken as it is: ${formatProblem(problem)}`, { ...problem })
+    }
+  }
+
+  /** A state file that cannot be used; what it held is synced again by its writer. */
+  corrupt(path: string, reason: string): void {
+    this.#once(path, reason, 'state file is damaged and ignored')
+  }
+
+  /** The state folder refuses a read or a note. */
+  stateError(path: string, error: unknown): void {
+    this.#once(path, error instanceof Error ? error.message : String(error), 'state folder cannot be used')
+  }
+
+  /** Paths in the state folder that there were complaints about, sorted. */
+  troubledState(): string[] {
+    return [...new Set(this.#state.values())].sort()
+  }
+
+  #once(path: string, reason: string, message: string): void {
+    const key = `${path}: ${reason}`
+    if (this.#state.has(key)) return
+    // Bounded: after very many complaints the oldest may be told again.
+    if (this.#state.size >= 1000) this.#state.delete([...this.#state.keys()][0] ?? '')
+    this.#state.set(key, path)
+    this.#logger.warn(`${message}: ${key}`, { path, reason })
+  }
+}

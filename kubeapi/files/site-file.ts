@@ -1,0 +1,253 @@
+/** site.yaml: where a site without Kubernetes keeps its things, and what it is. */
+import { readFile } from 'node:fs/promises'
+import { dirname, resolve } from 'node:path'
+import { z } from 'zod'
+import { formatAddress, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
+import { type OpenPort, parseOpenPort } from '../../model/addresses/open-port.ts'
+import { parseAddressPort } from '../../runtime/address-port.ts'
+import { formatHostPort } from '../../runtime/host-port.ts'
+import { isMissing } from './atomic-write.ts'
+import {
+  cidr,
+  dnsLabel,
+  dnsSubdomain,
+  field,
+  integer,
+  ipAddress,
+  isText,
+  list,
+  oneOf,
+  text,
+  textMap,
+  throws,
+} from './fields.ts'
+import { type FileProblem, InvalidFileError } from './problem.ts'
+import { type FieldPath, type SourceDocument, readSource, schemaProblems } from './user/yaml-source.ts'
+import { SYSTEM_NAMESPACE } from '../../model/spec-constants.ts'
+
+export interface SiteGateway {
+  readonly node: string
+  readonly lane: number
+  /** Where other sites may call this gateway; absent behind NAT or where the node's own address serves. */
+  readonly publicAddress?: string
+}
+
+/** The API server behind a site that is a real cluster. */
+export interface KubernetesAccess {
+  /** Absolute path; absent: the default rules, in a pod its own ServiceAccount. */
+  readonly kubeconfig?: string
+  readonly context?: string
+  /** Where Sealane's own objects are. */
+  readonly namespace: string
+}
+
+export interface SiteConfig {
+  /** Absolute path of the site file, and the folder it lies in. */
+  readonly file: string
+  readonly folder: string
+  /** metadata.name: the cluster id unless `join --cluster-id` says otherwise. */
+  readonly name: string
+  /** Absolute paths. */
+  readonly objects: string
+  readonly state: string
+  /** `<state>/identity`: keys and certificates, mode 0700. */
+  readonly identity: string
+  readonly podCIDRs: readonly string[]
+  readonly serviceCIDRs: readonly string[]
+  readonly labels: Readonly<Record<string, string>>
+  /** Guarded namespaces (`default`, kube-*, …) whose services are imported all the same. */
+  readonly allowedNamespaces: readonly string[]
+  /** Absent: a site without Kubernetes, whose objects are files. */
+  readonly kubernetes?: KubernetesAccess
+  /** Of a site without Kubernetes; in a real cluster the label sealane.io/gateway of its Nodes says it. */
+  readonly gateways: readonly SiteGateway[]
+  /** Ports of the nodes that pods of other clusters may call. */
+  readonly openHostPorts: readonly OpenPort[]
+  readonly dns: {
+    /** `address:port` */
+    readonly listen: readonly string[]
+    /** `address:port`; 53 where the file names none. */
+    readonly upstreams: readonly string[]
+  }
+}
+
+const folderPath = field<string>('a path', (value) => isText(value) && value !== '')
+const listenAddress = field<string>('address:port such as 10.42.0.1:53', (v) => isAddressPort(v))
+const upstream = field<string>('an address or address:port such as 192.0.2.53', (v) => isAddressPort(v, DNS_PORT))
+
+const openHostPort = field<string>('a protocol and a port such as tcp/9100 or udp/53', (v) => {
+  return isText(v) && parseOpenPort(v) !== undefined
+})
+
+const DNS_PORT = 53
+/** What a node keeps for itself in a real cluster: lane keys. */
+const NODE_STATE = '/var/lib/sealane'
+
+const siteSchema = z.strictObject(
+  {
+    apiVersion: oneOf('sealane.io/v1alpha1'),
+    kind: oneOf('Site'),
+    metadata: z.strictObject(
+      { name: dnsLabel, labels: textMap.optional(), annotations: textMap.optional() },
+      { error: 'a map' },
+    ),
+    spec: z.strictObject(
+      {
+        objects: folderPath.optional(),
+        state: folderPath.optional(),
+        kubernetes: z
+          .strictObject(
+            {
+              kubeconfig: folderPath.optional(),
+              context: text.optional(),
+              namespace: dnsLabel.default(SYSTEM_NAMESPACE),
+            },
+            { error: 'a map' },
+          )
+          .optional(),
+        podCIDRs: list(cidr),
+        serviceCIDRs: list(cidr).default([]),
+        labels: textMap.default({}),
+        allowedNamespaces: list(dnsLabel).default([]),
+        gateways: list(
+          z.strictObject(
+            { node: dnsSubdomain, lane: integer(0, 255), publicAddress: ipAddress.optional() },
+            { error: 'a map' },
+          ),
+        ).default([]),
+        openHostPorts: list(openHostPort).default([]),
+        dns: z
+          .strictObject(
+            { listen: list(listenAddress).default([]), upstreams: list(upstream).default([]) },
+            { error: 'a map' },
+          )
+          .default({ listen: [], upstreams: [] }),
+        description: text.optional(),
+      },
+      { error: 'a map' },
+    ),
+  },
+  { error: 'a map' },
+)
+
+type SiteDocument = z.infer<typeof siteSchema>
+
+/** Reads and checks a site file. Throws InvalidFileError with every problem, each with its line. */
+export async function readSiteFile(path: string): Promise<SiteConfig> {
+  return parseSiteFile(path, await readText(path))
+}
+
+/** The same for text; `path` is what messages name and what relative paths start from. */
+export function parseSiteFile(path: string, content: string): SiteConfig {
+  const source = readSource(path, content)
+  if ('problems' in source) throw new InvalidFileError(source.problems)
+  const documents = source.documents.filter(({ value }) => value !== undefined)
+  const [document] = documents
+  if (document === undefined || documents.length > 1) {
+    throw invalid(path, `expected one document of kind Site, got ${documents.length}`)
+  }
+  const checked = siteSchema.safeParse(document.value)
+  if (!checked.success) throw new InvalidFileError(schemaProblems(path, document, checked.error))
+  const problems = [...crossChecks(checked.data)].map(({ at, reason }) => problemAt(path, document, at, reason))
+  if (problems.length > 0) throw new InvalidFileError(problems)
+  return toConfig(path, checked.data)
+}
+
+interface Complaint {
+  readonly at: FieldPath
+  readonly reason: string
+}
+
+/** What one field alone cannot show. */
+function* crossChecks({ spec }: SiteDocument): Generator<Complaint> {
+  if (spec.kubernetes !== undefined) {
+    const elsewhere = { objects: 'its objects are in the API server', gateways: 'label Nodes with sealane.io/gateway' }
+    for (const [name, where] of Object.entries(elsewhere)) {
+      const stated = name === 'gateways' ? spec.gateways.length > 0 : spec.objects !== undefined
+      if (stated) yield { at: ['spec', name], reason: `spec.${name}: not with spec.kubernetes: ${where}` }
+    }
+  }
+  if (spec.podCIDRs.length === 0)
+    yield { at: ['spec', 'podCIDRs'], reason: 'spec.podCIDRs: expected at least one CIDR' }
+  const ranges = [
+    ...spec.podCIDRs.map((range, i) => ({ range, name: 'podCIDRs', i })),
+    ...spec.serviceCIDRs.map((range, i) => ({ range, name: 'serviceCIDRs', i })),
+  ]
+  for (const [n, a] of ranges.entries()) {
+    const b = ranges.slice(0, n).find((other) => overlaps(parsePrefix(other.range), parsePrefix(a.range)))
+    if (b === undefined) continue
+    yield {
+      at: ['spec', a.name, a.i],
+      reason: `spec.${a.name}[${a.i}]: ${a.range} overlaps spec.${b.name}[${b.i}], ${b.range}`,
+    }
+  }
+  for (const [i, { lane }] of spec.gateways.entries()) {
+    const first = spec.gateways.findIndex((other) => other.lane === lane)
+    if (first === i) continue
+    const reason = `spec.gateways[${i}].lane: expected a lane of its own, spec.gateways[${first}] has lane ${lane} already`
+    yield { at: ['spec', 'gateways', i, 'lane'], reason }
+  }
+}
+
+function toConfig(path: string, { metadata, spec }: SiteDocument): SiteConfig {
+  const file = resolve(path)
+  const folder = dirname(file)
+  const state = resolve(folder, spec.state ?? (spec.kubernetes === undefined ? './state' : NODE_STATE))
+  return {
+    file,
+    folder,
+    name: metadata.name,
+    objects: resolve(folder, spec.objects ?? './objects'),
+    state,
+    identity: resolve(state, 'identity'),
+    podCIDRs: spec.podCIDRs,
+    serviceCIDRs: spec.serviceCIDRs,
+    labels: spec.labels,
+    allowedNamespaces: spec.allowedNamespaces,
+    ...(spec.kubernetes === undefined ? {} : { kubernetes: kubernetesAccess(folder, spec.kubernetes) }),
+    gateways: spec.gateways.map(({ node, lane, publicAddress }) => ({
+      node,
+      lane,
+      ...(publicAddress === undefined ? {} : { publicAddress }),
+    })),
+    openHostPorts: spec.openHostPorts.flatMap((text) => parseOpenPort(text) ?? []),
+    dns: { listen: spec.dns.listen, upstreams: spec.dns.upstreams.map(withPort) },
+  }
+}
+
+function kubernetesAccess(
+  folder: string,
+  { kubeconfig, context, namespace }: NonNullable<SiteDocument['spec']['kubernetes']>,
+): KubernetesAccess {
+  return {
+    namespace,
+    ...(kubeconfig === undefined ? {} : { kubeconfig: resolve(folder, kubeconfig) }),
+    ...(context === undefined ? {} : { context }),
+  }
+}
+
+function isAddressPort(value: unknown, defaultPort?: number): boolean {
+  return isText(value) && !throws(() => parseAddressPort(value, '', defaultPort === undefined ? {} : { defaultPort }))
+}
+
+function withPort(value: string): string {
+  const { address, port } = parseAddressPort(value, 'upstream', { defaultPort: DNS_PORT })
+  return formatHostPort({ host: formatAddress(address), port })
+}
+
+function problemAt(file: string, document: SourceDocument, at: FieldPath, reason: string): FileProblem {
+  return { file, ...document.place(at), reason }
+}
+
+function invalid(file: string, reason: string): InvalidFileError {
+  return new InvalidFileError([{ file, line: 1, column: 1, reason }])
+}
+
+async function readText(path: string): Promise<string> {
+  try {
+    return await readFile(path, 'utf8')
+  } catch (error) {
+    const reason = isMissing(error) ? 'no such file' : error instanceof Error ? error.message : String(error)
+    throw invalid(path, reason)
+  }
+}

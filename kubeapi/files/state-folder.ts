@@ -1,0 +1,168 @@
+/**
+ * One kind's folder in the state: `<namespace or _>/<name>.json` for objects that we applied,
+ * `<name>@status.json` for statuses, `<name>@user.json` for what is known of the user's own objects.
+ * '@' cannot occur in a name. Each file has one writer at a time and is replaced whole.
+ */
+import { readFileSync, statSync, unlinkSync } from 'node:fs'
+import { join, relative } from 'node:path'
+import type { Kind, KubeObject } from '../../model/objects.ts'
+import { ClusterApiError } from '../cluster-api.ts'
+import type { StoredStatus } from '../kind-store.ts'
+import { NO_NAMESPACE, type ObjectKey, keyOf } from '../object-key.ts'
+import { createFileOnce, errorCode, isMissing, writeFileAtomic } from './atomic-write.ts'
+import { type StatePart, shapeComplaint } from './state-shapes.ts'
+import { stampOf } from './user/user-file.ts'
+
+/** What is known of a user's object that the YAML does not say. */
+export interface UserNote {
+  readonly uid: string
+  readonly creationTimestamp: string
+  readonly generation: number
+  /** Of the parts that make a generation. */
+  readonly specHash: string
+}
+
+interface StateParts {
+  readonly object: KubeObject
+  readonly status: StoredStatus
+  readonly user: UserNote
+}
+
+const SUFFIX: Readonly<Record<StatePart, string>> = { object: '', status: '@status', user: '@user' }
+
+export class StateFolder {
+  readonly path: string
+  readonly #kind: Kind
+  readonly #onCorrupt: (path: string, reason: string) => void
+
+  /** `onCorrupt` hears of each file that cannot be used; it then counts as absent. */
+  constructor(
+    deps: { readonly onCorrupt: (path: string, reason: string) => void },
+    init: { readonly path: string; readonly kind: Kind },
+  ) {
+    this.path = init.path
+    this.#kind = init.kind
+    this.#onCorrupt = deps.onCorrupt
+  }
+
+  pathOf(key: ObjectKey, part: StatePart): string {
+    const [namespace = NO_NAMESPACE, name = ''] = key.split('/')
+    return join(this.path, namespace, `${name}${SUFFIX[part]}.json`)
+  }
+
+  /** What a file of this folder is about; undefined for strangers. */
+  identify(path: string): { readonly key: ObjectKey; readonly part: StatePart } | undefined {
+    const match = /^([^/]+)\/([^/@]+)(@status|@user)?\.json$/.exec(relative(this.path, path))
+    if (match === null) return undefined
+    const part = match[3] === '@status' ? 'status' : match[3] === '@user' ? 'user' : 'object'
+    return { key: `${match[1] ?? ''}/${match[2] ?? ''}`, part }
+  }
+
+  /** Undefined where it is absent or corrupt. */
+  read<P extends StatePart>(key: ObjectKey, part: P): StateParts[P] | undefined {
+    const path = this.pathOf(key, part)
+    let text: string
+    try {
+      text = readFileSync(path, 'utf8')
+    } catch (error) {
+      if (!isMissing(error)) this.#onCorrupt(path, reasonOf(error))
+      return undefined
+    }
+    try {
+      const value: unknown = JSON.parse(text)
+      const complaint = this.#complaint(value, key, part)
+      if (complaint === undefined) return value as StateParts[P]
+      this.#onCorrupt(path, complaint)
+    } catch (error) {
+      this.#onCorrupt(path, reasonOf(error))
+    }
+    return undefined
+  }
+
+  /** Throws ClusterApiError Unavailable that names the path. */
+  async write<P extends StatePart>(key: ObjectKey, part: P, value: StateParts[P]): Promise<void> {
+    const path = this.pathOf(key, part)
+    try {
+      await writeFileAtomic(path, `${JSON.stringify(value, undefined, 1)}\n`)
+    } catch (error) {
+      throw unavailable('write', path, error)
+    }
+  }
+
+  /** The note of a user's object, unless another process has made it: then that one. Throws as write() does. */
+  createNote(key: ObjectKey, note: UserNote): UserNote {
+    const path = this.pathOf(key, 'user')
+    const text = `${JSON.stringify(note)}\n`
+    try {
+      if (createFileOnce(path, text)) return note
+      const other = this.read(key, 'user')
+      if (other !== undefined) return other
+      // A damaged one stands in the way.
+      this.remove(key, 'user')
+      return createFileOnce(path, text) ? note : (this.read(key, 'user') ?? note)
+    } catch (error) {
+      throw error instanceof ClusterApiError ? error : unavailable('write', path, error)
+    }
+  }
+
+  /** Absent is fine. Throws as write() does. */
+  remove(key: ObjectKey, part: StatePart): void {
+    const path = this.pathOf(key, part)
+    try {
+      unlinkSync(path)
+    } catch (error) {
+      if (!isMissing(error)) throw unavailable('remove', path, error)
+    }
+  }
+
+  stamp(path: string): string | undefined {
+    try {
+      return stampOf(statSync(path))
+    } catch {
+      return undefined
+    }
+  }
+
+  /** Whether a file is surely not there. A folder that is gone as a whole, or cannot be read, says nothing. */
+  lacks(path: string): boolean {
+    try {
+      return statSync(path, { throwIfNoEntry: false }) === undefined && statSync(this.path).isDirectory()
+    } catch {
+      return false
+    }
+  }
+
+  #complaint(value: unknown, key: ObjectKey, part: StatePart): string | undefined {
+    if (typeof value !== 'object' || value === null) return 'expected a JSON object'
+    const complaint = shapeComplaint(this.#kind, part, value)
+    if (complaint !== undefined || part !== 'object') return complaint
+    return keyOf(value as KubeObject) === key ? undefined : 'metadata: expected the name and namespace of its path'
+  }
+}
+
+/** Classified here and nowhere else. */
+function unavailable(verb: string, path: string, error: unknown): ClusterApiError {
+  return new ClusterApiError('Unavailable', `cannot ${verb} ${path}: ${explain(error)}`, { cause: error })
+}
+
+function explain(error: unknown): string {
+  switch (errorCode(error)) {
+    case 'EACCES':
+    case 'EPERM':
+      return 'permission denied'
+    case 'EROFS':
+      return 'the file system is read-only'
+    case 'ENOSPC':
+      return 'no space left'
+    case 'ENOTDIR':
+    case 'EEXIST':
+      return 'something that is not a folder is in the way'
+    case undefined:
+    default:
+      return reasonOf(error)
+  }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,123 @@
+/** A file of Kubernetes objects, from text to checked values. Pure. */
+import { CLUSTER_SCOPED, type Kind, type KubeObject } from '../../../model/objects.ts'
+import { type ObjectKey, keyOf, objectTitle } from '../../object-key.ts'
+import { userKind } from '../object-schemas.ts'
+import type { FileProblem } from '../problem.ts'
+import { type FieldPath, MAX_PROBLEMS, type SourceDocument, readSource, schemaProblems } from './yaml-source.ts'
+
+export interface ParsedObject {
+  readonly kind: Kind
+  readonly key: ObjectKey
+  readonly object: KubeObject
+  readonly line: number
+}
+
+export interface ParsedFile {
+  readonly objects: readonly ParsedObject[]
+  /** Objects of kinds that Sealane does not read. */
+  readonly ignored: number
+}
+
+export type ParseResult = { readonly file: ParsedFile } | { readonly problems: readonly FileProblem[] }
+
+/** Bytes. A larger file is refused rather than stalling the process. */
+export const MAX_FILE_BYTES = 8 * 1024 * 1024
+
+/**
+ * Takes a whole file: one or many documents, YAML or JSON, `List` kinds unfolded. All or nothing: one wrong object
+ * makes the file wrong, and every problem found is given.
+ */
+export function parseObjects(file: string, text: string): ParseResult {
+  const source = readSource(file, text)
+  if ('problems' in source) return source
+  const reading = new Reading(file)
+  for (const document of source.documents) reading.read(document, document.value, [], undefined)
+  if (reading.problems.length > 0) return { problems: reading.problems.slice(0, MAX_PROBLEMS) }
+  return { file: { objects: [...reading.objects.values()], ignored: reading.ignored } }
+}
+
+interface TypeMeta {
+  readonly apiVersion: unknown
+  readonly kind: unknown
+}
+
+class Reading {
+  readonly objects = new Map<string, ParsedObject>()
+  readonly problems: FileProblem[] = []
+  ignored = 0
+  readonly #file: string
+
+  constructor(file: string) {
+    this.#file = file
+  }
+
+  /** `inherited` is the type of the items of a typed list, which may leave out their own. */
+  read(document: SourceDocument, value: unknown, path: FieldPath, inherited: TypeMeta | undefined): void {
+    if (value === undefined) return
+    if (!isMap(value)) {
+      this.#complain(document, path, 'expected a Kubernetes object with apiVersion, kind and metadata')
+      return
+    }
+    const apiVersion = value['apiVersion'] ?? inherited?.apiVersion
+    const kind = value['kind'] ?? inherited?.kind
+    if (typeof apiVersion !== 'string' || typeof kind !== 'string') {
+      const missing = typeof apiVersion === 'string' ? 'kind' : 'apiVersion'
+      this.#complain(
+        document,
+        [...path, missing],
+        `${missing}: expected text, ${value[missing] === undefined ? 'got nothing' : 'got something else'}`,
+      )
+    } else if (kind.endsWith('List') && Array.isArray(value['items'])) {
+      const itemType = kind === 'List' ? undefined : { apiVersion, kind: kind.slice(0, -'List'.length) }
+      for (const [i, item] of value['items'].entries()) this.read(document, item, [...path, 'items', i], itemType)
+    } else {
+      this.#take(document, value, path, { apiVersion, kind })
+    }
+  }
+
+  #take(document: SourceDocument, value: object, path: FieldPath, type: { apiVersion: string; kind: string }): void {
+    const known = userKind(type.apiVersion, type.kind)
+    if (known === undefined) {
+      this.ignored += 1
+      return
+    }
+    const checked = known.schema.safeParse(value)
+    if (!checked.success) {
+      this.problems.push(...schemaProblems(this.#file, document, checked.error, path))
+      return
+    }
+    const object = withNamespace({
+      apiVersion: known.apiVersion,
+      kind: known.kind,
+      ...(checked.data as object),
+    } as KubeObject)
+    const { line } = document.place(path)
+    const id = `${known.kind} ${keyOf(object)}`
+    const first = this.objects.get(id)
+    if (first !== undefined) {
+      const { name, namespace } = object.metadata
+      this.#complain(
+        document,
+        path,
+        `${objectTitle(known.kind, name, namespace)} stands twice in this file, first at line ${first.line}`,
+      )
+      return
+    }
+    this.objects.set(id, { kind: known.kind, key: keyOf(object), object, line })
+  }
+
+  #complain(document: SourceDocument, path: FieldPath, reason: string): void {
+    this.problems.push({ file: this.#file, ...document.place(path), reason })
+  }
+}
+
+/** As kubectl does: `default` where a namespace is needed, none where the kind has no place in one. */
+function withNamespace(object: KubeObject): KubeObject {
+  const { namespace, ...rest } = object.metadata
+  if (CLUSTER_SCOPED.has(object.kind)) return { ...object, metadata: rest }
+  return { ...object, metadata: { ...object.metadata, namespace: namespace ?? 'default' } }
+}
+
+function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value)
+}

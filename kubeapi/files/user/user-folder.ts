@@ -1,0 +1,294 @@
+/**
+ * The user's folder of YAML: follows its files and tells which objects changed. A file counts as a whole or not at
+ * all; one that is broken, unreadable or half-written keeps its last good state, and no other file is touched.
+ */
+import { join, relative, resolve } from 'node:path'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { Claims, type ObjectUpdate } from '../claims.ts'
+import { type GoodFile, LastGood } from '../last-good.ts'
+import { isOpenForWriting } from './open-writers.ts'
+import type { FileProblem } from '../problem.ts'
+import { type FileEvent, TreeWatcher } from './tree-watcher.ts'
+import { looksUnfinished, parseUserFile, readUserFile, stampAt } from './user-file.ts'
+
+export interface UserFolderDeps {
+  readonly clock: Clock
+  /** All changes that one file brought, at once. */
+  readonly onUpdate: (updates: readonly ObjectUpdate[]) => void
+  /** The problems of a place (a file, or the duplicates) changed; empty when mended. */
+  readonly onProblems: (place: string, problems: readonly FileProblem[]) => void
+  /** The state folder does not take our notes. */
+  readonly onStateError: (path: string, error: unknown) => void
+}
+
+export interface UserFolderInit {
+  readonly folder: string
+  /** Where last good readings are kept. */
+  readonly state: string
+  /** Absolute path that is not read even if it lies inside the folder: the state. */
+  readonly exclude: string
+}
+
+/** Milliseconds without a further event before a file that was written in place is read. */
+const SETTLE_MS = 15
+/** How long a file must stand still where it is broken or looks unfinished. */
+const PATIENCE_MS = 300
+/** How long a file may be missing: editors remove and write anew. */
+const VANISH_MS = 100
+/** Between looks at a file that another process has open for writing; twice as long each time. A look is not cheap. */
+const WRITER_MS = 50
+const MAX_WRITER_MS = 1000
+
+const DUPLICATES = 'duplicates'
+
+interface Waiting {
+  readonly cancel: () => void
+}
+
+export class UserFolder {
+  readonly #deps: UserFolderDeps
+  readonly #init: UserFolderInit
+  readonly #claims = new Claims()
+  readonly #lastGood: LastGood
+  readonly #watcher: TreeWatcher
+  /** What was last read of each file, believed or not: unchanged files are not read again. */
+  readonly #stamps = new Map<string, string>()
+  readonly #hashes = new Map<string, string>()
+  readonly #waiting = new Map<string, Waiting>()
+  /** The next pause of files that somebody is writing. */
+  readonly #writerMs = new Map<string, number>()
+  #loading = true
+  #duplicates = ''
+  #cancelDuplicates: (() => void) | undefined
+
+  constructor(deps: UserFolderDeps, init: UserFolderInit) {
+    this.#deps = deps
+    this.#init = init
+    this.#lastGood = new LastGood(init.state, deps.onStateError)
+    this.#watcher = new TreeWatcher(
+      {
+        onFile: (path, event) => this.#onFile(path, event),
+        onError: (path, error) => this.#onFolderError(path, error),
+      },
+      { root: init.folder, skip: (name, path) => name.startsWith('.') || init.exclude === resolve(path) },
+    )
+  }
+
+  get claims(): Claims {
+    return this.#claims
+  }
+
+  /** First read. Blocks for as long as parsing takes; onUpdate is not called for what it finds. */
+  load(): void {
+    this.#watcher.rescan()
+    this.#restoreMissing()
+    this.#loading = false
+    this.#tellDuplicates()
+  }
+
+  /** Looks for what the watches missed. */
+  rescan(): void {
+    if (!this.#folderGone()) this.#deps.onProblems(this.#init.folder, [])
+    this.#watcher.rescan()
+    for (const file of this.#claims.files()) {
+      if (stampAt(this.#path(file)) === undefined && !this.#waiting.has(file)) this.#onFile(this.#path(file), 'touched')
+    }
+  }
+
+  /** False while the folder is missing or has been replaced. */
+  get rooted(): boolean {
+    return this.#watcher.rooted
+  }
+
+  async close(): Promise<void> {
+    this.#watcher.close()
+    this.#cancelDuplicates?.()
+    for (const { cancel } of this.#waiting.values()) cancel()
+    await this.#lastGood.settled()
+  }
+
+  /** The path as the user knows it. */
+  title(file: string): string {
+    return join(this.#init.folder, file)
+  }
+
+  #path(file: string): string {
+    return join(this.#init.folder, file)
+  }
+
+  #onFile(path: string, event: FileEvent): void {
+    const file = relative(this.#init.folder, path)
+    if (event !== 'found') this.#writerMs.delete(file)
+    if (!/\.(ya?ml|json)$/.test(file)) {
+      this.#onFolderGone(file)
+      return
+    }
+    if (event === 'found') {
+      if (this.#loading) this.#examine(file, 'first')
+      else if (!this.#waiting.has(file) && stampAt(path) !== this.#stamps.get(file))
+        this.#wait(file, SETTLE_MS, 'settled')
+    } else if (event === 'moved') {
+      this.#examine(file, 'complete')
+    } else if (stampAt(path) === undefined) {
+      // At once, so that a file renamed to another name never seems to stand twice.
+      this.#examine(file, 'settled')
+    } else {
+      this.#wait(file, SETTLE_MS, 'settled')
+    }
+  }
+
+  /** A folder that was removed or renamed away takes its files along; the kernel names only the folder. */
+  #onFolderGone(folder: string): void {
+    for (const file of this.#claims.files()) {
+      if (file.startsWith(`${folder}/`) && stampAt(this.#path(file)) === undefined)
+        this.#wait(file, SETTLE_MS, 'settled')
+    }
+  }
+
+  #wait(file: string, ms: number, how: Confidence): void {
+    this.#waiting.get(file)?.cancel()
+    const cancel = this.#deps.clock.setTimer(ms, () => {
+      this.#waiting.delete(file)
+      this.#examine(file, how)
+    })
+    this.#waiting.set(file, { cancel })
+  }
+
+  #examine(file: string, how: Confidence): void {
+    this.#waiting.get(file)?.cancel()
+    this.#waiting.delete(file)
+    const reading = readUserFile(this.#path(file), this.title(file))
+    switch (reading.is) {
+      case 'missing':
+        this.#onMissing(file, how)
+        return
+      case 'unreadable':
+        this.#keep(file, [reading.problem], how)
+        return
+      case 'text':
+        this.#stamps.set(file, reading.stamp)
+        this.#judge(file, how, reading)
+    }
+  }
+
+  #judge(file: string, how: Confidence, { text, sha256 }: { readonly text: string; readonly sha256: string }): void {
+    const known = how === 'first' ? this.#lastGood.read(file) : undefined
+    if (known?.sha256 === sha256) {
+      this.#set(file, known)
+      return
+    }
+    const before = this.#claims.file(file)
+    if (before !== undefined && this.#hashes.get(file) === sha256) {
+      this.#accept({ file, sha256, parsed: before })
+      return
+    }
+    if (how === 'settled' && this.#waitForWriter(file)) return
+    const result = parseUserFile(this.title(file), text)
+    const doubtful = 'problems' in result || looksUnfinished(text, result.file, before)
+    // A file made anew right after another was removed looks as if it had been renamed.
+    if (how === 'complete' && doubtful && this.#waitForWriter(file)) return
+    if ('problems' in result) {
+      if (how === 'settled') this.#wait(file, PATIENCE_MS, 'patient')
+      else this.#keep(file, result.problems, how)
+    } else if (how === 'settled' && doubtful) {
+      this.#wait(file, PATIENCE_MS, 'patient')
+    } else if (how === 'first' && known !== undefined && looksUnfinished(text, result.file, known.parsed)) {
+      // Started in the middle of a save, perhaps: the last good state until it has stood still.
+      this.#set(file, known)
+      this.#wait(file, PATIENCE_MS, 'patient')
+    } else {
+      this.#accept({ file, sha256, parsed: result.file })
+    }
+  }
+
+  /** True when somebody is writing the file: it is looked at again later. */
+  #waitForWriter(file: string): boolean {
+    if (!isOpenForWriting(this.#path(file))) return false
+    const ms = this.#writerMs.get(file) ?? WRITER_MS
+    this.#writerMs.set(file, Math.min(2 * ms, MAX_WRITER_MS))
+    this.#wait(file, ms, 'settled')
+    return true
+  }
+
+  #accept(good: GoodFile): void {
+    this.#deps.onProblems(good.file, [])
+    this.#set(good.file, good)
+    this.#lastGood.write(good)
+  }
+
+  /** The file is no good: its last good state stays. */
+  #keep(file: string, problems: readonly FileProblem[], how: Confidence): void {
+    if (how === 'first') {
+      const good = this.#lastGood.read(file)
+      if (good !== undefined) this.#set(file, good)
+    }
+    this.#deps.onProblems(file, problems)
+  }
+
+  #onMissing(file: string, how: Confidence): void {
+    this.#stamps.delete(file)
+    this.#writerMs.delete(file)
+    if (this.#folderGone()) {
+      // An unmounted or replaced folder says nothing about its objects.
+      this.#onFolderError(this.#init.folder, new Error('no such folder'))
+    } else if (how === 'vanished') {
+      this.#hashes.delete(file)
+      this.#lastGood.forget(file)
+      this.#deps.onProblems(file, [])
+      this.#publish(this.#claims.set(file, undefined))
+    } else if (this.#claims.file(file) !== undefined) {
+      this.#publish(this.#claims.yield(file))
+      this.#wait(file, VANISH_MS, 'vanished')
+    } else {
+      this.#deps.onProblems(file, [])
+    }
+  }
+
+  #set(file: string, good: GoodFile): void {
+    this.#writerMs.delete(file)
+    this.#hashes.set(file, good.sha256)
+    this.#publish(this.#claims.set(file, good.parsed))
+  }
+
+  #publish(updates: readonly ObjectUpdate[]): void {
+    if (this.#loading) return
+    if (updates.length > 0) this.#deps.onUpdate(updates)
+    // Later: while a folder is being moved, its files seem to stand in both places.
+    this.#cancelDuplicates?.()
+    this.#cancelDuplicates = this.#deps.clock.setTimer(VANISH_MS, () => this.#tellDuplicates())
+  }
+
+  #tellDuplicates(): void {
+    const problems = this.#claims.duplicates((file) => this.title(file))
+    const text = JSON.stringify(problems)
+    if (text === this.#duplicates) return
+    this.#duplicates = text
+    this.#deps.onProblems(DUPLICATES, problems)
+  }
+
+  /** Files that were deleted while nobody looked lose their note; a folder that is gone loses nothing. */
+  #restoreMissing(): void {
+    const folderGone = this.#folderGone()
+    for (const file of this.#lastGood.files()) {
+      if (this.#claims.file(file) !== undefined || this.#stamps.has(file)) continue
+      const good = this.#lastGood.read(file)
+      if (folderGone && good !== undefined) this.#set(file, good)
+      else if (stampAt(this.#path(file)) === undefined) this.#lastGood.forget(file)
+    }
+  }
+
+  #folderGone(): boolean {
+    return stampAt(this.#init.folder) === undefined
+  }
+
+  #onFolderError(path: string, error: unknown): void {
+    const reason = error instanceof Error ? error.message : String(error)
+    this.#deps.onProblems(path, [{ file: path, line: 1, column: 1, reason }])
+  }
+}
+
+/**
+ * How sure we are that a reading is complete: first (at start), complete (put in place by a rename), settled (no
+ * event for a moment), patient (stood still for long), vanished (missing for long).
+ */
+type Confidence = 'first' | 'complete' | 'settled' | 'patient' | 'vanished'

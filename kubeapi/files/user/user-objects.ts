@@ -1,0 +1,127 @@
+/** What `sealane export` and `unexport` do to the user's folder: one object per file, written and removed whole. */
+import { readFileSync, readdirSync, unlinkSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Kind, KubeObject } from '../../../model/objects.ts'
+import { checkAddress, keyOf, objectKey, objectTitle } from '../../object-key.ts'
+import { formatYaml } from '../../yaml.ts'
+import { isMissing, writeFileAtomic } from '../atomic-write.ts'
+import { type ParsedObject, parseObjects } from './parse-objects.ts'
+
+export class UserObjectError extends Error {
+  constructor(message: string, options?: ErrorOptions) {
+    super(message, options)
+    this.name = 'UserObjectError'
+  }
+}
+
+export interface UserObjectPlace {
+  readonly path: string
+  readonly line: number
+  /** True when the file holds nothing else. */
+  readonly alone: boolean
+}
+
+/** `serviceexport-shop-web.yaml`; namespace `_` for cluster-scoped kinds is left out. */
+export function userObjectFileName(kind: Kind, name: string, namespace?: string): string {
+  return `${[kind.toLowerCase(), ...(namespace === undefined ? [] : [namespace]), name].join('-')}.yaml`
+}
+
+/**
+ * Writes the object to a file of its own and gives the path. Where the object stands already, that file is
+ * replaced if it holds nothing else. Throws UserObjectError where that would lose something, ClusterApiError
+ * Invalid for an impossible name.
+ */
+export async function writeUserObject(folder: string, object: KubeObject): Promise<string> {
+  const { kind, metadata } = object
+  checkAddress(kind, metadata.name, metadata.namespace)
+  const present = findUserObject(folder, kind, metadata.name, metadata.namespace)
+  const path = present?.path ?? join(folder, userObjectFileName(kind, metadata.name, metadata.namespace))
+  if (present === undefined ? readText(path) !== undefined : !present.alone) {
+    throw new UserObjectError(
+      `${path} holds other things too and is not overwritten; add ${titleOf(object)} to it by hand`,
+    )
+  }
+  try {
+    await writeFileAtomic(path, formatYaml(object))
+  } catch (error) {
+    throw new UserObjectError(`cannot write ${path}: ${error instanceof Error ? error.message : String(error)}`, {
+      cause: error,
+    })
+  }
+  return path
+}
+
+/**
+ * Removes the file that holds just this object and gives its path; undefined where no file holds the object.
+ * Throws UserObjectError that says which file and line to edit where it shares a file.
+ */
+export function removeUserObject(folder: string, kind: Kind, name: string, namespace?: string): string | undefined {
+  checkAddress(kind, name, namespace)
+  const place = findUserObject(folder, kind, name, namespace)
+  if (place === undefined) return undefined
+  if (!place.alone) {
+    const title = objectTitle(kind, name, namespace)
+    throw new UserObjectError(
+      `${title} shares ${place.path} with other objects; remove it there by hand, at line ${place.line}`,
+    )
+  }
+  try {
+    unlinkSync(place.path)
+  } catch (error) {
+    throw new UserObjectError(
+      `cannot remove ${place.path}: ${error instanceof Error ? error.message : String(error)}`,
+      { cause: error },
+    )
+  }
+  return place.path
+}
+
+/** The first file, in order of paths, that holds the object. Broken files are passed by. */
+export function findUserObject(
+  folder: string,
+  kind: Kind,
+  name: string,
+  namespace?: string,
+): UserObjectPlace | undefined {
+  const key = objectKey(name, namespace)
+  for (const path of yamlFiles(folder)) {
+    const text = readText(path)
+    // Most files do not even contain the name: spares the parse.
+    if (text === undefined || !text.includes(name)) continue
+    const result = parseObjects(path, text)
+    if ('problems' in result) continue
+    const { objects, ignored } = result.file
+    const found = objects.find((item: ParsedObject) => item.kind === kind && keyOf(item.object) === key)
+    if (found !== undefined) return { path, line: found.line, alone: objects.length === 1 && ignored === 0 }
+  }
+  return undefined
+}
+
+function yamlFiles(folder: string): string[] {
+  try {
+    const entries = readdirSync(folder, { withFileTypes: true }).filter(({ name }) => !name.startsWith('.'))
+    const files = entries.filter((entry) => !entry.isDirectory() && /\.(ya?ml|json)$/.test(entry.name))
+    const folders = entries.filter((entry) => entry.isDirectory())
+    return [
+      ...files.map(({ name }) => join(folder, name)),
+      ...folders.flatMap(({ name }) => yamlFiles(join(folder, name))),
+    ].sort()
+  } catch (error) {
+    if (isMissing(error)) return []
+    throw new UserObjectError(`cannot read ${folder}: ${error instanceof Error ? error.message : String(error)}`, {
+      cause: error,
+    })
+  }
+}
+
+function readText(path: string): string | undefined {
+  try {
+    return readFileSync(path, 'utf8')
+  } catch {
+    return undefined
+  }
+}
+
+function titleOf({ kind, metadata }: KubeObject): string {
+  return objectTitle(kind, metadata.name, metadata.namespace)
+}

@@ -1,0 +1,201 @@
+/**
+ * The gateways of this cluster as they count: a cache of Gateway objects like any other, in which a gateway that has
+ * stopped to tell, and whose machine does not answer either, has no connection that is up (model/lanes/heartbeat.ts).
+ *
+ *   heartbeat moves ◄────────────────────────────── any move: fresh at once
+ *        │ late by DOUBT_MS: the API is asked for it, time and again
+ *        ▼
+ *   still the old one over HEARTBEAT_STALE_MS of answers ── the machine is knocked at
+ *        ├─ it answers, or never did ► silent; knocked at again every REKNOCK_MS
+ *        └─ it does not, twice in a row, and has answered before (known-machines.ts) ► gone, until the heartbeat moves
+ *
+ * Unseen is not gone: while the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does
+ * anything while writes fail and reads do not (a full store, a role taken away): the machines answer, or nothing is known of them.
+ */
+import { type GatewayStanding, HEARTBEAT_MS, HEARTBEAT_STALE_MS, heardGateways } from '../model/lanes/heartbeat.ts'
+import type { Gateway, Node } from '../model/objects.ts'
+import type { Clock } from '../reconcile/clock.ts'
+import { Heartbeats } from '../reconcile/heartbeats.ts'
+import type { Logger } from '../runtime/logging/logger.ts'
+import type { ClusterApi, ObjectCache, ObjectChange } from './cluster-api.ts'
+import { type Knock, KnownMachines } from './known-machines.ts'
+
+export interface HeardGatewaysDeps {
+  readonly cluster: Pick<ClusterApi, 'cache' | 'read'>
+  readonly clock: Clock
+  readonly logger: Logger
+  /** Absent: nobody is knocked at, and no gateway is ever taken as gone. */
+  readonly knock?: Knock | undefined
+}
+
+type Listener = (change: ObjectChange<Gateway> | undefined) => void
+
+interface Silence {
+  readonly standing: GatewayStanding
+  readonly nextKnockMs: number
+}
+
+/** One heartbeat, and a little: a busy gateway is late now and then. */
+const DOUBT_MS = HEARTBEAT_MS + 1000
+const LOOK_MS = 500
+/** Pause between two questions to the API while a gateway is in doubt. */
+const ASK_MS = 2000
+/** From the last heartbeat of all to the first answer, and from one answer to the next, it is never so long. */
+const GAP_MS = 2 * HEARTBEAT_MS
+const READ_TIMEOUT_MS = 3000
+const REKNOCK_MS = 5000
+
+export class HeardGateways implements ObjectCache<Gateway> {
+  readonly #deps: HeardGatewaysDeps
+  readonly #cache: ObjectCache<Gateway>
+  /** For their addresses; not opened where nobody is knocked at. */
+  readonly #nodes: ObjectCache<Node> | undefined
+  readonly #beats: Heartbeats
+  readonly #machines: KnownMachines | undefined
+  readonly #silences = new Map<string, Silence>()
+  readonly #listeners = new Set<Listener>()
+  #askAgainMs = 0
+
+  constructor(deps: HeardGatewaysDeps) {
+    this.#deps = deps
+    this.#cache = deps.cluster.cache('Gateway')
+    const { clock, knock } = deps
+    this.#nodes = knock === undefined ? undefined : deps.cluster.cache('Node')
+    this.#machines = knock === undefined ? undefined : new KnownMachines({ clock, knock })
+    this.#beats = new Heartbeats(deps, { staleMs: HEARTBEAT_STALE_MS, doubtMs: DOUBT_MS, gapMs: GAP_MS })
+  }
+
+  get synced(): boolean {
+    return this.#cache.synced
+  }
+
+  whenSynced(signal: AbortSignal): Promise<void> {
+    return this.#cache.whenSynced(signal)
+  }
+
+  list(): readonly Gateway[] {
+    return heardGateways(this.#cache.list(), (name) => this.standing(name))
+  }
+
+  get(name: string): Gateway | undefined {
+    return this.list().find(({ metadata }) => metadata.name === name)
+  }
+
+  /** As the cache's, and also when a gateway counts otherwise than before: then with its object. */
+  onChange(listener: Listener): () => void {
+    this.#listeners.add(listener)
+    const stop = this.#cache.onChange(listener)
+    return () => {
+      this.#listeners.delete(listener)
+      stop()
+    }
+  }
+
+  standing(name: string): GatewayStanding {
+    return this.#silences.get(name)?.standing ?? 'fresh'
+  }
+
+  /** Names of those that are not fresh, sorted. */
+  stale(): readonly string[] {
+    return [...this.#silences].flatMap(([name, { standing }]) => (standing === 'fresh' ? [] : [name])).sort()
+  }
+
+  /** Watches until the signal. Before and after, all gateways count as fresh. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#deps
+    for (const gateway of this.#cache.list()) this.#saw(gateway)
+    const stop = this.#cache.onChange((change) => this.#changed(change))
+    while (!signal.aborted) {
+      try {
+        await this.#look(signal)
+      } catch (error) {
+        logger.error('cannot judge gateways; trying again', { error: String(error) })
+      }
+      await clock.sleep(LOOK_MS, signal).catch(() => undefined)
+    }
+    stop()
+  }
+
+  #changed(change: ObjectChange<Gateway> | undefined): void {
+    if (change?.type === 'set') this.#saw(change.object)
+    if (change?.type !== 'removed') return
+    const { name } = change.object.metadata
+    this.#beats.forget(name)
+    this.#silences.delete(name)
+    this.#machines?.forget(name)
+  }
+
+  #saw({ metadata: { name }, status }: Gateway): void {
+    if (this.#beats.saw(name, status?.heartbeatTime)) this.#machines?.spoke(name)
+    if (!this.#beats.hasStopped(name) && this.#silences.has(name)) this.#judge(name, undefined)
+  }
+
+  async #look(signal: AbortSignal): Promise<void> {
+    this.#tendMachines()
+    await this.#ask(signal)
+    const now = this.#deps.clock.monotonic()
+    const due = this.#beats.stopped().filter((name) => (this.#silences.get(name)?.nextKnockMs ?? 0) <= now)
+    await Promise.all(due.map((name) => this.#knockAt(name)))
+  }
+
+  /** While their gateways are well: later it may be too late to learn whether they answer. */
+  #tendMachines(): void {
+    const notWell = new Set([...this.#beats.stopped(), ...this.#beats.doubtful()])
+    for (const { metadata, status } of this.#cache.list()) {
+      const address = this.#addressOf(metadata.name)
+      if (status?.heartbeatTime === undefined || address === undefined || notWell.has(metadata.name)) continue
+      this.#machines?.tend(metadata.name, address)
+    }
+  }
+
+  /** For all that are in doubt, past the watch, which may be what is silent. One answer that is missing proves nothing. */
+  async #ask(signal: AbortSignal): Promise<void> {
+    const { cluster, clock } = this.#deps
+    const names = this.#beats.doubtful()
+    if (names.length === 0 || clock.monotonic() < this.#askAgainMs) return
+    this.#askAgainMs = clock.monotonic() + ASK_MS
+    const late = new AbortController()
+    const cancel = clock.setTimer(READ_TIMEOUT_MS, () => late.abort(new Error('no answer in time')))
+    const limited = AbortSignal.any([signal, late.signal])
+    try {
+      const found = await Promise.all(names.map((name) => cluster.read('Gateway', name, undefined, limited)))
+      for (const gateway of found) if (gateway !== undefined) this.#saw(gateway)
+      this.#beats.viewIsLive()
+    } catch {
+      // No answer, no verdict.
+    } finally {
+      cancel()
+    }
+  }
+
+  async #knockAt(name: string): Promise<void> {
+    if (this.standing(name) === 'gone') return
+    const address = this.#addressOf(name)
+    const isDead = address !== undefined && (await this.#machines?.isDead(name, address)) === true
+    if (!this.#beats.hasStopped(name)) return
+    const nextKnockMs = this.#deps.clock.monotonic() + REKNOCK_MS
+    this.#judge(name, { standing: isDead ? 'gone' : 'silent', nextKnockMs })
+  }
+
+  #addressOf(name: string): string | undefined {
+    return this.#nodes?.get(name)?.status?.addresses?.find(({ type }) => type === 'InternalIP')?.address
+  }
+
+  #judge(name: string, silence: Silence | undefined): void {
+    const before = this.standing(name)
+    if (silence === undefined) this.#silences.delete(name)
+    else this.#silences.set(name, silence)
+    const now = this.standing(name)
+    if (before === now) return
+    const { logger } = this.#deps
+    if (now === 'fresh') logger.info('gateway is heard again', { gateway: name })
+    else
+      logger.warn('nothing is heard of a gateway', {
+        gateway: name,
+        machine: now === 'gone' ? 'silent' : 'not known to be dead',
+      })
+    const object = this.#cache.get(name)
+    if (object === undefined) return
+    for (const listener of [...this.#listeners]) listener({ type: 'set', object, previous: object })
+  }
+}

@@ -1,0 +1,263 @@
+/** Any object of any kind that the server knows, by apiVersion and kind: for installing, looking and cleaning up. */
+import { ClusterApiError } from '../cluster-api.ts'
+import { type KindPlace, groupPath, resourcePath } from './kinds.ts'
+import { KubeError } from './kube-error.ts'
+import { type ObjectRef, type ObjectType, refOf, titleOf } from './write/object-ref.ts'
+import { FIELD_MANAGER } from './write/owned-fields.ts'
+import type { Question, Reply, Requester } from './http/requester.ts'
+
+/** An object as the server has it. */
+export interface DynamicObject {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly metadata: {
+    readonly name: string
+    readonly namespace?: string | undefined
+    readonly uid?: string
+    readonly resourceVersion?: string
+    readonly deletionTimestamp?: string
+    readonly labels?: Readonly<Record<string, string>>
+    readonly annotations?: Readonly<Record<string, string>>
+    readonly finalizers?: readonly string[]
+    readonly [field: string]: unknown
+  }
+  readonly [field: string]: unknown
+}
+
+export interface ListInit extends ObjectType {
+  /** Absent: all namespaces. */
+  readonly namespace?: string | undefined
+  readonly labelSelector?: string
+  readonly fieldSelector?: string
+  /** Stop after so many. Absent: all of them. */
+  readonly most?: number
+  /** Only metadata is asked for (meta.k8s.io/v1 PartialObjectMetadataList). */
+  readonly metadataOnly?: boolean
+}
+
+export interface WriteInit {
+  /** The server checks and answers, and keeps nothing. */
+  readonly dryRun?: boolean
+  readonly subresource?: string
+}
+
+export interface ApplyInit extends WriteInit {
+  /** True (default): take over fields that other managers own. False: Conflict names them. */
+  readonly force?: boolean
+  /** Default sealane. */
+  readonly fieldManager?: string
+}
+
+export interface DeleteInit {
+  readonly dryRun?: boolean
+  readonly propagation?: 'Background' | 'Foreground' | 'Orphan'
+  /** Only this very object. */
+  readonly uid?: string
+}
+
+const PATCH_TYPES = {
+  merge: 'application/merge-patch+json',
+  json: 'application/json-patch+json',
+  strategic: 'application/strategic-merge-patch+json',
+} as const
+
+const PAGE = 500
+const METADATA_ONLY = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1'
+const APPLY_PATCH = 'application/apply-patch+yaml'
+
+interface Resource extends KindPlace {
+  readonly namespaced: boolean
+}
+
+interface ResourceList {
+  readonly resources?: readonly { readonly name: string; readonly kind: string; readonly namespaced: boolean }[]
+}
+
+/** All calls throw ClusterApiError; its message names verb, object and what the server said. */
+export class DynamicClient {
+  readonly #requester: Requester
+  readonly #stop: AbortSignal
+  /** By apiVersion: kind → where. Read once; again when a kind is not found in it. */
+  readonly #known = new Map<string, ReadonlyMap<string, Resource>>()
+
+  constructor(deps: { readonly requester: Requester }, init: { readonly stop: AbortSignal }) {
+    this.#requester = deps.requester
+    this.#stop = init.stop
+  }
+
+  /** Undefined when the object is not there. A kind that the server does not know is NotFound. */
+  async get(ref: ObjectRef, signal?: AbortSignal): Promise<DynamicObject | undefined> {
+    const question = await this.#about('get', 'GET', ref, signal)
+    try {
+      return (await this.#ask<DynamicObject>(question, signal)).body
+    } catch (error) {
+      if (error instanceof KubeError && error.status === 404) return undefined
+      throw error
+    }
+  }
+
+  /**
+   * For who acts on the answer that it is not there: undefined only when the server itself says so of this object. What
+   * else answers 404, such as a proxy while the server stops, is an error.
+   */
+  async getForSure(ref: ObjectRef, signal?: AbortSignal): Promise<DynamicObject | undefined> {
+    const question = await this.#about('get', 'GET', ref, signal)
+    const { plural } = await this.#resource(ref, signal)
+    try {
+      return (await this.#ask<DynamicObject>(question, signal)).body
+    } catch (error) {
+      if (error instanceof KubeError && error.reason === 'NotFound' && error.about === plural) return undefined
+      throw error
+    }
+  }
+
+  async list(init: ListInit, signal?: AbortSignal): Promise<DynamicObject[]> {
+    const { apiVersion, kind, namespace, labelSelector, fieldSelector, most = Infinity, metadataOnly = false } = init
+    const resource = await this.#resource(init, signal)
+    const title = `${resource.plural}${namespace === undefined ? '' : ` in ${namespace}`}`
+    const path = resourcePath(resource, resource.namespaced ? namespace : undefined)
+    const found: DynamicObject[] = []
+    let next: string | undefined
+    do {
+      const query = { labelSelector, fieldSelector, limit: Math.min(PAGE, most), continue: next }
+      const { body } = await this.#ask<{
+        metadata?: { continue?: string }
+        items?: Omit<DynamicObject, 'apiVersion' | 'kind'>[]
+      }>(
+        { verb: 'list', title, method: 'GET', path, query, ...(metadataOnly ? { accept: METADATA_ONLY } : {}) },
+        signal,
+      )
+      for (const item of body.items ?? []) found.push({ ...item, apiVersion, kind } as DynamicObject)
+      next = body.metadata?.continue === '' ? undefined : body.metadata?.continue
+    } while (next !== undefined && found.length < most)
+    return found
+  }
+
+  /** Server-side apply. */
+  async apply(object: DynamicObject, init: ApplyInit = {}, signal?: AbortSignal): Promise<DynamicObject> {
+    const { force = true, fieldManager = FIELD_MANAGER } = init
+    const question = await this.#about('apply', 'PATCH', refOf(object), signal, init.subresource)
+    const query = { fieldManager, force, ...dry(init) }
+    return (await this.#ask<DynamicObject>({ ...question, query, contentType: APPLY_PATCH, body: object }, signal)).body
+  }
+
+  /** POST: fails with Conflict when it exists. Also for reviews, which are answered and not kept. */
+  async create(object: DynamicObject, init: WriteInit = {}, signal?: AbortSignal): Promise<DynamicObject> {
+    const { name, namespace } = object.metadata
+    const resource = await this.#resource(object, signal)
+    const collection = resourcePath(resource, resource.namespaced ? namespace : undefined)
+    const question: Question = {
+      verb: 'create',
+      title: titleOf({ ...object, name, namespace }),
+      method: 'POST',
+      path: init.subresource === undefined ? collection : `${collection}/${name}/${init.subresource}`,
+      query: { fieldManager: FIELD_MANAGER, ...dry(init) },
+      body: object,
+      again: false,
+    }
+    return (await this.#ask<DynamicObject>(question, signal)).body
+  }
+
+  /** PUT: with metadata.resourceVersion it fails with Conflict when the object has changed since. */
+  async replace(object: DynamicObject, init: WriteInit = {}, signal?: AbortSignal): Promise<DynamicObject> {
+    const question = await this.#about('replace', 'PUT', refOf(object), signal, init.subresource)
+    const query = { fieldManager: FIELD_MANAGER, ...dry(init) }
+    return (await this.#ask<DynamicObject>({ ...question, query, body: object, again: false }, signal)).body
+  }
+
+  async patch(
+    ref: ObjectRef,
+    patch: unknown,
+    init: WriteInit & { readonly type: keyof typeof PATCH_TYPES },
+    signal?: AbortSignal,
+  ): Promise<DynamicObject> {
+    const question = await this.#about('patch', 'PATCH', ref, signal, init.subresource)
+    const query = { fieldManager: FIELD_MANAGER, ...dry(init) }
+    const contentType = PATCH_TYPES[init.type]
+    return (await this.#ask<DynamicObject>({ ...question, query, contentType, body: patch }, signal)).body
+  }
+
+  /** True when it was there. With finalizers it may go on existing. */
+  async delete(ref: ObjectRef, init: DeleteInit = {}, signal?: AbortSignal): Promise<boolean> {
+    const { propagation = 'Background', uid } = init
+    const question = await this.#about('delete', 'DELETE', ref, signal)
+    const body = {
+      apiVersion: 'v1',
+      kind: 'DeleteOptions',
+      propagationPolicy: propagation,
+      ...(uid === undefined ? {} : { preconditions: { uid } }),
+      ...(init.dryRun === true ? { dryRun: ['All'] } : {}),
+    }
+    try {
+      await this.#ask({ ...question, body }, signal)
+      return true
+    } catch (error) {
+      if (error instanceof KubeError && error.status === 404) return false
+      throw error
+    }
+  }
+
+  /** True when the server knows the kind in this version. */
+  async knows(type: ObjectType, signal?: AbortSignal): Promise<boolean> {
+    try {
+      await this.#resource(type, signal)
+      return true
+    } catch (error) {
+      if (error instanceof ClusterApiError && error.code === 'NotFound') return false
+      throw error
+    }
+  }
+
+  /** What a path that is no object answers: `/version`, `/readyz`. */
+  async read(path: string, signal?: AbortSignal): Promise<unknown> {
+    return (await this.#ask<unknown>({ verb: 'get', title: path, method: 'GET', path }, signal)).body
+  }
+
+  async #about(
+    verb: string,
+    method: Question['method'],
+    ref: ObjectRef,
+    signal: AbortSignal | undefined,
+    subresource?: string,
+  ): Promise<Question> {
+    const resource = await this.#resource(ref, signal)
+    const title = titleOf(ref)
+    if (resource.namespaced && ref.namespace === undefined) {
+      throw new ClusterApiError('Invalid', `${verb} ${title}: metadata.namespace is missing, the kind is namespaced`)
+    }
+    const path = resourcePath(resource, resource.namespaced ? ref.namespace : undefined, ref.name, subresource)
+    return { verb, title, method, path }
+  }
+
+  async #resource({ apiVersion, kind }: ObjectType, signal: AbortSignal | undefined): Promise<Resource> {
+    const known = this.#known.get(apiVersion)?.get(kind)
+    if (known !== undefined) return known
+    const found = (await this.#discover(apiVersion, signal)).get(kind)
+    if (found !== undefined) return found
+    throw new ClusterApiError('NotFound', `the API server does not know the kind ${kind} in ${apiVersion}`)
+  }
+
+  async #discover(apiVersion: string, signal: AbortSignal | undefined): Promise<ReadonlyMap<string, Resource>> {
+    const question = { verb: 'discover', title: apiVersion, method: 'GET', path: groupPath(apiVersion) } as const
+    const kinds = new Map<string, Resource>()
+    try {
+      const { body } = await this.#ask<ResourceList>(question, signal)
+      for (const { name, kind, namespaced } of body.resources ?? []) {
+        // Names with a slash are subresources.
+        if (!name.includes('/')) kinds.set(kind, { apiVersion, plural: name, namespaced })
+      }
+    } catch (error) {
+      if (!(error instanceof KubeError && error.status === 404)) throw error
+    }
+    this.#known.set(apiVersion, kinds)
+    return kinds
+  }
+
+  #ask<T>(question: Question, signal: AbortSignal | undefined): Promise<Reply<T>> {
+    return this.#requester.ask<T>(question, signal === undefined ? this.#stop : AbortSignal.any([signal, this.#stop]))
+  }
+}
+
+function dry({ dryRun }: WriteInit): { dryRun?: string } {
+  return dryRun === true ? { dryRun: 'All' } : {}
+}

@@ -1,0 +1,208 @@
+/**
+ * Requests as everything above needs them: bounded in number, time and size, asked again where that helps, and failing
+ * with a KubeError that says what was asked and what was said.
+ */
+import type { Readable } from 'node:stream'
+import { abortReason, type Clock } from '../../../reconcile/clock.ts'
+import { Backoff } from '../../../reconcile/backoff.ts'
+import { type Asked, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
+import type { KubeMetrics } from '../metrics.ts'
+import type { Answer, Exchange } from './plain-requests.ts'
+import type { ServerConnection } from './server-connection.ts'
+
+export interface RequesterDeps {
+  readonly clock: Clock
+  readonly connection: ServerConnection
+  readonly metrics: KubeMetrics
+  /** Origin and path of the server, for messages. */
+  readonly server: string
+}
+
+export interface Question extends Asked {
+  readonly method: Exchange['method']
+  readonly path: string
+  readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
+  /** Sent as JSON. */
+  readonly body?: unknown
+  /** Default application/json. */
+  readonly contentType?: string
+  /** Default application/json. */
+  readonly accept?: string
+  /** False for what must not happen twice. Default true. */
+  readonly again?: boolean
+  readonly timeoutMs?: number
+  /** Bytes of the answer; more is a KubeError with reason `TooLarge`. */
+  readonly maxBytes?: number
+}
+
+export interface Reply<T> {
+  readonly status: number
+  readonly body: T
+}
+
+/** Requests under way at once, watches not counted. */
+const MAX_UNDER_WAY = 16
+/** For one try, from the request to the last byte of the answer. */
+const TIMEOUT_MS = 10_000
+const MAX_TRIES = 4
+/** A server may ask for long rests; who called has its own loop for those. */
+const MAX_REST_MS = 5000
+const MAX_BYTES = 16 << 20
+
+export class Requester {
+  readonly #deps: RequesterDeps
+  readonly #turns: (() => void)[] = []
+  #underWay = 0
+
+  constructor(deps: RequesterDeps) {
+    this.#deps = deps
+  }
+
+  /** True when a silent peer is noticed by the connection itself. */
+  get pinged(): boolean {
+    return this.#deps.connection.pinged
+  }
+
+  /** Throws KubeError, or the signal's reason. */
+  async ask<T>(question: Question, signal: AbortSignal): Promise<Reply<T>> {
+    const backoff = new Backoff(this.#deps.clock, { minMs: 100, maxMs: 2000 })
+    let renewed = false
+    for (let tries = 1; ; tries += 1) {
+      try {
+        return await this.#once<T>(question, signal)
+      } catch (error) {
+        if (signal.aborted) throw abortReason(signal)
+        if (!(error instanceof KubeError)) throw error
+        if (error.status === 401 && error.reason !== 'NoLogin' && !renewed) {
+          renewed = true
+          this.#deps.connection.renew()
+          continue
+        }
+        // 429 means that nothing was done.
+        const harmless = question.again !== false || error.status === 429
+        if (!error.passing || !harmless || tries >= MAX_TRIES) throw error
+        if (error.reason === 'NoAnswer' && tries >= 2) throw error
+        await this.#deps.clock.sleep(Math.min(error.retryAfterMs ?? backoff.next(), MAX_REST_MS), signal)
+      }
+    }
+  }
+
+  /** One try; the answer's body is the caller's to read. Throws KubeError unless the status is a success. */
+  async open(question: Question, signal: AbortSignal): Promise<Answer> {
+    const answer = await this.#within(question, signal, (limited) => this.#send(question, limited))
+    if (answer.status < 300) return answer
+    const body = await this.#within(question, signal, () => readJson(answer.body, MAX_BYTES))
+    if (answer.status === 401) this.#deps.connection.renew()
+    throw errorFromAnswer(question, answer.status, body)
+  }
+
+  async #once<T>(question: Question, signal: AbortSignal): Promise<Reply<T>> {
+    await this.#turn(signal)
+    try {
+      return await this.#within(question, signal, async (limited) => {
+        const { status, headers, body } = await this.#send(question, limited)
+        const read = await readJson(body, question.maxBytes ?? MAX_BYTES)
+        const retryAfter = headers['retry-after']
+        if (read === TOO_LARGE) throw tooLarge(question)
+        if (status >= 300) {
+          throw errorFromAnswer(question, status, read, typeof retryAfter === 'string' ? retryAfter : undefined)
+        }
+        return { status, body: read as T }
+      })
+    } finally {
+      this.#giveTurn()
+    }
+  }
+
+  async #send(question: Question, signal: AbortSignal): Promise<Answer> {
+    const { method, path, query = {}, body, contentType = 'application/json', accept, verb } = question
+    const parameters = Object.entries(query).flatMap(([name, value]) =>
+      value === undefined ? [] : [`${name}=${encodeURIComponent(value)}`],
+    )
+    const exchange: Exchange = {
+      method,
+      path: parameters.length === 0 ? path : `${path}?${parameters.join('&')}`,
+      headers: { ...(body === undefined ? {} : { 'content-type': contentType }), ...(accept && { accept }) },
+      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    }
+    let status = 'none'
+    try {
+      const answer = await this.#deps.connection.send(exchange, signal)
+      status = String(answer.status)
+      return answer
+    } finally {
+      this.#deps.metrics.requests.inc({ verb, status })
+    }
+  }
+
+  /** Runs with a signal that ends after the question's time, unless the run is over by then. */
+  async #within<T>(question: Question, signal: AbortSignal, run: (limited: AbortSignal) => Promise<T>): Promise<T> {
+    const ms = question.timeoutMs ?? TIMEOUT_MS
+    const late = new AbortController()
+    const cancel = this.#deps.clock.setTimer(ms, () => late.abort(noAnswer(question, this.#deps.server, ms)))
+    try {
+      return await run(AbortSignal.any([signal, late.signal]))
+    } catch (error) {
+      if (signal.aborted) throw abortReason(signal)
+      if (late.signal.aborted) throw abortReason(late.signal)
+      throw errorFromConnection(question, this.#deps.server, error)
+    } finally {
+      cancel()
+    }
+  }
+
+  async #turn(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted()
+    if (this.#underWay < MAX_UNDER_WAY) {
+      this.#underWay += 1
+      return
+    }
+    await new Promise<void>((resolve, reject) => {
+      const onAbort = (): void => {
+        const at = this.#turns.indexOf(turn)
+        if (at >= 0) this.#turns.splice(at, 1)
+        reject(abortReason(signal))
+      }
+      const turn = (): void => {
+        signal.removeEventListener('abort', onAbort)
+        resolve()
+      }
+      this.#turns.push(turn)
+      signal.addEventListener('abort', onAbort, { once: true })
+    })
+  }
+
+  /** The place goes to the next in line, or becomes free. */
+  #giveTurn(): void {
+    const next = this.#turns.shift()
+    if (next === undefined) this.#underWay -= 1
+    else next()
+  }
+}
+
+const TOO_LARGE = Symbol('too large')
+
+function tooLarge(asked: Asked): KubeError {
+  return new KubeError(`${asked.verb} ${asked.title}: the answer is larger than expected`, {
+    code: 'Unavailable',
+    status: 0,
+    reason: 'TooLarge',
+  })
+}
+
+/** The body as JSON; as text when it is none; TOO_LARGE when it does not fit. */
+async function readJson(body: Readable, maxBytes: number): Promise<unknown> {
+  const chunks: Buffer[] = []
+  let size = 0
+  for await (const chunk of body as AsyncIterable<Buffer>) {
+    size += chunk.length
+    if (size > maxBytes) return TOO_LARGE
+    chunks.push(chunk)
+  }
+  const text = Buffer.concat(chunks).toString()
+  try {
+    return JSON.parse(text)
+  } catch {
+    return text
+  }
+}

@@ -1,0 +1,183 @@
+/**
+ * The way to the API server: one HTTP/2 connection for everything where the server speaks it, with pings that notice
+ * a silent peer; else HTTP/1.1 with a bounded pool. Which one is settled by TLS (ALPN) at the first connection.
+ */
+import type { Agent } from 'node:http'
+import { Agent as HttpsAgent } from 'node:https'
+import { isIP } from 'node:net'
+import { type TLSSocket, connect as connectTls } from 'node:tls'
+import type { Clock } from '../../../reconcile/clock.ts'
+import { Agent as HttpAgent } from '../../../runtime/node-http.ts'
+import { LoginError } from '../kube-error.ts'
+import { type Answer, type Exchange, PlainRequests } from './plain-requests.ts'
+import { PingedSession } from './pinged-session.ts'
+import type { Credentials, ServerAccess } from '../access/server-access.ts'
+import { untilAborted } from '../until-aborted.ts'
+
+export interface ServerConnectionDeps {
+  readonly clock: Clock
+  readonly access: ServerAccess
+}
+
+/** Sockets of the HTTP/1.1 pool: one per watched kind and some for requests. */
+const MAX_SOCKETS = 32
+const CONNECT_MS = 10_000
+/** The system's own probes, for what ends without a word between our pings. */
+const KEEP_ALIVE_MS = 15_000
+
+export class ServerConnection {
+  readonly #deps: ServerConnectionDeps
+  /** Undefined until the first connection told. */
+  #speaksHttp2: boolean | undefined
+  #session: PingedSession | undefined
+  /** A connection that is being made, shared by all who wait for one. */
+  #dialing: Promise<PingedSession | undefined> | undefined
+  #plain: PlainRequests | undefined
+  #asking: Promise<Credentials> | undefined
+  readonly #stop = new AbortController()
+
+  constructor(deps: ServerConnectionDeps) {
+    this.#deps = deps
+    if (deps.access.server.protocol === 'http:') this.#speaksHttp2 = false
+  }
+
+  /** True when a peer that went silent is noticed without being asked. */
+  get pinged(): boolean {
+    return this.#speaksHttp2 === true
+  }
+
+  /** Resolves with the head of the answer; the body is a stream. Rejects when there is no answer. */
+  async send(exchange: Exchange, signal: AbortSignal): Promise<Answer> {
+    const credentials = await untilAborted(this.#credentials(), signal)
+    const prepared: Exchange = {
+      ...exchange,
+      path: `${this.#deps.access.server.pathname.replace(/\/$/, '')}${exchange.path}`,
+      headers: { 'user-agent': 'sealane', accept: 'application/json', ...credentials.headers, ...exchange.headers },
+    }
+    if (credentials.agent !== undefined) return this.#plainRequests(credentials).send(prepared, signal)
+    if (this.#speaksHttp2 !== false) {
+      const session = await this.#openSession(credentials, signal)
+      if (session !== undefined) return session.send(prepared, signal)
+    }
+    return this.#plainRequests(credentials).send(prepared, signal)
+  }
+
+  /** What we showed was refused: the next request shows what is valid then, on a new connection. */
+  renew(): void {
+    this.#deps.access.forget()
+    this.#session?.retire()
+    this.#session = undefined
+    this.#plain?.close()
+    this.#plain = undefined
+  }
+
+  close(): void {
+    this.#stop.abort(new Error('the connection is closed'))
+    this.#plain?.close()
+    this.#session?.close()
+  }
+
+  /** Asked for anew each time, but once for all who ask at the same time: a plugin is a process, sometimes a browser. */
+  #credentials(): Promise<Credentials> {
+    this.#asking ??= this.#deps.access
+      .credentials(this.#stop.signal)
+      .catch((error: unknown) => {
+        throw new LoginError(error)
+      })
+      .finally(() => {
+        this.#asking = undefined
+      })
+    return this.#asking
+  }
+
+  /** Undefined where the server speaks HTTP/1.1 only. */
+  async #openSession(credentials: Credentials, signal: AbortSignal): Promise<PingedSession | undefined> {
+    this.#stop.signal.throwIfAborted()
+    if (this.#session?.usable === true) return this.#session
+    this.#dialing ??= this.#dial(credentials).finally(() => {
+      this.#dialing = undefined
+    })
+    return untilAborted(this.#dialing, signal)
+  }
+
+  async #dial(credentials: Credentials): Promise<PingedSession | undefined> {
+    const { clock, access } = this.#deps
+    const socket = await dial({ clock, server: access.server, credentials }, this.#stop.signal)
+    this.#speaksHttp2 = socket.alpnProtocol === 'h2'
+    if (!this.#speaksHttp2 || this.#stop.signal.aborted) {
+      socket.destroy()
+      return undefined
+    }
+    this.#session = new PingedSession({ clock }, { origin: access.server.origin, socket })
+    return this.#session
+  }
+
+  #plainRequests(credentials: Credentials): PlainRequests {
+    this.#stop.signal.throwIfAborted()
+    this.#plain ??= new PlainRequests({
+      server: this.#deps.access.server,
+      agent: credentials.agent ?? this.#makeAgent(credentials),
+    })
+    return this.#plain
+  }
+
+  #makeAgent(credentials: Credentials): Agent {
+    const options = { keepAlive: true, keepAliveMsecs: KEEP_ALIVE_MS, maxSockets: MAX_SOCKETS, timeout: 0 }
+    if (this.#deps.access.server.protocol === 'http:') return new HttpAgent(options)
+    return new HttpsAgent({ ...options, ...tlsOptions(this.#deps.access.server, credentials) })
+  }
+}
+
+interface DialInit {
+  readonly clock: Clock
+  readonly server: URL
+  readonly credentials: Credentials
+}
+
+/** Given up with the signal: a handshake that nobody waits for would keep the process. */
+function dial({ clock, server, credentials }: DialInit, signal: AbortSignal): Promise<TLSSocket> {
+  return new Promise((resolve, reject) => {
+    const socket = connectTls({
+      host: hostOf(server),
+      port: server.port === '' ? 443 : Number(server.port),
+      ALPNProtocols: ['h2', 'http/1.1'],
+      ...tlsOptions(server, credentials),
+    })
+    const settle = (): void => {
+      cancel()
+      signal.removeEventListener('abort', onAbort)
+    }
+    const fail = (error: Error): void => {
+      settle()
+      socket.destroy()
+      reject(error)
+    }
+    const onAbort = (): void => fail(signal.reason as Error)
+    signal.addEventListener('abort', onAbort, { once: true })
+    const cancel = clock.setTimer(CONNECT_MS, () => fail(new Error(`no connection within ${CONNECT_MS / 1000} s`)))
+    socket.once('error', fail)
+    socket.once('close', () => fail(new Error('the server closed the connection')))
+    socket.once('secureConnect', () => {
+      settle()
+      socket.removeAllListeners('error')
+      socket.removeAllListeners('close')
+      socket.setNoDelay(true)
+      socket.setKeepAlive(true, KEEP_ALIVE_MS)
+      resolve(socket)
+    })
+  })
+}
+
+function hostOf(server: URL): string {
+  return server.hostname.replace(/^\[|\]$/g, '')
+}
+
+/** Fields that are undefined are left out: Node takes their presence for a wish. */
+function tlsOptions(server: URL, credentials: Credentials): Record<string, unknown> {
+  const { ca, cert, key, rejectUnauthorized } = credentials
+  const host = hostOf(server)
+  // RFC 6066 section 3 allows no addresses there.
+  const servername = credentials.servername ?? (isIP(host) === 0 ? host : undefined)
+  const options = { ca, cert, key, rejectUnauthorized, servername }
+  return Object.fromEntries(Object.entries(options).filter(([, value]) => value !== undefined))
+}

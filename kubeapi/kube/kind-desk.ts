@@ -1,0 +1,87 @@
+/** Everything about one kind in one place: what is known of it, how it is followed, and how the server is asked for it. */
+import type { Kind, KubeObject } from '../../model/objects.ts'
+import { type Holding, KindObjects, holdingOf } from './watch/kind-objects.ts'
+import { KubeError } from './kube-error.ts'
+import { KindWatch, type KindWatchDeps, type Selector } from './watch/kind-watch.ts'
+import { KIND_PLACES, kindPath } from './kinds.ts'
+import { objectKey, objectTitle } from '../object-key.ts'
+import { type RawObject, slimObject } from './watch/slim-objects.ts'
+
+export type KindDeskDeps = Omit<KindWatchDeps<Kind>, 'objects'>
+
+export class KindDesk {
+  readonly objects: KindObjects<Kind>
+  readonly #deps: KindDeskDeps
+  readonly #watch: KindWatch<Kind>
+  readonly #selector: Selector
+
+  constructor(deps: KindDeskDeps, init: { readonly kind: Kind; readonly selector: Selector }) {
+    this.#deps = deps
+    this.objects = new KindObjects(init.kind)
+    this.#watch = new KindWatch({ ...deps, objects: this.objects }, init.selector)
+    this.#selector = init.selector
+  }
+
+  /** Why the kind cannot be followed now. */
+  get trouble(): string | undefined {
+    return this.#watch.trouble
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    return this.#watch.run(signal)
+  }
+
+  /** What is known of an object; asked of the server where the cache shows only some. */
+  async holding(name: string, namespace: string | undefined, signal: AbortSignal): Promise<Holding | undefined> {
+    const known = this.objects.holding(objectKey(name, namespace))
+    if (known !== undefined || this.#shows(namespace)) return known
+    return this.ask(name, namespace, signal)
+  }
+
+  /** What the server says of an object now; undefined when it is not there. */
+  async ask(name: string, namespace: string | undefined, signal: AbortSignal): Promise<Holding | undefined> {
+    const raw = await this.#get(name, namespace, signal)
+    return raw === undefined ? undefined : this.note(raw)
+  }
+
+  /** The same as an object. */
+  async read(name: string, namespace: string | undefined, signal: AbortSignal): Promise<KubeObject | undefined> {
+    const raw = await this.#get(name, namespace, signal)
+    if (raw === undefined) return undefined
+    this.note(raw)
+    return slimObject(this.objects.kind, KIND_PLACES[this.objects.kind].apiVersion, raw)
+  }
+
+  async #get(name: string, namespace: string | undefined, signal: AbortSignal): Promise<RawObject | undefined> {
+    const { kind } = this.objects
+    try {
+      const { body } = await this.#deps.requester.ask<RawObject>(
+        {
+          verb: 'get',
+          title: objectTitle(kind, name, namespace),
+          method: 'GET',
+          path: kindPath(kind, namespace, name),
+        },
+        signal,
+      )
+      return body
+    } catch (error) {
+      if (error instanceof KubeError && error.status === 404) return undefined
+      throw error
+    }
+  }
+
+  /** Takes what the server answered to a write. An object that the selector passes by stays out of the cache. */
+  note(raw: RawObject): Holding {
+    const { name, namespace } = raw.metadata
+    const known = this.objects.holding(objectKey(name, namespace)) !== undefined
+    const taken = known || this.#shows(namespace) ? this.objects.takeOwn(raw) : undefined
+    return taken ?? holdingOf(this.objects.kind, raw)
+  }
+
+  /** True when the cache shows every object of this namespace. */
+  #shows(namespace: string | undefined): boolean {
+    const { labelSelector, fieldSelector, namespace: only } = this.#selector
+    return labelSelector === undefined && fieldSelector === undefined && (only === undefined || only === namespace)
+  }
+}

@@ -1,0 +1,226 @@
+/** The ClusterApi of a Kubernetes cluster. */
+import type { Condition, Kind, KubeObject, ObjectKinds } from '../../model/objects.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import {
+  type ClusterApi,
+  ClusterApiError,
+  type ObjectCache,
+  type ObjectEvent,
+  type ObjectName,
+} from '../cluster-api.ts'
+import { checkAddress, objectKey, objectTitle } from '../object-key.ts'
+import { WriteQueue } from '../write-queue.ts'
+import { DynamicClient } from './dynamic-client.ts'
+import { Election, type ElectionInit } from './election.ts'
+import { EventTeller } from './write/event-teller.ts'
+import { KindDesk } from './kind-desk.ts'
+import type { Selector } from './watch/kind-watch.ts'
+import { type AccessInit, openAccess } from './access/kubeconfig.ts'
+import { type KubeMetrics, UNCOUNTED, kubeMetrics } from './metrics.ts'
+import { ObjectWriter } from './write/object-writer.ts'
+import { Requester } from './http/requester.ts'
+import type { LeaseStore } from '../lease-store.ts'
+import { KubeLeaseStore } from './kube-lease-store.ts'
+import { KubeSecretStore, type SecretStore } from './secret-store.ts'
+import { type CommandResult, type PodCommand, execInPod } from './http/pod-exec.ts'
+import type { ServerAccess } from './access/server-access.ts'
+import { ServerConnection } from './http/server-connection.ts'
+
+export interface KubeClusterDeps {
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics?: Metrics | undefined
+}
+
+export interface KubeClusterInit extends AccessInit {
+  /** Where our own Secrets and Leases live. */
+  readonly namespace: string
+  /** Kinds of which only some objects are followed. Default: all objects of the cluster. */
+  readonly selectors?: Readonly<Partial<Record<Kind, Selector>>>
+}
+
+/** A write waits this long for the first complete list of its kind. */
+const FIRST_LIST_MS = 10_000
+/** What is under way when the cluster is closed may take this long. */
+export const DRAIN_MS = 5000
+/** More at once only queues at the requester. */
+const MAX_WRITES = 16
+
+/** Reads no server yet. Throws UserError when the kubeconfig, or the context, cannot be used. */
+export async function openKubeCluster(deps: KubeClusterDeps, init: KubeClusterInit): Promise<KubeCluster> {
+  return new KubeCluster(deps, init, await openAccess(deps.clock, init))
+}
+
+export class KubeCluster implements ClusterApi {
+  readonly access: ServerAccess
+  readonly dynamic: DynamicClient
+  readonly secrets: SecretStore
+  readonly leases: LeaseStore
+  readonly #deps: KubeClusterDeps
+  readonly #init: KubeClusterInit
+  readonly #metrics: KubeMetrics
+  readonly #connection: ServerConnection
+  readonly #requester: Requester
+  readonly #writer: ObjectWriter
+  readonly #teller: EventTeller
+  readonly #desks = new Map<Kind, KindDesk>()
+  readonly #writes = new WriteQueue(MAX_WRITES)
+  readonly #watches: Promise<void>[] = []
+  readonly #elections = new Set<Promise<void>>()
+  readonly #stop = new AbortController()
+  /** Aborted some time after #stop: what was under way then may end by itself. */
+  readonly #cut = new AbortController()
+
+  constructor(deps: KubeClusterDeps, init: KubeClusterInit, access: ServerAccess) {
+    this.#deps = deps
+    this.#init = init
+    this.access = access
+    this.#metrics = deps.metrics === undefined ? UNCOUNTED : kubeMetrics(deps.metrics)
+    this.#connection = new ServerConnection({ clock: deps.clock, access })
+    this.#requester = new Requester({
+      clock: deps.clock,
+      connection: this.#connection,
+      metrics: this.#metrics,
+      server: access.server.href.replace(/\/$/, ''),
+    })
+    const requester = this.#requester
+    this.#writer = new ObjectWriter({ requester })
+    this.#teller = new EventTeller({ clock: deps.clock, logger: deps.logger, requester })
+    this.dynamic = new DynamicClient({ requester }, { stop: this.#stop.signal })
+    const ours = { namespace: init.namespace, stop: this.#stop.signal }
+    this.secrets = new KubeSecretStore({ requester }, ours)
+    this.leases = new KubeLeaseStore({ requester }, ours)
+  }
+
+  cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {
+    return this.#desk(kind).objects.cache as unknown as ObjectCache<ObjectKinds[K]>
+  }
+
+  async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
+    const { kind, metadata } = object
+    await this.#write(kind, metadata.name, metadata.namespace, signal, (desk, limited) =>
+      this.#writer.apply(desk, object, limited),
+    )
+  }
+
+  async applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void> {
+    const { kind, metadata } = object
+    await this.#write(kind, metadata.name, metadata.namespace, signal, (desk, limited) =>
+      this.#writer.applyStatus(desk, object, limited),
+    )
+  }
+
+  async setCondition(object: ObjectName, condition: Condition, signal?: AbortSignal): Promise<void> {
+    const { kind, name, namespace } = object
+    await this.#write(kind, name, namespace, signal, (desk, limited) =>
+      this.#writer.setCondition(desk, object, condition, limited),
+    )
+  }
+
+  async read<K extends Kind>(
+    kind: K,
+    name: string,
+    namespace?: string,
+    signal?: AbortSignal,
+  ): Promise<ObjectKinds[K] | undefined> {
+    this.#stop.signal.throwIfAborted()
+    checkAddress(kind, name, namespace)
+    const limited = signal === undefined ? this.#stop.signal : AbortSignal.any([signal, this.#stop.signal])
+    return (await this.#desk(kind).read(name, namespace, limited)) as ObjectKinds[K] | undefined
+  }
+
+  async remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void> {
+    await this.#write(kind, name, namespace, signal, (desk, limited) =>
+      this.#writer.remove(desk, name, namespace, limited),
+    )
+  }
+
+  tell(event: ObjectEvent): void {
+    const { kind, name, namespace, uid } = event.regarding
+    const known = uid ?? this.#desks.get(kind)?.objects.holding(objectKey(name, namespace))?.uid
+    if (this.#stop.signal.aborted) return
+    this.#teller.tell({ ...event, regarding: { ...event.regarding, uid: known } }, this.#cut.signal)
+  }
+
+  /** Runs a command in a container to its end. See execInPod(). */
+  exec(command: PodCommand, signal: AbortSignal): Promise<CommandResult> {
+    const { clock } = this.#deps
+    return execInPod({ clock, access: this.access }, command, AbortSignal.any([signal, this.#stop.signal]))
+  }
+
+  /**
+   * Calls `lead` while this process holds the Lease, with a signal that ends with it. Resolves after `signal`, when
+   * `lead` has ended and the lease is given back. See Election.run().
+   */
+  elect(init: ElectionInit, lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#deps
+    const election = new Election(
+      { clock, logger, metrics: this.#metrics, requester: this.#requester, namespace: this.#init.namespace },
+      init,
+    )
+    const running = election.run(lead, AbortSignal.any([signal, this.#stop.signal]))
+    const settled = running.catch(() => undefined)
+    this.#elections.add(settled)
+    void settled.then(() => this.#elections.delete(settled))
+    return running
+  }
+
+  /** Ends watches and elections, gives leases back, waits for writes under way. */
+  async close(): Promise<void> {
+    this.#stop.abort(new ClusterApiError('Unavailable', 'the cluster API is closed'))
+    const cancel = this.#deps.clock.setTimer(DRAIN_MS, () => this.#cut.abort(this.#stop.signal.reason))
+    await Promise.all([...this.#elections, this.#writes.settled(), this.#teller.settled(), ...this.#watches])
+    cancel()
+    this.#connection.close()
+  }
+
+  #desk(kind: Kind): KindDesk {
+    const existing = this.#desks.get(kind)
+    if (existing !== undefined) return existing
+    const { clock, logger } = this.#deps
+    const desk = new KindDesk(
+      { clock, logger, metrics: this.#metrics, requester: this.#requester },
+      { kind, selector: this.#init.selectors?.[kind] ?? {} },
+    )
+    this.#desks.set(kind, desk)
+    // Not at once: whoever asked first must be able to register a listener before the first read.
+    if (!this.#stop.signal.aborted) setImmediate(() => this.#watches.push(desk.run(this.#stop.signal)))
+    return desk
+  }
+
+  /** One write: in the order of its object, once the kind has been read. */
+  async #write(
+    kind: Kind,
+    name: string,
+    namespace: string | undefined,
+    signal: AbortSignal | undefined,
+    run: (desk: KindDesk, signal: AbortSignal) => Promise<void>,
+  ): Promise<void> {
+    signal?.throwIfAborted()
+    this.#stop.signal.throwIfAborted()
+    checkAddress(kind, name, namespace)
+    const limited = signal === undefined ? this.#stop.signal : AbortSignal.any([signal, this.#stop.signal])
+    const desk = this.#desk(kind)
+    if (!desk.objects.cache.synced) await this.#firstList(desk, objectTitle(kind, name, namespace), limited)
+    await this.#writes.run(`${kind} ${objectKey(name, namespace)}`, async () => {
+      limited.throwIfAborted()
+      await run(desk, signal === undefined ? this.#cut.signal : AbortSignal.any([signal, this.#cut.signal]))
+    })
+  }
+
+  async #firstList(desk: KindDesk, title: string, signal: AbortSignal): Promise<void> {
+    const late = new AbortController()
+    const cancel = this.#deps.clock.setTimer(FIRST_LIST_MS, () => late.abort())
+    try {
+      await desk.objects.cache.whenSynced(AbortSignal.any([signal, late.signal]))
+    } catch (error) {
+      if (!late.signal.aborted || signal.aborted) throw error
+      const reason = desk.trouble ?? `not read within ${FIRST_LIST_MS / 1000} s`
+      throw new ClusterApiError('Unavailable', `${title}: ${desk.objects.kind} objects cannot be read yet: ${reason}`)
+    } finally {
+      cancel()
+    }
+  }
+}

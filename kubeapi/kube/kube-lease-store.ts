@@ -1,0 +1,50 @@
+/** Leases in our own namespace. */
+import type { LeaseStore, StoredLease } from '../lease-store.ts'
+import { resourcePath } from './kinds.ts'
+import { KubeError } from './kube-error.ts'
+import type { Question, Requester } from './http/requester.ts'
+
+/** What takes longer is no help to whoever has to renew in time. */
+const TIMEOUT_MS = 3000
+const PLACE = { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' }
+
+export class KubeLeaseStore implements LeaseStore {
+  readonly #requester: Requester
+  readonly #namespace: string
+  readonly #stop: AbortSignal
+
+  constructor(
+    deps: { readonly requester: Requester },
+    init: { readonly namespace: string; readonly stop: AbortSignal },
+  ) {
+    this.#requester = deps.requester
+    this.#namespace = init.namespace
+    this.#stop = init.stop
+  }
+
+  async read(name: string, signal: AbortSignal): Promise<StoredLease | undefined> {
+    try {
+      return (await this.#requester.ask<StoredLease>(this.#question('get', 'GET', name), this.#until(signal))).body
+    } catch (error) {
+      if (error instanceof KubeError && error.status === 404) return undefined
+      throw error
+    }
+  }
+
+  async write(lease: StoredLease, signal: AbortSignal): Promise<StoredLease> {
+    const { name, resourceVersion } = lease.metadata
+    const question =
+      resourceVersion === undefined ? this.#question('create', 'POST', name) : this.#question('update', 'PUT', name)
+    const body = { ...lease, metadata: { ...lease.metadata, namespace: this.#namespace } }
+    return (await this.#requester.ask<StoredLease>({ ...question, body }, this.#until(signal))).body
+  }
+
+  #question(verb: string, method: Question['method'], name: string): Question {
+    const path = resourcePath(PLACE, this.#namespace, method === 'POST' ? undefined : name)
+    return { verb, title: `Lease ${this.#namespace}/${name}`, method, path, again: false, timeoutMs: TIMEOUT_MS }
+  }
+
+  #until(signal: AbortSignal): AbortSignal {
+    return AbortSignal.any([signal, this.#stop])
+  }
+}

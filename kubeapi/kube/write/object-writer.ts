@@ -1,0 +1,275 @@
+/** apply, applyStatus and remove on an API server, one object at a time. The caller keeps writes of one object in order. */
+import type { Condition, KubeObject } from '../../../model/objects.ts'
+import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
+import { ClusterApiError, type ObjectName } from '../../cluster-api.ts'
+import { plain } from '../../kind-store.ts'
+import { type ObjectKey, keyOf, objectKey, objectTitle } from '../../object-key.ts'
+import type { KindDesk } from '../kind-desk.ts'
+import type { Holding } from '../watch/kind-objects.ts'
+import { KIND_PLACES, kindPath } from '../kinds.ts'
+import { KubeError } from '../kube-error.ts'
+import { CONDITION_MANAGER, FIELD_MANAGER, type ManagedFieldsEntry, fingerprint } from './owned-fields.ts'
+import type { Reply, Requester } from '../http/requester.ts'
+import type { RawObject } from '../watch/slim-objects.ts'
+
+/** The server filled in defaults of its own, so that its account never equals what was sent: these two go together. */
+interface Equivalent {
+  readonly sent: string
+  readonly stored: string | undefined
+}
+
+const APPLY_PATCH = 'application/apply-patch+yaml'
+const REMOVE_TRIES = 3
+
+export class ObjectWriter {
+  readonly #requester: Requester
+  readonly #applied = new Map<string, Equivalent>()
+
+  constructor(deps: { readonly requester: Requester }) {
+    this.#requester = deps.requester
+  }
+
+  async apply(desk: KindDesk, object: KubeObject, signal: AbortSignal): Promise<void> {
+    const { name, namespace } = object.metadata
+    const memo = `${object.kind} ${keyOf(object)}`
+    const body = applyBody(object)
+    const sent = fingerprint(ownedBody(body))
+    const known = await desk.holding(name, namespace, signal)
+    if (known?.ours === false) throw usersOwn(object)
+    if (known !== undefined && this.#same(memo, sent, known.applied)) return
+    const { status, body: answer } = await this.#patch(desk, object, body, known !== undefined, signal)
+    if (known === undefined && status === 200) await this.#checkAlone(object, answer, signal)
+    this.#remember(memo, sent, desk.note(answer).applied)
+  }
+
+  async applyStatus(desk: KindDesk, object: KubeObject, signal: AbortSignal): Promise<void> {
+    const { kind, metadata } = object
+    const { name, namespace } = metadata
+    const memo = `${kind} ${keyOf(object)} status`
+    const status = plain((object as { status?: unknown }).status)
+    const known = await desk.holding(name, namespace, signal)
+    if (known === undefined) throw absent(object)
+    const sent = fingerprint(status === undefined ? {} : { status })
+    if (this.#same(memo, sent, known.status)) return
+    // The status of an object that was made anew meanwhile is another matter.
+    const uid = metadata.uid ?? known.uid
+    const body = { apiVersion: KIND_PLACES[kind].apiVersion, kind, metadata: { name, namespace, uid }, status }
+    try {
+      const answer = await this.#requester.ask<RawObject>(
+        {
+          verb: 'apply status of',
+          title: titleOf(object),
+          method: 'PATCH',
+          path: kindPath(kind, namespace, name, 'status'),
+          query: { fieldManager: FIELD_MANAGER, force: true },
+          contentType: APPLY_PATCH,
+          body,
+        },
+        signal,
+      )
+      this.#remember(memo, sent, desk.note(answer.body).status)
+    } catch (error) {
+      // Without a name in it, the refusal is about the kind.
+      if (isStatus(error, 404) && (await desk.ask(name, namespace, signal)) === undefined) throw absent(object)
+      throw error
+    }
+  }
+
+  /**
+   * As a manager of its own: what the part that owns the status applies is not taken for withdrawn, and that part takes
+   * the condition back with its next apply.
+   */
+  async setCondition(
+    desk: KindDesk,
+    { kind, name, namespace }: ObjectName,
+    condition: Condition,
+    signal: AbortSignal,
+  ): Promise<void> {
+    const title = objectTitle(kind, name, namespace)
+    const known = await desk.holding(name, namespace, signal)
+    const missing = (): ClusterApiError => new ClusterApiError('NotFound', `${title} does not exist`)
+    if (known === undefined) throw missing()
+    const metadata = { name, namespace, uid: known.uid }
+    try {
+      const { body } = await this.#requester.ask<RawObject>(
+        {
+          verb: 'apply status of',
+          title,
+          method: 'PATCH',
+          path: kindPath(kind, namespace, name, 'status'),
+          query: { fieldManager: CONDITION_MANAGER, force: true },
+          contentType: APPLY_PATCH,
+          body: { apiVersion: KIND_PLACES[kind].apiVersion, kind, metadata, status: { conditions: [condition] } },
+        },
+        signal,
+      )
+      desk.note(body)
+    } catch (error) {
+      if (isStatus(error, 404) && (await desk.ask(name, namespace, signal)) === undefined) throw missing()
+      throw error
+    }
+  }
+
+  async remove(desk: KindDesk, name: string, namespace: string | undefined, signal: AbortSignal): Promise<void> {
+    const { kind } = desk.objects
+    const title = objectTitle(kind, name, namespace)
+    const key = objectKey(name, namespace)
+    let known = await desk.holding(name, namespace, signal)
+    for (let tries = 1; known !== undefined; tries += 1) {
+      if (!known.ours) throw new ClusterApiError('Forbidden', `${title} is the user's own and is not removed`)
+      try {
+        await this.#delete(desk, key, title, known, kindPath(kind, namespace, name), signal)
+        this.#applied.delete(`${kind} ${key}`)
+        this.#applied.delete(`${kind} ${key} status`)
+        return
+      } catch (error) {
+        // Somebody made it anew: whose is it now?
+        if (!isStatus(error, 409) || tries >= REMOVE_TRIES) throw error
+        known = await desk.ask(name, namespace, signal)
+      }
+    }
+  }
+
+  async #delete(
+    desk: KindDesk,
+    key: ObjectKey,
+    title: string,
+    { uid }: Holding,
+    path: string,
+    signal: AbortSignal,
+  ): Promise<void> {
+    try {
+      const { body } = await this.#requester.ask<RawObject>(
+        {
+          verb: 'delete',
+          title,
+          method: 'DELETE',
+          path,
+          body: { apiVersion: 'v1', kind: 'DeleteOptions', preconditions: { uid }, propagationPolicy: 'Background' },
+        },
+        signal,
+      )
+      // With finalizers it goes on existing for a while, and the answer is the object.
+      if ((body.metadata.finalizers ?? []).length > 0) desk.note(body)
+      else desk.objects.dropOwn(key, uid)
+    } catch (error) {
+      if (!isStatus(error, 404)) throw error
+      desk.objects.dropOwn(key, uid)
+    }
+  }
+
+  /**
+   * With `force` what others changed of ours is taken back. Where we believe that nothing is there, a conflict shows
+   * that something is, and whose.
+   */
+  async #patch(
+    desk: KindDesk,
+    object: KubeObject,
+    body: object,
+    force: boolean,
+    signal: AbortSignal,
+  ): Promise<Reply<RawObject>> {
+    const { kind, metadata } = object
+    const ask = (forced: boolean): Promise<Reply<RawObject>> =>
+      this.#requester.ask<RawObject>(
+        {
+          verb: 'apply',
+          title: titleOf(object),
+          method: 'PATCH',
+          path: kindPath(kind, metadata.namespace, metadata.name),
+          query: { fieldManager: FIELD_MANAGER, force: forced },
+          contentType: APPLY_PATCH,
+          body,
+        },
+        signal,
+      )
+    try {
+      return await ask(force)
+    } catch (error) {
+      if (force || !isStatus(error, 409)) throw error
+      const found = await desk.ask(metadata.name, metadata.namespace, signal)
+      if (found?.ours === false) throw usersOwn(object)
+      return ask(true)
+    }
+  }
+
+  /** We thought to create, and the server merged into something that was there: if it is a user's, take it back. */
+  async #checkAlone(object: KubeObject, answer: RawObject, signal: AbortSignal): Promise<void> {
+    const entries = (answer.metadata.managedFields ?? []) as readonly ManagedFieldsEntry[]
+    const others = entries.filter(({ manager, subresource }) => manager !== FIELD_MANAGER && (subresource ?? '') === '')
+    if (others.length === 0) return
+    const { kind, metadata } = object
+    const { name, namespace } = metadata
+    await this.#requester.ask(
+      {
+        verb: 'apply',
+        title: titleOf(object),
+        method: 'PATCH',
+        path: kindPath(kind, namespace, name),
+        query: { fieldManager: FIELD_MANAGER, force: true },
+        contentType: APPLY_PATCH,
+        body: { apiVersion: KIND_PLACES[kind].apiVersion, kind, metadata: { name, namespace } },
+      },
+      signal,
+    )
+    throw usersOwn(object)
+  }
+
+  #same(memo: string, sent: string, stored: string | undefined): boolean {
+    if (stored === sent) return true
+    const last = this.#applied.get(memo)
+    return stored !== undefined && last?.sent === sent && last.stored === stored
+  }
+
+  #remember(memo: string, sent: string, stored: string | undefined): void {
+    if (stored === sent) this.#applied.delete(memo)
+    else this.#applied.set(memo, { sent, stored })
+  }
+}
+
+interface ApplyBody {
+  readonly apiVersion: string
+  readonly kind: string
+  readonly metadata: Readonly<Record<string, unknown>>
+  readonly [field: string]: unknown
+}
+
+/** What is sent: names, labels, annotations, owners and all but the status. Our label says whose it is. */
+function applyBody(object: KubeObject): ApplyBody {
+  const { status: _status, metadata, ...rest } = object as KubeObject & { status?: unknown }
+  const { name, namespace, labels, annotations, ownerReferences } = metadata
+  return plain({
+    ...rest,
+    apiVersion: KIND_PLACES[object.kind].apiVersion,
+    metadata: {
+      name,
+      namespace,
+      labels: { ...labels, [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE },
+      ...(Object.keys(annotations ?? {}).length === 0 ? {} : { annotations }),
+      ...((ownerReferences ?? []).length === 0 ? {} : { ownerReferences }),
+    },
+  })
+}
+
+/** The part that the server's account of our fields is about: all but what names the object. */
+function ownedBody(body: ApplyBody): unknown {
+  const { apiVersion: _apiVersion, kind: _kind, metadata, ...rest } = body
+  const { name: _name, namespace: _namespace, ...described } = metadata
+  return { ...rest, metadata: described }
+}
+
+function titleOf({ kind, metadata }: KubeObject): string {
+  return objectTitle(kind, metadata.name, metadata.namespace)
+}
+
+function usersOwn(object: KubeObject): ClusterApiError {
+  return new ClusterApiError('Forbidden', `${titleOf(object)} is the user's own and is not overwritten`)
+}
+
+function absent(object: KubeObject): ClusterApiError {
+  return new ClusterApiError('NotFound', `${titleOf(object)} does not exist`)
+}
+
+function isStatus(error: unknown, status: number): boolean {
+  return error instanceof KubeError && error.status === status
+}

@@ -1,0 +1,150 @@
+/**
+ * What a cluster believes of itself. The broker gives its number and its global addresses and may leave its IPv6 out;
+ * everything else the cluster has stated, and a broker that says otherwise is not believed. Pure.
+ */
+import { isDeepStrictEqual } from 'node:util'
+import { prefixPairs } from './addressing.ts'
+import {
+  InvalidAddressError,
+  type Prefix,
+  containsPrefix,
+  formatPrefix,
+  overlaps,
+  parsePrefix,
+  specialPart,
+} from './ip.ts'
+import { LANE_ADDRESS_RANGE } from '../kernel-ids.ts'
+import type { ClusterId } from '../ids.ts'
+import type { Cluster, ClusterSpec } from '../objects.ts'
+
+/** Pod and Service CIDRs as a cluster states them. */
+export type StatedRanges = Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs'>
+
+export interface OwnFacts {
+  readonly id: string
+  /** As its site file has it; undefined where only its own API knows. */
+  readonly stated: (StatedRanges & Pick<ClusterSpec, 'labels'>) | undefined
+  /** As its own API has it; undefined where somebody took that away. */
+  readonly local: ClusterSpec | undefined
+  /** The global range, as it was told at the join; '' or undefined: nobody knows. */
+  readonly globalRange: string | undefined
+}
+
+export interface BelievedCluster {
+  /** Undefined where nothing can be believed. */
+  readonly spec: ClusterSpec | undefined
+  /** Why `told` is not believed, where it differs from what is known. */
+  readonly problem?: string
+}
+
+/** Takes what the broker says of this cluster, undefined for nothing. What is believed as a whole stays the same object. */
+export function believedCluster(told: ClusterSpec | undefined, own: OwnFacts): BelievedCluster {
+  const { local, stated } = own
+  if (told === undefined || isDeepStrictEqual(told, local)) return { spec: told ?? local }
+  const problem = ownClusterProblem(told, own)
+  if (problem !== undefined) return { spec: local, problem }
+  const labels = stated?.labels ?? local?.labels ?? told.labels
+  return { spec: isDeepStrictEqual(labels, told.labels) ? told : { ...told, labels } }
+}
+
+/** Why this cluster cannot be as `told`, in words; undefined when it can. */
+export function ownClusterProblem(told: ClusterSpec, { id, stated, local, globalRange }: OwnFacts): string | undefined {
+  if (told.id !== id) return `id ${JSON.stringify(told.id.slice(0, 100))}: expected ${id}`
+  if (local !== undefined && told.index !== local.index)
+    return `index ${told.index}: expected ${local.index}, that of the join`
+  const known = stated ?? local
+  return (known && rangesProblem(told, known)) ?? globalProblem(told, known ?? told, globalRange)
+}
+
+/** The same for pod and Service CIDRs alone: they are those that are stated, or these without their IPv6. */
+export function rangesProblem(told: StatedRanges, stated: StatedRanges): string | undefined {
+  for (const field of ['podCIDRs', 'serviceCIDRs'] as const) {
+    const [said, expected] = [told[field], stated[field]].map((texts) => texts.join(', '))
+    if (said === expected || isCarriedOf(told[field], stated[field])) continue
+    return `${field} ${said === '' ? 'none' : said}: expected ${expected === '' ? 'none' : expected}, as this cluster states`
+  }
+  return undefined
+}
+
+/**
+ * Why a range of the clusterset cannot be one, beside what this cluster has; undefined when it can. '' is none.
+ * `field` names it.
+ */
+export function rangeProblem(field: string, text: string, stated: StatedRanges): string | undefined {
+  if (text === '') return undefined
+  return inWords(() => {
+    const range = parsePrefix(text, field)
+    if (range.family !== 4) return `${field} ${text}: expected IPv4`
+    const special = specialPart(range)
+    if (special !== undefined) return `${field} ${text}: ${special.is} addresses`
+    const lanes = overlaps(range, parsePrefix(LANE_ADDRESS_RANGE))
+    return lanes ? `${field} ${text} overlaps the lanes' ${LANE_ADDRESS_RANGE}` : clash(field, range, stated)
+  })
+}
+
+function isCarriedOf(told: readonly string[], stated: readonly string[]): boolean {
+  try {
+    const said = told.map((text) => formatPrefix(parsePrefix(text)))
+    const all = stated.map((text) => parsePrefix(text))
+    const four = all.filter(({ family }) => family === 4)
+    return [all, four].some((list) => isDeepStrictEqual(list.map(formatPrefix), said))
+  } catch (error) {
+    if (error instanceof InvalidAddressError) return false
+    throw error
+  }
+}
+
+function globalProblem(told: ClusterSpec, stated: StatedRanges, globalRange: string | undefined): string | undefined {
+  return inWords(() => {
+    const range = globalRange === undefined || globalRange === '' ? undefined : parsePrefix(globalRange, 'globalRange')
+    // IPv6 is itself, which prefixPairs has checked.
+    for (const { global } of prefixPairs(told).filter(({ own }) => own.family === 4)) {
+      if (range !== undefined && !containsPrefix(range, global))
+        return `globalCIDRs ${formatPrefix(global)}: expected inside the global range ${formatPrefix(range)}`
+      const taken = clash('globalCIDRs', global, stated)
+      if (taken !== undefined) return taken
+    }
+    return undefined
+  })
+}
+
+function clash(field: string, prefix: Prefix, stated: StatedRanges): string | undefined {
+  const own = [...stated.podCIDRs, ...stated.serviceCIDRs].find((text) => overlaps(parsePrefix(text), prefix))
+  return own === undefined ? undefined : `${field} ${formatPrefix(prefix)} overlaps ${own} of this cluster`
+}
+
+function inWords(judge: () => string | undefined): string | undefined {
+  try {
+    return judge()
+  } catch (error) {
+    if (error instanceof InvalidAddressError) return error.message
+    throw error
+  }
+}
+
+/** What the broker gives a cluster that joins. Its pod and Service CIDRs are empty where it takes them as stated. */
+export interface BrokerAnswer extends Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs' | 'globalCIDRs'> {
+  readonly clusterIndex: number
+}
+
+/** The cluster's own Cluster object as the broker's answer makes it. */
+export function ownCluster(
+  id: ClusterId,
+  facts: StatedRanges & Pick<ClusterSpec, 'labels'>,
+  answer: BrokerAnswer,
+): Cluster {
+  const { podCIDRs, serviceCIDRs } = answer.podCIDRs.length > 0 ? answer : facts
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Cluster',
+    metadata: { name: id },
+    spec: {
+      id,
+      index: answer.clusterIndex,
+      podCIDRs,
+      serviceCIDRs,
+      globalCIDRs: answer.globalCIDRs,
+      labels: facts.labels,
+    },
+  }
+}

@@ -1,0 +1,196 @@
+/**
+ * What other clusters claim, checked by each part that acts on it. The broker checks too; this is the last door, and
+ * it holds when the broker or a member lies: no prefix of ours, none twice, nothing that would catch what the nodes
+ * say to each other outside the tunnels. Pure.
+ */
+import { laneAddress, plannedFamilies, routedPrefixes } from './addressing.ts'
+import { parseClusterId } from '../ids.ts'
+import {
+  type Family,
+  type Prefix,
+  classifyAddress,
+  containsAddress,
+  formatPrefix,
+  ofFamily,
+  overlaps,
+  parseAddress,
+  parsePrefix,
+} from './ip.ts'
+import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE } from '../kernel-ids.ts'
+import { type NeededRange, neededIn, neededText } from './needed-ranges.ts'
+import type { Cluster, ClusterSpec, Node } from '../objects.ts'
+import { comparePrefixes } from './prefix-set.ts'
+
+export interface RemoteCluster {
+  readonly id: string
+  readonly index: number
+  /**
+   * Prefixes under which its pods are reached; IPv4 first, then by number. IPv6 is among them only where this cluster
+   * has an IPv6 pod CIDR itself. Whoever plans for one family takes its own with ofFamily().
+   */
+  readonly prefixes: readonly Prefix[]
+}
+
+/** A cluster that is not used, or whose IPv6 is not, and why. */
+export interface RefusedCluster {
+  /** Name of the Cluster object. */
+  readonly name: string
+  readonly reason: string
+}
+
+export interface ClusterVerdicts {
+  /** Sorted by id. */
+  readonly clusters: readonly RemoteCluster[]
+  readonly refused: readonly RefusedCluster[]
+}
+
+export interface RemoteClustersInit {
+  readonly own: Cluster
+  /** Every Cluster object there is; our own among them or not. */
+  readonly clusters: readonly Cluster[]
+  /** Addresses that must stay reachable beside the lanes: underlayAddresses(). */
+  readonly underlay: readonly string[]
+  /** What else this machine needs beside the lanes: machineNeeds(). Absent: nothing is known. */
+  readonly needed?: readonly NeededRange[]
+}
+
+/** Length of the largest network of each family that may be one cluster's. */
+export const SHORTEST_PREFIX: Readonly<Record<Family, number>> = { 4: 8, 6: 16 }
+/** They become arguments of one `wg` call; a list without end would take the whole lane along. */
+const MAX_PREFIXES = 64
+
+/**
+ * Remote clusters that may be routed. Of two that claim the same address, or the same index, the first by name is
+ * kept and the other refused. A bad IPv4 claim refuses the cluster as a whole: half a cluster would answer under some
+ * of the addresses that its services are told with, and nobody would be told why not under the rest. A bad IPv6 claim
+ * takes its IPv6 only: IPv6 may go over from one member to another, and for a moment both have it.
+ *
+ * IPv6 claims are not looked at where this cluster has no IPv6 pod CIDR: they lead nowhere then. It may be that they
+ * overlap its pods, so that its own is not carried; nobody did wrong, and IPv4 must go on.
+ */
+export function checkRemoteClusters({
+  own,
+  clusters: all,
+  underlay,
+  needed = [],
+}: RemoteClustersInit): ClusterVerdicts {
+  const clusters: RemoteCluster[] = []
+  const refused: RefusedCluster[] = []
+  const taken: { readonly prefix: Prefix; readonly by: string }[] = []
+  const indexes = new Map([[own.spec.index, own.spec.id]])
+  const claims = { reserved: reservedPrefixes(own.spec), underlay, needed, taken, indexes }
+  const families = plannedFamilies(own)
+  const remotes = all.filter((cluster) => cluster.metadata.name !== own.metadata.name)
+  for (const cluster of remotes.sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))) {
+    const { verdict, reason } = judge(readCluster(cluster, families), claims)
+    if (reason !== undefined) refused.push({ name: cluster.metadata.name, reason })
+    if (verdict === undefined) continue
+    clusters.push(verdict)
+    indexes.set(verdict.index, verdict.id)
+    for (const prefix of verdict.prefixes) taken.push({ prefix, by: verdict.id })
+  }
+  return { clusters, refused }
+}
+
+interface Judged {
+  /** What may be routed of the cluster; undefined for nothing. */
+  readonly verdict?: RemoteCluster
+  readonly reason?: string
+}
+
+function judge(cluster: RemoteCluster | string, claims: Claims): Judged {
+  if (typeof cluster === 'string') return { reason: cluster }
+  const four = { ...cluster, prefixes: ofFamily(cluster.prefixes, 4) }
+  const reason = conflict(four, claims)
+  if (reason !== undefined) return { reason }
+  const ipv6 = conflict({ ...cluster, prefixes: ofFamily(cluster.prefixes, 6) }, claims)
+  return ipv6 === undefined ? { verdict: cluster } : { verdict: four, reason: `its IPv6 is left out: ${ipv6}` }
+}
+
+/**
+ * What the nodes of this cluster need outside the tunnels, sorted: their InternalIPs, and `addresses` (with or without
+ * a prefix length), where the caller knows those of its own machine.
+ */
+export function underlayAddresses(nodes: readonly Node[], addresses: readonly string[] = []): string[] {
+  const internal = nodes.flatMap((node) => node.status?.addresses ?? []).filter((entry) => entry.type === 'InternalIP')
+  const all = [...internal.map((entry) => entry.address), ...addresses.map((text) => text.split('/')[0] ?? '')]
+  return [...new Set(all.filter(isUnderlay))].sort()
+}
+
+function isUnderlay(text: string): boolean {
+  try {
+    const address = parseAddress(text)
+    return classifyAddress(address) === 'usable'
+  } catch {
+    return false
+  }
+}
+
+/** The cluster's facts, or what is wrong with them. */
+function readCluster(cluster: Cluster, families: readonly Family[]): RemoteCluster | string {
+  const { spec } = cluster
+  try {
+    parseClusterId(spec.id)
+    if (spec.id !== cluster.metadata.name) return `spec.id ${JSON.stringify(spec.id)}: expected the object's name`
+    laneAddress(spec.index, 0)
+    if (spec.globalCIDRs.length > 0 && spec.globalCIDRs.length !== spec.podCIDRs.length) {
+      return `${spec.globalCIDRs.length} globalCIDRs for ${spec.podCIDRs.length} podCIDRs: expected one each`
+    }
+    const prefixes = routedPrefixes(spec).filter((prefix) => families.includes(prefix.family))
+    if (prefixes.length > MAX_PREFIXES) return `${prefixes.length} prefixes: expected at most ${MAX_PREFIXES}`
+    prefixes.sort(comparePrefixes)
+    return { id: spec.id, index: spec.index, prefixes }
+  } catch (error) {
+    return error instanceof Error ? error.message : String(error)
+  }
+}
+
+interface Claims {
+  readonly reserved: readonly { readonly prefix: Prefix; readonly what: string }[]
+  readonly underlay: readonly string[]
+  readonly needed: readonly NeededRange[]
+  readonly taken: readonly { readonly prefix: Prefix; readonly by: string }[]
+  readonly indexes: ReadonlyMap<number, string>
+}
+
+function conflict(cluster: RemoteCluster, claims: Claims): string | undefined {
+  const sameIndex = claims.indexes.get(cluster.index)
+  if (sameIndex !== undefined) return `index ${cluster.index} belongs to cluster ${sameIndex}`
+  for (const [i, prefix] of cluster.prefixes.entries()) {
+    const text = formatPrefix(prefix)
+    const shortest = SHORTEST_PREFIX[prefix.family]
+    if (prefix.length < shortest) return `${text}: expected a prefix length of at least ${shortest}`
+    const kind = classifyAddress(prefix)
+    if (kind !== 'usable') return `${text}: ${kind} addresses cannot be routed`
+    const ours = claims.reserved.find((entry) => overlaps(entry.prefix, prefix))
+    if (ours !== undefined) return `${text} overlaps ${formatPrefix(ours.prefix)}, ${ours.what}`
+    const other = claims.taken.find((entry) => overlaps(entry.prefix, prefix))
+    if (other !== undefined) return `${text} overlaps ${formatPrefix(other.prefix)} of cluster ${other.by}`
+    if (cluster.prefixes.some((twin, j) => j < i && overlaps(twin, prefix))) return `${text} is claimed twice`
+    const caught = claims.underlay.find((address) => containsAddress(prefix, parseAddress(address)))
+    if (caught !== undefined) return `${text} holds ${caught}, which this node needs outside the tunnels`
+    const also = neededIn(prefix, claims.needed)
+    if (also !== undefined) return `${text} ${neededText(also)}: this node needs that outside the tunnels`
+  }
+  return undefined
+}
+
+/** Prefixes that no other cluster may claim, and what they are. */
+export function reservedPrefixes(own: ClusterSpec): { prefix: Prefix; what: string }[] {
+  const rows = [
+    ...own.podCIDRs.map((text) => ({ text, what: 'a pod CIDR of this cluster' })),
+    ...own.serviceCIDRs.map((text) => ({ text, what: 'a service CIDR of this cluster' })),
+    ...own.globalCIDRs.map((text) => ({ text, what: 'a global CIDR of this cluster' })),
+    { text: DEFAULT_CLUSTERSET_IP_RANGE, what: 'the range of clusterset IPs' },
+    { text: LANE_ADDRESS_RANGE, what: 'the range of lane addresses' },
+    { text: '127.0.0.0/8', what: 'loopback' },
+    { text: '169.254.0.0/16', what: 'link-local' },
+    { text: '224.0.0.0/4', what: 'multicast' },
+    { text: CLUSTERSET_IPV6_PREFIX, what: 'the range of clusterset IPs' },
+    // RFC 4291 2.4 and 2.5.5, RFC 6052.
+    { text: '::/8', what: 'loopback and addresses that stand for IPv4' },
+    { text: 'fe80::/10', what: 'link-local' },
+    { text: 'ff00::/8', what: 'multicast' },
+  ]
+  return rows.map(({ text, what }) => ({ prefix: parsePrefix(text), what }))
+}

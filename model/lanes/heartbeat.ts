@@ -1,0 +1,71 @@
+/**
+ * A gateway's status has a time. Who reads the status judges by it how much the status still says. Pure; which
+ * heartbeats have stopped is found by reconcile/heartbeats.ts.
+ */
+import { CONDITION_READY, REASON_STATUS_STALE, findCondition } from '../conditions.ts'
+import type { ConnectionStatus, Gateway } from '../objects.ts'
+
+/** Gateway.status is written at least this often. */
+export const HEARTBEAT_MS = 5000
+/** A heartbeat that stands still for so long, seen by somebody who would have seen it move, has stopped: three of them. */
+export const HEARTBEAT_STALE_MS = 3 * HEARTBEAT_MS
+/** By the clocks of two machines an age is a hint, no more: what is shown as old is this old at least. */
+export const HEARTBEAT_OLD_MS = 30_000
+
+/**
+ * fresh: its heartbeat moves, or nothing is known against it.
+ * silent: the heartbeat has stopped, and the machine still answers: the process is gone, or cannot write; what the
+ *   kernel carries it may go on carrying.
+ * gone: the heartbeat has stopped, and the machine does not answer.
+ */
+export type GatewayStanding = 'fresh' | 'silent' | 'gone'
+
+/**
+ * The gateways as they count, for everything that goes by connections that are up. A connection of a gateway that is
+ * gone is down. A connection of one that is silent is down where a fresh gateway has one to the same cluster, and else
+ * stays what it was: a process that is replaced, or an image that is pulled, must not cut anybody off. Objects of fresh
+ * gateways are given back as they are.
+ */
+export function heardGateways(
+  gateways: readonly Gateway[],
+  standingOf: (name: string) => GatewayStanding,
+): readonly Gateway[] {
+  const standings = new Map(gateways.map(({ metadata: { name } }) => [name, standingOf(name)]))
+  if ([...standings.values()].every((standing) => standing === 'fresh')) return gateways
+  const servedAfresh = new Set(
+    gateways
+      .filter(({ metadata }) => standings.get(metadata.name) === 'fresh')
+      .flatMap(({ status }) => status?.connections ?? [])
+      .filter(({ state }) => state === 'up')
+      .map(({ cluster }) => cluster),
+  )
+  return gateways.map((gateway) => {
+    const standing = standings.get(gateway.metadata.name)
+    const { status } = gateway
+    if (standing === 'fresh' || status === undefined) return gateway
+    const isLost = (cluster: string): boolean => standing === 'gone' || servedAfresh.has(cluster)
+    const connections = status.connections.map((one) => (isLost(one.cluster) ? lost(one) : one))
+    return { ...gateway, status: { ...status, connections } }
+  })
+}
+
+/**
+ * Milliseconds since a gateway wrote its status, by this machine's clock: for people. Never negative, whatever the
+ * clocks say; undefined where the gateway's release does not tell.
+ */
+export function heartbeatAgeMs({ status }: Gateway, nowMs: number): number | undefined {
+  const writtenMs = Date.parse(status?.heartbeatTime ?? '')
+  return Number.isNaN(writtenMs) ? undefined : Math.max(0, nowMs - writtenMs)
+}
+
+/** Somebody who watches says that the gateway has stopped to tell, and it has not spoken since. */
+export function isTakenAsSilent({ status }: Gateway): boolean {
+  const ready = findCondition(status?.conditions, CONDITION_READY)
+  return ready?.status === 'Unknown' && ready.reason === REASON_STATUS_STALE
+}
+
+function lost(connection: ConnectionStatus): ConnectionStatus {
+  return connection.state === 'up'
+    ? { ...connection, state: 'down', message: 'nothing is heard of its gateway' }
+    : connection
+}

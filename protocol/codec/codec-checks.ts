@@ -1,0 +1,117 @@
+/** Checks that every decoder uses. A value that fails is named by its field; the rest of the message is not looked at. */
+import { toUSVString } from 'node:util'
+import type { Pair } from '../gen/broker.ts'
+import { MAX_LABELS, MAX_LABEL_KEY, MAX_NAME, MAX_TEXT } from '../limits.ts'
+
+/** What came over the wire (or from disk) is not a message that we accept. The text is fit for the sender's eyes. */
+export class CodecError extends Error {
+  static readonly code = 'CODEC'
+  /** Path of the offending value, for example `body.ports[2].protocol`. */
+  readonly field: string
+  /** The message without the field. */
+  readonly problem: string
+  constructor(field: string, problem: string) {
+    super(`${field}: ${problem}`)
+    this.name = 'CodecError'
+    this.field = field
+    this.problem = problem
+  }
+}
+
+/** Runs a generated decoder; whatever it throws becomes a CodecError on `what`. */
+export function parseWire<W>(what: string, bytes: Uint8Array, maxBytes: number, decode: (bytes: Uint8Array) => W): W {
+  if (bytes.length > maxBytes) throw new CodecError(what, `${bytes.length} bytes: expected at most ${maxBytes}`)
+  try {
+    return decode(bytes)
+  } catch (error) {
+    throw new CodecError(what, `not a message of this kind: ${error instanceof Error ? error.message : 'unreadable'}`)
+  }
+}
+
+/** A value as it appears in error text: quoted, short. */
+export function shown(value: string): string {
+  return JSON.stringify(value.length > 80 ? `${toUSVString(value.slice(0, 80))}…` : value)
+}
+
+export function text(value: string, field: string, max = MAX_TEXT, min = 0): string {
+  if (value.length > max) throw new CodecError(field, `${value.length} characters: expected at most ${max}`)
+  if (value.length < min) throw new CodecError(field, 'empty: expected a value')
+  if (toUSVString(value) !== value) throw new CodecError(field, 'not valid Unicode text')
+  return value
+}
+
+/** Part of a record key: no '/', because keys are joined with it. Syntax beyond that is admission's matter. */
+export function keyPart(value: string, field: string, min: 0 | 1): string {
+  if (value.includes('/')) throw new CodecError(field, `${shown(value)}: expected no '/'`)
+  return text(value, field, MAX_NAME, min)
+}
+
+export function oneOf<T extends string>(value: string, field: string, choices: readonly T[]): T {
+  const found = choices.find((choice) => choice === value)
+  if (found === undefined) throw new CodecError(field, `${shown(value)}: expected one of ${choices.join(', ')}`)
+  return found
+}
+
+export function integer(value: number, field: string, min: number, max: number): number {
+  if (!Number.isInteger(value) || value < min || value > max) {
+    throw new CodecError(field, `${value}: expected a whole number from ${min} to ${max}`)
+  }
+  return value
+}
+
+/** Revisions, sequences and times: what a double holds exactly. */
+export function count(value: number, field: string): number {
+  return integer(value, field, 0, Number.MAX_SAFE_INTEGER)
+}
+
+export function bytes(value: Uint8Array, field: string, max: number, min = 0): Uint8Array {
+  if (value.length > max || value.length < min) {
+    const wanted = min === max ? `${max}` : min === 0 ? `at most ${max}` : `${min} to ${max}`
+    throw new CodecError(field, `${value.length} bytes: expected ${wanted}`)
+  }
+  return value
+}
+
+export function list<W, T>(
+  values: readonly W[],
+  field: string,
+  max: number,
+  item: (value: W, field: string) => T,
+): T[] {
+  if (values.length > max) throw new CodecError(field, `${values.length} entries: expected at most ${max}`)
+  return values.map((value, i) => item(value, `${field}[${i}]`))
+}
+
+export function texts(values: readonly string[], field: string, max: number, maxText = MAX_TEXT): string[] {
+  return list(values, field, max, (value, path) => text(value, path, maxText))
+}
+
+export function present<T>(value: T | undefined, field: string): T {
+  if (value === undefined) throw new CodecError(field, 'missing')
+  return value
+}
+
+/** `{ [key]: value }`, or nothing when there is no value: absent keys stay absent (exactOptionalPropertyTypes). */
+export function optional<K extends string, V>(key: K, value: V | undefined): { readonly [P in K]?: V } {
+  return value === undefined ? {} : ({ [key]: value } as { readonly [P in K]?: V })
+}
+
+/** Labels or annotations. Throws for a key that comes twice. */
+export function pairsToRecord(pairs: readonly Pair[], field: string, maxValue: number): Record<string, string> {
+  const entries = list(pairs, field, MAX_LABELS, (pair, path): [string, string] => [
+    text(pair.key, `${path}.key`, MAX_LABEL_KEY, 1),
+    text(pair.value, `${path}.value`, maxValue),
+  ])
+  const seen = new Set<string>()
+  for (const [key] of entries) {
+    if (seen.has(key)) throw new CodecError(field, `${shown(key)} comes twice`)
+    seen.add(key)
+  }
+  return Object.fromEntries(entries)
+}
+
+export function recordToPairs(record: Readonly<Record<string, string>>): Pair[] {
+  return Object.keys(record)
+    .sort()
+    .map((key) => ({ key, value: record[key] ?? '' }))
+}

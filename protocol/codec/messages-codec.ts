@@ -1,0 +1,366 @@
+/** Requests and stream messages between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
+import { toUSVString } from 'node:util'
+import { MAX_NEEDED } from '../../model/addresses/needed-ranges.ts'
+import type { ClusterFacts, JoinLook, JoinRequest, JoinResponse, RenewResponse, Renumbered } from '../broker-api.ts'
+import type { PublishMessage, PublishReply, WatchMessage, WatchRequest } from '../broker-api.ts'
+import * as check from './codec-checks.ts'
+import { CodecError } from './codec-checks.ts'
+import * as wire from '../gen/broker.ts'
+import * as limits from '../limits.ts'
+import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire } from './records-codec.ts'
+import { statusFromWire, statusToWire } from './status-codec.ts'
+
+const ADDRESS_TEXT = 64
+
+export function encodeJoinRequest(request: JoinRequest): Uint8Array {
+  const { secret, cluster, csr, facts, nowMs, look = false } = request
+  const message = { secret, cluster, csr: buffer(csr), facts: factsToWire(facts), nowMs, look }
+  return wire.JoinRequest.encode(message).finish()
+}
+
+export function decodeJoinRequest(bytes: Uint8Array): JoinRequest {
+  const request = check.parseWire('join request', bytes, limits.MAX_JOIN_BYTES, (b) => wire.JoinRequest.decode(b))
+  return {
+    secret: check.text(request.secret, 'secret', limits.MAX_SECRET),
+    cluster: check.text(request.cluster, 'cluster', limits.MAX_NAME),
+    csr: check.bytes(request.csr, 'csr', limits.MAX_CSR_BYTES),
+    facts: factsFromWire(request.facts, 'facts'),
+    nowMs: check.count(request.nowMs, 'nowMs'),
+    look: request.look === true,
+  }
+}
+
+/** The answer to a look: a JoinResponse with nothing but this. */
+export function encodeJoinLook({ globalCIDRs, renumbered }: JoinLook): Uint8Array {
+  return wire.JoinResponse.encode({
+    certificate: Buffer.alloc(0),
+    caBundle: [],
+    clusterset: '',
+    clusterIndex: 0,
+    podCidrs: [],
+    serviceCidrs: [],
+    globalCidrs: [...globalCIDRs],
+    globalRange: '',
+    clustersetIpRange: '',
+    observedAddress: '',
+    observedCounts: false,
+    notes: [],
+    renumbered: renumbered.map(renumberedToWire),
+  }).finish()
+}
+
+export function decodeJoinLook(bytes: Uint8Array): JoinLook {
+  const look = check.parseWire('join look', bytes, limits.MAX_MESSAGE_BYTES, (b) => wire.JoinResponse.decode(b))
+  return {
+    globalCIDRs: check.texts(look.globalCidrs, 'globalCIDRs', limits.MAX_CIDRS, ADDRESS_TEXT),
+    renumbered: renumberedFromWire(look.renumbered),
+  }
+}
+
+export function encodeJoinResponse(response: JoinResponse): Uint8Array {
+  return wire.JoinResponse.encode({
+    certificate: buffer(response.certificate),
+    caBundle: response.caBundle.map(buffer),
+    clusterset: response.clusterset,
+    clusterIndex: response.clusterIndex,
+    podCidrs: [...response.podCIDRs],
+    serviceCidrs: [...response.serviceCIDRs],
+    globalCidrs: [...response.globalCIDRs],
+    globalRange: response.globalRange,
+    clustersetIpRange: response.clustersetIpRange,
+    observedAddress: response.observedAddress,
+    observedCounts: response.observedCounts,
+    notes: (response.notes ?? []).slice(0, limits.MAX_NOTES).map(short),
+    renumbered: (response.renumbered ?? []).map(renumberedToWire),
+  }).finish()
+}
+
+export function decodeJoinResponse(bytes: Uint8Array): JoinResponse {
+  const response = check.parseWire('join response', bytes, limits.MAX_MESSAGE_BYTES, (b) => wire.JoinResponse.decode(b))
+  const notes = check.texts(response.notes, 'notes', limits.MAX_NOTES, limits.MAX_TEXT)
+  return {
+    ...certificates(response),
+    clusterset: check.text(response.clusterset, 'clusterset', limits.MAX_NAME, 1),
+    clusterIndex: check.integer(response.clusterIndex, 'clusterIndex', 0, 0xffff),
+    podCIDRs: check.texts(response.podCidrs, 'podCIDRs', limits.MAX_CIDRS, ADDRESS_TEXT),
+    serviceCIDRs: check.texts(response.serviceCidrs, 'serviceCIDRs', limits.MAX_CIDRS, ADDRESS_TEXT),
+    globalCIDRs: check.texts(response.globalCidrs, 'globalCIDRs', limits.MAX_CIDRS, ADDRESS_TEXT),
+    globalRange: check.text(response.globalRange, 'globalRange', ADDRESS_TEXT),
+    clustersetIpRange: check.text(response.clustersetIpRange, 'clustersetIpRange', ADDRESS_TEXT),
+    observedAddress: check.text(response.observedAddress, 'observedAddress', ADDRESS_TEXT),
+    observedCounts: response.observedCounts,
+    ...(notes.length === 0 ? {} : { notes }),
+    renumbered: renumberedFromWire(response.renumbered),
+  }
+}
+
+function renumberedToWire({ cluster, globalCIDRs }: Renumbered): wire.Renumbered {
+  return { cluster, globalCidrs: [...globalCIDRs] }
+}
+
+function renumberedFromWire(members: readonly wire.Renumbered[]): readonly Renumbered[] {
+  return check.list(members, 'renumbered', limits.MAX_RENUMBERED, (one, field) => ({
+    cluster: check.text(one.cluster, `${field}.cluster`, limits.MAX_NAME, 1),
+    globalCIDRs: check.texts(one.globalCidrs, `${field}.globalCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
+  }))
+}
+
+export function encodeRenewRequest(csr: Uint8Array): Uint8Array {
+  return wire.RenewRequest.encode({ csr: buffer(csr) }).finish()
+}
+
+export function decodeRenewRequest(bytes: Uint8Array): Uint8Array {
+  const { csr } = check.parseWire('renew request', bytes, limits.MAX_JOIN_BYTES, (b) => wire.RenewRequest.decode(b))
+  return check.bytes(csr, 'csr', limits.MAX_CSR_BYTES)
+}
+
+export function encodeRenewResponse(response: RenewResponse): Uint8Array {
+  const { certificate, caBundle } = response
+  return wire.RenewResponse.encode({ certificate: buffer(certificate), caBundle: caBundle.map(buffer) }).finish()
+}
+
+export function decodeRenewResponse(bytes: Uint8Array): RenewResponse {
+  return certificates(
+    check.parseWire('renew response', bytes, limits.MAX_MESSAGE_BYTES, (b) => wire.RenewResponse.decode(b)),
+  )
+}
+
+export function encodePublishMessage(message: PublishMessage): Uint8Array {
+  return limited(wire.PublishMessage.encode({ message: publishToWire(message) }).finish())
+}
+
+function publishToWire(message: PublishMessage): wire.PublishMessage['message'] {
+  switch (message.t) {
+    case 'declare':
+      return {
+        $case: 'declare',
+        value: { setHash: buffer(message.setHash), count: message.count, tellsStatus: message.tellsStatus ?? false },
+      }
+    case 'digest': {
+      const entries = message.entries.map(({ key, hash }) => ({ key: { ...key }, hash: buffer(hash) }))
+      return { $case: 'digest', value: { entries, last: message.last } }
+    }
+    case 'put':
+      return { $case: 'put', value: { sequence: message.sequence, record: memberRecordToWire(message.record) } }
+    case 'remove':
+      return { $case: 'remove', value: { sequence: message.sequence, key: { ...message.key } } }
+    case 'facts':
+      return { $case: 'facts', value: { sequence: message.sequence, facts: factsToWire(message.facts) } }
+    case 'status':
+      return { $case: 'status', value: { sequence: message.sequence, status: statusToWire(message.status) } }
+  }
+}
+
+export function decodePublishMessage(bytes: Uint8Array): PublishMessage {
+  const { message } = check.parseWire('publish message', bytes, limits.MAX_MESSAGE_BYTES, (b) =>
+    wire.PublishMessage.decode(b),
+  )
+  const known = check.present(message, 'publish message')
+  switch (known.$case) {
+    case 'declare': {
+      const hash = check.bytes(known.value.setHash, 'setHash', limits.HASH_BYTES, limits.HASH_BYTES)
+      const tells = known.value.tellsStatus ? { tellsStatus: true as const } : {}
+      return { t: 'declare', setHash: hash, count: check.count(known.value.count, 'count'), ...tells }
+    }
+    case 'digest':
+      return {
+        t: 'digest',
+        entries: check.list(known.value.entries, 'entries', limits.MAX_DIGEST_ENTRIES, (entry, path) => ({
+          key: memberKeyFromWire(entry.key, `${path}.key`),
+          hash: check.bytes(entry.hash, `${path}.hash`, limits.HASH_BYTES, limits.HASH_BYTES),
+        })),
+        last: known.value.last,
+      }
+    case 'put':
+      // The envelope adds a few bytes only: the message's own size is a sound bound for the record's.
+      checkSize(bytes.length - 32)
+      return { t: 'put', sequence: sequence(known.value), record: memberRecordFromWire(known.value.record, 'record') }
+    case 'remove':
+      return { t: 'remove', sequence: sequence(known.value), key: memberKeyFromWire(known.value.key, 'key') }
+    case 'facts':
+      return { t: 'facts', sequence: sequence(known.value), facts: factsFromWire(known.value.facts, 'facts') }
+    case 'status':
+      if (bytes.length > limits.MAX_STATUS_BYTES) {
+        throw new CodecError('status', `${bytes.length} bytes: expected at most ${limits.MAX_STATUS_BYTES}`)
+      }
+      return { t: 'status', sequence: sequence(known.value), status: statusFromWire(known.value.status, 'status') }
+  }
+}
+
+export function encodePublishReply(reply: PublishReply): Uint8Array {
+  return limited(wire.PublishReply.encode({ message: replyToWire(reply) }).finish())
+}
+
+function replyToWire(reply: PublishReply): wire.PublishReply['message'] {
+  switch (reply.t) {
+    case 'inSync':
+      return { $case: 'inSync', value: { takesStatus: reply.takesStatus ?? false } }
+    case 'sendDigest':
+      return { $case: 'sendDigest', value: { takesStatus: reply.takesStatus ?? false } }
+    case 'need':
+      return { $case: 'need', value: { keys: reply.keys.map((key) => ({ ...key })) } }
+    case 'ack':
+      return { $case: 'ack', value: { sequence: reply.sequence } }
+    case 'refused': {
+      const { sequence: number, key, field, reason } = reply
+      return { $case: 'refused', value: { sequence: number, key: { ...key }, field, reason: short(reason) } }
+    }
+  }
+}
+
+/** Gives undefined for a reply of a later version. */
+export function decodePublishReply(bytes: Uint8Array): PublishReply | undefined {
+  const { message: known } = check.parseWire('publish reply', bytes, limits.MAX_MESSAGE_BYTES, (b) =>
+    wire.PublishReply.decode(b),
+  )
+  switch (known?.$case) {
+    case undefined:
+      return undefined
+    case 'inSync':
+      return { t: 'inSync', ...takes(known.value) }
+    case 'sendDigest':
+      return { t: 'sendDigest', ...takes(known.value) }
+    case 'need':
+      return {
+        t: 'need',
+        keys: check.list(known.value.keys, 'keys', limits.MAX_NEED_KEYS, (k, p) => memberKeyFromWire(k, p)),
+      }
+    case 'ack':
+      return { t: 'ack', sequence: sequence(known.value) }
+    case 'refused':
+      return {
+        t: 'refused',
+        sequence: sequence(known.value),
+        key: memberKeyFromWire(known.value.key, 'key', 0),
+        field: check.text(known.value.field, 'field'),
+        reason: check.text(known.value.reason, 'reason'),
+      }
+  }
+}
+
+export function encodeWatchRequest(request: WatchRequest): Uint8Array {
+  return wire.WatchRequest.encode({ resume: request.resume === undefined ? undefined : { ...request.resume } }).finish()
+}
+
+export function decodeWatchRequest(bytes: Uint8Array): WatchRequest {
+  const { resume } = check.parseWire('watch request', bytes, limits.MAX_JOIN_BYTES, (b) => wire.WatchRequest.decode(b))
+  if (resume === undefined) return {}
+  return {
+    resume: {
+      epoch: check.text(resume.epoch, 'resume.epoch', limits.MAX_NAME, 1),
+      revision: check.count(resume.revision, 'resume.revision'),
+    },
+  }
+}
+
+export function encodeWatchMessage(message: WatchMessage): Uint8Array {
+  return limited(wire.WatchMessage.encode({ message: watchToWire(message) }).finish())
+}
+
+function watchToWire(message: WatchMessage): wire.WatchMessage['message'] {
+  switch (message.t) {
+    case 'reset':
+      return { $case: 'reset', value: { epoch: message.epoch, resumed: message.resumed } }
+    case 'batch':
+      return { $case: 'batch', value: { events: message.events.map(buffer), revision: message.revision } }
+    case 'synced': {
+      const { revision, complete, departed } = message
+      return { $case: 'synced', value: { revision, complete: [...complete], departed: [...departed] } }
+    }
+    case 'contact':
+      return { $case: 'contact', value: { silent: message.silent.map((one) => ({ ...one })) } }
+  }
+}
+
+/** Gives undefined for a message of a later version. The events of a batch stay bytes: see decodeRecordEvent. */
+export function decodeWatchMessage(bytes: Uint8Array): WatchMessage | undefined {
+  const { message: known } = check.parseWire('watch message', bytes, limits.MAX_MESSAGE_BYTES, (b) =>
+    wire.WatchMessage.decode(b),
+  )
+  switch (known?.$case) {
+    case undefined:
+      return undefined
+    case 'reset':
+      return {
+        t: 'reset',
+        epoch: check.text(known.value.epoch, 'epoch', limits.MAX_NAME, 1),
+        resumed: known.value.resumed,
+      }
+    case 'batch':
+      return {
+        t: 'batch',
+        events: check.list(known.value.events, 'events', limits.MAX_BATCH_EVENTS, (event) => event),
+        revision: check.count(known.value.revision, 'revision'),
+      }
+    case 'synced':
+      return {
+        t: 'synced',
+        revision: check.count(known.value.revision, 'revision'),
+        complete: check.texts(known.value.complete, 'complete', limits.MAX_CLUSTERS, limits.MAX_NAME),
+        departed: check.texts(known.value.departed, 'departed', limits.MAX_CLUSTERS, limits.MAX_NAME),
+      }
+    case 'contact':
+      return {
+        t: 'contact',
+        silent: check.list(known.value.silent, 'silent', limits.MAX_CLUSTERS, ({ cluster, forMs }, path) => ({
+          cluster: check.text(cluster, `${path}.cluster`, limits.MAX_NAME, 1),
+          forMs: check.count(forMs, `${path}.forMs`),
+        })),
+      }
+  }
+}
+
+function takes({ takesStatus }: { readonly takesStatus: boolean }): { readonly takesStatus?: true } {
+  return takesStatus ? { takesStatus: true } : {}
+}
+
+function factsToWire(facts: ClusterFacts): wire.ClusterFacts {
+  return {
+    podCidrs: [...facts.podCIDRs],
+    serviceCidrs: [...facts.serviceCIDRs],
+    labels: check.recordToPairs(facts.labels),
+    version: facts.version,
+    neededCidrs: [...(facts.neededCIDRs ?? [])],
+  }
+}
+
+function factsFromWire(facts: wire.ClusterFacts | undefined, field: string): ClusterFacts {
+  const { podCidrs, serviceCidrs, labels, version, neededCidrs } = check.present(facts, field)
+  const needed = check.texts(neededCidrs, `${field}.neededCIDRs`, MAX_NEEDED, ADDRESS_TEXT)
+  return {
+    podCIDRs: check.texts(podCidrs, `${field}.podCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
+    serviceCIDRs: check.texts(serviceCidrs, `${field}.serviceCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
+    labels: check.pairsToRecord(labels, `${field}.labels`, limits.MAX_LABEL_VALUE),
+    version: check.text(version, `${field}.version`, limits.MAX_NAME),
+    ...(needed.length === 0 ? {} : { neededCIDRs: needed }),
+  }
+}
+
+function certificates(response: wire.RenewResponse): RenewResponse {
+  return {
+    certificate: check.bytes(response.certificate, 'certificate', limits.MAX_CERTIFICATE_BYTES, 1),
+    caBundle: check.list(response.caBundle, 'caBundle', limits.MAX_CA_BUNDLE, (ca, path) =>
+      check.bytes(ca, path, limits.MAX_CERTIFICATE_BYTES, 1),
+    ),
+  }
+}
+
+function sequence(value: { readonly sequence: number }): number {
+  return check.count(value.sequence, 'sequence')
+}
+
+/** Reasons are for people; a long one is cut rather than refused by the other side. */
+function short(reason: string): string {
+  return toUSVString(reason.slice(0, limits.MAX_TEXT))
+}
+
+function limited(bytes: Uint8Array): Uint8Array {
+  if (bytes.length > limits.MAX_MESSAGE_BYTES) {
+    throw new CodecError('message', `${bytes.length} bytes: expected at most ${limits.MAX_MESSAGE_BYTES}`)
+  }
+  return bytes
+}
+
+function buffer(bytes: Uint8Array): Buffer {
+  return Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength)
+}

@@ -1,0 +1,124 @@
+/**
+ * Records between bytes and the model. Decoders check types, sizes, counts and known words, and throw CodecError;
+ * whether a record is allowed is the broker's admission to say. Fields of later versions are skipped.
+ */
+import type { RecordEvent, MemberKey } from '../broker-api.ts'
+import type { ClusterId } from '../../model/ids.ts'
+import type { MemberRecord, MemberRecordKind, RecordKey, RecordKind, StoredRecord } from '../../model/records.ts'
+import { CodecError, count, keyPart, oneOf, parseWire, present } from './codec-checks.ts'
+import * as wire from '../gen/broker.ts'
+import { MAX_EVENT_BYTES, MAX_RECORD_BYTES } from '../limits.ts'
+import { bodyFromWire, bodyToWire } from './record-bodies.ts'
+
+const MEMBER_KINDS: readonly MemberRecordKind[] = ['ServiceExport', 'EndpointSlice', 'Endpoint']
+const RECORD_KINDS: readonly RecordKind[] = [...MEMBER_KINDS, 'Cluster', 'ClusterSetIP', 'MemberStatus']
+
+/** For WatchMessage.batch. Throws CodecError when the record is beyond the limits. */
+export function encodeRecordEvent(event: RecordEvent): Uint8Array {
+  const bytes = wire.RecordEvent.encode({ event: eventToWire(event) }).finish()
+  if (bytes.length > MAX_EVENT_BYTES) {
+    throw new CodecError('event', `${bytes.length} bytes: expected at most ${MAX_EVENT_BYTES}`)
+  }
+  return bytes
+}
+
+/** Gives undefined for an event or a record kind that a later version may send. Throws CodecError. */
+export function decodeRecordEvent(bytes: Uint8Array): RecordEvent | undefined {
+  const { event } = parseWire('event', bytes, MAX_EVENT_BYTES, (b) => wire.RecordEvent.decode(b))
+  if (event === undefined) return undefined
+  if (event.$case === 'put') {
+    if (event.value.body?.body === undefined) return undefined
+    return { t: 'put', record: storedFromWire(event.value, 'record') }
+  }
+  const kind = event.value.key?.kind
+  if (kind !== undefined && kind !== '' && !RECORD_KINDS.some((known) => known === kind)) return undefined
+  const key = recordKeyFromWire(event.value.key, 'key')
+  return { t: 'remove', key, revision: count(event.value.revision, 'revision') }
+}
+
+function eventToWire(event: RecordEvent): wire.RecordEvent['event'] {
+  if (event.t === 'put') return { $case: 'put', value: storedToWire(event.record) }
+  return { $case: 'remove', value: { key: { ...event.key }, revision: event.revision } }
+}
+
+/** A record as bytes, for a store. Throws CodecError. */
+export function encodeStoredRecord(record: StoredRecord): Uint8Array {
+  return wire.StoredRecord.encode(storedToWire(record)).finish()
+}
+
+export function decodeStoredRecord(bytes: Uint8Array): StoredRecord {
+  const record = parseWire('record', bytes, MAX_EVENT_BYTES, (b) => wire.StoredRecord.decode(b))
+  return storedFromWire(record, 'record')
+}
+
+/** Throws CodecError when the record could not be sent: what a member checks before it publishes. */
+export function checkMemberRecord(record: MemberRecord): void {
+  const asWire = memberRecordToWire(record)
+  memberRecordFromWire(asWire, 'record')
+  checkSize(wire.MemberRecord.encode(asWire).finish().length)
+}
+
+export function memberRecordToWire(record: MemberRecord): wire.MemberRecord {
+  return { namespace: record.namespace, name: record.name, body: bodyToWire(record.body) }
+}
+
+export function memberRecordFromWire(record: wire.MemberRecord | undefined, field: string): MemberRecord {
+  const { namespace, name, body } = present(record, field)
+  const decoded = bodyFromWire(body, `${field}.body`)
+  if (decoded.kind === 'Cluster' || decoded.kind === 'ClusterSetIP' || decoded.kind === 'MemberStatus') {
+    throw new CodecError(
+      `${field}.body`,
+      `${decoded.kind} records are the broker's: expected one of ${MEMBER_KINDS.join(', ')}`,
+    )
+  }
+  return {
+    namespace: keyPart(namespace, `${field}.namespace`, 0),
+    name: keyPart(name, `${field}.name`, 1),
+    body: decoded,
+  }
+}
+
+export function checkSize(bytes: number): void {
+  if (bytes > MAX_RECORD_BYTES) throw new CodecError('record', `${bytes} bytes: expected at most ${MAX_RECORD_BYTES}`)
+}
+
+export function storedToWire(record: StoredRecord): wire.StoredRecord {
+  const { cluster, namespace, name } = record.key
+  const { revision, createdAtMs, body } = record
+  return { cluster, namespace, name, revision, createdAtMs, body: bodyToWire(body) }
+}
+
+export function storedFromWire(record: wire.StoredRecord, field: string): StoredRecord {
+  const body = bodyFromWire(record.body, `${field}.body`)
+  return {
+    key: {
+      cluster: keyPart(record.cluster, `${field}.cluster`, 0) as ClusterId | '',
+      kind: body.kind,
+      namespace: keyPart(record.namespace, `${field}.namespace`, 0),
+      name: keyPart(record.name, `${field}.name`, 1),
+    },
+    revision: count(record.revision, `${field}.revision`),
+    createdAtMs: count(record.createdAtMs, `${field}.createdAtMs`),
+    body,
+  }
+}
+
+export function recordKeyFromWire(key: wire.RecordKey | undefined, field: string): RecordKey {
+  const { cluster, kind, namespace, name } = present(key, field)
+  return {
+    cluster: keyPart(cluster, `${field}.cluster`, 0) as ClusterId | '',
+    kind: oneOf(kind, `${field}.kind`, RECORD_KINDS),
+    namespace: keyPart(namespace, `${field}.namespace`, 0),
+    name: keyPart(name, `${field}.name`, 1),
+  }
+}
+
+/** `minName` 0 only where the key may stand for "none": a refused `facts`. */
+export function memberKeyFromWire(key: wire.MemberKey | undefined, field: string, minName: 0 | 1 = 1): MemberKey {
+  const { kind, namespace, name } = present(key, field)
+  return {
+    kind: oneOf(kind, `${field}.kind`, MEMBER_KINDS),
+    namespace: keyPart(namespace, `${field}.namespace`, 0),
+    name: keyPart(name, `${field}.name`, minName),
+  }
+}

@@ -1,0 +1,107 @@
+/**
+ * The replica on disk, so that an agent that starts while the broker is away knows everything it knew, and later asks
+ * for the difference only. One file, replaced whole: readers see the old one or the new one.
+ */
+import { createHash, randomUUID } from 'node:crypto'
+import { mkdir, open, readFile, rename, rm } from 'node:fs/promises'
+import { dirname } from 'node:path'
+import { type RecordKind, recordKeyText } from '../../model/records.ts'
+import { CodecError, count, list, parseWire, text, texts } from '../codec/codec-checks.ts'
+import * as wire from '../gen/broker.ts'
+import * as limits from '../limits.ts'
+import { storedFromWire, storedToWire } from '../codec/records-codec.ts'
+import { Replica } from './replica.ts'
+
+const MAGIC = Buffer.from('sealane-replica-1\n')
+const CHECKSUM_BYTES = 32
+/** Apart from the others, so that an agent of an earlier version, put back in place, reads the file. */
+const LATER_KINDS: readonly RecordKind[] = ['MemberStatus']
+const MAX_FILE_BYTES = 1024 * 1024 * 1024
+
+export interface ReplicaStore {
+  /** An empty replica when nothing was saved. Throws CodecError for a damaged file and the system's error otherwise. */
+  load(): Promise<Replica>
+  save(replica: Replica): Promise<void>
+}
+
+export function encodeReplica(replica: Replica): Uint8Array {
+  const entries = [...replica.records]
+  const isLater = ([, record]: (typeof entries)[number]): boolean => LATER_KINDS.includes(record.body.kind)
+  const first = entries.filter((entry) => !isLater(entry))
+  const later = entries.filter(isLater)
+  const toWire = ([, record]: (typeof entries)[number]) => storedToWire(record)
+  const payload = wire.SavedReplica.encode({
+    epoch: replica.epoch ?? '',
+    revision: replica.revision,
+    records: first.map(toWire),
+    later: later.map(toWire),
+    unconfirmed: [...first, ...later].flatMap(([key], i) => (replica.unconfirmed.has(key) ? [i] : [])),
+    complete: [...replica.complete],
+    departed: [...replica.departed],
+  }).finish()
+  return Buffer.concat([MAGIC, createHash('sha256').update(payload).digest(), payload])
+}
+
+/** Throws CodecError. */
+export function decodeReplica(bytes: Uint8Array): Replica {
+  const start = MAGIC.length + CHECKSUM_BYTES
+  if (bytes.length < start || !MAGIC.equals(bytes.subarray(0, MAGIC.length))) {
+    throw new CodecError('replica', 'not a replica file of this version')
+  }
+  const payload = bytes.subarray(start)
+  if (!createHash('sha256').update(payload).digest().equals(bytes.subarray(MAGIC.length, start))) {
+    throw new CodecError('replica', 'its checksum is wrong: cut short or damaged')
+  }
+  const saved = parseWire('replica', payload, MAX_FILE_BYTES, (b) => wire.SavedReplica.decode(b))
+  const records = [
+    ...list(saved.records, 'records', limits.MAX_SAVED_RECORDS, storedFromWire),
+    ...list(saved.later, 'later', limits.MAX_SAVED_RECORDS, storedFromWire),
+  ]
+  return new Replica({
+    epoch: text(saved.epoch, 'epoch', limits.MAX_NAME),
+    revision: count(saved.revision, 'revision'),
+    records,
+    unconfirmed: saved.unconfirmed.flatMap((i) => {
+      const record = records[i]
+      return record === undefined ? [] : [recordKeyText(record.key)]
+    }),
+    complete: texts(saved.complete, 'complete', limits.MAX_CLUSTERS),
+    departed: texts(saved.departed, 'departed', limits.MAX_CLUSTERS),
+  })
+}
+
+/** The directory is made with mode 0700 when absent. */
+export function replicaFile(path: string): ReplicaStore {
+  return {
+    async load() {
+      const bytes = await readFile(path).catch((error: unknown) => {
+        if ((error as NodeJS.ErrnoException).code === 'ENOENT') return undefined
+        throw error
+      })
+      return bytes === undefined ? new Replica() : decodeReplica(bytes)
+    },
+    async save(replica) {
+      // Nothing to lose yet, and an empty file would claim to have seen a snapshot.
+      if (!replica.synced) return
+      await mkdir(dirname(path), { recursive: true, mode: 0o700 })
+      await replaceFile(path, encodeReplica(replica))
+    },
+  }
+}
+
+async function replaceFile(path: string, bytes: Uint8Array): Promise<void> {
+  const temporary = `${path}.${randomUUID()}.tmp`
+  try {
+    const file = await open(temporary, 'w', 0o600)
+    try {
+      await file.writeFile(bytes)
+      await file.sync()
+    } finally {
+      await file.close()
+    }
+    await rename(temporary, path)
+  } catch (error) {
+    await rm(temporary, { force: true })
+    throw error
+  }
+}

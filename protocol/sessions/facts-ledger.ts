@@ -1,0 +1,52 @@
+/** What the broker was told of what the cluster says of itself. Pure; the counterpart of publish-ledger.ts. */
+import { canonicalJson } from '../codec/content-hash.ts'
+
+/** `T` is the cluster's facts, or its status. */
+export class FactsLedger<T extends object> {
+  #facts: T | undefined
+  #text: string | undefined
+  /** What the broker has answered for, taken or refused. */
+  #told: string | undefined
+  #inFlight: { readonly sequence: number; readonly text: string } | undefined
+
+  set(facts: T): void {
+    this.#facts = facts
+    this.#text = canonicalJson(facts)
+  }
+
+  get inFlight(): number {
+    return this.#inFlight === undefined ? 0 : 1
+  }
+
+  get settled(): boolean {
+    return this.#text === this.#told
+  }
+
+  /** The facts to send now, taken as on their way; undefined when there is nothing to tell. */
+  next(sequence: number): T | undefined {
+    if (this.#text === undefined || this.#text === this.#told || this.#inFlight !== undefined) return undefined
+    this.#inFlight = { sequence, text: this.#text }
+    return this.#facts
+  }
+
+  acknowledge(sequence: number): void {
+    if (this.#inFlight === undefined || this.#inFlight.sequence > sequence) return
+    this.#told = this.#inFlight.text
+    this.#inFlight = undefined
+  }
+
+  /** True when it was the facts that `sequence` brought. */
+  isInFlight(sequence: number): boolean {
+    return this.#inFlight?.sequence === sequence
+  }
+
+  /** A stream has ended: what was on its way is sent again. */
+  forgetInFlight(): void {
+    this.#inFlight = undefined
+  }
+
+  /** Says everything once more. */
+  forgetTold(): void {
+    this.#told = undefined
+  }
+}

@@ -1,0 +1,380 @@
+/**
+ * Keeps the broker's copy of this cluster's records equal to what this cluster wants published.
+ *
+ *   closed ──run──► connecting ──inSync──────────────► live
+ *     ▲               ▲   │ └──sendDigest─► declaring ──need──► live
+ *     │             delay └────failure──┬──────┴────────────────┘
+ *     └──stop── (any) └──── waiting ◄───┘
+ *
+ * - closed: not running.
+ * - waiting: nothing is known to publish yet (nothing was given to setDesired: an empty set is never assumed), or the
+ *   last attempt failed and the next comes after a delay.
+ * - connecting: the hash of the set was declared, no answer yet.
+ * - declaring: the broker has another set; it is told record by record what ours is, and says what it needs.
+ * - live: changes are sent as they come, at most `window` of them unacknowledged.
+ */
+import { Backoff } from '../../reconcile/backoff.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import type { MemberStatus } from '../../model/member-status.ts'
+import type { MemberRecord } from '../../model/records.ts'
+import type { ClusterFacts, PublishMessage, PublishReply } from '../broker-api.ts'
+import {
+  type BrokerClient,
+  BrokerSilentError,
+  BrokerUnreachableError,
+  ProtocolError,
+  type PublishStream,
+} from '../broker-client.ts'
+import { FactsLedger } from './facts-ledger.ts'
+import { type Change, type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
+import { type PublishMetrics, publishMetrics } from './session-metrics.ts'
+import { Watchdog, orAborted } from './session-timing.ts'
+
+export type PublishSessionState =
+  | { readonly t: 'closed' }
+  | { readonly t: 'waiting'; readonly error?: Error }
+  | { readonly t: 'connecting' }
+  | { readonly t: 'declaring' }
+  | { readonly t: 'live' }
+
+type StatusMessage = Extract<PublishMessage, { t: 'status' }>
+
+export interface RefusedRecord {
+  /** memberKeyText of the record; undefined when the cluster's facts or its status were refused. */
+  readonly key: string | undefined
+  readonly field: string
+  readonly reason: string
+}
+
+export interface PublishSessionDeps {
+  /** The client to use for the next attempt: asked each time, so that a renewed certificate takes effect. */
+  readonly connect: () => BrokerClient
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics?: Metrics
+  /** Once per refusal; the same content is not sent again. Must not throw. */
+  readonly onRefused?: (refused: RefusedRecord) => void
+  /** After the state of records (recordState) may have changed: of these, or of any when undefined. Must not throw. */
+  readonly onChange?: (keys: readonly string[] | undefined) => void
+  readonly onState?: (state: PublishSessionState) => void
+}
+
+export interface PublishSessionInit {
+  readonly retryMinMs: number
+  readonly retryMaxMs: number
+  /** Longest wait for any answer that is due. */
+  readonly answerTimeoutMs: number
+  /** Changes sent and not yet acknowledged. */
+  readonly window: number
+  /** Records in one digest message. */
+  readonly digestPart: number
+}
+
+export const DEFAULT_PUBLISH_SESSION: PublishSessionInit = {
+  retryMinMs: 100,
+  retryMaxMs: 5000,
+  answerTimeoutMs: 30_000,
+  window: 256,
+  digestPart: 2000,
+}
+
+export class PublishSession {
+  readonly #deps: PublishSessionDeps
+  readonly #init: PublishSessionInit
+  readonly #metrics: PublishMetrics
+  readonly #ledger = new PublishLedger()
+  readonly #facts = new FactsLedger<ClusterFacts>()
+  readonly #status = new FactsLedger<MemberStatus>()
+  /** The broker at the other end of the current stream knows what a status is. */
+  #takesStatus = false
+  readonly #watchers = new Set<() => void>()
+  #state: PublishSessionState = { t: 'closed' }
+  #known = false
+  #answered = false
+  #sequence = 0
+  /** Wakes the sender of the current stream. */
+  #wake: () => void = () => undefined
+
+  constructor(deps: PublishSessionDeps, init: Partial<PublishSessionInit> = {}) {
+    this.#deps = deps
+    this.#init = { ...DEFAULT_PUBLISH_SESSION, ...init }
+    this.#metrics = publishMetrics(deps.metrics)
+  }
+
+  state(): PublishSessionState {
+    return this.#state
+  }
+
+  /** True once the broker has answered a declaration: from then on recordState says what the broker has. */
+  get answered(): boolean {
+    return this.#answered
+  }
+
+  recordState(key: string): RecordState {
+    return this.#answered ? this.#ledger.state(key) : refusedOrPending(this.#ledger.state(key))
+  }
+
+  /**
+   * The whole set to publish, by memberKeyText(memberKey(record)). Nothing is declared before the first call. Records
+   * that are the same object as last time are taken as unchanged.
+   */
+  setDesired(records: ReadonlyMap<string, MemberRecord>): void {
+    const refusals = this.#ledger.setWanted(records)
+    this.#known = true
+    this.#metrics.records(records.size)
+    for (const { key, refusal } of refusals) this.#refused({ key, ...refusal })
+    this.#poke()
+  }
+
+  /** Told to the broker once after each start, and whenever they differ from what it was told. */
+  setFacts(facts: ClusterFacts): void {
+    this.#facts.set(facts)
+    this.#poke()
+  }
+
+  /** Told to the broker once on each stream, and whenever it differs; not at all to a broker that takes none. */
+  setStatus(status: MemberStatus): void {
+    this.#status.set(status)
+    this.#poke()
+  }
+
+  /** Sends refused records once more. */
+  retryRefused(): void {
+    this.#ledger.forgetRefusals()
+    this.#facts.forgetTold()
+    this.#status.forgetTold()
+    this.#poke()
+  }
+
+  /** Resolves once the broker has everything as desired, durably or refused. Rejects with the signal's reason. */
+  async whenSettled(signal: AbortSignal): Promise<void> {
+    while (!this.#settled()) await this.#nextChange(signal)
+  }
+
+  /** Until the signal. Never rejects. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#deps
+    const backoff = new Backoff(clock, { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs })
+    this.#setState({ t: 'waiting' })
+    const stopped = (): boolean => signal.aborted
+    while (!this.#known && !stopped()) await this.#nextChange(signal).catch(() => undefined)
+    while (!stopped()) {
+      const error = await this.#once(signal, () => backoff.reset())
+      if (stopped()) break
+      this.#setState({ t: 'waiting', error })
+      this.#metrics.disconnected()
+      logger.info('publish interrupted', { reason: error.message })
+      await clock.sleep(backoff.next(), signal).catch(() => undefined)
+    }
+    this.#setState({ t: 'closed' })
+  }
+
+  /** One stream, from the declaration to its end. Gives the reason of the end. */
+  async #once(signal: AbortSignal, onLive: () => void): Promise<Error> {
+    const stop = new AbortController()
+    const ended = AbortSignal.any([signal, stop.signal])
+    const watchdog = new Watchdog(this.#deps.clock, this.#init.answerTimeoutMs, () =>
+      stop.abort(new BrokerSilentError()),
+    )
+    this.#takesStatus = false
+    this.#setState({ t: 'connecting' })
+    let stream: PublishStream | undefined
+    let sender: Promise<void> | undefined
+    try {
+      const declaration = this.#ledger.declare()
+      stream = this.#deps.connect().publish(ended)
+      watchdog.expect()
+      const { setHash, count } = declaration
+      await stream.send({ t: 'declare', setHash, count, tellsStatus: true })
+      for await (const reply of stream.replies) {
+        watchdog.answered()
+        await this.#onReply(reply, declaration, stream, watchdog)
+        if (this.#state.t === 'live' && sender === undefined) {
+          onLive()
+          sender = this.#sendChanges(stream, watchdog, ended).catch((error: unknown) => stop.abort(error))
+        }
+      }
+      return new BrokerUnreachableError('the broker ended the stream')
+    } catch (error) {
+      // Where we ended the stream ourselves, our own reason says more than that it was cancelled.
+      const cause: unknown = stop.signal.aborted ? stop.signal.reason : error
+      return cause instanceof Error ? cause : new Error(String(cause))
+    } finally {
+      watchdog.stop()
+      stop.abort(new BrokerUnreachableError('the stream has ended'))
+      stream?.close()
+      await sender
+      this.#facts.forgetInFlight()
+      this.#status.forgetInFlight()
+      // Another broker may answer next time, or one that has lost its memory.
+      this.#status.forgetTold()
+    }
+  }
+
+  async #onReply(
+    reply: PublishReply,
+    declaration: Declaration,
+    stream: PublishStream,
+    watchdog: Watchdog,
+  ): Promise<void> {
+    const state = this.#state.t
+    switch (reply.t) {
+      case 'inSync':
+      case 'sendDigest':
+        if (state !== 'connecting') throw new ProtocolError(`"${reply.t}" came in state ${state}`)
+        this.#metrics.declared(reply.t)
+        this.#takesStatus = reply.takesStatus === true
+        if (reply.t === 'inSync') {
+          this.#becomeLive(declaration, [])
+          return
+        }
+        this.#setState({ t: 'declaring' })
+        watchdog.expect()
+        return this.#sendDigest(declaration, stream)
+      case 'need':
+        if (state === 'declaring') {
+          this.#becomeLive(declaration, reply.keys)
+          return
+        }
+        if (state !== 'live') throw new ProtocolError(`"need" came in state ${state}`)
+        // A long list comes in several parts.
+        this.#ledger.need(reply.keys)
+        this.#poke()
+        return
+      case 'ack':
+        this.#onAck(reply.sequence, watchdog)
+        return
+      case 'refused':
+        this.#onRefusal(reply)
+        return
+    }
+  }
+
+  #becomeLive(declaration: Declaration, needed: Parameters<PublishLedger['begin']>[1]): void {
+    this.#ledger.begin(declaration, needed)
+    this.#answered = true
+    this.#setState({ t: 'live' })
+    this.#poke()
+    this.#deps.onChange?.(undefined)
+  }
+
+  #onAck(sequence: number, watchdog: Watchdog): void {
+    this.#facts.acknowledge(sequence)
+    this.#status.acknowledge(sequence)
+    const changed = this.#ledger.acknowledge(sequence)
+    if (this.#unanswered() > 0) watchdog.expect()
+    this.#poke()
+    if (changed.length > 0) this.#deps.onChange?.(changed)
+  }
+
+  #onRefusal(reply: PublishReply & { readonly t: 'refused' }): void {
+    const { field, reason } = reply
+    if (this.#facts.isInFlight(reply.sequence) || this.#status.isInFlight(reply.sequence)) {
+      this.#refused({ key: undefined, field, reason })
+    } else {
+      const key = this.#ledger.refuse(reply.sequence, { field, reason })
+      if (key !== undefined) this.#refused({ key, field, reason })
+    }
+    this.#poke()
+  }
+
+  #refused(refused: RefusedRecord): void {
+    this.#metrics.refused()
+    this.#deps.logger.warn('record refused', {
+      record: refused.key ?? 'cluster facts or status',
+      field: refused.field,
+      reason: refused.reason,
+    })
+    this.#deps.onRefused?.(refused)
+    this.#deps.onChange?.(refused.key === undefined ? undefined : [refused.key])
+  }
+
+  async #sendDigest(declaration: Declaration, stream: PublishStream): Promise<void> {
+    const { entries } = declaration
+    const { digestPart } = this.#init
+    // One part at least: it carries `last`.
+    for (let i = 0; i === 0 || i < entries.length; i += digestPart) {
+      await stream.send({
+        t: 'digest',
+        entries: entries.slice(i, i + digestPart),
+        last: i + digestPart >= entries.length,
+      })
+    }
+  }
+
+  /** Sends differences while there are any and the window allows; then waits to be woken. */
+  async #sendChanges(stream: PublishStream, watchdog: Watchdog, signal: AbortSignal): Promise<void> {
+    const ended = (): boolean => signal.aborted
+    while (!ended()) {
+      const woken = new Promise<void>((resolve) => (this.#wake = resolve))
+      while (!ended() && this.#unanswered() < this.#init.window) {
+        const idle = this.#unanswered() === 0
+        if (!(await this.#sendOne(stream))) break
+        if (idle) watchdog.expect()
+      }
+      this.#notify()
+      await orAborted(woken, signal)
+    }
+  }
+
+  /** Gives false when there is nothing to send. */
+  async #sendOne(stream: PublishStream): Promise<boolean> {
+    const sequence = this.#sequence + 1
+    const facts = this.#facts.next(sequence)
+    const message = facts === undefined ? this.#nextStatusOrRecord(sequence) : { t: 'facts' as const, sequence, facts }
+    if (message === undefined) return false
+    this.#sequence = sequence
+    this.#metrics.sent(message.t)
+    await stream.send(message)
+    return true
+  }
+
+  /** Records first: a status says what became of them elsewhere, and that can wait. */
+  #nextStatusOrRecord(sequence: number): Change | StatusMessage | undefined {
+    const change = this.#ledger.next(sequence)
+    if (change !== undefined || !this.#takesStatus) return change
+    const status = this.#status.next(sequence)
+    return status === undefined ? undefined : { t: 'status', sequence, status }
+  }
+
+  #unanswered(): number {
+    return this.#ledger.inFlight + this.#facts.inFlight + this.#status.inFlight
+  }
+
+  #settled(): boolean {
+    const told = this.#status.settled || !this.#takesStatus
+    return this.#state.t === 'live' && this.#ledger.settled && this.#facts.settled && told
+  }
+
+  #setState(state: PublishSessionState): void {
+    this.#state = state
+    this.#metrics.live(state.t === 'live')
+    this.#deps.onState?.(state)
+    this.#notify()
+  }
+
+  #poke(): void {
+    this.#wake()
+    this.#notify()
+  }
+
+  #notify(): void {
+    const watchers = [...this.#watchers]
+    this.#watchers.clear()
+    for (const watcher of watchers) watcher()
+  }
+
+  async #nextChange(signal: AbortSignal): Promise<void> {
+    signal.throwIfAborted()
+    const changed = new Promise<void>((resolve) => this.#watchers.add(resolve))
+    await orAborted(changed, signal)
+    signal.throwIfAborted()
+  }
+}
+
+/** Before the first answer nothing counts as stored, whatever an earlier process did. */
+function refusedOrPending(state: RecordState): RecordState {
+  return state.t === 'refused' ? state : { t: 'pending' }
+}

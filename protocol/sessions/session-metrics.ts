@@ -1,0 +1,89 @@
+/** What the member's two sessions count. Without a registry nothing is counted. */
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
+
+export interface WatchMetrics {
+  received(events: readonly Uint8Array[]): void
+  invalid(): void
+  reset(resumed: boolean): void
+  disconnected(): void
+  live(live: boolean): void
+  records(count: number): void
+}
+
+export function watchMetrics(metrics: Metrics | undefined): WatchMetrics {
+  const events = metrics?.counter({
+    name: 'sealane_watch_events_total',
+    help: 'Record events received from the broker.',
+  })
+  const bytes = metrics?.counter({ name: 'sealane_watch_bytes_total', help: 'Bytes of record events received.' })
+  const invalid = metrics?.counter({
+    name: 'sealane_watch_invalid_events_total',
+    help: 'Record events that could not be decoded and were skipped.',
+  })
+  const streams = metrics?.counter({
+    name: 'sealane_watch_streams_total',
+    help: 'Watch streams begun: with a whole snapshot, or resumed with the difference.',
+    labels: ['start'],
+  })
+  const lost = metrics?.counter({
+    name: 'sealane_watch_disconnects_total',
+    help: 'Watch streams that broke or could not begin.',
+  })
+  const live = metrics?.gauge({ name: 'sealane_watch_live', help: '1 while the replica follows the broker.' })
+  const records = metrics?.gauge({ name: 'sealane_replica_records', help: 'Records in the replica.' })
+  return {
+    received: (batch) => {
+      events?.inc({}, batch.length)
+      bytes?.inc(
+        {},
+        batch.reduce((sum, event) => sum + event.length, 0),
+      )
+    },
+    invalid: () => invalid?.inc(),
+    reset: (resumed) => streams?.inc({ start: resumed ? 'resumed' : 'snapshot' }),
+    disconnected: () => lost?.inc(),
+    live: (is) => live?.set(is ? 1 : 0),
+    records: (count) => records?.set(count),
+  }
+}
+
+export interface PublishMetrics {
+  /** One put, remove or facts. */
+  sent(kind: 'put' | 'remove' | 'facts' | 'status'): void
+  declared(answer: 'inSync' | 'sendDigest'): void
+  refused(): void
+  disconnected(): void
+  live(live: boolean): void
+  records(count: number): void
+}
+
+export function publishMetrics(metrics: Metrics | undefined): PublishMetrics {
+  const sent = metrics?.counter({
+    name: 'sealane_publish_messages_total',
+    help: 'Changes sent to the broker.',
+    labels: ['type'],
+  })
+  const declared = metrics?.counter({
+    name: 'sealane_publish_declares_total',
+    help: 'Declarations of the whole set, by the answer: already in sync, or compared record by record.',
+    labels: ['answer'],
+  })
+  const refused = metrics?.counter({ name: 'sealane_publish_refused_total', help: 'Records refused by the broker.' })
+  const lost = metrics?.counter({
+    name: 'sealane_publish_disconnects_total',
+    help: 'Publish streams that broke or could not begin.',
+  })
+  const live = metrics?.gauge({ name: 'sealane_publish_live', help: '1 while the broker takes changes.' })
+  const records = metrics?.gauge({
+    name: 'sealane_publish_records',
+    help: 'Records that this cluster wants published.',
+  })
+  return {
+    sent: (type) => sent?.inc({ type }),
+    declared: (answer) => declared?.inc({ answer: answer === 'inSync' ? 'in_sync' : 'digest' }),
+    refused: () => refused?.inc(),
+    disconnected: () => lost?.inc(),
+    live: (is) => live?.set(is ? 1 : 0),
+    records: (count) => records?.set(count),
+  }
+}

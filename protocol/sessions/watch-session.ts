@@ -1,0 +1,172 @@
+/**
+ * Keeps a replica up to date, through every outage of the broker.
+ *
+ *   closed ──run──► connecting ──reset──► syncing ──synced──► live
+ *     ▲                 ▲   │                │                  │
+ *     │               delay └────failure─────┴──────────────────┤
+ *     └──stop── (any)   └──────────── waiting ◄─────────────────┘
+ *
+ * - closed: not running.
+ * - waiting: the last attempt failed; the next comes after a delay.
+ * - connecting: asked the broker, no message yet.
+ * - syncing: messages come, the copy is not yet whole.
+ * - live: the copy is the broker's, as of its last message.
+ */
+import { Backoff } from '../../reconcile/backoff.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import type { SilentMember, WatchMessage } from '../broker-api.ts'
+import { type BrokerClient, BrokerSilentError, BrokerUnreachableError } from '../broker-client.ts'
+import { type Replica, type ReplicaChange, ReplicaError } from '../replica/replica.ts'
+import type { ReplicaStore } from '../replica/replica-file.ts'
+import { type WatchMetrics, watchMetrics } from './session-metrics.ts'
+
+export type WatchState =
+  | { readonly t: 'closed' }
+  | { readonly t: 'waiting'; readonly error: Error }
+  | { readonly t: 'connecting' }
+  | { readonly t: 'syncing' }
+  | { readonly t: 'live' }
+
+export interface WatchSessionDeps {
+  /** The client to use for the next attempt: asked each time, so that a renewed certificate takes effect. */
+  readonly connect: () => BrokerClient
+  readonly replica: Replica
+  /** Where the replica is kept across restarts. */
+  readonly store?: ReplicaStore
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics?: Metrics
+  /** After the replica has changed: records, `synced`, or which owners are complete. Must not throw. */
+  readonly onChange: (changes: readonly ReplicaChange[]) => void
+  readonly onState?: (state: WatchState) => void
+  /** The broker has said which members it hears nothing of. Must not throw. */
+  readonly onContact?: (silent: readonly SilentMember[]) => void
+}
+
+export interface WatchSessionInit {
+  readonly retryMinMs: number
+  readonly retryMaxMs: number
+  /** Longest wait for each message until the copy is whole. */
+  readonly answerTimeoutMs: number
+  /** Changes are written to the store at most this often. */
+  readonly saveEveryMs: number
+}
+
+export const DEFAULT_WATCH_SESSION: WatchSessionInit = {
+  retryMinMs: 100,
+  retryMaxMs: 5000,
+  answerTimeoutMs: 15_000,
+  saveEveryMs: 1000,
+}
+
+export class WatchSession {
+  readonly #deps: WatchSessionDeps
+  readonly #init: WatchSessionInit
+  readonly #metrics: WatchMetrics
+  #state: WatchState = { t: 'closed' }
+  #cancelSave: (() => void) | undefined
+  #saving: Promise<void> = Promise.resolve()
+
+  constructor(deps: WatchSessionDeps, init: Partial<WatchSessionInit> = {}) {
+    this.#deps = deps
+    this.#init = { ...DEFAULT_WATCH_SESSION, ...init }
+    this.#metrics = watchMetrics(deps.metrics)
+  }
+
+  state(): WatchState {
+    return this.#state
+  }
+
+  /** Until the signal; then the replica has been saved. Never rejects. */
+  async run(signal: AbortSignal): Promise<void> {
+    const { clock, logger } = this.#deps
+    const backoff = new Backoff(clock, { minMs: this.#init.retryMinMs, maxMs: this.#init.retryMaxMs })
+    const stopped = (): boolean => signal.aborted
+    while (!stopped()) {
+      const error = await this.#once(signal, () => backoff.reset())
+      if (stopped()) break
+      this.#setState({ t: 'waiting', error })
+      this.#metrics.disconnected()
+      logger.info('watch interrupted', { reason: error.message })
+      await clock.sleep(backoff.next(), signal).catch(() => undefined)
+    }
+    this.#setState({ t: 'closed' })
+    await this.#saveNow()
+  }
+
+  /** One stream, from its request to its end. Gives the reason of the end. */
+  async #once(signal: AbortSignal, onLive: () => void): Promise<Error> {
+    const { clock, replica } = this.#deps
+    const stop = new AbortController()
+    const expectAnswer = (): (() => void) =>
+      clock.setTimer(this.#init.answerTimeoutMs, () => stop.abort(new BrokerSilentError()))
+    let cancelTimer = expectAnswer()
+    this.#setState({ t: 'connecting' })
+    try {
+      const stream = this.#deps.connect().watch(replica.begin(), AbortSignal.any([signal, stop.signal]))
+      for await (const message of stream) {
+        cancelTimer()
+        this.#take(message)
+        if (message.t === 'synced') onLive()
+        // Once live, silence is normal: the transport's own pings watch over the connection.
+        if (this.#state.t !== 'live') cancelTimer = expectAnswer()
+      }
+      return new BrokerUnreachableError('the broker ended the watch')
+    } catch (error) {
+      if (error instanceof ReplicaError) replica.forgetPosition()
+      return error instanceof Error ? error : new Error(String(error))
+    } finally {
+      cancelTimer()
+      stop.abort(new Error('the stream has ended'))
+      replica.begin()
+    }
+  }
+
+  #take(message: WatchMessage): void {
+    const { replica, logger, onChange } = this.#deps
+    if (message.t === 'contact') {
+      if (this.#state.t === 'live') this.#deps.onContact?.(message.silent)
+      return
+    }
+    const changes = replica.apply(message, (error) => {
+      this.#metrics.invalid()
+      logger.error('record from the broker skipped', { field: error.field, reason: error.message })
+    })
+    if (message.t === 'batch') this.#metrics.received(message.events)
+    if (message.t === 'reset') {
+      this.#metrics.reset(message.resumed)
+      this.#setState({ t: 'syncing' })
+    }
+    if (message.t === 'synced') this.#setState({ t: 'live' })
+    this.#metrics.records(replica.records.size)
+    if (message.t !== 'reset') this.#saveSoon()
+    if (changes.length > 0 || message.t === 'synced') onChange(changes)
+  }
+
+  #setState(state: WatchState): void {
+    this.#state = state
+    this.#metrics.live(state.t === 'live')
+    this.#deps.onState?.(state)
+  }
+
+  #saveSoon(): void {
+    if (this.#deps.store === undefined || this.#cancelSave !== undefined) return
+    this.#cancelSave = this.#deps.clock.setTimer(this.#init.saveEveryMs, () => void this.#saveNow())
+  }
+
+  /** Writes never overlap. A failure is told and tried again with the next change. */
+  async #saveNow(): Promise<void> {
+    this.#cancelSave?.()
+    this.#cancelSave = undefined
+    const { store, replica, logger } = this.#deps
+    if (store === undefined) return
+    this.#saving = this.#saving
+      .then(() => store.save(replica))
+      .catch((error: unknown) => {
+        logger.error('replica not saved', { reason: error instanceof Error ? error.message : String(error) })
+      })
+    await this.#saving
+  }
+}

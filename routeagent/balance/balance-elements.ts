@@ -1,0 +1,174 @@
+/**
+ * Port plans as elements of nft maps, and their changes as statements. Pure.
+ *
+ *   services  : address . protocol . port → goto pick-N or client-N
+ *   pick-N    : draws one of N slots at random; client-N: by the client's address
+ *   slot-K    : address . protocol . port → backend address . port
+ *   no-backends: address . protocol . port of services that nobody serves: refused
+ *   none-here  : address . protocol . port of services that only other nodes may use: dropped
+ *
+ * Maps only: the number of chains follows from the largest service, not from the number of services.
+ */
+import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
+import type { NftElement, NftMapType, NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import type { AddressFamily } from '../address-family.ts'
+import type { PortChange } from './plan-balancing.ts'
+import type { PortPlan } from './plan-service.ts'
+
+const TABLE = NFT_TABLE_NODE
+export const MAP_SERVICES = 'services'
+export const SET_NO_BACKENDS = 'no-backends'
+export const SET_NONE_HERE = 'none-here'
+
+export function servicesType(family: AddressFamily): NftMapType {
+  return { kind: 'map', key: portKeyType(family), value: 'verdict' }
+}
+
+/** Of the sets of ports that are not balanced. */
+export function unservedType(family: AddressFamily): NftMapType {
+  return { kind: 'set', key: portKeyType(family) }
+}
+
+/** What is looked up in all of these maps. */
+export function portLookup({ nft }: AddressFamily): string {
+  return `${nft} daddr . meta l4proto . th dport`
+}
+
+function portKeyType({ type }: AddressFamily): string {
+  return `${type} . inet_proto . inet_service`
+}
+
+/** Desired elements by map name, then by key; the value of a set's element is undefined. */
+export type ElementMaps = ReadonlyMap<string, ReadonlyMap<string, string | undefined>>
+
+export function slotName(slot: number): string {
+  return `slot-${slot}`
+}
+
+export function pickName(plan: PortPlan): string {
+  return `${plan.pick === 'client' ? 'client' : 'pick'}-${plan.slots.length}`
+}
+
+/** All elements of these ports. */
+export function balanceElements(ports: ReadonlyMap<string, PortPlan>): ElementMaps {
+  const maps = new Map<string, Map<string, string | undefined>>([
+    [MAP_SERVICES, new Map<string, string | undefined>()],
+    [SET_NO_BACKENDS, new Map<string, string | undefined>()],
+    [SET_NONE_HERE, new Map<string, string | undefined>()],
+  ])
+  for (const [key, plan] of ports) {
+    for (const { map, value } of portElements(plan)) {
+      let elements = maps.get(map)
+      if (elements === undefined) maps.set(map, (elements = new Map<string, string | undefined>()))
+      elements.set(key, value)
+    }
+  }
+  return maps
+}
+
+/** Element lists of one change: removals first, because a value is changed by removing and adding its element. */
+export interface ElementChange {
+  readonly map: string
+  readonly remove: readonly string[]
+  readonly add: readonly NftElement[]
+}
+
+/** What has to happen in each map, maps in order of their names. */
+export function elementChanges(changes: readonly PortChange[]): ElementChange[] {
+  const byMap = new Map<string, { remove: string[]; add: NftElement[] }>()
+  for (const { key, before, after } of changes) {
+    const old = new Map((before === undefined ? [] : portElements(before)).map((e) => [e.map, e.value]))
+    const desired = new Map((after === undefined ? [] : portElements(after)).map((e) => [e.map, e.value]))
+    for (const [map, value] of old) {
+      if (!desired.has(map) || desired.get(map) !== value) listFor(map).remove.push(key)
+    }
+    for (const [map, value] of desired) {
+      if (old.has(map) && old.get(map) === value) continue
+      listFor(map).add.push(value === undefined ? { key } : { key, value })
+    }
+  }
+  return [...byMap].sort(([a], [b]) => (a < b ? -1 : 1)).map(([map, lists]) => ({ map, ...lists }))
+
+  function listFor(map: string): { remove: string[]; add: NftElement[] } {
+    let lists = byMap.get(map)
+    if (lists === undefined) byMap.set(map, (lists = { remove: [], add: [] }))
+    return lists
+  }
+}
+
+/** Statements of one transaction. Chains and maps that the elements need must exist: see scaffold(). */
+export function elementStatements(changes: readonly ElementChange[]): NftStatement[] {
+  const removals = changes.flatMap(({ map, remove }): NftStatement[] =>
+    remove.length === 0
+      ? []
+      : [{ verb: 'delete-elements', table: TABLE, map, elements: remove.map((key) => ({ key })) }],
+  )
+  const additions = changes.flatMap(({ map, add }): NftStatement[] =>
+    add.length === 0 ? [] : [{ verb: 'add-elements', table: TABLE, map, elements: add }],
+  )
+  return [...removals, ...additions]
+}
+
+/** Which slot maps and pick chains exist already. */
+export interface Scaffold {
+  readonly slots: number
+  readonly picks: ReadonlySet<string>
+}
+
+export const NO_SCAFFOLD: Scaffold = { slots: 0, picks: new Set() }
+
+/** The chains and maps that these plans need beyond what is there. What is no longer needed stays: it is small. */
+export function scaffold(
+  plans: Iterable<PortPlan>,
+  existing: Scaffold,
+  family: AddressFamily,
+): { readonly statements: readonly NftStatement[]; readonly result: Scaffold } {
+  const picks = new Map<string, PortPlan>()
+  let slots = existing.slots
+  for (const plan of plans) {
+    if (plan.slots.length === 0) continue
+    slots = Math.max(slots, plan.slots.length)
+    const name = pickName(plan)
+    if (!existing.picks.has(name)) picks.set(name, plan)
+  }
+  const statements: NftStatement[] = []
+  for (let slot = existing.slots; slot < slots; slot++) statements.push(...slotStatements(slot, family))
+  for (const name of [...picks.keys()].sort()) {
+    statements.push(...pickStatements(name, picks.get(name) as PortPlan, family))
+  }
+  return { statements, result: { slots, picks: new Set([...existing.picks, ...picks.keys()]) } }
+}
+
+function slotStatements(slot: number, family: AddressFamily): NftStatement[] {
+  const name = slotName(slot)
+  const type = { kind: 'map', key: portKeyType(family), value: `${family.type} . inet_service` } as const
+  const rule = `dnat ${family.nft} to ${portLookup(family)} map @${name}`
+  return [
+    { verb: 'add-map', table: TABLE, map: name, type },
+    { verb: 'add-chain', table: TABLE, chain: name },
+    { verb: 'add-rule', table: TABLE, chain: name, rule },
+  ]
+}
+
+function pickStatements(name: string, plan: PortPlan, { nft }: AddressFamily): NftStatement[] {
+  const count = plan.slots.length
+  // The seed only has to be the same on all nodes, so that a client finds its pod again from another node.
+  const draw = plan.pick === 'client' ? `jhash ${nft} saddr mod ${count} seed 0x5ea1a9e` : `numgen random mod ${count}`
+  const verdicts = Array.from({ length: count }, (_, slot) => `${slot} : goto ${slotName(slot)}`).join(', ')
+  // numgen and jhash modulo 1 are refused by the kernel, and there is nothing to draw.
+  const rule = count === 1 ? `goto ${slotName(0)}` : `${draw} vmap { ${verdicts} }`
+  return [
+    { verb: 'add-chain', table: TABLE, chain: name },
+    { verb: 'add-rule', table: TABLE, chain: name, rule },
+  ]
+}
+
+function portElements(plan: PortPlan): { readonly map: string; readonly value: string | undefined }[] {
+  if (plan.slots.length === 0) {
+    return [{ map: plan.dropped === true ? SET_NONE_HERE : SET_NO_BACKENDS, value: undefined }]
+  }
+  return [
+    { map: MAP_SERVICES, value: `goto ${pickName(plan)}` },
+    ...plan.slots.map((target, slot) => ({ map: slotName(slot), value: target })),
+  ]
+}

@@ -1,0 +1,214 @@
+/**
+ * The fixed part of table sealane_node of one family: base chains and their rules. Pure. The maps that they look into are
+ * filled by balance-elements.ts; a packet's way through them is drawn in README.md.
+ */
+import { type Family, formatPrefix, ofFamily } from '../../model/addresses/ip.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
+import type { OpenPort } from '../../model/addresses/open-port.ts'
+import { podPrefixes } from '../../model/addresses/pod-ranges.ts'
+import { withoutContained } from '../../model/addresses/prefix-set.ts'
+import type { NftBaseChain, NftElement, NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import { type AddressFamily, addressFamily } from '../address-family.ts'
+import {
+  MAP_SERVICES,
+  SET_NONE_HERE,
+  SET_NO_BACKENDS,
+  portLookup,
+  servicesType,
+  unservedType,
+} from './balance-elements.ts'
+import { NODE_DROP_REASONS, type NodeDropReason, nodeDropCounter } from '../drop-reasons.ts'
+import { SET_HAIRPIN, hairpinType } from './local-backends.ts'
+import { bridgeHidesAnswers } from '../node-facts.ts'
+import { ownCluster, rangeTexts, rangesOfNode } from '../routes/own-ranges.ts'
+import { clustersetRange } from '../routes/plan-family-routes.ts'
+import type { NodeRouteWorld } from '../routes/node-route-world.ts'
+import { clusterVerdicts } from '../routes/plan-node-routes.ts'
+import {
+  type OverlayGround,
+  SET_OVERLAY_NODES,
+  forwardedToOverlay,
+  otherNodes,
+  overlayGround,
+  overlayMatches,
+  planOverlayGuard,
+} from './plan-overlay-guard.ts'
+
+const TABLE = NFT_TABLE_NODE
+export const SET_REMOTE = 'remote'
+
+/** All addresses are of the family. */
+export interface NodeNftWorld {
+  readonly family: Family
+  /** Pod networks of this cluster. */
+  readonly podCidrs: readonly string[]
+  /** Pod networks of this node. */
+  readonly nodePodCidrs: readonly string[]
+  /** Where backends may be that run on this node: these networks; all pods where they have no network of their own. */
+  readonly localCidrs: readonly string[]
+  /** Prefixes that lead to the other clusters. */
+  readonly remote: readonly string[]
+  readonly clustersetIpRange: string
+  /** Pods of this node share a bridge that netfilter does not see: node-facts.ts. */
+  readonly bridgeHidesAnswers: boolean
+  /** Who may use the overlay; undefined: nobody. */
+  readonly overlay: OverlayGround | undefined
+  /** InternalIPs of the other nodes, of IPv4. Elements, which may change without the table being made anew. */
+  readonly overlayNodes: readonly string[]
+  /** Ports of this node that other clusters may call. */
+  readonly openPorts: readonly OpenPort[]
+}
+
+/** The part of the routes' world that matters here. */
+export function nodeNftWorld(world: NodeRouteWorld, family: Family, openPorts: readonly OpenPort[] = []): NodeNftWorld {
+  const podCidrs = podPrefixes(ownCluster(world), family)
+  const { networks, scattered } = rangesOfNode(world, family)
+  const remote = clusterVerdicts(world).clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family))
+  return {
+    family,
+    podCidrs: rangeTexts(podCidrs),
+    nodePodCidrs: rangeTexts(networks),
+    // An element too many matches nothing; a table that is made anew with each pod would cost.
+    localCidrs: rangeTexts(scattered ? podCidrs : networks),
+    remote: withoutContained(remote).map(formatPrefix),
+    clustersetIpRange: formatPrefix(clustersetRange(world, family)),
+    bridgeHidesAnswers: bridgeHidesAnswers(world.facts, networks, family),
+    overlay: family === 4 ? overlayGround(world) : undefined,
+    overlayNodes: family === 4 ? otherNodes(world) : [],
+    openPorts,
+  }
+}
+
+/** Everything but the elements of the service maps: to be sent after `add table` into an empty table. */
+export function planNodeNft(world: NodeNftWorld): NftStatement[] {
+  const family = addressFamily(world.family)
+  return [
+    ...(Object.keys(NODE_DROP_REASONS) as NodeDropReason[]).map((reason): NftStatement => ({
+      verb: 'add-counter',
+      table: TABLE,
+      counter: nodeDropCounter(reason),
+    })),
+    ...(world.family === 4
+      ? [{ verb: 'add-map', table: TABLE, map: SET_OVERLAY_NODES, type: { kind: 'set', key: family.type } } as const]
+      : []),
+    { verb: 'add-map', table: TABLE, map: SET_REMOTE, type: { kind: 'set', key: family.type, flags: ['interval'] } },
+    { verb: 'add-elements', table: TABLE, map: SET_REMOTE, elements: world.remote.map((key): NftElement => ({ key })) },
+    { verb: 'add-map', table: TABLE, map: MAP_SERVICES, type: servicesType(family) },
+    { verb: 'add-map', table: TABLE, map: SET_NO_BACKENDS, type: unservedType(family) },
+    { verb: 'add-map', table: TABLE, map: SET_NONE_HERE, type: unservedType(family) },
+    { verb: 'add-map', table: TABLE, map: SET_HAIRPIN, type: hairpinType(family) },
+    ...planOverlayGuard({
+      family: world.family,
+      ground: world.overlay,
+      podCidrs: world.podCidrs,
+      remote: SET_REMOTE,
+      openPorts: world.openPorts,
+    }),
+    ...chainRows(family).map(({ chain, base }): NftStatement => ({
+      verb: 'add-chain',
+      table: TABLE,
+      chain,
+      ...(base === undefined ? {} : { base }),
+    })),
+    ...ruleRows(world, family).map((row): NftStatement => ({ verb: 'add-rule', table: TABLE, ...row })),
+  ]
+}
+
+interface ChainRow {
+  readonly chain: string
+  readonly base?: NftBaseChain
+}
+
+// The overlay's own packets, which are IPv4 whatever is in them, need no connection tracking; that has it where it matters.
+const UNTRACKED: readonly ChainRow[] = [
+  { chain: 'untracked-in', base: { type: 'filter', hook: 'prerouting', priority: -300 } },
+  { chain: 'untracked-out', base: { type: 'filter', hook: 'output', priority: -300 } },
+]
+
+const CHAINS: readonly ChainRow[] = [
+  // One before the usual priorities: a connection to a clusterset IP is ours before kube-proxy or a CNI looks at it.
+  { chain: 'balance-forwarded', base: { type: 'nat', hook: 'prerouting', priority: -101 } },
+  { chain: 'balance-local', base: { type: 'nat', hook: 'output', priority: -101 } },
+  // Before whatever masquerades: iptables and most CNIs at 100, kindnet at 90.
+  { chain: 'keep-source', base: { type: 'nat', hook: 'postrouting', priority: 50 } },
+  { chain: 'forward-guard', base: { type: 'filter', hook: 'forward', priority: -1 } },
+  { chain: 'local-guard', base: { type: 'filter', hook: 'output', priority: 0 } },
+  // Postrouting sees forwarded and local packets alike, after a local one was routed anew.
+  { chain: 'clamp-mss', base: { type: 'filter', hook: 'postrouting', priority: -150 } },
+]
+
+function chainRows({ family }: AddressFamily): ChainRow[] {
+  return [{ chain: 'refuse' }, ...(family === 4 ? UNTRACKED : []), ...CHAINS]
+}
+
+interface RuleRow {
+  readonly chain: string
+  readonly rule: string
+  readonly comment?: string
+}
+
+function ruleRows(world: NodeNftWorld, family: AddressFamily): RuleRow[] {
+  const ip = family.nft
+  const range = world.clustersetIpRange
+  const port = portLookup(family)
+  const balance = `${ip} daddr ${range} ${port} vmap @${MAP_SERVICES}`
+  return [
+    ...(family.family === 4 ? overlayRows(world) : []),
+    { chain: 'balance-forwarded', rule: balance },
+    { chain: 'balance-local', rule: balance },
+    {
+      chain: 'keep-source',
+      rule: `ct status dnat ${ip} saddr . ${ip} daddr @${SET_HAIRPIN} masquerade`,
+      comment: 'a pod that was balanced to itself',
+    },
+    ...sameNodeRows(world, ip),
+    // A connection is translated once: this claims it, so that a masquerade rule of the CNI, later, does not.
+    ...world.podCidrs.map((own) => ({
+      chain: 'keep-source',
+      rule: `${ip} saddr ${own} ${ip} daddr @${SET_REMOTE} snat to ${ip} saddr`,
+      comment: 'remote pods see the real source',
+    })),
+    // Two gateway nodes that each believe the other has a way would play ball with a packet.
+    {
+      chain: 'forward-guard',
+      rule: `iifname "${VXLAN_DEVICE}" oifname "${VXLAN_DEVICE}" counter name ${nodeDropCounter('overlay-loop')} drop`,
+      comment: 'no loops between gateway nodes',
+    },
+    { chain: 'forward-guard', rule: `iifname "${VXLAN_DEVICE}" goto from-overlay` },
+    // What still has a clusterset IP here was not balanced. It must not leave by the route that exists for lookups.
+    { chain: 'forward-guard', rule: `${ip} daddr ${range} goto refuse` },
+    { chain: 'local-guard', rule: `${ip} daddr ${range} goto refuse` },
+    { chain: 'refuse', rule: `${port} @${SET_NONE_HERE} drop`, comment: 'backends, but none that this node may use' },
+    {
+      chain: 'refuse',
+      rule: `meta l4proto tcp ${port} @${SET_NO_BACKENDS} reject with tcp reset`,
+      comment: 'no backend is ready',
+    },
+    { chain: 'refuse', rule: `${port} @${SET_NO_BACKENDS} reject`, comment: 'no backend is ready' },
+    { chain: 'refuse', rule: `reject with ${family.unreachable}`, comment: 'nobody has this address or port' },
+    {
+      chain: 'clamp-mss',
+      rule: `tcp flags syn ${ip} daddr @${SET_REMOTE} tcp option maxseg size set rt mtu`,
+      comment: 'segments that fit the lane',
+    },
+  ]
+}
+
+function overlayRows({ overlay }: NodeNftWorld): RuleRow[] {
+  const matches = overlayMatches(overlay)
+  return [
+    { chain: 'untracked-in', rule: `${matches.in} notrack` },
+    { chain: 'untracked-out', rule: `${matches.out} notrack` },
+    { chain: 'forward-guard', rule: forwardedToOverlay(), comment: 'the overlay is for nodes, not for their pods' },
+  ]
+}
+
+// Without this, an answer between two pods on one bridge would reach the caller with the pod's own address.
+function sameNodeRows(world: NodeNftWorld, ip: string): RuleRow[] {
+  if (!world.bridgeHidesAnswers) return []
+  return world.nodePodCidrs.map((own) => ({
+    chain: 'keep-source',
+    rule: `ct status dnat ct original ${ip} daddr ${world.clustersetIpRange} ${ip} saddr ${own} ${ip} daddr ${own} masquerade`,
+    comment: 'the bridge hides answers from netfilter',
+  }))
+}

@@ -1,0 +1,151 @@
+/**
+ * Who may use the overlay of this node, and what may come out of it: chains of table sealane_node. Pure.
+ *
+ *   UDP 4810 ─► overlay (input): from a node of this cluster, to our InternalIP, by the underlay? ─► sealane-vx unpacks
+ *   sealane-vx ─► from-overlay (forward): other cluster to own pod, or own pod to other cluster?
+ *              └► host-from-overlay (input): echo, answers, named ports
+ *
+ * The kernel would unpack what comes to the port at any of its addresses, from anybody: a VXLAN device has no list of
+ * who may send. docs/decisions/0036-the-kernels-second-line.md
+ */
+import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../../kernel/nft/host-guard.ts'
+import type { NftBaseChain, NftStatement } from '../../kernel/nft/nft-transaction.ts'
+import {
+  type Family,
+  containsAddress,
+  formatAddress,
+  formatPrefix,
+  parseAddress,
+  parsePrefix,
+} from '../../model/addresses/ip.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE, VXLAN_PORT } from '../../model/kernel-ids.ts'
+import type { OpenPort } from '../../model/addresses/open-port.ts'
+import { type NodeDropReason, nodeDropCounter } from '../drop-reasons.ts'
+import { type KernelFacts, deviceOf } from '../node-facts.ts'
+import { overlayNodes } from '../routes/plan-nodes.ts'
+import type { NodeRouteWorld } from '../routes/node-route-world.ts'
+
+export const SET_OVERLAY_NODES = 'overlay-nodes'
+
+/** The overlay is IPv4 whatever is in it. */
+export interface OverlayGround {
+  /** This node's InternalIP. */
+  readonly local: string
+  /** By which packets of the other nodes come in. */
+  readonly devices: readonly string[]
+}
+
+/** Undefined where this node has no InternalIP that one of its devices carries: then nobody may use the port. */
+export function overlayGround(world: Pick<NodeRouteWorld, 'nodes' | 'node' | 'facts'>): OverlayGround | undefined {
+  const { nodes } = overlayNodes(world.nodes)
+  const self = nodes.get(world.node)
+  const device = self === undefined ? undefined : deviceOf(world.facts, self.address)
+  if (self === undefined || device === undefined) return undefined
+  const others = otherNodes(world)
+  const leading = others.flatMap((address) => leadingDevice(world.facts, address) ?? [])
+  return { local: formatAddress(self.address), devices: [...new Set([device.name, ...leading])].sort() }
+}
+
+/** InternalIPs of the other nodes, sorted: elements of SET_OVERLAY_NODES. */
+export function otherNodes({ nodes, node }: Pick<NodeRouteWorld, 'nodes' | 'node'>): string[] {
+  const others = [...overlayNodes(nodes).nodes.values()].filter(({ name }) => name !== node)
+  return others.map(({ address }) => formatAddress(address)).sort()
+}
+
+/** By which device the main table sends to that address: answers come in there, also where another has the InternalIP. */
+function leadingDevice({ mainRoutes }: KernelFacts, text: string): string | undefined {
+  const address = parseAddress(text)
+  let best: { readonly length: number; readonly device: string } | undefined
+  for (const { destination, type, device } of mainRoutes) {
+    if (type !== 'unicast' || device === undefined) continue
+    const prefix = parsePrefix(destination)
+    if (prefix.family !== 4 || !containsAddress(prefix, address)) continue
+    if (best === undefined || prefix.length > best.length) best = { length: prefix.length, device }
+  }
+  return best?.device
+}
+
+export interface OverlayGuardInit {
+  readonly family: Family
+  readonly ground: OverlayGround | undefined
+  /** Of this cluster, of the family. */
+  readonly podCidrs: readonly string[]
+  /** Name of the set of prefixes of other clusters. */
+  readonly remote: string
+  readonly openPorts: readonly OpenPort[]
+}
+
+const INPUT: NftBaseChain = { type: 'filter', hook: 'input', priority: -1 }
+
+/** Chains and rules; the set of nodes, for IPv4 alone, must be there. */
+export function planOverlayGuard(init: OverlayGuardInit): NftStatement[] {
+  const { family, podCidrs, remote, openPorts } = init
+  const ip = family === 4 ? 'ip' : 'ip6'
+  const pods = set(podCidrs.map((text) => formatPrefix(parsePrefix(text))))
+  return [
+    ...chain('node-port', undefined, [
+      ...ledElsewhereMatches(family, openPorts).map((match) => `${match} return`),
+      REFUSED,
+    ]),
+    ...chain('from-overlay', undefined, [
+      `${LED_ELSEWHERE} jump node-port`,
+      `${ip} saddr @${remote} ${ip} daddr ${pods} accept`,
+      `${ip} saddr ${pods} ${ip} daddr @${remote} accept`,
+      dropped('overlay-inner'),
+    ]),
+    ...chain('host-from-overlay', undefined, [
+      `${ip} saddr != @${remote} ${dropped('overlay-inner')}`,
+      `${ip} daddr != ${pods} ${dropped('overlay-inner')}`,
+      ...hostMatches(family, openPorts).map((match) => `${match} accept`),
+      REFUSED,
+    ]),
+    ...chain('overlay', INPUT, [
+      ...(family === 4 ? strangers(init.ground) : []),
+      `iifname "${VXLAN_DEVICE}" goto host-from-overlay`,
+    ]),
+  ]
+}
+
+/** What the overlay itself sends and gets, as a match for each hook; undefined where nobody may. */
+export function overlayMatches(ground: OverlayGround | undefined): { readonly in: string; readonly out: string } {
+  const out = `ip daddr @${SET_OVERLAY_NODES} udp dport ${VXLAN_PORT}`
+  if (ground === undefined) return { in: out, out }
+  const devices = set(ground.devices.map((name) => `"${name}"`))
+  return {
+    in: `iifname ${devices} ip saddr @${SET_OVERLAY_NODES} ip daddr ${ground.local} udp dport ${VXLAN_PORT}`,
+    out,
+  }
+}
+
+/**
+ * A pod's packet to the port of another node would come in there as one of this node, once it is masqueraded. What the
+ * overlay sends is made here and never forwarded.
+ */
+export function forwardedToOverlay(): string {
+  return `ip daddr @${SET_OVERLAY_NODES} udp dport ${VXLAN_PORT} ${dropped('overlay-stranger')}`
+}
+
+function strangers(ground: OverlayGround | undefined): string[] {
+  return [
+    ...(ground === undefined ? [] : [`${overlayMatches(ground).in} accept`]),
+    `udp dport ${VXLAN_PORT} ${dropped('overlay-stranger')}`,
+  ]
+}
+
+/** Told at once: whoever asked by mistake shall not wait. */
+const REFUSED = `counter name ${nodeDropCounter('host-service')} reject`
+
+function dropped(reason: NodeDropReason): string {
+  return `counter name ${nodeDropCounter(reason)} drop`
+}
+
+function chain(name: string, base: NftBaseChain | undefined, rules: readonly string[]): NftStatement[] {
+  return [
+    { verb: 'add-chain', table: NFT_TABLE_NODE, chain: name, ...(base === undefined ? {} : { base }) },
+    ...rules.map((rule): NftStatement => ({ verb: 'add-rule', table: NFT_TABLE_NODE, chain: name, rule })),
+  ]
+}
+
+function set(items: readonly string[]): string {
+  return items.length === 1 ? (items[0] ?? '') : `{ ${items.join(', ')} }`
+}

@@ -1,0 +1,28 @@
+/** What the routes of a node depend on, read at one moment. Plain data. */
+import type { Cluster, Endpoint, Gateway, Node, RouteAgent } from '../../model/objects.ts'
+import type { KernelFacts } from '../node-facts.ts'
+
+export interface NodeRouteWorld {
+  /** This node's name. */
+  readonly node: string
+  /** This cluster's id. */
+  readonly self: string
+  readonly nodes: readonly Node[]
+  /** All members, this one included. */
+  readonly clusters: readonly Cluster[]
+  /** Of all clusters; only this cluster's own say which node serves which lane. */
+  readonly endpoints: readonly Endpoint[]
+  readonly gateways: readonly Gateway[]
+  /** What the other nodes tell about their pods; only read, and only of use, on a node that serves lanes. */
+  readonly routeAgents: readonly RouteAgent[]
+  readonly globalRange: string
+  readonly clustersetIpRange: string
+  readonly facts: KernelFacts
+  /** This cluster has IPv6 pods, but this kernel no IPv6: `clusters` tells of our IPv4 alone. */
+  readonly ipv6LeftOut?: true
+}
+
+export interface SysctlSetting {
+  readonly name: string
+  readonly value: string
+}

@@ -1,0 +1,244 @@
+/**
+ * The routes and rules of one family, and who answers for the next hops. Pure. What is said of tables and their order
+ * in plan-node-routes.ts holds for both families; IPv6 rides in the overlay beside IPv4, and is never translated.
+ */
+import { clustersetIpv6Range } from '../../model/addresses/clusterset-ip.ts'
+import { type Family, type Prefix, formatPrefix, ofFamily, parsePrefix } from '../../model/addresses/ip.ts'
+import {
+  IP_FORWARDING,
+  IPV6_FORWARDING,
+  LANE_MARK,
+  LOOPBACK_DEVICE,
+  ROUTE_TABLE_FROM_LANES,
+  ROUTE_TABLE_NODE,
+  ROUTE_TABLE_NODE_PUBLIC,
+  RULE_FROM_LANES,
+  RULE_NODE,
+  RULE_NODE_OWN_SOURCE,
+  VXLAN_DEVICE,
+  laneCable,
+  laneDevice,
+} from '../../model/kernel-ids.ts'
+import { ownPodAddress } from '../../model/addresses/own-pod-address.ts'
+import { isPublicSpace } from '../../model/addresses/public-space.ts'
+import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import type { Neighbour, NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
+import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
+import type { OwnRanges } from './own-ranges.ts'
+import type { GatewayNode } from './plan-gateways.ts'
+import {
+  METRIC_VIA_GATEWAY,
+  type OverlayNode,
+  type PlanProblem,
+  hopTo,
+  overlayGateway,
+  overlayMac,
+} from './plan-nodes.ts'
+import { planPodRoutes } from './plan-pod-routes.ts'
+
+/** What holds for both families. */
+export interface RouteGround {
+  readonly self: OverlayNode
+  readonly others: readonly OverlayNode[]
+  readonly underlayMtu: number
+  readonly overlayMtu: number
+  /** Lanes that this node serves. */
+  readonly lanes: readonly number[]
+  readonly clusters: readonly ClusterPath[]
+}
+
+/** The gateway nodes towards a cluster. */
+export interface ClusterPath {
+  readonly cluster: string
+  /** Of both families. */
+  readonly prefixes: readonly Prefix[]
+  readonly gateways: readonly GatewayNode[]
+  readonly mtu: number
+}
+
+export interface FamilyRoutes {
+  readonly neighbours: readonly Neighbour[]
+  readonly routes: readonly Route[]
+  readonly rules: readonly Rule[]
+  readonly sysctls: readonly SysctlSetting[]
+  readonly problems: readonly PlanProblem[]
+}
+
+/** Those that end in `unreachable` come after every other. */
+export const METRIC_UNREACHABLE = 0x7fffffff
+
+/** Takes the ranges of this node that are of the family. */
+export function planFamilyRoutes(
+  world: NodeRouteWorld,
+  ground: RouteGround,
+  family: Family,
+  own: OwnRanges,
+): FamilyRoutes {
+  const address = ownPodAddress(
+    world.facts.addresses.map((entry) => entry.address),
+    own.ranges,
+  )
+  const source = address === undefined ? {} : { source: address }
+  const pods =
+    ground.lanes.length === 0
+      ? { routes: [], problems: [] }
+      : planPodRoutes(world, { ...ground, own: [...own.ranges, ...own.networks] }, family)
+  const paths = ground.clusters.map((path) => ({
+    ...path,
+    destinations: ofFamily(path.prefixes, family).map(formatPrefix),
+  }))
+  const remote = paths.flatMap(({ destinations, gateways, mtu }): Route[] => {
+    const hops = nextHops(ground, gateways, family)
+    if (hops.length === 0) return []
+    return destinations.map((destination) => {
+      return { ...viaOverlay(destination, hops, { mtu, ...source }), table: tableOf(world, destination) }
+    })
+  })
+  const range = formatPrefix(clustersetRange(world, family))
+  const mtus = ground.clusters.map((path) => path.mtu)
+  const narrowest = mtus.length === 0 ? {} : { mtu: Math.min(...mtus) }
+  return {
+    neighbours: ground.others.map((node) => ({
+      device: VXLAN_DEVICE,
+      address: overlayGateway(node, family),
+      mac: overlayMac(node.address),
+    })),
+    routes: [
+      ...pods.routes,
+      ...remote,
+      /*
+       * A program on the node itself calls a clusterset IP: the kernel looks for a route, and picks the source address,
+       * before the output hook balances the connection and routes it anew. So the range needs a route that is no
+       * refusal. Nothing ever leaves by it: what nobody balanced is refused in the nft table (plan-node-nft.ts).
+       */
+      viaOverlay(range, [{ device: VXLAN_DEVICE }], { ...narrowest, ...source }),
+      ...lastResort(world, [...ourRanges(world, family), ...paths.flatMap(({ destinations }) => destinations)]),
+    ],
+    rules: [
+      ...rulesFor(ground.lanes, family),
+      ...publicRules(world, {
+        family,
+        source: address,
+        destinations: paths.flatMap(({ destinations }) => destinations),
+      }),
+    ],
+    sysctls: settings(family),
+    problems: pods.problems,
+  }
+}
+
+/** For a node that cannot carry the family: what is ours ends here, and does not take the node's own way out. */
+export function planNoWay(
+  world: NodeRouteWorld,
+  { clusters }: Pick<RouteGround, 'clusters'>,
+  family: Family,
+): FamilyRoutes {
+  const destinations = clusters.flatMap(({ prefixes }) => ofFamily(prefixes, family)).map(formatPrefix)
+  return {
+    neighbours: [],
+    routes: lastResort(world, [...ourRanges(world, family), ...destinations]),
+    rules: [...rulesFor([], family), ...publicRules(world, { family, source: undefined, destinations })],
+    sysctls: [],
+    problems: [],
+  }
+}
+
+/** Clusterset IPs of this clusterset. Throws InvalidAddressError. */
+export function clustersetRange(world: Pick<NodeRouteWorld, 'clustersetIpRange'>, family: Family): Prefix {
+  const range = parsePrefix(world.clustersetIpRange, 'clustersetIpRange')
+  return family === 4 ? range : clustersetIpv6Range(range)
+}
+
+function ourRanges(world: NodeRouteWorld, family: Family): string[] {
+  const range = formatPrefix(clustersetRange(world, family))
+  return family === 4 ? [world.globalRange, range] : [range]
+}
+
+function viaOverlay(
+  destination: string,
+  hops: readonly NextHop[],
+  rest: { readonly mtu?: number; readonly source?: string },
+): Route {
+  return {
+    table: ROUTE_TABLE_NODE,
+    destination,
+    type: 'unicast',
+    nextHops: hops,
+    metric: METRIC_VIA_GATEWAY,
+    ...rest,
+  }
+}
+
+// This node's own lanes are the gateway's business (table 7311); here only the other gateway nodes count.
+function nextHops(ground: RouteGround, gateways: readonly GatewayNode[], family: Family): NextHop[] {
+  const usable = gateways.flatMap((gateway) => {
+    const node = ground.others.find((other) => other.name === gateway.node)
+    return node === undefined ? [] : [{ hop: hopTo(node, family), lanes: gateway.lanes }]
+  })
+  const even = new Set(usable.map((u) => u.lanes)).size <= 1
+  return usable.map(({ hop, lanes }) => (even ? hop : { ...hop, weight: Math.min(lanes, 256) }))
+}
+
+function lastResort(world: Ranges, destinations: readonly string[]): Route[] {
+  return [...new Set(destinations)].map((destination) => ({
+    table: tableOf(world, destination),
+    destination,
+    type: 'unreachable',
+    nextHops: [],
+    metric: METRIC_UNREACHABLE,
+  }))
+}
+
+function rulesFor(lanes: readonly number[], family: Family): Rule[] {
+  const incoming = lanes.map(laneDevice).flatMap((device) => (family === 4 ? [device, laneCable(device).rx] : [device]))
+  const fromLanes = incoming.map((inputDevice): Rule => ({
+    priority: RULE_FROM_LANES,
+    table: ROUTE_TABLE_FROM_LANES,
+    inputDevice,
+  }))
+  const rules: Rule[] = [...fromLanes, { priority: RULE_NODE, table: ROUTE_TABLE_NODE, exceptMark: LANE_MARK }]
+  return family === 4 ? rules : rules.map((rule) => ({ ...rule, family }))
+}
+
+type Ranges = Pick<NodeRouteWorld, 'globalRange' | 'clustersetIpRange'>
+
+// Ranges of this clusterset are ours wherever they lie.
+function tableOf({ globalRange, clustersetIpRange }: Ranges, destination: string): number {
+  const prefix = parsePrefix(destination)
+  const isOurs = destination === clustersetIpRange || !isPublicSpace(prefix, globalRange)
+  return isOurs ? ROUTE_TABLE_NODE : ROUTE_TABLE_NODE_PUBLIC
+}
+
+interface PublicInit {
+  readonly family: Family
+  /** Of this node among the pods. */
+  readonly source: string | undefined
+  readonly destinations: readonly string[]
+}
+
+/** What starts on this node looks there only when it comes from the node's address among the pods (kernel-ids.ts). */
+function publicRules(world: NodeRouteWorld, { family, source, destinations }: PublicInit): Rule[] {
+  if (!destinations.some((destination) => tableOf(world, destination) === ROUTE_TABLE_NODE_PUBLIC)) return []
+  const base = { priority: RULE_NODE, table: ROUTE_TABLE_NODE_PUBLIC, ...(family === 6 ? { family } : {}) } as const
+  const own = source !== undefined && !underlayAddresses(world.nodes).includes(source)
+  return [
+    { ...base, exceptInputDevice: LOOPBACK_DEVICE },
+    ...(own ? [{ ...base, priority: RULE_NODE_OWN_SOURCE, inputDevice: LOOPBACK_DEVICE, source }] : []),
+  ]
+}
+
+// Only IPv4 looks at the way a packet came in.
+function settings(family: Family): SysctlSetting[] {
+  if (family === 6) {
+    return [
+      { name: IPV6_FORWARDING, value: '1' },
+      // Some machines leave IPv6 off on new devices.
+      { name: `net/ipv6/conf/${VXLAN_DEVICE}/disable_ipv6`, value: '0' },
+    ]
+  }
+  return [
+    { name: IP_FORWARDING, value: '1' },
+    // Answers may come in by another way than the one the question took.
+    { name: `net/ipv4/conf/${VXLAN_DEVICE}/rp_filter`, value: '2' },
+  ]
+}

@@ -1,0 +1,46 @@
+/** Which nodes of this cluster lead to a remote cluster, judged by what the gateways report. Pure. */
+import { lanesUp } from '../../model/lanes/lane-servers.ts'
+import type { Endpoint, Gateway } from '../../model/objects.ts'
+import { WIREGUARD_OVERHEAD_IPV6 } from '../../model/spec-constants.ts'
+
+export interface GatewayNode {
+  readonly node: string
+  /** Lanes towards the cluster that are up; 1 while that is unknown. */
+  readonly lanes: number
+  /** Smallest MTU of those lanes; undefined while the gateway has not told. */
+  readonly mtu: number | undefined
+}
+
+/**
+ * The gateway nodes that have a lane up to `cluster`, sorted by name. Unseen is not gone: only when no gateway
+ * that reports has a way do those that have not reported yet stand in, taken from this cluster's own Endpoints.
+ * So before the first report every node that serves a lane is used.
+ */
+export function gatewaysTowards(
+  cluster: string,
+  ownEndpoints: readonly Endpoint[],
+  gateways: readonly Gateway[],
+): GatewayNode[] {
+  const reporting = gateways.filter((gateway) => gateway.status !== undefined)
+  const up = lanesUp(cluster, gateways, ownEndpoints)
+  if (up.size > 0) return reporting.flatMap((gateway) => gatewayNode(gateway, up)).sort(byNode)
+  const reported = new Set(reporting.map((gateway) => gateway.metadata.name))
+  const unknown = new Set(ownEndpoints.map((e) => e.spec.node).filter((node) => !reported.has(node)))
+  return [...unknown].map((node): GatewayNode => ({ node, lanes: 1, mtu: undefined })).sort(byNode)
+}
+
+/** What a lane over this underlay carries at least, for as long as no gateway has told its MTU. */
+export function assumedLaneMtu(underlayMtu: number): number {
+  return underlayMtu - WIREGUARD_OVERHEAD_IPV6
+}
+
+function gatewayNode({ metadata, status }: Gateway, up: ReturnType<typeof lanesUp>): GatewayNode[] {
+  const lanes = up.get(metadata.name)
+  if (lanes === undefined) return []
+  const mtus = (status?.lanes ?? []).filter((lane) => lanes.has(lane.lane)).map((lane) => lane.mtu)
+  return [{ node: metadata.name, lanes: lanes.size, mtu: mtus.length === 0 ? undefined : Math.min(...mtus) }]
+}
+
+function byNode(a: GatewayNode, b: GatewayNode): number {
+  return a.node < b.node ? -1 : a.node > b.node ? 1 : 0
+}

@@ -1,0 +1,169 @@
+/**
+ * The way from this node to the other clusters: overlay device, neighbours, routes, rules. Pure.
+ * Tables are looked up in the order of their rules (model/kernel-ids.ts): 7310 takes what comes out of a lane to
+ * other nodes' pods, 7311 (the gateway's own) leads into this node's lanes, 7312 leads to the gateway nodes and
+ * ends in `unreachable`, so that nothing of ours ever falls through to the underlay. Both families have tables and rules
+ * of these numbers; IPv6 is planned only while this cluster has IPv6 pod CIDRs.
+ */
+import { type Prefix, formatAddress } from '../../model/addresses/ip.ts'
+import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI } from '../../model/kernel-ids.ts'
+import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../../model/addresses/needed-ranges.ts'
+import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../../model/spec-constants.ts'
+import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../../kernel/route/route-table.ts'
+import { deviceOf } from '../node-facts.ts'
+import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
+import { ownCluster, rangesByFamily } from './own-ranges.ts'
+import { type ClusterPath, type RouteGround, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
+import { type GatewayNode, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
+import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from './plan-nodes.ts'
+
+export interface RemotePath {
+  readonly cluster: string
+  readonly gateways: readonly string[]
+  readonly mtu: number
+}
+
+export interface NodeRoutes {
+  readonly ok: true
+  readonly link: Extract<NewLink, { readonly kind: 'vxlan' }>
+  readonly neighbours: readonly Neighbour[]
+  readonly forwarding: readonly ForwardingEntry[]
+  readonly routes: readonly Route[]
+  readonly rules: readonly Rule[]
+  readonly sysctls: readonly SysctlSetting[]
+  /** For RouteAgent.status, as podRanges. */
+  readonly paths: readonly RemotePath[]
+  readonly podRanges: readonly Prefix[]
+  /** How many ranges there would be more. */
+  readonly podRangesCut: number
+  /** What this node needs outside the lanes, for RouteAgent.status. */
+  readonly underlay: readonly string[]
+  /** Nodes and clusters that are left out, with the reason. */
+  readonly problems: readonly PlanProblem[]
+}
+
+/** Either the whole plan, or the one reason why this node can have none; then what is in the kernel stays. */
+export type NodeRoutePlan = NodeRoutes | { readonly ok: false; readonly reason: string }
+
+export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
+  const overlay = overlayNodes(world.nodes)
+  const self = overlay.nodes.get(world.node)
+  if (self === undefined) return { ok: false, reason: whyNoNode(world, overlay.problems) }
+  const device = deviceOf(world.facts, self.address)
+  if (device === undefined) {
+    const reason = `Node ${world.node}: no device of this machine has its InternalIP ${formatAddress(self.address)}`
+    return { ok: false, reason }
+  }
+  const others = [...overlay.nodes.values()].filter((node) => node.name !== world.node)
+  const mtus = { underlayMtu: device.mtu, overlayMtu: device.mtu - VXLAN_OVERHEAD_IPV4 }
+  const verdicts = clusterVerdicts(world)
+  const clusters = clusterPaths(world, verdicts, mtus)
+  const ground = { self, others, ...mtus, lanes: ownLanes(world), clusters }
+  const ranges = rangesByFamily(world)
+  const tooNarrow = ranges.has(6) && mtus.overlayMtu < IPV6_MIN_MTU
+  const families = [...ranges].map(([family, own]) =>
+    family === 6 && tooNarrow ? planNoWay(world, ground, family) : planFamilyRoutes(world, ground, family, own),
+  )
+  return {
+    ok: true,
+    link: overlayLink(ground),
+    neighbours: families.flatMap((plan) => plan.neighbours),
+    forwarding: forwardingEntries(others),
+    routes: families.flatMap((plan) => plan.routes),
+    rules: families.flatMap((plan) => plan.rules),
+    sysctls: families.flatMap((plan) => plan.sysctls),
+    paths: clusters.map(({ cluster, gateways, mtu }) => ({ cluster, gateways: gateways.map((g) => g.node), mtu })),
+    podRanges: [...ranges.values()].flatMap((own) => own.ranges),
+    podRangesCut: [...ranges.values()].reduce((sum, own) => sum + own.cut, 0),
+    underlay: toldUnderlay(world),
+    problems: [
+      ...overlay.problems,
+      ...(tooNarrow
+        ? [onlyIpv4(self, `MTU ${mtus.overlayMtu} of the overlay: IPv6 needs at least ${IPV6_MIN_MTU}`)]
+        : []),
+      ...(world.ipv6LeftOut === true ? [onlyIpv4(self, 'this kernel has no IPv6')] : []),
+      ...families.flatMap((plan) => plan.problems),
+      ...verdicts.refused.map(({ name, reason }) => ({ subject: `Cluster ${name}`, reason })),
+    ],
+  }
+}
+
+function whyNoNode(world: NodeRouteWorld, problems: readonly PlanProblem[]): string {
+  const subject = `Node ${world.node}`
+  const problem = problems.find((p) => p.subject === subject)
+  return problem === undefined ? `${subject} does not exist` : `${subject}: ${problem.reason}`
+}
+
+function onlyIpv4({ name }: OverlayNode, why: string): PlanProblem {
+  return { subject: `Node ${name}`, reason: `${why}, so only IPv4 is routed` }
+}
+
+function overlayLink({ self, overlayMtu }: Pick<RouteGround, 'self' | 'overlayMtu'>): NodeRoutes['link'] {
+  return {
+    kind: 'vxlan',
+    name: VXLAN_DEVICE,
+    vni: VXLAN_VNI,
+    port: VXLAN_PORT,
+    local: formatAddress(self.address),
+    mac: overlayMac(self.address),
+    mtu: overlayMtu,
+  }
+}
+
+function forwardingEntries(others: readonly OverlayNode[]): ForwardingEntry[] {
+  return others.map((node) => ({
+    device: VXLAN_DEVICE,
+    mac: overlayMac(node.address),
+    destination: formatAddress(node.address),
+  }))
+}
+
+/** Lanes that this node serves, by this cluster's own Endpoints. */
+export function ownLanes(world: Pick<NodeRouteWorld, 'endpoints' | 'self' | 'node'>): number[] {
+  const own = world.endpoints.filter((e) => e.spec.cluster === world.self && e.spec.node === world.node)
+  return [...new Set(own.map((e) => e.spec.lane))].sort((a, b) => a - b)
+}
+
+type Mtus = Pick<RouteGround, 'underlayMtu' | 'overlayMtu'>
+
+function clusterPaths(world: NodeRouteWorld, { clusters }: ClusterVerdicts, mtus: Mtus): ClusterPath[] {
+  const ownEndpoints = world.endpoints.filter((e) => e.spec.cluster === world.self)
+  return clusters.map(({ id, prefixes }) => {
+    const gateways = gatewaysTowards(id, ownEndpoints, world.gateways)
+    return { cluster: id, prefixes, gateways, mtu: pathMtu(mtus, gateways) }
+  })
+}
+
+/** Which other clusters may be routed, and which not. */
+export function clusterVerdicts(world: Pick<NodeRouteWorld, 'clusters' | 'self' | 'nodes' | 'facts'>): ClusterVerdicts {
+  const own = ownCluster(world)
+  if (own === undefined) return { clusters: [], refused: [] }
+  const underlay = underlayAddresses(
+    world.nodes,
+    world.facts.addresses.map((entry) => entry.address),
+  )
+  return checkRemoteClusters({ own, clusters: world.clusters, underlay, needed: nodeNeeds(world) })
+}
+
+/** What this node needs outside the lanes. */
+export function nodeNeeds({ nodes, facts }: Pick<NodeRouteWorld, 'nodes' | 'facts'>): NeededRange[] {
+  return machineNeeds({
+    nodes: underlayAddresses(nodes),
+    interfaces: facts.addresses.map((entry) => entry.address),
+    nextHops: facts.machine?.nextHops ?? [],
+    nameServers: facts.machine?.nameServers ?? [],
+  })
+}
+
+/** The same as this node tells its cluster: other nodes tell their own addresses. */
+function toldUnderlay(world: NodeRouteWorld): string[] {
+  const self = world.nodes.filter(({ metadata }) => metadata.name === world.node)
+  const needs = nodeNeeds({ ...world, nodes: self }).map(({ prefix }) => prefix)
+  return fewRanges(needs, MAX_TOLD_BY_NODE)
+}
+
+function pathMtu({ underlayMtu, overlayMtu }: Mtus, gateways: readonly GatewayNode[]): number {
+  const lanes = gateways.map((gateway) => gateway.mtu ?? assumedLaneMtu(underlayMtu))
+  return Math.min(overlayMtu, ...lanes)
+}

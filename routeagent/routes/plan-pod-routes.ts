@@ -1,0 +1,79 @@
+/** Table 7310: out of a lane, to the pods of the other nodes. Pure. */
+import { type Family, type Prefix, formatPrefix } from '../../model/addresses/ip.ts'
+import { ROUTE_TABLE_FROM_LANES } from '../../model/kernel-ids.ts'
+import type { Cluster, RouteAgent } from '../../model/objects.ts'
+import { nodeClaim, podPlaces, podPrefixes, specRanges } from '../../model/addresses/pod-ranges.ts'
+import type { Route } from '../../kernel/route/route-table.ts'
+import { ownCluster } from './own-ranges.ts'
+import { METRIC_VIA_GATEWAY, type OverlayNode, type PlanProblem, hopTo } from './plan-nodes.ts'
+
+export interface PodRoutes {
+  readonly routes: readonly Route[]
+  readonly problems: readonly PlanProblem[]
+}
+
+interface PodRouteWorld {
+  readonly self: string
+  readonly clusters: readonly Cluster[]
+  readonly routeAgents: readonly RouteAgent[]
+}
+
+interface PodRouteGround {
+  readonly self: OverlayNode
+  readonly others: readonly OverlayNode[]
+  /** Ranges of this node, of the family. */
+  readonly own: readonly Prefix[]
+  readonly overlayMtu: number
+}
+
+/**
+ * Pods of other nodes are reached over the overlay: the underlay need not know pod addresses. What nobody is known to
+ * have is left to the main table, where the CNI's own routes are.
+ */
+export function planPodRoutes(world: PodRouteWorld, ground: PodRouteGround, family: Family): PodRoutes {
+  const podCIDRs = podPrefixes(ownCluster(world), family)
+  const agents = new Map(world.routeAgents.map((agent) => [agent.metadata.name, agent]))
+  const nodes = new Map(ground.others.map((node) => [node.name, node]))
+  const claims = ground.others.map(({ name, object }) => nodeClaim(object, agents.get(name), podCIDRs))
+  const hasSpec = specRanges(ground.self.object, podCIDRs).length > 0
+  const self = { node: ground.self.name, ranges: ground.own, hasSpec }
+  const { elsewhere, exceptions, contested, refused } = podPlaces(self.node, [self, ...claims])
+  const base = { table: ROUTE_TABLE_FROM_LANES, metric: METRIC_VIA_GATEWAY } as const
+  const away = elsewhere.flatMap(({ node, prefix }): Route[] => {
+    const to = nodes.get(node)
+    if (to === undefined) return []
+    return [
+      {
+        ...base,
+        destination: formatPrefix(prefix),
+        type: 'unicast',
+        nextHops: [hopTo(to, family)],
+        mtu: ground.overlayMtu,
+      },
+    ]
+  })
+  const thrown = exceptions.map((prefix): Route => ({
+    ...base,
+    destination: formatPrefix(prefix),
+    type: 'throw',
+    nextHops: [],
+  }))
+  const silent = claims.filter(({ ranges }) => ranges.length === 0)
+  return {
+    routes: [...away, ...thrown],
+    problems: [
+      ...silent.map(({ node }) => ({
+        subject: `Node ${node}`,
+        reason: `neither spec.podCIDR nor its RouteAgent says where its ${family === 4 ? '' : 'IPv6 '}pods are`,
+      })),
+      ...contested.map(({ prefix, nodes: several }) => ({
+        subject: `Pod range ${formatPrefix(prefix)}`,
+        reason: `claimed by nodes ${several.join(' and ')}`,
+      })),
+      ...refused.map(({ node, owner, prefix, count }) => ({
+        subject: `Node ${node}`,
+        reason: `claims pods of node ${owner}, which keeps them: ${formatPrefix(prefix)}${count > 1 ? ` and ${count - 1} more` : ''}`,
+      })),
+    ],
+  }
+}

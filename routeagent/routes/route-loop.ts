@@ -1,0 +1,161 @@
+/** Drives the routes: world → plan → kernel → RouteAgent status. */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { Drift } from '../../kernel/drift.ts'
+import type { ReceiveCoalescing } from '../../kernel/tuning/receive-coalescing.ts'
+import type { RouteTable } from '../../kernel/route/route-table.ts'
+import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
+import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
+import { isNodeOfSite, ownedByNode } from '../../model/node-owner.ts'
+import type { RouteAgent } from '../../model/objects.ts'
+import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+import type { Logger } from '../../runtime/logging/logger.ts'
+import { applyNodeRoutes } from './apply-routes.ts'
+import {
+  DEFAULT_VERSION,
+  OVERLAY_HOLD_MICROSECONDS,
+  REPORT_AGAIN_MS,
+  type RouteAgentConfig,
+  forwardingMarker,
+} from '../config.ts'
+import type { FactsReader } from '../facts-reader.ts'
+import type { RouteAgentMetrics } from '../metrics.ts'
+import { rangeTexts } from './own-ranges.ts'
+import { type NodeRoutePlan, planNodeRoutes } from './plan-node-routes.ts'
+import { type RouteAgentCaches, readWorld, withFacts } from '../world.ts'
+
+export interface RouteLoopDeps {
+  readonly cluster: ClusterApi
+  readonly caches: RouteAgentCaches
+  readonly routes: RouteTable
+  readonly sysctl: Sysctl
+  readonly coalescing?: ReceiveCoalescing | undefined
+  readonly facts: FactsReader
+  readonly clock: Clock
+  readonly logger: Logger
+  readonly metrics: RouteAgentMetrics
+  /** Undefined: the table that says who may use the overlay is there. */
+  readonly unguarded: () => Unguarded | undefined
+}
+
+/** There is no such table, because it has not been made yet, or because of this. */
+export interface Unguarded {
+  readonly failure: string | undefined
+}
+
+export class RouteLoop {
+  readonly #deps: RouteLoopDeps
+  readonly #config: RouteAgentConfig
+  readonly #drift: Drift
+  /** What was planned last, for /debug/plan. */
+  plan: NodeRoutePlan | undefined
+  /** Why the node is not ready; undefined once a plan is in the kernel. */
+  notReady: string | undefined = 'nothing planned yet'
+  #applied = false
+  /** The text of what the API holds, and when it was written, monotonic. */
+  #reported: { readonly text: string; readonly at: number } | undefined
+  #told = ''
+
+  constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
+    this.#deps = deps
+    this.#config = config
+    this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
+  }
+
+  /** One run. Throws AggregateError when some of the commands failed; the others are done. */
+  async reconcile(signal: AbortSignal): Promise<void> {
+    const reading = readWorld(this.#deps.caches, this.#config.node)
+    if (!reading.ok) {
+      this.notReady = `waiting for ${reading.waitingFor}`
+      return
+    }
+    // Routes follow devices and addresses that others make, so they are always read afresh here.
+    this.#deps.facts.invalidate()
+    const plan = planNodeRoutes(withFacts(reading.world, await this.#deps.facts.read(signal)))
+    this.plan = plan
+    this.#tell(plan)
+    if (!plan.ok) {
+      this.notReady = plan.reason
+      return this.#report(plan, plan.reason, signal)
+    }
+    const unguarded = await this.#whyNoOverlay(signal)
+    if (unguarded !== undefined) {
+      const { failure } = unguarded
+      const reason = `waiting for table ${NFT_TABLE_NODE}, which says who may use the overlay`
+      this.notReady = failure === undefined ? reason : `${reason}: ${failure}`
+      return failure === undefined ? undefined : this.#report(plan, this.notReady, signal)
+    }
+    const { changed, failures } = await applyNodeRoutes(
+      { ...this.#deps, drift: this.#drift, forwardingMarker: forwardingMarker(this.#config) },
+      plan,
+      signal,
+    )
+    if (changed > 0) this.#deps.logger.info('routes changed', { commands: changed })
+    const held = await this.#deps.coalescing?.hold(VXLAN_DEVICE, OVERLAY_HOLD_MICROSECONDS)
+    if (held !== undefined) this.#deps.logger.info('overlay device joins segments', { command: held })
+    this.#applied ||= failures.length === 0
+    const failure = failures.length === 0 ? undefined : failures.map(messageOf).join('; ')
+    this.notReady = this.#applied ? undefined : failure
+    await this.#report(plan, failure, signal)
+    if (failures.length > 0) throw new AggregateError(failures, `routes: ${failure}`)
+  }
+
+  // The device would unpack what anybody sends. One that is there was made under a table, and goes on.
+  async #whyNoOverlay(signal: AbortSignal): Promise<Unguarded | undefined> {
+    const unguarded = this.#deps.unguarded()
+    if (unguarded === undefined) return undefined
+    const isThere = (await this.#deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
+    return isThere ? undefined : unguarded
+  }
+
+  async #report(plan: NodeRoutePlan, failure: string | undefined, signal: AbortSignal): Promise<void> {
+    const { node } = this.#config
+    const nodes = this.#deps.caches.nodes.list()
+    // A Node that was removed took this object with it, and it must not come back alone.
+    if (!isNodeOfSite(node, nodes)) return
+    const paths = plan.ok ? plan.paths : []
+    const object: RouteAgent = {
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'RouteAgent',
+      metadata: { name: node, ...ownedByNode(nodes.find(({ metadata }) => metadata.name === node)) },
+      status: {
+        version: this.#config.version ?? DEFAULT_VERSION,
+        clusters: paths,
+        reached: `${paths.filter(({ gateways }) => gateways.length > 0).length}/${paths.length}`,
+        ...(plan.ok ? { podRanges: rangeTexts(plan.podRanges), underlay: plan.underlay } : {}),
+        ...(failure === undefined ? {} : { failure: fitText(failure, MAX_FAILURE_LENGTH) }),
+      },
+    }
+    const text = JSON.stringify(object)
+    // From time to time all the same: somebody may have taken the object away. What is there already is not written.
+    const now = this.#deps.clock.monotonic()
+    if (text === this.#reported?.text && now - this.#reported.at < REPORT_AGAIN_MS) return
+    const { pathGateways, pathMtu, planProblems, podRanges, podRangesCut } = this.#deps.metrics
+    pathGateways.reset()
+    pathMtu.reset()
+    for (const path of paths) {
+      pathGateways.set(path.gateways.length, { cluster: path.cluster })
+      pathMtu.set(path.mtu, { cluster: path.cluster })
+    }
+    planProblems.set(plan.ok ? plan.problems.length : 1)
+    if (plan.ok) {
+      podRanges.set(plan.podRanges.length)
+      podRangesCut.set(plan.podRangesCut)
+    }
+    await this.#deps.cluster.apply(object, signal)
+    await this.#deps.cluster.applyStatus(object, signal)
+    this.#reported = { text, at: now }
+  }
+
+  // Each set of problems is logged once, not at every run.
+  #tell(plan: NodeRoutePlan): void {
+    const lines = plan.ok ? plan.problems.map((p) => `${p.subject}: ${p.reason}`) : [plan.reason]
+    const text = lines.join('; ')
+    if (text !== this.#told && text !== '') this.#deps.logger.warn('left out of the routes', { reasons: lines })
+    this.#told = text
+  }
+}
+
+function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error)
+}

@@ -1,0 +1,61 @@
+import fc from 'fast-check'
+import t from 'tap'
+import { clockDoubt, renewalDueInMs } from '../../../agent/broker/plan-renewal.ts'
+import type { CertificateFacts } from '../../../protocol/identity/read-certificate.ts'
+
+const HOUR = 3_600_000
+const MINUTE = 60_000
+const ISSUED = Date.UTC(2026, 0, 1)
+
+/** Of a day, as the broker issues it. */
+const FACTS: CertificateFacts = {
+  serial: '1',
+  notBeforeMs: ISSUED - 5 * MINUTE,
+  notAfterMs: ISSUED + 24 * HOUR,
+  renewAtMs: ISSUED + 16 * HOUR,
+  isCa: false,
+  dnsNames: [],
+}
+
+t.test('when it is renewed', (t) => {
+  const rows: readonly (readonly [string, number, number | undefined, number, number])[] = [
+    // what, this machine's clock after the issue, got at (monotonic), monotonic now, due in
+    ['right clocks, at once', 0, 0, 0, 16 * HOUR],
+    ['right clocks, later', 10 * HOUR, 0, 10 * HOUR, 6 * HOUR],
+    ['right clocks, read from disk', 10 * HOUR, undefined, 7, 6 * HOUR],
+    ['17 hours ahead', 17 * HOUR, 0, 0, -HOUR],
+    ['10 hours behind: it must not end', -10 * HOUR, 0, 0, 16 * HOUR],
+    ['10 hours behind, after 16', 6 * HOUR, 0, 16 * HOUR, 0],
+    ['behind, read from disk', -10 * HOUR, undefined, 7, 0],
+    ['behind by what it is backdated', -4 * MINUTE, undefined, 7, 16 * HOUR + 4 * MINUTE],
+    ['a machine that slept', 20 * HOUR, 0, HOUR, -4 * HOUR],
+  ]
+  for (const [what, after, gotAtMs, monotonicMs, want] of rows) {
+    t.equal(renewalDueInMs(FACTS, { nowMs: ISSUED + after, monotonicMs, gotAtMs }), want, what)
+  }
+  t.end()
+})
+
+t.test('which clocks are doubted', (t) => {
+  const doubt = (atMs: number): string | undefined => clockDoubt(FACTS, atMs, atMs)
+  for (const minutes of [-5, 0, 5]) t.equal(doubt(ISSUED + minutes * MINUTE), undefined)
+  t.equal(clockDoubt(FACTS, ISSUED - 20 * MINUTE, ISSUED + 20 * MINUTE), undefined, 'an answer that took long')
+  t.equal(
+    doubt(ISSUED + 17 * HOUR),
+    'check the clock: this machine says 2026-01-01T17:00:00.000Z, the broker says 2026-01-01T00:00:00.000Z: ' +
+      'set the one that is wrong (they may differ by 5 minutes)',
+  )
+  t.match(doubt(ISSUED - 6 * MINUTE), /^check the clock: this machine says 2025-12-31T23:54:00/)
+  t.end()
+})
+
+t.test('whatever the clock says, one that this process got is renewed before it ends', (t) => {
+  fc.assert(
+    fc.property(fc.integer({ min: -100 * 24, max: 100 * 24 }), fc.nat(24 * 60), (skewHours, minutes) => {
+      const elapsed = minutes * MINUTE
+      const time = { nowMs: ISSUED + skewHours * HOUR + elapsed, monotonicMs: 1000 + elapsed, gotAtMs: 1000 }
+      return elapsed + renewalDueInMs(FACTS, time) <= 16 * HOUR
+    }),
+  )
+  t.end()
+})

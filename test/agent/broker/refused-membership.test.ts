@@ -1,0 +1,33 @@
+import t from 'tap'
+import { RefusedMembership } from '../../../agent/broker/refused-membership.ts'
+import type { ObjectEvent } from '../../../kubeapi/cluster-api.ts'
+import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+
+t.test('each word of the broker is told once', (t) => {
+  const logger = new CapturingLogger()
+  const events: ObjectEvent[] = []
+  const notes: (string | undefined)[] = []
+  const refused = new RefusedMembership({
+    logger,
+    cluster: { tell: (event) => void events.push(event) },
+    note: (reason) => void notes.push(reason),
+  })
+  const words = [undefined, undefined, 'evicted at noon', 'evicted at noon', undefined, 'evicted at noon', 'replaced']
+  for (const word of words) refused.hear(word)
+  t.same(notes, [undefined, 'evicted at noon', undefined, 'evicted at noon', 'replaced'])
+  const told = ['evicted at noon', 'evicted at noon', 'replaced']
+  t.same(
+    events,
+    told.map((reason) => ({
+      regarding: { kind: 'Membership', name: 'self' },
+      type: 'Warning',
+      reason: 'Refused',
+      note: `the broker refuses this cluster: ${reason}`,
+    })),
+  )
+  t.same(
+    logger.lines.map(({ level, message, fields }) => [level, message, fields['reason']]),
+    told.map((reason) => ['error', 'the broker refuses this cluster', reason]),
+  )
+  t.end()
+})

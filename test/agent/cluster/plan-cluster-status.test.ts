@@ -1,0 +1,88 @@
+import t from 'tap'
+import { planClusterStatus } from '../../../agent/cluster/plan-cluster-status.ts'
+import type { Cluster, ConnectionState, Gateway } from '../../../model/objects.ts'
+
+const NOW = Date.parse('2026-11-20T12:00:00.400Z')
+
+function cluster(id: string, ...conditions: (readonly [type: string, status: 'True' | 'False'])[]): Cluster {
+  const spec = { id, index: 1, podCIDRs: [], serviceCIDRs: [], globalCIDRs: [], labels: {} }
+  const said = conditions.map(([type, status]) => ({
+    ...{ type, status, reason: 'Before', message: 'before' },
+    lastTransitionTime: '2026-11-01T00:00:00Z',
+  }))
+  const status = said.length === 0 ? {} : { status: { conditions: said } }
+  return { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: id }, spec, ...status }
+}
+
+function show(clusters: readonly Cluster[], silent: Readonly<Record<string, number>> | undefined): string[] {
+  const known = silent === undefined ? undefined : new Map(Object.entries(silent).map(([id, s]) => [id, s * 1000]))
+  return planClusterStatus({ nowMs: NOW, clusters, silent: known, gateways: undefined, stale: [] }).flatMap(
+    ({ spec, status }) =>
+      (status?.conditions ?? []).map(
+        ({ type, status: is, reason, message, lastTransitionTime }) =>
+          `${spec.id} ${type}=${is} ${reason} (${message}) ${lastTransitionTime}`,
+      ),
+  )
+}
+
+t.test('who is in contact, as the broker says it', (t) => {
+  const HEARD = 'c1 InContact=True Heard (the broker hears it) 2026-11-20T12:00:00Z'
+  const SILENT =
+    'c1 InContact=False Silent (the broker has not heard it since 2026-11-20T11:59:30Z) 2026-11-20T12:00:00Z'
+  t.strictSame(show([cluster('c1')], {}), [HEARD])
+  t.strictSame(show([cluster('c1')], { c1: 29.9 }), [], 'an agent that starts anew is no news')
+  t.strictSame(show([cluster('c1')], { c1: 30 }), [SILENT])
+  t.strictSame(show([cluster('c1', ['InContact', 'True'])], { c1: 30 }), [SILENT])
+  t.strictSame(show([cluster('c1', ['InContact', 'False'])], {}), [HEARD])
+  t.strictSame(show([cluster('c1', ['InContact', 'True'])], {}), [], 'nothing new')
+  t.strictSame(show([cluster('c1', ['InContact', 'False'])], { c1: 60 }), [], 'since when is said once')
+  t.strictSame(show([cluster('c1')], undefined), [], 'without the broker nothing is known')
+  t.strictSame(show([cluster('c1', ['Other', 'True'])], {}), [
+    'c1 Other=True Before (before) 2026-11-01T00:00:00Z',
+    HEARD,
+  ])
+  t.end()
+})
+
+/** `gw c1 up, c2 down` */
+function gateway(text: string): Gateway {
+  const [name = '', ...words] = text.split(' ')
+  const pairs = words.join(' ').split(', ').filter(Boolean)
+  const connections = pairs.map((pair) => {
+    const [id = '', state] = pair.split(' ')
+    const rest = { lane: 0, endpoint: 'e', message: '', usingNat: false, rxBytes: 0, txBytes: 0 }
+    return { cluster: id, state: state as ConnectionState, ...rest }
+  })
+  const metadata = { name }
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Gateway',
+    metadata,
+    status: { version: '1', lanes: [], connections },
+  }
+}
+
+t.test('which clusters lanes lead to', (t) => {
+  const rows: readonly (readonly [gateways: string[], stale: string, want: string])[] = [
+    [[], '', 'False NoLane'],
+    [['g1'], '', 'False NoLane'],
+    [['g1 c1 up'], '', 'True LaneUp'],
+    [['g1 c1 down', 'g2 c1 up'], '', 'True LaneUp'],
+    [['g1 c1 connecting', 'g2 c1 down'], '', 'False LaneProbeTimeout'],
+    [['g1 c1 connecting, c2 up'], '', 'False LaneConnecting'],
+    [['g1 c1 up'], 'g1', 'Unknown GatewayStatusStale'],
+    [['g1 c1 up', 'g2 c1 up'], 'g1', 'True LaneUp'],
+    [['g1 c1 up', 'g2 c1 down'], 'g1', 'Unknown GatewayStatusStale'],
+    [['g1 c1 down'], 'g1', 'False NoLane'],
+  ]
+  for (const [given, stale, want] of rows) {
+    const world = { nowMs: NOW, silent: undefined, gateways: given.map(gateway), stale: stale === '' ? [] : [stale] }
+    const [written] = planClusterStatus({ ...world, clusters: [cluster('c1', ['Other', 'True'])] })
+    const found = written?.status?.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`)
+    t.strictSame(found, ['Other True Before', `Connected ${want}`], `${given.join('; ')} ${stale}`)
+    if (written !== undefined) t.strictSame(planClusterStatus({ ...world, clusters: [written] }), [], 'said once')
+  }
+  const unread = { nowMs: NOW, silent: undefined, gateways: undefined, stale: [], clusters: [cluster('c1')] }
+  t.strictSame(planClusterStatus(unread), [], 'not read yet')
+  t.end()
+})

@@ -1,0 +1,101 @@
+/** Many exports at once: each is judged when it is written, and one that cannot be written holds none of the others up. */
+import t from 'tap'
+import { ExportConditions } from '../../../agent/export/export-conditions.ts'
+import { agentMetrics } from '../../../agent/metrics.ts'
+import { MirrorWriter } from '../../../agent/import/mirror-writer.ts'
+import { planConditions } from '../../../agent/export/plan-conditions.ts'
+import { planExports } from '../../../agent/export/plan-exports.ts'
+import { SharedFindings } from '../../../agent/shared-findings.ts'
+import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
+import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { parsePrefix } from '../../../model/addresses/ip.ts'
+import type { KubeObject } from '../../../model/objects.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
+import { service, serviceExport } from '../site.ts'
+
+const COUNT = 200
+
+/** Counts what is written, before it is. */
+class CountingCluster extends MemoryCluster {
+  statuses = 0
+  /** Name of an object whose status is not taken. */
+  stubborn = ''
+
+  override applyStatus(object: KubeObject): Promise<void> {
+    this.statuses += 1
+    if (object.metadata.name === this.stubborn) return Promise.reject(new ClusterApiError('Unavailable', 'not now'))
+    return super.applyStatus(object)
+  }
+}
+
+async function manyExports() {
+  const cluster = new CountingCluster()
+  cluster.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+  for (let i = 0; i < COUNT; i++) {
+    cluster.put(service('shop', `web-${i}`))
+    cluster.put(serviceExport('shop', `web-${i}`))
+  }
+  const signal = AbortSignal.timeout(10_000)
+  await cluster.cache('ServiceExport').whenSynced(signal)
+  await cluster.cache('Service').whenSynced(signal)
+  const clock = new SystemClock()
+  const metrics = agentMetrics(createMetrics('agent'))
+  const writer = new MirrorWriter({ cluster, clock, logger: new CapturingLogger(), metrics })
+  // The broker confirms everything while the first statuses are being written.
+  const publisher = {
+    answered: true,
+    setFacts: () => undefined,
+    setStatus: () => undefined,
+    setDesired: () => undefined,
+    state: () => ({ t: cluster.statuses === 0 ? ('pending' as const) : ('stored' as const) }),
+    onChange: () => () => undefined,
+  }
+  const deps = { cluster, publisher, writer, findings: new SharedFindings(), clock, metrics }
+  const plan = planExports({
+    cluster: 'milano',
+    podPrefixes: [parsePrefix('10.42.0.0/16')],
+    exports: cluster.cache('ServiceExport').list(),
+    services: cluster.cache('Service').list(),
+    slices: [],
+    endpoints: [],
+  })
+  const exported = (): number =>
+    cluster
+      .cache('ServiceExport')
+      .list()
+      .filter(({ status }) => status?.conditions?.some(({ reason }) => reason === 'Exported')).length
+  return { cluster, conditions: new ExportConditions(deps), plan, exported, signal }
+}
+
+t.test('what is confirmed meanwhile is told once', async (t) => {
+  const { cluster, conditions, plan, exported, signal } = await manyExports()
+  await conditions.tell(plan, plan.exports.keys(), signal)
+  t.equal(cluster.statuses, COUNT)
+  t.ok(exported() >= COUNT / 2, `${exported()} are told as exported at once`)
+  await conditions.tell(plan, plan.exports.keys(), signal)
+  t.equal(exported(), COUNT, 'the next round tells the rest')
+  t.ok(cluster.statuses < 1.5 * COUNT, `${cluster.statuses} writes`)
+})
+
+t.test('one that cannot be written is told of last', async (t) => {
+  const { cluster, conditions, plan, signal } = await manyExports()
+  cluster.stubborn = [...plan.exports.keys()][0]?.split('/')[1] ?? ''
+  await t.rejects(conditions.tell(plan, plan.exports.keys(), signal), /not now/)
+  t.equal(cluster.statuses, COUNT, 'all others have been written')
+})
+
+t.test('a namespace that the broker does not allow has a reason of its own', async (t) => {
+  const object = serviceExport('default', 'web')
+  const valid = { type: 'Valid', status: 'True', reason: 'Valid', message: '' } as const
+  const planned = { object, valid, records: [], recordKeys: ['ServiceExport/default/web'], notes: [] }
+  const ready = (field: string): string => {
+    const refused = { t: 'refused' as const, field, reason: 'no' }
+    const found = planConditions(planned, { answered: true, state: () => refused })
+    const one = found.find(({ type }) => type === 'Ready')
+    return `${one?.status} ${one?.reason}: ${one?.message}`
+  }
+  t.equal(ready('namespace'), 'False NamespaceNotAllowed: the broker refuses ServiceExport/default/web: namespace: no')
+  t.equal(ready('ports'), 'False Failed: the broker refuses ServiceExport/default/web: ports: no')
+})

@@ -1,0 +1,130 @@
+import t from 'tap'
+import { type ImportersInput, importedCondition, planImporters } from '../../../agent/export/importers.ts'
+import type { MemberStatus, NotImported, NotImportedReason } from '../../../model/member-status.ts'
+
+function told(...notImported: NotImported[]): MemberStatus {
+  return { notImported, leftOut: 0 }
+}
+
+function not(reason: NotImportedReason, where: Partial<NotImported> = {}): NotImported {
+  return { reason, namespace: '', name: '', cluster: '', ...where }
+}
+
+const MISSING = told(not('NamespaceMissing', { namespace: 'shop' }))
+const ALL = told()
+
+/** What export shop/web of c1 is told, stored at 100. */
+function judge(statuses: Record<string, MemberStatus | undefined>, change: Partial<ImportersInput> = {}): string {
+  const heard = Object.entries(statuses).filter((entry): entry is [string, MemberStatus] => entry[1] !== undefined)
+  const importers = planImporters({
+    own: 'c1',
+    members: ['c1', ...Object.keys(statuses)],
+    expired: new Set(),
+    statuses: new Map(heard),
+    unheardSince: new Map(),
+    namespaces: new Set(['shop', 'other']),
+    ...change,
+  })
+  const { type, status, reason, message } = importedCondition('shop/web', importers, 100)
+  t.equal(type, 'sealane.io/Imported')
+  return `${status}/${reason}: ${message}`
+}
+
+t.test('what an export is told', (t) => {
+  const rows: [name: string, is: string, want: string][] = [
+    ['alone', judge({}), 'Unknown/NoOtherMember: no other cluster is a member now'],
+    ['all import', judge({ c3: ALL, c2: ALL }), 'True/Imported: imported by c2, c3'],
+    [
+      'one does not',
+      judge({ c2: ALL, c3: MISSING, c4: ALL }),
+      'True/Imported: imported by c2, c4; namespace shop is missing in c3',
+    ],
+    [
+      'none does',
+      judge({ c2: MISSING, c3: MISSING }),
+      'False/NotImported: no member imports it: namespace shop is missing in c2, c3',
+    ],
+    [
+      'each for a reason of its own',
+      judge({
+        c2: MISSING,
+        c3: told(not('NameTaken', { namespace: 'shop', name: 'web' })),
+        c4: told(not('ClusterNotUsable', { cluster: 'c1' })),
+        c5: told(not('IPFamilyNotSupported', { namespace: 'shop', name: 'web' })),
+      }),
+      "False/NotImported: no member imports it: this cluster's addresses overlap those of c4; " +
+        'it has no IP family that pods use in c5; ' +
+        'a ServiceImport of this name, made by somebody else, is in the way in c3; namespace shop is missing in c2',
+    ],
+    [
+      'what is about others',
+      judge({
+        c2: told(
+          not('NamespaceMissing', { namespace: 'other' }),
+          not('NamespaceMissing', { namespace: 'stock' }),
+          not('NameTaken', { namespace: 'shop', name: 'db' }),
+          not('ExportRefused', { namespace: 'shop', name: 'web', cluster: 'c3' }),
+          not('ClusterNotUsable', { cluster: 'c3' }),
+        ),
+      }),
+      'True/Imported: imported by c2',
+    ],
+    [
+      'an older release among them',
+      judge({ c2: ALL, c3: undefined }),
+      'True/Imported: imported by c2; nothing is told by c3',
+    ],
+    ['older releases only', judge({ c2: undefined, c3: undefined }), 'Unknown/NotTold: nothing is told by c2, c3'],
+    [
+      'an older release, and one that does not',
+      judge({ c2: MISSING, c3: undefined }),
+      'Unknown/NotTold: nothing is told by c3; namespace shop is missing in c2',
+    ],
+    [
+      'a dead one does not count',
+      judge({ c2: ALL, c3: ALL }, { expired: new Set(['c2']) }),
+      'True/Imported: imported by c3',
+    ],
+    [
+      'one that was away when the export came knows nothing of it',
+      judge({ c2: ALL, c3: ALL }, { unheardSince: new Map([['c2', 90]]) }),
+      'True/Imported: imported by c3; nothing is told by c2',
+    ],
+    [
+      'one that went away later does',
+      judge({ c2: ALL, c3: ALL }, { unheardSince: new Map([['c2', 110]]) }),
+      'True/Imported: imported by c2, c3',
+    ],
+    [
+      'one with more findings than it can tell',
+      judge({ c2: { notImported: [], leftOut: 1 }, c3: { ...MISSING, leftOut: 7 } }),
+      'Unknown/NotTold: nothing is told by c2; namespace shop is missing in c3',
+    ],
+    [
+      'many import',
+      judge(Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`c${i + 1000}`, ALL]))),
+      'True/Imported: imported by c1000, c1001, c1002, c1003, c1004 and others',
+    ],
+    [
+      'many do not',
+      judge(Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`c${i + 1000}`, MISSING]))),
+      'False/NotImported: no member imports it: ' +
+        'namespace shop is missing in c1000, c1001, c1002, c1003, c1004 and 995 more',
+    ],
+  ]
+  for (const [name, is, want] of rows) t.equal(is, want, name)
+  t.end()
+})
+
+t.test('findings about namespaces from which nothing is exported are not kept', (t) => {
+  const { findings } = planImporters({
+    own: 'c1',
+    members: ['c2'],
+    expired: new Set(),
+    statuses: new Map([['c2', told(not('NamespaceMissing', { namespace: 'stock' }))]]),
+    unheardSince: new Map(),
+    namespaces: new Set(['shop']),
+  })
+  t.equal(findings.size, 0)
+  t.end()
+})

@@ -1,0 +1,294 @@
+import t from 'tap'
+import { planConditions } from '../../../agent/export/plan-conditions.ts'
+import { type ExportWorld, newExportMemory, planExports } from '../../../agent/export/plan-exports.ts'
+import { parsePrefix } from '../../../model/addresses/ip.ts'
+import type { Endpoint, Service, ServiceExport } from '../../../model/objects.ts'
+import type { EndpointSliceBody, ServiceExportBody } from '../../../model/records.ts'
+import { service, serviceExport, slice } from '../site.ts'
+
+const WORLD: ExportWorld = {
+  cluster: 'milano',
+  podPrefixes: [parsePrefix('10.42.0.0/16')],
+  exports: [serviceExport('shop', 'web')],
+  services: [service('shop', 'web')],
+  slices: [slice('shop', 'web', '10.42.0.5')],
+  endpoints: [],
+}
+
+t.test('which exports are valid', async (t) => {
+  const rows: [name: string, change: Partial<ExportWorld>, want: string][] = [
+    ['a ClusterIP service', {}, 'True Valid Service shop/web can be exported'],
+    ['no Service', { services: [] }, 'False NoService Service shop/web does not exist'],
+    ['another Service', { services: [service('shop', 'other')] }, 'False NoService Service shop/web does not exist'],
+    ['another namespace', { services: [service('other', 'web')] }, 'False NoService Service shop/web does not exist'],
+    [
+      'ExternalName',
+      { services: [service('shop', 'web', { type: 'ExternalName' })] },
+      'False InvalidServiceType Service shop/web is of type ExternalName, which cannot be exported',
+    ],
+    [
+      'NodePort',
+      { services: [service('shop', 'web', { type: 'NodePort' })] },
+      'True Valid Service shop/web can be exported',
+    ],
+    [
+      'headless',
+      { services: [service('shop', 'web', { clusterIP: 'None' })] },
+      'True Valid Service shop/web can be exported',
+    ],
+    [
+      'a name that no Service can have',
+      { exports: [serviceExport('shop', 'x'.repeat(64))], services: [service('shop', 'x'.repeat(64))] },
+      `False NoService Service shop/${'x'.repeat(64)} cannot have a DNS name: "${'x'.repeat(64)}": expected 1 to 63 of a-z, 0-9 and -`,
+    ],
+    [
+      'LoadBalancer',
+      { services: [service('shop', 'web', { type: 'LoadBalancer', clusterIP: '10.43.0.9' })] },
+      'True Valid Service shop/web can be exported',
+    ],
+    [
+      'a Service that is being deleted',
+      {
+        services: [
+          { ...service('shop', 'web'), metadata: { name: 'web', namespace: 'shop', deletionTimestamp: 'now' } },
+        ],
+      },
+      'False NoService Service shop/web does not exist',
+    ],
+    [
+      'a name of two labels',
+      { exports: [serviceExport('shop', 'web.v2')], services: [service('shop', 'web.v2')] },
+      'False NoService Service shop/web.v2 cannot have a DNS name: "web.v2": expected 1 to 63 of a-z, 0-9 and -',
+    ],
+  ]
+  for (const [name, change, want] of rows) {
+    const [planned] = [...planExports({ ...WORLD, ...change }).exports.values()]
+    t.equal(`${planned?.valid.status} ${planned?.valid.reason} ${planned?.valid.message}`, want, name)
+    t.equal((planned?.records.length ?? 0) > 0, want.startsWith('True'), `${name}: published or not`)
+  }
+})
+
+t.test('the record of an export', async (t) => {
+  const full: Service['spec'] = {
+    type: 'LoadBalancer',
+    clusterIP: '10.43.0.9',
+    ports: [
+      { name: 'http', port: 80, targetPort: 8080, appProtocol: 'http' },
+      { name: 'dns', port: 53, protocol: 'UDP' },
+    ],
+    sessionAffinity: 'ClientIP',
+    sessionAffinityConfig: { clientIP: { timeoutSeconds: 10 } },
+    internalTrafficPolicy: 'Cluster',
+    trafficDistribution: 'PreferClose',
+    ipFamilies: ['IPv4'],
+  }
+  const exported: ServiceExport = {
+    ...serviceExport('shop', 'web'),
+    metadata: { name: 'web', namespace: 'shop', uid: 'u1', labels: { not: 'this' } },
+    spec: { exportedLabels: { tier: 'front' }, exportedAnnotations: { note: 'x' } },
+  }
+  const plan = planExports({ ...WORLD, services: [service('shop', 'web', full)], exports: [exported] })
+  t.strictSame(plan.records.get('ServiceExport/shop/web'), {
+    namespace: 'shop',
+    name: 'web',
+    body: {
+      kind: 'ServiceExport',
+      uid: 'u1',
+      type: 'ClusterSetIP',
+      ports: [
+        { name: 'http', protocol: 'TCP', port: 80, appProtocol: 'http' },
+        { name: 'dns', protocol: 'UDP', port: 53 },
+      ],
+      sessionAffinity: 'ClientIP',
+      sessionAffinityTimeoutSeconds: 10,
+      internalTrafficPolicy: 'Cluster',
+      trafficDistribution: 'PreferClose',
+      ipFamilies: ['IPv4'],
+      exportedLabels: { tier: 'front' },
+      exportedAnnotations: { note: 'x' },
+    },
+  })
+})
+
+t.test('type and families where the Service says little', async (t) => {
+  const rows: [spec: Service['spec'], slices: ExportWorld['slices'], want: string][] = [
+    [{}, [], 'ClusterSetIP IPv4'],
+    [{ clusterIP: 'None' }, [], 'Headless IPv4'],
+    [{ clusterIP: '' }, [], 'ClusterSetIP IPv4'],
+    [{ clusterIP: 'fd00::1' }, [], 'ClusterSetIP IPv6'],
+    [{ clusterIPs: ['10.0.0.1', 'fd00::1'] }, [], 'ClusterSetIP IPv4,IPv6'],
+    [{ clusterIP: 'None' }, [slice('shop', 'web', '', { addressType: 'IPv6' })], 'Headless IPv6'],
+    [{ ipFamilies: ['IPv6', 'IPv4'] }, [], 'ClusterSetIP IPv6,IPv4'],
+  ]
+  for (const [spec, slices, want] of rows) {
+    const plan = planExports({ ...WORLD, services: [service('shop', 'web', spec)], slices })
+    const body = plan.records.get('ServiceExport/shop/web')?.body as ServiceExportBody
+    t.equal(`${body.type} ${body.ipFamilies.join()}`, want)
+  }
+})
+
+t.test('endpoints: what is published and what is left out', async (t) => {
+  const odd = slice('shop', 'web', '', {
+    endpoints: [
+      {
+        addresses: ['10.42.9.9'],
+        hostname: 'b',
+        nodeName: 'n1',
+        zone: 'z',
+        hints: { forZones: [{ name: 'z' }, { name: 'a' }] },
+        conditions: { ready: false, serving: true, terminating: true },
+      },
+      { addresses: ['10.42.0.1'], zone: 'no zone' },
+      { addresses: ['127.0.0.1'] },
+      { addresses: ['192.168.1.1'] },
+      { addresses: ['fd00::1'] },
+      { addresses: ['pod'] },
+      { addresses: ['10.42.0.2'], hostname: 'Bad_Name' },
+      { addresses: [] },
+    ],
+    ports: [
+      { name: '', port: 8080 },
+      { name: 'u', port: 53, protocol: 'UDP', appProtocol: 'x' },
+    ],
+  })
+  const fqdn = slice('shop', 'web', 'x', { addressType: 'FQDN', metadata: { ...odd.metadata, name: 'web-2' } })
+  const imported = slice('shop', 'web', '10.42.0.99', {
+    metadata: {
+      name: 'web-3',
+      namespace: 'shop',
+      labels: { 'kubernetes.io/service-name': 'web', 'multicluster.kubernetes.io/source-cluster': 'x' },
+    },
+  })
+  const stray = slice('shop', 'web', '10.42.0.98', { metadata: { name: 'web-4', namespace: 'shop' } })
+  const plan = planExports({ ...WORLD, slices: [odd, fqdn, imported, stray] })
+  t.same([...plan.records.keys()], ['ServiceExport/shop/web', 'EndpointSlice/shop/web-1'])
+  t.strictSame(plan.records.get('EndpointSlice/shop/web-1')?.body, {
+    kind: 'EndpointSlice',
+    service: 'web',
+    addressType: 'IPv4',
+    ports: [
+      { protocol: 'TCP', port: 8080 },
+      { name: 'u', protocol: 'UDP', port: 53, appProtocol: 'x' },
+    ],
+    endpoints: [
+      { addresses: ['10.42.0.1'], conditions: {} },
+      { addresses: ['10.42.0.2'], conditions: {} },
+      {
+        addresses: ['10.42.9.9'],
+        hostname: 'b',
+        nodeName: 'n1',
+        zone: 'z',
+        hints: { forZones: [{ name: 'a' }, { name: 'z' }] },
+        conditions: { ready: false, serving: true, terminating: true },
+      },
+    ],
+  } satisfies EndpointSliceBody)
+  t.same(plan.exports.get('shop/web')?.notes, [
+    'endpoint 10.42.0.1: zone "no zone" is left out: not a label value',
+    'endpoint 127.0.0.1 is left out: a loopback address',
+    'endpoint 192.168.1.1 is left out: outside the pod CIDRs',
+    'endpoint fd00::1 is left out: not an IPv4 address',
+    'endpoint pod is left out: not an IP address',
+    'hostname "Bad_Name" is left out: not a DNS label',
+    'EndpointSlice web-2 has address type FQDN and is left out',
+  ])
+})
+
+t.test('a hostname whose whole DNS name would not fit is left out', async (t) => {
+  const long = 'x'.repeat(63)
+  const world: ExportWorld = {
+    ...WORLD,
+    cluster: long,
+    exports: [serviceExport(long, long)],
+    services: [service(long, long)],
+    slices: [slice(long, long, `${'h'.repeat(40)}@10.42.0.5 ${'h'.repeat(41)}@10.42.0.6`)],
+  }
+  const plan = planExports(world)
+  const body = plan.records.get(`EndpointSlice/${long}/${long}-1`)?.body as EndpointSliceBody
+  t.same(
+    body.endpoints.map(({ hostname }) => hostname?.length),
+    [40, undefined],
+  )
+  t.same(plan.exports.get(`${long}/${long}`)?.notes, [
+    `hostname "${'h'.repeat(41)}" is left out: its DNS name is 1 characters too long`,
+  ])
+})
+
+t.test('IPv6 endpoints are left out as a whole where pods have only IPv4 addresses', async (t) => {
+  const six = slice('shop', 'web', 'fd00::5 fd00::6', {
+    addressType: 'IPv6',
+    metadata: { name: 'web-6', namespace: 'shop', labels: { 'kubernetes.io/service-name': 'web' } },
+  })
+  const plan = planExports({ ...WORLD, slices: [...WORLD.slices, six] })
+  t.same([...plan.records.keys()], ['ServiceExport/shop/web', 'EndpointSlice/shop/web-1'])
+  t.same(plan.exports.get('shop/web')?.notes, [
+    "IPv6 endpoints are left out: this cluster's pods are connected by other addresses only",
+  ])
+})
+
+t.test('gateways: only our own, exports that are being deleted not at all', async (t) => {
+  const endpoint = (cluster: string): Endpoint => ({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Endpoint',
+    metadata: { name: `${cluster}.gw-lane0` },
+    spec: { cluster, node: 'gw', lane: 0, publicKey: 'k', candidates: [], capabilities: [] },
+  })
+  const dying: ServiceExport = {
+    ...serviceExport('shop', 'web'),
+    metadata: { name: 'web', namespace: 'shop', deletionTimestamp: 'now' },
+  }
+  const plan = planExports({ ...WORLD, exports: [dying], endpoints: [endpoint('paris'), endpoint('milano')] })
+  t.same([...plan.records.keys()], ['Endpoint//milano.gw-lane0'])
+})
+
+t.test('with a memory, what has not changed is the very same object', async (t) => {
+  const memo = newExportMemory()
+  const first = planExports(WORLD, memo)
+  const [exported] = WORLD.exports
+  // Our own status write makes a new object with the same metadata and spec.
+  const second = planExports({ ...WORLD, exports: [{ ...exported!, status: { conditions: [] } }] }, memo)
+  for (const [key, record] of first.records) t.equal(second.records.get(key), record, key)
+  const third = planExports({ ...WORLD, slices: [slice('shop', 'web', '10.42.0.6')] }, memo)
+  t.not(third.records.get('EndpointSlice/shop/web-1'), first.records.get('EndpointSlice/shop/web-1'))
+  t.same(
+    planExports({ ...WORLD, slices: [slice('shop', 'web', '10.42.0.6')] }).records,
+    third.records,
+    'the memory changes nothing',
+  )
+})
+
+t.test('conditions that nobody knows are left alone', async (t) => {
+  const [planned] = [...planExports(WORLD).exports.values()]
+  const ready = { type: 'Ready', status: 'True', reason: 'Exported', message: '', lastTransitionTime: '' } as const
+  const before = { ...planned!, object: { ...planned!.object, status: { conditions: [ready] } } }
+  const show = (list: readonly { type: string; reason: string }[]): string =>
+    list.map((c) => `${c.type}:${c.reason}`).join(' ')
+  const pending = () => ({ t: 'pending' as const })
+  t.equal(
+    show(planConditions(before, { answered: false, state: pending }, undefined)),
+    'Valid:Valid Conflict:NoConflicts',
+  )
+  t.equal(
+    show(planConditions(planned!, { answered: false, state: pending }, undefined)),
+    'Valid:Valid Ready:Pending Conflict:NoConflicts',
+  )
+  t.equal(
+    show(planConditions(before, { answered: true, state: pending }, undefined)),
+    'Valid:Valid Ready:Pending Conflict:NoConflicts',
+  )
+  const third = {
+    ...planned!,
+    object: { ...planned!.object, metadata: { ...planned!.object.metadata, generation: 3 } },
+  }
+  t.same(
+    planConditions(third, { answered: true, state: pending }, undefined).map((one) => one.observedGeneration),
+    [3, 3, 3],
+    'every condition says which generation it speaks of',
+  )
+  const verdict = { reasons: ['PortConflict', 'TypeConflict'] as const, message: 'm' }
+  const stored = () => ({ t: 'stored' as const })
+  t.equal(
+    show(planConditions(before, { answered: true, state: stored }, { verdict })),
+    'Valid:Valid Ready:Exported Conflict:PortConflict,TypeConflict',
+  )
+})

@@ -1,0 +1,75 @@
+import t from 'tap'
+import { type PruneWorld, planPrune } from '../../../agent/import/plan-prune.ts'
+import type { Cluster, EndpointSlice, ServiceImport } from '../../../model/objects.ts'
+import { OWN, PRESENT } from '../import-fixtures.ts'
+
+t.test('pruning', async (t) => {
+  const labels = (source: string, manager = 'agent.sealane.io'): Record<string, string> => ({
+    'multicluster.kubernetes.io/source-cluster': source,
+    'endpointslice.kubernetes.io/managed-by': manager,
+  })
+  const slice = (name: string, of: Record<string, string>): EndpointSlice => ({
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    addressType: 'IPv4',
+    metadata: { name, namespace: 'shop', labels: of },
+  })
+  const imported = (name: string): ServiceImport => ({ ...PRESENT, metadata: { ...PRESENT.metadata, name } })
+  const object = (id: string): Cluster => ({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Cluster',
+    metadata: { name: id },
+    spec: { ...OWN, id },
+  })
+  const present = {
+    serviceImports: [
+      PRESENT,
+      imported('kept'),
+      { ...imported('bare'), status: {} },
+      { ...PRESENT, metadata: { name: 'of another product', namespace: 'shop' } },
+    ],
+    slices: [
+      slice('m', labels('milano')),
+      slice('f', labels('flat')),
+      slice('t', labels('tokyo')),
+      slice('user', {}),
+      slice('foreign', labels('milano', 'other')),
+    ],
+    clusters: [object('tokyo'), object('milano'), object('flat')],
+    endpoints: [],
+    own: 'tokyo',
+    expired: new Set<string>(),
+    harmful: new Set<string>(),
+    namespaces: new Set(['shop']),
+    desired: new Map<string, unknown>([['Cluster/milano', 1]]),
+    kept: new Map<string, unknown>([['ServiceImport/shop/kept', 1]]),
+  }
+  const rows: [certain: string[], want: string[]][] = [
+    [[], []],
+    [['milano'], ['m']],
+    [
+      ['milano', 'flat'],
+      ['web', 'm', 'f', 'flat'],
+    ],
+    [
+      ['milano', 'flat', 'tokyo'],
+      ['web', 'bare', 'm', 'f', 't', 'flat'],
+    ],
+  ]
+  for (const [certain, want] of rows) {
+    t.same(
+      planPrune({ ...present, certain: new Set(certain) }).map(({ metadata }) => metadata.name),
+      want,
+      certain.join(),
+    )
+  }
+  const names = (change: Partial<PruneWorld>): string[] =>
+    planPrune({ ...present, certain: new Set(), ...change }).map(({ metadata }) => metadata.name)
+  t.same(names({ harmful: new Set(['flat']) }), ['flat'], 'what stands in the way goes, whoever is heard or not')
+  t.same(names({ expired: new Set(['milano']) }), ['m'], 'of a dead cluster only the slices go')
+  t.same(
+    names({ namespaces: new Set() }),
+    ['web', 'kept', 'bare', 'm', 'f', 't'],
+    'a namespace that is no more takes everything along, whoever is heard or not',
+  )
+})

@@ -1,0 +1,160 @@
+/** Which certificate of a member may be used: stories on the pure rule, then what holds whatever happens. */
+import fc from 'fast-check'
+import t from 'tap'
+import type { MemberRow } from '../../../broker/state/state.ts'
+import { type CertificatePeer, OVERLAP_MS, certificateStanding, mayBeUsed } from '../../../broker/members/succession.ts'
+
+const HOUR = 3_600_000
+const DAY = 24 * HOUR
+
+function certificate(
+  serial: string,
+  issuedAtMs: number,
+  renews?: string,
+): Required<Omit<CertificatePeer, 'renews'>> & CertificatePeer {
+  return { serial, issuedAtMs, expiresAtMs: issuedAtMs + DAY, ...(renews === undefined ? {} : { renews }) }
+}
+
+function member(first: CertificatePeer, change: Partial<MemberRow> = {}): MemberRow {
+  const { serial, issuedAtMs = 0, expiresAtMs = DAY } = first
+  return {
+    index: 1,
+    facts: { podCIDRs: [], serviceCIDRs: [], labels: {}, version: '' },
+    translated: false,
+    blocks: {},
+    joinedAtMs: issuedAtMs,
+    lastSeenMs: 0,
+    certificates: [{ serial, issuedAtMs, expiresAtMs }],
+    complete: false,
+    ...change,
+  }
+}
+
+/** A member's row as a broker keeps it. */
+class Kept {
+  row: MemberRow
+  constructor(row: MemberRow) {
+    this.row = row
+  }
+  show(peer: CertificatePeer, nowMs: number): string {
+    const standing = certificateStanding(this.row, peer, nowMs)
+    if (standing.t === 'firstUse') this.row = standing.row
+    return standing.t
+  }
+}
+
+const first = certificate('a1', 0)
+
+t.test('a renewal whose answer is lost costs nothing, however often', async (t) => {
+  const kept = new Kept(member(first))
+  t.equal(kept.show(first, 23 * HOUR), 'inUse', 'nothing was written down of what was issued')
+  const second = certificate('a3', 16 * HOUR, 'a1')
+  t.equal(kept.show(second, 16 * HOUR), 'firstUse')
+  t.equal(kept.show(second, 16 * HOUR), 'inUse')
+  t.equal(kept.show(first, 16 * HOUR + OVERLAP_MS - 1), 'overlap')
+  t.equal(kept.show(first, 16 * HOUR + OVERLAP_MS), 'superseded')
+  t.equal(
+    kept.show(certificate('a2', 16 * HOUR, 'a1'), 17 * HOUR),
+    'superseded',
+    'the lost one: nobody has it honestly',
+  )
+  t.equal(kept.show(first, 25 * HOUR), 'expired')
+})
+
+t.test('a member that was away until its first certificate had ended comes with the second', async (t) => {
+  const kept = new Kept(member(first))
+  t.equal(kept.show(certificate('a2', 16 * HOUR, 'a1'), 30 * HOUR), 'firstUse')
+})
+
+t.test(
+  'two agents that renew at once: the last that is used stays, and both are taken until the overlap ends',
+  async (t) => {
+    const kept = new Kept(member(first))
+    const [one, other] = [certificate('b1', HOUR, 'a1'), certificate('b2', HOUR, 'a1')]
+    t.equal(kept.show(one, HOUR), 'firstUse')
+    t.equal(kept.show(other, HOUR + 1000), 'firstUse')
+    t.equal(kept.show(one, HOUR + 60_000), 'firstUse')
+    t.equal(kept.show(one, HOUR + OVERLAP_MS), 'inUse')
+    t.equal(kept.show(other, HOUR + OVERLAP_MS), 'superseded', 'no later than the first overlap')
+  },
+)
+
+t.test('rows of a broker of an earlier release', async (t) => {
+  const listed = ['a1', 'a2', 'a3'].map((serial) => ({ serial, expiresAtMs: DAY }))
+  const kept = new Kept(member(first, { certificates: listed }))
+  t.equal(kept.show(certificate('a1', 0), 1), 'inUse')
+  t.equal(kept.show(certificate('a2', 0), 2), 'firstUse', 'it may be the one that the member has')
+  t.equal(kept.show(certificate('a3', 0), 3), 'firstUse')
+  t.equal(kept.show(certificate('a1', 0), OVERLAP_MS + 3), 'superseded')
+})
+
+t.test('after a restore', async (t) => {
+  const restored = { takenAtMs: HOUR, atMs: 50 * HOUR }
+  const kept = new Kept(member(first, { restored }))
+  t.equal(kept.show(certificate('c2', 32 * HOUR, 'c1'), 50 * HOUR), 'firstUse', 'the latest, which no row knows')
+  t.equal(kept.show(certificate('c1', 27 * HOUR, 'a1'), 50 * HOUR + OVERLAP_MS), 'superseded', 'an earlier one')
+  t.equal(kept.show(certificate('d1', 51 * HOUR, 'c2'), 51 * HOUR), 'firstUse')
+  t.equal(kept.show(certificate('c3', 33 * HOUR, 'c2'), 52 * HOUR), 'superseded')
+})
+
+t.test('whose it is', async (t) => {
+  const kept = new Kept(member(certificate('e1', HOUR)))
+  t.equal(kept.show(certificate('a1', 0), HOUR), 'foreign', 'of a membership before')
+  t.equal(kept.show(certificate('a2', HOUR - 1000, 'a1'), HOUR), 'foreign')
+  t.equal(new Kept(member(first, { rekeyedAtMs: 5 })).show(first, 6), 'rekeyed')
+})
+
+t.test('a member that keeps what it stores is never shut out, whatever answers are lost', async () => {
+  const step = fc.record({
+    waitMs: fc.integer({ min: 0, max: 3 * HOUR }),
+    does: fc.constantFrom('use', 'renew', 'renew, answer lost', 'renew, stored, not used'),
+  })
+  const run = (steps: readonly { waitMs: number; does: string }[]): void => {
+    let [now, made] = [0, 0]
+    let stored = first
+    const kept = new Kept(member(first))
+    for (const { waitMs, does } of steps) {
+      now += waitMs
+      if (stored.expiresAtMs <= now) return
+      if (!['inUse', 'firstUse'].includes(kept.show(stored, now))) throw new Error(`shut out at ${now}`)
+      if (does === 'use') continue
+      const next = certificate(`f${(made += 1)}`, now, stored.serial)
+      if (does === 'renew, answer lost') continue
+      stored = next
+      if (does === 'renew') kept.show(stored, now)
+    }
+  }
+  fc.assert(fc.property(fc.array(step, { maxLength: 40 }), run))
+})
+
+t.test(
+  'of two that have the same certificate and go their own ways, one is shut out at the end of an overlap',
+  async () => {
+    const step = fc.record({
+      who: fc.constantFrom(0, 1),
+      waitMs: fc.integer({ min: 0, max: OVERLAP_MS }),
+      renews: fc.boolean(),
+    })
+    const run = (steps: readonly { who: number; waitMs: number; renews: boolean }[]): void => {
+      const hands = [first, first]
+      const kept = new Kept(member(first))
+      let [now, made] = [0, 0]
+      const uses = (who: number): boolean => {
+        const shown = hands[who] ?? first
+        return ['inUse', 'firstUse', 'overlap'].includes(kept.show(shown, now))
+      }
+      for (const { who, waitMs, renews } of steps) {
+        now += waitMs
+        if (!uses(who) || !renews || kept.show(hands[who] ?? first, now) === 'overlap') continue
+        hands[who] = certificate(`f${(made += 1)}`, now, hands[who]?.serial)
+        uses(who)
+      }
+      if (hands[0] === hands[1]) return
+      // Neither renews any more.
+      now += OVERLAP_MS
+      const good = hands.filter((one) => mayBeUsed(certificateStanding(kept.row, one, now)))
+      if (good.length > 1) throw new Error(`both go on: ${JSON.stringify(kept.row)}`)
+    }
+    fc.assert(fc.property(fc.array(step, { maxLength: 40 }), run), { numRuns: 500 })
+  },
+)

@@ -1,0 +1,185 @@
+/** Backup beside a running broker that writes, restore, and what members and tokens are afterwards. */
+import { chmodSync, copyFileSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t, { type Test } from 'tap'
+import { backupBroker } from '../../../broker/state/backup.ts'
+import { readBackup } from '../../../broker/log/sqlite/sqlite-backup.ts'
+import { lockDirectory } from '../../../broker/log/sqlite/sqlite-file.ts'
+import { openSqliteLog } from '../../../broker/log/sqlite/sqlite-log.ts'
+import { finishRestore, stageRestore } from '../../../broker/state/restore.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { LoopbackBroker } from '../../cli/loopback-broker.ts'
+import { eventually } from '../../support/eventually.ts'
+import { messageOf } from '../../support/failure.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+import { aSlice, anExport } from '../support/harness.ts'
+import { TlsMember } from '../support/tls-member.ts'
+
+t.setTimeout(120_000)
+
+const clock = new SystemClock()
+const FORCE = { force: true }
+const GENTLY = { force: false }
+
+/** As `sealane broker restore` does it, of a broker that is stopped. */
+async function restore(stateDir: string, file: string, init = GENTLY) {
+  const unlock = lockDirectory(stateDir)
+  try {
+    await stageRestore(stateDir, file, init)
+    return await finishRestore(clock, stateDir)
+  } finally {
+    unlock()
+  }
+}
+
+async function backup(t: Test, { state }: LoopbackBroker): Promise<string> {
+  const file = join(temporaryFolder(t), 'backup')
+  await backupBroker(clock, state, file)
+  return file
+}
+
+t.test('members go on after a restore, also with certificates that the backup does not know', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const milano = await TlsMember.join(t, broker.state, 'milano')
+  const paris = await TlsMember.join(t, broker.state, 'paris')
+  milano.publish(anExport('web'), aSlice('web', '10.42.1.7'))
+  await eventually(paris.has('milano/EndpointSlice/shop/web-1'))
+  const before = paris.replica.records.get('milano/Cluster//milano')?.body
+  const unused = await broker.token({ cluster: 'oslo' })
+
+  const file = await backup(t, broker)
+  t.equal(statSync(file).mode & 0o777, 0o600)
+  // All of this is lost: an export, a renewal, a member.
+  milano.publish(anExport('web'), aSlice('web', '10.42.1.7'), anExport('db'))
+  await eventually(paris.has('milano/ServiceExport/shop/db'))
+  await milano.renew()
+  const roma = await TlsMember.join(t, broker.state, 'roma')
+  await eventually(paris.has('roma/Cluster//roma'))
+  await broker.stop()
+
+  const restored = await restore(broker.state, file, FORCE)
+  t.match(restored, { members: ['milano', 'paris'], before: /before-restore-/ })
+  t.strictSame(
+    readdirSync(broker.state).filter((name) => !name.startsWith('before-restore-')),
+    ['broker.db', 'broker.lock', 'ca.crt', 'ca.key', 'last-backup.json', 'server.key', 'state.mark'],
+    'nothing of the work is left over',
+  )
+  for (const name of ['broker.db', 'ca.key', 'ca.crt']) t.equal(statSync(join(broker.state, name)).mode & 0o777, 0o600)
+  await broker.start()
+  await eventually(async () => {
+    const members = await broker.tokens((store) => store.members())
+    return members.map(({ id, records }) => `${id} ${records}`).join() === 'milano 3,paris 0'
+  })
+  t.match(paris.replica.records.get('milano/Cluster//milano')?.body, before, 'its addresses are the same')
+  t.ok(paris.has('milano/ServiceExport/shop/db')(), 'what was published since is not taken as gone')
+  milano.publish(anExport('web'), aSlice('web', '10.42.1.7'), anExport('db'), anExport('mail'))
+  await eventually(paris.has('milano/ServiceExport/shop/mail'))
+  await milano.renew()
+  milano.publish(anExport('web'))
+  await eventually(() => !paris.has('milano/ServiceExport/shop/mail')(), { deadlineMs: 20_000 })
+  t.match(await messageOf(roma.renew()), /cluster "roma" is not a member of this clusterset: join with a token/)
+  t.match(await broker.tokens((store) => store.list()), [{ state: 'revoked' }, {}, {}], 'no token of that time is good')
+  t.ok(unused.startsWith('sealane1.'))
+  await roma.stop()
+  await TlsMember.join(t, broker.state, 'roma')
+})
+
+t.test('a backup is one moment of a broker that writes all the time', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const milano = await TlsMember.join(t, broker.state, 'milano')
+  const writing = new AbortController()
+  let rounds = 0
+  // Each round changes two records at once: a backup has both of one round, or of the one before.
+  const load = (async () => {
+    while (!writing.signal.aborted) {
+      rounds += 1
+      const store = await broker.tokens((one) =>
+        one.create({ uses: (rounds % 999) + 1 }).then(({ id }) => one.revoke(id)),
+      )
+      t.equal(store.state, 'revoked')
+      milano.publish(anExport('web'), anExport(`round-${rounds % 7}`))
+    }
+  })()
+  for (let n = 0; n < 3; n += 1) {
+    const seen = rounds
+    const file = await backup(t, broker)
+    const { files, settings } = readBackup(file)
+    t.strictSame(Object.keys(files).sort(), ['ca.crt', 'ca.key'])
+    t.equal(settings?.clusterset, 'demo')
+    const folder = temporaryFolder(t)
+    t.match(await restore(folder, file), { members: ['milano'], before: undefined })
+    const log = openSqliteLog({ file: join(folder, 'broker.db'), create: false })
+    t.ok(log.count('token') >= seen, `what was acknowledged before is in it: ${log.count('token')} of ${seen}`)
+    await log.close()
+    await eventually(() => rounds > seen + 2)
+  }
+  writing.abort()
+  await load
+})
+
+t.test('what is refused, and leaves everything as it was', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  await TlsMember.join(t, broker.state, 'milano')
+  const file = await backup(t, broker)
+  const { state } = broker
+  t.match(await messageOf(restore(state, file)), /is in use by another broker: stop it/)
+  await broker.stop()
+  const names = (): string[] => readdirSync(state).filter((name) => !/-(wal|shm)$/.test(name))
+  const there = names()
+  t.equal(
+    await messageOf(restore(state, file)),
+    'the broker there has members: milano: what it knows goes, with --force',
+  )
+  const expected = 'expected a file that "sealane broker backup" has written'
+  t.equal(await messageOf(restore(state, join(state, 'broker.db'), FORCE)), `${state}/broker.db: ${expected}`)
+  const cut = join(temporaryFolder(t), 'cut')
+  writeFileSync(cut, readFileSync(file).subarray(0, 9000))
+  t.match(await messageOf(restore(state, cut, FORCE)), /cut is damaged /)
+  writeFileSync(cut, 'nothing')
+  t.match(await messageOf(restore(state, cut, FORCE)), /cut/)
+  t.match(await messageOf(restore(state, `${cut}.none`, FORCE)), /cut\.none/)
+  const other = await LoopbackBroker.start(t, { clusterset: 'other' })
+  await other.stop()
+  t.equal(
+    await messageOf(restore(other.state, file)),
+    'clusterset: the backup has "demo", the broker there "other": start it with that of the backup',
+  )
+  t.strictSame(names(), there)
+  t.match(await messageOf(backupBroker(clock, temporaryFolder(t), `${cut}.new`)), /no broker state in /)
+  t.match(await messageOf(backupBroker(clock, state, file)), /backup/, 'a file that is there is not written over')
+})
+
+t.test('what is staged is for its owner alone, whoever may read the backup', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const file = await backup(t, broker)
+  for (const mode of [0o644, 0o400, 0o600]) {
+    chmodSync(file, mode)
+    const folder = temporaryFolder(t)
+    await stageRestore(folder, file, GENTLY)
+    t.equal(statSync(join(folder, 'restore.db')).mode & 0o777, 0o600, mode.toString(8))
+  }
+})
+
+t.test('a restore that broke off is finished by the next start', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const milano = await TlsMember.join(t, broker.state, 'milano')
+  const file = await backup(t, broker)
+  const fresh = await LoopbackBroker.start(t)
+  // Staged beside a broker that runs, which has no members: no force is needed.
+  await stageRestore(fresh.state, file, GENTLY)
+  t.strictSame(await fresh.tokens((store) => store.members()), [], 'the one that runs is not disturbed')
+  await fresh.stop()
+  // As after a power cut in the middle: half of the old state is away.
+  copyFileSync(join(fresh.state, 'restore.db'), join(fresh.state, 'broker.db.restored'))
+  chmodSync(join(fresh.state, 'broker.db.restored'), 0o600)
+  await broker.stop()
+  await fresh.start()
+  const members = await fresh.tokens((store) => store.members())
+  t.match(members, [{ id: 'milano', state: 'silent' }])
+  t.equal(readFileSync(join(fresh.state, 'ca.crt'), 'utf8'), readFileSync(join(broker.state, 'ca.crt'), 'utf8'))
+  await fresh.stop()
+  await fresh.start()
+  t.match(await fresh.tokens((store) => store.members()), [{ id: 'milano' }], 'and once only')
+  t.equal(readdirSync(fresh.state).filter((name) => name.startsWith('before-restore-')).length, 1)
+  await milano.stop()
+})

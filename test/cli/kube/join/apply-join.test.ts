@@ -1,0 +1,205 @@
+/** What a join writes, and what keeps it from writing anything. */
+import t from 'tap'
+import {
+  type Change,
+  applyCrds,
+  applyNodes,
+  applyObjects,
+  crdsMissing,
+  describeChange,
+  leaveToken,
+} from '../../../../cli/kube/join/apply-join.ts'
+import { type Right, brokerRights, checkRights, memberRights } from '../../../../cli/kube/access/check-rights.ts'
+import { deployBroker } from '../../../../cli/kube/broker/deploy-broker.ts'
+import { planBroker } from '../../../../install/plan-broker.ts'
+import { identitySecret, planMember, siteConfigMap } from '../../../../install/plan-member.ts'
+import { DEFAULT_VALUES } from '../../../../install/values.ts'
+import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import { failure, messageOf } from '../../../support/failure.ts'
+import { secretAccess } from '../../../../cli/kube/access/secret-access.ts'
+import { joinProblem, secretIdentity } from '../../../../protocol/identity/secret-identity.ts'
+import { ALL_CRDS } from '../../../../install/crds/all-crds.ts'
+import type { CustomResourceDefinition } from '../../../../install/crds/custom-resource.ts'
+import { CLUSTER } from '../../../../install/crds/cluster.ts'
+import { LABEL_CRD_REVISION } from '../../../../install/crds/sealane-kind.ts'
+import type { ManifestObject } from '../../../../install/manifest-object.ts'
+import { UserError } from '../../../../runtime/user-error.ts'
+import { MemoryAdmin } from '../../../support/memory-admin.ts'
+
+const { signal } = new AbortController()
+
+function asObject(crd: CustomResourceDefinition, change: object = {}): ManifestObject {
+  return { ...crd, ...change }
+}
+
+/** The account of applyCrds(), or what it throws. */
+async function crdAccount(admin: MemoryAdmin, dryRun = false): Promise<string> {
+  let said = ''
+  const tell = (change: Change): void => void (said += describeChange(change, dryRun))
+  try {
+    await applyCrds({ admin, dryRun, signal, tell })
+    return said
+  } catch (error) {
+    if (!(error instanceof UserError)) throw error
+    return `refused: ${error.message}`
+  }
+}
+
+t.test('CRDs: missing, there, older, newer, another’s, going', async (t) => {
+  const bare = new MemoryAdmin()
+  const first = await crdAccount(bare)
+  t.equal(first.split('\n').filter((line) => line.endsWith('(it does not exist)')).length, ALL_CRDS.length)
+  t.equal(await crdAccount(bare), '', 'the second time there is nothing to do')
+
+  const cluster = (labels: object, more: object = {}): MemoryAdmin => {
+    const others = ALL_CRDS.filter((crd) => crd !== CLUSTER).map((crd) => asObject(crd))
+    const metadata = { ...CLUSTER.metadata, labels: { ...CLUSTER.metadata.labels, ...labels }, ...more }
+    return new MemoryAdmin([...others, asObject(CLUSTER, { metadata })])
+  }
+  const older = cluster({ [LABEL_CRD_REVISION]: '0' })
+  t.equal(
+    await crdAccount(older),
+    "  changed   CustomResourceDefinition clusters.sealane.io  (the server's is older: revision 0)\n",
+  )
+  const newer = cluster({ [LABEL_CRD_REVISION]: '999' })
+  t.equal(await crdAccount(newer), '', 'a newer one that serves what is needed stays')
+  t.strictSame(newer.done, [])
+  const other = new MemoryAdmin([
+    asObject(CLUSTER, {
+      metadata: { name: CLUSTER.metadata.name, labels: { [LABEL_CRD_REVISION]: '999' } },
+      spec: { ...CLUSTER.spec, versions: CLUSTER.spec.versions.map((one) => ({ ...one, name: 'v9' })) },
+    }),
+  ])
+  t.equal(
+    await crdAccount(other),
+    'refused: CRD clusters.sealane.io revision 999 on the server does not serve v1alpha1, and it is newer than this Sealane knows: use a newer Sealane',
+  )
+  t.strictSame(other.done, [], 'then nothing is written at all')
+  const going = cluster({}, { deletionTimestamp: '2026-01-01T00:00:00Z' })
+  t.match(
+    await crdAccount(going),
+    /^refused: CRD clusters\.sealane\.io is being removed, with all its objects: try again/,
+  )
+})
+
+t.test('a kind can be used once it is established', async (t) => {
+  const established = { conditions: [{ type: 'Established', status: 'True' }] }
+  const admin = new MemoryAdmin(ALL_CRDS.map((crd) => asObject(crd, crd === CLUSTER ? {} : { status: established })))
+  t.strictSame(await crdsMissing(admin, signal), { what: 'clusters.sealane.io' })
+  admin.put(asObject(CLUSTER, { status: established }))
+  t.strictSame(await crdsMissing(admin, signal), undefined)
+})
+
+t.test('a dry run writes nothing and says everything', async (t) => {
+  const admin = new MemoryAdmin()
+  let said = ''
+  const context = { admin, dryRun: true, signal, tell: (change: Change) => void (said += describeChange(change, true)) }
+  await applyObjects([{ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'a', namespace: 'b' } }], context)
+  await applyNodes([{ node: 'n1', labels: { 'sealane.io/gateway': '0' }, annotations: {} }], context)
+  t.equal(said, '  created   ConfigMap b/a\n  changed   Node n1  (sealane.io/gateway=0)\n')
+  t.strictSame(admin.done, ['apply ConfigMap b/a (dry)'])
+})
+
+t.test('who may not install is told before anything is written', async (t) => {
+  const admin = new MemoryAdmin()
+  await checkRights(admin, memberRights('sealane-system'), signal)
+  for (const right of ['patch nodes', 'create secrets', 'create daemonsets', 'patch daemonsets'])
+    admin.denied.add(right)
+  const refused = await failure(checkRights(admin, memberRights('sealane-system'), signal))
+  t.equal(
+    refused.message,
+    'context "c1" of kubeconfig: this user may not patch nodes, create secrets, create and patch daemonsets.apps',
+  )
+  t.match(refused, { hint: 'use a kubeconfig of a cluster administrator; nothing was changed' })
+  t.strictSame(admin.done, [])
+})
+
+/** `create apps deployments in sealane-system`, for each object that is applied. */
+function rightsFor(objects: readonly ManifestObject[]): readonly string[] {
+  const all = objects.flatMap(({ apiVersion, kind, metadata }) => {
+    const resource = `${kind.toLowerCase()}s`.replace(/ys$/, 'ies')
+    return ['create', 'patch'].map(
+      (verb) => `${verb} ${groupOf(apiVersion)} ${resource} in ${metadata.namespace ?? ''}`,
+    )
+  })
+  return [...new Set(all)].sort()
+}
+
+const textOf = ({ verb, group, resource, namespace = '' }: Right): string =>
+  `${verb} ${group} ${resource} in ${namespace}`
+
+t.test('the rights are those that the objects take', (t) => {
+  const { member } = DEFAULT_VALUES
+  const { namespace } = member
+  const parts = planMember({ ...DEFAULT_VALUES, member: { ...member, criticalPodsQuota: true } })
+  const secret = identitySecret(namespace, {})
+  const objects = [
+    ...parts.flatMap((part) => part.objects),
+    siteConfigMap(namespace, ''),
+    secret,
+    ...ALL_CRDS.map((crd) => asObject(crd)),
+  ]
+  t.strictSame(memberRights(namespace).map(textOf).sort(), [...rightsFor(objects), 'patch  nodes in '].sort())
+  const broker = planBroker(DEFAULT_VALUES).flatMap((part) => part.objects)
+  t.strictSame(brokerRights(DEFAULT_VALUES.broker.namespace).map(textOf).sort(), rightsFor(broker))
+  t.end()
+})
+
+t.test('a broker takes other rights than a member: those for its own objects', async (t) => {
+  const rights = brokerRights('sealane-broker')
+  const admin = new MemoryAdmin()
+  const own = new Set(rights.map(({ resource }) => resource))
+  for (const { verb, resource } of memberRights('sealane-system')) {
+    if (!own.has(resource)) admin.denied.add(`${verb} ${resource}`)
+  }
+  await checkRights(admin, rights, signal)
+  admin.denied.add('patch statefulsets').add('patch poddisruptionbudgets')
+  const init = {
+    wishes: { advertise: ['192.0.2.1:7443'] },
+    force: false,
+    flags: '--context c1',
+    dryRun: false,
+    timeoutMs: 1000,
+    clock: new FakeClock(),
+    signal,
+    say: () => undefined,
+    tell: () => undefined,
+  }
+  t.equal(
+    await messageOf(deployBroker(admin, init)),
+    'context "c1" of kubeconfig: this user may not patch statefulsets.apps, patch poddisruptionbudgets.policy',
+  )
+  t.strictSame(admin.done, [])
+})
+
+const groupOf = (apiVersion: string): string => (apiVersion.includes('/') ? (apiVersion.split('/')[0] ?? '') : '')
+
+t.test('the Secret: texts in, texts out, null removes', async (t) => {
+  const admin = new MemoryAdmin()
+  const place = {
+    namespace: 'sealane-system',
+    name: 'sealane-identity',
+    type: 'sealane.io/identity',
+    labels: { a: 'b' },
+  }
+  const secret = secretAccess(admin, place, signal)
+  t.equal(secret.place, 'Secret sealane-system/sealane-identity')
+  t.equal(await secret.read(), undefined)
+  await secretIdentity(secret).remove()
+  t.strictSame(admin.done, [], 'what is not there is not made to be emptied')
+  await leaveToken(secret, 'sealane1.ä\n')
+  t.strictSame(await secret.read(), { data: { token: 'sealane1.ä' }, annotations: {} })
+  const stored = await admin.get({ apiVersion: 'v1', kind: 'Secret', namespace: place.namespace, name: place.name })
+  t.strictSame(
+    [stored?.['type'], stored?.metadata.labels, stored?.['data']],
+    ['sealane.io/identity', { a: 'b' }, { token: Buffer.from('sealane1.ä').toString('base64') }],
+  )
+  const desk = secretIdentity(secret)
+  await desk.problem({ text: 'no', refused: 'sealane1.ä' })
+  t.strictSame(joinProblem(await secret.read(), ''), { text: 'no', final: true })
+  await leaveToken(secret, 'sealane1.ä')
+  t.equal(joinProblem(await secret.read(), ''), undefined, 'whoever tries again begins anew')
+  t.equal(await desk.isRefused('sealane1.ä'), false)
+  await secret.change({ data: { token: null } })
+  t.strictSame(await secret.read(), { data: {}, annotations: {} })
+})

@@ -1,0 +1,252 @@
+/** From what was found and said to what a join does. */
+import { refOf, titleOf } from '../../../../kubeapi/kube/write/object-ref.ts'
+import fc from 'fast-check'
+import { Command } from 'commander'
+import t from 'tap'
+import { type JoinKubeOptions, addJoinKubeOptions } from '../../../../cli/kube/join/join-options.ts'
+import { type JoinWishes, idFromName, openQuestions, planJoin } from '../../../../cli/kube/join/plan-join.ts'
+import type { Discovery } from '../../../../cli/discovery/discover.ts'
+import { discover } from '../../../../cli/discovery/discover.ts'
+import { parseSiteFile } from '../../../../kubeapi/files/site-file.ts'
+import { DEFAULT_VALUES } from '../../../../install/values.ts'
+import { isDnsLabel, parseClusterId } from '../../../../model/ids.ts'
+import { fixture } from '../../discovery/support/fixtures.ts'
+
+const NOTHING: JoinWishes = { labels: {}, gateways: [] }
+
+t.test('an id made of a context’s name', async (t) => {
+  const rows: [string | undefined, string | undefined][] = [
+    [undefined, undefined],
+    ['', undefined],
+    ['c1', 'c1'],
+    ['Milano', 'milano'],
+    ['kind-east', 'kind-east'],
+    ['arn:aws:eks:eu-south-1:123456789012:cluster/prod', 'prod'],
+    ['gke_my-project_europe-west1-b_blue', 'blue'],
+    ['admin@paris', 'paris'],
+    ['user/api-example-org:6443', '6443'],
+    ['a.b c', 'a-b-c'],
+    ['---', undefined],
+    ['-x-', 'x'],
+    ['x'.repeat(80), 'x'.repeat(63)],
+    [`${'x'.repeat(62)}-yy`, 'x'.repeat(62)],
+    ['日本', undefined],
+  ]
+  for (const [name, want] of rows) t.equal(idFromName(name), want, JSON.stringify(name))
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary', maxLength: 100 }), (name) => {
+      const id = idFromName(name)
+      return id === undefined || (isDnsLabel(id) && idFromName(id) === id && parseClusterId(id) === id)
+    }),
+  )
+  fc.assert(
+    fc.property(fc.stringMatching(/^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$/), (id) => idFromName(id) === id),
+    { examples: [['a']] },
+  )
+})
+
+function plan(discovery: Discovery, wishes: Partial<JoinWishes> = {}) {
+  return planJoin(discovery, { ...NOTHING, ...wishes, clusterId: parseClusterId('c1') }, DEFAULT_VALUES)
+}
+
+t.test('what flags say counts for more than what was found', async (t) => {
+  const found = discover(fixture('kubeadm-flannel'))
+  const own = plan(found)
+  t.strictSame([own.podCIDRs, own.serviceCIDRs], [found.podCIDRs?.value, found.serviceCIDRs?.value])
+  const said = plan(found, { podCIDRs: ['10.9.0.0/16'], labels: { region: 'eu' } })
+  t.strictSame(said.podCIDRs, ['10.9.0.0/16'])
+  const flags = addJoinKubeOptions(new Command()).parse(
+    ['--pod-cidr', '10.9.0.0/16', '--pod-cidr', 'FD00:9:0::/48', '--service-cidr', 'fd00:8::/108'],
+    { from: 'user' },
+  )
+  const { podCidr = [], serviceCidr = [] } = flags.opts<JoinKubeOptions>()
+  const both = plan(found, { podCIDRs: podCidr, serviceCIDRs: serviceCidr })
+  const stated = parseSiteFile('site.yaml', both.site)
+  t.strictSame([stated.podCIDRs, stated.serviceCIDRs], [['10.9.0.0/16', 'fd00:9::/48'], ['fd00:8::/108']])
+  const config = said.objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'sealane-site')
+  const { 'site.yaml': text = '' } = config?.['data'] as Record<string, string>
+  const site = parseSiteFile('site.yaml', text)
+  t.equal(site.name, 'c1', 'the site file can be read back')
+  t.strictSame(site.podCIDRs, ['10.9.0.0/16'])
+  t.strictSame(site.labels, { region: 'eu' })
+  t.strictSame(site.dns.listen.length, 1)
+  t.ok(site.kubernetes)
+})
+
+t.test(
+  'namespaces that are allowed: beside those of an earlier join, and to the byte where nothing is new',
+  async (t) => {
+    const found = discover(fixture('kubeadm-flannel'))
+    t.notMatch(plan(found).site, /allowedNamespaces/, 'not named where none is')
+    const allowed = (one: { readonly site: string }) => parseSiteFile('site.yaml', one.site).allowedNamespaces
+    const first = plan(found, { allowedNamespaces: ['default'] })
+    t.strictSame(allowed(first), ['default'])
+    const config = first.objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'sealane-site')
+    const live = new Map(config === undefined ? [] : [[titleOf(refOf(config)), config]])
+    const again = (wishes: Partial<JoinWishes>) =>
+      planJoin(found, { ...NOTHING, ...wishes, clusterId: parseClusterId('c1') }, DEFAULT_VALUES, { live, asked: {} })
+    t.equal(again({}).site, first.site)
+    t.equal(again({ allowedNamespaces: ['default'] }).site, first.site)
+    t.strictSame(allowed(again({ allowedNamespaces: ['kube-tools'] })), ['default', 'kube-tools'])
+  },
+)
+
+t.test('gateways: those that are asked for, else those that are labelled, else the best two', async (t) => {
+  const found = discover(fixture('kubeadm-flannel'))
+  const [best, second] = found.gateways.candidates
+  if (best === undefined || second === undefined) throw new Error('the fixture has two candidates')
+  t.strictSame(
+    plan(found).gateways.map(({ node }) => node),
+    [best.node, second.node],
+  )
+  t.strictSame(
+    plan(found).nodes.map(({ node, labels }) => [node, labels]),
+    [
+      [best.node, { 'sealane.io/gateway': '0' }],
+      [second.node, { 'sealane.io/gateway': '0' }],
+    ],
+    'one lane: one serves, the other stands by',
+  )
+  const labelled: Discovery = {
+    ...found,
+    gateways: { ...found.gateways, candidates: [{ ...best }, { ...second, lane: 3 }] },
+  }
+  t.strictSame(
+    plan(labelled).gateways.map(({ node }) => node),
+    [second.node],
+  )
+  t.strictSame(plan(labelled).nodes, [], 'nothing to write: it is labelled already')
+  const asked = plan(labelled, { gateways: [{ node: second.node, publicAddress: '192.0.2.9' }, { node: best.node }] })
+  t.strictSame(asked.nodes, [
+    { node: second.node, labels: {}, annotations: { 'sealane.io/public-address': '192.0.2.9' } },
+    { node: best.node, labels: { 'sealane.io/gateway': '0' }, annotations: {} },
+  ])
+})
+
+interface Seen {
+  readonly node: string
+  readonly lane?: number
+  /** Cannot be a gateway now. */
+  readonly why?: string
+}
+
+const FLANNEL = discover(fixture('kubeadm-flannel'))
+const BARE = { publicAddress: undefined, annotated: false, zone: undefined, reasons: [] }
+
+/** A cluster with these nodes, the best one first. */
+function withNodes(...seen: readonly Seen[]): Discovery {
+  const fit = seen.filter(({ why }) => why === undefined)
+  const candidates = fit.map(({ node, lane }) => ({ ...BARE, node, lane }))
+  const unfit = seen.flatMap(({ node, lane, why }) => (why === undefined ? [] : [{ node, lane, why }]))
+  return { ...FLANNEL, gateways: { candidates, unfit } }
+}
+
+const w1: Seen = { node: 'w1' }
+const w2: Seen = { node: 'w2' }
+const cordoned = (node: string, lane?: number): Seen => ({
+  node,
+  why: 'cordoned',
+  ...(lane === undefined ? {} : { lane }),
+})
+const LONG = `node-${'a'.repeat(120)}.example.org`
+const only = (node: string, other: string, lane: number): string =>
+  `only ${node} is a gateway: nobody takes its lane when it goes; kubectl label node ${other} sealane.io/gateway=${lane}`
+
+t.test('a join during maintenance: gateways stay', async (t) => {
+  const away: Seen = { node: 'g2', lane: 3, why: 'not Ready' }
+  const rows: [say: string, seen: Seen[], gateways: string, labelled: string][] = [
+    ['nobody is labelled', [w1, w2, { node: 'w3' }], 'w1 w2', 'w1=0 w2=0'],
+    ['the bare one is cordoned', [w1, w2, cordoned('w0')], 'w1 w2', 'w1=0 w2=0'],
+    ['the labelled one is cordoned', [w1, w2, cordoned('g1', 0)], 'g1', ''],
+    ['the labelled one is away', [w1, w2, away], 'g2', ''],
+    ['all of three are', [w1, cordoned('g1', 0), away, cordoned('g3', 0)], 'g1 g2 g3', ''],
+    ['one of two serves', [{ node: 'g0', lane: 0 }, w1, cordoned('g1', 0)], 'g0', ''],
+  ]
+  for (const [say, seen, gateways, labelled] of rows) {
+    const made = plan(withNodes(...seen))
+    t.equal(made.gateways.map(({ node }) => node).join(' '), gateways, say)
+    t.equal(made.nodes.map(({ node, labels }) => `${node}=${labels['sealane.io/gateway']}`).join(' '), labelled, say)
+  }
+})
+
+t.test('nodes that are asked for share a lane: one serves, the others stand by', async (t) => {
+  const g1: Seen = { node: 'g1', lane: 0 }
+  const rows: [say: string, seen: Seen[], asked: string, labelled: string][] = [
+    ['one', [w1, w2], 'w2', 'w2=0'],
+    ['three', [w1, w2, { node: 'w3' }], 'w3 w1 w2', 'w3=0 w1=0 w2=0'],
+    ['beside one that serves', [g1, w1, w2], 'w1 w2', 'w1=0 w2=0'],
+    ['again', [g1, w1], 'g1 w1', 'w1=0'],
+    ['one with another lane keeps it', [{ node: 'g3', lane: 3 }, w1], 'w1 g3', 'w1=0'],
+    ['also while it is cordoned', [w1, cordoned('g3', 3)], 'g3 w1', 'w1=0'],
+    ['one that nobody knows', [w1], 'w9', 'w9=0'],
+  ]
+  for (const [say, seen, asked, labelled] of rows) {
+    const { nodes } = plan(withNodes(...seen), { gateways: asked.split(' ').map((node) => ({ node })) })
+    t.equal(nodes.map(({ node, labels }) => `${node}=${labels['sealane.io/gateway']}`).join(' '), labelled, say)
+  }
+})
+
+t.test('a gateway that nobody stands by for is told, where another node could', async (t) => {
+  const g1: Seen = { node: 'g1', lane: 3 }
+  const rows: [say: string, seen: Seen[], asked: string[], notes: string[]][] = [
+    ['two are chosen', [w1, w2], [], []],
+    ['there is one node', [w1], [], []],
+    ['one is labelled', [g1, w1, w2], [], [only('g1', 'w1', 3)]],
+    ['names are long', [{ node: LONG, lane: 0 }, { node: `x${LONG}` }], [], [only(LONG, `x${LONG}`, 0)]],
+    ['a name that steers a terminal', [g1, { node: 'w\u001b[2J' }], [], [only('g1', 'w?[2J', 3)]],
+    ['it is cordoned', [w1, w2, cordoned('g1', 0)], [], [only('g1', 'w1', 0)]],
+    ['no other one is fit', [g1, cordoned('w1')], [], []],
+    ['two are labelled', [g1, { node: 'g2', lane: 3 }, w1], [], []],
+    ['two are labelled, one is cordoned', [g1, cordoned('g2', 3), w1], [], []],
+    ['one is asked for', [w1, w2], ['w2'], [only('w2', 'w1', 0)]],
+    ['twice the same', [w1, w2], ['w1', 'w1'], [only('w1', 'w2', 0)]],
+    ['one is asked for beside one that is labelled', [g1, w1, w2], ['w1'], []],
+    ['two are asked for', [w1, w2], ['w1', 'w2'], []],
+  ]
+  for (const [say, seen, asked, notes] of rows) {
+    t.strictSame(plan(withNodes(...seen), { gateways: asked.map((node) => ({ node })) }).notes, notes, say)
+  }
+})
+
+t.test('GKE lets critical pods in by a quota', async (t) => {
+  const quotas = (name: string): number =>
+    plan(discover(fixture(name))).objects.filter(({ kind }) => kind === 'ResourceQuota').length
+  t.equal(quotas('gke'), 1)
+  t.equal(quotas('kubeadm-flannel'), 0)
+})
+
+t.test('only what no flag answers is asked', async (t) => {
+  const ask = (field: 'podCIDRs' | 'serviceCIDRs' | 'gateways') => ({ field, why: 'unknown', suggestion: [] })
+  const found = { ...discover(fixture('kind')), asks: [ask('podCIDRs'), ask('serviceCIDRs'), ask('gateways')] }
+  const fields = (wishes: Partial<JoinWishes>): string =>
+    openQuestions(found, { ...NOTHING, ...wishes })
+      .map(({ field }) => field)
+      .join(' ')
+  t.equal(fields({}), 'podCIDRs serviceCIDRs gateways')
+  t.equal(fields({ podCIDRs: ['10.0.0.0/16'] }), 'serviceCIDRs gateways')
+  t.equal(fields({ serviceCIDRs: ['10.0.0.0/16'], gateways: [{ node: 'a' }] }), 'podCIDRs')
+})
+
+t.test('a second join without flags says what the first one said', (t) => {
+  const found = discover({ ...fixture('kubeadm-flannel'), objects: [] })
+  const first = plan(found, {
+    podCIDRs: ['10.9.0.0/16'],
+    serviceCIDRs: ['10.10.0.0/16'],
+    labels: { region: 'eu' },
+    gateways: [{ node: 'n1' }],
+  })
+  const config = first.objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'sealane-site')
+  const again = discover({ ...fixture('kubeadm-flannel'), objects: [config] })
+  t.strictSame(
+    openQuestions(again, NOTHING).map(({ field }) => field),
+    ['gateways'],
+  )
+  t.equal(plan(again, { gateways: [{ node: 'n1' }] }).site, first.site)
+  const other = plan(again, { labels: { zone: 'b' }, podCIDRs: ['10.11.0.0/16'], gateways: [{ node: 'n1' }] })
+  t.strictSame(other.podCIDRs, ['10.11.0.0/16'], 'flags count for more')
+  const labelsOf = (text: string): unknown => parseSiteFile('site.yaml', text).labels
+  t.strictSame(labelsOf(other.site), { region: 'eu', zone: 'b' }, 'a label more')
+  const less = plan(again, { labels: { region: null, zone: 'b' }, gateways: [{ node: 'n1' }] })
+  t.strictSame(labelsOf(less.site), { zone: 'b' }, 'a label taken away')
+  t.end()
+})

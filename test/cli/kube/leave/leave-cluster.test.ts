@@ -1,0 +1,24 @@
+/** What leaving waits for. */
+import t from 'tap'
+import { nodesLeft } from '../../../../cli/kube/leave/leave-cluster.ts'
+import { MemoryAdmin } from '../../../support/memory-admin.ts'
+
+const { signal } = new AbortController()
+const node = (name: string) => ({ apiVersion: 'v1', kind: 'Node', metadata: { name } })
+const part = (kind: 'Gateway' | 'RouteAgent', name: string) => ({
+  apiVersion: 'sealane.io/v1alpha1',
+  kind,
+  metadata: { name },
+})
+
+t.test('nodes that still have something of Sealane are waited for, those that are no more are not', async (t) => {
+  const admin = new MemoryAdmin([
+    node('a'),
+    part('RouteAgent', 'a'),
+    part('RouteAgent', 'gone'),
+    part('Gateway', 'gone'),
+  ])
+  t.strictSame(await nodesLeft(admin, signal), { what: 'routeagent on a', why: undefined })
+  await admin.remove({ apiVersion: 'sealane.io/v1alpha1', kind: 'RouteAgent', name: 'a' })
+  t.equal(await nodesLeft(admin, signal), undefined)
+})

@@ -1,0 +1,139 @@
+/** What leave and uninstall say before they do anything, and when they refuse. */
+import t from 'tap'
+import { type RemovalFacts, type RemovalWishes, planRemoval } from '../../../../cli/kube/leave/plan-removal.ts'
+
+const NOTHING: RemovalFacts = {
+  title: 'context "c1" of FILE',
+  flags: '--context c1',
+  site: false,
+  member: undefined,
+  parts: [],
+  others: [],
+  exports: [],
+  imports: 0,
+  nodes: [],
+  broker: undefined,
+}
+const MEMBER: RemovalFacts = {
+  ...NOTHING,
+  member: { id: 'c1', clusterset: 'default', leaving: false },
+  parts: ['Namespace sealane-system', 'DaemonSet sealane-system/sealane-gateway'],
+  others: ['c2', 'c3'],
+  exports: ['demo/hello'],
+  imports: 2,
+  nodes: ['n1', 'n2'],
+}
+const broker = (...members: readonly (readonly [string, string])[]): RemovalFacts['broker'] => ({
+  members: members.map(([id, state]) => ({ id, state })),
+  claim: true,
+})
+const LEAVE: RemovalWishes = { verb: 'leave', crds: false, deleteData: false, evictMembers: false, force: false }
+const UNINSTALL: RemovalWishes = { ...LEAVE, verb: 'uninstall' }
+const CLAIM = 'PersistentVolumeClaim sealane-broker/sealane-broker-data'
+const STAYS = `  stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${CLAIM}, Service sealane-broker/sealane-broker`
+const HUB = '  the broker of context "c1" of FILE: nobody can join, and no cluster hears of changes in another'
+const OFFER = 'before that, a backup: sealane broker backup --context c1 --output broker.backup'
+const FIRST = 'this takes out of context "c1" of FILE:'
+const OF_MEMBER = [
+  '  c1 leaves clusterset default: cut off from c2, c3',
+  '  no other cluster can call what is exported here: demo/hello',
+  '  pods here can no longer call 2 services of other clusters',
+  '  lanes, routes and rules in the kernel of n1, n2',
+  '  what is installed: Namespace sealane-system, DaemonSet sealane-system/sealane-gateway; node labels, settings of cluster DNS',
+]
+
+const rows: readonly (readonly [string, RemovalFacts, RemovalWishes, readonly string[], readonly string[]])[] = [
+  ['nothing', NOTHING, LEAVE, [], []],
+  ['a member', MEMBER, LEAVE, [FIRST, ...OF_MEMBER, '  stays: the CRDs'], []],
+  [
+    'a leave under way',
+    { ...NOTHING, member: { id: 'c1', clusterset: 'default', leaving: true } },
+    LEAVE,
+    [FIRST, '  c1 leaves clusterset default (under way): no other cluster is known here', '  stays: the CRDs'],
+    [],
+  ],
+  ['a broker is not what leave takes out', { ...NOTHING, broker: broker(['c2', 'in contact']) }, LEAVE, [], []],
+  [
+    'a broker that only its own cluster is a member of',
+    { ...NOTHING, member: { id: 'c1', clusterset: 'default', leaving: false }, broker: broker(['c1', 'in contact']) },
+    UNINSTALL,
+    [
+      FIRST,
+      '  c1 leaves clusterset default: no other cluster is known here',
+      HUB,
+      '  no other cluster is a member',
+      STAYS,
+      '  stays: the CRDs (--crds)',
+      OFFER,
+    ],
+    [],
+  ],
+  [
+    'members evicted, the data gone',
+    { ...NOTHING, broker: broker(['c2', 'in contact'], ['c3', 'silent'], ['c4', 'left']) },
+    { ...UNINSTALL, crds: true, deleteData: true, evictMembers: true },
+    [
+      FIRST,
+      HUB,
+      '  its members are evicted: c2 (in contact), c3 (silent)',
+      `  the broker's data, for good: ${CLAIM} (members, addresses and the certificate authority)`,
+      '  the CRDs, but for those of the Kubernetes project that are in use',
+      OFFER,
+    ],
+    ['c2', 'c3'],
+  ],
+  [
+    'many names',
+    { ...NOTHING, nodes: ['a', 'b', 'c', 'd', 'e', 'f', 'g'] },
+    LEAVE,
+    [FIRST, '  lanes, routes and rules in the kernel of a, b, c, d, e and 2 more', '  stays: the CRDs'],
+    [],
+  ],
+  ['the data alone is left', { ...NOTHING, broker: { members: undefined, claim: true } }, UNINSTALL, [], []],
+]
+
+t.test('what is said', (t) => {
+  for (const [name, facts, wishes, lines, evicts] of rows) {
+    const plan = planRemoval(facts, wishes)
+    t.strictSame(plan.lines, lines, name)
+    t.strictSame(plan.evicts, evicts, `${name}: evicts`)
+    t.equal(plan.refusal, undefined, `${name}: is not refused`)
+  }
+  t.end()
+})
+
+t.test('what is refused', (t) => {
+  const present = { ...NOTHING, broker: broker(['c1', 'in contact'], ['c2', 'in contact'], ['c3', 'silent']) }
+  t.strictSame(planRemoval(present, { ...UNINSTALL, crds: true, force: true }).refusal, {
+    message: 'the broker of context "c1" of FILE has members in contact: c1, c2',
+    hint:
+      'run sealane leave there first, or evict them: ' +
+      'sealane uninstall --context c1 --crds --evict-members --force',
+  })
+  const hub = { ...present, member: { id: 'c1', clusterset: 'default', leaving: false } }
+  t.match(planRemoval(hub, UNINSTALL).refusal?.message, /in contact: c2$/, 'its own cluster leaves by itself')
+  t.equal(
+    planRemoval({ ...hub, broker: broker(['c3', 'silent']) }, UNINSTALL).refusal,
+    undefined,
+    'silent ones do not count',
+  )
+  const dumb = { ...NOTHING, broker: { members: { unknown: 'it is not ready' }, claim: true } }
+  t.strictSame(planRemoval(dumb, UNINSTALL).refusal, {
+    message: 'the broker of context "c1" of FILE cannot be asked which members it has: it is not ready',
+    hint: 'mend it, or take it out whoever its members are: sealane uninstall --context c1 --evict-members',
+  })
+  const anyway = planRemoval(dumb, { ...UNINSTALL, evictMembers: true })
+  t.strictSame([anyway.refusal, anyway.evicts], [undefined, []])
+  t.equal(anyway.lines.at(-1), '  stays: the CRDs (--crds)', 'no backup is offered of a broker that cannot be asked')
+  t.end()
+})
+
+t.test('the command to type where nobody can be asked', (t) => {
+  t.equal(planRemoval(MEMBER, LEAVE).command, 'sealane leave --context c1 --yes')
+  const all = { ...UNINSTALL, crds: true, deleteData: true, evictMembers: true, force: true }
+  t.equal(
+    planRemoval(MEMBER, all).command,
+    'sealane uninstall --context c1 --crds --delete-data --evict-members --force --yes',
+  )
+  t.end()
+})

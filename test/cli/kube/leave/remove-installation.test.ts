@@ -1,0 +1,154 @@
+/** What leaving takes out. */
+import t from 'tap'
+import { removeBroker, removeCrds, removeInstallation } from '../../../../cli/kube/leave/remove-installation.ts'
+import { calicoPools } from '../../../../cli/discovery/advice/calico-pools.ts'
+import type { LeaveClusterInit } from '../../../../cli/kube/leave/leave-step.ts'
+import { discover } from '../../../../cli/discovery/discover.ts'
+import { ALL_CRDS } from '../../../../install/crds/all-crds.ts'
+import type { ManifestObject } from '../../../../install/manifest-object.ts'
+import { planBroker } from '../../../../install/plan-broker.ts'
+import { planMember } from '../../../../install/plan-member.ts'
+import { DEFAULT_VALUES, type InstallValues } from '../../../../install/values.ts'
+import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import type { ObjectRef } from '../../../../kubeapi/kube/write/object-ref.ts'
+import { MemoryAdmin } from '../../../support/memory-admin.ts'
+import { fixture } from '../../discovery/support/fixtures.ts'
+
+t.test("Calico's pools for other clusters go by their label, the user's stay", async (t) => {
+  const apiVersion = 'crd.projectcalico.org/v1'
+  const own = { apiVersion, kind: 'IPPool', metadata: { name: 'default-ipv4-ippool' }, spec: { cidr: '10.1.0.0/16' } }
+  const pools = calicoPools(['244.0.0.0/8', '10.52.0.0/16'], apiVersion) as unknown as ManifestObject[]
+  const admin = new MemoryAdmin([own, ...pools])
+  let said = ''
+  await removeInstallation(admin, discover(fixture('kubeadm-calico-vxlan')), {
+    timeoutMs: 1000,
+    force: false,
+    clock: new FakeClock(),
+    signal: new AbortController().signal,
+    say: (text) => void (said += text),
+  })
+  t.strictSame(
+    (await admin.list(apiVersion, 'IPPool', {})).map(({ metadata }) => metadata.name),
+    ['default-ipv4-ippool'],
+  )
+  t.equal(said, '  removed   IPPool sealane-10-52-0-0-16\n  removed   IPPool sealane-244-0-0-0-8\n')
+})
+
+const MONITORED: InstallValues = {
+  ...DEFAULT_VALUES,
+  gateway: { ...DEFAULT_VALUES.gateway, statusListen: 'node' },
+  routeagent: { ...DEFAULT_VALUES.routeagent, statusListen: 'node' },
+  metrics: { ...DEFAULT_VALUES.metrics, podMonitors: { ...DEFAULT_VALUES.metrics.podMonitors, enabled: true } },
+}
+const INIT: LeaveClusterInit = {
+  timeoutMs: 1000,
+  force: false,
+  clock: new FakeClock(),
+  signal: new AbortController().signal,
+  say: () => undefined,
+}
+const PROMETHEUS = 'monitoring.coreos.com/v1'
+
+t.test('what was installed for Prometheus goes as well', async (t) => {
+  const other = { apiVersion: PROMETHEUS, kind: 'PodMonitor', metadata: { name: 'own', namespace: 'sealane-broker' } }
+  const broker = new MemoryAdmin([...planBroker(MONITORED).flatMap(({ objects }) => objects), other])
+  t.equal((await broker.list(PROMETHEUS, 'PodMonitor', {})).length, 2)
+  t.equal(await removeBroker(broker, { deleteData: false }, INIT), true)
+  const left = (await broker.list(PROMETHEUS, 'PodMonitor', {})).map(({ metadata }) => metadata.name)
+  t.strictSame(left, ['own'], "nobody else's")
+  const kept = await Promise.all(['Namespace', 'Service'].map((kind) => broker.list('v1', kind, {})))
+  t.strictSame(
+    kept.map(({ length }) => length),
+    [1, 1],
+    'data and address stay',
+  )
+
+  const member = new MemoryAdmin(planMember(MONITORED).flatMap(({ objects }) => objects))
+  t.equal((await member.list(PROMETHEUS, 'PodMonitor', {})).length, 4)
+  await removeInstallation(member, discover(fixture('kubeadm-calico-vxlan')), INIT)
+  t.strictSame(await member.list(PROMETHEUS, 'PodMonitor', {}), [])
+})
+
+/** As an API server: a CRD goes on existing until its objects are taken out. */
+class EndingAdmin extends MemoryAdmin {
+  /** CRDs that are still ending. */
+  readonly ending: string[] = []
+
+  override async remove(ref: ObjectRef): Promise<boolean> {
+    const before = await this.get(ref)
+    if (ref.kind !== 'CustomResourceDefinition' || before === undefined) return super.remove(ref)
+    this.ending.push(ref.name)
+    const conditions = [
+      { type: 'NamesAccepted', status: 'True', message: 'no conflicts found' },
+      { type: 'Terminating', status: 'True', message: 'CustomResource deletion is in progress' },
+    ]
+    this.put({ ...before, status: { conditions } })
+    return true
+  }
+
+  async end(name: string): Promise<void> {
+    this.ending.splice(this.ending.indexOf(name), 1)
+    await super.remove({ apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition', name })
+  }
+}
+
+/** Removes all CRDs; the times are when each of those that are still ending does end. */
+async function removed(admin: EndingAdmin, ends: Readonly<Record<string, number>>, force = false): Promise<string> {
+  const clock = new FakeClock()
+  let said = ''
+  const over = new AbortController()
+  const init: LeaveClusterInit = {
+    timeoutMs: 10_000,
+    force,
+    clock,
+    signal: new AbortController().signal,
+    say: (text) => void (said += text.startsWith('  removed') ? '' : text),
+  }
+  const removing = removeCrds(admin, init)
+    .then((left) => void (said += `left: ${left.join(', ')}`))
+    .catch((error: unknown) => void (said += `failed: ${(error as Error).message}`))
+    .finally(() => over.abort())
+  for (let n = 0; n < 1000 && !over.signal.aborted; n += 1) {
+    await clock.advance(250)
+    const due = admin.ending.filter((name) => clock.monotonic() >= (ends[name] ?? 0))
+    for (const name of due) await admin.end(name)
+  }
+  await removing
+  return said
+}
+
+const CRDS = ALL_CRDS as unknown as readonly ManifestObject[]
+const FOREVER = Number.POSITIVE_INFINITY
+
+t.test('the CRDs are gone before it is said', async (t) => {
+  const admin = new EndingAdmin(CRDS)
+  const ends = Object.fromEntries(CRDS.map(({ metadata }) => [metadata.name, 500]))
+  const said = await removed(admin, { ...ends, 'gateways.sealane.io': 8000 })
+  t.equal(
+    said,
+    'waiting for the CRDs to be gone: still there\n' +
+      '  still there: gateways.sealane.io (CustomResource deletion is in progress)\n' +
+      'left: ',
+  )
+  t.strictSame(await admin.list('apiextensions.k8s.io/v1', 'CustomResourceDefinition', {}), [])
+  t.equal(await removed(new EndingAdmin(), {}), 'left: ', 'none is fine')
+})
+
+t.test('a CRD that does not go is named, and --force goes past it', async (t) => {
+  const ending = 'gateways.sealane.io (CustomResource deletion is in progress)'
+  const late = `waited 10s for the CRDs to be gone: still there: ${ending}`
+  const ends = { 'gateways.sealane.io': FOREVER }
+  const failed = await removed(new EndingAdmin(CRDS), ends)
+  t.equal(failed.split('\n').at(-1), `failed: ${late}`)
+  const forced = await removed(new EndingAdmin(CRDS), ends, true)
+  t.strictSame(forced.split('\n').slice(-2), [`${late}; going on because of --force`, 'left: gateways.sealane.io'])
+})
+
+t.test('a CRD of others is not waited for while it is in use', async (t) => {
+  const metadata = { name: 'web', namespace: 'shop' }
+  const used = { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', metadata }
+  const said = await removed(new EndingAdmin([...CRDS, used]), {})
+  const name = 'serviceexports.multicluster.x-k8s.io'
+  t.match(said, `  kept      CustomResourceDefinition ${name}  (there are objects of it)\n`)
+  t.equal(said.split('\n').at(-1), `left: ${name}`)
+})

@@ -1,0 +1,161 @@
+/** Leaving: the broker is told, the nodes clean up, and only then the identity goes. */
+import t, { type Test } from 'tap'
+import { FileCluster } from '../../../kubeapi/files/file-cluster.ts'
+import type { KubeObject } from '../../../model/objects.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+import { eventually } from '../../support/eventually.ts'
+import { messageOf } from '../../support/failure.ts'
+import { LoopbackBroker } from '../loopback-broker.ts'
+import { type CliResult, runCli, startCli } from '../run-cli.ts'
+import { SiteFolder } from '../site-folder.ts'
+
+interface Member {
+  readonly broker: LoopbackBroker
+  readonly site: SiteFolder
+  /** The site's API, as its nodes' processes have it. */
+  readonly api: FileCluster
+  readonly leave: (...more: string[]) => Promise<CliResult>
+}
+
+async function member(t: Test): Promise<Member> {
+  const broker = await LoopbackBroker.start(t)
+  const site = new SiteFolder(t, 'paris')
+  const token = await broker.token()
+  await runCli(['join', '--site', site.file, '--token', token, '--cluster-id', 'paris-2'])
+  const init = { objects: site.path('objects'), state: site.path('state') }
+  const api = new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
+  t.teardown(() => api.close())
+  return { broker, site, api, leave: (...more) => runCli(['leave', '--site', site.file, ...more]) }
+}
+
+const gateway: KubeObject = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'gw' } }
+const routeAgent: KubeObject = { apiVersion: 'sealane.io/v1alpha1', kind: 'RouteAgent', metadata: { name: 'w1' } }
+const mirrored: KubeObject = {
+  apiVersion: 'multicluster.x-k8s.io/v1beta1',
+  kind: 'ServiceImport',
+  metadata: { name: 'web', namespace: 'shop' },
+  spec: { type: 'ClusterSetIP', ports: [] },
+}
+
+const TOLD = 'the broker has withdrawn everything of this cluster\n'
+const CLEAN = 'every node has taken Sealane out of its kernel\n'
+const LEFT = 'paris-2 has left the clusterset\n'
+const HINT =
+  'start "sealane up" there once: it cleans up and ends; then leave again, or give the node up with --force\n'
+
+t.test('nothing runs any more: nothing stays', async (t) => {
+  const { broker, site, api, leave } = await member(t)
+  await api.apply(mirrored)
+  t.same(await leave(), { code: 0, stdout: LEFT, stderr: TOLD + CLEAN })
+  t.same([site.identity(), site.objects()], [[], []])
+  const evicted = await messageOf(broker.tokens((store) => store.evict({ cluster: 'paris-2', force: true })))
+  t.equal(
+    evicted.replace(/\S+Z(?=;)/, 'TIME'),
+    'cluster "paris-2" is not a member: it left at TIME; there is no member',
+  )
+  t.same(await leave(), { code: 1, stdout: '', stderr: 'sealane: this site has not joined a clusterset\n' })
+})
+
+t.test('it waits until every node has cleaned up', async (t) => {
+  const { site, api, leave } = await member(t)
+  await api.apply(gateway)
+  await api.apply(routeAgent)
+  const leaving = leave()
+  const memberships = api.cache('Membership')
+  await eventually(() => memberships.get('self')?.spec.phase === 'leaving')
+  t.not(site.identity().length, 0, 'the identity is still there')
+  await api.remove('Gateway', 'gw')
+  await api.remove('RouteAgent', 'w1')
+  t.same(await leaving, { code: 0, stdout: LEFT, stderr: TOLD + CLEAN })
+  t.same([site.identity(), site.objects()], [[], []])
+})
+
+t.test('a node that does not clean up in time, and then does', async (t) => {
+  const { site, api, leave } = await member(t)
+  await api.apply(gateway)
+  await api.apply(routeAgent)
+  const stuck = await leave('--timeout', '100ms')
+  t.same(stuck, {
+    code: 1,
+    stdout: '',
+    stderr: `${TOLD}sealane: not cleaned up after 100ms: gateway on gw, routeagent on w1\n${HINT}`,
+  })
+  t.equal((await leave('--timeout', '0s')).code, 1, 'no time at all is no time to hang')
+  await api.remove('Gateway', 'gw')
+  await api.remove('RouteAgent', 'w1')
+  t.same(await leave(), { code: 0, stdout: LEFT, stderr: TOLD + CLEAN })
+  t.same([site.identity(), site.objects()], [[], []])
+})
+
+t.test('a node that never comes back', async (t) => {
+  const { site, api, leave } = await member(t)
+  await api.apply(gateway)
+  t.same(await leave('--timeout', '50ms', '--force'), {
+    code: 0,
+    stdout: LEFT,
+    stderr: `${TOLD}not cleaned up after 50ms: gateway on gw; going on because of --force\nwhen gw is back, run there: sealane leave --node gw --site ${site.file}\n`,
+  })
+  t.same([site.identity(), site.objects()], [[], []])
+})
+
+t.test('a broker that never comes back', async (t) => {
+  const { broker, site, leave } = await member(t)
+  await broker.stop()
+  const why = `broker at 127.0.0.1:${broker.port}: connection refused: nothing listens there`
+  t.same(await leave(), {
+    code: 1,
+    stdout: '',
+    stderr: `sealane: the broker could not be told: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
+  })
+  t.equal(site.identity().length, 5, 'still a member')
+  t.same(await leave('--force'), {
+    code: 0,
+    stdout: LEFT,
+    stderr:
+      `the broker could not be told (${why}); going on because of --force\n` +
+      `on the broker paris-2 stays a member until it is evicted: run there: sealane cluster evict paris-2\n${CLEAN}`,
+  })
+  t.same([site.identity(), site.objects()], [[], []])
+})
+
+t.test('an evicted site may go', async (t) => {
+  const { broker, site, leave } = await member(t)
+  await broker.tokens((store) => store.evict({ cluster: 'paris-2', force: true }))
+  const { code, stderr } = await leave()
+  t.equal(code, 0)
+  t.equal(
+    stderr.replace(/\S+Z(?=:)/, 'TIME'),
+    `the broker says: cluster "paris-2" was evicted at TIME: it can join again, with a new token\n${CLEAN}`,
+  )
+  t.same([site.identity(), site.objects()], [[], []])
+})
+
+t.test('a damaged identity', async (t) => {
+  const { site, leave } = await member(t)
+  site.write('state/identity/cluster.crt', 'nonsense')
+  const why = `${site.path('state/identity/cluster.crt')}: no certificate in PEM form`
+  const { code, stderr } = await leave()
+  t.equal(code, 1)
+  t.equal(
+    stderr,
+    `sealane: the broker could not be told: ${why}\ntry again, or use --force and evict this cluster on the broker (sealane cluster evict)\n`,
+  )
+  t.same(await leave('--force'), {
+    code: 0,
+    stdout: LEFT,
+    stderr: `the broker cannot be told (${why}); going on because of --force\n${CLEAN}`,
+  })
+})
+
+t.test('interrupted while it waits', async (t) => {
+  const { site, api, leave } = await member(t)
+  await api.apply(gateway)
+  const running = startCli(['leave', '--site', site.file])
+  const memberships = api.cache('Membership')
+  await eventually(() => memberships.get('self')?.spec.phase === 'leaving')
+  running.stop()
+  t.same(await running.result, { code: 1, stdout: '', stderr: `${TOLD}sealane: interrupted before it was done\n` })
+  await api.remove('Gateway', 'gw')
+  t.equal((await leave()).code, 0, 'the next one goes on')
+})

@@ -1,0 +1,161 @@
+/** `up` in a joined site: starting, not starting, stopping. Nothing here touches the kernel. */
+import { once } from 'node:events'
+import { createSocket } from 'node:dgram'
+import t, { type Test } from 'tap'
+import { componentsOf } from '../../compose/site.ts'
+import { parseSiteFile } from '../../kubeapi/files/site-file.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
+import { eventually } from '../support/eventually.ts'
+import { freePort } from '../support/free-port.ts'
+import { ToyApiServer } from '../support/toy-api-server.ts'
+import { LoopbackBroker } from '../cli/loopback-broker.ts'
+import { runCli, spawnCli, spawnServing, startCli } from '../cli/run-cli.ts'
+import { SiteFolder, siteYaml } from '../cli/site-folder.ts'
+
+async function joinedSite(t: Test, spec = ''): Promise<SiteFolder> {
+  const broker = await LoopbackBroker.start(t)
+  const site = new SiteFolder(t, 'milano', spec)
+  const { code } = await runCli(['join', '--site', site.file, '--token', await broker.token()])
+  t.equal(code, 0)
+  return site
+}
+
+const notRoot = process.getuid?.() === 0 ? false : 'needs root'
+const GATEWAY = '  gateways: [{ node: gw, lane: 0 }]\n'
+
+t.test('what a node needs', (t) => {
+  const parts = (spec: string, node: string): string => {
+    const config = parseSiteFile('site.yaml', siteYaml('milano', spec))
+    return componentsOf({ config }, node).join()
+  }
+  const dns = '  dns: { listen: ["10.42.0.1:53"] }\n'
+  t.equal(parts(GATEWAY + dns, 'gw'), 'agent,dns,gateway,routeagent')
+  t.equal(parts(GATEWAY, 'gw'), 'agent,gateway,routeagent', 'no place to listen, no dns')
+  t.equal(parts(GATEWAY + dns, 'w1'), 'routeagent')
+  t.equal(parts('  gateways: [{ node: gw, lane: 0 }, { node: gw2, lane: 1 }]\n', 'gw2'), 'gateway,routeagent')
+  t.end()
+})
+
+t.test('the agent serves until it is stopped, and that is no failure', async (t) => {
+  const site = await joinedSite(t)
+  const port = await freePort()
+  const up = ['up', '--site', site.file, '--node', 'gw', '--component', 'agent', '--component', 'agent']
+  const running = startCli([...up, '--status-listen', `:${port}`, '--log-level', 'silent'])
+  await eventually(async () => (await fetch(`http://127.0.0.1:${port}/readyz`)).ok)
+  const plan = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}/debug/plan?name=agent`)).text()
+  await eventually(async () => (await plan()).startsWith('broker: connected\n'), { say: 'it has found the broker' })
+  running.stop()
+  t.same(await running.result, { code: 0, stdout: '', stderr: '' })
+  await t.rejects(fetch(`http://127.0.0.1:${port}/healthz`), 'the status page is gone')
+})
+
+/** `level message: reason` of each line of a process' log. */
+function logged(text: string): string[] {
+  const lines = text.split('\n').slice(0, -1)
+  const entries = lines.map((line) => JSON.parse(line) as Record<'level' | 'msg' | 'reason', string>)
+  return entries.map(({ level, msg, reason }) => `${level} ${msg}: ${reason}`)
+}
+
+t.test('the broker is not there when the agent starts: it says so and works from its replica', async (t) => {
+  const broker = await LoopbackBroker.start(t)
+  const [milano, paris] = [new SiteFolder(t), new SiteFolder(t, 'paris')]
+  for (const site of [milano, paris]) await runCli(['join', '--site', site.file, '--token', await broker.token()])
+  const port = await freePort()
+  const status = async (path: string): Promise<string> => (await fetch(`http://127.0.0.1:${port}${path}`)).text()
+  const up = ['up', '--site', milano.file, '--node', 'gw', '--component', 'agent', '--status-listen', `:${port}`]
+  const knows = (): boolean => milano.has('state/objects/Cluster/_/paris.json')
+  const first = startCli([...up, '--log-level', 'silent'])
+  await eventually(knows, { say: 'it has received paris' })
+  first.stop()
+  await first.result
+
+  await broker.stop()
+  milano.remove('state/objects/Cluster/_/paris.json')
+  const agent = spawnServing(t, up)
+  await eventually(knows, { deadlineMs: 10_000, say: 'paris is there again, out of the replica' })
+  const why = `broker at 127.0.0.1:${broker.port}: connection refused: nothing listens there`
+  await eventually(() => logged(agent.said()).includes(`info watch interrupted: ${why}`), { say: 'the log tells it' })
+  t.equal(await status('/readyz'), 'ready\n')
+  const connection = async (): Promise<string | undefined> => (await status('/debug/plan?name=agent')).split('\n')[0]
+  await eventually(async () => (await connection()) === `broker: ${why}`, { say: 'the plan tells it' })
+  t.equal(agent.exitCode, null, 'it goes on')
+
+  await broker.start()
+  await eventually(async () => (await connection()) === 'broker: connected', {
+    deadlineMs: 15_000,
+    say: 'and finds the broker once it is there',
+  })
+  agent.kill('SIGTERM')
+  t.same(await once(agent, 'close'), [0, null])
+})
+
+t.test('the port of dns is taken', async (t) => {
+  const socket = createSocket('udp4').bind(0, '127.0.0.1')
+  await once(socket, 'listening')
+  t.teardown(() => socket.close())
+  const { port } = socket.address()
+  const site = await joinedSite(t, `  dns: { listen: ["127.0.0.1:${port}"] }\n`)
+  const up = ['up', '--site', site.file, '--node', 'gw', '--component', 'dns', '--log-level', 'silent']
+  t.same(await runCli([...up, '--status-listen', ':0']), {
+    code: 1,
+    stdout: '',
+    stderr: `sealane: dns: cannot listen on 127.0.0.1:${port}/udp: the port is taken by another process\n`,
+  })
+})
+
+t.test('dns without a place to listen', async (t) => {
+  const site = await joinedSite(t)
+  const up = ['up', '--site', site.file, '--node', 'gw', '--component', 'dns', '--log-level', 'silent']
+  const { code, stderr } = await runCli([...up, '--status-listen', ':0'])
+  t.equal(stderr, `sealane: spec.dns.listen of ${site.file}: expected at least one address:port such as 10.42.0.1:53\n`)
+  t.equal(code, 1)
+})
+
+t.test('a dry run prints what would be applied, and applies nothing', { skip: notRoot }, async (t) => {
+  const site = await joinedSite(t, GATEWAY)
+  const { code, stdout, stderr } = await spawnCli(['up', '--site', site.file, '--node', 'w1', '--dry-run'])
+  t.same({ code, stderr }, { code: 0, stderr: '' })
+  t.match(stdout, '# Node w1 does not exist\n')
+  t.match(stdout, '# nft -f -\nadd table ip sealane_node\n')
+  t.same(site.objects(), ['Cluster/_/milano.json', 'Membership/_/self.json'], 'no RouteAgent object either')
+})
+
+const MEMBERSHIP: Membership = {
+  apiVersion: 'sealane.io/v1alpha1',
+  kind: 'Membership',
+  metadata: { name: MEMBERSHIP_NAME },
+  spec: {
+    clusterId: 'milano',
+    phase: 'joined',
+    clusterset: 'set',
+    globalRange: '244.0.0.0/8',
+    clustersetIpRange: '245.0.0.0/16',
+  },
+}
+
+t.test('in a real cluster: not ready before the cluster has joined, and its requests are counted', async (t) => {
+  const server = new ToyApiServer({})
+  await server.start(t)
+  const kubernetes = `  kubernetes: { kubeconfig: ${server.kubeconfig} }\n`
+  const site = new SiteFolder(t, 'milano', `${kubernetes}  dns: { listen: ["127.0.0.1:${await freePort()}"] }\n`)
+  const port = await freePort()
+  const status = async (path: string): Promise<string> => (await fetch(`http://127.0.0.1:${port}${path}`)).text()
+  const up = ['up', '--site', site.file, '--node', 'n1', '--component', 'dns', '--log-level', 'silent']
+  const running = startCli([...up, '--status-listen', `:${port}`])
+  await eventually(
+    async () => (await status('/readyz')) === 'membership: waits for this cluster to join a clusterset\n',
+  )
+  await eventually(() => server.watching('memberships') === 1, { say: 'it follows memberships' })
+  server.objects.put(server.place('Membership', MEMBERSHIP_NAME), { ...MEMBERSHIP })
+  await eventually(async () => (await status('/readyz')) === 'ready\n')
+  const metrics = await status('/metrics')
+  for (const line of [
+    'sealane_kube_lists_total{kind="Membership",component="dns"} 1',
+    'sealane_kube_watch_events_total{kind="Membership",component="dns"} 1',
+    'sealane_kube_cached_objects{kind="Membership",component="dns"} 1',
+  ]) {
+    t.match(metrics, line)
+  }
+  running.stop()
+  t.same(await running.result, { code: 0, stdout: '', stderr: '' })
+})

@@ -1,0 +1,281 @@
+import { type Socket, createSocket } from 'node:dgram'
+import { once } from 'node:events'
+import { createServer } from 'node:net'
+import t, { type Test } from 'tap'
+import { eventually } from '../../support/eventually.ts'
+import { Forwarder } from '../../../dns/forward/forwarder.ts'
+import { dnsConfig } from '../../../dns/config.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { FakeClock } from '../../../reconcile/fake-clock.ts'
+import { askTcp, askUdp, startDns } from '../dns-server.ts'
+import { TYPE, decode, query, uint16s } from '../wire.ts'
+import { workedExamples } from '../zone-fixture.ts'
+
+type Reply = (query: Buffer, send: (answer: Buffer) => void) => void
+
+interface Upstream {
+  readonly address: string
+  readonly seen: Buffer[]
+  readonly ports: Set<number>
+}
+
+/** A name server of the test's own, on UDP and, where `tcp` is given, on TCP. */
+async function startUpstream(t: Test, udp: Reply, tcp?: Reply): Promise<Upstream> {
+  const socket: Socket = createSocket('udp4').bind(0, '127.0.0.1')
+  await once(socket, 'listening')
+  const seen: Buffer[] = []
+  const ports = new Set<number>()
+  socket.on('message', (bytes, source) => {
+    seen.push(bytes)
+    ports.add(source.port)
+    udp(bytes, (answer) => socket.send(answer, source.port, source.address))
+  })
+  t.teardown(() => socket.close())
+  const { port } = socket.address()
+  if (tcp !== undefined) {
+    const server = createServer((connection) => {
+      connection.on('error', () => undefined)
+      connection.once('data', (data: Buffer) => {
+        tcp(data.subarray(2), (answer) => connection.end(Buffer.concat([uint16s(answer.length), answer])))
+      })
+    }).listen(port, '127.0.0.1')
+    await once(server, 'listening')
+    t.teardown(() => server.close())
+  }
+  return { address: `127.0.0.1:${port}`, seen, ports }
+}
+
+/** The question with one A record, or `count` of them. */
+function positive(asked: Buffer, count = 1, address: readonly number[] = [192, 0, 2, 80]): Buffer {
+  const end = asked.length
+  const record = Buffer.concat([uint16s(0xc00c, 1, 1, 0, 60, 4), Buffer.from(address)])
+  const answer = Buffer.concat([asked.subarray(0, end), ...Array.from({ length: count }, () => record)])
+  answer.writeUInt16BE(0x8180, 2)
+  answer.writeUInt16BE(count, 6)
+  return answer
+}
+
+const never: Reply = () => undefined
+const good: Reply = (asked, send) => send(positive(asked))
+
+t.test('names outside the zone come from the upstream, with the id and letter case of the client', async (t) => {
+  const upstream = await startUpstream(t, (asked, send) => {
+    // As a server would that forgets the letter case.
+    const answer = positive(asked)
+    answer.write(answer.toString('latin1', 12, asked.length - 4).toLowerCase(), 12, 'latin1')
+    send(answer)
+  })
+  const { port } = await startDns(t, workedExamples(), { upstreams: [upstream.address] })
+  for (let id = 1; id <= 8; id += 1) {
+    const got = await askUdp(port, query('WWW.Example.ORG.', { id }))
+    t.same([got.id, got.question, got.answers[0]?.data], [id, 'WWW.Example.ORG.', '192.0.2.80'])
+  }
+  t.ok(upstream.ports.size > 4, 'each from its own port')
+  t.ok(new Set(upstream.seen.map((bytes) => bytes.readUInt16BE(0))).size > 6, 'under its own id')
+  const got = await askUdp(port, query('7.0.42.10.in-addr.arpa.', { type: TYPE.PTR }))
+  t.equal(got.answers.length, 1, 'reverse names likewise')
+  t.equal((await askUdp(port, query('web.shop.svc.clusterset.local.'))).answers[0]?.data, '243.0.0.7')
+  t.equal(upstream.seen.length, 9, 'our own names never')
+})
+
+t.test('answers that do not fit are passed over', async (t) => {
+  const upstream = await startUpstream(t, (asked, send) => {
+    const forged = positive(asked, 1, [6, 6, 6, 6])
+    const otherId = Buffer.from(forged)
+    otherId.writeUInt16BE(asked.readUInt16BE(0) ^ 1, 0)
+    const otherName = Buffer.from(forged)
+    otherName.write('x', 13)
+    const notAnAnswer = Buffer.from(forged)
+    notAnAnswer.writeUInt16BE(0x0100, 2)
+    for (const bad of [otherId, otherName, notAnAnswer, Buffer.alloc(3), Buffer.alloc(0)]) send(bad)
+    send(positive(asked))
+  })
+  const { port } = await startDns(t, workedExamples(), { upstreams: [upstream.address] })
+  t.equal((await askUdp(port, query('www.example.org.'))).answers[0]?.data, '192.0.2.80')
+})
+
+t.test('the next upstream is asked when one is silent or not there; then SERVFAIL', async (t) => {
+  const silent = await startUpstream(t, never)
+  const working = await startUpstream(t, good)
+  const closed = createSocket('udp4').bind(0, '127.0.0.1')
+  await once(closed, 'listening')
+  const nobody = `127.0.0.1:${closed.address().port}`
+  closed.close()
+  const clock = new FakeClock()
+  const three = {
+    upstreams: [nobody, silent.address, working.address],
+    upstreamTimeoutMs: 100,
+  }
+  const both = await startDns(t, workedExamples(), three, clock)
+  const first = askUdp(both.port, query('a.example.'))
+  await eventually(() => silent.seen.length === 1)
+  await clock.advance(100)
+  t.equal((await first).answers.length, 1)
+  t.equal((await askUdp(both.port, query('b.example.'))).answers.length, 1)
+  t.equal(silent.seen.length, 1, 'the one that answered is asked first from then on')
+  const two = { upstreams: [nobody, silent.address], upstreamTimeoutMs: 100 }
+  const none = await startDns(t, workedExamples(), two, clock)
+  const last = askUdp(none.port, query('c.example.'))
+  await eventually(() => silent.seen.length === 2)
+  await clock.advance(100)
+  t.equal((await last).flags, 'qr rd ra SERVFAIL')
+})
+
+t.test('an upstream that says it cannot is passed over, and heard when no other can', async (t) => {
+  const failing =
+    (code: number): Reply =>
+    (asked, send) => {
+      const answer = positive(asked, 0)
+      answer.writeUInt16BE(0x8180 | code, 2)
+      send(answer)
+    }
+  for (const [say, code] of [
+    ['SERVFAIL', 2],
+    ['NOTIMP', 4],
+    ['REFUSED', 5],
+  ] as const) {
+    const bad = await startUpstream(t, failing(code))
+    const working = await startUpstream(t, good)
+    const both = await startDns(t, workedExamples(), { upstreams: [bad.address, bad.address, working.address] })
+    t.equal((await askUdp(both.port, query('a.example.'))).answers.length, 1, `${say}: the next one is asked`)
+    t.equal((await askUdp(both.port, query('b.example.'))).answers.length, 1)
+    t.equal(bad.seen.length, 2, 'the one that answered is asked first from then on')
+    const other = await startUpstream(t, failing(2))
+    const none = await startDns(t, workedExamples(), { upstreams: [bad.address, other.address] })
+    t.equal((await askUdp(none.port, query('c.example.'))).flags, `qr rd ra ${say}`, 'what the first of them said')
+  }
+  const unknown = await startUpstream(t, failing(3))
+  const working = await startUpstream(t, good)
+  const { port } = await startDns(t, workedExamples(), { upstreams: [unknown.address, working.address] })
+  t.equal((await askUdp(port, query('d.example.'))).flags, 'qr rd ra NXDOMAIN', '"no such name" is an answer')
+})
+
+t.test('a lone upstream is asked once more when it is silent', async (t) => {
+  const silent = await startUpstream(t, never)
+  const clock = new FakeClock()
+  const { port } = await startDns(t, workedExamples(), { upstreams: [silent.address], upstreamTimeoutMs: 100 }, clock)
+  const asked = askUdp(port, query('a.example.'))
+  await eventually(() => silent.seen.length === 1)
+  await clock.advance(50)
+  await eventually(() => silent.seen.length === 2)
+  t.same(silent.seen[1], silent.seen[0], 'the same question under the same id')
+  await clock.advance(50)
+  t.equal((await asked).flags, 'qr rd ra SERVFAIL')
+})
+
+t.test('answers that were cut, and answers larger than the client takes', async (t) => {
+  const cut: Reply = (asked, send) => {
+    const answer = positive(asked, 0)
+    answer.writeUInt16BE(0x8380, 2)
+    send(answer)
+  }
+  const cutting = await startUpstream(t, cut, (asked, send) => send(positive(asked, 100)))
+  const { port } = await startDns(t, workedExamples(), { upstreams: [cutting.address] })
+  t.equal((await askUdp(port, query('big.example.'))).flags, 'qr tc rd ra NOERROR', 'UDP: the client is told')
+  t.equal((await askTcp(port, [query('big.example.')]))[0]?.answers.length, 100, 'TCP: asked again over TCP')
+
+  const careless = await startUpstream(t, (asked, send) => send(positive(asked, 100)))
+  const other = await startDns(t, workedExamples(), { upstreams: [careless.address] })
+  const got = await askUdp(other.port, query('big.example.'))
+  t.same([got.flags, got.answers.length, got.question], ['qr tc rd ra NOERROR', 0, 'big.example.'])
+})
+
+t.test('questions under way are bounded', async (t) => {
+  const silent = await startUpstream(t, never)
+  const clock = new FakeClock()
+  const init = { upstreams: [silent.address], upstreamTimeoutMs: 2000, maxForwards: 3 }
+  const { port, metrics } = await startDns(t, workedExamples(), init, clock)
+  const first = [1, 2, 3].map((id) => askUdp(port, query(`q${id}.example.`, { id })))
+  await eventually(() => silent.seen.length === 3)
+  t.equal((await askUdp(port, query('q4.example.', { id: 4 }))).flags, 'qr rd ra SERVFAIL')
+  t.match(await metrics.text(), 'sealane_dns_forwarded_total{result="overloaded"')
+  await clock.advance(2000)
+  t.same(
+    (await Promise.all(first)).map((got) => got.flags),
+    Array(3).fill('qr rd ra SERVFAIL'),
+  )
+})
+
+t.test('clients that ask the same at the same time wait for one answer', async (t) => {
+  const upstream = await startUpstream(t, good, (asked, send) => send(positive(asked)))
+  const { upstreams } = dnsConfig({ clusterId: 'west', listen: ['127.0.0.1:0'], upstreams: [upstream.address] })
+  const results: string[] = []
+  const forwarder = new Forwarder(
+    { clock: new SystemClock(), onResult: (result) => results.push(result), onFailure: () => undefined },
+    { upstreams, timeoutMs: 5000, maxInFlight: 100 },
+  )
+  const ask = async (bytes: Buffer, transport: 'udp' | 'tcp' = 'udp'): Promise<string> => {
+    const answer = await forwarder.forward(bytes, transport, new AbortController().signal)
+    if (answer === undefined) return 'none'
+    const got = decode(answer)
+    return `${got.id} ${got.question} ${got.answers[0]?.data}`
+  }
+  const spell = (id: number): string => (id % 2 === 0 ? 'Busy.example.' : 'busy.EXAMPLE.')
+  const many = Array.from({ length: 300 }, (_, id) => ask(query(spell(id), { id })))
+  const others = [
+    ask(query('busy.example.', { type: TYPE.TXT })),
+    // The numbers of these two are the octets of A and a.
+    ask(query('busy.example.', { type: 65 })),
+    ask(query('busy.example.', { type: 97 })),
+    ask(query('busy.example.', { edns: { size: 1232 } })),
+    ask(query('busy.example.', { recursionDesired: false })),
+    ask(query('busy.example.'), 'tcp'),
+  ]
+  t.equal(forwarder.inFlight, 7, 'another type, EDNS, flag or transport is another question')
+  t.same(
+    await Promise.all(many),
+    many.map((_, id) => `${id} ${spell(id)} 192.0.2.80`),
+    'each under its own id and letter case',
+  )
+  t.notOk((await Promise.all(others)).includes('none'))
+  t.equal(upstream.seen.length, 7, 'one query for all 300')
+  t.same(results, Array(306).fill('answered'))
+  t.equal(forwarder.inFlight, 0)
+  await ask(query('busy.example.'))
+  t.equal(upstream.seen.length, 8, 'nothing is kept: the next one is asked anew')
+})
+
+t.test('those who wait together are bounded too', async (t) => {
+  const held: (() => void)[] = []
+  const upstream = await startUpstream(t, (asked, send) => void held.push(() => send(positive(asked))))
+  const { port, metrics } = await startDns(t, workedExamples(), {
+    upstreams: [upstream.address],
+    upstreamTimeoutMs: 5000,
+    maxForwards: 2,
+  })
+  const many = Array.from({ length: 40 }, (_, id) => askUdp(port, query('busy.example.', { id })))
+  const overloaded = async (): Promise<boolean> =>
+    (await metrics.text()).includes('sealane_dns_forwarded_total{result="overloaded",component="dns"} 8')
+  await eventually(overloaded, { say: '2 x 16 may wait, the rest is told at once' })
+  // The refusals may be counted before the query has come to the upstream.
+  const answer = await eventually(() => held[0], { say: 'the query' })
+  answer()
+  const flags = (await Promise.all(many)).map((one) => one.flags)
+  t.equal(flags.filter((one) => one === 'qr rd ra SERVFAIL').length, 8)
+  t.equal(flags.filter((one) => one === 'qr rd ra NOERROR').length, 32)
+  t.equal(upstream.seen.length, 1)
+})
+
+t.test('a loop ends: an upstream that sends our own question back to us', async (t) => {
+  let backTo = 0
+  const asked: Buffer[] = []
+  const mirror = createSocket('udp4').bind(0, '127.0.0.1')
+  await once(mirror, 'listening')
+  t.teardown(() => mirror.close())
+  // Hands each query back to the server, and the server's answer to whoever asked.
+  mirror.on('message', (bytes, source) => {
+    if (source.port === backTo) return
+    asked.push(bytes)
+    const relay = createSocket('udp4')
+    relay.on('message', (answer) => {
+      mirror.send(answer, source.port, source.address)
+      relay.close()
+    })
+    relay.send(bytes, backTo, '127.0.0.1')
+  })
+  const server = await startDns(t, workedExamples(), { upstreams: [`127.0.0.1:${mirror.address().port}`] })
+  backTo = server.port
+  t.equal((await askUdp(server.port, query('loop.example.'))).flags, 'qr rd ra SERVFAIL')
+  t.equal(asked.length, 1, 'asked once')
+  t.match(await server.metrics.text(), 'sealane_dns_forwarded_total{result="loop"')
+})

@@ -1,0 +1,235 @@
+import t from 'tap'
+import { MAX_HOSTS, serviceEntry } from '../../../dns/zone/service-entry.ts'
+import type { ServiceIndex } from '../../../dns/zone/service-index.ts'
+import { serviceKey } from '../../../model/ids.ts'
+import { LABEL_SERVICE_NAME } from '../../../model/spec-constants.ts'
+import { clusterSetIp, gateway, headless, slice, syncedIndex, workedExamples } from '../zone-fixture.ts'
+
+function addresses(index: ServiceIndex, name: string): string {
+  const service = index.service('shop', name)
+  return service === undefined ? 'unknown' : [...service.a, ...service.aaaa].join(' ')
+}
+
+t.test('the index follows the objects', async (t) => {
+  const cluster = workedExamples()
+  const index = await syncedIndex(cluster)
+  const touched: string[] = []
+  index.onServiceChange((key) => touched.push(key))
+  const moved = slice('db', 'west', [{ addresses: ['10.2.0.9'] }])
+  const steps: { say: string; act: () => void; want: string; touched: string }[] = [
+    {
+      say: 'endpoint gone',
+      act: () => cluster.put(slice('db', 'east', [{ addresses: ['10.1.0.5'] }])),
+      want: '10.1.0.5 10.2.0.9',
+      touched: 'shop/db',
+    },
+    {
+      say: 'slice gone',
+      act: () => cluster.drop('EndpointSlice', 'db-west-v4', 'shop'),
+      want: '10.1.0.5',
+      touched: 'shop/db',
+    },
+    { say: 'slice back', act: () => cluster.put(moved), want: '10.1.0.5 10.2.0.9', touched: 'shop/db' },
+    {
+      say: 'slice of another service now',
+      act: () =>
+        cluster.put({
+          ...moved,
+          metadata: { ...moved.metadata, labels: { ...moved.metadata.labels, [LABEL_SERVICE_NAME]: 'raw' } },
+        }),
+      want: '10.1.0.5',
+      touched: 'shop/db shop/raw',
+    },
+    { say: 'unexported', act: () => cluster.drop('ServiceImport', 'db', 'shop'), want: 'unknown', touched: 'shop/db' },
+    { say: 'exported again', act: () => cluster.put(headless('db', [])), want: '10.1.0.5', touched: 'shop/db' },
+    {
+      say: 'another type',
+      act: () => cluster.put(clusterSetIp('db', ['243.0.0.9'], [])),
+      want: '243.0.0.9',
+      touched: 'shop/db',
+    },
+    {
+      say: 'someone else changed',
+      act: () => cluster.put(clusterSetIp('web', ['243.0.0.70'], [])),
+      want: '243.0.0.9',
+      touched: 'shop/web',
+    },
+  ]
+  for (const step of steps) {
+    const before = index.serial
+    touched.length = 0
+    step.act()
+    t.equal(addresses(index, 'db'), step.want, step.say)
+    t.equal(touched.join(' '), step.touched, `${step.say}: only what changed is built anew`)
+    t.ok(index.serial > before, `${step.say}: the serial counts up`)
+  }
+})
+
+t.test('a namespace lives as long as a service of it does', async (t) => {
+  const cluster = workedExamples()
+  const index = await syncedIndex(cluster)
+  t.equal(index.hasNamespace('shop'), true)
+  for (const { name } of index.services()) cluster.drop('ServiceImport', name, 'shop')
+  t.equal(index.hasNamespace('shop'), false)
+  t.equal(index.size, 0)
+})
+
+t.test('endpoints of clusters that do not answer are left out at once', async (t) => {
+  const cluster = workedExamples()
+  const index = await syncedIndex(cluster, 'west')
+  const touched: string[] = []
+  index.onServiceChange((key) => touched.push(key))
+  const steps = [
+    { say: 'nobody has reported: everything stays', put: undefined, want: '10.1.0.5 10.1.0.6 10.2.0.9' },
+    { say: 'east is up', put: gateway(['east']), want: '10.1.0.5 10.1.0.6 10.2.0.9' },
+    { say: 'east is down', put: gateway([], ['east']), want: '10.2.0.9' },
+    { say: 'east is back', put: gateway(['east']), want: '10.1.0.5 10.1.0.6 10.2.0.9' },
+  ]
+  for (const step of steps) {
+    if (step.put !== undefined) cluster.put(step.put)
+    t.equal(addresses(index, 'db'), step.want, step.say)
+    t.equal(addresses(index, 'web'), '243.0.0.7', `${step.say}: the clusterset IP stays`)
+  }
+  t.equal(touched.includes('shop/web'), false)
+})
+
+t.test('endpoints of a cluster whose pods would hide our own nodes are left out', async (t) => {
+  const cluster = workedExamples()
+  const index = await syncedIndex(cluster, 'west')
+  const member = (id: string, at: number, podCIDR: string) =>
+    cluster.put({
+      apiVersion: 'sealane.io/v1alpha1',
+      kind: 'Cluster',
+      metadata: { name: id },
+      spec: { id, index: at, podCIDRs: [podCIDR], serviceCIDRs: [], globalCIDRs: [], labels: {} },
+    })
+  const node = (address: string) =>
+    cluster.put({
+      apiVersion: 'v1',
+      kind: 'Node',
+      metadata: { name: 'gw' },
+      status: { addresses: [{ type: 'InternalIP', address }] },
+    })
+  const everything = '10.1.0.5 10.1.0.6 10.2.0.9'
+  const steps: { say: string; act: () => void; want: string }[] = [
+    { say: 'east, whose Cluster is not known yet', act: () => member('west', 1, '10.2.0.0/16'), want: everything },
+    { say: 'east is flat and far away', act: () => member('east', 2, '10.1.0.0/16'), want: everything },
+    { say: 'a node of ours lives there', act: () => node('10.1.0.200'), want: '10.2.0.9' },
+    { say: 'though its lane is up', act: () => cluster.put(gateway(['east'])), want: '10.2.0.9' },
+    { say: 'the node has moved', act: () => node('192.0.2.1'), want: everything },
+    { say: 'it claims our pods', act: () => member('east', 2, '10.2.128.0/17'), want: '10.2.0.9' },
+  ]
+  for (const { say, act, want } of steps) {
+    act()
+    t.equal(addresses(index, 'db'), want, say)
+  }
+})
+
+t.test('fields that others got wrong are passed over', async (t) => {
+  const entry = serviceEntry(
+    headless('db', [{ name: 'PG', protocol: 'TCP', port: 5432 }]),
+    [
+      slice(
+        'db',
+        'east',
+        [
+          { addresses: ['nonsense', '127.0.0.1', '169.254.169.254', '0.0.0.0', '10.1.0.5'], hostname: 'Db_0' },
+          { addresses: [], hostname: 'empty' },
+          { addresses: ['10.1.0.6'], hostname: 'DB-1' },
+        ],
+        [{ name: 'PG', protocol: 'TCP' }],
+      ),
+      slice('db', 'not a label', [{ addresses: ['10.9.0.1'] }]),
+    ],
+    undefined,
+  )
+  t.same(entry.a, ['10.1.0.5', '10.1.0.6'])
+  t.same(
+    entry.hosts.map((host) => `${host.hostname}.${host.cluster}`),
+    ['10-1-0-5.east', 'db-1.east'],
+  )
+  t.same(entry.hosts[0]?.ports, [{ name: 'pg', protocol: 'tcp', port: 5432 }])
+})
+
+t.test('a very large service tells one subset, fair to every cluster', async (t) => {
+  const many = (cluster: string, net: number, count: number) =>
+    slice(
+      'db',
+      cluster,
+      Array.from({ length: count }, (_, i) => ({ addresses: [`10.${net}.${i >> 8}.${i & 255}`] })),
+    )
+  const entry = serviceEntry(headless('db', []), [many('east', 1, 5000), many('west', 2, 10)], undefined)
+  t.equal(entry.hosts.length, MAX_HOSTS)
+  t.equal(entry.hosts.filter((host) => host.cluster === 'west').length, 10)
+  t.same(
+    entry.a,
+    entry.hosts.flatMap((host) => host.a),
+    'A and hostname records come from the same subset',
+  )
+})
+
+t.test('above the bound pods are chosen, and each with all of its addresses', async (t) => {
+  const six = (i: number): string => `fd00:${i.toString(16)}::1`
+  const keyed = (cluster: string, list: readonly { addresses: string[]; pod: string }[]) => {
+    const plain = slice(
+      'db',
+      cluster,
+      list.map(({ addresses }) => ({ addresses })),
+    )
+    const pods = list.map(({ pod }) => pod).join()
+    return { ...plain, metadata: { ...plain.metadata, annotations: { 'sealane.io/pods': pods } } }
+  }
+  const key = (i: number): string => i.toString(16).padStart(8, '0')
+  const dual = (cluster: string, net: number, count: number) => {
+    const numbers = Array.from({ length: count }, (_, i) => i)
+    const name = (family: string) => ({ name: `db-${cluster}-${family}` })
+    const four = keyed(
+      cluster,
+      numbers.map((i) => ({ addresses: [`10.${net}.${i >> 8}.${i & 255}`], pod: key(i) })),
+    )
+    const sixes = keyed(
+      cluster,
+      numbers.map((i) => ({ addresses: [six(net * 4096 + i)], pod: key(i) })),
+    )
+    return [
+      { ...four, metadata: { ...four.metadata, ...name('4') } },
+      { ...sixes, addressType: 'IPv6' as const, metadata: { ...sixes.metadata, ...name('6') } },
+    ]
+  }
+  const all = serviceEntry(headless('db', []), dual('east', 1, 600), undefined)
+  t.same([all.a.length, all.aaaa.length, all.hosts.length], [600, 600, 1200])
+  const cut = serviceEntry(headless('db', []), [...dual('east', 1, 3000), ...dual('west', 2, 20)], undefined)
+  t.same([cut.a.length, cut.aaaa.length], [MAX_HOSTS, MAX_HOSTS])
+  const whose = (text: string): number => Number(text.split('.')[2]) * 256 + Number(text.split('.')[3])
+  const east = (texts: readonly string[], net: string) => texts.filter((text) => text.startsWith(net))
+  t.same(
+    east(cut.aaaa, 'fd00:1').sort(),
+    east(cut.a, '10.1.')
+      .map((text) => six(4096 + whose(text)))
+      .sort(),
+    'the same pods in both families',
+  )
+  t.equal(east(cut.a, '10.2.').length, 20, 'fair to every cluster')
+  const crowd = keyed(
+    'east',
+    Array.from({ length: 3000 }, (_, i) => ({ addresses: [`10.1.${i >> 8}.${i & 255}`], pod: 'aa' })),
+  )
+  t.equal(serviceEntry(headless('db', []), [crowd], undefined).a.length, MAX_HOSTS, 'one pod is no crowd')
+  for (const text of ['', 'x,y', 'aa,bb,cc', '"; drop,é']) {
+    const wrong = slice('db', 'east', [{ addresses: ['10.1.0.1'] }, { addresses: ['10.1.0.2'] }])
+    const bad = { ...wrong, metadata: { ...wrong.metadata, annotations: { 'sealane.io/pods': text } } }
+    t.same(serviceEntry(headless('db', []), [bad], undefined).a, ['10.1.0.1', '10.1.0.2'], text)
+  }
+})
+
+t.test('10,000 services: a change costs its own service', async (t) => {
+  const cluster = workedExamples()
+  for (let i = 0; i < 10_000; i += 1) cluster.put(clusterSetIp(`s-${i}`, [`245.0.${i >> 8}.${i & 255}`], []))
+  const index = await syncedIndex(cluster)
+  for (const service of index.services()) index.service(service.namespace, service.name)
+  const kept = index.service('shop', 's-1')
+  cluster.put(clusterSetIp('s-2', ['245.1.0.1'], []))
+  t.equal(index.service('shop', 's-1'), kept, 'the others are not built anew')
+  t.equal(addresses(index, 's-2'), '245.1.0.1')
+  t.equal(serviceKey('shop', 's-2'), 'shop/s-2')
+})

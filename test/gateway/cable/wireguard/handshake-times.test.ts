@@ -1,0 +1,129 @@
+/** How old a handshake is, whatever is done to the wall clock. */
+import assert from 'node:assert/strict'
+import fc from 'fast-check'
+import t from 'tap'
+import { HandshakeTimes } from '../../../../gateway/cable/wireguard/handshake-times.ts'
+import { inheritedHealth } from '../../../../gateway/health/inherited-health.ts'
+import type { DeviceState } from '../../../../kernel/wireguard/wireguard.ts'
+import type { Gateway } from '../../../../model/objects.ts'
+import { NOW, UPTIME, endpoint, key, peerState } from '../../support/worlds.ts'
+
+const PARIS = key('paris0')
+const HOUR = 3_600_000
+
+function device(lastHandshakeMs?: number): DeviceState {
+  const facts = { endpoint: '198.51.100.20:4500', ...(lastHandshakeMs === undefined ? {} : { lastHandshakeMs }) }
+  return { name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers: [peerState(PARIS, facts)] }
+}
+
+type Look = readonly [say: string, atS: number, wallS: number, handshakeS: number | undefined, ageS: number | undefined]
+
+/** Seconds: of the monotonic clock, of the wall clock, the date of the handshake, and how old it is taken for. */
+const STORIES: readonly (readonly Look[])[] = [
+  [
+    ['there is none', 0, 0, undefined, undefined],
+    ['it came since', 2, 2, 1, 1],
+    ['and grows old', 60, 60, 1, 59],
+    ['the wall clock goes forward', 62, 3662, 1, 61],
+    ['and back', 64, -3536, 1, 63],
+    ['another, dated by the clock that was set back', 66, -3534, -3535, 1],
+    ['set forward again: the next one is no older than the last look', 68, 3668, -3000, 2],
+    ['the next one is of the future, as far as can be seen', 70, -3530, 5, 0],
+  ],
+  [
+    ['of before the first look', 0, 0, -40, 40],
+    ['the same', 5, 5, -40, 45],
+  ],
+  [
+    ['of before the first look, and of the future: of just now', 0, 0, 3600, 0],
+    ['the same', 5, 5, 3600, 5],
+  ],
+]
+
+t.test('stories', async (t) => {
+  for (const looks of STORIES) {
+    const times = new HandshakeTimes()
+    for (const [say, atS, wallS, handshakeS, ageS] of looks) {
+      const monotonicMs = UPTIME + atS * 1000
+      const state = device(handshakeS === undefined ? undefined : NOW + handshakeS * 1000)
+      const atMs = times.look([state], { nowMs: NOW + wallS * 1000, monotonicMs }).get(PARIS)
+      t.equal(atMs === undefined ? undefined : (monotonicMs - atMs) / 1000, ageS, say)
+    }
+  }
+})
+
+t.test('a peer that was made anew has no handshake, and its next one is new', async (t) => {
+  const times = new HandshakeTimes()
+  const look = (atMs: number, lastHandshakeMs?: number) =>
+    times.look([device(lastHandshakeMs)], { nowMs: NOW + atMs, monotonicMs: UPTIME + atMs }).get(PARIS)
+  t.equal(look(0, NOW - 5000), UPTIME - 5000)
+  t.equal(look(1000), undefined)
+  t.equal(look(2000, NOW + 1500), UPTIME + 1500)
+})
+
+t.test('no jump of the wall clock makes a handshake older or younger than the looks allow', async (t) => {
+  const step = fc.record({
+    passMs: fc.integer({ min: 1, max: 60_000 }),
+    jumpMs: fc.constantFrom(0, 0, 0, HOUR, -HOUR, 30_000, -30_000, 400 * 24 * HOUR),
+    shakes: fc.boolean(),
+  })
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
+      const times = new HandshakeTimes()
+      let [monotonicMs, nowMs] = [UPTIME, NOW]
+      let shaken: { readonly dated: number; readonly atMs: number; readonly lookedMs: number } | undefined
+      times.look([device()], { nowMs, monotonicMs })
+      for (const { passMs, jumpMs, shakes } of steps) {
+        const lookedMs = monotonicMs
+        if (shakes) shaken = { dated: nowMs + 1, atMs: monotonicMs + 1, lookedMs }
+        monotonicMs += passMs
+        nowMs += passMs + jumpMs
+        const atMs = times.look([device(shaken?.dated)], { nowMs, monotonicMs }).get(PARIS)
+        assert.equal(atMs === undefined, shaken === undefined)
+        if (atMs === undefined || shaken === undefined) continue
+        assert.ok(atMs >= shaken.lookedMs && atMs <= monotonicMs, `${atMs - shaken.atMs} ms off`)
+        if (shakes && jumpMs === 0) assert.equal(atMs, shaken.atMs, 'and it is right where nothing jumped')
+      }
+    }),
+    // Two handshakes of one date are told apart by nobody; no wall clock is set so exactly.
+    { numRuns: 300 },
+  )
+  t.pass()
+})
+
+t.test('what a restart takes over', async (t) => {
+  const gateway: Gateway = {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Gateway',
+    metadata: { name: 'gw' },
+    status: {
+      version: '1',
+      lanes: [],
+      up: '1/1',
+      conditions: [],
+      connections: [
+        {
+          cluster: 'paris',
+          lane: 0,
+          endpoint: 'paris.gw-lane0',
+          state: 'up',
+          message: '',
+          usingNat: false,
+          rxBytes: 0,
+          txBytes: 0,
+        },
+      ],
+    },
+  }
+  const taken = (lastHandshakeMs?: number): boolean => {
+    const devices = new Map([[0, device(lastHandshakeMs)]])
+    const monotonicMs = 200
+    const handshakes = new HandshakeTimes().look(devices.values(), { nowMs: NOW, monotonicMs })
+    const endpoints = [endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500'])]
+    return inheritedHealth({ monotonicMs, handshakes, gateway, endpoints, devices }).size > 0
+  }
+  t.equal(taken(NOW - 100_000), true, 'the session counts')
+  t.equal(taken(NOW - 181_000), false, 'it does not')
+  t.equal(taken(), false, 'the device was made anew')
+  t.equal(taken(NOW + HOUR), true, 'the wall clock was set back: nothing speaks against the session')
+})

@@ -1,0 +1,104 @@
+/** The key file of a lane: how it is made, and what each kind of unusable file is told as. */
+import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { LaneKeyError, ensureLaneKey, removeOtherLaneKeys } from '../../../../gateway/cable/wireguard/lane-key.ts'
+import { temporaryFolder } from '../../../support/temporary-folder.ts'
+
+const KEY = Buffer.alloc(32, 7).toString('base64')
+
+t.test('made on first start, kept afterwards', async (t) => {
+  const dir = join(temporaryFolder(t), 'nodes', 'gw')
+  const path = await ensureLaneKey(dir, 0, () => KEY)
+  t.equal(path, join(dir, 'lane0.key'))
+  t.equal(readFileSync(path, 'utf8'), `${KEY}\n`)
+  t.equal(statSync(path).mode & 0o777, 0o600)
+  t.equal(statSync(dir).mode & 0o777, 0o700)
+  await ensureLaneKey(dir, 0, () => {
+    throw new Error('not again')
+  })
+  t.strictSame(readdirSync(dir), ['lane0.key'], 'nothing is left of the writing')
+  await removeOtherLaneKeys(dir, [])
+  t.notOk(existsSync(path))
+})
+
+t.test('keys of other lanes are taken away, and nothing else', async (t) => {
+  const dir = join(temporaryFolder(t), 'gw')
+  await removeOtherLaneKeys(dir, [0])
+  t.notOk(existsSync(dir), 'no folder is fine')
+  for (const lane of [0, 1, 12]) await ensureLaneKey(dir, lane, () => KEY)
+  for (const name of ['lane1.key.old', 'xlane1.key', 'gateway-switched-on-forwarding'])
+    writeFileSync(join(dir, name), '')
+  await removeOtherLaneKeys(dir, [1])
+  t.strictSame(readdirSync(dir).sort(), ['gateway-switched-on-forwarding', 'lane1.key', 'lane1.key.old', 'xlane1.key'])
+})
+
+t.test('two starts at once agree on one key', async (t) => {
+  const dir = join(temporaryFolder(t), 'gw')
+  mkdirSync(dir, { mode: 0o700 })
+  const others = [1, 2, 3].map((n) => Buffer.alloc(32, n).toString('base64'))
+  const paths = await Promise.allSettled(others.map((key) => ensureLaneKey(dir, 0, () => key)))
+  const key = readFileSync(join(dir, 'lane0.key'), 'utf8').trim()
+  t.ok(others.includes(key), 'a whole key')
+  t.ok(paths.every((one) => one.status === 'fulfilled'))
+  t.strictSame(readdirSync(dir), ['lane0.key'])
+})
+
+const ROWS: [say: string, prepare: (dir: string) => void, want: string][] = [
+  [
+    'readable by others',
+    (dir) => {
+      writeFileSync(join(dir, 'lane0.key'), KEY, { mode: 0o644 })
+    },
+    'lane key DIR/lane0.key: mode 0644, expected 0600 (chmod 600 DIR/lane0.key)',
+  ],
+  [
+    'corrupt',
+    (dir) => {
+      writeFileSync(join(dir, 'lane0.key'), 'garbage', { mode: 0o600 })
+    },
+    'lane key DIR/lane0.key: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one',
+  ],
+  [
+    'empty',
+    (dir) => {
+      writeFileSync(join(dir, 'lane0.key'), '', { mode: 0o600 })
+    },
+    'lane key DIR/lane0.key: not a WireGuard private key (expected 44 characters of base64); restore it, or remove it to get a new one',
+  ],
+  [
+    'a directory',
+    (dir) => {
+      mkdirSync(join(dir, 'lane0.key'), { mode: 0o700 })
+    },
+    'lane key DIR/lane0.key: a directory stands where a file is expected',
+  ],
+  [
+    'open directory',
+    (dir) => {
+      chmodSync(dir, 0o755)
+    },
+    'state directory DIR: mode 0755, expected 0700 (chmod 700 DIR)',
+  ],
+]
+
+t.test('unusable files', async (t) => {
+  for (const [say, prepare, want] of ROWS) {
+    const dir = join(temporaryFolder(t), 'gw')
+    mkdirSync(dir, { mode: 0o700 })
+    prepare(dir)
+    const error: unknown = await ensureLaneKey(dir, 0, () => KEY).catch((error: unknown) => error)
+    t.ok(error instanceof LaneKeyError, say)
+    t.equal((error as Error).message.replaceAll(dir, 'DIR'), want, say)
+    t.notMatch((error as Error).message, KEY, 'and the key is not told')
+  }
+})
+
+t.test('a file where the state directory should be', async (t) => {
+  const dir = join(temporaryFolder(t), 'gw')
+  writeFileSync(dir, '')
+  await t.rejects(
+    ensureLaneKey(dir, 0, () => KEY),
+    { message: `state directory ${dir}: a file stands where a directory is expected` },
+  )
+})

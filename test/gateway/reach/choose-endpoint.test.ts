@@ -1,0 +1,388 @@
+/** Which address a peer is called at, when it is called again, and why: one row per situation. */
+import t from 'tap'
+import { type EndpointChoice, type EndpointChoiceInit, chooseEndpoint } from '../../../gateway/reach/choose-endpoint.ts'
+import { PeerCalls } from '../../../gateway/reach/peer-calls.ts'
+import { planLanes } from '../../../gateway/cable/wireguard/plan-lanes.ts'
+import type { ConnectionState } from '../../../model/objects.ts'
+import { NOW, UPTIME, cluster, endpoint, key, peerState, world } from '../support/worlds.ts'
+
+const TWO = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500', 'private 10.0.0.2:4500']).spec.candidates
+const ONE = TWO.slice(0, 1)
+const ROAMED = '203.0.113.77:61234'
+
+interface Row {
+  readonly say: string
+  readonly candidates: typeof TWO
+  /** State and for how many seconds. */
+  readonly health?: readonly [ConnectionState, number]
+  /** Endpoint and age of the handshake in seconds; absent: the peer is new. */
+  readonly peer?: { readonly at?: string; readonly handshake?: number }
+  /** The other end calls first. */
+  readonly second?: boolean
+  /** The other end has nowhere to call us. */
+  readonly hidden?: boolean
+  /** It called from ROAMED, so many seconds ago. */
+  readonly called?: number
+  /** `how address: why`, then `call <attempt>` and `again in <seconds>` where there are any. */
+  readonly want: string
+}
+
+const PUBLIC = 'try 198.51.100.20:4500: public address, candidate 1 of'
+const PRIVATE = 'try 10.0.0.2:4500: private address, candidate 2 of'
+
+const ROWS: Row[] = [
+  {
+    say: 'it just called: its handshake is given time',
+    candidates: TWO,
+    peer: { at: ROAMED },
+    health: ['connecting', 5],
+    called: 0.5,
+    want: `keep ${ROAMED}: it called from there just now, again in 2.5`,
+  },
+  {
+    say: 'it called while we let it go first',
+    candidates: TWO,
+    second: true,
+    peer: { at: ROAMED },
+    health: ['connecting', 0.2],
+    called: 0.1,
+    want: `keep ${ROAMED}: it called from there just now, again in 2.9`,
+  },
+  {
+    say: 'it called, and nothing came of it',
+    candidates: TWO,
+    peer: { at: ROAMED },
+    health: ['connecting', 5],
+    called: 3,
+    want: `try ${ROAMED}: address that it called from, candidate 3 of 3, call 5, again in 1`,
+  },
+  {
+    say: 'it called once; now a candidate has its turn',
+    candidates: TWO,
+    peer: { at: '10.0.0.2:4500' },
+    health: ['connecting', 6],
+    called: 0.5,
+    want: `${PUBLIC} 3, call 6, again in 1`,
+  },
+  {
+    say: 'down, but it has just called from somewhere else',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 20 },
+    health: ['down', 8],
+    called: 1,
+    want: `keep ${ROAMED}: it called from there just now, again in 2`,
+  },
+  {
+    say: 'down: where it called from has its turn too',
+    candidates: TWO,
+    peer: { at: '10.0.0.2:4500', handshake: 40 },
+    health: ['down', 16],
+    called: 40,
+    want: `try ${ROAMED}: address that it called from, candidate 3 of 3, again in 4`,
+  },
+  {
+    say: 'where it called from is a candidate: it has one turn',
+    candidates: [...TWO, { kind: 'observed', address: '203.0.113.77', port: 61234 }],
+    peer: { at: '10.0.0.2:4500' },
+    health: ['connecting', 2],
+    called: 40,
+    want: `try ${ROAMED}: observed address, candidate 3 of 3, call 2, again in 1`,
+  },
+  { say: 'new', candidates: TWO, want: `${PUBLIC} 2, call 0, again in 1` },
+  { say: 'new, without candidates', candidates: [], want: 'wait: it has no candidates; it calls us' },
+  {
+    say: 'known, without candidates, never called',
+    candidates: [],
+    peer: {},
+    health: ['connecting', 60],
+    want: 'wait: it has no candidates; it calls us',
+  },
+  {
+    say: 'called us',
+    candidates: [],
+    peer: { at: ROAMED },
+    health: ['connecting', 60],
+    want: `keep ${ROAMED}: it called from there; it has no candidates`,
+  },
+  {
+    say: 'up, roamed',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 100 },
+    health: ['up', 500],
+    want: `keep ${ROAMED}: it answers`,
+  },
+  {
+    say: 'up, but the device is new',
+    candidates: TWO,
+    health: ['up', 2],
+    want: `${PUBLIC} 2, call 0, again in 1`,
+  },
+  {
+    say: 'connecting, first call',
+    candidates: TWO,
+    peer: { at: '198.51.100.20:4500' },
+    health: ['connecting', 0.9],
+    want: `${PUBLIC} 2, call 0, again in 0.1`,
+  },
+  {
+    say: 'connecting, second call',
+    candidates: TWO,
+    peer: { at: '198.51.100.20:4500' },
+    health: ['connecting', 1],
+    want: `${PRIVATE} 2, call 1, again in 1`,
+  },
+  {
+    say: 'connecting, third call',
+    candidates: TWO,
+    peer: { at: '10.0.0.2:4500' },
+    health: ['connecting', 2.25],
+    want: `${PUBLIC} 2, call 2, again in 0.75`,
+  },
+  {
+    say: 'the last call in a hurry',
+    candidates: ONE,
+    peer: { at: '198.51.100.20:4500' },
+    health: ['connecting', 14.5],
+    want: `${PUBLIC} 1, call 14, again in 0.5`,
+  },
+  {
+    say: 'taken for dead: no hurry any more',
+    candidates: ONE,
+    peer: { at: '198.51.100.20:4500' },
+    health: ['connecting', 15],
+    want: `${PUBLIC} 1, call 15, again in 5`,
+  },
+  {
+    say: 'and so on',
+    candidates: ONE,
+    peer: { at: '198.51.100.20:4500' },
+    health: ['connecting', 3601],
+    want: `${PUBLIC} 1, call 732, again in 4`,
+  },
+  {
+    say: 'connecting, shook hands',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 1 },
+    health: ['connecting', 12],
+    want: `keep ${ROAMED}: it shook hands just now, again in 2`,
+  },
+  {
+    say: 'just went down, shook hands',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 1 },
+    health: ['down', 0],
+    hidden: true,
+    want: `keep ${ROAMED}: it shook hands just now, again in 2`,
+  },
+  {
+    say: 'connecting, shook hands long ago, in the session',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 20 },
+    health: ['connecting', 12],
+    want: `${PRIVATE} 2, again in 3`,
+  },
+  {
+    say: 'connecting, shook hands too long ago',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 180 },
+    health: ['connecting', 12],
+    want: `${PUBLIC} 2, call 12, again in 1`,
+  },
+  {
+    say: 'just went down',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 20 },
+    health: ['down', 1],
+    want: `keep ${ROAMED}: it answered there until now, again in 4`,
+  },
+  {
+    say: 'down for a while: the session is kept, its address may have changed',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 20 },
+    health: ['down', 5],
+    want: `${PUBLIC} 2, again in 5`,
+  },
+  {
+    say: 'down for longer',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 20 },
+    health: ['down', 11],
+    want: `${PRIVATE} 2, again in 4`,
+  },
+  {
+    say: 'down until the session is of no more use',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 181 },
+    health: ['down', 62],
+    want: `${PUBLIC} 2, call 24, again in 3`,
+  },
+  {
+    say: 'down, and it cannot call us: it may have lost the session',
+    candidates: TWO,
+    peer: { at: ROAMED, handshake: 20 },
+    health: ['down', 1],
+    hidden: true,
+    want: `${PRIVATE} 2, call 1, again in 1`,
+  },
+  {
+    say: 'down, roamed, no candidates',
+    candidates: [],
+    peer: { at: ROAMED, handshake: 20 },
+    health: ['down', 60],
+    want: `keep ${ROAMED}: it called from there; it has no candidates`,
+  },
+  {
+    say: 'new, the other calls first',
+    candidates: TWO,
+    second: true,
+    want: 'wait: it calls first, again in 0.3',
+  },
+  {
+    say: 'the other had its moment',
+    candidates: TWO,
+    second: true,
+    peer: {},
+    health: ['connecting', 0.25],
+    want: 'wait: it calls first, again in 0.05',
+  },
+  {
+    say: 'the other let it pass',
+    candidates: TWO,
+    second: true,
+    peer: {},
+    health: ['connecting', 0.5],
+    want: `${PUBLIC} 2, call 0, again in 1.2`,
+  },
+  {
+    say: 'calls of the second end come at another pace',
+    candidates: ONE,
+    second: true,
+    peer: {},
+    health: ['connecting', 3.4],
+    want: `${PUBLIC} 1, call 2, again in 1.7`,
+  },
+  {
+    say: 'when there is no hurry, too',
+    candidates: ONE,
+    second: true,
+    peer: {},
+    health: ['connecting', 15.3],
+    want: `${PUBLIC} 1, call 9, again in 8.5`,
+  },
+  {
+    say: 'the other went down, and its device is new',
+    candidates: TWO,
+    second: true,
+    peer: {},
+    health: ['down', 0],
+    want: `${PUBLIC} 2, call 0, again in 1.7`,
+  },
+]
+
+const CALM: Pick<EndpointChoiceInit, 'monotonicMs' | 'rotateMs' | 'jitter'> = {
+  monotonicMs: UPTIME,
+  rotateMs: 5000,
+  jitter: 0,
+}
+
+function text({ how, address, why, attempt, nextAtMs }: EndpointChoice): string {
+  return [
+    `${how}${address === undefined ? '' : ` ${address}`}: ${why}`,
+    ...(attempt === undefined ? [] : [`call ${attempt}`]),
+    ...(nextAtMs === undefined ? [] : [`again in ${Math.round(nextAtMs - UPTIME) / 1000}`]),
+  ].join(', ')
+}
+
+t.test('choices', async (t) => {
+  for (const row of ROWS) {
+    const { at, handshake } = row.peer ?? {}
+    const peer =
+      row.peer &&
+      peerState(key('paris'), {
+        ...(at === undefined ? {} : { endpoint: at }),
+        ...(handshake === undefined ? {} : { lastHandshakeMs: NOW - handshake * 1000 }),
+      })
+    const health = row.health && { state: row.health[0], sinceMs: UPTIME - row.health[1] * 1000 }
+    const [callsFirst, callable] = [row.second !== true, row.hidden !== true]
+    const { candidates, called } = row
+    const roamed = called === undefined ? undefined : { address: ROAMED, sinceMs: UPTIME - called * 1000 }
+    const handshakeMs = handshake === undefined ? undefined : UPTIME - handshake * 1000
+    const choice = chooseEndpoint({ ...CALM, callsFirst, callable, candidates, peer, handshakeMs, health, roamed })
+    t.equal(text(choice), row.want, row.say)
+  }
+})
+
+/** Times of the calls, in seconds, of one end that hears nothing: it plans when its last plan said so. */
+function callTimes(init: {
+  readonly callsFirst: boolean
+  readonly jitter: number
+  readonly untilMs: number
+}): number[] {
+  const times: number[] = []
+  const peer = peerState(key('paris'), { endpoint: '198.51.100.20:4500' })
+  const health = { state: 'connecting', sinceMs: UPTIME } as const
+  let last = -1
+  for (let monotonicMs = UPTIME; monotonicMs < UPTIME + init.untilMs;) {
+    const known = { candidates: ONE, peer, handshakeMs: undefined, health }
+    const choice = chooseEndpoint({ ...CALM, ...init, monotonicMs, callable: true, ...known })
+    const { attempt = last, nextAtMs = Infinity } = choice
+    if (attempt !== last) times.push(Math.round(monotonicMs - UPTIME) / 1000)
+    if (attempt !== last && attempt !== last + 1) throw new Error(`call ${attempt} after call ${last}`)
+    last = attempt
+    if (nextAtMs <= monotonicMs) throw new Error(`at ${monotonicMs} it wants to be woken at ${nextAtMs}`)
+    monotonicMs = nextAtMs
+  }
+  return times
+}
+
+t.test('a call that went unheard is followed by the next one soon', async (t) => {
+  t.strictSame(
+    callTimes({ callsFirst: true, jitter: 0, untilMs: 27_000 }),
+    [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 20, 25],
+  )
+  t.strictSame(
+    callTimes({ callsFirst: false, jitter: 0, untilMs: 27_000 }),
+    [0.3, 1.7, 3.4, 5.1, 6.8, 8.5, 10.2, 11.9, 13.6, 15.3, 23.8],
+  )
+  for (const callsFirst of [true, false]) {
+    for (let jitter = 0; jitter < 1; jitter += 0.07) {
+      const times = callTimes({ callsFirst, jitter, untilMs: 15_000 })
+      const pauses = times.slice(1).map((time, i) => time - (times[i] ?? 0))
+      t.ok(Math.max(...pauses) < 2.05, `${callsFirst}, jitter ${jitter.toFixed(2)}: ${Math.max(...pauses)} s`)
+    }
+  }
+})
+
+t.test('two ends whose calls crossed do not go on crossing', async (t) => {
+  const [first, second] = [true, false].map((callsFirst) => callTimes({ callsFirst, jitter: 0.5, untilMs: 15_000 }))
+  const crossing = (first ?? []).filter((time) => (second ?? []).some((other) => Math.abs(time - other) < 0.1))
+  t.ok(crossing.length <= 3, `${crossing.length} of ${first?.length} calls are close to one of the other end`)
+  const inRow = (first ?? []).some((time, i) => crossing.includes(time) && crossing.includes(first?.[i + 1] ?? -1))
+  t.notOk(inRow, 'and never two in a row')
+})
+
+t.test('who is called anew: whose call number advanced since the last round', async (t) => {
+  const calls = new PeerCalls()
+  const own = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
+  const paris = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500'])
+  const facts = { own, clusters: [own, cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')], endpoints: [paris] }
+  const due = (state: ConnectionState, seconds: number, lastHandshakeMs?: number): number => {
+    const known = peerState(paris.spec.publicKey, {
+      endpoint: '198.51.100.20:4500',
+      ...(lastHandshakeMs === undefined ? {} : { lastHandshakeMs }),
+    })
+    const device = { name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers: [known] }
+    const health = new Map([['0/paris', { state, sinceMs: UPTIME - seconds * 1000 }]])
+    const { lanes } = planLanes(world({ ...facts, devices: new Map([[0, device]]), health }))
+    return calls.due(lanes.flatMap((lane) => lane.peers)).size
+  }
+  t.equal(due('connecting', 0), 0, 'the first call is that of the new peer')
+  t.equal(due('connecting', 0.9), 0)
+  t.equal(due('connecting', 1.1), 1, 'the second is due')
+  t.equal(due('connecting', 1.3), 0, 'once')
+  t.equal(due('connecting', 4.1), 1, 'calls that were missed are not made up for')
+  t.equal(due('connecting', 5, NOW - 500), 0, 'it shook hands')
+  t.equal(due('up', 0, NOW - 500), 0, 'it is up')
+  t.equal(due('down', 2, NOW - 30_000), 0, 'it is down, but can call us')
+  t.equal(due('down', 4.1), 1, 'its session is gone')
+})

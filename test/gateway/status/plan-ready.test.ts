@@ -1,0 +1,71 @@
+import t from 'tap'
+import { laneEvents, readyFinding, upText } from '../../../gateway/status/plan-ready.ts'
+import type { ConnectionState, ConnectionStatus, Gateway } from '../../../model/objects.ts'
+
+const connection = (cluster: string, state: ConnectionState, lane = 0): ConnectionStatus => ({
+  cluster,
+  lane,
+  endpoint: `${cluster}.gw-lane${lane}`,
+  state,
+  message: 'why',
+  usingNat: false,
+  rxBytes: 0,
+  txBytes: 0,
+})
+
+/** `paris up, rome down` */
+const connections = (text: string): ConnectionStatus[] =>
+  text
+    .split(', ')
+    .flatMap((pair) => (pair === '' ? [] : [connection(...(pair.split(' ') as [string, ConnectionState]))]))
+
+t.test('Ready', (t) => {
+  const rows: readonly (readonly [given: string, lanes: number, failure: string | undefined, want: string])[] = [
+    ['', 1, undefined, 'True NoOtherCluster 0/0'],
+    ['', 0, undefined, 'False NoLane 0/0'],
+    ['paris up, rome up, wien up', 1, undefined, 'True LanesUp 3/3'],
+    ['paris up, rome connecting', 1, undefined, 'False LaneConnecting 1/2: not connected yet to rome'],
+    ['wien down, paris up, rome down', 1, undefined, 'False LaneProbeTimeout 1/3: no answer to probes from rome, wien'],
+    ['paris connecting, rome down', 1, undefined, 'False LaneProbeTimeout 0/2: no answer to probes from rome'],
+    ['paris up', 1, 'nft is missing', 'False RoundFailed 1/1: nft is missing'],
+  ]
+  for (const [given, lanes, failure, want] of rows) {
+    const all = connections(given)
+    const { status, reason, message } = readyFinding({ lanes, connections: all, failure })
+    const said = want.includes(':') ? `: ${message}` : ''
+    t.equal(`${status} ${reason} ${upText(all)}${said}`, want, given)
+  }
+  const many = Array.from({ length: 13 }, (_, i) => connection(`c${String(i).padStart(2, '0')}`, 'down'))
+  t.match(readyFinding({ lanes: 1, connections: many, failure: undefined }).message, /c00, .*, c09 and 3 more$/)
+  t.end()
+})
+
+t.test('events', (t) => {
+  const gateway = (text: string | undefined): Gateway => ({
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Gateway',
+    metadata: { name: 'gw', uid: 'u1' },
+    ...(text === undefined ? {} : { status: { version: '1', lanes: [], connections: connections(text) } }),
+  })
+  const rows: readonly (readonly [before: string | undefined, after: string, want: string])[] = [
+    [undefined, 'paris up, rome connecting, wien down', 'Normal LaneUp lane 0 to paris is up'],
+    ['paris connecting', 'paris up', 'Normal LaneUp lane 0 to paris is up'],
+    ['paris up', 'paris up', ''],
+    ['paris up, rome up', 'paris down, rome up', 'Warning LaneDown lane 0 to paris is down: why'],
+    ['paris up', 'paris connecting', ''],
+    ['paris down', 'paris connecting', ''],
+    ['paris down', 'paris up', 'Normal LaneUp lane 0 to paris is up'],
+    ['paris up', '', ''],
+  ]
+  for (const [before, after, want] of rows) {
+    const events = laneEvents(gateway(before), gateway(after))
+    t.equal(
+      events.map(({ type, reason, note }) => `${type} ${reason} ${note}`).join('; '),
+      want,
+      `${before} → ${after}`,
+    )
+    for (const { regarding } of events) t.strictSame(regarding, { kind: 'Gateway', name: 'gw', uid: 'u1' })
+  }
+  t.equal(laneEvents(undefined, gateway('paris up')).length, 1)
+  t.end()
+})

@@ -1,0 +1,81 @@
+/** A site in a temporary folder, for the file driver's tests. */
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { dirname, join } from 'node:path'
+import type { Test } from 'tap'
+import type { ObjectCache } from '../../../kubeapi/cluster-api.ts'
+import { FileCluster } from '../../../kubeapi/files/file-cluster.ts'
+import type { Kind, ObjectKinds } from '../../../model/objects.ts'
+import { SystemClock } from '../../../reconcile/clock.ts'
+import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+export class FileSite {
+  readonly folder: string
+  readonly objects: string
+  readonly state: string
+  readonly logger = new CapturingLogger()
+  readonly #t: Test
+
+  constructor(t: Test, state = 'state') {
+    this.#t = t
+    this.folder = temporaryFolder(t)
+    this.objects = join(this.folder, 'objects')
+    this.state = join(this.folder, state)
+    mkdirSync(this.objects)
+  }
+
+  open(init: { readonly rescanMs?: number; readonly once?: boolean } = {}): FileCluster {
+    const deps = { clock: new SystemClock(), logger: this.logger }
+    const cluster = new FileCluster(deps, { objects: this.objects, state: this.state, ...init })
+    this.#t.teardown(() => cluster.close())
+    return cluster
+  }
+
+  /** In place, as `cat >` does. */
+  write(file: string, text: string): void {
+    const path = join(this.objects, file)
+    mkdirSync(dirname(path), { recursive: true })
+    writeFileSync(path, text)
+  }
+
+  path(file: string): string {
+    return join(this.objects, file)
+  }
+
+  readState(file: string): string {
+    return readFileSync(join(this.state, file), 'utf8')
+  }
+
+  /** Warnings with this test's folder cut out. */
+  warnings(): string[] {
+    return this.logger.messages('warn').map((message) => message.replaceAll(`${this.folder}/`, ''))
+  }
+}
+
+export async function synced<K extends Kind>(cluster: FileCluster, kind: K): Promise<ObjectCache<ObjectKinds[K]>> {
+  const cache = cluster.cache(kind)
+  await cache.whenSynced(AbortSignal.timeout(5000))
+  return cache
+}
+
+export function names(cache: ObjectCache<ObjectKinds[Kind]>): string {
+  return cache
+    .list()
+    .map(({ metadata }) => metadata.name)
+    .join(' ')
+}
+
+/** One Service document. */
+export function serviceYaml(name: string, port: number | string = 80): string {
+  return `apiVersion: v1
+kind: Service
+metadata:
+  name: ${name}
+  namespace: shop
+spec:
+  ports:
+    - port: ${port}
+`
+}
+
+export const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms))

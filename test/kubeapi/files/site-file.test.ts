@@ -1,0 +1,172 @@
+import { join } from 'node:path'
+import fc from 'fast-check'
+import t from 'tap'
+import { parseSiteFile, readSiteFile } from '../../../kubeapi/files/site-file.ts'
+import { failure, messageOf } from '../../support/failure.ts'
+import { temporaryFolder } from '../../support/temporary-folder.ts'
+
+const GOOD = `apiVersion: sealane.io/v1alpha1
+kind: Site
+metadata: { name: milano }
+spec:
+  objects: ./objects
+  state: /var/lib/sealane
+  podCIDRs: [10.42.0.0/16]
+  serviceCIDRs: [10.43.0.0/16]
+  labels: { region: eu-south }
+  gateways:
+    - { node: gw, lane: 0, publicAddress: 192.0.2.10 }
+    - { node: gw2, lane: 1 }
+  dns: { listen: ['10.42.0.1:53'], upstreams: [192.0.2.53, '[fd00::1]:5353', 'fd00::2'] }
+  openHostPorts: [tcp/9100, udp/514]
+`
+
+t.test('a whole site file', async (t) => {
+  t.same(parseSiteFile('/etc/sealane/site.yaml', GOOD), {
+    file: '/etc/sealane/site.yaml',
+    folder: '/etc/sealane',
+    name: 'milano',
+    objects: '/etc/sealane/objects',
+    state: '/var/lib/sealane',
+    identity: '/var/lib/sealane/identity',
+    podCIDRs: ['10.42.0.0/16'],
+    serviceCIDRs: ['10.43.0.0/16'],
+    labels: { region: 'eu-south' },
+    allowedNamespaces: [],
+    gateways: [
+      { node: 'gw', lane: 0, publicAddress: '192.0.2.10' },
+      { node: 'gw2', lane: 1 },
+    ],
+    openHostPorts: [
+      { protocol: 'tcp', port: 9100 },
+      { protocol: 'udp', port: 514 },
+    ],
+    dns: { listen: ['10.42.0.1:53'], upstreams: ['192.0.2.53:53', '[fd00::1]:5353', '[fd00::2]:53'] },
+  })
+})
+
+t.test('only what is needed', async (t) => {
+  const text = 'apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec: {podCIDRs: [10.1.0.0/16]}\n'
+  t.match(parseSiteFile('/s/site.yaml', text), {
+    objects: '/s/objects',
+    state: '/s/state',
+    serviceCIDRs: [],
+    gateways: [],
+    openHostPorts: [],
+    dns: { listen: [], upstreams: [] },
+  })
+})
+
+t.test('namespaces that are imported all the same', async (t) => {
+  const text = (names: string): string =>
+    `apiVersion: sealane.io/v1alpha1\nkind: Site\nmetadata: {name: a}\nspec: {podCIDRs: [10.1.0.0/16], allowedNamespaces: ${names}}\n`
+  t.same(parseSiteFile('/s/site.yaml', text('[default, kube-tools]')).allowedNamespaces, ['default', 'kube-tools'])
+  t.throws(
+    () => parseSiteFile('/s/site.yaml', text('[Default]')),
+    /spec.allowedNamespaces\[0\]: expected an RFC 1123 label/,
+  )
+})
+
+t.test('mistakes, with place and reason', async (t) => {
+  const rows: readonly (readonly [from: string, to: string, want: string])[] = [
+    [
+      'milano',
+      'Milano',
+      'site.yaml:3:19: metadata.name: expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -, got "Milano"',
+    ],
+    [
+      'udp/514',
+      'udp/99999',
+      'site.yaml:14:29: spec.openHostPorts[1]: expected a protocol and a port such as tcp/9100 or udp/53, got "udp/99999"',
+    ],
+    ['kind: Site', 'kind: Cluster', 'site.yaml:2:7: kind: expected one of Site, got "Cluster"'],
+    [
+      '[10.42.0.0/16]',
+      '[10.42.0.0/33]',
+      'site.yaml:7:14: spec.podCIDRs[0]: expected a CIDR without host bits such as 10.42.0.0/16, got "10.42.0.0/33"',
+    ],
+    ['[10.42.0.0/16]', '10.42.0.0/16', 'site.yaml:7:13: spec.podCIDRs: expected a list, got "10.42.0.0/16"'],
+    ['[10.42.0.0/16]', '[]', 'site.yaml:7:13: spec.podCIDRs: expected at least one CIDR'],
+    [
+      '10.43.0.0/16',
+      '10.42.128.0/17',
+      'site.yaml:8:18: spec.serviceCIDRs[0]: 10.42.128.0/17 overlaps spec.podCIDRs[0], 10.42.0.0/16',
+    ],
+    [
+      'lane: 1',
+      'lane: 0',
+      'site.yaml:12:26: spec.gateways[1].lane: expected a lane of its own, spec.gateways[0] has lane 0 already',
+    ],
+    ['lane: 1', 'lane: 256', 'site.yaml:12:26: spec.gateways[1].lane: expected 0 to 255, got 256'],
+    [
+      '192.0.2.10',
+      'gw.example.org',
+      'site.yaml:11:43: spec.gateways[0].publicAddress: expected an IPv4 or IPv6 address such as 10.42.0.7, got "gw.example.org"',
+    ],
+    [
+      '10.42.0.1:53',
+      '10.42.0.1:dns',
+      'site.yaml:13:19: spec.dns.listen[0]: expected address:port such as 10.42.0.1:53, got "10.42.0.1:dns"',
+    ],
+    [
+      '10.42.0.1:53',
+      '10.42.0.1',
+      'site.yaml:13:19: spec.dns.listen[0]: expected address:port such as 10.42.0.1:53, got "10.42.0.1"',
+    ],
+    [
+      '10.42.0.1:53',
+      '10.42.0.1:99999',
+      'site.yaml:13:19: spec.dns.listen[0]: expected address:port such as 10.42.0.1:53, got "10.42.0.1:99999"',
+    ],
+    ['eu-south', '7', 'site.yaml:9:21: spec.labels.region: expected text, got 7'],
+    ['serviceCIDRs', 'serviceCidrs', 'site.yaml:8:17: spec.serviceCidrs: no such field'],
+    [
+      '  state: /var',
+      '   state: /var',
+      'site.yaml:5:12: Nested mappings are not allowed in compact mappings\nsite.yaml:5:12: Implicit keys need to be on a single line',
+    ],
+  ]
+  for (const [from, to, want] of rows) {
+    const error = await failure(() => parseSiteFile('site.yaml', GOOD.replace(from, to)))
+    t.equal(error.name, 'InvalidFileError', to)
+    t.equal(error.message, want, to)
+  }
+  t.equal(
+    await messageOf(() => parseSiteFile('site.yaml', `${GOOD}---\n${GOOD}`)),
+    'site.yaml:1:1: expected one document of kind Site, got 2',
+  )
+  t.equal(
+    await messageOf(() => parseSiteFile('site.yaml', '')),
+    'site.yaml:1:1: expected one document of kind Site, got 0',
+  )
+})
+
+t.test('all mistakes are told together', async (t) => {
+  const text = GOOD.replace('milano', 'M').replace('lane: 1', 'lane: x')
+  t.equal(
+    await messageOf(() => parseSiteFile('site.yaml', text)),
+    'site.yaml:3:19: metadata.name: expected an RFC 1123 label: 1 to 63 of a-z, 0-9 and -, got "M"\n' +
+      'site.yaml:12:26: spec.gateways[1].lane: expected 0 to 255, got "x"',
+  )
+})
+
+t.test('a file that is not there', async (t) => {
+  const path = join(temporaryFolder(t), 'site.yaml')
+  const error = await failure(readSiteFile(path))
+  t.equal(`${error.name} ${error.message}`, `InvalidFileError ${path}:1:1: no such file`)
+})
+
+t.test('no text makes it throw anything else', async () => {
+  const edits = fc.tuple(fc.nat(GOOD.length), fc.nat(6), fc.string({ maxLength: 4 }))
+  fc.assert(
+    fc.property(edits, ([at, cut, put]) => {
+      try {
+        parseSiteFile('site.yaml', GOOD.slice(0, at) + put + GOOD.slice(at + cut))
+        return true
+      } catch (error) {
+        return (error as Error).name === 'InvalidFileError'
+      }
+    }),
+    { numRuns: 500 },
+  )
+})

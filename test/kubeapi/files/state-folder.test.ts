@@ -1,0 +1,289 @@
+/** The state folder: shared by processes, damaged, unwritable, large. */
+import { spawn } from 'node:child_process'
+import { once } from 'node:events'
+import {
+  existsSync,
+  mkdirSync,
+  utimesSync,
+  readdirSync,
+  renameSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+} from 'node:fs'
+import { dirname, join } from 'node:path'
+import t from 'tap'
+import type { Kind } from '../../../model/objects.ts'
+import { serviceImport } from '../../compliance/cluster-api.ts'
+import { eventually } from '../../support/eventually.ts'
+import { FileSite, names, serviceYaml, synced, wait } from './file-site.ts'
+
+const IMPORT = 'objects/ServiceImport/shop/web.json'
+
+t.test('a damaged state file is reported and ignored, and written anew by its writer', async (t) => {
+  const site = new FileSite(t)
+  const first = site.open()
+  await first.apply(serviceImport('web'))
+  await first.apply(serviceImport('api'))
+  await first.close()
+  writeFileSync(join(site.state, IMPORT), '{"apiVersion": "multi')
+  writeFileSync(join(site.state, 'objects/ServiceImport/shop/api.json'), JSON.stringify(serviceImport('other')))
+  const left = join(site.state, 'objects/ServiceImport/shop/.web.json.123.0123456789ab.tmp')
+  writeFileSync(left, 'x')
+  utimesSync(left, 1, 1)
+  const cluster = site.open()
+  const cache = await synced(cluster, 'ServiceImport')
+  t.equal(names(cache), '')
+  t.equal(existsSync(left), false, 'what a killed process left is tidied away')
+  t.match(site.warnings(), [
+    /^state file is damaged and ignored: state\/objects\/ServiceImport\/shop\/api\.json: metadata: expected the name and namespace of its path$/,
+    /^state file is damaged and ignored: state\/objects\/ServiceImport\/shop\/web\.json: .*JSON/,
+  ])
+  await cluster.apply(serviceImport('web'))
+  t.equal(names(cache), 'web')
+  t.match(JSON.parse(site.readState(IMPORT)), serviceImport('web'))
+})
+
+t.test('a state file damaged while we run is healed by whoever still knows it', async (t) => {
+  const site = new FileSite(t)
+  const cluster = site.open()
+  await cluster.apply(serviceImport('web'))
+  const cache = await synced(cluster, 'ServiceImport')
+  const changes: string[] = []
+  cache.onChange((change) => changes.push(change?.type ?? 'synced'))
+  writeFileSync(join(site.state, IMPORT), 'rubbish')
+  await eventually(() => site.readState(IMPORT).startsWith('{'))
+  t.equal(names(cache), 'web')
+  await wait(50)
+  t.same(changes, [], 'nobody noticed')
+})
+
+t.test('a state file that is JSON but not what was written is damaged too, and ends no process', async (t) => {
+  const slice = {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: { name: 'web', namespace: 'shop' },
+    addressType: 'IPv4',
+  }
+  const self = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', metadata: { name: 'self' } }
+  const import_ = serviceImport('web')
+  const spoilt: { file: string; value: unknown; reason: string }[] = [
+    { file: IMPORT, value: 5, reason: 'expected a JSON object' },
+    { file: IMPORT, value: [], reason: 'document: expected a map' },
+    { file: IMPORT, value: { ...import_, kind: 'Service' }, reason: 'kind: expected ServiceImport' },
+    { file: IMPORT, value: { ...import_, metadata: null }, reason: 'metadata: expected a map' },
+    { file: IMPORT, value: { ...import_, spec: undefined }, reason: 'spec: expected a map' },
+    {
+      file: IMPORT,
+      value: { ...import_, spec: { type: 'Headless', ports: [{ port: 'x' }] } },
+      reason: 'spec.ports[0].protocol: expected one of TCP, UDP, SCTP',
+    },
+    {
+      file: 'objects/EndpointSlice/shop/web.json',
+      value: { ...slice, endpoints: [{ addresses: null }] },
+      reason: 'endpoints[0].addresses: expected a list',
+    },
+    {
+      file: 'objects/Membership/_/self.json',
+      value: { ...self, spec: { clusterId: 'milano', phase: 'joined', globalRange: '244/8' } },
+      reason: 'spec.globalRange: expected a CIDR without host bits such as 10.42.0.0/16',
+    },
+    {
+      file: 'objects/Gateway/_/gw@status.json',
+      value: { uid: 'x', status: { lanes: [], connections: 'none' } },
+      reason: 'status.connections: expected a list',
+    },
+  ]
+  for (const { file, value, reason } of spoilt) {
+    const site = new FileSite(t)
+    mkdirSync(dirname(join(site.state, file)), { recursive: true })
+    writeFileSync(join(site.state, file), JSON.stringify(value))
+    const cache = await synced(site.open(), (file.split('/')[1] ?? '') as Kind)
+    t.equal(names(cache), '')
+    t.same(site.warnings(), [`state file is damaged and ignored: state/${file}: ${reason}`])
+  }
+})
+
+t.test('a state that is gone as a whole, or cannot be read, says nothing about its objects', async (t) => {
+  const site = new FileSite(t)
+  const cluster = site.open({ rescanMs: 30 })
+  await cluster.apply(serviceImport('web'))
+  await cluster.applyStatus({ ...serviceImport('web'), status: { clusters: [{ cluster: 'milano' }] } })
+  const cache = await synced(cluster, 'ServiceImport')
+  const before = cache.get('web', 'shop')
+  const away = join(site.folder, 'away')
+  renameSync(site.state, away)
+  const told = (): boolean => site.warnings().some((line) => line.includes('objects/ServiceImport: no such folder'))
+  await eventually(told, { say: 'it is told' })
+  await wait(100)
+  t.equal(cache.get('web', 'shop'), before, 'what was mounted there may come back')
+  renameSync(away, site.state)
+  await cluster.remove('ServiceImport', 'web', 'shop')
+  t.equal(names(cache), '')
+
+  await cluster.apply(serviceImport('api'))
+  renameSync(join(site.state, 'objects/ServiceImport/shop/api.json'), join(site.folder, 'api.json'))
+  symlinkSync('api.json', join(site.state, 'objects/ServiceImport/shop/api.json'))
+  await eventually(() => site.warnings().some((line) => line.includes('shop/api.json: ELOOP')), {
+    say: 'ELOOP is told',
+  })
+  t.equal(names(cache), 'api')
+})
+
+t.test('a folder that cannot be read when it is first looked at is not taken for empty', async (t) => {
+  const site = new FileSite(t)
+  const folder = join(site.state, 'objects/ServiceImport')
+  await site.open().apply(serviceImport('web'))
+  const away = join(site.folder, 'away')
+  renameSync(folder, away)
+  writeFileSync(folder, 'in the way')
+  const cluster = site.open({ rescanMs: 20 })
+  const cache = cluster.cache('ServiceImport')
+  const told = 'state folder cannot be used: state/objects/ServiceImport: not a folder'
+  await eventually(() => site.warnings().includes(told), { say: told })
+  await wait(60)
+  t.equal(cache.synced, false, 'also after it has looked again')
+  const onceOnly = site.open({ once: true })
+  t.equal(names(await synced(onceOnly, 'ServiceImport')), '', 'who looks only once gets what there is')
+  t.same(onceOnly.troubledState(), [folder])
+  t.equal(site.warnings().filter((line) => line === told).length, 2, 'each of the two says it once')
+
+  unlinkSync(folder)
+  renameSync(away, folder)
+  await cache.whenSynced(AbortSignal.timeout(5000))
+  t.equal(names(cache), 'web', 'read as soon as it can be')
+})
+
+t.test('an unwritable state is Unavailable and names the path', async (t) => {
+  const site = new FileSite(t)
+  mkdirSync(site.state)
+  writeFileSync(join(site.state, 'objects'), 'in the way')
+  site.write('a.yaml', serviceYaml('web'))
+  const cluster = site.open({ once: true })
+  await t.rejects(cluster.apply(serviceImport('web')), {
+    code: 'Unavailable',
+    message: `cannot write ${join(site.state, IMPORT)}: something that is not a folder is in the way`,
+  })
+  const cache = await synced(cluster, 'Service')
+  t.match(cache.list(), [{ metadata: { name: 'web', uid: /./ } }], "the user's objects are there all the same")
+})
+
+t.test('uids are the same in every process and after restarts, and new for what was deleted meanwhile', async (t) => {
+  const site = new FileSite(t)
+  site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two')}`)
+  const uids = async (count: number): Promise<(string | undefined)[]> => {
+    const cluster = site.open()
+    const cache = await synced(cluster, 'Service')
+    await eventually(() => cache.list().length === count)
+    const result = cache.list().map(({ metadata }) => metadata.uid)
+    await cluster.close()
+    return result
+  }
+  const [first, second] = await Promise.all([uids(2), uids(2)])
+  t.same(first, second)
+  t.same(await uids(2), first)
+  site.write('a.yaml', serviceYaml('one'))
+  t.same(await uids(1), first.slice(0, 1))
+  site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two')}`)
+  const third = await uids(2)
+  t.equal(third[0], first[0])
+  t.not(third[1], first[1])
+})
+
+t.test('a lost note is made anew and all processes agree on it', async (t) => {
+  const site = new FileSite(t)
+  site.write('a.yaml', serviceYaml('web'))
+  const [a, b] = [site.open(), site.open()]
+  const caches = [await synced(a, 'Service'), await synced(b, 'Service')]
+  const uid = caches[0]?.get('web', 'shop')?.metadata.uid
+  unlinkSync(join(site.state, 'objects/Service/shop/web@user.json'))
+  await eventually(() => caches.every((cache) => cache.get('web', 'shop')?.metadata.uid !== uid))
+  await eventually(() => caches[0]?.get('web', 'shop')?.metadata.uid === caches[1]?.get('web', 'shop')?.metadata.uid)
+})
+
+t.test('two writers of one object: the last wins, no reader ever sees half a file', async (t) => {
+  const site = new FileSite(t)
+  const [a, b, reader] = [site.open(), site.open(), site.open()]
+  const cache = await synced(reader, 'ServiceImport')
+  await Promise.all([synced(a, 'ServiceImport'), synced(b, 'ServiceImport')])
+  for (let port = 1; port <= 100; port += 1) {
+    await Promise.all([a.apply(serviceImport('web', port)), b.apply(serviceImport('web', 1000 + port))])
+    const stored = JSON.parse(site.readState(IMPORT)) as { spec: { ports: { port: number }[] } }
+    t.ok([port, 1000 + port].includes(stored.spec.ports[0]?.port ?? 0))
+  }
+  await a.apply(serviceImport('web', 7))
+  await eventually(() => cache.get('web', 'shop')?.spec.ports[0]?.port === 7)
+  await eventually(async () => (await synced(b, 'ServiceImport')).get('web', 'shop')?.spec.ports[0]?.port === 7)
+  t.same(site.warnings(), [])
+  t.same(readdirSync(join(site.state, 'objects/ServiceImport/shop')), ['web.json'], 'no temporary file is left')
+})
+
+t.test('10,000 mirrored objects load in less than 2 s and one change is seen at once', async (t) => {
+  const site = new FileSite(t)
+  const folder = join(site.state, 'objects/ServiceImport/shop')
+  mkdirSync(folder, { recursive: true })
+  for (let i = 0; i < 10_000; i += 1) writeFileSync(join(folder, `s${i}.json`), JSON.stringify(serviceImport(`s${i}`)))
+  const [cluster, other] = [site.open(), site.open()]
+  // Processor time: the wall clock says more about what else runs here.
+  const start = process.cpuUsage()
+  const cache = await synced(cluster, 'ServiceImport')
+  const { user, system } = process.cpuUsage(start)
+  const ms = (user + system) / 1000
+  t.equal(cache.list().length, 10_000)
+  t.ok(ms < 2000, `${Math.round(ms)} ms`)
+  await synced(other, 'ServiceImport')
+  const delays: number[] = []
+  for (let port = 1; port <= 20; port += 1) {
+    const begun = performance.now()
+    const seen = new Promise<void>((resolve) => {
+      const stop = cache.onChange(() => {
+        stop()
+        resolve()
+      })
+    })
+    await other.apply(serviceImport('s77', port))
+    await seen
+    delays.push(performance.now() - begun)
+  }
+  delays.sort((x, y) => x - y)
+  t.ok((delays[10] ?? 999) < 100, `median ${delays[10]?.toFixed(1)} ms`)
+})
+
+t.test('a process killed while writing leaves only whole files, and its successor goes on', async (t) => {
+  const site = new FileSite(t)
+  const url = (path: string): string => JSON.stringify(new URL(`../../../${path}`, import.meta.url).href)
+  const code = `
+    import { FileCluster } from ${url('kubeapi/files/file-cluster.ts')}
+    import { SystemClock } from ${url('reconcile/clock.ts')}
+    import { CapturingLogger } from ${url('runtime/logging/capturing-logger.ts')}
+    const cluster = new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, ${JSON.stringify({ objects: site.objects, state: site.state })})
+    const base = ${JSON.stringify(serviceImport('web'))}
+    console.log('ready')
+    for (let port = 1; ; port = (port % 60000) + 1) {
+      const names = ['a', 'b', 'c', 'd']
+      await Promise.all(names.map((name) => cluster.apply({ ...base, metadata: { name, namespace: 'shop' }, spec: { ...base.spec, ports: [{ protocol: 'TCP', port }] } })))
+    }`
+  for (let round = 0; round < 3; round += 1) {
+    const child = spawn(process.execPath, ['--input-type=module', '-e', code], { stdio: ['ignore', 'pipe', 'inherit'] })
+    await once(child.stdout, 'data')
+    await wait(60 + 13 * round)
+    child.kill('SIGKILL')
+    await once(child, 'exit')
+    const cluster = site.open()
+    await synced(cluster, 'ServiceImport')
+    t.same(site.warnings(), [])
+    await cluster.apply(serviceImport('a', 7))
+    t.equal((await synced(cluster, 'ServiceImport')).get('a', 'shop')?.spec.ports[0]?.port, 7)
+    await cluster.close()
+  }
+})
+
+t.test('nothing happens after close', async (t) => {
+  const site = new FileSite(t)
+  const cluster = site.open({ rescanMs: 10 })
+  const cache = await synced(cluster, 'Service')
+  await cluster.close()
+  site.write('a.yaml', serviceYaml('web'))
+  await wait(100)
+  t.equal(names(cache), '')
+})

@@ -1,0 +1,292 @@
+/** How the file driver follows a person's files: broken, half-written, saved by editors, moved, removed. */
+import { execFileSync } from 'node:child_process'
+import {
+  closeSync,
+  mkdirSync,
+  openSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  unlinkSync,
+  writeFileSync,
+  writeSync,
+} from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { eventually } from '../../../support/eventually.ts'
+import { FileSite, names, serviceYaml, synced, wait } from '../file-site.ts'
+
+const BROKEN = 'apiVersion: v1\nkind: Service\nmetadata:\n  name: web\n spec: {}\n'
+
+t.test('a broken file is reported with its place, keeps its last good state and touches no other', async (t) => {
+  const site = new FileSite(t)
+  site.write('a.yaml', serviceYaml('web'))
+  site.write('b.yaml', serviceYaml('api'))
+  const cluster = site.open()
+  const cache = await synced(cluster, 'Service')
+  t.equal(names(cache), 'api web')
+  const before = cache.get('web', 'shop')
+
+  site.write('a.yaml', BROKEN)
+  site.write('b.yaml', serviceYaml('api', 81))
+  await eventually(() => cluster.problems().length > 0)
+  t.match(cluster.problems(), [
+    { file: site.path('a.yaml'), line: 5, column: 1, reason: 'All mapping items must start at the same column' },
+  ])
+  t.same(site.warnings(), [
+    'file not taken as it is: objects/a.yaml:5:1: All mapping items must start at the same column',
+  ])
+  await eventually(() => cache.get('api', 'shop')?.spec?.ports?.[0]?.port === 81)
+  t.equal(cache.get('web', 'shop'), before)
+
+  site.write('a.yaml', serviceYaml('web', 82))
+  await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === 82)
+  t.same(cluster.problems(), [])
+  t.equal(cache.get('web', 'shop')?.metadata.uid, before?.metadata.uid)
+  t.ok(site.logger.messages('info').includes('file is good again'))
+})
+
+t.test('the last good state of a broken file outlives restarts', async (t) => {
+  const site = new FileSite(t)
+  site.write('a.yaml', serviceYaml('web'))
+  const first = site.open()
+  const uid = (await synced(first, 'Service')).get('web', 'shop')?.metadata.uid
+  await first.close()
+  site.write('a.yaml', serviceYaml('web', 'abc'))
+  for (const round of [1, 2]) {
+    const cluster = site.open()
+    const cache = await synced(cluster, 'Service')
+    t.match(cache.list(), [{ metadata: { name: 'web', uid }, spec: { ports: [{ port: 80 }] } }], `start ${round}`)
+    const [problem] = cluster.problems()
+    t.match(problem, { line: 8, column: 13, reason: 'spec.ports[0].port: expected 1 to 65535, got "abc"' })
+    await cluster.close()
+  }
+  unlinkSync(site.path('a.yaml'))
+  t.equal(names(await synced(site.open(), 'Service')), '', 'a file deleted meanwhile is gone')
+})
+
+t.test('one wrong object keeps the whole file back', async (t) => {
+  const site = new FileSite(t)
+  const cluster = site.open()
+  const cache = await synced(cluster, 'Service')
+  site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two', 0)}`)
+  await eventually(() => cluster.problems().length === 1)
+  t.equal(names(cache), '')
+  site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two', 2)}`)
+  await eventually(() => names(cache) === 'one two')
+})
+
+t.test('a file somebody is still writing is never taken half', async (t) => {
+  const site = new FileSite(t)
+  const cache = await synced(site.open(), 'Service')
+  const seen = new Set<string>()
+  cache.onChange(() => queueMicrotask(() => seen.add(names(cache))))
+  const file = openSync(site.path('a.yaml'), 'w')
+  writeSync(file, serviceYaml('one'))
+  await wait(400)
+  writeSync(file, `---\n${serviceYaml('two').slice(0, 60)}`)
+  await wait(100)
+  writeSync(file, serviceYaml('two').slice(60))
+  closeSync(file)
+  await eventually(() => names(cache) === 'one two')
+
+  const again = openSync(site.path('a.yaml'), 'w')
+  await wait(400)
+  t.equal(names(cache), 'one two', 'truncated, not yet written')
+  writeSync(again, `${serviceYaml('one', 81)}---\n${serviceYaml('two')}`)
+  closeSync(again)
+  await eventually(() => cache.get('one', 'shop')?.spec?.ports?.[0]?.port === 81)
+  t.same([...seen], ['one two'])
+})
+
+t.test('files removed and written anew: the one that is being written is not taken half', async (t) => {
+  const site = new FileSite(t)
+  site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two')}`)
+  site.write('b.yaml', serviceYaml('three'))
+  const cache = await synced(site.open(), 'Service')
+  const seen = new Set<string>()
+  cache.onChange(() => queueMicrotask(() => seen.add(names(cache))))
+  unlinkSync(site.path('a.yaml'))
+  unlinkSync(site.path('b.yaml'))
+  // To inotify this looks like a rename of b.yaml to a.yaml.
+  const file = openSync(site.path('a.yaml'), 'w')
+  writeSync(file, serviceYaml('one'))
+  await eventually(() => seen.size > 0, { say: 'b.yaml is gone' })
+  await wait(300)
+  writeSync(file, `---\n${serviceYaml('two', 81)}`)
+  closeSync(file)
+  await eventually(() => cache.get('two', 'shop')?.spec?.ports?.[0]?.port === 81)
+  t.same([...seen], ['one two'])
+})
+
+t.test('a link to a folder is not followed, whenever it is made', async (t) => {
+  const site = new FileSite(t)
+  mkdirSync(join(site.folder, 'elsewhere'))
+  writeFileSync(join(site.folder, 'elsewhere', 'a.yaml'), serviceYaml('linked'))
+  symlinkSync('../elsewhere', site.path('before'))
+  const cache = await synced(site.open(), 'Service')
+  symlinkSync('../elsewhere', site.path('after'))
+  symlinkSync('.', site.path('circle'))
+  site.write('b.yaml', serviceYaml('web'))
+  await eventually(() => names(cache) !== '')
+  t.equal(names(cache), 'web')
+})
+
+t.test('an object taken out of a file in place goes, after a pause', async (t) => {
+  const site = new FileSite(t)
+  site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two')}`)
+  const cache = await synced(site.open(), 'Service')
+  site.write('a.yaml', serviceYaml('one'))
+  await eventually(() => names(cache) === 'one')
+  site.write('a.yaml', '')
+  await eventually(() => names(cache) === '')
+})
+
+t.test('saves of editors are changes, not removals', async (t) => {
+  const saves: Record<string, (path: string, text: string) => void> = {
+    'vim: rename to backup, write anew, remove backup': (path, text) => {
+      renameSync(path, `${path}~`)
+      writeFileSync(path, text)
+      unlinkSync(`${path}~`)
+    },
+    'atomic: temporary file renamed over': (path, text) => {
+      writeFileSync(`${path}.new`, text)
+      renameSync(`${path}.new`, path)
+    },
+    'sed -i': (path, text) => {
+      execFileSync('sed', ['-i', `s/port: .*/port: ${/port: (\d+)/.exec(text)?.[1] ?? ''}/`, path])
+    },
+    'remove and write': (path, text) => {
+      unlinkSync(path)
+      writeFileSync(path, text)
+    },
+    'in place': (path, text) => writeFileSync(path, text),
+  }
+  const site = new FileSite(t)
+  site.write('a.yaml', serviceYaml('web'))
+  const cache = await synced(site.open(), 'Service')
+  const uid = cache.get('web', 'shop')?.metadata.uid
+  const changes: string[] = []
+  cache.onChange((change) => changes.push(change?.type ?? 'synced'))
+  let port = 1000
+  for (const [title, save] of Object.entries(saves)) {
+    port += 1
+    save(site.path('a.yaml'), serviceYaml('web', port))
+    await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === port, { say: title })
+    t.equal(cache.get('web', 'shop')?.metadata.uid, uid, title)
+  }
+  t.notOk(changes.includes('removed'))
+  t.same(site.warnings(), [])
+})
+
+t.test('a file renamed to another name keeps its objects; a duplicate names both places', async (t) => {
+  const site = new FileSite(t)
+  site.write('b.yaml', serviceYaml('web', 1))
+  const cluster = site.open()
+  const cache = await synced(cluster, 'Service')
+  const uid = cache.get('web', 'shop')?.metadata.uid
+  const changes: string[] = []
+  cache.onChange((change) => changes.push(change?.type ?? 'synced'))
+  renameSync(site.path('b.yaml'), site.path('c.yaml'))
+  await wait(250)
+  t.same(changes, [])
+  t.same(site.warnings(), [])
+
+  site.write('a.yaml', `# first in order\n${serviceYaml('web', 2)}`)
+  await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === 2)
+  await eventually(() => cluster.problems().length === 1)
+  t.same(site.warnings(), [
+    'file not taken as it is: objects/c.yaml:1:1: Service shop/web also stands in objects/a.yaml:2, which counts; remove one of the two',
+  ])
+  unlinkSync(site.path('a.yaml'))
+  await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === 1)
+  await eventually(() => cluster.problems().length === 0)
+  t.equal(cache.get('web', 'shop')?.metadata.uid, uid, 'never gone in between')
+})
+
+t.test('folders, lists, JSON and kinds we do not know', async (t) => {
+  const site = new FileSite(t, 'objects/state')
+  site.write('shop/web.yml', serviceYaml('web'))
+  site.write('README.md', 'not ours')
+  site.write('.hidden.yaml', serviceYaml('hidden'))
+  site.write('a.yaml~', serviceYaml('backup'))
+  site.write(
+    'apps.yaml',
+    'apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: x}\n---\napiVersion: serving.knative.dev/v1\nkind: Service\n',
+  )
+  const item = {
+    apiVersion: 'v1',
+    kind: 'Service',
+    metadata: { name: 'listed', namespace: 'shop', creationTimestamp: null },
+  }
+  site.write('list.json', JSON.stringify({ apiVersion: 'v1', kind: 'List', items: [item] }))
+  const cluster = site.open()
+  const cache = await synced(cluster, 'Service')
+  t.equal(names(cache), 'listed web')
+  t.equal(cluster.ignoredObjects(), 2)
+  await cluster.apply({ ...item, kind: 'Service', apiVersion: 'v1', metadata: { name: 'ours', namespace: 'shop' } })
+
+  site.write('new/deep/er.yaml', serviceYaml('deep'))
+  await eventually(() => names(cache) === 'deep listed ours web')
+  mkdirSync(site.path('moved'))
+  renameSync(site.path('new'), site.path('moved/new'))
+  await wait(200)
+  t.equal(names(cache), 'deep listed ours web')
+  rmSync(site.path('moved'), { recursive: true })
+  await eventually(() => names(cache) === 'listed ours web')
+  t.same(site.warnings(), [])
+})
+
+t.test('a folder that is gone as a whole says nothing about its objects', async (t) => {
+  const site = new FileSite(t)
+  site.write('a.yaml', serviceYaml('web'))
+  const cluster = site.open()
+  const cache = await synced(cluster, 'Service')
+  renameSync(site.objects, join(site.folder, 'away'))
+  await eventually(() => cluster.problems().length === 1)
+  t.match(cluster.problems(), [{ file: site.objects, reason: 'no such folder' }])
+  await wait(200)
+  t.equal(names(cache), 'web')
+  const second = site.open()
+  t.equal(names(await synced(second, 'Service')), 'web', 'also for a process that starts now')
+  mkdirSync(site.objects)
+  site.write('b.yaml', serviceYaml('other'))
+  await eventually(() => names(cache) === 'other')
+  await eventually(() => cluster.problems().length === 0)
+})
+
+t.test('what the watches miss is found by the next full look', async (t) => {
+  const site = new FileSite(t)
+  const outside = join(site.folder, 'outside.yaml')
+  writeFileSync(outside, serviceYaml('linked', 1))
+  execFileSync('ln', ['-s', outside, site.path('link.yaml')])
+  const cache = await synced(site.open({ rescanMs: 50 }), 'Service')
+  t.equal(cache.get('linked', 'shop')?.spec?.ports?.[0]?.port, 1)
+  // Behind a link: no event arrives for the folder.
+  writeFileSync(outside, serviceYaml('linked', 2))
+  await eventually(() => cache.get('linked', 'shop')?.spec?.ports?.[0]?.port === 2)
+})
+
+t.test('an unreadable entry is reported by name', async (t) => {
+  const site = new FileSite(t)
+  mkdirSync(join(site.folder, 'x'))
+  execFileSync('ln', ['-s', join(site.folder, 'x'), site.path('folder.yaml')])
+  const cluster = site.open()
+  await synced(cluster, 'Service')
+  t.match(cluster.problems(), [{ file: site.path('folder.yaml'), reason: 'not a regular file' }])
+})
+
+t.test('a file that is too large is not read', async (t) => {
+  const site = new FileSite(t)
+  const fits = 8 * 1024 * 1024
+  const filled = (size: number): string => serviceYaml('web').padEnd(size, '#')
+  site.write('fits.yaml', filled(fits))
+  site.write('large.yaml', filled(fits + 1).replaceAll('web', 'api'))
+  const cluster = site.open()
+  const cache = await synced(cluster, 'Service')
+  t.equal(names(cache), 'web')
+  t.same(
+    cluster.problems().map(({ file, reason }) => `${file}: ${reason}`),
+    [`${site.path('large.yaml')}: 8.1 MiB: expected at most 8 MiB; split the file`],
+  )
+})

@@ -1,0 +1,284 @@
+import t from 'tap'
+import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
+import { HeardGateways } from '../../kubeapi/heard-gateways.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import type { Gateway, Node } from '../../model/objects.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+
+const NAMES = ['g1', 'g2'] as const
+type Name = (typeof NAMES)[number]
+const MACHINES = ['192.0.2.1', '192.0.2.2']
+
+const node = (name: string, i: number): Node => ({
+  apiVersion: 'v1',
+  kind: 'Node',
+  metadata: { name },
+  status: { addresses: [{ type: 'InternalIP', address: `192.0.2.${i + 1}` }] },
+})
+
+/** One who watches two gateways, both with a lane to paris that is up. */
+class Stage {
+  readonly clock = new FakeClock()
+  readonly api = new MemoryCluster({ clock: this.clock })
+  readonly logger = new CapturingLogger()
+  readonly knocks: string[] = []
+  /** Gateways whose processes write. */
+  readonly writing = new Set<Name>(NAMES)
+  /** Addresses whose machines answer. */
+  readonly machines = new Set(MACHINES)
+  readonly changes: string[] = []
+  readonly heard: HeardGateways
+  readonly #only: readonly Name[]
+  readonly #stop = new AbortController()
+  #turns = 0
+
+  constructor(only: readonly Name[] = NAMES) {
+    this.#only = only
+    NAMES.forEach((name, i) => this.api.put(node(name, i)))
+    const { clock, api: cluster, logger } = this
+    this.heard = new HeardGateways({
+      cluster,
+      clock,
+      logger,
+      knock: (address) => {
+        this.knocks.push(address)
+        return Promise.resolve(this.machines.has(address))
+      },
+    })
+    this.heard.onChange((change) => {
+      if (change?.type === 'set') this.changes.push(`${change.object.metadata.name} ${this.shown()}`)
+    })
+    this.#write()
+    void this.heard.run(this.#stop.signal)
+  }
+
+  /** Gateways write every 3 s, as long as the API takes it. */
+  async pass(seconds: number): Promise<void> {
+    for (let i = 0; i < seconds; i += 1) {
+      this.#turns += 1
+      if (this.#turns % 3 === 0 && this.api.failure === undefined) this.#write()
+      await this.clock.advance(1000)
+    }
+  }
+
+  outage(is: boolean): void {
+    this.api.failure = is ? new ClusterApiError('Unavailable', 'no answer') : undefined
+  }
+
+  /** `fresh up, gone down` */
+  shown(): string {
+    return this.heard
+      .list()
+      .map(({ metadata, status }) => `${this.heard.standing(metadata.name)} ${status?.connections[0]?.state}`)
+      .join(', ')
+  }
+
+  stop(): void {
+    this.#stop.abort()
+  }
+
+  #write(): void {
+    for (const name of this.#only) {
+      if (this.writing.has(name)) this.api.put(gateway(name, new Date(this.clock.now()).toISOString()))
+    }
+  }
+}
+
+function gateway(name: string, heartbeatTime?: string): Gateway {
+  const connection = {
+    cluster: 'paris',
+    lane: 0,
+    endpoint: 'paris.gw-lane0',
+    state: 'up',
+    message: '',
+    usingNat: false,
+    rxBytes: 0,
+    txBytes: 0,
+  } as const
+  const beat = heartbeatTime === undefined ? {} : { heartbeatTime }
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Gateway',
+    metadata: { name },
+    status: { version: '1', lanes: [], connections: [connection], ...beat },
+  }
+}
+
+t.test('a machine that dies', async (t) => {
+  for (const only of [NAMES, ['g1']] as const) {
+    const stage = new Stage(only)
+    const rest = only.length === 2 ? ', fresh up' : ''
+    await stage.pass(30)
+    t.equal(stage.shown(), `fresh up${rest}`)
+    t.equal(stage.knocks.length, only.length, 'once each, to learn whether they answer at all')
+    stage.writing.delete('g1')
+    stage.machines.delete('192.0.2.1')
+    await stage.pass(10)
+    t.equal(stage.shown(), `fresh up${rest}`, 'a restart of the process would be over by now')
+    stage.changes.length = 0
+    await stage.pass(10)
+    t.equal(stage.shown(), `gone down${rest}`, 'within 20 s')
+    t.ok(stage.changes.includes(`g1 gone down${rest}`), 'and that is told')
+    const knocks = (): number => stage.knocks.filter((address) => address === '192.0.2.1').length
+    const before = knocks()
+    await stage.pass(60)
+    t.equal(knocks(), before, 'there it rests')
+    stage.machines.add('192.0.2.1')
+    await stage.pass(30)
+    t.equal(stage.shown(), `gone down${rest}`, 'a machine that is back has no lanes yet')
+    stage.writing.add('g1')
+    stage.changes.length = 0
+    await stage.pass(3)
+    t.equal(stage.shown(), `fresh up${rest}`, 'back with the first word')
+    t.ok(stage.changes.includes(`g1 fresh up${rest}`), 'and that is told')
+    await stage.pass(10)
+    stage.writing.delete('g1')
+    stage.machines.delete('192.0.2.1')
+    await stage.pass(20)
+    t.equal(stage.shown(), `gone down${rest}`, 'and a second time')
+    stage.stop()
+  }
+})
+
+t.test('a process that dies while its machine lives', async (t) => {
+  const alone = new Stage(['g1'])
+  await alone.pass(9)
+  alone.writing.clear()
+  await alone.pass(20)
+  t.equal(alone.shown(), 'silent up', 'the only way there is stays')
+  await alone.pass(300)
+  t.equal(alone.shown(), 'silent up')
+  t.ok(alone.knocks.length < 80, `knocked at now and then: ${alone.knocks.length}`)
+  alone.machines.clear()
+  await alone.pass(10)
+  t.equal(alone.shown(), 'gone down', 'until the machine dies as well')
+  alone.stop()
+
+  const two = new Stage()
+  await two.pass(9)
+  two.writing.delete('g2')
+  await two.pass(20)
+  t.equal(two.shown(), 'fresh up, silent down', 'whoever is heard goes first')
+  two.stop()
+})
+
+t.test('the API is away: nothing changes, neither then nor afterwards', async (t) => {
+  for (const only of [NAMES, ['g1']] as const) {
+    const stage = new Stage(only)
+    await stage.pass(9)
+    const before = stage.shown()
+    for (const seconds of [120, 12, 8, 5]) {
+      // Nobody would answer a knock, and all have answered before: nothing but the rule keeps them.
+      stage.machines.clear()
+      const knocks = stage.knocks.length
+      stage.outage(true)
+      await stage.pass(seconds)
+      t.equal(stage.shown(), before, `${seconds} s without an API`)
+      t.equal(stage.knocks.length, knocks, 'nobody is knocked at')
+      stage.outage(false)
+      // They write again once their own pauses are over.
+      const names = [...stage.writing]
+      stage.writing.clear()
+      await stage.pass(3)
+      t.equal(stage.knocks.length, knocks, 'nor afterwards')
+      for (const address of MACHINES) stage.machines.add(address)
+      for (const name of names) stage.writing.add(name)
+      await stage.pass(20)
+      t.equal(stage.shown(), before, `back after ${seconds} s`)
+    }
+    t.ok(stage.knocks.length <= 2 * only.length, `only to learn whether they answer: ${stage.knocks.length}`)
+    stage.stop()
+  }
+})
+
+t.test('who has died during an outage is found after it; who had died before stays dead', async (t) => {
+  const stage = new Stage()
+  await stage.pass(9)
+  stage.writing.delete('g1')
+  stage.machines.delete('192.0.2.1')
+  await stage.pass(20)
+  t.equal(stage.shown(), 'gone down, fresh up')
+  stage.outage(true)
+  stage.writing.delete('g2')
+  stage.machines.delete('192.0.2.2')
+  await stage.pass(60)
+  t.equal(stage.shown(), 'gone down, fresh up')
+  stage.outage(false)
+  await stage.pass(25)
+  t.equal(stage.shown(), 'gone down, gone down')
+  stage.stop()
+})
+
+t.test('the API takes no writes: machines answer, so nothing changes', async (t) => {
+  const stage = new Stage()
+  await stage.pass(9)
+  stage.writing.clear()
+  await stage.pass(120)
+  t.equal(stage.shown(), 'silent up, silent up')
+  stage.stop()
+})
+
+t.test('a firewall that swallows knocks: who never answered is silent, not gone', async (t) => {
+  for (const only of [NAMES, ['g1']] as const) {
+    const stage = new Stage(only)
+    stage.machines.clear()
+    const rows = { up: only.map(() => 'fresh up').join(', '), silent: only.map(() => 'silent up').join(', ') }
+    await stage.pass(600)
+    t.equal(stage.shown(), rows.up)
+    t.ok(stage.knocks.length <= 8 * only.length, `rarely, while all is well: ${stage.knocks.length}`)
+    stage.writing.clear()
+    await stage.pass(120)
+    t.equal(stage.shown(), rows.silent, 'nobody writes any more, and nobody is cut off')
+    for (const address of MACHINES) stage.machines.add(address)
+    await stage.pass(10)
+    stage.machines.clear()
+    await stage.pass(10)
+    t.equal(stage.shown(), only.map(() => 'gone down').join(', '), 'they answered at last, and then no more')
+    stage.stop()
+  }
+})
+
+t.test('a firewall that is closed later: what was learnt before is forgotten while they write', async (t) => {
+  const stage = new Stage()
+  await stage.pass(30)
+  stage.machines.clear()
+  await stage.pass(200)
+  stage.writing.clear()
+  await stage.pass(60)
+  t.equal(stage.shown(), 'silent up, silent up')
+  stage.stop()
+})
+
+t.test('a machine with another address has to answer there first', async (t) => {
+  const stage = new Stage()
+  await stage.pass(30)
+  stage.api.put(node('g1', 8))
+  stage.machines.delete('192.0.2.1')
+  await stage.pass(30)
+  stage.writing.delete('g1')
+  await stage.pass(20)
+  t.equal(stage.shown(), 'silent down, fresh up')
+  stage.stop()
+})
+
+t.test('releases that do not tell, objects that go, and who is seen for the first time', async (t) => {
+  const stage = new Stage([])
+  stage.api.put(gateway('g1'))
+  await stage.pass(60)
+  t.equal(stage.shown(), 'fresh up', 'without a heartbeat nothing is judged')
+  stage.api.put(gateway('g2', '2020-01-01T00:00:00Z'))
+  await stage.pass(10)
+  t.equal(stage.shown(), 'fresh up, fresh up', 'an old one counts from when it is first seen')
+  stage.machines.clear()
+  await stage.pass(12)
+  t.equal(stage.shown(), 'fresh up, gone down')
+  t.strictSame(stage.heard.stale(), ['g2'])
+  stage.api.drop('Gateway', 'g2')
+  await stage.pass(1)
+  t.strictSame(stage.heard.stale(), [])
+  stage.api.put(gateway('g2', '2020-01-01T00:00:00Z'))
+  await stage.pass(10)
+  t.equal(stage.shown(), 'fresh up, fresh up', 'made anew: from the beginning')
+  stage.stop()
+})

@@ -1,0 +1,38 @@
+/** The Kubernetes driver on a toy API server. */
+import type { Test } from 'tap'
+import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
+import type { Kind, KubeObject } from '../../../model/objects.ts'
+import { type Clock, SystemClock } from '../../../reconcile/clock.ts'
+import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+import type { ToyApiServer } from '../../support/toy-api-server.ts'
+
+export interface Opened {
+  readonly cluster: KubeCluster
+  readonly logger: CapturingLogger
+}
+
+export async function openToy(
+  t: Test,
+  server: ToyApiServer,
+  init: Partial<KubeClusterInit> & { readonly clock?: Clock } = {},
+): Promise<Opened> {
+  const logger = new CapturingLogger()
+  const { clock = new SystemClock(), ...rest } = init
+  const cluster = await openKubeCluster(
+    { clock, logger },
+    { kubeconfig: server.kubeconfig, namespace: 'sealane-system', ...rest },
+  )
+  t.teardown(() => cluster.close())
+  return { cluster, logger }
+}
+
+/** As a user. */
+export function put(server: ToyApiServer, object: KubeObject): void {
+  const { kind, metadata } = object
+  server.objects.put(server.place(kind, metadata.name, metadata.namespace), { ...object })
+}
+
+export function drop(server: ToyApiServer, kind: Kind, name: string, namespace?: string): void {
+  const place = server.place(kind, name, namespace)
+  if (server.objects.get(place) !== undefined) server.objects.delete(place)
+}

@@ -1,0 +1,93 @@
+import t from 'tap'
+import { type GatewayStanding, heardGateways, heartbeatAgeMs } from '../../../model/lanes/heartbeat.ts'
+import type { ConnectionState, Gateway } from '../../../model/objects.ts'
+
+const connection = (cluster: string, state: ConnectionState) => ({
+  cluster,
+  lane: 0,
+  endpoint: `${cluster}.gw-lane0`,
+  state,
+  message: '',
+  usingNat: false,
+  rxBytes: 0,
+  txBytes: 0,
+})
+
+/** `gw paris up, rome down` */
+function gateway(text: string): Gateway {
+  const [name = '', ...words] = text.split(' ')
+  const pairs = words.join(' ').split(', ').filter(Boolean)
+  const connections = pairs.map((pair) => connection(...(pair.split(' ') as [string, ConnectionState])))
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Gateway',
+    metadata: { name },
+    status: { version: '1', lanes: [], connections },
+  }
+}
+
+const show = ({ metadata, status }: Gateway): string =>
+  `${metadata.name} ${status?.connections.map(({ cluster, state }) => `${cluster} ${state}`).join(', ')}`
+
+t.test('how gateways count', (t) => {
+  const rows: readonly (readonly [say: string, standings: string, given: string[], want: string[]])[] = [
+    ['all fresh', 'fresh fresh', ['g1 paris up', 'g2 paris up'], ['g1 paris up', 'g2 paris up']],
+    ['one is gone', 'gone fresh', ['g1 paris up', 'g2 paris up'], ['g1 paris down', 'g2 paris up']],
+    ['the only one is gone', 'gone', ['g1 paris up, rome down'], ['g1 paris down, rome down']],
+    ['the only one is silent', 'silent', ['g1 paris up, rome connecting'], ['g1 paris up, rome connecting']],
+    [
+      'one is silent, another leads there',
+      'silent fresh',
+      ['g1 paris up', 'g2 paris up'],
+      ['g1 paris down', 'g2 paris up'],
+    ],
+    [
+      'one is silent, another leads elsewhere',
+      'silent fresh',
+      ['g1 paris up, rome up', 'g2 paris down, rome up'],
+      ['g1 paris up, rome down', 'g2 paris down, rome up'],
+    ],
+    ['one is silent, the other gone', 'silent gone', ['g1 paris up', 'g2 paris up'], ['g1 paris up', 'g2 paris down']],
+    ['two are silent', 'silent silent', ['g1 paris up', 'g2 paris up'], ['g1 paris up', 'g2 paris up']],
+  ]
+  for (const [say, standings, given, want] of rows) {
+    const gateways = given.map(gateway)
+    const known = new Map(
+      gateways.map(({ metadata }, i) => [metadata.name, standings.split(' ')[i] as GatewayStanding]),
+    )
+    const heard = heardGateways(gateways, (name) => known.get(name) ?? 'fresh')
+    t.strictSame(heard.map(show), want, say)
+  }
+  t.end()
+})
+
+t.test('fresh ones are the very same objects, and one that never reported stays so', (t) => {
+  const given = [gateway('g1 paris up'), gateway('g2 paris up')]
+  t.equal(
+    heardGateways(given, () => 'fresh'),
+    given,
+  )
+  const { status: _status, ...bare } = gateway('g3')
+  const heard = heardGateways([...given, bare], (name) => (name === 'g1' ? 'fresh' : 'gone'))
+  t.equal(heard[0], given[0])
+  t.equal(heard[2], bare)
+  t.end()
+})
+
+t.test('age', (t) => {
+  const now = Date.parse('2026-01-01T00:01:00Z')
+  const rows: readonly (readonly [string | undefined, number | undefined])[] = [
+    ['2026-01-01T00:00:57Z', 3000],
+    ['2026-01-01T00:00:57.500Z', 2500],
+    ['2026-01-01T00:02:00Z', 0],
+    ['yesterday', undefined],
+    [undefined, undefined],
+  ]
+  for (const [heartbeatTime, want] of rows) {
+    const { status, ...rest } = gateway('g1')
+    if (status === undefined) throw new Error('no status')
+    const given = { ...rest, status: { ...status, ...(heartbeatTime === undefined ? {} : { heartbeatTime }) } }
+    t.equal(heartbeatAgeMs(given, now), want, heartbeatTime ?? 'absent')
+  }
+  t.end()
+})

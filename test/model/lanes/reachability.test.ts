@@ -1,0 +1,63 @@
+import t from 'tap'
+import type { ConnectionState, Gateway } from '../../../model/objects.ts'
+import { reachableClusters, usableClusters } from '../../../model/lanes/reachability.ts'
+
+function gateway(name: string, connections?: Record<string, ConnectionState>): Gateway {
+  const base = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name } } as const
+  if (connections === undefined) return base
+  return {
+    ...base,
+    status: {
+      version: '0',
+      lanes: [],
+      connections: Object.entries(connections).map(([cluster, state]) => ({
+        cluster,
+        state,
+        lane: 0,
+        endpoint: '',
+        message: '',
+        usingNat: false,
+        rxBytes: 0,
+        txBytes: 0,
+      })),
+    },
+  }
+}
+
+t.test('who answers', async (t) => {
+  const rows: [name: string, gateways: Gateway[], want: string[] | undefined][] = [
+    ['no gateway at all: unknown', [], undefined],
+    ['a gateway that has not reported: unknown', [gateway('a')], undefined],
+    ['reported nothing up: only ourselves', [gateway('a', {})], ['own']],
+    ['up counts, down and connecting do not', [gateway('a', { x: 'up', y: 'down', z: 'connecting' })], ['own', 'x']],
+    ['one gateway that is up is enough', [gateway('a', { x: 'down' }), gateway('b', { x: 'up' })], ['own', 'x']],
+    ['a silent gateway does not hide the others', [gateway('a'), gateway('b', { x: 'up' })], ['own', 'x']],
+  ]
+  for (const [name, gateways, want] of rows) {
+    const found = reachableClusters('own', gateways)
+    t.same(found === undefined ? undefined : [...found].sort(), want, name)
+  }
+})
+
+t.test('who is used', async (t) => {
+  const verdicts = (accepted: string, refused: string) => ({
+    clusters: accepted.split(' ').map((id, index) => ({ id, index, prefixes: [] })),
+    refused: refused.split(' ').flatMap((name) => (name === '' ? [] : [{ name, reason: 'no' }])),
+  })
+  const rows: [name: string, gateways: Gateway[], given: ReturnType<typeof verdicts> | undefined, want: string][] = [
+    ['nothing known', [], undefined, 'all'],
+    ['nobody refused', [], verdicts('x y', ''), 'all'],
+    ['no report: all but the refused', [], verdicts('x y', 'z'), 'own x y'],
+    [
+      'a report: what is up but not refused',
+      [gateway('a', { x: 'up', y: 'down', z: 'up' })],
+      verdicts('x y', 'z'),
+      'own x',
+    ],
+    ['a report and no verdict', [gateway('a', { x: 'up', z: 'up' })], undefined, 'own x z'],
+  ]
+  for (const [name, gateways, given, want] of rows) {
+    const found = usableClusters('own', gateways, given)
+    t.equal(found === undefined ? 'all' : [...found].sort().join(' '), want, name)
+  }
+})
