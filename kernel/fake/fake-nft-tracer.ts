@@ -1,5 +1,5 @@
 /**
- * Sends a packet of the mind through the fake's tables: which rules match, what is rewritten, what becomes of it.
+ * Traces an imagined packet through the fake's tables: which rules match, what is rewritten, what becomes of it.
  * Knows the expressions that Sealane writes; a rule that it would have to understand and cannot makes it throw, so
  * a test never passes by luck. Addresses of packets are in their usual form.
  * A match that fails ends the rule, and the rest of it is not looked at.

@@ -1,4 +1,4 @@
-/** Who may use the overlay and what may come out of it, as packets of the mind through the planned table. */
+/** Who may use the overlay and what may come out of it, as imagined packets traced through the planned table. */
 import t from 'tap'
 import { FakeNft } from '../../kernel/fake/fake-nft.ts'
 import { type TracePacket, type TraceResult, traceNft } from '../../kernel/fake/fake-nft-tracer.ts'

@@ -20,7 +20,7 @@ export const DATA_PLANE: readonly AttackRow[] = [
     id: 'overlay-from-own-pod-ipv6-inside',
     tried: 'The same with an IPv6 packet inside.',
     holds: 'It is not unpacked.',
-    against: `${OVERLAY}: what is inside is not looked at before it is known who sent it.`,
+    against: `${OVERLAY}: the sender is checked before the packet inside is read.`,
   },
   {
     id: 'overlay-from-pod-as-node',
