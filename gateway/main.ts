@@ -18,8 +18,9 @@ import { type GatewayMetrics, gatewayMetrics } from './metrics.ts'
 import { openUdpProbeSocket } from './health/probe-socket.ts'
 import { Probing } from './health/probing.ts'
 import { StatusReconciler } from './status/status-loop.ts'
-import { unlessAborted } from '../reconcile/unless-aborted.ts'
+import { unlessAborted } from '../reconcile/until-aborted.ts'
 import { WakeTimer } from '../reconcile/wake-timer.ts'
+import { messageOf } from '../runtime/thrown.ts'
 
 export type { GatewayDeps } from './deps.ts'
 export { type GatewayConfig, type GatewayConfigInit, gatewayConfig } from './config.ts'
@@ -164,10 +165,6 @@ function statusLoop({ clock, logger }: GatewayDeps, config: GatewayConfig, round
   }
   const pace = { ...DEFAULT_LOOP, resyncMs: Math.min(config.statusMs, HEARTBEAT_MS), retryMaxMs: STATUS_RETRY_MAX_MS }
   return new ReconcileLoop({ clock, onError }, pace, (signal) => rounds.reconcile(signal))
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
 
 /** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */

@@ -4,6 +4,7 @@
  */
 import type { Drift } from '../kernel/drift.ts'
 import type { LogFields, Logger } from '../runtime/logging/logger.ts'
+import { errorOf } from '../runtime/thrown.ts'
 import type { GatewayMetrics } from './metrics.ts'
 
 export type ChangeKind = 'device' | 'address' | 'peers' | 'route' | 'rule' | 'nft' | 'sysctl'
@@ -56,7 +57,7 @@ export class Round {
     try {
       return { value: await action() }
     } catch (error) {
-      this.#failures.push(error instanceof Error ? error : new Error(String(error)))
+      this.#failures.push(errorOf(error))
       return undefined
     }
   }

@@ -15,6 +15,7 @@ import type { ComponentDeps } from '../runtime/component.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
 import { knock } from '../runtime/knock.ts'
+import { messageOf } from '../runtime/thrown.ts'
 import { removeNodeRoutes } from './routes/apply-routes.ts'
 import { BalanceLoop, removeNodeTable } from './balance/balance-loop.ts'
 import { MIN_INTERVAL_MS, RESYNC_MS, type RouteAgentConfig, forwardingMarker } from './config.ts'
@@ -221,8 +222,4 @@ export async function cleanRouteAgentNode(
   for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
   if (failures.length > 0) throw new Error(failures.map(messageOf).join('; '))
   await deps.cluster.remove('RouteAgent', config.node, undefined, signal)
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

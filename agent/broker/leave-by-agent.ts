@@ -10,6 +10,7 @@ import type { JoiningDesk } from '../../protocol/join.ts'
 import { askToLeave } from '../../protocol/leave.ts'
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 
 /** Resolves once the broker was told and the identity is gone; before that only with the signal. */
 export async function tellBrokerWhenLeaving(
@@ -20,9 +21,7 @@ export async function tellBrokerWhenLeaving(
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 5000 })
   await untilLeaving(deps.cluster, signal)
   while (!signal.aborted) {
-    const problem = await tell(deps, store, signal).catch((error: unknown) =>
-      error instanceof Error ? error.message : String(error),
-    )
+    const problem = await tell(deps, store, signal).catch((error: unknown) => messageOf(error))
     if (problem === undefined || isUntold(deps.cluster)) return store.remove()
     deps.logger.warn('the broker could not be told that this cluster leaves', { reason: problem })
     await store.problem({ text: problem }).catch(() => undefined)

@@ -10,6 +10,7 @@ import type { RouteAgent } from '../../model/objects.ts'
 import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { applyNodeRoutes } from './apply-routes.ts'
 import {
   DEFAULT_VERSION,
@@ -154,8 +155,4 @@ export class RouteLoop {
     if (text !== this.#told && text !== '') this.#deps.logger.warn('left out of the routes', { reasons: lines })
     this.#told = text
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
