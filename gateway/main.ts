@@ -4,6 +4,7 @@
  */
 import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import { HEARTBEAT_MS } from '../model/lanes/heartbeat.ts'
+import { watchLeaving } from '../kubeapi/membership.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { watchedCaches } from './caches.ts'
 import type { GatewayConfig } from './config.ts'
@@ -13,7 +14,6 @@ import { HandshakeTimes } from './cable/wireguard/handshake-times.ts'
 import { LaneReconciler, ensureLaneKeys } from './lane-loop.ts'
 import { leaveNode } from './leave-node.ts'
 import { leaveUntilDone } from './leave-until-done.ts'
-import { watchMembership } from './membership.ts'
 import { type GatewayMetrics, gatewayMetrics } from './metrics.ts'
 import { openUdpProbeSocket } from './health/probe-socket.ts'
 import { Probing } from './health/probing.ts'
@@ -35,8 +35,7 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
   status.readiness('gateway caches', caches.notSynced)
   if (!(await unlessAborted(caches.whenSynced(signal), signal))) return
 
-  const leaving = new AbortController()
-  const membership = watchMembership(cluster, (clusterId) => leaving.abort(clusterId))
+  const leaving = watchLeaving(cluster)
   try {
     // Started anew while the cluster leaves: the key was removed, and must not come back.
     if (!leaving.signal.aborted) {
@@ -45,11 +44,11 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
     }
     if (!leaving.signal.aborted || signal.aborted) return
     logger.info('the cluster leaves; taking the lanes down')
-    if (await leaveUntilDone(deps, { config, metrics, clusterId: String(leaving.signal.reason) }, signal)) {
+    if (await leaveUntilDone(deps, { config, metrics, clusterId: leaving.clusterId ?? '' }, signal)) {
       logger.info('left')
     }
   } finally {
-    membership.close()
+    leaving.close()
   }
 }
 

@@ -2,12 +2,12 @@
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { HeardGateways } from '../kubeapi/heard-gateways.ts'
 import type { Knock } from '../kubeapi/known-machines.ts'
+import { watchLeaving } from '../kubeapi/membership.ts'
 import type { Nft } from '../kernel/nft/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route/route-table.ts'
 import type { Sysctl } from '../kernel/tuning/sysctl.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
-import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import { toldOtherRanges } from '../model/addresses/pod-ranges.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
@@ -90,9 +90,9 @@ export async function runRouteAgent(
   )
   deps.status.plan('routeagent', () => describeNow(caches, facts, config))
 
-  const leaving = new AbortController()
+  const leaving = watchLeaving(deps.cluster)
   const stops = [
-    onLeaving(caches, () => leaving.abort()),
+    () => leaving.close(),
     ...balancing.map(({ balance, runs }) => balance.follow(() => runs.poke())),
     ...balancing.map(({ stopTable }) => stopTable),
     ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints, caches.gateways].map((cache) =>
@@ -177,19 +177,6 @@ function reconcileLoop(
     { ...DEFAULT_LOOP, minMs: MIN_INTERVAL_MS, resyncMs: RESYNC_MS },
     reconcile,
   )
-}
-
-/** Calls back when this site leaves: the phase says so, or a membership that was there is gone. */
-function onLeaving(caches: RouteAgentCaches, leave: () => void): () => void {
-  let joined = false
-  const check = (): void => {
-    const membership = caches.memberships.get(MEMBERSHIP_NAME)
-    if (membership?.spec.phase === 'leaving' || (membership === undefined && joined)) leave()
-    joined ||= membership !== undefined
-  }
-  const stop = caches.memberships.onChange(check)
-  check()
-  return stop
 }
 
 /**
