@@ -3,6 +3,7 @@ import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { HeardGateways } from '../kubeapi/heard-gateways.ts'
 import type { Knock } from '../kubeapi/known-machines.ts'
 import { watchLeaving } from '../kubeapi/membership.ts'
+import { Round } from '../kernel/apply/round.ts'
 import type { Nft } from '../kernel/nft/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route/route-table.ts'
@@ -16,7 +17,7 @@ import type { Logger } from '../runtime/logging/logger.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
 import { knock } from '../runtime/knock.ts'
 import { messageOf } from '../runtime/thrown.ts'
-import { removeNodeRoutes } from './routes/apply-routes.ts'
+import { removeNodeRoutes } from './routes/apply-node-routes.ts'
 import { BalanceLoop, removeNodeTable } from './balance/balance-loop.ts'
 import { MIN_INTERVAL_MS, RESYNC_MS, type RouteAgentConfig, forwardingMarker } from './config.ts'
 import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
@@ -203,10 +204,11 @@ export async function cleanRouteAgentNode(
   config: RouteAgentConfig,
   signal: AbortSignal,
 ): Promise<void> {
-  const { failures } = await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, signal)
+  const round = new Round(deps)
+  await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, round, signal)
   // The overlay is never without the tables that say who may use it.
   const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
   for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
-  if (failures.length > 0) throw new Error(failures.map(messageOf).join('; '))
+  round.finish()
   await deps.cluster.remove('RouteAgent', config.node, undefined, signal)
 }
