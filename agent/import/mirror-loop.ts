@@ -26,7 +26,6 @@ import type { AgentMetrics } from '../metrics.ts'
 import { objectKeyText } from '../object-key-text.ts'
 import type { MirrorWriter } from './mirror-writer.ts'
 import { DirtyServices, type Touched } from './dirty-services.ts'
-import { exportedRecords } from '../export/own-exports.ts'
 import {
   type ImportMemory,
   type ImportPlan,
@@ -275,7 +274,7 @@ export class MirrorLoop {
       certain,
       namespaces: new Set(live.map(({ metadata }) => metadata.name)),
       ownKnown: findings.exportPlan !== undefined,
-      ownRecords: (key) => exportedRecords(findings.exportPlan, key),
+      ownExport: (key) => findings.exportPlan?.exports.get(key)?.exported,
       serviceImport: (key) => this.#serviceImport(key),
       clusters: new Map(clusters.list().map(({ spec }) => [spec.id, spec])),
       clustersetIpRange: this.#clustersetIpRange(),

@@ -175,7 +175,7 @@ function planRemembered(
   { key, facts, clusters }: ServiceAtHand,
 ): ServicePlan {
   const present = world.serviceImport(key)
-  const ownSlices = world.ownRecords(key)?.slice(1)
+  const ownSlices = world.ownExport(key)?.slices
   const held = present !== undefined && isHeld(world, present, facts) ? present.spec : undefined
   // Once the broker knows all of its own records, an address that is missing is none.
   const previousIps = world.certain.has('') ? [] : (present?.spec.ips ?? [])
