@@ -3,6 +3,7 @@ import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { HeardGateways } from '../kubeapi/heard-gateways.ts'
 import type { Knock } from '../kubeapi/known-machines.ts'
 import { formatAddress } from '../model/addresses/ip.ts'
+import { untilAborted } from '../reconcile/until-aborted.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { knock } from '../runtime/knock.ts'
 import { type DnsConfig, type SocketAddress, formatSocketAddress } from './config.ts'
@@ -75,10 +76,7 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
 
 /** Resolves with the signal, whatever the tasks do by then. Rejects with the first task that fails before. */
 async function untilTold(tasks: readonly Promise<void>[], signal: AbortSignal): Promise<void> {
-  const told = new Promise<void>((resolve) => {
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', () => resolve(), { once: true })
-  })
+  const told = untilAborted(signal)
   const failing = tasks.map(async (task) => {
     await task.catch((error: unknown) => {
       if (!signal.aborted) throw error

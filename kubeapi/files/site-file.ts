@@ -6,6 +6,7 @@ import { formatAddress, overlaps, parsePrefix } from '../../model/addresses/ip.t
 import { type OpenPort, parseOpenPort } from '../../model/addresses/open-port.ts'
 import { parseAddressPort } from '../../runtime/address-port.ts'
 import { formatHostPort } from '../../runtime/host-port.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { isMissing } from './atomic-write.ts'
 import {
   cidr,
@@ -247,7 +248,7 @@ async function readText(path: string): Promise<string> {
   try {
     return await readFile(path, 'utf8')
   } catch (error) {
-    const reason = isMissing(error) ? 'no such file' : error instanceof Error ? error.message : String(error)
+    const reason = isMissing(error) ? 'no such file' : messageOf(error)
     throw invalid(path, reason)
   }
 }

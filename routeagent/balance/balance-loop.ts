@@ -13,6 +13,7 @@ import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { type AddressFamily, addressFamily } from '../address-family.ts'
 import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
 import {
@@ -162,7 +163,7 @@ export class BalanceLoop {
       }
     } catch (error) {
       this.#applied = undefined
-      this.failure = error instanceof Error ? error.message : String(error)
+      this.failure = messageOf(error)
       this.notReady &&= this.failure
       throw error
     }

@@ -73,7 +73,7 @@ export function world(records: StoredRecord[], change: Partial<ImportWorld> = {}
     namespaces: new Set(['shop']),
     ownFacts: { stated: undefined, local: OWN, globalRange: '244.0.0.0/8' },
     ownKnown: false,
-    ownRecords: () => undefined,
+    ownExport: () => undefined,
     serviceImport: () => undefined,
     clusters: new Map([['tokyo', OWN]]),
     clustersetIpRange: RANGE,

@@ -10,7 +10,7 @@ import type { GatewayDeps } from '../../deps.ts'
 import { ensureLaneKey } from './lane-key.ts'
 import type { LanePlan } from './plan-lanes.ts'
 import { laneDeviceNames } from '../../read-world.ts'
-import type { Round } from '../../round.ts'
+import type { Round } from '../../../kernel/apply/round.ts'
 
 export type DeviceDeps = Pick<GatewayDeps, 'routes' | 'wireguard' | 'sysctl' | 'steering' | 'joining'>
 

@@ -90,7 +90,14 @@ t.test('one that cannot be written is told of last', async (t) => {
 t.test('a namespace that the broker does not allow has a reason of its own', async (t) => {
   const object = serviceExport('default', 'web')
   const valid = { type: 'Valid', status: 'True', reason: 'Valid', message: '' } as const
-  const planned = { object, valid, records: [], recordKeys: ['ServiceExport/default/web'], notes: [] }
+  const planned = {
+    object,
+    valid,
+    records: [],
+    exported: undefined,
+    recordKeys: ['ServiceExport/default/web'],
+    notes: [],
+  }
   const ready = (field: string): string => {
     const refused = { t: 'refused' as const, field, reason: 'no' }
     const found = planConditions(planned, { answered: true, state: () => refused })
