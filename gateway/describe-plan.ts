@@ -1,4 +1,5 @@
 /** A gateway's plan in the words of ip, wg and nft: dry run, /debug/plan and golden tests. */
+import { formatAddressPort } from '../model/addresses/address-port.ts'
 import { formatAddress, formatLink, formatRoute, formatRule } from '../kernel/route/format-ip.ts'
 import { formatNft } from '../kernel/nft/format-nft.ts'
 import { formatInterface, formatPeer } from '../kernel/wireguard/format-wg.ts'
@@ -26,7 +27,8 @@ export function laneText(lane: LanePlan): string {
   const peers = config.peers.map((peer, i) => {
     const planned = planning[i]
     const choice = planned?.choice
-    const why = `${choice?.how ?? ''}${choice?.address === undefined ? '' : ` ${choice.address}`}: ${choice?.why ?? ''}`
+    const at = choice?.at === undefined ? '' : ` ${formatAddressPort(choice.at)}`
+    const why = `${choice?.how ?? ''}${at}: ${choice?.why ?? ''}`
     return `\n# ${planned?.cluster ?? ''}, node ${planned?.node ?? ''}: ${why}\n${formatPeer(peer)}`
   })
   return `${ip.join('\n')}\n# wg syncconf ${device}\n${formatInterface(config)}${peers.join('')}`

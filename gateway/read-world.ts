@@ -1,5 +1,6 @@
 /** Reads the world (world.ts) from the object caches and from this node's kernel. Changes nothing. */
 import { plannedFamilies } from '../model/addresses/addressing.ts'
+import { formatAddress } from '../model/addresses/ip.ts'
 import { IPV6_FORWARDING, LANE_DEVICE_PREFIX, LANE_MARK, laneDevice } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../model/objects.ts'
 import { withoutIpv6Pods } from '../model/addresses/pod-ranges.ts'
@@ -113,8 +114,9 @@ function underlayTargets(
   const candidates = remotes
     .filter((endpoint) => lanes.has(endpoint.spec.lane))
     .flatMap((endpoint) => endpoint.spec.candidates.map((candidate) => candidate.address))
-  const used = [...devices.values()].flatMap((device) => device.peers.map((peer) => peer.endpoint?.split(':')[0] ?? ''))
-  return new Set([...candidates, ...used].filter((address) => /^\d+\.\d+\.\d+\.\d+$/.test(address)))
+  const used = [...devices.values()].flatMap((device) => device.peers.flatMap(({ endpoint }) => endpoint ?? []))
+  const addresses = [...candidates, ...used.map(({ address }) => formatAddress(address))]
+  return new Set(addresses.filter((address) => /^\d+\.\d+\.\d+\.\d+$/.test(address)))
 }
 
 async function readPaths(

@@ -1,5 +1,6 @@
 /** All that the gateway's plans depend on, read at one moment: objects, the node's kernel, health. Plain data. */
 import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../model/objects.ts'
+import type { AddressPort } from '../model/addresses/address-port.ts'
 import type { OpenPort } from '../model/addresses/open-port.ts'
 import type { InterfaceAddress } from '../kernel/route/route-table.ts'
 import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
@@ -15,8 +16,7 @@ export interface PeerHealthView {
 
 /** Where a peer called from, which is not where it was called. */
 export interface RoamedPeer {
-  /** address:port */
-  readonly address: string
+  readonly at: AddressPort
   /** Since when the device has it, in milliseconds of the monotonic clock; -Infinity: since before this process. */
   readonly sinceMs: number
 }

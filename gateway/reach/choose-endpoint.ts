@@ -1,4 +1,6 @@
 /** Which underlay address a peer is called at, when it is called again, and why. Pure. */
+import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
+import { parseAddress } from '../../model/addresses/ip.ts'
 import type { EndpointCandidate } from '../../model/objects.ts'
 import { WIREGUARD_REJECT_AFTER_SECONDS } from '../../model/spec-constants.ts'
 import type { PeerState } from '../../kernel/wireguard/wireguard.ts'
@@ -10,8 +12,8 @@ import type { PeerHealthView, RoamedPeer } from '../world.ts'
  */
 export interface EndpointChoice {
   readonly how: 'keep' | 'try' | 'wait'
-  /** address:port in use or to be tried, where known. */
-  readonly address?: string
+  /** In use or to be tried, where known. */
+  readonly at?: AddressPort
   /** In words, for logs and status. */
   readonly why: string
   /**
@@ -80,7 +82,7 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
     return { how: 'wait', why: `${why}; it calls us` }
   }
   const heardMs = roamed === undefined ? Infinity : monotonicMs - roamed.sinceMs
-  if (current !== undefined && current === roamed?.address && heardMs < HEAR_OUT_MS) {
+  if (current !== undefined && sameAddressPort(current, roamed?.at) && heardMs < HEAR_OUT_MS) {
     return { ...keep(current, 'it called from there just now'), nextAtMs: monotonicMs + HEAR_OUT_MS - heardMs }
   }
   const sinceMs = health === undefined || health.state === 'up' ? monotonicMs : health.sinceMs
@@ -99,12 +101,17 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + endsMs }
 }
 
-function keep(address: string, why: string): EndpointChoice {
-  return { how: 'keep', address, why }
+function keep(at: AddressPort, why: string): EndpointChoice {
+  return { how: 'keep', at, why }
 }
 
 /** The address may have changed, so candidates take turns; but in the session that there is. */
-function keepSession(init: EndpointChoiceInit, current: string, sinceMs: number, elapsedMs: number): EndpointChoice {
+function keepSession(
+  init: EndpointChoiceInit,
+  current: AddressPort,
+  sinceMs: number,
+  elapsedMs: number,
+): EndpointChoice {
   const { rotateMs } = init
   const turn = Math.floor(elapsedMs / rotateMs)
   const choice = turn === 0 ? keep(current, 'it answered there until now') : tryPlace(init, turn - 1)
@@ -112,12 +119,20 @@ function keepSession(init: EndpointChoiceInit, current: string, sinceMs: number,
 }
 
 function tryPlace({ candidates, roamed }: EndpointChoiceInit, turn: number): EndpointChoice {
-  const told = candidates.map(({ kind, address, port }) => ({ address: `${address}:${port}`, what: `${kind} address` }))
-  const isTold = roamed === undefined || told.some(({ address }) => address === roamed.address)
-  const places = isTold ? told : [...told, { address: roamed.address, what: 'address that it called from' }]
-  const at = turn % places.length
-  const { address = '', what = '' } = places[at] ?? {}
-  return { how: 'try', address, why: `${what}, candidate ${at + 1} of ${places.length}` }
+  const told = candidates.map(({ kind, address, port }): Place => {
+    return { at: { address: parseAddress(address), port }, what: `${kind} address` }
+  })
+  const isTold = roamed === undefined || told.some(({ at }) => sameAddressPort(at, roamed.at))
+  const places = isTold ? told : [...told, { at: roamed.at, what: 'address that it called from' }]
+  const index = turn % places.length
+  const place = places[index]
+  const why = `${place?.what ?? ''}, candidate ${index + 1} of ${places.length}`
+  return { how: 'try', ...(place === undefined ? {} : { at: place.at }), why }
+}
+
+interface Place {
+  readonly at: AddressPort
+  readonly what: string
 }
 
 /**

@@ -2,13 +2,14 @@
  * Remembers where peers called from. WireGuard follows a peer to the address that it calls from, before anything else is
  * heard of it. Behind NAT that address is the only way to it, and the next round must not put a candidate in its place.
  */
+import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
 import type { DeviceState } from '../../kernel/wireguard/wireguard.ts'
 import type { PlannedPeer } from '../cable/wireguard/plan-lanes.ts'
 import type { RoamedPeer } from '../world.ts'
 
 interface Trace {
   /** What the device was given last; undefined where it was given nothing yet. */
-  readonly told: string | undefined
+  readonly told: AddressPort | undefined
   readonly roamed: RoamedPeer | undefined
   /** The device has the address of `roamed` now. */
   readonly isThere: boolean
@@ -37,7 +38,7 @@ export class RoamedPeers {
     for (const key of this.#traces.keys()) if (!planned.has(key)) this.#traces.delete(key)
     for (const { publicKey, choice } of peers) {
       const { told, roamed, isThere } = this.#traces.get(publicKey) ?? NO_TRACE
-      if (choice.how === 'try') this.#traces.set(publicKey, { told: choice.address, roamed, isThere: false })
+      if (choice.how === 'try') this.#traces.set(publicKey, { told: choice.at, roamed, isThere: false })
       else this.#traces.set(publicKey, { told, roamed, isThere })
     }
   }
@@ -45,13 +46,13 @@ export class RoamedPeers {
 
 const NO_TRACE: Trace = { told: undefined, roamed: undefined, isThere: false }
 
-function traceOf(before: Trace | undefined, endpoint: string | undefined, monotonicMs: number): Trace {
+function traceOf(before: Trace | undefined, endpoint: AddressPort | undefined, monotonicMs: number): Trace {
   if (before === undefined) {
     // An earlier run of the process left it there; nobody knows when.
-    const roamed = endpoint === undefined ? undefined : { address: endpoint, sinceMs: -Infinity }
+    const roamed = endpoint === undefined ? undefined : { at: endpoint, sinceMs: -Infinity }
     return { told: undefined, roamed, isThere: roamed !== undefined }
   }
-  if (endpoint === undefined || endpoint === before.told) return { ...before, isThere: false }
-  if (before.isThere && before.roamed?.address === endpoint) return before
-  return { ...before, roamed: { address: endpoint, sinceMs: monotonicMs }, isThere: true }
+  if (endpoint === undefined || sameAddressPort(endpoint, before.told)) return { ...before, isThere: false }
+  if (before.isThere && sameAddressPort(before.roamed?.at, endpoint)) return before
+  return { ...before, roamed: { at: endpoint, sinceMs: monotonicMs }, isThere: true }
 }

@@ -1,4 +1,6 @@
 /** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
+import { formatAddressPort } from '../../model/addresses/address-port.ts'
+import { formatAddress } from '../../model/addresses/ip.ts'
 import { setCondition } from '../../model/conditions.ts'
 import type { Condition, ConnectionStatus, Gateway } from '../../model/objects.ts'
 import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
@@ -66,7 +68,7 @@ function connection(init: StatusInit, lane: LanePlan, planned: PlannedPeer): Con
     endpoint: planned.endpoint,
     state,
     message: state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(init, lane, planned, state),
-    ...(peer?.endpoint === undefined ? {} : { usingAddress: peer.endpoint }),
+    ...(peer?.endpoint === undefined ? {} : { usingAddress: formatAddressPort(peer.endpoint) }),
     usingNat: isBehindNat(planned, peer),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
     ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
@@ -112,7 +114,9 @@ function message(
 
 /** The far end is where it has no address itself: where it does not tell about, or where the broker saw it. */
 function isBehindNat(planned: PlannedPeer, peer: PeerState | undefined): boolean {
-  if (peer?.endpoint === undefined) return false
+  const { endpoint } = peer ?? {}
+  if (endpoint === undefined) return false
   const own = planned.candidates.filter(({ kind }) => kind !== 'observed')
-  return !own.some((candidate) => `${candidate.address}:${candidate.port}` === peer.endpoint)
+  const [address, { port }] = [formatAddress(endpoint.address), endpoint]
+  return !own.some((candidate) => candidate.address === address && candidate.port === port)
 }

@@ -5,6 +5,7 @@ import { planCandidates } from '../../gateway/reach/plan-candidates.ts'
 import { planLanes } from '../../gateway/cable/wireguard/plan-lanes.ts'
 import { planStatus } from '../../gateway/status/plan-status.ts'
 import type { GatewayWorld } from '../../gateway/world.ts'
+import { formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
 import type { Cluster, Endpoint, Node } from '../../model/objects.ts'
 import { NOW, UPTIME, cluster, endpoint, key, node, world } from './support/worlds.ts'
 
@@ -262,9 +263,10 @@ t.test(
     const health = new Map([['0/paris', { state: 'down', sinceMs: UPTIME - 60_000 } as const]])
     const called = (address: string): (string | undefined)[] =>
       [0, 1, 2, 3].map((s) => {
-        const roamed = new Map([[paris.spec.publicKey, { address: `${address}:61000`, sinceMs: 0 }]])
+        const roamed = new Map([[paris.spec.publicKey, { at: parseAddressPort(`${address}:61000`), sinceMs: 0 }]])
         const monotonicMs = UPTIME + s * 5000
-        return peerOf({ health, roamed, monotonicMs })?.choice.address
+        const { at } = peerOf({ health, roamed, monotonicMs })?.choice ?? {}
+        return at && formatAddressPort(at)
       })
     t.ok(called('203.0.113.77').includes('203.0.113.77:61000'), 'where it called from has its turn')
     t.notOk(called('192.0.2.10').includes('192.0.2.10:61000'), 'not so where this node is there now')
@@ -364,7 +366,7 @@ t.test('a far end at the address that the broker saw is behind NAT, also with th
       name: 'sealane0',
       publicKey: key('own'),
       listenPort: 4500,
-      peers: [{ ...peer, endpoint: address }],
+      peers: [{ ...peer, endpoint: parseAddressPort(address) }],
     }
     const status = planStatus({
       ...STATUS,

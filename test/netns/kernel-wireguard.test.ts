@@ -10,6 +10,7 @@ import { randomBytes } from 'node:crypto'
 import { readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { parseAddressPort } from '../../model/addresses/address-port.ts'
 import { Rtnetlink } from '../../kernel/route/rtnetlink.ts'
 import { WgCommand } from '../../kernel/wireguard/wg-command.ts'
 import { daemonsOf } from '../../kernel/wireguard/wireguard-go.ts'
@@ -91,7 +92,8 @@ async function outlives(t: Test): Promise<void> {
   })
   const { privateKey, publicKey } = generateWireguardKey()
   const script = `
-    import { Rtnetlink } from ${JSON.stringify(new URL('../../kernel/route/rtnetlink.ts', import.meta.url).href)}
+    import { parseAddressPort } from '../../model/addresses/address-port.ts'
+import { Rtnetlink } from ${JSON.stringify(new URL('../../kernel/route/rtnetlink.ts', import.meta.url).href)}
     import { WgCommand } from ${JSON.stringify(new URL('../../kernel/wireguard/wg-command.ts', import.meta.url).href)}
     const routes = new Rtnetlink()
     await new WgCommand({ routes }).ensureDevice(${JSON.stringify(name)}, { privateKeyFile: ${JSON.stringify(keyFile(t, privateKey))}, mtu: 1420 })
@@ -144,7 +146,12 @@ async function twoDevices(t: Test, story: 'right key' | 'wrong key'): Promise<vo
     await wireguard.sync(name, {
       listenPort: 4500,
       peers: [
-        { publicKey: far.publicKey, endpoint: '192.0.2.2:4500', allowedIps: ['246.0.0.2/32'], keepaliveSeconds: 0 },
+        {
+          publicKey: far.publicKey,
+          endpoint: parseAddressPort('192.0.2.2:4500'),
+          allowedIps: ['246.0.0.2/32'],
+          keepaliveSeconds: 0,
+        },
       ],
     })
     await routes.addAddress({ device: name, address: '246.0.0.1/32' })

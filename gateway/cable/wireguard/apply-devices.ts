@@ -1,4 +1,5 @@
 /** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
+import { sameAddressPort } from '../../../model/addresses/address-port.ts'
 import { familyOf } from '../../../model/addresses/ip.ts'
 import { laneCable } from '../../../model/kernel-ids.ts'
 import { formatAddress, formatLinkChange } from '../../../kernel/route/format-ip.ts'
@@ -212,7 +213,7 @@ function newlyHeard(seen: DeviceState | undefined, state: DeviceState): Set<stri
   const heard = state.peers.filter(({ publicKey, lastHandshakeMs, endpoint }) => {
     const known = before.get(publicKey)
     const shook = lastHandshakeMs !== undefined && lastHandshakeMs !== known?.lastHandshakeMs
-    return shook || (endpoint !== undefined && endpoint !== known?.endpoint)
+    return shook || (endpoint !== undefined && !sameAddressPort(endpoint, known?.endpoint))
   })
   return new Set(heard.map((peer) => peer.publicKey))
 }
@@ -248,7 +249,7 @@ function isSynced(state: DeviceState, config: DeviceConfig): boolean {
     const peer = peers.get(wanted.publicKey)
     if (peer === undefined || peer.keepaliveSeconds !== wanted.keepaliveSeconds) return false
     if (wanted.endpointAnew === true) return false
-    if (wanted.endpoint !== undefined && wanted.endpoint !== peer.endpoint) return false
+    if (wanted.endpoint !== undefined && !sameAddressPort(wanted.endpoint, peer.endpoint)) return false
     return [...peer.allowedIps].sort().join() === [...wanted.allowedIps].sort().join()
   })
 }

@@ -102,7 +102,7 @@ function planLane(
     const turn = { monotonicMs, rotateMs, jitter, callsFirst, callable: !hidden }
     const called = world.roamed?.get(remote.publicKey)
     // An address that was the other's when it called may have become this node's since.
-    const roamed = called !== undefined && ours.has(called.address.replace(/:\d+$/, '')) ? undefined : called
+    const roamed = called !== undefined && ours.has(formatAddress(called.at.address)) ? undefined : called
     const handshakeMs = world.handshakes.get(remote.publicKey)
     const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, peer, handshakeMs, health })
     const doubt = laneDoubt({ world, lane, remote, hidden })
@@ -114,7 +114,7 @@ function planLane(
   )
   const configs = [...peers, ...successors].map(({ publicKey, allowedIps, choice }): PeerConfig => ({
     publicKey,
-    ...(choice.how === 'try' && choice.address !== undefined ? { endpoint: choice.address } : {}),
+    ...(choice.how === 'try' && choice.at !== undefined ? { endpoint: choice.at } : {}),
     allowedIps,
     keepaliveSeconds,
   }))
@@ -140,7 +140,7 @@ function calledSinceMs({ successorsSince, monotonicMs }: GatewayWorld, { publicK
  */
 export function planMtu(peers: readonly PlannedPeer[], pathMtu: ReadonlyMap<string, number>): number {
   const pathMtus = (choices: readonly EndpointChoice[]): number[] =>
-    choices.flatMap((choice) => pathMtu.get(choice.address?.split(':')[0] ?? '') ?? [])
+    choices.flatMap(({ at }) => (at === undefined ? [] : (pathMtu.get(formatAddress(at.address)) ?? [])))
   const choices = peers.map((peer) => peer.choice)
   const used = pathMtus(choices.filter((choice) => choice.how === 'keep'))
   const known = used.length > 0 ? used : pathMtus(choices)

@@ -3,6 +3,7 @@ import t from 'tap'
 import { type EndpointChoice, type EndpointChoiceInit, chooseEndpoint } from '../../../gateway/reach/choose-endpoint.ts'
 import { PeerCalls } from '../../../gateway/reach/peer-calls.ts'
 import { planLanes } from '../../../gateway/cable/wireguard/plan-lanes.ts'
+import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
 import type { ConnectionState } from '../../../model/objects.ts'
 import { NOW, UPTIME, cluster, endpoint, key, peerState, world } from '../support/worlds.ts'
 
@@ -285,9 +286,9 @@ const CALM: Pick<EndpointChoiceInit, 'monotonicMs' | 'rotateMs' | 'jitter'> = {
   jitter: 0,
 }
 
-function text({ how, address, why, attempt, nextAtMs }: EndpointChoice): string {
+function text({ how, at, why, attempt, nextAtMs }: EndpointChoice): string {
   return [
-    `${how}${address === undefined ? '' : ` ${address}`}: ${why}`,
+    `${how}${at === undefined ? '' : ` ${formatAddressPort(at)}`}: ${why}`,
     ...(attempt === undefined ? [] : [`call ${attempt}`]),
     ...(nextAtMs === undefined ? [] : [`again in ${Math.round(nextAtMs - UPTIME) / 1000}`]),
   ].join(', ')
@@ -305,7 +306,7 @@ t.test('choices', async (t) => {
     const health = row.health && { state: row.health[0], sinceMs: UPTIME - row.health[1] * 1000 }
     const [callsFirst, callable] = [row.second !== true, row.hidden !== true]
     const { candidates, called } = row
-    const roamed = called === undefined ? undefined : { address: ROAMED, sinceMs: UPTIME - called * 1000 }
+    const roamed = called === undefined ? undefined : { at: parseAddressPort(ROAMED), sinceMs: UPTIME - called * 1000 }
     const handshakeMs = handshake === undefined ? undefined : UPTIME - handshake * 1000
     const choice = chooseEndpoint({ ...CALM, callsFirst, callable, candidates, peer, handshakeMs, health, roamed })
     t.equal(text(choice), row.want, row.say)

@@ -2,6 +2,7 @@
 import t from 'tap'
 import type { EndpointChoice } from '../../../gateway/reach/choose-endpoint.ts'
 import type { PlannedPeer } from '../../../gateway/cable/wireguard/plan-lanes.ts'
+import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { RoamedPeers } from '../../../gateway/reach/roamed-peers.ts'
 import { key, peerState } from '../support/worlds.ts'
 
@@ -18,10 +19,10 @@ function rounds(
   return steps.map(([atMs, endpoint, how, to]) => {
     const peers = [peerState(PARIS, endpoint === undefined ? {} : { endpoint })]
     const seen = roamed.seen([{ name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers }], atMs)
-    const choice = { how, why: '', ...(to === undefined ? {} : { address: to }) }
+    const choice = { how, why: '', ...(to === undefined ? {} : { at: parseAddressPort(to) }) }
     roamed.told([{ publicKey: PARIS, choice } as unknown as PlannedPeer])
-    const { address, sinceMs } = seen.get(PARIS) ?? {}
-    return address === undefined ? '-' : `${address} since ${sinceMs}`
+    const called = seen.get(PARIS)
+    return called === undefined ? '-' : `${formatAddressPort(called.at)} since ${called.sinceMs}`
   })
 }
 

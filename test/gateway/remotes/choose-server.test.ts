@@ -2,6 +2,7 @@
 import t from 'tap'
 import { type LaneFacts, chooseServer, nextLookMs } from '../../../gateway/remotes/choose-server.ts'
 import { planLanes } from '../../../gateway/cable/wireguard/plan-lanes.ts'
+import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { ANNOTATION_PUBLISHED_AT } from '../../../model/lanes/lane-servers.ts'
 import type { Endpoint } from '../../../model/objects.ts'
 import type { PeerState } from '../../../kernel/wireguard/wireguard.ts'
@@ -20,7 +21,7 @@ function gateway(id: string, node: string, minute: number): Endpoint {
 
 const [A, B, C] = [gateway('paris', 'a', 1), gateway('paris', 'b', 2), gateway('paris', 'c', 3)]
 const PREFIXES = ['10.52.0.0/16']
-const sentTo = ({ spec }: Endpoint, facts: Partial<PeerState> = {}): PeerState =>
+const sentTo = ({ spec }: Endpoint, facts: Partial<Omit<PeerState, 'endpoint'>> = {}): PeerState =>
   peerState(spec.publicKey, { allowedIps: PREFIXES, lastHandshakeMs: NOW - 60_000, ...facts })
 const called = ({ spec }: Endpoint, lastHandshakeMs?: number): PeerState =>
   peerState(spec.publicKey, lastHandshakeMs === undefined ? {} : { lastHandshakeMs })
@@ -99,7 +100,11 @@ t.test('on the device: prefixes stay with one peer, and move in one step', async
   ])
   t.strictSame(before.refusals, [])
   const [newcomer] = before.lanes[0]?.successors ?? []
-  t.match(newcomer?.choice, { how: 'try', address: '192.0.2.102:4500', attempt: 1 }, 'called, and called anew')
+  t.match(
+    newcomer?.choice,
+    { how: 'try', at: parseAddressPort('192.0.2.102:4500'), attempt: 1 },
+    'called, and called anew',
+  )
   t.ok((before.nextAtMs ?? 0) <= UPTIME + 200, 'and looked at soon')
 
   const after = plan(sentTo(A), called(B, NOW - 50))

@@ -2,6 +2,7 @@
 import t from 'tap'
 import { HeardPeers } from '../../../gateway/cable/wireguard/heard-peers.ts'
 import { type ConnectionMessageInit, connectionMessage } from '../../../gateway/status/plan-connection-message.ts'
+import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import type { DeviceState, PeerState } from '../../../kernel/wireguard/wireguard.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
@@ -13,10 +14,10 @@ const peer = (change: Partial<PeerState> = {}): PeerState => ({
   txBytes: 148,
   ...change,
 })
-const TRY = { how: 'try', address: '203.0.113.9:4500', why: 'public address, candidate 1 of 2' } as const
-const KEEP = { how: 'keep', address: '203.0.113.9:61000', why: 'it answered there until now' } as const
+const TRY = { how: 'try', at: parseAddressPort('203.0.113.9:4500'), why: 'public address, candidate 1 of 2' } as const
+const KEEP = { how: 'keep', at: parseAddressPort('203.0.113.9:61000'), why: 'it answered there until now' } as const
 const WAIT = { how: 'wait', why: 'it has no candidates; it calls us' } as const
-const shaken = { endpoint: '203.0.113.9:61000' }
+const shaken = { endpoint: parseAddressPort('203.0.113.9:61000') }
 
 const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])[] = [
   [
@@ -36,7 +37,7 @@ const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])
   ],
   [
     'an IPv6 address',
-    { state: 'connecting', choice: { ...TRY, address: '[2001:db8::9]:4501' }, peer: peer() },
+    { state: 'connecting', choice: { ...TRY, at: parseAddressPort('[2001:db8::9]:4501') }, peer: peer() },
     'no handshake yet: we send to UDP [2001:db8::9]:4501 and hear nothing: open UDP 4501 there (public address, candidate 1 of 2)',
   ],
   [

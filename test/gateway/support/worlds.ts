@@ -1,4 +1,5 @@
 /** Worlds as one-liners for tests. */
+import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import type { PeerState } from '../../../kernel/wireguard/wireguard.ts'
 import { type Cluster, type Endpoint, type EndpointCandidate, type Node, endpointName } from '../../../model/objects.ts'
 import type { GatewayWorld } from '../../../gateway/world.ts'
@@ -79,8 +80,13 @@ export function node(name: string, internalIp: string, ...podCIDRs: readonly str
   }
 }
 
-export function peerState(publicKey: string, facts: Partial<PeerState> = {}): PeerState {
-  return { publicKey, allowedIps: [], keepaliveSeconds: 25, rxBytes: 0, txBytes: 0, ...facts }
+/** The endpoint as text. */
+export function peerState(
+  publicKey: string,
+  { endpoint, ...facts }: Partial<Omit<PeerState, 'endpoint'>> & { readonly endpoint?: string } = {},
+): PeerState {
+  const at = endpoint === undefined ? {} : { endpoint: parseAddressPort(endpoint) }
+  return { publicKey, allowedIps: [], keepaliveSeconds: 25, rxBytes: 0, txBytes: 0, ...at, ...facts }
 }
 
 /** When the peers shook hands by the monotonic clock, where the wall clock never jumped. */
