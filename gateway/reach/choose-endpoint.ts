@@ -3,19 +3,10 @@ import { type AddressPort, sameAddressPort } from '../../model/addresses/address
 import { parseAddress } from '../../model/addresses/ip.ts'
 import type { EndpointCandidate } from '../../model/objects.ts'
 import { WIREGUARD_REJECT_AFTER_SECONDS } from '../../model/spec-constants.ts'
-import type { PeerState } from '../../kernel/wireguard/wireguard.ts'
-import type { PeerHealthView, RoamedPeer } from '../world.ts'
+import type { CallChoice, LinkState } from '../cable/cable.ts'
+import type { PeerHealthView, RoamedLink } from '../world.ts'
 
-/**
- * keep: the device's own knowledge stays (it follows a peer that roams). try: the device is given this address.
- * wait: there is nothing to call; the peer calls us.
- */
-export interface EndpointChoice {
-  readonly how: 'keep' | 'try' | 'wait'
-  /** In use or to be tried, where known. */
-  readonly at?: AddressPort
-  /** In words, for logs and status. */
-  readonly why: string
+export interface EndpointChoice extends CallChoice {
   /**
    * Which call this is, from 0, since the connection came into its state. When it advances, the peer is made anew
    * on the device: see CallSchedule. Absent: the peer and its session are left alone.
@@ -41,11 +32,9 @@ export interface EndpointChoiceInit {
   /** It tells candidates, but none that can be called from here. */
   readonly noneCallable?: boolean
   /** Where it called from, when that is not where we called it. */
-  readonly roamed?: RoamedPeer | undefined
-  /** The peer as the device has it; absent when it is new. */
-  readonly peer: PeerState | undefined
-  /** When it shook hands last, by that clock too; undefined where it never did. */
-  readonly handshakeMs: number | undefined
+  readonly roamed?: RoamedLink | undefined
+  /** The link as it is; undefined when it is new. */
+  readonly link: LinkState | undefined
   readonly health: PeerHealthView | undefined
 }
 
@@ -72,8 +61,8 @@ const SESSION_MS = WIREGUARD_REJECT_AFTER_SECONDS * 1000
  * more: behind NAT it may be the only one that leads there.
  */
 export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
-  const { candidates, peer, health, monotonicMs, roamed } = init
-  const current = peer?.endpoint
+  const { candidates, link, health, monotonicMs, roamed } = init
+  const current = link?.at
   // A device that was made anew has forgotten where its peers are, whatever the probes said a moment ago.
   if (health?.state === 'up' && current !== undefined) return keep(current, 'it answers')
   if (candidates.length === 0) {
@@ -87,11 +76,11 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   }
   const sinceMs = health === undefined || health.state === 'up' ? monotonicMs : health.sinceMs
   const elapsedMs = Math.max(0, monotonicMs - sinceMs)
-  const unheard = init.handshakeMs === undefined && health?.state !== 'up' && health?.state !== 'down'
+  const unheard = link?.handshakeMs === undefined && health?.state !== 'up' && health?.state !== 'down'
   if (!init.callsFirst && unheard && elapsedMs < CALL_FIRST_MS) {
     return { how: 'wait', why: 'it calls first', nextAtMs: sinceMs + CALL_FIRST_MS }
   }
-  const ageMs = monotonicMs - (init.handshakeMs ?? -Infinity)
+  const ageMs = monotonicMs - (link?.handshakeMs ?? -Infinity)
   if (current !== undefined && ageMs < SETTLE_MS) {
     return { ...keep(current, 'it shook hands just now'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
   }

@@ -7,7 +7,7 @@ import { DATABASE_FILE, openBrokerStore } from '../../broker/state/broker-store.
 import { openSqliteLog } from '../../broker/log/sqlite/sqlite-log.ts'
 import { FileCluster } from '../../kubeapi/files/file-cluster.ts'
 import { planCandidates } from '../../gateway/reach/plan-candidates.ts'
-import { planLanes } from '../../gateway/cable/wireguard/plan-lanes.ts'
+import { planLanes } from '../gateway/support/wireguard-plans.ts'
 import { LANE_MARK, ROUTE_PROTOCOL, ROUTE_TABLE_NODE, RULE_NODE } from '../../model/kernel-ids.ts'
 import type { Cluster } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
@@ -32,7 +32,7 @@ await attack('range-gateway-of-another', (t) => {
   ): { readonly called: readonly string[]; readonly hidden: boolean | undefined } => {
     const endpoints = [endpoint('paris', 'gw', 0, told), endpoint('mallory', 'gw', 0, ['public 203.0.113.7:4500'])]
     const { lanes } = planLanes(world({ own, clusters: [own, paris, ...others], endpoints }))
-    const peer = lanes[0]?.peers.find((one) => one.cluster === 'paris')
+    const peer = lanes[0]?.links.find((one) => one.cluster === 'paris')
     return { called: peer?.candidates.map(({ address }) => address) ?? [], hidden: peer?.hidden }
   }
   const before = called()

@@ -4,7 +4,13 @@ import { setImmediate as turnOfTheLoop } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { runLabelledGateway } from '../../../gateway/tenure/labelled-gateway.ts'
-import { type GatewayConfigInit, type GatewayDeps, gatewayConfig, runGateway } from '../../../gateway/main.ts'
+import {
+  type GatewayConfigInit,
+  type GatewayDeps,
+  WireguardCable,
+  gatewayConfig,
+  runGateway,
+} from '../../../gateway/main.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
@@ -108,7 +114,7 @@ export class Stage {
   }
 
   #deps(): GatewayDeps {
-    const { clock, logger, status, routes, nft, nft6, wireguard, sysctl } = this
+    const { clock, logger, status, routes, nft, nft6, wireguard, sysctl, stateDir } = this
     return {
       clock,
       logger,
@@ -116,7 +122,7 @@ export class Stage {
       routes,
       nft,
       nft6,
-      wireguard,
+      cable: new WireguardCable({ clock, routes, wireguard, sysctl }, { stateDir }),
       sysctl,
       metrics: createMetrics('gateway'),
       cluster: this.objects,

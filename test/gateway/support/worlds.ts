@@ -1,6 +1,10 @@
 /** Worlds as one-liners for tests. */
 import { parseAddressPort } from '../../../model/addresses/address-port.ts'
-import type { PeerState } from '../../../kernel/wireguard/wireguard.ts'
+import { type FarEnd, type LaneState, linkKey } from '../../../gateway/cable/cable.ts'
+import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
+import { laneStateOf } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
+import { farEnd } from '../../../gateway/remotes/check-endpoints.ts'
+import type { DeviceState, PeerState } from '../../../kernel/wireguard/wireguard.ts'
 import { type Cluster, type Endpoint, type EndpointCandidate, type Node, endpointName } from '../../../model/objects.ts'
 import type { GatewayWorld } from '../../../gateway/world.ts'
 
@@ -90,7 +94,7 @@ export function peerState(
 }
 
 /** When the peers shook hands by the monotonic clock, where the wall clock never jumped. */
-export function handshakesOf(devices: Iterable<{ readonly peers: readonly PeerState[] }>): Map<string, number> {
+function handshakesOf(devices: Iterable<{ readonly peers: readonly PeerState[] }>): Map<string, number> {
   return new Map(
     [...devices].flatMap(({ peers }) =>
       peers.flatMap(({ publicKey, lastHandshakeMs }) =>
@@ -100,8 +104,26 @@ export function handshakesOf(devices: Iterable<{ readonly peers: readonly PeerSt
   )
 }
 
+/** The far end of an Endpoint over WireGuard. */
+export function farEndOf(endpoint: Endpoint): FarEnd {
+  return farEnd(endpoint, wireguardRules)
+}
+
+/** The name of its link in maps. */
+export function keyOf(endpoint: Endpoint): string {
+  return linkKey(farEndOf(endpoint))
+}
+
+/** A WireGuard device as lane of this node, with the links to these Endpoints. */
+export function laneState(device: DeviceState, endpoints: readonly Endpoint[]): LaneState {
+  return laneStateOf(device, endpoints.map(farEndOf), handshakesOf([device]))
+}
+
+/** `devices` stands for `laneStates`. */
+export type WorldFacts = Partial<GatewayWorld> & { readonly devices?: ReadonlyMap<number, DeviceState> }
+
 /** Milano with one lane on node gw, and whatever else is said. */
-export function world(facts: Partial<GatewayWorld> = {}): GatewayWorld {
+export function world({ devices = new Map<number, DeviceState>(), ...facts }: WorldFacts = {}): GatewayWorld {
   const own = facts.own ?? cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
   return {
     monotonicMs: UPTIME,
@@ -119,12 +141,11 @@ export function world(facts: Partial<GatewayWorld> = {}): GatewayWorld {
       { device: 'eth0', address: '192.0.2.10/24' },
       { device: 'cni0', address: '10.42.0.1/24' },
     ],
-    devices: new Map(),
+    laneStates: new Map([...devices].map(([lane, device]) => [lane, laneState(device, facts.endpoints ?? [])])),
     laneDevices: [],
     pathMtu: new Map(),
     pathSource: new Map(),
     health: new Map(),
-    handshakes: handshakesOf(facts.devices?.values() ?? []),
     ...facts,
   }
 }
