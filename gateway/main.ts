@@ -23,7 +23,6 @@ import { WakeTimer } from '../reconcile/wake-timer.ts'
 export type { GatewayDeps } from './deps.ts'
 export { type GatewayConfig, type GatewayConfigInit, gatewayConfig } from './config.ts'
 export { describeGatewayPlan } from './describe-plan.ts'
-export { WireguardCable } from './cable/wireguard/wireguard-cable.ts'
 export { readGatewayWorld, whenCachesSynced } from './read-world.ts'
 
 /** Throws what Cable.prepare() throws: LaneKeyError when a lane's key file is there but not usable. */

@@ -1,6 +1,7 @@
 /** Takes everything of Sealane out of this node's kernel, for a site that is no member any more. */
 import { join } from 'node:path'
-import { WireguardCable, cleanGatewayNode, gatewayConfig } from '../../gateway/main.ts'
+import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
+import { cleanGatewayNode, gatewayConfig } from '../../gateway/main.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { cleanRouteAgentNode } from '../../routeagent/main.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'

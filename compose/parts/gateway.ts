@@ -2,13 +2,13 @@
 import { join } from 'node:path'
 import {
   type GatewayConfig,
-  WireguardCable,
   describeGatewayPlan,
   gatewayConfig,
   readGatewayWorld,
   runGateway,
   whenCachesSynced,
 } from '../../gateway/main.ts'
+import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
 import { runLabelledGateway } from '../../gateway/tenure/labelled-gateway.ts'
 import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../../model/lanes/gateway-node.ts'
 import type { Clock } from '../../reconcile/clock.ts'

@@ -1,7 +1,8 @@
 /**
  * The seam between links and what makes them. A link joins a lane of this node with a gateway of another cluster; a cable
  * makes it: it has the device, the keys, and what is sent on the wire. The rest of the gateway knows far ends by their
- * Endpoint, and of their keys only whether they are the same. Drivers: wireguard/. Compliance: test/compliance/cable.ts.
+ * Endpoint, and of their keys only whether they are the same. Drivers: wireguard/. Compliance: test/compliance/cable.ts, on
+ * WireGuard and on a cable without keys.
  */
 import type { AddressPort } from '../../model/addresses/address-port.ts'
 import type { Address } from '../../model/addresses/ip.ts'

@@ -92,8 +92,7 @@ async function outlives(t: Test): Promise<void> {
   })
   const { privateKey, publicKey } = generateWireguardKey()
   const script = `
-    import { parseAddressPort } from '../../model/addresses/address-port.ts'
-import { Rtnetlink } from ${JSON.stringify(new URL('../../kernel/route/rtnetlink.ts', import.meta.url).href)}
+    import { Rtnetlink } from ${JSON.stringify(new URL('../../kernel/route/rtnetlink.ts', import.meta.url).href)}
     import { WgCommand } from ${JSON.stringify(new URL('../../kernel/wireguard/wg-command.ts', import.meta.url).href)}
     const routes = new Rtnetlink()
     await new WgCommand({ routes }).ensureDevice(${JSON.stringify(name)}, { privateKeyFile: ${JSON.stringify(keyFile(t, privateKey))}, mtu: 1420 })

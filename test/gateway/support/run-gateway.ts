@@ -5,7 +5,8 @@
  */
 import { createInterface } from 'node:readline'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
-import { WireguardCable, gatewayConfig, runGateway } from '../../../gateway/main.ts'
+import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
+import { gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { NftCommand } from '../../../kernel/nft/nft-command.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
 import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
