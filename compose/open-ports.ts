@@ -1,5 +1,5 @@
 /** What of a site's nodes pods of other clusters may call: the ports that the site file names, and its DNS server. */
-import { parseAddressPort } from '../runtime/address-port.ts'
+import { parseAddressPort } from '../model/addresses/address-port.ts'
 import type { SiteConfig } from '../kubeapi/files/site-file.ts'
 import { formatAddress } from '../model/addresses/ip.ts'
 import type { OpenPort } from '../model/addresses/open-port.ts'

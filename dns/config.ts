@@ -1,7 +1,5 @@
 /** Configuration of the DNS server. cli/compose.ts fills it from site.yaml. */
-import { formatAddress } from '../model/addresses/ip.ts'
-import { type AddressPort, parseAddressPort } from '../runtime/address-port.ts'
-import { formatHostPort } from '../runtime/host-port.ts'
+import { type AddressPort, formatAddressPort, parseAddressPort } from '../model/addresses/address-port.ts'
 import { UserError } from '../runtime/user-error.ts'
 
 export const DNS_PORT = 53
@@ -61,7 +59,7 @@ export interface DnsConfigInput extends Partial<Omit<DnsConfig, 'listen' | 'upst
   readonly upstreams?: readonly string[]
 }
 
-/** Throws UserError or InvalidValueError; the message names the field, the value and what was expected. */
+/** Throws UserError or InvalidAddressError; the message names the field, the value and what was expected. */
 export function dnsConfig(input: DnsConfigInput): DnsConfig {
   const listen = input.listen.map((text, i) =>
     parseAddressPort(text, `dns.listen[${i}]`, { defaultPort: DNS_PORT, allowZero: true }),
@@ -78,9 +76,7 @@ export function dnsConfig(input: DnsConfigInput): DnsConfig {
   return { ...DNS_DEFAULTS, ...input, listen, upstreams }
 }
 
-export function formatSocketAddress({ address, port }: SocketAddress): string {
-  return formatHostPort({ host: formatAddress(address), port })
-}
+export const formatSocketAddress = formatAddressPort
 
 function isSamePlace(own: SocketAddress, other: SocketAddress): boolean {
   if (own.port !== other.port || own.address.family !== other.address.family) return false

@@ -2,13 +2,11 @@
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import type { Knock } from '../kubeapi/known-machines.ts'
 import type { Nft } from '../kernel/nft/nft.ts'
-import type { PacketSteering } from '../kernel/tuning/packet-steering.ts'
-import type { SegmentJoining } from '../kernel/tuning/segment-joining.ts'
 import type { RouteTable } from '../kernel/route/route-table.ts'
 import type { Sysctl } from '../kernel/tuning/sysctl.ts'
-import type { Wireguard } from '../kernel/wireguard/wireguard.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
+import type { Cable } from './cable/cable.ts'
 import type { OpenProbeSocket } from './health/probe-socket.ts'
 
 /** What is known of the node that takes over the lane of this one. */
@@ -26,12 +24,9 @@ export interface GatewayDeps extends ComponentDeps {
   readonly nft: Nft
   /** Family ip6. */
   readonly nft6: Nft
-  readonly wireguard: Wireguard
+  /** Makes the links. */
+  readonly cable: Cable
   readonly sysctl: Sysctl
-  /** Where absent, the devices keep the kernel's default: one processor each. */
-  readonly steering?: PacketSteering
-  /** Where absent, or where it cannot be had, each packet of a user-space lane goes its way by itself. */
-  readonly joining?: SegmentJoining
   /** The real UDP socket where absent. */
   readonly openProbeSocket?: OpenProbeSocket
   /** The real one where absent (runtime/knock.ts). */

@@ -7,21 +7,18 @@ import { applyRouting } from '../kernel/apply/apply-routing.ts'
 import { Round } from '../kernel/apply/round.ts'
 import { Drift } from '../kernel/drift.ts'
 import { ensureForwarding } from '../kernel/tuning/ip-forwarding.ts'
-import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 import type { Family } from '../model/addresses/ip.ts'
 import { isNodeOfSite, sameOwners } from '../model/node-owner.ts'
 import type { Endpoint } from '../model/objects.ts'
-import { applyLane, sweepDevices } from './cable/wireguard/apply-devices.ts'
+import { type LaneState, linkKey } from './cable/cable.ts'
+import { plannedLinks } from './cable/plan-lanes.ts'
 import { NftApplier } from './nft/apply-nft.ts'
 import { LANE_TABLES } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
-import type { HandshakeTimes } from './cable/wireguard/handshake-times.ts'
 import { inheritedHealth } from './health/inherited-health.ts'
-import { ensureLaneKey, removeOtherLaneKeys } from './cable/wireguard/lane-key.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { OwnerDoubt } from './status/owner-doubt.ts'
-import { OwnSources } from './cable/wireguard/own-sources.ts'
 import { PeerCalls } from './reach/peer-calls.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import { planEndpoints } from './status/plan-endpoints.ts'
@@ -35,7 +32,6 @@ export interface LaneLoopInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
-  readonly handshakeTimes: HandshakeTimes
   /** Asks for another round at that time or earlier. */
   readonly wakeAt: (atMs: number) => void
 }
@@ -47,7 +43,6 @@ export class LaneReconciler {
   readonly #nft6: NftApplier
   readonly #calls = new PeerCalls()
   readonly #roamed = new RoamedPeers()
-  readonly #sources = new OwnSources()
   readonly #owners: OwnerDoubt
   readonly #drift: Drift
   readonly #callJitter: number
@@ -83,44 +78,42 @@ export class LaneReconciler {
 
   /** One round. Throws what failed, after everything else was done. */
   async reconcile(signal: AbortSignal): Promise<void> {
-    const { config, probing, handshakeTimes, metrics } = this.#init
-    const { handover } = this.#deps
+    const { config, probing, metrics } = this.#init
+    const { handover, cable } = this.#deps
     const known = {
       health: probing.health(),
-      handshakeTimes,
       callJitter: this.#callJitter,
       successorsSince: this.#successorsSince,
       ...(handover === undefined ? {} : { handedOver: handover.handedOver() }),
     }
     const read = await readGatewayWorld(this.#deps, config, signal, known)
     if (read === undefined) return
-    const seen = { ...read, roamed: this.#roamed.seen(read.devices.values(), read.monotonicMs) }
+    const seen = { ...read, roamed: this.#roamed.seen(read.laneStates.values(), read.monotonicMs) }
     const first = this.#plan === undefined
     const world = first ? this.#withInherited(seen) : seen
     if (first) this.#routed = upKeys(world)
-    const plan = planGateway(world)
-    this.#roamed.told(plan.lanes.lanes.flatMap((lane) => [...lane.peers, ...lane.successors]))
+    const plan = planGateway(world, cable.rules)
+    this.#roamed.told(plan.lanes.lanes.flatMap(plannedLinks))
     this.#report(plan.lanes.refusals)
     this.#noteSuccessors(world, plan)
     const round = new Round({ logger: this.#deps.logger, changes: metrics.changes, drift: this.#drift })
-    const devices = await this.#apply(world, plan, round, signal)
-    const probed = plan.lanes.lanes.filter(({ lane }) => world.devices.has(lane) || devices.has(lane))
+    const laneStates = await this.#apply(world, plan, round, signal)
+    const probed = plan.lanes.lanes.filter(({ lane }) => world.laneStates.has(lane) || laneStates.has(lane))
     // Only what is taken over starts as up. Later, a prober that is new has heard nothing yet.
     probing.setLanes(probed, first ? upKeys(world) : new Set())
     // Told only now: who reads the plan finds the probers of its peers.
     this.#plan = plan
-    await round.attempt(() => this.#publish({ ...world, devices }, signal))
+    await round.attempt(() => this.#publish({ ...world, laneStates }, signal))
     for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, { lane: String(lane.lane) })
     if (plan.lanes.nextAtMs !== undefined) this.#init.wakeAt(plan.lanes.nextAtMs)
     round.finish()
-    this.#sources.told()
     this.#routed = upKeys(world)
   }
 
   /** In the first round nothing has been probed yet: what the last run of this process knew still counts. */
   #withInherited(world: GatewayWorld): GatewayWorld {
     const gateway = this.#deps.cluster.cache('Gateway').get(world.node)
-    const health = inheritedHealth({ ...world, gateway })
+    const health = inheritedHealth({ ...world, gateway, rules: this.#deps.cable.rules })
     return { ...world, health }
   }
 
@@ -133,32 +126,31 @@ export class LaneReconciler {
     plan: GatewayPlan,
     round: Round,
     signal: AbortSignal,
-  ): Promise<Map<number, DeviceState>> {
-    const { config } = this.#init
+  ): Promise<Map<number, LaneState>> {
+    const { cable } = this.#deps
     const { lanes } = plan.lanes
     const withIpv6 = plan.nft6.length > 0
     const guarded4 = await this.#nft.apply(plan.nft, round, signal)
     const guarded = (!withIpv6 || (await this.#nft6.apply(plan.nft6, round, signal))) && guarded4
-    const callAnew = this.#calls.due(lanes.flatMap((lane) => [...lane.peers, ...lane.successors]))
-    const sendAnew = this.#sources.moved(world.devices.values(), world.pathSource)
-    const devices = new Map<number, DeviceState>()
+    const callAnew = this.#calls.due(lanes.flatMap(plannedLinks))
+    const { pathSource } = world
+    const states = new Map<number, LaneState>()
     for (const lane of lanes) {
-      const seen = world.devices.get(lane.lane)
+      const seen = world.laneStates.get(lane.lane)
       if (seen === undefined && !guarded) continue
-      const more = { seen, callAnew, sendAnew, mayJoin: guarded, round, signal }
-      const init = { stateDir: config.stateDir, plan: lane, withIpv6, ...more }
-      const state = await applyLane(this.#deps, init)
-      if (state !== undefined) devices.set(lane.lane, state)
+      const init = { withIpv6, seen, callAnew, pathSource, mayJoin: guarded, round, signal }
+      const state = await cable.apply(lane, init)
+      if (state !== undefined) states.set(lane.lane, state)
     }
-    if (devices.size > 0) await this.#switchOnForwarding(withIpv6 ? [4, 6] : [4], round)
-    if (devices.size > 0 || lanes.length === 0) {
+    if (states.size > 0) await this.#switchOnForwarding(withIpv6 ? [4, 6] : [4], round)
+    if (states.size > 0 || lanes.length === 0) {
       await applyRouting(this.#deps.routes, plan.routes, { tables: LANE_TABLES }, round, signal)
     }
     const keep = lanes.map((lane) => lane.device)
-    const swept = await sweepDevices(this.#deps, keep, round, signal)
+    const swept = await cable.remove(keep, round, signal)
     // Last: until here, lanes may still have carried it.
     if (swept && !withIpv6) await this.#nft6.remove(round, signal)
-    return devices
+    return states
   }
 
   async #switchOnForwarding(families: readonly Family[], round: Round): Promise<void> {
@@ -174,7 +166,7 @@ export class LaneReconciler {
   async #publish(world: GatewayWorld, signal: AbortSignal): Promise<void> {
     const { cluster } = this.#deps
     // A node that was removed from the site has lanes no more, whatever still runs there.
-    const wanted = isNodeOfSite(world.node, world.nodes) ? planEndpoints(world) : []
+    const wanted = isNodeOfSite(world.node, world.nodes) ? planEndpoints(world, this.#deps.cable.rules) : []
     for (const planned of wanted) {
       const present = cluster.cache('Endpoint').get(planned.metadata.name)
       const endpoint = this.#owners.checked(planned, present)
@@ -190,7 +182,7 @@ export class LaneReconciler {
   }
 
   #noteSuccessors({ monotonicMs }: GatewayWorld, { lanes }: GatewayPlan): void {
-    const keys = lanes.lanes.flatMap(({ successors }) => successors.map(({ publicKey }) => publicKey))
+    const keys = lanes.lanes.flatMap(({ successors }) => successors.map(linkKey))
     this.#successorsSince = new Map(keys.map((key) => [key, this.#successorsSince.get(key) ?? monotonicMs]))
   }
 
@@ -223,16 +215,4 @@ function canonical(value: unknown): string {
       ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)))
       : item,
   )
-}
-
-/**
- * Makes the keys of all lanes, and takes away those of lanes that this node serves no more. Called once before the first
- * round, so that a bad key file stops the start.
- */
-export async function ensureLaneKeys(deps: Pick<GatewayDeps, 'wireguard'>, config: GatewayConfig): Promise<void> {
-  for (const { lane } of config.lanes) {
-    await ensureLaneKey(config.stateDir, lane, () => deps.wireguard.generateKey().privateKey)
-  }
-  const lanes = config.lanes.map(({ lane }) => lane)
-  await removeOtherLaneKeys(config.stateDir, lanes)
 }

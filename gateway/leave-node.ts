@@ -6,12 +6,10 @@ import { FAMILIES } from '../model/addresses/ip.ts'
 import { NO_ROUTING, applyRouting } from '../kernel/apply/apply-routing.ts'
 import { Round } from '../kernel/apply/round.ts'
 import { restoreForwarding } from '../kernel/tuning/ip-forwarding.ts'
-import { sweepDevices } from './cable/wireguard/apply-devices.ts'
 import { removeTable } from './nft/apply-nft.ts'
 import { LANE_TABLES } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
-import { removeOtherLaneKeys } from './cable/wireguard/lane-key.ts'
 import { ownEndpoints } from './lane-loop.ts'
 import type { GatewayMetrics } from './metrics.ts'
 
@@ -29,7 +27,7 @@ export interface LeaveInit {
 export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal): Promise<void> {
   const { config } = init
   const round = new Round({ logger: deps.logger, changes: init.metrics.changes })
-  const swept = await sweepDevices(deps, [], round, signal)
+  const swept = await deps.cable.remove([], round, signal)
   await applyRouting(deps.routes, NO_ROUTING, { tables: LANE_TABLES }, round, signal)
   // A lane is never without its policy, not even one that cannot be taken away.
   if (swept) for (const nft of [deps.nft, deps.nft6]) await removeTable(nft, round, signal)
@@ -38,7 +36,7 @@ export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: Abor
     const restored = await round.attempt(() => restoreForwarding(deps.sysctl, marker, setting))
     if (restored?.value === true) deps.logger.info(`switched ${name} forwarding off again`)
   }
-  await round.attempt(() => removeOtherLaneKeys(config.stateDir, []))
+  await round.attempt(() => deps.cable.prepare([]))
   round.finish()
   for (const endpoint of ownEndpoints(deps, init.clusterId, config.node)) {
     await deps.cluster.remove('Endpoint', endpoint.metadata.name, undefined, signal)

@@ -10,8 +10,7 @@ import { watchedCaches } from './caches.ts'
 import type { GatewayConfig } from './config.ts'
 import { gatewayPlanText } from './describe-plan.ts'
 import type { GatewayDeps } from './deps.ts'
-import { HandshakeTimes } from './cable/wireguard/handshake-times.ts'
-import { LaneReconciler, ensureLaneKeys } from './lane-loop.ts'
+import { LaneReconciler } from './lane-loop.ts'
 import { leaveNode } from './leave-node.ts'
 import { leaveUntilDone } from './leave-until-done.ts'
 import { type GatewayMetrics, gatewayMetrics } from './metrics.ts'
@@ -27,7 +26,7 @@ export { type GatewayConfig, type GatewayConfigInit, gatewayConfig } from './con
 export { describeGatewayPlan } from './describe-plan.ts'
 export { readGatewayWorld, whenCachesSynced } from './read-world.ts'
 
-/** Throws LaneKeyError when a lane's key file is there but not usable. */
+/** Throws what Cable.prepare() throws: LaneKeyError when a lane's key file is there but not usable. */
 export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
   const { cluster, logger, status } = deps
   const metrics = gatewayMetrics(deps.metrics)
@@ -39,7 +38,8 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
   try {
     // Started anew while the cluster leaves: the key was removed, and must not come back.
     if (!leaving.signal.aborted) {
-      await ensureLaneKeys(deps, config)
+      // Before the first round, so that a bad key file stops the start.
+      await deps.cable.prepare(config.lanes.map(({ lane }) => lane))
       await serve(deps, config, metrics, AbortSignal.any([signal, leaving.signal]))
     }
     if (!leaving.signal.aborted || signal.aborted) return
@@ -77,14 +77,12 @@ async function serve(
   }
   const probing = new Probing({ clock, logger, metrics, openSocket, onTransition }, config)
   const wake = new WakeTimer(clock, () => lanes.poke())
-  const handshakeTimes = new HandshakeTimes()
   const wakeAt = (atMs: number): void => wake.at(atMs)
-  const laneRounds = new LaneReconciler(deps, { config, metrics, probing, handshakeTimes, wakeAt })
+  const laneRounds = new LaneReconciler(deps, { config, metrics, probing, wakeAt })
   const statusRounds = new StatusReconciler(deps, {
     config,
     metrics,
     probing,
-    handshakeTimes,
     lanes: () => laneRounds.plan?.lanes.lanes,
     hasTable6: () => (laneRounds.plan?.nft6.length ?? 0) > 0,
     routed: () => laneRounds.routed,
@@ -95,7 +93,9 @@ async function serve(
   const waiting = (): string | undefined =>
     laneRounds.plan === undefined ? 'this cluster has no Cluster object yet' : undefined
   status.readiness('gateway', () => outcome.failure ?? waiting())
-  status.plan('gateway', () => (laneRounds.plan === undefined ? '' : gatewayPlanText(laneRounds.plan)))
+  status.plan('gateway', () =>
+    laneRounds.plan === undefined ? '' : gatewayPlanText(laneRounds.plan, deps.cable.rules),
+  )
   const stopCaches = watchedCaches(cluster).onChange(() => lanes.poke())
   const stopRanges = watchedCaches(cluster).onRanges(() => wake.at(clock.monotonic() + RANGES_SETTLE_MS))
   const stopHandover = deps.handover?.onChange(() => lanes.poke())

@@ -4,9 +4,10 @@ import { type Family, ofFamily } from '../model/addresses/ip.ts'
 import { podPrefixes } from '../model/addresses/pod-ranges.ts'
 import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
 import { type LaneRoutesPlan, planLaneRoutes } from './routes/plan-lane-routes.ts'
-import { type LanesPlan, planLanes } from './cable/wireguard/plan-lanes.ts'
+import { type LanesPlan, planLanes } from './cable/plan-lanes.ts'
 import { planTranslation } from './nft/plan-translation.ts'
 import { podsElsewhere } from './remotes/pod-claims.ts'
+import type { CableRules } from './cable/cable.ts'
 import type { GatewayWorld } from './world.ts'
 
 export interface GatewayPlan {
@@ -18,8 +19,8 @@ export interface GatewayPlan {
 }
 
 /** Throws InvalidAddressError when this cluster's own Cluster object is not usable. */
-export function planGateway(world: GatewayWorld): GatewayPlan {
-  const lanes = planLanes(world)
+export function planGateway(world: GatewayWorld, rules: CableRules): GatewayPlan {
+  const lanes = planLanes(world, rules)
   const pairs = prefixPairs(world.own.spec)
   const table = (family: Family): NftStatement[] => planTable({ world, lanes, pairs, family })
   const nft6 = plannedFamilies(world.own).includes(6) && lanes.lanes.length > 0 ? table(6) : []

@@ -1,27 +1,27 @@
 /** Reads the world (world.ts) from the object caches and from this node's kernel. Changes nothing. */
 import { plannedFamilies } from '../model/addresses/addressing.ts'
-import { IPV6_FORWARDING, LANE_DEVICE_PREFIX, LANE_MARK, laneDevice } from '../model/kernel-ids.ts'
+import { formatAddress } from '../model/addresses/ip.ts'
+import { IPV6_FORWARDING, LANE_MARK } from '../model/kernel-ids.ts'
 import { MEMBERSHIP_NAME, type Cluster, type Endpoint, type Membership } from '../model/objects.ts'
 import { withoutIpv6Pods } from '../model/addresses/pod-ranges.ts'
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { KernelError } from '../kernel/errors.ts'
 import type { RouteTable } from '../kernel/route/route-table.ts'
 import type { Sysctl } from '../kernel/tuning/sysctl.ts'
-import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 import type { GatewayConfig } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
-import { HandshakeTimes } from './cable/wireguard/handshake-times.ts'
+import { laneDeviceNames } from './cable/lane-devices.ts'
+import type { LaneState } from './cable/cable.ts'
+import { farEnd } from './remotes/check-endpoints.ts'
 import type { GatewayWorld } from './world.ts'
 
-export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'sysctl' | 'wireguard' | 'clock' | 'machineNetwork'>
+export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'sysctl' | 'cable' | 'clock' | 'machineNetwork'>
 
 /** The kinds whose changes make a gateway plan again. */
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
 
 /** What the process that asks has found out, which no kernel and no object tells. */
-type Known = Pick<GatewayWorld, 'health' | 'callJitter' | 'successorsSince' | 'handedOver'> & {
-  readonly handshakeTimes?: HandshakeTimes
-}
+type Known = Pick<GatewayWorld, 'health' | 'callJitter' | 'successorsSince' | 'handedOver'>
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const
 
@@ -44,15 +44,17 @@ export async function readGatewayWorld(
   deps: WorldDeps,
   config: GatewayConfig,
   signal: AbortSignal,
-  { handshakeTimes = new HandshakeTimes(), ...known }: Known = NOTHING_KNOWN,
+  known: Known = NOTHING_KNOWN,
 ): Promise<GatewayWorld | undefined> {
-  const { cluster, routes } = deps
+  const { cluster, routes, cable } = deps
   const membership = readMembership(cluster)
   const own = membership === undefined ? undefined : cluster.cache('Cluster').get(membership.spec.clusterId)
   if (own === undefined) return undefined
   const endpoints = cluster.cache('Endpoint').list()
-  const devices = await readDevices(deps, config, signal)
   const remotes = endpoints.filter((endpoint) => endpoint.spec.cluster !== own.spec.id)
+  const laneNumbers = config.lanes.map(({ lane }) => lane)
+  const ends = remotes.map((endpoint) => farEnd(endpoint, cable.rules))
+  const laneStates = await cable.observe(laneNumbers, ends, signal)
   const monotonicMs = deps.clock.monotonic()
   return {
     ...known,
@@ -70,10 +72,9 @@ export async function readGatewayWorld(
     rotateMs: config.rotateMs,
     addresses: await routes.addresses(signal),
     ...(deps.machineNetwork === undefined ? {} : { machine: await deps.machineNetwork() }),
-    devices,
-    handshakes: handshakeTimes.look(devices.values(), { nowMs: deps.clock.now(), monotonicMs }),
+    laneStates,
     laneDevices: await laneDeviceNames(routes, signal),
-    ...(await readPaths(routes, underlayTargets(remotes, config, devices), signal)),
+    ...(await readPaths(routes, underlayTargets(remotes, config, laneStates), signal)),
   }
 }
 
@@ -83,38 +84,18 @@ async function ownAsSeenHere(own: Cluster, sysctl: Sysctl): Promise<Pick<Gateway
   return { own: withoutIpv6Pods(own), ipv6LeftOut: true }
 }
 
-/** Lane devices of this node that exist, by lane. */
-export async function readDevices(
-  deps: Pick<WorldDeps, 'wireguard'>,
-  config: GatewayConfig,
-  signal: AbortSignal,
-): Promise<Map<number, DeviceState>> {
-  const devices = new Map<number, DeviceState>()
-  for (const { lane } of config.lanes) {
-    const state = await deps.wireguard.read(laneDevice(lane), signal)
-    if (state !== undefined) devices.set(lane, state)
-  }
-  return devices
-}
-
-const LANE_DEVICE = new RegExp(`^${LANE_DEVICE_PREFIX}\\d+$`)
-
-/** Of all lane devices that exist. */
-export async function laneDeviceNames(routes: RouteTable, signal: AbortSignal): Promise<string[]> {
-  return (await routes.links(signal)).map(({ name }) => name).filter((name) => LANE_DEVICE.test(name))
-}
-
 function underlayTargets(
   remotes: readonly Endpoint[],
   config: GatewayConfig,
-  devices: ReadonlyMap<number, DeviceState>,
+  laneStates: ReadonlyMap<number, LaneState>,
 ): Set<string> {
   const lanes = new Set(config.lanes.map((lane) => lane.lane))
   const candidates = remotes
     .filter((endpoint) => lanes.has(endpoint.spec.lane))
     .flatMap((endpoint) => endpoint.spec.candidates.map((candidate) => candidate.address))
-  const used = [...devices.values()].flatMap((device) => device.peers.map((peer) => peer.endpoint?.split(':')[0] ?? ''))
-  return new Set([...candidates, ...used].filter((address) => /^\d+\.\d+\.\d+\.\d+$/.test(address)))
+  const used = [...laneStates.values()].flatMap(({ links }) => [...links.values()].flatMap(({ at }) => at ?? []))
+  const addresses = [...candidates, ...used.map(({ address }) => formatAddress(address))]
+  return new Set(addresses.filter((address) => /^\d+\.\d+\.\d+\.\d+$/.test(address)))
 }
 
 async function readPaths(

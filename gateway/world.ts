@@ -1,9 +1,10 @@
 /** All that the gateway's plans depend on, read at one moment: objects, the node's kernel, health. Plain data. */
 import type { Cluster, ConnectionState, Endpoint, Node, RouteAgent } from '../model/objects.ts'
+import type { AddressPort } from '../model/addresses/address-port.ts'
 import type { OpenPort } from '../model/addresses/open-port.ts'
 import type { InterfaceAddress } from '../kernel/route/route-table.ts'
-import type { DeviceState } from '../kernel/wireguard/wireguard.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
+import type { LaneState } from './cable/cable.ts'
 import type { GatewayLaneConfig } from './config.ts'
 
 /** What the probes say about one peer. */
@@ -13,10 +14,9 @@ export interface PeerHealthView {
   readonly sinceMs: number
 }
 
-/** Where a peer called from, which is not where it was called. */
-export interface RoamedPeer {
-  /** address:port */
-  readonly address: string
+/** Where a far end called from, which is not where it was called. */
+export interface RoamedLink {
+  readonly at: AddressPort
   /** Since when the device has it, in milliseconds of the monotonic clock; -Infinity: since before this process. */
   readonly sinceMs: number
 }
@@ -46,10 +46,8 @@ export interface GatewayWorld {
   readonly addresses: readonly InterfaceAddress[]
   /** Default gateways and name servers of this machine. Absent: not known. */
   readonly machine?: Pick<MachineNetwork, 'nextHops' | 'nameServers'>
-  /** Lane devices that exist, by lane number. */
-  readonly devices: ReadonlyMap<number, DeviceState>
-  /** When each peer shook hands last, by public key, in milliseconds of the monotonic clock: HandshakeTimes. */
-  readonly handshakes: ReadonlyMap<string, number>
+  /** Lanes of ours that exist, by number, with their links: Cable.observe(). */
+  readonly laneStates: ReadonlyMap<number, LaneState>
   /** Names of all lane devices that exist, those of no lane of ours among them. */
   readonly laneDevices: readonly string[]
   /** MTU of the route to an underlay address; absent where there is no route. */
@@ -58,9 +56,9 @@ export interface GatewayWorld {
   readonly pathSource: ReadonlyMap<string, string>
   /** By healthKey(). */
   readonly health: ReadonlyMap<string, PeerHealthView>
-  /** By public key: RoamedPeers. Absent: nothing is known. */
-  readonly roamed?: ReadonlyMap<string, RoamedPeer>
-  /** When each peer that is to take over was called first, by public key; monotonic. */
+  /** By linkKey(): RoamedPeers. Absent: nothing is known. */
+  readonly roamed?: ReadonlyMap<string, RoamedLink>
+  /** When each far end that is to take over was called first, by linkKey(); monotonic. */
   readonly successorsSince?: ReadonlyMap<string, number>
   /** Clusters that are reached by the node which takes over this node's lane. */
   readonly handedOver?: ReadonlySet<string>

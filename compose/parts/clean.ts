@@ -1,5 +1,6 @@
 /** Takes everything of Sealane out of this node's kernel, for a site that is no member any more. */
 import { join } from 'node:path'
+import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
 import { cleanGatewayNode, gatewayConfig } from '../../gateway/main.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { cleanRouteAgentNode } from '../../routeagent/main.ts'
@@ -24,7 +25,8 @@ export async function cleanNode({ config, cluster }: OpenSite, init: CleanNodeIn
   const lanes = config.gateways.filter((row) => row.node === node)
   await withKernel(async (kernel) => {
     const around = { clock: new SystemClock(), metrics: createMetrics('cli'), status: new StatusBoard() }
-    const deps = { ...around, ...kernel, cluster, logger }
+    const cable = new WireguardCable({ ...kernel, clock: around.clock }, { stateDir })
+    const deps = { ...around, ...kernel, cluster, cable, logger }
     await cleanRouteAgentNode(deps, { node, version, stateDir }, signal)
     await cleanGatewayNode(deps, gatewayConfig({ node, version, stateDir, lanes }), signal)
   })

@@ -8,6 +8,7 @@ import {
   runGateway,
   whenCachesSynced,
 } from '../../gateway/main.ts'
+import { WireguardCable } from '../../gateway/cable/wireguard/wireguard-cable.ts'
 import { runLabelledGateway } from '../../gateway/tenure/labelled-gateway.ts'
 import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../../model/lanes/gateway-node.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -23,7 +24,8 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
   const configOf = await configFor(site, signal)
   const { cluster, config, kube, node } = site
   await withKernel(async (kernel) => {
-    const parts = { ...deps, ...kernel, cluster, machineNetwork: readMachineNetwork }
+    const cable = new WireguardCable({ ...kernel, clock: deps.clock }, { stateDir: stateDirOf(site) })
+    const parts = { ...deps, ...kernel, cluster, cable, machineNetwork: readMachineNetwork }
     if (kube === undefined) return runGateway(parts, configOf(lanesOf(config, node)), signal)
     const askNode = (until: AbortSignal) => kube.askNode(node, until)
     const init = { node, configOf, askNode, leases: kube.leases }
@@ -37,28 +39,35 @@ export async function plan(clock: Clock, site: SiteRun, signal: AbortSignal): Pr
   await whenCachesSynced(cluster, signal)
   const lanes = kube === undefined ? lanesOf(config, node) : [await gatewayOnly(site, signal)]
   return withKernel(async (kernel) => {
+    const cable = new WireguardCable({ ...kernel, clock }, { stateDir: stateDirOf(site) })
     const world = await readGatewayWorld(
-      { ...kernel, clock, cluster, machineNetwork: readMachineNetwork },
+      { ...kernel, clock, cluster, cable, machineNetwork: readMachineNetwork },
       configOf(lanes),
       signal,
     )
-    return world === undefined ? "# waiting for this cluster's own Cluster object\n" : describeGatewayPlan(world)
+    if (world === undefined) return "# waiting for this cluster's own Cluster object\n"
+    return describeGatewayPlan(world, cable.rules)
   })
 }
 
 type ConfigOf = (lanes: readonly GatewayLane[]) => GatewayConfig
 
-async function configFor({ config, node, standing }: SiteRun, signal: AbortSignal): Promise<ConfigOf> {
+async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> {
+  const { config, node, standing } = site
   const { observedAddress } = await standing(signal)
   return (lanes) =>
     gatewayConfig({
       node,
       version: sealaneVersion(),
-      stateDir: join(config.state, 'nodes', node),
+      stateDir: stateDirOf(site),
       ...(observedAddress === undefined ? {} : { observedAddress }),
       openPorts: openPorts(config),
       lanes,
     })
+}
+
+function stateDirOf({ config, node }: SiteRun): string {
+  return join(config.state, 'nodes', node)
 }
 
 function lanesOf({ gateways }: SiteRun['config'], node: string): readonly GatewayLane[] {

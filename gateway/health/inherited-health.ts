@@ -5,27 +5,27 @@
  */
 import type { Endpoint, Gateway } from '../../model/objects.ts'
 import { WIREGUARD_REJECT_AFTER_SECONDS } from '../../model/spec-constants.ts'
-import type { DeviceState } from '../../kernel/wireguard/wireguard.ts'
+import { type CableRules, type LaneState, linkKey } from '../cable/cable.ts'
+import { farEnd } from '../remotes/check-endpoints.ts'
 import { type PeerHealthView, healthKey } from '../world.ts'
 
 export interface InheritedInit {
   /** Milliseconds of the monotonic clock. */
   readonly monotonicMs: number
-  /** GatewayWorld.handshakes. */
-  readonly handshakes: ReadonlyMap<string, number>
   /** This node's own Gateway object. */
   readonly gateway: Gateway | undefined
   readonly endpoints: readonly Endpoint[]
-  readonly devices: ReadonlyMap<number, DeviceState>
+  readonly laneStates: ReadonlyMap<number, LaneState>
+  readonly rules: CableRules
 }
 
 /** Connections to take over as up, by healthKey(). */
 export function inheritedHealth(init: InheritedInit): Map<string, PeerHealthView> {
-  const keys = new Map(init.endpoints.map((endpoint) => [endpoint.metadata.name, endpoint.spec.publicKey]))
+  const keys = new Map(init.endpoints.map((one) => [one.metadata.name, linkKey(farEnd(one, init.rules))]))
   const inherited = new Map<string, PeerHealthView>()
   for (const { cluster, lane, endpoint, state } of init.gateway?.status?.connections ?? []) {
-    const peer = init.devices.get(lane)?.peers.find((one) => one.publicKey === keys.get(endpoint))
-    const ageMs = init.monotonicMs - (init.handshakes.get(peer?.publicKey ?? '') ?? -Infinity)
+    const link = init.laneStates.get(lane)?.links.get(keys.get(endpoint) ?? '')
+    const ageMs = init.monotonicMs - (link?.handshakeMs ?? -Infinity)
     if (state !== 'up' || ageMs > WIREGUARD_REJECT_AFTER_SECONDS * 1000) continue
     inherited.set(healthKey(lane, cluster), { state: 'up', sinceMs: init.monotonicMs })
   }

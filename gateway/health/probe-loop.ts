@@ -37,7 +37,7 @@ export interface ProbedPeer {
   readonly cluster: string
   readonly laneAddress: string
   /** Another one at the same address: another gateway has taken the lane over. */
-  readonly publicKey?: string
+  readonly identity?: string
 }
 
 export type MeasuredHealth = PeerHealthView & {
@@ -97,7 +97,7 @@ export class LaneProber {
     for (const peer of peers) {
       const known = this.#peers.get(peer.laneAddress)
       if (known !== undefined) {
-        const isAnother = known.peer.publicKey !== peer.publicKey
+        const isAnother = known.peer.identity !== peer.identity
         known.peer = peer
         // It waits for a word from here: until now nothing of it was taken.
         if (isAnother) this.#askAtOnce(known)

@@ -5,7 +5,7 @@ import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import type { GatewayConfig } from '../config.ts'
 import type { GatewayMetrics } from '../metrics.ts'
-import type { LanePlan } from '../cable/wireguard/plan-lanes.ts'
+import type { LanePlan } from '../cable/plan-lanes.ts'
 import { LaneProber, type MeasuredHealth } from './probe-loop.ts'
 import type { OpenProbeSocket } from './probe-socket.ts'
 import { healthKey } from '../world.ts'
@@ -42,8 +42,8 @@ export class Probing {
     }
     for (const plan of lanes) {
       const running = this.#probers.get(plan.lane) ?? this.#start(plan)
-      const clusters = plan.peers.map((peer) => peer.cluster)
-      running.prober.setPeers(plan.peers, new Set(clusters.filter((id) => up.has(healthKey(plan.lane, id)))))
+      const clusters = plan.links.map((link) => link.cluster)
+      running.prober.setPeers(plan.links, new Set(clusters.filter((id) => up.has(healthKey(plan.lane, id)))))
     }
   }
 

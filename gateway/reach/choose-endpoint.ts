@@ -1,19 +1,12 @@
 /** Which underlay address a peer is called at, when it is called again, and why. Pure. */
+import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
+import { parseAddress } from '../../model/addresses/ip.ts'
 import type { EndpointCandidate } from '../../model/objects.ts'
 import { WIREGUARD_REJECT_AFTER_SECONDS } from '../../model/spec-constants.ts'
-import type { PeerState } from '../../kernel/wireguard/wireguard.ts'
-import type { PeerHealthView, RoamedPeer } from '../world.ts'
+import type { CallChoice, LinkState } from '../cable/cable.ts'
+import type { PeerHealthView, RoamedLink } from '../world.ts'
 
-/**
- * keep: the device's own knowledge stays (it follows a peer that roams). try: the device is given this address.
- * wait: there is nothing to call; the peer calls us.
- */
-export interface EndpointChoice {
-  readonly how: 'keep' | 'try' | 'wait'
-  /** address:port in use or to be tried, where known. */
-  readonly address?: string
-  /** In words, for logs and status. */
-  readonly why: string
+export interface EndpointChoice extends CallChoice {
   /**
    * Which call this is, from 0, since the connection came into its state. When it advances, the peer is made anew
    * on the device: see CallSchedule. Absent: the peer and its session are left alone.
@@ -39,11 +32,9 @@ export interface EndpointChoiceInit {
   /** It tells candidates, but none that can be called from here. */
   readonly noneCallable?: boolean
   /** Where it called from, when that is not where we called it. */
-  readonly roamed?: RoamedPeer | undefined
-  /** The peer as the device has it; absent when it is new. */
-  readonly peer: PeerState | undefined
-  /** When it shook hands last, by that clock too; undefined where it never did. */
-  readonly handshakeMs: number | undefined
+  readonly roamed?: RoamedLink | undefined
+  /** The link as it is; undefined when it is new. */
+  readonly link: LinkState | undefined
   readonly health: PeerHealthView | undefined
 }
 
@@ -70,8 +61,8 @@ const SESSION_MS = WIREGUARD_REJECT_AFTER_SECONDS * 1000
  * more: behind NAT it may be the only one that leads there.
  */
 export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
-  const { candidates, peer, health, monotonicMs, roamed } = init
-  const current = peer?.endpoint
+  const { candidates, link, health, monotonicMs, roamed } = init
+  const current = link?.at
   // A device that was made anew has forgotten where its peers are, whatever the probes said a moment ago.
   if (health?.state === 'up' && current !== undefined) return keep(current, 'it answers')
   if (candidates.length === 0) {
@@ -80,16 +71,16 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
     return { how: 'wait', why: `${why}; it calls us` }
   }
   const heardMs = roamed === undefined ? Infinity : monotonicMs - roamed.sinceMs
-  if (current !== undefined && current === roamed?.address && heardMs < HEAR_OUT_MS) {
+  if (current !== undefined && sameAddressPort(current, roamed?.at) && heardMs < HEAR_OUT_MS) {
     return { ...keep(current, 'it called from there just now'), nextAtMs: monotonicMs + HEAR_OUT_MS - heardMs }
   }
   const sinceMs = health === undefined || health.state === 'up' ? monotonicMs : health.sinceMs
   const elapsedMs = Math.max(0, monotonicMs - sinceMs)
-  const unheard = init.handshakeMs === undefined && health?.state !== 'up' && health?.state !== 'down'
+  const unheard = link?.handshakeMs === undefined && health?.state !== 'up' && health?.state !== 'down'
   if (!init.callsFirst && unheard && elapsedMs < CALL_FIRST_MS) {
     return { how: 'wait', why: 'it calls first', nextAtMs: sinceMs + CALL_FIRST_MS }
   }
-  const ageMs = monotonicMs - (init.handshakeMs ?? -Infinity)
+  const ageMs = monotonicMs - (link?.handshakeMs ?? -Infinity)
   if (current !== undefined && ageMs < SETTLE_MS) {
     return { ...keep(current, 'it shook hands just now'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
   }
@@ -99,12 +90,17 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + endsMs }
 }
 
-function keep(address: string, why: string): EndpointChoice {
-  return { how: 'keep', address, why }
+function keep(at: AddressPort, why: string): EndpointChoice {
+  return { how: 'keep', at, why }
 }
 
 /** The address may have changed, so candidates take turns; but in the session that there is. */
-function keepSession(init: EndpointChoiceInit, current: string, sinceMs: number, elapsedMs: number): EndpointChoice {
+function keepSession(
+  init: EndpointChoiceInit,
+  current: AddressPort,
+  sinceMs: number,
+  elapsedMs: number,
+): EndpointChoice {
   const { rotateMs } = init
   const turn = Math.floor(elapsedMs / rotateMs)
   const choice = turn === 0 ? keep(current, 'it answered there until now') : tryPlace(init, turn - 1)
@@ -112,12 +108,20 @@ function keepSession(init: EndpointChoiceInit, current: string, sinceMs: number,
 }
 
 function tryPlace({ candidates, roamed }: EndpointChoiceInit, turn: number): EndpointChoice {
-  const told = candidates.map(({ kind, address, port }) => ({ address: `${address}:${port}`, what: `${kind} address` }))
-  const isTold = roamed === undefined || told.some(({ address }) => address === roamed.address)
-  const places = isTold ? told : [...told, { address: roamed.address, what: 'address that it called from' }]
-  const at = turn % places.length
-  const { address = '', what = '' } = places[at] ?? {}
-  return { how: 'try', address, why: `${what}, candidate ${at + 1} of ${places.length}` }
+  const told = candidates.map(({ kind, address, port }): Place => {
+    return { at: { address: parseAddress(address), port }, what: `${kind} address` }
+  })
+  const isTold = roamed === undefined || told.some(({ at }) => sameAddressPort(at, roamed.at))
+  const places = isTold ? told : [...told, { at: roamed.at, what: 'address that it called from' }]
+  const index = turn % places.length
+  const place = places[index]
+  const why = `${place?.what ?? ''}, candidate ${index + 1} of ${places.length}`
+  return { how: 'try', ...(place === undefined ? {} : { at: place.at }), why }
+}
+
+interface Place {
+  readonly at: AddressPort
+  readonly what: string
 }
 
 /**

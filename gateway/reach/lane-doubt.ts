@@ -4,7 +4,7 @@ import { ANNOTATION_PUBLIC_ADDRESS } from '../../model/lanes/gateway-node.ts'
 import type { EndpointCandidate } from '../../model/objects.ts'
 import { UNGRANTED_SPACE } from '../../model/addresses/needed-ranges.ts'
 import { NEITHER_CALLABLE } from '../../model/status-text.ts'
-import type { RemotePeer } from '../remotes/check-endpoints.ts'
+import type { RemoteLink } from '../remotes/check-endpoints.ts'
 import type { GatewayLaneConfig } from '../config.ts'
 import { planCandidates } from './plan-candidates.ts'
 import type { GatewayWorld } from '../world.ts'
@@ -12,7 +12,7 @@ import type { GatewayWorld } from '../world.ts'
 export interface LaneDoubtInit {
   readonly world: GatewayWorld
   readonly lane: GatewayLaneConfig
-  readonly remote: RemotePeer
+  readonly remote: RemoteLink
   /** This end cannot be called from outside, as far as is known. */
   readonly hidden: boolean
 }

@@ -1,15 +1,15 @@
 /**
- * Remembers where peers called from. WireGuard follows a peer to the address that it calls from, before anything else is
+ * Remembers where far ends called from. A cable follows one to the address that it calls from, before anything else is
  * heard of it. Behind NAT that address is the only way to it, and the next round must not put a candidate in its place.
  */
-import type { DeviceState } from '../../kernel/wireguard/wireguard.ts'
-import type { PlannedPeer } from '../cable/wireguard/plan-lanes.ts'
-import type { RoamedPeer } from '../world.ts'
+import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
+import { type CallChoice, type FarEnd, type LaneState, linkKey } from '../cable/cable.ts'
+import type { RoamedLink } from '../world.ts'
 
 interface Trace {
   /** What the device was given last; undefined where it was given nothing yet. */
-  readonly told: string | undefined
-  readonly roamed: RoamedPeer | undefined
+  readonly told: AddressPort | undefined
+  readonly roamed: RoamedLink | undefined
   /** The device has the address of `roamed` now. */
   readonly isThere: boolean
 }
@@ -17,41 +17,41 @@ interface Trace {
 export class RoamedPeers {
   readonly #traces = new Map<string, Trace>()
 
-  /** Looks at the devices before a round plans. Gives by public key where peers called from last. */
-  seen(devices: Iterable<DeviceState>, monotonicMs: number): ReadonlyMap<string, RoamedPeer> {
-    const roamed = new Map<string, RoamedPeer>()
-    for (const { peers } of devices) {
-      for (const { publicKey, endpoint } of peers) {
-        const before = this.#traces.get(publicKey)
-        const trace = traceOf(before, endpoint, monotonicMs)
-        this.#traces.set(publicKey, trace)
-        if (trace.roamed !== undefined) roamed.set(publicKey, trace.roamed)
+  /** Looks at the lanes before a round plans. Gives by linkKey() where far ends called from last. */
+  seen(lanes: Iterable<LaneState>, monotonicMs: number): ReadonlyMap<string, RoamedLink> {
+    const roamed = new Map<string, RoamedLink>()
+    for (const { links } of lanes) {
+      for (const [key, { at }] of links) {
+        const trace = traceOf(this.#traces.get(key), at, monotonicMs)
+        this.#traces.set(key, trace)
+        if (trace.roamed !== undefined) roamed.set(key, trace.roamed)
       }
     }
     return roamed
   }
 
-  /** Takes what a round gives to the devices. Peers that are planned no more are forgotten. */
-  told(peers: readonly PlannedPeer[]): void {
-    const planned = new Set(peers.map(({ publicKey }) => publicKey))
+  /** Takes what a round gives to the devices. Links that are planned no more are forgotten. */
+  told(links: readonly (FarEnd & { readonly choice: CallChoice })[]): void {
+    const planned = new Set(links.map(linkKey))
     for (const key of this.#traces.keys()) if (!planned.has(key)) this.#traces.delete(key)
-    for (const { publicKey, choice } of peers) {
-      const { told, roamed, isThere } = this.#traces.get(publicKey) ?? NO_TRACE
-      if (choice.how === 'try') this.#traces.set(publicKey, { told: choice.address, roamed, isThere: false })
-      else this.#traces.set(publicKey, { told, roamed, isThere })
+    for (const link of links) {
+      const { choice } = link
+      const { told, roamed, isThere } = this.#traces.get(linkKey(link)) ?? NO_TRACE
+      if (choice.how === 'try') this.#traces.set(linkKey(link), { told: choice.at, roamed, isThere: false })
+      else this.#traces.set(linkKey(link), { told, roamed, isThere })
     }
   }
 }
 
 const NO_TRACE: Trace = { told: undefined, roamed: undefined, isThere: false }
 
-function traceOf(before: Trace | undefined, endpoint: string | undefined, monotonicMs: number): Trace {
+function traceOf(before: Trace | undefined, at: AddressPort | undefined, monotonicMs: number): Trace {
   if (before === undefined) {
     // An earlier run of the process left it there; nobody knows when.
-    const roamed = endpoint === undefined ? undefined : { address: endpoint, sinceMs: -Infinity }
+    const roamed = at === undefined ? undefined : { at, sinceMs: -Infinity }
     return { told: undefined, roamed, isThere: roamed !== undefined }
   }
-  if (endpoint === undefined || endpoint === before.told) return { ...before, isThere: false }
-  if (before.isThere && before.roamed?.address === endpoint) return before
-  return { ...before, roamed: { address: endpoint, sinceMs: monotonicMs }, isThere: true }
+  if (at === undefined || sameAddressPort(at, before.told)) return { ...before, isThere: false }
+  if (before.isThere && sameAddressPort(before.roamed?.at, at)) return before
+  return { ...before, roamed: { at, sinceMs: monotonicMs }, isThere: true }
 }

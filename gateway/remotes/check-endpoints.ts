@@ -10,24 +10,20 @@ import {
 import { type Endpoint, type EndpointCandidate, endpointName } from '../../model/objects.ts'
 import { laneClaims, laneServerKey } from '../../model/lanes/lane-servers.ts'
 import { type RemoteCluster, reservedPrefixes } from '../../model/addresses/remote-clusters.ts'
-import { type Refusal, lanePrefix } from './check-remotes.ts'
+import { type CableRules, type FarEnd, type LinkState, linkKey } from '../cable/cable.ts'
+import type { Refusal } from './check-remotes.ts'
 import { type LaneServer, chooseServer } from './choose-server.ts'
 import { isHidden } from '../reach/plan-candidates.ts'
 import { observedJudge, ownAddresses } from './observed-address.ts'
 import { type GatewayWorld, healthKey } from '../world.ts'
 
-/** One remote gateway on one lane that may become a WireGuard peer. */
-export interface RemotePeer {
+/** One remote gateway on one lane that a link may lead to. */
+export interface RemoteLink extends FarEnd {
   readonly cluster: string
   readonly node: string
-  readonly lane: number
-  /** metadata.name of its Endpoint. */
-  readonly endpoint: string
-  readonly publicKey: string
   /** The far end's address inside the tunnel, which answers the probes. */
   readonly laneAddress: string
-  /** The cluster's prefixes and the lane address, as WireGuard takes them. */
-  readonly allowedIps: readonly string[]
+  /** Of the cluster. */
   readonly prefixes: readonly string[]
   readonly candidates: readonly EndpointCandidate[]
   /** As far as is known it cannot be called from outside: of its candidates, only those count that nobody contradicts. */
@@ -40,53 +36,62 @@ const MAX_CANDIDATES = 8
 
 export interface CheckedEndpoints {
   /** Whom this node sends to, sorted by lane and cluster: one per lane and cluster (chooseServer()). */
-  readonly peers: readonly RemotePeer[]
-  /** Called beside one of these until they have shaken hands, in the same order. They have no prefixes yet. */
-  readonly successors: readonly RemotePeer[]
+  readonly links: readonly RemoteLink[]
+  /** Called beside one of these until they have shaken hands, in the same order. Nothing is sent to them yet. */
+  readonly successors: readonly RemoteLink[]
   readonly refusals: readonly Refusal[]
 }
 
-/** For the lanes that this node serves. One per key (the first by name): a key names one peer of a device. */
-export function checkEndpoints(world: GatewayWorld, clusters: readonly RemoteCluster[]): CheckedEndpoints {
+/** For the lanes that this node serves. One per identity (the first by name): it names one far end of a device. */
+export function checkEndpoints(
+  world: GatewayWorld,
+  clusters: readonly RemoteCluster[],
+  rules: CableRules,
+): CheckedEndpoints {
   const lanes = new Set(world.lanes.map((lane) => lane.lane))
   const byId = new Map(clusters.map((cluster) => [cluster.id, cluster]))
   const reserved = reservedPrefixes(world.own.spec).map((r) => r.prefix)
   const ours = ownAddresses(world)
   const ownPlaces = placesOfLanes(world)
   const counts = observedJudge(world)
-  const peers: RemotePeer[] = []
-  const successors: RemotePeer[] = []
+  const links: RemoteLink[] = []
+  const successors: RemoteLink[] = []
   const refusals: Refusal[] = []
   // Endpoints of a refused cluster are covered by its refusal; an unknown cluster's Cluster object is still to come.
   const claims = world.endpoints.filter(({ spec }) => byId.has(spec.cluster) && lanes.has(spec.lane))
+  const problemOf = (endpoint: Endpoint): string | undefined => nameProblem(endpoint) ?? rules.endpointProblem(endpoint)
   const servers = serversOf(
     world,
-    claims.filter((endpoint) => endpointProblem(endpoint) === undefined),
+    claims.filter((endpoint) => problemOf(endpoint) === undefined),
+    rules,
   )
-  const keys = new Map([...world.devices.values()].map((device) => [device.publicKey, 'this node']))
+  const owners = new Map([...world.laneStates.values()].map(({ identity }) => [identity, 'this node']))
   for (const endpoint of [...claims].sort(byName)) {
     const { spec } = endpoint
     const cluster = byId.get(spec.cluster)
     const server = servers.get(laneServerKey(endpoint))
     if (cluster === undefined) continue
-    // Whoever serves is found before keys are compared: another cluster must not be able to come later with our key.
-    const reason = endpointProblem(endpoint) ?? laneProblem(endpoint, server) ?? keyProblem(spec.publicKey, keys)
+    const identity = rules.identityOf(endpoint)
+    const owner = owners.get(identity)
+    const taken = owner === undefined ? undefined : rules.identityTaken(owner)
+    // Whoever serves is found before these are compared: another cluster must not be able to come later with our key.
+    const reason = problemOf(endpoint) ?? laneProblem(endpoint, server) ?? taken
     if (reason !== undefined) {
       refusals.push({ subject: `Endpoint ${endpoint.metadata.name}`, reason })
       continue
     }
-    keys.set(spec.publicKey, `Endpoint ${endpoint.metadata.name}`)
+    owners.set(identity, `Endpoint ${endpoint.metadata.name}`)
     const inside = [...reserved, ...ownLanePrefixes(world, cluster)]
-    const peer = toPeer(endpoint, cluster, (candidate) => {
+    const link = toLink(endpoint, { cluster, rules }, (candidate) => {
       // Networks behind different NATs may have the same addresses: who called its own would call nobody.
       const isOwn = ours.has(candidate.address) || ownPlaces.has(placeOf(candidate))
       if (isOwn || !isCallable(candidate, inside)) return 'no'
       return candidate.kind !== 'observed' || counts(candidate.address, cluster.id) ? 'yes' : 'last'
     })
-    if (server?.successor === endpoint) successors.push({ ...peer, allowedIps: [] })
-    else peers.push(peer)
+    if (server?.successor === endpoint) successors.push(link)
+    else links.push(link)
   }
-  return { peers: peers.sort(byLaneAndCluster), successors: successors.sort(byLaneAndCluster), refusals }
+  return { links: links.sort(byLaneAndCluster), successors: successors.sort(byLaneAndCluster), refusals }
 }
 
 /** Where others call this node's lanes. Behind one NAT a neighbour may have the same address, with another port. */
@@ -99,27 +104,30 @@ function placeOf({ address, port }: { readonly address: string; readonly port: n
   return `${address}:${port}`
 }
 
-function serversOf(world: GatewayWorld, claims: readonly Endpoint[]): ReadonlyMap<string, LaneServer> {
+function serversOf(
+  { laneStates, health: states, monotonicMs }: GatewayWorld,
+  claims: readonly Endpoint[],
+  rules: CableRules,
+): ReadonlyMap<string, LaneServer> {
   const servers = [...laneClaims(claims)].map(([key, claimants]) => {
     const { lane, cluster } = claimants[0].spec
-    const health = world.health.get(healthKey(lane, cluster))
-    const downMs = health?.state === 'down' ? world.monotonicMs - health.sinceMs : 0
-    const handshakeAgeMs = (publicKey: string): number =>
-      world.monotonicMs - (world.handshakes.get(publicKey) ?? -Infinity)
-    const facts = { device: world.devices.get(lane), downMs, handshakeAgeMs }
-    return [key, chooseServer(claimants, facts)] as const
+    const health = states.get(healthKey(lane, cluster))
+    const downMs = health?.state === 'down' ? monotonicMs - health.sinceMs : 0
+    const linkOf = (endpoint: Endpoint): LinkState | undefined =>
+      laneStates.get(lane)?.links.get(linkKey(farEnd(endpoint, rules)))
+    return [key, chooseServer(claimants, { linkOf, downMs, monotonicMs })] as const
   })
   return new Map(servers)
 }
 
-function byLaneAndCluster(a: RemotePeer, b: RemotePeer): number {
+function byLaneAndCluster(a: RemoteLink, b: RemoteLink): number {
   return a.lane - b.lane || (a.cluster < b.cluster ? -1 : 1)
 }
 
 /**
  * Where a gateway of the cluster cannot be: under the global addresses of its own pods. But a cluster that is not
  * translated may have pods with addresses of the network that its nodes are in; then its gateway is among them. What
- * WireGuard sends does not go into lanes (LANE_MARK), so ranges of other clusters stand in nobody's way: else one that
+ * a cable sends does not go into lanes (LANE_MARK), so ranges of other clusters stand in nobody's way: else one that
  * states the range of another's gateway would take that from all of us.
  */
 function ownLanePrefixes(world: GatewayWorld, cluster: RemoteCluster): readonly Prefix[] {
@@ -128,18 +136,9 @@ function ownLanePrefixes(world: GatewayWorld, cluster: RemoteCluster): readonly 
   return flat ? [] : cluster.prefixes
 }
 
-function endpointProblem(endpoint: Endpoint): string | undefined {
-  const { spec, metadata } = endpoint
+function nameProblem({ spec, metadata }: Endpoint): string | undefined {
   const name = endpointName(spec.cluster, spec.node, spec.lane)
-  if (metadata.name !== name) return `its name does not follow from its spec: expected ${name}`
-  if (!isPublicKey(spec.publicKey))
-    return `publicKey ${JSON.stringify(spec.publicKey.slice(0, 60))}: expected 32 bytes in base64`
-  return undefined
-}
-
-function keyProblem(publicKey: string, keys: ReadonlyMap<string, string>): string | undefined {
-  const owner = keys.get(publicKey)
-  return owner === undefined ? undefined : `publicKey is that of ${owner}`
+  return metadata.name === name ? undefined : `its name does not follow from its spec: expected ${name}`
 }
 
 function laneProblem(endpoint: Endpoint, serving: LaneServer | undefined): string | undefined {
@@ -153,35 +152,30 @@ function byName(a: Endpoint, b: Endpoint): number {
   return a.metadata.name < b.metadata.name ? -1 : 1
 }
 
-function toPeer(
+/** The far end that an Endpoint tells of. */
+export function farEnd(endpoint: Endpoint, rules: CableRules): FarEnd {
+  return { lane: endpoint.spec.lane, endpoint: endpoint.metadata.name, identity: rules.identityOf(endpoint) }
+}
+
+function toLink(
   endpoint: Endpoint,
-  cluster: RemoteCluster,
+  { cluster, rules }: { readonly cluster: RemoteCluster; readonly rules: CableRules },
   mayCall: (candidate: EndpointCandidate) => 'yes' | 'last' | 'no',
-): RemotePeer {
+): RemoteLink {
   const { spec } = endpoint
   const sorted = (which: 'yes' | 'last'): EndpointCandidate[] => spec.candidates.filter((one) => mayCall(one) === which)
   const counting = sorted('yes').slice(0, MAX_CANDIDATES)
   const candidates = [...counting, ...sorted('last')].slice(0, MAX_CANDIDATES)
-  const lanePrefixText = formatPrefix(lanePrefix(cluster.index, spec.lane))
-  const prefixes = cluster.prefixes.map(formatPrefix)
   return {
+    ...farEnd(endpoint, rules),
     cluster: spec.cluster,
     node: spec.node,
-    lane: spec.lane,
-    endpoint: endpoint.metadata.name,
-    publicKey: spec.publicKey,
-    laneAddress: lanePrefixText.replace('/32', ''),
-    allowedIps: [...prefixes, lanePrefixText],
-    prefixes,
+    laneAddress: formatAddress(rules.probeAddress(cluster.index, spec.lane)),
+    prefixes: cluster.prefixes.map(formatPrefix),
     candidates,
     hidden: isHidden(counting),
     noneCallable: candidates.length === 0 && spec.candidates.length > 0,
   }
-}
-
-/** 32 bytes in canonical base64: exactly what `wg` prints. */
-export function isPublicKey(text: string): boolean {
-  return /^[A-Za-z0-9+/]{43}=$/.test(text) && Buffer.from(text, 'base64').toString('base64') === text
 }
 
 /** IPv4, an address that a packet can be sent to outside the lanes, a real port. */

@@ -1,6 +1,4 @@
 /** What other clusters claim, checked before it reaches the lanes: model/addresses/remote-clusters.ts, with this node's own view. Pure. */
-import { laneAddress } from '../../model/addresses/addressing.ts'
-import { type Prefix, prefixOf } from '../../model/addresses/ip.ts'
 import { machineNeeds } from '../../model/addresses/needed-ranges.ts'
 import { type RemoteCluster, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import type { GatewayWorld } from '../world.ts'
@@ -27,9 +25,4 @@ export function checkClusters(world: GatewayWorld): { clusters: readonly RemoteC
   })
   const { clusters, refused } = checkRemoteClusters({ own, clusters: all, underlay, needed })
   return { clusters, refusals: refused.map(({ name, reason }) => ({ subject: `Cluster ${name}`, reason })) }
-}
-
-/** The cluster's lane address as a /32. */
-export function lanePrefix(index: number, lane: number): Prefix {
-  return prefixOf(laneAddress(index, lane), 32)
 }

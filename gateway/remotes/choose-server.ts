@@ -1,13 +1,13 @@
 /**
  * Who is sent to on a lane that more than one gateway of a cluster claims, and who is called beside it. Pure.
  *
- * A newcomer is not sent to before it has shaken hands: until then the one that served goes on. Both are peers of the
- * device; the newcomer's has no prefixes, so nothing is sent to it or taken from it but handshakes. Then the prefixes
+ * A newcomer is not sent to before it has shaken hands: until then the one that served goes on. Both have links
+ * on the device; the newcomer's has no prefixes, so nothing is sent to it or taken from it but handshakes. Then the prefixes
  * move over in one step, and the other goes. A server that has been silent for some seconds is replaced in the same way by
  * one that came before it, if that answers: the order in which they came may be known late, or wrongly.
  */
-import type { DeviceState } from '../../kernel/wireguard/wireguard.ts'
 import type { Endpoint } from '../../model/objects.ts'
+import type { LinkState } from '../cable/cable.ts'
 
 export interface LaneServer {
   readonly server: Endpoint
@@ -19,12 +19,12 @@ export interface LaneServer {
 const FALL_BACK_MS = 5000
 
 export interface LaneFacts {
-  /** The lane's device as it is. */
-  readonly device?: DeviceState | undefined
+  /** The link to a gateway as it is; undefined: there is none. */
+  readonly linkOf: (endpoint: Endpoint) => LinkState | undefined
   /** For how long the lane to that cluster has been down; 0: it is not. */
   readonly downMs: number
-  /** Milliseconds since the last handshake with the peer of that key, which may be Infinity. */
-  readonly handshakeAgeMs: (publicKey: string) => number
+  /** Milliseconds of the clock that never jumps. */
+  readonly monotonicMs: number
 }
 
 /**
@@ -33,17 +33,16 @@ export interface LaneFacts {
  */
 export function chooseServer(
   [last, ...others]: readonly [Endpoint, ...Endpoint[]],
-  { device, downMs, handshakeAgeMs }: LaneFacts,
+  { linkOf, downMs, monotonicMs }: LaneFacts,
 ): LaneServer {
-  const peers = new Map(device?.peers.map((peer) => [peer.publicKey, peer]))
-  const hasShaken = ({ spec }: Endpoint): boolean => peers.get(spec.publicKey)?.lastHandshakeMs !== undefined
-  const serving = others.find(({ spec }) => (peers.get(spec.publicKey)?.allowedIps.length ?? 0) > 0)
+  const hasShaken = (endpoint: Endpoint): boolean => linkOf(endpoint)?.handshakeMs !== undefined
+  const serving = others.find((endpoint) => linkOf(endpoint)?.carries === true)
   if (serving !== undefined) {
     return hasShaken(last) ? { server: last } : { server: serving, successor: last }
   }
   const before = others[Math.floor(downMs / FALL_BACK_MS - 1) % others.length]
   // One that shook hands just now has its time until the probes show it.
-  const isSilent = downMs >= FALL_BACK_MS && handshakeAgeMs(last.spec.publicKey) >= FALL_BACK_MS
+  const isSilent = downMs >= FALL_BACK_MS && monotonicMs - (linkOf(last)?.handshakeMs ?? -Infinity) >= FALL_BACK_MS
   if (!isSilent || before === undefined) return { server: last }
   const answers = others.find(hasShaken)
   return answers === undefined ? { server: last, successor: before } : { server: answers }

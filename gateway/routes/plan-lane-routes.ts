@@ -16,7 +16,7 @@ import { isPublicSpace } from '../../model/addresses/public-space.ts'
 import { underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import { IPV6_MIN_MTU } from '../../model/spec-constants.ts'
 import type { NextHop, Route, Rule } from '../../kernel/route/route-table.ts'
-import type { LanePlan } from '../cable/wireguard/plan-lanes.ts'
+import type { LanePlan } from '../cable/plan-lanes.ts'
 import { podClaims } from '../remotes/pod-claims.ts'
 import { type GatewayWorld, healthKey } from '../world.ts'
 
@@ -46,11 +46,11 @@ export function planLaneRoutes(world: GatewayWorld, lanes: readonly LanePlan[]):
   const devices = new Map<string, string[]>()
   for (const lane of lanes) {
     const laneAddress = lane.address.replace('/32', '')
-    for (const peer of lane.peers) {
-      routes.push(laneRoute(`${peer.laneAddress}/32`, [{ device: lane.device }], laneAddress))
-      if (world.health.get(healthKey(lane.lane, peer.cluster))?.state !== 'up') continue
-      if (world.handedOver?.has(peer.cluster) === true) continue
-      for (const prefix of peer.prefixes) {
+    for (const link of lane.links) {
+      routes.push(laneRoute(`${link.laneAddress}/32`, [{ device: lane.device }], laneAddress))
+      if (world.health.get(healthKey(lane.lane, link.cluster))?.state !== 'up') continue
+      if (world.handedOver?.has(link.cluster) === true) continue
+      for (const prefix of link.prefixes) {
         if (familyOf(prefix) === 6 && lane.mtu < IPV6_MIN_MTU) continue
         devices.set(prefix, [...(devices.get(prefix) ?? []), lane.device])
       }

@@ -1,9 +1,10 @@
 /**
  * What a connection that is not up is told with: who hears what, and which UDP port somebody has to open. Pure.
  */
+import { formatAddressPort } from '../../model/addresses/address-port.ts'
 import type { ConnectionState } from '../../model/objects.ts'
 import { WIREGUARD_REJECT_AFTER_SECONDS } from '../../model/spec-constants.ts'
-import type { PeerState } from '../../kernel/wireguard/wireguard.ts'
+import type { LinkState } from '../cable/cable.ts'
 import type { EndpointChoice } from '../reach/choose-endpoint.ts'
 
 export interface ConnectionMessageInit {
@@ -17,8 +18,8 @@ export interface ConnectionMessageInit {
   readonly choice: EndpointChoice
   /** Why it may never come up, where that is known: `neither end can be called from outside (…)`. */
   readonly doubt?: string
-  /** As the device has it; absent when it is new. */
-  readonly peer: PeerState | undefined
+  /** As it is; undefined when it is new. */
+  readonly link: LinkState | undefined
   /** UDP port of our own device. */
   readonly listenPort: number
 }
@@ -36,22 +37,22 @@ export function connectionMessage(init: ConnectionMessageInit): string {
 }
 
 function seen(init: ConnectionMessageInit): string {
-  const { heardMs, choice, peer, listenPort } = init
+  const { heardMs, choice, link, listenPort } = init
   const here = `UDP ${listenPort}`
-  const from = peer?.endpoint === undefined ? 'it' : `UDP ${peer.endpoint}`
-  const address = choice.address ?? peer?.endpoint
+  const from = link?.at === undefined ? 'it' : `UDP ${formatAddressPort(link.at)}`
+  const at = choice.at ?? link?.at
   if (heardMs !== undefined && heardMs <= HEARD_COUNTS_MS) {
     if (hasSession(init)) {
       return `packets arrive from ${from}, but none that answers ours: let ${here} out of this node and into that one, or its gateway hangs`
     }
     return `packets arrive from ${from}, but our answers do not get there: let ${here} out of this node and into that one`
   }
-  if (choice.how === 'wait' || address === undefined) {
+  if (choice.how === 'wait' || at === undefined) {
     const last = heardMs === undefined ? 'nothing has come' : `nothing has come for ${seconds(heardMs)}`
     return `we have no address to send to and ${last}: open ${here} here, for it calls us`
   }
-  const sent = (peer?.txBytes ?? 0) > 0 ? 'we send' : 'we begin to send'
-  return `${sent} to UDP ${address} and hear nothing${lastHeard(init)}: open UDP ${portOf(address)} there`
+  const sent = (link?.txBytes ?? 0) > 0 ? 'we send' : 'we begin to send'
+  return `${sent} to UDP ${formatAddressPort(at)} and hear nothing${lastHeard(init)}: open UDP ${at.port} there`
 }
 
 /** Both ends took part in a handshake: while it counts, packets got through both ways. */
@@ -69,8 +70,4 @@ function lastHeard({ heardMs, handshakeAgeMs }: ConnectionMessageInit): string {
 
 function seconds(ms: number): string {
   return `${Math.max(0, Math.floor(ms / 1000))} s`
-}
-
-function portOf(address: string): string {
-  return address.slice(address.lastIndexOf(':') + 1)
 }

@@ -2,14 +2,15 @@
 import { ownedByNode } from '../../model/node-owner.ts'
 import { type Endpoint, endpointName } from '../../model/objects.ts'
 import { planCandidates } from '../reach/plan-candidates.ts'
+import type { CableRules } from '../cable/cable.ts'
 import type { GatewayWorld } from '../world.ts'
 
-/** One Endpoint for each lane whose device exists: its public key is read from the device. They go with the Node. */
-export function planEndpoints(world: GatewayWorld): Endpoint[] {
+/** One Endpoint for each lane that exists: who it is, is read from its device. They go with the Node. */
+export function planEndpoints(world: GatewayWorld, rules: CableRules): Endpoint[] {
   const owned = ownedByNode(world.nodes.find(({ metadata }) => metadata.name === world.node))
   return world.lanes.flatMap((lane) => {
-    const device = world.devices.get(lane.lane)
-    if (device === undefined) return []
+    const state = world.laneStates.get(lane.lane)
+    if (state === undefined) return []
     const cluster = world.own.spec.id
     return {
       apiVersion: 'sealane.io/v1alpha1',
@@ -19,9 +20,8 @@ export function planEndpoints(world: GatewayWorld): Endpoint[] {
         cluster,
         node: world.node,
         lane: lane.lane,
-        publicKey: device.publicKey,
+        ...rules.endpointFields(state),
         candidates: planCandidates(world, lane),
-        capabilities: ['wireguard'],
       },
     } satisfies Endpoint
   })

@@ -1,10 +1,12 @@
 /** Gateway.status from what is planned, measured and seen in the kernel. Pure. */
+import { type AddressPort, formatAddressPort } from '../../model/addresses/address-port.ts'
+import { formatAddress } from '../../model/addresses/ip.ts'
 import { setCondition } from '../../model/conditions.ts'
 import type { Condition, ConnectionStatus, Gateway } from '../../model/objects.ts'
 import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
-import type { DeviceState, PeerState } from '../../kernel/wireguard/wireguard.ts'
+import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import { connectionMessage } from './plan-connection-message.ts'
-import type { LanePlan, PlannedPeer } from '../cable/wireguard/plan-lanes.ts'
+import type { LanePlan, PlannedLink } from '../cable/plan-lanes.ts'
 import { readyFinding, upText } from './plan-ready.ts'
 import type { MeasuredHealth } from '../health/probe-loop.ts'
 import { healthKey } from '../world.ts'
@@ -16,12 +18,11 @@ export interface StatusInit {
   readonly nowMs: number
   /** Of the clock that never jumps. */
   readonly monotonicMs: number
-  /** GatewayWorld.handshakes. */
-  readonly handshakes: ReadonlyMap<string, number>
-  /** Milliseconds since something came in from a peer of a lane; undefined where nothing did. */
-  readonly heardMs: (lane: number, publicKey: string) => number | undefined
+  /** Milliseconds since something came in over a link, by linkKey(); undefined where nothing did. */
+  readonly heardMs: (key: string) => number | undefined
   readonly lanes: readonly LanePlan[]
-  readonly devices: ReadonlyMap<number, DeviceState>
+  /** Cable.observe(). */
+  readonly laneStates: ReadonlyMap<number, LaneState>
   readonly health: ReadonlyMap<string, MeasuredHealth>
   /** Connections, by healthKey(), whose routes are in place. */
   readonly routed: ReadonlySet<string>
@@ -35,7 +36,7 @@ export interface StatusInit {
 export function planStatus(init: StatusInit): Gateway {
   // It tells of all that failed in a round, which may be hundreds of routes.
   const failure = init.failure === undefined ? undefined : fitText(init.failure, MAX_FAILURE_LENGTH)
-  const connections = init.lanes.flatMap((lane) => lane.peers.map((peer) => connection(init, lane, peer)))
+  const connections = init.lanes.flatMap((lane) => lane.links.map((link) => connection(init, lane, link)))
   const ready = readyFinding({ lanes: init.lanes.length, connections, failure })
   return {
     apiVersion: 'sealane.io/v1alpha1',
@@ -54,31 +55,31 @@ export function planStatus(init: StatusInit): Gateway {
 
 const PROCESS_SILENT = 'the lane carries traffic, but the gateway process at its other end does not answer'
 
-function connection(init: StatusInit, lane: LanePlan, planned: PlannedPeer): ConnectionStatus {
-  const peer = init.devices.get(lane.lane)?.peers.find((one) => one.publicKey === planned.publicKey)
+function connection(init: StatusInit, lane: LanePlan, planned: PlannedLink): ConnectionStatus {
+  const link = init.laneStates.get(lane.lane)?.links.get(linkKey(planned))
   const health = init.health.get(healthKey(lane.lane, planned.cluster))
   const { rttMs, loss } = health?.figures ?? {}
-  const handshakeAge = handshakeAgeMs(init, planned.publicKey)
+  const handshakeAge = handshakeAgeMs(init, link)
   const state = reportedState(init, healthKey(lane.lane, planned.cluster))
   return {
     cluster: planned.cluster,
     lane: lane.lane,
     endpoint: planned.endpoint,
     state,
-    message: state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(init, lane, planned, state),
-    ...(peer?.endpoint === undefined ? {} : { usingAddress: peer.endpoint }),
-    usingNat: isBehindNat(planned, peer),
+    message:
+      state === 'up' && health?.kernelOnly === true ? PROCESS_SILENT : message(init, { lane, planned, link, state }),
+    ...(link?.at === undefined ? {} : { usingAddress: formatAddressPort(link.at) }),
+    usingNat: isBehindNat(planned, link?.at),
     ...(rttMs === undefined ? {} : { rttMs: Math.round(rttMs * 100) / 100 }),
     ...(loss === undefined ? {} : { loss: Math.round(loss * 1000) / 1000 }),
     ...(handshakeAge === undefined ? {} : { handshakeAgeSeconds: Math.floor(handshakeAge / 1000) }),
-    rxBytes: peer?.rxBytes ?? 0,
-    txBytes: peer?.txBytes ?? 0,
+    rxBytes: link?.rxBytes ?? 0,
+    txBytes: link?.txBytes ?? 0,
   }
 }
 
-function handshakeAgeMs({ handshakes, monotonicMs }: StatusInit, publicKey: string): number | undefined {
-  const atMs = handshakes.get(publicKey)
-  return atMs === undefined ? undefined : Math.max(0, monotonicMs - atMs)
+function handshakeAgeMs({ monotonicMs }: StatusInit, link: LinkState | undefined): number | undefined {
+  return link?.handshakeMs === undefined ? undefined : Math.max(0, monotonicMs - link.handshakeMs)
 }
 
 /** Up is told once traffic can use the connection, not a moment earlier; down is told at once. */
@@ -87,21 +88,24 @@ function reportedState(init: StatusInit, key: string): ConnectionStatus['state']
   return state === 'up' && !init.routed.has(key) ? 'connecting' : state
 }
 
-function message(
-  init: StatusInit,
-  { lane, config }: LanePlan,
-  { cluster, publicKey, choice, doubt }: PlannedPeer,
-  state: ConnectionStatus['state'],
-): string {
+interface ToldLink {
+  readonly lane: LanePlan
+  readonly planned: PlannedLink
+  readonly link: LinkState | undefined
+  readonly state: ConnectionStatus['state']
+}
+
+function message(init: StatusInit, { lane, planned, link, state }: ToldLink): string {
   if (state === 'up') return ''
-  const sinceMs = init.health.get(healthKey(lane, cluster))?.sinceMs
-  const heardMs = init.heardMs(lane, publicKey)
-  const handshakeAge = handshakeAgeMs(init, publicKey)
+  const { cluster, choice, doubt } = planned
+  const sinceMs = init.health.get(healthKey(lane.lane, cluster))?.sinceMs
+  const heardMs = init.heardMs(linkKey(planned))
+  const handshakeAge = handshakeAgeMs(init, link)
   const text = connectionMessage({
     state,
     choice,
-    peer: init.devices.get(lane)?.peers.find((one) => one.publicKey === publicKey),
-    listenPort: config.listenPort,
+    link,
+    listenPort: lane.port,
     ...(doubt === undefined ? {} : { doubt }),
     ...(sinceMs === undefined ? {} : { forMs: init.monotonicMs - sinceMs }),
     ...(heardMs === undefined ? {} : { heardMs }),
@@ -111,8 +115,9 @@ function message(
 }
 
 /** The far end is where it has no address itself: where it does not tell about, or where the broker saw it. */
-function isBehindNat(planned: PlannedPeer, peer: PeerState | undefined): boolean {
-  if (peer?.endpoint === undefined) return false
-  const own = planned.candidates.filter(({ kind }) => kind !== 'observed')
-  return !own.some((candidate) => `${candidate.address}:${candidate.port}` === peer.endpoint)
+function isBehindNat({ candidates }: PlannedLink, at: AddressPort | undefined): boolean {
+  if (at === undefined) return false
+  const address = formatAddress(at.address)
+  const own = candidates.filter(({ kind }) => kind !== 'observed')
+  return !own.some((candidate) => candidate.address === address && candidate.port === at.port)
 }

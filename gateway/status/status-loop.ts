@@ -11,22 +11,19 @@ import type { Nft } from '../../kernel/nft/nft.ts'
 import type { GatewayConfig } from '../config.ts'
 import { DropCounts } from '../nft/drop-counts.ts'
 import type { GatewayDeps } from '../deps.ts'
-import type { HandshakeTimes } from '../cable/wireguard/handshake-times.ts'
-import { HeardPeers } from '../cable/wireguard/heard-peers.ts'
+import { HeardLinks } from './heard-links.ts'
 import type { GatewayMetrics } from '../metrics.ts'
 import { OwnerDoubt } from './owner-doubt.ts'
-import type { LanePlan } from '../cable/wireguard/plan-lanes.ts'
+import { type LanePlan, plannedLinks } from '../cable/plan-lanes.ts'
 import { laneEvents } from './plan-ready.ts'
 import { planStatus } from './plan-status.ts'
 import type { MeasuredHealth } from '../health/probe-loop.ts'
 import type { Probing } from '../health/probing.ts'
-import { readDevices } from '../read-world.ts'
 
 export interface StatusInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
-  readonly handshakeTimes: HandshakeTimes
   readonly lanes: () => readonly LanePlan[] | undefined
   /** Whether the plan has a table of family ip6. */
   readonly hasTable6: () => boolean
@@ -41,37 +38,37 @@ export class StatusReconciler {
   #driver: string | undefined
   readonly #drops: DropCounts
   readonly #owners: OwnerDoubt
-  readonly #heard: HeardPeers
+  readonly #heard: HeardLinks
 
   constructor(deps: GatewayDeps, init: StatusInit) {
     this.#deps = deps
     this.#init = init
     this.#owners = new OwnerDoubt(deps.clock)
-    this.#heard = new HeardPeers(deps.clock)
+    this.#heard = new HeardLinks(deps.clock)
     const { nft, nft6, clock } = deps
     const nfts = (): readonly Nft[] => (init.hasTable6() ? [nft, nft6] : [nft])
     this.#drops = new DropCounts({ nfts, clock, metrics: init.metrics })
   }
 
   async reconcile(signal: AbortSignal): Promise<void> {
-    const { config, probing, handshakeTimes } = this.#init
+    const { config, probing } = this.#init
+    const { cable, clock } = this.#deps
     const lanes = this.#init.lanes()
     if (lanes === undefined) return
-    this.#driver ??= await this.#deps.wireguard.driver(signal)
-    const devices = await readDevices(this.#deps, config, signal)
-    this.#heard.look(devices)
+    this.#driver ??= (await cable.driver(signal)).name
+    const laneNumbers = config.lanes.map(({ lane }) => lane)
+    const laneStates = await cable.observe(laneNumbers, lanes.flatMap(plannedLinks), signal)
+    this.#heard.look(laneStates.values())
     const health = probing.health()
-    const [nowMs, monotonicMs] = [this.#deps.clock.now(), this.#deps.clock.monotonic()]
     const gateway = planStatus({
       node: config.node,
       version: config.version,
-      driver: `wireguard-${this.#driver}`,
-      nowMs,
-      monotonicMs,
-      handshakes: handshakeTimes.look(devices.values(), { nowMs, monotonicMs }),
-      heardMs: (lane, publicKey) => this.#heard.heardMs(lane, publicKey),
+      driver: this.#driver,
+      nowMs: clock.now(),
+      monotonicMs: clock.monotonic(),
+      heardMs: (key) => this.#heard.heardMs(key),
       lanes,
-      devices,
+      laneStates,
       health,
       routed: this.#init.routed(),
       failure: this.#init.failure() ?? probing.problem(),

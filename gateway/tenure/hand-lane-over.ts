@@ -34,7 +34,7 @@ export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, goes: 
 }
 
 async function reasonToHandOver(
-  { cluster, wireguard }: GatewayDeps,
+  { cluster, cable }: GatewayDeps,
   node: string,
   goes: boolean,
 ): Promise<string | undefined> {
@@ -43,8 +43,8 @@ async function reasonToHandOver(
   const leaving = object === undefined ? undefined : leavingReason(object)
   if (leaving !== undefined) return leaving
   if (object !== undefined && isNotReady(object)) return 'the node is not ready: it may be shutting down'
-  const driver = await wireguard.driver().catch(() => undefined)
-  return driver === 'userspace' ? 'its WireGuard in user space ends with the process' : undefined
+  const driver = await cable.driver().catch(() => undefined)
+  return driver?.endsWithProcess
 }
 
 /** False when nobody took it, or not all of it in time. */

@@ -3,6 +3,7 @@
  * peer that names it last, as the kernel does. Tests bring peers to life with handshake() and traffic().
  */
 import { readFile } from 'node:fs/promises'
+import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
 import { usualPrefix } from '../route/address-text.ts'
 import { checkDeviceConfig, checkWireguardName } from '../wireguard/check-wireguard.ts'
 import { KernelError } from '../errors.ts'
@@ -20,7 +21,7 @@ import type {
 
 interface FakePeer {
   config: PeerConfig
-  endpoint: string | undefined
+  endpoint: AddressPort | undefined
   allowedIps: string[]
   lastHandshakeMs: number | undefined
   rxBytes: number
@@ -110,7 +111,7 @@ export class FakeWireguard implements Wireguard {
   }
 
   /** The peer answered at `atMs`, from `endpoint` if given. */
-  handshake(name: string, publicKey: string, atMs: number, endpoint?: string): void {
+  handshake(name: string, publicKey: string, atMs: number, endpoint?: AddressPort): void {
     const peer = this.#needPeer(name, publicKey)
     peer.lastHandshakeMs = atMs
     if (endpoint !== undefined) peer.endpoint = endpoint
@@ -153,7 +154,9 @@ export class FakeWireguard implements Wireguard {
     const sameIps = peer !== undefined && [...peer.allowedIps].sort().join() === [...allowedIps].sort().join()
     const isAnew = config.endpoint !== undefined && config.endpointAnew === true
     const sameEndpoint =
-      !isAnew && peer !== undefined && (config.endpoint === undefined || config.endpoint === peer.endpoint)
+      !isAnew &&
+      peer !== undefined &&
+      (config.endpoint === undefined || sameAddressPort(config.endpoint, peer.endpoint))
     if (sameIps && sameEndpoint && peer.config.keepaliveSeconds === config.keepaliveSeconds) return
     this.touched.push(`${name} ${config.publicKey}`)
     for (const other of device.peers.values()) {

@@ -1,5 +1,5 @@
 /** What both WireGuard drivers refuse before anything is done. KernelError EINVAL; the value of a key is never in it. */
-import { InvalidAddressError, parseAddress, parsePrefix } from '../../model/addresses/ip.ts'
+import { InvalidAddressError, parsePrefix } from '../../model/addresses/ip.ts'
 import { KernelError } from '../errors.ts'
 import type { DeviceConfig, PeerConfig } from './wireguard.ts'
 
@@ -48,20 +48,15 @@ function checkPeer(operation: string, peer: PeerConfig): void {
   if (!Number.isInteger(peer.keepaliveSeconds) || peer.keepaliveSeconds < 0 || peer.keepaliveSeconds > 65535) {
     throw new KernelError('EINVAL', operation, `keepalive ${peer.keepaliveSeconds}: expected 0 to 65535 seconds`)
   }
+  const port = peer.endpoint?.port ?? 1
+  if (!Number.isInteger(port) || port < 1 || port > 65535) {
+    throw new KernelError('EINVAL', operation, `port ${port} of the endpoint: expected 1 to 65535`)
+  }
   try {
     for (const prefix of peer.allowedIps) parsePrefix(prefix, 'allowed IPs')
-    if (peer.endpoint !== undefined) checkEndpoint(peer.endpoint)
   } catch (error) {
     if (error instanceof InvalidAddressError)
       throw new KernelError('EINVAL', operation, error.message, { cause: error })
     throw error
   }
-}
-
-function checkEndpoint(endpoint: string): void {
-  const match = /^(?:\[([0-9a-fA-F:.]+)\]|([\d.]+)):(\d{1,5})$/.exec(endpoint)
-  const port = Number(match?.[3])
-  if (match === null || port < 1 || port > 65535)
-    throw new InvalidAddressError('endpoint', endpoint, 'address:port such as 192.0.2.1:4500')
-  parseAddress(match[1] ?? match[2] ?? '', 'endpoint')
 }

@@ -1,4 +1,5 @@
 /** Peers as the text that `wg syncconf` reads. Holds no secret: the private key stays in its file. */
+import { formatAddressPort } from '../../model/addresses/address-port.ts'
 import type { DeviceConfig, PeerConfig } from './wireguard.ts'
 
 /** Peers in the order of their keys. */
@@ -16,7 +17,7 @@ export function formatInterface({ listenPort, mark = 0 }: DeviceConfig): string 
 export function formatPeer(peer: PeerConfig): string {
   return (
     `[Peer]\nPublicKey = ${peer.publicKey}\n` +
-    (peer.endpoint === undefined ? '' : `Endpoint = ${peer.endpoint}\n`) +
+    (peer.endpoint === undefined ? '' : `Endpoint = ${formatAddressPort(peer.endpoint)}\n`) +
     `AllowedIPs = ${peer.allowedIps.join(', ')}\n` +
     (peer.keepaliveSeconds === 0 ? '' : `PersistentKeepalive = ${peer.keepaliveSeconds}\n`)
   )

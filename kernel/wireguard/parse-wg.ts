@@ -1,4 +1,5 @@
 /** Reads `wg show DEVICE dump`. Its first field is the private key, which goes no further than this function. */
+import { type AddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
 import { usualPrefix } from '../route/address-text.ts'
 import { KernelError } from '../errors.ts'
 import type { DeviceState, PeerState } from './wireguard.ts'
@@ -25,12 +26,21 @@ function parsePeer(name: string, line: string): PeerState {
   const seconds = Number(handshake)
   return {
     publicKey,
-    ...(endpoint === '(none)' ? {} : { endpoint }),
+    ...(endpoint === '(none)' ? {} : { endpoint: readEndpoint(name, endpoint) }),
     allowedIps: allowedIps === '(none)' ? [] : readPrefixes(name, allowedIps),
     keepaliveSeconds: keepalive === 'off' ? 0 : Number(keepalive),
     ...(seconds === 0 ? {} : { lastHandshakeMs: seconds * 1000 }),
     rxBytes: Number(rx),
     txBytes: Number(tx),
+  }
+}
+
+/** The zone of a link-local address is left out: such a peer is told about, and never called from here. */
+function readEndpoint(name: string, text: string): AddressPort {
+  try {
+    return parseAddressPort(text.replace(/%[^\]]*/, ''), 'endpoint', { allowZero: true })
+  } catch {
+    throw notADump(name)
   }
 }
 

@@ -1,4 +1,5 @@
 /** What `wg set` has to be told to bring a device to its configuration: only what differs. */
+import { formatAddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
 import { usualPrefix } from '../route/address-text.ts'
 import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from './wireguard.ts'
 
@@ -31,8 +32,8 @@ export function markText(mark: number): string {
 
 function planPeer(present: PeerState | undefined, peer: PeerConfig): readonly string[] {
   const words: string[] = []
-  const isElsewhere = peer.endpoint !== present?.endpoint || peer.endpointAnew === true
-  if (peer.endpoint !== undefined && isElsewhere) words.push('endpoint', peer.endpoint)
+  const isElsewhere = !sameAddressPort(peer.endpoint, present?.endpoint) || peer.endpointAnew === true
+  if (peer.endpoint !== undefined && isElsewhere) words.push('endpoint', formatAddressPort(peer.endpoint))
   if (peer.keepaliveSeconds !== (present?.keepaliveSeconds ?? 0))
     words.push('persistent-keepalive', String(peer.keepaliveSeconds))
   const allowedIps = peer.allowedIps.map(usualPrefix).sort().join(',')

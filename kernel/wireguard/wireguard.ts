@@ -3,12 +3,13 @@
  * devices and to wireguard-go alike; the device is made as a kernel link where the kernel can, else by starting
  * wireguard-go) and fake-wireguard.ts. Compliance: test/compliance/wireguard.ts.
  */
+import type { AddressPort } from '../../model/addresses/address-port.ts'
 
 export interface PeerConfig {
   /** base64. */
   readonly publicKey: string
-  /** address:port. Absent: leave whatever the device has (roaming), or wait to be called. */
-  readonly endpoint?: string
+  /** Absent: leave whatever the device has (roaming), or wait to be called. */
+  readonly endpoint?: AddressPort
   /**
    * The endpoint is set also where the device has it already. The device then forgets from which address of its own it sent
    * there; the session lives on.
@@ -29,7 +30,7 @@ export interface DeviceConfig {
 
 export interface PeerState {
   readonly publicKey: string
-  readonly endpoint?: string
+  readonly endpoint?: AddressPort
   readonly allowedIps: readonly string[]
   readonly keepaliveSeconds: number
   /** Milliseconds since 1970; absent before the first handshake. */

@@ -2,10 +2,9 @@
 import { readFile } from 'node:fs/promises'
 import { dirname, resolve } from 'node:path'
 import { z } from 'zod'
-import { formatAddress, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
+import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { type OpenPort, parseOpenPort } from '../../model/addresses/open-port.ts'
-import { parseAddressPort } from '../../runtime/address-port.ts'
-import { formatHostPort } from '../../runtime/host-port.ts'
+import { formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { isMissing } from './atomic-write.ts'
 import {
@@ -232,8 +231,7 @@ function isAddressPort(value: unknown, defaultPort?: number): boolean {
 }
 
 function withPort(value: string): string {
-  const { address, port } = parseAddressPort(value, 'upstream', { defaultPort: DNS_PORT })
-  return formatHostPort({ host: formatAddress(address), port })
+  return formatAddressPort(parseAddressPort(value, 'upstream', { defaultPort: DNS_PORT }))
 }
 
 function problemAt(file: string, document: SourceDocument, at: FieldPath, reason: string): FileProblem {

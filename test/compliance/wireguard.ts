@@ -3,6 +3,7 @@ import { randomBytes } from 'node:crypto'
 import { chmodSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Test } from 'tap'
+import { formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
 import type { RouteTable } from '../../kernel/route/route-table.ts'
 import { publicKeyOf } from '../../kernel/wireguard/wireguard-key.ts'
 import type { PeerConfig, Wireguard } from '../../kernel/wireguard/wireguard.ts'
@@ -39,6 +40,8 @@ export function wireguardCompliance(t: Test, make: () => WireguardUnderTest | Pr
   story('two devices want one port', portTaken)
   story('keys', keys)
 }
+
+const AT = parseAddressPort('192.0.2.1:4500')
 
 const deviceName = (): string => `slt${randomBytes(4).toString('hex')}`
 
@@ -97,7 +100,7 @@ async function comesAndGoes(t: Test, { wireguard, routes, name, key }: Story): P
 
 async function peersStory(t: Test, { wireguard, name, key }: Story): Promise<void> {
   await wireguard.ensureDevice(name, { privateKeyFile: key.file, mtu: 1380 })
-  const a = peer(wireguard, 1, { endpoint: '192.0.2.1:4500', keepaliveSeconds: 15 })
+  const a = peer(wireguard, 1, { endpoint: parseAddressPort('192.0.2.1:4500'), keepaliveSeconds: 15 })
   const b = peer(wireguard, 2)
   const c = peer(wireguard, 3)
   const peersNow = async (): Promise<unknown> => (await wireguard.read(name))?.peers
@@ -148,14 +151,23 @@ async function peersStory(t: Test, { wireguard, name, key }: Story): Promise<voi
 async function endpoints(t: Test, { wireguard, name, key }: Story): Promise<void> {
   await wireguard.ensureDevice(name, { privateKeyFile: key.file, mtu: 1380 })
   const quiet = peer(wireguard, 1)
-  const endpoint = async (): Promise<string | undefined> => (await wireguard.read(name))?.peers[0]?.endpoint
+  const endpoint = async (): Promise<string | undefined> => {
+    const at = (await wireguard.read(name))?.peers[0]?.endpoint
+    return at === undefined ? undefined : formatAddressPort(at)
+  }
   await wireguard.sync(name, { listenPort: 45_874, peers: [quiet] })
   t.equal(await endpoint(), undefined)
-  await wireguard.sync(name, { listenPort: 45_874, peers: [{ ...quiet, endpoint: '192.0.2.1:4500' }] })
+  await wireguard.sync(name, {
+    listenPort: 45_874,
+    peers: [{ ...quiet, endpoint: parseAddressPort('192.0.2.1:4500') }],
+  })
   t.equal(await endpoint(), '192.0.2.1:4500')
   await wireguard.sync(name, { listenPort: 45_874, peers: [{ ...quiet, keepaliveSeconds: 5 }] })
   t.equal(await endpoint(), '192.0.2.1:4500', 'stays, though another thing changed')
-  await wireguard.sync(name, { listenPort: 45_874, peers: [{ ...quiet, endpoint: '192.0.2.9:4501' }] })
+  await wireguard.sync(name, {
+    listenPort: 45_874,
+    peers: [{ ...quiet, endpoint: parseAddressPort('192.0.2.9:4501') }],
+  })
   t.equal(await endpoint(), '192.0.2.9:4501')
 }
 
@@ -174,9 +186,9 @@ async function refusals(t: Test, { wireguard, name, key }: Story): Promise<void>
   const rows: readonly (readonly [string, Partial<PeerConfig>])[] = [
     ['a key of the wrong length', { publicKey: 'AAAA' }],
     ['an option for a key', { publicKey: 'remove' }],
-    ['a host as endpoint', { endpoint: 'example.org:4500' }],
-    ['an endpoint without port', { endpoint: '192.0.2.1' }],
-    ['an endpoint with port 0', { endpoint: '192.0.2.1:0' }],
+    ['an endpoint with port 0', { endpoint: { ...AT, port: 0 } }],
+    ['an endpoint with a port that is none', { endpoint: { ...AT, port: 65_536 } }],
+    ['an endpoint with half a port', { endpoint: { ...AT, port: 1.5 } }],
     ['a prefix with host bits', { allowedIps: ['244.1.0.1/16'] }],
     ['an IPv6 prefix with host bits', { allowedIps: ['fd42::1/48'] }],
     ['a prefix that is too long', { allowedIps: ['fd42::/129'] }],

@@ -77,6 +77,22 @@ t.test('folders import only what the table lets them', async (t) => {
   t.ok(files.length > 50, 'there are files to judge')
 })
 
+/** What makes a link is known in one room: the next kind of tunnel is then a folder there, and nothing else changes. */
+const CABLES = 'gateway/cable/'
+const DRIVERS = /^(kernel\/wireguard|gateway\/cable\/[^/]+)\//
+
+t.test('outside gateway/cable/ nobody in the gateway knows what makes a link', async (t) => {
+  const why = 'a far end is an Endpoint with an identity that is only compared; ask the Cable (gateway/cable/cable.ts)'
+  const others = files.filter(({ path }) => path.startsWith('gateway/') && !path.startsWith(CABLES))
+  for (const { path, text } of others) {
+    for (const target of localTargets(path, text)) {
+      if (DRIVERS.test(target)) t.fail(`${path} imports ${target}: ${why}`)
+    }
+    if (/publicKey|privateKey/i.test(text)) t.fail(`${path} speaks of a key: ${why}`)
+  }
+  t.ok(others.length > 40, 'there are files to judge')
+})
+
 /** Folder → the beginnings of what it may import. */
 const DEMOS: Readonly<Record<string, { readonly may: readonly string[]; readonly why: string }>> = {
   demo: {

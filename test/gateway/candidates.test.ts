@@ -1,12 +1,14 @@
 /** What a gateway tells about where it can be called, and which of that others believe: one row per situation. */
 import t from 'tap'
+import { type LinkState, linkKey } from '../../gateway/cable/cable.ts'
 import { isBehindNat } from '../../gateway/remotes/observed-address.ts'
 import { planCandidates } from '../../gateway/reach/plan-candidates.ts'
-import { planLanes } from '../../gateway/cable/wireguard/plan-lanes.ts'
+import { planLanes } from './support/wireguard-plans.ts'
 import { planStatus } from '../../gateway/status/plan-status.ts'
 import type { GatewayWorld } from '../../gateway/world.ts'
+import { formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
 import type { Cluster, Endpoint, Node } from '../../model/objects.ts'
-import { NOW, UPTIME, cluster, endpoint, key, node, world } from './support/worlds.ts'
+import { NOW, UPTIME, cluster, endpoint, keyOf, node, world } from './support/worlds.ts'
 
 const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
@@ -237,7 +239,7 @@ function facing(row: Pick<RemoteRow, 'told' | 'also' | 'observed'>, facts: Parti
 
 t.test('candidates of others', async (t) => {
   for (const row of REMOTE_ROWS) {
-    const peer = planLanes(facing(row)).lanes[0]?.peers.find((one) => one.cluster === 'paris')
+    const peer = planLanes(facing(row)).lanes[0]?.links.find((one) => one.cluster === 'paris')
     t.strictSame(
       peer?.candidates.map(({ address }) => address),
       row.called,
@@ -253,7 +255,7 @@ t.test(
     const facts = { ...facing({ told: [] }), lanes }
     const paris = endpoint('paris', 'gw', 0, ['public 203.0.113.50:4500', 'public 203.0.113.50:4501'])
     const peerOf = (more: Partial<GatewayWorld>) =>
-      planLanes({ ...facts, endpoints: [paris], ...more }).lanes[0]?.peers[0]
+      planLanes({ ...facts, endpoints: [paris], ...more }).lanes[0]?.links[0]
     t.strictSame(
       peerOf({})?.candidates.map(({ port }) => port),
       [4501],
@@ -262,9 +264,10 @@ t.test(
     const health = new Map([['0/paris', { state: 'down', sinceMs: UPTIME - 60_000 } as const]])
     const called = (address: string): (string | undefined)[] =>
       [0, 1, 2, 3].map((s) => {
-        const roamed = new Map([[paris.spec.publicKey, { address: `${address}:61000`, sinceMs: 0 }]])
+        const roamed = new Map([[keyOf(paris), { at: parseAddressPort(`${address}:61000`), sinceMs: 0 }]])
         const monotonicMs = UPTIME + s * 5000
-        return peerOf({ health, roamed, monotonicMs })?.choice.address
+        const { at } = peerOf({ health, roamed, monotonicMs })?.choice ?? {}
+        return at && formatAddressPort(at)
       })
     t.ok(called('203.0.113.77').includes('203.0.113.77:61000'), 'where it called from has its turn')
     t.notOk(called('192.0.2.10').includes('192.0.2.10:61000'), 'not so where this node is there now')
@@ -274,7 +277,7 @@ t.test(
 t.test('who calls first: who cannot be called; else the order of ids, alike at both ends', async (t) => {
   const first = (told: string, facts: Partial<GatewayWorld>): boolean => {
     const { lanes } = planLanes(facing({ told: told === '' ? [] : ['private 10.0.0.2', told] }, facts))
-    return lanes[0]?.peers[0]?.choice.why !== 'it calls first'
+    return lanes[0]?.links[0]?.choice.why !== 'it calls first'
   }
   const hidden = { observedAddress: '203.0.113.1' }
   const later = { own: { ...MILANO, metadata: { name: 'zagreb' }, spec: { ...MILANO.spec, id: 'zagreb' } } }
@@ -297,7 +300,6 @@ const STATUS = {
   driver: 'kernel',
   nowMs: NOW,
   monotonicMs: 0,
-  handshakes: new Map(),
   heardMs: () => undefined,
   conditions: [],
   failure: undefined,
@@ -311,7 +313,7 @@ t.test('ends that tell addresses of private networks alone', async (t) => {
   const doubt = (told: readonly string[], own: string, interfaces: readonly string[] = [`${own}/24`]) => {
     const nodes = withAddresses(['InternalIP', own])
     const addresses = interfaces.map((address) => ({ device: 'eth0', address }))
-    return planLanes(facing({ told }, { nodes, addresses })).lanes[0]?.peers[0]?.doubt
+    return planLanes(facing({ told }, { nodes, addresses })).lanes[0]?.links[0]?.doubt
   }
   const rows: readonly (readonly [say: string, want: boolean, ...args: Parameters<typeof doubt>])[] = [
     ['two networks', true, ['private 10.0.0.2'], '192.168.7.11'],
@@ -330,7 +332,7 @@ t.test('ends that tell addresses of private networks alone', async (t) => {
 t.test('what the status says of ends that cannot call each other', async (t) => {
   const said = (told: readonly string[], facts: Partial<GatewayWorld> = {}): string => {
     const { lanes } = planLanes(facing({ told }, facts))
-    const init = { ...STATUS, devices: new Map() }
+    const init = { ...STATUS, laneStates: new Map() }
     const none = { health: new Map(), routed: new Set<string>() }
     return planStatus({ ...init, ...none, lanes }).status?.connections[0]?.message ?? ''
   }
@@ -358,21 +360,11 @@ t.test('what the status says of ends that cannot call each other', async (t) => 
 
 t.test('a far end at the address that the broker saw is behind NAT, also with the same port', async (t) => {
   const { lanes } = planLanes(facing({ told: ['private 10.0.0.2', 'observed 203.0.113.9'] }))
-  const nat = (address: string): boolean | undefined => {
-    const peer = { publicKey: key('paris0'), allowedIps: [], keepaliveSeconds: 25, rxBytes: 0, txBytes: 0 }
-    const device = {
-      name: 'sealane0',
-      publicKey: key('own'),
-      listenPort: 4500,
-      peers: [{ ...peer, endpoint: address }],
-    }
-    const status = planStatus({
-      ...STATUS,
-      health: new Map(),
-      lanes,
-      devices: new Map([[0, device]]),
-      routed: new Set(),
-    }).status
+  const nat = (text: string): boolean | undefined => {
+    const link: LinkState = { at: parseAddressPort(text), carries: true, rxBytes: 0, txBytes: 0 }
+    const links = new Map(lanes[0]?.links.map((one) => [linkKey(one), link]))
+    const laneStates = new Map([[0, { identity: 'own', links }]])
+    const status = planStatus({ ...STATUS, health: new Map(), lanes, laneStates, routed: new Set() }).status
     return status?.connections[0]?.usingNat
   }
   t.equal(nat('203.0.113.9:4500'), true)

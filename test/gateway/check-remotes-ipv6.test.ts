@@ -1,6 +1,7 @@
 /** IPv6 that others claim: left out with the exact words, or no matter here; their IPv4 goes on. */
 import t from 'tap'
-import { planLanes } from '../../gateway/cable/wireguard/plan-lanes.ts'
+import { planDevice } from '../../gateway/cable/wireguard/plan-device.ts'
+import { planLanes } from './support/wireguard-plans.ts'
 import type { Cluster } from '../../model/objects.ts'
 import { DUAL_MILANO, DUAL_PARIS, cluster, endpoint, node, world } from './support/worlds.ts'
 
@@ -111,7 +112,7 @@ t.test('without an IPv6 pod CIDR here, IPv6 claims of others do no harm to IPv4'
   const endpoints = [endpoint('paris', 'gw', 0, [])]
   const plan = planLanes(world({ own: MILANO, clusters: [MILANO, paris], endpoints, nodes: NODES, addresses }))
   t.strictSame(plan.refusals, [])
-  t.strictSame(plan.lanes[0]!.config.peers[0]!.allowedIps, ['10.50.0.0/16', '246.0.2.0/32'])
+  t.strictSame(planDevice(plan.lanes[0]!).config.peers[0]!.allowedIps, ['10.50.0.0/16', '246.0.2.0/32'])
 })
 
 t.test('prefixes of both families are in order, and those of WireGuard too', async (t) => {
@@ -119,7 +120,8 @@ t.test('prefixes of both families are in order, and those of WireGuard too', asy
   const paris = cluster('paris', 2, ['fd42:2::/48', '10.60.0.0/16', '10.50.0.0/16'])
   const endpoints = [endpoint('paris', 'gw', 0, [])]
   const allowed = (facts: Partial<Parameters<typeof world>[0]> = {}): readonly string[] =>
-    planLanes(world({ own, clusters: [own, paris], endpoints, ...facts })).lanes[0]!.config.peers[0]!.allowedIps
+    planDevice(planLanes(world({ own, clusters: [own, paris], endpoints, ...facts })).lanes[0]!).config.peers[0]!
+      .allowedIps
   t.strictSame(allowed(), ['10.50.0.0/16', '10.60.0.0/16', 'fd42:2::/48', '246.0.2.0/32'])
   const alone = { own: MILANO, clusters: [MILANO, paris] }
   t.strictSame(allowed(alone), ['10.50.0.0/16', '10.60.0.0/16', '246.0.2.0/32'], 'without IPv6 here')

@@ -1,18 +1,18 @@
 /** Whole plans as text: what a dry run prints. */
 import t from 'tap'
-import { describeGatewayPlan } from '../../gateway/describe-plan.ts'
 import { podSideAddress } from '../../gateway/routes/plan-lane-routes.ts'
-import { planGateway } from '../../gateway/plan-gateway.ts'
 import { formatNft } from '../../kernel/nft/format-nft.ts'
 import type { DeviceState } from '../../kernel/wireguard/wireguard.ts'
 import type { GatewayWorld } from '../../gateway/world.ts'
 import { messageOf } from '../support/failure.ts'
 import { equalsGolden } from '../support/golden.ts'
+import { describeGatewayPlan, planGateway } from './support/wireguard-plans.ts'
 import {
   DUAL_MILANO,
   DUAL_PARIS,
   NOW,
   UPTIME,
+  type WorldFacts,
   cluster,
   endpoint,
   key,
@@ -34,7 +34,7 @@ const device = (peers: DeviceState['peers']): DeviceState => ({
   peers,
 })
 
-const overlapping = (facts: Partial<GatewayWorld> = {}): GatewayWorld =>
+const overlapping = (facts: WorldFacts = {}): GatewayWorld =>
   world({ own: OWN, clusters: [OWN, PARIS, TOKYO], endpoints: [PARIS_GW, TOKYO_GW], ...facts })
 
 t.test('three overlapping sites, nothing heard yet', async (t) => {
@@ -42,7 +42,7 @@ t.test('three overlapping sites, nothing heard yet', async (t) => {
 })
 
 t.test('paris answers; tokyo called from behind NAT', async (t) => {
-  const facts: Partial<GatewayWorld> = {
+  const facts: WorldFacts = {
     devices: new Map([
       [
         0,
@@ -96,7 +96,7 @@ t.test('the MTU of a lane follows the addresses in use, not those that are only 
   ])
   const mtu = (parisSeconds: number, tokyoUp: boolean): number | undefined => {
     const tokyo = peerState(TOKYO_GW.spec.publicKey, { endpoint: '203.0.113.77:61234', lastHandshakeMs: NOW - 1000 })
-    const facts: Partial<GatewayWorld> = {
+    const facts: WorldFacts = {
       ...(tokyoUp ? {} : { endpoints: [PARIS_GW] }),
       devices: new Map([[0, device(tokyoUp ? [tokyo] : [])]]),
       pathMtu,
@@ -147,7 +147,7 @@ const UP: GatewayWorld['health'] = new Map([
 ])
 
 /** Milano and paris are dual-stack, tokyo is not. Both gateways of milano's one node serve a lane. */
-const dual = (facts: Partial<GatewayWorld> = {}): GatewayWorld =>
+const dual = (facts: WorldFacts = {}): GatewayWorld =>
   overlapping({
     own: DUAL_MILANO,
     clusters: [DUAL_MILANO, DUAL_PARIS, TOKYO],

@@ -1,7 +1,7 @@
 /** Ranges that should never have been told, at clusters that hear them all the same: real processes, a real kernel. */
 import t from 'tap'
 import { planCandidates } from '../../gateway/reach/plan-candidates.ts'
-import { planLanes } from '../../gateway/cable/wireguard/plan-lanes.ts'
+import { planLanes } from '../gateway/support/wireguard-plans.ts'
 import type { Cluster } from '../../model/objects.ts'
 import { SiteFolder } from '../cli/site-folder.ts'
 import { cluster, endpoint, world } from '../gateway/support/worlds.ts'
@@ -22,7 +22,7 @@ await attack('range-gateway-of-another', (t) => {
   ): { readonly called: readonly string[]; readonly hidden: boolean | undefined } => {
     const endpoints = [endpoint('paris', 'gw', 0, told), endpoint('mallory', 'gw', 0, ['public 203.0.113.7:4500'])]
     const { lanes } = planLanes(world({ own, clusters: [own, paris, ...others], endpoints }))
-    const peer = lanes[0]?.peers.find((one) => one.cluster === 'paris')
+    const peer = lanes[0]?.links.find((one) => one.cluster === 'paris')
     return { called: peer?.candidates.map(({ address }) => address) ?? [], hidden: peer?.hidden }
   }
   const before = called()

@@ -10,6 +10,7 @@ import { randomBytes } from 'node:crypto'
 import { readdirSync, readlinkSync, rmSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
+import { parseAddressPort } from '../../model/addresses/address-port.ts'
 import { Rtnetlink } from '../../kernel/route/rtnetlink.ts'
 import { WgCommand } from '../../kernel/wireguard/wg-command.ts'
 import { daemonsOf } from '../../kernel/wireguard/wireguard-go.ts'
@@ -144,7 +145,12 @@ async function twoDevices(t: Test, story: 'right key' | 'wrong key'): Promise<vo
     await wireguard.sync(name, {
       listenPort: 4500,
       peers: [
-        { publicKey: far.publicKey, endpoint: '192.0.2.2:4500', allowedIps: ['246.0.0.2/32'], keepaliveSeconds: 0 },
+        {
+          publicKey: far.publicKey,
+          endpoint: parseAddressPort('192.0.2.2:4500'),
+          allowedIps: ['246.0.0.2/32'],
+          keepaliveSeconds: 0,
+        },
       ],
     })
     await routes.addAddress({ device: name, address: '246.0.0.1/32' })

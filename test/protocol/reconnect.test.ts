@@ -32,14 +32,14 @@ t.test(
     const own = await startSite(by)
     let { port } = own.server.address
     const proxy = await silentProxy(t, () => ({ host: '127.0.0.1', port }))
-    const client = site.client(milano, { address: `127.0.0.1:${proxy.port}`, limits: { connectTimeoutMs: 500 } })
+    const client = site.client(milano, { address: `127.0.0.1:${proxy.port}`, limits: { connectTimeoutMs: 3000 } })
     await client.renew(Buffer.from('csr'), signal)
     port = (mute.address() as AddressInfo).port
     // In good order: it is over when the client has closed its connection too.
     await own.server.close()
     for (let i = 0; i < 2; i++) {
       const error = await failure(firstWatched(client))
-      t.equal(error.message, `broker at 127.0.0.1:${proxy.port}: no connection within 500 ms`)
+      t.equal(error.message, `broker at 127.0.0.1:${proxy.port}: no connection within 3000 ms`)
     }
     port = site.server.address.port
     t.equal(await firstWatched(client), 'reset', 'the next call finds the broker')

@@ -1,7 +1,7 @@
 /** Prefixes of others in public space: which they are, and who looks at their routes. */
 import fc from 'fast-check'
 import t from 'tap'
-import { planGateway } from '../../gateway/plan-gateway.ts'
+import { planGateway } from '../gateway/support/wireguard-plans.ts'
 import { checkRule } from '../../kernel/route/check-route.ts'
 import { formatRule } from '../../kernel/route/format-ip.ts'
 import { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'

@@ -1,7 +1,5 @@
 import fc from 'fast-check'
 import t from 'tap'
-import { formatAddress } from '../../model/addresses/ip.ts'
-import { type AddressPortInit, parseAddressPort } from '../../runtime/address-port.ts'
 import { formatDuration, parseDuration } from '../../runtime/duration.ts'
 import { formatHostPort, parseHostPort } from '../../runtime/host-port.ts'
 import { messageOf } from '../support/failure.ts'
@@ -48,41 +46,10 @@ t.test('host and port', async (t) => {
   t.equal(parseHostPort('h:0', 'x', true).port, 0)
 })
 
-t.test('address and port', async (t) => {
-  const read = (text: string, init: AddressPortInit): string => {
-    const { address, port } = parseAddressPort(text, 'dns', init)
-    return `${formatAddress(address)} ${port}`
-  }
-  const rows: readonly (readonly [text: string, withPort: string, withDefault: string])[] = [
-    ['10.42.0.1:53', '10.42.0.1 53', '10.42.0.1 53'],
-    ['[fd00::1]:5353', 'fd00::1 5353', 'fd00::1 5353'],
-    ['10.42.0.1', 'address:port', '10.42.0.1 7'],
-    ['fd00::1', 'address:port', 'fd00::1 7'],
-    ['[fd00::1]', 'address:port', 'fd00::1 7'],
-    ['[10.42.0.1]:53', '10.42.0.1 53', '10.42.0.1 53'],
-    ['fd00::1:99999', 'address:port', 'an address or address:port'],
-    ['dns.example:53', 'address:port', 'an address or address:port'],
-    ['', 'address:port', 'an address or address:port'],
-    ['[]:53', 'address:port', 'an address or address:port'],
-    ['10.42.0.1:', 'a port', 'a port'],
-    ['10.42.0.1:0', 'a port', 'a port'],
-    ['10.42.0.1:5 3', 'a port', 'a port'],
-  ]
-  for (const [text, withPort, withDefault] of rows) {
-    for (const [init, want] of [[{}, withPort] as const, [{ defaultPort: 7 }, withDefault] as const]) {
-      const suffix = want === 'a port' ? ' from 1 to 65535' : ' such as 10.42.0.1:53 or [fd00::1]:53'
-      if (/ \d+$/.test(want)) t.equal(read(text, init), want, text)
-      else
-        t.equal(await messageOf(() => read(text, init)), `dns ${JSON.stringify(text)}: expected ${want}${suffix}`, text)
-    }
-  }
-  t.equal(read('0.0.0.0:0', { allowZero: true }), '0.0.0.0 0')
-})
-
 t.test('parsers never throw anything but InvalidValueError', async () => {
   fc.assert(
     fc.property(fc.string(), (text) => {
-      for (const parse of [parseDuration, parseHostPort, (text: string) => parseAddressPort(text, 'x')]) {
+      for (const parse of [parseDuration, parseHostPort]) {
         try {
           parse(text)
         } catch (error) {

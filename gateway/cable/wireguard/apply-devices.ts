@@ -1,25 +1,42 @@
 /** Brings lane devices, their addresses and their peers to the plan. Idempotent; adds before it removes. */
+import { sameAddressPort } from '../../../model/addresses/address-port.ts'
 import { familyOf } from '../../../model/addresses/ip.ts'
 import { laneCable } from '../../../model/kernel-ids.ts'
 import { formatAddress, formatLinkChange } from '../../../kernel/route/format-ip.ts'
 import { formatDevice } from '../../../kernel/wireguard/format-wg.ts'
-import type { Link } from '../../../kernel/route/route-table.ts'
 import type { Joining, SegmentJoining } from '../../../kernel/tuning/segment-joining.ts'
-import type { DeviceConfig, DeviceState, PeerConfig, PeerState } from '../../../kernel/wireguard/wireguard.ts'
-import type { GatewayDeps } from '../../deps.ts'
-import { ensureLaneKey } from './lane-key.ts'
-import type { LanePlan } from './plan-lanes.ts'
-import { laneDeviceNames } from '../../read-world.ts'
+import type {
+  DeviceConfig,
+  DeviceState,
+  PeerConfig,
+  PeerState,
+  Wireguard,
+} from '../../../kernel/wireguard/wireguard.ts'
+import type { PacketSteering } from '../../../kernel/tuning/packet-steering.ts'
+import type { Link, RouteTable } from '../../../kernel/route/route-table.ts'
+import type { Sysctl } from '../../../kernel/tuning/sysctl.ts'
+import { laneDeviceNames } from '../lane-devices.ts'
+import type { CableLane } from '../cable.ts'
 import type { Round } from '../../../kernel/apply/round.ts'
 
-export type DeviceDeps = Pick<GatewayDeps, 'routes' | 'wireguard' | 'sysctl' | 'steering' | 'joining'>
+export interface DeviceDeps {
+  readonly routes: RouteTable
+  readonly wireguard: Wireguard
+  readonly sysctl: Sysctl
+  /** Where absent, the devices keep the kernel's default: one processor each. */
+  readonly steering?: PacketSteering
+  /** Where absent, or where it cannot be had, each packet of a user-space lane goes its way by itself. */
+  readonly joining?: SegmentJoining
+}
 
 /** Reverse path filter: loose (2). Packets may come in on another lane than the answer leaves by. RFC 3704 2.4. */
 const LOOSE = '2'
 
-export interface ApplyLaneInit {
-  readonly stateDir: string
-  readonly plan: LanePlan
+export interface ApplyDeviceInit {
+  /** Gives the path of the lane's key file, which it makes where there is none. Throws LaneKeyError. */
+  readonly ensureKey: () => Promise<string>
+  readonly plan: CableLane
+  readonly config: DeviceConfig
   /** The lane carries IPv6 too. */
   readonly withIpv6: boolean
   /** The device as it was when the plan was made; undefined when it was not there. */
@@ -35,12 +52,10 @@ export interface ApplyLaneInit {
 }
 
 /** Gives the device's state before its peers were brought to the plan; undefined when there is no device. */
-export async function applyLane(deps: DeviceDeps, init: ApplyLaneInit): Promise<DeviceState | undefined> {
+export async function applyLane(deps: DeviceDeps, init: ApplyDeviceInit): Promise<DeviceState | undefined> {
   const { routes, wireguard } = deps
   const { plan, round, signal } = init
-  const key = await round.attempt(() =>
-    ensureLaneKey(init.stateDir, plan.lane, () => wireguard.generateKey().privateKey),
-  )
+  const key = await round.attempt(init.ensureKey)
   if (key === undefined) return undefined
   const ensure = () => wireguard.ensureDevice(plan.device, { privateKeyFile: key.value, mtu: plan.mtu }, signal)
   const state = await round.attempt(ensure)
@@ -62,9 +77,9 @@ export async function applyLane(deps: DeviceDeps, init: ApplyLaneInit): Promise<
 }
 
 /** A device that is new has no peers, and has been told of itself. */
-function tellLostPeers({ plan, round, seen }: ApplyLaneInit, state: DeviceState): void {
+function tellLostPeers({ plan, config, round, seen }: ApplyDeviceInit, state: DeviceState): void {
   if (seen === undefined || round.drift === undefined) return
-  const { device, config } = plan
+  const { device } = plan
   const there = new Map(state.peers.map((peer) => [peer.publicKey, peerText(device, peer)]))
   const missing = config.peers.filter(({ publicKey }) => !there.has(publicKey))
   const changed = config.peers.filter((peer) => {
@@ -83,8 +98,8 @@ function tellLostPeers({ plan, round, seen }: ApplyLaneInit, state: DeviceState)
   round.drift.repaired('peers', 'Changed', had(changed))
 }
 
-function settle({ plan, round }: ApplyLaneInit): void {
-  const { device, config } = plan
+function settle({ plan, config, round }: ApplyDeviceInit): void {
+  const { device } = plan
   round.drift?.settle(`device ${device}`, [device])
   round.drift?.settle(`address ${device}`, [plan.address])
   round.drift?.settle(
@@ -101,10 +116,10 @@ function peerText(device: string, { publicKey, allowedIps }: Pick<PeerConfig, 'p
  * A peer that is called anew is taken out first: that ends WireGuard's wait for an answer to its last call. So is one
  * that gets its first address: WireGuard has tried to call it without one, and waits all the same.
  */
-async function applyPeers({ wireguard }: DeviceDeps, init: ApplyLaneInit, state: DeviceState): Promise<void> {
+async function applyPeers({ wireguard }: DeviceDeps, init: ApplyDeviceInit, state: DeviceState): Promise<void> {
   const { plan, round, signal } = init
   const { device } = plan
-  const config = sentAnew(withoutEndpoints(plan.config, newlyHeard(init.seen, state)), state, init.sendAnew)
+  const config = sentAnew(withoutEndpoints(init.config, newlyHeard(init.seen, state)), state, init.sendAnew)
   const called = new Set(config.peers.filter((peer) => peer.endpoint !== undefined).map((peer) => peer.publicKey))
   const gone = state.peers.filter(
     ({ publicKey, endpoint }) => called.has(publicKey) && (endpoint === undefined || init.callAnew.has(publicKey)),
@@ -120,7 +135,7 @@ async function applyPeers({ wireguard }: DeviceDeps, init: ApplyLaneInit, state:
 
 async function applyLink(
   { routes, sysctl, steering, joining }: DeviceDeps,
-  { plan, mayJoin, round, signal }: ApplyLaneInit,
+  { plan, mayJoin, round, signal }: ApplyDeviceInit,
   link: Link | undefined,
 ): Promise<void> {
   if (link !== undefined && (link.mtu !== plan.mtu || !link.up)) {
@@ -159,7 +174,7 @@ async function tellJoining(round: Round, action: () => Promise<Joining>): Promis
   return joining?.on === true
 }
 
-async function applyAddress(deps: DeviceDeps, plan: LanePlan, round: Round, signal: AbortSignal): Promise<void> {
+async function applyAddress(deps: DeviceDeps, plan: CableLane, round: Round, signal: AbortSignal): Promise<void> {
   const { routes } = deps
   const all = await round.attempt(() => routes.addresses(signal))
   const present = (all?.value ?? []).filter((entry) => entry.device === plan.device && familyOf(entry.address) === 4)
@@ -212,7 +227,7 @@ function newlyHeard(seen: DeviceState | undefined, state: DeviceState): Set<stri
   const heard = state.peers.filter(({ publicKey, lastHandshakeMs, endpoint }) => {
     const known = before.get(publicKey)
     const shook = lastHandshakeMs !== undefined && lastHandshakeMs !== known?.lastHandshakeMs
-    return shook || (endpoint !== undefined && endpoint !== known?.endpoint)
+    return shook || (endpoint !== undefined && !sameAddressPort(endpoint, known?.endpoint))
   })
   return new Set(heard.map((peer) => peer.publicKey))
 }
@@ -248,7 +263,7 @@ function isSynced(state: DeviceState, config: DeviceConfig): boolean {
     const peer = peers.get(wanted.publicKey)
     if (peer === undefined || peer.keepaliveSeconds !== wanted.keepaliveSeconds) return false
     if (wanted.endpointAnew === true) return false
-    if (wanted.endpoint !== undefined && wanted.endpoint !== peer.endpoint) return false
+    if (wanted.endpoint !== undefined && !sameAddressPort(wanted.endpoint, peer.endpoint)) return false
     return [...peer.allowedIps].sort().join() === [...wanted.allowedIps].sort().join()
   })
 }

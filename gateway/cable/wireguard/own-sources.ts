@@ -2,11 +2,13 @@
  * From which of this node's addresses each peer is sent to. WireGuard in user space remembers that address, and when the
  * node has it no more it sends nothing until it has been unheard for 15 s. Given the peer's place anew, it forgets.
  */
+import { type AddressPort, sameAddressPort } from '../../../model/addresses/address-port.ts'
+import { formatAddress } from '../../../model/addresses/ip.ts'
 import type { DeviceState } from '../../../kernel/wireguard/wireguard.ts'
 
 interface Way {
-  /** address:port of the peer. */
-  readonly to: string
+  /** Where the peer is. */
+  readonly to: AddressPort
   readonly from: string
 }
 
@@ -25,8 +27,8 @@ export class OwnSources {
     for (const { publicKey, endpoint } of [...devices].flatMap(({ peers }) => peers)) {
       if (endpoint === undefined) continue
       const before = this.#ways.get(publicKey)
-      const from = pathSource.get(endpoint.slice(0, endpoint.lastIndexOf(':')))
-      const isThere = before?.to === endpoint
+      const from = pathSource.get(formatAddress(endpoint.address))
+      const isThere = before !== undefined && sameAddressPort(before.to, endpoint)
       // While there is no way, the last one counts: the next one may begin at another address.
       if (from === undefined) {
         if (isThere) seen.set(publicKey, before)

@@ -74,13 +74,13 @@ t.test('a lane that opens is noticed at once: by the first question, and by who 
   t.strictSame(seen, ['450 paris connecting>up'])
   const questions = (): number => probes.sent.filter(({ bytes }) => decodeProbe(bytes)?.type === 'question').length
   const before = questions()
-  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, publicKey: 'another' }])
-  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, publicKey: 'a third' }])
+  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, identity: 'another' }])
+  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, identity: 'a third' }])
   t.equal(questions(), before, 'once in an interval')
   await clock.advance(200)
   const after = questions()
-  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, publicKey: 'a fourth' }])
-  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, publicKey: 'a fourth' }])
+  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, identity: 'a fourth' }])
+  prober.setPeers([{ cluster: 'paris', laneAddress: PARIS, identity: 'a fourth' }])
   t.equal(questions(), after + 1)
 })
 

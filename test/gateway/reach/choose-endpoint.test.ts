@@ -2,7 +2,8 @@
 import t from 'tap'
 import { type EndpointChoice, type EndpointChoiceInit, chooseEndpoint } from '../../../gateway/reach/choose-endpoint.ts'
 import { PeerCalls } from '../../../gateway/reach/peer-calls.ts'
-import { planLanes } from '../../../gateway/cable/wireguard/plan-lanes.ts'
+import { planLanes } from '../support/wireguard-plans.ts'
+import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
 import type { ConnectionState } from '../../../model/objects.ts'
 import { NOW, UPTIME, cluster, endpoint, key, peerState, world } from '../support/worlds.ts'
 
@@ -279,15 +280,17 @@ const ROWS: Row[] = [
   },
 ]
 
+const LINK = { carries: true, rxBytes: 0, txBytes: 0 }
+
 const CALM: Pick<EndpointChoiceInit, 'monotonicMs' | 'rotateMs' | 'jitter'> = {
   monotonicMs: UPTIME,
   rotateMs: 5000,
   jitter: 0,
 }
 
-function text({ how, address, why, attempt, nextAtMs }: EndpointChoice): string {
+function text({ how, at, why, attempt, nextAtMs }: EndpointChoice): string {
   return [
-    `${how}${address === undefined ? '' : ` ${address}`}: ${why}`,
+    `${how}${at === undefined ? '' : ` ${formatAddressPort(at)}`}: ${why}`,
     ...(attempt === undefined ? [] : [`call ${attempt}`]),
     ...(nextAtMs === undefined ? [] : [`again in ${Math.round(nextAtMs - UPTIME) / 1000}`]),
   ].join(', ')
@@ -296,18 +299,16 @@ function text({ how, address, why, attempt, nextAtMs }: EndpointChoice): string 
 t.test('choices', async (t) => {
   for (const row of ROWS) {
     const { at, handshake } = row.peer ?? {}
-    const peer =
-      row.peer &&
-      peerState(key('paris'), {
-        ...(at === undefined ? {} : { endpoint: at }),
-        ...(handshake === undefined ? {} : { lastHandshakeMs: NOW - handshake * 1000 }),
-      })
+    const link = row.peer && {
+      ...LINK,
+      ...(at === undefined ? {} : { at: parseAddressPort(at) }),
+      ...(handshake === undefined ? {} : { handshakeMs: UPTIME - handshake * 1000 }),
+    }
     const health = row.health && { state: row.health[0], sinceMs: UPTIME - row.health[1] * 1000 }
     const [callsFirst, callable] = [row.second !== true, row.hidden !== true]
     const { candidates, called } = row
-    const roamed = called === undefined ? undefined : { address: ROAMED, sinceMs: UPTIME - called * 1000 }
-    const handshakeMs = handshake === undefined ? undefined : UPTIME - handshake * 1000
-    const choice = chooseEndpoint({ ...CALM, callsFirst, callable, candidates, peer, handshakeMs, health, roamed })
+    const roamed = called === undefined ? undefined : { at: parseAddressPort(ROAMED), sinceMs: UPTIME - called * 1000 }
+    const choice = chooseEndpoint({ ...CALM, callsFirst, callable, candidates, link, health, roamed })
     t.equal(text(choice), row.want, row.say)
   }
 })
@@ -319,11 +320,11 @@ function callTimes(init: {
   readonly untilMs: number
 }): number[] {
   const times: number[] = []
-  const peer = peerState(key('paris'), { endpoint: '198.51.100.20:4500' })
+  const link = { ...LINK, at: parseAddressPort('198.51.100.20:4500') }
   const health = { state: 'connecting', sinceMs: UPTIME } as const
   let last = -1
   for (let monotonicMs = UPTIME; monotonicMs < UPTIME + init.untilMs;) {
-    const known = { candidates: ONE, peer, handshakeMs: undefined, health }
+    const known = { candidates: ONE, link, health }
     const choice = chooseEndpoint({ ...CALM, ...init, monotonicMs, callable: true, ...known })
     const { attempt = last, nextAtMs = Infinity } = choice
     if (attempt !== last) times.push(Math.round(monotonicMs - UPTIME) / 1000)
@@ -374,7 +375,7 @@ t.test('who is called anew: whose call number advanced since the last round', as
     const device = { name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers: [known] }
     const health = new Map([['0/paris', { state, sinceMs: UPTIME - seconds * 1000 }]])
     const { lanes } = planLanes(world({ ...facts, devices: new Map([[0, device]]), health }))
-    return calls.due(lanes.flatMap((lane) => lane.peers)).size
+    return calls.due(lanes.flatMap((lane) => lane.links)).size
   }
   t.equal(due('connecting', 0), 0, 'the first call is that of the new peer')
   t.equal(due('connecting', 0.9), 0)

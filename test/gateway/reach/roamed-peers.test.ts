@@ -1,14 +1,19 @@
 /** Where peers called from: seen on the device, kept apart from where we called them. */
 import t from 'tap'
 import type { EndpointChoice } from '../../../gateway/reach/choose-endpoint.ts'
-import type { PlannedPeer } from '../../../gateway/cable/wireguard/plan-lanes.ts'
+import { type LaneState, linkKey } from '../../../gateway/cable/cable.ts'
+import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { RoamedPeers } from '../../../gateway/reach/roamed-peers.ts'
-import { key, peerState } from '../support/worlds.ts'
 
-const PARIS = key('paris0')
+const PARIS = { lane: 0, endpoint: 'paris.gw-lane0', identity: 'p' }
 const NAT = '203.0.113.77:61234'
 const PRIVATE = '10.0.0.2:4500'
 const PUBLIC = '198.51.100.20:4500'
+
+function lane(endpoint: string | undefined, end = PARIS): LaneState {
+  const at = endpoint === undefined ? {} : { at: parseAddressPort(endpoint) }
+  return { identity: 'own', links: new Map([[linkKey(end), { ...at, carries: true, rxBytes: 0, txBytes: 0 }]]) }
+}
 
 /** One round after the other: what the device has, and what the round gives it. */
 function rounds(
@@ -16,12 +21,11 @@ function rounds(
 ) {
   const roamed = new RoamedPeers()
   return steps.map(([atMs, endpoint, how, to]) => {
-    const peers = [peerState(PARIS, endpoint === undefined ? {} : { endpoint })]
-    const seen = roamed.seen([{ name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers }], atMs)
-    const choice = { how, why: '', ...(to === undefined ? {} : { address: to }) }
-    roamed.told([{ publicKey: PARIS, choice } as unknown as PlannedPeer])
-    const { address, sinceMs } = seen.get(PARIS) ?? {}
-    return address === undefined ? '-' : `${address} since ${sinceMs}`
+    const seen = roamed.seen([lane(endpoint)], atMs)
+    const choice = { how, why: '', ...(to === undefined ? {} : { at: parseAddressPort(to) }) }
+    roamed.told([{ ...PARIS, choice }])
+    const called = seen.get(linkKey(PARIS))
+    return called === undefined ? '-' : `${formatAddressPort(called.at)} since ${called.sinceMs}`
   })
 }
 
@@ -56,13 +60,16 @@ t.test('rounds', async (t) => {
 
 t.test('who is planned no more is forgotten', async (t) => {
   const roamed = new RoamedPeers()
-  const device = {
-    name: 'sealane0',
-    publicKey: key('own'),
-    listenPort: 4500,
-    peers: [peerState(PARIS, { endpoint: NAT })],
-  }
-  roamed.seen([device], 0)
+  roamed.seen([lane(NAT)], 0)
   roamed.told([])
-  t.equal(roamed.seen([device], 1000).get(PARIS)?.sinceMs, -Infinity)
+  t.equal(roamed.seen([lane(NAT)], 1000).get(linkKey(PARIS))?.sinceMs, -Infinity)
+})
+
+t.test('one that comes back with another identity is another', async (t) => {
+  const roamed = new RoamedPeers()
+  const wait = { how: 'wait', why: '' } as const
+  roamed.seen([lane(NAT)], 0)
+  const anew = { ...PARIS, identity: 'q' }
+  roamed.told([{ ...anew, choice: wait }])
+  t.equal(roamed.seen([lane(undefined, anew)], 1000).size, 0, 'nobody knows from where it calls')
 })

@@ -4,7 +4,8 @@ import fc from 'fast-check'
 import t from 'tap'
 import { checkClusters } from '../../../gateway/remotes/check-remotes.ts'
 import { planCandidates } from '../../../gateway/reach/plan-candidates.ts'
-import { planLanes } from '../../../gateway/cable/wireguard/plan-lanes.ts'
+import { planDevice } from '../../../gateway/cable/wireguard/plan-device.ts'
+import { planLanes } from '../support/wireguard-plans.ts'
 import type { Cluster, Endpoint } from '../../../model/objects.ts'
 import { formatPrefix, overlaps, parsePrefix, prefixOf } from '../../../model/addresses/ip.ts'
 import { DUAL_MILANO, DUAL_PARIS, cluster, endpoint, key, node, world } from '../support/worlds.ts'
@@ -188,7 +189,7 @@ t.test('endpoints', async (t) => {
       say,
     )
     t.strictSame(
-      plan.lanes[0]!.peers.map((peer) => peer.endpoint),
+      plan.lanes[0]!.links.map((link) => link.endpoint),
       peers,
       `${say}: peers`,
     )
@@ -202,7 +203,7 @@ t.test(
       const own = cluster('milano', 1, '10.42.0.0/16')
       const clusters = [own, paris, cluster('tokyo', 3, '10.50.0.0/16')]
       const endpoints = [endpoint('paris', 'gw', 0, candidates)]
-      return planLanes(world({ own, clusters, endpoints })).lanes[0]!.peers[0]!.candidates.map((c) => c.address)
+      return planLanes(world({ own, clusters, endpoints })).lanes[0]!.links[0]!.candidates.map((c) => c.address)
     }
     const flat = cluster('paris', 2, '10.44.0.0/16')
     t.strictSame(called(flat, 'private 10.44.200.20:4500', 'private 10.50.0.1:4500', 'private 10.42.0.9:4500'), [
@@ -272,7 +273,7 @@ t.test('candidates that cannot be called are left out', async (t) => {
     }),
   )
   t.strictSame(
-    plan.lanes[0]!.peers[0]!.candidates.map((c) => c.address),
+    plan.lanes[0]!.links[0]!.candidates.map((c) => c.address),
     ['198.51.100.20'],
   )
 })
@@ -308,7 +309,9 @@ t.test('whatever is claimed, allowed addresses are disjoint and none is ours; or
         )
         const endpoints = others.map((other) => endpoint(other.spec.id, 'gw', 0, []))
         const plan = planLanes(world({ own: DUAL_MILANO, clusters: [DUAL_MILANO, ...others], endpoints }))
-        const all = plan.lanes[0]!.config.peers.flatMap((peer) => peer.allowedIps.map((text) => parsePrefix(text)))
+        const all = planDevice(plan.lanes[0]!).config.peers.flatMap((peer) =>
+          peer.allowedIps.map((text) => parsePrefix(text)),
+        )
         for (const [i, a] of all.entries()) {
           if (all.some((b, j) => j < i && overlaps(a, b))) throw new Error('two peers, one address')
           for (const one of ours) if (overlaps(a, parsePrefix(one))) throw new Error(`ours: ${one}`)

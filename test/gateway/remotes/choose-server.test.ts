@@ -1,11 +1,13 @@
 /** A lane that is handed over: the newcomer is called first and sent to second. */
 import t from 'tap'
 import { type LaneFacts, chooseServer, nextLookMs } from '../../../gateway/remotes/choose-server.ts'
-import { planLanes } from '../../../gateway/cable/wireguard/plan-lanes.ts'
+import { planLanes } from '../support/wireguard-plans.ts'
+import { parseAddressPort } from '../../../model/addresses/address-port.ts'
+import { planDevice } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { ANNOTATION_PUBLISHED_AT } from '../../../model/lanes/lane-servers.ts'
 import type { Endpoint } from '../../../model/objects.ts'
 import type { PeerState } from '../../../kernel/wireguard/wireguard.ts'
-import { NOW, UPTIME, cluster, endpoint, key, peerState, world } from '../support/worlds.ts'
+import { NOW, UPTIME, cluster, endpoint, key, keyOf, laneState, peerState, world } from '../support/worlds.ts'
 
 const OWN = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 const PARIS = cluster('paris', 2, '10.52.0.0/16')
@@ -20,7 +22,7 @@ function gateway(id: string, node: string, minute: number): Endpoint {
 
 const [A, B, C] = [gateway('paris', 'a', 1), gateway('paris', 'b', 2), gateway('paris', 'c', 3)]
 const PREFIXES = ['10.52.0.0/16']
-const sentTo = ({ spec }: Endpoint, facts: Partial<PeerState> = {}): PeerState =>
+const sentTo = ({ spec }: Endpoint, facts: Partial<Omit<PeerState, 'endpoint'>> = {}): PeerState =>
   peerState(spec.publicKey, { allowedIps: PREFIXES, lastHandshakeMs: NOW - 60_000, ...facts })
 const called = ({ spec }: Endpoint, lastHandshakeMs?: number): PeerState =>
   peerState(spec.publicKey, lastHandshakeMs === undefined ? {} : { lastHandshakeMs })
@@ -28,9 +30,8 @@ const called = ({ spec }: Endpoint, lastHandshakeMs?: number): PeerState =>
 const device = (...peers: PeerState[]) => ({ name: 'sealane0', publicKey: key('own'), listenPort: 4500, peers })
 
 function factsOf(peers: PeerState[], downMs: number, nowMs = NOW): LaneFacts {
-  const shakenMs = new Map(peers.map(({ publicKey, lastHandshakeMs = -Infinity }) => [publicKey, lastHandshakeMs]))
-  const handshakeAgeMs = (publicKey: string): number => nowMs - (shakenMs.get(publicKey) ?? -Infinity)
-  return { device: device(...peers), downMs, handshakeAgeMs }
+  const { links } = laneState(device(...peers), [A, B, C])
+  return { linkOf: (endpoint) => links.get(keyOf(endpoint)), downMs, monotonicMs: UPTIME + nowMs - NOW }
 }
 
 t.test('who serves', async (t) => {
@@ -55,7 +56,11 @@ t.test('who serves', async (t) => {
       say,
     )
   }
-  t.equal(chooseServer([B, A], { downMs: 0, handshakeAgeMs: () => Infinity }).server, B, 'without a device')
+  t.equal(
+    chooseServer([B, A], { downMs: 0, monotonicMs: UPTIME, linkOf: () => undefined }).server,
+    B,
+    'without a device',
+  )
 })
 
 t.test('a server that is silent gives way to one that answers', async (t) => {
@@ -86,11 +91,13 @@ t.test('on the device: prefixes stay with one peer, and move in one step', async
   const plan = (...peers: PeerState[]) => {
     const devices = new Map([[0, device(...peers, sentTo(TOKYO_A, { allowedIps: ['10.62.0.0/16'] }))]])
     const facts = { own: OWN, clusters: [OWN, PARIS, TOKYO], endpoints: [A, B, TOKYO_A], devices }
-    const since = new Map([[B.spec.publicKey, UPTIME - 1300]])
+    const since = new Map([[keyOf(B), UPTIME - 1300]])
     return planLanes(world({ ...facts, successorsSince: since }))
   }
   const prefixes = (planned: ReturnType<typeof plan>) =>
-    planned.lanes[0]?.config.peers.map(({ publicKey, allowedIps }) => [publicKey, allowedIps.length])
+    planned.lanes.flatMap((lane) =>
+      planDevice(lane).config.peers.map(({ publicKey, allowedIps }) => [publicKey, allowedIps.length]),
+    )
   const before = plan(sentTo(A), called(B))
   t.strictSame(prefixes(before), [
     [A.spec.publicKey, 2],
@@ -99,7 +106,11 @@ t.test('on the device: prefixes stay with one peer, and move in one step', async
   ])
   t.strictSame(before.refusals, [])
   const [newcomer] = before.lanes[0]?.successors ?? []
-  t.match(newcomer?.choice, { how: 'try', address: '192.0.2.102:4500', attempt: 1 }, 'called, and called anew')
+  t.match(
+    newcomer?.choice,
+    { how: 'try', at: parseAddressPort('192.0.2.102:4500'), attempt: 1 },
+    'called, and called anew',
+  )
   t.ok((before.nextAtMs ?? 0) <= UPTIME + 200, 'and looked at soon')
 
   const after = plan(sentTo(A), called(B, NOW - 50))

@@ -1,62 +1,56 @@
 /** What a connection that is not up is told with. */
 import t from 'tap'
-import { HeardPeers } from '../../../gateway/cable/wireguard/heard-peers.ts'
+import { HeardLinks } from '../../../gateway/status/heard-links.ts'
+import type { LinkState } from '../../../gateway/cable/cable.ts'
 import { type ConnectionMessageInit, connectionMessage } from '../../../gateway/status/plan-connection-message.ts'
-import type { DeviceState, PeerState } from '../../../kernel/wireguard/wireguard.ts'
+import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 
-const peer = (change: Partial<PeerState> = {}): PeerState => ({
-  publicKey: 'k',
-  allowedIps: [],
-  keepaliveSeconds: 25,
-  rxBytes: 0,
-  txBytes: 148,
-  ...change,
-})
-const TRY = { how: 'try', address: '203.0.113.9:4500', why: 'public address, candidate 1 of 2' } as const
-const KEEP = { how: 'keep', address: '203.0.113.9:61000', why: 'it answered there until now' } as const
+const link = (change: Partial<LinkState> = {}): LinkState => ({ carries: true, rxBytes: 0, txBytes: 148, ...change })
+const TRY = { how: 'try', at: parseAddressPort('203.0.113.9:4500'), why: 'public address, candidate 1 of 2' } as const
+const KEEP = { how: 'keep', at: parseAddressPort('203.0.113.9:61000'), why: 'it answered there until now' } as const
 const WAIT = { how: 'wait', why: 'it has no candidates; it calls us' } as const
-const shaken = { endpoint: '203.0.113.9:61000' }
+const shaken = { at: parseAddressPort('203.0.113.9:61000') }
 
 const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])[] = [
   [
     'never heard',
-    { state: 'connecting', forMs: 12_000, choice: TRY, peer: peer() },
+    { state: 'connecting', forMs: 12_000, choice: TRY, link: link() },
     'no handshake yet: we send to UDP 203.0.113.9:4500 and hear nothing: open UDP 4500 there (public address, candidate 1 of 2)',
   ],
   [
     'with a doubt',
-    { state: 'connecting', choice: TRY, peer: peer(), doubt: 'its other address is seen of two' },
+    { state: 'connecting', choice: TRY, link: link(), doubt: 'its other address is seen of two' },
     'no handshake yet: we send to UDP 203.0.113.9:4500 and hear nothing: open UDP 4500 there (public address, candidate 1 of 2); its other address is seen of two',
   ],
   [
     'not sent yet',
-    { state: 'connecting', choice: TRY, peer: undefined },
+    { state: 'connecting', choice: TRY, link: undefined },
     'no handshake yet: we begin to send to UDP 203.0.113.9:4500 and hear nothing: open UDP 4500 there (public address, candidate 1 of 2)',
   ],
   [
     'an IPv6 address',
-    { state: 'connecting', choice: { ...TRY, address: '[2001:db8::9]:4501' }, peer: peer() },
+    { state: 'connecting', choice: { ...TRY, at: parseAddressPort('[2001:db8::9]:4501') }, link: link() },
     'no handshake yet: we send to UDP [2001:db8::9]:4501 and hear nothing: open UDP 4501 there (public address, candidate 1 of 2)',
   ],
   [
     'it calls us, and nothing came',
-    { state: 'connecting', choice: WAIT, peer: peer({ txBytes: 0 }) },
+    { state: 'connecting', choice: WAIT, link: link({ txBytes: 0 }) },
     'no handshake yet: we have no address to send to and nothing has come: open UDP 4500 here, for it calls us (it has no candidates; it calls us)',
   ],
   [
     'it called us once',
-    { state: 'down', forMs: 9000, heardMs: 10_000, choice: WAIT, peer: peer(), handshakeAgeMs: 70_000 },
+    { state: 'down', forMs: 9000, heardMs: 10_000, choice: WAIT, link: link(), handshakeAgeMs: 70_000 },
     'no answer to probes since 9 s: we have no address to send to and nothing has come for 10 s: open UDP 4500 here, for it calls us (it has no candidates; it calls us)',
   ],
   [
     'it went silent',
-    { state: 'down', forMs: 12_900, heardMs: 13_000, choice: KEEP, peer: peer(shaken), handshakeAgeMs: 61_400 },
+    { state: 'down', forMs: 12_900, heardMs: 13_000, choice: KEEP, link: link(shaken), handshakeAgeMs: 61_400 },
     'no answer to probes since 12 s: we send to UDP 203.0.113.9:61000 and hear nothing (last heard 13 s ago, last handshake 61 s ago): open UDP 61000 there (it answered there until now)',
   ],
   [
     'one way, and the session still counts',
-    { state: 'down', forMs: 12_000, heardMs: 900, choice: KEEP, peer: peer(shaken), handshakeAgeMs: 61_400 },
+    { state: 'down', forMs: 12_000, heardMs: 900, choice: KEEP, link: link(shaken), handshakeAgeMs: 61_400 },
     'no answer to probes since 12 s: packets arrive from UDP 203.0.113.9:61000, but none that answers ours: let UDP 4500 out of this node and into that one, or its gateway hangs (it answered there until now)',
   ],
   [
@@ -66,7 +60,7 @@ const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])
       forMs: 300_000,
       heardMs: 900,
       choice: TRY,
-      peer: peer(shaken),
+      link: link(shaken),
       handshakeAgeMs: 300_000,
     },
     'no answer to probes since 300 s: packets arrive from UDP 203.0.113.9:61000, but our answers do not get there: let UDP 4500 out of this node and into that one (public address, candidate 1 of 2)',
@@ -75,20 +69,20 @@ const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])
 
 t.test('messages', (t) => {
   for (const [name, change, want] of rows) {
-    const init = { state: 'connecting', choice: TRY, peer: undefined, listenPort: 4500, ...change } as const
+    const init = { state: 'connecting', choice: TRY, link: undefined, listenPort: 4500, ...change } as const
     t.equal(connectionMessage(init), want, name)
   }
   t.end()
 })
 
-t.test('when a peer was heard', async (t) => {
+t.test('when a far end was heard', async (t) => {
   const clock = new FakeClock()
-  const heard = new HeardPeers(clock)
+  const heard = new HeardLinks(clock)
   const look = (...bytes: readonly number[]): void => {
-    const peers = bytes.map((rxBytes, i) => peer({ publicKey: `k${i}`, rxBytes }))
-    heard.look(new Map([[0, { name: 'sealane0', publicKey: 'own', listenPort: 4500, peers } satisfies DeviceState]]))
+    const links = bytes.map((rxBytes, i) => [`k${i}`, link({ rxBytes })] as const)
+    heard.look([{ identity: 'own', links: new Map(links) }])
   }
-  const all = (): readonly (number | undefined)[] => ['k0', 'k1', 'k2'].map((key) => heard.heardMs(0, key))
+  const all = (): readonly (number | undefined)[] => ['k0', 'k1', 'k2'].map((key) => heard.heardMs(key))
   look(500, 0, 7)
   t.strictSame(all(), [undefined, undefined, undefined], 'what came before the first look is of no known time')
   await clock.advance(2000)
@@ -96,10 +90,10 @@ t.test('when a peer was heard', async (t) => {
   t.strictSame(all(), [undefined, 0, undefined])
   await clock.advance(2000)
   look(600, 0, 7)
-  t.strictSame(all(), [0, 2000, undefined], 'a peer that was made anew was heard when it was')
+  t.strictSame(all(), [0, 2000, undefined], 'a link that was made anew was heard when it was')
   await clock.advance(2000)
   look(600, 92)
   t.strictSame(all(), [2000, 0, undefined])
   look()
-  t.strictSame(all(), [undefined, undefined, undefined], 'peers that are gone are forgotten')
+  t.strictSame(all(), [undefined, undefined, undefined], 'links that are gone are forgotten')
 })

@@ -5,6 +5,7 @@
  */
 import { createInterface } from 'node:readline'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { NftCommand } from '../../../kernel/nft/nft-command.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
@@ -49,6 +50,13 @@ createInterface({ input: process.stdin }).on('line', (line) => {
 const stopping = new AbortController()
 process.once('SIGTERM', () => stopping.abort())
 const routes = new Rtnetlink()
+const sysctl = new ProcSysctl()
+const kernel = {
+  routes,
+  wireguard: new WgCommand({ routes, clock }),
+  sysctl,
+  joining: new VethSegmentJoining({ clock }),
+}
 const deps = {
   clock,
   logger: createLogger('gateway', process.env['SEALANE_TEST_LOG'] === '1' ? 'debug' : 'warn'),
@@ -58,9 +66,8 @@ const deps = {
   routes,
   nft: new NftCommand(),
   nft6: new NftCommand({ family: 'ip6' }),
-  wireguard: new WgCommand({ routes, clock }),
-  sysctl: new ProcSysctl(),
-  joining: new VethSegmentJoining({ clock }),
+  cable: new WireguardCable({ ...kernel, clock }, { stateDir }),
+  sysctl,
 }
 await runGateway(
   deps,

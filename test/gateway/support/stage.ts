@@ -4,9 +4,12 @@ import { setImmediate as turnOfTheLoop } from 'node:timers/promises'
 import type { Test } from 'tap'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { runLabelledGateway } from '../../../gateway/tenure/labelled-gateway.ts'
+import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { type GatewayConfigInit, type GatewayDeps, gatewayConfig, runGateway } from '../../../gateway/main.ts'
+import type { Cable } from '../../../gateway/cable/cable.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
+import type { FakeNode } from '../../../kernel/fake/fake-links.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
 import { FakeWireguard } from '../../../kernel/fake/fake-wireguard.ts'
 import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../../../model/lanes/gateway-node.ts'
@@ -33,24 +36,27 @@ async function filesAreRead(): Promise<void> {
   for (let turn = 0; turn < MOST_TURNS && isReading(); turn += 1) await turnOfTheLoop()
 }
 
+/** The links and addresses of the node before anything starts. */
+export const STAGE_ROUTES: FakeNode = {
+  links: [
+    { name: 'eth0', mtu: 1500 },
+    { name: 'cni0', kind: 'bridge' },
+  ],
+  addresses: [
+    { device: 'eth0', address: '192.0.2.10/24' },
+    { device: 'cni0', address: '10.42.0.1/24' },
+  ],
+  defaultDevice: 'eth0',
+}
+
 /** A gateway on one node whose kernel, clock, API and far ends are fakes. */
 export class Stage {
   readonly clock = new FakeClock()
   readonly objects = new MemoryCluster({ clock: this.clock })
-  readonly routes = new FakeRouteTable({
-    links: [
-      { name: 'eth0', mtu: 1500 },
-      { name: 'cni0', kind: 'bridge' },
-    ],
-    addresses: [
-      { device: 'eth0', address: '192.0.2.10/24' },
-      { device: 'cni0', address: '10.42.0.1/24' },
-    ],
-    defaultDevice: 'eth0',
-  })
+  readonly routes: FakeRouteTable
   readonly nft = new FakeNft()
   readonly nft6 = new FakeNft({ family: 'ip6' })
-  readonly wireguard = new FakeWireguard({ routes: this.routes, driver: 'userspace' })
+  readonly wireguard: FakeWireguard
   readonly sysctl = new FakeSysctl({ 'net.ipv4.ip_forward': '0', 'net.ipv6.conf.all.forwarding': '0' })
   readonly probes = new FakeProbes()
   readonly leases = new FakeLeases(this.objects)
@@ -61,7 +67,13 @@ export class Stage {
   #stopping = new AbortController()
   #running: Promise<void> = Promise.resolve()
 
-  constructor(t: Test) {
+  readonly #cable: Cable | undefined
+
+  /** `cable`: another one than WireGuard, on those routes. */
+  constructor(t: Test, init: { readonly routes?: FakeRouteTable; readonly cable?: Cable } = {}) {
+    this.routes = init.routes ?? new FakeRouteTable(STAGE_ROUTES)
+    this.wireguard = new FakeWireguard({ routes: this.routes, driver: 'userspace' })
+    this.#cable = init.cable
     this.stateDir = join(temporaryFolder(t), 'gw')
     this.before = this.kernel()
     this.sysctl.provideDevice('sealane0')
@@ -108,7 +120,7 @@ export class Stage {
   }
 
   #deps(): GatewayDeps {
-    const { clock, logger, status, routes, nft, nft6, wireguard, sysctl } = this
+    const { clock, logger, status, routes, nft, nft6, wireguard, sysctl, stateDir } = this
     return {
       clock,
       logger,
@@ -116,7 +128,7 @@ export class Stage {
       routes,
       nft,
       nft6,
-      wireguard,
+      cable: this.#cable ?? new WireguardCable({ clock, routes, wireguard, sysctl }, { stateDir }),
       sysctl,
       metrics: createMetrics('gateway'),
       cluster: this.objects,

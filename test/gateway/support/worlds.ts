@@ -1,5 +1,10 @@
 /** Worlds as one-liners for tests. */
-import type { PeerState } from '../../../kernel/wireguard/wireguard.ts'
+import { parseAddressPort } from '../../../model/addresses/address-port.ts'
+import { type FarEnd, type LaneState, linkKey } from '../../../gateway/cable/cable.ts'
+import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
+import { laneStateOf } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
+import { farEnd } from '../../../gateway/remotes/check-endpoints.ts'
+import type { DeviceState, PeerState } from '../../../kernel/wireguard/wireguard.ts'
 import type { Cluster, Endpoint, EndpointCandidate, Node } from '../../../model/objects.ts'
 import type { GatewayWorld } from '../../../gateway/world.ts'
 import { clusterObject, endpointObject } from '../../support/objects/cluster-objects.ts'
@@ -54,12 +59,17 @@ export function node(name: string, internalIp: string, ...podCIDRs: readonly str
   return nodeObject(name, { ...spec, status: internalIps(internalIp) })
 }
 
-export function peerState(publicKey: string, facts: Partial<PeerState> = {}): PeerState {
-  return { publicKey, allowedIps: [], keepaliveSeconds: 25, rxBytes: 0, txBytes: 0, ...facts }
+/** The endpoint as text. */
+export function peerState(
+  publicKey: string,
+  { endpoint, ...facts }: Partial<Omit<PeerState, 'endpoint'>> & { readonly endpoint?: string } = {},
+): PeerState {
+  const at = endpoint === undefined ? {} : { endpoint: parseAddressPort(endpoint) }
+  return { publicKey, allowedIps: [], keepaliveSeconds: 25, rxBytes: 0, txBytes: 0, ...at, ...facts }
 }
 
 /** When the peers shook hands by the monotonic clock, where the wall clock never jumped. */
-export function handshakesOf(devices: Iterable<{ readonly peers: readonly PeerState[] }>): Map<string, number> {
+function handshakesOf(devices: Iterable<{ readonly peers: readonly PeerState[] }>): Map<string, number> {
   return new Map(
     [...devices].flatMap(({ peers }) =>
       peers.flatMap(({ publicKey, lastHandshakeMs }) =>
@@ -69,8 +79,26 @@ export function handshakesOf(devices: Iterable<{ readonly peers: readonly PeerSt
   )
 }
 
+/** The far end of an Endpoint over WireGuard. */
+export function farEndOf(endpoint: Endpoint): FarEnd {
+  return farEnd(endpoint, wireguardRules)
+}
+
+/** The name of its link in maps. */
+export function keyOf(endpoint: Endpoint): string {
+  return linkKey(farEndOf(endpoint))
+}
+
+/** A WireGuard device as lane of this node, with the links to these Endpoints. */
+export function laneState(device: DeviceState, endpoints: readonly Endpoint[]): LaneState {
+  return laneStateOf(device, endpoints.map(farEndOf), handshakesOf([device]))
+}
+
+/** `devices` stands for `laneStates`. */
+export type WorldFacts = Partial<GatewayWorld> & { readonly devices?: ReadonlyMap<number, DeviceState> }
+
 /** Milano with one lane on node gw, and whatever else is said. */
-export function world(facts: Partial<GatewayWorld> = {}): GatewayWorld {
+export function world({ devices = new Map<number, DeviceState>(), ...facts }: WorldFacts = {}): GatewayWorld {
   const own = facts.own ?? cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
   return {
     monotonicMs: UPTIME,
@@ -88,12 +116,11 @@ export function world(facts: Partial<GatewayWorld> = {}): GatewayWorld {
       { device: 'eth0', address: '192.0.2.10/24' },
       { device: 'cni0', address: '10.42.0.1/24' },
     ],
-    devices: new Map(),
+    laneStates: new Map([...devices].map(([lane, device]) => [lane, laneState(device, facts.endpoints ?? [])])),
     laneDevices: [],
     pathMtu: new Map(),
     pathSource: new Map(),
     health: new Map(),
-    handshakes: handshakesOf(facts.devices?.values() ?? []),
     ...facts,
   }
 }

@@ -302,8 +302,9 @@ t.test('before a cluster joins, and after it has left, no Lease is made', async 
 
 /** The end of a process in user space. */
 function ending({ objects, clock, logger, tenures }: Cluster, name: Name, driver: string, goes = false): Promise<void> {
-  const wireguard = { driver: () => Promise.resolve(driver) }
-  const deps = { cluster: objects, clock, logger, wireguard } as unknown as GatewayDeps
+  const ends = driver === 'kernel' ? {} : { endsWithProcess: 'it ends with the process' }
+  const cable = { driver: () => Promise.resolve({ name: driver, ...ends }) }
+  const deps = { cluster: objects, clock, logger, cable } as unknown as GatewayDeps
   const tenure = tenures.get(name)
   if (tenure === undefined) throw new Error('no tenure')
   return handLaneOver(deps, tenure, goes)

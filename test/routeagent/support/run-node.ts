@@ -6,6 +6,7 @@
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { type GatewayConfigInit, gatewayConfig, runGateway } from '../../../gateway/main.ts'
 import { NftCommand } from '../../../kernel/nft/nft-command.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
@@ -45,13 +46,17 @@ const common = {
   sysctl: new ProcSysctl(),
 }
 const deps = (name: string) => ({ ...common, metrics: createMetrics(name), status: new StatusBoard() })
+const cable = new WireguardCable(
+  { ...common, wireguard: new WgCommand({ routes, clock }) },
+  { stateDir: join(stateDir, 'gateway') },
+)
 await Promise.all([
   runRouteAgent(deps('routeagent'), { node, stateDir: join(stateDir, 'routeagent') }, stopping.signal),
   ...(lanes.length === 0
     ? []
     : [
         runGateway(
-          { ...deps('gateway'), wireguard: new WgCommand({ routes, clock }) },
+          { ...deps('gateway'), cable },
           gatewayConfig({ node, version: 'test', stateDir: join(stateDir, 'gateway'), lanes }),
           stopping.signal,
         ),

@@ -13,12 +13,15 @@ const MCS = 'multicluster.x-k8s.io/v1beta1'
 /** Of namespace shop, unless it says so. */
 type Named = Partial<ObjectMeta> & Pick<ObjectMeta, 'name'>
 
+/** As people write it: the name first. */
+const named = ({ name, ...rest }: Named): ObjectMeta => ({ name, namespace: 'shop', ...rest })
+
 export function namespaceObject(name: string, change: Pick<Namespace, 'status'> = {}): Namespace {
   return { apiVersion: 'v1', kind: 'Namespace', metadata: { name }, ...change }
 }
 
 export function serviceObject(metadata: Named, spec: NonNullable<Service['spec']> = {}): Service {
-  return { apiVersion: 'v1', kind: 'Service', metadata: { namespace: 'shop', ...metadata }, spec }
+  return { apiVersion: 'v1', kind: 'Service', metadata: named(metadata), spec }
 }
 
 /** Of IPv4, and without endpoints and ports, unless `change` says so. */
@@ -26,12 +29,17 @@ export function sliceObject(
   metadata: Named,
   change: Partial<Pick<EndpointSlice, 'addressType' | 'endpoints' | 'ports'>> = {},
 ): EndpointSlice {
-  const named = { namespace: 'shop', ...metadata }
-  return { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', metadata: named, addressType: 'IPv4', ...change }
+  return {
+    apiVersion: 'discovery.k8s.io/v1',
+    kind: 'EndpointSlice',
+    metadata: named(metadata),
+    addressType: 'IPv4',
+    ...change,
+  }
 }
 
 export function exportObject(metadata: Named): ServiceExport {
-  return { apiVersion: MCS, kind: 'ServiceExport', metadata: { namespace: 'shop', ...metadata } }
+  return { apiVersion: MCS, kind: 'ServiceExport', metadata: named(metadata) }
 }
 
 /** Headless, and without ports, unless the spec says so. */
@@ -39,7 +47,7 @@ export function importObject(metadata: Named, spec: Partial<ServiceImport['spec'
   return {
     apiVersion: MCS,
     kind: 'ServiceImport',
-    metadata: { namespace: 'shop', ...metadata },
+    metadata: named(metadata),
     spec: { type: 'Headless', ports: [], ...spec },
   }
 }

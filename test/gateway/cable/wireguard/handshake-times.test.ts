@@ -3,10 +3,12 @@ import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
 import { HandshakeTimes } from '../../../../gateway/cable/wireguard/handshake-times.ts'
+import { wireguardRules } from '../../../../gateway/cable/wireguard/plan-device.ts'
+import { laneStateOf } from '../../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { inheritedHealth } from '../../../../gateway/health/inherited-health.ts'
 import type { DeviceState } from '../../../../kernel/wireguard/wireguard.ts'
 import { connectionTo, gatewayObject } from '../../../support/objects/node-objects.ts'
-import { NOW, UPTIME, endpoint, key, peerState } from '../../support/worlds.ts'
+import { NOW, UPTIME, endpoint, farEndOf, key, peerState } from '../../support/worlds.ts'
 
 const PARIS = key('paris0')
 const HOUR = 3_600_000
@@ -95,11 +97,12 @@ t.test('what a restart takes over', async (t) => {
   const connections = [connectionTo('paris', 'up', { endpoint: 'paris.gw-lane0' })]
   const gateway = gatewayObject('gw', { up: '1/1', conditions: [], connections })
   const taken = (lastHandshakeMs?: number): boolean => {
-    const devices = new Map([[0, device(lastHandshakeMs)]])
+    const seen = device(lastHandshakeMs)
     const monotonicMs = 200
-    const handshakes = new HandshakeTimes().look(devices.values(), { nowMs: NOW, monotonicMs })
+    const handshakes = new HandshakeTimes().look([seen], { nowMs: NOW, monotonicMs })
     const endpoints = [endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500'])]
-    return inheritedHealth({ monotonicMs, handshakes, gateway, endpoints, devices }).size > 0
+    const laneStates = new Map([[0, laneStateOf(seen, endpoints.map(farEndOf), handshakes)]])
+    return inheritedHealth({ monotonicMs, gateway, endpoints, laneStates, rules: wireguardRules }).size > 0
   }
   t.equal(taken(NOW - 100_000), true, 'the session counts')
   t.equal(taken(NOW - 181_000), false, 'it does not')

@@ -1,6 +1,5 @@
-/** `address:port` where a name will not do: places to listen, servers to ask. */
-import { type Address, InvalidAddressError, parseAddress } from '../model/addresses/ip.ts'
-import { InvalidValueError, parsePort } from './host-port.ts'
+/** An address with a port as a value: where a gateway is called, where a server listens. Text only at the edges. */
+import { type Address, InvalidAddressError, compareAddresses, formatAddress, parseAddress } from './ip.ts'
 
 export interface AddressPort {
   readonly address: Address
@@ -19,9 +18,9 @@ const BRACKETED = /^\[(.+)\]$/
 
 /**
  * `10.42.0.1:53`, `[fd00::1]:53`; with a default port also `10.42.0.1`, `fd00::1` and `[fd00::1]`.
- * Throws InvalidValueError.
+ * Throws InvalidAddressError.
  */
-export function parseAddressPort(text: string, field: string, init: AddressPortInit = {}): AddressPort {
+export function parseAddressPort(text: string, field = 'address', init: AddressPortInit = {}): AddressPort {
   const { defaultPort, allowZero = false } = init
   const alone = defaultPort === undefined ? undefined : addressOf(text)
   if (alone !== undefined && defaultPort !== undefined) return { address: alone, port: defaultPort }
@@ -29,9 +28,26 @@ export function parseAddressPort(text: string, field: string, init: AddressPortI
   const address = addressOf(host)
   if (address === undefined || (address.family === 6 && !host.startsWith('['))) {
     const expected = defaultPort === undefined ? 'address:port' : 'an address or address:port'
-    throw new InvalidValueError(field, text, `${expected} such as 10.42.0.1:53 or [fd00::1]:53`)
+    throw new InvalidAddressError(field, text, `${expected} such as 10.42.0.1:53 or [fd00::1]:53`)
   }
-  return { address, port: parsePort(digits, field, { shown: text, allowZero }) }
+  const port = /^\d{1,5}$/.test(digits) ? Number(digits) : -1
+  const lowest = allowZero ? 0 : 1
+  if (port < lowest || port > 65_535) {
+    throw new InvalidAddressError(field, text, `a port from ${lowest} to 65535`)
+  }
+  return { address, port }
+}
+
+/** `10.42.0.1:53`, `[fd00::1]:53`. */
+export function formatAddressPort({ address, port }: AddressPort): string {
+  const text = formatAddress(address)
+  return `${address.family === 6 ? `[${text}]` : text}:${port}`
+}
+
+/** Undefined is the same as undefined only. */
+export function sameAddressPort(a: AddressPort | undefined, b: AddressPort | undefined): boolean {
+  if (a === undefined || b === undefined) return a === b
+  return a.port === b.port && compareAddresses(a.address, b.address) === 0
 }
 
 function addressOf(text: string): Address | undefined {

@@ -1,0 +1,155 @@
+/**
+ * The seam between links and what makes them. A link joins a lane of this node with a gateway of another cluster; a cable
+ * makes it: it has the device, the keys, and what is sent on the wire. The rest of the gateway knows far ends by their
+ * Endpoint, and of their keys only whether they are the same. Drivers: wireguard/. Compliance: test/compliance/cable.ts, on
+ * WireGuard and on a cable without keys.
+ */
+import type { AddressPort } from '../../model/addresses/address-port.ts'
+import type { Address } from '../../model/addresses/ip.ts'
+import type { Endpoint, EndpointSpec } from '../../model/objects.ts'
+import type { Round } from '../../kernel/apply/round.ts'
+
+/** A gateway of another cluster on one lane. */
+export interface FarEnd {
+  readonly lane: number
+  /** metadata.name of its Endpoint, which says cluster, node and lane. */
+  readonly endpoint: string
+  /** Cable.identityOf() of its Endpoint. Only ever compared. */
+  readonly identity: string
+}
+
+/** Names a link in maps. A gateway that comes back with another identity is another far end: nothing of it is known. */
+export function linkKey({ endpoint, identity }: Pick<FarEnd, 'endpoint' | 'identity'>): string {
+  return `${endpoint} ${identity}`
+}
+
+/** A link as it is now. */
+export interface LinkState {
+  /** Where the far end is called, or called from last; absent: nobody knows. */
+  readonly at?: AddressPort
+  /** Prefixes are sent to it. */
+  readonly carries: boolean
+  /** When both ends agreed on a session last, in milliseconds of the monotonic clock; absent: never. */
+  readonly handshakeMs?: number
+  /** Since the link was last made. */
+  readonly rxBytes: number
+  readonly txBytes: number
+}
+
+/** A lane of this node as it is now. */
+export interface LaneState {
+  /** Of this end. Only ever compared. */
+  readonly identity: string
+  /** By linkKey(), of the far ends that were asked for and are there. */
+  readonly links: ReadonlyMap<string, LinkState>
+}
+
+/** What a link is given as its far end's address, and why. */
+export interface CallChoice {
+  /**
+   * keep: the cable's own knowledge stays (it follows a far end that roams). try: it is given this address.
+   * wait: there is nothing to call; the far end calls us.
+   */
+  readonly how: 'keep' | 'try' | 'wait'
+  /** In use or to be tried, where known. */
+  readonly at?: AddressPort
+  /** In words, for logs and status. */
+  readonly why: string
+}
+
+/** A link as it is to be. */
+export interface CableLink extends FarEnd {
+  readonly cluster: string
+  readonly node: string
+  /** The far end's address inside the tunnel: Cable.probeAddress(). */
+  readonly laneAddress: string
+  readonly prefixes: readonly string[]
+  readonly choice: CallChoice
+}
+
+/** A lane as it is to be. */
+export interface CableLane {
+  readonly lane: number
+  readonly device: string
+  /** UDP, of this end. */
+  readonly port: number
+  readonly mtu: number
+  /** address/32 of the device. */
+  readonly address: string
+  /** Something on the way forgets this node unless it sends now and then. */
+  readonly behindNat: boolean
+  /** Those that are sent to. */
+  readonly links: readonly CableLink[]
+  /** Called beside them; nothing is sent to them or taken from them yet but what makes a session. */
+  readonly successors: readonly CableLink[]
+}
+
+/** What a cable makes of a lane. */
+export interface CablePlan {
+  /** In the words of its tools, without secrets. */
+  readonly text: string
+}
+
+/** What a cable says of itself and of what others tell. Pure. */
+export interface CableRules {
+  /** Octets that it adds to a packet on the underlay. */
+  readonly overhead: number
+  /** Where a gateway answers probes inside the tunnel. */
+  probeAddress(clusterIndex: number, lane: number): Address
+  /** By what the far end of this Endpoint is told from others: two with the same identity would be one to the device. */
+  identityOf(endpoint: Endpoint): string
+  /** Why the Endpoint cannot be a far end, naming the field; undefined: it can. */
+  endpointProblem(endpoint: Endpoint): string | undefined
+  /** Why an Endpoint is not used whose identity is that of `owner` (`this node`, `Endpoint paris.gw-lane0`). */
+  identityTaken(owner: string): string
+  /** What the other clusters are told of this end, beside where it is. */
+  endpointFields(state: LaneState): Pick<EndpointSpec, 'publicKey' | 'capabilities'>
+  plan(lane: CableLane): CablePlan
+}
+
+export interface CableDriver {
+  /** As in Gateway.status: `wireguard-kernel`. */
+  readonly name: string
+  /** Why lanes end with the process; absent: they go on without it. */
+  readonly endsWithProcess?: string
+}
+
+export interface ApplyLaneInit {
+  /** The lane carries IPv6 too. */
+  readonly withIpv6: boolean
+  /** The lane as it was when the plan was made; undefined when it was not there. */
+  readonly seen: LaneState | undefined
+  /** linkKey() of the links to make anew, so that the far end is called at once. */
+  readonly callAnew: ReadonlySet<string>
+  /** GatewayWorld.pathSource. */
+  readonly pathSource: ReadonlyMap<string, string>
+  /** The policy in force knows the device by which joined segments come in. */
+  readonly mayJoin: boolean
+  readonly round: Round
+  readonly signal: AbortSignal
+}
+
+export interface Cable {
+  readonly rules: CableRules
+  /** Which implementation makes lanes here. Throws KernelError. */
+  driver(signal?: AbortSignal): Promise<CableDriver>
+  /**
+   * Makes what a lane needs before it can be made, its key above all, and takes away that of all other lanes. Throws an
+   * error that names what is there and not usable: it is never replaced.
+   */
+  prepare(lanes: readonly number[]): Promise<void>
+  /** The lanes that are there, by number, with the links to `ends`. Throws KernelError. */
+  observe(
+    lanes: readonly number[],
+    ends: readonly FarEnd[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<number, LaneState>>
+  /**
+   * Brings one lane to the plan: its device, address and links. Adds before it removes, and leaves links alone that are as
+   * they should be. What fails is in the round. Gives the lane as it was before its links were brought to the plan;
+   * undefined when there is no device.
+   */
+  apply(lane: CableLane, init: ApplyLaneInit): Promise<LaneState | undefined>
+  /** Removes all lane devices but those of the names in `keep`. True when they went; what fails is in the round. */
+  remove(keep: readonly string[], round: Round, signal: AbortSignal): Promise<boolean>
+}

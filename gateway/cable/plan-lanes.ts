@@ -1,0 +1,134 @@
+/** The lanes that this node serves and the links over them, in words that every cable understands. Pure. */
+import { formatAddress } from '../../model/addresses/ip.ts'
+import type { RemoteCluster } from '../../model/addresses/remote-clusters.ts'
+import { laneDevice } from '../../model/kernel-ids.ts'
+import type { GatewayLaneConfig } from '../config.ts'
+import { type EndpointChoice, chooseEndpoint } from '../reach/choose-endpoint.ts'
+import { laneDoubt } from '../reach/lane-doubt.ts'
+import { isOwnLaneHidden } from '../reach/plan-candidates.ts'
+import { type RemoteLink, checkEndpoints } from '../remotes/check-endpoints.ts'
+import { type Refusal, checkClusters } from '../remotes/check-remotes.ts'
+import { nextLookMs } from '../remotes/choose-server.ts'
+import { isBehindNat, ownAddresses } from '../remotes/observed-address.ts'
+import { type GatewayWorld, type PeerHealthView, healthKey } from '../world.ts'
+import { type CableLane, type CableRules, linkKey } from './cable.ts'
+
+export interface PlannedLink extends RemoteLink {
+  readonly choice: EndpointChoice
+  /** Why it may be that it never comes up, in words. */
+  readonly doubt?: string
+}
+
+export interface LanePlan extends CableLane {
+  readonly links: readonly PlannedLink[]
+  /** Called beside them, to be sent to once they have shaken hands (chooseServer()). */
+  readonly successors: readonly PlannedLink[]
+}
+
+export interface LanesPlan {
+  readonly lanes: readonly LanePlan[]
+  readonly clusters: readonly RemoteCluster[]
+  readonly refusals: readonly Refusal[]
+  /** When a call is due or a candidate's turn ends: plan again then. Milliseconds of the monotonic clock. */
+  readonly nextAtMs?: number
+}
+
+/** Underlay MTU where no peer's path is known yet. */
+const DEFAULT_PATH_MTU = 1500
+/** IPv4 needs no more (RFC 791: 576); below this the path is broken, not small. */
+const SMALLEST_MTU = 576
+
+/** From the world to one plan per lane that this node serves. */
+export function planLanes(world: GatewayWorld, rules: CableRules): LanesPlan {
+  const { clusters, refusals } = checkClusters(world)
+  const endpoints = checkEndpoints(world, clusters, rules)
+  const behindNat = isBehindNat(world)
+  const lanes = [...world.lanes]
+    .sort((a, b) => a.lane - b.lane)
+    .map((lane) => {
+      const onLane = (links: readonly RemoteLink[]): RemoteLink[] => links.filter((link) => link.lane === lane.lane)
+      const links = { remotes: onLane(endpoints.links), newcomers: onLane(endpoints.successors) }
+      return planLane({ world, rules, lane, behindNat, ...links })
+    })
+  const calls = lanes.flatMap(plannedLinks)
+  const looks = endpoints.successors.map((link) => nextLookMs(calledSinceMs(world, link), world.monotonicMs))
+  const due = [...calls.flatMap((link) => link.choice.nextAtMs ?? []), ...looks]
+  return {
+    lanes,
+    clusters,
+    refusals: [...leftOut(world), ...refusals, ...endpoints.refusals],
+    ...(due.length === 0 ? {} : { nextAtMs: Math.min(...due) }),
+  }
+}
+
+/** Those that are sent to, and those that are only called. */
+export function plannedLinks({ links, successors }: LanePlan): PlannedLink[] {
+  return [...links, ...successors]
+}
+
+function leftOut({ node, ipv6LeftOut }: GatewayWorld): Refusal[] {
+  if (ipv6LeftOut === undefined) return []
+  return [{ subject: `Node ${node}`, reason: 'this kernel has no IPv6, so its lanes carry only IPv4' }]
+}
+
+interface PlanLaneInit {
+  readonly world: GatewayWorld
+  readonly rules: CableRules
+  readonly lane: GatewayLaneConfig
+  readonly behindNat: boolean
+  readonly remotes: readonly RemoteLink[]
+  readonly newcomers: readonly RemoteLink[]
+}
+
+function planLane({ world, rules, lane, behindNat, remotes, newcomers }: PlanLaneInit): LanePlan {
+  const states = world.laneStates.get(lane.lane)?.links
+  const hidden = isOwnLaneHidden(world, lane)
+  const ours = ownAddresses(world)
+  const planned = (remote: RemoteLink, health: PeerHealthView | undefined): PlannedLink => {
+    const { monotonicMs, rotateMs, callJitter: jitter } = world
+    const link = states?.get(linkKey(remote))
+    const { candidates, noneCallable, hidden: isRemoteHidden } = remote
+    // Whoever cannot be called must call; else the order of ids decides, so that both ends agree.
+    const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
+    const turn = { monotonicMs, rotateMs, jitter, callsFirst, callable: !hidden }
+    const called = world.roamed?.get(linkKey(remote))
+    // An address that was the other's when it called may have become this node's since.
+    const roamed = called !== undefined && ours.has(formatAddress(called.at.address)) ? undefined : called
+    const choice = chooseEndpoint({ ...turn, candidates, noneCallable, roamed, link, health })
+    const doubt = laneDoubt({ world, lane, remote, hidden })
+    return { ...remote, choice, ...(doubt === undefined ? {} : { doubt }) }
+  }
+  const links = remotes.map((remote) => planned(remote, world.health.get(healthKey(remote.lane, remote.cluster))))
+  const successors = newcomers.map((remote) =>
+    planned(remote, { state: 'connecting', sinceMs: calledSinceMs(world, remote) }),
+  )
+  return {
+    lane: lane.lane,
+    device: laneDevice(lane.lane),
+    port: lane.port,
+    mtu: planMtu([...links, ...successors], world.pathMtu, rules.overhead),
+    address: `${formatAddress(rules.probeAddress(world.own.spec.index, lane.lane))}/32`,
+    behindNat,
+    links,
+    successors,
+  }
+}
+
+function calledSinceMs({ successorsSince, monotonicMs }: GatewayWorld, link: RemoteLink): number {
+  return successorsSince?.get(linkKey(link)) ?? monotonicMs
+}
+
+/**
+ * MTU of a lane device: the smallest path MTU to an address in use on it, less what the cable adds to it. One
+ * device serves all links of the lane, so the narrowest path decides for all. An address that is only being tried
+ * decides while there is none in use: candidates take turns every second, and the lanes of others shall not follow.
+ */
+export function planMtu(links: readonly PlannedLink[], pathMtu: ReadonlyMap<string, number>, overhead: number): number {
+  const pathMtus = (choices: readonly EndpointChoice[]): number[] =>
+    choices.flatMap(({ at }) => (at === undefined ? [] : (pathMtu.get(formatAddress(at.address)) ?? [])))
+  const choices = links.map((link) => link.choice)
+  const used = pathMtus(choices.filter((choice) => choice.how === 'keep'))
+  const known = used.length > 0 ? used : pathMtus(choices)
+  const path = Math.min(...(known.length === 0 ? [DEFAULT_PATH_MTU] : known))
+  return Math.max(SMALLEST_MTU, path - overhead)
+}

@@ -1,0 +1,66 @@
+/** A lane as a WireGuard device and its peers. Pure. */
+import { formatAddressPort } from '../../../model/addresses/address-port.ts'
+import { laneAddress } from '../../../model/addresses/addressing.ts'
+import { LANE_MARK } from '../../../model/kernel-ids.ts'
+import { WIREGUARD_OVERHEAD_IPV4 } from '../../../model/spec-constants.ts'
+import { formatAddress, formatLink } from '../../../kernel/route/format-ip.ts'
+import { formatInterface, formatPeer } from '../../../kernel/wireguard/format-wg.ts'
+import type { DeviceConfig, PeerConfig } from '../../../kernel/wireguard/wireguard.ts'
+import type { CableLane, CableLink, CablePlan, CableRules } from '../cable.ts'
+
+/** NAT entries for UDP live 30 s and more (RFC 4787 REQ-5 asks for 120); some keep them for 20. */
+const KEEPALIVE_BEHIND_NAT_SECONDS = 10
+/** For firewalls that keep state; also lets a device that has nothing to send shake hands again. */
+const KEEPALIVE_SECONDS = 25
+
+/** A far end's identity is its public key: WireGuard tells peers apart by nothing else. */
+export const wireguardRules: CableRules = {
+  overhead: WIREGUARD_OVERHEAD_IPV4,
+  probeAddress: laneAddress,
+  identityOf: ({ spec }) => spec.publicKey,
+  endpointProblem: ({ spec: { publicKey } }) =>
+    isPublicKey(publicKey)
+      ? undefined
+      : `publicKey ${JSON.stringify(publicKey.slice(0, 60))}: expected 32 bytes in base64`,
+  identityTaken: (owner) => `publicKey is that of ${owner}`,
+  endpointFields: ({ identity }) => ({ publicKey: identity, capabilities: ['wireguard'] }),
+  plan: planDevice,
+}
+
+export interface DevicePlan extends CablePlan {
+  readonly config: DeviceConfig
+}
+
+/** Peers in the order of the links; those that nothing is sent to yet have no prefixes. */
+export function planDevice(lane: CableLane): DevicePlan {
+  const keepaliveSeconds = lane.behindNat ? KEEPALIVE_BEHIND_NAT_SECONDS : KEEPALIVE_SECONDS
+  const peer = ({ identity, choice }: CableLink, allowedIps: readonly string[]): PeerConfig => ({
+    publicKey: identity,
+    ...(choice.how === 'try' && choice.at !== undefined ? { endpoint: choice.at } : {}),
+    allowedIps,
+    keepaliveSeconds,
+  })
+  const peers = [
+    ...lane.links.map((link) => ({ link, peer: peer(link, [...link.prefixes, `${link.laneAddress}/32`]) })),
+    ...lane.successors.map((link) => ({ link, peer: peer(link, []) })),
+  ]
+  const config = { listenPort: lane.port, mark: LANE_MARK, peers: peers.map((one) => one.peer) }
+  return { config, text: deviceText(lane, config, peers.map(peerText)) }
+}
+
+/** The `ip` commands, then what `wg showconf` would print, without the private key. */
+function deviceText({ device, mtu, address }: CableLane, config: DeviceConfig, peers: readonly string[]): string {
+  const ip = [formatLink({ kind: 'wireguard', name: device, mtu }), formatAddress({ device, address })]
+  return `${ip.join('\n')}\n# wg syncconf ${device}\n${formatInterface(config)}${peers.join('')}`
+}
+
+function peerText({ link, peer }: { readonly link: CableLink; readonly peer: PeerConfig }): string {
+  const { how, at, why } = link.choice
+  const where = at === undefined ? '' : ` ${formatAddressPort(at)}`
+  return `\n# ${link.cluster}, node ${link.node}: ${how}${where}: ${why}\n${formatPeer(peer)}`
+}
+
+/** 32 bytes in canonical base64: exactly what `wg` prints. */
+function isPublicKey(text: string): boolean {
+  return /^[A-Za-z0-9+/]{43}=$/.test(text) && Buffer.from(text, 'base64').toString('base64') === text
+}

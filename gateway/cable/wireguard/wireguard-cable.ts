@@ -1,0 +1,148 @@
+/** Lanes as WireGuard devices: one device for each lane, one peer for each link. */
+import { laneDevice } from '../../../model/kernel-ids.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import type { DeviceState, PeerState, Wireguard } from '../../../kernel/wireguard/wireguard.ts'
+import {
+  type ApplyLaneInit,
+  type Cable,
+  type CableDriver,
+  type CableLane,
+  type FarEnd,
+  type LaneState,
+  type LinkState,
+  linkKey,
+} from '../cable.ts'
+import type { Round } from '../../../kernel/apply/round.ts'
+import { type DeviceDeps, applyLane, sweepDevices } from './apply-devices.ts'
+import { HandshakeTimes } from './handshake-times.ts'
+import { ensureLaneKey, removeOtherLaneKeys } from './lane-key.ts'
+import { OwnSources } from './own-sources.ts'
+import { planDevice, wireguardRules } from './plan-device.ts'
+
+export interface WireguardCableDeps extends DeviceDeps {
+  readonly wireguard: Wireguard
+  readonly clock: Pick<Clock, 'now' | 'monotonic'>
+}
+
+export interface WireguardCableInit {
+  /** Private directory of this node, for the keys. */
+  readonly stateDir: string
+}
+
+/** What is seen of a device, with the device itself for the round that changes it. */
+class SeenDevice implements LaneState {
+  readonly device: DeviceState
+  readonly links: ReadonlyMap<string, LinkState>
+
+  constructor(device: DeviceState, links: ReadonlyMap<string, LinkState>) {
+    this.device = device
+    this.links = links
+  }
+
+  get identity(): string {
+    return this.device.publicKey
+  }
+}
+
+/** A device in words of links: of the far ends that are among its peers. `handshakes` by public key (HandshakeTimes). */
+export function laneStateOf(
+  device: DeviceState,
+  ends: readonly FarEnd[],
+  handshakes: ReadonlyMap<string, number>,
+): LaneState {
+  const peers = new Map(device.peers.map((peer) => [peer.publicKey, peer]))
+  const links = ends.flatMap((end) => {
+    const peer = peers.get(end.identity)
+    return peer === undefined ? [] : [[linkKey(end), linkStateOf(peer, handshakes.get(peer.publicKey))] as const]
+  })
+  return new SeenDevice(device, new Map(links))
+}
+
+function linkStateOf(
+  { endpoint, allowedIps, rxBytes, txBytes }: PeerState,
+  handshakeMs: number | undefined,
+): LinkState {
+  return {
+    ...(endpoint === undefined ? {} : { at: endpoint }),
+    carries: allowedIps.length > 0,
+    ...(handshakeMs === undefined ? {} : { handshakeMs }),
+    rxBytes,
+    txBytes,
+  }
+}
+
+export class WireguardCable implements Cable {
+  readonly rules = wireguardRules
+  readonly #deps: WireguardCableDeps
+  readonly #stateDir: string
+  readonly #handshakes = new HandshakeTimes()
+  /** By lane. */
+  readonly #sources = new Map<number, OwnSources>()
+
+  constructor(deps: WireguardCableDeps, { stateDir }: WireguardCableInit) {
+    this.#deps = deps
+    this.#stateDir = stateDir
+  }
+
+  async driver(signal?: AbortSignal): Promise<CableDriver> {
+    const driver = await this.#deps.wireguard.driver(signal)
+    const name = `wireguard-${driver}`
+    if (driver === 'kernel') return { name }
+    return { name, endsWithProcess: 'its WireGuard in user space ends with the process' }
+  }
+
+  /** Throws LaneKeyError. */
+  async prepare(lanes: readonly number[]): Promise<void> {
+    for (const lane of lanes) await this.#ensureKey(lane)
+    await removeOtherLaneKeys(this.#stateDir, lanes)
+  }
+
+  async observe(
+    lanes: readonly number[],
+    ends: readonly FarEnd[],
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<number, LaneState>> {
+    const { wireguard, clock } = this.#deps
+    const devices = new Map<number, DeviceState>()
+    for (const lane of lanes) {
+      const device = await wireguard.read(laneDevice(lane), signal)
+      if (device !== undefined) devices.set(lane, device)
+    }
+    const now = { nowMs: clock.now(), monotonicMs: clock.monotonic() }
+    const handshakes = this.#handshakes.look(devices.values(), now)
+    const endsOf = (lane: number): FarEnd[] => ends.filter((end) => end.lane === lane)
+    return new Map([...devices].map(([lane, device]) => [lane, laneStateOf(device, endsOf(lane), handshakes)]))
+  }
+
+  async apply(lane: CableLane, init: ApplyLaneInit): Promise<LaneState | undefined> {
+    const { callAnew, pathSource, round, ...rest } = init
+    const seen = init.seen instanceof SeenDevice ? init.seen.device : undefined
+    const sources = this.#sources.get(lane.lane) ?? new OwnSources()
+    this.#sources.set(lane.lane, sources)
+    const failures = round.failures
+    const state = await applyLane(this.#deps, {
+      ...rest,
+      round,
+      seen,
+      plan: lane,
+      config: planDevice(lane).config,
+      ensureKey: () => this.#ensureKey(lane.lane),
+      callAnew: new Set([...lane.links, ...lane.successors].filter((link) => callAnew.has(linkKey(link))).map(keyOf)),
+      sendAnew: sources.moved(seen === undefined ? [] : [seen], pathSource),
+    })
+    if (round.failures === failures) sources.told()
+    return state === undefined ? undefined : laneStateOf(state, [...lane.links, ...lane.successors], new Map())
+  }
+
+  remove(keep: readonly string[], round: Round, signal: AbortSignal): Promise<boolean> {
+    return sweepDevices(this.#deps, keep, round, signal)
+  }
+
+  #ensureKey(lane: number): Promise<string> {
+    return ensureLaneKey(this.#stateDir, lane, () => this.#deps.wireguard.generateKey().privateKey)
+  }
+}
+
+function keyOf({ identity }: FarEnd): string {
+  return identity
+}
