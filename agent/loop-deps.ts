@@ -2,6 +2,7 @@
 import type { Clock } from '../reconcile/clock.ts'
 import type { LoopDeps } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
+import { messageOf } from '../runtime/thrown.ts'
 import type { AgentMetrics } from './metrics.ts'
 
 export interface LoopParts {
@@ -18,7 +19,7 @@ export function loopDeps({ clock, logger, metrics }: LoopParts, loop: string): L
       metrics.loopFailures.inc({ loop })
       logger.error('round failed, will be tried again', {
         loop,
-        reason: error instanceof Error ? error.message : String(error),
+        reason: messageOf(error),
       })
     },
     onRun: ({ ms }) => metrics.loopSeconds.observe(ms / 1000, { loop }),

@@ -1,8 +1,9 @@
 /** The agent: the only part that talks to the broker. Publishes what this cluster exports, mirrors the rest. */
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { HeardGateways } from '../kubeapi/heard-gateways.ts'
+import { watchLeaving, whenMembership } from '../kubeapi/membership.ts'
 import { RESERVED_ID_PROBLEM, isReservedId } from '../model/ids.ts'
-import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
+import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import type { BackoffInit } from '../reconcile/backoff.ts'
 import { untilDone } from '../reconcile/until-done.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
@@ -64,7 +65,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   let phase: string | undefined = 'waits until this cluster has joined a clusterset'
   status.readiness('agent', () => phase)
 
-  const membership = await joined(cluster, signal)
+  const membership = await whenMembership(cluster, () => true, signal)
   if (membership === undefined) return
   const { clusterId: own, clusterset } = membership.spec
   if (isReservedId(own)) {
@@ -87,9 +88,10 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   status.readiness('agent', notReady)
   status.plan('agent', () => `broker: ${link.problem() ?? 'connected'}\n${mirror.print()}`)
 
-  const leaving = watchLeaving(cluster, own)
+  const leaving = watchLeaving(cluster, membership)
+  const renamed = watchRenamed(cluster, own)
   const stopTelling = tellOwnRenumbering({ cluster, clock, logger }, own)
-  const stop = AbortSignal.any([signal, leaving.signal])
+  const stop = AbortSignal.any([signal, leaving.signal, renamed.signal])
   logger.info('agent started', { cluster: own, clusterset })
   await Promise.all([
     about.run(stop),
@@ -100,9 +102,10 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
       .whenAccepted()
       .then(() => Promise.all([link, contact, publish, mirror, ...others].map((part) => part.run(stop)))),
   ])
-  leaving.end()
   stopTelling()
+  leaving.close()
   status.plan('agent', () => 'does not run here')
+  renamed.end()
   if (signal.aborted) return
 
   phase = 'is leaving the clusterset'
@@ -160,47 +163,28 @@ async function takeOut(loops: AgentLoops, link: BrokerLink, signal: AbortSignal)
   await link.forget()
 }
 
-/** The membership, once there is one; undefined when the signal came first. */
-async function joined(cluster: ClusterApi, signal: AbortSignal): Promise<Membership | undefined> {
-  const cache = cluster.cache('Membership')
-  return new Promise((resolve) => {
-    const look = (): void => {
-      const found = cache.synced ? cache.get(MEMBERSHIP_NAME) : undefined
-      if (found === undefined && !signal.aborted) return
-      stop()
-      signal.removeEventListener('abort', look)
-      resolve(signal.aborted ? undefined : found)
-    }
-    const stop = cache.onChange(look)
-    signal.addEventListener('abort', look, { once: true })
-    look()
-  })
-}
-
-interface Leaving {
-  /** Aborts when the membership says "leaving" or is no more. */
+interface RenamedWatch {
+  /** Aborts when the cluster has joined under another id. */
   readonly signal: AbortSignal
-  /** Throws MembershipChangedError when that is why it has aborted. */
+  /** Throws MembershipChangedError when it has. */
   end(): void
 }
 
-function watchLeaving(cluster: ClusterApi, own: string): Leaving {
+function watchRenamed(cluster: ClusterApi, own: string): RenamedWatch {
   const cache = cluster.cache('Membership')
-  const left = new AbortController()
-  let changed: MembershipChangedError | undefined
+  const renamed = new AbortController()
   const look = (): void => {
     const spec = cache.get(MEMBERSHIP_NAME)?.spec
-    if (spec?.phase === 'joined' && spec.clusterId === own) return
-    if (spec?.phase === 'joined') changed ??= new MembershipChangedError(own, spec.clusterId)
-    left.abort(new Error('this cluster is leaving'))
+    if (spec?.phase !== 'joined' || spec.clusterId === own) return
+    renamed.abort(new MembershipChangedError(own, spec.clusterId))
   }
   const stop = cache.onChange(look)
   look()
   return {
-    signal: left.signal,
+    signal: renamed.signal,
     end: () => {
       stop()
-      if (changed !== undefined) throw changed
+      renamed.signal.throwIfAborted()
     },
   }
 }

@@ -12,9 +12,9 @@ import type {
   ServiceImportSpec,
   ServiceImportType,
 } from '../model/objects.ts'
-import type { MemberRecord } from '../model/records.ts'
 import type { ConflictVerdict } from '../model/services/service-conflicts.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
+import type { PublishedSlice } from './export/plan-exports.ts'
 import type { Dropped, ExportRecord, ServiceFacts } from './import/clusterset-view.ts'
 import { importedSlice } from './import/import-slice.ts'
 import { KeyedMemo } from './keyed-memo.ts'
@@ -30,7 +30,7 @@ export interface ServiceInput {
   /** Pod CIDRs of this cluster: no endpoint of its own is anywhere else, whoever says so. */
   readonly ownPods: readonly string[]
   /** This cluster's slices, fresher than what the broker has; undefined when this cluster does not export it. */
-  readonly ownSlices: readonly MemberRecord[] | undefined
+  readonly ownSlices: readonly PublishedSlice[] | undefined
   /** Cluster facts by id; a cluster that is missing here cannot be translated, so its slices wait. */
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   /**
@@ -150,7 +150,7 @@ function planSlices(
   const bodies = (isOwn ? input.ownSlices : undefined) ?? received.map(({ key, body }) => ({ name: key.name, body }))
   return bodies.flatMap(({ name, body }) => {
     // DNS would tell addresses that no pod here can use.
-    if (body.kind !== 'EndpointSlice' || !exposure.families.includes(body.addressType)) return []
+    if (!exposure.families.includes(body.addressType)) return []
     const inside = isOwn ? input.ownPods : (spec?.podCIDRs ?? [])
     const source = { key: input.key, cluster, name, body, inside, spec: isOwn ? undefined : spec }
     const planned = memo.get(`${cluster}/${name}`, [body, source.spec, inside, exposed, exposure.type], () => {

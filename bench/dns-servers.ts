@@ -12,12 +12,7 @@ import { join } from 'node:path'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { MemoryCluster } from '../kubeapi/memory/memory-cluster.ts'
-import { dnsConfig } from '../dns/config.ts'
-import { runDns } from '../dns/main.ts'
-import { SystemClock } from '../reconcile/clock.ts'
-import { createLogger } from '../runtime/logging/pino-logger.ts'
-import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
-import { StatusBoard } from '../runtime/status-board.ts'
+import { portOf, serveDns } from '../test/dns/serve-dns.ts'
 import { ZONE, services } from './dns-zone.ts'
 
 export interface Bench {
@@ -44,27 +39,7 @@ async function serve(port: string, heldMs: number): Promise<void> {
       spec: { type: 'ClusterSetIP', ips: [ip], ports: [{ name: 'http', protocol: 'TCP', port: 80 }] },
     })
   }
-  const stop = new AbortController()
-  process.on('SIGTERM', () => stop.abort())
-  process.on('disconnect', () => stop.abort())
-  const running = runDns(
-    {
-      cluster,
-      clock: new SystemClock(),
-      logger: createLogger('dns', 'warn'),
-      metrics: createMetrics('dns'),
-      status: new StatusBoard(),
-      onListening: (address) => process.send?.(address),
-    },
-    dnsConfig({ clusterId: 'east', listen: [`127.0.0.1:${port}`] }),
-    stop.signal,
-  )
-  if (heldMs > 0) {
-    await sleep(heldMs)
-    cluster.release()
-  }
-  await running
-  process.disconnect?.()
+  await serveDns({ cluster, clusterId: 'east', listen: `127.0.0.1:${port}`, heldMs })
 }
 
 /** Resolves when it listens. */
@@ -77,12 +52,7 @@ export async function startOurs({ children, pin }: Bench, port = 0, heldMs = 0):
   ])
   const child = spawn(command, args, { stdio: ['ignore', 'ignore', 'inherit', 'ipc'] })
   children.push(child)
-  const died = once(child, 'exit').then(([code]) => {
-    throw new Error(`the server ended with code ${String(code)}`)
-  })
-  died.catch(() => undefined)
-  const [address] = (await Promise.race([once(child, 'message'), died])) as [string]
-  return { port: Number(address.split(':')[1]), end: () => endChild(child) }
+  return { port: await portOf(child), end: () => endChild(child) }
 }
 
 /** Resolves when it answers. */

@@ -13,14 +13,11 @@ import { setTimeout as sleep } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { eventually } from '../test/support/eventually.ts'
 import { freePort } from '../test/support/free-port.ts'
-import {
-  type RawBroker,
-  type RawIdentity,
-  RawPublish,
-  RawWatch,
-  openChannel,
-  rawJoin,
-} from '../test/hostile/support/raw-channel.ts'
+import { type RawBroker, type RawIdentity, openChannel } from '../test/hostile/support/raw-channel.ts'
+import { rawJoin } from '../test/hostile/support/raw-join.ts'
+import { RawPublish } from '../test/hostile/support/raw-publish.ts'
+import { sayingRecord } from '../test/hostile/support/raw-records.ts'
+import { RawWatch } from '../test/hostile/support/raw-watch.ts'
 import { percentile, round, tell } from './figures.ts'
 import { FLOODS } from './flood/floods.ts'
 
@@ -158,7 +155,7 @@ class Honest {
       if (this.#publish.status !== undefined)
         throw new Error(`the honest stream ended: ${this.#publish.status.details}`)
       this.#sent.set((this.#next += 1), performance.now())
-      this.#publish.put('honest', `number ${this.#next} `)
+      this.#publish.sendPut(sayingRecord('honest', `number ${this.#next} `))
       await sleep(Math.max(0, due + EVERY_MS - performance.now()))
     }
     await eventually(() => this.#sent.size === 0, { deadlineMs: 15_000 }).catch(() => undefined)

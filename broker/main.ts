@@ -4,6 +4,7 @@ import { parseBrokerAddress } from '../protocol/broker-address.ts'
 import { serveBroker } from '../protocol/transport/grpc-server.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import { messageOf } from '../runtime/thrown.ts'
 import { DATABASE_FILE } from './state/broker-store.ts'
 import { Broker } from './broker.ts'
 import { CertificateAuthority, makeStateDir } from './members/certificate-authority.ts'
@@ -114,7 +115,7 @@ class StoreHealth {
       await log.refresh()
       this.reason = undefined
     } catch (error) {
-      this.reason = error instanceof Error ? error.message : String(error)
+      this.reason = messageOf(error)
       throw error
     }
   }

@@ -3,6 +3,7 @@ import { type Command, InvalidArgumentError, Option } from 'commander'
 import { type DurationRange, formatDuration, parseDuration } from '../runtime/duration.ts'
 import { parseHostPort } from '../runtime/host-port.ts'
 import { LOG_LEVELS, type LogThreshold } from '../runtime/logging/logger.ts'
+import { messageOf } from '../runtime/thrown.ts'
 import { UserError } from '../runtime/user-error.ts'
 import type { Terminal } from './ask-at-terminal.ts'
 import type { Output, OutputFormat } from './output.ts'
@@ -98,7 +99,7 @@ export function parsed<T>(parse: (text: string) => T): (text: string) => T {
     try {
       return parse(text)
     } catch (error) {
-      throw new InvalidArgumentError(error instanceof Error ? error.message : String(error))
+      throw new InvalidArgumentError(messageOf(error))
     }
   }
 }

@@ -1,7 +1,8 @@
 /** What a cluster is in its clusterset: a plain site knows it by its identity, a real cluster by its Membership. */
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
+import { whenMembership } from '../kubeapi/membership.ts'
 import { parseClusterId } from '../model/ids.ts'
-import { MEMBERSHIP_NAME, type Membership } from '../model/objects.ts'
+import type { Membership } from '../model/objects.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import { UserError } from '../runtime/user-error.ts'
 import type { Standing } from './run.ts'
@@ -22,21 +23,10 @@ export async function standingByIdentity(identity: IdentityStore, alsoTry = ''):
 }
 
 /** Waits for the Membership that the agent makes when it joins. Rejects with the signal's reason. */
-export function standingByMembership(cluster: ClusterApi, signal: AbortSignal): Promise<Standing> {
-  const memberships = cluster.cache('Membership')
-  return new Promise((resolve, reject) => {
-    const look = (): void => {
-      const found = memberships.synced ? memberships.get(MEMBERSHIP_NAME) : undefined
-      if (found === undefined && !signal.aborted) return
-      stop()
-      signal.removeEventListener('abort', look)
-      if (found === undefined) reject(signal.reason as Error)
-      else resolve(standingOf(found))
-    }
-    const stop = memberships.onChange(look)
-    signal.addEventListener('abort', look, { once: true })
-    look()
-  })
+export async function standingByMembership(cluster: ClusterApi, signal: AbortSignal): Promise<Standing> {
+  const found = await whenMembership(cluster, () => true, signal)
+  if (found === undefined) throw signal.reason as Error
+  return standingOf(found)
 }
 
 function standingOf({ spec }: Membership): Standing {

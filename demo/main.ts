@@ -1,4 +1,4 @@
-/** `npm run demo`: three sites on one machine, joined for real. See README.md, "The demo". */
+/** `npm run demo`: three sites on one machine, joined for real. See README.md, "Try it on one machine". */
 import { parseArgs } from 'node:util'
 import { requirePackages } from '../scripts/install-system-packages.ts'
 import { PARIS_NODES, kernelDump, leaves, lifeChecks } from './checks/life.ts'

@@ -3,18 +3,18 @@ import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { HeardGateways } from '../kubeapi/heard-gateways.ts'
 import type { Knock } from '../kubeapi/known-machines.ts'
 import { formatAddress } from '../model/addresses/ip.ts'
+import { untilAborted } from '../reconcile/until-aborted.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
 import { knock } from '../runtime/knock.ts'
 import { type DnsConfig, type SocketAddress, formatSocketAddress } from './config.ts'
 import { Forwarder } from './forward/forwarder.ts'
+import { type DnsMetrics, dnsMetrics } from './metrics.ts'
+import { Pipeline } from './pipeline.ts'
 import { giveWay } from './server/leaving.ts'
 import { type Listener, openListener } from './server/listener.ts'
-import { type DnsMetrics, dnsMetrics } from './metrics.ts'
 import { untilDue } from './server/opening.ts'
-import { PacketHandler } from './server/packet-handler.ts'
-import { Responder } from './server/responder.ts'
-import { ServiceIndex } from './zone/service-index.ts'
 import { warmUp } from './warm-up.ts'
+import { ServiceIndex } from './zone/service-index.ts'
 import { printZone } from './zone/zone-text.ts'
 
 export interface DnsDeps extends ComponentDeps {
@@ -41,15 +41,8 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
     nameServers: nameServers(config),
     serial: Math.floor(deps.clock.now() / 1000),
   })
-  const responder = new Responder(
-    {
-      index,
-      count: (type, rcode) => (rcode === undefined ? metrics.dropped('not_a_query') : metrics.answered(type, rcode)),
-    },
-    { recursion: config.upstreams.length > 0 },
-  )
   const forwarder = config.upstreams.length === 0 ? undefined : newForwarder({ ...deps, logger }, metrics, config)
-  const handler = new PacketHandler({ clock: deps.clock, logger, metrics, responder, forwarder, signal: end.signal })
+  const pipeline = new Pipeline({ clock: deps.clock, logger, metrics, index, forwarder, signal: end.signal })
 
   const listeners: Listener[] = []
   deps.status.readiness('dns synced', () => (index.synced ? undefined : 'services have not been read yet'))
@@ -59,20 +52,20 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
 
   const gateways = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock })
   const unfollow = index.follow(deps.cluster, gateways)
-  const due = whenDue({ ...deps, logger }, { index, responder, config })
+  const due = whenDue({ ...deps, logger }, { index, pipeline, config })
   const opens = AbortSignal.any([signal, end.signal])
   const tasks = config.listen.map(async (listen) => {
     await due(listen, opens)
-    const listener = await openListener({ clock: deps.clock, logger, metrics, handler }, { listen, config }, opens)
+    const listener = await openListener({ clock: deps.clock, logger, metrics, pipeline }, { listen, config }, opens)
     listeners.push(listener)
     logger.info('listening', { address: formatSocketAddress(listener.at), batch: listener.isBatched })
     deps.onListening?.(formatSocketAddress(listener.at))
   })
-  const flush = (): void => metrics.flush({ services: index.size, kept: responder.kept, synced: index.synced })
+  const flush = (): void => metrics.flush({ services: index.size, kept: pipeline.kept, synced: index.synced })
   tasks.push(flushMetrics(deps, end.signal, flush), gateways.run(end.signal))
   try {
     await untilTold(tasks, signal)
-    await giveWay({ clock: deps.clock, listeners, underWay: () => forwarder?.inFlight ?? 0 }, config)
+    await giveWay({ clock: deps.clock, listeners, pipeline }, config)
   } finally {
     unfollow()
     await Promise.all(listeners.map((listener) => listener.close()))
@@ -83,10 +76,7 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
 
 /** Resolves with the signal, whatever the tasks do by then. Rejects with the first task that fails before. */
 async function untilTold(tasks: readonly Promise<void>[], signal: AbortSignal): Promise<void> {
-  const told = new Promise<void>((resolve) => {
-    if (signal.aborted) resolve()
-    else signal.addEventListener('abort', () => resolve(), { once: true })
-  })
+  const told = untilAborted(signal)
   const failing = tasks.map(async (task) => {
     await task.catch((error: unknown) => {
       if (!signal.aborted) throw error
@@ -98,22 +88,21 @@ async function untilTold(tasks: readonly Promise<void>[], signal: AbortSignal): 
 
 interface Opening {
   readonly index: ServiceIndex
-  readonly responder: Responder
+  readonly pipeline: Pipeline
   readonly config: DnsConfig
 }
 
 /** Gives what resolves when an address is to be opened: with answers made ready, once for all addresses. */
 function whenDue(
   deps: Pick<DnsDeps, 'clock' | 'logger'>,
-  { index, responder, config }: Opening,
+  { index, pipeline, config }: Opening,
 ): (at: SocketAddress, signal: AbortSignal) => Promise<void> {
   const { clock, logger } = deps
-  const whenSynced = (signal: AbortSignal): Promise<void> => index.whenSynced(signal)
   let warming: Promise<number> | undefined
   return async (at, signal) => {
-    await untilDue({ clock, logger, whenSynced }, { at, mostMs: config.syncWaitMs }, signal)
+    await untilDue({ clock, logger, index }, { at, mostMs: config.syncWaitMs }, signal)
     if (!index.synced) return
-    warming ??= warmUp({ clock, responder, services: index.names(), mostMs: config.warmUpMs }, signal)
+    warming ??= warmUp({ clock, pipeline, services: index.names(), mostMs: config.warmUpMs }, signal)
     await warming
   }
 }

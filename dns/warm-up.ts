@@ -4,9 +4,9 @@
  */
 import type { Clock } from '../reconcile/clock.ts'
 import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
-import { TYPE_A } from './zone/answer.ts'
+import type { Pipeline } from './pipeline.ts'
 import { CLASS_IN } from './server/query.ts'
-import type { Responder } from './server/responder.ts'
+import { TYPE_A } from './zone/answer.ts'
 
 interface ServiceName {
   readonly namespace: string
@@ -15,7 +15,7 @@ interface ServiceName {
 
 export interface WarmUpInit {
   readonly clock: Clock
-  readonly responder: Pick<Responder, 'rehearse'>
+  readonly pipeline: Pick<Pipeline, 'rehearse'>
   readonly services: readonly ServiceName[]
   readonly mostMs: number
 }
@@ -31,7 +31,7 @@ const ABSENT: ServiceName = { namespace: '-', name: '-' }
  * Asks for every service once, and more often where they are few. Gives the number of questions. Rejects with the signal's
  * reason.
  */
-export async function warmUp({ clock, responder, services, mostMs }: WarmUpInit, signal: AbortSignal): Promise<number> {
+export async function warmUp({ clock, pipeline, services, mostMs }: WarmUpInit, signal: AbortSignal): Promise<number> {
   const end = clock.monotonic() + mostMs
   const absent = question(ABSENT)
   const most = Math.max(ENOUGH, services.length)
@@ -39,8 +39,8 @@ export async function warmUp({ clock, responder, services, mostMs }: WarmUpInit,
   while (asked < most && clock.monotonic() < end) {
     for (let i = 0; i < AT_ONCE; i += 1) {
       const service = services[asked % services.length]
-      if (service !== undefined) responder.rehearse(question(service))
-      responder.rehearse(absent)
+      if (service !== undefined) pipeline.rehearse(question(service))
+      pipeline.rehearse(absent)
       asked += 1
     }
     await new Promise((resolve) => setImmediate(resolve))

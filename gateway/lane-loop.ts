@@ -3,6 +3,8 @@
  * poked (an object changed, the kernel changed, a connection changed state, a candidate's turn is over) and every
  * 30 s to repair what somebody else changed.
  */
+import { applyRouting } from '../kernel/apply/apply-routing.ts'
+import { Round } from '../kernel/apply/round.ts'
 import { Drift } from '../kernel/drift.ts'
 import { ensureForwarding } from '../kernel/tuning/ip-forwarding.ts'
 import type { Family } from '../model/addresses/ip.ts'
@@ -11,7 +13,7 @@ import type { Endpoint } from '../model/objects.ts'
 import { type LaneState, linkKey } from './cable/cable.ts'
 import { plannedLinks } from './cable/plan-lanes.ts'
 import { NftApplier } from './nft/apply-nft.ts'
-import { applyRoutes } from './routes/apply-routes.ts'
+import { LANE_TABLES } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
 import { inheritedHealth } from './health/inherited-health.ts'
@@ -24,7 +26,6 @@ import type { Refusal } from './remotes/check-remotes.ts'
 import type { Probing } from './health/probing.ts'
 import { readGatewayWorld } from './read-world.ts'
 import { RoamedPeers } from './reach/roamed-peers.ts'
-import { Round } from './round.ts'
 import type { GatewayWorld } from './world.ts'
 
 export interface LaneLoopInit {
@@ -95,7 +96,7 @@ export class LaneReconciler {
     this.#roamed.told(plan.lanes.lanes.flatMap(plannedLinks))
     this.#report(plan.lanes.refusals)
     this.#noteSuccessors(world, plan)
-    const round = new Round(this.#deps.logger, metrics, this.#drift)
+    const round = new Round({ logger: this.#deps.logger, changes: metrics.changes, drift: this.#drift })
     const laneStates = await this.#apply(world, plan, round, signal)
     const probed = plan.lanes.lanes.filter(({ lane }) => world.laneStates.has(lane) || laneStates.has(lane))
     // Only what is taken over starts as up. Later, a prober that is new has heard nothing yet.
@@ -142,7 +143,9 @@ export class LaneReconciler {
       if (state !== undefined) states.set(lane.lane, state)
     }
     if (states.size > 0) await this.#switchOnForwarding(withIpv6 ? [4, 6] : [4], round)
-    if (states.size > 0 || lanes.length === 0) await applyRoutes(this.#deps.routes, plan.routes, round, signal)
+    if (states.size > 0 || lanes.length === 0) {
+      await applyRouting(this.#deps.routes, plan.routes, { tables: LANE_TABLES }, round, signal)
+    }
     const keep = lanes.map((lane) => lane.device)
     const swept = await cable.remove(keep, round, signal)
     // Last: until here, lanes may still have carried it.

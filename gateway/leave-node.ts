@@ -3,14 +3,15 @@
  * the node is a gateway no more.
  */
 import { FAMILIES } from '../model/addresses/ip.ts'
+import { NO_ROUTING, applyRouting } from '../kernel/apply/apply-routing.ts'
+import { Round } from '../kernel/apply/round.ts'
 import { restoreForwarding } from '../kernel/tuning/ip-forwarding.ts'
 import { removeTable } from './nft/apply-nft.ts'
-import { applyRoutes } from './routes/apply-routes.ts'
+import { LANE_TABLES } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
 import { ownEndpoints } from './lane-loop.ts'
 import type { GatewayMetrics } from './metrics.ts'
-import { Round } from './round.ts'
 
 export interface LeaveInit {
   readonly config: GatewayConfig
@@ -25,9 +26,9 @@ export interface LeaveInit {
  */
 export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal): Promise<void> {
   const { config } = init
-  const round = new Round(deps.logger, init.metrics)
+  const round = new Round({ logger: deps.logger, changes: init.metrics.changes })
   const swept = await deps.cable.remove([], round, signal)
-  await applyRoutes(deps.routes, undefined, round, signal)
+  await applyRouting(deps.routes, NO_ROUTING, { tables: LANE_TABLES }, round, signal)
   // A lane is never without its policy, not even one that cannot be taken away.
   if (swept) for (const nft of [deps.nft, deps.nft6]) await removeTable(nft, round, signal)
   for (const family of FAMILIES) {

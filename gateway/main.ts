@@ -4,6 +4,7 @@
  */
 import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import { HEARTBEAT_MS } from '../model/lanes/heartbeat.ts'
+import { watchLeaving } from '../kubeapi/membership.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { watchedCaches } from './caches.ts'
 import type { GatewayConfig } from './config.ts'
@@ -12,13 +13,13 @@ import type { GatewayDeps } from './deps.ts'
 import { LaneReconciler } from './lane-loop.ts'
 import { leaveNode } from './leave-node.ts'
 import { leaveUntilDone } from './leave-until-done.ts'
-import { watchMembership } from './membership.ts'
 import { type GatewayMetrics, gatewayMetrics } from './metrics.ts'
 import { openUdpProbeSocket } from './health/probe-socket.ts'
 import { Probing } from './health/probing.ts'
 import { StatusReconciler } from './status/status-loop.ts'
-import { unlessAborted } from '../reconcile/unless-aborted.ts'
+import { unlessAborted } from '../reconcile/until-aborted.ts'
 import { WakeTimer } from '../reconcile/wake-timer.ts'
+import { messageOf } from '../runtime/thrown.ts'
 
 export type { GatewayDeps } from './deps.ts'
 export { type GatewayConfig, type GatewayConfigInit, gatewayConfig } from './config.ts'
@@ -33,8 +34,7 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
   status.readiness('gateway caches', caches.notSynced)
   if (!(await unlessAborted(caches.whenSynced(signal), signal))) return
 
-  const leaving = new AbortController()
-  const membership = watchMembership(cluster, (clusterId) => leaving.abort(clusterId))
+  const leaving = watchLeaving(cluster)
   try {
     // Started anew while the cluster leaves: the key was removed, and must not come back.
     if (!leaving.signal.aborted) {
@@ -44,11 +44,11 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
     }
     if (!leaving.signal.aborted || signal.aborted) return
     logger.info('the cluster leaves; taking the lanes down')
-    if (await leaveUntilDone(deps, { config, metrics, clusterId: String(leaving.signal.reason) }, signal)) {
+    if (await leaveUntilDone(deps, { config, metrics, clusterId: leaving.clusterId ?? '' }, signal)) {
       logger.info('left')
     }
   } finally {
-    membership.close()
+    leaving.close()
   }
 }
 
@@ -164,10 +164,6 @@ function statusLoop({ clock, logger }: GatewayDeps, config: GatewayConfig, round
   }
   const pace = { ...DEFAULT_LOOP, resyncMs: Math.min(config.statusMs, HEARTBEAT_MS), retryMaxMs: STATUS_RETRY_MAX_MS }
   return new ReconcileLoop({ clock, onError }, pace, (signal) => rounds.reconcile(signal))
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
 
 /** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */

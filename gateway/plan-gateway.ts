@@ -1,10 +1,8 @@
 /** The whole plan of a gateway node from one world. Pure. */
 import { type PrefixPair, plannedFamilies, prefixPairs } from '../model/addresses/addressing.ts'
 import { type Family, ofFamily } from '../model/addresses/ip.ts'
-import type { Endpoint } from '../model/objects.ts'
 import { podPrefixes } from '../model/addresses/pod-ranges.ts'
 import type { NftStatement } from '../kernel/nft/nft-transaction.ts'
-import { planEndpoints } from './status/plan-endpoints.ts'
 import { type LaneRoutesPlan, planLaneRoutes } from './routes/plan-lane-routes.ts'
 import { type LanesPlan, planLanes } from './cable/plan-lanes.ts'
 import { planTranslation } from './nft/plan-translation.ts'
@@ -18,7 +16,6 @@ export interface GatewayPlan {
   readonly nft: readonly NftStatement[]
   /** The table of family ip6; no statement where there is no IPv6 to carry, and so no table. */
   readonly nft6: readonly NftStatement[]
-  readonly endpoints: readonly Endpoint[]
 }
 
 /** Throws InvalidAddressError when this cluster's own Cluster object is not usable. */
@@ -27,13 +24,7 @@ export function planGateway(world: GatewayWorld, rules: CableRules): GatewayPlan
   const pairs = prefixPairs(world.own.spec)
   const table = (family: Family): NftStatement[] => planTable({ world, lanes, pairs, family })
   const nft6 = plannedFamilies(world.own).includes(6) && lanes.lanes.length > 0 ? table(6) : []
-  return {
-    lanes,
-    routes: planLaneRoutes(world, lanes.lanes),
-    nft: table(4),
-    nft6,
-    endpoints: planEndpoints(world, rules),
-  }
+  return { lanes, routes: planLaneRoutes(world, lanes.lanes), nft: table(4), nft6 }
 }
 
 interface TableInit {

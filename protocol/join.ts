@@ -13,7 +13,7 @@ import type { JoinToken } from './identity/token.ts'
 import { createCsr } from './identity/x509.ts'
 import { connectForJoin } from './transport/grpc-client.ts'
 
-/** What the one who installs left, and where he looks for an answer. */
+/** The join request that an installer left in the cluster, and where it reads the answer. */
 export interface JoiningDesk {
   /** Undefined while nobody has brought one. */
   token(): Promise<string | undefined>

@@ -1,10 +1,38 @@
-/** Waiting for a signal, and work that has until a deadline. */
+/** Waits that a signal may end, and work that has until a deadline. */
 import type { Clock } from './clock.ts'
 
+/** Resolves with the signal. */
 export function untilAborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve()
     else signal.addEventListener('abort', () => resolve(), { once: true })
+  })
+}
+
+/**
+ * For an action that hears the signal itself: true when it ended by itself, false when the signal ended it. Throws what
+ * else it throws.
+ */
+export async function unlessAborted(action: Promise<unknown>, signal: AbortSignal): Promise<boolean> {
+  try {
+    await action
+    return true
+  } catch (error) {
+    if (signal.aborted) return false
+    throw error
+  }
+}
+
+/**
+ * For work that hears no signal, such as a credential plugin that hangs: as the promise, unless the signal comes first;
+ * then rejects with its reason, and the work itself goes on.
+ */
+export function orAborted<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const onAbort = (): void => reject(signal.reason as Error)
+    if (signal.aborted) onAbort()
+    signal.addEventListener('abort', onAbort, { once: true })
+    promise.then(resolve, reject).finally(() => signal.removeEventListener('abort', onAbort))
   })
 }
 

@@ -2,12 +2,13 @@
 import type { ClusterApi } from '../kubeapi/cluster-api.ts'
 import { HeardGateways } from '../kubeapi/heard-gateways.ts'
 import type { Knock } from '../kubeapi/known-machines.ts'
+import { watchLeaving } from '../kubeapi/membership.ts'
+import { Round } from '../kernel/apply/round.ts'
 import type { Nft } from '../kernel/nft/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route/route-table.ts'
 import type { Sysctl } from '../kernel/tuning/sysctl.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
-import { MEMBERSHIP_NAME } from '../model/objects.ts'
 import { toldOtherRanges } from '../model/addresses/pod-ranges.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
@@ -15,7 +16,8 @@ import type { ComponentDeps } from '../runtime/component.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
 import { knock } from '../runtime/knock.ts'
-import { removeNodeRoutes } from './routes/apply-routes.ts'
+import { messageOf } from '../runtime/thrown.ts'
+import { removeNodeRoutes } from './routes/apply-node-routes.ts'
 import { BalanceLoop, removeNodeTable } from './balance/balance-loop.ts'
 import { MIN_INTERVAL_MS, RESYNC_MS, type RouteAgentConfig, forwardingMarker } from './config.ts'
 import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
@@ -89,9 +91,9 @@ export async function runRouteAgent(
   )
   deps.status.plan('routeagent', () => describeNow(caches, facts, config))
 
-  const leaving = new AbortController()
+  const leaving = watchLeaving(deps.cluster)
   const stops = [
-    onLeaving(caches, () => leaving.abort()),
+    () => leaving.close(),
     ...balancing.map(({ balance, runs }) => balance.follow(() => runs.poke())),
     ...balancing.map(({ stopTable }) => stopTable),
     ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints, caches.gateways].map((cache) =>
@@ -178,19 +180,6 @@ function reconcileLoop(
   )
 }
 
-/** Calls back when this site leaves: the phase says so, or a membership that was there is gone. */
-function onLeaving(caches: RouteAgentCaches, leave: () => void): () => void {
-  let joined = false
-  const check = (): void => {
-    const membership = caches.memberships.get(MEMBERSHIP_NAME)
-    if (membership?.spec.phase === 'leaving' || (membership === undefined && joined)) leave()
-    joined ||= membership !== undefined
-  }
-  const stop = caches.memberships.onChange(check)
-  check()
-  return stop
-}
-
 /**
  * Takes out whatever the loops may have made, then says so by removing this node's RouteAgent object. Tries until it
  * has worked or the signal comes: `sealane leave` waits for the object to go.
@@ -215,14 +204,11 @@ export async function cleanRouteAgentNode(
   config: RouteAgentConfig,
   signal: AbortSignal,
 ): Promise<void> {
-  const { failures } = await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, signal)
+  const round = new Round(deps)
+  await removeNodeRoutes({ ...deps, forwardingMarker: forwardingMarker(config) }, round, signal)
   // The overlay is never without the tables that say who may use it.
   const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
   for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
-  if (failures.length > 0) throw new Error(failures.map(messageOf).join('; '))
+  round.finish()
   await deps.cluster.remove('RouteAgent', config.node, undefined, signal)
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

@@ -10,6 +10,7 @@ import { type HostPort, formatHostPort, parseHostPort } from './host-port.ts'
 import type { Metrics } from './metrics/metrics.ts'
 import { createServer } from './node-http.ts'
 import type { StatusBoard } from './status-board.ts'
+import { messageOf } from './thrown.ts'
 import { UserError } from './user-error.ts'
 
 export interface StatusServerInit {
@@ -121,7 +122,7 @@ async function answer(init: StatusServerInit, request: IncomingMessage, response
   try {
     reply = await replyTo(init, request)
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = messageOf(error)
     reply = { code: 500, text: isFromHere(request) ? `${reason}\n` : 'failed\n' }
   }
   const hangUp = reply.hangUp === true ? { connection: 'close' } : {}

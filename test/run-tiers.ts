@@ -1,79 +1,86 @@
 /**
- * `node test/run-tiers.ts TIER…`: runs the tiers, then prints the table of what ran and what was skipped and why.
+ * `node test/run-tiers.ts TIER… [PATH…]`: runs the tiers, or just the files at those paths with the settings of their
+ * tiers. Then prints the table of what ran and what was skipped and why, and a line `FLAKY file` for each file that
+ * failed and then passed alone.
  * SEALANE_REQUIRE_TIERS=unit,netns,… turns a skip into a failure: of a whole tier, and of a single test inside it.
+ * SEALANE_FLAKY_FILE=path has the FLAKY lines written at the end of that file, too.
  */
-import { existsSync, readdirSync, statSync } from 'node:fs'
-import { join, relative } from 'node:path'
-import type { SkippedTest } from './support/skipped-tests.ts'
+import { appendFileSync } from 'node:fs'
+import { type ChosenFiles, chooseFiles } from './choose-files.ts'
+import { failures } from './file-report.ts'
+import { type Outcome, runTier } from './run-tier.ts'
 import { TIERS, type Tier } from './tiers.ts'
 
-const ROOT = join(import.meta.dirname, '..')
-
-interface Outcome {
-  readonly tier: string
-  readonly state: 'passed' | 'failed' | 'skipped'
-  readonly detail: string
-  readonly passed: number
-  readonly failed: number
-  readonly seconds: number
-  readonly skipped: readonly SkippedTest[]
+export interface RunInit {
+  readonly tiers: readonly Tier[]
+  /** Names of tiers, and paths of files. */
+  readonly words: readonly string[]
+  /** The folder from which paths are meant. */
+  readonly from: string
+  /** Names of tiers in which a skip is a failure. */
+  readonly required: readonly string[]
+  readonly flakyFile: string | undefined
+  readonly say: (text: string) => void
 }
 
-function testFiles(folder: string): string[] {
-  if (!existsSync(folder)) return []
-  return readdirSync(folder).flatMap((name) => {
-    const path = join(folder, name)
-    if (statSync(path).isDirectory()) return testFiles(path)
-    return name.endsWith('.test.ts') ? [relative(ROOT, path)] : []
-  })
-}
-
-async function runTier(tier: Tier): Promise<Outcome> {
-  const skip = await tier.skip()
-  if (skip !== undefined) {
-    return { tier: tier.name, state: 'skipped', detail: skip, passed: 0, failed: 0, seconds: 0, skipped: [] }
-  }
-  const files = tier.folders.flatMap((folder) => testFiles(join(ROOT, folder))).sort()
-  const started = performance.now()
-  const { passed, failed, skipped } = await tier.run(files)
-  const seconds = (performance.now() - started) / 1000
-  const ok = failed === 0 && passed > 0
-  const detail = `${files.length} files, ${passed} assertions${passed === 0 ? ' (nothing ran)' : ''}${skipped.length > 0 ? `, ${skipped.length} skipped (each says why above)` : ''}`
-  return {
-    tier: tier.name,
-    state: ok ? 'passed' : 'failed',
-    detail,
-    passed,
-    failed: ok ? 0 : Math.max(1, failed),
-    seconds,
-    skipped,
-  }
-}
-
-function printTable(outcomes: readonly Outcome[]): void {
-  console.log('\ntier         result    time     detail')
-  for (const row of outcomes) {
-    console.log(`${row.tier.padEnd(12)} ${row.state.padEnd(8)} ${row.seconds.toFixed(1).padStart(6)} s  ${row.detail}`)
-  }
-}
-
-async function main(): Promise<void> {
-  const names = process.argv.slice(2)
-  const unknown = names.filter((name) => !TIERS.some((tier) => tier.name === name))
-  if (names.length === 0 || unknown.length > 0) {
-    console.error(`usage: run-tiers ${TIERS.map((tier) => tier.name).join('|')} …`)
-    process.exitCode = 2
-    return
+/** Gives the exit code: 0 when nothing failed, 2 when the words mean nothing. */
+export async function runTiers({ tiers, words, from, required, flakyFile, say }: RunInit): Promise<number> {
+  const chosen = choose(tiers, words, from)
+  if (typeof chosen === 'string') {
+    say(`${chosen}\nusage: run-tiers ${tiers.map((tier) => tier.name).join('|')} … [PATH …]\n`)
+    return 2
   }
   const outcomes: Outcome[] = []
-  for (const tier of TIERS.filter((candidate) => names.includes(candidate.name))) outcomes.push(await runTier(tier))
-  printTable(outcomes)
-  const missing = missingWhereRequired(outcomes, (process.env['SEALANE_REQUIRE_TIERS'] ?? '').split(','))
-  for (const line of missing) console.log(line)
+  for (const { tier, files } of chosen) {
+    outcomes.push(await runTier(tier, { files, required: required.includes(tier.name), say }))
+  }
+  say(`\n${table(outcomes)}${flakyLines(outcomes)}`)
+  const flaky = outcomes.flatMap((outcome) => outcome.flaky)
+  if (flakyFile !== undefined && flaky.length > 0) {
+    appendFileSync(flakyFile, flaky.map(({ file }) => `${flakyLine(file)}\n`).join(''))
+  }
+  const missing = [...missingWhereNamed(outcomes, chosen), ...missingWhereRequired(outcomes, required)]
+  for (const line of missing) say(`${line}\n`)
   const passed = outcomes.reduce((sum, row) => sum + row.passed, 0)
   const failed = outcomes.reduce((sum, row) => sum + row.failed, 0) + missing.length
-  console.log(`${passed} passed, ${failed} failed`)
-  process.exitCode = failed > 0 ? 1 : 0
+  const tail = flaky.length > 0 ? `, ${flaky.length} FLAKY (failed, then passed alone)` : ''
+  say(`${passed} passed, ${failed} failed${tail}\n`)
+  return failed > 0 ? 1 : 0
+}
+
+/** The files, or what is wrong with the words. */
+function choose(tiers: readonly Tier[], words: readonly string[], from: string): readonly ChosenFiles[] | string {
+  if (words.length === 0) return 'no tier and no file is named'
+  try {
+    return chooseFiles(words, { tiers, from })
+  } catch (error) {
+    return (error as Error).message
+  }
+}
+
+function table(outcomes: readonly Outcome[]): string {
+  const rows = outcomes.map(({ tier, state, seconds, detail }) => {
+    return `${tier.padEnd(12)} ${state.padEnd(8)} ${seconds.toFixed(1).padStart(6)} s  ${detail}`
+  })
+  return `${['tier         result    time     detail', ...rows].join('\n')}\n`
+}
+
+const flakyLine = (file: string): string => `FLAKY ${file}`
+
+/** Each with what failed the first time; the whole log stands where it ran. */
+function flakyLines(outcomes: readonly Outcome[]): string {
+  const parts = outcomes
+    .flatMap(({ flaky }) => flaky)
+    .map((said) => `${flakyLine(said.file)}\n${failures(said).replace(/^(?=.)/gm, '    ')}`)
+  return parts.join('')
+}
+
+/** Who names a file wants it run. */
+function missingWhereNamed(outcomes: readonly Outcome[], chosen: readonly ChosenFiles[]): string[] {
+  return outcomes.flatMap(({ tier, state, detail }) => {
+    const files = chosen.find((one) => one.named && one.tier.name === tier)?.files ?? []
+    return state === 'skipped' ? files.map((file) => `${file} did not run: tier ${tier} ${detail}`) : []
+  })
 }
 
 /** A line for each tier, and each test in a tier, that had to run and did not. */
@@ -92,8 +99,20 @@ export function missingWhereRequired(
 }
 
 if (import.meta.main) {
-  await main().catch((error: unknown) => {
-    console.error(error instanceof Error ? error.message : error)
-    process.exitCode = 1
+  const code = runTiers({
+    tiers: TIERS,
+    words: process.argv.slice(2),
+    // npm starts its scripts in the folder of package.json, and says here where its user was.
+    from: process.env['INIT_CWD'] ?? process.cwd(),
+    required: (process.env['SEALANE_REQUIRE_TIERS'] ?? '').split(','),
+    flakyFile: process.env['SEALANE_FLAKY_FILE'],
+    say: (text) => void process.stdout.write(text),
   })
+  await code.then(
+    (exitCode) => (process.exitCode = exitCode),
+    (error: unknown) => {
+      console.error(error instanceof Error ? error.message : error)
+      process.exitCode = 1
+    },
+  )
 }

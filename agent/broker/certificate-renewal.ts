@@ -14,6 +14,7 @@ import { createCsr } from '../../protocol/identity/x509.ts'
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import type { AgentMetrics } from '../metrics.ts'
 import { clockDoubt, renewalDueInMs } from './plan-renewal.ts'
 
@@ -163,7 +164,7 @@ export class CertificateRenewal {
       const state = ended
         ? `ended at ${endOf(notAfterMs)}; join again with a new token`
         : `ends at ${endOf(notAfterMs)}`
-      const reason = error instanceof Error ? error.message : String(error)
+      const reason = messageOf(error)
       this.#failure = `the certificate ${state}: ${reason}`
       if (ended) logger.error('certificate not renewed and no longer valid', { reason: this.#failure })
       else logger.warn('certificate not renewed yet', { reason: this.#failure })

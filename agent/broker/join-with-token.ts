@@ -14,6 +14,7 @@ import { ownCluster } from '../../model/addresses/own-cluster.ts'
 import { type JoinAsk, type JoiningDesk, askToJoin, endOfIdentity, joinedIdentity } from '../../protocol/join.ts'
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
+import { errorOf } from '../../runtime/thrown.ts'
 
 export interface JoinWithTokenInit {
   readonly cluster: ClusterId
@@ -194,7 +195,7 @@ async function tryToJoin(
     response = await askToJoin(ask, deps, signal)
   } catch (error) {
     signal.throwIfAborted()
-    return error instanceof Error ? error : new Error(String(error))
+    return errorOf(error)
   }
   // The identity comes last: what breaks off here is asked for again, with the same key and the same token.
   await deps.cluster.apply(ownCluster(init.cluster, init.facts, response), signal)

@@ -3,6 +3,7 @@
  * soon as the Membership says `leaving`. `sealane leave` waits for the identity to be gone.
  */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { whenMembership } from '../../kubeapi/membership.ts'
 import { LEAVE_UNTOLD_ANNOTATION } from '../../model/membership.ts'
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
@@ -10,6 +11,7 @@ import type { JoiningDesk } from '../../protocol/join.ts'
 import { askToLeave } from '../../protocol/leave.ts'
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 
 /** Resolves once the broker was told and the identity is gone; before that only with the signal. */
 export async function tellBrokerWhenLeaving(
@@ -18,11 +20,9 @@ export async function tellBrokerWhenLeaving(
   signal: AbortSignal,
 ): Promise<void> {
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 5000 })
-  await untilLeaving(deps.cluster, signal)
+  await whenMembership(deps.cluster, ({ spec }) => spec.phase === 'leaving', signal)
   while (!signal.aborted) {
-    const problem = await tell(deps, store, signal).catch((error: unknown) =>
-      error instanceof Error ? error.message : String(error),
-    )
+    const problem = await tell(deps, store, signal).catch((error: unknown) => messageOf(error))
     if (problem === undefined || isUntold(deps.cluster)) return store.remove()
     deps.logger.warn('the broker could not be told that this cluster leaves', { reason: problem })
     await store.problem({ text: problem }).catch(() => undefined)
@@ -43,20 +43,4 @@ async function tell(deps: ComponentDeps, store: IdentityStore, signal: AbortSign
 
 function isUntold(cluster: ClusterApi): boolean {
   return cluster.cache('Membership').get(MEMBERSHIP_NAME)?.metadata.annotations?.[LEAVE_UNTOLD_ANNOTATION] === 'true'
-}
-
-/** Resolves also at the signal. */
-function untilLeaving(cluster: ClusterApi, signal: AbortSignal): Promise<void> {
-  const memberships = cluster.cache('Membership')
-  return new Promise((resolve) => {
-    const look = (): void => {
-      if (memberships.get(MEMBERSHIP_NAME)?.spec.phase !== 'leaving' && !signal.aborted) return
-      stop()
-      signal.removeEventListener('abort', look)
-      resolve()
-    }
-    const stop = memberships.onChange(look)
-    signal.addEventListener('abort', look, { once: true })
-    look()
-  })
 }

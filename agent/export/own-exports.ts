@@ -4,8 +4,7 @@
  */
 import { isDeepStrictEqual } from 'node:util'
 import type { ServiceKey } from '../../model/ids.ts'
-import type { MemberRecord } from '../../model/records.ts'
-import type { ExportPlan } from './plan-exports.ts'
+import type { OwnExport } from './plan-exports.ts'
 import type { Dropped, ExportRecord, ServiceFacts } from '../import/clusterset-view.ts'
 
 export interface OwnExports {
@@ -13,8 +12,8 @@ export interface OwnExports {
   readonly own: string
   /** False until the own exports have been read: then the broker's word is all there is. */
   readonly ownKnown: boolean
-  /** Records of an exported service, its ServiceExport first; undefined when it is not exported here. */
-  readonly ownRecords: (key: ServiceKey) => readonly MemberRecord[] | undefined
+  /** Undefined when the service is not exported here, or not as it has to be. */
+  readonly ownExport: (key: ServiceKey) => OwnExport | undefined
 }
 
 /** The broker's record with this cluster's own body, so that what is planned from it stays the same object. */
@@ -24,12 +23,12 @@ const WITH_OWN_BODY = new WeakMap<ExportRecord, ExportRecord>()
 export function withOwnExport(
   key: ServiceKey,
   facts: ServiceFacts,
-  { own, ownKnown, ownRecords }: OwnExports,
+  { own, ownKnown, ownExport }: OwnExports,
 ): { readonly facts: ServiceFacts; readonly dropped: readonly Dropped[] } {
   const isOwn = (record: { readonly key: { readonly cluster: string } }): boolean => record.key.cluster === own
   if (!ownKnown || !(facts.exports.some(isOwn) || facts.slices.some(isOwn))) return { facts, dropped: [] }
-  const body = ownRecords(key)?.[0]?.body
-  if (body?.kind === 'ServiceExport') {
+  const body = ownExport(key)?.body
+  if (body !== undefined) {
     const exports = facts.exports.map((record) => (isOwn(record) ? withBody(record, body) : record))
     return { facts: { ...facts, exports }, dropped: [] }
   }
@@ -40,12 +39,6 @@ export function withOwnExport(
   // It may have been withdrawn a moment ago, and the broker not have heard of it.
   const reason = 'this cluster does not export it'
   return { facts: { ...facts, ...others }, dropped: [{ what: `${own}/ServiceExport/${key}`, reason, settles: true }] }
-}
-
-/** OwnExports.ownRecords from what the publish loop has planned: an export that is not valid is none. */
-export function exportedRecords(plan: ExportPlan | undefined, key: ServiceKey): readonly MemberRecord[] | undefined {
-  const records = plan?.exports.get(key)?.records
-  return records === undefined || records.length === 0 ? undefined : records
 }
 
 function withBody(record: ExportRecord, body: ExportRecord['body']): ExportRecord {

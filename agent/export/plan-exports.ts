@@ -2,7 +2,7 @@
 import { serviceKey, type ServiceKey } from '../../model/ids.ts'
 import type { Prefix } from '../../model/addresses/ip.ts'
 import type { Endpoint, EndpointSlice, Service, ServiceExport } from '../../model/objects.ts'
-import type { EndpointSliceBody, MemberRecord } from '../../model/records.ts'
+import type { EndpointSliceBody, MemberRecord, ServiceExportBody } from '../../model/records.ts'
 import { LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import type { ConditionFinding } from '../../model/conditions.ts'
 import { judgeExport } from './judge-export.ts'
@@ -25,12 +25,22 @@ export interface ExportWorld {
   readonly endpoints: readonly Endpoint[]
 }
 
+export type PublishedSlice = MemberRecord & { readonly body: EndpointSliceBody }
+
+/** This cluster's own part of a service. */
+export interface OwnExport {
+  readonly body: ServiceExportBody
+  readonly slices: readonly PublishedSlice[]
+}
+
 export interface PlannedRecords {
   /** Condition Valid. */
   readonly valid: ConditionFinding
   /** Keys of the records that make up this export; empty when it is not valid. The first is the ServiceExport's own. */
   readonly recordKeys: readonly string[]
   readonly records: readonly MemberRecord[]
+  /** What the records say; undefined when the export is not valid. */
+  readonly exported: OwnExport | undefined
   /** What was left out of the published endpoints and why, for people. */
   readonly notes: readonly string[]
 }
@@ -60,7 +70,7 @@ export interface ExportMemory {
   readonly plans: KeyedMemo<PlannedRecords | MemberRecord>
   /** One pod of 5,000 changes one slice: the others are not looked at again. */
   readonly slices: WeakMap<EndpointSlice, SliceResult>
-  readonly records: WeakMap<EndpointSliceBody, MemberRecord>
+  readonly records: WeakMap<EndpointSliceBody, PublishedSlice>
 }
 
 export function newExportMemory(): ExportMemory {
@@ -103,26 +113,28 @@ interface ExportAtHand {
 
 function planExport(world: ExportWorld, memory: ExportMemory, { object, service, own }: ExportAtHand): PlannedRecords {
   const valid = judgeExport(object, service)
-  if (service === undefined || valid.status !== 'True') return { valid, recordKeys: [], records: [], notes: [] }
+  if (service === undefined || valid.status !== 'True')
+    return { valid, recordKeys: [], records: [], exported: undefined, notes: [] }
   const namespace = object.metadata.namespace ?? ''
   const { name } = object.metadata
   const notes: string[] = []
   const { cluster, podPrefixes, ipv6LeftOut } = world
   const tellsPods = new Set(own.map(({ addressType }) => addressType)).size > 1
   const place = { cluster, namespace, service: name, podPrefixes, ipv6LeftOut, tellsPods }
-  const records: MemberRecord[] = [{ namespace, name, body: exportBody(object, service, own) }]
   const slices: NamedSlice[] = []
   for (const slice of sortedByKey(own)) {
     const result = rememberedSlice(memory, slice, place)
     notes.push(...result.notes)
     if (result.body !== undefined) slices.push({ name: slice.metadata.name, body: result.body })
   }
-  for (const { name: sliceName, body } of packSlices(slices)) {
+  const published = packSlices(slices).map(({ name: sliceName, body }) => {
     let record = memory.records.get(body)
     if (record === undefined) memory.records.set(body, (record = { namespace, name: sliceName, body }))
-    records.push(record)
-  }
-  return { valid, records, recordKeys: records.map(keyTextOf), notes: [...new Set(notes)] }
+    return record
+  })
+  const exported = { body: exportBody(object, service, own), slices: published }
+  const records: MemberRecord[] = [{ namespace, name, body: exported.body }, ...published]
+  return { valid, records, recordKeys: records.map(keyTextOf), exported, notes: [...new Set(notes)] }
 }
 
 function rememberedSlice(memory: ExportMemory, slice: EndpointSlice, place: SlicePlace): SliceResult {

@@ -10,6 +10,7 @@ import type {
 } from '../../model/records.ts'
 import { recordKeyText } from '../../model/records.ts'
 import type { ReplicaChange } from '../../protocol/replica/replica.ts'
+import { ValueMap } from '../value-map.ts'
 import { recordProblem } from './check-record.ts'
 
 type Of<B> = StoredRecord & { readonly body: B }
@@ -18,8 +19,15 @@ export type SliceRecord = Of<EndpointSliceBody>
 export type ClusterSetIpRecord = Of<ClusterSetIpBody>
 
 export interface ServiceFacts {
-  readonly exports: ExportRecord[]
-  readonly slices: SliceRecord[]
+  readonly exports: readonly ExportRecord[]
+  readonly slices: readonly SliceRecord[]
+  readonly ips?: ClusterSetIpRecord
+}
+
+/** Facts that are being put together. */
+interface OpenFacts {
+  exports: ExportRecord[]
+  slices: SliceRecord[]
   ips?: ClusterSetIpRecord
 }
 
@@ -40,7 +48,7 @@ export interface Dropped {
 }
 
 export interface ClustersetView {
-  readonly services: ReadonlyMap<ServiceKey, ServiceFacts>
+  readonly services: ValueMap<ServiceKey, ServiceFacts>
   readonly clusters: ReadonlyMap<string, ClusterSpec>
   readonly endpoints: readonly RemoteEndpoint[]
   readonly dropped: readonly Dropped[]
@@ -73,7 +81,7 @@ export class RecordJudge {
 
 /** Sorts records in whatever order they come; the result does not depend on it. */
 export function viewClusterset(records: Iterable<StoredRecord>, judge: RecordJudge): ClustersetView {
-  const services = new Map<ServiceKey, ServiceFacts>()
+  const services = new Map<ServiceKey, OpenFacts>()
   const clusters = new Map<string, ClusterSpec>()
   const endpoints: RemoteEndpoint[] = []
   const dropped: Dropped[] = []
@@ -91,15 +99,12 @@ export function viewClusterset(records: Iterable<StoredRecord>, judge: RecordJud
       endpoints.push({ cluster: key.cluster, recordName: key.name, createdAtMs, spec: body.spec })
     else addToService(services, record)
   }
-  for (const facts of services.values()) {
-    facts.exports.sort(byKey)
-    facts.slices.sort(byKey)
-  }
+  for (const facts of services.values()) sortFacts(facts)
   endpoints.sort((a, b) => compare(a.cluster, b.cluster) || compare(a.recordName, b.recordName))
-  return { services, clusters, endpoints, dropped, refusedExports }
+  return { services: new ValueMap(services), clusters, endpoints, dropped, refusedExports }
 }
 
-function addToService(services: Map<ServiceKey, ServiceFacts>, record: StoredRecord): void {
+function addToService(services: Map<ServiceKey, OpenFacts>, record: StoredRecord): void {
   const { body } = record
   const at = serviceOf(record)
   let facts = services.get(at)
@@ -109,15 +114,26 @@ function addToService(services: Map<ServiceKey, ServiceFacts>, record: StoredRec
   else if (body.kind === 'ClusterSetIP') facts.ips = record as ClusterSetIpRecord
 }
 
+function sortFacts(facts: OpenFacts): void {
+  facts.exports.sort(byKey)
+  facts.slices.sort(byKey)
+}
+
+export interface ChangedView {
+  readonly view: ClustersetView
+  /** Services that are not what they were, or may not be. */
+  readonly touched: ReadonlySet<ServiceKey>
+}
+
 /**
- * Brings the services of a view up to date and gives the keys of those that changed. Undefined when the change concerns
- * more than single services, or something that is not used: then the view has to be made anew, and is left as it was.
+ * The view with its services brought up to date; the one that was given stays as it is. Undefined when the change concerns
+ * more than single services, or something that is not used: then the view has to be made anew.
  */
 export function changeServices(
   view: ClustersetView,
   changes: readonly ReplicaChange[],
   judge: RecordJudge,
-): ReadonlySet<ServiceKey> | undefined {
+): ChangedView | undefined {
   const isPlain = ({ body }: StoredRecord): boolean => body.kind !== 'Cluster' && body.kind !== 'Endpoint'
   const isKnown = (record: StoredRecord): boolean => isPlain(record) && judge.problem(record) === undefined
   const known = changes.every((change) => {
@@ -126,37 +142,40 @@ export function changeServices(
     )
   })
   if (!known) return undefined
-  const services = view.services as Map<ServiceKey, ServiceFacts>
-  const touched = new Set<ServiceKey>()
+  const open = new Map<ServiceKey, OpenFacts>()
   for (const change of changes) {
     const previous = change.t === 'removed' ? change.record : change.previous
-    // Also where nothing is taken: this makes lists of its own.
-    touched.add(takeFromService(services, previous ?? change.record))
-    if (change.t === 'put') {
-      addToService(services, change.record)
-      touched.add(serviceOf(change.record))
-    }
+    takeFromService(openFacts(open, view, previous ?? change.record), previous ?? change.record)
+    if (change.t !== 'put') continue
+    openFacts(open, view, change.record)
+    addToService(open, change.record)
   }
-  for (const key of touched) {
-    const facts = services.get(key)
-    facts?.exports.sort(byKey)
-    facts?.slices.sort(byKey)
+  const changed = new Map<ServiceKey, ServiceFacts | undefined>()
+  for (const [key, facts] of open) {
+    sortFacts(facts)
+    const isEmpty = facts.exports.length + facts.slices.length === 0 && facts.ips === undefined
+    changed.set(key, isEmpty ? undefined : facts)
   }
-  return touched
+  return { view: { ...view, services: view.services.with(changed) }, touched: new Set(open.keys()) }
 }
 
-/** Lists are made anew: whoever holds the old ones compares them. */
-function takeFromService(services: Map<ServiceKey, ServiceFacts>, record: StoredRecord): ServiceKey {
+/** A copy of what the view knows of the record's service, made at its first change. */
+function openFacts(open: Map<ServiceKey, OpenFacts>, view: ClustersetView, record: StoredRecord): OpenFacts {
   const at = serviceOf(record)
-  const facts = services.get(at)
-  if (facts === undefined) return at
+  const known = open.get(at)
+  if (known !== undefined) return known
+  const { exports = [], slices = [], ips } = view.services.get(at) ?? {}
+  const facts: OpenFacts = { exports: [...exports], slices: [...slices], ...(ips === undefined ? {} : { ips }) }
+  open.set(at, facts)
+  return facts
+}
+
+function takeFromService(facts: OpenFacts, record: StoredRecord): void {
   const text = recordKeyText(record.key)
   const isOther = (one: StoredRecord): boolean => recordKeyText(one.key) !== text
-  const left: ServiceFacts = { exports: facts.exports.filter(isOther), slices: facts.slices.filter(isOther) }
-  if (facts.ips !== undefined && isOther(facts.ips)) left.ips = facts.ips
-  if (left.exports.length + left.slices.length === 0 && left.ips === undefined) services.delete(at)
-  else services.set(at, left)
-  return at
+  facts.exports = facts.exports.filter(isOther)
+  facts.slices = facts.slices.filter(isOther)
+  if (facts.ips !== undefined && !isOther(facts.ips)) delete facts.ips
 }
 
 function serviceOf({ key, body }: StoredRecord): ServiceKey {

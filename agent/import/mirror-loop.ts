@@ -26,7 +26,6 @@ import type { AgentMetrics } from '../metrics.ts'
 import { objectKeyText } from '../object-key-text.ts'
 import type { MirrorWriter } from './mirror-writer.ts'
 import { DirtyServices, type Touched } from './dirty-services.ts'
-import { exportedRecords } from '../export/own-exports.ts'
 import {
   type ImportMemory,
   type ImportPlan,
@@ -65,9 +64,15 @@ interface LastPlan {
   readonly plan: ImportPlan
 }
 
+/** A whole plan, or what of it has changed. */
+interface PlanPart {
+  readonly objects: ReadonlyMap<string, KubeObject>
+  readonly services: ReadonlyMap<string, ServicePlan>
+}
+
 interface Round extends LastPlan {
   /** What of the plan is looked at. */
-  readonly part: Pick<ImportPlan, 'objects' | 'services'>
+  readonly part: PlanPart
   /** What there is in the local API of that part. */
   readonly mirrored: MirroredObjects
 }
@@ -214,11 +219,11 @@ export class MirrorLoop {
 
   /** Costs what has changed, not what there is. */
   async #some({ world, plan: before }: LastPlan, { keys, changes }: Touched, signal: AbortSignal): Promise<void> {
-    const fromBroker = changeServices(before.basis.view, changes, this.#memory.judge)
-    if (fromBroker === undefined) return this.#all(world.expired, signal)
-    const touched = [...new Set([...keys.keys(), ...fromBroker])].sort()
+    const changed = changeServices(before.basis.view, changes, this.#memory.judge)
+    if (changed === undefined) return this.#all(world.expired, signal)
+    const touched = [...new Set([...keys.keys(), ...changed.touched])].sort()
     const old = touched.flatMap((key) => objectsOf(before.services.get(`ServiceImport/${key}`)))
-    const plan = replanServices(world, this.#memory, before, touched)
+    const plan = replanServices(world, this.#memory, before, { view: changed.view, touched })
     this.#last = { world, plan }
     const services = new Map<string, ServicePlan>()
     for (const key of touched) {
@@ -232,7 +237,7 @@ export class MirrorLoop {
 
   async #apply({ world, plan, part, mirrored }: Round, signal: AbortSignal): Promise<void> {
     const { writer, findings } = this.#deps
-    findings.setOwnVerdicts(new Map(plan.ownVerdicts))
+    findings.setOwnVerdicts(plan.ownVerdicts)
     this.#report(plan)
     // One object that cannot be written now holds nothing else up.
     const failures = await writer.apply(part.objects, signal)
@@ -275,7 +280,7 @@ export class MirrorLoop {
       certain,
       namespaces: new Set(live.map(({ metadata }) => metadata.name)),
       ownKnown: findings.exportPlan !== undefined,
-      ownRecords: (key) => exportedRecords(findings.exportPlan, key),
+      ownExport: (key) => findings.exportPlan?.exports.get(key)?.exported,
       serviceImport: (key) => this.#serviceImport(key),
       clusters: new Map(clusters.list().map(({ spec }) => [spec.id, spec])),
       clustersetIpRange: this.#clustersetIpRange(),
@@ -285,7 +290,7 @@ export class MirrorLoop {
   }
 
   /** Looked at right after the write: what was refused is offered again later, and meanwhile counts as neither. */
-  #noteProblems({ services }: Pick<ImportPlan, 'services'>, isWhole: boolean): void {
+  #noteProblems({ services }: Pick<PlanPart, 'services'>, isWhole: boolean): void {
     if (isWhole) this.#problems.clear()
     for (const [at, service] of services) {
       const key = at.slice('ServiceImport/'.length) as ServiceKey

@@ -22,6 +22,7 @@ import { objectKeyText } from '../object-key-text.ts'
 import { type OwnExports, withOwnExport } from '../export/own-exports.ts'
 import { clusterObject, planEndpoints } from '../cluster/plan-clusters.ts'
 import { type ServicePlan, type SliceMemo, planService } from '../plan-service.ts'
+import { ValueMap } from '../value-map.ts'
 
 export interface ImportWorld extends OwnExports {
   /** This cluster's facts, from its own API. */
@@ -44,14 +45,13 @@ export interface ImportWorld extends OwnExports {
   readonly expired: ReadonlySet<string>
 }
 
-/** replanServices changes the maps in place. */
 export interface ImportPlan {
   /** By objectKeyText. */
-  readonly objects: Map<string, KubeObject>
+  readonly objects: ValueMap<string, KubeObject>
   /** By objectKeyText of the ServiceImport. */
-  readonly services: Map<string, ServicePlan>
+  readonly services: ValueMap<string, ServicePlan>
   /** Conflicts that this cluster's own exports are part of. */
-  readonly ownVerdicts: Map<ServiceKey, ConflictVerdict>
+  readonly ownVerdicts: ValueMap<ServiceKey, ConflictVerdict>
   readonly dropped: readonly Dropped[]
   readonly basis: PlanBasis
 }
@@ -64,7 +64,7 @@ export interface PlanBasis {
   /** What is left out beside services. */
   readonly others: readonly Dropped[]
   /** Services of which something is left out. */
-  readonly dropping: Map<ServiceKey, readonly Dropped[]>
+  readonly dropping: ValueMap<ServiceKey, readonly Dropped[]>
 }
 
 export interface ImportMemory {
@@ -84,49 +84,78 @@ export function planImports(world: ImportWorld, memory: ImportMemory): ImportPla
   const view = viewClusterset(world.records, memory.judge)
   const others = [...view.dropped]
   const clusters = usableClusters(world, view, others)
-  const plan = { objects: new Map(), services: new Map(), ownVerdicts: new Map(), dropped: others }
+  const changes = noChanges()
+  const add = (object: KubeObject): void => void changes.objects.set(objectKeyText(object), object)
   for (const [id, spec] of [...clusters].sort(([a], [b]) => (a < b ? -1 : 1))) {
-    if (view.clusters.has(id))
-      add(
-        plan,
-        memory.clusters.get(`Cluster/${id}`, [spec], () => clusterObject(spec)),
-      )
+    if (view.clusters.has(id)) add(memory.clusters.get(`Cluster/${id}`, [spec], () => clusterObject(spec)))
   }
   for (const endpoint of planEndpoints(world, view.endpoints, others)) {
     const { name, annotations } = endpoint.metadata
     const inputs = [endpoint.spec, annotations?.[ANNOTATION_PUBLISHED_AT]]
-    add(
-      plan,
-      memory.clusters.get(`Endpoint/${name}`, inputs, () => endpoint),
-    )
+    add(memory.clusters.get(`Endpoint/${name}`, inputs, () => endpoint))
   }
-  const basis: PlanBasis = { view, clusters, others, dropping: new Map() }
-  for (const key of [...view.services.keys()].sort()) replan(world, memory, { plan, basis }, key)
-  for (const key of memory.slices.keys()) if (!plan.services.has(`ServiceImport/${key}`)) memory.slices.delete(key)
+  for (const key of [...view.services.keys()].sort()) planOne(world, memory, { view, clusters }, { key, changes })
+  for (const key of memory.slices.keys()) if (!changes.services.has(`ServiceImport/${key}`)) memory.slices.delete(key)
   memory.services.endRound()
   memory.clusters.endRound()
-  return { ...plan, dropped: allDropped(basis), basis }
+  return changed(NOTHING, { view, clusters, others }, changes)
 }
 
 /**
- * The plan with some services planned anew, changed in place: valid while nothing but these services, the facts of the
- * view about them, and their objects in the local API has changed.
+ * The plan with some services planned anew from a view in which nothing else has changed. Valid while nothing but these
+ * services, the facts of the view about them, and their objects in the local API has changed. Costs what has changed.
  */
 export function replanServices(
   world: ImportWorld,
   memory: ImportMemory,
-  plan: ImportPlan,
-  keys: Iterable<ServiceKey>,
+  before: ImportPlan,
+  { view, touched }: { readonly view: ClustersetView; readonly touched: Iterable<ServiceKey> },
 ): ImportPlan {
-  for (const key of keys) {
-    for (const object of objectsOf(plan.services.get(`ServiceImport/${key}`)))
-      plan.objects.delete(objectKeyText(object))
-    plan.services.delete(`ServiceImport/${key}`)
-    plan.ownVerdicts.delete(key)
-    plan.basis.dropping.delete(key)
-    replan(world, memory, { plan, basis: plan.basis }, key)
+  const basis = { ...before.basis, view }
+  const changes = noChanges()
+  for (const key of touched) {
+    for (const object of objectsOf(before.services.get(`ServiceImport/${key}`)))
+      changes.objects.set(objectKeyText(object), undefined)
+    changes.services.set(`ServiceImport/${key}`, undefined)
+    changes.ownVerdicts.set(key, undefined)
+    changes.dropping.set(key, undefined)
+    planOne(world, memory, basis, { key, changes })
   }
-  return { ...plan, dropped: allDropped(plan.basis) }
+  return changed(before, basis, changes)
+}
+
+/** What of a plan's maps is put, and where there is undefined, removed. */
+interface PlanChanges {
+  readonly objects: Map<string, KubeObject | undefined>
+  readonly services: Map<string, ServicePlan | undefined>
+  readonly ownVerdicts: Map<ServiceKey, ConflictVerdict | undefined>
+  readonly dropping: Map<ServiceKey, readonly Dropped[] | undefined>
+}
+
+function noChanges(): PlanChanges {
+  return { objects: new Map(), services: new Map(), ownVerdicts: new Map(), dropping: new Map() }
+}
+
+type PlanMaps = Pick<ImportPlan, 'objects' | 'services' | 'ownVerdicts'> & {
+  readonly basis: Pick<PlanBasis, 'dropping'>
+}
+
+const NOTHING: PlanMaps = {
+  objects: new ValueMap(),
+  services: new ValueMap(),
+  ownVerdicts: new ValueMap(),
+  basis: { dropping: new ValueMap() },
+}
+
+function changed(before: PlanMaps, basis: Omit<PlanBasis, 'dropping'>, changes: PlanChanges): ImportPlan {
+  const dropping = before.basis.dropping.with(changes.dropping)
+  return {
+    objects: before.objects.with(changes.objects),
+    services: before.services.with(changes.services),
+    ownVerdicts: before.ownVerdicts.with(changes.ownVerdicts),
+    dropped: [...basis.others, ...[...dropping.values()].flat()],
+    basis: { ...basis, dropping },
+  }
 }
 
 /** Slices before the ServiceImport: who finds the service finds its endpoints. */
@@ -135,32 +164,28 @@ export function objectsOf(plan: ServicePlan | undefined): KubeObject[] {
   return plan.serviceImport === undefined ? [...plan.slices] : [...plan.slices, plan.serviceImport]
 }
 
-type OpenPlan = Pick<ImportPlan, 'objects' | 'services' | 'ownVerdicts'>
-
-function replan(
+/** Plans one service, if there is anything to plan, into the changes. */
+function planOne(
   world: ImportWorld,
   memory: ImportMemory,
-  { plan, basis }: { readonly plan: OpenPlan; readonly basis: PlanBasis },
-  key: ServiceKey,
+  { view, clusters }: Pick<PlanBasis, 'view' | 'clusters'>,
+  { key, changes }: { readonly key: ServiceKey; readonly changes: PlanChanges },
 ): void {
-  const told = basis.view.services.get(key)
+  const told = view.services.get(key)
   if (told === undefined || told.exports.length === 0 || !world.namespaces.has(namespaceOf(key))) return
   const { facts, dropped } = withOwnExport(key, told, world)
-  if (dropped.length > 0) basis.dropping.set(key, dropped)
+  if (dropped.length > 0) changes.dropping.set(key, dropped)
   if (facts.exports.length === 0) return
-  const service = planRemembered(world, memory, { key, facts, clusters: basis.clusters })
-  plan.services.set(`ServiceImport/${key}`, service)
-  for (const object of objectsOf(service)) add(plan, object)
-  if (service.dropped.length > 0) basis.dropping.set(key, [...dropped, ...service.dropped])
-  if (service.ownVerdict !== undefined) plan.ownVerdicts.set(key, service.ownVerdict)
-}
-
-function add(plan: OpenPlan, object: KubeObject): void {
-  plan.objects.set(objectKeyText(object), object)
-}
-
-function allDropped({ others, dropping }: PlanBasis): Dropped[] {
-  return [...others, ...[...dropping.values()].flat()]
+  const service = planRemembered(world, memory, { key, facts, clusters })
+  changes.services.set(`ServiceImport/${key}`, service)
+  for (const object of objectsOf(service)) {
+    const text = objectKeyText(object)
+    // Put last is last in order, also where it is to be removed so far.
+    changes.objects.delete(text)
+    changes.objects.set(text, object)
+  }
+  if (service.dropped.length > 0) changes.dropping.set(key, [...dropped, ...service.dropped])
+  if (service.ownVerdict !== undefined) changes.ownVerdicts.set(key, service.ownVerdict)
 }
 
 interface ServiceAtHand {
@@ -175,7 +200,7 @@ function planRemembered(
   { key, facts, clusters }: ServiceAtHand,
 ): ServicePlan {
   const present = world.serviceImport(key)
-  const ownSlices = world.ownRecords(key)?.slice(1)
+  const ownSlices = world.ownExport(key)?.slices
   const held = present !== undefined && isHeld(world, present, facts) ? present.spec : undefined
   // Once the broker knows all of its own records, an address that is missing is none.
   const previousIps = world.certain.has('') ? [] : (present?.spec.ips ?? [])

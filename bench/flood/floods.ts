@@ -6,16 +6,11 @@ import { type Socket, connect } from 'node:net'
 import { setTimeout as sleep } from 'node:timers/promises'
 import { connect as connectTls } from 'node:tls'
 import { BrokerService, type PublishMessage } from '../../protocol/gen/broker.ts'
-import {
-  type RawBroker,
-  type RawIdentity,
-  RawPublish,
-  RawWatch,
-  callUnary,
-  exportRecord,
-  joinBytes,
-  openChannel,
-} from '../../test/hostile/support/raw-channel.ts'
+import { type RawBroker, type RawIdentity, callUnary, openChannel } from '../../test/hostile/support/raw-channel.ts'
+import { joinBytes } from '../../test/hostile/support/raw-join.ts'
+import { RawPublish } from '../../test/hostile/support/raw-publish.ts'
+import { sayingRecord } from '../../test/hostile/support/raw-records.ts'
+import { RawWatch } from '../../test/hostile/support/raw-watch.ts'
 
 export interface FloodInit {
   readonly broker: RawBroker
@@ -112,7 +107,7 @@ const slices: Flood = async ({ broker, member, signal }) => {
 const records: Flood = async (init) => {
   await publishing(init, (sequence) => ({
     $case: 'put',
-    value: { sequence, record: exportRecord(`web-${sequence % 1_000_000}`) },
+    value: { sequence, record: sayingRecord(`web-${sequence % 1_000_000}`) },
   }))
 }
 
@@ -150,7 +145,7 @@ const slowReaders: Flood = async ({ broker, member, signal }) => {
   const says = 'x'.repeat(4000)
   const publish = publishing({ broker, member, signal }, (sequence) => ({
     $case: 'put',
-    value: { sequence, record: exportRecord(`big-${sequence % 5000}`, `${sequence}${says}`) },
+    value: { sequence, record: sayingRecord(`big-${sequence % 5000}`, `${sequence}${says}`) },
   }))
   await Promise.all([watching, publish])
 }

@@ -2,6 +2,7 @@
  * The part of a log that drivers share: transactions queue up, and all that came in while the last group was being
  * written go to disk together (group commit).
  */
+import { errorOf } from '../../runtime/thrown.ts'
 import type { Scope, Scopes } from '../state/state.ts'
 import { LogState } from './log-state.ts'
 import type { Change, RecordLog, Row, Transaction } from './record-log.ts'
@@ -109,7 +110,7 @@ export class GroupedLog implements RecordLog {
         },
         settle: () => {
           if (outcome?.ok === true) resolve(outcome.value)
-          else reject(asError(outcome?.error))
+          else reject(errorOf(outcome?.error))
         },
         fail: reject,
       })
@@ -196,8 +197,4 @@ export class GroupedLog implements RecordLog {
     if (this.#state.removedCount <= this.#init.keepRemoved) return undefined
     return this.#state.compactionPoint(Math.floor(this.#init.keepRemoved / 2))
   }
-}
-
-function asError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error))
 }

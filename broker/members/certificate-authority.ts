@@ -20,6 +20,7 @@ import {
   issueMemberCertificate,
 } from '../../protocol/identity/x509.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { StateError } from '../log/record-log.ts'
 import { normalSerial } from './succession.ts'
 
@@ -264,7 +265,7 @@ async function onFile<T>(file: string, what: string, work: () => Promise<T>): Pr
   try {
     return await work()
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = messageOf(error)
     throw new StateError(
       'Unwritable',
       file,

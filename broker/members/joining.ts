@@ -5,6 +5,7 @@ import { hashTokenSecret } from '../../protocol/identity/token.ts'
 import { MAX_RENUMBERED } from '../../protocol/limits.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { admitFacts } from '../admission/admission-facts.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
 import { JoinGate } from './join-gate.ts'
@@ -105,7 +106,7 @@ export class Joining {
 
   /** Anybody can ask: strangers must not fill the log. */
   #tellRefused(message: string, { cluster }: JoinRequest, address: string, error: unknown): void {
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = messageOf(error)
     this.#refused += 1
     const level = this.#refused <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
     this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, reason })

@@ -17,6 +17,7 @@ import { memberKeyText } from '../../protocol/codec/content-hash.ts'
 import { setHash } from '../../protocol/codec/set-hash.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { LogFields, Logger } from '../../runtime/logging/logger.ts'
+import { errorOf } from '../../runtime/thrown.ts'
 import type { Refusal } from '../admission/admission-checks.ts'
 import { clusterSpec } from './cluster-records.ts'
 import { type RecordLog, StateError, type Transaction } from '../log/record-log.ts'
@@ -223,7 +224,7 @@ export class MemberPublishSession implements PublishSession {
         if (pauseMs > 0) await this.#deps.clock.sleep(pauseMs, this.#ended.signal)
       }
     } catch (error) {
-      this.#failure = error instanceof Error ? error : new Error(String(error))
+      this.#failure = errorOf(error)
       this.#waiting = []
       this.#waitingBytes = 0
       this.#init.end(this.#failure)

@@ -7,6 +7,7 @@ import { chmod, copyFile, mkdir, open, rename, rm, stat } from 'node:fs/promises
 import { join } from 'node:path'
 import { RefusedError } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { AUTHORITY_FILES } from './backup.ts'
 import { DATABASE_FILE } from './broker-store.ts'
 import { makeStateDir, writeSafely } from '../members/certificate-authority.ts'
@@ -157,7 +158,7 @@ async function onFile<T>(file: string, work: () => Promise<T>): Promise<T> {
   try {
     return await work()
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
+    const message = messageOf(error)
     throw new StateError('Unwritable', file, `${file}: ${message}: check the directory and its permissions`, error)
   }
 }

@@ -1,5 +1,6 @@
 /** `sealane version`: of this program, and of what runs in a cluster. */
 import type { Command } from 'commander'
+import { messageOf } from '../../runtime/thrown.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
 import { type CommandContext, outputOption, subcommand } from '../context.ts'
 import type { PartVersion } from '../kube/access/read-versions.ts'
@@ -51,7 +52,7 @@ async function clusterVersions(target: KubeTarget, ms: number, context: CommandC
     }))
   } catch (error) {
     signal.throwIfAborted()
-    return { unknown: error instanceof Error ? error.message : String(error) }
+    return { unknown: messageOf(error) }
   }
 }
 

@@ -2,6 +2,7 @@
 import type { ClusterId } from '../../model/ids.ts'
 import { type ClusterFacts, RefusedError, type JoinLook, type Renumbered } from '../../protocol/broker-api.ts'
 import type { JoinToken } from '../../protocol/identity/token.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { UserError } from '../../runtime/user-error.ts'
 
 export interface LookAsk {
@@ -60,5 +61,5 @@ export function renumberedText(members: readonly Renumbered[], verb: 'get' | 'go
 /** An older broker meets a request without a csr, and refuses that. */
 function whyNot(error: unknown): string {
   if (error instanceof RefusedError && error.field === 'csr') return 'the broker is of an older release'
-  return error instanceof Error ? error.message : String(error)
+  return messageOf(error)
 }

@@ -8,8 +8,15 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { SocketAddress } from '../config.ts'
 import { formatSocketAddress } from '../config.ts'
 import type { ForwardResult } from '../metrics.ts'
-import { HEADER_LENGTH, MAX_TCP_SIZE, QueryReader, RCODE, sameQuestion, uint16 } from '../server/query.ts'
-import type { Transport } from '../server/responder.ts'
+import {
+  HEADER_LENGTH,
+  MAX_TCP_SIZE,
+  QueryReader,
+  RCODE,
+  type Transport,
+  sameQuestion,
+  uint16,
+} from '../server/query.ts'
 import { exchangeTcp, exchangeUdp } from './upstream.ts'
 
 export interface ForwarderDeps {

@@ -4,13 +4,13 @@
  */
 import type { Clock } from '../../reconcile/clock.ts'
 import type { DnsConfig } from '../config.ts'
+import type { Pipeline } from '../pipeline.ts'
 import type { Listener } from './listener.ts'
 
 export interface LeavingInit {
   readonly clock: Clock
   readonly listeners: readonly Listener[]
-  /** Questions to the upstreams that are under way. */
-  readonly underWay: () => number
+  readonly pipeline: Pick<Pipeline, 'underWay'>
 }
 
 const LOOK_MS = 10
@@ -20,7 +20,7 @@ const LOOK_MS = 10
  * most. The listeners are left open. A linger of 0 waits for nothing.
  */
 export async function giveWay(
-  { clock, listeners, underWay }: LeavingInit,
+  { clock, listeners, pipeline }: LeavingInit,
   { lingerMs, upstreamTimeoutMs }: Pick<DnsConfig, 'lingerMs' | 'upstreamTimeoutMs'>,
 ): Promise<void> {
   if (lingerMs === 0 || listeners.length === 0) return
@@ -28,5 +28,5 @@ export async function giveWay(
   const never = new AbortController().signal
   await clock.sleep(lingerMs, never)
   const end = clock.monotonic() + upstreamTimeoutMs
-  while (underWay() > 0 && clock.monotonic() < end) await clock.sleep(LOOK_MS, never)
+  while (pipeline.underWay > 0 && clock.monotonic() < end) await clock.sleep(LOOK_MS, never)
 }

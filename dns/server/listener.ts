@@ -6,13 +6,12 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { UserError } from '../../runtime/user-error.ts'
 import { type DnsConfig, type SocketAddress, formatSocketAddress } from '../config.ts'
-import type { DnsMetrics } from '../metrics.ts'
+import type { DnsMetrics, DropReason } from '../metrics.ts'
+import type { Pipeline } from '../pipeline.ts'
 import { type Mmsg, openMmsg } from './mmsg.ts'
-import type { PacketHandler } from './packet-handler.ts'
 import { type PortGroup, openPortGroup } from './port-group.ts'
-import { type TcpServer, openTcp } from './tcp-server.ts'
-import type { DatagramSource } from './datagram-slots.ts'
-import { type UdpServer, openUdp } from './udp-server.ts'
+import { openTcp } from './tcp-server.ts'
+import { openUdp } from './udp-server.ts'
 
 export class ListenError extends UserError {
   readonly code: string
@@ -26,8 +25,9 @@ export class ListenError extends UserError {
 export interface ListenerDeps {
   readonly clock: Clock
   readonly logger: Logger
-  readonly metrics: DnsMetrics
-  readonly handler: PacketHandler
+  readonly metrics: Pick<DnsMetrics, 'dropped'>
+  /** Answers what comes. */
+  readonly pipeline: Pick<Pipeline, 'answer'>
 }
 
 export interface Listener {
@@ -79,37 +79,25 @@ export async function openListener(
 }
 
 async function openBoth(deps: ListenerDeps, { listen, config, mmsg, group }: OpenInit): Promise<Listener> {
-  const onError = (error: Error): void => {
-    deps.metrics.dropped('socket_error')
-    deps.logger.debug('socket error', { listen: formatSocketAddress(listen), error: error.message })
+  const { clock, logger, metrics, pipeline } = deps
+  const onDropped = (reason: DropReason, error?: Error): void => {
+    metrics.dropped(reason)
+    if (error === undefined) return
+    logger.debug('socket error', { listen: formatSocketAddress(listen), error: error.message })
   }
-  const { handler } = deps
-  const later = (answer: Buffer, to: DatagramSource): void => udp.send(answer, to)
-  const udp: UdpServer = await openUdp({
-    listen,
-    reusePort: config.reusePort,
-    onError,
-    mmsg,
-    onQuery: (query, source) => handler.datagram(query, source, later),
-  }).catch((error: unknown) => {
+  const { reusePort } = config
+  const udp = await openUdp({ listen, reusePort, mmsg, pipeline, onDropped }).catch((error: unknown) => {
     throw listenError(error, listen, 'udp')
   })
   const at = { address: listen.address, port: udp.port }
   try {
-    const tcp: TcpServer = await openTcp({
-      ...config,
-      clock: deps.clock,
-      listen: at,
-      onError,
-      onQuery: (query) => handler.message(query),
-      onEvicted: () => deps.metrics.dropped('connection_limit'),
-    })
+    const tcp = await openTcp({ ...config, clock, listen: at, pipeline, onDropped })
     return {
       at,
       isBatched: udp.isBatched,
       passOn: () => {
         const sockets = group?.passOn(at) ?? 0
-        deps.logger.debug('what is new goes to others on the port', { listen: formatSocketAddress(at), sockets })
+        logger.debug('what is new goes to others on the port', { listen: formatSocketAddress(at), sockets })
       },
       close: async () => {
         await Promise.all([udp.close(), tcp.close()])

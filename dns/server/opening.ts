@@ -7,12 +7,12 @@ import { readFileSync } from 'node:fs'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { type SocketAddress, formatSocketAddress } from '../config.ts'
+import type { ServiceIndex } from '../zone/service-index.ts'
 
 export interface OpeningDeps {
   readonly clock: Clock
   readonly logger: Logger
-  /** Resolves once everything that exists has been read; rejects with the signal's reason. */
-  readonly whenSynced: (signal: AbortSignal) => Promise<void>
+  readonly index: Pick<ServiceIndex, 'whenSynced'>
   /** Whether any socket of this machine is on the port. The real one where absent. */
   readonly isServed?: ((at: SocketAddress) => boolean) | undefined
 }
@@ -26,7 +26,7 @@ export async function untilDue(
   { at, mostMs }: { readonly at: SocketAddress; readonly mostMs: number },
   signal: AbortSignal,
 ): Promise<void> {
-  const { clock, logger, whenSynced, isServed = isPortServed } = deps
+  const { clock, logger, index, isServed = isPortServed } = deps
   const over = new AbortController()
   const either = AbortSignal.any([signal, over.signal])
   const start = clock.monotonic()
@@ -44,7 +44,7 @@ export async function untilDue(
     }
   }
   try {
-    await Promise.race([whenSynced(either), lookUntilAlone()])
+    await Promise.race([index.whenSynced(either), lookUntilAlone()])
   } finally {
     over.abort()
   }

@@ -29,30 +29,32 @@ export const MIN_UDP_SIZE = 512
 export const MAX_UDP_SIZE = 1232
 export const MAX_TCP_SIZE = 65_535
 
+export type Transport = 'udp' | 'tcp'
+
 const MAX_ADDITIONAL_RECORDS = 16
 
 /**
- * `ignored`: not a query, or too short to answer. `formErr` and `notImp`: answer with that code.
- * `ok`: the fields below hold.
+ * `ignored`: not a query, or too short to answer. `ok`: a question of class IN, and the fields below hold. Else: answer
+ * with that code.
  */
-export type QueryOutcome = 'ok' | 'ignored' | 'formErr' | 'notImp'
+export type QueryOutcome = 'ok' | 'ignored' | 'formErr' | 'notImp' | 'badVers' | 'refused'
 
 export class QueryReader {
   /** Octet after the question. Before a whole question has been read: the end of the header. */
   questionEnd = HEADER_LENGTH
   type = TYPE_A
-  class = CLASS_IN
   hasEdns = false
-  ednsVersion = 0
   /** DNSSEC OK: copied to the answer, RFC 3225. */
   dnssecOk = false
   /** UDP payload size the client takes: at least 512; 512 without EDNS. */
   clientSize = MIN_UDP_SIZE
+  #class = CLASS_IN
+  #ednsVersion = 0
 
   read(query: Uint8Array): QueryOutcome {
     this.questionEnd = HEADER_LENGTH
     this.hasEdns = false
-    this.ednsVersion = 0
+    this.#ednsVersion = 0
     this.dnssecOk = false
     this.clientSize = MIN_UDP_SIZE
     this.type = 0
@@ -62,7 +64,9 @@ export class QueryReader {
     if ((flags & 0x80) !== 0) return 'ignored'
     if ((flags & 0x78) !== 0) return 'notImp'
     if (uint16(query, 4) !== 1 || uint16(query, 6) !== 0 || uint16(query, 8) !== 0) return 'formErr'
-    return this.#readQuestion(query) && this.#readAdditional(query, uint16(query, 10)) ? 'ok' : 'formErr'
+    if (!this.#readQuestion(query) || !this.#readAdditional(query, uint16(query, 10))) return 'formErr'
+    if (this.#ednsVersion !== 0) return 'badVers'
+    return this.#class === CLASS_IN ? 'ok' : 'refused'
   }
 
   #readQuestion(query: Uint8Array): boolean {
@@ -77,7 +81,7 @@ export class QueryReader {
     }
     if (at + 5 > query.length || at + 1 - HEADER_LENGTH > MAX_NAME_OCTETS) return false
     this.type = uint16(query, at + 1)
-    this.class = uint16(query, at + 3)
+    this.#class = uint16(query, at + 3)
     this.questionEnd = at + 5
     return this.type !== TYPE_OPT
   }
@@ -97,7 +101,7 @@ export class QueryReader {
         if (this.hasEdns || name !== at + 1 || !areOptions(query, name + 10, next)) return false
         this.hasEdns = true
         this.clientSize = Math.max(MIN_UDP_SIZE, uint16(query, name + 2))
-        this.ednsVersion = byte(query, name + 5)
+        this.#ednsVersion = byte(query, name + 5)
         this.dnssecOk = (byte(query, name + 6) & 0x80) !== 0
       }
       at = next

@@ -6,6 +6,8 @@ import { type Server, type Socket, createServer } from 'node:net'
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { SocketAddress } from '../config.ts'
+import type { DropReason } from '../metrics.ts'
+import type { Pipeline } from '../pipeline.ts'
 
 export interface TcpServerInit {
   readonly clock: Clock
@@ -13,11 +15,9 @@ export interface TcpServerInit {
   readonly reusePort: boolean
   readonly maxConnections: number
   readonly idleTimeoutMs: number
-  /** Gives the answer, now or later; undefined: none. Must not throw or reject. */
-  readonly onQuery: (query: Buffer) => Buffer | undefined | Promise<Buffer | undefined>
-  /** A connection was ended to make room. */
-  readonly onEvicted: () => void
-  readonly onError: (error: Error) => void
+  readonly pipeline: Pick<Pipeline, 'answer'>
+  /** Told of each connection that is ended to make room, and of errors of the listening socket. */
+  readonly onDropped: (reason: DropReason, error?: Error) => void
 }
 
 export interface TcpServer {
@@ -42,7 +42,7 @@ export async function openTcp(init: TcpServerInit): Promise<TcpServer> {
       const [quietest] = connections
       quietest?.destroy()
       if (quietest !== undefined) connections.delete(quietest)
-      init.onEvicted()
+      init.onDropped('connection_limit')
     }
     connections.add(socket)
     socket.on('close', () => connections.delete(socket))
@@ -52,7 +52,7 @@ export async function openTcp(init: TcpServerInit): Promise<TcpServer> {
     })
   })
   await listenOn(server, init)
-  server.on('error', init.onError)
+  server.on('error', (error) => init.onDropped('socket_error', error))
   const address = server.address()
   return {
     port: typeof address === 'object' && address !== null ? address.port : init.listen.port,
@@ -87,7 +87,7 @@ function serveConnection(socket: Socket, init: TcpServerInit, onWholeQuery: () =
   const touch = endWhenQuiet(socket, init)
   socket.on('error', () => socket.destroy())
 
-  const settle = (answer: Buffer | undefined): void => {
+  const send = (answer: Buffer | undefined): void => {
     if (answer === undefined || socket.destroyed) return
     const length = Buffer.allocUnsafe(2)
     length.writeUInt16BE(answer.length, 0)
@@ -112,17 +112,17 @@ function serveConnection(socket: Socket, init: TcpServerInit, onWholeQuery: () =
       }
       if (pending.length < end) break
       onWholeQuery()
-      const answer = init.onQuery(pending.subarray(at + 2, end))
+      const reply = init.pipeline.answer(pending.subarray(at + 2, end), 'tcp')
       at = end
-      if (!(answer instanceof Promise)) {
-        settle(answer)
+      if (!(reply instanceof Promise)) {
+        send(reply)
         continue
       }
       waiting += 1
-      void answer.then((late) => {
+      void reply.then((late) => {
         waiting -= 1
         touch()
-        settle(late)
+        send(late)
         proceed()
       })
     }

@@ -7,6 +7,8 @@ import { once } from 'node:events'
 import { isIP } from 'node:net'
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { SocketAddress } from '../config.ts'
+import type { DropReason } from '../metrics.ts'
+import type { Pipeline } from '../pipeline.ts'
 import { type DatagramSource, DatagramSlots, withoutExcess } from './datagram-slots.ts'
 import type { Mmsg } from './mmsg.ts'
 import { descriptorOpenedBy } from './socket-descriptor.ts'
@@ -16,21 +18,10 @@ export interface UdpServerInit {
   readonly reusePort: boolean
   /** Undefined: every datagram by a system call of its own. */
   readonly mmsg: Mmsg | undefined
-  /**
-   * Gives the answer to send back at once, at most MAX_UDP_SIZE octets, or undefined. Must not throw. `query` and
-   * `source` are good until it returns: then the next datagram takes their place.
-   */
-  readonly onQuery: (query: Buffer, source: DatagramSource) => Buffer | undefined
-  readonly onError: (error: Error) => void
-}
-
-export interface UdpServer {
-  readonly port: number
-  /** Whether many datagrams are read by one system call. */
-  readonly isBatched: boolean
-  send(answer: Buffer, to: DatagramSource): void
-  /** Answers what waits, where datagrams are read many at once, then closes. */
-  close(): Promise<void>
+  /** Its answers are at most MAX_UDP_SIZE octets. */
+  readonly pipeline: Pick<Pipeline, 'answer'>
+  /** Told of each datagram that gets no answer for a reason of the socket's own. */
+  readonly onDropped: (reason: DropReason, error?: Error) => void
 }
 
 /** Room for bursts while other work holds the process. The kernel may grant less. */
@@ -56,32 +47,85 @@ export async function openUdp(init: UdpServerInit): Promise<UdpServer> {
   const socket = createSocket({ type, reusePort, ipv6Only: type === 'udp6', lookup: noLookup })
   const slots = await bind(socket, listen, init.mmsg)
   enlargeBuffers(socket)
-  socket.on('error', init.onError)
-  const send = (answer: Buffer, to: DatagramSource): void => {
+  return new UdpServer(socket, slots, init)
+}
+
+export class UdpServer {
+  readonly #socket: Socket
+  readonly #slots: DatagramSlots | undefined
+  readonly #pipeline: UdpServerInit['pipeline']
+  readonly #onDropped: UdpServerInit['onDropped']
+  #isClosed = false
+
+  constructor(socket: Socket, slots: DatagramSlots | undefined, { pipeline, onDropped }: UdpServerInit) {
+    this.#socket = socket
+    this.#slots = slots
+    this.#pipeline = pipeline
+    this.#onDropped = onDropped
+    const mayGoOn = roundsOfATurn(MOST_ROUNDS)
+    socket.on('error', (error) => onDropped('socket_error', error))
+    socket.on('message', (query, source) => {
+      const answer = this.#answer(withoutExcess(query), source)
+      if (answer !== undefined) this.#send(answer, source)
+      if (slots !== undefined && mayGoOn()) this.#answerWaiting(slots)
+    })
+  }
+
+  get port(): number {
+    return this.#socket.address().port
+  }
+
+  /** Whether many datagrams are read by one system call. */
+  get isBatched(): boolean {
+    return this.#slots !== undefined
+  }
+
+  /** Answers what waits, where datagrams are read many at once, then closes. What upstreams say later is not sent. */
+  close(): Promise<void> {
+    for (let round = 0; round < LAST_ROUNDS && this.#slots !== undefined; round += 1) {
+      if (this.#answerWaiting(this.#slots) === 0) break
+    }
+    this.#isClosed = true
+    return new Promise((resolve) => this.#socket.close(() => resolve()))
+  }
+
+  /** One round: what waits, as far as there are slots, is read, answered and sent. Gives how many were read. */
+  #answerWaiting(slots: DatagramSlots): number {
+    const count = slots.receive()
+    for (let slot = 0; slot < count; slot += 1) {
+      const answer = this.#answer(slots.query(slot), slots.source(slot))
+      if (answer !== undefined) slots.reply(slot, answer)
+    }
+    slots.flush(this.#sendRest)
+    return count
+  }
+
+  /** Gives what is to be sent at once; what an upstream says is sent when it comes. Keeps neither query nor source. */
+  #answer(query: Buffer, source: DatagramSource): Buffer | undefined {
+    // Nothing can be sent to port 0, which only a forged packet has.
+    if (source.port === 0) {
+      this.#onDropped('no_source_port')
+      return undefined
+    }
+    const reply = this.#pipeline.answer(query, 'udp')
+    if (!(reply instanceof Promise)) return reply
+    const { address, port } = source
+    void reply.then((late) => {
+      if (late !== undefined && !this.#isClosed) this.#send(late, { address, port })
+    })
+    return undefined
+  }
+
+  /** One answer by a system call of its own. */
+  #send(answer: Buffer, to: DatagramSource): void {
     try {
-      socket.send(answer, to.port, to.address)
+      this.#socket.send(answer, to.port, to.address)
     } catch (error) {
-      init.onError(error as Error)
+      this.#onDropped('socket_error', error as Error)
     }
   }
-  const mayGoOn = roundsOfATurn(MOST_ROUNDS)
-  socket.on('message', (query, source) => {
-    const answer = init.onQuery(withoutExcess(query), source)
-    if (answer !== undefined) send(answer, source)
-    if (slots !== undefined && mayGoOn()) answerWaiting(slots, init.onQuery, send)
-  })
-  return {
-    port: socket.address().port,
-    isBatched: slots !== undefined,
-    send,
-    close: () =>
-      new Promise((resolve) => {
-        for (let round = 0; round < LAST_ROUNDS && slots !== undefined; round += 1) {
-          if (answerWaiting(slots, init.onQuery, send) === 0) break
-        }
-        socket.close(() => resolve())
-      }),
-  }
+
+  readonly #sendRest = (answer: Buffer, to: DatagramSource): void => this.#send(answer, to)
 }
 
 /** Gives whether one more round is allowed before the event loop has turned. */
@@ -95,17 +139,6 @@ function roundsOfATurn(most: number): () => boolean {
     rounds += 1
     return rounds <= most
   }
-}
-
-/** One round: what waits, as far as there are slots. Gives how many were read. */
-function answerWaiting(slots: DatagramSlots, onQuery: UdpServerInit['onQuery'], rest: UdpServer['send']): number {
-  const count = slots.receive()
-  for (let slot = 0; slot < count; slot += 1) {
-    const answer = onQuery(slots.query(slot), slots.source(slot))
-    if (answer !== undefined) slots.reply(slot, answer)
-  }
-  slots.flush(rest)
-  return count
 }
 
 /** Gives room to read many at once, where the socket's descriptor can be told. */

@@ -13,6 +13,9 @@ export const TYPE_TXT = 16
 export const TYPE_AAAA = 28
 export const TYPE_SRV = 33
 export const TYPE_ANY = 255
+/** Zone transfers and mail agents of old, RFC 1035 section 3.2.3 and RFC 1995. */
+const FIRST_TRANSFER_TYPE = 251
+const LAST_TRANSFER_TYPE = 254
 
 /** Seconds. Short, so that neither an answer nor a "no such name" outlives a change for long. */
 export const TTL_SECONDS = 5
@@ -237,6 +240,11 @@ function additionalFor(zone: ZoneView, name: ZoneName, records: readonly DnsReco
     return targets.has(owner) ? addressRecords(owner, host) : []
   })
   return targets.has(own) ? addressRecords(own, service) : ofHosts
+}
+
+/** Whether it is a type that is refused, whatever the name. */
+export function isTransfer(type: number): boolean {
+  return type >= FIRST_TRANSFER_TYPE && type <= LAST_TRANSFER_TYPE
 }
 
 export function soaRecord(serial: number): SoaRecord {

@@ -7,7 +7,7 @@
 import type { AddressPort } from '../../model/addresses/address-port.ts'
 import type { Address } from '../../model/addresses/ip.ts'
 import type { Endpoint, EndpointSpec } from '../../model/objects.ts'
-import type { Round } from '../round.ts'
+import type { Round } from '../../kernel/apply/round.ts'
 
 /** A gateway of another cluster on one lane. */
 export interface FarEnd {

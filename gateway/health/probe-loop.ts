@@ -9,6 +9,7 @@ import { LANE_PROBE_PORT } from '../../model/kernel-ids.ts'
 import type { ConnectionState } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import type { GatewayMetrics } from '../metrics.ts'
 import { Knocks } from './knocks.ts'
 import { PeerHealth, type PeerHealthInit } from './lane-health.ts'
@@ -155,7 +156,7 @@ export class LaneProber {
     try {
       this.#tick()
     } catch (error) {
-      const text = error instanceof Error ? error.message : String(error)
+      const text = messageOf(error)
       this.#deps.logger.error('an interval of probing failed', { lane: this.#init.lane, error: text })
     }
   }

@@ -2,6 +2,7 @@
 import type { ConnectionState } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import type { GatewayConfig } from '../config.ts'
 import type { GatewayMetrics } from '../metrics.ts'
 import type { LanePlan } from '../cable/plan-lanes.ts'
@@ -80,7 +81,7 @@ export class Probing {
     )
     const stopping = new AbortController()
     prober.run(stopping.signal).catch((error: unknown) => {
-      logger.error('probing stopped', { lane, error: error instanceof Error ? error.message : String(error) })
+      logger.error('probing stopped', { lane, error: messageOf(error) })
     })
     const running = { prober, stop: () => stopping.abort() }
     this.#probers.set(lane, running)

@@ -8,7 +8,7 @@ import { tableDrift } from '../../kernel/drift.ts'
 import { formatNft } from '../../kernel/nft/format-nft.ts'
 import type { NftStatement } from '../../kernel/nft/nft-transaction.ts'
 import type { Nft, NftFamily } from '../../kernel/nft/nft.ts'
-import type { Round } from '../round.ts'
+import type { Round } from '../../kernel/apply/round.ts'
 
 /** Reading the table back costs a process; somebody else's hand in it is rare. */
 const VERIFY_MS = 25_000

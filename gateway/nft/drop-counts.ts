@@ -1,5 +1,6 @@
-/** Takes what the kernel's named counters have seen over into the metrics. */
-import type { Nft, NftFamily } from '../../kernel/nft/nft.ts'
+/** Looks now and then at what the tables sealane_gateway have dropped. */
+import { DroppedPackets } from '../../kernel/nft/dropped-packets.ts'
+import type { Nft } from '../../kernel/nft/nft.ts'
 import { NFT_TABLE_GATEWAY } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'
@@ -17,12 +18,17 @@ export interface DropCountsDeps {
 
 export class DropCounts {
   readonly #deps: DropCountsDeps
-  readonly #seen = new Map<string, number>()
+  readonly #dropped: DroppedPackets<DropReason>
   #lookedAtMs = -Infinity
 
   constructor(deps: DropCountsDeps) {
     this.#deps = deps
-    for (const reason of reasons()) deps.metrics.packetsDropped.inc({ reason }, 0)
+    this.#dropped = new DroppedPackets({
+      table: NFT_TABLE_GATEWAY,
+      reasons: DROP_REASONS,
+      counterOf: dropCounter,
+      dropped: deps.metrics.packetsDropped,
+    })
   }
 
   /** Looks, unless it has just done so. Throws KernelError ENOENT while there is no table. */
@@ -30,22 +36,6 @@ export class DropCounts {
     const { nfts, clock } = this.#deps
     if (clock.monotonic() - this.#lookedAtMs < EVERY_MS) return
     this.#lookedAtMs = clock.monotonic()
-    for (const nft of nfts()) this.#add(nft.family, await nft.counters(NFT_TABLE_GATEWAY, signal))
+    await this.#dropped.look(nfts(), signal)
   }
-
-  #add(family: NftFamily, counters: ReadonlyMap<string, number>): void {
-    for (const reason of reasons()) {
-      const key = `${family} ${reason}`
-      const now = counters.get(dropCounter(reason)) ?? 0
-      const before = this.#seen.get(key) ?? 0
-      // A table that was made anew counts from nothing.
-      const more = now >= before ? now - before : now
-      this.#seen.set(key, now)
-      if (more > 0) this.#deps.metrics.packetsDropped.inc({ reason }, more)
-    }
-  }
-}
-
-function reasons(): DropReason[] {
-  return Object.keys(DROP_REASONS) as DropReason[]
 }

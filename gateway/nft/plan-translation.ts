@@ -27,7 +27,7 @@ import {
 } from '../../model/kernel-ids.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import { withoutContained } from '../../model/addresses/prefix-set.ts'
-import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../../kernel/nft/host-guard.ts'
+import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, refusingRules } from '../../kernel/nft/host-guard.ts'
 import type { NftBaseChain, NftStatement } from '../../kernel/nft/nft-transaction.ts'
 import { DROP_REASONS, type DropReason, dropCounter } from './drop-reasons.ts'
 import { FAMILY_WORDS } from './family-words.ts'
@@ -174,9 +174,9 @@ function dropped(match: string, reason: DropReason): Rule {
 }
 
 /** The same, but whoever asked by mistake shall not wait. */
-function refused(match: string, reason: DropReason): Rule {
+function refused(match: string, reason: DropReason): Rule[] {
   const comment = `refused: ${DROP_REASONS[reason]}`
-  return { text: `${match}counter name ${dropCounter(reason)} reject`, comment }
+  return refusingRules(dropCounter(reason)).map((rule) => ({ text: `${match}${rule}`, comment }))
 }
 
 /**
@@ -225,14 +225,14 @@ function laneAddressPolicy(init: TranslationInit, addresses: string): Rule[] {
 function hostPolicy(init: TranslationInit, incoming: string): Rule[] {
   return [
     ...hostMatches(init.family, init.openPorts).map((match) => ({ text: `iifname ${incoming} ${match} accept` })),
-    refused(`iifname ${incoming} `, 'host-service'),
+    ...refused(`iifname ${incoming} `, 'host-service'),
   ]
 }
 
 /** A NodePort is a port of this node too, wherever it leads. */
 function nodePorts({ family, openPorts }: TranslationInit): Rule[] {
   const named = ledElsewhereMatches(family, openPorts).map((match) => ({ text: `${match} return` }))
-  return [...named, refused('', 'host-service')]
+  return [...named, ...refused('', 'host-service')]
 }
 
 /**

@@ -20,6 +20,9 @@ import type { LanePlan } from '../cable/plan-lanes.ts'
 import { podClaims } from '../remotes/pod-claims.ts'
 import { type GatewayWorld, healthKey } from '../world.ts'
 
+/** All tables that the gateway has routes in. */
+export const LANE_TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_LANES, ROUTE_TABLE_LANES_PUBLIC])
+
 export interface LaneRoutesPlan {
   /** One for each family that there are lanes for. */
   readonly rules: readonly Rule[]

@@ -8,10 +8,13 @@ import type { LaneTenure } from './lane-tenure.ts'
 import { withDeadline } from '../../reconcile/until-aborted.ts'
 
 /** Offered for so long, and nobody has begun: the others are away as well. */
-const UNTAKEN_MS = 3000
-/** With the last look (labelled-gateway.ts) it must fit in the time that the pod is given: install/plan-member.ts. */
-export const HAND_OVER_MS = 12_000
-const RELEASE_MS = 2000
+const UNTAKEN_MS = 5000
+/**
+ * It takes 7 s on a machine that is idle, and 12 s were seen on a busy one. With the last look (labelled-gateway.ts) it
+ * must fit in the time that the pod is given: install/plan-member.ts.
+ */
+export const HAND_OVER_MS = 25_000
+export const RELEASE_MS = 2000
 const NO_GATEWAY = 'this node is no gateway of the lane any more'
 
 /** `goes`: this node is the lane's gateway no more. Resolves when nothing is to be gained by waiting. Never rejects. */

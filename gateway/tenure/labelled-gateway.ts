@@ -8,6 +8,7 @@ import type { LeaseStore } from '../../kubeapi/lease-store.ts'
 import { type GatewayLane, LABEL_GATEWAY } from '../../model/lanes/gateway-node.ts'
 import type { Node } from '../../model/objects.ts'
 import { knock } from '../../runtime/knock.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import type { GatewayConfig } from '../config.ts'
 import type { GatewayDeps } from '../deps.ts'
 import { handLaneOver } from './hand-lane-over.ts'
@@ -16,8 +17,7 @@ import { leaveUntilDone } from '../leave-until-done.ts'
 import { runGateway } from '../main.ts'
 import { gatewayMetrics } from '../metrics.ts'
 import { readMembership, whenCachesSynced } from '../read-world.ts'
-import { unlessAborted } from '../../reconcile/unless-aborted.ts'
-import { untilAborted, withDeadline } from '../../reconcile/until-aborted.ts'
+import { unlessAborted, untilAborted, withDeadline } from '../../reconcile/until-aborted.ts'
 import { type OtherLane, watchLane } from './watch-lane.ts'
 
 export interface LabelledGatewayInit {
@@ -186,7 +186,7 @@ async function asksForGateway({ logger, clock }: GatewayDeps, { askNode }: Label
     const node = await withDeadline(clock, ASK_MS, askNode)
     return node?.metadata.labels?.[LABEL_GATEWAY] !== undefined
   } catch (error) {
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = messageOf(error)
     logger.info('the API does not say whether this node is still a gateway: everything stays', { reason })
     return true
   }

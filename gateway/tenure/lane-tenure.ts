@@ -19,7 +19,8 @@ import { LEASE_MS, type LeaseView, type TenureStep, planTenure, whyOpen } from '
 import { readMembership, whenCachesSynced } from '../read-world.ts'
 import { Relief } from './relief.ts'
 import { type Tenure, roleIn, tenureText } from './tenure.ts'
-import { unlessAborted } from '../../reconcile/unless-aborted.ts'
+import { unlessAborted } from '../../reconcile/until-aborted.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 
 export type TenureDeps = LapsedHolderDeps & { readonly leases: LeaseStore }
 
@@ -287,8 +288,4 @@ export class LaneTenure {
 
 function isConflict(error: unknown): boolean {
   return error instanceof ClusterApiError && error.code === 'Conflict'
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

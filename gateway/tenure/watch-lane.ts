@@ -1,5 +1,6 @@
 /** Which lane the label of this node's Node says, while a process serves another one, or none. */
 import { type GatewayLane, gatewayLane } from '../../model/lanes/gateway-node.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import type { GatewayDeps } from '../deps.ts'
 
 /** A Node that was made anew has no label until somebody puts it on again: its lane and its key wait for so long. */
@@ -36,7 +37,7 @@ export function watchLane(
       return { lane: gatewayLane(object) }
     } catch (error) {
       // A slip of the hand takes no lane down.
-      const reason = error instanceof Error ? error.message : String(error)
+      const reason = messageOf(error)
       if (reason !== told) logger.error('the label of this node cannot be used; it stays as it was', { reason })
       told = reason
       return undefined

@@ -7,6 +7,7 @@ import { formatMapType, formatStatement } from '../nft/format-nft.ts'
 import { newTable, type FakeNftChain, type FakeNftMap, type FakeNftRule, type FakeNftTable } from './fake-nft-table.ts'
 import { listedElement, listedKey } from './fake-nft-element.ts'
 import { overlappingInterval } from './fake-nft-interval.ts'
+import { rejectFault } from './fake-nft-reject.ts'
 import type { NftElement, NftFamily, NftStatement } from '../nft/nft-transaction.ts'
 
 export type Undo = () => void
@@ -25,7 +26,7 @@ export function applyStatement(
   family: NftFamily,
 ): void {
   try {
-    if (statement.verb === 'add-rule') refuseForeignWords(statement, family)
+    if (statement.verb === 'add-rule') refuseWords(statement, family)
     apply(tables, statement, undo)
   } catch (error) {
     if (!(error instanceof Refusal)) throw error
@@ -163,9 +164,12 @@ function addRule(table: FakeNftTable, statement: Of<'add-rule'>, undo: Undo[]): 
   })
 }
 
-function refuseForeignWords(statement: Of<'add-rule'>, family: NftFamily): void {
-  if (!FOREIGN_WORDS[family].test(statement.rule.replace(/"[^"]*"/g, '""'))) return
-  throw refuse('EINVAL', statement, `conflicting protocols specified: a rule of family ${family}`)
+function refuseWords(statement: Of<'add-rule'>, family: NftFamily): void {
+  const words = statement.rule.replace(/"[^"]*"/g, '""')
+  if (FOREIGN_WORDS[family].test(words))
+    throw refuse('EINVAL', statement, `conflicting protocols specified: a rule of family ${family}`)
+  const fault = rejectFault(words)
+  if (fault !== undefined) throw refuse('EINVAL', statement, fault)
 }
 
 function addMap(table: FakeNftTable, statement: Of<'add-map'>, undo: Undo[]): void {

@@ -1,5 +1,5 @@
 /**
- * Sends a packet of the mind through the fake's tables: which rules match, what is rewritten, what becomes of it.
+ * Traces an imagined packet through the fake's tables: which rules match, what is rewritten, what becomes of it.
  * Knows the expressions that Sealane writes; a rule that it would have to understand and cannot makes it throw, so
  * a test never passes by luck. Addresses of packets are in their usual form.
  * A match that fails ends the rule, and the rest of it is not looked at.
@@ -9,6 +9,7 @@ import type { FakeNft } from './fake-nft.ts'
 import { intervalContains } from './fake-nft-interval.ts'
 import type { FakeNftChain, FakeNftTable } from './fake-nft-table.ts'
 import { isIcmpType } from './fake-nft-icmp.ts'
+import { rejectAnswer } from './fake-nft-reject.ts'
 import { RuleText } from './fake-nft-rule-text.ts'
 import type { NftBaseChain } from '../nft/nft-transaction.ts'
 
@@ -38,6 +39,8 @@ export interface TracePacket {
 export interface TraceResult {
   readonly packet: TracePacket
   readonly verdict: 'accept' | 'drop' | 'reject'
+  /** Of reject: `tcp reset`, or the name of the ICMP error. */
+  readonly answer?: string
   /** `table chain: rule` of each rule whose matches all held. */
   readonly path: readonly string[]
 }
@@ -61,13 +64,16 @@ export function traceNft(
       chain.base?.type === 'nat' && ((walk.packet.ctState ?? 'new') !== 'new' || walk.packet.notrack === true)
     if (skipped) continue
     const end = walkChain(table, chain, walk)
-    if (end === 'drop' || end === 'reject') return { packet: walk.packet, verdict: end, path: walk.path }
+    if (end !== 'drop' && end !== 'reject') continue
+    const { packet, path, answer } = walk
+    return { packet, verdict: end, path, ...(answer === undefined ? {} : { answer }) }
   }
   return { packet: walk.packet, verdict: 'accept', path: walk.path }
 }
 
 interface Walk {
   packet: TracePacket
+  answer?: string | undefined
   readonly path: string[]
   readonly draw: (modulus: number) => number
 }
@@ -119,7 +125,10 @@ function step(table: FakeNftTable, text: RuleText, walk: Walk): End | 'no match'
   if (text.take('accept')) return 'accept'
   if (text.take('drop')) return 'drop'
   if (text.take('return')) return 'return'
-  if (text.take('reject')) return 'reject'
+  if (text.take('reject')) {
+    walk.answer = rejectAnswer(text, walk.packet.l4proto)
+    return walk.answer === undefined ? 'no match' : 'reject'
+  }
   if (text.take('masquerade')) return 'accept'
   if (text.take('tcp', 'option', 'maxseg', 'size', 'set', 'rt', 'mtu')) return 'continue'
   if (text.take('notrack')) {
@@ -241,7 +250,8 @@ function select(text: RuleText, packet: TracePacket): string | undefined {
     if (text.take(protocol, 'dport')) return packet.l4proto === protocol ? packet.dport?.toString() : undefined
     if (text.take(protocol, 'sport')) return packet.l4proto === protocol ? packet.sport?.toString() : undefined
   }
-  if (text.take('tcp', 'flags')) return packet.l4proto === 'tcp' && packet.syn === true ? 'syn' : undefined
+  const hasMask = text.take('tcp', 'flags', '&', '(syn', '|', 'ack)')
+  if (hasMask || text.take('tcp', 'flags')) return packet.l4proto === 'tcp' && packet.syn === true ? 'syn' : undefined
   for (const protocol of ['icmp', 'icmpv6'] as const) {
     if (text.take(protocol, 'type')) return icmpType(packet, protocol)
   }

@@ -50,7 +50,7 @@ export class FakeRouteTable implements item.RouteTable {
   }
 
   deleteLink(name: string, signal?: AbortSignal): Promise<void> {
-    return this.#change(`ip link del ${name}`, signal, (operation) => {
+    return this.#change(format.formatLinkDeletion(name), signal, (operation) => {
       this.#links.delete(name, operation)
       for (const family of FAMILIES) this.#forget(name, family)
       remove(this.#entries, (entry) => entry.device === name)
@@ -200,8 +200,9 @@ export class FakeRouteTable implements item.RouteTable {
     })
   }
 
-  deleteForwardingEntry({ device, mac, destination }: item.ForwardingEntry, signal?: AbortSignal): Promise<void> {
-    return this.#change(`bridge fdb del ${mac} dev ${device} dst ${destination} self`, signal, (operation) => {
+  deleteForwardingEntry(entry: item.ForwardingEntry, signal?: AbortSignal): Promise<void> {
+    return this.#change(format.formatForwardingEntryDeletion(entry), signal, (operation) => {
+      const { device, mac, destination } = entry
       this.#links.need(device, operation)
       const present = this.#entries.get(`${device}|${mac}`)
       if (present?.destination !== destination) throw new KernelError('ENOENT', operation, 'no such entry')

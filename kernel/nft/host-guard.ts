@@ -1,6 +1,6 @@
 /**
  * nft matches of what pods of other clusters may have of a node itself: echo, ICMP errors, answers to what the node asked,
- * and ports that the operator named. Whoever uses them drops the rest. Pure.
+ * and ports that the operator named; and the rules that refuse the rest. Pure.
  */
 import type { Family } from '../../model/addresses/ip.ts'
 import { familyOf } from '../../model/addresses/ip.ts'
@@ -31,6 +31,19 @@ export function ledElsewhereMatches(family: Family, ports: readonly OpenPort[]):
     const where = address === undefined ? '' : `ct original ${ip} daddr ${address} `
     return `${where}meta l4proto ${protocol} ct original proto-dst ${port}`
   })
+}
+
+/**
+ * Rules that refuse whatever comes to them, and count each packet once at that named counter. A connection is reset at
+ * its first packet: a caller that is still in connect() passes over an ICMP error and asks again a second later, and the
+ * kernel sends few of these. All else is answered by the error, later packets of TCP too: a reset would end a connection
+ * of this node that is no longer tracked.
+ */
+export function refusingRules(counter: string): string[] {
+  return [
+    `tcp flags & (syn | ack) == syn counter name ${counter} reject with tcp reset`,
+    `counter name ${counter} reject`,
+  ]
 }
 
 function portsOf(family: Family, ports: readonly OpenPort[]): OpenPort[] {

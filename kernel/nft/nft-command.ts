@@ -130,7 +130,7 @@ const MESSAGES: readonly (readonly [RegExp, KernelErrorCode])[] = [
   [/Operation not supported|not supported/i, 'EOPNOTSUPP'],
   [/Interrupted system call/i, 'EINTR'],
   [
-    /syntax error|invalid|unexpected|conflicting protocols|Could not parse|No symbol type|Too many links|mismatch|Invalid argument|unknown|Could not resolve|expected/i,
+    /syntax error|invalid|unexpected|conflicting protocols|Could not parse|No symbol type|Too many links|mismatch|Invalid argument|unknown|Could not resolve|expected|cannot use/i,
     'EINVAL',
   ],
 ]

@@ -21,6 +21,10 @@ export function formatLinkChange(name: string, change: { readonly up?: boolean; 
   return `ip link set ${name}${mtu}${up}`
 }
 
+export function formatLinkDeletion(name: string): string {
+  return `ip link del ${name}`
+}
+
 export function formatAddress(address: InterfaceAddress): string {
   // Ours alone on a device of ours: nobody to ask whether it is taken, and nothing to wait for.
   const nodad = familyOf(address.address) === 6 ? ' nodad' : ''
@@ -78,6 +82,10 @@ function ruleTool(rule: Rule): string {
 
 export function formatForwardingEntry(entry: ForwardingEntry): string {
   return `bridge fdb replace ${entry.mac} dev ${entry.device} dst ${entry.destination} self permanent`
+}
+
+export function formatForwardingEntryDeletion({ mac, device, destination }: ForwardingEntry): string {
+  return `bridge fdb del ${mac} dev ${device} dst ${destination} self`
 }
 
 function routeKey(route: Route): string {

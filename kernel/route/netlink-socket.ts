@@ -7,6 +7,7 @@
  */
 import { getSystemErrorName } from 'node:util'
 import { createNetlink, parseError, Protocol, type NetlinkSocket } from 'netlink'
+import { messageOf } from '../../runtime/thrown.ts'
 import { KernelError, type KernelErrorCode } from '../errors.ts'
 
 /** From linux/netlink.h. */
@@ -213,7 +214,7 @@ function errnoError(operation: string, errno: number): KernelError {
 }
 
 function sendError(operation: string, error: unknown): KernelError {
-  const text = error instanceof Error ? error.message : String(error)
+  const text = messageOf(error)
   if (/Timeout has been reached/.test(text))
     return new KernelError('TIMEOUT', operation, 'no answer from the kernel', { cause: error })
   return new KernelError('UNKNOWN', operation, text, { cause: error })

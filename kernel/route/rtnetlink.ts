@@ -14,8 +14,10 @@ import { isNotFound, KernelError } from '../errors.ts'
 import {
   formatAddress,
   formatForwardingEntry,
+  formatForwardingEntryDeletion,
   formatLink,
   formatLinkChange,
+  formatLinkDeletion,
   formatLookup,
   formatNeighbour,
   formatNeighbourDeletion,
@@ -104,7 +106,7 @@ export class Rtnetlink implements RouteTable {
   }
 
   async deleteLink(name: string, signal?: AbortSignal): Promise<void> {
-    const operation = `ip link del ${name}`
+    const operation = formatLinkDeletion(name)
     const { index } = await this.#needLink(name, operation, signal)
     await this.#change(link.RTM_DELLINK, 0, link.encodeLinkIndex(index), operation, signal)
   }
@@ -238,7 +240,7 @@ export class Rtnetlink implements RouteTable {
   }
 
   async deleteForwardingEntry(entry: ForwardingEntry, signal?: AbortSignal): Promise<void> {
-    const operation = `bridge fdb del ${entry.mac} dev ${entry.device} dst ${entry.destination} self`
+    const operation = formatForwardingEntryDeletion(entry)
     checkMac(entry.mac, operation)
     refuseInvalid(operation, () => parseAddress(entry.destination))
     const { index } = await this.#needLink(entry.device, operation, signal)

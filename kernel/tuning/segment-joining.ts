@@ -14,6 +14,7 @@ import { access, readFile, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
 import { LANE_CABLE_ADDRESS, LANE_DEVICE_PREFIX, laneCable } from '../../model/kernel-ids.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { KernelError } from '../errors.ts'
 import { type ReceiveCoalescing, SysfsReceiveCoalescing } from './receive-coalescing.ts'
 import { type RunCommand, runCommand } from '../run-command.ts'
@@ -219,10 +220,6 @@ export class VethSegmentJoining implements SegmentJoining {
       () => false,
     )
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }
 
 function leadingTable(device: string): string {

@@ -1,5 +1,6 @@
 /** Keeps what is wrong in the files and says each thing once: when it appears and when it is mended. */
 import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { type FileProblem, formatProblem } from './problem.ts'
 
 export class ProblemBoard {
@@ -37,7 +38,7 @@ export class ProblemBoard {
 
   /** The state folder refuses a read or a note. */
   stateError(path: string, error: unknown): void {
-    this.#once(path, error instanceof Error ? error.message : String(error), 'state folder cannot be used')
+    this.#once(path, messageOf(error), 'state folder cannot be used')
   }
 
   /** Paths in the state folder that there were complaints about, sorted. */

@@ -5,6 +5,7 @@ import { z } from 'zod'
 import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { type OpenPort, parseOpenPort } from '../../model/addresses/open-port.ts'
 import { formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { isMissing } from './atomic-write.ts'
 import {
   cidr,
@@ -245,7 +246,7 @@ async function readText(path: string): Promise<string> {
   try {
     return await readFile(path, 'utf8')
   } catch (error) {
-    const reason = isMissing(error) ? 'no such file' : error instanceof Error ? error.message : String(error)
+    const reason = isMissing(error) ? 'no such file' : messageOf(error)
     throw invalid(path, reason)
   }
 }

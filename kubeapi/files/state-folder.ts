@@ -6,6 +6,7 @@
 import { readFileSync, statSync, unlinkSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import type { Kind, KubeObject } from '../../model/objects.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { ClusterApiError } from '../cluster-api.ts'
 import type { StoredStatus } from '../kind-store.ts'
 import { NO_NAMESPACE, type ObjectKey, keyOf } from '../object-key.ts'
@@ -65,7 +66,7 @@ export class StateFolder {
     try {
       text = readFileSync(path, 'utf8')
     } catch (error) {
-      if (!isMissing(error)) this.#onCorrupt(path, reasonOf(error))
+      if (!isMissing(error)) this.#onCorrupt(path, messageOf(error))
       return undefined
     }
     try {
@@ -74,7 +75,7 @@ export class StateFolder {
       if (complaint === undefined) return value as StateParts[P]
       this.#onCorrupt(path, complaint)
     } catch (error) {
-      this.#onCorrupt(path, reasonOf(error))
+      this.#onCorrupt(path, messageOf(error))
     }
     return undefined
   }
@@ -159,10 +160,6 @@ function explain(error: unknown): string {
       return 'something that is not a folder is in the way'
     case undefined:
     default:
-      return reasonOf(error)
+      return messageOf(error)
   }
-}
-
-function reasonOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

@@ -11,6 +11,7 @@
  */
 import { type Clock, abortReason } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import type { KubeMetrics } from './metrics.ts'
@@ -253,7 +254,7 @@ export class Election {
   }
 
   #note(error: unknown): void {
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = messageOf(error)
     if (reason === this.#trouble) return
     this.#trouble = reason
     if (error instanceof HeldError) this.#deps.logger.info(reason, { lease: this.#init.name })

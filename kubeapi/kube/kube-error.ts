@@ -1,4 +1,5 @@
 /** What an API server, or its absence, says: classified here and nowhere else. */
+import { messageOf } from '../../runtime/thrown.ts'
 import { ClusterApiError, type ClusterApiErrorCode } from '../cluster-api.ts'
 
 /** What was asked: `apply`, `ServiceImport shop/web`. */
@@ -72,7 +73,7 @@ export function errorFromAnswer(asked: Asked, status: number, body: unknown, ret
 /** Our side could not even say who we are. */
 export class LoginError extends Error {
   constructor(cause: unknown) {
-    super(cause instanceof Error ? cause.message : String(cause), { cause })
+    super(messageOf(cause), { cause })
     this.name = 'LoginError'
   }
 }

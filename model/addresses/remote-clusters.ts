@@ -141,7 +141,8 @@ function readCluster(cluster: Cluster, families: readonly Family[]): RemoteClust
     prefixes.sort(comparePrefixes)
     return { id: spec.id, index: spec.index, prefixes }
   } catch (error) {
-    return error instanceof Error ? error.message : String(error)
+    if (error instanceof Error) return error.message
+    throw error
   }
 }
 

@@ -17,6 +17,7 @@ import { Backoff } from '../../reconcile/backoff.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import { errorOf } from '../../runtime/thrown.ts'
 import type { MemberStatus } from '../../model/member-status.ts'
 import type { MemberRecord } from '../../model/records.ts'
 import type { ClusterFacts, PublishMessage, PublishReply } from '../broker-api.ts'
@@ -200,7 +201,7 @@ export class PublishSession {
     } catch (error) {
       // Where we ended the stream ourselves, our own reason says more than that it was cancelled.
       const cause: unknown = stop.signal.aborted ? stop.signal.reason : error
-      return cause instanceof Error ? cause : new Error(String(cause))
+      return errorOf(cause)
     } finally {
       watchdog.stop()
       stop.abort(new BrokerUnreachableError('the stream has ended'))

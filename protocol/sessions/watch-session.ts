@@ -16,6 +16,7 @@ import { Backoff } from '../../reconcile/backoff.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { Metrics } from '../../runtime/metrics/metrics.ts'
+import { errorOf, messageOf } from '../../runtime/thrown.ts'
 import type { SilentMember, WatchMessage } from '../broker-api.ts'
 import { type BrokerClient, BrokerSilentError, BrokerUnreachableError } from '../broker-client.ts'
 import { type Replica, type ReplicaChange, ReplicaError } from '../replica/replica.ts'
@@ -116,7 +117,7 @@ export class WatchSession {
       return new BrokerUnreachableError('the broker ended the watch')
     } catch (error) {
       if (error instanceof ReplicaError) replica.forgetPosition()
-      return error instanceof Error ? error : new Error(String(error))
+      return errorOf(error)
     } finally {
       cancelTimer()
       stop.abort(new Error('the stream has ended'))
@@ -165,7 +166,7 @@ export class WatchSession {
     this.#saving = this.#saving
       .then(() => store.save(replica))
       .catch((error: unknown) => {
-        logger.error('replica not saved', { reason: error instanceof Error ? error.message : String(error) })
+        logger.error('replica not saved', { reason: messageOf(error) })
       })
     await this.#saving
   }

@@ -6,6 +6,7 @@ import type { X509Certificate } from 'node:crypto'
 import { type TLSSocket, checkServerIdentity, connect } from 'node:tls'
 import { isIP } from 'node:net'
 import type { Clock } from '../../reconcile/clock.ts'
+import { errorOf } from '../../runtime/thrown.ts'
 import { type BrokerAddress, formatBrokerAddress } from '../broker-address.ts'
 import { BrokerUnreachableError, CertificateError } from '../broker-client.ts'
 import { SERVER_NAME } from '../identity/certificate-terms.ts'
@@ -132,7 +133,7 @@ function handshake<T>(init: ProbeInit, signal: AbortSignal, use: (socket: TLSSoc
         const result = use(socket)
         finish(() => resolve(result))
       } catch (error) {
-        finish(() => reject(error instanceof Error ? error : new Error(String(error))))
+        finish(() => reject(errorOf(error)))
       }
     })
   })

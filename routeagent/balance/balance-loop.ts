@@ -13,6 +13,7 @@ import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import { messageOf } from '../../runtime/thrown.ts'
 import { type AddressFamily, addressFamily } from '../address-family.ts'
 import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
 import {
@@ -25,7 +26,7 @@ import {
   shapeOf,
 } from './check-table.ts'
 import { RESYNC_MS, type RouteAgentConfig } from '../config.ts'
-import { DropCounts } from '../drop-counts.ts'
+import { nodeDropCounts } from '../drop-counts.ts'
 import type { FactsReader } from '../facts-reader.ts'
 import type { LocalBackends } from './local-backends.ts'
 import type { RouteAgentMetrics } from '../metrics.ts'
@@ -63,7 +64,7 @@ export class BalanceLoop {
   readonly #node: string
   readonly #openPorts: readonly OpenPort[]
   readonly #family: AddressFamily
-  readonly #drops: DropCounts
+  readonly #dropped: ReturnType<typeof nodeDropCounts>
   readonly #drift: Drift
   #planner: BalancePlanner | undefined
   #world: NodeNftWorld | undefined
@@ -83,7 +84,7 @@ export class BalanceLoop {
     this.#deps = deps
     this.#node = init.node
     this.#openPorts = init.openPorts ?? []
-    this.#drops = new DropCounts(deps)
+    this.#dropped = nodeDropCounts(deps.metrics)
     this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
     this.#family = addressFamily(deps.nft.family === 'ip' ? 4 : 6)
   }
@@ -162,7 +163,7 @@ export class BalanceLoop {
       }
     } catch (error) {
       this.#applied = undefined
-      this.failure = error instanceof Error ? error.message : String(error)
+      this.failure = messageOf(error)
       this.notReady &&= this.failure
       throw error
     }
@@ -259,7 +260,7 @@ export class BalanceLoop {
       return this.#replaceTable(applied.world, planner, signal)
     }
     applied.texts = found.texts
-    await this.#drops.look(signal)
+    await this.#dropped.look([this.#deps.nft], signal)
     const repairs: ElementChange[] = []
     const all = desiredElements(applied.world, planner.ports(), applied.localBackends)
     for (const [map, observed] of found.elements) {

@@ -8,7 +8,7 @@
  * The kernel would unpack what comes to the port at any of its addresses, from anybody: a VXLAN device has no list of
  * who may send. docs/decisions/0036-the-kernels-second-line.md
  */
-import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches } from '../../kernel/nft/host-guard.ts'
+import { LED_ELSEWHERE, hostMatches, ledElsewhereMatches, refusingRules } from '../../kernel/nft/host-guard.ts'
 import type { NftBaseChain, NftStatement } from '../../kernel/nft/nft-transaction.ts'
 import {
   type Family,
@@ -85,7 +85,7 @@ export function planOverlayGuard(init: OverlayGuardInit): NftStatement[] {
   return [
     ...chain('node-port', undefined, [
       ...ledElsewhereMatches(family, openPorts).map((match) => `${match} return`),
-      REFUSED,
+      ...REFUSED,
     ]),
     ...chain('from-overlay', undefined, [
       `${LED_ELSEWHERE} jump node-port`,
@@ -97,7 +97,7 @@ export function planOverlayGuard(init: OverlayGuardInit): NftStatement[] {
       `${ip} saddr != @${remote} ${dropped('overlay-inner')}`,
       `${ip} daddr != ${pods} ${dropped('overlay-inner')}`,
       ...hostMatches(family, openPorts).map((match) => `${match} accept`),
-      REFUSED,
+      ...REFUSED,
     ]),
     ...chain('overlay', INPUT, [
       ...(family === 4 ? strangers(init.ground) : []),
@@ -133,7 +133,7 @@ function strangers(ground: OverlayGround | undefined): string[] {
 }
 
 /** Told at once: whoever asked by mistake shall not wait. */
-const REFUSED = `counter name ${nodeDropCounter('host-service')} reject`
+const REFUSED = refusingRules(nodeDropCounter('host-service'))
 
 function dropped(reason: NodeDropReason): string {
   return `counter name ${nodeDropCounter(reason)} drop`

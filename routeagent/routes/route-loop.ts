@@ -1,5 +1,6 @@
 /** Drives the routes: world → plan → kernel → RouteAgent status. */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import { Round } from '../../kernel/apply/round.ts'
 import { Drift } from '../../kernel/drift.ts'
 import type { ReceiveCoalescing } from '../../kernel/tuning/receive-coalescing.ts'
 import type { RouteTable } from '../../kernel/route/route-table.ts'
@@ -10,7 +11,7 @@ import type { RouteAgent } from '../../model/objects.ts'
 import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import { applyNodeRoutes } from './apply-routes.ts'
+import { applyNodeRoutes } from './apply-node-routes.ts'
 import {
   DEFAULT_VERSION,
   OVERLAY_HOLD_MICROSECONDS,
@@ -62,7 +63,7 @@ export class RouteLoop {
     this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
   }
 
-  /** One run. Throws AggregateError when some of the commands failed; the others are done. */
+  /** One run. Throws what failed, after everything else was done. */
   async reconcile(signal: AbortSignal): Promise<void> {
     const reading = readWorld(this.#deps.caches, this.#config.node)
     if (!reading.ok) {
@@ -85,19 +86,15 @@ export class RouteLoop {
       this.notReady = failure === undefined ? reason : `${reason}: ${failure}`
       return failure === undefined ? undefined : this.#report(plan, this.notReady, signal)
     }
-    const { changed, failures } = await applyNodeRoutes(
-      { ...this.#deps, drift: this.#drift, forwardingMarker: forwardingMarker(this.#config) },
-      plan,
-      signal,
-    )
-    if (changed > 0) this.#deps.logger.info('routes changed', { commands: changed })
+    const round = new Round({ logger: this.#deps.logger, drift: this.#drift })
+    await applyNodeRoutes({ ...this.#deps, forwardingMarker: forwardingMarker(this.#config) }, plan, round, signal)
+    if (round.changes > 0) this.#deps.logger.info('routes changed', { commands: round.changes })
     const held = await this.#deps.coalescing?.hold(VXLAN_DEVICE, OVERLAY_HOLD_MICROSECONDS)
     if (held !== undefined) this.#deps.logger.info('overlay device joins segments', { command: held })
-    this.#applied ||= failures.length === 0
-    const failure = failures.length === 0 ? undefined : failures.map(messageOf).join('; ')
-    this.notReady = this.#applied ? undefined : failure
-    await this.#report(plan, failure, signal)
-    if (failures.length > 0) throw new AggregateError(failures, `routes: ${failure}`)
+    this.#applied ||= round.failures === 0
+    this.notReady = this.#applied ? undefined : round.failure
+    await this.#report(plan, round.failure, signal)
+    round.finish()
   }
 
   // The device would unpack what anybody sends. One that is there was made under a table, and goes on.
@@ -154,8 +151,4 @@ export class RouteLoop {
     if (text !== this.#told && text !== '') this.#deps.logger.warn('left out of the routes', { reasons: lines })
     this.#told = text
   }
-}
-
-function messageOf(error: unknown): string {
-  return error instanceof Error ? error.message : String(error)
 }

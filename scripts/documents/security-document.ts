@@ -1,13 +1,15 @@
-/** The tables of docs/security.md, from the attacks that are tests. */
+/** The second half of docs/security.md, from the attacks that are tests. */
 import { readdirSync, readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { ATTACKS } from '../../test/hostile/table/all.ts'
+import type { AttackRow } from '../../test/hostile/table/row.ts'
+import { listItem } from './wrap-text.ts'
 
 const ROOT = join(import.meta.dirname, '..', '..')
 /** The hostile tier, and what needs a real API server. */
 const FOLDERS = ['test/hostile', 'test/kube']
 /** What stands before it in the document is written by hand. */
-export const TABLES_FROM = '<!-- The tables below are written by: npm run docs:security -->'
+export const TABLES_FROM = '<!-- What follows is written by: npm run docs:security -->'
 
 /** The ids of the rows that each test file tries. */
 export function triedIn(): ReadonlyMap<string, readonly string[]> {
@@ -22,20 +24,24 @@ export function triedIn(): ReadonlyMap<string, readonly string[]> {
   )
 }
 
-/** The whole document: what is there up to the mark, and the tables. */
+/** The whole document: what is there up to the mark, and the attacks. */
 export function securityDocument(present: string): string {
   const tried = [...triedIn()]
   const fileOf = (id: string): string => tried.find(([, ids]) => ids.includes(id))?.[0] ?? 'nowhere'
-  const tables = ATTACKS.filter(({ rows }) => rows.length > 0).map(({ title, rows }) => {
-    const lines = rows.map(({ id, tried, holds, against }) =>
-      ['', tried, holds, against, `\`${fileOf(id)}\`: ${id}`, '']
-        .map((cell) => cell.replaceAll('|', '\\|'))
-        .join(' | '),
-    )
-    const head = ['| What was tried | What holds | What stands against it | Shown by |', '| --- | --- | --- | --- |']
-    return [`## ${title}`, '', ...head, ...lines.map((line) => line.trim())].join('\n')
-  })
+  const sections = ATTACKS.filter(({ rows }) => rows.length > 0).map(({ title, rows }) =>
+    [`## ${title}`, ...rows.map((row) => attackText(row, fileOf(row.id)))].join('\n\n'),
+  )
   const mark = present.indexOf(TABLES_FROM)
   const head = mark < 0 ? `${present.trimEnd()}\n\n` : present.slice(0, mark)
-  return `${head}${TABLES_FROM}\n\n${tables.join('\n\n')}\n`
+  return `${head}${TABLES_FROM}\n\n${sections.join('\n\n')}\n`
+}
+
+function attackText({ id, tried, holds, against }: AttackRow, file: string): string {
+  const items = [
+    `**Tried:** ${tried}`,
+    `**Holds:** ${holds}`,
+    `**Against it:** ${against}`,
+    `**Shown by:** \`${file}\``,
+  ]
+  return [`### ${id}`, '', ...items.map(listItem)].join('\n')
 }

@@ -1,4 +1,4 @@
-/** `npm run docs:security`: writes the tables of docs/security.md from the attacks that are tests. */
+/** `npm run docs:security`: writes the second half of docs/security.md from the attacks that are tests. */
 import { readFileSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { securityDocument } from './security-document.ts'

@@ -3,9 +3,9 @@ import t, { type Test } from 'tap'
 import type { ClusterDnsAnswer } from '../../agent/cluster/ask-resolver.ts'
 import { planDnsStatus } from '../../agent/cluster/plan-dns-status.ts'
 import { findCondition } from '../../model/conditions.ts'
-import type { Cluster } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { eventually } from '../support/eventually.ts'
+import { clusterObject } from '../support/objects/cluster-objects.ts'
 import { Site } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'
 import { until } from './until.ts'
@@ -119,12 +119,8 @@ t.test('somebody edits our word: it is put right', async (t) => {
 })
 
 t.test('what others say on the same object stays, and since when is said once', (t) => {
-  const spec = { id: 'paris', index: 1, podCIDRs: [], serviceCIDRs: [], globalCIDRs: [], labels: {} }
   const other = { type: 'Other', status: 'True', reason: 'R', message: 'm', lastTransitionTime: 'then' } as const
-  const own: Cluster = {
-    ...{ apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: 'paris' }, spec },
-    status: { conditions: [other] },
-  }
+  const own = clusterObject({ id: 'paris' }, { status: { conditions: [other] } })
   const [now, later] = ['2026-11-22T03:00:00Z', '2026-11-22T04:00:00Z'].map((text) => Date.parse(text))
   const first = planDnsStatus(own, NO, now ?? 0)
   t.strictSame(first?.status?.conditions?.[0], other)

@@ -4,6 +4,8 @@ import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { Gateway, Kind, ObjectKinds } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { eventually } from '../support/eventually.ts'
+import { namespaceObject } from '../support/objects/service-objects.ts'
+import { gatewayObject } from '../support/objects/node-objects.ts'
 import { Site, service, slice } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'
 import { until } from './until.ts'
@@ -34,7 +36,7 @@ async function start(t: Test): Promise<Stage> {
     [tokyo, ''],
   ] as const) {
     await site.join()
-    site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    site.api.put(namespaceObject('shop'))
     if (address === '') continue
     site.api.put(service('shop', 'web'))
     site.api.put(slice('shop', 'web', address))
@@ -138,7 +140,7 @@ t.test('whoever is cut off itself removes nothing', async (t) => {
 
 t.test('a lane that is up proves life, as long as a gateway really says so', async (t) => {
   const { tokyo, pass } = await start(t)
-  const gateway = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'gw' } } as const
+  const gateway = gatewayObject('gw')
   await tokyo.api.apply(gateway)
   for (let minute = 0; minute < 20; minute += 1) {
     await tokyo.api.applyStatus({ ...gateway, status: lanes('up', minute) })
@@ -191,7 +193,7 @@ t.test('leases that cannot be read do not hold up the import', async (t) => {
   const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.2.0.0/16', clock, api })
   for (const site of [milano, tokyo]) {
     await site.join()
-    site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    site.api.put(namespaceObject('shop'))
     site.start()
   }
   t.teardown(async () => {
@@ -215,7 +217,7 @@ t.test('leases that cannot be read do not hold up the import', async (t) => {
 
 t.test('a gateway that stops to tell is said to be unknown, once, and takes that back itself', async (t) => {
   const { tokyo, clock } = await start(t)
-  const gateway = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'gw' } } as const
+  const gateway = gatewayObject('gw')
   const ready = { type: 'Ready', status: 'True', reason: 'LanesUp', message: '' } as const
   await tokyo.api.apply(gateway)
   let beats = 0

@@ -7,6 +7,7 @@ import { nameHash } from '../../model/name-hash.ts'
 import { parsePrefix } from '../../model/addresses/ip.ts'
 import type { ClusterSpec, EndpointSlice, ServiceImport } from '../../model/objects.ts'
 import type { ServiceExportBody, StoredRecord } from '../../model/records.ts'
+import { namespaceObject } from '../support/objects/service-objects.ts'
 import { INIT, IP, OWN, PRESENT, cluster, exported, plan, record, sliceOf, world } from './import-fixtures.ts'
 import { Site, service, serviceExport, slice } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'
@@ -242,7 +243,7 @@ async function sites(t: Test): Promise<{ set: ToyClusterset; milano: Site; tokyo
   t.teardown(() => Promise.all([milano, tokyo, four].map((site) => site.stop())))
   for (const site of [milano, tokyo, four]) {
     await site.join()
-    site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    site.api.put(namespaceObject('shop'))
     site.start()
   }
   return { set, milano, tokyo, four }

@@ -4,6 +4,7 @@ import type { ClusterId } from '../../model/ids.ts'
 import { parsePrefix } from '../../model/addresses/ip.ts'
 import type { ClusterSpec, ServiceImport } from '../../model/objects.ts'
 import type { EndpointSliceBody, RecordBody, ServiceExportBody, StoredRecord } from '../../model/records.ts'
+import { importObject } from '../support/objects/service-objects.ts'
 import { showImport, showSlice } from './site.ts'
 
 export const RANGE = parsePrefix('245.0.0.0/16')
@@ -72,7 +73,7 @@ export function world(records: StoredRecord[], change: Partial<ImportWorld> = {}
     namespaces: new Set(['shop']),
     ownFacts: { stated: undefined, local: OWN, globalRange: '244.0.0.0/8' },
     ownKnown: false,
-    ownRecords: () => undefined,
+    ownExport: () => undefined,
     serviceImport: () => undefined,
     clusters: new Map([['tokyo', OWN]]),
     clustersetIpRange: RANGE,
@@ -101,14 +102,14 @@ export function show({ objects, services }: ImportPlan): string[] {
 }
 
 export const PRESENT: ServiceImport = {
-  apiVersion: 'multicluster.x-k8s.io/v1beta1',
-  kind: 'ServiceImport',
-  metadata: { name: 'web', namespace: 'shop', labels: { 'app.kubernetes.io/managed-by': 'sealane' } },
-  spec: {
-    type: 'ClusterSetIP',
-    ports: [{ name: 'old', protocol: 'TCP', port: 80 }],
-    ips: ['245.0.0.7'],
-    ipFamilies: ['IPv4'],
-  },
+  ...importObject(
+    { name: 'web', labels: { 'app.kubernetes.io/managed-by': 'sealane' } },
+    {
+      type: 'ClusterSetIP',
+      ports: [{ name: 'old', protocol: 'TCP', port: 80 }],
+      ips: ['245.0.0.7'],
+      ipFamilies: ['IPv4'],
+    },
+  ),
   status: { clusters: [{ cluster: 'flat' }, { cluster: 'milano' }] },
 }

@@ -4,6 +4,7 @@ import { DatabaseSync } from 'node:sqlite'
 import t from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
+import { namespaceObject } from '../support/objects/service-objects.ts'
 import { service, serviceExport, slice } from './site.ts'
 
 import { Member, startBroker } from './real-members.ts'
@@ -50,7 +51,7 @@ t.test('an exporter hears who imports its service, also from a broker that lost 
     },
     { say: 'all have told it again', deadlineMs: 20_000 },
   )
-  tokyo.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+  tokyo.api.put(namespaceObject('shop'))
   await eventually(() => imported() === 'imported by paris, tokyo', {
     say: 'tokyo has the namespace',
     deadlineMs: 20_000,

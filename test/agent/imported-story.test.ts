@@ -1,6 +1,7 @@
 /** An exporter hears which members import its service, and why others do not. */
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
+import { importObject, namespaceObject } from '../support/objects/service-objects.ts'
 import type { ToyLink } from './toy-clusterset.ts'
 import { Site, service, slice } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'
@@ -17,7 +18,7 @@ async function sites(t: Test, ids: readonly string[]): Promise<{ set: ToyCluster
 }
 
 function addNamespace({ api }: Site, name: string): void {
-  api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } })
+  api.put(namespaceObject(name))
 }
 
 function exportWeb(site: Site): void {
@@ -70,12 +71,7 @@ t.test('somebody has a ServiceImport of that name', async (t) => {
   const [c1, c2, c3] = all as [Site, Site, Site]
   exportWeb(c1)
   for (const site of [c2, c3]) addNamespace(site, 'shop')
-  c2.api.put({
-    apiVersion: 'multicluster.x-k8s.io/v1beta1',
-    kind: 'ServiceImport',
-    metadata: { name: 'web', namespace: 'shop' },
-    spec: { type: 'Headless', ports: [] },
-  })
+  c2.api.put(importObject({ name: 'web' }))
   for (const site of all) site.start()
   const taken = 'a ServiceImport of this name, made by somebody else, is in the way in c2'
   await until(t, () => imported(c1), `True/Imported: imported by c3; ${taken}`, 'said by name')

@@ -3,6 +3,7 @@ import t, { type Test } from 'tap'
 import { ClusterApiError, type ClusterApiErrorCode } from '../../kubeapi/cluster-api.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { KubeObject, ServiceExport } from '../../model/objects.ts'
+import { namespaceObject } from '../support/objects/service-objects.ts'
 import { Site, service, serviceExport, slice } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'
 import { until, untilTold } from './until.ts'
@@ -26,7 +27,7 @@ async function sites(
   t.teardown(() => Promise.all(all.map((site) => site.stop())))
   for (const site of all) {
     await site.join()
-    site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    site.api.put(namespaceObject('shop'))
     site.start()
   }
   return { set, milano, paris, tokyo }
@@ -212,13 +213,13 @@ for (const code of ['Conflict', 'Forbidden'] as const) {
       await until(t, () => milano.show().length, i - 4, 'more rounds')
     }
     t.equal(api.attempts, 2, 'and not again in each round')
-    tokyo.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' }, status: { phase: 'Terminating' } })
+    tokyo.api.put(namespaceObject('shop', { status: { phase: 'Terminating' } }))
     milano.api.put(slice('shop', 'web', '10.42.0.5 10.42.0.6'))
     await until(t, () => milano.slices().some((line) => line.includes('.0.6')), true, 'a change meanwhile')
     tokyo.api.drop('Namespace', 'shop')
     api.ending = false
     t.same(tokyo.show(), [])
-    tokyo.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    tokyo.api.put(namespaceObject('shop'))
     await until(t, () => [tokyo.show().length, tokyo.slices().length], [1, 1], 'made anew')
     t.same(
       tokyo.logger.lines.filter(({ level }) => level === 'warn' || level === 'error'),

@@ -6,6 +6,8 @@ import { surroundingsReader } from '../../agent/broker/read-surroundings.ts'
 import { neededRanges, neededText } from '../../model/addresses/needed-ranges.ts'
 import type { ClusterSpec, EndpointSlice, Node, RouteAgent } from '../../model/objects.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
+import { internalIps, nodeObject, routeAgentObject } from '../support/objects/node-objects.ts'
+import { sliceObject } from '../support/objects/service-objects.ts'
 
 const NOTHING: NeedsWorld = {
   own: { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'] },
@@ -17,18 +19,15 @@ const NOTHING: NeedsWorld = {
 }
 
 function node(name: string, ...addresses: string[]): Node {
-  const status = { addresses: addresses.map((address) => ({ type: 'InternalIP', address })) }
-  return { apiVersion: 'v1', kind: 'Node', metadata: { name }, status }
+  return nodeObject(name, { status: internalIps(...addresses) })
 }
 
 function routeAgent(name: string, ...underlay: string[]): RouteAgent {
-  const status = { version: '', clusters: [], underlay }
-  return { apiVersion: 'sealane.io/v1alpha1', kind: 'RouteAgent', metadata: { name }, status }
+  return routeAgentObject(name, { underlay })
 }
 
 function apiServer(...addresses: string[]): EndpointSlice {
-  const object = { metadata: { name: 'kubernetes', namespace: 'default' }, addressType: 'IPv4', ports: [] } as const
-  return { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', ...object, endpoints: [{ addresses }] }
+  return sliceObject({ name: 'kubernetes', namespace: 'default' }, { ports: [], endpoints: [{ addresses }] })
 }
 
 function show(change: Partial<NeedsWorld>): { readonly needed: string[]; readonly told: readonly string[] } {

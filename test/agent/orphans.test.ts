@@ -7,37 +7,25 @@ import { OrphanLoop } from '../../agent/cluster/orphan-loop.ts'
 import { planOrphans } from '../../agent/cluster/plan-orphans.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { ownedByNode } from '../../model/node-owner.ts'
-import {
-  type Endpoint,
-  type Gateway,
-  type KubeObject,
-  type Node,
-  type RouteAgent,
-  endpointName,
-} from '../../model/objects.ts'
+import type { Endpoint, Gateway, KubeObject, Node, RouteAgent } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { eventually } from '../support/eventually.ts'
+import { endpointObject } from '../support/objects/cluster-objects.ts'
+import { gatewayObject, nodeObject, routeAgentObject } from '../support/objects/node-objects.ts'
 import { Site } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'
 import { until } from './until.ts'
 
-const OURS = { apiVersion: 'sealane.io/v1alpha1' } as const
-
-const node = (name: string): Node => ({ apiVersion: 'v1', kind: 'Node', metadata: { name, uid: `uid of ${name}` } })
+const node = (name: string): Node => nodeObject(name, { metadata: { uid: `uid of ${name}` } })
 
 function endpoint(cluster: string, of: string, owned = ownedByNode(node(of))): Endpoint {
-  const spec = { cluster, node: of, lane: 0, publicKey: 'k', candidates: [], capabilities: [] }
-  return { ...OURS, kind: 'Endpoint', metadata: { name: endpointName(cluster, of, 0), ...owned }, spec }
+  return endpointObject({ cluster, node: of }, owned)
 }
 
-const gateway = (of: string): Gateway => ({
-  ...OURS,
-  kind: 'Gateway',
-  metadata: { name: of, ...ownedByNode(node(of)) },
-})
-const routeAgent = (of: string): RouteAgent => ({ ...OURS, kind: 'RouteAgent', metadata: gateway(of).metadata })
+const gateway = (of: string): Gateway => gatewayObject(of, undefined, ownedByNode(node(of)))
+const routeAgent = (of: string): RouteAgent => routeAgentObject(of, undefined, ownedByNode(node(of)))
 
 t.test('only what names a Node that is gone', async (t) => {
   const objects = [

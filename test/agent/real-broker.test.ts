@@ -44,7 +44,6 @@ t.test('export, broker outage with restart of an agent, unexport', async (t) => 
   }
   times.sort((a, b) => a - b)
   t.comment(`export to import: median ${times[10]?.toFixed(1)} ms, worst ${times[19]?.toFixed(1)} ms`)
-  t.ok((times[10] ?? Infinity) < 500, 'quickly, even on a busy machine; the benchmark knows the real figure')
   const ip = paris.api.get('ServiceImport', 'web', 'shop')?.spec.ips?.[0] ?? ''
   const want = [
     `shop/web ClusterSetIP ${ip} http:80 from milano Ready`,

@@ -20,6 +20,8 @@ import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { eventually } from '../support/eventually.ts'
+import { namespaceObject } from '../support/objects/service-objects.ts'
+import { clusterObject, membershipObject } from '../support/objects/cluster-objects.ts'
 import { showImport, showSlice } from './site.ts'
 
 export const clock = new SystemClock()
@@ -96,20 +98,10 @@ export class Member {
     })
     const spec = { id: this.id, index: answer.clusterIndex, ...facts, globalCIDRs: answer.globalCIDRs }
     const { version: _version, ...clusterSpec } = spec
-    await this.api.apply({
-      apiVersion: 'sealane.io/v1alpha1',
-      kind: 'Cluster',
-      metadata: { name: this.id },
-      spec: clusterSpec,
-    })
+    await this.api.apply(clusterObject(clusterSpec))
     const { clusterset, globalRange, clustersetIpRange } = answer
-    await this.api.apply({
-      apiVersion: 'sealane.io/v1alpha1',
-      kind: 'Membership',
-      metadata: { name: 'self' },
-      spec: { clusterId: this.id, phase: 'joined', clusterset, globalRange, clustersetIpRange },
-    })
-    this.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    await this.api.apply(membershipObject({ clusterId: this.id, clusterset, globalRange, clustersetIpRange }))
+    this.api.put(namespaceObject('shop'))
   }
 
   start(change: Partial<AgentConfig> = {}): void {

@@ -9,6 +9,8 @@ import { type Clock, SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
+import { clusterObject, membershipObject } from '../support/objects/cluster-objects.ts'
+import { exportObject, serviceObject, sliceObject } from '../support/objects/service-objects.ts'
 import type { ToyClusterset } from './toy-clusterset.ts'
 
 export interface SiteInit {
@@ -49,28 +51,12 @@ export class Site {
 
   /** What `sealane join` leaves behind. */
   async join(): Promise<void> {
-    await this.api.apply({
-      apiVersion: 'sealane.io/v1alpha1',
-      kind: 'Cluster',
-      metadata: { name: this.id },
-      spec: this.#spec,
-    })
+    await this.api.apply(clusterObject(this.#spec))
     await this.setPhase('joined')
   }
 
   async setPhase(phase: 'joined' | 'leaving'): Promise<void> {
-    await this.api.apply({
-      apiVersion: 'sealane.io/v1alpha1',
-      kind: 'Membership',
-      metadata: { name: 'self' },
-      spec: {
-        clusterId: this.id,
-        phase,
-        clusterset: 'test',
-        globalRange: '244.0.0.0/8',
-        clustersetIpRange: '245.0.0.0/16',
-      },
-    })
+    await this.api.apply(membershipObject({ clusterId: this.id, phase, clusterset: 'test' }))
   }
 
   start(): void {
@@ -145,12 +131,12 @@ export class Site {
 }
 
 export function serviceExport(namespace: string, name: string): ServiceExport {
-  return { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport', metadata: { name, namespace } }
+  return exportObject({ name, namespace })
 }
 
 export function service(namespace: string, name: string, spec: Service['spec'] = {}): Service {
   const ports = [{ name: 'http', port: 80, targetPort: 8080 }]
-  return { apiVersion: 'v1', kind: 'Service', metadata: { name, namespace }, spec: { ports, ...spec } }
+  return serviceObject({ name, namespace }, { ports, ...spec })
 }
 
 /** Endpoints as `address` or `hostname@address`, with a leading '!' when not ready; port 8080, called http. */
@@ -160,15 +146,9 @@ export function slice(
   endpoints: string,
   change: Partial<EndpointSlice> = {},
 ): EndpointSlice {
-  return {
-    apiVersion: 'discovery.k8s.io/v1',
-    kind: 'EndpointSlice',
-    metadata: { name: `${name}-1`, namespace, labels: { 'kubernetes.io/service-name': name } },
-    addressType: 'IPv4',
-    ports: [{ name: 'http', port: 8080 }],
-    endpoints: endpoints.split(' ').filter(Boolean).map(endpoint),
-    ...change,
-  }
+  const metadata = { name: `${name}-1`, namespace, labels: { 'kubernetes.io/service-name': name } }
+  const told = { ports: [{ name: 'http', port: 8080 }], endpoints: endpoints.split(' ').filter(Boolean).map(endpoint) }
+  return { ...sliceObject(metadata, told), ...change }
 }
 
 function endpoint(text: string): SliceEndpoint {

@@ -1,4 +1,6 @@
 import t from 'tap'
+import { namespaceObject } from '../support/objects/service-objects.ts'
+import { endpointObject } from '../support/objects/cluster-objects.ts'
 import { Site, service, slice } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'
 import { until } from './until.ts'
@@ -12,7 +14,7 @@ async function threeSites(): Promise<{ set: ToyClusterset; milano: Site; paris: 
   const all = [milano, paris, tokyo]
   for (const site of all) {
     await site.join()
-    site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    site.api.put(namespaceObject('shop'))
   }
   return { set, milano, paris, tokyo, all }
 }
@@ -186,14 +188,14 @@ t.test('namespaces: only those that exist here, and not while they end', async (
   milano.export('extra', 'web')
   await until(t, () => milano.show().length, 1, 'at home')
   t.same(tokyo.show(), [])
-  tokyo.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'extra' } })
+  tokyo.api.put(namespaceObject('extra'))
   await until(
     t,
     () => tokyo.show(),
     ['extra/web ClusterSetIP 245.0.0.1 http:80 from milano Ready'],
     'the namespace comes',
   )
-  tokyo.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'extra' }, status: { phase: 'Terminating' } })
+  tokyo.api.put(namespaceObject('extra', { status: { phase: 'Terminating' } }))
   await until(t, () => [tokyo.show(), tokyo.slices()], [[], []], 'and goes')
   t.same(paris.show(), [])
 })
@@ -261,12 +263,7 @@ t.test('gateways of the others are mirrored, our own are published', async (t) =
       { kind: 'private', address: '127.0.0.1', port: 4500 },
     ],
   } as const
-  await milano.api.apply({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Endpoint',
-    metadata: { name: 'milano.gw-lane0' },
-    spec,
-  })
+  await milano.api.apply(endpointObject(spec))
   await until(
     t,
     () => tokyo.api.get('Endpoint', 'milano.gw-lane0')?.spec.candidates.map(({ address }) => address),

@@ -10,6 +10,7 @@ import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { eventually } from '../support/eventually.ts'
+import { namespaceObject } from '../support/objects/service-objects.ts'
 import { Site, service, slice } from './site.ts'
 import { ToyClusterset } from './toy-clusterset.ts'
 import { until } from './until.ts'
@@ -94,7 +95,7 @@ t.test('the leader dies at any write: nothing that stands is lost, everything th
   const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.42.0.0/16', globalCIDR: '244.3.0.0/16', api })
   for (const site of [milano, tokyo]) {
     await site.join()
-    site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    site.api.put(namespaceObject('shop'))
   }
   milano.start()
   const rivals = new Rivals(api, set, 'tokyo')

@@ -36,9 +36,13 @@ export class LoopbackBroker {
     return broker
   }
 
+  /** `127.0.0.1:PORT` */
+  get address(): string {
+    return `127.0.0.1:${this.port}`
+  }
+
   async start(change: Partial<BrokerConfig> = {}): Promise<void> {
-    const { state: stateDir, port } = this
-    const at = `127.0.0.1:${port}`
+    const { state: stateDir, address: at } = this
     const config = { ...DEFAULT_BROKER_CONFIG, clusterset: 'demo', stateDir, listen: at, advertise: [at], ...change }
     this.metrics = createMetrics('broker')
     const { clock, logger, metrics } = this

@@ -10,15 +10,13 @@ import {
   type LinkState,
   linkKey,
 } from '../../gateway/cable/cable.ts'
-import { gatewayMetrics } from '../../gateway/metrics.ts'
 import { farEnd } from '../../gateway/remotes/check-endpoints.ts'
-import { Round } from '../../gateway/round.ts'
+import { Round } from '../../kernel/apply/round.ts'
 import type { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'
 import { type AddressPort, formatAddressPort, parseAddressPort } from '../../model/addresses/address-port.ts'
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { Endpoint } from '../../model/objects.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
-import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 
 export interface CableUnderTest {
   readonly cable: Cable
@@ -95,7 +93,7 @@ class LaneStory {
 }
 
 function newRound(): Round {
-  return new Round(new CapturingLogger(), gatewayMetrics(createMetrics('gateway')))
+  return new Round({ logger: new CapturingLogger() })
 }
 
 export function cableCompliance(make: (t: Test) => CableUnderTest | Promise<CableUnderTest>): void {

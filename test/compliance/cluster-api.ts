@@ -3,6 +3,8 @@ import type { Test } from 'tap'
 import type { ClusterApi, ObjectChange, ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import type { Gateway, Kind, KubeObject, Service, ServiceExport, ServiceImport } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
+import { gatewayObject } from '../support/objects/node-objects.ts'
+import { exportObject, importObject, namespaceObject, serviceObject } from '../support/objects/service-objects.ts'
 import { conditionTests } from './cluster-conditions.ts'
 
 /** A cluster and the user's hand on it. */
@@ -29,32 +31,18 @@ export interface Differences {
 
 export type ClusterFactory = (t: Test) => Promise<ClusterUnderTest>
 
-export const service = (name: string, port = 80): Service => ({
-  apiVersion: 'v1',
-  kind: 'Service',
-  metadata: { name, namespace: 'shop' },
-  spec: { ports: [{ protocol: 'TCP', port }] },
-})
+export const service = (name: string, port = 80): Service =>
+  serviceObject({ name }, { ports: [{ protocol: 'TCP', port }] })
 
-export const serviceExport = (name: string): ServiceExport => ({
-  apiVersion: 'multicluster.x-k8s.io/v1beta1',
-  kind: 'ServiceExport',
-  metadata: { name, namespace: 'shop' },
-})
+export const serviceExport = (name: string): ServiceExport => exportObject({ name })
 
-export const serviceImport = (name: string, port = 80): ServiceImport => ({
-  apiVersion: 'multicluster.x-k8s.io/v1beta1',
-  kind: 'ServiceImport',
-  metadata: { name, namespace: 'shop', labels: { a: 'b' } },
-  spec: { type: 'ClusterSetIP', ports: [{ protocol: 'TCP', port }], ips: ['245.0.0.7'] },
-})
+export const serviceImport = (name: string, port = 80): ServiceImport =>
+  importObject(
+    { name, labels: { a: 'b' } },
+    { type: 'ClusterSetIP', ports: [{ protocol: 'TCP', port }], ips: ['245.0.0.7'] },
+  )
 
-const gateway = (node: string, version = '1'): Gateway => ({
-  apiVersion: 'sealane.io/v1alpha1',
-  kind: 'Gateway',
-  metadata: { name: node },
-  status: { version, lanes: [], connections: [] },
-})
+const gateway = (node: string, version = '1'): Gateway => gatewayObject(node, { version })
 
 const deadline = (): AbortSignal => AbortSignal.timeout(5000)
 
@@ -129,7 +117,7 @@ function cacheTests(t: Test, factory: ClusterFactory): void {
     await api.apply(serviceImport('web'))
     await drop('Service', 'web', 'shop')
     await eventually(() => cache.get('shop') === undefined)
-    await put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    await put(namespaceObject('shop'))
     await eventually(() => cache.get('shop')?.metadata.uid !== undefined)
   })
 }
@@ -162,14 +150,8 @@ function applyTests(t: Test, factory: ClusterFactory): void {
       const { api } = await factory(t)
       const cache = api.cache('Gateway')
       await cache.whenSynced(deadline())
-      const owned = (...uids: string[]): Gateway => ({
-        apiVersion: 'sealane.io/v1alpha1',
-        kind: 'Gateway',
-        metadata: {
-          name: 'n1',
-          ownerReferences: uids.map((uid) => ({ apiVersion: 'v1', kind: 'Node', name: 'n1', uid })),
-        },
-      })
+      const owner = (uid: string) => ({ apiVersion: 'v1', kind: 'Node', name: 'n1', uid })
+      const owned = (...uids: string[]): Gateway => gatewayObject('n1', undefined, { ownerReferences: uids.map(owner) })
       const owners = (): string[] => (cache.get('n1')?.metadata.ownerReferences ?? []).map(({ uid }) => uid)
       await api.apply(owned('first'))
       t.same(owners(), ['first'])

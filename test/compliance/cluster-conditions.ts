@@ -2,14 +2,11 @@
 import type { Test } from 'tap'
 import type { Condition, Gateway } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
+import { gatewayObject } from '../support/objects/node-objects.ts'
 import type { ClusterFactory } from './cluster-api.ts'
 
-const gateway = (node: string, version = '1', ...conditions: Condition[]): Gateway => ({
-  apiVersion: 'sealane.io/v1alpha1',
-  kind: 'Gateway',
-  metadata: { name: node },
-  status: { version, lanes: [], connections: [], conditions },
-})
+const gateway = (node: string, version = '1', ...conditions: Condition[]): Gateway =>
+  gatewayObject(node, { version, conditions })
 
 const deadline = (): AbortSignal => AbortSignal.timeout(5000)
 

@@ -92,6 +92,22 @@ function refusalsOf({ family, words, services, web, backend }: Cast): readonly R
       run: [rule('spare', `reject with ${foreign === 'ip' ? 'icmp host-unreachable' : 'icmpv6 no-route'}`)],
       code: 'EINVAL',
     },
+    {
+      say: 'TCP reset for another protocol',
+      run: [rule('spare', 'meta l4proto udp reject with tcp reset')],
+      code: 'EINVAL',
+    },
+    {
+      say: 'TCP reset for another protocol, told by a port',
+      run: [rule('spare', 'udp dport 53 reject with tcp reset')],
+      code: 'EINVAL',
+    },
+    {
+      say: 'TCP reset for several protocols',
+      run: [rule('spare', 'meta l4proto { tcp, udp } reject with tcp reset')],
+      code: 'EINVAL',
+    },
+    { say: 'refusal with an answer that is none', run: [rule('spare', 'reject with tcp fin')], code: 'EINVAL' },
     { say: 'colon that begins a value', run: [add('remote', { key: `${words.pod(1)} : accept` })], code: 'EINVAL' },
   ]
 }
@@ -115,6 +131,7 @@ export function nftCompliance(
   t.test('all or nothing', (t) => atomicity(t, fresh, cast))
   t.test('taking apart in one transaction', (t) => takingApart(t, fresh, cast))
   t.test('named counters', (t) => namedCounters(t, fresh))
+  t.test('TCP is refused by a reset', (t) => resets(t, fresh, cast))
   t.test(`${many} elements`, (t) => manyElements(t, fresh, cast, many))
   if (family === 'ip6') t.test('IPv6 addresses', (t) => ipv6Story(t, fresh, cast))
 }
@@ -160,6 +177,31 @@ async function namedCounters(t: Test, fresh: Fresh): Promise<void> {
   )
   t.notMatch(await nft.listTable(table), 'packets', 'a listing does not change with the traffic')
   await t.rejects(nft.run([counter('no name')]), { code: 'EINVAL' })
+}
+
+async function resets(t: Test, fresh: Fresh, { family, words, base }: Cast): Promise<void> {
+  const nft = await fresh()
+  await nft.run(base)
+  const before = await nft.listTable(table)
+  const unserved = `${family} daddr . meta l4proto . th dport`
+  const set = { kind: 'set', key: `${words.addressType} . inet_proto . inet_service` } as const
+  await nft.run([
+    { verb: 'add-counter', table, counter: 'refused' },
+    { verb: 'add-map', table, map: 'unserved', type: set },
+    rule(
+      'spare',
+      'iifname { "sealane0", "sealane1" } tcp flags & (syn | ack) == syn counter name refused reject with tcp reset',
+    ),
+    rule('spare', 'counter name refused reject'),
+    rule('pick-2', `meta l4proto tcp ${unserved} @unserved reject with tcp reset`),
+    rule('pick-2', `${unserved} @unserved reject with tcp reset`),
+  ])
+  const after = (await nft.listTable(table)) ?? ''
+  t.equal(after.match(/ reject with tcp reset$/gm)?.length, 3)
+  t.match(after, /tcp flags .*syn.* counter name "?refused"? reject with tcp reset$/m)
+  t.equal(await nft.listTable(table), after, 'and is listed so each time')
+  await nft.run([{ verb: 'delete-table', table }, ...base])
+  t.equal(await nft.listTable(table), before)
 }
 
 async function elementsStory(t: Test, fresh: Fresh, { family, words, web, backend, base }: Cast): Promise<void> {

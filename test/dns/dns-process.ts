@@ -4,16 +4,10 @@
  */
 import { type ChildProcess, fork } from 'node:child_process'
 import { once } from 'node:events'
-import { setTimeout as sleep } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import type { Test } from 'tap'
-import { dnsConfig } from '../../dns/config.ts'
-import { runDns } from '../../dns/main.ts'
 import { formatHostPort } from '../../runtime/host-port.ts'
-import { createLogger } from '../../runtime/logging/pino-logger.ts'
-import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
-import { StatusBoard } from '../../runtime/status-board.ts'
-import { SystemClock } from '../../reconcile/clock.ts'
+import { portOf, serveDns } from './serve-dns.ts'
 import { workedExamples } from './zone-fixture.ts'
 
 export interface DnsProcess {
@@ -38,15 +32,7 @@ export async function startDnsProcess(t: Test, { host, port, heldMs }: DnsProces
   })
   const exited = once(child, 'exit') as Promise<[number | null]>
   t.teardown(() => end(child, exited))
-  const died = exited.then(([code]) => {
-    throw new Error(`dns ended with code ${code}`)
-  })
-  died.catch(() => undefined)
-  const [address] = (await Promise.race([once(child, 'message'), died])) as [string]
-  return {
-    port: Number(address.slice(address.lastIndexOf(':') + 1)),
-    stop: () => end(child, exited),
-  }
+  return { port: await portOf(child), stop: () => end(child, exited) }
 }
 
 async function end(child: ChildProcess, exited: Promise<[number | null]>): Promise<number> {
@@ -55,30 +41,9 @@ async function end(child: ChildProcess, exited: Promise<[number | null]>): Promi
   return code ?? -1
 }
 
-async function serve(): Promise<void> {
-  const [port = '', heldMs = '', host = ''] = process.argv.slice(2)
-  const cluster = workedExamples({ hold: true })
-  const stop = new AbortController()
-  process.on('SIGTERM', () => stop.abort())
-  process.on('disconnect', () => stop.abort())
-  const running = runDns(
-    {
-      cluster,
-      clock: new SystemClock(),
-      logger: createLogger('dns', 'warn'),
-      metrics: createMetrics('dns'),
-      status: new StatusBoard(),
-      onListening: (address) => process.send?.(address),
-    },
-    dnsConfig({ clusterId: 'west', listen: [formatHostPort({ host, port: Number(port) })] }),
-    stop.signal,
-  )
-  const released = sleep(Number(heldMs), undefined, { signal: stop.signal }).then(
-    () => cluster.release(),
-    () => undefined,
-  )
-  await Promise.all([running, released])
-  process.disconnect?.()
+async function serve([port = '', heldMs = '', host = '']: readonly string[]): Promise<void> {
+  const listen = formatHostPort({ host, port: Number(port) })
+  await serveDns({ cluster: workedExamples({ hold: true }), clusterId: 'west', listen, heldMs: Number(heldMs) })
 }
 
-if (import.meta.main) await serve()
+if (import.meta.main) await serve(process.argv.slice(2))

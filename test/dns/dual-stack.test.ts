@@ -1,12 +1,12 @@
 /** Names of services with two IP families, and of those that have only one (specification.md of KEP-1645). */
 import t from 'tap'
 import { TYPE_A, TYPE_AAAA, TYPE_SRV, type DnsAnswer, answer } from '../../dns/zone/answer.ts'
-import { Responder } from '../../dns/server/responder.ts'
 import type { ServiceIndex } from '../../dns/zone/service-index.ts'
 import { formatAnswer, formatRecord, printZone } from '../../dns/zone/zone-text.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { parseDnsName } from '../../model/dns/dns-name.ts'
 import type { ImportPort } from '../../model/objects.ts'
+import { newPipeline } from './pipeline-fixture.ts'
 import { TYPE, decode, query } from './wire.ts'
 import { clusterSetIp, gateway, headless, slice, syncedIndex } from './zone-fixture.ts'
 
@@ -161,10 +161,10 @@ a.east.six.${S} 5 IN AAAA fd00:1::9`,
 t.test('on the wire, and without a cluster whose lanes are down', async (t) => {
   const cluster = zone()
   const index = await syncedIndex(cluster)
-  const responder = new Responder({ index, count: () => undefined }, { recursion: false })
+  const pipeline = newPipeline(index)
   const wire = (name: string, type: number): string[] => {
-    const verdict = responder.respond(query(name, { type }), 'tcp')
-    return Buffer.isBuffer(verdict) ? decode(verdict).answers.map(({ data }) => data) : ['nothing']
+    const reply = pipeline.answer(query(name, { type }), 'tcp')
+    return Buffer.isBuffer(reply) ? decode(reply).answers.map(({ data }) => data) : ['nothing']
   }
   t.same(wire(`web.${S}`, TYPE.AAAA), ['fd53:ea1a:4e00:0:0:0:f500:1'])
   t.same(wire(`db.${S}`, TYPE.AAAA).sort(), ['fd00:1:0:0:0:0:0:5', 'fd00:1:0:0:0:0:0:6', 'fd00:2:0:0:0:0:0:5'])

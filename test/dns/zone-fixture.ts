@@ -12,23 +12,15 @@ import type { Family } from '../../model/addresses/ip.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import { MemoryCluster, type MemoryClusterInit } from '../../kubeapi/memory/memory-cluster.ts'
 import { ServiceIndex } from '../../dns/zone/service-index.ts'
+import { connectionTo, gatewayObject } from '../support/objects/node-objects.ts'
+import { importObject, sliceObject } from '../support/objects/service-objects.ts'
 
 export function clusterSetIp(name: string, ips: readonly string[], ports: readonly ImportPort[]): ServiceImport {
-  return {
-    apiVersion: 'multicluster.x-k8s.io/v1beta1',
-    kind: 'ServiceImport',
-    metadata: { name, namespace: 'shop' },
-    spec: { type: 'ClusterSetIP', ips, ports },
-  }
+  return importObject({ name }, { type: 'ClusterSetIP', ips, ports })
 }
 
 export function headless(name: string, ports: readonly ImportPort[]): ServiceImport {
-  return {
-    apiVersion: 'multicluster.x-k8s.io/v1beta1',
-    kind: 'ServiceImport',
-    metadata: { name, namespace: 'shop' },
-    spec: { type: 'Headless', ports },
-  }
+  return importObject({ name }, { ports })
 }
 
 export function slice(
@@ -38,42 +30,15 @@ export function slice(
   ports: readonly EndpointPort[] = [],
   family: Family = 4,
 ): EndpointSlice {
-  return {
-    apiVersion: 'discovery.k8s.io/v1',
-    kind: 'EndpointSlice',
-    addressType: familyName(family),
-    metadata: {
-      name: `${service}-${cluster}-v${family}`,
-      namespace: 'shop',
-      labels: { [LABEL_SERVICE_NAME]: service, [LABEL_SOURCE_CLUSTER]: cluster },
-    },
-    endpoints,
-    ports,
-  }
+  const labels = { [LABEL_SERVICE_NAME]: service, [LABEL_SOURCE_CLUSTER]: cluster }
+  const name = `${service}-${cluster}-v${family}`
+  return sliceObject({ name, labels }, { addressType: familyName(family), endpoints, ports })
 }
 
 /** A Gateway object whose lanes to these clusters are up. */
 export function gateway(up: readonly string[], down: readonly string[] = []): Gateway {
-  const connection = (cluster: string, state: 'up' | 'down') => ({
-    cluster,
-    lane: 0,
-    endpoint: `${cluster}.gw-lane0`,
-    state,
-    message: '',
-    usingNat: false,
-    rxBytes: 0,
-    txBytes: 0,
-  })
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Gateway',
-    metadata: { name: 'gw' },
-    status: {
-      version: '0.1.0',
-      lanes: [],
-      connections: [...up.map((c) => connection(c, 'up')), ...down.map((c) => connection(c, 'down'))],
-    },
-  }
+  const connections = [...up.map((one) => connectionTo(one, 'up')), ...down.map((one) => connectionTo(one, 'down'))]
+  return gatewayObject('gw', { connections })
 }
 
 const PG: ImportPort = { name: 'pg', protocol: 'TCP', port: 5432 }

@@ -2,7 +2,8 @@
 import { existsSync, readdirSync } from 'node:fs'
 import t, { type Test } from 'tap'
 import { ANNOTATION_HANDOVER } from '../../model/lanes/lane-lease.ts'
-import type { Gateway, Node } from '../../model/objects.ts'
+import type { Node } from '../../model/objects.ts'
+import { connectionsTo, gatewayObject } from '../support/objects/node-objects.ts'
 import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
 import { node } from './support/worlds.ts'
 
@@ -18,18 +19,8 @@ async function otherHolds(stage: Stage, offer?: string): Promise<void> {
 }
 
 function otherTells(stage: Stage, state: 'connecting' | 'up'): void {
-  const rest = { endpoint: '', message: '', usingNat: false, rxBytes: 0, txBytes: 0 }
-  const gateway: Gateway = {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Gateway',
-    metadata: { name: 'other' },
-    status: {
-      version: '1',
-      lanes: [{ lane: 0, device: 'sealane0', mtu: 1420, driver: 'wireguard-kernel' }],
-      connections: [{ cluster: 'paris', lane: 0, state, ...rest }],
-    },
-  }
-  stage.put(gateway)
+  const lanes = [{ lane: 0, device: 'sealane0', mtu: 1420, driver: 'wireguard-kernel' }]
+  stage.put(gatewayObject('other', { lanes, connections: connectionsTo({ paris: state }) }))
 }
 
 function started(t: Test): Stage {

@@ -7,7 +7,19 @@ import type { GatewayWorld } from '../../gateway/world.ts'
 import { messageOf } from '../support/failure.ts'
 import { equalsGolden } from '../support/golden.ts'
 import { describeGatewayPlan, planGateway } from './support/wireguard-plans.ts'
-import { NOW, UPTIME, type WorldFacts, cluster, endpoint, key, node, peerState, world } from './support/worlds.ts'
+import {
+  DUAL_MILANO,
+  DUAL_PARIS,
+  NOW,
+  UPTIME,
+  type WorldFacts,
+  cluster,
+  endpoint,
+  key,
+  node,
+  peerState,
+  world,
+} from './support/worlds.ts'
 
 const OWN = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
@@ -129,8 +141,6 @@ t.test('the nft table', async (t) => {
   }
 })
 
-const DUAL_OWN = cluster('milano', 1, ['10.42.0.0/16', 'fd42:1::/48'], ['244.0.0.0/16', 'fd42:1::/48'])
-const DUAL_PARIS = cluster('paris', 2, ['10.42.0.0/16', 'fd42:2::/48'], ['244.1.0.0/16', 'fd42:2::/48'])
 const UP: GatewayWorld['health'] = new Map([
   ['0/paris', { state: 'up', sinceMs: UPTIME - 6000 }],
   ['1/paris', { state: 'up', sinceMs: UPTIME - 6000 }],
@@ -139,8 +149,8 @@ const UP: GatewayWorld['health'] = new Map([
 /** Milano and paris are dual-stack, tokyo is not. Both gateways of milano's one node serve a lane. */
 const dual = (facts: WorldFacts = {}): GatewayWorld =>
   overlapping({
-    own: DUAL_OWN,
-    clusters: [DUAL_OWN, DUAL_PARIS, TOKYO],
+    own: DUAL_MILANO,
+    clusters: [DUAL_MILANO, DUAL_PARIS, TOKYO],
     nodes: [
       node('gw', '192.0.2.10', '10.42.0.0/24', 'fd42:1::/64'),
       node('worker', '192.0.2.11', '10.42.1.0/24', 'fd42:1:0:1::/64'),
@@ -169,7 +179,7 @@ t.test('dual-stack', async (t) => {
   equalsGolden(t, describeGatewayPlan(dual(TWO_LANES)), 'gateway/dual-stack-two-lanes.txt')
   const rows: [file: string, world: GatewayWorld][] = [
     ['dual-stack.nft', dual(TWO_LANES)],
-    ['dual-stack-alone.nft', dual({ clusters: [DUAL_OWN], endpoints: [] })],
+    ['dual-stack-alone.nft', dual({ clusters: [DUAL_MILANO], endpoints: [] })],
   ]
   for (const [file, w] of rows) {
     const { nft, nft6 } = planGateway(w)

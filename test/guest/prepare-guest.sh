@@ -4,6 +4,8 @@
 set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 mkdir -p "$1"; cd "$1"
+# Two tests may begin at once.
+exec 9> lock; flock 9
 newest() { apt-cache depends "$1" 2>/dev/null | awk '/Depends: linux-image/{print $2; exit}'; }
 find_package() { package=$(newest linux-image-6.12-amd64); [ -n "$package" ] || package=$(newest linux-image-amd64); }
 find_package

@@ -7,7 +7,9 @@ import { failure } from '../support/failure.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 import { attack } from './support/attack.ts'
 import { brokerHere } from './support/broker-here.ts'
-import { RawPublish, openChannel, rawJoin } from './support/raw-channel.ts'
+import { openChannel } from './support/raw-channel.ts'
+import { rawJoin } from './support/raw-join.ts'
+import { RawPublish } from './support/raw-publish.ts'
 
 /** Two members joined it; `before` is a copy of all of it from between them. */
 async function usedState(t: Test) {

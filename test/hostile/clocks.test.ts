@@ -13,7 +13,7 @@ import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { eventually } from '../support/eventually.ts'
 import { attack } from './support/attack.ts'
 import { brokerHere } from './support/broker-here.ts'
-import { rawJoin } from './support/raw-channel.ts'
+import { rawJoin } from './support/raw-join.ts'
 
 /** Ahead of the machine's; keeps how long it was slept by it. */
 class WrongClock extends SystemClock {

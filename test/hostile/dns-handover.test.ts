@@ -152,6 +152,6 @@ await attack('dns-restart', async (t) => {
   const endedMs = performance.now() - startMs
   const young = await startDnsProcess(t, { ...place, port: old.port })
   t.equal(await askOnce({ ...place, port: young.port }), RIGHT)
-  // The machine that runs the tests may be busy: bench:dns measures what a quiet one needs.
-  t.ok(endedMs < 2000, `ended within ${Math.round(endedMs)} ms, with a connection open that says nothing`)
+  // A connection that says nothing is closed after 10 s by itself: bench:dns measures what an end takes.
+  t.ok(endedMs < 8000, `ended within ${Math.round(endedMs)} ms, with a connection open that says nothing`)
 })

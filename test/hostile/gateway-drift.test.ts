@@ -1,34 +1,19 @@
 /** Somebody at a gateway takes away what is ours in its kernel: it is put back at once, and told. */
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
-import { introduce } from '../gateway/support/netns-sites.ts'
 import { pings } from '../gateway/support/pod-programs.ts'
-import {
-  MILANO as IPV4_MILANO,
-  PARIS as IPV4_PARIS,
-  type Running,
-  msUntilUp,
-  withTwo,
-} from '../gateway/support/two-gateways.ts'
-import { DUAL_MILANO, DUAL_PARIS } from '../gateway/support/worlds.ts'
+import { DUAL_STACK_MILANO, DUAL_STACK_PARIS, type Running, msUntilUp } from '../gateway/support/two-gateways.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
-import { netnsMissing } from '../support/netns.ts'
 import { withSockets } from '../support/wireguard-sockets.ts'
 import { attack } from './support/attack.ts'
+import { attackLane } from './support/lane-up.ts'
 
-const skip = netnsMissing() ?? false
 t.setTimeout(120_000 * SLOWNESS)
 
-const MILANO = { ...IPV4_MILANO, cluster: DUAL_MILANO, pods6: 'fd42:1:0' }
-const PARIS = { ...IPV4_PARIS, cluster: DUAL_PARIS, pods6: 'fd42:2:0' }
-
-if (skip === false) await withTwo(t, [MILANO, PARIS], tell)
-else t.test('lanes', { skip }, () => undefined)
+await attackLane(t, [DUAL_STACK_MILANO, DUAL_STACK_PARIS], tell)
 
 async function tell(milano: Running, paris: Running): Promise<void> {
   const { gateway } = milano.site
-  introduce(milano, paris)
-  await msUntilUp(milano, paris)
   await passes(milano, 'before')
   const table = (family: string): Promise<string> =>
     gateway.exec('nft', ['-s', 'list', 'table', family, 'sealane_gateway'])

@@ -2,7 +2,8 @@
 import { messageOf } from '../support/failure.ts'
 import { eventually } from '../support/eventually.ts'
 import { attack } from './support/attack.ts'
-import { RawMember, startTarget, verdict } from './support/raw-client.ts'
+import { textOf, verdict } from './support/raw-channel.ts'
+import { RawMember, startTarget } from './support/raw-member.ts'
 
 const MINUTE = 60_000
 /** Longer than a certificate goes on that has been replaced. */
@@ -56,11 +57,11 @@ await attack('identity-stolen-told', async (t) => {
 await attack('identity-stream-outlives', async (t) => {
   const { broker, clock } = await startTarget(t)
   const owner = await RawMember.join(t, broker, 'paris')
-  const thief = await owner.stolen().publish().opened()
+  const thief = await owner.stolen().publish().open()
   await (await owner.renew()).records()
-  t.equal(thief.ended, undefined, 'for a moment both are taken')
+  t.equal(thief.status, undefined, 'for a moment both are taken')
   clock.shiftMs += OVER
-  t.match(await eventually(() => thief.ended, { deadlineMs: 20_000 }), /^PERMISSION_DENIED .*, and this is a copy: /)
+  t.match(textOf(await thief.ended(20_000)), /^PERMISSION_DENIED .*, and this is a copy: /)
 })
 
 await attack('identity-lost-answers', async (t) => {
@@ -120,8 +121,8 @@ await attack('identity-refused-connections', async (t) => {
   const thief = (await RawMember.join(t, broker, 'paris')).stolen()
   const { text } = await broker.tokens((store) => store.rekey({ cluster: 'paris' }))
   const owner = await RawMember.join(t, broker, 'paris', { token: text })
-  const stream = await owner.publish().opened()
+  const stream = await owner.publish().open()
   for (let n = 0; n < 20; n += 1) t.match(await verdict(thief.stolen().records()), /^PERMISSION_DENIED /)
   t.equal(await verdict(owner.records()), 'ok')
-  t.equal(stream.ended, undefined, 'the stream is the one of before')
+  t.equal(stream.status, undefined, 'the stream is the one of before')
 })

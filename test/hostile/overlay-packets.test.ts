@@ -1,12 +1,14 @@
 /** Packets to the overlay of a node, and to the node itself, from those who have no business there. */
 import t, { type Test } from 'tap'
+import { parseCounters } from '../../kernel/nft/parse-nft.ts'
+import { nodeDropCounter } from '../../routeagent/drop-reasons.ts'
 import { here } from '../routeagent/support/datapath.ts'
 import { countArrivals } from '../gateway/support/arrivals.ts'
 import { pings } from '../gateway/support/pod-programs.ts'
 import { eventually } from '../support/eventually.ts'
 import { type Netns, inPrivateNetns, withNetns } from '../support/netns.ts'
 import { attack } from './support/attack.ts'
-import { type Datagram, knockAt, sendDatagrams, vxlanFrame } from './support/raw-packets.ts'
+import { type Datagram, type InnerPacket, TCP, knockAt, sendDatagrams, vxlanFrame } from './support/raw-packets.ts'
 import {
   BRIDGE,
   BRIDGE6,
@@ -120,7 +122,7 @@ async function dropCounter(t: Test, match: string): Promise<() => Promise<number
   return async () => Number(/packets (\d+)/.exec(await here('nft', 'list table ip taken'))?.[1])
 }
 
-function outer(inner: { from: string; to: string; port?: number }, from: string): Datagram {
+function outer(inner: InnerPacket, from: string): Datagram {
   return { from, to: WORKER, port: PORT, hex: vxlanFrame(WORKER, inner) }
 }
 
@@ -135,6 +137,10 @@ async function nothingArrives(t: Test, arrived: () => Promise<number>, act: () =
 async function toTheNode({ far, pod }: Worker): Promise<void> {
   await attack('host-tcp-over-overlay', (t) => hostPorts(t, { far, pod }, 'tcp'))
   await attack('host-udp-over-overlay', (t) => hostPorts(t, { far, pod }, 'udp'))
+  await attack('host-tcp-strays-over-overlay', async (t) => {
+    await strays(t, far, { family: 'ip', from: FAR, to: BRIDGE })
+    await strays(t, far, { family: 'ip6', from: FAR6, to: BRIDGE6 })
+  })
   await attack('node-port-over-overlay', async (t) => {
     t.equal(await knockAt(far, 'tcp', POD, 8080), 'connected', 'the pod itself is reached')
     t.equal(await knockAt(far, 'tcp', POD6, 8080), 'connected', 'by IPv6 too')
@@ -151,4 +157,28 @@ async function hostPorts(t: Test, { far, pod }: Pick<Worker, 'far' | 'pod'>, pro
     t.equal(await knockAt(far, protocol, address, HOST_PORT), 'ECONNREFUSED', `pods of paris do not reach ${address}`)
     t.match(await pings(far, address), '1 received', `${address} answers echo`)
   }
+}
+
+interface Way {
+  readonly family: 'ip' | 'ip6'
+  readonly from: string
+  readonly to: string
+}
+
+/** What belongs to no connection must not end one; what begins one is refused at once. */
+async function strays(t: Test, far: Netns, { family, from, to }: Way): Promise<void> {
+  const segment = (flags: number): Datagram => outer({ from, to, port: HOST_PORT, tcp: flags }, GATEWAY)
+  const resets = await countArrivals(far, family, { resets: `tcp sport ${HOST_PORT} tcp flags & rst == rst` })
+  const before = await refusedPackets(family)
+  await sendDatagrams(far, [TCP.rst, TCP.rst | TCP.ack, TCP.ack, TCP.syn | TCP.ack].map(segment))
+  await eventually(async () => (await refusedPackets(family)) - before >= 4, { say: 'they have come' })
+  t.strictSame(await resets(), [0], `${to} answers neither resets nor what it knows no connection of with a reset`)
+  await sendDatagrams(far, [segment(TCP.syn)])
+  await eventually(async () => (await resets())[0] === 1, { say: 'the first packet of a connection is reset' })
+  t.equal((await refusedPackets(family)) - before, 5, 'each packet is counted once')
+}
+
+async function refusedPackets(family: string): Promise<number> {
+  const counters = parseCounters(await here('nft', 'list', 'counters', 'table', family, 'sealane_node'))
+  return counters.get(nodeDropCounter('host-service')) ?? NaN
 }

@@ -1,17 +1,15 @@
 /** The address of a gateway's own machine changes under it. */
 import t from 'tap'
 import type { Netns } from '../support/netns.ts'
-import { introduce } from '../gateway/support/netns-sites.ts'
 import { pings } from '../gateway/support/pod-programs.ts'
-import { MILANO, PARIS, type Running, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
+import { MILANO, PARIS, type Running } from '../gateway/support/two-gateways.ts'
 import { attack } from './support/attack.ts'
+import { withLaneUp } from './support/lane-up.ts'
 
 t.setTimeout(240_000)
 
 await attack('own-address-changes', (t) =>
-  withTwo(t, [MILANO, PARIS], async (milano, paris) => {
-    introduce(milano, paris)
-    await msUntilUp(milano, paris)
+  withLaneUp(t, [MILANO, PARIS], async (milano) => {
     for (const [from, to] of [
       ['192.0.2.10', '192.0.2.77'],
       ['192.0.2.77', '192.0.2.10'],

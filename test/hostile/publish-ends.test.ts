@@ -10,7 +10,10 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { type BrokerHere, brokerHere } from './support/broker-here.ts'
 import { attack } from './support/attack.ts'
-import { NO_FACTS, RawPublish, openChannel, rawJoin } from './support/raw-channel.ts'
+import { openChannel } from './support/raw-channel.ts'
+import { NO_FACTS, rawJoin } from './support/raw-join.ts'
+import { RawPublish } from './support/raw-publish.ts'
+import { sayingRecord } from './support/raw-records.ts'
 
 const SIX = 'fd00:42::/48'
 const withSix = (four: string) => ({ ...NO_FACTS, podCidrs: [four, SIX] })
@@ -30,14 +33,14 @@ await attack('publish-range-regained', async (t) => {
     const [first, second] = await Promise.all([milano, paris].map(({ channel }) => new RawPublish(channel).open()))
     if (first === undefined || second === undefined) return
     // Who states a range later gives way: paris does, until milano states it no more.
-    second.facts({ ...NO_FACTS, podCidrs: ['10.50.0.0/16'] })
+    second.sendFacts({ ...NO_FACTS, podCidrs: ['10.50.0.0/16'] })
     await second.settled()
-    first.facts({ ...NO_FACTS, podCidrs: ['10.42.0.0/16', SIX] })
+    first.sendFacts({ ...NO_FACTS, podCidrs: ['10.42.0.0/16', SIX] })
     await first.settled()
-    second.facts({ ...NO_FACTS, podCidrs: ['10.50.0.0/16', SIX] })
+    second.sendFacts({ ...NO_FACTS, podCidrs: ['10.50.0.0/16', SIX] })
     await second.settled()
-    first.facts(NO_FACTS)
-    for (let i = 0; i < 300; i += 1) second.put(`web-${round}-${i}`, 'x'.repeat(1000))
+    first.sendFacts(NO_FACTS)
+    for (let i = 0; i < 300; i += 1) second.sendPut(sayingRecord(`web-${round}-${i}`, 'x'.repeat(1000)))
     const { code, details } = await second.ended()
     t.equal(code, 9, `round ${round}: FAILED_PRECONDITION`)
     t.match(details, /podCIDRs: fd00:42::\/48 of this cluster is carried again/)
@@ -49,7 +52,7 @@ await attack('publish-half-closed', async (t) => {
   const broker = await brokerHere(t)
   const { channel, publish } = await publisher(broker, 'milano', '')
   t.teardown(() => channel.close())
-  for (let i = 0; i < 300; i += 1) publish.put(`web-${i}`, 'x'.repeat(300))
+  for (let i = 0; i < 300; i += 1) publish.sendPut(sayingRecord(`web-${i}`, 'x'.repeat(300)))
   publish.call.end()
   const { code } = await publish.ended()
   t.equal(code, 0)
@@ -64,7 +67,7 @@ await attack('publish-replaced-unasked', async (t) => {
   const { code, details } = await publish.ended()
   t.equal(code, 9)
   t.match(details, /a newer publish stream of cluster "milano" has taken over/)
-  second.put('web')
+  second.sendPut(sayingRecord('web'))
   await second.settled()
 })
 
@@ -76,7 +79,7 @@ await attack('publish-disk-full', async (t) => {
   const other = new DatabaseSync(join(broker.state, 'broker.db'))
   t.teardown(() => other.close())
   other.exec('BEGIN IMMEDIATE')
-  for (let i = 0; i < 1500; i += 1) publish.put(`web-${i}`)
+  for (let i = 0; i < 1500; i += 1) publish.sendPut(sayingRecord(`web-${i}`))
   await eventually(() => /state not written/.test(JSON.stringify(broker.logger.lines)), { deadlineMs: 10_000 })
   const stopped = broker.stop()
   const { code, details } = await publish.ended()

@@ -1,30 +1,27 @@
 /** What a member may state of its addresses, asked of a real broker by clients that check nothing themselves. */
 import type { Test } from 'tap'
+import type { ClusterFacts } from '../../protocol/gen/broker.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
 import { attack } from './support/attack.ts'
-import { type RawBroker, type RawMember, rawFacts, rawJoin, refusalOf } from './support/raw-member.ts'
+import { verdict } from './support/raw-channel.ts'
+import { NO_FACTS } from './support/raw-join.ts'
+import { RawMember } from './support/raw-member.ts'
+import { endpointRecord } from './support/raw-records.ts'
 
 /** Members are told these; the clients here call it on loopback. */
 const ADVERTISED = ['203.0.113.2:7443', '[2001:db8::2]:7443']
 
 interface Stage {
-  readonly broker: RawBroker
-  readonly join: (cluster: string, facts: ReturnType<typeof rawFacts>, ...allowedCIDRs: string[]) => Promise<RawMember>
+  readonly join: (cluster: string, facts: ClusterFacts, ...allowedCIDRs: string[]) => Promise<RawMember>
   /** `mallory 203.0.113.0/28 244.0.0.0/28: note` for each member, as `sealane cluster list` tells it. */
   readonly list: () => Promise<string[]>
 }
 
 async function stage(t: Test): Promise<Stage> {
   const broker = await LoopbackBroker.start(t, { advertise: ADVERTISED })
-  const raw = { at: `127.0.0.1:${broker.port}`, state: broker.state }
   return {
-    broker: raw,
-    async join(cluster, facts, ...allowedCIDRs) {
-      const token = await broker.token({ allowedCIDRs })
-      const member = await rawJoin(raw, { token, cluster, facts })
-      t.teardown(() => member.close())
-      return member
-    },
+    join: async (cluster, facts, ...allowedCIDRs) =>
+      RawMember.join(t, broker, cluster, { ...facts, token: await broker.token({ allowedCIDRs }) }),
     list: () =>
       broker.tokens(async (store) => {
         const members = await store.members()
@@ -37,18 +34,30 @@ async function stage(t: Test): Promise<Stage> {
   }
 }
 
+function rawFacts(podCidrs: string[], change: Partial<ClusterFacts> = {}): ClusterFacts {
+  return { ...NO_FACTS, podCidrs, ...change }
+}
+
+/** What the broker says to a gateway of the member that can be called there. */
+async function gatewayAt(address: string, member: RawMember): Promise<string> {
+  const { cluster } = member.identity
+  const stream = await member.publish().open()
+  const candidates = [{ kind: 'private', address, port: 4500 }]
+  return stream.put(endpointRecord(cluster, 'gw', Buffer.alloc(32, cluster).toString('base64'), candidates))
+}
+
 await attack('range-public', async (t) => {
   const { join, list } = await stage(t)
   const PUBLIC = ['203.0.113.0/28', '8.8.8.0/24', '9.0.0.0/8', '2001:db8::/32', '2600::/16']
   for (const range of PUBLIC) {
     const pods = range.includes(':') ? ['10.42.0.0/16', range] : [range]
-    const asPods = await refusalOf(join('mallory', rawFacts(pods)))
+    const asPods = await verdict(join('mallory', rawFacts(pods)))
     t.match(asPods, `podCIDRs[${pods.length - 1}]: "${range}" is public space`, range)
     t.match(asPods, `sealane token create --allow-cidr ${range}`, 'what to do')
-    const asServices = await refusalOf(join('mallory', rawFacts(['10.42.0.0/16'], { serviceCidrs: [range] })))
+    const asServices = await verdict(join('mallory', rawFacts(['10.42.0.0/16'], { serviceCidrs: [range] })))
     t.match(asServices, `serviceCIDRs[0]: "${range}" is public space`, `${range} for Services`)
   }
-  t.match(await refusalOf(join('mallory', rawFacts(['203.0.112.0/23']), '203.0.113.0/24')), 'is public space')
+  t.match(await verdict(join('mallory', rawFacts(['203.0.112.0/23']), '203.0.113.0/24')), 'is public space')
   t.same(await list(), [])
 })
 
@@ -71,12 +80,10 @@ await attack('range-holds-broker-ipv6', async (t) => {
 
 await attack('range-too-large-to-translate', async (t) => {
   const broker = await LoopbackBroker.start(t, { advertise: ['10.9.0.2:7443'], globalRange: '244.0.0.0/12' })
-  const raw = { at: `127.0.0.1:${broker.port}`, state: broker.state }
-  const facts = rawFacts(['10.0.0.0/8'])
-  const said = await refusalOf(rawJoin(raw, { token: await broker.token(), cluster: 'mallory', facts }))
+  const said = await verdict(RawMember.join(t, broker, 'mallory', { podCidrs: ['10.0.0.0/8'] }))
   t.equal(
     said,
-    'podCIDRs: pod CIDR 10.0.0.0/8 has to be translated (10.0.0.0/8 holds 10.9.0.2, the broker) and is larger than the global range 244.0.0.0/12',
+    'RESOURCE_EXHAUSTED podCIDRs: pod CIDR 10.0.0.0/8 has to be translated (10.0.0.0/8 holds 10.9.0.2, the broker) and is larger than the global range 244.0.0.0/12',
   )
   t.same(await broker.tokens((store) => store.members()), [])
 })
@@ -84,7 +91,7 @@ await attack('range-too-large-to-translate', async (t) => {
 await attack('range-holds-gateway', async (t) => {
   const { join, list } = await stage(t)
   const milano = await join('milano', rawFacts(['10.42.0.0/16']))
-  t.equal(await milano.gateway('milano', '198.51.100.7'), undefined)
+  t.equal(await gatewayAt('198.51.100.7', milano), 'ok')
   const { joined } = await join('mallory', rawFacts(['198.51.100.0/28', '172.16.0.0/16']), '198.51.100.0/24')
   t.same(joined.globalCidrs.length, 2)
   t.match(joined.notes.join(), '198.51.100.0/28 holds 198.51.100.7, a gateway of cluster milano')
@@ -92,7 +99,7 @@ await attack('range-holds-gateway', async (t) => {
   const paris = await join('paris', rawFacts(['10.44.0.0/16']))
   await join('carol', rawFacts(['172.20.0.0/16']))
   t.match(await list(), ['carol 172.20.0.0/16'])
-  t.equal(await paris.gateway('paris', '172.20.3.4'), undefined)
+  t.equal(await gatewayAt('172.20.3.4', paris), 'ok')
   t.match((await list())[0], /^carol 172.20.0.0\/16 244\S+: its pods .* holds 172.20.3.4, a gateway of cluster paris$/)
 })
 
@@ -131,14 +138,14 @@ await attack('range-holds-name-server', async (t) => {
 
 await attack('range-grows-later', async (t) => {
   const { join, list } = await stage(t)
-  const paris = await join('paris', rawFacts(['10.44.0.0/16']))
-  const milano = await join('milano', rawFacts(['10.42.0.0/16', 'fd00:42::/48'], { neededCidrs: ['192.168.1.0/24'] }))
+  const paris = await (await join('paris', rawFacts(['10.44.0.0/16']))).publish().open()
+  await join('milano', rawFacts(['10.42.0.0/16', 'fd00:42::/48'], { neededCidrs: ['192.168.1.0/24'] }))
   const before = await list()
   const grown = await paris.facts(rawFacts(['10.44.0.0/16', '203.0.113.0/28']))
   t.match(grown, 'podCIDRs[1]: "203.0.113.0/28" is public space')
   t.same(await list(), before, 'all is as it was')
   // Its number is lower, but it came later with this range.
-  t.equal(await paris.facts(rawFacts(['10.44.0.0/16', 'fd00:42::/56'])), undefined)
+  t.equal(await paris.facts(rawFacts(['10.44.0.0/16', 'fd00:42::/56'])), 'ok')
   t.same(await list(), [
     'milano 10.42.0.0/16,fd00:42::/48',
     'paris 10.44.0.0/16: its IPv6 is not carried: fd00:42::/56 overlaps fd00:42::/48 of cluster milano',
@@ -147,18 +154,17 @@ await attack('range-grows-later', async (t) => {
   for (const text of ['fd00:0042::/48', 'fd00:42:0::/48'])
     for (const change of [{ pods: [text] }, { needed: [text] }]) {
       const facts = rawFacts(['10.44.0.0/16', ...(change.pods ?? [])], { neededCidrs: change.needed ?? [] })
-      t.equal(await paris.facts(facts), undefined)
+      t.equal(await paris.facts(facts), 'ok')
       t.equal((await list())[0], 'milano 10.42.0.0/16,fd00:42::/48', text)
     }
-  t.equal(await paris.facts(rawFacts(['192.168.0.0/16'])), undefined)
+  t.equal(await paris.facts(rawFacts(['192.168.0.0/16'])), 'ok')
   t.match((await list())[1], /^paris 192\.168\.0\.0\/16 244\.\S+: its pods have global addresses/)
-  milano.close()
 })
 
 await attack('range-needed-is-bounded', async (t) => {
   const { join, list } = await stage(t)
   await join('milano', rawFacts(['10.42.0.0/16']))
-  const say = (neededCidrs: string[]) => refusalOf(join('mallory', rawFacts(['10.44.0.0/16'], { neededCidrs })))
+  const say = (neededCidrs: string[]) => verdict(join('mallory', rawFacts(['10.44.0.0/16'], { neededCidrs })))
   t.match(await say(['0.0.0.0/0']), 'neededCIDRs[0]: "0.0.0.0/0" is too large: expected /8 or smaller')
   t.match(await say(['::/0']), 'neededCIDRs[0]: "::/0" is too large: expected /16 or smaller')
   t.match(await say(['10.0.0.1/8']), 'neededCIDRs[0]')

@@ -1,13 +1,17 @@
 /** Keys and records that a member takes from another, or from the platform. */
 import { generateKeyPairSync } from 'node:crypto'
 import type { ClusterId } from '../../model/ids.ts'
-import type { EndpointSlice, MemberRecord, RecordBody, ServiceExport } from '../../protocol/gen/broker.ts'
+import type { EndpointSlice, MemberRecord, RecordBody } from '../../protocol/gen/broker.ts'
 import { Site } from '../agent/site.ts'
 import { ToyClusterset } from '../agent/toy-clusterset.ts'
 import { eventually } from '../support/eventually.ts'
 import { messageOf } from '../support/failure.ts'
+import { namespaceObject } from '../support/objects/service-objects.ts'
 import { attack } from './support/attack.ts'
-import { RawMember, endpointRecord, startTarget, verdict } from './support/raw-client.ts'
+import { verdict } from './support/raw-channel.ts'
+import { NO_FACTS } from './support/raw-join.ts'
+import { RawMember, startTarget } from './support/raw-member.ts'
+import { endpointRecord, exportRecord } from './support/raw-records.ts'
 
 /** X25519, as `wg pubkey` prints it. */
 function wireguardKey(): string {
@@ -22,7 +26,7 @@ await attack('key-of-absent-gateway', async (t) => {
   const key = wireguardKey()
   const paris = await RawMember.join(t, broker, 'paris')
   const mallory = await RawMember.join(t, broker, 'mallory', { podCidrs: ['10.66.0.0/16'] })
-  const [owner, thief] = [await paris.publish().opened(), await mallory.publish().opened()]
+  const [owner, thief] = [await paris.publish().open(), await mallory.publish().open()]
   t.equal(await owner.put(endpointRecord('paris', 'gw', key)), 'ok')
   t.equal(await owner.remove(ENDPOINT), 'ok', 'the gateway is away')
   const refused = /^spec\.publicKey: ".*" is a key of cluster "paris", which stated it first: /
@@ -38,17 +42,17 @@ await attack('key-after-restart', async (t) => {
   const key = wireguardKey()
   const paris = await RawMember.join(t, broker, 'paris')
   const mallory = await RawMember.join(t, broker, 'mallory', { podCidrs: ['10.66.0.0/16'] })
-  const owner = await paris.publish().opened()
+  const owner = await paris.publish().open()
   await owner.put(endpointRecord('paris', 'gw', key))
   await owner.remove(ENDPOINT)
   await broker.stop()
   await broker.start()
-  const thief = await mallory.publish().opened()
+  const thief = await mallory.publish().open()
   t.match(await thief.put(endpointRecord('mallory', 'm', key)), /is a key of cluster "paris"/)
   await broker.tokens((store) => store.evict({ cluster: 'paris', force: true }))
   t.match(await thief.put(endpointRecord('mallory', 'm', key)), /is a key of cluster "paris"/, 'evicted is not left')
   const back = await RawMember.join(t, broker, 'paris')
-  t.equal(await (await back.publish().opened()).put(endpointRecord('paris', 'gw', key)), 'ok')
+  t.equal(await (await back.publish().open()).put(endpointRecord('paris', 'gw', key)), 'ok')
   await back.leave()
   t.equal(await thief.put(endpointRecord('mallory', 'm', key)), 'ok', 'who has left keeps nothing')
 })
@@ -58,7 +62,7 @@ await attack('key-many-kept', async (t) => {
   const key = wireguardKey()
   const paris = await RawMember.join(t, broker, 'paris')
   const mallory = await RawMember.join(t, broker, 'mallory', { podCidrs: ['10.66.0.0/16'] })
-  const [owner, thief] = [await paris.publish().opened(), await mallory.publish().opened()]
+  const [owner, thief] = [await paris.publish().open(), await mallory.publish().open()]
   await owner.put(endpointRecord('paris', 'gw', key))
   await owner.remove(ENDPOINT)
   const keys = Array.from({ length: 100 }, wireguardKey)
@@ -84,19 +88,6 @@ await attack('ids-reserved', async (t) => {
   t.same(new Set(left), new Set([1]), 'no use of a token is gone')
 })
 
-function exportRecord(namespace: string, name = 'web'): MemberRecord {
-  const value: ServiceExport = {
-    uid: `uid-${namespace}`,
-    type: 'ClusterSetIP',
-    ports: [{ name: 'http', protocol: 'TCP', port: 80 }],
-    sessionAffinity: 'None',
-    ipFamilies: ['IPv4'],
-    exportedLabels: [],
-    exportedAnnotations: [],
-  }
-  return { namespace, name, body: { body: { $case: 'serviceExport', value } } }
-}
-
 function sliceRecord(namespace: string, address: string): MemberRecord {
   const endpoint = { addresses: [address], zoneHints: [] }
   const value: EndpointSlice = { service: 'web', addressType: 'IPv4', ports: [], endpoints: [endpoint] }
@@ -108,27 +99,27 @@ const GUARDED = ['default', 'kube-system', 'openshift-dns', 'sealane-system', 's
 await attack('namespaces-guarded', async (t) => {
   const { broker } = await startTarget(t)
   const mallory = await RawMember.join(t, broker, 'mallory')
-  const stream = await mallory.publish().opened()
+  const stream = await mallory.publish().open()
   for (const namespace of GUARDED) {
     const refused = new RegExp(
       `^namespace: "${namespace}" is .*, or start the broker with --allow-namespace ${namespace}$`,
     )
-    t.match(await stream.put(exportRecord(namespace)), refused)
+    t.match(await stream.put(exportRecord(namespace, 'web')), refused)
     t.match(await stream.put(sliceRecord(namespace, '10.42.0.7')), refused)
   }
   const free = ['shop', 'default-eu', 'sealane', 'mcs-conformance-1234']
-  for (const namespace of free) t.equal(await stream.put(exportRecord(namespace)), 'ok', namespace)
+  for (const namespace of free) t.equal(await stream.put(exportRecord(namespace, 'web')), 'ok', namespace)
   const stored = await mallory.stored()
   t.same(
     stored.filter((one) => one.startsWith('serviceExport')).sort(),
     free.map((one) => `serviceExport/${one}/web`).sort(),
   )
-  stream.close()
+  stream.call.cancel()
   await broker.stop()
   await broker.start({ allowedNamespaces: ['default'] })
-  const again = await mallory.publish().opened()
-  t.equal(await again.put(exportRecord('default')), 'ok', 'what is allowed by name')
-  t.match(await again.put(exportRecord('kube-system')), /^namespace: /, 'and nothing else')
+  const again = await mallory.publish().open()
+  t.equal(await again.put(exportRecord('default', 'web')), 'ok', 'what is allowed by name')
+  t.match(await again.put(exportRecord('kube-system', 'web')), /^namespace: /, 'and nothing else')
 })
 
 await attack('namespaces-into-importer', async (t) => {
@@ -155,7 +146,7 @@ await attack('namespaces-into-importer', async (t) => {
   }
   for (const site of [here, lenient]) {
     await site.join()
-    for (const name of guarded) site.api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name } })
+    for (const name of guarded) site.api.put(namespaceObject(name))
     site.start()
     t.teardown(() => site.stop())
   }
@@ -175,7 +166,7 @@ await attack('records-of-others', async (t) => {
   const { broker } = await startTarget(t)
   const paris = await RawMember.join(t, broker, 'paris')
   const mallory = await RawMember.join(t, broker, 'mallory', { podCidrs: ['10.66.0.0/16'] })
-  const [owner, thief] = [await paris.publish().opened(), await mallory.publish().opened()]
+  const [owner, thief] = [await paris.publish().open(), await mallory.publish().open()]
   t.equal(await owner.put(endpointRecord('paris', 'gw', wireguardKey())), 'ok')
   t.match(await thief.put(endpointRecord('paris', 'gw', wireguardKey())), /^spec\.cluster: "paris": expected "mallory"/)
   t.match(await thief.put(sliceRecord('shop', '10.42.0.7')), /is outside the cluster's pod CIDRs/)
@@ -187,7 +178,7 @@ await attack('records-of-others', async (t) => {
   ]
   for (const body of bodies) {
     const name = 'paris'
-    const stream = await mallory.publish().opened()
+    const stream = await mallory.publish().open()
     t.not(await stream.put({ namespace: '', name, body: { body } }), 'ok', body.$case)
   }
   t.same(await mallory.stored('paris'), ['cluster//paris', 'endpoint//paris.gw-lane0'])
@@ -205,9 +196,9 @@ await attack('service-range-over-pods', async (t) => {
   const ranges = { podCidrs: ['10.66.0.0/16'], serviceCidrs: ['10.42.0.0/16'] }
   const mallory = await RawMember.join(t, broker, 'mallory', ranges)
   t.equal(await global(), 'mallory ; paris ', 'at the join')
-  const stream = await mallory.publish().opened()
-  t.equal(await stream.facts({ podCidrs: ['10.66.0.0/16'] }), 'ok')
-  t.equal(await stream.facts(ranges), 'ok')
+  const stream = await mallory.publish().open()
+  t.equal(await stream.facts({ ...NO_FACTS, podCidrs: ['10.66.0.0/16'] }), 'ok')
+  t.equal(await stream.facts({ ...NO_FACTS, ...ranges }), 'ok')
   t.equal(await global(), 'mallory ; paris ', 'and later')
   t.same((await paris.stored()).length, 1)
   const told = await broker.tokens(async (store) => (await store.members()).map(({ clashes }) => clashes))

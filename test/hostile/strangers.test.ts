@@ -7,15 +7,10 @@ import { SERVER_NAME } from '../../protocol/identity/certificate-terms.ts'
 import { eventually } from '../support/eventually.ts'
 import { attack } from './support/attack.ts'
 import { brokerHere } from './support/broker-here.ts'
-import {
-  type RawBroker,
-  RawPublish,
-  callUnary,
-  joinBytes,
-  openChannel,
-  rawJoin,
-  tokenSecret,
-} from './support/raw-channel.ts'
+import { type RawBroker, callUnary, openChannel } from './support/raw-channel.ts'
+import { joinBytes, rawJoin, tokenSecret } from './support/raw-join.ts'
+import { RawPublish } from './support/raw-publish.ts'
+import { sayingRecord } from './support/raw-records.ts'
 
 const { path } = BrokerService.join
 
@@ -85,7 +80,7 @@ await attack('join-strangers-of-one-address', async (t) => {
   await eventually(() => open() <= 64 && strangers.every((one) => !one.connecting), { say: '64 are left' })
   t.ok(strangers.at(-1)?.destroyed === false, 'the oldest went')
   await rawJoin(broker, 'paris')
-  publish.put('web')
+  publish.sendPut(sayingRecord('web'))
   await publish.settled()
 })
 

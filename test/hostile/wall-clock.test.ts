@@ -2,11 +2,12 @@
 import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { GatewayProcess, introduce, untilUp } from '../gateway/support/netns-sites.ts'
-import { MILANO, PARIS, type Running, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
+import { MILANO, PARIS, type Running, msUntilUp } from '../gateway/support/two-gateways.ts'
 import { eventually } from '../support/eventually.ts'
 import type { Netns } from '../support/netns.ts'
 import { withSockets } from '../support/wireguard-sockets.ts'
 import { attack } from './support/attack.ts'
+import { withLaneUp } from './support/lane-up.ts'
 
 t.setTimeout(240_000)
 
@@ -16,9 +17,7 @@ await attack('wall-clock-forward', (t) => isSet(t, HOUR_MS))
 await attack('wall-clock-back', (t) => isSet(t, -HOUR_MS))
 
 async function isSet(t: Test, wrongByMs: number): Promise<void> {
-  await withTwo(t, [MILANO, PARIS], async (milano, paris, internet) => {
-    introduce(milano, paris)
-    await msUntilUp(milano, paris)
+  await withLaneUp(t, [MILANO, PARIS], async (milano, paris, internet) => {
     milano.process.setWallClock(wrongByMs)
     await breaks(t, milano, paris, internet)
     const { handshakeAgeSeconds = NaN } = milano.process.status?.connections[0] ?? {}

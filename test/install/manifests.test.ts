@@ -3,6 +3,7 @@ import { readFileSync, readdirSync } from 'node:fs'
 import { join } from 'node:path'
 import t from 'tap'
 import { DRAIN_MS } from '../../kubeapi/kube/kube-cluster.ts'
+import { HAND_OVER_MS, RELEASE_MS } from '../../gateway/tenure/hand-lane-over.ts'
 import { ASK_MS, CLEAN_MS } from '../../gateway/tenure/labelled-gateway.ts'
 import { ALL_CRDS } from '../../install/crds/all-crds.ts'
 import type { ManifestObject } from '../../install/manifest-object.ts'
@@ -128,7 +129,7 @@ t.test('pods that need no power have none', async (t) => {
 
 t.test('a gateway that is stopped ends before it is killed, however slow all is', async (t) => {
   const { terminationGracePeriodSeconds } = podOf('gateway')
-  const slowestMs = ASK_MS + CLEAN_MS + DRAIN_MS
+  const slowestMs = ASK_MS + HAND_OVER_MS + RELEASE_MS + CLEAN_MS + DRAIN_MS
   t.ok(slowestMs + 1000 < terminationGracePeriodSeconds * 1000, `${slowestMs} ms of ${terminationGracePeriodSeconds} s`)
 })
 

@@ -109,10 +109,11 @@ t.test('cluster DNS', { skip: kubeProgramsMissing() ?? coreDnsMissing() ?? false
     const asked = performance.now()
     for (const name of ['late', 'later']) await plane.api.post(IMPORTS, bare(clusterSetIp(name, ['243.0.1.1'], [])))
     for (const name of late) {
-      await eventually(async () => (await coreDns.ask(name, 'A')).answers.length === 1, { deadlineMs: 15_000 })
+      await eventually(async () => (await coreDns.ask(name, 'A')).answers.length === 1, { deadlineMs: 30_000 })
     }
+    // A Corefile says 30 s as a rule.
     const took = performance.now() - asked
-    t.ok(took < 7500, `${Math.round(took)} ms after the first question`)
+    t.ok(took < 15_000, `${Math.round(took)} ms after the first question`)
     for (const [name, type] of QUESTIONS) {
       const { answers, authorities } = await coreDns.ask(absolute(name), type)
       for (const { ttl } of [...answers, ...authorities]) if (ttl > 5) t.fail(`${type} ${name}: ${ttl} s`)
@@ -126,7 +127,7 @@ t.test('cluster DNS', { skip: kubeProgramsMissing() ?? coreDnsMissing() ?? false
       Array.from({ length: 20 }, (_, i) => coreDns.ask(`none-${i}.shop.svc.${ZONE}`, 'A').then(gist)),
     )
     t.same([...new Set(failed)], ['SERVFAIL'])
-    t.ok(performance.now() - began < 3000, 'nobody waits long')
+    t.ok(performance.now() - began < 5000, 'nobody waits as long as CoreDNS would')
     t.same(await answers(coreDns, CLUSTER_QUESTIONS), before)
     // Of the whole test, so that it goes on behind this part.
     dns = await startDns(whole, kube, { listen: [options.forwardTo] })

@@ -5,10 +5,10 @@
  */
 import { execFileSync } from 'node:child_process'
 import t, { type Test } from 'tap'
+import { ANNOTATION_HANDOVER } from '../../model/lanes/lane-lease.ts'
 import type { Gateway, Lease } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { undisturbed } from '../support/undisturbed.ts'
 import { type Site, helloDeployment, openForCalls, openNamespace, readyPods } from './support/callers.ts'
 import { joinClusters } from './support/joined-clusters.ts'
 import type { Json, KubeObject } from './support/kube-request.ts'
@@ -18,6 +18,7 @@ import { lastWords } from './support/pod-logs.ts'
 import { podletMissing } from './support/podlet-world.ts'
 import { type RapidCalls, type RapidReport, callRapidly } from './support/rapid-calls.ts'
 import { type ClusterRow, type TestCluster, type TestClusters, startClusters } from './support/two-clusters.ts'
+import { watchObjects } from './support/watch-objects.ts'
 
 t.setTimeout(600_000)
 
@@ -35,10 +36,12 @@ const SYSTEM = 'sealane-system'
 const OURS = '/apis/sealane.io/v1alpha1'
 const LEASE = `/apis/coordination.k8s.io/v1/namespaces/${SYSTEM}/leases/sealane-lane-0`
 /** What a pod of the gateway may take to end: a lane is handed over first. */
-const GRACE_SECONDS = 30
-/** Of calls, a hundred a second. */
-const DRAIN_LOSS = 300
-const RESTART_LOSS = 100
+const GRACE_SECONDS = 45
+/**
+ * How many calls a hand-over costs hangs on the machine: `npm run bench:handover` measures it. A failover waits for a
+ * Lease to lapse: nothing of that kind may happen here.
+ */
+const FAILOVER_MS = 10_000
 
 interface World {
   readonly underlay: TestClusters['underlay']
@@ -132,16 +135,38 @@ async function lossOf(t: Test, { calls }: World, what: string): Promise<readonly
   return reports
 }
 
-const lostMost = (reports: readonly RapidReport[]): number => Math.max(...reports.map(({ unanswered }) => unanswered))
+/** Runs `work`. Each time the lane changed hands in it, its holder had offered it before. */
+async function offered<R>(t: Test, { c2 }: World, work: () => Promise<R>): Promise<R> {
+  let before = await c2.api.get<Lease & KubeObject>(LEASE)
+  const watch = await watchObjects(c2.kubeconfig, LEASE.slice(0, LEASE.lastIndexOf('/')))
+  const result = await work()
+  watch.stop()
+  const changes: string[] = []
+  for (const { type, object } of watch.events) {
+    if (object.metadata.name !== before.metadata.name) continue
+    const now = object as Lease & KubeObject
+    const [from, to] = [before.spec?.holderIdentity ?? '', now.spec?.holderIdentity ?? '']
+    const isOffered = before.metadata.annotations?.[ANNOTATION_HANDOVER] !== undefined
+    if (type === 'DELETED') changes.push(`${from}: the Lease was deleted`)
+    else if (from !== to) changes.push(`${from} to ${to}: ${isOffered ? 'offered' : 'not offered'}`)
+    before = now
+  }
+  t.comment(changes.join('; '))
+  t.strictSame(
+    changes.filter((change) => !change.endsWith(': offered')),
+    [],
+    'each time it was offered',
+  )
+  return result
+}
 
 async function drained(t: Test, world: World): Promise<void> {
-  const reports = await undisturbed(
-    t,
-    (timed) => timed(() => drainOnce(t, world)),
-    (all) => lostMost(all) <= DRAIN_LOSS,
-  )
-  for (const { calls, unanswered } of reports) {
-    t.ok(calls > 300 && unanswered <= DRAIN_LOSS, `${unanswered} calls were lost, at most ${DRAIN_LOSS} may be`)
+  noFailover(t, await offered(t, world, () => drainOnce(t, world)))
+}
+
+function noFailover(t: Test, reports: readonly RapidReport[]): void {
+  for (const { calls, longestGapMs } of reports) {
+    t.ok(calls > 300 && longestGapMs < FAILOVER_MS, `${calls} calls, the longest gap was ${longestGapMs} ms`)
   }
 }
 
@@ -213,14 +238,7 @@ async function restarted(t: Test, world: World): Promise<void> {
     await restartGateways(world.c2, GATEWAYS)
     return lossOf(t, world, 'restarted')
   }
-  const reports = await undisturbed(
-    t,
-    (timed) => timed(restart),
-    (all) => lostMost(all) <= RESTART_LOSS,
-  )
-  for (const { unanswered } of reports) {
-    t.ok(unanswered <= RESTART_LOSS, `${unanswered} calls were lost, at most ${RESTART_LOSS} may be`)
-  }
+  noFailover(t, await offered(t, world, restart))
 }
 
 /** As kubectl rollout restart does. */

@@ -82,7 +82,6 @@ async function firstCall(t: Test, world: World): Promise<void> {
   t.comment(
     `from two bare clusters to the first answered call: ${(ms / 1000).toFixed(1)} s (deploy, join, join: ${parts.join(', ')} s)`,
   )
-  t.ok(ms < 60_000, 'in less than a minute')
   t.equal(first.stdout, 'c1 has joined with gateway c1n1; it is the first member\n')
   t.equal(second.stdout, 'c2 has joined with gateway c2n1; it reaches c1\n')
   equalsGolden(t, masked(second.stderr, directory), 'install/join.txt')

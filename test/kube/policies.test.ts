@@ -8,10 +8,12 @@ import { memberObjects } from './support/installed-objects.ts'
 import { kubeProgramsMissing } from './support/kube-programs.ts'
 import { type Json, type KubeObject, type KubeRequest, kubeRequest } from './support/kube-request.ts'
 import { endpoint, membership } from './support/manifest-objects.ts'
+import { dryDelete, refusedWithin } from './support/refusals.ts'
 
 t.setTimeout(600_000)
 
 const SYSTEM = 'sealane-system'
+const eventuallyRefused = refusedWithin(60_000)
 
 t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false }, async (t) => {
   const cluster = await planeWithShop(t)
@@ -247,12 +249,7 @@ async function ownEndpointsOnly(
   await api.apply(`${ENDPOINTS}/${other}`, theirs())
   const changed = theirs({ capabilities: ['wireguard'] })
   await t.rejects(gateway.apply(`${ENDPOINTS}/${other}`, changed), refusal, 'changes what was mirrored')
-  await eventuallyRefused(
-    t,
-    () => gateway.raw('DELETE', `${ENDPOINTS}/${other}?dryRun=All`).then(refusedText),
-    refusal,
-    'removes it',
-  )
+  await eventuallyRefused(t, () => dryDelete(gateway, `${ENDPOINTS}/${other}`), refusal, 'removes it')
   await api.delete(`${ENDPOINTS}/${other}`)
   await leaves(api)
   const early = (): Promise<unknown> =>
@@ -261,30 +258,6 @@ async function ownEndpointsOnly(
   await eventuallyRefused(t, early, nothing, 'nothing before this cluster is a member')
 }
 
-function refusedText({ status, text }: { readonly status: number; readonly text: string }): void {
-  if (status >= 400) throw new Error(text)
-}
-
-/** What the policies' informers have not seen yet is let through; sooner or later they refuse. */
-async function eventuallyRefused(
-  t: Test,
-  attempt: () => Promise<unknown>,
-  message: RegExp,
-  name: string,
-): Promise<void> {
-  const found = await eventually(
-    () =>
-      attempt().then(
-        () => false,
-        (error: unknown) => error as Error,
-      ),
-    {
-      deadlineMs: 60_000,
-      say: `a refusal: ${name}`,
-    },
-  )
-  t.match((found as Error).message, message, name)
-}
 function slice(name: string, managedBy: string): Json {
   const labels = { 'endpointslice.kubernetes.io/managed-by': managedBy }
   const metadata = { name, namespace: 'shop', labels }

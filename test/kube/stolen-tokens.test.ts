@@ -1,6 +1,6 @@
 /** What the token of each part can do beside its work, on a real API server. */
 import { readFileSync } from 'node:fs'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { attack } from '../hostile/support/attack.ts'
 import { eventually } from '../support/eventually.ts'
 import { applyCrds, pathOf, planeWithShop } from './support/apply-manifests.ts'
@@ -9,11 +9,13 @@ import { brokerObjects, memberObjects } from './support/installed-objects.ts'
 import { kubeProgramsMissing } from './support/kube-programs.ts'
 import { type Json, type KubeRequest, kubeRequest } from './support/kube-request.ts'
 import { endpoint, membership } from './support/manifest-objects.ts'
+import { dryDelete, refusedWithin } from './support/refusals.ts'
 import { boundToken } from './support/bound-token.ts'
 
 t.setTimeout(300_000)
 
 const SYSTEM = 'sealane-system'
+const eventuallyRefused = refusedWithin(10_000)
 const SLICES = '/apis/discovery.k8s.io/v1/namespaces'
 const OURS = '/apis/sealane.io/v1alpha1'
 const LEASES = `/apis/coordination.k8s.io/v1/namespaces/${SYSTEM}/leases`
@@ -316,32 +318,6 @@ function slice(
   const endpoints = [{ addresses: ['10.1.2.3'] }]
   return { apiVersion: 'discovery.k8s.io/v1', kind: 'EndpointSlice', metadata, addressType: 'IPv4', endpoints }
 }
-
-async function dryDelete(as: KubeRequest, path: string): Promise<void> {
-  const { status, text } = await as.raw('DELETE', `${path}${DRY}`)
-  if (status >= 400) throw new Error(text)
-}
-
-/** What the policies' informers have not seen yet is let through; sooner or later they refuse. */
-async function eventuallyRefused(
-  t: Test,
-  attempt: () => Promise<unknown>,
-  message: RegExp,
-  name: string,
-): Promise<void> {
-  let last = 'it was let through'
-  await eventually(
-    () =>
-      attempt().then(
-        () => false,
-        (error: unknown) => (last = (error as Error).message),
-      ),
-    { deadlineMs: REFUSED_MS, say: `a refusal: ${name}` },
-  ).catch(() => undefined)
-  t.match(last, message, name)
-}
-
-const REFUSED_MS = 10_000
 
 const missing = kubeProgramsMissing()
 if (missing === undefined) {

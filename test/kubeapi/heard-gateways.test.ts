@@ -5,17 +5,13 @@ import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { Gateway, Node } from '../../model/objects.ts'
 import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { connectionsTo, gatewayObject, internalIps, nodeObject } from '../support/objects/node-objects.ts'
 
 const NAMES = ['g1', 'g2'] as const
 type Name = (typeof NAMES)[number]
 const MACHINES = ['192.0.2.1', '192.0.2.2']
 
-const node = (name: string, i: number): Node => ({
-  apiVersion: 'v1',
-  kind: 'Node',
-  metadata: { name },
-  status: { addresses: [{ type: 'InternalIP', address: `192.0.2.${i + 1}` }] },
-})
+const node = (name: string, i: number): Node => nodeObject(name, { status: internalIps(`192.0.2.${i + 1}`) })
 
 /** One who watches two gateways, both with a lane to paris that is up. */
 class Stage {
@@ -86,23 +82,8 @@ class Stage {
 }
 
 function gateway(name: string, heartbeatTime?: string): Gateway {
-  const connection = {
-    cluster: 'paris',
-    lane: 0,
-    endpoint: 'paris.gw-lane0',
-    state: 'up',
-    message: '',
-    usingNat: false,
-    rxBytes: 0,
-    txBytes: 0,
-  } as const
   const beat = heartbeatTime === undefined ? {} : { heartbeatTime }
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Gateway',
-    metadata: { name },
-    status: { version: '1', lanes: [], connections: [connection], ...beat },
-  }
+  return gatewayObject(name, { connections: connectionsTo({ paris: 'up' }), ...beat })
 }
 
 t.test('a machine that dies', async (t) => {

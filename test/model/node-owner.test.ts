@@ -1,14 +1,11 @@
 import t from 'tap'
 import { isNodeOfSite, ownedByNode, owningNode, sameOwners } from '../../model/node-owner.ts'
-import type { Gateway, Node, ObjectMeta } from '../../model/objects.ts'
+import type { Gateway, ObjectMeta } from '../../model/objects.ts'
+import { gatewayObject, nodeObject } from '../support/objects/node-objects.ts'
 
-const NODE: Node = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n1', uid: 'u1' } }
+const NODE = nodeObject('n1', { metadata: { uid: 'u1' } })
 
-const gateway = (metadata: Omit<ObjectMeta, 'name'> = {}): Gateway => ({
-  apiVersion: 'sealane.io/v1alpha1',
-  kind: 'Gateway',
-  metadata: { name: 'n1', ...metadata },
-})
+const gateway = (metadata: Omit<ObjectMeta, 'name'> = {}): Gateway => gatewayObject('n1', undefined, metadata)
 
 t.test('what a node tells belongs to its Node', async (t) => {
   const owned = { ownerReferences: [{ apiVersion: 'v1', kind: 'Node', name: 'n1', uid: 'u1' }] }

@@ -17,17 +17,18 @@ import {
 } from '../gateway/support/netns-sites.ts'
 import { POD_PROGRAMS, inPod, pings } from '../gateway/support/pod-programs.ts'
 import { dropped, takeOver } from '../gateway/support/take-over.ts'
-import { MILANO as IPV4_MILANO, PARIS as IPV4_PARIS, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
-import { DUAL_MILANO, DUAL_PARIS } from '../gateway/support/worlds.ts'
+import {
+  DUAL_STACK_MILANO as MILANO,
+  DUAL_STACK_PARIS as PARIS,
+  msUntilUp,
+  withTwo,
+} from '../gateway/support/two-gateways.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { type Netns, netnsMissing } from '../support/netns.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
 
 const skip = netnsMissing() ?? false
 t.setTimeout(180_000 * SLOWNESS)
-
-const MILANO: SiteInit = { ...IPV4_MILANO, cluster: DUAL_MILANO, pods6: 'fd42:1:0' }
-const PARIS: SiteInit = { ...IPV4_PARIS, cluster: DUAL_PARIS, pods6: 'fd42:2:0' }
 
 /** As kube-proxy does: without a rule that asks for it the kernel tracks nothing. */
 const TRACK = `table ip6 proxy {

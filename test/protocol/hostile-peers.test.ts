@@ -48,13 +48,11 @@ t.test('a connection that is dead without a word is noticed at both ends', async
     address: `127.0.0.1:${wire.port}`,
     limits: { keepaliveMs: 100, keepaliveTimeoutMs: 100, probeTimeoutMs: 200 },
   })
-  const begun = performance.now()
   const watching = (async () => {
     for await (const message of client.watch({}, signal)) if (message.t === 'synced') wire.silence()
   })()
   const error: unknown = await watching.catch((cause: unknown) => cause)
   t.ok(error instanceof BrokerUnreachableError, String(error))
-  t.ok(performance.now() - begun < 3000, 'within seconds')
   await eventually(() => site.api.openStreams === 0, { say: 'the broker lets go as well' })
   wire.server.close()
   await site.close()

@@ -1,7 +1,7 @@
-/** Who may use the overlay and what may come out of it, as packets of the mind through the planned table. */
+/** Who may use the overlay and what may come out of it, as imagined packets traced through the planned table. */
 import t from 'tap'
 import { FakeNft } from '../../kernel/fake/fake-nft.ts'
-import { type TracePacket, traceNft } from '../../kernel/fake/fake-nft-tracer.ts'
+import { type TracePacket, type TraceResult, traceNft } from '../../kernel/fake/fake-nft-tracer.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import { nodeNftWorld } from '../../routeagent/balance/plan-node-nft.ts'
 import { overlayGround } from '../../routeagent/balance/plan-overlay-guard.ts'
@@ -21,7 +21,13 @@ async function tableOf(family: 4 | 6, openPorts: readonly OpenPort[] = []): Prom
   return nft
 }
 
-type Row = readonly [what: string, verdict: 'accept' | 'drop' | 'reject', packet: Partial<TracePacket>]
+/** A packet that is refused: with what it is answered. */
+type Row = readonly [what: string, verdict: 'accept' | 'drop' | Answer, packet: Partial<TracePacket>]
+type Answer = 'tcp reset' | 'port-unreachable'
+
+function outcome({ verdict, answer }: TraceResult): string {
+  return answer ?? verdict
+}
 
 const OUTER = { iif: 'eth0', saddr: '192.168.7.1', daddr: '192.168.7.11', l4proto: 'udp', dport: 4810 } as const
 
@@ -67,27 +73,30 @@ for (const [family, own, far, bridge, node, icmp] of [
       ['another cluster to the node network', 'drop', { daddr: node, oif: 'eth0' }],
       ['another cluster to another cluster', 'drop', { daddr: far, oif: 'eth0' }],
       ['into the overlay again', 'drop', { saddr: own, daddr: far, oif: 'sealane-vx' }],
-      ['a NodePort', 'reject', { originalDaddr: bridge, originalDport: 30080 }],
+      ['a NodePort', 'tcp reset', { originalDaddr: bridge, originalDport: 30080, syn: true }],
+      ['a later packet', 'port-unreachable', { originalDaddr: bridge, originalDport: 30080 }],
+      ['UDP', 'port-unreachable', { originalDaddr: bridge, originalDport: 30080, l4proto: 'udp' }],
       ['an answer to a balanced call', 'accept', { originalDaddr: '245.0.0.7', ctDirection: 'reply' }],
     ]
     for (const [what, verdict, change] of forward) {
-      t.equal(traceNft(nft, 'forward', { ...base, ...change }).verdict, verdict, what)
+      t.equal(outcome(traceNft(nft, 'forward', { ...base, ...change })), verdict, what)
     }
     const { oif: _, ...local } = { ...base, daddr: bridge, dport: 10250 }
     const [echo, tooBig, redirect] = family === 4 ? [8, 3, 5] : [128, 2, 137]
     const input: readonly Row[] = [
-      ['TCP', 'reject', {}],
-      ['UDP', 'reject', { l4proto: 'udp' }],
+      ['TCP', 'tcp reset', { syn: true }],
+      ['TCP that nobody began here', 'port-unreachable', {}],
+      ['UDP', 'port-unreachable', { l4proto: 'udp' }],
       ['an answer', 'accept', { ctState: 'established' }],
       ['echo', 'accept', { l4proto: icmp, icmpType: echo }],
       ['does not fit', 'accept', { l4proto: icmp, icmpType: tooBig }],
-      ['a redirect', 'reject', { l4proto: icmp, icmpType: redirect }],
+      ['a redirect', 'port-unreachable', { l4proto: icmp, icmpType: redirect }],
       ['echo from nobody', 'drop', { l4proto: icmp, icmpType: echo, saddr: node }],
       ['echo for the node network', 'drop', { l4proto: icmp, icmpType: echo, daddr: node }],
       ['from a pod of this node', 'accept', { iif: 'cni0', saddr: own }],
     ]
     for (const [what, verdict, change] of input) {
-      t.equal(traceNft(nft, 'input', { ...local, ...change }).verdict, verdict, what)
+      t.equal(outcome(traceNft(nft, 'input', { ...local, ...change })), verdict, what)
     }
     const open = await tableOf(family, [{ protocol: 'tcp', port: 10250 }])
     t.equal(traceNft(open, 'input', local).verdict, 'accept', 'a port that is named')

@@ -7,7 +7,7 @@ import { FileCluster } from '../../kubeapi/files/file-cluster.ts'
 import { readSiteFile } from '../../kubeapi/files/site-file.ts'
 import { dnsConfig } from '../../dns/config.ts'
 import { runDns } from '../../dns/main.ts'
-import type { ConnectionState, Gateway } from '../../model/objects.ts'
+import type { ConnectionState } from '../../model/objects.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
@@ -19,6 +19,7 @@ import { SiteFolder } from '../cli/site-folder.ts'
 import { askUdp } from '../dns/dns-server.ts'
 import { TYPE, query } from '../dns/wire.ts'
 import { eventually } from '../support/eventually.ts'
+import { connectionsTo, gatewayObject } from '../support/objects/node-objects.ts'
 
 interface Part {
   readonly deps: ComponentDeps & { readonly logger: CapturingLogger }
@@ -100,11 +101,8 @@ export class StorySite {
 
   /** What the site's gateway would say about its tunnel. */
   async tunnel(cluster: string, state: ConnectionState): Promise<void> {
-    const gateway: Gateway = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: 'gw' } }
-    const traffic = { usingNat: false, rxBytes: 0, txBytes: 0 }
-    const connections = [{ cluster, lane: 0, endpoint: `${cluster}-gw-0`, state, message: '', ...traffic }]
-    await this.#reader.apply(gateway)
-    await this.#reader.applyStatus({ ...gateway, status: { version: '0', lanes: [], connections } })
+    await this.#reader.apply(gatewayObject('gw'))
+    await this.#reader.applyStatus(gatewayObject('gw', { connections: connectionsTo({ [cluster]: state }) }))
   }
 
   /** Imported services and their slices, as lines. */

@@ -3,6 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { chmodSync, statSync } from 'node:fs'
 import { join } from 'node:path'
 import { DatabaseSync } from 'node:sqlite'
+import { messageOf } from '../../../runtime/thrown.ts'
 import { StateError, absentState } from '../record-log.ts'
 
 /** PRAGMA application_id of our files: "SLBR". */
@@ -139,7 +140,7 @@ const SQLITE_NOTADB = 26
 
 function toStateError(file: string, error: unknown): StateError {
   if (error instanceof StateError) return error
-  const reason = error instanceof Error ? error.message : String(error)
+  const reason = messageOf(error)
   const code = (error as { errcode?: number }).errcode
   switch (code === undefined ? undefined : code & 0xff) {
     case SQLITE_BUSY:

@@ -2,6 +2,7 @@
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { type PartName, objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
 import { brokerPod } from '../broker/deploy-broker.ts'
 import type { ClusterAdmin } from './admin.ts'
 
@@ -52,7 +53,7 @@ async function answered(
     return await limited(ask)
   } catch (error) {
     signal.throwIfAborted()
-    return [{ part, unknown: error instanceof Error ? error.message : String(error) }]
+    return [{ part, unknown: messageOf(error) }]
   }
 }
 

@@ -4,6 +4,7 @@ import { BROKER_CLAIM, objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spec-constants.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
 import type { EarlierInstall } from '../../discovery/earlier-install.ts'
 import { withinTime } from '../../within-time.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
@@ -85,6 +86,6 @@ async function membersOf(admin: ClusterAdmin, flags: string, signal: AbortSignal
     return await withinTime(signal, ASK_MS, (limited) => podMembers(podBroker(admin, flags, limited)).members())
   } catch (error) {
     signal.throwIfAborted()
-    return { unknown: error instanceof Error ? error.message : String(error) }
+    return { unknown: messageOf(error) }
   }
 }

@@ -17,7 +17,7 @@ import type { Link, RouteTable } from '../../../kernel/route/route-table.ts'
 import type { Sysctl } from '../../../kernel/tuning/sysctl.ts'
 import { laneDeviceNames } from '../lane-devices.ts'
 import type { CableLane } from '../cable.ts'
-import type { Round } from '../../round.ts'
+import type { Round } from '../../../kernel/apply/round.ts'
 
 export interface DeviceDeps {
   readonly routes: RouteTable

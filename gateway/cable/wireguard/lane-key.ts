@@ -2,6 +2,7 @@
 import { randomUUID } from 'node:crypto'
 import { link, mkdir, open, readFile, readdir, rm, stat } from 'node:fs/promises'
 import { basename, join } from 'node:path'
+import { messageOf } from '../../../runtime/thrown.ts'
 
 /** What the file holds is not looked at further than this; WireGuard keys are 32 bytes in base64. */
 const KEY = /^[A-Za-z0-9+/]{43}=\n?$/
@@ -112,7 +113,7 @@ function reason(error: unknown): string {
   if (isCode(error, 'ENOSPC')) return 'no space left'
   if (isCode(error, 'ENOTDIR') || isCode(error, 'EEXIST')) return 'a file stands where a directory is expected'
   if (isCode(error, 'EISDIR')) return 'a directory stands where a file is expected'
-  return error instanceof Error ? error.message : String(error)
+  return messageOf(error)
 }
 
 function octal(mode: number): string {

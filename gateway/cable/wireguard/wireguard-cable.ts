@@ -12,7 +12,7 @@ import {
   type LinkState,
   linkKey,
 } from '../cable.ts'
-import type { Round } from '../../round.ts'
+import type { Round } from '../../../kernel/apply/round.ts'
 import { type DeviceDeps, applyLane, sweepDevices } from './apply-devices.ts'
 import { HandshakeTimes } from './handshake-times.ts'
 import { ensureLaneKey, removeOtherLaneKeys } from './lane-key.ts'

@@ -1,6 +1,7 @@
 /** Reading one user file, and judging whether what was read can be believed yet. */
 import { createHash } from 'node:crypto'
 import { type Stats, readFileSync, statSync } from 'node:fs'
+import { messageOf } from '../../../runtime/thrown.ts'
 import { isMissing } from '../atomic-write.ts'
 import { MAX_FILE_BYTES, type ParseResult, type ParsedFile, parseObjects } from './parse-objects.ts'
 import type { FileProblem } from '../problem.ts'
@@ -24,7 +25,7 @@ export function readUserFile(path: string, title: string): Reading {
     return { is: 'text', text: decode(bytes), sha256, stamp: stampOf(stats) }
   } catch (error) {
     if (isMissing(error)) return { is: 'missing' }
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = messageOf(error)
     return { is: 'unreadable', problem: { ...atStart(title), reason } }
   }
 }

@@ -4,6 +4,7 @@
  */
 import { join, relative, resolve } from 'node:path'
 import type { Clock } from '../../../reconcile/clock.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
 import { Claims, type ObjectUpdate } from '../claims.ts'
 import { type GoodFile, LastGood } from '../last-good.ts'
 import { isOpenForWriting } from './open-writers.ts'
@@ -282,7 +283,7 @@ export class UserFolder {
   }
 
   #onFolderError(path: string, error: unknown): void {
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = messageOf(error)
     this.#deps.onProblems(path, [{ file: path, line: 1, column: 1, reason }])
   }
 }

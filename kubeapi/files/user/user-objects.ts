@@ -2,6 +2,7 @@
 import { readFileSync, readdirSync, unlinkSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Kind, KubeObject } from '../../../model/objects.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
 import { checkAddress, keyOf, objectKey, objectTitle } from '../../object-key.ts'
 import { formatYaml } from '../../yaml.ts'
 import { isMissing, writeFileAtomic } from '../atomic-write.ts'
@@ -44,7 +45,7 @@ export async function writeUserObject(folder: string, object: KubeObject): Promi
   try {
     await writeFileAtomic(path, formatYaml(object))
   } catch (error) {
-    throw new UserObjectError(`cannot write ${path}: ${error instanceof Error ? error.message : String(error)}`, {
+    throw new UserObjectError(`cannot write ${path}: ${messageOf(error)}`, {
       cause: error,
     })
   }
@@ -68,10 +69,7 @@ export function removeUserObject(folder: string, kind: Kind, name: string, names
   try {
     unlinkSync(place.path)
   } catch (error) {
-    throw new UserObjectError(
-      `cannot remove ${place.path}: ${error instanceof Error ? error.message : String(error)}`,
-      { cause: error },
-    )
+    throw new UserObjectError(`cannot remove ${place.path}: ${messageOf(error)}`, { cause: error })
   }
   return place.path
 }
@@ -108,7 +106,7 @@ function yamlFiles(folder: string): string[] {
     ].sort()
   } catch (error) {
     if (isMissing(error)) return []
-    throw new UserObjectError(`cannot read ${folder}: ${error instanceof Error ? error.message : String(error)}`, {
+    throw new UserObjectError(`cannot read ${folder}: ${messageOf(error)}`, {
       cause: error,
     })
   }

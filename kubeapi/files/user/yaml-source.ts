@@ -1,6 +1,7 @@
 /** YAML text with the way back from a field to its line. */
 import { type Document, LineCounter, isNode, parseAllDocuments } from 'yaml'
 import type { z } from 'zod'
+import { messageOf } from '../../../runtime/thrown.ts'
 import type { FileProblem } from '../problem.ts'
 
 export type FieldPath = readonly PropertyKey[]
@@ -102,7 +103,7 @@ function position(lines: LineCounter, offset: number): { line: number; column: n
 }
 
 function reasonOf(error: unknown): string {
-  const message = error instanceof Error ? error.message : String(error)
+  const message = messageOf(error)
   // The parser descends one call for each level.
   if (/call stack|stack overflow/i.test(message)) return 'nested too deeply, or an alias that contains itself'
   return message.split('\n', 1)[0] ?? message

@@ -5,10 +5,11 @@
 import type { IncomingMessage } from 'node:http'
 import WebSocket from 'ws'
 import type { Clock } from '../../../reconcile/clock.ts'
+import { orAborted } from '../../../reconcile/until-aborted.ts'
+import { errorOf } from '../../../runtime/thrown.ts'
 import { type Asked, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
 import { resourcePath } from '../kinds.ts'
 import type { ServerAccess } from '../access/server-access.ts'
-import { untilAborted } from '../until-aborted.ts'
 
 export interface PodCommand {
   readonly namespace: string
@@ -70,7 +71,7 @@ export async function execInPod(
   try {
     const either = AbortSignal.any([signal, late.signal])
     either.throwIfAborted()
-    const { headers, ...connection } = await untilAborted(access.credentials(either), either)
+    const { headers, ...connection } = await orAborted(access.credentials(either), either)
     const options = Object.fromEntries(Object.entries(connection).filter(([, value]) => value !== undefined))
     const socket = new WebSocket(execUrl(access.server, command), ['v5.channel.k8s.io', 'v4.channel.k8s.io'], {
       ...options,
@@ -132,7 +133,7 @@ class Run {
         const { timeoutMs = COMMAND_MS } = this.#init.command
         const tooLong = `the command did not end within ${timeoutMs / 1000} s`
         cancel = clock.setTimer(timeoutMs, () => fail(this.#failed(tooLong)))
-        this.#send().catch((error: unknown) => fail(error instanceof Error ? error : new Error(String(error))))
+        this.#send().catch((error: unknown) => fail(errorOf(error)))
       })
       socket.on('unexpected-response', (_request, response) => void this.#refusal(response).then(fail))
       socket.on('error', (error) => fail(errorFromConnection(asked, server, error)))

@@ -7,12 +7,12 @@ import { Agent as HttpsAgent } from 'node:https'
 import { isIP } from 'node:net'
 import { type TLSSocket, connect as connectTls } from 'node:tls'
 import type { Clock } from '../../../reconcile/clock.ts'
+import { orAborted } from '../../../reconcile/until-aborted.ts'
 import { Agent as HttpAgent } from '../../../runtime/node-http.ts'
 import { LoginError } from '../kube-error.ts'
 import { type Answer, type Exchange, PlainRequests } from './plain-requests.ts'
 import { PingedSession } from './pinged-session.ts'
 import type { Credentials, ServerAccess } from '../access/server-access.ts'
-import { untilAborted } from '../until-aborted.ts'
 
 export interface ServerConnectionDeps {
   readonly clock: Clock
@@ -48,7 +48,7 @@ export class ServerConnection {
 
   /** Resolves with the head of the answer; the body is a stream. Rejects when there is no answer. */
   async send(exchange: Exchange, signal: AbortSignal): Promise<Answer> {
-    const credentials = await untilAborted(this.#credentials(), signal)
+    const credentials = await orAborted(this.#credentials(), signal)
     const prepared: Exchange = {
       ...exchange,
       path: `${this.#deps.access.server.pathname.replace(/\/$/, '')}${exchange.path}`,
@@ -97,7 +97,7 @@ export class ServerConnection {
     this.#dialing ??= this.#dial(credentials).finally(() => {
       this.#dialing = undefined
     })
-    return untilAborted(this.#dialing, signal)
+    return orAborted(this.#dialing, signal)
   }
 
   async #dial(credentials: Credentials): Promise<PingedSession | undefined> {

@@ -9,6 +9,7 @@
 import { Backoff } from '../../../reconcile/backoff.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
 import type { Logger } from '../../../runtime/logging/logger.ts'
+import { errorOf, messageOf } from '../../../runtime/thrown.ts'
 import type { Kind } from '../../../model/objects.ts'
 import type { KindObjects } from './kind-objects.ts'
 import { KIND_PLACES, kindPath } from '../kinds.ts'
@@ -105,7 +106,7 @@ export class KindWatch<K extends Kind> {
       if (signal.aborted) return undefined
       this.#version = undefined
       this.#note(error)
-      return error instanceof Error ? error : new Error(String(error))
+      return errorOf(error)
     }
   }
 
@@ -219,5 +220,5 @@ function troubleText(kind: Kind, error: unknown): string {
   if (error instanceof KubeError && error.status === 404) {
     return `the API server does not know ${KIND_PLACES[kind].apiVersion} ${KIND_PLACES[kind].plural} (is its CustomResourceDefinition installed?)`
   }
-  return error instanceof Error ? error.message : String(error)
+  return messageOf(error)
 }

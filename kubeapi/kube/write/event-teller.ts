@@ -2,6 +2,7 @@
 import { hostname } from 'node:os'
 import type { Clock } from '../../../reconcile/clock.ts'
 import type { Logger } from '../../../runtime/logging/logger.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
 import type { ObjectEvent } from '../../cluster-api.ts'
 import { EventFilter } from '../../event-filter.ts'
 import { objectTitle } from '../../object-key.ts'
@@ -41,7 +42,7 @@ export class EventTeller {
       try {
         await this.#post(passed, signal)
       } catch (error) {
-        const reason = error instanceof Error ? error.message : String(error)
+        const reason = messageOf(error)
         if (!signal.aborted) this.#deps.logger.debug('event not told', { reason })
       } finally {
         this.#waiting -= 1

@@ -6,10 +6,10 @@ import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import type { Cluster } from '../../../model/objects.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+import { clusterObject } from '../../support/objects/cluster-objects.ts'
 
 function cluster(id: string, podCIDRs: string[], globalCIDRs: string[] = [], serviceCIDRs: string[] = []): Cluster {
-  const spec = { id, index: 1, podCIDRs, serviceCIDRs, globalCIDRs, labels: {} }
-  return { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: id }, spec }
+  return clusterObject({ id, podCIDRs, serviceCIDRs, globalCIDRs })
 }
 
 function note(pairs: string, whose: string): string {

@@ -1,17 +1,17 @@
 import t from 'tap'
 import { planClusterStatus } from '../../../agent/cluster/plan-cluster-status.ts'
-import type { Cluster, ConnectionState, Gateway } from '../../../model/objects.ts'
+import type { Cluster } from '../../../model/objects.ts'
+import { clusterObject } from '../../support/objects/cluster-objects.ts'
+import { gatewaySaying } from '../../support/objects/node-objects.ts'
 
 const NOW = Date.parse('2026-11-20T12:00:00.400Z')
 
 function cluster(id: string, ...conditions: (readonly [type: string, status: 'True' | 'False'])[]): Cluster {
-  const spec = { id, index: 1, podCIDRs: [], serviceCIDRs: [], globalCIDRs: [], labels: {} }
   const said = conditions.map(([type, status]) => ({
     ...{ type, status, reason: 'Before', message: 'before' },
     lastTransitionTime: '2026-11-01T00:00:00Z',
   }))
-  const status = said.length === 0 ? {} : { status: { conditions: said } }
-  return { apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: id }, spec, ...status }
+  return clusterObject({ id }, said.length === 0 ? {} : { status: { conditions: said } })
 }
 
 function show(clusters: readonly Cluster[], silent: Readonly<Record<string, number>> | undefined): string[] {
@@ -44,24 +44,6 @@ t.test('who is in contact, as the broker says it', (t) => {
   t.end()
 })
 
-/** `gw c1 up, c2 down` */
-function gateway(text: string): Gateway {
-  const [name = '', ...words] = text.split(' ')
-  const pairs = words.join(' ').split(', ').filter(Boolean)
-  const connections = pairs.map((pair) => {
-    const [id = '', state] = pair.split(' ')
-    const rest = { lane: 0, endpoint: 'e', message: '', usingNat: false, rxBytes: 0, txBytes: 0 }
-    return { cluster: id, state: state as ConnectionState, ...rest }
-  })
-  const metadata = { name }
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Gateway',
-    metadata,
-    status: { version: '1', lanes: [], connections },
-  }
-}
-
 t.test('which clusters lanes lead to', (t) => {
   const rows: readonly (readonly [gateways: string[], stale: string, want: string])[] = [
     [[], '', 'False NoLane'],
@@ -76,7 +58,12 @@ t.test('which clusters lanes lead to', (t) => {
     [['g1 c1 down'], 'g1', 'False NoLane'],
   ]
   for (const [given, stale, want] of rows) {
-    const world = { nowMs: NOW, silent: undefined, gateways: given.map(gateway), stale: stale === '' ? [] : [stale] }
+    const world = {
+      nowMs: NOW,
+      silent: undefined,
+      gateways: given.map(gatewaySaying),
+      stale: stale === '' ? [] : [stale],
+    }
     const [written] = planClusterStatus({ ...world, clusters: [cluster('c1', ['Other', 'True'])] })
     const found = written?.status?.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`)
     t.strictSame(found, ['Other True Before', `Connected ${want}`], `${given.join('; ')} ${stale}`)

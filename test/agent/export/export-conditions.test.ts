@@ -13,6 +13,7 @@ import type { KubeObject } from '../../../model/objects.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
+import { namespaceObject } from '../../support/objects/service-objects.ts'
 import { service, serviceExport } from '../site.ts'
 
 const COUNT = 200
@@ -32,7 +33,7 @@ class CountingCluster extends MemoryCluster {
 
 async function manyExports() {
   const cluster = new CountingCluster()
-  cluster.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+  cluster.put(namespaceObject('shop'))
   for (let i = 0; i < COUNT; i++) {
     cluster.put(service('shop', `web-${i}`))
     cluster.put(serviceExport('shop', `web-${i}`))
@@ -89,7 +90,14 @@ t.test('one that cannot be written is told of last', async (t) => {
 t.test('a namespace that the broker does not allow has a reason of its own', async (t) => {
   const object = serviceExport('default', 'web')
   const valid = { type: 'Valid', status: 'True', reason: 'Valid', message: '' } as const
-  const planned = { object, valid, records: [], recordKeys: ['ServiceExport/default/web'], notes: [] }
+  const planned = {
+    object,
+    valid,
+    records: [],
+    exported: undefined,
+    recordKeys: ['ServiceExport/default/web'],
+    notes: [],
+  }
   const ready = (field: string): string => {
     const refused = { t: 'refused' as const, field, reason: 'no' }
     const found = planConditions(planned, { answered: true, state: () => refused })

@@ -1,7 +1,6 @@
 import t from 'tap'
 import { withOwnExport } from '../../../agent/export/own-exports.ts'
 import type { ServiceKey } from '../../../model/ids.ts'
-import type { MemberRecord } from '../../../model/records.ts'
 import type { ExportRecord, SliceRecord } from '../../../agent/import/clusterset-view.ts'
 import { exported, sliceOf } from '../import-fixtures.ts'
 
@@ -12,19 +11,22 @@ const [ownSlice, otherSlice] = [sliceOf('tokyo', '10.1.0.1'), sliceOf('milano', 
 t.test('what this cluster exports, its own API says', async (t) => {
   if (own === undefined || other === undefined || ownSlice === undefined || otherSlice === undefined) throw new Error()
   const told = { exports: [own, other], slices: [ownSlice, otherSlice] }
-  const see = (ownRecords: readonly MemberRecord[] | undefined, ownKnown = true, facts = told) =>
-    withOwnExport(KEY, facts, { own: 'tokyo', ownKnown, ownRecords: () => ownRecords })
+  const see = (body: ExportRecord['body'] | undefined, ownKnown = true, facts = told) =>
+    withOwnExport(KEY, facts, {
+      own: 'tokyo',
+      ownKnown,
+      ownExport: () => (body === undefined ? undefined : { body, slices: [] }),
+    })
   t.equal(see(undefined, false).facts, told, 'while nobody knows, the broker counts')
   t.strictSame(see(undefined).facts, { exports: [other], slices: [otherSlice] })
   t.strictSame(see(undefined).dropped, [
     { what: 'tokyo/ServiceExport/shop/web', reason: 'this cluster does not export it', settles: true },
   ])
-  const record = (body: ExportRecord['body']): MemberRecord => ({ namespace: 'shop', name: 'web', body })
-  t.equal(see([record({ ...own.body })]).facts.exports[0], own, 'the same says nothing new')
+  t.equal(see({ ...own.body }).facts.exports[0], own, 'the same says nothing new')
   const body = { ...own.body, type: 'Headless' as const }
-  const first = see([record(body)]).facts.exports[0]
+  const first = see(body).facts.exports[0]
   t.strictSame(first, { ...own, body })
-  t.equal(see([record(body)]).facts.exports[0], first, 'the same object again')
+  t.equal(see(body).facts.exports[0], first, 'the same object again')
   const foreign = { exports: [other], slices: [otherSlice] }
-  t.equal(see([record(body)], true, foreign).facts, foreign, 'nothing is made up that the broker has not got')
+  t.equal(see(body, true, foreign).facts, foreign, 'nothing is made up that the broker has not got')
 })

@@ -2,8 +2,9 @@ import t from 'tap'
 import { planConditions } from '../../../agent/export/plan-conditions.ts'
 import { type ExportWorld, newExportMemory, planExports } from '../../../agent/export/plan-exports.ts'
 import { parsePrefix } from '../../../model/addresses/ip.ts'
-import type { Endpoint, Service, ServiceExport } from '../../../model/objects.ts'
+import type { Service, ServiceExport } from '../../../model/objects.ts'
 import type { EndpointSliceBody, ServiceExportBody } from '../../../model/records.ts'
+import { endpointObject } from '../../support/objects/cluster-objects.ts'
 import { service, serviceExport, slice } from '../site.ts'
 
 const WORLD: ExportWorld = {
@@ -227,17 +228,15 @@ t.test('IPv6 endpoints are left out as a whole where pods have only IPv4 address
 })
 
 t.test('gateways: only our own, exports that are being deleted not at all', async (t) => {
-  const endpoint = (cluster: string): Endpoint => ({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Endpoint',
-    metadata: { name: `${cluster}.gw-lane0` },
-    spec: { cluster, node: 'gw', lane: 0, publicKey: 'k', candidates: [], capabilities: [] },
-  })
   const dying: ServiceExport = {
     ...serviceExport('shop', 'web'),
     metadata: { name: 'web', namespace: 'shop', deletionTimestamp: 'now' },
   }
-  const plan = planExports({ ...WORLD, exports: [dying], endpoints: [endpoint('paris'), endpoint('milano')] })
+  const plan = planExports({
+    ...WORLD,
+    exports: [dying],
+    endpoints: ['paris', 'milano'].map((cluster) => endpointObject({ cluster })),
+  })
   t.same([...plan.records.keys()], ['Endpoint//milano.gw-lane0'])
 })
 

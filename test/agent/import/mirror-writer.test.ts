@@ -9,18 +9,15 @@ import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { eventually } from '../../support/eventually.ts'
+import { importObject, namespaceObject } from '../../support/objects/service-objects.ts'
+import { clusterObject } from '../../support/objects/cluster-objects.ts'
 import { slice } from '../site.ts'
 
 const NEVER = new AbortController().signal
 
 function imported(name: string, port = 80): ServiceImport {
   const ports = [{ protocol: 'TCP' as const, port }]
-  return {
-    apiVersion: 'multicluster.x-k8s.io/v1beta1',
-    kind: 'ServiceImport',
-    metadata: { name, namespace: 'shop' },
-    spec: { type: 'Headless', ports },
-  }
+  return importObject({ name }, { ports })
 }
 
 function keyed(...objects: KubeObject[]): Map<string, KubeObject> {
@@ -63,12 +60,7 @@ t.test('writes only what differs, endpoints first', async (t) => {
 
 t.test('addresses are given up before another cluster gets them', async (t) => {
   const { writer, log } = await setup()
-  const of = (id: string, index: number, ...podCIDRs: string[]): Cluster => ({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Cluster',
-    metadata: { name: id },
-    spec: { id, index, podCIDRs, serviceCIDRs: [], globalCIDRs: [], labels: {} },
-  })
+  const of = (id: string, index: number, ...podCIDRs: string[]): Cluster => clusterObject({ id, index, podCIDRs })
   const six = 'fd00:42::/48'
   await writer.apply(keyed(of('alpha', 1, '10.1.0.0/16'), of('zeta', 2, '10.2.0.0/16', six)), NEVER)
   log()
@@ -81,12 +73,9 @@ t.test('addresses are given up before another cluster gets them', async (t) => {
 
 t.test('the own Cluster is marked when all others are there', async (t) => {
   const { api, writer, log } = await setup()
-  const of = (id: string, index: number): Cluster => ({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Cluster',
-    metadata: { name: id, labels: { 'app.kubernetes.io/managed-by': 'sealane' } },
-    spec: { id, index, podCIDRs: [`10.${index}.0.0/16`], serviceCIDRs: [], globalCIDRs: [], labels: {} },
-  })
+  const metadata = { labels: { 'app.kubernetes.io/managed-by': 'sealane' } }
+  const of = (id: string, index: number): Cluster =>
+    clusterObject({ id, index, podCIDRs: [`10.${index}.0.0/16`] }, { metadata })
   const all = keyed(of('milano', 1), of('paris', 2), of('tokyo', 3), of('zagreb', 4))
   const apply = api.apply.bind(api)
   api.apply = (object, signal) =>
@@ -158,7 +147,7 @@ t.test('what the API refuses is not offered in every round, but again when somet
   t.equal(await round(), 1, 'not again')
   t.equal(await round(81), 2, 'another content')
   t.equal(await round(81), 2)
-  api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+  api.put(namespaceObject('shop'))
   const cache = api.cache('Namespace')
   await eventually(() => cache.get('shop') !== undefined)
   t.equal(await round(81), 3, 'the namespace is another one')
@@ -204,7 +193,7 @@ t.test('what changes while a write is being refused lifts the refusal', async (t
   api.apply = async () => {
     attempts += 1
     if (attempts > 1) return
-    api.put({ apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
+    api.put(namespaceObject('shop'))
     await eventually(() => cache.get('shop') !== undefined)
     throw new ClusterApiError('NotFound', 'namespaces "shop" not found')
   }

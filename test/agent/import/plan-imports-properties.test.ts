@@ -90,10 +90,12 @@ t.test('properties', async (t) => {
           before.get(key) === record ? [] : [{ t: 'put', record, previous: before.get(key) }],
         )
         for (const [key, record] of before) if (!now.has(key)) changes.push({ t: 'removed', record })
-        const touched = changeServices(current.basis.view, changes, memory.judge)
+        const changed = changeServices(current.basis.view, changes, memory.judge)
+        const [last, asItWas] = [current, show(current)]
         const next = world([...now.values()])
-        if (touched !== undefined) partial += 1
-        current = touched === undefined ? planImports(next, memory) : replanServices(next, memory, current, touched)
+        if (changed !== undefined) partial += 1
+        current = changed === undefined ? planImports(next, memory) : replanServices(next, memory, current, changed)
+        if (show(last) !== asItWas) return false
         if (show(current) !== show(plan([...now.values()]))) return false
         before = now
       }

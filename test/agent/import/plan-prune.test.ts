@@ -1,6 +1,8 @@
 import t from 'tap'
 import { type PruneWorld, planPrune } from '../../../agent/import/plan-prune.ts'
 import type { Cluster, EndpointSlice, ServiceImport } from '../../../model/objects.ts'
+import { clusterObject } from '../../support/objects/cluster-objects.ts'
+import { sliceObject } from '../../support/objects/service-objects.ts'
 import { OWN, PRESENT } from '../import-fixtures.ts'
 
 t.test('pruning', async (t) => {
@@ -8,19 +10,9 @@ t.test('pruning', async (t) => {
     'multicluster.kubernetes.io/source-cluster': source,
     'endpointslice.kubernetes.io/managed-by': manager,
   })
-  const slice = (name: string, of: Record<string, string>): EndpointSlice => ({
-    apiVersion: 'discovery.k8s.io/v1',
-    kind: 'EndpointSlice',
-    addressType: 'IPv4',
-    metadata: { name, namespace: 'shop', labels: of },
-  })
+  const slice = (name: string, of: Record<string, string>): EndpointSlice => sliceObject({ name, labels: of })
   const imported = (name: string): ServiceImport => ({ ...PRESENT, metadata: { ...PRESENT.metadata, name } })
-  const object = (id: string): Cluster => ({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Cluster',
-    metadata: { name: id },
-    spec: { ...OWN, id },
-  })
+  const object = (id: string): Cluster => clusterObject({ ...OWN, id })
   const present = {
     serviceImports: [
       PRESENT,

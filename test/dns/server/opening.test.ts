@@ -42,7 +42,7 @@ for (const { name, syncedAt, servedUntil = 0, openedAt, says } of CASES) {
     const whenSynced = (signal: AbortSignal): Promise<void> =>
       syncedAt === 0 ? Promise.resolve() : clock.sleep(syncedAt ?? 1e12, signal)
     const due = untilDue(
-      { clock, logger, whenSynced, isServed: () => now() < servedUntil },
+      { clock, logger, index: { whenSynced }, isServed: () => now() < servedUntil },
       { at: AT, mostMs: 1000 },
       stop.signal,
     ).then(() => (opened = now()))

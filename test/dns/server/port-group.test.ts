@@ -24,11 +24,13 @@ async function start(t: Test, host: string, port: number): Promise<Heard> {
     listen: { address: parseAddress(host), port },
     reusePort: true,
     mmsg,
-    onQuery: (query) => {
-      texts.push(query.toString())
-      return undefined
+    pipeline: {
+      answer: (query) => {
+        texts.push(query.toString())
+        return undefined
+      },
     },
-    onError: (error) => t.fail(error.message),
+    onDropped: (reason, error) => t.fail(error?.message ?? reason),
   })
   return { server, texts }
 }

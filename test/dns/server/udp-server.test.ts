@@ -8,6 +8,7 @@ import { type DatagramSource, DatagramSlots, MAX_QUERY_SIZE, SLOTS } from '../..
 import { type Mmsg, openMmsg } from '../../../dns/server/mmsg.ts'
 import { descriptorOpenedBy } from '../../../dns/server/socket-descriptor.ts'
 import { MOST_ROUNDS, type UdpServer, type UdpServerInit, openUdp } from '../../../dns/server/udp-server.ts'
+import type { Reply } from '../../../dns/pipeline.ts'
 import { parseAddress } from '../../../model/addresses/ip.ts'
 import { eventually } from '../../support/eventually.ts'
 
@@ -43,15 +44,25 @@ const KINDS: readonly (readonly [string, Mmsg | undefined])[] = [
 
 interface Started {
   readonly server: UdpServer
-  readonly errors: Error[]
+  /** Why datagrams got no answer. */
+  readonly dropped: string[]
 }
 
-async function start(t: Test, host: string, init: Pick<UdpServerInit, 'mmsg' | 'onQuery'>): Promise<Started> {
-  const errors: Error[] = []
-  const listen = { address: parseAddress(host), port: 0 }
-  const server = await openUdp({ ...init, listen, reusePort: true, onError: (error) => errors.push(error) })
-  t.teardown(() => server.close())
-  return { server, errors }
+interface StartInit extends Pick<UdpServerInit, 'mmsg'> {
+  readonly answer: (query: Buffer) => Reply
+}
+
+async function start(t: Test, host: string, { mmsg, answer }: StartInit): Promise<Started> {
+  const dropped: string[] = []
+  const server = await openUdp({
+    listen: { address: parseAddress(host), port: 0 },
+    reusePort: true,
+    mmsg,
+    pipeline: { answer },
+    onDropped: (reason, error) => dropped.push(error?.message ?? reason),
+  })
+  t.teardown(() => server.close().catch(() => undefined))
+  return { server, dropped }
 }
 
 interface Client {
@@ -80,9 +91,9 @@ const range = (count: number): number[] => Array.from({ length: count }, (_, i) 
 for (const [kind, mmsg] of KINDS) {
   for (const host of ['127.0.0.1', '::1']) {
     t.test(`${kind}, ${host}: everyone gets the answers to their own questions, in order`, async (t) => {
-      const { server, errors } = await start(t, host, {
+      const { server, dropped } = await start(t, host, {
         mmsg,
-        onQuery: (query) => (isSilent(query.toString()) ? undefined : Buffer.from(`re ${query.toString()}`)),
+        answer: (query) => (isSilent(query.toString()) ? undefined : Buffer.from(`re ${query.toString()}`)),
       })
       t.equal(server.isBatched, mmsg !== undefined)
       const clients = await Promise.all(range(3).map(() => client(t, host, server.port)))
@@ -92,23 +103,23 @@ for (const [kind, mmsg] of KINDS) {
         range(100).flatMap((i) => (isSilent(`${c}.${i}`) ? [] : [`re ${c}.${i}`]))
       await eventually(() => clients.every(({ received }, c) => received.length === expected(c).length))
       for (const [c, { received }] of clients.entries()) t.same(received, expected(c))
-      t.same(errors, [])
+      t.same(dropped, [])
     })
   }
 
   t.test(`${kind}: an answer that comes later finds its way, and the question is read in time`, async (t) => {
-    const late: { text: string; to: DatagramSource }[] = []
+    const late: (() => void)[] = []
     const { server } = await start(t, '127.0.0.1', {
       mmsg,
-      onQuery: (query, { address, port }) => {
-        late.push({ text: `late ${query.toString()}`, to: { address, port } })
-        return undefined
+      answer: (query) => {
+        const text = `late ${query.toString()}`
+        return new Promise((resolve) => late.push(() => resolve(Buffer.from(text))))
       },
     })
     const clients = await Promise.all(range(3).map(() => client(t, '127.0.0.1', server.port)))
     for (const i of range(60)) clients[i % 3]?.socket.send(`${i}`)
     await eventually(() => late.length === 60)
-    for (const { text, to } of late.reverse()) server.send(Buffer.from(text), to)
+    for (const answer of late.reverse()) answer()
     await eventually(() => clients.every(({ received }) => received.length === 20))
     for (const [c, { received }] of clients.entries()) {
       t.same(
@@ -125,7 +136,7 @@ for (const [kind, mmsg] of KINDS) {
     const sizes: number[] = []
     const { server } = await start(t, '127.0.0.1', {
       mmsg,
-      onQuery: (query) => {
+      answer: (query) => {
         sizes.push(query.length)
         return Buffer.alloc(1232, 1)
       },
@@ -162,7 +173,7 @@ t.test('a flood leaves the process its turns', async (t) => {
   let since = 0
   const { server } = await start(t, '127.0.0.1', {
     mmsg: real,
-    onQuery: () => {
+    answer: () => {
       if (since === 0) {
         setImmediate(() => {
           turns.push(since)
@@ -225,6 +236,38 @@ function sockaddrIn6(address: string, port: number, scopeId: number): Buffer {
   name.writeUInt32LE(scopeId, 24)
   return name
 }
+
+t.test('a datagram from port 0 is not asked about: nobody can have the answer', async (t) => {
+  let asked = 0
+  const { server, dropped } = await start(t, '127.0.0.1', {
+    mmsg: writing(sockaddrIn6('fe80::1:2', 0, 0)),
+    answer: () => {
+      asked += 1
+      return undefined
+    },
+  })
+  // It reads what waits.
+  await server.close()
+  t.equal(asked, 0)
+  t.same([...new Set(dropped)], ['no_source_port'])
+})
+
+t.test('what an upstream says after the end is not sent, and is no error', async (t) => {
+  const upstream = Promise.withResolvers<Buffer>()
+  let asked = 0
+  const answer = (): Reply => {
+    asked += 1
+    return upstream.promise
+  }
+  const { server, dropped } = await start(t, '127.0.0.1', { mmsg: undefined, answer })
+  const { socket, received } = await client(t, '127.0.0.1', server.port)
+  socket.send('question')
+  await eventually(() => asked === 1)
+  await server.close()
+  upstream.resolve(Buffer.from('late'))
+  await new Promise((resolve) => setImmediate(resolve))
+  t.same([received, dropped], [[], []])
+})
 
 t.test('the descriptor of a socket is told only where it is sure', async (t) => {
   const sockets: Socket[] = []

@@ -4,8 +4,8 @@ import t from 'tap'
 import { answer } from '../../../dns/zone/answer.ts'
 import { KnownLabels, NO_SERVICE, isServiceName, labelsHash } from '../../../dns/zone/known-labels.ts'
 import { HEADER_LENGTH } from '../../../dns/server/query.ts'
-import { Responder } from '../../../dns/server/responder.ts'
 import { parseDnsName } from '../../../model/dns/dns-name.ts'
+import { answerAtOnce, newPipeline } from '../pipeline-fixture.ts'
 import { decode, nameBytes, query } from '../wire.ts'
 import { clusterSetIp, syncedIndex, workedExamples } from '../zone-fixture.ts'
 
@@ -42,7 +42,7 @@ const type = fc.constantFrom(1, 28, 33, 16, 255, 65, 257)
 t.test('any name and type: what the quick way says is what answer() says, before and after changes', async (t) => {
   const cluster = workedExamples()
   const index = await syncedIndex(cluster)
-  const responder = new Responder({ index, count: () => undefined }, { recursion: false })
+  const pipeline = newPipeline(index)
   cluster.put(clusterSetIp('a-0', ['243.0.0.9'], []))
   fc.assert(
     fc.property(name, type, fc.option(change), (asked, type, addresses) => {
@@ -53,7 +53,7 @@ t.test('any name and type: what the quick way says is what answer() says, before
       const expected = answer(index, { name: parsed, type }, 0)
       // Twice: the second time what was kept answers.
       return [1, 2].every(() => {
-        const given = responder.respond(query(asked, { type }), 'tcp')
+        const given = pipeline.answer(query(asked, { type }), 'tcp')
         if (!Buffer.isBuffer(given) || expected.kind === 'servFail') return false
         const { flags, answers, authorities } = decode(given)
         const count = expected.kind === 'answer' ? expected.records.length : 0
@@ -72,10 +72,9 @@ function escaped(text: string): string {
 
 t.test('no such name: one SOA, its names compressed, whatever the length of the question', async (t) => {
   const index = await syncedIndex(workedExamples())
-  const responder = new Responder({ index, count: () => undefined }, { recursion: false })
+  const pipeline = newPipeline(index)
   for (const length of [1, 30, 63]) {
-    const given = responder.respond(query(`${'x'.repeat(length)}.shop.svc.clusterset.local.`), 'udp')
-    if (!Buffer.isBuffer(given)) throw new Error('no answer')
+    const given = answerAtOnce(pipeline, query(`${'x'.repeat(length)}.shop.svc.clusterset.local.`))
     const { authorities, flags } = decode(given)
     t.equal(flags, 'qr aa rd NXDOMAIN')
     const [soa] = authorities

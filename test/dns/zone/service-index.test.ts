@@ -3,6 +3,8 @@ import { MAX_HOSTS, serviceEntry } from '../../../dns/zone/service-entry.ts'
 import type { ServiceIndex } from '../../../dns/zone/service-index.ts'
 import { serviceKey } from '../../../model/ids.ts'
 import { LABEL_SERVICE_NAME } from '../../../model/spec-constants.ts'
+import { clusterObject } from '../../support/objects/cluster-objects.ts'
+import { internalIps, nodeObject } from '../../support/objects/node-objects.ts'
 import { clusterSetIp, gateway, headless, slice, syncedIndex, workedExamples } from '../zone-fixture.ts'
 
 function addresses(index: ServiceIndex, name: string): string {
@@ -97,19 +99,8 @@ t.test('endpoints of a cluster whose pods would hide our own nodes are left out'
   const cluster = workedExamples()
   const index = await syncedIndex(cluster, 'west')
   const member = (id: string, at: number, podCIDR: string) =>
-    cluster.put({
-      apiVersion: 'sealane.io/v1alpha1',
-      kind: 'Cluster',
-      metadata: { name: id },
-      spec: { id, index: at, podCIDRs: [podCIDR], serviceCIDRs: [], globalCIDRs: [], labels: {} },
-    })
-  const node = (address: string) =>
-    cluster.put({
-      apiVersion: 'v1',
-      kind: 'Node',
-      metadata: { name: 'gw' },
-      status: { addresses: [{ type: 'InternalIP', address }] },
-    })
+    cluster.put(clusterObject({ id, index: at, podCIDRs: [podCIDR] }))
+  const node = (address: string) => cluster.put(nodeObject('gw', { status: internalIps(address) }))
   const everything = '10.1.0.5 10.1.0.6 10.2.0.9'
   const steps: { say: string; act: () => void; want: string }[] = [
     { say: 'east, whose Cluster is not known yet', act: () => member('west', 1, '10.2.0.0/16'), want: everything },

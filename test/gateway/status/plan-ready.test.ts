@@ -1,17 +1,10 @@
 import t from 'tap'
 import { laneEvents, readyFinding, upText } from '../../../gateway/status/plan-ready.ts'
 import type { ConnectionState, ConnectionStatus, Gateway } from '../../../model/objects.ts'
+import { connectionTo, gatewayObject } from '../../support/objects/node-objects.ts'
 
-const connection = (cluster: string, state: ConnectionState, lane = 0): ConnectionStatus => ({
-  cluster,
-  lane,
-  endpoint: `${cluster}.gw-lane${lane}`,
-  state,
-  message: 'why',
-  usingNat: false,
-  rxBytes: 0,
-  txBytes: 0,
-})
+const connection = (cluster: string, state: ConnectionState, lane = 0): ConnectionStatus =>
+  connectionTo(cluster, state, { lane, message: 'why' })
 
 /** `paris up, rome down` */
 const connections = (text: string): ConnectionStatus[] =>
@@ -41,12 +34,8 @@ t.test('Ready', (t) => {
 })
 
 t.test('events', (t) => {
-  const gateway = (text: string | undefined): Gateway => ({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Gateway',
-    metadata: { name: 'gw', uid: 'u1' },
-    ...(text === undefined ? {} : { status: { version: '1', lanes: [], connections: connections(text) } }),
-  })
+  const gateway = (text: string | undefined): Gateway =>
+    gatewayObject('gw', text === undefined ? undefined : { connections: connections(text) }, { uid: 'u1' })
   const rows: readonly (readonly [before: string | undefined, after: string, want: string])[] = [
     [undefined, 'paris up, rome connecting, wien down', 'Normal LaneUp lane 0 to paris is up'],
     ['paris connecting', 'paris up', 'Normal LaneUp lane 0 to paris is up'],

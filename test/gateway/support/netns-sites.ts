@@ -15,6 +15,7 @@ import type { Cluster, Gateway, KubeObject, Kind } from '../../../model/objects.
 import type { OpenPort } from '../../../model/addresses/open-port.ts'
 import { eventually } from '../../support/eventually.ts'
 import { type Netns, withNetns } from '../../support/netns.ts'
+import { membershipObject } from '../../support/objects/cluster-objects.ts'
 import { withSockets } from '../../support/wireguard-sockets.ts'
 import { node } from './worlds.ts'
 
@@ -248,12 +249,7 @@ function siteObjects({ init }: Site): KubeObject[] {
 }
 
 export function membership(clusterId: string, phase: 'joined' | 'leaving'): KubeObject {
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Membership',
-    metadata: { name: 'self' },
-    spec: { clusterId, phase, clusterset: 'test', globalRange: '244.0.0.0/8', clustersetIpRange: '245.0.0.0/16' },
-  }
+  return membershipObject({ clusterId, phase, clusterset: 'test' })
 }
 
 interface Running {

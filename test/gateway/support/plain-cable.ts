@@ -19,7 +19,7 @@ import {
   linkKey,
 } from '../../../gateway/cable/cable.ts'
 import { laneDeviceNames } from '../../../gateway/cable/lane-devices.ts'
-import type { Round } from '../../../gateway/round.ts'
+import type { Round } from '../../../kernel/apply/round.ts'
 
 /** Octets of an outer IPv4 and UDP header (RFC 791, RFC 768). */
 const OVERHEAD = 28

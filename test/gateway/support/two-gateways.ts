@@ -4,7 +4,7 @@ import { eventually } from '../../support/eventually.ts'
 import type { Netns } from '../../support/netns.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { GatewayProcess, type Site, type SiteInit, withSites } from './netns-sites.ts'
-import { cluster } from './worlds.ts'
+import { DUAL_MILANO, DUAL_PARIS, cluster } from './worlds.ts'
 
 export const MILANO: SiteInit = {
   cluster: cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16'),
@@ -20,6 +20,9 @@ export const PARIS: SiteInit = {
   router: '198.51.100.1',
   lane: { lane: 0, publicAddress: '198.51.100.20' },
 }
+/** The same two with IPv6 pods as well; the lane between them runs over IPv4. */
+export const DUAL_STACK_MILANO: SiteInit = { ...MILANO, cluster: DUAL_MILANO, pods6: 'fd42:1:0' }
+export const DUAL_STACK_PARIS: SiteInit = { ...PARIS, cluster: DUAL_PARIS, pods6: 'fd42:2:0' }
 /** It can call, but not be called. */
 export const TOKYO: SiteInit = {
   ...PARIS,

@@ -5,8 +5,10 @@ import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { laneStateOf } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { farEnd } from '../../../gateway/remotes/check-endpoints.ts'
 import type { DeviceState, PeerState } from '../../../kernel/wireguard/wireguard.ts'
-import { type Cluster, type Endpoint, type EndpointCandidate, type Node, endpointName } from '../../../model/objects.ts'
+import type { Cluster, Endpoint, EndpointCandidate, Node } from '../../../model/objects.ts'
 import type { GatewayWorld } from '../../../gateway/world.ts'
+import { clusterObject, endpointObject } from '../../support/objects/cluster-objects.ts'
+import { internalIps, nodeObject } from '../../support/objects/node-objects.ts'
 
 /** The two clocks: milliseconds since 1970, and since an arbitrary start. */
 export const NOW = Date.parse('2026-11-20T12:00:00Z')
@@ -25,19 +27,8 @@ export function cluster(
 ): Cluster {
   const list = (texts: string | readonly string[] | undefined): readonly string[] =>
     texts === undefined ? [] : typeof texts === 'string' ? [texts] : texts
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Cluster',
-    metadata: { name: id },
-    spec: {
-      id,
-      index,
-      podCIDRs: list(podCIDR),
-      serviceCIDRs: ['10.43.0.0/16'],
-      globalCIDRs: list(globalCIDR),
-      labels: {},
-    },
-  }
+  const ranges = { podCIDRs: list(podCIDR), serviceCIDRs: ['10.43.0.0/16'], globalCIDRs: list(globalCIDR) }
+  return clusterObject({ id, index, ...ranges })
 }
 
 /** The same two clusters everywhere: IPv4 overlaps and is translated, IPv6 goes through as it is. */
@@ -52,19 +43,8 @@ export function endpoint(
   candidates: readonly string[],
   publicKey = key(`${clusterId}${lane}`),
 ): Endpoint {
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Endpoint',
-    metadata: { name: endpointName(clusterId, node, lane) },
-    spec: {
-      cluster: clusterId,
-      node,
-      lane,
-      publicKey,
-      candidates: candidates.map(candidate),
-      capabilities: ['wireguard'],
-    },
-  }
+  const told = { publicKey, candidates: candidates.map(candidate), capabilities: ['wireguard'] }
+  return endpointObject({ cluster: clusterId, node, lane, ...told })
 }
 
 function candidate(text: string): EndpointCandidate {
@@ -75,13 +55,8 @@ function candidate(text: string): EndpointCandidate {
 
 export function node(name: string, internalIp: string, ...podCIDRs: readonly string[]): Node {
   const [podCIDR] = podCIDRs
-  return {
-    apiVersion: 'v1',
-    kind: 'Node',
-    metadata: { name },
-    ...(podCIDR === undefined ? {} : { spec: { podCIDR, podCIDRs } }),
-    status: { addresses: [{ type: 'InternalIP', address: internalIp }] },
-  }
+  const spec = podCIDR === undefined ? {} : { spec: { podCIDR, podCIDRs } }
+  return nodeObject(name, { ...spec, status: internalIps(internalIp) })
 }
 
 /** The endpoint as text. */

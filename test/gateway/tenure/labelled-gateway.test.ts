@@ -6,6 +6,7 @@ import { OWNER_DOUBT_MS } from '../../../gateway/status/owner-doubt.ts'
 import { LABEL_GRACE_MS } from '../../../gateway/tenure/watch-lane.ts'
 import type { Node } from '../../../model/objects.ts'
 import { eventually } from '../../support/eventually.ts'
+import { nodeObject } from '../../support/objects/node-objects.ts'
 import { PARIS, PARIS_GW, Stage } from '../support/stage.ts'
 
 const ENDPOINT = 'milano.gw-lane0'
@@ -46,7 +47,7 @@ t.test('what the gateway writes belongs to its Node', async (t) => {
   t.strictSame(stage.ownEndpoint()?.metadata.ownerReferences, [owner])
   t.strictSame(stage.objects.get('Gateway', 'gw')?.metadata.ownerReferences, [owner])
 
-  stage.put({ apiVersion: 'v1', kind: 'Node', metadata: { name: 'other' } })
+  stage.put(nodeObject('other'))
   stage.objects.drop('Node', 'gw')
   await stage.passSlowly(1000)
   await stage.objects.remove('Endpoint', ENDPOINT)
@@ -167,7 +168,7 @@ t.test('a label that cannot be used takes no lane down', async (t) => {
 })
 
 t.test('stopping leaves the data path, unless the API says that this node is no gateway', async (t) => {
-  const noLabel: Node = { apiVersion: 'v1', kind: 'Node', metadata: { name: 'gw' } }
+  const noLabel = nodeObject('gw')
   const rows: [say: string, askNode: () => Promise<Node | undefined>, stays: boolean][] = [
     ['the label is there', () => Promise.resolve(labelled('0')), true],
     ['another lane: the next process sees to it', () => Promise.resolve(labelled('1')), true],
@@ -243,7 +244,7 @@ t.test('started with another lane: the old one goes', async (t) => {
 })
 
 function labelled(lane: string): Node {
-  return { apiVersion: 'v1', kind: 'Node', metadata: { name: 'gw', labels: { 'sealane.io/gateway': lane } } }
+  return nodeObject('gw', { metadata: { labels: { 'sealane.io/gateway': lane } } })
 }
 
 function stalled(signal: AbortSignal): Promise<never> {

@@ -5,6 +5,7 @@ import { whyLost } from '../../../gateway/tenure/plan-lost-holder.ts'
 import { LEASE_MS, RENEW_MS, type TenureFacts, planTenure, whyOpen } from '../../../gateway/tenure/plan-tenure.ts'
 import { laneCandidates, leavingReason } from '../../../model/lanes/gateway-node.ts'
 import type { ConnectionState, Gateway, Node } from '../../../model/objects.ts'
+import { connectionsTo, gatewayObject, nodeObject } from '../../support/objects/node-objects.ts'
 
 const NOW = 1_000_000
 const lease = (holder: string, facts: Partial<NonNullable<TenureFacts['lease']>> = {}) => ({
@@ -84,12 +85,8 @@ t.test('when a Lease may be taken', async (t) => {
 })
 
 t.test('when the lane of a holder that lapsed is lost', async (t) => {
-  const labelled = (lane: string | undefined, spec: Node['spec'] = {}): Node => ({
-    apiVersion: 'v1',
-    kind: 'Node',
-    metadata: { name: 'a', labels: lane === undefined ? {} : { 'sealane.io/gateway': lane } },
-    spec,
-  })
+  const labelled = (lane: string | undefined, spec: NonNullable<Node['spec']> = {}): Node =>
+    nodeObject('a', { metadata: { labels: lane === undefined ? {} : { 'sealane.io/gateway': lane } }, spec })
   const here = labelled('0')
   const up = gateway('a', { paris: 'down', tokyo: 'up' })
   const rows: [say: string, node: Node | undefined, gateway: Gateway | undefined, want: RegExp | undefined][] = [
@@ -116,15 +113,8 @@ function gateway(
   states: Readonly<Record<string, ConnectionState>>,
   driver = 'wireguard-kernel',
 ): Gateway {
-  const rest = { endpoint: '', message: '', usingNat: false, rxBytes: 0, txBytes: 0 }
-  const connections = Object.entries(states).map(([cluster, state]) => ({ cluster, lane: 0, state, ...rest }))
   const lanes = [{ lane: 0, device: 'sealane0', mtu: 1420, driver }]
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Gateway',
-    metadata: { name },
-    status: { version: '1', lanes, connections },
-  }
+  return gatewayObject(name, { lanes, connections: connectionsTo(states) })
 }
 
 t.test('when a node that hands over is needed no more', async (t) => {
@@ -151,8 +141,8 @@ t.test('which nodes go, and which may take a lane', async (t) => {
   const node = (name: string, facts: Partial<Pick<Node, 'spec'>> & Partial<Node['metadata']> = {}): Node => {
     const { spec, labels, annotations } = facts
     const all = { 'sealane.io/gateway': '0', ...labels }
-    const metadata = { name, labels: all, ...(annotations === undefined ? {} : { annotations }) }
-    return { apiVersion: 'v1', kind: 'Node', metadata, ...(spec === undefined ? {} : { spec }) }
+    const metadata = { labels: all, ...(annotations && { annotations }) }
+    return nodeObject(name, { metadata, ...(spec && { spec }) })
   }
   const tainted = (key: string) => node('n', { spec: { taints: [{ key, effect: 'NoSchedule' }] } })
   t.equal(leavingReason(node('n')), undefined)

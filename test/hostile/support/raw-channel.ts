@@ -1,29 +1,19 @@
-/** A member made from protocol/broker.proto with grpc-js alone: it does what it is told, also what no agent of ours does. */
-import { Client, type ClientDuplexStream, type ClientReadableStream, Metadata, credentials } from '@grpc/grpc-js'
-import { X509Certificate, generateKeyPairSync } from 'node:crypto'
+/**
+ * A client made from protocol/broker.proto with grpc-js alone: it does what it is told, also what no agent of ours does.
+ * Here are its connection and its single calls; raw-join.ts, raw-publish.ts and raw-watch.ts have the rest.
+ */
+import { Client, Metadata, credentials, status } from '@grpc/grpc-js'
 import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { openBrokerStore } from '../../../broker/state/broker-store.ts'
-import {
-  BrokerService,
-  type ClusterFacts,
-  JoinResponse,
-  type MemberRecord,
-  PublishMessage,
-  PublishReply,
-  WatchMessage,
-} from '../../../protocol/gen/broker.ts'
-import { createCsr } from '../../../protocol/identity/x509.ts'
-import { parseJoinToken } from '../../../protocol/identity/token.ts'
-import { SystemClock } from '../../../reconcile/clock.ts'
-import { eventually } from '../../support/eventually.ts'
 
 export interface RawBroker {
   /** 127.0.0.1:port */
   readonly address: string
+  /** Its state folder: for the certificate of its authority, which anybody may have. */
   readonly state: string
 }
 
+/** PEM texts, so that another process can be given it. */
 export interface RawIdentity {
   readonly cluster: string
   readonly key: string
@@ -36,17 +26,39 @@ export interface Status {
   readonly details: string
 }
 
-export const NO_FACTS: ClusterFacts = {
-  podCidrs: ['10.42.0.0/16'],
-  serviceCidrs: [],
-  neededCidrs: [],
-  labels: [],
-  version: 'raw',
+/** What a call ended with that was not `OK`. */
+export class RawRefusal extends Error implements Status {
+  readonly code: number
+  readonly details: string
+  constructor({ code, details }: Status) {
+    super(textOf({ code, details }))
+    this.name = 'RawRefusal'
+    this.code = code
+    this.details = details
+  }
 }
 
-const same = (bytes: Buffer): Buffer => bytes
+/** `CODE details`. */
+export function textOf({ code, details }: Status): string {
+  return `${status[code]} ${details}`
+}
 
-/** A channel of its own, with the certificate of a member or none. */
+/** What a call ended with, as textOf() says it; `ok` where it did not fail. */
+export async function verdict(work: Promise<unknown>): Promise<string> {
+  try {
+    await work
+    return 'ok'
+  } catch (error) {
+    return textOf(error as Status)
+  }
+}
+
+const DEADLINE_MS = 20_000
+
+/** For what is sent and comes as bytes. */
+export const same = (bytes: Buffer): Buffer => bytes
+
+/** A channel of its own, with the certificate of a member or none: the broker judges who is at its end. */
 export function openChannel({ address, state }: RawBroker, identity?: RawIdentity): Client {
   const ca = readFileSync(join(state, 'ca.crt'))
   const own = identity === undefined ? [] : [Buffer.from(identity.key), Buffer.from(identity.cert)]
@@ -59,160 +71,26 @@ export function openChannel({ address, state }: RawBroker, identity?: RawIdentit
   })
 }
 
-/** The secret of a token made beside the running broker. */
-export async function tokenSecret(state: string, cluster?: string): Promise<string> {
-  const store = await openBrokerStore(state, new SystemClock())
-  try {
-    const { text } = await store.create(cluster === undefined ? {} : { cluster })
-    return parseJoinToken(text, Date.now()).secret()
-  } finally {
-    await store.close()
-  }
-}
-
-/** The bytes of a Join request. */
-export async function joinBytes(
-  secret: string,
-  cluster: string,
-  facts: ClusterFacts = NO_FACTS,
-  key = generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey,
-): Promise<Buffer> {
-  const csr = Buffer.from(await createCsr(key))
-  return BrokerService.join.requestSerialize({ secret, cluster, csr, facts, nowMs: Date.now() })
-}
-
 /** One unary call; gives the status where it is refused. */
 export function callUnary(channel: Client, path: string, bytes: Buffer): Promise<Buffer | Status> {
   return new Promise((resolve) => {
-    channel.makeUnaryRequest(
-      path,
-      same,
-      same,
-      bytes,
-      new Metadata(),
-      { deadline: Date.now() + 20_000 },
-      (error, answer) => {
-        resolve(error === null ? (answer ?? Buffer.alloc(0)) : { code: error.code, details: error.details })
-      },
-    )
+    const deadline = Date.now() + DEADLINE_MS
+    channel.makeUnaryRequest(path, same, same, bytes, new Metadata(), { deadline }, (error, answer) => {
+      resolve(error === null ? (answer ?? Buffer.alloc(0)) : { code: error.code, details: error.details })
+    })
   })
 }
 
-/** Joins with a token made for it. Throws where it is refused. */
-export async function rawJoin(
-  broker: RawBroker,
-  cluster: string,
-  facts: ClusterFacts = NO_FACTS,
-): Promise<RawIdentity> {
-  const { privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' })
-  const request = await joinBytes(await tokenSecret(broker.state, cluster), cluster, facts, privateKey)
-  const channel = openChannel(broker)
-  const answer = await callUnary(channel, BrokerService.join.path, request)
-  channel.close()
-  if (!Buffer.isBuffer(answer)) throw new Error(`join of ${cluster}: ${answer.code} ${answer.details}`)
-  const { certificate, caBundle } = JoinResponse.decode(answer)
-  const pem = (der: Uint8Array | undefined): string => new X509Certificate(der ?? Buffer.alloc(0)).toString()
-  const key = privateKey.export({
-    type: 'pkcs8',
-    format: 'pem',
-  })
-  return { cluster, key, cert: pem(certificate), ca: pem(caBundle[0]) }
+/** A method of the generated service. */
+export interface RawMethod<A, B> {
+  readonly path: string
+  readonly requestSerialize: (request: A) => Buffer
+  readonly responseDeserialize: (bytes: Buffer) => B
 }
 
-/** One Publish stream. */
-export class RawPublish {
-  readonly replies: PublishReply[] = []
-  status: Status | undefined
-  readonly call: ClientDuplexStream<Buffer, Buffer>
-  sequence = 0
-
-  constructor(channel: Client) {
-    this.call = channel.makeBidiStreamRequest(BrokerService.publish.path, same, same, new Metadata())
-    this.call.on('data', (bytes: Buffer) => this.replies.push(PublishReply.decode(bytes)))
-    this.call.on('status', (status: Status) => (this.status = status))
-    this.call.on('error', () => undefined)
-  }
-
-  send(message: PublishMessage['message']): boolean {
-    return this.call.write(Buffer.from(PublishMessage.encode({ message }).finish()))
-  }
-
-  /** Declares another set than the broker can have, and no record of it: the stream is open then. */
-  async open(): Promise<this> {
-    this.send({ $case: 'declare', value: { setHash: Buffer.alloc(32), count: 1, tellsStatus: true } })
-    await this.has('sendDigest')
-    this.send({ $case: 'digest', value: { entries: [], last: true } })
-    await this.has('need')
-    return this
-  }
-
-  facts(facts: ClusterFacts): void {
-    this.send({ $case: 'facts', value: { sequence: (this.sequence += 1), facts } })
-  }
-
-  /** An export that says the number in its annotation. */
-  put(name: string, says = ''): boolean {
-    const sequence = (this.sequence += 1)
-    return this.send({ $case: 'put', value: { sequence, record: exportRecord(name, says) } })
-  }
-
-  async has(kind: NonNullable<PublishReply['message']>['$case']): Promise<void> {
-    await eventually(() => this.replies.some(({ message }) => message?.$case === kind), {
-      say: `${kind} (status ${JSON.stringify(this.status)})`,
-      intervalMs: 2,
-      deadlineMs: 15_000,
-    })
-  }
-
-  acknowledged(): number {
-    const acks = this.replies.flatMap(({ message }) => (message?.$case === 'ack' ? [message.value.sequence] : []))
-    return acks.at(-1) ?? 0
-  }
-
-  async settled(): Promise<void> {
-    await eventually(() => this.acknowledged() === this.sequence, {
-      say: `acknowledgement of ${this.sequence} (status ${JSON.stringify(this.status)})`,
-      intervalMs: 2,
-      deadlineMs: 15_000,
-    })
-  }
-
-  /** The status that the stream ends with. */
-  ended(deadlineMs = 10_000): Promise<Status> {
-    return eventually(() => this.status, { say: 'a status of the publish stream', deadlineMs })
-  }
-}
-
-/** One Watch stream. */
-export class RawWatch {
-  status: Status | undefined
-  readonly call: ClientReadableStream<Buffer>
-
-  constructor(channel: Client, onMessage: (message: WatchMessage) => void) {
-    this.call = channel.makeServerStreamRequest(BrokerService.watch.path, same, same, Buffer.alloc(0), new Metadata())
-    this.call.on('data', (bytes: Buffer) => onMessage(WatchMessage.decode(bytes)))
-    this.call.on('status', (status: Status) => (this.status = status))
-    this.call.on('error', () => undefined)
-  }
-}
-
-export function exportRecord(name: string, says = ''): MemberRecord {
-  return {
-    namespace: 'shop',
-    name,
-    body: {
-      body: {
-        $case: 'serviceExport',
-        value: {
-          uid: `uid-${name}`,
-          type: 'Headless',
-          ports: [],
-          sessionAffinity: 'None',
-          ipFamilies: ['IPv4'],
-          exportedLabels: [],
-          exportedAnnotations: says === '' ? [] : [{ key: 'says', value: says }],
-        },
-      },
-    },
-  }
+/** The same with messages. Throws RawRefusal. */
+export async function callMethod<A, B>(channel: Client, method: RawMethod<A, B>, request: A): Promise<B> {
+  const answer = await callUnary(channel, method.path, method.requestSerialize(request))
+  if (Buffer.isBuffer(answer)) return method.responseDeserialize(answer)
+  throw new RawRefusal(answer)
 }

@@ -4,11 +4,16 @@ import type { Netns } from '../../support/netns.ts'
 export interface InnerPacket {
   readonly from: string
   readonly to: string
-  /** Of UDP. Default 9999. */
+  /** Default 9999. */
   readonly port?: number
+  /** Flags of a TCP segment; UDP where absent. */
+  readonly tcp?: number
 }
 
-/** What a VXLAN device of our number takes for a frame to the node with this InternalIP, with UDP inside. */
+/** RFC 9293 section 3.1. */
+export const TCP = { syn: 0x02, rst: 0x04, ack: 0x10 } as const
+
+/** What a VXLAN device of our number takes for a frame to the node with this InternalIP, with UDP or TCP inside. */
 export function vxlanFrame(node: string, inner: InnerPacket): string {
   const header = Buffer.from([8, 0, 0, 0, (7300 >> 16) & 0xff, (7300 >> 8) & 0xff, 7300 & 0xff, 0])
   const destination = Buffer.from([0x0a, 0x5e, ...node.split('.').map(Number)])
@@ -65,8 +70,7 @@ export async function knockAt(
 const KNOCKER = `
   const [protocol, host, port] = process.argv.slice(1)
   const tell = (word) => { console.log(word); process.exit() }
-  // Longer than a kernel waits with its second SYN.
-  setTimeout(() => tell('timeout'), 2500)
+  setTimeout(() => tell('timeout'), 700)
   if (protocol === 'tcp') require('node:net').connect(Number(port), host, () => tell('connected')).on('error', (e) => tell(e.code))
   else {
     const socket = require('node:dgram').createSocket(host.includes(':') ? 'udp6' : 'udp4')
@@ -86,33 +90,50 @@ export const HOST_SERVICES = `
     }),
   ])).then(() => console.log('ready'))`
 
-function ipv4({ from, to, port }: InnerPacket): Buffer {
-  const payload = udp(port)
+function ipv4(inner: InnerPacket): Buffer {
   const header = Buffer.alloc(20)
-  header.set([0x45, 0, 0, header.length + payload.length, 0, 0, 0, 0, 64, 17])
-  header.set(from.split('.').map(Number), 12)
-  header.set(to.split('.').map(Number), 16)
+  header.set(inner.from.split('.').map(Number), 12)
+  header.set(inner.to.split('.').map(Number), 16)
+  const payload = transport(inner, header.subarray(12))
+  header.set([0x45, 0, 0, header.length + payload.length, 0, 0, 0, 0, 64, protocolOf(inner)])
   header.writeUInt16BE(checksum(header), 10)
   return Buffer.concat([header, payload])
 }
 
-function ipv6({ from, to, port }: InnerPacket): Buffer {
-  const payload = udp(port)
+function ipv6(inner: InnerPacket): Buffer {
   const header = Buffer.alloc(40)
-  header.set([0x60, 0, 0, 0, 0, payload.length, 17, 64])
-  header.set(groups(from), 8)
-  header.set(groups(to), 24)
-  const pseudo = Buffer.concat([header.subarray(8), Buffer.from([0, 0, 0, payload.length, 0, 0, 0, 17]), payload])
-  payload.writeUInt16BE(checksum(pseudo), 6)
+  header.set(groups(inner.from), 8)
+  header.set(groups(inner.to), 24)
+  const payload = transport(inner, header.subarray(8))
+  header.set([0x60, 0, 0, 0, 0, payload.length, protocolOf(inner), 64])
   return Buffer.concat([header, payload])
 }
 
-/** Without a checksum, as IPv4 allows. */
-function udp(port = 9999): Buffer {
-  const bytes = Buffer.concat([Buffer.alloc(8), Buffer.from('attack')])
+function protocolOf({ tcp }: InnerPacket): number {
+  return tcp === undefined ? 17 : 6
+}
+
+/** A datagram or a segment, with the checksum that goes over the addresses too (RFC 8200 section 8.1). */
+function transport(inner: InnerPacket, addresses: Buffer): Buffer {
+  const bytes = inner.tcp === undefined ? udp() : tcp(inner.tcp)
   bytes.writeUInt16BE(4242, 0)
-  bytes.writeUInt16BE(port, 2)
+  bytes.writeUInt16BE(inner.port ?? 9999, 2)
+  const tail = Buffer.from([0, protocolOf(inner), 0, bytes.length])
+  bytes.writeUInt16BE(checksum(Buffer.concat([addresses, tail, bytes])), inner.tcp === undefined ? 6 : 16)
+  return bytes
+}
+
+function udp(): Buffer {
+  const bytes = Buffer.concat([Buffer.alloc(8), Buffer.from('attack')])
   bytes.writeUInt16BE(bytes.length, 4)
+  return bytes
+}
+
+function tcp(flags: number): Buffer {
+  const bytes = Buffer.alloc(20)
+  bytes.writeUInt32BE(5000, 4)
+  bytes.writeUInt32BE((flags & TCP.ack) === 0 ? 0 : 7000, 8)
+  bytes.set([0x50, flags, 0xff, 0xff], 12)
   return bytes
 }
 

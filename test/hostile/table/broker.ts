@@ -9,13 +9,13 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-own-pods',
     tried: 'The broker tells a cluster other pod CIDRs for itself: more, fewer, none, all of IPv4, nonsense.',
     holds: 'No route, no nft text and no object of that cluster moves.',
-    against: `${OWN}which pods a cluster has, its site file says; the broker may only leave its IPv6 out.`,
+    against: `${OWN}the site file says which pods a cluster has; the broker may only leave its IPv6 out.`,
   },
   {
     id: 'broker-own-services',
     tried: "The broker takes a cluster's own Service CIDRs away, then tells of a member whose pods are there.",
     holds: 'The cluster keeps its Service CIDRs, and does not use that member.',
-    against: `${OWN}Service CIDRs come from the site file, and what others claim is held against those.`,
+    against: `${OWN}Service CIDRs come from the site file, and the claims of others are checked against those.`,
   },
   {
     id: 'broker-own-index',
@@ -31,7 +31,7 @@ export const BROKER: readonly AttackRow[] = [
   },
   {
     id: 'broker-own-labels',
-    tried: 'The broker tells a cluster labels of itself that it has not got.',
+    tried: 'The broker tells a cluster labels of itself that it does not have.',
     holds: 'It keeps its own.',
     against: `${OWN}labels come from the site file.`,
   },
@@ -39,45 +39,45 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-own-export',
     tried: "The broker tells a cluster that it exports a service which it does not, with a node's address behind it.",
     holds: 'No service of that name comes into being, and nothing leads to the node.',
-    against: '`agent/export/own-exports.ts`: what this cluster exports, its own API says.',
+    against: '`agent/export/own-exports.ts`: the own API says what this cluster exports.',
   },
   {
     id: 'broker-own-endpoints',
     tried: 'The broker tells a cluster other endpoints and ports of its own export, and gateways of its own.',
     holds: 'The endpoints, ports and gateways stay those of its own API.',
     against:
-      '`agent/export/own-exports.ts`, `agent/cluster/plan-clusters.ts`: of its own, a cluster takes nothing from elsewhere.',
+      '`agent/export/own-exports.ts`, `agent/cluster/plan-clusters.ts`: a cluster takes its own objects from its own API only.',
   },
   {
     id: 'broker-own-gone',
     tried: 'The broker withdraws the record of the cluster itself and says that it has departed.',
     holds: 'The cluster goes on: its own object, its lanes and its exports stay.',
-    against: '`agent/import/plan-prune.ts`: what is its own is not the mirror’s to remove.',
+    against: '`agent/import/plan-prune.ts`: the mirror does not remove the cluster’s own objects.',
   },
   {
     id: 'broker-own-ranges',
     tried: "Members that do not exist claim the cluster's own pods and Services, parts of them, or all of IPv4.",
-    holds: 'None of them is used, and each is told.',
-    against: '`agent/import/check-record.ts`: what others claim is held against what the own API has.',
+    holds: 'None of them is used, and the log names each.',
+    against: '`agent/import/check-record.ts`: claims of others are checked against the own API.',
   },
   {
     id: 'broker-false-owner',
     tried: 'Records of one member say in their body that they are of another, or of nobody.',
     holds: 'None of them counts.',
-    against: '`agent/import/check-record.ts`: whose a record is, its key says, and the body must agree.',
+    against: '`agent/import/check-record.ts`: the key of a record says whose it is, and the body must agree.',
   },
   {
     id: 'broker-names',
     tried: 'Names of clusters, nodes, namespaces and services with dots, slashes, spaces, upper case, and none at all.',
     holds: 'No object and no file comes into being, inside the state folder or outside.',
     against:
-      '`protocol/codec/codec-checks.ts`, `agent/import/check-record.ts`: each name is judged before it names anything.',
+      '`protocol/codec/codec-checks.ts`, `agent/import/check-record.ts`: each name is checked before it is used.',
   },
   {
     id: 'broker-long-names',
-    tried: 'A gateway whose node has a name so long that no file and no object can be called by it.',
-    holds: 'It is left out and told, and all else goes on.',
-    against: '`agent/import/check-record.ts`: the name of the object that would be made is judged as a whole.',
+    tried: 'A gateway whose node has a name that is too long for a file or an object.',
+    holds: 'It is left out and logged, and all else goes on.',
+    against: '`agent/import/check-record.ts`: the whole name of the object is checked before it is made.',
   },
   {
     id: 'broker-namespaces',
@@ -104,13 +104,14 @@ export const BROKER: readonly AttackRow[] = [
     id: 'broker-injected-text',
     tried: 'Commands of nft and of a shell, escape sequences and paths wherever a record has text.',
     holds: 'None of it reaches an object, a file name or nft text.',
-    against: '`agent/import/check-record.ts`, `agent/import/import-slice.ts`: texts that are passed on have a syntax.',
+    against:
+      '`agent/import/check-record.ts`, `agent/import/import-slice.ts`: texts that are passed on are checked against a syntax.',
   },
   {
     id: 'broker-our-labels',
     tried: 'An export with the labels by which the agent knows its own objects.',
     holds: 'The object stays ours, and goes when the export does.',
-    against: '`agent/plan-service.ts`: our labels go over those of an exporter.',
+    against: '`agent/plan-service.ts`: our labels replace those of an exporter.',
   },
   {
     id: 'broker-absurd-numbers',
@@ -127,8 +128,8 @@ export const BROKER: readonly AttackRow[] = [
   },
   {
     id: 'broker-empty-snapshot',
-    tried: 'The broker begins anew with an empty snapshot.',
-    holds: 'Everything stays: unseen is not gone.',
+    tried: 'The broker starts again with an empty snapshot.',
+    holds: 'Everything stays: what the broker does not show is kept until its owner withdraws it.',
     against: '`protocol/replica/replica.ts`: a record goes when its owner has declared its whole set without it.',
   },
   {

@@ -20,7 +20,7 @@ export const DATA_PLANE: readonly AttackRow[] = [
     id: 'overlay-from-own-pod-ipv6-inside',
     tried: 'The same with an IPv6 packet inside.',
     holds: 'It is not unpacked.',
-    against: `${OVERLAY}: what is inside is not looked at before it is known who sent it.`,
+    against: `${OVERLAY}: the sender is checked before the packet inside is read.`,
   },
   {
     id: 'overlay-from-pod-as-node',
@@ -67,6 +67,14 @@ export const DATA_PLANE: readonly AttackRow[] = [
     tried: 'The same with UDP.',
     holds: 'It is refused; own pods do.',
     against: `${HOST}: what is not named does not reach the node.`,
+  },
+  {
+    id: 'host-tcp-strays-over-overlay',
+    tried:
+      'Resets and other TCP packets of no connection come out of the overlay for a worker, in the name of a pod of another cluster, over IPv4 and IPv6.',
+    holds:
+      'None is answered by a reset, which could end a connection of the node; the first packet of a connection is. Each is counted once.',
+    against: '`kernel/nft/host-guard.ts`: a reset answers the first packet of a connection, an ICMP error the rest.',
   },
   {
     id: 'node-port-over-overlay',

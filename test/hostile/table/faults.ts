@@ -102,14 +102,14 @@ export const FAULTS: readonly AttackRow[] = [
     tried:
       'The wall clock of a gateway’s machine is set forward by an hour; then the way is shut for some seconds, and the process is started anew.',
     holds:
-      'The session is kept while the way is shut, the lane is back with it, and the handshake is told as old as it is.',
+      'The session is kept while the way is shut, the lane is back with it, and the status gives the true age of the handshake.',
     against: HANDSHAKES,
   },
   {
     id: 'wall-clock-back',
     tried: 'The same with a clock that is set back by an hour.',
     holds:
-      'The session is kept while the way is shut, the lane is back with it, and the handshake is told as old as it is.',
+      'The session is kept while the way is shut, the lane is back with it, and the status gives the true age of the handshake.',
     against: HANDSHAKES,
   },
   {
@@ -143,7 +143,7 @@ export const FAULTS: readonly AttackRow[] = [
       'A member tells the addresses of another’s gateway as its own: of its machine, of loopback, of its pods’ bridge, and that of the translation in front of it.',
     holds: 'That gateway never calls itself, and finds the right address among them.',
     against:
-      '`gateway/remotes/check-endpoints.ts`: a candidate that is an address of this cluster’s nodes, or the place where this lane is told to be, is not called.',
+      '`gateway/remotes/check-endpoints.ts`: a candidate that is an address of this cluster’s nodes, or the place that this lane itself publishes, is not called.',
   },
   {
     id: 'renumbering-named',
@@ -151,7 +151,7 @@ export const FAULTS: readonly AttackRow[] = [
     holds:
       'Before and in the answer to the join the broker names the members that get global addresses by it; asking before changes nothing and does not spend the token.',
     against:
-      '`broker/members/membership.ts`: the join is tried and thrown away; `cli/site/agree-on-renumbering.ts` asks, `agent/broker/own-renumbering.ts` tells the other side.',
+      '`broker/members/membership.ts`: the join is tried and rolled back; `cli/site/agree-on-renumbering.ts` asks, `agent/broker/own-renumbering.ts` reports it on the other side.',
   },
   {
     id: 'look-with-a-spent-token',
@@ -178,7 +178,7 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'publish-range-regained',
     tried: 'A range of a member is carried again while 300 acknowledgements to it are under way.',
     holds: 'Its stream ends with FAILED_PRECONDITION that names the range, three times in three.',
-    against: '`protocol/transport/pull-messages.ts`: who reads a stream never destroys it, so its status goes out.',
+    against: '`protocol/transport/pull-messages.ts`: a reader never destroys its stream, so the status is still sent.',
   },
   {
     id: 'publish-half-closed',
@@ -190,7 +190,7 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'publish-replaced-unasked',
     tried: 'A member opens a second Publish stream, and says nothing more on the first.',
     holds: 'The first ends with FAILED_PRECONDITION, the second is served.',
-    against: '`broker/broker.ts`: a stream that is replaced is told so, also when it is silent.',
+    against: '`broker/broker.ts`: a stream that is replaced ends with that reason, also when it is silent.',
   },
   {
     id: 'publish-disk-full',
@@ -202,7 +202,7 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'publish-unread-and-evicted',
     tried: 'A member that takes no answer (a window of 0 octets) is evicted.',
     holds: 'Its status can not be handed over, so its connection is closed within seconds.',
-    against: '`protocol/transport/broker-service.ts`: who does not take its status in time is dropped.',
+    against: '`protocol/transport/broker-service.ts`: a connection that does not take its status in time is dropped.',
   },
   {
     id: 'clock-ahead-renewal',
@@ -246,8 +246,8 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'dns-blind-successor',
     tried: 'A second DNS process is started on a port that is served, and never gets to read its objects.',
     holds:
-      'It leaves the port to the one that knows: no client hears a SERVFAIL. When that one ends, it listens and says SERVFAIL, never "no such name".',
-    against: 'dns/server/opening.ts looks who else is on the port before it opens without its objects',
+      'It leaves the port to the process that has the objects, so no client gets a SERVFAIL. When that process ends, it listens and answers SERVFAIL, never "no such name".',
+    against: '`dns/server/opening.ts` checks whether another process is on the port before it listens without objects.',
   },
   {
     id: 'dns-restart',

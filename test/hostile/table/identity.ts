@@ -6,31 +6,31 @@ const SUCCESSION = '`broker/members/succession.ts`'
 export const IDENTITY: readonly AttackRow[] = [
   {
     id: 'identity-replaced-renews',
-    tried: 'Whoever has a copy of a certificate that the member has renewed since goes on renewing it.',
+    tried: 'A thief with a copy of a certificate that the member has renewed since goes on renewing it.',
     holds: 'It is refused: at once for a renewal, after five minutes for everything.',
     against: `${SUCCESSION}: the first use of a renewed certificate replaces the one that it was made of.`,
   },
   {
     id: 'identity-many-renewals',
     tried: 'Twenty renewals by a copy of the certificate, before the member uses its own new one.',
-    holds: 'The member goes on, and nothing of the hoard is of any use.',
+    holds: 'The member goes on, and none of the thief’s certificates works afterwards.',
     against: `${SUCCESSION}: a certificate names the one it renews, so no list of those that were issued can overflow.`,
   },
   {
     id: 'identity-stolen-told',
     tried: 'A certificate is shown after it has been replaced, again and again.',
-    holds: 'Each time is counted, and it is told once: in the log with `audit`, and by `sealane cluster list`.',
+    holds: 'Each time is counted. The log reports it once, with `audit`, and so does `sealane cluster list`.',
     against: '`broker/members/certificate-use.ts`.',
   },
   {
     id: 'identity-stream-outlives',
     tried: 'A stream that was opened with a copy of the certificate, and is silent, is kept open after the renewal.',
     holds: 'The broker ends it with the reason once the overlap is over.',
-    against: '`broker/broker.ts` looks at what every open stream has shown, each time it tells who is in contact.',
+    against: '`broker/broker.ts` checks the certificate of every open stream, each time it reports who is in contact.',
   },
   {
     id: 'identity-lost-answers',
-    tried: 'Twelve answers to renewals are lost, and the broker is started anew in between.',
+    tried: 'Twelve answers to renewals are lost, and the broker restarts in between.',
     holds: 'The certificate in use goes on until a later one has been used once; what was replaced then stays refused.',
     against: `${SUCCESSION}: only the first use replaces, and it is in the database.`,
   },
@@ -38,7 +38,7 @@ export const IDENTITY: readonly AttackRow[] = [
     id: 'identity-two-agents',
     tried: 'Two agents of one cluster renew the same certificate at the same moment, and both use what they got.',
     holds: 'Neither is shut out before it can see what is stored; then the one that was used last stays.',
-    against: `${SUCCESSION}, and \`agent/broker/certificate-renewal.ts\`: what is stored counts, and is looked at each minute.`,
+    against: `${SUCCESSION}, and \`agent/broker/certificate-renewal.ts\`: the stored certificate counts, and agents read it each minute.`,
   },
   {
     id: 'identity-taken-over',
@@ -49,8 +49,9 @@ export const IDENTITY: readonly AttackRow[] = [
   },
   {
     id: 'identity-refused-connections',
-    tried: 'A thief whose copy is refused opens connection after connection with it, to take the places of the member.',
-    holds: "The member's stream goes on: a certificate that is refused has the places of strangers.",
+    tried:
+      'A thief whose copy is refused opens connection after connection with it, to use up the member’s connections.',
+    holds: "The member's stream goes on: a connection with a refused certificate counts as a stranger's.",
     against: '`isWelcome()` in `broker/broker.ts`, asked by `protocol/transport/connections.ts` at each handshake.',
   },
   {
@@ -62,9 +63,9 @@ export const IDENTITY: readonly AttackRow[] = [
   },
   {
     id: 'key-after-restart',
-    tried: 'The same after the broker was started anew, and after the owner of the key was evicted.',
+    tried: 'The same after the broker restarted, and after the owner of the key was evicted.',
     holds: 'It is refused. Once the owner has left by itself, the key is free.',
-    against: '`broker/members/public-keys.ts`: whose a key is stands in the database.',
+    against: '`broker/members/public-keys.ts`: the database holds who owns a key.',
   },
   {
     id: 'key-many-kept',

@@ -6,7 +6,8 @@ export const RANGES: readonly AttackRow[] = [
     id: 'range-public',
     tried:
       'A member joins with public space as its pods or Services: around the broker, a public name server, a whole /8, IPv6.',
-    holds: 'It is refused, the refusal names the range and the option that would allow it, and nobody hears of it.',
+    holds:
+      'It is refused, the refusal names the range and the option that would allow it, and no other member is told of it.',
     against:
       '`model/addresses/needed-ranges.ts` `mayState()`: private, shared and benchmark space, and what the token names; asked by `broker/members/membership.ts`.',
   },
@@ -16,13 +17,14 @@ export const RANGES: readonly AttackRow[] = [
       'A member whose token allows 203.0.113.0/24 joins with pods in 203.0.113.0/28, and the broker is 203.0.113.2.',
     holds: 'Its pods get global addresses, and its join and the list of members say why.',
     against:
-      '`broker/addresses/allocation.ts`: what all need is a claim like any other, and pods over a claim are translated.',
+      '`broker/addresses/allocation.ts`: the broker’s address is a claim like any other, and pods that overlap a claim are translated.',
   },
   {
     id: 'range-holds-broker-ipv6',
     tried: 'The same with an IPv6 range that holds the IPv6 address of the broker.',
-    holds: 'Nobody is told of the range, and the join says why.',
-    against: '`model/addresses/ipv6-claims.ts`: IPv6 is not translated, so it stands back for what all need.',
+    holds: 'No member is told of the range, and the join says why.',
+    against:
+      '`model/addresses/ipv6-claims.ts`: IPv6 is not translated, so a range that holds what all need is left out.',
   },
   {
     id: 'range-too-large-to-translate',
@@ -33,17 +35,17 @@ export const RANGES: readonly AttackRow[] = [
   {
     id: 'range-holds-gateway',
     tried:
-      'A member states a range that holds the address at which another gateway is called; or a gateway is told inside a range that is there.',
+      'A member states a range that holds the address at which another gateway is called; or a gateway is published inside a range that was stated before.',
     holds: 'The member with the range is translated both times, and the gateway keeps its address.',
     against:
       '`broker/addresses/address-claims.ts`: where gateways are called counts as a claim, also of members that tell nothing else.',
   },
   {
     id: 'range-gateway-of-another',
-    tried: 'The same range all the same reaches an importer, flat, as from a broker of an earlier release.',
-    holds: 'The importer calls the other gateway as before, first what it called first.',
+    tried: 'The same range reaches an importer without translation, as from a broker of an earlier release.',
+    holds: 'The importer calls the other gateway as before, at the same addresses in the same order.',
     against:
-      '`gateway/remotes/check-endpoints.ts` and `gateway/remotes/observed-address.ts`: ranges of others have no say in where a gateway is called.',
+      '`gateway/remotes/check-endpoints.ts` and `gateway/remotes/observed-address.ts`: ranges of other members do not decide where a gateway is called.',
   },
   {
     id: 'range-holds-nodes',
@@ -57,18 +59,18 @@ export const RANGES: readonly AttackRow[] = [
     tried: "A member states a small part of another's node network, where its router is, by IPv4 and by IPv6.",
     holds: 'IPv4 is translated, IPv6 is not carried, and the network stays as a whole with its owner.',
     against:
-      '`routeagent/routes/plan-node-routes.ts` tells networks as a whole and default gateways, not only addresses of nodes.',
+      '`routeagent/routes/plan-node-routes.ts` reports whole networks and default gateways, not only addresses of nodes.',
   },
   {
     id: 'range-holds-name-server',
     tried: 'A member whose token allows it states a network that holds the name server of another.',
     holds: 'IPv4 is translated, IPv6 is not carried.',
-    against: '`runtime/machine-network.ts` reads the resolver of each node, and the agent tells it.',
+    against: '`runtime/machine-network.ts` reads the resolver of each node, and the agent reports it.',
   },
   {
     id: 'range-grows-later',
     tried:
-      'A member that joined with a private range tells new facts: public space, then IPv6 of a member with a higher number, then pods over nodes.',
+      'A member that joined with a private range states new facts: public space, then IPv6 of a member with a higher number, then pods over nodes.',
     holds:
       'The first is refused and changes nothing; the second takes nothing from the other; the third is translated.',
     against:
@@ -76,7 +78,7 @@ export const RANGES: readonly AttackRow[] = [
   },
   {
     id: 'range-needed-is-bounded',
-    tried: 'A member tells that its machines need all addresses, too many networks, loopback, or the pods of another.',
+    tried: 'A member states that its machines need all addresses, too many networks, loopback, or the pods of another.',
     holds:
       'What is no network of machines is refused; the pods of another are translated, no more than by stating them as pods.',
     against: '`broker/admission/admission-facts.ts` `admitNeeded()`.',
@@ -84,7 +86,7 @@ export const RANGES: readonly AttackRow[] = [
   {
     id: 'range-importer-refuses',
     tried:
-      'A broker that was broken into tells, flat: ranges that hold the broker, the node network, the router, a name server, and IPv6 of the node.',
+      'A broker that was broken into publishes, without translation, ranges that hold the broker, the node network, the router, a name server, and IPv6 of the node.',
     holds: 'The cluster takes in none of them, routes none of them, says why, and still hears the broker.',
     against:
       '`agent/import/check-record.ts` with `agent/broker/plan-needs.ts`, and `model/addresses/remote-clusters.ts` on each node.',
@@ -95,6 +97,7 @@ export const RANGES: readonly AttackRow[] = [
       'Clusters have a range that holds the broker, with its routes in their kernels, as an earlier release took it; the broker then corrects it, and evicts its owner.',
     holds:
       'Each of them takes the routes out by itself, hears the broker again, takes the correction, and then the eviction.',
-    against: '`agent/import/mirror-loop.ts` `#endHarm()`: what stands in the way goes before the broker is heard.',
+    against:
+      '`agent/import/mirror-loop.ts` `#endHarm()`: harmful routes are removed before the agent has heard the broker.',
   },
 ]

@@ -11,8 +11,8 @@ export const RECORDS: readonly AttackRow[] = [
   },
   {
     id: 'namespaces-into-importer',
-    tried: 'The broker hands such exports on all the same.',
-    holds: 'A cluster imports them only where its own site file allows the namespace, and tells what it leaves out.',
+    tried: 'The broker passes such exports on all the same.',
+    holds: 'A cluster imports them only where its own site file allows the namespace, and reports what it leaves out.',
     against: '`agent/import/check-record.ts`: the importer asks again, and by its own list.',
   },
   {
@@ -21,19 +21,20 @@ export const RECORDS: readonly AttackRow[] = [
       "A member publishes another one's gateway, addresses of another one's pods, and records that only the broker makes.",
     holds: 'All are refused, and what the other one published stays as it is.',
     against:
-      '`broker/admission/admission.ts`: whose a record is says the certificate, and addresses lie inside its pod ranges.',
+      '`broker/admission/admission.ts`: the certificate says who owns a record, and addresses must lie inside the owner’s pod ranges.',
   },
   {
     id: 'service-range-over-pods',
     tried: "A member states Service addresses over another one's pods, at its join and by changing what it states.",
     holds:
-      'The other one keeps its addresses and is not translated; the two do not reach each other, and that is told.',
-    against: '`broker/addresses/claim-order.ts`: who stated a range later gives way.',
+      'The other one keeps its addresses and is not translated; the two do not reach each other, and both report it.',
+    against:
+      '`broker/addresses/claim-order.ts`: the member that stated a range later is the one whose range does not count.',
   },
   {
     id: 'service-range-drops-itself',
-    tried: 'The broker hands on a member whose Service addresses are those of pods here.',
-    holds: 'That member alone is used no more, and the reason is told.',
+    tried: 'The broker passes on a member whose Service addresses are those of pods here.',
+    holds: 'Only that member is not used any more, and the reason is logged.',
     against: '`clusterProblem()` in `agent/import/check-record.ts`.',
   },
 ]

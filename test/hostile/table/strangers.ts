@@ -25,7 +25,7 @@ export const STRANGERS: readonly AttackRow[] = [
     tried: 'A hundred strangers of one address hold connections open.',
     holds:
       '64 have places and the oldest give way; a cluster with a good token joins from the same address, and a member goes on.',
-    against: '`protocol/transport/fair-pool.ts`: who has most gives up its oldest.',
+    against: '`protocol/transport/fair-pool.ts`: whoever holds most connections gives up the oldest.',
   },
   {
     id: 'join-failed-by-address',
@@ -41,9 +41,9 @@ export const STRANGERS: readonly AttackRow[] = [
   },
   {
     id: 'member-status-every-moment',
-    tried: 'A member tells another status a hundred times in a row.',
+    tried: 'A member sends another status a hundred times in a row.',
     holds: 'All are acknowledged; one is written, and the last 5 s later.',
-    against: '`broker/records/status-pace.ts`: one write in five seconds, the last word wins.',
+    against: '`broker/records/status-pace.ts`: one write in five seconds, and the last status wins.',
   },
   {
     id: 'flood-join-bodies',
@@ -89,7 +89,7 @@ export const STRANGERS: readonly AttackRow[] = [
   },
   {
     id: 'flood-member-statuses',
-    tried: 'One member tells statuses of 64 KiB as fast as they are taken.',
+    tried: 'One member sends statuses of 64 KiB as fast as they are taken.',
     holds: 'Changes of others arrive, the broker holds under 400 MB.',
     against:
       "`broker/records/status-pace.ts` and `broker/records/write-pace.ts`: a quarter of the time is one member's at most.",

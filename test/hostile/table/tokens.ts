@@ -24,14 +24,15 @@ export const TOKENS: readonly AttackRow[] = [
   {
     id: 'token-agent-lanes',
     tried: "With the agent's token, the Leases of lanes are taken, given away and ended.",
-    holds: 'Each is refused: who serves a lane stays with the gateways.',
+    holds: 'Each is refused: only gateways decide which of them serves a lane.',
     against: 'Policy `sealane-agent-leases`: the agent writes its election and the Leases of other clusters.',
   },
   {
     id: 'token-agent-leaves',
     tried: "With the agent's token, the cluster is told to leave its clusterset.",
     holds: 'It is refused, and lanes stay.',
-    against: 'Policies `sealane-agent-membership` and `sealane-membership`: leaving is an administrator’s word.',
+    against:
+      'Policies `sealane-agent-membership` and `sealane-membership`: only an administrator may end the membership.',
   },
   {
     id: 'token-agent-properties',
@@ -43,7 +44,8 @@ export const TOKENS: readonly AttackRow[] = [
     id: 'token-without-node',
     tried: 'With a token of gateway or routeagent that names no node, objects and lanes of any node are written.',
     holds: 'Each is refused.',
-    against: 'Policies `sealane-node-writes` and `sealane-lane-leases`: who names no node speaks for none.',
+    against:
+      'Policies `sealane-node-writes` and `sealane-lane-leases`: a token that names no node may write for no node.',
   },
   {
     id: 'token-of-another-node',

@@ -51,6 +51,8 @@ async function node(): Promise<FakeNft> {
     chain('guard', { type: 'filter', hook: 'forward', priority: 0 }),
     rule('guard', 'ct state established,related accept'),
     rule('guard', 'ip daddr 245.0.0.0/16 goto refuse'),
+    rule('guard', 'ip daddr 10.42.9.0/24 tcp flags & (syn | ack) == syn counter reject with tcp reset'),
+    rule('guard', 'ip daddr 10.42.9.0/24 reject with icmp type admin-prohibited'),
     rule('guard', 'ip daddr @remote tcp flags syn tcp option maxseg size set rt mtu'),
     rule('guard', 'iifname "sealane0" oifname "sealane1" counter drop'),
     chain('keep', { type: 'nat', hook: 'postrouting', priority: 99 }),
@@ -76,8 +78,28 @@ t.test('an unknown port is refused where it would leave', async (t) => {
   const nft = await node()
   const before = traceNft(nft, 'prerouting', { ...syn, dport: 81 })
   t.match(before, { verdict: 'accept', packet: { daddr: '245.0.0.7' } })
-  t.match(traceNft(nft, 'forward', before.packet), { verdict: 'reject' })
-  t.match(traceNft(nft, 'forward', { ...before.packet, l4proto: 'udp' }), { verdict: 'reject' })
+  t.match(traceNft(nft, 'forward', before.packet), { verdict: 'reject', answer: 'tcp reset' })
+  t.match(traceNft(nft, 'forward', { ...before.packet, l4proto: 'udp' }), {
+    verdict: 'reject',
+    answer: 'port-unreachable',
+  })
+  t.equal(traceNft(nft, 'forward', { ...syn, daddr: '10.0.0.1' }).answer, undefined)
+})
+
+t.test('a refusal answers by what the packet is', async (t) => {
+  const nft = await node()
+  const answer = (change: Partial<TracePacket>): string | undefined =>
+    traceNft(nft, 'forward', { ...syn, daddr: '10.42.9.1', ...change }).answer
+  t.equal(answer({}), 'tcp reset')
+  t.equal(answer({ syn: false }), 'admin-prohibited', 'a later packet')
+  t.equal(answer({ l4proto: 'udp' }), 'admin-prohibited')
+  await nft.run([{ verb: 'flush-chain', table, chain: 'guard' }, rule('guard', 'counter reject with tcp reset')])
+  t.equal(answer({ syn: false }), 'tcp reset')
+  t.match(
+    traceNft(nft, 'forward', { ...syn, l4proto: 'udp' }),
+    { verdict: 'accept', path: [] },
+    'which is for TCP alone',
+  )
 })
 
 t.test('out of a lane: the own address, and no tracking where it only passes', async (t) => {

@@ -54,7 +54,7 @@ export class FileSite {
 
 export async function synced<K extends Kind>(cluster: FileCluster, kind: K): Promise<ObjectCache<ObjectKinds[K]>> {
   const cache = cluster.cache(kind)
-  await cache.whenSynced(AbortSignal.timeout(5000))
+  await cache.whenSynced(AbortSignal.timeout(30_000))
   return cache
 }
 

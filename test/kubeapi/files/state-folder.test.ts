@@ -16,6 +16,7 @@ import t from 'tap'
 import type { Kind } from '../../../model/objects.ts'
 import { serviceImport } from '../../compliance/cluster-api.ts'
 import { eventually } from '../../support/eventually.ts'
+import { processorMs } from '../../support/growth.ts'
 import { FileSite, names, serviceYaml, synced, wait } from './file-site.ts'
 
 const IMPORT = 'objects/ServiceImport/shop/web.json'
@@ -218,35 +219,29 @@ t.test('two writers of one object: the last wins, no reader ever sees half a fil
   t.same(readdirSync(join(site.state, 'objects/ServiceImport/shop')), ['web.json'], 'no temporary file is left')
 })
 
-t.test('10,000 mirrored objects load in less than 2 s and one change is seen at once', async (t) => {
+t.test('of 10,000 mirrored objects, one that changes is read without the others', async (t) => {
   const site = new FileSite(t)
   const folder = join(site.state, 'objects/ServiceImport/shop')
   mkdirSync(folder, { recursive: true })
   for (let i = 0; i < 10_000; i += 1) writeFileSync(join(folder, `s${i}.json`), JSON.stringify(serviceImport(`s${i}`)))
   const [cluster, other] = [site.open(), site.open()]
-  // Processor time: the wall clock says more about what else runs here.
-  const start = process.cpuUsage()
+  const allMs = await processorMs(() => synced(cluster, 'ServiceImport'))
   const cache = await synced(cluster, 'ServiceImport')
-  const { user, system } = process.cpuUsage(start)
-  const ms = (user + system) / 1000
   t.equal(cache.list().length, 10_000)
-  t.ok(ms < 2000, `${Math.round(ms)} ms`)
   await synced(other, 'ServiceImport')
-  const delays: number[] = []
-  for (let port = 1; port <= 20; port += 1) {
-    const begun = performance.now()
-    const seen = new Promise<void>((resolve) => {
-      const stop = cache.onChange(() => {
-        stop()
-        resolve()
+  const changesMs = await processorMs(async () => {
+    for (let port = 1; port <= 20; port += 1) {
+      const seen = new Promise<void>((resolve) => {
+        const stop = cache.onChange(() => {
+          stop()
+          resolve()
+        })
       })
-    })
-    await other.apply(serviceImport('s77', port))
-    await seen
-    delays.push(performance.now() - begun)
-  }
-  delays.sort((x, y) => x - y)
-  t.ok((delays[10] ?? 999) < 100, `median ${delays[10]?.toFixed(1)} ms`)
+      await other.apply(serviceImport('s77', port))
+      await seen
+    }
+  })
+  t.ok(changesMs < 5 * allMs, `twenty changes take ${Math.round(changesMs)} ms, to read all ${Math.round(allMs)} ms`)
 })
 
 t.test('a process killed while writing leaves only whole files, and its successor goes on', async (t) => {

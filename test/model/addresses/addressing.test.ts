@@ -10,7 +10,7 @@ import {
   toGlobalText,
 } from '../../../model/addresses/addressing.ts'
 import { containsAddress, formatAddress, formatPrefix, parsePrefix } from '../../../model/addresses/ip.ts'
-import type { Cluster } from '../../../model/objects.ts'
+import { clusterObject } from '../../support/objects/cluster-objects.ts'
 
 const OVERLAPPING = { podCIDRs: ['10.42.0.0/16', '10.50.0.0/24'], globalCIDRs: ['244.1.0.0/16', '244.2.7.0/24'] }
 const FLAT = { podCIDRs: ['10.42.0.0/16'], globalCIDRs: [] }
@@ -41,13 +41,6 @@ t.test('a global CIDR without a partner or of another size is refused', async (t
   })
 })
 
-const cluster = (podCIDRs: string[]): Cluster => ({
-  apiVersion: 'sealane.io/v1alpha1',
-  kind: 'Cluster',
-  metadata: { name: 'milano' },
-  spec: { id: 'milano', index: 1, podCIDRs, serviceCIDRs: [], globalCIDRs: [], labels: {} },
-})
-
 t.test('families: what a cluster says, and what its nodes plan for', async (t) => {
   const rows: [podCIDRs: string[], said: string[], planned: number[]][] = [
     [['10.42.0.0/16'], ['IPv4'], [4]],
@@ -59,12 +52,12 @@ t.test('families: what a cluster says, and what its nodes plan for', async (t) =
     [['fd00::/56'], ['IPv6'], [4, 6]],
   ]
   for (const [podCIDRs, said, planned] of rows) {
-    const made = cluster(podCIDRs)
+    const made = clusterObject({ id: 'milano', podCIDRs })
     t.same([podFamilies(made.spec), plannedFamilies(made)], [said, planned], podCIDRs.join(' '))
   }
   t.same(plannedFamilies(undefined), [4])
   t.same(podFamilies({ podCIDRs: ['fd00::1/56'] }), ['IPv6'], 'not looked at closely')
-  t.throws(() => plannedFamilies(cluster(['fd00::1/56'])), {
+  t.throws(() => plannedFamilies(clusterObject({ id: 'milano', podCIDRs: ['fd00::1/56'] })), {
     message: 'podCIDR "fd00::1/56": expected no host bits set, as in fd00::/56',
   })
 })

@@ -18,6 +18,7 @@ import {
   podPlaces,
   toldOtherRanges,
 } from '../../../model/addresses/pod-ranges.ts'
+import { nodeObject, routeAgentObject } from '../../support/objects/node-objects.ts'
 
 const texts = (prefixes: readonly Prefix[]): string => prefixes.map(formatPrefix).join(' ')
 /** Prefixes with a `!` are confirmed: Node.spec has them, and the node says so. `spec`: it has others. */
@@ -165,18 +166,8 @@ t.test('who of several has a prefix', async (t) => {
 
 t.test('what a node says about itself', async (t) => {
   const podCIDRs = [parsePrefix('10.42.0.0/16')]
-  const node = (spec: Node['spec']): Node => ({
-    apiVersion: 'v1',
-    kind: 'Node',
-    metadata: { name: 'a' },
-    ...(spec === undefined ? {} : { spec }),
-  })
-  const agent = (podRanges?: readonly string[]): RouteAgent => ({
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'RouteAgent',
-    metadata: { name: 'a' },
-    status: { version: '1', clusters: [], ...(podRanges === undefined ? {} : { podRanges }) },
-  })
+  const node = (spec: Node['spec']): Node => nodeObject('a', spec === undefined ? {} : { spec })
+  const agent = (podRanges?: readonly string[]): RouteAgent => routeAgentObject('a', podRanges ? { podRanges } : {})
   const claim = (spec: Node['spec'], told?: readonly string[]): NodeRanges =>
     nodeClaim(node(spec), told === undefined ? undefined : agent(told), podCIDRs)
   const claimed = (...said: Parameters<typeof claim>): string => texts(claim(...said).ranges)
@@ -214,18 +205,8 @@ t.test('each family is judged by itself', async (t) => {
       confirmed,
       hasSpec,
     } = nodeClaim(
-      {
-        apiVersion: 'v1',
-        kind: 'Node',
-        metadata: { name: 'a' },
-        spec: { podCIDRs: ['10.42.1.0/24', 'fd00:10:42:1::/64'] },
-      },
-      {
-        apiVersion: 'sealane.io/v1alpha1',
-        kind: 'RouteAgent',
-        metadata: { name: 'a' },
-        status: { version: '1', clusters: [], podRanges },
-      },
+      nodeObject('a', { spec: { podCIDRs: ['10.42.1.0/24', 'fd00:10:42:1::/64'] } }),
+      routeAgentObject('a', { podRanges }),
       [parsePrefix(podCIDR)],
     )
     return `${texts(said)} confirmed ${texts(confirmed ?? [])} ${hasSpec}`
@@ -241,16 +222,7 @@ t.test('each family is judged by itself', async (t) => {
 t.test('a node without pods takes none of another, whose CNI gave it a block of the same range', async (t) => {
   const podCIDRs = [parsePrefix('10.42.0.0/16')]
   const claim = (name: string, podCIDR: string, podRanges: readonly string[]): NodeRanges =>
-    nodeClaim(
-      { apiVersion: 'v1', kind: 'Node', metadata: { name }, spec: { podCIDR } },
-      {
-        apiVersion: 'sealane.io/v1alpha1',
-        kind: 'RouteAgent',
-        metadata: { name },
-        status: { version: '1', clusters: [], podRanges },
-      },
-      podCIDRs,
-    )
+    nodeClaim(nodeObject(name, { spec: { podCIDR } }), routeAgentObject(name, { podRanges }), podCIDRs)
   const b = claim('b', '10.42.2.0/24', ['10.42.1.64/26'])
   // What a tells: nothing; its own address; a block by chance (test/routeagent/fixtures).
   for (const told of [[], ['10.42.1.0/32'], ['10.42.1.128/26']]) {

@@ -2,13 +2,10 @@ import fc from 'fast-check'
 import t from 'tap'
 import { GatewayNodeError, gatewayLane } from '../../../model/lanes/gateway-node.ts'
 import type { Node } from '../../../model/objects.ts'
+import { nodeObject } from '../../support/objects/node-objects.ts'
 
 function node(labels?: Record<string, string>, annotations?: Record<string, string>): Node {
-  return {
-    apiVersion: 'v1',
-    kind: 'Node',
-    metadata: { name: 'n1', ...(labels === undefined ? {} : { labels }), ...(annotations && { annotations }) },
-  }
+  return nodeObject('n1', { metadata: { ...(labels && { labels }), ...(annotations && { annotations }) } })
 }
 
 t.test('what a Node says', async (t) => {

@@ -1,30 +1,7 @@
 import t from 'tap'
 import { type GatewayStanding, heardGateways, heartbeatAgeMs } from '../../../model/lanes/heartbeat.ts'
-import type { ConnectionState, Gateway } from '../../../model/objects.ts'
-
-const connection = (cluster: string, state: ConnectionState) => ({
-  cluster,
-  lane: 0,
-  endpoint: `${cluster}.gw-lane0`,
-  state,
-  message: '',
-  usingNat: false,
-  rxBytes: 0,
-  txBytes: 0,
-})
-
-/** `gw paris up, rome down` */
-function gateway(text: string): Gateway {
-  const [name = '', ...words] = text.split(' ')
-  const pairs = words.join(' ').split(', ').filter(Boolean)
-  const connections = pairs.map((pair) => connection(...(pair.split(' ') as [string, ConnectionState])))
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Gateway',
-    metadata: { name },
-    status: { version: '1', lanes: [], connections },
-  }
-}
+import type { Gateway } from '../../../model/objects.ts'
+import { gatewaySaying } from '../../support/objects/node-objects.ts'
 
 const show = ({ metadata, status }: Gateway): string =>
   `${metadata.name} ${status?.connections.map(({ cluster, state }) => `${cluster} ${state}`).join(', ')}`
@@ -51,7 +28,7 @@ t.test('how gateways count', (t) => {
     ['two are silent', 'silent silent', ['g1 paris up', 'g2 paris up'], ['g1 paris up', 'g2 paris up']],
   ]
   for (const [say, standings, given, want] of rows) {
-    const gateways = given.map(gateway)
+    const gateways = given.map(gatewaySaying)
     const known = new Map(
       gateways.map(({ metadata }, i) => [metadata.name, standings.split(' ')[i] as GatewayStanding]),
     )
@@ -62,12 +39,12 @@ t.test('how gateways count', (t) => {
 })
 
 t.test('fresh ones are the very same objects, and one that never reported stays so', (t) => {
-  const given = [gateway('g1 paris up'), gateway('g2 paris up')]
+  const given = [gatewaySaying('g1 paris up'), gatewaySaying('g2 paris up')]
   t.equal(
     heardGateways(given, () => 'fresh'),
     given,
   )
-  const { status: _status, ...bare } = gateway('g3')
+  const { status: _status, ...bare } = gatewaySaying('g3')
   const heard = heardGateways([...given, bare], (name) => (name === 'g1' ? 'fresh' : 'gone'))
   t.equal(heard[0], given[0])
   t.equal(heard[2], bare)
@@ -84,7 +61,7 @@ t.test('age', (t) => {
     [undefined, undefined],
   ]
   for (const [heartbeatTime, want] of rows) {
-    const { status, ...rest } = gateway('g1')
+    const { status, ...rest } = gatewaySaying('g1')
     if (status === undefined) throw new Error('no status')
     const given = { ...rest, status: { ...status, ...(heartbeatTime === undefined ? {} : { heartbeatTime }) } }
     t.equal(heartbeatAgeMs(given, now), want, heartbeatTime ?? 'absent')

@@ -1,34 +1,29 @@
 import fc from 'fast-check'
 import t from 'tap'
 import { ANNOTATION_PUBLISHED_AT, laneClaims, lanesUp, publishedAt } from '../../../model/lanes/lane-servers.ts'
-import { type ConnectionState, type Endpoint, type Gateway, endpointName } from '../../../model/objects.ts'
+import type { ConnectionState, Endpoint, Gateway } from '../../../model/objects.ts'
 import { reachableClusters } from '../../../model/lanes/reachability.ts'
+import { endpointObject } from '../../support/objects/cluster-objects.ts'
+import { connectionTo, gatewayObject } from '../../support/objects/node-objects.ts'
 
 /** `minute`: when this API got it; `stamp`: the broker's. */
 function endpoint(cluster: string, node: string, lane: number, minute?: number, stamp?: string): Endpoint {
   const creationTimestamp = minute === undefined ? undefined : new Date(minute * 60_000).toISOString()
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Endpoint',
-    metadata: {
-      name: endpointName(cluster, node, lane),
-      ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
-      ...(stamp === undefined ? {} : { annotations: { [ANNOTATION_PUBLISHED_AT]: stamp } }),
-    },
-    spec: { cluster, node, lane, publicKey: '', candidates: [], capabilities: [] },
+  const metadata = {
+    ...(creationTimestamp === undefined ? {} : { creationTimestamp }),
+    ...(stamp === undefined ? {} : { annotations: { [ANNOTATION_PUBLISHED_AT]: stamp } }),
   }
+  return endpointObject({ cluster, node, lane }, metadata)
 }
 
 /** `{ 'paris/0': 'up' }`: the lane to paris. */
 function gateway(name: string, states?: Readonly<Record<string, ConnectionState>>): Gateway {
-  const base = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name } } as const
-  if (states === undefined) return base
+  if (states === undefined) return gatewayObject(name)
   const connections = Object.entries(states).map(([key, state]) => {
     const [cluster = '', lane] = key.split('/')
-    const idle = { endpoint: '', message: '', usingNat: false, rxBytes: 0, txBytes: 0 }
-    return { cluster, lane: Number(lane), state, ...idle }
+    return connectionTo(cluster, state, { lane: Number(lane) })
   })
-  return { ...base, status: { version: '0', lanes: [], connections } }
+  return gatewayObject(name, { connections })
 }
 
 const served = (...endpoints: Endpoint[]): string[] =>

@@ -1,27 +1,10 @@
 import t from 'tap'
 import type { ConnectionState, Gateway } from '../../../model/objects.ts'
 import { reachableClusters, usableClusters } from '../../../model/lanes/reachability.ts'
+import { connectionsTo, gatewayObject } from '../../support/objects/node-objects.ts'
 
 function gateway(name: string, connections?: Record<string, ConnectionState>): Gateway {
-  const base = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name } } as const
-  if (connections === undefined) return base
-  return {
-    ...base,
-    status: {
-      version: '0',
-      lanes: [],
-      connections: Object.entries(connections).map(([cluster, state]) => ({
-        cluster,
-        state,
-        lane: 0,
-        endpoint: '',
-        message: '',
-        usingNat: false,
-        rxBytes: 0,
-        txBytes: 0,
-      })),
-    },
-  }
+  return gatewayObject(name, connections && { connections: connectionsTo(connections) })
 }
 
 t.test('who answers', async (t) => {

@@ -2,16 +2,12 @@ import fc from 'fast-check'
 import t from 'tap'
 import { ANNOTATION_PODS, isPodKey, podKey, podsOf, podsText } from '../../../model/services/endpoint-pods.ts'
 import type { EndpointSlice } from '../../../model/objects.ts'
+import { sliceObject } from '../../support/objects/service-objects.ts'
 
 function slice(count: number, text: string | undefined): EndpointSlice {
   const annotations = text === undefined ? {} : { annotations: { [ANNOTATION_PODS]: text } }
-  return {
-    apiVersion: 'discovery.k8s.io/v1',
-    kind: 'EndpointSlice',
-    metadata: { name: 'web', ...annotations },
-    addressType: 'IPv4',
-    endpoints: Array.from({ length: count }, () => ({ addresses: ['10.0.0.1'] })),
-  }
+  const endpoints = Array.from({ length: count }, () => ({ addresses: ['10.0.0.1'] }))
+  return sliceObject({ name: 'web', ...annotations }, { endpoints })
 }
 
 t.test('keys of pods, and of nothing else', async (t) => {

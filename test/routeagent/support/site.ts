@@ -17,6 +17,15 @@ import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER, LABEL_ZONE } from '../../../m
 import type { KernelFacts } from '../../../routeagent/node-facts.ts'
 import type { NodeRouteWorld } from '../../../routeagent/routes/node-route-world.ts'
 import type { ServiceContext } from '../../../routeagent/balance/plan-service.ts'
+import { clusterObject, endpointObject, membershipObject } from '../../support/objects/cluster-objects.ts'
+import {
+  connectionTo,
+  gatewayObject,
+  internalIps,
+  nodeObject,
+  routeAgentObject,
+} from '../../support/objects/node-objects.ts'
+import { importObject, sliceObject } from '../../support/objects/service-objects.ts'
 
 /** Devices of the node `worker`: its underlay, and the bridge of its pods. */
 export const WORKER_LINKS: KernelFacts['links'] = [
@@ -48,44 +57,20 @@ export const SERVICE_CONTEXT: ServiceContext = {
 }
 
 export function membership(phase: 'joined' | 'leaving' = 'joined'): Membership {
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Membership',
-    metadata: { name: 'self' },
-    spec: {
-      clusterId: 'milano',
-      phase,
-      clusterset: 'demo',
-      globalRange: '244.0.0.0/8',
-      clustersetIpRange: '245.0.0.0/16',
-    },
-  }
+  return membershipObject({ phase })
 }
 
 export function node(name: string, internalIp?: string, podCIDR?: string, zone?: string): Node {
-  return {
-    apiVersion: 'v1',
-    kind: 'Node',
-    metadata: { name, ...(zone === undefined ? {} : { labels: { [LABEL_ZONE]: zone } }) },
+  return nodeObject(name, {
+    metadata: zone === undefined ? {} : { labels: { [LABEL_ZONE]: zone } },
     spec: podCIDR === undefined ? {} : { podCIDR },
-    status: { addresses: internalIp === undefined ? [] : [{ type: 'InternalIP', address: internalIp }] },
-  }
+    status: internalIp === undefined ? internalIps() : internalIps(internalIp),
+  })
 }
 
 export function cluster(id: string, index: number, globalCIDR?: string, podCIDR = '10.42.0.0/16'): Cluster {
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Cluster',
-    metadata: { name: id },
-    spec: {
-      id,
-      index,
-      podCIDRs: [podCIDR],
-      serviceCIDRs: ['10.43.0.0/16'],
-      globalCIDRs: globalCIDR === undefined ? [] : [globalCIDR],
-      labels: {},
-    },
-  }
+  const globalCIDRs = globalCIDR === undefined ? [] : [globalCIDR]
+  return clusterObject({ id, index, podCIDRs: [podCIDR], serviceCIDRs: ['10.43.0.0/16'], globalCIDRs })
 }
 
 /** The same with IPv6, which is never translated. */
@@ -137,12 +122,7 @@ export function routeWorld(change: Partial<NodeRouteWorld> = {}): NodeRouteWorld
 }
 
 export function endpoint(clusterId: string, nodeName: string, lane = 0): Endpoint {
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Endpoint',
-    metadata: { name: `${clusterId}-${nodeName}-lane${lane}` },
-    spec: { cluster: clusterId, node: nodeName, lane, publicKey: 'k', candidates: [], capabilities: [] },
-  }
+  return endpointObject({ cluster: clusterId, node: nodeName, lane })
 }
 
 /** `{ paris: 'up' }` on lane 0; `{ paris: ['up', 'down'] }` on lanes 0 and 1. */
@@ -151,44 +131,24 @@ export function gateway(
   states?: Readonly<Record<string, ConnectionState | readonly ConnectionState[]>>,
   mtu = 1440,
 ): Gateway {
-  const base = { apiVersion: 'sealane.io/v1alpha1', kind: 'Gateway', metadata: { name: nodeName } } as const
-  if (states === undefined) return base
+  if (states === undefined) return gatewayObject(nodeName)
   const connections = Object.entries(states).flatMap(([id, lanes]) =>
-    [lanes].flat().map((state, lane) => ({
-      cluster: id,
-      lane,
-      endpoint: `${id}-gw-lane${lane}`,
-      state,
-      message: '',
-      usingNat: false,
-      rxBytes: 0,
-      txBytes: 0,
-    })),
+    [lanes].flat().map((state, lane) => connectionTo(id, state, { lane })),
   )
   const numbers = [...new Set(connections.map((c) => c.lane))]
   const lanes = numbers.map((lane) => ({ lane, device: `sealane${lane}`, mtu, driver: 'kernel' }))
-  return { ...base, status: { version: 'test', lanes, connections } }
+  return gatewayObject(nodeName, { version: 'test', lanes, connections })
 }
 
 /** What the node tells: where its pods are. */
 export function routeAgent(name: string, ...podRanges: readonly string[]): RouteAgent {
-  return {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'RouteAgent',
-    metadata: { name },
-    status: { version: '1', clusters: [], podRanges },
-  }
+  return routeAgentObject(name, { podRanges })
 }
 
 const HTTP: ImportPort = { name: 'http', protocol: 'TCP', port: 80 }
 
 export function serviceImport(name: string, ip: string, spec: Partial<ServiceImport['spec']> = {}): ServiceImport {
-  return {
-    apiVersion: 'multicluster.x-k8s.io/v1beta1',
-    kind: 'ServiceImport',
-    metadata: { name, namespace: 'shop' },
-    spec: { type: 'ClusterSetIP', ips: [ip], ports: [HTTP], ...spec },
-  }
+  return importObject({ name }, { type: 'ClusterSetIP', ips: [ip], ports: [HTTP], ...spec })
 }
 
 /**
@@ -201,18 +161,9 @@ export function slice(
   addresses: readonly string[],
   ports: EndpointSlice['ports'] = [{ name: 'http', protocol: 'TCP', port: 8080 }],
 ): EndpointSlice {
-  return {
-    apiVersion: 'discovery.k8s.io/v1',
-    kind: 'EndpointSlice',
-    metadata: {
-      name: `${service}-${clusterId}`,
-      namespace: 'shop',
-      labels: { [LABEL_SERVICE_NAME]: service, [LABEL_SOURCE_CLUSTER]: clusterId },
-    },
-    addressType: 'IPv4',
-    endpoints: addresses.map(sliceEndpoint),
-    ports,
-  }
+  const labels = { [LABEL_SERVICE_NAME]: service, [LABEL_SOURCE_CLUSTER]: clusterId }
+  const told = { endpoints: addresses.map(sliceEndpoint), ports }
+  return sliceObject({ name: `${service}-${clusterId}`, labels }, told)
 }
 
 /** The same of IPv6 addresses: Kubernetes keeps the families in slices of their own. */

@@ -7,7 +7,7 @@ import { wireguardRules } from '../../../../gateway/cable/wireguard/plan-device.
 import { laneStateOf } from '../../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { inheritedHealth } from '../../../../gateway/health/inherited-health.ts'
 import type { DeviceState } from '../../../../kernel/wireguard/wireguard.ts'
-import type { Gateway } from '../../../../model/objects.ts'
+import { connectionTo, gatewayObject } from '../../../support/objects/node-objects.ts'
 import { NOW, UPTIME, endpoint, farEndOf, key, peerState } from '../../support/worlds.ts'
 
 const PARIS = key('paris0')
@@ -94,29 +94,8 @@ t.test('no jump of the wall clock makes a handshake older or younger than the lo
 })
 
 t.test('what a restart takes over', async (t) => {
-  const gateway: Gateway = {
-    apiVersion: 'sealane.io/v1alpha1',
-    kind: 'Gateway',
-    metadata: { name: 'gw' },
-    status: {
-      version: '1',
-      lanes: [],
-      up: '1/1',
-      conditions: [],
-      connections: [
-        {
-          cluster: 'paris',
-          lane: 0,
-          endpoint: 'paris.gw-lane0',
-          state: 'up',
-          message: '',
-          usingNat: false,
-          rxBytes: 0,
-          txBytes: 0,
-        },
-      ],
-    },
-  }
+  const connections = [connectionTo('paris', 'up', { endpoint: 'paris.gw-lane0' })]
+  const gateway = gatewayObject('gw', { up: '1/1', conditions: [], connections })
   const taken = (lastHandshakeMs?: number): boolean => {
     const seen = device(lastHandshakeMs)
     const monotonicMs = 200

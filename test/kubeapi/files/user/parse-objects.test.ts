@@ -3,7 +3,6 @@ import t from 'tap'
 import { parseObjects } from '../../../../kubeapi/files/user/parse-objects.ts'
 import { formatProblem } from '../../../../kubeapi/files/problem.ts'
 import { formatYaml } from '../../../../kubeapi/yaml.ts'
-import { bestOf } from '../../../support/best-of.ts'
 import { serviceYaml } from '../file-site.ts'
 
 /** What a file says: `Kind namespace/name@line`, or its problems. */
@@ -146,14 +145,13 @@ t.test('all problems of a file are told, but not without end', async (t) => {
   t.equal(read(`${serviceYaml('web', 0)}---\n`.repeat(100)).length, 20)
 })
 
-t.test('an alias bomb is refused quickly', async (t) => {
+t.test('an alias bomb is refused and not spread out', async (t) => {
   const levels = Array.from(
     { length: 12 },
     (_, i) => `l${i}: &l${i} [${i === 0 ? 'x' : `${`*l${i - 1}, `.repeat(9)}*l${i - 1}`}]`,
   )
   const text = `${levels.join('\n')}\n`
   t.same(read(text), ['x.yaml:1:1: Excessive alias count indicates a resource exhaustion attack'])
-  t.ok(bestOf(3, () => read(text)) < 1000)
 })
 
 t.test('what has no end, or nearly none, is refused with a reason', async (t) => {

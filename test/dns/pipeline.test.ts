@@ -1,23 +1,20 @@
 import t from 'tap'
-import { answer } from '../../../dns/zone/answer.ts'
-import { FORWARD, Responder, type Transport } from '../../../dns/server/responder.ts'
-import type { ServiceIndex } from '../../../dns/zone/service-index.ts'
-import { parseDnsName } from '../../../model/dns/dns-name.ts'
-import { bestOf } from '../../support/best-of.ts'
-import { type QueryInit, TYPE, type WireMessage, decode, query, uint16s } from '../wire.ts'
-import { clusterSetIp, headless, slice, syncedIndex, workedExamples } from '../zone-fixture.ts'
+import { answer } from '../../dns/zone/answer.ts'
+import type { ServiceIndex } from '../../dns/zone/service-index.ts'
+import type { Pipeline, PipelineDeps } from '../../dns/pipeline.ts'
+import type { Transport } from '../../dns/server/query.ts'
+import { parseDnsName } from '../../model/dns/dns-name.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { MOST_GROWTH, growth, processorMs } from '../support/growth.ts'
+import { SILENT_UPSTREAMS, answerAtOnce, newPipeline } from './pipeline-fixture.ts'
+import { type QueryInit, TYPE, type WireMessage, decode, query, uint16s } from './wire.ts'
+import { clusterSetIp, headless, slice, syncedIndex, workedExamples } from './zone-fixture.ts'
 
 const Z = 'clusterset.local.'
 const S = `shop.svc.${Z}`
 
-function newResponder(index: ServiceIndex, recursion = false): Responder {
-  return new Responder({ index, count: () => undefined }, { recursion })
-}
-
-function respond(responder: Responder, bytes: Buffer, transport: Transport = 'udp'): WireMessage {
-  const verdict = responder.respond(bytes, transport)
-  if (!Buffer.isBuffer(verdict)) throw new Error(verdict === FORWARD ? 'forwarded' : 'ignored')
-  return decode(verdict)
+function ask(pipeline: Pipeline, bytes: Buffer, transport: Transport = 'udp'): WireMessage {
+  return decode(answerAtOnce(pipeline, bytes, transport))
 }
 
 function data(message: WireMessage): string[] {
@@ -26,7 +23,7 @@ function data(message: WireMessage): string[] {
 
 t.test('answers as bytes', async (t) => {
   const index = await syncedIndex(workedExamples())
-  const responder = newResponder(index)
+  const pipeline = newPipeline(index)
   const soa = `ns.${Z} hostmaster.${Z} ${index.serial} 7200 1800 86400 5`
   const rows: [string, number, string, string[]][] = [
     [`web.${S}`, TYPE.A, 'qr aa rd NOERROR', ['243.0.0.7']],
@@ -46,7 +43,7 @@ t.test('answers as bytes', async (t) => {
   // Twice: worked out, then kept.
   for (const round of ['first', 'kept']) {
     for (const [name, type, flags, want] of rows) {
-      const got = respond(responder, query(name, { type }))
+      const got = ask(pipeline, query(name, { type }))
       t.same(
         { id: got.id, flags: got.flags, data: data(got) },
         { id: 0x1234, flags, data: want },
@@ -62,33 +59,33 @@ t.test('answers as bytes', async (t) => {
 })
 
 t.test('the letter case of the question comes back', async (t) => {
-  const responder = newResponder(await syncedIndex(workedExamples()))
+  const pipeline = newPipeline(await syncedIndex(workedExamples()))
   for (const name of [`WeB.sHoP.SVC.CLUSTERSET.local.`, `web.${S}`, `WEB.${S}`]) {
-    const got = respond(responder, query(name))
+    const got = ask(pipeline, query(name))
     t.same([got.question, got.answers[0]?.name, data(got)], [name, name, ['243.0.0.7']])
   }
-  t.equal(responder.kept, 1, 'and makes no second entry')
+  t.equal(pipeline.kept, 1, 'and makes no second entry')
 })
 
 t.test('kept answers end with a change of their service', async (t) => {
   const cluster = workedExamples()
-  const responder = newResponder(await syncedIndex(cluster))
-  const ask = (name: string) => respond(responder, query(name))
-  t.same(data(ask(`web.${S}`)), ['243.0.0.7'])
-  t.equal(ask(`late.${S}`).rcode, 3)
+  const pipeline = newPipeline(await syncedIndex(cluster))
+  const asked = (name: string): WireMessage => ask(pipeline, query(name))
+  t.same(data(asked(`web.${S}`)), ['243.0.0.7'])
+  t.equal(asked(`late.${S}`).rcode, 3)
   cluster.put(clusterSetIp('web', ['243.0.0.70'], []))
   cluster.put(clusterSetIp('late', ['243.0.0.71'], []))
-  t.same(data(ask(`web.${S}`)), ['243.0.0.70'])
-  t.same(data(ask(`late.${S}`)), ['243.0.0.71'], 'a name that was not there is not kept')
+  t.same(data(asked(`web.${S}`)), ['243.0.0.70'])
+  t.same(data(asked(`late.${S}`)), ['243.0.0.71'], 'a name that was not there is not kept')
   cluster.drop('ServiceImport', 'web', 'shop')
-  t.equal(ask(`web.${S}`).rcode, 3)
+  t.equal(asked(`web.${S}`).rcode, 3)
 })
 
 t.test('address records turn round, as the pure answer does', async (t) => {
   const index = await syncedIndex(workedExamples())
-  const responder = newResponder(index)
+  const pipeline = newPipeline(index)
   const seen = new Set<string>()
-  for (let i = 0; i < 9; i += 1) seen.add(data(respond(responder, query(`db.${S}`))).join(' '))
+  for (let i = 0; i < 9; i += 1) seen.add(data(ask(pipeline, query(`db.${S}`))).join(' '))
   const name = parseDnsName(`db.${S}`)
   if (name.kind !== 'service') throw new Error('not a service')
   const want = [0, 1, 2].map((rotation) => {
@@ -99,9 +96,9 @@ t.test('address records turn round, as the pure answer does', async (t) => {
 })
 
 t.test('EDNS', async (t) => {
-  const responder = newResponder(await syncedIndex(workedExamples()))
+  const pipeline = newPipeline(await syncedIndex(workedExamples()))
   const opt = (init: QueryInit): string => {
-    const got = respond(responder, query(`web.${S}`, init))
+    const got = ask(pipeline, query(`web.${S}`, init))
     const record = got.additionals.find((r) => r.type === TYPE.OPT)
     return record === undefined
       ? `${got.flags}, none`
@@ -124,12 +121,11 @@ t.test('what is too large for the client is cut, with TC; TCP gives all', async 
   const hosts = Array.from({ length: 300 }, (_, i) => ({ addresses: [`10.9.${i >> 8}.${i & 255}`] }))
   cluster.put(headless('big', [port]))
   cluster.put(slice('big', 'east', hosts, [port]))
-  const responder = newResponder(await syncedIndex(cluster))
+  const pipeline = newPipeline(await syncedIndex(cluster))
   const size = (type: number, init: QueryInit, transport: Transport): [number, string, number] => {
-    const verdict = responder.respond(query(`big.${S}`, { ...init, type }), transport)
-    if (!Buffer.isBuffer(verdict)) throw new Error('no answer')
-    const got = decode(verdict)
-    return [verdict.length, got.flags, got.answers.length]
+    const reply = answerAtOnce(pipeline, query(`big.${S}`, { ...init, type }), transport)
+    const got = decode(reply)
+    return [reply.length, got.flags, got.answers.length]
   }
   for (const type of [TYPE.A, TYPE.SRV]) {
     const [small, smallFlags, fewer] = size(type, {}, 'udp')
@@ -144,21 +140,27 @@ t.test('what is too large for the client is cut, with TC; TCP gives all', async 
 })
 
 t.test('the largest service still fits in a TCP message', async (t) => {
-  const cluster = workedExamples()
   const ports = Array.from({ length: 5 }, (_, i) => ({ name: `p${i}`, protocol: 'TCP', port: i + 1 }) as const)
-  const hosts = Array.from({ length: 2000 }, (_, i) => ({ addresses: [`10.9.${i >> 8}.${i & 255}`] }))
-  cluster.put(headless('huge', ports))
-  cluster.put(slice('huge', 'east', hosts, ports))
-  const index = await syncedIndex(cluster)
-  const responder = newResponder(index)
+  const withHosts = (count: number): Promise<ServiceIndex> => {
+    const cluster = workedExamples()
+    const hosts = Array.from({ length: count }, (_, i) => ({ addresses: [`10.9.${i >> 8}.${i & 255}`] }))
+    cluster.put(headless('huge', ports))
+    cluster.put(slice('huge', 'east', hosts, ports))
+    return syncedIndex(cluster)
+  }
   const asked = query(`huge.${S}`, { type: TYPE.SRV, edns: { size: 1232 } })
-  const verdict = responder.respond(asked, 'tcp')
-  t.ok(bestOf(3, () => newResponder(index).respond(asked, 'tcp')) < 1000, 'in bounded time')
-  t.ok(Buffer.isBuffer(verdict) && verdict.length <= 65_535)
-  const cut = respond(responder, query(`huge.${S}`, { type: TYPE.SRV }), 'tcp')
+  const pipeline = newPipeline(await withHosts(2000))
+  const reply = answerAtOnce(pipeline, asked, 'tcp')
+  const times = await growth(8000, async (size) => {
+    const index = await withHosts(size)
+    return processorMs(() => answerAtOnce(newPipeline(index), asked, 'tcp'))
+  })
+  t.ok(times < MOST_GROWTH, `four times as many hosts take ${times.toFixed(1)} times as long`)
+  t.ok(reply.length <= 65_535)
+  const cut = ask(pipeline, query(`huge.${S}`, { type: TYPE.SRV }), 'tcp')
   t.equal(cut.flags, 'qr aa tc rd NOERROR', 'what no answer has room for is told as cut, over TCP too')
   t.ok(cut.answers.length > 100, `${cut.answers.length} records all the same`)
-  const whole = respond(responder, query(`huge.${S}`), 'tcp')
+  const whole = ask(pipeline, query(`huge.${S}`), 'tcp')
   t.same([whole.flags, whole.answers.length], ['qr aa rd NOERROR', 1000])
 })
 
@@ -173,7 +175,7 @@ function signed(bare: Buffer): Buffer {
 }
 
 t.test('queries that are not in order', async (t) => {
-  const responder = newResponder(await syncedIndex(workedExamples()), true)
+  const pipeline = newPipeline(await syncedIndex(workedExamples()), { forwarder: SILENT_UPSTREAMS })
   const good = query(`web.${S}`)
   const edit = (change: (bytes: Buffer) => void): Buffer => {
     const bytes = Buffer.from(good)
@@ -210,28 +212,55 @@ t.test('queries that are not in order', async (t) => {
     ['a name that only starts alike', query('web.clusterset.localhost.'), 'forwarded'],
   ]
   for (const [say, bytes, want] of rows) {
-    const verdict = responder.respond(bytes, 'udp')
-    const got =
-      verdict === FORWARD ? 'forwarded' : verdict === undefined ? 'ignored' : decode(verdict).flags.replace(' qr', 'qr')
+    const reply = pipeline.answer(bytes, 'udp')
+    const got = reply === undefined ? 'ignored' : Buffer.isBuffer(reply) ? decode(reply).flags : 'forwarded'
     t.equal(got, want, say)
   }
 })
 
 t.test('without upstreams other names are REFUSED, but names of ours with a search domain are NXDOMAIN', async (t) => {
-  const responder = newResponder(await syncedIndex(workedExamples()))
-  t.equal(respond(responder, query('example.org.')).flags, 'qr rd REFUSED')
-  t.equal(respond(responder, query(`web.${S}shop.svc.cluster.local.`)).flags, 'qr rd NXDOMAIN')
+  const pipeline = newPipeline(await syncedIndex(workedExamples()))
+  t.equal(ask(pipeline, query('example.org.')).flags, 'qr rd REFUSED')
+  t.equal(ask(pipeline, query(`web.${S}shop.svc.cluster.local.`)).flags, 'qr rd NXDOMAIN')
 })
 
 t.test('before the first sync: SERVFAIL', async (t) => {
   const cluster = workedExamples({ hold: true })
-  const { ServiceIndex } = await import('../../../dns/zone/service-index.ts')
+  const { ServiceIndex } = await import('../../dns/zone/service-index.ts')
   const index = new ServiceIndex({ clusterId: 'west', nameServers: { a: [], aaaa: [] }, serial: 1 })
   index.follow(cluster)
-  const responder = newResponder(index)
-  t.equal(respond(responder, query(`web.${S}`)).flags, 'qr rd SERVFAIL')
+  const pipeline = newPipeline(index)
+  t.equal(ask(pipeline, query(`web.${S}`)).flags, 'qr rd SERVFAIL')
   cluster.release()
   await Promise.resolve()
   cluster.release()
-  t.same(data(respond(responder, query(`web.${S}`))), ['243.0.0.7'], 'nothing of it is kept')
+  t.same(data(ask(pipeline, query(`web.${S}`))), ['243.0.0.7'], 'nothing of it is kept')
+})
+
+t.test('a fault of ours is logged, and the client hears SERVFAIL', async (t) => {
+  const index = await syncedIndex(workedExamples())
+  const logger = new CapturingLogger()
+  const pipeline = newPipeline(index, { logger })
+  index.mayHave = () => {
+    throw new Error('a fault')
+  }
+  t.equal(ask(pipeline, query(`web.${S}`)).flags, 'qr rd SERVFAIL')
+  t.same(logger.messages('error'), ['cannot answer a query'])
+  t.equal(ask(pipeline, query('example.org.')).flags, 'qr rd REFUSED', 'others are answered')
+})
+
+t.test('what is rehearsed is kept, and not counted', async (t) => {
+  const counted: string[] = []
+  const metrics: PipelineDeps['metrics'] = {
+    answered: (type, rcode) => counted.push(`type ${type} code ${rcode}`),
+    dropped: (reason) => counted.push(reason),
+    took: () => counted.push('timed'),
+  }
+  const pipeline = newPipeline(await syncedIndex(workedExamples()), { metrics })
+  for (let i = 0; i < 100; i += 1) {
+    for (const bytes of [query(`web.${S}`), query('example.org.'), Buffer.alloc(3)]) pipeline.rehearse(bytes)
+  }
+  t.same([pipeline.kept, counted], [1, []])
+  for (let i = 0; i < 64; i += 1) ask(pipeline, query(`web.${S}`))
+  t.same([counted.length, new Set(counted)], [65, new Set(['type 1 code 0', 'timed'])], 'one in 64 is timed')
 })

@@ -1,0 +1,40 @@
+/**
+ * `npm run bench:handover -- [--json]`: what two other clusters that call a hundred times a second lose while gateway
+ * nodes of a third are drained, restarted and, for comparison, lost without a word. It runs the story of
+ * test/kube/gateway-drain.test.ts on three real control planes and reads what that says.
+ */
+import { execFile } from 'node:child_process'
+import { join } from 'node:path'
+import { promisify } from 'node:util'
+import { tell } from './figures.ts'
+
+const STORY = join(import.meta.dirname, '../test/kube/gateway-drain.test.ts')
+const LINE = /# (drained|restarted|lost), from \w+: (\d+) of (\d+) had no answer, longest gap ([\d.]+) ms/g
+
+interface Loss {
+  /** Of calls, a hundred a second, by the caller that lost most. */
+  readonly mostLost: number
+  readonly longestGapMs: number
+}
+
+async function main(): Promise<void> {
+  // The test runner's settings are not this process's.
+  const env = { ...process.env, NODE_OPTIONS: '' }
+  const { stdout } = await promisify(execFile)(process.execPath, [STORY], { env, maxBuffer: 64 * 1024 * 1024 })
+  const rows = [...stdout.matchAll(LINE)]
+  const of = (what: string): Loss => {
+    const mine = rows.filter((row) => row[1] === what)
+    if (mine.length === 0) throw new Error(`the story says nothing of calls while gateways are ${what}:\n${stdout}`)
+    return {
+      mostLost: Math.max(...mine.map((row) => Number(row[2]))),
+      longestGapMs: Math.max(...mine.map((row) => Number(row[4]))),
+    }
+  }
+  const result = { drained: of('drained'), restarted: of('restarted'), lostWithoutAWord: of('lost') }
+  const lines = Object.entries(result).map(([what, { mostLost, longestGapMs }]) => {
+    return `${what}: ${mostLost} calls lost, longest gap ${longestGapMs} ms`
+  })
+  tell(result, lines.join('\n'))
+}
+
+await main()

@@ -1,0 +1,118 @@
+/**
+ * Answers kept ready as bytes. Each is kept until its service changes; names that are not there have an answer ready for
+ * each length of question, so that made-up names take no room.
+ */
+import type { ZoneName } from '../../model/dns/dns-name.ts'
+import { type ServiceKey, serviceKey } from '../../model/ids.ts'
+import { HEADER_LENGTH } from '../server/query.ts'
+import { TYPE_A, TYPE_AAAA, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT, isTransfer, soaRecord } from './answer.ts'
+import { type CompiledAnswer, compileAnswer } from './compile.ts'
+import { NO_SERVICE, labelsHash } from './known-labels.ts'
+import { QuickAnswers } from './quick-answers.ts'
+import type { ServiceIndex } from './service-index.ts'
+
+/** Where a question that has been read stands in its query. */
+export interface QuestionPlace {
+  readonly type: number
+  /** Octet after the question. */
+  readonly questionEnd: number
+}
+
+/** SVCB and HTTPS (RFC 9460): browsers and curl ask them beside A, and get NODATA. */
+const TYPE_HTTPS = 65
+const KEPT_TYPES: ReadonlySet<number> = new Set([TYPE_A, TYPE_AAAA, TYPE_SRV, TYPE_HTTPS, TYPE_TXT, TYPE_NS, TYPE_SOA])
+/** Only names that exist are kept, so the zone itself bounds this; the limit is for a very large zone. */
+const MAX_KEPT = 200_000
+const CLASS_LENGTH = 2
+const CLASS_AND_TYPE_LENGTH = 4
+
+export class KeptAnswers {
+  readonly #index: Pick<ServiceIndex, 'mayHave' | 'synced' | 'serial'>
+  /** By name in lower case and type, one character for each octet. */
+  readonly #answers = new Map<string, CompiledAnswer>()
+  /** The same for the names of services, found at less cost. */
+  readonly #quick = new QuickAnswers()
+  readonly #keysOf = new Map<ServiceKey, string[]>()
+  /** "No such name", by the octet after the question: nothing else of the question decides about its bytes. */
+  readonly #absences: (CompiledAnswer | undefined)[] = []
+
+  constructor(index: Pick<ServiceIndex, 'mayHave' | 'synced' | 'serial' | 'onServiceChange'>) {
+    this.#index = index
+    index.onServiceChange((key) => this.#forget(key))
+  }
+
+  /** Number of answers kept. */
+  get size(): number {
+    return this.#answers.size
+  }
+
+  /** Takes a query whose question has been read. Undefined: the answer has to be worked out. */
+  find(query: Buffer, { type, questionEnd }: QuestionPlace): CompiledAnswer | undefined {
+    const typeAt = questionEnd - CLASS_AND_TYPE_LENGTH
+    const hash = labelsHash(query, typeAt)
+    if (hash !== NO_SERVICE) {
+      const quick = this.#index.mayHave(hash)
+        ? this.#quick.find(query, hash, typeAt)
+        : this.#absenceOf(type, questionEnd)
+      if (quick !== undefined) return quick
+    }
+    return (
+      this.#answers.get(query.toString('latin1', HEADER_LENGTH, questionEnd - CLASS_LENGTH)) ??
+      this.#answers.get(keyOf(query, questionEnd))
+    )
+  }
+
+  /** "No such name", for any question that ends there. */
+  absence(questionEnd: number): CompiledAnswer {
+    const known = this.#absences[questionEnd]
+    if (known !== undefined) return known
+    const compiled = compileAnswer({ kind: 'nxDomain', soa: soaRecord(this.#index.serial) }, '', questionEnd)
+    this.#absences[questionEnd] = compiled
+    return compiled
+  }
+
+  /** Keeps the answer to a query's question about `name`; types that hardly anybody asks for are passed over. */
+  keep(query: Buffer, { type, questionEnd }: QuestionPlace, name: ZoneName, compiled: CompiledAnswer): void {
+    const owner = ownerOf(name)
+    if (owner === undefined || !KEPT_TYPES.has(type)) return
+    if (this.#answers.size >= MAX_KEPT) {
+      this.#answers.clear()
+      this.#quick.clear()
+      this.#keysOf.clear()
+    }
+    const key = keyOf(query, questionEnd)
+    this.#answers.set(key, compiled)
+    this.#quick.keep(key, compiled)
+    const keys = this.#keysOf.get(owner)
+    if (keys === undefined) this.#keysOf.set(owner, [key])
+    else keys.push(key)
+  }
+
+  /** For a name at or below a service that is surely not there. */
+  #absenceOf(type: number, questionEnd: number): CompiledAnswer | undefined {
+    return this.#index.synced && !isTransfer(type) ? this.absence(questionEnd) : undefined
+  }
+
+  #forget(owner: ServiceKey): void {
+    const keys = this.#keysOf.get(owner)
+    if (keys === undefined) return
+    for (const key of keys) {
+      this.#answers.delete(key)
+      this.#quick.forget(key)
+    }
+    this.#keysOf.delete(owner)
+  }
+}
+
+/** Octets of the type can be letters as well, and are left as they are. */
+function keyOf(query: Buffer, questionEnd: number): string {
+  const typeAt = questionEnd - CLASS_AND_TYPE_LENGTH
+  const type = query.toString('latin1', typeAt, questionEnd - CLASS_LENGTH)
+  return query.toString('latin1', HEADER_LENGTH, typeAt).toLowerCase() + type
+}
+
+/** The service whose change ends an answer; '/' for names that never change; undefined: not to be kept. */
+function ownerOf(name: ZoneName): ServiceKey | undefined {
+  if ('service' in name) return serviceKey(name.namespace, name.service)
+  return name.kind === 'namespace' || name.kind === 'unknown' ? undefined : '/'
+}

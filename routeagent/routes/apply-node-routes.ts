@@ -1,0 +1,137 @@
+/** Makes the kernel agree with a route plan: the overlay device, then sysctls, then what leads there. */
+import {
+  IPV6_FORWARDING,
+  IP_FORWARDING,
+  ROUTE_TABLE_FROM_LANES,
+  ROUTE_TABLE_LANES,
+  ROUTE_TABLE_NODE,
+  ROUTE_TABLE_NODE_PUBLIC,
+  RULE_NODE,
+  RULE_NODE_BEFORE,
+  VXLAN_DEVICE,
+} from '../../model/kernel-ids.ts'
+import { NO_ROUTING, type RoutingScope, applyRouting } from '../../kernel/apply/apply-routing.ts'
+import type { Round } from '../../kernel/apply/round.ts'
+import { isExists, isNotFound } from '../../kernel/errors.ts'
+import { formatLink, formatLinkChange, formatLinkDeletion } from '../../kernel/route/format-ip.ts'
+import type { Link, RouteTable, Rule, VxlanLink } from '../../kernel/route/route-table.ts'
+import { ensureForwarding, restoreForwarding } from '../../kernel/tuning/ip-forwarding.ts'
+import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
+import type { NodeRoutes } from './plan-node-routes.ts'
+
+export interface ApplyRoutesDeps {
+  readonly routes: RouteTable
+  readonly sysctl: Sysctl
+  /** File that remembers that forwarding of IPv4 was switched on by the routeagent; that of IPv6 has one beside it. */
+  readonly forwardingMarker: string
+}
+
+const TABLES: ReadonlySet<number> = new Set([ROUTE_TABLE_FROM_LANES, ROUTE_TABLE_NODE, ROUTE_TABLE_NODE_PUBLIC])
+const OVERLAY: RoutingScope = { tables: TABLES, device: VXLAN_DEVICE }
+
+const FORWARDING: readonly string[] = [IP_FORWARDING, IPV6_FORWARDING]
+
+/** Idempotent. What failed is in the round; the next one reads the kernel again. */
+export async function applyNodeRoutes(
+  deps: ApplyRoutesDeps,
+  plan: NodeRoutes,
+  round: Round,
+  signal: AbortSignal,
+): Promise<void> {
+  const { routes } = deps
+  const links = await round.attempt(() => routes.links(signal))
+  if (links === undefined) return
+  const found = links.value.find(({ name }) => name === plan.link.name)
+  await ensureLink({ routes, link: plan.link, found, round, signal })
+  await ensureSysctls(deps, plan, round)
+  const rules = await round.attempt(async () => afterLanes(plan.rules, await routes.rules(signal)))
+  if (rules !== undefined) await applyRouting(routes, { ...plan, rules: rules.value }, OVERLAY, round, signal)
+}
+
+/** Takes out everything that applyNodeRoutes() may have made. What hangs on the device goes with it. */
+export async function removeNodeRoutes(deps: ApplyRoutesDeps, round: Round, signal: AbortSignal): Promise<void> {
+  const { routes, sysctl, forwardingMarker } = deps
+  await applyRouting(routes, NO_ROUTING, { tables: TABLES }, round, signal)
+  const links = await round.attempt(() => routes.links(signal))
+  if (links?.value.some(({ name }) => name === VXLAN_DEVICE) === true) {
+    const text = formatLinkDeletion(VXLAN_DEVICE)
+    await round.change('device', text, () => routes.deleteLink(VXLAN_DEVICE, signal), isNotFound)
+  }
+  for (const name of FORWARDING) {
+    const restored = await round.attempt(() => restoreForwarding(sysctl, forwardingMarker, name))
+    if (restored?.value === true) round.note('sysctl', settingText(name, '0'))
+  }
+}
+
+interface LinkAtHand {
+  readonly routes: RouteTable
+  readonly link: NodeRoutes['link']
+  readonly found: Link | VxlanLink | undefined
+  readonly round: Round
+  readonly signal: AbortSignal
+}
+
+async function ensureLink({ routes, link, found, round, signal }: LinkAtHand): Promise<void> {
+  const { name, mtu } = link
+  const keep = found !== undefined && isSameOverlay(found, link)
+  tellLink(link, found, keep, round)
+  const failures = round.failures
+  if (found !== undefined && !keep) {
+    await round.change('device', formatLinkDeletion(name), () => routes.deleteLink(name, signal), isNotFound)
+  }
+  if (!keep) await round.change('device', formatLink(link), () => routes.addLink(link, signal), isExists)
+  const changes = [
+    ...(keep && found.mtu !== mtu ? [{ mtu }] : []),
+    ...(!keep || !found.up ? [{ up: true } as const] : []),
+  ]
+  for (const change of changes) {
+    await round.change('device', formatLinkChange(name, change), () => routes.setLink(name, change, signal))
+  }
+  if (round.failures === failures) round.drift?.settle('link', [linkText(link)])
+}
+
+function tellLink(link: NodeRoutes['link'], found: Link | undefined, keep: boolean, { drift }: Round): void {
+  const text = linkText(link)
+  // The device is another one by the plan: what hung on it went with it.
+  if (!keep && drift?.had('link', [text]).length === 0) {
+    drift.forget('link', 'neighbour', 'forwarding-entry', 'route')
+  }
+  const isChanged = found !== undefined && (!keep || !found.up)
+  drift?.repaired('link', 'Missing', drift.had('link', found === undefined ? [text] : []))
+  drift?.repaired('link', 'Changed', drift.had('link', isChanged ? [text] : []))
+}
+
+/** The MTU follows the underlay's, and is no part of what the device is. */
+function linkText(link: NodeRoutes['link']): string {
+  return formatLink({ ...link, mtu: 0 })
+}
+
+function isSameOverlay(found: Link | VxlanLink, link: NodeRoutes['link']): boolean {
+  if (found.kind !== 'vxlan' || !('vni' in found)) return false
+  return found.vni === link.vni && found.port === link.port && found.local === link.local && found.mac === link.mac
+}
+
+async function ensureSysctls(deps: ApplyRoutesDeps, plan: NodeRoutes, round: Round): Promise<void> {
+  const { sysctl, forwardingMarker } = deps
+  for (const { name, value } of plan.sysctls) {
+    const present = await round.attempt(() => sysctl.read(name))
+    if (present === undefined || present.value?.trim() === value) continue
+    await round.change('sysctl', settingText(name, value), () =>
+      FORWARDING.includes(name) ? ensureForwarding(sysctl, forwardingMarker, name) : sysctl.write(name, value),
+    )
+  }
+}
+
+function settingText(name: string, value: string): string {
+  return `sysctl -w ${name}=${value}`
+}
+
+// A gateway process of an earlier release, which knows IPv4 alone, has its rule further back. This node's own lanes must
+// stay before the way over the other gateway nodes, so the rule to that way waits where that release had it, until the
+// gateway follows.
+function afterLanes(desired: readonly Rule[], all: readonly Rule[]): Rule[] {
+  const waits = all.some((rule) => rule.table === ROUTE_TABLE_LANES && rule.priority > RULE_NODE)
+  return desired.map((rule) =>
+    waits && rule.table === ROUTE_TABLE_NODE && rule.family !== 6 ? { ...rule, priority: RULE_NODE_BEFORE } : rule,
+  )
+}

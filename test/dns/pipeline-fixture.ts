@@ -1,0 +1,34 @@
+/** A pipeline without sockets, and upstreams that never answer. */
+import { dnsMetrics } from '../../dns/metrics.ts'
+import { Pipeline, type PipelineDeps } from '../../dns/pipeline.ts'
+import type { Transport } from '../../dns/server/query.ts'
+import type { ServiceIndex } from '../../dns/zone/service-index.ts'
+import { SystemClock } from '../../reconcile/clock.ts'
+import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
+
+/** Without upstreams, where `more` names no forwarder. */
+export function newPipeline(index: ServiceIndex, more: Partial<PipelineDeps> = {}): Pipeline {
+  return new Pipeline({
+    clock: new SystemClock(),
+    logger: new CapturingLogger(),
+    metrics: dnsMetrics(createMetrics('dns')),
+    index,
+    forwarder: undefined,
+    signal: new AbortController().signal,
+    ...more,
+  })
+}
+
+/** Takes every question. */
+export const SILENT_UPSTREAMS: NonNullable<PipelineDeps['forwarder']> = {
+  inFlight: 0,
+  forward: () => new Promise(() => undefined),
+}
+
+/** What is answered at once. Throws where nothing is. */
+export function answerAtOnce(pipeline: Pipeline, query: Buffer, transport: Transport = 'udp'): Buffer {
+  const reply = pipeline.answer(query, transport)
+  if (!Buffer.isBuffer(reply)) throw new Error(reply === undefined ? 'ignored' : 'forwarded')
+  return reply
+}

@@ -1,0 +1,38 @@
+/** What a person reads of a test file that has ended. */
+import { type FileSaid, assertionsOf } from './run-files.ts'
+import { AGAIN } from './support/again.ts'
+
+const MEASURED_AGAIN = new RegExp(`^ *# ${AGAIN}.*`, 'gm')
+const MOST_LINES = 400
+const MOST_ERRORS = 4000
+
+/** A line for the file, and one for each thing that it measured again; each ends with a line break. */
+export function fileLines(said: FileSaid): string {
+  const { passed, failed } = assertionsOf([said])
+  const count = failed === 0 ? `${passed} ok` : `${failed} of ${passed + failed} FAILED`
+  const line = `${count.padStart(16)} ${(said.ms / 1000).toFixed(1).padStart(6)} s  ${said.file}`
+  const again = [...said.output.matchAll(MEASURED_AGAIN)].map(([text]) => `${' '.repeat(28)}${text.trim()}`)
+  return `${[line, ...again].join('\n')}\n`
+}
+
+/** What failed, each with the lines behind it that say why, and the end of what the file wrote to stderr. */
+export function failures({ output, errors, fault }: FileSaid): string {
+  const lines = output.split('\n')
+  const shown = new Set<number>()
+  for (const [i, line] of lines.entries()) {
+    if (!/^ *not ok\b/.test(line)) continue
+    for (let n = i; n < i + 30 && (n === i || !/^ *(not )?ok\b/.test(lines[n] ?? '')); n += 1) shown.add(n)
+  }
+  const text = [...shown].slice(0, MOST_LINES).map((n) => lines[n] ?? '')
+  return joined([...text, errors.slice(-MOST_ERRORS), fault ?? ''])
+}
+
+/** All that the file printed. */
+export function wholeLog({ output, errors, fault }: FileSaid): string {
+  return joined([output, errors, fault ?? ''])
+}
+
+function joined(parts: readonly string[]): string {
+  const text = parts.map((part) => part.trimEnd()).filter((part) => part !== '')
+  return text.length === 0 ? '' : `${text.join('\n')}\n`
+}

@@ -1,0 +1,34 @@
+/** Records as they stand in messages. */
+import type { Endpoint, MemberRecord, ServiceExport } from '../../../protocol/gen/broker.ts'
+
+/** Of namespace `shop`; it says the text in an annotation. */
+export function sayingRecord(name: string, says = ''): MemberRecord {
+  const exportedAnnotations = says === '' ? [] : [{ key: 'says', value: says }]
+  return exportRecord('shop', name, { type: 'Headless', ports: [], exportedAnnotations })
+}
+
+/** Of a Service with port 80. */
+export function exportRecord(namespace: string, name: string, change: Partial<ServiceExport> = {}): MemberRecord {
+  const value: ServiceExport = {
+    uid: `uid-${namespace}-${name}`,
+    type: 'ClusterSetIP',
+    ports: [{ name: 'http', protocol: 'TCP', port: 80 }],
+    sessionAffinity: 'None',
+    ipFamilies: ['IPv4'],
+    exportedLabels: [],
+    exportedAnnotations: [],
+    ...change,
+  }
+  return { namespace, name, body: { body: { $case: 'serviceExport', value } } }
+}
+
+/** Of lane 0, with this WireGuard key. */
+export function endpointRecord(
+  cluster: string,
+  node: string,
+  publicKey: string,
+  candidates: Endpoint['candidates'] = [],
+): MemberRecord {
+  const value: Endpoint = { cluster, node, lane: 0, publicKey, candidates, capabilities: [] }
+  return { namespace: '', name: `${cluster}.${node}-lane0`, body: { body: { $case: 'endpoint', value } } }
+}

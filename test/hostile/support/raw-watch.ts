@@ -1,0 +1,36 @@
+/** Watch streams, message by message or as the records that the broker hands out. */
+import { type Client, type ClientReadableStream, Metadata } from '@grpc/grpc-js'
+import { BrokerService, RecordEvent, type StoredRecord, WatchMessage } from '../../../protocol/gen/broker.ts'
+import { RawRefusal, type Status, same } from './raw-channel.ts'
+
+export class RawWatch {
+  /** What the stream ended with. */
+  status: Status | undefined
+  readonly call: ClientReadableStream<Buffer>
+
+  constructor(channel: Client, onMessage: (message: WatchMessage) => void) {
+    this.call = channel.makeServerStreamRequest(BrokerService.watch.path, same, same, Buffer.alloc(0), new Metadata())
+    this.call.on('data', (bytes: Buffer) => onMessage(WatchMessage.decode(bytes)))
+    this.call.on('status', (status: Status) => (this.status = status))
+    this.call.on('error', () => undefined)
+  }
+}
+
+/** Everything up to the first `synced`. Throws RawRefusal where the stream ends before. */
+export function recordsOf(channel: Client): Promise<StoredRecord[]> {
+  const found: StoredRecord[] = []
+  return new Promise((resolve, reject) => {
+    const watch = new RawWatch(channel, ({ message }) => {
+      if (message?.$case === 'batch') found.push(...message.value.events.flatMap(putOf))
+      if (message?.$case !== 'synced') return
+      resolve(found)
+      setImmediate(() => watch.call.cancel())
+    })
+    watch.call.on('status', (status: Status) => reject(new RawRefusal(status)))
+  })
+}
+
+function putOf(bytes: Uint8Array): StoredRecord[] {
+  const { event } = RecordEvent.decode(bytes)
+  return event?.$case === 'put' ? [event.value] : []
+}

@@ -1,0 +1,72 @@
+/** That this cluster has joined, and that it leaves. */
+import t from 'tap'
+import { watchLeaving, whenMembership } from '../../kubeapi/membership.ts'
+import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
+import { FakeClock } from '../../reconcile/fake-clock.ts'
+
+function membership(phase: Membership['spec']['phase'], clusterId = 'oslo'): Membership {
+  return {
+    apiVersion: 'sealane.io/v1alpha1',
+    kind: 'Membership',
+    metadata: { name: MEMBERSHIP_NAME },
+    spec: { clusterId, clusterset: 'nordic', phase, globalRange: '244.0.0.0/8', clustersetIpRange: '245.0.0.0/16' },
+  }
+}
+
+function start() {
+  return new MemoryCluster({ clock: new FakeClock() })
+}
+
+/** The cache shows it, too. */
+async function join(api: MemoryCluster): Promise<void> {
+  await api.apply(membership('joined'))
+  await whenMembership(api, () => true, new AbortController().signal)
+}
+
+t.test('a cluster that says so leaves', async (t) => {
+  const api = start()
+  const leaving = watchLeaving(api)
+  t.same([leaving.signal.aborted, leaving.clusterId], [false, undefined], 'it may not have joined yet')
+  await api.apply(membership('joined'))
+  t.same([leaving.signal.aborted, leaving.clusterId], [false, 'oslo'])
+  await api.apply(membership('leaving'))
+  t.same([leaving.signal.aborted, leaving.clusterId], [true, 'oslo'])
+  leaving.close()
+  t.equal(watchLeaving(api).signal.aborted, true, 'also where it said so before')
+})
+
+t.test('a Membership that vanishes is a departure, one that never was is none', async (t) => {
+  const api = start()
+  await join(api)
+  const [leaving, closed] = [watchLeaving(api), watchLeaving(api)]
+  closed.close()
+  await api.remove('Membership', MEMBERSHIP_NAME)
+  t.same([leaving.signal.aborted, leaving.clusterId], [true, 'oslo'])
+  t.equal(closed.signal.aborted, false)
+  t.equal(watchLeaving(api).signal.aborted, false, 'nobody has seen one')
+  t.equal(watchLeaving(api, membership('joined')).signal.aborted, true, 'it was seen before the watch')
+})
+
+t.test('another id is no departure', async (t) => {
+  const api = start()
+  await join(api)
+  const leaving = watchLeaving(api)
+  await api.apply(membership('joined', 'bergen'))
+  t.same([leaving.signal.aborted, leaving.clusterId], [false, 'bergen'])
+})
+
+t.test('whenMembership waits for the one that is asked for', async (t) => {
+  const api = start()
+  const stop = new AbortController()
+  const any = whenMembership(api, () => true, stop.signal)
+  const last = whenMembership(api, ({ spec }) => spec.phase === 'leaving', stop.signal)
+  const other = whenMembership(api, ({ spec }) => spec.clusterId === 'bergen', stop.signal)
+  await api.apply(membership('joined'))
+  t.match(await any, { spec: { phase: 'joined' } })
+  await api.apply(membership('leaving'))
+  t.match(await last, { spec: { phase: 'leaving' } })
+  stop.abort()
+  t.equal(await other, undefined)
+  t.equal(await whenMembership(api, () => true, stop.signal), undefined, 'the signal came first')
+})
