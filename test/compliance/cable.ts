@@ -10,7 +10,6 @@ import {
   type LinkState,
   linkKey,
 } from '../../gateway/cable/cable.ts'
-import { gatewayMetrics } from '../../gateway/metrics.ts'
 import { farEnd } from '../../gateway/remotes/check-endpoints.ts'
 import { Round } from '../../kernel/apply/round.ts'
 import type { FakeRouteTable } from '../../kernel/fake/fake-route-table.ts'
@@ -18,7 +17,6 @@ import { type AddressPort, formatAddressPort, parseAddressPort } from '../../mod
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { Endpoint } from '../../model/objects.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
-import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 
 export interface CableUnderTest {
   readonly cable: Cable
@@ -95,7 +93,7 @@ class LaneStory {
 }
 
 function newRound(): Round {
-  return new Round({ logger: new CapturingLogger(), changes: gatewayMetrics(createMetrics('gateway')).changes })
+  return new Round({ logger: new CapturingLogger() })
 }
 
 export function cableCompliance(make: (t: Test) => CableUnderTest | Promise<CableUnderTest>): void {

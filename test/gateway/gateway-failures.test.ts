@@ -2,10 +2,9 @@
 import { join } from 'node:path'
 import t from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
-import { parseAddressPort } from '../../model/addresses/address-port.ts'
 import { messageOf } from '../support/failure.ts'
 import { endpoint, node } from './support/worlds.ts'
-import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
+import { NAT, PARIS, PARIS_GW, Stage } from './support/stage.ts'
 
 t.test('a failure is told, the rest is done, and it is tried again', async (t) => {
   const stage = new Stage(t)
@@ -72,7 +71,7 @@ t.test('a peer that does not answer is called anew every second, one that shook 
   const calm = await during(30_000)
   t.ok(calm >= 4 && calm <= 6, `${calm} calls in 30 s after that, though the wall clock went back`)
   const shakenMs = stage.clock.now()
-  stage.wireguard.handshake('sealane0', key, shakenMs, parseAddressPort('203.0.113.9:61000'))
+  stage.wireguard.handshake('sealane0', key, shakenMs, NAT)
   t.equal(await during(2500), 0, 'none just after a handshake')
   await stage.passSlowly(30_000)
   for (const address of ['198.51.100.20:4500', '203.0.113.9:61000'])

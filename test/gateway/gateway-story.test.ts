@@ -4,11 +4,10 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { KernelError } from '../../kernel/errors.ts'
 import { formatNft } from '../../kernel/nft/format-nft.ts'
-import { parseAddressPort } from '../../model/addresses/address-port.ts'
 import type { Node } from '../../model/objects.ts'
 import { routeAgent } from '../routeagent/support/site.ts'
 import { membership } from './support/netns-sites.ts'
-import { MILANO, PARIS, PARIS_GW, Stage } from './support/stage.ts'
+import { HOME, MILANO, NAT, PARIS, PARIS_GW, Stage } from './support/stage.ts'
 import { DUAL_MILANO, DUAL_PARIS, endpoint, node } from './support/worlds.ts'
 
 t.test('from the first start to the last day', async (t) => {
@@ -53,7 +52,7 @@ t.test('from the first start to the last day', async (t) => {
   )
 
   const paris = PARIS_GW.spec.publicKey
-  stage.wireguard.handshake('sealane0', paris, stage.clock.now(), parseAddressPort('203.0.113.9:61000'))
+  stage.wireguard.handshake('sealane0', paris, stage.clock.now(), NAT)
   stage.wireguard.traffic('sealane0', paris, 1000, 2000)
   stage.probes.alive.add('246.0.2.0')
   await stage.until(() => stage.connection('paris')?.state === 'up', 'paris answers')
@@ -131,12 +130,7 @@ t.test('a restart never takes the traffic away, not even for a moment', async (t
     () => stage.wireguard.deviceNames().length > 0 && stage.connection('paris') !== undefined,
     'connecting',
   )
-  stage.wireguard.handshake(
-    'sealane0',
-    PARIS_GW.spec.publicKey,
-    stage.clock.now(),
-    parseAddressPort('198.51.100.20:4500'),
-  )
+  stage.wireguard.handshake('sealane0', PARIS_GW.spec.publicKey, stage.clock.now(), HOME)
   await stage.until(() => stage.connection('paris')?.state === 'up', 'up')
   await stage.stop()
   const seen: string[] = []

@@ -1,10 +1,9 @@
 /** What a gateway says of itself as time passes: its heartbeat, its condition, and the events of its lanes. */
 import t from 'tap'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
-import { parseAddressPort } from '../../model/addresses/address-port.ts'
 import { CONDITION_READY, REASON_STATUS_STALE, findCondition } from '../../model/conditions.ts'
 import { HEARTBEAT_MS } from '../../model/lanes/heartbeat.ts'
-import { PARIS, PARIS_GW, Stage } from './support/stage.ts'
+import { HOME, PARIS, PARIS_GW, Stage } from './support/stage.ts'
 
 t.test('the heartbeat moves while nothing else does, and the API server may be away', async (t) => {
   const stage = new Stage(t)
@@ -41,12 +40,7 @@ t.test('what the gateway is told to be, and the events of its lanes', async (t) 
   t.equal(ready(), 'False LaneConnecting 0/1 not connected yet to paris')
   t.strictSame(events(), [])
   stage.probes.alive.add('246.0.2.0')
-  stage.wireguard.handshake(
-    'sealane0',
-    PARIS_GW.spec.publicKey,
-    stage.clock.now(),
-    parseAddressPort('198.51.100.20:4500'),
-  )
+  stage.wireguard.handshake('sealane0', PARIS_GW.spec.publicKey, stage.clock.now(), HOME)
   await stage.until(() => stage.connection('paris')?.state === 'up', 'up')
   t.equal(ready(), 'True LanesUp 1/1 ')
   t.strictSame(events(), ['Gateway Normal LaneUp'])

@@ -12,6 +12,7 @@ import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import type { FakeNode } from '../../../kernel/fake/fake-links.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
 import { FakeWireguard } from '../../../kernel/fake/fake-wireguard.ts'
+import { parseAddressPort } from '../../../model/addresses/address-port.ts'
 import { type GatewayLane, LABEL_GATEWAY, gatewayLane } from '../../../model/lanes/gateway-node.ts'
 import type { Endpoint, Gateway, KubeObject, Node } from '../../../model/objects.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
@@ -28,6 +29,8 @@ import { cluster, endpoint, node } from './worlds.ts'
 export const MILANO = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
 export const PARIS = cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')
 export const PARIS_GW = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500', 'private 10.0.0.2:4500'])
+/** Where it is called, and where it is seen behind NAT. */
+export const [HOME, NAT] = [parseAddressPort('198.51.100.20:4500'), parseAddressPort('203.0.113.9:61000')]
 
 const MOST_TURNS = 10_000
 
