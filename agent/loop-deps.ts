@@ -1,8 +1,8 @@
-/** What the agent's loops have in common: failures are logged and counted, every round is timed. */
+/** What the agent's loops have in common: how their rounds are counted. */
 import type { Clock } from '../reconcile/clock.ts'
+import { reportedLoop } from '../reconcile/loop-deps.ts'
 import type { LoopDeps } from '../reconcile/loop.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
-import { messageOf } from '../runtime/thrown.ts'
 import type { AgentMetrics } from './metrics.ts'
 
 export interface LoopParts {
@@ -13,15 +13,13 @@ export interface LoopParts {
 
 /** `loop` names it in metrics and log lines. */
 export function loopDeps({ clock, logger, metrics }: LoopParts, loop: string): LoopDeps {
-  return {
+  return reportedLoop({
     clock,
-    onError: (error) => {
-      metrics.loopFailures.inc({ loop })
-      logger.error('round failed, will be tried again', {
-        loop,
-        reason: messageOf(error),
-      })
+    logger,
+    loop,
+    count: ({ ok, ms }) => {
+      if (!ok) metrics.loopFailures.inc({ loop })
+      metrics.loopSeconds.observe(ms / 1000, { loop })
     },
-    onRun: ({ ms }) => metrics.loopSeconds.observe(ms / 1000, { loop }),
-  }
+  })
 }

@@ -96,7 +96,7 @@ export class BenchSite {
       },
       { node: 'worker' },
     )
-    this.loop.follow(() => undefined)
+    this.loop.follow()
   }
 
   /** The second endpoint of one service gives way to another. */

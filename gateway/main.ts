@@ -5,6 +5,7 @@
 import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import { HEARTBEAT_MS } from '../model/lanes/heartbeat.ts'
 import { watchLeaving } from '../kubeapi/membership.ts'
+import type { LoopRun } from '../reconcile/loop-deps.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import { watchedCaches } from './caches.ts'
 import type { GatewayConfig } from './config.ts'
@@ -12,6 +13,7 @@ import { gatewayPlanText } from './describe-plan.ts'
 import type { GatewayDeps } from './deps.ts'
 import { LaneReconciler } from './lane-loop.ts'
 import { leaveNode } from './leave-node.ts'
+import { loopDeps } from './loop-deps.ts'
 import { leaveUntilDone } from './leave-until-done.ts'
 import { type GatewayMetrics, gatewayMetrics } from './metrics.ts'
 import { openUdpProbeSocket } from './health/probe-socket.ts'
@@ -69,7 +71,12 @@ async function serve(
   signal: AbortSignal,
 ): Promise<void> {
   const { clock, logger, cluster, status } = deps
-  const outcome: Outcome = { failure: undefined }
+  const count = ({ ok, ms }: LoopRun): void => {
+    metrics.rounds.inc({ result: ok ? 'ok' : 'failed' })
+    metrics.roundDuration.observe(ms / 1000)
+    reports.poke()
+  }
+  const outcome = loopDeps({ clock, logger, count }, 'lanes')
   const openSocket = deps.openProbeSocket ?? openUdpProbeSocket
   const onTransition = (): void => {
     lanes.poke()
@@ -88,8 +95,12 @@ async function serve(
     routed: () => laneRounds.routed,
     failure: () => outcome.failure,
   })
-  const lanes = laneLoop(deps, { metrics, outcome, rounds: laneRounds, onRun: () => reports.poke() })
-  const reports = statusLoop(deps, config, statusRounds)
+  const lanePace = { ...DEFAULT_LOOP, retryMaxMs: LANE_RETRY_MAX_MS }
+  const lanes = new ReconcileLoop(outcome, lanePace, (until) => laneRounds.reconcile(until))
+  const reportMs = Math.min(config.statusMs, HEARTBEAT_MS)
+  const reportPace = { ...DEFAULT_LOOP, resyncMs: reportMs, retryMaxMs: STATUS_RETRY_MAX_MS }
+  const reportDeps = loopDeps({ clock, logger }, 'status')
+  const reports = new ReconcileLoop(reportDeps, reportPace, (until) => statusRounds.reconcile(until))
   const waiting = (): string | undefined =>
     laneRounds.plan === undefined ? 'this cluster has no Cluster object yet' : undefined
   status.readiness('gateway', () => outcome.failure ?? waiting())
@@ -126,44 +137,6 @@ function followTables({ nft, nft6, logger }: GatewayDeps, onChange: () => void):
     logger.warn('what others change in nftables is found late', { error: messageOf(error) })
   }
   return () => stops.forEach((stop) => stop())
-}
-
-/** Why the last round failed; undefined when it went well. */
-interface Outcome {
-  failure: string | undefined
-}
-
-function laneLoop(
-  { clock, logger }: GatewayDeps,
-  init: {
-    readonly metrics: GatewayMetrics
-    readonly outcome: Outcome
-    readonly rounds: LaneReconciler
-    readonly onRun: () => void
-  },
-): ReconcileLoop {
-  const { metrics, outcome, rounds } = init
-  const onError = (error: unknown): void => {
-    const failure = messageOf(error)
-    if (failure !== outcome.failure) logger.error('lanes: round failed; it is tried again', { error: failure })
-    outcome.failure = failure
-  }
-  const onRun = ({ ok, ms }: { readonly ok: boolean; readonly ms: number }): void => {
-    if (ok) outcome.failure = undefined
-    metrics.rounds.inc({ result: ok ? 'ok' : 'failed' })
-    metrics.roundDuration.observe(ms / 1000)
-    init.onRun()
-  }
-  const pace = { ...DEFAULT_LOOP, retryMaxMs: LANE_RETRY_MAX_MS }
-  return new ReconcileLoop({ clock, onError, onRun }, pace, (signal) => rounds.reconcile(signal))
-}
-
-function statusLoop({ clock, logger }: GatewayDeps, config: GatewayConfig, rounds: StatusReconciler): ReconcileLoop {
-  const onError = (error: unknown): void => {
-    logger.error('status: round failed', { error: messageOf(error) })
-  }
-  const pace = { ...DEFAULT_LOOP, resyncMs: Math.min(config.statusMs, HEARTBEAT_MS), retryMaxMs: STATUS_RETRY_MAX_MS }
-  return new ReconcileLoop({ clock, onError }, pace, (signal) => rounds.reconcile(signal))
 }
 
 /** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */

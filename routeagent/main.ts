@@ -8,21 +8,20 @@ import type { Nft } from '../kernel/nft/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route/route-table.ts'
 import type { Sysctl } from '../kernel/tuning/sysctl.ts'
-import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import { toldOtherRanges } from '../model/addresses/pod-ranges.ts'
-import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
+import { DEFAULT_LOOP } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
-import type { Logger } from '../runtime/logging/logger.ts'
 import type { MachineNetwork } from '../runtime/machine-network.ts'
 import { knock } from '../runtime/knock.ts'
 import { messageOf } from '../runtime/thrown.ts'
 import { removeNodeRoutes } from './routes/apply-node-routes.ts'
 import { BalanceLoop, removeNodeTable } from './balance/balance-loop.ts'
-import { MIN_INTERVAL_MS, RESYNC_MS, type RouteAgentConfig, forwardingMarker } from './config.ts'
+import { type RouteAgentConfig, forwardingMarker } from './config.ts'
 import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
 import { FactsReader } from './facts-reader.ts'
-import { type RouteAgentMetrics, routeAgentMetrics } from './metrics.ts'
+import { routeAgentMetrics } from './metrics.ts'
 import { RouteLoop, type Unguarded } from './routes/route-loop.ts'
 import { type RouteAgentCaches, readWorld, routeAgentCaches, withFacts } from './world.ts'
 
@@ -57,45 +56,26 @@ export async function runRouteAgent(
   const caches = routeAgentCaches(deps.cluster, heard)
   const facts = new FactsReader(deps)
   const unguarded = (): Unguarded | undefined => {
-    const balance = balancing[0]?.balance
+    const balance = balancing[0]
     return balance?.isGuarding() === true ? undefined : { failure: balance?.failure }
   }
-  const routeLoop = new RouteLoop({ ...deps, caches, facts, logger, metrics, unguarded }, config)
-  const routes = reconcileLoop({ ...deps, logger }, metrics, 'routes', (s) => routeLoop.reconcile(s))
+  const parts = { ...deps, caches, facts, logger, metrics }
+  const routes = new RouteLoop({ ...parts, unguarded }, config)
+  const onGuarding = (): void => routes.poke()
   const balancing = [
-    { loop: 'balance', nft: deps.nft, logger },
-    { loop: 'balance-ipv6', nft: deps.nft6, logger: logger.child({ family: 'IPv6' }) },
-  ].map(({ loop, nft, logger }) => {
-    const balance = new BalanceLoop({ ...deps, nft, caches, facts, logger, metrics }, config)
-    let known: string | undefined
-    const run = async (s: AbortSignal): Promise<void> => {
-      try {
-        await balance.reconcile(s)
-      } finally {
-        const now = balance.isGuarding() ? 'guarding' : balance.failure
-        if (now !== known) routes.poke()
-        known = now
-      }
-    }
-    const runs = reconcileLoop({ ...deps, logger }, metrics, loop, run)
-    const onTable = (): void => {
-      balance.suspect()
-      runs.poke()
-    }
-    return { balance, runs, stopTable: followTable(nft, logger, onTable) }
-  })
+    new BalanceLoop({ ...parts, onGuarding }, config),
+    new BalanceLoop({ ...parts, nft: deps.nft6, logger: logger.child({ family: 'IPv6' }), onGuarding }, config),
+  ]
 
-  deps.status.readiness('routes', () => routeLoop.notReady)
-  deps.status.readiness('balance', () =>
-    balancing.map(({ balance }) => balance.notReady).find((why) => why !== undefined),
-  )
+  deps.status.readiness('routes', () => routes.notReady)
+  deps.status.readiness('balance', () => balancing.map(({ notReady }) => notReady).find((why) => why !== undefined))
   deps.status.plan('routeagent', () => describeNow(caches, facts, config))
 
   const leaving = watchLeaving(deps.cluster)
   const stops = [
     () => leaving.close(),
-    ...balancing.map(({ balance, runs }) => balance.follow(() => runs.poke())),
-    ...balancing.map(({ stopTable }) => stopTable),
+    ...balancing.map((balance) => balance.follow()),
+    ...balancing.map((balance) => balance.followTable()),
     ...[caches.memberships, caches.nodes, caches.clusters, caches.endpoints, caches.gateways].map((cache) =>
       cache.onChange(() => routes.poke()),
     ),
@@ -106,26 +86,13 @@ export async function runRouteAgent(
     deps.routes.onChange(() => {
       facts.invalidate()
       routes.poke()
-      for (const { balance, runs } of balancing) {
-        balance.factsChanged()
-        runs.poke()
-      }
+      for (const balance of balancing) balance.factsChanged()
     }),
   ]
   const until = AbortSignal.any([signal, leaving.signal])
-  await Promise.all([heard, routes, ...balancing.map(({ runs }) => runs)].map((loop) => loop.run(until)))
+  await Promise.all([heard, routes, ...balancing].map((loop) => loop.run(until)))
   for (const stop of stops) stop()
   if (leaving.signal.aborted) await tearDown(deps, config, signal)
-}
-
-/** Where the kernel does not tell of changes by others, they are found by the look every RESYNC_MS. */
-function followTable(nft: Nft, logger: Logger, onChange: () => void): () => void {
-  try {
-    return nft.onChange(NFT_TABLE_NODE, onChange)
-  } catch (error) {
-    logger.warn('what others change in nftables is found late', { error: messageOf(error) })
-    return () => undefined
-  }
 }
 
 /** What `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */
@@ -158,26 +125,6 @@ function describeNow(
     ...(config.openPorts === undefined ? {} : { openPorts: config.openPorts }),
   }
   return describeRouteAgentPlan(world)
-}
-
-function reconcileLoop(
-  deps: ComponentDeps,
-  metrics: RouteAgentMetrics,
-  loop: string,
-  reconcile: (signal: AbortSignal) => Promise<void>,
-): ReconcileLoop {
-  return new ReconcileLoop(
-    {
-      clock: deps.clock,
-      onError: (error) => deps.logger.error(`${loop} failed; trying again`, { error: messageOf(error) }),
-      onRun: ({ ok, ms }) => {
-        metrics.runs.inc({ loop, result: ok ? 'ok' : 'failed' })
-        metrics.runSeconds.observe(ms / 1000, { loop })
-      },
-    },
-    { ...DEFAULT_LOOP, minMs: MIN_INTERVAL_MS, resyncMs: RESYNC_MS },
-    reconcile,
-  )
 }
 
 /**

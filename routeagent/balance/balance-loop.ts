@@ -12,6 +12,7 @@ import { plannedFamilies } from '../../model/addresses/addressing.ts'
 import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { ReconcileLoop } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { type AddressFamily, addressFamily } from '../address-family.ts'
@@ -28,6 +29,7 @@ import {
 import { RESYNC_MS, type RouteAgentConfig } from '../config.ts'
 import { nodeDropCounts } from '../drop-counts.ts'
 import type { FactsReader } from '../facts-reader.ts'
+import { LOOP_PACE, loopDeps } from '../loop-deps.ts'
 import type { LocalBackends } from './local-backends.ts'
 import type { RouteAgentMetrics } from '../metrics.ts'
 import { ownCluster } from '../routes/own-ranges.ts'
@@ -45,6 +47,8 @@ export interface BalanceLoopDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: RouteAgentMetrics
+  /** Called when the table has come or gone, or cannot be had for another reason than before. */
+  readonly onGuarding?: () => void
 }
 
 /** What the kernel has, as far as we know. */
@@ -66,6 +70,7 @@ export class BalanceLoop {
   readonly #family: AddressFamily
   readonly #dropped: ReturnType<typeof nodeDropCounts>
   readonly #drift: Drift
+  readonly #loop: ReconcileLoop
   #planner: BalancePlanner | undefined
   #world: NodeNftWorld | undefined
   /** Undefined: not known what the kernel has, so the next run replaces the table. */
@@ -87,6 +92,16 @@ export class BalanceLoop {
     this.#dropped = nodeDropCounts(deps.metrics)
     this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
     this.#family = addressFamily(deps.nft.family === 'ip' ? 4 : 6)
+    const name = this.#family.family === 4 ? 'balance' : 'balance-ipv6'
+    this.#loop = new ReconcileLoop(loopDeps(deps, name), LOOP_PACE, (signal) => this.#round(signal))
+  }
+
+  poke(): void {
+    this.#loop.poke()
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    return this.#loop.run(signal)
   }
 
   /** The table of this family is in the kernel, as far as is known. */
@@ -94,12 +109,12 @@ export class BalanceLoop {
     return this.#applied !== undefined
   }
 
-  /** Follows the caches; calls `poke` after each change. Gives the function that ends it. */
-  follow(poke: () => void): () => void {
+  /** Follows the caches: each change is a poke. Gives the function that ends it. */
+  follow(): () => void {
     const { caches } = this.#deps
     const poked = (act: () => void): void => {
       act()
-      poke()
+      this.poke()
     }
     const onWorld = (): void => poked(() => (this.#worldChanged = true))
     const stops = [
@@ -122,14 +137,39 @@ export class BalanceLoop {
     return () => stops.forEach((stop) => stop())
   }
 
+  /** Where the kernel does not tell of changes by others, they are found by the look every RESYNC_MS. */
+  followTable(): () => void {
+    const { nft, logger } = this.#deps
+    try {
+      return nft.onChange(NFT_TABLE_NODE, () => {
+        this.suspect()
+        this.poke()
+      })
+    } catch (error) {
+      logger.warn('what others change in nftables is found late', { error: messageOf(error) })
+      return () => undefined
+    }
+  }
+
   /** A device or an address of this machine changed. */
   factsChanged(): void {
     this.#worldChanged = true
+    this.poke()
   }
 
   /** Somebody else has been at the table, or may have: the next run looks. */
   suspect(): void {
     this.#suspected = true
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
+    const state = (): string | undefined => (this.isGuarding() ? 'guarding' : this.failure)
+    const before = state()
+    try {
+      await this.reconcile(signal)
+    } finally {
+      if (state() !== before) this.#deps.onGuarding?.()
+    }
   }
 
   /** One run. Throws KernelError; the next run then starts from nothing known. */

@@ -10,6 +10,7 @@ import { isNodeOfSite, ownedByNode } from '../../model/node-owner.ts'
 import type { RouteAgent } from '../../model/objects.ts'
 import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
 import type { Clock } from '../../reconcile/clock.ts'
+import { ReconcileLoop } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { applyNodeRoutes } from './apply-node-routes.ts'
 import {
@@ -20,6 +21,7 @@ import {
   forwardingMarker,
 } from '../config.ts'
 import type { FactsReader } from '../facts-reader.ts'
+import { LOOP_PACE, loopDeps } from '../loop-deps.ts'
 import type { RouteAgentMetrics } from '../metrics.ts'
 import { rangeTexts } from './own-ranges.ts'
 import { type NodeRoutePlan, planNodeRoutes } from './plan-node-routes.ts'
@@ -48,6 +50,7 @@ export class RouteLoop {
   readonly #deps: RouteLoopDeps
   readonly #config: RouteAgentConfig
   readonly #drift: Drift
+  readonly #loop: ReconcileLoop
   /** What was planned last, for /debug/plan. */
   plan: NodeRoutePlan | undefined
   /** Why the node is not ready; undefined once a plan is in the kernel. */
@@ -61,10 +64,19 @@ export class RouteLoop {
     this.#deps = deps
     this.#config = config
     this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'routes'), LOOP_PACE, (signal) => this.#round(signal))
   }
 
-  /** One run. Throws what failed, after everything else was done. */
-  async reconcile(signal: AbortSignal): Promise<void> {
+  poke(): void {
+    this.#loop.poke()
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    return this.#loop.run(signal)
+  }
+
+  /** Throws what failed, after everything else was done. */
+  async #round(signal: AbortSignal): Promise<void> {
     const reading = readWorld(this.#deps.caches, this.#config.node)
     if (!reading.ok) {
       this.notReady = `waiting for ${reading.waitingFor}`

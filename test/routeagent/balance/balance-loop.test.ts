@@ -64,6 +64,6 @@ async function oneNode(signal: AbortSignal) {
   const logger = new CapturingLogger()
   const deps = { caches, nft, facts, clock: new FakeClock(), logger, metrics: routeAgentMetrics(all) }
   const loop = new BalanceLoop(deps, { node: 'worker' })
-  loop.follow(() => undefined)
+  loop.follow()
   return { api, loop, nft, routes, facts, logger, metrics: all }
 }
