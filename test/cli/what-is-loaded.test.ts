@@ -40,7 +40,12 @@ t.test('tokens and members are read without a server', async (t) => {
 })
 
 t.test('a site', async (t) => {
-  t.same(await packagesOf('cli/program.ts', 'cli/open-site.ts', 'cli/site/export.ts'), ['commander', 'ipaddr.js', 'yaml', 'zod'])
+  t.same(await packagesOf('cli/program.ts', 'cli/open-site.ts', 'cli/site/export.ts'), [
+    'commander',
+    'ipaddr.js',
+    'yaml',
+    'zod',
+  ])
 })
 
 /** What a part must work without: the wire, certificates, an API server; and what is large and of no use to anybody. */
