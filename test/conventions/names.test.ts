@@ -1,5 +1,5 @@
 /** Names of files, and what must stand beside them. */
-import { existsSync } from 'node:fs'
+import { existsSync, readFileSync } from 'node:fs'
 import { basename, join } from 'node:path'
 import t from 'tap'
 import { PRODUCT, ROOT, sourceFiles } from '../support/source-tree.ts'
@@ -47,4 +47,9 @@ t.test('no registry host and no machine path in any file', async (t) => {
     if (/registry\.npmjs|proxy\.golang\.org|deb\.debian\.org/.test(text)) t.fail(`${path} names a registry host`)
     if (/(^|[\s"'`(])\/(work|root)\//.test(text)) t.fail(`${path} has a path of one machine`)
   }
+})
+
+t.test('the command runs newer sources instead of the compiled copy, whichever folder they are in', async (t) => {
+  const text = readFileSync(join(ROOT, 'bin/sealane'), 'utf8')
+  for (const folder of PRODUCT) t.ok(text.includes(`"$root/${folder}"`), folder)
 })
