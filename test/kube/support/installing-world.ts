@@ -130,14 +130,18 @@ export async function brokerRefuses({ hub, member }: World): Promise<void> {
   )
 }
 
-/** All objects, at a moment when cluster DNS is as it was before Sealane came, to be compared with later ones. */
+/**
+ * All objects, to be compared with later ones: at a moment when cluster DNS is as it was before Sealane came, and no
+ * pod of an earlier version is still on its way out.
+ */
 export async function settledObjects({ name, objects, site }: Place): Promise<ReadonlyMap<string, string>> {
   return await eventually(
     async () => {
       const found = await dumpObjects(site.api)
-      return dumpDifference(objects, found).some(isReadiness) ? undefined : found
+      const goes = [...found.values()].some((text) => text.includes('"terminating":true'))
+      return goes || dumpDifference(objects, found).some(isReadiness) ? undefined : found
     },
-    { deadlineMs: 90_000, intervalMs: 500, say: `cluster DNS of ${name} is as before` },
+    { deadlineMs: 90_000, intervalMs: 500, say: `cluster DNS of ${name} is as before, and no endpoint is terminating` },
   )
 }
 
