@@ -137,11 +137,14 @@ export async function brokerRefuses({ hub, member }: World): Promise<void> {
 export async function settledObjects({ name, objects, site }: Place): Promise<ReadonlyMap<string, string>> {
   return await eventually(
     async () => {
+      const pods = await site.api.list('/api/v1/pods')
       const found = await dumpObjects(site.api)
-      const goes = [...found.values()].some((text) => text.includes('"terminating":true'))
+      const isLeaving = (text: string): boolean => text.includes('"terminating":true')
+      const goes =
+        pods.some(({ metadata }) => metadata['deletionTimestamp'] !== undefined) || [...found.values()].some(isLeaving)
       return goes || dumpDifference(objects, found).some(isReadiness) ? undefined : found
     },
-    { deadlineMs: 90_000, intervalMs: 500, say: `cluster DNS of ${name} is as before, and no endpoint is terminating` },
+    { deadlineMs: 90_000, intervalMs: 500, say: `cluster DNS of ${name} is as before, and no pod is leaving` },
   )
 }
 
