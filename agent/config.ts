@@ -1,4 +1,4 @@
-/** What the agent can be told; compose.ts fills it from site.yaml and flags. */
+/** What the agent can be told; compose/parts/agent.ts fills it from site.yaml and flags. */
 import { join } from 'node:path'
 import { SYSTEM_NAMESPACE } from '../model/spec-constants.ts'
 import type { ClusterFacts } from '../protocol/broker-api.ts'

@@ -1,4 +1,4 @@
-/** Configuration of the DNS server. cli/compose.ts fills it from site.yaml. */
+/** Configuration of the DNS server. compose/parts/dns.ts fills it from site.yaml. */
 import { type AddressPort, formatAddressPort, parseAddressPort } from '../model/addresses/address-port.ts'
 import { UserError } from '../runtime/user-error.ts'
 

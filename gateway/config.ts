@@ -1,4 +1,4 @@
-/** What the gateway of one node is told, with defaults. compose.ts (cli) fills it from site.yaml and flags. */
+/** What the gateway of one node is told, with defaults. compose/parts/gateway.ts fills it from site.yaml and flags. */
 import { join } from 'node:path'
 import { type Family, classifyAddress, parseAddress } from '../model/addresses/ip.ts'
 import type { OpenPort } from '../model/addresses/open-port.ts'
