@@ -3,6 +3,7 @@ import { CONDITION_IMPORTED, type ConditionFinding, findCondition, isConditionTr
 import type { ConflictVerdict } from '../../model/services/service-conflicts.ts'
 import type { PublishState } from '../broker/broker-link.ts'
 import type { PlannedExport } from './plan-exports.ts'
+import { type ReasonCode, joinReasons } from '../../model/reasons/reasons.ts'
 
 export interface PublishedView {
   /** The broker has answered in the life of this process; until then what was found out before still stands. */
@@ -89,12 +90,13 @@ function planReady(planned: PlannedExport, published: PublishedView): ConditionF
   )
 }
 
-function ready(status: 'True' | 'False', reason: string, message: string): ConditionFinding {
+function ready(status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding {
   return { type: 'Ready', status, reason, message }
 }
 
 function conflict(verdict: ConflictVerdict): ConditionFinding {
   const { reasons, message } = verdict
-  if (reasons.length === 0) return { type: 'Conflict', status: 'False', reason: 'NoConflicts', message }
-  return { type: 'Conflict', status: 'True', reason: reasons.join(','), message }
+  const [first, ...more] = reasons
+  if (first === undefined) return { type: 'Conflict', status: 'False', reason: 'NoConflicts', message }
+  return { type: 'Conflict', status: 'True', reason: joinReasons([first, ...more]), message }
 }

@@ -120,7 +120,7 @@ t.test('somebody edits our word: it is put right', async (t) => {
 
 t.test('what others say on the same object stays, and since when is said once', (t) => {
   const spec = { id: 'paris', index: 1, podCIDRs: [], serviceCIDRs: [], globalCIDRs: [], labels: {} }
-  const other = { type: 'Other', status: 'True', reason: 'R', message: 'm', lastTransitionTime: 'then' } as const
+  const other = { type: 'Other', status: 'True', reason: 'Ready', message: 'm', lastTransitionTime: 'then' } as const
   const own: Cluster = {
     ...{ apiVersion: 'sealane.io/v1alpha1', kind: 'Cluster', metadata: { name: 'paris' }, spec },
     status: { conditions: [other] },

@@ -109,7 +109,9 @@ t.test('lanes to clusters that the broker does not hear are not waited for', asy
   const heard = (id: string, status: 'True' | 'False', message: string): Cluster => ({
     ...cluster(id),
     status: {
-      conditions: [{ type: 'InContact', status, reason: 'x', message, lastTransitionTime: '2026-01-01T00:00:00Z' }],
+      conditions: [
+        { type: 'InContact', status, reason: 'Silent', message, lastTransitionTime: '2026-01-01T00:00:00Z' },
+      ],
     },
   })
   const silent = (id: string): Cluster => heard(id, 'False', 'the broker has not heard it since 2026-01-01T00:00:00Z')

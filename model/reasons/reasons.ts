@@ -1,0 +1,46 @@
+/**
+ * Every reason with a stable name: in conditions, events, metrics, logs and refusals. docs/reasons.md is written from it.
+ * A name is never given another meaning; the parts are sorted by what the reasons are about.
+ */
+import { KERNEL_REASONS } from './kernel-reasons.ts'
+import { LANE_REASONS } from './lane-reasons.ts'
+import type { ReasonRow } from './reason-row.ts'
+import { SERVICE_REASONS } from './service-reasons.ts'
+
+/** The parts of the table, by the heading that they have in the document. */
+export const REASON_PARTS = {
+  'Exported and imported services': SERVICE_REASONS,
+  'Lanes, gateways and clusters': LANE_REASONS,
+  'Packets and the kernel': KERNEL_REASONS,
+} as const
+
+const REASONS = { ...SERVICE_REASONS, ...LANE_REASONS, ...KERNEL_REASONS } as const
+
+export type ReasonCode = keyof typeof REASONS
+
+/** Several that hold at once, in one condition (KEP-1645, condition Conflict). */
+export type JoinedReasons = `${ReasonCode},${string}`
+
+/** What a condition can have as its reason. */
+export type ConditionReason = ReasonCode | JoinedReasons
+
+/** Takes at least one. */
+export function joinReasons(reasons: readonly [ReasonCode, ...ReasonCode[]]): ConditionReason {
+  const [first, ...more] = reasons
+  return more.length === 0 ? first : `${first},${more.join(',')}`
+}
+
+/** The one that stands first. */
+export function firstReason(reason: ConditionReason): ReasonCode {
+  return reason.split(',')[0] as ReasonCode
+}
+
+/** The row of a reason. */
+export function reasonRow(code: ReasonCode): ReasonRow {
+  return REASONS[code]
+}
+
+/** The text, when it is in this release's table. */
+export function knownReason(text: string | undefined): ReasonCode | undefined {
+  return text !== undefined && Object.hasOwn(REASONS, text) ? (text as ReasonCode) : undefined
+}
