@@ -70,14 +70,17 @@ function judgeImported(
 function planReady(planned: PlannedExport, published: PublishedView): ConditionFinding {
   const states = planned.recordKeys.map((key) => ({ key, state: published.state(key) }))
   const refusals = states.flatMap(({ key, state }) =>
-    state.t === 'refused' ? [`${key}: ${state.field}: ${state.reason}`] : [],
+    state.t === 'refused' ? [`${key}: ${state.field}: ${state.message} (${state.reason})`] : [],
   )
   if (refusals.length > 0) {
     const more = refusals.length > MAX_NOTES ? `; and ${refusals.length - MAX_NOTES} more` : ''
     // What a person can allow has a name of its own.
-    const isForbidden = states[0]?.state.t === 'refused' && states[0].state.field === 'namespace'
-    const reason = isForbidden ? 'NamespaceNotAllowed' : 'Failed'
-    return ready('False', reason, `the broker refuses ${refusals.slice(0, MAX_NOTES).join('; ')}${more}`)
+    const isForbidden = states[0]?.state.t === 'refused' && states[0].state.reason === 'NamespaceNotAllowed'
+    return ready(
+      'False',
+      isForbidden ? 'NamespaceNotAllowed' : 'Failed',
+      `the broker refuses ${refusals.slice(0, MAX_NOTES).join('; ')}${more}`,
+    )
   }
   // Endpoints come and go all the time; being exported is about the service itself.
   if (states[0]?.state.t !== 'stored') return ready('False', 'Pending', 'not confirmed by the broker yet')

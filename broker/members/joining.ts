@@ -9,7 +9,7 @@ import { admitFacts } from '../admission/admission-facts.ts'
 import type { CertificateAuthority } from './certificate-authority.ts'
 import { JoinGate } from './join-gate.ts'
 import type { RecordLog } from '../log/record-log.ts'
-import { checkNewId, joinMember, lookAtJoin } from './membership.ts'
+import { checkNewId, joinMember, lookAtJoin, refusedFacts } from './membership.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { observedDoubt } from '../addresses/observed-address.ts'
 import type { WriteContext, WriteRules } from '../records/record-writes.ts'
@@ -105,10 +105,11 @@ export class Joining {
 
   /** Anybody can ask: strangers must not fill the log. */
   #tellRefused(message: string, { cluster }: JoinRequest, address: string, error: unknown): void {
-    const reason = error instanceof Error ? error.message : String(error)
+    const reason = error instanceof RefusedError ? { reason: error.reason } : {}
+    const why = error instanceof Error ? error.message : String(error)
     this.#refused += 1
     const level = this.#refused <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
-    this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, reason })
+    this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, ...reason, why })
   }
 
   async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {
@@ -165,7 +166,7 @@ export class Joining {
     const cluster = clusterId(request.cluster)
     const refused = admitFacts(request.facts, this.#init.rules)
     if (refused !== undefined) {
-      throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
+      throw refusedFacts(refused)
     }
     checkNewId(log, cluster)
     return cluster
@@ -220,7 +221,7 @@ export class Joining {
 function checkClock(memberMs: number, brokerMs: number): void {
   if (Math.abs(memberMs - brokerMs) <= MAX_CLOCK_SKEW_MS) return
   throw new RefusedError(
-    'FailedPrecondition',
+    'ClockDiffers',
     'clock',
     `clock: this machine says ${clockText(memberMs)}, the broker says ${clockText(brokerMs)}: ` +
       'set the clock of the one that is wrong (they may differ by 5 minutes)',
@@ -236,7 +237,7 @@ function clusterId(text: string): ClusterId {
   try {
     return parseClusterId(text, 'cluster')
   } catch (error) {
-    if (error instanceof InvalidNameError) throw new RefusedError('InvalidArgument', 'cluster', error.message)
+    if (error instanceof InvalidNameError) throw new RefusedError('InvalidValue', 'cluster', error.message)
     throw error
   }
 }

@@ -355,7 +355,7 @@ t.test('a refusal stands in the export', async (t) => {
   )
   t.match(
     milano.api.get('ServiceExport', 'web', 'shop')?.status?.conditions?.find(({ type }) => type === 'Ready')?.message,
-    'the broker refuses ServiceExport/shop/web: record: namespace "shop" is not allowed',
+    'the broker refuses ServiceExport/shop/web: record: namespace "shop" is not allowed (InvalidValue)',
   )
   milano.export('shop', 'ghost')
   await until(

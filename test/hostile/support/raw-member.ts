@@ -120,7 +120,7 @@ export class RawMember {
       () => {
         for (const { message: reply } of this.#replies) {
           if (reply?.$case === 'refused' && reply.value.sequence === sequence)
-            return { said: `${reply.value.field}: ${reply.value.reason}` }
+            return { said: `${reply.value.field}: ${reply.value.message}` }
           if (reply?.$case === 'ack' && reply.value.sequence >= sequence) return { said: undefined }
         }
         return undefined
