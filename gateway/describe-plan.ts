@@ -12,7 +12,7 @@ export function describeGatewayPlan(world: GatewayWorld): string {
 }
 
 export function gatewayPlanText(plan: GatewayPlan): string {
-  const refusals = plan.lanes.refusals.map((refusal) => `# refused: ${refusal.subject}: ${refusal.reason}\n`)
+  const refusals = plan.lanes.refusals.map((refusal) => `# refused: ${refusal.subject}: ${refusal.message}\n`)
   const routes = [...plan.routes.rules.map(formatRule), ...plan.routes.routes.map(formatRoute)]
   const tables = formatNft(plan.nft, 'ip') + formatNft(plan.nft6, 'ip6')
   return [...refusals, ...plan.lanes.lanes.map(laneText), `${routes.join('\n')}\n`, tables].join('\n')

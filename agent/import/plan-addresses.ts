@@ -76,7 +76,7 @@ function firstUsable(
 ): Address | undefined {
   const addresses = texts.flatMap((text) => {
     const problem = ipProblem(text, clustersetIpRange)
-    if (problem !== undefined) dropped.push({ what: `/ClusterSetIP/${key}`, reason: problem })
+    if (problem !== undefined) dropped.push({ what: `/ClusterSetIP/${key}`, reason: 'InvalidValue', message: problem })
     return problem === undefined ? [parseAddress(text)] : []
   })
   return addresses[0]

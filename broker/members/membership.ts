@@ -28,9 +28,8 @@ import {
   mayBeUsed,
   normalSerial,
 } from './succession.ts'
+import { denied, refusedFacts } from './refused.ts'
 import { timeText } from '../tokens/tokens.ts'
-import type { RefusalReason } from '../../model/reasons/reasons.ts'
-import type { Refusal } from '../admission/admission-checks.ts'
 
 /**
  * The row of the peer. Throws RefusedError (PermissionDenied, Unauthenticated) unless the peer is a member now and
@@ -234,11 +233,6 @@ function allowedOf({ allowedCIDRs, facts }: MemberRow): readonly string[] {
   return allowedCIDRs ?? publicCIDRs(facts, []).map(({ text }) => text)
 }
 
-/** As an error. */
-export function refusedFacts({ reason, field, message }: Refusal): RefusedError {
-  return new RefusedError(reason, field, `${field}: ${message}`)
-}
-
 function refuseSpace(facts: ClusterFacts, allowed: readonly string[]): void {
   const refused = admitSpace(facts, allowed)
   if (refused === undefined) return
@@ -394,8 +388,4 @@ function refusing<T>(work: () => T): T {
       throw new RefusedError('GlobalRangeExhausted', error.field, `${error.field}: ${error.message}`)
     throw error
   }
-}
-
-function denied(reason: RefusalReason, message: string): RefusedError {
-  return new RefusedError(reason, 'certificate', message)
 }

@@ -15,6 +15,7 @@ import { type LaneServer, chooseServer } from './choose-server.ts'
 import { isHidden } from '../reach/plan-candidates.ts'
 import { observedJudge, ownAddresses } from './observed-address.ts'
 import { type GatewayWorld, healthKey } from '../world.ts'
+import { type Problem, problem } from '../../model/reasons/problem.ts'
 
 /** One remote gateway on one lane that may become a WireGuard peer. */
 export interface RemotePeer {
@@ -70,9 +71,9 @@ export function checkEndpoints(world: GatewayWorld, clusters: readonly RemoteClu
     const server = servers.get(laneServerKey(endpoint))
     if (cluster === undefined) continue
     // Whoever serves is found before keys are compared: another cluster must not be able to come later with our key.
-    const reason = endpointProblem(endpoint) ?? laneProblem(endpoint, server) ?? keyProblem(spec.publicKey, keys)
-    if (reason !== undefined) {
-      refusals.push({ subject: `Endpoint ${endpoint.metadata.name}`, reason })
+    const found = endpointProblem(endpoint) ?? laneProblem(endpoint, server) ?? keyProblem(spec.publicKey, keys)
+    if (found !== undefined) {
+      refusals.push({ subject: `Endpoint ${endpoint.metadata.name}`, ...found })
       continue
     }
     keys.set(spec.publicKey, `Endpoint ${endpoint.metadata.name}`)
@@ -128,25 +129,31 @@ function ownLanePrefixes(world: GatewayWorld, cluster: RemoteCluster): readonly 
   return flat ? [] : cluster.prefixes
 }
 
-function endpointProblem(endpoint: Endpoint): string | undefined {
+function endpointProblem(endpoint: Endpoint): Problem | undefined {
   const { spec, metadata } = endpoint
   const name = endpointName(spec.cluster, spec.node, spec.lane)
-  if (metadata.name !== name) return `its name does not follow from its spec: expected ${name}`
+  if (metadata.name !== name) return problem('InvalidValue', `its name does not follow from its spec: expected ${name}`)
   if (!isPublicKey(spec.publicKey))
-    return `publicKey ${JSON.stringify(spec.publicKey.slice(0, 60))}: expected 32 bytes in base64`
+    return problem(
+      'InvalidValue',
+      `publicKey ${JSON.stringify(spec.publicKey.slice(0, 60))}: expected 32 bytes in base64`,
+    )
   return undefined
 }
 
-function keyProblem(publicKey: string, keys: ReadonlyMap<string, string>): string | undefined {
+function keyProblem(publicKey: string, keys: ReadonlyMap<string, string>): Problem | undefined {
   const owner = keys.get(publicKey)
-  return owner === undefined ? undefined : `publicKey is that of ${owner}`
+  return owner === undefined ? undefined : problem('PublicKeyTaken', `publicKey is that of ${owner}`)
 }
 
-function laneProblem(endpoint: Endpoint, serving: LaneServer | undefined): string | undefined {
+function laneProblem(endpoint: Endpoint, serving: LaneServer | undefined): Problem | undefined {
   if (serving === undefined || serving.server === endpoint || serving.successor === endpoint) return undefined
   const { lane, cluster } = endpoint.spec
   const { node } = serving.server.spec
-  return `lane ${lane} of ${cluster} is served by node ${node}, which came later or is the first by name`
+  return problem(
+    'LaneServedByOther',
+    `lane ${lane} of ${cluster} is served by node ${node}, which came later or is the first by name`,
+  )
 }
 
 function byName(a: Endpoint, b: Endpoint): number {

@@ -154,9 +154,9 @@ export const SERVICE_REASONS = {
     ],
   },
   NameTaken: {
-    means: 'Somebody else has made a ServiceImport of that name in the importing cluster.',
+    means: 'Something else has the name already: a ServiceImport that Sealane did not make, or another Endpoint.',
     todo: 'Remove or rename the ServiceImport that Sealane did not make.',
-    shows: NOT_IMPORTED,
+    shows: [...NOT_IMPORTED, 'log of the agent'],
   },
   IPFamilyNotSupported: {
     means: 'The service has addresses only of families that the pods of the importing cluster do not have.',

@@ -80,7 +80,8 @@ export function planLanes(world: GatewayWorld): LanesPlan {
 
 function leftOut({ node, ipv6LeftOut }: GatewayWorld): Refusal[] {
   if (ipv6LeftOut === undefined) return []
-  return [{ subject: `Node ${node}`, reason: 'this kernel has no IPv6, so its lanes carry only IPv4' }]
+  const message = 'this kernel has no IPv6, so its lanes carry only IPv4'
+  return [{ subject: `Node ${node}`, reason: 'IPv6NotInKernel', message }]
 }
 
 function planLane(
