@@ -18,7 +18,8 @@ export function loopDeps({ clock, logger, metrics }: LoopParts, loop: string): L
       metrics.loopFailures.inc({ loop })
       logger.error('round failed, will be tried again', {
         loop,
-        reason: error instanceof Error ? error.message : String(error),
+        reason: 'RoundFailed',
+        why: error instanceof Error ? error.message : String(error),
       })
     },
     onRun: ({ ms }) => metrics.loopSeconds.observe(ms / 1000, { loop }),

@@ -145,7 +145,8 @@ function laneLoop(
   const { metrics, outcome, rounds } = init
   const onError = (error: unknown): void => {
     const failure = messageOf(error)
-    if (failure !== outcome.failure) logger.error('lanes: round failed; it is tried again', { error: failure })
+    if (failure !== outcome.failure)
+      logger.error('lanes: round failed; it is tried again', { reason: 'RoundFailed', error: failure })
     outcome.failure = failure
   }
   const onRun = ({ ok, ms }: { readonly ok: boolean; readonly ms: number }): void => {
@@ -160,7 +161,7 @@ function laneLoop(
 
 function statusLoop({ clock, logger }: GatewayDeps, config: GatewayConfig, rounds: StatusReconciler): ReconcileLoop {
   const onError = (error: unknown): void => {
-    logger.error('status: round failed', { error: messageOf(error) })
+    logger.error('status: round failed', { reason: 'RoundFailed', error: messageOf(error) })
   }
   const pace = { ...DEFAULT_LOOP, resyncMs: Math.min(config.statusMs, HEARTBEAT_MS), retryMaxMs: STATUS_RETRY_MAX_MS }
   return new ReconcileLoop({ clock, onError }, pace, (signal) => rounds.reconcile(signal))

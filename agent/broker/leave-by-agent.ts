@@ -24,7 +24,7 @@ export async function tellBrokerWhenLeaving(
       error instanceof Error ? error.message : String(error),
     )
     if (problem === undefined || isUntold(deps.cluster)) return store.remove()
-    deps.logger.warn('the broker could not be told that this cluster leaves', { reason: problem })
+    deps.logger.warn('the broker could not be told that this cluster leaves', { why: problem })
     await store.problem({ text: problem }).catch(() => undefined)
     await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
   }

@@ -17,6 +17,7 @@ import type { WriteContext, WriteRules } from '../records/record-writes.ts'
 import { isLive } from '../state/state.ts'
 import { normalSerial } from './succession.ts'
 import { checkSecretForm, checkToken, isKnownToken, spendToken, timeText } from '../tokens/tokens.ts'
+import { reasonField } from '../../protocol/error-reason.ts'
 
 /** More than this and certificates, tokens and conflicts would be judged by the wrong time. */
 const MAX_CLOCK_SKEW_MS = 5 * 60_000
@@ -106,11 +107,10 @@ export class Joining {
 
   /** Anybody can ask: strangers must not fill the log. */
   #tellRefused(message: string, { cluster }: JoinRequest, address: string, error: unknown): void {
-    const reason = error instanceof RefusedError ? { reason: error.reason } : {}
     const why = error instanceof Error ? error.message : String(error)
     this.#refused += 1
     const level = this.#refused <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
-    this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, ...reason, why })
+    this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, ...reasonField(error), why })
   }
 
   async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {
@@ -210,7 +210,8 @@ export class Joining {
     const claimed = members.flatMap(({ value: { facts } }) => [...facts.podCIDRs, ...facts.serviceCIDRs])
     const ranges = [...new Set(claimed), globalRange, clustersetIpRange]
     const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
-    if (reason !== undefined) logger.info('the address of a member is not told to others', { cluster, address, reason })
+    if (reason !== undefined)
+      logger.info('the address of a member is not told to others', { cluster, address, why: reason })
     return reason === undefined
   }
 

@@ -187,7 +187,7 @@ async function asksForGateway({ logger, clock }: GatewayDeps, { askNode }: Label
     return node?.metadata.labels?.[LABEL_GATEWAY] !== undefined
   } catch (error) {
     const reason = error instanceof Error ? error.message : String(error)
-    logger.info('the API does not say whether this node is still a gateway: everything stays', { reason })
+    logger.info('the API does not say whether this node is still a gateway: everything stays', { why: reason })
     return true
   }
 }

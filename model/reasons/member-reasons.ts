@@ -174,6 +174,11 @@ export const MEMBER_REASONS = {
     todo: 'Run `sealane cluster rekey` for the cluster on the broker, and find out who has the copy.',
     shows: BROKER,
   },
+  CertificateUnknown: {
+    means: 'A member shows a certificate that this CA issued and the database does not know: the database is older.',
+    todo: 'Restore the latest backup: addresses that the broker gives now may be in use.',
+    shows: ['log of the broker'],
+  },
   CertificateForeign: {
     status: 'PermissionDenied',
     means:

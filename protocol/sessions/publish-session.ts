@@ -167,7 +167,7 @@ export class PublishSession {
       if (stopped()) break
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
-      logger.info('publish interrupted', { reason: error.message })
+      logger.info('publish interrupted', { why: error.message })
       await clock.sleep(backoff.next(), signal).catch(() => undefined)
     }
     this.#setState({ t: 'closed' })

@@ -16,8 +16,9 @@ import { splitBatch, splitNeed } from '../codec/split-message.ts'
 import { PulledMessages } from './pull-messages.ts'
 import { type PeerVerdict, expiredError, peerAddress, peerOf, requireMember } from './peer-check.ts'
 import { asBuffer } from './raw-service.ts'
-import { errorToStatus, isForPeer, reasonOf } from './status-codes.ts'
+import { errorToStatus, isForPeer } from './status-codes.ts'
 import type { ServerMetrics } from './server-metrics.ts'
+import { reasonField } from '../error-reason.ts'
 
 /** Replies that a member may leave unread before its stream is ended. */
 const MAX_UNREAD_REPLIES = 10_000
@@ -230,8 +231,7 @@ function report(deps: BrokerServiceDeps, method: string, peer: string, error: un
   const { code, details } = errorToStatus(error)
   deps.metrics.called(method, isForPeer(error) ? 'refused' : 'failed')
   if (isForPeer(error)) {
-    const reason = reasonOf(error)
-    const fields = { method, peer, code, ...(reason === undefined ? {} : { reason }), why: details }
+    const fields = { method, peer, code, ...reasonField(error), why: details }
     deps.logger[deps.refusalLevel()]('call refused', fields)
   } else deps.logger.error('call failed', { method, peer, error: error instanceof Error ? error.stack : String(error) })
 }

@@ -2,7 +2,7 @@
 import { type Metadata as GrpcMetadata, Metadata, status } from '@grpc/grpc-js'
 import { toUSVString } from 'node:util'
 import type { RefusalCode } from '../../model/reasons/reason-row.ts'
-import { type ReasonCode, type RefusalReason, knownRefusal } from '../../model/reasons/reasons.ts'
+import { type RefusalReason, knownRefusal } from '../../model/reasons/reasons.ts'
 import { RefusedError } from '../broker-api.ts'
 import { BrokerUnreachableError, CertificateError, type CertificateProblem, ProtocolError } from '../broker-client.ts'
 import { CodecError } from '../codec/codec-checks.ts'
@@ -55,12 +55,6 @@ export function errorToStatus(error: unknown): CallStatus {
   if (error instanceof BrokerUnreachableError)
     return { code: status.UNAVAILABLE, details: fit(error.message), metadata }
   return { code: status.INTERNAL, details: 'internal error', metadata }
-}
-
-/** The stable name of what the peer is told; undefined where it has none. */
-export function reasonOf(error: unknown): ReasonCode | undefined {
-  if (error instanceof RefusedError || error instanceof CertificateError) return error.reason
-  return error instanceof CodecError ? 'InvalidValue' : undefined
 }
 
 export function isForPeer(error: unknown): boolean {

@@ -294,7 +294,7 @@ t.test('an exporter whose IPv6 is left out: said on the export, on the conflict 
   const why = 'fd00:1::/64 of this cluster overlaps fd00:1::/48 of cluster milano'
   await until(t, ready, `exported; IPv6 endpoints are left out: ${why}`, 'the user is told')
   const logged = four.logger.lines.filter(({ message }) => message === 'this cluster is reached by IPv4 only')
-  t.equal(logged.at(-1)?.fields['reason'], why)
+  t.equal(logged.at(-1)?.fields['why'], why)
   four.told()
 
   milano.api.put(service('shop', 'web', dual))

@@ -42,7 +42,7 @@ export class EventTeller {
         await this.#post(passed, signal)
       } catch (error) {
         const reason = error instanceof Error ? error.message : String(error)
-        if (!signal.aborted) this.#deps.logger.debug('event not told', { reason })
+        if (!signal.aborted) this.#deps.logger.debug('event not told', { why: reason })
       } finally {
         this.#waiting -= 1
       }
