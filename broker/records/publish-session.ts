@@ -317,7 +317,7 @@ export class MemberPublishSession implements PublishSession {
       } catch (error) {
         if (!(error instanceof StateError)) throw error
         metrics.commitFailures.inc()
-        logger.error('state not written, trying again', { why: error.message })
+        logger.error('state not written, trying again', { reason: error.reason, why: error.message })
         await clock.sleep(RETRY_MS, this.#ended.signal)
       }
     }

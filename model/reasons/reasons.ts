@@ -2,6 +2,7 @@
  * Every reason with a stable name: in conditions, events, metrics, logs and refusals. docs/reasons.md is written from it.
  * A name is never given another meaning; the parts are sorted by what the reasons are about.
  */
+import { ACCESS_REASONS } from './access-reasons.ts'
 import { KERNEL_REASONS } from './kernel-reasons.ts'
 import { LANE_REASONS } from './lane-reasons.ts'
 import { MEMBER_REASONS } from './member-reasons.ts'
@@ -16,6 +17,7 @@ export const REASON_PARTS = {
   'Addresses and records': RECORD_REASONS,
   'Lanes, gateways and clusters': LANE_REASONS,
   'Packets and the kernel': KERNEL_REASONS,
+  'API servers and the store': ACCESS_REASONS,
 } as const
 
 const REASONS = {
@@ -24,6 +26,7 @@ const REASONS = {
   ...RECORD_REASONS,
   ...LANE_REASONS,
   ...KERNEL_REASONS,
+  ...ACCESS_REASONS,
 } as const
 
 export type ReasonCode = keyof typeof REASONS
