@@ -203,7 +203,7 @@ export class RawPublish {
       const messages = this.#replies.map(({ message }) => message)
       const refused = messages.find((one) => one?.$case === 'refused' && one.value.sequence === sequence)
       const done = messages.some((one) => one?.$case === 'ack' && one.value.sequence >= sequence)
-      if (refused?.$case === 'refused') return `${refused.value.field}: ${refused.value.reason}`
+      if (refused?.$case === 'refused') return `${refused.value.field}: ${refused.value.message}`
       return done && 'ok'
     }, PATIENCE)
   }
