@@ -278,10 +278,15 @@ export class Broker implements BrokerApi {
     metrics.unknownCertificates.inc()
     if (this.#toldUnknown.has(cluster) || this.#toldUnknown.size >= MAX_TOLD_UNKNOWN) return
     this.#toldUnknown.add(cluster)
-    const reason =
+    const why =
       'this database is older than the certificate, or another one: addresses that it gives may be in use; ' +
       'restore the latest backup'
-    logger.error('a member shows a certificate that this broker does not know', { cluster, serial, reason })
+    logger.error('a member shows a certificate that this broker does not know', {
+      cluster,
+      serial,
+      reason: 'CertificateUnknown',
+      why,
+    })
   }
 
   #writeStatus(peer: Peer, status: MemberStatus): void {
@@ -291,7 +296,7 @@ export class Broker implements BrokerApi {
       .transact((tx) => {
         if (isOfMembership(tx, peer, clock.now())) writeStatusRecord(tx, cluster, status, clock.now())
       })
-      .catch((error: unknown) => logger.warn('status of a member not written', { cluster, reason: String(error) }))
+      .catch((error: unknown) => logger.warn('status of a member not written', { cluster, why: String(error) }))
   }
 
   #isConnected(cluster: ClusterId): boolean {
@@ -316,7 +321,7 @@ export class Broker implements BrokerApi {
         noteSeen(tx, cluster, clock.now())
         noteContact(tx, cluster, this.#isConnected(cluster), clock.now())
       })
-      .catch((error: unknown) => logger.debug('last seen not noted', { cluster, reason: String(error) }))
+      .catch((error: unknown) => logger.debug('last seen not noted', { cluster, why: String(error) }))
   }
 
   #context(cluster: ClusterId): WriteContext {

@@ -11,7 +11,7 @@ export function describeGatewayPlan(world: GatewayWorld, rules: CableRules): str
 }
 
 export function gatewayPlanText(plan: GatewayPlan, rules: CableRules): string {
-  const refusals = plan.lanes.refusals.map((refusal) => `# refused: ${refusal.subject}: ${refusal.reason}\n`)
+  const refusals = plan.lanes.refusals.map((refusal) => `# refused: ${refusal.subject}: ${refusal.message}\n`)
   const lanes = plan.lanes.lanes.map((lane) => rules.plan(lane).text)
   const routes = [...plan.routes.rules.map(formatRule), ...plan.routes.routes.map(formatRoute)]
   const tables = formatNft(plan.nft, 'ip') + formatNft(plan.nft6, 'ip6')

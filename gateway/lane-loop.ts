@@ -191,7 +191,9 @@ export class LaneReconciler {
     const text = JSON.stringify(refusals)
     if (text === this.#refusals) return
     this.#refusals = text
-    for (const { subject, reason } of refusals) this.#deps.logger.warn('refused', { subject, reason })
+    for (const { subject, reason, message } of refusals) {
+      this.#deps.logger.warn('refused', { subject, reason, why: message })
+    }
   }
 }
 

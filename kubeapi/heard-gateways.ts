@@ -191,6 +191,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     if (now === 'fresh') logger.info('gateway is heard again', { gateway: name })
     else
       logger.warn('nothing is heard of a gateway', {
+        reason: 'GatewayStatusStale',
         gateway: name,
         machine: now === 'gone' ? 'silent' : 'not known to be dead',
       })

@@ -41,9 +41,9 @@ function describeTable(world: RouteAgentWorld, family: Family): string {
 }
 
 export function describeRoutes(plan: NodeRoutePlan): string {
-  if (!plan.ok) return `# ${plan.reason}\n`
+  if (!plan.ok) return `# ${plan.message}\n`
   const lines = [
-    ...plan.problems.map((p) => `# left out: ${p.subject}: ${p.reason}`),
+    ...plan.problems.map((p) => `# left out: ${p.subject}: ${p.message}`),
     formatLink(plan.link),
     formatLinkChange(plan.link.name, { up: true }),
     ...plan.sysctls.map((s) => `sysctl -w ${s.name}=${s.value}`),

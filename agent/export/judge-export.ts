@@ -2,12 +2,13 @@
 import type { ConditionFinding } from '../../model/conditions.ts'
 import { isDnsLabel } from '../../model/ids.ts'
 import type { Service, ServiceExport } from '../../model/objects.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 /** Takes the export and the Service of the same namespace and name, if there is one. */
 export function judgeExport(object: ServiceExport, service: Service | undefined): ConditionFinding {
   const { namespace = '', name } = object.metadata
   const title = `Service ${namespace}/${name}`
-  const finding = (status: 'True' | 'False', reason: string, message: string): ConditionFinding => ({
+  const finding = (status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding => ({
     type: 'Valid',
     status,
     reason,

@@ -2,6 +2,7 @@
 import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import { findCondition, setConditions } from '../../model/conditions.ts'
 import type { ServiceImport } from '../../model/objects.ts'
+import { firstReason } from '../../model/reasons/reasons.ts'
 import type { ServicePlan } from '../plan-service.ts'
 
 /** Takes the plan and what the local API holds now. */
@@ -32,7 +33,7 @@ export function importEvents(object: ServiceImport, before: ServiceImport | unde
   }
   // While the address is on its way there is nothing to worry about.
   if (is?.status === 'False' && is.reason !== 'Pending' && was?.reason !== is.reason) {
-    events.push({ regarding, type: 'Warning', reason: is.reason, note: is.message })
+    events.push({ regarding, type: 'Warning', reason: firstReason(is.reason), note: is.message })
   }
   return events
 }

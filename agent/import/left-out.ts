@@ -32,7 +32,7 @@ export class LeftOut {
       this.#known.set(text, { since, isTold: isTold || isDue })
     }
     for (const one of fresh.slice(0, MAX_LINES)) {
-      logger.warn('left out of what the broker sent', { record: one.what, reason: one.reason })
+      logger.warn('left out of what the broker sent', { record: one.what, reason: one.reason, why: one.message })
     }
     if (fresh.length > MAX_LINES)
       logger.warn('more left out of what the broker sent', { count: fresh.length - MAX_LINES })
@@ -40,5 +40,5 @@ export class LeftOut {
 }
 
 export function leftOutText(one: Dropped): string {
-  return `${one.what}: ${one.reason}`
+  return `${one.what}: ${one.message}`
 }

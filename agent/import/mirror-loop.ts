@@ -195,12 +195,14 @@ export class MirrorLoop {
       .list()
       .filter(({ spec }) => spec.id !== this.#own)
       .flatMap((object) => {
-        const reason = takesNeeded(object.spec, own, findings.needed)
-        return reason === undefined ? [] : [{ object, reason }]
+        const found = takesNeeded(object.spec, own, findings.needed)
+        return found === undefined ? [] : [{ object, found }]
       })
     if (harmful.length === 0) return
-    for (const { object, reason } of harmful.slice(0, MAX_LINES))
-      logger.warn('cluster taken out', { cluster: object.metadata.name, reason })
+    for (const { object, found } of harmful.slice(0, MAX_LINES)) {
+      const { reason, message: why } = found
+      logger.warn('cluster taken out', { cluster: object.metadata.name, reason, why })
+    }
     const [failure] = await writer.remove(
       harmful.map(({ object }) => object),
       signal,

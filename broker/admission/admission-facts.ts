@@ -58,8 +58,10 @@ function admitPodCidr(field: string, text: string): Refusal | undefined {
   const prefix = parse(field, text)
   if (!isPrefix(prefix)) return prefix
   const [min, max] = [SHORTEST_PREFIX[prefix.family], MAX_POD_LENGTH[prefix.family]]
-  if (prefix.length < min) return refusal(field, `${quote(text)} is too large: expected /${min} to /${max}`)
-  if (prefix.length > max) return refusal(field, `${quote(text)} is too small: expected /${min} to /${max}`)
+  if (prefix.length < min)
+    return refusal(field, `${quote(text)} is too large: expected /${min} to /${max}`, 'RangeSize')
+  if (prefix.length > max)
+    return refusal(field, `${quote(text)} is too small: expected /${min} to /${max}`, 'RangeSize')
   return admitKind(field, text, prefix)
 }
 
@@ -80,7 +82,7 @@ function admitKind(field: string, text: string, prefix: Prefix): Refusal | undef
 function admitFamilies(podCIDRs: readonly string[]): Refusal | undefined {
   if (ipv4Among(podCIDRs).length > 0) return undefined
   const expected = 'expected an IPv4 CIDR as well, this version does not connect pods without IPv4'
-  return refusal('podCIDRs', `${podCIDRs.join(', ')}: ${expected}`)
+  return refusal('podCIDRs', `${podCIDRs.join(', ')}: ${expected}`, 'IPv4Missing')
 }
 
 /**
@@ -91,7 +93,8 @@ function admitServiceCidr(field: string, text: string): Refusal | undefined {
   const prefix = parse(field, text)
   if (!isPrefix(prefix)) return prefix
   const min = SHORTEST_PREFIX[prefix.family]
-  if (prefix.length < min) return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`)
+  if (prefix.length < min)
+    return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`, 'RangeSize')
   return admitKind(field, text, prefix)
 }
 
@@ -107,6 +110,7 @@ function admitClear(field: string, text: string, ranges: ClustersetRanges): Refu
   return refusal(
     field,
     `${quote(text)} overlaps ${clash[0]} (${clash[1]}): expected ${what} addresses of the cluster's own`,
+    'RangeReserved',
   )
 }
 
@@ -124,6 +128,7 @@ export function admitSpace(facts: ClusterFacts, granted: readonly string[]): Ref
     field,
     `${quote(text)} is public space: expected addresses inside ${own.join(', ')}${more}; ` +
       `a token can allow more: "sealane token create --allow-cidr ${text}"`,
+    'PublicSpaceNotAllowed',
   )
 }
 
@@ -149,11 +154,12 @@ function admitNeeded(neededCIDRs: readonly string[]): Refusal | undefined {
       const prefix = parse(field, text)
       if (!isPrefix(prefix)) return prefix
       const min = SHORTEST_NEEDED[prefix.family]
-      if (prefix.length < min) return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`)
+      if (prefix.length < min)
+        return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`, 'RangeSize')
       const special = specialPart(prefix)
       if (special === undefined) return undefined
       const clash = `${formatPrefix(special.prefix)} (${CLASS_WORDS[special.is]})`
-      return refusal(field, `${quote(text)} overlaps ${clash}: expected addresses of machines`)
+      return refusal(field, `${quote(text)} overlaps ${clash}: expected addresses of machines`, 'RangeReserved')
     }),
   )
 }
@@ -170,6 +176,7 @@ function admitDisjoint(facts: ClusterFacts): Refusal | undefined {
       return refusal(
         one.field,
         `${quote(one.text)} overlaps ${other.field} ${quote(other.text)}: expected ranges apart from each other`,
+        'RangesOverlap',
       )
   }
   return undefined

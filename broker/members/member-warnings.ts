@@ -32,7 +32,7 @@ export class MemberWarnings {
     const texts = serviceClashes(this.#log.list('member').map(({ key, value }) => [key, value])).map(clashText)
     const fresh = texts.filter((text) => !this.#toldClashes.has(text))
     for (const reason of fresh.slice(0, MAX_LOGGED_CLASHES))
-      this.#logger.warn('members do not reach each other', { reason })
+      this.#logger.warn('members do not reach each other', { why: reason })
     this.#toldClashes = new Set(texts)
   }
 }

@@ -28,6 +28,7 @@ import {
   mayBeUsed,
   normalSerial,
 } from './succession.ts'
+import { denied, refusedFacts } from './refused.ts'
 import { timeText } from '../tokens/tokens.ts'
 
 /**
@@ -37,11 +38,13 @@ import { timeText } from '../tokens/tokens.ts'
 export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberRow {
   const row = view.get('member', peer.cluster)
   const name = quote(peer.cluster)
-  if (row === undefined) throw denied(`cluster ${name} is not a member of this clusterset: join with a token`)
+  if (row === undefined)
+    throw denied('NotAMember', `cluster ${name} is not a member of this clusterset: join with a token`)
   if (row.departedAtMs !== undefined) {
     const at = timeText(row.departedAtMs)
-    if (row.departure !== 'evicted') throw denied(`cluster ${name} left at ${at}: join again with a new token`)
-    throw denied(`cluster ${name} was evicted at ${at}: it can join again, with a new token`)
+    if (row.departure !== 'evicted')
+      throw denied('MemberLeft', `cluster ${name} left at ${at}: join again with a new token`)
+    throw denied('MemberEvicted', `cluster ${name} was evicted at ${at}: it can join again, with a new token`)
   }
   refuseCertificate(certificateStanding(row, peer, nowMs), peer)
   return row
@@ -63,6 +66,7 @@ export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRo
   if (standing.t !== 'overlap') return row
   const at = timeText(standing.replacedAtMs)
   throw denied(
+    'CertificateReplaced',
     `certificate ${normalSerial(peer.serial)} of cluster ${quote(peer.cluster)} was replaced at ${at}: renew the newer one`,
   )
 }
@@ -86,28 +90,35 @@ function refuseCertificate(standing: CertificateStanding, peer: Peer): void {
       return
     case 'expired': {
       const text = `${certificate} expired at ${timeText(standing.expiresAtMs)}: join again with a new token`
-      throw new RefusedError('Unauthenticated', 'certificate', text)
+      throw new RefusedError('CertificateExpired', 'certificate', text)
     }
     case 'rekeyed': {
       const at = timeText(standing.atMs)
-      throw denied(`cluster ${name} gets a new identity since ${at}: join again with the token that was made for it`)
+      throw denied(
+        'MemberRekeyed',
+        `cluster ${name} gets a new identity since ${at}: join again with the token that was made for it`,
+      )
     }
     case 'superseded': {
       const at = standing.replacedAtMs === undefined ? '' : ` at ${timeText(standing.replacedAtMs)}`
       throw denied(
+        'CertificateCopied',
         `${certificate} was replaced${at} by one renewed from it, and this is a copy: if the cluster itself is refused, ` +
           `somebody else has its key: "sealane cluster rekey ${peer.cluster}" on the broker makes it a new identity`,
       )
     }
     case 'foreign':
-      throw denied(`${certificate} has been replaced: another site has joined as ${name}, or this one has joined again`)
+      throw denied(
+        'CertificateForeign',
+        `${certificate} has been replaced: another site has joined as ${name}, or this one has joined again`,
+      )
   }
 }
 
 /** Throws RefusedError for an id that is reserved, unless a member has it from before. */
 export function checkNewId(view: LogView, id: ClusterId): void {
   if (!isReservedId(id) || isLive(view.get('member', id))) return
-  throw new RefusedError('InvalidArgument', 'cluster', `cluster: ${quote(id)} ${RESERVED_ID_PROBLEM}`)
+  throw new RefusedError('ClusterIdReserved', 'cluster', `cluster: ${quote(id)} ${RESERVED_ID_PROBLEM}`)
 }
 
 /**
@@ -225,7 +236,7 @@ function allowedOf({ allowedCIDRs, facts }: MemberRow): readonly string[] {
 function refuseSpace(facts: ClusterFacts, allowed: readonly string[]): void {
   const refused = admitSpace(facts, allowed)
   if (refused === undefined) return
-  throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
+  throw refusedFacts(refused)
 }
 
 /** Notes that a certificate was issued: until it ends, its id is nobody else's. */
@@ -296,7 +307,7 @@ function checkTakeover(cluster: ClusterId, old: MemberRow, join: JoinDecision, n
   if (join.entitled || (expired && !join.connected)) return
   const name = quote(cluster)
   throw new RefusedError(
-    'AlreadyExists',
+    'ClusterIdTaken',
     'cluster',
     `cluster: ${name} is a member already (joined ${timeText(old.joinedAtMs)}, last seen ${timeText(old.lastSeenMs)}): ` +
       `choose another cluster id; or, if this is the same cluster, run "sealane leave" there first ` +
@@ -308,7 +319,7 @@ function checkMembers(tx: Transaction, limit: number): void {
   const live = tx.list('member').filter(({ value }) => isLive(value)).length
   if (live < limit) return
   throw new RefusedError(
-    'ResourceExhausted',
+    'MemberLimit',
     'cluster',
     `cluster: the clusterset has ${live} members already, which is the limit`,
   )
@@ -374,11 +385,7 @@ function refusing<T>(work: () => T): T {
     return work()
   } catch (error) {
     if (error instanceof NoRoomError)
-      throw new RefusedError('ResourceExhausted', error.field, `${error.field}: ${error.message}`)
+      throw new RefusedError('GlobalRangeExhausted', error.field, `${error.field}: ${error.message}`)
     throw error
   }
-}
-
-function denied(message: string): RefusedError {
-  return new RefusedError('PermissionDenied', 'certificate', message)
 }

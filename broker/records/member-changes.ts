@@ -89,7 +89,7 @@ export function compareSets(tx: Transaction, declared: DeclaredSet, context: Wri
   return [...declared].filter(([text, { hash }]) => stored.get(text) !== hash).map(([, { key }]) => key)
 }
 
-/** A refusal's reason reads on after its field, which the text of an error repeats. */
+/** A refusal's message reads on after its field, which the text of an error repeats. */
 function refusing(work: () => void): Refusal | undefined {
   try {
     work()
@@ -97,6 +97,7 @@ function refusing(work: () => void): Refusal | undefined {
   } catch (error) {
     if (!(error instanceof RefusedError || error instanceof CodecError)) throw error
     const { field, message } = error
-    return { field, reason: message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message }
+    const reason = error instanceof RefusedError ? error.reason : 'InvalidValue'
+    return { field, reason, message: message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message }
   }
 }

@@ -143,7 +143,7 @@ export class MemberPublishSession implements PublishSession {
     const again = now.filter((cidr) => this.#lost.has(cidr))
     if (again.length === 0) return
     const text = `podCIDRs: ${again.join(', ')} of this cluster is carried again, what it publishes is compared anew`
-    this.#init.end(new RefusedError('FailedPrecondition', 'podCIDRs', text))
+    this.#init.end(new RefusedError('AddressesCarriedAgain', 'podCIDRs', text))
   }
 
   #check(): void {
@@ -155,7 +155,7 @@ export class MemberPublishSession implements PublishSession {
   #replaced(): RefusedError {
     const { cluster } = this.#init.peer
     return new RefusedError(
-      'FailedPrecondition',
+      'StreamReplaced',
       'stream',
       `stream: a newer publish stream of cluster "${cluster}" has taken over; if this repeats, two sites use one identity`,
     )
@@ -190,7 +190,7 @@ export class MemberPublishSession implements PublishSession {
     const { recordsPerCluster } = this.#init.rules
     if (digest.size > 2 * recordsPerCluster) {
       throw new RefusedError(
-        'ResourceExhausted',
+        'RecordLimit',
         'digest',
         `digest: more than ${2 * recordsPerCluster} records, the limit is ${recordsPerCluster}`,
       )
@@ -281,7 +281,8 @@ export class MemberPublishSession implements PublishSession {
       if (refused === undefined) continue
       const key = keyOf(change)
       this.#deps.metrics.refused.inc({ kind: change.t === 'facts' || change.t === 'status' ? change.t : key.kind })
-      this.#log('record refused', { cluster: this.#init.peer.cluster, ...key, ...refused })
+      const { field, reason, message: why } = refused
+      this.#log('record refused', { cluster: this.#init.peer.cluster, ...key, field, reason, why })
       this.#init.reply({ t: 'refused', sequence: change.sequence, key, ...refused })
     }
     const last = group.at(-1)
@@ -317,7 +318,7 @@ export class MemberPublishSession implements PublishSession {
       } catch (error) {
         if (!(error instanceof StateError)) throw error
         metrics.commitFailures.inc()
-        logger.error('state not written, trying again', { reason: error.message })
+        logger.error('state not written, trying again', { reason: error.reason, why: error.message })
         await clock.sleep(RETRY_MS, this.#ended.signal)
       }
     }
@@ -334,5 +335,5 @@ function markComplete(tx: Transaction, peer: Peer): void {
 }
 
 function unexpected(what: string, why: string): RefusedError {
-  return new RefusedError('FailedPrecondition', what, `${what}: ${why}`)
+  return new RefusedError('UnexpectedMessage', what, `${what}: ${why}`)
 }

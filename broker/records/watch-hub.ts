@@ -96,7 +96,7 @@ export class WatchHub {
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     if (this.openWatches(peer.cluster) < this.#perCluster) return
     throw new RefusedError(
-      'ResourceExhausted',
+      'WatchLimit',
       'watch',
       `watch: cluster "${peer.cluster}" has ${this.#perCluster} watches open already, which is the limit`,
     )

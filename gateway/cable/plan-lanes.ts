@@ -68,7 +68,8 @@ export function plannedLinks({ links, successors }: LanePlan): PlannedLink[] {
 
 function leftOut({ node, ipv6LeftOut }: GatewayWorld): Refusal[] {
   if (ipv6LeftOut === undefined) return []
-  return [{ subject: `Node ${node}`, reason: 'this kernel has no IPv6, so its lanes carry only IPv4' }]
+  const message = 'this kernel has no IPv6, so its lanes carry only IPv4'
+  return [{ subject: `Node ${node}`, reason: 'IPv6NotInKernel', message }]
 }
 
 interface PlanLaneInit {

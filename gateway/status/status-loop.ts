@@ -84,7 +84,7 @@ export class StatusReconciler {
       await this.#drops.look(signal)
     } catch (error) {
       // Without lanes there is no table. Whatever else it is, the lane loop meets it too and tells.
-      if (!isNotFound(error)) this.#deps.logger.debug('dropped packets not counted', { reason: String(error) })
+      if (!isNotFound(error)) this.#deps.logger.debug('dropped packets not counted', { why: String(error) })
     }
   }
 

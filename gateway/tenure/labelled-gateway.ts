@@ -186,8 +186,8 @@ async function asksForGateway({ logger, clock }: GatewayDeps, { askNode }: Label
     const node = await withDeadline(clock, ASK_MS, askNode)
     return node?.metadata.labels?.[LABEL_GATEWAY] !== undefined
   } catch (error) {
-    const reason = messageOf(error)
-    logger.info('the API does not say whether this node is still a gateway: everything stays', { reason })
+    const why = messageOf(error)
+    logger.info('the API does not say whether this node is still a gateway: everything stays', { why })
     return true
   }
 }

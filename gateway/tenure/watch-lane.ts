@@ -38,7 +38,7 @@ export function watchLane(
     } catch (error) {
       // A slip of the hand takes no lane down.
       const reason = messageOf(error)
-      if (reason !== told) logger.error('the label of this node cannot be used; it stays as it was', { reason })
+      if (reason !== told) logger.error('the label of this node cannot be used; it stays as it was', { why: reason })
       told = reason
       return undefined
     }

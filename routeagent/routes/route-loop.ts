@@ -88,8 +88,8 @@ export class RouteLoop {
     this.plan = plan
     this.#tell(plan)
     if (!plan.ok) {
-      this.notReady = plan.reason
-      return this.#report(plan, plan.reason, signal)
+      this.notReady = plan.message
+      return this.#report(plan, plan.message, signal)
     }
     const unguarded = await this.#whyNoOverlay(signal)
     if (unguarded !== undefined) {
@@ -158,9 +158,12 @@ export class RouteLoop {
 
   // Each set of problems is logged once, not at every run.
   #tell(plan: NodeRoutePlan): void {
-    const lines = plan.ok ? plan.problems.map((p) => `${p.subject}: ${p.reason}`) : [plan.reason]
+    const lines = plan.ok ? plan.problems.map((p) => `${p.subject}: ${p.message}`) : [plan.message]
     const text = lines.join('; ')
-    if (text !== this.#told && text !== '') this.#deps.logger.warn('left out of the routes', { reasons: lines })
+    if (text !== this.#told && text !== '') {
+      const reasons = [...new Set(plan.ok ? plan.problems.map(({ reason }) => reason) : [plan.reason])]
+      this.#deps.logger.warn('left out of the routes', { reasons, why: lines })
+    }
     this.#told = text
   }
 }

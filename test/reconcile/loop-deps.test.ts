@@ -15,7 +15,7 @@ t.test('a failed run is logged under the name of its loop, and every run is coun
     {
       level: 'error',
       message: 'round failed, will be tried again',
-      fields: { loop: 'routes', reason: 'no route to host' },
+      fields: { loop: 'routes', reason: 'RoundFailed', why: 'no route to host' },
     },
   ])
   t.same(runs, [{ loop: 'routes', ok: false, ms: 12 }])
