@@ -94,6 +94,10 @@ export interface CablePlan {
 export interface CableRules {
   /** Octets that it adds to a packet on the underlay. */
   readonly overhead: number
+  /** How long after a handshake a link carries without another, in milliseconds. */
+  readonly sessionMs: number
+  /** Why the lanes of a driver of this name (CableDriver.name) end with its process; undefined: they go on without it. */
+  endsWithProcess(driver: string): string | undefined
   /** Where a gateway answers probes inside the tunnel. */
   probeAddress(clusterIndex: number, lane: number): Address
   /** By what the far end of this Endpoint is told from others: two with the same identity would be one to the device. */
@@ -110,8 +114,6 @@ export interface CableRules {
 export interface CableDriver {
   /** As in Gateway.status: `wireguard-kernel`. */
   readonly name: string
-  /** Why lanes end with the process; absent: they go on without it. */
-  readonly endsWithProcess?: string
 }
 
 export interface ApplyLaneInit {

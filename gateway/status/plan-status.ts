@@ -15,6 +15,8 @@ export interface StatusInit {
   readonly node: string
   readonly version: string
   readonly driver: string
+  /** CableRules.sessionMs. */
+  readonly sessionMs: number
   readonly nowMs: number
   /** Of the clock that never jumps. */
   readonly monotonicMs: number
@@ -106,6 +108,7 @@ function message(init: StatusInit, { lane, planned, link, state }: ToldLink): st
     choice,
     link,
     listenPort: lane.port,
+    sessionMs: init.sessionMs,
     ...(doubt === undefined ? {} : { doubt }),
     ...(sinceMs === undefined ? {} : { forMs: init.monotonicMs - sinceMs }),
     ...(heardMs === undefined ? {} : { heardMs }),

@@ -64,6 +64,7 @@ export class StatusReconciler {
       node: config.node,
       version: config.version,
       driver: this.#driver,
+      sessionMs: cable.rules.sessionMs,
       nowMs: clock.now(),
       monotonicMs: clock.monotonic(),
       heardMs: (key) => this.#heard.heardMs(key),

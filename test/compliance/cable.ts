@@ -123,6 +123,8 @@ async function rulesStory(t: Test, story: LaneStory): Promise<void> {
   const bad = { ...paris, spec: { ...paris.spec, publicKey: 'short', capabilities: [] } }
   t.type(rules.endpointProblem(bad), 'string', 'what cannot be a far end is said why')
   t.ok((await cable.driver()).name.length > 0)
+  t.equal(rules.endsWithProcess('of another cable'), undefined)
+  t.ok(rules.sessionMs > 0)
   const lane = story.lane([story.link(story.paris)], [story.link(story.tokyo, WAIT)])
   const { text } = rules.plan(lane)
   t.equal(rules.plan(lane).text, text, 'the same plan, the same text')

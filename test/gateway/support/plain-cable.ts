@@ -23,9 +23,13 @@ import type { Round } from '../../../kernel/apply/round.ts'
 
 /** Octets of an outer IPv4 and UDP header (RFC 791, RFC 768). */
 const OVERHEAD = 28
+/** It has no sessions: who was heard so long ago may be gone. */
+const SESSION_MS = 60_000
 
 const rules: CableRules = {
   overhead: OVERHEAD,
+  sessionMs: SESSION_MS,
+  endsWithProcess: (driver) => (driver === 'plain' ? 'it is in memory' : undefined),
   probeAddress: laneAddress,
   identityOf: ({ spec }) => `${spec.cluster}/${spec.node}`,
   endpointProblem: ({ spec }) =>
