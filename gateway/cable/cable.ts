@@ -7,6 +7,7 @@
 import type { AddressPort } from '../../model/addresses/address-port.ts'
 import type { Address } from '../../model/addresses/ip.ts'
 import type { Endpoint, EndpointSpec } from '../../model/objects.ts'
+import type { Problem } from '../../model/reasons/problem.ts'
 import type { Round } from '../../kernel/apply/round.ts'
 
 /** A gateway of another cluster on one lane. */
@@ -105,7 +106,7 @@ export interface CableRules {
   /** Why the Endpoint cannot be a far end, naming the field; undefined: it can. */
   endpointProblem(endpoint: Endpoint): string | undefined
   /** Why an Endpoint is not used whose identity is that of `owner` (`this node`, `Endpoint paris.gw-lane0`). */
-  identityTaken(owner: string): string
+  identityTaken(owner: string): Problem
   /** What the other clusters are told of this end, beside where it is. */
   endpointFields(state: LaneState): Pick<EndpointSpec, 'publicKey' | 'capabilities'>
   plan(lane: CableLane): CablePlan

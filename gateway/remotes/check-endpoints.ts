@@ -77,7 +77,7 @@ export function checkEndpoints(
     if (cluster === undefined) continue
     const identity = rules.identityOf(endpoint)
     const owner = owners.get(identity)
-    const taken = owner === undefined ? undefined : problem('PublicKeyTaken', rules.identityTaken(owner))
+    const taken = owner === undefined ? undefined : rules.identityTaken(owner)
     // Whoever serves is found before these are compared: another cluster must not be able to come later with our key.
     const found = problemOf(endpoint) ?? laneProblem(endpoint, server) ?? taken
     if (found !== undefined) {
@@ -142,7 +142,9 @@ function ownLanePrefixes(world: GatewayWorld, cluster: RemoteCluster): readonly 
 
 function nameProblem({ spec, metadata }: Endpoint): Problem | undefined {
   const name = endpointName(spec.cluster, spec.node, spec.lane)
-  return metadata.name === name ? undefined : problem('InvalidValue', `its name does not follow from its spec: expected ${name}`)
+  return metadata.name === name
+    ? undefined
+    : problem('InvalidValue', `its name does not follow from its spec: expected ${name}`)
 }
 
 function laneProblem(endpoint: Endpoint, serving: LaneServer | undefined): Problem | undefined {

@@ -2,6 +2,7 @@
 import { formatAddressPort } from '../../../model/addresses/address-port.ts'
 import { laneAddress } from '../../../model/addresses/addressing.ts'
 import { LANE_MARK } from '../../../model/kernel-ids.ts'
+import { problem } from '../../../model/reasons/problem.ts'
 import { WIREGUARD_OVERHEAD_IPV4, WIREGUARD_REJECT_AFTER_SECONDS } from '../../../model/spec-constants.ts'
 import { formatAddress, formatLink } from '../../../kernel/route/format-ip.ts'
 import { formatInterface, formatPeer } from '../../../kernel/wireguard/format-wg.ts'
@@ -28,7 +29,7 @@ export const wireguardRules: CableRules = {
     isPublicKey(publicKey)
       ? undefined
       : `publicKey ${JSON.stringify(publicKey.slice(0, 60))}: expected 32 bytes in base64`,
-  identityTaken: (owner) => `publicKey is that of ${owner}`,
+  identityTaken: (owner) => problem('PublicKeyTaken', `publicKey is that of ${owner}`),
   endpointFields: ({ identity }) => ({ publicKey: identity, capabilities: ['wireguard'] }),
   plan: planDevice,
 }

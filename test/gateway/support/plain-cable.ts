@@ -6,6 +6,7 @@
 import type { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { type AddressPort, formatAddressPort, sameAddressPort } from '../../../model/addresses/address-port.ts'
 import { laneAddress } from '../../../model/addresses/addressing.ts'
+import { problem } from '../../../model/reasons/problem.ts'
 import { laneDevice } from '../../../model/kernel-ids.ts'
 import {
   type ApplyLaneInit,
@@ -36,7 +37,7 @@ const rules: CableRules = {
     spec.capabilities.includes('plain')
       ? undefined
       : `capabilities ${JSON.stringify(spec.capabilities)}: expected plain`,
-  identityTaken: (owner) => `its node is that of ${owner}`,
+  identityTaken: (owner) => problem('InvalidValue', `its node is that of ${owner}`),
   endpointFields: () => ({ publicKey: 'none', capabilities: ['plain'] }),
   plan: (lane) => ({ text: planText(lane) }),
 }
