@@ -1,4 +1,7 @@
-/** Judges what a cluster states about itself: its address ranges must be real, its own, and clear of ours. Pure. */
+/**
+ * Judges what a cluster states about itself: its address ranges, which must be real, its own, and clear of ours, and its
+ * status. Pure.
+ */
 import {
   type AddressClass,
   type Family,
@@ -13,6 +16,7 @@ import { isLabelValue, isQualifiedName } from '../../model/label-syntax.ts'
 import { MAX_NEEDED, SHORTEST_NEEDED, UNGRANTED_SPACE, mayState } from '../../model/addresses/needed-ranges.ts'
 import { isInside } from '../../model/addresses/prefix-set.ts'
 import { SHORTEST_PREFIX } from '../../model/addresses/remote-clusters.ts'
+import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../../model/member-status.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import {
   type ClustersetRanges,
@@ -206,4 +210,16 @@ function parse(field: string, text: string): Prefix | Refusal {
 
 function isPrefix(value: Prefix | Refusal): value is Prefix {
   return 'length' in value
+}
+
+/** The status of a member, which is handed to every other member as it is. Undefined when it may be stored. Whose it is says the certificate: a status names no member. */
+export function admitStatus({ notImported, leftOut }: MemberStatus): Refusal | undefined {
+  const tooMany = checkCount('status.notImported', notImported.length, 0, MAX_NOT_IMPORTED)
+  if (tooMany !== undefined) return tooMany
+  for (const [i, one] of notImported.entries()) {
+    const wrong = findingProblem(one)
+    if (wrong !== undefined) return refusal(`status.notImported[${i}].${wrong.field}`, wrong.problem)
+  }
+  if (Number.isSafeInteger(leftOut) && leftOut >= 0) return undefined
+  return refusal('status.leftOut', `${leftOut}: expected a whole number from 0`)
 }
