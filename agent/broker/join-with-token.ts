@@ -59,7 +59,11 @@ export async function joinWithToken(
     state = failure.message
     refused = isFinal(failure) ? token : undefined
     deps.logger.warn('not joined', { ...reasonField(failure), why: failure.message, refused: refused !== undefined })
-    await desk.problem({ text: failure.message, ...(refused === undefined ? {} : { refused }) })
+    await desk.problem({
+      text: failure.message,
+      ...reasonField(failure),
+      ...(refused === undefined ? {} : { refused }),
+    })
     if (refused === undefined) await deps.clock.sleep(backoff.next(), signal)
   }
   state = undefined
@@ -128,7 +132,11 @@ async function rejoin(
   if (failure === undefined && known === undefined) throw new JoinedAnewError(init.cluster)
   if (failure === undefined) return LOOK_MS
   deps.logger.warn('not joined anew', { ...reasonField(failure), why: failure.message })
-  await desk.problem({ text: failure.message, ...(isFinal(failure) ? { refused: token } : {}) })
+  await desk.problem({
+    text: failure.message,
+    ...reasonField(failure),
+    ...(isFinal(failure) ? { refused: token } : {}),
+  })
   return isFinal(failure) ? LOOK_MS : AWAY_MS
 }
 

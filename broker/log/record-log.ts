@@ -85,7 +85,7 @@ const STATE_REASONS = {
 /** The store cannot be opened, read or written. The message names the file and what to do. */
 export class StateError extends UserError {
   readonly code: keyof typeof STATE_REASONS
-  readonly reason: ReasonCode
+  override readonly reason: ReasonCode
   readonly file: string
   constructor(code: StateError['code'], file: string, message: string, cause?: unknown) {
     super(message, cause === undefined ? {} : { cause })
