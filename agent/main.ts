@@ -71,6 +71,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   if (isReservedId(own)) {
     const reason = `${own} ${RESERVED_ID_PROBLEM}`
     logger.warn('members that join from now on do not use this cluster: leave, and join under another id', {
+      reason: 'ClusterIdReserved',
       why: reason,
     })
   }
@@ -113,7 +114,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   phase = 'is leaving the clusterset'
   logger.info('leaving: removes what was mirrored')
   const onFailure = (error: unknown): void => {
-    logger.error('cannot remove what was mirrored, will be tried again', { why: String(error) })
+    logger.error('cannot remove what was mirrored, will be tried again', { reason: 'RoundFailed', why: String(error) })
   }
   const leave = (): Promise<void> => takeOut(loops, link, signal)
   if (await untilDone(leave, { clock, backoff: LEAVE_BACKOFF, onFailure }, signal)) logger.info('left')

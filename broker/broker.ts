@@ -219,6 +219,7 @@ export class Broker implements BrokerApi {
     })
     for (const { cluster, cidrs } of kept) {
       logger.warn('a member states public space that no token allowed: kept, as an earlier release took it', {
+        reason: 'PublicSpaceNotAllowed',
         cluster,
         cidrs: cidrs.join(', '),
       })

@@ -88,7 +88,8 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   logger.info('listening', { ...server.address, clusterset, epoch: log.epoch, revision: log.revision })
   deps.onListening?.(server.address)
 
-  const onError = (error: unknown): void => logger.error('broker upkeep failed', { why: String(error) })
+  const onError = (error: unknown): void =>
+    logger.error('broker upkeep failed', { reason: 'RoundFailed', why: String(error) })
   const refresh = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: REFRESH_MS }, () =>
     health.check(log),
   )

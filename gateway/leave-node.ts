@@ -52,8 +52,7 @@ export function leaveUntilDone(deps: GatewayDeps, init: LeaveInit, signal: Abort
   const { clock, logger } = deps
   const backoff = { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs }
   const onFailure = (error: unknown): void => {
-    const reason = messageOf(error)
-    logger.error('leaving: not clean yet', { error: reason })
+    logger.error('leaving: not clean yet', { reason: 'RoundFailed', why: messageOf(error) })
   }
   return untilDone(() => leaveNode(deps, init, signal), { clock, backoff, onFailure }, signal)
 }

@@ -109,7 +109,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
       try {
         await this.#look(signal)
       } catch (error) {
-        logger.error('cannot judge gateways; trying again', { error: String(error) })
+        logger.error('cannot judge gateways; trying again', { reason: 'RoundFailed', why: String(error) })
       }
       await clock.sleep(LOOK_MS, signal).catch(() => undefined)
     }

@@ -135,7 +135,7 @@ async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: 
   const { clock, logger } = deps
   const backoff = { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs }
   const onFailure = (error: unknown): void => {
-    logger.error('leaving failed; trying again', { error: messageOf(error) })
+    logger.error('leaving failed; trying again', { reason: 'RoundFailed', why: messageOf(error) })
   }
   if (await untilDone(() => cleanRouteAgentNode(deps, config, signal), { clock, backoff, onFailure }, signal)) {
     logger.info('left: everything of ours is out of this kernel', { component: 'routeagent' })

@@ -156,7 +156,8 @@ export class CertificateRenewal {
       this.#gotAtMs = clock.monotonic()
       logger.info('certificate renewed', { until: endOf(this.#facts.notAfterMs) })
       this.#failure = clockDoubt(this.#facts, askedMs, clock.now())
-      if (this.#failure !== undefined) logger.warn('check the clock of this machine', { why: this.#failure })
+      if (this.#failure !== undefined)
+        logger.warn('check the clock of this machine', { reason: 'ClockDiffers', why: this.#failure })
       onRenewed(renewed)
       return true
     } catch (error) {

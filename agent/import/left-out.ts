@@ -1,4 +1,5 @@
 /** Tells the log what of the broker's records is not used: each once, and a bounded number in one round. */
+import { problemText } from '../../model/reasons/problem.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { Dropped } from './clusterset-view.ts'
@@ -40,5 +41,5 @@ export class LeftOut {
 }
 
 export function leftOutText(one: Dropped): string {
-  return `${one.what}: ${one.message}`
+  return `${one.what}: ${problemText(one)}`
 }

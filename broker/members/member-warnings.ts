@@ -24,7 +24,10 @@ export class MemberWarnings {
     const ids = members.flatMap(({ key, value }) => (isLive(value) && isReservedId(key) ? [key] : []))
     if (ids.length === 0) return
     const clusters = ids.join(', ')
-    this.#logger.warn('members have ids that are reserved now: they stay, until they leave', { clusters })
+    this.#logger.warn('members have ids that are reserved now: they stay, until they leave', {
+      reason: 'ClusterIdReserved',
+      clusters,
+    })
   }
 
   /** To be called now and then: each is told once, as long as it lasts. */

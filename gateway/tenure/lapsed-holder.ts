@@ -47,7 +47,8 @@ export class LapsedHolder {
     const known = whyLost({ rules: cable.rules, lane, ...facts })
     const why = known ?? ((await this.#answers(holder)) ? undefined : 'its machine does not answer')
     const said = why ?? 'its machine answers, so it keeps the lane'
-    if (said !== this.#said) logger.warn('the lease of the lane lapsed', { lane, holder, why: said })
+    const silent = why === undefined ? ({ reason: 'LaneHolderSilent' } as const) : {}
+    if (said !== this.#said) logger.warn('the lease of the lane lapsed', { lane, holder, ...silent, why: said })
     this.#said = said
     if (why === undefined && tells) this.#tell(holder)
     return why !== undefined

@@ -40,7 +40,15 @@ export const LANE_REASONS = {
   RoundFailed: {
     means: 'A component could not finish a round of its work and tries again; the message says why.',
     todo: 'Read the message. Mostly an API server or the kernel refused a call.',
-    shows: ['condition Ready of Gateway', 'log of the agent', 'log of the gateway'],
+    shows: [
+      'condition Ready of Gateway',
+      'status of Gateway',
+      'status of RouteAgent',
+      'log of the broker',
+      'log of the agent',
+      'log of the gateway',
+      'log of the routeagent',
+    ],
   },
   GatewayStatusStale: {
     means: 'The gateway has not renewed its status, so that what it said last may be wrong.',
@@ -60,13 +68,13 @@ export const LANE_REASONS = {
   LaneNotHandedOver: {
     means: 'The node that serves the lane is about to go, and no other node takes the lane.',
     todo: 'Give another node the gateway label of the lane; the note has it.',
-    shows: ['event on Node'],
+    shows: ['event on Node', 'log of the gateway'],
   },
   LaneHolderSilent: {
     means:
       'A gateway does not renew its hold on a lane, but its machine answers, so that no other node takes the lane.',
     todo: 'Look at the gateway pod of that node. `kubectl cordon` of the node gives the lane to another one.',
-    shows: ['event on Node'],
+    shows: ['event on Node', 'log of the gateway'],
   },
   Heard: {
     means: 'The broker hears the cluster.',

@@ -10,3 +10,8 @@ export interface Problem {
 export function problem(reason: ReasonCode, message: string): Problem {
   return { reason, message }
 }
+
+/** As plans, and the `failure` of a status, tell it. */
+export function problemText({ reason, message }: Problem): string {
+  return `${reason}: ${message}`
+}

@@ -141,12 +141,12 @@ export const RECORD_REASONS = {
   NodeNotUsable: {
     means: 'A node is left out: its Node is missing, or has no InternalIP or no pod range that can be used.',
     todo: 'Correct the Node; the message has the field.',
-    shows: ['log of the routeagent'],
+    shows: ['log of the routeagent', 'status of RouteAgent'],
   },
   UnderlayDeviceMissing: {
     means: 'No network device of this machine has the InternalIP of its Node.',
     todo: 'Correct the addresses of the Node, or start the routeagent with the name of the right node.',
-    shows: ['log of the routeagent'],
+    shows: ['log of the routeagent', 'status of RouteAgent'],
   },
   PodRangeUnknown: {
     means: 'Nothing says where the pods of a node are.',

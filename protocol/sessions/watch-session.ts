@@ -133,7 +133,7 @@ export class WatchSession {
     }
     const changes = replica.apply(message, (error) => {
       this.#metrics.invalid()
-      logger.error('record from the broker skipped', { field: error.field, why: error.message })
+      logger.error('record from the broker skipped', { reason: 'InvalidValue', field: error.field, why: error.message })
     })
     if (message.t === 'batch') this.#metrics.received(message.events)
     if (message.t === 'reset') {

@@ -146,7 +146,7 @@ export class BalanceLoop {
         this.poke()
       })
     } catch (error) {
-      logger.warn('what others change in nftables is found late', { error: messageOf(error) })
+      logger.warn('what others change in nftables is found late', { why: messageOf(error) })
       return () => undefined
     }
   }

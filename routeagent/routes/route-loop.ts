@@ -9,6 +9,7 @@ import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import { isNodeOfSite, ownedByNode } from '../../model/node-owner.ts'
 import type { RouteAgent } from '../../model/objects.ts'
 import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
+import { problemText } from '../../model/reasons/problem.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { ReconcileLoop } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
@@ -88,15 +89,15 @@ export class RouteLoop {
     this.plan = plan
     this.#tell(plan)
     if (!plan.ok) {
-      this.notReady = plan.message
-      return this.#report(plan, plan.message, signal)
+      this.notReady = problemText(plan)
+      return this.#report(plan, this.notReady, signal)
     }
     const unguarded = await this.#whyNoOverlay(signal)
     if (unguarded !== undefined) {
       const { failure } = unguarded
       const reason = `waiting for table ${NFT_TABLE_NODE}, which says who may use the overlay`
       this.notReady = failure === undefined ? reason : `${reason}: ${failure}`
-      return failure === undefined ? undefined : this.#report(plan, this.notReady, signal)
+      return failure === undefined ? undefined : this.#report(plan, roundFailed(this.notReady), signal)
     }
     const round = new Round({ logger: this.#deps.logger, drift: this.#drift })
     await applyNodeRoutes({ ...this.#deps, forwardingMarker: forwardingMarker(this.#config) }, plan, round, signal)
@@ -105,7 +106,8 @@ export class RouteLoop {
     if (held !== undefined) this.#deps.logger.info('overlay device joins segments', { command: held })
     this.#applied ||= round.failures === 0
     this.notReady = this.#applied ? undefined : round.failure
-    await this.#report(plan, round.failure, signal)
+    const { failure } = round
+    await this.#report(plan, failure === undefined ? undefined : roundFailed(failure), signal)
     round.finish()
   }
 
@@ -166,4 +168,8 @@ export class RouteLoop {
     }
     this.#told = text
   }
+}
+
+function roundFailed(message: string): string {
+  return problemText({ reason: 'RoundFailed', message })
 }

@@ -326,7 +326,7 @@ t.test('who is stopped before everything is gone has not left', async (t) => {
   await until(
     t,
     () => site.logger.lines.find(({ level }) => level === 'error')?.fields,
-    { component: 'agent', why: 'Error: disk full' },
+    { component: 'agent', reason: 'RoundFailed', why: 'Error: disk full' },
     'it is said',
   )
   await site.stop()

@@ -251,7 +251,7 @@ t.test('without the policy of IPv6 there is no lane', async (t) => {
   stage.nft6.failNext(new KernelError('EPERM', 'nft -f -', 'operation not permitted'))
   stage.start()
   await stage.until(() => stage.gateway()?.failure !== undefined, 'failure in the status')
-  t.equal(stage.gateway()?.failure, 'nft -f -: operation not permitted')
+  t.equal(stage.gateway()?.failure, 'RoundFailed: nft -f -: operation not permitted')
   t.strictSame(stage.wireguard.deviceNames(), [])
   await stage.until(() => stage.gateway()?.failure === undefined, 'mended by itself')
   t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])

@@ -210,19 +210,19 @@ t.test('pods of ours are ours, also with addresses that are said to be of others
 
 t.test('what is wrong is said, and disturbs nobody else', async (t) => {
   const rows: { change: Partial<NodeRouteWorld>; want: string }[] = [
-    { change: { nodes: [] }, want: '# Node worker does not exist\n' },
-    { change: { nodes: [node('worker')] }, want: '# Node worker: status.addresses has no InternalIP\n' },
+    { change: { nodes: [] }, want: '# NodeNotUsable: Node worker does not exist\n' },
+    { change: { nodes: [node('worker')] }, want: '# NodeNotUsable: Node worker: status.addresses has no InternalIP\n' },
     {
       change: { nodes: [node('worker', '10.0.0.300')] },
-      want: '# Node worker: InternalIP "10.0.0.300": expected an IPv4 or IPv6 address such as 10.42.0.7\n',
+      want: '# NodeNotUsable: Node worker: InternalIP "10.0.0.300": expected an IPv4 or IPv6 address such as 10.42.0.7\n',
     },
     {
       change: { nodes: [node('worker', '127.0.0.1')] },
-      want: '# Node worker: InternalIP 127.0.0.1 is a loopback address\n',
+      want: '# NodeNotUsable: Node worker: InternalIP 127.0.0.1 is a loopback address\n',
     },
     {
       change: { nodes: [node('worker', '192.168.7.99')] },
-      want: '# Node worker: no device of this machine has its InternalIP 192.168.7.99\n',
+      want: '# UnderlayDeviceMissing: Node worker: no device of this machine has its InternalIP 192.168.7.99\n',
     },
   ]
   for (const { change, want } of rows) t.equal(describeRoutes(planNodeRoutes(routeWorld(change))), want)
@@ -266,10 +266,13 @@ t.test('without an address in its pod network the node still routes, with no sou
 t.test('a cluster whose pods would hide our own nodes leads nowhere: no route, no exemption, no backend', (t) => {
   const trap = (podCIDR: string) => cluster('oslo', 4, undefined, podCIDR)
   const rows: [podCIDR: string, problem: string][] = [
-    ['192.168.7.0/24', '192.168.7.0/24 holds 192.168.7.1, which this node needs outside the tunnels'],
-    ['192.168.7.11/32', '192.168.7.11/32 holds 192.168.7.11, which this node needs outside the tunnels'],
-    ['10.42.9.0/24', '10.42.9.0/24 overlaps 10.42.0.0/16, a pod CIDR of this cluster'],
-    ['10.43.9.0/24', '10.43.9.0/24 overlaps 10.43.0.0/16, a service CIDR of this cluster'],
+    ['192.168.7.0/24', 'OverlapsNeeded: 192.168.7.0/24 holds 192.168.7.1, which this node needs outside the tunnels'],
+    [
+      '192.168.7.11/32',
+      'OverlapsNeeded: 192.168.7.11/32 holds 192.168.7.11, which this node needs outside the tunnels',
+    ],
+    ['10.42.9.0/24', 'OverlapsOwnRange: 10.42.9.0/24 overlaps 10.42.0.0/16, a pod CIDR of this cluster'],
+    ['10.43.9.0/24', 'OverlapsOwnRange: 10.43.9.0/24 overlaps 10.43.0.0/16, a service CIDR of this cluster'],
   ]
   for (const [podCIDR, problem] of rows) {
     const addresses = [podCIDR.replace(/\d+\/\d+$/, '77')]
