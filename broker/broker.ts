@@ -24,18 +24,9 @@ import type { RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './members/member-list.ts'
 import { Joining } from './members/joining.ts'
 import { MemberWarnings } from './members/member-warnings.ts'
-import {
-  departMember,
-  isOfMembership,
-  isUnknownHere,
-  keepEarlierSpace,
-  noteIssued,
-  pruneDeparted,
-  requireMember,
-  reviewAddresses,
-  useCertificate,
-  useToRenew,
-} from './members/membership.ts'
+import { departMember, keepEarlierSpace, noteIssued, pruneDeparted } from './members/membership.ts'
+import { isOfMembership, isUnknownHere, requireMember, useCertificate, useToRenew } from './members/membership-check.ts'
+import { reviewAddresses } from './members/member-addresses.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { MemberPublishSession } from './records/publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './records/record-writes.ts'
