@@ -4,7 +4,7 @@
  */
 import { type ClusterId, RESERVED_ID_PROBLEM, isReservedId } from '../../model/ids.ts'
 import type { ClusterSpec } from '../../model/objects.ts'
-import { type ClusterFacts, RefusedError, type Renumbered } from '../../protocol/broker-api.ts'
+import { type ClusterFacts, type Peer, RefusedError, type Renumbered } from '../../protocol/broker-api.ts'
 import { canonicalJson } from '../../protocol/codec/content-hash.ts'
 import { MEMBER_VALIDITY_MS } from '../../protocol/identity/certificate-terms.ts'
 import { quote } from '../admission/admission-checks.ts'
@@ -174,6 +174,12 @@ export function pruneDeparted(tx: Transaction, nowMs: number): void {
   const forgotten = departed.filter(({ atMs }, i) => i >= MAX_DEPARTED || atMs < nowMs - KEEP_DEPARTED_MS)
   for (const { key } of forgotten) tx.remove('member', key)
   forgetPublicKeys(tx, new Set(forgotten.map(({ key }) => key)))
+}
+
+/** All records of the member are here. */
+export function markComplete(tx: Transaction, { cluster }: Pick<Peer, 'cluster'>): void {
+  const row = tx.get('member', cluster)
+  if (row !== undefined && !row.complete) tx.put('member', cluster, { ...row, complete: true })
 }
 
 /** Owners whose absent records are really gone, for the `synced` message. */

@@ -23,6 +23,7 @@ import { CarriedAddresses } from './carried-addresses.ts'
 import { clusterSpec } from './cluster-records.ts'
 import type { RecordLog, Transaction } from '../log/record-log.ts'
 import { type MemberChange, applyChange, compareSets, keyOf } from './member-changes.ts'
+import { markComplete } from '../members/membership.ts'
 import { isOfMembership, requireMember } from '../members/membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { writePatiently } from './patient-write.ts'
@@ -174,11 +175,8 @@ export class MemberPublishSession implements PublishSession {
     }
     const { recordsPerCluster } = this.#init.rules
     if (digest.size > 2 * recordsPerCluster) {
-      throw new RefusedError(
-        'RecordLimit',
-        'digest',
-        `digest: more than ${2 * recordsPerCluster} records, the limit is ${recordsPerCluster}`,
-      )
+      const text = `digest: more than ${2 * recordsPerCluster} records, the limit is ${recordsPerCluster}`
+      throw new RefusedError('RecordLimit', 'digest', text)
     }
     if (!message.last) return
     this.#digest = new Map()
@@ -293,11 +291,6 @@ export class MemberPublishSession implements PublishSession {
   #context(): WriteContext {
     return { cluster: this.#init.peer.cluster, rules: this.#init.rules, nowMs: this.#deps.clock.now() }
   }
-}
-
-function markComplete(tx: Transaction, peer: Peer): void {
-  const row = tx.get('member', peer.cluster)
-  if (row !== undefined && !row.complete) tx.put('member', peer.cluster, { ...row, complete: true })
 }
 
 function unexpected(what: string, why: string): RefusedError {
