@@ -115,7 +115,7 @@ t.test('a dry run prints what would be applied, and applies nothing', { skip: no
   const site = await joinedSite(t, GATEWAY)
   const { code, stdout, stderr } = await spawnCli(['up', '--site', site.file, '--node', 'w1', '--dry-run'])
   t.same({ code, stderr }, { code: 0, stderr: '' })
-  t.match(stdout, '# Node w1 does not exist\n')
+  t.match(stdout, '# NodeNotUsable: Node w1 does not exist\n')
   t.match(stdout, '# nft -f -\nadd table ip sealane_node\n')
   t.same(site.objects(), ['Cluster/_/milano.json', 'Membership/_/self.json'], 'no RouteAgent object either')
 })

@@ -30,7 +30,7 @@ t.test('a gateway that tries again each second tells a failure once, until it is
   t.equal(deps.failure, undefined)
   deps.onError(new Error('gone'))
   t.same(
-    logger.lines.map(({ fields }) => fields['reason']),
+    logger.lines.map(({ fields }) => fields['why']),
     ['busy', 'gone', 'gone'],
   )
 })
