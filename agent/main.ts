@@ -70,7 +70,10 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   const { clusterId: own, clusterset } = membership.spec
   if (isReservedId(own)) {
     const reason = `${own} ${RESERVED_ID_PROBLEM}`
-    logger.warn('members that join from now on do not use this cluster: leave, and join under another id', { reason })
+    logger.warn('members that join from now on do not use this cluster: leave, and join under another id', {
+      reason: 'ClusterIdReserved',
+      why: reason,
+    })
   }
   const refused = new RefusedMembership({ cluster, logger, note: deps.onRefused })
   const linkDeps = { ...deps, logger, agentMetrics: metrics, onRefused: refused.hear.bind(refused) }
@@ -111,7 +114,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   phase = 'is leaving the clusterset'
   logger.info('leaving: removes what was mirrored')
   const onFailure = (error: unknown): void => {
-    logger.error('cannot remove what was mirrored, will be tried again', { reason: String(error) })
+    logger.error('cannot remove what was mirrored, will be tried again', { reason: 'RoundFailed', why: String(error) })
   }
   const leave = (): Promise<void> => takeOut(loops, link, signal)
   if (await untilDone(leave, { clock, backoff: LEAVE_BACKOFF, onFailure }, signal)) logger.info('left')

@@ -142,7 +142,8 @@ function planSlices(
   if (!isOwn && input.expired.has(cluster)) return []
   const spec = input.clusters.get(cluster)
   if (!isOwn && spec === undefined) {
-    dropped.push({ what: `${cluster}/${input.key}`, reason: `nothing is known about cluster ${cluster}'s addresses` })
+    const message = `nothing is known about cluster ${cluster}'s addresses`
+    dropped.push({ what: `${cluster}/${input.key}`, reason: 'ClusterUnknown', message })
     return []
   }
   const received = input.facts.slices.filter(({ key }) => key.cluster === cluster)

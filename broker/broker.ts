@@ -22,20 +22,12 @@ import { clusterRecordKey } from './records/cluster-records.ts'
 import type { BrokerLimits } from './config.ts'
 import type { RecordLog } from './log/record-log.ts'
 import { noteContact, noteSeen } from './members/member-list.ts'
+import { HeardMembers } from './members/heard-members.ts'
 import { Joining } from './members/joining.ts'
 import { MemberWarnings } from './members/member-warnings.ts'
-import {
-  departMember,
-  isOfMembership,
-  isUnknownHere,
-  keepEarlierSpace,
-  noteIssued,
-  pruneDeparted,
-  requireMember,
-  reviewAddresses,
-  useCertificate,
-  useToRenew,
-} from './members/membership.ts'
+import { departMember, keepEarlierSpace, noteIssued, pruneDeparted } from './members/membership.ts'
+import { isOfMembership, requireMember, useCertificate, useToRenew } from './members/membership-check.ts'
+import { reviewAddresses } from './members/member-addresses.ts'
 import type { BrokerMetrics } from './metrics.ts'
 import { MemberPublishSession } from './records/publish-session.ts'
 import { type WriteContext, type WriteRules, pruneStamps } from './records/record-writes.ts'
@@ -46,11 +38,6 @@ import { normalSerial } from './members/succession.ts'
 import { WritePace } from './records/write-pace.ts'
 import { pruneTokens } from './tokens/tokens.ts'
 import { WatchHub } from './records/watch-hub.ts'
-
-/** Members of which it is told, once each, that the database does not know their certificates. */
-const MAX_TOLD_UNKNOWN = 100
-/** Sentences about addresses logged between two calls of tidy(): a member may change what it needs again and again. */
-const MAX_LOGGED_NOTES = 100
 
 export interface BrokerDeps {
   readonly log: RecordLog
@@ -81,18 +68,12 @@ export class Broker implements BrokerApi {
   readonly #paces = new Map<ClusterId, WritePace>()
   readonly #joining: Joining
   readonly #stopCommits: () => void
-  /** What was logged about members' addresses. */
-  #toldNotes: ReadonlySet<string> = new Set()
-  #loggedNotes = 0
   readonly #warnings: MemberWarnings
-  readonly #toldUnknown = new Set<string>()
-  readonly #startedAt: number
-  /** When each member was last heard, by the monotonic clock: the time that this broker was away does not count. */
-  readonly #heard = new Map<string, number>()
+  readonly #heard: HeardMembers
 
   constructor(deps: BrokerDeps, init: BrokerInit) {
     this.#deps = deps
-    this.#startedAt = deps.clock.monotonic()
+    this.#heard = new HeardMembers(deps.clock)
     const { globalRange, clustersetIpRange, allowedNamespaces } = init
     const { recordsPerCluster, recordBytesPerCluster } = init.limits
     this.#rules = { globalRange, clustersetIpRange, allowedNamespaces, recordsPerCluster, recordBytesPerCluster }
@@ -107,7 +88,7 @@ export class Broker implements BrokerApi {
       if (membersChanged) this.#endDeparted()
       for (const { scope, key } of changes) if (scope === 'record') this.#recordChanged(key)
       this.#hub.wake(membersChanged)
-      if (membersChanged) this.#tellNotes()
+      if (membersChanged) this.#warnings.tellNotes()
       this.#count(membersChanged)
     })
     this.#count(true)
@@ -116,7 +97,7 @@ export class Broker implements BrokerApi {
 
   async join(request: JoinRequest, peerAddress: string): Promise<JoinResponse> {
     const response = await this.#joining.join(request, peerAddress)
-    this.#heard.set(request.cluster, this.#deps.clock.monotonic())
+    this.#heard.note(request.cluster)
     return response
   }
 
@@ -126,7 +107,7 @@ export class Broker implements BrokerApi {
 
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
     const { log, authority, clock } = this.#deps
-    this.#tellUnknown(peer)
+    this.#warnings.tellUnknown(peer)
     this.#use.note(peer)
     await log.transact((tx) => useToRenew(tx, peer, clock.now()))
     const { certificate, expiresAtMs } = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
@@ -151,7 +132,7 @@ export class Broker implements BrokerApi {
   }
 
   openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: Error) => void): PublishSession {
-    this.#tellUnknown(peer)
+    this.#warnings.tellUnknown(peer)
     this.#use.note(peer)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const before = this.#sessions.get(peer.cluster)
@@ -177,7 +158,7 @@ export class Broker implements BrokerApi {
   }
 
   watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage> {
-    this.#tellUnknown(peer)
+    this.#warnings.tellUnknown(peer)
     this.#use.note(peer)
     return this.#hub.watch(peer, request, signal)
   }
@@ -192,8 +173,7 @@ export class Broker implements BrokerApi {
     const members = log.list('member').map(({ key }) => key)
     const connected = new Set(members.filter((cluster) => this.#isConnected(cluster as ClusterId)))
     this.#joining.forget()
-    this.#loggedNotes = 0
-    this.#tellNotes()
+    this.#warnings.tellNotesAgain()
     this.#warnings.tellClashes()
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
@@ -219,46 +199,19 @@ export class Broker implements BrokerApi {
     })
     for (const { cluster, cidrs } of kept) {
       logger.warn('a member states public space that no token allowed: kept, as an earlier release took it', {
+        reason: 'PublicSpaceNotAllowed',
         cluster,
         cidrs: cidrs.join(', '),
       })
     }
-    this.#tellNotes()
-  }
-
-  /** Each sentence about a member's addresses once; what is too much now is told later, if it still holds. */
-  #tellNotes(): void {
-    const { log, logger } = this.#deps
-    const told = new Set<string>()
-    for (const { key, value } of log.list('member')) {
-      if (!isLive(value)) continue
-      for (const note of value.notes ?? []) {
-        const line = `${key} ${note}`
-        if (!this.#toldNotes.has(line)) {
-          if (this.#loggedNotes >= MAX_LOGGED_NOTES) continue
-          this.#loggedNotes += 1
-          logger.info('about the addresses of a member', { cluster: key, note })
-        }
-        told.add(line)
-      }
-    }
-    this.#toldNotes = told
+    this.#warnings.tellNotes()
   }
 
   /** To be called every few seconds: tells all watchers which members have no stream open, and since when. */
   tellContact(): void {
-    const { log, clock } = this.#deps
-    const now = clock.monotonic()
-    const members = log.list('member').filter(({ value }) => isLive(value))
-    const silent = members.flatMap(({ key: cluster }) => {
-      if (this.#isConnected(cluster as ClusterId)) {
-        this.#heard.set(cluster, now)
-        return []
-      }
-      return [{ cluster, forMs: Math.floor(now - (this.#heard.get(cluster) ?? this.#startedAt)) }]
-    })
-    const live = new Set(members.map(({ key }) => key))
-    for (const cluster of this.#heard.keys()) if (!live.has(cluster)) this.#heard.delete(cluster)
+    const members = this.#deps.log.list('member').filter(({ value }) => isLive(value))
+    const live = new Set(members.map(({ key }) => key as ClusterId))
+    const silent = this.#heard.silent([...live], (cluster) => this.#isConnected(cluster))
     // The overlap of a certificate may have ended; watchers look by themselves when they are told.
     this.#endDeparted()
     for (const cluster of this.#paces.keys()) if (!live.has(cluster)) this.#paces.delete(cluster)
@@ -270,20 +223,6 @@ export class Broker implements BrokerApi {
     this.#statuses.close()
   }
 
-  /** One of ours that we do not know: somebody has put an older state in this one's place. */
-  #tellUnknown(peer: Peer): void {
-    const { log, logger, metrics } = this.#deps
-    const { cluster, serial } = peer
-    if (!isUnknownHere(log, peer, this.#deps.clock.now())) return
-    metrics.unknownCertificates.inc()
-    if (this.#toldUnknown.has(cluster) || this.#toldUnknown.size >= MAX_TOLD_UNKNOWN) return
-    this.#toldUnknown.add(cluster)
-    const reason =
-      'this database is older than the certificate, or another one: addresses that it gives may be in use; ' +
-      'restore the latest backup'
-    logger.error('a member shows a certificate that this broker does not know', { cluster, serial, reason })
-  }
-
   #writeStatus(peer: Peer, status: MemberStatus): void {
     const { log, clock, logger } = this.#deps
     const { cluster } = peer
@@ -291,7 +230,7 @@ export class Broker implements BrokerApi {
       .transact((tx) => {
         if (isOfMembership(tx, peer, clock.now())) writeStatusRecord(tx, cluster, status, clock.now())
       })
-      .catch((error: unknown) => logger.warn('status of a member not written', { cluster, reason: String(error) }))
+      .catch((error: unknown) => logger.warn('status of a member not written', { cluster, why: String(error) }))
   }
 
   #isConnected(cluster: ClusterId): boolean {
@@ -310,13 +249,13 @@ export class Broker implements BrokerApi {
 
   #seen(cluster: ClusterId): void {
     const { log, clock, logger } = this.#deps
-    this.#heard.set(cluster, clock.monotonic())
+    this.#heard.note(cluster)
     log
       .transact((tx) => {
         noteSeen(tx, cluster, clock.now())
         noteContact(tx, cluster, this.#isConnected(cluster), clock.now())
       })
-      .catch((error: unknown) => logger.debug('last seen not noted', { cluster, reason: String(error) }))
+      .catch((error: unknown) => logger.debug('last seen not noted', { cluster, why: String(error) }))
   }
 
   #context(cluster: ClusterId): WriteContext {

@@ -4,6 +4,7 @@ import { parseBrokerAddress } from '../protocol/broker-address.ts'
 import { serveBroker } from '../protocol/transport/grpc-server.ts'
 import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
+import { nearAddresses } from '../runtime/machine-network.ts'
 import { messageOf } from '../runtime/thrown.ts'
 import { DATABASE_FILE } from './state/broker-store.ts'
 import { Broker } from './broker.ts'
@@ -15,7 +16,6 @@ import { openSqliteLog } from './log/sqlite/sqlite-log.ts'
 import { BrokerHosts } from './look-up-hosts.ts'
 import { NOTE_CONTACT_MS } from './members/member-list.ts'
 import { brokerMetrics } from './metrics.ts'
-import { nearAddresses } from './addresses/near-addresses.ts'
 import { finishRestore } from './state/restore.ts'
 import { fixSettings } from './state/settings.ts'
 import { StateMark, checkDatabaseThere, checkMark } from './state/state-mark.ts'
@@ -88,7 +88,8 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
   logger.info('listening', { ...server.address, clusterset, epoch: log.epoch, revision: log.revision })
   deps.onListening?.(server.address)
 
-  const onError = (error: unknown): void => logger.error('broker upkeep failed', { reason: String(error) })
+  const onError = (error: unknown): void =>
+    logger.error('broker upkeep failed', { reason: 'RoundFailed', why: String(error) })
   const refresh = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: REFRESH_MS }, () =>
     health.check(log),
   )

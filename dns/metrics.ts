@@ -1,7 +1,7 @@
 /** Everything the DNS server counts. The hot path counts in a plain array, handed on once a second by flush(). */
+import type { ReasonCode } from '../model/reasons/reasons.ts'
 import type { Metrics } from '../runtime/metrics/metrics.ts'
-import { TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from './zone/answer.ts'
-import { RCODE } from './server/query.ts'
+import { RCODE, TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from './wire.ts'
 
 const TYPE_NAMES: readonly (readonly [number, string])[] = [
   [TYPE_A, 'A'],
@@ -33,7 +33,7 @@ const TYPE_ROWS = Uint8Array.from({ length: 256 }, (_, type) => {
 const LATENCY_BUCKETS = [0.00001, 0.00003, 0.0001, 0.0003, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1, 3]
 
 export type ForwardResult = 'answered' | 'failed' | 'overloaded' | 'loop'
-export type DropReason = 'not_a_query' | 'no_source_port' | 'socket_error' | 'connection_limit'
+export type DropReason = Extract<ReasonCode, 'not_a_query' | 'no_source_port' | 'socket_error' | 'connection_limit'>
 
 export interface DnsMetrics {
   /** Cheap: for every packet. */

@@ -8,12 +8,13 @@ import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { Forwarder } from './forward/forwarder.ts'
 import type { DnsMetrics } from './metrics.ts'
-import { MAX_TCP_SIZE, MAX_UDP_SIZE, QueryReader, RCODE, type Transport, questionName } from './server/query.ts'
+import { QueryReader, questionName } from './server/query.ts'
 import { writeAnswer, writeCode } from './server/write-response.ts'
 import { answer as answerOf, isTransfer } from './zone/answer.ts'
 import { type CompiledAnswer, compileAnswer } from './zone/compile.ts'
 import { KeptAnswers } from './zone/kept-answers.ts'
 import type { ServiceIndex } from './zone/service-index.ts'
+import { MAX_TCP_SIZE, MAX_UDP_SIZE, RCODE, type Transport } from './wire.ts'
 
 export interface PipelineDeps {
   readonly clock: Pick<Clock, 'monotonic'>

@@ -5,8 +5,7 @@
 import type { Clock } from '../reconcile/clock.ts'
 import { CLUSTERSET_ZONE } from '../model/spec-constants.ts'
 import type { Pipeline } from './pipeline.ts'
-import { CLASS_IN } from './server/query.ts'
-import { TYPE_A } from './zone/answer.ts'
+import { CLASS_IN, TYPE_A } from './wire.ts'
 
 interface ServiceName {
   readonly namespace: string

@@ -1,6 +1,7 @@
 /** A gateway's plan in the words of ip, nft and of the cable (wg): dry run, /debug/plan and golden tests. */
 import { formatRoute, formatRule } from '../kernel/route/format-ip.ts'
 import { formatNft } from '../kernel/nft/format-nft.ts'
+import { problemText } from '../model/reasons/problem.ts'
 import type { CableRules } from './cable/cable.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import type { GatewayWorld } from './world.ts'
@@ -11,7 +12,7 @@ export function describeGatewayPlan(world: GatewayWorld, rules: CableRules): str
 }
 
 export function gatewayPlanText(plan: GatewayPlan, rules: CableRules): string {
-  const refusals = plan.lanes.refusals.map((refusal) => `# refused: ${refusal.subject}: ${refusal.reason}\n`)
+  const refusals = plan.lanes.refusals.map((refusal) => `# refused: ${refusal.subject}: ${problemText(refusal)}\n`)
   const lanes = plan.lanes.lanes.map((lane) => rules.plan(lane).text)
   const routes = [...plan.routes.rules.map(formatRule), ...plan.routes.routes.map(formatRoute)]
   const tables = formatNft(plan.nft, 'ip') + formatNft(plan.nft6, 'ip6')

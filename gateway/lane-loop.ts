@@ -8,8 +8,12 @@ import { Round } from '../kernel/apply/round.ts'
 import { Drift } from '../kernel/drift.ts'
 import { ensureForwarding } from '../kernel/tuning/ip-forwarding.ts'
 import type { Family } from '../model/addresses/ip.ts'
-import { isNodeOfSite, sameOwners } from '../model/node-owner.ts'
-import type { Endpoint } from '../model/objects.ts'
+import { toldOtherRanges } from '../model/addresses/pod-ranges.ts'
+import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
+import type { LoopRun } from '../reconcile/loop-deps.ts'
+import { DEFAULT_LOOP, type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'
+import { WakeTimer } from '../reconcile/wake-timer.ts'
+import { messageOf } from '../runtime/thrown.ts'
 import { type LaneState, linkKey } from './cable/cable.ts'
 import { plannedLinks } from './cable/plan-lanes.ts'
 import { NftApplier } from './nft/apply-nft.ts'
@@ -17,53 +21,110 @@ import { LANE_TABLES } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
 import { inheritedHealth } from './health/inherited-health.ts'
+import { type GatewayLoopDeps, loopDeps } from './loop-deps.ts'
 import type { GatewayMetrics } from './metrics.ts'
-import { OwnerDoubt } from './status/owner-doubt.ts'
+import { EndpointWriter } from './status/endpoint-writer.ts'
 import { PeerCalls } from './reach/peer-calls.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
-import { planEndpoints } from './status/plan-endpoints.ts'
 import type { Refusal } from './remotes/check-remotes.ts'
 import type { Probing } from './health/probing.ts'
-import { readGatewayWorld } from './read-world.ts'
+import { GATEWAY_KINDS, readGatewayWorld } from './read-world.ts'
 import { RoamedPeers } from './reach/roamed-peers.ts'
 import type { GatewayWorld } from './world.ts'
+
+/** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */
+const PACE: LoopInit = { ...DEFAULT_LOOP, retryMaxMs: 1000 }
+
+/** Other programs change routes and links in bursts, and so do our own rounds. */
+const KERNEL_SETTLE_MS = 200
+
+/** Each pod may change the ranges of its node; what is not known yet is tracked, which does no harm. */
+const RANGES_SETTLE_MS = 1000
 
 export interface LaneLoopInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
-  /** Asks for another round at that time or earlier. */
-  readonly wakeAt: (atMs: number) => void
+  /** Called after each round. */
+  readonly onRound: () => void
 }
 
-export class LaneReconciler {
+export class LaneLoop {
   readonly #deps: GatewayDeps
   readonly #init: LaneLoopInit
   readonly #nft: NftApplier
   readonly #nft6: NftApplier
   readonly #calls = new PeerCalls()
   readonly #roamed = new RoamedPeers()
-  readonly #owners: OwnerDoubt
+  readonly #endpoints: EndpointWriter
   readonly #drift: Drift
   readonly #callJitter: number
   #refusals = ''
   #successorsSince: ReadonlyMap<string, number> = new Map()
   #plan: GatewayPlan | undefined
   #routed: ReadonlySet<string> = new Set()
+  readonly #outcome: GatewayLoopDeps
+  readonly #loop: ReconcileLoop
+  readonly #wake: WakeTimer
 
   constructor(deps: GatewayDeps, init: LaneLoopInit) {
     this.#deps = deps
     this.#init = init
     this.#nft = new NftApplier(deps.nft, deps.clock)
     this.#nft6 = new NftApplier(deps.nft6, deps.clock)
-    this.#owners = new OwnerDoubt(deps.clock)
+    this.#endpoints = new EndpointWriter(deps)
     this.#drift = new Drift({ ...deps, repairs: init.metrics.driftRepairs })
     this.#callJitter = deps.clock.random()
+    const count = ({ ok, ms }: LoopRun): void => {
+      init.metrics.rounds.inc({ result: ok ? 'ok' : 'failed' })
+      init.metrics.roundDuration.observe(ms / 1000)
+      init.onRound()
+    }
+    this.#outcome = loopDeps({ ...deps, count }, 'lanes')
+    this.#loop = new ReconcileLoop(this.#outcome, PACE, (signal) => this.#round(signal))
+    this.#wake = new WakeTimer(deps.clock, () => this.poke())
   }
 
-  /** Somebody else has been at a table of ours, or may have: the next round looks. */
-  suspectTables(): void {
-    for (const applier of [this.#nft, this.#nft6]) applier.suspect()
+  poke(): void {
+    this.#loop.poke()
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    return this.#loop.run(signal)
+  }
+
+  /** Follows what the plan depends on: each change is a poke, some after a moment. Gives the function that ends it. */
+  follow(): () => void {
+    const { cluster, clock, routes, handover } = this.#deps
+    const poke = (): void => this.poke()
+    const pokeIn = (ms: number): void => this.#wake.at(clock.monotonic() + ms)
+    const stops = [
+      ...GATEWAY_KINDS.map((kind) => cluster.cache(kind).onChange(poke)),
+      cluster.cache('RouteAgent').onChange((change) => {
+        if (toldOtherRanges(change)) pokeIn(RANGES_SETTLE_MS)
+      }),
+      routes.onChange(() => pokeIn(KERNEL_SETTLE_MS)),
+      ...this.#followTables(),
+      ...(handover === undefined ? [] : [handover.onChange(poke)]),
+      () => this.#wake.close(),
+    ]
+    return () => stops.forEach((stop) => stop())
+  }
+
+  /** Where the kernel does not tell of changes by others, they are found by the looks in between. */
+  #followTables(): (() => void)[] {
+    const { nft, nft6, logger } = this.#deps
+    const stops: (() => void)[] = []
+    const onChange = (): void => {
+      for (const applier of [this.#nft, this.#nft6]) applier.suspect()
+      this.poke()
+    }
+    try {
+      for (const one of [nft, nft6]) stops.push(one.onChange(NFT_TABLE_GATEWAY, onChange))
+    } catch (error) {
+      logger.warn('what others change in nftables is found late', { why: messageOf(error) })
+    }
+    return stops
   }
 
   /** The plan of the last round; undefined before the first. */
@@ -71,13 +132,23 @@ export class LaneReconciler {
     return this.#plan
   }
 
+  /** Why the last round failed; undefined when it went well. */
+  get failure(): string | undefined {
+    return this.#outcome.failure
+  }
+
+  /** Why the lanes are not as they should be; undefined: they are. */
+  get notReady(): string | undefined {
+    return this.failure ?? (this.#plan === undefined ? 'this cluster has no Cluster object yet' : undefined)
+  }
+
   /** Connections, by healthKey(), that the last good round knew to be up: traffic can use them. */
   get routed(): ReadonlySet<string> {
     return this.#routed
   }
 
-  /** One round. Throws what failed, after everything else was done. */
-  async reconcile(signal: AbortSignal): Promise<void> {
+  /** Throws what failed, after everything else was done. */
+  async #round(signal: AbortSignal): Promise<void> {
     const { config, probing, metrics } = this.#init
     const { handover, cable } = this.#deps
     const known = {
@@ -103,9 +174,9 @@ export class LaneReconciler {
     probing.setLanes(probed, first ? upKeys(world) : new Set())
     // Told only now: who reads the plan finds the probers of its peers.
     this.#plan = plan
-    await round.attempt(() => this.#publish({ ...world, laneStates }, signal))
+    await round.attempt(() => this.#endpoints.write({ ...world, laneStates }, signal))
     for (const lane of plan.lanes.lanes) metrics.laneMtu.set(lane.mtu, { lane: String(lane.lane) })
-    if (plan.lanes.nextAtMs !== undefined) this.#init.wakeAt(plan.lanes.nextAtMs)
+    if (plan.lanes.nextAtMs !== undefined) this.#wake.at(plan.lanes.nextAtMs)
     round.finish()
     this.#routed = upKeys(world)
   }
@@ -162,25 +233,6 @@ export class LaneReconciler {
     }
   }
 
-  /** Tells the other clusters about our lanes, and no longer about lanes that we do not serve. */
-  async #publish(world: GatewayWorld, signal: AbortSignal): Promise<void> {
-    const { cluster } = this.#deps
-    // A node that was removed from the site has lanes no more, whatever still runs there.
-    const wanted = isNodeOfSite(world.node, world.nodes) ? planEndpoints(world, this.#deps.cable.rules) : []
-    for (const planned of wanted) {
-      const present = cluster.cache('Endpoint').get(planned.metadata.name)
-      const endpoint = this.#owners.checked(planned, present)
-      const isTold = present !== undefined && sameSpec(present, endpoint) && sameOwners(present, endpoint)
-      if (!isTold) await cluster.apply(endpoint, signal)
-    }
-    const names = new Set(wanted.map((endpoint) => endpoint.metadata.name))
-    const served = new Set(world.lanes.map((lane) => lane.lane))
-    for (const endpoint of ownEndpoints(this.#deps, world.own.spec.id, world.node)) {
-      if (names.has(endpoint.metadata.name) || served.has(endpoint.spec.lane)) continue
-      await cluster.remove('Endpoint', endpoint.metadata.name, undefined, signal)
-    }
-  }
-
   #noteSuccessors({ monotonicMs }: GatewayWorld, { lanes }: GatewayPlan): void {
     const keys = lanes.lanes.flatMap(({ successors }) => successors.map(linkKey))
     this.#successorsSince = new Map(keys.map((key) => [key, this.#successorsSince.get(key) ?? monotonicMs]))
@@ -191,28 +243,12 @@ export class LaneReconciler {
     const text = JSON.stringify(refusals)
     if (text === this.#refusals) return
     this.#refusals = text
-    for (const { subject, reason } of refusals) this.#deps.logger.warn('refused', { subject, reason })
+    for (const { subject, reason, message } of refusals) {
+      this.#deps.logger.warn('refused', { subject, reason, why: message })
+    }
   }
 }
 
 function upKeys(world: GatewayWorld): Set<string> {
   return new Set([...world.health].filter(([, view]) => view.state === 'up').map(([key]) => key))
-}
-
-export function ownEndpoints(deps: Pick<GatewayDeps, 'cluster'>, clusterId: string, node: string): Endpoint[] {
-  const all = deps.cluster.cache('Endpoint').list()
-  return all.filter((endpoint) => endpoint.spec.cluster === clusterId && endpoint.spec.node === node)
-}
-
-function sameSpec(a: Endpoint, b: Endpoint): boolean {
-  return canonical(a.spec) === canonical(b.spec)
-}
-
-/** JSON with keys in order, so that equal values have equal text. */
-function canonical(value: unknown): string {
-  return JSON.stringify(value, (_key, item: unknown) =>
-    item !== null && typeof item === 'object' && !Array.isArray(item)
-      ? Object.fromEntries(Object.entries(item).sort(([a], [b]) => (a < b ? -1 : 1)))
-      : item,
-  )
 }

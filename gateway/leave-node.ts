@@ -6,12 +6,15 @@ import { FAMILIES } from '../model/addresses/ip.ts'
 import { NO_ROUTING, applyRouting } from '../kernel/apply/apply-routing.ts'
 import { Round } from '../kernel/apply/round.ts'
 import { restoreForwarding } from '../kernel/tuning/ip-forwarding.ts'
+import { DEFAULT_LOOP } from '../reconcile/loop.ts'
+import { untilDone } from '../reconcile/until-done.ts'
+import { messageOf } from '../runtime/thrown.ts'
 import { removeTable } from './nft/apply-nft.ts'
 import { LANE_TABLES } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
-import { ownEndpoints } from './lane-loop.ts'
 import type { GatewayMetrics } from './metrics.ts'
+import { ownEndpoints } from './status/endpoint-writer.ts'
 
 export interface LeaveInit {
   readonly config: GatewayConfig
@@ -42,4 +45,14 @@ export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: Abor
     await deps.cluster.remove('Endpoint', endpoint.metadata.name, undefined, signal)
   }
   await deps.cluster.remove('Gateway', config.node, undefined, signal)
+}
+
+/** leaveNode(), again and again with growing pauses. True once everything is gone, false when the signal came first. */
+export function leaveUntilDone(deps: GatewayDeps, init: LeaveInit, signal: AbortSignal): Promise<boolean> {
+  const { clock, logger } = deps
+  const backoff = { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs }
+  const onFailure = (error: unknown): void => {
+    logger.error('leaving: not clean yet', { reason: 'RoundFailed', why: messageOf(error) })
+  }
+  return untilDone(() => leaveNode(deps, init, signal), { clock, backoff, onFailure }, signal)
 }

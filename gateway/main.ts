@@ -2,26 +2,18 @@
  * The gateway of one node: lanes to the other clusters, their health, and the translation of this cluster's
  * addresses. Runs until the signal (the kernel stays as it is) or until the cluster has left (nothing stays).
  */
-import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
-import { HEARTBEAT_MS } from '../model/lanes/heartbeat.ts'
 import { watchLeaving } from '../kubeapi/membership.ts'
-import type { LoopRun } from '../reconcile/loop-deps.ts'
-import { DEFAULT_LOOP, ReconcileLoop } from '../reconcile/loop.ts'
-import { watchedCaches } from './caches.ts'
 import type { GatewayConfig } from './config.ts'
 import { gatewayPlanText } from './describe-plan.ts'
 import type { GatewayDeps } from './deps.ts'
-import { LaneReconciler } from './lane-loop.ts'
-import { leaveNode } from './leave-node.ts'
-import { loopDeps } from './loop-deps.ts'
-import { leaveUntilDone } from './leave-until-done.ts'
+import { LaneLoop } from './lane-loop.ts'
+import { leaveNode, leaveUntilDone } from './leave-node.ts'
 import { type GatewayMetrics, gatewayMetrics } from './metrics.ts'
+import { whenCachesSynced, whyCachesNotSynced } from './read-world.ts'
 import { openUdpProbeSocket } from './health/probe-socket.ts'
 import { Probing } from './health/probing.ts'
-import { StatusReconciler } from './status/status-loop.ts'
+import { StatusLoop } from './status/status-loop.ts'
 import { unlessAborted } from '../reconcile/until-aborted.ts'
-import { WakeTimer } from '../reconcile/wake-timer.ts'
-import { messageOf } from '../runtime/thrown.ts'
 
 export type { GatewayDeps } from './deps.ts'
 export { type GatewayConfig, type GatewayConfigInit, gatewayConfig } from './config.ts'
@@ -32,9 +24,8 @@ export { readGatewayWorld, whenCachesSynced } from './read-world.ts'
 export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
   const { cluster, logger, status } = deps
   const metrics = gatewayMetrics(deps.metrics)
-  const caches = watchedCaches(cluster)
-  status.readiness('gateway caches', caches.notSynced)
-  if (!(await unlessAborted(caches.whenSynced(signal), signal))) return
+  status.readiness('gateway caches', () => whyCachesNotSynced(cluster))
+  if (!(await unlessAborted(whenCachesSynced(cluster, signal), signal))) return
 
   const leaving = watchLeaving(cluster)
   try {
@@ -59,7 +50,7 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
  * after everything else has been done.
  */
 export async function cleanGatewayNode(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
-  await watchedCaches(deps.cluster).whenSynced(signal)
+  await whenCachesSynced(deps.cluster, signal)
   await leaveNode(deps, { config, metrics: gatewayMetrics(deps.metrics), clusterId: '' }, signal)
 }
 
@@ -70,83 +61,22 @@ async function serve(
   metrics: GatewayMetrics,
   signal: AbortSignal,
 ): Promise<void> {
-  const { clock, logger, cluster, status } = deps
-  const count = ({ ok, ms }: LoopRun): void => {
-    metrics.rounds.inc({ result: ok ? 'ok' : 'failed' })
-    metrics.roundDuration.observe(ms / 1000)
-    reports.poke()
-  }
-  const outcome = loopDeps({ clock, logger, count }, 'lanes')
+  const { clock, logger, status } = deps
   const openSocket = deps.openProbeSocket ?? openUdpProbeSocket
   const onTransition = (): void => {
     lanes.poke()
     reports.poke()
   }
   const probing = new Probing({ clock, logger, metrics, openSocket, onTransition }, config)
-  const wake = new WakeTimer(clock, () => lanes.poke())
-  const wakeAt = (atMs: number): void => wake.at(atMs)
-  const laneRounds = new LaneReconciler(deps, { config, metrics, probing, wakeAt })
-  const statusRounds = new StatusReconciler(deps, {
-    config,
-    metrics,
-    probing,
-    lanes: () => laneRounds.plan?.lanes.lanes,
-    hasTable6: () => (laneRounds.plan?.nft6.length ?? 0) > 0,
-    routed: () => laneRounds.routed,
-    failure: () => outcome.failure,
-  })
-  const lanePace = { ...DEFAULT_LOOP, retryMaxMs: LANE_RETRY_MAX_MS }
-  const lanes = new ReconcileLoop(outcome, lanePace, (until) => laneRounds.reconcile(until))
-  const reportMs = Math.min(config.statusMs, HEARTBEAT_MS)
-  const reportPace = { ...DEFAULT_LOOP, resyncMs: reportMs, retryMaxMs: STATUS_RETRY_MAX_MS }
-  const reportDeps = loopDeps({ clock, logger }, 'status')
-  const reports = new ReconcileLoop(reportDeps, reportPace, (until) => statusRounds.reconcile(until))
-  const waiting = (): string | undefined =>
-    laneRounds.plan === undefined ? 'this cluster has no Cluster object yet' : undefined
-  status.readiness('gateway', () => outcome.failure ?? waiting())
-  status.plan('gateway', () =>
-    laneRounds.plan === undefined ? '' : gatewayPlanText(laneRounds.plan, deps.cable.rules),
-  )
-  const stopCaches = watchedCaches(cluster).onChange(() => lanes.poke())
-  const stopRanges = watchedCaches(cluster).onRanges(() => wake.at(clock.monotonic() + RANGES_SETTLE_MS))
-  const stopHandover = deps.handover?.onChange(() => lanes.poke())
-  const stopKernel = deps.routes.onChange(() => wake.at(clock.monotonic() + KERNEL_SETTLE_MS))
-  const stopTables = followTables(deps, () => {
-    laneRounds.suspectTables()
-    lanes.poke()
-  })
+  const lanes = new LaneLoop(deps, { config, metrics, probing, onRound: () => reports.poke() })
+  const reports = new StatusLoop(deps, { config, metrics, probing, lanes })
+  status.readiness('gateway', () => lanes.notReady)
+  status.plan('gateway', () => (lanes.plan === undefined ? '' : gatewayPlanText(lanes.plan, deps.cable.rules)))
+  const stopFollowing = lanes.follow()
   try {
     await Promise.all([lanes.run(signal), reports.run(signal)])
   } finally {
-    stopCaches()
-    stopRanges()
-    stopKernel()
-    stopTables()
-    stopHandover?.()
-    wake.close()
+    stopFollowing()
     probing.close()
   }
 }
-
-/** Where the kernel does not tell of changes by others, they are found by the looks in between. */
-function followTables({ nft, nft6, logger }: GatewayDeps, onChange: () => void): () => void {
-  const stops: (() => void)[] = []
-  try {
-    for (const one of [nft, nft6]) stops.push(one.onChange(NFT_TABLE_GATEWAY, onChange))
-  } catch (error) {
-    logger.warn('what others change in nftables is found late', { error: messageOf(error) })
-  }
-  return () => stops.forEach((stop) => stop())
-}
-
-/** While one step fails, the others go on: a lane that goes down must not stay routed for longer than this. */
-const LANE_RETRY_MAX_MS = 1000
-
-/** Others wait for the heartbeat: once the API server is back, it must move sooner than they lose patience. */
-const STATUS_RETRY_MAX_MS = 2000
-
-/** Other programs change routes and links in bursts, and so do our own rounds. */
-const KERNEL_SETTLE_MS = 200
-
-/** Each pod may change the ranges of its node; what is not known yet is tracked, which does no harm. */
-const RANGES_SETTLE_MS = 1000

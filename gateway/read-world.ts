@@ -29,6 +29,12 @@ export function readMembership(cluster: ClusterApi): Membership | undefined {
   return cluster.cache('Membership').get(MEMBERSHIP_NAME)
 }
 
+/** Which kinds have not been read once; undefined when all that the plan depends on have. */
+export function whyCachesNotSynced(cluster: ClusterApi): string | undefined {
+  const missing = [...GATEWAY_KINDS, 'RouteAgent' as const].filter((kind) => !cluster.cache(kind).synced)
+  return missing.length === 0 ? undefined : `not read yet: ${missing.join(', ')}`
+}
+
 /** Resolves when everything that the plan depends on has been read once. */
 export async function whenCachesSynced(cluster: ClusterApi, signal: AbortSignal): Promise<void> {
   // This node's own Gateway object tells what an earlier run of the process knew; its changes are our own.

@@ -3,12 +3,13 @@
  * missing or different, while it wants the same as before, somebody else has changed. Each repair is counted with its
  * reason and logged.
  */
+import type { ReasonCode } from '../model/reasons/reasons.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
 import type { Counter } from '../runtime/metrics/metrics.ts'
 
 /** Missing: taken away. Changed: there, but not as it was. Foreign: put there by somebody else. */
-export type DriftReason = 'Missing' | 'Changed' | 'Foreign'
+export type DriftReason = Extract<ReasonCode, 'Missing' | 'Changed' | 'Foreign'>
 
 export interface DriftDeps {
   readonly clock: Pick<Clock, 'monotonic'>

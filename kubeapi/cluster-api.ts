@@ -3,6 +3,7 @@
  * directory), `memory/` (for tests and single-process use). One compliance suite: test/compliance/cluster-api.ts.
  */
 import type { Condition, Kind, KubeObject, ObjectKinds } from '../model/objects.ts'
+import type { ReasonCode } from '../model/reasons/reasons.ts'
 
 export type ObjectChange<T> =
   | { readonly type: 'set'; readonly object: T; readonly previous: T | undefined }
@@ -33,8 +34,7 @@ export interface ObjectEvent {
     readonly uid?: string | undefined
   }
   readonly type: 'Normal' | 'Warning'
-  /** CamelCase, at most 128 characters. */
-  readonly reason: string
+  readonly reason: ReasonCode
   /** A sentence, at most 1024 characters; cut when longer. */
   readonly note: string
 }

@@ -5,8 +5,7 @@ import { objectKey } from './object-key.ts'
 
 /** The same event again within this time is dropped. */
 export const EVENT_WINDOW_MS = 600_000
-/** events.k8s.io/v1: the limits of the fields. */
-const MAX_REASON = 128
+/** events.k8s.io/v1: the limit of the field. Of a reason it is 128, which no code of ours reaches. */
 const MAX_NOTE = 1024
 /** Beyond this many different events the oldest are forgotten, so they may be told again. */
 const MAX_REMEMBERED = 2000
@@ -29,7 +28,7 @@ export class EventFilter {
     this.#told.delete(key)
     this.#told.set(key, now)
     if (this.#told.size > MAX_REMEMBERED) this.#forgetOldest()
-    return { ...event, reason: event.reason.slice(0, MAX_REASON), note: cut(event.note) }
+    return { ...event, note: cut(event.note) }
   }
 
   #forgetOldest(): void {

@@ -109,7 +109,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
       try {
         await this.#look(signal)
       } catch (error) {
-        logger.error('cannot judge gateways; trying again', { error: String(error) })
+        logger.error('cannot judge gateways; trying again', { reason: 'RoundFailed', why: String(error) })
       }
       await clock.sleep(LOOK_MS, signal).catch(() => undefined)
     }
@@ -191,6 +191,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     if (now === 'fresh') logger.info('gateway is heard again', { gateway: name })
     else
       logger.warn('nothing is heard of a gateway', {
+        reason: 'GatewayStatusStale',
         gateway: name,
         machine: now === 'gone' ? 'silent' : 'not known to be dead',
       })

@@ -1,5 +1,6 @@
 /** metav1.Condition lists, keyed by type. Pure. */
 import type { Condition } from './objects.ts'
+import type { ReasonCode } from './reasons/reasons.ts'
 
 /** What a controller finds; when it became so is remembered by setCondition. */
 export type ConditionFinding = Omit<Condition, 'lastTransitionTime'>
@@ -11,7 +12,7 @@ export const CONDITION_CONNECTED = 'Connected'
 /** On a Gateway: whether all its connections are up. Unknown while nothing is heard of the gateway. */
 export const CONDITION_READY = 'Ready'
 /** Reason of that. */
-export const REASON_STATUS_STALE = 'GatewayStatusStale'
+export const REASON_STATUS_STALE = 'GatewayStatusStale' satisfies ReasonCode
 /** On a cluster's own Cluster: whether the DNS that its pods ask hands clusterset.local to Sealane. */
 export const CONDITION_CLUSTER_DNS = 'ClusterDNS'
 

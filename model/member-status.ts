@@ -3,24 +3,18 @@
  * so that exporters hear of it. Only findings against are told; whatever is not named here is imported.
  */
 import { isDnsLabel } from './ids.ts'
+import type { ReasonCode } from './reasons/reasons.ts'
 
-/** Why a member does not import a service. Stable names: they travel, and stand in conditions. */
+/** Why a member does not import a service. The names travel. */
 export const NOT_IMPORTED_REASONS = [
-  /** The namespace does not exist there, or ends. */
   'NamespaceMissing',
-  /** It is a system namespace, which that member does not import into. */
   'NamespaceNotAllowed',
-  /** Somebody there has made a ServiceImport of that name. */
   'NameTaken',
-  /** The pods there have addresses of other families only. */
   'IPFamilyNotSupported',
-  /** The API server there does not take the ServiceImport. */
   'ImportRefused',
-  /** What the exporter says of the service is malformed in the eyes of that member. */
   'ExportRefused',
-  /** The exporter's addresses cannot be used there, because they overlap its own. */
   'ClusterNotUsable',
-] as const
+] as const satisfies readonly ReasonCode[]
 export type NotImportedReason = (typeof NOT_IMPORTED_REASONS)[number]
 
 /** '' stands for any: a namespace without a name is all services in it, a cluster alone is all that it exports. */

@@ -4,6 +4,8 @@
  * lets them be absent. Sealane's own kinds belong to sealane.io/v1alpha1.
  */
 
+import type { ConditionReason } from './reasons/reasons.ts'
+
 /** Whose object it is: a Kubernetes cluster removes what belongs to something that is gone. */
 export interface OwnerReference {
   readonly apiVersion: string
@@ -31,8 +33,8 @@ export interface ObjectMeta {
 export interface Condition {
   readonly type: string
   readonly status: 'True' | 'False' | 'Unknown'
-  /** CamelCase words, comma-joined where several apply. */
-  readonly reason: string
+  /** Of conditions that we write; other controllers may have written others. */
+  readonly reason: ConditionReason
   readonly message: string
   /** RFC 3339, seconds. */
   readonly lastTransitionTime: string

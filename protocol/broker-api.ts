@@ -6,6 +6,8 @@
 import type { ClusterId } from '../model/ids.ts'
 import type { MemberStatus } from '../model/member-status.ts'
 import type { MemberRecord, RecordKey, StoredRecord } from '../model/records.ts'
+import type { RefusalCode } from '../model/reasons/reason-row.ts'
+import { type RefusalReason, refusalCode } from '../model/reasons/reasons.ts'
 
 export interface Peer {
   /** From the URI SAN of the client certificate. */
@@ -91,23 +93,20 @@ export interface RenewResponse {
   readonly caBundle: readonly Uint8Array[]
 }
 
-/** Refusals that a user can act on. `field` names what is wrong. Sent as gRPC status INVALID_ARGUMENT, UNAUTHENTICATED, … */
-export type RefusalCode =
-  | 'InvalidArgument'
-  | 'Unauthenticated'
-  | 'PermissionDenied'
-  | 'AlreadyExists'
-  | 'ResourceExhausted'
-  | 'FailedPrecondition'
-
+/**
+ * Refusals that a user can act on. `field` names what is wrong, `reason` why (model/reasons/). Sent as gRPC status
+ * INVALID_ARGUMENT, UNAUTHENTICATED, …: that of the reason, unless `code` says another.
+ */
 export class RefusedError extends Error {
-  readonly code: RefusalCode
+  readonly reason: RefusalReason
   readonly field: string
-  constructor(code: RefusalCode, field: string, message: string) {
+  readonly code: RefusalCode
+  constructor(reason: RefusalReason, field: string, message: string, code: RefusalCode = refusalCode(reason)) {
     super(message)
     this.name = 'RefusedError'
-    this.code = code
+    this.reason = reason
     this.field = field
+    this.code = code
   }
 }
 
@@ -152,7 +151,9 @@ export type PublishReply =
       readonly sequence: number
       readonly key: MemberKey
       readonly field: string
-      readonly reason: string
+      readonly reason: RefusalReason
+      /** For people; reads on after the field. */
+      readonly message: string
     }
 
 export interface WatchRequest {

@@ -13,6 +13,7 @@ import type {
   WatchMessage,
   WatchRequest,
 } from './broker-api.ts'
+import type { ReasonCode } from '../model/reasons/reasons.ts'
 
 /** No answer, or the connection broke. Trying again later is right. */
 export class BrokerUnreachableError extends Error {
@@ -43,14 +44,25 @@ export type CertificateProblem =
   /** A certificate was needed and none was shown. */
   | 'missing'
 
+const CERTIFICATE_REASONS = {
+  untrusted: 'CertificateUntrusted',
+  otherClusterset: 'CertificateOtherClusterset',
+  expired: 'CertificateExpired',
+  notYetValid: 'CertificateNotYetValid',
+  wrongIdentity: 'CertificateWrongIdentity',
+  missing: 'CertificateMissing',
+} as const satisfies Record<CertificateProblem, ReasonCode>
+
 /** One of the two certificates is not accepted. Trying again does not help until somebody changes something. */
 export class CertificateError extends Error {
   readonly retryable = false
   readonly problem: CertificateProblem
+  readonly reason: ReasonCode
   constructor(problem: CertificateProblem, message: string, options?: { cause?: unknown }) {
     super(message, options)
     this.name = 'CertificateError'
     this.problem = problem
+    this.reason = CERTIFICATE_REASONS[problem]
   }
 }
 

@@ -182,7 +182,7 @@ function asServer<T>(decode: () => T): T {
   try {
     return decode()
   } catch (error) {
-    if (error instanceof CodecError) throw new RefusedError('InvalidArgument', error.field, error.message)
+    if (error instanceof CodecError) throw new RefusedError('InvalidValue', error.field, error.message)
     throw error
   }
 }

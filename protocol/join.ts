@@ -7,6 +7,7 @@ import type { Logger } from '../runtime/logging/logger.ts'
 import type { ClusterFacts, JoinLook, JoinResponse } from './broker-api.ts'
 import { ProtocolError } from './broker-client.ts'
 import { certificateProblem } from './identity/certificate-answer.ts'
+import type { ReasonCode } from '../model/reasons/reasons.ts'
 import type { MemberIdentity } from './identity/member-files.ts'
 import { readCertificate } from './identity/read-certificate.ts'
 import type { JoinToken } from './identity/token.ts'
@@ -30,6 +31,8 @@ export interface JoiningDesk {
 export interface JoinProblem {
   /** A sentence. */
   readonly text: string
+  /** Its stable name (model/reasons/). */
+  readonly reason?: ReasonCode
   /** The token that will not work, however often it is shown; absent where time may mend it. */
   readonly refused?: string
 }

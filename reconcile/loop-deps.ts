@@ -24,7 +24,8 @@ export interface ReportedLoop {
 export function reportedLoop({ clock, logger, loop, count }: ReportedLoop): LoopDeps {
   return {
     clock,
-    onError: (error) => logger.error('round failed, will be tried again', { loop, reason: messageOf(error) }),
+    onError: (error) =>
+      logger.error('round failed, will be tried again', { loop, reason: 'RoundFailed', why: messageOf(error) }),
     onRun: ({ ok, ms }) => count({ loop, ok, ms }),
   }
 }

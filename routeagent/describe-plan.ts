@@ -11,6 +11,7 @@ import { formatNft } from '../kernel/nft/format-nft.ts'
 import { plannedFamilies } from '../model/addresses/addressing.ts'
 import type { Family } from '../model/addresses/ip.ts'
 import type { EndpointSlice, ServiceImport } from '../model/objects.ts'
+import { problemText } from '../model/reasons/problem.ts'
 import type { OpenPort } from '../model/addresses/open-port.ts'
 import { addressFamily } from './address-family.ts'
 import { ownCluster } from './routes/own-ranges.ts'
@@ -41,9 +42,9 @@ function describeTable(world: RouteAgentWorld, family: Family): string {
 }
 
 export function describeRoutes(plan: NodeRoutePlan): string {
-  if (!plan.ok) return `# ${plan.reason}\n`
+  if (!plan.ok) return `# ${problemText(plan)}\n`
   const lines = [
-    ...plan.problems.map((p) => `# left out: ${p.subject}: ${p.reason}`),
+    ...plan.problems.map((p) => `# left out: ${p.subject}: ${problemText(p)}`),
     formatLink(plan.link),
     formatLinkChange(plan.link.name, { up: true }),
     ...plan.sysctls.map((s) => `sysctl -w ${s.name}=${s.value}`),

@@ -17,7 +17,8 @@ import type { MachineNetwork } from '../runtime/machine-network.ts'
 import { knock } from '../runtime/knock.ts'
 import { messageOf } from '../runtime/thrown.ts'
 import { removeNodeRoutes } from './routes/apply-node-routes.ts'
-import { BalanceLoop, removeNodeTable } from './balance/balance-loop.ts'
+import { BalanceLoop } from './balance/balance-loop.ts'
+import { removeNodeTable } from './balance/node-table.ts'
 import { type RouteAgentConfig, forwardingMarker } from './config.ts'
 import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
 import { FactsReader } from './facts-reader.ts'
@@ -135,7 +136,7 @@ async function tearDown(deps: RouteAgentDeps, config: RouteAgentConfig, signal: 
   const { clock, logger } = deps
   const backoff = { minMs: DEFAULT_LOOP.retryMinMs, maxMs: DEFAULT_LOOP.retryMaxMs }
   const onFailure = (error: unknown): void => {
-    logger.error('leaving failed; trying again', { error: messageOf(error) })
+    logger.error('leaving failed; trying again', { reason: 'RoundFailed', why: messageOf(error) })
   }
   if (await untilDone(() => cleanRouteAgentNode(deps, config, signal), { clock, backoff, onFailure }, signal)) {
     logger.info('left: everything of ours is out of this kernel', { component: 'routeagent' })

@@ -27,6 +27,16 @@ export async function readMachineNetwork(): Promise<MachineNetwork> {
   }
 }
 
+/**
+ * Addresses from which nobody calls who is not this machine, or has been handed on by a neighbour in its own name: IPv4
+ * addresses of the interfaces, and of the next hops of the routes. Never rejects.
+ */
+export async function nearAddresses(): Promise<readonly string[]> {
+  const own = Object.values(networkInterfaces()).flatMap((addresses) => addresses ?? [])
+  const ownIpv4 = own.filter(({ family }) => family === 'IPv4').map(({ address }) => address)
+  return [...new Set([...ownIpv4, ...nextHops(await readText(ROUTES))])]
+}
+
 /** IPv4 next hops of all routes, or of those that `counts` says yes to; takes the text of /proc/net/route. */
 export function nextHops(text: string, counts: (fields: readonly string[]) => boolean = () => true): string[] {
   const rows = text.split('\n').map((line) => line.split(/\s+/))
@@ -45,7 +55,7 @@ export function nameServers(text: string): string[] {
 }
 
 /** Empty where there is no such file. */
-export function readText(path: string): Promise<string> {
+function readText(path: string): Promise<string> {
   return readFile(path, 'utf8').catch(() => '')
 }
 

@@ -1,4 +1,5 @@
 /** The outermost frame of every process: signals, exit code, and how an error reaches a person. */
+import { isPrinted, reasonOf } from './error-reason.ts'
 import { UserError } from './user-error.ts'
 
 export interface RunProcessInit {
@@ -51,11 +52,16 @@ export class StoppedError extends Error {
   }
 }
 
-/** Expected failures carry a message of their own; only a programming mistake is worth a stack trace. */
+/**
+ * Expected failures carry a message of their own, some a hint and the name of their reason, each on a line; only a
+ * programming mistake is worth a stack trace.
+ */
 export function describeFailure(name: string, error: unknown): string {
   if (!(error instanceof Error)) return `${name}: ${String(error)}\n`
   const hint = error instanceof UserError && error.hint !== undefined ? `${error.hint}\n` : ''
-  if (isExpected(error)) return `${name}: ${error.message}\n${hint}`
+  const code = reasonOf(error)
+  const reason = code !== undefined && isPrinted(code) ? `reason: ${code}\n` : ''
+  if (isExpected(error)) return `${name}: ${error.message}\n${hint}${reason}`
   return `${name}: ${error.message}\nThis is a fault in Sealane; please report it with the lines below.\n${error.stack ?? ''}\n`
 }
 

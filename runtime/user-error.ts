@@ -1,4 +1,5 @@
 /** A mistake of the person at the keyboard, or something they must mend: told without a stack trace. */
+import type { ReasonCode } from '../model/reasons/reasons.ts'
 
 export interface UserErrorInit {
   /** What to do about it, one line. */
@@ -6,15 +7,19 @@ export interface UserErrorInit {
   /** 1 failed (default), 2 wrong usage. */
   readonly exitCode?: 1 | 2
   readonly cause?: unknown
+  /** Its stable name (model/reasons/). */
+  readonly reason?: ReasonCode
 }
 
 export class UserError extends Error {
   readonly hint: string | undefined
   readonly exitCode: 1 | 2
+  readonly reason: ReasonCode | undefined
   constructor(message: string, init: UserErrorInit = {}) {
     super(message, init.cause === undefined ? {} : { cause: init.cause })
     this.name = 'UserError'
     this.hint = init.hint
     this.exitCode = init.exitCode ?? 1
+    this.reason = init.reason
   }
 }

@@ -6,6 +6,7 @@ import type { MemberStatus } from '../../model/member-status.ts'
 import type { MemberRecord, StoredRecord } from '../../model/records.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import type { ReplicaChange } from '../../protocol/replica/replica.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export type PublishState =
   /** Not told to the broker yet, or no answer yet. */
@@ -13,7 +14,7 @@ export type PublishState =
   /** The broker has it durably, exactly as desired now. */
   | { readonly t: 'stored' }
   /** The broker does not take it as it is now. */
-  | { readonly t: 'refused'; readonly field: string; readonly reason: string }
+  | { readonly t: 'refused'; readonly field: string; readonly reason: ReasonCode; readonly message: string }
 
 export interface Publisher {
   /** False until the broker has answered a declaration once in the life of this process: until then nothing is known. */

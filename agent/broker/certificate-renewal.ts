@@ -17,6 +17,7 @@ import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import type { AgentMetrics } from '../metrics.ts'
 import { clockDoubt, renewalDueInMs } from './plan-renewal.ts'
+import { reasonField } from '../../protocol/error-reason.ts'
 
 export interface CertificateRenewalDeps {
   readonly clock: Clock
@@ -155,7 +156,8 @@ export class CertificateRenewal {
       this.#gotAtMs = clock.monotonic()
       logger.info('certificate renewed', { until: endOf(this.#facts.notAfterMs) })
       this.#failure = clockDoubt(this.#facts, askedMs, clock.now())
-      if (this.#failure !== undefined) logger.warn('check the clock of this machine', { reason: this.#failure })
+      if (this.#failure !== undefined)
+        logger.warn('check the clock of this machine', { reason: 'ClockDiffers', why: this.#failure })
       onRenewed(renewed)
       return true
     } catch (error) {
@@ -166,8 +168,9 @@ export class CertificateRenewal {
         : `ends at ${endOf(notAfterMs)}`
       const reason = messageOf(error)
       this.#failure = `the certificate ${state}: ${reason}`
-      if (ended) logger.error('certificate not renewed and no longer valid', { reason: this.#failure })
-      else logger.warn('certificate not renewed yet', { reason: this.#failure })
+      if (ended)
+        logger.error('certificate not renewed and no longer valid', { ...reasonField(error), why: this.#failure })
+      else logger.warn('certificate not renewed yet', { ...reasonField(error), why: this.#failure })
       return false
     }
   }

@@ -14,6 +14,7 @@ import { ownCluster } from '../../model/addresses/own-cluster.ts'
 import { type JoinAsk, type JoiningDesk, askToJoin, endOfIdentity, joinedIdentity } from '../../protocol/join.ts'
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
+import { reasonField } from '../../protocol/error-reason.ts'
 import { errorOf } from '../../runtime/thrown.ts'
 
 export interface JoinWithTokenInit {
@@ -57,8 +58,12 @@ export async function joinWithToken(
     if (failure === undefined) break
     state = failure.message
     refused = isFinal(failure) ? token : undefined
-    deps.logger.warn('not joined', { reason: failure.message, refused: refused !== undefined })
-    await desk.problem({ text: failure.message, ...(refused === undefined ? {} : { refused }) })
+    deps.logger.warn('not joined', { ...reasonField(failure), why: failure.message, refused: refused !== undefined })
+    await desk.problem({
+      text: failure.message,
+      ...reasonField(failure),
+      ...(refused === undefined ? {} : { refused }),
+    })
     if (refused === undefined) await deps.clock.sleep(backoff.next(), signal)
   }
   state = undefined
@@ -90,7 +95,7 @@ export async function rejoinWhenEnded(
   const onFailure = (error: unknown): number => {
     if (error instanceof JoinedAnewError) throw error
     const reason = String(error)
-    if (!signal.aborted && reason !== told) logger.warn('the identity is not as it should be, yet', { reason })
+    if (!signal.aborted && reason !== told) logger.warn('the identity is not as it should be, yet', { why: reason })
     told = reason
     return AWAY_MS
   }
@@ -126,8 +131,12 @@ async function rejoin(
   const failure = await tryToJoin(deps, init, token, signal)
   if (failure === undefined && known === undefined) throw new JoinedAnewError(init.cluster)
   if (failure === undefined) return LOOK_MS
-  deps.logger.warn('not joined anew', { reason: failure.message })
-  await desk.problem({ text: failure.message, ...(isFinal(failure) ? { refused: token } : {}) })
+  deps.logger.warn('not joined anew', { ...reasonField(failure), why: failure.message })
+  await desk.problem({
+    text: failure.message,
+    ...reasonField(failure),
+    ...(isFinal(failure) ? { refused: token } : {}),
+  })
   return isFinal(failure) ? LOOK_MS : AWAY_MS
 }
 
@@ -157,7 +166,7 @@ async function dropToken({ logger }: ComponentDeps, desk: JoiningDesk, signal: A
     if (await desk.dropToken()) logger.info('this cluster has joined: a token that lay there is removed')
   } catch (error) {
     signal.throwIfAborted()
-    logger.warn('a token that is not needed could not be removed', { reason: String(error) })
+    logger.warn('a token that is not needed could not be removed', { why: String(error) })
   }
 }
 
@@ -171,7 +180,10 @@ function tellRenumbered(
   const named = renumbered.slice(0, MAX_NAMED).map((one) => `${one.cluster} (${one.globalCIDRs.join(', ')})`)
   const more = renumbered.length > MAX_NAMED ? ` and ${renumbered.length - MAX_NAMED} more` : ''
   const note = `this cluster has addresses of other members: they have global ones from now on: ${named.join(', ')}${more}`
-  logger.warn('other members got global addresses by this join', { members: `${named.join(', ')}${more}` })
+  logger.warn('other members got global addresses by this join', {
+    reason: 'MembersRenumbered',
+    members: `${named.join(', ')}${more}`,
+  })
   const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
   cluster.tell({ regarding, type: 'Warning', reason: 'MembersRenumbered', note })
 }

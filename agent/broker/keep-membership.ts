@@ -39,7 +39,7 @@ export async function keepMembership(
       () => undefined,
       (error: unknown) => (signal.aborted ? told : String(error)),
     )
-    if (problem !== undefined && problem !== told) logger.warn('the Membership is not looked at', { reason: problem })
+    if (problem !== undefined && problem !== told) logger.warn('the Membership is not looked at', { why: problem })
     told = problem
     await clock.sleep(LOOK_MS, signal).catch(() => undefined)
   }

@@ -24,7 +24,7 @@ export async function tellBrokerWhenLeaving(
   while (!signal.aborted) {
     const problem = await tell(deps, store, signal).catch((error: unknown) => messageOf(error))
     if (problem === undefined || isUntold(deps.cluster)) return store.remove()
-    deps.logger.warn('the broker could not be told that this cluster leaves', { reason: problem })
+    deps.logger.warn('the broker could not be told that this cluster leaves', { why: problem })
     await store.problem({ text: problem }).catch(() => undefined)
     await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
   }

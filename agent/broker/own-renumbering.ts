@@ -26,7 +26,7 @@ export function tellOwnRenumbering({ cluster, clock, logger }: OwnRenumberingDep
     const now = clusters.get(own)
     if (now === undefined || now.spec.globalCIDRs.length === 0) return
     const note = renumberingNote(now, clusters.list())
-    logger.warn('this cluster has global addresses from now on', { reason: note })
+    logger.warn('this cluster has global addresses from now on', { reason: 'GlobalAddressesGiven', why: note })
     const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
     cluster.tell({ regarding, type: 'Warning', reason: 'GlobalAddressesGiven', note })
   }

@@ -19,6 +19,7 @@ import type { BrokerLink, ContactView, Publisher, ReplicaView } from './broker-l
 import type { AgentConfig } from '../config.ts'
 import type { AgentMetrics } from '../metrics.ts'
 import { CertificateRenewal } from './certificate-renewal.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export interface LinkDeps {
   readonly clock: Clock
@@ -26,7 +27,7 @@ export interface LinkDeps {
   readonly metrics: Metrics
   readonly agentMetrics: AgentMetrics
   /** The broker has said why it takes this cluster for no member; undefined when it takes it for one. */
-  readonly onRefused: (reason: string | undefined) => void
+  readonly onRefused: (why: string | undefined, reason?: ReasonCode) => void
 }
 
 /** Refused records are offered again after this time: an operator may have changed the broker's rules. */
@@ -56,7 +57,7 @@ async function loadReplica(store: ReplicaStore, logger: Logger): Promise<Replica
     return await store.load()
   } catch (error) {
     if (!(error instanceof CodecError)) throw error
-    logger.error('saved replica is damaged, a new one will be fetched from the broker', { reason: error.message })
+    logger.error('saved replica is damaged, a new one will be fetched from the broker', { why: error.message })
     return new Replica()
   }
 }
@@ -146,10 +147,10 @@ class ProtocolLink implements BrokerLink {
   }
 
   #tellRefused(state: WatchState): void {
-    const reason = state.t === 'waiting' && isAboutUs(state.error) ? state.error.message : undefined
-    if (state.t !== 'live' && reason === undefined) return
-    this.#renewal.hearRefused(reason !== undefined)
-    this.#deps.onRefused(reason)
+    const error = state.t === 'waiting' && isAboutUs(state.error) ? state.error : undefined
+    if (state.t !== 'live' && error === undefined) return
+    this.#renewal.hearRefused(error !== undefined)
+    this.#deps.onRefused(error?.message, error?.reason)
   }
 
   /** The sessions' streams break with the old client; they resume with the new one after their shortest pause. */

@@ -5,6 +5,7 @@
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export interface RefusedMembershipDeps {
   readonly cluster: Pick<ClusterApi, 'tell'>
@@ -22,16 +23,16 @@ export class RefusedMembership {
   }
 
   /** The broker's word; undefined when it has taken this cluster as a member. */
-  hear(reason: string | undefined): void {
+  hear(reason: string | undefined, code?: ReasonCode): void {
     if (this.#told?.reason === reason && this.#told !== undefined) return
     this.#told = { reason }
     this.#deps.note?.(reason)
-    if (reason !== undefined) this.#tell(reason)
+    if (reason !== undefined) this.#tell(reason, code)
   }
 
-  #tell(reason: string): void {
+  #tell(reason: string, code: ReasonCode = 'Refused'): void {
     const { cluster, logger } = this.#deps
-    logger.error('the broker refuses this cluster', { reason })
+    logger.error('the broker refuses this cluster', { reason: code, why: reason })
     const note = `the broker refuses this cluster: ${reason}`
     cluster.tell({ regarding: { kind: 'Membership', name: MEMBERSHIP_NAME }, type: 'Warning', reason: 'Refused', note })
   }

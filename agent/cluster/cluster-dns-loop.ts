@@ -90,7 +90,8 @@ export class ClusterDnsLoop {
     const wording = before === 'False' && !answer.answers
     if (wording && clock.monotonic() - this.#wordedAt < REWORD_MS) return
     if (answer.answers) logger.info('the cluster DNS hands us the zone')
-    else if (!wording) logger.warn('the cluster DNS does not hand us the zone', { said: answer.said })
+    else if (!wording)
+      logger.warn('the cluster DNS does not hand us the zone', { reason: 'DoesNotAnswer', said: answer.said })
     const [failure] = await writer.applyStatuses([change], signal)
     if (failure !== undefined && failure.code !== 'NotFound') throw failure
     this.#wordedAt = clock.monotonic()

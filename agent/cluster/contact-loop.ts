@@ -99,7 +99,7 @@ export class ContactLoop {
   #giveUpWaiting(): void {
     const { findings, logger } = this.#deps
     if (findings.expired !== undefined) return
-    logger.warn('goes on without knowing which clusters are dead', { reason: this.notReady() ?? 'not known yet' })
+    logger.warn('goes on without knowing which clusters are dead', { why: this.notReady() ?? 'not known yet' })
     findings.setExpired(new Set())
   }
 
@@ -163,7 +163,7 @@ export class ContactLoop {
     for (const id of expired) {
       if (before.has(id)) continue
       const note = `nothing was heard of cluster ${id} for ${minutes} min: its endpoints are removed until it returns`
-      logger.warn('cluster is taken as dead', { cluster: id, minutes })
+      logger.warn('cluster is taken as dead', { cluster: id, reason: 'ContactLost', minutes })
       cluster.tell({ regarding: { kind: 'Cluster', name: id }, type: 'Warning', reason: 'ContactLost', note })
     }
     for (const id of before) {

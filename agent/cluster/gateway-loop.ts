@@ -5,13 +5,14 @@
  */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { HeardGateways } from '../../kubeapi/heard-gateways.ts'
-import type { Gateway } from '../../model/objects.ts'
+import { CONDITION_READY, REASON_STATUS_STALE, findCondition, setCondition } from '../../model/conditions.ts'
+import { isTakenAsSilent } from '../../model/lanes/heartbeat.ts'
+import type { Condition, Gateway } from '../../model/objects.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { type LoopInit, ReconcileLoop } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { loopDeps } from '../loop-deps.ts'
 import type { AgentMetrics } from '../metrics.ts'
-import { heardAgain, staleFinding } from './plan-gateway-ready.ts'
 import { Subscriptions } from '../subscriptions.ts'
 
 export interface GatewayLoopDeps {
@@ -64,4 +65,19 @@ export class GatewayLoop {
     this.#deps.cluster.tell({ regarding, type: 'Normal', reason: 'GatewayHeard', note })
     this.#loop.poke()
   }
+}
+
+/** The condition to set; undefined where it is set already. Takes milliseconds since 1970. */
+function staleFinding(gateway: Gateway, nowMs: number): Condition | undefined {
+  if (isTakenAsSilent(gateway)) return undefined
+  const { metadata, status } = gateway
+  const since = status?.heartbeatTime === undefined ? '' : ` since ${status.heartbeatTime}`
+  const message = `nothing was heard of the gateway on node ${metadata.name}${since}: its connections are not known`
+  const finding = { type: CONDITION_READY, status: 'Unknown', reason: REASON_STATUS_STALE, message } as const
+  return findCondition(setCondition(status?.conditions ?? [], finding, nowMs), CONDITION_READY)
+}
+
+/** The gateway has taken back what was said of it while it was silent. */
+function heardAgain(before: Gateway | undefined, after: Gateway): boolean {
+  return before !== undefined && isTakenAsSilent(before) && !isTakenAsSilent(after)
 }

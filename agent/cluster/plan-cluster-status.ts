@@ -8,6 +8,7 @@ import {
   setCondition,
 } from '../../model/conditions.ts'
 import type { Cluster, Gateway } from '../../model/objects.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export interface ClusterStatusWorld {
   /** Milliseconds since 1970. */
@@ -62,7 +63,7 @@ function connected({ gateways, stale }: ClusterStatusWorld, id: string): Conditi
       .filter(({ cluster }) => cluster === id)
       .map(({ state }) => ({ node: metadata.name, state, isStale: stale.includes(metadata.name) })),
   )
-  const finding = (status: 'True' | 'False' | 'Unknown', reason: string, message: string): ConditionFinding => {
+  const finding = (status: 'True' | 'False' | 'Unknown', reason: ReasonCode, message: string): ConditionFinding => {
     return { type: CONDITION_CONNECTED, status, reason, message }
   }
   const fresh = all.filter(({ isStale }) => !isStale)

@@ -32,7 +32,11 @@ export function planEndpoints(
   for (const one of remote) {
     const name = nameOf(one)
     if (planned.has(name)) {
-      dropped.push({ what: `${one.cluster}/Endpoint/${one.recordName}`, reason: `the name ${name} is taken` })
+      dropped.push({
+        what: `${one.cluster}/Endpoint/${one.recordName}`,
+        reason: 'NameTaken',
+        message: `the name ${name} is taken`,
+      })
       continue
     }
     const candidates = one.spec.candidates.filter((candidate) => isUsable(candidate, one, dropped))
@@ -56,7 +60,7 @@ function isUsable(candidate: EndpointCandidate, one: RemoteEndpoint, dropped: Dr
     // Said below.
   }
   if (kind === 'usable') return true
-  const reason = `candidate ${JSON.stringify(candidate.address)} is a ${kind} address`
-  dropped.push({ what: `${one.cluster}/Endpoint/${one.recordName}`, reason })
+  const message = `candidate ${JSON.stringify(candidate.address)} is a ${kind} address`
+  dropped.push({ what: `${one.cluster}/Endpoint/${one.recordName}`, reason: 'AddressNotReachable', message })
   return false
 }

@@ -2,6 +2,7 @@
 import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_IMPORTED, findCondition } from '../../model/conditions.ts'
 import type { Condition, ServiceExport } from '../../model/objects.ts'
+import { firstReason } from '../../model/reasons/reasons.ts'
 
 /** Takes the conditions before and after. A restart changes none, so it tells nothing again. */
 export function exportEvents(
@@ -25,7 +26,7 @@ type Words = Pick<ObjectEvent, 'type' | 'reason' | 'note'>
 
 function wordsFor(was: Condition | undefined, is: Condition): Words | undefined {
   if (is.type === 'Valid') {
-    return is.status === 'False' ? { type: 'Warning', reason: is.reason, note: is.message } : undefined
+    return is.status === 'False' ? { type: 'Warning', reason: firstReason(is.reason), note: is.message } : undefined
   }
   if (is.type === 'Ready') {
     if (is.status === 'True' && was?.status !== 'True') return { type: 'Normal', reason: 'Exported', note: is.message }
@@ -35,9 +36,9 @@ function wordsFor(was: Condition | undefined, is: Condition): Words | undefined 
   if (is.type === CONDITION_IMPORTED) {
     // Who imports changes with every cluster that comes or goes; only whether anybody does is worth an event.
     if (is.status === 'False' && was?.status !== 'False')
-      return { type: 'Warning', reason: is.reason, note: is.message }
+      return { type: 'Warning', reason: firstReason(is.reason), note: is.message }
     if (is.status !== 'True' || was?.status !== 'False') return undefined
-    return { type: 'Normal', reason: is.reason, note: is.message }
+    return { type: 'Normal', reason: firstReason(is.reason), note: is.message }
   }
   if (is.status === 'True') return { type: 'Warning', reason: 'Conflict', note: `${is.reason}: ${is.message}` }
   if (was?.status !== 'True') return undefined

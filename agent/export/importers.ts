@@ -3,6 +3,7 @@ import type { ConditionFinding } from '../../model/conditions.ts'
 import { CONDITION_IMPORTED } from '../../model/conditions.ts'
 import type { ServiceKey } from '../../model/ids.ts'
 import type { MemberStatus, NotImportedReason } from '../../model/member-status.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 /** The members as far as they matter to this cluster's exports, ready to be asked about any of them. */
 export interface Importers {
@@ -103,6 +104,6 @@ function counted(ids: readonly string[]): string {
   return `${ids.slice(0, MAX_NAMES).join(', ')}${more}`
 }
 
-function finding(status: 'True' | 'False' | 'Unknown', reason: string, parts: readonly string[]): ConditionFinding {
+function finding(status: 'True' | 'False' | 'Unknown', reason: ReasonCode, parts: readonly string[]): ConditionFinding {
   return { type: CONDITION_IMPORTED, status, reason, message: parts.join('; ') }
 }

@@ -7,6 +7,7 @@ import type { EndpointSlice, ImportPort, Service, ServiceExport, SliceEndpoint }
 import type { EndpointSliceBody, PublishedEndpoint, ServiceExportBody } from '../../model/records.ts'
 import { type FamilyName, familyName, familyNumber } from '../../model/family-names.ts'
 import { usableTopology } from '../import/endpoint-topology.ts'
+import { type Problem, problem as toProblem } from '../../model/reasons/problem.ts'
 
 type Families = ServiceExportBody['ipFamilies']
 
@@ -89,7 +90,7 @@ function publishedEndpoint(
 ): PublishedEndpoint[] {
   const addresses = endpoint.addresses.filter((text) => {
     const problem = addressProblem(text, addressType, place.podPrefixes)
-    if (problem !== undefined) notes.push(`endpoint ${text} is left out: ${problem}`)
+    if (problem !== undefined) notes.push(`endpoint ${text} is left out: ${problem.message} (${problem.reason})`)
     return problem === undefined
   })
   if (addresses.length === 0) return []
@@ -117,14 +118,14 @@ export function addressProblem(
   text: string,
   addressType: FamilyName,
   inside: readonly Prefix[] | undefined,
-): string | undefined {
+): Problem | undefined {
   const address = tryParse(text)
-  if (address === undefined) return 'not an IP address'
-  if (address.family !== familyNumber(addressType)) return `not an ${addressType} address`
+  if (address === undefined) return toProblem('InvalidValue', 'not an IP address')
+  if (address.family !== familyNumber(addressType)) return toProblem('InvalidValue', `not an ${addressType} address`)
   const kind = classifyAddress(address)
-  if (kind !== 'usable') return `a ${kind} address`
-  if (inside !== undefined && !inside.some((prefix) => containsAddress(prefix, address))) return 'outside the pod CIDRs'
-  return undefined
+  if (kind !== 'usable') return toProblem('AddressOutsidePods', `a ${kind} address`)
+  const isInside = inside === undefined || inside.some((prefix) => containsAddress(prefix, address))
+  return isInside ? undefined : toProblem('AddressOutsidePods', 'outside the pod CIDRs')
 }
 
 function publishedHostname(hostname: string | undefined, place: SlicePlace, notes: string[]): string | undefined {

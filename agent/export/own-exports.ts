@@ -37,8 +37,8 @@ export function withOwnExport(
     slices: facts.slices.filter((one) => !isOwn(one)),
   }
   // It may have been withdrawn a moment ago, and the broker not have heard of it.
-  const reason = 'this cluster does not export it'
-  return { facts: { ...facts, ...others }, dropped: [{ what: `${own}/ServiceExport/${key}`, reason, settles: true }] }
+  const why = { reason: 'NotExported', message: 'this cluster does not export it', settles: true } as const
+  return { facts: { ...facts, ...others }, dropped: [{ what: `${own}/ServiceExport/${key}`, ...why }] }
 }
 
 function withBody(record: ExportRecord, body: ExportRecord['body']): ExportRecord {

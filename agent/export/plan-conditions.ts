@@ -3,6 +3,7 @@ import { CONDITION_IMPORTED, type ConditionFinding, findCondition, isConditionTr
 import type { ConflictVerdict } from '../../model/services/service-conflicts.ts'
 import type { PublishState } from '../broker/broker-link.ts'
 import type { PlannedExport } from './plan-exports.ts'
+import { type ReasonCode, joinReasons } from '../../model/reasons/reasons.ts'
 
 export interface PublishedView {
   /** The broker has answered in the life of this process; until then what was found out before still stands. */
@@ -69,14 +70,17 @@ function judgeImported(
 function planReady(planned: PlannedExport, published: PublishedView): ConditionFinding {
   const states = planned.recordKeys.map((key) => ({ key, state: published.state(key) }))
   const refusals = states.flatMap(({ key, state }) =>
-    state.t === 'refused' ? [`${key}: ${state.field}: ${state.reason}`] : [],
+    state.t === 'refused' ? [`${key}: ${state.field}: ${state.message} (${state.reason})`] : [],
   )
   if (refusals.length > 0) {
     const more = refusals.length > MAX_NOTES ? `; and ${refusals.length - MAX_NOTES} more` : ''
     // What a person can allow has a name of its own.
-    const isForbidden = states[0]?.state.t === 'refused' && states[0].state.field === 'namespace'
-    const reason = isForbidden ? 'NamespaceNotAllowed' : 'Failed'
-    return ready('False', reason, `the broker refuses ${refusals.slice(0, MAX_NOTES).join('; ')}${more}`)
+    const isForbidden = states[0]?.state.t === 'refused' && states[0].state.reason === 'NamespaceNotAllowed'
+    return ready(
+      'False',
+      isForbidden ? 'NamespaceNotAllowed' : 'Failed',
+      `the broker refuses ${refusals.slice(0, MAX_NOTES).join('; ')}${more}`,
+    )
   }
   // Endpoints come and go all the time; being exported is about the service itself.
   if (states[0]?.state.t !== 'stored') return ready('False', 'Pending', 'not confirmed by the broker yet')
@@ -89,12 +93,13 @@ function planReady(planned: PlannedExport, published: PublishedView): ConditionF
   )
 }
 
-function ready(status: 'True' | 'False', reason: string, message: string): ConditionFinding {
+function ready(status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding {
   return { type: 'Ready', status, reason, message }
 }
 
 function conflict(verdict: ConflictVerdict): ConditionFinding {
   const { reasons, message } = verdict
-  if (reasons.length === 0) return { type: 'Conflict', status: 'False', reason: 'NoConflicts', message }
-  return { type: 'Conflict', status: 'True', reason: reasons.join(','), message }
+  const [first, ...more] = reasons
+  if (first === undefined) return { type: 'Conflict', status: 'False', reason: 'NoConflicts', message }
+  return { type: 'Conflict', status: 'True', reason: joinReasons([first, ...more]), message }
 }

@@ -1,11 +1,11 @@
 /** What this cluster publishes, from its own objects, and which of its exports are well-formed. Pure. */
-import { serviceKey, type ServiceKey } from '../../model/ids.ts'
+import { isDnsLabel, serviceKey, type ServiceKey } from '../../model/ids.ts'
 import type { Prefix } from '../../model/addresses/ip.ts'
 import type { Endpoint, EndpointSlice, Service, ServiceExport } from '../../model/objects.ts'
 import type { EndpointSliceBody, MemberRecord, ServiceExportBody } from '../../model/records.ts'
 import { LABEL_K8S_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import type { ConditionFinding } from '../../model/conditions.ts'
-import { judgeExport } from './judge-export.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 import { KeyedMemo } from '../keyed-memo.ts'
 import { type SlicePlace, exportBody, sliceBody } from './member-records.ts'
 import { type NamedSlice, packSlices } from './pack-slices.ts'
@@ -135,6 +135,31 @@ function planExport(world: ExportWorld, memory: ExportMemory, { object, service,
   const exported = { body: exportBody(object, service, own), slices: published }
   const records: MemberRecord[] = [{ namespace, name, body: exported.body }, ...published]
   return { valid, records, recordKeys: records.map(keyTextOf), exported, notes: [...new Set(notes)] }
+}
+
+/** The condition Valid (KEP-1645 "Service Types"). Takes the export and the Service of the same namespace and name, if there is one. */
+function judgeExport(object: ServiceExport, service: Service | undefined): ConditionFinding {
+  const { namespace = '', name } = object.metadata
+  const title = `Service ${namespace}/${name}`
+  const finding = (status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding => ({
+    type: 'Valid',
+    status,
+    reason,
+    message,
+  })
+  // A name that is no DNS label cannot be that of a Service that anyone could call.
+  const wrong = [namespace, name].find((part) => !isDnsLabel(part))
+  if (wrong !== undefined) {
+    const limit = 'expected 1 to 63 of a-z, 0-9 and -'
+    return finding('False', 'NoService', `${title} cannot have a DNS name: ${JSON.stringify(wrong)}: ${limit}`)
+  }
+  if (service === undefined || service.metadata.deletionTimestamp !== undefined) {
+    return finding('False', 'NoService', `${title} does not exist`)
+  }
+  if (service.spec?.type === 'ExternalName') {
+    return finding('False', 'InvalidServiceType', `${title} is of type ExternalName, which cannot be exported`)
+  }
+  return finding('True', 'Valid', `${title} can be exported`)
 }
 
 function rememberedSlice(memory: ExportMemory, slice: EndpointSlice, place: SlicePlace): SliceResult {

@@ -177,7 +177,7 @@ export class PublishLoop {
       .map(({ spec }) => spec)
     const why = this.#leftOut.get('', [own, others], () => ipv6LeftOut({ facts: this.#facts, own, others }))
     if (why !== undefined && why !== this.#toldLeftOut) {
-      this.#deps.logger.warn('this cluster is reached by IPv4 only', { reason: why })
+      this.#deps.logger.warn('this cluster is reached by IPv4 only', { why: why })
     }
     this.#toldLeftOut = why
     return why

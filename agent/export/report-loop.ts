@@ -95,11 +95,13 @@ export class ReportLoop {
     const { key, body } = record
     if (body.kind !== 'MemberStatus') return
     // What a member says of itself is asked for only where the member is used.
-    const reason = recordProblem(record, [], () => true)
-    if (reason === undefined) statuses.set(key.cluster, body)
+    const found = recordProblem(record, [], () => true)
+    if (found === undefined) statuses.set(key.cluster, body)
     else {
       statuses.delete(key.cluster)
-      this.#deps.logger.warn('left out of what the broker sent', { record: `${key.cluster}/MemberStatus`, reason })
+      const { reason, message: why } = found
+      const what = { record: `${key.cluster}/MemberStatus`, reason, why }
+      this.#deps.logger.warn('left out of what the broker sent', what)
     }
   }
 

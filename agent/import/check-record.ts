@@ -1,6 +1,6 @@
 /**
  * What other members say is checked again before it becomes an object here: the broker judges first, but one broken
- * broker must not be enough to reach into this cluster. Pure. Every function gives the problem in words, or undefined.
+ * broker must not be enough to reach into this cluster. Pure. Every function gives the problem, or undefined.
  */
 import { podFamilies, prefixPairs, routedPrefixes } from '../../model/addresses/addressing.ts'
 import { guardedNamespace, isDnsLabel, isDnsSubdomain, isReservedId } from '../../model/ids.ts'
@@ -18,6 +18,7 @@ import { type NeededRange, neededIn, neededText } from '../../model/addresses/ne
 import { type ClusterSpec, type EndpointSpec, type ImportPort, endpointName } from '../../model/objects.ts'
 import type { RecordKey, ServiceExportBody, StoredRecord } from '../../model/records.ts'
 import { familyNumber } from '../../model/family-names.ts'
+import { type Problem, problem } from '../../model/reasons/problem.ts'
 
 /** What becomes a file name on a site of files: 255 octets with what stands behind it there. */
 const MAX_ENDPOINT_NAME = 240
@@ -30,12 +31,15 @@ export function recordProblem(
   record: StoredRecord,
   allowed: readonly string[],
   isKnown: (cluster: string) => boolean = () => false,
-): string | undefined {
+): Problem | undefined {
   const { key, body } = record
   if (body.kind === 'ClusterSetIP') {
-    if (key.cluster !== '') return `a ClusterSetIP of cluster ${quote(key.cluster)}: only the broker gives them`
-  } else if (!isDnsLabel(key.cluster)) return `cluster id ${quote(key.cluster)} is not a DNS label`
-  else if (isReservedId(key.cluster) && !isKnown(key.cluster)) return `cluster id ${quote(key.cluster)} is reserved`
+    if (key.cluster !== '')
+      return problem('ForeignClaim', `a ClusterSetIP of cluster ${quote(key.cluster)}: only the broker gives them`)
+  } else if (!isDnsLabel(key.cluster))
+    return problem('InvalidValue', `cluster id ${quote(key.cluster)} is not a DNS label`)
+  else if (isReservedId(key.cluster) && !isKnown(key.cluster))
+    return problem('ClusterIdReserved', `cluster id ${quote(key.cluster)} is reserved`)
   switch (body.kind) {
     case 'ServiceExport':
       return namespaceProblem(key.namespace, allowed) ?? serviceProblem(key.name) ?? exportProblem(body)
@@ -46,7 +50,9 @@ export function recordProblem(
     case 'Endpoint':
       return endpointProblem(body.spec, key.cluster)
     case 'Cluster':
-      return body.spec.id === key.cluster ? undefined : `it claims to be cluster ${quote(body.spec.id)}`
+      return body.spec.id === key.cluster
+        ? undefined
+        : problem('ForeignClaim', `it claims to be cluster ${quote(body.spec.id)}`)
     case 'MemberStatus':
       return statusProblem(key, body)
   }
@@ -60,26 +66,28 @@ export function clusterProblem(
   spec: ClusterSpec,
   own: Pick<ClusterSpec, 'podCIDRs' | 'serviceCIDRs' | 'globalCIDRs'>,
   needed: readonly NeededRange[] = [],
-): string | undefined {
+): Problem | undefined {
   try {
     prefixPairs(spec)
     for (const text of spec.podCIDRs) parsePrefix(text, 'podCIDRs')
     const all = routedPrefixes(spec)
     const routed = routedHere(all, own)
     const unusable = all.find((prefix) => specialPart(prefix) !== undefined)
-    if (unusable !== undefined) return `${formatPrefix(unusable)} is no usable network`
+    if (unusable !== undefined) return problem('RangeReserved', `${formatPrefix(unusable)} is no usable network`)
     for (const field of ['podCIDRs', 'serviceCIDRs'] as const) {
       const taken = own[field].map((text) => parsePrefix(text, field))
       const clash = routed.find((prefix) => taken.some((one) => overlaps(one, prefix)))
       const words = field === 'podCIDRs' ? 'pod CIDRs' : 'service CIDRs'
-      if (clash !== undefined) return `${formatPrefix(clash)} overlaps this cluster's own ${words}`
+      if (clash !== undefined)
+        return problem('OverlapsOwnRange', `${formatPrefix(clash)} overlaps this cluster's own ${words}`)
     }
     // Its nodes would take our pods for Services of their own: what they answer never arrives.
     const taken = spec.serviceCIDRs.find((text) => routedPrefixes(own).some((one) => overlaps(one, parsePrefix(text))))
-    if (taken !== undefined) return `its service CIDR ${taken} overlaps the addresses of this cluster's pods`
+    if (taken !== undefined)
+      return problem('OverlapsOwnRange', `its service CIDR ${taken} overlaps the addresses of this cluster's pods`)
     return neededProblem(routed, needed)
   } catch (error) {
-    if (error instanceof InvalidAddressError) return error.message
+    if (error instanceof InvalidAddressError) return problem('InvalidValue', error.message)
     throw error
   }
 }
@@ -89,7 +97,7 @@ export function takesNeeded(
   spec: ClusterSpec,
   own: Pick<ClusterSpec, 'podCIDRs'>,
   needed: readonly NeededRange[],
-): string | undefined {
+): Problem | undefined {
   try {
     return neededProblem(routedHere(routedPrefixes(spec), own), needed)
   } catch (error) {
@@ -104,11 +112,14 @@ function routedHere(prefixes: readonly Prefix[], own: Pick<ClusterSpec, 'podCIDR
   return prefixes.filter(({ family }) => families.includes(family))
 }
 
-function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]): string | undefined {
+function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]): Problem | undefined {
   for (const prefix of routed) {
     const found = neededIn(prefix, needed)
     if (found !== undefined)
-      return `${formatPrefix(prefix)} ${neededText(found)}: this cluster needs that outside the lanes`
+      return problem(
+        'OverlapsNeeded',
+        `${formatPrefix(prefix)} ${neededText(found)}: this cluster needs that outside the lanes`,
+      )
   }
   return undefined
 }
@@ -116,42 +127,46 @@ function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]
 function statusProblem(
   { cluster, namespace, name }: RecordKey,
   { notImported, leftOut }: MemberStatus,
-): string | undefined {
-  if (namespace !== '' || name !== cluster) return `it claims to be the status of ${quote(`${namespace}/${name}`)}`
+): Problem | undefined {
+  if (namespace !== '' || name !== cluster)
+    return problem('ForeignClaim', `it claims to be the status of ${quote(`${namespace}/${name}`)}`)
   if (notImported.length > MAX_NOT_IMPORTED)
-    return `${notImported.length} findings, at most ${MAX_NOT_IMPORTED} are read`
-  if (!Number.isSafeInteger(leftOut) || leftOut < 0) return `leftOut ${leftOut}`
+    return problem('InvalidValue', `${notImported.length} findings, at most ${MAX_NOT_IMPORTED} are read`)
+  if (!Number.isSafeInteger(leftOut) || leftOut < 0) return problem('InvalidValue', `leftOut ${leftOut}`)
   for (const one of notImported) {
     const wrong = findingProblem(one)
-    if (wrong !== undefined) return `${wrong.field} ${wrong.problem}`
+    if (wrong !== undefined) return problem('InvalidValue', `${wrong.field} ${wrong.problem}`)
   }
   return undefined
 }
 
-function namespaceProblem(namespace: string, allowed: readonly string[]): string | undefined {
-  if (!isDnsLabel(namespace)) return `namespace ${quote(namespace)} is not a DNS label`
+function namespaceProblem(namespace: string, allowed: readonly string[]): Problem | undefined {
+  if (!isDnsLabel(namespace)) return problem('InvalidValue', `namespace ${quote(namespace)} is not a DNS label`)
   const guard = guardedNamespace(namespace)
-  return guard === undefined || allowed.includes(namespace) ? undefined : `namespace ${quote(namespace)} ${guard}`
+  return guard === undefined || allowed.includes(namespace)
+    ? undefined
+    : problem('NamespaceNotAllowed', `namespace ${quote(namespace)} ${guard}`)
 }
 
-function serviceProblem(name: string): string | undefined {
-  return isDnsLabel(name) ? undefined : `service name ${quote(name)} is not a DNS label`
+function serviceProblem(name: string): Problem | undefined {
+  return isDnsLabel(name) ? undefined : problem('InvalidValue', `service name ${quote(name)} is not a DNS label`)
 }
 
-function exportProblem(body: ServiceExportBody): string | undefined {
+function exportProblem(body: ServiceExportBody): Problem | undefined {
   const policy = body.internalTrafficPolicy
   if (policy !== undefined && policy !== 'Cluster' && policy !== 'Local')
-    return `internalTrafficPolicy ${quote(policy)}`
+    return problem('InvalidValue', `internalTrafficPolicy ${quote(policy)}`)
   const distribution = body.trafficDistribution
-  if (distribution !== undefined && !isQualifiedName(distribution)) return `trafficDistribution ${quote(distribution)}`
+  if (distribution !== undefined && !isQualifiedName(distribution))
+    return problem('InvalidValue', `trafficDistribution ${quote(distribution)}`)
   const port = body.ports.find((one) => !isGoodPort(one))
-  if (port !== undefined) return `port ${quote(port.name ?? '')} ${port.port} is malformed`
+  if (port !== undefined) return problem('InvalidValue', `port ${quote(port.name ?? '')} ${port.port} is malformed`)
   const label = Object.entries(body.exportedLabels).find(
     ([key, value]) => !isQualifiedName(key) || !isLabelValue(value),
   )
-  if (label !== undefined) return `label ${quote(label.join('='))} is malformed`
+  if (label !== undefined) return problem('InvalidValue', `label ${quote(label.join('='))} is malformed`)
   const annotation = Object.keys(body.exportedAnnotations).find((key) => !isQualifiedName(key))
-  return annotation === undefined ? undefined : `annotation ${quote(annotation)} is malformed`
+  return annotation === undefined ? undefined : problem('InvalidValue', `annotation ${quote(annotation)} is malformed`)
 }
 
 function isGoodPort({ name, port, appProtocol }: ImportPort): boolean {
@@ -160,12 +175,12 @@ function isGoodPort({ name, port, appProtocol }: ImportPort): boolean {
   return Number.isInteger(port) && port >= 1 && port <= 65_535
 }
 
-function endpointProblem(spec: EndpointSpec, cluster: string): string | undefined {
-  if (spec.cluster !== cluster) return `it claims to belong to cluster ${quote(spec.cluster)}`
-  if (!isDnsSubdomain(spec.node)) return `node ${quote(spec.node)} is not a DNS name`
+function endpointProblem(spec: EndpointSpec, cluster: string): Problem | undefined {
+  if (spec.cluster !== cluster) return problem('ForeignClaim', `it claims to belong to cluster ${quote(spec.cluster)}`)
+  if (!isDnsSubdomain(spec.node)) return problem('InvalidValue', `node ${quote(spec.node)} is not a DNS name`)
   const { length } = endpointName(spec.cluster, spec.node, spec.lane)
   return length > MAX_ENDPOINT_NAME
-    ? `its name has ${length} characters, at most ${MAX_ENDPOINT_NAME} are taken`
+    ? problem('InvalidValue', `its name has ${length} characters, at most ${MAX_ENDPOINT_NAME} are taken`)
     : undefined
 }
 

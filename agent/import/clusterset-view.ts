@@ -12,6 +12,7 @@ import { recordKeyText } from '../../model/records.ts'
 import type { ReplicaChange } from '../../protocol/replica/replica.ts'
 import { ValueMap } from '../value-map.ts'
 import { recordProblem } from './check-record.ts'
+import type { Problem } from '../../model/reasons/problem.ts'
 
 type Of<B> = StoredRecord & { readonly body: B }
 export type ExportRecord = Of<ServiceExportBody>
@@ -39,10 +40,9 @@ export interface RemoteEndpoint {
 }
 
 /** Something received that is not used. */
-export interface Dropped {
+export interface Dropped extends Problem {
   /** Which record, in short. */
   readonly what: string
-  readonly reason: string
   /** It may be a matter of moments; only what lasts is worth telling. */
   readonly settles?: true
 }
@@ -64,12 +64,12 @@ export interface RecordJudgeInit {
 
 /** Records never change once received: each is judged once. */
 export class RecordJudge {
-  readonly #verdicts = new WeakMap<StoredRecord, { readonly problem: string | undefined }>()
+  readonly #verdicts = new WeakMap<StoredRecord, { readonly problem: Problem | undefined }>()
   readonly #init: RecordJudgeInit
   constructor(init: RecordJudgeInit) {
     this.#init = init
   }
-  problem(record: StoredRecord): string | undefined {
+  problem(record: StoredRecord): Problem | undefined {
     let verdict = this.#verdicts.get(record)
     if (verdict === undefined) {
       verdict = { problem: recordProblem(record, this.#init.allowedNamespaces, this.#init.isKnown) }
@@ -92,7 +92,7 @@ export function viewClusterset(records: Iterable<StoredRecord>, judge: RecordJud
     if (body.kind === 'MemberStatus') continue
     const problem = judge.problem(record)
     if (problem !== undefined) {
-      dropped.push({ what: recordKeyText(key), reason: problem })
+      dropped.push({ what: recordKeyText(key), ...problem })
       if (body.kind === 'ServiceExport') refusedExports.push(key)
     } else if (body.kind === 'Cluster') clusters.set(body.spec.id, body.spec)
     else if (body.kind === 'Endpoint')

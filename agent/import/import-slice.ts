@@ -100,7 +100,8 @@ function importedEndpoint(
   const what = `${source.cluster}/EndpointSlice/${source.key}/${source.name}`
   const good = endpoint.addresses.filter((text) => {
     const problem = addressProblem(text, source.body.addressType, inside)
-    if (problem !== undefined) dropped.push({ what, reason: `endpoint ${JSON.stringify(text)}: ${problem}` })
+    if (problem !== undefined)
+      dropped.push({ what, reason: problem.reason, message: `endpoint ${JSON.stringify(text)}: ${problem.message}` })
     return problem === undefined
   })
   if (good.length === 0) return []
@@ -111,8 +112,8 @@ function importedEndpoint(
     {
       addresses: good.map((text) => toGlobalText(pairs, text)),
       ...(hostname === undefined ? {} : { hostname }),
-      ...usableTopology(endpoint, (reason) =>
-        dropped.push({ what, reason: `endpoint ${JSON.stringify(good[0])}: ${reason}` }),
+      ...usableTopology(endpoint, (note) =>
+        dropped.push({ what, reason: 'InvalidValue', message: `endpoint ${JSON.stringify(good[0])}: ${note}` }),
       ),
       // Another cluster's node names mean nothing here, or worse, the wrong node.
       ...(source.spec === undefined && nodeName !== undefined ? { nodeName } : {}),

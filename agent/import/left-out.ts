@@ -1,4 +1,5 @@
 /** Tells the log what of the broker's records is not used: each once, and a bounded number in one round. */
+import { problemText } from '../../model/reasons/problem.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { Dropped } from './clusterset-view.ts'
@@ -32,7 +33,7 @@ export class LeftOut {
       this.#known.set(text, { since, isTold: isTold || isDue })
     }
     for (const one of fresh.slice(0, MAX_LINES)) {
-      logger.warn('left out of what the broker sent', { record: one.what, reason: one.reason })
+      logger.warn('left out of what the broker sent', { record: one.what, reason: one.reason, why: one.message })
     }
     if (fresh.length > MAX_LINES)
       logger.warn('more left out of what the broker sent', { count: fresh.length - MAX_LINES })
@@ -40,5 +41,5 @@ export class LeftOut {
 }
 
 export function leftOutText(one: Dropped): string {
-  return `${one.what}: ${one.reason}`
+  return `${one.what}: ${problemText(one)}`
 }

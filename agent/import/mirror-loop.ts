@@ -1,17 +1,8 @@
 /** Keeps the local API's view of the clusterset equal to the replica. */
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { ServiceKey } from '../../model/ids.ts'
-import { parsePrefix, type Prefix } from '../../model/addresses/ip.ts'
 import type { NotImportedReason } from '../../model/member-status.ts'
-import {
-  type Cluster,
-  type ClusterSpec,
-  type EndpointSlice,
-  type KubeObject,
-  MEMBERSHIP_NAME,
-  type ServiceImport,
-} from '../../model/objects.ts'
-import { type OwnFacts, believedCluster } from '../../model/addresses/own-cluster.ts'
+import type { Cluster, KubeObject } from '../../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-constants.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
@@ -36,6 +27,7 @@ import {
   replanServices,
 } from './plan-imports.ts'
 import { type MirroredObjects, ownedByMirror, planPrune } from './plan-prune.ts'
+import { WorldReader, type WorldReaderInit } from './read-world.ts'
 import type { ServicePlan } from '../plan-service.ts'
 import type { SharedFindings } from '../shared-findings.ts'
 import { Subscriptions } from '../subscriptions.ts'
@@ -50,11 +42,7 @@ export interface MirrorLoopDeps {
   readonly metrics: AgentMetrics
 }
 
-export interface MirrorLoopInit {
-  /** Id of this cluster. */
-  readonly own: string
-  /** What this cluster states about itself; undefined: as its own API has it. */
-  readonly facts: OwnFacts['stated']
+export interface MirrorLoopInit extends WorldReaderInit {
   readonly allowedNamespaces: readonly string[]
   readonly loop: LoopInit
 }
@@ -82,7 +70,7 @@ const KINDS = ['Namespace', 'ServiceImport', 'EndpointSlice', 'Cluster', 'Endpoi
 export class MirrorLoop {
   readonly #deps: MirrorLoopDeps
   readonly #own: string
-  readonly #facts: OwnFacts['stated']
+  readonly #reader: WorldReader
   readonly #loop: ReconcileLoop
   readonly #memory: ImportMemory
   readonly #leftOut: LeftOut
@@ -90,14 +78,13 @@ export class MirrorLoop {
   #last: LastPlan | undefined
   /** Services of namespaces that are here, and why they are not imported all the same. */
   readonly #problems = new Map<ServiceKey, NotImportedReason>()
-  #range: { readonly text: string; readonly prefix: Prefix } | undefined
   readonly #statuses: ImportStatuses
   readonly #subscriptions = new Subscriptions()
 
   constructor(deps: MirrorLoopDeps, init: MirrorLoopInit) {
     this.#deps = deps
     this.#own = init.own
-    this.#facts = init.facts
+    this.#reader = new WorldReader(deps, init)
     this.#statuses = new ImportStatuses(deps)
     this.#leftOut = new LeftOut(deps)
     const isKnown = (id: string): boolean => id === init.own || deps.cluster.cache('Cluster').get(id) !== undefined
@@ -145,7 +132,7 @@ export class MirrorLoop {
 
   /** Removes everything that was mirrored: this cluster is leaving. */
   async removeAll(signal: AbortSignal): Promise<void> {
-    const owned = ownedByMirror({ ...this.#mirrored(), own: this.#own })
+    const owned = ownedByMirror({ ...this.#reader.mirrored(), own: this.#own })
     const all = [...owned.serviceImports, ...owned.slices, ...owned.endpoints, ...owned.clusters]
     const [failure] = await this.#deps.writer.remove(all, signal)
     if (failure !== undefined) throw failure
@@ -195,12 +182,14 @@ export class MirrorLoop {
       .list()
       .filter(({ spec }) => spec.id !== this.#own)
       .flatMap((object) => {
-        const reason = takesNeeded(object.spec, own, findings.needed)
-        return reason === undefined ? [] : [{ object, reason }]
+        const found = takesNeeded(object.spec, own, findings.needed)
+        return found === undefined ? [] : [{ object, found }]
       })
     if (harmful.length === 0) return
-    for (const { object, reason } of harmful.slice(0, MAX_LINES))
-      logger.warn('cluster taken out', { cluster: object.metadata.name, reason })
+    for (const { object, found } of harmful.slice(0, MAX_LINES)) {
+      const { reason, message: why } = found
+      logger.warn('cluster taken out', { cluster: object.metadata.name, reason, why })
+    }
     const [failure] = await writer.remove(
       harmful.map(({ object }) => object),
       signal,
@@ -210,11 +199,11 @@ export class MirrorLoop {
 
   async #all(expired: ReadonlySet<string>, signal: AbortSignal): Promise<void> {
     const { replica } = this.#deps
-    const world = this.#world(new Set([...replica.complete, ...replica.departed]), expired)
+    const world = this.#reader.world(new Set([...replica.complete, ...replica.departed]), expired)
     if (world === undefined) return
     const plan = planImports(world, this.#memory)
     this.#last = { world, plan }
-    await this.#apply({ world, plan, part: plan, mirrored: this.#mirrored() }, signal)
+    await this.#apply({ world, plan, part: plan, mirrored: this.#reader.mirrored() }, signal)
   }
 
   /** Costs what has changed, not what there is. */
@@ -231,7 +220,7 @@ export class MirrorLoop {
       if (service !== undefined) services.set(`ServiceImport/${key}`, service)
     }
     const objects = new Map([...services.values()].flatMap(objectsOf).map((object) => [objectKeyText(object), object]))
-    const mirrored = this.#mirroredOf(touched, [...old, ...[...keys.values()].flat()])
+    const mirrored = this.#reader.mirroredOf(touched, [...old, ...[...keys.values()].flat()])
     await this.#apply({ world, plan, part: { objects, services }, mirrored }, signal)
   }
 
@@ -259,36 +248,6 @@ export class MirrorLoop {
     if (failures[0] !== undefined) throw failures[0]
   }
 
-  #world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {
-    const { cluster, replica, findings } = this.#deps
-    const clusters = cluster.cache('Cluster')
-    const membership = cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec
-    const local = clusters.get(this.#own)?.spec
-    const ownFacts = { stated: this.#facts, local, globalRange: membership?.globalRange }
-    // Where somebody took it away, the broker's record of this cluster brings it back, as far as it can be believed.
-    const ownSpec = local ?? believedCluster(this.#ownRecord(), { id: this.#own, ...ownFacts }).spec
-    if (ownSpec === undefined) return undefined
-    const live = cluster
-      .cache('Namespace')
-      .list()
-      .filter(({ metadata, status }) => metadata.deletionTimestamp === undefined && status?.phase !== 'Terminating')
-    return {
-      own: this.#own,
-      ownSpec,
-      ownFacts,
-      records: replica.records(),
-      certain,
-      namespaces: new Set(live.map(({ metadata }) => metadata.name)),
-      ownKnown: findings.exportPlan !== undefined,
-      ownExport: (key) => findings.exportPlan?.exports.get(key)?.exported,
-      serviceImport: (key) => this.#serviceImport(key),
-      clusters: new Map(clusters.list().map(({ spec }) => [spec.id, spec])),
-      clustersetIpRange: this.#clustersetIpRange(),
-      needed: findings.needed,
-      expired,
-    }
-  }
-
   /** Looked at right after the write: what was refused is offered again later, and meanwhile counts as neither. */
   #noteProblems({ services }: Pick<PlanPart, 'services'>, isWhole: boolean): void {
     if (isWhole) this.#problems.clear()
@@ -303,55 +262,9 @@ export class MirrorLoop {
   #importProblem(key: ServiceKey, { ready, serviceImport }: ServicePlan): NotImportedReason | undefined {
     if (ready.reason === 'IPFamilyNotSupported') return 'IPFamilyNotSupported'
     if (serviceImport === undefined || !this.#deps.writer.isRefused(serviceImport)) return undefined
-    const present = this.#serviceImport(key)
+    const present = this.#reader.serviceImport(key)
     const isOurs = present?.metadata.labels?.[LABEL_APP_MANAGED_BY] === APP_MANAGED_BY_SEALANE
     return present === undefined || isOurs ? 'ImportRefused' : 'NameTaken'
-  }
-
-  #ownRecord(): ClusterSpec | undefined {
-    for (const { key, body } of this.#deps.replica.records()) {
-      if (key.cluster === this.#own && body.kind === 'Cluster' && body.spec.id === this.#own) return body.spec
-    }
-    return undefined
-  }
-
-  /** The same object while the text is the same: the plan's memory goes by identity. */
-  #clustersetIpRange(): Prefix | undefined {
-    const text = this.#deps.cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clustersetIpRange
-    if (text === undefined || text === '') return undefined
-    if (this.#range?.text !== text) this.#range = { text, prefix: parsePrefix(text, 'clustersetIpRange') }
-    return this.#range.prefix
-  }
-
-  #serviceImport(key: ServiceKey): ServiceImport | undefined {
-    const slash = key.indexOf('/')
-    return this.#deps.cluster.cache('ServiceImport').get(key.slice(slash + 1), key.slice(0, slash))
-  }
-
-  #mirrored(): MirroredObjects {
-    const { cluster } = this.#deps
-    return {
-      serviceImports: cluster.cache('ServiceImport').list(),
-      slices: cluster.cache('EndpointSlice').list(),
-      clusters: cluster.cache('Cluster').list(),
-      endpoints: cluster.cache('Endpoint').list(),
-    }
-  }
-
-  /** What there is of some services: their ServiceImports, and the slices among `candidates`. */
-  #mirroredOf(keys: readonly ServiceKey[], candidates: readonly KubeObject[]): MirroredObjects {
-    const { cluster } = this.#deps
-    const slices = new Map<string, EndpointSlice>()
-    for (const { kind, metadata } of candidates) {
-      const found = kind === 'EndpointSlice' ? cluster.cache(kind).get(metadata.name, metadata.namespace) : undefined
-      if (found !== undefined) slices.set(objectKeyText(found), found)
-    }
-    return {
-      serviceImports: keys.flatMap((key) => this.#serviceImport(key) ?? []),
-      slices: [...slices.values()],
-      clusters: cluster.cache('Cluster').list(),
-      endpoints: [],
-    }
   }
 
   #report(plan: ImportPlan): void {

@@ -223,8 +223,7 @@ export class MirrorWriter {
       const text = `${verb}: ${error.message}`
       // That a namespace ends is no failure, and its end is seen in the cache a moment later.
       const level = ending ? 'debug' : 'warn'
-      if (this.#told.get(key) !== text)
-        logger[level]('object not written', { object: key, verb, reason: error.message })
+      if (this.#told.get(key) !== text) logger[level]('object not written', { object: key, verb, why: error.message })
       remember(this.#told, key, text)
       const at = this.#deps.clock.monotonic()
       remember(this.#refused, `${verb} ${key}`, { desired: object, present, namespace, at })

@@ -14,6 +14,7 @@ import {
 import type { ServiceImportSpec } from '../../model/objects.ts'
 import { CARRIED_FAMILIES } from '../../model/spec-constants.ts'
 import type { Dropped, ServiceFacts } from './clusterset-view.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export interface AddressInput {
   readonly key: string
@@ -75,7 +76,7 @@ function firstUsable(
 ): Address | undefined {
   const addresses = texts.flatMap((text) => {
     const problem = ipProblem(text, clustersetIpRange)
-    if (problem !== undefined) dropped.push({ what: `/ClusterSetIP/${key}`, reason: problem })
+    if (problem !== undefined) dropped.push({ what: `/ClusterSetIP/${key}`, reason: 'InvalidValue', message: problem })
     return problem === undefined ? [parseAddress(text)] : []
   })
   return addresses[0]
@@ -101,6 +102,6 @@ function tryParse(text: string): Address | undefined {
   }
 }
 
-function finding(status: 'True' | 'False', reason: string, message: string): ConditionFinding {
+function finding(status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding {
   return { type: 'Ready', status, reason, message }
 }

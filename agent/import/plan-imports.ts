@@ -237,11 +237,12 @@ function usableClusters(world: ImportWorld, view: ClustersetView, dropped: Dropp
     if (problem === undefined) usable.set(id, spec)
     // What was mirrored of it before is not what it is now.
     else usable.delete(id)
-    if (problem !== undefined) dropped.push({ what: `${id}/Cluster`, reason: problem })
+    if (problem !== undefined) dropped.push({ what: `${id}/Cluster`, ...problem })
   }
   const { spec, problem } = believedCluster(view.clusters.get(own), { id: own, ...ownFacts })
   // The broker may not have heard yet of what is stated now.
-  if (problem !== undefined) dropped.push({ what: `${own}/Cluster`, reason: problem, settles: true })
+  if (problem !== undefined)
+    dropped.push({ what: `${own}/Cluster`, reason: 'OwnFactsDiffer', message: problem, settles: true })
   if (spec !== undefined) usable.set(own, spec)
   return usable
 }

@@ -10,15 +10,17 @@ import {
 } from '../../model/addresses/ip.ts'
 import { CLUSTERSET_IPV6_PREFIX, LANE_ADDRESS_RANGE } from '../../model/kernel-ids.ts'
 import { isQualifiedName } from '../../model/label-syntax.ts'
+import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 export interface Refusal {
   readonly field: string
+  readonly reason: RefusalReason
   /** Reads on after the field: `"x": expected …`. */
-  readonly reason: string
+  readonly message: string
 }
 
-export function refusal(field: string, reason: string): Refusal {
-  return { field, reason }
+export function refusal(field: string, message: string, reason: RefusalReason = 'InvalidValue'): Refusal {
+  return { field, reason, message }
 }
 
 /** The first refusal; later checks do not run, so they may rely on the earlier ones. */
@@ -108,7 +110,7 @@ export function checkOuterAddress(field: string, text: string, ranges: Clusterse
   const unusable = inside === undefined ? describeUnusable(address) : `inside ${inside[0]} (${inside[1]})`
   return unusable === undefined
     ? undefined
-    : refusal(field, `${quote(text)} is ${unusable}: expected one that other clusters can reach`)
+    : refusal(field, `${quote(text)} is ${unusable}: expected one that other clusters can reach`, 'AddressNotReachable')
 }
 
 export function parseOrUndefined(text: string): Address | undefined {

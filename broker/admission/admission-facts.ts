@@ -1,4 +1,7 @@
-/** Judges what a cluster states about itself: its address ranges must be real, its own, and clear of ours. Pure. */
+/**
+ * Judges what a cluster states about itself: its address ranges, which must be real, its own, and clear of ours, and its
+ * status. Pure.
+ */
 import {
   type AddressClass,
   type Family,
@@ -13,6 +16,7 @@ import { isLabelValue, isQualifiedName } from '../../model/label-syntax.ts'
 import { MAX_NEEDED, SHORTEST_NEEDED, UNGRANTED_SPACE, mayState } from '../../model/addresses/needed-ranges.ts'
 import { isInside } from '../../model/addresses/prefix-set.ts'
 import { SHORTEST_PREFIX } from '../../model/addresses/remote-clusters.ts'
+import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../../model/member-status.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import {
   type ClustersetRanges,
@@ -58,8 +62,10 @@ function admitPodCidr(field: string, text: string): Refusal | undefined {
   const prefix = parse(field, text)
   if (!isPrefix(prefix)) return prefix
   const [min, max] = [SHORTEST_PREFIX[prefix.family], MAX_POD_LENGTH[prefix.family]]
-  if (prefix.length < min) return refusal(field, `${quote(text)} is too large: expected /${min} to /${max}`)
-  if (prefix.length > max) return refusal(field, `${quote(text)} is too small: expected /${min} to /${max}`)
+  if (prefix.length < min)
+    return refusal(field, `${quote(text)} is too large: expected /${min} to /${max}`, 'RangeSize')
+  if (prefix.length > max)
+    return refusal(field, `${quote(text)} is too small: expected /${min} to /${max}`, 'RangeSize')
   return admitKind(field, text, prefix)
 }
 
@@ -80,7 +86,7 @@ function admitKind(field: string, text: string, prefix: Prefix): Refusal | undef
 function admitFamilies(podCIDRs: readonly string[]): Refusal | undefined {
   if (ipv4Among(podCIDRs).length > 0) return undefined
   const expected = 'expected an IPv4 CIDR as well, this version does not connect pods without IPv4'
-  return refusal('podCIDRs', `${podCIDRs.join(', ')}: ${expected}`)
+  return refusal('podCIDRs', `${podCIDRs.join(', ')}: ${expected}`, 'IPv4Missing')
 }
 
 /**
@@ -91,7 +97,8 @@ function admitServiceCidr(field: string, text: string): Refusal | undefined {
   const prefix = parse(field, text)
   if (!isPrefix(prefix)) return prefix
   const min = SHORTEST_PREFIX[prefix.family]
-  if (prefix.length < min) return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`)
+  if (prefix.length < min)
+    return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`, 'RangeSize')
   return admitKind(field, text, prefix)
 }
 
@@ -107,6 +114,7 @@ function admitClear(field: string, text: string, ranges: ClustersetRanges): Refu
   return refusal(
     field,
     `${quote(text)} overlaps ${clash[0]} (${clash[1]}): expected ${what} addresses of the cluster's own`,
+    'RangeReserved',
   )
 }
 
@@ -124,6 +132,7 @@ export function admitSpace(facts: ClusterFacts, granted: readonly string[]): Ref
     field,
     `${quote(text)} is public space: expected addresses inside ${own.join(', ')}${more}; ` +
       `a token can allow more: "sealane token create --allow-cidr ${text}"`,
+    'PublicSpaceNotAllowed',
   )
 }
 
@@ -149,11 +158,12 @@ function admitNeeded(neededCIDRs: readonly string[]): Refusal | undefined {
       const prefix = parse(field, text)
       if (!isPrefix(prefix)) return prefix
       const min = SHORTEST_NEEDED[prefix.family]
-      if (prefix.length < min) return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`)
+      if (prefix.length < min)
+        return refusal(field, `${quote(text)} is too large: expected /${min} or smaller`, 'RangeSize')
       const special = specialPart(prefix)
       if (special === undefined) return undefined
       const clash = `${formatPrefix(special.prefix)} (${CLASS_WORDS[special.is]})`
-      return refusal(field, `${quote(text)} overlaps ${clash}: expected addresses of machines`)
+      return refusal(field, `${quote(text)} overlaps ${clash}: expected addresses of machines`, 'RangeReserved')
     }),
   )
 }
@@ -170,6 +180,7 @@ function admitDisjoint(facts: ClusterFacts): Refusal | undefined {
       return refusal(
         one.field,
         `${quote(one.text)} overlaps ${other.field} ${quote(other.text)}: expected ranges apart from each other`,
+        'RangesOverlap',
       )
   }
   return undefined
@@ -199,4 +210,16 @@ function parse(field: string, text: string): Prefix | Refusal {
 
 function isPrefix(value: Prefix | Refusal): value is Prefix {
   return 'length' in value
+}
+
+/** The status of a member, which is handed to every other member as it is. Undefined when it may be stored. Whose it is says the certificate: a status names no member. */
+export function admitStatus({ notImported, leftOut }: MemberStatus): Refusal | undefined {
+  const tooMany = checkCount('status.notImported', notImported.length, 0, MAX_NOT_IMPORTED)
+  if (tooMany !== undefined) return tooMany
+  for (const [i, one] of notImported.entries()) {
+    const wrong = findingProblem(one)
+    if (wrong !== undefined) return refusal(`status.notImported[${i}].${wrong.field}`, wrong.problem)
+  }
+  if (Number.isSafeInteger(leftOut) && leftOut >= 0) return undefined
+  return refusal('status.leftOut', `${leftOut}: expected a whole number from 0`)
 }

@@ -53,7 +53,11 @@ export function admitSlice(body: EndpointSliceBody, context: SliceContext): Refu
 export function checkSize({ endpoints }: EndpointSliceBody): Refusal | undefined {
   const addresses = endpoints.reduce((sum, one) => sum + one.addresses.length, 0)
   if (addresses <= MAX_SLICE_ADDRESSES) return undefined
-  return refusal('endpoints', `${addresses} addresses: expected at most ${MAX_SLICE_ADDRESSES} in one slice`)
+  return refusal(
+    'endpoints',
+    `${addresses} addresses: expected at most ${MAX_SLICE_ADDRESSES} in one slice`,
+    'RecordTooLarge',
+  )
 }
 
 function admitSlicePort(field: string, port: EndpointSliceBody['ports'][number]): Refusal | undefined {
@@ -113,9 +117,17 @@ function admitAddress(
   const { own } = context
   const unusable = describeUnusable(address)
   if (unusable !== undefined)
-    return refusal(field, `${quote(text)} is ${unusable}: expected one inside the cluster's pod CIDRs ${own}`)
+    return refusal(
+      field,
+      `${quote(text)} is ${unusable}: expected one inside the cluster's pod CIDRs ${own}`,
+      'AddressOutsidePods',
+    )
   if (context.podCIDRs.some((prefix) => containsAddress(prefix, address))) return undefined
-  return refusal(field, `${quote(text)} is outside the cluster's pod CIDRs: expected one inside ${own}`)
+  return refusal(
+    field,
+    `${quote(text)} is outside the cluster's pod CIDRs: expected one inside ${own}`,
+    'AddressOutsidePods',
+  )
 }
 
 /** A hostname becomes a DNS name of its own, which must fit. */
@@ -137,6 +149,7 @@ function admitHostname(
     field,
     `${quote(hostname)}: the name ${quote(`${hostname}.${cluster}.${service}.…`)} needs ${characters} characters ` +
       `in hostname, cluster, service and namespace: expected at most ${characters - excess} together`,
+    'HostnameTooLong',
   )
 }
 

@@ -58,6 +58,7 @@ export function admitRecord(record: MemberRecord, context: AdmissionContext): Re
       return refusal(
         'kind',
         `${quote(String((record.body as { kind?: unknown }).kind))}: only the broker writes this kind`,
+        'ForeignClaim',
       )
   }
 }
@@ -71,6 +72,7 @@ export function admitNamespace(namespace: string, allowed: readonly string[]): R
   return refusal(
     'namespace',
     `${quote(namespace)} ${guard}: export from another one, or start the broker with --allow-namespace ${namespace}`,
+    'NamespaceNotAllowed',
   )
 }
 
@@ -179,6 +181,7 @@ function admitEndpoint(record: MemberRecord, body: EndpointBody, context: Admiss
         : refusal(
             'spec.cluster',
             `${quote(spec.cluster)}: expected ${quote(context.cluster)}, the cluster of the certificate`,
+            'ForeignClaim',
           ),
     () =>
       isDnsSubdomain(spec.node)
@@ -210,6 +213,7 @@ function admitPublicKey(key: string, context: AdmissionContext): Refusal | undef
   return refusal(
     'spec.publicKey',
     `${quote(key)} is a key of cluster ${quote(owner)}, which stated it first: expected a key of its own for each gateway`,
+    'PublicKeyTaken',
   )
 }
 

@@ -4,6 +4,7 @@
  */
 import { UserError } from '../../runtime/user-error.ts'
 import type { Scope, Scopes } from '../state/state.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export interface Row<S extends Scope> {
   readonly key: string
@@ -69,14 +70,28 @@ export interface RecordLog extends LogView {
   close(): Promise<void>
 }
 
+const STATE_REASONS = {
+  Unwritable: 'StateUnwritable',
+  Damaged: 'StateDamaged',
+  Locked: 'StateLocked',
+  Full: 'StateFull',
+  TooNew: 'StateTooNew',
+  Foreign: 'StateForeign',
+  Absent: 'StateAbsent',
+  Stale: 'StateStale',
+  Failed: 'StateFailed',
+} as const satisfies Readonly<Record<string, ReasonCode>>
+
 /** The store cannot be opened, read or written. The message names the file and what to do. */
 export class StateError extends UserError {
-  readonly code: 'Unwritable' | 'Damaged' | 'Locked' | 'Full' | 'TooNew' | 'Foreign' | 'Absent' | 'Stale' | 'Failed'
+  readonly code: keyof typeof STATE_REASONS
+  override readonly reason: ReasonCode
   readonly file: string
   constructor(code: StateError['code'], file: string, message: string, cause?: unknown) {
     super(message, cause === undefined ? {} : { cause })
     this.name = 'StateError'
     this.code = code
+    this.reason = STATE_REASONS[code]
     this.file = file
   }
 }

@@ -104,7 +104,7 @@ export class CertificateAuthority {
         keyHash: publicKeyHash(certificate),
       }
     } catch (error) {
-      if (error instanceof CsrError) throw new RefusedError('InvalidArgument', 'csr', error.message)
+      if (error instanceof CsrError) throw new RefusedError('InvalidValue', 'csr', error.message)
       throw error
     }
   }

@@ -6,7 +6,7 @@ import type { Peer } from '../../protocol/broker-api.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { RecordLog } from '../log/record-log.ts'
-import { useCertificate } from './membership.ts'
+import { useCertificate } from './membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { isLive } from '../state/state.ts'
 import { certificateStanding, normalSerial } from './succession.ts'
@@ -40,7 +40,7 @@ export class CertificateUse {
     if (t !== 'firstUse') return
     const failed = (error: unknown): void => {
       // Where it was not written, the next use writes it.
-      logger.debug('first use of a certificate not noted', { cluster: peer.cluster, reason: String(error) })
+      logger.debug('first use of a certificate not noted', { cluster: peer.cluster, why: String(error) })
     }
     log.transact((tx) => void useCertificate(tx, peer, clock.now())).catch(failed)
   }
@@ -57,6 +57,7 @@ export class CertificateUse {
     const misuse = { atMs: clock.now(), serial: normalSerial(peer.serial), address }
     logger.error('a certificate was used after it had been replaced: somebody has a copy of this identity', {
       audit: 'certificate-stolen',
+      reason: 'CertificateCopied',
       cluster,
       serial: misuse.serial,
       address,
@@ -66,6 +67,6 @@ export class CertificateUse {
       const row = tx.get('member', cluster)
       if (isLive(row)) tx.put('member', cluster, { ...row, misuse })
     })
-    noted.catch((error: unknown) => logger.debug('misuse not noted', { cluster, reason: String(error) }))
+    noted.catch((error: unknown) => logger.debug('misuse not noted', { cluster, why: String(error) }))
   }
 }

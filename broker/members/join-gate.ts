@@ -37,7 +37,7 @@ export class JoinGate {
     if (left >= 1) return
     const seconds = Math.ceil(((1 - left) * REFILL_MS) / 1000)
     const message = `token: ${this.#says(address)}: try again in ${seconds} s`
-    throw new RefusedError('ResourceExhausted', 'token', message)
+    throw new RefusedError('TooManyAttempts', 'token', message)
   }
 
   /** One more failure of this address. */

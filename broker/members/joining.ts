@@ -11,12 +11,14 @@ import type { CertificateAuthority } from './certificate-authority.ts'
 import { JoinGate } from './join-gate.ts'
 import type { RecordLog } from '../log/record-log.ts'
 import { checkNewId, joinMember, lookAtJoin } from './membership.ts'
+import { refusedFacts } from './refused.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { observedDoubt } from '../addresses/observed-address.ts'
 import type { WriteContext, WriteRules } from '../records/record-writes.ts'
 import { isLive } from '../state/state.ts'
 import { normalSerial } from './succession.ts'
 import { checkSecretForm, checkToken, isKnownToken, spendToken, timeText } from '../tokens/tokens.ts'
+import { reasonField } from '../../protocol/error-reason.ts'
 
 /** More than this and certificates, tokens and conflicts would be judged by the wrong time. */
 const MAX_CLOCK_SKEW_MS = 5 * 60_000
@@ -106,10 +108,10 @@ export class Joining {
 
   /** Anybody can ask: strangers must not fill the log. */
   #tellRefused(message: string, { cluster }: JoinRequest, address: string, error: unknown): void {
-    const reason = messageOf(error)
+    const why = messageOf(error)
     this.#refused += 1
     const level = this.#refused <= MAX_LOGGED_JOINS ? 'warn' : 'debug'
-    this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, reason })
+    this.#deps.logger[level](message, { cluster: cluster.slice(0, 63), address, ...reasonField(error), why })
   }
 
   async #join(request: JoinRequest, observedAddress: string): Promise<JoinResponse> {
@@ -166,7 +168,7 @@ export class Joining {
     const cluster = clusterId(request.cluster)
     const refused = admitFacts(request.facts, this.#init.rules)
     if (refused !== undefined) {
-      throw new RefusedError('InvalidArgument', refused.field, `${refused.field}: ${refused.reason}`)
+      throw refusedFacts(refused)
     }
     checkNewId(log, cluster)
     return cluster
@@ -209,7 +211,8 @@ export class Joining {
     const claimed = members.flatMap(({ value: { facts } }) => [...facts.podCIDRs, ...facts.serviceCIDRs])
     const ranges = [...new Set(claimed), globalRange, clustersetIpRange]
     const reason = observedDoubt(address, { sourcesKept, near: (await near?.()) ?? [], ranges })
-    if (reason !== undefined) logger.info('the address of a member is not told to others', { cluster, address, reason })
+    if (reason !== undefined)
+      logger.info('the address of a member is not told to others', { cluster, address, why: reason })
     return reason === undefined
   }
 
@@ -221,7 +224,7 @@ export class Joining {
 function checkClock(memberMs: number, brokerMs: number): void {
   if (Math.abs(memberMs - brokerMs) <= MAX_CLOCK_SKEW_MS) return
   throw new RefusedError(
-    'FailedPrecondition',
+    'ClockDiffers',
     'clock',
     `clock: this machine says ${clockText(memberMs)}, the broker says ${clockText(brokerMs)}: ` +
       'set the clock of the one that is wrong (they may differ by 5 minutes)',
@@ -237,7 +240,7 @@ function clusterId(text: string): ClusterId {
   try {
     return parseClusterId(text, 'cluster')
   } catch (error) {
-    if (error instanceof InvalidNameError) throw new RefusedError('InvalidArgument', 'cluster', error.message)
+    if (error instanceof InvalidNameError) throw new RefusedError('InvalidValue', 'cluster', error.message)
     throw error
   }
 }

@@ -10,6 +10,7 @@ import { type WriteContext, memberRecords } from '../records/record-writes.ts'
 import { clashText, serviceClashes } from '../addresses/service-clashes.ts'
 import { type MemberRow, type Misuse, isLive } from '../state/state.ts'
 import { timeText } from '../tokens/tokens.ts'
+import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 /** The broker notes this often who is in contact. */
 export const NOTE_CONTACT_MS = 60_000
@@ -98,10 +99,12 @@ export function evictMember(
   if (row?.departure === 'evicted' && row.departedAtMs !== undefined) {
     return { id, evictedAtMs: row.departedAtMs, repeated: true }
   }
-  if (!isLive(row)) throw refuse(`cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
+  if (!isLive(row))
+    throw refuse('MemberUnknown', `cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
   const { state, sinceMs } = standing(row, nowMs)
   if (state === 'in contact' && !force) {
     throw refuse(
+      'MemberInContact',
       `cluster ${quote(id)} is in contact with this broker since ${timeText(sinceMs)}: ` +
         'run "sealane leave" there, or evict it all the same with --force',
     )
@@ -118,7 +121,8 @@ export function evictMember(
 export function rekeyMember(tx: Transaction, cluster: string, nowMs: number): void {
   const id = parseClusterId(cluster, 'cluster')
   const row = tx.get('member', id)
-  if (!isLive(row)) throw refuse(`cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
+  if (!isLive(row))
+    throw refuse('MemberUnknown', `cluster ${quote(id)} is not a member${howItLeft(row)}; ${membersText(tx)}`)
   // What a backup or the first join would still let in goes as well.
   const { restored: _lost, superseded: _before, joinKeyHash: _first, ...rest } = row
   tx.put('member', id, { ...rest, certificates: [], rekeyedAtMs: nowMs })
@@ -162,6 +166,6 @@ function membersText(view: LogView): string {
   return `members are ${ids.slice(0, MAX_NAMED).join(', ')}${more}`
 }
 
-function refuse(message: string): RefusedError {
-  return new RefusedError('FailedPrecondition', 'cluster', message)
+function refuse(reason: RefusalReason, message: string): RefusedError {
+  return new RefusedError(reason, 'cluster', message)
 }

@@ -1,38 +1,101 @@
-/** Told of members in the broker's log: what stands from before, and what two of them do to each other. */
+/** Told of members in the broker's log: what stands from before, what two of them do to each other, and to themselves. */
 import { isReservedId } from '../../model/ids.ts'
+import type { Peer } from '../../protocol/broker-api.ts'
+import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import type { BrokerMetrics } from '../metrics.ts'
+import { isUnknownHere } from './membership-check.ts'
 import type { LogView } from '../log/record-log.ts'
 import { clashText, serviceClashes } from '../addresses/service-clashes.ts'
 import { isLive } from '../state/state.ts'
 
 /** At one look; `sealane cluster list` has all. */
 const MAX_LOGGED_CLASHES = 20
+/** Sentences about addresses, between two calls of tellNotesAgain(): a member may change what it needs again and again. */
+const MAX_LOGGED_NOTES = 100
+/** Members of which it is told, once each, that the database does not know their certificates. */
+const MAX_TOLD_UNKNOWN = 100
+
+export interface MemberWarningsDeps {
+  readonly log: LogView
+  readonly clock: Pick<Clock, 'now'>
+  readonly logger: Logger
+  readonly metrics: Pick<BrokerMetrics, 'unknownCertificates'>
+}
 
 export class MemberWarnings {
-  readonly #log: LogView
-  readonly #logger: Logger
+  readonly #deps: MemberWarningsDeps
   #toldClashes: ReadonlySet<string> = new Set()
+  /** What was logged about members' addresses. */
+  #toldNotes: ReadonlySet<string> = new Set()
+  #loggedNotes = 0
+  readonly #toldUnknown = new Set<string>()
 
-  constructor({ log, logger }: { readonly log: LogView; readonly logger: Logger }) {
-    this.#log = log
-    this.#logger = logger
+  constructor(deps: MemberWarningsDeps) {
+    this.#deps = deps
   }
 
   /** To be called once. */
   tellReservedIds(): void {
-    const members = this.#log.list('member')
+    const members = this.#deps.log.list('member')
     const ids = members.flatMap(({ key, value }) => (isLive(value) && isReservedId(key) ? [key] : []))
     if (ids.length === 0) return
     const clusters = ids.join(', ')
-    this.#logger.warn('members have ids that are reserved now: they stay, until they leave', { clusters })
+    this.#deps.logger.warn('members have ids that are reserved now: they stay, until they leave', {
+      reason: 'ClusterIdReserved',
+      clusters,
+    })
   }
 
   /** To be called now and then: each is told once, as long as it lasts. */
   tellClashes(): void {
-    const texts = serviceClashes(this.#log.list('member').map(({ key, value }) => [key, value])).map(clashText)
+    const texts = serviceClashes(this.#deps.log.list('member').map(({ key, value }) => [key, value])).map(clashText)
     const fresh = texts.filter((text) => !this.#toldClashes.has(text))
     for (const reason of fresh.slice(0, MAX_LOGGED_CLASHES))
-      this.#logger.warn('members do not reach each other', { reason })
+      this.#deps.logger.warn('members do not reach each other', { why: reason })
     this.#toldClashes = new Set(texts)
+  }
+
+  /** Each sentence about a member's addresses once; what is too much now is told later, if it still holds. */
+  tellNotes(): void {
+    const told = new Set<string>()
+    for (const { key, value } of this.#deps.log.list('member')) {
+      if (!isLive(value)) continue
+      for (const note of value.notes ?? []) {
+        const line = `${key} ${note}`
+        if (!this.#toldNotes.has(line)) {
+          if (this.#loggedNotes >= MAX_LOGGED_NOTES) continue
+          this.#loggedNotes += 1
+          this.#deps.logger.info('about the addresses of a member', { cluster: key, note })
+        }
+        told.add(line)
+      }
+    }
+    this.#toldNotes = told
+  }
+
+  /** To be called now and then: as tellNotes(), and what was too much before is told. */
+  tellNotesAgain(): void {
+    this.#loggedNotes = 0
+    this.tellNotes()
+  }
+
+  /** One of ours that we do not know: somebody has put an older state in this one's place. */
+  tellUnknown(peer: Peer): void {
+    const { log, clock, logger, metrics } = this.#deps
+    const { cluster, serial } = peer
+    if (!isUnknownHere(log, peer, clock.now())) return
+    metrics.unknownCertificates.inc()
+    if (this.#toldUnknown.has(cluster) || this.#toldUnknown.size >= MAX_TOLD_UNKNOWN) return
+    this.#toldUnknown.add(cluster)
+    const why =
+      'this database is older than the certificate, or another one: addresses that it gives may be in use; ' +
+      'restore the latest backup'
+    logger.error('a member shows a certificate that this broker does not know', {
+      cluster,
+      serial,
+      reason: 'CertificateUnknown',
+      why,
+    })
   }
 }

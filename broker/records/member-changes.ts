@@ -9,11 +9,11 @@ import { memberKey, memberKeyText } from '../../protocol/codec/content-hash.ts'
 import { checkMemberRecord } from '../../protocol/codec/records-codec.ts'
 import type { Refusal } from '../admission/admission-checks.ts'
 import { candidateTexts } from '../addresses/address-claims.ts'
-import { admitFacts } from '../admission/admission-facts.ts'
+import { admitFacts, admitStatus } from '../admission/admission-facts.ts'
 import { checkSize } from '../admission/admission-slice.ts'
-import { admitStatus } from '../admission/admission-status.ts'
 import type { Transaction } from '../log/record-log.ts'
-import { changeFacts, reviewAddresses } from '../members/membership.ts'
+import { changeFacts } from '../members/membership.ts'
+import { reviewAddresses } from '../members/member-addresses.ts'
 import { type WriteContext, memberRecords, putRecord, removeRecord } from './record-writes.ts'
 import { isLive } from '../state/state.ts'
 import { writeStatusRecord } from './status-records.ts'
@@ -89,7 +89,7 @@ export function compareSets(tx: Transaction, declared: DeclaredSet, context: Wri
   return [...declared].filter(([text, { hash }]) => stored.get(text) !== hash).map(([, { key }]) => key)
 }
 
-/** A refusal's reason reads on after its field, which the text of an error repeats. */
+/** A refusal's message reads on after its field, which the text of an error repeats. */
 function refusing(work: () => void): Refusal | undefined {
   try {
     work()
@@ -97,6 +97,7 @@ function refusing(work: () => void): Refusal | undefined {
   } catch (error) {
     if (!(error instanceof RefusedError || error instanceof CodecError)) throw error
     const { field, message } = error
-    return { field, reason: message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message }
+    const reason = error instanceof RefusedError ? error.reason : 'InvalidValue'
+    return { field, reason, message: message.startsWith(`${field}: `) ? message.slice(field.length + 2) : message }
   }
 }

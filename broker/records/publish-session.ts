@@ -19,23 +19,20 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { LogFields, Logger } from '../../runtime/logging/logger.ts'
 import { errorOf } from '../../runtime/thrown.ts'
 import type { Refusal } from '../admission/admission-checks.ts'
+import { CarriedAddresses } from './carried-addresses.ts'
 import { clusterSpec } from './cluster-records.ts'
-import { type RecordLog, StateError, type Transaction } from '../log/record-log.ts'
+import type { RecordLog, Transaction } from '../log/record-log.ts'
 import { type MemberChange, applyChange, compareSets, keyOf } from './member-changes.ts'
-import { isOfMembership, requireMember } from '../members/membership.ts'
+import { markComplete } from '../members/membership.ts'
+import { isOfMembership, requireMember } from '../members/membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
+import { writePatiently } from './patient-write.ts'
 import { type WriteContext, type WriteRules, memberRecords } from './record-writes.ts'
 import type { StatusPace } from './status-pace.ts'
 import { removeStatusRecord } from './status-records.ts'
+import { type ChangeGroup, WaitingChanges } from './waiting-changes.ts'
 import type { WritePace } from './write-pace.ts'
 
-/** Changes that may wait for the disk, and their bytes on the wire; more, and the member is made to wait. */
-const MAX_WAITING = 1024
-const MAX_WAITING_BYTES = 2 * 1024 * 1024
-/** Changes written in one transaction, and their bytes: keeps the steps short, so that members take turns. */
-const MAX_GROUP = 64
-const MAX_GROUP_BYTES = 64 * 1024
-const RETRY_MS = 1000
 const MAX_LOGGED_REFUSALS = 100
 
 export interface PublishSessionDeps {
@@ -59,11 +56,6 @@ export interface PublishSessionInit {
   readonly onEnd: () => void
 }
 
-interface Waiting {
-  readonly change: MemberChange
-  readonly bytes: number
-}
-
 export class MemberPublishSession implements PublishSession {
   readonly #deps: PublishSessionDeps
   readonly #init: PublishSessionInit
@@ -74,18 +66,15 @@ export class MemberPublishSession implements PublishSession {
   /** Keys of records still to come. */
   #needed = new Set<string>()
   #refusals = 0
-  #waiting: Waiting[] = []
-  #waitingBytes = 0
+  readonly #waiting = new WaitingChanges()
   #writing: Promise<void> | undefined
   #failure: Error | undefined
-  /** Pod CIDRs that were carried during this stream and are not now: what the member published in them is gone. */
-  readonly #lost = new Set<string>()
-  #carried: readonly string[]
+  readonly #carried: CarriedAddresses
 
   constructor(deps: PublishSessionDeps, init: PublishSessionInit) {
     this.#deps = deps
     this.#init = init
-    this.#carried = clusterSpec(deps.log, init.peer.cluster)?.podCIDRs ?? []
+    this.#carried = new CarriedAddresses(clusterSpec(deps.log, init.peer.cluster)?.podCIDRs ?? [])
   }
 
   async onMessage(message: PublishMessage, bytes = 0): Promise<void> {
@@ -137,13 +126,10 @@ export class MemberPublishSession implements PublishSession {
    * have noticed that it was not: it takes for stored what was withdrawn meanwhile. A new stream compares anew.
    */
   endIfRegained(): void {
-    const now = clusterSpec(this.#deps.log, this.#init.peer.cluster)?.podCIDRs ?? []
-    for (const cidr of this.#carried) if (!now.includes(cidr)) this.#lost.add(cidr)
-    this.#carried = now
-    const again = now.filter((cidr) => this.#lost.has(cidr))
+    const again = this.#carried.regained(clusterSpec(this.#deps.log, this.#init.peer.cluster)?.podCIDRs ?? [])
     if (again.length === 0) return
     const text = `podCIDRs: ${again.join(', ')} of this cluster is carried again, what it publishes is compared anew`
-    this.#init.end(new RefusedError('FailedPrecondition', 'podCIDRs', text))
+    this.#init.end(new RefusedError('AddressesCarriedAgain', 'podCIDRs', text))
   }
 
   #check(): void {
@@ -155,7 +141,7 @@ export class MemberPublishSession implements PublishSession {
   #replaced(): RefusedError {
     const { cluster } = this.#init.peer
     return new RefusedError(
-      'FailedPrecondition',
+      'StreamReplaced',
       'stream',
       `stream: a newer publish stream of cluster "${cluster}" has taken over; if this repeats, two sites use one identity`,
     )
@@ -189,11 +175,8 @@ export class MemberPublishSession implements PublishSession {
     }
     const { recordsPerCluster } = this.#init.rules
     if (digest.size > 2 * recordsPerCluster) {
-      throw new RefusedError(
-        'ResourceExhausted',
-        'digest',
-        `digest: more than ${2 * recordsPerCluster} records, the limit is ${recordsPerCluster}`,
-      )
+      const text = `digest: more than ${2 * recordsPerCluster} records, the limit is ${recordsPerCluster}`
+      throw new RefusedError('RecordLimit', 'digest', text)
     }
     if (!message.last) return
     this.#digest = new Map()
@@ -210,23 +193,21 @@ export class MemberPublishSession implements PublishSession {
   async #onChange(change: MemberChange, bytes: number): Promise<void> {
     if (this.#phase === 'new') throw unexpected(change.t, 'the first message of a stream is declare')
     if (this.#phase === 'digest') throw unexpected(change.t, 'the digest comes first')
-    this.#waiting.push({ change, bytes })
-    this.#waitingBytes += bytes
+    this.#waiting.add(change, bytes)
     this.#writing ??= this.#write()
-    if (this.#waiting.length >= MAX_WAITING || this.#waitingBytes >= MAX_WAITING_BYTES) await this.#settled()
+    if (this.#waiting.isFull) await this.#settled()
   }
 
   /** Writes groups until nothing waits. What fails here is told at once: the member may have nothing more to say. */
   async #write(): Promise<void> {
     try {
-      while (this.#waiting.length > 0) {
-        const pauseMs = await this.#writeGroup(this.#nextGroup())
+      while (!this.#waiting.isEmpty) {
+        const pauseMs = await this.#writeGroup(this.#waiting.nextGroup())
         if (pauseMs > 0) await this.#deps.clock.sleep(pauseMs, this.#ended.signal)
       }
     } catch (error) {
       this.#failure = errorOf(error)
-      this.#waiting = []
-      this.#waitingBytes = 0
+      this.#waiting.clear()
       this.#init.end(this.#failure)
     } finally {
       this.#writing = undefined
@@ -234,10 +215,10 @@ export class MemberPublishSession implements PublishSession {
   }
 
   /** Gives how long to pause before the next. */
-  async #writeGroup(group: readonly Waiting[]): Promise<number> {
+  async #writeGroup(group: ChangeGroup): Promise<number> {
     const { statuses, clock, pace } = this.#deps
     const { peer } = this.#init
-    const changes = group.map(({ change }) => change)
+    const { changes } = group
     const filled = this.#isFilledBy(changes)
     const writesStatus = statuses.isDue(peer.cluster)
     let tookMs = 0
@@ -249,21 +230,13 @@ export class MemberPublishSession implements PublishSession {
       tookMs = clock.monotonic() - begunMs
       return results
     })
-    this.#waiting.splice(0, group.length)
-    const groupBytes = group.reduce((sum, { bytes }) => sum + bytes, 0)
-    this.#waitingBytes -= groupBytes
+    this.#waiting.done(group)
     const status = changes.filter((change, i) => change.t === 'status' && refusals[i] === undefined).at(-1)
     if (status?.t === 'status' && writesStatus) statuses.wrote(peer.cluster)
     else if (status?.t === 'status') statuses.hold(peer, status.status)
     this.#answer(changes, refusals)
     if (filled) this.#phase = 'open'
-    return pace.used(tookMs, groupBytes)
-  }
-
-  #nextGroup(): readonly Waiting[] {
-    let bytes = 0
-    const end = this.#waiting.findIndex((one, i) => i >= MAX_GROUP || (bytes += one.bytes) > MAX_GROUP_BYTES)
-    return this.#waiting.slice(0, end < 0 ? this.#waiting.length : Math.max(1, end))
+    return pace.used(tookMs, group.bytes)
   }
 
   async #settled(): Promise<void> {
@@ -281,7 +254,8 @@ export class MemberPublishSession implements PublishSession {
       if (refused === undefined) continue
       const key = keyOf(change)
       this.#deps.metrics.refused.inc({ kind: change.t === 'facts' || change.t === 'status' ? change.t : key.kind })
-      this.#log('record refused', { cluster: this.#init.peer.cluster, ...key, ...refused })
+      const { field, reason, message: why } = refused
+      this.#log('record refused', { cluster: this.#init.peer.cluster, ...key, field, reason, why })
       this.#init.reply({ t: 'refused', sequence: change.sequence, key, ...refused })
     }
     const last = group.at(-1)
@@ -305,22 +279,13 @@ export class MemberPublishSession implements PublishSession {
   }
 
   /** While the store refuses, the member waits for its acknowledgement; the stream's end ends the waiting. */
-  async #transact<T>(decide: (tx: Transaction) => T): Promise<T> {
-    const { log, clock, logger, metrics } = this.#deps
-    for (;;) {
-      try {
-        return await log.transact((tx) => {
-          requireMember(tx, this.#init.peer, clock.now())
-          if (!this.#init.isCurrent()) throw this.#replaced()
-          return decide(tx)
-        })
-      } catch (error) {
-        if (!(error instanceof StateError)) throw error
-        metrics.commitFailures.inc()
-        logger.error('state not written, trying again', { reason: error.message })
-        await clock.sleep(RETRY_MS, this.#ended.signal)
-      }
+  #transact<T>(decide: (tx: Transaction) => T): Promise<T> {
+    const asMember = (tx: Transaction): T => {
+      requireMember(tx, this.#init.peer, this.#deps.clock.now())
+      if (!this.#init.isCurrent()) throw this.#replaced()
+      return decide(tx)
     }
+    return writePatiently(this.#deps, asMember, this.#ended.signal)
   }
 
   #context(): WriteContext {
@@ -328,11 +293,6 @@ export class MemberPublishSession implements PublishSession {
   }
 }
 
-function markComplete(tx: Transaction, peer: Peer): void {
-  const row = tx.get('member', peer.cluster)
-  if (row !== undefined && !row.complete) tx.put('member', peer.cluster, { ...row, complete: true })
-}
-
 function unexpected(what: string, why: string): RefusedError {
-  return new RefusedError('FailedPrecondition', what, `${what}: ${why}`)
+  return new RefusedError('UnexpectedMessage', what, `${what}: ${why}`)
 }

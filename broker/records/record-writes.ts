@@ -106,10 +106,14 @@ function checkQuota(
   const limit = rules.recordsPerCluster
   // Beside them: the Cluster record, and what the member tells of itself.
   if (tx.count('record', cluster) - (hasStatusRecord(tx, cluster) ? 1 : 0) > limit) {
-    return refusal('records', `cluster "${cluster}" has ${limit} records already, which is the limit`)
+    return refusal('records', `cluster "${cluster}" has ${limit} records already, which is the limit`, 'RecordLimit')
   }
   if (tx.count('stamp', cluster) >= 2 * limit) {
-    return refusal('records', `cluster "${cluster}" has exported and withdrawn too many services within a day`)
+    return refusal(
+      'records',
+      `cluster "${cluster}" has exported and withdrawn too many services within a day`,
+      'RecordChurn',
+    )
   }
   return undefined
 }
@@ -120,6 +124,7 @@ function checkBytes(tx: Transaction, more: number, { cluster, rules }: WriteCont
   return refusal(
     'records',
     `the records of cluster "${cluster}" would have more than ${limit} bytes, which is the limit`,
+    'RecordLimit',
   )
 }
 
@@ -157,6 +162,7 @@ function updateServiceIp(tx: Transaction, service: string, wants: boolean, conte
     return refusal(
       'clustersetIP',
       `the range ${rules.clustersetIpRange} is exhausted: withdraw exports or configure a larger range`,
+      'ClusterSetIPsExhausted',
     )
   }
   const record = recordKeyText(clustersetIpKey(service))

@@ -9,7 +9,8 @@ import { RefusedError } from '../../protocol/broker-api.ts'
 import { encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Change, RecordLog } from '../log/record-log.ts'
-import { completeness, isOfMembership, requireMember } from '../members/membership.ts'
+import { completeness } from '../members/membership.ts'
+import { isOfMembership, requireMember } from '../members/membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { parseRecordKey, storedRecord } from '../state/state.ts'
 
@@ -96,7 +97,7 @@ export class WatchHub {
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     if (this.openWatches(peer.cluster) < this.#perCluster) return
     throw new RefusedError(
-      'ResourceExhausted',
+      'WatchLimit',
       'watch',
       `watch: cluster "${peer.cluster}" has ${this.#perCluster} watches open already, which is the limit`,
     )

@@ -141,7 +141,7 @@ class SqliteBrokerStore implements BrokerStore {
       also(tx)
       if (tx.count('token') >= MAX_TOKENS) {
         throw new RefusedError(
-          'ResourceExhausted',
+          'TokenLimit',
           'token',
           `token: there are ${MAX_TOKENS} already: dead ones go a week after they expire`,
         )
@@ -189,10 +189,10 @@ class SqliteBrokerStore implements BrokerStore {
 
 function checkInit(ttlMs: number, uses: number): void {
   if (!Number.isFinite(ttlMs) || ttlMs < 1000 || ttlMs > MAX_TTL_MS) {
-    throw new RefusedError('InvalidArgument', 'ttl', `ttl ${ttlMs / 1000} s: expected 1 second to 30 days`)
+    throw new RefusedError('InvalidValue', 'ttl', `ttl ${ttlMs / 1000} s: expected 1 second to 30 days`)
   }
   if (!Number.isInteger(uses) || uses < 1 || uses > MAX_USES) {
-    throw new RefusedError('InvalidArgument', 'uses', `uses ${uses}: expected 1 to ${MAX_USES}`)
+    throw new RefusedError('InvalidValue', 'uses', `uses ${uses}: expected 1 to ${MAX_USES}`)
   }
 }
 
@@ -200,7 +200,7 @@ function checkInit(ttlMs: number, uses: number): void {
 function checkAllowed(cidrs: readonly string[]): void {
   if (cidrs.length > MAX_ALLOWED) {
     throw new RefusedError(
-      'InvalidArgument',
+      'InvalidValue',
       'allowedCIDRs',
       `allowedCIDRs has ${cidrs.length} entries: expected at most ${MAX_ALLOWED}`,
     )
@@ -209,7 +209,7 @@ function checkAllowed(cidrs: readonly string[]): void {
     try {
       parsePrefix(cidr, 'allowedCIDRs')
     } catch (error) {
-      throw new RefusedError('InvalidArgument', 'allowedCIDRs', (error as Error).message)
+      throw new RefusedError('InvalidValue', 'allowedCIDRs', (error as Error).message)
     }
   }
 }

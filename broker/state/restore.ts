@@ -117,13 +117,13 @@ async function checkPresent(stateDir: string, backup: string, force: boolean): P
     for (const field of FIXED) {
       if (settings === undefined || wanted === undefined || settings[field] === wanted[field]) continue
       const message = `${field}: the backup has "${wanted[field]}", the broker there "${settings[field]}": start it with that of the backup`
-      throw new RefusedError('FailedPrecondition', field, message)
+      throw new RefusedError('BackupMismatch', field, message)
     }
     const members = log.list('member').filter(({ value }) => isLive(value))
     if (members.length === 0 || force) return
     const ids = members.map(({ key }) => key).join(', ')
     const message = `the broker there has members: ${ids}: what it knows goes, with --force`
-    throw new RefusedError('FailedPrecondition', 'state', message)
+    throw new RefusedError('StateHasMembers', 'state', message)
   } finally {
     await log.close()
   }

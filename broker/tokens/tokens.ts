@@ -5,6 +5,7 @@ import { hashTokenSecret } from '../../protocol/identity/token.ts'
 import { quote } from '../admission/admission-checks.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
 import { type TokenRow, isLive } from '../state/state.ts'
+import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 export interface TokenBearer {
   readonly cluster: string
@@ -18,7 +19,7 @@ const CREATE_ANOTHER = 'create a new one with "sealane token create"'
 /** 256 bits in base64url. Throws RefusedError: Unauthenticated, field `token`. */
 export function checkSecretForm(secret: string): void {
   if (/^[A-Za-z0-9_-]{43}$/.test(secret)) return
-  throw new RefusedError('Unauthenticated', 'token', `token: malformed: ${CREATE_ANOTHER}`)
+  throw new RefusedError('TokenMalformed', 'token', `token: malformed: ${CREATE_ANOTHER}`)
 }
 
 /**
@@ -33,21 +34,25 @@ export function checkToken(
 ): { readonly id: string; readonly row: TokenRow; readonly repeated: boolean } {
   const found = findToken(view, secret)
   if (found === undefined) {
-    throw refuse(`not known to this broker: it was made by another broker, or removed; ${CREATE_ANOTHER}`)
+    throw refuse(
+      'TokenUnknown',
+      `not known to this broker: it was made by another broker, or removed; ${CREATE_ANOTHER}`,
+    )
   }
   const { key: id, value: row } = found
   if (row.revokedAtMs !== undefined)
-    throw refuse(`${id} was revoked at ${timeText(row.revokedAtMs)}: ${CREATE_ANOTHER}`)
-  if (row.expiresAtMs <= bearer.nowMs) throw refuse(`${id} expired at ${timeText(row.expiresAtMs)}: ${CREATE_ANOTHER}`)
+    throw refuse('TokenRevoked', `${id} was revoked at ${timeText(row.revokedAtMs)}: ${CREATE_ANOTHER}`)
+  if (row.expiresAtMs <= bearer.nowMs)
+    throw refuse('TokenExpired', `${id} expired at ${timeText(row.expiresAtMs)}: ${CREATE_ANOTHER}`)
   if (row.cluster !== undefined && row.cluster !== bearer.cluster) {
     const message = `token: ${id} is for cluster ${quote(row.cluster)}, not ${quote(bearer.cluster)}`
-    throw new RefusedError('PermissionDenied', 'token', message)
+    throw new RefusedError('TokenForOtherCluster', 'token', message)
   }
   const repeated = isRepeated(view, row, bearer)
   if (row.usesLeft <= 0 && !repeated && bearer.keyHash !== undefined) {
     const last = row.uses.at(-1)
     const by = last === undefined ? '' : ` by cluster ${quote(last.cluster)} at ${timeText(last.atMs)}`
-    throw refuse(`${id} has been used already${by}: ${CREATE_ANOTHER}`)
+    throw refuse('TokenUsed', `${id} has been used already${by}: ${CREATE_ANOTHER}`)
   }
   if (bearer.keyHash !== undefined) checkNotEvicted(view, { id, row }, bearer)
   return { id, row, repeated }
@@ -63,7 +68,10 @@ function checkNotEvicted(
   if (member?.departure !== 'evicted' || member.departedAtMs === undefined) return
   if (!row.uses.some((use) => use.cluster === cluster)) return
   const at = timeText(member.departedAtMs)
-  throw refuse(`${id} was used by cluster ${quote(cluster)} before it was evicted at ${at}: ${CREATE_ANOTHER}`)
+  throw refuse(
+    'TokenOfEvictedMember',
+    `${id} was used by cluster ${quote(cluster)} before it was evicted at ${at}: ${CREATE_ANOTHER}`,
+  )
 }
 
 /** Who has left, was evicted or has been succeeded must not come back with the old request. */
@@ -88,7 +96,8 @@ export function spendToken(
 /** Throws RefusedError when there is no such token, or it is spent, revoked or expired anyway. */
 export function revokeToken(tx: Transaction, id: string, nowMs: number): TokenRow {
   const row = tx.get('token', id)
-  if (row === undefined) throw new RefusedError('FailedPrecondition', 'token', `token ${quote(id)}: not known`)
+  if (row === undefined)
+    throw new RefusedError('TokenUnknown', 'token', `token ${quote(id)}: not known`, 'FailedPrecondition')
   if (row.revokedAtMs !== undefined) return row
   const revoked = { ...row, revokedAtMs: nowMs }
   tx.put('token', id, revoked)
@@ -120,8 +129,8 @@ function findToken(view: LogView, secret: string): { readonly key: string; reado
   return found
 }
 
-function refuse(reason: string): RefusedError {
-  return new RefusedError('Unauthenticated', 'token', `token: ${reason}`)
+function refuse(reason: RefusalReason, message: string): RefusedError {
+  return new RefusedError(reason, 'token', `token: ${message}`)
 }
 
 /** RFC 3339, to the second. */

@@ -8,16 +8,9 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { SocketAddress } from '../config.ts'
 import { formatSocketAddress } from '../config.ts'
 import type { ForwardResult } from '../metrics.ts'
-import {
-  HEADER_LENGTH,
-  MAX_TCP_SIZE,
-  QueryReader,
-  RCODE,
-  type Transport,
-  sameQuestion,
-  uint16,
-} from '../server/query.ts'
+import { QueryReader, sameQuestion } from '../server/query.ts'
 import { exchangeTcp, exchangeUdp } from './upstream.ts'
+import { HEADER_LENGTH, MAX_TCP_SIZE, RCODE, type Transport, uint16 } from '../wire.ts'
 
 export interface ForwarderDeps {
   readonly clock: Clock

@@ -6,7 +6,7 @@
 import { readFileSync, readdirSync } from 'node:fs'
 import { formatAddress } from '../../model/addresses/ip.ts'
 import type { Mmsg } from './mmsg.ts'
-import { HEADER_LENGTH, MAX_UDP_SIZE } from './query.ts'
+import { HEADER_LENGTH, MAX_UDP_SIZE } from '../wire.ts'
 
 /** Where a datagram came from. */
 export interface DatagramSource {

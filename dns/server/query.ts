@@ -2,35 +2,10 @@
  * Reads a DNS query off the wire: header, one question, EDNS. Written for the hot path: it reads into one object that
  * is used again for every packet, copies nothing and never throws, whatever the bytes are. RFC 1035, RFC 6891.
  */
-import { TYPE_A } from '../zone/answer.ts'
+import { CLASS_IN, HEADER_LENGTH, MAX_NAME_OCTETS, MIN_UDP_SIZE, TYPE_A, TYPE_OPT, byte, uint16 } from '../wire.ts'
 
-export const HEADER_LENGTH = 12
-export const MAX_NAME_OCTETS = 255
-/** RFC 6891. */
-export const TYPE_OPT = 41
 /** RFC 8945. */
 const TYPE_TSIG = 250
-export const CLASS_IN = 1
-
-/** RFC 1035 section 4.1.1 and RFC 6891 section 9. */
-export const RCODE = {
-  noError: 0,
-  formErr: 1,
-  servFail: 2,
-  nxDomain: 3,
-  notImp: 4,
-  refused: 5,
-  badVers: 16,
-} as const
-
-/** RFC 1035 section 4.2.1: what every client takes over UDP. */
-export const MIN_UDP_SIZE = 512
-/** What fits any path without fragments (DNS Flag Day 2020); we answer no larger over UDP and say so in EDNS. */
-export const MAX_UDP_SIZE = 1232
-export const MAX_TCP_SIZE = 65_535
-
-export type Transport = 'udp' | 'tcp'
-
 const MAX_ADDITIONAL_RECORDS = 16
 
 /**
@@ -160,13 +135,4 @@ export function sameQuestion(a: Uint8Array, b: Uint8Array, questionEnd: number):
 
 function lower(octet: number): number {
   return octet >= 0x41 && octet <= 0x5a ? octet + 0x20 : octet
-}
-
-/** 0 past the end: callers check lengths where it matters. */
-export function byte(message: Uint8Array, at: number): number {
-  return message[at] ?? 0
-}
-
-export function uint16(message: Uint8Array, at: number): number {
-  return (byte(message, at) << 8) | byte(message, at + 1)
 }

@@ -4,15 +4,9 @@
  */
 import { type ZoneName, formatZoneName } from '../../model/dns/dns-name.ts'
 import { CLUSTERSET_NAME_SERVER, CLUSTERSET_ZONE, MCS_DNS_SCHEMA_VERSION } from '../../model/spec-constants.ts'
+import { TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from '../wire.ts'
 
 /** RFC 1035 section 3.2.2, RFC 3596, RFC 2782, RFC 8482. */
-export const TYPE_A = 1
-export const TYPE_NS = 2
-export const TYPE_SOA = 6
-export const TYPE_TXT = 16
-export const TYPE_AAAA = 28
-export const TYPE_SRV = 33
-export const TYPE_ANY = 255
 /** Zone transfers and mail agents of old, RFC 1035 section 3.2.3 and RFC 1995. */
 const FIRST_TRANSFER_TYPE = 251
 const LAST_TRANSFER_TYPE = 254

@@ -8,8 +8,8 @@
 import { Packet } from 'dns2'
 import { parseAddress } from '../../model/addresses/ip.ts'
 import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
-import { type DnsAnswer, type DnsRecord, type SoaData, TYPE_A, TYPE_AAAA } from './answer.ts'
-import { HEADER_LENGTH, MAX_TCP_SIZE, RCODE } from '../server/query.ts'
+import type { DnsAnswer, DnsRecord, SoaData } from './answer.ts'
+import { HEADER_LENGTH, MAX_TCP_SIZE, RCODE, TYPE_A, TYPE_AAAA } from '../wire.ts'
 
 export interface CompiledAnswer {
   readonly rcode: number

@@ -4,7 +4,7 @@
  * particular must be cheap: clients try their search domains first, and it cannot be kept, since such names have no end.
  */
 import { CLUSTERSET_ZONE } from '../../model/spec-constants.ts'
-import { HEADER_LENGTH, byte } from '../server/query.ts'
+import { HEADER_LENGTH, byte } from '../wire.ts'
 
 /** Makes small letters of capital ones. What else it makes equal costs a closer look, and no wrong answer. */
 const FOLD = 0x20

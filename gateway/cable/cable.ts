@@ -7,6 +7,7 @@
 import type { AddressPort } from '../../model/addresses/address-port.ts'
 import type { Address } from '../../model/addresses/ip.ts'
 import type { Endpoint, EndpointSpec } from '../../model/objects.ts'
+import type { Problem } from '../../model/reasons/problem.ts'
 import type { Round } from '../../kernel/apply/round.ts'
 
 /** A gateway of another cluster on one lane. */
@@ -94,6 +95,10 @@ export interface CablePlan {
 export interface CableRules {
   /** Octets that it adds to a packet on the underlay. */
   readonly overhead: number
+  /** How long after a handshake a link carries without another, in milliseconds. */
+  readonly sessionMs: number
+  /** Why the lanes of a driver of this name (CableDriver.name) end with its process; undefined: they go on without it. */
+  endsWithProcess(driver: string): string | undefined
   /** Where a gateway answers probes inside the tunnel. */
   probeAddress(clusterIndex: number, lane: number): Address
   /** By what the far end of this Endpoint is told from others: two with the same identity would be one to the device. */
@@ -101,7 +106,7 @@ export interface CableRules {
   /** Why the Endpoint cannot be a far end, naming the field; undefined: it can. */
   endpointProblem(endpoint: Endpoint): string | undefined
   /** Why an Endpoint is not used whose identity is that of `owner` (`this node`, `Endpoint paris.gw-lane0`). */
-  identityTaken(owner: string): string
+  identityTaken(owner: string): Problem
   /** What the other clusters are told of this end, beside where it is. */
   endpointFields(state: LaneState): Pick<EndpointSpec, 'publicKey' | 'capabilities'>
   plan(lane: CableLane): CablePlan
@@ -110,8 +115,6 @@ export interface CableRules {
 export interface CableDriver {
   /** As in Gateway.status: `wireguard-kernel`. */
   readonly name: string
-  /** Why lanes end with the process; absent: they go on without it. */
-  readonly endsWithProcess?: string
 }
 
 export interface ApplyLaneInit {

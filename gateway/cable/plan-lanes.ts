@@ -68,7 +68,8 @@ export function plannedLinks({ links, successors }: LanePlan): PlannedLink[] {
 
 function leftOut({ node, ipv6LeftOut }: GatewayWorld): Refusal[] {
   if (ipv6LeftOut === undefined) return []
-  return [{ subject: `Node ${node}`, reason: 'this kernel has no IPv6, so its lanes carry only IPv4' }]
+  const message = 'this kernel has no IPv6, so its lanes carry only IPv4'
+  return [{ subject: `Node ${node}`, reason: 'IPv6NotInKernel', message }]
 }
 
 interface PlanLaneInit {
@@ -90,7 +91,7 @@ function planLane({ world, rules, lane, behindNat, remotes, newcomers }: PlanLan
     const { candidates, noneCallable, hidden: isRemoteHidden } = remote
     // Whoever cannot be called must call; else the order of ids decides, so that both ends agree.
     const callsFirst = hidden === isRemoteHidden ? world.own.spec.id < remote.cluster : hidden
-    const turn = { monotonicMs, rotateMs, jitter, callsFirst, callable: !hidden }
+    const turn = { monotonicMs, rotateMs, jitter, sessionMs: rules.sessionMs, callsFirst, callable: !hidden }
     const called = world.roamed?.get(linkKey(remote))
     // An address that was the other's when it called may have become this node's since.
     const roamed = called !== undefined && ours.has(formatAddress(called.at.address)) ? undefined : called

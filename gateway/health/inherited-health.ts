@@ -4,7 +4,6 @@
  * otherwise. Pure.
  */
 import type { Endpoint, Gateway } from '../../model/objects.ts'
-import { WIREGUARD_REJECT_AFTER_SECONDS } from '../../model/spec-constants.ts'
 import { type CableRules, type LaneState, linkKey } from '../cable/cable.ts'
 import { farEnd } from '../remotes/check-endpoints.ts'
 import { type PeerHealthView, healthKey } from '../world.ts'
@@ -26,7 +25,7 @@ export function inheritedHealth(init: InheritedInit): Map<string, PeerHealthView
   for (const { cluster, lane, endpoint, state } of init.gateway?.status?.connections ?? []) {
     const link = init.laneStates.get(lane)?.links.get(keys.get(endpoint) ?? '')
     const ageMs = init.monotonicMs - (link?.handshakeMs ?? -Infinity)
-    if (state !== 'up' || ageMs > WIREGUARD_REJECT_AFTER_SECONDS * 1000) continue
+    if (state !== 'up' || ageMs > init.rules.sessionMs) continue
     inherited.set(healthKey(lane, cluster), { state: 'up', sinceMs: init.monotonicMs })
   }
   return inherited

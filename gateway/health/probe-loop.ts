@@ -157,7 +157,11 @@ export class LaneProber {
       this.#tick()
     } catch (error) {
       const text = messageOf(error)
-      this.#deps.logger.error('an interval of probing failed', { lane: this.#init.lane, error: text })
+      this.#deps.logger.error('an interval of probing failed', {
+        lane: this.#init.lane,
+        reason: 'RoundFailed',
+        why: text,
+      })
     }
   }
 

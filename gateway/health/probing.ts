@@ -81,7 +81,7 @@ export class Probing {
     )
     const stopping = new AbortController()
     prober.run(stopping.signal).catch((error: unknown) => {
-      logger.error('probing stopped', { lane, error: messageOf(error) })
+      logger.error('probing stopped', { lane, reason: 'RoundFailed', why: messageOf(error) })
     })
     const running = { prober, stop: () => stopping.abort() }
     this.#probers.set(lane, running)

@@ -1,4 +1,6 @@
 /** Why the gateway's table drops a packet, and the named counter of each reason. */
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
+
 export const DROP_REASONS = {
   'in-not-ours': 'not for an address of this cluster',
   'in-unknown-source': 'from an address of no other cluster',
@@ -13,7 +15,7 @@ export const DROP_REASONS = {
   'lane-address-astray': 'from a lane address, but not into a lane',
   'host-service': 'from a lane for this node itself, at a port that is not named',
   'lane-address-no-probe': 'for a lane address, but not a probe',
-} as const
+} as const satisfies Partial<Readonly<Record<ReasonCode, string>>>
 
 export type DropReason = keyof typeof DROP_REASONS
 

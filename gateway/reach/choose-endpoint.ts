@@ -2,7 +2,6 @@
 import { type AddressPort, sameAddressPort } from '../../model/addresses/address-port.ts'
 import { parseAddress } from '../../model/addresses/ip.ts'
 import type { EndpointCandidate } from '../../model/objects.ts'
-import { WIREGUARD_REJECT_AFTER_SECONDS } from '../../model/spec-constants.ts'
 import type { CallChoice, LinkState } from '../cable/cable.ts'
 import type { PeerHealthView, RoamedLink } from '../world.ts'
 
@@ -23,6 +22,8 @@ export interface EndpointChoiceInit {
   readonly rotateMs: number
   /** 0 to 1, drawn by this process: gateways that started together do not stay in step. */
   readonly jitter: number
+  /** CableRules.sessionMs: a session this young carries again once the path is back, if the far end has kept it too. */
+  readonly sessionMs: number
   /** Of the two ends, this one calls at once; the other gives it a moment. See CALL_FIRST_MS. */
   readonly callsFirst: boolean
   /** As far as is known, the peer can call us. */
@@ -50,9 +51,6 @@ const SETTLE_MS = 3000
 
 /** Whoever called from a new address has that long to show in a handshake: until then nobody else is called. */
 const HEAR_OUT_MS = 3000
-
-/** A session this young still carries traffic, when the path is back and the far end has kept it too. */
-const SESSION_MS = WIREGUARD_REJECT_AFTER_SECONDS * 1000
 
 /**
  * A peer that is up, or shook hands or called us a moment ago, keeps its address. One that went silent but has a session
@@ -84,8 +82,9 @@ export function chooseEndpoint(init: EndpointChoiceInit): EndpointChoice {
   if (current !== undefined && ageMs < SETTLE_MS) {
     return { ...keep(current, 'it shook hands just now'), nextAtMs: monotonicMs + SETTLE_MS - ageMs }
   }
-  if (current !== undefined && ageMs < SESSION_MS && init.callable)
+  if (current !== undefined && ageMs < init.sessionMs && init.callable) {
     return keepSession(init, current, sinceMs, elapsedMs)
+  }
   const { attempt, endsMs } = callTurn(elapsedMs, callSchedule(init))
   return { ...tryPlace(init, attempt), attempt, nextAtMs: sinceMs + endsMs }
 }

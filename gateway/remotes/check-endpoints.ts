@@ -16,6 +16,7 @@ import { type LaneServer, chooseServer } from './choose-server.ts'
 import { isHidden } from '../reach/plan-candidates.ts'
 import { observedJudge, ownAddresses } from './observed-address.ts'
 import { type GatewayWorld, healthKey } from '../world.ts'
+import { type Problem, problem } from '../../model/reasons/problem.ts'
 
 /** One remote gateway on one lane that a link may lead to. */
 export interface RemoteLink extends FarEnd {
@@ -59,7 +60,10 @@ export function checkEndpoints(
   const refusals: Refusal[] = []
   // Endpoints of a refused cluster are covered by its refusal; an unknown cluster's Cluster object is still to come.
   const claims = world.endpoints.filter(({ spec }) => byId.has(spec.cluster) && lanes.has(spec.lane))
-  const problemOf = (endpoint: Endpoint): string | undefined => nameProblem(endpoint) ?? rules.endpointProblem(endpoint)
+  const problemOf = (endpoint: Endpoint): Problem | undefined => {
+    const malformed = rules.endpointProblem(endpoint)
+    return nameProblem(endpoint) ?? (malformed === undefined ? undefined : problem('InvalidValue', malformed))
+  }
   const servers = serversOf(
     world,
     claims.filter((endpoint) => problemOf(endpoint) === undefined),
@@ -75,9 +79,9 @@ export function checkEndpoints(
     const owner = owners.get(identity)
     const taken = owner === undefined ? undefined : rules.identityTaken(owner)
     // Whoever serves is found before these are compared: another cluster must not be able to come later with our key.
-    const reason = problemOf(endpoint) ?? laneProblem(endpoint, server) ?? taken
-    if (reason !== undefined) {
-      refusals.push({ subject: `Endpoint ${endpoint.metadata.name}`, reason })
+    const found = problemOf(endpoint) ?? laneProblem(endpoint, server) ?? taken
+    if (found !== undefined) {
+      refusals.push({ subject: `Endpoint ${endpoint.metadata.name}`, ...found })
       continue
     }
     owners.set(identity, `Endpoint ${endpoint.metadata.name}`)
@@ -136,16 +140,21 @@ function ownLanePrefixes(world: GatewayWorld, cluster: RemoteCluster): readonly 
   return flat ? [] : cluster.prefixes
 }
 
-function nameProblem({ spec, metadata }: Endpoint): string | undefined {
+function nameProblem({ spec, metadata }: Endpoint): Problem | undefined {
   const name = endpointName(spec.cluster, spec.node, spec.lane)
-  return metadata.name === name ? undefined : `its name does not follow from its spec: expected ${name}`
+  return metadata.name === name
+    ? undefined
+    : problem('InvalidValue', `its name does not follow from its spec: expected ${name}`)
 }
 
-function laneProblem(endpoint: Endpoint, serving: LaneServer | undefined): string | undefined {
+function laneProblem(endpoint: Endpoint, serving: LaneServer | undefined): Problem | undefined {
   if (serving === undefined || serving.server === endpoint || serving.successor === endpoint) return undefined
   const { lane, cluster } = endpoint.spec
   const { node } = serving.server.spec
-  return `lane ${lane} of ${cluster} is served by node ${node}, which came later or is the first by name`
+  return problem(
+    'LaneServedByOther',
+    `lane ${lane} of ${cluster} is served by node ${node}, which came later or is the first by name`,
+  )
 }
 
 function byName(a: Endpoint, b: Endpoint): number {

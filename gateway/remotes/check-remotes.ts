@@ -2,12 +2,12 @@
 import { machineNeeds } from '../../model/addresses/needed-ranges.ts'
 import { type RemoteCluster, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import type { GatewayWorld } from '../world.ts'
+import type { Problem } from '../../model/reasons/problem.ts'
 
 /** An object that is not used, and why. */
-export interface Refusal {
+export interface Refusal extends Problem {
   /** `Cluster paris`, `Endpoint paris.gw-lane0`. */
   readonly subject: string
-  readonly reason: string
 }
 
 /** Remote clusters that may be routed, by id. */
@@ -24,5 +24,5 @@ export function checkClusters(world: GatewayWorld): { clusters: readonly RemoteC
     nameServers: world.machine?.nameServers ?? [],
   })
   const { clusters, refused } = checkRemoteClusters({ own, clusters: all, underlay, needed })
-  return { clusters, refusals: refused.map(({ name, reason }) => ({ subject: `Cluster ${name}`, reason })) }
+  return { clusters, refusals: refused.map(({ name, ...why }) => ({ subject: `Cluster ${name}`, ...why })) }
 }

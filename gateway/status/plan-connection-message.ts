@@ -3,7 +3,6 @@
  */
 import { formatAddressPort } from '../../model/addresses/address-port.ts'
 import type { ConnectionState } from '../../model/objects.ts'
-import { WIREGUARD_REJECT_AFTER_SECONDS } from '../../model/spec-constants.ts'
 import type { LinkState } from '../cable/cable.ts'
 import type { EndpointChoice } from '../reach/choose-endpoint.ts'
 
@@ -15,6 +14,8 @@ export interface ConnectionMessageInit {
   readonly heardMs?: number
   /** Milliseconds since the last handshake; absent where there was none. */
   readonly handshakeAgeMs?: number
+  /** CableRules.sessionMs. */
+  readonly sessionMs: number
   readonly choice: EndpointChoice
   /** Why it may never come up, where that is known: `neither end can be called from outside (…)`. */
   readonly doubt?: string
@@ -56,8 +57,8 @@ function seen(init: ConnectionMessageInit): string {
 }
 
 /** Both ends took part in a handshake: while it counts, packets got through both ways. */
-function hasSession({ handshakeAgeMs = Infinity }: ConnectionMessageInit): boolean {
-  return handshakeAgeMs < WIREGUARD_REJECT_AFTER_SECONDS * 1000
+function hasSession({ handshakeAgeMs = Infinity, sessionMs }: ConnectionMessageInit): boolean {
+  return handshakeAgeMs < sessionMs
 }
 
 function lastHeard({ heardMs, handshakeAgeMs }: ConnectionMessageInit): string {

@@ -3,6 +3,7 @@ import type { ObjectEvent } from '../../kubeapi/cluster-api.ts'
 import { CONDITION_READY, type ConditionFinding } from '../../model/conditions.ts'
 import type { ConnectionStatus, Gateway } from '../../model/objects.ts'
 import { NEITHER_CALLABLE } from '../../model/status-text.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 /** Most clusters that one sentence names. */
 const MOST_NAMES = 10
@@ -15,7 +16,7 @@ export interface ReadyInit {
 
 /** The condition Ready: whether all connections are up; the reason is that of the worst of what is wrong. */
 export function readyFinding({ lanes, connections, failure }: ReadyInit): ConditionFinding {
-  const finding = (status: 'True' | 'False', reason: string, message: string): ConditionFinding => {
+  const finding = (status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding => {
     return { type: CONDITION_READY, status, reason, message }
   }
   if (failure !== undefined) return finding('False', 'RoundFailed', failure)

@@ -3,6 +3,7 @@ import { type AddressPort, formatAddressPort } from '../../model/addresses/addre
 import { formatAddress } from '../../model/addresses/ip.ts'
 import { setCondition } from '../../model/conditions.ts'
 import type { Condition, ConnectionStatus, Gateway } from '../../model/objects.ts'
+import { problemText } from '../../model/reasons/problem.ts'
 import { MAX_CONNECTION_MESSAGE_LENGTH, MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
 import { type LaneState, type LinkState, linkKey } from '../cable/cable.ts'
 import { connectionMessage } from './plan-connection-message.ts'
@@ -15,6 +16,8 @@ export interface StatusInit {
   readonly node: string
   readonly version: string
   readonly driver: string
+  /** CableRules.sessionMs. */
+  readonly sessionMs: number
   readonly nowMs: number
   /** Of the clock that never jumps. */
   readonly monotonicMs: number
@@ -35,9 +38,9 @@ export interface StatusInit {
 /** All of it but the heartbeat, which is added when it is written. */
 export function planStatus(init: StatusInit): Gateway {
   // It tells of all that failed in a round, which may be hundreds of routes.
-  const failure = init.failure === undefined ? undefined : fitText(init.failure, MAX_FAILURE_LENGTH)
+  const message = init.failure === undefined ? undefined : fitText(init.failure, MAX_FAILURE_LENGTH)
   const connections = init.lanes.flatMap((lane) => lane.links.map((link) => connection(init, lane, link)))
-  const ready = readyFinding({ lanes: init.lanes.length, connections, failure })
+  const ready = readyFinding({ lanes: init.lanes.length, connections, failure: message })
   return {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Gateway',
@@ -48,9 +51,13 @@ export function planStatus(init: StatusInit): Gateway {
       connections,
       up: upText(connections),
       conditions: setCondition(init.conditions, ready, init.nowMs),
-      ...(failure === undefined ? {} : { failure }),
+      ...(message === undefined ? {} : { failure: failureText(message) }),
     },
   }
+}
+
+function failureText(message: string): string {
+  return fitText(problemText({ reason: 'RoundFailed', message }), MAX_FAILURE_LENGTH)
 }
 
 const PROCESS_SILENT = 'the lane carries traffic, but the gateway process at its other end does not answer'
@@ -106,6 +113,7 @@ function message(init: StatusInit, { lane, planned, link, state }: ToldLink): st
     choice,
     link,
     listenPort: lane.port,
+    sessionMs: init.sessionMs,
     ...(doubt === undefined ? {} : { doubt }),
     ...(sinceMs === undefined ? {} : { forMs: init.monotonicMs - sinceMs }),
     ...(heardMs === undefined ? {} : { heardMs }),

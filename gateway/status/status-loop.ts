@@ -8,13 +8,16 @@ import type { Gateway } from '../../model/objects.ts'
 import { ClusterApiError } from '../../kubeapi/cluster-api.ts'
 import { isNotFound } from '../../kernel/errors.ts'
 import type { Nft } from '../../kernel/nft/nft.ts'
+import { DEFAULT_LOOP, ReconcileLoop } from '../../reconcile/loop.ts'
 import type { GatewayConfig } from '../config.ts'
 import { DropCounts } from '../nft/drop-counts.ts'
 import type { GatewayDeps } from '../deps.ts'
+import type { LaneLoop } from '../lane-loop.ts'
+import { loopDeps } from '../loop-deps.ts'
 import { HeardLinks } from './heard-links.ts'
 import type { GatewayMetrics } from '../metrics.ts'
 import { OwnerDoubt } from './owner-doubt.ts'
-import { type LanePlan, plannedLinks } from '../cable/plan-lanes.ts'
+import { plannedLinks } from '../cable/plan-lanes.ts'
 import { laneEvents } from './plan-ready.ts'
 import { planStatus } from './plan-status.ts'
 import type { MeasuredHealth } from '../health/probe-loop.ts'
@@ -24,14 +27,14 @@ export interface StatusInit {
   readonly config: GatewayConfig
   readonly metrics: GatewayMetrics
   readonly probing: Probing
-  readonly lanes: () => readonly LanePlan[] | undefined
-  /** Whether the plan has a table of family ip6. */
-  readonly hasTable6: () => boolean
-  readonly routed: () => ReadonlySet<string>
-  readonly failure: () => string | undefined
+  /** What it tells of. */
+  readonly lanes: Pick<LaneLoop, 'plan' | 'routed' | 'failure'>
 }
 
-export class StatusReconciler {
+/** Others wait for the heartbeat: once the API server is back, it must move sooner than they lose patience. */
+const RETRY_MAX_MS = 2000
+
+export class StatusLoop {
   readonly #deps: GatewayDeps
   readonly #init: StatusInit
   #written: { readonly text: string; readonly atMs: number } | undefined
@@ -39,6 +42,7 @@ export class StatusReconciler {
   readonly #drops: DropCounts
   readonly #owners: OwnerDoubt
   readonly #heard: HeardLinks
+  readonly #loop: ReconcileLoop
 
   constructor(deps: GatewayDeps, init: StatusInit) {
     this.#deps = deps
@@ -46,15 +50,27 @@ export class StatusReconciler {
     this.#owners = new OwnerDoubt(deps.clock)
     this.#heard = new HeardLinks(deps.clock)
     const { nft, nft6, clock } = deps
-    const nfts = (): readonly Nft[] => (init.hasTable6() ? [nft, nft6] : [nft])
+    const nfts = (): readonly Nft[] => ((init.lanes.plan?.nft6.length ?? 0) > 0 ? [nft, nft6] : [nft])
     this.#drops = new DropCounts({ nfts, clock, metrics: init.metrics })
+    const resyncMs = Math.min(init.config.statusMs, HEARTBEAT_MS)
+    const pace = { ...DEFAULT_LOOP, resyncMs, retryMaxMs: RETRY_MAX_MS }
+    this.#loop = new ReconcileLoop(loopDeps(deps, 'status'), pace, (signal) => this.#round(signal))
   }
 
-  async reconcile(signal: AbortSignal): Promise<void> {
+  poke(): void {
+    this.#loop.poke()
+  }
+
+  run(signal: AbortSignal): Promise<void> {
+    return this.#loop.run(signal)
+  }
+
+  async #round(signal: AbortSignal): Promise<void> {
     const { config, probing } = this.#init
     const { cable, clock } = this.#deps
-    const lanes = this.#init.lanes()
-    if (lanes === undefined) return
+    const { plan, routed, failure } = this.#init.lanes
+    if (plan === undefined) return
+    const { lanes } = plan.lanes
     this.#driver ??= (await cable.driver(signal)).name
     const laneNumbers = config.lanes.map(({ lane }) => lane)
     const laneStates = await cable.observe(laneNumbers, lanes.flatMap(plannedLinks), signal)
@@ -64,14 +80,15 @@ export class StatusReconciler {
       node: config.node,
       version: config.version,
       driver: this.#driver,
+      sessionMs: cable.rules.sessionMs,
       nowMs: clock.now(),
       monotonicMs: clock.monotonic(),
       heardMs: (key) => this.#heard.heardMs(key),
       lanes,
       laneStates,
       health,
-      routed: this.#init.routed(),
-      failure: this.#init.failure() ?? probing.problem(),
+      routed,
+      failure: failure ?? probing.problem(),
       conditions: this.#present()?.status?.conditions ?? [],
     })
     this.#measure(gateway, health)
@@ -84,7 +101,7 @@ export class StatusReconciler {
       await this.#drops.look(signal)
     } catch (error) {
       // Without lanes there is no table. Whatever else it is, the lane loop meets it too and tells.
-      if (!isNotFound(error)) this.#deps.logger.debug('dropped packets not counted', { reason: String(error) })
+      if (!isNotFound(error)) this.#deps.logger.debug('dropped packets not counted', { why: String(error) })
     }
   }
 

@@ -44,7 +44,7 @@ async function reasonToHandOver(
   if (leaving !== undefined) return leaving
   if (object !== undefined && isNotReady(object)) return 'the node is not ready: it may be shutting down'
   const driver = await cable.driver().catch(() => undefined)
-  return driver?.endsWithProcess
+  return driver === undefined ? undefined : cable.rules.endsWithProcess(driver.name)
 }
 
 /** False when nobody took it, or not all of it in time. */

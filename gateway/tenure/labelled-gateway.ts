@@ -13,7 +13,7 @@ import type { GatewayConfig } from '../config.ts'
 import type { GatewayDeps } from '../deps.ts'
 import { handLaneOver } from './hand-lane-over.ts'
 import { LaneTenure } from './lane-tenure.ts'
-import { leaveUntilDone } from '../leave-until-done.ts'
+import { leaveUntilDone } from '../leave-node.ts'
 import { runGateway } from '../main.ts'
 import { gatewayMetrics } from '../metrics.ts'
 import { readMembership, whenCachesSynced } from '../read-world.ts'
@@ -186,8 +186,8 @@ async function asksForGateway({ logger, clock }: GatewayDeps, { askNode }: Label
     const node = await withDeadline(clock, ASK_MS, askNode)
     return node?.metadata.labels?.[LABEL_GATEWAY] !== undefined
   } catch (error) {
-    const reason = messageOf(error)
-    logger.info('the API does not say whether this node is still a gateway: everything stays', { reason })
+    const why = messageOf(error)
+    logger.info('the API does not say whether this node is still a gateway: everything stays', { why })
     return true
   }
 }

@@ -137,7 +137,7 @@ export class LaneTenure {
         }
       }
     } catch (error) {
-      logger.info('the lane was not given back; it lapses', { lane: this.lane, reason: messageOf(error) })
+      logger.info('the lane was not given back; it lapses', { lane: this.lane, why: messageOf(error) })
     }
   }
 
@@ -264,7 +264,7 @@ export class LaneTenure {
     const note =
       `${away}, and no other node takes lane ${this.lane}: when this node goes, the lane does. ` +
       `Label another node sealane.io/gateway=${this.lane}`
-    if (this.#trouble !== note) logger.warn(note)
+    if (this.#trouble !== note) logger.warn(note, { reason: 'LaneNotHandedOver' })
     this.#trouble = note
     cluster.tell({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
   }

@@ -3,11 +3,15 @@
  * alone, while its kernel carries: whoever took the lane then would leave that node with a lane that nobody takes out.
  */
 import type { Knock } from '../../kubeapi/known-machines.ts'
+import type { CableRules } from '../cable/cable.ts'
 import type { GatewayDeps } from '../deps.ts'
 import { whyLost } from './plan-lost-holder.ts'
 import { type LeaseView, hasLapsed } from './plan-tenure.ts'
 
-export type LapsedHolderDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'cluster'> & { readonly knock: Knock }
+export type LapsedHolderDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'cluster'> & {
+  readonly knock: Knock
+  readonly cable: { readonly rules: Pick<CableRules, 'endsWithProcess'> }
+}
 
 /** Pause until a machine that answers is knocked at again. One that does not is at each look, until it is given up. */
 const REKNOCK_MS = 5000
@@ -32,7 +36,7 @@ export class LapsedHolder {
    * stand by which tells people. Never rejects.
    */
   async isLost(lease: LeaseView | undefined, tells: boolean): Promise<boolean> {
-    const { clock, cluster, logger } = this.#deps
+    const { clock, cluster, logger, cable } = this.#deps
     const { node, lane } = this.#own
     const holder = lease?.holder ?? ''
     if (lease === undefined || holder === '' || holder === node || !hasLapsed(lease, clock.monotonic())) {
@@ -40,10 +44,11 @@ export class LapsedHolder {
       return false
     }
     const facts = { node: cluster.cache('Node').get(holder), gateway: cluster.cache('Gateway').get(holder) }
-    const known = whyLost({ lane, ...facts })
+    const known = whyLost({ rules: cable.rules, lane, ...facts })
     const why = known ?? ((await this.#answers(holder)) ? undefined : 'its machine does not answer')
     const said = why ?? 'its machine answers, so it keeps the lane'
-    if (said !== this.#said) logger.warn('the lease of the lane lapsed', { lane, holder, why: said })
+    const silent = why === undefined ? ({ reason: 'LaneHolderSilent' } as const) : {}
+    if (said !== this.#said) logger.warn('the lease of the lane lapsed', { lane, holder, ...silent, why: said })
     this.#said = said
     if (why === undefined && tells) this.#tell(holder)
     return why !== undefined

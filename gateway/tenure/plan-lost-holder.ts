@@ -4,9 +4,11 @@
  */
 import { LABEL_GATEWAY, leavingReason } from '../../model/lanes/gateway-node.ts'
 import type { Gateway, Node } from '../../model/objects.ts'
+import type { CableRules } from '../cable/cable.ts'
 import { clustersUp } from './handing-over.ts'
 
 export interface LapsedHolderFacts {
+  readonly rules: Pick<CableRules, 'endsWithProcess'>
   readonly lane: number
   /** Of the holder; undefined: there is none. */
   readonly node: Node | undefined
@@ -14,15 +16,12 @@ export interface LapsedHolderFacts {
 }
 
 /** Why another node may take the lane; undefined: not by this, its machine is to be asked. */
-export function whyLost({ lane, node, gateway }: LapsedHolderFacts): string | undefined {
+export function whyLost({ rules, lane, node, gateway }: LapsedHolderFacts): string | undefined {
   if (node === undefined) return 'its Node is gone'
   if (node.metadata.labels?.[LABEL_GATEWAY] !== String(lane)) return 'its Node has the label of this lane no more'
   const leaving = leavingReason(node)
   if (leaving !== undefined) return leaving
   if (clustersUp(gateway, lane).size === 0) return 'its last word was that no connection is up'
   const own = gateway?.status?.lanes.find((one) => one.lane === lane)
-  return own?.driver === USERSPACE ? 'its WireGuard in user space ended with its process' : undefined
+  return own === undefined ? undefined : rules.endsWithProcess(own.driver)
 }
-
-/** As in Gateway.status. */
-const USERSPACE = 'wireguard-userspace'

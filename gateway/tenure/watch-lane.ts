@@ -37,9 +37,11 @@ export function watchLane(
       return { lane: gatewayLane(object) }
     } catch (error) {
       // A slip of the hand takes no lane down.
-      const reason = messageOf(error)
-      if (reason !== told) logger.error('the label of this node cannot be used; it stays as it was', { reason })
-      told = reason
+      const why = messageOf(error)
+      if (why !== told) {
+        logger.error('the label of this node cannot be used; it stays as it was', { reason: 'InvalidValue', why })
+      }
+      told = why
       return undefined
     }
   }

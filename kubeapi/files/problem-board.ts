@@ -26,8 +26,9 @@ export class ProblemBoard {
     }
     this.#places.set(place, problems)
     for (const problem of problems) {
-      if (!before.has(formatProblem(problem)))
-        this.#logger.warn(`file not taken as it is: ${formatProblem(problem)}`, { ...problem })
+      if (before.has(formatProblem(problem))) continue
+      const { reason: why, ...place } = problem
+      this.#logger.warn(`file not taken as it is: ${formatProblem(problem)}`, { ...place, reason: 'InvalidValue', why })
     }
   }
 
@@ -52,6 +53,6 @@ export class ProblemBoard {
     // Bounded: after very many complaints the oldest may be told again.
     if (this.#state.size >= 1000) this.#state.delete([...this.#state.keys()][0] ?? '')
     this.#state.set(key, path)
-    this.#logger.warn(`${message}: ${key}`, { path, reason })
+    this.#logger.warn(`${message}: ${key}`, { path, why: reason })
   }
 }

@@ -102,7 +102,7 @@ export class Election {
     metrics.leader.set(1, { lease: name })
     const renewing = this.#renewUntilLost(since, AbortSignal.any([signal, over.signal])).then((lost) => {
       metrics.leader.set(0, { lease: name })
-      if (lost) logger.warn('leading no longer', { lease: name, identity, reason: this.#trouble })
+      if (lost) logger.warn('leading no longer', { lease: name, identity, why: this.#trouble })
       office.abort(lost ? new Error('this process is leader no longer') : abortReason(signal))
       return lost
     })
@@ -258,7 +258,7 @@ export class Election {
     if (reason === this.#trouble) return
     this.#trouble = reason
     if (error instanceof HeldError) this.#deps.logger.info(reason, { lease: this.#init.name })
-    else this.#deps.logger.warn('lease not renewed', { lease: this.#init.name, reason })
+    else this.#deps.logger.warn('lease not renewed', { lease: this.#init.name, why: reason })
   }
 
   /** metav1.MicroTime. */

@@ -1,6 +1,7 @@
 /** What an API server, or its absence, says: classified here and nowhere else. */
 import { messageOf } from '../../runtime/thrown.ts'
 import { ClusterApiError, type ClusterApiErrorCode } from '../cluster-api.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 /** What was asked: `apply`, `ServiceImport shop/web`. */
 export interface Asked {
@@ -18,6 +19,9 @@ interface Status {
     readonly causes?: readonly { readonly reason?: string; readonly message?: string }[]
   }
 }
+
+/** The words of ours for what is no answer. */
+const OWN_REASONS = ['NoAnswer', 'NoConnection', 'NoLogin', 'TooLarge'] as const satisfies readonly ReasonCode[]
 
 export interface KubeErrorInit {
   readonly code: ClusterApiErrorCode
@@ -43,6 +47,11 @@ export class KubeError extends ClusterApiError {
     this.reason = init.reason
     this.about = init.about
     this.retryAfterMs = init.retryAfterMs
+  }
+
+  /** Where there was no answer that counts: why, in our own words. */
+  get ownReason(): ReasonCode | undefined {
+    return OWN_REASONS.find((one) => one === this.reason)
   }
 
   /** The same question may be answered when it is asked again. */

@@ -20,6 +20,8 @@ import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, LANE_ADDRESS_RANGE
 import { type NeededRange, neededIn, neededText } from './needed-ranges.ts'
 import type { Cluster, ClusterSpec, Node } from '../objects.ts'
 import { comparePrefixes } from './prefix-set.ts'
+import { type Problem, problem } from '../reasons/problem.ts'
+import type { ReasonCode } from '../reasons/reasons.ts'
 
 export interface RemoteCluster {
   readonly id: string
@@ -32,10 +34,9 @@ export interface RemoteCluster {
 }
 
 /** A cluster that is not used, or whose IPv6 is not, and why. */
-export interface RefusedCluster {
+export interface RefusedCluster extends Problem {
   /** Name of the Cluster object. */
   readonly name: string
-  readonly reason: string
 }
 
 export interface ClusterVerdicts {
@@ -82,8 +83,8 @@ export function checkRemoteClusters({
   const families = plannedFamilies(own)
   const remotes = all.filter((cluster) => cluster.metadata.name !== own.metadata.name)
   for (const cluster of remotes.sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))) {
-    const { verdict, reason } = judge(readCluster(cluster, families), claims)
-    if (reason !== undefined) refused.push({ name: cluster.metadata.name, reason })
+    const { verdict, problem: found } = judge(readCluster(cluster, families), claims)
+    if (found !== undefined) refused.push({ name: cluster.metadata.name, ...found })
     if (verdict === undefined) continue
     clusters.push(verdict)
     indexes.set(verdict.index, verdict.id)
@@ -95,16 +96,17 @@ export function checkRemoteClusters({
 interface Judged {
   /** What may be routed of the cluster; undefined for nothing. */
   readonly verdict?: RemoteCluster
-  readonly reason?: string
+  readonly problem?: Problem
 }
 
-function judge(cluster: RemoteCluster | string, claims: Claims): Judged {
-  if (typeof cluster === 'string') return { reason: cluster }
+function judge(cluster: RemoteCluster | Problem, claims: Claims): Judged {
+  if ('reason' in cluster) return { problem: cluster }
   const four = { ...cluster, prefixes: ofFamily(cluster.prefixes, 4) }
-  const reason = conflict(four, claims)
-  if (reason !== undefined) return { reason }
+  const found = conflict(four, claims)
+  if (found !== undefined) return { problem: found }
   const ipv6 = conflict({ ...cluster, prefixes: ofFamily(cluster.prefixes, 6) }, claims)
-  return ipv6 === undefined ? { verdict: cluster } : { verdict: four, reason: `its IPv6 is left out: ${ipv6}` }
+  if (ipv6 === undefined) return { verdict: cluster }
+  return { verdict: four, problem: problem(ipv6.reason, `its IPv6 is left out: ${ipv6.message}`) }
 }
 
 /**
@@ -127,61 +129,81 @@ function isUnderlay(text: string): boolean {
 }
 
 /** The cluster's facts, or what is wrong with them. */
-function readCluster(cluster: Cluster, families: readonly Family[]): RemoteCluster | string {
+function readCluster(cluster: Cluster, families: readonly Family[]): RemoteCluster | Problem {
   const { spec } = cluster
   try {
     parseClusterId(spec.id)
-    if (spec.id !== cluster.metadata.name) return `spec.id ${JSON.stringify(spec.id)}: expected the object's name`
+    if (spec.id !== cluster.metadata.name)
+      return problem('ForeignClaim', `spec.id ${JSON.stringify(spec.id)}: expected the object's name`)
     laneAddress(spec.index, 0)
     if (spec.globalCIDRs.length > 0 && spec.globalCIDRs.length !== spec.podCIDRs.length) {
-      return `${spec.globalCIDRs.length} globalCIDRs for ${spec.podCIDRs.length} podCIDRs: expected one each`
+      return problem(
+        'InvalidValue',
+        `${spec.globalCIDRs.length} globalCIDRs for ${spec.podCIDRs.length} podCIDRs: expected one each`,
+      )
     }
     const prefixes = routedPrefixes(spec).filter((prefix) => families.includes(prefix.family))
-    if (prefixes.length > MAX_PREFIXES) return `${prefixes.length} prefixes: expected at most ${MAX_PREFIXES}`
+    if (prefixes.length > MAX_PREFIXES)
+      return problem('InvalidValue', `${prefixes.length} prefixes: expected at most ${MAX_PREFIXES}`)
     prefixes.sort(comparePrefixes)
     return { id: spec.id, index: spec.index, prefixes }
   } catch (error) {
-    if (error instanceof Error) return error.message
+    if (error instanceof Error) return problem('InvalidValue', error.message)
     throw error
   }
 }
 
 interface Claims {
-  readonly reserved: readonly { readonly prefix: Prefix; readonly what: string }[]
+  readonly reserved: readonly ReservedPrefix[]
   readonly underlay: readonly string[]
   readonly needed: readonly NeededRange[]
   readonly taken: readonly { readonly prefix: Prefix; readonly by: string }[]
   readonly indexes: ReadonlyMap<number, string>
 }
 
-function conflict(cluster: RemoteCluster, claims: Claims): string | undefined {
+function conflict(cluster: RemoteCluster, claims: Claims): Problem | undefined {
   const sameIndex = claims.indexes.get(cluster.index)
-  if (sameIndex !== undefined) return `index ${cluster.index} belongs to cluster ${sameIndex}`
+  if (sameIndex !== undefined) return problem('IndexTaken', `index ${cluster.index} belongs to cluster ${sameIndex}`)
   for (const [i, prefix] of cluster.prefixes.entries()) {
     const text = formatPrefix(prefix)
     const shortest = SHORTEST_PREFIX[prefix.family]
-    if (prefix.length < shortest) return `${text}: expected a prefix length of at least ${shortest}`
+    if (prefix.length < shortest)
+      return problem('RangeSize', `${text}: expected a prefix length of at least ${shortest}`)
     const kind = classifyAddress(prefix)
-    if (kind !== 'usable') return `${text}: ${kind} addresses cannot be routed`
+    if (kind !== 'usable') return problem('RangeReserved', `${text}: ${kind} addresses cannot be routed`)
     const ours = claims.reserved.find((entry) => overlaps(entry.prefix, prefix))
-    if (ours !== undefined) return `${text} overlaps ${formatPrefix(ours.prefix)}, ${ours.what}`
+    if (ours !== undefined) return problem(ours.reason, `${text} overlaps ${formatPrefix(ours.prefix)}, ${ours.what}`)
     const other = claims.taken.find((entry) => overlaps(entry.prefix, prefix))
-    if (other !== undefined) return `${text} overlaps ${formatPrefix(other.prefix)} of cluster ${other.by}`
-    if (cluster.prefixes.some((twin, j) => j < i && overlaps(twin, prefix))) return `${text} is claimed twice`
+    if (other !== undefined)
+      return problem('OverlapsOtherCluster', `${text} overlaps ${formatPrefix(other.prefix)} of cluster ${other.by}`)
+    if (cluster.prefixes.some((twin, j) => j < i && overlaps(twin, prefix)))
+      return problem('RangesOverlap', `${text} is claimed twice`)
     const caught = claims.underlay.find((address) => containsAddress(prefix, parseAddress(address)))
-    if (caught !== undefined) return `${text} holds ${caught}, which this node needs outside the tunnels`
+    if (caught !== undefined)
+      return problem('OverlapsNeeded', `${text} holds ${caught}, which this node needs outside the tunnels`)
     const also = neededIn(prefix, claims.needed)
-    if (also !== undefined) return `${text} ${neededText(also)}: this node needs that outside the tunnels`
+    if (also !== undefined)
+      return problem('OverlapsNeeded', `${text} ${neededText(also)}: this node needs that outside the tunnels`)
   }
   return undefined
 }
 
+export interface ReservedPrefix {
+  readonly prefix: Prefix
+  /** What it is, for people. */
+  readonly what: string
+  /** Why another cluster is refused that claims it. */
+  readonly reason: ReasonCode
+}
+
 /** Prefixes that no other cluster may claim, and what they are. */
-export function reservedPrefixes(own: ClusterSpec): { prefix: Prefix; what: string }[] {
-  const rows = [
+export function reservedPrefixes(own: ClusterSpec): ReservedPrefix[] {
+  const ours = [
     ...own.podCIDRs.map((text) => ({ text, what: 'a pod CIDR of this cluster' })),
     ...own.serviceCIDRs.map((text) => ({ text, what: 'a service CIDR of this cluster' })),
     ...own.globalCIDRs.map((text) => ({ text, what: 'a global CIDR of this cluster' })),
+  ]
+  const others = [
     { text: DEFAULT_CLUSTERSET_IP_RANGE, what: 'the range of clusterset IPs' },
     { text: LANE_ADDRESS_RANGE, what: 'the range of lane addresses' },
     { text: '127.0.0.0/8', what: 'loopback' },
@@ -193,5 +215,8 @@ export function reservedPrefixes(own: ClusterSpec): { prefix: Prefix; what: stri
     { text: 'fe80::/10', what: 'link-local' },
     { text: 'ff00::/8', what: 'multicast' },
   ]
-  return rows.map(({ text, what }) => ({ prefix: parsePrefix(text), what }))
+  return [
+    ...ours.map(({ text, what }) => ({ prefix: parsePrefix(text), what, reason: 'OverlapsOwnRange' as const })),
+    ...others.map(({ text, what }) => ({ prefix: parsePrefix(text), what, reason: 'RangeReserved' as const })),
+  ]
 }

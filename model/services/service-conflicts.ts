@@ -1,6 +1,7 @@
 /** Where the exports of one service disagree, in the words of the MCS API (condition Conflict). Pure. */
 import { type ClusterExport, mergedFamilies, reachableFamilies } from './export-precedence.ts'
 import type { ImportPort } from '../objects.ts'
+import type { ReasonCode } from '../reasons/reasons.ts'
 import type { ServiceExportBody } from '../records.ts'
 
 /** In the order of the API's documentation; several are comma-joined in that order. */
@@ -14,7 +15,7 @@ export const CONFLICT_REASONS = [
   'InternalTrafficPolicyConflict',
   'TrafficDistributionConflict',
   'IPFamilyConflict',
-] as const
+] as const satisfies readonly ReasonCode[]
 
 export type ConflictReason = (typeof CONFLICT_REASONS)[number]
 

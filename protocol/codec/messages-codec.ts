@@ -9,6 +9,7 @@ import * as wire from '../gen/broker.ts'
 import * as limits from '../limits.ts'
 import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire } from './records-codec.ts'
 import { statusFromWire, statusToWire } from './status-codec.ts'
+import { knownRefusal } from '../../model/reasons/reasons.ts'
 
 const ADDRESS_TEXT = 64
 
@@ -202,8 +203,8 @@ function replyToWire(reply: PublishReply): wire.PublishReply['message'] {
     case 'ack':
       return { $case: 'ack', value: { sequence: reply.sequence } }
     case 'refused': {
-      const { sequence: number, key, field, reason } = reply
-      return { $case: 'refused', value: { sequence: number, key: { ...key }, field, reason: short(reason) } }
+      const { sequence: number, key, field, reason, message } = reply
+      return { $case: 'refused', value: { sequence: number, key: { ...key }, field, reason, message: short(message) } }
     }
   }
 }
@@ -233,7 +234,8 @@ export function decodePublishReply(bytes: Uint8Array): PublishReply | undefined 
         sequence: sequence(known.value),
         key: memberKeyFromWire(known.value.key, 'key', 0),
         field: check.text(known.value.field, 'field'),
-        reason: check.text(known.value.reason, 'reason'),
+        message: check.text(known.value.message, 'message'),
+        reason: knownRefusal(check.text(known.value.reason, 'reason')) ?? 'RefusedByBroker',
       }
   }
 }
@@ -349,9 +351,9 @@ function sequence(value: { readonly sequence: number }): number {
   return check.count(value.sequence, 'sequence')
 }
 
-/** Reasons are for people; a long one is cut rather than refused by the other side. */
-function short(reason: string): string {
-  return toUSVString(reason.slice(0, limits.MAX_TEXT))
+/** Messages are for people; a long one is cut rather than refused by the other side. */
+function short(message: string): string {
+  return toUSVString(message.slice(0, limits.MAX_TEXT))
 }
 
 function limited(bytes: Uint8Array): Uint8Array {

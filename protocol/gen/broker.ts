@@ -178,6 +178,9 @@ export interface PublishReply_Refused {
   sequence: number;
   key: MemberKey | undefined;
   field: string;
+  /** For people. */
+  message: string;
+  /** Stable name, docs/reasons.md. Empty from a broker that names none. */
   reason: string;
 }
 
@@ -1910,7 +1913,7 @@ export const PublishReply_Ack: MessageFns<PublishReply_Ack> = {
 };
 
 function createBasePublishReply_Refused(): PublishReply_Refused {
-  return { sequence: 0, key: undefined, field: "", reason: "" };
+  return { sequence: 0, key: undefined, field: "", message: "", reason: "" };
 }
 
 export const PublishReply_Refused: MessageFns<PublishReply_Refused> = {
@@ -1924,8 +1927,11 @@ export const PublishReply_Refused: MessageFns<PublishReply_Refused> = {
     if (message.field !== "") {
       writer.uint32(26).string(message.field);
     }
+    if (message.message !== "") {
+      writer.uint32(34).string(message.message);
+    }
     if (message.reason !== "") {
-      writer.uint32(34).string(message.reason);
+      writer.uint32(42).string(message.reason);
     }
     return writer;
   },
@@ -1969,6 +1975,14 @@ export const PublishReply_Refused: MessageFns<PublishReply_Refused> = {
           }
           case 4: {
             if (tag !== 34) {
+              break;
+            }
+
+            message.message = reader.string();
+            continue;
+          }
+          case 5: {
+            if (tag !== 42) {
               break;
             }
 

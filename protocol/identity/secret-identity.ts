@@ -3,6 +3,7 @@
  * the agent makes the key of the join in it, and puts the identity in the token's place.
  */
 import { type KeyObject, createHash } from 'node:crypto'
+import { type ReasonCode, knownReason } from '../../model/reasons/reasons.ts'
 import type { IdentityStore } from './identity-store.ts'
 import { createKey, keyFromPem, keyToPem } from './keys.ts'
 import { IDENTITY_PARTS, type IdentityPart, decodeMemberIdentity, encodeMemberIdentity } from './member-files.ts'
@@ -12,11 +13,17 @@ export const TOKEN_PART = 'token'
 export const JOINING_KEY_PART = 'joining.key'
 /** Why the agent could not join, or leave, yet; on the Secret, for `sealane join` and whoever looks. */
 export const PROBLEM_ANNOTATION = 'sealane.io/join-problem'
+/** Beside it: its stable name (model/reasons/). */
+export const REASON_ANNOTATION = 'sealane.io/join-problem-reason'
 /** Beside it where waiting mends nothing: which attempt it was. */
 export const REFUSED_ANNOTATION = 'sealane.io/join-refused'
 
 /** Nothing is in the way. */
-export const NO_PROBLEM: Readonly<Record<string, null>> = { [PROBLEM_ANNOTATION]: null, [REFUSED_ANNOTATION]: null }
+export const NO_PROBLEM: Readonly<Record<string, null>> = {
+  [PROBLEM_ANNOTATION]: null,
+  [REASON_ANNOTATION]: null,
+  [REFUSED_ANNOTATION]: null,
+}
 
 /** One Secret. A value of null removes the key or the annotation. */
 export interface SecretAccess {
@@ -46,11 +53,13 @@ export interface SecretChange {
 export function joinProblem(
   content: SecretContent | undefined,
   settings: string,
-): { readonly text: string; readonly final: boolean } | undefined {
+): { readonly text: string; readonly reason?: ReasonCode; readonly final: boolean } | undefined {
   const text = content?.annotations[PROBLEM_ANNOTATION]
   if (content === undefined || text === undefined) return undefined
   const token = content.data[TOKEN_PART]
-  return { text, final: token !== undefined && content.annotations[REFUSED_ANNOTATION] === attempt(token, settings) }
+  const reason = knownReason(content.annotations[REASON_ANNOTATION])
+  const final = token !== undefined && content.annotations[REFUSED_ANNOTATION] === attempt(token, settings)
+  return { text, ...(reason === undefined ? {} : { reason }), final }
 }
 
 /** Tells attempts apart and tells nothing about the token: its secret has 256 bits. */
@@ -103,10 +112,11 @@ export function secretIdentity(secret: SecretAccess, settings = ''): SecretIdent
         if (Object.keys(NO_PROBLEM).some((name) => name in said)) await secret.change({ annotations: NO_PROBLEM })
         return
       }
-      const { text, refused } = problem
+      const { text, reason, refused } = problem
       await secret.change({
         annotations: {
           [PROBLEM_ANNOTATION]: text,
+          [REASON_ANNOTATION]: reason ?? null,
           [REFUSED_ANNOTATION]: refused === undefined ? null : attempt(refused, settings),
         },
       })

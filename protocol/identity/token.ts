@@ -7,6 +7,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { inspect } from 'node:util'
 import { isDnsSubdomain } from '../../model/ids.ts'
 import { parseBrokerAddress } from '../broker-address.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 const PREFIX = 'sealane1.'
 const CHECKSUM_BYTES = 4
@@ -15,12 +16,21 @@ const MAX_ADDRESSES = 16
 
 export type TokenProblem = 'malformed' | 'version' | 'damaged' | 'expired'
 
+const TOKEN_REASONS = {
+  malformed: 'TokenMalformed',
+  version: 'TokenVersion',
+  damaged: 'TokenDamaged',
+  expired: 'TokenExpired',
+} as const satisfies Record<TokenProblem, ReasonCode>
+
 export class TokenError extends Error {
   readonly problem: TokenProblem
+  readonly reason: ReasonCode
   constructor(problem: TokenProblem, message: string) {
     super(`join token: ${message}`)
     this.name = 'TokenError'
     this.problem = problem
+    this.reason = TOKEN_REASONS[problem]
   }
 }
 

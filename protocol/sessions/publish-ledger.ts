@@ -11,10 +11,12 @@ import { CodecError } from '../codec/codec-checks.ts'
 import { contentHash, memberKey, memberKeyText } from '../codec/content-hash.ts'
 import { checkMemberRecord } from '../codec/records-codec.ts'
 import { setHash } from '../codec/set-hash.ts'
+import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 export interface Refusal {
   readonly field: string
-  readonly reason: string
+  readonly reason: RefusalReason
+  readonly message: string
 }
 
 export type RecordState =
@@ -23,7 +25,7 @@ export type RecordState =
   /** The broker has exactly this, durably. */
   | { readonly t: 'stored' }
   /** The broker does not take it as it is now. */
-  | { readonly t: 'refused'; readonly field: string; readonly reason: string }
+  | ({ readonly t: 'refused' } & Refusal)
 
 export type Change =
   | { readonly t: 'put'; readonly sequence: number; readonly record: MemberRecord }
@@ -114,7 +116,10 @@ export class PublishLedger {
     const wanted = this.#wanted.get(key)
     if (wanted === undefined) return { t: 'pending' }
     const refused = this.#refused.get(key)
-    if (refused?.hash === wanted.hash) return { t: 'refused', field: refused.field, reason: refused.reason }
+    if (refused?.hash === wanted.hash) {
+      const { field, reason, message } = refused
+      return { t: 'refused', field, reason, message }
+    }
     return this.#stored.get(key) === wanted.hash ? { t: 'stored' } : { t: 'pending' }
   }
 
@@ -237,7 +242,7 @@ function refusalOf(record: MemberRecord): Refusal | undefined {
     checkMemberRecord(record)
     return undefined
   } catch (error) {
-    if (error instanceof CodecError) return { field: error.field, reason: error.problem }
+    if (error instanceof CodecError) return { field: error.field, reason: 'InvalidValue', message: error.problem }
     throw error
   }
 }

@@ -32,6 +32,7 @@ import { FactsLedger } from './facts-ledger.ts'
 import { type Change, type Declaration, PublishLedger, type RecordState } from './publish-ledger.ts'
 import { type PublishMetrics, publishMetrics } from './session-metrics.ts'
 import { Watchdog, orAborted } from './session-timing.ts'
+import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 export type PublishSessionState =
   | { readonly t: 'closed' }
@@ -46,7 +47,8 @@ export interface RefusedRecord {
   /** memberKeyText of the record; undefined when the cluster's facts or its status were refused. */
   readonly key: string | undefined
   readonly field: string
-  readonly reason: string
+  readonly reason: RefusalReason
+  readonly message: string
 }
 
 export interface PublishSessionDeps {
@@ -166,7 +168,7 @@ export class PublishSession {
       if (stopped()) break
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
-      logger.info('publish interrupted', { reason: error.message })
+      logger.info('publish interrupted', { why: error.message })
       await clock.sleep(backoff.next(), signal).catch(() => undefined)
     }
     this.#setState({ t: 'closed' })
@@ -271,12 +273,12 @@ export class PublishSession {
   }
 
   #onRefusal(reply: PublishReply & { readonly t: 'refused' }): void {
-    const { field, reason } = reply
+    const { field, reason, message } = reply
     if (this.#facts.isInFlight(reply.sequence) || this.#status.isInFlight(reply.sequence)) {
-      this.#refused({ key: undefined, field, reason })
+      this.#refused({ key: undefined, field, reason, message })
     } else {
-      const key = this.#ledger.refuse(reply.sequence, { field, reason })
-      if (key !== undefined) this.#refused({ key, field, reason })
+      const key = this.#ledger.refuse(reply.sequence, { field, reason, message })
+      if (key !== undefined) this.#refused({ key, field, reason, message })
     }
     this.#poke()
   }
@@ -287,6 +289,7 @@ export class PublishSession {
       record: refused.key ?? 'cluster facts or status',
       field: refused.field,
       reason: refused.reason,
+      why: refused.message,
     })
     this.#deps.onRefused?.(refused)
     this.#deps.onChange?.(refused.key === undefined ? undefined : [refused.key])

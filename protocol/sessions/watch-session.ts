@@ -90,7 +90,7 @@ export class WatchSession {
       if (stopped()) break
       this.#setState({ t: 'waiting', error })
       this.#metrics.disconnected()
-      logger.info('watch interrupted', { reason: error.message })
+      logger.info('watch interrupted', { why: error.message })
       await clock.sleep(backoff.next(), signal).catch(() => undefined)
     }
     this.#setState({ t: 'closed' })
@@ -133,7 +133,7 @@ export class WatchSession {
     }
     const changes = replica.apply(message, (error) => {
       this.#metrics.invalid()
-      logger.error('record from the broker skipped', { field: error.field, reason: error.message })
+      logger.error('record from the broker skipped', { reason: 'InvalidValue', field: error.field, why: error.message })
     })
     if (message.t === 'batch') this.#metrics.received(message.events)
     if (message.t === 'reset') {
@@ -166,7 +166,7 @@ export class WatchSession {
     this.#saving = this.#saving
       .then(() => store.save(replica))
       .catch((error: unknown) => {
-        logger.error('replica not saved', { reason: messageOf(error) })
+        logger.error('replica not saved', { why: messageOf(error) })
       })
     await this.#saving
   }

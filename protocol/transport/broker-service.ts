@@ -18,6 +18,7 @@ import { type PeerVerdict, expiredError, peerAddress, peerOf, requireMember } fr
 import { asBuffer } from './raw-service.ts'
 import { errorToStatus, isForPeer } from './status-codes.ts'
 import type { ServerMetrics } from './server-metrics.ts'
+import { reasonField } from '../error-reason.ts'
 
 /** Replies that a member may leave unread before its stream is ended. */
 const MAX_UNREAD_REPLIES = 10_000
@@ -145,7 +146,7 @@ async function publish(deps: BrokerServiceDeps, call: Duplex, signal: AbortSigna
   const reply = (message: PublishReply): void => {
     if (call.destroyed || call.cancelled || signal.aborted) return
     if (call.writableLength > MAX_UNREAD_REPLIES) {
-      fail.abort(new RefusedError('ResourceExhausted', 'replies', 'too many replies were left unread'))
+      fail.abort(new RefusedError('StreamStalled', 'replies', 'too many replies were left unread'))
       return
     }
     for (const part of splitNeed(message)) call.write(asBuffer(codec.encodePublishReply(part)))
@@ -183,7 +184,7 @@ async function readAll(
 async function taken(deps: BrokerServiceDeps, written: Promise<void>, signal: AbortSignal): Promise<void> {
   const stalled = new AbortController()
   const seconds = STALLED_MS / 1000
-  const reason = new RefusedError('ResourceExhausted', 'stream', `stream: nothing of it was read for ${seconds} s`)
+  const reason = new RefusedError('StreamStalled', 'stream', `stream: nothing of it was read for ${seconds} s`)
   const cancel = deps.clock.setTimer(STALLED_MS, () => stalled.abort(reason))
   try {
     await orAbort(written, AbortSignal.any([signal, stalled.signal]))
@@ -229,6 +230,8 @@ function orAbort<T>(promise: Promise<T>, signal: AbortSignal): Promise<T> {
 function report(deps: BrokerServiceDeps, method: string, peer: string, error: unknown): void {
   const { code, details } = errorToStatus(error)
   deps.metrics.called(method, isForPeer(error) ? 'refused' : 'failed')
-  if (isForPeer(error)) deps.logger[deps.refusalLevel()]('call refused', { method, peer, code, reason: details })
-  else deps.logger.error('call failed', { method, peer, error: error instanceof Error ? error.stack : String(error) })
+  if (isForPeer(error)) {
+    const fields = { method, peer, code, ...reasonField(error), why: details }
+    deps.logger[deps.refusalLevel()]('call refused', fields)
+  } else deps.logger.error('call failed', { method, peer, error: error instanceof Error ? error.stack : String(error) })
 }

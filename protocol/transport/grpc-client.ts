@@ -188,7 +188,7 @@ class GrpcBrokerClient implements BrokerClient {
         const failure = await this.#explain(error, attempt, false, ended)
         if (!(failure instanceof BrokerUnreachableError) || tries >= this.#addresses.length) throw failure
         ended.throwIfAborted()
-        this.#init.logger.debug('next broker address', { reason: failure.message })
+        this.#init.logger.debug('next broker address', { why: failure.message })
       }
     }
   }

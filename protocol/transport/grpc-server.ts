@@ -120,12 +120,12 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
     noDelay: true,
   })
   tls.on('tlsClientError', (error: Error, socket: TLSSocket) => {
-    logger.debug('TLS handshake failed', { reason: error.message })
+    logger.debug('TLS handshake failed', { why: error.message })
     // Node reports a handshake that takes too long, and leaves the connection open.
     socket.destroy()
   })
   tls.on('secureConnection', (socket: TLSSocket) => {
-    socket.on('error', (error) => logger.debug('connection broke', { reason: error.message }))
+    socket.on('error', (error) => logger.debug('connection broke', { why: error.message }))
     if (socket.alpnProtocol !== 'h2') {
       socket.destroy()
       return

@@ -1,12 +1,15 @@
 /** Refusals and certificate problems as gRPC statuses, both ways. The only place that knows the numbers. */
 import { type Metadata as GrpcMetadata, Metadata, status } from '@grpc/grpc-js'
 import { toUSVString } from 'node:util'
-import { RefusedError, type RefusalCode } from '../broker-api.ts'
+import type { RefusalCode } from '../../model/reasons/reason-row.ts'
+import { type RefusalReason, knownRefusal } from '../../model/reasons/reasons.ts'
+import { RefusedError } from '../broker-api.ts'
 import { BrokerUnreachableError, CertificateError, type CertificateProblem, ProtocolError } from '../broker-client.ts'
 import { CodecError } from '../codec/codec-checks.ts'
 
 const MAX_DETAILS = 1000
 const FIELD = 'sealane-field-bin'
+const REASON = 'sealane-reason'
 const CERTIFICATE = 'sealane-certificate'
 
 const CODES: Readonly<Record<RefusalCode, status>> = {
@@ -37,10 +40,12 @@ export function errorToStatus(error: unknown): CallStatus {
   const metadata = new Metadata()
   if (error instanceof RefusedError) {
     metadata.set(FIELD, Buffer.from(error.field))
+    metadata.set(REASON, error.reason)
     return { code: CODES[error.code], details: fit(error.message), metadata }
   }
   if (error instanceof CodecError) {
     metadata.set(FIELD, Buffer.from(error.field))
+    metadata.set(REASON, 'InvalidValue' satisfies RefusalReason)
     return { code: status.INVALID_ARGUMENT, details: fit(error.message), metadata }
   }
   if (error instanceof CertificateError) {
@@ -75,10 +80,10 @@ export function statusToError(failure: GrpcFailure, where: string): Error {
   const code = (Object.keys(CODES) as RefusalCode[]).find((name) => CODES[name] === failure.code)
   const field = failure.metadata?.get(FIELD)[0]
   if (code !== undefined && (field !== undefined || failure.code !== status.RESOURCE_EXHAUSTED)) {
-    return new RefusedError(code, field?.toString() ?? '', failure.details)
+    const reason = knownRefusal(failure.metadata?.get(REASON)[0]?.toString()) ?? 'RefusedByBroker'
+    return new RefusedError(reason, field?.toString() ?? '', failure.details, code)
   }
-  if (failure.code === status.RESOURCE_EXHAUSTED)
-    return new RefusedError('ResourceExhausted', 'message', failure.details)
+  if (failure.code === status.RESOURCE_EXHAUSTED) return new RefusedError('MessageTooLarge', 'message', failure.details)
   const text = `broker at ${where}: ${failure.details}`
   const broken = failure.code === status.UNIMPLEMENTED || failure.code === status.INTERNAL
   return broken ? new ProtocolError(text) : new BrokerUnreachableError(text)

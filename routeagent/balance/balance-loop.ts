@@ -3,11 +3,7 @@
  * elements of the services that changed; a look at the kernel every RESYNC_MS repairs what others did to it. While the
  * cluster has no pods of the family there is no table.
  */
-import { isNotFound } from '../../kernel/errors.ts'
 import type { Nft } from '../../kernel/nft/nft.ts'
-import { Drift } from '../../kernel/drift.ts'
-import { formatNft } from '../../kernel/nft/format-nft.ts'
-import type { NftStatement } from '../../kernel/nft/nft-transaction.ts'
 import { plannedFamilies } from '../../model/addresses/addressing.ts'
 import { NFT_TABLE_NODE } from '../../model/kernel-ids.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
@@ -16,28 +12,17 @@ import { ReconcileLoop } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { type AddressFamily, addressFamily } from '../address-family.ts'
-import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
-import {
-  type TableShape,
-  differences,
-  elementRepair,
-  parseListing,
-  sameShape,
-  sameTexts,
-  shapeOf,
-} from './check-table.ts'
 import { RESYNC_MS, type RouteAgentConfig } from '../config.ts'
-import { nodeDropCounts } from '../drop-counts.ts'
 import type { FactsReader } from '../facts-reader.ts'
 import { LOOP_PACE, loopDeps } from '../loop-deps.ts'
-import type { LocalBackends } from './local-backends.ts'
 import type { RouteAgentMetrics } from '../metrics.ts'
 import { ownCluster } from '../routes/own-ranges.ts'
-import { BalancePlanner, type PortChange } from './plan-balancing.ts'
-import { type NodeNftWorld, nodeNftWorld, planNodeNft } from './plan-node-nft.ts'
+import { BalancePlanner } from './plan-balancing.ts'
+import { type NodeNftWorld, nodeNftWorld } from './plan-node-nft.ts'
 import type { NodeRouteWorld } from '../routes/node-route-world.ts'
-import { desiredElements, nodeChange, planTable, serviceContext } from './plan-table.ts'
+import { serviceContext } from './plan-table.ts'
 import { type RouteAgentCaches, readWorld, withFacts } from '../world.ts'
+import { NodeTable } from './node-table.ts'
 
 export interface BalanceLoopDeps {
   readonly caches: RouteAgentCaches
@@ -51,30 +36,15 @@ export interface BalanceLoopDeps {
   readonly onGuarding?: () => void
 }
 
-/** What the kernel has, as far as we know. */
-interface Applied {
-  world: NodeNftWorld
-  /** What the fixed part follows from: when it changes, the table is made anew. */
-  readonly ground: string
-  readonly localBackends: LocalBackends
-  scaffold: Scaffold
-  shape: TableShape
-  /** Chains as nft listed them at the last look; none before the first. */
-  texts: ReadonlyMap<string, string>
-}
-
 export class BalanceLoop {
   readonly #deps: BalanceLoopDeps
   readonly #node: string
   readonly #openPorts: readonly OpenPort[]
   readonly #family: AddressFamily
-  readonly #dropped: ReturnType<typeof nodeDropCounts>
-  readonly #drift: Drift
+  readonly #table: NodeTable
   readonly #loop: ReconcileLoop
   #planner: BalancePlanner | undefined
   #world: NodeNftWorld | undefined
-  /** Undefined: not known what the kernel has, so the next run replaces the table. */
-  #applied: Applied | undefined
   #lastCheckMs = 0
   /** Somebody else has been at the table, or may have. */
   #suspected = false
@@ -89,8 +59,7 @@ export class BalanceLoop {
     this.#deps = deps
     this.#node = init.node
     this.#openPorts = init.openPorts ?? []
-    this.#dropped = nodeDropCounts(deps.metrics)
-    this.#drift = new Drift({ ...deps, repairs: deps.metrics.driftRepairs })
+    this.#table = new NodeTable(deps)
     this.#family = addressFamily(deps.nft.family === 'ip' ? 4 : 6)
     const name = this.#family.family === 4 ? 'balance' : 'balance-ipv6'
     this.#loop = new ReconcileLoop(loopDeps(deps, name), LOOP_PACE, (signal) => this.#round(signal))
@@ -106,7 +75,7 @@ export class BalanceLoop {
 
   /** The table of this family is in the kernel, as far as is known. */
   isGuarding(): boolean {
-    return this.#applied !== undefined
+    return this.#table.world !== undefined
   }
 
   /** Follows the caches: each change is a poke. Gives the function that ends it. */
@@ -146,7 +115,7 @@ export class BalanceLoop {
         this.poke()
       })
     } catch (error) {
-      logger.warn('what others change in nftables is found late', { error: messageOf(error) })
+      logger.warn('what others change in nftables is found late', { why: messageOf(error) })
       return () => undefined
     }
   }
@@ -194,15 +163,8 @@ export class BalanceLoop {
     const suspected = this.#suspected
     this.#suspected = false
     try {
-      const applied = this.#applied
-      if (applied === undefined || !this.#isStillFixed(applied, world)) {
-        await this.#replaceTable(world, planner, signal)
-      } else {
-        await this.#applyChanges(applied, world, changes, signal)
-        if (checking || suspected) await this.#repairDrift(applied, planner, signal)
-      }
+      await this.#table.bring({ world, planner, changes }, checking || suspected, signal)
     } catch (error) {
-      this.#applied = undefined
       this.failure = messageOf(error)
       this.notReady &&= this.failure
       throw error
@@ -217,7 +179,7 @@ export class BalanceLoop {
     const { caches, facts } = this.#deps
     const reading = readWorld(caches, this.#node)
     if (!reading.ok) {
-      if (this.#applied === undefined) this.notReady = `waiting for ${reading.waitingFor}`
+      if (!this.isGuarding()) this.notReady = `waiting for ${reading.waitingFor}`
       return false
     }
     this.#worldChanged = false
@@ -238,7 +200,7 @@ export class BalanceLoop {
   // While this node's own Node cannot be read, the overlay stays, and so does who may use it: unseen is not gone.
   #nftWorld(world: NodeRouteWorld): NodeNftWorld {
     const now = nodeNftWorld(world, this.#family.family, this.#openPorts)
-    const before = this.#applied?.world
+    const before = this.#table.world
     if (now.overlay !== undefined || before?.overlay === undefined) return now
     return { ...now, overlay: before.overlay, overlayNodes: before.overlayNodes }
   }
@@ -255,71 +217,6 @@ export class BalanceLoop {
     return planner
   }
 
-  #isStillFixed(applied: Applied, world: NodeNftWorld): boolean {
-    return applied.world === world || applied.ground === this.#groundOf(world)
-  }
-
-  async #replaceTable(world: NodeNftWorld, planner: BalancePlanner, signal: AbortSignal): Promise<void> {
-    const plan = planTable(world, planner.ports())
-    await this.#send('full', plan.statements, signal)
-    this.#applied = {
-      world,
-      ground: this.#groundOf(world),
-      localBackends: plan.localBackends,
-      scaffold: plan.scaffold,
-      shape: shapeOf(plan.statements),
-      texts: new Map(),
-    }
-    this.#deps.logger.info('table replaced', { ports: planner.ports().size })
-  }
-
-  async #applyChanges(
-    applied: Applied,
-    world: NodeNftWorld,
-    changes: readonly PortChange[],
-    signal: AbortSignal,
-  ): Promise<void> {
-    const nodes = nodeChange(applied.world, world)
-    applied.world = world
-    if (changes.length === 0 && nodes.length === 0) return
-    const plans = changes.flatMap(({ after }) => (after === undefined ? [] : [after]))
-    const chains = scaffold(plans, applied.scaffold, this.#family)
-    const elements: ElementChange[] = [...nodes, ...elementChanges(changes), applied.localBackends.apply(changes)]
-    await this.#send('delta', [...chains.statements, ...elementStatements(elements)], signal)
-    applied.scaffold = chains.result
-    if (chains.statements.length > 0) applied.shape = shapeOf(chains.statements, applied.shape)
-  }
-
-  /** Chains or maps that are not as they were sent: throws, so that the table is replaced. Elements: sets them right. */
-  async #repairDrift(applied: Applied, planner: BalancePlanner, signal: AbortSignal): Promise<void> {
-    const listing = await this.#deps.nft.listTable(NFT_TABLE_NODE, signal)
-    const found = listing === undefined ? undefined : parseListing(listing)
-    if (found === undefined || !sameShape(found.shape, applied.shape) || !sameTexts(applied.texts, found.texts)) {
-      const { reason, items } = differences(applied, found)
-      this.#drift.repaired('nft-table', reason, items)
-      return this.#replaceTable(applied.world, planner, signal)
-    }
-    applied.texts = found.texts
-    await this.#dropped.look([this.#deps.nft], signal)
-    const repairs: ElementChange[] = []
-    const all = desiredElements(applied.world, planner.ports(), applied.localBackends)
-    for (const [map, observed] of found.elements) {
-      const repair = elementRepair(map, all.get(map) ?? new Map<string, undefined>(), observed)
-      if (repair !== undefined) repairs.push(repair)
-    }
-    if (repairs.length === 0) return
-    const reason = repairs.some(({ add }) => add.length > 0) ? 'Missing' : 'Foreign'
-    const maps = repairs.map((repair) => `elements of ${repair.map}`)
-    this.#drift.repaired('nft-elements', reason, maps)
-    await this.#send('delta', elementStatements(repairs), signal)
-  }
-
-  async #send(kind: 'full' | 'delta', statements: readonly NftStatement[], signal: AbortSignal): Promise<void> {
-    if (statements.length === 0) return
-    await this.#deps.nft.run(statements, signal)
-    this.#deps.metrics.transactions.inc({ kind })
-  }
-
   #countPorts(planner: BalancePlanner): void {
     const counts = { served: 0, refused: 0, dropped: 0 }
     for (const { slots, dropped } of planner.ports().values()) {
@@ -330,25 +227,8 @@ export class BalanceLoop {
 
   /** The pods of the family went, or there never were any: a table may be there from another time. */
   async #rest(signal: AbortSignal): Promise<void> {
-    const { nft, metrics } = this.#deps
-    this.#applied = undefined
-    await removeNodeTable(nft, signal)
-    metrics.servicePorts.set(this.#family.family, { served: 0, refused: 0, dropped: 0 })
+    await this.#table.remove(signal)
+    this.#deps.metrics.servicePorts.set(this.#family.family, { served: 0, refused: 0, dropped: 0 })
     this.#resting = true
-  }
-
-  // Which backends are local follows from the node's pod networks, also where no rule names them.
-  #groundOf(world: NodeNftWorld): string {
-    return `${world.localCidrs.join(' ')}\n${formatNft(planNodeNft(world), this.#family.nft)}`
-  }
-}
-
-/** Fine where there is none: nothing is sent then. Throws KernelError. */
-export async function removeNodeTable(nft: Nft, signal: AbortSignal): Promise<void> {
-  if (!(await nft.tables(NFT_TABLE_NODE, signal)).includes(NFT_TABLE_NODE)) return
-  try {
-    await nft.run([{ verb: 'delete-table', table: NFT_TABLE_NODE }], signal)
-  } catch (error) {
-    if (!isNotFound(error)) throw error
   }
 }

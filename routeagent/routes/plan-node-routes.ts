@@ -17,6 +17,8 @@ import { ownCluster, rangesByFamily } from './own-ranges.ts'
 import { type ClusterPath, type RouteGround, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
 import { type GatewayNode, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
 import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from './plan-nodes.ts'
+import type { Problem } from '../../model/reasons/problem.ts'
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export interface RemotePath {
   readonly cluster: string
@@ -44,16 +46,16 @@ export interface NodeRoutes {
 }
 
 /** Either the whole plan, or the one reason why this node can have none; then what is in the kernel stays. */
-export type NodeRoutePlan = NodeRoutes | { readonly ok: false; readonly reason: string }
+export type NodeRoutePlan = NodeRoutes | ({ readonly ok: false } & Problem)
 
 export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
   const overlay = overlayNodes(world.nodes)
   const self = overlay.nodes.get(world.node)
-  if (self === undefined) return { ok: false, reason: whyNoNode(world, overlay.problems) }
+  if (self === undefined) return { ok: false, ...whyNoNode(world, overlay.problems) }
   const device = deviceOf(world.facts, self.address)
   if (device === undefined) {
-    const reason = `Node ${world.node}: no device of this machine has its InternalIP ${formatAddress(self.address)}`
-    return { ok: false, reason }
+    const message = `Node ${world.node}: no device of this machine has its InternalIP ${formatAddress(self.address)}`
+    return { ok: false, reason: 'UnderlayDeviceMissing', message }
   }
   const others = [...overlay.nodes.values()].filter((node) => node.name !== world.node)
   const mtus = { underlayMtu: device.mtu, overlayMtu: device.mtu - VXLAN_OVERHEAD_IPV4 }
@@ -80,23 +82,30 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
     problems: [
       ...overlay.problems,
       ...(tooNarrow
-        ? [onlyIpv4(self, `MTU ${mtus.overlayMtu} of the overlay: IPv6 needs at least ${IPV6_MIN_MTU}`)]
+        ? [
+            onlyIpv4(
+              self,
+              'MtuTooSmallForIPv6',
+              `MTU ${mtus.overlayMtu} of the overlay: IPv6 needs at least ${IPV6_MIN_MTU}`,
+            ),
+          ]
         : []),
-      ...(world.ipv6LeftOut === true ? [onlyIpv4(self, 'this kernel has no IPv6')] : []),
+      ...(world.ipv6LeftOut === true ? [onlyIpv4(self, 'IPv6NotInKernel', 'this kernel has no IPv6')] : []),
       ...families.flatMap((plan) => plan.problems),
-      ...verdicts.refused.map(({ name, reason }) => ({ subject: `Cluster ${name}`, reason })),
+      ...verdicts.refused.map(({ name, ...why }) => ({ subject: `Cluster ${name}`, ...why })),
     ],
   }
 }
 
-function whyNoNode(world: NodeRouteWorld, problems: readonly PlanProblem[]): string {
+function whyNoNode(world: NodeRouteWorld, problems: readonly PlanProblem[]): Problem {
   const subject = `Node ${world.node}`
-  const problem = problems.find((p) => p.subject === subject)
-  return problem === undefined ? `${subject} does not exist` : `${subject}: ${problem.reason}`
+  const found = problems.find((p) => p.subject === subject)
+  if (found === undefined) return { reason: 'NodeNotUsable', message: `${subject} does not exist` }
+  return { reason: found.reason, message: `${subject}: ${found.message}` }
 }
 
-function onlyIpv4({ name }: OverlayNode, why: string): PlanProblem {
-  return { subject: `Node ${name}`, reason: `${why}, so only IPv4 is routed` }
+function onlyIpv4({ name }: OverlayNode, reason: ReasonCode, why: string): PlanProblem {
+  return { subject: `Node ${name}`, reason, message: `${why}, so only IPv4 is routed` }
 }
 
 function overlayLink({ self, overlayMtu }: Pick<RouteGround, 'self' | 'overlayMtu'>): NodeRoutes['link'] {

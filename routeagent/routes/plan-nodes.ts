@@ -11,12 +11,12 @@ import { VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import type { Node } from '../../model/objects.ts'
 import { specRanges } from '../../model/addresses/pod-ranges.ts'
 import type { NextHop } from '../../kernel/route/route-table.ts'
+import type { Problem } from '../../model/reasons/problem.ts'
 
 /** Something that is left out of the plan, and why, in words an operator can act on. */
-export interface PlanProblem {
+export interface PlanProblem extends Problem {
   /** `Node worker-2`, `Cluster paris`. */
   readonly subject: string
-  readonly reason: string
 }
 
 export interface OverlayNode {
@@ -48,7 +48,7 @@ export function overlayNodes(nodes: readonly Node[]): OverlayNodes {
       found.set(node.metadata.name, { name: node.metadata.name, address, object: node })
     } catch (error) {
       if (!(error instanceof Unusable || error instanceof InvalidAddressError)) throw error
-      problems.push({ subject, reason: error.message })
+      problems.push({ subject, reason: 'NodeNotUsable', message: error.message })
     }
   }
   return { nodes: found, problems }

@@ -64,15 +64,18 @@ export function planPodRoutes(world: PodRouteWorld, ground: PodRouteGround, fami
     problems: [
       ...silent.map(({ node }) => ({
         subject: `Node ${node}`,
-        reason: `neither spec.podCIDR nor its RouteAgent says where its ${family === 4 ? '' : 'IPv6 '}pods are`,
+        reason: 'PodRangeUnknown' as const,
+        message: `neither spec.podCIDR nor its RouteAgent says where its ${family === 4 ? '' : 'IPv6 '}pods are`,
       })),
       ...contested.map(({ prefix, nodes: several }) => ({
         subject: `Pod range ${formatPrefix(prefix)}`,
-        reason: `claimed by nodes ${several.join(' and ')}`,
+        reason: 'PodRangeContested' as const,
+        message: `claimed by nodes ${several.join(' and ')}`,
       })),
       ...refused.map(({ node, owner, prefix, count }) => ({
         subject: `Node ${node}`,
-        reason: `claims pods of node ${owner}, which keeps them: ${formatPrefix(prefix)}${count > 1 ? ` and ${count - 1} more` : ''}`,
+        reason: 'PodRangeForeign' as const,
+        message: `claims pods of node ${owner}, which keeps them: ${formatPrefix(prefix)}${count > 1 ? ` and ${count - 1} more` : ''}`,
       })),
     ],
   }

@@ -9,6 +9,7 @@ import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import { isNodeOfSite, ownedByNode } from '../../model/node-owner.ts'
 import type { RouteAgent } from '../../model/objects.ts'
 import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
+import { problemText } from '../../model/reasons/problem.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { ReconcileLoop } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
@@ -88,15 +89,15 @@ export class RouteLoop {
     this.plan = plan
     this.#tell(plan)
     if (!plan.ok) {
-      this.notReady = plan.reason
-      return this.#report(plan, plan.reason, signal)
+      this.notReady = problemText(plan)
+      return this.#report(plan, this.notReady, signal)
     }
     const unguarded = await this.#whyNoOverlay(signal)
     if (unguarded !== undefined) {
       const { failure } = unguarded
       const reason = `waiting for table ${NFT_TABLE_NODE}, which says who may use the overlay`
       this.notReady = failure === undefined ? reason : `${reason}: ${failure}`
-      return failure === undefined ? undefined : this.#report(plan, this.notReady, signal)
+      return failure === undefined ? undefined : this.#report(plan, roundFailed(this.notReady), signal)
     }
     const round = new Round({ logger: this.#deps.logger, drift: this.#drift })
     await applyNodeRoutes({ ...this.#deps, forwardingMarker: forwardingMarker(this.#config) }, plan, round, signal)
@@ -105,7 +106,8 @@ export class RouteLoop {
     if (held !== undefined) this.#deps.logger.info('overlay device joins segments', { command: held })
     this.#applied ||= round.failures === 0
     this.notReady = this.#applied ? undefined : round.failure
-    await this.#report(plan, round.failure, signal)
+    const { failure } = round
+    await this.#report(plan, failure === undefined ? undefined : roundFailed(failure), signal)
     round.finish()
   }
 
@@ -158,9 +160,16 @@ export class RouteLoop {
 
   // Each set of problems is logged once, not at every run.
   #tell(plan: NodeRoutePlan): void {
-    const lines = plan.ok ? plan.problems.map((p) => `${p.subject}: ${p.reason}`) : [plan.reason]
+    const lines = plan.ok ? plan.problems.map((p) => `${p.subject}: ${p.message}`) : [plan.message]
     const text = lines.join('; ')
-    if (text !== this.#told && text !== '') this.#deps.logger.warn('left out of the routes', { reasons: lines })
+    if (text !== this.#told && text !== '') {
+      const reasons = [...new Set(plan.ok ? plan.problems.map(({ reason }) => reason) : [plan.reason])]
+      this.#deps.logger.warn('left out of the routes', { reasons, why: lines })
+    }
     this.#told = text
   }
+}
+
+function roundFailed(message: string): string {
+  return problemText({ reason: 'RoundFailed', message })
 }

@@ -1,9 +1,11 @@
 /** What components log with: JSON lines on stderr (pino-logger.ts), captured ones in tests. */
+import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'] as const
 export type LogThreshold = (typeof LOG_LEVELS)[number]
 
-export type LogFields = Readonly<Record<string, unknown>>
+/** A refusal or a problem with a name has it as `reason`; what there is to say of it in words is `why`. */
+export type LogFields = Readonly<Record<string, unknown>> & { readonly reason?: ReasonCode }
 
 export interface Logger {
   debug(message: string, fields?: LogFields): void

@@ -119,7 +119,7 @@ t.test('somebody edits our word: it is put right', async (t) => {
 })
 
 t.test('what others say on the same object stays, and since when is said once', (t) => {
-  const other = { type: 'Other', status: 'True', reason: 'R', message: 'm', lastTransitionTime: 'then' } as const
+  const other = { type: 'Other', status: 'True', reason: 'Ready', message: 'm', lastTransitionTime: 'then' } as const
   const own = clusterObject({ id: 'paris' }, { status: { conditions: [other] } })
   const [now, later] = ['2026-11-22T03:00:00Z', '2026-11-22T04:00:00Z'].map((text) => Date.parse(text))
   const first = planDnsStatus(own, NO, now ?? 0)

@@ -143,7 +143,7 @@ t.test('the broker gives IPv4 addresses only', async (t) => {
   const { services, dropped } = plan([MILANO, given, exported('milano')])
   t.same(services.get('ServiceImport/shop/web')?.serviceImport?.spec.ips, ['245.0.0.7'])
   t.same(
-    dropped.map(({ reason }) => reason),
+    dropped.map(({ message }) => message),
     ['fd00::7 is no IPv4 address', `${SIX_TWIN} is no IPv4 address`],
   )
 })
@@ -172,7 +172,7 @@ t.test(
     for (const [remote, ownSpec, reasons] of rows) {
       const { dropped, basis } = plan([remote], { ownSpec, clusters: new Map() })
       t.same(
-        dropped.map(({ reason }) => reason),
+        dropped.map(({ message }) => message),
         reasons,
       )
       t.equal(basis.clusters.has('milano'), reasons.length === 0)
@@ -222,8 +222,8 @@ t.test('slices of both families are published, each by its own pod CIDRs', async
     endpoints: [{ addresses: ['fd00:1::5'], hostname: 'db-0' }],
   })
   t.same(found.exports.get('shop/web')?.notes, [
-    'endpoint fd00:2::5 is left out: outside the pod CIDRs',
-    'endpoint fe80::1 is left out: a linkLocal address',
+    'endpoint fd00:2::5 is left out: outside the pod CIDRs (AddressOutsidePods)',
+    'endpoint fe80::1 is left out: a linkLocal address (AddressOutsidePods)',
   ])
   const ipv6 = 'fd00:1::/48 of this cluster overlaps fd00::/16 of cluster paris'
   const left = planExports({ ...world, podPrefixes: [parsePrefix('10.42.0.0/16')], ipv6LeftOut: ipv6 })
@@ -295,7 +295,7 @@ t.test('an exporter whose IPv6 is left out: said on the export, on the conflict 
   const why = 'fd00:1::/64 of this cluster overlaps fd00:1::/48 of cluster milano'
   await until(t, ready, `exported; IPv6 endpoints are left out: ${why}`, 'the user is told')
   const logged = four.logger.lines.filter(({ message }) => message === 'this cluster is reached by IPv4 only')
-  t.equal(logged.at(-1)?.fields['reason'], why)
+  t.equal(logged.at(-1)?.fields['why'], why)
   four.told()
 
   milano.api.put(service('shop', 'web', dual))

@@ -200,7 +200,7 @@ t.test('an evicted cluster says so, and keeps what it knows', async (t) => {
   )
   const errors = milano.logger.lines.filter(({ level }) => level === 'error')
   t.same(
-    errors.map(({ message, fields }) => [message, fields['reason']]),
+    errors.map(({ message, fields }) => [message, fields['why']]),
     [['the broker refuses this cluster', said]],
   )
   await eventually(() => milano.status.plans().get('agent')?.startsWith(`broker: ${said}\n`), { say: 'in the plan' })

@@ -272,7 +272,13 @@ t.test('gateways of the others are mirrored, our own are published', async (t) =
   )
   t.match(
     tokyo.logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields),
-    [{ record: 'milano/Endpoint/milano.gw-lane0', reason: 'candidate "127.0.0.1" is a loopback address' }],
+    [
+      {
+        record: 'milano/Endpoint/milano.gw-lane0',
+        reason: 'AddressNotReachable',
+        why: 'candidate "127.0.0.1" is a loopback address',
+      },
+    ],
   )
   t.equal(milano.api.get('Endpoint', 'milano.gw-lane0')?.spec.candidates.length, 2, 'the own object is untouched')
   set.complete.delete('milano')
@@ -320,7 +326,7 @@ t.test('who is stopped before everything is gone has not left', async (t) => {
   await until(
     t,
     () => site.logger.lines.find(({ level }) => level === 'error')?.fields,
-    { component: 'agent', reason: 'Error: disk full' },
+    { component: 'agent', reason: 'RoundFailed', why: 'Error: disk full' },
     'it is said',
   )
   await site.stop()
@@ -352,7 +358,7 @@ t.test('a refusal stands in the export', async (t) => {
   )
   t.match(
     milano.api.get('ServiceExport', 'web', 'shop')?.status?.conditions?.find(({ type }) => type === 'Ready')?.message,
-    'the broker refuses ServiceExport/shop/web: record: namespace "shop" is not allowed',
+    'the broker refuses ServiceExport/shop/web: record: namespace "shop" is not allowed (InvalidValue)',
   )
   milano.export('shop', 'ghost')
   await until(

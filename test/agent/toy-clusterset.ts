@@ -53,9 +53,9 @@ export class ToyClusterset {
     const states = new Map<string, PublishState>()
     const keep = new Set<string>()
     for (const [at, record] of desired) {
-      const reason = this.admit(cluster, record)
-      if (reason !== undefined) {
-        states.set(at, { t: 'refused', field: 'record', reason })
+      const message = this.admit(cluster, record)
+      if (message !== undefined) {
+        states.set(at, { t: 'refused', field: 'record', reason: 'InvalidValue', message })
         continue
       }
       const key: RecordKey = {

@@ -73,7 +73,7 @@ t.test('backup beside a running broker, restore into another folder and over a s
   t.match((await restore('--state', elsewhere, '--force')).stderr, /^what was there before is in .*before-restore-/)
   t.match(await runCli(['broker', 'backup', '--state', folder, '--output', `${file}.2`]), {
     code: 1,
-    stderr: /no broker state in .*\nfor a broker on a cluster: --context NAME\n$/,
+    stderr: /no broker state in .*\nfor a broker on a cluster: --context NAME\nreason: StateAbsent\n$/,
   })
 })
 

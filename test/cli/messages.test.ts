@@ -246,7 +246,11 @@ t.test('what a site cannot do: exit code 1', async (t) => {
       `service shop/web: not found among the objects of this site (${join(site.folder, 'objects')})`,
       1,
     ],
-    [['join', '--token', 'abc', ...at], 'join token: expected text that begins with "sealane1."', 1],
+    [
+      ['join', '--token', 'abc', ...at],
+      'join token: expected text that begins with "sealane1."; reason: TokenMalformed',
+      1,
+    ],
     [['join', '--token-file', none, ...at], `--token-file "${none}": no such file`, 1],
     [['join', '--token-file', token, ...at], `--token-file "${token}": expected a join token, got nothing`, 1],
     [
@@ -256,17 +260,17 @@ t.test('what a site cannot do: exit code 1', async (t) => {
     ],
     [
       ['token', 'list', '--state', none],
-      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME`,
+      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME; reason: StateAbsent`,
       1,
     ],
     [
       ['token', 'create', '--state', none],
-      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME`,
+      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME; reason: StateAbsent`,
       1,
     ],
     [
       ['token', 'revoke', 'abc', '--state', none],
-      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME`,
+      `no broker state in ${none}/broker.db: start the broker once before; for a broker on a cluster: --context NAME; reason: StateAbsent`,
       1,
     ],
     [
@@ -284,7 +288,7 @@ t.test('what a site cannot do: exit code 1', async (t) => {
         '--log-level',
         'silent',
       ],
-      `${token}/x cannot be made (ENOTDIR: not a directory, mkdir '${token}/x'): check the directory and its permissions`,
+      `${token}/x cannot be made (ENOTDIR: not a directory, mkdir '${token}/x'): check the directory and its permissions; reason: StateUnwritable`,
       1,
     ],
   ]

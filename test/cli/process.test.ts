@@ -50,7 +50,8 @@ t.test('exit codes 0, 1, 2; answers on stdout, complaints on stderr', { jobs: 2 
 
 t.test('the token may come from standard input or the environment', { jobs: 2 }, (t) => {
   const site = new SiteFolder(t)
-  const damaged = 'join token: its checksum is wrong: the token was cut short or changed while being copied'
+  const damaged =
+    'join token: its checksum is wrong: the token was cut short or changed while being copied\nreason: TokenDamaged'
   const rows: [string, string[], SpawnInit, number, string][] = [
     ['stdin', ['--token-file', '-'], { input: 'sealane1.abcdefgh\n' }, 1, damaged],
     ['nothing on stdin', ['--token-file', '-'], {}, 1, 'standard input: expected a join token, got nothing'],
@@ -60,7 +61,7 @@ t.test('the token may come from standard input or the environment', { jobs: 2 },
       ['--token', 'abc'],
       { env: { SEALANE_TOKEN: 'sealane1.abcdefgh' } },
       1,
-      'join token: expected text that begins with "sealane1."',
+      'join token: expected text that begins with "sealane1."\nreason: TokenMalformed',
     ],
     [
       'none',

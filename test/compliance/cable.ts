@@ -119,10 +119,12 @@ async function rulesStory(t: Test, story: LaneStory): Promise<void> {
   t.equal(rules.endpointProblem(paris), undefined)
   t.equal(rules.identityOf(paris), rules.identityOf({ ...paris, spec: { ...paris.spec, candidates: [] } }))
   t.not(rules.identityOf(paris), rules.identityOf(other))
-  t.match(rules.identityTaken('Endpoint paris.gw-lane0'), /Endpoint paris\.gw-lane0$/)
+  t.match(rules.identityTaken('Endpoint paris.gw-lane0').message, /Endpoint paris\.gw-lane0$/)
   const bad = { ...paris, spec: { ...paris.spec, publicKey: 'short', capabilities: [] } }
   t.type(rules.endpointProblem(bad), 'string', 'what cannot be a far end is said why')
   t.ok((await cable.driver()).name.length > 0)
+  t.equal(rules.endsWithProcess('of another cable'), undefined)
+  t.ok(rules.sessionMs > 0)
   const lane = story.lane([story.link(story.paris)], [story.link(story.tokyo, WAIT)])
   const { text } = rules.plan(lane)
   t.equal(rules.plan(lane).text, text, 'the same plan, the same text')

@@ -14,7 +14,7 @@ export function conditionTests(t: Test, factory: ClusterFactory): void {
   t.test('setCondition sets one condition beside what another part says, which has the last word', async (t) => {
     const { api, other } = await factory(t)
     const found = (status: 'True' | 'False' | 'Unknown', type = 'Ready') =>
-      ({ type, status, reason: 'Why', message: '', lastTransitionTime: '2026-01-01T00:00:00Z' }) as const
+      ({ type, status, reason: 'Ready', message: '', lastTransitionTime: '2026-01-01T00:00:00Z' }) as const
     const told = (version: string, ...conditions: Condition[]): Gateway => gateway('gw', version, ...conditions)
     const name = { kind: 'Gateway', name: 'gw' } as const
     await t.rejects(other.setCondition(name, found('Unknown')), {

@@ -49,11 +49,11 @@ t.test('the agent serves until it is stopped, and that is no failure', async (t)
   await t.rejects(fetch(`http://127.0.0.1:${port}/healthz`), 'the status page is gone')
 })
 
-/** `level message: reason` of each line of a process' log. */
+/** `level message: why` of each line of a process' log. */
 function logged(text: string): string[] {
   const lines = text.split('\n').slice(0, -1)
-  const entries = lines.map((line) => JSON.parse(line) as Record<'level' | 'msg' | 'reason', string>)
-  return entries.map(({ level, msg, reason }) => `${level} ${msg}: ${reason}`)
+  const entries = lines.map((line) => JSON.parse(line) as Record<'level' | 'msg' | 'why', string>)
+  return entries.map(({ level, msg, why }) => `${level} ${msg}: ${why}`)
 }
 
 t.test('the broker is not there when the agent starts: it says so and works from its replica', async (t) => {
@@ -115,7 +115,7 @@ t.test('a dry run prints what would be applied, and applies nothing', { skip: no
   const site = await joinedSite(t, GATEWAY)
   const { code, stdout, stderr } = await spawnCli(['up', '--site', site.file, '--node', 'w1', '--dry-run'])
   t.same({ code, stderr }, { code: 0, stderr: '' })
-  t.match(stdout, '# Node w1 does not exist\n')
+  t.match(stdout, '# NodeNotUsable: Node w1 does not exist\n')
   t.match(stdout, '# nft -f -\nadd table ip sealane_node\n')
   t.same(site.objects(), ['Cluster/_/milano.json', 'Membership/_/self.json'], 'no RouteAgent object either')
 })

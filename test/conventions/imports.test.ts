@@ -93,6 +93,15 @@ t.test('outside gateway/cable/ nobody in the gateway knows what makes a link', a
   t.ok(others.length > 40, 'there are files to judge')
 })
 
+t.test('what dns answers does not depend on who asks it how', async (t) => {
+  const why = 'an answer follows from the zone alone; numbers that both sides know stand in dns/wire.ts'
+  for (const { path, text } of files.filter(({ path }) => path.startsWith('dns/zone/'))) {
+    for (const target of localTargets(path, text)) {
+      if (/^dns\/(server|forward)\//.test(target)) t.fail(`${path} imports ${target}: ${why}`)
+    }
+  }
+})
+
 /** Folder → the beginnings of what it may import. */
 const DEMOS: Readonly<Record<string, { readonly may: readonly string[]; readonly why: string }>> = {
   demo: {

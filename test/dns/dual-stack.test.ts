@@ -1,6 +1,6 @@
 /** Names of services with two IP families, and of those that have only one (specification.md of KEP-1645). */
 import t from 'tap'
-import { TYPE_A, TYPE_AAAA, TYPE_SRV, type DnsAnswer, answer } from '../../dns/zone/answer.ts'
+import { type DnsAnswer, answer } from '../../dns/zone/answer.ts'
 import type { ServiceIndex } from '../../dns/zone/service-index.ts'
 import { formatAnswer, formatRecord, printZone } from '../../dns/zone/zone-text.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
@@ -9,6 +9,7 @@ import type { ImportPort } from '../../model/objects.ts'
 import { newPipeline } from './pipeline-fixture.ts'
 import { TYPE, decode, query } from './wire.ts'
 import { clusterSetIp, gateway, headless, slice, syncedIndex } from './zone-fixture.ts'
+import { TYPE_A, TYPE_AAAA, TYPE_SRV } from '../../dns/wire.ts'
 
 const S = 'shop.svc.clusterset.local.'
 const HTTP: ImportPort = { name: 'http', protocol: 'TCP', port: 80 }

@@ -1,7 +1,7 @@
 /** A pipeline without sockets, and upstreams that never answer. */
 import { dnsMetrics } from '../../dns/metrics.ts'
 import { Pipeline, type PipelineDeps } from '../../dns/pipeline.ts'
-import type { Transport } from '../../dns/server/query.ts'
+import type { Transport } from '../../dns/wire.ts'
 import type { ServiceIndex } from '../../dns/zone/service-index.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'

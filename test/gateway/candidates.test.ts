@@ -298,6 +298,7 @@ const STATUS = {
   node: 'gw',
   version: '1',
   driver: 'kernel',
+  sessionMs: 180_000,
   nowMs: NOW,
   monotonicMs: 0,
   heardMs: () => undefined,

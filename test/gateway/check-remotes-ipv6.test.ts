@@ -78,7 +78,7 @@ t.test('clusters', async (t) => {
     const facts = { own: DUAL_MILANO, clusters: [DUAL_MILANO, ...others], nodes: NODES, addresses: ADDRESSES }
     const { clusters, refusals } = planLanes(world(facts))
     t.strictSame(
-      refusals.map((r) => `${r.subject}: ${r.reason}`),
+      refusals.map((r) => `${r.subject}: ${r.message}`),
       want,
       say,
     )
@@ -94,7 +94,7 @@ t.test('what IPv6 of ours others must not claim', async (t) => {
   const own: Cluster = { ...dual, spec: { ...dual.spec, serviceCIDRs: ['10.43.0.0/16', 'fd43::/112'] } }
   const refused = (podCIDR: string): string[] => {
     const clusters = [own, cluster('paris', 2, ['10.50.0.0/16', podCIDR])]
-    return planLanes(world({ own, clusters })).refusals.map((refusal) => refusal.reason)
+    return planLanes(world({ own, clusters })).refusals.map((refusal) => refusal.message)
   }
   t.strictSame(refused('fd42:1:0:7::/64'), [
     'its IPv6 is left out: fd42:1:0:7::/64 overlaps fd42:1::/48, a pod CIDR of this cluster',

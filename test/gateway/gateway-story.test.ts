@@ -230,10 +230,10 @@ t.test('a kernel without IPv6 carries IPv4, and says so', async (t) => {
   t.strictSame(stage.status.notReady(), [])
   t.notMatch(stage.kernel(), /-6 |ip6|fd42/)
   t.match(stage.wireguard.toString(), 'AllowedIPs = 244.1.0.0/16, 246.0.2.0/32')
-  const reason = 'this kernel has no IPv6, so its lanes carry only IPv4'
+  const why = 'this kernel has no IPv6, so its lanes carry only IPv4'
   t.strictSame(
     stage.logger.lines.filter(({ level }) => level === 'warn').map(({ fields }) => fields),
-    [{ subject: 'Node gw', reason }],
+    [{ subject: 'Node gw', reason: 'IPv6NotInKernel', why }],
   )
 })
 
@@ -251,7 +251,7 @@ t.test('without the policy of IPv6 there is no lane', async (t) => {
   stage.nft6.failNext(new KernelError('EPERM', 'nft -f -', 'operation not permitted'))
   stage.start()
   await stage.until(() => stage.gateway()?.failure !== undefined, 'failure in the status')
-  t.equal(stage.gateway()?.failure, 'nft -f -: operation not permitted')
+  t.equal(stage.gateway()?.failure, 'RoundFailed: nft -f -: operation not permitted')
   t.strictSame(stage.wireguard.deviceNames(), [])
   await stage.until(() => stage.gateway()?.failure === undefined, 'mended by itself')
   t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])

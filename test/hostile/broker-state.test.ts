@@ -58,5 +58,8 @@ await attack('broker-state-older-with-mark', async (t) => {
       ({ message }) => message === 'a member shows a certificate that this broker does not know',
     ),
   )
-  t.match(told, { level: 'error', fields: { cluster: 'paris', reason: /restore the latest backup/ } })
+  t.match(told, {
+    level: 'error',
+    fields: { cluster: 'paris', reason: 'CertificateUnknown', why: /restore the latest backup/ },
+  })
 })

@@ -154,7 +154,7 @@ await attack('namespaces-into-importer', async (t) => {
   await eventually(() => imported(here).includes('shop/web') && imported(lenient).includes('shop/web'))
   t.same(imported(here), ['shop/web'], 'whatever the broker hands on')
   t.same(imported(lenient), ['default/web', 'shop/web'], 'unless it is allowed here')
-  const told = here.logger.lines.filter(({ fields }) => String(fields['reason']).includes('namespace "default" is'))
+  const told = here.logger.lines.filter(({ fields }) => String(fields['why']).includes('namespace "default" is'))
   t.same(
     told.map(({ fields }) => fields['record']).sort(),
     ['/ClusterSetIP/default/web', 'mallory/ServiceExport/default/web'],
@@ -233,6 +233,6 @@ await attack('service-range-drops-itself', async (t) => {
   set.complete.add('mallory')
   set.spread()
   await eventually(() => known().join() === 'paris', { say: 'mallory is used no more' })
-  const reasons = paris.logger.lines.map(({ fields }) => fields['reason'])
+  const reasons = paris.logger.lines.map(({ fields }) => fields['why'])
   t.ok(reasons.includes("its service CIDR 10.42.1.0/24 overlaps the addresses of this cluster's pods"))
 })

@@ -25,8 +25,7 @@ t.test('the same event passes again after ten minutes', async (t) => {
 
 t.test('texts are cut in bytes, between characters', async (t) => {
   const filter = new EventFilter(new FakeClock())
-  const cut = filter.pass({ ...event('é'.repeat(600)), reason: 'R'.repeat(200) })
-  t.equal(cut?.reason.length, 128)
+  const cut = filter.pass(event('é'.repeat(600)))
   t.match(cut?.note, /^é+…$/)
   t.ok(Buffer.byteLength(cut?.note ?? '') <= 1024)
   t.equal(filter.pass(event('x'.repeat(1024)))?.note, 'x'.repeat(1024), 'what fits stays')

@@ -59,8 +59,15 @@ t.test('every message survives the wire', (t) => {
     { t: 'sendDigest' },
     { t: 'need', keys: [key] },
     { t: 'ack', sequence: 9 },
-    { t: 'refused', sequence: 9, key, field: 'body', reason: 'because' },
-    { t: 'refused', sequence: 9, key: { kind: 'Endpoint', namespace: '', name: '' }, field: 'facts', reason: 'no' },
+    { t: 'refused', sequence: 9, key, field: 'body', reason: 'InvalidValue', message: 'because' },
+    {
+      t: 'refused',
+      sequence: 9,
+      key: { kind: 'Endpoint', namespace: '', name: '' },
+      field: 'facts',
+      reason: 'RangesOverlap',
+      message: 'no',
+    },
   ]
   for (const reply of replies) t.same(messages.decodePublishReply(messages.encodePublishReply(reply)), reply)
   const watch: WatchMessage[] = [

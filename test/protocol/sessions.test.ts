@@ -106,15 +106,20 @@ t.test('publish: refusals are told once and not repeated', async (t) => {
   const api = new ToyBroker()
   api.refuse = ({ body }) =>
     body.kind === 'EndpointSlice' && body.endpoints[0]?.addresses[0]?.startsWith('127.') === true
-      ? { field: 'endpoints[0].addresses[0]', reason: 'loopback' }
+      ? { field: 'endpoints[0].addresses[0]', reason: 'AddressOutsidePods', message: 'loopback' }
       : undefined
   const link = inMemoryBroker(api, milano)
   const { session, refused, stop } = publish(() => link.connect())
   const bad = 'EndpointSlice/shop/bad'
   session.setDesired(byKey(slice('bad', '127.0.0.1'), slice('web-1')))
   await session.whenSettled(signal)
-  t.same(refused, [{ key: bad, field: 'endpoints[0].addresses[0]', reason: 'loopback' }])
-  t.same(session.recordState(bad), { t: 'refused', field: 'endpoints[0].addresses[0]', reason: 'loopback' })
+  t.same(refused, [{ key: bad, field: 'endpoints[0].addresses[0]', reason: 'AddressOutsidePods', message: 'loopback' }])
+  t.same(session.recordState(bad), {
+    t: 'refused',
+    field: 'endpoints[0].addresses[0]',
+    reason: 'AddressOutsidePods',
+    message: 'loopback',
+  })
   taken(api)
 
   link.cut()
@@ -146,7 +151,7 @@ t.test('publish: refusals are told once and not repeated', async (t) => {
   session.setDesired(byKey({ ...huge, body: { ...huge.body, service: 'x'.repeat(300) } }))
   t.match(
     refused.at(-1),
-    { field: 'record.body.service', reason: /300 characters: expected at most 253/ },
+    { field: 'record.body.service', reason: 'InvalidValue', message: /300 characters: expected at most 253/ },
     'without asking the broker',
   )
   await session.whenSettled(signal)
@@ -202,7 +207,7 @@ t.test('publish: whatever happens in between, the broker ends up with the set', 
       // Address 10.0.0.5 is never taken.
       api.refuse = ({ body }) =>
         body.kind === 'EndpointSlice' && body.endpoints[0]?.addresses[0] === '10.0.0.5'
-          ? { field: 'f', reason: 'r' }
+          ? { field: 'f', reason: 'InvalidValue', message: 'r' }
           : undefined
       const link: InMemoryLink = inMemoryBroker(api, milano)
       const { session, stop } = publish(() => link.connect(), { window: 2 })

@@ -21,6 +21,7 @@ import { RefusedError } from '../../protocol/broker-api.ts'
 import { memberKeyText, storedContentHash } from '../../protocol/codec/content-hash.ts'
 import { encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
 import { setHash } from '../../protocol/codec/set-hash.ts'
+import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
 export class ToyBroker implements BrokerApi {
   epoch: string = randomUUID()
@@ -37,9 +38,10 @@ export class ToyBroker implements BrokerApi {
   /** False: a broker of an earlier release. */
   takesStatus = true
   readonly peers: Peer[] = []
-  refuse: (record: MemberRecord) => { field: string; reason: string } | undefined = () => undefined
+  refuse: (record: MemberRecord) => { field: string; reason: RefusalReason; message: string } | undefined = () =>
+    undefined
   joinAnswer: (request: JoinRequest, peerAddress: string) => JoinResponse = () => {
-    throw new RefusedError('Unauthenticated', 'token', 'the join token is not known')
+    throw new RefusedError('TokenUnknown', 'token', 'the join token is not known')
   }
   watchers = new Set<() => void>()
   openStreams = 0

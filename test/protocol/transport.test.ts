@@ -62,7 +62,7 @@ t.test('join works without a certificate, with the CA pinned by the token', asyn
   t.same(Buffer.from(answer.certificate), Buffer.from(csr))
 
   site.api.joinAnswer = () => {
-    throw new RefusedError('Unauthenticated', 'token', 'the join token is not known')
+    throw new RefusedError('TokenUnknown', 'token', 'the join token is not known')
   }
   const refused = await failure(client.join({ secret: 'x', cluster: 'milano', csr, facts: FACTS, nowMs: 1 }, signal))
   t.match(refused, {

@@ -15,7 +15,7 @@ t.test('a failed run is logged under the name of its loop, and every run is coun
     {
       level: 'error',
       message: 'round failed, will be tried again',
-      fields: { loop: 'routes', reason: 'no route to host' },
+      fields: { loop: 'routes', reason: 'RoundFailed', why: 'no route to host' },
     },
   ])
   t.same(runs, [{ loop: 'routes', ok: false, ms: 12 }])
@@ -30,7 +30,7 @@ t.test('a gateway that tries again each second tells a failure once, until it is
   t.equal(deps.failure, undefined)
   deps.onError(new Error('gone'))
   t.same(
-    logger.lines.map(({ fields }) => fields['reason']),
+    logger.lines.map(({ fields }) => fields['why']),
     ['busy', 'gone', 'gone'],
   )
 })

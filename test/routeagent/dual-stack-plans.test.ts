@@ -175,7 +175,8 @@ t.test('an overlay that is too narrow for IPv6 goes on with IPv4', async (t) => 
     ...FACTS,
     links: FACTS.links.map((link) => ({ ...link, mtu: narrow })),
   })
-  const left = '# left out: Node worker: MTU 1279 of the overlay: IPv6 needs at least 1280, so only IPv4 is routed'
+  const left =
+    '# left out: Node worker: MtuTooSmallForIPv6: MTU 1279 of the overlay: IPv6 needs at least 1280, so only IPv4 is routed'
   const narrow = lines({ facts: mtu(1329) })
   t.equal(narrow[0], left)
   t.notMatch(narrow.join(), 'net/ipv6')

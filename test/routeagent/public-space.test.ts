@@ -52,7 +52,7 @@ const RULES = [
 function nodePlan(podCIDR: string, change = {}): { rules: string[]; tables: string[] } {
   const clusters = [cluster('milano', 1), cluster('paris', 2, undefined, podCIDR)]
   const plan = planNodeRoutes(routeWorld({ clusters, ...change }))
-  if (!plan.ok) throw new Error(plan.reason)
+  if (!plan.ok) throw new Error(plan.message)
   const tables = plan.routes.filter(({ destination }) => destination === podCIDR).map(({ table }) => String(table))
   return { rules: plan.rules.map((rule) => formatRule(rule).replace('ip rule add ', '')), tables }
 }

@@ -307,7 +307,11 @@ t.test('a refusal by the kernel is tried again, from nothing known', async (t) =
   machine.start(t)
   await machine.ready()
   t.match(machine.logger.messages('error').join(), 'round failed, will be tried again')
-  t.equal(failures.find((text) => text.startsWith('ip: not now'))?.length, 4096, 'as long as the CRD lets it be')
+  t.equal(
+    failures.find((text) => text.startsWith('RoundFailed: ip: not now'))?.length,
+    4096,
+    'as long as the CRD lets it be',
+  )
   machine.nft.failNext(new KernelError('UNKNOWN', 'nft', 'odd'))
   machine.cluster.put(slice('web', 'paris', ['244.1.0.5']))
   await machine.serves('245.0.0.7', '244.1.0.5 . 8080')

@@ -1,6 +1,7 @@
 import { spawn } from 'node:child_process'
 import { EventEmitter, once } from 'node:events'
 import t from 'tap'
+import { RefusedError } from '../../protocol/broker-api.ts'
 import { runProcess } from '../../runtime/run-process.ts'
 import { UserError } from '../../runtime/user-error.ts'
 
@@ -33,6 +34,18 @@ t.test('exit codes and what a person reads', async (t) => {
       says: 'sealane: no such flag\ntry --help\n',
     },
     { error: new BrokerError('broker says no'), code: 1, says: 'sealane: broker says no\n' },
+    {
+      error: new UserError('no', { hint: 'ask again', reason: 'TokenExpired' }),
+      code: 1,
+      says: 'sealane: no\nask again\nreason: TokenExpired\n',
+    },
+    {
+      error: new UserError('wrapped', { cause: new RefusedError('NamespaceNotAllowed', 'namespace', 'not that') }),
+      code: 1,
+      says: 'sealane: wrapped\nreason: NamespaceNotAllowed\n',
+    },
+    { error: new UserError('seen elsewhere', { reason: 'LaneDown' }), code: 1, says: 'sealane: seen elsewhere\n' },
+    { error: Object.assign(new BrokerError('no'), { reason: 'Whim' }), code: 1, says: 'sealane: no\n' },
     { error: 'text', code: 1, says: 'sealane: text\n' },
     {
       error: new TypeError('x is undefined'),

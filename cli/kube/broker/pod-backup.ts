@@ -2,12 +2,11 @@
 import { closeSync, openSync, writeSync } from 'node:fs'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
-import { UserError } from '../../../runtime/user-error.ts'
 import { framed } from '../../broker/backup-file.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import { brokerPod } from './deploy-broker.ts'
 import { isReady } from '../wait/node-rollout.ts'
-import { STATE } from './pod-broker.ts'
+import { STATE, refusedInPod } from './pod-broker.ts'
 import { waitUntil } from '../wait/wait-until.ts'
 
 export interface PodBackupInit {
@@ -34,7 +33,7 @@ export async function backupFromPod(admin: Admin, target: string, init: PodBacku
     const onStdout = (part: Buffer): void => writeAll(file, part)
     const place = { namespace, pod, container: 'broker', command }
     const { status, stderr } = await admin.exec({ ...place, onStdout, timeoutMs }, signal)
-    if (status !== 0) throw refused(admin, stderr)
+    if (status !== 0) throw refusedInPod(admin, stderr)
   } finally {
     closeSync(file)
   }
@@ -59,7 +58,7 @@ export async function restoreIntoPod(
   const command = ['sealane', ...words, ...(force ? ['--force'] : [])]
   const place = { namespace, pod, container: 'broker', command }
   const { status, stderr } = await admin.exec({ ...place, input: framed(file), timeoutMs }, signal)
-  if (status !== 0) throw refused(admin, stderr)
+  if (status !== 0) throw refusedInPod(admin, stderr)
   const ref = { apiVersion: 'v1', kind: 'Pod', namespace, name: pod }
   const before = uidOf(await admin.get(ref, signal))
   say('starting the broker anew with the backup\n')
@@ -74,8 +73,4 @@ export async function restoreIntoPod(
 
 function uidOf(object: { readonly metadata: object } | undefined): unknown {
   return (object?.metadata as { readonly uid?: unknown } | undefined)?.uid
-}
-
-function refused({ title }: Admin, stderr: string): UserError {
-  return new UserError(`the broker of ${title} says: ${stderr.trim().replace(/^sealane: /, '')}`)
 }

@@ -1,6 +1,7 @@
 /** A broker that runs on a cluster: what is asked of it is asked by the same command in its pod, on its database. */
 import { objectName } from '../../../install/names.ts'
 import { DEFAULT_VALUES } from '../../../install/values.ts'
+import { knownReason } from '../../../model/reasons/reasons.ts'
 import { SystemClock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { CommandContext } from '../../context.ts'
@@ -50,6 +51,13 @@ export function podBroker(
     const container = objectName('broker').replace('sealane-', '')
     const { status, stdout, stderr } = await admin.exec({ namespace, pod, container, command }, signal)
     if (status === 0) return stdout
-    throw new UserError(`the broker of ${admin.title} says: ${stderr.trim().replace(/^sealane: /, '')}`)
+    throw refusedInPod(admin, stderr)
   }
+}
+
+/** What the command says that failed in the broker's pod: its message, and the name of its reason. */
+export function refusedInPod({ title }: Pick<ClusterAdmin, 'title'>, stderr: string): UserError {
+  const [, text = '', code] = /^(?:sealane: )?(.*?)(?:\nreason: (\w+))?$/s.exec(stderr.trim()) ?? []
+  const reason = knownReason(code)
+  return new UserError(`the broker of ${title} says: ${text}`, reason === undefined ? {} : { reason })
 }

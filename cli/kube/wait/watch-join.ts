@@ -39,6 +39,7 @@ export async function joinProgress(
   if (problem?.final === true) {
     throw new UserError(problem.text, {
       hint: 'mend that, or make a new token (sealane token create), and run this again',
+      ...(problem.reason === undefined ? {} : { reason: problem.reason }),
     })
   }
   if (problem !== undefined) return { what: 'agent', why: problem.text }

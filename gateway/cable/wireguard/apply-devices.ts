@@ -170,7 +170,7 @@ async function joinSegments(
 async function tellJoining(round: Round, action: () => Promise<Joining>): Promise<boolean> {
   const joining = (await round.attempt(action))?.value
   for (const text of joining?.done ?? []) round.note('device', text)
-  if (joining?.why !== undefined) round.tell('TCP segments are not joined', { reason: joining.why })
+  if (joining?.why !== undefined) round.tell('TCP segments are not joined', { why: joining.why })
   return joining?.on === true
 }
 

@@ -2,7 +2,8 @@
 import { formatAddressPort } from '../../../model/addresses/address-port.ts'
 import { laneAddress } from '../../../model/addresses/addressing.ts'
 import { LANE_MARK } from '../../../model/kernel-ids.ts'
-import { WIREGUARD_OVERHEAD_IPV4 } from '../../../model/spec-constants.ts'
+import { problem } from '../../../model/reasons/problem.ts'
+import { WIREGUARD_OVERHEAD_IPV4, WIREGUARD_REJECT_AFTER_SECONDS } from '../../../model/spec-constants.ts'
 import { formatAddress, formatLink } from '../../../kernel/route/format-ip.ts'
 import { formatInterface, formatPeer } from '../../../kernel/wireguard/format-wg.ts'
 import type { DeviceConfig, PeerConfig } from '../../../kernel/wireguard/wireguard.ts'
@@ -13,16 +14,22 @@ const KEEPALIVE_BEHIND_NAT_SECONDS = 10
 /** For firewalls that keep state; also lets a device that has nothing to send shake hands again. */
 const KEEPALIVE_SECONDS = 25
 
+/** CableDriver.name of each implementation. */
+export const driverNames = { kernel: 'wireguard-kernel', userspace: 'wireguard-userspace' } as const
+
 /** A far end's identity is its public key: WireGuard tells peers apart by nothing else. */
 export const wireguardRules: CableRules = {
   overhead: WIREGUARD_OVERHEAD_IPV4,
+  sessionMs: WIREGUARD_REJECT_AFTER_SECONDS * 1000,
+  endsWithProcess: (driver) =>
+    driver === driverNames.userspace ? 'its WireGuard in user space ends with its process' : undefined,
   probeAddress: laneAddress,
   identityOf: ({ spec }) => spec.publicKey,
   endpointProblem: ({ spec: { publicKey } }) =>
     isPublicKey(publicKey)
       ? undefined
       : `publicKey ${JSON.stringify(publicKey.slice(0, 60))}: expected 32 bytes in base64`,
-  identityTaken: (owner) => `publicKey is that of ${owner}`,
+  identityTaken: (owner) => problem('PublicKeyTaken', `publicKey is that of ${owner}`),
   endpointFields: ({ identity }) => ({ publicKey: identity, capabilities: ['wireguard'] }),
   plan: planDevice,
 }

@@ -17,7 +17,7 @@ import { type DeviceDeps, applyLane, sweepDevices } from './apply-devices.ts'
 import { HandshakeTimes } from './handshake-times.ts'
 import { ensureLaneKey, removeOtherLaneKeys } from './lane-key.ts'
 import { OwnSources } from './own-sources.ts'
-import { planDevice, wireguardRules } from './plan-device.ts'
+import { driverNames, planDevice, wireguardRules } from './plan-device.ts'
 
 export interface WireguardCableDeps extends DeviceDeps {
   readonly wireguard: Wireguard
@@ -85,10 +85,7 @@ export class WireguardCable implements Cable {
   }
 
   async driver(signal?: AbortSignal): Promise<CableDriver> {
-    const driver = await this.#deps.wireguard.driver(signal)
-    const name = `wireguard-${driver}`
-    if (driver === 'kernel') return { name }
-    return { name, endsWithProcess: 'its WireGuard in user space ends with the process' }
+    return { name: driverNames[await this.#deps.wireguard.driver(signal)] }
   }
 
   /** Throws LaneKeyError. */

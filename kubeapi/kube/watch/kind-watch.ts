@@ -201,7 +201,9 @@ export class KindWatch<K extends Kind> {
     if (error instanceof KubeError && error.status === 410) logger.debug(`${objects.kind}: ${reason}`)
     else if (reason !== this.#trouble) {
       this.#trouble = reason
-      logger.warn(`cannot follow ${objects.kind} objects: ${reason}`, { kind: objects.kind })
+      const named = error instanceof KubeError ? error.ownReason : undefined
+      const fields = { kind: objects.kind, ...(named === undefined ? {} : { reason: named }) }
+      logger.warn(`cannot follow ${objects.kind} objects: ${reason}`, fields)
     }
   }
 

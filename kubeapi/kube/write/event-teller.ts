@@ -42,8 +42,8 @@ export class EventTeller {
       try {
         await this.#post(passed, signal)
       } catch (error) {
-        const reason = messageOf(error)
-        if (!signal.aborted) this.#deps.logger.debug('event not told', { reason })
+        const why = messageOf(error)
+        if (!signal.aborted) this.#deps.logger.debug('event not told', { why })
       } finally {
         this.#waiting -= 1
       }

@@ -50,7 +50,7 @@ t.test('what cannot be written is tried again, until the end', async (t) => {
   note.hear('evicted')
   await desk.end(new Error('away'))
   await eventually(() => clock.pending('sleep').length > 0)
-  t.match(logger.lines, [{ message: 'what the broker said is not noted yet', fields: { reason: 'Error: away' } }])
+  t.match(logger.lines, [{ message: 'what the broker said is not noted yet', fields: { why: 'Error: away' } }])
   await clock.advance(1000)
   t.same(desk.asked, ['evicted', 'evicted'])
   await desk.end(new Error('away'))

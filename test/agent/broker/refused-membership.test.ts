@@ -26,7 +26,7 @@ t.test('each word of the broker is told once', (t) => {
     })),
   )
   t.same(
-    logger.lines.map(({ level, message, fields }) => [level, message, fields['reason']]),
+    logger.lines.map(({ level, message, fields }) => [level, message, fields['why']]),
     told.map((reason) => ['error', 'the broker refuses this cluster', reason]),
   )
   t.end()

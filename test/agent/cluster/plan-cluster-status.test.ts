@@ -8,7 +8,7 @@ const NOW = Date.parse('2026-11-20T12:00:00.400Z')
 
 function cluster(id: string, ...conditions: (readonly [type: string, status: 'True' | 'False'])[]): Cluster {
   const said = conditions.map(([type, status]) => ({
-    ...{ type, status, reason: 'Before', message: 'before' },
+    ...({ type, status, reason: 'Pending', message: 'before' } as const),
     lastTransitionTime: '2026-11-01T00:00:00Z',
   }))
   return clusterObject({ id }, said.length === 0 ? {} : { status: { conditions: said } })
@@ -38,7 +38,7 @@ t.test('who is in contact, as the broker says it', (t) => {
   t.strictSame(show([cluster('c1', ['InContact', 'False'])], { c1: 60 }), [], 'since when is said once')
   t.strictSame(show([cluster('c1')], undefined), [], 'without the broker nothing is known')
   t.strictSame(show([cluster('c1', ['Other', 'True'])], {}), [
-    'c1 Other=True Before (before) 2026-11-01T00:00:00Z',
+    'c1 Other=True Pending (before) 2026-11-01T00:00:00Z',
     HEARD,
   ])
   t.end()
@@ -66,7 +66,7 @@ t.test('which clusters lanes lead to', (t) => {
     }
     const [written] = planClusterStatus({ ...world, clusters: [cluster('c1', ['Other', 'True'])] })
     const found = written?.status?.conditions?.map(({ type, status, reason }) => `${type} ${status} ${reason}`)
-    t.strictSame(found, ['Other True Before', `Connected ${want}`], `${given.join('; ')} ${stale}`)
+    t.strictSame(found, ['Other True Pending', `Connected ${want}`], `${given.join('; ')} ${stale}`)
     if (written !== undefined) t.strictSame(planClusterStatus({ ...world, clusters: [written] }), [], 'said once')
   }
   const unread = { nowMs: NOW, silent: undefined, gateways: undefined, stale: [], clusters: [cluster('c1')] }

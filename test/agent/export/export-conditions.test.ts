@@ -15,6 +15,7 @@ import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { namespaceObject } from '../../support/objects/service-objects.ts'
 import { service, serviceExport } from '../site.ts'
+import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 
 const COUNT = 200
 
@@ -98,12 +99,18 @@ t.test('a namespace that the broker does not allow has a reason of its own', asy
     recordKeys: ['ServiceExport/default/web'],
     notes: [],
   }
-  const ready = (field: string): string => {
-    const refused = { t: 'refused' as const, field, reason: 'no' }
+  const ready = (field: string, reason: ReasonCode): string => {
+    const refused = { t: 'refused' as const, field, reason, message: 'no' }
     const found = planConditions(planned, { answered: true, state: () => refused })
     const one = found.find(({ type }) => type === 'Ready')
     return `${one?.status} ${one?.reason}: ${one?.message}`
   }
-  t.equal(ready('namespace'), 'False NamespaceNotAllowed: the broker refuses ServiceExport/default/web: namespace: no')
-  t.equal(ready('ports'), 'False Failed: the broker refuses ServiceExport/default/web: ports: no')
+  t.equal(
+    ready('namespace', 'NamespaceNotAllowed'),
+    'False NamespaceNotAllowed: the broker refuses ServiceExport/default/web: namespace: no (NamespaceNotAllowed)',
+  )
+  t.equal(
+    ready('ports', 'InvalidValue'),
+    'False Failed: the broker refuses ServiceExport/default/web: ports: no (InvalidValue)',
+  )
 })

@@ -20,7 +20,12 @@ t.test('what this cluster exports, its own API says', async (t) => {
   t.equal(see(undefined, false).facts, told, 'while nobody knows, the broker counts')
   t.strictSame(see(undefined).facts, { exports: [other], slices: [otherSlice] })
   t.strictSame(see(undefined).dropped, [
-    { what: 'tokyo/ServiceExport/shop/web', reason: 'this cluster does not export it', settles: true },
+    {
+      what: 'tokyo/ServiceExport/shop/web',
+      reason: 'NotExported',
+      message: 'this cluster does not export it',
+      settles: true,
+    },
   ])
   t.equal(see({ ...own.body }).facts.exports[0], own, 'the same says nothing new')
   const body = { ...own.body, type: 'Headless' as const }

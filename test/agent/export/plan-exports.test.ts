@@ -186,10 +186,10 @@ t.test('endpoints: what is published and what is left out', async (t) => {
   } satisfies EndpointSliceBody)
   t.same(plan.exports.get('shop/web')?.notes, [
     'endpoint 10.42.0.1: zone "no zone" is left out: not a label value',
-    'endpoint 127.0.0.1 is left out: a loopback address',
-    'endpoint 192.168.1.1 is left out: outside the pod CIDRs',
-    'endpoint fd00::1 is left out: not an IPv4 address',
-    'endpoint pod is left out: not an IP address',
+    'endpoint 127.0.0.1 is left out: a loopback address (AddressOutsidePods)',
+    'endpoint 192.168.1.1 is left out: outside the pod CIDRs (AddressOutsidePods)',
+    'endpoint fd00::1 is left out: not an IPv4 address (InvalidValue)',
+    'endpoint pod is left out: not an IP address (InvalidValue)',
     'hostname "Bad_Name" is left out: not a DNS label',
     'EndpointSlice web-2 has address type FQDN and is left out',
   ])

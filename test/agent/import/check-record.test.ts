@@ -56,7 +56,7 @@ t.test('bad records are left out, with a reason, and only they', async (t) => {
   for (const [one, reason] of rows) {
     const found = plan([one, ...good])
     t.same(
-      found.dropped.map((dropped) => dropped.reason),
+      found.dropped.map((dropped) => dropped.message),
       [reason],
     )
     t.same(
@@ -137,7 +137,10 @@ t.test('ids that are reserved: left out, unless the cluster is here from before'
     },
   })
   for (const id of ['broker', 'constructor', 'kube-system', 'sealane-x']) {
-    t.equal(recordProblem(record(id), []), `cluster id "${id}" is reserved`)
+    t.strictSame(recordProblem(record(id), []), {
+      reason: 'ClusterIdReserved',
+      message: `cluster id "${id}" is reserved`,
+    })
     t.equal(
       recordProblem(record(id), [], (known) => known === id),
       undefined,

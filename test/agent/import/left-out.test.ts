@@ -9,8 +9,8 @@ t.test('each thing once, a bounded number at a time, and what may settle only wh
   const leftOut = new LeftOut({ clock, logger })
   const told = (): string[] => logger.lines.splice(0).map(({ fields }) => String(fields['record'] ?? fields['count']))
   const [bad, own] = [
-    { what: 'bad', reason: 'r' },
-    { what: 'own', reason: 'r', settles: true },
+    { what: 'bad', reason: 'InvalidValue', message: 'r' },
+    { what: 'own', reason: 'InvalidValue', message: 'r', settles: true },
   ] as const
   leftOut.tell([bad, own, bad])
   t.strictSame(told(), ['bad'])
@@ -24,6 +24,6 @@ t.test('each thing once, a bounded number at a time, and what may settle only wh
   leftOut.tell([])
   leftOut.tell([bad, own])
   t.strictSame(told(), ['bad'], 'it begins anew')
-  leftOut.tell(Array.from({ length: 50 }, (_, i) => ({ what: `m${i}`, reason: 'r' })))
+  leftOut.tell(Array.from({ length: 50 }, (_, i) => ({ what: `m${i}`, reason: 'InvalidValue' as const, message: 'r' })))
   t.equal(told().length, 21)
 })

@@ -112,7 +112,7 @@ t.test("what is the user's own is told once; the rest is written", async (t) => 
   for (let i = 0; i < 3; i++) t.same(await writer.apply(keyed(imported('mine'), imported('other')), NEVER), [])
   t.same(log(), ['apply ServiceImport other'])
   t.same(
-    logger.lines.map(({ level, fields }) => [level, fields['object'], fields['reason']]),
+    logger.lines.map(({ level, fields }) => [level, fields['object'], fields['why']]),
     [['warn', 'ServiceImport/shop/mine', "ServiceImport shop/mine is the user's own and is not overwritten"]],
   )
 })

@@ -169,10 +169,12 @@ t.test('where endpoints are travels along; node names mean something at home onl
       ],
     ],
   )
-  const reason = 'endpoint "10.42.0.6": zone "no zone" is left out: not a label value'
+  const message = 'endpoint "10.42.0.6": zone "no zone" is left out: not a label value'
   t.strictSame(
     dropped,
-    ['milano', 'milano', 'tokyo', 'tokyo'].map((from) => ({ what: `${from}/EndpointSlice/shop/web/web-1`, reason })),
+    ['milano', 'milano', 'tokyo', 'tokyo'].map((from) => ({
+      ...{ what: `${from}/EndpointSlice/shop/web/web-1`, reason: 'InvalidValue', message },
+    })),
   )
 })
 

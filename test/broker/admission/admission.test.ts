@@ -240,7 +240,7 @@ t.test('every refusal names the field and the reason', async (t) => {
   ]
   for (const [record, want] of rows) {
     const got = admitRecord(record, context)
-    t.equal(`${got?.field}: ${got?.reason}`, want)
+    t.equal(`${got?.field}: ${got?.message}`, want)
   }
 })
 
@@ -252,7 +252,8 @@ t.test('an over-long name', async (t) => {
   t.equal(admitRecord(record('h'.repeat(53)), { ...context, cluster }), undefined)
   t.same(admitRecord(record('h'.repeat(54)), { ...context, cluster }), {
     field: 'endpoints[0].hostname',
-    reason: `"${'h'.repeat(54)}": the name "${'h'.repeat(54)}.${cluster}.xxxxxxxxxxxxxx…" needs 230 characters in hostname, cluster, service and namespace: expected at most 229 together`,
+    reason: 'HostnameTooLong',
+    message: `"${'h'.repeat(54)}": the name "${'h'.repeat(54)}.${cluster}.xxxxxxxxxxxxxx…" needs 230 characters in hostname, cluster, service and namespace: expected at most 229 together`,
   })
 })
 
@@ -380,6 +381,6 @@ t.test('facts of a member', async (t) => {
   ]
   for (const [change, want] of rows) {
     const got = admitFacts(facts(change), ranges)
-    t.equal(`${got?.field}: ${got?.reason}`, want)
+    t.equal(`${got?.field}: ${got?.message}`, want)
   }
 })

@@ -208,9 +208,9 @@ export class Publisher {
       intervalMs: 2,
     })
   }
-  /** `field: reason` of every refusal so far. */
+  /** `field: message` of every refusal so far. */
   refusals(): string[] {
-    return this.replies.flatMap((reply) => (reply.t === 'refused' ? [`${reply.field}: ${reply.reason}`] : []))
+    return this.replies.flatMap((reply) => (reply.t === 'refused' ? [`${reply.field}: ${reply.message}`] : []))
   }
 }
 

@@ -148,7 +148,10 @@ t.test('a token that cannot be one is told before the cluster is looked at', asy
   writeFileSync(file, 'sealane1.abc')
   const { code, stderr } = await runCli(['join', '--kubeconfig', server.kubeconfig, '--token-file', file, '--yes'])
   t.equal(code, 1)
-  t.equal(stderr, 'sealane: join token: its checksum is wrong: the token was cut short or changed while being copied\n')
+  t.equal(
+    stderr,
+    'sealane: join token: its checksum is wrong: the token was cut short or changed while being copied\nreason: TokenDamaged\n',
+  )
 })
 
 t.test('where Sealane is not installed', async (t) => {

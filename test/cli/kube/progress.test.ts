@@ -105,12 +105,12 @@ t.test('before the agent has heard of the clusterset nothing is said of who is i
   }
 })
 
+const SINCE = '2026-01-01T00:00:00Z'
+
 t.test('lanes to clusters that the broker does not hear are not waited for', async (t) => {
   const heard = (id: string, status: 'True' | 'False', message: string): Cluster => ({
     ...cluster(id),
-    status: {
-      conditions: [{ type: 'InContact', status, reason: 'x', message, lastTransitionTime: '2026-01-01T00:00:00Z' }],
-    },
+    status: { conditions: [{ type: 'InContact', status, reason: 'Silent', message, lastTransitionTime: SINCE }] },
   })
   const silent = (id: string): Cluster => heard(id, 'False', 'the broker has not heard it since 2026-01-01T00:00:00Z')
   const look = (clusters: readonly Cluster[], ...connections: Parameters<typeof gateway>[1][]) => {

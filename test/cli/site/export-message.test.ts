@@ -3,7 +3,7 @@ import { exportMessage } from '../../../cli/site/export-message.ts'
 import type { Condition } from '../../../model/objects.ts'
 
 function condition(type: string, status: Condition['status'], message: string): Condition {
-  return { type, status, reason: 'Any', message, lastTransitionTime: '2026-01-01T00:00:00Z' }
+  return { type, status, reason: 'Pending', message, lastTransitionTime: '2026-01-01T00:00:00Z' }
 }
 
 t.test('what is said about an export', (t) => {

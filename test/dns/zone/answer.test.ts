@@ -1,11 +1,12 @@
 import assert from 'node:assert/strict'
 import fc from 'fast-check'
 import t from 'tap'
-import { TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT, answer } from '../../../dns/zone/answer.ts'
+import { answer } from '../../../dns/zone/answer.ts'
 import type { ServiceIndex } from '../../../dns/zone/service-index.ts'
 import { formatAnswer, formatRecord, printZone } from '../../../dns/zone/zone-text.ts'
 import { parseDnsName } from '../../../model/dns/dns-name.ts'
 import { syncedIndex, workedExamples } from '../zone-fixture.ts'
+import { TYPE_A, TYPE_AAAA, TYPE_ANY, TYPE_NS, TYPE_SOA, TYPE_SRV, TYPE_TXT } from '../../../dns/wire.ts'
 
 const TYPES = {
   A: TYPE_A,

@@ -67,7 +67,7 @@ void t.test('nothing outside the cable knows a key: a gateway from its first sta
   stage.put(cluster('osaka', 4, '10.42.0.0/16', '244.3.0.0/16'), strange)
   const refusal = () => stage.logger.lines.find(({ fields }) => fields['subject'] === 'Endpoint osaka.gw-lane0')
   await stage.until(() => refusal() !== undefined, 'one that speaks of another cable')
-  t.match(refusal()?.fields['reason'], 'expected plain')
+  t.match(refusal()?.fields, { reason: 'InvalidValue', why: 'expected plain' })
   await stage.stop()
 })
 

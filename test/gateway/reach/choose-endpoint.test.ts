@@ -282,7 +282,8 @@ const ROWS: Row[] = [
 
 const LINK = { carries: true, rxBytes: 0, txBytes: 0 }
 
-const CALM: Pick<EndpointChoiceInit, 'monotonicMs' | 'rotateMs' | 'jitter'> = {
+const CALM: Pick<EndpointChoiceInit, 'monotonicMs' | 'rotateMs' | 'jitter' | 'sessionMs'> = {
+  sessionMs: 180_000,
   monotonicMs: UPTIME,
   rotateMs: 5000,
   jitter: 0,

@@ -107,7 +107,7 @@ t.test('clusters', async (t) => {
   for (const [say, others, want] of clusterRows) {
     const plan = planLanes(world({ own: MILANO, clusters: [MILANO, ...others] }))
     t.strictSame(
-      plan.refusals.map((r) => `${r.subject}: ${r.reason}`),
+      plan.refusals.map((r) => `${r.subject}: ${r.message}`),
       want,
       say,
     )
@@ -184,7 +184,7 @@ t.test('endpoints', async (t) => {
   for (const [say, endpoints, want, peers] of endpointRows) {
     const plan = planLanes(world({ own: MILANO, clusters, endpoints, devices }))
     t.strictSame(
-      plan.refusals.map((r) => `${r.subject}: ${r.reason}`),
+      plan.refusals.map((r) => `${r.subject}: ${r.message}`),
       want,
       say,
     )
@@ -218,7 +218,7 @@ t.test('what this machine needs is in nobody’s pods', async (t) => {
   const machine = { nextHops: ['198.51.100.1'], nameServers: ['9.9.9.9'] }
   const refused = (range: string): string[] => {
     const clusters = [cluster('milano', 1, '10.42.0.0/16'), cluster('paris', 2, range)]
-    return checkClusters(world({ own: clusters[0]!, clusters, machine })).refusals.map(({ reason }) => reason)
+    return checkClusters(world({ own: clusters[0]!, clusters, machine })).refusals.map(({ message }) => message)
   }
   const rows: [string, string[]][] = [
     ['192.0.3.0/24', []],

@@ -118,7 +118,9 @@ t.test('on the device: prefixes stay with one peer, and move in one step', async
     [B.spec.publicKey, 2],
     [TOKYO_A.spec.publicKey, 2],
   ])
-  t.match(after.refusals, [{ subject: 'Endpoint paris.a-lane0', reason: /served by node b/ }])
+  t.match(after.refusals, [
+    { subject: 'Endpoint paris.a-lane0', reason: 'LaneServedByOther', message: /served by node b/ },
+  ])
 })
 
 t.test('one that does not answer is looked at calmly', async (t) => {

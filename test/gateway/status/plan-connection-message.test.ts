@@ -69,7 +69,14 @@ const rows: readonly (readonly [string, Partial<ConnectionMessageInit>, string])
 
 t.test('messages', (t) => {
   for (const [name, change, want] of rows) {
-    const init = { state: 'connecting', choice: TRY, link: undefined, listenPort: 4500, ...change } as const
+    const init = {
+      state: 'connecting',
+      choice: TRY,
+      link: undefined,
+      listenPort: 4500,
+      ...change,
+      sessionMs: 180_000,
+    } as const
     t.equal(connectionMessage(init), want, name)
   }
   t.end()

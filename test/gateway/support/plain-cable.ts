@@ -6,6 +6,7 @@
 import type { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { type AddressPort, formatAddressPort, sameAddressPort } from '../../../model/addresses/address-port.ts'
 import { laneAddress } from '../../../model/addresses/addressing.ts'
+import { problem } from '../../../model/reasons/problem.ts'
 import { laneDevice } from '../../../model/kernel-ids.ts'
 import {
   type ApplyLaneInit,
@@ -23,16 +24,20 @@ import type { Round } from '../../../kernel/apply/round.ts'
 
 /** Octets of an outer IPv4 and UDP header (RFC 791, RFC 768). */
 const OVERHEAD = 28
+/** It has no sessions: who was heard so long ago may be gone. */
+const SESSION_MS = 60_000
 
 const rules: CableRules = {
   overhead: OVERHEAD,
+  sessionMs: SESSION_MS,
+  endsWithProcess: (driver) => (driver === 'plain' ? 'it is in memory' : undefined),
   probeAddress: laneAddress,
   identityOf: ({ spec }) => `${spec.cluster}/${spec.node}`,
   endpointProblem: ({ spec }) =>
     spec.capabilities.includes('plain')
       ? undefined
       : `capabilities ${JSON.stringify(spec.capabilities)}: expected plain`,
-  identityTaken: (owner) => `its node is that of ${owner}`,
+  identityTaken: (owner) => problem('InvalidValue', `its node is that of ${owner}`),
   endpointFields: () => ({ publicKey: 'none', capabilities: ['plain'] }),
   plan: (lane) => ({ text: planText(lane) }),
 }

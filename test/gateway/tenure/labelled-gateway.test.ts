@@ -160,7 +160,7 @@ t.test('a label that cannot be used takes no lane down', async (t) => {
   await stage.passSlowly(2000)
   isServing(t, stage)
   t.match(
-    stage.logger.lines.filter(({ level }) => level === 'error').map(({ fields }) => fields['reason']),
+    stage.logger.lines.filter(({ level }) => level === 'error').map(({ fields }) => fields['why']),
     ['Node gw: label sealane.io/gateway "first": expected the number of a lane, 0 to 255'],
   )
   await stage.stop()
@@ -198,7 +198,7 @@ t.test('an API that does not answer holds the end up for 3 s, not longer', async
   await stage.until(() => ended, 'ended')
   await end
   isServing(t, stage)
-  t.match(stage.logger.lines.at(-1)?.fields['reason'], 'no answer within 3 s')
+  t.match(stage.logger.lines.at(-1)?.fields['why'], 'no answer within 3 s')
 })
 
 t.test('a kernel that cannot be cleaned holds it up for 5 s, not longer', async (t) => {

@@ -1,5 +1,6 @@
 /** Three nodes with one lane number, on a clock and an API that are fakes. */
 import t, { type Test } from 'tap'
+import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { handLaneOver } from '../../../gateway/tenure/hand-lane-over.ts'
@@ -52,7 +53,8 @@ class Cluster {
         this.knocks.push(address)
         return Promise.resolve(!this.dead.has(address))
       }
-      const tenure = new LaneTenure({ clock, logger, cluster: objects, leases, knock }, { node: name, lane: 0 })
+      const cable = { rules: wireguardRules }
+      const tenure = new LaneTenure({ clock, logger, cluster: objects, leases, knock, cable }, { node: name, lane: 0 })
       this.tenures.set(name, tenure)
       this.#stops.set(name, stop)
       void tenure.run(stop.signal)
@@ -302,8 +304,7 @@ t.test('before a cluster joins, and after it has left, no Lease is made', async 
 
 /** The end of a process in user space. */
 function ending({ objects, clock, logger, tenures }: Cluster, name: Name, driver: string, goes = false): Promise<void> {
-  const ends = driver === 'kernel' ? {} : { endsWithProcess: 'it ends with the process' }
-  const cable = { driver: () => Promise.resolve({ name: driver, ...ends }) }
+  const cable = { rules: wireguardRules, driver: () => Promise.resolve({ name: `wireguard-${driver}` }) }
   const deps = { cluster: objects, clock, logger, cable } as unknown as GatewayDeps
   const tenure = tenures.get(name)
   if (tenure === undefined) throw new Error('no tenure')

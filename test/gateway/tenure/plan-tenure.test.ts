@@ -1,5 +1,6 @@
 /** Who takes a lane, who keeps it, and who stands by. */
 import t from 'tap'
+import { wireguardRules } from '../../../gateway/cable/wireguard/plan-device.ts'
 import { isRelieved } from '../../../gateway/tenure/handing-over.ts'
 import { whyLost } from '../../../gateway/tenure/plan-lost-holder.ts'
 import { LEASE_MS, RENEW_MS, type TenureFacts, planTenure, whyOpen } from '../../../gateway/tenure/plan-tenure.ts'
@@ -100,11 +101,15 @@ t.test('when the lane of a holder that lapsed is lost', async (t) => {
     ['its lane ends with its process', here, gateway('a', { paris: 'up' }, 'wireguard-userspace'), /user space/],
   ]
   for (const [say, node, gateway, want] of rows) {
-    const why = whyLost({ lane: 0, node, gateway })
+    const why = whyLost({ rules: wireguardRules, lane: 0, node, gateway })
     if (want === undefined) t.equal(why, undefined, say)
     else t.match(why, want, say)
   }
-  t.match(whyLost({ lane: 1, node: labelled('1'), gateway: up }), /no connection is up/, 'what it told of lane 0')
+  t.match(
+    whyLost({ rules: wireguardRules, lane: 1, node: labelled('1'), gateway: up }),
+    /no connection is up/,
+    'what it told of lane 0',
+  )
 })
 
 /** `{ paris: 'up' }`: lane 0 to paris. */

@@ -232,7 +232,7 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'broker-state-older-with-mark',
     tried: 'All of the state, the mark with it, is replaced by such a copy; the last member comes.',
     holds: 'It is refused, and the log says that the database is older than its certificate.',
-    against: '`broker/members/membership.ts`: a certificate of our own that these rows cannot have forgotten.',
+    against: '`broker/members/membership-check.ts`: a certificate of our own that these rows cannot have forgotten.',
   },
   {
     id: 'dns-hand-over',

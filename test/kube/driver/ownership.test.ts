@@ -93,7 +93,7 @@ t.test('on a real API server', { skip: kubeProgramsMissing() ?? false }, async (
     await put(api, serviceExport('web'))
     const since = '2026-01-01T00:00:00Z'
     const condition = (type: string) =>
-      ({ type, status: 'True', reason: 'Fine', message: 'm', lastTransitionTime: since }) as const
+      ({ type, status: 'True', reason: 'Ready', message: 'm', lastTransitionTime: since }) as const
     const path = kindPath('ServiceExport', 'shop', 'web')
     await api.merge(`${path}/status`, { status: { conditions: [condition('Theirs')] } })
     await cluster.cache('ServiceExport').whenSynced(AbortSignal.timeout(10_000))

@@ -25,7 +25,9 @@ t.test('who answers', async (t) => {
 t.test('who is used', async (t) => {
   const verdicts = (accepted: string, refused: string) => ({
     clusters: accepted.split(' ').map((id, index) => ({ id, index, prefixes: [] })),
-    refused: refused.split(' ').flatMap((name) => (name === '' ? [] : [{ name, reason: 'no' }])),
+    refused: refused
+      .split(' ')
+      .flatMap((name) => (name === '' ? [] : [{ name, reason: 'InvalidValue' as const, message: 'no' }])),
   })
   const rows: [name: string, gateways: Gateway[], given: ReturnType<typeof verdicts> | undefined, want: string][] = [
     ['nothing known', [], undefined, 'all'],

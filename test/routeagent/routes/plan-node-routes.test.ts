@@ -79,7 +79,7 @@ t.test('a flat clusterset on a bridge that hides answers', async (t) => {
 
 const via = (w: NodeRouteWorld): Record<string, string> => {
   const plan = planNodeRoutes(w)
-  if (!plan.ok) return { plan: plan.reason }
+  if (!plan.ok) return { plan: plan.message }
   return Object.fromEntries(
     plan.routes
       .filter((r) => r.type === 'unicast' && /^244/.test(r.destination))
@@ -146,11 +146,11 @@ t.test('a node that claims the pods of another does not get them, and is named',
   const routeAgents = [routeAgent('gw-b', '10.42.2.0/24', '10.42.1.9/32', '10.42.1.64/26', '10.42.0.7/32')]
   const plan = (told: readonly RouteAgent[]): { routes: string[]; problems: string[] } => {
     const made = planNodeRoutes(onGateway({ routeAgents: told }))
-    if (!made.ok) return { routes: [made.reason], problems: [] }
+    if (!made.ok) return { routes: [made.message], problems: [] }
     const pods = made.routes.filter(({ table, destination }) => table === 7310 && destination.startsWith('10.42'))
     return {
       routes: pods.map(({ destination, type, nextHops }) => `${destination} ${nextHops[0]?.via ?? type}`).sort(),
-      problems: made.problems.map(({ subject, reason }) => `${subject}: ${reason}`),
+      problems: made.problems.map(({ subject, message }) => `${subject}: ${message}`),
     }
   }
   t.strictSame(plan([...routeAgents, routeAgent('worker', '10.42.1.0/24')]), {
@@ -193,7 +193,7 @@ t.test('pods of ours are ours, also with addresses that are said to be of others
     const made = planNodeRoutes(
       onGateway({ facts: { ...facts, mainRoutes }, routeAgents: [routeAgent('worker', ...told)] }),
     )
-    if (!made.ok) throw new Error(made.reason)
+    if (!made.ok) throw new Error(made.message)
     const found = made.routes.filter(({ table, destination }) => table === 7310 && destination.startsWith('10.42'))
     t.strictSame(
       found.map(({ destination, type, nextHops }) => `${destination} ${nextHops[0]?.via ?? type}`).sort(),
@@ -201,7 +201,7 @@ t.test('pods of ours are ours, also with addresses that are said to be of others
       say,
     )
     t.strictSame(
-      made.problems.map(({ subject, reason }) => `${subject}: ${reason}`),
+      made.problems.map(({ subject, message }) => `${subject}: ${message}`),
       problems,
       say,
     )
@@ -210,19 +210,19 @@ t.test('pods of ours are ours, also with addresses that are said to be of others
 
 t.test('what is wrong is said, and disturbs nobody else', async (t) => {
   const rows: { change: Partial<NodeRouteWorld>; want: string }[] = [
-    { change: { nodes: [] }, want: '# Node worker does not exist\n' },
-    { change: { nodes: [node('worker')] }, want: '# Node worker: status.addresses has no InternalIP\n' },
+    { change: { nodes: [] }, want: '# NodeNotUsable: Node worker does not exist\n' },
+    { change: { nodes: [node('worker')] }, want: '# NodeNotUsable: Node worker: status.addresses has no InternalIP\n' },
     {
       change: { nodes: [node('worker', '10.0.0.300')] },
-      want: '# Node worker: InternalIP "10.0.0.300": expected an IPv4 or IPv6 address such as 10.42.0.7\n',
+      want: '# NodeNotUsable: Node worker: InternalIP "10.0.0.300": expected an IPv4 or IPv6 address such as 10.42.0.7\n',
     },
     {
       change: { nodes: [node('worker', '127.0.0.1')] },
-      want: '# Node worker: InternalIP 127.0.0.1 is a loopback address\n',
+      want: '# NodeNotUsable: Node worker: InternalIP 127.0.0.1 is a loopback address\n',
     },
     {
       change: { nodes: [node('worker', '192.168.7.99')] },
-      want: '# Node worker: no device of this machine has its InternalIP 192.168.7.99\n',
+      want: '# UnderlayDeviceMissing: Node worker: no device of this machine has its InternalIP 192.168.7.99\n',
     },
   ]
   for (const { change, want } of rows) t.equal(describeRoutes(planNodeRoutes(routeWorld(change))), want)
@@ -240,9 +240,9 @@ t.test('what is wrong is said, and disturbs nobody else', async (t) => {
       clusters: [...routeWorld().clusters, cluster('bad', 4, '244.0.0.1/16'), cluster('twin', 5, '244.1.0.0/16')],
     }),
   )
-  if (!plan.ok) throw new Error(plan.reason)
+  if (!plan.ok) throw new Error(plan.message)
   t.strictSame(
-    plan.problems.map((p) => `${p.subject}: ${p.reason}`),
+    plan.problems.map((p) => `${p.subject}: ${p.message}`),
     [
       'Node x1: status.addresses has no InternalIP',
       'Node x2: InternalIP 192.168.7.1 already belongs to node gw-a',
@@ -266,10 +266,13 @@ t.test('without an address in its pod network the node still routes, with no sou
 t.test('a cluster whose pods would hide our own nodes leads nowhere: no route, no exemption, no backend', (t) => {
   const trap = (podCIDR: string) => cluster('oslo', 4, undefined, podCIDR)
   const rows: [podCIDR: string, problem: string][] = [
-    ['192.168.7.0/24', '192.168.7.0/24 holds 192.168.7.1, which this node needs outside the tunnels'],
-    ['192.168.7.11/32', '192.168.7.11/32 holds 192.168.7.11, which this node needs outside the tunnels'],
-    ['10.42.9.0/24', '10.42.9.0/24 overlaps 10.42.0.0/16, a pod CIDR of this cluster'],
-    ['10.43.9.0/24', '10.43.9.0/24 overlaps 10.43.0.0/16, a service CIDR of this cluster'],
+    ['192.168.7.0/24', 'OverlapsNeeded: 192.168.7.0/24 holds 192.168.7.1, which this node needs outside the tunnels'],
+    [
+      '192.168.7.11/32',
+      'OverlapsNeeded: 192.168.7.11/32 holds 192.168.7.11, which this node needs outside the tunnels',
+    ],
+    ['10.42.9.0/24', 'OverlapsOwnRange: 10.42.9.0/24 overlaps 10.42.0.0/16, a pod CIDR of this cluster'],
+    ['10.43.9.0/24', 'OverlapsOwnRange: 10.43.9.0/24 overlaps 10.43.0.0/16, a service CIDR of this cluster'],
   ]
   for (const [podCIDR, problem] of rows) {
     const addresses = [podCIDR.replace(/\d+\/\d+$/, '77')]

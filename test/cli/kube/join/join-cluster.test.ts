@@ -364,7 +364,7 @@ t.test('members whose addresses the join changes are named before, and asked abo
 t.test('a broker that cannot say before stops nobody', async (t) => {
   const objects = [node('n1', 'True'), cluster('paris'), gateway()]
   const rows: readonly (readonly [error: Error, why: string])[] = [
-    [new RefusedError('InvalidArgument', 'csr', 'csr: malformed'), 'the broker is of an older release'],
+    [new RefusedError('InvalidValue', 'csr', 'csr: malformed'), 'the broker is of an older release'],
     [new Error('nobody answers at 192.0.2.1:7443'), 'nobody answers at 192.0.2.1:7443'],
   ]
   for (const [error, why] of rows) {

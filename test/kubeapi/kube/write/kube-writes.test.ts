@@ -353,7 +353,7 @@ t.test('an event says which object it is about', async (t) => {
     reason: 'Conflict',
     note: 'n',
   })
-  cluster.tell({ regarding: { kind: 'Cluster', name: 'milano' }, type: 'Normal', reason: 'Joined', note: 'n' })
+  cluster.tell({ regarding: { kind: 'Cluster', name: 'milano' }, type: 'Normal', reason: 'Heard', note: 'n' })
   await eventually(() => server.objects.list('events.k8s.io/v1/events', undefined).length === 2)
   const [joined, conflict] = server.objects.list('events.k8s.io/v1/events', undefined)
   const { uid } = server.objects.get(server.place('ServiceExport', 'web', 'shop'))!.metadata

@@ -1,0 +1,109 @@
+/** Who may speak for a member: the membership as it is now, and the certificate that the peer shows. */
+import { type Peer, RefusedError } from '../../protocol/broker-api.ts'
+import { quote } from '../admission/admission-checks.ts'
+import type { LogView, Transaction } from '../log/record-log.ts'
+import { type MemberRow, isLive } from '../state/state.ts'
+import {
+  type CertificatePeer,
+  type CertificateStanding,
+  certificateStanding,
+  isLaterThanKnown,
+  mayBeUsed,
+  normalSerial,
+} from './succession.ts'
+import { denied } from './refused.ts'
+import { timeText } from '../tokens/tokens.ts'
+
+/**
+ * The row of the peer. Throws RefusedError (PermissionDenied, Unauthenticated) unless the peer is a member now and
+ * shows a certificate of its present membership that may be used.
+ */
+export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberRow {
+  const row = view.get('member', peer.cluster)
+  const name = quote(peer.cluster)
+  if (row === undefined)
+    throw denied('NotAMember', `cluster ${name} is not a member of this clusterset: join with a token`)
+  if (row.departedAtMs !== undefined) {
+    const at = timeText(row.departedAtMs)
+    if (row.departure !== 'evicted')
+      throw denied('MemberLeft', `cluster ${name} left at ${at}: join again with a new token`)
+    throw denied('MemberEvicted', `cluster ${name} was evicted at ${at}: it can join again, with a new token`)
+  }
+  refuseCertificate(certificateStanding(row, peer, nowMs), peer)
+  return row
+}
+
+/** As requireMember(), where the peer asks for something now: a certificate that is used for the first time takes its place. */
+export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
+  const row = requireMember(tx, peer, nowMs)
+  const standing = certificateStanding(row, peer, nowMs)
+  if (standing.t !== 'firstUse') return row
+  tx.put('member', peer.cluster, standing.row)
+  return standing.row
+}
+
+/** As useCertificate(), for a renewal: one that has been replaced has nothing to renew. */
+export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
+  const row = useCertificate(tx, peer, nowMs)
+  const standing = certificateStanding(row, peer, nowMs)
+  if (standing.t !== 'overlap') return row
+  const at = timeText(standing.replacedAtMs)
+  throw denied(
+    'CertificateReplaced',
+    `certificate ${normalSerial(peer.serial)} of cluster ${quote(peer.cluster)} was replaced at ${at}: renew the newer one`,
+  )
+}
+
+/**
+ * Whether the certificate that this peer showed belongs to the membership as it is now, and may be used. What an evicted
+ * or succeeded member has left open is not its successor's.
+ */
+export function isOfMembership(view: LogView, peer: CertificatePeer & Pick<Peer, 'cluster'>, nowMs: number): boolean {
+  const row = view.get('member', peer.cluster)
+  return isLive(row) && mayBeUsed(certificateStanding(row, peer, nowMs))
+}
+
+/**
+ * Whether the CA has given this peer a certificate that these rows do not know of and cannot have forgotten: then they
+ * are older than it, or of another time.
+ */
+export function isUnknownHere(view: LogView, peer: Peer, nowMs: number): boolean {
+  const row = view.get('member', peer.cluster)
+  if (row === undefined) return true
+  return certificateStanding(row, peer, nowMs).t === 'foreign' && isLaterThanKnown(row, peer)
+}
+
+function refuseCertificate(standing: CertificateStanding, peer: Peer): void {
+  const name = quote(peer.cluster)
+  const certificate = `certificate ${normalSerial(peer.serial)} of cluster ${name}`
+  switch (standing.t) {
+    case 'inUse':
+    case 'firstUse':
+    case 'overlap':
+      return
+    case 'expired': {
+      const text = `${certificate} expired at ${timeText(standing.expiresAtMs)}: join again with a new token`
+      throw new RefusedError('CertificateExpired', 'certificate', text)
+    }
+    case 'rekeyed': {
+      const at = timeText(standing.atMs)
+      throw denied(
+        'MemberRekeyed',
+        `cluster ${name} gets a new identity since ${at}: join again with the token that was made for it`,
+      )
+    }
+    case 'superseded': {
+      const at = standing.replacedAtMs === undefined ? '' : ` at ${timeText(standing.replacedAtMs)}`
+      throw denied(
+        'CertificateCopied',
+        `${certificate} was replaced${at} by one renewed from it, and this is a copy: if the cluster itself is refused, ` +
+          `somebody else has its key: "sealane cluster rekey ${peer.cluster}" on the broker makes it a new identity`,
+      )
+    }
+    case 'foreign':
+      throw denied(
+        'CertificateForeign',
+        `${certificate} has been replaced: another site has joined as ${name}, or this one has joined again`,
+      )
+  }
+}

@@ -1,0 +1,73 @@
+/** Reasons about what Sealane stands on: API servers, and the store of the broker. */
+import type { ReasonTable } from './reason-row.ts'
+
+const API = ['log of every component in a Kubernetes cluster'] as const
+const STORE = ['output of the command', 'log of the broker'] as const
+
+export const ACCESS_REASONS = {
+  NoAnswer: {
+    means: 'The API server took the connection and gave no answer in time.',
+    todo: 'Look at the load of the API server, and at what stands in front of it.',
+    shows: API,
+  },
+  NoConnection: {
+    means: 'The API server cannot be reached, or its certificate is not trusted; the message says which.',
+    todo: 'Check the address and the network between the two.',
+    shows: API,
+  },
+  NoLogin: {
+    means: 'This side could not say who it is: the command or file that gives the login failed.',
+    todo: 'Correct the kubeconfig, or run its login command by hand.',
+    shows: API,
+  },
+  TooLarge: {
+    means: 'The answer of the API server is larger than Sealane reads at once; it asks for smaller pages.',
+    todo: 'Nothing, if it passes. Otherwise look for an object of an unusual size.',
+    shows: API,
+  },
+  StateUnwritable: {
+    means: 'The broker cannot write its store.',
+    todo: 'Check the state directory and its permissions, and run the command as the user of the broker.',
+    shows: STORE,
+  },
+  StateDamaged: {
+    means: 'The store or a backup of it is damaged.',
+    todo: 'Restore the latest backup.',
+    shows: STORE,
+  },
+  StateLocked: {
+    means: 'Another process has locked the store.',
+    todo: 'Stop that process, or wait.',
+    shows: STORE,
+  },
+  StateFull: {
+    means: 'The store cannot grow, because the disk is full; nothing is accepted until there is room.',
+    todo: 'Make room on the disk of the state directory.',
+    shows: STORE,
+  },
+  StateTooNew: {
+    means: 'A later release wrote the store or the backup.',
+    todo: 'Use the newer release of Sealane.',
+    shows: STORE,
+  },
+  StateForeign: {
+    means: 'The file is not the store of a Sealane broker.',
+    todo: 'Choose another state directory.',
+    shows: STORE,
+  },
+  StateAbsent: {
+    means: 'There is no store where the command looks for it.',
+    todo: 'Start the broker once before, or name its state directory.',
+    shows: STORE,
+  },
+  StateStale: {
+    means: 'The store is older than what this broker has given away, so that addresses in use could be given again.',
+    todo: 'Restore the latest backup. `--accept-empty` goes past it where nothing is in use.',
+    shows: STORE,
+  },
+  StateFailed: {
+    means: 'The store failed in a way that has no name of its own; the message has what it said.',
+    todo: 'Read the message, and check the disk.',
+    shows: STORE,
+  },
+} as const satisfies ReasonTable

@@ -1,0 +1,100 @@
+/** Reasons about packets that are dropped, and about what others change in the kernel. */
+import type { ReasonTable } from './reason-row.ts'
+
+const DRIFT = [
+  'metric sealane_gateway_drift_repairs_total',
+  'metric sealane_routeagent_drift_repairs_total',
+  'log of the gateway',
+  'log of the routeagent',
+] as const
+const GATEWAY = ['metric sealane_gateway_packets_dropped_total', 'counter of table sealane_gateway'] as const
+const NODE = ['metric sealane_routeagent_packets_dropped_total', 'counter of table sealane_node'] as const
+const DNS = ['metric sealane_dns_dropped_total'] as const
+const WATCH = 'Find the program on this node that changes routes, rules or nftables of others, and stop it.'
+const STRANGER = 'Nothing, if it is rare. Many such packets come from a wrong route or from an attempt to get in.'
+
+export const KERNEL_REASONS = {
+  Missing: { means: 'Somebody took away what Sealane had put into the kernel.', todo: WATCH, shows: DRIFT },
+  Changed: { means: 'Somebody changed what Sealane had put into the kernel.', todo: WATCH, shows: DRIFT },
+  Foreign: { means: "Somebody put something into Sealane's part of the kernel.", todo: WATCH, shows: DRIFT },
+  'in-not-ours': {
+    means: 'A packet came from a lane and is for no address of this cluster.',
+    todo: STRANGER,
+    shows: GATEWAY,
+  },
+  'in-unknown-source': {
+    means: 'A packet came from a lane, from an address of no other cluster.',
+    todo: STRANGER,
+    shows: GATEWAY,
+  },
+  'in-no-pod': {
+    means: 'A packet came from a lane and is for no pod of this cluster.',
+    todo: STRANGER,
+    shows: GATEWAY,
+  },
+  'lane-to-lane': { means: 'A packet came from one lane and would leave by another.', todo: STRANGER, shows: GATEWAY },
+  redirect: { means: 'An ICMP redirect came from a lane.', todo: STRANGER, shows: GATEWAY },
+  'out-no-pod': { means: 'A packet to a lane came from no pod of this cluster.', todo: STRANGER, shows: GATEWAY },
+  'out-unknown-destination': {
+    means: 'A packet to a lane is for an address of no other cluster.',
+    todo: 'Nothing, if it is rare. A caller may use an address that its cluster no longer has.',
+    shows: GATEWAY,
+  },
+  'out-unknown-source': {
+    means: 'A packet to a lane has a source address that the other clusters do not know.',
+    todo: 'Compare `podCIDRs` of the Cluster object of this cluster with the addresses of its pods.',
+    shows: GATEWAY,
+  },
+  'icmp-error': {
+    means: 'An ICMP error could not be translated, because its inner packet is not whole.',
+    todo: 'Nothing.',
+    shows: GATEWAY,
+  },
+  'lane-address-outside': {
+    means: 'A packet for the address of a lane device came from elsewhere than a lane.',
+    todo: STRANGER,
+    shows: GATEWAY,
+  },
+  'lane-address-astray': {
+    means: 'A packet from the address of a lane device would leave by something else than a lane.',
+    todo: 'Nothing.',
+    shows: GATEWAY,
+  },
+  'host-service': {
+    means: 'A packet from another cluster is for the node itself, at a port that is not allowed.',
+    todo: 'If other clusters are to reach that port of the node, name it in `openPorts` of the gateway and the routeagent.',
+    shows: [...GATEWAY, ...NODE],
+  },
+  'lane-address-no-probe': {
+    means: 'A packet for the address of a lane device is not a probe.',
+    todo: STRANGER,
+    shows: GATEWAY,
+  },
+  'overlay-stranger': {
+    means: 'A packet for the overlay did not come from a node of this cluster by the network of the nodes.',
+    todo: STRANGER,
+    shows: NODE,
+  },
+  'overlay-inner': {
+    means: 'A packet out of the overlay has a source or a destination that does not belong there.',
+    todo: STRANGER,
+    shows: NODE,
+  },
+  'overlay-loop': {
+    means: 'A packet came out of the overlay and would go into it again.',
+    todo: 'Nothing, if it is rare. Otherwise compare the routes of the nodes: two of them send to each other.',
+    shows: NODE,
+  },
+  not_a_query: { means: 'A DNS packet is no query.', todo: 'Nothing.', shows: DNS },
+  no_source_port: { means: 'A DNS packet came from port 0, where no answer can go.', todo: 'Nothing.', shows: DNS },
+  socket_error: {
+    means: 'The kernel refused to read or to send DNS packets.',
+    todo: 'Look whether the node is short of memory or of sockets.',
+    shows: DNS,
+  },
+  connection_limit: {
+    means: 'The DNS closed its oldest TCP connection, because a new one came and all places were taken.',
+    todo: 'Find the clients that keep many TCP connections open.',
+    shows: DNS,
+  },
+} as const satisfies ReasonTable

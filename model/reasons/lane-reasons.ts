@@ -1,0 +1,119 @@
+/** Reasons about lanes, gateways and other clusters as a whole. */
+import type { ReasonTable } from './reason-row.ts'
+
+export const LANE_REASONS = {
+  LaneUp: {
+    means: 'A lane to the cluster answers probes.',
+    todo: 'Nothing.',
+    shows: ['condition Connected of Cluster', 'event on Gateway'],
+  },
+  LanesUp: {
+    means: 'All lanes of the gateway answer probes.',
+    todo: 'Nothing.',
+    shows: ['condition Ready of Gateway'],
+  },
+  LaneDown: {
+    means: 'A lane that was up answers no probes any more.',
+    todo: 'Look at the Gateway: the message of the connection says what was seen last.',
+    shows: ['event on Gateway'],
+  },
+  LaneProbeTimeout: {
+    means: 'A lane that was up answers no probes.',
+    todo: 'Check that UDP passes between the two gateways, and that the gateway at the other end runs.',
+    shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
+  },
+  LaneConnecting: {
+    means: 'The gateways have not completed a handshake yet.',
+    todo: 'Check that one of the two gateways can be called by UDP from outside. The message names the far one.',
+    shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
+  },
+  NoLane: {
+    means: 'No gateway of this cluster has a lane there, or this node serves no lane.',
+    todo: 'Check that a node has the gateway label, and that the other cluster has a gateway.',
+    shows: ['condition Connected of Cluster', 'condition Ready of Gateway'],
+  },
+  NoOtherCluster: {
+    means: 'The gateway runs, and there is no gateway of another cluster yet.',
+    todo: 'Nothing, or join another cluster.',
+    shows: ['condition Ready of Gateway'],
+  },
+  RoundFailed: {
+    means: 'A component could not finish a round of its work and tries again; the message says why.',
+    todo: 'Read the message. Mostly an API server or the kernel refused a call.',
+    shows: [
+      'condition Ready of Gateway',
+      'status of Gateway',
+      'status of RouteAgent',
+      'log of the broker',
+      'log of the agent',
+      'log of the gateway',
+      'log of the routeagent',
+    ],
+  },
+  GatewayStatusStale: {
+    means: 'The gateway has not renewed its status, so that what it said last may be wrong.',
+    todo: 'Look at the gateway pod on the node that the message names.',
+    shows: ['condition Ready of Gateway', 'condition Connected of Cluster'],
+  },
+  GatewaySilent: {
+    means: 'The agent hears nothing of a gateway any more.',
+    todo: 'Look at the gateway pod of that node, and at the node.',
+    shows: ['event on Gateway'],
+  },
+  GatewayHeard: {
+    means: 'The agent hears the gateway again.',
+    todo: 'Nothing.',
+    shows: ['event on Gateway'],
+  },
+  LaneNotHandedOver: {
+    means: 'The node that serves the lane is about to go, and no other node takes the lane.',
+    todo: 'Give another node the gateway label of the lane; the note has it.',
+    shows: ['event on Node', 'log of the gateway'],
+  },
+  LaneHolderSilent: {
+    means:
+      'A gateway does not renew its hold on a lane, but its machine answers, so that no other node takes the lane.',
+    todo: 'Look at the gateway pod of that node. `kubectl cordon` of the node gives the lane to another one.',
+    shows: ['event on Node', 'log of the gateway'],
+  },
+  Heard: {
+    means: 'The broker hears the cluster.',
+    todo: 'Nothing.',
+    shows: ['condition InContact of Cluster'],
+  },
+  Silent: {
+    means: 'The broker has not heard the cluster for some time.',
+    todo: "Look at that cluster's agent. If the cluster is gone for good, evict it at the broker.",
+    shows: ['condition InContact of Cluster'],
+  },
+  ContactLost: {
+    means: 'The cluster was silent for so long that its services are taken out.',
+    todo: "Look at that cluster's agent and gateway.",
+    shows: ['event on Cluster', 'log of the agent'],
+  },
+  ContactRestored: {
+    means: 'The cluster is heard again, and its services are back.',
+    todo: 'Nothing.',
+    shows: ['event on Cluster'],
+  },
+  Answers: {
+    means: "The cluster's own DNS hands clusterset.local to Sealane.",
+    todo: 'Nothing.',
+    shows: ['condition ClusterDNS of Cluster'],
+  },
+  DoesNotAnswer: {
+    means: "The cluster's own DNS does not hand clusterset.local to Sealane; the message has its answer.",
+    todo: 'Run `sealane join` again, or add the zone to the configuration of the DNS by hand.',
+    shows: ['condition ClusterDNS of Cluster', 'log of the agent'],
+  },
+  GlobalAddressesGiven: {
+    means: 'Pods of this cluster have global addresses from now on, because another member has the same addresses.',
+    todo: 'Expect connections by the former addresses to end. Callers by name need nothing.',
+    shows: ['event on Membership', 'log of the agent'],
+  },
+  MembersRenumbered: {
+    means: 'Other members got global addresses because this cluster joined.',
+    todo: 'Tell the people of those members; connections to their former addresses end.',
+    shows: ['event on Membership', 'log of the agent'],
+  },
+} as const satisfies ReasonTable

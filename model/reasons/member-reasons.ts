@@ -1,0 +1,243 @@
+/** Reasons about tokens, certificates and memberships: whom the broker lets in. */
+import type { ReasonTable } from './reason-row.ts'
+
+const BROKER = ['refusal by the broker', 'log of the broker', 'log of the agent'] as const
+const ADMIN = ['output of the command'] as const
+const NEW_TOKEN = 'Create another token with `sealane token create`, and join with it.'
+
+export const MEMBER_REASONS = {
+  TokenMalformed: {
+    status: 'Unauthenticated',
+    means: 'The text is no join token.',
+    todo: 'Copy the token again, whole.',
+    shows: [...BROKER, ...ADMIN],
+  },
+  TokenDamaged: {
+    means: 'The checksum of the join token is wrong: it was cut short or changed while it was copied.',
+    todo: 'Copy the token again, whole.',
+    shows: [...ADMIN, 'log of the agent'],
+  },
+  TokenVersion: {
+    means: 'The join token has a form that this release does not know.',
+    todo: 'Use the release of Sealane that the broker has.',
+    shows: [...ADMIN, 'log of the agent'],
+  },
+  TokenUnknown: {
+    status: 'Unauthenticated',
+    means: 'The broker does not know the token: another broker made it, or it was removed.',
+    todo: NEW_TOKEN,
+    shows: [...BROKER, ...ADMIN],
+  },
+  TokenRevoked: { status: 'Unauthenticated', means: 'Somebody revoked the token.', todo: NEW_TOKEN, shows: BROKER },
+  TokenExpired: {
+    status: 'Unauthenticated',
+    means: 'The token has expired.',
+    todo: NEW_TOKEN,
+    shows: [...BROKER, ...ADMIN],
+  },
+  TokenUsed: {
+    status: 'Unauthenticated',
+    means: 'The token has been used as often as it may be.',
+    todo: NEW_TOKEN,
+    shows: BROKER,
+  },
+  TokenOfEvictedMember: {
+    status: 'Unauthenticated',
+    means: 'The cluster used this token before it was evicted, and cannot come back by it.',
+    todo: NEW_TOKEN,
+    shows: BROKER,
+  },
+  TokenForOtherCluster: {
+    status: 'PermissionDenied',
+    means: 'The token was made for another cluster id.',
+    todo: 'Join with the cluster id that the message names, or create a token for this one.',
+    shows: BROKER,
+  },
+  TokenLimit: {
+    status: 'ResourceExhausted',
+    means: 'The broker holds as many tokens as it can.',
+    todo: 'Wait: dead tokens go a week after they expire. Create tokens of several uses.',
+    shows: ADMIN,
+  },
+  TooManyAttempts: {
+    status: 'ResourceExhausted',
+    means: 'Too many joins from one address, or too many looks with one token, came in a short time.',
+    todo: 'Wait as long as the message says.',
+    shows: BROKER,
+  },
+  ClockDiffers: {
+    status: 'FailedPrecondition',
+    means: 'The clocks of the cluster and the broker differ by more than five minutes.',
+    todo: 'Set the clock of the one that is wrong; the message has both times.',
+    shows: BROKER,
+  },
+  ClusterIdReserved: {
+    status: 'InvalidArgument',
+    means: 'The cluster id has a meaning of its own, such as `broker` or `kube-system`.',
+    todo: 'Choose another cluster id.',
+    shows: BROKER,
+  },
+  ClusterIdTaken: {
+    status: 'AlreadyExists',
+    means: 'A cluster with this id is a member already.',
+    todo: 'Choose another cluster id. If it is the same cluster, create a token for it with `--cluster-id`.',
+    shows: BROKER,
+  },
+  MemberLimit: {
+    status: 'ResourceExhausted',
+    means: 'The clusterset has as many members as the broker allows.',
+    todo: 'Evict members that are gone for good, or raise the limit of the broker.',
+    shows: BROKER,
+  },
+  GlobalRangeExhausted: {
+    status: 'ResourceExhausted',
+    means: 'The global range has no free block for pod addresses that overlap those of others.',
+    todo: 'The message says what was asked and what is free. Give the cluster other or smaller pod CIDRs.',
+    shows: BROKER,
+  },
+  NotAMember: {
+    status: 'PermissionDenied',
+    means: 'The broker does not know the cluster as a member.',
+    todo: 'Join with a new token.',
+    shows: BROKER,
+  },
+  MemberLeft: {
+    status: 'PermissionDenied',
+    means: 'The cluster has left the clusterset.',
+    todo: 'Join again with a new token.',
+    shows: BROKER,
+  },
+  MemberEvicted: {
+    status: 'PermissionDenied',
+    means: 'An operator of the broker has evicted the cluster.',
+    todo: 'Ask why. The cluster can join again with a new token.',
+    shows: BROKER,
+  },
+  MemberRekeyed: {
+    status: 'PermissionDenied',
+    means: 'An operator of the broker has asked for a new identity of the cluster.',
+    todo: 'Join again with the token that was made for it.',
+    shows: BROKER,
+  },
+  MemberUnknown: {
+    status: 'FailedPrecondition',
+    means: 'The command names a cluster that is no member.',
+    todo: 'Look at `sealane cluster list`.',
+    shows: ADMIN,
+  },
+  MemberInContact: {
+    status: 'FailedPrecondition',
+    means: 'The cluster that is to be evicted is in contact with the broker.',
+    todo: 'Run `sealane leave` there. `--force` evicts it all the same.',
+    shows: ADMIN,
+  },
+  CertificateExpired: {
+    status: 'Unauthenticated',
+    means: 'The certificate of one of the two ends has expired.',
+    todo: 'Check the clocks. A member whose certificate has expired joins again with a new token.',
+    shows: [...BROKER, ...ADMIN],
+  },
+  CertificateNotYetValid: {
+    means: 'The certificate of one of the two ends begins in the future.',
+    todo: 'Set the clock of the end that is wrong.',
+    shows: [...BROKER, ...ADMIN],
+  },
+  CertificateUntrusted: {
+    means: 'The certificate of the other end was not issued by a CA that this end trusts.',
+    todo: 'Check the address of the broker. If the broker was made anew, join again with a new token.',
+    shows: [...BROKER, ...ADMIN],
+  },
+  CertificateOtherClusterset: {
+    means: 'The certificate of the other end belongs to another clusterset.',
+    todo: 'Check the address of the broker, and that the token is of this clusterset.',
+    shows: [...BROKER, ...ADMIN],
+  },
+  CertificateWrongIdentity: {
+    means: 'The certificate of the other end is trusted, but is not for this name or this use.',
+    todo: 'Check the address of the broker: something else answers there.',
+    shows: [...BROKER, ...ADMIN],
+  },
+  CertificateMissing: {
+    means: 'The call needs a certificate, and none was shown.',
+    todo: 'Join first. Whatever stands in front of the broker must pass TLS on as it is.',
+    shows: [...BROKER, ...ADMIN],
+  },
+  CertificateReplaced: {
+    status: 'PermissionDenied',
+    means: 'The certificate has a successor, which is the one to renew.',
+    todo: 'Nothing: the agent uses the newer one.',
+    shows: BROKER,
+  },
+  CertificateCopied: {
+    status: 'PermissionDenied',
+    means: 'Somebody used a certificate after it had been replaced: there is a copy of the identity.',
+    todo: 'Run `sealane cluster rekey` for the cluster on the broker, and find out who has the copy.',
+    shows: BROKER,
+  },
+  CertificateUnknown: {
+    means: 'A member shows a certificate that this CA issued and the database does not know: the database is older.',
+    todo: 'Restore the latest backup: addresses that the broker gives now may be in use.',
+    shows: ['log of the broker'],
+  },
+  CertificateForeign: {
+    status: 'PermissionDenied',
+    means:
+      'The certificate is not of the present membership: another site has joined under this id, or this one again.',
+    todo: 'Find out which of the two sites is to have the id. The other one joins under another id.',
+    shows: BROKER,
+  },
+  WatchLimit: {
+    status: 'ResourceExhausted',
+    means: 'The cluster has as many watches open at the broker as it may have.',
+    todo: 'Check that the identity of the cluster is used by one site only.',
+    shows: BROKER,
+  },
+  StreamReplaced: {
+    status: 'FailedPrecondition',
+    means: 'A newer stream of the same cluster has taken over.',
+    todo: 'Nothing, if it happens once. If it repeats, two sites use one identity.',
+    shows: BROKER,
+  },
+  StreamStalled: {
+    status: 'ResourceExhausted',
+    means: 'The member did not read what the broker sent it.',
+    todo: 'Look at the network between the two, and at the load of the agent.',
+    shows: BROKER,
+  },
+  AddressesCarriedAgain: {
+    status: 'FailedPrecondition',
+    means: 'Addresses of the member are carried again, and the broker ends the stream to compare its records anew.',
+    todo: 'Nothing.',
+    shows: BROKER,
+  },
+  UnexpectedMessage: {
+    status: 'FailedPrecondition',
+    means: 'The member sent a message at a point where the protocol does not have it.',
+    todo: 'Compare the releases of the member and the broker, and report it.',
+    shows: BROKER,
+  },
+  MessageTooLarge: {
+    status: 'ResourceExhausted',
+    means: 'A message is larger than one end of the connection takes.',
+    todo: 'Compare the releases of the member and the broker, and report it.',
+    shows: ['log of the agent'],
+  },
+  RefusedByBroker: {
+    status: 'FailedPrecondition',
+    means: 'The broker refuses something, and is of a release that names no reason which this one knows.',
+    todo: 'Read the message. Upgrade the older of the two.',
+    shows: ['log of the agent', 'output of the command'],
+  },
+  BackupMismatch: {
+    status: 'FailedPrecondition',
+    means: 'The backup is of a broker with other settings than the one that it is to replace.',
+    todo: 'Start the broker with the setting of the backup; the message names it.',
+    shows: ADMIN,
+  },
+  StateHasMembers: {
+    status: 'FailedPrecondition',
+    means: 'The state that the backup would replace has members.',
+    todo: 'Check that it is the right broker. `--force` replaces the state all the same.',
+    shows: ADMIN,
+  },
+} as const satisfies ReasonTable

@@ -1,0 +1,40 @@
+/** What a row of the table of reasons says (model/reasons/reasons.ts). */
+
+/** gRPC status of a refusal by the broker, in its own spelling. */
+export type RefusalCode =
+  | 'InvalidArgument'
+  | 'Unauthenticated'
+  | 'PermissionDenied'
+  | 'AlreadyExists'
+  | 'ResourceExhausted'
+  | 'FailedPrecondition'
+
+/** Where people meet a reason. A metric has it as a label, a log line in its field `reason`. */
+export type Place =
+  | `condition ${string} of ${string}`
+  | `event on ${string}`
+  | `metric sealane_${string}`
+  | `counter of table ${string}`
+  | `status of ${string}`
+  | 'log of the broker'
+  | 'log of the agent'
+  | 'log of the gateway'
+  | 'log of the routeagent'
+  | 'log of dns'
+  | 'log of every component in a Kubernetes cluster'
+  | 'refusal by the broker'
+  | 'output of the command'
+
+export interface ReasonRow {
+  /** One sentence. */
+  readonly means: string
+  /** One or two sentences; `Nothing.` where there is nothing to do. */
+  readonly todo: string
+  readonly shows: readonly Place[]
+  /** The name is that of the standard, and means what it means there. */
+  readonly standard?: 'KEP-1645'
+  /** Of a refusal by the broker. */
+  readonly status?: RefusalCode
+}
+
+export type ReasonTable = Readonly<Record<string, ReasonRow>>

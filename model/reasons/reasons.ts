@@ -1,0 +1,75 @@
+/**
+ * Every reason with a stable name: in conditions, events, metrics, logs and refusals. docs/reasons.md is written from it.
+ * A name is never given another meaning; the parts are sorted by what the reasons are about.
+ */
+import { ACCESS_REASONS } from './access-reasons.ts'
+import { KERNEL_REASONS } from './kernel-reasons.ts'
+import { LANE_REASONS } from './lane-reasons.ts'
+import { MEMBER_REASONS } from './member-reasons.ts'
+import type { ReasonRow, RefusalCode } from './reason-row.ts'
+import { RECORD_REASONS } from './record-reasons.ts'
+import { SERVICE_REASONS } from './service-reasons.ts'
+
+/** The parts of the table, by the heading that they have in the document. */
+export const REASON_PARTS = {
+  'Exported and imported services': SERVICE_REASONS,
+  'Tokens, certificates and memberships': MEMBER_REASONS,
+  'Addresses and records': RECORD_REASONS,
+  'Lanes, gateways and clusters': LANE_REASONS,
+  'Packets and the kernel': KERNEL_REASONS,
+  'API servers and the store': ACCESS_REASONS,
+} as const
+
+const REASONS = {
+  ...SERVICE_REASONS,
+  ...MEMBER_REASONS,
+  ...RECORD_REASONS,
+  ...LANE_REASONS,
+  ...KERNEL_REASONS,
+  ...ACCESS_REASONS,
+} as const
+
+export type ReasonCode = keyof typeof REASONS
+
+/** Those that a broker gives, with a gRPC status. */
+export type RefusalReason = {
+  [Code in ReasonCode]: (typeof REASONS)[Code] extends { readonly status: RefusalCode } ? Code : never
+}[ReasonCode]
+
+/** Several that hold at once, in one condition (KEP-1645, condition Conflict). */
+export type JoinedReasons = `${ReasonCode},${string}`
+
+/** What a condition can have as its reason. */
+export type ConditionReason = ReasonCode | JoinedReasons
+
+/** Takes at least one. */
+export function joinReasons(reasons: readonly [ReasonCode, ...ReasonCode[]]): ConditionReason {
+  const [first, ...more] = reasons
+  return more.length === 0 ? first : `${first},${more.join(',')}`
+}
+
+/** The one that stands first. */
+export function firstReason(reason: ConditionReason): ReasonCode {
+  return reason.split(',')[0] as ReasonCode
+}
+
+/** The row of a reason. */
+export function reasonRow(code: ReasonCode): ReasonRow {
+  return REASONS[code]
+}
+
+/** The gRPC status of a refusal for this reason. */
+export function refusalCode(reason: RefusalReason): RefusalCode {
+  return REASONS[reason].status
+}
+
+/** The text, when it is a reason for which this release's broker refuses. */
+export function knownRefusal(text: string | undefined): RefusalReason | undefined {
+  const code = knownReason(text)
+  return code !== undefined && reasonRow(code).status !== undefined ? (code as RefusalReason) : undefined
+}
+
+/** The text, when it is in this release's table. */
+export function knownReason(text: string | undefined): ReasonCode | undefined {
+  return text !== undefined && Object.hasOwn(REASONS, text) ? (text as ReasonCode) : undefined
+}

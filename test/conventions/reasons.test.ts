@@ -1,0 +1,70 @@
+/** Reasons have one table (model/reasons/), which says of each what it means, and a document that is written from it. */
+import { readFileSync } from 'node:fs'
+import { join } from 'node:path'
+import t from 'tap'
+import { NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
+import type { ReasonRow } from '../../model/reasons/reason-row.ts'
+import { REASON_PARTS, firstReason, joinReasons, knownReason } from '../../model/reasons/reasons.ts'
+import { DECLARED, declaredMetrics } from '../../scripts/documents/metrics-document.ts'
+import { reasonsDocument } from '../../scripts/documents/reasons-document.ts'
+import { PRODUCT, ROOT, sourceFiles } from '../support/source-tree.ts'
+
+const rows = Object.values(REASON_PARTS).flatMap((part) => Object.entries<ReasonRow>(part))
+const files = sourceFiles(/\.ts$/, PRODUCT).filter(({ path }) => !/^(model\/reasons|protocol\/gen)\//.test(path))
+/** These are the words of an API server, not ours. */
+const OTHERS_WORDS = /^kubeapi\/kube\/|^cli\/kube\//
+
+t.test('every row says what it means, what to do, and where it shows', async (t) => {
+  t.ok(rows.length > 50, 'there are reasons to judge')
+  t.equal(new Set(rows.map(([code]) => code)).size, rows.length, 'no name stands in two parts')
+  for (const [code, { means, todo, shows }] of rows) {
+    // metav1.Condition, and the limit of events.k8s.io/v1. Counters of packets have the names of the kernel's own.
+    t.match(code, /^([A-Z][A-Za-z0-9]{1,60}|[a-z]+([-_][a-z]+)*)$/, code)
+    for (const text of [means, todo]) t.match(text, /^[A-Z`].*[.]$/, `${code}: a sentence: ${text}`)
+    t.ok(shows.length > 0 && new Set(shows).size === shows.length, `${code}: places, each once`)
+  }
+})
+
+t.test('the product uses no reason that the table lacks', async (t) => {
+  for (const { path, text } of files.filter(({ path }) => !OTHERS_WORDS.test(path))) {
+    for (const [, code] of text.matchAll(/\breason: '([A-Z][A-Za-z]+)'/g)) {
+      if (knownReason(code) === undefined) t.fail(`${path}: ${code} is missing in model/reasons/`)
+    }
+  }
+})
+
+t.test('the product uses every row of the table', async (t) => {
+  const all = files.map(({ text }) => text).join('\n')
+  for (const [code] of rows) {
+    if (!new RegExp(`'${code}'|^\\s+${code}:`, 'm').test(all)) t.fail(`${code}: nothing says it`)
+  }
+})
+
+t.test('a place that is a metric has a label for the reason', async (t) => {
+  const metrics = Object.values(DECLARED).flatMap((declare) => declaredMetrics(declare))
+  const labelled = metrics.filter(({ labels }) => labels?.includes('reason')).map(({ name }) => name)
+  const places = new Set(rows.flatMap(([, { shows }]) => shows).filter((place) => place.startsWith('metric ')))
+  t.same([...places].map((place) => place.slice('metric '.length)).sort(), labelled.sort())
+})
+
+t.test('what a member does not import is said by one reason in the status, the condition and the metric', async (t) => {
+  for (const code of NOT_IMPORTED_REASONS) {
+    const shows = rows.find(([name]) => name === code)?.[1].shows ?? []
+    t.ok(shows.includes('condition sealane.io/Imported of ServiceExport'), code)
+    t.ok(shows.includes('metric sealane_agent_not_imported'), code)
+  }
+})
+
+t.test('several reasons of one condition are joined by commas', async (t) => {
+  t.equal(joinReasons(['PortConflict']), 'PortConflict')
+  t.equal(joinReasons(['PortConflict', 'TypeConflict']), 'PortConflict,TypeConflict')
+  t.equal(firstReason('PortConflict,TypeConflict'), 'PortConflict')
+  t.equal(knownReason('toString'), undefined)
+})
+
+t.test('docs/reasons.md is what npm run docs:reasons writes', async (t) => {
+  const text = readFileSync(join(ROOT, 'docs', 'reasons.md'), 'utf8')
+  t.equal(text, reasonsDocument())
+  const wide = text.split('\n').filter((line) => line.length > 120)
+  t.same(wide, [], 'lines are at most 120 columns')
+})
