@@ -1,6 +1,7 @@
 /** A routeagent on a machine whose drivers are all fakes: what tests put in, and what they look at. */
 import type { Test } from 'tap'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import type { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
@@ -61,6 +62,8 @@ export class Machine {
   })
   readonly logger = new CapturingLogger()
   readonly clock = new JumpingClock()
+  /** Set before start(): connections are counted. */
+  connections: FakeConnections | undefined
   /** Addresses of machines that answer no knock. */
   readonly dead = new Set<string>()
   /** Addresses of machines that answered one. */
@@ -94,7 +97,8 @@ export class Machine {
       if (answers) this.answered.add(address)
       return Promise.resolve(answers)
     }
-    const deps = { cluster, nft, nft6, routes, sysctl, logger, status, clock, metrics, knock }
+    const counted = this.connections === undefined ? {} : { connections: this.connections }
+    const deps = { cluster, nft, nft6, routes, sysctl, logger, status, clock, metrics, knock, ...counted }
     const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3', stateDir: this.stateDir }, stopping.signal)
     const stop = (): Promise<void> => {
       stopping.abort(new Error('stopped by the test'))

@@ -8,6 +8,7 @@ import { createInterface } from 'node:readline'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { type GatewayConfigInit, gatewayConfig, runGateway } from '../../../gateway/main.ts'
+import { Conntrack } from '../../../kernel/conntrack/conntrack.ts'
 import { NftCommand } from '../../../kernel/nft/nft-command.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
 import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
@@ -44,6 +45,7 @@ const common = {
   nft: new NftCommand(),
   nft6: new NftCommand({ family: 'ip6' }),
   sysctl: new ProcSysctl(),
+  connections: new Conntrack({ clock }),
 }
 const deps = (name: string) => ({ ...common, metrics: createMetrics(name), status: new StatusBoard() })
 const cable = new WireguardCable(
