@@ -107,7 +107,10 @@ inPrivateNetns(t, import.meta.url, () => {
   t.test('a listing has a deadline', async (t) => {
     const clock = new FakeClock()
     // The timer is due before the kernel's answer is read.
-    const ended = t.rejects(new Conntrack({ clock, timeoutMs: 5 }).scan(10, () => undefined), { code: 'TIMEOUT' })
+    const ended = t.rejects(
+      new Conntrack({ clock, timeoutMs: 5 }).scan(10, () => undefined),
+      { code: 'TIMEOUT' },
+    )
     await clock.advance(5)
     await ended
     t.strictSame(clock.pending(), [])
