@@ -28,13 +28,11 @@ t.test('which addresses are inside', (t) => {
 })
 
 t.test('as looking at one prefix after the other', (t) => {
-  const prefix = fc
-    .tuple(fc.nat(2 ** 32 - 1), fc.integer({ min: 0, max: 32 }))
-    .map(([value, length]) => ({
-      family: 4 as const,
-      length,
-      value: (BigInt(value) >> BigInt(32 - length)) << BigInt(32 - length),
-    }))
+  const prefix = fc.tuple(fc.nat(2 ** 32 - 1), fc.integer({ min: 0, max: 32 })).map(([value, length]) => ({
+    family: 4 as const,
+    length,
+    value: (BigInt(value) >> BigInt(32 - length)) << BigInt(32 - length),
+  }))
   fc.assert(
     fc.property(fc.array(prefix, { maxLength: 8 }), fc.nat(2 ** 32 - 1), (prefixes, at) => {
       const edges = prefixes.flatMap(({ value, length }) => [Number(value), Number(value) + 2 ** (32 - length) - 1])
