@@ -8,6 +8,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { KernelError } from '../errors.ts'
 import { NLM_F_DUMP, errnoError } from '../route/netlink-socket.ts'
+import { readU32 } from '../route/rtnetlink-codec.ts'
 import { ENTRY_MESSAGE, LIST_MESSAGE, decodeConnection, encodeListRequest } from './conntrack-codec.ts'
 import type { ConnectionScan, ConnectionTable, TrackedConnection } from './connection-table.ts'
 
@@ -87,7 +88,7 @@ class ListReader {
     // Parts may come until the socket is closed, which is a moment after the end.
     if (this.#ended) return undefined
     for (const { type, flags, data } of parseMessages(bytes)) {
-      if (type === NLMSG_DONE) return this.#end(true)
+      if (type === NLMSG_DONE) return this.#done(data)
       if (type === NLMSG_ERROR) throw errnoError(OPERATION, parseError(Buffer.from(data), flags).errno)
       if (type !== ENTRY_MESSAGE) continue
       if (this.#read >= this.#limit) return this.#end(false)
@@ -96,6 +97,13 @@ class ListReader {
       if (connection !== undefined) this.#visit(connection)
     }
     return undefined
+  }
+
+  /** A listing that broke off ends with an error number, which is negative. */
+  #done(data: Buffer): ConnectionScan {
+    const errno = data.length < 4 ? 0 : readU32(data) | 0
+    if (errno < 0) throw errnoError(OPERATION, errno)
+    return this.#end(true)
   }
 
   #end(whole: boolean): ConnectionScan {
