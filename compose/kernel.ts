@@ -2,6 +2,7 @@
  * The real drivers of this node's kernel, opened for one piece of work and closed after it. In a container /proc/sys
  * and /sys are read-only; two variables say where the parts that we write are mounted (install/plan-member.ts).
  */
+import { Conntrack } from '../kernel/conntrack/conntrack.ts'
 import { NftSession } from '../kernel/nft/nft-session.ts'
 import { type PacketSteering, SysfsPacketSteering } from '../kernel/tuning/packet-steering.ts'
 import { ProcSysctl } from '../kernel/tuning/proc-sysctl.ts'
@@ -21,9 +22,11 @@ export interface Kernel {
   readonly steering: PacketSteering
   readonly coalescing: ReceiveCoalescing
   readonly joining: SegmentJoining
+  readonly connections: Conntrack
 }
 
 export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promise<T> {
+  const clock = new SystemClock()
   const routes = new Rtnetlink()
   const nft = new NftSession()
   const nft6 = new NftSession({ family: 'ip6' })
@@ -36,7 +39,8 @@ export async function withKernel<T>(work: (kernel: Kernel) => Promise<T>): Promi
       sysctl: new ProcSysctl('/proc/sys', process.env['SEALANE_SYSCTL_NET']),
       steering: new SysfsPacketSteering(process.env['SEALANE_NET_DEVICES']),
       coalescing: new SysfsReceiveCoalescing(process.env['SEALANE_NET_DEVICES']),
-      joining: new VethSegmentJoining({ root: process.env['SEALANE_NET_DEVICES'], clock: new SystemClock() }),
+      joining: new VethSegmentJoining({ root: process.env['SEALANE_NET_DEVICES'], clock }),
+      connections: new Conntrack({ clock }),
     })
   } finally {
     nft6.close()

@@ -1,8 +1,10 @@
 /**
- * What a member says about itself to the others, once per member and not per object. So far: what it does not import,
- * so that exporters hear of it. Only findings against are told; whatever is not named here is imported.
+ * What a member says about itself to the others, once per member and not per object. What it does not import, so that
+ * exporters hear of it: only findings against are told; whatever is not named here is imported. And how many connections
+ * its pods have with others, so that whoever joins knows what breaks.
  */
 import { isDnsLabel } from './ids.ts'
+import type { OpenConnections } from './open-connections.ts'
 import type { ReasonCode } from './reasons/reasons.ts'
 
 /** Why a member does not import a service. The names travel. */
@@ -34,6 +36,8 @@ export interface MemberStatus {
   readonly notImported: readonly NotImported[]
   /** Findings that are not in the list. */
   readonly leftOut: number
+  /** Absent: not known. */
+  readonly openConnections?: OpenConnections
 }
 
 /** What is wrong with a finding: field and problem in words; undefined for nothing. */

@@ -4,6 +4,7 @@
  * lets them be absent. Sealane's own kinds belong to sealane.io/v1alpha1.
  */
 
+import type { OpenConnections } from './open-connections.ts'
 import type { ConditionReason } from './reasons/reasons.ts'
 
 /** Whose object it is: a Kubernetes cluster removes what belongs to something that is gone. */
@@ -256,6 +257,8 @@ export type RouteAgent = Base<'RouteAgent', 'sealane.io/v1alpha1'> & {
     readonly podRanges?: readonly string[]
     /** What this node needs outside the lanes: its network, default gateways, name servers. Absent from earlier releases. */
     readonly underlay?: readonly string[]
+    /** Connections of this node's pods with pods of other clusters. Absent: not known, as from earlier releases. */
+    readonly openConnections?: OpenConnections
     readonly failure?: string
   }
 }

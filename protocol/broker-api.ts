@@ -5,6 +5,7 @@
  */
 import type { ClusterId } from '../model/ids.ts'
 import type { MemberStatus } from '../model/member-status.ts'
+import type { OpenConnections } from '../model/open-connections.ts'
 import type { MemberRecord, RecordKey, StoredRecord } from '../model/records.ts'
 import type { RefusalCode } from '../model/reasons/reason-row.ts'
 import { type RefusalReason, refusalCode } from '../model/reasons/reasons.ts'
@@ -52,6 +53,8 @@ export interface JoinRequest {
 export interface Renumbered {
   readonly cluster: string
   readonly globalCIDRs: readonly string[]
+  /** Of its pods with other clusters, as it told last: those break. Absent: not known. */
+  readonly openConnections?: OpenConnections
 }
 
 /** What a join would bring. */

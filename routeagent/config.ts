@@ -23,6 +23,8 @@ export const DEFAULT_VERSION = 'dev'
 export const RESYNC_MS = 30_000
 /** What the node tells is written again after so long, so that it is there also where somebody took it away. */
 export const REPORT_AGAIN_MS = 25_000
+/** Connections to other clusters are counted this often. */
+export const COUNT_CONNECTIONS_MS = 60_000
 /** Shortest time between the starts of two runs of a loop. */
 export const MIN_INTERVAL_MS = 10
 

@@ -4,11 +4,13 @@ import { HeardGateways } from '../kubeapi/heard-gateways.ts'
 import type { Knock } from '../kubeapi/known-machines.ts'
 import { watchLeaving } from '../kubeapi/membership.ts'
 import { Round } from '../kernel/apply/round.ts'
+import type { ConnectionTable } from '../kernel/conntrack/connection-table.ts'
 import type { Nft } from '../kernel/nft/nft.ts'
 import type { ReceiveCoalescing } from '../kernel/tuning/receive-coalescing.ts'
 import type { RouteTable } from '../kernel/route/route-table.ts'
 import type { Sysctl } from '../kernel/tuning/sysctl.ts'
 import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
+import type { OpenConnections } from '../model/open-connections.ts'
 import { toldOtherRanges } from '../model/addresses/pod-ranges.ts'
 import { DEFAULT_LOOP } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
@@ -19,6 +21,7 @@ import { messageOf } from '../runtime/thrown.ts'
 import { removeNodeRoutes } from './routes/apply-node-routes.ts'
 import { BalanceLoop } from './balance/balance-loop.ts'
 import { removeNodeTable } from './balance/node-table.ts'
+import { ConnectionLoop } from './connections/connection-loop.ts'
 import { type RouteAgentConfig, forwardingMarker } from './config.ts'
 import { type RouteAgentWorld, describeRouteAgentPlan } from './describe-plan.ts'
 import { FactsReader } from './facts-reader.ts'
@@ -36,6 +39,8 @@ export interface RouteAgentDeps extends ComponentDeps {
   readonly sysctl: Sysctl
   /** Absent: segments off the overlay are not held back to be joined. */
   readonly coalescing?: ReceiveCoalescing
+  /** Absent: open connections are not counted. */
+  readonly connections?: ConnectionTable
   /** Absent: default gateways and name servers are not known. */
   readonly machineNetwork?: () => Promise<MachineNetwork>
   /** The real one where absent. */
@@ -61,8 +66,15 @@ export async function runRouteAgent(
     return balance?.isGuarding() === true ? undefined : { failure: balance?.failure }
   }
   const parts = { ...deps, caches, facts, logger, metrics }
-  const routes = new RouteLoop({ ...parts, unguarded }, config)
+  const counting: ConnectionLoop[] = []
+  const openConnections = (): OpenConnections | undefined => counting[0]?.told
+  const onPlan = (): void => counting[0]?.planned()
+  const routes = new RouteLoop({ ...parts, unguarded, openConnections, onPlan }, config)
   const onGuarding = (): void => routes.poke()
+  if (deps.connections !== undefined) {
+    const told = { plan: () => routes.plan, onChange: () => routes.poke() }
+    counting.push(new ConnectionLoop({ ...parts, ...told, connections: deps.connections }, config))
+  }
   const balancing = [
     new BalanceLoop({ ...parts, onGuarding }, config),
     new BalanceLoop({ ...parts, nft: deps.nft6, logger: logger.child({ family: 'IPv6' }), onGuarding }, config),
@@ -91,7 +103,7 @@ export async function runRouteAgent(
     }),
   ]
   const until = AbortSignal.any([signal, leaving.signal])
-  await Promise.all([heard, routes, ...balancing].map((loop) => loop.run(until)))
+  await Promise.all([heard, routes, ...balancing, ...counting].map((loop) => loop.run(until)))
   for (const stop of stops) stop()
   if (leaving.signal.aborted) await tearDown(deps, config, signal)
 }

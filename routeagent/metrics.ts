@@ -15,6 +15,7 @@ export interface RouteAgentMetrics {
   readonly podRanges: Gauge
   readonly podRangesCut: Gauge
   readonly staleGateways: Gauge
+  readonly openConnections: Gauge
 }
 
 export interface PortCounts {
@@ -97,6 +98,10 @@ export function routeAgentMetrics(metrics: Metrics): RouteAgentMetrics {
     staleGateways: metrics.gauge({
       name: 'sealane_routeagent_stale_gateways',
       help: 'Gateways of this cluster that have stopped to tell how their lanes do, as this node finds them',
+    }),
+    openConnections: metrics.gauge({
+      name: 'sealane_routeagent_open_connections',
+      help: 'Connections over IPv4 between pods of this node and pods of other clusters, counted once a minute; 0 also before the first count',
     }),
     podRangesCut: metrics.gauge({
       name: 'sealane_routeagent_pod_ranges_cut',

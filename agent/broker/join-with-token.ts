@@ -6,6 +6,7 @@ import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import { type ClusterFacts, type JoinResponse, RefusedError, type Renumbered } from '../../protocol/broker-api.ts'
 import { MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { brokenConnectionsText } from '../../model/open-connections.ts'
 import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 import { TokenError, parseJoinToken } from '../../protocol/identity/token.ts'
@@ -177,12 +178,15 @@ function tellRenumbered(
   renumbered: readonly Renumbered[],
 ): void {
   if (renumbered.length === 0) return
-  const named = renumbered.slice(0, MAX_NAMED).map((one) => `${one.cluster} (${one.globalCIDRs.join(', ')})`)
+  const listed = renumbered.slice(0, MAX_NAMED)
+  const named = listed.map((one) => `${one.cluster} (${one.globalCIDRs.join(', ')})`)
   const more = renumbered.length > MAX_NAMED ? ` and ${renumbered.length - MAX_NAMED} more` : ''
-  const note = `this cluster has addresses of other members: they have global ones from now on: ${named.join(', ')}${more}`
+  const broken = brokenConnectionsText(listed, 'broke')
+  const note = `this cluster has addresses of other members: they have global ones from now on: ${named.join(', ')}${more}. ${broken}`
   logger.warn('other members got global addresses by this join', {
     reason: 'MembersRenumbered',
     members: `${named.join(', ')}${more}`,
+    why: broken,
   })
   const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
   cluster.tell({ regarding, type: 'Warning', reason: 'MembersRenumbered', note })

@@ -5,8 +5,10 @@
 import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { ipv4Among, overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { type Cluster, MEMBERSHIP_NAME } from '../../model/objects.ts'
+import { type OpenConnections, openConnectionsText } from '../../model/open-connections.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
+import { openConnectionsReader } from './own-connections.ts'
 
 export interface OwnRenumberingDeps {
   readonly cluster: Pick<ClusterApi, 'cache' | 'tell'>
@@ -21,11 +23,12 @@ const MAX_NAMED = 10
 /** Watches the Cluster of this id. Gives the function that ends it. */
 export function tellOwnRenumbering({ cluster, clock, logger }: OwnRenumberingDeps, own: string): () => void {
   const clusters = cluster.cache('Cluster')
+  const openConnections = openConnectionsReader(cluster)
   let cancel = (): void => undefined
   const tell = (): void => {
     const now = clusters.get(own)
     if (now === undefined || now.spec.globalCIDRs.length === 0) return
-    const note = renumberingNote(now, clusters.list())
+    const note = renumberingNote(now, clusters.list(), openConnections())
     logger.warn('this cluster has global addresses from now on', { reason: 'GlobalAddressesGiven', why: note })
     const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
     cluster.tell({ regarding, type: 'Warning', reason: 'GlobalAddressesGiven', note })
@@ -43,8 +46,8 @@ export function tellOwnRenumbering({ cluster, clock, logger }: OwnRenumberingDep
   }
 }
 
-/** In words, for an Event. */
-export function renumberingNote(own: Cluster, all: readonly Cluster[]): string {
+/** In words, for an Event. `open`: connections that its pods had with other clusters; undefined: not known. */
+export function renumberingNote(own: Cluster, all: readonly Cluster[], open: OpenConnections | undefined): string {
   const pairs = own.spec.podCIDRs.map((cidr, i) => `${cidr} is ${own.spec.globalCIDRs[i] ?? ''}`)
   const others = all.filter(({ spec }) => spec.id !== own.spec.id && shares(own, { spec })).map(({ spec }) => spec.id)
   const named = others.sort().slice(0, MAX_NAMED).join(', ')
@@ -52,8 +55,13 @@ export function renumberingNote(own: Cluster, all: readonly Cluster[]): string {
   const whose = others.length === 0 ? 'another member' : `${named}${more}`
   return (
     `other clusters reach the pods of this one by global addresses from now on (${pairs.join(', ')}), since pods or services ` +
-    `of ${whose} have the same ones; connections from them that were open break`
+    `of ${whose} have the same ones; ${brokenText(open)}`
   )
+}
+
+function brokenText(open: OpenConnections | undefined): string {
+  if (open === undefined) return 'connections with them that were open break (how many is not known)'
+  return `${openConnectionsText(open)} with them break`
 }
 
 /** Pods of the one, and pods or services of the other. IPv6 is never translated. */

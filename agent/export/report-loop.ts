@@ -1,7 +1,8 @@
 /**
- * Tells the other members what this one makes of their exports, and finds out what they make of this one's. Both at
- * most once in `reportMs`: they follow from what changes much more often.
+ * Tells the other members what this one makes of their exports and how many connections it has with them, and finds out
+ * what they make of this one's exports. All at most once in `reportMs`: they follow from what changes much more often.
  */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import { isConditionTrue } from '../../model/conditions.ts'
 import type { ServiceKey } from '../../model/ids.ts'
 import { type MemberStatus, NOT_IMPORTED_REASONS } from '../../model/member-status.ts'
@@ -11,6 +12,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { ContactView, Publisher, ReplicaView } from '../broker/broker-link.ts'
+import { ToldConnections } from '../broker/own-connections.ts'
 import { recordProblem } from '../import/check-record.ts'
 import { planImporters } from './importers.ts'
 import { loopDeps } from '../loop-deps.ts'
@@ -21,6 +23,7 @@ import type { ImportFindings, SharedFindings } from '../shared-findings.ts'
 import { Subscriptions } from '../subscriptions.ts'
 
 export interface ReportLoopDeps {
+  readonly cluster: Pick<ClusterApi, 'cache'>
   readonly publisher: Publisher
   readonly replica: ReplicaView
   readonly contact: ContactView
@@ -49,6 +52,7 @@ export class ReportLoop {
   readonly #init: ReportLoopInit
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
+  readonly #connections: ToldConnections
   /** By member. Undefined until all records have been looked at once. */
   #statuses: Map<string, MemberStatus> | undefined
   /** Since when the broker has each export, monotonic. */
@@ -64,10 +68,12 @@ export class ReportLoop {
       this.#round()
       return Promise.resolve()
     })
-    const { findings, publisher, replica } = deps
+    const { findings, publisher, replica, cluster, clock } = deps
+    this.#connections = new ToldConnections(cluster, clock)
     const poke = (): void => this.#loop.poke()
     this.#subscriptions.add(replica.onChange((changes) => this.#note(changes)))
     this.#subscriptions.add(publisher.onChange(poke))
+    this.#subscriptions.add(this.#connections.onChange(poke))
     findings.onImports(poke)
     findings.onExports(poke)
     findings.onExpired(poke)
@@ -119,7 +125,8 @@ export class ReportLoop {
     const { view, clusters } = plan.basis
     const members = view.clusters
     const status = planMemberStatus({ own, view, members, clusters, namespaces, allowedNamespaces, problems })
-    this.#deps.publisher.setStatus(status)
+    const openConnections = this.#connections.get()
+    this.#deps.publisher.setStatus(openConnections === undefined ? status : { ...status, openConnections })
     for (const reason of NOT_IMPORTED_REASONS) {
       const count = status.notImported.filter((one) => one.reason === reason).length
       this.#deps.metrics.notImported.set(count, { reason })

@@ -14,6 +14,7 @@ import {
 } from '../../model/addresses/ip.ts'
 import { isLabelValue, isQualifiedName } from '../../model/label-syntax.ts'
 import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../../model/member-status.ts'
+import { openConnectionsProblem } from '../../model/open-connections.ts'
 import { type NeededRange, neededIn, neededText } from '../../model/addresses/needed-ranges.ts'
 import { type ClusterSpec, type EndpointSpec, type ImportPort, endpointName } from '../../model/objects.ts'
 import type { RecordKey, ServiceExportBody, StoredRecord } from '../../model/records.ts'
@@ -126,13 +127,15 @@ function neededProblem(routed: readonly Prefix[], needed: readonly NeededRange[]
 
 function statusProblem(
   { cluster, namespace, name }: RecordKey,
-  { notImported, leftOut }: MemberStatus,
+  { notImported, leftOut, openConnections }: MemberStatus,
 ): Problem | undefined {
   if (namespace !== '' || name !== cluster)
     return problem('ForeignClaim', `it claims to be the status of ${quote(`${namespace}/${name}`)}`)
   if (notImported.length > MAX_NOT_IMPORTED)
     return problem('InvalidValue', `${notImported.length} findings, at most ${MAX_NOT_IMPORTED} are read`)
   if (!Number.isSafeInteger(leftOut) || leftOut < 0) return problem('InvalidValue', `leftOut ${leftOut}`)
+  const open = openConnections === undefined ? undefined : openConnectionsProblem(openConnections)
+  if (open !== undefined) return problem('InvalidValue', `openConnections ${open}`)
   for (const one of notImported) {
     const wrong = findingProblem(one)
     if (wrong !== undefined) return problem('InvalidValue', `${wrong.field} ${wrong.problem}`)

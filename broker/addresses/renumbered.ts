@@ -1,7 +1,8 @@
-/** Members that a join gives global addresses. */
+/** Members that a join gives global addresses, and how many connections of theirs that breaks. */
 import type { ClusterId } from '../../model/ids.ts'
 import type { Renumbered } from '../../protocol/broker-api.ts'
 import { clusterSpec } from '../records/cluster-records.ts'
+import { statusOf } from '../records/status-records.ts'
 import type { LogView } from '../log/record-log.ts'
 import { isLive } from '../state/state.ts'
 
@@ -19,6 +20,12 @@ export function renumberedSince(
 ): readonly Renumbered[] {
   return [...globalAddresses(view)]
     .filter(([id, now]) => id !== joined && now.length > 0 && before.get(id)?.length === 0)
-    .map(([cluster, globalCIDRs]) => ({ cluster, globalCIDRs }))
+    .map(([cluster, globalCIDRs]) => ({ cluster, globalCIDRs, ...toldConnections(view, cluster) }))
     .sort((a, b) => (a.cluster < b.cluster ? -1 : 1))
+}
+
+/** As the member told last; nothing of one that does not tell. */
+function toldConnections(view: LogView, cluster: string): Pick<Renumbered, 'openConnections'> {
+  const openConnections = statusOf(view, cluster)?.openConnections
+  return openConnections === undefined ? {} : { openConnections }
 }

@@ -17,6 +17,7 @@ import { MAX_NEEDED, SHORTEST_NEEDED, UNGRANTED_SPACE, mayState } from '../../mo
 import { isInside } from '../../model/addresses/prefix-set.ts'
 import { SHORTEST_PREFIX } from '../../model/addresses/remote-clusters.ts'
 import { MAX_NOT_IMPORTED, type MemberStatus, findingProblem } from '../../model/member-status.ts'
+import { openConnectionsProblem } from '../../model/open-connections.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import {
   type ClustersetRanges,
@@ -212,14 +213,20 @@ function isPrefix(value: Prefix | Refusal): value is Prefix {
   return 'length' in value
 }
 
-/** The status of a member, which is handed to every other member as it is. Undefined when it may be stored. Whose it is says the certificate: a status names no member. */
-export function admitStatus({ notImported, leftOut }: MemberStatus): Refusal | undefined {
+/**
+ * The status of a member, which is handed to every other member as it is: undefined when it may be stored. Whose it is
+ * says the certificate: a status names no member.
+ */
+export function admitStatus({ notImported, leftOut, openConnections }: MemberStatus): Refusal | undefined {
   const tooMany = checkCount('status.notImported', notImported.length, 0, MAX_NOT_IMPORTED)
   if (tooMany !== undefined) return tooMany
   for (const [i, one] of notImported.entries()) {
     const wrong = findingProblem(one)
     if (wrong !== undefined) return refusal(`status.notImported[${i}].${wrong.field}`, wrong.problem)
   }
-  if (Number.isSafeInteger(leftOut) && leftOut >= 0) return undefined
-  return refusal('status.leftOut', `${leftOut}: expected a whole number from 0`)
+  if (!Number.isSafeInteger(leftOut) || leftOut < 0) {
+    return refusal('status.leftOut', `${leftOut}: expected a whole number from 0`)
+  }
+  const wrong = openConnections === undefined ? undefined : openConnectionsProblem(openConnections)
+  return wrong === undefined ? undefined : refusal('status.openConnections', wrong)
 }

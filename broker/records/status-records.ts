@@ -25,6 +25,12 @@ export function hasStatusRecord(view: LogView, cluster: ClusterId): boolean {
   return view.get('record', statusRecordKey(cluster)) !== undefined
 }
 
-function statusRecordKey(cluster: ClusterId): string {
-  return recordKeyText({ cluster, kind: 'MemberStatus', namespace: '', name: cluster })
+/** What the member told last; undefined where it tells nothing. */
+export function statusOf(view: LogView, cluster: string): MemberStatus | undefined {
+  const body = view.get('record', statusRecordKey(cluster))?.body
+  return body?.kind === 'MemberStatus' ? body : undefined
+}
+
+function statusRecordKey(cluster: string): string {
+  return recordKeyText({ cluster: cluster as ClusterId, kind: 'MemberStatus', namespace: '', name: cluster })
 }

@@ -2,6 +2,7 @@
 import type { ClusterId } from '../../model/ids.ts'
 import { type ClusterFacts, RefusedError, type JoinLook, type Renumbered } from '../../protocol/broker-api.ts'
 import type { JoinToken } from '../../protocol/identity/token.ts'
+import { brokenConnectionsText } from '../../model/open-connections.ts'
 import { messageOf } from '../../runtime/thrown.ts'
 import { UserError } from '../../runtime/user-error.ts'
 
@@ -49,11 +50,12 @@ const MAX_NAMED = 10
 
 /** `milano (244.0.0.0/16) and tokyo (244.1.0.0/16) get global addresses by this join: …` */
 export function renumberedText(members: readonly Renumbered[], verb: 'get' | 'got'): string {
-  const named = members.slice(0, MAX_NAMED).map(({ cluster, globalCIDRs }) => `${cluster} (${globalCIDRs.join(', ')})`)
+  const listed = members.slice(0, MAX_NAMED)
+  const named = listed.map(({ cluster, globalCIDRs }) => `${cluster} (${globalCIDRs.join(', ')})`)
   const more = members.length > MAX_NAMED ? ` and ${members.length - MAX_NAMED} more` : ''
   return (
     `other members ${verb} global addresses by this join, since this cluster's pods or services have addresses of theirs: ` +
-    `${named.join(', ')}${more}. Connections from other clusters to their pods that are open break; names lead to the new ` +
+    `${named.join(', ')}${more}. ${brokenConnectionsText(listed, verb === 'get' ? 'break' : 'broke')}; names lead to the new ` +
     `addresses within seconds`
   )
 }

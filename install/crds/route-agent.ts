@@ -1,9 +1,10 @@
 /** CRD of RouteAgent: which ways one node has to the other clusters (model/objects.ts). Status only. */
 import { MAX_TOLD_BY_NODE } from '../../model/addresses/needed-ranges.ts'
 import { MAX_POD_RANGES } from '../../model/addresses/pod-ranges.ts'
+import { MAX_OPEN_CONNECTIONS } from '../../model/open-connections.ts'
 import { MAX_FAILURE_LENGTH } from '../../model/status-text.ts'
 import { objectSchema } from './custom-resource.ts'
-import { dnsLabel, integer, list, map, text } from './schema.ts'
+import { dnsLabel, flag, integer, list, map, text } from './schema.ts'
 import { sealaneCrd } from './sealane-kind.ts'
 
 const cluster = map('The way to one other cluster.', {
@@ -15,6 +16,11 @@ const cluster = map('The way to one other cluster.', {
 // A pattern costs the API server less than CEL, and this list may change with every pod. Readers check it anyway.
 const podRange = text('A range of their addresses.', { pattern: '^[0-9a-f.:]{2,39}/\\d{1,3}$', maxLength: 43 })
 
+const openConnections = map('Connections of its pods with pods of other clusters, over IPv4. Absent: not known.', {
+  count: integer('How many there were, about.', 0, MAX_OPEN_CONNECTIONS),
+  atLeast: flag('Not all were counted.'),
+})
+
 const status = map(
   'Written by the routeagent of this node.',
   {
@@ -23,11 +29,12 @@ const status = map(
     reached: text('Clusters that some gateway leads to, of all, such as 2/3.', { maxLength: 63 }),
     podRanges: list('Where the pods of this node are.', podRange, MAX_POD_RANGES),
     underlay: list('What this node needs outside the lanes.', podRange, MAX_TOLD_BY_NODE),
+    openConnections,
     failure: text('What keeps the routeagent from working; absent when nothing does.', {
       maxLength: MAX_FAILURE_LENGTH,
     }),
   },
-  ['reached', 'podRanges', 'underlay', 'failure'],
+  ['reached', 'podRanges', 'underlay', 'openConnections', 'failure'],
 )
 
 export const ROUTE_AGENT = sealaneCrd({

@@ -13,7 +13,7 @@ import { KernelError, type KernelErrorCode } from '../errors.ts'
 /** From linux/netlink.h. */
 const NLMSG_ERROR = 2
 const NLM_F_DUMP_INTR = 0x10
-const NLM_F_DUMP = 0x300
+export const NLM_F_DUMP = 0x300
 const MAX_TORN_DUMPS = 5
 const DEFAULT_TIMEOUT_MS = 5_000
 
@@ -200,7 +200,7 @@ const MEANING: Readonly<Record<string, string>> = {
 }
 
 /** `errno` is negative, as the kernel sends it. */
-function errnoError(operation: string, errno: number): KernelError {
+export function errnoError(operation: string, errno: number): KernelError {
   let name: string
   try {
     name = getSystemErrorName(errno)

@@ -1,6 +1,7 @@
 /** Requests and stream messages between bytes and broker-api.ts. Decoders throw CodecError and nothing else. */
 import { toUSVString } from 'node:util'
 import { MAX_NEEDED } from '../../model/addresses/needed-ranges.ts'
+import { openConnectionsProblem } from '../../model/open-connections.ts'
 import type { ClusterFacts, JoinLook, JoinRequest, JoinResponse, RenewResponse, Renumbered } from '../broker-api.ts'
 import type { PublishMessage, PublishReply, WatchMessage, WatchRequest } from '../broker-api.ts'
 import * as check from './codec-checks.ts'
@@ -8,7 +9,7 @@ import { CodecError } from './codec-checks.ts'
 import * as wire from '../gen/broker.ts'
 import * as limits from '../limits.ts'
 import { checkSize, memberKeyFromWire, memberRecordFromWire, memberRecordToWire } from './records-codec.ts'
-import { statusFromWire, statusToWire } from './status-codec.ts'
+import { copied, statusFromWire, statusToWire } from './status-codec.ts'
 import { knownRefusal } from '../../model/reasons/reasons.ts'
 
 const ADDRESS_TEXT = 64
@@ -95,15 +96,22 @@ export function decodeJoinResponse(bytes: Uint8Array): JoinResponse {
   }
 }
 
-function renumberedToWire({ cluster, globalCIDRs }: Renumbered): wire.Renumbered {
-  return { cluster, globalCidrs: [...globalCIDRs] }
+function renumberedToWire({ cluster, globalCIDRs, openConnections }: Renumbered): wire.Renumbered {
+  return { cluster, globalCidrs: [...globalCIDRs], openConnections: copied(openConnections) }
 }
 
 function renumberedFromWire(members: readonly wire.Renumbered[]): readonly Renumbered[] {
   return check.list(members, 'renumbered', limits.MAX_RENUMBERED, (one, field) => ({
     cluster: check.text(one.cluster, `${field}.cluster`, limits.MAX_NAME, 1),
     globalCIDRs: check.texts(one.globalCidrs, `${field}.globalCIDRs`, limits.MAX_CIDRS, ADDRESS_TEXT),
+    ...check.optional('openConnections', openFromWire(one.openConnections, `${field}.openConnections`)),
   }))
+}
+
+function openFromWire(one: wire.OpenConnections | undefined, field: string): wire.OpenConnections | undefined {
+  const wrong = one === undefined ? undefined : openConnectionsProblem(one)
+  if (wrong !== undefined) throw new CodecError(field, wrong)
+  return copied(one)
 }
 
 export function encodeRenewRequest(csr: Uint8Array): Uint8Array {

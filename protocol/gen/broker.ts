@@ -75,6 +75,16 @@ export interface Renumbered {
   cluster: string;
   /** One for each of its pod CIDRs that is carried. */
   globalCidrs: string[];
+  /** As the member told last. Absent: not known, or from a broker that does not say. */
+  openConnections?: OpenConnections | undefined;
+}
+
+/** Connections over IPv4 between pods of a member and those of others: what breaks when its pods get global addresses. */
+export interface OpenConnections {
+  /** Below 2^31. */
+  count: number;
+  /** Not all were counted: there may be more. */
+  atLeast: boolean;
 }
 
 export interface RenewRequest {
@@ -359,6 +369,8 @@ export interface MemberStatus {
   notImported: MemberStatus_NotImported[];
   /** Findings that are not in the list. */
   leftOut: number;
+  /** Absent: not known. */
+  openConnections?: OpenConnections | undefined;
 }
 
 export interface MemberStatus_NotImported {
@@ -826,7 +838,7 @@ export const JoinResponse: MessageFns<JoinResponse> = {
 };
 
 function createBaseRenumbered(): Renumbered {
-  return { cluster: "", globalCidrs: [] };
+  return { cluster: "", globalCidrs: [], openConnections: undefined };
 }
 
 export const Renumbered: MessageFns<Renumbered> = {
@@ -836,6 +848,9 @@ export const Renumbered: MessageFns<Renumbered> = {
     }
     for (const v of message.globalCidrs) {
       writer.uint32(18).string(v!);
+    }
+    if (message.openConnections !== undefined) {
+      OpenConnections.encode(message.openConnections, writer.uint32(26).fork()).join();
     }
     return writer;
   },
@@ -867,6 +882,71 @@ export const Renumbered: MessageFns<Renumbered> = {
             }
 
             message.globalCidrs.push(reader.string());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.openConnections = OpenConnections.decode(reader, reader.uint32());
+            continue;
+          }
+        }
+        if ((tag & 7) === 4 || tag === 0) {
+          break;
+        }
+        reader.skip(tag & 7);
+      }
+      return message;
+    } finally {
+      (reader as any).__tsProtoDecodeDepth = previousRecursionDepth;
+    }
+  },
+};
+
+function createBaseOpenConnections(): OpenConnections {
+  return { count: 0, atLeast: false };
+}
+
+export const OpenConnections: MessageFns<OpenConnections> = {
+  encode(message: OpenConnections, writer: BinaryWriter = new BinaryWriter()): BinaryWriter {
+    if (message.count !== 0) {
+      writer.uint32(8).uint32(message.count);
+    }
+    if (message.atLeast !== false) {
+      writer.uint32(16).bool(message.atLeast);
+    }
+    return writer;
+  },
+
+  decode(input: BinaryReader | Uint8Array, length?: number): OpenConnections {
+    const reader = input instanceof BinaryReader ? input : new BinaryReader(input);
+    const previousRecursionDepth = (reader as any).__tsProtoDecodeDepth ?? 0;
+    if (previousRecursionDepth >= 100) {
+      throw new globalThis.Error("protobuf decode recursion limit exceeded");
+    }
+    (reader as any).__tsProtoDecodeDepth = previousRecursionDepth + 1;
+    try {
+      const end = length === undefined ? reader.len : reader.pos + length;
+      const message = createBaseOpenConnections();
+      while (reader.pos < end) {
+        const tag = reader.uint32();
+        switch (tag >>> 3) {
+          case 1: {
+            if (tag !== 8) {
+              break;
+            }
+
+            message.count = reader.uint32();
+            continue;
+          }
+          case 2: {
+            if (tag !== 16) {
+              break;
+            }
+
+            message.atLeast = reader.bool();
             continue;
           }
         }
@@ -3836,7 +3916,7 @@ export const ClusterSetIP: MessageFns<ClusterSetIP> = {
 };
 
 function createBaseMemberStatus(): MemberStatus {
-  return { notImported: [], leftOut: 0 };
+  return { notImported: [], leftOut: 0, openConnections: undefined };
 }
 
 export const MemberStatus: MessageFns<MemberStatus> = {
@@ -3846,6 +3926,9 @@ export const MemberStatus: MessageFns<MemberStatus> = {
     }
     if (message.leftOut !== 0) {
       writer.uint32(16).uint64(message.leftOut);
+    }
+    if (message.openConnections !== undefined) {
+      OpenConnections.encode(message.openConnections, writer.uint32(26).fork()).join();
     }
     return writer;
   },
@@ -3877,6 +3960,14 @@ export const MemberStatus: MessageFns<MemberStatus> = {
             }
 
             message.leftOut = longToNumber(reader.uint64());
+            continue;
+          }
+          case 3: {
+            if (tag !== 26) {
+              break;
+            }
+
+            message.openConnections = OpenConnections.decode(reader, reader.uint32());
             continue;
           }
         }

@@ -7,6 +7,7 @@ import type { RouteTable } from '../../kernel/route/route-table.ts'
 import type { Sysctl } from '../../kernel/tuning/sysctl.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../model/kernel-ids.ts'
 import { isNodeOfSite, ownedByNode } from '../../model/node-owner.ts'
+import type { OpenConnections } from '../../model/open-connections.ts'
 import type { RouteAgent } from '../../model/objects.ts'
 import { MAX_FAILURE_LENGTH, fitText } from '../../model/status-text.ts'
 import { problemText } from '../../model/reasons/problem.ts'
@@ -40,6 +41,10 @@ export interface RouteLoopDeps {
   readonly metrics: RouteAgentMetrics
   /** Undefined: the table that says who may use the overlay is there. */
   readonly unguarded: () => Unguarded | undefined
+  /** For the status. Undefined: not known. */
+  readonly openConnections: () => OpenConnections | undefined
+  /** Called after each plan. */
+  readonly onPlan: () => void
 }
 
 /** There is no such table, because it has not been made yet, or because of this. */
@@ -87,6 +92,7 @@ export class RouteLoop {
     this.#deps.facts.invalidate()
     const plan = planNodeRoutes(withFacts(reading.world, await this.#deps.facts.read(signal)))
     this.plan = plan
+    this.#deps.onPlan()
     this.#tell(plan)
     if (!plan.ok) {
       this.notReady = problemText(plan)
@@ -125,6 +131,7 @@ export class RouteLoop {
     // A Node that was removed took this object with it, and it must not come back alone.
     if (!isNodeOfSite(node, nodes)) return
     const paths = plan.ok ? plan.paths : []
+    const openConnections = this.#deps.openConnections()
     const object: RouteAgent = {
       apiVersion: 'sealane.io/v1alpha1',
       kind: 'RouteAgent',
@@ -134,6 +141,7 @@ export class RouteLoop {
         clusters: paths,
         reached: `${paths.filter(({ gateways }) => gateways.length > 0).length}/${paths.length}`,
         ...(plan.ok ? { podRanges: rangeTexts(plan.podRanges), underlay: plan.underlay } : {}),
+        ...(openConnections === undefined ? {} : { openConnections }),
         ...(failure === undefined ? {} : { failure: fitText(failure, MAX_FAILURE_LENGTH) }),
       },
     }

@@ -8,6 +8,7 @@ import { runBroker } from '../../broker/main.ts'
 import { openBrokerStore } from '../../broker/state/broker-store.ts'
 import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import { parseClusterId } from '../../model/ids.ts'
+import type { JoinLook, JoinResponse } from '../../protocol/broker-api.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
 import { readMemberIdentity, writeMemberIdentity } from '../../protocol/identity/member-files.ts'
 import { certificatesFromPem } from '../../protocol/identity/pem.ts'
@@ -74,8 +75,38 @@ export class Member {
     this.#directory = join(directory, id)
   }
 
-  async join(brokerDirectory: string, port: number): Promise<void> {
-    const cluster = parseClusterId(this.id)
+  /** What a join would bring; it has not joined. */
+  async look(brokerDirectory: string, port: number): Promise<JoinLook> {
+    const { client, request } = await this.#ask(brokerDirectory, port)
+    const found = await client.lookAtJoin(request, NEVER)
+    client.close()
+    return found
+  }
+
+  async join(brokerDirectory: string, port: number): Promise<JoinResponse> {
+    const { client, request, key, addresses } = await this.#ask(brokerDirectory, port)
+    const answer = await client.join(request, NEVER)
+    client.close()
+    await writeMemberIdentity(join(this.#directory, 'identity'), {
+      cluster: parseClusterId(this.id),
+      clusterset: answer.clusterset,
+      brokerAddresses: addresses,
+      observedAddress: answer.observedAddress,
+      key,
+      certificate: answer.certificate,
+      caBundle: answer.caBundle,
+    })
+    const { podCIDRs, serviceCIDRs, labels } = request.facts
+    const { clusterIndex: index, globalCIDRs } = answer
+    await this.api.apply(clusterObject({ id: this.id, index, podCIDRs, serviceCIDRs, labels, globalCIDRs }))
+    const { clusterset, globalRange, clustersetIpRange } = answer
+    await this.api.apply(membershipObject({ clusterId: this.id, clusterset, globalRange, clustersetIpRange }))
+    this.api.put(namespaceObject('shop'))
+    return answer
+  }
+
+  /** A client with the broker's CA, and what it is to ask with a new token. */
+  async #ask(brokerDirectory: string, port: number) {
     const tokens = await openBrokerStore(brokerDirectory, clock)
     const token = parseJoinToken((await tokens.create({})).text, clock.now())
     await tokens.close()
@@ -84,24 +115,9 @@ export class Member {
     const client = connectBroker({ addresses, clusterset: 'default', ca: [ca!], clock, logger: this.logger })
     const key = createKey()
     const facts = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'], labels: {}, version: '0' }
+    const cluster = parseClusterId(this.id)
     const request = { secret: token.secret(), cluster, csr: await createCsr(key), facts, nowMs: clock.now() }
-    const answer = await client.join(request, NEVER)
-    client.close()
-    await writeMemberIdentity(join(this.#directory, 'identity'), {
-      cluster,
-      clusterset: answer.clusterset,
-      brokerAddresses: addresses,
-      observedAddress: answer.observedAddress,
-      key,
-      certificate: answer.certificate,
-      caBundle: answer.caBundle,
-    })
-    const spec = { id: this.id, index: answer.clusterIndex, ...facts, globalCIDRs: answer.globalCIDRs }
-    const { version: _version, ...clusterSpec } = spec
-    await this.api.apply(clusterObject(clusterSpec))
-    const { clusterset, globalRange, clustersetIpRange } = answer
-    await this.api.apply(membershipObject({ clusterId: this.id, clusterset, globalRange, clustersetIpRange }))
-    this.api.put(namespaceObject('shop'))
+    return { client, request, key, addresses }
   }
 
   start(change: Partial<AgentConfig> = {}): void {

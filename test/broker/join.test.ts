@@ -351,6 +351,28 @@ t.test('a look at a join names whom it renumbers, and changes nothing', async (t
   t.match(await refusal(look('milano', ['10.60.0.0/16'])), /is a member already/, 'what the join would be refused for')
 })
 
+t.test('a look, and the join, say what a renumbered member told of its open connections', async (t) => {
+  const harness = await startBroker(t)
+  const { broker } = harness
+  const openConnections = { count: 12, atLeast: false }
+  const { peer } = await join_(harness, 'milano')
+  const stream = new Publisher(harness, peer)
+  await stream.publish([])
+  await stream.status({ notImported: [], leftOut: 0, openConnections })
+  await stream.acknowledged()
+  await join_(harness, 'lyon', { facts: facts(['10.50.0.0/16']) })
+  const both = facts(['10.42.0.0/16', '10.50.0.0/16'])
+  const request = await joinRequest(harness, { cluster: 'paris', facts: both })
+  const want = [
+    { cluster: 'lyon', globalCIDRs: ['244.0.0.0/16'] },
+    { cluster: 'milano', globalCIDRs: ['244.1.0.0/16'], openConnections },
+  ]
+  const look = await broker.lookAtJoin({ ...request, csr: new Uint8Array(), look: true }, '192.0.2.1')
+  t.strictSame(look.renumbered, want)
+  t.strictSame((await join_(harness, 'paris', { facts: both })).response.renumbered, want)
+  stream.end()
+})
+
 t.test('after a restore an id is nobody else’s while a certificate of the lost time may last', async (t) => {
   const harness = await startBroker(t)
   await join_(harness, 'milano')

@@ -101,6 +101,11 @@ t.test('what is refused', async (t) => {
       /^status\.notImported\[1\]\.reason: "Because": expected/,
     ],
     ['less than nothing', { notImported: [], leftOut: -1 }, /^status\.leftOut: /],
+    ...[-1, 1.5, 2 ** 31, 2 ** 32 - 1, NaN, '12' as unknown as number].map((count): (typeof rows)[number] => [
+      `${count} open connections`,
+      { notImported: [], leftOut: 0, openConnections: { count, atLeast: false } },
+      /^status\.openConnections: count .*: expected a whole number from 0 to 2147483647/,
+    ]),
   ]
   for (const [name, status, want] of rows) {
     const before = stream.refusals().length

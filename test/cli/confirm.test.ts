@@ -64,6 +64,7 @@ t.test('a site that would renumber others asks at a terminal, and says so withou
   const agreed = await join('paris', 'yes')
   t.match(agreed, { code: 0, stdout: /with global addresses 244.1.0.0\/16/, stderr: named('get') })
   t.match(agreed.stderr, named('got'))
+  t.match(agreed.stderr, /Open connections with pods of milano break, how many is not known; names lead/)
   t.notMatch((await join('tokyo')).stderr, /other members/, 'they have them already')
 })
 

@@ -3,13 +3,15 @@ import { readFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { Client, credentials } from '@grpc/grpc-js'
 import t, { type Test } from 'tap'
-import type { JoinResponse } from '../../protocol/gen/broker.ts'
+import type { JoinResponse, MemberStatus } from '../../protocol/gen/broker.ts'
 import { BrokerService, type JoinRequest } from '../../protocol/gen/broker.ts'
 import { createKey } from '../../protocol/identity/keys.ts'
 import { parseJoinToken } from '../../protocol/identity/token.ts'
 import { createCsr } from '../../protocol/identity/x509.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
+import { eventually } from '../support/eventually.ts'
 import { attack } from './support/attack.ts'
+import { RawMember, startTarget } from './support/raw-member.ts'
 
 t.setTimeout(120_000)
 
@@ -36,6 +38,42 @@ await attack('renumbering-named', async (t) => {
     'the join says so too',
   )
   t.strictSame(await states(broker), ['milano silent 244.0.0.0/16', 'paris silent 244.1.0.0/16'])
+})
+
+await attack('open-connections-absurd', async (t) => {
+  const { broker } = await startTarget(t)
+  const token = (): Promise<string> => broker.token()
+  const mallory = await RawMember.join(t, broker, 'mallory', { podCidrs: ['10.42.0.0/16'] })
+  const milano = await RawMember.join(t, broker, 'milano', { podCidrs: ['10.50.0.0/16'] })
+  const [liar, honest] = [await mallory.publish().open(), await milano.publish().open()]
+  const status = (count: number): MemberStatus => {
+    return { notImported: [], leftOut: 0, openConnections: { count, atLeast: false } }
+  }
+  t.equal(await honest.tell(status(12)), 'ok')
+  t.equal(await liar.tell(status(3)), 'ok')
+  for (const count of [2 ** 31, 2 ** 32 - 1]) {
+    t.match(await liar.tell(status(count)), /^status\.openConnections: /, `${count}`)
+  }
+  const told = async (): Promise<unknown> => {
+    const paris: Ask = { cluster: 'paris', pods: '10.42.0.0/16', look: true }
+    const [one, other] = [
+      await ask(t, broker, await token(), paris),
+      await ask(t, broker, await token(), { ...paris, pods: '10.50.0.0/16' }),
+    ]
+    return [one, other].map((said) =>
+      typeof said === 'string' ? said : said.renumbered.map((of) => of.openConnections),
+    )
+  }
+  t.strictSame(await told(), [[{ count: 3, atLeast: false }], [{ count: 12, atLeast: false }]])
+  const most = 2 ** 31 - 1
+  t.equal(await liar.tell(status(most)), 'ok')
+  await eventually(async () => JSON.stringify(await told()).includes(String(most)), {
+    deadlineMs: 20_000,
+    intervalMs: 500,
+  })
+  t.strictSame(await told(), [[{ count: most, atLeast: false }], [{ count: 12, atLeast: false }]])
+  const joined = await ask(t, broker, await token(), { cluster: 'paris', pods: '10.42.0.0/16' })
+  t.match(joined, { renumbered: [{ cluster: 'mallory', openConnections: { count: most } }] })
 })
 
 await attack('look-with-a-spent-token', async (t) => {

@@ -2,14 +2,17 @@
 import t from 'tap'
 import { MAX_NOT_IMPORTED, type MemberStatus, type NotImported } from '../../model/member-status.ts'
 import type { ClusterId } from '../../model/ids.ts'
+import { MAX_OPEN_CONNECTIONS, type OpenConnections } from '../../model/open-connections.ts'
 import type { StoredRecord } from '../../model/records.ts'
-import type { PublishMessage } from '../../protocol/broker-api.ts'
+import type { PublishMessage, Renumbered } from '../../protocol/broker-api.ts'
 import { CodecError } from '../../protocol/codec/codec-checks.ts'
 import * as wire from '../../protocol/gen/broker.ts'
 import { inMemoryBroker } from '../../protocol/in-memory.ts'
 import {
+  decodeJoinLook,
   decodePublishMessage,
   decodePublishReply,
+  encodeJoinLook,
   encodePublishMessage,
   encodePublishReply,
 } from '../../protocol/codec/messages-codec.ts'
@@ -40,10 +43,51 @@ t.test('there and back', (t) => {
   t.end()
 })
 
+t.test('how many connections are open', (t) => {
+  const told = (openConnections: OpenConnections | undefined): PublishMessage => {
+    const value = { sequence: 1, status: { notImported: [], leftOut: 0, openConnections } }
+    return decodePublishMessage(wire.PublishMessage.encode({ message: { $case: 'status', value } }).finish())
+  }
+  const rows: [name: string, openConnections: OpenConnections | undefined][] = [
+    ['not known, or from an earlier release', undefined],
+    ['none', { count: 0, atLeast: false }],
+    ['some', { count: 12, atLeast: false }],
+    ['at least so many', { count: 200_000, atLeast: true }],
+    ['more than there can be: admission refuses it', { count: 2 ** 32 - 1, atLeast: false }],
+  ]
+  for (const [name, openConnections] of rows) {
+    const status = { notImported: [], leftOut: 0, ...(openConnections === undefined ? {} : { openConnections }) }
+    t.strictSame(told(openConnections), { t: 'status', sequence: 1, status }, name)
+    const message: PublishMessage = { t: 'status', sequence: 4, status }
+    t.strictSame(decodePublishMessage(encodePublishMessage(message)), message, `${name}: there and back`)
+  }
+  t.end()
+})
+
+t.test('whom a join renumbers, and what breaks', (t) => {
+  const milano = { cluster: 'milano', globalCIDRs: ['244.0.0.0/16'] }
+  const rows: Renumbered[] = [
+    milano,
+    { ...milano, openConnections: { count: 0, atLeast: false } },
+    { ...milano, openConnections: { count: MAX_OPEN_CONNECTIONS, atLeast: true } },
+  ]
+  for (const one of rows) {
+    const look = { globalCIDRs: [], renumbered: [one] }
+    t.strictSame(decodeJoinLook(encodeJoinLook(look)), look, JSON.stringify(one))
+  }
+  const absurd = { ...milano, openConnections: { count: MAX_OPEN_CONNECTIONS + 1, atLeast: false } }
+  const answer = encodeJoinLook({ globalCIDRs: [], renumbered: [absurd] })
+  t.throws(() => decodeJoinLook(answer), { message: /^renumbered\[0\]\.openConnections: count 2147483648/ })
+  t.end()
+})
+
 t.test('a reason of a later release is counted, not refused', (t) => {
   const later = { ...SHOP, reason: 'MoonTooFull' }
   const bytes = wire.PublishMessage.encode({
-    message: { $case: 'status', value: { sequence: 1, status: { notImported: [SHOP, later], leftOut: 3 } } },
+    message: {
+      $case: 'status',
+      value: { sequence: 1, status: { notImported: [SHOP, later], leftOut: 3, openConnections: undefined } },
+    },
   }).finish()
   t.same(decodePublishMessage(bytes), { t: 'status', sequence: 1, status: { notImported: [SHOP], leftOut: 4 } })
   t.end()
@@ -52,7 +96,10 @@ t.test('a reason of a later release is counted, not refused', (t) => {
 t.test('what is beyond the limits ends the stream', (t) => {
   const status = (notImported: wire.MemberStatus['notImported']): Uint8Array =>
     wire.PublishMessage.encode({
-      message: { $case: 'status', value: { sequence: 1, status: { notImported, leftOut: 0 } } },
+      message: {
+        $case: 'status',
+        value: { sequence: 1, status: { notImported, leftOut: 0, openConnections: undefined } },
+      },
     }).finish()
   const rows: [name: string, bytes: Uint8Array, want: RegExp][] = [
     ['10,000 findings', status(Array.from({ length: 10_000 }, () => ({ ...SHOP }))), /^status$/],

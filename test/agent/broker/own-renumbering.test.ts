@@ -7,15 +7,18 @@ import type { Cluster } from '../../../model/objects.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { clusterObject } from '../../support/objects/cluster-objects.ts'
+import { nodeObject, routeAgentObject } from '../../support/objects/node-objects.ts'
 
 function cluster(id: string, podCIDRs: string[], globalCIDRs: string[] = [], serviceCIDRs: string[] = []): Cluster {
   return clusterObject({ id, podCIDRs, serviceCIDRs, globalCIDRs })
 }
 
-function note(pairs: string, whose: string): string {
+const NOT_KNOWN = 'connections with them that were open break (how many is not known)'
+
+function note(pairs: string, whose: string, broken = NOT_KNOWN): string {
   return (
     `other clusters reach the pods of this one by global addresses from now on (${pairs}), since pods or services of ` +
-    `${whose} have the same ones; connections from them that were open break`
+    `${whose} have the same ones; ${broken}`
   )
 }
 
@@ -53,6 +56,32 @@ t.test('told once, when it happens', async (t) => {
   t.strictSame(clock.pending(), [])
 })
 
+t.test('how many connections break', async (t) => {
+  const clock = new FakeClock()
+  const api = new MemoryCluster()
+  const logger = new CapturingLogger()
+  const events: ObjectEvent[] = []
+  const cache = api.cache.bind(api)
+  const stop = tellOwnRenumbering(
+    { cluster: { cache, tell: (event) => void events.push(event) }, clock, logger },
+    'milano',
+  )
+  api.put(nodeObject('gw'))
+  api.put(routeAgentObject('gw', { openConnections: { count: 12, atLeast: false } }))
+  api.put(cluster('milano', ['10.42.0.0/16']))
+  api.put(cluster('paris', ['10.42.0.0/16'], ['244.1.0.0/16']))
+  await clock.advance(1)
+  api.put(cluster('milano', ['10.42.0.0/16'], ['244.0.0.0/16']))
+  await clock.advance(10_000)
+  const want = note('10.42.0.0/16 is 244.0.0.0/16', 'paris', 'about 12 open connections with them break')
+  t.strictSame(
+    events.map((event) => event.note),
+    [want],
+  )
+  t.match(logger.lines, [{ fields: { why: want } }], 'the log says it too')
+  stop()
+})
+
 t.test('one that joins with global addresses was told by its own join', async (t) => {
   const clock = new FakeClock()
   const api = new MemoryCluster()
@@ -86,5 +115,7 @@ t.test('whose addresses they are', async (t) => {
       `${Array.from({ length: 10 }, (_, i) => `c${10 + i}`).join(', ')} and 2 more`,
     ],
   ]
-  for (const [say, others, whose] of rows) t.equal(renumberingNote(own, [own, ...others]), note(pairs, whose), say)
+  for (const [say, others, whose] of rows) {
+    t.equal(renumberingNote(own, [own, ...others], undefined), note(pairs, whose), say)
+  }
 })

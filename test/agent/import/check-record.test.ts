@@ -4,6 +4,7 @@ import { recordProblem } from '../../../agent/import/check-record.ts'
 import { newImportMemory, planImports } from '../../../agent/import/plan-imports.ts'
 import { admitRecord } from '../../../broker/admission/admission.ts'
 import type { ClusterId } from '../../../model/ids.ts'
+import type { OpenConnections } from '../../../model/open-connections.ts'
 import type { RecordBody, ServiceExportBody, StoredRecord } from '../../../model/records.ts'
 import { FLAT, IP, MILANO, OWN, cluster, exported, plan, record, show, sliceOf, world } from '../import-fixtures.ts'
 
@@ -147,4 +148,27 @@ t.test('ids that are reserved: left out, unless the cluster is here from before'
     )
   }
   t.equal(recordProblem(record('milano'), []), undefined)
+})
+
+t.test('how many connections a member says that it has open', (t) => {
+  const status = (openConnections: unknown): StoredRecord => ({
+    key: { cluster: 'milano' as ClusterId, kind: 'MemberStatus', namespace: '', name: 'milano' },
+    revision: 1,
+    createdAtMs: 1,
+    body: { kind: 'MemberStatus', notImported: [], leftOut: 0, openConnections: openConnections as OpenConnections },
+  })
+  const rows: [told: unknown, want: RegExp | undefined][] = [
+    [{ count: 0, atLeast: false }, undefined],
+    [{ count: 2 ** 31 - 1, atLeast: true }, undefined],
+    [{ count: 2 ** 31, atLeast: false }, /^openConnections count 2147483648: expected/],
+    [{ count: -1, atLeast: false }, /^openConnections count -1: expected/],
+    [{ count: 1.5, atLeast: false }, /^openConnections count 1\.5: expected/],
+    [{ count: 1 }, /^openConnections atLeast: expected/],
+  ]
+  for (const [told, want] of rows) {
+    const found = recordProblem(status(told), [], () => true)
+    if (want === undefined) t.equal(found, undefined, JSON.stringify(told))
+    else t.match(found, { reason: 'InvalidValue', message: want }, JSON.stringify(told))
+  }
+  t.end()
 })

@@ -36,6 +36,10 @@ export const POD_PROGRAMS = {
     socket.on('message', (bytes) => { console.log(bytes.toString().replace(/\\0.*$/s, '')); process.exit() })
     socket.send(Buffer.alloc(Number(process.argv[2])), 8080, process.argv[1])
     setTimeout(() => { console.log('timeout'); process.exit() }, 5000)`,
+  /** A TCP connection that says nothing. It says `open` when it is there, and stays until the process ends. */
+  hold: `
+    const socket = require('node:net').connect(8080, process.argv[1], () => console.log('open'))
+    socket.on('error', (error) => { console.log(error.code ?? error.message); process.exit() })`,
   /** Datagrams to as many ports, from port 8080 on: each is a flow of its own. Arguments: address, how many. */
   datagrams: `
     const { createSocket } = require('node:dgram'), [, to, count] = process.argv

@@ -5,6 +5,7 @@ import {
   type ClusterFacts,
   type MemberKey,
   type MemberRecord,
+  type MemberStatus,
   PublishMessage,
   PublishReply,
 } from '../../../protocol/gen/broker.ts'
@@ -64,6 +65,11 @@ export class RawPublish {
   /** As put(). */
   facts(facts: ClusterFacts): Promise<string> {
     return this.#answer(this.sendFacts(facts))
+  }
+
+  /** As put(). */
+  tell(status: MemberStatus): Promise<string> {
+    return this.#answer(this.#next((sequence) => ({ $case: 'status', value: { sequence, status } })))
   }
 
   /** Throws RawRefusal where the stream ends before. */

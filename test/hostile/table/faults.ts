@@ -154,6 +154,15 @@ export const FAULTS: readonly AttackRow[] = [
       '`broker/members/membership.ts`: the join is tried and rolled back; `cli/site/agree-on-renumbering.ts` asks, `agent/broker/own-renumbering.ts` reports it on the other side.',
   },
   {
+    id: 'open-connections-absurd',
+    tried:
+      'A member says that it has 2^31 open connections, or 2^32 - 1, and then as many as can be; a cluster joins that renumbers it.',
+    holds:
+      'What cannot be is refused, and what was told before stays. What can be is handed on with that member alone: the join goes through, and no other member’s figure changes.',
+    against:
+      '`broker/admission/admission-status.ts` and `agent/import/check-record.ts`: whole numbers below 2^31; nothing is decided by them.',
+  },
+  {
     id: 'look-with-a-spent-token',
     tried: 'Somebody with a token that is spent, or revoked, asks what a join would change for others.',
     holds: 'He is refused as with a join, and learns of no member.',

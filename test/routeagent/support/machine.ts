@@ -1,44 +1,22 @@
 /** A routeagent on a machine whose drivers are all fakes: what tests put in, and what they look at. */
 import type { Test } from 'tap'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
+import type { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
 import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
 import { NFT_TABLE_NODE, VXLAN_DEVICE } from '../../../model/kernel-ids.ts'
 import type { KubeObject } from '../../../model/objects.ts'
-import { type Clock, SystemClock } from '../../../reconcile/clock.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
 import { runRouteAgent } from '../../../routeagent/main.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
 import { eventually } from '../../support/eventually.ts'
+import { JumpingClock } from '../../support/jumping-clock.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
 import { loopRuns } from './loop-runs.ts'
 import { cluster, endpoint, membership, node } from './site.ts'
-
-/** Real time, but 30 s pass whenever the test says so. */
-class JumpingClock extends SystemClock {
-  #offset = 0
-  readonly #sleepers = new Set<AbortController>()
-  override monotonic(): number {
-    return super.monotonic() + this.#offset
-  }
-  override async sleep(ms: number, signal: AbortSignal): Promise<void> {
-    const jump = new AbortController()
-    this.#sleepers.add(jump)
-    try {
-      await super.sleep(ms, AbortSignal.any([signal, jump.signal]))
-    } catch (error) {
-      if (signal.aborted) throw error
-    } finally {
-      this.#sleepers.delete(jump)
-    }
-  }
-  jump(ms: number): void {
-    this.#offset += ms
-    for (const sleeper of this.#sleepers) sleeper.abort()
-  }
-}
 
 export class Machine {
   readonly cluster = new MemoryCluster()
@@ -61,6 +39,8 @@ export class Machine {
   })
   readonly logger = new CapturingLogger()
   readonly clock = new JumpingClock()
+  /** Set before start(): connections are counted. */
+  connections: FakeConnections | undefined
   /** Addresses of machines that answer no knock. */
   readonly dead = new Set<string>()
   /** Addresses of machines that answered one. */
@@ -94,7 +74,8 @@ export class Machine {
       if (answers) this.answered.add(address)
       return Promise.resolve(answers)
     }
-    const deps = { cluster, nft, nft6, routes, sysctl, logger, status, clock, metrics, knock }
+    const counted = this.connections === undefined ? {} : { connections: this.connections }
+    const deps = { cluster, nft, nft6, routes, sysctl, logger, status, clock, metrics, knock, ...counted }
     const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3', stateDir: this.stateDir }, stopping.signal)
     const stop = (): Promise<void> => {
       stopping.abort(new Error('stopped by the test'))

@@ -42,6 +42,11 @@ export class NodeProcess {
     for (const object of objects) this.#child.stdin?.write(`${JSON.stringify({ put: object })}\n`)
   }
 
+  /** Loops that wait for their time go on at once. */
+  wake(): void {
+    this.#child.stdin?.write(`${JSON.stringify({ wake: true })}\n`)
+  }
+
   get(kind: string, name: string): KubeObject | undefined {
     return this.#objects.get(`${kind}/${name}`)
   }

@@ -1,23 +1,24 @@
 /**
  * The processes of one node for tests in network namespaces: routeagent and, where lanes are given, gateway. Real
- * kernel drivers, objects in memory. Told what to hold by JSON lines on standard input (`{"put": object}`), tells on
- * standard output what it writes (`{"object": …}`). Arguments: node, state directory, lanes as JSON.
+ * kernel drivers, objects in memory. Told what to hold by JSON lines on standard input (`{"put": object}`), and that no loop
+ * is to wait any longer (`{"wake": true}`); tells on standard output what it writes (`{"object": …}`). Arguments: node, state directory, lanes as JSON.
  */
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { WireguardCable } from '../../../gateway/cable/wireguard/wireguard-cable.ts'
 import { type GatewayConfigInit, gatewayConfig, runGateway } from '../../../gateway/main.ts'
+import { Conntrack } from '../../../kernel/conntrack/conntrack.ts'
 import { NftCommand } from '../../../kernel/nft/nft-command.ts'
 import { ProcSysctl } from '../../../kernel/tuning/proc-sysctl.ts'
 import { Rtnetlink } from '../../../kernel/route/rtnetlink.ts'
 import { WgCommand } from '../../../kernel/wireguard/wg-command.ts'
 import type { KubeObject } from '../../../model/objects.ts'
-import { SystemClock } from '../../../reconcile/clock.ts'
 import { runRouteAgent } from '../../../routeagent/main.ts'
 import { createLogger } from '../../../runtime/logging/pino-logger.ts'
 import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../../runtime/status-board.ts'
+import { JumpingClock } from '../../support/jumping-clock.ts'
 
 const [node = '', stateDir = '', lanesText = '[]'] = process.argv.slice(2)
 const lanes = JSON.parse(lanesText) as GatewayConfigInit['lanes']
@@ -28,13 +29,15 @@ for (const kind of ['Endpoint', 'Gateway', 'RouteAgent'] as const) {
     if (change?.type === 'set') process.stdout.write(`${JSON.stringify({ object: change.object })}\n`)
   })
 }
-createInterface({ input: process.stdin }).on('line', (line) =>
-  cluster.put((JSON.parse(line) as { put: KubeObject }).put),
-)
+const clock = new JumpingClock()
+createInterface({ input: process.stdin }).on('line', (line) => {
+  const { put, wake } = JSON.parse(line) as { put?: KubeObject; wake?: true }
+  if (put !== undefined) cluster.put(put)
+  if (wake === true) clock.jump(0)
+})
 
 const stopping = new AbortController()
 process.once('SIGTERM', () => stopping.abort())
-const clock = new SystemClock()
 const routes = new Rtnetlink()
 const common = {
   clock,
@@ -44,6 +47,7 @@ const common = {
   nft: new NftCommand(),
   nft6: new NftCommand({ family: 'ip6' }),
   sysctl: new ProcSysctl(),
+  connections: new Conntrack({ clock }),
 }
 const deps = (name: string) => ({ ...common, metrics: createMetrics(name), status: new StatusBoard() })
 const cable = new WireguardCable(

@@ -329,14 +329,15 @@ t.test('what is missing is made anew, and a token in the place of a refused iden
 
 t.test('members whose addresses the join changes are named before, and asked about', async (t) => {
   const objects = [node('n1', 'True'), cluster('paris'), gateway()]
-  const renumbered = [{ cluster: 'milano', globalCIDRs: ['244.0.0.0/16'] }]
+  const milano = { cluster: 'milano', globalCIDRs: ['244.0.0.0/16'] }
+  const renumbered = [{ ...milano, openConnections: { count: 12, atLeast: false } }]
   const asked: string[] = []
   const look: LookAtJoin = ({ cluster: id, facts }) => {
     asked.push(`${id} ${facts.podCIDRs.join()} ${facts.serviceCIDRs.join()}`)
     return Promise.resolve({ globalCIDRs: ['244.1.0.0/16'], renumbered })
   }
-  const named =
-    /^other members get global addresses by this join, .*: milano \(244\.0\.0\.0\/16\)\. Connections .* break/m
+  const names = 'other members get global addresses by this join, .*: milano \\(244\\.0\\.0\\.0/16\\)\\. '
+  const named = new RegExp(`^${names}About 12 open connections with pods of milano break; `, 'm')
   const questions: string[] = []
   const answer = (yes: boolean) => (question: string) => {
     questions.push(question)
@@ -353,6 +354,11 @@ t.test('members whose addresses the join changes are named before, and asked abo
   const script = await join(objects, undefined, { look })
   t.match(script.said, named, 'nobody can be asked: it is said')
   t.strictSame(script.told, ['joined', 'all parts are ready'])
+  const older = await join(objects, undefined, {
+    look: () => Promise.resolve({ globalCIDRs: [], renumbered: [milano] }),
+  })
+  const notKnown = new RegExp(`^${names}Open connections with pods of milano break, how many is not known; `, 'm')
+  t.match(older.said, notKnown, 'a member, or a broker, of an earlier release does not tell')
   const nobody = await join(objects, undefined, {
     look: () => Promise.resolve({ globalCIDRs: [], renumbered: [] }),
     confirm: answer(false),

@@ -1,0 +1,68 @@
+/** How many connections the pods of this cluster have with those of others: what its nodes tell, added up. */
+import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
+import type { Node, RouteAgent } from '../../model/objects.ts'
+import {
+  MAX_OPEN_CONNECTIONS,
+  type OpenConnections,
+  isWorthTelling,
+  openConnectionsProblem,
+} from '../../model/open-connections.ts'
+import type { Clock } from '../../reconcile/clock.ts'
+
+/**
+ * Of all nodes together. What some do not tell, or tell as it cannot be, makes the sum a lower bound. Undefined where none
+ * tells, or where nothing but zero is known of a part.
+ */
+export function sumOpenConnections(nodes: readonly Node[], agents: readonly RouteAgent[]): OpenConnections | undefined {
+  const byNode = new Map(agents.map(({ metadata, status }) => [metadata.name, status?.openConnections]))
+  const told = nodes.flatMap(({ metadata }) => {
+    const one = byNode.get(metadata.name)
+    return one === undefined || openConnectionsProblem(one) !== undefined ? [] : [one]
+  })
+  const sum = told.reduce((all, { count }) => all + count, 0)
+  const isWhole = told.length === nodes.length && told.every(({ atLeast }) => !atLeast) && sum <= MAX_OPEN_CONNECTIONS
+  if (told.length === 0 || (sum === 0 && !isWhole)) return undefined
+  return { count: Math.min(sum, MAX_OPEN_CONNECTIONS), atLeast: !isWhole }
+}
+
+type Cluster = Pick<ClusterApi, 'cache'>
+
+/** Reads from now on; what it gives is the sum as it is then. Undefined: not known. */
+export function openConnectionsReader(cluster: Cluster): () => OpenConnections | undefined {
+  const [nodes, agents] = [cluster.cache('Node'), cluster.cache('RouteAgent')]
+  return () => (nodes.synced && agents.synced ? sumOpenConnections(nodes.list(), agents.list()) : undefined)
+}
+
+/** The sum as the other members are told it: every change of it goes to all of them. */
+export class ToldConnections {
+  readonly #cluster: Cluster
+  readonly #read: () => OpenConnections | undefined
+  readonly #clock: Pick<Clock, 'monotonic'>
+  #told: { readonly sum: OpenConnections | undefined; readonly at: number } | undefined
+
+  constructor(cluster: Cluster, clock: Pick<Clock, 'monotonic'>) {
+    this.#cluster = cluster
+    this.#read = openConnectionsReader(cluster)
+    this.#clock = clock
+  }
+
+  get(): OpenConnections | undefined {
+    const sum = this.#read()
+    const at = this.#clock.monotonic()
+    const told = this.#told
+    if (told !== undefined && !isWorthTelling(told.sum, sum, at - told.at)) return told.sum
+    this.#told = { sum, at }
+    return sum
+  }
+
+  /** Calls back when a node tells another figure. Gives the function that ends it. */
+  onChange(listener: () => void): () => void {
+    return this.#cluster.cache('RouteAgent').onChange((change) => {
+      const isSame =
+        change?.type === 'set' &&
+        change.object.status?.openConnections?.count === change.previous?.status?.openConnections?.count &&
+        change.object.status?.openConnections?.atLeast === change.previous?.status?.openConnections?.atLeast
+      if (!isSame) listener()
+    })
+  }
+}

@@ -1,0 +1,74 @@
+/**
+ * How many connections the pods of a cluster have with pods of other clusters: those that break when the cluster gets
+ * global addresses. Only over IPv4, since IPv6 is never translated. Each node counts those of its own pods, and the sum
+ * travels to whoever joins. It is told anew only where it differs much, so a reader says "about". Pure.
+ */
+
+export interface OpenConnections {
+  /** 0 to MAX_OPEN_CONNECTIONS. */
+  readonly count: number
+  /** Not all were counted: there may be more. */
+  readonly atLeast: boolean
+}
+
+/** Fits int32 of a CRD and of every reader of the wire. */
+export const MAX_OPEN_CONNECTIONS = 2 ** 31 - 1
+
+/** What is wrong with a figure that others told, naming the part; undefined for nothing. */
+export function openConnectionsProblem({
+  count,
+  atLeast,
+}: Readonly<Record<keyof OpenConnections, unknown>>): string | undefined {
+  if (typeof count !== 'number' || !Number.isInteger(count) || count < 0 || count > MAX_OPEN_CONNECTIONS) {
+    return `count ${String(count).slice(0, 40)}: expected a whole number from 0 to ${MAX_OPEN_CONNECTIONS}`
+  }
+  return typeof atLeast === 'boolean' ? undefined : 'atLeast: expected true or false'
+}
+
+/** A figure that differs by no more than this, or by no more than a tenth, is told after STALE_MS. */
+const SMALL_CHANGE = 10
+const STALE_MS = 600_000
+
+/** Whether a figure is to be told anew. `ageMs`: since the one before was told. Undefined: not known. */
+export function isWorthTelling(
+  told: OpenConnections | undefined,
+  now: OpenConnections | undefined,
+  ageMs: number,
+): boolean {
+  if (told === undefined || now === undefined) return told !== now
+  if (told.atLeast !== now.atLeast || (told.count === 0) !== (now.count === 0)) return true
+  const change = Math.abs(now.count - told.count)
+  return change > Math.max(SMALL_CHANGE, told.count / 10) || (change > 0 && ageMs >= STALE_MS)
+}
+
+/** `about 12 open connections`, for the middle of a sentence. */
+export function openConnectionsText({ count, atLeast }: OpenConnections): string {
+  const noun = count === 1 ? 'open connection' : 'open connections'
+  if (atLeast) return `at least ${count} ${noun}`
+  return count === 0 ? `no ${noun}` : `about ${count} ${noun}`
+}
+
+export interface BrokenConnections {
+  readonly cluster: string
+  readonly openConnections?: OpenConnections
+}
+
+/** What a renumbering does to those that are open: `About 12 open connections with pods of milano break`, of each. */
+export function brokenConnectionsText(members: readonly BrokenConnections[], verb: 'break' | 'broke'): string {
+  const known = members.flatMap(({ cluster, openConnections: open }) => {
+    return open === undefined ? [] : [`${openConnectionsText(open)} with pods of ${cluster}`]
+  })
+  const unknown = members.flatMap(({ cluster, openConnections }) => (openConnections === undefined ? [cluster] : []))
+  const parts = [
+    ...(known.length === 0 ? [] : [`${listText(known)} ${verb}`]),
+    ...(unknown.length === 0
+      ? []
+      : [`open connections with pods of ${listText(unknown)} ${verb}, how many is not known`]),
+  ]
+  const text = parts.join(', and ')
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}`
+}
+
+function listText(items: readonly string[]): string {
+  return items.length < 2 ? items.join('') : `${items.slice(0, -1).join(', ')} and ${items.at(-1) ?? ''}`
+}

@@ -1,0 +1,74 @@
+/**
+ * What every ConnectionTable does. The stage opens connections between 10.42.1.5 and other addresses, which must all be in
+ * its table before it says so.
+ */
+import type { Test } from 'tap'
+import type { ConnectionTable } from '../../kernel/conntrack/connection-table.ts'
+import { formatAddress } from '../../model/addresses/ip.ts'
+import { eventually } from '../support/eventually.ts'
+
+export interface ConnectionStage {
+  readonly table: ConnectionTable
+  /** `to`: the address that is called; the one that answers is that of `answeredBy`, by address translation, if given. */
+  open(protocol: 'tcp' | 'udp', to: string, answeredBy?: string): Promise<() => void>
+  /** UDP that has said too little to be a conversation, TCP that nobody answers: nothing that counts. */
+  disturb?(): Promise<void>
+}
+
+const PLENTY = 1000
+
+export async function listed(table: ConnectionTable, limit = PLENTY): Promise<readonly string[]> {
+  const found: string[] = []
+  const address = (value: number): string => formatAddress({ family: 4, value: BigInt(value) })
+  await table.scan(limit, ({ client, server }) => found.push(`${address(client)} ${address(server)}`))
+  return found.sort()
+}
+
+/** `make` gives a stage on which nothing is open yet, and takes it away after the test. */
+export function connectionsCompliance(t: Test, make: (t: Test) => Promise<ConnectionStage>): void {
+  const shows = (stage: ConnectionStage, ...want: string[]): Promise<unknown> =>
+    eventually(async () => (await listed(stage.table)).join() === want.join(), { say: want.join() || 'nothing' })
+
+  t.test('what is open, and only while it is', async (t) => {
+    const stage = await make(t)
+    t.strictSame(await listed(stage.table), [])
+    t.strictSame(await stage.table.scan(PLENTY, () => undefined), { whole: true }, 'an empty list is whole')
+    await stage.disturb?.()
+    const close = await stage.open('tcp', '10.60.0.5')
+    await shows(stage, '10.42.1.5 10.60.0.5')
+    await stage.open('udp', '10.60.0.6')
+    await shows(stage, '10.42.1.5 10.60.0.5', '10.42.1.5 10.60.0.6')
+    await stage.open('tcp', '245.0.0.7', '10.60.0.7')
+    await shows(stage, '10.42.1.5 10.60.0.5', '10.42.1.5 10.60.0.6', '10.42.1.5 10.60.0.7')
+    close()
+    await shows(stage, '10.42.1.5 10.60.0.6', '10.42.1.5 10.60.0.7')
+  })
+
+  t.test('no more than asked for', async (t) => {
+    const stage = await make(t)
+    for (let i = 0; i < 3; i += 1) await stage.open('tcp', '10.60.0.5')
+    await shows(stage, ...Array<string>(3).fill('10.42.1.5 10.60.0.5'))
+    for (const [limit, found, whole] of [
+      [0, 0, false],
+      [2, 2, false],
+      [3, 3, true],
+      [4, 3, true],
+    ] as const) {
+      let count = 0
+      const scan = await stage.table.scan(limit, () => (count += 1))
+      t.strictSame({ count, ...scan }, { count: found, whole }, `${limit} at most`)
+    }
+  })
+
+  t.test('several at once, and one that is stopped', async (t) => {
+    const stage = await make(t)
+    await stage.open('tcp', '10.60.0.5')
+    await shows(stage, '10.42.1.5 10.60.0.5')
+    const all = await Promise.all(Array.from({ length: 5 }, () => listed(stage.table)))
+    t.strictSame(all, Array(5).fill(['10.42.1.5 10.60.0.5']))
+    await t.rejects(
+      stage.table.scan(PLENTY, () => undefined, AbortSignal.abort()),
+      { code: 'EINTR' },
+    )
+  })
+}

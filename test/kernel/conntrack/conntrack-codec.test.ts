@@ -1,0 +1,94 @@
+/** Entries as the kernel lists them; a real one is in test/netns/kernel-conntrack.test.ts. */
+import t from 'tap'
+import { decodeConnection, encodeListRequest } from '../../../kernel/conntrack/conntrack-codec.ts'
+import { type Attribute, addressBytes, body, u8 } from '../../../kernel/route/rtnetlink-codec.ts'
+
+const ASSURED = 1 << 2
+const SEEN_REPLY = 1 << 1
+const ESTABLISHED = 3
+const [TCP, UDP, SCTP, ICMP] = [6, 17, 132, 1] as const
+
+interface Entry {
+  readonly family?: number
+  readonly protocol?: number
+  readonly status?: number
+  readonly state?: number
+  readonly without?: number
+}
+
+/** 10.42.1.5 calls 245.0.0.7, and 10.60.0.7 answers. */
+function entry({ family = 2, protocol = TCP, status = ASSURED, state = ESTABLISHED, without }: Entry): Buffer {
+  const flags = Buffer.alloc(4)
+  flags.writeUInt32BE(status)
+  const tuple = (source: string, destination: string): readonly Attribute[] => [
+    [
+      1,
+      [
+        [1, addressBytes(source)],
+        [2, addressBytes(destination)],
+      ],
+    ],
+    [
+      2,
+      [
+        [1, u8(protocol)],
+        [2, Buffer.from([0x9c, 0x40])],
+        [3, Buffer.from([0, 80])],
+      ],
+    ],
+  ]
+  const all: readonly Attribute[] = [
+    [1, tuple('10.42.1.5', '245.0.0.7')],
+    [2, tuple('10.60.0.7', '10.42.1.5')],
+    [3, flags],
+    [7, Buffer.from([0, 0, 0, 9])],
+    [4, [[1, [[1, u8(state)]]]]],
+  ]
+  const head = Buffer.from([family, 0, 0, 0])
+  return Buffer.concat(
+    body(
+      head,
+      all.filter(([type]) => type !== without),
+    ),
+  )
+}
+
+const FOUND = { client: 0x0a2a0105, server: 0x0a3c0007 }
+
+t.test('which entries are connections that are open', (t) => {
+  const rows: [name: string, entry: Entry, isOpen: boolean][] = [
+    ['TCP, established', {}, true],
+    ['TCP, half open', { state: 2 }, false],
+    ['TCP, closing', { state: 7 }, false],
+    ['TCP, nobody has answered', { status: 0 }, false],
+    ['UDP, assured', { protocol: UDP, without: 4 }, true],
+    ['UDP, one question and one answer', { protocol: UDP, without: 4, status: SEEN_REPLY }, false],
+    ['ICMP', { protocol: ICMP, without: 4 }, false],
+    ['SCTP', { protocol: SCTP }, false],
+    ['IPv6', { family: 10 }, false],
+    ['without a state', { without: 4 }, false],
+    ['without who called', { without: 1 }, false],
+    ['without who answers', { without: 2 }, false],
+    ['without a status', { without: 3 }, false],
+  ]
+  for (const [name, one, isOpen] of rows) t.strictSame(decodeConnection(entry(one)), isOpen ? FOUND : undefined, name)
+  t.end()
+})
+
+t.test('cut anywhere, it is none, and nothing is read beyond', (t) => {
+  const whole = entry({})
+  for (let length = 0; length < whole.length; length += 1) {
+    t.equal(decodeConnection(whole.subarray(0, length)), undefined, `${length} bytes`)
+  }
+  for (let at = 4; at < whole.length; at += 1) {
+    const bytes = Buffer.from(whole)
+    bytes[at] = 0xff
+    t.doesNotThrow(() => decodeConnection(bytes), `byte ${at}`)
+  }
+  t.end()
+})
+
+t.test('asks for what is IPv4 and assured', (t) => {
+  t.equal(Buffer.concat(encodeListRequest()).toString('hex'), '020000000800030000000004')
+  t.end()
+})

@@ -1,0 +1,60 @@
+/** What a node tells of its open connections, over time. All drivers are the fakes. */
+import t from 'tap'
+import { KernelError } from '../../../kernel/errors.ts'
+import { FakeConnections } from '../../../kernel/fake/fake-connections.ts'
+import type { OpenConnections } from '../../../model/open-connections.ts'
+import { eventually } from '../../support/eventually.ts'
+import { loopRuns } from '../support/loop-runs.ts'
+import { Machine } from '../support/machine.ts'
+
+const exactly = (count: number): OpenConnections => ({ count, atLeast: false })
+
+t.test('counted once a minute, told where it differs', async (t) => {
+  const machine = new Machine(t)
+  const connections = new FakeConnections()
+  machine.connections = connections
+  const told = (): OpenConnections | undefined => machine.cluster.get('RouteAgent', 'worker')?.status?.openConnections
+  const tells = (want: OpenConnections | undefined): Promise<unknown> =>
+    eventually(() => JSON.stringify(told()) === JSON.stringify(want), { say: `tells ${JSON.stringify(want)}` })
+  const minute = async (): Promise<void> => {
+    const { scans } = connections
+    // Whatever the loop waits for is over; short of the time after which every change is told.
+    const wake = (): boolean => {
+      machine.clock.jump(1000)
+      return connections.scans > scans
+    }
+    await eventually(wake, { say: 'counted again' })
+  }
+  const open = (count: number): (() => void)[] =>
+    Array.from({ length: count }, () => connections.open('10.42.1.5', '244.1.0.7'))
+
+  const running = machine.start(t)
+  await eventually(async () => (await loopRuns(machine.metrics, 'connections')) > 0)
+  t.equal(connections.scans, 0, 'before there is a plan nobody knows what counts')
+  const first = open(12)
+  machine.join()
+  await machine.ready()
+  await tells(exactly(12))
+  t.match(await machine.metrics.text(), /^sealane_routeagent_open_connections\{.*\} 12$/m)
+
+  open(3)
+  await minute()
+  await eventually(async () => /open_connections\{.*\} 15$/m.test(await machine.metrics.text()))
+  t.strictSame(told(), exactly(12), 'about as many')
+  open(8)
+  await minute()
+  await tells(exactly(23))
+  for (const close of first) close()
+
+  connections.failure = new KernelError('EPERM', 'conntrack -L -f ipv4', 'not permitted')
+  await minute()
+  await tells(undefined)
+  await minute()
+  const warned = machine.logger.messages('warn').filter((message) => message.includes('open connections'))
+  t.strictSame(warned, ['open connections cannot be counted'], 'said once')
+  connections.failure = undefined
+  await minute()
+  await tells(exactly(11))
+  t.same(machine.status.notReady(), [], 'nothing depends on it')
+  await running.stop()
+})
