@@ -24,7 +24,7 @@ import { PublishLoop } from './export/publish-loop.ts'
 import { surroundingsReader } from './broker/read-surroundings.ts'
 import { ReportLoop } from './export/report-loop.ts'
 import { tellOwnRenumbering } from './broker/own-renumbering.ts'
-import { RefusedMembership } from './broker/refused-membership.ts'
+import { RefusedMembership } from './broker/membership/refused-membership.ts'
 import { SharedFindings } from './shared-findings.ts'
 
 export interface AgentDeps extends ComponentDeps {

@@ -9,9 +9,9 @@ import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
 import type { JoiningDesk } from '../../protocol/join.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import { joinWithToken, rejoinWhenEnded } from './join-with-token.ts'
-import { type MembershipAccess, keepMembership } from './keep-membership.ts'
-import { tellBrokerWhenLeaving } from './leave-by-agent.ts'
-import { RefusalNote } from './refusal-note.ts'
+import { type MembershipAccess, keepMembership } from './membership/keep-membership.ts'
+import { tellBrokerWhenLeaving } from './membership/leave-by-agent.ts'
+import { RefusalNote } from './membership/refusal-note.ts'
 
 export interface JoinAndRunInit {
   readonly cluster: ClusterId

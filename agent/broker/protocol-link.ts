@@ -18,7 +18,7 @@ import type { Metrics } from '../../runtime/metrics/metrics.ts'
 import type { BrokerLink, ContactView, Publisher, ReplicaView } from './broker-link.ts'
 import type { AgentConfig } from '../config.ts'
 import type { AgentMetrics } from '../metrics.ts'
-import { CertificateRenewal } from './certificate-renewal.ts'
+import { CertificateRenewal } from './membership/certificate-renewal.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 export interface LinkDeps {

@@ -1,6 +1,6 @@
 /** Which tracked connections are between pods of this node and pods of other clusters. */
 import type { Prefix } from '../../model/addresses/ip.ts'
-import { Ipv4Ranges } from '../../model/addresses/ipv4-ranges.ts'
+import { Ipv4Ranges } from './ipv4-ranges.ts'
 import type { OpenConnections } from '../../model/open-connections.ts'
 import type { ConnectionTable } from '../../kernel/conntrack/connection-table.ts'
 

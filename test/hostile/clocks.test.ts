@@ -1,7 +1,7 @@
 /** An agent's clock that is wrong, against a broker's that is right. */
 import { createPrivateKey } from 'node:crypto'
 import type { Test } from 'tap'
-import { CertificateRenewal } from '../../agent/broker/certificate-renewal.ts'
+import { CertificateRenewal } from '../../agent/broker/membership/certificate-renewal.ts'
 import { agentMetrics } from '../../agent/metrics.ts'
 import { parseClusterId } from '../../model/ids.ts'
 import type { MemberIdentity } from '../../protocol/identity/member-files.ts'

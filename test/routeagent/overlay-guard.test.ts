@@ -1,7 +1,7 @@
 /** Who may use the overlay and what may come out of it, as imagined packets traced through the planned table. */
 import t from 'tap'
-import { FakeNft } from '../../kernel/fake/fake-nft.ts'
-import { type TracePacket, type TraceResult, traceNft } from '../../kernel/fake/fake-nft-tracer.ts'
+import { FakeNft } from '../../kernel/fake/nft/fake-nft.ts'
+import { type TracePacket, type TraceResult, traceNft } from '../../kernel/fake/nft/fake-nft-tracer.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import { nodeNftWorld } from '../../routeagent/balance/plan-node-nft.ts'
 import { overlayGround } from '../../routeagent/balance/plan-overlay-guard.ts'

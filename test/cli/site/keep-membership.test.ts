@@ -1,6 +1,6 @@
 /** The agent of a real cluster writes its Membership again where somebody took it away. */
 import t, { type Test } from 'tap'
-import { keepMembership } from '../../../agent/broker/keep-membership.ts'
+import { keepMembership } from '../../../agent/broker/membership/keep-membership.ts'
 import { secretIdentity } from '../../../protocol/identity/secret-identity.ts'
 import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'

@@ -217,13 +217,14 @@ export const FAULTS: readonly AttackRow[] = [
     id: 'clock-ahead-renewal',
     tried: "A member's clock is 17 hours ahead: each new certificate is due for renewal at once.",
     holds: 'It is renewed once, then minutes to hours lie between two; the log names both times.',
-    against: '`agent/broker/certificate-renewal.ts`: pauses that grow between renewals that follow each other.',
+    against:
+      '`agent/broker/membership/certificate-renewal.ts`: pauses that grow between renewals that follow each other.',
   },
   {
     id: 'clock-behind-renewal',
     tried: "A member's clock is 30 hours behind: its certificate would end before it is due.",
     holds: 'It is renewed at once and from then on by the monotonic clock; the log names both times.',
-    against: '`agent/broker/plan-renewal.ts`: whichever clock says first that two thirds are over.',
+    against: '`agent/broker/membership/plan-renewal.ts`: whichever clock says first that two thirds are over.',
   },
   {
     id: 'broker-state-lost',

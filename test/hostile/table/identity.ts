@@ -38,7 +38,7 @@ export const IDENTITY: readonly AttackRow[] = [
     id: 'identity-two-agents',
     tried: 'Two agents of one cluster renew the same certificate at the same moment, and both use what they got.',
     holds: 'Neither is shut out before it can see what is stored; then the one that was used last stays.',
-    against: `${SUCCESSION}, and \`agent/broker/certificate-renewal.ts\`: the stored certificate counts, and agents read it each minute.`,
+    against: `${SUCCESSION}, and \`agent/broker/membership/certificate-renewal.ts\`: the stored certificate counts, and agents read it each minute.`,
   },
   {
     id: 'identity-taken-over',

@@ -2,7 +2,7 @@
 import t from 'tap'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import { KernelError } from '../../../kernel/errors.ts'
-import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
+import { FakeNft } from '../../../kernel/fake/nft/fake-nft.ts'
 import { FakeRouteTable } from '../../../kernel/fake/fake-route-table.ts'
 import { FakeSysctl } from '../../../kernel/fake/fake-sysctl.ts'
 import { NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'

@@ -2,7 +2,7 @@
 import { deepStrictEqual } from 'node:assert/strict'
 import t from 'tap'
 import fc from 'fast-check'
-import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
+import { FakeNft } from '../../../kernel/fake/nft/fake-nft.ts'
 import type { NftElement } from '../../../kernel/nft/nft-transaction.ts'
 import { NFT_TABLE_NODE } from '../../../model/kernel-ids.ts'
 import type { EndpointSlice, ServiceImport } from '../../../model/objects.ts'

@@ -1,6 +1,6 @@
 /** When a certificate is to be renewed, and what it says of the clocks. Pure. */
-import { BACKDATE_MS } from '../../protocol/identity/certificate-terms.ts'
-import type { CertificateFacts } from '../../protocol/identity/read-certificate.ts'
+import { BACKDATE_MS } from '../../../protocol/identity/certificate-terms.ts'
+import type { CertificateFacts } from '../../../protocol/identity/read-certificate.ts'
 
 export interface RenewalTime {
   /** By the clock of this machine, which may be wrong. */

@@ -2,13 +2,13 @@
  * One statement applied to the fake's tables. Every change leaves a function that takes it back, so that a
  * transaction which fails in the middle, or is only checked, leaves no trace.
  */
-import { KernelError, type KernelErrorCode } from '../errors.ts'
-import { formatMapType, formatStatement } from '../nft/format-nft.ts'
+import { KernelError, type KernelErrorCode } from '../../errors.ts'
+import { formatMapType, formatStatement } from '../../nft/format-nft.ts'
 import { newTable, type FakeNftChain, type FakeNftMap, type FakeNftRule, type FakeNftTable } from './fake-nft-table.ts'
 import { listedElement, listedKey } from './fake-nft-element.ts'
 import { overlappingInterval } from './fake-nft-interval.ts'
 import { rejectFault } from './fake-nft-reject.ts'
-import type { NftElement, NftFamily, NftStatement } from '../nft/nft-transaction.ts'
+import type { NftElement, NftFamily, NftStatement } from '../../nft/nft-transaction.ts'
 
 export type Undo = () => void
 /** The statements that may have one of these verbs. */

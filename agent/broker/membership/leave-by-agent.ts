@@ -2,16 +2,16 @@
  * Leaving a real cluster's clusterset: the identity is the agent's alone, so it is the agent that tells the broker, as
  * soon as the Membership says `leaving`. `sealane leave` waits for the identity to be gone.
  */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { whenMembership } from '../../kubeapi/membership.ts'
-import { LEAVE_UNTOLD_ANNOTATION } from '../../model/membership.ts'
-import { MEMBERSHIP_NAME } from '../../model/objects.ts'
-import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
-import type { JoiningDesk } from '../../protocol/join.ts'
-import { askToLeave } from '../../protocol/leave.ts'
-import { Backoff } from '../../reconcile/backoff.ts'
-import type { ComponentDeps } from '../../runtime/component.ts'
-import { messageOf } from '../../runtime/thrown.ts'
+import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
+import { whenMembership } from '../../../kubeapi/membership.ts'
+import { LEAVE_UNTOLD_ANNOTATION } from '../../../model/membership.ts'
+import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
+import type { IdentityStore } from '../../../protocol/identity/identity-store.ts'
+import type { JoiningDesk } from '../../../protocol/join.ts'
+import { askToLeave } from '../../../protocol/leave.ts'
+import { Backoff } from '../../../reconcile/backoff.ts'
+import type { ComponentDeps } from '../../../runtime/component.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
 
 /** Resolves once the broker was told and the identity is gone; before that only with the signal. */
 export async function tellBrokerWhenLeaving(

@@ -1,22 +1,22 @@
 import t from 'tap'
-import { CertificateRenewal } from '../../../agent/broker/certificate-renewal.ts'
-import { agentMetrics } from '../../../agent/metrics.ts'
-import { parseClusterId } from '../../../model/ids.ts'
-import { type BrokerClient, BrokerUnreachableError } from '../../../protocol/broker-client.ts'
-import { createKey } from '../../../protocol/identity/keys.ts'
-import { folderIdentity } from '../../../protocol/identity/identity-store.ts'
+import { CertificateRenewal } from '../../../../agent/broker/membership/certificate-renewal.ts'
+import { agentMetrics } from '../../../../agent/metrics.ts'
+import { parseClusterId } from '../../../../model/ids.ts'
+import { type BrokerClient, BrokerUnreachableError } from '../../../../protocol/broker-client.ts'
+import { createKey } from '../../../../protocol/identity/keys.ts'
+import { folderIdentity } from '../../../../protocol/identity/identity-store.ts'
 import {
   type MemberIdentity,
   readMemberIdentity,
   writeMemberIdentity,
-} from '../../../protocol/identity/member-files.ts'
-import { readCertificate } from '../../../protocol/identity/read-certificate.ts'
-import { createCa, createCsr, issueMemberCertificate } from '../../../protocol/identity/x509.ts'
-import { FakeClock } from '../../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
-import { createMetrics } from '../../../runtime/metrics/prometheus-metrics.ts'
-import { eventually } from '../../support/eventually.ts'
-import { temporaryFolder } from '../../support/temporary-folder.ts'
+} from '../../../../protocol/identity/member-files.ts'
+import { readCertificate } from '../../../../protocol/identity/read-certificate.ts'
+import { createCa, createCsr, issueMemberCertificate } from '../../../../protocol/identity/x509.ts'
+import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
+import { createMetrics } from '../../../../runtime/metrics/prometheus-metrics.ts'
+import { eventually } from '../../../support/eventually.ts'
+import { temporaryFolder } from '../../../support/temporary-folder.ts'
 
 const HOUR = 3_600_000
 

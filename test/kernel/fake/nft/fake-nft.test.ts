@@ -1,6 +1,6 @@
 import t from 'tap'
-import { FakeNft } from '../../../kernel/fake/fake-nft.ts'
-import { nftCompliance } from '../../compliance/nft.ts'
+import { FakeNft } from '../../../../kernel/fake/nft/fake-nft.ts'
+import { nftCompliance } from '../../../compliance/nft.ts'
 
 nftCompliance(t, () => new FakeNft())
 t.test('IPv6', (t) => {
@@ -52,7 +52,7 @@ t.test('prints itself sorted', async (t) => {
 
 t.test('a failure on order changes nothing', async (t) => {
   const nft = new FakeNft()
-  const { KernelError } = await import('../../../kernel/errors.ts')
+  const { KernelError } = await import('../../../../kernel/errors.ts')
   nft.failNext(new KernelError('EBUSY', 'nft', 'on order'))
   await t.rejects(nft.run([{ verb: 'add-table', table: 'a' }]), { code: 'EBUSY' })
   t.same(await nft.tables(''), [])

@@ -4,14 +4,14 @@
  * a test never passes by luck. Addresses of packets are in their usual form.
  * A match that fails ends the rule, and the rest of it is not looked at.
  */
-import { familyOf, formatAddress, parseAddress } from '../../model/addresses/ip.ts'
+import { familyOf, formatAddress, parseAddress } from '../../../model/addresses/ip.ts'
 import type { FakeNft } from './fake-nft.ts'
 import { intervalContains } from './fake-nft-interval.ts'
 import type { FakeNftChain, FakeNftTable } from './fake-nft-table.ts'
 import { isIcmpType } from './fake-nft-icmp.ts'
 import { rejectAnswer } from './fake-nft-reject.ts'
 import { RuleText } from './fake-nft-rule-text.ts'
-import type { NftBaseChain } from '../nft/nft-transaction.ts'
+import type { NftBaseChain } from '../../nft/nft-transaction.ts'
 
 export interface TracePacket {
   readonly iif?: string

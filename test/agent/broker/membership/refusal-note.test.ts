@@ -1,9 +1,9 @@
 /** What the broker says of a member reaches the Secret in order, and in the end. */
 import t from 'tap'
-import { RefusalNote } from '../../../agent/broker/refusal-note.ts'
-import { FakeClock } from '../../../reconcile/fake-clock.ts'
-import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
-import { eventually } from '../../support/eventually.ts'
+import { RefusalNote } from '../../../../agent/broker/membership/refusal-note.ts'
+import { FakeClock } from '../../../../reconcile/fake-clock.ts'
+import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
+import { eventually } from '../../../support/eventually.ts'
 
 /** A desk whose writes end when the test says so, well or not. */
 class SlowDesk {

@@ -1,7 +1,7 @@
 import t from 'tap'
-import { RefusedMembership } from '../../../agent/broker/refused-membership.ts'
-import type { ObjectEvent } from '../../../kubeapi/cluster-api.ts'
-import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
+import { RefusedMembership } from '../../../../agent/broker/membership/refused-membership.ts'
+import type { ObjectEvent } from '../../../../kubeapi/cluster-api.ts'
+import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts'
 
 t.test('each word of the broker is told once', (t) => {
   const logger = new CapturingLogger()

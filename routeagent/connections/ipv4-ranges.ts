@@ -1,6 +1,6 @@
 /** Many IPv4 addresses, looked up many times: as plain numbers, in the order of the addresses. Pure. */
-import { type Prefix, addressBits, ofFamily } from './ip.ts'
-import { aggregate } from './prefix-set.ts'
+import { type Prefix, addressBits, ofFamily } from '../../model/addresses/ip.ts'
+import { aggregate } from '../../model/addresses/prefix-set.ts'
 
 export class Ipv4Ranges {
   /** Of each range, none of which overlaps another: the first and the last address. */

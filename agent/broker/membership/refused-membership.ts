@@ -2,10 +2,10 @@
  * That the broker does not take this cluster for a member any more (evicted, or succeeded by another site of its id).
  * Told once for each reason: it does not mend itself, while everything that was learnt stays as it is.
  */
-import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
-import { MEMBERSHIP_NAME } from '../../model/objects.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import type { ReasonCode } from '../../model/reasons/reasons.ts'
+import type { ClusterApi } from '../../../kubeapi/cluster-api.ts'
+import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
+import type { Logger } from '../../../runtime/logging/logger.ts'
+import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 
 export interface RefusedMembershipDeps {
   readonly cluster: Pick<ClusterApi, 'tell'>

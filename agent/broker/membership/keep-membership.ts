@@ -3,12 +3,12 @@
  * its CRD takes it along: the agent writes it again once the kind is served. Only `sealane leave` ends a membership, by
  * saying so on it first.
  */
-import type { ClusterApi, ObjectCache } from '../../kubeapi/cluster-api.ts'
-import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
-import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
-import { keptMembership } from '../../model/membership.ts'
-import type { ComponentDeps } from '../../runtime/component.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import type { ClusterApi, ObjectCache } from '../../../kubeapi/cluster-api.ts'
+import { MEMBERSHIP_NAME, type Membership } from '../../../model/objects.ts'
+import type { IdentityStore } from '../../../protocol/identity/identity-store.ts'
+import { keptMembership } from '../../../model/membership.ts'
+import type { ComponentDeps } from '../../../runtime/component.ts'
+import type { Logger } from '../../../runtime/logging/logger.ts'
 
 /** Each look is one small request to the API server. */
 const LOOK_MS = 5000

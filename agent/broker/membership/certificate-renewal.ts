@@ -5,19 +5,19 @@
  * is used in its place, before it is renewed itself. The broker refuses what was replaced, after a short overlap. A clock that
  * is wrong is told, and neither makes renewals follow each other nor makes them too late.
  */
-import { type BrokerClient, ProtocolError } from '../../protocol/broker-client.ts'
-import { certificateProblem } from '../../protocol/identity/certificate-answer.ts'
-import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
-import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
-import { type CertificateFacts, readCertificate } from '../../protocol/identity/read-certificate.ts'
-import { createCsr } from '../../protocol/identity/x509.ts'
-import { Backoff } from '../../reconcile/backoff.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
-import { messageOf } from '../../runtime/thrown.ts'
-import type { AgentMetrics } from '../metrics.ts'
+import { type BrokerClient, ProtocolError } from '../../../protocol/broker-client.ts'
+import { certificateProblem } from '../../../protocol/identity/certificate-answer.ts'
+import type { IdentityStore } from '../../../protocol/identity/identity-store.ts'
+import type { MemberIdentity } from '../../../protocol/identity/member-files.ts'
+import { type CertificateFacts, readCertificate } from '../../../protocol/identity/read-certificate.ts'
+import { createCsr } from '../../../protocol/identity/x509.ts'
+import { Backoff } from '../../../reconcile/backoff.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import type { Logger } from '../../../runtime/logging/logger.ts'
+import { messageOf } from '../../../runtime/thrown.ts'
+import type { AgentMetrics } from '../../metrics.ts'
 import { clockDoubt, renewalDueInMs } from './plan-renewal.ts'
-import { reasonField } from '../../protocol/error-reason.ts'
+import { reasonField } from '../../../protocol/error-reason.ts'
 
 export interface CertificateRenewalDeps {
   readonly clock: Clock

@@ -1,6 +1,6 @@
 /** What a table of the fake holds, and how it prints: nft's layout, everything sorted, so that texts compare. */
-import { formatBase, formatMapType, formatRule } from '../nft/format-nft.ts'
-import type { NftBaseChain, NftFamily, NftMapType } from '../nft/nft-transaction.ts'
+import { formatBase, formatMapType, formatRule } from '../../nft/format-nft.ts'
+import type { NftBaseChain, NftFamily, NftMapType } from '../../nft/nft-transaction.ts'
 
 export interface FakeNftRule {
   readonly rule: string

@@ -2,10 +2,10 @@
  * What the broker says of a member, noted where whoever runs `sealane join` there again reads it. One write at a time,
  * the last word wins, and what cannot be written is tried again.
  */
-import type { JoiningDesk } from '../../protocol/join.ts'
-import { Backoff } from '../../reconcile/backoff.ts'
-import type { Clock } from '../../reconcile/clock.ts'
-import type { Logger } from '../../runtime/logging/logger.ts'
+import type { JoiningDesk } from '../../../protocol/join.ts'
+import { Backoff } from '../../../reconcile/backoff.ts'
+import type { Clock } from '../../../reconcile/clock.ts'
+import type { Logger } from '../../../runtime/logging/logger.ts'
 
 export class RefusalNote {
   readonly #deps: { readonly clock: Clock; readonly logger: Logger }

@@ -1,7 +1,7 @@
 /** Elements of the fake's sets and maps: whether they fit the type, and the form in which nft lists them. */
-import { familyOf, InvalidAddressError } from '../../model/addresses/ip.ts'
-import { usualAddress } from '../route/address-text.ts'
-import type { NftElement, NftMapType } from '../nft/nft-transaction.ts'
+import { familyOf, InvalidAddressError } from '../../../model/addresses/ip.ts'
+import { usualAddress } from '../../route/address-text.ts'
+import type { NftElement, NftMapType } from '../../nft/nft-transaction.ts'
 
 /** The element as it is listed. Gives text, the reason, when the kernel or nft would refuse it. */
 export function listedElement({ key, value }: NftElement, type: NftMapType): NftElement | string {
