@@ -28,7 +28,7 @@ import { RefusedMembership } from './broker/membership/refused-membership.ts'
 import { SharedFindings } from './shared-findings.ts'
 
 export interface AgentDeps extends ComponentDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   /** Absent: this site has no cluster DNS. */
   readonly askClusterDns?: AskClusterDns
   /** Hears why the broker takes this cluster for no member; undefined when it takes it for one. */
@@ -59,13 +59,13 @@ export class MembershipChangedError extends Error {
  * openLink throws, and MembershipChangedError; the broker's absence is no error.
  */
 export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: AbortSignal): Promise<void> {
-  const { cluster, status, clock } = deps
+  const { api, status, clock } = deps
   const logger = deps.logger.child({ component: 'agent' })
   const metrics = agentMetrics(deps.metrics)
   let phase: string | undefined = 'waits until this cluster has joined a clusterset'
   status.readiness('agent', () => phase)
 
-  const membership = await whenMembership(cluster, () => true, signal)
+  const membership = await whenMembership(api, () => true, signal)
   if (membership === undefined) return
   const { clusterId: own, clusterset } = membership.spec
   if (isReservedId(own)) {
@@ -75,7 +75,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
       why: reason,
     })
   }
-  const refused = new RefusedMembership({ cluster, logger, note: deps.onRefused })
+  const refused = new RefusedMembership({ api, logger, note: deps.onRefused })
   const linkDeps = { ...deps, logger, agentMetrics: metrics, onRefused: refused.hear.bind(refused) }
   const link = await (deps.openLink ?? openBrokerLink)(linkDeps, config)
 
@@ -91,9 +91,9 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
   status.readiness('agent', notReady)
   status.plan('agent', () => `broker: ${link.problem() ?? 'connected'}\n${mirror.print()}`)
 
-  const leaving = watchLeaving(cluster, membership)
-  const renamed = watchRenamed(cluster, own)
-  const stopTelling = tellOwnRenumbering({ cluster, clock, logger }, own)
+  const leaving = watchLeaving(api, membership)
+  const renamed = watchRenamed(api, own)
+  const stopTelling = tellOwnRenumbering({ api, clock, logger }, own)
   const stop = AbortSignal.any([signal, leaving.signal, renamed.signal])
   logger.info('agent started', { cluster: own, clusterset })
   await Promise.all([
@@ -138,8 +138,8 @@ function makeLoops(
   },
   config: AgentConfig & { readonly own: string; readonly clusterset: string },
 ): AgentLoops {
-  const { cluster, clock, logger, agentMetrics: metrics, link, askClusterDns: ask } = deps
-  const parts = { cluster, clock, logger, metrics, findings: new SharedFindings() }
+  const { api, clock, logger, agentMetrics: metrics, link, askClusterDns: ask } = deps
+  const parts = { api, clock, logger, metrics, findings: new SharedFindings() }
   const writer = new MirrorWriter({ ...parts, own: config.own })
   const about = new AboutLoop({ ...parts, writer }, config)
   // The agent knocks at nobody: it may be kept from the nodes, and whether a gateway is heard is all that it says.
@@ -173,8 +173,8 @@ interface RenamedWatch {
   end(): void
 }
 
-function watchRenamed(cluster: ClusterApi, own: string): RenamedWatch {
-  const cache = cluster.cache('Membership')
+function watchRenamed(api: ClusterApi, own: string): RenamedWatch {
+  const cache = api.cache('Membership')
   const renamed = new AbortController()
   const look = (): void => {
     const spec = cache.get(MEMBERSHIP_NAME)?.spec

@@ -30,16 +30,16 @@ export interface Server {
 }
 
 async function serve(port: string, heldMs: number): Promise<void> {
-  const cluster = new MemoryCluster({ hold: heldMs > 0 })
+  const api = new MemoryCluster({ hold: heldMs > 0 })
   for (const { namespace, name, ip } of services()) {
-    cluster.put({
+    api.put({
       apiVersion: 'multicluster.x-k8s.io/v1beta1',
       kind: 'ServiceImport',
       metadata: { namespace, name },
       spec: { type: 'ClusterSetIP', ips: [ip], ports: [{ name: 'http', protocol: 'TCP', port: 80 }] },
     })
   }
-  await serveDns({ cluster, clusterId: 'east', listen: `127.0.0.1:${port}`, heldMs })
+  await serveDns({ api, clusterId: 'east', listen: `127.0.0.1:${port}`, heldMs })
 }
 
 /** Resolves when it listens. */

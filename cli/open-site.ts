@@ -15,7 +15,7 @@ import { interruption } from './within-time.ts'
 
 export interface OpenSite {
   readonly config: SiteConfig
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   /** Absent on a site without Kubernetes. */
   readonly kube?: KubeSite
   /** A real cluster under an administrator's kubeconfig. */
@@ -49,7 +49,7 @@ export async function withSite<T>(file: string, init: OpenSiteInit, work: (site:
   } catch (error) {
     throw signal.aborted && !serves ? interruption(signal) : error
   } finally {
-    await site.cluster.close()
+    await site.api.close()
   }
 }
 
@@ -73,19 +73,19 @@ async function openSite(config: SiteConfig, init: OpenSiteInit): Promise<OpenSit
     // Loaded only where there is a cluster: a plain site's processes need none of it.
     const { openKubeSite } = await import('../compose/kube-site.ts')
     const settings = readFileSync(config.file, 'utf8')
-    const { cluster, kube } = await openKubeSite(
+    const { api, kube } = await openKubeSite(
       { ...deps, metrics },
       { access: config.kubernetes, settings, components, signal },
     )
-    return { config, cluster, kube, metrics }
+    return { config, api, kube, metrics }
   }
   makeState(config)
   const { objects, state } = config
-  return { config, cluster: new FileCluster(deps, { objects, state, once: !serves }), metrics }
+  return { config, api: new FileCluster(deps, { objects, state, once: !serves }), metrics }
 }
 
-function checkAllRead({ cluster }: OpenSite): void {
-  const troubled = cluster instanceof FileCluster ? cluster.troubledState().length : 0
+function checkAllRead({ api }: OpenSite): void {
+  const troubled = api instanceof FileCluster ? api.troubledState().length : 0
   if (troubled === 0) return
   const count = troubled === 1 ? 'one place' : `${troubled} places`
   throw new UserError(`the state could not be read in ${count}: what was there is not shown`)

@@ -41,8 +41,8 @@ const MEMBERSHIP = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name
 export async function openKubeSite(
   deps: { readonly clock: Clock; readonly logger: Logger; readonly metrics: Metrics | undefined },
   { access, settings, components, signal }: OpenKubeSiteInit,
-): Promise<{ cluster: KubeCluster; kube: KubeSite }> {
-  const cluster = await openKubeCluster(deps, { ...access, selectors: selectorsFor(components, access.namespace) })
+): Promise<{ api: KubeCluster; kube: KubeSite }> {
+  const api = await openKubeCluster(deps, { ...access, selectors: selectorsFor(components, access.namespace) })
   const place = {
     namespace: access.namespace,
     name: IDENTITY_SECRET,
@@ -51,18 +51,17 @@ export async function openKubeSite(
   }
   const candidate = { name: AGENT_LEASE, identity: `${hostname()}-${randomBytes(4).toString('hex')}` }
   return {
-    cluster,
+    api,
     kube: {
-      identity: secretIdentity(secretAccess(adminOf(cluster), place, signal), settings),
-      elect: (lead, until) => cluster.elect(candidate, lead, until),
+      identity: secretIdentity(secretAccess(adminOf(api), place, signal), settings),
+      elect: (lead, until) => api.elect(candidate, lead, until),
       askNode: async (name, until) =>
-        (await cluster.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as
-          Node | undefined,
-      leases: cluster.leases,
-      hasMembership: async (until) => (await cluster.dynamic.getForSure(MEMBERSHIP, until)) !== undefined,
+        (await api.dynamic.getForSure({ apiVersion: 'v1', kind: 'Node', name }, until)) as unknown as Node | undefined,
+      leases: api.leases,
+      hasMembership: async (until) => (await api.dynamic.getForSure(MEMBERSHIP, until)) !== undefined,
       createMembership: async ({ apiVersion, kind, metadata: { name }, spec }, until) => {
         const labels = { [LABEL_APP_MANAGED_BY]: APP_MANAGED_BY_SEALANE }
-        await cluster.dynamic.create({ apiVersion, kind, metadata: { name, labels }, spec }, {}, until)
+        await api.dynamic.create({ apiVersion, kind, metadata: { name, labels }, spec }, {}, until)
       },
     },
   }

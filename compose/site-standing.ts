@@ -23,8 +23,8 @@ export async function standingByIdentity(identity: IdentityStore, alsoTry = ''):
 }
 
 /** Waits for the Membership that the agent makes when it joins. Rejects with the signal's reason. */
-export async function standingByMembership(cluster: ClusterApi, signal: AbortSignal): Promise<Standing> {
-  const found = await whenMembership(cluster, () => true, signal)
+export async function standingByMembership(api: ClusterApi, signal: AbortSignal): Promise<Standing> {
+  const found = await whenMembership(api, () => true, signal)
   if (found === undefined) throw signal.reason as Error
   return standingOf(found)
 }

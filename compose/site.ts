@@ -116,7 +116,7 @@ async function siteRun(site: OpenSite, node: string, components: readonly Compon
     })
   }
   if (site.kube !== undefined) {
-    const standing = (signal: AbortSignal): Promise<Standing> => standingByMembership(site.cluster, signal)
+    const standing = (signal: AbortSignal): Promise<Standing> => standingByMembership(site.api, signal)
     return { ...site, node, identity: site.kube.identity, standing }
   }
   const identity = folderIdentity(config.identity)

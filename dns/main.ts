@@ -18,7 +18,7 @@ import { ServiceIndex } from './zone/service-index.ts'
 import { printZone } from './zone/zone-text.ts'
 
 export interface DnsDeps extends ComponentDeps {
-  readonly cluster: Pick<ClusterApi, 'cache' | 'read'>
+  readonly api: Pick<ClusterApi, 'cache' | 'read'>
   /** Called with each address once it is open, with the port that was given. */
   readonly onListening?: (address: string) => void
   /** The real one where absent. */
@@ -51,7 +51,7 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
   deps.status.plan('dns', () => printZone(index, index.services()))
 
   const gateways = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock })
-  const unfollow = index.follow(deps.cluster, gateways)
+  const unfollow = index.follow(deps.api, gateways)
   const due = whenDue({ ...deps, logger }, { index, pipeline, config })
   const opens = AbortSignal.any([signal, end.signal])
   const tasks = config.listen.map(async (listen) => {

@@ -18,7 +18,7 @@ export interface Handover {
 }
 
 export interface GatewayDeps extends ComponentDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly routes: RouteTable
   /** Family ip. */
   readonly nft: Nft

@@ -95,12 +95,12 @@ export class LaneLoop {
 
   /** Follows what the plan depends on: each change is a poke, some after a moment. Gives the function that ends it. */
   follow(): () => void {
-    const { cluster, clock, routes, handover } = this.#deps
+    const { api, clock, routes, handover } = this.#deps
     const poke = (): void => this.poke()
     const pokeIn = (ms: number): void => this.#wake.at(clock.monotonic() + ms)
     const stops = [
-      ...GATEWAY_KINDS.map((kind) => cluster.cache(kind).onChange(poke)),
-      cluster.cache('RouteAgent').onChange((change) => {
+      ...GATEWAY_KINDS.map((kind) => api.cache(kind).onChange(poke)),
+      api.cache('RouteAgent').onChange((change) => {
         if (toldOtherRanges(change)) pokeIn(RANGES_SETTLE_MS)
       }),
       routes.onChange(() => pokeIn(KERNEL_SETTLE_MS)),
@@ -183,7 +183,7 @@ export class LaneLoop {
 
   /** In the first round nothing has been probed yet: what the last run of this process knew still counts. */
   #withInherited(world: GatewayWorld): GatewayWorld {
-    const gateway = this.#deps.cluster.cache('Gateway').get(world.node)
+    const gateway = this.#deps.api.cache('Gateway').get(world.node)
     const health = inheritedHealth({ ...world, gateway, rules: this.#deps.cable.rules })
     return { ...world, health }
   }

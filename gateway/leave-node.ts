@@ -42,9 +42,9 @@ export async function leaveNode(deps: GatewayDeps, init: LeaveInit, signal: Abor
   await round.attempt(() => deps.cable.prepare([]))
   round.finish()
   for (const endpoint of ownEndpoints(deps, init.clusterId, config.node)) {
-    await deps.cluster.remove('Endpoint', endpoint.metadata.name, undefined, signal)
+    await deps.api.remove('Endpoint', endpoint.metadata.name, undefined, signal)
   }
-  await deps.cluster.remove('Gateway', config.node, undefined, signal)
+  await deps.api.remove('Gateway', config.node, undefined, signal)
 }
 
 /** leaveNode(), again and again with growing pauses. True once everything is gone, false when the signal came first. */

@@ -22,12 +22,12 @@ export { readGatewayWorld, whenCachesSynced } from './read-world.ts'
 
 /** Throws what Cable.prepare() throws: LaneKeyError when a lane's key file is there but not usable. */
 export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
-  const { cluster, logger, status } = deps
+  const { api, logger, status } = deps
   const metrics = gatewayMetrics(deps.metrics)
-  status.readiness('gateway caches', () => whyCachesNotSynced(cluster))
-  if (!(await unlessAborted(whenCachesSynced(cluster, signal), signal))) return
+  status.readiness('gateway caches', () => whyCachesNotSynced(api))
+  if (!(await unlessAborted(whenCachesSynced(api, signal), signal))) return
 
-  const leaving = watchLeaving(cluster)
+  const leaving = watchLeaving(api)
   try {
     // Started anew while the cluster leaves: the key was removed, and must not come back.
     if (!leaving.signal.aborted) {
@@ -50,7 +50,7 @@ export async function runGateway(deps: GatewayDeps, config: GatewayConfig, signa
  * after everything else has been done.
  */
 export async function cleanGatewayNode(deps: GatewayDeps, config: GatewayConfig, signal: AbortSignal): Promise<void> {
-  await whenCachesSynced(deps.cluster, signal)
+  await whenCachesSynced(deps.api, signal)
   await leaveNode(deps, { config, metrics: gatewayMetrics(deps.metrics), clusterId: '' }, signal)
 }
 

@@ -15,7 +15,7 @@ import type { LaneState } from './cable/cable.ts'
 import { farEnd } from './remotes/check-endpoints.ts'
 import type { GatewayWorld } from './world.ts'
 
-export type WorldDeps = Pick<GatewayDeps, 'cluster' | 'routes' | 'sysctl' | 'cable' | 'clock' | 'machineNetwork'>
+export type WorldDeps = Pick<GatewayDeps, 'api' | 'routes' | 'sysctl' | 'cable' | 'clock' | 'machineNetwork'>
 
 /** The kinds whose changes make a gateway plan again. */
 export const GATEWAY_KINDS = ['Membership', 'Cluster', 'Endpoint', 'Node'] as const
@@ -25,21 +25,21 @@ type Known = Pick<GatewayWorld, 'health' | 'callJitter' | 'successorsSince' | 'h
 
 const NOTHING_KNOWN = { health: new Map(), callJitter: 0 } as const
 
-export function readMembership(cluster: ClusterApi): Membership | undefined {
-  return cluster.cache('Membership').get(MEMBERSHIP_NAME)
+export function readMembership(api: ClusterApi): Membership | undefined {
+  return api.cache('Membership').get(MEMBERSHIP_NAME)
 }
 
 /** Which kinds have not been read once; undefined when all that the plan depends on have. */
-export function whyCachesNotSynced(cluster: ClusterApi): string | undefined {
-  const missing = [...GATEWAY_KINDS, 'RouteAgent' as const].filter((kind) => !cluster.cache(kind).synced)
+export function whyCachesNotSynced(api: ClusterApi): string | undefined {
+  const missing = [...GATEWAY_KINDS, 'RouteAgent' as const].filter((kind) => !api.cache(kind).synced)
   return missing.length === 0 ? undefined : `not read yet: ${missing.join(', ')}`
 }
 
 /** Resolves when everything that the plan depends on has been read once. */
-export async function whenCachesSynced(cluster: ClusterApi, signal: AbortSignal): Promise<void> {
+export async function whenCachesSynced(api: ClusterApi, signal: AbortSignal): Promise<void> {
   // This node's own Gateway object tells what an earlier run of the process knew; its changes are our own.
   const kinds = [...GATEWAY_KINDS, 'RouteAgent', 'Gateway'] as const
-  await Promise.all(kinds.map((kind) => cluster.cache(kind).whenSynced(signal)))
+  await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(signal)))
 }
 
 /**
@@ -52,11 +52,11 @@ export async function readGatewayWorld(
   signal: AbortSignal,
   known: Known = NOTHING_KNOWN,
 ): Promise<GatewayWorld | undefined> {
-  const { cluster, routes, cable } = deps
-  const membership = readMembership(cluster)
-  const own = membership === undefined ? undefined : cluster.cache('Cluster').get(membership.spec.clusterId)
+  const { api, routes, cable } = deps
+  const membership = readMembership(api)
+  const own = membership === undefined ? undefined : api.cache('Cluster').get(membership.spec.clusterId)
   if (own === undefined) return undefined
-  const endpoints = cluster.cache('Endpoint').list()
+  const endpoints = api.cache('Endpoint').list()
   const remotes = endpoints.filter((endpoint) => endpoint.spec.cluster !== own.spec.id)
   const laneNumbers = config.lanes.map(({ lane }) => lane)
   const ends = remotes.map((endpoint) => farEnd(endpoint, cable.rules))
@@ -68,10 +68,10 @@ export async function readGatewayWorld(
     node: config.node,
     ...(membership === undefined ? {} : { globalRange: membership.spec.globalRange }),
     ...(await ownAsSeenHere(own, deps.sysctl)),
-    clusters: cluster.cache('Cluster').list(),
+    clusters: api.cache('Cluster').list(),
     endpoints: remotes,
-    nodes: cluster.cache('Node').list(),
-    routeAgents: cluster.cache('RouteAgent').list(),
+    nodes: api.cache('Node').list(),
+    routeAgents: api.cache('RouteAgent').list(),
     lanes: config.lanes,
     ...(config.observedAddress === undefined ? {} : { observedAddress: config.observedAddress }),
     openPorts: config.openPorts,

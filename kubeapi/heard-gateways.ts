@@ -21,7 +21,7 @@ import type { ClusterApi, ObjectCache, ObjectChange } from './cluster-api.ts'
 import { type Knock, KnownMachines } from './known-machines.ts'
 
 export interface HeardGatewaysDeps {
-  readonly cluster: Pick<ClusterApi, 'cache' | 'read'>
+  readonly api: Pick<ClusterApi, 'cache' | 'read'>
   readonly clock: Clock
   readonly logger: Logger
   /** Absent: nobody is knocked at, and no gateway is ever taken as gone. */
@@ -58,9 +58,9 @@ export class HeardGateways implements ObjectCache<Gateway> {
 
   constructor(deps: HeardGatewaysDeps) {
     this.#deps = deps
-    this.#cache = deps.cluster.cache('Gateway')
+    this.#cache = deps.api.cache('Gateway')
     const { clock, knock } = deps
-    this.#nodes = knock === undefined ? undefined : deps.cluster.cache('Node')
+    this.#nodes = knock === undefined ? undefined : deps.api.cache('Node')
     this.#machines = knock === undefined ? undefined : new KnownMachines({ clock, knock })
     this.#beats = new Heartbeats(deps, { staleMs: HEARTBEAT_STALE_MS, doubtMs: DOUBT_MS, gapMs: GAP_MS })
   }
@@ -150,7 +150,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
 
   /** For all that are in doubt, past the watch, which may be what is silent. One answer that is missing proves nothing. */
   async #ask(signal: AbortSignal): Promise<void> {
-    const { cluster, clock } = this.#deps
+    const { api, clock } = this.#deps
     const names = this.#beats.doubtful()
     if (names.length === 0 || clock.monotonic() < this.#askAgainMs) return
     this.#askAgainMs = clock.monotonic() + ASK_MS
@@ -158,7 +158,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
     const cancel = clock.setTimer(READ_TIMEOUT_MS, () => late.abort(new Error('no answer in time')))
     const limited = AbortSignal.any([signal, late.signal])
     try {
-      const found = await Promise.all(names.map((name) => cluster.read('Gateway', name, undefined, limited)))
+      const found = await Promise.all(names.map((name) => api.read('Gateway', name, undefined, limited)))
       for (const gateway of found) if (gateway !== undefined) this.#saw(gateway)
       this.#beats.viewIsLive()
     } catch {

@@ -4,11 +4,11 @@ import type { ClusterApi } from './cluster-api.ts'
 
 /** The first Membership, since it was read, that is as asked for; undefined when the signal came first. */
 export function whenMembership(
-  cluster: ClusterApi,
+  api: ClusterApi,
   is: (membership: Membership) => boolean,
   signal: AbortSignal,
 ): Promise<Membership | undefined> {
-  const memberships = cluster.cache('Membership')
+  const memberships = api.cache('Membership')
   return new Promise((resolve) => {
     const look = (): void => {
       const found = memberships.synced ? memberships.get(MEMBERSHIP_NAME) : undefined
@@ -36,8 +36,8 @@ export interface LeavingWatch {
  * Notices that this cluster leaves: its Membership says `leaving`, or vanishes after it has been seen. A Membership that
  * was never there is no departure: the cluster may not have joined yet. `seen` is one that was there before the watch.
  */
-export function watchLeaving(cluster: ClusterApi, seen?: Membership): LeavingWatch {
-  const memberships = cluster.cache('Membership')
+export function watchLeaving(api: ClusterApi, seen?: Membership): LeavingWatch {
+  const memberships = api.cache('Membership')
   const left = new AbortController()
   let clusterId = seen?.spec.clusterId
   const look = (): void => {

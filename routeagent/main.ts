@@ -30,7 +30,7 @@ import { RouteLoop, type Unguarded } from './routes/route-loop.ts'
 import { type RouteAgentCaches, readWorld, routeAgentCaches, withFacts } from './world.ts'
 
 export interface RouteAgentDeps extends ComponentDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly routes: RouteTable
   /** Tables of family ip. */
   readonly nft: Nft
@@ -59,7 +59,7 @@ export async function runRouteAgent(
   const metrics = routeAgentMetrics(deps.metrics)
   const logger = deps.logger.child({ component: 'routeagent', node: config.node })
   const heard = new HeardGateways({ ...deps, logger, knock: deps.knock ?? knock })
-  const caches = routeAgentCaches(deps.cluster, heard)
+  const caches = routeAgentCaches(deps.api, heard)
   const facts = new FactsReader(deps)
   const unguarded = (): Unguarded | undefined => {
     const balance = balancing[0]
@@ -84,7 +84,7 @@ export async function runRouteAgent(
   deps.status.readiness('balance', () => balancing.map(({ notReady }) => notReady).find((why) => why !== undefined))
   deps.status.plan('routeagent', () => describeNow(caches, facts, config))
 
-  const leaving = watchLeaving(deps.cluster)
+  const leaving = watchLeaving(deps.api)
   const stops = [
     () => leaving.close(),
     ...balancing.map((balance) => balance.follow()),
@@ -110,11 +110,11 @@ export async function runRouteAgent(
 
 /** What `up --dry-run` prints for this node. Waits until everything has been read once. Changes nothing. */
 export async function planRouteAgent(
-  deps: Pick<RouteAgentDeps, 'cluster' | 'routes' | 'sysctl' | 'machineNetwork'>,
+  deps: Pick<RouteAgentDeps, 'api' | 'routes' | 'sysctl' | 'machineNetwork'>,
   config: Pick<RouteAgentConfig, 'node' | 'openPorts'>,
   signal: AbortSignal,
 ): Promise<string> {
-  const caches = routeAgentCaches(deps.cluster)
+  const caches = routeAgentCaches(deps.api)
   const { routeAgents, ...others } = caches
   const all = [...Object.values(others), routeAgents.open()] as { whenSynced(signal: AbortSignal): Promise<void> }[]
   await Promise.all(all.map((cache) => cache.whenSynced(signal)))
@@ -170,5 +170,5 @@ export async function cleanRouteAgentNode(
   const hasOverlay = (await deps.routes.links(signal)).some(({ name }) => name === VXLAN_DEVICE)
   for (const nft of hasOverlay ? [] : [deps.nft, deps.nft6]) await removeNodeTable(nft, signal)
   round.finish()
-  await deps.cluster.remove('RouteAgent', config.node, undefined, signal)
+  await deps.api.remove('RouteAgent', config.node, undefined, signal)
 }

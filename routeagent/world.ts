@@ -33,18 +33,18 @@ export interface RouteAgentCaches {
 
 /** `gateways`: as they count, where that is judged. */
 export function routeAgentCaches(
-  cluster: ClusterApi,
-  gateways: ObjectCache<Gateway> = cluster.cache('Gateway'),
+  api: ClusterApi,
+  gateways: ObjectCache<Gateway> = api.cache('Gateway'),
 ): RouteAgentCaches {
   return {
-    memberships: cluster.cache('Membership'),
-    nodes: cluster.cache('Node'),
-    clusters: cluster.cache('Cluster'),
-    endpoints: cluster.cache('Endpoint'),
+    memberships: api.cache('Membership'),
+    nodes: api.cache('Node'),
+    clusters: api.cache('Cluster'),
+    endpoints: api.cache('Endpoint'),
     gateways,
-    imports: cluster.cache('ServiceImport'),
-    slices: cluster.cache('EndpointSlice'),
-    routeAgents: new LateCache(() => cluster.cache('RouteAgent')),
+    imports: api.cache('ServiceImport'),
+    slices: api.cache('EndpointSlice'),
+    routeAgents: new LateCache(() => api.cache('RouteAgent')),
   }
 }
 

@@ -24,7 +24,7 @@ export interface JoinAndRunInit {
 
 /** Resolves once the cluster has left, or after the signal. Rejects with what ends one of the parts. */
 export async function joinAndRun(
-  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  deps: ComponentDeps & { readonly api: ClusterApi },
   { cluster, facts, identity, memberships, runMember }: JoinAndRunInit,
   signal: AbortSignal,
 ): Promise<void> {
@@ -44,7 +44,7 @@ export async function joinAndRun(
   const left = Promise.all(member).then(() => stop.abort())
   const beside = [
     part(rejoinWhenEnded(deps, joining, until)),
-    keepMembership(deps, { cluster: deps.cluster, kube: memberships, identity }, until),
+    keepMembership(deps, { api: deps.api, kube: memberships, identity }, until),
   ]
   await Promise.all([left, ...beside])
 }

@@ -37,7 +37,7 @@ const AWAY_MS = 5000
  * the desk cannot be read or written.
  */
 export async function joinWithToken(
-  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  deps: ComponentDeps & { readonly api: ClusterApi },
   init: JoinWithTokenInit,
   signal: AbortSignal,
 ): Promise<void> {
@@ -86,7 +86,7 @@ export class JoinedAnewError extends Error {
  * back, unless a token lies in its place: then it is joined anew. Throws JoinedAnewError when that is done.
  */
 export async function rejoinWhenEnded(
-  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  deps: ComponentDeps & { readonly api: ClusterApi },
   init: JoinWithTokenInit,
   signal: AbortSignal,
 ): Promise<void> {
@@ -114,7 +114,7 @@ interface KeptIdentity {
 
 /** Gives when to look again; undefined when this cluster has no identity any more. */
 async function rejoin(
-  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  deps: ComponentDeps & { readonly api: ClusterApi },
   init: JoinWithTokenInit,
   kept: KeptIdentity,
   signal: AbortSignal,
@@ -123,7 +123,7 @@ async function rejoin(
   const { identity, desk } = init
   const known = await identity.read()
   kept.latest = known ?? kept.latest
-  if (known === undefined && hasLeft(deps.cluster)) return undefined
+  if (known === undefined && hasLeft(deps.api)) return undefined
   const leftMs = known === undefined ? 0 : endOfIdentity(known) - clock.now()
   if (leftMs > 0) return Math.min(leftMs, LOOK_AT_IDENTITY_MS)
   const token = await desk.token()
@@ -142,21 +142,21 @@ async function rejoin(
 }
 
 /** Leaving says so first, then takes the identity away. */
-function hasLeft(cluster: ClusterApi): boolean {
-  return cluster.cache('Membership').synced && !isJoined(cluster)
+function hasLeft(api: ClusterApi): boolean {
+  return api.cache('Membership').synced && !isJoined(api)
 }
 
-function isJoined(cluster: ClusterApi): boolean {
-  return cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
+function isJoined(api: ClusterApi): boolean {
+  return api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.phase === 'joined'
 }
 
 /** What cannot be written now (nobody but an administrator makes the Secret) is tried again. */
 async function putBack(
-  { logger, cluster, clock }: ComponentDeps & { readonly cluster: ClusterApi },
+  { logger, api, clock }: ComponentDeps & { readonly api: ClusterApi },
   { identity }: JoinWithTokenInit,
   latest: MemberIdentity | undefined,
 ): Promise<void> {
-  if (latest === undefined || endOfIdentity(latest) <= clock.now() || !isJoined(cluster)) return
+  if (latest === undefined || endOfIdentity(latest) <= clock.now() || !isJoined(api)) return
   await identity.write(latest)
   logger.warn('the identity was gone, and is there again', { place: identity.place })
 }
@@ -174,7 +174,7 @@ async function dropToken({ logger }: ComponentDeps, desk: JoiningDesk, signal: A
 const MAX_NAMED = 10
 
 function tellRenumbered(
-  { cluster, logger }: Pick<ComponentDeps, 'logger'> & { readonly cluster: ClusterApi },
+  { api, logger }: Pick<ComponentDeps, 'logger'> & { readonly api: ClusterApi },
   renumbered: readonly Renumbered[],
 ): void {
   if (renumbered.length === 0) return
@@ -189,7 +189,7 @@ function tellRenumbered(
     why: broken,
   })
   const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
-  cluster.tell({ regarding, type: 'Warning', reason: 'MembersRenumbered', note })
+  api.tell({ regarding, type: 'Warning', reason: 'MembersRenumbered', note })
 }
 
 /** Asking again with a token that the broker refused changes nothing; a broker that is away comes back. */
@@ -198,7 +198,7 @@ function isFinal(failure: Error): boolean {
 }
 
 async function tryToJoin(
-  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  deps: ComponentDeps & { readonly api: ClusterApi },
   init: JoinWithTokenInit,
   text: string,
   signal: AbortSignal,
@@ -214,8 +214,8 @@ async function tryToJoin(
     return errorOf(error)
   }
   // The identity comes last: what breaks off here is asked for again, with the same key and the same token.
-  await deps.cluster.apply(ownCluster(init.cluster, init.facts, response), signal)
-  await deps.cluster.apply(joinedMembership(init.cluster, response), signal)
+  await deps.api.apply(ownCluster(init.cluster, init.facts, response), signal)
+  await deps.api.apply(joinedMembership(init.cluster, response), signal)
   await init.identity.write(joinedIdentity(ask, response))
   deps.logger.info('joined', { cluster: init.cluster, clusterset: response.clusterset })
   for (const note of response.notes ?? []) deps.logger.warn('addresses are not used as stated', { note })

@@ -20,7 +20,7 @@ export interface Surroundings {
 }
 
 export interface NeedsLoopDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly publisher: Publisher
   readonly findings: SharedFindings
   readonly surroundings: () => Promise<Surroundings>
@@ -60,7 +60,7 @@ export class NeedsLoop {
     const pace = { ...init.loop, minMs: Math.max(init.loop.minMs, LOOK_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'needs'), pace, () => this.#round())
     for (const kind of ['Node', 'RouteAgent', 'Cluster'] as const) {
-      this.#subscriptions.add(deps.cluster.cache(kind).onChange(() => this.#loop.poke()))
+      this.#subscriptions.add(deps.api.cache(kind).onChange(() => this.#loop.poke()))
     }
   }
 
@@ -77,11 +77,11 @@ export class NeedsLoop {
   }
 
   #tell(told: readonly string[]): void {
-    const { publisher, cluster, clock } = this.#deps
+    const { publisher, api, clock } = this.#deps
     const { facts } = this.#init
     if (facts === undefined) return
     // Half of them would take the other half back, and tell it again as if it were new.
-    const isWhole = KINDS.every((kind) => cluster.cache(kind).synced)
+    const isWhole = KINDS.every((kind) => api.cache(kind).synced)
     if (!isWhole && clock.monotonic() - this.#startedAt < PATIENCE_MS) return
     const now = told.length === 0 ? facts : { ...facts, neededCIDRs: told }
     if (isDeepStrictEqual(now, this.#told)) return
@@ -90,13 +90,13 @@ export class NeedsLoop {
   }
 
   #world({ machine, broker }: Surroundings): NeedsWorld {
-    const { cluster } = this.#deps
+    const { api } = this.#deps
     const { own, facts } = this.#init
-    const apiServer = cluster.cache('EndpointSlice').get(API_SERVER.name, API_SERVER.namespace)
+    const apiServer = api.cache('EndpointSlice').get(API_SERVER.name, API_SERVER.namespace)
     return {
-      own: facts ?? cluster.cache('Cluster').get(own)?.spec ?? { podCIDRs: [], serviceCIDRs: [] },
-      nodes: cluster.cache('Node').list(),
-      routeAgents: cluster.cache('RouteAgent').list(),
+      own: facts ?? api.cache('Cluster').get(own)?.spec ?? { podCIDRs: [], serviceCIDRs: [] },
+      nodes: api.cache('Node').list(),
+      routeAgents: api.cache('RouteAgent').list(),
       apiServers: apiServer === undefined ? [] : [apiServer],
       machine,
       broker,

@@ -25,24 +25,24 @@ export function sumOpenConnections(nodes: readonly Node[], agents: readonly Rout
   return { count: Math.min(sum, MAX_OPEN_CONNECTIONS), atLeast: !isWhole }
 }
 
-type Cluster = Pick<ClusterApi, 'cache'>
+type Api = Pick<ClusterApi, 'cache'>
 
 /** Reads from now on; what it gives is the sum as it is then. Undefined: not known. */
-export function openConnectionsReader(cluster: Cluster): () => OpenConnections | undefined {
-  const [nodes, agents] = [cluster.cache('Node'), cluster.cache('RouteAgent')]
+export function openConnectionsReader(api: Api): () => OpenConnections | undefined {
+  const [nodes, agents] = [api.cache('Node'), api.cache('RouteAgent')]
   return () => (nodes.synced && agents.synced ? sumOpenConnections(nodes.list(), agents.list()) : undefined)
 }
 
 /** The sum as the other members are told it: every change of it goes to all of them. */
 export class ToldConnections {
-  readonly #cluster: Cluster
+  readonly #api: Api
   readonly #read: () => OpenConnections | undefined
   readonly #clock: Pick<Clock, 'monotonic'>
   #told: { readonly sum: OpenConnections | undefined; readonly at: number } | undefined
 
-  constructor(cluster: Cluster, clock: Pick<Clock, 'monotonic'>) {
-    this.#cluster = cluster
-    this.#read = openConnectionsReader(cluster)
+  constructor(api: Api, clock: Pick<Clock, 'monotonic'>) {
+    this.#api = api
+    this.#read = openConnectionsReader(api)
     this.#clock = clock
   }
 
@@ -57,7 +57,7 @@ export class ToldConnections {
 
   /** Calls back when a node tells another figure. Gives the function that ends it. */
   onChange(listener: () => void): () => void {
-    return this.#cluster.cache('RouteAgent').onChange((change) => {
+    return this.#api.cache('RouteAgent').onChange((change) => {
       const isSame =
         change?.type === 'set' &&
         change.object.status?.openConnections?.count === change.previous?.status?.openConnections?.count &&

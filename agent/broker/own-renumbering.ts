@@ -11,7 +11,7 @@ import type { Logger } from '../../runtime/logging/logger.ts'
 import { openConnectionsReader } from './own-connections.ts'
 
 export interface OwnRenumberingDeps {
-  readonly cluster: Pick<ClusterApi, 'cache' | 'tell'>
+  readonly api: Pick<ClusterApi, 'cache' | 'tell'>
   readonly clock: Pick<Clock, 'setTimer'>
   readonly logger: Logger
 }
@@ -21,9 +21,9 @@ const SETTLE_MS = 2000
 const MAX_NAMED = 10
 
 /** Watches the Cluster of this id. Gives the function that ends it. */
-export function tellOwnRenumbering({ cluster, clock, logger }: OwnRenumberingDeps, own: string): () => void {
-  const clusters = cluster.cache('Cluster')
-  const openConnections = openConnectionsReader(cluster)
+export function tellOwnRenumbering({ api, clock, logger }: OwnRenumberingDeps, own: string): () => void {
+  const clusters = api.cache('Cluster')
+  const openConnections = openConnectionsReader(api)
   let cancel = (): void => undefined
   const tell = (): void => {
     const now = clusters.get(own)
@@ -31,7 +31,7 @@ export function tellOwnRenumbering({ cluster, clock, logger }: OwnRenumberingDep
     const note = renumberingNote(now, clusters.list(), openConnections())
     logger.warn('this cluster has global addresses from now on', { reason: 'GlobalAddressesGiven', why: note })
     const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
-    cluster.tell({ regarding, type: 'Warning', reason: 'GlobalAddressesGiven', note })
+    api.tell({ regarding, type: 'Warning', reason: 'GlobalAddressesGiven', note })
   }
   const stop = clusters.onChange((change) => {
     if (change?.type !== 'set' || change.object.metadata.name !== own) return

@@ -11,7 +11,7 @@ import { ownProperties, planAbout } from './plan-about.ts'
 import { Subscriptions } from '../subscriptions.ts'
 
 export interface AboutLoopDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly writer: MirrorWriter
   readonly clock: Clock
   readonly logger: Logger
@@ -39,7 +39,7 @@ export class AboutLoop {
     this.#init = init
     this.#accepted = new Promise((resolve) => (this.#accept = resolve))
     this.#loop = new ReconcileLoop(loopDeps(deps, 'about'), init.loop, (signal) => this.#round(signal))
-    const stop = deps.cluster.cache('ClusterProperty').onChange((change) => {
+    const stop = deps.api.cache('ClusterProperty').onChange((change) => {
       if (change?.type === 'removed') deps.writer.forget(change.object)
       this.#loop.poke()
     })
@@ -64,14 +64,14 @@ export class AboutLoop {
 
   /** This cluster is leaving. */
   async removeAll(signal: AbortSignal): Promise<void> {
-    const own = ownProperties(this.#deps.cluster.cache('ClusterProperty').list())
+    const own = ownProperties(this.#deps.api.cache('ClusterProperty').list())
     const [failure] = await this.#deps.writer.remove(own, signal)
     if (failure !== undefined) throw failure
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    const { cluster, writer, logger } = this.#deps
-    const cache = cluster.cache('ClusterProperty')
+    const { api, writer, logger } = this.#deps
+    const cache = api.cache('ClusterProperty')
     if (!cache.synced) return
     const { own: clusterId, clusterset } = this.#init
     const plan = planAbout({ clusterId, clusterset, properties: cache.list() })
@@ -93,6 +93,6 @@ export class AboutLoop {
   }
 
   #warn(name: string, note: string): void {
-    this.#deps.cluster.tell({ regarding: { kind: 'ClusterProperty', name }, type: 'Warning', reason: 'Refused', note })
+    this.#deps.api.tell({ regarding: { kind: 'ClusterProperty', name }, type: 'Warning', reason: 'Refused', note })
   }
 }

@@ -14,7 +14,7 @@ import { planDnsStatus } from './plan-dns-status.ts'
 import { Subscriptions } from '../subscriptions.ts'
 
 export interface ClusterDnsLoopDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly writer: MirrorWriter
   readonly ask: AskClusterDns
   readonly clock: Clock
@@ -61,7 +61,7 @@ export class ClusterDnsLoop {
     this.#gauge = clusterDnsGauge(deps.registry)
     const init = { ...loop, minMs: ASK_AGAIN_MS / 2, resyncMs: Math.min(loop.resyncMs, ASK_NOW_AND_THEN_MS) }
     this.#loop = new ReconcileLoop(loopDeps(deps, 'cluster-dns'), init, (signal) => this.#round(signal))
-    const stop = deps.cluster.cache('Cluster').onChange((change) => {
+    const stop = deps.api.cache('Cluster').onChange((change) => {
       // Somebody over our word; also the first time that there is a place for it.
       if (change?.object.metadata.name === own && this.#known() === undefined) this.#loop.poke()
     })
@@ -76,12 +76,12 @@ export class ClusterDnsLoop {
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    const { cluster, writer, clock, logger } = this.#deps
+    const { api, writer, clock, logger } = this.#deps
     this.#cancelWake()
     const before = this.#known()
     const answer = await this.#ask(before === 'True' ? 1 : ANSWERS_THAT_COUNT, signal)
     this.#count(answer)
-    const own = cluster.cache('Cluster').get(this.#own)
+    const own = api.cache('Cluster').get(this.#own)
     if (own === undefined) return
     if (before === 'True' && !answer.answers && this.#failures < FAILURES_THAT_COUNT) return
     this.#gauge.set(answer.answers ? 1 : 0, { zone: CLUSTERSET_ZONE })
@@ -115,7 +115,7 @@ export class ClusterDnsLoop {
   }
 
   #known(): string | undefined {
-    const own = this.#deps.cluster.cache('Cluster').get(this.#own)
+    const own = this.#deps.api.cache('Cluster').get(this.#own)
     return findCondition(own?.status?.conditions, CONDITION_CLUSTER_DNS)?.status
   }
 }

@@ -16,7 +16,7 @@ import type { SharedFindings } from '../shared-findings.ts'
 import { Subscriptions } from '../subscriptions.ts'
 
 export interface ContactLoopDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly contact: ContactView
   readonly gateways: HeardGateways
   readonly writer: MirrorWriter
@@ -61,9 +61,9 @@ export class ContactLoop {
       this.#round(signal),
     )
     const poke = (): void => this.#loop.poke()
-    const { cluster } = deps
-    this.#subscriptions.add(cluster.cache('Cluster').onChange(poke))
-    const stop = cluster.cache('Lease').onChange((change) => {
+    const { api } = deps
+    this.#subscriptions.add(api.cache('Cluster').onChange(poke))
+    const stop = api.cache('Lease').onChange((change) => {
       if (change?.type === 'removed') deps.writer.forget(change.object)
       poke()
     })
@@ -84,13 +84,13 @@ export class ContactLoop {
   }
 
   notReady(): string | undefined {
-    const missing = KINDS.find((kind) => !this.#deps.cluster.cache(kind).synced)
+    const missing = KINDS.find((kind) => !this.#deps.api.cache(kind).synced)
     return missing === undefined ? undefined : `${missing} objects are not read yet`
   }
 
   /** This cluster is leaving. */
   async removeAll(signal: AbortSignal): Promise<void> {
-    const leases = this.#deps.cluster.cache('Lease').list().filter(isOurs)
+    const leases = this.#deps.api.cache('Lease').list().filter(isOurs)
     const [failure] = await this.#deps.writer.remove(leases, signal)
     if (failure !== undefined) throw failure
   }
@@ -114,9 +114,9 @@ export class ContactLoop {
 
   async #round(signal: AbortSignal): Promise<void> {
     if (this.notReady() !== undefined) return
-    const { cluster, contact, writer, findings, clock, metrics } = this.#deps
+    const { api, contact, writer, findings, clock, metrics } = this.#deps
     const { own, leaseMs, leaseNamespace } = this.#init
-    const clusters = cluster
+    const clusters = api
       .cache('Cluster')
       .list()
       .filter(({ spec }) => spec.id !== own)
@@ -126,14 +126,14 @@ export class ContactLoop {
       durationMs: leaseMs,
       namespace: leaseNamespace,
       clusters: clusters.map(({ spec }) => spec.id),
-      leases: cluster.cache('Lease').list(),
+      leases: api.cache('Lease').list(),
       silent,
       connected: this.#connected(),
     })
     this.#tell(new Set(plan.expired))
     findings.setExpired(new Set(plan.expired))
     metrics.silent.set(plan.expired.length)
-    const gateways = cluster.cache('Gateway').list()
+    const gateways = api.cache('Gateway').list()
     const leases = new Map(plan.apply.map((lease: Lease) => [objectKeyText(lease), lease]))
     const statuses = planClusterStatus({ nowMs, clusters, silent, gateways, stale: this.#deps.gateways.stale() })
     const failures = [
@@ -145,10 +145,10 @@ export class ContactLoop {
   }
 
   #connected(): ReadonlySet<string> {
-    const { cluster, gateways, clock } = this.#deps
+    const { api, gateways, clock } = this.#deps
     const now = clock.monotonic()
     const up = new Set<string>()
-    for (const { metadata, status } of cluster.cache('Gateway').list()) {
+    for (const { metadata, status } of api.cache('Gateway').list()) {
       if (gateways.standing(metadata.name) !== 'fresh') continue
       if (now - (this.#changedAt.get(metadata.name) ?? -Infinity) > FRESH_MS) continue
       for (const one of status?.connections ?? []) if (one.state === 'up') up.add(one.cluster)
@@ -157,20 +157,20 @@ export class ContactLoop {
   }
 
   #tell(expired: ReadonlySet<string>): void {
-    const { cluster, logger, findings } = this.#deps
+    const { api, logger, findings } = this.#deps
     const before = findings.expired ?? new Set<string>()
     const minutes = Math.round(this.#init.leaseMs / 6000) / 10
     for (const id of expired) {
       if (before.has(id)) continue
       const note = `nothing was heard of cluster ${id} for ${minutes} min: its endpoints are removed until it returns`
       logger.warn('cluster is taken as dead', { cluster: id, reason: 'ContactLost', minutes })
-      cluster.tell({ regarding: { kind: 'Cluster', name: id }, type: 'Warning', reason: 'ContactLost', note })
+      api.tell({ regarding: { kind: 'Cluster', name: id }, type: 'Warning', reason: 'ContactLost', note })
     }
     for (const id of before) {
-      if (expired.has(id) || cluster.cache('Cluster').get(id) === undefined) continue
+      if (expired.has(id) || api.cache('Cluster').get(id) === undefined) continue
       logger.info('cluster is heard again', { cluster: id })
       const note = `cluster ${id} is heard again: its endpoints are back`
-      cluster.tell({ regarding: { kind: 'Cluster', name: id }, type: 'Normal', reason: 'ContactRestored', note })
+      api.tell({ regarding: { kind: 'Cluster', name: id }, type: 'Normal', reason: 'ContactRestored', note })
     }
   }
 }

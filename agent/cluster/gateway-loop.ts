@@ -16,7 +16,7 @@ import type { AgentMetrics } from '../metrics.ts'
 import { Subscriptions } from '../subscriptions.ts'
 
 export interface GatewayLoopDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly gateways: HeardGateways
   readonly clock: Clock
   readonly logger: Logger
@@ -46,23 +46,23 @@ export class GatewayLoop {
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    const { cluster, gateways, clock, metrics } = this.#deps
+    const { api, gateways, clock, metrics } = this.#deps
     const stale = gateways.stale()
     metrics.staleGateways.set(stale.length)
     for (const name of stale) {
-      const gateway = cluster.cache('Gateway').get(name)
+      const gateway = api.cache('Gateway').get(name)
       const condition = gateway === undefined ? undefined : staleFinding(gateway, clock.now())
       if (gateway === undefined || condition === undefined) continue
-      await cluster.setCondition({ kind: 'Gateway', name }, condition, signal)
+      await api.setCondition({ kind: 'Gateway', name }, condition, signal)
       const regarding = { kind: 'Gateway' as const, name, uid: gateway.metadata.uid }
-      cluster.tell({ regarding, type: 'Warning', reason: 'GatewaySilent', note: condition.message })
+      api.tell({ regarding, type: 'Warning', reason: 'GatewaySilent', note: condition.message })
     }
   }
 
   #tellHeard({ metadata: { name, uid } }: Gateway): void {
     const regarding = { kind: 'Gateway' as const, name, uid }
     const note = `the gateway on node ${name} is heard again`
-    this.#deps.cluster.tell({ regarding, type: 'Normal', reason: 'GatewayHeard', note })
+    this.#deps.api.tell({ regarding, type: 'Normal', reason: 'GatewayHeard', note })
     this.#loop.poke()
   }
 }

@@ -16,7 +16,7 @@ import { planOrphans } from './plan-orphans.ts'
 import { Subscriptions } from '../subscriptions.ts'
 
 export interface OrphanLoopDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly writer: MirrorWriter
   readonly clock: Clock
   readonly logger: Logger
@@ -42,10 +42,10 @@ export class OrphanLoop {
     this.#deps = deps
     this.#graceMs = init.orphanGraceMs
     this.#loop = new ReconcileLoop(loopDeps(deps, 'orphans'), init.loop, (signal) => this.#round(signal))
-    this.#subscriptions.add(deps.cluster.cache('Node').onChange(() => this.#loop.poke()))
+    this.#subscriptions.add(deps.api.cache('Node').onChange(() => this.#loop.poke()))
     for (const kind of NODE_OWNED_KINDS) {
       this.#subscriptions.add(
-        deps.cluster.cache(kind).onChange((change) => {
+        deps.api.cache(kind).onChange((change) => {
           if (change?.type !== 'set' || change.previous === undefined) this.#loop.poke()
         }),
       )
@@ -59,10 +59,10 @@ export class OrphanLoop {
   }
 
   async #round(signal: AbortSignal): Promise<void> {
-    const { cluster, writer, logger } = this.#deps
-    const nodes = cluster.cache('Node')
+    const { api, writer, logger } = this.#deps
+    const nodes = api.cache('Node')
     if (!nodes.synced) return
-    const objects = NODE_OWNED_KINDS.flatMap((kind) => (cluster.cache(kind).synced ? cluster.cache(kind).list() : []))
+    const objects = NODE_OWNED_KINDS.flatMap((kind) => (api.cache(kind).synced ? api.cache(kind).list() : []))
     const orphans = this.#afterGrace(planOrphans(objects, nodes.list()))
     for (const { kind, metadata } of orphans) {
       logger.info('removed, since its node is gone', { kind, name: metadata.name })

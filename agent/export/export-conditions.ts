@@ -15,7 +15,7 @@ import type { ExportPlan, PlannedExport } from './plan-exports.ts'
 import type { SharedFindings } from '../shared-findings.ts'
 
 export interface ExportConditionsDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly publisher: Publisher
   readonly writer: MirrorWriter
   readonly findings: SharedFindings
@@ -70,7 +70,7 @@ export class ExportConditions {
   }
 
   async #tellSome(plan: ExportPlan, keys: readonly ServiceKey[], signal: AbortSignal): Promise<ClusterApiError[]> {
-    const { cluster, clock } = this.#deps
+    const { api, clock } = this.#deps
     const changes = keys.flatMap((key) => this.#change(key, plan.exports.get(key)) ?? [])
     const failures = await this.#write(
       changes.map(({ object }) => object),
@@ -80,15 +80,15 @@ export class ExportConditions {
     for (const { present, object, wanted } of changes) {
       this.#written.set(present, { wanted, at: clock.monotonic() })
       const events = exportEvents(object, present.status?.conditions ?? [], object.status?.conditions ?? [])
-      for (const event of events) cluster.tell(event satisfies ObjectEvent)
+      for (const event of events) api.tell(event satisfies ObjectEvent)
     }
     return []
   }
 
   /** Says on every export that it is no longer one: this cluster has left. */
   async tellLeft(signal: AbortSignal): Promise<void> {
-    const { cluster, clock } = this.#deps
-    const changed = cluster
+    const { api, clock } = this.#deps
+    const changed = api
       .cache('ServiceExport')
       .list()
       .flatMap((object): ServiceExport[] => {
@@ -105,9 +105,9 @@ export class ExportConditions {
   }
 
   #change(key: ServiceKey, planned: PlannedExport | undefined): Change | undefined {
-    const { cluster, publisher, findings, clock } = this.#deps
+    const { api, publisher, findings, clock } = this.#deps
     // The plan may hold an earlier status.
-    const present = cluster.cache('ServiceExport').get(key.slice(key.indexOf('/') + 1), key.slice(0, key.indexOf('/')))
+    const present = api.cache('ServiceExport').get(key.slice(key.indexOf('/') + 1), key.slice(0, key.indexOf('/')))
     if (planned === undefined || present === undefined) {
       this.#states.delete(key)
       return undefined

@@ -20,7 +20,7 @@ import { Subscriptions } from '../subscriptions.ts'
 import type { SharedFindings } from '../shared-findings.ts'
 
 export interface PublishLoopDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly publisher: Publisher
   readonly writer: MirrorWriter
   readonly findings: SharedFindings
@@ -62,15 +62,15 @@ export class PublishLoop {
     this.#facts = init.facts
     this.#conditions = new ExportConditions(deps)
     this.#loop = new ReconcileLoop(loopDeps(deps, 'publish'), init.loop, (signal) => this.#round(signal))
-    const { cluster, publisher, findings } = deps
+    const { api, publisher, findings } = deps
     for (const kind of ['Service', 'Endpoint', 'Cluster'] as const) {
-      this.#subscriptions.add(cluster.cache(kind).onChange(() => this.#changed()))
+      this.#subscriptions.add(api.cache(kind).onChange(() => this.#changed()))
     }
-    const exports = cluster.cache('ServiceExport').onChange((change) => {
+    const exports = api.cache('ServiceExport').onChange((change) => {
       if (change !== undefined && isStatusAlone(change)) this.#tell([keyOf(change.object)])
       else this.#changed()
     })
-    const slices = cluster.cache('EndpointSlice').onChange((change) => {
+    const slices = api.cache('EndpointSlice').onChange((change) => {
       // What was imported is not exported again.
       if (change?.object.metadata.labels?.[LABEL_SOURCE_CLUSTER] === undefined) this.#changed()
     })
@@ -91,11 +91,11 @@ export class PublishLoop {
 
   /** Why nothing can be published yet; undefined once it can. */
   notReady(): string | undefined {
-    const { cluster } = this.#deps
+    const { api } = this.#deps
     for (const kind of ['ServiceExport', 'Service', 'EndpointSlice', 'Endpoint', 'Cluster'] as const) {
-      if (!cluster.cache(kind).synced) return `${kind} objects are not read yet`
+      if (!api.cache(kind).synced) return `${kind} objects are not read yet`
     }
-    return cluster.cache('Cluster').get(this.#own) === undefined ? `Cluster ${this.#own} does not exist` : undefined
+    return api.cache('Cluster').get(this.#own) === undefined ? `Cluster ${this.#own} does not exist` : undefined
   }
 
   /** Says on every export that it is no longer one: this cluster has left. */
@@ -155,23 +155,23 @@ export class PublishLoop {
   }
 
   #world(): ExportWorld | undefined {
-    const { cluster } = this.#deps
-    const own = cluster.cache('Cluster').get(this.#own)
+    const { api } = this.#deps
+    const own = api.cache('Cluster').get(this.#own)
     if (own === undefined) return undefined
     return {
       cluster: this.#own,
       podPrefixes: this.#parsePodPrefixes(own.spec.podCIDRs),
       ipv6LeftOut: this.#ipv6LeftOut(own.spec),
-      exports: cluster.cache('ServiceExport').list(),
-      services: cluster.cache('Service').list(),
-      slices: cluster.cache('EndpointSlice').list(),
-      endpoints: cluster.cache('Endpoint').list(),
+      exports: api.cache('ServiceExport').list(),
+      services: api.cache('Service').list(),
+      slices: api.cache('EndpointSlice').list(),
+      endpoints: api.cache('Endpoint').list(),
     }
   }
 
   /** Looked for anew only when a Cluster has changed; the log hears of it once, even where nothing is exported. */
   #ipv6LeftOut(own: ClusterSpec): string | undefined {
-    const others = this.#deps.cluster
+    const others = this.#deps.api
       .cache('Cluster')
       .list()
       .map(({ spec }) => spec)

@@ -23,7 +23,7 @@ import type { ImportFindings, SharedFindings } from '../shared-findings.ts'
 import { Subscriptions } from '../subscriptions.ts'
 
 export interface ReportLoopDeps {
-  readonly cluster: Pick<ClusterApi, 'cache'>
+  readonly api: Pick<ClusterApi, 'cache'>
   readonly publisher: Publisher
   readonly replica: ReplicaView
   readonly contact: ContactView
@@ -68,8 +68,8 @@ export class ReportLoop {
       this.#round()
       return Promise.resolve()
     })
-    const { findings, publisher, replica, cluster, clock } = deps
-    this.#connections = new ToldConnections(cluster, clock)
+    const { findings, publisher, replica, api, clock } = deps
+    this.#connections = new ToldConnections(api, clock)
     const poke = (): void => this.#loop.poke()
     this.#subscriptions.add(replica.onChange((changes) => this.#note(changes)))
     this.#subscriptions.add(publisher.onChange(poke))

@@ -10,7 +10,7 @@ import { objectKeyText } from '../object-key-text.ts'
 import type { ServicePlan } from '../plan-service.ts'
 
 export interface ImportStatusesDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly writer: MirrorWriter
   readonly clock: Clock
 }
@@ -45,25 +45,25 @@ export class ImportStatuses {
 
   /** Gives the failures that may pass. */
   async write(services: Iterable<ServicePlan>, signal: AbortSignal): Promise<ClusterApiError[]> {
-    const { cluster, writer } = this.#deps
+    const { api, writer } = this.#deps
     const changes = [...services].flatMap((service) => this.#change(service) ?? [])
     const failures = await writer.applyStatuses(
       changes.map(({ object }) => object),
       signal,
     )
     if (failures.length === 0) for (const change of changes) this.#written.set(change.key, change)
-    for (const change of changes) for (const event of importEvents(change.object, change.present)) cluster.tell(event)
+    for (const change of changes) for (const event of importEvents(change.object, change.present)) api.tell(event)
     // Deleted in the meantime: the cache will say so.
     return failures.filter(({ code }) => code !== 'NotFound')
   }
 
   /** The ServiceImport with the status it should have; undefined when there is nothing to write. */
   #change(service: ServicePlan): WrittenStatus | undefined {
-    const { cluster, writer, clock } = this.#deps
+    const { api, writer, clock } = this.#deps
     const { serviceImport } = service
     if (serviceImport === undefined) return undefined
     const { namespace, name } = serviceImport.metadata
-    const present = cluster.cache('ServiceImport').get(name, namespace)
+    const present = api.cache('ServiceImport').get(name, namespace)
     if (present !== undefined && this.#right.get(service) === present) return undefined
     if (present === undefined && writer.isRefused(serviceImport)) return undefined
     const status = importStatus(service, present, clock.now())

@@ -33,7 +33,7 @@ import type { SharedFindings } from '../shared-findings.ts'
 import { Subscriptions } from '../subscriptions.ts'
 
 export interface MirrorLoopDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly replica: ReplicaView
   readonly writer: MirrorWriter
   readonly findings: SharedFindings
@@ -87,7 +87,7 @@ export class MirrorLoop {
     this.#reader = new WorldReader(deps, init)
     this.#statuses = new ImportStatuses(deps)
     this.#leftOut = new LeftOut(deps)
-    const isKnown = (id: string): boolean => id === init.own || deps.cluster.cache('Cluster').get(id) !== undefined
+    const isKnown = (id: string): boolean => id === init.own || deps.api.cache('Cluster').get(id) !== undefined
     this.#memory = newImportMemory({ allowedNamespaces: init.allowedNamespaces, isKnown })
     this.#loop = new ReconcileLoop(loopDeps(deps, 'mirror'), init.loop, (signal) => this.#round(signal))
     for (const kind of KINDS) this.#follow(kind)
@@ -119,7 +119,7 @@ export class MirrorLoop {
   }
 
   notReady(): string | undefined {
-    const missing = KINDS.find((kind) => !this.#deps.cluster.cache(kind).synced)
+    const missing = KINDS.find((kind) => !this.#deps.api.cache(kind).synced)
     return missing === undefined ? undefined : `${missing} objects are not read yet`
   }
 
@@ -139,8 +139,8 @@ export class MirrorLoop {
   }
 
   #follow(kind: (typeof KINDS)[number]): void {
-    const { cluster, writer } = this.#deps
-    const stop = cluster.cache(kind).onChange((change) => {
+    const { api, writer } = this.#deps
+    const stop = api.cache(kind).onChange((change) => {
       if (change?.type === 'removed') {
         writer.forget(change.object)
         if (kind === 'ServiceImport') this.#statuses.forget(change.object)
@@ -174,10 +174,10 @@ export class MirrorLoop {
    * there goes first.
    */
   async #endHarm(signal: AbortSignal): Promise<void> {
-    const { cluster, findings, logger, writer } = this.#deps
-    const own = cluster.cache('Cluster').get(this.#own)?.spec
-    if (!cluster.cache('Cluster').synced || own === undefined) return
-    const harmful = cluster
+    const { api, findings, logger, writer } = this.#deps
+    const own = api.cache('Cluster').get(this.#own)?.spec
+    if (!api.cache('Cluster').synced || own === undefined) return
+    const harmful = api
       .cache('Cluster')
       .list()
       .filter(({ spec }) => spec.id !== this.#own)

@@ -13,7 +13,7 @@ import { holdsAtLeast, holdsExactly } from './object-match.ts'
 import { objectKeyText } from '../object-key-text.ts'
 
 export interface MirrorWriterDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: AgentMetrics
@@ -133,7 +133,7 @@ export class MirrorWriter {
     for (const { kind, metadata } of objects) {
       if (kind !== 'Cluster') continue
       try {
-        if ((await this.#deps.cluster.read(kind, metadata.name, undefined, signal)) === undefined) return false
+        if ((await this.#deps.api.read(kind, metadata.name, undefined, signal)) === undefined) return false
       } catch (error) {
         if (!(error instanceof ClusterApiError)) throw error
         failures.push(error)
@@ -146,7 +146,7 @@ export class MirrorWriter {
   /** A Cluster that loses a pod CIDR. */
   #givesUp(desired: KubeObject): boolean {
     if (desired.kind !== 'Cluster') return false
-    const present = this.#deps.cluster.cache('Cluster').get(desired.metadata.name)
+    const present = this.#deps.api.cache('Cluster').get(desired.metadata.name)
     return present?.spec.podCIDRs.some((cidr) => !desired.spec.podCIDRs.includes(cidr)) ?? false
   }
 
@@ -179,11 +179,11 @@ export class MirrorWriter {
 
   #namespace({ metadata }: KubeObject): KubeObject | undefined {
     const { namespace } = metadata
-    return namespace === undefined ? undefined : this.#deps.cluster.cache('Namespace').get(namespace)
+    return namespace === undefined ? undefined : this.#deps.api.cache('Namespace').get(namespace)
   }
 
   #present({ kind, metadata }: KubeObject): KubeObject | undefined {
-    return this.#deps.cluster.cache(kind).get(metadata.name, metadata.namespace)
+    return this.#deps.api.cache(kind).get(metadata.name, metadata.namespace)
   }
 
   async #all(verb: Verb, objects: readonly KubeObject[], signal: AbortSignal): Promise<ClusterApiError[]> {
@@ -238,7 +238,7 @@ export class MirrorWriter {
 
   #isNamespaceGone(object: KubeObject, { code, message }: ClusterApiError): boolean {
     if (object.metadata.namespace === undefined || !NAMESPACE_GONE_CODES.has(code)) return false
-    const namespace = this.#deps.cluster.cache('Namespace').get(object.metadata.namespace)
+    const namespace = this.#deps.api.cache('Namespace').get(object.metadata.namespace)
     return (
       NAMESPACE_GONE.test(message) ||
       namespace?.metadata.deletionTimestamp !== undefined ||
@@ -247,11 +247,11 @@ export class MirrorWriter {
   }
 
   async #write(verb: Verb, object: KubeObject, signal: AbortSignal): Promise<void> {
-    const { cluster } = this.#deps
+    const { api } = this.#deps
     const { kind, metadata } = object
-    if (verb === 'apply') await cluster.apply(object, signal)
-    else if (verb === 'applyStatus') await cluster.applyStatus(object, signal)
-    else await cluster.remove(kind, metadata.name, metadata.namespace, signal)
+    if (verb === 'apply') await api.apply(object, signal)
+    else if (verb === 'applyStatus') await api.applyStatus(object, signal)
+    else await api.remove(kind, metadata.name, metadata.namespace, signal)
   }
 }
 

@@ -17,7 +17,7 @@ import type { ImportWorld } from './plan-imports.ts'
 import type { MirroredObjects } from './plan-prune.ts'
 
 export interface WorldReaderDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly replica: ReplicaView
   readonly findings: SharedFindings
 }
@@ -43,15 +43,15 @@ export class WorldReader {
 
   /** Undefined while nothing believable is known of this cluster. `certain`: whose absent records are really gone. */
   world(certain: ReadonlySet<string>, expired: ReadonlySet<string>): ImportWorld | undefined {
-    const { cluster, replica, findings } = this.#deps
-    const clusters = cluster.cache('Cluster')
-    const membership = cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec
+    const { api, replica, findings } = this.#deps
+    const clusters = api.cache('Cluster')
+    const membership = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec
     const local = clusters.get(this.#own)?.spec
     const ownFacts = { stated: this.#facts, local, globalRange: membership?.globalRange }
     // Where somebody took it away, the broker's record of this cluster brings it back, as far as it can be believed.
     const ownSpec = local ?? believedCluster(this.#ownRecord(), { id: this.#own, ...ownFacts }).spec
     if (ownSpec === undefined) return undefined
-    const live = cluster
+    const live = api
       .cache('Namespace')
       .list()
       .filter(({ metadata, status }) => metadata.deletionTimestamp === undefined && status?.phase !== 'Terminating')
@@ -75,32 +75,32 @@ export class WorldReader {
   /** As the local API has it. */
   serviceImport(key: ServiceKey): ServiceImport | undefined {
     const slash = key.indexOf('/')
-    return this.#deps.cluster.cache('ServiceImport').get(key.slice(slash + 1), key.slice(0, slash))
+    return this.#deps.api.cache('ServiceImport').get(key.slice(slash + 1), key.slice(0, slash))
   }
 
   /** All that may be mirrored, and what users made of the same kinds. */
   mirrored(): MirroredObjects {
-    const { cluster } = this.#deps
+    const { api } = this.#deps
     return {
-      serviceImports: cluster.cache('ServiceImport').list(),
-      slices: cluster.cache('EndpointSlice').list(),
-      clusters: cluster.cache('Cluster').list(),
-      endpoints: cluster.cache('Endpoint').list(),
+      serviceImports: api.cache('ServiceImport').list(),
+      slices: api.cache('EndpointSlice').list(),
+      clusters: api.cache('Cluster').list(),
+      endpoints: api.cache('Endpoint').list(),
     }
   }
 
   /** What there is of some services: their ServiceImports, and the slices among `candidates`. */
   mirroredOf(keys: readonly ServiceKey[], candidates: readonly KubeObject[]): MirroredObjects {
-    const { cluster } = this.#deps
+    const { api } = this.#deps
     const slices = new Map<string, EndpointSlice>()
     for (const { kind, metadata } of candidates) {
-      const found = kind === 'EndpointSlice' ? cluster.cache(kind).get(metadata.name, metadata.namespace) : undefined
+      const found = kind === 'EndpointSlice' ? api.cache(kind).get(metadata.name, metadata.namespace) : undefined
       if (found !== undefined) slices.set(objectKeyText(found), found)
     }
     return {
       serviceImports: keys.flatMap((key) => this.serviceImport(key) ?? []),
       slices: [...slices.values()],
-      clusters: cluster.cache('Cluster').list(),
+      clusters: api.cache('Cluster').list(),
       endpoints: [],
     }
   }
@@ -114,7 +114,7 @@ export class WorldReader {
 
   /** The same object while the text is the same: the plan's memory goes by identity. */
   #clustersetIpRange(): Prefix | undefined {
-    const text = this.#deps.cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clustersetIpRange
+    const text = this.#deps.api.cache('Membership').get(MEMBERSHIP_NAME)?.spec.clustersetIpRange
     if (text === undefined || text === '') return undefined
     if (this.#range?.text !== text) this.#range = { text, prefix: parsePrefix(text, 'clustersetIpRange') }
     return this.#range.prefix

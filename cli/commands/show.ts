@@ -21,7 +21,7 @@ interface View<T> {
   readonly kinds: readonly Kind[]
   /** Of items that are in namespaces. */
   readonly namespaceOf?: (row: T) => string | undefined
-  items(cluster: ClusterApi, signal: AbortSignal): Promise<readonly T[]>
+  items(api: ClusterApi, signal: AbortSignal): Promise<readonly T[]>
 }
 
 async function sorted<T extends { metadata: { name: string; namespace?: string } }>(
@@ -44,7 +44,7 @@ const clusters: View<Cluster> = {
     { title: 'INDEX', cell: (row) => String(row.spec.index), align: 'right', wide: true },
   ],
   kinds: ['Cluster'],
-  items: (cluster, signal) => sorted(cluster.cache('Cluster'), signal),
+  items: (api, signal) => sorted(api.cache('Cluster'), signal),
 }
 
 const endpoints: View<Endpoint> = {
@@ -62,7 +62,7 @@ const endpoints: View<Endpoint> = {
     { title: 'NAME', cell: (row) => row.metadata.name, wide: true },
   ],
   kinds: ['Endpoint'],
-  items: (cluster, signal) => sorted(cluster.cache('Endpoint'), signal),
+  items: (api, signal) => sorted(api.cache('Endpoint'), signal),
 }
 
 const connections: View<ConnectionRow> = {
@@ -96,8 +96,8 @@ const connections: View<ConnectionRow> = {
     { title: 'MESSAGE', cell: (row) => row.message },
   ],
   kinds: ['Gateway'],
-  async items(cluster, signal) {
-    return connectionRows(await sorted(cluster.cache('Gateway'), signal), new SystemClock().now())
+  async items(api, signal) {
+    return connectionRows(await sorted(api.cache('Gateway'), signal), new SystemClock().now())
   },
 }
 
@@ -113,7 +113,7 @@ const services: View<ServiceImport> = {
   ],
   kinds: ['ServiceImport'],
   namespaceOf: (row) => row.metadata.namespace,
-  items: (cluster, signal) => sorted(cluster.cache('ServiceImport'), signal),
+  items: (api, signal) => sorted(api.cache('ServiceImport'), signal),
 }
 
 const exports_: View<ServiceExport> = {
@@ -132,7 +132,7 @@ const exports_: View<ServiceExport> = {
   ],
   kinds: ['ServiceExport'],
   namespaceOf: (row) => row.metadata.namespace,
-  items: (cluster, signal) => sorted(cluster.cache('ServiceExport'), signal),
+  items: (api, signal) => sorted(api.cache('ServiceExport'), signal),
 }
 
 export function addShowCommand(program: Command, context: CommandContext): void {
@@ -200,13 +200,13 @@ function withView<T>(
   view: View<T>,
   show: (rows: readonly T[]) => Promise<void>,
 ): Promise<void> {
-  return withTarget(target, { ...context, wantsAll: true }, async ({ cluster, admin }) => {
+  return withTarget(target, { ...context, wantsAll: true }, async ({ api, admin }) => {
     if (admin !== undefined) {
       const { checkServed } = await import('../kube/access/check-served.ts')
       const flags = targetFlags(target.kube ?? {}, admin.contextName)
       await checkServed(admin, { kinds: view.kinds, flags }, context.signal)
     }
-    await show(await view.items(cluster, context.signal))
+    await show(await view.items(api, context.signal))
   })
 }
 

@@ -12,9 +12,9 @@ export interface ServiceName {
 
 /** Gives what was done, for people. Throws UserError when there is no such Service; the rest is the driver's. */
 export async function exportService(site: OpenSite, service: ServiceName, signal: AbortSignal): Promise<string> {
-  const { config, cluster, admin } = site
+  const { config, api, admin } = site
   const { namespace, name } = service
-  const services = cluster.cache('Service')
+  const services = api.cache('Service')
   await services.whenSynced(signal)
   if (services.get(name, namespace) === undefined) {
     const where = admin === undefined ? `among the objects of this site (${config.objects})` : `in ${admin.title}`

@@ -36,7 +36,7 @@ export interface Joined {
  * as it was; where the broker's answer was lost, the same command with the same token goes on.
  */
 export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Joined> {
-  const { cluster, config } = site
+  const { api, config } = site
   const { clusterId, clock, signal } = init
   const token = parseJoinToken(init.token, clock.now())
   await checkNotElsewhere(config.identity, token, init)
@@ -44,8 +44,8 @@ export async function joinClusterset(site: OpenSite, init: JoinInit): Promise<Jo
   const joining = await openJoiningKey(config.identity)
   const response = await askBroker(site, { ...init, token, joining })
   const own = ownCluster(clusterId, factsOf(site), response)
-  await cluster.apply(own, signal)
-  await cluster.apply(joinedMembership(clusterId, response), signal)
+  await api.apply(own, signal)
+  await api.apply(joinedMembership(clusterId, response), signal)
   const ask = { token, cluster: clusterId, key: joining.key, facts: factsOf(site) }
   await writeMemberIdentity(config.identity, joinedIdentity(ask, response))
   await joining.forget()

@@ -33,9 +33,9 @@ export interface LeaveInit {
  * node does not clean up in time; what is done stays done, and leaving again goes on from there.
  */
 export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<string> {
-  const { config, cluster } = site
+  const { config, api } = site
   const identity = await readIdentity(config.identity, init)
-  const memberships = cluster.cache('Membership')
+  const memberships = api.cache('Membership')
   await memberships.whenSynced(init.signal)
   const membership = memberships.get(MEMBERSHIP_NAME)
   if (identity === undefined && membership === undefined && !init.force) {
@@ -43,7 +43,7 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
   }
   if (identity !== undefined) await tellBroker(identity, init)
   if (membership !== undefined) {
-    await cluster.apply({ ...membership, spec: { ...membership.spec, phase: 'leaving' } }, init.signal)
+    await api.apply({ ...membership, spec: { ...membership.spec, phase: 'leaving' } }, init.signal)
     await nodesDone(site, init)
   }
   await removeObjects(site, init.signal)
@@ -56,16 +56,16 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
  * own node, and the command names its file. Throws UserError where the answer is no.
  */
 export async function confirmSiteLeave(
-  { config, cluster }: OpenSite,
+  { config, api }: OpenSite,
   { site, force, yes }: { readonly site: string; readonly force: boolean; readonly yes: boolean },
   context: CommandContext,
 ): Promise<void> {
   if (yes || terminalOf(context) === undefined) return
   const kinds = ['Membership', 'Cluster', 'ServiceExport', 'Gateway', 'RouteAgent'] as const
-  await Promise.all(kinds.map((kind) => cluster.cache(kind).whenSynced(context.signal)))
-  const own = cluster.cache('Membership').get(MEMBERSHIP_NAME)?.spec
+  await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(context.signal)))
+  const own = api.cache('Membership').get(MEMBERSHIP_NAME)?.spec
   const named = (kind: (typeof kinds)[number]): string[] =>
-    cluster
+    api
       .cache(kind)
       .list()
       .map(({ metadata: { name, namespace } }) => (namespace === undefined ? name : `${namespace}/${name}`))
@@ -131,9 +131,9 @@ function notTold(message: string, cause: unknown): UserError {
 }
 
 /** A node is done when its processes have removed their Gateway and RouteAgent objects. */
-async function nodesDone({ config, cluster }: OpenSite, { timeoutMs, force, signal, say }: LeaveInit): Promise<void> {
+async function nodesDone({ config, api }: OpenSite, { timeoutMs, force, signal, say }: LeaveInit): Promise<void> {
   const deadline = AbortSignal.any([signal, AbortSignal.timeout(timeoutMs)])
-  const caches = [cluster.cache('Gateway'), cluster.cache('RouteAgent')] as const
+  const caches = [api.cache('Gateway'), api.cache('RouteAgent')] as const
   await Promise.all(caches.map((cache) => cache.whenSynced(signal)))
   const left = (): (Gateway | RouteAgent)[] =>
     caches.flatMap((cache): readonly (Gateway | RouteAgent)[] => cache.list())
@@ -186,12 +186,12 @@ const OURS = [
   'Membership',
 ] as const
 
-async function removeObjects({ cluster }: OpenSite, signal: AbortSignal): Promise<void> {
+async function removeObjects({ api }: OpenSite, signal: AbortSignal): Promise<void> {
   for (const kind of OURS) {
-    const cache = cluster.cache(kind)
+    const cache = api.cache(kind)
     await cache.whenSynced(signal)
     for (const { metadata } of cache.list()) {
-      await cluster.remove(kind, metadata.name, metadata.namespace, signal).catch((error: unknown) => {
+      await api.remove(kind, metadata.name, metadata.namespace, signal).catch((error: unknown) => {
         // The user's own EndpointSlices are in the same list; they are not ours to remove.
         if ((error as { code?: string }).code !== 'Forbidden') throw error
       })

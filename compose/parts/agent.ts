@@ -9,7 +9,7 @@ import { sealaneVersion } from '../../runtime/version.ts'
 import type { SiteRun } from '../run.ts'
 
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
-  const { kube, cluster, config } = site
+  const { kube, api, config } = site
   if (kube === undefined) return runMember(deps, site, signal)
   const init = {
     cluster: parseClusterId(config.name, `metadata.name of ${config.file}`),
@@ -20,7 +20,7 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
       runMember({ ...deps, onRefused }, site, until),
   }
   // Standing by is ready: the other one serves.
-  await kube.elect((leading) => joinAndRun({ ...deps, cluster }, init, leading), signal)
+  await kube.elect((leading) => joinAndRun({ ...deps, api }, init, leading), signal)
 }
 
 function runMember(
@@ -28,11 +28,11 @@ function runMember(
   site: SiteRun,
   signal: AbortSignal,
 ): Promise<void> {
-  const { cluster, config, identity, kube } = site
+  const { api, config, identity, kube } = site
   const { allowedNamespaces } = config
   const change = { facts: factsOf(site), identity, allowedNamespaces, removesOrphans: kube === undefined }
   const dns = kube === undefined ? {} : { askClusterDns: askResolver() }
-  return runAgent({ ...deps, ...dns, cluster }, agentConfig(config.state, change), signal)
+  return runAgent({ ...deps, ...dns, api }, agentConfig(config.state, change), signal)
 }
 
 function factsOf({ config: { podCIDRs, serviceCIDRs, labels } }: SiteRun) {

@@ -18,7 +18,7 @@ export interface CleanNodeInit {
 }
 
 /** Throws what the kernel refused, after everything else has been done. Doing it again is fine. */
-export async function cleanNode({ config, cluster }: OpenSite, init: CleanNodeInit): Promise<void> {
+export async function cleanNode({ config, api }: OpenSite, init: CleanNodeInit): Promise<void> {
   const { node, logger, signal } = init
   const version = sealaneVersion()
   const stateDir = join(config.state, 'nodes', node)
@@ -26,7 +26,7 @@ export async function cleanNode({ config, cluster }: OpenSite, init: CleanNodeIn
   await withKernel(async (kernel) => {
     const around = { clock: new SystemClock(), metrics: createMetrics('cli'), status: new StatusBoard() }
     const cable = new WireguardCable({ ...kernel, clock: around.clock }, { stateDir })
-    const deps = { ...around, ...kernel, cluster, cable, logger }
+    const deps = { ...around, ...kernel, api, cable, logger }
     await cleanRouteAgentNode(deps, { node, version, stateDir }, signal)
     await cleanGatewayNode(deps, gatewayConfig({ node, version, stateDir, lanes }), signal)
   })

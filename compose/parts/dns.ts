@@ -11,18 +11,18 @@ const POD_LINGER_MS = 5000
 
 export async function run(
   deps: ComponentDeps,
-  { cluster, config, kube, standing }: SiteRun,
+  { api, config, kube, standing }: SiteRun,
   signal: AbortSignal,
 ): Promise<void> {
   const linger = kube === undefined ? {} : { lingerMs: POD_LINGER_MS }
   const dns = dnsConfig({ clusterId: (await standing(signal)).cluster, ...linger, ...config.dns })
-  return runDns({ ...deps, cluster }, dns, untilLeft(cluster, signal))
+  return runDns({ ...deps, api }, dns, untilLeft(api, signal))
 }
 
 /** DNS has nothing to take down; it ends when the membership does. */
-function untilLeft(cluster: ClusterApi, signal: AbortSignal): AbortSignal {
+function untilLeft(api: ClusterApi, signal: AbortSignal): AbortSignal {
   const left = new AbortController()
-  const memberships = cluster.cache('Membership')
+  const memberships = api.cache('Membership')
   const look = (): void => {
     if (memberships.synced && memberships.get(MEMBERSHIP_NAME) === undefined) left.abort(new Error('the site has left'))
   }

@@ -22,10 +22,10 @@ import { openPorts } from '../open-ports.ts'
 
 export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSignal): Promise<void> {
   const configOf = await configFor(site, signal)
-  const { cluster, config, kube, node } = site
+  const { api, config, kube, node } = site
   await withKernel(async (kernel) => {
     const cable = new WireguardCable({ ...kernel, clock: deps.clock }, { stateDir: stateDirOf(site) })
-    const parts = { ...deps, ...kernel, cluster, cable, machineNetwork: readMachineNetwork }
+    const parts = { ...deps, ...kernel, api, cable, machineNetwork: readMachineNetwork }
     if (kube === undefined) return runGateway(parts, configOf(lanesOf(config, node)), signal)
     const askNode = (until: AbortSignal) => kube.askNode(node, until)
     const init = { node, configOf, askNode, leases: kube.leases }
@@ -35,13 +35,13 @@ export async function run(deps: ComponentDeps, site: SiteRun, signal: AbortSigna
 
 export async function plan(clock: Clock, site: SiteRun, signal: AbortSignal): Promise<string> {
   const configOf = await configFor(site, signal)
-  const { cluster, config, kube, node } = site
-  await whenCachesSynced(cluster, signal)
+  const { api, config, kube, node } = site
+  await whenCachesSynced(api, signal)
   const lanes = kube === undefined ? lanesOf(config, node) : [await gatewayOnly(site, signal)]
   return withKernel(async (kernel) => {
     const cable = new WireguardCable({ ...kernel, clock }, { stateDir: stateDirOf(site) })
     const world = await readGatewayWorld(
-      { ...kernel, clock, cluster, cable, machineNetwork: readMachineNetwork },
+      { ...kernel, clock, api, cable, machineNetwork: readMachineNetwork },
       configOf(lanes),
       signal,
     )
@@ -75,8 +75,8 @@ function lanesOf({ gateways }: SiteRun['config'], node: string): readonly Gatewa
 }
 
 /** What the Node says about itself; undefined when it is no gateway. Throws UserError, GatewayNodeError. */
-async function labelledLane({ cluster, node }: SiteRun, signal: AbortSignal): Promise<GatewayLane | undefined> {
-  const nodes = cluster.cache('Node')
+async function labelledLane({ api, node }: SiteRun, signal: AbortSignal): Promise<GatewayLane | undefined> {
+  const nodes = api.cache('Node')
   await nodes.whenSynced(signal)
   const object = nodes.get(node)
   if (object === undefined) throw new UserError(`--node ${node}: this cluster has no such Node`)

@@ -9,17 +9,17 @@ import type { SiteRun } from '../run.ts'
 import { sealaneVersion } from '../../runtime/version.ts'
 import { openPorts } from '../open-ports.ts'
 
-export function run(deps: ComponentDeps, { config: site, cluster, node }: SiteRun, signal: AbortSignal): Promise<void> {
+export function run(deps: ComponentDeps, { config: site, api, node }: SiteRun, signal: AbortSignal): Promise<void> {
   const stateDir = join(site.state, 'nodes', node)
   const config = { node, version: sealaneVersion(), stateDir, openPorts: openPorts(site) }
   return withKernel((kernel) =>
-    runRouteAgent({ ...deps, ...kernel, cluster, machineNetwork: readMachineNetwork }, config, signal),
+    runRouteAgent({ ...deps, ...kernel, api, machineNetwork: readMachineNetwork }, config, signal),
   )
 }
 
-export function plan(_clock: Clock, { config, cluster, node }: SiteRun, signal: AbortSignal): Promise<string> {
+export function plan(_clock: Clock, { config, api, node }: SiteRun, signal: AbortSignal): Promise<string> {
   const machineNetwork = readMachineNetwork
   return withKernel((kernel) =>
-    planRouteAgent({ ...kernel, cluster, machineNetwork }, { node, openPorts: openPorts(config) }, signal),
+    planRouteAgent({ ...kernel, api, machineNetwork }, { node, openPorts: openPorts(config) }, signal),
   )
 }

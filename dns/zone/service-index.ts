@@ -67,11 +67,11 @@ export class ServiceIndex implements ZoneView {
    * Follows the caches of an API until the function given back is called. `gateways`: as they count, where that is
    * judged.
    */
-  follow(cluster: Pick<ClusterApi, 'cache'>, gateways: ObjectCache<Gateway> = cluster.cache('Gateway')): () => void {
-    const imports = cluster.cache('ServiceImport')
-    const slices = cluster.cache('EndpointSlice')
-    const clusters = cluster.cache('Cluster')
-    const nodes = cluster.cache('Node')
+  follow(api: Pick<ClusterApi, 'cache'>, gateways: ObjectCache<Gateway> = api.cache('Gateway')): () => void {
+    const imports = api.cache('ServiceImport')
+    const slices = api.cache('EndpointSlice')
+    const clusters = api.cache('Cluster')
+    const nodes = api.cache('Node')
     const reconsider = (): void => {
       const isKnown = clusters.synced && nodes.synced
       this.#verdicts = isKnown ? this.#judgeClusters(clusters.list(), nodes.list()) : undefined

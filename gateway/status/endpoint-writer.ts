@@ -6,7 +6,7 @@ import type { GatewayWorld } from '../world.ts'
 import { OwnerDoubt } from './owner-doubt.ts'
 import { planEndpoints } from './plan-endpoints.ts'
 
-export type EndpointWriterDeps = Pick<GatewayDeps, 'clock' | 'cluster' | 'cable'>
+export type EndpointWriterDeps = Pick<GatewayDeps, 'clock' | 'api' | 'cable'>
 
 export class EndpointWriter {
   readonly #deps: EndpointWriterDeps
@@ -19,27 +19,27 @@ export class EndpointWriter {
 
   /** Tells the other clusters about our lanes, and no longer about lanes that we do not serve. Throws ClusterApiError. */
   async write(world: GatewayWorld, signal: AbortSignal): Promise<void> {
-    const { cluster, cable } = this.#deps
+    const { api, cable } = this.#deps
     // A node that was removed from the site has lanes no more, whatever still runs there.
     const wanted = isNodeOfSite(world.node, world.nodes) ? planEndpoints(world, cable.rules) : []
     for (const planned of wanted) {
-      const present = cluster.cache('Endpoint').get(planned.metadata.name)
+      const present = api.cache('Endpoint').get(planned.metadata.name)
       const endpoint = this.#owners.checked(planned, present)
       const isTold = present !== undefined && sameSpec(present, endpoint) && sameOwners(present, endpoint)
-      if (!isTold) await cluster.apply(endpoint, signal)
+      if (!isTold) await api.apply(endpoint, signal)
     }
     const names = new Set(wanted.map((endpoint) => endpoint.metadata.name))
     const served = new Set(world.lanes.map((lane) => lane.lane))
     for (const endpoint of ownEndpoints(this.#deps, world.own.spec.id, world.node)) {
       if (names.has(endpoint.metadata.name) || served.has(endpoint.spec.lane)) continue
-      await cluster.remove('Endpoint', endpoint.metadata.name, undefined, signal)
+      await api.remove('Endpoint', endpoint.metadata.name, undefined, signal)
     }
   }
 }
 
 /** Those of one node of this cluster. */
-export function ownEndpoints(deps: Pick<GatewayDeps, 'cluster'>, clusterId: string, node: string): Endpoint[] {
-  const all = deps.cluster.cache('Endpoint').list()
+export function ownEndpoints(deps: Pick<GatewayDeps, 'api'>, clusterId: string, node: string): Endpoint[] {
+  const all = deps.api.cache('Endpoint').list()
   return all.filter((endpoint) => endpoint.spec.cluster === clusterId && endpoint.spec.node === node)
 }
 

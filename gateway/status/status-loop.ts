@@ -107,8 +107,8 @@ export class StatusLoop {
 
   async #write(gateway: Gateway, signal: AbortSignal): Promise<void> {
     const text = JSON.stringify(gateway.status)
-    const { cluster, clock } = this.#deps
-    const nodes = cluster.cache('Node').list()
+    const { api, clock } = this.#deps
+    const nodes = api.cache('Node').list()
     const name = gateway.metadata.name
     if (!isNodeOfSite(name, nodes)) return
     const metadata = { name, ...ownedByNode(nodes.find((node) => node.metadata.name === name)) }
@@ -120,21 +120,21 @@ export class StatusLoop {
     // The next round would be too late.
     const isDue = atMs + this.#init.config.statusMs > (this.#written?.atMs ?? -Infinity) + HEARTBEAT_MS
     if (text === this.#written?.text && !isDue && isOwned) return
-    if (!isOwned) await cluster.apply(object, signal)
+    if (!isOwned) await api.apply(object, signal)
     const beating = withHeartbeat(gateway, clock.now())
     try {
-      await cluster.applyStatus(beating, signal)
+      await api.applyStatus(beating, signal)
     } catch (error) {
       if (!(error instanceof ClusterApiError && error.code === 'NotFound')) throw error
-      await cluster.apply(object, signal)
-      await cluster.applyStatus(beating, signal)
+      await api.apply(object, signal)
+      await api.applyStatus(beating, signal)
     }
     this.#written = { text, atMs }
-    for (const event of laneEvents(present, gateway)) cluster.tell(event)
+    for (const event of laneEvents(present, gateway)) api.tell(event)
   }
 
   #present(): Gateway | undefined {
-    return this.#deps.cluster.cache('Gateway').get(this.#init.config.node)
+    return this.#deps.api.cache('Gateway').get(this.#init.config.node)
   }
 
   #measure(gateway: Gateway, health: ReadonlyMap<string, MeasuredHealth>): void {

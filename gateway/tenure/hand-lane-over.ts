@@ -33,13 +33,9 @@ export async function handLaneOver(deps: GatewayDeps, tenure: LaneTenure, goes: 
   if (goes) await withDeadline(clock, RELEASE_MS, (signal) => tenure.release(signal))
 }
 
-async function reasonToHandOver(
-  { cluster, cable }: GatewayDeps,
-  node: string,
-  goes: boolean,
-): Promise<string | undefined> {
+async function reasonToHandOver({ api, cable }: GatewayDeps, node: string, goes: boolean): Promise<string | undefined> {
   if (goes) return NO_GATEWAY
-  const object = cluster.cache('Node').get(node)
+  const object = api.cache('Node').get(node)
   const leaving = object === undefined ? undefined : leavingReason(object)
   if (leaving !== undefined) return leaving
   if (object !== undefined && isNotReady(object)) return 'the node is not ready: it may be shutting down'

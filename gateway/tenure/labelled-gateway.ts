@@ -194,7 +194,7 @@ async function asksForGateway({ logger, clock }: GatewayDeps, { askNode }: Label
 
 async function leaveInit(deps: GatewayDeps, { configOf }: LabelledGatewayInit, signal: AbortSignal) {
   // Which of the objects are ours is known once they have been read.
-  await unlessAborted(whenCachesSynced(deps.cluster, signal), signal)
-  const clusterId = readMembership(deps.cluster)?.spec.clusterId ?? ''
+  await unlessAborted(whenCachesSynced(deps.api, signal), signal)
+  const clusterId = readMembership(deps.api)?.spec.clusterId ?? ''
   return { config: configOf([]), metrics: gatewayMetrics(deps.metrics), clusterId }
 }

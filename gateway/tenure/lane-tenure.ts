@@ -64,12 +64,12 @@ export class LaneTenure {
   /** Clusters that the node which took the lane from this one is up to; empty while nobody has. */
   handedOver(): ReadonlySet<string> {
     if (this.#tenure.is !== 'handing over') return new Set()
-    return clustersUp(this.#deps.cluster.cache('Gateway').get(this.#tenure.holder), this.lane)
+    return clustersUp(this.#deps.api.cache('Gateway').get(this.#tenure.holder), this.lane)
   }
 
   /** Other nodes that may take the lane. */
   others(): readonly string[] {
-    return laneCandidates(this.#deps.cluster.cache('Node').list(), this.lane).filter((name) => name !== this.node)
+    return laneCandidates(this.#deps.api.cache('Node').list(), this.lane).filter((name) => name !== this.node)
   }
 
   /** Calls back after each change of the state, and of what handedOver() gives. Gives the function that ends it. */
@@ -100,19 +100,19 @@ export class LaneTenure {
 
   /** Until the signal. */
   async run(signal: AbortSignal): Promise<void> {
-    const { cluster } = this.#deps
+    const { api } = this.#deps
     // What this node has told, and whether the cluster is a member, decides what it does at first.
-    if (!(await unlessAborted(whenCachesSynced(cluster, signal), signal))) return
+    if (!(await unlessAborted(whenCachesSynced(api, signal), signal))) return
     const poke = (): void => this.#loop.poke()
     const name = laneLeaseName(this.lane)
     const ends = [
-      cluster.cache('Lease').onChange((change) => {
+      api.cache('Lease').onChange((change) => {
         if (change?.object.metadata.name === name) poke()
       }),
-      cluster.cache('Gateway').onChange(() => {
+      api.cache('Gateway').onChange(() => {
         if (this.#tenure.is === 'handing over') poke()
       }),
-      ...(['Node', 'Endpoint', 'Membership'] as const).map((kind) => cluster.cache(kind).onChange(poke)),
+      ...(['Node', 'Endpoint', 'Membership'] as const).map((kind) => api.cache(kind).onChange(poke)),
     ]
     try {
       await this.#loop.run(signal)
@@ -145,7 +145,7 @@ export class LaneTenure {
     const { clock, leases } = this.#deps
     if (!this.#isMember() && this.#tenure.is === 'unknown') {
       this.#tenure = { is: 'unknown', why: 'this cluster has not joined yet' }
-      if (readMembership(this.#deps.cluster) === undefined) return
+      if (readMembership(this.#deps.api) === undefined) return
     }
     const lease = await leases.read(laneLeaseName(this.lane), signal)
     this.#trouble = ''
@@ -184,11 +184,11 @@ export class LaneTenure {
 
   /** Where there was never a Lease, but gateways: who came last is the one that the other clusters call. */
   #turn(view: LeaseView | undefined): number {
-    const { cluster } = this.#deps
-    const place = laneCandidates(cluster.cache('Node').list(), this.lane)
+    const { api } = this.#deps
+    const place = laneCandidates(api.cache('Node').list(), this.lane)
       .filter((name) => name !== view?.holder)
       .indexOf(this.node)
-    const own = cluster
+    const own = api
       .cache('Endpoint')
       .list()
       .filter(({ spec }) => spec.lane === this.lane && this.#isOwn(spec.cluster))
@@ -198,7 +198,7 @@ export class LaneTenure {
   }
 
   #isOwn(clusterId: string): boolean {
-    return readMembership(this.#deps.cluster)?.spec.clusterId === clusterId
+    return readMembership(this.#deps.api)?.spec.clusterId === clusterId
   }
 
   #notice(lease: StoredLease | undefined): void {
@@ -234,30 +234,30 @@ export class LaneTenure {
   }
 
   #away(): string | undefined {
-    const node = this.#deps.cluster.cache('Node').get(this.node)
+    const node = this.#deps.api.cache('Node').get(this.node)
     return this.#retired ?? (node === undefined ? undefined : leavingReason(node))
   }
 
   /** Once the cluster leaves, the Lease goes with the Membership and is not made anew. */
   #isMember(): boolean {
-    return readMembership(this.#deps.cluster)?.spec.phase === 'joined'
+    return readMembership(this.#deps.api)?.spec.phase === 'joined'
   }
 
   #isTold(): boolean {
-    const { cluster } = this.#deps
-    const clusterId = readMembership(cluster)?.spec.clusterId
+    const { api } = this.#deps
+    const clusterId = readMembership(api)?.spec.clusterId
     if (clusterId === undefined) return false
-    return cluster.cache('Endpoint').get(endpointName(clusterId, this.node, this.lane)) !== undefined
+    return api.cache('Endpoint').get(endpointName(clusterId, this.node, this.lane)) !== undefined
   }
 
   #terms(lease: StoredLease | undefined, holder: string) {
-    const { clock, cluster } = this.#deps
-    const membership = cluster.cache('Membership').get(MEMBERSHIP_NAME)
+    const { clock, api } = this.#deps
+    const membership = api.cache('Membership').get(MEMBERSHIP_NAME)
     return { lane: this.lane, holder, nowMs: clock.now(), durationMs: LEASE_MS, membership, before: lease?.spec }
   }
 
   #tellUntaken(): void {
-    const { clock, cluster, logger } = this.#deps
+    const { clock, api, logger } = this.#deps
     const away = this.#away()
     const openMs = clock.monotonic() - (this.#openSinceMs ?? Infinity)
     if (away === undefined || this.#tenure.is !== 'serving' || openMs < UNTAKEN_MS) return
@@ -266,7 +266,7 @@ export class LaneTenure {
       `Label another node sealane.io/gateway=${this.lane}`
     if (this.#trouble !== note) logger.warn(note, { reason: 'LaneNotHandedOver' })
     this.#trouble = note
-    cluster.tell({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
+    api.tell({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
   }
 
   #onError(error: unknown): void {

@@ -8,7 +8,7 @@ import type { GatewayDeps } from '../deps.ts'
 import { whyLost } from './plan-lost-holder.ts'
 import { type LeaseView, hasLapsed } from './plan-tenure.ts'
 
-export type LapsedHolderDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'cluster'> & {
+export type LapsedHolderDeps = Pick<GatewayDeps, 'clock' | 'logger' | 'api'> & {
   readonly knock: Knock
   readonly cable: { readonly rules: Pick<CableRules, 'endsWithProcess'> }
 }
@@ -36,14 +36,14 @@ export class LapsedHolder {
    * stand by which tells people. Never rejects.
    */
   async isLost(lease: LeaseView | undefined, tells: boolean): Promise<boolean> {
-    const { clock, cluster, logger, cable } = this.#deps
+    const { clock, api, logger, cable } = this.#deps
     const { node, lane } = this.#own
     const holder = lease?.holder ?? ''
     if (lease === undefined || holder === '' || holder === node || !hasLapsed(lease, clock.monotonic())) {
       this.#forget()
       return false
     }
-    const facts = { node: cluster.cache('Node').get(holder), gateway: cluster.cache('Gateway').get(holder) }
+    const facts = { node: api.cache('Node').get(holder), gateway: api.cache('Gateway').get(holder) }
     const known = whyLost({ rules: cable.rules, lane, ...facts })
     const why = known ?? ((await this.#answers(holder)) ? undefined : 'its machine does not answer')
     const said = why ?? 'its machine answers, so it keeps the lane'
@@ -68,13 +68,13 @@ export class LapsedHolder {
       `last word was that connections are up, so no other node takes the lane. See its pod; ` +
       `kubectl cordon ${holder} gives the lane to another node`
     const regarding = { kind: 'Node', name: holder } as const
-    this.#deps.cluster.tell({ regarding, type: 'Warning', reason: 'LaneHolderSilent', note })
+    this.#deps.api.tell({ regarding, type: 'Warning', reason: 'LaneHolderSilent', note })
   }
 
   async #answers(holder: string): Promise<boolean> {
-    const { clock, cluster, knock } = this.#deps
+    const { clock, api, knock } = this.#deps
     if (this.#answered?.holder === holder && clock.monotonic() < this.#answered.nextMs) return true
-    const addresses = cluster.cache('Node').get(holder)?.status?.addresses
+    const addresses = api.cache('Node').get(holder)?.status?.addresses
     const address = addresses?.find(({ type }) => type === 'InternalIP')?.address
     // One packet may be lost. Without an address nobody can be asked, and the Lease decides alone.
     const answers = address !== undefined && ((await knock(address)) || (await knock(address)))

@@ -13,19 +13,19 @@ export interface ReliefInit {
 const LINGER_MS = 2000
 
 export class Relief {
-  readonly #deps: Pick<GatewayDeps, 'clock' | 'cluster'>
+  readonly #deps: Pick<GatewayDeps, 'clock' | 'api'>
   readonly #init: ReliefInit
   #relievedMs: number | undefined
   #handing: { readonly holder: string; readonly sinceMs: number; readonly needed: Set<string> } | undefined
 
-  constructor(deps: Pick<GatewayDeps, 'clock' | 'cluster'>, init: ReliefInit) {
+  constructor(deps: Pick<GatewayDeps, 'clock' | 'api'>, init: ReliefInit) {
     this.#deps = deps
     this.#init = init
   }
 
   /** True some time after the holder has come as far as this node was. To be asked at each look. */
   isDue(holder: string | undefined): boolean {
-    const { clock, cluster } = this.#deps
+    const { clock, api } = this.#deps
     const { node, lane, onDue } = this.#init
     if (holder === undefined || holder === '' || holder === node) {
       this.#handing = undefined
@@ -35,7 +35,7 @@ export class Relief {
     const nowMs = clock.monotonic()
     if (this.#handing?.holder !== holder) this.#handing = { holder, sinceMs: nowMs, needed: new Set() }
     const { needed, sinceMs } = this.#handing
-    const gateways = cluster.cache('Gateway')
+    const gateways = api.cache('Gateway')
     const own = gateways.get(node)
     for (const other of clustersUp(own, lane)) needed.add(other)
     const relieved = isRelieved({ lane, holder: gateways.get(holder), own, needed, elapsedMs: nowMs - sinceMs })

@@ -16,7 +16,7 @@ export interface OtherLane {
 
 /** `before` is what this process serves now. */
 export function watchLane(
-  { cluster, logger, clock }: Pick<GatewayDeps, 'cluster' | 'logger' | 'clock'>,
+  { api, logger, clock }: Pick<GatewayDeps, 'api' | 'logger' | 'clock'>,
   node: string,
   before: GatewayLane | undefined,
 ): OtherLane {
@@ -30,7 +30,7 @@ export function watchLane(
   }
   /** Undefined: it says nothing that counts. */
   const read = (): { readonly lane: GatewayLane | undefined } | undefined => {
-    const object = cluster.cache('Node').get(node)
+    const object = api.cache('Node').get(node)
     // A Node that is not there may be on its way back: kubelets register anew.
     if (object === undefined) return undefined
     try {
@@ -52,7 +52,7 @@ export function watchLane(
     else if (said.lane !== undefined) changed.abort()
     else cancelGrace ??= clock.setTimer(LABEL_GRACE_MS, () => changed.abort())
   }
-  const stop = cluster.cache('Node').onChange((change) => {
+  const stop = api.cache('Node').onChange((change) => {
     if (change?.object.metadata.name === node) look()
   })
   look()

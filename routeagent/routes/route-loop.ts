@@ -30,7 +30,7 @@ import { type NodeRoutePlan, planNodeRoutes } from './plan-node-routes.ts'
 import { type RouteAgentCaches, readWorld, withFacts } from '../world.ts'
 
 export interface RouteLoopDeps {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly caches: RouteAgentCaches
   readonly routes: RouteTable
   readonly sysctl: Sysctl
@@ -161,8 +161,8 @@ export class RouteLoop {
       podRanges.set(plan.podRanges.length)
       podRangesCut.set(plan.podRangesCut)
     }
-    await this.#deps.cluster.apply(object, signal)
-    await this.#deps.cluster.applyStatus(object, signal)
+    await this.#deps.api.apply(object, signal)
+    await this.#deps.api.applyStatus(object, signal)
     this.#reported = { text, at: now }
   }
 

@@ -84,7 +84,7 @@ t.test('a gateway node is taken out of the site: the other clusters lose its End
 async function looping(t: Test, init: { readonly hold?: boolean } = {}) {
   const clock = new FakeClock()
   const api = new MemoryCluster({ clock, ...init })
-  const parts = { cluster: api, clock, logger: new CapturingLogger(), metrics: agentMetrics(createMetrics('agent')) }
+  const parts = { api: api, clock, logger: new CapturingLogger(), metrics: agentMetrics(createMetrics('agent')) }
   const config = agentConfig('unused')
   const loop = new OrphanLoop({ ...parts, writer: new MirrorWriter(parts) }, config)
   const stop = new AbortController()

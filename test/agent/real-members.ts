@@ -121,7 +121,7 @@ export class Member {
   }
 
   start(change: Partial<AgentConfig> = {}): void {
-    const deps = { cluster: this.api, clock, logger: this.logger, metrics: createMetrics('agent'), status: this.status }
+    const deps = { api: this.api, clock, logger: this.logger, metrics: createMetrics('agent'), status: this.status }
     this.#running = run((signal) => runAgent(deps, agentConfig(this.#directory, change), signal))
   }
 

@@ -69,7 +69,7 @@ export class Site {
     const { askClusterDns } = this.#init
     const deps = {
       ...(askClusterDns === undefined ? {} : { askClusterDns }),
-      cluster: this.api,
+      api: this.api,
       clock: this.#init.clock ?? new SystemClock(),
       logger: this.logger,
       metrics: this.#metrics,

@@ -66,7 +66,7 @@ class Rivals {
   constructor(api: MemoryCluster, set: ToyClusterset, id: string) {
     // Each process has its own registry, status and clock; a process may lead again.
     this.#processes = [0, 1].map(() => {
-      const parts = { cluster: api, clock: new SystemClock(), logger: this.logger }
+      const parts = { api: api, clock: new SystemClock(), logger: this.logger }
       const deps = { ...parts, metrics: createMetrics('agent'), status: new StatusBoard() }
       return (signal: AbortSignal) =>
         runAgent({ ...deps, openLink: () => Promise.resolve(set.link(id)) }, agentConfig('unused'), signal)

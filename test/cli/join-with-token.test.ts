@@ -20,7 +20,7 @@ import { LoopbackBroker } from './loopback-broker.ts'
 const facts = { podCIDRs: ['10.42.0.0/16'], serviceCIDRs: ['10.43.0.0/16'], labels: {}, version: 'test' }
 
 function start(t: Test, secret: MemorySecret, id = 'milano') {
-  const cluster = new MemoryCluster()
+  const api = new MemoryCluster()
   const status = new StatusBoard()
   const logger = new CapturingLogger()
   const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status }
@@ -28,9 +28,9 @@ function start(t: Test, secret: MemorySecret, id = 'milano') {
   const stop = new AbortController()
   t.teardown(() => stop.abort())
   const init = { cluster: parseClusterId(id), facts, identity: store, desk: store }
-  const done = joinWithToken({ ...deps, cluster }, init, stop.signal)
+  const done = joinWithToken({ ...deps, api }, init, stop.signal)
   done.catch(() => undefined)
-  return { cluster, status, store, stop, done, logger }
+  return { api, status, store, stop, done, logger }
 }
 
 const problem = (secret: MemorySecret): string | undefined => secret.content?.annotations[PROBLEM_ANNOTATION]
@@ -38,11 +38,11 @@ const problem = (secret: MemorySecret): string | undefined => secret.content?.an
 t.test('a token becomes an identity, and goes', async (t) => {
   const broker = await LoopbackBroker.start(t)
   const secret = new MemorySecret({ token: await broker.token() })
-  const { cluster, store, done } = start(t, secret)
+  const { api, store, done } = start(t, secret)
   await done
   t.strictSame(Object.keys(secret.content?.data ?? {}).sort(), ['broker.json', 'ca.crt', 'cluster.crt', 'cluster.key'])
   t.equal((await store.read())?.cluster, 'milano')
-  const memberships = cluster.cache('Membership')
+  const memberships = api.cache('Membership')
   await memberships.whenSynced(AbortSignal.timeout(1000))
   t.equal(memberships.get('self')?.spec.phase, 'joined')
   t.equal(memberships.get('self')?.spec.observedAddress, undefined, 'the broker saw loopback, which tells nothing')
@@ -85,7 +85,7 @@ t.test('the answer is lost: the same token goes on with the same key', async (t)
   const broker = await LoopbackBroker.start(t)
   const secret = new MemorySecret({ token: await broker.token() })
   const first = start(t, secret)
-  first.cluster.failure = new ClusterApiError('Unavailable', 'away')
+  first.api.failure = new ClusterApiError('Unavailable', 'away')
   await t.rejects(first.done, { message: 'away' })
   t.ok(secret.content?.data['joining.key'])
   await start(t, secret).done
@@ -168,11 +168,11 @@ t.test('what the broker said of a member is noted, and taken back once', async (
 t.test('an identity that has ended: the agent runs on, and the next token makes another of the same id', async (t) => {
   const broker = await LoopbackBroker.start(t, { memberCertificateMs: 1000 })
   const secret = new MemorySecret({ token: await broker.token() })
-  const { cluster, store, stop, done, logger } = start(t, secret)
+  const { api, store, stop, done, logger } = start(t, secret)
   await done
   const first = await store.read()
   if (first === undefined) throw new Error('it has joined')
-  const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status: new StatusBoard(), cluster }
+  const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status: new StatusBoard(), api }
   const init = { cluster: first.cluster, facts, identity: store, desk: store }
   const beside = rejoinWhenEnded(deps, init, stop.signal)
   const bound = await broker.tokens((tokens) => tokens.create({ cluster: 'paris' }))
@@ -189,28 +189,28 @@ t.test('an identity that has ended: the agent runs on, and the next token makes 
   t.equal(second?.cluster, 'milano')
   t.notSame(second?.certificate, first.certificate)
   t.equal(problem(secret), undefined)
-  await leaving(cluster)
+  await leaving(api)
   await store.remove()
   await beside
   t.pass('without an identity there is nothing to renew')
 })
 
 /** As `sealane leave` says it. */
-async function leaving(cluster: MemoryCluster): Promise<void> {
-  const membership = cluster.get('Membership', 'self')
+async function leaving(api: MemoryCluster): Promise<void> {
+  const membership = api.get('Membership', 'self')
   if (membership === undefined) throw new Error('it has joined')
-  await cluster.apply({ ...membership, spec: { ...membership.spec, phase: 'leaving' } })
+  await api.apply({ ...membership, spec: { ...membership.spec, phase: 'leaving' } })
 }
 
 t.test('an identity that somebody took away is put back; with a token in its place it is joined anew', async (t) => {
   const broker = await LoopbackBroker.start(t)
   const secret = new MemorySecret({ token: await broker.token() })
-  const { cluster, store, stop, done, logger } = start(t, secret)
+  const { api, store, stop, done, logger } = start(t, secret)
   await done
   const first = await store.read()
   if (first === undefined) throw new Error('it has joined')
   const clock = new FakeClock({ now: Date.now() })
-  const deps = { clock, logger, metrics: createMetrics('agent'), status: new StatusBoard(), cluster }
+  const deps = { clock, logger, metrics: createMetrics('agent'), status: new StatusBoard(), api }
   const init = { cluster: first.cluster, facts, identity: store, desk: store }
   const beside = rejoinWhenEnded(deps, init, stop.signal)
   beside.catch(() => undefined)
@@ -231,7 +231,7 @@ t.test('an identity that somebody took away is put back; with a token in its pla
   t.equal(secret.content?.data['token'], undefined)
 
   const again = rejoinWhenEnded(deps, init, stop.signal)
-  await leaving(cluster)
+  await leaving(api)
   await store.dropIdentity()
   await again
   t.equal(await store.read(), undefined, 'who leaves takes it away for good')

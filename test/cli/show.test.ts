@@ -92,12 +92,12 @@ async function filledSite(t: Test): Promise<SiteFolder> {
   const site = new SiteFolder(t)
   site.write('objects/web.yaml', 'apiVersion: v1\nkind: Service\nmetadata: { name: web, namespace: shop }\n')
   const init = { objects: site.path('objects'), state: site.path('state') }
-  const cluster = new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
+  const api = new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
   for (const object of OBJECTS) {
-    await cluster.apply(object)
-    if ('status' in object) await cluster.applyStatus(object)
+    await api.apply(object)
+    if ('status' in object) await api.applyStatus(object)
   }
-  await cluster.close()
+  await api.close()
   return site
 }
 

@@ -43,7 +43,7 @@ async function end(child: ChildProcess, exited: Promise<[number | null]>): Promi
 
 async function serve([port = '', heldMs = '', host = '']: readonly string[]): Promise<void> {
   const listen = formatHostPort({ host, port: Number(port) })
-  await serveDns({ cluster: workedExamples({ hold: true }), clusterId: 'west', listen, heldMs: Number(heldMs) })
+  await serveDns({ api: workedExamples({ hold: true }), clusterId: 'west', listen, heldMs: Number(heldMs) })
 }
 
 if (import.meta.main) await serve(process.argv.slice(2))

@@ -22,7 +22,7 @@ export interface RunningDns {
 
 export async function startDns(
   t: Test,
-  cluster: Pick<ClusterApi, 'cache' | 'read'>,
+  api: Pick<ClusterApi, 'cache' | 'read'>,
   input: Partial<DnsConfigInput> = {},
   clock: Clock = new SystemClock(),
 ): Promise<RunningDns> {
@@ -35,7 +35,7 @@ export async function startDns(
     onListening = resolve
   })
   const running = runDns(
-    { cluster, clock, logger, metrics, status, onListening },
+    { api, clock, logger, metrics, status, onListening },
     dnsConfig({ clusterId: 'west', listen: ['127.0.0.1:0'], syncWaitMs: 50, lingerMs: 0, ...input }),
     stopping.signal,
   )

@@ -19,7 +19,7 @@ const TYPES: Readonly<Record<string, number>> = { A: TYPE_A, AAAA: TYPE_AAAA, SR
 
 /** Headless services: `db` has names of its own, `raw` has none, `four` and `six` have one family. */
 function zone(): MemoryCluster {
-  const cluster = new MemoryCluster()
+  const api = new MemoryCluster()
   const six = (service: string, from: string, endpoints: Parameters<typeof slice>[2]) =>
     slice(service, from, endpoints, [PG], 6)
   const objects = [
@@ -52,8 +52,8 @@ function zone(): MemoryCluster {
     headless('six', [PG]),
     six('six', 'east', [{ addresses: ['fd00:1::9'], hostname: 'a' }]),
   ]
-  for (const object of objects) cluster.put(object)
-  return cluster
+  for (const object of objects) api.put(object)
+  return api
 }
 
 function ask(index: ServiceIndex, question: string): DnsAnswer {
@@ -160,8 +160,8 @@ a.east.six.${S} 5 IN AAAA fd00:1::9`,
 })
 
 t.test('on the wire, and without a cluster whose lanes are down', async (t) => {
-  const cluster = zone()
-  const index = await syncedIndex(cluster)
+  const api = zone()
+  const index = await syncedIndex(api)
   const pipeline = newPipeline(index)
   const wire = (name: string, type: number): string[] => {
     const reply = pipeline.answer(query(name, { type }), 'tcp')
@@ -169,7 +169,7 @@ t.test('on the wire, and without a cluster whose lanes are down', async (t) => {
   }
   t.same(wire(`web.${S}`, TYPE.AAAA), ['fd53:ea1a:4e00:0:0:0:f500:1'])
   t.same(wire(`db.${S}`, TYPE.AAAA).sort(), ['fd00:1:0:0:0:0:0:5', 'fd00:1:0:0:0:0:0:6', 'fd00:2:0:0:0:0:0:5'])
-  cluster.put(gateway([], ['east']))
+  api.put(gateway([], ['east']))
   t.same(wire(`db.${S}`, TYPE.AAAA), ['fd00:2:0:0:0:0:0:5'])
   t.equal(text(index, `db.${S} A`), '; NODATA')
   t.equal(text(index, `db-0.east.db.${S} AAAA`), '; NXDOMAIN')

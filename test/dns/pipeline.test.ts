@@ -68,16 +68,16 @@ t.test('the letter case of the question comes back', async (t) => {
 })
 
 t.test('kept answers end with a change of their service', async (t) => {
-  const cluster = workedExamples()
-  const pipeline = newPipeline(await syncedIndex(cluster))
+  const api = workedExamples()
+  const pipeline = newPipeline(await syncedIndex(api))
   const asked = (name: string): WireMessage => ask(pipeline, query(name))
   t.same(data(asked(`web.${S}`)), ['243.0.0.7'])
   t.equal(asked(`late.${S}`).rcode, 3)
-  cluster.put(clusterSetIp('web', ['243.0.0.70'], []))
-  cluster.put(clusterSetIp('late', ['243.0.0.71'], []))
+  api.put(clusterSetIp('web', ['243.0.0.70'], []))
+  api.put(clusterSetIp('late', ['243.0.0.71'], []))
   t.same(data(asked(`web.${S}`)), ['243.0.0.70'])
   t.same(data(asked(`late.${S}`)), ['243.0.0.71'], 'a name that was not there is not kept')
-  cluster.drop('ServiceImport', 'web', 'shop')
+  api.drop('ServiceImport', 'web', 'shop')
   t.equal(asked(`web.${S}`).rcode, 3)
 })
 
@@ -116,12 +116,12 @@ t.test('EDNS', async (t) => {
 })
 
 t.test('what is too large for the client is cut, with TC; TCP gives all', async (t) => {
-  const cluster = workedExamples()
+  const api = workedExamples()
   const port = { name: 'p', protocol: 'TCP', port: 1 } as const
   const hosts = Array.from({ length: 300 }, (_, i) => ({ addresses: [`10.9.${i >> 8}.${i & 255}`] }))
-  cluster.put(headless('big', [port]))
-  cluster.put(slice('big', 'east', hosts, [port]))
-  const pipeline = newPipeline(await syncedIndex(cluster))
+  api.put(headless('big', [port]))
+  api.put(slice('big', 'east', hosts, [port]))
+  const pipeline = newPipeline(await syncedIndex(api))
   const size = (type: number, init: QueryInit, transport: Transport): [number, string, number] => {
     const reply = answerAtOnce(pipeline, query(`big.${S}`, { ...init, type }), transport)
     const got = decode(reply)
@@ -142,11 +142,11 @@ t.test('what is too large for the client is cut, with TC; TCP gives all', async 
 t.test('the largest service still fits in a TCP message', async (t) => {
   const ports = Array.from({ length: 5 }, (_, i) => ({ name: `p${i}`, protocol: 'TCP', port: i + 1 }) as const)
   const withHosts = (count: number): Promise<ServiceIndex> => {
-    const cluster = workedExamples()
+    const api = workedExamples()
     const hosts = Array.from({ length: count }, (_, i) => ({ addresses: [`10.9.${i >> 8}.${i & 255}`] }))
-    cluster.put(headless('huge', ports))
-    cluster.put(slice('huge', 'east', hosts, ports))
-    return syncedIndex(cluster)
+    api.put(headless('huge', ports))
+    api.put(slice('huge', 'east', hosts, ports))
+    return syncedIndex(api)
   }
   const asked = query(`huge.${S}`, { type: TYPE.SRV, edns: { size: 1232 } })
   const pipeline = newPipeline(await withHosts(2000))
@@ -225,15 +225,15 @@ t.test('without upstreams other names are REFUSED, but names of ours with a sear
 })
 
 t.test('before the first sync: SERVFAIL', async (t) => {
-  const cluster = workedExamples({ hold: true })
+  const api = workedExamples({ hold: true })
   const { ServiceIndex } = await import('../../dns/zone/service-index.ts')
   const index = new ServiceIndex({ clusterId: 'west', nameServers: { a: [], aaaa: [] }, serial: 1 })
-  index.follow(cluster)
+  index.follow(api)
   const pipeline = newPipeline(index)
   t.equal(ask(pipeline, query(`web.${S}`)).flags, 'qr rd SERVFAIL')
-  cluster.release()
+  api.release()
   await Promise.resolve()
-  cluster.release()
+  api.release()
   t.same(data(ask(pipeline, query(`web.${S}`))), ['243.0.0.7'], 'nothing of it is kept')
 })
 

@@ -11,7 +11,7 @@ import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 
 export interface ServeInit {
-  readonly cluster: MemoryCluster
+  readonly api: MemoryCluster
   readonly clusterId: string
   /** `HOST:PORT`; port 0: a free one. */
   readonly listen: string
@@ -20,13 +20,13 @@ export interface ServeInit {
 }
 
 /** Serves until SIGTERM, or until the parent is gone. Tells the parent where it listens. */
-export async function serveDns({ cluster, clusterId, listen, heldMs }: ServeInit): Promise<void> {
+export async function serveDns({ api, clusterId, listen, heldMs }: ServeInit): Promise<void> {
   const stop = new AbortController()
   process.on('SIGTERM', () => stop.abort())
   process.on('disconnect', () => stop.abort())
   const running = runDns(
     {
-      cluster,
+      api,
       clock: new SystemClock(),
       logger: createLogger('dns', 'warn'),
       metrics: createMetrics('dns'),
@@ -37,7 +37,7 @@ export async function serveDns({ cluster, clusterId, listen, heldMs }: ServeInit
     stop.signal,
   )
   const released = sleep(heldMs, undefined, { signal: stop.signal }).then(
-    () => cluster.release(),
+    () => api.release(),
     () => undefined,
   )
   await Promise.all([running, released])

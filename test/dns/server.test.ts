@@ -18,8 +18,8 @@ import { clusterSetIp, gateway, workedExamples } from './zone-fixture.ts'
 const S = 'shop.svc.clusterset.local.'
 
 t.test('the story of one server: SERVFAIL, answers, changes, a cluster that goes down', async (t) => {
-  const cluster = workedExamples({ hold: true })
-  const { port, status, metrics } = await startDns(t, cluster)
+  const api = workedExamples({ hold: true })
+  const { port, status, metrics } = await startDns(t, api)
   const flags = async (name: string) => (await askUdp(port, query(name))).flags
   const data = async (name: string) =>
     (await askUdp(port, query(name))).answers
@@ -29,15 +29,15 @@ t.test('the story of one server: SERVFAIL, answers, changes, a cluster that goes
 
   t.equal(await flags(`web.${S}`), 'qr rd SERVFAIL')
   t.same(status.notReady(), ['dns synced: services have not been read yet'])
-  cluster.release()
+  api.release()
   t.equal(await flags(`web.${S}`), 'qr aa rd NOERROR')
   t.same(status.notReady(), [])
   t.equal(await data(`db.${S}`), '10.1.0.5 10.1.0.6 10.2.0.9')
-  cluster.put(gateway([], ['east']))
+  api.put(gateway([], ['east']))
   t.equal(await data(`db.${S}`), '10.2.0.9')
-  cluster.drop('ServiceImport', 'web', 'shop')
+  api.drop('ServiceImport', 'web', 'shop')
   t.equal(await flags(`web.${S}`), 'qr aa rd NXDOMAIN')
-  cluster.put(clusterSetIp('web', ['243.0.0.7'], []))
+  api.put(clusterSetIp('web', ['243.0.0.7'], []))
   t.equal(await data(`web.${S}`), '243.0.0.7')
   t.match(status.plans().get('dns'), `web.${S} 5 IN A 243.0.0.7`)
   await eventually(async () => (await metrics.text()).includes('sealane_dns_queries_total{type="A",rcode="NOERROR"'))
@@ -93,7 +93,7 @@ t.test('names outside the zone are refused without upstreams', async (t) => {
 
 function run(listen: readonly string[], signal: AbortSignal, logger = new CapturingLogger()): Promise<void> {
   const deps = {
-    cluster: workedExamples(),
+    api: workedExamples(),
     clock: new SystemClock(),
     logger,
     metrics: createMetrics('dns'),

@@ -44,7 +44,7 @@ export function gateway(up: readonly string[], down: readonly string[] = []): Ga
 const PG: ImportPort = { name: 'pg', protocol: 'TCP', port: 5432 }
 
 export function workedExamples(init: MemoryClusterInit = {}): MemoryCluster {
-  const cluster = new MemoryCluster(init)
+  const api = new MemoryCluster(init)
   const objects = [
     clusterSetIp(
       'web',
@@ -87,16 +87,15 @@ export function workedExamples(init: MemoryClusterInit = {}): MemoryCluster {
     clusterSetIp('both', ['243.0.0.8', 'fd00:ffff::8'], [{ name: 'dns', protocol: 'UDP', port: 53 }]),
     clusterSetIp('pending', [], []),
   ]
-  for (const object of objects) cluster.put(object)
-  return cluster
+  for (const object of objects) api.put(object)
+  return api
 }
 
 /** An index that follows the cluster and has synced. */
-export async function syncedIndex(cluster: MemoryCluster, clusterId = 'west'): Promise<ServiceIndex> {
+export async function syncedIndex(api: MemoryCluster, clusterId = 'west'): Promise<ServiceIndex> {
   const index = new ServiceIndex({ clusterId, nameServers: { a: ['10.2.0.53'], aaaa: [] }, serial: 100 })
-  index.follow(cluster)
+  index.follow(api)
   const signal = AbortSignal.timeout(5000)
-  for (const kind of ['ServiceImport', 'EndpointSlice', 'Gateway'] as const)
-    await cluster.cache(kind).whenSynced(signal)
+  for (const kind of ['ServiceImport', 'EndpointSlice', 'Gateway'] as const) await api.cache(kind).whenSynced(signal)
   return index
 }

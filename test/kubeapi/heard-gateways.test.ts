@@ -32,9 +32,9 @@ class Stage {
   constructor(only: readonly Name[] = NAMES) {
     this.#only = only
     NAMES.forEach((name, i) => this.api.put(node(name, i)))
-    const { clock, api: cluster, logger } = this
+    const { clock, api: api, logger } = this
     this.heard = new HeardGateways({
-      cluster,
+      api,
       clock,
       logger,
       knock: (address) => {

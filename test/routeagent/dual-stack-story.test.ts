@@ -23,7 +23,7 @@ const MILANO = cluster('milano', 1, '244.0.0.0/16')
 
 /** A site of two families, whose node has an IPv6 address in its pod network. */
 async function joinDualStack(machine: Machine): Promise<void> {
-  const { cluster: api, routes } = machine
+  const { api, routes } = machine
   machine.join()
   await routes.addAddress({ device: 'cni0', address: 'fd00:10:42:1::1/64' })
   routes.putMainRoutes([
@@ -48,7 +48,7 @@ const ipv6Lines = ({ routes }: Machine): string[] => routes.toString().match(/^i
 
 t.test('a life with IPv6', async (t) => {
   const machine = new Machine(t)
-  const { cluster: api, nft, nft6, routes, sysctl } = machine
+  const { api, nft, nft6, routes, sysctl } = machine
   await joinDualStack(machine)
   const before = machine.kernel()
   const first = machine.start(t)
@@ -121,7 +121,7 @@ t.test('a kernel without IPv6 goes on with IPv4, and says so', async (t) => {
   t.strictSame(machine.logger.messages('error'), [])
   const told = machine.logger.lines.filter(({ message }) => message === 'left out of the routes')
   t.match(JSON.stringify(told), 'Node worker: this kernel has no IPv6, so only IPv4 is routed')
-  t.strictSame(machine.cluster.get('RouteAgent', 'worker')?.status?.podRanges, ['10.42.1.0/24'])
+  t.strictSame(machine.api.get('RouteAgent', 'worker')?.status?.podRanges, ['10.42.1.0/24'])
 })
 
 t.test('without IPv6 pods it is ready again after its world was away', async (t) => {
@@ -129,9 +129,9 @@ t.test('without IPv6 pods it is ready again after its world was away', async (t)
   machine.join()
   machine.start(t)
   await machine.ready()
-  machine.cluster.drop('Cluster', 'milano')
+  machine.api.drop('Cluster', 'milano')
   await eventually(() => machine.status.notReady().some((why) => why.startsWith('balance: waiting for')))
-  machine.cluster.put(MILANO)
+  machine.api.put(MILANO)
   await machine.ready()
 })
 

@@ -12,7 +12,7 @@ t.test('a node that cannot have its table has no overlay, and says why', async (
   const run = machine.nft.run.bind(machine.nft)
   machine.nft.run = () => Promise.reject(new KernelError('UNKNOWN', 'nft', 'no such module'))
   machine.start(t)
-  const failure = (): string => machine.cluster.cache('RouteAgent').get('worker')?.status?.failure ?? ''
+  const failure = (): string => machine.api.cache('RouteAgent').get('worker')?.status?.failure ?? ''
   await eventually(() => failure().includes('no such module'), { say: 'the RouteAgent says why' })
   t.match(machine.status.notReady().join(), 'no such module')
   t.notMatch(machine.kernel(), 'sealane-vx')
@@ -34,7 +34,7 @@ t.test('an overlay that cannot be taken out keeps the tables that say who may us
     if (tables.length < 3) throw new KernelError('EBUSY', 'ip link del', 'not now')
     await deleteLink(...args)
   }
-  machine.cluster.put(membership('leaving'))
+  machine.api.put(membership('leaving'))
   await run.ended
   t.equal(tables.map((names) => names.join()).join(' '), Array(3).fill(NFT_TABLE_NODE).join(' '))
   t.equal(machine.kernel(), machine.before, 'and both go in the end')

@@ -16,7 +16,7 @@ function withoutPicks(kernel: string): string {
 
 t.test('a life', async (t) => {
   const machine = new Machine(t)
-  const { cluster: api, nft, routes } = machine
+  const { api, nft, routes } = machine
   const first = machine.start(t)
   await eventually(() =>
     machine.status.notReady().some((r) => r === 'routes: waiting for this site to join a clusterset'),
@@ -95,7 +95,7 @@ t.test('a life', async (t) => {
 
 t.test('a gateway node that dies without a word', async (t) => {
   const machine = new Machine(t)
-  const { cluster: api, routes } = machine
+  const { api, routes } = machine
   machine.join()
   api.put(node('gw2', '192.168.7.2', '10.42.2.0/24'))
   api.put(endpoint('milano', 'gw2', 1))
@@ -147,8 +147,8 @@ t.test('a gateway node that dies without a word', async (t) => {
 t.test('what others break is repaired', async (t) => {
   const machine = new Machine(t)
   machine.join()
-  machine.cluster.put(serviceImport('web', '245.0.0.7'))
-  machine.cluster.put(slice('web', 'paris', ['244.1.0.5']))
+  machine.api.put(serviceImport('web', '245.0.0.7'))
+  machine.api.put(slice('web', 'paris', ['244.1.0.5']))
   machine.start(t)
   await machine.ready()
   const right = machine.kernel()
@@ -237,7 +237,7 @@ t.test('rules of an earlier release', async (t) => {
 t.test('ranges of the other nodes are read on nodes that serve lanes alone, and followed', async (t) => {
   const machine = new Machine(t)
   machine.join()
-  const { cluster: api, routes } = machine
+  const { api, routes } = machine
   const from = (): string[] => routes.toString().match(/replace .*(?= table 7310)/g) ?? []
   api.put(routeAgent('gw', '10.42.7.0/26'))
   machine.start(t)
@@ -257,7 +257,7 @@ t.test('what the node tells goes with its Node, and comes back with it', async (
   machine.join()
   machine.start(t)
   await machine.ready()
-  const { cluster: api } = machine
+  const { api } = machine
   const owner = (): string | undefined => api.get('RouteAgent', 'worker')?.metadata.ownerReferences?.[0]?.uid
   const first = api.get('Node', 'worker')?.metadata.uid
   t.equal(owner(), first)
@@ -281,7 +281,7 @@ t.test('what the node tells is there again where somebody took it away', async (
   machine.join()
   machine.start(t)
   await machine.ready()
-  const { cluster: api } = machine
+  const { api } = machine
   const told = api.get('RouteAgent', 'worker')?.status
   t.ok(told)
   // As with its CRD: the Node stays, and nothing else changes.
@@ -297,11 +297,11 @@ t.test('what the node tells is there again where somebody took it away', async (
 t.test('a refusal by the kernel is tried again, from nothing known', async (t) => {
   const machine = new Machine(t)
   machine.join()
-  machine.cluster.put(serviceImport('web', '245.0.0.7'))
+  machine.api.put(serviceImport('web', '245.0.0.7'))
   machine.nft.failNext(new KernelError('EBUSY', 'nft', 'not now'))
   machine.routes.failNext(new KernelError('EBUSY', 'ip', 'not now '.repeat(1000)))
   const failures: string[] = []
-  machine.cluster.cache('RouteAgent').onChange((change) => {
+  machine.api.cache('RouteAgent').onChange((change) => {
     if (change?.type === 'set') failures.push(change.object.status?.failure ?? '')
   })
   machine.start(t)
@@ -313,20 +313,20 @@ t.test('a refusal by the kernel is tried again, from nothing known', async (t) =
     'as long as the CRD lets it be',
   )
   machine.nft.failNext(new KernelError('UNKNOWN', 'nft', 'odd'))
-  machine.cluster.put(slice('web', 'paris', ['244.1.0.5']))
+  machine.api.put(slice('web', 'paris', ['244.1.0.5']))
   await machine.serves('245.0.0.7', '244.1.0.5 . 8080')
 })
 
 t.test('a node that gets another pod network gets other local backends', async (t) => {
   const machine = new Machine(t)
   machine.join()
-  machine.cluster.put(serviceImport('web', '245.0.0.7'))
-  machine.cluster.put(slice('web', 'milano', ['10.42.9.5']))
+  machine.api.put(serviceImport('web', '245.0.0.7'))
+  machine.api.put(slice('web', 'milano', ['10.42.9.5']))
   machine.start(t)
   await machine.ready()
   t.strictSame(await machine.nft.elements(NFT_TABLE_NODE, 'hairpin'), [])
   machine.routes.putMainRoutes([])
-  machine.cluster.put(node('worker', '192.168.7.11', '10.42.9.0/24'))
+  machine.api.put(node('worker', '192.168.7.11', '10.42.9.0/24'))
   const hairpin = async (): Promise<boolean> =>
     (await machine.nft.elements(NFT_TABLE_NODE, 'hairpin'))[0]?.key === '10.42.9.5 . 10.42.9.5'
   await eventually(hairpin, { say: 'the pod counts as local' })
@@ -335,8 +335,8 @@ t.test('a node that gets another pod network gets other local backends', async (
 t.test('unseen is not gone: nothing is planned on half a view', async (t) => {
   const machine = new Machine(t)
   machine.join()
-  machine.cluster.put(serviceImport('web', '245.0.0.7'))
-  machine.cluster.put(slice('web', 'paris', ['244.1.0.5']))
+  machine.api.put(serviceImport('web', '245.0.0.7'))
+  machine.api.put(slice('web', 'paris', ['244.1.0.5']))
   const first = machine.start(t)
   await machine.ready()
   await first.stop()
@@ -362,7 +362,7 @@ t.test('a membership that vanishes is a leave, and leaving waits until it has wo
   const run = machine.start(t)
   await machine.ready()
   machine.nft.failNext(new KernelError('EBUSY', 'nft', 'not now'))
-  machine.cluster.drop('Membership', 'self')
+  machine.api.drop('Membership', 'self')
   await run.ended
   t.equal(machine.kernel(), machine.before)
   t.match(machine.logger.messages('error').join(), 'leaving failed; trying again')

@@ -63,13 +63,13 @@ export class StorySite {
   async start(): Promise<void> {
     const { podCIDRs, serviceCIDRs, labels } = await readSiteFile(this.folder.file)
     const facts = { podCIDRs, serviceCIDRs, labels, version: '0' }
-    this.#agent = this.#run('agent', (deps, cluster, signal) =>
-      runAgent({ ...deps, cluster }, agentConfig(this.folder.path('state'), { facts }), signal),
+    this.#agent = this.#run('agent', (deps, api, signal) =>
+      runAgent({ ...deps, api }, agentConfig(this.folder.path('state'), { facts }), signal),
     )
     const listen = { clusterId: this.id, listen: ['127.0.0.1:0'] }
-    this.#dns = this.#run('dns', (deps, cluster, signal) => {
+    this.#dns = this.#run('dns', (deps, api, signal) => {
       const onListening = (at: string): void => void (this.#dnsPort = Number(at.split(':')[1]))
-      return runDns({ ...deps, cluster, onListening }, dnsConfig(listen), signal)
+      return runDns({ ...deps, api, onListening }, dnsConfig(listen), signal)
     })
     const ready = (part: Part): boolean => part.deps.status.notReady().length === 0
     await eventually(() => ready(this.agent) && ready(this.dns), { deadlineMs: 15_000, say: `${this.id} is ready` })
@@ -151,8 +151,8 @@ export class StorySite {
     return new FileCluster({ clock: new SystemClock(), logger: new CapturingLogger() }, init)
   }
 
-  #run(name: string, work: (deps: ComponentDeps, cluster: FileCluster, signal: AbortSignal) => Promise<void>): Part {
-    const cluster = this.#open()
+  #run(name: string, work: (deps: ComponentDeps, api: FileCluster, signal: AbortSignal) => Promise<void>): Part {
+    const api = this.#open()
     const stopping = new AbortController()
     const deps = {
       clock: new SystemClock(),
@@ -160,13 +160,13 @@ export class StorySite {
       metrics: createMetrics(name),
       status: new StatusBoard(),
     }
-    const done = work(deps, cluster, stopping.signal)
+    const done = work(deps, api, stopping.signal)
     return {
       deps,
       async stop() {
         stopping.abort()
         await done
-        await cluster.close()
+        await api.close()
       },
     }
   }

@@ -22,7 +22,7 @@ export interface MembershipAccess {
 }
 
 export interface KeepMembershipInit {
-  readonly cluster: ClusterApi
+  readonly api: ClusterApi
   readonly kube: MembershipAccess
   readonly identity: IdentityStore
 }
@@ -45,12 +45,8 @@ export async function keepMembership(
   }
 }
 
-async function look(
-  { cluster, kube, identity }: KeepMembershipInit,
-  logger: Logger,
-  signal: AbortSignal,
-): Promise<void> {
-  const wanted = await wantedMembership(cluster.cache('Membership'), identity)
+async function look({ api, kube, identity }: KeepMembershipInit, logger: Logger, signal: AbortSignal): Promise<void> {
+  const wanted = await wantedMembership(api.cache('Membership'), identity)
   if (wanted?.spec.phase !== 'joined' || (await kube.hasMembership(signal))) return
   await kube.createMembership(wanted, signal)
   logger.warn('the Membership was gone, and is there again', { cluster: wanted.spec.clusterId })

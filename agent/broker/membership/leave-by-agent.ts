@@ -15,15 +15,15 @@ import { messageOf } from '../../../runtime/thrown.ts'
 
 /** Resolves once the broker was told and the identity is gone; before that only with the signal. */
 export async function tellBrokerWhenLeaving(
-  deps: ComponentDeps & { readonly cluster: ClusterApi },
+  deps: ComponentDeps & { readonly api: ClusterApi },
   store: IdentityStore & JoiningDesk,
   signal: AbortSignal,
 ): Promise<void> {
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 5000 })
-  await whenMembership(deps.cluster, ({ spec }) => spec.phase === 'leaving', signal)
+  await whenMembership(deps.api, ({ spec }) => spec.phase === 'leaving', signal)
   while (!signal.aborted) {
     const problem = await tell(deps, store, signal).catch((error: unknown) => messageOf(error))
-    if (problem === undefined || isUntold(deps.cluster)) return store.remove()
+    if (problem === undefined || isUntold(deps.api)) return store.remove()
     deps.logger.warn('the broker could not be told that this cluster leaves', { why: problem })
     await store.problem({ text: problem }).catch(() => undefined)
     await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
@@ -41,6 +41,6 @@ async function tell(deps: ComponentDeps, store: IdentityStore, signal: AbortSign
   return undefined
 }
 
-function isUntold(cluster: ClusterApi): boolean {
-  return cluster.cache('Membership').get(MEMBERSHIP_NAME)?.metadata.annotations?.[LEAVE_UNTOLD_ANNOTATION] === 'true'
+function isUntold(api: ClusterApi): boolean {
+  return api.cache('Membership').get(MEMBERSHIP_NAME)?.metadata.annotations?.[LEAVE_UNTOLD_ANNOTATION] === 'true'
 }

@@ -8,7 +8,7 @@ import type { Logger } from '../../../runtime/logging/logger.ts'
 import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 
 export interface RefusedMembershipDeps {
-  readonly cluster: Pick<ClusterApi, 'tell'>
+  readonly api: Pick<ClusterApi, 'tell'>
   readonly logger: Logger
   /** For each word of the broker that says something new. */
   readonly note?: ((reason: string | undefined) => void) | undefined
@@ -31,9 +31,9 @@ export class RefusedMembership {
   }
 
   #tell(reason: string, code: ReasonCode = 'Refused'): void {
-    const { cluster, logger } = this.#deps
+    const { api, logger } = this.#deps
     logger.error('the broker refuses this cluster', { reason: code, why: reason })
     const note = `the broker refuses this cluster: ${reason}`
-    cluster.tell({ regarding: { kind: 'Membership', name: MEMBERSHIP_NAME }, type: 'Warning', reason: 'Refused', note })
+    api.tell({ regarding: { kind: 'Membership', name: MEMBERSHIP_NAME }, type: 'Warning', reason: 'Refused', note })
   }
 }

@@ -14,7 +14,7 @@ import { adminOf } from './open-admin.ts'
 import { explainRefusal } from './refused-access.ts'
 
 export interface OpenAdmin {
-  readonly cluster: KubeCluster
+  readonly api: KubeCluster
   readonly admin: ClusterAdmin
 }
 
@@ -29,19 +29,19 @@ export async function withAdmin<T>(
   work: (open: OpenAdmin) => Promise<T>,
 ): Promise<T> {
   const { kubeconfig, context } = target
-  const cluster = await openKubeCluster(
+  const api = await openKubeCluster(
     { clock, logger },
     { kubeconfig, context, namespace: SYSTEM_NAMESPACE, ...(env === undefined ? {} : { env }) },
   )
   try {
     signal.throwIfAborted()
-    if (target.by !== undefined) output.remark(`${cluster.access.title}, by ${target.by}\n`)
-    return await work({ cluster, admin: adminOf(cluster) })
+    if (target.by !== undefined) output.remark(`${api.access.title}, by ${target.by}\n`)
+    return await work({ api, admin: adminOf(api) })
   } catch (error) {
-    if (signal.aborted) throw interruption(signal, `${cluster.access.title} at ${cluster.access.server.origin}`)
-    throw await explainRefusal(error, cluster.access, clock)
+    if (signal.aborted) throw interruption(signal, `${api.access.title} at ${api.access.server.origin}`)
+    throw await explainRefusal(error, api.access, clock)
   } finally {
-    await cluster.close()
+    await api.close()
   }
 }
 
@@ -52,7 +52,7 @@ export function withInstalledSite<T>(
   init: OpenSiteInit,
   work: (site: OpenSite) => Promise<T>,
 ): Promise<T> {
-  return withAdmin(target, clock, init, async ({ cluster, admin }) => {
+  return withAdmin(target, clock, init, async ({ api, admin }) => {
     const ref = { apiVersion: 'v1', kind: 'ConfigMap', namespace: SYSTEM_NAMESPACE, name: SITE_CONFIG }
     const found = await admin.get(ref, init.signal)
     const text = (found?.['data'] as Record<string, string> | undefined)?.[SITE_KEY]
@@ -62,6 +62,6 @@ export function withInstalledSite<T>(
         { hint: `first: sealane join ${targetFlags(target, admin.contextName)} --token-file FILE` },
       )
     }
-    return work({ config: parseSiteFile(`ConfigMap ${SYSTEM_NAMESPACE}/${SITE_CONFIG}`, text), cluster, admin })
+    return work({ config: parseSiteFile(`ConfigMap ${SYSTEM_NAMESPACE}/${SITE_CONFIG}`, text), api, admin })
   })
 }

@@ -7,8 +7,8 @@ import { KubeError } from '../../../kubeapi/kube/kube-error.ts'
 import { type ObjectRef, refOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ClusterAdmin } from './admin.ts'
 
-export function adminOf(cluster: Pick<KubeCluster, 'dynamic' | 'access' | 'exec'>): ClusterAdmin {
-  const { dynamic, access } = cluster
+export function adminOf(api: Pick<KubeCluster, 'dynamic' | 'access' | 'exec'>): ClusterAdmin {
+  const { dynamic, access } = api
   const get = async (ref: ObjectRef, signal: AbortSignal): Promise<ManifestObject | undefined> =>
     (await dynamic.knows(ref, signal)) ? asManifest(await dynamic.get(ref, signal)) : undefined
   return {
@@ -40,7 +40,7 @@ export function adminOf(cluster: Pick<KubeCluster, 'dynamic' | 'access' | 'exec'
     },
     replace: (ref, before, after, signal) => replace(dynamic, ref, before, after, signal),
     remove: async (ref, signal) => (await dynamic.knows(ref, signal)) && dynamic.delete(ref, {}, signal),
-    exec: (command, signal) => cluster.exec(command, signal),
+    exec: (command, signal) => api.exec(command, signal),
   }
 }
 

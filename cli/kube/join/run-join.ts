@@ -51,8 +51,8 @@ export async function runJoinKube(
     signal,
     say,
   }
-  await withAdmin(target, clock, { signal, output }, async ({ cluster, admin }) => {
-    const open = { admin, dynamic: cluster.dynamic }
+  await withAdmin(target, clock, { signal, output }, async ({ api, admin }) => {
+    const open = { admin, dynamic: api.dynamic }
     if (options.output === 'yaml') {
       print(await prepareJoin(open, init), init, output)
       return

@@ -95,8 +95,8 @@ async function withRemoval(
   const { force, timeoutMs, wishes } = options
   const { signal, output } = context
   const init = { force, timeoutMs, clock: new SystemClock(), signal, say: (text: string) => output.remark(text) }
-  await withAdmin(target, init.clock, context, async ({ admin, cluster }) => {
-    const discovery = discover(await readSnapshot(snapshotReader(cluster.dynamic), signal))
+  await withAdmin(target, init.clock, context, async ({ admin, api }) => {
+    const discovery = discover(await readSnapshot(snapshotReader(api.dynamic), signal))
     const flags = targetFlags(target, admin.contextName)
     const facts = await readRemoval(admin, {
       flags,

@@ -28,7 +28,7 @@ t.test('told once, when it happens', async (t) => {
   const logger = new CapturingLogger()
   const events: ObjectEvent[] = []
   const deps = {
-    cluster: { cache: api.cache.bind(api), tell: (event: ObjectEvent) => void events.push(event) },
+    api: { cache: api.cache.bind(api), tell: (event: ObjectEvent) => void events.push(event) },
     clock,
     logger,
   }
@@ -62,10 +62,7 @@ t.test('how many connections break', async (t) => {
   const logger = new CapturingLogger()
   const events: ObjectEvent[] = []
   const cache = api.cache.bind(api)
-  const stop = tellOwnRenumbering(
-    { cluster: { cache, tell: (event) => void events.push(event) }, clock, logger },
-    'milano',
-  )
+  const stop = tellOwnRenumbering({ api: { cache, tell: (event) => void events.push(event) }, clock, logger }, 'milano')
   api.put(nodeObject('gw'))
   api.put(routeAgentObject('gw', { openConnections: { count: 12, atLeast: false } }))
   api.put(cluster('milano', ['10.42.0.0/16']))
@@ -86,7 +83,7 @@ t.test('one that joins with global addresses was told by its own join', async (t
   const clock = new FakeClock()
   const api = new MemoryCluster()
   const events: ObjectEvent[] = []
-  const deps = { cluster: { cache: api.cache.bind(api), tell: (event: ObjectEvent) => void events.push(event) }, clock }
+  const deps = { api: { cache: api.cache.bind(api), tell: (event: ObjectEvent) => void events.push(event) }, clock }
   const stop = tellOwnRenumbering({ ...deps, logger: new CapturingLogger() }, 'paris')
   api.put(cluster('paris', ['10.42.0.0/16'], ['244.1.0.0/16']))
   await clock.advance(10_000)

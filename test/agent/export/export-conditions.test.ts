@@ -33,59 +33,59 @@ class CountingCluster extends MemoryCluster {
 }
 
 async function manyExports() {
-  const cluster = new CountingCluster()
-  cluster.put(namespaceObject('shop'))
+  const api = new CountingCluster()
+  api.put(namespaceObject('shop'))
   for (let i = 0; i < COUNT; i++) {
-    cluster.put(service('shop', `web-${i}`))
-    cluster.put(serviceExport('shop', `web-${i}`))
+    api.put(service('shop', `web-${i}`))
+    api.put(serviceExport('shop', `web-${i}`))
   }
   const signal = AbortSignal.timeout(10_000)
-  await cluster.cache('ServiceExport').whenSynced(signal)
-  await cluster.cache('Service').whenSynced(signal)
+  await api.cache('ServiceExport').whenSynced(signal)
+  await api.cache('Service').whenSynced(signal)
   const clock = new SystemClock()
   const metrics = agentMetrics(createMetrics('agent'))
-  const writer = new MirrorWriter({ cluster, clock, logger: new CapturingLogger(), metrics })
+  const writer = new MirrorWriter({ api, clock, logger: new CapturingLogger(), metrics })
   // The broker confirms everything while the first statuses are being written.
   const publisher = {
     answered: true,
     setFacts: () => undefined,
     setStatus: () => undefined,
     setDesired: () => undefined,
-    state: () => ({ t: cluster.statuses === 0 ? ('pending' as const) : ('stored' as const) }),
+    state: () => ({ t: api.statuses === 0 ? ('pending' as const) : ('stored' as const) }),
     onChange: () => () => undefined,
   }
-  const deps = { cluster, publisher, writer, findings: new SharedFindings(), clock, metrics }
+  const deps = { api, publisher, writer, findings: new SharedFindings(), clock, metrics }
   const plan = planExports({
     cluster: 'milano',
     podPrefixes: [parsePrefix('10.42.0.0/16')],
-    exports: cluster.cache('ServiceExport').list(),
-    services: cluster.cache('Service').list(),
+    exports: api.cache('ServiceExport').list(),
+    services: api.cache('Service').list(),
     slices: [],
     endpoints: [],
   })
   const exported = (): number =>
-    cluster
+    api
       .cache('ServiceExport')
       .list()
       .filter(({ status }) => status?.conditions?.some(({ reason }) => reason === 'Exported')).length
-  return { cluster, conditions: new ExportConditions(deps), plan, exported, signal }
+  return { api, conditions: new ExportConditions(deps), plan, exported, signal }
 }
 
 t.test('what is confirmed meanwhile is told once', async (t) => {
-  const { cluster, conditions, plan, exported, signal } = await manyExports()
+  const { api, conditions, plan, exported, signal } = await manyExports()
   await conditions.tell(plan, plan.exports.keys(), signal)
-  t.equal(cluster.statuses, COUNT)
+  t.equal(api.statuses, COUNT)
   t.ok(exported() >= COUNT / 2, `${exported()} are told as exported at once`)
   await conditions.tell(plan, plan.exports.keys(), signal)
   t.equal(exported(), COUNT, 'the next round tells the rest')
-  t.ok(cluster.statuses < 1.5 * COUNT, `${cluster.statuses} writes`)
+  t.ok(api.statuses < 1.5 * COUNT, `${api.statuses} writes`)
 })
 
 t.test('one that cannot be written is told of last', async (t) => {
-  const { cluster, conditions, plan, signal } = await manyExports()
-  cluster.stubborn = [...plan.exports.keys()][0]?.split('/')[1] ?? ''
+  const { api, conditions, plan, signal } = await manyExports()
+  api.stubborn = [...plan.exports.keys()][0]?.split('/')[1] ?? ''
   await t.rejects(conditions.tell(plan, plan.exports.keys(), signal), /not now/)
-  t.equal(cluster.statuses, COUNT, 'all others have been written')
+  t.equal(api.statuses, COUNT, 'all others have been written')
 })
 
 t.test('a namespace that the broker does not allow has a reason of its own', async (t) => {

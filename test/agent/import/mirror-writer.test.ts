@@ -35,7 +35,7 @@ async function setup(): Promise<{
   const clock = new FakeClock()
   const logger = new CapturingLogger()
   const metrics = agentMetrics(createMetrics('agent'))
-  const writer = new MirrorWriter({ cluster: api, clock, logger, metrics, own: 'milano' })
+  const writer = new MirrorWriter({ api: api, clock, logger, metrics, own: 'milano' })
   for (const kind of ['ServiceImport', 'EndpointSlice', 'Cluster'] as const) {
     const cache = api.cache(kind)
     await eventually(() => cache.synced)

@@ -26,9 +26,9 @@ const membership = (phase: 'joined' | 'leaving'): Membership => ({
 })
 
 async function start(t: Test, data: Readonly<Record<string, string>>, known?: Membership) {
-  const cluster = new MemoryCluster()
-  if (known !== undefined) await cluster.apply(known)
-  await cluster.cache('Membership').whenSynced(AbortSignal.timeout(1000))
+  const api = new MemoryCluster()
+  if (known !== undefined) await api.apply(known)
+  await api.cache('Membership').whenSynced(AbortSignal.timeout(1000))
   const world = { isThere: known !== undefined, isServed: true, made: [] as Membership['spec'][] }
   const kube = {
     hasMembership: () =>
@@ -42,7 +42,7 @@ async function start(t: Test, data: Readonly<Record<string, string>>, known?: Me
   const clock = new FakeClock()
   const stop = new AbortController()
   const identity = secretIdentity(new MemorySecret(data))
-  const done = keepMembership({ clock, logger: new CapturingLogger() }, { cluster, kube, identity }, stop.signal)
+  const done = keepMembership({ clock, logger: new CapturingLogger() }, { api, kube, identity }, stop.signal)
   t.teardown(() => {
     stop.abort()
     return done

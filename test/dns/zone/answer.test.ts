@@ -111,10 +111,10 @@ t.test('negative answers carry the SOA, with a minimum of 5 seconds', async (t) 
 })
 
 t.test('before the first sync: SERVFAIL, also for names that cannot be', async (t) => {
-  const cluster = workedExamples({ hold: true })
+  const api = workedExamples({ hold: true })
   const { ServiceIndex } = await import('../../../dns/zone/service-index.ts')
   const index = new ServiceIndex({ clusterId: 'west', nameServers: { a: [], aaaa: [] }, serial: 1 })
-  index.follow(cluster)
+  index.follow(api)
   t.equal(ask(index, `web.${S} A`), '; SERVFAIL')
   t.equal(ask(index, `nope.${S} A`), '; SERVFAIL')
   t.equal(printZone(index, index.services()), '; SERVFAIL')

@@ -40,14 +40,14 @@ const change = fc.constantFrom(0, 1, 2, 3)
 const type = fc.constantFrom(1, 28, 33, 16, 255, 65, 257)
 
 t.test('any name and type: what the quick way says is what answer() says, before and after changes', async (t) => {
-  const cluster = workedExamples()
-  const index = await syncedIndex(cluster)
+  const api = workedExamples()
+  const index = await syncedIndex(api)
   const pipeline = newPipeline(index)
-  cluster.put(clusterSetIp('a-0', ['243.0.0.9'], []))
+  api.put(clusterSetIp('a-0', ['243.0.0.9'], []))
   fc.assert(
     fc.property(name, type, fc.option(change), (asked, type, addresses) => {
-      if (addresses === 0) cluster.drop('ServiceImport', 'web', 'shop')
-      else if (addresses !== null) cluster.put(clusterSetIp('web', IPS.slice(0, addresses), []))
+      if (addresses === 0) api.drop('ServiceImport', 'web', 'shop')
+      else if (addresses !== null) api.put(clusterSetIp('web', IPS.slice(0, addresses), []))
       const parsed = parseDnsName(escaped(asked))
       if (parsed.kind === 'notOurs' || parsed.kind === 'malformed') return true
       const expected = answer(index, { name: parsed, type }, 0)

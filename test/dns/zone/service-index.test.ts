@@ -13,46 +13,46 @@ function addresses(index: ServiceIndex, name: string): string {
 }
 
 t.test('the index follows the objects', async (t) => {
-  const cluster = workedExamples()
-  const index = await syncedIndex(cluster)
+  const api = workedExamples()
+  const index = await syncedIndex(api)
   const touched: string[] = []
   index.onServiceChange((key) => touched.push(key))
   const moved = slice('db', 'west', [{ addresses: ['10.2.0.9'] }])
   const steps: { say: string; act: () => void; want: string; touched: string }[] = [
     {
       say: 'endpoint gone',
-      act: () => cluster.put(slice('db', 'east', [{ addresses: ['10.1.0.5'] }])),
+      act: () => api.put(slice('db', 'east', [{ addresses: ['10.1.0.5'] }])),
       want: '10.1.0.5 10.2.0.9',
       touched: 'shop/db',
     },
     {
       say: 'slice gone',
-      act: () => cluster.drop('EndpointSlice', 'db-west-v4', 'shop'),
+      act: () => api.drop('EndpointSlice', 'db-west-v4', 'shop'),
       want: '10.1.0.5',
       touched: 'shop/db',
     },
-    { say: 'slice back', act: () => cluster.put(moved), want: '10.1.0.5 10.2.0.9', touched: 'shop/db' },
+    { say: 'slice back', act: () => api.put(moved), want: '10.1.0.5 10.2.0.9', touched: 'shop/db' },
     {
       say: 'slice of another service now',
       act: () =>
-        cluster.put({
+        api.put({
           ...moved,
           metadata: { ...moved.metadata, labels: { ...moved.metadata.labels, [LABEL_SERVICE_NAME]: 'raw' } },
         }),
       want: '10.1.0.5',
       touched: 'shop/db shop/raw',
     },
-    { say: 'unexported', act: () => cluster.drop('ServiceImport', 'db', 'shop'), want: 'unknown', touched: 'shop/db' },
-    { say: 'exported again', act: () => cluster.put(headless('db', [])), want: '10.1.0.5', touched: 'shop/db' },
+    { say: 'unexported', act: () => api.drop('ServiceImport', 'db', 'shop'), want: 'unknown', touched: 'shop/db' },
+    { say: 'exported again', act: () => api.put(headless('db', [])), want: '10.1.0.5', touched: 'shop/db' },
     {
       say: 'another type',
-      act: () => cluster.put(clusterSetIp('db', ['243.0.0.9'], [])),
+      act: () => api.put(clusterSetIp('db', ['243.0.0.9'], [])),
       want: '243.0.0.9',
       touched: 'shop/db',
     },
     {
       say: 'someone else changed',
-      act: () => cluster.put(clusterSetIp('web', ['243.0.0.70'], [])),
+      act: () => api.put(clusterSetIp('web', ['243.0.0.70'], [])),
       want: '243.0.0.9',
       touched: 'shop/web',
     },
@@ -68,17 +68,17 @@ t.test('the index follows the objects', async (t) => {
 })
 
 t.test('a namespace lives as long as a service of it does', async (t) => {
-  const cluster = workedExamples()
-  const index = await syncedIndex(cluster)
+  const api = workedExamples()
+  const index = await syncedIndex(api)
   t.equal(index.hasNamespace('shop'), true)
-  for (const { name } of index.services()) cluster.drop('ServiceImport', name, 'shop')
+  for (const { name } of index.services()) api.drop('ServiceImport', name, 'shop')
   t.equal(index.hasNamespace('shop'), false)
   t.equal(index.size, 0)
 })
 
 t.test('endpoints of clusters that do not answer are left out at once', async (t) => {
-  const cluster = workedExamples()
-  const index = await syncedIndex(cluster, 'west')
+  const api = workedExamples()
+  const index = await syncedIndex(api, 'west')
   const touched: string[] = []
   index.onServiceChange((key) => touched.push(key))
   const steps = [
@@ -88,7 +88,7 @@ t.test('endpoints of clusters that do not answer are left out at once', async (t
     { say: 'east is back', put: gateway(['east']), want: '10.1.0.5 10.1.0.6 10.2.0.9' },
   ]
   for (const step of steps) {
-    if (step.put !== undefined) cluster.put(step.put)
+    if (step.put !== undefined) api.put(step.put)
     t.equal(addresses(index, 'db'), step.want, step.say)
     t.equal(addresses(index, 'web'), '243.0.0.7', `${step.say}: the clusterset IP stays`)
   }
@@ -96,17 +96,17 @@ t.test('endpoints of clusters that do not answer are left out at once', async (t
 })
 
 t.test('endpoints of a cluster whose pods would hide our own nodes are left out', async (t) => {
-  const cluster = workedExamples()
-  const index = await syncedIndex(cluster, 'west')
+  const api = workedExamples()
+  const index = await syncedIndex(api, 'west')
   const member = (id: string, at: number, podCIDR: string) =>
-    cluster.put(clusterObject({ id, index: at, podCIDRs: [podCIDR] }))
-  const node = (address: string) => cluster.put(nodeObject('gw', { status: internalIps(address) }))
+    api.put(clusterObject({ id, index: at, podCIDRs: [podCIDR] }))
+  const node = (address: string) => api.put(nodeObject('gw', { status: internalIps(address) }))
   const everything = '10.1.0.5 10.1.0.6 10.2.0.9'
   const steps: { say: string; act: () => void; want: string }[] = [
     { say: 'east, whose Cluster is not known yet', act: () => member('west', 1, '10.2.0.0/16'), want: everything },
     { say: 'east is flat and far away', act: () => member('east', 2, '10.1.0.0/16'), want: everything },
     { say: 'a node of ours lives there', act: () => node('10.1.0.200'), want: '10.2.0.9' },
-    { say: 'though its lane is up', act: () => cluster.put(gateway(['east'])), want: '10.2.0.9' },
+    { say: 'though its lane is up', act: () => api.put(gateway(['east'])), want: '10.2.0.9' },
     { say: 'the node has moved', act: () => node('192.0.2.1'), want: everything },
     { say: 'it claims our pods', act: () => member('east', 2, '10.2.128.0/17'), want: '10.2.0.9' },
   ]
@@ -214,12 +214,12 @@ t.test('above the bound pods are chosen, and each with all of its addresses', as
 })
 
 t.test('10,000 services: a change costs its own service', async (t) => {
-  const cluster = workedExamples()
-  for (let i = 0; i < 10_000; i += 1) cluster.put(clusterSetIp(`s-${i}`, [`245.0.${i >> 8}.${i & 255}`], []))
-  const index = await syncedIndex(cluster)
+  const api = workedExamples()
+  for (let i = 0; i < 10_000; i += 1) api.put(clusterSetIp(`s-${i}`, [`245.0.${i >> 8}.${i & 255}`], []))
+  const index = await syncedIndex(api)
   for (const service of index.services()) index.service(service.namespace, service.name)
   const kept = index.service('shop', 's-1')
-  cluster.put(clusterSetIp('s-2', ['245.1.0.1'], []))
+  api.put(clusterSetIp('s-2', ['245.1.0.1'], []))
   t.equal(index.service('shop', 's-1'), kept, 'the others are not built anew')
   t.equal(addresses(index, 's-2'), '245.1.0.1')
   t.equal(serviceKey('shop', 's-2'), 'shop/s-2')

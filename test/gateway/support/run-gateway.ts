@@ -33,18 +33,18 @@ class SettableClock extends SystemClock {
 }
 
 const clock = new SettableClock()
-const cluster = new MemoryCluster()
+const api = new MemoryCluster()
 for (const kind of ['Endpoint', 'Gateway'] as const) {
-  cluster.cache(kind).onChange((change) => {
+  api.cache(kind).onChange((change) => {
     if (change?.type === 'set') say({ object: change.object })
     if (change?.type === 'removed') say({ gone: [kind, change.object.metadata.name] })
   })
 }
 createInterface({ input: process.stdin }).on('line', (line) => {
   const order = JSON.parse(line) as { put?: KubeObject; drop?: [Kind, string]; setWallClock?: number }
-  if (order.put !== undefined) cluster.put(order.put)
+  if (order.put !== undefined) api.put(order.put)
   if (order.setWallClock !== undefined) clock.wrongByMs = order.setWallClock
-  if (order.drop !== undefined) cluster.drop(order.drop[0], order.drop[1])
+  if (order.drop !== undefined) api.drop(order.drop[0], order.drop[1])
 })
 
 const stopping = new AbortController()
@@ -62,7 +62,7 @@ const deps = {
   logger: createLogger('gateway', process.env['SEALANE_TEST_LOG'] === '1' ? 'debug' : 'warn'),
   metrics: createMetrics('gateway'),
   status: new StatusBoard(),
-  cluster,
+  api,
   routes,
   nft: new NftCommand(),
   nft6: new NftCommand({ family: 'ip6' }),

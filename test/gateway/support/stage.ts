@@ -134,7 +134,7 @@ export class Stage {
       cable: this.#cable ?? new WireguardCable({ clock, routes, wireguard, sysctl }, { stateDir }),
       sysctl,
       metrics: createMetrics('gateway'),
-      cluster: this.objects,
+      api: this.objects,
       openProbeSocket: this.probes.openSocket,
       knock: () => Promise.resolve(true),
     }

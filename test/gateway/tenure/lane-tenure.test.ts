@@ -54,7 +54,7 @@ class Cluster {
         return Promise.resolve(!this.dead.has(address))
       }
       const cable = { rules: wireguardRules }
-      const tenure = new LaneTenure({ clock, logger, cluster: objects, leases, knock, cable }, { node: name, lane: 0 })
+      const tenure = new LaneTenure({ clock, logger, api: objects, leases, knock, cable }, { node: name, lane: 0 })
       this.tenures.set(name, tenure)
       this.#stops.set(name, stop)
       void tenure.run(stop.signal)
@@ -305,7 +305,7 @@ t.test('before a cluster joins, and after it has left, no Lease is made', async 
 /** The end of a process in user space. */
 function ending({ objects, clock, logger, tenures }: Cluster, name: Name, driver: string, goes = false): Promise<void> {
   const cable = { rules: wireguardRules, driver: () => Promise.resolve({ name: `wireguard-${driver}` }) }
-  const deps = { cluster: objects, clock, logger, cable } as unknown as GatewayDeps
+  const deps = { api: objects, clock, logger, cable } as unknown as GatewayDeps
   const tenure = tenures.get(name)
   if (tenure === undefined) throw new Error('no tenure')
   return handLaneOver(deps, tenure, goes)

@@ -94,7 +94,7 @@ export class Victim {
     const stop = new AbortController()
     const clock = new SystemClock()
     const deps = { clock, logger: this.logger, metrics: createMetrics('agent'), status: new StatusBoard() }
-    const running = runAgent({ ...deps, cluster: this.api }, config, stop.signal)
+    const running = runAgent({ ...deps, api: this.api }, config, stop.signal)
     // A failure is seen by what does not come any more.
     running.catch((error: unknown) => t.fail(String(error)))
     t.teardown(async () => {

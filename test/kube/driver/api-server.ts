@@ -85,14 +85,14 @@ export async function put(api: KubeRequest, object: KubeObject): Promise<void> {
 }
 
 export interface OpenedCluster {
-  readonly cluster: KubeCluster
+  readonly api: KubeCluster
   readonly logger: CapturingLogger
 }
 
 export async function open(t: Test, init: Partial<KubeClusterInit> & { kubeconfig: string }): Promise<OpenedCluster> {
   const logger = new CapturingLogger()
   const deps = { clock: new SystemClock(), logger }
-  const cluster = await openKubeCluster(deps, { namespace: 'sealane-system', ...init })
-  t.teardown(() => cluster.close())
-  return { cluster, logger }
+  const api = await openKubeCluster(deps, { namespace: 'sealane-system', ...init })
+  t.teardown(() => api.close())
+  return { api, logger }
 }

@@ -16,46 +16,46 @@ const SHOP = '/api/v1/namespaces/shop/services'
 
 t.test('one API server', { skip: kubeProgramsMissing() ?? false }, async (t) => {
   const plane = await startApiServer(t)
-  const { api } = plane
+  const { api: server } = plane
   const selectors = { Service: { namespace: 'shop' } }
 
   /** Applies until it goes through, as a loop does. */
-  const applied = (cluster: KubeCluster, name: string): Promise<boolean> =>
-    eventually(async () => (await cluster.apply(serviceImport(name)), true), LONG)
+  const applied = (api: KubeCluster, name: string): Promise<boolean> =>
+    eventually(async () => (await api.apply(serviceImport(name)), true), LONG)
 
   await t.test('it is killed, changes while nobody looks, and comes back', async (t) => {
-    await empty(api)
-    await put(api, service('stays'))
-    await put(api, service('goes'))
-    const { cluster } = await open(t, { ...plane, selectors })
-    const cache = cluster.cache('Service')
+    await empty(server)
+    await put(server, service('stays'))
+    await put(server, service('goes'))
+    const { api } = await open(t, { ...plane, selectors })
+    const cache = api.cache('Service')
     await cache.whenSynced(AbortSignal.timeout(10_000))
     const told: string[] = []
     cache.onChange((change) => told.push(`${change?.type ?? ''} ${change?.object.metadata.name ?? ''}`))
     await plane.kill('kube-apiserver')
     t.equal(cache.list().length, 2, 'what is known stays known')
-    await t.rejects(cluster.apply(serviceImport('web')), { code: 'Unavailable' })
+    await t.rejects(api.apply(serviceImport('web')), { code: 'Unavailable' })
     await plane.restart('kube-apiserver')
-    await api.delete(`${SHOP}/goes`)
-    await put(api, service('new'))
+    await server.delete(`${SHOP}/goes`)
+    await put(server, service('new'))
     await eventually(() => cache.get('new', 'shop') !== undefined && cache.get('goes', 'shop') === undefined, LONG)
-    await applied(cluster, 'web')
+    await applied(api, 'web')
     t.same(told.sort(), ['removed goes', 'set new'], 'and nothing else')
   })
 
   await t.test('it is killed again and again while everything is written', async (t) => {
-    await empty(api)
-    const { cluster } = await open(t, plane)
+    await empty(server)
+    const { api } = await open(t, plane)
     const names = Array.from({ length: 40 }, (_one, i) => `s${i}`)
-    const writing = Promise.all(names.map((name) => applied(cluster, name)))
+    const writing = Promise.all(names.map((name) => applied(api, name)))
     for (let i = 0; i < 2; i += 1) await plane.restart('kube-apiserver')
     await writing
-    t.equal((await api.list('/apis/multicluster.x-k8s.io/v1beta1/serviceimports')).length, names.length)
-    await eventually(() => cluster.cache('ServiceImport').list().length === names.length, LONG)
+    t.equal((await server.list('/apis/multicluster.x-k8s.io/v1beta1/serviceimports')).length, names.length)
+    await eventually(() => api.cache('ServiceImport').list().length === names.length, LONG)
   })
 
   await t.test('the way to it goes silent: noticed within 30 s', async (t) => {
-    await empty(api)
+    await empty(server)
     const proxy = await silentProxy(t, { host: '127.0.0.1', port: Number(new URL(plane.url).port) })
     const admin = await plane.ca.issue({ name: 'kubernetes-admin', groups: ['system:masters'] })
     const kubeconfig = writeKubeconfig(`${plane.kubeconfig}-silent`, {
@@ -65,31 +65,31 @@ t.test('one API server', { skip: kubeProgramsMissing() ?? false }, async (t) => 
       ca: plane.ca.certificate,
       credentials: admin,
     })
-    const { cluster } = await open(t, { kubeconfig, selectors })
-    const cache = cluster.cache('Service')
+    const { api } = await open(t, { kubeconfig, selectors })
+    const cache = api.cache('Service')
     await cache.whenSynced(AbortSignal.timeout(10_000))
     const before = proxy.accepted()
     proxy.silence()
     const silent = performance.now()
-    await put(api, service('unheard'))
+    await put(server, service('unheard'))
     await eventually(() => cache.get('unheard', 'shop'), { deadlineMs: 30_000 })
     t.comment(`noticed after ${Math.round(performance.now() - silent)} ms`)
     t.equal(proxy.accepted(), before + 1, 'one new connection for everything')
   })
 
   await t.test('it has forgotten the version that a watch goes on from', async (t) => {
-    await empty(api)
+    await empty(server)
     const proxy = await faultProxy(t, plane)
-    const { cluster, logger } = await open(t, { kubeconfig: proxy.kubeconfig, selectors })
-    const cache = cluster.cache('Service')
+    const { api, logger } = await open(t, { kubeconfig: proxy.kubeconfig, selectors })
+    const cache = api.cache('Service')
     await cache.whenSynced(AbortSignal.timeout(10_000))
     // The watch must have lived for a second, or its end would be a failure.
-    await put(api, service('old'))
+    await put(server, service('old'))
     await eventually(() => cache.get('old', 'shop'))
     await new Promise((resolve) => setTimeout(resolve, 1100))
     proxy.freeze()
-    await api.delete(`${SHOP}/old`)
-    await put(api, service('new'))
+    await server.delete(`${SHOP}/old`)
+    await put(server, service('new'))
     // Starts with what is now, and knows nothing of what was before.
     await plane.restart('kube-apiserver')
     proxy.end()

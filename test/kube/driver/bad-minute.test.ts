@@ -70,31 +70,31 @@ t.test('a bad minute', { skip: kubeProgramsMissing() ?? false, jobs: MINUTES.len
 
 async function outlives(t: Test, minute: BadMinute, plane: ControlPlane): Promise<void> {
   const { namespace } = minute
-  const { api } = plane
+  const { api: server } = plane
   const at = <T extends KubeObject>(object: T): T => ({ ...object, metadata: { ...object.metadata, namespace } })
-  for (const name of SERVICES) await put(api, at(service(name)))
+  for (const name of SERVICES) await put(server, at(service(name)))
   const proxy = await faultProxy(t, plane)
   const selectors = { Service: { namespace }, ServiceImport: { namespace } }
-  const { cluster, logger } = await open(t, { kubeconfig: proxy.kubeconfig, selectors })
-  const cache = cluster.cache('Service')
+  const { api, logger } = await open(t, { kubeconfig: proxy.kubeconfig, selectors })
+  const cache = api.cache('Service')
   await cache.whenSynced(AbortSignal.timeout(10_000))
   const told: string[] = []
   cache.onChange((change) => told.push(`${change?.type ?? ''} ${change?.object.metadata.name ?? ''}`))
-  const before = copyOf(cluster)
+  const before = copyOf(api)
 
   await minute.begin(plane, proxy)
   const ends = performance.now() + MINUTE_MS
   const requestsBefore = proxy.requests
   await t.rejects(
-    cluster.apply(at(serviceImport('one'))),
+    api.apply(at(serviceImport('one'))),
     { code: 'Unavailable' },
     'a write says that it did not go through',
   )
-  const writer = writing(t, () => Promise.all(WRITTEN.map((name) => cluster.apply(at(serviceImport(name))))))
+  const writer = writing(t, () => Promise.all(WRITTEN.map((name) => api.apply(at(serviceImport(name))))))
   const changes = async (): Promise<void> => {
-    await api.delete(`${kindPath('Service', namespace)}/s0`)
-    await put(api, at(service('s1', 81)))
-    await put(api, at(service('new')))
+    await server.delete(`${kindPath('Service', namespace)}/s0`)
+    await put(server, at(service('s1', 81)))
+    await put(server, at(service('new')))
   }
   if (minute.server === 'shared') await changes()
   await sleep((ends - performance.now()) / 2)
@@ -104,7 +104,7 @@ async function outlives(t: Test, minute: BadMinute, plane: ControlPlane): Promis
   t.comment(`${minute.say}: ${firstHalf} requests in half a minute, ${requests} in all`)
   t.ok(requests <= minute.most, `${requests} requests in the minute, at most ${minute.most}`)
   t.ok(requests - firstHalf <= firstHalf + 10, 'pauses do not get shorter')
-  t.strictSame(copyOf(cluster), before, 'what is known stays known')
+  t.strictSame(copyOf(api), before, 'what is known stays known')
   t.strictSame(told, [], 'and nobody is told otherwise')
   t.equal(writer.done(), 0, 'no write was taken for done')
 
@@ -112,13 +112,13 @@ async function outlives(t: Test, minute: BadMinute, plane: ControlPlane): Promis
   const over = performance.now()
   if (minute.server === 'own') await changes()
   const truth = async (): Promise<string[]> =>
-    (await api.list<Service>(kindPath('Service', namespace))).map(line).sort()
+    (await server.list<Service>(kindPath('Service', namespace))).map(line).sort()
   const soon = { deadlineMs: RIGHT_AGAIN_MS }
-  await eventually(async () => copyOf(cluster).join() === (await truth()).join(), { ...soon, say: 'the copy is right' })
+  await eventually(async () => copyOf(api).join() === (await truth()).join(), { ...soon, say: 'the copy is right' })
   await eventually(() => writer.done() > 0, { ...soon, say: 'everything is written' })
   t.comment(`${minute.say}: right again after ${Math.round(performance.now() - over)} ms`)
   t.strictSame([...told].sort(), ['removed s0', 'set new', 'set s1'], 'each change is told once, and nothing else')
-  const written = await api.list<KubeObject>(kindPath('ServiceImport', namespace))
+  const written = await server.list<KubeObject>(kindPath('ServiceImport', namespace))
   t.strictSame(
     written.map(({ metadata }) => `${metadata.name} ${metadata.generation}`).sort(),
     WRITTEN.map((name) => `${name} 1`),
@@ -145,8 +145,8 @@ function writing(t: Test, write: () => Promise<unknown>): { done(): number } {
 }
 
 /** The client's copy, as text that can be compared with the server's. */
-function copyOf(cluster: KubeCluster): string[] {
-  return cluster.cache('Service').list().map(line).sort()
+function copyOf(api: KubeCluster): string[] {
+  return api.cache('Service').list().map(line).sort()
 }
 
 function line({ metadata, spec }: Service): string {

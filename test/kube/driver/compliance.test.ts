@@ -15,18 +15,18 @@ t.setTimeout(600_000)
 
 t.test('the compliance suite', { skip: kubeProgramsMissing() ?? false }, async (t) => {
   const plane = await startApiServer(t)
-  const { api } = plane
+  const { api: server } = plane
   // The API server's own Service is there always.
   const selectors = { Service: { fieldSelector: 'metadata.namespace!=default' } }
   clusterApiCompliance(t, async (t) => {
-    await empty(api)
+    await empty(server)
     return {
-      api: (await open(t, { ...plane, selectors })).cluster,
-      other: (await open(t, { ...plane, selectors })).cluster,
-      put: (object) => put(api, object),
-      drop: (kind, name, namespace) => api.delete(kindPath(kind, namespace, name)),
+      api: (await open(t, { ...plane, selectors })).api,
+      other: (await open(t, { ...plane, selectors })).api,
+      put: (object) => put(server, object),
+      drop: (kind, name, namespace) => server.delete(kindPath(kind, namespace, name)),
       told: async () => {
-        const events = await api.list<Event>('/apis/events.k8s.io/v1/namespaces/shop/events')
+        const events = await server.list<Event>('/apis/events.k8s.io/v1/namespaces/shop/events')
         return events.map(({ type, reason, note }) => `${type} ${reason}: ${note}`)
       },
       differences: { namespacesAreMade: true, oneLayer: true, servicesWithoutGeneration: true },

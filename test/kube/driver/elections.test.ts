@@ -16,8 +16,8 @@ interface Term {
   to: number | undefined
 }
 
-function candidate(cluster: KubeCluster, who: string, terms: Term[], signal: AbortSignal): Promise<void> {
-  return cluster.elect(
+function candidate(api: KubeCluster, who: string, terms: Term[], signal: AbortSignal): Promise<void> {
+  return api.elect(
     { name: 'sealane-agent', identity: who },
     async (office) => {
       const term: Term = { who, from: performance.now(), to: undefined }
@@ -48,9 +48,9 @@ t.test('two candidates', { skip: kubeProgramsMissing() ?? false }, async (t) => 
     const terms: Term[] = []
     const [a, b] = [new AbortController(), new AbortController()]
     const [first, second] = [await open(t, plane), await open(t, plane)]
-    const all = [candidate(first.cluster, 'a', terms, a.signal)]
+    const all = [candidate(first.api, 'a', terms, a.signal)]
     await eventually(() => leads(terms, 'a'))
-    all.push(candidate(second.cluster, 'b', terms, b.signal))
+    all.push(candidate(second.api, 'b', terms, b.signal))
     await eventually(() => second.logger.messages('info').includes('a is leading'))
     const stopped = performance.now()
     a.abort()
@@ -65,9 +65,9 @@ t.test('two candidates', { skip: kubeProgramsMissing() ?? false }, async (t) => 
     const stop = new AbortController()
     const first = await throughProxy(t, plane)
     const second = await open(t, plane)
-    const all = [candidate(first.cluster, 'a', terms, stop.signal)]
+    const all = [candidate(first.api, 'a', terms, stop.signal)]
     await eventually(() => leads(terms, 'a'))
-    all.push(candidate(second.cluster, 'b', terms, stop.signal))
+    all.push(candidate(second.api, 'b', terms, stop.signal))
     await eventually(() => second.logger.messages('info').includes('a is leading'))
     first.proxy.silence(true)
     const silent = performance.now()
@@ -83,7 +83,7 @@ t.test('two candidates', { skip: kubeProgramsMissing() ?? false }, async (t) => 
     const terms: Term[] = []
     const stop = new AbortController()
     const [first, second] = [await open(t, plane), await open(t, plane)]
-    const all = [candidate(first.cluster, 'a', terms, stop.signal), candidate(second.cluster, 'b', terms, stop.signal)]
+    const all = [candidate(first.api, 'a', terms, stop.signal), candidate(second.api, 'b', terms, stop.signal)]
     await eventually(() => terms.length > 0)
     await plane.restart('kube-apiserver')
     await eventually(() => terms.some((term) => term.to === undefined), { deadlineMs: 30_000 })

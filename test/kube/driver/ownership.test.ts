@@ -32,29 +32,29 @@ const slice = (addresses: readonly string[]): EndpointSlice => ({
 
 t.test('on a real API server', { skip: kubeProgramsMissing() ?? false }, async (t) => {
   const plane = await startApiServer(t)
-  const { api } = plane
-  t.beforeEach(() => empty(api))
+  const { api: server } = plane
+  t.beforeEach(() => empty(server))
 
   const version = async (path: string): Promise<string | undefined> =>
-    (await api.get<KubeObject>(path)).metadata.resourceVersion
-  const synced = async (cluster: ClusterApi): Promise<void> => {
+    (await server.get<KubeObject>(path)).metadata.resourceVersion
+  const synced = async (api: ClusterApi): Promise<void> => {
     for (const kind of ['ServiceImport', 'EndpointSlice'] as const) {
-      await cluster.cache(kind).whenSynced(AbortSignal.timeout(10_000))
+      await api.cache(kind).whenSynced(AbortSignal.timeout(10_000))
     }
   }
 
   await t.test('what we no longer want goes, also after a restart; what others added stays', async (t) => {
-    const { cluster: first } = await open(t, plane)
+    const { api: first } = await open(t, plane)
     await first.apply(serviceImport('web'))
     await first.close()
-    await api.merge(IMPORT, { metadata: { labels: { theirs: 'x' } } })
-    const { cluster: second } = await open(t, plane)
+    await server.merge(IMPORT, { metadata: { labels: { theirs: 'x' } } })
+    const { api: second } = await open(t, plane)
     await second.apply({ ...serviceImport('web'), metadata: { name: 'web', namespace: 'shop' } })
-    t.same((await api.get<KubeObject>(IMPORT)).metadata.labels, { theirs: 'x', ...OURS })
+    t.same((await server.get<KubeObject>(IMPORT)).metadata.labels, { theirs: 'x', ...OURS })
   })
 
   await t.test('nothing is written when nothing differs, also after a restart, also with defaults', async (t) => {
-    const { cluster: first } = await open(t, plane)
+    const { api: first } = await open(t, plane)
     const path = kindPath('EndpointSlice', 'shop', 'web-1')
     await synced(first)
     for (let i = 0; i < 2; i += 1) {
@@ -64,43 +64,43 @@ t.test('on a real API server', { skip: kubeProgramsMissing() ?? false }, async (
     }
     const before = [await version(IMPORT), await version(path)]
     await first.close()
-    const { cluster: second } = await open(t, plane)
+    const { api: second } = await open(t, plane)
     await second.apply(serviceImport('web'))
     await second.apply(slice(['10.0.0.1', '10.0.0.2']))
     await second.applyStatus({ ...serviceImport('web'), status: { clusters: [{ cluster: 'milano' }] } })
     t.same([await version(IMPORT), await version(path)], before)
     await second.apply(slice(['10.0.0.2']))
-    t.match((await api.get<EndpointSlice>(path)).endpoints, [{ addresses: ['10.0.0.2'], ...WHERE }])
-    t.equal((await api.get<EndpointSlice>(path)).endpoints?.length, 1)
+    t.match((await server.get<EndpointSlice>(path)).endpoints, [{ addresses: ['10.0.0.2'], ...WHERE }])
+    t.equal((await server.get<EndpointSlice>(path)).endpoints?.length, 1)
   })
 
   await t.test('someone edits, takes the label off, deletes: put right', async (t) => {
-    const { cluster } = await open(t, plane)
-    await cluster.apply(serviceImport('web'))
+    const { api } = await open(t, plane)
+    await api.apply(serviceImport('web'))
     const edit = { spec: { ips: ['245.0.9.9'] }, metadata: { labels: { 'app.kubernetes.io/managed-by': null } } }
-    await api.merge(IMPORT, edit)
-    await eventually(() => cluster.cache('ServiceImport').get('web', 'shop')?.spec.ips?.[0] === '245.0.9.9')
-    await cluster.apply(serviceImport('web'))
-    t.match(await api.get<ServiceImport>(IMPORT), { spec: { ips: ['245.0.0.7'] }, metadata: { labels: OURS } })
-    await api.delete(IMPORT)
-    await eventually(() => cluster.cache('ServiceImport').get('web', 'shop') === undefined)
-    await cluster.apply(serviceImport('web'))
-    await api.get(IMPORT)
+    await server.merge(IMPORT, edit)
+    await eventually(() => api.cache('ServiceImport').get('web', 'shop')?.spec.ips?.[0] === '245.0.9.9')
+    await api.apply(serviceImport('web'))
+    t.match(await server.get<ServiceImport>(IMPORT), { spec: { ips: ['245.0.0.7'] }, metadata: { labels: OURS } })
+    await server.delete(IMPORT)
+    await eventually(() => api.cache('ServiceImport').get('web', 'shop') === undefined)
+    await api.apply(serviceImport('web'))
+    await server.get(IMPORT)
   })
 
   await t.test('one status among several writers: conditions of others stay', async (t) => {
-    const { cluster } = await open(t, plane)
-    await put(api, serviceExport('web'))
+    const { api } = await open(t, plane)
+    await put(server, serviceExport('web'))
     const since = '2026-01-01T00:00:00Z'
     const condition = (type: string) =>
       ({ type, status: 'True', reason: 'Ready', message: 'm', lastTransitionTime: since }) as const
     const path = kindPath('ServiceExport', 'shop', 'web')
-    await api.merge(`${path}/status`, { status: { conditions: [condition('Theirs')] } })
-    await cluster.cache('ServiceExport').whenSynced(AbortSignal.timeout(10_000))
-    const object = await eventually(() => cluster.cache('ServiceExport').get('web', 'shop'))
-    await cluster.applyStatus({ ...object, status: { conditions: [condition('Valid'), condition('Ready')] } })
-    await cluster.applyStatus({ ...object, status: { conditions: [condition('Ready')] } })
-    const { status } = await api.get<typeof object>(path)
+    await server.merge(`${path}/status`, { status: { conditions: [condition('Theirs')] } })
+    await api.cache('ServiceExport').whenSynced(AbortSignal.timeout(10_000))
+    const object = await eventually(() => api.cache('ServiceExport').get('web', 'shop'))
+    await api.applyStatus({ ...object, status: { conditions: [condition('Valid'), condition('Ready')] } })
+    await api.applyStatus({ ...object, status: { conditions: [condition('Ready')] } })
+    const { status } = await server.get<typeof object>(path)
     t.same(status?.conditions?.map(({ type }) => type).sort(), ['Ready', 'Theirs'])
   })
 
@@ -112,7 +112,7 @@ t.test('on a real API server', { skip: kubeProgramsMissing() ?? false }, async (
       rules,
     })
     const mcs = ['multicluster.x-k8s.io']
-    await api.apply(
+    await server.apply(
       '/apis/rbac.authorization.k8s.io/v1/clusterroles/driver',
       role('ClusterRole', [
         { apiGroups: mcs, resources: ['serviceimports'], verbs: ['list', 'watch', 'create', 'patch', 'delete'] },
@@ -123,7 +123,7 @@ t.test('on a real API server', { skip: kubeProgramsMissing() ?? false }, async (
         { apiGroups: [''], resources: ['secrets'], verbs: ['create'] },
       ]),
     )
-    await api.apply('/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/driver', {
+    await server.apply('/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/driver', {
       apiVersion: 'rbac.authorization.k8s.io/v1',
       kind: 'ClusterRoleBinding',
       metadata: { name: 'driver' },
@@ -131,27 +131,27 @@ t.test('on a real API server', { skip: kubeProgramsMissing() ?? false }, async (
       subjects: [{ apiGroup: 'rbac.authorization.k8s.io', kind: 'User', name: 'driver' }],
     })
     const kubeconfig = await plane.kubeconfigFor({ user: 'driver' })
-    const { cluster, logger } = await open(t, { kubeconfig })
-    await eventually(async () => (await cluster.apply(serviceImport('web')), true))
-    await cluster.applyStatus({ ...serviceImport('web'), status: { clusters: [{ cluster: 'milano' }] } })
-    cluster.tell({
+    const { api, logger } = await open(t, { kubeconfig })
+    await eventually(async () => (await api.apply(serviceImport('web')), true))
+    await api.applyStatus({ ...serviceImport('web'), status: { clusters: [{ cluster: 'milano' }] } })
+    api.tell({
       regarding: { kind: 'ServiceImport', name: 'web', namespace: 'shop' },
       type: 'Normal',
       reason: 'Imported',
       note: 'n',
     })
-    await eventually(async () => (await api.list('/apis/events.k8s.io/v1/namespaces/shop/events')).length === 1)
-    await cluster.remove('ServiceImport', 'web', 'shop')
+    await eventually(async () => (await server.list('/apis/events.k8s.io/v1/namespaces/shop/events')).length === 1)
+    await api.remove('ServiceImport', 'web', 'shop')
     const data = new Map([['cluster.key', Buffer.from('secret')]])
-    await cluster.secrets.write('sealane-identity', { type: 'sealane.io/identity', data })
-    t.ok((await cluster.secrets.read('sealane-identity'))?.data.has('cluster.key'))
-    await t.rejects(cluster.secrets.read('other'), {
+    await api.secrets.write('sealane-identity', { type: 'sealane.io/identity', data })
+    t.ok((await api.secrets.read('sealane-identity'))?.data.has('cluster.key'))
+    await t.rejects(api.secrets.read('other'), {
       code: 'Forbidden',
       message: /^get Secret sealane-system\/other: .*cannot get resource/,
     })
     let led = false
     const lead = (): Promise<void> => ((led = true), Promise.resolve())
-    await cluster.elect({ name: 'sealane-agent', identity: 'a' }, lead, AbortSignal.timeout(10_000))
+    await api.elect({ name: 'sealane-agent', identity: 'a' }, lead, AbortSignal.timeout(10_000))
     t.ok(led)
     t.same(
       logger.messages('warn').filter((line) => !line.includes('ServiceImport')),
@@ -160,8 +160,8 @@ t.test('on a real API server', { skip: kubeProgramsMissing() ?? false }, async (
   })
 
   await t.test('the dynamic client: any kind, dry run, conflicts, reviews', async (t) => {
-    const { cluster } = await open(t, plane)
-    const { dynamic } = cluster
+    const { api } = await open(t, plane)
+    const { dynamic } = api
     const deployment = {
       apiVersion: 'apps/v1',
       kind: 'Deployment',

@@ -15,9 +15,9 @@ clusterApiCompliance(t, async (t) => {
   const logger = new CapturingLogger()
   const open = (): FileCluster => {
     const deps = { clock: new SystemClock(), logger }
-    const cluster = new FileCluster(deps, { objects, state: join(folder, 'state') })
-    t.teardown(() => cluster.close())
-    return cluster
+    const api = new FileCluster(deps, { objects, state: join(folder, 'state') })
+    t.teardown(() => api.close())
+    return api
   }
   return {
     api: open(),

@@ -26,9 +26,9 @@ export class FileSite {
 
   open(init: { readonly rescanMs?: number; readonly once?: boolean } = {}): FileCluster {
     const deps = { clock: new SystemClock(), logger: this.logger }
-    const cluster = new FileCluster(deps, { objects: this.objects, state: this.state, ...init })
-    this.#t.teardown(() => cluster.close())
-    return cluster
+    const api = new FileCluster(deps, { objects: this.objects, state: this.state, ...init })
+    this.#t.teardown(() => api.close())
+    return api
   }
 
   /** In place, as `cat >` does. */
@@ -52,8 +52,8 @@ export class FileSite {
   }
 }
 
-export async function synced<K extends Kind>(cluster: FileCluster, kind: K): Promise<ObjectCache<ObjectKinds[K]>> {
-  const cache = cluster.cache(kind)
+export async function synced<K extends Kind>(api: FileCluster, kind: K): Promise<ObjectCache<ObjectKinds[K]>> {
+  const cache = api.cache(kind)
   await cache.whenSynced(AbortSignal.timeout(30_000))
   return cache
 }

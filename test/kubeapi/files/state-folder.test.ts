@@ -32,24 +32,24 @@ t.test('a damaged state file is reported and ignored, and written anew by its wr
   const left = join(site.state, 'objects/ServiceImport/shop/.web.json.123.0123456789ab.tmp')
   writeFileSync(left, 'x')
   utimesSync(left, 1, 1)
-  const cluster = site.open()
-  const cache = await synced(cluster, 'ServiceImport')
+  const api = site.open()
+  const cache = await synced(api, 'ServiceImport')
   t.equal(names(cache), '')
   t.equal(existsSync(left), false, 'what a killed process left is tidied away')
   t.match(site.warnings(), [
     /^state file is damaged and ignored: state\/objects\/ServiceImport\/shop\/api\.json: metadata: expected the name and namespace of its path$/,
     /^state file is damaged and ignored: state\/objects\/ServiceImport\/shop\/web\.json: .*JSON/,
   ])
-  await cluster.apply(serviceImport('web'))
+  await api.apply(serviceImport('web'))
   t.equal(names(cache), 'web')
   t.match(JSON.parse(site.readState(IMPORT)), serviceImport('web'))
 })
 
 t.test('a state file damaged while we run is healed by whoever still knows it', async (t) => {
   const site = new FileSite(t)
-  const cluster = site.open()
-  await cluster.apply(serviceImport('web'))
-  const cache = await synced(cluster, 'ServiceImport')
+  const api = site.open()
+  await api.apply(serviceImport('web'))
+  const cache = await synced(api, 'ServiceImport')
   const changes: string[] = []
   cache.onChange((change) => changes.push(change?.type ?? 'synced'))
   writeFileSync(join(site.state, IMPORT), 'rubbish')
@@ -107,10 +107,10 @@ t.test('a state file that is JSON but not what was written is damaged too, and e
 
 t.test('a state that is gone as a whole, or cannot be read, says nothing about its objects', async (t) => {
   const site = new FileSite(t)
-  const cluster = site.open({ rescanMs: 30 })
-  await cluster.apply(serviceImport('web'))
-  await cluster.applyStatus({ ...serviceImport('web'), status: { clusters: [{ cluster: 'milano' }] } })
-  const cache = await synced(cluster, 'ServiceImport')
+  const api = site.open({ rescanMs: 30 })
+  await api.apply(serviceImport('web'))
+  await api.applyStatus({ ...serviceImport('web'), status: { clusters: [{ cluster: 'milano' }] } })
+  const cache = await synced(api, 'ServiceImport')
   const before = cache.get('web', 'shop')
   const away = join(site.folder, 'away')
   renameSync(site.state, away)
@@ -119,10 +119,10 @@ t.test('a state that is gone as a whole, or cannot be read, says nothing about i
   await wait(100)
   t.equal(cache.get('web', 'shop'), before, 'what was mounted there may come back')
   renameSync(away, site.state)
-  await cluster.remove('ServiceImport', 'web', 'shop')
+  await api.remove('ServiceImport', 'web', 'shop')
   t.equal(names(cache), '')
 
-  await cluster.apply(serviceImport('api'))
+  await api.apply(serviceImport('api'))
   renameSync(join(site.state, 'objects/ServiceImport/shop/api.json'), join(site.folder, 'api.json'))
   symlinkSync('api.json', join(site.state, 'objects/ServiceImport/shop/api.json'))
   await eventually(() => site.warnings().some((line) => line.includes('shop/api.json: ELOOP')), {
@@ -138,8 +138,8 @@ t.test('a folder that cannot be read when it is first looked at is not taken for
   const away = join(site.folder, 'away')
   renameSync(folder, away)
   writeFileSync(folder, 'in the way')
-  const cluster = site.open({ rescanMs: 20 })
-  const cache = cluster.cache('ServiceImport')
+  const api = site.open({ rescanMs: 20 })
+  const cache = api.cache('ServiceImport')
   const told = 'state folder cannot be used: state/objects/ServiceImport: not a folder'
   await eventually(() => site.warnings().includes(told), { say: told })
   await wait(60)
@@ -160,12 +160,12 @@ t.test('an unwritable state is Unavailable and names the path', async (t) => {
   mkdirSync(site.state)
   writeFileSync(join(site.state, 'objects'), 'in the way')
   site.write('a.yaml', serviceYaml('web'))
-  const cluster = site.open({ once: true })
-  await t.rejects(cluster.apply(serviceImport('web')), {
+  const api = site.open({ once: true })
+  await t.rejects(api.apply(serviceImport('web')), {
     code: 'Unavailable',
     message: `cannot write ${join(site.state, IMPORT)}: something that is not a folder is in the way`,
   })
-  const cache = await synced(cluster, 'Service')
+  const cache = await synced(api, 'Service')
   t.match(cache.list(), [{ metadata: { name: 'web', uid: /./ } }], "the user's objects are there all the same")
 })
 
@@ -173,11 +173,11 @@ t.test('uids are the same in every process and after restarts, and new for what 
   const site = new FileSite(t)
   site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two')}`)
   const uids = async (count: number): Promise<(string | undefined)[]> => {
-    const cluster = site.open()
-    const cache = await synced(cluster, 'Service')
+    const api = site.open()
+    const cache = await synced(api, 'Service')
     await eventually(() => cache.list().length === count)
     const result = cache.list().map(({ metadata }) => metadata.uid)
-    await cluster.close()
+    await api.close()
     return result
   }
   const [first, second] = await Promise.all([uids(2), uids(2)])
@@ -224,9 +224,9 @@ t.test('of 10,000 mirrored objects, one that changes is read without the others'
   const folder = join(site.state, 'objects/ServiceImport/shop')
   mkdirSync(folder, { recursive: true })
   for (let i = 0; i < 10_000; i += 1) writeFileSync(join(folder, `s${i}.json`), JSON.stringify(serviceImport(`s${i}`)))
-  const [cluster, other] = [site.open(), site.open()]
-  const allMs = await processorMs(() => synced(cluster, 'ServiceImport'))
-  const cache = await synced(cluster, 'ServiceImport')
+  const [api, other] = [site.open(), site.open()]
+  const allMs = await processorMs(() => synced(api, 'ServiceImport'))
+  const cache = await synced(api, 'ServiceImport')
   t.equal(cache.list().length, 10_000)
   await synced(other, 'ServiceImport')
   const changesMs = await processorMs(async () => {
@@ -264,20 +264,20 @@ t.test('a process killed while writing leaves only whole files, and its successo
     await wait(60 + 13 * round)
     child.kill('SIGKILL')
     await once(child, 'exit')
-    const cluster = site.open()
-    await synced(cluster, 'ServiceImport')
+    const api = site.open()
+    await synced(api, 'ServiceImport')
     t.same(site.warnings(), [])
-    await cluster.apply(serviceImport('a', 7))
-    t.equal((await synced(cluster, 'ServiceImport')).get('a', 'shop')?.spec.ports[0]?.port, 7)
-    await cluster.close()
+    await api.apply(serviceImport('a', 7))
+    t.equal((await synced(api, 'ServiceImport')).get('a', 'shop')?.spec.ports[0]?.port, 7)
+    await api.close()
   }
 })
 
 t.test('nothing happens after close', async (t) => {
   const site = new FileSite(t)
-  const cluster = site.open({ rescanMs: 10 })
-  const cache = await synced(cluster, 'Service')
-  await cluster.close()
+  const api = site.open({ rescanMs: 10 })
+  const cache = await synced(api, 'Service')
+  await api.close()
   site.write('a.yaml', serviceYaml('web'))
   await wait(100)
   t.equal(names(cache), '')

@@ -15,8 +15,8 @@ for (const speak of ['h2', 'http1', 'plain'] as const) {
     clusterApiCompliance(t, async (t) => {
       const server = await toyApiServer(t, { speak })
       return {
-        api: (await openToy(t, server)).cluster,
-        other: (await openToy(t, server)).cluster,
+        api: (await openToy(t, server)).api,
+        other: (await openToy(t, server)).api,
         put: async (object) => put(server, object),
         drop: async (kind, name, namespace) => drop(server, kind, name, namespace),
         told: async () => {

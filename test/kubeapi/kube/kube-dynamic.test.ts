@@ -12,8 +12,8 @@ const configMap = (name: string, data: Record<string, string>) => ({
 
 t.test('apply, get, list, delete, by what the server says it knows', async (t) => {
   const server = await toyApiServer(t)
-  const { cluster } = await openToy(t, server)
-  const { dynamic } = cluster
+  const { api } = await openToy(t, server)
+  const { dynamic } = api
   t.match(await dynamic.apply(configMap('coredns', { Corefile: 'a' })), { data: { Corefile: 'a' } })
   const ref = { apiVersion: 'v1', kind: 'ConfigMap', name: 'coredns', namespace: 'kube-system' }
   t.match(await dynamic.get(ref), { metadata: { uid: /./ } })
@@ -29,14 +29,14 @@ t.test('apply, get, list, delete, by what the server says it knows', async (t) =
 
 t.test('for sure: not there is only what the server says of this very object', async (t) => {
   const server = await toyApiServer(t)
-  const { cluster } = await openToy(t, server)
+  const { api } = await openToy(t, server)
   const ref = { apiVersion: 'v1', kind: 'Node', name: 'n1' }
   server.objects.put(
     { ...ref, resource: 'v1/nodes', namespace: undefined },
     { apiVersion: 'v1', kind: 'Node', metadata: { name: 'n1' } },
   )
-  t.match(await cluster.dynamic.getForSure(ref), { metadata: { name: 'n1' } })
-  t.equal(await cluster.dynamic.getForSure({ ...ref, name: 'none' }), undefined)
+  t.match(await api.dynamic.getForSure(ref), { metadata: { name: 'n1' } })
+  t.equal(await api.dynamic.getForSure({ ...ref, name: 'none' }), undefined)
   const status = (change: object): object => ({
     kind: 'Status',
     code: 404,
@@ -54,52 +54,52 @@ t.test('for sure: not there is only what the server says of this very object', a
   for (const [say, body, mark] of rows) {
     server.fault = ({ path }) => (path.includes('/nodes/') ? { status: 404, body } : undefined)
     await t.rejects(
-      cluster.dynamic.getForSure(ref),
+      api.dynamic.getForSure(ref),
       { code: 'NotFound', message: `get Node n1: the API server says: ${mark}` },
       say,
     )
-    t.equal(await cluster.dynamic.get(ref), undefined, 'who only looks need not know')
+    t.equal(await api.dynamic.get(ref), undefined, 'who only looks need not know')
   }
 })
 
 t.test('options reach the server', async (t) => {
   const server = await toyApiServer(t)
-  const { cluster } = await openToy(t, server)
-  await cluster.dynamic.apply(configMap('x', { a: 'b' }), {
+  const { api } = await openToy(t, server)
+  await api.dynamic.apply(configMap('x', { a: 'b' }), {
     dryRun: true,
     force: false,
     fieldManager: 'sealane-install',
   })
   t.match(server.requests.at(-1), /fieldManager=sealane-install&force=false&dryRun=All$/)
-  await cluster.dynamic.apply(configMap('x', { a: 'b' }))
+  await api.dynamic.apply(configMap('x', { a: 'b' }))
   t.match(server.requests.at(-1), /fieldManager=sealane&force=true$/)
 })
 
 t.test('a kind that the server does not know, now and later', async (t) => {
   const server = await toyApiServer(t)
   server.missing.add('multicluster.x-k8s.io/v1beta1/serviceexports')
-  const { cluster } = await openToy(t, server)
+  const { api } = await openToy(t, server)
   const type = { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport' }
-  t.equal(await cluster.dynamic.knows(type), false)
-  await t.rejects(cluster.dynamic.list(type), {
+  t.equal(await api.dynamic.knows(type), false)
+  await t.rejects(api.dynamic.list(type), {
     code: 'NotFound',
     message: 'the API server does not know the kind ServiceExport in multicluster.x-k8s.io/v1beta1',
   })
   server.missing.clear()
-  t.equal(await cluster.dynamic.knows(type), true)
+  t.equal(await api.dynamic.knows(type), true)
 })
 
 t.test('a namespaced object without a namespace, and conflicts with other managers', async (t) => {
   const server = await toyApiServer(t)
-  const { cluster } = await openToy(t, server)
-  await t.rejects(cluster.dynamic.get({ apiVersion: 'v1', kind: 'ConfigMap', name: 'x' }), {
+  const { api } = await openToy(t, server)
+  await t.rejects(api.dynamic.get({ apiVersion: 'v1', kind: 'ConfigMap', name: 'x' }), {
     code: 'Invalid',
     message: 'get ConfigMap x: metadata.namespace is missing, the kind is namespaced',
   })
-  await cluster.dynamic.apply(configMap('x', { a: 'theirs' }), { fieldManager: 'argo' })
-  await t.rejects(cluster.dynamic.apply(configMap('x', { a: 'ours' }), { force: false }), {
+  await api.dynamic.apply(configMap('x', { a: 'theirs' }), { fieldManager: 'argo' })
+  await t.rejects(api.dynamic.apply(configMap('x', { a: 'ours' }), { force: false }), {
     code: 'Conflict',
     message: /^apply ConfigMap kube-system\/x: the API server says: .*"argo" \(409 Conflict\)$/,
   })
-  t.match(await cluster.dynamic.apply(configMap('x', { a: 'ours' })), { data: { a: 'ours' } })
+  t.match(await api.dynamic.apply(configMap('x', { a: 'ours' })), { data: { a: 'ours' } })
 })

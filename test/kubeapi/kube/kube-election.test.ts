@@ -23,8 +23,8 @@ class Offices {
     this.#timing = timing
   }
 
-  candidate(cluster: KubeCluster, identity: string, signal: AbortSignal): Promise<void> {
-    return cluster.elect(
+  candidate(api: KubeCluster, identity: string, signal: AbortSignal): Promise<void> {
+    return api.elect(
       { ...this.#timing, identity },
       async (office) => {
         this.log.push(`+${identity}`)
@@ -41,10 +41,10 @@ class Offices {
 
 async function candidateBehindProxy(t: Test, server: ToyApiServer) {
   const proxy = await silentProxy(t, { host: '127.0.0.1', port: Number(new URL(server.url).port) })
-  const { cluster, logger } = await openToy(t, server, {
+  const { api, logger } = await openToy(t, server, {
     kubeconfig: server.kubeconfigAt(`https://127.0.0.1:${proxy.port}`),
   })
-  return { cluster, proxy, logger }
+  return { api, proxy, logger }
 }
 
 /** A server with `a` as its leader. */
@@ -52,8 +52,8 @@ async function oneLeader(t: Test) {
   const server = await toyApiServer(t)
   const offices = new Offices(PATIENT)
   const stopping = new AbortController()
-  const { cluster } = await openToy(t, server)
-  const ran = offices.candidate(cluster, 'a', stopping.signal)
+  const { api } = await openToy(t, server)
+  const ran = offices.candidate(api, 'a', stopping.signal)
   await eventually(() => offices.leading.has('a'))
   const stop = (): Promise<void> => {
     stopping.abort()
@@ -66,8 +66,8 @@ t.test('a leader that stops gives the lease back, and the next one leads at once
   const server = await toyApiServer(t)
   const offices = new Offices(PATIENT)
   const [a, b] = [new AbortController(), new AbortController()]
-  const { cluster: first } = await openToy(t, server)
-  const { cluster: second } = await openToy(t, server)
+  const { api: first } = await openToy(t, server)
+  const { api: second } = await openToy(t, server)
   const ran = offices.candidate(first, 'a', a.signal)
   await eventually(() => offices.leading.has('a'))
   const other = offices.candidate(second, 'b', b.signal)
@@ -100,8 +100,8 @@ t.test('a leader that cannot renew stops before another one starts', async (t) =
   const server = await toyApiServer(t)
   const offices = new Offices()
   const stop = new AbortController()
-  const { cluster: cut, proxy, logger } = await candidateBehindProxy(t, server)
-  const { cluster: fine } = await openToy(t, server)
+  const { api: cut, proxy, logger } = await candidateBehindProxy(t, server)
+  const { api: fine } = await openToy(t, server)
   const all = [offices.candidate(cut, 'a', stop.signal)]
   await eventually(() => offices.leading.has('a'))
   all.push(offices.candidate(fine, 'b', stop.signal))
@@ -138,9 +138,9 @@ t.test('who is overruled stops at once, and stands again', async (t) => {
 
 t.test('what the leader throws ends the candidacy, and the lease is given back', async (t) => {
   const server = await toyApiServer(t)
-  const { cluster } = await openToy(t, server)
+  const { api } = await openToy(t, server)
   const lead = (): Promise<void> => Promise.reject(new Error('broken'))
-  await t.rejects(cluster.elect({ ...TIMING, identity: 'a' }, lead, new AbortController().signal), {
+  await t.rejects(api.elect({ ...TIMING, identity: 'a' }, lead, new AbortController().signal), {
     message: 'broken',
   })
   t.match(server.objects.get({ ...LEASE, namespace: 'sealane-system', name: 'agent' }), {
@@ -151,10 +151,10 @@ t.test('what the leader throws ends the candidacy, and the lease is given back',
 t.test('close ends the candidacy and gives the lease back', async (t) => {
   const server = await toyApiServer(t)
   const offices = new Offices(PATIENT)
-  const { cluster } = await openToy(t, server)
-  const ran = offices.candidate(cluster, 'a', new AbortController().signal)
+  const { api } = await openToy(t, server)
+  const ran = offices.candidate(api, 'a', new AbortController().signal)
   await eventually(() => offices.leading.has('a'))
-  await cluster.close()
+  await api.close()
   await ran
   t.same(offices.log, ['+a', '-a'])
   t.match(server.objects.get({ ...LEASE, namespace: 'sealane-system', name: 'agent' }), {

@@ -17,7 +17,7 @@ const lease = (holderIdentity: string, metadata: Partial<StoredLease['metadata']
 t.test('made once, replaced in turn', async (t) => {
   const server = await toyApiServer(t)
   const stores: LeaseStore[] = []
-  for (let i = 0; i < 3; i += 1) stores.push((await openToy(t, server)).cluster.leases)
+  for (let i = 0; i < 3; i += 1) stores.push((await openToy(t, server)).api.leases)
   const [a, b, c] = stores as [LeaseStore, LeaseStore, LeaseStore]
   t.equal(await a.read('sealane-lane-0', signal), undefined)
   const made = await a.write(lease('a'), signal)

@@ -7,7 +7,7 @@ import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
 import type { ToyApiServer } from '../../support/toy-api-server.ts'
 
 export interface Opened {
-  readonly cluster: KubeCluster
+  readonly api: KubeCluster
   readonly logger: CapturingLogger
 }
 
@@ -18,12 +18,12 @@ export async function openToy(
 ): Promise<Opened> {
   const logger = new CapturingLogger()
   const { clock = new SystemClock(), ...rest } = init
-  const cluster = await openKubeCluster(
+  const api = await openKubeCluster(
     { clock, logger },
     { kubeconfig: server.kubeconfig, namespace: 'sealane-system', ...rest },
   )
-  t.teardown(() => cluster.close())
-  return { cluster, logger }
+  t.teardown(() => api.close())
+  return { api, logger }
 }
 
 /** As a user. */

@@ -13,7 +13,7 @@ t.test('counted once a minute, told where it differs', async (t) => {
   const machine = new Machine(t)
   const connections = new FakeConnections()
   machine.connections = connections
-  const told = (): OpenConnections | undefined => machine.cluster.get('RouteAgent', 'worker')?.status?.openConnections
+  const told = (): OpenConnections | undefined => machine.api.get('RouteAgent', 'worker')?.status?.openConnections
   const tells = (want: OpenConnections | undefined): Promise<unknown> =>
     eventually(() => JSON.stringify(told()) === JSON.stringify(want), { say: `tells ${JSON.stringify(want)}` })
   const minute = async (): Promise<void> => {

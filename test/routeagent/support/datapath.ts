@@ -108,7 +108,7 @@ export function startRouteAgent(t: Test, objects: readonly KubeObject[]): Site {
   const logger = new CapturingLogger()
   const stopping = new AbortController()
   const metrics = createMetrics('routeagent')
-  const deps = { cluster: api, nft, nft6, routes, sysctl: new ProcSysctl(), clock, logger, metrics, status }
+  const deps = { api: api, nft, nft6, routes, sysctl: new ProcSysctl(), clock, logger, metrics, status }
   const ended = runRouteAgent(deps, { node: 'worker', stateDir }, stopping.signal).finally(() => {
     nft.close()
     nft6.close()

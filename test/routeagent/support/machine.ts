@@ -19,7 +19,7 @@ import { loopRuns } from './loop-runs.ts'
 import { cluster, endpoint, membership, node } from './site.ts'
 
 export class Machine {
-  readonly cluster = new MemoryCluster()
+  readonly api = new MemoryCluster()
   readonly nft = new FakeNft()
   readonly nft6 = new FakeNft({ family: 'ip6' })
   readonly routes = new FakeRouteTable({
@@ -63,7 +63,7 @@ export class Machine {
     return [this.routes.toString(), this.nft.toString(), this.nft6.toString(), ...forwarding].join('\n')
   }
 
-  start(t: Test, cluster = this.cluster): { stop(): Promise<void>; ended: Promise<void> } {
+  start(t: Test, api = this.api): { stop(): Promise<void>; ended: Promise<void> } {
     const stopping = new AbortController()
     this.status = new StatusBoard()
     const { nft, nft6, routes, sysctl, logger, status } = this
@@ -75,7 +75,7 @@ export class Machine {
       return Promise.resolve(answers)
     }
     const counted = this.connections === undefined ? {} : { connections: this.connections }
-    const deps = { cluster, nft, nft6, routes, sysctl, logger, status, clock, metrics, knock, ...counted }
+    const deps = { api, nft, nft6, routes, sysctl, logger, status, clock, metrics, knock, ...counted }
     const ended = runRouteAgent(deps, { node: 'worker', version: '1.2.3', stateDir: this.stateDir }, stopping.signal)
     const stop = (): Promise<void> => {
       stopping.abort(new Error('stopped by the test'))
@@ -90,12 +90,12 @@ export class Machine {
   }
 
   join(): void {
-    this.cluster.put(membership())
-    this.cluster.put(node('gw', '192.168.7.1', '10.42.0.0/24'))
-    this.cluster.put(node('worker', '192.168.7.11', '10.42.1.0/24'))
-    this.cluster.put(cluster('milano', 1, '244.0.0.0/16'))
-    this.cluster.put(cluster('paris', 2, '244.1.0.0/16'))
-    this.cluster.put(endpoint('milano', 'gw'))
+    this.api.put(membership())
+    this.api.put(node('gw', '192.168.7.1', '10.42.0.0/24'))
+    this.api.put(node('worker', '192.168.7.11', '10.42.1.0/24'))
+    this.api.put(cluster('milano', 1, '244.0.0.0/16'))
+    this.api.put(cluster('paris', 2, '244.1.0.0/16'))
+    this.api.put(endpoint('milano', 'gw'))
   }
 
   /**
@@ -105,7 +105,7 @@ export class Machine {
   async putThrough(loop: string, object: KubeObject): Promise<void> {
     for (const turn of ['1', '2']) {
       const runs = await loopRuns(this.metrics, loop)
-      this.cluster.put({ ...object, metadata: { ...object.metadata, annotations: { turn } } })
+      this.api.put({ ...object, metadata: { ...object.metadata, annotations: { turn } } })
       await eventually(async () => (await loopRuns(this.metrics, loop)) > runs, { say: `run ${turn} of ${loop}` })
     }
   }

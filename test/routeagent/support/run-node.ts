@@ -23,16 +23,16 @@ import { JumpingClock } from '../../support/jumping-clock.ts'
 const [node = '', stateDir = '', lanesText = '[]'] = process.argv.slice(2)
 const lanes = JSON.parse(lanesText) as GatewayConfigInit['lanes']
 
-const cluster = new MemoryCluster()
+const api = new MemoryCluster()
 for (const kind of ['Endpoint', 'Gateway', 'RouteAgent'] as const) {
-  cluster.cache(kind).onChange((change) => {
+  api.cache(kind).onChange((change) => {
     if (change?.type === 'set') process.stdout.write(`${JSON.stringify({ object: change.object })}\n`)
   })
 }
 const clock = new JumpingClock()
 createInterface({ input: process.stdin }).on('line', (line) => {
   const { put, wake } = JSON.parse(line) as { put?: KubeObject; wake?: true }
-  if (put !== undefined) cluster.put(put)
+  if (put !== undefined) api.put(put)
   if (wake === true) clock.jump(0)
 })
 
@@ -42,7 +42,7 @@ const routes = new Rtnetlink()
 const common = {
   clock,
   logger: createLogger('node', process.env['SEALANE_TEST_LOG'] === '1' ? 'debug' : 'warn'),
-  cluster,
+  api,
   routes,
   nft: new NftCommand(),
   nft6: new NftCommand({ family: 'ip6' }),

@@ -9,7 +9,7 @@ t.test('each word of the broker is told once', (t) => {
   const notes: (string | undefined)[] = []
   const refused = new RefusedMembership({
     logger,
-    cluster: { tell: (event) => void events.push(event) },
+    api: { tell: (event) => void events.push(event) },
     note: (reason) => void notes.push(reason),
   })
   const words = [undefined, undefined, 'evicted at noon', 'evicted at noon', undefined, 'evicted at noon', 'replaced']

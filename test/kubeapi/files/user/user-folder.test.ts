@@ -22,15 +22,15 @@ t.test('a broken file is reported with its place, keeps its last good state and 
   const site = new FileSite(t)
   site.write('a.yaml', serviceYaml('web'))
   site.write('b.yaml', serviceYaml('api'))
-  const cluster = site.open()
-  const cache = await synced(cluster, 'Service')
+  const api = site.open()
+  const cache = await synced(api, 'Service')
   t.equal(names(cache), 'api web')
   const before = cache.get('web', 'shop')
 
   site.write('a.yaml', BROKEN)
   site.write('b.yaml', serviceYaml('api', 81))
-  await eventually(() => cluster.problems().length > 0)
-  t.match(cluster.problems(), [
+  await eventually(() => api.problems().length > 0)
+  t.match(api.problems(), [
     { file: site.path('a.yaml'), line: 5, column: 1, reason: 'All mapping items must start at the same column' },
   ])
   t.same(site.warnings(), [
@@ -41,7 +41,7 @@ t.test('a broken file is reported with its place, keeps its last good state and 
 
   site.write('a.yaml', serviceYaml('web', 82))
   await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === 82)
-  t.same(cluster.problems(), [])
+  t.same(api.problems(), [])
   t.equal(cache.get('web', 'shop')?.metadata.uid, before?.metadata.uid)
   t.ok(site.logger.messages('info').includes('file is good again'))
 })
@@ -54,12 +54,12 @@ t.test('the last good state of a broken file outlives restarts', async (t) => {
   await first.close()
   site.write('a.yaml', serviceYaml('web', 'abc'))
   for (const round of [1, 2]) {
-    const cluster = site.open()
-    const cache = await synced(cluster, 'Service')
+    const api = site.open()
+    const cache = await synced(api, 'Service')
     t.match(cache.list(), [{ metadata: { name: 'web', uid }, spec: { ports: [{ port: 80 }] } }], `start ${round}`)
-    const [problem] = cluster.problems()
+    const [problem] = api.problems()
     t.match(problem, { line: 8, column: 13, reason: 'spec.ports[0].port: expected 1 to 65535, got "abc"' })
-    await cluster.close()
+    await api.close()
   }
   unlinkSync(site.path('a.yaml'))
   t.equal(names(await synced(site.open(), 'Service')), '', 'a file deleted meanwhile is gone')
@@ -67,10 +67,10 @@ t.test('the last good state of a broken file outlives restarts', async (t) => {
 
 t.test('one wrong object keeps the whole file back', async (t) => {
   const site = new FileSite(t)
-  const cluster = site.open()
-  const cache = await synced(cluster, 'Service')
+  const api = site.open()
+  const cache = await synced(api, 'Service')
   site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two', 0)}`)
-  await eventually(() => cluster.problems().length === 1)
+  await eventually(() => api.problems().length === 1)
   t.equal(names(cache), '')
   site.write('a.yaml', `${serviceYaml('one')}---\n${serviceYaml('two', 2)}`)
   await eventually(() => names(cache) === 'one two')
@@ -182,8 +182,8 @@ t.test('saves of editors are changes, not removals', async (t) => {
 t.test('a file renamed to another name keeps its objects; a duplicate names both places', async (t) => {
   const site = new FileSite(t)
   site.write('b.yaml', serviceYaml('web', 1))
-  const cluster = site.open()
-  const cache = await synced(cluster, 'Service')
+  const api = site.open()
+  const cache = await synced(api, 'Service')
   const uid = cache.get('web', 'shop')?.metadata.uid
   const changes: string[] = []
   cache.onChange((change) => changes.push(change?.type ?? 'synced'))
@@ -194,13 +194,13 @@ t.test('a file renamed to another name keeps its objects; a duplicate names both
 
   site.write('a.yaml', `# first in order\n${serviceYaml('web', 2)}`)
   await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === 2)
-  await eventually(() => cluster.problems().length === 1)
+  await eventually(() => api.problems().length === 1)
   t.same(site.warnings(), [
     'file not taken as it is: objects/c.yaml:1:1: Service shop/web also stands in objects/a.yaml:2, which counts; remove one of the two',
   ])
   unlinkSync(site.path('a.yaml'))
   await eventually(() => cache.get('web', 'shop')?.spec?.ports?.[0]?.port === 1)
-  await eventually(() => cluster.problems().length === 0)
+  await eventually(() => api.problems().length === 0)
   t.equal(cache.get('web', 'shop')?.metadata.uid, uid, 'never gone in between')
 })
 
@@ -220,11 +220,11 @@ t.test('folders, lists, JSON and kinds we do not know', async (t) => {
     metadata: { name: 'listed', namespace: 'shop', creationTimestamp: null },
   }
   site.write('list.json', JSON.stringify({ apiVersion: 'v1', kind: 'List', items: [item] }))
-  const cluster = site.open()
-  const cache = await synced(cluster, 'Service')
+  const api = site.open()
+  const cache = await synced(api, 'Service')
   t.equal(names(cache), 'listed web')
-  t.equal(cluster.ignoredObjects(), 2)
-  await cluster.apply({ ...item, kind: 'Service', apiVersion: 'v1', metadata: { name: 'ours', namespace: 'shop' } })
+  t.equal(api.ignoredObjects(), 2)
+  await api.apply({ ...item, kind: 'Service', apiVersion: 'v1', metadata: { name: 'ours', namespace: 'shop' } })
 
   site.write('new/deep/er.yaml', serviceYaml('deep'))
   await eventually(() => names(cache) === 'deep listed ours web')
@@ -240,11 +240,11 @@ t.test('folders, lists, JSON and kinds we do not know', async (t) => {
 t.test('a folder that is gone as a whole says nothing about its objects', async (t) => {
   const site = new FileSite(t)
   site.write('a.yaml', serviceYaml('web'))
-  const cluster = site.open()
-  const cache = await synced(cluster, 'Service')
+  const api = site.open()
+  const cache = await synced(api, 'Service')
   renameSync(site.objects, join(site.folder, 'away'))
-  await eventually(() => cluster.problems().length === 1)
-  t.match(cluster.problems(), [{ file: site.objects, reason: 'no such folder' }])
+  await eventually(() => api.problems().length === 1)
+  t.match(api.problems(), [{ file: site.objects, reason: 'no such folder' }])
   await wait(200)
   t.equal(names(cache), 'web')
   const second = site.open()
@@ -252,7 +252,7 @@ t.test('a folder that is gone as a whole says nothing about its objects', async 
   mkdirSync(site.objects)
   site.write('b.yaml', serviceYaml('other'))
   await eventually(() => names(cache) === 'other')
-  await eventually(() => cluster.problems().length === 0)
+  await eventually(() => api.problems().length === 0)
 })
 
 t.test('what the watches miss is found by the next full look', async (t) => {
@@ -271,9 +271,9 @@ t.test('an unreadable entry is reported by name', async (t) => {
   const site = new FileSite(t)
   mkdirSync(join(site.folder, 'x'))
   execFileSync('ln', ['-s', join(site.folder, 'x'), site.path('folder.yaml')])
-  const cluster = site.open()
-  await synced(cluster, 'Service')
-  t.match(cluster.problems(), [{ file: site.path('folder.yaml'), reason: 'not a regular file' }])
+  const api = site.open()
+  await synced(api, 'Service')
+  t.match(api.problems(), [{ file: site.path('folder.yaml'), reason: 'not a regular file' }])
 })
 
 t.test('a file that is too large is not read', async (t) => {
@@ -282,11 +282,11 @@ t.test('a file that is too large is not read', async (t) => {
   const filled = (size: number): string => serviceYaml('web').padEnd(size, '#')
   site.write('fits.yaml', filled(fits))
   site.write('large.yaml', filled(fits + 1).replaceAll('web', 'api'))
-  const cluster = site.open()
-  const cache = await synced(cluster, 'Service')
+  const api = site.open()
+  const cache = await synced(api, 'Service')
   t.equal(names(cache), 'web')
   t.same(
-    cluster.problems().map(({ file, reason }) => `${file}: ${reason}`),
+    api.problems().map(({ file, reason }) => `${file}: ${reason}`),
     [`${site.path('large.yaml')}: 8.1 MiB: expected at most 8 MiB; split the file`],
   )
 })

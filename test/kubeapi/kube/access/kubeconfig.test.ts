@@ -33,7 +33,7 @@ function write(t: Test, parts: Parts = {}, folder = temporaryFolder(t), file = '
     'current-context': 'current' in parts ? parts.current : name,
     clusters: [{ name, cluster: { server: `https://${name}.example:6443`, ...cluster } }],
     users: [{ name: `${name}-admin`, user }],
-    contexts: [{ name, context: { cluster: name, user: `${name}-admin`, namespace: 'apps' } }],
+    contexts: [{ name, context: { api: name, user: `${name}-admin`, namespace: 'apps' } }],
   }
   writeFileSync(path, stringify(config))
   return path
@@ -130,8 +130,8 @@ t.test('as someone else: on the wire, one header for each value', async (t) => {
     }
     const kubeconfig = join(temporaryFolder(t), 'config')
     writeFileSync(kubeconfig, stringify(config))
-    const { cluster } = await openToy(t, server, { kubeconfig })
-    await cluster.dynamic.knows({ apiVersion: 'v1', kind: 'Service' })
+    const { api } = await openToy(t, server, { kubeconfig })
+    await api.dynamic.knows({ apiVersion: 'v1', kind: 'Service' })
     t.same(
       server.impersonation,
       [
@@ -215,19 +215,19 @@ t.test('a credential plugin runs once for all who ask, and its failure is said',
   writeFileSync(plugin, `#!/bin/sh\necho run >> ${join(folder, 'runs')}\nsleep 0.1\necho '{"status":{"token":"x"}}'\n`)
   chmodSync(plugin, 0o755)
   writeFileSync(kubeconfig, stringify({ ...config, users: [{ name: 'toy', user: { exec: { command: './plugin' } } }] }))
-  const { cluster } = await openToy(t, server, { kubeconfig })
+  const { api } = await openToy(t, server, { kubeconfig })
   const kinds = ['Service', 'Pod', 'Node'] as const
-  await Promise.all(kinds.map((kind) => cluster.cache(kind).whenSynced(AbortSignal.timeout(5000))))
+  await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(AbortSignal.timeout(5000))))
   t.equal(readFileSync(join(folder, 'runs'), 'utf8'), 'run\n')
 
   writeFileSync(plugin, '#!/bin/sh\necho "your session has expired" >&2\nexit 1\n')
-  const { cluster: late } = await openToy(t, server, { kubeconfig })
+  const { api: late } = await openToy(t, server, { kubeconfig })
   await t.rejects(late.secrets.read('x'), {
     code: 'Unauthorized',
     message: `get Secret sealane-system/x: cannot log in to the API server at ${server.url}: credential plugin ./plugin: your session has expired`,
   })
   writeFileSync(plugin, '#!/bin/sh\nexec sleep 5\n')
-  const { cluster: stuck } = await openToy(t, server, { kubeconfig })
+  const { api: stuck } = await openToy(t, server, { kubeconfig })
   await t.rejects(stuck.dynamic.read('/version', AbortSignal.timeout(100)), { name: 'TimeoutError' })
 })
 
@@ -249,7 +249,7 @@ t.test('what is wrong is said', async (t) => {
   const broken = join(folder, 'broken')
   writeFileSync(broken, 'clusters: [')
   const nameless = join(folder, 'nameless')
-  writeFileSync(nameless, 'clusters: [{ cluster: { server: https://x } }]')
+  writeFileSync(nameless, 'clusters: [{ api: { server: https://x } }]')
   const text = join(folder, 'text')
   writeFileSync(text, 'hello')
   const good = write(t, {}, folder)

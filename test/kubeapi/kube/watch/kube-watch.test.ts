@@ -19,15 +19,15 @@ const watches = (server: ToyApiServer, plural = 'services'): string[] =>
 
 async function followed(t: Test, server: ToyApiServer, kind: Kind): Promise<Opened> {
   const opened = await openToy(t, server)
-  await opened.cluster.cache(kind).whenSynced(AbortSignal.timeout(5000))
+  await opened.api.cache(kind).whenSynced(AbortSignal.timeout(5000))
   return opened
 }
 
 t.test('a long list comes in pages and is shown when it is complete', async (t) => {
   const server = await toyApiServer(t)
   for (let i = 0; i < 1201; i += 1) put(server, service(`s${i}`))
-  const { cluster } = await openToy(t, server)
-  const cache = cluster.cache('Service')
+  const { api } = await openToy(t, server)
+  const cache = api.cache('Service')
   const sizes = new Set<number>()
   server.fault = () => (sizes.add(cache.list().length), undefined)
   await cache.whenSynced(AbortSignal.timeout(5000))
@@ -39,8 +39,8 @@ t.test('a long list comes in pages and is shown when it is complete', async (t) 
 t.test('a page that fails takes nothing away; the next complete list tells', async (t) => {
   const server = await toyApiServer(t)
   for (let i = 0; i < 501; i += 1) put(server, service(`s${i}`))
-  const { cluster } = await followed(t, server, 'Service')
-  const cache = cluster.cache('Service')
+  const { api } = await followed(t, server, 'Service')
+  const cache = api.cache('Service')
   drop(server, 'Service', 's0', 'shop')
   await eventually(() => cache.list().length === 500)
   put(server, service('x1'))
@@ -61,23 +61,23 @@ t.test('a page that fails takes nothing away; the next complete list tells', asy
 t.test('an empty list is believed when it is complete', async (t) => {
   const server = await toyApiServer(t)
   put(server, service('web'))
-  const { cluster } = await followed(t, server, 'Service')
+  const { api } = await followed(t, server, 'Service')
   server.fault = () => 'cut'
   server.cut()
   drop(server, 'Service', 'web', 'shop')
   server.fault = ({ query }) => (query.has('limit') ? { status: 200, body: { kind: 'List' } } : undefined)
   await eventually(() => lists(server).length >= 3)
-  t.same(names(cluster.cache('Service')), ['web'], 'an answer without items is no list')
+  t.same(names(api.cache('Service')), ['web'], 'an answer without items is no list')
   server.fault = undefined
-  await eventually(() => cluster.cache('Service').list().length === 0)
+  await eventually(() => api.cache('Service').list().length === 0)
 })
 
 t.test('a server that is away costs time and nothing else', async (t) => {
   const server = await toyApiServer(t)
   put(server, service('stays'))
   put(server, service('goes'))
-  const { cluster, logger } = await followed(t, server, 'Service')
-  const cache = cluster.cache('Service')
+  const { api, logger } = await followed(t, server, 'Service')
+  const cache = api.cache('Service')
   const told: string[] = []
   cache.onChange((change) => told.push(`${change?.type ?? ''} ${change?.object.metadata.name ?? ''}`))
   server.fault = () => 'cut'
@@ -96,11 +96,11 @@ t.test('a server that is away costs time and nothing else', async (t) => {
 
 t.test('too old a version: another list, and no warning', async (t) => {
   const server = await toyApiServer(t)
-  const { cluster, logger } = await followed(t, server, 'Service')
+  const { api, logger } = await followed(t, server, 'Service')
   await eventually(() => server.watching('services') === 1)
   server.objects.compacted = 1_000_000
   put(server, service('web'))
-  await eventually(() => cluster.cache('Service').get('web', 'shop'))
+  await eventually(() => api.cache('Service').get('web', 'shop'))
   server.endWatches()
   await eventually(() => lists(server).length >= 2)
   server.objects.compacted = 0
@@ -114,8 +114,8 @@ t.test('too old a version: another list, and no warning', async (t) => {
 t.test('bookmarks move the version on: a watch that ends in good order goes on from there', async (t) => {
   const server = await toyApiServer(t)
   const clock = new FakeClock()
-  const { cluster } = await openToy(t, server, { clock })
-  await cluster.cache('Service').whenSynced(AbortSignal.timeout(5000))
+  const { api } = await openToy(t, server, { clock })
+  await api.cache('Service').whenSynced(AbortSignal.timeout(5000))
   await eventually(() => server.watching('services') === 1)
   server.objects.version += 500
   server.bookmark('services')
@@ -136,20 +136,20 @@ for (const { say, line } of [
   t.test(`a watch that brings ${say} is answered by a list`, async (t) => {
     const server = await toyApiServer(t)
     put(server, service('web'))
-    const { cluster } = await followed(t, server, 'Service')
+    const { api } = await followed(t, server, 'Service')
     await eventually(() => server.watching('services') === 1)
     server.sendLine('services', line)
     await eventually(() => lists(server).length === 2)
     put(server, service('api'))
-    await eventually(() => cluster.cache('Service').get('api', 'shop'))
+    await eventually(() => api.cache('Service').get('api', 'shop'))
   })
 }
 
 t.test('a kind that nobody installed: not synced, told once, found when it comes', async (t) => {
   const server = await toyApiServer(t)
   server.missing.add('multicluster.x-k8s.io/v1beta1/serviceexports')
-  const { cluster, logger } = await openToy(t, server)
-  const cache = cluster.cache('ServiceExport')
+  const { api, logger } = await openToy(t, server)
+  const cache = api.cache('ServiceExport')
   await eventually(() => lists(server, 'serviceexports').length >= 2)
   t.equal(cache.synced, false)
   t.same(logger.messages('warn'), [
@@ -164,8 +164,8 @@ t.test('a kind that we may not read says so, with what the server said', async (
   const server = await toyApiServer(t)
   const message = 'services is forbidden: User "u" cannot list resource "services" at the cluster scope'
   server.fault = () => ({ status: 403, body: { kind: 'Status', reason: 'Forbidden', message } })
-  const { cluster, logger } = await openToy(t, server)
-  cluster.cache('Service')
+  const { api, logger } = await openToy(t, server)
+  api.cache('Service')
   await eventually(() => logger.messages('warn').length > 0)
   t.equal(
     logger.messages('warn')[0],
@@ -178,17 +178,17 @@ t.test('an answer larger than memory should take is asked for in smaller pages',
   put(server, service('web'))
   server.fault = ({ query }) =>
     Number(query.get('limit') ?? 0) > 100 ? { status: 200, body: 'x'.repeat(17 << 20) } : undefined
-  const { cluster } = await openToy(t, server)
-  await cluster.cache('Service').whenSynced(AbortSignal.timeout(20_000))
+  const { api } = await openToy(t, server)
+  await api.cache('Service').whenSynced(AbortSignal.timeout(20_000))
   t.match(lists(server).at(-1), /limit=62/)
 })
 
 t.test('everything goes over one connection', async (t) => {
   const server = await toyApiServer(t)
-  const { cluster } = await openToy(t, server)
+  const { api } = await openToy(t, server)
   const kinds = ['Namespace', 'Node', 'Pod', 'Service', 'EndpointSlice', 'ServiceExport', 'ServiceImport'] as const
-  await Promise.all(kinds.map((kind) => cluster.cache(kind).whenSynced(AbortSignal.timeout(5000))))
-  await Promise.all(kinds.map((_kind, i) => cluster.apply(serviceImport(`s${i}`))))
+  await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(AbortSignal.timeout(5000))))
+  await Promise.all(kinds.map((_kind, i) => api.apply(serviceImport(`s${i}`))))
   t.equal(server.connections, 1)
 })
 
@@ -201,8 +201,8 @@ t.test('a peer that goes silent is noticed within 30 s', async (t) => {
     const proxy = await silentProxy(t, { host: '127.0.0.1', port: Number(new URL(server.url).port) })
     const kubeconfig = server.kubeconfigAt(`https://127.0.0.1:${proxy.port}`)
     const clock = new FakeClock()
-    const { cluster } = await openToy(t, server, { clock, kubeconfig })
-    const cache = cluster.cache('Service')
+    const { api } = await openToy(t, server, { clock, kubeconfig })
+    const cache = api.cache('Service')
     await cache.whenSynced(AbortSignal.timeout(5000))
     await eventually(() => server.watching('services') === 1)
     proxy.silence()
@@ -219,14 +219,14 @@ t.test('a peer that goes silent is noticed within 30 s', async (t) => {
 
 t.test('late events neither bring back what we removed nor undo what we wrote', async (t) => {
   const server = await toyApiServer(t)
-  const { cluster } = await followed(t, server, 'ServiceImport')
-  const cache = cluster.cache('ServiceImport')
+  const { api } = await followed(t, server, 'ServiceImport')
+  const cache = api.cache('ServiceImport')
   await eventually(() => server.watching('serviceimports') === 1)
   server.muted = true
   const place = server.place('ServiceImport', 'web', 'shop')
   const late: string[] = []
   const write = async (port: number): Promise<void> => {
-    await cluster.apply(serviceImport('web', port))
+    await api.apply(serviceImport('web', port))
     late.push(JSON.stringify({ type: late.length === 0 ? 'ADDED' : 'MODIFIED', object: server.objects.get(place) }))
   }
   const seen: string[] = []
@@ -235,7 +235,7 @@ t.test('late events neither bring back what we removed nor undo what we wrote', 
   await write(2)
   for (const line of late) server.sendLine('serviceimports', line)
   await write(3)
-  await cluster.remove('ServiceImport', 'web', 'shop')
+  await api.remove('ServiceImport', 'web', 'shop')
   server.sendLine('serviceimports', late[2] ?? '')
   server.muted = false
   put(server, { ...serviceImport('other'), metadata: { name: 'other', namespace: 'shop' } })
@@ -252,8 +252,8 @@ t.test('objects are kept slim', async (t) => {
     spec: { ...service('web').spec, selector: { app: big }, loadBalancerClass: big },
   }
   put(server, object)
-  const { cluster } = await followed(t, server, 'Service')
-  const kept = cluster.cache('Service').get('web', 'shop')
+  const { api } = await followed(t, server, 'Service')
+  const kept = api.cache('Service').get('web', 'shop')
   t.notMatch(JSON.stringify(kept), /xxx|managedFields|resourceVersion/)
   t.match(kept, {
     apiVersion: 'v1',
@@ -279,8 +279,8 @@ t.test('of the hints of an endpoint the zones are kept, and which pod it is', as
     addressType: 'IPv4',
     endpoints,
   })
-  const { cluster } = await followed(t, server, 'EndpointSlice')
-  t.strictSame(cluster.cache('EndpointSlice').get('web-1', 'shop')?.endpoints, [
+  const { api } = await followed(t, server, 'EndpointSlice')
+  t.strictSame(api.cache('EndpointSlice').get('web-1', 'shop')?.endpoints, [
     { addresses: ['10.42.0.5'], zone: 'b', hints: { forZones } },
     { addresses: ['10.42.0.6'], hints: {}, targetRef: pod },
     { addresses: ['10.42.0.7'], targetRef: pod },
@@ -290,20 +290,20 @@ t.test('of the hints of an endpoint the zones are kept, and which pod it is', as
 t.test('a change of nothing that is kept is no change', async (t) => {
   const server = await toyApiServer(t)
   put(server, service('web'))
-  const { cluster } = await followed(t, server, 'Service')
+  const { api } = await followed(t, server, 'Service')
   let changes = 0
-  cluster.cache('Service').onChange(() => (changes += 1))
+  api.cache('Service').onChange(() => (changes += 1))
   put(server, { ...service('web'), spec: { ...service('web').spec, selector: { app: 'y' } } } as Service)
   put(server, service('api'))
-  await eventually(() => cluster.cache('Service').get('api', 'shop'))
+  await eventually(() => api.cache('Service').get('api', 'shop'))
   t.equal(changes, 2, 'the generation of a toy Service, and the other Service')
 })
 
 t.test('selectors go along with list and watch', async (t) => {
   const server = await toyApiServer(t)
   const selectors = { Service: { labelSelector: 'a=b,!c', fieldSelector: 'metadata.name!=x', namespace: 'shop' } }
-  const { cluster } = await openToy(t, server, { selectors })
-  await cluster.cache('Service').whenSynced(AbortSignal.timeout(5000))
+  const { api } = await openToy(t, server, { selectors })
+  await api.cache('Service').whenSynced(AbortSignal.timeout(5000))
   await eventually(() => watches(server).length === 1)
   for (const line of [lists(server)[0], watches(server)[0]]) {
     t.match(line, '/api/v1/namespaces/shop/services?labelSelector=a%3Db%2C!c&fieldSelector=metadata.name!%3Dx&')
@@ -312,8 +312,8 @@ t.test('selectors go along with list and watch', async (t) => {
 
 t.test('close ends everything', async (t) => {
   const server = await toyApiServer(t)
-  const { cluster } = await followed(t, server, 'Service')
+  const { api } = await followed(t, server, 'Service')
   await eventually(() => server.watching('services') === 1)
-  await cluster.close()
+  await api.close()
   await eventually(() => server.connections === 0 && server.watching('services') === 0)
 })

@@ -17,9 +17,9 @@ const patches = (server: ToyApiServer): number => server.requests.filter((line) 
 const stored = (server: ToyApiServer, name = 'web') => server.objects.get(server.place('ServiceImport', name, 'shop'))
 
 async function synced(t: Test, server: ToyApiServer): Promise<KubeCluster> {
-  const { cluster } = await openToy(t, server)
-  await cluster.cache('ServiceImport').whenSynced(AbortSignal.timeout(5000))
-  return cluster
+  const { api } = await openToy(t, server)
+  await api.cache('ServiceImport').whenSynced(AbortSignal.timeout(5000))
+  return api
 }
 
 t.test('nothing is sent when nothing differs, also after a restart', async (t) => {
@@ -53,23 +53,23 @@ t.test('what we no longer want goes, also after a restart; what others added sta
 
 t.test('what someone changes or removes of ours is put right; it stays ours without its label', async (t) => {
   const server = await toyApiServer(t)
-  const cluster = await synced(t, server)
-  await cluster.apply(serviceImport('web'))
+  const api = await synced(t, server)
+  await api.apply(serviceImport('web'))
   const uid = stored(server)?.metadata.uid
   put(server, serviceImport('web', 8080))
-  await eventually(() => cluster.cache('ServiceImport').get('web', 'shop')?.spec.ports[0]?.port === 8080)
-  t.equal(cluster.cache('ServiceImport').get('web', 'shop')?.metadata.labels?.[OURS], undefined)
-  await cluster.apply(serviceImport('web'))
+  await eventually(() => api.cache('ServiceImport').get('web', 'shop')?.spec.ports[0]?.port === 8080)
+  t.equal(api.cache('ServiceImport').get('web', 'shop')?.metadata.labels?.[OURS], undefined)
+  await api.apply(serviceImport('web'))
   t.match(stored(server), { metadata: { uid, labels: { [OURS]: 'sealane' } }, spec: { ports: [{ port: 80 }] } })
   drop(server, 'ServiceImport', 'web', 'shop')
-  await eventually(() => cluster.cache('ServiceImport').get('web', 'shop') === undefined)
-  await cluster.apply(serviceImport('web'))
+  await eventually(() => api.cache('ServiceImport').get('web', 'shop') === undefined)
+  await api.apply(serviceImport('web'))
   t.ok(stored(server), 'made anew')
 })
 
 t.test("a user's object that we have not heard of yet is left as it was", async (t) => {
   const server = await toyApiServer(t)
-  const cluster = await synced(t, server)
+  const api = await synced(t, server)
   // The watch is deaf: the cache cannot know.
   server.fault = ({ path, query }) =>
     query.has('watch') || (query.has('limit') && path.endsWith('serviceimports')) ? { status: 503 } : undefined
@@ -79,7 +79,7 @@ t.test("a user's object that we have not heard of yet is left as it was", async 
   put(server, { ...serviceImport('other'), spec: {} } as never)
   const before = JSON.stringify([stored(server, 'differs')?.['spec'], stored(server, 'other')?.['spec']])
   for (const name of ['differs', 'other']) {
-    await t.rejects(cluster.apply(serviceImport(name)), {
+    await t.rejects(api.apply(serviceImport(name)), {
       code: 'Forbidden',
       message: `ServiceImport shop/${name} is the user's own and is not overwritten`,
     })
@@ -89,34 +89,34 @@ t.test("a user's object that we have not heard of yet is left as it was", async 
 
 t.test('remove takes only the object that we know, and waits for nobody', async (t) => {
   const server = await toyApiServer(t)
-  const cluster = await synced(t, server)
-  await cluster.apply(serviceImport('web'))
+  const api = await synced(t, server)
+  await api.apply(serviceImport('web'))
   server.fault = ({ query }) => (query.has('watch') || query.has('limit') ? { status: 503 } : undefined)
   server.endWatches()
   await eventually(() => server.watching('serviceimports') === 0)
   drop(server, 'ServiceImport', 'web', 'shop')
   put(server, { ...serviceImport('web'), metadata: { name: 'web', namespace: 'shop' } })
-  await t.rejects(cluster.remove('ServiceImport', 'web', 'shop'), { code: 'Forbidden' })
+  await t.rejects(api.remove('ServiceImport', 'web', 'shop'), { code: 'Forbidden' })
   t.ok(stored(server))
   server.fault = undefined
   await eventually(() => server.watching('serviceimports') === 1, { deadlineMs: 15_000 })
-  await cluster.apply(serviceImport('held'))
+  await api.apply(serviceImport('held'))
   const held = server.place('ServiceImport', 'held', 'shop')
   server.objects.put(held, {
     ...serviceImport('held'),
     metadata: { finalizers: ['x/y'], labels: { [OURS]: 'sealane' } },
   })
-  await eventually(() => cluster.cache('ServiceImport').get('held', 'shop')?.metadata.labels?.['a'] === undefined)
-  await cluster.remove('ServiceImport', 'held', 'shop')
-  t.ok(cluster.cache('ServiceImport').get('held', 'shop')?.metadata.deletionTimestamp, 'still there, and going')
+  await eventually(() => api.cache('ServiceImport').get('held', 'shop')?.metadata.labels?.['a'] === undefined)
+  await api.remove('ServiceImport', 'held', 'shop')
+  t.ok(api.cache('ServiceImport').get('held', 'shop')?.metadata.deletionTimestamp, 'still there, and going')
 })
 
 t.test('a status is written once, and not on an object that was made anew', async (t) => {
   const server = await toyApiServer(t)
   put(server, serviceExport('web'))
-  const { cluster } = await openToy(t, server)
-  await cluster.cache('ServiceExport').whenSynced(AbortSignal.timeout(5000))
-  const seen = cluster.cache('ServiceExport').get('web', 'shop')!
+  const { api } = await openToy(t, server)
+  await api.cache('ServiceExport').whenSynced(AbortSignal.timeout(5000))
+  const seen = api.cache('ServiceExport').get('web', 'shop')!
   const condition = {
     type: 'Valid',
     status: 'True',
@@ -125,13 +125,13 @@ t.test('a status is written once, and not on an object that was made anew', asyn
     lastTransitionTime: '2026-01-01T00:00:00Z',
   } as const
   const wanted = { ...seen, status: { conditions: [condition] } }
-  await cluster.applyStatus(wanted)
-  await cluster.applyStatus(wanted)
+  await api.applyStatus(wanted)
+  await api.applyStatus(wanted)
   t.equal(patches(server), 1)
   drop(server, 'ServiceExport', 'web', 'shop')
   put(server, serviceExport('web'))
-  await eventually(() => cluster.cache('ServiceExport').get('web', 'shop')?.metadata.uid !== seen.metadata.uid)
-  await t.rejects(cluster.applyStatus(wanted), { code: 'Conflict' })
+  await eventually(() => api.cache('ServiceExport').get('web', 'shop')?.metadata.uid !== seen.metadata.uid)
+  await t.rejects(api.applyStatus(wanted), { code: 'Conflict' })
 })
 
 /** Answers the first `count` requests that are no reads with this. */
@@ -147,7 +147,7 @@ const status = (code: number, reason: string, message: string, details?: object)
 
 t.test('what passes is tried again', async (t) => {
   const server = await toyApiServer(t)
-  const cluster = await synced(t, server)
+  const api = await synced(t, server)
   const rows: {
     readonly say: string
     readonly fault: Exclude<ReturnType<Fault>, undefined>
@@ -165,14 +165,14 @@ t.test('what passes is tried again', async (t) => {
   for (const [i, { say, fault, tries }] of rows.entries()) {
     const before = writes(server).length
     server.fault = first(tries - 1, fault)
-    await cluster.apply(serviceImport(`s${i}`))
+    await api.apply(serviceImport(`s${i}`))
     t.equal(writes(server).length - before, tries, say)
   }
 })
 
 t.test('what does not pass is told: what was asked, and what the server said', async (t) => {
   const server = await toyApiServer(t)
-  const cluster = await synced(t, server)
+  const api = await synced(t, server)
   const ending = { causes: [{ reason: 'NamespaceTerminating', message: 'namespace shop is being terminated' }] }
   const rows = [
     {
@@ -210,27 +210,27 @@ t.test('what does not pass is told: what was asked, and what the server said', a
   ] as const
   for (const { answer, code, said } of rows) {
     server.fault = first(100, answer)
-    await t.rejects(cluster.apply(serviceImport('web')), { code, message: `apply ServiceImport shop/web: ${said}` })
+    await t.rejects(api.apply(serviceImport('web')), { code, message: `apply ServiceImport shop/web: ${said}` })
   }
   server.fault = undefined
-  await cluster.apply(serviceImport('web'))
+  await api.apply(serviceImport('web'))
 })
 
 t.test('where the cache shows only some objects, the server is asked about the others', async (t) => {
   const server = await toyApiServer(t)
   put(server, service('web'))
   const selectors = { Service: { namespace: 'aaa' }, ServiceImport: { namespace: 'shop' } }
-  const { cluster } = await openToy(t, server, { selectors })
-  await t.rejects(cluster.apply(service('web', 81)), { code: 'Forbidden' })
-  await t.rejects(cluster.remove('Service', 'web', 'shop'), { code: 'Forbidden' })
-  await cluster.apply(service('ours'))
-  await cluster.apply(service('ours'))
+  const { api } = await openToy(t, server, { selectors })
+  await t.rejects(api.apply(service('web', 81)), { code: 'Forbidden' })
+  await t.rejects(api.remove('Service', 'web', 'shop'), { code: 'Forbidden' })
+  await api.apply(service('ours'))
+  await api.apply(service('ours'))
   t.equal(patches(server), 1)
-  t.same(cluster.cache('Service').list(), [], 'passed by')
-  await cluster.remove('Service', 'ours', 'shop')
+  t.same(api.cache('Service').list(), [], 'passed by')
+  await api.remove('Service', 'ours', 'shop')
   t.notOk(server.objects.get(server.place('Service', 'ours', 'shop')))
-  await cluster.apply(serviceImport('web'))
-  t.ok(cluster.cache('ServiceImport').get('web', 'shop'), 'shown at once')
+  await api.apply(serviceImport('web'))
+  t.ok(api.cache('ServiceImport').get('web', 'shop'), 'shown at once')
   t.notOk(
     server.requests.some((line) => line.startsWith('GET') && line.endsWith('/serviceimports/web')),
     'and not asked for',
@@ -240,16 +240,16 @@ t.test('where the cache shows only some objects, the server is asked about the o
 t.test('a server that does not answer', async (t) => {
   const server = await toyApiServer(t)
   const clock = new FakeClock()
-  const { cluster } = await openToy(t, server, { clock })
-  await cluster.cache('ServiceImport').whenSynced(AbortSignal.timeout(5000))
+  const { api } = await openToy(t, server, { clock })
+  await api.cache('ServiceImport').whenSynced(AbortSignal.timeout(5000))
   server.fault = ({ method }) => (method === 'GET' ? undefined : 'hang')
   let failure: ClusterApiError | undefined
-  void cluster.apply(serviceImport('web')).catch((error: unknown) => (failure = error as ClusterApiError))
+  void api.apply(serviceImport('web')).catch((error: unknown) => (failure = error as ClusterApiError))
   await eventually(async () => (await clock.advance(500), failure !== undefined))
   t.equal(failure?.code, 'Unavailable')
   t.equal(failure?.message, `apply ServiceImport shop/web: the API server at ${server.url} gave no answer within 10 s`)
   const aborted = new AbortController()
-  const waiting = cluster.apply(serviceImport('web'), aborted.signal)
+  const waiting = api.apply(serviceImport('web'), aborted.signal)
   aborted.abort(new Error('enough'))
   await t.rejects(waiting, { message: 'enough' })
 })
@@ -258,9 +258,9 @@ t.test('a write before the kind could be read says why', async (t) => {
   const server = await toyApiServer(t)
   server.missing.add('multicluster.x-k8s.io/v1beta1/serviceimports')
   const clock = new FakeClock()
-  const { cluster, logger } = await openToy(t, server, { clock })
+  const { api, logger } = await openToy(t, server, { clock })
   let failure: ClusterApiError | undefined
-  void cluster.apply(serviceImport('web')).catch((error: unknown) => (failure = error as ClusterApiError))
+  void api.apply(serviceImport('web')).catch((error: unknown) => (failure = error as ClusterApiError))
   await eventually(() => logger.messages('warn').length === 1)
   await eventually(async () => (await clock.advance(500), failure !== undefined))
   t.equal(failure?.code, 'Unavailable')
@@ -269,21 +269,21 @@ t.test('a write before the kind could be read says why', async (t) => {
 
 t.test('a token that is refused is read again, once', async (t) => {
   const server = await toyApiServer(t)
-  const cluster = await synced(t, server)
+  const api = await synced(t, server)
   server.fault = first(1, status(401, 'Unauthorized', 'Unauthorized'))
-  await cluster.apply(serviceImport('web'))
+  await api.apply(serviceImport('web'))
   server.tokens.add(`not ${TOKEN}`)
   server.fault = undefined
-  await t.rejects(cluster.apply(serviceImport('web', 81)), { code: 'Unauthorized' })
+  await t.rejects(api.apply(serviceImport('web', 81)), { code: 'Unauthorized' })
 })
 
 t.test('no more than 16 requests at once', async (t) => {
   const server = await toyApiServer(t)
-  const cluster = await synced(t, server)
+  const api = await synced(t, server)
   const other = await synced(t, server)
   server.fault = ({ method }) => (method === 'PATCH' ? 'hang' : undefined)
   const stop = new AbortController()
-  const all = Array.from({ length: 40 }, (_one, i) => cluster.apply(serviceImport(`s${i}`), stop.signal))
+  const all = Array.from({ length: 40 }, (_one, i) => api.apply(serviceImport(`s${i}`), stop.signal))
   const settled = Promise.allSettled(all)
   await eventually(() => patches(server) === 16)
   // Another client's question and answer: time enough for a seventeenth.
@@ -292,20 +292,20 @@ t.test('no more than 16 requests at once', async (t) => {
   stop.abort(new Error('enough'))
   await settled
   server.fault = undefined
-  await cluster.apply(serviceImport('web'))
+  await api.apply(serviceImport('web'))
   t.ok(stored(server), 'their places are free again')
 })
 
 t.test('a server that is not there', async (t) => {
   const server = await toyApiServer(t)
-  const cluster = await synced(t, server)
-  const { cluster: lost } = await openToy(t, server, { kubeconfig: server.kubeconfigAt('https://127.0.0.1:1') })
+  const api = await synced(t, server)
+  const { api: lost } = await openToy(t, server, { kubeconfig: server.kubeconfigAt('https://127.0.0.1:1') })
   await t.rejects(lost.secrets.read('any'), {
     code: 'Unavailable',
     message:
       'get Secret sealane-system/any: the API server at https://127.0.0.1:1 cannot be reached: connect ECONNREFUSED 127.0.0.1:1',
   })
-  const { cluster: stranger } = await openToy(t, await toyApiServer(t), {
+  const { api: stranger } = await openToy(t, await toyApiServer(t), {
     kubeconfig: server.kubeconfigAt((await toyApiServer(t)).url),
   })
   await t.rejects(
@@ -313,31 +313,31 @@ t.test('a server that is not there', async (t) => {
     { code: 'Unavailable', message: /certificate|signature/ },
     'not trusted',
   )
-  await cluster.close()
+  await api.close()
 })
 
 t.test('secrets are read and written, and never shown', async (t) => {
   const server = await toyApiServer(t)
-  const { cluster, logger } = await openToy(t, server)
-  t.equal(await cluster.secrets.read('sealane-identity'), undefined)
+  const { api, logger } = await openToy(t, server)
+  t.equal(await api.secrets.read('sealane-identity'), undefined)
   const data = new Map([
     ['cluster.key', Buffer.from('very secret')],
     ['broker.json', Buffer.from('{}')],
   ])
-  await cluster.secrets.write('sealane-identity', { type: 'sealane.io/identity', data })
-  const read = await cluster.secrets.read('sealane-identity')
+  await api.secrets.write('sealane-identity', { type: 'sealane.io/identity', data })
+  const read = await api.secrets.read('sealane-identity')
   t.equal(read?.type, 'sealane.io/identity')
   t.same([...(read?.data ?? [])].map(([key, bytes]) => [key, Buffer.from(bytes).toString()]).sort(), [
     ['broker.json', '{}'],
     ['cluster.key', 'very secret'],
   ])
-  await cluster.secrets.write('sealane-identity', {
+  await api.secrets.write('sealane-identity', {
     type: 'sealane.io/identity',
     data: new Map([['ca.crt', Buffer.from('x')]]),
   })
-  t.same([...((await cluster.secrets.read('sealane-identity'))?.data.keys() ?? [])], ['ca.crt'], 'replaced')
+  t.same([...((await api.secrets.read('sealane-identity'))?.data.keys() ?? [])], ['ca.crt'], 'replaced')
   server.fault = first(100, status(403, 'Forbidden', 'no'))
-  const error = await cluster.secrets.write('sealane-identity', { type: 'x', data }).catch((error: unknown) => error)
+  const error = await api.secrets.write('sealane-identity', { type: 'x', data }).catch((error: unknown) => error)
   t.notMatch(`${String(error)} ${JSON.stringify(logger.lines)}`, /very secret|dmVyeSBzZWNyZXQ/)
 })
 
@@ -345,15 +345,15 @@ t.test('an event says which object it is about', async (t) => {
   const server = await toyApiServer(t)
   put(server, serviceExport('web'))
   put(server, service('web'))
-  const { cluster } = await openToy(t, server)
-  await cluster.cache('ServiceExport').whenSynced(AbortSignal.timeout(5000))
-  cluster.tell({
+  const { api } = await openToy(t, server)
+  await api.cache('ServiceExport').whenSynced(AbortSignal.timeout(5000))
+  api.tell({
     regarding: { kind: 'ServiceExport', name: 'web', namespace: 'shop' },
     type: 'Warning',
     reason: 'Conflict',
     note: 'n',
   })
-  cluster.tell({ regarding: { kind: 'Cluster', name: 'milano' }, type: 'Normal', reason: 'Heard', note: 'n' })
+  api.tell({ regarding: { kind: 'Cluster', name: 'milano' }, type: 'Normal', reason: 'Heard', note: 'n' })
   await eventually(() => server.objects.list('events.k8s.io/v1/events', undefined).length === 2)
   const [joined, conflict] = server.objects.list('events.k8s.io/v1/events', undefined)
   const { uid } = server.objects.get(server.place('ServiceExport', 'web', 'shop'))!.metadata
