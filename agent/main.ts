@@ -23,7 +23,7 @@ import { NeedsLoop, type Surroundings } from './broker/needs-loop.ts'
 import { PublishLoop } from './export/publish-loop.ts'
 import { surroundingsReader } from './broker/read-surroundings.ts'
 import { ReportLoop } from './export/report-loop.ts'
-import { tellOwnRenumbering } from './broker/own-renumbering.ts'
+import { reportOwnRenumbering } from './broker/own-renumbering.ts'
 import { RefusedMembership } from './broker/membership/refused-membership.ts'
 import { SharedFindings } from './shared-findings.ts'
 
@@ -76,7 +76,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
     })
   }
   const refused = new RefusedMembership({ api, logger, note: deps.onRefused })
-  const linkDeps = { ...deps, logger, agentMetrics: metrics, onRefused: refused.hear.bind(refused) }
+  const linkDeps = { ...deps, logger, agentMetrics: metrics, onRefused: refused.onReason.bind(refused) }
   const link = await (deps.openLink ?? openBrokerLink)(linkDeps, config)
 
   const { identity } = config
@@ -93,7 +93,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
 
   const leaving = watchLeaving(api, membership)
   const renamed = watchRenamed(api, own)
-  const stopTelling = tellOwnRenumbering({ api, clock, logger }, own)
+  const stopReporting = reportOwnRenumbering({ api, clock, logger }, own)
   const stop = AbortSignal.any([signal, leaving.signal, renamed.signal])
   logger.info('agent started', { cluster: own, clusterset })
   await Promise.all([
@@ -105,7 +105,7 @@ export async function runAgent(deps: AgentDeps, config: AgentConfig, signal: Abo
       .whenAccepted()
       .then(() => Promise.all([link, contact, publish, mirror, ...others].map((part) => part.run(stop)))),
   ])
-  stopTelling()
+  stopReporting()
   leaving.close()
   status.plan('agent', () => 'does not run here')
   renamed.end()
@@ -160,7 +160,7 @@ function makeLoops(
 /** What this cluster wrote of the others, and what they know of it. May be done again where it broke off. */
 async function takeOut(loops: AgentLoops, link: BrokerLink, signal: AbortSignal): Promise<void> {
   await loops.about.removeAll(signal)
-  await loops.publish.tellLeft(signal)
+  await loops.publish.reportLeft(signal)
   await loops.mirror.removeAll(signal)
   await loops.contact.removeAll(signal)
   await link.forget()

@@ -12,7 +12,7 @@ import type {
   ServiceImportSpec,
   ServiceImportType,
 } from '../model/objects.ts'
-import type { ConflictVerdict } from '../model/services/service-conflicts.ts'
+import type { ConflictFinding } from '../model/services/service-conflicts.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../model/spec-constants.ts'
 import type { PublishedSlice } from './export/plan-exports.ts'
 import type { Dropped, ExportRecord, ServiceFacts } from './import/clusterset-view.ts'
@@ -62,7 +62,7 @@ export interface ServicePlan {
   readonly clusters: readonly string[]
   readonly slices: readonly EndpointSlice[]
   /** Conflicts, if this cluster is one of the exporters. */
-  readonly ownVerdict: ConflictVerdict | undefined
+  readonly ownFinding: ConflictFinding | undefined
   readonly dropped: readonly Dropped[]
 }
 
@@ -90,7 +90,7 @@ export function planService(input: ServiceInput, memo: SliceMemo = new KeyedMemo
     ready: addresses.ready,
     clusters: merged.clusters,
     slices,
-    ownVerdict: merged.conflicts.get(own),
+    ownFinding: merged.conflicts.get(own),
     dropped,
   }
 }

@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { ServiceKey } from '../model/ids.ts'
 import type { NeededRange } from '../model/addresses/needed-ranges.ts'
 import type { NotImportedReason } from '../model/member-status.ts'
-import type { ConflictVerdict } from '../model/services/service-conflicts.ts'
+import type { ConflictFinding } from '../model/services/service-conflicts.ts'
 import type { Importers } from './export/importers.ts'
 import type { ExportPlan } from './export/plan-exports.ts'
 import type { ImportPlan } from './import/plan-imports.ts'
@@ -28,7 +28,7 @@ export class SharedFindings {
   /** From the publish loop: what this cluster offers now. Undefined until its caches are synced. */
   exportPlan: ExportPlan | undefined
   /** From the mirror loop: conflicts that own exports are part of. */
-  ownVerdicts: ReadonlyMap<ServiceKey, ConflictVerdict> = new Map()
+  ownFindings: ReadonlyMap<ServiceKey, ConflictFinding> = new Map()
   /** From the contact loop: clusters taken as dead. Undefined until it has looked once. */
   expired: ReadonlySet<string> | undefined
   /** From the mirror loop. Undefined until a whole snapshot of the broker was mirrored. */
@@ -42,7 +42,7 @@ export class SharedFindings {
   readonly #onNeeded = new Set<() => void>()
   readonly #onExpired = new Set<() => void>()
   readonly #onExports = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
-  readonly #onVerdicts = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
+  readonly #onFindings = new Set<(keys: ReadonlySet<ServiceKey>) => void>()
 
   setExportPlan(plan: ExportPlan): void {
     const isFirst = this.exportPlan === undefined
@@ -51,14 +51,14 @@ export class SharedFindings {
     if (isFirst || changed.size > 0) for (const listener of this.#onExports) listener(changed)
   }
 
-  setOwnVerdicts(verdicts: ReadonlyMap<ServiceKey, ConflictVerdict>): void {
-    const before = this.ownVerdicts
+  setOwnFindings(findings: ReadonlyMap<ServiceKey, ConflictFinding>): void {
+    const before = this.ownFindings
     const changed = new Set<ServiceKey>()
     // Plans hand out the very same objects while nothing has changed.
-    for (const [key, verdict] of verdicts) if (before.get(key) !== verdict) changed.add(key)
-    for (const key of before.keys()) if (!verdicts.has(key)) changed.add(key)
-    this.ownVerdicts = verdicts
-    if (changed.size > 0) for (const listener of this.#onVerdicts) listener(changed)
+    for (const [key, finding] of findings) if (before.get(key) !== finding) changed.add(key)
+    for (const key of before.keys()) if (!findings.has(key)) changed.add(key)
+    this.ownFindings = findings
+    if (changed.size > 0) for (const listener of this.#onFindings) listener(changed)
   }
 
   setExpired(expired: ReadonlySet<string>): void {
@@ -107,8 +107,8 @@ export class SharedFindings {
     this.#onExpired.add(listener)
   }
 
-  onVerdicts(listener: (keys: ReadonlySet<ServiceKey>) => void): void {
-    this.#onVerdicts.add(listener)
+  onFindings(listener: (keys: ReadonlySet<ServiceKey>) => void): void {
+    this.#onFindings.add(listener)
   }
 }
 

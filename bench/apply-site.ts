@@ -10,7 +10,7 @@ import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../model/spec-constant
 import { SystemClock } from '../reconcile/clock.ts'
 import { BalanceLoop } from '../routeagent/balance/balance-loop.ts'
 import { FactsReader } from '../routeagent/facts-reader.ts'
-import { LateCache } from '../routeagent/late-cache.ts'
+import { LazyInformer } from '../routeagent/late-cache.ts'
 import { routeAgentMetrics } from '../routeagent/metrics.ts'
 import { CapturingLogger } from '../runtime/logging/capturing-logger.ts'
 import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
@@ -79,7 +79,7 @@ export class BenchSite {
       gateways: new BenchCache<Gateway>([]),
       imports: new BenchCache<ServiceImport>(Array.from({ length: services }, (_, i) => importOf(i))),
       slices: this.#slices,
-      routeAgents: new LateCache(() => new BenchCache<RouteAgent>([])),
+      routeAgents: new LazyInformer(() => new BenchCache<RouteAgent>([])),
     }
     const routes = new FakeRouteTable({
       links: [{ name: 'eth0' }],

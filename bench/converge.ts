@@ -9,7 +9,7 @@ import { join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { parseArgs } from 'node:util'
 import type { Lab } from '../demo/lab.ts'
-import { median, percentile, round, tell } from './figures.ts'
+import { median, percentile, round, progress } from './figures.ts'
 import { type JoinedSites, withJoinedSites } from './joined-sites.ts'
 import type { ProbeLine } from './dns-probe.ts'
 import { LABEL_K8S_SERVICE_NAME } from '../model/spec-constants.ts'
@@ -23,7 +23,7 @@ async function main(): Promise<void> {
     { names: ['milano', 'paris'], prepare: ({ lab }) => writeServices(lab, count) },
     (joined) => measure(joined, count),
   )
-  tell(
+  progress(
     result,
     `ServiceExport written in milano to first right answer in paris, ${count} times: ` +
       `p50 ${result.p50Ms} ms, p99 ${result.p99Ms} ms, worst ${result.maxMs} ms (one DNS round trip: ${result.floorMs} ms)`,

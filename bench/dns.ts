@@ -13,7 +13,7 @@ import { parseArgs } from 'node:util'
 import { type Paced, paced, throughput } from './dns-load.ts'
 import { type Bench, type Server, endChild, startKnot, startOurs } from './dns-servers.ts'
 import { type Question, SERVICES, questions } from './dns-zone.ts'
-import { median, round, tell } from './figures.ts'
+import { median, round, progress } from './figures.ts'
 
 const PER_SECOND = 5000
 /** The first seconds of a process. */
@@ -164,7 +164,7 @@ interface Figures extends HandOver {
 }
 
 function report(f: Figures): void {
-  tell(
+  progress(
     { ...f },
     [
       `addresses     sealane ${f.qps} answers/s, knot (one worker) ${f.knotQps}, ratio ${f.ratio}`,

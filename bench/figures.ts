@@ -17,6 +17,6 @@ export function round(value: number, digits = 2): number {
 }
 
 /** With --json one object on stdout, otherwise the text. */
-export function tell(result: Readonly<Record<string, unknown>>, text: string): void {
+export function progress(result: Readonly<Record<string, unknown>>, text: string): void {
   process.stdout.write(process.argv.includes('--json') ? `${JSON.stringify(result)}\n` : `${text}\n`)
 }

@@ -18,7 +18,7 @@ import { rawJoin } from '../test/hostile/support/raw-join.ts'
 import { RawPublish } from '../test/hostile/support/raw-publish.ts'
 import { sayingRecord } from '../test/hostile/support/raw-records.ts'
 import { RawWatch } from '../test/hostile/support/raw-watch.ts'
-import { percentile, round, tell } from './figures.ts'
+import { percentile, round, progress } from './figures.ts'
 import { FLOODS } from './flood/floods.ts'
 
 const EVERY_MS = 25
@@ -47,7 +47,7 @@ async function main(): Promise<void> {
     result[name] = await measure(name, Number(values.seconds) * 1000)
     console.error(line(name, result[name]))
   }
-  tell(result, names.map((name) => line(name, result[name])).join('\n'))
+  progress(result, names.map((name) => line(name, result[name])).join('\n'))
 }
 
 function line(name: string, figures: Figures | undefined): string {

@@ -6,7 +6,7 @@
 import { execFile } from 'node:child_process'
 import { join } from 'node:path'
 import { promisify } from 'node:util'
-import { tell } from './figures.ts'
+import { progress } from './figures.ts'
 
 const STORY = join(import.meta.dirname, '../test/kube/gateway-drain.test.ts')
 const LINE = /# (drained|restarted|lost), from \w+: (\d+) of (\d+) had no answer, longest gap ([\d.]+) ms/g
@@ -34,7 +34,7 @@ async function main(): Promise<void> {
   const lines = Object.entries(result).map(([what, { mostLost, longestGapMs }]) => {
     return `${what}: ${mostLost} calls lost, longest gap ${longestGapMs} ms`
   })
-  tell(result, lines.join('\n'))
+  progress(result, lines.join('\n'))
 }
 
 await main()

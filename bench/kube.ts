@@ -4,7 +4,7 @@
  * changed; and what the agents hold in memory then. Beside each figure what the bare API servers take.
  */
 import { parseArgs } from 'node:util'
-import { median, percentile, round, tell } from './figures.ts'
+import { median, percentile, round, progress } from './figures.ts'
 import { type BenchLab, withKubeLab } from './kube/lab.ts'
 import {
   type Chained,
@@ -102,7 +102,7 @@ function say(text: string): void {
 
 const options = readOptions()
 const result = await withKubeLab((lab) => measure(lab, options))
-tell(
+progress(
   result,
   [
     `ServiceExport to ServiceImport in the other cluster, ${result.exports} times: p50 ${result.p50Ms} ms, p99 ` +

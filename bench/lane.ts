@@ -9,7 +9,7 @@ import { parseArgs } from 'node:util'
 import { globalAddress } from '../demo/checks/world.ts'
 import type { Lab } from '../demo/lab.ts'
 import { until } from '../demo/until.ts'
-import { median, round, tell } from './figures.ts'
+import { median, round, progress } from './figures.ts'
 import { type JoinedSites, withJoinedSites } from './joined-sites.ts'
 
 const BARE = { device: 'bare0', port: 51820, milano: '10.99.0.1', paris: '10.99.0.2' }
@@ -21,7 +21,7 @@ async function main(): Promise<void> {
   const rounds = Number(values.rounds ?? 5)
   const seconds = Number(values.seconds ?? 5)
   const result = await withJoinedSites({ names: ['milano', 'paris'] }, (joined) => measure(joined, rounds, seconds))
-  tell(
+  progress(
     result,
     `pod to pod across two overlapping sites: ${result.gbps} Gbit/s, round trip ${result.rttMs} ms\n` +
       `plain WireGuard between the gateways:   ${result.bareGbps} Gbit/s, round trip ${result.bareRttMs} ms\n` +

@@ -88,11 +88,11 @@ export class Broker implements BrokerApi {
       if (membersChanged) this.#endDeparted()
       for (const { scope, key } of changes) if (scope === 'record') this.#recordChanged(key)
       this.#hub.wake(membersChanged)
-      if (membersChanged) this.#warnings.tellNotes()
+      if (membersChanged) this.#warnings.reportNotes()
       this.#count(membersChanged)
     })
     this.#count(true)
-    this.#warnings.tellReservedIds()
+    this.#warnings.reportReservedIds()
   }
 
   async join(request: JoinRequest, peerAddress: string): Promise<JoinResponse> {
@@ -107,7 +107,7 @@ export class Broker implements BrokerApi {
 
   async renew(peer: Peer, csr: Uint8Array): Promise<RenewResponse> {
     const { log, authority, clock } = this.#deps
-    this.#warnings.tellUnknown(peer)
+    this.#warnings.reportUnknown(peer)
     this.#use.note(peer)
     await log.transact((tx) => useToRenew(tx, peer, clock.now()))
     const { certificate, expiresAtMs } = await authority.issue(peer.cluster, csr, normalSerial(peer.serial))
@@ -132,7 +132,7 @@ export class Broker implements BrokerApi {
   }
 
   openPublish(peer: Peer, reply: (message: PublishReply) => void, end: (reason: Error) => void): PublishSession {
-    this.#warnings.tellUnknown(peer)
+    this.#warnings.reportUnknown(peer)
     this.#use.note(peer)
     requireMember(this.#deps.log, peer, this.#deps.clock.now())
     const before = this.#sessions.get(peer.cluster)
@@ -158,7 +158,7 @@ export class Broker implements BrokerApi {
   }
 
   watch(peer: Peer, request: WatchRequest, signal: AbortSignal): AsyncIterable<WatchMessage> {
-    this.#warnings.tellUnknown(peer)
+    this.#warnings.reportUnknown(peer)
     this.#use.note(peer)
     return this.#hub.watch(peer, request, signal)
   }
@@ -173,8 +173,8 @@ export class Broker implements BrokerApi {
     const members = log.list('member').map(({ key }) => key)
     const connected = new Set(members.filter((cluster) => this.#isConnected(cluster as ClusterId)))
     this.#joining.forget()
-    this.#warnings.tellNotesAgain()
-    this.#warnings.tellClashes()
+    this.#warnings.reportNotesAgain()
+    this.#warnings.reportClashes()
     await log.transact((tx) => {
       pruneTokens(tx, clock.now())
       pruneStamps(tx, clock.now())
@@ -204,18 +204,18 @@ export class Broker implements BrokerApi {
         cidrs: cidrs.join(', '),
       })
     }
-    this.#warnings.tellNotes()
+    this.#warnings.reportNotes()
   }
 
   /** To be called every few seconds: tells all watchers which members have no stream open, and since when. */
-  tellContact(): void {
+  reportContact(): void {
     const members = this.#deps.log.list('member').filter(({ value }) => isLive(value))
     const live = new Set(members.map(({ key }) => key as ClusterId))
     const silent = this.#heard.silent([...live], (cluster) => this.#isConnected(cluster))
     // The overlap of a certificate may have ended; watchers look by themselves when they are told.
     this.#endDeparted()
     for (const cluster of this.#paces.keys()) if (!live.has(cluster)) this.#paces.delete(cluster)
-    this.#hub.tellContact(silent)
+    this.#hub.reportContact(silent)
   }
 
   close(): void {

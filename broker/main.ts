@@ -100,7 +100,7 @@ export async function runBroker(deps: BrokerDeps, config: BrokerConfig, signal: 
     if (await authority.renewServer()) server.setTls(tls())
   })
   const contact = new ReconcileLoop({ clock, onError }, { ...DEFAULT_LOOP, resyncMs: config.contactMs }, () => {
-    broker.tellContact()
+    broker.reportContact()
     return Promise.resolve()
   })
   await Promise.all([refresh.run(signal), tidy.run(signal), contact.run(signal)])

@@ -8,7 +8,7 @@ import { AGENT_LEASE, IDENTITY_SECRET, IDENTITY_SECRET_TYPE, partLabels } from '
 import { MEMBERSHIP_NAME, type Node } from '../model/objects.ts'
 import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY, LABEL_SERVICE_NAME } from '../model/spec-constants.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
-import type { JoiningDesk } from '../protocol/join.ts'
+import type { JoinStore } from '../protocol/join.ts'
 import type { MembershipAccess } from '../agent/broker/membership/keep-membership.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import type { Logger } from '../runtime/logging/logger.ts'
@@ -18,7 +18,7 @@ import { secretAccess } from '../cli/kube/access/secret-access.ts'
 import { secretIdentity } from '../protocol/identity/secret-identity.ts'
 
 export interface KubeSite extends MembershipAccess {
-  readonly identity: IdentityStore & JoiningDesk
+  readonly identity: IdentityStore & JoinStore
   /** Calls `lead` while this process is the one agent that acts. Resolves after the signal, or when `lead` ends. */
   elect(lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void>
   /** The Node as the server has it now; undefined when it says that there is none. Throws ClusterApiError. */

@@ -9,7 +9,7 @@ export const COMPONENTS = ['agent', 'gateway', 'routeagent', 'dns'] as const
 export type ComponentName = (typeof COMPONENTS)[number]
 
 /** What this cluster is in its clusterset. */
-export interface Standing {
+export interface MembershipInfo {
   readonly cluster: ClusterId
   /** Its address as the broker saw it when joining; absent where the broker could not tell whose that was. */
   readonly observedAddress?: string
@@ -19,7 +19,7 @@ export interface SiteRun extends OpenSite {
   readonly node: string
   readonly identity: IdentityStore
   /** Resolves once this cluster has joined. Rejects with the signal's reason. */
-  readonly standing: (signal: AbortSignal) => Promise<Standing>
+  readonly membership: (signal: AbortSignal) => Promise<MembershipInfo>
 }
 
 export interface ComponentModule {

@@ -5,13 +5,13 @@ import { parseClusterId } from '../model/ids.ts'
 import type { Membership } from '../model/objects.ts'
 import type { IdentityStore } from '../protocol/identity/identity-store.ts'
 import { UserError } from '../runtime/user-error.ts'
-import type { Standing } from './run.ts'
+import type { MembershipInfo } from './run.ts'
 
 /**
  * Throws UserError when this site has not joined, IdentityFileError when what is there cannot be read. `alsoTry` ends
  * the advice for a site that has not joined.
  */
-export async function standingByIdentity(identity: IdentityStore, alsoTry = ''): Promise<Standing> {
+export async function membershipByIdentity(identity: IdentityStore, alsoTry = ''): Promise<MembershipInfo> {
   const found = await identity.read()
   if (found === undefined) {
     const hint = `first: sealane join --token-file FILE${alsoTry}`
@@ -23,13 +23,13 @@ export async function standingByIdentity(identity: IdentityStore, alsoTry = ''):
 }
 
 /** Waits for the Membership that the agent makes when it joins. Rejects with the signal's reason. */
-export async function standingByMembership(api: ClusterApi, signal: AbortSignal): Promise<Standing> {
+export async function membershipByObject(api: ClusterApi, signal: AbortSignal): Promise<MembershipInfo> {
   const found = await whenMembership(api, () => true, signal)
   if (found === undefined) throw signal.reason as Error
   return standingOf(found)
 }
 
-function standingOf({ spec }: Membership): Standing {
+function standingOf({ spec }: Membership): MembershipInfo {
   const { clusterId, observedAddress } = spec
   return { cluster: parseClusterId(clusterId), ...(observedAddress === undefined ? {} : { observedAddress }) }
 }

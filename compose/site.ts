@@ -11,8 +11,8 @@ import { createMetrics } from '../runtime/metrics/prometheus-metrics.ts'
 import type { StatusBoard } from '../runtime/status-board.ts'
 import { UserError } from '../runtime/user-error.ts'
 import { withProcess } from './process.ts'
-import type { ComponentModule, ComponentName, SiteRun, Standing } from './run.ts'
-import { standingByIdentity, standingByMembership } from './site-standing.ts'
+import type { ComponentModule, ComponentName, SiteRun, MembershipInfo } from './run.ts'
+import { membershipByIdentity, membershipByObject } from './site-standing.ts'
 import type { OpenSite } from '../cli/open-site.ts'
 
 export interface RunSiteInit {
@@ -68,7 +68,7 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
     const start = async (component: ComponentName): Promise<void> => {
       try {
         const module = await MODULES[component]()
-        const ended = module.run(deps, { ...run, standing: toldStanding(run, deps.status) }, signal)
+        const ended = module.run(deps, { ...run, membership: givenMembership(run, deps.status) }, signal)
         running += 1
         if (running === components.length) started()
         await ended
@@ -83,11 +83,11 @@ export async function runSite(site: OpenSite, init: RunSiteInit): Promise<void> 
 }
 
 /** Whoever waits for the join is not ready, and the status page says so. */
-function toldStanding({ standing }: SiteRun, status: StatusBoard): SiteRun['standing'] {
+function givenMembership({ membership }: SiteRun, status: StatusBoard): SiteRun['membership'] {
   return async (signal) => {
     let joined = false
     status.readiness('membership', () => (joined ? undefined : 'waits for this cluster to join a clusterset'))
-    const found = await standing(signal)
+    const found = await membership(signal)
     joined = true
     return found
   }
@@ -116,13 +116,13 @@ async function siteRun(site: OpenSite, node: string, components: readonly Compon
     })
   }
   if (site.kube !== undefined) {
-    const standing = (signal: AbortSignal): Promise<Standing> => standingByMembership(site.api, signal)
-    return { ...site, node, identity: site.kube.identity, standing }
+    const membership = (signal: AbortSignal): Promise<MembershipInfo> => membershipByObject(site.api, signal)
+    return { ...site, node, identity: site.kube.identity, membership }
   }
   const identity = folderIdentity(config.identity)
   const leftOver = `; what an earlier membership left on this node goes with: sealane leave --node ${node} --site ${config.file}`
-  const standing = await standingByIdentity(identity, privileged.length > 0 ? leftOver : '')
-  return { ...site, node, identity, standing: () => Promise.resolve(standing) }
+  const membership = await membershipByIdentity(identity, privileged.length > 0 ? leftOver : '')
+  return { ...site, node, identity, membership: () => Promise.resolve(membership) }
 }
 
 function checkGatewayNode({ gateways, file }: SiteConfig, node: string): void {

@@ -64,7 +64,7 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
   const flush = (): void => metrics.flush({ services: index.size, kept: pipeline.kept, synced: index.synced })
   tasks.push(flushMetrics(deps, end.signal, flush), gateways.run(end.signal))
   try {
-    await untilTold(tasks, signal)
+    await untilReported(tasks, signal)
     await giveWay({ clock: deps.clock, listeners, pipeline }, config)
   } finally {
     unfollow()
@@ -75,15 +75,15 @@ export async function runDns(deps: DnsDeps, config: DnsConfig, signal: AbortSign
 }
 
 /** Resolves with the signal, whatever the tasks do by then. Rejects with the first task that fails before. */
-async function untilTold(tasks: readonly Promise<void>[], signal: AbortSignal): Promise<void> {
-  const told = untilAborted(signal)
+async function untilReported(tasks: readonly Promise<void>[], signal: AbortSignal): Promise<void> {
+  const reported = untilAborted(signal)
   const failing = tasks.map(async (task) => {
     await task.catch((error: unknown) => {
       if (!signal.aborted) throw error
     })
-    await told
+    await reported
   })
-  await Promise.race([told, ...failing])
+  await Promise.race([reported, ...failing])
 }
 
 interface Opening {

@@ -8,7 +8,7 @@ import { Round } from '../kernel/apply/round.ts'
 import { Drift } from '../kernel/drift.ts'
 import { ensureForwarding } from '../kernel/tuning/ip-forwarding.ts'
 import type { Family } from '../model/addresses/ip.ts'
-import { toldOtherRanges } from '../model/addresses/pod-ranges.ts'
+import { reportedOtherRanges } from '../model/addresses/pod-ranges.ts'
 import { NFT_TABLE_GATEWAY } from '../model/kernel-ids.ts'
 import type { LoopRun } from '../reconcile/loop-deps.ts'
 import { DEFAULT_LOOP, type LoopInit, ReconcileLoop } from '../reconcile/loop.ts'
@@ -20,11 +20,11 @@ import { NftApplier } from './nft/apply-nft.ts'
 import { LANE_TABLES } from './routes/plan-lane-routes.ts'
 import { type GatewayConfig, forwarding } from './config.ts'
 import type { GatewayDeps } from './deps.ts'
-import { inheritedHealth } from './health/inherited-health.ts'
+import { handedOverHealth } from './health/inherited-health.ts'
 import { type GatewayLoopDeps, loopDeps } from './loop-deps.ts'
 import type { GatewayMetrics } from './metrics.ts'
 import { EndpointWriter } from './status/endpoint-writer.ts'
-import { PeerCalls } from './reach/peer-calls.ts'
+import { HandshakeRetries } from './reach/peer-calls.ts'
 import { type GatewayPlan, planGateway } from './plan-gateway.ts'
 import type { Refusal } from './remotes/check-remotes.ts'
 import type { Probing } from './health/probing.ts'
@@ -54,7 +54,7 @@ export class LaneLoop {
   readonly #init: LaneLoopInit
   readonly #nft: NftApplier
   readonly #nft6: NftApplier
-  readonly #calls = new PeerCalls()
+  readonly #calls = new HandshakeRetries()
   readonly #roamed = new RoamedPeers()
   readonly #endpoints: EndpointWriter
   readonly #drift: Drift
@@ -101,7 +101,7 @@ export class LaneLoop {
     const stops = [
       ...GATEWAY_KINDS.map((kind) => api.cache(kind).onChange(poke)),
       api.cache('RouteAgent').onChange((change) => {
-        if (toldOtherRanges(change)) pokeIn(RANGES_SETTLE_MS)
+        if (reportedOtherRanges(change)) pokeIn(RANGES_SETTLE_MS)
       }),
       routes.onChange(() => pokeIn(KERNEL_SETTLE_MS)),
       ...this.#followTables(),
@@ -161,10 +161,10 @@ export class LaneLoop {
     if (read === undefined) return
     const seen = { ...read, roamed: this.#roamed.seen(read.laneStates.values(), read.monotonicMs) }
     const first = this.#plan === undefined
-    const world = first ? this.#withInherited(seen) : seen
+    const world = first ? this.#withHandedOver(seen) : seen
     if (first) this.#routed = upKeys(world)
     const plan = planGateway(world, cable.rules)
-    this.#roamed.told(plan.lanes.lanes.flatMap(plannedLinks))
+    this.#roamed.reported(plan.lanes.lanes.flatMap(plannedLinks))
     this.#report(plan.lanes.refusals)
     this.#noteSuccessors(world, plan)
     const round = new Round({ logger: this.#deps.logger, changes: metrics.changes, drift: this.#drift })
@@ -182,9 +182,9 @@ export class LaneLoop {
   }
 
   /** In the first round nothing has been probed yet: what the last run of this process knew still counts. */
-  #withInherited(world: GatewayWorld): GatewayWorld {
+  #withHandedOver(world: GatewayWorld): GatewayWorld {
     const gateway = this.#deps.api.cache('Gateway').get(world.node)
-    const health = inheritedHealth({ ...world, gateway, rules: this.#deps.cable.rules })
+    const health = handedOverHealth({ ...world, gateway, rules: this.#deps.cable.rules })
     return { ...world, health }
   }
 

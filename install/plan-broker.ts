@@ -7,7 +7,7 @@ import { networkPolicy } from './policies/network-policies.ts'
 import { brokerMonitors } from './pod-monitors.ts'
 import { each, optional, orByTable, when } from './template-value.ts'
 import type { InstallValues } from './values.ts'
-import { type Place, disruptionBudget, metadataOf, serviceAccount } from './workload.ts'
+import { type PartRef, disruptionBudget, metadataOf, serviceAccount } from './workload.ts'
 
 /** The broker makes its own folder in the volume, mode 0700. */
 const DATA: Mount = {
@@ -20,7 +20,7 @@ const SCRATCH: Mount = { name: 'scratch', path: '/tmp', source: { emptyDir: { si
 
 export function planBroker(values: InstallValues): readonly InstallPart[] {
   const { broker } = values
-  const place: Place = { part: 'broker', namespace: broker.namespace }
+  const place: PartRef = { part: 'broker', namespace: broker.namespace }
   const objects = [
     ...when(broker.createNamespace, namespaceObject(broker.namespace, 'restricted')),
     serviceAccount(place),
@@ -34,7 +34,7 @@ export function planBroker(values: InstallValues): readonly InstallPart[] {
   return [{ name: 'broker', objects }]
 }
 
-function claim({ broker: { storage } }: InstallValues, { namespace }: Place): ManifestObject {
+function claim({ broker: { storage } }: InstallValues, { namespace }: PartRef): ManifestObject {
   return {
     apiVersion: 'v1',
     kind: 'PersistentVolumeClaim',
@@ -53,7 +53,7 @@ function claim({ broker: { storage } }: InstallValues, { namespace }: Place): Ma
  */
 const POLICIES = { LoadBalancer: 'Local', NodePort: 'Cluster' }
 
-function service({ broker }: InstallValues, { namespace }: Place): ManifestObject {
+function service({ broker }: InstallValues, { namespace }: PartRef): ManifestObject {
   return {
     apiVersion: 'v1',
     kind: 'Service',
@@ -77,7 +77,7 @@ function service({ broker }: InstallValues, { namespace }: Place): ManifestObjec
 export const EXTERNAL_TRAFFIC_POLICY = 'SEALANE_EXTERNAL_TRAFFIC_POLICY'
 
 /** A StatefulSet, because two brokers on one database must never be: a Deployment does not promise that. */
-function statefulSet(values: InstallValues, place: Place): ManifestObject {
+function statefulSet(values: InstallValues, place: PartRef): ManifestObject {
   const { broker } = values
   const { externalTrafficPolicy, type } = broker.service
   // Calls to a ClusterIP from elsewhere come by nobody knows what.

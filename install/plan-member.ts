@@ -20,7 +20,7 @@ import { type Mount, NODE_NAME, SITE_MOUNT, mountOf, nodeNetworkPod, unprivilege
 import { DNS_CONTAINER_PORT, STATUS_PORTS } from './ports.ts'
 import { optional, when } from './template-value.ts'
 import type { InstallValues } from './values.ts'
-import { type Place, daemonSet, deployment, disruptionBudget, serviceAccount, spread } from './workload.ts'
+import { type PartRef, daemonSet, deployment, disruptionBudget, serviceAccount, spread } from './workload.ts'
 
 /** In the order in which they should be applied. */
 export function planMember(values: InstallValues): readonly InstallPart[] {
@@ -83,7 +83,7 @@ function criticalPodsQuota(namespace: string): ManifestObject {
 }
 
 function planAgent(values: InstallValues): readonly ManifestObject[] {
-  const place: Place = { part: 'agent', namespace: values.member.namespace }
+  const place: PartRef = { part: 'agent', namespace: values.member.namespace }
   const state: Mount = {
     name: 'state',
     path: '/var/lib/sealane',
@@ -148,7 +148,7 @@ const TUN: Mount = {
 }
 
 function planGateway(values: InstallValues): readonly ManifestObject[] {
-  const place: Place = { part: 'gateway', namespace: values.member.namespace }
+  const place: PartRef = { part: 'gateway', namespace: values.member.namespace }
   const userSpace = values.gateway.userSpaceWireguard
   const onGatewayNodes = [
     { key: LABEL_GATEWAY, operator: 'Exists' },
@@ -178,7 +178,7 @@ function planGateway(values: InstallValues): readonly ManifestObject[] {
 }
 
 function planRouteagent(values: InstallValues): readonly ManifestObject[] {
-  const place: Place = { part: 'routeagent', namespace: values.member.namespace }
+  const place: PartRef = { part: 'routeagent', namespace: values.member.namespace }
   const template = nodeNetworkPod(
     {
       part: 'routeagent',
@@ -203,7 +203,7 @@ function nodeAffinity(matchExpressions: readonly unknown[]): unknown {
 }
 
 function planDns(values: InstallValues): readonly ManifestObject[] {
-  const place: Place = { part: 'dns', namespace: values.member.namespace }
+  const place: PartRef = { part: 'dns', namespace: values.member.namespace }
   const protocols = ['UDP', 'TCP'] as const
   const template = unprivilegedPod({
     part: 'dns',

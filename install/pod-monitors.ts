@@ -7,12 +7,12 @@ import { selectorLabels } from './names.ts'
 import { STATUS_PORT_NAME } from './ports.ts'
 import { when, whenIs, withOurs } from './template-value.ts'
 import type { InstallValues } from './values.ts'
-import { type Place, metadataOf } from './workload.ts'
+import { type PartRef, metadataOf } from './workload.ts'
 
 /** To be spread into a list. A part on loopback has none: it could not be reached, and would be taken as down. */
 export function memberMonitors(values: InstallValues): readonly ManifestObject[] {
   const { gateway, routeagent, metrics, member } = values
-  const monitor = (part: Place['part']): ManifestObject => podMonitor({ part, namespace: member.namespace }, values)
+  const monitor = (part: PartRef['part']): ManifestObject => podMonitor({ part, namespace: member.namespace }, values)
   return when(
     metrics.podMonitors.enabled,
     monitor('agent'),
@@ -23,11 +23,11 @@ export function memberMonitors(values: InstallValues): readonly ManifestObject[]
 }
 
 export function brokerMonitors(values: InstallValues): readonly ManifestObject[] {
-  const place: Place = { part: 'broker', namespace: values.broker.namespace }
+  const place: PartRef = { part: 'broker', namespace: values.broker.namespace }
   return when(values.metrics.podMonitors.enabled, podMonitor(place, values))
 }
 
-function podMonitor(place: Place, { metrics: { podMonitors } }: InstallValues): ManifestObject {
+function podMonitor(place: PartRef, { metrics: { podMonitors } }: InstallValues): ManifestObject {
   const metadata = metadataOf(place)
   return {
     apiVersion: 'monitoring.coreos.com/v1',

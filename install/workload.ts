@@ -3,21 +3,21 @@ import { LABEL_ZONE } from '../model/spec-constants.ts'
 import type { ManifestObject } from './manifest-object.ts'
 import { type PartName, objectName, partLabels, selectorLabels } from './names.ts'
 
-export interface Place {
+export interface PartRef {
   readonly part: PartName
   readonly namespace: string
 }
 
-export function metadataOf({ part, namespace }: Place): ManifestObject['metadata'] {
+export function metadataOf({ part, namespace }: PartRef): ManifestObject['metadata'] {
   return { name: objectName(part), namespace, labels: partLabels(part) }
 }
 
 /** Pods that need a token ask for it themselves; nobody else gets one by using this account. */
-export function serviceAccount(place: Place): ManifestObject {
+export function serviceAccount(place: PartRef): ManifestObject {
   return { apiVersion: 'v1', kind: 'ServiceAccount', metadata: metadataOf(place), automountServiceAccountToken: false }
 }
 
-export function deployment(place: Place, replicas: number, template: unknown): ManifestObject {
+export function deployment(place: PartRef, replicas: number, template: unknown): ManifestObject {
   return {
     apiVersion: 'apps/v1',
     kind: 'Deployment',
@@ -32,7 +32,7 @@ export function deployment(place: Place, replicas: number, template: unknown): M
   }
 }
 
-export function daemonSet(place: Place, maxUnavailable: number | string, template: unknown): ManifestObject {
+export function daemonSet(place: PartRef, maxUnavailable: number | string, template: unknown): ManifestObject {
   return {
     apiVersion: 'apps/v1',
     kind: 'DaemonSet',
@@ -47,7 +47,7 @@ export function daemonSet(place: Place, maxUnavailable: number | string, templat
 }
 
 /** One pod at a time may be moved away. Pods that are not ready do not hold a drain up. */
-export function disruptionBudget(place: Place): ManifestObject {
+export function disruptionBudget(place: PartRef): ManifestObject {
   return {
     apiVersion: 'policy/v1',
     kind: 'PodDisruptionBudget',

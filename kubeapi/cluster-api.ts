@@ -75,7 +75,7 @@ export interface ClusterApi {
   /** Removes an object that apply() made. Absent is fine. Throws ClusterApiError Forbidden for the user's own. */
   remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void>
   /** Tells the user. Best effort: never throws, never waits; the same event again within ten minutes is dropped. */
-  tell(event: ObjectEvent): void
+  report(event: ObjectEvent): void
   /** Ends watches and waits for writes under way. */
   close(): Promise<void>
 }

@@ -13,7 +13,7 @@ const MAX_REMEMBERED = 2000
 export class EventFilter {
   readonly #clock: Clock
   /** When each event was last let through, monotonic milliseconds; oldest first. */
-  readonly #told = new Map<string, number>()
+  readonly #reported = new Map<string, number>()
 
   constructor(clock: Clock) {
     this.#clock = clock
@@ -23,17 +23,17 @@ export class EventFilter {
   pass(event: ObjectEvent): ObjectEvent | undefined {
     const key = eventKey(event)
     const now = this.#clock.monotonic()
-    const last = this.#told.get(key)
+    const last = this.#reported.get(key)
     if (last !== undefined && now - last < EVENT_WINDOW_MS) return undefined
-    this.#told.delete(key)
-    this.#told.set(key, now)
-    if (this.#told.size > MAX_REMEMBERED) this.#forgetOldest()
+    this.#reported.delete(key)
+    this.#reported.set(key, now)
+    if (this.#reported.size > MAX_REMEMBERED) this.#forgetOldest()
     return { ...event, note: cut(event.note) }
   }
 
   #forgetOldest(): void {
-    for (const key of this.#told.keys()) {
-      this.#told.delete(key)
+    for (const key of this.#reported.keys()) {
+      this.#reported.delete(key)
       return
     }
   }

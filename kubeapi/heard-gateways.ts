@@ -12,7 +12,7 @@
  * Unseen is not gone: while the API does not answer, nobody's heartbeat moves and nothing changes here. Nor does
  * anything while writes fail and reads do not (a full store, a role taken away): the machines answer, or nothing is known of them.
  */
-import { type GatewayStanding, HEARTBEAT_MS, HEARTBEAT_STALE_MS, heardGateways } from '../model/lanes/heartbeat.ts'
+import { type GatewayLiveness, HEARTBEAT_MS, HEARTBEAT_STALE_MS, heardGateways } from '../model/lanes/heartbeat.ts'
 import type { Gateway, Node } from '../model/objects.ts'
 import type { Clock } from '../reconcile/clock.ts'
 import { Heartbeats } from '../reconcile/heartbeats.ts'
@@ -31,7 +31,7 @@ export interface HeardGatewaysDeps {
 type Listener = (change: ObjectChange<Gateway> | undefined) => void
 
 interface Silence {
-  readonly standing: GatewayStanding
+  readonly liveness: GatewayLiveness
   readonly nextKnockMs: number
 }
 
@@ -74,7 +74,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
   }
 
   list(): readonly Gateway[] {
-    return heardGateways(this.#cache.list(), (name) => this.standing(name))
+    return heardGateways(this.#cache.list(), (name) => this.liveness(name))
   }
 
   get(name: string): Gateway | undefined {
@@ -91,13 +91,13 @@ export class HeardGateways implements ObjectCache<Gateway> {
     }
   }
 
-  standing(name: string): GatewayStanding {
-    return this.#silences.get(name)?.standing ?? 'fresh'
+  liveness(name: string): GatewayLiveness {
+    return this.#silences.get(name)?.liveness ?? 'fresh'
   }
 
   /** Names of those that are not fresh, sorted. */
   stale(): readonly string[] {
-    return [...this.#silences].flatMap(([name, { standing }]) => (standing === 'fresh' ? [] : [name])).sort()
+    return [...this.#silences].flatMap(([name, { liveness }]) => (liveness === 'fresh' ? [] : [name])).sort()
   }
 
   /** Watches until the signal. Before and after, all gateways count as fresh. */
@@ -127,7 +127,7 @@ export class HeardGateways implements ObjectCache<Gateway> {
 
   #saw({ metadata: { name }, status }: Gateway): void {
     if (this.#beats.saw(name, status?.heartbeatTime)) this.#machines?.spoke(name)
-    if (!this.#beats.hasStopped(name) && this.#silences.has(name)) this.#judge(name, undefined)
+    if (!this.#beats.hasStopped(name) && this.#silences.has(name)) this.#validate(name, undefined)
   }
 
   async #look(signal: AbortSignal): Promise<void> {
@@ -169,23 +169,23 @@ export class HeardGateways implements ObjectCache<Gateway> {
   }
 
   async #knockAt(name: string): Promise<void> {
-    if (this.standing(name) === 'gone') return
+    if (this.liveness(name) === 'gone') return
     const address = this.#addressOf(name)
     const isDead = address !== undefined && (await this.#machines?.isDead(name, address)) === true
     if (!this.#beats.hasStopped(name)) return
     const nextKnockMs = this.#deps.clock.monotonic() + REKNOCK_MS
-    this.#judge(name, { standing: isDead ? 'gone' : 'silent', nextKnockMs })
+    this.#validate(name, { liveness: isDead ? 'gone' : 'silent', nextKnockMs })
   }
 
   #addressOf(name: string): string | undefined {
     return this.#nodes?.get(name)?.status?.addresses?.find(({ type }) => type === 'InternalIP')?.address
   }
 
-  #judge(name: string, silence: Silence | undefined): void {
-    const before = this.standing(name)
+  #validate(name: string, silence: Silence | undefined): void {
+    const before = this.liveness(name)
     if (silence === undefined) this.#silences.delete(name)
     else this.#silences.set(name, silence)
-    const now = this.standing(name)
+    const now = this.liveness(name)
     if (before === now) return
     const { logger } = this.#deps
     if (now === 'fresh') logger.info('gateway is heard again', { gateway: name })

@@ -98,7 +98,7 @@ export function specParts(object: KubeObject): Record<string, unknown> {
   return rest
 }
 
-export interface Birth {
+export interface CreationMetadata {
   readonly uid: string
   /** RFC 3339. */
   readonly creationTimestamp: string
@@ -108,11 +108,11 @@ export interface Birth {
 export function withServerMetadata<T extends KubeObject>(
   object: T,
   previous: KubeObject | undefined,
-  birth: () => Birth,
+  creation: () => CreationMetadata,
 ): T {
   const { status: _status, metadata, ...rest } = object as Loose
   const kept = previous?.metadata
-  const born = kept?.uid === undefined ? birth() : undefined
+  const born = kept?.uid === undefined ? creation() : undefined
   const { resourceVersion: _version, deletionTimestamp: _deleted, ...stated } = metadata
   const changed = previous !== undefined && !isDeepStrictEqual(plain(specParts(previous)), plain(rest))
   const filled: ObjectMeta = {

@@ -62,10 +62,10 @@ export class LiveCache<T> implements ObjectCache<T> {
     this.#list = undefined
     if (object === undefined) {
       this.#objects.delete(key)
-      this.#tell({ type: 'removed', object: previous as T })
+      this.#report({ type: 'removed', object: previous as T })
     } else {
       this.#objects.set(key, object)
-      this.#tell({ type: 'set', object, previous })
+      this.#report({ type: 'set', object, previous })
     }
   }
 
@@ -73,10 +73,10 @@ export class LiveCache<T> implements ObjectCache<T> {
   markSynced(): void {
     if (this.#synced) return
     this.#synced = true
-    this.#tell(undefined)
+    this.#report(undefined)
   }
 
-  #tell(change: ObjectChange<T> | undefined): void {
+  #report(change: ObjectChange<T> | undefined): void {
     for (const listener of [...this.#listeners]) listener(change)
   }
 }

@@ -23,15 +23,15 @@ export class ResidentNamespaces {
     else residents.delete(`${kind} ${key}`)
     if (residents.size > 0) this.#residents.set(namespace, residents)
     else this.#residents.delete(namespace)
-    if (residents.size > 0 !== before) this.#tell(namespace)
+    if (residents.size > 0 !== before) this.#report(namespace)
   }
 
   /** Tells everything that is implied now. */
-  tellAll(): void {
-    for (const namespace of this.#residents.keys()) this.#tell(namespace)
+  reportAll(): void {
+    for (const namespace of this.#residents.keys()) this.#report(namespace)
   }
 
-  #tell(namespace: string): void {
+  #report(namespace: string): void {
     const lived = (this.#residents.get(namespace)?.size ?? 0) > 0
     const object: Namespace = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: namespace } }
     this.#imply(objectKey(namespace), lived ? object : undefined)

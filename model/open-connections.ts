@@ -30,15 +30,15 @@ const SMALL_CHANGE = 10
 const STALE_MS = 600_000
 
 /** Whether a figure is to be told anew. `ageMs`: since the one before was told. Undefined: not known. */
-export function isWorthTelling(
-  told: OpenConnections | undefined,
+export function isWorthReporting(
+  reported: OpenConnections | undefined,
   now: OpenConnections | undefined,
   ageMs: number,
 ): boolean {
-  if (told === undefined || now === undefined) return told !== now
-  if (told.atLeast !== now.atLeast || (told.count === 0) !== (now.count === 0)) return true
-  const change = Math.abs(now.count - told.count)
-  return change > Math.max(SMALL_CHANGE, told.count / 10) || (change > 0 && ageMs >= STALE_MS)
+  if (reported === undefined || now === undefined) return reported !== now
+  if (reported.atLeast !== now.atLeast || (reported.count === 0) !== (now.count === 0)) return true
+  const change = Math.abs(now.count - reported.count)
+  return change > Math.max(SMALL_CHANGE, reported.count / 10) || (change > 0 && ageMs >= STALE_MS)
 }
 
 /** `about 12 open connections`, for the middle of a sentence. */

@@ -15,7 +15,7 @@ import { createCsr } from './identity/x509.ts'
 import { connectForJoin } from './transport/grpc-client.ts'
 
 /** The join request that an installer left in the cluster, and where it reads the answer. */
-export interface JoiningDesk {
+export interface JoinStore {
   /** Undefined while nobody has brought one. */
   token(): Promise<string | undefined>
   /** Made and kept before it is given, the same one until the join is over. */

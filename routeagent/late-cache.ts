@@ -3,7 +3,7 @@ import type { ObjectCache, ObjectChange } from '../kubeapi/cluster-api.ts'
 
 export type CacheListener<T> = (change: ObjectChange<T> | undefined) => void
 
-export class LateCache<T> {
+export class LazyInformer<T> {
   readonly #make: () => ObjectCache<T>
   readonly #listeners = new Set<CacheListener<T>>()
   #cache: ObjectCache<T> | undefined

@@ -11,7 +11,7 @@ import type { RouteTable } from '../kernel/route/route-table.ts'
 import type { Sysctl } from '../kernel/tuning/sysctl.ts'
 import { VXLAN_DEVICE } from '../model/kernel-ids.ts'
 import type { OpenConnections } from '../model/open-connections.ts'
-import { toldOtherRanges } from '../model/addresses/pod-ranges.ts'
+import { reportedOtherRanges } from '../model/addresses/pod-ranges.ts'
 import { DEFAULT_LOOP } from '../reconcile/loop.ts'
 import { untilDone } from '../reconcile/until-done.ts'
 import type { ComponentDeps } from '../runtime/component.ts'
@@ -67,13 +67,13 @@ export async function runRouteAgent(
   }
   const parts = { ...deps, caches, facts, logger, metrics }
   const counting: ConnectionLoop[] = []
-  const openConnections = (): OpenConnections | undefined => counting[0]?.told
+  const openConnections = (): OpenConnections | undefined => counting[0]?.reported
   const onPlan = (): void => counting[0]?.planned()
   const routes = new RouteLoop({ ...parts, unguarded, openConnections, onPlan }, config)
   const onGuarding = (): void => routes.poke()
   if (deps.connections !== undefined) {
-    const told = { plan: () => routes.plan, onChange: () => routes.poke() }
-    counting.push(new ConnectionLoop({ ...parts, ...told, connections: deps.connections }, config))
+    const reported = { plan: () => routes.plan, onChange: () => routes.poke() }
+    counting.push(new ConnectionLoop({ ...parts, ...reported, connections: deps.connections }, config))
   }
   const balancing = [
     new BalanceLoop({ ...parts, onGuarding }, config),
@@ -94,7 +94,7 @@ export async function runRouteAgent(
     ),
     heard.onChange(() => metrics.staleGateways.set(heard.stale().length)),
     caches.routeAgents.onChange((change) => {
-      if (toldOtherRanges(change)) routes.poke()
+      if (reportedOtherRanges(change)) routes.poke()
     }),
     deps.routes.onChange(() => {
       facts.invalidate()

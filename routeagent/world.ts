@@ -13,7 +13,7 @@ import {
   type ServiceImport,
 } from '../model/objects.ts'
 import { withoutIpv6Pods } from '../model/addresses/pod-ranges.ts'
-import { LateCache } from './late-cache.ts'
+import { LazyInformer } from './late-cache.ts'
 import type { KernelFacts } from './node-facts.ts'
 import { ownCluster } from './routes/own-ranges.ts'
 import type { NodeRouteWorld } from './routes/node-route-world.ts'
@@ -28,7 +28,7 @@ export interface RouteAgentCaches {
   readonly imports: ObjectCache<ServiceImport>
   readonly slices: ObjectCache<EndpointSlice>
   /** Read by nodes that serve lanes alone: there is one of each node, and each may change with every pod. */
-  readonly routeAgents: LateCache<RouteAgent>
+  readonly routeAgents: LazyInformer<RouteAgent>
 }
 
 /** `gateways`: as they count, where that is judged. */
@@ -44,7 +44,7 @@ export function routeAgentCaches(
     gateways,
     imports: api.cache('ServiceImport'),
     slices: api.cache('EndpointSlice'),
-    routeAgents: new LateCache(() => api.cache('RouteAgent')),
+    routeAgents: new LazyInformer(() => api.cache('RouteAgent')),
   }
 }
 

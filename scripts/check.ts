@@ -29,7 +29,7 @@ async function run(part: string): Promise<Outcome> {
 }
 
 /** Each as it ends: whoever waits sees what there is. */
-async function tell(part: string): Promise<boolean> {
+async function report(part: string): Promise<boolean> {
   const { ok, seconds } = await run(part)
   console.log(`${part.padEnd(14)} ${(ok ? 'passed' : 'failed').padEnd(8)} ${seconds.toFixed(1).padStart(5)} s`)
   return ok
@@ -41,6 +41,6 @@ if (unknown.length > 0) {
   console.error(`${unknown.join(', ')}: expected ${PARTS.join(', ')}`)
   process.exitCode = 2
 } else {
-  const outcomes = await Promise.all(PARTS.filter((part) => named.length === 0 || named.includes(part)).map(tell))
+  const outcomes = await Promise.all(PARTS.filter((part) => named.length === 0 || named.includes(part)).map(report))
   process.exitCode = outcomes.every((ok) => ok) ? 0 : 1
 }

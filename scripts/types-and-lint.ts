@@ -36,7 +36,7 @@ async function lint(program: ts.Program): Promise<{ readonly ok: boolean; readon
   return { ok: results.every(({ errorCount }) => errorCount === 0), text: await formatter.format(results) }
 }
 
-async function judge(program: ts.Program): Promise<boolean> {
+async function validate(program: ts.Program): Promise<boolean> {
   const found = ts.getPreEmitDiagnostics(program)
   process.stdout.write(format(found))
   const { ok, text } = await lint(program)
@@ -47,6 +47,6 @@ async function judge(program: ts.Program): Promise<boolean> {
 const program = readProgram()
 const key = contentKey(program)
 if (!isKnownGood(key)) {
-  if (await judge(program)) noteGood(key)
+  if (await validate(program)) noteGood(key)
   else process.exitCode = 1
 }

@@ -6,17 +6,17 @@ import type { ClusterApi } from '../../kubeapi/cluster-api.ts'
 import type { ClusterId } from '../../model/ids.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import type { IdentityStore } from '../../protocol/identity/identity-store.ts'
-import type { JoiningDesk } from '../../protocol/join.ts'
+import type { JoinStore } from '../../protocol/join.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import { joinWithToken, rejoinWhenEnded } from './join-with-token.ts'
 import { type MembershipAccess, keepMembership } from './membership/keep-membership.ts'
-import { tellBrokerWhenLeaving } from './membership/leave-by-agent.ts'
+import { reportLeaving } from './membership/leave-by-agent.ts'
 import { RefusalNote } from './membership/refusal-note.ts'
 
 export interface JoinAndRunInit {
   readonly cluster: ClusterId
   readonly facts: ClusterFacts
-  readonly identity: IdentityStore & JoiningDesk
+  readonly identity: IdentityStore & JoinStore
   readonly memberships: MembershipAccess
   /** Runs as a member until the signal. `onRefused` is called with the reason when the broker refuses this member. */
   readonly runMember: (onRefused: (reason: string | undefined) => void, signal: AbortSignal) => Promise<void>
@@ -28,7 +28,7 @@ export async function joinAndRun(
   { cluster, facts, identity, memberships, runMember }: JoinAndRunInit,
   signal: AbortSignal,
 ): Promise<void> {
-  const joining = { cluster, facts, identity, desk: identity }
+  const joining = { cluster, facts, identity, store: identity }
   await joinWithToken(deps, joining, signal)
   const stop = new AbortController()
   const until = AbortSignal.any([signal, stop.signal])
@@ -37,8 +37,8 @@ export async function joinAndRun(
   const part = (work: Promise<void>): Promise<void> =>
     work.catch((error: unknown) => (stop.abort(), Promise.reject(error as Error)))
   const member = [
-    part(runMember((reason) => note.hear(reason), until)),
-    part(tellBrokerWhenLeaving(deps, identity, until)),
+    part(runMember((reason) => note.onReason(reason), until)),
+    part(reportLeaving(deps, identity, until)),
   ]
   // Nobody is left who could join anew.
   const left = Promise.all(member).then(() => stop.abort())

@@ -12,7 +12,7 @@ import type { MemberIdentity } from '../../protocol/identity/member-files.ts'
 import { TokenError, parseJoinToken } from '../../protocol/identity/token.ts'
 import { joinedMembership } from '../../model/membership.ts'
 import { ownCluster } from '../../model/addresses/own-cluster.ts'
-import { type JoinAsk, type JoiningDesk, askToJoin, endOfIdentity, joinedIdentity } from '../../protocol/join.ts'
+import { type JoinAsk, type JoinStore, askToJoin, endOfIdentity, joinedIdentity } from '../../protocol/join.ts'
 import { Backoff } from '../../reconcile/backoff.ts'
 import type { ComponentDeps } from '../../runtime/component.ts'
 import { reasonField } from '../../protocol/error-reason.ts'
@@ -22,7 +22,7 @@ export interface JoinWithTokenInit {
   readonly cluster: ClusterId
   readonly facts: ClusterFacts
   readonly identity: IdentityStore
-  readonly desk: JoiningDesk
+  readonly store: JoinStore
 }
 
 /** A token that was refused is looked at again this often: a new one may lie there. */
@@ -41,7 +41,7 @@ export async function joinWithToken(
   init: JoinWithTokenInit,
   signal: AbortSignal,
 ): Promise<void> {
-  const { identity, desk } = init
+  const { identity, store } = init
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 10_000 })
   let state: string | undefined = 'joins the clusterset'
   deps.status.readiness('join', () => state)
@@ -49,8 +49,8 @@ export async function joinWithToken(
   let known = await identity.read()
   for (; known === undefined; known = await identity.read()) {
     signal.throwIfAborted()
-    const token = await desk.token()
-    if (token === undefined || (token === refused && (await desk.isRefused(token)))) {
+    const token = await store.token()
+    if (token === undefined || (token === refused && (await store.isRefused(token)))) {
       if (token === undefined) state = `waits for a join token in ${identity.place}`
       await deps.clock.sleep(LOOK_MS, signal)
       continue
@@ -60,7 +60,7 @@ export async function joinWithToken(
     state = failure.message
     refused = isFinal(failure) ? token : undefined
     deps.logger.warn('not joined', { ...reasonField(failure), why: failure.message, refused: refused !== undefined })
-    await desk.problem({
+    await store.problem({
       text: failure.message,
       ...reasonField(failure),
       ...(refused === undefined ? {} : { refused }),
@@ -69,7 +69,7 @@ export async function joinWithToken(
   }
   state = undefined
   // With one that has ended the agent goes on as it can, and rejoinWhenEnded() needs the token.
-  if (known === undefined || endOfIdentity(known) > deps.clock.now()) await dropToken(deps, desk, signal)
+  if (known === undefined || endOfIdentity(known) > deps.clock.now()) await dropToken(deps, store, signal)
 }
 
 /** Whoever runs with the identity of before has to start anew. */
@@ -92,12 +92,12 @@ export async function rejoinWhenEnded(
 ): Promise<void> {
   const { clock, logger } = deps
   const kept: KeptIdentity = { latest: undefined }
-  let told: string | undefined
+  let reported: string | undefined
   const onFailure = (error: unknown): number => {
     if (error instanceof JoinedAnewError) throw error
     const reason = String(error)
-    if (!signal.aborted && reason !== told) logger.warn('the identity is not as it should be, yet', { why: reason })
-    told = reason
+    if (!signal.aborted && reason !== reported) logger.warn('the identity is not as it should be, yet', { why: reason })
+    reported = reason
     return AWAY_MS
   }
   while (!signal.aborted) {
@@ -120,20 +120,20 @@ async function rejoin(
   signal: AbortSignal,
 ): Promise<number | undefined> {
   const { clock } = deps
-  const { identity, desk } = init
+  const { identity, store } = init
   const known = await identity.read()
   kept.latest = known ?? kept.latest
   if (known === undefined && hasLeft(deps.api)) return undefined
   const leftMs = known === undefined ? 0 : endOfIdentity(known) - clock.now()
   if (leftMs > 0) return Math.min(leftMs, LOOK_AT_IDENTITY_MS)
-  const token = await desk.token()
+  const token = await store.token()
   if (token === undefined && known === undefined) await putBack(deps, init, kept.latest)
-  if (token === undefined || (await desk.isRefused(token))) return LOOK_MS
+  if (token === undefined || (await store.isRefused(token))) return LOOK_MS
   const failure = await tryToJoin(deps, init, token, signal)
   if (failure === undefined && known === undefined) throw new JoinedAnewError(init.cluster)
   if (failure === undefined) return LOOK_MS
   deps.logger.warn('not joined anew', { ...reasonField(failure), why: failure.message })
-  await desk.problem({
+  await store.problem({
     text: failure.message,
     ...reasonField(failure),
     ...(isFinal(failure) ? { refused: token } : {}),
@@ -162,9 +162,9 @@ async function putBack(
 }
 
 /** One that came while the identity was made, or was left beside it: it may be good for another cluster still. */
-async function dropToken({ logger }: ComponentDeps, desk: JoiningDesk, signal: AbortSignal): Promise<void> {
+async function dropToken({ logger }: ComponentDeps, store: JoinStore, signal: AbortSignal): Promise<void> {
   try {
-    if (await desk.dropToken()) logger.info('this cluster has joined: a token that lay there is removed')
+    if (await store.dropToken()) logger.info('this cluster has joined: a token that lay there is removed')
   } catch (error) {
     signal.throwIfAborted()
     logger.warn('a token that is not needed could not be removed', { why: String(error) })
@@ -173,7 +173,7 @@ async function dropToken({ logger }: ComponentDeps, desk: JoiningDesk, signal: A
 
 const MAX_NAMED = 10
 
-function tellRenumbered(
+function reportRenumbered(
   { api, logger }: Pick<ComponentDeps, 'logger'> & { readonly api: ClusterApi },
   renumbered: readonly Renumbered[],
 ): void {
@@ -189,7 +189,7 @@ function tellRenumbered(
     why: broken,
   })
   const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
-  api.tell({ regarding, type: 'Warning', reason: 'MembersRenumbered', note })
+  api.report({ regarding, type: 'Warning', reason: 'MembersRenumbered', note })
 }
 
 /** Asking again with a token that the broker refused changes nothing; a broker that is away comes back. */
@@ -207,7 +207,7 @@ async function tryToJoin(
   let response: JoinResponse
   try {
     const token = parseJoinToken(text.trim(), deps.clock.now())
-    ask = { token, cluster: init.cluster, key: await init.desk.key(), facts: init.facts }
+    ask = { token, cluster: init.cluster, key: await init.store.key(), facts: init.facts }
     response = await askToJoin(ask, deps, signal)
   } catch (error) {
     signal.throwIfAborted()
@@ -219,6 +219,6 @@ async function tryToJoin(
   await init.identity.write(joinedIdentity(ask, response))
   deps.logger.info('joined', { cluster: init.cluster, clusterset: response.clusterset })
   for (const note of response.notes ?? []) deps.logger.warn('addresses are not used as stated', { note })
-  tellRenumbered(deps, response.renumbered ?? [])
+  reportRenumbered(deps, response.renumbered ?? [])
   return undefined
 }

@@ -51,7 +51,7 @@ export class NeedsLoop {
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
   readonly #startedAt: number
-  #told: ClusterFacts | undefined
+  #reported: ClusterFacts | undefined
 
   constructor(deps: NeedsLoopDeps, init: NeedsLoopInit) {
     this.#deps = deps
@@ -71,21 +71,21 @@ export class NeedsLoop {
 
   async #round(): Promise<void> {
     const { findings, surroundings } = this.#deps
-    const { needed, told } = planNeeds(this.#world(await surroundings()))
+    const { needed, reported } = planNeeds(this.#world(await surroundings()))
     findings.setNeeded(needed)
-    this.#tell(told)
+    this.#report(reported)
   }
 
-  #tell(told: readonly string[]): void {
+  #report(reported: readonly string[]): void {
     const { publisher, api, clock } = this.#deps
     const { facts } = this.#init
     if (facts === undefined) return
     // Half of them would take the other half back, and tell it again as if it were new.
     const isWhole = KINDS.every((kind) => api.cache(kind).synced)
     if (!isWhole && clock.monotonic() - this.#startedAt < PATIENCE_MS) return
-    const now = told.length === 0 ? facts : { ...facts, neededCIDRs: told }
-    if (isDeepStrictEqual(now, this.#told)) return
-    this.#told = now
+    const now = reported.length === 0 ? facts : { ...facts, neededCIDRs: reported }
+    if (isDeepStrictEqual(now, this.#reported)) return
+    this.#reported = now
     publisher.setFacts(now)
   }
 

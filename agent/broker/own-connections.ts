@@ -4,7 +4,7 @@ import type { Node, RouteAgent } from '../../model/objects.ts'
 import {
   MAX_OPEN_CONNECTIONS,
   type OpenConnections,
-  isWorthTelling,
+  isWorthReporting,
   openConnectionsProblem,
 } from '../../model/open-connections.ts'
 import type { Clock } from '../../reconcile/clock.ts'
@@ -15,13 +15,13 @@ import type { Clock } from '../../reconcile/clock.ts'
  */
 export function sumOpenConnections(nodes: readonly Node[], agents: readonly RouteAgent[]): OpenConnections | undefined {
   const byNode = new Map(agents.map(({ metadata, status }) => [metadata.name, status?.openConnections]))
-  const told = nodes.flatMap(({ metadata }) => {
+  const reported = nodes.flatMap(({ metadata }) => {
     const one = byNode.get(metadata.name)
     return one === undefined || openConnectionsProblem(one) !== undefined ? [] : [one]
   })
-  const sum = told.reduce((all, { count }) => all + count, 0)
-  const isWhole = told.length === nodes.length && told.every(({ atLeast }) => !atLeast) && sum <= MAX_OPEN_CONNECTIONS
-  if (told.length === 0 || (sum === 0 && !isWhole)) return undefined
+  const sum = reported.reduce((all, { count }) => all + count, 0)
+  const isWhole = reported.length === nodes.length && reported.every(({ atLeast }) => !atLeast) && sum <= MAX_OPEN_CONNECTIONS
+  if (reported.length === 0 || (sum === 0 && !isWhole)) return undefined
   return { count: Math.min(sum, MAX_OPEN_CONNECTIONS), atLeast: !isWhole }
 }
 
@@ -34,11 +34,11 @@ export function openConnectionsReader(api: Api): () => OpenConnections | undefin
 }
 
 /** The sum as the other members are told it: every change of it goes to all of them. */
-export class ToldConnections {
+export class ReportedConnections {
   readonly #api: Api
   readonly #read: () => OpenConnections | undefined
   readonly #clock: Pick<Clock, 'monotonic'>
-  #told: { readonly sum: OpenConnections | undefined; readonly at: number } | undefined
+  #reported: { readonly sum: OpenConnections | undefined; readonly at: number } | undefined
 
   constructor(api: Api, clock: Pick<Clock, 'monotonic'>) {
     this.#api = api
@@ -49,9 +49,9 @@ export class ToldConnections {
   get(): OpenConnections | undefined {
     const sum = this.#read()
     const at = this.#clock.monotonic()
-    const told = this.#told
-    if (told !== undefined && !isWorthTelling(told.sum, sum, at - told.at)) return told.sum
-    this.#told = { sum, at }
+    const reported = this.#reported
+    if (reported !== undefined && !isWorthReporting(reported.sum, sum, at - reported.at)) return reported.sum
+    this.#reported = { sum, at }
     return sum
   }
 

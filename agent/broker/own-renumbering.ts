@@ -11,7 +11,7 @@ import type { Logger } from '../../runtime/logging/logger.ts'
 import { openConnectionsReader } from './own-connections.ts'
 
 export interface OwnRenumberingDeps {
-  readonly api: Pick<ClusterApi, 'cache' | 'tell'>
+  readonly api: Pick<ClusterApi, 'cache' | 'report'>
   readonly clock: Pick<Clock, 'setTimer'>
   readonly logger: Logger
 }
@@ -21,24 +21,24 @@ const SETTLE_MS = 2000
 const MAX_NAMED = 10
 
 /** Watches the Cluster of this id. Gives the function that ends it. */
-export function tellOwnRenumbering({ api, clock, logger }: OwnRenumberingDeps, own: string): () => void {
+export function reportOwnRenumbering({ api, clock, logger }: OwnRenumberingDeps, own: string): () => void {
   const clusters = api.cache('Cluster')
   const openConnections = openConnectionsReader(api)
   let cancel = (): void => undefined
-  const tell = (): void => {
+  const report = (): void => {
     const now = clusters.get(own)
     if (now === undefined || now.spec.globalCIDRs.length === 0) return
     const note = renumberingNote(now, clusters.list(), openConnections())
     logger.warn('this cluster has global addresses from now on', { reason: 'GlobalAddressesGiven', why: note })
     const regarding = { kind: 'Membership', name: MEMBERSHIP_NAME } as const
-    api.tell({ regarding, type: 'Warning', reason: 'GlobalAddressesGiven', note })
+    api.report({ regarding, type: 'Warning', reason: 'GlobalAddressesGiven', note })
   }
   const stop = clusters.onChange((change) => {
     if (change?.type !== 'set' || change.object.metadata.name !== own) return
     const had = change.previous?.spec.globalCIDRs.length
     if (had !== 0 || change.object.spec.globalCIDRs.length === 0) return
     cancel()
-    cancel = clock.setTimer(SETTLE_MS, tell)
+    cancel = clock.setTimer(SETTLE_MS, report)
   })
   return () => {
     stop()

@@ -30,7 +30,7 @@ export interface Needs {
   /** What no other member's pods may have here. */
   readonly needed: readonly NeededRange[]
   /** What the broker is told: without what lies in this cluster's own ranges. CIDRs. */
-  readonly told: readonly string[]
+  readonly reported: readonly string[]
 }
 
 export function planNeeds({ own, nodes, routeAgents, apiServers, machine, broker }: NeedsWorld): Needs {
@@ -43,9 +43,9 @@ export function planNeeds({ own, nodes, routeAgents, apiServers, machine, broker
     ...neededRanges(addresses, 'a node of this cluster'),
   ]
   const ours = [...own.podCIDRs, ...own.serviceCIDRs, ...BROUGHT_ALONG].map((text) => parsePrefix(text))
-  const all = [...needed.map(({ prefix }) => prefix), ...toldByNodes(nodes, routeAgents)]
+  const all = [...needed.map(({ prefix }) => prefix), ...reportedByNodes(nodes, routeAgents)]
   const outside = all.filter((prefix) => !ours.some((one) => overlaps(one, prefix)))
-  return { needed: needed.slice(0, MAX_HERE), told: fewRanges(outside) }
+  return { needed: needed.slice(0, MAX_HERE), reported: fewRanges(outside) }
 }
 
 /** Of thousands of nodes the last are left to the parts on the nodes, which look as well: each costs time with each member. */
@@ -62,12 +62,12 @@ function nodeAddresses({ status }: Node): string[] {
  * For the broker alone: a node that was broken into writes its own RouteAgent, and must not keep other clusters away from
  * this one. Of networks, those count that its Node is in; of the rest, single addresses.
  */
-function toldByNodes(nodes: readonly Node[], routeAgents: readonly RouteAgent[]): Prefix[] {
+function reportedByNodes(nodes: readonly Node[], routeAgents: readonly RouteAgent[]): Prefix[] {
   const byName = new Map(nodes.map((node) => [node.metadata.name, neededRanges(nodeAddresses(node), '')]))
   return routeAgents.flatMap(({ metadata, status }) => {
     const at = byName.get(metadata.name) ?? []
-    const told = neededRanges((status?.underlay ?? []).slice(0, MAX_TOLD_BY_NODE), '').map(({ prefix }) => prefix)
-    return told.filter((prefix) => isSingle(prefix) || at.some((one) => containsAddress(prefix, one.prefix)))
+    const reported = neededRanges((status?.underlay ?? []).slice(0, MAX_TOLD_BY_NODE), '').map(({ prefix }) => prefix)
+    return reported.filter((prefix) => isSingle(prefix) || at.some((one) => containsAddress(prefix, one.prefix)))
   })
 }
 

@@ -102,7 +102,7 @@ class ProtocolLink implements BrokerLink {
       onContact: (silent) => contact.set(silent),
       onState: (state) => {
         if (state.t !== 'live') contact.forget()
-        this.#tellRefused(state)
+        this.#reportRefused(state)
       },
     })
     this.contact = contact
@@ -146,10 +146,10 @@ class ProtocolLink implements BrokerLink {
     }
   }
 
-  #tellRefused(state: WatchState): void {
+  #reportRefused(state: WatchState): void {
     const error = state.t === 'waiting' && isAboutUs(state.error) ? state.error : undefined
     if (state.t !== 'live' && error === undefined) return
-    this.#renewal.hearRefused(error !== undefined)
+    this.#renewal.takeRefusal(error !== undefined)
     this.#deps.onRefused(error?.message, error?.reason)
   }
 

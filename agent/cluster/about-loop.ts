@@ -93,6 +93,6 @@ export class AboutLoop {
   }
 
   #warn(name: string, note: string): void {
-    this.#deps.api.tell({ regarding: { kind: 'ClusterProperty', name }, type: 'Warning', reason: 'Refused', note })
+    this.#deps.api.report({ regarding: { kind: 'ClusterProperty', name }, type: 'Warning', reason: 'Refused', note })
   }
 }

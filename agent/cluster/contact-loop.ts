@@ -130,7 +130,7 @@ export class ContactLoop {
       silent,
       connected: this.#connected(),
     })
-    this.#tell(new Set(plan.expired))
+    this.#report(new Set(plan.expired))
     findings.setExpired(new Set(plan.expired))
     metrics.silent.set(plan.expired.length)
     const gateways = api.cache('Gateway').list()
@@ -149,14 +149,14 @@ export class ContactLoop {
     const now = clock.monotonic()
     const up = new Set<string>()
     for (const { metadata, status } of api.cache('Gateway').list()) {
-      if (gateways.standing(metadata.name) !== 'fresh') continue
+      if (gateways.liveness(metadata.name) !== 'fresh') continue
       if (now - (this.#changedAt.get(metadata.name) ?? -Infinity) > FRESH_MS) continue
       for (const one of status?.connections ?? []) if (one.state === 'up') up.add(one.cluster)
     }
     return up
   }
 
-  #tell(expired: ReadonlySet<string>): void {
+  #report(expired: ReadonlySet<string>): void {
     const { api, logger, findings } = this.#deps
     const before = findings.expired ?? new Set<string>()
     const minutes = Math.round(this.#init.leaseMs / 6000) / 10
@@ -164,13 +164,13 @@ export class ContactLoop {
       if (before.has(id)) continue
       const note = `nothing was heard of cluster ${id} for ${minutes} min: its endpoints are removed until it returns`
       logger.warn('cluster is taken as dead', { cluster: id, reason: 'ContactLost', minutes })
-      api.tell({ regarding: { kind: 'Cluster', name: id }, type: 'Warning', reason: 'ContactLost', note })
+      api.report({ regarding: { kind: 'Cluster', name: id }, type: 'Warning', reason: 'ContactLost', note })
     }
     for (const id of before) {
       if (expired.has(id) || api.cache('Cluster').get(id) === undefined) continue
       logger.info('cluster is heard again', { cluster: id })
       const note = `cluster ${id} is heard again: its endpoints are back`
-      api.tell({ regarding: { kind: 'Cluster', name: id }, type: 'Normal', reason: 'ContactRestored', note })
+      api.report({ regarding: { kind: 'Cluster', name: id }, type: 'Normal', reason: 'ContactRestored', note })
     }
   }
 }
@@ -178,9 +178,9 @@ export class ContactLoop {
 /** Which lanes there are and how they do, without what changes all the time. */
 function laneText(gateways: HeardGateways): string {
   const lanes = gateways.list().flatMap(({ metadata: { name }, status }) => {
-    const standing = gateways.standing(name)
+    const liveness = gateways.liveness(name)
     return (status?.connections ?? []).map(({ cluster, lane, state }) =>
-      [name, standing, cluster, lane, state].join(' '),
+      [name, liveness, cluster, lane, state].join(' '),
     )
   })
   return lanes.join('\n')

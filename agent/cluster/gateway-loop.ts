@@ -34,8 +34,8 @@ export class GatewayLoop {
     const { gateways } = deps
     const stop = gateways.onChange((change) => {
       if (change?.type !== 'set') return
-      if (heardAgain(change.previous, change.object)) this.#tellHeard(change.object)
-      if (gateways.standing(change.object.metadata.name) !== 'fresh') this.#loop.poke()
+      if (heardAgain(change.previous, change.object)) this.#reportHeard(change.object)
+      if (gateways.liveness(change.object.metadata.name) !== 'fresh') this.#loop.poke()
     })
     this.#subscriptions.add(stop)
   }
@@ -55,14 +55,14 @@ export class GatewayLoop {
       if (gateway === undefined || condition === undefined) continue
       await api.setCondition({ kind: 'Gateway', name }, condition, signal)
       const regarding = { kind: 'Gateway' as const, name, uid: gateway.metadata.uid }
-      api.tell({ regarding, type: 'Warning', reason: 'GatewaySilent', note: condition.message })
+      api.report({ regarding, type: 'Warning', reason: 'GatewaySilent', note: condition.message })
     }
   }
 
-  #tellHeard({ metadata: { name, uid } }: Gateway): void {
+  #reportHeard({ metadata: { name, uid } }: Gateway): void {
     const regarding = { kind: 'Gateway' as const, name, uid }
     const note = `the gateway on node ${name} is heard again`
-    this.#deps.api.tell({ regarding, type: 'Normal', reason: 'GatewayHeard', note })
+    this.#deps.api.report({ regarding, type: 'Normal', reason: 'GatewayHeard', note })
     this.#loop.poke()
   }
 }

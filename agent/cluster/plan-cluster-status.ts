@@ -32,7 +32,7 @@ export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[]
   return clusters.flatMap((cluster) => {
     const { id } = cluster.spec
     const before = cluster.status?.conditions ?? []
-    const findings = [silent && judge(silent.get(id), nowMs), connected(world, id)]
+    const findings = [silent && validate(silent.get(id), nowMs), connected(world, id)]
     const conditions = findings.reduce((list, finding) => {
       if (finding === undefined) return list
       const known = findCondition(list, finding.type)
@@ -44,7 +44,7 @@ export function planClusterStatus(world: ClusterStatusWorld): readonly Cluster[]
   })
 }
 
-function judge(silentForMs: number | undefined, nowMs: number): ConditionFinding | undefined {
+function validate(silentForMs: number | undefined, nowMs: number): ConditionFinding | undefined {
   if (silentForMs === undefined) {
     return { type: CONDITION_IN_CONTACT, status: 'True', reason: 'Heard', message: 'the broker hears it' }
   }

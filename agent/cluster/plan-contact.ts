@@ -40,14 +40,14 @@ export function planContact(world: ContactWorld): ContactPlan {
   for (const cluster of [...world.clusters].sort()) {
     const lease = present.get(leaseName(cluster))
     present.delete(leaseName(cluster))
-    const { next, dead } = judge(world, cluster, lease)
+    const { next, dead } = validate(world, cluster, lease)
     if (next !== undefined) apply.push(next)
     if (dead) expired.push(cluster)
   }
   return { apply, remove: [...present.values()], expired }
 }
 
-function judge(world: ContactWorld, cluster: string, lease: Lease | undefined): { next?: Lease; dead: boolean } {
+function validate(world: ContactWorld, cluster: string, lease: Lease | undefined): { next?: Lease; dead: boolean } {
   const { nowMs, durationMs, silent, connected } = world
   const heard = connected.has(cluster) || (silent !== undefined && !silent.has(cluster))
   const released = lease !== undefined && (lease.spec?.holderIdentity ?? '') === ''

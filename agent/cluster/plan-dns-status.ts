@@ -7,11 +7,11 @@ import type { ClusterDnsAnswer } from './ask-resolver.ts'
 /** The Cluster with its status as it is to be; undefined when it is right. */
 export function planDnsStatus(own: Cluster, answer: ClusterDnsAnswer, nowMs: number): Cluster | undefined {
   const before = own.status?.conditions ?? []
-  const conditions = setCondition(before, judge(answer), nowMs)
+  const conditions = setCondition(before, validate(answer), nowMs)
   return conditions === before ? undefined : { ...own, status: { ...own.status, conditions } }
 }
 
-function judge(answer: ClusterDnsAnswer): ConditionFinding {
+function validate(answer: ClusterDnsAnswer): ConditionFinding {
   const type = CONDITION_CLUSTER_DNS
   if (answer.answers) {
     const message = `the cluster's DNS hands ${CLUSTERSET_ZONE} to Sealane`

@@ -59,17 +59,17 @@ export class ExportConditions {
   }
 
   /** Throws ClusterApiError when something could not be written now, after all that could be. */
-  async tell(plan: ExportPlan, keys: Iterable<ServiceKey>, signal: AbortSignal): Promise<void> {
+  async report(plan: ExportPlan, keys: Iterable<ServiceKey>, signal: AbortSignal): Promise<void> {
     const all = [...keys]
     const failures: ClusterApiError[] = []
     for (let i = 0; i < all.length; i += AT_ONCE) {
-      failures.push(...(await this.#tellSome(plan, all.slice(i, i + AT_ONCE), signal)))
+      failures.push(...(await this.#reportSome(plan, all.slice(i, i + AT_ONCE), signal)))
     }
     this.#count()
     if (failures[0] !== undefined) throw failures[0]
   }
 
-  async #tellSome(plan: ExportPlan, keys: readonly ServiceKey[], signal: AbortSignal): Promise<ClusterApiError[]> {
+  async #reportSome(plan: ExportPlan, keys: readonly ServiceKey[], signal: AbortSignal): Promise<ClusterApiError[]> {
     const { api, clock } = this.#deps
     const changes = keys.flatMap((key) => this.#change(key, plan.exports.get(key)) ?? [])
     const failures = await this.#write(
@@ -80,13 +80,13 @@ export class ExportConditions {
     for (const { present, object, wanted } of changes) {
       this.#written.set(present, { wanted, at: clock.monotonic() })
       const events = exportEvents(object, present.status?.conditions ?? [], object.status?.conditions ?? [])
-      for (const event of events) api.tell(event satisfies ObjectEvent)
+      for (const event of events) api.report(event satisfies ObjectEvent)
     }
     return []
   }
 
   /** Says on every export that it is no longer one: this cluster has left. */
-  async tellLeft(signal: AbortSignal): Promise<void> {
+  async reportLeft(signal: AbortSignal): Promise<void> {
     const { api, clock } = this.#deps
     const changed = api
       .cache('ServiceExport')
@@ -94,10 +94,10 @@ export class ExportConditions {
       .flatMap((object): ServiceExport[] => {
         const present = object.status?.conditions
         if (present === undefined) return []
-        const told = LEFT.filter(
+        const reported = LEFT.filter(
           ({ type }) => type !== CONDITION_IMPORTED || findCondition(present, type) !== undefined,
         )
-        const conditions = setConditions(present, told, clock.now())
+        const conditions = setConditions(present, reported, clock.now())
         return conditions === present ? [] : [{ ...object, status: { ...object.status, conditions } }]
       })
     const [failure] = await this.#write(changed, signal)
@@ -112,7 +112,7 @@ export class ExportConditions {
       this.#states.delete(key)
       return undefined
     }
-    const elsewhere = { verdict: findings.ownVerdicts.get(key), imported: this.#imported(key) }
+    const elsewhere = { finding: findings.ownFindings.get(key), imported: this.#imported(key) }
     const wanted = planConditions({ ...planned, object: present }, publisher, elsewhere)
     this.#states.set(key, stateOf(planned, wanted.find(({ type }) => type === 'Ready')?.reason))
     const before = present.status?.conditions ?? []

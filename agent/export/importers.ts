@@ -8,7 +8,7 @@ import type { ReasonCode } from '../../model/reasons/reasons.ts'
 /** The members as far as they matter to this cluster's exports, ready to be asked about any of them. */
 export interface Importers {
   /** Sorted: those that tell, this cluster and those taken as dead left out. */
-  readonly telling: readonly string[]
+  readonly reporting: readonly string[]
   /** Sorted: of an earlier release, or not heard of yet. */
   readonly silent: readonly string[]
   /** Members that have more findings than they can tell. */
@@ -35,10 +35,10 @@ export interface ImportersInput {
 export function planImporters(input: ImportersInput): Importers {
   const { own, members, expired, statuses, unheardSince, namespaces } = input
   const others = [...members].filter((id) => id !== own && !expired.has(id)).sort()
-  const telling = others.filter((id) => statuses.has(id))
+  const reporting = others.filter((id) => statuses.has(id))
   const partial = new Set<string>()
   const findings = new Map<string, Map<string, NotImportedReason>>()
-  for (const id of telling) {
+  for (const id of reporting) {
     const { notImported = [], leftOut = 0 } = statuses.get(id) ?? {}
     if (leftOut > 0) partial.add(id)
     for (const { reason, namespace, name, cluster } of notImported) {
@@ -48,7 +48,7 @@ export function planImporters(input: ImportersInput): Importers {
       findings.set(place, at.set(id, reason))
     }
   }
-  return { telling, silent: others.filter((id) => !statuses.has(id)), partial, unheardSince, findings }
+  return { reporting, silent: others.filter((id) => !statuses.has(id)), partial, unheardSince, findings }
 }
 
 /** Names in one message; the rest is counted, or where the number would change all the time, only mentioned. */
@@ -73,19 +73,19 @@ export function importedCondition(key: ServiceKey, importers: Importers, storedA
   }
   const isUnsure = (id: string): boolean =>
     !against.has(id) && (importers.partial.has(id) || (importers.unheardSince.get(id) ?? Infinity) <= storedAt)
-  const unsure = [...importers.silent, ...importers.telling.filter(isUnsure)].sort()
+  const unsure = [...importers.silent, ...importers.reporting.filter(isUnsure)].sort()
   const names: string[] = []
-  for (const id of importers.telling) {
+  for (const id of importers.reporting) {
     if (names.length > MAX_NAMES) break
     if (!against.has(id) && !isUnsure(id)) names.push(id)
   }
   const not = notImporting(against, namespace)
-  const untold = unsure.length === 0 ? [] : [`nothing is told by ${counted(unsure)}`]
+  const unreported = unsure.length === 0 ? [] : [`nothing is told by ${counted(unsure)}`]
   if (names.length > 0) {
     const by = names.length > MAX_NAMES ? `${names.slice(0, MAX_NAMES).join(', ')} and others` : names.join(', ')
-    return finding('True', 'Imported', [`imported by ${by}`, ...not, ...untold])
+    return finding('True', 'Imported', [`imported by ${by}`, ...not, ...unreported])
   }
-  if (unsure.length > 0) return finding('Unknown', 'NotTold', [...untold, ...not])
+  if (unsure.length > 0) return finding('Unknown', 'NotTold', [...unreported, ...not])
   if (against.size === 0) return finding('Unknown', 'NoOtherMember', ['no other cluster is a member now'])
   return finding('False', 'NotImported', [`no member imports it: ${not.join('; ')}`])
 }

@@ -44,7 +44,7 @@ export interface SlicePlace {
   /** Why there are none of IPv6, where there should be. */
   readonly ipv6LeftOut?: string | undefined
   /** The service has two families: whose each address is matters to DNS. */
-  readonly tellsPods?: boolean
+  readonly reportsPods?: boolean
 }
 
 /**
@@ -96,7 +96,7 @@ function publishedEndpoint(
   if (addresses.length === 0) return []
   const { ready, serving, terminating } = endpoint.conditions ?? {}
   const hostname = publishedHostname(endpoint.hostname, place, notes)
-  const pod = place.tellsPods === true ? podKey(endpoint) : undefined
+  const pod = place.reportsPods === true ? podKey(endpoint) : undefined
   return [
     {
       addresses,

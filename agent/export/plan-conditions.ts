@@ -1,6 +1,6 @@
 /** The conditions Ready and Conflict of a ServiceExport, from what became of its records. Pure. */
 import { CONDITION_IMPORTED, type ConditionFinding, findCondition, isConditionTrue } from '../../model/conditions.ts'
-import type { ConflictVerdict } from '../../model/services/service-conflicts.ts'
+import type { ConflictFinding } from '../../model/services/service-conflicts.ts'
 import type { PublishState } from '../broker/broker-link.ts'
 import type { PlannedExport } from './plan-exports.ts'
 import { type ReasonCode, joinReasons } from '../../model/reasons/reasons.ts'
@@ -16,7 +16,7 @@ const MAX_NOTES = 3
 
 export interface FoundElsewhere {
   /** Of the merge; undefined while the broker does not show this export yet. */
-  readonly verdict?: ConflictVerdict | undefined
+  readonly finding?: ConflictFinding | undefined
   /** Undefined while the others may not have had the time to tell. */
   readonly imported?: ConditionFinding | undefined
 }
@@ -28,17 +28,17 @@ export interface FoundElsewhere {
 export function planConditions(
   planned: PlannedExport,
   published: PublishedView,
-  { verdict, imported }: FoundElsewhere = {},
+  { finding, imported }: FoundElsewhere = {},
 ): readonly ConditionFinding[] {
   const { generation } = planned.object.metadata
-  const findings = [...judge(planned, published, verdict), ...judgeImported(planned, published, imported)]
+  const findings = [...validate(planned, published, finding), ...validateImported(planned, published, imported)]
   return generation === undefined ? findings : findings.map((one) => ({ ...one, observedGeneration: generation }))
 }
 
-function judge(
+function validate(
   planned: PlannedExport,
   published: PublishedView,
-  verdict: ConflictVerdict | undefined,
+  finding: ConflictFinding | undefined,
 ): readonly ConditionFinding[] {
   const conditions = planned.object.status?.conditions
   if (planned.valid.status !== 'True') {
@@ -48,13 +48,13 @@ function judge(
   const findings: ConditionFinding[] = [planned.valid]
   const unsure = !published.answered && isConditionTrue(conditions, 'Ready')
   if (!unsure) findings.push(planReady(planned, published))
-  if (verdict !== undefined) findings.push(conflict(verdict))
+  if (finding !== undefined) findings.push(conflict(finding))
   else if (findCondition(conditions, 'Conflict') === undefined) findings.push(conflict({ reasons: [], message: '' }))
   return findings
 }
 
 /** An export that is none is imported by nobody, and that is no news of the others. */
-function judgeImported(
+function validateImported(
   planned: PlannedExport,
   published: PublishedView,
   imported: ConditionFinding | undefined,
@@ -97,8 +97,8 @@ function ready(status: 'True' | 'False', reason: ReasonCode, message: string): C
   return { type: 'Ready', status, reason, message }
 }
 
-function conflict(verdict: ConflictVerdict): ConditionFinding {
-  const { reasons, message } = verdict
+function conflict(finding: ConflictFinding): ConditionFinding {
+  const { reasons, message } = finding
   const [first, ...more] = reasons
   if (first === undefined) return { type: 'Conflict', status: 'False', reason: 'NoConflicts', message }
   return { type: 'Conflict', status: 'True', reason: joinReasons([first, ...more]), message }

@@ -60,7 +60,7 @@ interface SliceResult {
   readonly podPrefixes: readonly Prefix[]
   readonly ipv6LeftOut: string | undefined
   readonly cluster: string
-  readonly tellsPods: boolean
+  readonly reportsPods: boolean
   readonly body: EndpointSliceBody | undefined
   readonly notes: readonly string[]
 }
@@ -112,15 +112,15 @@ interface ExportAtHand {
 }
 
 function planExport(world: ExportWorld, memory: ExportMemory, { object, service, own }: ExportAtHand): PlannedRecords {
-  const valid = judgeExport(object, service)
+  const valid = validateExport(object, service)
   if (service === undefined || valid.status !== 'True')
     return { valid, recordKeys: [], records: [], exported: undefined, notes: [] }
   const namespace = object.metadata.namespace ?? ''
   const { name } = object.metadata
   const notes: string[] = []
   const { cluster, podPrefixes, ipv6LeftOut } = world
-  const tellsPods = new Set(own.map(({ addressType }) => addressType)).size > 1
-  const place = { cluster, namespace, service: name, podPrefixes, ipv6LeftOut, tellsPods }
+  const reportsPods = new Set(own.map(({ addressType }) => addressType)).size > 1
+  const place = { cluster, namespace, service: name, podPrefixes, ipv6LeftOut, reportsPods }
   const slices: NamedSlice[] = []
   for (const slice of sortedByKey(own)) {
     const result = rememberedSlice(memory, slice, place)
@@ -138,7 +138,7 @@ function planExport(world: ExportWorld, memory: ExportMemory, { object, service,
 }
 
 /** The condition Valid (KEP-1645 "Service Types"). Takes the export and the Service of the same namespace and name, if there is one. */
-function judgeExport(object: ServiceExport, service: Service | undefined): ConditionFinding {
+function validateExport(object: ServiceExport, service: Service | undefined): ConditionFinding {
   const { namespace = '', name } = object.metadata
   const title = `Service ${namespace}/${name}`
   const finding = (status: 'True' | 'False', reason: ReasonCode, message: string): ConditionFinding => ({
@@ -163,12 +163,12 @@ function judgeExport(object: ServiceExport, service: Service | undefined): Condi
 }
 
 function rememberedSlice(memory: ExportMemory, slice: EndpointSlice, place: SlicePlace): SliceResult {
-  const { podPrefixes, ipv6LeftOut, cluster, tellsPods = false } = place
+  const { podPrefixes, ipv6LeftOut, cluster, reportsPods = false } = place
   const known = memory.slices.get(slice)
   const sameCluster = known?.podPrefixes === podPrefixes && known.cluster === cluster
-  if (sameCluster && known.ipv6LeftOut === ipv6LeftOut && known.tellsPods === tellsPods) return known
+  if (sameCluster && known.ipv6LeftOut === ipv6LeftOut && known.reportsPods === reportsPods) return known
   const notes: string[] = []
-  const result = { podPrefixes, ipv6LeftOut, cluster, tellsPods, body: sliceBody(slice, place, notes), notes }
+  const result = { podPrefixes, ipv6LeftOut, cluster, reportsPods, body: sliceBody(slice, place, notes), notes }
   memory.slices.set(slice, result)
   return result
 }

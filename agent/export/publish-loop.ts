@@ -46,7 +46,7 @@ export class PublishLoop {
   readonly #conditions: ExportConditions
   readonly #subscriptions = new Subscriptions()
   readonly #leftOut = new KeyedMemo<string | undefined>()
-  #toldLeftOut: string | undefined
+  #reportedLeftOut: string | undefined
   #podPrefixes: { readonly text: string; readonly prefixes: readonly Prefix[] } | undefined
   /** The plan in force; undefined when what it was made from has changed. */
   #plan: ExportPlan | undefined
@@ -54,7 +54,7 @@ export class PublishLoop {
   /** Which export each record belongs to, by the record's key. */
   #exportOf = new Map<string, ServiceKey>()
   /** Exports whose conditions may not be right any more; undefined for all. */
-  #untold: Set<ServiceKey> | undefined
+  #unreported: Set<ServiceKey> | undefined
 
   constructor(deps: PublishLoopDeps, init: PublishLoopInit) {
     this.#deps = deps
@@ -67,7 +67,7 @@ export class PublishLoop {
       this.#subscriptions.add(api.cache(kind).onChange(() => this.#changed()))
     }
     const exports = api.cache('ServiceExport').onChange((change) => {
-      if (change !== undefined && isStatusAlone(change)) this.#tell([keyOf(change.object)])
+      if (change !== undefined && isStatusAlone(change)) this.#report([keyOf(change.object)])
       else this.#changed()
     })
     const slices = api.cache('EndpointSlice').onChange((change) => {
@@ -75,13 +75,13 @@ export class PublishLoop {
       if (change?.object.metadata.labels?.[LABEL_SOURCE_CLUSTER] === undefined) this.#changed()
     })
     const published = publisher.onChange((keys) => {
-      if (keys === undefined) this.#tell(undefined)
-      else this.#tell(keys.flatMap((key) => this.#exportOf.get(key) ?? []))
+      if (keys === undefined) this.#report(undefined)
+      else this.#report(keys.flatMap((key) => this.#exportOf.get(key) ?? []))
     })
     for (const stop of [exports, slices, published]) this.#subscriptions.add(stop)
-    findings.onVerdicts((keys) => this.#tell(keys))
+    findings.onFindings((keys) => this.#report(keys))
     // At most once in reportMs; an export of which nothing has changed costs a look.
-    findings.onImporters(() => this.#tell(undefined))
+    findings.onImporters(() => this.#report(undefined))
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -99,8 +99,8 @@ export class PublishLoop {
   }
 
   /** Says on every export that it is no longer one: this cluster has left. */
-  tellLeft(signal: AbortSignal): Promise<void> {
-    return this.#conditions.tellLeft(signal)
+  reportLeft(signal: AbortSignal): Promise<void> {
+    return this.#conditions.reportLeft(signal)
   }
 
   #changed(): void {
@@ -108,9 +108,9 @@ export class PublishLoop {
     this.#loop.poke()
   }
 
-  #tell(keys: Iterable<ServiceKey> | undefined): void {
-    if (keys === undefined) this.#untold = undefined
-    else for (const key of keys) this.#untold?.add(key)
+  #report(keys: Iterable<ServiceKey> | undefined): void {
+    if (keys === undefined) this.#unreported = undefined
+    else for (const key of keys) this.#unreported?.add(key)
     this.#loop.poke()
   }
 
@@ -118,19 +118,19 @@ export class PublishLoop {
     // Publishing half of the exports would withdraw the other half.
     if (this.notReady() !== undefined) return
     // Nothing is known to have changed: then drift may have.
-    if (this.#plan !== undefined && this.#untold?.size === 0) {
+    if (this.#plan !== undefined && this.#unreported?.size === 0) {
       this.#plan = undefined
-      this.#untold = undefined
+      this.#unreported = undefined
     }
     const plan = this.#plan ?? this.#planAnew()
     if (plan === undefined) return
-    const untold = this.#untold ?? new Set([...plan.exports.keys(), ...(this.#last?.exports.keys() ?? [])])
+    const unreported = this.#unreported ?? new Set([...plan.exports.keys(), ...(this.#last?.exports.keys() ?? [])])
     this.#last = plan
-    this.#untold = new Set()
+    this.#unreported = new Set()
     try {
-      await this.#conditions.tell(plan, untold, signal)
+      await this.#conditions.report(plan, unreported, signal)
     } catch (error) {
-      this.#untold = undefined
+      this.#unreported = undefined
       throw error
     }
   }
@@ -146,9 +146,9 @@ export class PublishLoop {
     for (const [key, { records, recordKeys, valid }] of plan.exports) {
       for (const record of recordKeys) this.#exportOf.set(record, key)
       const old = before?.exports.get(key)
-      if (old?.records !== records || old.valid !== valid) this.#untold?.add(key)
+      if (old?.records !== records || old.valid !== valid) this.#unreported?.add(key)
     }
-    for (const key of before?.exports.keys() ?? []) if (!plan.exports.has(key)) this.#untold?.add(key)
+    for (const key of before?.exports.keys() ?? []) if (!plan.exports.has(key)) this.#unreported?.add(key)
     publisher.setDesired(plan.records)
     findings.setExportPlan(plan)
     return plan
@@ -176,10 +176,10 @@ export class PublishLoop {
       .list()
       .map(({ spec }) => spec)
     const why = this.#leftOut.get('', [own, others], () => ipv6LeftOut({ facts: this.#facts, own, others }))
-    if (why !== undefined && why !== this.#toldLeftOut) {
+    if (why !== undefined && why !== this.#reportedLeftOut) {
       this.#deps.logger.warn('this cluster is reached by IPv4 only', { why: why })
     }
-    this.#toldLeftOut = why
+    this.#reportedLeftOut = why
     return why
   }
 

@@ -12,7 +12,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import { ReconcileLoop, type LoopInit } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
 import type { ContactView, Publisher, ReplicaView } from '../broker/broker-link.ts'
-import { ToldConnections } from '../broker/own-connections.ts'
+import { ReportedConnections } from '../broker/own-connections.ts'
 import { recordProblem } from '../import/check-record.ts'
 import { planImporters } from './importers.ts'
 import { loopDeps } from '../loop-deps.ts'
@@ -52,7 +52,7 @@ export class ReportLoop {
   readonly #init: ReportLoopInit
   readonly #loop: ReconcileLoop
   readonly #subscriptions = new Subscriptions()
-  readonly #connections: ToldConnections
+  readonly #connections: ReportedConnections
   /** By member. Undefined until all records have been looked at once. */
   #statuses: Map<string, MemberStatus> | undefined
   /** Since when the broker has each export, monotonic. */
@@ -69,7 +69,7 @@ export class ReportLoop {
       return Promise.resolve()
     })
     const { findings, publisher, replica, api, clock } = deps
-    this.#connections = new ToldConnections(api, clock)
+    this.#connections = new ReportedConnections(api, clock)
     const poke = (): void => this.#loop.poke()
     this.#subscriptions.add(replica.onChange((changes) => this.#note(changes)))
     this.#subscriptions.add(publisher.onChange(poke))
@@ -116,11 +116,11 @@ export class ReportLoop {
     const { imports, expired } = findings
     // Half of the truth would be told as the whole.
     if (imports === undefined || expired === undefined || !replica.synced) return
-    this.#tellOthers(imports)
-    this.#hearOthers(imports, expired)
+    this.#reportOthers(imports)
+    this.#onOthers(imports, expired)
   }
 
-  #tellOthers({ plan, namespaces, problems }: ImportFindings): void {
+  #reportOthers({ plan, namespaces, problems }: ImportFindings): void {
     const { own, allowedNamespaces } = this.#init
     const { view, clusters } = plan.basis
     const members = view.clusters
@@ -133,7 +133,7 @@ export class ReportLoop {
     }
   }
 
-  #hearOthers({ plan }: ImportFindings, expired: ReadonlySet<string>): void {
+  #onOthers({ plan }: ImportFindings, expired: ReadonlySet<string>): void {
     const { findings } = this.#deps
     const exports = findings.exportPlan?.exports
     if (exports === undefined) return

@@ -56,31 +56,31 @@ export interface ClustersetView {
   readonly refusedExports: readonly RecordKey[]
 }
 
-export interface RecordJudgeInit {
+export interface RecordValidatorInit {
   readonly allowedNamespaces: readonly string[]
   /** Of a cluster: it is in the local API from before. By default none is. */
   readonly isKnown?: (cluster: string) => boolean
 }
 
 /** Records never change once received: each is judged once. */
-export class RecordJudge {
-  readonly #verdicts = new WeakMap<StoredRecord, { readonly problem: Problem | undefined }>()
-  readonly #init: RecordJudgeInit
-  constructor(init: RecordJudgeInit) {
+export class RecordValidator {
+  readonly #validation = new WeakMap<StoredRecord, { readonly problem: Problem | undefined }>()
+  readonly #init: RecordValidatorInit
+  constructor(init: RecordValidatorInit) {
     this.#init = init
   }
   problem(record: StoredRecord): Problem | undefined {
-    let verdict = this.#verdicts.get(record)
-    if (verdict === undefined) {
-      verdict = { problem: recordProblem(record, this.#init.allowedNamespaces, this.#init.isKnown) }
-      this.#verdicts.set(record, verdict)
+    let validation = this.#validation.get(record)
+    if (validation === undefined) {
+      validation = { problem: recordProblem(record, this.#init.allowedNamespaces, this.#init.isKnown) }
+      this.#validation.set(record, validation)
     }
-    return verdict.problem
+    return validation.problem
   }
 }
 
 /** Sorts records in whatever order they come; the result does not depend on it. */
-export function viewClusterset(records: Iterable<StoredRecord>, judge: RecordJudge): ClustersetView {
+export function viewClusterset(records: Iterable<StoredRecord>, validate: RecordValidator): ClustersetView {
   const services = new Map<ServiceKey, OpenFacts>()
   const clusters = new Map<string, ClusterSpec>()
   const endpoints: RemoteEndpoint[] = []
@@ -90,7 +90,7 @@ export function viewClusterset(records: Iterable<StoredRecord>, judge: RecordJud
     const { key, body, createdAtMs } = record
     // Nothing to mirror: report-loop.ts reads it.
     if (body.kind === 'MemberStatus') continue
-    const problem = judge.problem(record)
+    const problem = validate.problem(record)
     if (problem !== undefined) {
       dropped.push({ what: recordKeyText(key), ...problem })
       if (body.kind === 'ServiceExport') refusedExports.push(key)
@@ -132,10 +132,10 @@ export interface ChangedView {
 export function changeServices(
   view: ClustersetView,
   changes: readonly ReplicaChange[],
-  judge: RecordJudge,
+  validate: RecordValidator,
 ): ChangedView | undefined {
   const isPlain = ({ body }: StoredRecord): boolean => body.kind !== 'Cluster' && body.kind !== 'Endpoint'
-  const isKnown = (record: StoredRecord): boolean => isPlain(record) && judge.problem(record) === undefined
+  const isKnown = (record: StoredRecord): boolean => isPlain(record) && validate.problem(record) === undefined
   const known = changes.every((change) => {
     return (
       isKnown(change.record) && (change.t === 'removed' || change.previous === undefined || isKnown(change.previous))

@@ -52,7 +52,7 @@ export class ImportStatuses {
       signal,
     )
     if (failures.length === 0) for (const change of changes) this.#written.set(change.key, change)
-    for (const change of changes) for (const event of importEvents(change.object, change.present)) api.tell(event)
+    for (const change of changes) for (const event of importEvents(change.object, change.present)) api.report(event)
     // Deleted in the meantime: the cache will say so.
     return failures.filter(({ code }) => code !== 'NotFound')
   }

@@ -12,14 +12,14 @@ const SETTLE_MS = 10_000
 export class LeftOut {
   readonly #deps: { readonly logger: Logger; readonly clock: Clock }
   /** By text: since when it is left out, monotonic, and whether that is told. */
-  #known = new Map<string, { readonly since: number; readonly isTold: boolean }>()
+  #known = new Map<string, { readonly since: number; readonly isReported: boolean }>()
 
   constructor(deps: { readonly logger: Logger; readonly clock: Clock }) {
     this.#deps = deps
   }
 
   /** Takes all that is left out now. */
-  tell(dropped: readonly Dropped[]): void {
+  report(dropped: readonly Dropped[]): void {
     const { clock, logger } = this.#deps
     const now = clock.monotonic()
     const before = this.#known
@@ -27,10 +27,10 @@ export class LeftOut {
     const fresh: Dropped[] = []
     for (const one of dropped) {
       const text = leftOutText(one)
-      const { since, isTold } = before.get(text) ?? { since: now, isTold: false }
+      const { since, isReported } = before.get(text) ?? { since: now, isReported: false }
       const isDue = one.settles !== true || now - since >= SETTLE_MS
-      if (isDue && !isTold && this.#known.get(text)?.isTold !== true) fresh.push(one)
-      this.#known.set(text, { since, isTold: isTold || isDue })
+      if (isDue && !isReported && this.#known.get(text)?.isReported !== true) fresh.push(one)
+      this.#known.set(text, { since, isReported: isReported || isDue })
     }
     for (const one of fresh.slice(0, MAX_LINES)) {
       logger.warn('left out of what the broker sent', { record: one.what, reason: one.reason, why: one.message })

@@ -208,7 +208,7 @@ export class MirrorLoop {
 
   /** Costs what has changed, not what there is. */
   async #some({ world, plan: before }: LastPlan, { keys, changes }: Touched, signal: AbortSignal): Promise<void> {
-    const changed = changeServices(before.basis.view, changes, this.#memory.judge)
+    const changed = changeServices(before.basis.view, changes, this.#memory.validate)
     if (changed === undefined) return this.#all(world.expired, signal)
     const touched = [...new Set([...keys.keys(), ...changed.touched])].sort()
     const old = touched.flatMap((key) => objectsOf(before.services.get(`ServiceImport/${key}`)))
@@ -226,7 +226,7 @@ export class MirrorLoop {
 
   async #apply({ world, plan, part, mirrored }: Round, signal: AbortSignal): Promise<void> {
     const { writer, findings } = this.#deps
-    findings.setOwnVerdicts(plan.ownVerdicts)
+    findings.setOwnFindings(plan.ownFindings)
     this.#report(plan)
     // One object that cannot be written now holds nothing else up.
     const failures = await writer.apply(part.objects, signal)
@@ -272,7 +272,7 @@ export class MirrorLoop {
     metrics.imports.set(plan.services.size)
     metrics.members.set(plan.basis.clusters.size)
     metrics.notUsed.set(plan.dropped.length)
-    this.#leftOut.tell(plan.dropped)
+    this.#leftOut.report(plan.dropped)
   }
 }
 

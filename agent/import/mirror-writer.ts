@@ -54,7 +54,7 @@ export class MirrorWriter {
   readonly #deps: MirrorWriterDeps
   readonly #remembered = new Map<string, Remembered>()
   /** Refusals already told, by object: the same one is not logged in every round. */
-  readonly #told = new Map<string, string>()
+  readonly #reported = new Map<string, string>()
   /** By verb and object. */
   readonly #refused = new Map<string, Refused>()
 
@@ -223,13 +223,13 @@ export class MirrorWriter {
       const text = `${verb}: ${error.message}`
       // That a namespace ends is no failure, and its end is seen in the cache a moment later.
       const level = ending ? 'debug' : 'warn'
-      if (this.#told.get(key) !== text) logger[level]('object not written', { object: key, verb, why: error.message })
-      remember(this.#told, key, text)
+      if (this.#reported.get(key) !== text) logger[level]('object not written', { object: key, verb, why: error.message })
+      remember(this.#reported, key, text)
       const at = this.#deps.clock.monotonic()
       remember(this.#refused, `${verb} ${key}`, { desired: object, present, namespace, at })
       return undefined
     }
-    this.#told.delete(key)
+    this.#reported.delete(key)
     this.#refused.delete(`${verb} ${key}`)
     metrics.writes.inc({ verb, kind: object.kind })
     if (verb === 'remove') this.#remembered.delete(key)

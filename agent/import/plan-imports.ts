@@ -7,13 +7,13 @@ import { ANNOTATION_PUBLISHED_AT } from '../../model/lanes/lane-servers.ts'
 import type { ClusterSpec, KubeObject, ServiceImport } from '../../model/objects.ts'
 import { type OwnFacts, believedCluster } from '../../model/addresses/own-cluster.ts'
 import type { StoredRecord } from '../../model/records.ts'
-import type { ConflictVerdict } from '../../model/services/service-conflicts.ts'
+import type { ConflictFinding } from '../../model/services/service-conflicts.ts'
 import { clusterProblem } from './check-record.ts'
 import {
   type ClustersetView,
   type Dropped,
-  RecordJudge,
-  type RecordJudgeInit,
+  RecordValidator,
+  type RecordValidatorInit,
   type ServiceFacts,
   viewClusterset,
 } from './clusterset-view.ts'
@@ -51,7 +51,7 @@ export interface ImportPlan {
   /** By objectKeyText of the ServiceImport. */
   readonly services: ValueMap<string, ServicePlan>
   /** Conflicts that this cluster's own exports are part of. */
-  readonly ownVerdicts: ValueMap<ServiceKey, ConflictVerdict>
+  readonly ownFindings: ValueMap<ServiceKey, ConflictFinding>
   readonly dropped: readonly Dropped[]
   readonly basis: PlanBasis
 }
@@ -68,20 +68,20 @@ export interface PlanBasis {
 }
 
 export interface ImportMemory {
-  readonly judge: RecordJudge
+  readonly validate: RecordValidator
   readonly services: KeyedMemo<ServicePlan>
   /** By service. */
   readonly slices: Map<ServiceKey, SliceMemo>
   readonly clusters: KeyedMemo<KubeObject>
 }
 
-export function newImportMemory(init: RecordJudgeInit): ImportMemory {
-  return { judge: new RecordJudge(init), services: new KeyedMemo(), slices: new Map(), clusters: new KeyedMemo() }
+export function newImportMemory(init: RecordValidatorInit): ImportMemory {
+  return { validate: new RecordValidator(init), services: new KeyedMemo(), slices: new Map(), clusters: new KeyedMemo() }
 }
 
 /** Takes the world and, to save work, what the round before remembers. */
 export function planImports(world: ImportWorld, memory: ImportMemory): ImportPlan {
-  const view = viewClusterset(world.records, memory.judge)
+  const view = viewClusterset(world.records, memory.validate)
   const others = [...view.dropped]
   const clusters = usableClusters(world, view, others)
   const changes = noChanges()
@@ -117,7 +117,7 @@ export function replanServices(
     for (const object of objectsOf(before.services.get(`ServiceImport/${key}`)))
       changes.objects.set(objectKeyText(object), undefined)
     changes.services.set(`ServiceImport/${key}`, undefined)
-    changes.ownVerdicts.set(key, undefined)
+    changes.ownFindings.set(key, undefined)
     changes.dropping.set(key, undefined)
     planOne(world, memory, basis, { key, changes })
   }
@@ -128,22 +128,22 @@ export function replanServices(
 interface PlanChanges {
   readonly objects: Map<string, KubeObject | undefined>
   readonly services: Map<string, ServicePlan | undefined>
-  readonly ownVerdicts: Map<ServiceKey, ConflictVerdict | undefined>
+  readonly ownFindings: Map<ServiceKey, ConflictFinding | undefined>
   readonly dropping: Map<ServiceKey, readonly Dropped[] | undefined>
 }
 
 function noChanges(): PlanChanges {
-  return { objects: new Map(), services: new Map(), ownVerdicts: new Map(), dropping: new Map() }
+  return { objects: new Map(), services: new Map(), ownFindings: new Map(), dropping: new Map() }
 }
 
-type PlanMaps = Pick<ImportPlan, 'objects' | 'services' | 'ownVerdicts'> & {
+type PlanMaps = Pick<ImportPlan, 'objects' | 'services' | 'ownFindings'> & {
   readonly basis: Pick<PlanBasis, 'dropping'>
 }
 
 const NOTHING: PlanMaps = {
   objects: new ValueMap(),
   services: new ValueMap(),
-  ownVerdicts: new ValueMap(),
+  ownFindings: new ValueMap(),
   basis: { dropping: new ValueMap() },
 }
 
@@ -152,7 +152,7 @@ function changed(before: PlanMaps, basis: Omit<PlanBasis, 'dropping'>, changes: 
   return {
     objects: before.objects.with(changes.objects),
     services: before.services.with(changes.services),
-    ownVerdicts: before.ownVerdicts.with(changes.ownVerdicts),
+    ownFindings: before.ownFindings.with(changes.ownFindings),
     dropped: [...basis.others, ...[...dropping.values()].flat()],
     basis: { ...basis, dropping },
   }
@@ -171,9 +171,9 @@ function planOne(
   { view, clusters }: Pick<PlanBasis, 'view' | 'clusters'>,
   { key, changes }: { readonly key: ServiceKey; readonly changes: PlanChanges },
 ): void {
-  const told = view.services.get(key)
-  if (told === undefined || told.exports.length === 0 || !world.namespaces.has(namespaceOf(key))) return
-  const { facts, dropped } = withOwnExport(key, told, world)
+  const reported = view.services.get(key)
+  if (reported === undefined || reported.exports.length === 0 || !world.namespaces.has(namespaceOf(key))) return
+  const { facts, dropped } = withOwnExport(key, reported, world)
   if (dropped.length > 0) changes.dropping.set(key, dropped)
   if (facts.exports.length === 0) return
   const service = planRemembered(world, memory, { key, facts, clusters })
@@ -185,7 +185,7 @@ function planOne(
     changes.objects.set(text, object)
   }
   if (service.dropped.length > 0) changes.dropping.set(key, [...dropped, ...service.dropped])
-  if (service.ownVerdict !== undefined) changes.ownVerdicts.set(key, service.ownVerdict)
+  if (service.ownFinding !== undefined) changes.ownFindings.set(key, service.ownFinding)
 }
 
 interface ServiceAtHand {

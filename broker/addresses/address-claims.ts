@@ -33,7 +33,7 @@ export function allClaims(view: LogView, members: Iterable<readonly [string, Mem
 }
 
 /** Whose IPv6 is not carried, and why. */
-export function ipv6StandingBack(view: LogView): ReadonlyMap<string, Ipv6Clash> {
+export function ipv6NotCarried(view: LogView): ReadonlyMap<string, Ipv6Clash> {
   const live = new Map(view.list('member').flatMap(({ key, value }) => (isLive(value) ? [[key, value] as const] : [])))
   const claims: CidrClaims[] = allClaims(view, live)
   return ipv6Clashes(claims, neededByAll(view))

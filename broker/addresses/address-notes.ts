@@ -2,7 +2,7 @@
 import { formatPrefix, ipv6Among, parsePrefix } from '../../model/addresses/ip.ts'
 import type { Ipv6Clash } from '../../model/addresses/ipv6-claims.ts'
 import { neededText } from '../../model/addresses/needed-ranges.ts'
-import { allClaims, ipv6StandingBack, neededByAll } from './address-claims.ts'
+import { allClaims, ipv6NotCarried, neededByAll } from './address-claims.ts'
 import { addressOverlaps } from './allocation.ts'
 import type { LogView } from '../log/record-log.ts'
 import { type MemberRow, isLive } from '../state/state.ts'
@@ -15,12 +15,12 @@ export function describeAddresses(view: LogView): ReadonlyMap<string, readonly s
     live.map(({ key, value }) => [key, value] as const),
   )
   const overlapping = addressOverlaps(claims, neededByAll(view))
-  const standingBack = ipv6StandingBack(view)
+  const notCarried = ipv6NotCarried(view)
   return new Map(
     live.map(({ key, value }) => {
       const notes = [
         translatedNote(value, overlapping.get(key)),
-        notCarriedNote(value, standingBack.get(key)),
+        notCarriedNote(value, notCarried.get(key)),
         keptNote(value),
       ]
       return [key, notes.filter((note) => note !== undefined)]

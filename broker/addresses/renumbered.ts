@@ -20,12 +20,12 @@ export function renumberedSince(
 ): readonly Renumbered[] {
   return [...globalAddresses(view)]
     .filter(([id, now]) => id !== joined && now.length > 0 && before.get(id)?.length === 0)
-    .map(([cluster, globalCIDRs]) => ({ cluster, globalCIDRs, ...toldConnections(view, cluster) }))
+    .map(([cluster, globalCIDRs]) => ({ cluster, globalCIDRs, ...reportedConnections(view, cluster) }))
     .sort((a, b) => (a.cluster < b.cluster ? -1 : 1))
 }
 
 /** As the member told last; nothing of one that does not tell. */
-function toldConnections(view: LogView, cluster: string): Pick<Renumbered, 'openConnections'> {
+function reportedConnections(view: LogView, cluster: string): Pick<Renumbered, 'openConnections'> {
   const openConnections = statusOf(view, cluster)?.openConnections
   return openConnections === undefined ? {} : { openConnections }
 }

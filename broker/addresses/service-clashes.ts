@@ -13,7 +13,7 @@ export interface ServiceClash {
   readonly podCIDR: string
 }
 
-interface Claim extends OrderedClaim {
+interface ServiceOwner extends OrderedClaim {
   readonly id: string
   readonly text: string
   readonly prefix: Prefix
@@ -25,7 +25,7 @@ export function serviceClashes(members: Iterable<readonly [id: string, row: Memb
   const claims = [...members].flatMap(([id, row]) => (isLive(row) ? claimsOf(id, row) : []))
   claims.sort((a, b) => comparePrefixes(a.prefix, b.prefix) || Number(a.isPods) - Number(b.isPods))
   const found: ServiceClash[] = []
-  const open: Claim[] = []
+  const open: ServiceOwner[] = []
   for (const claim of claims) {
     for (let last = open.at(-1); last !== undefined && !overlaps(last.prefix, claim.prefix); last = open.at(-1))
       open.pop()
@@ -44,8 +44,8 @@ export function clashText({ cluster, serviceCIDR, other, podCIDR }: ServiceClash
   return `service CIDR ${serviceCIDR} of ${cluster} was stated after pods of ${other} had ${podCIDR}: the two do not reach each other`
 }
 
-function claimsOf(id: string, { index, claimed, translated, facts }: MemberRow): Claim[] {
-  const claims = (texts: readonly string[], isPods: boolean): Claim[] =>
+function claimsOf(id: string, { index, claimed, translated, facts }: MemberRow): ServiceOwner[] {
+  const claims = (texts: readonly string[], isPods: boolean): ServiceOwner[] =>
     ipv4Among(texts).map((text) => {
       const prefix = parsePrefix(text)
       return { id, text, prefix, isPods, order: orderOf(prefix, claimed), index }

@@ -9,7 +9,7 @@ import type { RecordLog } from '../log/record-log.ts'
 import { useCertificate } from './membership-check.ts'
 import type { BrokerMetrics } from '../metrics.ts'
 import { isLive } from '../state/state.ts'
-import { certificateStanding, normalSerial } from './succession.ts'
+import { certificateValidity, normalSerial } from './succession.ts'
 
 /** Of one cluster, told this often at most: whoever has a copy may try without end. All are counted. */
 const TELL_EVERY_MS = 60_000
@@ -24,7 +24,7 @@ export interface CertificateUseDeps {
 export class CertificateUse {
   readonly #deps: CertificateUseDeps
   /** By member: when it was told last, monotonic. */
-  readonly #told = new Map<string, number>()
+  readonly #reported = new Map<string, number>()
 
   constructor(deps: CertificateUseDeps) {
     this.#deps = deps
@@ -35,8 +35,8 @@ export class CertificateUse {
     const { log, clock, logger } = this.#deps
     const row = log.get('member', peer.cluster)
     if (!isLive(row)) return
-    const { t } = certificateStanding(row, peer, clock.now())
-    if (t === 'superseded') this.#tell(peer)
+    const { t } = certificateValidity(row, peer, clock.now())
+    if (t === 'superseded') this.#report(peer)
     if (t !== 'firstUse') return
     const failed = (error: unknown): void => {
       // Where it was not written, the next use writes it.
@@ -45,14 +45,14 @@ export class CertificateUse {
     log.transact((tx) => void useCertificate(tx, peer, clock.now())).catch(failed)
   }
 
-  #tell(peer: Peer): void {
+  #report(peer: Peer): void {
     const { clock, logger, metrics, log } = this.#deps
     metrics.superseded.inc()
     const now = clock.monotonic()
-    const told = this.#told.get(peer.cluster)
-    if (told !== undefined && now - told < TELL_EVERY_MS) return
-    for (const [cluster, at] of this.#told) if (now - at >= TELL_EVERY_MS) this.#told.delete(cluster)
-    this.#told.set(peer.cluster, now)
+    const reported = this.#reported.get(peer.cluster)
+    if (reported !== undefined && now - reported < TELL_EVERY_MS) return
+    for (const [cluster, at] of this.#reported) if (now - at >= TELL_EVERY_MS) this.#reported.delete(cluster)
+    this.#reported.set(peer.cluster, now)
     const { cluster, address } = peer
     const misuse = { atMs: clock.now(), serial: normalSerial(peer.serial), address }
     logger.error('a certificate was used after it had been replaced: somebody has a copy of this identity', {

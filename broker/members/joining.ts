@@ -90,7 +90,7 @@ export class Joining {
       const result = error instanceof RefusedError ? error.code : 'failed'
       metrics.joins.inc({ result })
       if (error instanceof RefusedError) this.#gate.count(peerAddress)
-      this.#tellRefused('join refused', request, peerAddress, error)
+      this.#reportRefused('join refused', request, peerAddress, error)
       throw error
     }
   }
@@ -101,13 +101,13 @@ export class Joining {
       return await this.#lookAtJoin(request, peerAddress)
     } catch (error) {
       if (error instanceof RefusedError) this.#gate.count(peerAddress)
-      this.#tellRefused('look at a join refused', request, peerAddress, error)
+      this.#reportRefused('look at a join refused', request, peerAddress, error)
       throw error
     }
   }
 
   /** Anybody can ask: strangers must not fill the log. */
-  #tellRefused(message: string, { cluster }: JoinRequest, address: string, error: unknown): void {
+  #reportRefused(message: string, { cluster }: JoinRequest, address: string, error: unknown): void {
     const why = messageOf(error)
     this.#refused += 1
     const level = this.#refused <= MAX_LOGGED_JOINS ? 'warn' : 'debug'

@@ -25,18 +25,18 @@ export interface MemberWarningsDeps {
 
 export class MemberWarnings {
   readonly #deps: MemberWarningsDeps
-  #toldClashes: ReadonlySet<string> = new Set()
+  #reportedClashes: ReadonlySet<string> = new Set()
   /** What was logged about members' addresses. */
-  #toldNotes: ReadonlySet<string> = new Set()
+  #reportedNotes: ReadonlySet<string> = new Set()
   #loggedNotes = 0
-  readonly #toldUnknown = new Set<string>()
+  readonly #reportedUnknown = new Set<string>()
 
   constructor(deps: MemberWarningsDeps) {
     this.#deps = deps
   }
 
   /** To be called once. */
-  tellReservedIds(): void {
+  reportReservedIds(): void {
     const members = this.#deps.log.list('member')
     const ids = members.flatMap(({ key, value }) => (isLive(value) && isReservedId(key) ? [key] : []))
     if (ids.length === 0) return
@@ -48,46 +48,46 @@ export class MemberWarnings {
   }
 
   /** To be called now and then: each is told once, as long as it lasts. */
-  tellClashes(): void {
+  reportClashes(): void {
     const texts = serviceClashes(this.#deps.log.list('member').map(({ key, value }) => [key, value])).map(clashText)
-    const fresh = texts.filter((text) => !this.#toldClashes.has(text))
+    const fresh = texts.filter((text) => !this.#reportedClashes.has(text))
     for (const reason of fresh.slice(0, MAX_LOGGED_CLASHES))
       this.#deps.logger.warn('members do not reach each other', { why: reason })
-    this.#toldClashes = new Set(texts)
+    this.#reportedClashes = new Set(texts)
   }
 
   /** Each sentence about a member's addresses once; what is too much now is told later, if it still holds. */
-  tellNotes(): void {
-    const told = new Set<string>()
+  reportNotes(): void {
+    const reported = new Set<string>()
     for (const { key, value } of this.#deps.log.list('member')) {
       if (!isLive(value)) continue
       for (const note of value.notes ?? []) {
         const line = `${key} ${note}`
-        if (!this.#toldNotes.has(line)) {
+        if (!this.#reportedNotes.has(line)) {
           if (this.#loggedNotes >= MAX_LOGGED_NOTES) continue
           this.#loggedNotes += 1
           this.#deps.logger.info('about the addresses of a member', { cluster: key, note })
         }
-        told.add(line)
+        reported.add(line)
       }
     }
-    this.#toldNotes = told
+    this.#reportedNotes = reported
   }
 
   /** To be called now and then: as tellNotes(), and what was too much before is told. */
-  tellNotesAgain(): void {
+  reportNotesAgain(): void {
     this.#loggedNotes = 0
-    this.tellNotes()
+    this.reportNotes()
   }
 
   /** One of ours that we do not know: somebody has put an older state in this one's place. */
-  tellUnknown(peer: Peer): void {
+  reportUnknown(peer: Peer): void {
     const { log, clock, logger, metrics } = this.#deps
     const { cluster, serial } = peer
     if (!isUnknownHere(log, peer, clock.now())) return
     metrics.unknownCertificates.inc()
-    if (this.#toldUnknown.has(cluster) || this.#toldUnknown.size >= MAX_TOLD_UNKNOWN) return
-    this.#toldUnknown.add(cluster)
+    if (this.#reportedUnknown.has(cluster) || this.#reportedUnknown.size >= MAX_TOLD_UNKNOWN) return
+    this.#reportedUnknown.add(cluster)
     const why =
       'this database is older than the certificate, or another one: addresses that it gives may be in use; ' +
       'restore the latest backup'

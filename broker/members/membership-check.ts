@@ -5,8 +5,8 @@ import type { LogView, Transaction } from '../log/record-log.ts'
 import { type MemberRow, isLive } from '../state/state.ts'
 import {
   type CertificatePeer,
-  type CertificateStanding,
-  certificateStanding,
+  type CertificateValidity,
+  certificateValidity,
   isLaterThanKnown,
   mayBeUsed,
   normalSerial,
@@ -29,14 +29,14 @@ export function requireMember(view: LogView, peer: Peer, nowMs: number): MemberR
       throw denied('MemberLeft', `cluster ${name} left at ${at}: join again with a new token`)
     throw denied('MemberEvicted', `cluster ${name} was evicted at ${at}: it can join again, with a new token`)
   }
-  refuseCertificate(certificateStanding(row, peer, nowMs), peer)
+  refuseCertificate(certificateValidity(row, peer, nowMs), peer)
   return row
 }
 
 /** As requireMember(), where the peer asks for something now: a certificate that is used for the first time takes its place. */
 export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
   const row = requireMember(tx, peer, nowMs)
-  const standing = certificateStanding(row, peer, nowMs)
+  const standing = certificateValidity(row, peer, nowMs)
   if (standing.t !== 'firstUse') return row
   tx.put('member', peer.cluster, standing.row)
   return standing.row
@@ -45,7 +45,7 @@ export function useCertificate(tx: Transaction, peer: Peer, nowMs: number): Memb
 /** As useCertificate(), for a renewal: one that has been replaced has nothing to renew. */
 export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRow {
   const row = useCertificate(tx, peer, nowMs)
-  const standing = certificateStanding(row, peer, nowMs)
+  const standing = certificateValidity(row, peer, nowMs)
   if (standing.t !== 'overlap') return row
   const at = timeText(standing.replacedAtMs)
   throw denied(
@@ -60,7 +60,7 @@ export function useToRenew(tx: Transaction, peer: Peer, nowMs: number): MemberRo
  */
 export function isOfMembership(view: LogView, peer: CertificatePeer & Pick<Peer, 'cluster'>, nowMs: number): boolean {
   const row = view.get('member', peer.cluster)
-  return isLive(row) && mayBeUsed(certificateStanding(row, peer, nowMs))
+  return isLive(row) && mayBeUsed(certificateValidity(row, peer, nowMs))
 }
 
 /**
@@ -70,10 +70,10 @@ export function isOfMembership(view: LogView, peer: CertificatePeer & Pick<Peer,
 export function isUnknownHere(view: LogView, peer: Peer, nowMs: number): boolean {
   const row = view.get('member', peer.cluster)
   if (row === undefined) return true
-  return certificateStanding(row, peer, nowMs).t === 'foreign' && isLaterThanKnown(row, peer)
+  return certificateValidity(row, peer, nowMs).t === 'foreign' && isLaterThanKnown(row, peer)
 }
 
-function refuseCertificate(standing: CertificateStanding, peer: Peer): void {
+function refuseCertificate(standing: CertificateValidity, peer: Peer): void {
   const name = quote(peer.cluster)
   const certificate = `certificate ${normalSerial(peer.serial)} of cluster ${name}`
   switch (standing.t) {

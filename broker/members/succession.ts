@@ -22,7 +22,7 @@ const MAX_SUPERSEDED = 16
 
 export type CertificatePeer = Pick<Peer, 'serial' | 'issuedAtMs' | 'renews' | 'expiresAtMs'>
 
-export type CertificateStanding =
+export type CertificateValidity =
   | { readonly t: 'inUse' }
   /** It may be used, and from then on the member's row is this one. */
   | { readonly t: 'firstUse'; readonly row: MemberRow }
@@ -36,7 +36,7 @@ export type CertificateStanding =
   /** It belongs to no membership that lasts. */
   | { readonly t: 'foreign' }
 
-export function certificateStanding(row: MemberRow, peer: CertificatePeer, nowMs: number): CertificateStanding {
+export function certificateValidity(row: MemberRow, peer: CertificatePeer, nowMs: number): CertificateValidity {
   if (row.rekeyedAtMs !== undefined) return { t: 'rekeyed', atMs: row.rekeyedAtMs }
   const serial = normalSerial(peer.serial)
   const renews = peer.renews === undefined ? undefined : normalSerial(peer.renews)
@@ -45,7 +45,7 @@ export function certificateStanding(row: MemberRow, peer: CertificatePeer, nowMs
   const expiresAtMs = known?.expiresAtMs ?? peer.expiresAtMs
   if (expiresAtMs !== undefined && expiresAtMs <= nowMs) return { t: 'expired', expiresAtMs }
   if (at === 0) return { t: 'inUse' }
-  const use = (first: IssuedCertificate, rest: readonly IssuedCertificate[], untilMs: number): CertificateStanding => ({
+  const use = (first: IssuedCertificate, rest: readonly IssuedCertificate[], untilMs: number): CertificateValidity => ({
     t: 'firstUse',
     row: replace(row, [first, ...rest], { atMs: nowMs, untilMs }),
   })
@@ -80,7 +80,7 @@ export function isLaterThanKnown(
   return issuedAtMs !== undefined && issuedAtMs > Math.max(lastSeenMs, departedAtMs) + 1000
 }
 
-export function mayBeUsed({ t }: CertificateStanding): boolean {
+export function mayBeUsed({ t }: CertificateValidity): boolean {
   return t === 'inUse' || t === 'firstUse' || t === 'overlap'
 }
 

@@ -9,7 +9,7 @@ import { recordKeyText } from '../../model/records.ts'
 import type { ClusterFacts } from '../../protocol/broker-api.ts'
 import { canonicalJson } from '../../protocol/codec/content-hash.ts'
 import { globalCIDRs } from '../addresses/allocation.ts'
-import { ipv6StandingBack } from '../addresses/address-claims.ts'
+import { ipv6NotCarried } from '../addresses/address-claims.ts'
 import type { LogView, Transaction } from '../log/record-log.ts'
 import { type MemberRow, isLive } from '../state/state.ts'
 
@@ -26,7 +26,7 @@ export function clusterSpec(view: LogView, cluster: string): ClusterSpec | undef
 /** Writes the records that differ, and gives the members that lost a pod CIDR by it. */
 export function writeClusterRecords(tx: Transaction): ClusterId[] {
   const live = tx.list('member').filter(({ value }) => isLive(value))
-  const clashes = ipv6StandingBack(tx)
+  const clashes = ipv6NotCarried(tx)
   return live.flatMap(({ key, value }): ClusterId[] => {
     const before = clusterSpec(tx, key)?.podCIDRs ?? []
     const spec = specOf(key, value, clashes.has(key))
@@ -44,8 +44,8 @@ export function statesIpv6({ podCIDRs, serviceCIDRs, neededCIDRs = [] }: Cluster
   return ipv6Among([...podCIDRs, ...serviceCIDRs, ...neededCIDRs]).length > 0
 }
 
-function specOf(id: string, { facts, index, translated, blocks }: MemberRow, standsBack: boolean): ClusterSpec {
-  const carried = standsBack ? ipv4Among : (texts: readonly string[]) => texts
+function specOf(id: string, { facts, index, translated, blocks }: MemberRow, yields: boolean): ClusterSpec {
+  const carried = yields ? ipv4Among : (texts: readonly string[]) => texts
   const podCIDRs = carried(facts.podCIDRs)
   const serviceCIDRs = carried(facts.serviceCIDRs)
   const given = globalCIDRs({ podCIDRs, translated, blocks })

@@ -31,7 +31,7 @@ interface Cursor {
   revision: number
   /** Removals from here on are needed: a snapshot begun at this revision cannot hold what was removed before. */
   floor: number
-  told: ReturnType<typeof completeness> | undefined
+  reported: ReturnType<typeof completeness> | undefined
   contact: ContactMessage | undefined
 }
 
@@ -58,7 +58,7 @@ export class WatchHub {
   }
 
   /** Tells every watcher which members are not heard of. */
-  tellContact(silent: readonly SilentMember[]): void {
+  reportContact(silent: readonly SilentMember[]): void {
     this.#contact = { t: 'contact', silent }
     for (const sleeper of [...this.#sleepers]) sleeper()
   }
@@ -76,7 +76,7 @@ export class WatchHub {
     const close = this.#opened({ ...peer })
     try {
       // What was said before the watch began is old news.
-      const cursor: Cursor = { revision: 0, floor: 0, told: undefined, contact: this.#contact }
+      const cursor: Cursor = { revision: 0, floor: 0, reported: undefined, contact: this.#contact }
       yield this.#start(cursor, request.resume)
       while (!signal.aborted) {
         requireMember(this.#deps.log, peer, this.#deps.clock.now())
@@ -112,7 +112,7 @@ export class WatchHub {
       resume.revision >= compactedRevision
     cursor.revision = resumed ? resume.revision : 0
     cursor.floor = resumed ? resume.revision : revision
-    cursor.told = undefined
+    cursor.reported = undefined
     this.#deps.metrics.snapshots.inc({ from: resumed ? 'resumed' : 'snapshot' })
     return { t: 'reset', epoch, resumed }
   }
@@ -145,8 +145,8 @@ export class WatchHub {
 
   #synced(cursor: Cursor): WatchMessage | undefined {
     const lists = (this.#lists ??= completeness(this.#deps.log))
-    if (cursor.told !== undefined && (cursor.told === lists || isDeepStrictEqual(cursor.told, lists))) return undefined
-    cursor.told = lists
+    if (cursor.reported !== undefined && (cursor.reported === lists || isDeepStrictEqual(cursor.reported, lists))) return undefined
+    cursor.reported = lists
     return { t: 'synced', revision: cursor.revision, ...lists }
   }
 

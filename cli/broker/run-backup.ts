@@ -72,7 +72,7 @@ export async function runRestore(file: string, options: RunRestoreOptions, conte
   if (options.framed) {
     return withTemporary(state, async (received) => {
       await writeUnframed(process.stdin, received)
-      tell(await restoreState(state, received, { force, atNextStart }), context)
+      report(await restoreState(state, received, { force, atNextStart }), context)
     })
   }
   // SQLite would say that it cannot be written.
@@ -81,7 +81,7 @@ export async function runRestore(file: string, options: RunRestoreOptions, conte
   }
   const takenAtMs = timeOfBackup(file)
   if (kube === undefined) {
-    tell(await restoreState(state, file, { force, atNextStart }), context)
+    report(await restoreState(state, file, { force, atNextStart }), context)
     return
   }
   await withPod(kube, timeout, context, async ({ admin, init }) => {
@@ -92,7 +92,7 @@ export async function runRestore(file: string, options: RunRestoreOptions, conte
   })
 }
 
-function tell(restored: Restored | undefined, context: CommandContext): void {
+function report(restored: Restored | undefined, context: CommandContext): void {
   const { output } = context
   if (restored === undefined) {
     output.answer('the broker takes it when it starts anew\n')

@@ -19,7 +19,7 @@ export interface ForwardBlock {
 }
 
 /** Where the Corefile's own names are served: ports, and the `bind` lines, which every block of a server needs. */
-export interface Place {
+export interface ListenOptions {
   /** As written after the names; undefined where none is written. */
   readonly ports: readonly (string | undefined)[]
   /** `bind …` as it stands in the Corefile. */
@@ -27,7 +27,7 @@ export interface Place {
 }
 
 /** Something else answers the domain already. */
-export interface Claim {
+export interface ExistingServer {
   readonly line: number
   readonly what: string
 }
@@ -60,7 +60,7 @@ export function removeForwardBlock(text: string): string {
 }
 
 /** The block with its markers, without a line end at the end. */
-export function formatForwardBlock({ domain, forwardTo }: ForwardBlock, place: Place): string {
+export function formatForwardBlock({ domain, forwardTo }: ForwardBlock, place: ListenOptions): string {
   const keys = place.ports.map((port) => (port === undefined ? domain : `${domain}:${port}`))
   // Only settings that every CoreDNS since 1.5 knows: one that it does not know would stop all of DNS at its next start.
   // No `loop`: it ends the whole server where it finds one. max_fails 1: without an endpoint behind the address,
@@ -85,7 +85,7 @@ export function formatForwardBlock({ domain, forwardTo }: ForwardBlock, place: P
 }
 
 /** Who else answers the domain, or a part of it, in this Corefile. Our own block does not count. */
-export function claimsOn(text: string, domain: string): readonly Claim[] {
+export function claimsOn(text: string, domain: string): readonly ExistingServer[] {
   const corefile = parseCorefile(text)
   const own = findOwn(text, corefile)
   const items = own === undefined ? corefile.items : outside(corefile.items, own)
@@ -118,7 +118,7 @@ export function topImports(text: string): readonly string[] {
 }
 
 /** Ports and addresses of the block that answers ordinary names. Throws CorefileError where there is none. */
-export function placeOfText(text: string): Place {
+export function placeOfText(text: string): ListenOptions {
   return placeOf(text, parseCorefile(text).items)
 }
 
@@ -170,7 +170,7 @@ function normalZone(name: string): string {
   return name.toLowerCase().replace(/\.$/, '')
 }
 
-function placeOf(text: string, items: readonly CorefileItem[]): Place {
+function placeOf(text: string, items: readonly CorefileItem[]): ListenOptions {
   const servers = items.filter((item) => item.kind === 'server')
   const unclear = servers.find(({ keys }) => keys.some((key) => /\{[$%]/.test(key)))
   if (unclear !== undefined) {
@@ -194,7 +194,7 @@ function placeOf(text: string, items: readonly CorefileItem[]): Place {
 /** Plugins that may name a domain without answering it. */
 const ONLY_NAME_IT = new Set(['log', 'cache', 'acl', 'errors', 'debug', 'metadata', 'except'])
 
-function claimsOfItem(item: CorefileItem, domain: string): Claim[] {
+function claimsOfItem(item: CorefileItem, domain: string): ExistingServer[] {
   if (item.kind === 'import') return []
   if (item.kind === 'snippet') return claimsOfWords(`snippet (${item.name})`, item.tokens, domain)
   const key = item.keys.find((candidate) => isWithin(parseKey(candidate).zone, domain))
@@ -204,7 +204,7 @@ function claimsOfItem(item: CorefileItem, domain: string): Claim[] {
     .flatMap(({ name, tokens }) => claimsOfWords(`plugin ${name}`, tokens, domain))
 }
 
-function claimsOfWords(what: string, tokens: readonly Token[], domain: string): Claim[] {
+function claimsOfWords(what: string, tokens: readonly Token[], domain: string): ExistingServer[] {
   const found = tokens.find(({ text, line }, index) => {
     const first = tokens.slice(0, index + 1).find((token) => token.line === line)
     return isWithin(parseKey(text).zone, domain) && !ONLY_NAME_IT.has(first?.text ?? '')

@@ -8,7 +8,7 @@ import {
   type DnsObject,
   problemPlan,
 } from './cluster-dns.ts'
-import { type Claim, addForwardBlock, claimsOn, removeForwardBlock } from './corefile-edit.ts'
+import { type ExistingServer, addForwardBlock, claimsOn, removeForwardBlock } from './corefile-edit.ts'
 import {
   type CorefileSource,
   effectOf,
@@ -39,7 +39,7 @@ export function planCorefileRemoval(present: readonly DnsObject[]): ClusterDnsPl
 }
 
 /** Says who has the zone already. */
-export function claimProblem(source: CorefileSource, domain: string, claims: readonly Claim[]): ClusterDnsProblem {
+export function claimProblem(source: CorefileSource, domain: string, claims: readonly ExistingServer[]): ClusterDnsProblem {
   const where = claims.map(({ line, what }) => `line ${line}, ${what}`).join('; ')
   const submariner = /lighthouse/i.test(source.corefile)
   return {

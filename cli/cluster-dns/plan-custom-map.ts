@@ -10,7 +10,7 @@ import {
   findObject,
   problemPlan,
 } from './cluster-dns.ts'
-import { type Place, claimsOn, formatForwardBlock, placeOfText, topImports } from './corefile-edit.ts'
+import { type ListenOptions, claimsOn, formatForwardBlock, placeOfText, topImports } from './corefile-edit.ts'
 import { type CorefileSource, customMapName, effectOf, findClusterCorefile } from './corefile-source.ts'
 import { claimProblem, isProblem, readable } from './plan-corefile.ts'
 
@@ -47,7 +47,7 @@ interface Target {
   readonly before: DnsObject | undefined
 }
 
-function addKey({ main, ref, before }: Target, options: ClusterDnsOptions, place: Place): ClusterDnsPlan {
+function addKey({ main, ref, before }: Target, options: ClusterDnsOptions, place: ListenOptions): ClusterDnsPlan {
   const block = `${formatForwardBlock(options, place)}\n`
   if (before?.data?.[KEY] === block) return NO_CHANGE
   const base: DnsObject = before ?? {

@@ -15,7 +15,7 @@ import {
   findObject,
   problemPlan,
 } from './cluster-dns.ts'
-import { type Place, claimsOn, formatForwardBlock, placeOfText } from './corefile-edit.ts'
+import { type ListenOptions, claimsOn, formatForwardBlock, placeOfText } from './corefile-edit.ts'
 import { findClusterCorefile, findNodeLocalCorefile } from './corefile-source.ts'
 import { claimProblem, isProblem, readable } from './plan-corefile.ts'
 
@@ -89,7 +89,7 @@ function valuesOf(config: DnsObject | undefined): string {
 }
 
 /** Undefined where the values are not written in a way that lines can be added to. */
-function insertOurs(values: string, options: ClusterDnsOptions, place: Place): string | undefined {
+function insertOurs(values: string, options: ClusterDnsOptions, place: ListenOptions): string | undefined {
   const present = parsed(values)
   if (present === undefined) return undefined
   if (Object.hasOwn(present, MAP)) {
@@ -104,7 +104,7 @@ function insertOurs(values: string, options: ClusterDnsOptions, place: Place): s
   return values.endsWith('\n') ? `${values}${all}\n` : `${values}\n${all}`
 }
 
-function ourLines(options: ClusterDnsOptions, place: Place, indent: string): string[] {
+function ourLines(options: ClusterDnsOptions, place: ListenOptions, indent: string): string[] {
   const block = formatForwardBlock(options, place).split('\n')
   const keys = (block.find((line) => line.endsWith(' {')) ?? '').slice(0, -2)
   const body = block.slice(block.findIndex((line) => line.endsWith(' {')) + 1, -1)
@@ -149,8 +149,8 @@ function addsOnlyOurs(before: string, after: string): boolean {
 /** Pods ask NodeLocal DNSCache, and nobody has told it of the zone. */
 function asksNodeLocal(present: readonly DnsObject[], values: string, domain: string): boolean {
   const { nodelocal } = (parsed(values) ?? {}) as { nodelocal?: { extraClusterDomains?: unknown } | null }
-  const told = nodelocal?.extraClusterDomains
-  return findNodeLocalCorefile(present) !== undefined && !(Array.isArray(told) && told.includes(domain))
+  const reported = nodelocal?.extraClusterDomains
+  return findNodeLocalCorefile(present) !== undefined && !(Array.isArray(reported) && reported.includes(domain))
 }
 
 function nodeLocalNote(domain: string): string {

@@ -71,11 +71,11 @@ async function deploy(options: DeployOptions, target: KubeTarget, context: Comma
   const { describeChange } = await import('../kube/join/apply-join.ts')
   const clock = new SystemClock()
   const { acceptEmpty, ...rest } = options
-  const wishes = acceptEmpty ? { ...rest, acceptEmpty: new Date(clock.now()).toISOString() } : rest
+  const chosen = acceptEmpty ? { ...rest, acceptEmpty: new Date(clock.now()).toISOString() } : rest
   await withAdmin(target, clock, context, async ({ admin }) => {
     const flags = targetFlags(target, admin.contextName)
     const advertised = await deployBroker(admin, {
-      wishes,
+      chosen,
       force: options.force,
       dryRun: options.dryRun,
       flags,
@@ -83,14 +83,14 @@ async function deploy(options: DeployOptions, target: KubeTarget, context: Comma
       clock,
       signal,
       say: (text) => output.remark(text),
-      tell: (change) => output.remark(describeChange(change, options.dryRun)),
+      report: (change) => output.remark(describeChange(change, options.dryRun)),
     })
     if (options.dryRun) output.answer('nothing was changed\n')
-    else tellNext(flags, advertised, output)
+    else reportNext(flags, advertised, output)
   })
 }
 
-function tellNext(flags: string, advertised: readonly string[], output: CommandContext['output']): void {
+function reportNext(flags: string, advertised: readonly string[], output: CommandContext['output']): void {
   output.remark(`the broker is ready at ${advertised.join(', ')}; next, for each cluster that is to join:\n`)
   output.answer(`sealane token create ${flags}\n`)
 }

@@ -61,7 +61,7 @@ export interface OtherProduct {
   readonly ownsMcs: boolean
 }
 
-export type Claim =
+export type Evidence =
   | ({ readonly about: 'podCIDRs' } & Finding<readonly string[]>)
   | ({ readonly about: 'serviceCIDRs' } & Finding<readonly string[]>)
   | ({ readonly about: 'distribution' } & Finding<Distribution>)
@@ -73,8 +73,8 @@ export type Claim =
   | ({ readonly about: 'platform' } & Finding<string>)
   | ({ readonly about: 'other' } & Finding<OtherProduct>)
 
-export function isAbout<K extends Claim['about']>(about: K): (claim: Claim) => claim is Extract<Claim, { about: K }> {
-  return (claim): claim is Extract<Claim, { about: K }> => claim.about === about
+export function isAbout<K extends Evidence['about']>(about: K): (claim: Evidence) => claim is Extract<Evidence, { about: K }> {
+  return (claim): claim is Extract<Evidence, { about: K }> => claim.about === about
 }
 
 /** A claim about networks, or nothing when none of the texts is one. */
@@ -83,6 +83,6 @@ export function networks(
   value: readonly string[],
   confidence: Confidence,
   how: string,
-): Claim[] {
+): Evidence[] {
   return value.length === 0 ? [] : [{ about, value, confidence, how }]
 }

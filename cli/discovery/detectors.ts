@@ -1,5 +1,5 @@
 /** Every detector. Of two equally sure answers the earlier row's counts. */
-import type { Claim } from './claim.ts'
+import type { Evidence } from './claim.ts'
 import { antrea } from './cni/antrea.ts'
 import { calico } from './cni/calico.ts'
 import { cilium } from './cni/cilium.ts'
@@ -21,7 +21,7 @@ import { rancherServers } from './detect/rancher.ts'
 import { serviceCidrObjects, serviceProbes } from './detect/service-cidrs.ts'
 import type { World } from './snapshot/snapshot.ts'
 
-export type Detector = (world: World) => readonly Claim[]
+export type Detector = (world: World) => readonly Evidence[]
 
 export const DETECTORS: readonly Detector[] = [
   earlierJoin,

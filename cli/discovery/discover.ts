@@ -5,7 +5,7 @@
 import { CLUSTERSET_IPV6_PREFIX, DEFAULT_CLUSTERSET_IP_RANGE, DEFAULT_GLOBAL_RANGE } from '../../model/kernel-ids.ts'
 import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import {
-  type Claim,
+  type Evidence,
   type Cni,
   type Confidence,
   type Distribution,
@@ -103,14 +103,14 @@ export function discover(snapshot: ClusterSnapshot): Discovery {
 }
 
 /** The surest; of equals the first, in the order of the detectors. */
-function best<T extends Claim>(claims: readonly T[]): T | undefined {
+function best<T extends Evidence>(claims: readonly T[]): T | undefined {
   return claims.reduce<T | undefined>(
     (found, claim) => (found === undefined || SURENESS[claim.confidence] < SURENESS[found.confidence] ? claim : found),
     undefined,
   )
 }
 
-function readable<T extends Claim>(claim: T): T {
+function readable<T extends Evidence>(claim: T): T {
   return { ...claim, how: printable(claim.how) }
 }
 
@@ -133,7 +133,7 @@ function networkDisagreements(
   )
 }
 
-function disagreements<T>(what: string, name: (value: T) => string, claims: readonly (Claim & Finding<T>)[]): string[] {
+function disagreements<T>(what: string, name: (value: T) => string, claims: readonly (Evidence & Finding<T>)[]): string[] {
   const chosen = best(claims)
   if (chosen === undefined) return []
   return claims
@@ -192,6 +192,6 @@ function asks(found: Pick<Discovery, 'podCIDRs' | 'serviceCIDRs' | 'gateways'>):
 
 function whyNoGateway({ unfit }: GatewayNodes): string {
   if (unfit.length === 0) return 'no Node is known'
-  const told = unfit.slice(0, 3).map(({ node, why }) => `${node}: ${why}`)
-  return printable(`no node can be a gateway (${told.join('; ')}${unfit.length > 3 ? '; …' : ''})`)
+  const reported = unfit.slice(0, 3).map(({ node, why }) => `${node}: ${why}`)
+  return printable(`no node can be a gateway (${reported.join('; ')}${unfit.length > 3 ? '; …' : ''})`)
 }

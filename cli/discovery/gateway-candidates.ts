@@ -33,13 +33,13 @@ export interface GatewayNodes {
 
 export function gatewayNodes(world: World): GatewayNodes {
   const nodes = world.list('Node', '')
-  const judged = nodes.map((node) => ({ node, why: whyUnfit(node) }))
-  const fit = judged
+  const validated = nodes.map((node) => ({ node, why: whyUnfit(node) }))
+  const fit = validated
     .filter((one) => one.why === undefined)
     .map(({ node }) => ({ candidate: candidate(node), score: score(node) }))
   return {
     candidates: acrossZones(fit.sort((a, b) => b.score - a.score || (a.candidate.node < b.candidate.node ? -1 : 1))),
-    unfit: judged.flatMap(({ node, why }) =>
+    unfit: validated.flatMap(({ node, why }) =>
       why === undefined ? [] : [{ node: nameOf(node), lane: laneOf(node), why }],
     ),
   }

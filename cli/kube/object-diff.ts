@@ -22,8 +22,8 @@ export function contentOf(object: ManifestObject): Readonly<Record<string, unkno
   const { status: _status, metadata, ...rest } = object as ManifestObject & { readonly status?: unknown }
   const described = Object.entries(metadata).filter(([name]) => !STAMPS.includes(name))
   const { annotations = {}, ...others } = Object.fromEntries(described) as { annotations?: Record<string, string> }
-  const told = Object.entries(annotations).filter(([name]) => !TOLD_BY_SERVER.includes(name))
-  return { ...rest, metadata: { ...others, annotations: Object.fromEntries(told) } }
+  const reported = Object.entries(annotations).filter(([name]) => !TOLD_BY_SERVER.includes(name))
+  return { ...rest, metadata: { ...others, annotations: Object.fromEntries(reported) } }
 }
 
 /**
@@ -68,7 +68,7 @@ function* listDifferences(
   isSecret: boolean,
 ): Generator<string> {
   if (isSame(before, after)) return
-  const key = ITEM_KEYS.find((name) => [before, after].every((list) => tellsApart(list, name)))
+  const key = ITEM_KEYS.find((name) => [before, after].every((list) => distinguishes(list, name)))
   if (key !== undefined) {
     const byKey = (list: readonly unknown[]): AnyMap =>
       Object.fromEntries(list.map((item) => [idOf(item, key) ?? '', item]))
@@ -124,7 +124,7 @@ function isText(value: unknown): value is string {
 }
 
 /** Each item has it, and no two the same. */
-function tellsApart(list: readonly unknown[], key: string): boolean {
+function distinguishes(list: readonly unknown[], key: string): boolean {
   const ids = list.map((item) => idOf(item, key))
   return ids.every((id) => id !== undefined) && new Set(ids).size === ids.length
 }

@@ -41,7 +41,7 @@ export async function leaveClusterset(site: OpenSite, init: LeaveInit): Promise<
   if (identity === undefined && membership === undefined && !init.force) {
     throw new UserError('this site has not joined a clusterset')
   }
-  if (identity !== undefined) await tellBroker(identity, init)
+  if (identity !== undefined) await reportToBroker(identity, init)
   if (membership !== undefined) {
     await api.apply({ ...membership, spec: { ...membership.spec, phase: 'leaving' } }, init.signal)
     await nodesDone(site, init)
@@ -98,13 +98,13 @@ async function readIdentity(directory: string, { force, say }: LeaveInit): Promi
     return await readMemberIdentity(directory)
   } catch (error) {
     if (!(error instanceof IdentityFileError)) throw error
-    if (!force) throw notTold(error.message, error)
+    if (!force) throw notReported(error.message, error)
     say(`the broker cannot be told (${error.message}); going on because of --force`)
     return undefined
   }
 }
 
-async function tellBroker(identity: MemberIdentity, { force, signal, say }: LeaveInit): Promise<void> {
+async function reportToBroker(identity: MemberIdentity, { force, signal, say }: LeaveInit): Promise<void> {
   try {
     const done = await askToLeave(identity, { clock: new SystemClock(), logger: createLogger('cli', 'warn') }, signal)
     if (done.t === 'left') say('the broker has withdrawn everything of this cluster')
@@ -112,7 +112,7 @@ async function tellBroker(identity: MemberIdentity, { force, signal, say }: Leav
   } catch (error) {
     signal.throwIfAborted()
     const message = isTimeout(error) ? `no answer within ${formatDuration(LEAVE_TIMEOUT_MS)}` : (error as Error).message
-    if (!force) throw notTold(message, error)
+    if (!force) throw notReported(message, error)
     say(`the broker could not be told (${message}); going on because of --force`)
     const id = identity.cluster
     say(`on the broker ${id} stays a member until it is evicted: run there: sealane cluster evict ${id}`)
@@ -123,7 +123,7 @@ function isTimeout(error: unknown): boolean {
   return error instanceof Error && error.name === 'TimeoutError'
 }
 
-function notTold(message: string, cause: unknown): UserError {
+function notReported(message: string, cause: unknown): UserError {
   return new UserError(`the broker could not be told: ${message}`, {
     hint: 'try again, or use --force and evict this cluster on the broker (sealane cluster evict)',
     cause,

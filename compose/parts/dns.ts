@@ -11,11 +11,11 @@ const POD_LINGER_MS = 5000
 
 export async function run(
   deps: ComponentDeps,
-  { api, config, kube, standing }: SiteRun,
+  { api, config, kube, membership }: SiteRun,
   signal: AbortSignal,
 ): Promise<void> {
   const linger = kube === undefined ? {} : { lingerMs: POD_LINGER_MS }
-  const dns = dnsConfig({ clusterId: (await standing(signal)).cluster, ...linger, ...config.dns })
+  const dns = dnsConfig({ clusterId: (await membership(signal)).cluster, ...linger, ...config.dns })
   return runDns({ ...deps, api }, dns, untilLeft(api, signal))
 }
 

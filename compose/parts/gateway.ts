@@ -53,8 +53,8 @@ export async function plan(clock: Clock, site: SiteRun, signal: AbortSignal): Pr
 type ConfigOf = (lanes: readonly GatewayLane[]) => GatewayConfig
 
 async function configFor(site: SiteRun, signal: AbortSignal): Promise<ConfigOf> {
-  const { config, node, standing } = site
-  const { observedAddress } = await standing(signal)
+  const { config, node, membership } = site
+  const { observedAddress } = await membership(signal)
   return (lanes) =>
     gatewayConfig({
       node,

@@ -4,7 +4,7 @@ import { mkdtempSync, openSync, readFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import type { Word } from './keeper.ts'
-import { FOLDER_PREFIX, KEEPER, findStanding, sweepStanding } from './standing.ts'
+import { FOLDER_PREFIX, KEEPER, findKept, sweepKept } from './standing.ts'
 
 export interface KeepOptions {
   readonly json: boolean
@@ -13,7 +13,7 @@ export interface KeepOptions {
 
 /** Throws when clusters are kept already. */
 export function nothingIsKept(): void {
-  const [standing] = findStanding()
+  const [standing] = findKept()
   if (standing !== undefined) {
     const kubeconfig = join(standing.directory, 'kubeconfig')
     throw new Error(
@@ -27,7 +27,7 @@ export function nothingIsKept(): void {
  * what is there so far.
  */
 export async function keepClusters({ json, flat }: KeepOptions, signal: AbortSignal): Promise<number> {
-  await sweepStanding()
+  await sweepKept()
   signal.throwIfAborted()
   const directory = mkdtempSync(join(tmpdir(), FOLDER_PREFIX))
   const log = openSync(join(directory, 'keeper.log'), 'w+', 0o600)

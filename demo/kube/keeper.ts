@@ -9,14 +9,14 @@ import { atExit } from '../../test/support/at-exit.ts'
 import { type Report, jsonReport, personReport } from '../report.ts'
 import { keepText } from './keep-text.ts'
 import { pidFile } from './standing.ts'
-import { tellStory } from './story.ts'
+import { reportStory } from './story.ts'
 
 /** What the parent is told. That the clusters stand is the last word; without it this process ends. */
 export type Word = { readonly out: string } | { readonly account: string } | { readonly standing: number }
 
 const FOR_EVER_MS = 2 ** 31 - 1
 
-function tell(word: Word): Promise<void> {
+function progress(word: Word): Promise<void> {
   return new Promise((resolve) => {
     if (process.connected) process.send?.(word, () => resolve())
     else resolve()
@@ -25,7 +25,7 @@ function tell(word: Word): Promise<void> {
 
 function streamOf(wrap: (text: string) => Word): Writable {
   return new Writable({
-    write: (chunk: Buffer | string, _encoding, done) => void tell(wrap(chunk.toString())).then(() => done()),
+    write: (chunk: Buffer | string, _encoding, done) => void progress(wrap(chunk.toString())).then(() => done()),
   })
 }
 
@@ -38,12 +38,12 @@ async function main(directory: string, format: string, ranges: string): Promise<
   const account = streamOf((text) => ({ account: text }))
   const report: Report = format === 'json' ? jsonReport(out, account) : personReport(out)
   try {
-    const world = await tellStory({ directory, flat: ranges === 'flat', keep: true }, report)
+    const world = await reportStory({ directory, flat: ranges === 'flat', keep: true }, report)
     const exitCode = report.finish()
     // Behind all that the report has said.
     await new Promise((resolve) => (format === 'json' ? account : out).write(keepText(world), resolve))
     process.off('disconnect', abandoned)
-    await tell({ standing: exitCode })
+    await progress({ standing: exitCode })
     process.disconnect?.()
     setInterval(() => undefined, FOR_EVER_MS)
   } catch (error) {

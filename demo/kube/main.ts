@@ -5,12 +5,12 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { requirePackages } from '../../scripts/install-system-packages.ts'
 import { buildAll } from '../../test/kube/support/build-all.ts'
-import { podletMissing } from '../../test/kube/support/podlet-world.ts'
+import { kubeletMissing } from '../../test/kube/support/podlet-world.ts'
 import { atExit } from '../../test/support/at-exit.ts'
 import { type Report, jsonReport, personReport } from '../report.ts'
 import { keepClusters, nothingIsKept } from './keep.ts'
-import { FOLDER_PREFIX, sweepStanding } from './standing.ts'
-import { tellStory } from './story.ts'
+import { FOLDER_PREFIX, sweepKept } from './standing.ts'
+import { reportStory } from './story.ts'
 
 const SIGNALS = { SIGINT: 2, SIGTERM: 15, SIGHUP: 1 } as const
 
@@ -24,7 +24,7 @@ async function main(): Promise<void> {
     },
   })
   if (values.sweep) {
-    const count = await sweepStanding()
+    const count = await sweepKept()
     process.stdout.write(count === 0 ? 'nothing was kept\n' : 'taken away\n')
     return
   }
@@ -55,7 +55,7 @@ async function main(): Promise<void> {
 function requireMachine(): void {
   if (process.getuid?.() !== 0) throw new Error('the demo makes network namespaces; run as root: npm run demo:kube')
   requirePackages('kube')
-  const missing = podletMissing()
+  const missing = kubeletMissing()
   if (missing === undefined) return
   throw new Error(
     `this demo runs Kubernetes itself: ${missing}. Install Go, at least as new as test/kube/go.mod says, and put it on PATH`,
@@ -67,7 +67,7 @@ async function runToTheEnd(flat: boolean, report: Report): Promise<number> {
   const directory = mkdtempSync(join(tmpdir(), FOLDER_PREFIX))
   atExit('folders', () => rmSync(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }))
   try {
-    const world = await tellStory({ directory, flat, keep: false }, report)
+    const world = await reportStory({ directory, flat, keep: false }, report)
     const exitCode = report.finish()
     await world.stop()
     return exitCode

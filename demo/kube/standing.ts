@@ -13,7 +13,7 @@ export const FOLDER_PREFIX = 'sealane-demo-kube-'
 const PID_FILE = 'keeper.pid'
 export const KEEPER = join(import.meta.dirname, 'keeper.ts')
 
-export interface Standing {
+export interface KeptClusters {
   readonly directory: string
   readonly pid: number
 }
@@ -23,7 +23,7 @@ export function pidFile(directory: string): string {
 }
 
 /** Those whose keeper lives. */
-export function findStanding(): readonly Standing[] {
+export function findKept(): readonly KeptClusters[] {
   return keptFolders().flatMap((directory) => {
     const pid = keeperOf(directory)
     return pid === undefined ? [] : [{ directory, pid }]
@@ -31,8 +31,8 @@ export function findStanding(): readonly Standing[] {
 }
 
 /** Ends what is kept and waits until it is gone; removes what a keeper that was killed has left. Gives how many were ended. */
-export async function sweepStanding(): Promise<number> {
-  const standing = findStanding()
+export async function sweepKept(): Promise<number> {
+  const standing = findKept()
   for (const { pid } of standing) process.kill(pid, 'SIGTERM')
   for (const { directory, pid } of standing) {
     await until(`the keeper ${pid} to end`, 60_000, () => Promise.resolve(keeperOf(directory) === undefined))

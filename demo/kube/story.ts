@@ -22,7 +22,7 @@ export interface StoryOptions {
 }
 
 /** Throws when it cannot go on; a check that fails is told to the report. Gives the world, which stands. */
-export async function tellStory(options: StoryOptions, report: Report): Promise<World> {
+export async function reportStory(options: StoryOptions, report: Report): Promise<World> {
   const { directory, flat, keep } = options
   const say = (line: string): void => report.step(line)
   const ranges = clusterRows(flat).map(({ name, podCIDR }) => `${name} ${podCIDR}`)

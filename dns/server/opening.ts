@@ -31,16 +31,16 @@ export async function untilDue(
   const either = AbortSignal.any([signal, over.signal])
   const start = clock.monotonic()
   const lookUntilAlone = async (): Promise<void> => {
-    let told = false
+    let reported = false
     for (;;) {
-      await clock.sleep(told ? LOOK_MS : mostMs, either)
+      await clock.sleep(reported ? LOOK_MS : mostMs, either)
       const waited = { listen: formatSocketAddress(at), seconds: Math.round((clock.monotonic() - start) / 1000) }
       if (!isServed(at)) {
         logger.warn('services have not been read yet; listening all the same: answers are SERVFAIL', waited)
         return
       }
-      if (!told) logger.info('services have not been read yet; another process serves the port meanwhile', waited)
-      told = true
+      if (!reported) logger.info('services have not been read yet; another process serves the port meanwhile', waited)
+      reported = true
     }
   }
   try {

@@ -7,7 +7,7 @@ import type { ClusterApi, ObjectCache, ObjectChange } from '../../kubeapi/cluste
 import { type ServiceKey, serviceKey } from '../../model/ids.ts'
 import type { Cluster, EndpointSlice, Gateway, Node, ServiceImport } from '../../model/objects.ts'
 import { usableClusters } from '../../model/lanes/reachability.ts'
-import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import { LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import type { DnsService, ZoneView } from './answer.ts'
 import { KnownLabels } from './known-labels.ts'
@@ -32,7 +32,7 @@ export class ServiceIndex implements ZoneView {
   readonly #entries = new Map<ServiceKey, DnsService>()
   readonly #listeners = new Set<(key: ServiceKey) => void>()
   #usable: ReadonlySet<string> | undefined
-  #verdicts: ClusterVerdicts | undefined
+  #validation: ClusterValidation | undefined
   #serial: number
   #isSynced = false
   #caches: readonly Pick<ObjectCache<unknown>, 'synced' | 'whenSynced'>[] | undefined
@@ -74,14 +74,14 @@ export class ServiceIndex implements ZoneView {
     const nodes = api.cache('Node')
     const reconsider = (): void => {
       const isKnown = clusters.synced && nodes.synced
-      this.#verdicts = isKnown ? this.#judgeClusters(clusters.list(), nodes.list()) : undefined
-      this.#judge(gateways.list())
+      this.#validation = isKnown ? this.#validateClusters(clusters.list(), nodes.list()) : undefined
+      this.#validate(gateways.list())
     }
     this.#caches = [imports, slices, gateways]
     const stops = [
       followCache(imports, (change) => this.#importChanged(change)),
       followCache(slices, (change) => this.#sliceChanged(change)),
-      gateways.onChange(() => this.#judge(gateways.list())),
+      gateways.onChange(() => this.#validate(gateways.list())),
       ...[clusters, nodes].map((cache) => cache.onChange(() => reconsider())),
     ]
     reconsider()
@@ -131,21 +131,21 @@ export class ServiceIndex implements ZoneView {
   }
 
   /** Undefined while this cluster's own Cluster object has not been seen. */
-  #judgeClusters(clusters: readonly Cluster[], nodes: readonly Node[]): ClusterVerdicts | undefined {
+  #validateClusters(clusters: readonly Cluster[], nodes: readonly Node[]): ClusterValidation | undefined {
     const own = clusters.find((cluster) => cluster.metadata.name === this.#clusterId)
     return own && checkRemoteClusters({ own, clusters, underlay: underlayAddresses(nodes) })
   }
 
   /** Leaves out, or takes back, the endpoints of clusters that are refused, went down or came up. */
-  #judge(gateways: readonly Gateway[]): void {
+  #validate(gateways: readonly Gateway[]): void {
     const before = this.#usable
-    const now = usableClusters(this.#clusterId, gateways, this.#verdicts)
+    const now = usableClusters(this.#clusterId, gateways, this.#validation)
     if (sameClusters(before, now)) return
     this.#usable = now
-    const judgedAlike = (cluster: string): boolean => (before?.has(cluster) ?? true) === (now?.has(cluster) ?? true)
+    const validatedAlike = (cluster: string): boolean => (before?.has(cluster) ?? true) === (now?.has(cluster) ?? true)
     for (const key of this.#headless) {
       for (const slice of this.#slices.get(key)?.values() ?? []) {
-        if (judgedAlike(slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? '')) continue
+        if (validatedAlike(slice.metadata.labels?.[LABEL_SOURCE_CLUSTER] ?? '')) continue
         this.#touch(key)
         break
       }

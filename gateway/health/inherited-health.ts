@@ -8,7 +8,7 @@ import { type CableRules, type LaneState, linkKey } from '../cable/cable.ts'
 import { farEnd } from '../remotes/check-endpoints.ts'
 import { type PeerHealthView, healthKey } from '../world.ts'
 
-export interface InheritedInit {
+export interface HandedOverInit {
   /** Milliseconds of the monotonic clock. */
   readonly monotonicMs: number
   /** This node's own Gateway object. */
@@ -19,7 +19,7 @@ export interface InheritedInit {
 }
 
 /** Connections to take over as up, by healthKey(). */
-export function inheritedHealth(init: InheritedInit): Map<string, PeerHealthView> {
+export function handedOverHealth(init: HandedOverInit): Map<string, PeerHealthView> {
   const keys = new Map(init.endpoints.map((one) => [one.metadata.name, linkKey(farEnd(one, init.rules))]))
   const inherited = new Map<string, PeerHealthView>()
   for (const { cluster, lane, endpoint, state } of init.gateway?.status?.connections ?? []) {

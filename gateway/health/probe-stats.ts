@@ -33,7 +33,7 @@ export class ProbeStats {
     const sentMs = this.#outstanding.get(sequence)
     if (sentMs === undefined) return false
     this.#outstanding.delete(sequence)
-    this.#judge(true)
+    this.#validate(true)
     const sample = nowMs - sentMs
     const before = this.#rttMs
     if (before === undefined) this.#rttMs = sample
@@ -56,11 +56,11 @@ export class ProbeStats {
     for (const [sequence, sentMs] of this.#outstanding) {
       if (nowMs - sentMs < LOST_AFTER_MS && this.#outstanding.size < MAX_OUTSTANDING) return
       this.#outstanding.delete(sequence)
-      this.#judge(false)
+      this.#validate(false)
     }
   }
 
-  #judge(answered: boolean): void {
+  #validate(answered: boolean): void {
     this.#window.push(answered)
     if (this.#window.length > LOSS_WINDOW) this.#window.shift()
   }

@@ -107,18 +107,18 @@ function keepSession(
 }
 
 function tryPlace({ candidates, roamed }: EndpointChoiceInit, turn: number): EndpointChoice {
-  const told = candidates.map(({ kind, address, port }): Place => {
+  const reported = candidates.map(({ kind, address, port }): CallTarget => {
     return { at: { address: parseAddress(address), port }, what: `${kind} address` }
   })
-  const isTold = roamed === undefined || told.some(({ at }) => sameAddressPort(at, roamed.at))
-  const places = isTold ? told : [...told, { at: roamed.at, what: 'address that it called from' }]
+  const isReported = roamed === undefined || reported.some(({ at }) => sameAddressPort(at, roamed.at))
+  const places = isReported ? reported : [...reported, { at: roamed.at, what: 'address that it called from' }]
   const index = turn % places.length
   const place = places[index]
   const why = `${place?.what ?? ''}, candidate ${index + 1} of ${places.length}`
   return { how: 'try', ...(place === undefined ? {} : { at: place.at }), why }
 }
 
-interface Place {
+interface CallTarget {
   readonly at: AddressPort
   readonly what: string
 }

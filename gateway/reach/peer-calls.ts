@@ -2,7 +2,7 @@
 import { type FarEnd, linkKey } from '../cable/cable.ts'
 import type { EndpointChoice } from './choose-endpoint.ts'
 
-export class PeerCalls {
+export class HandshakeRetries {
   /** Number of the last call, by linkKey(): of far ends that are being called only. */
   #last: ReadonlyMap<string, number> = new Map()
 

@@ -50,6 +50,6 @@ function internalAddress(world: GatewayWorld): string | undefined {
 
 function addressesOfType(world: GatewayWorld, type: string): string[] {
   const node = world.nodes.find((entry) => entry.metadata.name === world.node)
-  const told = (node?.status?.addresses ?? []).filter((entry) => entry.type === type)
-  return told.map((entry) => entry.address)
+  const reported = (node?.status?.addresses ?? []).filter((entry) => entry.type === type)
+  return reported.map((entry) => entry.address)
 }

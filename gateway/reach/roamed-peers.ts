@@ -8,7 +8,7 @@ import type { RoamedLink } from '../world.ts'
 
 interface Trace {
   /** What the device was given last; undefined where it was given nothing yet. */
-  readonly told: AddressPort | undefined
+  readonly reported: AddressPort | undefined
   readonly roamed: RoamedLink | undefined
   /** The device has the address of `roamed` now. */
   readonly isThere: boolean
@@ -31,27 +31,27 @@ export class RoamedPeers {
   }
 
   /** Takes what a round gives to the devices. Links that are planned no more are forgotten. */
-  told(links: readonly (FarEnd & { readonly choice: CallChoice })[]): void {
+  reported(links: readonly (FarEnd & { readonly choice: CallChoice })[]): void {
     const planned = new Set(links.map(linkKey))
     for (const key of this.#traces.keys()) if (!planned.has(key)) this.#traces.delete(key)
     for (const link of links) {
       const { choice } = link
-      const { told, roamed, isThere } = this.#traces.get(linkKey(link)) ?? NO_TRACE
-      if (choice.how === 'try') this.#traces.set(linkKey(link), { told: choice.at, roamed, isThere: false })
-      else this.#traces.set(linkKey(link), { told, roamed, isThere })
+      const { reported, roamed, isThere } = this.#traces.get(linkKey(link)) ?? NO_TRACE
+      if (choice.how === 'try') this.#traces.set(linkKey(link), { reported: choice.at, roamed, isThere: false })
+      else this.#traces.set(linkKey(link), { reported, roamed, isThere })
     }
   }
 }
 
-const NO_TRACE: Trace = { told: undefined, roamed: undefined, isThere: false }
+const NO_TRACE: Trace = { reported: undefined, roamed: undefined, isThere: false }
 
 function traceOf(before: Trace | undefined, at: AddressPort | undefined, monotonicMs: number): Trace {
   if (before === undefined) {
     // An earlier run of the process left it there; nobody knows when.
     const roamed = at === undefined ? undefined : { at, sinceMs: -Infinity }
-    return { told: undefined, roamed, isThere: roamed !== undefined }
+    return { reported: undefined, roamed, isThere: roamed !== undefined }
   }
-  if (at === undefined || sameAddressPort(at, before.told)) return { ...before, isThere: false }
+  if (at === undefined || sameAddressPort(at, before.reported)) return { ...before, isThere: false }
   if (before.isThere && sameAddressPort(before.roamed?.at, at)) return before
   return { ...before, roamed: { at, sinceMs: monotonicMs }, isThere: true }
 }

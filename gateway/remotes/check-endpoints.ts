@@ -14,7 +14,7 @@ import { type CableRules, type FarEnd, type LinkState, linkKey } from '../cable/
 import type { Refusal } from './check-remotes.ts'
 import { type LaneServer, chooseServer } from './choose-server.ts'
 import { isHidden } from '../reach/plan-candidates.ts'
-import { observedJudge, ownAddresses } from './observed-address.ts'
+import { observedValidator, ownAddresses } from './observed-address.ts'
 import { type GatewayWorld, healthKey } from '../world.ts'
 import { type Problem, problem } from '../../model/reasons/problem.ts'
 
@@ -54,7 +54,7 @@ export function checkEndpoints(
   const reserved = reservedPrefixes(world.own.spec).map((r) => r.prefix)
   const ours = ownAddresses(world)
   const ownPlaces = placesOfLanes(world)
-  const counts = observedJudge(world)
+  const counts = observedValidator(world)
   const links: RemoteLink[] = []
   const successors: RemoteLink[] = []
   const refusals: Refusal[] = []
@@ -100,8 +100,8 @@ export function checkEndpoints(
 
 /** Where others call this node's lanes. Behind one NAT a neighbour may have the same address, with another port. */
 function placesOfLanes({ lanes }: GatewayWorld): ReadonlySet<string> {
-  const told = lanes.flatMap(({ publicAddress: address, port }) => (address === undefined ? [] : [{ address, port }]))
-  return new Set(told.map(placeOf))
+  const reported = lanes.flatMap(({ publicAddress: address, port }) => (address === undefined ? [] : [{ address, port }]))
+  return new Set(reported.map(placeOf))
 }
 
 function placeOf({ address, port }: { readonly address: string; readonly port: number }): string {

@@ -46,7 +46,7 @@ export function isBehindNat(world: View): boolean {
  * Whether the observed address that a gateway of `cluster` tells counts here too. One that does not is called all the
  * same, after all others: whoever speaks against it may lie. To be made once for all of them.
  */
-export function observedJudge(world: View): (text: string, cluster: string) => boolean {
+export function observedValidator(world: View): (text: string, cluster: string) => boolean {
   const ours = new Set([...ownAddresses(world), ownObservedAddress(world)])
   const isOnce = isClaimedOnce(world)
   return (text, cluster) => !ours.has(text) && isOnce(text, cluster)
@@ -54,19 +54,19 @@ export function observedJudge(world: View): (text: string, cluster: string) => b
 
 /** Of an address of `cluster`: no other one tells it in any way, and it is inside nobody's range. */
 function isClaimedOnce(world: View): (text: string, cluster: string) => boolean {
-  const { nodes, observed } = toldAddresses(world)
+  const { nodes, observed } = reportedAddresses(world)
   const inLanes = rangesInLanes(world)
   const claimed = claimedRanges(world.clusters)
   return (text, cluster) =>
     !isInside(text, isPrivate(text) ? [...inLanes.own, ...inLanes.others, ...claimed] : inLanes.own) &&
-    !isToldElsewhere(nodes, text, cluster) &&
-    !isToldElsewhere(observed, text, cluster)
+    !isReportedElsewhere(nodes, text, cluster) &&
+    !isReportedElsewhere(observed, text, cluster)
 }
 
 /** Addresses of this node's interfaces, and of every type of this cluster's nodes. */
 export function ownAddresses({ nodes, addresses }: Pick<View, 'nodes' | 'addresses'>): ReadonlySet<string> {
-  const told = nodes.flatMap((node) => node.status?.addresses ?? []).map(({ address }) => address)
-  return new Set([...told, ...addresses.map(({ address }) => address.split('/')[0] ?? '')])
+  const reported = nodes.flatMap((node) => node.status?.addresses ?? []).map(({ address }) => address)
+  return new Set([...reported, ...addresses.map(({ address }) => address.split('/')[0] ?? '')])
 }
 
 /** Whether an interface of this node has the address. */
@@ -75,25 +75,25 @@ export function hasAddress({ addresses }: Pick<View, 'addresses'>, text: string)
 }
 
 /** Clusters by the addresses that their Endpoints tell. */
-type Tellers = ReadonlyMap<string, ReadonlySet<string>>
+type Reporters = ReadonlyMap<string, ReadonlySet<string>>
 
-function toldAddresses({ endpoints }: Pick<View, 'endpoints'>): {
-  readonly nodes: Tellers
-  readonly observed: Tellers
+function reportedAddresses({ endpoints }: Pick<View, 'endpoints'>): {
+  readonly nodes: Reporters
+  readonly observed: Reporters
 } {
   const nodes = new Map<string, Set<string>>()
   const observed = new Map<string, Set<string>>()
   for (const { spec } of endpoints) {
     for (const { kind, address } of spec.candidates) {
-      const tellers = kind === 'observed' ? observed : nodes
-      tellers.set(address, (tellers.get(address) ?? new Set()).add(spec.cluster))
+      const reporters = kind === 'observed' ? observed : nodes
+      reporters.set(address, (reporters.get(address) ?? new Set()).add(spec.cluster))
     }
   }
   return { nodes, observed }
 }
 
-function isToldElsewhere(tellers: Tellers, text: string, cluster: string): boolean {
-  return [...(tellers.get(text) ?? [])].some((teller) => teller !== cluster)
+function isReportedElsewhere(reporters: Reporters, text: string, cluster: string): boolean {
+  return [...(reporters.get(text) ?? [])].some((reporter) => reporter !== cluster)
 }
 
 /** Where this address cannot be called, whatever it is. */

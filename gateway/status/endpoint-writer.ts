@@ -3,18 +3,18 @@ import { isNodeOfSite, sameOwners } from '../../model/node-owner.ts'
 import type { Endpoint } from '../../model/objects.ts'
 import type { GatewayDeps } from '../deps.ts'
 import type { GatewayWorld } from '../world.ts'
-import { OwnerDoubt } from './owner-doubt.ts'
+import { StaleOwnerGuard } from './owner-doubt.ts'
 import { planEndpoints } from './plan-endpoints.ts'
 
 export type EndpointWriterDeps = Pick<GatewayDeps, 'clock' | 'api' | 'cable'>
 
 export class EndpointWriter {
   readonly #deps: EndpointWriterDeps
-  readonly #owners: OwnerDoubt
+  readonly #owners: StaleOwnerGuard
 
   constructor(deps: EndpointWriterDeps) {
     this.#deps = deps
-    this.#owners = new OwnerDoubt(deps.clock)
+    this.#owners = new StaleOwnerGuard(deps.clock)
   }
 
   /** Tells the other clusters about our lanes, and no longer about lanes that we do not serve. Throws ClusterApiError. */
@@ -25,8 +25,8 @@ export class EndpointWriter {
     for (const planned of wanted) {
       const present = api.cache('Endpoint').get(planned.metadata.name)
       const endpoint = this.#owners.checked(planned, present)
-      const isTold = present !== undefined && sameSpec(present, endpoint) && sameOwners(present, endpoint)
-      if (!isTold) await api.apply(endpoint, signal)
+      const isReported = present !== undefined && sameSpec(present, endpoint) && sameOwners(present, endpoint)
+      if (!isReported) await api.apply(endpoint, signal)
     }
     const names = new Set(wanted.map((endpoint) => endpoint.metadata.name))
     const served = new Set(world.lanes.map((lane) => lane.lane))

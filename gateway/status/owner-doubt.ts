@@ -10,7 +10,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 /** Without owner for so long. A cache is late by less, and who removes objects by hand gets them owned again. */
 export const OWNER_DOUBT_MS = 60_000
 
-export class OwnerDoubt {
+export class StaleOwnerGuard {
   readonly #clock: Clock
   /** Owner with which an object was seen last, by its name. */
   readonly #seen = new Map<string, string>()

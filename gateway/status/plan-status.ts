@@ -95,14 +95,14 @@ function reportedState(init: StatusInit, key: string): ConnectionStatus['state']
   return state === 'up' && !init.routed.has(key) ? 'connecting' : state
 }
 
-interface ToldLink {
+interface ReportedLink {
   readonly lane: LanePlan
   readonly planned: PlannedLink
   readonly link: LinkState | undefined
   readonly state: ConnectionStatus['state']
 }
 
-function message(init: StatusInit, { lane, planned, link, state }: ToldLink): string {
+function message(init: StatusInit, { lane, planned, link, state }: ReportedLink): string {
   if (state === 'up') return ''
   const { cluster, choice, doubt } = planned
   const sinceMs = init.health.get(healthKey(lane.lane, cluster))?.sinceMs

@@ -16,7 +16,7 @@ import type { LaneLoop } from '../lane-loop.ts'
 import { loopDeps } from '../loop-deps.ts'
 import { HeardLinks } from './heard-links.ts'
 import type { GatewayMetrics } from '../metrics.ts'
-import { OwnerDoubt } from './owner-doubt.ts'
+import { StaleOwnerGuard } from './owner-doubt.ts'
 import { plannedLinks } from '../cable/plan-lanes.ts'
 import { laneEvents } from './plan-ready.ts'
 import { planStatus } from './plan-status.ts'
@@ -40,14 +40,14 @@ export class StatusLoop {
   #written: { readonly text: string; readonly atMs: number } | undefined
   #driver: string | undefined
   readonly #drops: DropCounts
-  readonly #owners: OwnerDoubt
+  readonly #owners: StaleOwnerGuard
   readonly #heard: HeardLinks
   readonly #loop: ReconcileLoop
 
   constructor(deps: GatewayDeps, init: StatusInit) {
     this.#deps = deps
     this.#init = init
-    this.#owners = new OwnerDoubt(deps.clock)
+    this.#owners = new StaleOwnerGuard(deps.clock)
     this.#heard = new HeardLinks(deps.clock)
     const { nft, nft6, clock } = deps
     const nfts = (): readonly Nft[] => ((init.lanes.plan?.nft6.length ?? 0) > 0 ? [nft, nft6] : [nft])
@@ -130,7 +130,7 @@ export class StatusLoop {
       await api.applyStatus(beating, signal)
     }
     this.#written = { text, atMs }
-    for (const event of laneEvents(present, gateway)) api.tell(event)
+    for (const event of laneEvents(present, gateway)) api.report(event)
   }
 
   #present(): Gateway | undefined {

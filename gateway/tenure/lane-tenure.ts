@@ -160,7 +160,7 @@ export class LaneTenure {
       this.#writtenMs = clock.monotonic()
     }
     this.#become(step)
-    this.#tellUntaken()
+    this.#reportUntaken()
   }
 
   #plan(): TenureStep {
@@ -176,7 +176,7 @@ export class LaneTenure {
       away: this.#away(),
       never: this.#retired !== undefined || !this.#isMember(),
       turn: this.#turn(view),
-      told: this.#isTold(),
+      reported: this.#isReported(),
       relieved: this.#relief.isDue(view?.holder),
       writtenMs: this.#writtenMs,
     })
@@ -243,7 +243,7 @@ export class LaneTenure {
     return readMembership(this.#deps.api)?.spec.phase === 'joined'
   }
 
-  #isTold(): boolean {
+  #isReported(): boolean {
     const { api } = this.#deps
     const clusterId = readMembership(api)?.spec.clusterId
     if (clusterId === undefined) return false
@@ -256,7 +256,7 @@ export class LaneTenure {
     return { lane: this.lane, holder, nowMs: clock.now(), durationMs: LEASE_MS, membership, before: lease?.spec }
   }
 
-  #tellUntaken(): void {
+  #reportUntaken(): void {
     const { clock, api, logger } = this.#deps
     const away = this.#away()
     const openMs = clock.monotonic() - (this.#openSinceMs ?? Infinity)
@@ -266,7 +266,7 @@ export class LaneTenure {
       `Label another node sealane.io/gateway=${this.lane}`
     if (this.#trouble !== note) logger.warn(note, { reason: 'LaneNotHandedOver' })
     this.#trouble = note
-    api.tell({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
+    api.report({ regarding: { kind: 'Node', name: this.node }, type: 'Warning', reason: 'LaneNotHandedOver', note })
   }
 
   #onError(error: unknown): void {
@@ -280,7 +280,7 @@ export class LaneTenure {
     if (this.#tenure.is !== 'unknown') return
     const isForbidden = error instanceof ClusterApiError && error.code === 'Forbidden'
     // A release without Leases gave no rights to them; then the label alone says who serves.
-    const next: Tenure = isForbidden || this.#isTold() ? { is: 'serving' } : { is: 'unknown', why }
+    const next: Tenure = isForbidden || this.#isReported() ? { is: 'serving' } : { is: 'unknown', why }
     this.#tenure = next
     for (const listener of this.#listeners) listener()
   }

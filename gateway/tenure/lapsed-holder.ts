@@ -23,7 +23,7 @@ export class LapsedHolder {
   #answered: { readonly holder: string; readonly nextMs: number } | undefined
   /** Of the holder that lapsed: what was logged last, and whether an Event was told. */
   #said = ''
-  #told = false
+  #reported = false
 
   constructor(deps: LapsedHolderDeps, own: { readonly node: string; readonly lane: number }) {
     this.#deps = deps
@@ -50,25 +50,25 @@ export class LapsedHolder {
     const silent = why === undefined ? ({ reason: 'LaneHolderSilent' } as const) : {}
     if (said !== this.#said) logger.warn('the lease of the lane lapsed', { lane, holder, ...silent, why: said })
     this.#said = said
-    if (why === undefined && tells) this.#tell(holder)
+    if (why === undefined && tells) this.#report(holder)
     return why !== undefined
   }
 
   #forget(): void {
     this.#answered = undefined
     this.#said = ''
-    this.#told = false
+    this.#reported = false
   }
 
-  #tell(holder: string): void {
-    if (this.#told) return
-    this.#told = true
+  #report(holder: string): void {
+    if (this.#reported) return
+    this.#reported = true
     const note =
       `the gateway of this node does not renew its hold on lane ${this.#own.lane}, but its machine answers and its ` +
       `last word was that connections are up, so no other node takes the lane. See its pod; ` +
       `kubectl cordon ${holder} gives the lane to another node`
     const regarding = { kind: 'Node', name: holder } as const
-    this.#deps.api.tell({ regarding, type: 'Warning', reason: 'LaneHolderSilent', note })
+    this.#deps.api.report({ regarding, type: 'Warning', reason: 'LaneHolderSilent', note })
   }
 
   async #answers(holder: string): Promise<boolean> {

@@ -32,7 +32,7 @@ export interface TenureFacts {
   /** How many other nodes go before this one. */
   readonly turn: number
   /** This node has told the other clusters about its end of the lane. */
-  readonly told: boolean
+  readonly reported: boolean
   /** The holder is up wherever this node was. */
   readonly relieved: boolean
   /** When this node last wrote the Lease; undefined when another node has written it since. */
@@ -62,7 +62,7 @@ export function planTenure(facts: TenureFacts): TenureStep {
     return { role: 'serve', ...(due ? { write: 'renew' as const } : {}) }
   }
   if (mayTake(facts)) return isTakenFromUs(facts) ? { role: 'serve' } : { role: 'serve', write: 'take' }
-  return { role: facts.told && !facts.relieved ? 'serve' : 'stand by' }
+  return { role: facts.reported && !facts.relieved ? 'serve' : 'stand by' }
 }
 
 /** Why the Lease may be taken; undefined when it may not. */

@@ -22,7 +22,7 @@ export function watchLane(
 ): OtherLane {
   const changed = new AbortController()
   let lane = before
-  let told = ''
+  let reported = ''
   let cancelGrace: (() => void) | undefined
   const keep = (): void => {
     cancelGrace?.()
@@ -38,10 +38,10 @@ export function watchLane(
     } catch (error) {
       // A slip of the hand takes no lane down.
       const why = messageOf(error)
-      if (why !== told) {
+      if (why !== reported) {
         logger.error('the label of this node cannot be used; it stays as it was', { reason: 'InvalidValue', why })
       }
-      told = why
+      reported = why
       return undefined
     }
   }

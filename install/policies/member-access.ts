@@ -5,7 +5,7 @@
 import { PROPERTY_CLUSTERSET, PROPERTY_CLUSTER_ID } from '../../model/spec-constants.ts'
 import type { ManifestObject } from '../manifest-object.ts'
 import { IDENTITY_SECRET, type PartName, objectName, partLabels } from '../names.ts'
-import type { Place } from '../workload.ts'
+import type { PartRef } from '../workload.ts'
 
 interface AccessRule {
   readonly apiGroups: readonly string[]
@@ -80,7 +80,7 @@ const RULES: Readonly<Partial<Record<PartName, readonly AccessRule[]>>> = {
 export const RBAC_GROUP = 'rbac.authorization.k8s.io'
 
 /** ClusterRole and binding of one component. */
-export function clusterAccess({ part, namespace }: Place): readonly ManifestObject[] {
+export function clusterAccess({ part, namespace }: PartRef): readonly ManifestObject[] {
   const name = objectName(part)
   return [
     {
@@ -117,7 +117,7 @@ export function gatewayNamespaceAccess(namespace: string): readonly ManifestObje
   ])
 }
 
-function namespaceAccess({ part, namespace }: Place, rules: readonly AccessRule[]): readonly ManifestObject[] {
+function namespaceAccess({ part, namespace }: PartRef, rules: readonly AccessRule[]): readonly ManifestObject[] {
   const name = objectName(part)
   const labels = partLabels(part)
   return [

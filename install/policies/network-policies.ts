@@ -7,14 +7,14 @@ import type { ManifestObject } from '../manifest-object.ts'
 import { selectorLabels } from '../names.ts'
 import { BROKER_PORT, DNS_CONTAINER_PORT, STATUS_PORTS } from '../ports.ts'
 import { when } from '../template-value.ts'
-import { type Place, metadataOf } from '../workload.ts'
+import { type PartRef, metadataOf } from '../workload.ts'
 
 interface OpenPort {
   readonly protocol: 'TCP' | 'UDP'
   readonly port: number
 }
 
-const OPEN: Readonly<Partial<Record<Place['part'], readonly OpenPort[]>>> = {
+const OPEN: Readonly<Partial<Record<PartRef['part'], readonly OpenPort[]>>> = {
   agent: [{ protocol: 'TCP', port: STATUS_PORTS.agent }],
   dns: [
     { protocol: 'UDP', port: DNS_CONTAINER_PORT },
@@ -28,7 +28,7 @@ const OPEN: Readonly<Partial<Record<Place['part'], readonly OpenPort[]>>> = {
 }
 
 /** To be spread into the part's objects. Outward nothing is closed: brokers and API servers may be anywhere. */
-export function networkPolicy(place: Place, isWanted: boolean): readonly ManifestObject[] {
+export function networkPolicy(place: PartRef, isWanted: boolean): readonly ManifestObject[] {
   return when(isWanted, {
     apiVersion: 'networking.k8s.io/v1',
     kind: 'NetworkPolicy',

@@ -76,7 +76,7 @@ export class Round {
   }
 
   /** Tells of something that users may want to know, and that is no failure. */
-  tell(message: string, fields: LogFields): void {
+  report(message: string, fields: LogFields): void {
     this.#deps.logger.info(message, fields)
   }
 

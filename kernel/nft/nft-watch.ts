@@ -30,7 +30,7 @@ const QUIET_MS = 2 * SLOWEST_MS
 /** How soon the next change may be told: at once after a quiet time, then with gaps that double. */
 export class TellPace {
   readonly #clock: Pick<Clock, 'monotonic'>
-  #toldAt = -Infinity
+  #reportedAt = -Infinity
   #gapMs = 0
 
   constructor(clock: Pick<Clock, 'monotonic'>) {
@@ -38,14 +38,14 @@ export class TellPace {
   }
 
   waitMs(): number {
-    return Math.max(0, this.#toldAt + this.#gapMs - this.#clock.monotonic())
+    return Math.max(0, this.#reportedAt + this.#gapMs - this.#clock.monotonic())
   }
 
-  told(): void {
+  reported(): void {
     const nowMs = this.#clock.monotonic()
-    const isQuiet = nowMs - this.#toldAt >= QUIET_MS
+    const isQuiet = nowMs - this.#reportedAt >= QUIET_MS
     this.#gapMs = isQuiet ? 0 : Math.min(SLOWEST_MS, Math.max(SETTLE_MS, 2 * this.#gapMs))
-    this.#toldAt = nowMs
+    this.#reportedAt = nowMs
   }
 }
 
@@ -87,18 +87,18 @@ export class NftWatch {
   follow(family: NftFamily, table: string, listener: () => void): () => void {
     let stopTimer: (() => void) | undefined
     const pace = new TellPace(this.#clock)
-    const tell = (): void => {
+    const report = (): void => {
       stopTimer = undefined
       if (!watch.isOpen()) return
       if (this.#isBusy()) {
         later()
         return
       }
-      pace.told()
+      pace.reported()
       listener()
     }
     const later = (): void => {
-      stopTimer ??= this.#clock.setTimer(Math.max(this.#isBusy() ? SETTLE_MS : 0, pace.waitMs()), tell)
+      stopTimer ??= this.#clock.setTimer(Math.max(this.#isBusy() ? SETTLE_MS : 0, pace.waitMs()), report)
     }
     const watch = watchMessages({ protocol: 'netfilter', groups: [NFNLGRP_NFTABLES] }, (message) => {
       const kind = message === undefined ? 'structure' : changeOf(message, family, table)

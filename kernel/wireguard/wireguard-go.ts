@@ -32,7 +32,7 @@ export async function endWireguardGo(name: string, clock: Clock, signal: AbortSi
   // It ends by itself when its device goes. One that does not is told to.
   const ended = async (): Promise<boolean> => (await daemonsOf(name)).length === 0
   if (!(await until(clock, END_DEADLINE_MS, signal, ended))) {
-    for (const pid of await daemonsOf(name)) tell(pid)
+    for (const pid of await daemonsOf(name)) report(pid)
     if (!(await until(clock, END_DEADLINE_MS, signal, ended))) {
       throw new KernelError('TIMEOUT', `end wireguard-go ${name}`, `it runs on after ${END_DEADLINE_MS} ms`)
     }
@@ -40,7 +40,7 @@ export async function endWireguardGo(name: string, clock: Clock, signal: AbortSi
   await rm(socketPath(name), { force: true })
 }
 
-function tell(pid: number): void {
+function report(pid: number): void {
   try {
     process.kill(pid, 'SIGTERM')
   } catch {

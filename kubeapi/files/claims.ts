@@ -11,16 +11,16 @@ export interface ObjectUpdate {
   readonly object: KubeObject | undefined
 }
 
-interface Claim {
+interface ObjectSource {
   readonly file: string
   readonly parsed: ParsedObject
 }
 
-export class Claims {
+export class FileOwners {
   readonly #files = new Map<string, ParsedFile>()
   /** Files that are gone for the moment, perhaps only between two steps of an editor: they yield to any other. */
   readonly #yielding = new Set<string>()
-  readonly #claims = new Map<string, Map<string, ParsedObject>>()
+  readonly #sources = new Map<string, Map<string, ParsedObject>>()
 
   file(file: string): ParsedFile | undefined {
     return this.#files.get(file)
@@ -36,7 +36,7 @@ export class Claims {
 
   /** The objects that count now, of one kind or of all. */
   objects(kind?: Kind): ObjectUpdate[] {
-    return [...this.#claims.keys()].flatMap((id) => {
+    return [...this.#sources.keys()].flatMap((id) => {
       const winner = this.#winner(id)
       if (winner === undefined || (kind !== undefined && winner.parsed.kind !== kind)) return []
       return [updateOf(winner.parsed, winner.parsed.object)]
@@ -50,7 +50,7 @@ export class Claims {
       for (const object of this.#files.get(file)?.objects ?? []) this.#retract(idOf(object), file)
       if (parsed === undefined) this.#files.delete(file)
       else this.#files.set(file, parsed)
-      for (const object of parsed?.objects ?? []) this.#claim(idOf(object), file, object)
+      for (const object of parsed?.objects ?? []) this.#take(idOf(object), file, object)
       this.#yielding.delete(file)
     })
   }
@@ -73,10 +73,10 @@ export class Claims {
 
   /** Each object that a second file holds too, reported at the place that does not count. */
   duplicates(title: (file: string) => string): FileProblem[] {
-    return [...this.#claims].flatMap(([id, claims]) => {
-      if (claims.size < 2) return []
+    return [...this.#sources].flatMap(([id, sources]) => {
+      if (sources.size < 2) return []
       const winner = this.#winner(id)
-      const others = [...claims].filter(([file]) => file !== winner?.file && !this.#yielding.has(file))
+      const others = [...sources].filter(([file]) => file !== winner?.file && !this.#yielding.has(file))
       return others.map(([file, { kind, object, line }]) => ({
         file: title(file),
         line,
@@ -88,9 +88,9 @@ export class Claims {
     })
   }
 
-  #winner(id: string): Claim | undefined {
-    let best: Claim | undefined
-    for (const [file, parsed] of this.#claims.get(id) ?? []) {
+  #winner(id: string): ObjectSource | undefined {
+    let best: ObjectSource | undefined
+    for (const [file, parsed] of this.#sources.get(id) ?? []) {
       if (best === undefined || this.#rank(file) < this.#rank(best.file)) best = { file, parsed }
     }
     return best
@@ -100,15 +100,15 @@ export class Claims {
     return `${this.#yielding.has(file) ? 1 : 0}${file}`
   }
 
-  #claim(id: string, file: string, object: ParsedObject): void {
-    const claims = this.#claims.get(id) ?? new Map<string, ParsedObject>()
-    this.#claims.set(id, claims.set(file, object))
+  #take(id: string, file: string, object: ParsedObject): void {
+    const sources = this.#sources.get(id) ?? new Map<string, ParsedObject>()
+    this.#sources.set(id, sources.set(file, object))
   }
 
   #retract(id: string, file: string): void {
-    const claims = this.#claims.get(id)
-    claims?.delete(file)
-    if (claims?.size === 0) this.#claims.delete(id)
+    const sources = this.#sources.get(id)
+    sources?.delete(file)
+    if (sources?.size === 0) this.#sources.delete(id)
   }
 }
 

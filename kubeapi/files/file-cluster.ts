@@ -17,7 +17,7 @@ import {
   type ObjectName,
 } from '../cluster-api.ts'
 import { EventFilter } from '../event-filter.ts'
-import { type Birth, plain, sameOwnedParts, withCondition, withServerMetadata } from '../kind-store.ts'
+import { type CreationMetadata, plain, sameOwnedParts, withCondition, withServerMetadata } from '../kind-store.ts'
 import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
 import { ResidentNamespaces } from '../resident-namespaces.ts'
 import { WriteQueue } from '../write-queue.ts'
@@ -120,7 +120,7 @@ export class FileCluster implements ClusterApi {
         throw new ClusterApiError('Forbidden', `${titleOf(object)} is the user's own and is not overwritten`)
       }
       if (ours !== undefined && sameOwnedParts(ours, object)) return
-      const next = withServerMetadata(object, ours, () => this.#birth())
+      const next = withServerMetadata(object, ours, () => this.#creation())
       await files.folder.write(key, 'object', next)
       files.refresh(key, 'object')
     })
@@ -187,7 +187,7 @@ export class FileCluster implements ClusterApi {
   }
 
   /** There is no one to keep events here: the log tells. */
-  tell(event: ObjectEvent): void {
+  report(event: ObjectEvent): void {
     const passed = this.#stop.signal.aborted ? undefined : this.#events.pass(event)
     if (passed === undefined) return
     const { regarding, type, reason, note } = passed
@@ -228,7 +228,7 @@ export class FileCluster implements ClusterApi {
     const files = this.#kinds.get(kind)
     if (files === undefined) return
     this.#makeFolder(files.folder.path)
-    if (kind === 'Namespace') this.#residents.tellAll()
+    if (kind === 'Namespace') this.#residents.reportAll()
     files.load(this.#user.claims.objects(kind), this.#init.once)
   }
 
@@ -289,7 +289,7 @@ export class FileCluster implements ClusterApi {
     this.#stop.signal.throwIfAborted()
   }
 
-  #birth(): Birth {
+  #creation(): CreationMetadata {
     const creationTimestamp = new Date(this.#deps.clock.now()).toISOString().replace(/\.\d+Z$/, 'Z')
     return { uid: randomUUID(), creationTimestamp }
   }

@@ -4,7 +4,7 @@ import { type KindPlace, groupPath, resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import { type ObjectRef, type ObjectType, refOf, titleOf } from './write/object-ref.ts'
 import { FIELD_MANAGER } from './write/owned-fields.ts'
-import type { Question, Reply, Requester } from './http/requester.ts'
+import type { HttpRequest, Reply, HttpClient } from './http/requester.ts'
 
 /** An object as the server has it. */
 export interface DynamicObject {
@@ -75,13 +75,13 @@ interface ResourceList {
 
 /** All calls throw ClusterApiError; its message names verb, object and what the server said. */
 export class DynamicClient {
-  readonly #requester: Requester
+  readonly #http: HttpClient
   readonly #stop: AbortSignal
   /** By apiVersion: kind → where. Read once; again when a kind is not found in it. */
   readonly #known = new Map<string, ReadonlyMap<string, Resource>>()
 
-  constructor(deps: { readonly requester: Requester }, init: { readonly stop: AbortSignal }) {
-    this.#requester = deps.requester
+  constructor(deps: { readonly http: HttpClient }, init: { readonly stop: AbortSignal }) {
+    this.#http = deps.http
     this.#stop = init.stop
   }
 
@@ -146,7 +146,7 @@ export class DynamicClient {
     const { name, namespace } = object.metadata
     const resource = await this.#resource(object, signal)
     const collection = resourcePath(resource, resource.namespaced ? namespace : undefined)
-    const question: Question = {
+    const question: HttpRequest = {
       verb: 'create',
       title: titleOf({ ...object, name, namespace }),
       method: 'POST',
@@ -215,11 +215,11 @@ export class DynamicClient {
 
   async #about(
     verb: string,
-    method: Question['method'],
+    method: HttpRequest['method'],
     ref: ObjectRef,
     signal: AbortSignal | undefined,
     subresource?: string,
-  ): Promise<Question> {
+  ): Promise<HttpRequest> {
     const resource = await this.#resource(ref, signal)
     const title = titleOf(ref)
     if (resource.namespaced && ref.namespace === undefined) {
@@ -253,8 +253,8 @@ export class DynamicClient {
     return kinds
   }
 
-  #ask<T>(question: Question, signal: AbortSignal | undefined): Promise<Reply<T>> {
-    return this.#requester.ask<T>(question, signal === undefined ? this.#stop : AbortSignal.any([signal, this.#stop]))
+  #ask<T>(question: HttpRequest, signal: AbortSignal | undefined): Promise<Reply<T>> {
+    return this.#http.ask<T>(question, signal === undefined ? this.#stop : AbortSignal.any([signal, this.#stop]))
   }
 }
 

@@ -15,7 +15,7 @@ import { messageOf } from '../../runtime/thrown.ts'
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import type { KubeMetrics } from './metrics.ts'
-import type { Question, Requester } from './http/requester.ts'
+import type { HttpRequest, HttpClient } from './http/requester.ts'
 
 export interface ElectionInit {
   /** Name of the Lease in our namespace. */
@@ -31,7 +31,7 @@ export interface ElectionDeps {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: KubeMetrics
-  readonly requester: Requester
+  readonly http: HttpClient
   readonly namespace: string
 }
 
@@ -209,7 +209,7 @@ export class Election {
 
   async #read(signal: AbortSignal): Promise<LeaseObject | undefined> {
     try {
-      const { body } = await this.#deps.requester.ask<LeaseObject>(this.#question('get', 'GET'), signal)
+      const { body } = await this.#deps.http.ask<LeaseObject>(this.#question('get', 'GET'), signal)
       this.#notice(body)
       return body
     } catch (error) {
@@ -224,7 +224,7 @@ export class Election {
     const isNew = lease.metadata.resourceVersion === undefined
     const question = isNew ? this.#question('create', 'POST') : this.#question('update', 'PUT')
     const body = { apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', ...lease }
-    this.#notice((await this.#deps.requester.ask<LeaseObject>({ ...question, body }, signal)).body)
+    this.#notice((await this.#deps.http.ask<LeaseObject>({ ...question, body }, signal)).body)
   }
 
   #notice(lease: LeaseObject): void {
@@ -233,7 +233,7 @@ export class Election {
     this.#seen = { lease, content, at }
   }
 
-  #question(verb: string, method: Question['method']): Question {
+  #question(verb: string, method: HttpRequest['method']): HttpRequest {
     const { name, retryMs } = this.#init
     const { namespace } = this.#deps
     const place = { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' }

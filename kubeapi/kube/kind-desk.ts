@@ -1,21 +1,21 @@
 /** Everything about one kind in one place: what is known of it, how it is followed, and how the server is asked for it. */
 import type { Kind, KubeObject } from '../../model/objects.ts'
-import { type Holding, KindObjects, holdingOf } from './watch/kind-objects.ts'
+import { type CachedObject, KindObjects, cachedObject } from './watch/kind-objects.ts'
 import { KubeError } from './kube-error.ts'
 import { KindWatch, type KindWatchDeps, type Selector } from './watch/kind-watch.ts'
 import { KIND_PLACES, kindPath } from './kinds.ts'
 import { objectKey, objectTitle } from '../object-key.ts'
 import { type RawObject, slimObject } from './watch/slim-objects.ts'
 
-export type KindDeskDeps = Omit<KindWatchDeps<Kind>, 'objects'>
+export type ResourceClientDeps = Omit<KindWatchDeps<Kind>, 'objects'>
 
-export class KindDesk {
+export class ResourceClient {
   readonly objects: KindObjects<Kind>
-  readonly #deps: KindDeskDeps
+  readonly #deps: ResourceClientDeps
   readonly #watch: KindWatch<Kind>
   readonly #selector: Selector
 
-  constructor(deps: KindDeskDeps, init: { readonly kind: Kind; readonly selector: Selector }) {
+  constructor(deps: ResourceClientDeps, init: { readonly kind: Kind; readonly selector: Selector }) {
     this.#deps = deps
     this.objects = new KindObjects(init.kind)
     this.#watch = new KindWatch({ ...deps, objects: this.objects }, init.selector)
@@ -32,14 +32,14 @@ export class KindDesk {
   }
 
   /** What is known of an object; asked of the server where the cache shows only some. */
-  async holding(name: string, namespace: string | undefined, signal: AbortSignal): Promise<Holding | undefined> {
+  async holding(name: string, namespace: string | undefined, signal: AbortSignal): Promise<CachedObject | undefined> {
     const known = this.objects.holding(objectKey(name, namespace))
     if (known !== undefined || this.#shows(namespace)) return known
     return this.ask(name, namespace, signal)
   }
 
   /** What the server says of an object now; undefined when it is not there. */
-  async ask(name: string, namespace: string | undefined, signal: AbortSignal): Promise<Holding | undefined> {
+  async ask(name: string, namespace: string | undefined, signal: AbortSignal): Promise<CachedObject | undefined> {
     const raw = await this.#get(name, namespace, signal)
     return raw === undefined ? undefined : this.note(raw)
   }
@@ -55,7 +55,7 @@ export class KindDesk {
   async #get(name: string, namespace: string | undefined, signal: AbortSignal): Promise<RawObject | undefined> {
     const { kind } = this.objects
     try {
-      const { body } = await this.#deps.requester.ask<RawObject>(
+      const { body } = await this.#deps.http.ask<RawObject>(
         {
           verb: 'get',
           title: objectTitle(kind, name, namespace),
@@ -72,11 +72,11 @@ export class KindDesk {
   }
 
   /** Takes what the server answered to a write. An object that the selector passes by stays out of the cache. */
-  note(raw: RawObject): Holding {
+  note(raw: RawObject): CachedObject {
     const { name, namespace } = raw.metadata
     const known = this.objects.holding(objectKey(name, namespace)) !== undefined
     const taken = known || this.#shows(namespace) ? this.objects.takeOwn(raw) : undefined
-    return taken ?? holdingOf(this.objects.kind, raw)
+    return taken ?? cachedObject(this.objects.kind, raw)
   }
 
   /** True when the cache shows every object of this namespace. */

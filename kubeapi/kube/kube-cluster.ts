@@ -14,13 +14,13 @@ import { checkAddress, objectKey, objectTitle } from '../object-key.ts'
 import { WriteQueue } from '../write-queue.ts'
 import { DynamicClient } from './dynamic-client.ts'
 import { Election, type ElectionInit } from './election.ts'
-import { EventTeller } from './write/event-teller.ts'
-import { KindDesk } from './kind-desk.ts'
+import { EventRecorder } from './write/event-teller.ts'
+import { ResourceClient } from './kind-desk.ts'
 import type { Selector } from './watch/kind-watch.ts'
 import { type AccessInit, openAccess } from './access/kubeconfig.ts'
 import { type KubeMetrics, UNCOUNTED, kubeMetrics } from './metrics.ts'
 import { ObjectWriter } from './write/object-writer.ts'
-import { Requester } from './http/requester.ts'
+import { HttpClient } from './http/requester.ts'
 import type { LeaseStore } from '../lease-store.ts'
 import { KubeLeaseStore } from './kube-lease-store.ts'
 import { KubeSecretStore, type SecretStore } from './secret-store.ts'
@@ -62,10 +62,10 @@ export class KubeCluster implements ClusterApi {
   readonly #init: KubeClusterInit
   readonly #metrics: KubeMetrics
   readonly #connection: ServerConnection
-  readonly #requester: Requester
+  readonly #http: HttpClient
   readonly #writer: ObjectWriter
-  readonly #teller: EventTeller
-  readonly #desks = new Map<Kind, KindDesk>()
+  readonly #recorder: EventRecorder
+  readonly #clients = new Map<Kind, ResourceClient>()
   readonly #writes = new WriteQueue(MAX_WRITES)
   readonly #watches: Promise<void>[] = []
   readonly #elections = new Set<Promise<void>>()
@@ -79,43 +79,43 @@ export class KubeCluster implements ClusterApi {
     this.access = access
     this.#metrics = deps.metrics === undefined ? UNCOUNTED : kubeMetrics(deps.metrics)
     this.#connection = new ServerConnection({ clock: deps.clock, access })
-    this.#requester = new Requester({
+    this.#http = new HttpClient({
       clock: deps.clock,
       connection: this.#connection,
       metrics: this.#metrics,
       server: access.server.href.replace(/\/$/, ''),
     })
-    const requester = this.#requester
-    this.#writer = new ObjectWriter({ requester })
-    this.#teller = new EventTeller({ clock: deps.clock, logger: deps.logger, requester })
-    this.dynamic = new DynamicClient({ requester }, { stop: this.#stop.signal })
+    const http = this.#http
+    this.#writer = new ObjectWriter({ http })
+    this.#recorder = new EventRecorder({ clock: deps.clock, logger: deps.logger, http })
+    this.dynamic = new DynamicClient({ http }, { stop: this.#stop.signal })
     const ours = { namespace: init.namespace, stop: this.#stop.signal }
-    this.secrets = new KubeSecretStore({ requester }, ours)
-    this.leases = new KubeLeaseStore({ requester }, ours)
+    this.secrets = new KubeSecretStore({ http }, ours)
+    this.leases = new KubeLeaseStore({ http }, ours)
   }
 
   cache<K extends Kind>(kind: K): ObjectCache<ObjectKinds[K]> {
-    return this.#desk(kind).objects.cache as unknown as ObjectCache<ObjectKinds[K]>
+    return this.#client(kind).objects.cache as unknown as ObjectCache<ObjectKinds[K]>
   }
 
   async apply(object: KubeObject, signal?: AbortSignal): Promise<void> {
     const { kind, metadata } = object
-    await this.#write(kind, metadata.name, metadata.namespace, signal, (desk, limited) =>
-      this.#writer.apply(desk, object, limited),
+    await this.#write(kind, metadata.name, metadata.namespace, signal, (client, limited) =>
+      this.#writer.apply(client, object, limited),
     )
   }
 
   async applyStatus(object: KubeObject, signal?: AbortSignal): Promise<void> {
     const { kind, metadata } = object
-    await this.#write(kind, metadata.name, metadata.namespace, signal, (desk, limited) =>
-      this.#writer.applyStatus(desk, object, limited),
+    await this.#write(kind, metadata.name, metadata.namespace, signal, (client, limited) =>
+      this.#writer.applyStatus(client, object, limited),
     )
   }
 
   async setCondition(object: ObjectName, condition: Condition, signal?: AbortSignal): Promise<void> {
     const { kind, name, namespace } = object
-    await this.#write(kind, name, namespace, signal, (desk, limited) =>
-      this.#writer.setCondition(desk, object, condition, limited),
+    await this.#write(kind, name, namespace, signal, (client, limited) =>
+      this.#writer.setCondition(client, object, condition, limited),
     )
   }
 
@@ -128,20 +128,20 @@ export class KubeCluster implements ClusterApi {
     this.#stop.signal.throwIfAborted()
     checkAddress(kind, name, namespace)
     const limited = signal === undefined ? this.#stop.signal : AbortSignal.any([signal, this.#stop.signal])
-    return (await this.#desk(kind).read(name, namespace, limited)) as ObjectKinds[K] | undefined
+    return (await this.#client(kind).read(name, namespace, limited)) as ObjectKinds[K] | undefined
   }
 
   async remove(kind: Kind, name: string, namespace?: string, signal?: AbortSignal): Promise<void> {
-    await this.#write(kind, name, namespace, signal, (desk, limited) =>
-      this.#writer.remove(desk, name, namespace, limited),
+    await this.#write(kind, name, namespace, signal, (client, limited) =>
+      this.#writer.remove(client, name, namespace, limited),
     )
   }
 
-  tell(event: ObjectEvent): void {
+  report(event: ObjectEvent): void {
     const { kind, name, namespace, uid } = event.regarding
-    const known = uid ?? this.#desks.get(kind)?.objects.holding(objectKey(name, namespace))?.uid
+    const known = uid ?? this.#clients.get(kind)?.objects.holding(objectKey(name, namespace))?.uid
     if (this.#stop.signal.aborted) return
-    this.#teller.tell({ ...event, regarding: { ...event.regarding, uid: known } }, this.#cut.signal)
+    this.#recorder.report({ ...event, regarding: { ...event.regarding, uid: known } }, this.#cut.signal)
   }
 
   /** Runs a command in a container to its end. See execInPod(). */
@@ -157,7 +157,7 @@ export class KubeCluster implements ClusterApi {
   elect(init: ElectionInit, lead: (signal: AbortSignal) => Promise<void>, signal: AbortSignal): Promise<void> {
     const { clock, logger } = this.#deps
     const election = new Election(
-      { clock, logger, metrics: this.#metrics, requester: this.#requester, namespace: this.#init.namespace },
+      { clock, logger, metrics: this.#metrics, http: this.#http, namespace: this.#init.namespace },
       init,
     )
     const running = election.run(lead, AbortSignal.any([signal, this.#stop.signal]))
@@ -171,23 +171,23 @@ export class KubeCluster implements ClusterApi {
   async close(): Promise<void> {
     this.#stop.abort(new ClusterApiError('Unavailable', 'the cluster API is closed'))
     const cancel = this.#deps.clock.setTimer(DRAIN_MS, () => this.#cut.abort(this.#stop.signal.reason))
-    await Promise.all([...this.#elections, this.#writes.settled(), this.#teller.settled(), ...this.#watches])
+    await Promise.all([...this.#elections, this.#writes.settled(), this.#recorder.settled(), ...this.#watches])
     cancel()
     this.#connection.close()
   }
 
-  #desk(kind: Kind): KindDesk {
-    const existing = this.#desks.get(kind)
+  #client(kind: Kind): ResourceClient {
+    const existing = this.#clients.get(kind)
     if (existing !== undefined) return existing
     const { clock, logger } = this.#deps
-    const desk = new KindDesk(
-      { clock, logger, metrics: this.#metrics, requester: this.#requester },
+    const client = new ResourceClient(
+      { clock, logger, metrics: this.#metrics, http: this.#http },
       { kind, selector: this.#init.selectors?.[kind] ?? {} },
     )
-    this.#desks.set(kind, desk)
+    this.#clients.set(kind, client)
     // Not at once: whoever asked first must be able to register a listener before the first read.
-    if (!this.#stop.signal.aborted) setImmediate(() => this.#watches.push(desk.run(this.#stop.signal)))
-    return desk
+    if (!this.#stop.signal.aborted) setImmediate(() => this.#watches.push(client.run(this.#stop.signal)))
+    return client
   }
 
   /** One write: in the order of its object, once the kind has been read. */
@@ -196,29 +196,29 @@ export class KubeCluster implements ClusterApi {
     name: string,
     namespace: string | undefined,
     signal: AbortSignal | undefined,
-    run: (desk: KindDesk, signal: AbortSignal) => Promise<void>,
+    run: (client: ResourceClient, signal: AbortSignal) => Promise<void>,
   ): Promise<void> {
     signal?.throwIfAborted()
     this.#stop.signal.throwIfAborted()
     checkAddress(kind, name, namespace)
     const limited = signal === undefined ? this.#stop.signal : AbortSignal.any([signal, this.#stop.signal])
-    const desk = this.#desk(kind)
-    if (!desk.objects.cache.synced) await this.#firstList(desk, objectTitle(kind, name, namespace), limited)
+    const client = this.#client(kind)
+    if (!client.objects.cache.synced) await this.#firstList(client, objectTitle(kind, name, namespace), limited)
     await this.#writes.run(`${kind} ${objectKey(name, namespace)}`, async () => {
       limited.throwIfAborted()
-      await run(desk, signal === undefined ? this.#cut.signal : AbortSignal.any([signal, this.#cut.signal]))
+      await run(client, signal === undefined ? this.#cut.signal : AbortSignal.any([signal, this.#cut.signal]))
     })
   }
 
-  async #firstList(desk: KindDesk, title: string, signal: AbortSignal): Promise<void> {
+  async #firstList(client: ResourceClient, title: string, signal: AbortSignal): Promise<void> {
     const late = new AbortController()
     const cancel = this.#deps.clock.setTimer(FIRST_LIST_MS, () => late.abort())
     try {
-      await desk.objects.cache.whenSynced(AbortSignal.any([signal, late.signal]))
+      await client.objects.cache.whenSynced(AbortSignal.any([signal, late.signal]))
     } catch (error) {
       if (!late.signal.aborted || signal.aborted) throw error
-      const reason = desk.trouble ?? `not read within ${FIRST_LIST_MS / 1000} s`
-      throw new ClusterApiError('Unavailable', `${title}: ${desk.objects.kind} objects cannot be read yet: ${reason}`)
+      const reason = client.trouble ?? `not read within ${FIRST_LIST_MS / 1000} s`
+      throw new ClusterApiError('Unavailable', `${title}: ${client.objects.kind} objects cannot be read yet: ${reason}`)
     } finally {
       cancel()
     }

@@ -4,7 +4,7 @@ import { ClusterApiError, type ClusterApiErrorCode } from '../cluster-api.ts'
 import type { ReasonCode } from '../../model/reasons/reasons.ts'
 
 /** What was asked: `apply`, `ServiceImport shop/web`. */
-export interface Asked {
+export interface RequestLine {
   readonly verb: string
   readonly title: string
 }
@@ -64,7 +64,7 @@ export class KubeError extends ClusterApiError {
 const MAX_SAID = 1000
 
 /** An answer that is no success. `body` is what came with it: mostly a Status, sometimes a proxy's text. */
-export function errorFromAnswer(asked: Asked, status: number, body: unknown, retryAfter?: string): KubeError {
+export function errorFromAnswer(asked: RequestLine, status: number, body: unknown, retryAfter?: string): KubeError {
   const said = asStatus(body)
   const reason = said.reason ?? (status === 410 ? 'Expired' : '')
   const message = said.message ?? (typeof body === 'string' && body.trim() !== '' ? body.trim() : 'nothing more')
@@ -88,7 +88,7 @@ export class LoginError extends Error {
 }
 
 /** No answer at all: refused, cut, not trusted, not logged in. */
-export function errorFromConnection(asked: Asked, server: string, error: unknown): KubeError {
+export function errorFromConnection(asked: RequestLine, server: string, error: unknown): KubeError {
   if (error instanceof KubeError) return error
   if (error instanceof LoginError) {
     return new KubeError(
@@ -108,7 +108,7 @@ export function errorFromConnection(asked: Asked, server: string, error: unknown
   )
 }
 
-export function noAnswer(asked: Asked, server: string, ms: number): KubeError {
+export function noAnswer(asked: RequestLine, server: string, ms: number): KubeError {
   return new KubeError(
     `${asked.verb} ${asked.title}: the API server at ${server} gave no answer within ${ms / 1000} s`,
     {

@@ -2,29 +2,29 @@
 import type { LeaseStore, StoredLease } from '../lease-store.ts'
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
-import type { Question, Requester } from './http/requester.ts'
+import type { HttpRequest, HttpClient } from './http/requester.ts'
 
 /** What takes longer is no help to whoever has to renew in time. */
 const TIMEOUT_MS = 3000
 const PLACE = { apiVersion: 'coordination.k8s.io/v1', plural: 'leases' }
 
 export class KubeLeaseStore implements LeaseStore {
-  readonly #requester: Requester
+  readonly #http: HttpClient
   readonly #namespace: string
   readonly #stop: AbortSignal
 
   constructor(
-    deps: { readonly requester: Requester },
+    deps: { readonly http: HttpClient },
     init: { readonly namespace: string; readonly stop: AbortSignal },
   ) {
-    this.#requester = deps.requester
+    this.#http = deps.http
     this.#namespace = init.namespace
     this.#stop = init.stop
   }
 
   async read(name: string, signal: AbortSignal): Promise<StoredLease | undefined> {
     try {
-      return (await this.#requester.ask<StoredLease>(this.#question('get', 'GET', name), this.#until(signal))).body
+      return (await this.#http.ask<StoredLease>(this.#question('get', 'GET', name), this.#until(signal))).body
     } catch (error) {
       if (error instanceof KubeError && error.status === 404) return undefined
       throw error
@@ -36,10 +36,10 @@ export class KubeLeaseStore implements LeaseStore {
     const question =
       resourceVersion === undefined ? this.#question('create', 'POST', name) : this.#question('update', 'PUT', name)
     const body = { ...lease, metadata: { ...lease.metadata, namespace: this.#namespace } }
-    return (await this.#requester.ask<StoredLease>({ ...question, body }, this.#until(signal))).body
+    return (await this.#http.ask<StoredLease>({ ...question, body }, this.#until(signal))).body
   }
 
-  #question(verb: string, method: Question['method'], name: string): Question {
+  #question(verb: string, method: HttpRequest['method'], name: string): HttpRequest {
     const path = resourcePath(PLACE, this.#namespace, method === 'POST' ? undefined : name)
     return { verb, title: `Lease ${this.#namespace}/${name}`, method, path, again: false, timeoutMs: TIMEOUT_MS }
   }

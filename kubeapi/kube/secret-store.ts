@@ -5,7 +5,7 @@ import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../model/spec-c
 import { resourcePath } from './kinds.ts'
 import { KubeError } from './kube-error.ts'
 import { FIELD_MANAGER } from './write/owned-fields.ts'
-import type { Question, Requester } from './http/requester.ts'
+import type { HttpRequest, HttpClient } from './http/requester.ts'
 
 export interface StoredSecret {
   readonly type: string
@@ -21,22 +21,22 @@ export interface SecretStore {
 }
 
 export class KubeSecretStore implements SecretStore {
-  readonly #requester: Requester
+  readonly #http: HttpClient
   readonly #namespace: string
   readonly #stop: AbortSignal
 
   constructor(
-    deps: { readonly requester: Requester },
+    deps: { readonly http: HttpClient },
     init: { readonly namespace: string; readonly stop: AbortSignal },
   ) {
-    this.#requester = deps.requester
+    this.#http = deps.http
     this.#namespace = init.namespace
     this.#stop = init.stop
   }
 
   async read(name: string, signal?: AbortSignal): Promise<StoredSecret | undefined> {
     try {
-      const { body } = await this.#requester.ask<{ type?: string; data?: Record<string, string> | null }>(
+      const { body } = await this.#http.ask<{ type?: string; data?: Record<string, string> | null }>(
         { ...this.#question('get', name), method: 'GET' },
         this.#until(signal),
       )
@@ -50,7 +50,7 @@ export class KubeSecretStore implements SecretStore {
 
   async write(name: string, { type, data }: StoredSecret, signal?: AbortSignal): Promise<void> {
     const encoded = [...data].map(([key, bytes]) => [key, Buffer.from(bytes).toString('base64')] as const)
-    await this.#requester.ask(
+    await this.#http.ask(
       {
         ...this.#question('apply', name),
         method: 'PATCH',
@@ -72,7 +72,7 @@ export class KubeSecretStore implements SecretStore {
     )
   }
 
-  #question(verb: string, name: string): Omit<Question, 'method'> {
+  #question(verb: string, name: string): Omit<HttpRequest, 'method'> {
     if (!isDnsSubdomain(name)) {
       throw new ClusterApiError('Invalid', `Secret name ${JSON.stringify(name)}: expected an RFC 1123 subdomain`)
     }

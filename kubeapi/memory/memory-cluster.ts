@@ -13,7 +13,7 @@ import {
   type ObjectName,
 } from '../cluster-api.ts'
 import { EventFilter } from '../event-filter.ts'
-import { type Birth, KindStore, plain, sameOwnedParts, withCondition, withServerMetadata } from '../kind-store.ts'
+import { type CreationMetadata, KindStore, plain, sameOwnedParts, withCondition, withServerMetadata } from '../kind-store.ts'
 import { checkAddress, keyOf, objectKey, objectTitle } from '../object-key.ts'
 import { ResidentNamespaces } from '../resident-namespaces.ts'
 
@@ -81,7 +81,7 @@ export class MemoryCluster implements ClusterApi {
     const { uid, creationTimestamp } = object.metadata
     const existing = store.layers(key).user
     const previous = uid === undefined || uid === existing?.metadata.uid ? existing : undefined
-    const filled = withServerMetadata(object, previous, () => this.#birth(object))
+    const filled = withServerMetadata(object, previous, () => this.#creation(object))
     const metadata = { ...filled.metadata, ...(creationTimestamp === undefined ? {} : { creationTimestamp }) }
     const status = (object as { status?: unknown }).status
     const user = {
@@ -117,7 +117,7 @@ export class MemoryCluster implements ClusterApi {
       throw new ClusterApiError('Forbidden', `${titleOf(object)} is the user's own and is not overwritten`)
     }
     if (ours !== undefined && sameOwnedParts(ours, object)) return
-    store.update(keyOf(object), { ours: withServerMetadata(object, ours, () => this.#birth(object)) })
+    store.update(keyOf(object), { ours: withServerMetadata(object, ours, () => this.#creation(object)) })
     this.#log('apply', kind, metadata.name, metadata.namespace)
   }
 
@@ -170,7 +170,7 @@ export class MemoryCluster implements ClusterApi {
     this.#log('remove', kind, name, namespace)
   }
 
-  tell(event: ObjectEvent): void {
+  report(event: ObjectEvent): void {
     const passed = this.#closed ? undefined : this.#eventFilter.pass(event)
     if (passed === undefined) return
     this.events.push(passed)
@@ -203,7 +203,7 @@ export class MemoryCluster implements ClusterApi {
     checkAddress(kind, name, namespace)
   }
 
-  #birth(object: { readonly metadata: KubeObject['metadata'] }): Birth {
+  #creation(object: { readonly metadata: KubeObject['metadata'] }): CreationMetadata {
     const { uid, creationTimestamp } = object.metadata
     return {
       uid: uid ?? randomUUID(),

@@ -41,8 +41,8 @@ export function ipv6Clashes(
   clusters: readonly CidrClaims[],
   needed: readonly NeededRange[] = [],
 ): ReadonlyMap<string, Ipv6Clash> {
-  const found = new Map<string, { readonly clash: Ipv6Clash; readonly before: Claim }>()
-  const open: Claim[] = []
+  const found = new Map<string, { readonly clash: Ipv6Clash; readonly before: StatedRange }>()
+  const open: StatedRange[] = []
   // Prefixes lie inside one another or apart: in order, those that overlap a claim are the ones still open before it.
   for (const claim of sortedClaims([...clusters, { ...NOBODY, needed }])) {
     for (let last = open.at(-1); last !== undefined && !overlaps(last.prefix, claim.prefix); last = open.at(-1))
@@ -61,7 +61,7 @@ export function ipv6Clashes(
   return new Map([...found].map(([id, { clash }]) => [id, clash]))
 }
 
-interface Claim {
+interface StatedRange {
   readonly id: string
   readonly index: number
   readonly text: string
@@ -71,11 +71,11 @@ interface Claim {
   readonly what?: string
 }
 
-function isBefore(a: Claim, b: Claim): boolean {
+function isBefore(a: StatedRange, b: StatedRange): boolean {
   return a.order - b.order < 0 || (a.order === b.order && a.index < b.index)
 }
 
-function sortedClaims(clusters: readonly CidrClaims[]): Claim[] {
+function sortedClaims(clusters: readonly CidrClaims[]): StatedRange[] {
   const claims = clusters.flatMap((one) => [
     ...claimsOf(one, one.podCIDRs, true),
     ...claimsOf(one, one.serviceCIDRs),
@@ -86,14 +86,14 @@ function sortedClaims(clusters: readonly CidrClaims[]): Claim[] {
   )
 }
 
-function claimsOf({ id, index, claimed = {} }: CidrClaims, texts: readonly string[], isPods = false): Claim[] {
+function claimsOf({ id, index, claimed = {} }: CidrClaims, texts: readonly string[], isPods = false): StatedRange[] {
   return ipv6Among(texts).flatMap((text) => {
     const prefix = tryParse(text)
     return prefix === undefined ? [] : [{ id, index, text, prefix, isPods, order: claimed[formatPrefix(prefix)] ?? -1 }]
   })
 }
 
-function neededOf({ id, index, needed = [], claimed = {} }: CidrClaims): Claim[] {
+function neededOf({ id, index, needed = [], claimed = {} }: CidrClaims): StatedRange[] {
   return needed
     .filter(({ prefix }) => prefix.family === 6)
     .map(({ prefix, what }) => {

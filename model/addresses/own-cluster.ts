@@ -38,29 +38,29 @@ export interface BelievedCluster {
 }
 
 /** Takes what the broker says of this cluster, undefined for nothing. What is believed as a whole stays the same object. */
-export function believedCluster(told: ClusterSpec | undefined, own: OwnFacts): BelievedCluster {
+export function believedCluster(reported: ClusterSpec | undefined, own: OwnFacts): BelievedCluster {
   const { local, stated } = own
-  if (told === undefined || isDeepStrictEqual(told, local)) return { spec: told ?? local }
-  const problem = ownClusterProblem(told, own)
+  if (reported === undefined || isDeepStrictEqual(reported, local)) return { spec: reported ?? local }
+  const problem = ownClusterProblem(reported, own)
   if (problem !== undefined) return { spec: local, problem }
-  const labels = stated?.labels ?? local?.labels ?? told.labels
-  return { spec: isDeepStrictEqual(labels, told.labels) ? told : { ...told, labels } }
+  const labels = stated?.labels ?? local?.labels ?? reported.labels
+  return { spec: isDeepStrictEqual(labels, reported.labels) ? reported : { ...reported, labels } }
 }
 
 /** Why this cluster cannot be as `told`, in words; undefined when it can. */
-export function ownClusterProblem(told: ClusterSpec, { id, stated, local, globalRange }: OwnFacts): string | undefined {
-  if (told.id !== id) return `id ${JSON.stringify(told.id.slice(0, 100))}: expected ${id}`
-  if (local !== undefined && told.index !== local.index)
-    return `index ${told.index}: expected ${local.index}, that of the join`
+export function ownClusterProblem(reported: ClusterSpec, { id, stated, local, globalRange }: OwnFacts): string | undefined {
+  if (reported.id !== id) return `id ${JSON.stringify(reported.id.slice(0, 100))}: expected ${id}`
+  if (local !== undefined && reported.index !== local.index)
+    return `index ${reported.index}: expected ${local.index}, that of the join`
   const known = stated ?? local
-  return (known && rangesProblem(told, known)) ?? globalProblem(told, known ?? told, globalRange)
+  return (known && rangesProblem(reported, known)) ?? globalProblem(reported, known ?? reported, globalRange)
 }
 
 /** The same for pod and Service CIDRs alone: they are those that are stated, or these without their IPv6. */
-export function rangesProblem(told: StatedRanges, stated: StatedRanges): string | undefined {
+export function rangesProblem(reported: StatedRanges, stated: StatedRanges): string | undefined {
   for (const field of ['podCIDRs', 'serviceCIDRs'] as const) {
-    const [said, expected] = [told[field], stated[field]].map((texts) => texts.join(', '))
-    if (said === expected || isCarriedOf(told[field], stated[field])) continue
+    const [said, expected] = [reported[field], stated[field]].map((texts) => texts.join(', '))
+    if (said === expected || isCarriedOf(reported[field], stated[field])) continue
     return `${field} ${said === '' ? 'none' : said}: expected ${expected === '' ? 'none' : expected}, as this cluster states`
   }
   return undefined
@@ -82,9 +82,9 @@ export function rangeProblem(field: string, text: string, stated: StatedRanges):
   })
 }
 
-function isCarriedOf(told: readonly string[], stated: readonly string[]): boolean {
+function isCarriedOf(reported: readonly string[], stated: readonly string[]): boolean {
   try {
-    const said = told.map((text) => formatPrefix(parsePrefix(text)))
+    const said = reported.map((text) => formatPrefix(parsePrefix(text)))
     const all = stated.map((text) => parsePrefix(text))
     const four = all.filter(({ family }) => family === 4)
     return [all, four].some((list) => isDeepStrictEqual(list.map(formatPrefix), said))
@@ -94,11 +94,11 @@ function isCarriedOf(told: readonly string[], stated: readonly string[]): boolea
   }
 }
 
-function globalProblem(told: ClusterSpec, stated: StatedRanges, globalRange: string | undefined): string | undefined {
+function globalProblem(reported: ClusterSpec, stated: StatedRanges, globalRange: string | undefined): string | undefined {
   return inWords(() => {
     const range = globalRange === undefined || globalRange === '' ? undefined : parsePrefix(globalRange, 'globalRange')
     // IPv6 is itself, which prefixPairs has checked.
-    for (const { global } of prefixPairs(told).filter(({ own }) => own.family === 4)) {
+    for (const { global } of prefixPairs(reported).filter(({ own }) => own.family === 4)) {
       if (range !== undefined && !containsPrefix(range, global))
         return `globalCIDRs ${formatPrefix(global)}: expected inside the global range ${formatPrefix(range)}`
       const taken = clash('globalCIDRs', global, stated)
@@ -113,9 +113,9 @@ function clash(field: string, prefix: Prefix, stated: StatedRanges): string | un
   return own === undefined ? undefined : `${field} ${formatPrefix(prefix)} overlaps ${own} of this cluster`
 }
 
-function inWords(judge: () => string | undefined): string | undefined {
+function inWords(validate: () => string | undefined): string | undefined {
   try {
-    return judge()
+    return validate()
   } catch (error) {
     if (error instanceof InvalidAddressError) return error.message
     throw error

@@ -75,15 +75,15 @@ export function specRanges(node: Node, podCIDRs: readonly Prefix[]): Prefix[] {
  * for IPv4 all the same. Throws InvalidAddressError for the Node.
  */
 export function nodeClaim(node: Node, agent: RouteAgent | undefined, podCIDRs: readonly Prefix[]): NodeRanges {
-  const told = (agent?.status?.podRanges ?? [])
+  const reported = (agent?.status?.podRanges ?? [])
     .slice(0, MAX_POD_RANGES)
     .flatMap((text) => parsed(text))
     .filter((prefix) => isInside(prefix, podCIDRs))
   const spec = specRanges(node, podCIDRs)
   return {
     node: node.metadata.name,
-    ranges: told.every((prefix) => isInside(prefix, spec)) ? spec : told,
-    confirmed: spec.every((prefix) => isInside(prefix, told)) ? spec : [],
+    ranges: reported.every((prefix) => isInside(prefix, spec)) ? spec : reported,
+    confirmed: spec.every((prefix) => isInside(prefix, reported)) ? spec : [],
     hasSpec: spec.length > 0,
   }
 }
@@ -173,7 +173,7 @@ export function elsewherePrefixes({ elsewhere, exceptions }: Pick<PodPlaces, 'el
 }
 
 /** Whether a change of a RouteAgent changes where pods are: most are about the ways to other clusters. */
-export function toldOtherRanges(
+export function reportedOtherRanges(
   change:
     | { readonly type: 'set'; readonly object: RouteAgent; readonly previous: RouteAgent | undefined }
     | { readonly type: 'removed' }

@@ -39,7 +39,7 @@ export interface RefusedCluster extends Problem {
   readonly name: string
 }
 
-export interface ClusterVerdicts {
+export interface ClusterValidation {
   /** Sorted by id. */
   readonly clusters: readonly RemoteCluster[]
   readonly refused: readonly RefusedCluster[]
@@ -74,7 +74,7 @@ export function checkRemoteClusters({
   clusters: all,
   underlay,
   needed = [],
-}: RemoteClustersInit): ClusterVerdicts {
+}: RemoteClustersInit): ClusterValidation {
   const clusters: RemoteCluster[] = []
   const refused: RefusedCluster[] = []
   const taken: { readonly prefix: Prefix; readonly by: string }[] = []
@@ -83,30 +83,30 @@ export function checkRemoteClusters({
   const families = plannedFamilies(own)
   const remotes = all.filter((cluster) => cluster.metadata.name !== own.metadata.name)
   for (const cluster of remotes.sort((a, b) => (a.metadata.name < b.metadata.name ? -1 : 1))) {
-    const { verdict, problem: found } = judge(readCluster(cluster, families), claims)
+    const { validation, problem: found } = validate(readCluster(cluster, families), claims)
     if (found !== undefined) refused.push({ name: cluster.metadata.name, ...found })
-    if (verdict === undefined) continue
-    clusters.push(verdict)
-    indexes.set(verdict.index, verdict.id)
-    for (const prefix of verdict.prefixes) taken.push({ prefix, by: verdict.id })
+    if (validation === undefined) continue
+    clusters.push(validation)
+    indexes.set(validation.index, validation.id)
+    for (const prefix of validation.prefixes) taken.push({ prefix, by: validation.id })
   }
   return { clusters, refused }
 }
 
-interface Judged {
+interface Validated {
   /** What may be routed of the cluster; undefined for nothing. */
-  readonly verdict?: RemoteCluster
+  readonly validation?: RemoteCluster
   readonly problem?: Problem
 }
 
-function judge(cluster: RemoteCluster | Problem, claims: Claims): Judged {
+function validate(cluster: RemoteCluster | Problem, claims: TakenRanges): Validated {
   if ('reason' in cluster) return { problem: cluster }
   const four = { ...cluster, prefixes: ofFamily(cluster.prefixes, 4) }
   const found = conflict(four, claims)
   if (found !== undefined) return { problem: found }
   const ipv6 = conflict({ ...cluster, prefixes: ofFamily(cluster.prefixes, 6) }, claims)
-  if (ipv6 === undefined) return { verdict: cluster }
-  return { verdict: four, problem: problem(ipv6.reason, `its IPv6 is left out: ${ipv6.message}`) }
+  if (ipv6 === undefined) return { validation: cluster }
+  return { validation: four, problem: problem(ipv6.reason, `its IPv6 is left out: ${ipv6.message}`) }
 }
 
 /**
@@ -153,7 +153,7 @@ function readCluster(cluster: Cluster, families: readonly Family[]): RemoteClust
   }
 }
 
-interface Claims {
+interface TakenRanges {
   readonly reserved: readonly ReservedPrefix[]
   readonly underlay: readonly string[]
   readonly needed: readonly NeededRange[]
@@ -161,7 +161,7 @@ interface Claims {
   readonly indexes: ReadonlyMap<number, string>
 }
 
-function conflict(cluster: RemoteCluster, claims: Claims): Problem | undefined {
+function conflict(cluster: RemoteCluster, claims: TakenRanges): Problem | undefined {
   const sameIndex = claims.indexes.get(cluster.index)
   if (sameIndex !== undefined) return problem('IndexTaken', `index ${cluster.index} belongs to cluster ${sameIndex}`)
   for (const [i, prefix] of cluster.prefixes.entries()) {

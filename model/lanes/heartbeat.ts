@@ -18,7 +18,7 @@ export const HEARTBEAT_OLD_MS = 30_000
  *   kernel carries it may go on carrying.
  * gone: the heartbeat has stopped, and the machine does not answer.
  */
-export type GatewayStanding = 'fresh' | 'silent' | 'gone'
+export type GatewayLiveness = 'fresh' | 'silent' | 'gone'
 
 /**
  * The gateways as they count, for everything that goes by connections that are up. A connection of a gateway that is
@@ -28,22 +28,22 @@ export type GatewayStanding = 'fresh' | 'silent' | 'gone'
  */
 export function heardGateways(
   gateways: readonly Gateway[],
-  standingOf: (name: string) => GatewayStanding,
+  standingOf: (name: string) => GatewayLiveness,
 ): readonly Gateway[] {
-  const standings = new Map(gateways.map(({ metadata: { name } }) => [name, standingOf(name)]))
-  if ([...standings.values()].every((standing) => standing === 'fresh')) return gateways
+  const livenesses = new Map(gateways.map(({ metadata: { name } }) => [name, standingOf(name)]))
+  if ([...livenesses.values()].every((liveness) => liveness === 'fresh')) return gateways
   const servedAfresh = new Set(
     gateways
-      .filter(({ metadata }) => standings.get(metadata.name) === 'fresh')
+      .filter(({ metadata }) => livenesses.get(metadata.name) === 'fresh')
       .flatMap(({ status }) => status?.connections ?? [])
       .filter(({ state }) => state === 'up')
       .map(({ cluster }) => cluster),
   )
   return gateways.map((gateway) => {
-    const standing = standings.get(gateway.metadata.name)
+    const liveness = livenesses.get(gateway.metadata.name)
     const { status } = gateway
-    if (standing === 'fresh' || status === undefined) return gateway
-    const isLost = (cluster: string): boolean => standing === 'gone' || servedAfresh.has(cluster)
+    if (liveness === 'fresh' || status === undefined) return gateway
+    const isLost = (cluster: string): boolean => liveness === 'gone' || servedAfresh.has(cluster)
     const connections = status.connections.map((one) => (isLost(one.cluster) ? lost(one) : one))
     return { ...gateway, status: { ...status, connections } }
   })

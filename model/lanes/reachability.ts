@@ -1,6 +1,6 @@
 /** Which clusters answer, judged by the gateways' probes. Pure. */
 import type { Gateway } from '../objects.ts'
-import type { ClusterVerdicts } from '../addresses/remote-clusters.ts'
+import type { ClusterValidation } from '../addresses/remote-clusters.ts'
 
 /**
  * Clusters that some gateway of this cluster has a lane to that is up, plus this cluster itself.
@@ -28,11 +28,11 @@ export function reachableClusters(self: string, gateways: readonly Gateway[]): R
 export function usableClusters(
   self: string,
   gateways: readonly Gateway[],
-  verdicts: ClusterVerdicts | undefined,
+  validation: ClusterValidation | undefined,
 ): ReadonlySet<string> | undefined {
   const reachable = reachableClusters(self, gateways)
-  if (verdicts === undefined || verdicts.refused.length === 0) return reachable
-  const refused = new Set(verdicts.refused.map((one) => one.name))
-  const all = reachable ?? [self, ...verdicts.clusters.map((one) => one.id)]
+  if (validation === undefined || validation.refused.length === 0) return reachable
+  const refused = new Set(validation.refused.map((one) => one.name))
+  const all = reachable ?? [self, ...validation.clusters.map((one) => one.id)]
   return new Set([...all].filter((cluster) => !refused.has(cluster)))
 }

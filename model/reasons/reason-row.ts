@@ -10,7 +10,7 @@ export type RefusalCode =
   | 'FailedPrecondition'
 
 /** Where people meet a reason. A metric has it as a label, a log line in its field `reason`. */
-export type Place =
+export type ReasonPlace =
   | `condition ${string} of ${string}`
   | `event on ${string}`
   | `metric sealane_${string}`
@@ -30,7 +30,7 @@ export interface ReasonRow {
   readonly means: string
   /** One or two sentences; `Nothing.` where there is nothing to do. */
   readonly todo: string
-  readonly shows: readonly Place[]
+  readonly shows: readonly ReasonPlace[]
   /** The name is that of the standard, and means what it means there. */
   readonly standard?: 'KEP-1645'
   /** Of a refusal by the broker. */

@@ -5,7 +5,7 @@
 import { type ClusterExport, byPrecedence, mergedFamilies } from './export-precedence.ts'
 import type { ImportPort, ServiceImportSpec } from '../objects.ts'
 import type { ServiceExportBody } from '../records.ts'
-import { type ConflictVerdict, findConflicts } from './service-conflicts.ts'
+import { type ConflictFinding, findConflicts } from './service-conflicts.ts'
 
 /** A port that a cluster really exposes, as its own slices call it and as the merged service calls it. */
 export interface ExposedPort {
@@ -24,7 +24,7 @@ export interface MergedService {
   /** Exporting clusters, sorted. */
   readonly clusters: readonly string[]
   /** The same verdict for every exporting cluster (KEP-1645: Conflict is set on all of them). */
-  readonly conflicts: ReadonlyMap<string, ConflictVerdict>
+  readonly conflicts: ReadonlyMap<string, ConflictFinding>
   /** Per cluster the merged ports that its endpoints may serve; all others must not be sent there. */
   readonly portsOf: ReadonlyMap<string, readonly ExposedPort[]>
 }
@@ -35,14 +35,14 @@ export function mergeServices(exports: readonly ClusterExport[]): MergedService 
   const oldest = ordered[0]
   if (oldest === undefined) throw new RangeError('mergeServices: expected at least one export')
   const ports = mergePorts(ordered)
-  const verdict = findConflicts(ordered)
+  const finding = findConflicts(ordered)
   const clusters = ordered.map(({ cluster }) => cluster).sort()
   return {
     spec: { ports, ...mergeSettings(ordered, oldest.body) },
     labels: oldest.body.exportedLabels,
     annotations: oldest.body.exportedAnnotations,
     clusters,
-    conflicts: new Map(clusters.map((cluster) => [cluster, verdict])),
+    conflicts: new Map(clusters.map((cluster) => [cluster, finding])),
     portsOf: new Map(ordered.map(({ cluster, body }) => [cluster, exposedPorts(ports, body.ports)])),
   }
 }

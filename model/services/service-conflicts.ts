@@ -19,7 +19,7 @@ export const CONFLICT_REASONS = [
 
 export type ConflictReason = (typeof CONFLICT_REASONS)[number]
 
-export interface ConflictVerdict {
+export interface ConflictFinding {
   /** In the order of CONFLICT_REASONS; empty when there is no conflict. */
   readonly reasons: readonly ConflictReason[]
   /** For people: per reason the rule that decided, and who has what. */
@@ -55,7 +55,7 @@ const PROPERTIES: readonly { readonly reason: ConflictReason; readonly field: st
 ]
 
 /** Takes all exports of one service, by precedence, at least one. */
-export function findConflicts(ordered: readonly ClusterExport[]): ConflictVerdict {
+export function findConflicts(ordered: readonly ClusterExport[]): ConflictFinding {
   const found = new Map<ConflictReason, string>()
   for (const { reason, field, show } of PROPERTIES) note(found, reason, describe(field, ordered, show))
   // With different affinities their settings differ as a matter of course; that is told once.
@@ -79,7 +79,7 @@ function describe(field: string, ordered: readonly ClusterExport[], show: Show):
   if (others.length === 0) return undefined
   const rule =
     field === 'ports' ? 'all ports are offered, the oldest export wins where they clash' : 'the oldest export wins'
-  return `${field}: ${rule}; ${oldest.cluster} has ${clip(used)}; ${tellOthers(others, ({ body }) => show(body))}`
+  return `${field}: ${rule}; ${oldest.cluster} has ${clip(used)}; ${reportOthers(others, ({ body }) => show(body))}`
 }
 
 /**
@@ -94,7 +94,7 @@ function describeFamilies(ordered: readonly ClusterExport[]): string | undefined
     (one) => one.body.ipFamilies.length > 0 && !offered.every((family) => has(one).includes(family)),
   )
   if (lacking.length === 0) return undefined
-  return `ipFamilies: ${offered.join(' and ')} offered; ${tellOthers(lacking, showFamilies)}`
+  return `ipFamilies: ${offered.join(' and ')} offered; ${reportOthers(lacking, showFamilies)}`
 }
 
 function showFamilies(one: ClusterExport): string {
@@ -103,10 +103,10 @@ function showFamilies(one: ClusterExport): string {
   return `${one.body.ipFamilies.join(' and ')}, which its cluster is not reached by`
 }
 
-function tellOthers(others: readonly ClusterExport[], show: (one: ClusterExport) => string): string {
-  const told = others.slice(0, MAX_CLUSTERS_IN_MESSAGE).map((one) => `${one.cluster} has ${clip(show(one))}`)
-  const more = others.length - told.length
-  return told.join('; ') + (more > 0 ? `; and ${more} more` : '')
+function reportOthers(others: readonly ClusterExport[], show: (one: ClusterExport) => string): string {
+  const reported = others.slice(0, MAX_CLUSTERS_IN_MESSAGE).map((one) => `${one.cluster} has ${clip(show(one))}`)
+  const more = others.length - reported.length
+  return reported.join('; ') + (more > 0 ? `; and ${more} more` : '')
 }
 
 function showPort(port: ImportPort): string {

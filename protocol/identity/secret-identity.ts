@@ -7,7 +7,7 @@ import { type ReasonCode, knownReason } from '../../model/reasons/reasons.ts'
 import type { IdentityStore } from './identity-store.ts'
 import { createKey, keyFromPem, keyToPem } from './keys.ts'
 import { IDENTITY_PARTS, type IdentityPart, decodeMemberIdentity, encodeMemberIdentity } from './member-files.ts'
-import type { JoiningDesk } from '../join.ts'
+import type { JoinStore } from '../join.ts'
 
 export const TOKEN_PART = 'token'
 export const JOINING_KEY_PART = 'joining.key'
@@ -67,7 +67,7 @@ function attempt(token: string, settings: string): string {
   return createHash('sha256').update(`${token.trim()}\n${settings}`).digest('hex').slice(0, 16)
 }
 
-export interface SecretIdentity extends IdentityStore, JoiningDesk {
+export interface SecretIdentity extends IdentityStore, JoinStore {
   /** Takes out what the broker does not take any more; a token that lies there stays. */
   dropIdentity(): Promise<void>
 }

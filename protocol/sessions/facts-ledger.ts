@@ -6,7 +6,7 @@ export class FactsLedger<T extends object> {
   #facts: T | undefined
   #text: string | undefined
   /** What the broker has answered for, taken or refused. */
-  #told: string | undefined
+  #reported: string | undefined
   #inFlight: { readonly sequence: number; readonly text: string } | undefined
 
   set(facts: T): void {
@@ -19,19 +19,19 @@ export class FactsLedger<T extends object> {
   }
 
   get settled(): boolean {
-    return this.#text === this.#told
+    return this.#text === this.#reported
   }
 
   /** The facts to send now, taken as on their way; undefined when there is nothing to tell. */
   next(sequence: number): T | undefined {
-    if (this.#text === undefined || this.#text === this.#told || this.#inFlight !== undefined) return undefined
+    if (this.#text === undefined || this.#text === this.#reported || this.#inFlight !== undefined) return undefined
     this.#inFlight = { sequence, text: this.#text }
     return this.#facts
   }
 
   acknowledge(sequence: number): void {
     if (this.#inFlight === undefined || this.#inFlight.sequence > sequence) return
-    this.#told = this.#inFlight.text
+    this.#reported = this.#inFlight.text
     this.#inFlight = undefined
   }
 
@@ -46,7 +46,7 @@ export class FactsLedger<T extends object> {
   }
 
   /** Says everything once more. */
-  forgetTold(): void {
-    this.#told = undefined
+  forgetReported(): void {
+    this.#reported = undefined
   }
 }

@@ -146,8 +146,8 @@ export class PublishSession {
   /** Sends refused records once more. */
   retryRefused(): void {
     this.#ledger.forgetRefusals()
-    this.#facts.forgetTold()
-    this.#status.forgetTold()
+    this.#facts.forgetReported()
+    this.#status.forgetReported()
     this.#poke()
   }
 
@@ -212,7 +212,7 @@ export class PublishSession {
       this.#facts.forgetInFlight()
       this.#status.forgetInFlight()
       // Another broker may answer next time, or one that has lost its memory.
-      this.#status.forgetTold()
+      this.#status.forgetReported()
     }
   }
 
@@ -348,8 +348,8 @@ export class PublishSession {
   }
 
   #settled(): boolean {
-    const told = this.#status.settled || !this.#takesStatus
-    return this.#state.t === 'live' && this.#ledger.settled && this.#facts.settled && told
+    const reported = this.#status.settled || !this.#takesStatus
+    return this.#state.t === 'live' && this.#ledger.settled && this.#facts.settled && reported
   }
 
   #setState(state: PublishSessionState): void {

@@ -14,7 +14,7 @@ import { BrokerUnreachableError } from '../broker-client.ts'
 import * as codec from '../codec/messages-codec.ts'
 import { splitBatch, splitNeed } from '../codec/split-message.ts'
 import { PulledMessages } from './pull-messages.ts'
-import { type PeerVerdict, expiredError, peerAddress, peerOf, requireMember } from './peer-check.ts'
+import { type PeerValidation, expiredError, peerAddress, peerOf, requireMember } from './peer-check.ts'
 import { asBuffer } from './raw-service.ts'
 import { errorToStatus, isForPeer } from './status-codes.ts'
 import type { ServerMetrics } from './server-metrics.ts'
@@ -37,7 +37,7 @@ export interface BrokerServiceDeps {
   /** Aborted when the server stops. */
   readonly stopping: AbortSignal
   /** Takes grpc-js' peer text `address:port`. */
-  readonly verdictOf: (peer: string) => PeerVerdict
+  readonly verdictOf: (peer: string) => PeerValidation
   /** At which a refusal is logged: anybody can cause one, and all are counted. */
   readonly refusalLevel: () => 'info' | 'debug'
   /** Closes the connection of this peer. */
@@ -134,10 +134,10 @@ function endWithin(deps: BrokerServiceDeps, call: Duplex | Writer, end: () => vo
 }
 
 function expireWith(deps: BrokerServiceDeps, call: Duplex | Writer, ended: AbortController): () => void {
-  const verdict = deps.verdictOf(call.getPeer())
-  if (verdict.t === 'stranger') return () => undefined
-  const ms = Math.min(MAX_TIMER_MS, Math.max(0, verdict.notAfterMs - deps.clock.now()))
-  return deps.clock.setTimer(ms, () => ended.abort(expiredError(verdict.notAfterMs)))
+  const validation = deps.verdictOf(call.getPeer())
+  if (validation.t === 'stranger') return () => undefined
+  const ms = Math.min(MAX_TIMER_MS, Math.max(0, validation.notAfterMs - deps.clock.now()))
+  return deps.clock.setTimer(ms, () => ended.abort(expiredError(validation.notAfterMs)))
 }
 
 async function publish(deps: BrokerServiceDeps, call: Duplex, signal: AbortSignal): Promise<void> {

@@ -11,7 +11,7 @@ import type { Clock } from '../../reconcile/clock.ts'
 import type { Peer } from '../broker-api.ts'
 import { CertificateError } from '../broker-client.ts'
 import { FairPool } from './fair-pool.ts'
-import { type PeerVerdict, judgePeer, peerOf } from './peer-check.ts'
+import { type PeerValidation, validatePeer, peerOf } from './peer-check.ts'
 import type { ServerMetrics } from './server-metrics.ts'
 
 export interface ConnectionLimits {
@@ -52,7 +52,7 @@ interface Connection {
   stage: Stage
   /** Whose place it has: an address, or a member. */
   key: string
-  verdict: PeerVerdict | undefined
+  validation: PeerValidation | undefined
   cancelTimer: () => void
 }
 
@@ -100,7 +100,7 @@ export class Connections {
       address,
       stage: 'silent',
       key: address,
-      verdict: undefined,
+      validation: undefined,
       cancelTimer: () => undefined,
     }
     this.#byPeer.set(peer, connection)
@@ -119,15 +119,15 @@ export class Connections {
   }
 
   /** The handshake is over: says whose place the connection has. */
-  judge(socket: TLSSocket): 'member' | 'stranger' {
+  validate(socket: TLSSocket): 'member' | 'stranger' {
     const peer = peerText(socket)
     const connection = this.#byPeer.get(peer)
-    const verdict = judgePeer(socket, this.clusterset)
+    const validation = validatePeer(socket, this.clusterset)
     if (connection === undefined) return 'stranger'
-    connection.verdict = verdict
+    connection.validation = validation
     connection.cancelTimer()
-    if (verdict.t === 'member' && this.#init.isWelcome(peerOf(verdict, peer))) {
-      this.#place(connection, 'member', verdict.cluster)
+    if (validation.t === 'member' && this.#init.isWelcome(peerOf(validation, peer))) {
+      this.#place(connection, 'member', validation.cluster)
       return 'member'
     }
     this.#place(connection, 'stranger', connection.address)
@@ -136,9 +136,9 @@ export class Connections {
   }
 
   /** One address and port is one open connection, so the text that grpc-js gives names it. */
-  verdictOf(peer: string): PeerVerdict {
-    const verdict = this.#byPeer.get(peer)?.verdict
-    return verdict ?? { t: 'stranger', error: new CertificateError('missing', 'the connection has closed') }
+  verdictOf(peer: string): PeerValidation {
+    const validation = this.#byPeer.get(peer)?.validation
+    return validation ?? { t: 'stranger', error: new CertificateError('missing', 'the connection has closed') }
   }
 
   drop(peer: string): void {

@@ -130,7 +130,7 @@ export async function serveBroker(init: ServeBrokerInit): Promise<BrokerServer> 
       socket.destroy()
       return
     }
-    const part = connections.judge(socket) === 'member' ? members : strangers
+    const part = connections.validate(socket) === 'member' ? members : strangers
     part.injector.injectConnection(socket)
   })
   const port = createNetServer({ noDelay: true }, (socket) => connections.accept(socket))

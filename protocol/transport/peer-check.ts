@@ -10,7 +10,7 @@ import { CertificateError } from '../broker-client.ts'
 import { BACKDATE_MS } from '../identity/certificate-terms.ts'
 import { type CertificateFacts, readCertificate } from '../identity/read-certificate.ts'
 
-export type PeerVerdict =
+export type PeerValidation =
   | {
       readonly t: 'member'
       readonly cluster: ClusterId
@@ -22,7 +22,7 @@ export type PeerVerdict =
   | { readonly t: 'stranger'; readonly error: CertificateError }
 
 /** `clusterset` is the broker's own. */
-export function judgePeer(socket: TLSSocket, clusterset: string): PeerVerdict {
+export function validatePeer(socket: TLSSocket, clusterset: string): PeerValidation {
   const der = socket.getPeerX509Certificate()?.raw
   if (der === undefined) {
     return stranger('missing', 'this call needs the certificate that a cluster gets by joining; none was shown')
@@ -35,7 +35,7 @@ export function judgePeer(socket: TLSSocket, clusterset: string): PeerVerdict {
       `the certificate belongs to clusterset "${facts.clusterset}", this broker to "${clusterset}"`,
     )
   }
-  if (!socket.authorized) return judgeFailure(socket, facts)
+  if (!socket.authorized) return validationFailure(socket, facts)
   if (facts.cluster === undefined || facts.clusterset === undefined) {
     return stranger('wrongIdentity', 'the certificate names no cluster of this clusterset')
   }
@@ -45,15 +45,15 @@ export function judgePeer(socket: TLSSocket, clusterset: string): PeerVerdict {
 }
 
 /** Throws CertificateError for a stranger, and for a member whose certificate has meanwhile expired. */
-export function requireMember(verdict: PeerVerdict, nowMs: number): PeerVerdict & { readonly t: 'member' } {
-  if (verdict.t === 'stranger') throw verdict.error
-  if (nowMs >= verdict.notAfterMs) throw expiredError(verdict.notAfterMs)
-  return verdict
+export function requireMember(validation: PeerValidation, nowMs: number): PeerValidation & { readonly t: 'member' } {
+  if (validation.t === 'stranger') throw validation.error
+  if (nowMs >= validation.notAfterMs) throw expiredError(validation.notAfterMs)
+  return validation
 }
 
 /** The member as the broker knows it; `peer` is grpc-js' text `address:port`. */
-export function peerOf(verdict: PeerVerdict & { readonly t: 'member' }, peer: string): Peer {
-  const { cluster, serial, issuedAtMs, notAfterMs, renews } = verdict
+export function peerOf(validation: PeerValidation & { readonly t: 'member' }, peer: string): Peer {
+  const { cluster, serial, issuedAtMs, notAfterMs, renews } = validation
   const address = peerAddress(peer)
   const known = { cluster, serial, issuedAtMs, expiresAtMs: notAfterMs, address }
   return renews === undefined ? known : { ...known, renews }
@@ -68,7 +68,7 @@ export function expiredError(notAfterMs: number): CertificateError {
   return new CertificateError('expired', `the certificate expired at ${new Date(notAfterMs).toISOString()}`)
 }
 
-function judgeFailure(socket: TLSSocket, facts: CertificateFacts): PeerVerdict {
+function validationFailure(socket: TLSSocket, facts: CertificateFacts): PeerValidation {
   // OpenSSL's verify codes, as Node names them. The typings say Error; it is the code's name.
   const code = String(socket.authorizationError)
   if (code.includes('CERT_HAS_EXPIRED')) return { t: 'stranger', error: expiredError(facts.notAfterMs) }
@@ -80,7 +80,7 @@ function judgeFailure(socket: TLSSocket, facts: CertificateFacts): PeerVerdict {
   return stranger('untrusted', `the certificate was not issued by this broker's CA (${code})`)
 }
 
-function stranger(problem: CertificateError['problem'], message: string): PeerVerdict {
+function stranger(problem: CertificateError['problem'], message: string): PeerValidation {
   return { t: 'stranger', error: new CertificateError(problem, message) }
 }
 

@@ -25,7 +25,7 @@ export interface ProbeInit {
 
 /** Resolves when the broker's certificate is good. Throws BrokerUnreachableError or CertificateError. */
 export async function probeServer(init: ProbeInit, signal: AbortSignal): Promise<void> {
-  await handshake(init, signal, (socket) => judgeServer(socket, init))
+  await handshake(init, signal, (socket) => validateServer(socket, init))
 }
 
 /** The CA certificate (DER) that the broker sends along, if it has the pinned fingerprint. Throws as above. */
@@ -39,7 +39,7 @@ export function fetchPinnedCa(init: ProbeInit, pin: string, signal: AbortSignal)
 }
 
 /** The verdict on the broker's certificate; undefined error when it is good. */
-function judgeServer(socket: TLSSocket, init: ProbeInit): void {
+function validateServer(socket: TLSSocket, init: ProbeInit): void {
   const where = formatBrokerAddress(init.address)
   const der = socket.getPeerX509Certificate()?.raw
   const facts = der === undefined ? undefined : readOrUndefined(der)

@@ -110,19 +110,19 @@ export function elementStatements(changes: readonly ElementChange[]): NftStateme
 }
 
 /** Which slot maps and pick chains exist already. */
-export interface Scaffold {
+export interface TableLayout {
   readonly slots: number
   readonly picks: ReadonlySet<string>
 }
 
-export const NO_SCAFFOLD: Scaffold = { slots: 0, picks: new Set() }
+export const NO_SCAFFOLD: TableLayout = { slots: 0, picks: new Set() }
 
 /** The chains and maps that these plans need beyond what is there. What is no longer needed stays: it is small. */
-export function scaffold(
+export function layout(
   plans: Iterable<PortPlan>,
-  existing: Scaffold,
+  existing: TableLayout,
   family: AddressFamily,
-): { readonly statements: readonly NftStatement[]; readonly result: Scaffold } {
+): { readonly statements: readonly NftStatement[]; readonly result: TableLayout } {
   const picks = new Map<string, PortPlan>()
   let slots = existing.slots
   for (const plan of plans) {
@@ -154,9 +154,9 @@ function pickStatements(name: string, plan: PortPlan, { nft }: AddressFamily): N
   const count = plan.slots.length
   // The seed only has to be the same on all nodes, so that a client finds its pod again from another node.
   const draw = plan.pick === 'client' ? `jhash ${nft} saddr mod ${count} seed 0x5ea1a9e` : `numgen random mod ${count}`
-  const verdicts = Array.from({ length: count }, (_, slot) => `${slot} : goto ${slotName(slot)}`).join(', ')
+  const validation = Array.from({ length: count }, (_, slot) => `${slot} : goto ${slotName(slot)}`).join(', ')
   // numgen and jhash modulo 1 are refused by the kernel, and there is nothing to draw.
-  const rule = count === 1 ? `goto ${slotName(0)}` : `${draw} vmap { ${verdicts} }`
+  const rule = count === 1 ? `goto ${slotName(0)}` : `${draw} vmap { ${validation} }`
   return [
     { verb: 'add-chain', table: TABLE, chain: name },
     { verb: 'add-rule', table: TABLE, chain: name, rule },

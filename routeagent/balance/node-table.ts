@@ -10,7 +10,7 @@ import type { Logger } from '../../runtime/logging/logger.ts'
 import { type AddressFamily, addressFamily } from '../address-family.ts'
 import { nodeDropCounts } from '../drop-counts.ts'
 import type { RouteAgentMetrics } from '../metrics.ts'
-import { type ElementChange, type Scaffold, elementChanges, elementStatements, scaffold } from './balance-elements.ts'
+import { type ElementChange, type TableLayout, elementChanges, elementStatements, layout } from './balance-elements.ts'
 import {
   type TableShape,
   differences,
@@ -37,9 +37,9 @@ export interface NodeTableDeps {
 interface Applied {
   world: NodeNftWorld
   /** What the fixed part follows from: when it changes, the table is made anew. */
-  readonly ground: string
+  readonly context: string
   readonly localBackends: LocalBackends
-  scaffold: Scaffold
+  layout: TableLayout
   shape: TableShape
   /** Chains as nft listed them at the last look; none before the first. */
   texts: ReadonlyMap<string, string>
@@ -96,7 +96,7 @@ export class NodeTable {
   }
 
   #isStillFixed(applied: Applied, world: NodeNftWorld): boolean {
-    return applied.world === world || applied.ground === this.#groundOf(world)
+    return applied.world === world || applied.context === this.#contextOf(world)
   }
 
   async #replaceTable(world: NodeNftWorld, planner: BalancePlanner, signal: AbortSignal): Promise<void> {
@@ -104,9 +104,9 @@ export class NodeTable {
     await this.#send('full', plan.statements, signal)
     this.#applied = {
       world,
-      ground: this.#groundOf(world),
+      context: this.#contextOf(world),
       localBackends: plan.localBackends,
-      scaffold: plan.scaffold,
+      layout: plan.layout,
       shape: shapeOf(plan.statements),
       texts: new Map(),
     }
@@ -123,10 +123,10 @@ export class NodeTable {
     applied.world = world
     if (changes.length === 0 && nodes.length === 0) return
     const plans = changes.flatMap(({ after }) => (after === undefined ? [] : [after]))
-    const chains = scaffold(plans, applied.scaffold, this.#family)
+    const chains = layout(plans, applied.layout, this.#family)
     const elements: ElementChange[] = [...nodes, ...elementChanges(changes), applied.localBackends.apply(changes)]
     await this.#send('delta', [...chains.statements, ...elementStatements(elements)], signal)
-    applied.scaffold = chains.result
+    applied.layout = chains.result
     if (chains.statements.length > 0) applied.shape = shapeOf(chains.statements, applied.shape)
   }
 
@@ -161,7 +161,7 @@ export class NodeTable {
   }
 
   // Which backends are local follows from the node's pod networks, also where no rule names them.
-  #groundOf(world: NodeNftWorld): string {
+  #contextOf(world: NodeNftWorld): string {
     return `${world.localCidrs.join(' ')}\n${formatNft(planNodeNft(world), this.#family.nft)}`
   }
 }

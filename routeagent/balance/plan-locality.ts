@@ -15,10 +15,10 @@ export interface NodePlace {
 }
 
 /** `node`: this node's and no others. `prefer`: the first of these that has any, else all. */
-export type LocalityRule = { readonly kind: 'node' } | { readonly kind: 'prefer'; readonly order: readonly Nearness[] }
+export type LocalityRule = { readonly kind: 'node' } | { readonly kind: 'prefer'; readonly order: readonly Locality[] }
 
 /** `node`: on this node. `zone`: meant for this node's zone. */
-export type Nearness = 'node' | 'zone'
+export type Locality = 'node' | 'zone'
 
 const ALL: LocalityRule = { kind: 'prefer', order: [] }
 const DISTRIBUTIONS: ReadonlyMap<string, LocalityRule> = new Map([
@@ -34,8 +34,8 @@ export function localityRule(spec: ServiceImportSpec): LocalityRule {
 }
 
 /** Takes the cluster that the endpoint is in. */
-export function isNear(nearness: Nearness, endpoint: SliceEndpoint, cluster: string, place: NodePlace): boolean {
-  if (nearness === 'node') return cluster === place.self && endpoint.nodeName === place.node
+export function isNear(locality: Locality, endpoint: SliceEndpoint, cluster: string, place: NodePlace): boolean {
+  if (locality === 'node') return cluster === place.self && endpoint.nodeName === place.node
   if (place.zone === undefined) return false
   const hinted = endpoint.hints?.forZones ?? []
   return hinted.length > 0 ? hinted.some(({ name }) => name === place.zone) : endpoint.zone === place.zone

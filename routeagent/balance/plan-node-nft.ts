@@ -23,13 +23,13 @@ import { bridgeHidesAnswers } from '../node-facts.ts'
 import { ownCluster, rangeTexts, rangesOfNode } from '../routes/own-ranges.ts'
 import { clustersetRange } from '../routes/plan-family-routes.ts'
 import type { NodeRouteWorld } from '../routes/node-route-world.ts'
-import { clusterVerdicts } from '../routes/plan-node-routes.ts'
+import { clusterValidation } from '../routes/plan-node-routes.ts'
 import {
-  type OverlayGround,
+  type OverlayContext,
   SET_OVERLAY_NODES,
   forwardedToOverlay,
   otherNodes,
-  overlayGround,
+  overlayContext,
   overlayMatches,
   planOverlayGuard,
 } from './plan-overlay-guard.ts'
@@ -52,7 +52,7 @@ export interface NodeNftWorld {
   /** Pods of this node share a bridge that netfilter does not see: node-facts.ts. */
   readonly bridgeHidesAnswers: boolean
   /** Who may use the overlay; undefined: nobody. */
-  readonly overlay: OverlayGround | undefined
+  readonly overlay: OverlayContext | undefined
   /** InternalIPs of the other nodes, of IPv4. Elements, which may change without the table being made anew. */
   readonly overlayNodes: readonly string[]
   /** Ports of this node that other clusters may call. */
@@ -63,7 +63,7 @@ export interface NodeNftWorld {
 export function nodeNftWorld(world: NodeRouteWorld, family: Family, openPorts: readonly OpenPort[] = []): NodeNftWorld {
   const podCidrs = podPrefixes(ownCluster(world), family)
   const { networks, scattered } = rangesOfNode(world, family)
-  const remote = clusterVerdicts(world).clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family))
+  const remote = clusterValidation(world).clusters.flatMap((cluster) => ofFamily(cluster.prefixes, family))
   return {
     family,
     podCidrs: rangeTexts(podCidrs),
@@ -73,7 +73,7 @@ export function nodeNftWorld(world: NodeRouteWorld, family: Family, openPorts: r
     remote: withoutContained(remote).map(formatPrefix),
     clustersetIpRange: formatPrefix(clustersetRange(world, family)),
     bridgeHidesAnswers: bridgeHidesAnswers(world.facts, networks, family),
-    overlay: family === 4 ? overlayGround(world) : undefined,
+    overlay: family === 4 ? overlayContext(world) : undefined,
     overlayNodes: family === 4 ? otherNodes(world) : [],
     openPorts,
   }
@@ -99,7 +99,7 @@ export function planNodeNft(world: NodeNftWorld): NftStatement[] {
     { verb: 'add-map', table: TABLE, map: SET_HAIRPIN, type: hairpinType(family) },
     ...planOverlayGuard({
       family: world.family,
-      ground: world.overlay,
+      context: world.overlay,
       podCidrs: world.podCidrs,
       remote: SET_REMOTE,
       openPorts: world.openPorts,

@@ -28,7 +28,7 @@ import type { NodeRouteWorld } from '../routes/node-route-world.ts'
 export const SET_OVERLAY_NODES = 'overlay-nodes'
 
 /** The overlay is IPv4 whatever is in it. */
-export interface OverlayGround {
+export interface OverlayContext {
   /** This node's InternalIP. */
   readonly local: string
   /** By which packets of the other nodes come in. */
@@ -36,7 +36,7 @@ export interface OverlayGround {
 }
 
 /** Undefined where this node has no InternalIP that one of its devices carries: then nobody may use the port. */
-export function overlayGround(world: Pick<NodeRouteWorld, 'nodes' | 'node' | 'facts'>): OverlayGround | undefined {
+export function overlayContext(world: Pick<NodeRouteWorld, 'nodes' | 'node' | 'facts'>): OverlayContext | undefined {
   const { nodes } = overlayNodes(world.nodes)
   const self = nodes.get(world.node)
   const device = self === undefined ? undefined : deviceOf(world.facts, self.address)
@@ -67,7 +67,7 @@ function leadingDevice({ mainRoutes }: KernelFacts, text: string): string | unde
 
 export interface OverlayGuardInit {
   readonly family: Family
-  readonly ground: OverlayGround | undefined
+  readonly context: OverlayContext | undefined
   /** Of this cluster, of the family. */
   readonly podCidrs: readonly string[]
   /** Name of the set of prefixes of other clusters. */
@@ -100,19 +100,19 @@ export function planOverlayGuard(init: OverlayGuardInit): NftStatement[] {
       ...REFUSED,
     ]),
     ...chain('overlay', INPUT, [
-      ...(family === 4 ? strangers(init.ground) : []),
+      ...(family === 4 ? strangers(init.context) : []),
       `iifname "${VXLAN_DEVICE}" goto host-from-overlay`,
     ]),
   ]
 }
 
 /** What the overlay itself sends and gets, as a match for each hook; undefined where nobody may. */
-export function overlayMatches(ground: OverlayGround | undefined): { readonly in: string; readonly out: string } {
+export function overlayMatches(context: OverlayContext | undefined): { readonly in: string; readonly out: string } {
   const out = `ip daddr @${SET_OVERLAY_NODES} udp dport ${VXLAN_PORT}`
-  if (ground === undefined) return { in: out, out }
-  const devices = set(ground.devices.map((name) => `"${name}"`))
+  if (context === undefined) return { in: out, out }
+  const devices = set(context.devices.map((name) => `"${name}"`))
   return {
-    in: `iifname ${devices} ip saddr @${SET_OVERLAY_NODES} ip daddr ${ground.local} udp dport ${VXLAN_PORT}`,
+    in: `iifname ${devices} ip saddr @${SET_OVERLAY_NODES} ip daddr ${context.local} udp dport ${VXLAN_PORT}`,
     out,
   }
 }
@@ -125,9 +125,9 @@ export function forwardedToOverlay(): string {
   return `ip daddr @${SET_OVERLAY_NODES} udp dport ${VXLAN_PORT} ${dropped('overlay-stranger')}`
 }
 
-function strangers(ground: OverlayGround | undefined): string[] {
+function strangers(context: OverlayContext | undefined): string[] {
   return [
-    ...(ground === undefined ? [] : [`${overlayMatches(ground).in} accept`]),
+    ...(context === undefined ? [] : [`${overlayMatches(context).in} accept`]),
     `udp dport ${VXLAN_PORT} ${dropped('overlay-stranger')}`,
   ]
 }

@@ -10,7 +10,7 @@ import type {
 } from '../../model/objects.ts'
 import { LABEL_SOURCE_CLUSTER } from '../../model/spec-constants.ts'
 import { type AddressFamily, addressFamily } from '../address-family.ts'
-import { type LocalityRule, type Nearness, type NodePlace, isNear, localityRule } from './plan-locality.ts'
+import { type LocalityRule, type Locality, type NodePlace, isNear, localityRule } from './plan-locality.ts'
 import { type WeightedBackend, clientSlots, randomSlots } from './plan-slots.ts'
 
 /** What becomes of connections to one (clusterset IP, protocol, port). */
@@ -96,13 +96,13 @@ function portBackends(
   place: NodePlace,
 ): Backends {
   const { ready, lastResort } = candidates(port, slices, family)
-  const near = (nearness: Nearness, from: readonly Candidate[]): readonly Candidate[] =>
-    from.filter(({ endpoint, cluster }) => isNear(nearness, endpoint, cluster, place))
+  const near = (locality: Locality, from: readonly Candidate[]): readonly Candidate[] =>
+    from.filter(({ endpoint, cluster }) => isNear(locality, endpoint, cluster, place))
   const all = ready.length > 0 ? ready : lastResort
   const choices =
     rule.kind === 'node'
       ? [near('node', ready), near('node', lastResort)]
-      : [...rule.order.map((nearness) => near(nearness, ready)), all]
+      : [...rule.order.map((locality) => near(locality, ready)), all]
   const chosen = choices.find((some) => some.length > 0) ?? []
   const backends = [...new Set(chosen.map(({ target }) => target))].sort().map((target) => ({ target, weight: 1 }))
   return { backends, elsewhere: chosen.length === 0 && all.length > 0 }

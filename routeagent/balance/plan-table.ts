@@ -10,22 +10,22 @@ import {
   type ElementChange,
   type ElementMaps,
   NO_SCAFFOLD,
-  type Scaffold,
+  type TableLayout,
   balanceElements,
   elementStatements,
-  scaffold,
+  layout,
 } from './balance-elements.ts'
 import { LocalBackends, SET_HAIRPIN } from './local-backends.ts'
 import { clustersetRange } from '../routes/plan-family-routes.ts'
 import { type NodeNftWorld, SET_REMOTE, planNodeNft } from './plan-node-nft.ts'
 import type { NodeRouteWorld } from '../routes/node-route-world.ts'
-import { clusterVerdicts } from '../routes/plan-node-routes.ts'
+import { clusterValidation } from '../routes/plan-node-routes.ts'
 import { SET_OVERLAY_NODES } from './plan-overlay-guard.ts'
 import type { PortPlan, ServiceContext } from './plan-service.ts'
 
 export interface TablePlan {
   readonly statements: readonly NftStatement[]
-  readonly scaffold: Scaffold
+  readonly layout: TableLayout
   readonly localBackends: LocalBackends
 }
 
@@ -37,7 +37,7 @@ export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPl
     family,
   )
   localBackends.apply([...ports].map(([key, after]) => ({ key, before: undefined, after })))
-  const chains = scaffold(ports.values(), NO_SCAFFOLD, family)
+  const chains = layout(ports.values(), NO_SCAFFOLD, family)
   const additions = [...serviceElements(ports, localBackends), ...nodeElements(world)].map(([map, elements]) => ({
     map,
     remove: [],
@@ -52,7 +52,7 @@ export function planTable(world: NodeNftWorld, ports: ReadonlyMap<string, PortPl
     ...chains.statements,
     ...elementStatements(additions),
   ]
-  return { statements, scaffold: chains.result, localBackends }
+  return { statements, layout: chains.result, localBackends }
 }
 
 /** Every map and set of the table with the elements it must have. */
@@ -84,7 +84,7 @@ export function serviceContext(world: NodeRouteWorld, family: Family): ServiceCo
     self: world.self,
     zone: zoneOf(world.nodes.find((node) => node.metadata.name === world.node)),
     clustersetIpRange: clustersetRange(world, family),
-    reachable: usableClusters(world.self, world.gateways, clusterVerdicts(world)),
+    reachable: usableClusters(world.self, world.gateways, clusterValidation(world)),
   }
 }
 

@@ -3,7 +3,7 @@
  * cluster got global addresses. Each connection of a pod is tracked on the pod's own node, and counted there alone.
  */
 import type { ConnectionTable } from '../../kernel/conntrack/connection-table.ts'
-import { type OpenConnections, isWorthTelling } from '../../model/open-connections.ts'
+import { type OpenConnections, isWorthReporting } from '../../model/open-connections.ts'
 import type { Clock } from '../../reconcile/clock.ts'
 import { ReconcileLoop } from '../../reconcile/loop.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
@@ -12,7 +12,7 @@ import { COUNT_CONNECTIONS_MS, type RouteAgentConfig } from '../config.ts'
 import type { FactsReader } from '../facts-reader.ts'
 import { LOOP_PACE, loopDeps } from '../loop-deps.ts'
 import type { RouteAgentMetrics } from '../metrics.ts'
-import { type NodeRoutePlan, clusterVerdicts } from '../routes/plan-node-routes.ts'
+import { type NodeRoutePlan, clusterValidation } from '../routes/plan-node-routes.ts'
 import { type RouteAgentCaches, readWorld, withFacts } from '../world.ts'
 import { countConnections } from './count-connections.ts'
 
@@ -33,7 +33,7 @@ export class ConnectionLoop {
   readonly #deps: ConnectionLoopDeps
   readonly #config: Pick<RouteAgentConfig, 'node'>
   readonly #loop: ReconcileLoop
-  #told: { readonly figure: OpenConnections | undefined; readonly at: number } | undefined
+  #reported: { readonly figure: OpenConnections | undefined; readonly at: number } | undefined
   #failure: string | undefined
 
   constructor(deps: ConnectionLoopDeps, config: Pick<RouteAgentConfig, 'node'>) {
@@ -44,13 +44,13 @@ export class ConnectionLoop {
   }
 
   /** What this node tells; it may differ a little from what was counted last. Undefined: not known. */
-  get told(): OpenConnections | undefined {
-    return this.#told?.figure
+  get reported(): OpenConnections | undefined {
+    return this.#reported?.figure
   }
 
   /** There is a plan. Where there was one before, the next count comes when it is due. */
   planned(): void {
-    if (this.#told === undefined) this.#loop.poke()
+    if (this.#reported === undefined) this.#loop.poke()
   }
 
   run(signal: AbortSignal): Promise<void> {
@@ -63,7 +63,7 @@ export class ConnectionLoop {
     const reading = readWorld(caches, this.#config.node)
     if (plan?.ok !== true || !reading.ok) return
     const world = withFacts(reading.world, await facts.read(signal))
-    const others = clusterVerdicts(world).clusters.flatMap(({ prefixes }) => prefixes)
+    const others = clusterValidation(world).clusters.flatMap(({ prefixes }) => prefixes)
     const init = { pods: plan.podRanges, podsCut: plan.podRangesCut > 0, others }
     const figure = await countConnections(connections, init, signal).catch((error: unknown) =>
       this.#fail(error, signal),
@@ -73,9 +73,9 @@ export class ConnectionLoop {
       metrics.openConnections.set(figure.count)
     }
     const at = clock.monotonic()
-    const told = this.#told
-    if (told !== undefined && !isWorthTelling(told.figure, figure, at - told.at)) return
-    this.#told = { figure, at }
+    const reported = this.#reported
+    if (reported !== undefined && !isWorthReporting(reported.figure, figure, at - reported.at)) return
+    this.#reported = { figure, at }
     onChange()
   }
 

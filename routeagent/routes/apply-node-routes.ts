@@ -74,7 +74,7 @@ interface LinkAtHand {
 async function ensureLink({ routes, link, found, round, signal }: LinkAtHand): Promise<void> {
   const { name, mtu } = link
   const keep = found !== undefined && isSameOverlay(found, link)
-  tellLink(link, found, keep, round)
+  reportLink(link, found, keep, round)
   const failures = round.failures
   if (found !== undefined && !keep) {
     await round.change('device', formatLinkDeletion(name), () => routes.deleteLink(name, signal), isNotFound)
@@ -90,7 +90,7 @@ async function ensureLink({ routes, link, found, round, signal }: LinkAtHand): P
   if (round.failures === failures) round.drift?.settle('link', [linkText(link)])
 }
 
-function tellLink(link: NodeRoutes['link'], found: Link | undefined, keep: boolean, { drift }: Round): void {
+function reportLink(link: NodeRoutes['link'], found: Link | undefined, keep: boolean, { drift }: Round): void {
   const text = linkText(link)
   // The device is another one by the plan: what hung on it went with it.
   if (!keep && drift?.had('link', [text]).length === 0) {

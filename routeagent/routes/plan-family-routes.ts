@@ -37,7 +37,7 @@ import {
 import { planPodRoutes } from './plan-pod-routes.ts'
 
 /** What holds for both families. */
-export interface RouteGround {
+export interface RouteContext {
   readonly self: OverlayNode
   readonly others: readonly OverlayNode[]
   readonly underlayMtu: number
@@ -70,7 +70,7 @@ export const METRIC_UNREACHABLE = 0x7fffffff
 /** Takes the ranges of this node that are of the family. */
 export function planFamilyRoutes(
   world: NodeRouteWorld,
-  ground: RouteGround,
+  context: RouteContext,
   family: Family,
   own: OwnRanges,
 ): FamilyRoutes {
@@ -80,25 +80,25 @@ export function planFamilyRoutes(
   )
   const source = address === undefined ? {} : { source: address }
   const pods =
-    ground.lanes.length === 0
+    context.lanes.length === 0
       ? { routes: [], problems: [] }
-      : planPodRoutes(world, { ...ground, own: [...own.ranges, ...own.networks] }, family)
-  const paths = ground.clusters.map((path) => ({
+      : planPodRoutes(world, { ...context, own: [...own.ranges, ...own.networks] }, family)
+  const paths = context.clusters.map((path) => ({
     ...path,
     destinations: ofFamily(path.prefixes, family).map(formatPrefix),
   }))
   const remote = paths.flatMap(({ destinations, gateways, mtu }): Route[] => {
-    const hops = nextHops(ground, gateways, family)
+    const hops = nextHops(context, gateways, family)
     if (hops.length === 0) return []
     return destinations.map((destination) => {
       return { ...viaOverlay(destination, hops, { mtu, ...source }), table: tableOf(world, destination) }
     })
   })
   const range = formatPrefix(clustersetRange(world, family))
-  const mtus = ground.clusters.map((path) => path.mtu)
+  const mtus = context.clusters.map((path) => path.mtu)
   const narrowest = mtus.length === 0 ? {} : { mtu: Math.min(...mtus) }
   return {
-    neighbours: ground.others.map((node) => ({
+    neighbours: context.others.map((node) => ({
       device: VXLAN_DEVICE,
       address: overlayGateway(node, family),
       mac: overlayMac(node.address),
@@ -115,7 +115,7 @@ export function planFamilyRoutes(
       ...lastResort(world, [...ourRanges(world, family), ...paths.flatMap(({ destinations }) => destinations)]),
     ],
     rules: [
-      ...rulesFor(ground.lanes, family),
+      ...rulesFor(context.lanes, family),
       ...publicRules(world, {
         family,
         source: address,
@@ -130,7 +130,7 @@ export function planFamilyRoutes(
 /** For a node that cannot carry the family: what is ours ends here, and does not take the node's own way out. */
 export function planNoWay(
   world: NodeRouteWorld,
-  { clusters }: Pick<RouteGround, 'clusters'>,
+  { clusters }: Pick<RouteContext, 'clusters'>,
   family: Family,
 ): FamilyRoutes {
   const destinations = clusters.flatMap(({ prefixes }) => ofFamily(prefixes, family)).map(formatPrefix)
@@ -170,9 +170,9 @@ function viaOverlay(
 }
 
 // This node's own lanes are the gateway's business (table 7311); here only the other gateway nodes count.
-function nextHops(ground: RouteGround, gateways: readonly GatewayNode[], family: Family): NextHop[] {
+function nextHops(context: RouteContext, gateways: readonly GatewayNode[], family: Family): NextHop[] {
   const usable = gateways.flatMap((gateway) => {
-    const node = ground.others.find((other) => other.name === gateway.node)
+    const node = context.others.find((other) => other.name === gateway.node)
     return node === undefined ? [] : [{ hop: hopTo(node, family), lanes: gateway.lanes }]
   })
   const even = new Set(usable.map((u) => u.lanes)).size <= 1

@@ -8,13 +8,13 @@
 import { type Prefix, formatAddress } from '../../model/addresses/ip.ts'
 import { VXLAN_DEVICE, VXLAN_PORT, VXLAN_VNI } from '../../model/kernel-ids.ts'
 import { MAX_TOLD_BY_NODE, type NeededRange, fewRanges, machineNeeds } from '../../model/addresses/needed-ranges.ts'
-import { type ClusterVerdicts, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
+import { type ClusterValidation, checkRemoteClusters, underlayAddresses } from '../../model/addresses/remote-clusters.ts'
 import { IPV6_MIN_MTU, VXLAN_OVERHEAD_IPV4 } from '../../model/spec-constants.ts'
 import type { ForwardingEntry, Neighbour, NewLink, Route, Rule } from '../../kernel/route/route-table.ts'
 import { deviceOf } from '../node-facts.ts'
 import type { NodeRouteWorld, SysctlSetting } from './node-route-world.ts'
 import { ownCluster, rangesByFamily } from './own-ranges.ts'
-import { type ClusterPath, type RouteGround, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
+import { type ClusterPath, type RouteContext, planFamilyRoutes, planNoWay } from './plan-family-routes.ts'
 import { type GatewayNode, assumedLaneMtu, gatewaysTowards } from './plan-gateways.ts'
 import { type OverlayNode, type PlanProblem, overlayMac, overlayNodes } from './plan-nodes.ts'
 import type { Problem } from '../../model/reasons/problem.ts'
@@ -59,17 +59,17 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
   }
   const others = [...overlay.nodes.values()].filter((node) => node.name !== world.node)
   const mtus = { underlayMtu: device.mtu, overlayMtu: device.mtu - VXLAN_OVERHEAD_IPV4 }
-  const verdicts = clusterVerdicts(world)
-  const clusters = clusterPaths(world, verdicts, mtus)
-  const ground = { self, others, ...mtus, lanes: ownLanes(world), clusters }
+  const validation = clusterValidation(world)
+  const clusters = clusterPaths(world, validation, mtus)
+  const context = { self, others, ...mtus, lanes: ownLanes(world), clusters }
   const ranges = rangesByFamily(world)
   const tooNarrow = ranges.has(6) && mtus.overlayMtu < IPV6_MIN_MTU
   const families = [...ranges].map(([family, own]) =>
-    family === 6 && tooNarrow ? planNoWay(world, ground, family) : planFamilyRoutes(world, ground, family, own),
+    family === 6 && tooNarrow ? planNoWay(world, context, family) : planFamilyRoutes(world, context, family, own),
   )
   return {
     ok: true,
-    link: overlayLink(ground),
+    link: overlayLink(context),
     neighbours: families.flatMap((plan) => plan.neighbours),
     forwarding: forwardingEntries(others),
     routes: families.flatMap((plan) => plan.routes),
@@ -78,7 +78,7 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
     paths: clusters.map(({ cluster, gateways, mtu }) => ({ cluster, gateways: gateways.map((g) => g.node), mtu })),
     podRanges: [...ranges.values()].flatMap((own) => own.ranges),
     podRangesCut: [...ranges.values()].reduce((sum, own) => sum + own.cut, 0),
-    underlay: toldUnderlay(world),
+    underlay: reportedUnderlay(world),
     problems: [
       ...overlay.problems,
       ...(tooNarrow
@@ -92,7 +92,7 @@ export function planNodeRoutes(world: NodeRouteWorld): NodeRoutePlan {
         : []),
       ...(world.ipv6LeftOut === true ? [onlyIpv4(self, 'IPv6NotInKernel', 'this kernel has no IPv6')] : []),
       ...families.flatMap((plan) => plan.problems),
-      ...verdicts.refused.map(({ name, ...why }) => ({ subject: `Cluster ${name}`, ...why })),
+      ...validation.refused.map(({ name, ...why }) => ({ subject: `Cluster ${name}`, ...why })),
     ],
   }
 }
@@ -108,7 +108,7 @@ function onlyIpv4({ name }: OverlayNode, reason: ReasonCode, why: string): PlanP
   return { subject: `Node ${name}`, reason, message: `${why}, so only IPv4 is routed` }
 }
 
-function overlayLink({ self, overlayMtu }: Pick<RouteGround, 'self' | 'overlayMtu'>): NodeRoutes['link'] {
+function overlayLink({ self, overlayMtu }: Pick<RouteContext, 'self' | 'overlayMtu'>): NodeRoutes['link'] {
   return {
     kind: 'vxlan',
     name: VXLAN_DEVICE,
@@ -134,9 +134,9 @@ export function ownLanes(world: Pick<NodeRouteWorld, 'endpoints' | 'self' | 'nod
   return [...new Set(own.map((e) => e.spec.lane))].sort((a, b) => a - b)
 }
 
-type Mtus = Pick<RouteGround, 'underlayMtu' | 'overlayMtu'>
+type Mtus = Pick<RouteContext, 'underlayMtu' | 'overlayMtu'>
 
-function clusterPaths(world: NodeRouteWorld, { clusters }: ClusterVerdicts, mtus: Mtus): ClusterPath[] {
+function clusterPaths(world: NodeRouteWorld, { clusters }: ClusterValidation, mtus: Mtus): ClusterPath[] {
   const ownEndpoints = world.endpoints.filter((e) => e.spec.cluster === world.self)
   return clusters.map(({ id, prefixes }) => {
     const gateways = gatewaysTowards(id, ownEndpoints, world.gateways)
@@ -145,7 +145,7 @@ function clusterPaths(world: NodeRouteWorld, { clusters }: ClusterVerdicts, mtus
 }
 
 /** Which other clusters may be routed, and which not. */
-export function clusterVerdicts(world: Pick<NodeRouteWorld, 'clusters' | 'self' | 'nodes' | 'facts'>): ClusterVerdicts {
+export function clusterValidation(world: Pick<NodeRouteWorld, 'clusters' | 'self' | 'nodes' | 'facts'>): ClusterValidation {
   const own = ownCluster(world)
   if (own === undefined) return { clusters: [], refused: [] }
   const underlay = underlayAddresses(
@@ -166,7 +166,7 @@ export function nodeNeeds({ nodes, facts }: Pick<NodeRouteWorld, 'nodes' | 'fact
 }
 
 /** The same as this node tells its cluster: other nodes tell their own addresses. */
-function toldUnderlay(world: NodeRouteWorld): string[] {
+function reportedUnderlay(world: NodeRouteWorld): string[] {
   const self = world.nodes.filter(({ metadata }) => metadata.name === world.node)
   const needs = nodeNeeds({ ...world, nodes: self }).map(({ prefix }) => prefix)
   return fewRanges(needs, MAX_TOLD_BY_NODE)

@@ -18,7 +18,7 @@ interface PodRouteWorld {
   readonly routeAgents: readonly RouteAgent[]
 }
 
-interface PodRouteGround {
+interface PodRouteContext {
   readonly self: OverlayNode
   readonly others: readonly OverlayNode[]
   /** Ranges of this node, of the family. */
@@ -30,13 +30,13 @@ interface PodRouteGround {
  * Pods of other nodes are reached over the overlay: the underlay need not know pod addresses. What nobody is known to
  * have is left to the main table, where the CNI's own routes are.
  */
-export function planPodRoutes(world: PodRouteWorld, ground: PodRouteGround, family: Family): PodRoutes {
+export function planPodRoutes(world: PodRouteWorld, context: PodRouteContext, family: Family): PodRoutes {
   const podCIDRs = podPrefixes(ownCluster(world), family)
   const agents = new Map(world.routeAgents.map((agent) => [agent.metadata.name, agent]))
-  const nodes = new Map(ground.others.map((node) => [node.name, node]))
-  const claims = ground.others.map(({ name, object }) => nodeClaim(object, agents.get(name), podCIDRs))
-  const hasSpec = specRanges(ground.self.object, podCIDRs).length > 0
-  const self = { node: ground.self.name, ranges: ground.own, hasSpec }
+  const nodes = new Map(context.others.map((node) => [node.name, node]))
+  const claims = context.others.map(({ name, object }) => nodeClaim(object, agents.get(name), podCIDRs))
+  const hasSpec = specRanges(context.self.object, podCIDRs).length > 0
+  const self = { node: context.self.name, ranges: context.own, hasSpec }
   const { elsewhere, exceptions, contested, refused } = podPlaces(self.node, [self, ...claims])
   const base = { table: ROUTE_TABLE_FROM_LANES, metric: METRIC_VIA_GATEWAY } as const
   const away = elsewhere.flatMap(({ node, prefix }): Route[] => {
@@ -48,7 +48,7 @@ export function planPodRoutes(world: PodRouteWorld, ground: PodRouteGround, fami
         destination: formatPrefix(prefix),
         type: 'unicast',
         nextHops: [hopTo(to, family)],
-        mtu: ground.overlayMtu,
+        mtu: context.overlayMtu,
       },
     ]
   })

@@ -64,7 +64,7 @@ export class RouteLoop {
   #applied = false
   /** The text of what the API holds, and when it was written, monotonic. */
   #reported: { readonly text: string; readonly at: number } | undefined
-  #told = ''
+  #lastPlan = ''
 
   constructor(deps: RouteLoopDeps, config: RouteAgentConfig) {
     this.#deps = deps
@@ -93,7 +93,7 @@ export class RouteLoop {
     const plan = planNodeRoutes(withFacts(reading.world, await this.#deps.facts.read(signal)))
     this.plan = plan
     this.#deps.onPlan()
-    this.#tell(plan)
+    this.#logPlan(plan)
     if (!plan.ok) {
       this.notReady = problemText(plan)
       return this.#report(plan, this.notReady, signal)
@@ -167,14 +167,14 @@ export class RouteLoop {
   }
 
   // Each set of problems is logged once, not at every run.
-  #tell(plan: NodeRoutePlan): void {
+  #logPlan(plan: NodeRoutePlan): void {
     const lines = plan.ok ? plan.problems.map((p) => `${p.subject}: ${p.message}`) : [plan.message]
     const text = lines.join('; ')
-    if (text !== this.#told && text !== '') {
+    if (text !== this.#lastPlan && text !== '') {
       const reasons = [...new Set(plan.ok ? plan.problems.map(({ reason }) => reason) : [plan.reason])]
       this.#deps.logger.warn('left out of the routes', { reasons, why: lines })
     }
-    this.#told = text
+    this.#lastPlan = text
   }
 }
 

@@ -2,8 +2,8 @@ import t, { type Test } from 'tap'
 import { MembershipChangedError } from '../../agent/main.ts'
 import type { ClusterProperty } from '../../model/objects.ts'
 import { Site, service, slice } from './site.ts'
-import { ToyClusterset } from './toy-clusterset.ts'
-import { until, untilTold } from './until.ts'
+import { FakeClusterset } from './toy-clusterset.ts'
+import { until, untilReported } from './until.ts'
 
 const ID = 'cluster.clusterset.k8s.io'
 
@@ -12,7 +12,7 @@ function property(name: string, value: string): ClusterProperty {
 }
 
 async function tokyo(t: Test): Promise<Site> {
-  const site = new Site(new ToyClusterset(), { id: 'tokyo', podCIDR: '10.42.0.0/16' })
+  const site = new Site(new FakeClusterset(), { id: 'tokyo', podCIDR: '10.42.0.0/16' })
   await site.join()
   site.api.put(service('shop', 'web'))
   site.api.put(slice('shop', 'web', '10.42.0.5'))
@@ -60,7 +60,7 @@ t.test('a cluster that already has another id is not claimed, and the way out wo
   t.same(site.show(), [], 'nothing is imported')
   t.equal(site.conditions('shop', 'web'), '', 'nothing is exported')
   t.same(values(site)(), [`${ID}=kyoto`], 'no membership is claimed')
-  await untilTold(t, site, [`ClusterProperty ${ID} Warning Refused`])
+  await untilReported(t, site, [`ClusterProperty ${ID} Warning Refused`])
   site.api.drop('ClusterProperty', ID)
   await until(t, () => site.show().length, 1, 'goes on by itself')
   t.same(values(site)(), BOTH)
@@ -81,7 +81,7 @@ t.test('another clusterset: the Event is on the property that says so', async (t
     'agent: ClusterProperty clusterset.k8s.io is "other", but this cluster has joined clusterset "test": leave the other ' +
     'clusterset (with the product that wrote the property), or delete the property if nothing stands behind it any more'
   await until(t, () => site.status.notReady(), [want], 'says what to do')
-  await untilTold(t, site, ['ClusterProperty clusterset.k8s.io Warning Refused'])
+  await untilReported(t, site, ['ClusterProperty clusterset.k8s.io Warning Refused'])
 })
 
 t.test('another id in the Membership is a clear error', async (t) => {

@@ -7,7 +7,7 @@ import { FakeClock } from '../../reconcile/fake-clock.ts'
 import { eventually } from '../support/eventually.ts'
 import { clusterObject } from '../support/objects/cluster-objects.ts'
 import { Site } from './site.ts'
-import { ToyClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './toy-clusterset.ts'
 import { until } from './until.ts'
 
 const NO: ClusterDnsAnswer = { answers: false, said: 'SERVFAIL' }
@@ -17,7 +17,7 @@ async function start(t: Test, first: ClusterDnsAnswer) {
   const clock = new FakeClock()
   const dns = { answer: (_n: number) => first, asked: 0 }
   const askClusterDns = (): Promise<ClusterDnsAnswer> => Promise.resolve(dns.answer((dns.asked += 1)))
-  const site = new Site(new ToyClusterset(), { id: 'paris', podCIDR: '10.42.0.0/16', clock, askClusterDns })
+  const site = new Site(new FakeClusterset(), { id: 'paris', podCIDR: '10.42.0.0/16', clock, askClusterDns })
   await site.join()
   site.start()
   t.teardown(() => site.stop())
@@ -100,7 +100,7 @@ t.test('other words for the same are told twice a minute at most', async (t) => 
 })
 
 t.test('where nobody asks, there is no number', async (t) => {
-  const site = new Site(new ToyClusterset(), { id: 'paris', podCIDR: '10.42.0.0/16' })
+  const site = new Site(new FakeClusterset(), { id: 'paris', podCIDR: '10.42.0.0/16' })
   await site.join()
   site.start()
   t.teardown(() => site.stop())

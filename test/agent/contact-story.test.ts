@@ -7,7 +7,7 @@ import { eventually } from '../support/eventually.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { gatewayObject } from '../support/objects/node-objects.ts'
 import { Site, service, slice } from './site.ts'
-import { ToyClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './toy-clusterset.ts'
 import { until } from './until.ts'
 
 const MINUTE = 60_000
@@ -16,7 +16,7 @@ const MILANO = 'web<-milano http:8080 244.1.0.5(10-42-0-5)'
 const PARIS = 'web<-paris http:8080 244.2.0.6(10-42-0-6)'
 
 interface Stage {
-  readonly set: ToyClusterset
+  readonly set: FakeClusterset
   readonly clock: FakeClock
   readonly tokyo: Site
   /** Minutes pass, the broker speaking every quarter; `silent` says whom it does not hear. */
@@ -25,7 +25,7 @@ interface Stage {
 
 /** milano and paris export shop/web, tokyo watches; tokyo's clock stands still until told. */
 async function start(t: Test): Promise<Stage> {
-  const set = new ToyClusterset()
+  const set = new FakeClusterset()
   const clock = new FakeClock()
   const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', globalCIDR: '244.1.0.0/16' })
   const paris = new Site(set, { id: 'paris', podCIDR: '10.42.0.0/16', globalCIDR: '244.2.0.0/16' })
@@ -58,7 +58,7 @@ async function start(t: Test): Promise<Stage> {
       for (let i = 0; i < minutes * 4; i += 1) {
         const since = (clock.now() - start) / MINUTE
         set.silent = new Map(Object.entries(silent).map(([id, before]) => [id, (before + since) * MINUTE]))
-        for (const link of set.links) link.hear()
+        for (const link of set.links) link.onReason()
         await clock.advance(MINUTE / 4)
       }
     },
@@ -69,7 +69,7 @@ async function start(t: Test): Promise<Stage> {
   })
   await stage.pass(1)
   t.equal(tokyo.api.cache('Lease').list().length, 2, 'a lease for each of the others')
-  tokyo.told()
+  tokyo.reported()
   return stage
 }
 
@@ -108,7 +108,7 @@ t.test('a cluster that dies loses its endpoints after the time of a lease, and g
   await pass(2, { paris: 9 })
   await until(t, () => tokyo.slices(), [MILANO], 'its endpoints go')
   t.same(tokyo.show(), IMPORTED, 'what it exports is remembered')
-  t.same(tokyo.told(), ['Cluster paris Warning ContactLost'])
+  t.same(tokyo.reported(), ['Cluster paris Warning ContactLost'])
   t.match(await tokyo.metrics(), /sealane_agent_silent_clusters\S* 1/)
 
   const stopped = tokyo.stop()
@@ -121,7 +121,7 @@ t.test('a cluster that dies loses its endpoints after the time of a lease, and g
 
   await pass(1)
   await until(t, () => tokyo.slices(), [MILANO, PARIS], 'heard again')
-  t.same(tokyo.told().at(-1), 'Cluster paris Normal ContactRestored')
+  t.same(tokyo.reported().at(-1), 'Cluster paris Normal ContactRestored')
   await until(t, contact, ['milano InContact=True', 'paris InContact=True'], 'on the Cluster, too')
 })
 
@@ -135,7 +135,7 @@ t.test('whoever is cut off itself removes nothing', async (t) => {
   t.same(tokyo.slices(), [MILANO, PARIS], 'the broker is back and has itself heard nobody yet')
   await pass(1)
   t.same(tokyo.slices(), [MILANO, PARIS])
-  t.same(tokyo.told(), [])
+  t.same(tokyo.reported(), [])
 })
 
 t.test('a lane that is up proves life, as long as a gateway really says so', async (t) => {
@@ -186,7 +186,7 @@ class WithoutLeases extends MemoryCluster {
 }
 
 t.test('leases that cannot be read do not hold up the import', async (t) => {
-  const set = new ToyClusterset()
+  const set = new FakeClusterset()
   const clock = new FakeClock()
   const api = new WithoutLeases()
   const milano = new Site(set, { id: 'milano', podCIDR: '10.1.0.0/16' })
@@ -248,10 +248,10 @@ t.test('a gateway that stops to tell is said to be unknown, once, and takes that
   t.strictSame(said(), unknown)
   await pass(60, false)
   t.strictSame(said(), unknown)
-  t.same(tokyo.told(), ['Gateway gw Warning GatewaySilent'], 'told once')
+  t.same(tokyo.reported(), ['Gateway gw Warning GatewaySilent'], 'told once')
   t.match(await tokyo.metrics(), /sealane_agent_stale_gateways\S* 1/)
   await pass(6, true)
   t.strictSame(said(), ['Ready True LanesUp', 'Connected True LaneUp'])
-  t.same(tokyo.told(), ['Gateway gw Normal GatewayHeard'])
+  t.same(tokyo.reported(), ['Gateway gw Normal GatewayHeard'])
   t.match(await tokyo.metrics(), /sealane_agent_stale_gateways\S* 0/)
 })

@@ -10,7 +10,7 @@ import type { ServiceExportBody, StoredRecord } from '../../model/records.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { INIT, IP, OWN, PRESENT, cluster, exported, plan, record, sliceOf, world } from './import-fixtures.ts'
 import { Site, service, serviceExport, slice } from './site.ts'
-import { ToyClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './toy-clusterset.ts'
 import { until } from './until.ts'
 
 const DUAL: ClusterSpec = {
@@ -233,8 +233,8 @@ t.test('slices of both families are published, each by its own pod CIDRs', async
 
 const GOOD = 'Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts'
 
-async function sites(t: Test): Promise<{ set: ToyClusterset; milano: Site; tokyo: Site; four: Site }> {
-  const set = new ToyClusterset()
+async function sites(t: Test): Promise<{ set: FakeClusterset; milano: Site; tokyo: Site; four: Site }> {
+  const set = new FakeClusterset()
   const facts = { podCIDRs: ['10.60.0.0/16', 'fd00:1::/64'], serviceCIDRs: [], labels: {}, version: '' }
   const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', podCIDR6: 'fd00:1::/48' })
   const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.50.0.0/16', podCIDR6: 'fd00:3::/48' })
@@ -296,7 +296,7 @@ t.test('an exporter whose IPv6 is left out: said on the export, on the conflict 
   await until(t, ready, `exported; IPv6 endpoints are left out: ${why}`, 'the user is told')
   const logged = four.logger.lines.filter(({ message }) => message === 'this cluster is reached by IPv4 only')
   t.equal(logged.at(-1)?.fields['why'], why)
-  four.told()
+  four.reported()
 
   milano.api.put(service('shop', 'web', dual))
   putBoth(milano, 'web', '10.42.0.5', 'fd00:1::5')

@@ -2,15 +2,15 @@
 import t, { type Test } from 'tap'
 import { eventually } from '../support/eventually.ts'
 import { importObject, namespaceObject } from '../support/objects/service-objects.ts'
-import type { ToyLink } from './toy-clusterset.ts'
+import type { FakeLink } from './toy-clusterset.ts'
 import { Site, service, slice } from './site.ts'
-import { ToyClusterset } from './toy-clusterset.ts'
-import { until, untilTold } from './until.ts'
+import { FakeClusterset } from './toy-clusterset.ts'
+import { until, untilReported } from './until.ts'
 
 const config = { reportMs: 20 }
 
-async function sites(t: Test, ids: readonly string[]): Promise<{ set: ToyClusterset; all: Site[] }> {
-  const set = new ToyClusterset()
+async function sites(t: Test, ids: readonly string[]): Promise<{ set: FakeClusterset; all: Site[] }> {
+  const set = new FakeClusterset()
   const all = ids.map((id, i) => new Site(set, { id, podCIDR: `10.${i + 1}.0.0/16`, config }))
   for (const site of all) await site.join()
   t.teardown(() => Promise.all(all.map((site) => site.stop())))
@@ -42,7 +42,7 @@ t.test('a namespace is missing, comes, and goes', async (t) => {
   for (const site of all) site.start()
   const nobody = 'False/NotImported: no member imports it: namespace shop is missing in c2, c3, c4'
   await until(t, () => imported(c1), nobody, 'nobody has the namespace')
-  await untilTold(t, c1, [
+  await untilReported(t, c1, [
     'ServiceExport web Normal Exported',
     'ServiceImport web Normal Imported',
     'ServiceExport web Warning NotImported',
@@ -50,11 +50,11 @@ t.test('a namespace is missing, comes, and goes', async (t) => {
   addNamespace(c2, 'shop')
   const one = 'True/Imported: imported by c2; namespace shop is missing in c3, c4'
   await until(t, () => imported(c1), one, 'one has it')
-  await untilTold(t, c1, ['ServiceExport web Normal Imported'])
+  await untilReported(t, c1, ['ServiceExport web Normal Imported'])
   addNamespace(c3, 'shop')
   addNamespace(c4, 'shop')
   await until(t, () => imported(c1), 'True/Imported: imported by c2, c3, c4', 'all have it')
-  t.same(c1.told(), [], 'who imports it besides is no event')
+  t.same(c1.reported(), [], 'who imports it besides is no event')
 
   c3.api.drop('Namespace', 'shop')
   await until(t, () => imported(c1), 'True/Imported: imported by c2, c4; namespace shop is missing in c3', 'it goes')
@@ -84,7 +84,7 @@ t.test('members of an earlier release tell nothing', async (t) => {
   const [c1, c2] = all as [Site, Site, Site]
   exportWeb(c1)
   const link = set.link.bind(set)
-  set.link = (cluster): ToyLink => Object.assign(link(cluster), { tells: cluster === 'c1' })
+  set.link = (cluster): FakeLink => Object.assign(link(cluster), { tells: cluster === 'c1' })
   for (const site of all) site.start()
   await until(t, () => imported(c1), 'Unknown/NotTold: nothing is told by c2, c3', 'nobody tells')
   await c2.stop()
@@ -104,7 +104,7 @@ t.test('a restart of the exporter, without the broker, changes nothing', async (
   await until(t, () => imported(c1), want, 'told')
   set.online = false
   await c1.stop()
-  c1.told()
+  c1.reported()
   c1.start()
   const rounds = async (): Promise<number> =>
     Number(/^sealane_agent_loop_seconds_count\{.*loop="report"\} (\d+)$/m.exec(await c1.metrics())?.[1] ?? 0)
@@ -114,7 +114,7 @@ t.test('a restart of the exporter, without the broker, changes nothing', async (
   set.spread()
   addNamespace(c2, 'other')
   await until(t, () => imported(c1), want, 'the same when it is back')
-  t.same(c1.told(), [], 'and nobody is told again')
+  t.same(c1.reported(), [], 'and nobody is told again')
 })
 
 t.test('what members tell is judged again by who reads it', async (t) => {
@@ -123,11 +123,11 @@ t.test('what members tell is judged again by who reads it', async (t) => {
   exportWeb(c1)
   addNamespace(c2, 'shop')
   const link = set.link.bind(set)
-  set.link = (cluster): ToyLink => Object.assign(link(cluster), { tells: cluster === 'c2' })
+  set.link = (cluster): FakeLink => Object.assign(link(cluster), { tells: cluster === 'c2' })
   for (const site of all) site.start()
   await until(t, () => imported(c1), 'True/Imported: imported by c2; nothing is told by c3', 'told by c2')
   const hostile = { reason: 'NamespaceMissing' as const, namespace: 'shop\nall is well', name: '', cluster: '' }
-  set.tell('c3', { notImported: [hostile], leftOut: 0 })
+  set.report('c3', { notImported: [hostile], leftOut: 0 })
   set.spread()
   await until(
     t,

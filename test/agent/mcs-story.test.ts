@@ -5,16 +5,16 @@ import { MemoryCluster } from '../../kubeapi/memory/memory-cluster.ts'
 import type { KubeObject, ServiceExport } from '../../model/objects.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { Site, service, serviceExport, slice } from './site.ts'
-import { ToyClusterset } from './toy-clusterset.ts'
-import { until, untilTold } from './until.ts'
+import { FakeClusterset } from './toy-clusterset.ts'
+import { until, untilReported } from './until.ts'
 
 const GOOD = 'Valid=True/Valid Ready=True/Exported Conflict=False/NoConflicts'
 
 async function sites(
   t: Test,
   api?: MemoryCluster,
-): Promise<{ set: ToyClusterset; milano: Site; paris: Site; tokyo: Site }> {
-  const set = new ToyClusterset()
+): Promise<{ set: FakeClusterset; milano: Site; paris: Site; tokyo: Site }> {
+  const set = new FakeClusterset()
   const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', globalCIDR: '244.1.0.0/16' })
   const paris = new Site(set, { id: 'paris', podCIDR: '10.42.0.0/16', globalCIDR: '244.2.0.0/16' })
   const tokyo = new Site(set, {
@@ -54,8 +54,8 @@ t.test('types of services', async (t) => {
     t.equal(tokyo.api.get('ServiceImport', name, 'shop')?.status?.endpointSliceObjects, 'Present')
   }
   const exported = types.map(([name]) => `ServiceExport ${name} Normal Exported`)
-  const told = (): string[] => milano.told().filter((line) => line.startsWith('ServiceExport'))
-  await untilTold(t, { told }, exported, 'each export is told')
+  const reported = (): string[] => milano.reported().filter((line) => line.startsWith('ServiceExport'))
+  await untilReported(t, { reported }, exported, 'each export is told')
   milano.api.put(service('shop', 'outside', { type: 'ExternalName' }))
   milano.export('shop', 'outside')
   await until(
@@ -64,7 +64,7 @@ t.test('types of services', async (t) => {
     'Valid=False/InvalidServiceType Ready=False/Pending Conflict=False/NoConflicts',
     'ExternalName is refused',
   )
-  await untilTold(t, { told }, ['ServiceExport outside Warning InvalidServiceType'], 'the user is told')
+  await untilReported(t, { reported }, ['ServiceExport outside Warning InvalidServiceType'], 'the user is told')
   milano.api.put(service('shop', 'node-port', { type: 'ExternalName' }))
   await until(t, () => tokyo.show().length, 3, 'a service that becomes one is withdrawn')
   t.same(
@@ -73,7 +73,7 @@ t.test('types of services', async (t) => {
     'never a ServiceImport',
   )
   await until(t, () => milano.conditions('shop', 'node-port').startsWith('Valid=False'), true, 'said on the export')
-  await untilTold(t, { told }, ['ServiceExport node-port Warning InvalidServiceType'], 'and the user is told')
+  await untilReported(t, { reported }, ['ServiceExport node-port Warning InvalidServiceType'], 'and the user is told')
 })
 
 t.test('an export before its Service, and a Service that goes', async (t) => {
@@ -86,7 +86,7 @@ t.test('an export before its Service, and a Service that goes', async (t) => {
   await until(t, () => [milano.conditions('shop', 'web'), tokyo.show().length], [GOOD, 1], 'the Service comes')
   milano.api.drop('Service', 'web', 'shop')
   await until(t, () => [milano.conditions('shop', 'web'), tokyo.show().length], [none, 0], 'the Service goes')
-  await untilTold(t, milano, [
+  await untilReported(t, milano, [
     'ServiceExport web Warning NoService',
     'ServiceExport web Normal Exported',
     'ServiceImport web Normal Imported',
@@ -116,7 +116,7 @@ t.test('conditions: when they change, and of which generation they speak', async
     before.filter((value) => typeof value === 'string'),
   )
   t.same(
-    milano.told().filter((line) => line.includes('bad')),
+    milano.reported().filter((line) => line.includes('bad')),
     ['ServiceExport bad Warning Refused'],
     'told once',
   )
@@ -136,15 +136,15 @@ t.test('labels and annotations: the oldest export wins, all or nothing', async (
   }
   const want = [{ a: '1', 'app.kubernetes.io/managed-by': 'sealane' }, { b: '2' }]
   await until(t, found, want, 'from the export alone, not from the Service')
-  const told = (): string[] => milano.told().filter((line) => line.startsWith('ServiceExport'))
-  await untilTold(t, { told }, ['ServiceExport web Normal Exported'], 'exported')
+  const reported = (): string[] => milano.reported().filter((line) => line.startsWith('ServiceExport'))
+  await untilReported(t, { reported }, ['ServiceExport web Normal Exported'], 'exported')
   put(paris, { exportedLabels: { a: '1', c: '3' }, exportedAnnotations: { d: '4' } })
   const conflict = GOOD.replace('False/NoConflicts', 'True/AnnotationsConflict,LabelsConflict')
   for (const site of [milano, paris]) await until(t, () => site.conditions('shop', 'web'), conflict, site.id)
   t.same(found(), want, 'nothing of the younger one')
   put(paris, { exportedLabels: { a: '1' }, exportedAnnotations: { b: '2' } })
   for (const site of [milano, paris]) await until(t, () => site.conditions('shop', 'web'), GOOD, `${site.id}: agreed`)
-  await untilTold(t, { told }, ['ServiceExport web Warning Conflict', 'ServiceExport web Normal ConflictCleared'])
+  await untilReported(t, { reported }, ['ServiceExport web Warning Conflict', 'ServiceExport web Normal ConflictCleared'])
 })
 
 t.test('what somebody edits or deletes is put right at once', async (t) => {

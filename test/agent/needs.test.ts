@@ -30,13 +30,13 @@ function apiServer(...addresses: string[]): EndpointSlice {
   return sliceObject({ name: 'kubernetes', namespace: 'default' }, { ports: [], endpoints: [{ addresses }] })
 }
 
-function show(change: Partial<NeedsWorld>): { readonly needed: string[]; readonly told: readonly string[] } {
-  const { needed, told } = planNeeds({ ...NOTHING, ...change })
-  return { needed: needed.map(neededText), told }
+function show(change: Partial<NeedsWorld>): { readonly needed: string[]; readonly reported: readonly string[] } {
+  const { needed, reported } = planNeeds({ ...NOTHING, ...change })
+  return { needed: needed.map(neededText), reported }
 }
 
 t.test('what is needed, and what of it the broker is told', async (t) => {
-  const rows: [say: string, world: Partial<NeedsWorld>, needed: string[], told: string[]][] = [
+  const rows: [say: string, world: Partial<NeedsWorld>, needed: string[], reported: string[]][] = [
     ['nothing', {}, [], []],
     [
       'the broker and the API server',
@@ -91,9 +91,9 @@ t.test('what is needed, and what of it the broker is told', async (t) => {
       [],
     ],
   ]
-  for (const [say, world, needed, told] of rows) t.same(show(world), { needed, told }, say)
+  for (const [say, world, needed, reported] of rows) t.same(show(world), { needed, reported }, say)
   const many = Array.from({ length: 3000 }, (_, i) => node(`n${i}`, `172.${16 + (i >> 8)}.${i & 255}.7`))
-  t.ok(planNeeds({ ...NOTHING, nodes: many }).told.length <= 64, 'of thousands of nodes, wider networks are told')
+  t.ok(planNeeds({ ...NOTHING, nodes: many }).reported.length <= 64, 'of thousands of nodes, wider networks are told')
 })
 
 t.test('who takes what is needed', async (t) => {

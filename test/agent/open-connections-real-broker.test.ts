@@ -27,11 +27,11 @@ t.test('what nodes have counted is said to whoever joins, and where it breaks', 
   milano.start({ reportMs: 50 })
   const renumbered = { cluster: 'milano', globalCIDRs: ['244.0.0.0/16'] }
   let found: readonly Renumbered[] = []
-  const told = async (): Promise<boolean> => {
+  const reported = async (): Promise<boolean> => {
     found = (await paris.look(brokerDirectory, broker.port)).renumbered
     return found[0]?.openConnections !== undefined
   }
-  await eventually(told, { say: 'milano has told', deadlineMs: 20_000, intervalMs: 200 })
+  await eventually(reported, { say: 'milano has told', deadlineMs: 20_000, intervalMs: 200 })
   const want = [{ ...renumbered, openConnections: { count: 12, atLeast: false } }]
   t.strictSame(found, want)
   t.strictSame((await paris.join(brokerDirectory, broker.port)).renumbered, want)

@@ -15,7 +15,7 @@ import { eventually } from '../support/eventually.ts'
 import { endpointObject } from '../support/objects/cluster-objects.ts'
 import { gatewayObject, nodeObject, routeAgentObject } from '../support/objects/node-objects.ts'
 import { Site } from './site.ts'
-import { ToyClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './toy-clusterset.ts'
 import { until } from './until.ts'
 
 const node = (name: string): Node => nodeObject(name, { metadata: { uid: `uid of ${name}` } })
@@ -46,7 +46,7 @@ t.test('only what names a Node that is gone', async (t) => {
 })
 
 t.test('a gateway node is taken out of the site: the other clusters lose its Endpoint', async (t) => {
-  const set = new ToyClusterset()
+  const set = new FakeClusterset()
   const milano = new Site(set, {
     id: 'milano',
     podCIDR: '10.42.0.0/16',
@@ -141,7 +141,7 @@ t.test('a file that is removed and put back at once takes nothing away', async (
 })
 
 t.test('on Kubernetes it is not the agent that removes it', async (t) => {
-  const set = new ToyClusterset()
+  const set = new FakeClusterset()
   const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16' })
   t.teardown(() => milano.stop())
   await milano.join()

@@ -11,7 +11,7 @@ import { createMetrics } from '../../runtime/metrics/prometheus-metrics.ts'
 import { StatusBoard } from '../../runtime/status-board.ts'
 import { clusterObject, membershipObject } from '../support/objects/cluster-objects.ts'
 import { exportObject, serviceObject, sliceObject } from '../support/objects/service-objects.ts'
-import type { ToyClusterset } from './toy-clusterset.ts'
+import type { FakeClusterset } from './toy-clusterset.ts'
 
 export interface SiteInit {
   readonly id: string
@@ -31,12 +31,12 @@ export class Site {
   logger = new CapturingLogger()
   status = new StatusBoard()
   #metrics = createMetrics('agent')
-  readonly #set: ToyClusterset
+  readonly #set: FakeClusterset
   readonly #init: SiteInit
   #stop: AbortController | undefined
   #run: Promise<void> = Promise.resolve()
 
-  constructor(set: ToyClusterset, init: SiteInit) {
+  constructor(set: FakeClusterset, init: SiteInit) {
     this.#set = set
     this.#init = init
     this.api = init.api ?? new MemoryCluster()
@@ -118,7 +118,7 @@ export class Site {
   }
 
   /** What users were told, without the texts, since the last call: `ServiceExport web Normal Exported`. */
-  told(): string[] {
+  reported(): string[] {
     return this.api.events
       .splice(0)
       .map(({ regarding, type, reason }) => `${regarding.kind} ${regarding.name} ${type} ${reason}`)
@@ -147,8 +147,8 @@ export function slice(
   change: Partial<EndpointSlice> = {},
 ): EndpointSlice {
   const metadata = { name: `${name}-1`, namespace, labels: { 'kubernetes.io/service-name': name } }
-  const told = { ports: [{ name: 'http', port: 8080 }], endpoints: endpoints.split(' ').filter(Boolean).map(endpoint) }
-  return { ...sliceObject(metadata, told), ...change }
+  const reported = { ports: [{ name: 'http', port: 8080 }], endpoints: endpoints.split(' ').filter(Boolean).map(endpoint) }
+  return { ...sliceObject(metadata, reported), ...change }
 }
 
 function endpoint(text: string): SliceEndpoint {

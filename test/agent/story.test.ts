@@ -2,12 +2,12 @@ import t from 'tap'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { endpointObject } from '../support/objects/cluster-objects.ts'
 import { Site, service, slice } from './site.ts'
-import { ToyClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './toy-clusterset.ts'
 import { until } from './until.ts'
 
 /** milano and paris overlap, tokyo exports nothing and has namespace shop. */
-async function threeSites(): Promise<{ set: ToyClusterset; milano: Site; paris: Site; tokyo: Site; all: Site[] }> {
-  const set = new ToyClusterset()
+async function threeSites(): Promise<{ set: FakeClusterset; milano: Site; paris: Site; tokyo: Site; all: Site[] }> {
+  const set = new FakeClusterset()
   const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', globalCIDR: '244.1.0.0/16' })
   const paris = new Site(set, { id: 'paris', podCIDR: '10.42.0.0/16', globalCIDR: '244.2.0.0/16' })
   const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.42.0.0/16', globalCIDR: '244.3.0.0/16' })
@@ -315,7 +315,7 @@ t.test('leaving takes everything mirrored away and ends the agent', async (t) =>
 })
 
 t.test('who is stopped before everything is gone has not left', async (t) => {
-  const set = new ToyClusterset()
+  const set = new FakeClusterset()
   const site = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16' })
   await site.join()
   site.start()
@@ -334,7 +334,7 @@ t.test('who is stopped before everything is gone has not left', async (t) => {
 })
 
 t.test('before joining, the agent waits and says so', async (t) => {
-  const set = new ToyClusterset()
+  const set = new FakeClusterset()
   const site = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16' })
   site.start()
   await until(t, () => site.status.notReady(), ['agent: waits until this cluster has joined a clusterset'], 'waits')

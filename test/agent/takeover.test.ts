@@ -12,7 +12,7 @@ import { StatusBoard } from '../../runtime/status-board.ts'
 import { eventually } from '../support/eventually.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
 import { Site, service, slice } from './site.ts'
-import { ToyClusterset } from './toy-clusterset.ts'
+import { FakeClusterset } from './toy-clusterset.ts'
 import { until } from './until.ts'
 
 /** Counts listeners, and calls back before each write, which may kill the writer. */
@@ -63,7 +63,7 @@ class Rivals {
   #done: Promise<void> = Promise.resolve()
   readonly #processes
 
-  constructor(api: MemoryCluster, set: ToyClusterset, id: string) {
+  constructor(api: MemoryCluster, set: FakeClusterset, id: string) {
     // Each process has its own registry, status and clock; a process may lead again.
     this.#processes = [0, 1].map(() => {
       const parts = { api: api, clock: new SystemClock(), logger: this.logger }
@@ -89,7 +89,7 @@ class Rivals {
 }
 
 t.test('the leader dies at any write: nothing that stands is lost, everything that comes arrives', async (t) => {
-  const set = new ToyClusterset()
+  const set = new FakeClusterset()
   const api = new WatchedCluster()
   const milano = new Site(set, { id: 'milano', podCIDR: '10.42.0.0/16', globalCIDR: '244.1.0.0/16' })
   const tokyo = new Site(set, { id: 'tokyo', podCIDR: '10.42.0.0/16', globalCIDR: '244.3.0.0/16', api })
@@ -175,7 +175,7 @@ t.test('the leader dies at any write: nothing that stands is lost, everything th
 
 t.test('the lead may be lost before anything has begun', async (t) => {
   const api = new WatchedCluster({ hold: true })
-  const rivals = new Rivals(api, new ToyClusterset(), 'tokyo')
+  const rivals = new Rivals(api, new FakeClusterset(), 'tokyo')
   rivals.lead()
   rivals.kill()
   await rivals.dead()

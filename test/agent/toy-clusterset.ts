@@ -7,8 +7,8 @@ import type { ClusterSpec } from '../../model/objects.ts'
 import type { ReplicaChange } from '../../protocol/replica/replica.ts'
 import { type MemberRecord, type RecordKey, type StoredRecord, recordKeyText } from '../../model/records.ts'
 
-export class ToyClusterset {
-  readonly links: ToyLink[] = []
+export class FakeClusterset {
+  readonly links: FakeLink[] = []
   records = new Map<string, StoredRecord>()
   complete = new Set<string>([''])
   departed = new Set<string>()
@@ -77,14 +77,14 @@ export class ToyClusterset {
   }
 
   /** What a member tells of itself. */
-  tell(cluster: string, status: MemberStatus): void {
+  report(cluster: string, status: MemberStatus): void {
     const key: RecordKey = { cluster: cluster as ClusterId, kind: 'MemberStatus', namespace: '', name: cluster }
     const body = { kind: 'MemberStatus' as const, ...status }
     if (!isDeepStrictEqual(this.records.get(recordKeyText(key))?.body, body)) this.put(key, body)
   }
 
-  link(cluster: string): ToyLink {
-    const link = new ToyLink(this, cluster)
+  link(cluster: string): FakeLink {
+    const link = new FakeLink(this, cluster)
     this.links.push(link)
     return link
   }
@@ -118,8 +118,8 @@ export class ToyClusterset {
   }
 }
 
-export class ToyLink implements BrokerLink {
-  readonly #set: ToyClusterset
+export class FakeLink implements BrokerLink {
+  readonly #set: FakeClusterset
   readonly #cluster: string
   readonly #published = new Set<(keys: readonly string[] | undefined) => void>()
   readonly #watched = new Set<(changes: readonly ReplicaChange[]) => void>()
@@ -135,12 +135,12 @@ export class ToyLink implements BrokerLink {
   complete: ReadonlySet<string> = new Set()
   departed: ReadonlySet<string> = new Set()
 
-  constructor(set: ToyClusterset, cluster: string) {
+  constructor(set: FakeClusterset, cluster: string) {
     this.#set = set
     this.#cluster = cluster
   }
 
-  readonly publisher = ((self: ToyLink) => ({
+  readonly publisher = ((self: FakeLink) => ({
     get answered() {
       return self.#answered
     },
@@ -160,7 +160,7 @@ export class ToyLink implements BrokerLink {
     },
   }))(this)
 
-  readonly replica = ((self: ToyLink) => ({
+  readonly replica = ((self: FakeLink) => ({
     get synced() {
       return self.synced
     },
@@ -186,7 +186,7 @@ export class ToyLink implements BrokerLink {
     },
   }
   /** The broker has said who is silent. */
-  hear(): void {
+  onReason(): void {
     for (const listener of this.#heard) listener()
   }
 
@@ -204,7 +204,7 @@ export class ToyLink implements BrokerLink {
     if (this.#desired === undefined || !this.#set.online || !this.#running) return
     const before = this.#states
     this.#states = this.#set.declare(this.#cluster, this.#desired)
-    if (this.tells && this.#status !== undefined) this.#set.tell(this.#cluster, this.#status)
+    if (this.tells && this.#status !== undefined) this.#set.report(this.#cluster, this.#status)
     const changed = [...this.#states].filter(([key, state]) => !isDeepStrictEqual(before.get(key), state))
     const keys = this.#answered ? changed.map(([key]) => key) : undefined
     this.#answered = true

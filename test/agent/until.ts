@@ -10,15 +10,15 @@ export async function until(t: Test, read: () => unknown, want: unknown, say: st
 }
 
 /** Waits until somebody has been told just that since told() was last asked; Events follow what they are about. */
-export async function untilTold(
+export async function untilReported(
   t: Test,
-  site: { told: () => string[] },
+  site: { reported: () => string[] },
   want: readonly string[],
   say = 'told',
 ): Promise<void> {
   const heard: string[] = []
   const read = (): string[] => {
-    heard.push(...site.told())
+    heard.push(...site.reported())
     return heard
   }
   await until(t, read, want, say)

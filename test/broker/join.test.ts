@@ -86,13 +86,13 @@ t.test('token refusals', async (t) => {
 t.test('strangers cannot fill the log', async (t) => {
   const harness = await startBroker(t)
   const request = await joinRequest(harness, { secret: 'nonsense' })
-  const told = async (): Promise<number> => {
+  const reported = async (): Promise<number> => {
     for (let i = 0; i < 150; i += 1) await refusal(harness.broker.join(request, '192.0.2.1'))
     return harness.logger.lines.filter(({ level, message }) => level === 'warn' && message === 'join refused').length
   }
-  t.equal(await told(), 100)
+  t.equal(await reported(), 100)
   await harness.broker.tidy()
-  t.equal(await told(), 200)
+  t.equal(await reported(), 200)
 })
 
 t.test('a token of another broker', async (t) => {

@@ -233,10 +233,10 @@ t.test(
       await publisher.facts(facts(['10.50.0.0/16'], { serviceCIDRs: [], neededCIDRs: [`10.42.7.${n}/32`] }))
       await publisher.acknowledged()
     }
-    const told = (): number => harness.logger.messages('info').filter((one) => /about the addresses/.test(one)).length
-    t.equal(told(), 100)
+    const reported = (): number => harness.logger.messages('info').filter((one) => /about the addresses/.test(one)).length
+    t.equal(reported(), 100)
     await harness.broker.tidy()
-    t.equal(told(), 101, 'what still holds is told later')
+    t.equal(reported(), 101, 'what still holds is told later')
     publisher.end()
   },
 )

@@ -41,11 +41,11 @@ t.test('two processes on one file see each other', async (t) => {
   t.teardown(() => Promise.all([broker.close(), command.close()]))
   await broker.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
   t.equal(await command.transact((tx) => tx.count('record')), 1)
-  const told: string[] = []
-  broker.onCommit((changes) => told.push(...changes.map((change) => change.key)))
+  const reported: string[] = []
+  broker.onCommit((changes) => reported.push(...changes.map((change) => change.key)))
   await command.transact((tx) => tx.put('record', 'a/K/n/y', row('2')))
   await broker.refresh()
-  t.same(told, ['a/K/n/y'])
+  t.same(reported, ['a/K/n/y'])
   t.equal(broker.revision, 2)
 
   // One that falls behind compaction reads everything anew.

@@ -27,7 +27,7 @@ function start(t: Test, secret: MemorySecret, id = 'milano') {
   const store = secretIdentity(secret)
   const stop = new AbortController()
   t.teardown(() => stop.abort())
-  const init = { cluster: parseClusterId(id), facts, identity: store, desk: store }
+  const init = { cluster: parseClusterId(id), facts, identity: store, store: store }
   const done = joinWithToken({ ...deps, api }, init, stop.signal)
   done.catch(() => undefined)
   return { api, status, store, stop, done, logger }
@@ -155,14 +155,14 @@ t.test('a token that comes while the identity is made is taken away', async (t) 
 
 t.test('what the broker said of a member is noted, and taken back once', async (t) => {
   const secret = new MemorySecret({})
-  const desk = secretIdentity(secret)
-  await desk.problem({ text: 'cluster "milano" was evicted' })
+  const store = secretIdentity(secret)
+  await store.problem({ text: 'cluster "milano" was evicted' })
   t.equal(problem(secret), 'cluster "milano" was evicted')
-  await desk.problem(undefined)
+  await store.problem(undefined)
   t.equal(problem(secret), undefined)
   secret.failure = new Error('nothing is to be written')
-  await desk.problem(undefined)
-  t.equal(await desk.dropToken(), false)
+  await store.problem(undefined)
+  t.equal(await store.dropToken(), false)
 })
 
 t.test('an identity that has ended: the agent runs on, and the next token makes another of the same id', async (t) => {
@@ -173,7 +173,7 @@ t.test('an identity that has ended: the agent runs on, and the next token makes 
   const first = await store.read()
   if (first === undefined) throw new Error('it has joined')
   const deps = { clock: new SystemClock(), logger, metrics: createMetrics('agent'), status: new StatusBoard(), api }
-  const init = { cluster: first.cluster, facts, identity: store, desk: store }
+  const init = { cluster: first.cluster, facts, identity: store, store: store }
   const beside = rejoinWhenEnded(deps, init, stop.signal)
   const bound = await broker.tokens((tokens) => tokens.create({ cluster: 'paris' }))
   await eventually(() => endOfIdentity(first) <= Date.now())
@@ -211,7 +211,7 @@ t.test('an identity that somebody took away is put back; with a token in its pla
   if (first === undefined) throw new Error('it has joined')
   const clock = new FakeClock({ now: Date.now() })
   const deps = { clock, logger, metrics: createMetrics('agent'), status: new StatusBoard(), api }
-  const init = { cluster: first.cluster, facts, identity: store, desk: store }
+  const init = { cluster: first.cluster, facts, identity: store, store: store }
   const beside = rejoinWhenEnded(deps, init, stop.signal)
   beside.catch(() => undefined)
   await eventually(() => clock.pending('sleep').length > 0)

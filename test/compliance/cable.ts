@@ -24,7 +24,7 @@ export interface CableUnderTest {
   /** What a gateway of another cluster on lane 0 tells; its device does not need to be there. */
   readonly endpointOf: (cluster: string, node: string) => Endpoint
   /** The far end is heard now, from `at` if given. */
-  readonly hear: (end: FarEnd, at?: AddressPort) => void
+  readonly onReason: (end: FarEnd, at?: AddressPort) => void
   /** Milliseconds of that clock. */
   readonly nowMs: () => number
 }
@@ -146,8 +146,8 @@ async function comesAndGoes(t: Test, story: LaneStory): Promise<void> {
   t.match(await story.device(), { mtu: 1300 })
   const state = await story.state()
   if (state === undefined) throw new Error('the lane has gone')
-  const told = endpointOf('milano', 'gw')
-  const own = { ...told, spec: { ...told.spec, ...cable.rules.endpointFields(state) } }
+  const reported = endpointOf('milano', 'gw')
+  const own = { ...reported, spec: { ...reported.spec, ...cable.rules.endpointFields(state) } }
   t.equal(cable.rules.identityOf(own), state.identity, 'others know it by what it tells')
   t.equal(cable.rules.endpointProblem(own), undefined)
 
@@ -171,7 +171,7 @@ async function linksStory(t: Test, story: LaneStory): Promise<void> {
   t.strictSame([...((await story.state(tokyo))?.links.keys() ?? [])], [linkKey(tokyo)], 'those that are asked for')
   t.equal((await story.state({ ...paris, lane: 1 }))?.links.size, 0, 'and on that lane')
   t.equal((await story.state({ ...paris, identity: story.endOf('paris', 'gw2').identity }))?.links.size, 0, 'and those')
-  under.hear(paris, NAT)
+  under.onReason(paris, NAT)
   const heard = await story.linkState(paris)
   t.match(heard, { handshakeMs: under.nowMs(), carries: true })
   await story.apply(story.lane([story.link(paris, KEEP)]))
@@ -185,7 +185,7 @@ async function successorStory(t: Test, story: LaneStory): Promise<void> {
   await story.apply(story.lane([story.link(paris)], [story.link(next)]))
   t.equal((await story.linkState(paris))?.carries, true)
   t.match(await story.linkState(next), { carries: false, at: HOME }, 'but it is called')
-  under.hear(next)
+  under.onReason(next)
   await story.apply(story.lane([story.link(next, KEEP)]))
   t.match(await story.linkState(next), { carries: true, handshakeMs: under.nowMs() }, 'the session goes on')
   t.equal(await story.linkState(paris), undefined)
@@ -197,7 +197,7 @@ async function placesStory(t: Test, story: LaneStory): Promise<void> {
   t.equal(await story.at(paris), undefined)
   await story.apply(story.lane([story.link(paris)]))
   t.equal(await story.at(paris), formatAddressPort(HOME))
-  under.hear(paris, NAT)
+  under.onReason(paris, NAT)
   t.equal(await story.at(paris), formatAddressPort(NAT), 'it is followed')
   await story.apply(story.lane([story.link(paris, KEEP)]))
   t.equal(await story.at(paris), formatAddressPort(NAT), 'and left there')
@@ -209,7 +209,7 @@ async function calledAnew(t: Test, story: LaneStory): Promise<void> {
   const { paris, tokyo, under } = story
   const both = story.lane([story.link(paris), story.link(tokyo)])
   await story.apply(both)
-  for (const end of [paris, tokyo]) under.hear(end)
+  for (const end of [paris, tokyo]) under.onReason(end)
   await story.apply(both, { callAnew: new Set([linkKey(paris)]) })
   const anew = await story.linkState(paris)
   t.match(anew, { rxBytes: 0, carries: true, at: HOME })
@@ -222,7 +222,7 @@ async function heardSince(t: Test, story: LaneStory): Promise<void> {
   const lane = story.lane([story.link(paris)])
   await story.apply(lane)
   const seen = await story.state(paris)
-  under.hear(paris, NAT)
+  under.onReason(paris, NAT)
   await story.apply(lane, { seen })
   t.equal(await story.at(paris), formatAddressPort(NAT))
   t.not((await story.linkState(paris))?.handshakeMs, undefined)

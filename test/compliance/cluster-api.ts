@@ -15,7 +15,7 @@ export interface ClusterUnderTest {
   readonly put: (object: KubeObject) => Promise<void>
   readonly drop: (kind: Kind, name: string, namespace?: string) => Promise<void>
   /** What the user was told so far, as `Warning Conflict: the note`. */
-  readonly told: () => Promise<readonly string[]>
+  readonly reported: () => Promise<readonly string[]>
   /** What an API server does otherwise than a folder. Default: as a folder. */
   readonly differences?: Differences
 }
@@ -331,7 +331,7 @@ function userTests(t: Test, factory: ClusterFactory): void {
 
 function eventTests(t: Test, factory: ClusterFactory): void {
   t.test('tell tells once, again when something else is to be said, and never throws', async (t) => {
-    const { api, put, told } = await factory(t)
+    const { api, put, reported } = await factory(t)
     await put(serviceExport('web'))
     const event = (note: string, name = 'web'): ObjectEvent => ({
       regarding: { kind: 'ServiceExport', name, namespace: 'shop' },
@@ -339,16 +339,16 @@ function eventTests(t: Test, factory: ClusterFactory): void {
       reason: 'Conflict',
       note,
     })
-    api.tell(event('the ports differ'))
-    api.tell(event('the ports differ'))
-    api.tell(event('the types differ'))
-    api.tell({ ...event('x'.repeat(5000)), type: 'Normal', reason: 'Imported' })
-    await eventually(async () => (await told()).length >= 3)
-    const lines = [...(await told())].sort()
+    api.report(event('the ports differ'))
+    api.report(event('the ports differ'))
+    api.report(event('the types differ'))
+    api.report({ ...event('x'.repeat(5000)), type: 'Normal', reason: 'Imported' })
+    await eventually(async () => (await reported()).length >= 3)
+    const lines = [...(await reported())].sort()
     t.same(lines.slice(1), ['Warning Conflict: the ports differ', 'Warning Conflict: the types differ'])
     t.match(lines[0], /^Normal Imported: x+…$/)
     t.ok(Buffer.byteLength(lines[0] ?? '') <= 1024 + 'Normal Imported: '.length, 'cut')
     await api.close()
-    t.doesNotThrow(() => api.tell(event('too late')))
+    t.doesNotThrow(() => api.report(event('too late')))
   })
 }

@@ -15,14 +15,14 @@ export function conditionTests(t: Test, factory: ClusterFactory): void {
     const { api, other } = await factory(t)
     const found = (status: 'True' | 'False' | 'Unknown', type = 'Ready') =>
       ({ type, status, reason: 'Ready', message: '', lastTransitionTime: '2026-01-01T00:00:00Z' }) as const
-    const told = (version: string, ...conditions: Condition[]): Gateway => gateway('gw', version, ...conditions)
+    const reported = (version: string, ...conditions: Condition[]): Gateway => gateway('gw', version, ...conditions)
     const name = { kind: 'Gateway', name: 'gw' } as const
     await t.rejects(other.setCondition(name, found('Unknown')), {
       code: 'NotFound',
       message: 'Gateway gw does not exist',
     })
     await api.apply(gateway('gw'))
-    await api.applyStatus(told('1', found('True', 'Other'), found('True')))
+    await api.applyStatus(reported('1', found('True', 'Other'), found('True')))
     await other.cache('Gateway').whenSynced(deadline())
     await eventually(() => other.cache('Gateway').get('gw')?.status?.conditions?.length === 2)
     await other.setCondition(name, found('Unknown'))
@@ -33,7 +33,7 @@ export function conditionTests(t: Test, factory: ClusterFactory): void {
     }
     await eventually(() => states() === 'version 1, Other True, Ready Unknown').catch(() => undefined)
     t.equal(states(), 'version 1, Other True, Ready Unknown', 'nothing else changed')
-    await api.applyStatus(told('2', found('True', 'Other'), found('True')))
+    await api.applyStatus(reported('2', found('True', 'Other'), found('True')))
     await eventually(() => states() === 'version 2, Other True, Ready True').catch(() => undefined)
     t.equal(states(), 'version 2, Other True, Ready True', 'taken back')
     await other.setCondition(name, found('Unknown'))

@@ -170,13 +170,13 @@ export function recordLogCompliance(t: Test, factory: LogFactory): void {
 
   t.test('commits are told once each, after they are durable', async (t) => {
     const log = open(t)
-    const told: number[] = []
-    const stop = log.onCommit((changes) => told.push(...changes.map((change) => change.revision)))
+    const reported: number[] = []
+    const stop = log.onCommit((changes) => reported.push(...changes.map((change) => change.revision)))
     await log.transact((tx) => tx.put('record', 'a/K/n/x', row('1')))
     await log.transact((tx) => tx.get('record', 'a/K/n/x'))
     stop()
     await log.transact((tx) => tx.put('record', 'a/K/n/x', row('2')))
-    t.same(told, [1])
+    t.same(reported, [1])
   })
 
   t.test('a closed log refuses', async (t) => {

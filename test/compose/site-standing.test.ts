@@ -1,6 +1,6 @@
 /** What a site knows of the address that the broker saw it under: three words of brokers, and none of an earlier release. */
 import t from 'tap'
-import { standingByIdentity } from '../../compose/site-standing.ts'
+import { membershipByIdentity } from '../../compose/site-standing.ts'
 import { secretIdentity } from '../../protocol/identity/secret-identity.ts'
 import { decodeMemberIdentity, encodeMemberIdentity } from '../../protocol/identity/member-files.ts'
 import { keptMembership } from '../../model/membership.ts'
@@ -18,7 +18,7 @@ t.test('the observed address is dropped only where the broker said that it does 
   ]
   for (const { say, observedCounts, want } of rows) {
     const data = { ...parts, 'broker.json': JSON.stringify({ ...facts, ...ranges, observedCounts }) }
-    const found = await standingByIdentity(secretIdentity(new MemorySecret(data)))
+    const found = await membershipByIdentity(secretIdentity(new MemorySecret(data)))
     t.equal(found.observedAddress, want, `${say}: a site`)
     const identity = decodeMemberIdentity(data, (part) => part)
     if (identity === undefined) throw new Error('no identity')

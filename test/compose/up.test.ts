@@ -7,7 +7,7 @@ import { parseSiteFile } from '../../kubeapi/files/site-file.ts'
 import { MEMBERSHIP_NAME, type Membership } from '../../model/objects.ts'
 import { eventually } from '../support/eventually.ts'
 import { freePort } from '../support/free-port.ts'
-import { ToyApiServer } from '../support/toy-api-server.ts'
+import { FakeApiServer } from '../support/toy-api-server.ts'
 import { LoopbackBroker } from '../cli/loopback-broker.ts'
 import { runCli, spawnCli, spawnServing, startCli } from '../cli/run-cli.ts'
 import { SiteFolder, siteYaml } from '../cli/site-folder.ts'
@@ -134,7 +134,7 @@ const MEMBERSHIP: Membership = {
 }
 
 t.test('in a real cluster: not ready before the cluster has joined, and its requests are counted', async (t) => {
-  const server = new ToyApiServer({})
+  const server = new FakeApiServer({})
   await server.start(t)
   const kubernetes = `  kubernetes: { kubeconfig: ${server.kubeconfig} }\n`
   const site = new SiteFolder(t, 'milano', `${kubernetes}  dns: { listen: ["127.0.0.1:${await freePort()}"] }\n`)

@@ -6,7 +6,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import { clusterRows } from '../../demo/kube/member.ts'
 import { DEPLOY, TOKEN, joinWords, leaveWords } from '../../demo/kube/readme-commands.ts'
-import { FOLDER_PREFIX, KEEPER, findStanding, pidFile, sweepStanding } from '../../demo/kube/standing.ts'
+import { FOLDER_PREFIX, KEEPER, findKept, pidFile, sweepKept } from '../../demo/kube/standing.ts'
 import { overlaps, parsePrefix } from '../../model/addresses/ip.ts'
 import { ROOT } from '../support/source-tree.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
@@ -27,7 +27,7 @@ t.test('only a living keeper of that very folder counts, and is ended', async (t
   }
   const running = folder('without-keeper')
   const stale = folder('stale', process.pid)
-  t.strictSame(findStanding(), [], 'not a process that is something else')
+  t.strictSame(findKept(), [], 'not a process that is something else')
 
   const kept = folder('kept')
   const waits = ['--eval', 'setInterval(() => undefined, 1e6)']
@@ -35,15 +35,15 @@ t.test('only a living keeper of that very folder counts, and is ended', async (t
   t.teardown(() => keeper.kill('SIGKILL'))
   await once(keeper, 'spawn')
   writeFileSync(pidFile(kept), String(keeper.pid))
-  t.strictSame(findStanding(), [{ directory: kept, pid: keeper.pid }])
+  t.strictSame(findKept(), [{ directory: kept, pid: keeper.pid }])
 
   const ended = once(keeper, 'exit')
-  t.equal(await sweepStanding(), 1)
+  t.equal(await sweepKept(), 1)
   await ended
   t.notOk(existsSync(kept), 'its folder is gone')
   t.notOk(existsSync(stale), 'so is what a dead keeper has left')
   t.ok(existsSync(running), 'a demo that just runs is left alone')
-  t.equal(await sweepStanding(), 0, 'a second time there is nothing')
+  t.equal(await sweepKept(), 0, 'a second time there is nothing')
 })
 
 t.test('what is typed stands in the README', async (t) => {

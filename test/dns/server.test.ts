@@ -141,9 +141,9 @@ t.test('many datagrams by one system call, on every address, unless it is switch
     const listen = ['127.0.0.1:0', '127.0.0.2:0', '[::1]:0']
     const { logger, status } = await startDns(t, workedExamples(), { listen, ...(batch ? {} : { batch }) })
     await eventually(() => status.notReady().length === 0)
-    const told = logger.lines.filter(({ message }) => message === 'listening')
+    const reported = logger.lines.filter(({ message }) => message === 'listening')
     t.same(
-      told.map(({ fields }) => fields['batch']),
+      reported.map(({ fields }) => fields['batch']),
       [batch, batch, batch],
     )
   }

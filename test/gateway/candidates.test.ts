@@ -32,68 +32,68 @@ interface OwnRow {
   readonly endpoints?: readonly Endpoint[]
   /** More interfaces. */
   readonly addresses?: readonly string[]
-  readonly told: readonly string[]
+  readonly reported: readonly string[]
   readonly nat?: true
 }
 
 const OWN_ROWS: readonly OwnRow[] = [
-  { say: 'nothing was observed', told: [PRIVATE] },
-  { say: 'behind NAT', observed: '203.0.113.1', told: [PRIVATE, 'observed 203.0.113.1'], nat: true },
-  { say: 'seen as it is', observed: '192.0.2.10', told: [PRIVATE] },
+  { say: 'nothing was observed', reported: [PRIVATE] },
+  { say: 'behind NAT', observed: '203.0.113.1', reported: [PRIVATE, 'observed 203.0.113.1'], nat: true },
+  { say: 'seen as it is', observed: '192.0.2.10', reported: [PRIVATE] },
   {
     say: 'the node has an external address',
     nodes: withAddresses(['InternalIP', '192.0.2.10'], ['ExternalIP', '198.51.100.9'], ['Hostname', 'gw']),
-    told: ['public 198.51.100.9', PRIVATE],
+    reported: ['public 198.51.100.9', PRIVATE],
   },
   {
     say: 'an external address that the broker saw: one to one',
     observed: '198.51.100.9',
     nodes: withAddresses(['ExternalIP', '198.51.100.9'], ['InternalIP', '192.0.2.10']),
-    told: ['public 198.51.100.9', PRIVATE],
+    reported: ['public 198.51.100.9', PRIVATE],
   },
   {
     say: 'the external address is of IPv6',
     nodes: withAddresses(['InternalIP', '192.0.2.10'], ['ExternalIP', '2001:db8::9']),
-    told: [PRIVATE],
+    reported: [PRIVATE],
   },
   {
     say: 'a port is forwarded',
     observed: '203.0.113.1',
     publicAddress: '203.0.113.1',
-    told: ['public 203.0.113.1', PRIVATE],
+    reported: ['public 203.0.113.1', PRIVATE],
     nat: true,
   },
   {
     say: 'what the operator says comes first',
     publicAddress: '203.0.113.7',
     nodes: withAddresses(['InternalIP', '192.0.2.10'], ['ExternalIP', '198.51.100.9']),
-    told: ['public 203.0.113.7', 'public 198.51.100.9', PRIVATE],
+    reported: ['public 203.0.113.7', 'public 198.51.100.9', PRIVATE],
   },
   {
     say: 'an address of this node that its Node does not tell',
     observed: '198.51.100.9',
     addresses: ['198.51.100.9/24'],
-    told: ['public 198.51.100.9', PRIVATE],
+    reported: ['public 198.51.100.9', PRIVATE],
   },
-  { say: 'the own bridge', observed: '10.42.0.1', told: [PRIVATE] },
+  { say: 'the own bridge', observed: '10.42.0.1', reported: [PRIVATE] },
   {
     say: "the hub's bridge, where the hub is a member",
     observed: '10.62.0.1',
     clusters: [MILANO, TOKYO],
-    told: [PRIVATE],
+    reported: [PRIVATE],
   },
-  { say: "a Service's address", observed: '10.43.0.1', told: [PRIVATE] },
+  { say: "a Service's address", observed: '10.43.0.1', reported: [PRIVATE] },
   {
     say: 'a pod of a translated cluster, as that says: no NAT follows, and it is told last',
     observed: '10.52.3.4',
     clusters: [MILANO, cluster('paris', 2, '10.52.0.0/16', '244.1.0.0/16')],
-    told: [PRIVATE, 'observed 10.52.3.4'],
+    reported: [PRIVATE, 'observed 10.52.3.4'],
   },
-  { say: 'a global address of a member', observed: '244.1.2.3', clusters: [MILANO, PARIS], told: [PRIVATE] },
-  { say: 'a global address of nobody yet', observed: '244.77.2.3', told: [PRIVATE] },
-  { say: 'an address inside the lanes', observed: '246.0.1.0', told: [PRIVATE] },
-  { say: 'another node of this cluster', observed: '192.0.2.11', told: [PRIVATE] },
-  { say: 'somebody in the network of this node', observed: '192.0.2.1', told: [PRIVATE] },
+  { say: 'a global address of a member', observed: '244.1.2.3', clusters: [MILANO, PARIS], reported: [PRIVATE] },
+  { say: 'a global address of nobody yet', observed: '244.77.2.3', reported: [PRIVATE] },
+  { say: 'an address inside the lanes', observed: '246.0.1.0', reported: [PRIVATE] },
+  { say: 'another node of this cluster', observed: '192.0.2.11', reported: [PRIVATE] },
+  { say: 'somebody in the network of this node', observed: '192.0.2.1', reported: [PRIVATE] },
   {
     say: 'the external address of another node of this cluster',
     observed: '198.51.100.8',
@@ -101,14 +101,14 @@ const OWN_ROWS: readonly OwnRow[] = [
       ...NODES.slice(0, 1),
       { ...node('worker', ''), status: { addresses: [{ type: 'ExternalIP', address: '198.51.100.8' }] } },
     ],
-    told: [PRIVATE],
+    reported: [PRIVATE],
   },
   {
     say: 'a node of another member, as that says: no NAT follows, and it is told last',
     observed: '198.51.100.20',
     clusters: [MILANO, PARIS],
     endpoints: [endpoint('paris', 'gw', 0, ['private 198.51.100.20:4500'])],
-    told: [PRIVATE, 'observed 198.51.100.20'],
+    reported: [PRIVATE, 'observed 198.51.100.20'],
   },
   {
     say: 'another member tells it in every way, which takes it from nobody',
@@ -117,31 +117,31 @@ const OWN_ROWS: readonly OwnRow[] = [
     endpoints: [
       endpoint('paris', 'gw', 0, ['public 203.0.113.1:4500', 'private 203.0.113.1:4500', 'observed 203.0.113.1:4500']),
     ],
-    told: [PRIVATE, 'observed 203.0.113.1'],
+    reported: [PRIVATE, 'observed 203.0.113.1'],
   },
   {
     say: 'another member is seen under it too: it is told, for that is how all find out, but nothing follows from it',
     observed: '203.0.113.1',
     clusters: [MILANO, PARIS],
     endpoints: [endpoint('paris', 'gw', 0, ['private 10.0.0.2:4500', 'observed 203.0.113.1:4500'])],
-    told: [PRIVATE, 'observed 203.0.113.1'],
+    reported: [PRIVATE, 'observed 203.0.113.1'],
   },
-  { say: 'loopback', observed: '127.0.0.1', told: [PRIVATE] },
-  { say: 'IPv6, which no lane is called at', observed: '2001:db8::7', told: [PRIVATE] },
-  { say: 'no address at all', observed: 'somewhere', told: [PRIVATE] },
-  { say: 'a node without addresses', nodes: withAddresses(), told: [] },
+  { say: 'loopback', observed: '127.0.0.1', reported: [PRIVATE] },
+  { say: 'IPv6, which no lane is called at', observed: '2001:db8::7', reported: [PRIVATE] },
+  { say: 'no address at all', observed: 'somewhere', reported: [PRIVATE] },
+  { say: 'a node without addresses', nodes: withAddresses(), reported: [] },
   {
     say: 'a node without addresses, behind NAT',
     observed: '203.0.113.1',
     nodes: withAddresses(),
-    told: ['observed 203.0.113.1'],
+    reported: ['observed 203.0.113.1'],
     nat: true,
   },
   {
     say: 'a member whose ranges cannot be read hides nothing',
     observed: '203.0.113.1',
     clusters: [MILANO, cluster('bad', 4, 'everything')],
-    told: [PRIVATE, 'observed 203.0.113.1'],
+    reported: [PRIVATE, 'observed 203.0.113.1'],
     nat: true,
   },
 ]
@@ -156,8 +156,8 @@ t.test('candidates of this node, and whether it is behind NAT', async (t) => {
       ...(observed === undefined ? {} : { observedAddress: observed }),
     }
     const lane = { lane: 0, port: 4500, ...(publicAddress === undefined ? {} : { publicAddress }) }
-    const told = planCandidates(facts, lane).map(({ kind, address }) => `${kind} ${address}`)
-    t.strictSame(told, row.told, row.say)
+    const reported = planCandidates(facts, lane).map(({ kind, address }) => `${kind} ${address}`)
+    t.strictSame(reported, row.reported, row.say)
     t.equal(isBehindNat(facts), row.nat ?? false, `${row.say}: behind NAT`)
   }
 })
@@ -165,7 +165,7 @@ t.test('candidates of this node, and whether it is behind NAT', async (t) => {
 interface RemoteRow {
   readonly say: string
   /** What paris tells, without the port. */
-  readonly told: readonly string[]
+  readonly reported: readonly string[]
   readonly also?: readonly Endpoint[]
   readonly observed?: string
   readonly called: readonly string[]
@@ -174,60 +174,60 @@ interface RemoteRow {
 const REMOTE_ROWS: readonly RemoteRow[] = [
   {
     say: 'all of it',
-    told: ['public 198.51.100.20', 'private 10.0.0.2', 'observed 203.0.113.9'],
+    reported: ['public 198.51.100.20', 'private 10.0.0.2', 'observed 203.0.113.9'],
     called: ['198.51.100.20', '10.0.0.2', '203.0.113.9'],
   },
   {
     say: 'the address of this very node',
-    told: ['private 192.0.2.10', 'observed 203.0.113.9'],
+    reported: ['private 192.0.2.10', 'observed 203.0.113.9'],
     called: ['203.0.113.9'],
   },
-  { say: 'also as a public one', told: ['public 192.0.2.10', 'private 10.0.0.2'], called: ['10.0.0.2'] },
-  { say: 'the address of another node here', told: ['private 192.0.2.11'], called: [] },
-  { say: 'a neighbour of this node', told: ['private 192.0.2.77'], called: ['192.0.2.77'] },
+  { say: 'also as a public one', reported: ['public 192.0.2.10', 'private 10.0.0.2'], called: ['10.0.0.2'] },
+  { say: 'the address of another node here', reported: ['private 192.0.2.11'], called: [] },
+  { say: 'a neighbour of this node', reported: ['private 192.0.2.77'], called: ['192.0.2.77'] },
   {
     say: "among somebody's pods: last",
-    told: ['observed 10.62.0.1', 'private 10.0.0.2'],
+    reported: ['observed 10.62.0.1', 'private 10.0.0.2'],
     called: ['10.0.0.2', '10.62.0.1'],
   },
   {
     say: 'seen where tokyo is seen: last, whatever comes first',
-    told: ['observed 203.0.113.9', 'private 10.0.0.2', 'public 198.51.100.20'],
+    reported: ['observed 203.0.113.9', 'private 10.0.0.2', 'public 198.51.100.20'],
     also: [endpoint('tokyo', 'gw', 0, ['private 10.0.0.3:4500', 'observed 203.0.113.9:4500'])],
     called: ['10.0.0.2', '198.51.100.20', '203.0.113.9'],
   },
   {
     say: 'seen where tokyo says that it has a node: last',
-    told: ['observed 203.0.113.9', 'private 10.0.0.2'],
+    reported: ['observed 203.0.113.9', 'private 10.0.0.2'],
     also: [endpoint('tokyo', 'gw', 0, ['public 203.0.113.9:4500'])],
     called: ['10.0.0.2', '203.0.113.9'],
   },
   {
     say: 'the only address that it has, which tokyo tells as well',
-    told: ['observed 203.0.113.9'],
+    reported: ['observed 203.0.113.9'],
     also: [endpoint('tokyo', 'gw', 0, ['public 203.0.113.9:4500', 'observed 203.0.113.9:4500'])],
     called: ['203.0.113.9'],
   },
   {
     say: 'two gateways of its own are seen under one address',
-    told: ['private 10.0.0.2', 'observed 203.0.113.9'],
+    reported: ['private 10.0.0.2', 'observed 203.0.113.9'],
     also: [endpoint('paris', 'gw2', 1, ['private 10.0.0.3:4501', 'observed 203.0.113.9:4501'])],
     called: ['10.0.0.2', '203.0.113.9'],
   },
   {
     say: 'behind the same NAT: privately first',
-    told: ['private 10.0.0.2', 'observed 203.0.113.1'],
+    reported: ['private 10.0.0.2', 'observed 203.0.113.1'],
     observed: '203.0.113.1',
     called: ['10.0.0.2', '203.0.113.1'],
   },
 ]
 
-function facing(row: Pick<RemoteRow, 'told' | 'also' | 'observed'>, facts: Partial<GatewayWorld> = {}): GatewayWorld {
+function facing(row: Pick<RemoteRow, 'reported' | 'also' | 'observed'>, facts: Partial<GatewayWorld> = {}): GatewayWorld {
   const paris = endpoint(
     'paris',
     'gw',
     0,
-    row.told.map((text) => `${text}:4500`),
+    row.reported.map((text) => `${text}:4500`),
   )
   return {
     ...world({ own: MILANO, nodes: NODES, lanes: [{ lane: 0, port: 4500 }], ...facts }),
@@ -252,7 +252,7 @@ t.test(
   'the place where this lane is told to be is not called, nor one that was called from and is now here',
   async (t) => {
     const lanes = [{ lane: 0, port: 4500, publicAddress: '203.0.113.50' }]
-    const facts = { ...facing({ told: [] }), lanes }
+    const facts = { ...facing({ reported: [] }), lanes }
     const paris = endpoint('paris', 'gw', 0, ['public 203.0.113.50:4500', 'public 203.0.113.50:4501'])
     const peerOf = (more: Partial<GatewayWorld>) =>
       planLanes({ ...facts, endpoints: [paris], ...more }).lanes[0]?.links[0]
@@ -275,8 +275,8 @@ t.test(
 )
 
 t.test('who calls first: who cannot be called; else the order of ids, alike at both ends', async (t) => {
-  const first = (told: string, facts: Partial<GatewayWorld>): boolean => {
-    const { lanes } = planLanes(facing({ told: told === '' ? [] : ['private 10.0.0.2', told] }, facts))
+  const first = (reported: string, facts: Partial<GatewayWorld>): boolean => {
+    const { lanes } = planLanes(facing({ reported: reported === '' ? [] : ['private 10.0.0.2', reported] }, facts))
     return lanes[0]?.links[0]?.choice.why !== 'it calls first'
   }
   const hidden = { observedAddress: '203.0.113.1' }
@@ -311,10 +311,10 @@ const ADVICE =
   '(annotation sealane.io/public-address of its Node, publicAddress in site.yaml)'
 
 t.test('ends that tell addresses of private networks alone', async (t) => {
-  const doubt = (told: readonly string[], own: string, interfaces: readonly string[] = [`${own}/24`]) => {
+  const doubt = (reported: readonly string[], own: string, interfaces: readonly string[] = [`${own}/24`]) => {
     const nodes = withAddresses(['InternalIP', own])
     const addresses = interfaces.map((address) => ({ device: 'eth0', address }))
-    return planLanes(facing({ told }, { nodes, addresses })).lanes[0]?.links[0]?.doubt
+    return planLanes(facing({ reported }, { nodes, addresses })).lanes[0]?.links[0]?.doubt
   }
   const rows: readonly (readonly [say: string, want: boolean, ...args: Parameters<typeof doubt>])[] = [
     ['two networks', true, ['private 10.0.0.2'], '192.168.7.11'],
@@ -331,8 +331,8 @@ t.test('ends that tell addresses of private networks alone', async (t) => {
 })
 
 t.test('what the status says of ends that cannot call each other', async (t) => {
-  const said = (told: readonly string[], facts: Partial<GatewayWorld> = {}): string => {
-    const { lanes } = planLanes(facing({ told }, facts))
+  const said = (reported: readonly string[], facts: Partial<GatewayWorld> = {}): string => {
+    const { lanes } = planLanes(facing({ reported }, facts))
     const init = { ...STATUS, laneStates: new Map() }
     const none = { health: new Map(), routed: new Set<string>() }
     return planStatus({ ...init, ...none, lanes }).status?.connections[0]?.message ?? ''
@@ -360,7 +360,7 @@ t.test('what the status says of ends that cannot call each other', async (t) => 
 })
 
 t.test('a far end at the address that the broker saw is behind NAT, also with the same port', async (t) => {
-  const { lanes } = planLanes(facing({ told: ['private 10.0.0.2', 'observed 203.0.113.9'] }))
+  const { lanes } = planLanes(facing({ reported: ['private 10.0.0.2', 'observed 203.0.113.9'] }))
   const nat = (text: string): boolean | undefined => {
     const link: LinkState = { at: parseAddressPort(text), carries: true, rxBytes: 0, txBytes: 0 }
     const links = new Map(lanes[0]?.links.map((one) => [linkKey(one), link]))

@@ -29,8 +29,8 @@ t.test('so many failures that the API would refuse the status are cut to what it
   t.equal(failure.length, 4096, 'as long as the CRD lets it be')
   t.match(failure, /^RoundFailed: nft -f -: operation not permitted .*…$/)
   const ready = conditions.find(({ type }) => type === 'Ready')
-  const told = `${ready?.reason ?? ''}: ${ready?.message ?? ''}`
-  t.equal(told.slice(0, 4000), failure.slice(0, 4000), 'the condition says the same')
+  const reported = `${ready?.reason ?? ''}: ${ready?.message ?? ''}`
+  t.equal(reported.slice(0, 4000), failure.slice(0, 4000), 'the condition says the same')
   await stage.until(() => stage.gateway()?.failure === undefined, 'mended by itself')
 })
 

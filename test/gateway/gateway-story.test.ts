@@ -20,8 +20,8 @@ t.test('from the first start to the last day', async (t) => {
   )
   t.strictSame(stage.ownEndpoint()?.spec.candidates, [{ kind: 'private', address: '192.0.2.10', port: 4500 }])
   t.equal(stage.ownEndpoint()?.spec.publicKey, (await stage.wireguard.read('sealane0'))?.publicKey)
-  const { conditions: _conditions, heartbeatTime, ...told } = stage.gateway()!
-  t.strictSame(told, {
+  const { conditions: _conditions, heartbeatTime, ...reported } = stage.gateway()!
+  t.strictSame(reported, {
     version: '1',
     lanes: [{ lane: 0, device: 'sealane0', mtu: 1440, driver: 'wireguard-userspace' }],
     connections: [],

@@ -18,7 +18,7 @@ async function otherHolds(stage: Stage, offer?: string): Promise<void> {
   await stage.leases.write({ apiVersion: 'coordination.k8s.io/v1', kind: 'Lease', metadata, spec })
 }
 
-function otherTells(stage: Stage, state: 'connecting' | 'up'): void {
+function otherReports(stage: Stage, state: 'connecting' | 'up'): void {
   const lanes = [{ lane: 0, device: 'sealane0', mtu: 1420, driver: 'wireguard-kernel' }]
   stage.put(gatewayObject('other', { lanes, connections: connectionsTo({ paris: state }) }))
 }
@@ -61,11 +61,11 @@ t.test('stands by, takes the lane, hands it over', async (t) => {
   await stage.until(() => offer() === 'the node is cordoned', 'offered')
   t.equal(stage.leases.get(LEASE)?.spec?.holderIdentity, 'gw', 'and still held')
   await otherHolds(stage)
-  otherTells(stage, 'connecting')
+  otherReports(stage, 'connecting')
   await stage.passSlowly(10_000)
   t.equal(toParis(stage).length, 1, 'it goes on until the other is up')
   t.ok(stage.ownEndpoint(), 'and the other clusters know it')
-  otherTells(stage, 'up')
+  otherReports(stage, 'up')
   await stage.until(() => toParis(stage).length === 0, 'its own lane is used no more')
   t.ok(stage.ownEndpoint(), 'but there, for what is on its way')
   t.strictSame(stage.wireguard.deviceNames(), ['sealane0'])
@@ -91,7 +91,7 @@ t.test('the process ends on a lane of user space: another node has it first', as
   await stage.passSlowly(1000)
   t.equal(toParis(stage).length, 1, 'it goes on meanwhile')
   t.equal(ended, false)
-  otherTells(stage, 'up')
+  otherReports(stage, 'up')
   await stage.until(() => ended, 'ended')
   await end
 })

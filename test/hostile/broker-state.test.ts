@@ -53,12 +53,12 @@ await attack('broker-state-older-with-mark', async (t) => {
   t.teardown(() => channel.close())
   const { code } = await new RawPublish(channel).ended()
   t.equal(code, 7, 'PERMISSION_DENIED')
-  const told = await eventually(() =>
+  const reported = await eventually(() =>
     broker.logger.lines.find(
       ({ message }) => message === 'a member shows a certificate that this broker does not know',
     ),
   )
-  t.match(told, {
+  t.match(reported, {
     level: 'error',
     fields: { cluster: 'paris', reason: 'CertificateUnknown', why: /restore the latest backup/ },
   })

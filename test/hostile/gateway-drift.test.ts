@@ -10,9 +10,9 @@ import { attackLane } from './support/lane-up.ts'
 
 t.setTimeout(120_000 * SLOWNESS)
 
-await attackLane(t, [DUAL_STACK_MILANO, DUAL_STACK_PARIS], tell)
+await attackLane(t, [DUAL_STACK_MILANO, DUAL_STACK_PARIS], report)
 
-async function tell(milano: Running, paris: Running): Promise<void> {
+async function report(milano: Running, paris: Running): Promise<void> {
   const { gateway } = milano.site
   await passes(milano, 'before')
   const table = (family: string): Promise<string> =>
@@ -23,24 +23,24 @@ async function tell(milano: Running, paris: Running): Promise<void> {
   await attack('gateway-nft-flushed', async (t) => {
     await gateway.exec('nft', ['flush', 'ruleset'])
     await mended(t, async () => (await kernel()) === meant)
-    await told(milano, 'nft-table', 'Missing', 'table ip sealane_gateway: the whole table')
-    await told(milano, 'nft-table', 'Missing', 'table ip6 sealane_gateway: the whole table')
+    await reported(milano, 'nft-table', 'Missing', 'table ip sealane_gateway: the whole table')
+    await reported(milano, 'nft-table', 'Missing', 'table ip6 sealane_gateway: the whole table')
     await passes(milano, 'traffic goes on')
   })
   await attack('gateway-chain-deleted', async (t) => {
     await gateway.exec('nft', ['delete', 'chain', 'ip', 'sealane_gateway', 'translate-out'])
     await mended(t, async () => (await kernel()) === meant)
-    await told(milano, 'nft-table', 'Missing', 'table ip sealane_gateway: chain translate-out')
+    await reported(milano, 'nft-table', 'Missing', 'table ip sealane_gateway: chain translate-out')
     await passes(milano, 'traffic goes on')
   })
   await attack('gateway-route-deleted', async (t) => {
     const routes = (): Promise<string> => gateway.exec('ip', ['route', 'show', 'table', '7311'])
     const before = await routes()
     await gateway.exec('ip', ['route', 'add', '244.9.0.0/16', 'dev', 'sealane0', 'table', '7311', 'proto', '173'])
-    await told(milano, 'route', 'Foreign', '244.9.0.0/16')
+    await reported(milano, 'route', 'Foreign', '244.9.0.0/16')
     await gateway.exec('ip', ['route', 'del', '244.1.0.0/16', 'table', '7311'])
     await mended(t, async () => (await routes()) === before)
-    await told(milano, 'route', 'Missing', '244.1.0.0/16')
+    await reported(milano, 'route', 'Missing', '244.1.0.0/16')
     await passes(milano, 'traffic goes on')
   })
   await attack('gateway-rule-deleted', async (t) => {
@@ -50,22 +50,22 @@ async function tell(milano: Running, paris: Running): Promise<void> {
       await gateway.exec('ip', [...tool, 'del', 'priority', '74'])
       await mended(t, async () => (await rules()) === before)
     }
-    await told(milano, 'rule', 'Missing', 'ip rule add')
-    await told(milano, 'rule', 'Missing', 'ip -6 rule add')
+    await reported(milano, 'rule', 'Missing', 'ip rule add')
+    await reported(milano, 'rule', 'Missing', 'ip -6 rule add')
   })
   await attack('gateway-peer-removed', async (t) => {
     const [peer = ''] = (await wg(milano, 'show', 'sealane0', 'peers')).trim().split('\n')
     await wg(milano, 'set', 'sealane0', 'peer', peer, 'remove')
     await mended(t, async () => (await wg(milano, 'show', 'sealane0', 'peers')).includes(peer))
-    await told(milano, 'peers', 'Missing', `peer ${peer}`)
+    await reported(milano, 'peers', 'Missing', `peer ${peer}`)
     await msUntilUp(milano, paris)
     await passes(milano, 'traffic comes back')
   })
   await attack('gateway-device-deleted', async (t) => {
     await gateway.exec('ip', ['link', 'del', 'sealane0'])
-    await told(milano, 'device', 'Missing', 'sealane0')
+    await reported(milano, 'device', 'Missing', 'sealane0')
     await mended(t, async () => (await gateway.exec('ip', ['-o', 'link'])).includes('sealane0:'))
-    await told(milano, 'address', 'Missing', '246.0.1.0/32')
+    await reported(milano, 'address', 'Missing', '246.0.1.0/32')
     await msUntilUp(milano, paris)
     await passes(milano, 'traffic comes back')
   })
@@ -85,7 +85,7 @@ async function mended(t: Test, check: () => Promise<boolean>): Promise<void> {
   t.pass(`put right after ${Math.round(performance.now() - start)} ms`)
 }
 
-async function told({ process }: Running, what: string, reason: string, item: string): Promise<void> {
+async function reported({ process }: Running, what: string, reason: string, item: string): Promise<void> {
   const has = (): boolean =>
     process.errors.split('\n').some((line) => {
       if (!line.startsWith('{')) return false

@@ -30,9 +30,9 @@ const BRIDGES = [
 ] as const
 const NODE_PORT = 30080
 
-await attackLane(t, [MILANO, DUAL_STACK_PARIS], tell)
+await attackLane(t, [MILANO, DUAL_STACK_PARIS], report)
 
-async function tell(milano: Running, paris: Running): Promise<void> {
+async function report(milano: Running, paris: Running): Promise<void> {
   const { gateway, pod } = milano.site
   const knocker = paris.site.pod
   await serving(gateway.spawn(process.execPath, ['-e', HOST_SERVICES, ...PORTS.map(String)]))

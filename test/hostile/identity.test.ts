@@ -44,9 +44,9 @@ await attack('identity-stolen-told', async (t) => {
   await (await owner.renew()).records()
   clock.shiftMs += OVER
   for (let n = 0; n < 5; n += 1) await verdict(thief.records())
-  const told = broker.logger.lines.filter(({ fields }) => fields['audit'] === 'certificate-stolen')
-  t.equal(told.length, 1, 'told once')
-  t.match(told[0]?.fields, { cluster: 'paris', address: '127.0.0.1', advice: 'sealane cluster rekey paris' })
+  const reported = broker.logger.lines.filter(({ fields }) => fields['audit'] === 'certificate-stolen')
+  t.equal(reported.length, 1, 'told once')
+  t.match(reported[0]?.fields, { cluster: 'paris', address: '127.0.0.1', advice: 'sealane cluster rekey paris' })
   t.match(await broker.metrics.text(), /sealane_broker_superseded_certificates_total(\{[^}]*\})? 5\n/)
   await eventually(async () => {
     const [paris] = await broker.tokens((store) => store.members())

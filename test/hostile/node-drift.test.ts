@@ -9,10 +9,10 @@ import { knockAt, sendDatagrams, vxlanFrame } from './support/raw-packets.ts'
 import { BRIDGE, FAR, HOST_PORT, POD, ROME, WORKER, type Worker, buildWorker } from './support/worker.ts'
 
 inPrivateNetns(t, import.meta.url, () =>
-  withNetns((pod) => withNetns(async (far) => tell(await buildWorker(t, pod, far)))),
+  withNetns((pod) => withNetns(async (far) => report(await buildWorker(t, pod, far)))),
 )
 
-async function tell(worker: Worker): Promise<void> {
+async function report(worker: Worker): Promise<void> {
   const { site, pod, far } = worker
   await eventually(async () => (await pings(pod, FAR)).includes('1 received'), { say: 'other clusters are reached' })
   const tables = async (): Promise<string> =>
@@ -32,7 +32,7 @@ async function tell(worker: Worker): Promise<void> {
   await attack('node-chain-deleted', async (t) => {
     await here('nft', 'delete', 'chain', 'ip', 'sealane_node', 'keep-source')
     await mended(t, async () => (await tables()) === meant)
-    told(t, site, ({ reason, items }) => reason === 'Missing' && String(items) === 'chain keep-source')
+    reported(t, site, ({ reason, items }) => reason === 'Missing' && String(items) === 'chain keep-source')
   })
   await attack('node-route-and-rule-deleted', async (t) => {
     const before = await routing()
@@ -43,7 +43,7 @@ async function tell(worker: Worker): Promise<void> {
     await ip('-6 route del fd00:20:42::/56 table 7312 metric 100')
     await mended(t, async () => (await routing()) === before)
     for (const item of ['ip rule add', 'ip -6 rule add', '244.1.0.0/16', 'fd00:20:42::/56']) {
-      told(t, site, ({ reason, items }) => reason === 'Missing' && String(items).includes(item), item)
+      reported(t, site, ({ reason, items }) => reason === 'Missing' && String(items).includes(item), item)
     }
     t.ok((await count(site, 'route', 'Missing')) > repairs, 'and it is counted')
   })
@@ -53,7 +53,7 @@ async function tell(worker: Worker): Promise<void> {
     await mended(t, async () => (await routing()) === before)
     await eventually(async () => (await pings(pod, FAR)).includes('1 received'), { say: 'other clusters are reached' })
     for (const kind of ['link', 'route', 'neighbour', 'forwarding-entry']) {
-      told(t, site, ({ what, reason }) => what === kind && reason === 'Missing', kind)
+      reported(t, site, ({ what, reason }) => what === kind && reason === 'Missing', kind)
     }
   })
   await attack('node-neighbour-deleted', async (t) => {
@@ -87,7 +87,7 @@ async function mended(t: Test, check: () => Promise<boolean>): Promise<void> {
   t.pass(`put right after ${Math.round(performance.now() - start)} ms`)
 }
 
-function told(t: Test, site: Site, says: (fields: Record<string, unknown>) => boolean, say = 'it is told'): void {
+function reported(t: Test, site: Site, says: (fields: Record<string, unknown>) => boolean, say = 'it is told'): void {
   t.ok(
     site.logger.lines.some(({ level, fields }) => level === 'warn' && says(fields)),
     say,

@@ -23,9 +23,9 @@ await attack('candidate-is-own', (t) =>
   withTwo(t, [{ ...MILANO, lane: { lane: 0, publicAddress: IN_FRONT } }, PARIS], async (milano, paris) => {
     await milano.site.gateway.exec('nft', ['-f', '-'], { input: CALLS })
     const forged = [IN_FRONT, '192.0.2.10', '127.0.0.1', '10.42.0.1', '0.0.0.0'].map(publicly)
-    tell(paris, milano, (told) => [...forged, ...told])
+    report(paris, milano, (reported) => [...forged, ...reported])
     // It waits to be called: so the lane is up only if milano finds the right address among them.
-    tell(milano, paris, () => [])
+    report(milano, paris, () => [])
     await msUntilUp(milano, paris)
     const counted = await milano.site.gateway.exec('nft', ['list', 'counters', 'table', 'ip', 'calls'])
     t.match(counted, /counter own \{\s+packets 0 /, 'and never called itself')
@@ -38,10 +38,10 @@ function publicly(address: string): EndpointCandidate {
 }
 
 /** As the broker would, with other candidates. */
-function tell(
+function report(
   from: Running,
   to: Running,
-  change: (told: readonly EndpointCandidate[]) => readonly EndpointCandidate[],
+  change: (reported: readonly EndpointCandidate[]) => readonly EndpointCandidate[],
 ): void {
   to.process.put(from.site.init.cluster)
   from.process.onObject((object) => {

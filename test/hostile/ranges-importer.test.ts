@@ -16,11 +16,11 @@ const AROUND_BROKER = '203.0.113.0/28'
 await attack('range-gateway-of-another', (t) => {
   const own = cluster('milano', 1, '10.42.0.0/16')
   const paris = cluster('paris', 2, '10.44.0.0/16')
-  const told = ['public 198.51.100.20:4500', 'private 192.168.9.2:4500']
+  const reported = ['public 198.51.100.20:4500', 'private 192.168.9.2:4500']
   const called = (
     ...others: Cluster[]
   ): { readonly called: readonly string[]; readonly hidden: boolean | undefined } => {
-    const endpoints = [endpoint('paris', 'gw', 0, told), endpoint('mallory', 'gw', 0, ['public 203.0.113.7:4500'])]
+    const endpoints = [endpoint('paris', 'gw', 0, reported), endpoint('mallory', 'gw', 0, ['public 203.0.113.7:4500'])]
     const { lanes } = planLanes(world({ own, clusters: [own, paris, ...others], endpoints }))
     const peer = lanes[0]?.links.find((one) => one.cluster === 'paris')
     return { called: peer?.candidates.map(({ address }) => address) ?? [], hidden: peer?.hidden }
@@ -98,7 +98,7 @@ async function story(hub: Netns, namespaces: readonly Netns[]): Promise<void> {
         const podCIDRs = range.includes(':') ? [`10.${90 + i}.0.0/16`, range] : [range]
         return { ...mallory, podCIDRs, id: `bad${i}`, index: 20 + i }
       })
-      await broker.tell(...specs, { ...mallory, podCIDRs: ['10.77.0.0/16'], id: 'honest', index: 40 })
+      await broker.report(...specs, { ...mallory, podCIDRs: ['10.77.0.0/16'], id: 'honest', index: 40 })
       const [milano] = sites
       if (milano === undefined) throw new Error('no site')
       // The honest one came with the others: they were looked at.
@@ -114,8 +114,8 @@ async function story(hub: Netns, namespaces: readonly Netns[]): Promise<void> {
       for (const reason of ['the broker', 'a default gateway', 'a name server', 'a network of this node'])
         t.match(milano.said, reason, 'each with its reason')
       t.ok(await milano.hearsBroker())
-      const told = ['9.9.9.9/32', '192.168.1.0/24', '203.0.113.2/32', 'fd00:1::/64']
-      const heard = async (): Promise<boolean> => (await broker.needsOf('milano')).join() === told.join()
+      const reported = ['9.9.9.9/32', '192.168.1.0/24', '203.0.113.2/32', 'fd00:1::/64']
+      const heard = async (): Promise<boolean> => (await broker.needsOf('milano')).join() === reported.join()
       await eventually(heard, { deadlineMs: 20_000, say: 'the broker is told what its machines need' })
     })
   } finally {

@@ -3,7 +3,7 @@ import { generateKeyPairSync } from 'node:crypto'
 import type { ClusterId } from '../../model/ids.ts'
 import type { EndpointSlice, MemberRecord, RecordBody } from '../../protocol/gen/broker.ts'
 import { Site } from '../agent/site.ts'
-import { ToyClusterset } from '../agent/toy-clusterset.ts'
+import { FakeClusterset } from '../agent/toy-clusterset.ts'
 import { eventually } from '../support/eventually.ts'
 import { messageOf } from '../support/failure.ts'
 import { namespaceObject } from '../support/objects/service-objects.ts'
@@ -123,7 +123,7 @@ await attack('namespaces-guarded', async (t) => {
 })
 
 await attack('namespaces-into-importer', async (t) => {
-  const set = new ToyClusterset()
+  const set = new FakeClusterset()
   const here = new Site(set, { id: 'tokyo', podCIDR: '10.50.0.0/16' })
   const lenient = new Site(set, { id: 'oslo', podCIDR: '10.51.0.0/16', config: { allowedNamespaces: ['default'] } })
   set.join({ id: 'mallory', podCIDRs: ['10.66.0.0/16'], globalCIDRs: [] })
@@ -154,9 +154,9 @@ await attack('namespaces-into-importer', async (t) => {
   await eventually(() => imported(here).includes('shop/web') && imported(lenient).includes('shop/web'))
   t.same(imported(here), ['shop/web'], 'whatever the broker hands on')
   t.same(imported(lenient), ['default/web', 'shop/web'], 'unless it is allowed here')
-  const told = here.logger.lines.filter(({ fields }) => String(fields['why']).includes('namespace "default" is'))
+  const reported = here.logger.lines.filter(({ fields }) => String(fields['why']).includes('namespace "default" is'))
   t.same(
-    told.map(({ fields }) => fields['record']).sort(),
+    reported.map(({ fields }) => fields['record']).sort(),
     ['/ClusterSetIP/default/web', 'mallory/ServiceExport/default/web'],
     'each is told once',
   )
@@ -201,8 +201,8 @@ await attack('service-range-over-pods', async (t) => {
   t.equal(await stream.facts({ ...NO_FACTS, ...ranges }), 'ok')
   t.equal(await global(), 'mallory ; paris ', 'and later')
   t.same((await paris.stored()).length, 1)
-  const told = await broker.tokens(async (store) => (await store.members()).map(({ clashes }) => clashes))
-  t.same(told, [
+  const reported = await broker.tokens(async (store) => (await store.members()).map(({ clashes }) => clashes))
+  t.same(reported, [
     [
       'service CIDR 10.42.0.0/16 of mallory was stated after pods of paris had 10.42.0.0/16: the two do not reach each other',
     ],
@@ -214,7 +214,7 @@ await attack('service-range-over-pods', async (t) => {
 })
 
 await attack('service-range-drops-itself', async (t) => {
-  const set = new ToyClusterset()
+  const set = new FakeClusterset()
   const paris = new Site(set, { id: 'paris', podCIDR: '10.42.0.0/16' })
   const spec = { id: 'mallory', index: 9, podCIDRs: ['10.66.0.0/16'], globalCIDRs: [], labels: {} }
   const key = { cluster: 'mallory' as ClusterId, kind: 'Cluster' as const, namespace: '', name: 'mallory' }

@@ -49,12 +49,12 @@ await attack('open-connections-absurd', async (t) => {
   const status = (count: number): MemberStatus => {
     return { notImported: [], leftOut: 0, openConnections: { count, atLeast: false } }
   }
-  t.equal(await honest.tell(status(12)), 'ok')
-  t.equal(await liar.tell(status(3)), 'ok')
+  t.equal(await honest.report(status(12)), 'ok')
+  t.equal(await liar.report(status(3)), 'ok')
   for (const count of [2 ** 31, 2 ** 32 - 1]) {
-    t.match(await liar.tell(status(count)), /^status\.openConnections: /, `${count}`)
+    t.match(await liar.report(status(count)), /^status\.openConnections: /, `${count}`)
   }
-  const told = async (): Promise<unknown> => {
+  const reported = async (): Promise<unknown> => {
     const paris: Ask = { cluster: 'paris', pods: '10.42.0.0/16', look: true }
     const [one, other] = [
       await ask(t, broker, await token(), paris),
@@ -64,14 +64,14 @@ await attack('open-connections-absurd', async (t) => {
       typeof said === 'string' ? said : said.renumbered.map((of) => of.openConnections),
     )
   }
-  t.strictSame(await told(), [[{ count: 3, atLeast: false }], [{ count: 12, atLeast: false }]])
+  t.strictSame(await reported(), [[{ count: 3, atLeast: false }], [{ count: 12, atLeast: false }]])
   const most = 2 ** 31 - 1
-  t.equal(await liar.tell(status(most)), 'ok')
-  await eventually(async () => JSON.stringify(await told()).includes(String(most)), {
+  t.equal(await liar.report(status(most)), 'ok')
+  await eventually(async () => JSON.stringify(await reported()).includes(String(most)), {
     deadlineMs: 20_000,
     intervalMs: 500,
   })
-  t.strictSame(await told(), [[{ count: most, atLeast: false }], [{ count: 12, atLeast: false }]])
+  t.strictSame(await reported(), [[{ count: most, atLeast: false }], [{ count: 12, atLeast: false }]])
   const joined = await ask(t, broker, await token(), { cluster: 'paris', pods: '10.42.0.0/16' })
   t.match(joined, { renumbered: [{ cluster: 'mallory', openConnections: { count: most } }] })
 })

@@ -139,12 +139,12 @@ await attack('member-status-every-moment', async (t) => {
     Number(/sealane_broker_revision\S* (\d+)/.exec(await broker.metrics.text())?.[1])
   const publish = await new RawPublish(channels[0]).open()
   const before = await revision()
-  const told = async (name: string): Promise<void> => {
+  const reported = async (name: string): Promise<void> => {
     const notImported = [{ reason: 'NameTaken', namespace: 'shop', name, cluster: 'paris' }]
     publish.send({ $case: 'status', value: { sequence: (publish.sequence += 1), status: { notImported, leftOut: 0 } } })
     await publish.settled()
   }
-  for (let i = 0; i < 100; i += 1) await told(`s-${i}`)
+  for (let i = 0; i < 100; i += 1) await reported(`s-${i}`)
   // Beside it, the note of when it was seen.
   t.ok((await revision()) - before <= 5, `${(await revision()) - before} writes for 100 statuses`)
 })

@@ -89,12 +89,12 @@ t.test(
       const waitMs = pace.waitMs()
       waits.push(waitMs)
       await clock.advance(waitMs)
-      pace.told()
+      pace.reported()
     }
     t.strictSame(waits, [0, 0, 100, 200, 400, 800, 1000, 1000])
     await clock.advance(2000)
     t.equal(pace.waitMs(), 0)
-    pace.told()
+    pace.reported()
     t.equal(pace.waitMs(), 0, 'also the one after it')
   },
 )

@@ -5,7 +5,7 @@ import t from 'tap'
 import { stringify } from 'yaml'
 import { ROOT } from '../support/source-tree.ts'
 import { temporaryFolder } from '../support/temporary-folder.ts'
-import { judge, tableOf } from './conformance/report.ts'
+import { validate, tableOf } from './conformance/report.ts'
 import { suiteProgram } from './conformance/suite-program.ts'
 import { UNDER_TRANSLATION } from './conformance/under-translation.ts'
 
@@ -59,13 +59,13 @@ t.test('every spec has to pass', async (t) => {
       ['no such spec', report(), UNDER_TRANSLATION, ['T25 has an excuse, and there is no such spec in the report']],
       ['an empty file', '', [], [...nothing, '0 Optional specs are in the report, at least 13 are expected']],
     ]
-  for (const [says, text, excuses, wanted] of rows) t.same(judge(text, excuses).faults, wanted, says)
-  const [first] = judge(stringify({ groups: [], suitefailure: 'no CRDs' })).faults
+  for (const [says, text, excuses, wanted] of rows) t.same(validate(text, excuses).faults, wanted, says)
+  const [first] = validate(stringify({ groups: [], suitefailure: 'no CRDs' })).faults
   t.equal(first, 'the suite did not start: no CRDs')
 })
 
 t.test('the table', async (t) => {
-  const { rows } = judge(report(spec('a', 'failed', ' - it did not'), spec('b', 'skipped')))
+  const { rows } = validate(report(spec('a', 'failed', ' - it did not'), spec('b', 'skipped')))
   const table = tableOf(rows.filter(({ spec }) => /^(a|b|required 0)$/.test(spec)))
   t.equal(
     table,

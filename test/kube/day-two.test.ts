@@ -16,7 +16,7 @@ import {
 } from './support/callers.ts'
 import type { Json } from './support/kube-request.ts'
 import { addNode } from './support/late-node.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
 import { sealane, startSealane } from './support/sealane-command.ts'
 import { awaitImport, exportService, findImport, unexportService } from './support/service-imports.ts'
@@ -39,7 +39,7 @@ t.setTimeout(900_000)
 const OURS = '/apis/sealane.io/v1alpha1'
 const AWAY_MS = 30_000
 
-t.test('three clusters, the day after', { skip: podletMissing() ?? false, timeout: 900_000 }, async (t) => {
+t.test('three clusters, the day after', { skip: kubeletMissing() ?? false, timeout: 900_000 }, async (t) => {
   const three = await startThree(temporaryFolder(t))
   t.teardown(() => three.clusters.stop())
   const { hub, c1, c2 } = three

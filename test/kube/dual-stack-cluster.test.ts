@@ -6,7 +6,7 @@ import { type Site, helloService, lookUp, openForCalls } from './support/callers
 import { type Both, dualPods, dualTemplate, seenBy } from './support/dual-hello.ts'
 import type { Json, KubeObject } from './support/kube-request.ts'
 import { execInPod } from './support/node.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { DUAL, startClusters } from './support/two-clusters.ts'
 
 t.setTimeout(300_000)
@@ -17,7 +17,7 @@ const FAMILIES = [
 ] as const
 const HOST = 'hello.shop.svc.cluster.local'
 
-t.test('a cluster with IPv4 and IPv6', { skip: podletMissing() ?? false, timeout: 300_000 }, async (t) => {
+t.test('a cluster with IPv4 and IPv6', { skip: kubeletMissing() ?? false, timeout: 300_000 }, async (t) => {
   const rows = DUAL.slice(0, 1).map((row) => ({ ...row, nodes: ['c1n1', 'c1n2'] }))
   const world = await startClusters({ directory: temporaryFolder(t), rows })
   t.teardown(() => world.stop())
@@ -88,9 +88,9 @@ async function nodesAndPods(t: Test, site: Site, addresses: ReadonlyMap<string, 
     if (!metadata.name.startsWith('hello')) continue
     const podIPs = addresses.get(metadata.name)
     const what = { namespace: 'shop', pod: metadata.name, container: 'tcp4' }
-    const told = await execInPod(site.kubeconfig, { ...what, argv: ['sh', '-c', 'echo $podIPs $hostIPs'] })
+    const reported = await execInPod(site.kubeconfig, { ...what, argv: ['sh', '-c', 'echo $podIPs $hostIPs'] })
     t.equal(
-      told.stdout,
+      reported.stdout,
       `${podIPs?.[4] ?? ''},${podIPs?.[6] ?? ''} ${hostIPs.join(',')}\n`,
       'and its programs are told',
     )

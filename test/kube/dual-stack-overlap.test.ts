@@ -7,7 +7,7 @@ import { inZone, same } from './mcs/expect.ts'
 import { type Call, type Site, lookUp } from './support/callers.ts'
 import { type Family, seenBy } from './support/dual-hello.ts'
 import { type DualWorld, answerOf, importShape, offer, startDualWorld } from './support/dual-world.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { findImport } from './support/service-imports.ts'
 import type { ClusterRow } from './support/two-clusters.ts'
 
@@ -21,7 +21,7 @@ const ROWS: readonly ClusterRow[] = [
 ]
 const BOTH = { ipFamilyPolicy: 'PreferDualStack' }
 
-t.test('one family overlaps', { skip: podletMissing() ?? false, timeout: 600_000 }, async (t) => {
+t.test('one family overlaps', { skip: kubeletMissing() ?? false, timeout: 600_000 }, async (t) => {
   const world = await startDualWorld(t, { rows: ROWS, services: { web: BOTH } })
   const [, , c3] = world.sites
   if (c3 === undefined) throw new Error('there is no third cluster')

@@ -19,7 +19,7 @@ import {
 } from './support/dual-world.ts'
 import { dumpNode, sealaneFiles } from './support/node-dump.ts'
 import type { KubeNode } from './support/node.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
 import { sealane } from './support/sealane-command.ts'
 import { awaitImport, exportText, findImport, unexportService } from './support/service-imports.ts'
@@ -33,7 +33,7 @@ const NONE = { 4: '', 6: '' }
 /** Pods of the second are on a node that is no gateway. */
 const ROWS = DUAL.map((row) => (row.name === 'c2' ? { ...row, nodes: ['c2n1', 'c2n2'] } : row))
 
-t.test('IPv6 beside IPv4', { skip: podletMissing() ?? false, timeout: 600_000 }, async (t) => {
+t.test('IPv6 beside IPv4', { skip: kubeletMissing() ?? false, timeout: 600_000 }, async (t) => {
   const world = await startDualWorld(t, { rows: ROWS, services: SERVICES })
   for (const [name, story] of Object.entries(STORIES)) await t.test(name, (t) => story(t, world))
 })

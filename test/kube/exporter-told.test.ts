@@ -9,7 +9,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { type Site, helloService, inRequestPod, openForCalls, readyPods } from './support/callers.ts'
 import { joinClusters } from './support/joined-clusters.ts'
 import type { KubeObject } from './support/kube-request.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
 import { sealane } from './support/sealane-command.ts'
 import { type ClusterRow, type TestCluster, startClusters } from './support/two-clusters.ts'
@@ -26,14 +26,14 @@ const EXPORT = '/apis/multicluster.x-k8s.io/v1beta1/namespaces/shop/serviceexpor
 
 t.test(
   'an exporter is told, and a monitoring system',
-  { skip: podletMissing() ?? false, timeout: 600_000 },
+  { skip: kubeletMissing() ?? false, timeout: 600_000 },
   async (t) => {
     const directory = temporaryFolder(t)
     const world = await startClusters({ directory, rows: ROWS })
     t.teardown(() => world.stop())
     await joinClusters(world, directory, (line) => t.comment(line), ['--status-listen', 'node'])
     const [c1, c2, c3] = world.clusters.map(siteOf) as [Site, Site, Site]
-    await t.test('who imports a service', (t) => exporterIsTold(t, c1, c2, c3))
+    await t.test('who imports a service', (t) => exporterIsInformed(t, c1, c2, c3))
     await t.test('metrics of gateway and routeagent', (t) => scraped(t, c1, '192.0.2.11'))
     for (const site of [c1, c2, c3]) {
       t.same(await refusedByApiServer(site.api, 'sealane-system'), [], `${site.name}: nothing was refused`)
@@ -45,13 +45,13 @@ function siteOf({ row, plane }: TestCluster): Site {
   return { name: row.name, api: plane.api, kubeconfig: plane.kubeconfig }
 }
 
-async function exporterIsTold(t: Test, c1: Site, c2: Site, c3: Site): Promise<void> {
+async function exporterIsInformed(t: Test, c1: Site, c2: Site, c3: Site): Promise<void> {
   for (const site of [c1, c2]) await addNamespace(site)
   await c1.api.apply('/api/v1/namespaces/shop/services/web', helloService('web'))
   const at = ['--kubeconfig', c1.kubeconfig]
   await sealane(['export', 'web', '--namespace', 'shop', ...at])
 
-  await told(t, c1, 'True/Imported: imported by c2; namespace shop is missing in c3')
+  await reported(t, c1, 'True/Imported: imported by c2; namespace shop is missing in c3')
   const shown = await sealane(['show', 'exports', ...at])
   t.match(
     shown.stdout,
@@ -59,9 +59,9 @@ async function exporterIsTold(t: Test, c1: Site, c2: Site, c3: Site): Promise<vo
   )
 
   await addNamespace(c3)
-  await told(t, c1, 'True/Imported: imported by c2, c3')
+  await reported(t, c1, 'True/Imported: imported by c2, c3')
   for (const site of [c2, c3]) await site.api.raw('DELETE', '/api/v1/namespaces/shop')
-  await told(t, c1, 'False/NotImported: no member imports it: namespace shop is missing in c2, c3')
+  await reported(t, c1, 'False/NotImported: no member imports it: namespace shop is missing in c2, c3')
   await eventually(
     async () => {
       const events = await c1.api.list('/apis/events.k8s.io/v1/namespaces/shop/events')
@@ -75,7 +75,7 @@ async function exporterIsTold(t: Test, c1: Site, c2: Site, c3: Site): Promise<vo
   await addNamespace(c2)
   await c2.api.apply('/api/v1/namespaces/shop/services/web', helloService('web'))
   await sealane(['export', 'web', '--namespace', 'shop', '--kubeconfig', c2.kubeconfig])
-  await told(t, c2, 'True/Imported: imported by c1; namespace shop is missing in c3')
+  await reported(t, c2, 'True/Imported: imported by c1; namespace shop is missing in c3')
 }
 
 async function addNamespace({ api }: Site): Promise<void> {
@@ -89,7 +89,7 @@ async function addNamespace({ api }: Site): Promise<void> {
   await api.apply(path, { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop' } })
 }
 
-async function told(t: Test, { name, api }: Site, want: string): Promise<void> {
+async function reported(t: Test, { name, api }: Site, want: string): Promise<void> {
   let last = 'nothing'
   await eventually(
     async () => {

@@ -8,7 +8,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import {
   IMAGE,
-  type Place,
+  type InstallTarget,
   type World,
   answered,
   joinWords,
@@ -38,7 +38,7 @@ t.test('the first try', { timeout: 600_000 }, async (t) => {
 })
 
 /** Fails, without the two minutes that a wait takes, and leaves every object as it was. */
-async function refusedAtOnce(t: Test, place: Place, words: readonly string[]): Promise<CommandResult> {
+async function refusedAtOnce(t: Test, place: InstallTarget, words: readonly string[]): Promise<CommandResult> {
   const before = await settledObjects(place)
   const done = await trySealane(words)
   t.equal(done.code, 1, words.slice(0, 2).join(' '))
@@ -175,7 +175,7 @@ async function nothingNamed(t: Test, { hub }: World): Promise<void> {
   t.match(bad.stderr, /--clusterset other: .* its clusterset is default, fixed at its first start\n/)
 }
 
-async function settled({ site }: Place): Promise<ReadonlyMap<string, string>> {
+async function settled({ site }: InstallTarget): Promise<ReadonlyMap<string, string>> {
   const all = await dumpObjects(site.api)
   return new Map([...all].filter(([path]) => path.includes(' sealane-broker/')))
 }

@@ -11,7 +11,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { type Site, helloDeployment, helloService, inRequestPod, openNamespace, readyPods } from './support/callers.ts'
 import { type Say, createToken, deployBroker, joinCluster, leaveClusterset } from './support/joined-clusters.ts'
 import { balanceLoad } from './support/load-balancer.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { exportService } from './support/service-imports.ts'
 import { type ClusterRow, type TestCluster, startClusters } from './support/two-clusters.ts'
 
@@ -46,7 +46,7 @@ interface World {
   readonly say: Say
 }
 
-t.test('five clusters', { skip: podletMissing() ?? false, timeout: 1_200_000 }, async (t) => {
+t.test('five clusters', { skip: kubeletMissing() ?? false, timeout: 1_200_000 }, async (t) => {
   const directory = temporaryFolder(t)
   const clusters = await startClusters({ directory, rows: ROWS })
   t.teardown(() => clusters.stop())
@@ -72,7 +72,7 @@ async function nodePort(t: Test, world: World): Promise<void> {
   await deployBroker(of(world, 'c1'), ['--service-type', 'NodePort'], world.say)
   await joinAll(world, names)
   await mesh(t, world, names)
-  t.strictSame(await told(world, names), AT_HOME)
+  t.strictSame(await reported(world, names), AT_HOME)
   t.match(await usedAddress(world, 'c1', 'c5'), /^192\.0\.2\.59:\d+ through NAT$/, 'c5 is where it called from')
   t.equal(await usedAddress(world, 'c5', 'c1'), '192.0.2.11:4500')
 }
@@ -86,7 +86,7 @@ async function loadBalancer(t: Test, world: World): Promise<void> {
   await Promise.all([balancing, deployBroker(hub, ['--service-type', 'LoadBalancer'], world.say)])
   await joinAll(world, ['c5', 'c6'])
   await mesh(t, world, names)
-  t.match(await told(world, names), {
+  t.match(await reported(world, names), {
     c5: 'seen as 192.0.2.59; private 10.77.0.51, observed 192.0.2.59',
     c6: 'seen as 192.0.2.61; private 192.0.2.61',
   })
@@ -106,7 +106,7 @@ async function hidingBalancer(t: Test, world: World): Promise<void> {
   await leaveClusterset(of(world, 'c6'), world.say)
   await joinAll(world, ['c6'])
   await mesh(t, world, names)
-  t.match(await told(world, names), { c6: 'seen as nothing that counts; private 192.0.2.61' })
+  t.match(await reported(world, names), { c6: 'seen as nothing that counts; private 192.0.2.61' })
 }
 
 /** Members reach a ClusterIP where their network leads to the hub's Services. */
@@ -122,7 +122,7 @@ async function clusterIp(t: Test, world: World): Promise<void> {
   await deployBroker(hub, ['--service-type', 'ClusterIP', '--advertise', advertise], world.say)
   await joinAll(world, names)
   await mesh(t, world, names)
-  t.strictSame(await told(world, names), AT_HOME)
+  t.strictSame(await reported(world, names), AT_HOME)
   t.match(await usedAddress(world, 'c1', 'c5'), /^192\.0\.2\.59:\d+ through NAT$/)
 }
 
@@ -182,7 +182,7 @@ async function mesh(t: Test, world: World, names: readonly string[]): Promise<vo
 }
 
 /** Of each cluster: what the broker's word made of its address, and the candidates that it tells. */
-async function told(world: World, names: readonly string[]): Promise<Readonly<Record<string, string>>> {
+async function reported(world: World, names: readonly string[]): Promise<Readonly<Record<string, string>>> {
   const lines = names.map(async (name): Promise<[string, string]> => {
     const { api } = of(world, name).plane
     const { spec } = await api.get<Membership>(`${OURS}/memberships/self`)

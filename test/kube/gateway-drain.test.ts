@@ -15,7 +15,7 @@ import type { Json, KubeObject } from './support/kube-request.ts'
 import type { KubeNode } from './support/node.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
 import { lastWords } from './support/pod-logs.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { type RapidCalls, type RapidReport, callRapidly } from './support/rapid-calls.ts'
 import { type ClusterRow, type TestCluster, type TestClusters, startClusters } from './support/two-clusters.ts'
 import { watchObjects } from './support/watch-objects.ts'
@@ -52,7 +52,7 @@ interface World {
   readonly calls: readonly RapidCalls[]
 }
 
-t.test('gateways go', { skip: podletMissing() ?? false, timeout: 600_000 }, async (t) => {
+t.test('gateways go', { skip: kubeletMissing() ?? false, timeout: 600_000 }, async (t) => {
   const world = await startWorld(t)
   await t.test('joining makes one gateway and one that stands by', (t) => joined(t, world))
   await t.test('the gateway is drained', (t) => drained(t, world))
@@ -183,9 +183,9 @@ async function drainOnce(t: Test, world: World): Promise<readonly RapidReport[]>
   const [seconds] = await Promise.all([moved, evictAll(c2, name)])
   t.comment(`${next} alone serves ${seconds.toFixed(1)} s after the drain of ${name} began`)
   await eventually(() => devices(node) === '', { deadlineMs: 30_000, say: `no lane is left on ${name}` })
-  await node.podlet.kill()
+  await node.kubelet.kill()
   const reports = await lossOf(t, world, 'drained')
-  node.podlet.start()
+  node.kubelet.start()
   await node.ready()
   await cordon(c2, name, false)
   await eventually(() => gatewayReady(c2, name), { deadlineMs: 60_000, say: `the gateway on ${name} is ready again` })
@@ -275,7 +275,7 @@ async function lost(t: Test, world: World): Promise<void> {
   const next = other(name)
   const began = performance.now()
   underlay.plug(name, false)
-  await node?.podlet.kill()
+  await node?.kubelet.kill()
   await eventually(async () => (await holder(c2)) === next, { deadlineMs: 60_000, say: `${next} takes the lane` })
   t.comment(`${next} took the lane ${((performance.now() - began) / 1000).toFixed(1)} s after ${name} was lost`)
   await eventually(async () => (await upLanes(c2, next)) === 2, { deadlineMs: 60_000, say: `${next} is up to both` })
@@ -283,7 +283,7 @@ async function lost(t: Test, world: World): Promise<void> {
     t.ok(longestGapMs < 30_000, `no longer than a Lease and a few seconds: ${longestGapMs} ms`)
   }
   underlay.plug(name, true)
-  node?.podlet.start()
+  node?.kubelet.start()
   await node?.ready()
   await alonServes(c2, next, 90_000)
   await lossOf(t, world, 'the lost one is back')

@@ -11,7 +11,7 @@ import { equalsGolden } from '../support/golden.ts'
 import { type Site, helloService } from './support/callers.ts'
 import {
   IMAGE,
-  type Place,
+  type InstallTarget,
   SYSTEM,
   type World,
   answered,
@@ -173,7 +173,7 @@ async function leaving(t: Test, world: World): Promise<void> {
 }
 
 /** What an agent for GitOps does: applies each document under its own name, several times. */
-async function applyAll({ site }: Place, text: string): Promise<void> {
+async function applyAll({ site }: InstallTarget, text: string): Promise<void> {
   const objects = parseAllDocuments(text).map((document) => document.toJS() as KubeObject)
   for (const object of objects) {
     await eventually(() => applyOne(site, object), { deadlineMs: 20_000, say: `${object.kind} is taken` })
@@ -218,7 +218,7 @@ interface GatewayObject extends KubeObject {
   readonly status?: { readonly connections?: readonly { readonly cluster: string; readonly state: string }[] }
 }
 
-async function connections({ site }: Place): Promise<string> {
+async function connections({ site }: InstallTarget): Promise<string> {
   const gateways = await site.api.list<GatewayObject>('/apis/sealane.io/v1alpha1/gateways').catch(() => [])
   return gateways
     .flatMap(({ status }) => (status?.connections ?? []).map((one) => `${one.cluster} ${one.state}`))
@@ -323,7 +323,7 @@ interface PodObject extends KubeObject {
   readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] }
 }
 
-async function isReady({ site }: Place, part: string): Promise<boolean> {
+async function isReady({ site }: InstallTarget, part: string): Promise<boolean> {
   const selector = encodeURIComponent(`app.kubernetes.io/component=${part}`)
   const pods = await site.api.list<PodObject>(`/api/v1/namespaces/${SYSTEM}/pods?labelSelector=${selector}`)
   return pods.some(({ status }) =>

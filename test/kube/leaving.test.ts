@@ -161,12 +161,12 @@ async function broker(t: Test, world: World): Promise<void> {
     deadlineMs: 120_000,
     intervalMs: 1000,
     say: 'both members are in contact again, without joining',
-  }).catch((error: unknown) => toldBy(world, error))
+  }).catch((error: unknown) => reportedBy(world, error))
   await exported(world, 'after-restore')
 }
 
 /** Throws the error with the last words of the broker and of both members, and who is known as one. */
-async function toldBy({ hub, c2, c3 }: World, error: unknown): Promise<never> {
+async function reportedBy({ hub, c2, c3 }: World, error: unknown): Promise<never> {
   const words = [await membersOf(hub), await lastWords(hub.plane.api, 'sealane-broker', 30)]
   for (const { plane } of [c2, c3]) words.push(await lastWords(plane.api, 'sealane-system', 30))
   throw new Error(`${String(error)}\n${words.join('\n')}`, { cause: error })

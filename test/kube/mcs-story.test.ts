@@ -9,12 +9,12 @@ import { aboutStory, namespaceStory, repairStory, sliceStory, stableStory } from
 import { type Shop, openShop } from './mcs/shop.ts'
 import { localStory, nameStory, reachStory } from './mcs/traffic-stories.ts'
 import { startJoinedClusters } from './support/joined-clusters.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { FLAT } from './support/two-clusters.ts'
 
 t.setTimeout(900_000)
 
-t.test('the standard over two joined clusters', { skip: podletMissing() ?? false }, async (t) => {
+t.test('the standard over two joined clusters', { skip: kubeletMissing() ?? false }, async (t) => {
   const joined = await startJoinedClusters({ directory: temporaryFolder(t), rows: FLAT })
   t.teardown(() => joined.stop())
   const shop = await openShop(joined)

@@ -14,7 +14,7 @@ import { joinClusters } from './support/joined-clusters.ts'
 import type { Json, KubeObject } from './support/kube-request.ts'
 import type { KubeNode } from './support/node.ts'
 import { dumpNode, sealaneFiles } from './support/node-dump.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { refusedByApiServer } from './support/pod-logs.ts'
 import { sealane } from './support/sealane-command.ts'
 import { awaitImport, exportService } from './support/service-imports.ts'
@@ -48,7 +48,7 @@ interface World {
   readonly kernels: ReadonlyMap<string, string>
 }
 
-t.test('nodes come and go', { skip: podletMissing() ?? false, timeout: 900_000 }, async (t) => {
+t.test('nodes come and go', { skip: kubeletMissing() ?? false, timeout: 900_000 }, async (t) => {
   const world = await startWorld(t)
   await answered(world, 'before anything moves')
   await t.test('what nodes tell belongs to their Nodes', (t) => owned(t, world))
@@ -123,7 +123,7 @@ const endpoints = async (site: Site): Promise<string> =>
     .join(' ')
 
 /** Waits until both clusters know this cluster's lanes so. */
-async function told({ here, there }: World, want: string, nodes: string): Promise<void> {
+async function reported({ here, there }: World, want: string, nodes: string): Promise<void> {
   await eventually(async () => (await gateways(here)) === nodes, { deadlineMs: 60_000, say: `gateways are ${nodes}` })
   for (const site of [here, there]) {
     await eventually(async () => (await endpoints(site)) === want, {
@@ -176,12 +176,12 @@ async function moved(t: Test, world: World): Promise<void> {
   const [a, b] = nodes
   t.not(laneTraces(world, a), '', 'a gateway has traces')
   await label(here, a.name, null)
-  await told(world, '', '')
+  await reported(world, '', '')
   await cleaned(t, world, a)
   await label(here, b.name, '0')
   const ms = await answered(world, `${b.name} carries the lane`)
   t.comment(`served again ${(ms / 1000).toFixed(1)} s after the label of the new gateway`)
-  await told(world, `c2.${b.name}-lane0`, b.name)
+  await reported(world, `c2.${b.name}-lane0`, b.name)
   await cleaned(t, world, a)
 }
 
@@ -211,11 +211,11 @@ async function otherLane(t: Test, world: World): Promise<void> {
   const [, b] = world.nodes
   const before = await gatewayPod(world, b.name)
   await label(world.here, b.name, '1')
-  await told(world, `c2.${b.name}-lane1`, b.name)
+  await reported(world, `c2.${b.name}-lane1`, b.name)
   await eventually(() => !laneTraces(world, b).includes('lane0'), { deadlineMs: 30_000, say: 'lane 0 is gone' })
   t.match(laneTraces(world, b), /^lane1\.key$/m)
   await label(world.here, b.name, '0')
-  await told(world, `c2.${b.name}-lane0`, b.name)
+  await reported(world, `c2.${b.name}-lane0`, b.name)
   await answered(world, 'back on lane 0')
   const after = await gatewayPod(world, b.name)
   t.equal(after?.metadata.uid, before?.metadata.uid, 'by the same pod')
@@ -228,12 +228,12 @@ async function takenOver(t: Test, world: World): Promise<void> {
   const calls = await callSteadily(there, 'demo', HOST, 'c2')
   await standsBy(t, world, a, b)
   await label(here, b.name, null)
-  await told(world, `c2.${a.name}-lane0`, a.name)
+  await reported(world, `c2.${a.name}-lane0`, a.name)
   await cleaned(t, world, b)
   await answered(world, `${a.name} alone`)
   await standsBy(t, world, b, a)
   await label(here, a.name, null)
-  await told(world, `c2.${b.name}-lane0`, b.name)
+  await reported(world, `c2.${b.name}-lane0`, b.name)
   await answered(world, `${b.name} alone`)
   const { calls: count, unanswered, longestGapMs } = await calls.stop()
   t.comment(`${unanswered} of ${count} calls had no answer; the longest gap was ${longestGapMs} ms`)
@@ -250,7 +250,7 @@ async function standsBy(t: Test, world: World, node: KubeNode, server: KubeNode)
     deadlineMs: 60_000,
     say: `the gateway on ${node.name} is ready`,
   })
-  await told(world, `c2.${server.name}-lane0`, server.name)
+  await reported(world, `c2.${server.name}-lane0`, server.name)
   await servesAlone(t, world, { server, other: node })
 }
 
@@ -297,7 +297,7 @@ async function replaced(t: Test, world: World): Promise<void> {
   const agents = await nodesOf(here, 'agent')
   t.strictSame(agents, [a.name, b.name], 'the agents are on both nodes')
   clusters.underlay.plug(b.name, false)
-  await b.podlet.kill()
+  await b.kubelet.kill()
   const labelled = performance.now()
   await label(here, a.name, '0')
   const want = `c2.${a.name}-lane0 up`
@@ -308,7 +308,7 @@ async function replaced(t: Test, world: World): Promise<void> {
   t.comment(`served again ${(ms / 1000).toFixed(1)} s after the label of the new gateway, the old one dead`)
   t.equal(await gateways(here), `${a.name} ${b.name}`, 'what the dead one told is still there')
   await here.api.delete(`/api/v1/nodes/${b.name}`)
-  await told(world, `c2.${a.name}-lane0`, a.name)
+  await reported(world, `c2.${a.name}-lane0`, a.name)
   await eventually(async () => (await names(here, 'routeagents')) === a.name, { deadlineMs: 30_000 })
   t.equal(await names(here, 'routeagents'), a.name, 'all that it told went with its Node')
   await answered(world, 'with the new one alone')
@@ -319,7 +319,7 @@ async function returned(t: Test, world: World): Promise<void> {
   const { clusters, here, nodes } = world
   const [a, b] = nodes
   clusters.underlay.plug(b.name, true)
-  b.podlet.start()
+  b.kubelet.start()
   await b.ready()
   const both = `${a.name} ${b.name}`
   await eventually(async () => (await names(here, 'routeagents')) === both, {
@@ -329,7 +329,7 @@ async function returned(t: Test, world: World): Promise<void> {
   t.equal(await gateways(here), a.name, 'a machine that comes back without the label is no gateway')
   await standsBy(t, world, b, a)
   await label(here, b.name, null)
-  await told(world, `c2.${a.name}-lane0`, a.name)
+  await reported(world, `c2.${a.name}-lane0`, a.name)
   await cleaned(t, world, b)
   await answered(world, `${a.name} goes on`)
 }

@@ -12,7 +12,7 @@ import {
   type World,
   isReady,
   podNamespaces,
-  podletMissing,
+  kubeletMissing,
   processesBelow,
   runPod,
   startWorld,
@@ -23,7 +23,7 @@ t.setTimeout(600_000)
 const SOCAT = 'alpine/socat:1.7.4.4'
 const NETSHOOT = 'nicolaka/netshoot:v0.15'
 
-t.test('pods come, are seen, and go', { skip: podletMissing() ?? false }, async (t) => {
+t.test('pods come, are seen, and go', { skip: kubeletMissing() ?? false }, async (t) => {
   const world = await startWorld(t)
   for (const [name, story] of Object.entries(STORIES)) await t.test(name, (t) => story(t, world))
 })
@@ -138,9 +138,9 @@ async function restartStory(t: Test, { cluster, nodes, directory }: World): Prom
   const list = async (): Promise<readonly Pod[]> =>
     (await api.list<Pod>(`${NAMESPACE}/pods?labelSelector=app=hello`)).filter(({ spec }) => spec.nodeName === 'n2')
   const [before] = await list()
-  await second.podlet.kill('SIGKILL')
+  await second.kubelet.kill('SIGKILL')
   await eventually(() => processesBelow(directory, 'n2').length === 0, { say: 'its pods end with it' })
-  second.podlet.start()
+  second.kubelet.start()
   const [after] = await eventually(
     async () => {
       const pods = await list()

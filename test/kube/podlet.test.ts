@@ -8,7 +8,7 @@ import {
   type Pod,
   type World,
   isReady,
-  podletMissing,
+  kubeletMissing,
   processesWith,
   runPod,
   startWorld,
@@ -18,7 +18,7 @@ t.setTimeout(600_000)
 
 const NETSHOOT = 'nicolaka/netshoot:v0.15'
 
-t.test('containers on two nodes', { skip: podletMissing() ?? false }, async (t) => {
+t.test('containers on two nodes', { skip: kubeletMissing() ?? false }, async (t) => {
   const world = await startWorld(t)
   for (const [name, story] of Object.entries(STORIES)) await t.test(name, (t) => story(t, world))
 })

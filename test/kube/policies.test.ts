@@ -72,7 +72,7 @@ t.test('what policies refuse, and whom', { skip: kubeProgramsMissing() ?? false 
     const status = { version: '1', lanes: [], connections: [] }
     await gateway.apply(`${group}/gateways/n1/status`, { ...own, status })
     await member(api, { clusterId: 'roma' })
-    await tellEndpoint(gateway, 'roma.n1-lane0')
+    await reportEndpoint(gateway, 'roma.n1-lane0')
     const refusal = /a pod on node n1 writes only the objects of that node/
     const other = { ...own, metadata: { name: 'n2' } }
     await eventuallyRefused(t, () => gateway.apply(`${group}/gateways/n2`, other), refusal, 'another gateway')
@@ -230,7 +230,7 @@ async function leaves(api: KubeRequest): Promise<void> {
 }
 
 /** What policies look at reaches them a moment later than it is stored. */
-async function tellEndpoint(gateway: KubeRequest, name: string): Promise<void> {
+async function reportEndpoint(gateway: KubeRequest, name: string): Promise<void> {
   await eventually(() => gateway.apply(`${ENDPOINTS}/${name}`, endpoint({ name, node: 'n1' })), {
     deadlineMs: 30_000,
     say: `${name} is taken`,

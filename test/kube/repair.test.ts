@@ -11,7 +11,7 @@ import { temporaryFolder } from '../support/temporary-folder.ts'
 import { joinClusters } from './support/joined-clusters.ts'
 import type { KubeObject, KubeRequest } from './support/kube-request.ts'
 import { lastWords } from './support/pod-logs.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
 import {
   type ClusterRow,
@@ -38,7 +38,7 @@ interface World {
   readonly third: TestCluster
 }
 
-t.test('the next join repairs', { skip: podletMissing() ?? false, timeout: 900_000 }, async (t) => {
+t.test('the next join repairs', { skip: kubeletMissing() ?? false, timeout: 900_000 }, async (t) => {
   const world = await startWorld(t)
   const before = await partsOf(world.hub)
   await t.test('a wrong image, a wrong broker, a token that has ended', (t) => badTries(t, world))

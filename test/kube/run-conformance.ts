@@ -20,18 +20,18 @@ import { atExit } from '../support/at-exit.ts'
 import { eventually } from '../support/eventually.ts'
 import { ROOT } from '../support/source-tree.ts'
 import { ownChecks } from './conformance/own-checks.ts'
-import { judge, tableOf } from './conformance/report.ts'
+import { validate, tableOf } from './conformance/report.ts'
 import { suiteProgram } from './conformance/suite-program.ts'
 import { type Excuse, UNDER_TRANSLATION } from './conformance/under-translation.ts'
 import { type JoinedClusters, startJoinedClusters } from './support/joined-clusters.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { makeProgram } from './support/program.ts'
 import { type ClusterRow, DUAL, FLAT, OVERLAPPING } from './support/two-clusters.ts'
 
 const SUITE_DEADLINE_MS = 45 * 60_000
 
 /** What the clusters are like. */
-interface Ground {
+interface TestGround {
   readonly rows: readonly ClusterRow[]
   /** Specs that may fail there. */
   readonly excuses: readonly Excuse[]
@@ -43,14 +43,14 @@ const GROUNDS = {
   flat: { rows: FLAT, excuses: [], report: 'report.yaml' },
   overlapping: { rows: OVERLAPPING, excuses: UNDER_TRANSLATION, report: 'report-overlapping.yaml' },
   'dual-stack': { rows: DUAL, excuses: [], report: 'report-dual-stack.yaml' },
-} as const satisfies Readonly<Record<string, Ground>>
+} as const satisfies Readonly<Record<string, TestGround>>
 
-interface Wishes {
-  readonly ground: Ground
+interface ConformanceOptions {
+  readonly context: TestGround
   readonly report: string
 }
 
-function wishes(): Wishes {
+function chosen(): ConformanceOptions {
   const options = {
     overlapping: { type: 'boolean', default: false },
     'dual-stack': { type: 'boolean', default: false },
@@ -59,13 +59,13 @@ function wishes(): Wishes {
   const { values } = parseArgs({ options, allowPositionals: false })
   const [asked = 'flat', more] = (['overlapping', 'dual-stack'] as const).filter((name) => values[name])
   if (more !== undefined) throw new Error(`--${more} stands beside --${asked}: expected one of them`)
-  const ground = GROUNDS[asked]
-  return { ground, report: resolve(values.report ?? join(ROOT, 'build/conformance', ground.report)) }
+  const context = GROUNDS[asked]
+  return { context, report: resolve(values.report ?? join(ROOT, 'build/conformance', context.report)) }
 }
 
 async function main(): Promise<number> {
-  const { ground, report } = wishes()
-  const missing = podletMissing()
+  const { context, report } = chosen()
+  const missing = kubeletMissing()
   if (missing !== undefined) throw new Error(`this machine ${missing}`)
   const directory = realpathSync(mkdtempSync(join(tmpdir(), 'sealane-conformance-')))
   atExit('folders', () => rmSync(directory, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 }))
@@ -73,7 +73,7 @@ async function main(): Promise<number> {
   const checkout = process.env['SEALANE_MCS_SUITE']
   say('building the suite')
   const suite = await suiteProgram({ directory, ...(checkout === undefined ? {} : { checkout }) })
-  const clusters = await startJoinedClusters({ directory: makeFolder(directory, 'clusters'), rows: ground.rows, say })
+  const clusters = await startJoinedClusters({ directory: makeFolder(directory, 'clusters'), rows: context.rows, say })
   try {
     say(`running ${suite.origin}`)
     const folder = makeFolder(directory, 'run')
@@ -81,7 +81,7 @@ async function main(): Promise<number> {
     keep(folder, report, log)
     say('checking what the suite rests on')
     const own = await ownChecks(sitesOf(clusters))
-    return conclude(report, ground, own)
+    return conclude(report, context, own)
   } finally {
     await clusters.stop()
     say('everything is stopped')
@@ -129,8 +129,8 @@ function keep(folder: string, report: string, log: string): void {
   writeFileSync(`${stem}.log`, readFileSync(log))
 }
 
-function conclude(report: string, { excuses }: Ground, own: ReturnType<typeof judge>['rows']): number {
-  const { rows, faults } = judge(readFileSync(report, 'utf8'), excuses)
+function conclude(report: string, { excuses }: TestGround, own: ReturnType<typeof validate>['rows']): number {
+  const { rows, faults } = validate(readFileSync(report, 'utf8'), excuses)
   process.stdout.write(`\n${tableOf([...rows, ...own])}`)
   const all = [...faults, ...own.filter(({ result }) => result !== 'passed').map(({ spec }) => `failed: ${spec}`)]
   for (const fault of all) console.log(fault)

@@ -13,7 +13,7 @@ import { pathOf } from './support/apply-manifests.ts'
 import { goVersion } from './support/build-programs.ts'
 import {
   IMAGE,
-  type Place,
+  type InstallTarget,
   SYSTEM,
   type World,
   changedSince,
@@ -35,13 +35,13 @@ import {
   renderChart,
   renderKustomization,
 } from './support/other-hands.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { type CommandResult, sealane, trySealane } from './support/sealane-command.ts'
 import { SEALANE_IMAGE } from './support/two-clusters.ts'
 
 t.setTimeout(900_000)
 
-const SKIP = podletMissing() ?? (goVersion() === undefined ? 'needs Go to render the chart' : undefined)
+const SKIP = kubeletMissing() ?? (goVersion() === undefined ? 'needs Go to render the chart' : undefined)
 
 t.test('what stands stays', { skip: SKIP ?? false, timeout: 900_000 }, async (t) => {
   const world = await startWorld(t)
@@ -58,10 +58,10 @@ t.test('what stands stays', { skip: SKIP ?? false, timeout: 900_000 }, async (t)
   await noRefusals(t, hub, member)
 })
 
-const again = ({ at }: Place, ...more: readonly string[]): Promise<CommandResult> =>
+const again = ({ at }: InstallTarget, ...more: readonly string[]): Promise<CommandResult> =>
   sealane(['join', ...at, '--yes', ...more])
 
-async function nothingAsked(t: Test, place: Place): Promise<void> {
+async function nothingAsked(t: Test, place: InstallTarget): Promise<void> {
   const before = await settledObjects(place)
   const managers = await managersOf(place)
   const done = await again(place)
@@ -84,7 +84,7 @@ interface Managed extends KubeObject {
 }
 
 /** Who wrote each of the workloads, their controllers aside. */
-async function managersOf({ site }: Place): Promise<readonly string[]> {
+async function managersOf({ site }: InstallTarget): Promise<readonly string[]> {
   const lines = await Promise.all(
     ALL_WORKLOADS.map(async (name) => {
       const { metadata } = await site.api.get<Managed>(workload(name))
@@ -113,7 +113,7 @@ interface Workload extends KubeObject {
 
 const BINDING = '/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicybindings/sealane-about-clusterset'
 
-async function byHand(t: Test, place: Place): Promise<void> {
+async function byHand(t: Test, place: InstallTarget): Promise<void> {
   const { api } = place.site
   const container = (name: string, more: Json): Json => ({
     spec: { template: { spec: { containers: [{ name, ...more }] } } },
@@ -163,7 +163,7 @@ interface WorkloadStatus extends KubeObject {
   }
 }
 
-async function rolledOut({ site }: Place): Promise<void> {
+async function rolledOut({ site }: InstallTarget): Promise<void> {
   await eventually(
     async () => {
       for (const name of ALL_WORKLOADS) {
@@ -188,7 +188,7 @@ async function rolledOut({ site }: Place): Promise<void> {
 
 const OTHER_IMAGE = 'registry.example.org/sealane:other'
 
-async function asked(t: Test, place: Place): Promise<void> {
+async function asked(t: Test, place: InstallTarget): Promise<void> {
   const before = await settledObjects(place)
   const dry = await again(place, '--label', 'region=eu', '--image', OTHER_IMAGE, '--dry-run')
   t.equal(dry.stdout, 'nothing was changed\n')
@@ -242,7 +242,7 @@ function diffOf(said: string, title: string): readonly string[] {
   return at < 0 ? [] : rest.slice(0, end < 0 ? rest.length : end).map((line) => line.trim())
 }
 
-async function byKubectl(t: Test, place: Place): Promise<void> {
+async function byKubectl(t: Test, place: InstallTarget): Promise<void> {
   const before = await settledObjects(place)
   const printed = await sealane(['join', ...place.at, '--yes', '--output', 'yaml'])
   t.strictSame(await kubectlApply(place.site.api, printed.stdout), [], 'it conflicts with nothing')
@@ -269,7 +269,7 @@ interface PodMonitor extends KubeObject {
 }
 
 /** A kustomization of somebody's own on top of the one that is shipped, with its metrics and his image and log level. */
-async function byKustomize(t: Test, place: Place): Promise<void> {
+async function byKustomize(t: Test, place: InstallTarget): Promise<void> {
   const { api } = place.site
   const crds = parseAllDocuments(readFileSync(join(await goDownload(OPERATOR), POD_MONITOR_CRD), 'utf8'))
   for (const crd of crds) await api.post('/apis/apiextensions.k8s.io/v1/customresourcedefinitions', crd.toJS() as Json)
@@ -311,12 +311,12 @@ function chartValues(site: string, more: Json = {}): Json {
   return { image: { repository, tag }, member: { site }, ...more }
 }
 
-async function siteOf({ site }: Place): Promise<string> {
+async function siteOf({ site }: InstallTarget): Promise<string> {
   const map = await site.api.get<{ data: Json }>(`/api/v1/namespaces/${SYSTEM}/configmaps/sealane-site`)
   return String(map.data['site.yaml'])
 }
 
-async function helmAfter(t: Test, place: Place): Promise<void> {
+async function helmAfter(t: Test, place: InstallTarget): Promise<void> {
   const { api } = place.site
   const values = chartValues(await siteOf(place), { agent: { replicas: 2 } })
   const chart = await renderChart(temporaryFolder(t), values)
@@ -341,7 +341,7 @@ async function helmAfter(t: Test, place: Place): Promise<void> {
   t.strictSame(await changedSince(place, before), [], 'what was broken is mended, and nothing else')
 }
 
-async function helmBefore(t: Test, world: World, place: Place): Promise<void> {
+async function helmBefore(t: Test, world: World, place: InstallTarget): Promise<void> {
   const { api } = place.site
   const spec = {
     kubernetes: {},
@@ -388,7 +388,7 @@ async function helmBefore(t: Test, world: World, place: Place): Promise<void> {
 }
 
 /** As text, without status and stamps. */
-async function objectsOf(place: Place, chart: readonly KubeObject[]): Promise<readonly string[]> {
+async function objectsOf(place: InstallTarget, chart: readonly KubeObject[]): Promise<readonly string[]> {
   const all = await settledObjects(place)
   return chart.map((object) => {
     const parts = /^(\/.*?)(?:\/namespaces\/([^/]+))?\/([^/]+)\/([^/]+)$/.exec(pathOf(object)) ?? []

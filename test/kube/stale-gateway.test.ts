@@ -21,7 +21,7 @@ import { joinClusters } from './support/joined-clusters.ts'
 import type { Json, KubeObject } from './support/kube-request.ts'
 import type { KubeNode } from './support/node.ts'
 import { lastWords, refusedByApiServer } from './support/pod-logs.ts'
-import { podletMissing } from './support/podlet-world.ts'
+import { kubeletMissing } from './support/podlet-world.ts'
 import { sealane } from './support/sealane-command.ts'
 import { awaitImport, exportService, findImport, importText, importedSlices } from './support/service-imports.ts'
 import { callSteadily } from './support/steady-calls.ts'
@@ -53,7 +53,7 @@ interface World {
   readonly workers: readonly string[]
 }
 
-t.test('a gateway stops to tell', { skip: podletMissing() ?? false, timeout: 900_000 }, async (t) => {
+t.test('a gateway stops to tell', { skip: kubeletMissing() ?? false, timeout: 900_000 }, async (t) => {
   const world = await startWorld(t)
   await t.test('while all is well', (t) => well(t, world))
   await t.test('the API server is away', (t) => away(t, world))
@@ -228,7 +228,7 @@ async function dies(t: Test, world: World): Promise<void> {
   const died = performance.now()
   const since = (): string => `${((performance.now() - died) / 1000).toFixed(1)} s`
   clusters.underlay.plug(gateway.name, false)
-  await gateway.podlet.kill()
+  await gateway.kubelet.kill()
   const options = { deadlineMs: 90_000, intervalMs: 250 }
   await eventually(async () => (await ways(world)) === workers.join(', '), { ...options, say: 'no way is left' })
   t.comment(`the workers have let go of the gateway after ${since()}`)
@@ -281,7 +281,7 @@ async function returns(t: Test, world: World): Promise<void> {
   const { clusters, gateway } = world
   const began = performance.now()
   clusters.underlay.plug(gateway.name, true)
-  gateway.podlet.start()
+  gateway.kubelet.start()
   await gateway.ready()
   await allUp(world)
   t.comment(`all is up ${((performance.now() - began) / 1000).toFixed(1)} s after the machine was switched on`)

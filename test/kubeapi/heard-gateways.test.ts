@@ -66,7 +66,7 @@ class Stage {
   shown(): string {
     return this.heard
       .list()
-      .map(({ metadata, status }) => `${this.heard.standing(metadata.name)} ${status?.connections[0]?.state}`)
+      .map(({ metadata, status }) => `${this.heard.liveness(metadata.name)} ${status?.connections[0]?.state}`)
       .join(', ')
   }
 

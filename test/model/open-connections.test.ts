@@ -3,7 +3,7 @@ import {
   MAX_OPEN_CONNECTIONS,
   type OpenConnections,
   brokenConnectionsText,
-  isWorthTelling,
+  isWorthReporting,
   openConnectionsProblem,
   openConnectionsText,
 } from '../../model/open-connections.ts'
@@ -15,7 +15,7 @@ function figure(text: string): OpenConnections | undefined {
 
 t.test('when a figure is told anew', (t) => {
   const minute = 60_000
-  const rows: [told: string, now: string, ageMs: number, want: boolean][] = [
+  const rows: [reported: string, now: string, ageMs: number, want: boolean][] = [
     ['-', '-', 60 * minute, false],
     ['-', '0', 0, true],
     ['3', '-', 0, true],
@@ -32,8 +32,8 @@ t.test('when a figure is told anew', (t) => {
     ['1000', '1000', 60 * minute, false],
     ['1000', '1000+', 0, true],
   ]
-  for (const [told, now, ageMs, want] of rows) {
-    t.equal(isWorthTelling(figure(told), figure(now), ageMs), want, `${told}, now ${now}, after ${ageMs} ms`)
+  for (const [reported, now, ageMs, want] of rows) {
+    t.equal(isWorthReporting(figure(reported), figure(now), ageMs), want, `${reported}, now ${now}, after ${ageMs} ms`)
   }
   t.end()
 })
@@ -81,12 +81,12 @@ t.test('in words', (t) => {
     ],
   ]
   for (const [members, want] of rows) {
-    const told = members.split(', ').map((member) => {
+    const reported = members.split(', ').map((member) => {
       const [cluster = '', text = ''] = member.split(' ')
       const openConnections = figure(text)
       return openConnections === undefined ? { cluster } : { cluster, openConnections }
     })
-    t.equal(brokenConnectionsText(told, 'break'), want)
+    t.equal(brokenConnectionsText(reported, 'break'), want)
   }
   t.end()
 })

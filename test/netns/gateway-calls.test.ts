@@ -1,7 +1,7 @@
 /** How soon a lane comes up when the first calls are in vain. */
 import { setTimeout as sleep } from 'node:timers/promises'
 import t from 'tap'
-import { introduce, tell } from '../gateway/support/netns-sites.ts'
+import { introduce, report } from '../gateway/support/netns-sites.ts'
 import { MILANO, PARIS, TOKYO, msUntilUp, withTwo } from '../gateway/support/two-gateways.ts'
 import { eventually } from '../support/eventually.ts'
 import { netnsMissing } from '../support/netns.ts'
@@ -12,11 +12,11 @@ const skip = netnsMissing() ?? false
 t.test('the far side learns our key only after we started calling', { skip, timeout: 120_000 }, async (t) => {
   const callInVain = (timed: Timed): Promise<number> =>
     withTwo(t, [MILANO, TOKYO], async (milano, tokyo) => {
-      tell(milano, tokyo)
+      report(milano, tokyo)
       await eventually(() => tokyo.process.stateOf('milano') === 'connecting', { say: 'tokyo calls' })
       // The time is what is tested: calls of three seconds are lost.
       await sleep(3000)
-      tell(tokyo, milano)
+      report(tokyo, milano)
       return timed(() => msUntilUp(milano, tokyo))
     })
   const ms = await undisturbed(t, callInVain, (ms) => ms <= 2500)

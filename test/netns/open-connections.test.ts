@@ -5,7 +5,7 @@
 import t from 'tap'
 import type { OpenConnections } from '../../model/open-connections.ts'
 import { POD_PROGRAMS, inPod } from '../gateway/support/pod-programs.ts'
-import { told, withCalicoSites } from '../routeagent/support/calico-sites.ts'
+import { reported, withCalicoSites } from '../routeagent/support/calico-sites.ts'
 import type { NodeProcess } from '../routeagent/support/node-process.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { type Netns, netnsMissing } from '../support/netns.ts'
@@ -25,7 +25,7 @@ async function hold(pod: Netns, to: string): Promise<() => void> {
 t.test('connections between two sites', { skip, timeout: 120_000 * SLOWNESS }, async (t) => {
   await withCalicoSites(t, async ({ workerPod, parisPod, gwProcess, workerProcess, parisProcess }) => {
     const counts = async (process: NodeProcess, name: string, count: number, say: string): Promise<void> => {
-      const figure = (): OpenConnections | undefined => told(process, name)?.openConnections
+      const figure = (): OpenConnections | undefined => reported(process, name)?.openConnections
       const isSo = (): boolean => {
         process.wake()
         return figure()?.count === count && figure()?.atLeast === false

@@ -1,7 +1,7 @@
 /** Where pods are, on nodes as Calico makes them (test/routeagent/support/calico-sites.ts). */
 import t from 'tap'
 import { inPod } from '../gateway/support/pod-programs.ts'
-import { ip, told, withCalicoSites } from '../routeagent/support/calico-sites.ts'
+import { ip, reported, withCalicoSites } from '../routeagent/support/calico-sites.ts'
 import { SLOWNESS, eventually } from '../support/eventually.ts'
 import { type Netns, netnsMissing } from '../support/netns.ts'
 
@@ -9,8 +9,8 @@ const skip = netnsMissing() ?? false
 
 t.test('nodes whose pods stand in no Node', { skip, timeout: 90_000 * SLOWNESS }, async (t) => {
   await withCalicoSites(t, async ({ gw, gwPod, workerPod, parisPod, gwProcess, workerProcess }) => {
-    t.strictSame(told(gwProcess, 'gw')?.podRanges, ['10.42.5.0/26'])
-    t.strictSame(told(workerProcess, 'worker')?.podRanges, ['10.42.6.0/26'])
+    t.strictSame(reported(gwProcess, 'gw')?.podRanges, ['10.42.5.0/26'])
+    t.strictSame(reported(workerProcess, 'worker')?.podRanges, ['10.42.6.0/26'])
     const answers = (from: Netns, to: string, want: string, say: string): Promise<unknown> =>
       eventually(async () => (await inPod(from, 'tcp', to)) === want, { deadlineMs: 30_000, say })
     const bytes = (source: string): string => `${source} 200000`
@@ -23,11 +23,11 @@ t.test('nodes whose pods stand in no Node', { skip, timeout: 90_000 * SLOWNESS }
     await t.test("a pod with an address out of the other node's block", async (t) => {
       await ip(gwPod, 'address add 10.42.6.9/32 dev eth0')
       await ip(gw, 'route add 10.42.6.9/32 dev cali0 scope link')
-      await eventually(() => told(gwProcess, 'gw')?.podRanges?.includes('10.42.6.9/32'), { say: 'its range is told' })
+      await eventually(() => reported(gwProcess, 'gw')?.podRanges?.includes('10.42.6.9/32'), { say: 'its range is told' })
       await eventually(async () => (await ip(gw, 'route show table 7310')).includes('throw 10.42.6.9'))
       await answers(parisPod, '244.0.6.9', bytes('244.1.8.7'), 'it is reached')
       await answers(parisPod, '244.0.6.7', bytes('244.1.8.7'), 'and so is its neighbour by number')
-      t.strictSame(told(workerProcess, 'worker')?.podRanges, ['10.42.6.0/26'], 'which stays with the other node')
+      t.strictSame(reported(workerProcess, 'worker')?.podRanges, ['10.42.6.0/26'], 'which stays with the other node')
     })
   })
 })

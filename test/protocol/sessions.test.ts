@@ -13,7 +13,7 @@ import { WatchSession } from '../../protocol/sessions/watch-session.ts'
 import { eventually } from '../support/eventually.ts'
 import { FACTS, byKey, slice } from './samples.ts'
 import { authority, clock, member, silent, startSite } from './site.ts'
-import { ToyBroker } from './toy-broker.ts'
+import { FakeBroker } from './toy-broker.ts'
 
 const quick = { retryMinMs: 1, retryMaxMs: 20 }
 const signal = AbortSignal.timeout(60_000)
@@ -44,7 +44,7 @@ function publish(connect: () => BrokerClient, init = {}): Publishing {
 }
 
 /** What the broker was sent since the last call, as words. */
-function taken(api: ToyBroker): string[] {
+function taken(api: FakeBroker): string[] {
   return api.received.splice(0).map((message) => {
     if (message.t === 'put') return `put ${message.record.name}`
     if (message.t === 'remove') return `remove ${message.key.name}`
@@ -52,7 +52,7 @@ function taken(api: ToyBroker): string[] {
   })
 }
 
-function held(api: ToyBroker, cluster = 'milano'): string {
+function held(api: FakeBroker, cluster = 'milano'): string {
   const records = [...api.recordsOf(cluster).values()].map(({ key, body }) => [memberKeyText(key as never), body])
   return canonicalJson(records.sort())
 }
@@ -62,7 +62,7 @@ function wanted(records: ReadonlyMap<string, MemberRecord>): string {
 }
 
 t.test('publish: the set, then only differences', async (t) => {
-  const api = new ToyBroker()
+  const api = new FakeBroker()
   const link = inMemoryBroker(api, milano)
   const { session, stop } = publish(() => link.connect())
   t.equal(session.state().t, 'waiting', 'nothing is declared before anything is known')
@@ -103,7 +103,7 @@ t.test('publish: the set, then only differences', async (t) => {
 })
 
 t.test('publish: refusals are told once and not repeated', async (t) => {
-  const api = new ToyBroker()
+  const api = new FakeBroker()
   api.refuse = ({ body }) =>
     body.kind === 'EndpointSlice' && body.endpoints[0]?.addresses[0]?.startsWith('127.') === true
       ? { field: 'endpoints[0].addresses[0]', reason: 'AddressOutsidePods', message: 'loopback' }
@@ -163,7 +163,7 @@ t.test('publish: refusals are told once and not repeated', async (t) => {
 })
 
 t.test('publish: a large set goes through a small window, in digest parts', async (t) => {
-  const api = new ToyBroker()
+  const api = new FakeBroker()
   const link = inMemoryBroker(api, milano)
   const { session, stop } = publish(() => link.connect(), { window: 3, digestPart: 100 })
   const set = byKey(...Array.from({ length: 250 }, (_, i) => slice(`web-${i}`)))
@@ -175,8 +175,8 @@ t.test('publish: a large set goes through a small window, in digest parts', asyn
 })
 
 t.test('publish: a broker that does not answer is left, and asked again', async (t) => {
-  const api = new ToyBroker()
-  const deaf = new ToyBroker()
+  const api = new FakeBroker()
+  const deaf = new FakeBroker()
   const done = (): Promise<void> => Promise.resolve()
   deaf.openPublish = () => ({ onMessage: done, onLast: done, onEnd: () => undefined })
   let link = inMemoryBroker(deaf, milano)
@@ -203,7 +203,7 @@ const publishStep = fc.oneof(
 t.test('publish: whatever happens in between, the broker ends up with the set', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(publishStep, { maxLength: 12 }), async (steps) => {
-      const api = new ToyBroker()
+      const api = new FakeBroker()
       // Address 10.0.0.5 is never taken.
       api.refuse = ({ body }) =>
         body.kind === 'EndpointSlice' && body.endpoints[0]?.addresses[0] === '10.0.0.5'
@@ -269,12 +269,12 @@ function copy(replica: Replica): string {
   return [...replica.records.keys()].sort().join(' ')
 }
 
-function truth(api: ToyBroker): string {
+function truth(api: FakeBroker): string {
   return [...api.records.keys()].sort().join(' ')
 }
 
 t.test('watch: follows, survives outages, resumes with the difference', async (t) => {
-  const api = new ToyBroker()
+  const api = new FakeBroker()
   api.complete.add('paris')
   api.put('paris', slice('web-1'))
   api.put('paris', slice('web-2'))
@@ -328,7 +328,7 @@ t.test('watch: follows, survives outages, resumes with the difference', async (t
 
 t.test('over real sockets: two sites, the broker dies and comes back', async (t) => {
   const by = await authority('demo')
-  const api = new ToyBroker()
+  const api = new FakeBroker()
   const first = await startSite(by)
   const { port } = first.server.address
   Object.assign(first.api, { openPublish: api.openPublish.bind(api), watch: api.watch.bind(api) })

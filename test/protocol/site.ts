@@ -13,7 +13,7 @@ import { type ClientLimits, connectBroker } from '../../protocol/transport/grpc-
 import { type BrokerServer, type ServeBrokerInit, serveBroker } from '../../protocol/transport/grpc-server.ts'
 import { SystemClock } from '../../reconcile/clock.ts'
 import type { Logger } from '../../runtime/logging/logger.ts'
-import { ToyBroker } from './toy-broker.ts'
+import { FakeBroker } from './toy-broker.ts'
 
 export const clock = new SystemClock()
 
@@ -53,7 +53,7 @@ export async function member(by: Authority, cluster: string, agoMs = 0, validMs?
 
 export interface Site {
   readonly authority: Authority
-  readonly api: ToyBroker
+  readonly api: FakeBroker
   readonly server: BrokerServer
   readonly address: string
   client(
@@ -67,7 +67,7 @@ export async function startSite(
   by: Authority,
   init: Partial<Pick<ServeBrokerInit, 'limits' | 'listen' | 'logger'>> = {},
 ): Promise<Site> {
-  const api = new ToyBroker()
+  const api = new FakeBroker()
   const server = await serveBroker({
     api,
     tls: { ...by.server, ca: [by.ca.certificate], clusterset: by.clusterset },

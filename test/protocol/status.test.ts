@@ -24,7 +24,7 @@ import { SystemClock } from '../../reconcile/clock.ts'
 import { CapturingLogger } from '../../runtime/logging/capturing-logger.ts'
 import { eventually } from '../support/eventually.ts'
 import { byKey, slice } from './samples.ts'
-import { ToyBroker } from './toy-broker.ts'
+import { FakeBroker } from './toy-broker.ts'
 
 const SHOP: NotImported = { reason: 'NamespaceMissing', namespace: 'shop', name: '', cluster: '' }
 const STATUS: MemberStatus = { notImported: [SHOP], leftOut: 3 }
@@ -44,7 +44,7 @@ t.test('there and back', (t) => {
 })
 
 t.test('how many connections are open', (t) => {
-  const told = (openConnections: OpenConnections | undefined): PublishMessage => {
+  const reported = (openConnections: OpenConnections | undefined): PublishMessage => {
     const value = { sequence: 1, status: { notImported: [], leftOut: 0, openConnections } }
     return decodePublishMessage(wire.PublishMessage.encode({ message: { $case: 'status', value } }).finish())
   }
@@ -57,7 +57,7 @@ t.test('how many connections are open', (t) => {
   ]
   for (const [name, openConnections] of rows) {
     const status = { notImported: [], leftOut: 0, ...(openConnections === undefined ? {} : { openConnections }) }
-    t.strictSame(told(openConnections), { t: 'status', sequence: 1, status }, name)
+    t.strictSame(reported(openConnections), { t: 'status', sequence: 1, status }, name)
     const message: PublishMessage = { t: 'status', sequence: 4, status }
     t.strictSame(decodePublishMessage(encodePublishMessage(message)), message, `${name}: there and back`)
   }
@@ -186,7 +186,7 @@ t.test('flags of the first messages are not there for whoever does not know them
   t.end()
 })
 
-function session(broker: ToyBroker) {
+function session(broker: FakeBroker) {
   const link = inMemoryBroker(broker, PEER)
   const clock = new SystemClock()
   const deps = { connect: () => link.connect(), clock, logger: new CapturingLogger() }
@@ -195,7 +195,7 @@ function session(broker: ToyBroker) {
 }
 
 t.test('told once on each stream, and when it changes', async (t) => {
-  const broker = new ToyBroker()
+  const broker = new FakeBroker()
   const { link, publish } = session(broker)
   const stop = new AbortController()
   const run = publish.run(stop.signal)
@@ -215,7 +215,7 @@ t.test('told once on each stream, and when it changes', async (t) => {
 })
 
 t.test('a broker of an earlier release is told nothing, and keeps the stream', async (t) => {
-  const broker = new ToyBroker()
+  const broker = new FakeBroker()
   broker.takesStatus = false
   const { link, publish } = session(broker)
   const stop = new AbortController()

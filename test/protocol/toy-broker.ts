@@ -23,7 +23,7 @@ import { encodeRecordEvent } from '../../protocol/codec/records-codec.ts'
 import { setHash } from '../../protocol/codec/set-hash.ts'
 import type { RefusalReason } from '../../model/reasons/reasons.ts'
 
-export class ToyBroker implements BrokerApi {
+export class FakeBroker implements BrokerApi {
   epoch: string = randomUUID()
   revision = 0
   records = new Map<string, StoredRecord>()
@@ -187,7 +187,7 @@ export class ToyBroker implements BrokerApi {
         at = this.revision
         yield { t: 'batch', events, revision: at }
       }
-      let told = ''
+      let reported = ''
       while (!signal.aborted) {
         const woken = new Promise<void>((resolve) => (poked = resolve))
         const due = this.log.filter((entry) => entry.revision > at)
@@ -203,8 +203,8 @@ export class ToyBroker implements BrokerApi {
           departed: [...this.departed].sort(),
         }
         const text = JSON.stringify([synced.complete, synced.departed])
-        if (text !== told) {
-          told = text
+        if (text !== reported) {
+          reported = text
           yield synced
           continue
         }

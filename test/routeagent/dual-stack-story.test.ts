@@ -62,8 +62,8 @@ t.test('a life with IPv6', async (t) => {
   )
   t.equal(await sysctl.read('net/ipv6/conf/all/forwarding'), '1')
   t.equal(await sysctl.read('net/ipv6/conf/sealane-vx/disable_ipv6'), '0')
-  const told = (): readonly string[] | undefined => api.get('RouteAgent', 'worker')?.status?.podRanges
-  t.strictSame(told(), ['10.42.1.0/24', 'fd00:10:42:1::/64'])
+  const reported = (): readonly string[] | undefined => api.get('RouteAgent', 'worker')?.status?.podRanges
+  t.strictSame(reported(), ['10.42.1.0/24', 'fd00:10:42:1::/64'])
   const metrics = await machine.metrics.text()
   t.match(metrics, /service_ports\{state="served".*\} 2/, 'ports of both tables are counted')
 
@@ -79,7 +79,7 @@ t.test('a life with IPv6', async (t) => {
 
   api.put(MILANO)
   await eventually(() => nft6.tableNames().length === 0 && ipv6Lines(machine).length === 0, { say: 'no IPv6 pods' })
-  await eventually(() => told()?.join() === '10.42.1.0/24')
+  await eventually(() => reported()?.join() === '10.42.1.0/24')
   t.strictSame(nft.tableNames(), [NFT_TABLE_NODE])
   t.strictSame(machine.status.notReady(), [])
   const quiet = nft6.accepted.length
@@ -119,8 +119,8 @@ t.test('a kernel without IPv6 goes on with IPv4, and says so', async (t) => {
   t.strictSame(ipv6Lines(machine), [])
   t.strictSame(machine.nft6.accepted, [])
   t.strictSame(machine.logger.messages('error'), [])
-  const told = machine.logger.lines.filter(({ message }) => message === 'left out of the routes')
-  t.match(JSON.stringify(told), 'Node worker: this kernel has no IPv6, so only IPv4 is routed')
+  const reported = machine.logger.lines.filter(({ message }) => message === 'left out of the routes')
+  t.match(JSON.stringify(reported), 'Node worker: this kernel has no IPv6, so only IPv4 is routed')
   t.strictSame(machine.api.get('RouteAgent', 'worker')?.status?.podRanges, ['10.42.1.0/24'])
 })
 

@@ -4,7 +4,7 @@ import { FakeNft } from '../../kernel/fake/nft/fake-nft.ts'
 import { type TracePacket, type TraceResult, traceNft } from '../../kernel/fake/nft/fake-nft-tracer.ts'
 import type { OpenPort } from '../../model/addresses/open-port.ts'
 import { nodeNftWorld } from '../../routeagent/balance/plan-node-nft.ts'
-import { overlayGround } from '../../routeagent/balance/plan-overlay-guard.ts'
+import { overlayContext } from '../../routeagent/balance/plan-overlay-guard.ts'
 import { nodeChange, planTable } from '../../routeagent/balance/plan-table.ts'
 import { NODES, WORKER_FACTS, WORKER_LINKS, cluster, dualStack, routeWorld } from './support/site.ts'
 
@@ -112,7 +112,7 @@ for (const [family, own, far, bridge, node, icmp] of [
 
 t.test('by which devices the other nodes come in', async (t) => {
   const devices = (change: Partial<typeof WORKER_FACTS>): readonly string[] | undefined =>
-    overlayGround(routeWorld({ facts: { ...WORKER_FACTS, ...change } }))?.devices
+    overlayContext(routeWorld({ facts: { ...WORKER_FACTS, ...change } }))?.devices
   t.strictSame(devices({}), ['eth0'])
   const lo = WORKER_FACTS.addresses.map((one) => (one.device === 'eth0' ? { ...one, device: 'lo' } : one))
   const links = [...WORKER_LINKS, { name: 'eth1', index: 9, kind: '', mtu: 1500, up: true, mac: '' }]
@@ -122,7 +122,7 @@ t.test('by which devices the other nodes come in', async (t) => {
     { destination: '10.42.1.0/24', type: 'unicast', device: 'cni0' },
   ] as const
   t.strictSame(devices({ addresses: lo, links, mainRoutes }), ['eth0', 'eth1', 'lo'], 'an InternalIP on loopback')
-  t.equal(overlayGround(routeWorld({ node: 'nobody' })), undefined)
+  t.equal(overlayContext(routeWorld({ node: 'nobody' })), undefined)
 })
 
 t.test('nodes come and go without the table being made anew', async (t) => {

@@ -100,14 +100,14 @@ t.test('a gateway node that dies without a word', async (t) => {
   api.put(node('gw2', '192.168.7.2', '10.42.2.0/24'))
   api.put(endpoint('milano', 'gw2', 1))
   let beats = 0
-  const tell = (name: string, lane: number): void => {
+  const report = (name: string, lane: number): void => {
     const { status, ...rest } = gateway(name, { paris: lane === 0 ? ['up'] : ['connecting', 'up'] })
     if (status === undefined) throw new Error('no status')
     api.put({ ...rest, status: { ...status, heartbeatTime: new Date((beats += 1)).toISOString() } })
   }
   machine.start(t)
-  tell('gw', 0)
-  tell('gw2', 1)
+  report('gw', 0)
+  report('gw2', 1)
   api.put(serviceImport('web', '245.0.0.7'))
   api.put(slice('web', 'paris', ['244.1.0.5']))
   await machine.serves('245.0.0.7', '244.1.0.5 . 8080')
@@ -117,10 +117,10 @@ t.test('a gateway node that dies without a word', async (t) => {
     return /sealane_routeagent_stale_gateways\S* (\d+)/.exec(text)?.[1] ?? '0'
   }
   /** Two seconds pass at a time, with these telling, until the ways are so. */
-  const until = (want: string, ...telling: readonly ('gw' | 'gw2')[]): Promise<unknown> =>
+  const until = (want: string, ...reporting: readonly ('gw' | 'gw2')[]): Promise<unknown> =>
     eventually(
       () => {
-        for (const name of telling) tell(name, name === 'gw' ? 0 : 1)
+        for (const name of reporting) report(name, name === 'gw' ? 0 : 1)
         machine.clock.jump(2000)
         return ways() === want
       },
@@ -282,8 +282,8 @@ t.test('what the node tells is there again where somebody took it away', async (
   machine.start(t)
   await machine.ready()
   const { api } = machine
-  const told = api.get('RouteAgent', 'worker')?.status
-  t.ok(told)
+  const reported = api.get('RouteAgent', 'worker')?.status
+  t.ok(reported)
   // As with its CRD: the Node stays, and nothing else changes.
   await api.remove('RouteAgent', 'worker')
   const isThere = (): boolean => {
@@ -291,7 +291,7 @@ t.test('what the node tells is there again where somebody took it away', async (
     return api.get('RouteAgent', 'worker')?.status !== undefined
   }
   await eventually(isThere, { intervalMs: 100, say: 'it is there again' })
-  t.strictSame(api.get('RouteAgent', 'worker')?.status, told)
+  t.strictSame(api.get('RouteAgent', 'worker')?.status, reported)
 })
 
 t.test('a refusal by the kernel is tried again, from nothing known', async (t) => {

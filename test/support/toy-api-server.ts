@@ -12,7 +12,7 @@ import { KIND_PLACES } from '../../kubeapi/kube/kinds.ts'
 import { makeClusterCa } from '../kube/support/cluster-certificates.ts'
 import { writeKubeconfig } from '../kube/support/kubeconfig-file.ts'
 import { temporaryFolder } from './temporary-folder.ts'
-import { type ToyEvent, ToyObjects, type ToyPlace, ToyRefusal, absent } from './toy-objects.ts'
+import { type FakeEvent, FakeObjects, type FakeApiPath, FakeRefusal, absent } from './toy-objects.ts'
 
 type Json = Record<string, unknown>
 type Request = Pick<Http2ServerRequest, 'method' | 'url' | 'headers' | 'rawHeaders' | 'on'>
@@ -25,7 +25,7 @@ export type Fault = (request: {
   readonly query: URLSearchParams
 }) => { status: number; headers?: Record<string, string>; body?: unknown } | 'hang' | 'cut' | 'unheard' | undefined
 
-export interface ToyApiServerInit {
+export interface FakeApiServerInit {
   /** Default h2. */
   readonly speak?: 'h2' | 'http1' | 'plain'
 }
@@ -42,8 +42,8 @@ export const TOKEN = 'let-me-in'
 
 const UNHEARD = { writeHead() {}, write: () => true, end() {}, on() {} } as unknown as Response
 
-export class ToyApiServer {
-  readonly objects = new ToyObjects()
+export class FakeApiServer {
+  readonly objects = new FakeObjects()
   /** `GET /api/v1/services?limit=500`, oldest first. */
   readonly requests: string[] = []
   /** `impersonate-group: dev`, of the last request. */
@@ -57,13 +57,13 @@ export class ToyApiServer {
   readonly tokens = new Set<string>()
   url = ''
   kubeconfig = ''
-  readonly #init: ToyApiServerInit
+  readonly #init: FakeApiServerInit
   #ca = ''
   #folder = ''
   readonly #sockets = new Set<Socket>()
   readonly #watches = new Set<{ readonly resource: string; readonly response: Response }>()
 
-  constructor(init: ToyApiServerInit) {
+  constructor(init: FakeApiServerInit) {
     this.#init = init
   }
 
@@ -138,7 +138,7 @@ export class ToyApiServer {
   }
 
   /** Where a kind's object stands, for objects.put() and the like. */
-  place(kind: keyof typeof KIND_PLACES, name: string, namespace?: string): ToyPlace {
+  place(kind: keyof typeof KIND_PLACES, name: string, namespace?: string): FakeApiPath {
     const { apiVersion, plural } = KIND_PLACES[kind]
     return { resource: `${apiVersion}/${plural}`, apiVersion, kind, namespace, name }
   }
@@ -159,10 +159,10 @@ export class ToyApiServer {
   #answer(request: Request, url: URL, body: Json, response: Response): void {
     try {
       const token = (request.headers.authorization ?? '').replace('Bearer ', '')
-      if (this.tokens.size > 0 && !this.tokens.has(token)) throw new ToyRefusal(401, 'Unauthorized', 'Unauthorized')
+      if (this.tokens.size > 0 && !this.tokens.has(token)) throw new FakeRefusal(401, 'Unauthorized', 'Unauthorized')
       this.#serve(request.method, url, body, response)
     } catch (error) {
-      if (!(error instanceof ToyRefusal)) throw error
+      if (!(error instanceof FakeRefusal)) throw error
       const { status: code, reason, message, details } = error
       answer(response, code, { kind: 'Status', status: 'Failure', code, reason, message, details })
     }
@@ -186,14 +186,14 @@ export class ToyApiServer {
     } else answer(response, 201, this.#written(method, place, body))
   }
 
-  #written(method: string, place: ToyPlace, body: Json): unknown {
+  #written(method: string, place: FakeApiPath, body: Json): unknown {
     const metadata = body['metadata'] as { name: string; resourceVersion?: string }
     const named = { ...place, name: metadata.name }
     const present = this.objects.get(named)
     if (method === 'POST' && present !== undefined)
-      throw new ToyRefusal(409, 'AlreadyExists', `${metadata.name} exists`)
+      throw new FakeRefusal(409, 'AlreadyExists', `${metadata.name} exists`)
     if (method === 'PUT' && metadata.resourceVersion !== present?.metadata.resourceVersion) {
-      throw new ToyRefusal(409, 'Conflict', `${metadata.name}: the object has been modified`)
+      throw new FakeRefusal(409, 'Conflict', `${metadata.name}: the object has been modified`)
     }
     return this.objects.put(named, body)
   }
@@ -218,7 +218,7 @@ export class ToyApiServer {
       response.end()
       return
     }
-    const send = ({ resource: of, type, object }: ToyEvent): void => {
+    const send = ({ resource: of, type, object }: FakeEvent): void => {
       if (this.muted || of !== resource || (namespace !== undefined && object.metadata.namespace !== namespace)) return
       response.write(`${JSON.stringify({ type, object })}\n`)
     }
@@ -232,7 +232,7 @@ export class ToyApiServer {
     })
   }
 
-  #parse(path: string): { place: ToyPlace; subresource: string | undefined; discovery?: string } {
+  #parse(path: string): { place: FakeApiPath; subresource: string | undefined; discovery?: string } {
     const [, root = '', ...rest] = path.split('/')
     const apiVersion = root === 'api' ? rest.splice(0, 1).join('/') : rest.splice(0, 2).join('/')
     const namespaced = rest[0] === 'namespaces' && rest.length > 2
@@ -242,7 +242,7 @@ export class ToyApiServer {
     const place = { resource, apiVersion, kind: KINDS.get(resource) ?? '', namespace, name }
     if (plural === undefined) return { place, subresource: undefined, discovery: apiVersion }
     if (place.kind === '' || this.missing.has(resource)) {
-      throw new ToyRefusal(404, 'NotFound', 'the server could not find the requested resource')
+      throw new FakeRefusal(404, 'NotFound', 'the server could not find the requested resource')
     }
     return { place, subresource }
   }
@@ -263,13 +263,13 @@ export class ToyApiServer {
 }
 
 /** One that runs until the test ends. */
-export async function toyApiServer(t: Test, init: ToyApiServerInit = {}): Promise<ToyApiServer> {
-  const server = new ToyApiServer(init)
+export async function fakeApiServer(t: Test, init: FakeApiServerInit = {}): Promise<FakeApiServer> {
+  const server = new FakeApiServer(init)
   await server.start(t)
   return server
 }
 
-function refuse(refusal: ToyRefusal): never {
+function refuse(refusal: FakeRefusal): never {
   throw refusal
 }
 
@@ -292,7 +292,7 @@ async function readBody(request: Request): Promise<Json> {
 /** Names and values stand in turns. */
 export function impersonationIn(rawHeaders: readonly string[]): string[] {
   return rawHeaders.flatMap((name, i) => {
-    const told = i % 2 === 0 && name.toLowerCase().startsWith('impersonate-')
-    return told ? [`${name.toLowerCase()}: ${rawHeaders[i + 1] ?? ''}`] : []
+    const reported = i % 2 === 0 && name.toLowerCase().startsWith('impersonate-')
+    return reported ? [`${name.toLowerCase()}: ${rawHeaders[i + 1] ?? ''}`] : []
   })
 }

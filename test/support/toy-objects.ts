@@ -13,7 +13,7 @@ interface Entry {
   fieldsV1: Fields
 }
 
-export interface ToyObject {
+export interface FakeObject {
   apiVersion: string
   kind: string
   metadata: {
@@ -32,15 +32,15 @@ export interface ToyObject {
   [field: string]: unknown
 }
 
-export interface ToyEvent {
+export interface FakeEvent {
   readonly version: number
   readonly resource: string
   readonly type: 'ADDED' | 'MODIFIED' | 'DELETED'
-  readonly object: ToyObject
+  readonly object: FakeObject
 }
 
 /** A refusal, as metav1.Status tells it. */
-export class ToyRefusal extends Error {
+export class FakeRefusal extends Error {
   readonly status: number
   readonly reason: string
   readonly details: object | undefined
@@ -59,7 +59,7 @@ interface Given {
 }
 
 /** `services` of `shop`, `web`, and where it stands in URLs. */
-export interface ToyPlace {
+export interface FakeApiPath {
   /** `v1/services`. */
   readonly resource: string
   readonly apiVersion: string
@@ -68,35 +68,35 @@ export interface ToyPlace {
   readonly name: string
 }
 
-export class ToyObjects {
+export class FakeObjects {
   version = 100
   /** Watches from before this version are refused. */
   compacted = 0
-  readonly #objects = new Map<string, ToyObject>()
-  readonly #events: ToyEvent[] = []
-  readonly #listeners = new Set<(event: ToyEvent) => void>()
+  readonly #objects = new Map<string, FakeObject>()
+  readonly #events: FakeEvent[] = []
+  readonly #listeners = new Set<(event: FakeEvent) => void>()
 
-  list(resource: string, namespace: string | undefined): ToyObject[] {
+  list(resource: string, namespace: string | undefined): FakeObject[] {
     const prefix = `${resource} ${namespace === undefined ? '' : `${namespace}/`}`
     const keys = [...this.#objects.keys()].filter((key) => key.startsWith(prefix)).sort()
     return keys.flatMap((key) => this.#objects.get(key) ?? [])
   }
 
-  get(place: ToyPlace): ToyObject | undefined {
+  get(place: FakeApiPath): FakeObject | undefined {
     return this.#objects.get(keyOf(place))
   }
 
-  eventsAfter(version: number): readonly ToyEvent[] {
+  eventsAfter(version: number): readonly FakeEvent[] {
     return this.#events.filter((event) => event.version > version)
   }
 
-  onEvent(listener: (event: ToyEvent) => void): () => void {
+  onEvent(listener: (event: FakeEvent) => void): () => void {
     this.#listeners.add(listener)
     return () => this.#listeners.delete(listener)
   }
 
   /** As a user: creates or replaces all but the status. What changes is no applier's any more. */
-  put(place: ToyPlace, body: Json): ToyObject {
+  put(place: FakeApiPath, body: Json): FakeObject {
     const present = this.get(place)
     const { metadata, status: _status, ...rest } = body
     const { labels, annotations, finalizers } = metadata as Given
@@ -122,16 +122,16 @@ export class ToyObjects {
 
   /** Server-side apply, of the object or of its status. */
   apply(
-    place: ToyPlace,
+    place: FakeApiPath,
     body: Json,
     init: { manager: string; force: boolean; status: boolean },
-  ): { object: ToyObject; created: boolean } {
+  ): { object: FakeObject; created: boolean } {
     const present = this.get(place)
     const wanted = init.status ? { status: body['status'] ?? {} } : described(body)
     if (present === undefined && init.status) throw absent(place)
     const uid = (body['metadata'] as { uid?: string }).uid
     if (uid !== undefined && uid !== present?.metadata.uid) {
-      throw new ToyRefusal(409, 'Conflict', `the UID in the precondition (${uid}) is not that of the object`)
+      throw new FakeRefusal(409, 'Conflict', `the UID in the precondition (${uid}) is not that of the object`)
     }
     const next = structuredClone(present ?? this.#born(place))
     const subresource = init.status ? 'status' : undefined
@@ -145,7 +145,7 @@ export class ToyObjects {
       const before = JSON.stringify(entry.fieldsV1)
       keepUnchanged(entry.fieldsV1, next, merged(structuredClone(next), wanted))
       if (JSON.stringify(entry.fieldsV1) !== before && !init.force) {
-        throw new ToyRefusal(409, 'Conflict', `Apply failed with a conflict with "${entry.manager}"`)
+        throw new FakeRefusal(409, 'Conflict', `Apply failed with a conflict with "${entry.manager}"`)
       }
     }
     if (last !== undefined) prune(next, last.fieldsV1, fields)
@@ -161,11 +161,11 @@ export class ToyObjects {
   }
 
   /** Gives the object when finalizers keep it, undefined when it is gone. */
-  delete(place: ToyPlace, uid?: string): ToyObject | undefined {
+  delete(place: FakeApiPath, uid?: string): FakeObject | undefined {
     const present = this.get(place)
     if (present === undefined) throw absent(place)
     if (uid !== undefined && uid !== present.metadata.uid) {
-      throw new ToyRefusal(409, 'Conflict', `the UID in the precondition (${uid}) is not that of the object`)
+      throw new FakeRefusal(409, 'Conflict', `the UID in the precondition (${uid}) is not that of the object`)
     }
     if ((present.metadata.finalizers ?? []).length > 0) {
       const next = structuredClone(present)
@@ -179,7 +179,7 @@ export class ToyObjects {
     return undefined
   }
 
-  #born({ apiVersion, kind, namespace, name }: ToyPlace): ToyObject {
+  #born({ apiVersion, kind, namespace, name }: FakeApiPath): FakeObject {
     return {
       apiVersion,
       kind,
@@ -195,7 +195,7 @@ export class ToyObjects {
     }
   }
 
-  #store(place: ToyPlace, present: ToyObject | undefined, next: ToyObject): ToyObject {
+  #store(place: FakeApiPath, present: FakeObject | undefined, next: FakeObject): FakeObject {
     if (present !== undefined && isDeepStrictEqual(present, next)) return present
     if (!isDeepStrictEqual(specOf(present), specOf(next))) next.metadata.generation += 1
     next.metadata.resourceVersion = String(++this.version)
@@ -205,7 +205,7 @@ export class ToyObjects {
     return next
   }
 
-  #emit(event: ToyEvent): void {
+  #emit(event: FakeEvent): void {
     this.#events.push(event)
     for (const listener of [...this.#listeners]) listener(event)
   }
@@ -213,13 +213,13 @@ export class ToyObjects {
 
 const FIXED = new Set(['apiVersion', 'kind', 'metadata', 'status'])
 
-function keyOf({ resource, namespace, name }: ToyPlace): string {
+function keyOf({ resource, namespace, name }: FakeApiPath): string {
   return `${resource} ${namespace === undefined ? '' : `${namespace}/`}${name}`
 }
 
-export function absent({ resource, name }: ToyPlace): ToyRefusal {
+export function absent({ resource, name }: FakeApiPath): FakeRefusal {
   const kind = resource.split('/').at(-1)
-  return new ToyRefusal(404, 'NotFound', `${resource} "${name}" not found`, { name, kind })
+  return new FakeRefusal(404, 'NotFound', `${resource} "${name}" not found`, { name, kind })
 }
 
 /** What an applier describes: all but the name and the status. */
@@ -233,7 +233,7 @@ function described(body: Json): Json {
 
 const DESCRIBED_METADATA = new Set(['labels', 'annotations', 'ownerReferences'])
 
-function specOf(object: ToyObject | undefined): unknown {
+function specOf(object: FakeObject | undefined): unknown {
   if (object === undefined) return undefined
   const { metadata: _m, status: _s, ...rest } = object
   return rest
@@ -253,7 +253,7 @@ function fieldsOf(value: Json): Fields {
 }
 
 /** Conditions are a list by type: who does not own the list so far changes only what it names. */
-function keepOthersConditions(object: ToyObject, wanted: Json, owned: Fields | undefined): void {
+function keepOthersConditions(object: FakeObject, wanted: Json, owned: Fields | undefined): void {
   const named = (wanted['status'] as { conditions?: { type: string }[] }).conditions
   const present = (object['status'] as { conditions?: { type: string }[] } | undefined)?.conditions ?? []
   if (named === undefined || owned?.['f:status']?.['f:conditions'] !== undefined) return
@@ -293,7 +293,7 @@ function merged(object: Json, wanted: Json): Json {
   return object
 }
 
-function setEntry(object: ToyObject, entry: Entry): void {
+function setEntry(object: FakeObject, entry: Entry): void {
   const same = (other: Entry): boolean =>
     other.manager === entry.manager && other.operation === entry.operation && other.subresource === entry.subresource
   const others = object.metadata.managedFields.filter((other) => !same(other))

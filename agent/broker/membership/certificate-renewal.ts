@@ -66,7 +66,7 @@ export class CertificateRenewal {
   }
 
   /** The broker refuses the certificate, or does so no longer. Another one may be in the store. */
-  hearRefused(isRefused: boolean): void {
+  takeRefusal(isRefused: boolean): void {
     this.#isRefused = isRefused
     if (isRefused) this.#wake.abort(new Error('the certificate is refused'))
   }

@@ -33,14 +33,14 @@ export async function keepMembership(
   init: KeepMembershipInit,
   signal: AbortSignal,
 ): Promise<void> {
-  let told: string | undefined
+  let reported: string | undefined
   while (!signal.aborted) {
     const problem = await look(init, logger, signal).then(
       () => undefined,
-      (error: unknown) => (signal.aborted ? told : String(error)),
+      (error: unknown) => (signal.aborted ? reported : String(error)),
     )
-    if (problem !== undefined && problem !== told) logger.warn('the Membership is not looked at', { why: problem })
-    told = problem
+    if (problem !== undefined && problem !== reported) logger.warn('the Membership is not looked at', { why: problem })
+    reported = problem
     await clock.sleep(LOOK_MS, signal).catch(() => undefined)
   }
 }

@@ -7,23 +7,23 @@ import { whenMembership } from '../../../kubeapi/membership.ts'
 import { LEAVE_UNTOLD_ANNOTATION } from '../../../model/membership.ts'
 import { MEMBERSHIP_NAME } from '../../../model/objects.ts'
 import type { IdentityStore } from '../../../protocol/identity/identity-store.ts'
-import type { JoiningDesk } from '../../../protocol/join.ts'
+import type { JoinStore } from '../../../protocol/join.ts'
 import { askToLeave } from '../../../protocol/leave.ts'
 import { Backoff } from '../../../reconcile/backoff.ts'
 import type { ComponentDeps } from '../../../runtime/component.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
 
 /** Resolves once the broker was told and the identity is gone; before that only with the signal. */
-export async function tellBrokerWhenLeaving(
+export async function reportLeaving(
   deps: ComponentDeps & { readonly api: ClusterApi },
-  store: IdentityStore & JoiningDesk,
+  store: IdentityStore & JoinStore,
   signal: AbortSignal,
 ): Promise<void> {
   const backoff = new Backoff(deps.clock, { minMs: 500, maxMs: 5000 })
   await whenMembership(deps.api, ({ spec }) => spec.phase === 'leaving', signal)
   while (!signal.aborted) {
-    const problem = await tell(deps, store, signal).catch((error: unknown) => messageOf(error))
-    if (problem === undefined || isUntold(deps.api)) return store.remove()
+    const problem = await report(deps, store, signal).catch((error: unknown) => messageOf(error))
+    if (problem === undefined || isUnreported(deps.api)) return store.remove()
     deps.logger.warn('the broker could not be told that this cluster leaves', { why: problem })
     await store.problem({ text: problem }).catch(() => undefined)
     await deps.clock.sleep(backoff.next(), signal).catch(() => undefined)
@@ -31,7 +31,7 @@ export async function tellBrokerWhenLeaving(
 }
 
 /** Undefined when there is nothing more to tell. */
-async function tell(deps: ComponentDeps, store: IdentityStore, signal: AbortSignal): Promise<string | undefined> {
+async function report(deps: ComponentDeps, store: IdentityStore, signal: AbortSignal): Promise<string | undefined> {
   const identity = await store.read()
   if (identity === undefined) return undefined
   const done = await askToLeave(identity, deps, signal)
@@ -41,6 +41,6 @@ async function tell(deps: ComponentDeps, store: IdentityStore, signal: AbortSign
   return undefined
 }
 
-function isUntold(api: ClusterApi): boolean {
+function isUnreported(api: ClusterApi): boolean {
   return api.cache('Membership').get(MEMBERSHIP_NAME)?.metadata.annotations?.[LEAVE_UNTOLD_ANNOTATION] === 'true'
 }

@@ -2,14 +2,14 @@
  * What the broker says of a member, noted where whoever runs `sealane join` there again reads it. One write at a time,
  * the last word wins, and what cannot be written is tried again.
  */
-import type { JoiningDesk } from '../../../protocol/join.ts'
+import type { JoinStore } from '../../../protocol/join.ts'
 import { Backoff } from '../../../reconcile/backoff.ts'
 import type { Clock } from '../../../reconcile/clock.ts'
 import type { Logger } from '../../../runtime/logging/logger.ts'
 
 export class RefusalNote {
   readonly #deps: { readonly clock: Clock; readonly logger: Logger }
-  readonly #desk: Pick<JoiningDesk, 'problem'>
+  readonly #store: Pick<JoinStore, 'problem'>
   readonly #signal: AbortSignal
   /** Not written yet. */
   #word: { readonly reason: string | undefined } | undefined
@@ -17,16 +17,16 @@ export class RefusalNote {
 
   constructor(
     deps: { readonly clock: Clock; readonly logger: Logger },
-    desk: Pick<JoiningDesk, 'problem'>,
+    store: Pick<JoinStore, 'problem'>,
     signal: AbortSignal,
   ) {
     this.#deps = deps
-    this.#desk = desk
+    this.#store = store
     this.#signal = signal
   }
 
   /** Undefined: the broker takes this cluster for a member. */
-  hear(reason: string | undefined): void {
+  onReason(reason: string | undefined): void {
     this.#word = { reason }
     if (!this.#writing) void this.#write()
   }
@@ -38,7 +38,7 @@ export class RefusalNote {
     while (this.#word !== undefined && !this.#signal.aborted) {
       const word = this.#word
       try {
-        await this.#desk.problem(word.reason === undefined ? undefined : { text: word.reason })
+        await this.#store.problem(word.reason === undefined ? undefined : { text: word.reason })
         if (this.#word === word) this.#word = undefined
       } catch (error) {
         logger.warn('what the broker said is not noted yet', { why: String(error) })

@@ -8,7 +8,7 @@ import type { Logger } from '../../../runtime/logging/logger.ts'
 import type { ReasonCode } from '../../../model/reasons/reasons.ts'
 
 export interface RefusedMembershipDeps {
-  readonly api: Pick<ClusterApi, 'tell'>
+  readonly api: Pick<ClusterApi, 'report'>
   readonly logger: Logger
   /** For each word of the broker that says something new. */
   readonly note?: ((reason: string | undefined) => void) | undefined
@@ -16,24 +16,24 @@ export interface RefusedMembershipDeps {
 
 export class RefusedMembership {
   readonly #deps: RefusedMembershipDeps
-  #told: { readonly reason: string | undefined } | undefined
+  #reported: { readonly reason: string | undefined } | undefined
 
   constructor(deps: RefusedMembershipDeps) {
     this.#deps = deps
   }
 
   /** The broker's word; undefined when it has taken this cluster as a member. */
-  hear(reason: string | undefined, code?: ReasonCode): void {
-    if (this.#told?.reason === reason && this.#told !== undefined) return
-    this.#told = { reason }
+  onReason(reason: string | undefined, code?: ReasonCode): void {
+    if (this.#reported?.reason === reason && this.#reported !== undefined) return
+    this.#reported = { reason }
     this.#deps.note?.(reason)
-    if (reason !== undefined) this.#tell(reason, code)
+    if (reason !== undefined) this.#report(reason, code)
   }
 
-  #tell(reason: string, code: ReasonCode = 'Refused'): void {
+  #report(reason: string, code: ReasonCode = 'Refused'): void {
     const { api, logger } = this.#deps
     logger.error('the broker refuses this cluster', { reason: code, why: reason })
     const note = `the broker refuses this cluster: ${reason}`
-    api.tell({ regarding: { kind: 'Membership', name: MEMBERSHIP_NAME }, type: 'Warning', reason: 'Refused', note })
+    api.report({ regarding: { kind: 'Membership', name: MEMBERSHIP_NAME }, type: 'Warning', reason: 'Refused', note })
   }
 }

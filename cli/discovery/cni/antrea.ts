@@ -1,12 +1,12 @@
 /** Antrea: its agents' configuration is a YAML file in a ConfigMap. */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { daemonSet } from '../snapshot/containers.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { at, documentIn, nameOf, textAt } from '../snapshot/raw.ts'
 import { type World, configText, pathOf } from '../snapshot/snapshot.ts'
 import { cniClaim } from './cni-claim.ts'
 
-export function antrea(world: World): Claim[] {
+export function antrea(world: World): Evidence[] {
   const workload = daemonSet(world, 'antrea-agent')
   if (workload === undefined) return []
   // Older releases end the name with a hash.
@@ -35,7 +35,7 @@ function clusterCidrs(ipam: unknown): string[] {
   return Array.isArray(value) ? value.filter((one): one is string => typeof one === 'string') : []
 }
 
-function proxy(document: unknown, where: string): Claim[] {
+function proxy(document: unknown, where: string): Evidence[] {
   if (at(document, 'antreaProxy', 'proxyAll') !== true) return []
   const how = `${where} antreaProxy.proxyAll`
   return [{ about: 'kubeProxy', value: { mode: 'none', insteadOf: 'Antrea' }, confidence: 'likely', how }]

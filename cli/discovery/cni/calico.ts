@@ -1,5 +1,5 @@
 /** Calico, by its operator or by manifest; pools in its own objects. Policy-only Calico is no CNI. */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { daemonSet, environmentOf } from '../snapshot/containers.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
 import { at, labelOf, listAt, nameOf, textAt, textsAt } from '../snapshot/raw.ts'
@@ -9,7 +9,7 @@ import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spe
 
 const V3 = 'projectcalico.org'
 
-export function calico(world: World): Claim[] {
+export function calico(world: World): Evidence[] {
   const workload = daemonSet(world, 'calico-node', 'rke2-calico')
   const installation = world.get('Installation', 'default')
   if (workload === undefined && installation === undefined) return []
@@ -44,7 +44,7 @@ function poolsInUse(world: World): readonly unknown[] {
   })
 }
 
-function podNetworks(pools: readonly unknown[], workload: unknown, installation: unknown): Claim[] {
+function podNetworks(pools: readonly unknown[], workload: unknown, installation: unknown): Evidence[] {
   const fromPools = byFamily(prefixesIn(pools.map((pool) => textAt(pool, 'spec', 'cidr'))))
   const names = pools.map(nameOf).slice(0, 3).join(', ')
   const planned = listAt(installation, 'spec', 'calicoNetwork', 'ipPools').map((pool) => textAt(pool, 'cidr'))

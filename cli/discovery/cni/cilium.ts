@@ -1,5 +1,5 @@
 /** Cilium: everything stands in ConfigMap cilium-config; which node has which range in CiliumNode objects. */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { daemonSet } from '../snapshot/containers.ts'
 import { byFamily, prefixesIn, smallestCover } from '../snapshot/prefix-texts.ts'
 import { textAt, textsAt } from '../snapshot/raw.ts'
@@ -14,7 +14,7 @@ const NODE_IPAM = ['kubernetes']
 
 type Setting = (key: string) => string | undefined
 
-export function cilium(world: World): Claim[] {
+export function cilium(world: World): Evidence[] {
   const config = world.get('ConfigMap', 'cilium-config', 'kube-system')
   const workload = daemonSet(world, 'cilium')
   // GKE's Dataplane V2 is Cilium too, in Google's hands: cni/cloud.ts.
@@ -79,7 +79,7 @@ function takesOurDevices(pattern: string): boolean {
   return pattern.startsWith('sealane')
 }
 
-function podNetworks(world: World, setting: Setting, ipam: string): Claim[] {
+function podNetworks(world: World, setting: Setting, ipam: string): Evidence[] {
   const pools = byFamily(prefixesIn([setting('cluster-pool-ipv4-cidr'), setting('cluster-pool-ipv6-cidr')]))
   const inUse = byFamily(smallestCover(nodeRanges(world)))
   return [
@@ -108,13 +108,13 @@ function rangesAgree(world: World): boolean {
   )
 }
 
-function proxy(setting: Setting): Claim[] {
+function proxy(setting: Setting): Evidence[] {
   if (!replacesProxy(setting)) return []
   const how = `${WHERE} kube-proxy-replacement`
   return [{ about: 'kubeProxy', value: { mode: 'none', insteadOf: 'Cilium' }, confidence: 'certain', how }]
 }
 
-function mesh(setting: Setting): Claim[] {
+function mesh(setting: Setting): Evidence[] {
   const ownsMcs = setting('clustermesh-enable-mcs-api') === 'true'
   const joined = ownsMcs || !['0', undefined].includes(setting('cluster-id'))
   if (!joined) return []

@@ -1,5 +1,5 @@
 /** The clouds' own CNIs: Amazon VPC CNI, Azure CNI, GKE. */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { nodePodCidrs } from '../detect/node-pod-cidrs.ts'
 import { isDistribution } from '../detect/distribution.ts'
 import { daemonSet, environmentOf } from '../snapshot/containers.ts'
@@ -9,7 +9,7 @@ import { type World, pathOf } from '../snapshot/snapshot.ts'
 import { cniClaim } from './cni-claim.ts'
 
 /** Pods have addresses of the VPC, and nothing in the cluster says how large that is. */
-export function awsVpc(world: World): Claim[] {
+export function awsVpc(world: World): Evidence[] {
   const workload = daemonSet(world, 'aws-node')
   const auto = world.list('Node', '').find((node) => labelOf(node, 'eks.amazonaws.com/compute-type') === 'auto')
   if (workload === undefined && auto === undefined) return []
@@ -26,7 +26,7 @@ export function awsVpc(world: World): Claim[] {
 }
 
 /** A guess to begin with: the network around every address that a node or a pod has now, no longer than /16. */
-function seenAddresses(world: World): Claim[] {
+function seenAddresses(world: World): Evidence[] {
   const nodes = world.list('Node', '').flatMap((node) =>
     listAt(node, 'status', 'addresses')
       .filter((entry) => textAt(entry, 'type') === 'InternalIP')
@@ -40,7 +40,7 @@ function seenAddresses(world: World): Claim[] {
   return networks('podCIDRs', smallestCover(prefixesIn(hosts)), 'guess', how)
 }
 
-export function azure(world: World): Claim[] {
+export function azure(world: World): Evidence[] {
   const workload = daemonSet(world, 'azure-cns')
   if (workload === undefined) return kubenet(world)
   // Azure CNI powered by Cilium: Cilium moves the packets, Azure gives the addresses.
@@ -65,13 +65,13 @@ export function azure(world: World): Claim[] {
   return [...(moved ? [] : [claim]), ...networks('podCIDRs', byFamily(spaces), 'certain', how)]
 }
 
-function kubenet(world: World): Claim[] {
+function kubenet(world: World): Evidence[] {
   if (!isDistribution(world, 'aks') || !nodesHaveRanges(world) || daemonSet(world, 'cilium') !== undefined) return []
   const how = 'AKS without azure-cns, with Node spec.podCIDRs'
   return [cniClaim('kubenet', { mode: 'bridge and routes of the VNet', how, confidence: 'likely' })]
 }
 
-export function gke(world: World): Claim[] {
+export function gke(world: World): Evidence[] {
   if (!isDistribution(world, 'gke')) return []
   const parameters = world.get('GKENetworkParamSet', 'default')
   const ranges = listAt(parameters, 'status', 'podCIDRs', 'cidrBlocks').filter((text) => typeof text === 'string')

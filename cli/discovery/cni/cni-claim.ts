@@ -1,5 +1,5 @@
 /** Putting together what a detector of a CNI found. */
-import type { Claim, Cni, CniName, Confidence } from '../claim.ts'
+import type { Evidence, Cni, CniName, Confidence } from '../claim.ts'
 
 export interface CniFacts {
   readonly mode: string
@@ -26,7 +26,7 @@ export const TRAITS = [
 ] as const
 export type Trait = (typeof TRAITS)[number]
 
-export function cniClaim(name: CniName, facts: CniFacts): Claim {
+export function cniClaim(name: CniName, facts: CniFacts): Evidence {
   const { mode, how, confidence = 'certain', bypassesNetfilter = false, podRanges = 'node', traits = [] } = facts
   return { about: 'cni', value: { name, mode, bypassesNetfilter, podRanges, traits }, confidence, how }
 }

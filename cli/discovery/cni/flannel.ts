@@ -1,5 +1,5 @@
 /** Flannel, as a DaemonSet or inside k3s; and Canal, which is Flannel with Calico's policy. */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { daemonSet } from '../snapshot/containers.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
 import { annotationOf, documentIn, nameOf, textAt } from '../snapshot/raw.ts'
@@ -9,12 +9,12 @@ import { cniClaim } from './cni-claim.ts'
 const FLANNEL_CONFIG = ['kube-flannel/kube-flannel-cfg', 'kube-system/kube-flannel-cfg']
 const CANAL_CONFIG = ['kube-system/canal-config', 'kube-system/rke2-canal-config']
 
-export function canal(world: World): Claim[] {
+export function canal(world: World): Evidence[] {
   const workload = daemonSet(world, 'canal', 'rke2-canal')
   return workload === undefined ? [] : claims(world, 'canal', pathOf(workload), CANAL_CONFIG)
 }
 
-export function flannel(world: World): Claim[] {
+export function flannel(world: World): Evidence[] {
   if (daemonSet(world, 'canal', 'rke2-canal') !== undefined) return []
   const workload = daemonSet(world, 'kube-flannel-ds', 'kube-flannel')
   if (workload !== undefined) return claims(world, 'flannel', pathOf(workload), FLANNEL_CONFIG)
@@ -31,7 +31,7 @@ function claims(
   how: string,
   configMaps: readonly string[],
   confidence: 'certain' | 'likely' = 'certain',
-): Claim[] {
+): Evidence[] {
   const config = configText(world, configMaps, ['net-conf.json'])
   const document = documentIn(config?.text)
   const annotated = world.list('Node', '').map((node) => annotationOf(node, BACKEND))

@@ -1,12 +1,12 @@
 /** OVN-Kubernetes (OpenShift's, or by itself) and the old OpenShift SDN. */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { daemonSet } from '../snapshot/containers.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { at, textAt } from '../snapshot/raw.ts'
 import { type World, pathOf } from '../snapshot/snapshot.ts'
 import { cniClaim } from './cni-claim.ts'
 
-export function ovnKubernetes(world: World): Claim[] {
+export function ovnKubernetes(world: World): Evidence[] {
   const network = world.list('Network', 'config.openshift.io')[0]
   const type = textAt(network, 'status', 'networkType') ?? textAt(network, 'spec', 'networkType')
   const workload = daemonSet(world, 'ovnkube-node')
@@ -37,7 +37,7 @@ export function ovnKubernetes(world: World): Claim[] {
   ]
 }
 
-export function openshiftSdn(world: World): Claim[] {
+export function openshiftSdn(world: World): Evidence[] {
   const network = world.list('Network', 'config.openshift.io')[0]
   if (textAt(network, 'status', 'networkType') !== 'OpenShiftSDN') return []
   const how = 'Network.config.openshift.io cluster status.networkType'

@@ -1,12 +1,12 @@
 /** Small CNIs that a DaemonSet's command line tells everything about: kindnet, kube-router, Weave Net. */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { containersOf, daemonSet, environmentOf, flagOf } from '../snapshot/containers.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
 import { textAt } from '../snapshot/raw.ts'
 import { type World, pathOf } from '../snapshot/snapshot.ts'
 import { cniClaim } from './cni-claim.ts'
 
-export function kindnet(world: World): Claim[] {
+export function kindnet(world: World): Evidence[] {
   const workload = daemonSet(world, 'kindnet')
   if (workload === undefined) return []
   const how = pathOf(workload)
@@ -25,7 +25,7 @@ export function kindnet(world: World): Claim[] {
   ]
 }
 
-export function kubeRouter(world: World): Claim[] {
+export function kubeRouter(world: World): Evidence[] {
   const workload = daemonSet(world, 'kube-router')
   if (workload === undefined || flagOf(workload, 'run-router') === 'false') return []
   const how = pathOf(workload)
@@ -39,7 +39,7 @@ export function kubeRouter(world: World): Claim[] {
 /** Weave's default; the product is no longer maintained. */
 const WEAVE_DEFAULT = '10.32.0.0/12'
 
-export function weave(world: World): Claim[] {
+export function weave(world: World): Evidence[] {
   const workload = daemonSet(world, 'weave-net')
   if (workload === undefined) return []
   const how = pathOf(workload)

@@ -1,14 +1,14 @@
 /** Who answers cluster.local, where, and by what it is changed. */
-import type { Claim, Confidence, DnsFlavour } from '../claim.ts'
+import type { Evidence, Confidence, DnsFlavour } from '../claim.ts'
 import { labelOf, textAt } from '../snapshot/raw.ts'
 import { type World, configText } from '../snapshot/snapshot.ts'
 import { isDistribution } from './distribution.ts'
 
-export function clusterDns(world: World): Claim[] {
+export function clusterDns(world: World): Evidence[] {
   return [...openshift(world), ...flavour(world), ...address(world), ...domain(world)]
 }
 
-function openshift(world: World): Claim[] {
+function openshift(world: World): Evidence[] {
   const dns = world.get('DNS', 'default')
   if (dns === undefined) return []
   const how = (field: string): string => `DNS.operator.openshift.io default ${field}`
@@ -53,7 +53,7 @@ const ROWS: readonly Row[] = [
   { flavour: 'kube-dns', mark: (world) => existing(world, 'Deployment', 'kube-dns') },
 ]
 
-function flavour(world: World): Claim[] {
+function flavour(world: World): Evidence[] {
   for (const row of ROWS) {
     const how = row.mark(world)
     if (how !== undefined) return [{ about: 'dnsFlavour', value: row.flavour, confidence: 'likely', how }]
@@ -72,7 +72,7 @@ const SERVICES = [
   'openshift-dns/dns-default',
 ]
 
-function address(world: World): Claim[] {
+function address(world: World): Evidence[] {
   for (const path of SERVICES) {
     const [namespace = '', name = ''] = path.split('/')
     const ip = textAt(world.get('Service', name, namespace), 'spec', 'clusterIP')
@@ -82,13 +82,13 @@ function address(world: World): Claim[] {
 }
 
 /** The first zone of CoreDNS' `kubernetes` plugin is the cluster's own. */
-function domain(world: World): Claim[] {
+function domain(world: World): Evidence[] {
   const corefile = configText(world, ['kube-system/coredns', 'kube-system/rke2-coredns-rke2-coredns'], ['Corefile'])
   const zone = corefile === undefined ? undefined : /^\s*kubernetes\s+([a-zA-Z0-9.-]+)/m.exec(corefile.text)?.[1]
   if (zone === undefined || corefile === undefined) return []
   return [text('dnsDomain', zone.replace(/\.$/, ''), 'certain', `${corefile.where} kubernetes plugin`)]
 }
 
-function text(about: 'dnsAddress' | 'dnsDomain', value: string, confidence: Confidence, how: string): Claim {
+function text(about: 'dnsAddress' | 'dnsDomain', value: string, confidence: Confidence, how: string): Evidence {
   return { about, value, confidence, how }
 }

@@ -1,5 +1,5 @@
 /** The command lines of kube-apiserver and kube-controller-manager, where they run as pods that one may see. */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { flagOf, partPods } from '../snapshot/containers.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { type World, pathOf } from '../snapshot/snapshot.ts'
@@ -11,7 +11,7 @@ const ROWS = [
   { part: 'kube-controller-manager', flag: 'cluster-cidr', about: 'podCIDRs', confidence: 'likely' },
 ] as const
 
-export function controlPlaneFlags(world: World): Claim[] {
+export function controlPlaneFlags(world: World): Evidence[] {
   return ROWS.flatMap(({ part, flag, about, confidence }) => {
     const pod = partPods(world, part).find((one) => flagOf(one, flag) !== undefined)
     if (pod === undefined) return []

@@ -1,5 +1,5 @@
 /** Which distribution this is: the first mark that fits. */
-import type { Claim, Confidence, Distribution } from '../claim.ts'
+import type { Evidence, Confidence, Distribution } from '../claim.ts'
 import { annotationOf, keysAt, nameOf, textAt } from '../snapshot/raw.ts'
 import type { World } from '../snapshot/snapshot.ts'
 
@@ -52,7 +52,7 @@ const ROWS: readonly Row[] = [
   },
 ]
 
-export function distribution(world: World): Claim[] {
+export function distribution(world: World): Evidence[] {
   for (const { distribution: value, confidence, mark } of ROWS) {
     const how = mark(world)
     if (how !== undefined) return [{ about: 'distribution', value, confidence, how }]

@@ -1,5 +1,5 @@
 /** What an earlier join was told, or found: nobody is asked the same again. */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { at, documentIn, keysAt, nameOf, textAt, textsAt } from '../snapshot/raw.ts'
 import { type World, configText, pathOf } from '../snapshot/snapshot.ts'
@@ -22,7 +22,7 @@ function earlierFacts(world: World): EarlierFacts | undefined {
 }
 
 /** Above whatever is as certain: where a cluster has grown, that is told, and stated when a flag says so. */
-export function earlierJoin(world: World): Claim[] {
+export function earlierJoin(world: World): Evidence[] {
   const found = earlierFacts(world)
   if (found === undefined) return []
   return (['podCIDRs', 'serviceCIDRs'] as const).flatMap((field) =>

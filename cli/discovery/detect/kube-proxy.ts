@@ -1,5 +1,5 @@
 /** How Services are carried: kube-proxy's mode, from its configuration or its command line. */
-import { type Claim, type Finding, type KubeProxy, type KubeProxyMode, networks } from '../claim.ts'
+import { type Evidence, type Finding, type KubeProxy, type KubeProxyMode, networks } from '../claim.ts'
 import { daemonSet, flagOf, partPods } from '../snapshot/containers.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { documentIn, textAt } from '../snapshot/raw.ts'
@@ -7,7 +7,7 @@ import { type World, configText, pathOf } from '../snapshot/snapshot.ts'
 
 const CONFIG_MAPS = ['kube-system/kube-proxy', 'kube-system/kube-proxy-config']
 
-export function kubeProxy(world: World): Claim[] {
+export function kubeProxy(world: World): Evidence[] {
   const workload = daemonSet(world, 'kube-proxy') ?? partPods(world, 'kube-proxy')[0]
   // Clusters without kube-proxy often keep its ConfigMap: it says nothing then.
   if (workload === undefined) return []

@@ -1,10 +1,10 @@
 /** What kubeadm was told when it made the cluster (kind and others use it too). */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { documentIn, textAt } from '../snapshot/raw.ts'
 import { type World, configText } from '../snapshot/snapshot.ts'
 
-export function kubeadmConfig(world: World): Claim[] {
+export function kubeadmConfig(world: World): Evidence[] {
   const found = configText(world, ['kube-system/kubeadm-config'], ['ClusterConfiguration'])
   if (found === undefined) return []
   const networking = (field: string): string | undefined => textAt(documentIn(found.text), 'networking', field)

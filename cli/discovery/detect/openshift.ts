@@ -1,10 +1,10 @@
 /** OpenShift says what it is in config.openshift.io. */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
 import { listAt, textAt, textsAt } from '../snapshot/raw.ts'
 import type { World } from '../snapshot/snapshot.ts'
 
-export function openshiftNetwork(world: World): Claim[] {
+export function openshiftNetwork(world: World): Evidence[] {
   const network = world.list('Network', 'config.openshift.io')[0]
   if (network === undefined) return []
   const part = textsAt(network, 'status', 'serviceNetwork').length > 0 ? 'status' : 'spec'

@@ -1,5 +1,5 @@
 /** What else joins clusters here, by the CRDs that it brought. Cilium's Cluster Mesh: cni/cilium.ts. */
-import type { Claim } from '../claim.ts'
+import type { Evidence } from '../claim.ts'
 import type { World } from '../snapshot/snapshot.ts'
 
 /** CRD → product, and whether it takes multicluster.x-k8s.io objects for its own. */
@@ -13,7 +13,7 @@ const ROWS: readonly { readonly crd: string; readonly name: string; readonly own
   { crd: 'links.multicluster.linkerd.io', name: 'Linkerd multicluster', ownsMcs: false },
 ]
 
-export function otherProducts(world: World): Claim[] {
+export function otherProducts(world: World): Evidence[] {
   const crds = new Set(world.snapshot.crds ?? [])
   return ROWS.filter((row) => crds.has(row.crd)).map(({ crd, name, ownsMcs }) => ({
     about: 'other',

@@ -1,5 +1,5 @@
 /** Things about the machines that matter whatever the CNI is. Keys that advice-platform.ts knows. */
-import type { Claim } from '../claim.ts'
+import type { Evidence } from '../claim.ts'
 import { keysAt, labelOf, listAt, nameOf, textAt } from '../snapshot/raw.ts'
 import type { World } from '../snapshot/snapshot.ts'
 
@@ -37,9 +37,9 @@ const MARKS: Readonly<Record<PlatformKey, (node: unknown) => string | undefined>
   'windows-nodes': (node) => labelled(node, 'kubernetes.io/os', 'windows'),
 }
 
-export function platform(world: World): Claim[] {
+export function platform(world: World): Evidence[] {
   const nodes = world.list('Node', '')
-  return PLATFORM_KEYS.flatMap((key): Claim[] => {
+  return PLATFORM_KEYS.flatMap((key): Evidence[] => {
     const marked = nodes.filter((node) => MARKS[key](node) !== undefined)
     if (marked[0] === undefined) return []
     const others = marked.length === 1 ? '' : ` and ${marked.length - 1} more`

@@ -1,5 +1,5 @@
 /** k3s and RKE2: what their servers were started with stands in an annotation of their nodes. */
-import { type Claim, type KubeProxyMode, networks } from '../claim.ts'
+import { type Evidence, type KubeProxyMode, networks } from '../claim.ts'
 import { flagIn } from '../snapshot/containers.ts'
 import { prefixesIn } from '../snapshot/prefix-texts.ts'
 import { annotationOf, documentIn, nameOf, textsAt } from '../snapshot/raw.ts'
@@ -26,7 +26,7 @@ export function serverArguments(world: World): ServerArguments | undefined {
   return undefined
 }
 
-export function rancherServers(world: World): Claim[] {
+export function rancherServers(world: World): Evidence[] {
   const server = serverArguments(world)
   if (server === undefined) return []
   const domain = flagIn(server.words, 'cluster-domain')
@@ -47,14 +47,14 @@ export function rancherServers(world: World): Claim[] {
   ]
 }
 
-function network(server: ServerArguments, about: 'podCIDRs' | 'serviceCIDRs', flag: string, usual: string): Claim[] {
+function network(server: ServerArguments, about: 'podCIDRs' | 'serviceCIDRs', flag: string, usual: string): Evidence[] {
   const given = flagIn(server.words, flag)
   if (given !== undefined) return networks(about, prefixesIn([given]), 'certain', `${server.where} --${flag}`)
   return networks(about, [usual], 'likely', `${server.where}: no --${flag}, ${server.product} then takes ${usual}`)
 }
 
 // In k3s kube-proxy is part of the k3s process: neither a DaemonSet nor a Pod shows it.
-function proxy(server: ServerArguments): Claim[] {
+function proxy(server: ServerArguments): Evidence[] {
   if (flagIn(server.words, 'disable-kube-proxy') === 'true') {
     const how = `${server.where} --disable-kube-proxy`
     return [{ about: 'kubeProxy', value: { mode: 'none', insteadOf: undefined }, confidence: 'likely', how }]

@@ -1,11 +1,11 @@
 /** Service networks from the API server itself: its ServiceCIDR objects, and what it says to an address outside. */
-import { type Claim, networks } from '../claim.ts'
+import { type Evidence, networks } from '../claim.ts'
 import { byFamily, prefixesIn } from '../snapshot/prefix-texts.ts'
 import { nameOf, textsAt } from '../snapshot/raw.ts'
 import type { World } from '../snapshot/snapshot.ts'
 
 /** networking.k8s.io/v1 ServiceCIDR (Kubernetes 1.33): what addresses are given from. All of them together. */
-export function serviceCidrObjects(world: World): Claim[] {
+export function serviceCidrObjects(world: World): Evidence[] {
   const objects = world.list('ServiceCIDR', 'networking.k8s.io')
   const found = prefixesIn(objects.flatMap((object) => textsAt(object, 'spec', 'cidrs')))
   const names = objects.map(nameOf).slice(0, 3).join(', ')
@@ -13,7 +13,7 @@ export function serviceCidrObjects(world: World): Claim[] {
 }
 
 /** `… The range of valid IPs is 10.96.0.0/12` */
-export function serviceProbes(world: World): Claim[] {
+export function serviceProbes(world: World): Evidence[] {
   const found = world.snapshot.serviceProbes.flatMap((text) =>
     [...text.matchAll(/range of valid IPs is (?:CIDR )?([0-9a-fA-F.:/, ]+)/g)].map((match) => match[1]),
   )

@@ -3,29 +3,29 @@ import { BROKER_CLAIM } from '../../../install/names.ts'
 import type { InstallValues } from '../../../install/values.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
-import { type BrokerWishes, deployCommand } from './broker-wishes.ts'
+import { type BrokerOptions, deployCommand } from './broker-wishes.ts'
 import { type ImageCheckInit, imageExample, imageProblems, imageQuestion } from '../image/image-check.ts'
 import { listIfAllowed } from '../access/listing.ts'
 import { type BrokerWorld, type Gap, addressGap, volumeGap } from './plan-broker-place.ts'
 
 export interface PlaceInit extends ImageCheckInit {
-  readonly wishes: BrokerWishes
+  readonly chosen: BrokerOptions
   /** `--context c1`, for the command that is advised. */
   readonly flags: string
 }
 
 /** Throws UserError with all that is missing, and one command that says it. */
 export async function requirePlace(admin: ClusterAdmin, values: InstallValues, init: PlaceInit): Promise<void> {
-  const { wishes, flags, signal } = init
+  const { chosen, flags, signal } = init
   const world = { ...(await readAddresses(admin, signal)), ...(await readStorage(admin, values, signal)) }
-  const early = [addressGap(values, world, wishes.serviceType !== undefined), volumeGap(values, world)]
+  const early = [addressGap(values, world, chosen.serviceType !== undefined), volumeGap(values, world)]
   const known = early.filter((gap) => gap !== undefined)
   // Where something else is missing anyway, no node is made to fetch an image first.
   const gaps = [...known, ...(await imageGaps(admin, values, { ...init, dryRun: init.dryRun || known.length > 0 }))]
   if (gaps.length === 0) return
   const list = gaps.map(({ what }) => `\n  ${what}`).join('')
   const words = gaps.flatMap((gap) => gap.flags)
-  const command = words.length === 0 ? '' : `type: ${deployCommand(flags, wishes, words)}\n`
+  const command = words.length === 0 ? '' : `type: ${deployCommand(flags, chosen, words)}\n`
   throw new UserError(`${admin.title} cannot have the broker like this:${list}`, {
     hint: `${command}nothing was changed; go on all the same with --force`,
   })

@@ -3,7 +3,7 @@ import type { InstallValues, ServiceType } from '../../../install/values.ts'
 import { type ImageOptions, withImage } from '../join/values-options.ts'
 
 /** Absent: what is installed keeps its own; else the default. */
-export interface BrokerWishes extends ImageOptions {
+export interface BrokerOptions extends ImageOptions {
   readonly serviceType?: ServiceType
   /** host:port each; `auto` alone: found out from the Service again. */
   readonly advertise?: readonly string[]
@@ -19,45 +19,45 @@ export interface BrokerWishes extends ImageOptions {
 export const AUTO_ADVERTISE = 'auto'
 
 /** An empty `broker.advertise` is to be found out: that of another type of Service, and its policy, do not count any more. */
-export function withWishes(values: InstallValues, wishes: BrokerWishes): InstallValues {
+export function withOptions(values: InstallValues, chosen: BrokerOptions): InstallValues {
   const { broker } = values
-  const type = wishes.serviceType ?? broker.service.type
+  const type = chosen.serviceType ?? broker.service.type
   const sameType = type === broker.service.type
   const kept = sameType ? broker.advertise : []
-  const advertise = wishes.advertise ?? kept
+  const advertise = chosen.advertise ?? kept
   const policy = broker.service.externalTrafficPolicy
   const args = broker.extraArgs.filter((one) => sameType || !one.startsWith('--external-traffic-policy='))
-  const allowed = (wishes.allowNamespace ?? []).map((name) => `--allow-namespace=${name}`)
-  const accepted = wishes.acceptEmpty === undefined ? [] : [`--accept-empty=${wishes.acceptEmpty}`]
+  const allowed = (chosen.allowNamespace ?? []).map((name) => `--allow-namespace=${name}`)
+  const accepted = chosen.acceptEmpty === undefined ? [] : [`--accept-empty=${chosen.acceptEmpty}`]
   return withImage(
     {
       ...values,
       broker: {
         ...broker,
         advertise: advertise.filter((one) => one !== AUTO_ADVERTISE),
-        clusterset: wishes.clusterset ?? broker.clusterset,
+        clusterset: chosen.clusterset ?? broker.clusterset,
         extraArgs: [...new Set([...args, ...allowed, ...accepted])],
         service: { ...broker.service, type, externalTrafficPolicy: sameType ? policy : '' },
-        storage: { ...broker.storage, storageClassName: wishes.storageClass ?? broker.storage.storageClassName },
+        storage: { ...broker.storage, storageClassName: chosen.storageClass ?? broker.storage.storageClassName },
       },
     },
-    wishes,
+    chosen,
   )
 }
 
 /** The same command with more words; what is in `more` goes over what was wished. */
-export function deployCommand(flags: string, wishes: BrokerWishes, more: readonly string[]): string {
+export function deployCommand(flags: string, chosen: BrokerOptions, more: readonly string[]): string {
   const pairs: readonly (readonly [string, string | undefined])[] = [
-    ['--service-type', wishes.serviceType],
-    ...(wishes.advertise ?? []).map((one) => ['--advertise', one] as const),
-    ['--clusterset', wishes.clusterset],
-    ['--storage-class', wishes.storageClass],
-    ...(wishes.allowNamespace ?? []).map((one) => ['--allow-namespace', one] as const),
-    ['--image', wishes.image],
-    ['--image-pull-policy', wishes.imagePullPolicy],
-    ...(wishes.imagePullSecret ?? []).map((one) => ['--image-pull-secret', one] as const),
+    ['--service-type', chosen.serviceType],
+    ...(chosen.advertise ?? []).map((one) => ['--advertise', one] as const),
+    ['--clusterset', chosen.clusterset],
+    ['--storage-class', chosen.storageClass],
+    ...(chosen.allowNamespace ?? []).map((one) => ['--allow-namespace', one] as const),
+    ['--image', chosen.image],
+    ['--image-pull-policy', chosen.imagePullPolicy],
+    ...(chosen.imagePullSecret ?? []).map((one) => ['--image-pull-secret', one] as const),
   ]
   const said = pairs.flatMap(([flag, value]) => (value === undefined || more.includes(flag) ? [] : [flag, value]))
-  const once = wishes.acceptEmpty === undefined ? [] : ['--accept-empty']
+  const once = chosen.acceptEmpty === undefined ? [] : ['--accept-empty']
   return ['sealane broker deploy', flags, ...said, ...once, ...more].join(' ')
 }

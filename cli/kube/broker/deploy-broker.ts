@@ -10,24 +10,24 @@ import { type Change, applyObjects } from '../join/apply-join.ts'
 import { findAddress } from './broker-address.ts'
 import { requirePlace } from './broker-place.ts'
 import { brokerProgress } from '../wait/broker-rollout.ts'
-import { type BrokerWishes, withWishes } from './broker-wishes.ts'
+import { type BrokerOptions, withOptions } from './broker-wishes.ts'
 import { brokerRights, checkRights } from '../access/check-rights.ts'
 import { isReady } from '../wait/node-rollout.ts'
 import { isBound } from './plan-broker-place.ts'
 import { selectorText } from '../wait/pod-trouble.ts'
 import {
-  type StandingBroker,
+  type InstalledBroker,
   changedValues,
-  isStanding,
-  keepStanding,
-  standingBroker,
+  isInstalled,
+  keepInstalled,
+  installedBroker,
   unknownArgs,
   withThisRelease,
 } from './standing-broker.ts'
 import { waitUntil } from '../wait/wait-until.ts'
 
 export interface DeployBrokerInit {
-  readonly wishes: BrokerWishes
+  readonly chosen: BrokerOptions
   /** Installs although something is known not to work. */
   readonly force: boolean
   readonly dryRun: boolean
@@ -37,27 +37,27 @@ export interface DeployBrokerInit {
   readonly clock: Clock
   readonly signal: AbortSignal
   readonly say: (text: string) => void
-  readonly tell: (change: Change) => void
+  readonly report: (change: Change) => void
 }
 
 /** Gives the addresses that tokens will carry. Throws UserError; what is known not to work before anything is changed. */
 export async function deployBroker(admin: ClusterAdmin, init: DeployBrokerInit): Promise<readonly string[]> {
-  const { wishes, dryRun, signal, tell, say } = init
+  const { chosen, dryRun, signal, report, say } = init
   const { namespace } = DEFAULT_VALUES.broker
   await checkRights(admin, brokerRights(namespace), signal)
-  const standing = await standingBroker(admin, namespace, signal)
-  const before = keepStanding(DEFAULT_VALUES, standing)
-  const values = withWishes(withThisRelease(before), wishes)
-  refuseFixed(admin, { standing, before, values })
-  refuseUnknown(admin, standing, init)
-  if (isStanding(standing)) tellKept(before, values, say)
+  const earlier = await installedBroker(admin, namespace, signal)
+  const before = keepInstalled(DEFAULT_VALUES, earlier)
+  const values = withOptions(withThisRelease(before), chosen)
+  refuseFixed(admin, { earlier, before, values })
+  refuseUnknown(admin, earlier, init)
+  if (isInstalled(earlier)) reportKept(before, values, say)
   if (!init.force) await requirePlace(admin, values, init)
-  const context = { admin, dryRun, signal, tell }
+  const context = { admin, dryRun, signal, report }
   const early = brokerObjects(values).filter(isEarly)
   await applyObjects(early, context)
   const { advertise } = values.broker
   const found = advertise.length > 0 || dryRun ? advertise : await findAddress(admin, values, init)
-  if (!dryRun) await dropUselessClaim(admin, { standing, values }, init)
+  if (!dryRun) await dropUselessClaim(admin, { earlier, values }, init)
   const whole = { ...values, broker: { ...values.broker, advertise: found } }
   await applyObjects(
     brokerObjects(whole).filter((object) => !isEarly(object)),
@@ -75,14 +75,14 @@ function brokerObjects(values: InstallValues): readonly ManifestObject[] {
 }
 
 interface Changing {
-  readonly standing: StandingBroker
+  readonly earlier: InstalledBroker
   readonly before: InstallValues
   readonly values: InstallValues
 }
 
 /** What the database and the volume hold cannot be changed by a flag. Throws UserError. */
-function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { standing, before, values }: Changing): void {
-  if (!isBound(standing.claim)) return
+function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { earlier, before, values }: Changing): void {
+  if (!isBound(earlier.claim)) return
   const [was, is] = [before.broker, values.broker]
   const nothing = { hint: 'leave that flag out; nothing was changed' }
   if (is.clusterset !== was.clusterset) {
@@ -99,10 +99,10 @@ function refuseFixed(admin: Pick<ClusterAdmin, 'title'>, { standing, before, val
 /** Throws UserError; with force they are left out, and that is told. */
 function refuseUnknown(
   admin: Pick<ClusterAdmin, 'title'>,
-  standing: StandingBroker,
+  earlier: InstalledBroker,
   { force, say }: Pick<DeployBrokerInit, 'force' | 'say'>,
 ): void {
-  const unknown = unknownArgs(standing)
+  const unknown = unknownArgs(earlier)
   if (unknown.length === 0) return
   const text = `the broker there is started with what this release does not know: ${unknown.join(', ')}`
   if (force) {
@@ -114,7 +114,7 @@ function refuseUnknown(
   })
 }
 
-function tellKept(before: InstallValues, values: InstallValues, say: (text: string) => void): void {
+function reportKept(before: InstallValues, values: InstallValues, say: (text: string) => void): void {
   const changed = changedValues(before, values)
   say(`a broker is installed already: ${changed.length === 0 ? 'its settings are kept' : 'of its settings change'}\n`)
   for (const line of changed) say(`  ${line}\n`)
@@ -123,7 +123,7 @@ function tellKept(before: InstallValues, values: InstallValues, say: (text: stri
 /** A claim that never had a volume, and was made for another class: its class can never be changed. */
 async function dropUselessClaim(
   admin: ClusterAdmin,
-  { standing: { claim }, values }: Pick<Changing, 'standing' | 'values'>,
+  { earlier: { claim }, values }: Pick<Changing, 'earlier' | 'values'>,
   init: DeployBrokerInit,
 ): Promise<void> {
   const { storageClassName } = (claim?.['spec'] ?? {}) as { readonly storageClassName?: string }

@@ -15,18 +15,18 @@ import { readServeArgs, saidFor } from './serve-args.ts'
 import { imageValues } from '../join/values-options.ts'
 
 /** As they are in the cluster; undefined where there is none. */
-export interface StandingBroker {
+export interface InstalledBroker {
   readonly statefulSet: ManifestObject | undefined
   readonly service: ManifestObject | undefined
   readonly claim: ManifestObject | undefined
   readonly networkPolicy: ManifestObject | undefined
 }
 
-export async function standingBroker(
+export async function installedBroker(
   admin: Pick<ClusterAdmin, 'get'>,
   namespace: string,
   signal: AbortSignal,
-): Promise<StandingBroker> {
+): Promise<InstalledBroker> {
   const own = objectName('broker')
   return {
     statefulSet: await admin.get({ apiVersion: 'apps/v1', kind: 'StatefulSet', namespace, name: own }, signal),
@@ -40,7 +40,7 @@ export async function standingBroker(
 }
 
 /** There is something whose settings are to be kept. */
-export function isStanding({ statefulSet, service, claim }: StandingBroker): boolean {
+export function isInstalled({ statefulSet, service, claim }: InstalledBroker): boolean {
   return (statefulSet ?? service ?? claim) !== undefined
 }
 
@@ -63,10 +63,10 @@ interface ContainerSpec {
  * `values` with all that the objects say in their place; what they do not say stays. Without a StatefulSet nothing is
  * advertised yet: `broker.advertise` is empty then. Pure.
  */
-export function keepStanding(values: InstallValues, standing: StandingBroker): InstallValues {
+export function keepInstalled(values: InstallValues, earlier: InstalledBroker): InstallValues {
   const { broker } = values
-  const pod = podOf(standing.statefulSet)
-  const container = containerOf(standing.statefulSet)
+  const pod = podOf(earlier.statefulSet)
+  const container = containerOf(earlier.statefulSet)
   const { image, imagePullPolicy = values.image.pullPolicy } = container ?? {}
   const args = readServeArgs(container?.args ?? [])
   return withExtraArgs(
@@ -78,14 +78,14 @@ export function keepStanding(values: InstallValues, standing: StandingBroker): I
       logLevel: saidFor(args, '--log-level').at(-1) ?? values.logLevel,
       broker: {
         ...broker,
-        networkPolicies: keptPolicies(standing, image),
+        networkPolicies: keptPolicies(earlier, image),
         advertise: saidFor(args, '--advertise'),
         clusterset: saidFor(args, '--clusterset').at(-1) ?? broker.clusterset,
         resources: container?.resources ?? broker.resources,
         nodeSelector: pod?.nodeSelector ?? broker.nodeSelector,
         tolerations: pod?.tolerations ?? broker.tolerations,
-        service: keptService(broker.service, standing.service),
-        storage: keptStorage(broker.storage, standing.claim),
+        service: keptService(broker.service, earlier.service),
+        storage: keptStorage(broker.storage, earlier.claim),
       },
     },
     args.known,
@@ -93,13 +93,13 @@ export function keepStanding(values: InstallValues, standing: StandingBroker): I
 }
 
 /** Where it is not there it was switched off, unless the broker is of an earlier release, which had none. */
-function keptPolicies({ statefulSet, networkPolicy }: StandingBroker, image: string | undefined): boolean {
+function keptPolicies({ statefulSet, networkPolicy }: InstalledBroker, image: string | undefined): boolean {
   if (statefulSet === undefined || networkPolicy !== undefined) return true
   return image !== undefined && upgradedImage(image, formatImageName(DEFAULT_VALUES.image)) !== undefined
 }
 
 /** Arguments that this release does not know, as they were written: with them its broker would not start. Pure. */
-export function unknownArgs({ statefulSet }: StandingBroker): readonly string[] {
+export function unknownArgs({ statefulSet }: InstalledBroker): readonly string[] {
   return readServeArgs(containerOf(statefulSet)?.args ?? []).unknown
 }
 

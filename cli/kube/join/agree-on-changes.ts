@@ -6,14 +6,14 @@ import { UserError } from '../../../runtime/user-error.ts'
 import type { Discovery } from '../../discovery/discover.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
 import type { JoinPlan } from './plan-join.ts'
-import type { StandingObjects } from './plan-standing-values.ts'
+import type { InstalledObjects } from './plan-standing-values.ts'
 import { type PlannedChange, describePlanned, previewCrds, previewNodes, previewObjects } from './preview-changes.ts'
 import { previewClusterDns } from './wire-cluster-dns.ts'
 
 export interface PlannedJoin {
   readonly plan: Pick<JoinPlan, 'objects' | 'nodes'>
   readonly discovery: Discovery
-  readonly live: StandingObjects
+  readonly live: InstalledObjects
   /** What is made beside the plan for this kind of cluster. */
   readonly made: readonly ManifestObject[]
 }

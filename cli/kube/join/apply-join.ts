@@ -22,7 +22,7 @@ export interface ApplyContext {
   readonly admin: ClusterAdmin
   readonly dryRun: boolean
   readonly signal: AbortSignal
-  readonly tell: (change: Change) => void
+  readonly report: (change: Change) => void
 }
 
 const CRD = { apiVersion: 'apiextensions.k8s.io/v1', kind: 'CustomResourceDefinition' } as const
@@ -34,15 +34,15 @@ export function describeChange({ ref, what, why }: Change, dryRun: boolean): str
 }
 
 /** Throws UserError naming every CRD that Sealane cannot work with. */
-export async function applyCrds({ admin, dryRun, signal, tell }: ApplyContext): Promise<void> {
+export async function applyCrds({ admin, dryRun, signal, report }: ApplyContext): Promise<void> {
   const present = await admin.list(CRD.apiVersion, CRD.kind, {}, signal)
   const decisions = planCrds(ALL_CRDS, new Map(present.map((crd) => [crd.metadata.name, crd as never])))
   const problems = decisions.flatMap(({ problem }) => problem ?? [])
   if (problems.length > 0) throw new UserError(problems.join('\n'))
   for (const { name, crd, reason } of decisions) {
     const ref = { ...CRD, name }
-    if (crd === undefined) tell({ ref, what: 'unchanged', why: reason })
-    else tell({ ref, what: await admin.apply(crd as unknown as ManifestObject, { dryRun }, signal), why: reason })
+    if (crd === undefined) report({ ref, what: 'unchanged', why: reason })
+    else report({ ref, what: await admin.apply(crd as unknown as ManifestObject, { dryRun }, signal), why: reason })
   }
 }
 
@@ -60,18 +60,18 @@ function isEstablished(crd: ManifestObject): boolean {
 
 export async function applyObjects(
   objects: readonly ManifestObject[],
-  { admin, dryRun, signal, tell }: ApplyContext,
+  { admin, dryRun, signal, report }: ApplyContext,
 ): Promise<void> {
-  for (const object of objects) tell({ ref: refOf(object), what: await admin.apply(object, { dryRun }, signal) })
+  for (const object of objects) report({ ref: refOf(object), what: await admin.apply(object, { dryRun }, signal) })
 }
 
 export async function applyNodes(nodes: readonly NodeChange[], context: ApplyContext): Promise<void> {
-  const { admin, dryRun, signal, tell } = context
+  const { admin, dryRun, signal, report } = context
   for (const { node, labels, annotations } of nodes) {
     const ref = { apiVersion: 'v1', kind: 'Node', name: node }
     if (!dryRun) await admin.merge(ref, { metadata: { labels, annotations } }, signal)
     const said = [...Object.entries(labels), ...Object.entries(annotations)].map(([key, value]) => `${key}=${value}`)
-    tell({ ref, what: 'changed', why: said.join(' ') })
+    report({ ref, what: 'changed', why: said.join(' ') })
   }
 }
 

@@ -4,32 +4,32 @@ import { type ClusterId, parseClusterId } from '../../../model/ids.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import type { Discovery } from '../../discovery/discover.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
-import { type JoinWishes, idFromName, standingSite } from './plan-join.ts'
-import type { StandingObjects } from './plan-standing-values.ts'
+import { type JoinOptions, idFromName, installedSite } from './plan-join.ts'
+import type { InstalledObjects } from './plan-standing-values.ts'
 
 export interface IdWorld {
   readonly discovery: Discovery
-  readonly live: StandingObjects
+  readonly live: InstalledObjects
   readonly values: InstallValues
 }
 
 /** What was said; else what an earlier join used; else the context's name. Throws UserError, InvalidNameError. */
 export function chooseId(
-  wishes: JoinWishes,
+  chosen: JoinOptions,
   { discovery, live, values }: IdWorld,
   admin: Pick<ClusterAdmin, 'title' | 'contextName'>,
   flags: string,
 ): ClusterId {
   const earlier = discovery.earlier.clusterId
-  if (wishes.clusterId !== undefined) {
-    if (earlier !== undefined && earlier !== wishes.clusterId) {
-      throw new UserError(`--cluster-id ${wishes.clusterId}: this cluster is a member already, as ${earlier}`, {
+  if (chosen.clusterId !== undefined) {
+    if (earlier !== undefined && earlier !== chosen.clusterId) {
+      throw new UserError(`--cluster-id ${chosen.clusterId}: this cluster is a member already, as ${earlier}`, {
         hint: `leave first: sealane leave ${flags}`,
       })
     }
-    return wishes.clusterId
+    return chosen.clusterId
   }
-  const id = earlier ?? standingSite(values, live)?.name ?? idFromName(admin.contextName)
+  const id = earlier ?? installedSite(values, live)?.name ?? idFromName(admin.contextName)
   if (id === undefined)
     throw new UserError(`no cluster id follows from ${admin.title}: say --cluster-id`, { exitCode: 2 })
   return parseClusterId(id)

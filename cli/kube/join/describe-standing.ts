@@ -2,12 +2,12 @@
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import { at, listAt, textAt } from '../../discovery/snapshot/raw.ts'
 import type { JoinPlan } from './plan-join.ts'
-import type { StandingObjects } from './plan-standing-values.ts'
+import type { InstalledObjects } from './plan-standing-values.ts'
 
 /** `c2 is a member already: upgrades from …`; empty for a first join. */
-export function describeStanding(
+export function describeInstalled(
   { clusterId, objects }: Pick<JoinPlan, 'clusterId' | 'objects'>,
-  live: StandingObjects,
+  live: InstalledObjects,
   isMember: boolean,
 ): string {
   const before = imagesOf([...live.values()])

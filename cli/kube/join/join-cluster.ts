@@ -25,13 +25,13 @@ import { checkRights, memberRights } from '../access/check-rights.ts'
 import { bringToken, identitySecret, knownMembership, offerSecret } from '../access/identity-secret.ts'
 import { imageQuestion, requireImage } from '../image/image-check.ts'
 import { type ClusterDnsOutcome, wireClusterDns } from './wire-cluster-dns.ts'
-import { type JoinPlan, type JoinWishes, openQuestions, planJoin } from './plan-join.ts'
-import type { StandingObjects } from './plan-standing-values.ts'
+import { type JoinPlan, type JoinOptions, openQuestions, planJoin } from './plan-join.ts'
+import type { InstalledObjects } from './plan-standing-values.ts'
 import { chooseId } from './choose-id.ts'
 import { agreeOnChanges } from './agree-on-changes.ts'
 import type { WorkloadShape } from '../wait/rollout.ts'
-import { readStanding } from './read-standing.ts'
-import { describeStanding } from './describe-standing.ts'
+import { readInstalled } from './read-standing.ts'
+import { describeInstalled } from './describe-standing.ts'
 import { type Lookable, snapshotReader } from '../access/snapshot-reader.ts'
 import { type Missing, waitUntil } from '../wait/wait-until.ts'
 import type { AskedOptions } from './values-options.ts'
@@ -41,7 +41,7 @@ import { type Progress, joinProgress, lanesProgress, rolloutProgress } from '../
 export interface JoinClusterInit {
   /** Undefined: everything but the token, as for GitOps. */
   readonly token: string | undefined
-  readonly wishes: JoinWishes
+  readonly chosen: JoinOptions
   readonly values: InstallValues
   /** What of the values was asked for, and is not merely the default. */
   readonly asked?: AskedOptions
@@ -80,7 +80,7 @@ export interface PreparedJoin {
   readonly plan: JoinPlan
   readonly discovery: Discovery
   readonly advice: readonly Advice[]
-  readonly live: StandingObjects
+  readonly live: InstalledObjects
 }
 
 /** What was found, decided and asked, before anything is changed. Throws UserError, TokenError. */
@@ -91,8 +91,8 @@ export async function prepareJoin(
   const { signal, say, clock } = init
   if (init.token !== undefined) parseJoinToken(init.token, clock.now())
   const discovery = discover(await readSnapshot(snapshotReader(dynamic), signal))
-  const live = await readStanding(admin, init.values, signal)
-  const asks = openQuestions(discovery, init.wishes)
+  const live = await readInstalled(admin, init.values, signal)
+  const asks = openQuestions(discovery, init.chosen)
   const given = advice(discovery)
   say(`${admin.title}:\n`)
   for (const line of describeDiscovery({ ...discovery, asks })) say(`  ${line}\n`)
@@ -102,9 +102,9 @@ export async function prepareJoin(
   if (against.length > 0 && !init.force) {
     throw new UserError(against.map(({ text }) => text).join('\n'), { hint: 'join all the same with --force' })
   }
-  const wishes = await answered(asks, init)
-  const clusterId = chooseId(wishes, { discovery, live, values: init.values }, admin, init.flags)
-  const plan = planJoin(discovery, { ...wishes, clusterId }, init.values, { live, asked: init.asked ?? {} })
+  const chosen = await answered(asks, init)
+  const clusterId = chooseId(chosen, { discovery, live, values: init.values }, admin, init.flags)
+  const plan = planJoin(discovery, { ...chosen, clusterId }, init.values, { live, asked: init.asked ?? {} })
   for (const note of plan.notes) say(`  note: ${note}\n`)
   return { plan, discovery, advice: given, live }
 }
@@ -125,9 +125,9 @@ export async function joinCluster(
   if (isRunning && !dryRun) await offerSecret(secret, init)
   const earlier = { state: discovery.earlier.state, clusterId: discovery.earlier.clusterId, wanted: plan.clusterId }
   const known = await knownMembership(secret, earlier, { ...init, title: admin.title })
-  say(describeStanding(plan, live, known !== undefined))
+  say(describeInstalled(plan, live, known !== undefined))
   const isWanted = await agreeOnChanges(admin, { ...prepared, made: adviceObjects(given) }, init)
-  const context: ApplyContext = { admin, dryRun, signal, tell: (change) => say(describeChange(change, dryRun)) }
+  const context: ApplyContext = { admin, dryRun, signal, report: (change) => say(describeChange(change, dryRun)) }
   if (!init.force && plan.objects.some((object) => startsPods(object) && isWanted(refOf(object)))) {
     await requireImage(admin, imageQuestion(plan.values.common, init.values.member.namespace, 'every'), init)
   }
@@ -163,7 +163,7 @@ function startsPods({ kind }: ManifestObject): boolean {
   return kind === 'Deployment' || kind === 'DaemonSet'
 }
 
-function agentRuns(live: StandingObjects, { member: { namespace } }: InstallValues): boolean {
+function agentRuns(live: InstalledObjects, { member: { namespace } }: InstallValues): boolean {
   const status = live.get(titleOf({ kind: 'Deployment', namespace, name: objectName('agent') }))?.['status']
   return ((status as WorkloadShape['status'])?.readyReplicas ?? 0) > 0
 }
@@ -175,7 +175,7 @@ async function dryJoin(
   init: JoinClusterInit,
 ): Promise<JoinedCluster> {
   // Says what applying them would fail at.
-  await applyCrds({ admin, dryRun: true, signal: init.signal, tell: () => undefined })
+  await applyCrds({ admin, dryRun: true, signal: init.signal, report: () => undefined })
   const dns = await wireClusterDns(admin, discovery, init)
   return { plan, advice: given, dns, others: { reached: [], alone: true } }
 }
@@ -202,7 +202,7 @@ async function watchParts(
   try {
     await untilAll(init, 'parts to be ready', () => rolloutProgress(admin, namespace, init.signal))
     init.say('all parts are ready\n')
-    await tellAddresses(admin, init)
+    await reportAddresses(admin, init)
     return await watchLanes(plan, admin, init)
   } catch (error) {
     for (const line of init.dns.left) init.say(`cluster DNS: ${line}\n`)
@@ -211,7 +211,7 @@ async function watchParts(
 }
 
 /** What the broker said when it took this cluster in: its members are called by other addresses, and why. */
-async function tellAddresses(admin: ClusterAdmin, { signal, say }: JoinClusterInit): Promise<void> {
+async function reportAddresses(admin: ClusterAdmin, { signal, say }: JoinClusterInit): Promise<void> {
   const ref = { apiVersion: 'sealane.io/v1alpha1', kind: 'Membership', name: MEMBERSHIP_NAME }
   const membership = (await admin.get(ref, signal)) as unknown as Membership | undefined
   for (const note of membership === undefined ? [] : addressNotes(membership)) say(`addresses: ${oneLine(note)}\n`)
@@ -286,8 +286,8 @@ function until(
   return waitUntil(look, { what, timeoutMs, clock, signal, say, hint })
 }
 
-async function answered(asks: readonly Ask[], { wishes, ask }: JoinClusterInit): Promise<JoinWishes> {
-  let answers = wishes
+async function answered(asks: readonly Ask[], { chosen, ask }: JoinClusterInit): Promise<JoinOptions> {
+  let answers = chosen
   for (const question of asks) {
     if (ask === undefined) throw new UserError(`${question.why}: say ${FLAGS[question.field]}`, { exitCode: 2 })
     const said = await ask(question)

@@ -4,13 +4,13 @@ import { InvalidNameError, isDnsSubdomain, parseDnsLabel } from '../../../model/
 import { formatPrefix, parseAddress, parsePrefix } from '../../../model/addresses/ip.ts'
 import { UserError } from '../../../runtime/user-error.ts'
 import { choiceOption, collect, durationOption, quoted } from '../../context.ts'
-import type { GatewayWish } from './plan-join.ts'
+import type { GatewayOption } from './plan-join.ts'
 import { type ImageOptions, type StatusOptions, addImageOptions, addStatusOptions } from './values-options.ts'
 
 export interface JoinKubeOptions extends ImageOptions, StatusOptions {
   readonly podCidr?: readonly string[]
   readonly serviceCidr?: readonly string[]
-  readonly gateway?: readonly GatewayWish[]
+  readonly gateway?: readonly GatewayOption[]
   readonly label?: readonly (readonly [string, string | null])[]
   readonly allowNamespace?: readonly string[]
   readonly yes: boolean
@@ -62,7 +62,7 @@ const cidr =
   (text: string): string =>
     formatPrefix(parsePrefix(text, flag))
 
-function parseGateway(text: string): GatewayWish {
+function parseGateway(text: string): GatewayOption {
   const at = text.indexOf('=')
   const node = at < 0 ? text : text.slice(0, at)
   if (!isDnsSubdomain(node)) throw new InvalidNameError('--gateway', node, 'the name of a Node')

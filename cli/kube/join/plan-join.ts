@@ -11,15 +11,15 @@ import type { Ask, Discovery } from '../../discovery/discover.ts'
 import type { GatewayCandidate } from '../../discovery/gateway-candidates.ts'
 import { at, documentIn, printable, textAt, textsAt } from '../../discovery/snapshot/raw.ts'
 import {
-  type StandingObjects,
-  type StandingValues,
-  planStandingMember,
-  readStandingValues,
+  type InstalledObjects,
+  type InstalledValues,
+  planInstalledMember,
+  readInstalledValues,
 } from './plan-standing-values.ts'
 import type { AskedOptions } from './values-options.ts'
 
 /** What flags and answers say; absent where they say nothing. */
-export interface JoinWishes {
+export interface JoinOptions {
   readonly clusterId?: ClusterId
   readonly podCIDRs?: readonly string[]
   readonly serviceCIDRs?: readonly string[]
@@ -27,10 +27,10 @@ export interface JoinWishes {
   readonly labels: Readonly<Record<string, string | null>>
   /** Beside those of an earlier join. */
   readonly allowedNamespaces?: readonly string[]
-  readonly gateways: readonly GatewayWish[]
+  readonly gateways: readonly GatewayOption[]
 }
 
-export interface GatewayWish {
+export interface GatewayOption {
   readonly node: string
   readonly publicAddress?: string
 }
@@ -42,22 +42,22 @@ export interface NodeChange {
 }
 
 /** What stands in the cluster already, and what of it is to be another. */
-export interface StandingInit {
-  readonly live: StandingObjects
+export interface InstalledInit {
+  readonly live: InstalledObjects
   readonly asked: AskedOptions
 }
 
-const NOTHING_STANDS: StandingInit = { live: new Map(), asked: {} }
+const NOTHING_STANDS: InstalledInit = { live: new Map(), asked: {} }
 
 export interface JoinPlan {
   readonly clusterId: ClusterId
   /** What is installed, part by part. */
-  readonly values: StandingValues
+  readonly values: InstalledValues
   /** What is not as it could be and stays so, one sentence each. */
   readonly notes: readonly string[]
   readonly podCIDRs: readonly string[]
   readonly serviceCIDRs: readonly string[]
-  readonly gateways: readonly GatewayWish[]
+  readonly gateways: readonly GatewayOption[]
   /** Text of the site file. */
   readonly site: string
   /** Nodes whose label or annotation differs from what is wanted. */
@@ -67,36 +67,36 @@ export interface JoinPlan {
 }
 
 /** What only a person can say, after the wishes. */
-export function openQuestions(discovery: Discovery, wishes: JoinWishes): readonly Ask[] {
+export function openQuestions(discovery: Discovery, given: JoinOptions): readonly Ask[] {
   return discovery.asks.filter(({ field }) => {
-    if (field === 'podCIDRs') return wishes.podCIDRs === undefined
-    if (field === 'serviceCIDRs') return wishes.serviceCIDRs === undefined
-    return wishes.gateways.length === 0
+    if (field === 'podCIDRs') return given.podCIDRs === undefined
+    if (field === 'serviceCIDRs') return given.serviceCIDRs === undefined
+    return given.gateways.length === 0
   })
 }
 
 /** Call once openQuestions() is empty. What stands counts for more than what is found, and flags for more than both. */
 export function planJoin(
   discovery: Discovery,
-  wishes: JoinWishes & { readonly clusterId: ClusterId },
+  given: JoinOptions & { readonly clusterId: ClusterId },
   values: InstallValues,
-  { live, asked }: StandingInit = NOTHING_STANDS,
+  { live, asked }: InstalledInit = NOTHING_STANDS,
 ): JoinPlan {
-  const standing = standingSite(values, live)
+  const installed = installedSite(values, live)
   const found = { podCIDRs: discovery.podCIDRs?.value ?? [], serviceCIDRs: discovery.serviceCIDRs?.value ?? [] }
-  const podCIDRs = wishes.podCIDRs ?? standing?.podCIDRs ?? found.podCIDRs
-  const serviceCIDRs = wishes.serviceCIDRs ?? standing?.serviceCIDRs ?? found.serviceCIDRs
-  const gateways = chooseGateways(discovery, wishes.gateways)
+  const podCIDRs = given.podCIDRs ?? installed?.podCIDRs ?? found.podCIDRs
+  const serviceCIDRs = given.serviceCIDRs ?? installed?.serviceCIDRs ?? found.serviceCIDRs
+  const gateways = chooseGateways(discovery, given.gateways)
   const present = labelledLanes(discovery)
-  const labels = changedLabels(standing?.labels ?? discovery.earlier.labels, wishes.labels)
-  const allowed = new Set([...(standing?.allowedNamespaces ?? []), ...(wishes.allowedNamespaces ?? [])])
-  const facts = { name: wishes.clusterId, podCIDRs, serviceCIDRs, labels, allowedNamespaces: [...allowed] }
-  const site = siteText(facts, standing)
+  const labels = changedLabels(installed?.labels ?? discovery.earlier.labels, given.labels)
+  const allowed = new Set([...(installed?.allowedNamespaces ?? []), ...(given.allowedNamespaces ?? [])])
+  const facts = { name: given.clusterId, podCIDRs, serviceCIDRs, labels, allowedNamespaces: [...allowed] }
+  const site = siteText(facts, installed)
   const criticalPodsQuota = values.member.criticalPodsQuota || discovery.distribution.value === 'gke'
   const defaults = { ...values, member: { ...values.member, criticalPodsQuota } }
-  const read = readStandingValues(defaults, asked, live)
+  const read = readInstalledValues(defaults, asked, live)
   return {
-    clusterId: wishes.clusterId,
+    clusterId: given.clusterId,
     values: read,
     notes: [...read.leftOut.map(leftOutNote), ...noStandbyNote(discovery, gateways, present)],
     podCIDRs,
@@ -104,7 +104,7 @@ export function planJoin(
     gateways,
     site,
     nodes: gateways.flatMap((gateway) => nodeChange(discovery, gateway, present)),
-    objects: planStandingMember(read, site, live),
+    objects: planInstalledMember(read, site, live),
   }
 }
 
@@ -122,13 +122,13 @@ interface SiteFacts {
   readonly allowedNamespaces: readonly string[]
 }
 
-interface StandingSite extends SiteFacts {
+interface InstalledSite extends SiteFacts {
   readonly text: string
   readonly document: object
 }
 
 /** The site file that is there; undefined where there is none that can be read. */
-export function standingSite(values: InstallValues, live: StandingObjects): StandingSite | undefined {
+export function installedSite(values: InstallValues, live: InstalledObjects): InstalledSite | undefined {
   const { namespace } = values.member
   const text = textAt(live.get(titleOf({ kind: 'ConfigMap', namespace, name: SITE_CONFIG })), 'data', SITE_KEY)
   const document = documentIn(text)
@@ -147,9 +147,9 @@ export function standingSite(values: InstallValues, live: StandingObjects): Stan
 
 function changedLabels(
   before: Readonly<Record<string, string>>,
-  wishes: JoinWishes['labels'],
+  given: JoinOptions['labels'],
 ): Readonly<Record<string, string>> {
-  const entries = Object.entries({ ...before, ...wishes })
+  const entries = Object.entries({ ...before, ...given })
   return Object.fromEntries(entries.filter((pair): pair is [string, string] => pair[1] !== null))
 }
 
@@ -161,8 +161,8 @@ function leftOutNote(name: string): string {
  * What was asked for; else the Nodes that are labelled, without those that are cordoned or away as long as there are
  * others; else the best candidates.
  */
-function chooseGateways({ gateways }: Discovery, wished: readonly GatewayWish[]): readonly GatewayWish[] {
-  if (wished.length > 0) return wished
+function chooseGateways({ gateways }: Discovery, option: readonly GatewayOption[]): readonly GatewayOption[] {
+  if (option.length > 0) return option
   const { candidates, unfit } = gateways
   const labelled = candidates.filter(isLabelled)
   if (labelled.length > 0) return labelled.map(asFound)
@@ -175,7 +175,7 @@ function isLabelled({ lane }: { readonly lane: number | undefined }): boolean {
   return lane !== undefined
 }
 
-function asFound({ node, publicAddress }: GatewayCandidate): GatewayWish {
+function asFound({ node, publicAddress }: GatewayCandidate): GatewayOption {
   return { node, ...(publicAddress === undefined ? {} : { publicAddress }) }
 }
 
@@ -188,7 +188,7 @@ function labelledLanes({ gateways }: Discovery): ReadonlyMap<string, number> {
 /** Where another node could stand by. */
 function noStandbyNote(
   { gateways: { candidates } }: Discovery,
-  chosen: readonly GatewayWish[],
+  chosen: readonly GatewayOption[],
   present: ReadonlyMap<string, number>,
 ): string[] {
   const [node, ...more] = new Set([...present.keys(), ...chosen.map((one) => one.node)])
@@ -201,7 +201,7 @@ function noStandbyNote(
 /** New gateways share one lane: one serves, the others stand by. A Node that has a lane keeps it. */
 function nodeChange(
   discovery: Discovery,
-  { node, publicAddress }: GatewayWish,
+  { node, publicAddress }: GatewayOption,
   present: ReadonlyMap<string, number>,
 ): NodeChange[] {
   const known = discovery.gateways.candidates.find((candidate) => candidate.node === node)
@@ -220,10 +220,10 @@ function factsText({ name, podCIDRs, serviceCIDRs, labels, allowedNamespaces }: 
 }
 
 /** To the byte as it stands where nothing is to be another: a change starts all pods anew. */
-function siteText(site: SiteFacts, standing: StandingSite | undefined): string {
+function siteText(site: SiteFacts, installed: InstalledSite | undefined): string {
   const { name, podCIDRs, serviceCIDRs, labels, allowedNamespaces } = site
   const allowed = allowedNamespaces.length === 0 ? {} : { allowedNamespaces }
-  if (standing === undefined) {
+  if (installed === undefined) {
     return formatYaml({
       apiVersion: 'sealane.io/v1alpha1',
       kind: 'Site',
@@ -238,8 +238,8 @@ function siteText(site: SiteFacts, standing: StandingSite | undefined): string {
       },
     })
   }
-  const { text, document } = standing
-  if (factsText(standing) === factsText(site)) return text
+  const { text, document } = installed
+  if (factsText(installed) === factsText(site)) return text
   const [metadata, spec] = [at(document, 'metadata'), at(document, 'spec')] as [object, object]
   return formatYaml({
     ...document,

@@ -14,14 +14,14 @@ import { at, listAt, textAt } from '../../discovery/snapshot/raw.ts'
 import { type AskedOptions, imageValues } from './values-options.ts'
 
 /** Live objects by title, such as `Deployment sealane-system/sealane-agent`. */
-export type StandingObjects = ReadonlyMap<string, ManifestObject>
+export type InstalledObjects = ReadonlyMap<string, ManifestObject>
 
 export type MemberPart = Exclude<PartName, 'broker'>
 
 /** In the order of which says it where one is missing. */
 export const MEMBER_PARTS = ['agent', 'dns', 'gateway', 'routeagent'] as const satisfies readonly MemberPart[]
 
-export interface StandingValues {
+export interface InstalledValues {
   /** Parts run here already, or are meant to. */
   readonly installed: boolean
   /** Of what belongs to no part, and of a part that is missing. */
@@ -32,7 +32,7 @@ export interface StandingValues {
 }
 
 /** Every object that an installation may have, with these values: what to look at. */
-export function standingRefs(values: InstallValues): readonly ManifestObject[] {
+export function installedRefs(values: InstallValues): readonly ManifestObject[] {
   const member = {
     ...values.member,
     createNamespace: true,
@@ -52,11 +52,11 @@ export function standingRefs(values: InstallValues): readonly ManifestObject[] {
 }
 
 /** `defaults` hold what was asked where something was, and what a first join would install for all the rest. */
-export function readStandingValues(
+export function readInstalledValues(
   defaults: InstallValues,
   asked: AskedOptions,
-  live: StandingObjects,
-): StandingValues {
+  live: InstalledObjects,
+): InstalledValues {
   const { namespace } = defaults.member
   const workloads = MEMBER_PARTS.flatMap((part) => {
     const object = live.get(titleOf({ kind: WORKLOADS[part], namespace, name: objectName(part) }))
@@ -76,10 +76,10 @@ export function readStandingValues(
 }
 
 /** Everything to apply: as planMember() has it, with each part's own values, and other owners' marks left alone. */
-export function planStandingMember(
-  { common, parts, leftOut }: StandingValues,
+export function planInstalledMember(
+  { common, parts, leftOut }: InstalledValues,
   site: string,
-  live: StandingObjects,
+  live: InstalledObjects,
 ): readonly ManifestObject[] {
   const withSite = (values: InstallValues): InstallValues => ({ ...values, member: { ...common.member, site } })
   // What belongs to no part may depend on what the parts were told.
@@ -100,7 +100,7 @@ const POLICY = 'ValidatingAdmissionPolicy'
 const BINDING = 'ValidatingAdmissionPolicyBinding'
 const SITE_DIGEST = 'sealane.io/site-digest'
 
-function readShared(defaults: InstallValues, asked: AskedOptions, live: StandingObjects): InstallValues {
+function readShared(defaults: InstallValues, asked: AskedOptions, live: InstalledObjects): InstallValues {
   const { namespace } = defaults.member
   const home = live.get(titleOf({ kind: 'Namespace', name: namespace }))
   const kinds = new Set([...live.values()].map(({ kind }) => kind))
@@ -121,7 +121,7 @@ function readShared(defaults: InstallValues, asked: AskedOptions, live: Standing
 }
 
 /** The first release without NetworkPolicies had other policies, but not this one. */
-function isOfBefore(live: StandingObjects): boolean {
+function isOfBefore(live: InstalledObjects): boolean {
   const has = (name: string): boolean => live.has(titleOf({ kind: POLICY, name }))
   return has('sealane-agent-slices') && !has('sealane-agent-imports')
 }
@@ -132,7 +132,7 @@ export function hasOpenMetrics(container: unknown): boolean {
 }
 
 /** As the monitor of the agent, which every installation with monitors has, was told. */
-function readMonitors({ metrics: { podMonitors }, member }: InstallValues, live: StandingObjects) {
+function readMonitors({ metrics: { podMonitors }, member }: InstallValues, live: InstalledObjects) {
   const monitor = live.get(titleOf({ kind: 'PodMonitor', namespace: member.namespace, name: objectName('agent') }))
   if (monitor === undefined) return podMonitors
   const [endpoint] = listAt(monitor, 'spec', 'podMetricsEndpoints')
@@ -146,21 +146,21 @@ function readMonitors({ metrics: { podMonitors }, member }: InstallValues, live:
 }
 
 /** Policies that are there while what puts them in force is not. */
-function missingBindings(values: InstallValues, live: StandingObjects): readonly string[] {
-  return standingRefs(values)
+function missingBindings(values: InstallValues, live: InstalledObjects): readonly string[] {
+  return installedRefs(values)
     .filter(({ kind, metadata: { name } }) => {
       return kind === BINDING && live.has(titleOf({ kind: POLICY, name })) && !live.has(titleOf({ kind, name }))
     })
     .map(({ metadata }) => metadata.name)
 }
 
-interface StandingPart {
+interface InstalledPart {
   readonly part: MemberPart
   readonly object: ManifestObject
-  readonly live: StandingObjects
+  readonly live: InstalledObjects
 }
 
-function readPart(values: InstallValues, asked: AskedOptions, { part, object, live }: StandingPart): InstallValues {
+function readPart(values: InstallValues, asked: AskedOptions, { part, object, live }: InstalledPart): InstallValues {
   const read = readPod(values, asked, part, object)
   const own = { ...read[part], ...readPlacement(part, object) }
   const statusListen = asked.statusListen ?? (listensOnNode(part, object) ? 'node' : 'loopback')
@@ -183,11 +183,11 @@ function listensOnNode(part: MemberPart, object: ManifestObject): boolean {
 function readPod(values: InstallValues, asked: AskedOptions, part: MemberPart, object: ManifestObject): InstallValues {
   const pod = podOf(object)
   const container = containerOf(part, object)
-  const standing = textAt(container, 'image')
+  const earlier = textAt(container, 'image')
   const image =
-    asked.image !== undefined || standing === undefined
+    asked.image !== undefined || earlier === undefined
       ? imageText(values)
-      : (upgradedImage(standing, imageText(values)) ?? standing)
+      : (upgradedImage(earlier, imageText(values)) ?? earlier)
   const pullPolicy = asked.imagePullPolicy ?? textAt(container, 'imagePullPolicy') ?? values.image.pullPolicy
   const secrets = listAt(pod, 'imagePullSecrets') as InstallValues['imagePullSecrets']
   return {
@@ -221,7 +221,7 @@ function argumentOf(container: unknown, flag: string): string | undefined {
 }
 
 /** One that somebody asked for; one that the server gave is nobody's wish. */
-function chosenIp(values: InstallValues, live: StandingObjects): string {
+function chosenIp(values: InstallValues, live: InstalledObjects): string {
   const { namespace } = values.member
   const service = live.get(titleOf({ kind: 'Service', namespace, name: objectName('dns') }))
   const asked = listAt(service, 'metadata', 'managedFields').some(
@@ -242,8 +242,8 @@ function imageText(values: InstallValues): string {
  * The image of this release in the repository that is used, where what stands is that of an earlier release; undefined
  * for a tag that is no release, for a digest, and for the same release or a newer one.
  */
-export function upgradedImage(standing: string, ours: string): string | undefined {
-  const [from, to] = [releaseOf(standing), releaseOf(ours)]
+export function upgradedImage(earlier: string, ours: string): string | undefined {
+  const [from, to] = [releaseOf(earlier), releaseOf(ours)]
   if (from === undefined || to === undefined || !isBefore(from.numbers, to.numbers)) return undefined
   return `${from.repository}:${from.prefix}${to.text}`
 }
@@ -285,7 +285,7 @@ function withoutEmpty(object: ManifestObject): ManifestObject {
 }
 
 interface MarkWorld {
-  readonly live: StandingObjects
+  readonly live: InstalledObjects
   readonly site: string
   readonly common: InstallValues
 }
@@ -298,12 +298,12 @@ function keepMarks(object: ManifestObject, present: ManifestObject | undefined, 
     owner === undefined || owner === APP_MANAGED_BY_SEALANE
       ? object
       : { ...object, metadata: { ...object.metadata, labels } }
-  const told = textAt(present, 'spec', 'template', 'metadata', 'annotations', SITE_DIGEST)
-  return told !== undefined && told === digest('') && isSiteStanding(world) ? withDigest(owned, told) : owned
+  const reported = textAt(present, 'spec', 'template', 'metadata', 'annotations', SITE_DIGEST)
+  return reported !== undefined && reported === digest('') && isSiteInstalled(world) ? withDigest(owned, reported) : owned
 }
 
 /** Chart and kustomize may leave the site file to others: then its change starts no pod anew, and join's neither. */
-function isSiteStanding({ live, site, common }: MarkWorld): boolean {
+function isSiteInstalled({ live, site, common }: MarkWorld): boolean {
   const map = live.get(titleOf({ kind: 'ConfigMap', namespace: common.member.namespace, name: SITE_CONFIG }))
   return textAt(map, 'data', SITE_KEY) === site
 }

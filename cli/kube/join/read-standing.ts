@@ -4,15 +4,15 @@ import { ClusterApiError } from '../../../kubeapi/cluster-api.ts'
 import { type ObjectRef, refOf, titleOf } from '../../../kubeapi/kube/write/object-ref.ts'
 import type { ManifestObject } from '../../../install/manifest-object.ts'
 import type { ClusterAdmin } from '../access/admin.ts'
-import { type StandingObjects, standingRefs } from './plan-standing-values.ts'
+import { type InstalledObjects, installedRefs } from './plan-standing-values.ts'
 
 /** Every object of ours that is there. Throws KubeError. */
-export async function readStanding(
+export async function readInstalled(
   admin: Pick<ClusterAdmin, 'get'>,
   values: InstallValues,
   signal: AbortSignal,
-): Promise<StandingObjects> {
-  const refs = standingRefs(values).map(refOf)
+): Promise<InstalledObjects> {
+  const refs = installedRefs(values).map(refOf)
   const found = await Promise.all(refs.map((ref) => getIfServed(admin, ref, signal)))
   return new Map(found.flatMap((object) => (object === undefined ? [] : [[titleOf(refOf(object)), object] as const])))
 }

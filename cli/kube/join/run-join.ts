@@ -23,7 +23,7 @@ import {
   prepareJoin,
 } from './join-cluster.ts'
 import type { JoinKubeOptions } from './join-options.ts'
-import type { JoinWishes } from './plan-join.ts'
+import type { JoinOptions } from './plan-join.ts'
 import { withImage, withStatus } from './values-options.ts'
 
 export type RunJoinOptions = JoinKubeOptions & TokenOptions & { readonly clusterId?: string }
@@ -37,7 +37,7 @@ export async function runJoinKube(
   const say = (text: string): void => output.remark(text)
   const init: JoinClusterInit = {
     token: await tokenFor(options, signal),
-    wishes: wishesOf(options),
+    chosen: joinOptions(options),
     values: withStatus(withImage(DEFAULT_VALUES, options), options),
     asked: options,
     look: (ask, within) => lookAtJoin(ask, { clock, logger: createLogger('cli', 'warn') }, within),
@@ -59,7 +59,7 @@ export async function runJoinKube(
     }
     const joined = await joinCluster(open, init)
     if (options.dryRun) output.answer('nothing was changed\n')
-    else tellJoined(joined, target, output)
+    else reportJoined(joined, target, output)
   })
 }
 
@@ -101,7 +101,7 @@ function print(prepared: PreparedJoin, { values, say }: JoinClusterInit, output:
   )
 }
 
-function wishesOf(options: RunJoinOptions): JoinWishes {
+function joinOptions(options: RunJoinOptions): JoinOptions {
   const { clusterId, podCidr, serviceCidr, allowNamespace, gateway = [], label = [] } = options
   return {
     labels: Object.fromEntries(label),
@@ -113,7 +113,7 @@ function wishesOf(options: RunJoinOptions): JoinWishes {
   }
 }
 
-function tellJoined(joined: JoinedCluster, target: KubeTarget, output: CommandContext['output']): void {
+function reportJoined(joined: JoinedCluster, target: KubeTarget, output: CommandContext['output']): void {
   const { plan, advice, dns } = joined
   const { reached: others, alone } = joined.others
   const reached =

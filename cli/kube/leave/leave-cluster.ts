@@ -34,7 +34,7 @@ export async function leaveCluster(
     if (absentIsFine) return undefined
     throw new UserError(`${admin.title}: Sealane is not installed there`)
   }
-  if (membership === undefined) await tellForgotten(admin, init)
+  if (membership === undefined) await reportForgotten(admin, init)
   else await endMembership(admin, init)
   const dns = await unwireClusterDns(admin, discovery, { ...init, dryRun: false })
   for (const line of dns.left) say(`cluster DNS: ${line}\n`)
@@ -43,7 +43,7 @@ export async function leaveCluster(
 }
 
 /** Without the Membership no agent leaves: the broker goes on knowing this cluster. */
-async function tellForgotten(admin: ClusterAdmin, { signal, say }: LeaveClusterInit): Promise<void> {
+async function reportForgotten(admin: ClusterAdmin, { signal, say }: LeaveClusterInit): Promise<void> {
   const identity = await secretIdentity(identitySecret(admin, SYSTEM_NAMESPACE, signal))
     .read()
     .catch(() => undefined)
@@ -59,7 +59,7 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
   // Taken back where an earlier attempt said it.
   const annotations = { [LEAVE_UNTOLD_ANNOTATION]: force ? 'true' : null }
   await admin.merge(MEMBERSHIP, { metadata: { annotations }, spec: { phase: 'leaving' } }, signal)
-  await step(init, 'the broker to be told', () => untold(admin, signal))
+  await step(init, 'the broker to be told', () => unreported(admin, signal))
   const nodes = (): Promise<Missing | undefined> => nodesLeft(admin, signal)
   const what = 'every node to take Sealane out of its kernel'
   let clean = await step(init, what, nodes)
@@ -74,7 +74,7 @@ async function endMembership(admin: ClusterAdmin, init: LeaveClusterInit): Promi
 }
 
 /** The agent alone has the identity; it is gone when the agent has told, or gives up. */
-async function untold(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
+async function unreported(admin: ClusterAdmin, signal: AbortSignal): Promise<Missing | undefined> {
   const secret = identitySecret(admin, SYSTEM_NAMESPACE, signal)
   if ((await secretIdentity(secret).read()) === undefined) return undefined
   const trouble = await partTrouble(admin, 'agent', SYSTEM_NAMESPACE, signal)

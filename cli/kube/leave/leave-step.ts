@@ -1,7 +1,7 @@
 /** What leaving is told with, and how it waits. */
 import type { Clock } from '../../../reconcile/clock.ts'
 import { UserError } from '../../../runtime/user-error.ts'
-import { type Look, waitUntil } from '../wait/wait-until.ts'
+import { type Probe, waitUntil } from '../wait/wait-until.ts'
 
 export interface LeaveClusterInit {
   /** Goes past what does not end in time. */
@@ -14,7 +14,7 @@ export interface LeaveClusterInit {
 }
 
 /** One thing to wait for. With --force what does not end is named and passed by: then false. */
-export async function step(init: LeaveClusterInit, what: string, look: Look): Promise<boolean> {
+export async function step(init: LeaveClusterInit, what: string, look: Probe): Promise<boolean> {
   const { timeoutMs, clock, signal, say, force } = init
   const hint = 'mend it and run this again, or go past it with --force'
   try {

@@ -37,7 +37,7 @@ export interface BrokerMember {
   readonly state: string
 }
 
-export interface RemovalWishes {
+export interface RemovalOptions {
   readonly verb: 'leave' | 'uninstall'
   readonly crds: boolean
   readonly deleteData: boolean
@@ -61,27 +61,27 @@ const MAX_NAMED = 5
 const SERVICE = `Service ${DEFAULT_VALUES.broker.namespace}/${objectName('broker')}`
 const CLAIM = `PersistentVolumeClaim ${DEFAULT_VALUES.broker.namespace}/${BROKER_CLAIM}`
 
-export function planRemoval(facts: RemovalFacts, wishes: RemovalWishes): RemovalPlan {
-  const broker = wishes.verb === 'uninstall' ? facts.broker : undefined
+export function planRemoval(facts: RemovalFacts, chosen: RemovalOptions): RemovalPlan {
+  const broker = chosen.verb === 'uninstall' ? facts.broker : undefined
   const others = otherMembers(facts, broker)
   const going = [
     ...memberLines(facts),
-    ...(broker === undefined ? [] : brokerLines(facts, broker, others, wishes)),
-    ...(wishes.crds ? ['the CRDs, but for those of the Kubernetes project that are in use'] : []),
+    ...(broker === undefined ? [] : brokerLines(facts, broker, others, chosen)),
+    ...(chosen.crds ? ['the CRDs, but for those of the Kubernetes project that are in use'] : []),
   ]
-  const command = commandOf(facts, wishes, '--yes')
+  const command = commandOf(facts, chosen, '--yes')
   if (going.length === 0) return { lines: [], evicts: [], refusal: undefined, command }
-  const lines = [...going, ...stayLines(facts, broker, wishes)].map((line) => `  ${line}`)
+  const lines = [...going, ...stayLines(facts, broker, chosen)].map((line) => `  ${line}`)
   return {
     lines: [`this takes out of ${facts.title}:`, ...lines, ...offer(facts, broker)],
-    evicts: wishes.evictMembers && others !== undefined && !('unknown' in others) ? others.map(({ id }) => id) : [],
-    refusal: refusalOf(facts, others, wishes),
+    evicts: chosen.evictMembers && others !== undefined && !('unknown' in others) ? others.map(({ id }) => id) : [],
+    refusal: refusalOf(facts, others, chosen),
     command,
   }
 }
 
-function stayLines({ site }: RemovalFacts, broker: BrokerFacts | undefined, wishes: RemovalWishes): string[] {
-  const { crds, deleteData, verb } = wishes
+function stayLines({ site }: RemovalFacts, broker: BrokerFacts | undefined, chosen: RemovalOptions): string[] {
+  const { crds, deleteData, verb } = chosen
   const data = `stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${CLAIM}, ${SERVICE}`
   return [
     ...(broker?.claim === true && !deleteData ? [data] : []),
@@ -117,7 +117,7 @@ function brokerLines(
   { title }: RemovalFacts,
   { members, claim }: BrokerFacts,
   others: Others,
-  { deleteData, evictMembers }: RemovalWishes,
+  { deleteData, evictMembers }: RemovalOptions,
 ): string[] {
   return [
     ...(members === undefined
@@ -141,9 +141,9 @@ function offer({ flags }: RemovalFacts, broker: BrokerFacts | undefined): string
   return [`before that, a backup: sealane broker backup ${flags} --output broker.backup`]
 }
 
-function refusalOf(facts: RemovalFacts, others: Others, wishes: RemovalWishes): RemovalPlan['refusal'] {
-  if (others === undefined || wishes.evictMembers) return undefined
-  const again = commandOf(facts, { ...wishes, evictMembers: true })
+function refusalOf(facts: RemovalFacts, others: Others, chosen: RemovalOptions): RemovalPlan['refusal'] {
+  if (others === undefined || chosen.evictMembers) return undefined
+  const again = commandOf(facts, { ...chosen, evictMembers: true })
   if ('unknown' in others) {
     const message = `the broker of ${facts.title} cannot be asked which members it has: ${others.unknown}`
     return { message, hint: `mend it, or take it out whoever its members are: ${again}` }
@@ -154,8 +154,8 @@ function refusalOf(facts: RemovalFacts, others: Others, wishes: RemovalWishes): 
   return { message, hint: `run sealane leave there first, or evict them: ${again}` }
 }
 
-function commandOf({ flags }: RemovalFacts, wishes: RemovalWishes, ...more: readonly string[]): string {
-  const { verb, crds, deleteData, evictMembers, force } = wishes
+function commandOf({ flags }: RemovalFacts, chosen: RemovalOptions, ...more: readonly string[]): string {
+  const { verb, crds, deleteData, evictMembers, force } = chosen
   const uninstall =
     verb === 'uninstall' ? { '--crds': crds, '--delete-data': deleteData, '--evict-members': evictMembers } : {}
   const given = Object.entries({ ...uninstall, '--force': force }).flatMap(([flag, is]) => (is ? [flag] : []))

@@ -12,7 +12,7 @@ import type { ClusterAdmin } from '../access/admin.ts'
 import { withAdmin } from '../access/installed-site.ts'
 import { leaveCluster } from './leave-cluster.ts'
 import type { LeaveClusterInit } from './leave-step.ts'
-import { type RemovalFacts, type RemovalPlan, type RemovalWishes, planRemoval } from './plan-removal.ts'
+import { type RemovalFacts, type RemovalPlan, type RemovalOptions, planRemoval } from './plan-removal.ts'
 import { podBroker } from '../broker/pod-broker.ts'
 import { podMembers } from '../broker/pod-members.ts'
 import { readRemoval } from './read-removal.ts'
@@ -41,8 +41,8 @@ export async function runLeaveKube(
   options: RunLeaveOptions,
   context: CommandContext,
 ): Promise<void> {
-  const wishes = { verb: 'leave', crds: false, deleteData: false, evictMembers: false, force: options.force } as const
-  await withRemoval(target, { ...options, wishes }, context, async (removal) => {
+  const chosen = { verb: 'leave', crds: false, deleteData: false, evictMembers: false, force: options.force } as const
+  await withRemoval(target, { ...options, chosen }, context, async (removal) => {
     const { admin, discovery, facts, plan, init } = removal
     if (plan.lines.length === 0 && !options.force) throw nothingToLeave(facts)
     await agree(removal, options, context)
@@ -65,8 +65,8 @@ export async function runUninstall(
   context: CommandContext,
 ): Promise<void> {
   const { crds, deleteData, evictMembers, force } = options
-  const wishes = { verb: 'uninstall', crds, deleteData, evictMembers, force } as const
-  await withRemoval(target, { ...options, wishes }, context, async (removal) => {
+  const chosen = { verb: 'uninstall', crds, deleteData, evictMembers, force } as const
+  await withRemoval(target, { ...options, chosen }, context, async (removal) => {
     const { admin, discovery, facts, init } = removal
     await agree(removal, options, context)
     // Nothing to leave is fine: what is left over goes all the same.
@@ -88,11 +88,11 @@ const DATA_STAYS = `the broker's data stays in PersistentVolumeClaim ${DEFAULT_V
 
 async function withRemoval(
   target: KubeTarget,
-  options: RunLeaveOptions & { readonly wishes: RemovalWishes },
+  options: RunLeaveOptions & { readonly chosen: RemovalOptions },
   context: CommandContext,
   work: (removal: Removal) => Promise<void>,
 ): Promise<void> {
-  const { force, timeoutMs, wishes } = options
+  const { force, timeoutMs, chosen } = options
   const { signal, output } = context
   const init = { force, timeoutMs, clock: new SystemClock(), signal, say: (text: string) => output.remark(text) }
   await withAdmin(target, init.clock, context, async ({ admin, api }) => {
@@ -101,10 +101,10 @@ async function withRemoval(
     const facts = await readRemoval(admin, {
       flags,
       earlier: discovery.earlier,
-      askBroker: wishes.verb === 'uninstall',
+      askBroker: chosen.verb === 'uninstall',
       signal,
     })
-    await work({ admin, discovery, facts, plan: planRemoval(facts, wishes), init })
+    await work({ admin, discovery, facts, plan: planRemoval(facts, chosen), init })
   })
 }
 

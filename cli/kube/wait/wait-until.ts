@@ -14,7 +14,7 @@ export interface Missing {
 }
 
 /** Undefined: it is done. */
-export type Look = (signal: AbortSignal) => Promise<Missing | undefined>
+export type Probe = (signal: AbortSignal) => Promise<Missing | undefined>
 
 export interface WaitInit {
   /** `the agent to join` */
@@ -41,7 +41,7 @@ const GIVE_UP_MS = 15_000
  * seconds; and whatever the look throws. An API server that
  * is away for a moment is waited for like everything else.
  */
-export async function waitUntil(look: Look, init: WaitInit): Promise<void> {
+export async function waitUntil(look: Probe, init: WaitInit): Promise<void> {
   const { what, timeoutMs, clock, signal, hint } = init
   const end = clock.monotonic() + timeoutMs
   const account = new WaitAccount(init)
@@ -60,12 +60,12 @@ export async function waitUntil(look: Look, init: WaitInit): Promise<void> {
         hint: mend ?? hint,
       })
     }
-    account.hear(missing)
+    account.onReason(missing)
     await clock.sleep(LOOK_EVERY_MS, signal)
   }
 }
 
-async function looked(look: Look, signal: AbortSignal): Promise<Missing | undefined> {
+async function looked(look: Probe, signal: AbortSignal): Promise<Missing | undefined> {
   try {
     return await look(signal)
   } catch (error) {
@@ -80,20 +80,20 @@ class WaitAccount {
   #what: string | undefined
   #why: string | undefined
   #since = 0
-  readonly #told = new Set<string>()
+  readonly #reported = new Set<string>()
 
   constructor(init: WaitInit) {
     this.#init = init
   }
 
-  hear({ what, why }: Missing): void {
+  onReason({ what, why }: Missing): void {
     const { clock, say } = this.#init
     if (what !== this.#what) say(`waiting for ${this.#init.what}: ${what}\n`)
     if (what !== this.#what || why !== this.#why) this.#since = clock.monotonic()
     this.#what = what
     this.#why = why
-    if (why === undefined || clock.monotonic() - this.#since < LASTS_MS || this.#told.has(why)) return
-    this.#told.add(why)
+    if (why === undefined || clock.monotonic() - this.#since < LASTS_MS || this.#reported.has(why)) return
+    this.#reported.add(why)
     say(`  ${what}: ${why}\n`)
   }
 }

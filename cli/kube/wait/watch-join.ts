@@ -11,7 +11,7 @@ import { type SecretAccess, joinProblem, secretIdentity } from '../../../protoco
 import type { ClusterAdmin } from '../access/admin.ts'
 import { type LaneState, joinedOthers, laneStates, silentClusters } from './lane-states.ts'
 import { type NodeRollout, currentRevision, isReady, nodeRollout, replicaRollout } from './node-rollout.ts'
-import type { GatewayWish } from '../join/plan-join.ts'
+import type { GatewayOption } from '../join/plan-join.ts'
 import { partTrouble, selectorText } from './pod-trouble.ts'
 import { type Rollout, type WorkloadShape, isRolledOut, rolloutOf } from './rollout.ts'
 import type { Missing } from './wait-until.ts'
@@ -117,7 +117,7 @@ export interface LanesProgress extends Progress {
  */
 export async function lanesProgress(
   admin: Pick<ClusterAdmin, 'list' | 'get'>,
-  gateways: readonly GatewayWish[],
+  gateways: readonly GatewayOption[],
   signal: AbortSignal,
 ): Promise<LanesProgress> {
   const clusters = (await admin.list(OURS, 'Cluster', {}, signal)) as unknown as Cluster[]

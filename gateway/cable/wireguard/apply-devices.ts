@@ -69,7 +69,7 @@ export async function applyLane(deps: DeviceDeps, init: ApplyDeviceInit): Promis
   // Some machines leave IPv6 off on new devices. Below an MTU of 1280 there is no such setting.
   if (init.withIpv6) await ensureSetting(deps.sysctl, round, `net/ipv6/conf/${plan.device}/disable_ipv6`, '0')
   await applyAddress(deps, plan, round, signal)
-  tellLostPeers(init, state.value)
+  reportLostPeers(init, state.value)
   const failures = round.failures
   await applyPeers(deps, init, state.value)
   if (round.failures === failures) settle(init)
@@ -77,7 +77,7 @@ export async function applyLane(deps: DeviceDeps, init: ApplyDeviceInit): Promis
 }
 
 /** A device that is new has no peers, and has been told of itself. */
-function tellLostPeers({ plan, config, round, seen }: ApplyDeviceInit, state: DeviceState): void {
+function reportLostPeers({ plan, config, round, seen }: ApplyDeviceInit, state: DeviceState): void {
   if (seen === undefined || round.drift === undefined) return
   const { device } = plan
   const there = new Map(state.peers.map((peer) => [peer.publicKey, peerText(device, peer)]))
@@ -161,16 +161,16 @@ async function joinSegments(
   signal: AbortSignal,
 ): Promise<boolean> {
   if (joining === undefined) return false
-  const connected = await tellJoining(round, () => joining.connect(device, signal))
+  const connected = await reportJoining(round, () => joining.connect(device, signal))
   if (!connected) return false
   await ensureSetting(sysctl, round, `net/ipv4/conf/${laneCable(device).rx}/rp_filter`, LOOSE)
-  return tellJoining(round, () => joining.lead(device, signal))
+  return reportJoining(round, () => joining.lead(device, signal))
 }
 
-async function tellJoining(round: Round, action: () => Promise<Joining>): Promise<boolean> {
+async function reportJoining(round: Round, action: () => Promise<Joining>): Promise<boolean> {
   const joining = (await round.attempt(action))?.value
   for (const text of joining?.done ?? []) round.note('device', text)
-  if (joining?.why !== undefined) round.tell('TCP segments are not joined', { why: joining.why })
+  if (joining?.why !== undefined) round.report('TCP segments are not joined', { why: joining.why })
   return joining?.on === true
 }
 

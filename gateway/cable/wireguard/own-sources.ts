@@ -42,7 +42,7 @@ export class OwnSources {
   }
 
   /** The devices have been told of what moved() gave last. */
-  told(): void {
+  reported(): void {
     this.#ways = this.#seen
   }
 }

@@ -127,7 +127,7 @@ export class WireguardCable implements Cable {
       callAnew: new Set([...lane.links, ...lane.successors].filter((link) => callAnew.has(linkKey(link))).map(keyOf)),
       sendAnew: sources.moved(seen === undefined ? [] : [seen], pathSource),
     })
-    if (round.failures === failures) sources.told()
+    if (round.failures === failures) sources.reported()
     return state === undefined ? undefined : laneStateOf(state, [...lane.links, ...lane.successors], new Map())
   }
 

@@ -5,7 +5,7 @@
 import { join, relative, resolve } from 'node:path'
 import type { Clock } from '../../../reconcile/clock.ts'
 import { messageOf } from '../../../runtime/thrown.ts'
-import { Claims, type ObjectUpdate } from '../claims.ts'
+import { FileOwners, type ObjectUpdate } from '../claims.ts'
 import { type GoodFile, LastGood } from '../last-good.ts'
 import { isOpenForWriting } from './open-writers.ts'
 import type { FileProblem } from '../problem.ts'
@@ -49,7 +49,7 @@ interface Waiting {
 export class UserFolder {
   readonly #deps: UserFolderDeps
   readonly #init: UserFolderInit
-  readonly #claims = new Claims()
+  readonly #owners = new FileOwners()
   readonly #lastGood: LastGood
   readonly #watcher: TreeWatcher
   /** What was last read of each file, believed or not: unchanged files are not read again. */
@@ -75,8 +75,8 @@ export class UserFolder {
     )
   }
 
-  get claims(): Claims {
-    return this.#claims
+  get claims(): FileOwners {
+    return this.#owners
   }
 
   /** First read. Blocks for as long as parsing takes; onUpdate is not called for what it finds. */
@@ -84,14 +84,14 @@ export class UserFolder {
     this.#watcher.rescan()
     this.#restoreMissing()
     this.#loading = false
-    this.#tellDuplicates()
+    this.#reportDuplicates()
   }
 
   /** Looks for what the watches missed. */
   rescan(): void {
     if (!this.#folderGone()) this.#deps.onProblems(this.#init.folder, [])
     this.#watcher.rescan()
-    for (const file of this.#claims.files()) {
+    for (const file of this.#owners.files()) {
       if (stampAt(this.#path(file)) === undefined && !this.#waiting.has(file)) this.#onFile(this.#path(file), 'touched')
     }
   }
@@ -140,7 +140,7 @@ export class UserFolder {
 
   /** A folder that was removed or renamed away takes its files along; the kernel names only the folder. */
   #onFolderGone(folder: string): void {
-    for (const file of this.#claims.files()) {
+    for (const file of this.#owners.files()) {
       if (file.startsWith(`${folder}/`) && stampAt(this.#path(file)) === undefined)
         this.#wait(file, SETTLE_MS, 'settled')
     }
@@ -168,17 +168,17 @@ export class UserFolder {
         return
       case 'text':
         this.#stamps.set(file, reading.stamp)
-        this.#judge(file, how, reading)
+        this.#validate(file, how, reading)
     }
   }
 
-  #judge(file: string, how: Confidence, { text, sha256 }: { readonly text: string; readonly sha256: string }): void {
+  #validate(file: string, how: Confidence, { text, sha256 }: { readonly text: string; readonly sha256: string }): void {
     const known = how === 'first' ? this.#lastGood.read(file) : undefined
     if (known?.sha256 === sha256) {
       this.#set(file, known)
       return
     }
-    const before = this.#claims.file(file)
+    const before = this.#owners.file(file)
     if (before !== undefined && this.#hashes.get(file) === sha256) {
       this.#accept({ file, sha256, parsed: before })
       return
@@ -236,9 +236,9 @@ export class UserFolder {
       this.#hashes.delete(file)
       this.#lastGood.forget(file)
       this.#deps.onProblems(file, [])
-      this.#publish(this.#claims.set(file, undefined))
-    } else if (this.#claims.file(file) !== undefined) {
-      this.#publish(this.#claims.yield(file))
+      this.#publish(this.#owners.set(file, undefined))
+    } else if (this.#owners.file(file) !== undefined) {
+      this.#publish(this.#owners.yield(file))
       this.#wait(file, VANISH_MS, 'vanished')
     } else {
       this.#deps.onProblems(file, [])
@@ -248,7 +248,7 @@ export class UserFolder {
   #set(file: string, good: GoodFile): void {
     this.#writerMs.delete(file)
     this.#hashes.set(file, good.sha256)
-    this.#publish(this.#claims.set(file, good.parsed))
+    this.#publish(this.#owners.set(file, good.parsed))
   }
 
   #publish(updates: readonly ObjectUpdate[]): void {
@@ -256,11 +256,11 @@ export class UserFolder {
     if (updates.length > 0) this.#deps.onUpdate(updates)
     // Later: while a folder is being moved, its files seem to stand in both places.
     this.#cancelDuplicates?.()
-    this.#cancelDuplicates = this.#deps.clock.setTimer(VANISH_MS, () => this.#tellDuplicates())
+    this.#cancelDuplicates = this.#deps.clock.setTimer(VANISH_MS, () => this.#reportDuplicates())
   }
 
-  #tellDuplicates(): void {
-    const problems = this.#claims.duplicates((file) => this.title(file))
+  #reportDuplicates(): void {
+    const problems = this.#owners.duplicates((file) => this.title(file))
     const text = JSON.stringify(problems)
     if (text === this.#duplicates) return
     this.#duplicates = text
@@ -271,7 +271,7 @@ export class UserFolder {
   #restoreMissing(): void {
     const folderGone = this.#folderGone()
     for (const file of this.#lastGood.files()) {
-      if (this.#claims.file(file) !== undefined || this.#stamps.has(file)) continue
+      if (this.#owners.file(file) !== undefined || this.#stamps.has(file)) continue
       const good = this.#lastGood.read(file)
       if (folderGone && good !== undefined) this.#set(file, good)
       else if (stampAt(this.#path(file)) === undefined) this.#lastGood.forget(file)

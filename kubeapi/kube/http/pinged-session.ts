@@ -19,7 +19,7 @@ export interface PingedSessionInit {
   readonly socket: Duplex
 }
 
-export class PingedSession {
+export class KeepaliveConnection {
   readonly #clock: Clock
   readonly #session: ClientHttp2Session
   #cancelTimer: (() => void) | undefined

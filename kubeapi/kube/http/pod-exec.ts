@@ -7,7 +7,7 @@ import WebSocket from 'ws'
 import type { Clock } from '../../../reconcile/clock.ts'
 import { orAborted } from '../../../reconcile/until-aborted.ts'
 import { errorOf } from '../../../runtime/thrown.ts'
-import { type Asked, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
+import { type RequestLine, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
 import { resourcePath } from '../kinds.ts'
 import type { ServerAccess } from '../access/server-access.ts'
 
@@ -64,7 +64,7 @@ export async function execInPod(
   command: PodCommand,
   signal: AbortSignal,
 ): Promise<CommandResult> {
-  const asked: Asked = { verb: 'exec', title: `Pod ${command.namespace}/${command.pod}` }
+  const asked: RequestLine = { verb: 'exec', title: `Pod ${command.namespace}/${command.pod}` }
   const server = access.server.href.replace(/\/$/, '')
   const late = new AbortController()
   const cancel = clock.setTimer(HANDSHAKE_MS, () => late.abort(noAnswer(asked, server, HANDSHAKE_MS)))
@@ -102,7 +102,7 @@ function execUrl(server: URL, { namespace, pod, container, command, input }: Pod
 interface RunInit {
   readonly clock: Clock
   readonly socket: WebSocket
-  readonly asked: Asked
+  readonly asked: RequestLine
   readonly server: string
   readonly command: PodCommand
 }

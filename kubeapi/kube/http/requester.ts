@@ -5,12 +5,12 @@
 import type { Readable } from 'node:stream'
 import { abortReason, type Clock } from '../../../reconcile/clock.ts'
 import { Backoff } from '../../../reconcile/backoff.ts'
-import { type Asked, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
+import { type RequestLine, KubeError, errorFromAnswer, errorFromConnection, noAnswer } from '../kube-error.ts'
 import type { KubeMetrics } from '../metrics.ts'
 import type { Answer, Exchange } from './plain-requests.ts'
 import type { ServerConnection } from './server-connection.ts'
 
-export interface RequesterDeps {
+export interface HttpClientDeps {
   readonly clock: Clock
   readonly connection: ServerConnection
   readonly metrics: KubeMetrics
@@ -18,7 +18,7 @@ export interface RequesterDeps {
   readonly server: string
 }
 
-export interface Question extends Asked {
+export interface HttpRequest extends RequestLine {
   readonly method: Exchange['method']
   readonly path: string
   readonly query?: Readonly<Record<string, string | number | boolean | undefined>>
@@ -49,12 +49,12 @@ const MAX_TRIES = 4
 const MAX_REST_MS = 5000
 const MAX_BYTES = 16 << 20
 
-export class Requester {
-  readonly #deps: RequesterDeps
+export class HttpClient {
+  readonly #deps: HttpClientDeps
   readonly #turns: (() => void)[] = []
   #underWay = 0
 
-  constructor(deps: RequesterDeps) {
+  constructor(deps: HttpClientDeps) {
     this.#deps = deps
   }
 
@@ -64,7 +64,7 @@ export class Requester {
   }
 
   /** Throws KubeError, or the signal's reason. */
-  async ask<T>(question: Question, signal: AbortSignal): Promise<Reply<T>> {
+  async ask<T>(question: HttpRequest, signal: AbortSignal): Promise<Reply<T>> {
     const backoff = new Backoff(this.#deps.clock, { minMs: 100, maxMs: 2000 })
     let renewed = false
     for (let tries = 1; ; tries += 1) {
@@ -88,7 +88,7 @@ export class Requester {
   }
 
   /** One try; the answer's body is the caller's to read. Throws KubeError unless the status is a success. */
-  async open(question: Question, signal: AbortSignal): Promise<Answer> {
+  async open(question: HttpRequest, signal: AbortSignal): Promise<Answer> {
     const answer = await this.#within(question, signal, (limited) => this.#send(question, limited))
     if (answer.status < 300) return answer
     const body = await this.#within(question, signal, () => readJson(answer.body, MAX_BYTES))
@@ -96,7 +96,7 @@ export class Requester {
     throw errorFromAnswer(question, answer.status, body)
   }
 
-  async #once<T>(question: Question, signal: AbortSignal): Promise<Reply<T>> {
+  async #once<T>(question: HttpRequest, signal: AbortSignal): Promise<Reply<T>> {
     await this.#turn(signal)
     try {
       return await this.#within(question, signal, async (limited) => {
@@ -114,7 +114,7 @@ export class Requester {
     }
   }
 
-  async #send(question: Question, signal: AbortSignal): Promise<Answer> {
+  async #send(question: HttpRequest, signal: AbortSignal): Promise<Answer> {
     const { method, path, query = {}, body, contentType = 'application/json', accept, verb } = question
     const parameters = Object.entries(query).flatMap(([name, value]) =>
       value === undefined ? [] : [`${name}=${encodeURIComponent(value)}`],
@@ -136,7 +136,7 @@ export class Requester {
   }
 
   /** Runs with a signal that ends after the question's time, unless the run is over by then. */
-  async #within<T>(question: Question, signal: AbortSignal, run: (limited: AbortSignal) => Promise<T>): Promise<T> {
+  async #within<T>(question: HttpRequest, signal: AbortSignal, run: (limited: AbortSignal) => Promise<T>): Promise<T> {
     const ms = question.timeoutMs ?? TIMEOUT_MS
     const late = new AbortController()
     const cancel = this.#deps.clock.setTimer(ms, () => late.abort(noAnswer(question, this.#deps.server, ms)))
@@ -182,7 +182,7 @@ export class Requester {
 
 const TOO_LARGE = Symbol('too large')
 
-function tooLarge(asked: Asked): KubeError {
+function tooLarge(asked: RequestLine): KubeError {
   return new KubeError(`${asked.verb} ${asked.title}: the answer is larger than expected`, {
     code: 'Unavailable',
     status: 0,

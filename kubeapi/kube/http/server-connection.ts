@@ -11,7 +11,7 @@ import { orAborted } from '../../../reconcile/until-aborted.ts'
 import { Agent as HttpAgent } from '../../../runtime/node-http.ts'
 import { LoginError } from '../kube-error.ts'
 import { type Answer, type Exchange, PlainRequests } from './plain-requests.ts'
-import { PingedSession } from './pinged-session.ts'
+import { KeepaliveConnection } from './pinged-session.ts'
 import type { Credentials, ServerAccess } from '../access/server-access.ts'
 
 export interface ServerConnectionDeps {
@@ -29,9 +29,9 @@ export class ServerConnection {
   readonly #deps: ServerConnectionDeps
   /** Undefined until the first connection told. */
   #speaksHttp2: boolean | undefined
-  #session: PingedSession | undefined
+  #session: KeepaliveConnection | undefined
   /** A connection that is being made, shared by all who wait for one. */
-  #dialing: Promise<PingedSession | undefined> | undefined
+  #dialing: Promise<KeepaliveConnection | undefined> | undefined
   #plain: PlainRequests | undefined
   #asking: Promise<Credentials> | undefined
   readonly #stop = new AbortController()
@@ -91,7 +91,7 @@ export class ServerConnection {
   }
 
   /** Undefined where the server speaks HTTP/1.1 only. */
-  async #openSession(credentials: Credentials, signal: AbortSignal): Promise<PingedSession | undefined> {
+  async #openSession(credentials: Credentials, signal: AbortSignal): Promise<KeepaliveConnection | undefined> {
     this.#stop.signal.throwIfAborted()
     if (this.#session?.usable === true) return this.#session
     this.#dialing ??= this.#dial(credentials).finally(() => {
@@ -100,7 +100,7 @@ export class ServerConnection {
     return orAborted(this.#dialing, signal)
   }
 
-  async #dial(credentials: Credentials): Promise<PingedSession | undefined> {
+  async #dial(credentials: Credentials): Promise<KeepaliveConnection | undefined> {
     const { clock, access } = this.#deps
     const socket = await dial({ clock, server: access.server, credentials }, this.#stop.signal)
     this.#speaksHttp2 = socket.alpnProtocol === 'h2'
@@ -108,7 +108,7 @@ export class ServerConnection {
       socket.destroy()
       return undefined
     }
-    this.#session = new PingedSession({ clock }, { origin: access.server.origin, socket })
+    this.#session = new KeepaliveConnection({ clock }, { origin: access.server.origin, socket })
     return this.#session
   }
 

@@ -13,7 +13,7 @@ import { KIND_PLACES } from '../kinds.ts'
 import { type FieldSet, type ManagedFieldsEntry, appliedFields, fingerprint, ownedPart } from '../write/owned-fields.ts'
 import { type RawObject, slimObject } from './slim-objects.ts'
 
-export interface Holding {
+export interface CachedObject {
   readonly uid: string
   /** resourceVersion: a number that grows within a kind (KEP-5504); not a number where the server says otherwise. */
   readonly version: number
@@ -26,7 +26,7 @@ export interface Holding {
 export class KindObjects<K extends Kind> {
   readonly kind: K
   readonly cache = new LiveCache<ObjectKinds[K]>()
-  readonly #holdings = new Map<ObjectKey, Holding>()
+  readonly #cached = new Map<ObjectKey, CachedObject>()
   /** uid of what we removed while the watch has not told so yet. */
   readonly #removed = new Map<ObjectKey, string>()
   /** What our own writes changed since the list under way began; nothing while there is none. */
@@ -38,27 +38,27 @@ export class KindObjects<K extends Kind> {
   }
 
   get size(): number {
-    return this.#holdings.size
+    return this.#cached.size
   }
 
-  holding(key: ObjectKey): Holding | undefined {
-    return this.#holdings.get(key)
+  holding(key: ObjectKey): CachedObject | undefined {
+    return this.#cached.get(key)
   }
 
   /** From the watch, or the answer to a write: counts unless something newer is known. Gives what it took. */
-  take(raw: RawObject): Holding | undefined {
+  take(raw: RawObject): CachedObject | undefined {
     const key = rawKey(raw)
-    const known = this.#holdings.get(key)
+    const known = this.#cached.get(key)
     const { uid = '', resourceVersion } = raw.metadata
     if (this.#removed.get(key) === uid) return undefined
     if (known !== undefined && Number(resourceVersion) <= known.version) return undefined
-    const holding = holdingOf(this.kind, raw)
+    const holding = cachedObject(this.kind, raw)
     this.#store(key, holding, slimObject(this.kind, KIND_PLACES[this.kind].apiVersion, raw))
     return holding
   }
 
   /** The answer to a write of ours. */
-  takeOwn(raw: RawObject): Holding | undefined {
+  takeOwn(raw: RawObject): CachedObject | undefined {
     if (this.#listing) this.#touched.add(rawKey(raw))
     return this.take(raw)
   }
@@ -68,14 +68,14 @@ export class KindObjects<K extends Kind> {
     const key = rawKey(raw)
     const { uid = '', resourceVersion } = raw.metadata
     if (this.#removed.get(key) === uid) this.#removed.delete(key)
-    const known = this.#holdings.get(key)
+    const known = this.#cached.get(key)
     if (known === undefined || (known.uid !== uid && known.version > Number(resourceVersion))) return
     this.#vanish(key)
   }
 
   /** We removed it: it must not come back from events that are still on their way. */
   dropOwn(key: ObjectKey, uid: string): void {
-    if (this.#holdings.get(key)?.uid !== uid) return
+    if (this.#cached.get(key)?.uid !== uid) return
     if (this.#listing) this.#touched.add(key)
     this.#removed.set(key, uid)
     this.#forget(key)
@@ -91,11 +91,11 @@ export class KindObjects<K extends Kind> {
   finishList(list: ListUnderWay<K>): void {
     for (const [key, { holding, object }] of list.items) {
       if (this.#removed.get(key) === holding.uid) continue
-      const known = this.#holdings.get(key)
+      const known = this.#cached.get(key)
       if (this.#touched.has(key) && known !== undefined && known.version >= holding.version) continue
       this.#store(key, holding, object)
     }
-    for (const [key] of [...this.#holdings]) if (!list.items.has(key) && !this.#touched.has(key)) this.#vanish(key)
+    for (const [key] of [...this.#cached]) if (!list.items.has(key) && !this.#touched.has(key)) this.#vanish(key)
     // What was removed before the list began cannot come any more; what was removed since still can.
     for (const key of [...this.#removed.keys()]) if (!this.#touched.has(key)) this.#removed.delete(key)
     this.#touched.clear()
@@ -103,8 +103,8 @@ export class KindObjects<K extends Kind> {
     this.cache.markSynced()
   }
 
-  #store(key: ObjectKey, holding: Holding, object: KubeObject): void {
-    this.#holdings.set(key, holding)
+  #store(key: ObjectKey, holding: CachedObject, object: KubeObject): void {
+    this.#cached.set(key, holding)
     const present = this.cache.get(object.metadata.name, object.metadata.namespace)
     if (isDeepStrictEqual(present, object)) return
     this.cache.replace(key, deepFreeze(object) as ObjectKinds[K])
@@ -116,19 +116,19 @@ export class KindObjects<K extends Kind> {
    */
   #vanish(key: ObjectKey): void {
     const joined = this.cache.list().some((one) => one.kind === 'Membership' && one.spec.phase === 'joined')
-    if (joined) this.#holdings.delete(key)
+    if (joined) this.#cached.delete(key)
     else this.#forget(key)
   }
 
   #forget(key: ObjectKey): void {
-    this.#holdings.delete(key)
+    this.#cached.delete(key)
     this.cache.replace(key, undefined)
   }
 }
 
 /** A list that is not complete yet. Nobody sees it. */
 export class ListUnderWay<K extends Kind> {
-  readonly items = new Map<ObjectKey, { readonly holding: Holding; readonly object: KubeObject }>()
+  readonly items = new Map<ObjectKey, { readonly holding: CachedObject; readonly object: KubeObject }>()
   readonly #kind: K
 
   constructor(kind: K) {
@@ -137,11 +137,11 @@ export class ListUnderWay<K extends Kind> {
 
   add(raw: RawObject): void {
     const object = slimObject(this.#kind, KIND_PLACES[this.#kind].apiVersion, raw)
-    this.items.set(rawKey(raw), { holding: holdingOf(this.#kind, raw), object })
+    this.items.set(rawKey(raw), { holding: cachedObject(this.#kind, raw), object })
   }
 }
 
-export function holdingOf(kind: Kind, raw: RawObject): Holding {
+export function cachedObject(kind: Kind, raw: RawObject): CachedObject {
   const { apiVersion } = KIND_PLACES[kind]
   const entries = raw.metadata.managedFields as readonly ManagedFieldsEntry[] | undefined
   const applied = appliedFields(entries, apiVersion)

@@ -15,7 +15,7 @@ import type { KindObjects } from './kind-objects.ts'
 import { KIND_PLACES, kindPath } from '../kinds.ts'
 import { KubeError, errorFromAnswer } from '../kube-error.ts'
 import type { KubeMetrics } from '../metrics.ts'
-import type { Question, Requester } from '../http/requester.ts'
+import type { HttpRequest, HttpClient } from '../http/requester.ts'
 import type { RawObject } from './slim-objects.ts'
 import { lines } from './watch-lines.ts'
 
@@ -30,7 +30,7 @@ export interface KindWatchDeps<K extends Kind> {
   readonly clock: Clock
   readonly logger: Logger
   readonly metrics: KubeMetrics
-  readonly requester: Requester
+  readonly http: HttpClient
   readonly objects: KindObjects<K>
 }
 
@@ -112,12 +112,12 @@ export class KindWatch<K extends Kind> {
 
   /** All pages or none. Without a resourceVersion the answer is as new as a write that ended before we asked. */
   async #list(signal: AbortSignal): Promise<void> {
-    const { objects, requester, metrics } = this.#deps
+    const { objects, http, metrics } = this.#deps
     const list = objects.beginList()
     let next: string | undefined
     do {
       const query = { ...this.#query(), limit: this.#page, continue: next }
-      const { body } = await requester.ask<ObjectList>({ ...this.#question('list'), query }, signal)
+      const { body } = await http.ask<ObjectList>({ ...this.#question('list'), query }, signal)
       if (!Array.isArray(body.items) || body.metadata?.resourceVersion === undefined) {
         throw new Error('the answer is no list')
       }
@@ -133,8 +133,8 @@ export class KindWatch<K extends Kind> {
 
   /** Resolves when the server ends the watch; throws for every other end. */
   async #watch(signal: AbortSignal): Promise<void> {
-    const { clock, requester } = this.#deps
-    const seconds = requester.pinged ? WATCH_SECONDS * (1 + clock.random()) : UNPINGED_WATCH_SECONDS
+    const { clock, http } = this.#deps
+    const seconds = http.pinged ? WATCH_SECONDS * (1 + clock.random()) : UNPINGED_WATCH_SECONDS
     const silent = new AbortController()
     const cancel = clock.setTimer(Math.ceil(seconds) * 1000 + WATCH_GRACE_MS, () => {
       silent.abort(new Error('the watch went silent'))
@@ -148,7 +148,7 @@ export class KindWatch<K extends Kind> {
         timeoutSeconds: Math.ceil(seconds),
       }
       const limited = AbortSignal.any([signal, silent.signal])
-      const { body } = await requester.open({ ...this.#question('watch'), query }, limited)
+      const { body } = await http.open({ ...this.#question('watch'), query }, limited)
       for await (const line of lines(body as AsyncIterable<Buffer>)) this.#take(JSON.parse(line) as WatchEvent)
     } catch (error) {
       throw silent.signal.aborted ? silent.signal.reason : error
@@ -178,7 +178,7 @@ export class KindWatch<K extends Kind> {
     return { labelSelector: this.#selector.labelSelector, fieldSelector: this.#selector.fieldSelector }
   }
 
-  #question(verb: 'list' | 'watch'): Question {
+  #question(verb: 'list' | 'watch'): HttpRequest {
     const { kind } = this.#deps.objects
     const { namespace } = this.#selector
     return {

@@ -7,12 +7,12 @@ import type { ObjectEvent } from '../../cluster-api.ts'
 import { EventFilter } from '../../event-filter.ts'
 import { objectTitle } from '../../object-key.ts'
 import { KIND_PLACES, resourcePath } from '../kinds.ts'
-import type { Requester } from '../http/requester.ts'
+import type { HttpClient } from '../http/requester.ts'
 
-export interface EventTellerDeps {
+export interface EventRecorderDeps {
   readonly clock: Clock
   readonly logger: Logger
-  readonly requester: Requester
+  readonly http: HttpClient
 }
 
 /** Events of cluster-scoped objects live here, as Kubernetes' own do. */
@@ -21,19 +21,19 @@ const CLUSTER_EVENTS = 'default'
 const MAX_WAITING = 100
 const CONTROLLER = 'sealane.io/sealane'
 
-export class EventTeller {
-  readonly #deps: EventTellerDeps
+export class EventRecorder {
+  readonly #deps: EventRecorderDeps
   readonly #filter: EventFilter
   #tail: Promise<void> = Promise.resolve()
   #waiting = 0
   #count = 0
 
-  constructor(deps: EventTellerDeps) {
+  constructor(deps: EventRecorderDeps) {
     this.#deps = deps
     this.#filter = new EventFilter(deps.clock)
   }
 
-  tell(event: ObjectEvent, signal: AbortSignal): void {
+  report(event: ObjectEvent, signal: AbortSignal): void {
     if (signal.aborted || this.#waiting >= MAX_WAITING) return
     const passed = this.#filter.pass(event)
     if (passed === undefined) return
@@ -61,7 +61,7 @@ export class EventTeller {
     this.#count += 1
     // Unlike any other event of this object: time, and a count within it.
     const suffix = `${now.toString(16)}${this.#count.toString(16).padStart(4, '0')}`
-    await this.#deps.requester.ask(
+    await this.#deps.http.ask(
       {
         verb: 'tell of',
         title: objectTitle(kind, name, regarding.namespace),

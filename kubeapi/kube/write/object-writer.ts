@@ -4,12 +4,12 @@ import { APP_MANAGED_BY_SEALANE, LABEL_APP_MANAGED_BY } from '../../../model/spe
 import { ClusterApiError, type ObjectName } from '../../cluster-api.ts'
 import { plain } from '../../kind-store.ts'
 import { type ObjectKey, keyOf, objectKey, objectTitle } from '../../object-key.ts'
-import type { KindDesk } from '../kind-desk.ts'
-import type { Holding } from '../watch/kind-objects.ts'
+import type { ResourceClient } from '../kind-desk.ts'
+import type { CachedObject } from '../watch/kind-objects.ts'
 import { KIND_PLACES, kindPath } from '../kinds.ts'
 import { KubeError } from '../kube-error.ts'
 import { CONDITION_MANAGER, FIELD_MANAGER, type ManagedFieldsEntry, fingerprint } from './owned-fields.ts'
-import type { Reply, Requester } from '../http/requester.ts'
+import type { Reply, HttpClient } from '../http/requester.ts'
 import type { RawObject } from '../watch/slim-objects.ts'
 
 /** The server filled in defaults of its own, so that its account never equals what was sent: these two go together. */
@@ -22,32 +22,32 @@ const APPLY_PATCH = 'application/apply-patch+yaml'
 const REMOVE_TRIES = 3
 
 export class ObjectWriter {
-  readonly #requester: Requester
+  readonly #http: HttpClient
   readonly #applied = new Map<string, Equivalent>()
 
-  constructor(deps: { readonly requester: Requester }) {
-    this.#requester = deps.requester
+  constructor(deps: { readonly http: HttpClient }) {
+    this.#http = deps.http
   }
 
-  async apply(desk: KindDesk, object: KubeObject, signal: AbortSignal): Promise<void> {
+  async apply(client: ResourceClient, object: KubeObject, signal: AbortSignal): Promise<void> {
     const { name, namespace } = object.metadata
     const memo = `${object.kind} ${keyOf(object)}`
     const body = applyBody(object)
     const sent = fingerprint(ownedBody(body))
-    const known = await desk.holding(name, namespace, signal)
+    const known = await client.holding(name, namespace, signal)
     if (known?.ours === false) throw usersOwn(object)
     if (known !== undefined && this.#same(memo, sent, known.applied)) return
-    const { status, body: answer } = await this.#patch(desk, object, body, known !== undefined, signal)
+    const { status, body: answer } = await this.#patch(client, object, body, known !== undefined, signal)
     if (known === undefined && status === 200) await this.#checkAlone(object, answer, signal)
-    this.#remember(memo, sent, desk.note(answer).applied)
+    this.#remember(memo, sent, client.note(answer).applied)
   }
 
-  async applyStatus(desk: KindDesk, object: KubeObject, signal: AbortSignal): Promise<void> {
+  async applyStatus(client: ResourceClient, object: KubeObject, signal: AbortSignal): Promise<void> {
     const { kind, metadata } = object
     const { name, namespace } = metadata
     const memo = `${kind} ${keyOf(object)} status`
     const status = plain((object as { status?: unknown }).status)
-    const known = await desk.holding(name, namespace, signal)
+    const known = await client.holding(name, namespace, signal)
     if (known === undefined) throw absent(object)
     const sent = fingerprint(status === undefined ? {} : { status })
     if (this.#same(memo, sent, known.status)) return
@@ -55,7 +55,7 @@ export class ObjectWriter {
     const uid = metadata.uid ?? known.uid
     const body = { apiVersion: KIND_PLACES[kind].apiVersion, kind, metadata: { name, namespace, uid }, status }
     try {
-      const answer = await this.#requester.ask<RawObject>(
+      const answer = await this.#http.ask<RawObject>(
         {
           verb: 'apply status of',
           title: titleOf(object),
@@ -67,10 +67,10 @@ export class ObjectWriter {
         },
         signal,
       )
-      this.#remember(memo, sent, desk.note(answer.body).status)
+      this.#remember(memo, sent, client.note(answer.body).status)
     } catch (error) {
       // Without a name in it, the refusal is about the kind.
-      if (isStatus(error, 404) && (await desk.ask(name, namespace, signal)) === undefined) throw absent(object)
+      if (isStatus(error, 404) && (await client.ask(name, namespace, signal)) === undefined) throw absent(object)
       throw error
     }
   }
@@ -80,18 +80,18 @@ export class ObjectWriter {
    * the condition back with its next apply.
    */
   async setCondition(
-    desk: KindDesk,
+    client: ResourceClient,
     { kind, name, namespace }: ObjectName,
     condition: Condition,
     signal: AbortSignal,
   ): Promise<void> {
     const title = objectTitle(kind, name, namespace)
-    const known = await desk.holding(name, namespace, signal)
+    const known = await client.holding(name, namespace, signal)
     const missing = (): ClusterApiError => new ClusterApiError('NotFound', `${title} does not exist`)
     if (known === undefined) throw missing()
     const metadata = { name, namespace, uid: known.uid }
     try {
-      const { body } = await this.#requester.ask<RawObject>(
+      const { body } = await this.#http.ask<RawObject>(
         {
           verb: 'apply status of',
           title,
@@ -103,43 +103,43 @@ export class ObjectWriter {
         },
         signal,
       )
-      desk.note(body)
+      client.note(body)
     } catch (error) {
-      if (isStatus(error, 404) && (await desk.ask(name, namespace, signal)) === undefined) throw missing()
+      if (isStatus(error, 404) && (await client.ask(name, namespace, signal)) === undefined) throw missing()
       throw error
     }
   }
 
-  async remove(desk: KindDesk, name: string, namespace: string | undefined, signal: AbortSignal): Promise<void> {
-    const { kind } = desk.objects
+  async remove(client: ResourceClient, name: string, namespace: string | undefined, signal: AbortSignal): Promise<void> {
+    const { kind } = client.objects
     const title = objectTitle(kind, name, namespace)
     const key = objectKey(name, namespace)
-    let known = await desk.holding(name, namespace, signal)
+    let known = await client.holding(name, namespace, signal)
     for (let tries = 1; known !== undefined; tries += 1) {
       if (!known.ours) throw new ClusterApiError('Forbidden', `${title} is the user's own and is not removed`)
       try {
-        await this.#delete(desk, key, title, known, kindPath(kind, namespace, name), signal)
+        await this.#delete(client, key, title, known, kindPath(kind, namespace, name), signal)
         this.#applied.delete(`${kind} ${key}`)
         this.#applied.delete(`${kind} ${key} status`)
         return
       } catch (error) {
         // Somebody made it anew: whose is it now?
         if (!isStatus(error, 409) || tries >= REMOVE_TRIES) throw error
-        known = await desk.ask(name, namespace, signal)
+        known = await client.ask(name, namespace, signal)
       }
     }
   }
 
   async #delete(
-    desk: KindDesk,
+    client: ResourceClient,
     key: ObjectKey,
     title: string,
-    { uid }: Holding,
+    { uid }: CachedObject,
     path: string,
     signal: AbortSignal,
   ): Promise<void> {
     try {
-      const { body } = await this.#requester.ask<RawObject>(
+      const { body } = await this.#http.ask<RawObject>(
         {
           verb: 'delete',
           title,
@@ -150,11 +150,11 @@ export class ObjectWriter {
         signal,
       )
       // With finalizers it goes on existing for a while, and the answer is the object.
-      if ((body.metadata.finalizers ?? []).length > 0) desk.note(body)
-      else desk.objects.dropOwn(key, uid)
+      if ((body.metadata.finalizers ?? []).length > 0) client.note(body)
+      else client.objects.dropOwn(key, uid)
     } catch (error) {
       if (!isStatus(error, 404)) throw error
-      desk.objects.dropOwn(key, uid)
+      client.objects.dropOwn(key, uid)
     }
   }
 
@@ -163,7 +163,7 @@ export class ObjectWriter {
    * that something is, and whose.
    */
   async #patch(
-    desk: KindDesk,
+    client: ResourceClient,
     object: KubeObject,
     body: object,
     force: boolean,
@@ -171,7 +171,7 @@ export class ObjectWriter {
   ): Promise<Reply<RawObject>> {
     const { kind, metadata } = object
     const ask = (forced: boolean): Promise<Reply<RawObject>> =>
-      this.#requester.ask<RawObject>(
+      this.#http.ask<RawObject>(
         {
           verb: 'apply',
           title: titleOf(object),
@@ -187,7 +187,7 @@ export class ObjectWriter {
       return await ask(force)
     } catch (error) {
       if (force || !isStatus(error, 409)) throw error
-      const found = await desk.ask(metadata.name, metadata.namespace, signal)
+      const found = await client.ask(metadata.name, metadata.namespace, signal)
       if (found?.ours === false) throw usersOwn(object)
       return ask(true)
     }
@@ -200,7 +200,7 @@ export class ObjectWriter {
     if (others.length === 0) return
     const { kind, metadata } = object
     const { name, namespace } = metadata
-    await this.#requester.ask(
+    await this.#http.ask(
       {
         verb: 'apply',
         title: titleOf(object),

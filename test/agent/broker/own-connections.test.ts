@@ -1,21 +1,21 @@
 /** What the nodes tell of open connections, added up, and when the sum is told anew. */
 import t from 'tap'
-import { ToldConnections, sumOpenConnections } from '../../../agent/broker/own-connections.ts'
+import { ReportedConnections, sumOpenConnections } from '../../../agent/broker/own-connections.ts'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import type { RouteAgent } from '../../../model/objects.ts'
 import { MAX_OPEN_CONNECTIONS, type OpenConnections } from '../../../model/open-connections.ts'
 import { FakeClock } from '../../../reconcile/fake-clock.ts'
 import { nodeObject, routeAgentObject } from '../../support/objects/node-objects.ts'
 
-function agent(name: string, told: unknown): RouteAgent {
-  return routeAgentObject(name, told === undefined ? {} : { openConnections: told as OpenConnections })
+function agent(name: string, reported: unknown): RouteAgent {
+  return routeAgentObject(name, reported === undefined ? {} : { openConnections: reported as OpenConnections })
 }
 
 const exactly = (count: number): OpenConnections => ({ count, atLeast: false })
 const atLeast = (count: number): OpenConnections => ({ count, atLeast: true })
 
 t.test('the sum', (t) => {
-  const rows: [name: string, told: Readonly<Record<string, unknown>>, want: OpenConnections | undefined][] = [
+  const rows: [name: string, reported: Readonly<Record<string, unknown>>, want: OpenConnections | undefined][] = [
     ['no node', {}, undefined],
     ['a node of an earlier release', { a: undefined }, undefined],
     ['one', { a: exactly(12) }, exactly(12)],
@@ -31,9 +31,9 @@ t.test('the sum', (t) => {
     ['text', { a: exactly(12), b: { count: '3', atLeast: false } }, atLeast(12)],
     ['no word on whether it is all', { a: { count: 3 } }, undefined],
   ]
-  for (const [name, told, want] of rows) {
-    const nodes = Object.keys(told).map((node) => nodeObject(node))
-    const agents = Object.entries(told).map(([node, one]) => agent(node, one))
+  for (const [name, reported, want] of rows) {
+    const nodes = Object.keys(reported).map((node) => nodeObject(node))
+    const agents = Object.entries(reported).map(([node, one]) => agent(node, one))
     t.strictSame(sumOpenConnections(nodes, agents), want, name)
   }
   t.equal(sumOpenConnections([], [agent('gone', exactly(3))]), undefined, 'of a node that is no more')
@@ -44,25 +44,25 @@ t.test('told anew where it differs', async (t) => {
   const clock = new FakeClock()
   const api = new MemoryCluster()
   api.put(nodeObject('a'))
-  const told = new ToldConnections(api, clock)
+  const reported = new ReportedConnections(api, clock)
   let calls = 0
-  const stop = told.onChange(() => (calls += 1))
+  const stop = reported.onChange(() => (calls += 1))
   const tells = (count: number): void => {
     api.put(agent('a', exactly(count)))
   }
-  t.equal(told.get(), undefined)
+  t.equal(reported.get(), undefined)
   for (const kind of ['Node', 'RouteAgent'] as const) await api.cache(kind).whenSynced(new AbortController().signal)
   calls = 0
   tells(100)
-  t.strictSame(told.get(), exactly(100))
+  t.strictSame(reported.get(), exactly(100))
   tells(110)
-  t.strictSame(told.get(), exactly(100), 'about as many')
+  t.strictSame(reported.get(), exactly(100), 'about as many')
   await clock.advance(600_000)
-  t.strictSame(told.get(), exactly(110), 'after a while all the same')
+  t.strictSame(reported.get(), exactly(110), 'after a while all the same')
   tells(121)
-  t.strictSame(told.get(), exactly(110))
+  t.strictSame(reported.get(), exactly(110))
   tells(122)
-  t.strictSame(told.get(), exactly(122))
+  t.strictSame(reported.get(), exactly(122))
   t.equal(calls, 4)
   api.put({ ...agent('a', exactly(122)), metadata: { name: 'a', labels: { of: 'another change' } } })
   t.equal(calls, 4, 'what else nodes tell is no matter')

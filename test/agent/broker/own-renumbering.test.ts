@@ -1,6 +1,6 @@
 /** A cluster that gets global addresses because another one joined says so, once, and names the other. */
 import t from 'tap'
-import { renumberingNote, tellOwnRenumbering } from '../../../agent/broker/own-renumbering.ts'
+import { renumberingNote, reportOwnRenumbering } from '../../../agent/broker/own-renumbering.ts'
 import type { ObjectEvent } from '../../../kubeapi/cluster-api.ts'
 import { MemoryCluster } from '../../../kubeapi/memory/memory-cluster.ts'
 import type { Cluster } from '../../../model/objects.ts'
@@ -28,11 +28,11 @@ t.test('told once, when it happens', async (t) => {
   const logger = new CapturingLogger()
   const events: ObjectEvent[] = []
   const deps = {
-    api: { cache: api.cache.bind(api), tell: (event: ObjectEvent) => void events.push(event) },
+    api: { cache: api.cache.bind(api), report: (event: ObjectEvent) => void events.push(event) },
     clock,
     logger,
   }
-  const stop = tellOwnRenumbering(deps, 'milano')
+  const stop = reportOwnRenumbering(deps, 'milano')
   api.put(cluster('milano', ['10.42.0.0/16']))
   api.put(cluster('lyon', ['10.60.0.0/16']))
   await clock.advance(10_000)
@@ -62,7 +62,7 @@ t.test('how many connections break', async (t) => {
   const logger = new CapturingLogger()
   const events: ObjectEvent[] = []
   const cache = api.cache.bind(api)
-  const stop = tellOwnRenumbering({ api: { cache, tell: (event) => void events.push(event) }, clock, logger }, 'milano')
+  const stop = reportOwnRenumbering({ api: { cache, report: (event) => void events.push(event) }, clock, logger }, 'milano')
   api.put(nodeObject('gw'))
   api.put(routeAgentObject('gw', { openConnections: { count: 12, atLeast: false } }))
   api.put(cluster('milano', ['10.42.0.0/16']))
@@ -83,8 +83,8 @@ t.test('one that joins with global addresses was told by its own join', async (t
   const clock = new FakeClock()
   const api = new MemoryCluster()
   const events: ObjectEvent[] = []
-  const deps = { api: { cache: api.cache.bind(api), tell: (event: ObjectEvent) => void events.push(event) }, clock }
-  const stop = tellOwnRenumbering({ ...deps, logger: new CapturingLogger() }, 'paris')
+  const deps = { api: { cache: api.cache.bind(api), report: (event: ObjectEvent) => void events.push(event) }, clock }
+  const stop = reportOwnRenumbering({ ...deps, logger: new CapturingLogger() }, 'paris')
   api.put(cluster('paris', ['10.42.0.0/16'], ['244.1.0.0/16']))
   await clock.advance(10_000)
   t.strictSame(events, [])

@@ -14,8 +14,8 @@ function property(name: string, value: string, labels?: Record<string, string>):
 function show(properties: readonly ClusterProperty[]): string {
   const { apply, changed, problem } = planAbout({ clusterId: 'tokyo', clusterset: 'default', properties })
   const applied = apply.map(({ metadata, spec }) => `${metadata.name}=${spec.value}`).join(' ')
-  const told = changed.map(({ name, found }) => `${name} was ${found}`).join(', ')
-  return [applied, told, problem?.text ?? ''].filter((text) => text !== '').join('; ')
+  const reported = changed.map(({ name, found }) => `${name} was ${found}`).join(', ')
+  return [applied, reported, problem?.text ?? ''].filter((text) => text !== '').join('; ')
 }
 
 t.test('what is written, put back and refused', async (t) => {

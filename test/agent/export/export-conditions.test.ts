@@ -73,10 +73,10 @@ async function manyExports() {
 
 t.test('what is confirmed meanwhile is told once', async (t) => {
   const { api, conditions, plan, exported, signal } = await manyExports()
-  await conditions.tell(plan, plan.exports.keys(), signal)
+  await conditions.report(plan, plan.exports.keys(), signal)
   t.equal(api.statuses, COUNT)
   t.ok(exported() >= COUNT / 2, `${exported()} are told as exported at once`)
-  await conditions.tell(plan, plan.exports.keys(), signal)
+  await conditions.report(plan, plan.exports.keys(), signal)
   t.equal(exported(), COUNT, 'the next round tells the rest')
   t.ok(api.statuses < 1.5 * COUNT, `${api.statuses} writes`)
 })
@@ -84,7 +84,7 @@ t.test('what is confirmed meanwhile is told once', async (t) => {
 t.test('one that cannot be written is told of last', async (t) => {
   const { api, conditions, plan, signal } = await manyExports()
   api.stubborn = [...plan.exports.keys()][0]?.split('/')[1] ?? ''
-  await t.rejects(conditions.tell(plan, plan.exports.keys(), signal), /not now/)
+  await t.rejects(conditions.report(plan, plan.exports.keys(), signal), /not now/)
   t.equal(api.statuses, COUNT, 'all others have been written')
 })
 

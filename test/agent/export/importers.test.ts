@@ -2,7 +2,7 @@ import t from 'tap'
 import { type ImportersInput, importedCondition, planImporters } from '../../../agent/export/importers.ts'
 import type { MemberStatus, NotImported, NotImportedReason } from '../../../model/member-status.ts'
 
-function told(...notImported: NotImported[]): MemberStatus {
+function reported(...notImported: NotImported[]): MemberStatus {
   return { notImported, leftOut: 0 }
 }
 
@@ -10,11 +10,11 @@ function not(reason: NotImportedReason, where: Partial<NotImported> = {}): NotIm
   return { reason, namespace: '', name: '', cluster: '', ...where }
 }
 
-const MISSING = told(not('NamespaceMissing', { namespace: 'shop' }))
-const ALL = told()
+const MISSING = reported(not('NamespaceMissing', { namespace: 'shop' }))
+const ALL = reported()
 
 /** What export shop/web of c1 is told, stored at 100. */
-function judge(statuses: Record<string, MemberStatus | undefined>, change: Partial<ImportersInput> = {}): string {
+function validate(statuses: Record<string, MemberStatus | undefined>, change: Partial<ImportersInput> = {}): string {
   const heard = Object.entries(statuses).filter((entry): entry is [string, MemberStatus] => entry[1] !== undefined)
   const importers = planImporters({
     own: 'c1',
@@ -32,25 +32,25 @@ function judge(statuses: Record<string, MemberStatus | undefined>, change: Parti
 
 t.test('what an export is told', (t) => {
   const rows: [name: string, is: string, want: string][] = [
-    ['alone', judge({}), 'Unknown/NoOtherMember: no other cluster is a member now'],
-    ['all import', judge({ c3: ALL, c2: ALL }), 'True/Imported: imported by c2, c3'],
+    ['alone', validate({}), 'Unknown/NoOtherMember: no other cluster is a member now'],
+    ['all import', validate({ c3: ALL, c2: ALL }), 'True/Imported: imported by c2, c3'],
     [
       'one does not',
-      judge({ c2: ALL, c3: MISSING, c4: ALL }),
+      validate({ c2: ALL, c3: MISSING, c4: ALL }),
       'True/Imported: imported by c2, c4; namespace shop is missing in c3',
     ],
     [
       'none does',
-      judge({ c2: MISSING, c3: MISSING }),
+      validate({ c2: MISSING, c3: MISSING }),
       'False/NotImported: no member imports it: namespace shop is missing in c2, c3',
     ],
     [
       'each for a reason of its own',
-      judge({
+      validate({
         c2: MISSING,
-        c3: told(not('NameTaken', { namespace: 'shop', name: 'web' })),
-        c4: told(not('ClusterNotUsable', { cluster: 'c1' })),
-        c5: told(not('IPFamilyNotSupported', { namespace: 'shop', name: 'web' })),
+        c3: reported(not('NameTaken', { namespace: 'shop', name: 'web' })),
+        c4: reported(not('ClusterNotUsable', { cluster: 'c1' })),
+        c5: reported(not('IPFamilyNotSupported', { namespace: 'shop', name: 'web' })),
       }),
       "False/NotImported: no member imports it: this cluster's addresses overlap those of c4; " +
         'it has no IP family that pods use in c5; ' +
@@ -58,8 +58,8 @@ t.test('what an export is told', (t) => {
     ],
     [
       'what is about others',
-      judge({
-        c2: told(
+      validate({
+        c2: reported(
           not('NamespaceMissing', { namespace: 'other' }),
           not('NamespaceMissing', { namespace: 'stock' }),
           not('NameTaken', { namespace: 'shop', name: 'db' }),
@@ -71,43 +71,43 @@ t.test('what an export is told', (t) => {
     ],
     [
       'an older release among them',
-      judge({ c2: ALL, c3: undefined }),
+      validate({ c2: ALL, c3: undefined }),
       'True/Imported: imported by c2; nothing is told by c3',
     ],
-    ['older releases only', judge({ c2: undefined, c3: undefined }), 'Unknown/NotTold: nothing is told by c2, c3'],
+    ['older releases only', validate({ c2: undefined, c3: undefined }), 'Unknown/NotTold: nothing is told by c2, c3'],
     [
       'an older release, and one that does not',
-      judge({ c2: MISSING, c3: undefined }),
+      validate({ c2: MISSING, c3: undefined }),
       'Unknown/NotTold: nothing is told by c3; namespace shop is missing in c2',
     ],
     [
       'a dead one does not count',
-      judge({ c2: ALL, c3: ALL }, { expired: new Set(['c2']) }),
+      validate({ c2: ALL, c3: ALL }, { expired: new Set(['c2']) }),
       'True/Imported: imported by c3',
     ],
     [
       'one that was away when the export came knows nothing of it',
-      judge({ c2: ALL, c3: ALL }, { unheardSince: new Map([['c2', 90]]) }),
+      validate({ c2: ALL, c3: ALL }, { unheardSince: new Map([['c2', 90]]) }),
       'True/Imported: imported by c3; nothing is told by c2',
     ],
     [
       'one that went away later does',
-      judge({ c2: ALL, c3: ALL }, { unheardSince: new Map([['c2', 110]]) }),
+      validate({ c2: ALL, c3: ALL }, { unheardSince: new Map([['c2', 110]]) }),
       'True/Imported: imported by c2, c3',
     ],
     [
       'one with more findings than it can tell',
-      judge({ c2: { notImported: [], leftOut: 1 }, c3: { ...MISSING, leftOut: 7 } }),
+      validate({ c2: { notImported: [], leftOut: 1 }, c3: { ...MISSING, leftOut: 7 } }),
       'Unknown/NotTold: nothing is told by c2; namespace shop is missing in c3',
     ],
     [
       'many import',
-      judge(Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`c${i + 1000}`, ALL]))),
+      validate(Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`c${i + 1000}`, ALL]))),
       'True/Imported: imported by c1000, c1001, c1002, c1003, c1004 and others',
     ],
     [
       'many do not',
-      judge(Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`c${i + 1000}`, MISSING]))),
+      validate(Object.fromEntries(Array.from({ length: 1000 }, (_, i) => [`c${i + 1000}`, MISSING]))),
       'False/NotImported: no member imports it: ' +
         'namespace shop is missing in c1000, c1001, c1002, c1003, c1004 and 995 more',
     ],
@@ -121,7 +121,7 @@ t.test('findings about namespaces from which nothing is exported are not kept', 
     own: 'c1',
     members: ['c2'],
     expired: new Set(),
-    statuses: new Map([['c2', told(not('NamespaceMissing', { namespace: 'stock' }))]]),
+    statuses: new Map([['c2', reported(not('NamespaceMissing', { namespace: 'stock' }))]]),
     unheardSince: new Map(),
     namespaces: new Set(['shop']),
   })

@@ -10,14 +10,14 @@ const [ownSlice, otherSlice] = [sliceOf('tokyo', '10.1.0.1'), sliceOf('milano', 
 
 t.test('what this cluster exports, its own API says', async (t) => {
   if (own === undefined || other === undefined || ownSlice === undefined || otherSlice === undefined) throw new Error()
-  const told = { exports: [own, other], slices: [ownSlice, otherSlice] }
-  const see = (body: ExportRecord['body'] | undefined, ownKnown = true, facts = told) =>
+  const reported = { exports: [own, other], slices: [ownSlice, otherSlice] }
+  const see = (body: ExportRecord['body'] | undefined, ownKnown = true, facts = reported) =>
     withOwnExport(KEY, facts, {
       own: 'tokyo',
       ownKnown,
       ownExport: () => (body === undefined ? undefined : { body, slices: [] }),
     })
-  t.equal(see(undefined, false).facts, told, 'while nobody knows, the broker counts')
+  t.equal(see(undefined, false).facts, reported, 'while nobody knows, the broker counts')
   t.strictSame(see(undefined).facts, { exports: [other], slices: [otherSlice] })
   t.strictSame(see(undefined).dropped, [
     {

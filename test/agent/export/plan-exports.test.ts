@@ -284,10 +284,10 @@ t.test('conditions that nobody knows are left alone', async (t) => {
     [3, 3, 3],
     'every condition says which generation it speaks of',
   )
-  const verdict = { reasons: ['PortConflict', 'TypeConflict'] as const, message: 'm' }
+  const finding = { reasons: ['PortConflict', 'TypeConflict'] as const, message: 'm' }
   const stored = () => ({ t: 'stored' as const })
   t.equal(
-    show(planConditions(before, { answered: true, state: stored }, { verdict })),
+    show(planConditions(before, { answered: true, state: stored }, { finding })),
     'Valid:Valid Ready:Exported Conflict:PortConflict,TypeConflict',
   )
 })

@@ -157,7 +157,7 @@ t.test('how many connections a member says that it has open', (t) => {
     createdAtMs: 1,
     body: { kind: 'MemberStatus', notImported: [], leftOut: 0, openConnections: openConnections as OpenConnections },
   })
-  const rows: [told: unknown, want: RegExp | undefined][] = [
+  const rows: [reported: unknown, want: RegExp | undefined][] = [
     [{ count: 0, atLeast: false }, undefined],
     [{ count: 2 ** 31 - 1, atLeast: true }, undefined],
     [{ count: 2 ** 31, atLeast: false }, /^openConnections count 2147483648: expected/],
@@ -165,10 +165,10 @@ t.test('how many connections a member says that it has open', (t) => {
     [{ count: 1.5, atLeast: false }, /^openConnections count 1\.5: expected/],
     [{ count: 1 }, /^openConnections atLeast: expected/],
   ]
-  for (const [told, want] of rows) {
-    const found = recordProblem(status(told), [], () => true)
-    if (want === undefined) t.equal(found, undefined, JSON.stringify(told))
-    else t.match(found, { reason: 'InvalidValue', message: want }, JSON.stringify(told))
+  for (const [reported, want] of rows) {
+    const found = recordProblem(status(reported), [], () => true)
+    if (want === undefined) t.equal(found, undefined, JSON.stringify(reported))
+    else t.match(found, { reason: 'InvalidValue', message: want }, JSON.stringify(reported))
   }
   t.end()
 })

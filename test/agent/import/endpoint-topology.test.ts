@@ -39,13 +39,13 @@ t.test('zones and hints that can be used, and a word on each that cannot', async
     ['nine', { hints: hints(...EIGHT, 'i') }, {}, ['hints for 9 zones are left out: at most 8']],
   ]
   for (const [say, given, want, notes] of rows) {
-    const told: string[] = []
+    const reported: string[] = []
     t.strictSame(
-      usableTopology({ addresses: ['10.42.0.1'], ...given }, (note) => told.push(note)),
+      usableTopology({ addresses: ['10.42.0.1'], ...given }, (note) => reported.push(note)),
       want,
       say,
     )
-    t.strictSame(told, notes, `${say}: told`)
+    t.strictSame(reported, notes, `${say}: told`)
   }
 })
 

@@ -75,7 +75,7 @@ t.test('properties', async (t) => {
   const show = (found: ImportPlan): string =>
     JSON.stringify([
       [...found.objects].sort(([a], [b]) => (a < b ? -1 : 1)),
-      [...found.ownVerdicts],
+      [...found.ownFindings],
       found.dropped.length,
     ])
   let partial = 0
@@ -90,7 +90,7 @@ t.test('properties', async (t) => {
           before.get(key) === record ? [] : [{ t: 'put', record, previous: before.get(key) }],
         )
         for (const [key, record] of before) if (!now.has(key)) changes.push({ t: 'removed', record })
-        const changed = changeServices(current.basis.view, changes, memory.judge)
+        const changed = changeServices(current.basis.view, changes, memory.validate)
         const [last, asItWas] = [current, show(current)]
         const next = world([...now.values()])
         if (changed !== undefined) partial += 1

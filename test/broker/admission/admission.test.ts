@@ -176,11 +176,11 @@ t.test('every refusal names the field and the reason', async (t) => {
       ['', '""'],
       ['z'.repeat(64), `"${'z'.repeat(64)}"`],
       ['-a', '"-a"'],
-    ].flatMap(([zone = '', told = '']): [MemberRecord, string][] => [
-      [aSlice({ zone }), `endpoints[0].zone: ${told}: expected a Kubernetes label value that is not empty`],
+    ].flatMap(([zone = '', reported = '']): [MemberRecord, string][] => [
+      [aSlice({ zone }), `endpoints[0].zone: ${reported}: expected a Kubernetes label value that is not empty`],
       [
         aSlice({ hints: { forZones: [{ name: 'z' }, { name: zone }] } }),
-        `endpoints[0].hints.forZones[1]: ${told}: expected a Kubernetes label value that is not empty`,
+        `endpoints[0].hints.forZones[1]: ${reported}: expected a Kubernetes label value that is not empty`,
       ],
     ]),
     [aSlice({ pod: 'web-1' }), 'endpoints[0].pod: "web-1": expected 1 to 16 hexadecimal digits'],

@@ -2,7 +2,7 @@
 import fc from 'fast-check'
 import t from 'tap'
 import type { MemberRow } from '../../../broker/state/state.ts'
-import { type CertificatePeer, OVERLAP_MS, certificateStanding, mayBeUsed } from '../../../broker/members/succession.ts'
+import { type CertificatePeer, OVERLAP_MS, certificateValidity, mayBeUsed } from '../../../broker/members/succession.ts'
 
 const HOUR = 3_600_000
 const DAY = 24 * HOUR
@@ -37,9 +37,9 @@ class Kept {
     this.row = row
   }
   show(peer: CertificatePeer, nowMs: number): string {
-    const standing = certificateStanding(this.row, peer, nowMs)
-    if (standing.t === 'firstUse') this.row = standing.row
-    return standing.t
+    const validity = certificateValidity(this.row, peer, nowMs)
+    if (validity.t === 'firstUse') this.row = validity.row
+    return validity.t
   }
 }
 
@@ -152,7 +152,7 @@ t.test(
       if (hands[0] === hands[1]) return
       // Neither renews any more.
       now += OVERLAP_MS
-      const good = hands.filter((one) => mayBeUsed(certificateStanding(kept.row, one, now)))
+      const good = hands.filter((one) => mayBeUsed(certificateValidity(kept.row, one, now)))
       if (good.length > 1) throw new Error(`both go on: ${JSON.stringify(kept.row)}`)
     }
     fc.assert(fc.property(fc.array(step, { maxLength: 40 }), run), { numRuns: 500 })

@@ -177,7 +177,7 @@ t.test('what a mark says of a log', (t) => {
 t.test('a certificate that the database does not know', async (t) => {
   const harness: Harness = await startBroker(t)
   const { peer } = await join_(harness, 'milano')
-  const told = (): number =>
+  const reported = (): number =>
     harness.logger.lines.filter(
       ({ message }) => message === 'a member shows a certificate that this broker does not know',
     ).length
@@ -192,10 +192,10 @@ t.test('a certificate that the database does not know', async (t) => {
   }
   const nowMs = harness.clock.now()
   open({ serial: 'ab', issuedAtMs: nowMs - 60_000 })
-  t.equal(told(), 0, 'one that was replaced')
+  t.equal(reported(), 0, 'one that was replaced')
   open({ serial: 'cd', issuedAtMs: nowMs + 60_000 })
   open({ serial: 'cd', issuedAtMs: nowMs + 60_000 })
-  t.equal(told(), 1, 'one of later than all that is known, told once')
+  t.equal(reported(), 1, 'one of later than all that is known, told once')
   open({ cluster: 'oslo' as typeof peer.cluster, serial: 'ef', issuedAtMs: nowMs })
-  t.equal(told(), 2, 'a member that nobody knows')
+  t.equal(reported(), 2, 'a member that nobody knows')
 })

@@ -266,13 +266,13 @@ export class Watcher {
       this.batches.push(bytes)
       const event = decodeRecordEvent(bytes)
       if (event?.t === 'put')
-        this.lines.push(`put ${recordKeyText(event.record.key)} ${told(event.record.body)}`.trim())
+        this.lines.push(`put ${recordKeyText(event.record.key)} ${reported(event.record.body)}`.trim())
       if (event?.t === 'remove') this.lines.push(`remove ${recordKeyText(event.key)}`)
     }
   }
 }
 
-function told(body: { readonly kind: string }): string {
+function reported(body: { readonly kind: string }): string {
   const any = body as { ips?: string[]; spec?: { globalCIDRs?: string[] } }
   return (any.ips ?? any.spec?.globalCIDRs ?? []).join(' ')
 }

@@ -185,14 +185,14 @@ t.test('what may not be read is told', async (t) => {
 })
 
 t.test('too old a Kubernetes', async (t) => {
-  const told = (version: unknown): readonly string[] => discover({ ...EMPTY, version }).obstacles
-  t.same(told({ gitVersion: 'v1.30.14-eks-1' }), [
+  const reported = (version: unknown): readonly string[] => discover({ ...EMPTY, version }).obstacles
+  t.same(reported({ gitVersion: 'v1.30.14-eks-1' }), [
     'Kubernetes v1.30.14-eks-1 is too old: expected 1.31 or newer (CRDs can check addresses and networks since 1.31)',
   ])
-  t.same(told({ gitVersion: 'v1.31.0' }), [])
-  t.same(told({ major: '1', minor: '33+' }), [])
-  t.equal(told({ major: '1', minor: '20+' }).length, 1)
-  t.same(told('gibberish'), [], 'not known is not too old')
+  t.same(reported({ gitVersion: 'v1.31.0' }), [])
+  t.same(reported({ major: '1', minor: '33+' }), [])
+  t.equal(reported({ major: '1', minor: '20+' }).length, 1)
+  t.same(reported('gibberish'), [], 'not known is not too old')
 })
 
 t.test('what an earlier join left', async (t) => {
@@ -228,14 +228,14 @@ t.test('what an earlier join left', async (t) => {
 t.test('what an earlier join was told is not asked again', async (t) => {
   const site = (spec: object): Raw =>
     configMap('sealane-site', { 'site.yaml': JSON.stringify({ kind: 'Site', spec }) }, 'sealane-system')
-  const told = { podCIDRs: ['10.7.0.0/16', 'fd07::/56'], serviceCIDRs: ['10.8.0.0/16'], labels: { region: 'eu', n: 1 } }
+  const reported = { podCIDRs: ['10.7.0.0/16', 'fd07::/56'], serviceCIDRs: ['10.8.0.0/16'], labels: { region: 'eu', n: 1 } }
   const how = 'the earlier join (ConfigMap sealane-system/sealane-site site.yaml)'
   const bare = discover(EMPTY)
   t.same(
     bare.asks.map(({ field }) => field),
     ['podCIDRs', 'serviceCIDRs', 'gateways'],
   )
-  const again = discover(withObjects(site(told)))
+  const again = discover(withObjects(site(reported)))
   t.same(
     again.asks.map(({ field }) => field),
     ['gateways'],
@@ -246,7 +246,7 @@ t.test('what an earlier join was told is not asked again', async (t) => {
   t.same(bare.earlier.labels, {})
 
   const snapshot = fixture('kubeadm-flannel')
-  const flannel = discover({ ...snapshot, objects: [...snapshot.objects, site(told)] })
+  const flannel = discover({ ...snapshot, objects: [...snapshot.objects, site(reported)] })
   const alone = discover(snapshot)
   t.equal(alone.serviceCIDRs?.confidence, 'certain')
   t.same(flannel.serviceCIDRs?.value, ['10.8.0.0/16'], 'a cluster that has grown states it when it is told to')
@@ -260,7 +260,7 @@ t.test('what an earlier join was told is not asked again', async (t) => {
     apiVersion: 'sealane.io/v1alpha1',
     kind: 'Cluster',
     metadata: { name },
-    spec: told,
+    spec: reported,
   })
   const joined: Raw = {
     apiVersion: 'sealane.io/v1alpha1',
@@ -269,7 +269,7 @@ t.test('what an earlier join was told is not asked again', async (t) => {
     spec: { clusterId: 'milano', phase: 'joined' },
   }
   const left = discover(withObjects(joined, own('milano'), own('paris')))
-  t.same(left.podCIDRs?.value, told.podCIDRs, 'the namespace is gone, the own Cluster is not')
+  t.same(left.podCIDRs?.value, reported.podCIDRs, 'the namespace is gone, the own Cluster is not')
   t.equal(left.podCIDRs?.how, 'the earlier join (Cluster milano)')
   t.same(left.earlier.labels, { region: 'eu' })
   t.same(

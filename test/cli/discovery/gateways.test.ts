@@ -37,7 +37,7 @@ function node({
   }
 }
 
-function judged(...given: Given[]): ReturnType<typeof gatewayNodes> {
+function validated(...given: Given[]): ReturnType<typeof gatewayNodes> {
   const snapshot: ClusterSnapshot = { version: {}, objects: given.map(node), crds: [], serviceProbes: [], unread: [] }
   return gatewayNodes(openSnapshot(snapshot))
 }
@@ -46,7 +46,7 @@ const CONTROL_PLANE = { 'node-role.kubernetes.io/control-plane': '' }
 const zone = (name: string): Record<string, string> => ({ 'topology.kubernetes.io/zone': name })
 
 t.test('the label comes first, then a public address, then nodes that are no control plane', async (t) => {
-  const { candidates } = judged(
+  const { candidates } = validated(
     { name: 'a-control', labels: CONTROL_PLANE },
     { name: 'b-worker' },
     { name: 'c-public', external: '198.51.100.7' },
@@ -71,7 +71,7 @@ t.test('the label comes first, then a public address, then nodes that are no con
 })
 
 t.test('equals are spread over the zones', async (t) => {
-  const { candidates } = judged(
+  const { candidates } = validated(
     { name: 'a1', labels: zone('a') },
     { name: 'a2', labels: zone('a') },
     { name: 'a3', labels: zone('a') },
@@ -85,7 +85,7 @@ t.test('equals are spread over the zones', async (t) => {
 })
 
 t.test('nodes that cannot be gateways', async (t) => {
-  const { candidates, unfit } = judged(
+  const { candidates, unfit } = validated(
     { name: 'away', ready: 'Unknown' },
     { name: 'cordoned', cordoned: true },
     { name: 'fargate', labels: { 'eks.amazonaws.com/compute-type': 'fargate' } },
@@ -107,7 +107,7 @@ t.test('nodes that cannot be gateways', async (t) => {
 
 t.test('a node that cannot be one keeps the lane that its label says', async (t) => {
   const labelled = (lane: string): Record<string, string> => ({ 'sealane.io/gateway': lane })
-  const { candidates, unfit } = judged(
+  const { candidates, unfit } = validated(
     { name: 'away', ready: 'Unknown', labels: labelled('0') },
     { name: 'bare', cordoned: true },
     { name: 'cordoned', cordoned: true, labels: labelled('3') },

@@ -8,7 +8,7 @@ import { createJoinToken } from '../../../protocol/identity/token.ts'
 import { makeClusterCa } from '../../kube/support/cluster-certificates.ts'
 import { identityParts } from '../../support/identity-parts.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { type ToyApiServer, toyApiServer } from '../../support/toy-api-server.ts'
+import { type FakeApiServer, fakeApiServer } from '../../support/toy-api-server.ts'
 import { runCli } from '../run-cli.ts'
 
 const REVIEWS = '/apis/authorization.k8s.io/v1'
@@ -20,7 +20,7 @@ interface Powers {
 }
 
 /** Lets the toy answer what a join asks first: who may do what, and its version. */
-function empower(server: ToyApiServer, { denied = [], version = 'v1.36.0' }: Powers): void {
+function empower(server: FakeApiServer, { denied = [], version = 'v1.36.0' }: Powers): void {
   const reviewed = new Map<string, boolean>()
   server.fault = ({ method, path }) => {
     if (path === '/version') return { status: 200, body: { gitVersion: version } }
@@ -41,7 +41,7 @@ function empower(server: ToyApiServer, { denied = [], version = 'v1.36.0' }: Pow
 const ORDER = memberRights('sealane-system').map(({ resource }) => resource)
 
 async function setUp(t: Test, powers: Powers = {}) {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   empower(server, powers)
   const folder = temporaryFolder(t)
   const token = join(folder, 'token')
@@ -179,7 +179,7 @@ const ALL = ['--pod-cidr', '10.42.0.0/16', '--service-cidr', '10.43.0.0/16', '--
 const SYSTEM = 'sealane-system'
 
 /** What an earlier join left, with what stands on its Secret. */
-async function member(server: ToyApiServer, clusterset: string, annotations: Readonly<Record<string, string>> = {}) {
+async function member(server: FakeApiServer, clusterset: string, annotations: Readonly<Record<string, string>> = {}) {
   const parts = Object.entries(await identityParts(clusterset))
   const data = Object.fromEntries(parts.map(([name, text]) => [name, Buffer.from(text).toString('base64')]))
   const at = { apiVersion: 'v1', kind: 'Secret', name: 'sealane-identity', namespace: SYSTEM }

@@ -2,11 +2,11 @@
 import { PassThrough } from 'node:stream'
 import t, { type Test } from 'tap'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { type ToyApiServer, toyApiServer } from '../../support/toy-api-server.ts'
+import { type FakeApiServer, fakeApiServer } from '../../support/toy-api-server.ts'
 import { type CliResult, runCli, spawnCli } from '../run-cli.ts'
 
-async function member(t: Test): Promise<ToyApiServer> {
-  const server = await toyApiServer(t)
+async function member(t: Test): Promise<FakeApiServer> {
+  const server = await fakeApiServer(t)
   server.fault = ({ path }) => (path === '/version' ? { status: 200, body: { gitVersion: 'v1.36.0' } } : undefined)
   const metadata = {}
   server.objects.put(server.place('Namespace', 'sealane-system'), { metadata })
@@ -18,12 +18,12 @@ async function member(t: Test): Promise<ToyApiServer> {
   return server
 }
 
-function masked(server: ToyApiServer, { code, stdout, stderr }: CliResult): CliResult {
+function masked(server: FakeApiServer, { code, stdout, stderr }: CliResult): CliResult {
   return { code, stdout, stderr: stderr.replaceAll(server.kubeconfig, 'FILE') }
 }
 
 /** What looks for ranges of Services asks by dry runs. */
-const writes = ({ requests }: ToyApiServer): string[] =>
+const writes = ({ requests }: FakeApiServer): string[] =>
   requests.filter((line) => !line.startsWith('GET ') && !line.includes('dryRun=All'))
 
 const LISTED =
@@ -82,7 +82,7 @@ t.test('a cluster by KUBECONFIG is named, and asked about', async (t) => {
 })
 
 t.test('nothing is there', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   server.fault = ({ path }) => (path === '/version' ? { status: 200, body: { gitVersion: 'v1.36.0' } } : undefined)
   const at = ['--kubeconfig', server.kubeconfig]
   const none = 'sealane: context "toy" of FILE: Sealane is not installed there\n'

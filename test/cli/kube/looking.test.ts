@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import t, { type Test } from 'tap'
 import { siteConfigMap } from '../../../install/plan-member.ts'
 import { temporaryFolder } from '../../support/temporary-folder.ts'
-import { type ToyApiServer, toyApiServer } from '../../support/toy-api-server.ts'
+import { type FakeApiServer, fakeApiServer } from '../../support/toy-api-server.ts'
 import { LoopbackBroker } from '../loopback-broker.ts'
 import { type CliResult, runCli, spawnCli } from '../run-cli.ts'
 import { SiteFolder } from '../site-folder.ts'
@@ -17,8 +17,8 @@ spec: { kubernetes: {}, podCIDRs: [10.42.0.0/16], serviceCIDRs: [10.43.0.0/16] }
 `
 
 /** A member with a Gateway, and an import in two namespaces. */
-async function installed(t: Test): Promise<ToyApiServer> {
-  const server = await toyApiServer(t)
+async function installed(t: Test): Promise<FakeApiServer> {
+  const server = await fakeApiServer(t)
   const config = siteConfigMap('sealane-system', SITE)
   const at = { resource: 'v1/configmaps', apiVersion: 'v1', kind: 'ConfigMap', namespace: 'sealane-system' }
   server.objects.put({ ...at, name: config.metadata.name }, { ...config })
@@ -34,7 +34,7 @@ async function installed(t: Test): Promise<ToyApiServer> {
   return server
 }
 
-function masked(server: ToyApiServer, { code, stdout, stderr }: CliResult): CliResult {
+function masked(server: FakeApiServer, { code, stdout, stderr }: CliResult): CliResult {
   const mask = (text: string): string =>
     text.replaceAll(server.kubeconfig, 'FILE').replaceAll(server.url, 'SERVER').replaceAll(/ +/g, ' ')
   return { code, stdout: mask(stdout), stderr: mask(stderr) }
@@ -88,7 +88,7 @@ t.test('which cluster is meant: flags, then KUBECONFIG, then what is here, then 
   }
 })
 
-function kubeconfigText(server: ToyApiServer): unknown {
+function kubeconfigText(server: FakeApiServer): unknown {
   return {
     apiVersion: 'v1',
     kind: 'Config',

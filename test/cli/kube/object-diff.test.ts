@@ -45,8 +45,8 @@ t.test('what the server writes by itself is no difference', (t) => {
   t.strictSame(objectDiff(before, object('Thing', {}, stamps)), [])
   const counted = object('Thing', {}, { annotations: { 'deprecated.daemonset.template.generation': '2' } })
   t.strictSame(objectDiff(object('Thing', {}), counted), [])
-  const told = objectDiff(object('Thing', {}), object('Thing', {}, { labels: { a: 'b' } }))
-  t.strictSame(told, ['metadata.labels: (none) -> {"a":"b"}'])
+  const reported = objectDiff(object('Thing', {}), object('Thing', {}, { labels: { a: 'b' } }))
+  t.strictSame(reported, ['metadata.labels: (none) -> {"a":"b"}'])
   t.end()
 })
 

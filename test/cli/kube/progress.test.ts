@@ -183,8 +183,8 @@ t.test('nodes that stand by for a gateway are not waited for', async (t) => {
   }
   const look = async (lane: string) => {
     const objects: object[] = [...SELF, labelled('n1', '0'), labelled('n2', lane), gateway('n1')]
-    const wishes = ['n1', 'n2'].map((name) => ({ node: name }))
-    return (await lanesProgress(new MemoryAdmin(objects as never[]), wishes, signal)).missing
+    const chosen = ['n1', 'n2'].map((name) => ({ node: name }))
+    return (await lanesProgress(new MemoryAdmin(objects as never[]), chosen, signal)).missing
   }
   t.equal(await look('0'), undefined)
   t.strictSame(await look('1'), { what: 'from the gateway on n2' }, 'a lane of its own is')

@@ -24,7 +24,7 @@ cableCompliance(() => {
     cable,
     routes,
     endpointOf: plain,
-    hear: (end, at) => cable.hear(end, clock.monotonic(), at),
+    onReason: (end, at) => cable.onReason(end, clock.monotonic(), at),
     nowMs: () => clock.monotonic(),
   }
 })
@@ -43,7 +43,7 @@ void t.test('nothing outside the cable knows a key: a gateway from its first sta
   t.match(stage.status.plans().get('gateway'), 'link paris.gw-lane0: try 198.51.100.20:4500')
 
   const nat = parseAddressPort('203.0.113.9:61000')
-  cable.hear(farEnd(paris, cable.rules), stage.clock.monotonic(), nat)
+  cable.onReason(farEnd(paris, cable.rules), stage.clock.monotonic(), nat)
   stage.probes.alive.add('246.0.2.0')
   await stage.until(() => stage.connection('paris')?.state === 'up', 'paris answers')
   t.match(stage.connection('paris'), { usingAddress: '203.0.113.9:61000', usingNat: true, rxBytes: 100 })
@@ -60,7 +60,7 @@ void t.test('nothing outside the cable knows a key: a gateway from its first sta
   const gw2 = farEnd(next, cable.rules)
   await stage.until(() => stage.status.plans().get('gateway')?.includes('paris.gw2-lane0') === true, 'it is called')
   t.equal(stage.connection('paris')?.endpoint, 'paris.gw-lane0', 'and not sent to')
-  await stage.until(() => isThere(() => cable.hear(gw2, stage.clock.monotonic())), 'it is heard')
+  await stage.until(() => isThere(() => cable.onReason(gw2, stage.clock.monotonic())), 'it is heard')
   await stage.until(() => stage.connection('paris')?.endpoint === 'paris.gw2-lane0', 'it has the lane')
 
   const strange = endpoint('osaka', 'gw', 0, [])
@@ -71,9 +71,9 @@ void t.test('nothing outside the cable knows a key: a gateway from its first sta
   await stage.stop()
 })
 
-function isThere(hear: () => void): boolean {
+function isThere(onReason: () => void): boolean {
   try {
-    hear()
+    onReason()
     return true
   } catch {
     return false

@@ -1,7 +1,7 @@
 /** Which address a peer is called at, when it is called again, and why: one row per situation. */
 import t from 'tap'
 import { type EndpointChoice, type EndpointChoiceInit, chooseEndpoint } from '../../../gateway/reach/choose-endpoint.ts'
-import { PeerCalls } from '../../../gateway/reach/peer-calls.ts'
+import { HandshakeRetries } from '../../../gateway/reach/peer-calls.ts'
 import { planLanes } from '../support/wireguard-plans.ts'
 import { formatAddressPort, parseAddressPort } from '../../../model/addresses/address-port.ts'
 import type { ConnectionState } from '../../../model/objects.ts'
@@ -364,7 +364,7 @@ t.test('two ends whose calls crossed do not go on crossing', async (t) => {
 })
 
 t.test('who is called anew: whose call number advanced since the last round', async (t) => {
-  const calls = new PeerCalls()
+  const calls = new HandshakeRetries()
   const own = cluster('milano', 1, '10.42.0.0/16', '244.0.0.0/16')
   const paris = endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500'])
   const facts = { own, clusters: [own, cluster('paris', 2, '10.42.0.0/16', '244.1.0.0/16')], endpoints: [paris] }

@@ -23,7 +23,7 @@ function rounds(
   return steps.map(([atMs, endpoint, how, to]) => {
     const seen = roamed.seen([lane(endpoint)], atMs)
     const choice = { how, why: '', ...(to === undefined ? {} : { at: parseAddressPort(to) }) }
-    roamed.told([{ ...PARIS, choice }])
+    roamed.reported([{ ...PARIS, choice }])
     const called = seen.get(linkKey(PARIS))
     return called === undefined ? '-' : `${formatAddressPort(called.at)} since ${called.sinceMs}`
   })
@@ -61,7 +61,7 @@ t.test('rounds', async (t) => {
 t.test('who is planned no more is forgotten', async (t) => {
   const roamed = new RoamedPeers()
   roamed.seen([lane(NAT)], 0)
-  roamed.told([])
+  roamed.reported([])
   t.equal(roamed.seen([lane(NAT)], 1000).get(linkKey(PARIS))?.sinceMs, -Infinity)
 })
 
@@ -70,6 +70,6 @@ t.test('one that comes back with another identity is another', async (t) => {
   const wait = { how: 'wait', why: '' } as const
   roamed.seen([lane(NAT)], 0)
   const anew = { ...PARIS, identity: 'q' }
-  roamed.told([{ ...anew, choice: wait }])
+  roamed.reported([{ ...anew, choice: wait }])
   t.equal(roamed.seen([lane(undefined, anew)], 1000).size, 0, 'nobody knows from where it calls')
 })

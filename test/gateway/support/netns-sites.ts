@@ -226,12 +226,12 @@ export class GatewayProcess {
   }
 
   #onLine(line: string): void {
-    const told = JSON.parse(line) as { object?: KubeObject; gone?: [Kind, string]; left?: boolean }
-    if (told.left === true) this.left = true
-    if (told.gone !== undefined) this.gone.push(told.gone.join('/'))
-    if (told.object === undefined) return
-    this.objects.set(`${told.object.kind}/${told.object.metadata.name}`, told.object)
-    for (const listener of this.#listeners) listener(told.object)
+    const reported = JSON.parse(line) as { object?: KubeObject; gone?: [Kind, string]; left?: boolean }
+    if (reported.left === true) this.left = true
+    if (reported.gone !== undefined) this.gone.push(reported.gone.join('/'))
+    if (reported.object === undefined) return
+    this.objects.set(`${reported.object.kind}/${reported.object.metadata.name}`, reported.object)
+    for (const listener of this.#listeners) listener(reported.object)
   }
 }
 
@@ -259,12 +259,12 @@ interface Running {
 
 /** Does the broker's and the agents' work: each gets the other's Cluster and Endpoints. */
 export function introduce(a: Running, b: Running): void {
-  tell(a, b)
-  tell(b, a)
+  report(a, b)
+  report(b, a)
 }
 
 /** `to` gets the Cluster and the Endpoints of `from`, from now on. */
-export function tell(from: Running, to: Running): void {
+export function report(from: Running, to: Running): void {
   to.process.put(from.site.init.cluster)
   from.process.onObject((object) => {
     const own = object.kind === 'Endpoint' && object.spec.cluster === from.site.init.cluster.spec.id

@@ -117,7 +117,7 @@ export class PlainCable implements Cable {
   }
 
   /** The far end is heard, for the first time or again. */
-  hear(end: FarEnd, atMs: number, at?: AddressPort): void {
+  onReason(end: FarEnd, atMs: number, at?: AddressPort): void {
     const links = this.#lanes.get(laneDevice(end.lane))
     const link = links?.get(linkKey(end))
     if (link === undefined) throw new Error(`no link to ${end.endpoint}`)

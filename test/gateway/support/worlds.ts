@@ -43,8 +43,8 @@ export function endpoint(
   candidates: readonly string[],
   publicKey = key(`${clusterId}${lane}`),
 ): Endpoint {
-  const told = { publicKey, candidates: candidates.map(candidate), capabilities: ['wireguard'] }
-  return endpointObject({ cluster: clusterId, node, lane, ...told })
+  const reported = { publicKey, candidates: candidates.map(candidate), capabilities: ['wireguard'] }
+  return endpointObject({ cluster: clusterId, node, lane, ...reported })
 }
 
 function candidate(text: string): EndpointCandidate {

@@ -26,7 +26,7 @@ const FACTS: TenureFacts = {
   away: undefined,
   never: false,
   turn: 0,
-  told: false,
+  reported: false,
   relieved: false,
   writtenMs: undefined,
 }
@@ -54,19 +54,19 @@ t.test('what a node does', async (t) => {
     ['offered already', { lease: lease('a', { offer: drain }), writtenMs: NOW, away: drain }, 'serve'],
     ['we stay after all', { lease: lease('a', { offer: drain }), writtenMs: NOW }, 'serve renew'],
     ['another has it', { lease: lease('b'), openSinceMs: undefined }, 'stand by'],
-    ['another has it, and we have told', { lease: lease('b'), openSinceMs: undefined, told: true }, 'serve'],
-    ['and it is up', { lease: lease('b'), openSinceMs: undefined, told: true, relieved: true }, 'stand by'],
+    ['another has it, and we have told', { lease: lease('b'), openSinceMs: undefined, reported: true }, 'serve'],
+    ['and it is up', { lease: lease('b'), openSinceMs: undefined, reported: true, relieved: true }, 'stand by'],
     ['another offers it', { lease: offered }, 'serve take'],
     ['another offers it, and we go as well', { lease: offered, away: drain, openSinceMs: 0 }, 'stand by'],
     ['another is silent, and lost', { lease: lapsed, lost: true }, 'serve take'],
     ['another is silent, no more', { lease: lapsed }, 'stand by'],
-    ['another is silent, and we have told', { lease: lapsed, told: true }, 'serve'],
+    ['another is silent, and we have told', { lease: lapsed, reported: true }, 'serve'],
     ['another is lost, and we go as well', { lease: lapsed, lost: true, away: drain }, 'stand by'],
     ['and nobody else came', { lease: lapsed, lost: true, away: drain, openSinceMs: NOW - 10_000 }, 'serve take'],
     ['but our process ends', { lease: lapsed, lost: true, away: 'it ends', never: true, openSinceMs: 0 }, 'stand by'],
     ['somebody removed ours just now', { writtenMs: NOW - RENEW_MS + 1 }, 'serve'],
     ['and it is time', { writtenMs: NOW - RENEW_MS }, 'serve take'],
-    ['nobody has it, we told, and it is not our turn', { turn: 1, told: true }, 'serve'],
+    ['nobody has it, we told, and it is not our turn', { turn: 1, reported: true }, 'serve'],
   ]
   for (const [say, facts, want] of rows) {
     const { role, write } = planTenure({ ...FACTS, ...facts })

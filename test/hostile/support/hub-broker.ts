@@ -72,7 +72,7 @@ export class HubBroker {
   }
 
   /** Tells everybody of a cluster that no admission has seen. */
-  async tell(...specs: Cluster['spec'][]): Promise<void> {
+  async report(...specs: Cluster['spec'][]): Promise<void> {
     const log = openSqliteLog({ file: join(this.state, DATABASE_FILE), create: false })
     try {
       await log.transact((tx) => {

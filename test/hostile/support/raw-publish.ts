@@ -68,7 +68,7 @@ export class RawPublish {
   }
 
   /** As put(). */
-  tell(status: MemberStatus): Promise<string> {
+  report(status: MemberStatus): Promise<string> {
     return this.#answer(this.#next((sequence) => ({ $case: 'status', value: { sequence, status } })))
   }
 

@@ -5,7 +5,7 @@ import type { LooseRecord } from './fake-broker.ts'
 import { Victim } from './victim.ts'
 
 /** Nothing of the victim moves, whatever `send` does; once the agent has seen all of it. `told`: words of its log. */
-export async function unmoved(t: Test, send: (victim: Victim) => void, told?: string): Promise<Victim> {
+export async function unmoved(t: Test, send: (victim: Victim) => void, reported?: string): Promise<Victim> {
   const victim = await Victim.start(t)
   await victim.caughtUp()
   const [plan, holds] = [victim.plan(), victim.holds()]
@@ -13,8 +13,8 @@ export async function unmoved(t: Test, send: (victim: Victim) => void, told?: st
   await victim.caughtUp()
   t.equal(victim.plan(), plan, 'no route, no lane and no nft text')
   t.strictSame(victim.holds(), holds, 'no object and no file')
-  if (told !== undefined) {
-    await eventually(() => victim.toldOf(told), { deadlineMs: 20_000, say: `the log says ${told}` })
+  if (reported !== undefined) {
+    await eventually(() => victim.reportedOf(reported), { deadlineMs: 20_000, say: `the log says ${reported}` })
     t.pass('and it is told')
   }
   return victim

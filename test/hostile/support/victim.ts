@@ -166,7 +166,7 @@ export class Victim {
   }
 
   /** What was left out, as the log has it. */
-  toldOf(text: string): boolean {
+  reportedOf(text: string): boolean {
     return this.logger.lines.some((line) => JSON.stringify(line).includes(text))
   }
 }

@@ -21,7 +21,7 @@ export async function ownChecks(sites: readonly Site[]): Promise<readonly SpecRo
   const checks: readonly [string, (sites: readonly Site[]) => Promise<void>][] = [
     ['A service that was not exported is reached by the very same calls once it is', exportOpens],
     ['A local service of the same name is not impacted by an import', localStays],
-    ['An import says that its EndpointSlices are there, and they are', slicesAreTold],
+    ['An import says that its EndpointSlices are there, and they are', slicesAreAnnounced],
     ['Every address that DNS gives for a headless service is one of its pods, in every cluster', headlessAnswers],
   ]
   await prepare(sites)
@@ -82,14 +82,14 @@ async function localStays(sites: readonly Site[]): Promise<void> {
 }
 
 /** What release 0.5.1 of the standard's suite asks beyond 0.5.0 (its pull request 155). The import is that of localStays. */
-async function slicesAreTold(sites: readonly Site[]): Promise<void> {
+async function slicesAreAnnounced(sites: readonly Site[]): Promise<void> {
   const [exporter] = sites
   if (exporter === undefined) throw new Error('there is no cluster')
   for (const site of sites) {
     const say = `status.endpointSliceObjects of hello in ${site.name}`
-    const told = async (): Promise<boolean> =>
+    const reported = async (): Promise<boolean> =>
       (await findImport(site, NAMESPACE, 'hello'))?.status?.endpointSliceObjects === 'Present'
-    await eventually(told, { deadlineMs: 20_000, say })
+    await eventually(reported, { deadlineMs: 20_000, say })
     const slices = await importedSlices(site, NAMESPACE, 'hello', exporter.name)
     const ready = slices.flatMap(({ endpoints }) => endpoints.filter(({ conditions }) => conditions?.ready === true))
     if (ready.length === 0) throw new Error(`${site.name} has no ready endpoint of ${exporter.name} for hello`)

@@ -12,7 +12,7 @@ export interface SpecRow {
   readonly reason: string
 }
 
-export interface Judgement {
+export interface Validation {
   readonly rows: readonly SpecRow[]
   /** What stands against success, one line each. */
   readonly faults: readonly string[]
@@ -38,7 +38,7 @@ const FEWEST = { Required: 14, Optional: 13 } as const
  * Judges the text of report.yaml: every spec has to pass, except those with an excuse, which may fail. Throws when the
  * text is not YAML.
  */
-export function judge(text: string, excuses: readonly Excuse[] = []): Judgement {
+export function validate(text: string, excuses: readonly Excuse[] = []): Validation {
   const { groups = [], suitefailure = '' } = (parse(text) ?? {}) as SuiteReport
   const rows = groups.flatMap(({ name, tests }) => tests.map((spec) => rowOf(name, spec, excuses)))
   const faults = [

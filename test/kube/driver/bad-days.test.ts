@@ -30,8 +30,8 @@ t.test('one API server', { skip: kubeProgramsMissing() ?? false }, async (t) => 
     const { api } = await open(t, { ...plane, selectors })
     const cache = api.cache('Service')
     await cache.whenSynced(AbortSignal.timeout(10_000))
-    const told: string[] = []
-    cache.onChange((change) => told.push(`${change?.type ?? ''} ${change?.object.metadata.name ?? ''}`))
+    const reported: string[] = []
+    cache.onChange((change) => reported.push(`${change?.type ?? ''} ${change?.object.metadata.name ?? ''}`))
     await plane.kill('kube-apiserver')
     t.equal(cache.list().length, 2, 'what is known stays known')
     await t.rejects(api.apply(serviceImport('web')), { code: 'Unavailable' })
@@ -40,7 +40,7 @@ t.test('one API server', { skip: kubeProgramsMissing() ?? false }, async (t) => 
     await put(server, service('new'))
     await eventually(() => cache.get('new', 'shop') !== undefined && cache.get('goes', 'shop') === undefined, LONG)
     await applied(api, 'web')
-    t.same(told.sort(), ['removed goes', 'set new'], 'and nothing else')
+    t.same(reported.sort(), ['removed goes', 'set new'], 'and nothing else')
   })
 
   await t.test('it is killed again and again while everything is written', async (t) => {

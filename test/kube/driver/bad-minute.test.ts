@@ -78,8 +78,8 @@ async function outlives(t: Test, minute: BadMinute, plane: ControlPlane): Promis
   const { api, logger } = await open(t, { kubeconfig: proxy.kubeconfig, selectors })
   const cache = api.cache('Service')
   await cache.whenSynced(AbortSignal.timeout(10_000))
-  const told: string[] = []
-  cache.onChange((change) => told.push(`${change?.type ?? ''} ${change?.object.metadata.name ?? ''}`))
+  const reported: string[] = []
+  cache.onChange((change) => reported.push(`${change?.type ?? ''} ${change?.object.metadata.name ?? ''}`))
   const before = copyOf(api)
 
   await minute.begin(plane, proxy)
@@ -105,7 +105,7 @@ async function outlives(t: Test, minute: BadMinute, plane: ControlPlane): Promis
   t.ok(requests <= minute.most, `${requests} requests in the minute, at most ${minute.most}`)
   t.ok(requests - firstHalf <= firstHalf + 10, 'pauses do not get shorter')
   t.strictSame(copyOf(api), before, 'what is known stays known')
-  t.strictSame(told, [], 'and nobody is told otherwise')
+  t.strictSame(reported, [], 'and nobody is told otherwise')
   t.equal(writer.done(), 0, 'no write was taken for done')
 
   await minute.end(plane, proxy)
@@ -117,7 +117,7 @@ async function outlives(t: Test, minute: BadMinute, plane: ControlPlane): Promis
   await eventually(async () => copyOf(api).join() === (await truth()).join(), { ...soon, say: 'the copy is right' })
   await eventually(() => writer.done() > 0, { ...soon, say: 'everything is written' })
   t.comment(`${minute.say}: right again after ${Math.round(performance.now() - over)} ms`)
-  t.strictSame([...told].sort(), ['removed s0', 'set new', 'set s1'], 'each change is told once, and nothing else')
+  t.strictSame([...reported].sort(), ['removed s0', 'set new', 'set s1'], 'each change is told once, and nothing else')
   const written = await server.list<KubeObject>(kindPath('ServiceImport', namespace))
   t.strictSame(
     written.map(({ metadata }) => `${metadata.name} ${metadata.generation}`).sort(),

@@ -25,7 +25,7 @@ t.test('the compliance suite', { skip: kubeProgramsMissing() ?? false }, async (
       other: (await open(t, { ...plane, selectors })).api,
       put: (object) => put(server, object),
       drop: (kind, name, namespace) => server.delete(kindPath(kind, namespace, name)),
-      told: async () => {
+      reported: async () => {
         const events = await server.list<Event>('/apis/events.k8s.io/v1/namespaces/shop/events')
         return events.map(({ type, reason, note }) => `${type} ${reason}: ${note}`)
       },

@@ -134,7 +134,7 @@ t.test('on a real API server', { skip: kubeProgramsMissing() ?? false }, async (
     const { api, logger } = await open(t, { kubeconfig })
     await eventually(async () => (await api.apply(serviceImport('web')), true))
     await api.applyStatus({ ...serviceImport('web'), status: { clusters: [{ cluster: 'milano' }] } })
-    api.tell({
+    api.report({
       regarding: { kind: 'ServiceImport', name: 'web', namespace: 'shop' },
       type: 'Normal',
       reason: 'Imported',

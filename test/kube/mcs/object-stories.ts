@@ -52,11 +52,11 @@ export async function sliceStory(t: Test, { both, pods }: Shop): Promise<void> {
 export async function repairStory(t: Test, { both }: Shop): Promise<void> {
   const path = serviceImportPath('shop', 'from-both')
   for (const site of both) {
-    const told = async (): Promise<unknown> => {
+    const reported = async (): Promise<unknown> => {
       const found = await findImport(site, 'shop', 'from-both')
       return [importText(found), found?.spec.ips, found?.status?.endpointSliceObjects, await sliceTexts(site)]
     }
-    const before = JSON.stringify(await told())
+    const before = JSON.stringify(await reported())
     const meddle: Readonly<Record<string, () => Promise<unknown>>> = {
       'its ports and address are edited': () =>
         site.api.merge(path, { spec: { ports: [{ name: 'x', port: 1, protocol: 'TCP' }], ips: ['245.0.255.250'] } }),
@@ -70,7 +70,7 @@ export async function repairStory(t: Test, { both }: Shop): Promise<void> {
     }
     for (const [says, act] of Object.entries(meddle)) {
       await act()
-      await same(t, async () => JSON.stringify(await told()), before, `${says} in ${site.name}`)
+      await same(t, async () => JSON.stringify(await reported()), before, `${says} in ${site.name}`)
     }
     await expectCallers(t, site, {
       name: 'from-both',

@@ -4,7 +4,7 @@ import { join } from 'node:path'
 import { MANIFESTS } from './installed-objects.ts'
 import type { Json } from './kube-request.ts'
 
-interface Judged {
+interface Validated {
   readonly kind: string
   readonly object: Json
   readonly want: string
@@ -27,7 +27,7 @@ function conditions(...list: readonly Json[]): Json {
   return { metadata: { generation: 2 }, status: { conditions: list } }
 }
 
-export const HEALTH_ROWS: readonly Judged[] = [
+export const HEALTH_ROWS: readonly Validated[] = [
   { kind: EXPORT, object: { metadata: { generation: 1 } }, want: 'Progressing: not looked at yet' },
   {
     kind: EXPORT,

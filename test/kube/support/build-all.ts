@@ -3,13 +3,13 @@ import { join } from 'node:path'
 import { coreDnsMissing, coreDnsProgram } from '../coredns/run-coredns.ts'
 import { buildGoModule, goVersion } from './build-programs.ts'
 import { kubePrograms } from './kube-programs.ts'
-import { podletPrograms } from './node.ts'
+import { kubeletPrograms } from './node.ts'
 
 /** Throws with what the compiler says. Without Go there is nothing to build, and each test says what it lacks. */
 export async function buildAll(): Promise<void> {
   await kubePrograms()
   if (goVersion() === undefined) return
-  await podletPrograms()
+  await kubeletPrograms()
   if (coreDnsMissing() === undefined) await coreDnsProgram()
   await buildGoModule(join(import.meta.dirname, '../render'))
 }

@@ -17,7 +17,7 @@ export const IMAGE = ['--image', SEALANE_IMAGE]
 export const SYSTEM = 'sealane-system'
 
 /** A cluster, and what it was before anything of ours came. */
-export interface Place {
+export interface InstallTarget {
   readonly name: string
   readonly cluster: TestCluster
   readonly site: Site
@@ -30,8 +30,8 @@ export interface Place {
 export interface World {
   readonly directory: string
   readonly clusters: TestClusters
-  readonly hub: Place
-  readonly member: Place
+  readonly hub: InstallTarget
+  readonly member: InstallTarget
 }
 
 export async function startWorld(t: Test): Promise<World> {
@@ -44,7 +44,7 @@ export async function startWorld(t: Test): Promise<World> {
 }
 
 /** With something to call and to call from in it; then what it is like is noted. */
-async function bareCluster(cluster: TestCluster): Promise<Place> {
+async function bareCluster(cluster: TestCluster): Promise<InstallTarget> {
   const { row, plane, nodes } = cluster
   const { kubeconfig, api } = plane
   const site = { name: row.name, api, kubeconfig }
@@ -85,12 +85,12 @@ export async function readyEndpoints(
 }
 
 /** As a user would type it for this cluster; `--cluster-id` because both contexts could be called anything. */
-export function joinWords({ at, name, cluster }: Place): readonly string[] {
+export function joinWords({ at, name, cluster }: InstallTarget): readonly string[] {
   return ['join', ...at, '--cluster-id', name, '--pod-cidr', cluster.row.podCIDR, '--yes', ...IMAGE]
 }
 
 /** Makes a token on the hub and joins with it. */
-export async function joinAgain(world: World, place: Place): Promise<CommandResult> {
+export async function joinAgain(world: World, place: InstallTarget): Promise<CommandResult> {
   return await sealane([...joinWords(place), '--token-file', await tokenFile(world, ['--cluster-id', place.name])])
 }
 
@@ -134,7 +134,7 @@ export async function brokerRefuses({ hub, member }: World): Promise<void> {
  * All objects, to be compared with later ones: at a moment when cluster DNS is as it was before Sealane came, and no
  * pod of an earlier version is still on its way out.
  */
-export async function settledObjects({ name, objects, site }: Place): Promise<ReadonlyMap<string, string>> {
+export async function settledObjects({ name, objects, site }: InstallTarget): Promise<ReadonlyMap<string, string>> {
   return await eventually(
     async () => {
       const pods = await site.api.list('/api/v1/pods')
@@ -149,13 +149,13 @@ export async function settledObjects({ name, objects, site }: Place): Promise<Re
 }
 
 /** What differs from settledObjects(); nothing else than the readiness of cluster DNS is waited for. */
-export async function changedSince(place: Place, settled: ReadonlyMap<string, string>): Promise<readonly string[]> {
+export async function changedSince(place: InstallTarget, settled: ReadonlyMap<string, string>): Promise<readonly string[]> {
   const difference = dumpDifference(settled, await dumpObjects(place.site.api))
   return [...difference.filter((line) => !isReadiness(line)), ...(await lateDns(place))]
 }
 
 /** Everything is as it was before Sealane came, but for the CRDs. */
-export async function isBare(t: Test, place: Place, directory: string, crds: 'kept' | 'gone' = 'kept'): Promise<void> {
+export async function isBare(t: Test, place: InstallTarget, directory: string, crds: 'kept' | 'gone' = 'kept'): Promise<void> {
   const { cluster, name, objects, kernel, site } = place
   const [node] = cluster.nodes
   if (node === undefined) return
@@ -176,7 +176,7 @@ export async function isBare(t: Test, place: Place, directory: string, crds: 'ke
 const CRDS = '/apis/apiextensions.k8s.io/v1/customresourcedefinitions'
 
 /** The CRDs are gone when the command has ended; what the API server made of them, it takes back in its own time. */
-async function crdsGone(t: Test, { name, objects, site }: Place): Promise<void> {
+async function crdsGone(t: Test, { name, objects, site }: InstallTarget): Promise<void> {
   const names = (await site.api.list(CRDS)).map(({ metadata }) => metadata.name)
   t.strictSame(
     names.filter((own) => !objects.has(`${CRDS} -/${own}`)),
@@ -191,7 +191,7 @@ async function crdsGone(t: Test, { name, objects, site }: Place): Promise<void> 
 }
 
 /** What still differs in the slices of cluster DNS after waiting for it: nothing, when it is back. */
-async function lateDns({ objects, site }: Place): Promise<readonly string[]> {
+async function lateDns({ objects, site }: InstallTarget): Promise<readonly string[]> {
   const look = async (): Promise<readonly string[]> =>
     dumpDifference(objects, await dumpObjects(site.api)).filter(isReadiness)
   const back = eventually(async () => (await look()).length === 0, {
@@ -221,7 +221,7 @@ function isCrd(line: string): boolean {
   return crd.test(line) && /(sealane|x-k8s|about\.k8s)\.io/.test(line)
 }
 
-export async function noRefusals(t: Test, ...places: readonly Place[]): Promise<void> {
+export async function noRefusals(t: Test, ...places: readonly InstallTarget[]): Promise<void> {
   for (const { name, site } of places) {
     t.strictSame(
       await refusedByApiServer(site.api, SYSTEM),

@@ -54,7 +54,7 @@ export interface KubeNode {
   readonly netns: string
   readonly address: string
   /** The podlet. Killed, it takes all processes of its pods along; started again, it runs them anew. */
-  readonly podlet: Program
+  readonly kubelet: Program
   /** Waits until the Node is Ready and pods may be put on it. */
   ready(): Promise<void>
   /** Ends the podlet and removes what it made in this machine; the Node object stays. */
@@ -70,38 +70,38 @@ export const IMAGES: Readonly<Record<string, Image>> = {
 
 /** Starts a node and waits until it is Ready. Throws with the end of the podlet's log when it does not become so. */
 export async function startNode(init: NodeInit): Promise<KubeNode> {
-  const { podlet: path } = await podletPrograms()
+  const { kubelet: path } = await kubeletPrograms()
   mkdirSync(init.directory, { recursive: true })
-  const podlet = makeProgram({
+  const kubelet = makeProgram({
     name: `podlet-${init.name}`,
     path,
-    args: await podletArguments(init),
+    args: await kubeletArguments(init),
     directory: init.directory,
   })
   const node: KubeNode = {
     name: init.name,
     netns: init.netns,
     address: init.addresses[0] ?? '',
-    podlet,
-    ready: () => waitUntilReady(init, podlet),
-    stop: () => podlet.kill('SIGTERM'),
+    kubelet,
+    ready: () => waitUntilReady(init, kubelet),
+    stop: () => kubelet.kill('SIGTERM'),
   }
-  podlet.start()
+  kubelet.start()
   await node.ready().catch(async (error: unknown) => {
     await node.stop()
-    throw new Error(`node ${init.name}: ${(error as Error).message}\n${podlet.log().slice(-2000)}`)
+    throw new Error(`node ${init.name}: ${(error as Error).message}\n${kubelet.log().slice(-2000)}`)
   })
   return node
 }
 
 /** The programs of the podlet's module, built when needed: the podlet, and podexec, a client for exec. */
-export async function podletPrograms(): Promise<{ readonly podlet: string; readonly podexec: string }> {
-  const { podlet, podexec } = await buildGoModule(MODULE)
-  if (podlet === undefined || podexec === undefined) throw new Error('the podlet’s module built no podlet or podexec')
-  return { podlet, podexec }
+export async function kubeletPrograms(): Promise<{ readonly kubelet: string; readonly podexec: string }> {
+  const { kubelet, podexec } = await buildGoModule(MODULE)
+  if (kubelet === undefined || podexec === undefined) throw new Error('the podlet’s module built no podlet or podexec')
+  return { kubelet, podexec }
 }
 
-async function podletArguments(init: NodeInit): Promise<string[]> {
+async function kubeletArguments(init: NodeInit): Promise<string[]> {
   const { cluster, name, netns, directory } = init
   const images = join(directory, `images-${name}.json`)
   writeFileSync(images, JSON.stringify({ ...IMAGES, ...init.images }))
@@ -139,10 +139,10 @@ interface NodeObject {
   readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] }
 }
 
-async function waitUntilReady(init: NodeInit, podlet: Program): Promise<void> {
+async function waitUntilReady(init: NodeInit, kubelet: Program): Promise<void> {
   await eventually(
     async () => {
-      if (podlet.failure !== undefined) return podlet.failure
+      if (kubelet.failure !== undefined) return kubelet.failure
       const found = await init.cluster.api.find<NodeObject>(`/api/v1/nodes/${init.name}`)
       const ready = found?.status?.conditions?.some(({ type, status }) => type === 'Ready' && status === 'True')
       // A controller takes the taint off some time after the status says Ready.
@@ -150,7 +150,7 @@ async function waitUntilReady(init: NodeInit, podlet: Program): Promise<void> {
     },
     { deadlineMs: 30_000, intervalMs: 100, say: `node ${init.name} is Ready and without its taint` },
   )
-  if (podlet.failure !== undefined) throw new Error(`the podlet ${podlet.failure}`)
+  if (kubelet.failure !== undefined) throw new Error(`the podlet ${kubelet.failure}`)
 }
 
 export interface ExecInPod {
@@ -171,7 +171,7 @@ export async function execInPod(
   kubeconfig: string,
   what: ExecInPod,
 ): Promise<{ readonly code: number; readonly stdout: string; readonly stderr: string }> {
-  const { podexec } = await podletPrograms()
+  const { podexec } = await kubeletPrograms()
   const timeoutSeconds = what.timeoutSeconds ?? 4
   const args = [
     `--kubeconfig=${kubeconfig}`,

@@ -46,7 +46,7 @@ export interface World {
 }
 
 /** Why no podlet can be run here; undefined when one can. */
-export function podletMissing(): string | undefined {
+export function kubeletMissing(): string | undefined {
   return kubeProgramsMissing() ?? (goVersion() === undefined ? 'needs Go to build the podlet' : netnsMissing())
 }
 

@@ -28,7 +28,7 @@ clusterApiCompliance(t, async (t) => {
     drop: async (kind, name, namespace) => {
       removeUserObject(objects, kind, name, namespace)
     },
-    told: async () => logger.lines.flatMap(asEvent),
+    reported: async () => logger.lines.flatMap(asEvent),
   }
 })
 

@@ -114,8 +114,8 @@ t.test('a state that is gone as a whole, or cannot be read, says nothing about i
   const before = cache.get('web', 'shop')
   const away = join(site.folder, 'away')
   renameSync(site.state, away)
-  const told = (): boolean => site.warnings().some((line) => line.includes('objects/ServiceImport: no such folder'))
-  await eventually(told, { say: 'it is told' })
+  const reported = (): boolean => site.warnings().some((line) => line.includes('objects/ServiceImport: no such folder'))
+  await eventually(reported, { say: 'it is told' })
   await wait(100)
   t.equal(cache.get('web', 'shop'), before, 'what was mounted there may come back')
   renameSync(away, site.state)
@@ -140,14 +140,14 @@ t.test('a folder that cannot be read when it is first looked at is not taken for
   writeFileSync(folder, 'in the way')
   const api = site.open({ rescanMs: 20 })
   const cache = api.cache('ServiceImport')
-  const told = 'state folder cannot be used: state/objects/ServiceImport: not a folder'
-  await eventually(() => site.warnings().includes(told), { say: told })
+  const reported = 'state folder cannot be used: state/objects/ServiceImport: not a folder'
+  await eventually(() => site.warnings().includes(reported), { say: reported })
   await wait(60)
   t.equal(cache.synced, false, 'also after it has looked again')
   const onceOnly = site.open({ once: true })
   t.equal(names(await synced(onceOnly, 'ServiceImport')), '', 'who looks only once gets what there is')
   t.same(onceOnly.troubledState(), [folder])
-  t.equal(site.warnings().filter((line) => line === told).length, 2, 'each of the two says it once')
+  t.equal(site.warnings().filter((line) => line === reported).length, 2, 'each of the two says it once')
 
   unlinkSync(folder)
   renameSync(away, folder)

@@ -1,8 +1,8 @@
 /** The Kubernetes driver does what every driver does: over HTTP/2, over HTTP/1.1 and without TLS. */
 import t from 'tap'
 import { clusterApiCompliance } from '../../compliance/cluster-api.ts'
-import { toyApiServer } from '../../support/toy-api-server.ts'
-import { drop, openToy, put } from './kube-site.ts'
+import { fakeApiServer } from '../../support/toy-api-server.ts'
+import { drop, openFake, put } from './kube-site.ts'
 
 interface Event {
   readonly type: string
@@ -13,13 +13,13 @@ interface Event {
 for (const speak of ['h2', 'http1', 'plain'] as const) {
   t.test(`over ${speak}`, async (t) => {
     clusterApiCompliance(t, async (t) => {
-      const server = await toyApiServer(t, { speak })
+      const server = await fakeApiServer(t, { speak })
       return {
-        api: (await openToy(t, server)).api,
-        other: (await openToy(t, server)).api,
+        api: (await openFake(t, server)).api,
+        other: (await openFake(t, server)).api,
         put: async (object) => put(server, object),
         drop: async (kind, name, namespace) => drop(server, kind, name, namespace),
-        told: async () => {
+        reported: async () => {
           const events = server.objects.list('events.k8s.io/v1/events', 'shop') as unknown as Event[]
           return events.map(({ type, reason, note }) => `${type} ${reason}: ${note}`)
         },

@@ -1,7 +1,7 @@
 /** Any object of any kind, for the installer. */
 import t from 'tap'
-import { toyApiServer } from '../../support/toy-api-server.ts'
-import { openToy } from './kube-site.ts'
+import { fakeApiServer } from '../../support/toy-api-server.ts'
+import { openFake } from './kube-site.ts'
 
 const configMap = (name: string, data: Record<string, string>) => ({
   apiVersion: 'v1',
@@ -11,8 +11,8 @@ const configMap = (name: string, data: Record<string, string>) => ({
 })
 
 t.test('apply, get, list, delete, by what the server says it knows', async (t) => {
-  const server = await toyApiServer(t)
-  const { api } = await openToy(t, server)
+  const server = await fakeApiServer(t)
+  const { api } = await openFake(t, server)
   const { dynamic } = api
   t.match(await dynamic.apply(configMap('coredns', { Corefile: 'a' })), { data: { Corefile: 'a' } })
   const ref = { apiVersion: 'v1', kind: 'ConfigMap', name: 'coredns', namespace: 'kube-system' }
@@ -28,8 +28,8 @@ t.test('apply, get, list, delete, by what the server says it knows', async (t) =
 })
 
 t.test('for sure: not there is only what the server says of this very object', async (t) => {
-  const server = await toyApiServer(t)
-  const { api } = await openToy(t, server)
+  const server = await fakeApiServer(t)
+  const { api } = await openFake(t, server)
   const ref = { apiVersion: 'v1', kind: 'Node', name: 'n1' }
   server.objects.put(
     { ...ref, resource: 'v1/nodes', namespace: undefined },
@@ -63,8 +63,8 @@ t.test('for sure: not there is only what the server says of this very object', a
 })
 
 t.test('options reach the server', async (t) => {
-  const server = await toyApiServer(t)
-  const { api } = await openToy(t, server)
+  const server = await fakeApiServer(t)
+  const { api } = await openFake(t, server)
   await api.dynamic.apply(configMap('x', { a: 'b' }), {
     dryRun: true,
     force: false,
@@ -76,9 +76,9 @@ t.test('options reach the server', async (t) => {
 })
 
 t.test('a kind that the server does not know, now and later', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   server.missing.add('multicluster.x-k8s.io/v1beta1/serviceexports')
-  const { api } = await openToy(t, server)
+  const { api } = await openFake(t, server)
   const type = { apiVersion: 'multicluster.x-k8s.io/v1beta1', kind: 'ServiceExport' }
   t.equal(await api.dynamic.knows(type), false)
   await t.rejects(api.dynamic.list(type), {
@@ -90,8 +90,8 @@ t.test('a kind that the server does not know, now and later', async (t) => {
 })
 
 t.test('a namespaced object without a namespace, and conflicts with other managers', async (t) => {
-  const server = await toyApiServer(t)
-  const { api } = await openToy(t, server)
+  const server = await fakeApiServer(t)
+  const { api } = await openFake(t, server)
   await t.rejects(api.dynamic.get({ apiVersion: 'v1', kind: 'ConfigMap', name: 'x' }), {
     code: 'Invalid',
     message: 'get ConfigMap x: metadata.namespace is missing, the kind is namespaced',

@@ -3,8 +3,8 @@ import t, { type Test } from 'tap'
 import type { KubeCluster } from '../../../kubeapi/kube/kube-cluster.ts'
 import { eventually } from '../../support/eventually.ts'
 import { silentProxy } from '../../support/silent-proxy.ts'
-import { type ToyApiServer, toyApiServer } from '../../support/toy-api-server.ts'
-import { openToy } from './kube-site.ts'
+import { type FakeApiServer, fakeApiServer } from '../../support/toy-api-server.ts'
+import { openFake } from './kube-site.ts'
 
 /** Quicker than in earnest; the proportions are the same. */
 const TIMING = { name: 'agent', durationMs: 2000, renewWithinMs: 1400, retryMs: 300 }
@@ -39,9 +39,9 @@ class Offices {
   }
 }
 
-async function candidateBehindProxy(t: Test, server: ToyApiServer) {
+async function candidateBehindProxy(t: Test, server: FakeApiServer) {
   const proxy = await silentProxy(t, { host: '127.0.0.1', port: Number(new URL(server.url).port) })
-  const { api, logger } = await openToy(t, server, {
+  const { api, logger } = await openFake(t, server, {
     kubeconfig: server.kubeconfigAt(`https://127.0.0.1:${proxy.port}`),
   })
   return { api, proxy, logger }
@@ -49,10 +49,10 @@ async function candidateBehindProxy(t: Test, server: ToyApiServer) {
 
 /** A server with `a` as its leader. */
 async function oneLeader(t: Test) {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const offices = new Offices(PATIENT)
   const stopping = new AbortController()
-  const { api } = await openToy(t, server)
+  const { api } = await openFake(t, server)
   const ran = offices.candidate(api, 'a', stopping.signal)
   await eventually(() => offices.leading.has('a'))
   const stop = (): Promise<void> => {
@@ -63,11 +63,11 @@ async function oneLeader(t: Test) {
 }
 
 t.test('a leader that stops gives the lease back, and the next one leads at once', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const offices = new Offices(PATIENT)
   const [a, b] = [new AbortController(), new AbortController()]
-  const { api: first } = await openToy(t, server)
-  const { api: second } = await openToy(t, server)
+  const { api: first } = await openFake(t, server)
+  const { api: second } = await openFake(t, server)
   const ran = offices.candidate(first, 'a', a.signal)
   await eventually(() => offices.leading.has('a'))
   const other = offices.candidate(second, 'b', b.signal)
@@ -97,11 +97,11 @@ t.test('a leader that stops in the middle of a renewal gives the lease back all 
 })
 
 t.test('a leader that cannot renew stops before another one starts', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const offices = new Offices()
   const stop = new AbortController()
   const { api: cut, proxy, logger } = await candidateBehindProxy(t, server)
-  const { api: fine } = await openToy(t, server)
+  const { api: fine } = await openFake(t, server)
   const all = [offices.candidate(cut, 'a', stop.signal)]
   await eventually(() => offices.leading.has('a'))
   all.push(offices.candidate(fine, 'b', stop.signal))
@@ -137,8 +137,8 @@ t.test('who is overruled stops at once, and stands again', async (t) => {
 })
 
 t.test('what the leader throws ends the candidacy, and the lease is given back', async (t) => {
-  const server = await toyApiServer(t)
-  const { api } = await openToy(t, server)
+  const server = await fakeApiServer(t)
+  const { api } = await openFake(t, server)
   const lead = (): Promise<void> => Promise.reject(new Error('broken'))
   await t.rejects(api.elect({ ...TIMING, identity: 'a' }, lead, new AbortController().signal), {
     message: 'broken',
@@ -149,9 +149,9 @@ t.test('what the leader throws ends the candidacy, and the lease is given back',
 })
 
 t.test('close ends the candidacy and gives the lease back', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const offices = new Offices(PATIENT)
-  const { api } = await openToy(t, server)
+  const { api } = await openFake(t, server)
   const ran = offices.candidate(api, 'a', new AbortController().signal)
   await eventually(() => offices.leading.has('a'))
   await api.close()

@@ -2,8 +2,8 @@
 import t from 'tap'
 import type { LeaseStore, StoredLease } from '../../../kubeapi/lease-store.ts'
 import { failure } from '../../support/failure.ts'
-import { toyApiServer } from '../../support/toy-api-server.ts'
-import { openToy } from './kube-site.ts'
+import { fakeApiServer } from '../../support/toy-api-server.ts'
+import { openFake } from './kube-site.ts'
 
 const { signal } = new AbortController()
 
@@ -15,9 +15,9 @@ const lease = (holderIdentity: string, metadata: Partial<StoredLease['metadata']
 })
 
 t.test('made once, replaced in turn', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const stores: LeaseStore[] = []
-  for (let i = 0; i < 3; i += 1) stores.push((await openToy(t, server)).api.leases)
+  for (let i = 0; i < 3; i += 1) stores.push((await openFake(t, server)).api.leases)
   const [a, b, c] = stores as [LeaseStore, LeaseStore, LeaseStore]
   t.equal(await a.read('sealane-lane-0', signal), undefined)
   const made = await a.write(lease('a'), signal)

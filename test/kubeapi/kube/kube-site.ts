@@ -4,16 +4,16 @@ import { type KubeCluster, type KubeClusterInit, openKubeCluster } from '../../.
 import type { Kind, KubeObject } from '../../../model/objects.ts'
 import { type Clock, SystemClock } from '../../../reconcile/clock.ts'
 import { CapturingLogger } from '../../../runtime/logging/capturing-logger.ts'
-import type { ToyApiServer } from '../../support/toy-api-server.ts'
+import type { FakeApiServer } from '../../support/toy-api-server.ts'
 
 export interface Opened {
   readonly api: KubeCluster
   readonly logger: CapturingLogger
 }
 
-export async function openToy(
+export async function openFake(
   t: Test,
-  server: ToyApiServer,
+  server: FakeApiServer,
   init: Partial<KubeClusterInit> & { readonly clock?: Clock } = {},
 ): Promise<Opened> {
   const logger = new CapturingLogger()
@@ -27,12 +27,12 @@ export async function openToy(
 }
 
 /** As a user. */
-export function put(server: ToyApiServer, object: KubeObject): void {
+export function put(server: FakeApiServer, object: KubeObject): void {
   const { kind, metadata } = object
   server.objects.put(server.place(kind, metadata.name, metadata.namespace), { ...object })
 }
 
-export function drop(server: ToyApiServer, kind: Kind, name: string, namespace?: string): void {
+export function drop(server: FakeApiServer, kind: Kind, name: string, namespace?: string): void {
   const place = server.place(kind, name, namespace)
   if (server.objects.get(place) !== undefined) server.objects.delete(place)
 }

@@ -11,7 +11,7 @@ clusterApiCompliance(t, async () => {
     other: api,
     put: async (object) => api.put(object),
     drop: async (kind, name, namespace) => api.drop(kind, name, namespace),
-    told: async () => api.events.map(({ type, reason, note }) => `${type} ${reason}: ${note}`),
+    reported: async () => api.events.map(({ type, reason, note }) => `${type} ${reason}: ${note}`),
   }
 })
 

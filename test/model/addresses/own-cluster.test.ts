@@ -19,7 +19,7 @@ const FOUR = { podCIDRs: ['10.42.0.0/16'] }
 t.test('what is believed', async (t) => {
   const rows: readonly (readonly [
     name: string,
-    told: Partial<ClusterSpec>,
+    reported: Partial<ClusterSpec>,
     own: Partial<OwnFacts>,
     problem?: string,
   ])[] = [
@@ -68,15 +68,15 @@ t.test('what is believed', async (t) => {
     ],
   ]
   for (const [name, change, own, problem] of rows) {
-    const told = { ...LOCAL, ...change }
+    const reported = { ...LOCAL, ...change }
     const facts = { ...OWN, ...own }
-    const want = problem === undefined ? { spec: told } : { spec: facts.local, problem }
-    t.strictSame(believedCluster(told, facts), want, name)
+    const want = problem === undefined ? { spec: reported } : { spec: facts.local, problem }
+    t.strictSame(believedCluster(reported, facts), want, name)
   }
   t.strictSame(believedCluster(undefined, OWN), { spec: LOCAL }, 'nothing is told')
-  const told = { ...LOCAL, ...FOUR }
-  t.equal(believedCluster(told, OWN).spec, told, 'it stays the same object')
-  t.strictSame(believedCluster({ ...told, labels: {} }, OWN).spec, told, 'labels are its own')
+  const reported = { ...LOCAL, ...FOUR }
+  t.equal(believedCluster(reported, OWN).spec, reported, 'it stays the same object')
+  t.strictSame(believedCluster({ ...reported, labels: {} }, OWN).spec, reported, 'labels are its own')
 })
 
 t.test('whatever is told, pods and Services are those that are stated, perhaps without IPv6', async () => {
@@ -94,8 +94,8 @@ t.test('whatever is told, pods and Services are those that are stated, perhaps w
     labels: fc.constant({}),
   })
   fc.assert(
-    fc.property(spec, (told) => {
-      const { spec: found } = believedCluster(told, OWN)
+    fc.property(spec, (reported) => {
+      const { spec: found } = believedCluster(reported, OWN)
       if (found === undefined) throw new Error('the local one is lost')
       return (
         found.id === 'milano' &&

@@ -16,7 +16,7 @@ import {
   nodeClaim,
   ownerOf,
   podPlaces,
-  toldOtherRanges,
+  reportedOtherRanges,
 } from '../../../model/addresses/pod-ranges.ts'
 import { nodeObject, routeAgentObject } from '../../support/objects/node-objects.ts'
 
@@ -131,10 +131,10 @@ t.test('who has what, seen from node a', async (t) => {
     t.equal(places.elsewhere.map(({ node, prefix }) => `${node}:${formatPrefix(prefix)}`).join(' '), elsewhere, say)
     t.equal(texts(places.exceptions), but, say)
     t.equal(places.contested.map((one) => `${formatPrefix(one.prefix)}=${one.nodes.join()}`).join(' '), nobody, say)
-    const told = places.refused.map(
+    const reported = places.refused.map(
       ({ node, owner, prefix, count }) => `${node}:${owner}:${formatPrefix(prefix)}*${count}`,
     )
-    t.equal(told.join(' '), refused, say)
+    t.equal(reported.join(' '), refused, say)
   }
 })
 
@@ -168,8 +168,8 @@ t.test('what a node says about itself', async (t) => {
   const podCIDRs = [parsePrefix('10.42.0.0/16')]
   const node = (spec: Node['spec']): Node => nodeObject('a', spec === undefined ? {} : { spec })
   const agent = (podRanges?: readonly string[]): RouteAgent => routeAgentObject('a', podRanges ? { podRanges } : {})
-  const claim = (spec: Node['spec'], told?: readonly string[]): NodeRanges =>
-    nodeClaim(node(spec), told === undefined ? undefined : agent(told), podCIDRs)
+  const claim = (spec: Node['spec'], reported?: readonly string[]): NodeRanges =>
+    nodeClaim(node(spec), reported === undefined ? undefined : agent(reported), podCIDRs)
   const claimed = (...said: Parameters<typeof claim>): string => texts(claim(...said).ranges)
   t.equal(claimed({ podCIDR: '10.42.1.0/24' }), '10.42.1.0/24')
   t.equal(claimed({ podCIDR: '10.42.1.0/24', podCIDRs: ['10.42.2.0/24', 'fd00::/64'] }), '10.42.2.0/24')
@@ -193,9 +193,9 @@ t.test('what a node says about itself', async (t) => {
   t.equal(claim({ podCIDR: '10.42.1.0/24' }).hasSpec, true)
   t.equal(claim({ podCIDR: '10.99.0.0/24' }).hasSpec, false, 'a range of no cluster')
   t.equal(claim(undefined, ['10.42.1.0/24']).hasSpec, false)
-  t.equal(toldOtherRanges({ type: 'set', object: agent(['10.42.1.0/24']), previous: agent(['10.42.1.0/24']) }), false)
-  t.equal(toldOtherRanges({ type: 'set', object: agent(['10.42.1.0/24']), previous: agent() }), true)
-  t.equal(toldOtherRanges({ type: 'removed' }), true)
+  t.equal(reportedOtherRanges({ type: 'set', object: agent(['10.42.1.0/24']), previous: agent(['10.42.1.0/24']) }), false)
+  t.equal(reportedOtherRanges({ type: 'set', object: agent(['10.42.1.0/24']), previous: agent() }), true)
+  t.equal(reportedOtherRanges({ type: 'removed' }), true)
 })
 
 t.test('each family is judged by itself', async (t) => {
@@ -225,9 +225,9 @@ t.test('a node without pods takes none of another, whose CNI gave it a block of 
     nodeClaim(nodeObject(name, { spec: { podCIDR } }), routeAgentObject(name, { podRanges }), podCIDRs)
   const b = claim('b', '10.42.2.0/24', ['10.42.1.64/26'])
   // What a tells: nothing; its own address; a block by chance (test/routeagent/fixtures).
-  for (const told of [[], ['10.42.1.0/32'], ['10.42.1.128/26']]) {
-    const places = podPlaces('c', [claim('a', '10.42.1.0/24', told), b])
-    t.strictSame(places.refused, [], told.join())
+  for (const reported of [[], ['10.42.1.0/32'], ['10.42.1.128/26']]) {
+    const places = podPlaces('c', [claim('a', '10.42.1.0/24', reported), b])
+    t.strictSame(places.refused, [], reported.join())
     t.strictSame(
       places.elsewhere.map(({ node, prefix: one }) => `${node} ${formatPrefix(one)}`),
       ['a 10.42.1.0/24'],

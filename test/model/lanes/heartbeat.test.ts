@@ -1,5 +1,5 @@
 import t from 'tap'
-import { type GatewayStanding, heardGateways, heartbeatAgeMs } from '../../../model/lanes/heartbeat.ts'
+import { type GatewayLiveness, heardGateways, heartbeatAgeMs } from '../../../model/lanes/heartbeat.ts'
 import type { Gateway } from '../../../model/objects.ts'
 import { gatewaySaying } from '../../support/objects/node-objects.ts'
 
@@ -7,7 +7,7 @@ const show = ({ metadata, status }: Gateway): string =>
   `${metadata.name} ${status?.connections.map(({ cluster, state }) => `${cluster} ${state}`).join(', ')}`
 
 t.test('how gateways count', (t) => {
-  const rows: readonly (readonly [say: string, standings: string, given: string[], want: string[]])[] = [
+  const rows: readonly (readonly [say: string, livenesses: string, given: string[], want: string[]])[] = [
     ['all fresh', 'fresh fresh', ['g1 paris up', 'g2 paris up'], ['g1 paris up', 'g2 paris up']],
     ['one is gone', 'gone fresh', ['g1 paris up', 'g2 paris up'], ['g1 paris down', 'g2 paris up']],
     ['the only one is gone', 'gone', ['g1 paris up, rome down'], ['g1 paris down, rome down']],
@@ -27,10 +27,10 @@ t.test('how gateways count', (t) => {
     ['one is silent, the other gone', 'silent gone', ['g1 paris up', 'g2 paris up'], ['g1 paris up', 'g2 paris down']],
     ['two are silent', 'silent silent', ['g1 paris up', 'g2 paris up'], ['g1 paris up', 'g2 paris up']],
   ]
-  for (const [say, standings, given, want] of rows) {
+  for (const [say, livenesses, given, want] of rows) {
     const gateways = given.map(gatewaySaying)
     const known = new Map(
-      gateways.map(({ metadata }, i) => [metadata.name, standings.split(' ')[i] as GatewayStanding]),
+      gateways.map(({ metadata }, i) => [metadata.name, livenesses.split(' ')[i] as GatewayLiveness]),
     )
     const heard = heardGateways(gateways, (name) => known.get(name) ?? 'fresh')
     t.strictSame(heard.map(show), want, say)

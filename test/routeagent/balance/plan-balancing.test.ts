@@ -10,7 +10,7 @@ import {
   balanceElements,
   elementChanges,
   elementStatements,
-  scaffold,
+  layout,
 } from '../../../routeagent/balance/balance-elements.ts'
 import { SET_HAIRPIN } from '../../../routeagent/balance/local-backends.ts'
 import { addressFamily } from '../../../routeagent/address-family.ts'
@@ -101,11 +101,11 @@ t.test('any sequence of changes comes to what a start from nothing comes to, in 
       const nft = new FakeNft()
       const table = planTable(NFT_WORLD, planner.ports())
       await nft.run(table.statements)
-      let chains = table.scaffold
+      let chains = table.layout
       for (const round of rounds) {
         for (const step of round) step(planner, world)
         const changes = planner.takeChanges()
-        const more = scaffold(
+        const more = layout(
           changes.flatMap((c) => (c.after === undefined ? [] : [c.after])),
           chains,
           addressFamily(4),

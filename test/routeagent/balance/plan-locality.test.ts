@@ -22,7 +22,7 @@ function planOf(
 }
 
 /** `10.42.1.5 244.1.0.5`, `refused`, `dropped`. */
-function told({ slots, dropped }: PortPlan): string {
+function reported({ slots, dropped }: PortPlan): string {
   if (slots.length > 0) return [...new Set(slots)].map((slot) => slot.split(' ')[0]).join(' ')
   return dropped === true ? 'dropped' : 'refused'
 }
@@ -47,7 +47,7 @@ interface Row {
 
 function rows(t: Test, spec: Partial<ServiceImportSpec>, table: readonly Row[]): void {
   for (const { say, slices = EVERYWHERE, context, want } of table)
-    t.equal(told(planOf(spec, slices, context)), want, say)
+    t.equal(reported(planOf(spec, slices, context)), want, say)
 }
 
 t.test('internalTrafficPolicy Local', async (t) => {

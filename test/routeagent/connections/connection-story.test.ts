@@ -13,9 +13,9 @@ t.test('counted once a minute, told where it differs', async (t) => {
   const machine = new Machine(t)
   const connections = new FakeConnections()
   machine.connections = connections
-  const told = (): OpenConnections | undefined => machine.api.get('RouteAgent', 'worker')?.status?.openConnections
+  const reported = (): OpenConnections | undefined => machine.api.get('RouteAgent', 'worker')?.status?.openConnections
   const tells = (want: OpenConnections | undefined): Promise<unknown> =>
-    eventually(() => JSON.stringify(told()) === JSON.stringify(want), { say: `tells ${JSON.stringify(want)}` })
+    eventually(() => JSON.stringify(reported()) === JSON.stringify(want), { say: `tells ${JSON.stringify(want)}` })
   const minute = async (): Promise<void> => {
     const { scans } = connections
     // Whatever the loop waits for is over; short of the time after which every change is told.
@@ -40,7 +40,7 @@ t.test('counted once a minute, told where it differs', async (t) => {
   open(3)
   await minute()
   await eventually(async () => /open_connections\{.*\} 15$/m.test(await machine.metrics.text()))
-  t.strictSame(told(), exactly(12), 'about as many')
+  t.strictSame(reported(), exactly(12), 'about as many')
   open(8)
   await minute()
   await tells(exactly(23))

@@ -144,8 +144,8 @@ t.test('a lane that a later gateway claims', async (t) => {
 
 t.test('a node that claims the pods of another does not get them, and is named', async (t) => {
   const routeAgents = [routeAgent('gw-b', '10.42.2.0/24', '10.42.1.9/32', '10.42.1.64/26', '10.42.0.7/32')]
-  const plan = (told: readonly RouteAgent[]): { routes: string[]; problems: string[] } => {
-    const made = planNodeRoutes(onGateway({ routeAgents: told }))
+  const plan = (reported: readonly RouteAgent[]): { routes: string[]; problems: string[] } => {
+    const made = planNodeRoutes(onGateway({ routeAgents: reported }))
     if (!made.ok) return { routes: [made.message], problems: [] }
     const pods = made.routes.filter(({ table, destination }) => table === 7310 && destination.startsWith('10.42'))
     return {
@@ -171,7 +171,7 @@ t.test('a node that claims the pods of another does not get them, and is named',
 })
 
 t.test('pods of ours are ours, also with addresses that are said to be of others', async (t) => {
-  const rows: [say: string, pods: string[], told: string[], routes: string[], problems: string[]][] = [
+  const rows: [say: string, pods: string[], reported: string[], routes: string[], problems: string[]][] = [
     [
       'a pod of ours in the range of another',
       ['10.42.0.0/24', '10.42.1.9/32'],
@@ -187,11 +187,11 @@ t.test('pods of ours are ours, also with addresses that are said to be of others
       [],
     ],
   ]
-  for (const [say, pods, told, routes, problems] of rows) {
+  for (const [say, pods, reported, routes, problems] of rows) {
     const { facts } = onGateway()
     const mainRoutes = pods.map((destination) => ({ destination, type: 'unicast' as const, device: 'cni0' }))
     const made = planNodeRoutes(
-      onGateway({ facts: { ...facts, mainRoutes }, routeAgents: [routeAgent('worker', ...told)] }),
+      onGateway({ facts: { ...facts, mainRoutes }, routeAgents: [routeAgent('worker', ...reported)] }),
     )
     if (!made.ok) throw new Error(made.message)
     const found = made.routes.filter(({ table, destination }) => table === 7310 && destination.startsWith('10.42'))

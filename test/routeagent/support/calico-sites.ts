@@ -86,7 +86,7 @@ const isStateOf =
   (object: KubeObject): boolean =>
     isEndpointOf('milano')(object) || (['Gateway', 'RouteAgent'].includes(object.kind) && object.metadata.name === name)
 
-export function told(process: NodeProcess, name: string): RouteAgent['status'] {
+export function reported(process: NodeProcess, name: string): RouteAgent['status'] {
   return (process.get('RouteAgent', name) as RouteAgent | undefined)?.status
 }
 
@@ -118,7 +118,7 @@ export async function withCalicoSites(t: Test, story: (sites: CalicoSites) => Pr
     await wire(internet, paris, parisPod, PARIS)
     const processes = startNodes(t, { gw, worker, paris })
     await Promise.all([gwPod, workerPod, parisPod].map(serve))
-    await untilTold(processes)
+    await untilReported(processes)
     await story({ gw, gwPod, workerPod, parisPod, ...processes })
   })
 }
@@ -137,11 +137,11 @@ function startNodes(t: Test, { gw, worker, paris }: Readonly<Record<'gw' | 'work
   const gwProcess = start('gw', gw, 'gw', GW.address)
   const workerProcess = start('worker', worker, 'worker')
   const parisProcess = start('gw', paris, 'paris', PARIS.address)
-  gwProcess.tell(workerProcess, isStateOf('gw'))
-  workerProcess.tell(gwProcess, isStateOf('worker'))
-  gwProcess.tell(parisProcess, isEndpointOf('milano'))
-  parisProcess.tell(gwProcess, isEndpointOf('paris'))
-  parisProcess.tell(workerProcess, isEndpointOf('paris'))
+  gwProcess.report(workerProcess, isStateOf('gw'))
+  workerProcess.report(gwProcess, isStateOf('worker'))
+  gwProcess.report(parisProcess, isEndpointOf('milano'))
+  parisProcess.report(gwProcess, isEndpointOf('paris'))
+  parisProcess.report(workerProcess, isEndpointOf('paris'))
   for (const process of [gwProcess, workerProcess]) {
     process.put(serviceImport('web', '245.0.0.7', { ports: [{ name: 'http', protocol: 'TCP', port: 8080 }] }))
     process.put(slice('web', 'paris', ['244.1.8.7'], PORTS))
@@ -149,14 +149,14 @@ function startNodes(t: Test, { gw, worker, paris }: Readonly<Record<'gw' | 'work
   return { gwProcess, workerProcess, parisProcess }
 }
 
-async function untilTold({ gwProcess, workerProcess, parisProcess }: Processes): Promise<void> {
+async function untilReported({ gwProcess, workerProcess, parisProcess }: Processes): Promise<void> {
   const say = (): string => [gwProcess, workerProcess, parisProcess].map((process) => process.errors).join('\n')
   const up = (process: NodeProcess): boolean =>
     JSON.stringify(process.get('Gateway', 'gw') ?? '').includes('"state":"up"')
   await eventually(() => up(gwProcess) && up(parisProcess), { deadlineMs: 30_000, say: `lane up: ${say()}` })
-  const toldAll = (): boolean =>
-    [told(gwProcess, 'gw'), told(workerProcess, 'worker')].every((status) => (status?.podRanges ?? []).length > 0)
-  await eventually(toldAll, { deadlineMs: 30_000, say: `ranges told: ${say()}` })
+  const reportedAll = (): boolean =>
+    [reported(gwProcess, 'gw'), reported(workerProcess, 'worker')].every((status) => (status?.podRanges ?? []).length > 0)
+  await eventually(reportedAll, { deadlineMs: 30_000, say: `ranges told: ${say()}` })
 }
 
 function withSpaces(count: number, spaces: readonly Netns[], story: (spaces: Seven) => Promise<void>): Promise<void> {

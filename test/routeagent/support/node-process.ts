@@ -52,7 +52,7 @@ export class NodeProcess {
   }
 
   /** What this node tells about itself goes to the other, from now on. */
-  tell(other: NodeProcess, isOurs: (object: KubeObject) => boolean): void {
+  report(other: NodeProcess, isOurs: (object: KubeObject) => boolean): void {
     const pass = (object: KubeObject): void => {
       if (isOurs(object)) other.put(object)
     }

@@ -162,8 +162,8 @@ export function slice(
   ports: EndpointSlice['ports'] = [{ name: 'http', protocol: 'TCP', port: 8080 }],
 ): EndpointSlice {
   const labels = { [LABEL_SERVICE_NAME]: service, [LABEL_SOURCE_CLUSTER]: clusterId }
-  const told = { endpoints: addresses.map(sliceEndpoint), ports }
-  return sliceObject({ name: `${service}-${clusterId}`, labels }, told)
+  const reported = { endpoints: addresses.map(sliceEndpoint), ports }
+  return sliceObject({ name: `${service}-${clusterId}`, labels }, reported)
 }
 
 /** The same of IPv6 addresses: Kubernetes keeps the families in slices of their own. */

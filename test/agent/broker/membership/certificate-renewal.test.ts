@@ -225,7 +225,7 @@ t.test(
     await clock.advance(60_000)
     await waits()
     t.equal(used.length, 1, 'an earlier one is of no use')
-    renewal.hearRefused(true)
+    renewal.takeRefusal(true)
     await eventually(() => used.length > 1, { intervalMs: 1, say: 'unless the broker refuses the own one' })
     t.same(used[1], mine.certificate)
     t.equal(asked, 0, 'nothing was renewed')

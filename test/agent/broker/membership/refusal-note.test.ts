@@ -6,7 +6,7 @@ import { CapturingLogger } from '../../../../runtime/logging/capturing-logger.ts
 import { eventually } from '../../../support/eventually.ts'
 
 /** A desk whose writes end when the test says so, well or not. */
-class SlowDesk {
+class SlowStore {
   readonly asked: (string | undefined)[] = []
   #end: ((failure?: Error) => void) | undefined
 
@@ -27,35 +27,35 @@ class SlowDesk {
 }
 
 t.test('one write at a time, and the last word wins', async (t) => {
-  const desk = new SlowDesk()
+  const store = new SlowStore()
   const note = new RefusalNote(
     { clock: new FakeClock(), logger: new CapturingLogger() },
-    desk,
+    store,
     new AbortController().signal,
   )
-  for (const word of ['evicted', 'replaced', undefined]) note.hear(word)
-  t.same(desk.asked, ['evicted'])
-  await desk.end()
-  await eventually(() => desk.asked.length === 2)
-  t.same(desk.asked, ['evicted', undefined], 'what was said in between is old')
-  await desk.end()
-  note.hear('evicted again')
-  await eventually(() => desk.asked.length === 3)
-  t.same(desk.asked, ['evicted', undefined, 'evicted again'])
+  for (const word of ['evicted', 'replaced', undefined]) note.onReason(word)
+  t.same(store.asked, ['evicted'])
+  await store.end()
+  await eventually(() => store.asked.length === 2)
+  t.same(store.asked, ['evicted', undefined], 'what was said in between is old')
+  await store.end()
+  note.onReason('evicted again')
+  await eventually(() => store.asked.length === 3)
+  t.same(store.asked, ['evicted', undefined, 'evicted again'])
 })
 
 t.test('what cannot be written is tried again, until the end', async (t) => {
-  const [desk, clock, logger, stop] = [new SlowDesk(), new FakeClock(), new CapturingLogger(), new AbortController()]
-  const note = new RefusalNote({ clock, logger }, desk, stop.signal)
-  note.hear('evicted')
-  await desk.end(new Error('away'))
+  const [store, clock, logger, stop] = [new SlowStore(), new FakeClock(), new CapturingLogger(), new AbortController()]
+  const note = new RefusalNote({ clock, logger }, store, stop.signal)
+  note.onReason('evicted')
+  await store.end(new Error('away'))
   await eventually(() => clock.pending('sleep').length > 0)
   t.match(logger.lines, [{ message: 'what the broker said is not noted yet', fields: { why: 'Error: away' } }])
   await clock.advance(1000)
-  t.same(desk.asked, ['evicted', 'evicted'])
-  await desk.end(new Error('away'))
+  t.same(store.asked, ['evicted', 'evicted'])
+  await store.end(new Error('away'))
   await eventually(() => clock.pending('sleep').length > 0)
   stop.abort()
   await clock.advance(10_000)
-  t.same(desk.asked, ['evicted', 'evicted'])
+  t.same(store.asked, ['evicted', 'evicted'])
 })

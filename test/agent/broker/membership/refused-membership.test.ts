@@ -9,16 +9,16 @@ t.test('each word of the broker is told once', (t) => {
   const notes: (string | undefined)[] = []
   const refused = new RefusedMembership({
     logger,
-    api: { tell: (event) => void events.push(event) },
+    api: { report: (event) => void events.push(event) },
     note: (reason) => void notes.push(reason),
   })
   const words = [undefined, undefined, 'evicted at noon', 'evicted at noon', undefined, 'evicted at noon', 'replaced']
-  for (const word of words) refused.hear(word)
+  for (const word of words) refused.onReason(word)
   t.same(notes, [undefined, 'evicted at noon', undefined, 'evicted at noon', 'replaced'])
-  const told = ['evicted at noon', 'evicted at noon', 'replaced']
+  const reported = ['evicted at noon', 'evicted at noon', 'replaced']
   t.same(
     events,
-    told.map((reason) => ({
+    reported.map((reason) => ({
       regarding: { kind: 'Membership', name: 'self' },
       type: 'Warning',
       reason: 'Refused',
@@ -27,7 +27,7 @@ t.test('each word of the broker is told once', (t) => {
   )
   t.same(
     logger.lines.map(({ level, message, fields }) => [level, message, fields['why']]),
-    told.map((reason) => ['error', 'the broker refuses this cluster', reason]),
+    reported.map((reason) => ['error', 'the broker refuses this cluster', reason]),
   )
   t.end()
 })

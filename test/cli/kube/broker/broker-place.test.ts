@@ -1,7 +1,7 @@
 /** What a cluster lacks for a broker, told before anything is changed: from objects to one list and one command. */
 import t from 'tap'
 import { requirePlace } from '../../../../cli/kube/broker/broker-place.ts'
-import { type BrokerWishes, deployCommand, withWishes } from '../../../../cli/kube/broker/broker-wishes.ts'
+import { type BrokerOptions, deployCommand, withOptions } from '../../../../cli/kube/broker/broker-wishes.ts'
 import { addressGap, loadBalancerSign, volumeGap } from '../../../../cli/kube/broker/plan-broker-place.ts'
 import { parseQuantity } from '../../../../cli/kube/broker/quantity.ts'
 import type { ManifestObject } from '../../../../install/manifest-object.ts'
@@ -64,7 +64,7 @@ t.test('signs of something that gives addresses to Services', (t) => {
   }
   t.equal(addressGap(values(), NONE, true), undefined, 'who asks for it by name waits for it')
   t.equal(addressGap(values({ advertise: ['192.0.2.1:7443'] }), NONE, false), undefined, 'nothing is waited for')
-  const nodePort = withWishes(values(), { serviceType: 'NodePort' })
+  const nodePort = withOptions(values(), { serviceType: 'NodePort' })
   t.equal(addressGap(nodePort, NONE, false), undefined)
   t.end()
 })
@@ -109,7 +109,7 @@ t.test('volumes: a default class, a free one, or one that is bound already', (t)
     ['what may not be read', { storageClasses: undefined }, '', undefined],
   ]
   for (const [what, world, storageClass, flags] of rows) {
-    const gap = volumeGap(withWishes(values(), { storageClass }), { ...NONE, ...world })
+    const gap = volumeGap(withOptions(values(), { storageClass }), { ...NONE, ...world })
     t.strictSame(gap?.flags, flags, what)
   }
   t.end()
@@ -136,9 +136,9 @@ const bare = (name: string, images: readonly string[] = ['registry.example.org/p
   status: { conditions: [{ type: 'Ready', status: 'True' }], images: [{ names: images }] },
 })
 
-async function refusal(admin: MemoryAdmin, wishes: BrokerWishes, flags = '--context hub'): Promise<string> {
+async function refusal(admin: MemoryAdmin, chosen: BrokerOptions, flags = '--context hub'): Promise<string> {
   try {
-    await requirePlace(admin, withWishes(values(), wishes), { ...CLOCK, wishes, flags })
+    await requirePlace(admin, withOptions(values(), chosen), { ...CLOCK, chosen, flags })
     return ''
   } catch (error) {
     return error instanceof UserError ? `${error.message}\n${error.hint ?? ''}` : String(error)
@@ -182,7 +182,7 @@ t.test('all that is missing at once, with one command', async (t) => {
 })
 
 t.test('the command says all again', (t) => {
-  const wishes: BrokerWishes = {
+  const chosen: BrokerOptions = {
     serviceType: 'LoadBalancer',
     advertise: ['a.example.org:1', 'b.example.org:2'],
     image: 'r.example.org/s:1',
@@ -190,7 +190,7 @@ t.test('the command says all again', (t) => {
     imagePullSecret: ['a'],
   }
   t.equal(
-    deployCommand('--context c', wishes, ['--image', 'x:1']),
+    deployCommand('--context c', chosen, ['--image', 'x:1']),
     'sealane broker deploy --context c --service-type LoadBalancer --advertise a.example.org:1 --advertise b.example.org:2 ' +
       '--image-pull-policy Always --image-pull-secret a --image x:1',
   )
@@ -199,11 +199,11 @@ t.test('the command says all again', (t) => {
 
 t.test('namespaces that may be exported: beside those that may be already', async (t) => {
   const before = values()
-  const first = withWishes(before, { allowNamespace: ['default'] })
+  const first = withOptions(before, { allowNamespace: ['default'] })
   t.strictSame(first.broker.extraArgs, [...before.broker.extraArgs, '--allow-namespace=default'])
-  const again = withWishes(first, { allowNamespace: ['default', 'kube-tools'] })
+  const again = withOptions(first, { allowNamespace: ['default', 'kube-tools'] })
   t.strictSame(again.broker.extraArgs, [...first.broker.extraArgs, '--allow-namespace=kube-tools'])
-  t.strictSame(withWishes(again, {}).broker.extraArgs, again.broker.extraArgs)
+  t.strictSame(withOptions(again, {}).broker.extraArgs, again.broker.extraArgs)
   t.equal(
     deployCommand('--context c', { allowNamespace: ['default'] }, ['--force']),
     'sealane broker deploy --context c --allow-namespace default --force',

@@ -1,12 +1,12 @@
 /** A broker that is there already: what it was told is kept, what changes is named, and what is stuck is let go. */
 import t from 'tap'
 import { replaceStuckPods } from '../../../../cli/kube/wait/broker-rollout.ts'
-import { withWishes } from '../../../../cli/kube/broker/broker-wishes.ts'
+import { withOptions } from '../../../../cli/kube/broker/broker-wishes.ts'
 import { deployBroker } from '../../../../cli/kube/broker/deploy-broker.ts'
 import {
   changedValues,
-  keepStanding,
-  standingBroker,
+  keepInstalled,
+  installedBroker,
   unknownArgs,
   withThisRelease,
 } from '../../../../cli/kube/broker/standing-broker.ts'
@@ -45,12 +45,12 @@ const objectsOf = (values: InstallValues): readonly ManifestObject[] =>
   planBroker(values).flatMap((part) => part.objects)
 
 t.test('everything that was said is read back from the objects', async (t) => {
-  const standing = await standingBroker(new MemoryAdmin(objectsOf(OWN)), NAMESPACE, signal)
-  t.strictSame(keepStanding(DEFAULT_VALUES, standing), OWN)
-  t.strictSame(changedValues(OWN, keepStanding(DEFAULT_VALUES, standing)), [])
-  const nothing = await standingBroker(new MemoryAdmin(), NAMESPACE, signal)
+  const earlier = await installedBroker(new MemoryAdmin(objectsOf(OWN)), NAMESPACE, signal)
+  t.strictSame(keepInstalled(DEFAULT_VALUES, earlier), OWN)
+  t.strictSame(changedValues(OWN, keepInstalled(DEFAULT_VALUES, earlier)), [])
+  const nothing = await installedBroker(new MemoryAdmin(), NAMESPACE, signal)
   const empty = { ...DEFAULT_VALUES, broker: { ...DEFAULT_VALUES.broker, advertise: [] } }
-  t.strictSame(keepStanding(DEFAULT_VALUES, nothing), empty, 'nothing is advertised before there is a Service')
+  t.strictSame(keepInstalled(DEFAULT_VALUES, nothing), empty, 'nothing is advertised before there is a Service')
 })
 
 t.test('a NetworkPolicy that was switched off stays so; a broker of a release without them gets one', async (t) => {
@@ -62,13 +62,13 @@ t.test('a NetworkPolicy that was switched off stays so; a broker of a release wi
   ]
   for (const [tag, networkPolicies, want] of rows) {
     const said = { ...OWN, image: { ...OWN.image, tag }, broker: { ...OWN.broker, networkPolicies } }
-    const standing = await standingBroker(new MemoryAdmin(objectsOf(said)), NAMESPACE, signal)
-    t.equal(keepStanding(DEFAULT_VALUES, standing).broker.networkPolicies, want, `${tag} ${networkPolicies}`)
+    const earlier = await installedBroker(new MemoryAdmin(objectsOf(said)), NAMESPACE, signal)
+    t.equal(keepInstalled(DEFAULT_VALUES, earlier).broker.networkPolicies, want, `${tag} ${networkPolicies}`)
   }
 })
 
 t.test('flags change what they name, and that is told', (t) => {
-  const rows: readonly (readonly [string, Parameters<typeof withWishes>[1], readonly string[]])[] = [
+  const rows: readonly (readonly [string, Parameters<typeof withOptions>[1], readonly string[]])[] = [
     ['nothing', {}, []],
     [
       'the image',
@@ -98,7 +98,7 @@ t.test('flags change what they name, and that is told', (t) => {
     ],
     ['the same again', { serviceType: 'NodePort', storageClass: 'fast', clusterset: 'prod' }, []],
   ]
-  for (const [what, wishes, want] of rows) t.strictSame(changedValues(OWN, withWishes(OWN, wishes)), want, what)
+  for (const [what, chosen, want] of rows) t.strictSame(changedValues(OWN, withOptions(OWN, chosen)), want, what)
   t.end()
 })
 
@@ -115,11 +115,11 @@ t.test('an image of an earlier release moves to this one, and that is told', asy
     ['a digest', own({ repository: 'r.example.org/sealane@sha256', tag: SHA }), []],
   ]
   for (const [what, values, want] of rows) t.strictSame(changedValues(values, withThisRelease(values)), want, what)
-  const says = async (tagThere: string, wishes: Parameters<typeof withWishes>[1]): Promise<string> => {
+  const says = async (tagThere: string, chosen: Parameters<typeof withOptions>[1]): Promise<string> => {
     const admin = new MemoryAdmin(objectsOf(own({ tag: tagThere })))
     const said: string[] = []
-    const init = { wishes, force: true, dryRun: true, flags: '', timeoutMs: 1000, clock: new FakeClock(), signal }
-    await deployBroker(admin, { ...init, say: (text) => said.push(text), tell: () => undefined })
+    const init = { chosen, force: true, dryRun: true, flags: '', timeoutMs: 1000, clock: new FakeClock(), signal }
+    await deployBroker(admin, { ...init, say: (text) => said.push(text), report: () => undefined })
     return said.join('')
   }
   const changes = 'a broker is installed already: of its settings change\n'
@@ -163,17 +163,17 @@ t.test('arguments that no value stands for are kept, whoever wrote them', async 
     ['another policy', ['--external-traffic-policy', 'Cluster'], ['--external-traffic-policy=Cluster']],
   ]
   for (const [what, more, kept] of rows) {
-    const standing = await standingBroker(started([...PLANNED, ...more]), NAMESPACE, signal)
-    const values = keepStanding(DEFAULT_VALUES, standing)
+    const earlier = await installedBroker(started([...PLANNED, ...more]), NAMESPACE, signal)
+    const values = keepInstalled(DEFAULT_VALUES, earlier)
     t.strictSame(values.broker.extraArgs, kept, what)
-    t.strictSame(unknownArgs(standing), [], what)
-    const again = await standingBroker(new MemoryAdmin(objectsOf(values)), NAMESPACE, signal)
-    t.strictSame(keepStanding(DEFAULT_VALUES, again), values, `${what}: and the next time`)
+    t.strictSame(unknownArgs(earlier), [], what)
+    const again = await installedBroker(new MemoryAdmin(objectsOf(values)), NAMESPACE, signal)
+    t.strictSame(keepInstalled(DEFAULT_VALUES, again), values, `${what}: and the next time`)
   }
   const service = { ...OWN.broker.service, type: 'NodePort' }
-  const told = { ...OWN, broker: { ...OWN.broker, service, extraArgs: ['--external-traffic-policy=Cluster'] } }
-  t.strictSame(withWishes(told, { serviceType: 'NodePort' }).broker.extraArgs, ['--external-traffic-policy=Cluster'])
-  t.strictSame(withWishes(told, { serviceType: 'LoadBalancer' }).broker.extraArgs, [], 'it was that of the other type')
+  const reported = { ...OWN, broker: { ...OWN.broker, service, extraArgs: ['--external-traffic-policy=Cluster'] } }
+  t.strictSame(withOptions(reported, { serviceType: 'NodePort' }).broker.extraArgs, ['--external-traffic-policy=Cluster'])
+  t.strictSame(withOptions(reported, { serviceType: 'LoadBalancer' }).broker.extraArgs, [], 'it was that of the other type')
 })
 
 t.test('a second deploy hands on what the first start was told', async (t) => {
@@ -187,8 +187,8 @@ t.test('a second deploy hands on what the first start was told', async (t) => {
     '242.0.0.0/8',
   ])
   const none = (): void => undefined
-  const init = { wishes: {}, force: true, dryRun: false, flags: '', timeoutMs: 0, clock: new FakeClock(), signal }
-  await deployBroker(admin, { ...init, say: none, tell: none }).catch(none)
+  const init = { chosen: {}, force: true, dryRun: false, flags: '', timeoutMs: 0, clock: new FakeClock(), signal }
+  await deployBroker(admin, { ...init, say: none, report: none }).catch(none)
   t.ok(admin.done.includes('apply StatefulSet sealane-broker/sealane-broker'))
   const text = JSON.stringify(await admin.list('apps/v1', 'StatefulSet', {}))
   t.match(text, '"--allow-namespace=kube-a","--global-range=242.0.0.0/8"')
@@ -207,7 +207,7 @@ t.test('arguments that this release does not know are refused, or left out by fo
     'kube-a',
     'word',
   ]
-  t.strictSame(unknownArgs(await standingBroker(started(args), NAMESPACE, signal)), [
+  t.strictSame(unknownArgs(await installedBroker(started(args), NAMESPACE, signal)), [
     '--shiny yes',
     '--new=1',
     '--bare',
@@ -216,9 +216,9 @@ t.test('arguments that this release does not know are refused, or left out by fo
   for (const force of [false, true]) {
     const admin = started(args)
     let said = ''
-    const init = { wishes: {}, force, dryRun: true, flags: '', timeoutMs: 1000, clock: new FakeClock(), signal }
+    const init = { chosen: {}, force, dryRun: true, flags: '', timeoutMs: 1000, clock: new FakeClock(), signal }
     const say = (text: string) => void (said += text)
-    const deployed = deployBroker(admin, { ...init, say, tell: () => undefined })
+    const deployed = deployBroker(admin, { ...init, say, report: () => undefined })
     const text = 'the broker there is started with what this release does not know: --shiny yes, --new=1, --bare, word'
     if (force) {
       t.strictSame(await deployed, ['a:1'])
@@ -286,14 +286,14 @@ t.test('what a volume and a database hold is not changed by a flag', async (t) =
   const bound = objectsOf(OWN).map((object) =>
     object.kind === 'PersistentVolumeClaim' ? { ...object, status: { phase: 'Bound' } } : object,
   )
-  for (const [wishes, want] of [
+  for (const [chosen, want] of [
     [{ clusterset: 'other' }, /--clusterset other: .* its clusterset is prod, fixed at its first start/],
     [{ storageClass: 'slow' }, /--storage-class slow: .* its volume is of class fast/],
   ] as const) {
     const admin = new MemoryAdmin(bound)
     const none = (): void => undefined
-    const init = { wishes, force: true, dryRun: false, flags: '', timeoutMs: 1000, clock: new FakeClock(), signal }
-    t.match(await failure(deployBroker(admin, { ...init, say: none, tell: none })), { message: want })
+    const init = { chosen, force: true, dryRun: false, flags: '', timeoutMs: 1000, clock: new FakeClock(), signal }
+    t.match(await failure(deployBroker(admin, { ...init, say: none, report: none })), { message: want })
     t.strictSame(admin.done, [], 'nothing was changed')
   }
 })

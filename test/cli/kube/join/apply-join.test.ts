@@ -35,9 +35,9 @@ function asObject(crd: CustomResourceDefinition, change: object = {}): ManifestO
 /** The account of applyCrds(), or what it throws. */
 async function crdAccount(admin: MemoryAdmin, dryRun = false): Promise<string> {
   let said = ''
-  const tell = (change: Change): void => void (said += describeChange(change, dryRun))
+  const report = (change: Change): void => void (said += describeChange(change, dryRun))
   try {
-    await applyCrds({ admin, dryRun, signal, tell })
+    await applyCrds({ admin, dryRun, signal, report })
     return said
   } catch (error) {
     if (!(error instanceof UserError)) throw error
@@ -93,7 +93,7 @@ t.test('a kind can be used once it is established', async (t) => {
 t.test('a dry run writes nothing and says everything', async (t) => {
   const admin = new MemoryAdmin()
   let said = ''
-  const context = { admin, dryRun: true, signal, tell: (change: Change) => void (said += describeChange(change, true)) }
+  const context = { admin, dryRun: true, signal, report: (change: Change) => void (said += describeChange(change, true)) }
   await applyObjects([{ apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'a', namespace: 'b' } }], context)
   await applyNodes([{ node: 'n1', labels: { 'sealane.io/gateway': '0' }, annotations: {} }], context)
   t.equal(said, '  created   ConfigMap b/a\n  changed   Node n1  (sealane.io/gateway=0)\n')
@@ -155,7 +155,7 @@ t.test('a broker takes other rights than a member: those for its own objects', a
   await checkRights(admin, rights, signal)
   admin.denied.add('patch statefulsets').add('patch poddisruptionbudgets')
   const init = {
-    wishes: { advertise: ['192.0.2.1:7443'] },
+    chosen: { advertise: ['192.0.2.1:7443'] },
     force: false,
     flags: '--context c1',
     dryRun: false,
@@ -163,7 +163,7 @@ t.test('a broker takes other rights than a member: those for its own objects', a
     clock: new FakeClock(),
     signal,
     say: () => undefined,
-    tell: () => undefined,
+    report: () => undefined,
   }
   t.equal(
     await messageOf(deployBroker(admin, init)),
@@ -194,12 +194,12 @@ t.test('the Secret: texts in, texts out, null removes', async (t) => {
     [stored?.['type'], stored?.metadata.labels, stored?.['data']],
     ['sealane.io/identity', { a: 'b' }, { token: Buffer.from('sealane1.ä').toString('base64') }],
   )
-  const desk = secretIdentity(secret)
-  await desk.problem({ text: 'no', refused: 'sealane1.ä' })
+  const store = secretIdentity(secret)
+  await store.problem({ text: 'no', refused: 'sealane1.ä' })
   t.strictSame(joinProblem(await secret.read(), ''), { text: 'no', final: true })
   await leaveToken(secret, 'sealane1.ä')
   t.equal(joinProblem(await secret.read(), ''), undefined, 'whoever tries again begins anew')
-  t.equal(await desk.isRefused('sealane1.ä'), false)
+  t.equal(await store.isRefused('sealane1.ä'), false)
   await secret.change({ data: { token: null } })
   t.strictSame(await secret.read(), { data: {}, annotations: {} })
 })

@@ -74,7 +74,7 @@ async function join(
       clusterset: 'demo',
       expiresAtMs,
     }).text(),
-    wishes: {
+    chosen: {
       clusterId: parseClusterId('paris'),
       podCIDRs: ['10.42.0.0/16'],
       serviceCIDRs: ['10.43.0.0/16'],
@@ -94,26 +94,26 @@ async function join(
   }
   const done = joinCluster({ admin, dynamic: admin.dynamic }, init)
   const outcome = await done.catch((error: unknown) => error as Error)
-  const told = said
+  const reported = said
     .split('\n')
     .filter((line) => /^(joined|already joined|all parts|lanes|cluster DNS hands|not waited)/.test(line))
-  return { admin, done, told, outcome, said }
+  return { admin, done, reported, outcome, said }
 }
 
 t.test('the first member, and one that reaches all others', async (t) => {
   const first = await join([node('n1', 'True'), cluster('paris'), gateway()])
   t.match(first.outcome, { others: { reached: [], alone: true } })
-  t.strictSame(first.told, ['joined', 'all parts are ready'])
+  t.strictSame(first.reported, ['joined', 'all parts are ready'])
   const second = await join([node('n1', 'True'), cluster('paris'), cluster('tokyo'), gateway('tokyo')])
   t.match(second.outcome, { others: { reached: ['tokyo'], alone: false } })
-  t.strictSame(second.told, ['joined', 'all parts are ready', 'lanes are up, and probes pass: tokyo'])
+  t.strictSame(second.reported, ['joined', 'all parts are ready', 'lanes are up, and probes pass: tokyo'])
 })
 
 t.test('the cluster DNS is waited for; when it takes too long, that is said, and the join stands', async (t) => {
   const dns = configMap('coredns', { Corefile: KUBEADM })
   const message = "asked for clusterset.local, the cluster's DNS says SERVFAIL"
   const LATE = 'it does not hand clusterset.local to Sealane yet'
-  const rows: readonly (readonly [condition: object | undefined, told: readonly string[], left: readonly string[]])[] =
+  const rows: readonly (readonly [condition: object | undefined, reported: readonly string[], left: readonly string[]])[] =
     [
       [{ type: 'ClusterDNS', status: 'True' }, ['cluster DNS hands clusterset.local to Sealane'], []],
       [{ type: 'ClusterDNS', status: 'False', message }, [], [`${LATE} (${message})`]],
@@ -121,8 +121,8 @@ t.test('the cluster DNS is waited for; when it takes too long, that is said, and
     ]
   for (const [condition, wanted, left] of rows) {
     const own = { ...cluster('paris'), status: { conditions: condition === undefined ? [] : [condition] } }
-    const { outcome, told } = await join([node('n1', 'True'), own, gateway(), dns])
-    t.strictSame(told, ['joined', 'all parts are ready', ...wanted])
+    const { outcome, reported } = await join([node('n1', 'True'), own, gateway(), dns])
+    t.strictSame(reported, ['joined', 'all parts are ready', ...wanted])
     t.strictSame((outcome as JoinedCluster).dns, { left })
   }
   const byHand = await join([node('n1', 'True'), cluster('paris'), gateway()])
@@ -171,9 +171,9 @@ t.test('a node that is down and a member that is silent are named, not waited fo
   ]
   const down = (admin: InstallingAdmin): void =>
     void (admin.daemons = { desiredNumberScheduled: 2, numberReady: 1, updatedNumberScheduled: 2 })
-  const { outcome, told } = await join(objects, down)
+  const { outcome, reported } = await join(objects, down)
   t.match(outcome, { others: { reached: ['tokyo'], alone: false } })
-  t.strictSame(told, [
+  t.strictSame(reported, [
     'joined',
     'not waited for: node w3 is not ready',
     'all parts are ready',
@@ -183,19 +183,19 @@ t.test('a node that is down and a member that is silent are named, not waited fo
 })
 
 t.test('a member that is heard and not reached is an error', async (t) => {
-  const { done, told } = await join([
+  const { done, reported } = await join([
     ...[node('n1', 'True'), cluster('paris'), cluster('tokyo'), cluster('kyoto', true), gateway('kyoto')],
   ])
   const error = await failure(done)
   t.equal(error.message, 'waited 0ms for lanes: to tokyo: tokyo connecting: not heard of yet')
   t.match(error, { hint: 'the same command goes on where this one ended' })
-  t.strictSame(told, ['joined', 'all parts are ready'])
+  t.strictSame(reported, ['joined', 'all parts are ready'])
 })
 
 t.test('only silent members: it ends, and says that nobody is reached', async (t) => {
-  const { outcome, told } = await join([node('n1', 'True'), cluster('paris'), cluster('kyoto', true), gateway()])
+  const { outcome, reported } = await join([node('n1', 'True'), cluster('paris'), cluster('kyoto', true), gateway()])
   t.match(outcome, { others: { reached: [], alone: false } })
-  t.strictSame(told, [
+  t.strictSame(reported, [
     'joined',
     'all parts are ready',
     'not waited for: cluster kyoto is not in contact: the broker has not heard it since noon',
@@ -209,10 +209,10 @@ const WHOLE = ['joined', 'all parts are ready']
 t.test('an identity that counts stands; one that has ended is made anew from the token', async (t) => {
   const there = [node('n1', 'True'), cluster('paris'), gateway()]
   const known = await join([...there, secret(await secretParts(START))])
-  t.strictSame(known.told, ['already joined as paris: the token is not used', ...WHOLE])
+  t.strictSame(known.reported, ['already joined as paris: the token is not used', ...WHOLE])
   const ended = await join([...there, secret(await secretParts(START - 2 * DAY))])
   t.match(ended.outcome, { others: { alone: true } })
-  t.strictSame(ended.told, ['joined before as paris; that certificate ended at 2025-12-31T00:00:00.000Z', ...WHOLE])
+  t.strictSame(ended.reported, ['joined before as paris; that certificate ended at 2025-12-31T00:00:00.000Z', ...WHOLE])
   const kept = await ended.admin.get({ apiVersion: 'v1', kind: 'Secret', name: 'sealane-identity', namespace: SYSTEM })
   t.strictSame(kept?.['data'], ended.admin.identity)
 })
@@ -225,7 +225,7 @@ t.test('a token that came too late goes; where none lies there, nothing is writt
   const identity = await secretParts(START)
   const token = Buffer.from('sealane1.late').toString('base64')
   const late = await join(there, (admin) => void (admin.identity = { ...identity, token }))
-  t.strictSame(late.told, WHOLE)
+  t.strictSame(late.reported, WHOLE)
   t.strictSame((await late.admin.get(ref))?.['data'], identity)
   const inTime = await join(there, (admin) => void (admin.identity = identity))
   t.equal(written(late) - written(inTime), 1)
@@ -237,13 +237,13 @@ t.test('a cluster that is leaving is not installed again, whether or not the bro
     { ...kind, metadata: { name: 'memberships.sealane.io' } },
     { ...MEMBERSHIP, spec: { clusterId: 'paris', phase: 'leaving' } },
   ]
-  const told = await join([node('n1', 'True'), ...leaving])
-  const error = await failure(told.done)
+  const reported = await join([node('n1', 'True'), ...leaving])
+  const error = await failure(reported.done)
   t.equal(error.message, 'context "c1" of kubeconfig is leaving its clusterset: its parts take themselves out')
   t.match(error, { hint: 'finish that first: sealane leave --context c1' })
-  const untold = await failure((await join([node('n1', 'True'), ...leaving, secret(await secretParts(START))])).done)
-  t.equal(untold.message, 'context "c1" of kubeconfig is leaving clusterset demo: the broker is not told yet')
-  t.match(untold, {
+  const unreported = await failure((await join([node('n1', 'True'), ...leaving, secret(await secretParts(START))])).done)
+  t.equal(unreported.message, 'context "c1" of kubeconfig is leaving clusterset demo: the broker is not told yet')
+  t.match(unreported, {
     hint: 'finish that first: sealane leave --context c1; with --force where the broker is gone for good',
   })
 })
@@ -254,7 +254,7 @@ t.test('a cluster that its agent has not looked around in yet is not said to be 
 })
 
 /** What stands after a first join, to be looked at by a second one. */
-async function standing(): Promise<readonly ManifestObject[]> {
+async function earlier(): Promise<readonly ManifestObject[]> {
   const { admin } = await join([node('n1', 'True'), cluster('paris'), gateway()])
   const kinds = [
     ['v1', ['Namespace', 'Node', 'ConfigMap', 'Service', 'ServiceAccount', 'Secret', 'ResourceQuota']],
@@ -276,7 +276,7 @@ const written = ({ done }: InstallingAdmin): readonly string[] => done.filter((l
 const AGAIN = { token: undefined, force: true }
 
 t.test('a second join without a token has nothing to do, and says so', async (t) => {
-  const { admin, said, outcome } = await join(await standing(), () => undefined, AGAIN)
+  const { admin, said, outcome } = await join(await earlier(), () => undefined, AGAIN)
   t.match(outcome, { others: { alone: true } })
   t.match(said, /^paris is a member already: repairs what is missing or differs; image localhost\/sealane:\S+$/m)
   t.match(said, /^nothing differs from what is installed$/m)
@@ -288,26 +288,26 @@ t.test('a change is shown, asked about, and made alone', async (t) => {
   const values = { ...DEFAULT_VALUES, image: { ...DEFAULT_VALUES.image, tag: 'x' } }
   const questions: string[] = []
   const answering = (answer: boolean) => (question: string) => (questions.push(question), Promise.resolve(answer))
-  const no = await join(await standing(), () => undefined, { ...asked, values, confirm: answering(false) })
+  const no = await join(await earlier(), () => undefined, { ...asked, values, confirm: answering(false) })
   t.match(no.outcome, { message: 'nothing was changed' })
   t.match(no.said, /^paris is a member already: goes from image localhost\/sealane:\S+ to localhost\/sealane:x$/m)
   t.match(no.said, /^ {2}~ DaemonSet sealane-system\/sealane-gateway\n {6}spec\.template\.spec\.containers.*sealane:x/m)
   t.strictSame([written(no.admin), questions], [[], ['Make these changes']])
-  const yes = await join(await standing(), () => undefined, { ...asked, values, confirm: answering(true) })
+  const yes = await join(await earlier(), () => undefined, { ...asked, values, confirm: answering(true) })
   const workloads = ['Deployment sealane-system/sealane-agent', 'DaemonSet sealane-system/sealane-gateway']
   const rest = ['DaemonSet sealane-system/sealane-routeagent', 'Deployment sealane-system/sealane-dns']
   t.strictSame(
     written(yes.admin),
     [...workloads, ...rest].map((title) => `apply ${title}`),
   )
-  const dry = await join(await standing(), () => undefined, { ...asked, values, dryRun: true })
+  const dry = await join(await earlier(), () => undefined, { ...asked, values, dryRun: true })
   t.strictSame(written(dry.admin), [], 'a dry run shows and asks nothing')
   t.match(dry.said, /^ {2}~ DaemonSet sealane-system\/sealane-gateway$/m)
   t.equal(questions.length, 2)
 })
 
 t.test('what is missing is made anew, and a token in the place of a refused identity', async (t) => {
-  const all = await standing()
+  const all = await earlier()
   const left = all.filter(({ kind, metadata }) => kind !== 'ClusterRole' || metadata.name !== 'sealane-dns')
   const mended = await join(left, () => undefined, AGAIN)
   t.match(mended.said, /^ {2}\+ ClusterRole sealane-dns$/m)
@@ -346,14 +346,14 @@ t.test('members whose addresses the join changes are named before, and asked abo
   const refused = await join(objects, undefined, { look, confirm: answer(false) })
   t.match(refused.outcome, { message: 'nothing was changed' })
   t.match(refused.said, named)
-  t.strictSame(refused.told, [], 'and nothing is done')
+  t.strictSame(refused.reported, [], 'and nothing is done')
   const agreed = await join(objects, undefined, { look, confirm: answer(true) })
-  t.strictSame(agreed.told, ['joined', 'all parts are ready'])
+  t.strictSame(agreed.reported, ['joined', 'all parts are ready'])
   t.strictSame(questions, ['Join all the same', 'Join all the same'])
   t.strictSame(asked, Array(2).fill('paris 10.42.0.0/16 10.43.0.0/16'))
   const script = await join(objects, undefined, { look })
   t.match(script.said, named, 'nobody can be asked: it is said')
-  t.strictSame(script.told, ['joined', 'all parts are ready'])
+  t.strictSame(script.reported, ['joined', 'all parts are ready'])
   const older = await join(objects, undefined, {
     look: () => Promise.resolve({ globalCIDRs: [], renumbered: [milano] }),
   })
@@ -363,7 +363,7 @@ t.test('members whose addresses the join changes are named before, and asked abo
     look: () => Promise.resolve({ globalCIDRs: [], renumbered: [] }),
     confirm: answer(false),
   })
-  t.strictSame(nobody.told, ['joined', 'all parts are ready'], 'nobody is renumbered: nothing is asked')
+  t.strictSame(nobody.reported, ['joined', 'all parts are ready'], 'nobody is renumbered: nothing is asked')
   t.notMatch(nobody.said, /addresses by this join|is not known before/)
 })
 
@@ -374,11 +374,11 @@ t.test('a broker that cannot say before stops nobody', async (t) => {
     [new Error('nobody answers at 192.0.2.1:7443'), 'nobody answers at 192.0.2.1:7443'],
   ]
   for (const [error, why] of rows) {
-    const { said, told } = await join(objects, undefined, { look: () => Promise.reject(error) })
+    const { said, reported } = await join(objects, undefined, { look: () => Promise.reject(error) })
     t.ok(
       said.includes(`note: whether this join changes addresses of other members is not known before (${why}); `),
       why,
     )
-    t.strictSame(told, ['joined', 'all parts are ready'])
+    t.strictSame(reported, ['joined', 'all parts are ready'])
   }
 })

@@ -4,7 +4,7 @@ import fc from 'fast-check'
 import { Command } from 'commander'
 import t from 'tap'
 import { type JoinKubeOptions, addJoinKubeOptions } from '../../../../cli/kube/join/join-options.ts'
-import { type JoinWishes, idFromName, openQuestions, planJoin } from '../../../../cli/kube/join/plan-join.ts'
+import { type JoinOptions, idFromName, openQuestions, planJoin } from '../../../../cli/kube/join/plan-join.ts'
 import type { Discovery } from '../../../../cli/discovery/discover.ts'
 import { discover } from '../../../../cli/discovery/discover.ts'
 import { parseSiteFile } from '../../../../kubeapi/files/site-file.ts'
@@ -12,7 +12,7 @@ import { DEFAULT_VALUES } from '../../../../install/values.ts'
 import { isDnsLabel, parseClusterId } from '../../../../model/ids.ts'
 import { fixture } from '../../discovery/support/fixtures.ts'
 
-const NOTHING: JoinWishes = { labels: {}, gateways: [] }
+const NOTHING: JoinOptions = { labels: {}, gateways: [] }
 
 t.test('an id made of a context’s name', async (t) => {
   const rows: [string | undefined, string | undefined][] = [
@@ -45,8 +45,8 @@ t.test('an id made of a context’s name', async (t) => {
   )
 })
 
-function plan(discovery: Discovery, wishes: Partial<JoinWishes> = {}) {
-  return planJoin(discovery, { ...NOTHING, ...wishes, clusterId: parseClusterId('c1') }, DEFAULT_VALUES)
+function plan(discovery: Discovery, given: Partial<JoinOptions> = {}) {
+  return planJoin(discovery, { ...NOTHING, ...given, clusterId: parseClusterId('c1') }, DEFAULT_VALUES)
 }
 
 t.test('what flags say counts for more than what was found', async (t) => {
@@ -83,8 +83,8 @@ t.test(
     t.strictSame(allowed(first), ['default'])
     const config = first.objects.find(({ kind, metadata }) => kind === 'ConfigMap' && metadata.name === 'sealane-site')
     const live = new Map(config === undefined ? [] : [[titleOf(refOf(config)), config]])
-    const again = (wishes: Partial<JoinWishes>) =>
-      planJoin(found, { ...NOTHING, ...wishes, clusterId: parseClusterId('c1') }, DEFAULT_VALUES, { live, asked: {} })
+    const again = (given: Partial<JoinOptions>) =>
+      planJoin(found, { ...NOTHING, ...given, clusterId: parseClusterId('c1') }, DEFAULT_VALUES, { live, asked: {} })
     t.equal(again({}).site, first.site)
     t.equal(again({ allowedNamespaces: ['default'] }).site, first.site)
     t.strictSame(allowed(again({ allowedNamespaces: ['kube-tools'] })), ['default', 'kube-tools'])
@@ -218,8 +218,8 @@ t.test('GKE lets critical pods in by a quota', async (t) => {
 t.test('only what no flag answers is asked', async (t) => {
   const ask = (field: 'podCIDRs' | 'serviceCIDRs' | 'gateways') => ({ field, why: 'unknown', suggestion: [] })
   const found = { ...discover(fixture('kind')), asks: [ask('podCIDRs'), ask('serviceCIDRs'), ask('gateways')] }
-  const fields = (wishes: Partial<JoinWishes>): string =>
-    openQuestions(found, { ...NOTHING, ...wishes })
+  const fields = (given: Partial<JoinOptions>): string =>
+    openQuestions(found, { ...NOTHING, ...given })
       .map(({ field }) => field)
       .join(' ')
   t.equal(fields({}), 'podCIDRs serviceCIDRs gateways')

@@ -2,9 +2,9 @@
 import t from 'tap'
 import {
   MEMBER_PARTS,
-  type StandingObjects,
-  planStandingMember,
-  readStandingValues,
+  type InstalledObjects,
+  planInstalledMember,
+  readInstalledValues,
   upgradedImage,
 } from '../../../../cli/kube/join/plan-standing-values.ts'
 import { refOf, titleOf } from '../../../../kubeapi/kube/write/object-ref.ts'
@@ -47,7 +47,7 @@ function otherValues(): InstallValues {
 }
 
 /** As an API server has it: nothing undefined, and who said which address. */
-function liveOf(objects: readonly ManifestObject[], ...more: readonly ManifestObject[]): StandingObjects {
+function liveOf(objects: readonly ManifestObject[], ...more: readonly ManifestObject[]): InstalledObjects {
   const said = [{ manager: 'helm', fieldsV1: { 'f:spec': { 'f:clusterIP': {} } } }]
   const stored = objects.map((object) => {
     const copy = JSON.parse(JSON.stringify(object)) as ManifestObject
@@ -78,7 +78,7 @@ t.test('every value that can be said is read back', (t) => {
   }
   const home = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'sealane-system', labels: { team: 'net' } } }
   const live = liveOf(planned(values), home)
-  const read = readStandingValues(DEFAULT_VALUES, {}, live)
+  const read = readInstalledValues(DEFAULT_VALUES, {}, live)
   t.equal(read.installed, true)
   t.strictSame(read.common.member, { ...values.member, site: '' })
   for (const part of MEMBER_PARTS) {
@@ -87,7 +87,7 @@ t.test('every value that can be said is read back', (t) => {
       t.strictSame(read.parts[part][name], values[name], `${part}: ${name}`)
     }
   }
-  t.strictSame(plain(planStandingMember(read, SITE, live)), plain(planned(values)), 'so nothing would be changed')
+  t.strictSame(plain(planInstalledMember(read, SITE, live)), plain(planned(values)), 'so nothing would be changed')
   t.end()
 })
 
@@ -95,7 +95,7 @@ t.test('what an earlier release did not have comes; what was left out of this on
   const all = planned(DEFAULT_VALUES)
   const without = (...names: readonly string[]): boolean => {
     const left = all.filter(({ kind, metadata }) => !names.includes(kind) && !names.includes(metadata.name))
-    return readStandingValues(DEFAULT_VALUES, {}, liveOf(left)).common.member.networkPolicies
+    return readInstalledValues(DEFAULT_VALUES, {}, liveOf(left)).common.member.networkPolicies
   }
   t.equal(without('nothing'), true)
   t.equal(without('NetworkPolicy'), false)
@@ -104,15 +104,15 @@ t.test('what an earlier release did not have comes; what was left out of this on
 })
 
 t.test('where nothing stands, the defaults do', (t) => {
-  const read = readStandingValues(DEFAULT_VALUES, {}, new Map())
+  const read = readInstalledValues(DEFAULT_VALUES, {}, new Map())
   t.equal(read.installed, false)
   const wanted = planned({ ...DEFAULT_VALUES, member: { ...DEFAULT_VALUES.member, site: SITE } })
-  t.strictSame(plain(planStandingMember(read, SITE, new Map())), plain(wanted))
+  t.strictSame(plain(planInstalledMember(read, SITE, new Map())), plain(wanted))
   t.end()
 })
 
 t.test('what is empty is not applied: the server would remember who did, and keep nothing', (t) => {
-  const text = JSON.stringify(planStandingMember(readStandingValues(DEFAULT_VALUES, {}, new Map()), SITE, new Map()))
+  const text = JSON.stringify(planInstalledMember(readInstalledValues(DEFAULT_VALUES, {}, new Map()), SITE, new Map()))
   t.notMatch(text, /"(nodeSelector|tolerations|imagePullSecrets)":(\{\}|\[\])/)
   t.match(text, '"tolerations":[{"operator":"Exists"}]')
   t.end()
@@ -129,21 +129,21 @@ t.test('flags count for more than what stands; parts may differ, and one that is
         : object,
     )
   const imageOf = ({ image: { repository, tag } }: InstallValues): string => `${repository}:${tag}`
-  const read = readStandingValues(DEFAULT_VALUES, {}, liveOf(mixed))
+  const read = readInstalledValues(DEFAULT_VALUES, {}, liveOf(mixed))
   t.equal(imageOf(read.parts.dns), 'registry.example.org:5000/net/sealane:tried')
   t.equal(imageOf(read.parts.gateway), 'registry.example.org:5000/net/sealane:own')
   t.equal(read.parts.gateway.gateway, DEFAULT_VALUES.gateway)
   const asked = { ...DEFAULT_VALUES, image: { ...DEFAULT_VALUES.image, tag: 'asked' } }
-  const told = readStandingValues(asked, { image: 'localhost/sealane:asked' }, liveOf(mixed))
+  const reported = readInstalledValues(asked, { image: 'localhost/sealane:asked' }, liveOf(mixed))
   for (const part of MEMBER_PARTS) {
-    t.equal(imageOf(told.parts[part]), 'localhost/sealane:asked', part)
-    t.equal(told.parts[part].image.pullPolicy, 'Always', 'what was not asked stays')
+    t.equal(imageOf(reported.parts[part]), 'localhost/sealane:asked', part)
+    t.equal(reported.parts[part].image.pullPolicy, 'Always', 'what was not asked stays')
   }
   t.end()
 })
 
 t.test('a release goes to this release in the repository that is used; nothing else moves by itself', (t) => {
-  const rows: readonly (readonly [standing: string, ours: string, want: string | undefined])[] = [
+  const rows: readonly (readonly [earlier: string, ours: string, want: string | undefined])[] = [
     ['localhost/sealane:0.1.0', 'localhost/sealane:0.1.0', undefined],
     ['localhost/sealane:0.1.0', 'localhost/sealane:0.2.0', 'localhost/sealane:0.2.0'],
     ['registry.example.org:5000/s:v0.9.9', 'localhost/sealane:0.10.0', 'registry.example.org:5000/s:v0.10.0'],
@@ -154,7 +154,7 @@ t.test('a release goes to this release in the repository that is used; nothing e
     [`s:0.1.0@sha256:${'a'.repeat(64)}`, 's:0.2.0', undefined],
     [`s@sha256:${'a'.repeat(64)}`, 's:0.2.0', undefined],
   ]
-  for (const [standing, ours, want] of rows) t.equal(upgradedImage(standing, ours), want, `${standing} ${ours}`)
+  for (const [earlier, ours, want] of rows) t.equal(upgradedImage(earlier, ours), want, `${earlier} ${ours}`)
   t.end()
 })
 
@@ -167,9 +167,9 @@ t.test("another owner's mark stays, and a digest that nobody wanted", (t) => {
   const chart = planned(DEFAULT_VALUES).map(owned)
   const map = { apiVersion: 'v1', kind: 'ConfigMap', metadata: { name: 'sealane-site', namespace: 'sealane-system' } }
   const live = liveOf(chart, { ...map, data: { 'site.yaml': SITE } })
-  const again = planStandingMember(readStandingValues(DEFAULT_VALUES, {}, live), SITE, live)
+  const again = planInstalledMember(readInstalledValues(DEFAULT_VALUES, {}, live), SITE, live)
   t.strictSame(plain(again.filter(({ kind }) => kind !== 'ConfigMap')), plain(chart))
-  const moved = planStandingMember(readStandingValues(DEFAULT_VALUES, {}, live), `${SITE}#\n`, live)
+  const moved = planInstalledMember(readInstalledValues(DEFAULT_VALUES, {}, live), `${SITE}#\n`, live)
   const [before, after] = [again, moved].map((objects) =>
     JSON.stringify(objects.filter(({ kind }) => kind === 'DaemonSet')),
   )
@@ -182,11 +182,11 @@ t.test('a policy that was taken out of force stays so, and that is known', (t) =
   const name = 'sealane-node-writes'
   const binding = 'ValidatingAdmissionPolicyBinding'
   const live = liveOf(all.filter((object) => object.kind !== binding || object.metadata.name !== name))
-  const read = readStandingValues(DEFAULT_VALUES, {}, live)
+  const read = readInstalledValues(DEFAULT_VALUES, {}, live)
   t.strictSame(read.leftOut, [name])
-  const bindings = planStandingMember(read, '', live).filter(({ kind }) => kind === binding)
+  const bindings = planInstalledMember(read, '', live).filter(({ kind }) => kind === binding)
   t.notOk(bindings.some(({ metadata }) => metadata.name === name))
   const first = liveOf(all.filter(({ kind }) => kind === 'ValidatingAdmissionPolicy'))
-  t.strictSame(readStandingValues(DEFAULT_VALUES, {}, first).leftOut, [], 'a first join that broke off is finished')
+  t.strictSame(readInstalledValues(DEFAULT_VALUES, {}, first).leftOut, [], 'a first join that broke off is finished')
   t.end()
 })

@@ -1,6 +1,6 @@
 /** What leave and uninstall say before they do anything, and when they refuse. */
 import t from 'tap'
-import { type RemovalFacts, type RemovalWishes, planRemoval } from '../../../../cli/kube/leave/plan-removal.ts'
+import { type RemovalFacts, type RemovalOptions, planRemoval } from '../../../../cli/kube/leave/plan-removal.ts'
 
 const NOTHING: RemovalFacts = {
   title: 'context "c1" of FILE',
@@ -27,8 +27,8 @@ const broker = (...members: readonly (readonly [string, string])[]): RemovalFact
   members: members.map(([id, state]) => ({ id, state })),
   claim: true,
 })
-const LEAVE: RemovalWishes = { verb: 'leave', crds: false, deleteData: false, evictMembers: false, force: false }
-const UNINSTALL: RemovalWishes = { ...LEAVE, verb: 'uninstall' }
+const LEAVE: RemovalOptions = { verb: 'leave', crds: false, deleteData: false, evictMembers: false, force: false }
+const UNINSTALL: RemovalOptions = { ...LEAVE, verb: 'uninstall' }
 const CLAIM = 'PersistentVolumeClaim sealane-broker/sealane-broker-data'
 const STAYS = `  stays: the broker's data and address (--delete-data), for the next sealane broker deploy: ${CLAIM}, Service sealane-broker/sealane-broker`
 const HUB = '  the broker of context "c1" of FILE: nobody can join, and no cluster hears of changes in another'
@@ -42,7 +42,7 @@ const OF_MEMBER = [
   '  what is installed: Namespace sealane-system, DaemonSet sealane-system/sealane-gateway; node labels, settings of cluster DNS',
 ]
 
-const rows: readonly (readonly [string, RemovalFacts, RemovalWishes, readonly string[], readonly string[]])[] = [
+const rows: readonly (readonly [string, RemovalFacts, RemovalOptions, readonly string[], readonly string[]])[] = [
   ['nothing', NOTHING, LEAVE, [], []],
   ['a member', MEMBER, LEAVE, [FIRST, ...OF_MEMBER, '  stays: the CRDs'], []],
   [
@@ -93,8 +93,8 @@ const rows: readonly (readonly [string, RemovalFacts, RemovalWishes, readonly st
 ]
 
 t.test('what is said', (t) => {
-  for (const [name, facts, wishes, lines, evicts] of rows) {
-    const plan = planRemoval(facts, wishes)
+  for (const [name, facts, chosen, lines, evicts] of rows) {
+    const plan = planRemoval(facts, chosen)
     t.strictSame(plan.lines, lines, name)
     t.strictSame(plan.evicts, evicts, `${name}: evicts`)
     t.equal(plan.refusal, undefined, `${name}: is not refused`)

@@ -5,7 +5,7 @@ import t from 'tap'
 import { HandshakeTimes } from '../../../../gateway/cable/wireguard/handshake-times.ts'
 import { wireguardRules } from '../../../../gateway/cable/wireguard/plan-device.ts'
 import { laneStateOf } from '../../../../gateway/cable/wireguard/wireguard-cable.ts'
-import { inheritedHealth } from '../../../../gateway/health/inherited-health.ts'
+import { handedOverHealth } from '../../../../gateway/health/inherited-health.ts'
 import type { DeviceState } from '../../../../kernel/wireguard/wireguard.ts'
 import { connectionTo, gatewayObject } from '../../../support/objects/node-objects.ts'
 import { NOW, UPTIME, endpoint, farEndOf, key, peerState } from '../../support/worlds.ts'
@@ -102,7 +102,7 @@ t.test('what a restart takes over', async (t) => {
     const handshakes = new HandshakeTimes().look([seen], { nowMs: NOW, monotonicMs })
     const endpoints = [endpoint('paris', 'gw', 0, ['public 198.51.100.20:4500'])]
     const laneStates = new Map([[0, laneStateOf(seen, endpoints.map(farEndOf), handshakes)]])
-    return inheritedHealth({ monotonicMs, gateway, endpoints, laneStates, rules: wireguardRules }).size > 0
+    return handedOverHealth({ monotonicMs, gateway, endpoints, laneStates, rules: wireguardRules }).size > 0
   }
   t.equal(taken(NOW - 100_000), true, 'the session counts')
   t.equal(taken(NOW - 181_000), false, 'it does not')

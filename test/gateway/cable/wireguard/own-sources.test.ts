@@ -41,7 +41,7 @@ t.test('stories', async (t) => {
     const sources = new OwnSources()
     for (const [say, endpoint, from, moved] of looks) {
       t.equal(look(sources, endpoint, from).has(key('paris')), moved, say)
-      sources.told()
+      sources.reported()
     }
   }
 })
@@ -49,10 +49,10 @@ t.test('stories', async (t) => {
 t.test('what the device was not told of is given again', async (t) => {
   const sources = new OwnSources()
   look(sources, PARIS, '192.0.2.10')
-  sources.told()
+  sources.reported()
   t.equal(look(sources, PARIS, '192.0.2.77').size, 1, 'the round failed')
   t.equal(look(sources, PARIS, '192.0.2.77').size, 1)
-  sources.told()
+  sources.reported()
   t.equal(look(sources, PARIS, '192.0.2.77').size, 0)
 })
 

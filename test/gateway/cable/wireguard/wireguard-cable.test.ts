@@ -17,7 +17,7 @@ cableCompliance((t) => {
     cable: new WireguardCable(deps, { stateDir: join(temporaryFolder(t), 'gw') }),
     routes,
     endpointOf: (cluster, node) => endpoint(cluster, node, 0, [], key(`${cluster}-${node}`)),
-    hear: ({ identity }, at) => {
+    onReason: ({ identity }, at) => {
       wireguard.handshake('sealane0', identity, clock.now(), at)
       wireguard.traffic('sealane0', identity, 100, 0)
     },

@@ -9,8 +9,8 @@ import type { Credentials, ServerAccess } from '../../../../kubeapi/kube/access/
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { messageOf } from '../../../support/failure.ts'
 import { temporaryFolder } from '../../../support/temporary-folder.ts'
-import { toyApiServer } from '../../../support/toy-api-server.ts'
-import { openToy } from '../kube-site.ts'
+import { fakeApiServer } from '../../../support/toy-api-server.ts'
+import { openFake } from '../kube-site.ts'
 
 const base64 = (text: string): string => Buffer.from(text).toString('base64')
 const clock = new FakeClock()
@@ -120,17 +120,17 @@ t.test('the usual ways to log in', async (t) => {
 
 t.test('as someone else: on the wire, one header for each value', async (t) => {
   for (const speak of ['h2', 'http1'] as const) {
-    const server = await toyApiServer(t, { speak })
+    const server = await fakeApiServer(t, { speak })
     const config = parse(readFileSync(server.kubeconfig, 'utf8')) as { users: { name: string; user: object }[] }
-    const [toy] = config.users
-    if (toy === undefined) throw new Error('the kubeconfig names a user')
-    toy.user = {
-      ...toy.user,
+    const [fake] = config.users
+    if (fake === undefined) throw new Error('the kubeconfig names a user')
+    fake.user = {
+      ...fake.user,
       ...{ as: 'ben', 'as-groups': ['dev', 'ops'], 'as-user-extra': { scopes: ['view', 'edit'] } },
     }
     const kubeconfig = join(temporaryFolder(t), 'config')
     writeFileSync(kubeconfig, stringify(config))
-    const { api } = await openToy(t, server, { kubeconfig })
+    const { api } = await openFake(t, server, { kubeconfig })
     await api.dynamic.knows({ apiVersion: 'v1', kind: 'Service' })
     t.same(
       server.impersonation,
@@ -207,7 +207,7 @@ t.test('a credential plugin', async (t) => {
 })
 
 t.test('a credential plugin runs once for all who ask, and its failure is said', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const config = parse(readFileSync(server.kubeconfig, 'utf8')) as { users: { name: string; user: object }[] }
   const folder = temporaryFolder(t)
   const plugin = join(folder, 'plugin')
@@ -215,19 +215,19 @@ t.test('a credential plugin runs once for all who ask, and its failure is said',
   writeFileSync(plugin, `#!/bin/sh\necho run >> ${join(folder, 'runs')}\nsleep 0.1\necho '{"status":{"token":"x"}}'\n`)
   chmodSync(plugin, 0o755)
   writeFileSync(kubeconfig, stringify({ ...config, users: [{ name: 'toy', user: { exec: { command: './plugin' } } }] }))
-  const { api } = await openToy(t, server, { kubeconfig })
+  const { api } = await openFake(t, server, { kubeconfig })
   const kinds = ['Service', 'Pod', 'Node'] as const
   await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(AbortSignal.timeout(5000))))
   t.equal(readFileSync(join(folder, 'runs'), 'utf8'), 'run\n')
 
   writeFileSync(plugin, '#!/bin/sh\necho "your session has expired" >&2\nexit 1\n')
-  const { api: late } = await openToy(t, server, { kubeconfig })
+  const { api: late } = await openFake(t, server, { kubeconfig })
   await t.rejects(late.secrets.read('x'), {
     code: 'Unauthorized',
     message: `get Secret sealane-system/x: cannot log in to the API server at ${server.url}: credential plugin ./plugin: your session has expired`,
   })
   writeFileSync(plugin, '#!/bin/sh\nexec sleep 5\n')
-  const { api: stuck } = await openToy(t, server, { kubeconfig })
+  const { api: stuck } = await openFake(t, server, { kubeconfig })
   await t.rejects(stuck.dynamic.read('/version', AbortSignal.timeout(100)), { name: 'TimeoutError' })
 })
 

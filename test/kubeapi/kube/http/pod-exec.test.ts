@@ -15,13 +15,13 @@ import { impersonationIn } from '../../../support/toy-api-server.ts'
 
 const COMMAND = { namespace: 'shop', pod: 'web-0', container: 'web', command: ['echo', 'a b&c'] }
 
-interface Place {
+interface Listening {
   readonly url: string
   /** Sockets that are open. */
   readonly open: ReadonlySet<Socket>
 }
 
-async function listening(t: Test, server: Server): Promise<Place> {
+async function listening(t: Test, server: Server): Promise<Listening> {
   const open = new Set<Socket>()
   server.on('connection', (socket: Socket) => {
     open.add(socket)
@@ -44,7 +44,7 @@ async function listening(t: Test, server: Server): Promise<Place> {
 async function commands(
   t: Test,
   talk: (socket: Duplex) => void,
-): Promise<Place & { readonly asked: IncomingMessage[] }> {
+): Promise<Listening & { readonly asked: IncomingMessage[] }> {
   const asked: IncomingMessage[] = []
   const server = createHttpServer()
   server.on('upgrade', (request, socket) => {

@@ -6,27 +6,27 @@ import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { service, serviceImport } from '../../../compliance/cluster-api.ts'
 import { eventually } from '../../../support/eventually.ts'
 import { silentProxy } from '../../../support/silent-proxy.ts'
-import { type ToyApiServer, toyApiServer } from '../../../support/toy-api-server.ts'
-import { type Opened, drop, openToy, put } from '../kube-site.ts'
+import { type FakeApiServer, fakeApiServer } from '../../../support/toy-api-server.ts'
+import { type Opened, drop, openFake, put } from '../kube-site.ts'
 
 const names = (cache: ObjectCache<KubeObject>): string[] => cache.list().map(({ metadata }) => metadata.name)
 
-const lists = (server: ToyApiServer, plural = 'services'): string[] =>
+const lists = (server: FakeApiServer, plural = 'services'): string[] =>
   server.requests.filter((line) => line.includes(`/${plural}`) && line.includes('limit='))
 
-const watches = (server: ToyApiServer, plural = 'services'): string[] =>
+const watches = (server: FakeApiServer, plural = 'services'): string[] =>
   server.requests.filter((line) => line.includes(`/${plural}`) && line.includes('watch=true'))
 
-async function followed(t: Test, server: ToyApiServer, kind: Kind): Promise<Opened> {
-  const opened = await openToy(t, server)
+async function followed(t: Test, server: FakeApiServer, kind: Kind): Promise<Opened> {
+  const opened = await openFake(t, server)
   await opened.api.cache(kind).whenSynced(AbortSignal.timeout(5000))
   return opened
 }
 
 t.test('a long list comes in pages and is shown when it is complete', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   for (let i = 0; i < 1201; i += 1) put(server, service(`s${i}`))
-  const { api } = await openToy(t, server)
+  const { api } = await openFake(t, server)
   const cache = api.cache('Service')
   const sizes = new Set<number>()
   server.fault = () => (sizes.add(cache.list().length), undefined)
@@ -37,7 +37,7 @@ t.test('a long list comes in pages and is shown when it is complete', async (t) 
 })
 
 t.test('a page that fails takes nothing away; the next complete list tells', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   for (let i = 0; i < 501; i += 1) put(server, service(`s${i}`))
   const { api } = await followed(t, server, 'Service')
   const cache = api.cache('Service')
@@ -59,7 +59,7 @@ t.test('a page that fails takes nothing away; the next complete list tells', asy
 })
 
 t.test('an empty list is believed when it is complete', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   put(server, service('web'))
   const { api } = await followed(t, server, 'Service')
   server.fault = () => 'cut'
@@ -73,13 +73,13 @@ t.test('an empty list is believed when it is complete', async (t) => {
 })
 
 t.test('a server that is away costs time and nothing else', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   put(server, service('stays'))
   put(server, service('goes'))
   const { api, logger } = await followed(t, server, 'Service')
   const cache = api.cache('Service')
-  const told: string[] = []
-  cache.onChange((change) => told.push(`${change?.type ?? ''} ${change?.object.metadata.name ?? ''}`))
+  const reported: string[] = []
+  cache.onChange((change) => reported.push(`${change?.type ?? ''} ${change?.object.metadata.name ?? ''}`))
   server.fault = () => 'cut'
   server.cut()
   drop(server, 'Service', 'goes', 'shop')
@@ -88,14 +88,14 @@ t.test('a server that is away costs time and nothing else', async (t) => {
   t.same(names(cache), ['goes', 'stays'])
   server.fault = undefined
   await eventually(() => cache.get('new', 'shop'))
-  await eventually(() => told.length === 2)
-  t.same(told, ['set new', 'removed goes'], 'only what differs, additions first')
+  await eventually(() => reported.length === 2)
+  t.same(reported, ['set new', 'removed goes'], 'only what differs, additions first')
   t.equal(logger.messages('warn').length, new Set(logger.messages('warn')).size, 'each trouble is told once')
   await eventually(() => logger.messages('info').includes('following Service objects again'))
 })
 
 t.test('too old a version: another list, and no warning', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const { api, logger } = await followed(t, server, 'Service')
   await eventually(() => server.watching('services') === 1)
   server.objects.compacted = 1_000_000
@@ -112,9 +112,9 @@ t.test('too old a version: another list, and no warning', async (t) => {
 })
 
 t.test('bookmarks move the version on: a watch that ends in good order goes on from there', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const clock = new FakeClock()
-  const { api } = await openToy(t, server, { clock })
+  const { api } = await openFake(t, server, { clock })
   await api.cache('Service').whenSynced(AbortSignal.timeout(5000))
   await eventually(() => server.watching('services') === 1)
   server.objects.version += 500
@@ -134,7 +134,7 @@ for (const { say, line } of [
   { say: 'no object', line: '{"type":"ADDED"}' },
 ]) {
   t.test(`a watch that brings ${say} is answered by a list`, async (t) => {
-    const server = await toyApiServer(t)
+    const server = await fakeApiServer(t)
     put(server, service('web'))
     const { api } = await followed(t, server, 'Service')
     await eventually(() => server.watching('services') === 1)
@@ -146,9 +146,9 @@ for (const { say, line } of [
 }
 
 t.test('a kind that nobody installed: not synced, told once, found when it comes', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   server.missing.add('multicluster.x-k8s.io/v1beta1/serviceexports')
-  const { api, logger } = await openToy(t, server)
+  const { api, logger } = await openFake(t, server)
   const cache = api.cache('ServiceExport')
   await eventually(() => lists(server, 'serviceexports').length >= 2)
   t.equal(cache.synced, false)
@@ -161,10 +161,10 @@ t.test('a kind that nobody installed: not synced, told once, found when it comes
 })
 
 t.test('a kind that we may not read says so, with what the server said', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const message = 'services is forbidden: User "u" cannot list resource "services" at the cluster scope'
   server.fault = () => ({ status: 403, body: { kind: 'Status', reason: 'Forbidden', message } })
-  const { api, logger } = await openToy(t, server)
+  const { api, logger } = await openFake(t, server)
   api.cache('Service')
   await eventually(() => logger.messages('warn').length > 0)
   t.equal(
@@ -174,18 +174,18 @@ t.test('a kind that we may not read says so, with what the server said', async (
 })
 
 t.test('an answer larger than memory should take is asked for in smaller pages', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   put(server, service('web'))
   server.fault = ({ query }) =>
     Number(query.get('limit') ?? 0) > 100 ? { status: 200, body: 'x'.repeat(17 << 20) } : undefined
-  const { api } = await openToy(t, server)
+  const { api } = await openFake(t, server)
   await api.cache('Service').whenSynced(AbortSignal.timeout(20_000))
   t.match(lists(server).at(-1), /limit=62/)
 })
 
 t.test('everything goes over one connection', async (t) => {
-  const server = await toyApiServer(t)
-  const { api } = await openToy(t, server)
+  const server = await fakeApiServer(t)
+  const { api } = await openFake(t, server)
   const kinds = ['Namespace', 'Node', 'Pod', 'Service', 'EndpointSlice', 'ServiceExport', 'ServiceImport'] as const
   await Promise.all(kinds.map((kind) => api.cache(kind).whenSynced(AbortSignal.timeout(5000))))
   await Promise.all(kinds.map((_kind, i) => api.apply(serviceImport(`s${i}`))))
@@ -197,11 +197,11 @@ t.test('a peer that goes silent is noticed within 30 s', async (t) => {
     { speak: 'h2', withinMs: 20_000 },
     { speak: 'http1', withinMs: 28_000 },
   ] as const) {
-    const server = await toyApiServer(t, { speak })
+    const server = await fakeApiServer(t, { speak })
     const proxy = await silentProxy(t, { host: '127.0.0.1', port: Number(new URL(server.url).port) })
     const kubeconfig = server.kubeconfigAt(`https://127.0.0.1:${proxy.port}`)
     const clock = new FakeClock()
-    const { api } = await openToy(t, server, { clock, kubeconfig })
+    const { api } = await openFake(t, server, { clock, kubeconfig })
     const cache = api.cache('Service')
     await cache.whenSynced(AbortSignal.timeout(5000))
     await eventually(() => server.watching('services') === 1)
@@ -218,7 +218,7 @@ t.test('a peer that goes silent is noticed within 30 s', async (t) => {
 })
 
 t.test('late events neither bring back what we removed nor undo what we wrote', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const { api } = await followed(t, server, 'ServiceImport')
   const cache = api.cache('ServiceImport')
   await eventually(() => server.watching('serviceimports') === 1)
@@ -244,7 +244,7 @@ t.test('late events neither bring back what we removed nor undo what we wrote', 
 })
 
 t.test('objects are kept slim', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const big = 'x'.repeat(1000)
   const object = {
     ...service('web'),
@@ -264,7 +264,7 @@ t.test('objects are kept slim', async (t) => {
 })
 
 t.test('of the hints of an endpoint the zones are kept, and which pod it is', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const forZones = [{ name: 'a' }]
   const pod = { kind: 'Pod', name: 'web-1', uid: 'u' }
   const endpoints = [
@@ -288,7 +288,7 @@ t.test('of the hints of an endpoint the zones are kept, and which pod it is', as
 })
 
 t.test('a change of nothing that is kept is no change', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   put(server, service('web'))
   const { api } = await followed(t, server, 'Service')
   let changes = 0
@@ -300,9 +300,9 @@ t.test('a change of nothing that is kept is no change', async (t) => {
 })
 
 t.test('selectors go along with list and watch', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const selectors = { Service: { labelSelector: 'a=b,!c', fieldSelector: 'metadata.name!=x', namespace: 'shop' } }
-  const { api } = await openToy(t, server, { selectors })
+  const { api } = await openFake(t, server, { selectors })
   await api.cache('Service').whenSynced(AbortSignal.timeout(5000))
   await eventually(() => watches(server).length === 1)
   for (const line of [lists(server)[0], watches(server)[0]]) {
@@ -311,7 +311,7 @@ t.test('selectors go along with list and watch', async (t) => {
 })
 
 t.test('close ends everything', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const { api } = await followed(t, server, 'Service')
   await eventually(() => server.watching('services') === 1)
   await api.close()

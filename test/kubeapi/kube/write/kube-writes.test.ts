@@ -5,25 +5,25 @@ import type { KubeCluster } from '../../../../kubeapi/kube/kube-cluster.ts'
 import { FakeClock } from '../../../../reconcile/fake-clock.ts'
 import { service, serviceExport, serviceImport } from '../../../compliance/cluster-api.ts'
 import { eventually } from '../../../support/eventually.ts'
-import { TOKEN, type Fault, type ToyApiServer, toyApiServer } from '../../../support/toy-api-server.ts'
-import { drop, openToy, put } from '../kube-site.ts'
+import { TOKEN, type Fault, type FakeApiServer, fakeApiServer } from '../../../support/toy-api-server.ts'
+import { drop, openFake, put } from '../kube-site.ts'
 
 const OURS = 'app.kubernetes.io/managed-by'
 
-const writes = (server: ToyApiServer): string[] => server.requests.filter((line) => !line.startsWith('GET'))
+const writes = (server: FakeApiServer): string[] => server.requests.filter((line) => !line.startsWith('GET'))
 
-const patches = (server: ToyApiServer): number => server.requests.filter((line) => line.startsWith('PATCH')).length
+const patches = (server: FakeApiServer): number => server.requests.filter((line) => line.startsWith('PATCH')).length
 
-const stored = (server: ToyApiServer, name = 'web') => server.objects.get(server.place('ServiceImport', name, 'shop'))
+const stored = (server: FakeApiServer, name = 'web') => server.objects.get(server.place('ServiceImport', name, 'shop'))
 
-async function synced(t: Test, server: ToyApiServer): Promise<KubeCluster> {
-  const { api } = await openToy(t, server)
+async function synced(t: Test, server: FakeApiServer): Promise<KubeCluster> {
+  const { api } = await openFake(t, server)
   await api.cache('ServiceImport').whenSynced(AbortSignal.timeout(5000))
   return api
 }
 
 t.test('nothing is sent when nothing differs, also after a restart', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const first = await synced(t, server)
   await first.apply(serviceImport('web'))
   await first.apply(serviceImport('web'))
@@ -35,7 +35,7 @@ t.test('nothing is sent when nothing differs, also after a restart', async (t) =
 })
 
 t.test('what we no longer want goes, also after a restart; what others added stays', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const first = await synced(t, server)
   await first.apply(serviceImport('web'))
   await first.close()
@@ -52,7 +52,7 @@ t.test('what we no longer want goes, also after a restart; what others added sta
 })
 
 t.test('what someone changes or removes of ours is put right; it stays ours without its label', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const api = await synced(t, server)
   await api.apply(serviceImport('web'))
   const uid = stored(server)?.metadata.uid
@@ -68,7 +68,7 @@ t.test('what someone changes or removes of ours is put right; it stays ours with
 })
 
 t.test("a user's object that we have not heard of yet is left as it was", async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const api = await synced(t, server)
   // The watch is deaf: the cache cannot know.
   server.fault = ({ path, query }) =>
@@ -88,7 +88,7 @@ t.test("a user's object that we have not heard of yet is left as it was", async 
 })
 
 t.test('remove takes only the object that we know, and waits for nobody', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const api = await synced(t, server)
   await api.apply(serviceImport('web'))
   server.fault = ({ query }) => (query.has('watch') || query.has('limit') ? { status: 503 } : undefined)
@@ -112,9 +112,9 @@ t.test('remove takes only the object that we know, and waits for nobody', async 
 })
 
 t.test('a status is written once, and not on an object that was made anew', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   put(server, serviceExport('web'))
-  const { api } = await openToy(t, server)
+  const { api } = await openFake(t, server)
   await api.cache('ServiceExport').whenSynced(AbortSignal.timeout(5000))
   const seen = api.cache('ServiceExport').get('web', 'shop')!
   const condition = {
@@ -146,7 +146,7 @@ const status = (code: number, reason: string, message: string, details?: object)
 })
 
 t.test('what passes is tried again', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const api = await synced(t, server)
   const rows: {
     readonly say: string
@@ -171,7 +171,7 @@ t.test('what passes is tried again', async (t) => {
 })
 
 t.test('what does not pass is told: what was asked, and what the server said', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const api = await synced(t, server)
   const ending = { causes: [{ reason: 'NamespaceTerminating', message: 'namespace shop is being terminated' }] }
   const rows = [
@@ -217,10 +217,10 @@ t.test('what does not pass is told: what was asked, and what the server said', a
 })
 
 t.test('where the cache shows only some objects, the server is asked about the others', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   put(server, service('web'))
   const selectors = { Service: { namespace: 'aaa' }, ServiceImport: { namespace: 'shop' } }
-  const { api } = await openToy(t, server, { selectors })
+  const { api } = await openFake(t, server, { selectors })
   await t.rejects(api.apply(service('web', 81)), { code: 'Forbidden' })
   await t.rejects(api.remove('Service', 'web', 'shop'), { code: 'Forbidden' })
   await api.apply(service('ours'))
@@ -238,9 +238,9 @@ t.test('where the cache shows only some objects, the server is asked about the o
 })
 
 t.test('a server that does not answer', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const clock = new FakeClock()
-  const { api } = await openToy(t, server, { clock })
+  const { api } = await openFake(t, server, { clock })
   await api.cache('ServiceImport').whenSynced(AbortSignal.timeout(5000))
   server.fault = ({ method }) => (method === 'GET' ? undefined : 'hang')
   let failure: ClusterApiError | undefined
@@ -255,10 +255,10 @@ t.test('a server that does not answer', async (t) => {
 })
 
 t.test('a write before the kind could be read says why', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   server.missing.add('multicluster.x-k8s.io/v1beta1/serviceimports')
   const clock = new FakeClock()
-  const { api, logger } = await openToy(t, server, { clock })
+  const { api, logger } = await openFake(t, server, { clock })
   let failure: ClusterApiError | undefined
   void api.apply(serviceImport('web')).catch((error: unknown) => (failure = error as ClusterApiError))
   await eventually(() => logger.messages('warn').length === 1)
@@ -268,7 +268,7 @@ t.test('a write before the kind could be read says why', async (t) => {
 })
 
 t.test('a token that is refused is read again, once', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const api = await synced(t, server)
   server.fault = first(1, status(401, 'Unauthorized', 'Unauthorized'))
   await api.apply(serviceImport('web'))
@@ -278,7 +278,7 @@ t.test('a token that is refused is read again, once', async (t) => {
 })
 
 t.test('no more than 16 requests at once', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const api = await synced(t, server)
   const other = await synced(t, server)
   server.fault = ({ method }) => (method === 'PATCH' ? 'hang' : undefined)
@@ -297,16 +297,16 @@ t.test('no more than 16 requests at once', async (t) => {
 })
 
 t.test('a server that is not there', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   const api = await synced(t, server)
-  const { api: lost } = await openToy(t, server, { kubeconfig: server.kubeconfigAt('https://127.0.0.1:1') })
+  const { api: lost } = await openFake(t, server, { kubeconfig: server.kubeconfigAt('https://127.0.0.1:1') })
   await t.rejects(lost.secrets.read('any'), {
     code: 'Unavailable',
     message:
       'get Secret sealane-system/any: the API server at https://127.0.0.1:1 cannot be reached: connect ECONNREFUSED 127.0.0.1:1',
   })
-  const { api: stranger } = await openToy(t, await toyApiServer(t), {
-    kubeconfig: server.kubeconfigAt((await toyApiServer(t)).url),
+  const { api: stranger } = await openFake(t, await fakeApiServer(t), {
+    kubeconfig: server.kubeconfigAt((await fakeApiServer(t)).url),
   })
   await t.rejects(
     stranger.secrets.read('any'),
@@ -317,8 +317,8 @@ t.test('a server that is not there', async (t) => {
 })
 
 t.test('secrets are read and written, and never shown', async (t) => {
-  const server = await toyApiServer(t)
-  const { api, logger } = await openToy(t, server)
+  const server = await fakeApiServer(t)
+  const { api, logger } = await openFake(t, server)
   t.equal(await api.secrets.read('sealane-identity'), undefined)
   const data = new Map([
     ['cluster.key', Buffer.from('very secret')],
@@ -342,18 +342,18 @@ t.test('secrets are read and written, and never shown', async (t) => {
 })
 
 t.test('an event says which object it is about', async (t) => {
-  const server = await toyApiServer(t)
+  const server = await fakeApiServer(t)
   put(server, serviceExport('web'))
   put(server, service('web'))
-  const { api } = await openToy(t, server)
+  const { api } = await openFake(t, server)
   await api.cache('ServiceExport').whenSynced(AbortSignal.timeout(5000))
-  api.tell({
+  api.report({
     regarding: { kind: 'ServiceExport', name: 'web', namespace: 'shop' },
     type: 'Warning',
     reason: 'Conflict',
     note: 'n',
   })
-  api.tell({ regarding: { kind: 'Cluster', name: 'milano' }, type: 'Normal', reason: 'Heard', note: 'n' })
+  api.report({ regarding: { kind: 'Cluster', name: 'milano' }, type: 'Normal', reason: 'Heard', note: 'n' })
   await eventually(() => server.objects.list('events.k8s.io/v1/events', undefined).length === 2)
   const [joined, conflict] = server.objects.list('events.k8s.io/v1/events', undefined)
   const { uid } = server.objects.get(server.place('ServiceExport', 'web', 'shop'))!.metadata
